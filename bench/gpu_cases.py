@@ -22,7 +22,7 @@ class Case:
 
     name: str
     bar: str
-    unit: str  # what the bar counts: peak, tflops, bandwidth or mfu
+    unit: str  # what the bar counts: peak, tflops, bandwidth, or of whole steps mfu or seconds
     target: float
     blocks: int = 8  # of each launch that are run
     nodes: list = field(default_factory=list)  # (text, how often)
@@ -128,7 +128,8 @@ def maps():
 
 def quantized():
     n, k = 4096, 4096
-    parts = {"nf4": [f"u8[{n * k // 2}]", f"u8[{n * k // 64}]", f"f32[{n * k // 64 // 256}]", "f32[1]"], "int8": [f"i8[{n}, {k}]", f"f32[{n}]"]}
+    parts = {"nf4": [f"u8[{n * k // 2}]", f"u8[{n * k // 64}]", f"f32[{n * k // 64 // 256}]", "f32[1]"], "int8": [f"i8[{n}, {k}]", f"f32[{n}]"],
+             "fp8": [f"u8[{n}, {k}]", f"f32[{n}]"]}
     for m in (256, 4096):
         for form in parts:
             for way, back in (("", ""), ("-back", ", back=1")):
@@ -166,6 +167,31 @@ def streams():
         yield Case(name, bar, "bandwidth", 85, 64, [(graph(op, inputs, outputs, attrs), 1)])
 
 
+def denoisers():
+    """What FLUX.1 adds to that at 512 pixels: a picture is 1024 patches after 512 tokens of text; attention with a bias as T5 has it."""
+    x, lse, row, table = "bf16[1536, 3072]", "f32[1536, 24]", "bf16[1, 3072]", "f32[1536, 128]"
+    attrs = "heads=24, kv_heads=24, head_size=128, scale=0.088, batch=1, causal=0"
+    yield Case("attention-joint", "attention-joint", "tflops", 45, 32, [(graph("attention", [x, x, x, "none"], [x, lse], attrs), 1)])
+    text = graph("attention_grad", [x, x, x, x, lse, x, "none"], [x, x, x], attrs)
+    yield Case("attention-joint_grad", "attention-joint-backward", "tflops", 32, 32, [(text, 1)])
+    t, bias = "bf16[512, 4096]", "f32[64, 512, 512]"
+    text = graph("attention", [t, t, t, "none", bias], [t, "f32[512, 64]"], "heads=64, kv_heads=64, head_size=64, scale=1.0, batch=1, causal=0")
+    yield Case("attention-bias", "attention-bias", "tflops", 30, 32, [(text, 1)])
+    means, patches, target = "f32[1536]", "bf16[16384, 64]", "f32[16384, 64]"
+    for name, bar, target_rate, op, inputs, outputs, more in (
+            ("rope", "rope", 60, "rope", [x, table], [x], "head_size=128, inverse=0, interleaved=1"),
+            ("modulated_norm", "modulation", 60, "modulated_norm", [x, row, row], [x, means, means], "eps=1e-06"),
+            ("gated_add", "modulation", 60, "gated_add", [x, row, x], [x], ""),
+            ("modulated_norm_grad", "modulation-gradients", 60, "modulated_norm_grad", [x, row, means, means, x], [x, row, row], ""),
+            ("gated_add_grad", "modulation-gradients", 60, "gated_add_grad", [x, row, x], [x, row], ""),
+            ("timestep_embedding", "timesteps", 1, "timestep_embedding", ["f32[256]"], ["f32[256, 256]"], "size=256, shift=0"),
+            ("axes_rope_table", "axes", 1, "axes_rope_table", [], [table],
+             "batch=1, text=512, height=32, width=32, axes=[16, 56, 56], theta=10000.0"),
+            ("squared_error", "flow-loss", 60, "squared_error", [patches, target, "f32[16]"], ["f32[16]"], ""),
+            ("squared_error_grad", "flow-loss", 60, "squared_error_grad", [patches, target, "f32[16]", "f32[16]"], [patches], "")):
+        yield Case(name, bar, "bandwidth", target_rate, 64, [(graph(op, inputs, outputs, more), 1)])
+
+
 def nodes_of(dump):
     """The nodes of a graph's text that differ, each alone, and how often it occurs."""
     types, count = {"none": "none"}, {}
@@ -177,7 +203,7 @@ def nodes_of(dump):
             types.update(zip(node[1].split(", "), outputs))
             # Dropout's salt tells its nodes apart and costs nothing.
             attrs = re.sub(r"salt=\d+", "salt=0", (node[4] or "{}")[1:-1])
-            text = graph(node[2], [types[name] for name in node[3].split(", ")], outputs, attrs)
+            text = graph(node[2], [types[name] for name in re.findall(r"%\d+|none", node[3])], outputs, attrs)
             times = 1
             # The head takes its rows a part at a time: some parts stand for all.
             if node[2] == "head_cross_entropy_train" and "i32[8192]" in text:
@@ -196,7 +222,7 @@ def dumped(program, recipe, *settings):
 
 
 def steps(program):
-    """Of Llama 1B with 4 x 2048 tokens, and of a U-Net as `hearth bench unet-b16-bf16` has it."""
+    """Of Llama 1B with 4 x 2048 tokens, of a U-Net as `hearth bench unet-b16-bf16` has it, and of FLUX.1-dev in nf4 with one picture."""
     for name, recipe in (("llama1b-full", "llama-full"), ("llama1b-lora", "llama-lora")):
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "config.json").write_text((ROOT / "bench/configs/llama-3.2-1b.json").read_text(encoding="utf-8"), encoding="utf-8")
@@ -205,10 +231,12 @@ def steps(program):
     nodes = dumped(program, "segment-demo", "segment.loss=[cross_entropy]", "model.width=64", "data.image_size=256", "data.count=16",
                    "data.val_count=1", "train.batch=16", "optimizer.name=sgd")
     yield Case("unet", "unet", "mfu", 45, 1, nodes)
+    nodes = dumped(program, "flux-lora", "model.path=", "model.config=recipes/flux/flux1-dev.json")
+    yield Case("flux-lora", "flux-lora", "seconds", 1.3, 1, nodes)
 
 
 def all_cases(program):
-    return [*matmuls(), *attentions(), *convolutions(), *odd_convolutions(), *quantized(), *heads(), *streams(), *maps(), *steps(program)]
+    return [*matmuls(), *attentions(), *convolutions(), *odd_convolutions(), *quantized(), *heads(), *streams(), *maps(), *denoisers(), *steps(program)]
 
 
 def write(folder, program):

@@ -16,6 +16,7 @@ MOST = {"passes": 1.0, "lines": 1.1}
 MOST_APART = 1.25
 EXCEPTIONS = Path(__file__).with_name("kernel_exceptions.json")
 UNITS = {"peak": "% of peak by cycles", "tflops": "TFLOP/s", "bandwidth": "% of bandwidth", "mfu": "% MFU"}
+STEPS = {"mfu", "seconds"}  # units of whole steps
 
 
 @dataclass
@@ -54,13 +55,15 @@ def read_cases(log, cases, target):
 
 
 def seconds_of(nodes, gpu, unit):
-    launches = LAUNCH_SECONDS * sum(node.launches() for node in nodes) if unit == "mfu" else 0
+    launches = LAUNCH_SECONDS * sum(node.launches() for node in nodes) if unit in STEPS else 0
     return sum(node.seconds(gpu) for node in nodes) + launches
 
 
 def rate_of(nodes, gpu, unit):
-    """In the unit of the bar: TFLOP/s, percent of the bandwidth, of the peak at the boost clock (mfu), or at the same clock (peak)."""
+    """In the unit of the bar: TFLOP/s, percent of the bandwidth, of the peak at the boost clock (mfu), or at the same clock (peak), seconds."""
     seconds = seconds_of(nodes, gpu, unit)
+    if unit == "seconds":
+        return seconds
     flops = sum(node.times * node.flops for node in nodes)
     if unit == "tflops":
         return flops / seconds / 1e12
@@ -76,6 +79,15 @@ class Bar:
     unit: str
     wanted: float
     planned: float  # the seconds that plans for the usual GPU count on, over those by counters
+
+    def is_met(self):
+        return self.value <= self.wanted if self.unit == "seconds" else self.value >= self.wanted
+
+    def __str__(self):
+        return f"{self.value:.2f} s" if self.unit == "seconds" else f"{self.value:.1f} {UNITS[self.unit]}"
+
+    def target(self):
+        return f"at most {self.wanted}" if self.unit == "seconds" else f"{self.wanted}"
 
 
 def bars_of(cases, counted, gpu):
@@ -142,15 +154,14 @@ def tables(cases, counted, target):
     usual = target == "gfx1100"
     text += "| bar | modeled | wanted | seconds by plans / modeled |\n| --- | --- | --- | --- |\n"
     for bar in bars_of(cases, counted, gpu):
-        text += (f"| {bar.name} | {bar.value:.1f} {UNITS[bar.unit]} | {bar.wanted if usual else ''} | "
-                 f"{f'{bar.planned:.2f}' if usual else ''} |\n")
+        text += f"| {bar.name} | {bar} | {bar.target() if usual else ''} | {f'{bar.planned:.2f}' if usual else ''} |\n"
     text += ("\n| case | kernel | matrix | vector | scalar | LDS | memory | control | passes / least | lines / least | VGPRs | scratch "
              "| LDS bytes | waves | kcycles | limit | share | rate |\n|" + " --- |" * 18 + "\n")
     for case in cases:
-        if case["name"] in counted and case["unit"] != "mfu":
+        if case["name"] in counted and case["unit"] not in STEPS:
             text += "".join(rows_of(case, counted[case["name"]], gpu))
     for case in cases:
-        if case["name"] in counted and case["unit"] == "mfu":
+        if case["name"] in counted and case["unit"] in STEPS:
             nodes = counted[case["name"]]
             text += (f"\n{case['name']}: {1e3 * seconds_of(nodes, gpu, 'mfu'):.0f} ms, {rate_of(nodes, gpu, 'mfu'):.1f}% MFU\n\n"
                      "| kernels | nodes | launches | ms | share | TFLOP/s |\n|" + " --- |" * 6 + "\n")
@@ -162,7 +173,7 @@ def excesses(cases, counted):
     """What kernels of the cases take beyond MOST, as {"CASE KERNEL": {"passes": 3.07}}."""
     found = {}
     for case in cases:
-        if case["unit"] == "mfu":
+        if case["unit"] in STEPS:
             continue
         for node in counted.get(case["name"], []):
             for k in node.kernels:

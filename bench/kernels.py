@@ -97,7 +97,7 @@ def print_bars(log, cases):
     counted = read_counts(log, cases, "gfx1100")
     bars = kernel_counts.bars_of(cases, counted, gpu_model.usual_gpu("gfx1100"))
     for bar in bars:
-        print(f"bar {bar.name} {bar.value:.1f}  {kernel_counts.UNITS[bar.unit]}, {'met' if bar.value >= bar.wanted else 'missed'}: {bar.wanted}; "
+        print(f"bar {bar.name} {bar}, {'met' if bar.is_met() else 'missed'}: {bar.target()}; "
               f"plans: {bar.planned:.2f} times the seconds")
     bad, loose = kernel_counts.check_bounds(cases, counted, "gfx1100")
     report(loose, bad + kernel_counts.check_plans(bars))

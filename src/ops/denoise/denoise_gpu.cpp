@@ -22,13 +22,18 @@ struct SampleRows {
   int width;
 
   HEARTH_FORMULA int64_t rows() const { return samples * time; }
+  /// In 32 bits: GPUs have no division of more.
+  RT_DEVICE int64_t sample_of(int64_t row) const {
+    return static_cast<uint32_t>(row) / static_cast<uint32_t>(time);
+  }
   /// Of the part of a sum that the block makes, in [samples, parts].
   RT_DEVICE int64_t part() const { return static_cast<int64_t>(blockIdx.z) * gridDim.y + blockIdx.y; }
 };
 SampleRows rows_of(const NodeView& node) {
-  constexpr int64_t kMostSamples = 65535;
+  constexpr int64_t kMostSamples = 65535, kMostRows = (int64_t{1} << 31) - 1;
   const Shape &x = node.in_type(0).shape, &modulation = node.in_type(1).shape;
   if (modulation[0] > kMostSamples) refuse_on_gpu("batch of modulations", kMostSamples, modulation[0]);
+  if (x[0] > kMostRows) refuse_on_gpu("number of rows", kMostRows, x[0]);
   return {.samples = modulation[0], .time = x[0] / modulation[0], .width = static_cast<int>(x[1])};
 }
 rt::Shape for_samples(rt::Shape shape, const SampleRows& all) {
@@ -44,7 +49,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   for (int64_t r = first_row(); r < all.rows(); r += row_stride()) {
     const int64_t at = r * all.width + column;
     const rt::Vec<T, n> values = rt::load<T, n>(x + at), more = rt::load<T, n>(branch + at);
-    const rt::Vec<T, n> gates = rt::load<T, n>(gate + r / all.time * all.width + column);
+    const rt::Vec<T, n> gates = rt::load<T, n>(gate + all.sample_of(r) * all.width + column);
     rt::Vec<T, n> made;
     RT_UNROLL
     for (int c = 0; c < n; ++c)
@@ -126,7 +131,7 @@ struct NormArrays {
 template <typename T, int n>
 __global__ void __launch_bounds__(kRowThreads) modulate(NormArrays<T> arrays, SampleRows all, float eps) {
   const T* x = arrays.x + static_cast<int64_t>(blockIdx.x) * all.width;
-  const int64_t sample = blockIdx.x / all.time * all.width;
+  const int64_t sample = all.sample_of(blockIdx.x) * all.width;
   const float share = 1 / static_cast<float>(all.width);
   float sum = 0, squares = 0;
   for_columns<n>(all.width, [&](int c) {
@@ -179,7 +184,8 @@ __global__ void __launch_bounds__(kRowThreads) spread_norm(NormGradArrays<T> arr
   const auto for_elements = [&](int column, auto body) {
     const rt::Vec<T, n> values = rt::load<T, n>(arrays.x + row + column);
     const rt::Vec<T, n> slopes = rt::load<T, n>(arrays.dy + row + column);
-    const rt::Vec<T, n> scales = rt::load<T, n>(arrays.scale + blockIdx.x / all.time * all.width + column);
+    const rt::Vec<T, n> scales =
+        rt::load<T, n>(arrays.scale + all.sample_of(blockIdx.x) * all.width + column);
     RT_UNROLL
     for (int e = 0; e < n; ++e)
       body(e, (rt::to_float(values.at[e]) - mean) * rstd,

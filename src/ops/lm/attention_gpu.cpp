@@ -97,8 +97,8 @@ struct RunningRows {
   }
 };
 
-template <typename T, int tiles, typename Bool>
-RT_DEVICE void make_scores(rt::FixedAcc<T> (&products)[tiles], const Attention& spec, Bool special,
+template <typename T, int tiles, typename Kind>
+RT_DEVICE void make_scores(rt::FixedAcc<T> (&products)[tiles], const Attention& spec, Kind special,
                            const Bias& bias, int own_query, int first_key, int lane) {
   RT_UNROLL
   for (int t = 0; t < tiles; ++t) {
@@ -115,10 +115,15 @@ RT_DEVICE void make_scores(rt::FixedAcc<T> (&products)[tiles], const Attention& 
 template <typename T, int tiles>
 RT_DEVICE void score(rt::FixedAcc<T> (&products)[tiles], const Attention& spec, const Bias& bias,
                      const ScoreTile& tile, const rt::PerFixed<T, int>& starts, int own_query, int lane) {
-  if (spec.softcap == 0 && bias.at == nullptr) {
-    make_scores(products, spec, Known<false>(), bias, own_query, tile.first_key, lane);
-  } else {
-    make_scores(products, spec, Known<true>(), bias, own_query, tile.first_key, lane);
+  switch (special_of(spec, bias)) {
+    case Special::none:
+      make_scores(products, spec, Known<Special::none>(), bias, own_query, tile.first_key, lane);
+      break;
+    case Special::bias:
+      make_scores(products, spec, Known<Special::bias>(), bias, own_query, tile.first_key, lane);
+      break;
+    case Special::softcap:
+      make_scores(products, spec, Known<Special::softcap>(), bias, own_query, tile.first_key, lane);
   }
   if (tile.is_seen(spec)) return;
   RT_UNROLL

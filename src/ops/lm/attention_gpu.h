@@ -36,10 +36,10 @@ inline Attention attention_of(const ir::NodeView& node) {
           .causal = node.attrs.integer_or("causal", 1) != 0};
 }
 
-/// A bool that the compiler knows.
-template <bool value>
+/// A value that the compiler knows.
+template <auto value>
 struct Known {
-  RT_DEVICE constexpr operator bool() const { return value; }
+  RT_DEVICE constexpr operator decltype(value)() const { return value; }
 };
 
 /// What one head adds to the scores of its queries and keys, [time, time]; null: nothing.
@@ -49,23 +49,32 @@ struct Bias {
   /// Of a head of arrays [heads, time, time], or of null.
   RT_DEVICE Bias(const float* all, const Attention& spec, int head)
       : at(all == nullptr ? all : all + static_cast<int64_t>(head) * spec.time * spec.time) {}
+  /// Of one that does not exist it is that of the last one: without branches, all of a tile are on their way
+  /// at once.
   RT_DEVICE float of(const Attention& spec, int query, int key) const {
-    if (at == nullptr || query >= spec.time || key >= spec.time) return 0;
-    return at[static_cast<int64_t>(query) * spec.time + key];
+    const int last = spec.time - 1;
+    return at[static_cast<int64_t>(query < last ? query : last) * spec.time + (key < last ? key : last)];
   }
 };
+
+/// What scores are more than scaled products; no more than one of these.
+enum class Special { none, bias, softcap };
+RT_DEVICE Special special_of(const Attention& spec, const Bias& bias) {
+  if (bias.at != nullptr) return Special::bias;
+  return spec.softcap == 0 ? Special::none : Special::softcap;
+}
 
 /// The score of a product of query and key, and its slope over that product.
 struct Score {
   float value, slope;
 };
-/// `special`: a bool or Known, whether there is a softcap or a bias.
-template <typename Bool>
-RT_DEVICE Score score_of(const Attention& spec, float product, Bool special, const Bias& bias, int query,
+/// `special`: a Special or Known.
+template <typename Kind>
+RT_DEVICE Score score_of(const Attention& spec, float product, Kind special, const Bias& bias, int query,
                          int key) {
   const float plain = spec.scale * product;
-  if (!special) return {plain, spec.scale};
-  if (spec.softcap == 0) return {plain + bias.of(spec, query, key), spec.scale};
+  if (special == Special::none) return {plain, spec.scale};
+  if (special == Special::bias) return {plain + bias.of(spec, query, key), spec.scale};
   // tanh(x) = 1 - 2 / (exp(2 x) + 1)
   const float t = 1 - 2 / (rt::fast_exp(2 * plain / spec.softcap) + 1);
   return {spec.softcap * t, spec.scale * (1 - t * t)};

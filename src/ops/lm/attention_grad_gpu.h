@@ -394,24 +394,26 @@ struct BackwardBlock {
   RT_DEVICE void make_factors(rt::FixedAcc<T> (&products)[B::kOwnTiles],
                               rt::FixedAcc<T> (&dprobabilities)[B::kOwnTiles], const Bias& bias,
                               const ScoreTile& tile, int lane) {
-    const bool special = spec.softcap != 0 || bias.at != nullptr, masked = !tile.is_seen(spec);
+    const Special special = special_of(spec, bias);
+    const bool masked = !tile.is_seen(spec);
     if constexpr (B::kWhole) {
       // Branches of every element cost more than the code of three ways.
-      if (special)
-        return make_factors(products, dprobabilities, bias, tile, lane, Known<true>(), Known<true>());
+      if (special != Special::none)
+        return make_factors(products, dprobabilities, bias, tile, lane, special, Known<true>());
       if (masked)
-        return make_factors(products, dprobabilities, bias, tile, lane, Known<false>(), Known<true>());
-      return make_factors(products, dprobabilities, bias, tile, lane, Known<false>(), Known<false>());
+        return make_factors(products, dprobabilities, bias, tile, lane, Known<Special::none>(),
+                            Known<true>());
+      return make_factors(products, dprobabilities, bias, tile, lane, Known<Special::none>(), Known<false>());
     } else {
       // Registers for the masks of many elements cost more than branches.
       make_factors(products, dprobabilities, bias, tile, lane, special, masked);
     }
   }
   /// Makes probabilities of dprobabilities, and of products the gradients of the products.
-  template <typename Special, typename Masked>
+  template <typename Kind, typename Masked>
   RT_DEVICE void make_factors(rt::FixedAcc<T> (&products)[B::kOwnTiles],
                               rt::FixedAcc<T> (&dprobabilities)[B::kOwnTiles], const Bias& bias,
-                              const ScoreTile& tile, int lane, Special special, Masked masked) {
+                              const ScoreTile& tile, int lane, Kind special, Masked masked) {
     // A pair's tile is the warp's own.
     const int own = B::kPairs ? 0 : own_fixed();
     const int first_fixed = (of_keys ? tile.first_key : tile.first_query) + own;

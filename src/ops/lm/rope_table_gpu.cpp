@@ -84,10 +84,10 @@ struct AxisPairs {
 };
 /// A block per token and a thread per pair: columns [first, first + count) of both halves of a row.
 __global__ void __launch_bounds__(kBlockThreads)
-    fill_axes_table(float* table, int len, int first, AxesTokens tokens, AxisPairs pairs) {
+    fill_axes_table(float* table, int len, int first, AxesTokens<int> tokens, AxisPairs pairs) {
   const int j = static_cast<int>(threadIdx.x);
   if (j >= pairs.count) return;
-  const int64_t token = static_cast<int64_t>(blockIdx.x) % tokens.per_sample();
+  const int token = static_cast<int>(blockIdx.x) % tokens.per_sample();
   const double angle = static_cast<double>(tokens.coordinate(token, pairs.axis[j])) * pairs.frequency[j];
   float* row = table + static_cast<int64_t>(blockIdx.x) * 2 * len + first + j;
   row[0] = static_cast<float>(cos(angle));
@@ -112,11 +112,14 @@ std::vector<AxisPairs> axis_pairs(const std::vector<int64_t>& sizes, double thet
 
 ir::Kernel axes_rope_table_gpu(const NodeView& node) {
   const auto& sizes = node.attrs.list("axes");
-  const AxesTokens tokens{.text = node.attrs.integer("text"),
-                          .height = node.attrs.integer("height"),
-                          .width = node.attrs.integer("width"),
-                          .num_axes = std::ssize(sizes)};
+  const auto integer = [&](const char* name) { return static_cast<int>(node.attrs.integer(name)); };
+  const AxesTokens<int> tokens{.text = integer("text"),
+                               .height = integer("height"),
+                               .width = integer("width"),
+                               .num_axes = static_cast<int>(std::ssize(sizes))};
+  constexpr int64_t kMostRows = (int64_t{1} << 31) - 1;
   const int64_t rows = node.out_type(0).shape[0];
+  if (rows > kMostRows) refuse_on_gpu("number of tokens", kMostRows, rows);
   const auto len = static_cast<int>(node.out_type(0).shape[1] / 2);
   const auto run = [=, pieces = axis_pairs(sizes, node.attrs.real("theta"))](const KernelArgs& args) {
     int first = 0;

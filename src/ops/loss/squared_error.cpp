@@ -152,8 +152,8 @@ Sample sample(int64_t count, int64_t rows, int64_t width, DType dtype) {
   return {.in = {normal({count * rows, width}, dtype), normal({count * rows, width}), positive({count})}};
 }
 std::vector<Sample> samples() {
-  return {sample(3, 4, 5, DType::f32), sample(1, 300, 67, DType::f32), sample(2, 1, 1, DType::f32),
-          sample(3, 9, 16, DType::bf16), sample(2, 170, 130, DType::bf16)};
+  return {sample(3, 4, 5, DType::f32),   sample(1, 300, 67, DType::f32),   sample(2, 1, 1, DType::f32),
+          sample(3, 9, 16, DType::bf16), sample(2, 170, 130, DType::bf16), sample(2, 3, 5, DType::bf16)};
 }
 std::vector<Sample> grad_samples() {
   std::vector<Sample> made = samples();

@@ -57,13 +57,15 @@ struct Nf4 {
     tables.values = shared;
   }
 };
-struct Int8 {
+/// A byte an element, with a factor for each row: what a code and the factor stand for is Format's.
+template <typename Format>
+struct Bytes {
   int64_t columns;
-  const int8_t* codes;
-  const float* absmax;
+  const uint8_t* codes;
+  const float* factors;
 
   RT_DEVICE float element(int64_t row, int64_t column) const {
-    return static_cast<float>(codes[row * columns + column]) * absmax[row] * kInverse127;
+    return Format::value(codes[row * columns + column], factors[row]);
   }
   struct Group {
     uint32_t codes[2];
@@ -72,49 +74,29 @@ struct Int8 {
   RT_DEVICE Group load(uint32_t first, uint32_t further, int row) const {
     const auto* at = reinterpret_cast<const uint32_t*>(codes + uint64_t{first} * kWide);
     const auto two = rt::load<uint32_t, 2>(at + further * 2);
-    return {{two.at[0], two.at[1]}, absmax[row]};
+    return {{two.at[0], two.at[1]}, factors[row]};
   }
   RT_DEVICE rt::Vec<float, kWide> values_of(const Group& group) const {
     rt::Vec<float, kWide> made;
     RT_UNROLL
-    for (int e = 0; e < kWide; ++e)
-      made.at[e] = static_cast<float>(static_cast<int8_t>(group.codes[e / 4] >> e % 4 * 8)) * group.scale *
-                   kInverse127;
+    for (int e = 0; e < kWide; ++e) made.at[e] = Format::value(group.codes[e / 4] >> e % 4 * 8, group.scale);
     return made;
   }
   RT_DEVICE void keep_values(float* /*shared*/) const {}
 };
-
+/// Of the lowest byte.
+struct Int8 {
+  RT_DEVICE static float value(uint32_t code, float absmax) {
+    return static_cast<float>(static_cast<int8_t>(code)) * absmax * kInverse127;
+  }
+};
 struct Fp8 {
-  int64_t columns;
-  const uint8_t* codes;
-  const float* scales;
-
-  RT_DEVICE static float value_of(uint32_t code) {
+  RT_DEVICE static float value(uint32_t code, float scale) {
     const uint32_t magnitude = code & 0x7FU;
     const float normal = rt::bits_as<float>((magnitude << 20) + (120U << 23));
-    const float value = magnitude < 8 ? static_cast<float>(static_cast<int>(magnitude)) * 0x1p-9F : normal;
-    return rt::bits_as<float>(rt::bits_as<uint32_t>(value) | (code & 0x80U) << 24);
+    const float plain = magnitude < 8 ? static_cast<float>(static_cast<int>(magnitude)) * 0x1p-9F : normal;
+    return rt::bits_as<float>(rt::bits_as<uint32_t>(plain) | (code & 0x80U) << 24) * scale;
   }
-  RT_DEVICE float element(int64_t row, int64_t column) const {
-    return value_of(codes[row * columns + column]) * scales[row];
-  }
-  struct Group {
-    uint32_t codes[2];
-    float scale;
-  };
-  RT_DEVICE Group load(uint32_t first, uint32_t further, int row) const {
-    const auto* at = reinterpret_cast<const uint32_t*>(codes + uint64_t{first} * kWide);
-    const auto two = rt::load<uint32_t, 2>(at + further * 2);
-    return {{two.at[0], two.at[1]}, scales[row]};
-  }
-  RT_DEVICE rt::Vec<float, kWide> values_of(const Group& group) const {
-    rt::Vec<float, kWide> made;
-    RT_UNROLL
-    for (int e = 0; e < kWide; ++e) made.at[e] = value_of(group.codes[e / 4] >> e % 4 * 8) * group.scale;
-    return made;
-  }
-  RT_DEVICE void keep_values(float* /*shared*/) const {}
 };
 
 /// The right side of a plain matmul (plain_product.h): lines are the rows of the matrix or, with `back`, its
@@ -381,13 +363,11 @@ ir::Kernel make_nf4(const Problem& p) {
   };
   return {.run = run, .workspace_bytes = table_bytes + p.workspace_bytes()};
 }
-/// Of a matrix with a factor for each row.
-template <typename T, typename Matrix>
-ir::Kernel make_with_rows(const Problem& p) {
-  using Code = std::remove_cvref_t<decltype(*Matrix::codes)>;
+template <typename T, typename Format>
+ir::Kernel make_bytes(const Problem& p) {
   const auto run = [=](const KernelArgs& args) {
-    const Matrix matrix{p.columns, input_of<Code>(args, QuantizedIn::codes),
-                        input_of<float>(args, QuantizedIn::absmax)};
+    const Bytes<Format> matrix{p.columns, input_of<uint8_t>(args, QuantizedIn::codes),
+                               input_of<float>(args, QuantizedIn::absmax)};
     multiply<T>(args, p, matrix, args.workspace);
   };
   return {.run = run, .workspace_bytes = p.workspace_bytes()};
@@ -398,7 +378,7 @@ ir::Kernel make(const NodeView& node) {
   const Problem p = problem_of(node);
   const std::string format = node.attrs.text("format");
   if (format == "nf4") return make_nf4<T>(p);
-  return format == "int8" ? make_with_rows<T, Int8>(p) : make_with_rows<T, Fp8>(p);
+  return format == "int8" ? make_bytes<T, Int8>(p) : make_bytes<T, Fp8>(p);
 }
 
 /// Of many rows of x, W is written out first; under 16 bits its elements are rounded to x's dtype.

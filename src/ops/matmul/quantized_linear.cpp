@@ -234,25 +234,23 @@ std::vector<Sample> samples() {
                               sample(Quantization::nf4, 140, 12, 520, false, DType::bf16),
                               sample(Quantization::nf4, 40, 72, 520, false, DType::bf16),
                               sample(Quantization::nf4, 4, 72, 520, false, DType::bf16),
-                              sample(Quantization::int8, 4, 40, 72, true, DType::bf16),
-                              sample(Quantization::int8, 40, 72, 40, false, DType::bf16),
-                              sample(Quantization::int8, 140, 12, 64, false, DType::bf16),
-                              sample(Quantization::int8, 140, 12, 520, false, DType::bf16),
-                              sample(Quantization::int8, 40, 72, 520, false, DType::bf16),
-                              sample(Quantization::int8, 4, 72, 520, false, DType::bf16),
-                              sample(Quantization::int8, 260, 40, 72, false, DType::bf16),
-                              sample(Quantization::int8, 5, 37, 19),
-                              sample(Quantization::int8, 4, 9, 45, true),
                               sample(Quantization::int8, 7, 12, 33, false, DType::f16),
                               sample(Quantization::int8, 256, 40, 48, true, DType::f16),
                               sample(Quantization::nf4, 150, 120, 600, true, DType::bf16),
-                              sample(Quantization::int8, 520, 24, 40, false, DType::bf16),
                               sample(Quantization::nf4, 260, 21, 45, true, DType::bf16)};
-  made.push_back(sample(Quantization::fp8, 5, 37, 19));
-  made.push_back(sample(Quantization::fp8, 4, 9, 45, true));
-  made.push_back(sample(Quantization::fp8, 4, 40, 72, true, DType::bf16));
-  made.push_back(sample(Quantization::fp8, 260, 40, 72, false, DType::bf16));
-  made.push_back(sample(Quantization::fp8, 520, 24, 40, false, DType::bf16));
+  for (const Quantization kind : {Quantization::int8, Quantization::fp8}) {
+    made.push_back(sample(kind, 5, 37, 19));
+    made.push_back(sample(kind, 4, 9, 45, true));
+    made.push_back(sample(kind, 4, 40, 72, true, DType::bf16));
+    for (const auto& [m, rows, columns] : {std::array<int64_t, 3>{40, 72, 40},
+                                           {140, 12, 64},
+                                           {140, 12, 520},
+                                           {40, 72, 520},
+                                           {4, 72, 520},
+                                           {260, 40, 72},
+                                           {520, 24, 40}})
+      made.push_back(sample(kind, m, rows, columns, false, DType::bf16));
+  }
   // Lines and terms that come out uneven, in blocks of every form.
   for (const Quantization kind : kQuantizations) {
     for (const auto& [m, width] : {std::pair{4, 71}, {40, 71}, {140, 13}}) {
