@@ -118,6 +118,8 @@ TEST_F(Diffuse, MistakesAreOneSentence) {
   refused("hearth train flux.yaml data.image_size=18",
           {"multiples of 4", "got 18x18", "try data.image_size=16"});
   refused("hearth train flux.yaml diffuse.prompts=[stern]", {"got 'stern'", "star"});
+  refused("hearth train flux.yaml diffuse.judged=8 data.count=40",
+          {"64 training pictures or more", "got 40", "try diffuse.judged=0"});
   works("hearth train flux.yaml --out run");
   refused("hearth generate run --prompt stern", {"got 'stern'", "did you mean 'star'"});
   refused("hearth generate run --prompt star --solver ddim", {"--solver euler", "objective flow"});

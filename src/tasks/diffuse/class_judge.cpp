@@ -11,7 +11,7 @@
 namespace hearth::tasks {
 namespace {
 
-constexpr int64_t kBatch = 64;
+constexpr int64_t kBatch = ClassJudge::kLeastImages;
 /// Images that it learns from: an epoch of MNIST.
 constexpr int64_t kMostImages = 60000;
 constexpr double kRate = 0.004;
@@ -62,7 +62,7 @@ struct ClassJudge::State {
 
 ClassJudge::ClassJudge(const data::Dataset& train, uint64_t seed, int num_threads)
     : state_(std::make_unique<State>(train, seed, num_threads)) {
-  HEARTH_CHECK(train.size() >= kBatch);
+  HEARTH_CHECK(train.size() >= kLeastImages);
   state_->train(train);
 }
 

@@ -13,7 +13,9 @@ namespace hearth::tasks {
 /// that others have made.
 class ClassJudge {
  public:
-  /// Trains for some epochs over `train`. The datasets outlive it.
+  /// Images that it needs to learn from.
+  static constexpr int64_t kLeastImages = 64;
+  /// Trains for some epochs over `train`, which outlives it.
   ClassJudge(const data::Dataset& train, uint64_t seed, int num_threads);
   ~ClassJudge();
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "data/image.h"
+#include "tasks/diffuse/class_judge.h"
 #include "tasks/loader_stream.h"
 #include "tasks/spread.h"
 
@@ -38,6 +39,10 @@ void check_fits(const models::DenoiserConfig& model, int64_t channels, Extent si
 DiffuseTaskOptions checked(DiffuseTaskOptions options) {
   if (options.pictures->train().size() == 0 || options.pictures->held_out().size() == 0)
     user_error("expected at least one picture to train on and one to validate by, found none");
+  const int64_t size = options.pictures->train().size();
+  if (options.diffuse.judged > 0 && options.format.has_labels() && size < ClassJudge::kLeastImages)
+    user_error("expected {} training pictures or more for diffuse.judged, got {}; try diffuse.judged=0",
+               ClassJudge::kLeastImages, size);
   return options;
 }
 
