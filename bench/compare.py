@@ -215,7 +215,7 @@ def write_results(results, options, path):
     out += f"- {options.rounds} alternating rounds; medians over all steps; ms per step\n"
     out += "- Ratios are torch's best variant over Hearth in time, and Hearth over torch's smallest process in memory; "
     out += "first step counts from process start\n"
-    out += "- No gradient is clipped. Hearth moves a weight as soon as its gradient is there, and holds the arenas of the 110M and of FLUX "
+    out += "- No gradient is clipped. Hearth moves a weight as soon as its gradient is there, and holds the arenas of the 110M, of DiT and of FLUX "
     out += "down by making activations again, which counts as work in the last column\n"
     out += "- A step of an answer case is a whole answer: 128 greedy tokens after a prompt of 32, with a cache\n\n"
     head = ["case", "hearth", "torch best", "ratio", "bar", "peak RSS (MiB)", "RSS ratio", "first step (s)"]
