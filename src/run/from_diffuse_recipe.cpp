@@ -16,7 +16,7 @@
 #include "infer/picture_coder.h"
 #include "models/autoencoder/autoencoder.h"
 #include "run/data_options.h"
-#include "run/from_recipe.h"
+#include "run/device_options.h"
 
 namespace hearth::run {
 namespace {

@@ -19,6 +19,7 @@
 #include "hub/open_weights.h"
 #include "io/weight_files.h"
 #include "ops/matmul/quantized.h"
+#include "run/device_options.h"
 #include "run/from_diffuse_recipe.h"
 #include "tasks/classify/class_predictor.h"
 #include "tasks/classify/classifier.h"
@@ -241,37 +242,6 @@ passes::CompressOptions::Way way_of(recipe::Compress compress) {
   return Way::none;
 }
 
-exec::SelfTest::When when_of(recipe::SelfTest test) {
-  using When = exec::SelfTest::When;
-  switch (test) {
-    case recipe::SelfTest::always:
-      return When::always;
-    case recipe::SelfTest::never:
-      return When::never;
-    case recipe::SelfTest::once:
-      break;
-  }
-  return When::once;
-}
-
-exec::Record record_of(recipe::Record record) {
-  switch (record) {
-    case recipe::Record::always:
-      return exec::Record::always;
-    case recipe::Record::never:
-      return exec::Record::never;
-    case recipe::Record::automatic:
-      break;
-  }
-  return exec::Record::automatic;
-}
-exec::GpuWish gpu_of(const recipe::Recipe& recipe, int device) {
-  return {.device = recipe.device,
-          .number = device,
-          .reserve_bytes = recipe.reserve,
-          .record = record_of(recipe.record)};
-}
-
 }  // namespace
 
 const recipe::Choices& recipe_choices() {
@@ -378,15 +348,8 @@ engine::EngineOptions engine_options(const recipe::Recipe& recipe, int device, i
                                             .activations = recipe.offload.activations},
                                 .passes_off = recipe.passes.off};
   std::erase(options.passes_off, "winograd");
-  if (recipe.device != recipe::kCpu)
-    engine::use_gpu(options, gpu_of(recipe, device), when_of(recipe.self_test));
+  if (recipe.device != recipe::kCpu) engine::use_gpu(options, gpu_of(recipe, device), self_test_of(recipe));
   return options;
-}
-
-infer::Compute compute_of(const recipe::Recipe& recipe) {
-  infer::Compute compute{.num_threads = recipe::num_threads(recipe), .self_test = when_of(recipe.self_test)};
-  if (recipe.device != recipe::kCpu) compute.gpu = gpu_of(recipe, 0);
-  return compute;
 }
 
 void check_first_weights(const recipe::Recipe& recipe) {

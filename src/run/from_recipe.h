@@ -7,7 +7,6 @@
 #include "data/masks.h"
 #include "engine/engine.h"
 #include "hub/export_onnx.h"
-#include "infer/model_part.h"
 #include "models/model.h"
 #include "recipe/recipe_file.h"
 #include "run/data_options.h"
@@ -31,8 +30,6 @@ std::shared_ptr<const engine::Objective> objective_of(const recipe::Recipe& reci
 /// The engine a recipe asks for, on GPU number `device` where it wants GPUs, as one of `num_workers`; 0:
 /// one for each device.
 engine::EngineOptions engine_options(const recipe::Recipe& recipe, int device = 0, int64_t num_workers = 0);
-/// Where a recipe has parts of models evaluated that it does not train.
-infer::Compute compute_of(const recipe::Recipe& recipe);
 /// UserError where the files of first weights that a recipe names cannot be opened: known at once, and not
 /// when the data has been read.
 void check_first_weights(const recipe::Recipe& recipe);
