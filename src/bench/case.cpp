@@ -81,7 +81,7 @@ constexpr auto kCases = std::to_array<BenchCase>(
       .batch = 4,
       .length = 32,
       .channels = 16,
-      .arena_bytes = int64_t{96} << 20},
+      .arena_bytes = int64_t{104} << 20},
      {.name = "llama1b-b4-bf16", .model = "llama1b", .precision = DType::bf16, .batch = 4, .length = 2048},
      {.name = "llama1b_lora-b4-bf16",
       .model = "llama1b",
