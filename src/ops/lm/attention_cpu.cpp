@@ -210,8 +210,8 @@ struct ForwardSpace {
 
 /// A tile's rows in words of terms within a row, and of neighboring rows.
 struct TileRows {
-  float* words;
-  float* joined;
+  float* words = nullptr;
+  float* joined = nullptr;
 };
 struct BackwardSpace {
   float *rows, *keys, *values, *key_columns, *dk, *dv, *dq, *p, *ds;
