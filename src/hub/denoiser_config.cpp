@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "hub/flux_names.h"
 #include "hub/open_weights.h"
 #include "models/decoder/config.h"
 
@@ -25,18 +26,14 @@ class Tensors {
     return found->shape[axis];
   }
   int64_t num_blocks(const std::string& kind) const {
-    int64_t count = 0;
-    const auto is_there = [&](const io::TensorView& tensor) {
-      return tensor.name.starts_with(fmt::format("{}.{}.", kind, count));
-    };
-    while (std::ranges::any_of(files_.tensors(), is_there)) ++count;
-    return count;
+    std::vector<std::string> names = files_.names();
+    std::erase_if(names, [&](const std::string& name) { return !name.starts_with(kind + "."); });
+    return hub::num_blocks(names, kind);
   }
   [[noreturn]] void fail(const std::string& name) const {
     user_error(
         "{}: expected the tensors of a FLUX.1 or FLUX.2, found no '{}' that fits them; try "
-        "model.config=FILE, its "
-        "config.json",
+        "model.config=FILE, its config.json",
         files_.path().string(), name);
   }
 

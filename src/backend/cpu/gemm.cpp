@@ -139,11 +139,11 @@ void run_rows(const GemmSpec& s, bool pairs, const float* a, const float* b, con
   if (packs_b(s)) pack_panels(DType::f32, b, s.k, s.n, s.transpose_b, panels, nullptr, threads);
   const int64_t a_row = s.transpose_a ? 1 : s.k;
   const int64_t a_k = s.transpose_a ? s.m : 1;
-  const int64_t tasks = num_tasks(s);
+  const int64_t tasks = num_tasks(s), rows = own_rows(s, pairs);
   threads.run_tasks(tasks, s.num_threads, [&](int64_t task, int thread) {
     float* scratch = own + thread * thread_floats(s);
     const Part mine = part_of(s, pairs, tasks, task);
-    float* sums = end.sums_of(mine, own_rows(s, pairs), thread);
+    float* sums = end.sums_of(mine, rows, thread);
     const BlockProduct part{.m = mine.m.size(),
                             .n = mine.n.size(),
                             .k = s.k,
