@@ -1,9 +1,12 @@
 #include "base/threads.h"
 
 #include <sched.h>
+#include <sys/mman.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <exception>
+#include <new>
 #include <system_error>
 
 #include "base/error.h"
@@ -35,6 +38,16 @@ bool wait_briefly(Ready ready) {
 }
 
 }  // namespace
+
+void take_stack() {
+  constexpr size_t kBytes = size_t{1} << 20;
+  void* const room = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) throw std::bad_alloc();
+  munmap(room, kBytes);
+  // The system adds all pages down to the one that is touched.
+  [[maybe_unused]] volatile std::byte stack[kBytes];
+  stack[0] = std::byte{0};
+}
 
 Range split_range(int64_t count, int parts, int index) {
   const int64_t base = count / parts;

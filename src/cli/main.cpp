@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "base/threads.h"
 #include "base/version.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
@@ -88,6 +89,7 @@ void check_values(CLI::App& app) {
 }
 
 int run(int argc, char** argv) {
+  take_stack();
   CLI::App app(kExamples, "hearth");
   app.set_version_flag("--version", fmt::format("hearth {}", kVersion));
   for (AddVerb* add : kVerbs) add(app);

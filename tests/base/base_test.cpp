@@ -28,6 +28,7 @@
 #include "base/shape.h"
 #include "base/text.h"
 #include "base/threads.h"
+#include "main_stack.h"
 
 namespace hearth {
 namespace {
@@ -164,6 +165,27 @@ TEST(Text, LongLinesKeepTheirStartAndEnd) {
       shortened("\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9",
                 10),
       " [...] \xc3\xa9\xc3\xa9\xc3\xa9");
+}
+
+TEST(Threads, TheStackIsTakenAtTheStartOrSaidToBeTooMuch) {
+#if defined(HEARTH_ASAN) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "SKIPPED: a sanitizer takes more memory than this limit leaves";
+#endif
+  const rlimit full{size_t{1} << 20, size_t{1} << 20};
+  EXPECT_EXIT(
+      {
+        const int64_t before = main_stack_bytes("self");
+        take_stack();
+        const bool is_taken = before < 1 << 20 && main_stack_bytes("self") >= 1 << 20;
+        setrlimit(RLIMIT_AS, &full);
+        try {
+          take_stack();
+        } catch (const std::bad_alloc&) {
+          std::fputs("no room\n", stderr);
+        }
+        std::_Exit(is_taken ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "no room");
 }
 
 TEST(Threads, TooManyForTheSystemAreRefused) {

@@ -16,6 +16,7 @@
 
 #include "faults.h"
 #include "io/run_log.h"
+#include "main_stack.h"
 #include "outcome.h"
 
 namespace hearth {
@@ -202,8 +203,8 @@ TEST_F(Disk, MemoryThatIsScarceIsSaidAndLosesNothing) {
   for (const char* supervise : {"supervise=true", "supervise=false"}) {
     fs::remove_all(run_);
     int code = -1, num_refusals = 0;
-    // Below that, the system cannot load the program.
-    for (int64_t limit = int64_t{32} << 20; code != 0; limit += 4 << 20) {
+    // Below that, the system cannot load the program. Small steps, as each place may be the one that is refused.
+    for (int64_t limit = int64_t{32} << 20; code != 0; limit += 1 << 20) {
       std::vector<std::string> command = train_command(recipe_, run_);
       command.emplace_back(supervise);
       code = Child(command, output, -1, limit).wait();
@@ -217,6 +218,11 @@ TEST_F(Disk, MemoryThatIsScarceIsSaidAndLosesNothing) {
     EXPECT_GE(num_refusals, 1);
     EXPECT_EQ(sha256(run_ / "model.safetensors"), want);
   }
+}
+
+TEST_F(Disk, ARunHasItsStackFromTheStart) {
+  EndlessRun run(recipe_, run_, folder_.path() / "out", {"supervise=false"});
+  EXPECT_GE(main_stack_bytes(std::to_string(run.child().process())), 1 << 20);
 }
 
 TEST_F(Disk, AnotherOptimizerOrOtherDataIsRefused) {
