@@ -6,6 +6,7 @@ element) or twice as far as torch's float32 is, and the losses of 20 steps withi
 
 import argparse
 import copy
+import os
 import pathlib
 import re
 import sys
@@ -140,13 +141,13 @@ def write_recipe(folder, case, model, images, masks, held_out, steps, rate):
 
 
 def check_gradients(case, folder):
-    """Of three batches: in one of them rounding may decide about a relu, there or here."""
+    """Of seven batches: in some of them rounding may decide about a relu, there or here."""
     name, _, side, make, keys = CASES[case]
     # The other way round, gradients of what the next batch norm takes out are rounding alone.
     calm = not name.startswith("unet")
     model = make_model(make, calm=calm)
     gaps, own = [], []
-    for seed in (1, 2, 3):
+    for seed in range(1, 8):
         # DeepLab's pooled branch divides by the deviation of the pictures' means.
         images, masks = pictures(side, BATCH, seed, noise=64 if calm else 256)
         inputs = tensors(images, masks)
@@ -219,6 +220,8 @@ def checks(names):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="*", help=f"among {', '.join(CASES)}; all by default")
+    # With AVX-512, torch's gradients of convolutions of few channels write past their memory (oneDNN).
+    os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX2"
     return run_checks(checks(parser.parse_args().cases or list(CASES)))
 
 
