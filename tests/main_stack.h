@@ -6,8 +6,8 @@
 
 namespace hearth {
 
-/// The size of the stack of a process's main thread, in bytes, by Linux's /proc; 0 where it does not say. "self" is
-/// this process.
+/// The size of the stack of a process's main thread, in bytes, by Linux's /proc; 0 where it does not say.
+/// "self" is this process.
 inline int64_t main_stack_bytes(const std::string& process) {
   std::ifstream maps("/proc/" + process + "/maps");
   for (std::string line; std::getline(maps, line);) {

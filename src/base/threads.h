@@ -25,9 +25,9 @@ Range split_range(int64_t count, int parts, int index);
 /// never by the number of threads, so that the sum has the same bits on any number of them. At most 16.
 int num_sum_parts(int64_t work, int64_t grain);
 
-/// Makes the main thread's stack as large as the program needs, as other threads' stacks are from their start: one
-/// that cannot grow where an address space is limited (ulimit -v) ends a process without a word. std::bad_alloc
-/// where there is no room for it. The first thing a program does.
+/// Makes the main thread's stack as large as the program needs, as other threads' stacks are from their
+/// start: one that cannot grow where an address space is limited (ulimit -v) ends a process without a word.
+/// std::bad_alloc where there is no room for it. The first thing a program does.
 void take_stack();
 
 /// A fixed number of threads, the caller among them. Waiting threads spin briefly, then yield, then sleep, so

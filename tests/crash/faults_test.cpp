@@ -203,7 +203,8 @@ TEST_F(Disk, MemoryThatIsScarceIsSaidAndLosesNothing) {
   for (const char* supervise : {"supervise=true", "supervise=false"}) {
     fs::remove_all(run_);
     int code = -1, num_refusals = 0;
-    // Below that, the system cannot load the program. Small steps, as each place may be the one that is refused.
+    // Below that, the system cannot load the program. Small steps, as each place may be the one that is
+    // refused.
     for (int64_t limit = int64_t{32} << 20; code != 0; limit += 1 << 20) {
       std::vector<std::string> command = train_command(recipe_, run_);
       command.emplace_back(supervise);
