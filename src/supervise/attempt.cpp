@@ -65,8 +65,11 @@ std::optional<int> Attempt::status() const {
 }
 
 bool Attempt::starting() const {
-  for (int rank = 0; rank < size(); ++rank)
-    if (board_.entry(rank).phase != Phase::starting) return false;
+  for (int rank = 0; rank < size(); ++rank) {
+    const Heartbeat::Entry& entry = board_.entry(rank);
+    const bool prepares = entry.phase == Phase::encoding && entry.step == 0;
+    if (entry.phase != Phase::starting && !prepares) return false;
+  }
   return true;
 }
 

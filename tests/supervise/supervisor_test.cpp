@@ -380,6 +380,17 @@ TEST_P(SupervisorOf, EndsWorkersAtTheSecondSignal) {
   EXPECT_EQ(supervising.read_bytes(1), 0);
 }
 
+TEST_P(SupervisorOf, EndsWorkersThatEncodeBeforeTheyTrainAtTheFirstSignal) {
+  Supervising supervising(GetParam(), [](const Seat& seat, int pipe) -> int {
+    if (seat.rank == 0) seat.heartbeat.turn_to(distributed::Phase::encoding);
+    tell(pipe);
+    hang();
+  });
+  supervising.read_bytes(GetParam());
+  supervising.send(SIGINT);
+  EXPECT_EQ(supervising.wait(), kInterrupted);
+}
+
 TEST_P(SupervisorOf, TakesHangupsForOneWish) {
   Supervising supervising(GetParam(), [](const Seat& seat, int pipe) {
     wait_for_stop(seat, pipe);
