@@ -153,7 +153,14 @@ ModelPart& PictureCoder::encoder(Extent pixels) {
   if (!encoder_ || encoder_->size != pixels) {
     encoder_.reset();
     const auto grow = [this, pixels](nn::Builder& builder) { return grow_encoder(builder, pixels); };
-    encoder_.emplace(Sized{.size = pixels, .part = ModelPart(grow, compute_)});
+    const auto open = [&](const Compute& compute) {
+      encoder_.emplace(Sized{.size = pixels, .part = ModelPart(grow, compute)});
+    };
+    try {
+      open(compute_);
+    } catch (const engine::DoesNotFit&) {
+      open({.num_threads = compute_.num_threads});
+    }
     encoder_->part.load(files_, "");
   }
   return encoder_->part;

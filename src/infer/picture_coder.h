@@ -26,8 +26,8 @@ class PictureCoder : public tasks::LatentCoder {
   int64_t factor() const { return config_.factor(); }
   /// UserError where latents have other channels than the denoiser takes.
   void expect_channels(int64_t channels) const;
-  /// [channels, height / factor, width / factor]: the means of the latents, shifted and scaled. UserError for
-  /// other sides.
+  /// [channels, height / factor, width / factor]: the means of the latents, shifted and scaled; on the
+  /// processor where a GPU has no room for a picture of that size. UserError for other sides.
   std::vector<float> encode(const data::Image& picture) override;
   /// The picture of such latents, in RGB. Where the budget asks for it, of overlapping tiles, between which
   /// it passes over linearly; UserError where it has no room for the smallest ones.

@@ -124,6 +124,19 @@ TEST_F(Pictures, AreCodedOnAGpuAsOnTheProcessor) {
   for (size_t i = 0; i < pixels.size(); ++i) EXPECT_NEAR(coded[i], pixels[i], 1) << i;
 }
 
+TEST_F(Pictures, AreEncodedOnTheProcessorWhereAGpuHasNoRoom) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const data::Image image{
+      .height = 8, .width = 8, .channels = 3, .pixels = std::vector<uint8_t>(8 * 8 * 3, 99)};
+  EXPECT_EXIT(
+      {
+        setenv("HEARTH_EMULATED", "64KiB", 1);
+        PictureCoder there(folder_.path(), {.gpu = exec::GpuWish{.device = "emulated"}}, 0);
+        std::_Exit(there.encode(image) == coder().encode(image) ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
 TEST_F(Pictures, LatentsOfAnotherScaleHaveAnotherHash) {
   const uint64_t hash = coder().hash();
   EXPECT_EQ(coder().hash(), hash);
