@@ -85,7 +85,8 @@ void run_eval(const CLI::App& verb, const EvalArguments& arguments) {
     user_error("expected a language model and no run on preferences for --exact-match, got the run '{}'",
                run.string());
   }
-  run::Trainer trainer(recipe, arguments.run, {});
+  run::Trainer trainer(recipe, arguments.run,
+                       {.message = [](const std::string& text) { say(stderr, "{}\n", text); }});
   const fs::path weights = hub::run_weights(run, hub::has_adapter(trainer.engine()));
   hub::load_weights(trainer.engine(), weights);
   const tasks::Evaluation result = trainer.evaluate();

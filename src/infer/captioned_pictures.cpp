@@ -22,7 +22,7 @@ constexpr int64_t kFewPictures = 10;
 /// Others that prepare the same cache may take as long as they need.
 constexpr double kPatience = 1e9;
 
-/// Embeddings that are made already.
+/// Embeddings that are made already, to which others are added.
 struct CaptionCache {
   io::LatentCache cache;
   tasks::LatentFormat format;
@@ -37,6 +37,9 @@ struct CaptionCache {
     cache.read(key, found.text, found.pooled);
     return found;
   }
+  void put(const std::string& caption, std::span<const float> text, std::span<const float> pooled) const {
+    cache.put(tasks::caption_key(caption, format, encoders), text, pooled);
+  }
 };
 
 class TextTranslator : public tasks::PictureTranslator {
@@ -44,19 +47,8 @@ class TextTranslator : public tasks::PictureTranslator {
   explicit TextTranslator(TextTranslatorOptions options, std::optional<CaptionCache> cache = std::nullopt)
       : options_(std::move(options)), cache_(std::move(cache)) {}
 
-  /// A run asks for the same few prompts again and again: they are kept, and the encoders' memory is given
-  /// back.
   std::vector<tasks::Condition> conditions(std::span<const std::string> prompts) const override {
-    std::vector<std::string> unknown;
-    for (const std::string& prompt : prompts) {
-      if (conditions_.contains(prompt) || std::ranges::find(unknown, prompt) != unknown.end()) continue;
-      if (std::optional<tasks::Condition> found = cache_ ? cache_->find(prompt) : std::nullopt) {
-        conditions_[prompt] = std::move(*found);
-      } else {
-        unknown.push_back(prompt);
-      }
-    }
-    if (!unknown.empty()) encode(unknown);
+    learn(prompts, options_.compute);
     std::vector<tasks::Condition> made;
     for (const std::string& prompt : prompts) made.push_back(conditions_.at(prompt));
     return made;
@@ -70,11 +62,30 @@ class TextTranslator : public tasks::PictureTranslator {
       coder_ = std::make_unique<PictureCoder>(options_.autoencoder, options_.compute, options_.memory);
     return coder_->decode(latents, size);
   }
+  /// A run asks for the same few prompts again and again: they are kept, and the encoders' memory is given
+  /// back.
+  void learn(std::span<const std::string> prompts, const Compute& compute) const {
+    if (const std::vector<std::string> found = unknown(prompts); !found.empty()) encode(found, compute);
+  }
+  /// Which of them would have to be encoded.
+  std::vector<std::string> unknown(std::span<const std::string> prompts) const {
+    std::vector<std::string> unknown;
+    for (const std::string& prompt : prompts) {
+      if (conditions_.contains(prompt) || std::ranges::find(unknown, prompt) != unknown.end()) continue;
+      if (std::optional<tasks::Condition> found = cache_ ? cache_->find(prompt) : std::nullopt) {
+        conditions_[prompt] = std::move(*found);
+      } else {
+        unknown.push_back(prompt);
+      }
+    }
+    return unknown;
+  }
 
  private:
-  void encode(std::span<const std::string> prompts) const {
-    TextCoder coder(options_.model, options_.text_tokens, options_.compute);
+  void encode(std::span<const std::string> prompts, const Compute& compute) const {
+    TextCoder coder(options_.model, options_.text_tokens, compute);
     coder.encode(prompts, [&](size_t i, std::span<const float> text, std::span<const float> pooled) {
+      if (cache_) cache_->put(prompts[i], text, pooled);
       tasks::Condition& made = conditions_[prompts[i]];
       made.text.assign(text.begin(), text.end());
       made.pooled.assign(pooled.begin(), pooled.end());
@@ -186,11 +197,18 @@ class CaptionedPictures : public tasks::PictureSet {
       if (std::ranges::find(found, all_.caption(i)) == found.end()) found.push_back(all_.caption(i));
     return found;
   }
-  void prepare(const Say& say) const override {
+  void prepare(std::span<const std::string> prompts, const Say& say) const override {
     make_folder(options_.cache);
     const io::RunLock lock(options_.cache, kPatience);
     prepare(all_, say);
     if (prior_) prepare(*prior_, say);
+    translator_.learn(prompts, options_.preparation);
+  }
+  bool is_prepared(std::span<const std::string> prompts) const override {
+    const auto has_all = [](const tasks::CachedLatents& latents) {
+      return latents.num_missing_pictures() == 0 && latents.num_missing_captions() == 0;
+    };
+    return has_all(all_) && (!prior_ || has_all(*prior_)) && translator_.unknown(prompts).empty();
   }
 
  private:
@@ -201,13 +219,13 @@ class CaptionedPictures : public tasks::PictureSet {
   void prepare(const tasks::CachedLatents& latents, const Say& say) const {
     if (const int64_t missing = latents.num_missing_pictures(); missing > 0) {
       say(fmt::format("encoding {} pictures into {}", missing, options_.cache.string()));
-      PictureCoder coder(options_.encoders.autoencoder, options_.encoders.compute, options_.encoders.memory);
+      PictureCoder coder(options_.encoders.autoencoder, options_.preparation, options_.encoders.memory);
       latents.make_latents([&](const data::Image& image) { return coder.encode(image); },
                            tasks::ToldProgress(say, "encoding pictures", missing));
     }
     if (const int64_t missing = latents.num_missing_captions(); missing > 0) {
       say(fmt::format("encoding {} captions", missing));
-      TextCoder coder(options_.encoders.model, options_.format.text_tokens, options_.encoders.compute);
+      TextCoder coder(options_.encoders.model, options_.format.text_tokens, options_.preparation);
       latents.make_text([&](std::span<const std::string> captions,
                             const tasks::TakeText& take) { coder.encode(captions, take); },
                         tasks::ToldProgress(say, "encoding captions", missing));
@@ -229,6 +247,7 @@ class KohyaPictures : public tasks::PictureSet {
       : all_(options.folder, options.resolution, latent_format(options, 8)),
         parts_(all_, options.val_share),
         translator_(options.encoders),
+        preparation_(options.preparation),
         has_encoders_(path_exists(options.encoders.autoencoder)) {}
 
   const data::LatentSource& train() const override { return parts_.train(); }
@@ -240,11 +259,26 @@ class KohyaPictures : public tasks::PictureSet {
   std::string describe() const override { return parts_.describe() + ", cached by sd-scripts"; }
   std::string warning() const override { return parts_.warning(); }
   std::vector<std::string> prompts() const override { return {}; }
+  void prepare(std::span<const std::string> prompts, const Say&) const override {
+    translator_.learn(asked(prompts), preparation_);
+  }
+  bool is_prepared(std::span<const std::string> prompts) const override {
+    return translator_.unknown(asked(prompts)).empty();
+  }
 
  private:
+  /// With what guidance compares with. Without encoders nothing is asked.
+  std::vector<std::string> asked(std::span<const std::string> prompts) const {
+    if (prompts.empty() || !has_encoders_) return {};
+    std::vector<std::string> texts(prompts.begin(), prompts.end());
+    texts.emplace_back();
+    return texts;
+  }
+
   tasks::KohyaLatents all_;
   Parts parts_;
   TextTranslator translator_;
+  Compute preparation_;
   bool has_encoders_;
 };
 

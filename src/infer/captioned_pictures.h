@@ -29,9 +29,10 @@ struct CaptionedPicturesOptions {
   fs::path cache;       ///< folder of latents and embeddings
   tasks::DenoiseFormat format;
   TextTranslatorOptions encoders;
+  Compute preparation;  ///< where prepare() encodes; all else is done where `encoders` says
 };
-/// Pictures with captions, which prepare() has encoded into the cache. UserError where data, encoders and
-/// model do not go together.
+/// Pictures with captions, which prepare() has encoded into the cache, and prompts with them. UserError where
+/// data, encoders and model do not go together.
 std::unique_ptr<tasks::PictureSet> captioned_pictures(const CaptionedPicturesOptions& options);
 /// Of caches by kohya's sd-scripts in options.folder; no encoder is needed but to make pictures.
 std::unique_ptr<tasks::PictureSet> kohya_pictures(const CaptionedPicturesOptions& options);

@@ -73,19 +73,20 @@ tasks::OpenCoder coder_opener(const fs::path& folder, const infer::Compute& comp
   return [=] { return std::make_unique<infer::PictureCoder>(folder, compute, memory); };
 }
 
-tasks::LatentSpace latent_space(const recipe::Recipe& recipe, const models::DenoiserConfig& model,
+tasks::LatentSpace latent_space(const recipe::Recipe& recipe, int device, const models::DenoiserConfig& model,
                                 const fs::path& folder) {
   const infer::PictureCoder coder(folder, on_processor(recipe), 0);
   coder.expect_channels(model.channels);
   latents_of(recipe);  // It refuses sizes that cannot be encoded.
-  return {.open_coder = coder_opener(folder, on_processor(recipe), recipe.memory),
+  return {.open_encoder = coder_opener(folder, compute_of(recipe, device), recipe.memory),
+          .open_decoder = coder_opener(folder, on_processor(recipe), recipe.memory),
           .hash = coder.hash(),
           .format = {.channels = model.channels, .factor = coder.factor(), .patch = model.patch},
           .pixels = recipe.data.image_size,
           .cache = cache_folder(recipe.data)};
 }
 
-std::unique_ptr<tasks::PictureSet> open_labeled(const recipe::Recipe& recipe,
+std::unique_ptr<tasks::PictureSet> open_labeled(const recipe::Recipe& recipe, int device,
                                                 const models::DenoiserConfig& model) {
   tasks::LabeledPicturesOptions options{.train = dataset_options(recipe, "train"),
                                         .held_out = dataset_options(recipe, "test"),
@@ -95,7 +96,7 @@ std::unique_ptr<tasks::PictureSet> open_labeled(const recipe::Recipe& recipe,
                                         .seed = recipe.seed,
                                         .num_threads = recipe::num_threads(recipe)};
   const fs::path folder = autoencoder_of_classes(recipe, model);
-  if (!folder.empty()) options.space = latent_space(recipe, model, folder);
+  if (!folder.empty()) options.space = latent_space(recipe, device, model, folder);
   return tasks::labeled_pictures(options);
 }
 
@@ -109,7 +110,7 @@ infer::TextTranslatorOptions translator_options(const recipe::Recipe& recipe, co
           .memory = recipe.memory};
 }
 
-std::shared_ptr<const tasks::PictureSet> open_pictures(const recipe::Recipe& recipe,
+std::shared_ptr<const tasks::PictureSet> open_pictures(const recipe::Recipe& recipe, int device,
                                                        const tasks::DenoiseFormat& format) {
   const std::string& kind = recipe.data.kind;
   if (format.has_labels()) {
@@ -117,7 +118,7 @@ std::shared_ptr<const tasks::PictureSet> open_pictures(const recipe::Recipe& rec
       user_error(
           "expected data.kind folder, idx or cifar10 for a model of {} classes, got {}; try data.kind=folder",
           format.model.num_classes, kind);
-    return open_labeled(recipe, format.model);
+    return open_labeled(recipe, device, format.model);
   }
   if (kind != kCaptions && kind != kKohya)
     user_error(
@@ -138,7 +139,8 @@ std::shared_ptr<const tasks::PictureSet> open_pictures(const recipe::Recipe& rec
       .trigger = recipe.diffuse.trigger,
       .cache = cache_folder(recipe.data),
       .format = format,
-      .encoders = translator_options(recipe, recipe.model.path, on_processor(recipe))};
+      .encoders = translator_options(recipe, recipe.model.path, on_processor(recipe)),
+      .preparation = compute_of(recipe, device)};
   return kind == kKohya ? infer::kohya_pictures(options) : infer::captioned_pictures(options);
 }
 
@@ -242,13 +244,13 @@ std::shared_ptr<const engine::Objective> denoiser_of(const recipe::Recipe& recip
   return tasks::denoiser_objective({.format = denoise_format(recipe), .latents = latents_of(recipe)});
 }
 
-tasks::DiffuseTaskOptions diffuse_options(const recipe::Recipe& recipe) {
+tasks::DiffuseTaskOptions diffuse_options(const recipe::Recipe& recipe, int device) {
   tasks::DiffuseTaskOptions options{.format = denoise_format(recipe),
                                     .noising = noising_options(recipe),
                                     .diffuse = recipe.diffuse,
                                     .loader = loader_options(recipe),
                                     .config = hub::denoiser_config_json(recipe.model)};
-  options.pictures = open_pictures(recipe, options.format);
+  options.pictures = open_pictures(recipe, device, options.format);
   return options;
 }
 
@@ -264,12 +266,13 @@ std::unique_ptr<tasks::PictureTranslator> open_translator(const recipe::Recipe& 
                                                           const fs::path& folder) {
   const models::DenoiserConfig model = denoise_format(recipe).model;
   if (model.num_classes == 0)
-    return infer::text_translator(translator_options(recipe, recipe.model.path, compute_of(recipe)));
+    return infer::text_translator(translator_options(recipe, recipe.model.path, compute_of(recipe, 0)));
   const fs::path autoencoder = autoencoder_of_classes(recipe, model);
   tasks::ClassTranslatorOptions options{.classes = classes_in(folder, model.num_classes),
                                         .num_classes = model.num_classes,
                                         .channels = model.channels};
-  if (!autoencoder.empty()) options.open_coder = coder_opener(autoencoder, compute_of(recipe), recipe.memory);
+  if (!autoencoder.empty())
+    options.open_coder = coder_opener(autoencoder, compute_of(recipe, 0), recipe.memory);
   return tasks::class_translator(std::move(options));
 }
 

@@ -20,8 +20,9 @@ Extent latents_of(const recipe::Recipe& recipe);
 /// Side in pixels of the squares that the model is made for, 1024 for one of any size.
 int64_t usual_side(const recipe::Recipe& recipe);
 std::shared_ptr<const engine::Objective> denoiser_of(const recipe::Recipe& recipe);
-/// The data opened. UserError where it does not go together with the model.
-tasks::DiffuseTaskOptions diffuse_options(const recipe::Recipe& recipe);
+/// The data opened; what GPU number `device` may prepare is prepared there. UserError where it does not go
+/// together with the model.
+tasks::DiffuseTaskOptions diffuse_options(const recipe::Recipe& recipe, int device);
 
 /// How pictures of data.image_size are made; batch, unconditional and row_length are left.
 tasks::PictureMakerOptions picture_options(const recipe::Recipe& recipe);

@@ -366,12 +366,13 @@ void check_first_weights(const recipe::Recipe& recipe) {
   io::WeightFiles{hub::adapter_weights(recipe.adapter.path)};
 }
 
-std::unique_ptr<tasks::Task> open_task(const recipe::Recipe& recipe) {
+std::unique_ptr<tasks::Task> open_task(const recipe::Recipe& recipe, int device) {
   const Purpose purpose = purpose_of(recipe);
   if (recipe.data.balance && recipe::is_text(recipe))
     user_error("expected a model of images for data.balance=true, got {}; try data.balance=false",
                recipe::model_name(recipe));
-  if (purpose == Purpose::diffuse) return std::make_unique<tasks::DiffuseTask>(diffuse_options(recipe));
+  if (purpose == Purpose::diffuse)
+    return std::make_unique<tasks::DiffuseTask>(diffuse_options(recipe, device));
   if (recipe::has_pairs(recipe))
     return std::make_unique<tasks::PreferenceTask>(text_task_options(recipe), recipe.dpo.beta);
   if (recipe::is_text(recipe)) return std::make_unique<tasks::TextTask>(text_task_options(recipe));

@@ -34,8 +34,9 @@ engine::EngineOptions engine_options(const recipe::Recipe& recipe, int device = 
 /// when the data has been read.
 void check_first_weights(const recipe::Recipe& recipe);
 
-/// The task of a recipe, its data opened; UserError where the data does not fit the model.
-std::unique_ptr<tasks::Task> open_task(const recipe::Recipe& recipe);
+/// The task of a recipe, its data opened; GPU number `device` helps to prepare it where the recipe wants
+/// GPUs. UserError where the data does not fit the model.
+std::unique_ptr<tasks::Task> open_task(const recipe::Recipe& recipe, int device = 0);
 
 /// The masked images of a recipe for segmentation, its split "train" or "test".
 data::MaskOptions mask_options(const recipe::Recipe& recipe, const std::string& split);

@@ -190,7 +190,8 @@ int train_here(const Job& job, const supervise::Seat& seat, distributed::Process
           [&](const std::string& text) {
             reporter->warn(group == nullptr ? text : fmt::format("device {}: {}", seat.device, text));
           }};
-  Trainer trainer(job.recipe, job.out, std::move(events), std::move(member));
+  Trainer trainer(job.recipe, job.out, std::move(events), std::move(member),
+                  job.only_checks ? Use::check : Use::run);
   if (job.only_checks) return check_only(trainer, group, job.recipe, *reporter);
   if (const gpu::DeviceInfo* gpu = trainer.engine().device().gpu; gpu != nullptr && seat.gpus != nullptr)
     seat.gpus->use(seat.rank, gpu->pci_address);

@@ -49,7 +49,7 @@ void check_memory(const recipe::Recipe& recipe, const engine::Engine& engine, in
 
 }  // namespace
 
-Trainer::Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Membership member)
+Trainer::Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Membership member, Use use)
     : recipe_(tasks::with_date(std::move(recipe), out)),
       out_(std::move(out)),
       run_(out_.string() + "\n" + recipe::write_recipe(recipe_)),
@@ -58,8 +58,9 @@ Trainer::Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Memb
   HEARTH_CHECK(num_sharing(recipe_, num_workers()) == num_workers());
   const auto& off = recipe_.passes.off;
   cpu::allow_winograd(std::find(off.begin(), off.end(), "winograd") == off.end());
-  task_ = open_task(recipe_);
-  engine::EngineOptions options = engine_options(recipe_, member.device.value_or(rank()), num_workers());
+  const int device = member.device.value_or(rank());
+  task_ = open_task(recipe_, device);
+  engine::EngineOptions options = engine_options(recipe_, device, num_workers());
   options.rank = rank();
   const std::string unknown_rates = use_device_rates(options);
   if (!unknown_rates.empty()) events_.message(unknown_rates);
@@ -72,6 +73,12 @@ Trainer::Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Memb
   options.meets_on_gpu = group_ != nullptr && group_->has(distributed::Capability::device_memory);
   engine_ = make_engine(options, sizes, eval_sizes);
   check_memory(recipe_, *engine_, task_->staging_bytes());
+  if (use == Use::run && !task_->is_prepared()) {
+    // What does not fit is said before anything slow, but what prepares has the GPU for itself.
+    if (options.backend == exec::Backend::gpu) engine_.reset();
+    prepare();
+    if (!engine_) engine_ = make_engine(options, sizes, eval_sizes);
+  }
   if (group_ != nullptr) engine_->join(*group_);
   check_share();
   engine_->set_heartbeat(events_.heartbeat);
@@ -82,6 +89,11 @@ Trainer::Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Memb
 }
 
 Trainer::~Trainer() = default;
+
+void Trainer::prepare() {
+  const distributed::OtherWork work(events_.heartbeat);
+  task_->prepare(events_.message);
+}
 
 void Trainer::check_share() const {
   if (recipe_.parallel == recipe::Parallel::pipeline) return;

@@ -37,8 +37,8 @@ struct Progress {
   std::string gpus;  ///< what their sensors say, short; empty: nothing
 };
 struct TrainerEvents {
-  std::function<void(const Progress&)> progress;    ///< every log_every updates
-  std::function<void(const std::string&)> message;  ///< rare, one sentence
+  std::function<void(const Progress&)> progress = [](const Progress&) {};       ///< every log_every updates
+  std::function<void(const std::string&)> message = [](const std::string&) {};  ///< rare, one sentence
   /// Set by the caller (Ctrl-C): the trainer ends after the next update with a checkpoint. Of a group, the
   /// leader's counts.
   const std::atomic<bool>* stop = nullptr;
@@ -77,13 +77,18 @@ struct Membership {
   const cost::Device* rates = nullptr;       ///< what all workers plan by (slowest_gpu); null: its own
 };
 
+/// What a trainer is for: a run, or to know what one would need.
+enum class Use : uint8_t { run, check };
+
 /// One run in one folder: config.yaml, model.safetensors (or a PEFT adapter), trainer_log.jsonl, TensorBoard
 /// events, checkpoints/, report.html. Several workers may share a run: each has a trainer for the same recipe
 /// and folder, and rank 0 leads: it alone writes, and evaluates where it has the whole model.
 class Trainer {
  public:
-  /// Compiles everything for the recipe's task; exchanges nothing. `out` is created.
-  Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Membership member = {});
+  /// Compiles everything for the recipe's task; exchanges nothing. For a run the data is prepared first, on
+  /// the device that is still free. `out` is created.
+  Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Membership member = {},
+          Use use = Use::run);
   ~Trainer();
 
   /// Trains to the end.
@@ -114,6 +119,7 @@ class Trainer {
   int num_workers() const { return group_ == nullptr ? 1 : group_->size(); }
   bool leads() const { return rank() == 0; }
   bool evaluates() const { return leads() || engine_->compiled().evaluates_together; }
+  void prepare();
   void check_share() const;
   void beat(distributed::Phase phase) const { events_.heartbeat.beat(phase, state_.step); }
   /// Those under an adapter, which no checkpoint holds.

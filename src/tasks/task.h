@@ -71,6 +71,11 @@ class Task {
   /// Whether begin() evaluates rows of the training data.
   virtual bool evaluates_training_rows() const { return false; }
   using Say = std::function<void(const std::string&)>;
+  /// Before a row is read: makes what has to be made of the data, on the device that trains, which nothing
+  /// else uses meanwhile; it may take long, so that it tells people.
+  virtual void prepare(const Say&) {}
+  /// Whether nothing is left to make.
+  virtual bool is_prepared() const { return true; }
   /// Takes what a run needs to know of its first weights; it may take long, so that it tells people.
   virtual void begin(engine::Engine&, const Say&) {}
   /// Writes that into the run folder, and reads it when the run continues. UserError where it is not there or

@@ -164,8 +164,7 @@ threads: 1
 
 TEST_F(LatentDiffuse, PicturesAreEncodedOnceAndSamplesDecoded) {
   const std::string out = works("hearth train latent.yaml --out run");
-  EXPECT_THAT(out, AllOf(HasSubstr("64 training and 8 validation pictures of 10 classes, 16x16 pixels; 132 "
-                                   "latents are not made yet"),
+  EXPECT_THAT(out, AllOf(HasSubstr("64 training and 8 validation pictures of 10 classes, 16x16 pixels"),
                          HasSubstr("encoding 132 pictures into cache"), HasSubstr("1 pictures in samples/")));
   EXPECT_EQ(num_cached(), 132) << "mirrored ones too, and held-out ones that are looked at";
   const data::Image grid = image("run/samples/step-000006-classes.png");
@@ -202,6 +201,19 @@ TEST_F(LatentDiffuse, BitsDependNeitherOnWorkersNorOnStops) {
   EXPECT_TRUE(get("whole/samples/step-000006-classes.png") == get("parts/samples/step-000006-classes.png"));
 }
 
+TEST_F(LatentDiffuse, GpusEncodeBeforeTheyTrain) {
+  works("hearth train latent.yaml --out here data.cache=here-cache train.shards=2");
+  const std::string out = works(
+      "export HEARTH_EMULATED=1GiB,1GiB && hearth train latent.yaml --out there device=emulated devices=2");
+  EXPECT_EQ(count_of(out, "encoding 132 pictures"), 1U) << out;
+  EXPECT_EQ(num_cached(), 132);
+  EXPECT_NEAR(last_eval_loss("there"), last_eval_loss("here"), 1e-5);
+  const auto cached = [&](const char* folder) {
+    return works(fmt::format("cat $(ls {}/latents-*) | sha256sum", folder));
+  };
+  EXPECT_NE(cached("cache"), cached("here-cache")) << "a GPU rounds otherwise";
+}
+
 TEST_F(LatentDiffuse, FlippedPicturesAreLearnedFrom) {
   works("hearth train latent.yaml --out flipped && hearth train latent.yaml --out straight data.flip=false");
   EXPECT_FALSE(get("flipped/model.safetensors") == get("straight/model.safetensors"));
@@ -224,12 +236,14 @@ TEST_F(LatentDiffuse, GrayPicturesAreResizedAndRepeated) {
   }
   const std::string out = works(
       "hearth train latent.yaml --out gray data.kind=idx data.path=mnist data.channels=1 diffuse.judged=16");
-  EXPECT_THAT(out, HasSubstr("of 10 classes, 16x16 pixels; 132 latents"));
+  EXPECT_THAT(out, AllOf(HasSubstr("encoding 132 pictures"), HasSubstr("of 10 classes, 16x16 pixels")));
   EXPECT_EQ(image("gray/samples/step-000006-classes.png").channels, 3);
   EXPECT_THAT(get("gray/trainer_log.jsonl"), HasSubstr("class_agreement"));
 }
 
 TEST_F(LatentDiffuse, RunsAreAskedEvaluatedAndPlanned) {
+  EXPECT_THAT(works("hearth validate latent.yaml"), HasSubstr("16x16 pixels; 132 latents are not made yet"));
+  EXPECT_FALSE(has("cache"));
   works("hearth train latent.yaml --out run");
   works("hearth generate run --prompt star --seed 7 --count 2 --out two.png");
   works("hearth generate run --prompt star --seed 8 --out one.png --threads 2");

@@ -68,11 +68,12 @@ class CaptionsInCache : public testing::Test {
   }
   fs::path model() const { return folder_.path() / "model"; }
   fs::path root() const { return folder_.path() / "pictures"; }
-  std::unique_ptr<tasks::PictureSet> open() const {
+  std::unique_ptr<tasks::PictureSet> open(const char* cache = "cache", const Compute& compute = {}) const {
     CaptionedPicturesOptions options{.folder = root(),
                                      .resolution = 64,
-                                     .cache = folder_.path() / "cache",
-                                     .encoders = {.model = model(), .autoencoder = model() / "vae"}};
+                                     .cache = folder_.path() / cache,
+                                     .encoders = {.model = model(), .autoencoder = model() / "vae"},
+                                     .preparation = compute};
     options.format.text_tokens = options.encoders.text_tokens = 5;
     options.format.model.channels = 2;
     options.format.model.patch = 2;
@@ -86,7 +87,7 @@ class CaptionsInCache : public testing::Test {
 
 TEST_F(CaptionsInCache, AreNotEncodedAgainAsPrompts) {
   const auto first = open();
-  first->prepare([](const std::string&) {});
+  first->prepare({}, [](const std::string&) {});
   std::vector<float> text(5 * 16), pooled(8);
   first->train().text(0, text, pooled);
   const std::vector<std::string> prompts = first->prompts();
@@ -100,6 +101,36 @@ TEST_F(CaptionsInCache, AreNotEncodedAgainAsPrompts) {
   EXPECT_NE(second->translator()->no_condition().text, text);
   const std::string other = "b";
   EXPECT_THROW(second->translator()->conditions(std::span(&other, 1)), UserError);
+}
+
+TEST_F(CaptionsInCache, PromptsArePreparedWithThem) {
+  const std::vector<std::string> prompts = {"b", "a b", "b"};
+  open()->prepare(prompts, [](const std::string&) {});
+  const auto next = open();
+  fs::remove(model() / "tokenizer/tokenizer.json");
+  const std::vector<tasks::Condition> known = next->translator()->conditions(prompts);
+  EXPECT_EQ(known[0].text, known[2].text);
+  EXPECT_NE(known[0].text, known[1].text);
+}
+
+TEST_F(CaptionsInCache, AGpuPreparesThemAsTheProcessorDoes) {
+  const auto here = open(), there = open("other", {.gpu = exec::GpuWish{.device = "emulated"}});
+  const auto latents_of = [](const tasks::PictureSet& pictures) {
+    std::vector<std::string> said;
+    pictures.prepare(std::vector<std::string>{"b"}, [&](const std::string& text) { said.push_back(text); });
+    EXPECT_THAT(said, testing::ElementsAre(testing::HasSubstr("encoding 2 pictures into"),
+                                           testing::HasSubstr("encoding 3 captions")));
+    std::vector<float> latents(2 * 16 * 16);
+    pictures.train().read(1, 0, latents);
+    return latents;
+  };
+  EXPECT_THAT(latents_of(*there), testing::Pointwise(testing::FloatNear(1e-4F), latents_of(*here)));
+  const std::string prompt = "b";
+  const auto asked = [&](const tasks::PictureSet& pictures) {
+    return pictures.translator()->conditions(std::span(&prompt, 1)).front().text;
+  };
+  EXPECT_THAT(asked(*there), testing::Pointwise(testing::FloatNear(1e-4F), asked(*here)));
+  EXPECT_NE(asked(*there), asked(*here)) << "of the processor both times";
 }
 
 }  // namespace

@@ -106,11 +106,6 @@ DiffuseTask::DiffuseTask(DiffuseTaskOptions options)
     check_fits(options_.format.model, train.channels(), extent_of(length));
 }
 
-void DiffuseTask::begin(engine::Engine& engine, const Say& say) {
-  const distributed::OtherWork work(engine.heartbeat());
-  options_.pictures->prepare(say);
-}
-
 std::unique_ptr<BatchStream> DiffuseTask::open(const data::LoaderPosition& from,
                                                const data::LoaderShare& share) const {
   data::LoaderOptions options = options_.loader;
@@ -125,6 +120,11 @@ int64_t DiffuseTask::eval_batch() const {
 
 std::vector<int64_t> DiffuseTask::eval_sizes(int64_t) const {
   return batch_sizes(eval_rows_.num_rows(), eval_batch());
+}
+
+std::vector<std::string> DiffuseTask::asked_prompts() const {
+  const std::vector<std::string>& wishes = options_.diffuse.prompts;
+  return wishes.empty() ? some_of(options_.pictures->prompts()) : wishes;
 }
 
 double DiffuseTask::fixed_loss(engine::Engine& engine) const {
@@ -183,8 +183,7 @@ std::optional<double> DiffuseTask::judge(engine::Engine& engine, PictureMaker& m
 
 void DiffuseTask::make_pictures(engine::Engine& engine, PictureMaker& maker, Evaluation& made) const {
   const PictureTranslator& translator = *options_.pictures->translator();
-  const std::vector<std::string>& wishes = options_.diffuse.prompts;
-  const std::vector<std::string> prompts = wishes.empty() ? some_of(options_.pictures->prompts()) : wishes;
+  const std::vector<std::string> prompts = asked_prompts();
   const bool has_classes = options_.format.has_labels();
   std::vector<Condition> asked;
   {

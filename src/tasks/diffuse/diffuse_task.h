@@ -36,10 +36,8 @@ class DiffuseTask : public Task {
   int64_t num_samples(const data::LoaderPosition&, int64_t count) const override { return count; }
   std::vector<int64_t> row_lengths() const override { return lengths_; }
   std::vector<int64_t> eval_sizes(int64_t batch) const override;
-  void begin(engine::Engine& engine, const Say& say) override;
-  void resume(const fs::path&) override {
-    options_.pictures->prepare([](const std::string&) {});
-  }
+  void prepare(const Say& say) override { options_.pictures->prepare(asked_prompts(), say); }
+  bool is_prepared() const override { return options_.pictures->is_prepared(asked_prompts()); }
   using Task::open;
   std::unique_ptr<BatchStream> open(const data::LoaderPosition& from,
                                     const data::LoaderShare& share) const override;
@@ -55,6 +53,8 @@ class DiffuseTask : public Task {
   int64_t staging_bytes() const override;
 
  private:
+  /// What evaluations make pictures of.
+  std::vector<std::string> asked_prompts() const;
   double fixed_loss(engine::Engine& engine) const;
   PictureMaker maker(engine::Engine& engine) const;
   void make_pictures(engine::Engine& engine, PictureMaker& maker, Evaluation& made) const;

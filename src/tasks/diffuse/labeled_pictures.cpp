@@ -29,7 +29,7 @@ class LabeledPictures : public PictureSet {
         translator_(class_translator({.classes = numbered(names()),
                                       .num_classes = options.num_classes,
                                       .channels = train_.channels(),
-                                      .open_coder = options.space ? options.space->open_coder : nullptr})) {
+                                      .open_coder = options.space ? options.space->open_decoder : nullptr})) {
     if (std::ssize(names()) > options.num_classes)
       user_error(
           "expected at most the {} classes of the model, got {} in {}; try \"num_classes\": {} in "
@@ -66,7 +66,7 @@ class LabeledPictures : public PictureSet {
   }
   std::vector<std::string> prompts() const override { return names(); }
   const PictureTranslator* translator() const override { return translator_.get(); }
-  void prepare(const Say& say) const override {
+  void prepare(std::span<const std::string>, const Say& say) const override {
     if (!options_.space) return;
     const fs::path& cache = options_.space->cache;
     make_folder(cache);
@@ -74,13 +74,14 @@ class LabeledPictures : public PictureSet {
     const int64_t missing = num_missing();
     if (missing == 0) return;
     say(fmt::format("encoding {} pictures into {}", missing, cache.string()));
-    const std::unique_ptr<LatentCoder> coder = options_.space->open_coder();
+    const std::unique_ptr<LatentCoder> coder = options_.space->open_encoder();
     ToldProgress progress(say, "encoding pictures", missing);
     int64_t count = 0;
     for (const LabeledLatents* latents : {&*train_latents_, &*held_out_latents_})
       latents->make([&](const data::Image& image) { return coder->encode(image); },
                     [&](int64_t) { progress(++count); });
   }
+  bool is_prepared(std::span<const std::string>) const override { return num_missing() == 0; }
   std::optional<double> agreement(std::span<const data::Image> pictures,
                                   std::span<const int32_t> labels) const override {
     const ClassJudge judge(*train_images_, options_.seed, options_.num_threads);

@@ -63,9 +63,11 @@ class PictureSet {
   /// What people should know of them before they believe the results; empty: nothing.
   virtual std::string warning() const { return ""; }
   using Say = std::function<void(const std::string&)>;
-  /// Before the first row is read: makes what has to be made of the pictures; it may take long, so that it
-  /// tells people.
-  virtual void prepare(const Say&) const {}
+  /// Before the first row is read: makes what has to be made of the pictures, and of the prompts that
+  /// evaluations will ask for; it may take long, so that it tells people.
+  virtual void prepare(std::span<const std::string> /*prompts*/, const Say&) const {}
+  /// Whether nothing is left to make.
+  virtual bool is_prepared(std::span<const std::string> /*prompts*/) const { return true; }
   /// What pictures are made of where a recipe does not say.
   virtual std::vector<std::string> prompts() const = 0;
   /// The share of pictures that show the label they were asked for; nothing without classes.
@@ -77,8 +79,9 @@ class PictureSet {
 
 /// Where latents are those of an autoencoder.
 struct LatentSpace {
-  OpenCoder open_coder;
-  uint64_t hash = 0;  ///< of the autoencoder
+  OpenCoder open_encoder;  ///< before a run takes its memory
+  OpenCoder open_decoder;  ///< beside a run
+  uint64_t hash = 0;       ///< of the autoencoder
   LatentFormat format;
   Extent pixels;   ///< what pictures are resized to; sides are multiples of factor * patch
   fs::path cache;  ///< folder of latents
