@@ -292,7 +292,8 @@ TEST_F(LatentDiffuse, FoldersOfDiffusersAreAskedByTheNamesOfTheirClasses) {
 
 TEST_F(LatentDiffuse, MistakesAreOneSentence) {
   refused("hearth train latent.yaml model.autoencoder=", {"4 channels", "try model.autoencoder=FOLDER"});
-  refused("hearth train latent.yaml model.autoencoder=none", {"config.json of an autoencoder", "none"});
+  refused("hearth train latent.yaml model.autoencoder=none",
+          {"config.json of an autoencoder", "none", "try model.autoencoder=FOLDER"});
   refused("hearth train latent.yaml data.image_size=20", {"multiples of 8", "got 20x20", "try 16x16"});
   refused("hearth train latent.yaml data.image_size=32", {"sample_size", "got 8 x 8"});
   refused("hearth train latent.yaml data.kind=captions data.path=.", {"data.kind folder, idx"});
