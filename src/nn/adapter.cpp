@@ -99,7 +99,7 @@ ValueId Builder::adapt(std::string_view name, ValueId in, ValueId out, FileLayou
   const ValueId b = add(".lora_B.weight", shape_b, {}, layout_of_patches(shape_b, out_patch));
   const ir::Attrs attrs = {{"transpose_a", int64_t{0}}, {"transpose_b", int64_t{1}}};
   ValueId low = apply("matmul", {dropout(name, in, adapter_.dropout), a}, attrs, name);
-  low = apply("scale", {low}, {{"factor", change.scale}}, name);
+  if (change.scale != 1) low = apply("scale", {low}, {{"factor", change.scale}}, name);
   return apply("add", {apply("matmul", {low, b}, attrs, name), out}, {}, name);
 }
 

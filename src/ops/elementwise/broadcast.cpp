@@ -128,7 +128,8 @@ const OpDef bias_add{.name = "bias_add",
                          [] {
                            return std::vector<Sample>{{.in = {normal({5, 7}), normal({7})}},
                                                       {.in = {normal({2, 3, 3, 1500}), normal({1500})}},
-                                                      {.in = {normal({9, 16}, DType::bf16), normal({16})}}};
+                                                      {.in = {normal({9, 16}, DType::bf16), normal({16})}},
+                                                      {.in = {normal({9, 15}, DType::bf16), normal({15})}}};
                          }};
 
 const OpDef scale_by{

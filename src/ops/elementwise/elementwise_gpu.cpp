@@ -1,6 +1,7 @@
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/formulas.h"
 #include "ops/gpu_support.h"
+#include "ops/reduce/columns.h"
 
 namespace hearth::ops {
 namespace {
@@ -39,10 +40,19 @@ __global__ void __launch_bounds__(kBlockThreads) convert(Elements in, Elements o
     store_element_of(out, i, load_element_of(in, i));
 }
 
+template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
-    add_bias(Elements in, const float* bias, Elements out, int64_t count, int64_t width) {
-  for (int64_t i = first_element(); i < count; i += element_stride())
-    store_element_of(out, i, load_element_of(in, i) + bias[i % width]);
+    add_bias(const T* in, const float* bias, T* out, int64_t rows, int width) {
+  const int column = first_column<n>();
+  if (column >= width) return;
+  const rt::Vec<float, n> added = rt::load<float, n>(bias + column);
+  for (int64_t r = first_row(); r < rows; r += row_stride()) {
+    const rt::Vec<T, n> values = rt::load<T, n>(in + r * width + column);
+    rt::Vec<T, n> made;
+    RT_UNROLL
+    for (int c = 0; c < n; ++c) made.at[c] = rt::from_float<T>(rt::to_float(values.at[c]) + added.at[c]);
+    rt::store(out + r * width + column, made);
+  }
 }
 
 __global__ void __launch_bounds__(kBlockThreads)
@@ -87,15 +97,19 @@ ir::Kernel cast_gpu(const NodeView& node) {
   return {.run = run};
 }
 
-ir::Kernel bias_add_gpu(const NodeView& node) {
-  const DType dtype = node.in_type(0).dtype;
-  const int64_t count = node.in_type(0).shape.num_elements(), width = node.in_type(0).shape.back();
+template <typename T, int n>
+ir::Kernel make_bias_add(const NodeView& node) {
+  const int64_t width = node.in_type(0).shape.back(), rows = node.in_type(0).shape.num_elements() / width;
+  const ColumnBlocks blocks(rows, width, n);
   const auto run = [=](const KernelArgs& args) {
-    rt::launch(add_bias, {num_stride_blocks(count), kBlockThreads}, args.stream->handle(),
-               Elements{args.in[0], dtype}, input_of<float>(args, 1), Elements{args.out[0], dtype}, count,
-               width);
+    rt::launch(add_bias<T, n>, blocks.for_rows(), args.stream->handle(), input_of<T>(args, 0),
+               input_of<float>(args, 1), output_of<T>(args, 0), rows, static_cast<int>(width));
   };
   return {.run = run};
+}
+ir::Kernel bias_add_gpu(const NodeView& node) {
+  return with_columns(node.in_type(0),
+                      [&](auto element, auto n) { return make_bias_add<decltype(element), n()>(node); });
 }
 
 ir::Kernel scale_by_gpu(const NodeView& node) {
