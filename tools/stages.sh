@@ -170,6 +170,12 @@ packages() {
   joined
 }
 
+# on_processor: what the CPU is and which kernels are chosen for it, since some failures are of one kind alone.
+on_processor() {
+  if [ ! -x hearth ]; then return; fi
+  { ./hearth doctor 2>/dev/null || true; } | sed -nE 's/^processor +/ on /p; s/^hearth .*(kernels for [^,]*).*/, \1/p' | sort | tr -d '\n'
+}
+
 # summary: the seconds of each stage, then what failed, and how many tests there were; false if one failed.
 summary() {
   say "seconds of each stage:"
@@ -179,7 +185,7 @@ summary() {
     printf '%s\n' "${endings[@]}"
   fi
   if [ ${#notes[@]} -gt 0 ]; then printf '%s\n' "${notes[@]}"; fi
-  say "$((SECONDS / 60)) min $((SECONDS % 60)) s"
+  say "$((SECONDS / 60)) min $((SECONDS % 60)) s$(on_processor)"
   printf '%s passed, %s failed, %s skipped\n' "$passed" "$failed" "$skipped"
   [ "$failed" = 0 ]
 }
