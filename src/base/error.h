@@ -15,6 +15,12 @@ class UserError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// One of several lines, such as a table and what to try.
+class UserReport : public UserError {
+ public:
+  using UserError::UserError;
+};
+
 /// A broken invariant of Hearth itself. The command line prints it, asks for a report and exits with 70.
 class InternalError : public std::logic_error {
  public:

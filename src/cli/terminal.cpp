@@ -76,8 +76,8 @@ std::unique_ptr<run::Reporter> open_terminal(distributed::Heartbeat heartbeat) {
 
 int tell(const run::Ending& ending) {
   constexpr size_t kMostCharacters = 500;
-  const bool is_report = ending.status == 70;
-  const std::string words = is_report ? printable(ending.words) : shortened(ending.words, kMostCharacters);
+  const std::string words =
+      ending.has_lines ? printable(ending.words) : shortened(ending.words, kMostCharacters);
   if (!words.empty()) std::fprintf(stderr, "hearth: %s\n", words.c_str());
   return ending.status;
 }

@@ -12,6 +12,8 @@ namespace hearth::run {
 Ending ending_of(FunctionRef<int()> work) {
   try {
     return {.status = work()};
+  } catch (const UserReport& error) {
+    return {.status = 2, .words = error.what(), .has_lines = true};
   } catch (const UserError& error) {
     return {.status = 2, .words = error.what()};
   } catch (const std::filesystem::filesystem_error& error) {
@@ -33,8 +35,9 @@ Ending ending_of(FunctionRef<int()> work) {
     return {.status = 69, .words = error.what()};
   } catch (const std::exception& error) {
     return {.status = 70,
-            .words = fmt::format("internal error, please report it with the command you typed:\n{}",
-                                 error.what())};
+            .words =
+                fmt::format("internal error, please report it with the command you typed:\n{}", error.what()),
+            .has_lines = true};
   }
 }
 

@@ -8,8 +8,9 @@ namespace hearth::run {
 
 /// How a piece of work ended.
 struct Ending {
-  int status = 0;     ///< to exit with
-  std::string words;  ///< for people, on standard error; empty where it threw nothing
+  int status = 0;          ///< to exit with
+  std::string words;       ///< for people, on standard error; empty where it threw nothing
+  bool has_lines = false;  ///< several of them, else a sentence
 };
 
 /// Does `work`, whose result is an exit status. What it throws becomes a sentence, and 2 for a mistake of the

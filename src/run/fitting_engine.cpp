@@ -1,5 +1,6 @@
 #include "run/fitting_engine.h"
 
+#include "base/error.h"
 #include "base/text.h"
 #include "planner/gpu_fit.h"
 #include "planner/plan_report.h"
@@ -15,9 +16,10 @@ namespace {
   if (!ways.empty()) advice = "try, fastest first by a model:";
   for (const planner::WayToFit& way : ways)
     advice += fmt::format("\n  {}   ({}, {:.2f} times as long)", way.settings, way.what, way.times_as_long);
-  user_error("expected a plan of at most {} on {}, got {}:\n{}{}", human_bytes(refused.usable_bytes),
-             refused.device, human_bytes(refused.needed_bytes),
-             planner::to_table(planner::make_plan_report(*refused.compiled)), advice);
+  throw UserReport(fmt::format("expected a plan of at most {} on {}, got {}:\n{}{}",
+                               human_bytes(refused.usable_bytes), refused.device,
+                               human_bytes(refused.needed_bytes),
+                               planner::to_table(planner::make_plan_report(*refused.compiled)), advice));
 }
 
 }  // namespace

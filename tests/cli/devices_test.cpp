@@ -42,6 +42,20 @@ TEST_F(Devices, ShareWhatOneTrainsAndOneGoesOn) {
   }
 }
 
+TEST_F(Devices, WhatDoesNotFitIsATableWithWhatToTry) {
+  for (const char* supervise : {"true", "false"}) {
+    const Result result =
+        shell(fmt::format("export HEARTH_EMULATED=64KiB && hearth train tiny.yaml --out run device=emulated "
+                          "supervise={}",
+                          supervise));
+    EXPECT_EQ(result.code, 2);
+    EXPECT_THAT(result.err,
+                AllOf(ContainsRegex("^hearth: expected a plan of at most 64.0 KiB on emulated GPU "
+                                    "0, got [^\n]*:\n  parameters  *[0-9]+\n"),
+                      HasSubstr("\n  activations "), ContainsRegex("\n(try|no setting)")));
+  }
+}
+
 TEST_F(Devices, OneJudgesWhatSeveralHaveTrained) {
   put("a.png",
       data::encode_png({.height = 8, .width = 8, .channels = 3, .pixels = std::vector<uint8_t>(192)}));
