@@ -321,12 +321,18 @@ const std::byte* readable(Wave& wave, uint64_t address, uint32_t bytes) {
 
 namespace {
 
-/// The dispatch packet and after it the kernel's arguments, as the runtime would lay them out.
-std::vector<uint64_t> packet_of(const Kernel& kernel, Size blocks, Size threads, void** arguments,
-                                size_t dynamic_lds_bytes) {
-  constexpr size_t kPacket = 64;
-  std::vector<uint64_t> memory((kernel.argument_bytes + kPacket + 63) / 8);
-  auto* packet = reinterpret_cast<std::byte*>(memory.data());
+/// A line of the cache.
+struct alignas(128) Line {
+  std::byte bytes[128];
+};
+constexpr size_t kPacketBytes = 64;
+
+/// The dispatch packet, at the end of a line, and after it the kernel's arguments, as the runtime would lay
+/// them out. Where they begin in a line is always the same, and so is the number of lines that are read.
+std::vector<Line> packet_of(const Kernel& kernel, Size blocks, Size threads, void** arguments,
+                            size_t dynamic_lds_bytes) {
+  std::vector<Line> memory(2 + (kernel.argument_bytes + sizeof(Line) - 1) / sizeof(Line));
+  std::byte* const packet = reinterpret_cast<std::byte*>(memory.data()) + sizeof(Line) - kPacketBytes;
   const uint16_t sizes[] = {0,
                             3,
                             static_cast<uint16_t>(threads.x),
@@ -356,7 +362,7 @@ std::vector<uint64_t> packet_of(const Kernel& kernel, Size blocks, Size threads,
                            : uint64_t{blocks.y} * threads.y > 1 ? 2
                                                                 : 1}};
   for (const Argument& argument : kernel.arguments) {
-    std::byte* to = packet + kPacket + argument.offset;
+    std::byte* to = packet + kPacketBytes + argument.offset;
     if (!argument.kind.starts_with("hidden_")) {
       std::memcpy(to, *arguments++, static_cast<size_t>(argument.size));
     } else {
@@ -392,12 +398,12 @@ void launch(const Kernel& kernel, Size blocks, Size threads, void** arguments, s
   const std::lock_guard lock(one);
   check_modes(kernel);
   ++launch_number;
-  constexpr size_t kMostShared = 65536, kPacketWords = 8;
+  constexpr size_t kMostShared = 65536;
   if (kernel.lds_bytes + dynamic_lds_bytes > kMostShared)
     throw Fault{kernel.name + " asks for more than 64 KiB of shared memory"};
-  std::vector<uint64_t> memory = packet_of(kernel, blocks, threads, arguments, dynamic_lds_bytes);
-  const auto* packet = reinterpret_cast<const std::byte*>(memory.data());
-  const auto* given = reinterpret_cast<const std::byte*>(memory.data() + kPacketWords);
+  const std::vector<Line> memory = packet_of(kernel, blocks, threads, arguments, dynamic_lds_bytes);
+  const auto* const given = reinterpret_cast<const std::byte*>(memory.data()) + sizeof(Line);
+  const std::byte* const packet = given - kPacketBytes;
   const uint32_t saved = _mm_getcsr();
   constexpr uint32_t kFlushes = 0x8040;
   _mm_setcsr(saved & ~kFlushes);
