@@ -359,7 +359,7 @@ void check_first_weights(const recipe::Recipe& recipe) {
   if (!model.empty()) hub::open_weights(model);
   if (recipe.adapter.path.empty()) return;
   if (recipe::makes_pictures(recipe)) {
-    hub::DenoiserAdapter{fs::path(recipe.adapter.path)};
+    const hub::DenoiserAdapter opened(recipe.adapter.path);
     return;
   }
   hub::read_adapter_config(recipe.adapter.path);
