@@ -28,17 +28,19 @@ struct CaptionCache {
   tasks::LatentFormat format;
   uint64_t encoders = 0;
 
-  std::optional<tasks::Condition> find(const std::string& caption) const {
-    const io::CaptionKey key = tasks::caption_key(caption, format, encoders);
-    if (!cache.holds(key)) return std::nullopt;
+  io::CaptionKey key_of(const std::string& caption) const {
+    return tasks::caption_key(caption, format, encoders);
+  }
+  bool holds(const std::string& caption) const { return cache.holds(key_of(caption)); }
+  tasks::Condition read(const std::string& caption) const {
     tasks::Condition found;
     found.text.resize(static_cast<size_t>(format.num_tokens * format.text_width));
     found.pooled.resize(static_cast<size_t>(format.pooled_width));
-    cache.read(key, found.text, found.pooled);
+    cache.read(key_of(caption), found.text, found.pooled);
     return found;
   }
   void put(const std::string& caption, std::span<const float> text, std::span<const float> pooled) const {
-    cache.put(tasks::caption_key(caption, format, encoders), text, pooled);
+    cache.put(key_of(caption), text, pooled);
   }
 };
 
@@ -50,7 +52,10 @@ class TextTranslator : public tasks::PictureTranslator {
   std::vector<tasks::Condition> conditions(std::span<const std::string> prompts) const override {
     learn(prompts, options_.compute);
     std::vector<tasks::Condition> made;
-    for (const std::string& prompt : prompts) made.push_back(conditions_.at(prompt));
+    for (const std::string& prompt : prompts) {
+      if (!conditions_.contains(prompt)) conditions_[prompt] = cache_->read(prompt);
+      made.push_back(conditions_.at(prompt));
+    }
     return made;
   }
   tasks::Condition no_condition() const override {
@@ -62,8 +67,8 @@ class TextTranslator : public tasks::PictureTranslator {
       coder_ = std::make_unique<PictureCoder>(options_.autoencoder, options_.compute, options_.memory);
     return coder_->decode(latents, size);
   }
-  /// A run asks for the same few prompts again and again: they are kept, and the encoders' memory is given
-  /// back.
+  /// A run asks for the same few prompts again and again: they are kept, in the cache if there is one, and
+  /// the encoders' memory is given back.
   void learn(std::span<const std::string> prompts, const Compute& compute) const {
     if (const std::vector<std::string> found = unknown(prompts); !found.empty()) encode(found, compute);
   }
@@ -71,12 +76,8 @@ class TextTranslator : public tasks::PictureTranslator {
   std::vector<std::string> unknown(std::span<const std::string> prompts) const {
     std::vector<std::string> unknown;
     for (const std::string& prompt : prompts) {
-      if (conditions_.contains(prompt) || std::ranges::find(unknown, prompt) != unknown.end()) continue;
-      if (std::optional<tasks::Condition> found = cache_ ? cache_->find(prompt) : std::nullopt) {
-        conditions_[prompt] = std::move(*found);
-      } else {
-        unknown.push_back(prompt);
-      }
+      if (conditions_.contains(prompt) || (cache_ && cache_->holds(prompt))) continue;
+      if (std::ranges::find(unknown, prompt) == unknown.end()) unknown.push_back(prompt);
     }
     return unknown;
   }
@@ -85,7 +86,7 @@ class TextTranslator : public tasks::PictureTranslator {
   void encode(std::span<const std::string> prompts, const Compute& compute) const {
     TextCoder coder(options_.model, options_.text_tokens, compute);
     coder.encode(prompts, [&](size_t i, std::span<const float> text, std::span<const float> pooled) {
-      if (cache_) cache_->put(prompts[i], text, pooled);
+      if (cache_) return cache_->put(prompts[i], text, pooled);
       tasks::Condition& made = conditions_[prompts[i]];
       made.text.assign(text.begin(), text.end());
       made.pooled.assign(pooled.begin(), pooled.end());
