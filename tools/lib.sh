@@ -34,10 +34,13 @@ configure() {
   }
 }
 
+# kept SETTING: what build/cpu was configured with; nothing where there is no such folder.
+kept() { sed -n "s/^$1:STRING=//p" build/cpu/CMakeCache.txt 2>/dev/null || true; }
+
 # with_module cuda|hip|none: sets MODULE to the arguments of configure by which build/cpu has that vendor's module beside those it has.
 with_module() {
   local has
-  has=$(sed -n 's/^HEARTH_GPU:STRING=//p' build/cpu/CMakeCache.txt 2>/dev/null || true)
+  has=$(kept HEARTH_GPU)
   case $1,";$has;" in
     none,*) has= ;;
     *,*";$1;"*) ;;
