@@ -94,6 +94,10 @@ BoxedPictures read_boxes(const fs::path& path, std::string_view split, BoxFormat
   return set;
 }
 
+bool has_boxes(const fs::path& path) {
+  return find_yolo(path).has_value() || !find_coco(path).empty() || has_voc(path);
+}
+
 BoxCheck check_boxes(const BoxedPictures& set) {
   BoxCheck check;
   check.classes.resize(set.class_names.size());

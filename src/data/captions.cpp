@@ -160,6 +160,13 @@ std::string parse_caption(std::string_view text, std::string_view name) {
   return caption;
 }
 
+bool has_captions(const fs::path& folder) {
+  return std::ranges::any_of(files_below(folder), [](const fs::path& path) {
+    return path.filename() == kTable ||
+           (is_image_file(path) && path_exists(fs::path(path).replace_extension(".txt")));
+  });
+}
+
 std::vector<CaptionedPicture> read_captions(const fs::path& folder, std::string_view trigger) {
   if (!fs::is_directory(folder))
     user_error("expected a folder of pictures with captions at '{}', found none; set data.path=FOLDER",

@@ -27,6 +27,9 @@ struct CaptionedPicture {
 /// line of metadata.jsonl of a picture that is not there.
 std::vector<CaptionedPicture> read_captions(const fs::path& folder, std::string_view trigger = "");
 
+/// True if an image in a folder, or in those below it, has a caption in a file.
+bool has_captions(const fs::path& folder);
+
 /// A line of metadata.jsonl: {"file_name": "a.png", "text": "a red house"}.
 struct CaptionLine {
   int64_t line = 0;  ///< from 1
