@@ -200,8 +200,8 @@ int train_here(const Job& job, const supervise::Seat& seat, distributed::Process
   make_folder(job.out);
   lock_folder();
   if (leads && group != nullptr) group->barrier();
-  const RunSummary summary =
-      trainer.run({.resume = resume, .new_order = seat.new_order, .reason = seat.reason});
+  const RunSummary summary = trainer.run(
+      {.resume = resume, .new_order = seat.new_order, .reason = seat.reason, .command = job.command});
   if (leads) conclude(summary, job, trainer.engine(), *reporter);
   return summary.interrupted ? supervise::kInterrupted : supervise::kDone;
 }

@@ -55,6 +55,7 @@ struct Start {
   bool resume = false;  ///< from the newest complete checkpoint of the folder or of memory, if there is one
   bool new_order = false;  ///< what is left of its data comes in another order from there on
   std::string reason;      ///< why, for the log; empty: nothing is logged
+  std::string command;     ///< shell line that started the run, for its report
 };
 
 struct RunSummary {
@@ -180,7 +181,7 @@ class Trainer {
   void log_evaluation(const tasks::Evaluation& found);
   void log_step(const engine::StepResult& result, double rate);
   void report_progress(const engine::StepResult& result, double rate);
-  void finish(RunSummary& summary);
+  void finish(RunSummary& summary, const std::string& command);
   int64_t steps_per_epoch() const;
   /// Rows and micro-batches of the step that begins at state_.position.
   int64_t rows_of_step() const;
