@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "data/image_formats.h"
 
 namespace hearth::data {
 namespace {

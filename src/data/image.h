@@ -51,6 +51,14 @@ Image decode_image(std::span<const std::byte> bytes, int channels, std::string_v
 /// gray values are kept if none is above 255, divided by 257 if all are its multiples, else a UserError.
 Image decode_numbers(std::span<const std::byte> bytes, std::string_view name, Exif exif = Exif::apply);
 
+/// How gray values and palette indices are decoded: to colors, or as the numbers that are stored.
+enum class Pixels : uint8_t { colors, numbers };
+/// Decodes without applying the orientation, with the channels of the file. A JPEG may come out smaller, with
+/// at least `least` pixels. The memory of `image` is used again.
+PictureArea decode_stored(std::span<const std::byte> bytes, std::string_view name, Pixels pixels,
+                          Extent least, Image& image);
+/// Orientation (1 to 8) that turns decode_stored's pixels upright; 1 for Exif::ignore.
+int orientation_of(std::span<const std::byte> bytes, std::string_view name, Exif exif);
 /// Decodes a JPEG without its orientation, at an eighth, a quarter or half of its size if that is at least
 /// `least`. The memory of `image` is used again.
 PictureArea decode_jpeg(std::span<const std::byte> bytes, std::string_view name, Image& image,

@@ -9,9 +9,6 @@
 /// sizes in the header before they allocate memory for pixels.
 namespace hearth::data {
 
-/// How gray values and palette indices are decoded: to colors, or as the numbers that are stored.
-enum class Pixels : uint8_t { colors, numbers };
-
 /// Reads numbers from the bytes of a file; bytes past its end are zeros.
 struct ByteReader {
   std::span<const std::byte> bytes;
@@ -44,12 +41,6 @@ int exif_orientation(const ByteReader& exif);
 
 /// Stores 16-bit numbers in the 8-bit pixels of `image`, whose sides are set, as decode_numbers describes.
 void narrow(std::span<const uint16_t> numbers, std::string_view name, Image& image);
-
-/// Decodes by the first bytes. The result has at least `least` pixels along both sides, if the file has them.
-PictureArea decode_stored(std::span<const std::byte> bytes, std::string_view name, Pixels pixels,
-                          Extent least, Image& image);
-/// Orientation that decode_stored's pixels have: 1 for Exif::ignore.
-int orientation_of(std::span<const std::byte> bytes, std::string_view name, Exif exif);
 
 void decode_png(std::span<const std::byte> bytes, std::string_view name, Pixels pixels, Image& image);
 void decode_webp(std::span<const std::byte> bytes, std::string_view name, Pixels pixels, Image& image);
