@@ -28,8 +28,8 @@ std::vector<fs::path> pictures_of(const std::vector<std::string>& names) {
     for (const auto& [stem, path] : data::picture_files(name)) pictures.push_back(path);
   }
   if (pictures.empty())
-    user_error("expected JPEG or PNG files in {}, found none; try a folder that holds them itself",
-               fmt::join(names, ", "));
+    user_error("expected images ({}) in {}, found none; try a folder that holds them itself",
+               data::kImageFormats, fmt::join(names, ", "));
   return pictures;
 }
 
@@ -74,7 +74,7 @@ void add_predict(CLI::App& app) {
   CLI::App* verb = app.add_subcommand(
       "predict", "Classify, segment or search pictures with a run's best weights (else its last)");
   verb->add_option("run", arguments->run, "run folder")->required();
-  verb->add_option("images", arguments->rest, "PNG or JPEG files, or folders of them; recipe overrides too")
+  verb->add_option("images", arguments->rest, "image files, or folders of them; recipe overrides too")
       ->required();
   verb->add_option("--out", arguments->out, "folder for pictures of predictions (default: RUN/predictions)");
   set_example(*verb, "hearth predict runs/demo IMAGE.png");

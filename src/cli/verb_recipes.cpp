@@ -90,10 +90,14 @@ void check_boxes(const recipe::Recipe& recipe, const char* split) {
     say("  {:<20} {} boxes on {} images: {} small, {} medium, {} large\n", set.class_names[i], one.boxes,
         one.pictures, one.small, one.medium, one.large);
   }
-  if (check.pictures_turned_by_exif > 0)
-    say("  note: {} images have an EXIF orientation, which is ignored; boxes are taken to be those of the "
+  if (check.turned_upright > 0)
+    say("  note: {} images are turned upright by their EXIF orientation; data.exif=ignore keeps the stored "
+        "pixels\n",
+        check.turned_upright);
+  if (check.kept_as_stored > 0)
+    say("  note: {} images have an EXIF orientation that is not applied, since their boxes are those of the "
         "stored pixels\n",
-        check.pictures_turned_by_exif);
+        check.kept_as_stored);
   for (const std::string& note : set.notes) say("  note: {}\n", note);
   refuse(check.faults, std::ssize(set.pictures), split);
 }

@@ -10,7 +10,7 @@
 
 namespace hearth::data {
 
-/// An object in a picture: corners in pixels of the picture as it is stored, half-open, (0, 0) at the top
+/// An object in an image: corners in pixels of the image that exif_of says, half-open, (0, 0) at the top
 /// left.
 struct Box {
   double x0 = 0, y0 = 0, x1 = 0, y1 = 0;
@@ -22,7 +22,7 @@ struct Box {
 
 struct BoxedPicture {
   fs::path file;
-  int64_t width = 0, height = 0;  ///< as the labels say, or else the picture's header
+  int64_t width = 0, height = 0;  ///< as the labels say, or else of the image upright or as stored (`exif`)
   int64_t id = 0;                 ///< COCO's; elsewhere the place in the set, from 1
   std::vector<Box> boxes = {};    ///< inside the picture, none without area
 };
@@ -34,8 +34,13 @@ struct BoxedPictures {
   std::vector<BoxedPicture> pictures;
   /// What was left out or changed, as "FILE:LINE: what".
   std::vector<std::string> notes;
+  Exif exif = Exif::apply;
   /// Makes picture number `index`, RGB, where they are generated and no files; else null.
   std::function<Image(int64_t index)> draw = nullptr;
 };
+
+/// Whether an image is turned upright so that it has the size that its labels say, of which both may be: as
+/// stored where only that fits or `wanted` is ignore. UserError "NAME: ..." where neither fits.
+Exif exif_of(const BoxedPicture& picture, const ImageHeader& header, Exif wanted);
 
 }  // namespace hearth::data

@@ -36,21 +36,21 @@ BoxFormat detect(const fs::path& path) {
   return format;
 }
 
-BoxedPictures read_as(BoxFormat format, const fs::path& path, std::string_view split) {
+BoxedPictures read_as(BoxFormat format, const fs::path& path, std::string_view split, Exif exif) {
   switch (format) {
     case BoxFormat::coco:
       return read_coco(path, split);
     case BoxFormat::voc:
-      return read_voc(path, split);
+      return read_voc(path, split, exif);
     case BoxFormat::yolo: {
       const auto index = find_yolo(path);
       if (!index) user_error("expected a data.yaml in {}, found none", printable(path.string(), false));
-      return read_yolo(*index, split);
+      return read_yolo(*index, split, exif);
     }
     case BoxFormat::detect:
       break;
   }
-  return read_as(detect(path), path, split);
+  return read_as(detect(path), path, split, exif);
 }
 
 void count_boxes(const BoxedPicture& picture, BoxCheck& check) {
@@ -69,22 +69,30 @@ void count_boxes(const BoxedPicture& picture, BoxCheck& check) {
   check.pictures_without_boxes += picture.boxes.empty() ? 1 : 0;
 }
 
-void check_picture(const BoxedPicture& picture, BoxCheck& check) {
+void check_picture(const BoxedPicture& picture, Exif wanted, BoxCheck& check) {
   const std::string name = picture.file.string();
   const MappedFile file(picture.file);
   const ImageHeader header = read_image_header(file.bytes(), name);
-  check.pictures_turned_by_exif += header.orientation != 1 ? 1 : 0;
-  const Image image = decode_image(file.bytes(), 3, name);
-  if (image.width != picture.width || image.height != picture.height)
-    user_error("{}: expected {}x{} pixels, as its labels say, got {}x{}", name, picture.width, picture.height,
-               image.width, image.height);
+  decode_image(file.bytes(), 3, name, Exif::ignore);
+  const Exif exif = exif_of(picture, header, wanted);
+  if (header.orientation != 1) ++(exif == Exif::apply ? check.turned_upright : check.kept_as_stored);
 }
 
 }  // namespace
 
-BoxedPictures read_boxes(const fs::path& path, std::string_view split, BoxFormat format) {
+Exif exif_of(const BoxedPicture& picture, const ImageHeader& header, Exif wanted) {
+  const Extent labeled(picture.height, picture.width);
+  if (wanted == Exif::apply && header.upright() == labeled) return Exif::apply;
+  if (header.stored() == labeled) return Exif::ignore;
+  const Extent size = header.size(wanted);
+  user_error("{}: expected {}x{} pixels, as its labels say, got {}x{}", picture.file.string(), labeled.width,
+             labeled.height, size.width, size.height);
+}
+
+BoxedPictures read_boxes(const fs::path& path, std::string_view split, BoxFormat format, Exif exif) {
   if (!path_exists(path)) user_error("expected labels at {}, found nothing", printable(path.string(), false));
-  BoxedPictures set = read_as(format, path, split);
+  BoxedPictures set = read_as(format, path, split, exif);
+  set.exif = exif;
   if (set.pictures.empty())
     user_error("expected pictures for '{}' in {}, found none", split, printable(path.string(), false));
   const auto empty = std::ranges::count_if(set.pictures, [](const auto& p) { return p.boxes.empty(); });
@@ -105,7 +113,7 @@ BoxCheck check_boxes(const BoxedPictures& set) {
     count_boxes(picture, check);
     if (set.draw) continue;
     try {
-      check_picture(picture, check);
+      check_picture(picture, set.exif, check);
     } catch (const UserError& fault) {
       check.faults.emplace_back(fault.what());
     }

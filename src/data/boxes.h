@@ -18,9 +18,10 @@ enum class BoxFormat { detect, coco, voc, yolo };
 ///   ImageSets/Main/*.txt. Pixels count from 1: xmin - 1 to xmax.
 /// - yolo: a data.yaml or the folder that has one; labels lie where images/ is labels/ in a picture's path.
 /// - detect: whichever of them is there; UserError where there are several.
-/// Of data without splits every fifth picture is for tests. EXIF orientations are ignored, as everywhere.
+/// Of data without splits every fifth picture is for tests. Boxes are those of the images that exif_of says.
 /// UserError with file and line (JSON: object and byte) for what cannot be meant.
-BoxedPictures read_boxes(const fs::path& path, std::string_view split, BoxFormat format = BoxFormat::detect);
+BoxedPictures read_boxes(const fs::path& path, std::string_view split, BoxFormat format = BoxFormat::detect,
+                         Exif exif = Exif::apply);
 
 /// True if a folder, or a file, has labels in one of these formats.
 bool has_boxes(const fs::path& path);
@@ -34,8 +35,8 @@ struct BoxCheck {
   };
   std::vector<Class> classes;
   int64_t pictures_without_boxes = 0;
-  int64_t pictures_turned_by_exif = 0;
-  std::vector<std::string> faults;  ///< "FILE: reason"
+  int64_t turned_upright = 0, kept_as_stored = 0;  ///< images with an EXIF orientation
+  std::vector<std::string> faults;                 ///< "FILE: reason"
 };
 BoxCheck check_boxes(const BoxedPictures& set);
 

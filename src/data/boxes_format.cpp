@@ -63,11 +63,11 @@ void number_pictures(BoxedPictures& set) {
   for (size_t i = 0; i < set.pictures.size(); ++i) set.pictures[i].id = static_cast<int64_t>(i) + 1;
 }
 
-void measure(BoxedPicture& picture) {
+void measure(BoxedPicture& picture, Exif exif) {
   const MappedFile file(picture.file);
-  const ImageHeader header = read_image_header(file.bytes(), picture.file.string());
-  picture.width = header.width;
-  picture.height = header.height;
+  const Extent size = read_image_header(file.bytes(), picture.file.string()).size(exif);
+  picture.width = size.width;
+  picture.height = size.height;
 }
 
 std::vector<fs::path> sorted_files(const fs::path& folder, std::string_view ending) {

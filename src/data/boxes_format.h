@@ -27,8 +27,8 @@ void take_share(std::string_view split, const fs::path& path, BoxedPictures& set
 /// Pictures in the order of names, numbered from 1.
 void number_pictures(BoxedPictures& set);
 
-/// Width and height from the header of the picture's file.
-void measure(BoxedPicture& picture);
+/// Sets width and height from the header of the image file.
+void measure(BoxedPicture& picture, Exif exif);
 
 /// A folder's files that end in `ending`, sorted; hidden ones are left out.
 std::vector<fs::path> sorted_files(const fs::path& folder, std::string_view ending);
@@ -65,8 +65,8 @@ struct YoloIndex {
 YoloIndex parse_yolo_index(const std::string& text, const std::string& name);
 
 BoxedPictures read_coco(const fs::path& path, std::string_view split);
-BoxedPictures read_voc(const fs::path& folder, std::string_view split);
-BoxedPictures read_yolo(const fs::path& index, std::string_view split);
+BoxedPictures read_voc(const fs::path& folder, std::string_view split, Exif exif);
+BoxedPictures read_yolo(const fs::path& index, std::string_view split, Exif exif);
 
 /// Files of each format under a path, nothing where there are none.
 std::vector<fs::path> find_coco(const fs::path& path);

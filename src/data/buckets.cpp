@@ -57,14 +57,10 @@ BucketCrop Buckets::crop(Extent picture, std::string_view name) const {
           .left = (resized.width - bucket.width) / 2};
 }
 
-Image read_cropped(const fs::path& file, const BucketCrop& crop) {
+Image read_cropped(const fs::path& file, const BucketCrop& crop, Exif exif) {
   const MappedFile mapped(file);
-  const std::string name = file.string();
-  const ImageHeader header = read_image_header(mapped.bytes(), name);
-  const Extent resized = crop.resized;
-  const Extent as_stored = header.is_sideways() ? Extent(resized.width, resized.height) : resized;
   thread_local ImageBuffers buffers;
-  Image whole = turned_upright(read_image(mapped.bytes(), 3, as_stored, name, buffers), header.orientation);
+  const Image& whole = read_image(mapped.bytes(), 3, crop.resized, file.string(), buffers, exif);
   if (crop.resized == crop.bucket) return whole;
   Image cropped = gray_image(crop.bucket.height, crop.bucket.width);
   paste(whole, crop.top, crop.left, crop.bucket.height, crop.bucket.width, cropped, 0, 0);

@@ -36,8 +36,8 @@ class Buckets {
   std::vector<Extent> sizes_;
 };
 
-/// A picture file as RGB of the bucket's size, upright; `crop`: of its size. UserError where it cannot be
-/// read.
-Image read_cropped(const fs::path& file, const BucketCrop& crop);
+/// Reads an image file as RGB of the bucket's size; `crop` is that of its size, upright or as stored.
+/// UserError if it cannot be read.
+Image read_cropped(const fs::path& file, const BucketCrop& crop, Exif exif = Exif::apply);
 
 }  // namespace hearth::data

@@ -1,8 +1,6 @@
 #include "data/captions.h"
 
 #include <algorithm>
-#include <array>
-#include <cctype>
 #include <map>
 #include <optional>
 
@@ -25,14 +23,6 @@ std::string_view without_mark(std::string_view text) {
   return text.starts_with("\xEF\xBB\xBF") ? text.substr(3) : text;
 }
 
-/// Pictures of kinds that are not read: leaving them out would train on less than people see.
-bool is_foreign_picture(const fs::path& path) {
-  constexpr std::array kEndings{".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif", ".heic", ".jxl"};
-  std::string ending = path.extension().string();
-  std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return std::tolower(c); });
-  return std::ranges::find(kEndings, ending) != kEndings.end();
-}
-
 struct Found {
   std::vector<fs::path> pictures, tables;
 };
@@ -40,8 +30,10 @@ struct Found {
 Found find_files(const fs::path& folder) {
   Found found;
   for (fs::path& path : files_below(folder)) {
-    if (is_foreign_picture(path))
-      user_error("{}: expected pictures as PNG or JPEG; convert it, or move it away", path.string());
+    // Leaving them out would train on less than people see.
+    if (is_unsupported_image_file(path))
+      user_error("{}: this format is not read; convert it to {}, or move it away", path.string(),
+                 kImageFormats);
     if (is_image_file(path)) {
       found.pictures.push_back(std::move(path));
     } else if (path.filename() == kTable) {
@@ -61,7 +53,7 @@ std::map<fs::path, std::string> read_tables(const Found& found) {
       const fs::path picture = (table.parent_path() / line.file_name).lexically_normal();
       const std::string where = fmt::format("{}:{}", table.string(), line.line);
       if (!std::ranges::binary_search(found.pictures, picture))
-        user_error("{}: expected the name of a PNG or JPEG in {}, got '{}', which is not there", where,
+        user_error("{}: expected the name of an image in {}, got '{}', which is not there", where,
                    table.parent_path().string(), shortened(line.file_name, 200));
       if (!captions.emplace(picture, std::move(line.text)).second)
         user_error("{}: expected one caption of each picture, got a second one of '{}'", where,
@@ -96,9 +88,11 @@ std::string with_trigger(std::string caption, std::string_view trigger) {
       printable(text.string(), false));
 }
 
-Extent upright_size(const fs::path& picture) {
-  const MappedFile file(picture);
-  return read_image_header(file.bytes(), picture.string()).upright();
+void measure(CaptionedPicture& picture, Exif exif) {
+  const MappedFile file(picture.file);
+  const ImageHeader header = read_image_header(file.bytes(), picture.file.string());
+  picture.exif = header.orientation == 1 ? Exif::apply : exif;
+  picture.size = header.size(picture.exif);
 }
 
 std::string read_field(JsonReader& reader, std::string_view key, std::string_view where) {
@@ -167,14 +161,15 @@ bool has_captions(const fs::path& folder) {
   });
 }
 
-std::vector<CaptionedPicture> read_captions(const fs::path& folder, std::string_view trigger) {
+std::vector<CaptionedPicture> read_captions(const fs::path& folder, std::string_view trigger, Exif exif) {
   if (!fs::is_directory(folder))
     user_error("expected a folder of pictures with captions at '{}', found none; set data.path=FOLDER",
                folder.string());
   const fs::path root = folder.lexically_normal();
   const Found found = find_files(root);
   if (found.pictures.empty())
-    user_error("expected PNG or JPEG pictures in {}, found none; set data.path=FOLDER", folder.string());
+    user_error("expected images ({}) in {}, found none; set data.path=FOLDER", kImageFormats,
+               folder.string());
   std::map<fs::path, std::string> in_tables = read_tables(found);
   std::vector<CaptionedPicture> pictures;
   std::vector<fs::path> missing;
@@ -193,7 +188,7 @@ std::vector<CaptionedPicture> read_captions(const fs::path& folder, std::string_
   }
   const bool stands_for_all = !trigger.empty() && missing.size() == pictures.size();
   if (!missing.empty() && !stands_for_all) refuse_missing(root, missing, pictures.size());
-  for (CaptionedPicture& picture : pictures) picture.size = upright_size(picture.file);
+  for (CaptionedPicture& picture : pictures) measure(picture, exif);
   return pictures;
 }
 

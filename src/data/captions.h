@@ -7,6 +7,7 @@
 
 #include "base/extent.h"
 #include "base/path.h"
+#include "data/image.h"
 
 namespace hearth::data {
 
@@ -14,18 +15,20 @@ namespace hearth::data {
 struct CaptionedPicture {
   fs::path file;
   std::string caption;
-  Extent size;          ///< in pixels, upright (by EXIF's orientation)
-  int64_t repeats = 1;  ///< how often an epoch has it
+  Extent size;              ///< in pixels, by `exif`
+  Exif exif = Exif::apply;  ///< ignore only for an image that is not stored upright
+  int64_t repeats = 1;      ///< how often an epoch has it
 };
 
-/// The pictures (PNG, JPEG) of a folder and of the folders in it, by path, hidden ones left out; no picture
+/// The images of a folder and of the folders in it, by path, hidden ones left out; no picture
 /// is decoded. A caption is the text that a metadata.jsonl beside or above the picture has for it, or the
 /// file of its name that ends in .txt, its lines joined. `trigger` comes before captions that do not have it;
 /// where none of the pictures has a caption, it is that of all. In a folder called NUM_NAME (up to three
 /// digits) pictures come NUM times and NAME stands in for captions that are missing, as in kohya's
-/// sd-scripts. UserError where there is no picture, one without caption, one that is no PNG or JPEG, or a
-/// line of metadata.jsonl of a picture that is not there.
-std::vector<CaptionedPicture> read_captions(const fs::path& folder, std::string_view trigger = "");
+/// sd-scripts. UserError where there is no picture, one without caption, one in a format that is not read, or
+/// a line of metadata.jsonl of a picture that is not there.
+std::vector<CaptionedPicture> read_captions(const fs::path& folder, std::string_view trigger = "",
+                                            Exif exif = Exif::apply);
 
 /// True if an image in a folder, or in those below it, has a caption in a file.
 bool has_captions(const fs::path& folder);

@@ -7,6 +7,7 @@
 
 #include "base/extent.h"
 #include "base/file.h"
+#include "data/image.h"
 
 namespace hearth::data {
 
@@ -28,6 +29,7 @@ struct DatasetOptions {
   uint64_t seed = 0;
   /// For images of a folder that are decoded once and kept; null: none is.
   std::shared_ptr<PictureBudget> keep = nullptr;
+  Exif exif = Exif::apply;  ///< of images of a folder
 };
 
 /// Labeled images by index. Reading is thread-safe and, after a thread's first image files, allocates

@@ -64,8 +64,8 @@ void list_class(const fs::path& folder, Listing& listing) {
   }
   const std::vector<std::string> names = sorted_names(folder, false);
   if (names.empty()) {
-    listing.faults.push_back(
-        fmt::format("expected JPEG or PNG images in the class folder {}, found none", folder.string()));
+    listing.faults.push_back(fmt::format("expected images ({}) in the class folder {}, found none",
+                                         kImageFormats, folder.string()));
   }
   const auto label = static_cast<int32_t>(
       std::find(listing.class_names.begin(), listing.class_names.end(), folder.filename().string()) -
@@ -93,7 +93,7 @@ Listing list_split(const DatasetOptions& options) {
 class FolderDataset : public Dataset {
  public:
   FolderDataset(const DatasetOptions& options, Listing listing)
-      : files_(std::move(listing.files)), cache_(std::ssize(files_), options.keep) {
+      : files_(std::move(listing.files)), exif_(options.exif), cache_(std::ssize(files_), options.keep) {
     image_size_ = options.image_size;
     channels_ = options.channels;
     class_names_ = std::move(listing.class_names);
@@ -107,19 +107,24 @@ class FolderDataset : public Dataset {
     if (const auto kept = cache_.find(index)) return write(*kept, pixels);
     const MappedFile mapped(file.path);
     thread_local ImageBuffers buffers;
-    const Image& image =
-        read_image(mapped.bytes(), static_cast<int>(channels_), image_size_, file.path.native(), buffers);
+    const Image& image = read_image(mapped.bytes(), static_cast<int>(channels_), image_size_,
+                                    file.path.native(), buffers, exif_);
     write(image, pixels);
     cache_.keep(index, image);
   }
   int32_t check(int64_t index) const override {
     const File& file = files_[static_cast<size_t>(index)];
     const MappedFile mapped(file.path);
-    decode_image(mapped.bytes(), static_cast<int>(channels_), file.path.native());
+    decode_image(mapped.bytes(), static_cast<int>(channels_), file.path.native(), exif_);
     return file.label;
   }
   uint64_t content(int64_t index) const override {
-    return hash64(MappedFile(files_[static_cast<size_t>(index)].path).bytes());
+    const fs::path& path = files_[static_cast<size_t>(index)].path;
+    const MappedFile mapped(path);
+    const int orientation =
+        exif_ == Exif::ignore ? 1 : read_image_header(mapped.bytes(), path.native()).orientation;
+    // An upright file keeps the hash of its bytes.
+    return hash64(mapped.bytes()) + static_cast<uint64_t>(orientation - 1);
   }
   int32_t label(int64_t index) const override { return files_[static_cast<size_t>(index)].label; }
 
@@ -129,6 +134,7 @@ class FolderDataset : public Dataset {
   }
 
   std::vector<File> files_;
+  Exif exif_;
   mutable PictureCache cache_;
 };
 

@@ -88,15 +88,16 @@ Image convert(Image image, int64_t channels) {
   return out;
 }
 
-Image turned_upright(Image image, int orientation) {
-  if (orientation == 1) return image;
-  // Its rows lie along the columns of the file from 5 on (EXIF 2.32, 4.6.5.1).
+namespace {
+
+void orient_into(const Image& image, int orientation, Image& out) {
+  // From 5 on rows of the upright image are columns of the file (EXIF 2.32, 4.6.5.1).
   const bool transposed = orientation >= 5;
   const bool from_bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   const bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
-  Image out{.height = transposed ? image.width : image.height,
-            .width = transposed ? image.height : image.width,
-            .channels = image.channels};
+  out.height = transposed ? image.width : image.height;
+  out.width = transposed ? image.height : image.width;
+  out.channels = image.channels;
   out.pixels.resize(image.pixels.size());
   uint8_t* to = out.pixels.data();
   for (int64_t i = 0; i < out.height; ++i) {
@@ -108,6 +109,14 @@ Image turned_upright(Image image, int orientation) {
                   image.channels, to);
     }
   }
+}
+
+}  // namespace
+
+Image orient(Image image, int orientation) {
+  if (orientation == 1) return image;
+  Image out;
+  orient_into(image, orientation, out);
   return out;
 }
 
@@ -128,18 +137,6 @@ namespace {
 
 PictureArea area_of(const Image& image) {
   return {static_cast<double>(image.height), static_cast<double>(image.width)};
-}
-
-/// By the decoder for a file with these first bytes.
-PictureArea decode(std::span<const std::byte> bytes, std::string_view name, Extent least, Image& image) {
-  if (bytes.empty()) user_error("{}: expected a PNG or a JPEG, but the file is empty", name);
-  const bool has_two = bytes.size() >= 2;
-  if (has_two && bytes[0] == std::byte{0xFF} && bytes[1] == std::byte{0xD8})
-    return decode_jpeg(bytes, name, image, least);
-  if (!has_two || bytes[0] != std::byte{0x89} || bytes[1] != std::byte{'P'})
-    user_error("{}: expected a PNG or a JPEG, but its first bytes are those of neither", name);
-  decode_png(bytes, name, image);
-  return area_of(image);
 }
 
 /// The weighted sum of the rows of a tap: contiguous, so that the compiler can use vectors.
@@ -189,10 +186,17 @@ void resize_into(const Image& image, const PictureArea& area, Extent size, Image
 
 }  // namespace
 
-Image decode_image(std::span<const std::byte> bytes, int channels, std::string_view name) {
+Image decode_image(std::span<const std::byte> bytes, int channels, std::string_view name, Exif exif) {
   Image image;
-  decode(bytes, name, kMaxImageSide, image);
-  return channels == 0 ? image : convert(std::move(image), channels);
+  decode_stored(bytes, name, Pixels::colors, kMaxImageSide, image);
+  if (channels != 0) image = convert(std::move(image), channels);
+  return orient(std::move(image), orientation_of(bytes, name, exif));
+}
+
+Image decode_numbers(std::span<const std::byte> bytes, std::string_view name, Exif exif) {
+  Image image;
+  decode_stored(bytes, name, Pixels::numbers, kMaxImageSide, image);
+  return orient(std::move(image), orientation_of(bytes, name, exif));
 }
 
 namespace {
@@ -203,21 +207,31 @@ const Image& as_channels(const Image& image, int channels, ImageBuffers& buffers
   return buffers.converted;
 }
 
+const Image& as_upright(const Image& image, int orientation, ImageBuffers& buffers) {
+  if (orientation == 1) return image;
+  orient_into(image, orientation, buffers.upright);
+  return buffers.upright;
+}
+
 }  // namespace
 
 const Image& read_image(std::span<const std::byte> bytes, int channels, std::string_view name,
-                        ImageBuffers& buffers) {
-  decode(bytes, name, kMaxImageSide, buffers.decoded);
-  return as_channels(buffers.decoded, channels, buffers);
+                        ImageBuffers& buffers, Exif exif) {
+  decode_stored(bytes, name, Pixels::colors, kMaxImageSide, buffers.decoded);
+  return as_upright(as_channels(buffers.decoded, channels, buffers), orientation_of(bytes, name, exif),
+                    buffers);
 }
 
 const Image& read_image(std::span<const std::byte> bytes, int channels, Extent size, std::string_view name,
-                        ImageBuffers& buffers) {
-  const PictureArea area = decode(bytes, name, size, buffers.decoded);
+                        ImageBuffers& buffers, Exif exif) {
+  const int orientation = orientation_of(bytes, name, exif);
+  // Resized as stored: the pixels of a JPEG that is decoded at a fraction of its size begin at its corner.
+  if (orientation >= 5) size = {size.width, size.height};
+  const PictureArea area = decode_stored(bytes, name, Pixels::colors, size, buffers.decoded);
   const Image& image = as_channels(buffers.decoded, channels, buffers);
-  if (image.size() == size) return image;
+  if (image.size() == size) return as_upright(image, orientation, buffers);
   resize_into(image, area, size, buffers);
-  return buffers.resized;
+  return as_upright(buffers.resized, orientation, buffers);
 }
 
 const Image& resize(const Image& image, Extent size, ImageBuffers& buffers) {

@@ -34,35 +34,56 @@ struct PictureArea {
   double width = 0;
 };
 
-/// Decodes a whole PNG (W3C PNG 3rd edition) or JPEG file held in memory, with the channels that it has, into
-/// an image whose memory is used again. 16 bits keep their high byte; gamma, color profiles and EXIF
-/// orientation are not applied. A JPEG is decoded at an eighth, a quarter or half of its size where that is
-/// no less than `least`. UserError "NAME: what is wrong" for anything damaged, truncated or too large.
-void decode_png(std::span<const std::byte> bytes, std::string_view name, Image& image);
+/// Formats that decode_image reads, for messages: "PNG, JPEG, WebP, TIFF, BMP, GIF or AVIF". AVIF is left out
+/// of a build without libavif.
+extern const std::string_view kImageFormats;
+
+/// Whether EXIF's orientation is applied, which turns the pixels upright, or they are kept as stored.
+enum class Exif : uint8_t { apply, ignore };
+
+/// Decodes an image file of any of the formats, told apart by its first bytes, and converts it to `channels`
+/// channels (0: those of the file). 16-bit values keep their high byte, an animation its first frame; gamma
+/// and color profiles are not applied. UserError "NAME: what is wrong" for a file that is damaged, truncated
+/// or too large.
+Image decode_image(std::span<const std::byte> bytes, int channels, std::string_view name,
+                   Exif exif = Exif::apply);
+/// Decodes gray values and palette indices to one channel, exactly as stored; colors as decode_image. 16-bit
+/// gray values are kept if none is above 255, divided by 257 if all are its multiples, else a UserError.
+Image decode_numbers(std::span<const std::byte> bytes, std::string_view name, Exif exif = Exif::apply);
+
+/// How gray values and palette indices are decoded: to colors, or as the numbers that are stored.
+enum class Pixels : uint8_t { colors, numbers };
+/// Decodes without applying the orientation, with the channels of the file. A JPEG may come out smaller, with
+/// at least `least` pixels. The memory of `image` is used again.
+PictureArea decode_stored(std::span<const std::byte> bytes, std::string_view name, Pixels pixels,
+                          Extent least, Image& image);
+/// Orientation (1 to 8) that turns decode_stored's pixels upright; 1 for Exif::ignore.
+int orientation_of(std::span<const std::byte> bytes, std::string_view name, Exif exif);
+/// Decodes a JPEG without its orientation, at an eighth, a quarter or half of its size if that is at least
+/// `least`. The memory of `image` is used again.
 PictureArea decode_jpeg(std::span<const std::byte> bytes, std::string_view name, Image& image,
                         Extent least = kMaxImageSide);
-/// A PNG of numbers: of gray values (of up to 8 bits) and palette indices as the file has them, one channel;
-/// colors as decode_png. UserError for 16 bits too.
-void decode_png_numbers(std::span<const std::byte> bytes, std::string_view name, Image& image);
-/// Either, told apart by the first bytes and converted to `channels` channels (0: as the file has it).
-Image decode_image(std::span<const std::byte> bytes, int channels, std::string_view name);
 
-/// What a PNG or JPEG file says before its pixels. Orientation: EXIF's, 1 to 8, where 1 is upright (JPEG
-/// alone).
+/// Size and orientation in an image file's header. Orientation: EXIF's, 1 to 8, where 1 is upright.
 struct ImageHeader {
-  int64_t height = 0;
+  int64_t height = 0;  ///< as stored
   int64_t width = 0;
   int orientation = 1;
 
-  /// Whether a picture that is turned upright has its width for its height.
+  /// True if the upright image has the stored width as its height.
   bool is_sideways() const { return orientation >= 5; }
-  Extent upright() const { return is_sideways() ? Extent(width, height) : Extent(height, width); }
+  Extent stored() const { return {height, width}; }
+  Extent upright() const { return is_sideways() ? Extent(width, height) : stored(); }
+  /// Size of the image that decode_image returns.
+  Extent size(Exif exif) const { return exif == Exif::apply ? upright() : stored(); }
 };
-/// Reads no further than it has to; UserError "NAME: ..." where there is no size within the limits.
+/// Reads the header without decoding pixels; UserError "NAME: ..." if it has no size within the limits.
 ImageHeader read_image_header(std::span<const std::byte> bytes, std::string_view name);
 
-/// Whether a file's name ends like that of a PNG or a JPEG.
+/// True if the file's name has an extension of a format that decode_image reads.
 bool is_image_file(const fs::path& path);
+/// True if it has an extension of an image or video format that decode_image does not read, like .heic.
+bool is_unsupported_image_file(const fs::path& path);
 
 /// UserError "NAME: ..." when a side or the number of pixels is above the limits.
 void check_image_size(int64_t height, int64_t width, std::string_view name);
@@ -83,8 +104,8 @@ std::string with_texts(std::string_view png, std::span<const std::pair<std::stri
 /// The bytes of a PNG file of palette indices, each below the number of colors (at most 256).
 std::string encode_png(const Image& indices, std::span<const std::array<uint8_t, 3>> palette);
 
-/// A picture with that EXIF orientation, turned upright.
-Image turned_upright(Image image, int orientation);
+/// Turns the pixels of an image with this EXIF orientation (1 to 8) upright.
+Image orient(Image image, int orientation);
 
 /// Bilinear resize with half-pixel centers, averaging over the source when shrinking.
 Image resize(const Image& image, Extent size);
@@ -102,7 +123,7 @@ struct ResizeTaps {
 
 /// Memory kept from image to image: it grows only for one larger than any before.
 struct ImageBuffers {
-  Image decoded, converted, resized;
+  Image decoded, converted, resized, upright;
   ResizeTaps rows, columns;
   std::vector<float> wide;
 };
@@ -112,11 +133,11 @@ const Image& resize(const Image& image, Extent size, ImageBuffers& buffers);
 
 /// decode_image and resize without memory of their own; the result lies in `buffers`.
 const Image& read_image(std::span<const std::byte> bytes, int channels, Extent size, std::string_view name,
-                        ImageBuffers& buffers);
+                        ImageBuffers& buffers, Exif exif = Exif::apply);
 
 /// decode_image alone, in the size that the file has.
 const Image& read_image(std::span<const std::byte> bytes, int channels, std::string_view name,
-                        ImageBuffers& buffers);
+                        ImageBuffers& buffers, Exif exif = Exif::apply);
 
 /// The image with every pixel repeated `factor` times along both axes.
 Image enlarge(const Image& image, int64_t factor);

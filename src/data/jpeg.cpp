@@ -5,7 +5,7 @@
 #include <csetjmp>
 
 #include "base/error.h"
-#include "data/image.h"
+#include "data/image_formats.h"
 
 namespace hearth::data {
 namespace {

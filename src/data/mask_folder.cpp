@@ -188,6 +188,7 @@ class MaskFolder : public MaskedImages {
   explicit MaskFolder(const MaskOptions& options)
       : pairs_(find_pairs(options, find_places(options))),
         meaning_(meaning_of(options)),
+        exif_(options.exif),
         images_(std::ssize(pairs_), options.keep),
         masks_(std::ssize(pairs_), options.keep) {
     classes_ = meaning_.classes;
@@ -210,10 +211,8 @@ class MaskFolder : public MaskedImages {
       mask = *kept;
       return;
     }
-    thread_local Image numbers;
     const fs::path& file = pair(index).mask;
-    const MappedFile mapped(file);
-    decode_png_numbers(mapped.bytes(), file.native(), numbers);
+    const Image numbers = read_numbers(pair(index));
     mask.height = numbers.height;
     mask.width = numbers.width;
     mask.channels = 1;
@@ -229,6 +228,16 @@ class MaskFolder : public MaskedImages {
   }
 
  private:
+  /// The numbers of a mask, turned upright with its image where both are stored in one size.
+  Image read_numbers(const Pair& files) const {
+    const MappedFile mask(files.mask), image(files.image);
+    Image numbers = decode_numbers(mask.bytes(), files.mask.native(), exif_);
+    if (exif_ == Exif::ignore) return numbers;
+    const ImageHeader header = read_image_header(image.bytes(), files.image.native());
+    const bool as_stored = numbers.size() != header.upright() && numbers.size() == header.stored();
+    return as_stored ? orient(std::move(numbers), header.orientation) : numbers;
+  }
+
   void read_picture(int64_t index, Image& image) const {
     if (const auto kept = images_.find(index)) {
       image = *kept;
@@ -237,7 +246,7 @@ class MaskFolder : public MaskedImages {
     thread_local ImageBuffers buffers;
     const fs::path& file = pair(index).image;
     const MappedFile mapped(file);
-    image = read_image(mapped.bytes(), 3, file.native(), buffers);
+    image = read_image(mapped.bytes(), 3, file.native(), buffers, exif_);
     images_.keep(index, image);
   }
 
@@ -263,6 +272,7 @@ class MaskFolder : public MaskedImages {
 
   std::vector<Pair> pairs_;
   Meaning meaning_;
+  Exif exif_;
   mutable PictureCache images_, masks_;
 };
 

@@ -46,6 +46,7 @@ struct MaskOptions {
   int64_t num_classes = 0;
   fs::path classes;                ///< masks: the table; empty: the one in the folder, if there is one
   int64_t unlabeled = kUnlabeled;  ///< masks: a number that means unlabeled too
+  Exif exif = Exif::apply;         ///< masks: of images
   /// masks: for pictures and masks that are decoded once and kept; null: none is.
   std::shared_ptr<PictureBudget> keep = nullptr;
 };
@@ -74,10 +75,11 @@ std::vector<std::string> mask_kinds();
 ///   train/images, train/masks, val/images, val/masks
 ///   images/train, masks/train, images/val, masks/val
 ///   images, masks                                                            every fifth picture is held out
-/// "masks" may be called labels or annotations; "val" also valid or test. A picture's mask is the PNG of the
-/// same name, or of that name and _mask, _label or _L. Its pixels are gray values, palette indices, or colors
-/// of the class table (classes.csv, class_dict.csv or classes.txt in the folder), whose class "void" is no
-/// class. UserError says what was expected where.
+/// "masks" may be called labels or annotations; "val" also valid or test. An image's mask is the image file
+/// of the same name, or of that name and _mask, _label or _L. A mask of the size in which its image is stored
+/// is turned upright with it. Its pixels are gray values, palette indices, or colors of the class table
+/// (classes.csv, class_dict.csv or classes.txt in the folder), whose class "void" is no class. UserError says
+/// what was expected where.
 std::unique_ptr<MaskedImages> open_masks(const MaskOptions& options);
 /// True if a folder has one of these layouts.
 bool has_masks(const fs::path& folder);

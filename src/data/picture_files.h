@@ -22,7 +22,7 @@ struct FolderName {
 };
 FolderName parse_folder_name(std::string_view name);
 
-/// The JPEG and PNG files of a folder, sorted; hidden ones are left out. UserError where it cannot be listed.
+/// The image files of a folder, sorted; hidden ones are left out. UserError where it cannot be listed.
 std::vector<fs::path> sorted_pictures(const fs::path& folder);
 /// The same by their names without ending; UserError for two of one name.
 std::map<std::string, fs::path> picture_files(const fs::path& folder);

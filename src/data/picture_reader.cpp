@@ -38,12 +38,10 @@ const Image& PictureReader::read_file(int64_t index) const {
   const std::string name = picture.file.string();
   const MappedFile file(picture.file);
   const ImageHeader header = read_image_header(file.bytes(), name);
-  if (header.width != picture.width || header.height != picture.height)
-    user_error("{}: expected {}x{} pixels, as its labels say, got {}x{}", name, picture.width, picture.height,
-               header.width, header.height);
-  const Extent size = shrunk_to_fit({header.height, header.width}, {height_, width_});
+  const Exif exif = exif_of(picture, header, set_.exif);
+  const Extent size = shrunk_to_fit(header.size(exif), {height_, width_});
   thread_local ImageBuffers buffers;
-  return read_image(file.bytes(), 3, size, name, buffers);
+  return read_image(file.bytes(), 3, size, name, buffers, exif);
 }
 
 }  // namespace hearth::data

@@ -1,13 +1,14 @@
 #include <png.h>
 #include <zlib.h>
 
+#include <bit>
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
 #include <new>
 
 #include "base/error.h"
-#include "data/image.h"
+#include "data/image_formats.h"
 
 namespace hearth::data {
 namespace {
@@ -77,15 +78,16 @@ class PngReader {
   }
   int bit_depth() const { return png_get_bit_depth(png_, info_); }
 
-  /// As colors, or as the numbers that the file holds.
+  /// As colors of 8 bits, or as the numbers that the file holds: 16 bits in the order of this machine.
   bool start_rows(bool as_numbers) {
     if (setjmp(png_jmpbuf(png_)) != 0) return false;
     if (as_numbers) {
       png_set_packing(png_);
+      if (std::endian::native == std::endian::little) png_set_swap(png_);
     } else {
       png_set_expand(png_);
+      png_set_strip_16(png_);
     }
-    png_set_strip_16(png_);
     num_passes_ = png_set_interlace_handling(png_);
     png_read_update_info(png_, info_);
     return true;
@@ -108,9 +110,7 @@ class PngReader {
 
 }  // namespace
 
-namespace {
-
-void decode(std::span<const std::byte> bytes, std::string_view name, bool as_numbers, Image& image) {
+void decode_png(std::span<const std::byte> bytes, std::string_view name, Pixels pixels, Image& image) {
   PngReader reader(bytes);
   const auto demand = [&](bool good) {
     if (!good) user_error("{}: expected a whole PNG, but libpng says: {}", name, reader.reason());
@@ -118,26 +118,20 @@ void decode(std::span<const std::byte> bytes, std::string_view name, bool as_num
   demand(reader.read_header());
   check_image_size(reader.height(), reader.width(), name);
   check_density(reader.height() * reader.row_bytes(), kMaxDeflateRatio, bytes.size(), name);
-  as_numbers = as_numbers && reader.is_gray_or_indexed();
-  if (as_numbers && reader.bit_depth() > 8)
-    user_error("{}: expected numbers of 8 bits, got {}", name, reader.bit_depth());
+  const bool as_numbers = pixels == Pixels::numbers && reader.is_gray_or_indexed();
+  const bool is_wide = as_numbers && reader.bit_depth() == 16;
   demand(reader.start_rows(as_numbers));
   image.height = reader.height();
   image.width = reader.width();
   image.channels = reader.channels();
-  const int64_t row_bytes = image.width * image.channels;
-  image.pixels.resize(static_cast<size_t>(image.height * row_bytes));
-  demand(reader.read_rows(image.pixels.data(), image.height, row_bytes));
-}
-
-}  // namespace
-
-void decode_png(std::span<const std::byte> bytes, std::string_view name, Image& image) {
-  decode(bytes, name, false, image);
-}
-
-void decode_png_numbers(std::span<const std::byte> bytes, std::string_view name, Image& image) {
-  decode(bytes, name, true, image);
+  const int64_t row_values = image.width * image.channels;
+  if (is_wide) {
+    std::vector<uint16_t> numbers(static_cast<size_t>(image.height * row_values));
+    demand(reader.read_rows(reinterpret_cast<uint8_t*>(numbers.data()), image.height, 2 * row_values));
+    return narrow(numbers, name, image);
+  }
+  image.pixels.resize(static_cast<size_t>(image.height * row_values));
+  demand(reader.read_rows(image.pixels.data(), image.height, row_values));
 }
 
 namespace {

@@ -319,7 +319,7 @@ bool has_voc(const fs::path& path) {
   });
 }
 
-BoxedPictures read_voc(const fs::path& path, std::string_view split) {
+BoxedPictures read_voc(const fs::path& path, std::string_view split, Exif exif) {
   const VocFolder folder = list_folder_of_voc(path, split);
   const std::map<std::string, VocFile> labels = read_labels(folder);
   std::set<std::string> names;
@@ -341,7 +341,7 @@ BoxedPictures read_voc(const fs::path& path, std::string_view split) {
       continue;
     }
     BoxedPicture picture{.file = *found, .width = file.width, .height = file.height};
-    if (picture.width == 0 || picture.height == 0) measure(picture);
+    if (picture.width == 0 || picture.height == 0) measure(picture, exif);
     add_objects(file, where, set, picture, set.notes);
     set.pictures.push_back(std::move(picture));
   }

@@ -148,7 +148,7 @@ void add_pictures(const fs::path& source, std::vector<fs::path>& files) {
     if (entry.empty()) continue;
     const fs::path file = (source.parent_path() / entry).lexically_normal();
     if (!is_image_file(file) || !path_exists(file))
-      user_error("{}:{}: expected a JPEG or PNG, found none at {}", source.string(), line,
+      user_error("{}:{}: expected an image ({}), found none at {}", source.string(), line, kImageFormats,
                  printable(file.string(), false));
     files.push_back(file);
   }
@@ -179,12 +179,12 @@ void note_labels_without_pictures(const std::set<fs::path>& used, std::vector<st
   }
 }
 
-void read_labels(BoxedPictures& set, const fs::path& index) {
+void read_labels(BoxedPictures& set, const fs::path& index, Exif exif) {
   const auto num_classes = std::ssize(set.class_names);
   std::set<fs::path> used;
   int64_t num_labeled = 0;
   for (BoxedPicture& picture : set.pictures) {
-    measure(picture);
+    measure(picture, exif);
     const fs::path file = label_file_of(picture.file);
     if (!used.insert(file).second)
       user_error("expected one picture for the labels {}, found two", printable(file.string(), false));
@@ -205,7 +205,7 @@ BoxedPictures list_pictures(const YoloIndex& yaml, const fs::path& index,
   std::vector<fs::path> files;
   for (const std::string& source : sources) add_pictures(resolve(source, index, yaml), files);
   if (files.empty())
-    user_error("{}: expected JPEG or PNG pictures in {}, found none", index.string(), sources[0]);
+    user_error("{}: expected images ({}) in {}, found none", index.string(), kImageFormats, sources[0]);
   std::ranges::sort(files);
   files.erase(std::unique(files.begin(), files.end()), files.end());
   for (fs::path& file : files) set.pictures.push_back({.file = std::move(file)});
@@ -267,7 +267,7 @@ std::optional<fs::path> find_yolo(const fs::path& path) {
   return std::nullopt;
 }
 
-BoxedPictures read_yolo(const fs::path& index, std::string_view split) {
+BoxedPictures read_yolo(const fs::path& index, std::string_view split, Exif exif) {
   const YoloIndex yaml = parse_yolo_index(read_file(index, kMaxYamlBytes), index.string());
   std::vector<std::string> names = split_names(split);
   const auto sources_of = [&](std::string_view name) -> const std::vector<std::string>& {
@@ -277,13 +277,13 @@ BoxedPictures read_yolo(const fs::path& index, std::string_view split) {
     const auto& only = !yaml.train.empty() ? yaml.train : !yaml.val.empty() ? yaml.val : yaml.test;
     if (only.empty()) user_error("{}: expected train: and val: with pictures, found neither", index.string());
     BoxedPictures set = list_pictures(yaml, index, only);
-    read_labels(set, index);
+    read_labels(set, index, exif);
     take_share(split, index, set);
     return set;
   }
   const auto name = std::ranges::find_if(names, [&](const auto& each) { return !sources_of(each).empty(); });
   BoxedPictures set = list_pictures(yaml, index, sources_of(*name));
-  read_labels(set, index);
+  read_labels(set, index, exif);
   return set;
 }
 

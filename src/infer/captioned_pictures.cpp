@@ -214,7 +214,7 @@ class CaptionedPictures : public tasks::PictureSet {
 
  private:
   tasks::CachedLatents open(const fs::path& folder) const {
-    return {data::read_captions(folder, options_.trigger), data::Buckets(options_.resolution),
+    return {data::read_captions(folder, options_.trigger, options_.exif), data::Buckets(options_.resolution),
             latent_format(options_, encoders_.factor), encoders_.hashes, io::LatentCache(options_.cache)};
   }
   void prepare(const tasks::CachedLatents& latents, const Say& say) const {

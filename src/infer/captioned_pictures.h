@@ -26,7 +26,8 @@ struct CaptionedPicturesOptions {
   double val_share = 0.1;  ///< held out: the last pictures
   int64_t resolution = 1024;
   std::string trigger;  ///< put before captions
-  fs::path cache;       ///< folder of latents and embeddings
+  data::Exif exif = data::Exif::apply;
+  fs::path cache;  ///< folder of latents and embeddings
   tasks::DenoiseFormat format;
   TextTranslatorOptions encoders;
   Compute preparation;  ///< where prepare() encodes; all else is done where `encoders` says

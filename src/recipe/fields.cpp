@@ -154,6 +154,11 @@ void add_image_fields(std::vector<Field>& fields) {
       "it",
       &Data::keep_pictures, Bytes{"a size like 2GiB, or 0"});
   key("unlabeled", "masks: a number that means unlabeled, beside 255", &Data::unlabeled, Whole{0, 255});
+  key("exif",
+      "images: orientation in EXIF data (or of TIFF and AVIF): apply (turn images upright), or ignore (keep "
+      "the "
+      "pixels as stored)",
+      &Data::exif);
 }
 
 void add_text_fields(std::vector<Field>& fields) {

@@ -26,6 +26,8 @@ enum class Precision : uint8_t { fp32, bf16, fp16 };
 enum class AdapterKind : uint8_t { none, lora };
 /// What becomes of a record that cannot be used: the run ends, or it is left out and counted.
 enum class BadRecords : uint8_t { refuse, skip };
+/// Whether images are turned upright by EXIF's orientation or kept as stored.
+enum class Exif : uint8_t { apply, ignore };
 /// What becomes of samples longer than a row; automatic: split text, truncate records.
 enum class Overlong : uint8_t { automatic, truncate, drop, split, refuse };
 /// What one document of plain text is.
@@ -65,6 +67,8 @@ template <>
 inline constexpr auto kNames<AdapterKind> = std::to_array<std::string_view>({"", "lora"});
 template <>
 inline constexpr auto kNames<BadRecords> = std::to_array<std::string_view>({"refuse", "skip"});
+template <>
+inline constexpr auto kNames<Exif> = std::to_array<std::string_view>({"apply", "ignore"});
 template <>
 inline constexpr auto kNames<Overlong> = std::to_array<std::string_view>({"auto", "truncate", "drop", "split",
                                                                           "refuse"});
@@ -179,6 +183,7 @@ struct Data {
   std::vector<float> scale = {1, 1};  ///< masks: random scale from, to
   std::string classes;                ///< masks: file of the class table
   int64_t unlabeled = 255;
+  Exif exif = Exif::apply;
   int64_t keep_pictures = 0;  ///< bytes of decoded pictures that are kept in memory, over all devices
   int64_t context = 1024;     ///< tokens of a row
   std::string val_path;       ///< held-out text; empty: the last val_share of the data

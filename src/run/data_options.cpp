@@ -17,7 +17,12 @@ data::DatasetOptions dataset_options(const recipe::Recipe& recipe, const std::st
           .image_size = data.image_size,
           .channels = data.channels,
           .count = split == "test" ? data.val_count : data.count,
-          .seed = recipe.seed};
+          .seed = recipe.seed,
+          .exif = exif_of(recipe)};
+}
+
+data::Exif exif_of(const recipe::Recipe& recipe) {
+  return recipe.data.exif == recipe::Exif::ignore ? data::Exif::ignore : data::Exif::apply;
 }
 
 }  // namespace hearth::run

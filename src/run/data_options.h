@@ -10,5 +10,7 @@ namespace hearth::run {
 data::LoaderOptions loader_options(const recipe::Recipe& recipe);
 /// The dataset of images, its split "train" or "test".
 data::DatasetOptions dataset_options(const recipe::Recipe& recipe, const std::string& split);
+/// data.exif.
+data::Exif exif_of(const recipe::Recipe& recipe);
 
 }  // namespace hearth::run

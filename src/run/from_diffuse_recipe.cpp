@@ -137,6 +137,7 @@ std::shared_ptr<const tasks::PictureSet> open_pictures(const recipe::Recipe& rec
       .val_share = recipe.data.val_share,
       .resolution = recipe.data.image_size.longer(),
       .trigger = recipe.diffuse.trigger,
+      .exif = exif_of(recipe),
       .cache = cache_folder(recipe.data),
       .format = format,
       .encoders = translator_options(recipe, recipe.model.path, on_processor(recipe)),

@@ -268,14 +268,16 @@ data::MaskOptions mask_options(const recipe::Recipe& recipe, const std::string& 
           .seed = recipe.seed,
           .num_classes = recipe.model.num_classes,
           .classes = data.classes,
-          .unlabeled = data.unlabeled};
+          .unlabeled = data.unlabeled,
+          .exif = exif_of(recipe)};
 }
 
 data::BoxedPictures boxed_pictures(const recipe::Recipe& recipe, const std::string& split) {
   const recipe::Data& data = recipe.data;
   const auto format = std::ranges::find(kBoxKinds, data.kind);
   if (format != std::end(kBoxKinds))
-    return data::read_boxes(data.path, split, static_cast<data::BoxFormat>(format - std::begin(kBoxKinds)));
+    return data::read_boxes(data.path, split, static_cast<data::BoxFormat>(format - std::begin(kBoxKinds)),
+                            exif_of(recipe));
   if (data.kind == recipe::name_of(recipe::DataKind::shapes)) {
     return data::shape_boxes(data::series_of(recipe.seed, split),
                              split == "test" ? data.val_count : data.count, data.image_size);
@@ -438,14 +440,16 @@ std::unique_ptr<tasks::Predictor> open_predictor(const recipe::Recipe& recipe, c
         tasks::read_detection_classes(paths.run / tasks::kDetectionClasses),
         tasks::DetectFilesOptions{.size = recipe.data.image_size,
                                   .nms = nms_options(recipe),
-                                  .shown_score = recipe.detect.shown_score},
+                                  .shown_score = recipe.detect.shown_score,
+                                  .exif = exif_of(recipe)},
         paths.out);
   }
   if (purpose_of(recipe) == Purpose::segment) {
     tasks::MaskInput input{.size = recipe.data.image_size,
                            .resizes = recipe.data.resize,
                            .pixels = pixel_options(recipe),
-                           .num_classes = recipe.model.num_classes};
+                           .num_classes = recipe.model.num_classes,
+                           .exif = exif_of(recipe)};
     input.pixels.augment = {};
     if (recipe.segment.class_weights != recipe::ClassWeights::none)
       input.class_weights.assign(static_cast<size_t>(recipe.model.num_classes), 1);
@@ -454,7 +458,7 @@ std::unique_ptr<tasks::Predictor> open_predictor(const recipe::Recipe& recipe, c
   }
   const auto classes = tasks::open_any_dataset(dataset_options(recipe, "test"), recipe.model.num_classes);
   return std::make_unique<tasks::ClassPredictor>(model_options(recipe), pixel_options(recipe),
-                                                 classes->class_names(), paths.weights);
+                                                 classes->class_names(), paths.weights, exif_of(recipe));
 }
 
 }  // namespace hearth::run

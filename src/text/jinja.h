@@ -50,13 +50,13 @@ struct Program;
 /// A chat template: the part of Jinja 2.11 to 3.1 that chat templates use, set up as Hugging Face sets it up
 /// (trim_blocks, lstrip_blocks, loop controls, tojson without ASCII escapes, {% generation %}).
 ///
-/// Statements: if, for (with if, else, break, continue), set (also as a block, also of a namespace), macro,
-/// generation, raw. Filters, tests, methods and functions: the tables in src/text/jinja/. There is nothing in
-/// it that could reach a file, the network or the program itself.
+/// Statements: if, for (with if, else, break, continue), set (also as a block, also of a namespace), with,
+/// filter, macro, generation, raw. Filters, tests, methods and functions: the tables in src/text/jinja/.
+/// There is nothing in it that could reach a file, the network or the program itself.
 class Template {
  public:
-  /// Parses; UserError "NAME:LINE: ..." for a mistake and for anything that is not supported, be it a tag, a
-  /// filter, a test, a method, a function or an argument.
+  /// Parses; UserError "NAME:LINE: ..." for a mistake and for a tag that is not supported. Filters, tests,
+  /// methods, functions and arguments that are not supported fail when they are reached.
   Template(std::string_view source, std::string name);
   ~Template();
   Template(Template&&) noexcept;

@@ -392,7 +392,7 @@ TEST(YoloBoxes, ListsAndPathsThatMissTheirFolder) {
   const BoxedPictures test = read_boxes(root, "test");
   EXPECT_THAT(test.notes, ElementsAre(HasSubstr("1 of 1 pictures have no boxes")));
   put_file(root / "val.txt", "./valid/images/b.png\nnone.png\n");
-  EXPECT_THAT(fault_of(root, "test"), HasSubstr("val.txt:2: expected a JPEG or PNG, found none at "));
+  EXPECT_THAT(fault_of(root, "test"), HasSubstr("val.txt:2: expected an image (PNG, "));
 }
 
 TEST(Boxes, FormatsAreFoundByLooking) {
@@ -447,7 +447,7 @@ TEST(ImageHeader, SizesAndOrientations) {
     EXPECT_EQ(turned.orientation, 6) << little;
   }
   EXPECT_EQ(error_of([&] { read_image_header(bytes_of(jpeg.substr(0, 20)), "a.jpg"); }),
-            "a.jpg: expected a whole PNG or JPEG, but its header has no size");
+            "a.jpg: expected a whole image, but its header has no size");
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ TEST(Buckets, ReadingKeepsTheCenter) {
 /// Six gray pixels, of which each EXIF orientation makes another picture.
 TEST(Buckets, PicturesAreTurnedUpright) {
   const Image stored{.height = 2, .width = 3, .channels = 1, .pixels = {1, 2, 3, 4, 5, 6}};
-  const auto pixels = [&](int orientation) { return turned_upright(stored, orientation).pixels; };
+  const auto pixels = [&](int orientation) { return orient(stored, orientation).pixels; };
   EXPECT_THAT(pixels(1), ElementsAre(1, 2, 3, 4, 5, 6));
   EXPECT_THAT(pixels(2), ElementsAre(3, 2, 1, 6, 5, 4));
   EXPECT_THAT(pixels(3), ElementsAre(6, 5, 4, 3, 2, 1));
@@ -87,7 +87,7 @@ TEST(Buckets, PicturesAreTurnedUpright) {
   EXPECT_THAT(pixels(6), ElementsAre(4, 1, 5, 2, 6, 3));
   EXPECT_THAT(pixels(7), ElementsAre(6, 3, 5, 2, 4, 1));
   EXPECT_THAT(pixels(8), ElementsAre(3, 6, 2, 5, 1, 4));
-  EXPECT_EQ(turned_upright(stored, 8).size(), Extent(3, 2));
+  EXPECT_EQ(orient(stored, 8).size(), Extent(3, 2));
 
   const TemporaryFolder folder;
   const fs::path file = folder.path() / "a.jpg";
@@ -100,7 +100,7 @@ TEST(Buckets, PicturesAreTurnedUpright) {
   EXPECT_EQ(crop, (BucketCrop{.bucket = {64, 16}, .resized = {64, 16}}));
   const Image found = read_cropped(file, crop);
   EXPECT_EQ(found.size(), Extent(64, 16));
-  EXPECT_EQ(found.pixels, turned_upright(decode_image(bytes_of(jpeg), 3, "a"), 6).pixels);
+  EXPECT_EQ(found.pixels, orient(decode_image(bytes_of(jpeg), 3, "a"), 6).pixels);
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ TEST(Captions, MistakesAreExplained) {
   const fs::path& path = folder.path();
   const auto error = [&] { return error_of([&] { read_captions(path); }); };
   EXPECT_THAT(error_of([&] { read_captions(path / "none"); }), HasSubstr("set data.path=FOLDER"));
-  EXPECT_THAT(error(), HasSubstr("expected PNG or JPEG pictures in"));
+  EXPECT_THAT(error(), HasSubstr("expected images (PNG, JPEG, "));
   for (const char* name : {"a.png", "b.png", "c.png", "d.png", "e.png"}) put_captioned(path / name);
   put_file(path / "c.txt", "there");
   EXPECT_EQ(error(), fmt::format("expected a caption for each of the 5 pictures in {}, found none for 4 of "
@@ -113,11 +113,11 @@ TEST(Captions, MistakesAreExplained) {
   EXPECT_EQ(error(), (path / "a.txt").string() +
                          ": expected a caption in UTF-8, but it breaks at byte 4; save it as UTF-8");
   put_file(path / "a.txt", "x");
-  put_file(path / "f.webp", "x");
-  EXPECT_THAT(error(), HasSubstr("f.webp: expected pictures as PNG or JPEG"));
-  fs::remove(path / "f.webp");
+  put_file(path / "f.heic", "x");
+  EXPECT_THAT(error(), HasSubstr("f.heic: this format is not read; convert it to PNG, "));
+  fs::remove(path / "f.heic");
   put_file(path / "b.png", "no picture");
-  EXPECT_THAT(error(), HasSubstr("b.png: expected a PNG or a JPEG"));
+  EXPECT_THAT(error(), HasSubstr("b.png: expected an image (PNG, "));
 }
 
 TEST(Captions, MistakesInMetadataAreExplained) {
@@ -130,8 +130,8 @@ TEST(Captions, MistakesInMetadataAreExplained) {
   };
   EXPECT_EQ(error("{\"file_name\": \"a.png\", \"text\": \"x\"}"), "no error");
   EXPECT_EQ(error("\n{\"file_name\": \"b.png\", \"text\": \"x\"}"),
-            fmt::format("{}:2: expected the name of a PNG or JPEG in {}, got 'b.png', which is not there",
-                        name, folder.path().string()));
+            fmt::format("{}:2: expected the name of an image in {}, got 'b.png', which is not there", name,
+                        folder.path().string()));
   EXPECT_THAT(error("{\"file_name\": \"/etc/a.png\", \"text\": \"x\"}"), HasSubstr("which is not there"));
   const std::string line = "{\"file_name\": \"a.png\", \"text\": \"x\"}\n";
   EXPECT_THAT(error(line + line), HasSubstr(":2: expected one caption of each picture"));

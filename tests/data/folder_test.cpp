@@ -75,8 +75,7 @@ TEST(Folder, TheCheckListsEverything) {
   EXPECT_THAT(check.per_class, ElementsAre(2, 2));
   ASSERT_EQ(check.faults.size(), 2U);
   EXPECT_THAT(check.faults[0], HasSubstr("train/Cat/broken.jpg: expected a whole PNG"));
-  EXPECT_THAT(check.faults[1],
-              HasSubstr("train/dog/empty.png: expected a PNG or a JPEG, but the file is empty"));
+  EXPECT_THAT(check.faults[1], HasSubstr("train/dog/empty.png: expected an image ("));
 }
 
 TEST(Folder, RealPictures) {

@@ -1,5 +1,6 @@
 #include "data/masks.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -142,7 +143,7 @@ TEST(Masks, WhatIsWrongIsNamed) {
   EXPECT_EQ(check.faults.size(), 1U);
   EXPECT_THAT(check.pixels, ElementsAre(12, 12, 12));
   put_file(folder.path() / "train/masks/2.png", "no picture");
-  EXPECT_THAT(error_of_reading(options_of(folder.path())), HasSubstr("masks/2.png: expected a whole PNG"));
+  EXPECT_THAT(error_of_reading(options_of(folder.path())), HasSubstr("masks/2.png: expected an image (PNG"));
   fs::remove(folder.path() / "train/masks/2.png");
   EXPECT_THAT(error_of_reading(options_of(folder.path())), HasSubstr("2.png: expected its mask 2.png in "));
   fs::create_directories(folder.path() / "train/labels");
@@ -289,15 +290,14 @@ TEST(MaskRows, WithoutChangesResizesOrCuts) {
 
 TEST(Png, PaletteIndicesAndGrayValuesComeBackAsNumbers) {
   const std::vector<std::array<uint8_t, 3>> palette = {{1, 2, 3}, {200, 0, 0}, {0, 200, 0}};
-  Image read;
   const std::string indexed = encode_png(numbers(columns()), palette);
-  decode_png_numbers(bytes_of(indexed), "x", read);
+  Image read = decode_numbers(bytes_of(indexed), "x");
   EXPECT_EQ(read.pixels, columns());
-  decode_png(bytes_of(indexed), "x", read);
+  read = decode_image(bytes_of(indexed), 0, "x");
   EXPECT_EQ(read.channels, 3);
   EXPECT_EQ(read.pixels[0], 1);
   const std::string gray = encode_png(numbers(columns()));
-  decode_png_numbers(bytes_of(gray), "x", read);
+  read = decode_numbers(bytes_of(gray), "x");
   EXPECT_EQ(read.pixels, columns());
 }
 

@@ -15,8 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   } catch (const UserError&) {
   }
   try {
-    data::Image image;
-    data::decode_png_numbers(std::as_bytes(std::span(data, size)), "fuzz", image);
+    const data::Image image = data::decode_numbers(std::as_bytes(std::span(data, size)), "fuzz");
     if (std::ssize(image.pixels) != image.height * image.width * image.channels) std::abort();
   } catch (const UserError&) {
   }

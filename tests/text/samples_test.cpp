@@ -98,9 +98,9 @@ TEST_F(Samples, AnUnsupportedTemplateIsRefusedAtOnce) {
   const DataFile file(write("a.jsonl", "{\"text\": \"a\"}"));
   EXPECT_EQ(fault_of([&] {
               SampleReader(file, tokenizer_,
-                           {.chat_template = "\n{{ x|shuffle }}", .template_name = "chat_template.jinja"});
+                           {.chat_template = "\n{% include x %}", .template_name = "chat_template.jinja"});
             }),
-            "chat_template.jinja:2: the filter 'shuffle' is not supported");
+            "chat_template.jinja:2: the tag {% include %} is not supported here");
 }
 
 TEST_F(Samples, FingerprintsDiffer) {

@@ -9,20 +9,21 @@
 namespace hearth::tasks {
 
 ClassPredictor::ClassPredictor(models::ModelOptions model, data::PixelOptions pixels,
-                               std::vector<std::string> names, fs::path weights)
+                               std::vector<std::string> names, fs::path weights, data::Exif exif)
     : model_(std::move(model)),
       pixels_(std::move(pixels)),
       names_(std::move(names)),
-      weights_(std::move(weights)) {
+      weights_(std::move(weights)),
+      exif_(exif) {
   pixels_.augment = {};
 }
 
 std::string ClassPredictor::predict(engine::Engine& engine, const fs::path& picture) {
   constexpr auto kSlack = static_cast<size_t>(engine::kInputSlack) / sizeof(float);
   const MappedFile file(picture);
-  const data::Image image =
-      data::resize(data::decode_image(file.bytes(), static_cast<int>(model_.channels), picture.native()),
-                   model_.image_size);
+  const data::Image image = data::resize(
+      data::decode_image(file.bytes(), static_cast<int>(model_.channels), picture.native(), exif_),
+      model_.image_size);
   std::vector<float> pixels(image.pixels.size() + kSlack);
   data::Augmenter{pixels_, image.size(), image.channels}.apply(0, 0, image.pixels.data(), pixels.data());
   const std::vector<int32_t> labels(1 + kSlack, 0);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "data/image.h"
 #include "data/loader_options.h"
 #include "models/model.h"
 #include "tasks/predictor.h"
@@ -11,7 +12,7 @@ class ClassPredictor : public Predictor {
  public:
   /// Classes beyond the names are called by their numbers; `weights` is for messages.
   ClassPredictor(models::ModelOptions model, data::PixelOptions pixels, std::vector<std::string> names,
-                 fs::path weights);
+                 fs::path weights, data::Exif exif);
   std::string predict(engine::Engine& engine, const fs::path& picture) override;
   bool writes_files() const override { return false; }
 
@@ -20,6 +21,7 @@ class ClassPredictor : public Predictor {
   data::PixelOptions pixels_;
   std::vector<std::string> names_;
   fs::path weights_;
+  data::Exif exif_;
 };
 
 }  // namespace hearth::tasks

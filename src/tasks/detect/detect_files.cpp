@@ -23,7 +23,7 @@ std::string DetectFiles::predict(engine::Engine& engine, const fs::path& picture
   constexpr int64_t kChannels = 3;
   constexpr auto kSlack = static_cast<size_t>(engine::kInputSlack);
   const MappedFile file(picture);
-  const data::Image image = data::decode_image(file.bytes(), kChannels, picture.native());
+  const data::Image image = data::decode_image(file.bytes(), kChannels, picture.native(), options_.exif);
   const Extent size = options_.size;
   const data::EvalSample sample = data::letterbox(image, size.height, size.width);
   std::vector<float> pixels(static_cast<size_t>(size.num_pixels() * kChannels) + kSlack);

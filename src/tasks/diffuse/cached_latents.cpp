@@ -26,7 +26,9 @@ CachedLatents::CachedLatents(std::vector<data::CaptionedPicture> pictures, const
     const data::CaptionedPicture& picture = pictures_[i];
     crops_.push_back(buckets.crop(picture.size, picture.file.string()));
     const MappedFile file(picture.file);
-    coded_.add({.content = hash64(file.bytes()), .model = hashes.pictures, .pixels = crops_.back().bucket});
+    // Pixels that are kept as stored are other pixels.
+    const uint64_t content = hash64(file.bytes()) + (picture.exif == data::Exif::ignore ? 1 : 0);
+    coded_.add({.content = content, .model = hashes.pictures, .pixels = crops_.back().bucket});
     places_.insert(places_.end(), static_cast<size_t>(picture.repeats), i);
   }
 }
@@ -43,7 +45,9 @@ int64_t CachedLatents::num_missing_captions() const { return std::ssize(missing_
 
 void CachedLatents::make_latents(FunctionRef<std::vector<float>(const data::Image&)> encode,
                                  FunctionRef<void(int64_t count)> done) const {
-  coded_.make([&](size_t i) { return encode(data::read_cropped(pictures_[i].file, crops_[i])); }, done);
+  coded_.make(
+      [&](size_t i) { return encode(data::read_cropped(pictures_[i].file, crops_[i], pictures_[i].exif)); },
+      done);
 }
 
 void CachedLatents::make_text(

@@ -21,7 +21,7 @@ MaskFiles::MaskFiles(MaskInput input, std::vector<data::MaskClass> classes, fs::
 
 std::string MaskFiles::predict(engine::Engine& engine, const fs::path& picture) {
   const MappedFile file(picture);
-  const data::Image image = data::decode_image(file.bytes(), 3, picture.native());
+  const data::Image image = data::decode_image(file.bytes(), 3, picture.native(), input_.exif);
   const data::Image mask = MaskPredictor(engine, input_, 1).predict(image);
   const std::string stem = (folder_ / picture.stem()).string();
   write_file_atomically(stem + ".png", data::encode_png(mask, palette_));

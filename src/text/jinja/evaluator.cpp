@@ -1,3 +1,4 @@
+#include "text/jinja/format.h"
 #include "text/jinja/syntax.h"
 
 #include <algorithm>
@@ -55,7 +56,12 @@ class Evaluator {
         execute_assign(statement);
         break;
       case StatementKind::assign_block:
-        unpack(statement, Json(captured(statement.body)));
+        unpack(statement, filtered(statement));
+        break;
+      case StatementKind::scope:
+        return execute_scope(statement);
+      case StatementKind::filtered:
+        write(text_of(run_, filtered(statement)));
         break;
       case StatementKind::macro:
         scopes_.back()[statement.text] = Value::of(&statement);
@@ -129,6 +135,26 @@ class Evaluator {
     return Flow::next_statement;
   }
 
+  /// The variables of a {% with %} see those around it, not each other.
+  Flow execute_scope(const Statement& statement) {
+    Scope scope;
+    for (const Parameter& variable : statement.parameters) scope[variable.name] = evaluate(*variable.preset);
+    scopes_.push_back(std::move(scope));
+    const Flow flow = execute(statement.body);
+    scopes_.pop_back();
+    return flow;
+  }
+
+  /// The text of a statement's body, after its filters.
+  Value filtered(const Statement& statement) {
+    Value text = Json(captured(statement.body));
+    if (!statement.expression) return text;
+    scopes_.emplace_back()[kBodyText] = std::move(text);
+    Value result = evaluate(*statement.expression);
+    scopes_.pop_back();
+    return result;
+  }
+
   void execute_assign(const Statement& statement) {
     Value value = evaluate(*statement.expression);
     if (!statement.text.empty()) {
@@ -181,6 +207,8 @@ class Evaluator {
         return lookup(e.text);
       case ExpressionKind::list:
         return list_value(run_, evaluate_all(e));
+      case ExpressionKind::tuple:
+        return list_value(run_, evaluate_all(e)).looking(Look::tuple);
       case ExpressionKind::mapping:
         return evaluate_mapping(e);
       case ExpressionKind::space:
@@ -196,6 +224,8 @@ class Evaluator {
       case ExpressionKind::method:
       case ExpressionKind::function:
         return call_builtin(e);
+      case ExpressionKind::format:
+        return evaluate_format(e);
       case ExpressionKind::macro:
         return call_macro(e);
       case ExpressionKind::negate:
@@ -214,6 +244,8 @@ class Evaluator {
         return evaluate_choice(e);
       case ExpressionKind::concatenation:
         return concatenate(e);
+      case ExpressionKind::unsupported:
+        run_.fail(e.text);
     }
     internal_error("an expression of an unknown kind");
   }
@@ -228,9 +260,12 @@ class Evaluator {
     Json mapping = Json::object();
     const std::vector<Value> values = evaluate_all(e);
     for (size_t i = 0; i + 1 < values.size(); i += 2) {
-      if (!values[i].string()) run_.fail(fmt::format("expected a string as key, got {}", kind_of(values[i])));
-      run_.spend(static_cast<int64_t>(i));
-      mapping[std::string(*values[i].string())] = json_of(run_, values[i + 1]);
+      const auto key = key_in_mapping(values[i]);
+      if (!key)
+        run_.fail(fmt::format("keys other than strings and integers are not supported, got {}",
+                              kind_of(values[i])));
+      run_.spend(static_cast<int64_t>(i) + std::ssize(*key) / 16);
+      mapping[*key] = json_of(run_, values[i + 1]);
     }
     return mapping;
   }
@@ -325,9 +360,22 @@ class Evaluator {
     return e.builtin->apply(run_, subject, arguments);
   }
 
+  Value evaluate_format(const Expression& e) {
+    std::vector<Value> values = evaluate_all(e);
+    run_.at_line(e.line);
+    const Value subject = std::move(values.front());
+    values.erase(values.begin());
+    if (e.text == "cycle") return cycled(run_, subject, values);
+    const FormatArguments arguments(values, e.words);
+    return e.text == "%" ? format_by_percent(run_, subject, arguments)
+                         : format_by_braces(run_, subject, arguments);
+  }
+
   Value call_macro(const Expression& e) {
     const Statement* macro = lookup(e.text).macro();
-    if (macro == nullptr) run_.fail(fmt::format("the macro {}() is not defined here", e.text));
+    if (macro == nullptr)
+      run_.fail(fmt::format("the function {}() is not supported, and no macro of that name is defined here",
+                            e.text));
     Scope scope = bind(*macro, e);
     if (++calls_ > kMaxCalls) run_.fail("macros that call one another too deep");
     const size_t outer = std::exchange(first_scope_, scopes_.size());

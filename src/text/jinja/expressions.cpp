@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <iterator>
 
 #include "base/error.h"
 #include "text/jinja/parser.h"
@@ -8,6 +10,8 @@ namespace hearth::text::jinja {
 namespace {
 
 constexpr int kMaxDepth = 100;
+/// Words that follow a test without being its argument.
+constexpr std::array kJoiningWords = {"and", "or", "is", "if", "else", "not", "in"};
 
 /// The names of parse_primary that are values.
 std::optional<Json> constant(std::string_view name) {
@@ -16,18 +20,6 @@ std::optional<Json> constant(std::string_view name) {
   if (name == "none" || name == "None") return Json(nullptr);
   return std::nullopt;
 }
-
-/// Which argument of map, select, ... names another filter or test.
-struct Inner {
-  std::string_view filter;
-  size_t operand;
-  bool is_filter;
-};
-constexpr Inner kInner[] = {{"map", 1, true},
-                            {"select", 1, false},
-                            {"reject", 1, false},
-                            {"selectattr", 2, false},
-                            {"rejectattr", 2, false}};
 
 /// Counts how deep the parser stands within itself.
 class Level {
@@ -71,6 +63,10 @@ ExpressionPtr ExpressionParser::literal(Json value, int line) const {
   return made;
 }
 
+ExpressionPtr ExpressionParser::unsupported(std::string what, int line) const {
+  return make(ExpressionKind::unsupported, line, {}, std::move(what));
+}
+
 ExpressionPtr ExpressionParser::parse() {
   const Level level(depth_, tokens_);
   ExpressionPtr expression = parse_condition();
@@ -94,7 +90,7 @@ ExpressionPtr ExpressionParser::parse_tuple(bool with_choice) {
     if (next == TokenKind::block_end || next == TokenKind::variable_end || tokens_.is_symbol(")")) break;
     operands.push_back(with_choice ? parse() : parse_condition());
   }
-  return make(ExpressionKind::list, line, std::move(operands));
+  return make(ExpressionKind::tuple, line, std::move(operands));
 }
 
 template <typename Part>
@@ -218,9 +214,8 @@ ExpressionPtr ExpressionParser::parse_name() {
   const Token token = tokens_.take();
   if (const auto value = constant(token.text)) return literal(*value, token.line);
   if (tokens_.is_symbol("(")) return parse_function(token.text, token.line);
-  for (const char* unsupported : {"self", "caller", "varargs", "kwargs", "cycler", "joiner", "lipsum"}) {
-    if (token.text == unsupported)
-      tokens_.fail_at(token.line, fmt::format("'{}' is not supported", token.text));
+  for (const char* name : {"self", "caller", "varargs", "kwargs", "cycler", "joiner", "lipsum"}) {
+    if (token.text == name) return unsupported(fmt::format("'{}' is not supported", name), token.line);
   }
   return make(ExpressionKind::name, token.line, {}, token.text);
 }
@@ -249,7 +244,7 @@ ExpressionPtr ExpressionParser::parse_number() {
 
 ExpressionPtr ExpressionParser::parse_parentheses() {
   const int line = tokens_.take().line;
-  if (tokens_.take_symbol(")")) return make(ExpressionKind::list, line, {});
+  if (tokens_.take_symbol(")")) return make(ExpressionKind::tuple, line, {});
   ExpressionPtr inner = parse_tuple(true);
   tokens_.expect_symbol(")");
   return inner;
@@ -286,7 +281,10 @@ ExpressionPtr ExpressionParser::parse_postfix(ExpressionPtr subject) {
     } else if (tokens_.is_symbol("[")) {
       subject = parse_item(std::move(subject));
     } else if (tokens_.is_symbol("(")) {
-      tokens_.fail("only functions, macros and methods can be called by their names");
+      const int line = tokens_.line();
+      parse_call();
+      subject =
+          unsupported("calls of other things than functions, macros and methods are not supported", line);
     } else {
       return subject;
     }
@@ -302,9 +300,11 @@ ExpressionPtr ExpressionParser::parse_attribute(ExpressionPtr subject) {
   const std::string name = tokens_.expect_name("an attribute after '.'");
   if (!tokens_.is_symbol("("))
     return make(ExpressionKind::attribute, line, list_of(std::move(subject)), name);
-  const Builtin* method = find_method(name);
-  if (method == nullptr) tokens_.fail_at(line, fmt::format("the method .{}() is not supported", name));
-  return bound(ExpressionKind::method, *method, std::move(subject), parse_call(), line);
+  Call call = parse_call();
+  if (name == "format" || name == "cycle") return formatted(std::move(subject), std::move(call), name, line);
+  if (const Builtin* method = find_method(name))
+    return bound(ExpressionKind::method, *method, std::move(subject), std::move(call), line);
+  return unsupported(fmt::format("the method .{}() is not supported", name), line);
 }
 
 ExpressionPtr ExpressionParser::parse_bound(std::initializer_list<std::string_view> ends) {
@@ -332,12 +332,12 @@ ExpressionParser::Call ExpressionParser::parse_call() {
   tokens_.expect_symbol("(");
   Call call;
   while (!tokens_.is_symbol(")")) {
-    if (tokens_.is_symbol("*") || tokens_.is_symbol("**"))
-      tokens_.fail("arguments by * and ** are not supported");
+    const bool unpacks = tokens_.take_symbol("*") || tokens_.take_symbol("**");
+    call.unpacks = call.unpacks || unpacks;
     if (tokens_.peek().kind == TokenKind::name && tokens_.is_symbol("=", 1)) {
       call.names.push_back(tokens_.take().text);
       tokens_.take();
-    } else if (!call.names.empty()) {
+    } else if (!call.names.empty() && !unpacks) {
       tokens_.fail("expected name=value after a named argument");
     }
     call.operands.push_back(parse());
@@ -349,9 +349,8 @@ ExpressionParser::Call ExpressionParser::parse_call() {
 
 ExpressionPtr ExpressionParser::mapping_of(Call call, ExpressionKind kind, int line,
                                            std::string_view function) {
-  if (call.names.size() != call.operands.size()) {
-    tokens_.fail_at(line, fmt::format("{}() is supported with named arguments only", function));
-  }
+  if (call.unpacks || call.names.size() != call.operands.size())
+    return unsupported(fmt::format("{}() without named arguments is not supported", function), line);
   std::vector<ExpressionPtr> operands;
   for (size_t i = 0; i < call.names.size(); ++i) {
     operands.push_back(literal(call.names[i], line));
@@ -367,7 +366,7 @@ ExpressionPtr ExpressionParser::parse_function(const std::string& name, int line
   if (const Builtin* function = find_function(name)) {
     return bound(ExpressionKind::function, *function, nullptr, std::move(call), line);
   }
-  macro_calls_.emplace_back(name, line);
+  if (call.unpacks) return unsupported("arguments by * and ** are not supported", line);
   ExpressionPtr made = make(ExpressionKind::macro, line, std::move(call.operands), name);
   made->words = std::move(call.names);
   return made;
@@ -375,11 +374,13 @@ ExpressionPtr ExpressionParser::parse_function(const std::string& name, int line
 
 ExpressionPtr ExpressionParser::bound(ExpressionKind kind, const Builtin& builtin, ExpressionPtr subject,
                                       Call call, int line) const {
+  if (call.unpacks) return unsupported("arguments by * and ** are not supported", line);
   const size_t num_parameters = builtin.num_parameters();
   const size_t num_positional = call.operands.size() - call.names.size();
   if (num_positional > num_parameters) {
-    tokens_.fail_at(line, fmt::format("'{}' takes at most {} arguments, got {}", builtin.name, num_parameters,
-                                      num_positional));
+    return unsupported(fmt::format("more than {} arguments of '{}' are not supported, got {}", num_parameters,
+                                   builtin.name, num_positional),
+                       line);
   }
   std::vector<ExpressionPtr> operands(1 + num_parameters);
   operands[0] = std::move(subject);
@@ -391,23 +392,36 @@ ExpressionPtr ExpressionParser::bound(ExpressionKind kind, const Builtin& builti
       place =
           static_cast<size_t>(std::find(builtin.parameters.begin(), end, name) - builtin.parameters.begin());
       if (place == num_parameters)
-        tokens_.fail_at(line, fmt::format("the argument {}= of '{}' is not supported", name, builtin.name));
+        return unsupported(fmt::format("the argument {}= of '{}' is not supported", name, builtin.name),
+                           line);
     }
-    if (operands[1 + place]) tokens_.fail_at(line, fmt::format("'{}' got an argument twice", builtin.name));
+    if (operands[1 + place])
+      return unsupported(fmt::format("'{}' got an argument twice", builtin.name), line);
     operands[1 + place] = std::move(call.operands[i]);
   }
   for (size_t i = 0; i < builtin.num_required; ++i) {
     if (!operands[1 + i])
-      tokens_.fail_at(line, fmt::format("'{}' needs its argument '{}'", builtin.name, builtin.parameters[i]));
+      return unsupported(fmt::format("'{}' needs its argument '{}'", builtin.name, builtin.parameters[i]),
+                         line);
   }
   ExpressionPtr made = make(kind, line, std::move(operands));
   made->builtin = &builtin;
   return made;
 }
 
+ExpressionPtr ExpressionParser::formatted(ExpressionPtr subject, Call call, std::string name,
+                                          int line) const {
+  if (call.unpacks) return unsupported("arguments by * and ** are not supported", line);
+  std::vector<ExpressionPtr> operands = list_of(std::move(subject));
+  std::ranges::move(call.operands, std::back_inserter(operands));
+  ExpressionPtr made = make(ExpressionKind::format, line, std::move(operands), std::move(name));
+  made->words = std::move(call.names);
+  return made;
+}
+
 ExpressionPtr ExpressionParser::parse_filters(ExpressionPtr subject) {
   while (true) {
-    if (tokens_.is_symbol("|")) {
+    if (tokens_.take_symbol("|")) {
       subject = parse_filter(std::move(subject));
     } else if (tokens_.is_word("is")) {
       subject = parse_test(std::move(subject));
@@ -418,27 +432,21 @@ ExpressionPtr ExpressionParser::parse_filters(ExpressionPtr subject) {
 }
 
 ExpressionPtr ExpressionParser::parse_filter(ExpressionPtr subject) {
-  tokens_.take();
   const int line = tokens_.line();
   const std::string name = tokens_.expect_name("a filter after '|'");
-  const Builtin* filter = find_filter(name);
-  if (filter == nullptr) tokens_.fail_at(line, fmt::format("the filter '{}' is not supported", name));
   Call call = tokens_.is_symbol("(") ? parse_call() : Call{};
-  ExpressionPtr made = bound(ExpressionKind::filter, *filter, std::move(subject), std::move(call), line);
-  check_inner_name(*made);
-  return made;
+  if (name == "format") return formatted(std::move(subject), std::move(call), "%", line);
+  if (const Builtin* filter = find_filter(name))
+    return bound(ExpressionKind::filter, *filter, std::move(subject), std::move(call), line);
+  return unsupported(fmt::format("the filter '{}' is not supported", name), line);
 }
 
-void ExpressionParser::check_inner_name(const Expression& call) const {
-  for (const Inner& inner : kInner) {
-    if (call.builtin->name != inner.filter || !call.operands[inner.operand]) continue;
-    const Expression& operand = *call.operands[inner.operand];
-    if (operand.kind != ExpressionKind::literal || !operand.value.is_string()) continue;
-    const std::string name = operand.value.get<std::string>();
-    if ((inner.is_filter ? find_filter(name) : find_test(name)) != nullptr) continue;
-    tokens_.fail_at(call.line,
-                    fmt::format("the {} '{}' is not supported", inner.is_filter ? "filter" : "test", name));
-  }
+bool ExpressionParser::starts_argument() const {
+  const TokenKind kind = tokens_.peek().kind;
+  if (kind == TokenKind::string || kind == TokenKind::integer || kind == TokenKind::real) return true;
+  if (tokens_.is_symbol("[") || tokens_.is_symbol("{")) return true;
+  const auto joins = [&](const char* word) { return tokens_.is_word(word); };
+  return kind == TokenKind::name && std::ranges::none_of(kJoiningWords, joins);
 }
 
 ExpressionPtr ExpressionParser::parse_test(ExpressionPtr subject) {
@@ -446,13 +454,13 @@ ExpressionPtr ExpressionParser::parse_test(ExpressionPtr subject) {
   const bool negated = tokens_.take_word("not");
   const std::string name = tokens_.expect_name("a test after 'is'");
   const Builtin* test = find_test(name);
-  if (test == nullptr) tokens_.fail_at(line, fmt::format("the test '{}' is not supported", name));
   Call call;
   if (tokens_.is_symbol("(")) {
     call = parse_call();
-  } else if (test->num_required > 0) {
+  } else if (test != nullptr ? test->num_required > 0 : starts_argument()) {
     call.operands.push_back(parse_postfix(parse_primary()));
   }
+  if (test == nullptr) return unsupported(fmt::format("the test '{}' is not supported", name), line);
   ExpressionPtr made = bound(ExpressionKind::test, *test, std::move(subject), std::move(call), line);
   return negated ? make(ExpressionKind::negation, line, list_of(std::move(made))) : std::move(made);
 }

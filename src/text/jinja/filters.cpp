@@ -43,6 +43,25 @@ Value upper_filter(Run& run, const Value& subject, Arguments) {
 Value lower_filter(Run& run, const Value& subject, Arguments) {
   return Json(lower(run, text_of(run, subject)));
 }
+/// Upper case after white space, hyphens and opening brackets.
+Value title_filter(Run& run, const Value& subject, Arguments) {
+  const std::string text = lower(run, text_of(run, subject));
+  std::string result, word;
+  const auto flush = [&] {
+    result += capitalize(run, word);
+    word.clear();
+  };
+  for (size_t i = 0; i < text.size();) {
+    const Character next = first_character(std::string_view(text).substr(i));
+    word += text.substr(i, next.bytes);
+    if (is_python_space(next.value) ||
+        std::u32string_view(U"-({[<").find(next.value) != std::u32string_view::npos)
+      flush();
+    i += next.bytes;
+  }
+  flush();
+  return Json(result);
+}
 Value capitalize_filter(Run& run, const Value& subject, Arguments) {
   return Json(capitalize(run, text_of(run, subject)));
 }
@@ -245,11 +264,23 @@ Value sum(Run& run, const Value& subject, Arguments arguments) {
   return total;
 }
 
+/// round() of Python: halves go to the even digit of the number as binary has it.
+Value rounded(Run& run, const Value& subject, int64_t precision) {
+  if (const auto whole = integer_of(subject); whole && precision >= 0) return Json(*whole);
+  if (precision < 0 || precision > 100)
+    run.fail(fmt::format("round to {} digits is not supported", precision));
+  const std::string text = fmt::format("{:.{}f}", *number_of(subject), static_cast<int>(precision));
+  double value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return Json(value);
+}
+
 Value round(Run& run, const Value& subject, Arguments arguments) {
   const auto number = number_of(subject);
   const std::string_view method = string_argument(run, arguments[1], "common");
-  if (!number || method == "common")
-    run.fail("round is supported for numbers, by the methods 'ceil' and 'floor'");
+  if (!number) run.fail(fmt::format("round expected a number, got {}", kind_of(subject)));
+  if (method == "common") return rounded(run, subject, integer_argument(run, arguments[0]));
+  if (method != "ceil" && method != "floor") run.fail("round expected the method common, ceil or floor");
   const double scale = std::pow(10.0, static_cast<double>(integer_argument(run, arguments[0])));
   return Json((method == "ceil" ? std::ceil(*number * scale) : std::floor(*number * scale)) / scale);
 }
@@ -271,9 +302,10 @@ Value indent(Run& run, const Value& subject, Arguments arguments) {
 
 Value map(Run& run, const Value& subject, Arguments arguments) {
   std::vector<Value> results;
-  const Builtin* filter = given(arguments[3]) ? nullptr : find_filter(string_argument(run, arguments[0]));
+  const std::string_view name = string_argument(run, arguments[0]);
+  const Builtin* filter = given(arguments[3]) ? nullptr : find_filter(name);
   if (filter == nullptr && !given(arguments[3]))
-    run.fail("map expected the name of a supported filter or attribute=");
+    run.fail(fmt::format("the filter '{}' is not supported for map", name));
   std::array<Value, kMaxParameters> passed = {arguments[1], arguments[2]};
   for (const Value& item : items_if_true(run, subject)) {
     run.spend(1);
@@ -287,7 +319,8 @@ Value map(Run& run, const Value& subject, Arguments arguments) {
 /// The items for which a test, which arguments[at] names, is `wanted`; without a name those that are true.
 Value chosen(Run& run, const Value& subject, Arguments arguments, size_t at, bool wanted) {
   const Builtin* test = given(arguments[at]) ? find_test(string_argument(run, arguments[at])) : nullptr;
-  if (test == nullptr && given(arguments[at])) run.fail("expected the name of a supported test");
+  if (test == nullptr && given(arguments[at]))
+    run.fail(fmt::format("the test '{}' is not supported", string_argument(run, arguments[at])));
   const std::array<Value, kMaxParameters> passed = {arguments[at + 1]};
   std::vector<Value> kept;
   for (const Value& item : items_if_true(run, subject)) {
@@ -310,11 +343,33 @@ Value rejectattr(Run& run, const Value& subject, Arguments arguments) {
   return chosen(run, subject, arguments, 1, false);
 }
 
+/// Lists of so many items each, the last one filled up where `fill_with` is given.
+Value batch(Run& run, const Value& subject, Arguments arguments) {
+  const int64_t size = integer_argument(run, arguments[0]);
+  if (size < 1) run.fail("batch expected at least one item per list");
+  std::vector<Value> rows, row;
+  const auto flush = [&] {
+    rows.push_back(list_value(run, row));
+    row.clear();
+  };
+  for (const Value& item : items_of(run, subject)) {
+    if (std::ssize(row) == size) flush();
+    row.push_back(item);
+  }
+  if (row.empty()) return list_value(run, rows);
+  const bool fills = given(arguments[1]) && !arguments[1].json()->is_null();
+  for (; fills && std::ssize(row) < size; run.spend(8)) row.push_back(arguments[1]);
+  flush();
+  return list_value(run, rows);
+}
+
 const Builtin kFilters[] = {
     {"trim", trim, {"chars"}},
     {"upper", upper_filter},
     {"lower", lower_filter},
     {"capitalize", capitalize_filter},
+    {"title", title_filter},
+    {"batch", batch, {"linecount", "fill_with"}, 1},
     {"string", string},
     {"safe", same},
     {"length", length},

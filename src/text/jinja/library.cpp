@@ -11,6 +11,16 @@ namespace {
 
 constexpr int kMaxNesting = 64;
 
+}  // namespace
+
+Value cycled(Run& run, const Value& subject, std::span<const Value> values) {
+  if (subject.loop() == nullptr || values.empty())
+    run.fail(fmt::format("cycle works on loop with values, got {}", kind_of(subject)));
+  return values[static_cast<size_t>(subject.loop()->index) % values.size()];
+}
+
+namespace {
+
 Value loop_attribute(const Loop& loop, std::string_view name) {
   if (name == "index") return Json(loop.index + 1);
   if (name == "index0") return Json(loop.index);
@@ -194,7 +204,11 @@ std::string text_of(Run& run, const Value& value) {
     run.spend_copy(*json);
   }
   std::string text;
-  append_str(text, *json);
+  if (json->is_array()) {
+    append_list(text, *json, value.look());
+  } else {
+    append_str(text, *json);
+  }
   return text;
 }
 
@@ -218,7 +232,7 @@ std::vector<Value> items_of(Run& run, const Value& value) {
   } else if (json->is_object()) {
     for (const auto& [key, part] : json->get_ref<const Json::object_t&>()) {
       run.spend(8 + std::ssize(key) / 16);
-      items.emplace_back(Json(key));
+      items.emplace_back(key_of_mapping(key));
     }
   } else {
     const std::string_view text = *value.string();
@@ -268,7 +282,8 @@ Value item_of(Run& run, const Value& value, const Value& key) {
   if (json == nullptr) return name ? attribute_of(run, value, *name) : Value::undefined("an item");
   if (json->is_object()) {
     run.spend(static_cast<int64_t>(json->size()) / 8);
-    const auto found = name ? json->find(*name) : json->end();
+    const auto wanted = key_in_mapping(key);
+    const auto found = wanted ? json->find(*wanted) : json->end();
     return found != json->end() ? value.part(*found)
                                 : Value::undefined(std::string(name.value_or("an item")));
   }
@@ -302,7 +317,10 @@ bool is_in(Run& run, const Value& part, const Value& whole) {
   const Json* json = whole.json();
   if (json == nullptr || !json->is_structured()) fail_for(run, "in", part, whole);
   run.spend(weigh(*json).work);
-  if (json->is_object()) return part.string() && json->contains(*part.string());
+  if (json->is_object()) {
+    const auto key = key_in_mapping(part);
+    return key && json->contains(*key);
+  }
   return std::any_of(json->begin(), json->end(),
                      [&](const Json& item) { return part.json() != nullptr && equal(*part.json(), item); });
 }
@@ -311,6 +329,7 @@ Value arithmetic(Run& run, std::string_view symbol, const Value& a, const Value&
   if (a.json() == nullptr || b.json() == nullptr) fail_for(run, symbol, a, b);
   const Json& x = *a.json();
   const Json& y = *b.json();
+  if (symbol == "%" && x.is_string()) return format_by_percent(run, a, b);
   if (number_of(x) && number_of(y)) return number_arithmetic(run, symbol, x, y);
   if (symbol == "+" && x.is_string() && y.is_string()) {
     run.spend(std::ssize(x.get_ref<const std::string&>()) / 16 +
@@ -380,7 +399,9 @@ Value list_value(Run& run, const std::vector<Value>& items) {
   Json list = Json::array();
   run.spend(1);
   for (const Value& item : items) list.push_back(json_of(run, item));
-  return list;
+  const auto is_tuple = [](const Value& item) { return item.look() == Look::tuple; };
+  const bool are_tuples = !items.empty() && std::ranges::all_of(items, is_tuple);
+  return Value(std::move(list)).looking(are_tuples ? Look::tuples : Look::plain);
 }
 
 }  // namespace hearth::text::jinja

@@ -1,3 +1,5 @@
+#include <utf8proc.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -12,17 +14,46 @@ bool is_ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 128; });
 }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-char to_upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; }
-char to_lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
 
-/// Each letter by `change(letter, whether a letter stands before it, whether it is the first character)`.
-template <typename Change>
-std::string with_letters(Run& run, std::string_view text, Change change) {
-  if (!is_ascii(text)) run.fail("upper and lower case of letters other than A to Z are not supported");
+/// True if a letter has a case, as Lu, Ll and Lt have one.
+bool is_cased(char32_t c) {
+  const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+  return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL ||
+         category == UTF8PROC_CATEGORY_LT;
+}
+
+/// Letters whose other case depends on their neighbors or is more than one letter, beyond ß.
+bool has_special_case(char32_t c) {
+  return c == 0x130 || c == 0x149 || c == 0x1F0 || c == 0x390 || c == 0x3A3 || c == 0x3B0 || c == 0x587 ||
+         (c >= 0x1C4 && c <= 0x1CC) || (c >= 0x1F1 && c <= 0x1F3) || (c >= 0x1E96 && c <= 0x1E9E) ||
+         (c >= 0x1F50 && c <= 0x1FFF) || (c >= 0xFB00 && c <= 0xFB17);
+}
+
+void append_changed(Run& run, std::string& text, char32_t c, bool to_upper) {
+  if (c < 128) {
+    const bool changes = to_upper ? c >= 'a' && c <= 'z' : c >= 'A' && c <= 'Z';
+    text += static_cast<char>(changes ? c ^ 32 : c);
+  } else if (c == 0xDF && to_upper) {
+    text += "SS";
+  } else {
+    if (has_special_case(c)) run.fail("the case of letters such as U+0130 is not supported");
+    const auto value = static_cast<utf8proc_int32_t>(c);
+    append_utf8(text, static_cast<char32_t>(to_upper ? utf8proc_toupper(value) : utf8proc_tolower(value)));
+  }
+}
+
+/// Every character in upper case where `is_upper(true if a letter is before it, true if it is the first)`.
+template <typename IsUpper>
+std::string with_letters(Run& run, std::string_view text, IsUpper is_upper) {
   run.spend(std::ssize(text) / 16);
-  std::string result(text);
-  for (size_t i = 0; i < text.size(); ++i)
-    result[i] = change(text[i], i > 0 && is_letter(text[i - 1]), i == 0);
+  std::string result;
+  bool after_letter = false;
+  for (size_t i = 0; i < text.size();) {
+    const Character next = first_character(text.substr(i));
+    append_changed(run, result, next.value, is_upper(after_letter, i == 0));
+    after_letter = next.value < 128 ? is_letter(static_cast<char>(next.value)) : is_cased(next.value);
+    i += next.bytes;
+  }
   return result;
 }
 
@@ -82,6 +113,26 @@ std::vector<std::string_view> split_at_space(Run& run, std::string_view text, in
   return parts;
 }
 
+size_t last_space_end(std::string_view text) {
+  while (!text.empty() && !is_python_space(last_character(text).value))
+    text.remove_suffix(last_character(text).bytes);
+  return text.size();
+}
+
+std::vector<std::string_view> split_at_space_from_right(Run& run, std::string_view text, int64_t most) {
+  std::vector<std::string_view> parts;
+  text = strip(text, {}, Side::right);
+  for (; !text.empty() && most != 0; --most) {
+    run.spend(kPartWork);
+    const size_t start = last_space_end(text);
+    parts.push_back(text.substr(start));
+    text = strip(text.substr(0, start), {}, Side::right);
+  }
+  if (!text.empty()) parts.push_back(text);
+  std::reverse(parts.begin(), parts.end());
+  return parts;
+}
+
 Value list_of(Run& run, const std::vector<std::string_view>& parts) {
   Json list = Json::array();
   for (const std::string_view part : parts) {
@@ -103,8 +154,10 @@ Value split_method(Run& run, const Value& subject, Arguments arguments) {
 Value rsplit_method(Run& run, const Value& subject, Arguments arguments) {
   const std::string_view text = string_subject(run, subject, "rsplit");
   const std::string_view separator = string_argument(run, arguments[0]);
-  if (separator.empty()) run.fail("expected a separator for rsplit");
-  return list_of(run, split_at_from_right(run, text, separator, integer_argument(run, arguments[1], -1)));
+  const int64_t most = integer_argument(run, arguments[1], -1);
+  if (arguments[0].string() && separator.empty()) run.fail("expected a separator that is not empty");
+  return list_of(run, separator.empty() ? split_at_space_from_right(run, text, most)
+                                        : split_at_from_right(run, text, separator, most));
 }
 
 Value splitlines_method(Run& run, const Value& subject, Arguments arguments) {
@@ -170,6 +223,82 @@ Value rfind_method(Run& run, const Value& subject, Arguments arguments) {
   return place_in(text, text.rfind(part));
 }
 
+/// The place of a part that must be there.
+Value index_method(Run& run, const Value& subject, Arguments arguments) {
+  if (const Json* json = subject.json(); json != nullptr && json->is_array()) {
+    const std::vector<Value> items = items_of(run, subject);
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (is_equal(run, items[i], arguments[0])) return Json(i);
+    }
+    run.fail("index did not find the value in the list");
+  }
+  Value found = find_method_of_strings(run, subject, arguments);
+  if (integer_of(found) == -1) run.fail("index did not find the part in the string");
+  return found;
+}
+
+Value partition_method(Run& run, const Value& subject, Arguments arguments, bool from_right) {
+  const std::string_view text = string_subject(run, subject, "partition");
+  const std::string_view separator = string_argument(run, arguments[0]);
+  if (separator.empty()) run.fail("expected a separator that is not empty");
+  run.spend_search(text, separator);
+  const size_t at = from_right ? text.rfind(separator) : text.find(separator);
+  if (at == text.npos)
+    return list_of(run, from_right ? std::vector<std::string_view>{"", "", text}
+                                   : std::vector<std::string_view>{text, "", ""})
+        .looking(Look::tuple);
+  return list_of(run, {text.substr(0, at), separator, text.substr(at + separator.size())})
+      .looking(Look::tuple);
+}
+
+/// The text between blanks (or `fill`) up to a width in characters, as str.ljust, rjust and zfill have it.
+Value filled(Run& run, const Value& subject, std::string_view name, int64_t width, std::string_view fill,
+             Side side) {
+  std::string_view text = string_subject(run, subject, name);
+  if (num_characters(fill) != 1) run.fail(fmt::format("{} expected one character to fill with", name));
+  const int64_t count = width - num_characters(text);
+  if (count <= 0) return Json(text);
+  run.spend(count);
+  // Python puts the odd blank to the left where the width is odd.
+  const int64_t num_left = side == Side::left    ? count
+                           : side == Side::right ? 0
+                                                 : count / 2 + (count & width & 1);
+  std::string left, right;
+  for (int64_t i = 0; i < count; ++i) (i < num_left ? left : right) += fill;
+  if (name == "zfill" && !text.empty() && (text[0] == '-' || text[0] == '+')) {
+    left.insert(left.begin(), text[0]);
+    text.remove_prefix(1);
+  }
+  return Json(left + std::string(text) + right);
+}
+
+template <Side side>
+Value filled_method(Run& run, const Value& subject, Arguments arguments) {
+  return filled(run, subject, "center", integer_argument(run, arguments[0]),
+                string_argument(run, arguments[1], " "), side);
+}
+
+/// True if the text has letters and all of them are in one case.
+bool has_case(std::string_view text, char first, char last, char other_first, char other_last) {
+  bool any = false;
+  for (const char c : text) {
+    if (c >= other_first && c <= other_last) return false;
+    any = any || (c >= first && c <= last);
+  }
+  return any;
+}
+
+Value case_method(Run& run, const Value& subject, bool upper_case) {
+  const std::string_view text = string_subject(run, subject, "isupper");
+  if (!is_ascii(text)) run.fail("the case of characters beyond ASCII is not supported here");
+  return Value::boolean(upper_case ? has_case(text, 'A', 'Z', 'a', 'z') : has_case(text, 'a', 'z', 'A', 'Z'));
+}
+
+Value isspace_method(Run& run, const Value& subject, Arguments) {
+  const std::string_view text = string_subject(run, subject, "isspace");
+  return Value::boolean(!text.empty() && strip(text, {}, Side::both).empty());
+}
+
 Value count_method(Run& run, const Value& subject, Arguments arguments) {
   if (const Json* json = subject.json(); json != nullptr && json->is_array()) {
     const std::vector<Value> items = items_of(run, subject);
@@ -219,8 +348,8 @@ Value items_method(Run& run, const Value& subject, Arguments) {
   const Json& mapping = mapping_subject(run, subject, "items");
   run.spend_copy(mapping);
   Json list = Json::array();
-  for (const auto& [key, value] : mapping.items()) list.push_back(Json::array({key, value}));
-  return list;
+  for (const auto& [key, value] : mapping.items()) list.push_back(Json::array({key_of_mapping(key), value}));
+  return Value(std::move(list)).looking(Look::items);
 }
 
 Value keys_method(Run& run, const Value& subject, Arguments) {
@@ -242,6 +371,12 @@ Value get_method(Run& run, const Value& subject, Arguments arguments) {
   return arguments[1].is_undefined() ? Value(Json(nullptr)) : arguments[1];
 }
 
+Value copy_method(Run& run, const Value& subject, Arguments) {
+  if (subject.json() == nullptr || !subject.json()->is_structured())
+    run.fail(fmt::format(".copy() works on a list or a mapping, got {}", kind_of(subject)));
+  return subject;
+}
+
 #define TEXT_METHOD(body) \
   [](Run& run, const Value& subject, [[maybe_unused]] Arguments arguments) -> Value { return body; }
 
@@ -250,7 +385,7 @@ const Builtin kMethods[] = {
     {"lstrip", TEXT_METHOD(strip_method(run, subject, arguments, Side::left)), {"chars"}},
     {"rstrip", TEXT_METHOD(strip_method(run, subject, arguments, Side::right)), {"chars"}},
     {"split", split_method, {"sep", "maxsplit"}},
-    {"rsplit", rsplit_method, {"sep", "maxsplit"}, 1},
+    {"rsplit", rsplit_method, {"sep", "maxsplit"}},
     {"splitlines", splitlines_method, {"keepends"}},
     {"startswith", startswith_method, {"prefix"}, 1},
     {"endswith", endswith_method, {"suffix"}, 1},
@@ -267,6 +402,26 @@ const Builtin kMethods[] = {
     {"capitalize", TEXT_METHOD(Json(capitalize(run, string_subject(run, subject, "capitalize"))))},
     {"isdigit",
      TEXT_METHOD(every_character(run, subject, "isdigit", [](char c) { return c >= '0' && c <= '9'; }))},
+    {"isdecimal",
+     TEXT_METHOD(every_character(run, subject, "isdecimal", [](char c) { return c >= '0' && c <= '9'; }))},
+    {"isnumeric",
+     TEXT_METHOD(every_character(run, subject, "isnumeric", [](char c) { return c >= '0' && c <= '9'; }))},
+    {"isalnum", TEXT_METHOD(every_character(run, subject, "isalnum",
+                                            [](char c) { return is_letter(c) || (c >= '0' && c <= '9'); }))},
+    {"isupper", TEXT_METHOD(case_method(run, subject, true))},
+    {"islower", TEXT_METHOD(case_method(run, subject, false))},
+    {"isspace", isspace_method},
+    {"index", index_method, {"sub"}, 1},
+    {"partition", TEXT_METHOD(partition_method(run, subject, arguments, false)), {"sep"}, 1},
+    {"rpartition", TEXT_METHOD(partition_method(run, subject, arguments, true)), {"sep"}, 1},
+    {"center", filled_method<Side::both>, {"width", "fillchar"}, 1},
+    {"ljust", filled_method<Side::right>, {"width", "fillchar"}, 1},
+    {"rjust", filled_method<Side::left>, {"width", "fillchar"}, 1},
+    {"zfill",
+     TEXT_METHOD(filled(run, subject, "zfill", integer_argument(run, arguments[0]), "0", Side::left)),
+     {"width"},
+     1},
+    {"copy", copy_method},
     {"isalpha", TEXT_METHOD(every_character(run, subject, "isalpha", is_letter))},
     {"items", items_method},
     {"keys", keys_method},
@@ -278,17 +433,16 @@ const Builtin kMethods[] = {
 }  // namespace
 
 std::string upper(Run& run, std::string_view text) {
-  return with_letters(run, text, [](char c, bool, bool) { return to_upper(c); });
+  return with_letters(run, text, [](bool, bool) { return true; });
 }
 std::string lower(Run& run, std::string_view text) {
-  return with_letters(run, text, [](char c, bool, bool) { return to_lower(c); });
+  return with_letters(run, text, [](bool, bool) { return false; });
 }
 std::string title(Run& run, std::string_view text) {
-  return with_letters(run, text,
-                      [](char c, bool inside, bool) { return inside ? to_lower(c) : to_upper(c); });
+  return with_letters(run, text, [](bool inside, bool) { return !inside; });
 }
 std::string capitalize(Run& run, std::string_view text) {
-  return with_letters(run, text, [](char c, bool, bool first) { return first ? to_upper(c) : to_lower(c); });
+  return with_letters(run, text, [](bool, bool first) { return first; });
 }
 
 std::string replace(Run& run, std::string_view text, std::string_view old, std::string_view with,

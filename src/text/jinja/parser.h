@@ -20,13 +20,18 @@ class ExpressionParser {
   /// A list where a comma follows.
   ExpressionPtr parse_tuple(bool with_choice);
 
-  /// Macros that are called, by line; each must be defined somewhere in the template.
-  const std::vector<std::pair<std::string, int>>& macro_calls() const { return macro_calls_; }
+  /// `|filter` and `is test`, as many as follow.
+  ExpressionPtr parse_filters(ExpressionPtr subject);
+  /// The text of a statement's body, as the subject of its filters.
+  ExpressionPtr body_text() const { return make(ExpressionKind::name, tokens_.line(), {}, kBodyText); }
+  /// A filter whose name comes next, without its '|'.
+  ExpressionPtr parse_filter(ExpressionPtr subject);
 
  private:
   struct Call {
     std::vector<ExpressionPtr> operands;
     std::vector<std::string> names;  ///< of the last operands
+    bool unpacks = false;            ///< has arguments by * or **
   };
 
   ExpressionPtr make(ExpressionKind kind, int line, std::vector<ExpressionPtr> operands,
@@ -52,24 +57,25 @@ class ExpressionParser {
   ExpressionPtr parse_list();
   ExpressionPtr parse_mapping();
   ExpressionPtr parse_postfix(ExpressionPtr subject);
-  ExpressionPtr parse_filters(ExpressionPtr subject);
   ExpressionPtr parse_attribute(ExpressionPtr subject);
   ExpressionPtr parse_item(ExpressionPtr subject);
   ExpressionPtr parse_bound(std::initializer_list<std::string_view> ends);
   ExpressionPtr parse_function(const std::string& name, int line);
-  ExpressionPtr parse_filter(ExpressionPtr subject);
   ExpressionPtr parse_test(ExpressionPtr subject);
+  /// True if the argument of a test may come next, without parentheses.
+  bool starts_argument() const;
   ExpressionPtr mapping_of(Call call, ExpressionKind kind, int line, std::string_view function);
   Call parse_call();
   ExpressionPtr literal(Json value, int line) const;
+  /// Fails with `what` when it is reached: a template may keep it in a branch that is not taken.
+  ExpressionPtr unsupported(std::string what, int line) const;
+  ExpressionPtr formatted(ExpressionPtr subject, Call call, std::string name, int line) const;
   /// A builtin with `subject` first and one operand for each parameter.
   ExpressionPtr bound(ExpressionKind kind, const Builtin& builtin, ExpressionPtr subject, Call call,
                       int line) const;
-  void check_inner_name(const Expression& call) const;
 
   TokenReader& tokens_;
   int depth_ = 0;
-  std::vector<std::pair<std::string, int>> macro_calls_;
 };
 
 }  // namespace hearth::text::jinja

@@ -125,6 +125,12 @@ class Dumper {
     }
   }
 
+  /// json.dumps writes integer keys as strings.
+  static std::string key_text(const std::string& key) {
+    const Json found = key_of_mapping(key);
+    return found.is_string() ? key : integer_text(found);
+  }
+
   void append_container(const Json& json, int level) {
     const bool object = json.is_object();
     text_ += object ? '{' : '[';
@@ -135,7 +141,7 @@ class Dumper {
         first = false;
         break_line(level + 1);
         if (object) {
-          append_json_string(text_, key, options_.ensure_ascii);
+          append_json_string(text_, key_text(key), options_.ensure_ascii);
           text_ += options_.key_separator;
         }
         append(*value, level + 1);
@@ -177,7 +183,7 @@ void append_repr(std::string& text, const Json& json) {
     if (!first) text += ", ";
     first = false;
     if (json.is_object()) {
-      append_quoted_repr(text, key);
+      append_repr(text, key_of_mapping(key));
       text += ": ";
     }
     append_repr(text, value);
@@ -206,6 +212,22 @@ void append_str(std::string& text, const Json& json) {
     default:
       append_repr(text, json);
   }
+}
+
+void append_list(std::string& text, const Json& list, Look look) {
+  if (look == Look::plain) return append_repr(text, list);
+  const bool is_tuple = look == Look::tuple;
+  text += is_tuple ? "(" : look == Look::items ? "dict_items([" : "[";
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (i > 0) text += ", ";
+    if (is_tuple) {
+      append_repr(text, list[i]);
+    } else {
+      append_list(text, list[i], Look::tuple);
+    }
+  }
+  if (is_tuple && list.size() == 1) text += ",";
+  text += is_tuple ? ")" : look == Look::items ? "])" : "]";
 }
 
 std::string dump(const Json& json, const DumpOptions& options) {

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -22,10 +21,6 @@ class Parser {
 
   Program run() {
     program_.body = parse_body({});
-    for (const auto& [name, line] : expressions_.macro_calls()) {
-      if (!macros_.contains(name))
-        tokens_.fail_at(line, fmt::format("the function {}() is not supported", name));
-    }
     return std::move(program_);
   }
 
@@ -79,6 +74,8 @@ class Parser {
     if (tag == "if") return parse_if(made);
     if (tag == "for") return parse_for(made);
     if (tag == "set") return parse_set(made);
+    if (tag == "with") return parse_with(made);
+    if (tag == "filter") return parse_filtered(made);
     if (tag == "macro") return parse_macro(made);
     if (tag == "generation") return parse_generation(made);
     if (tag == "break" || tag == "continue") return parse_jump(made, tag);
@@ -149,9 +146,29 @@ class Parser {
       return end_tag();
     }
     made.kind = StatementKind::assign_block;
-    if (tokens_.is_symbol("|")) tokens_.fail("filters on a {% set %} block are not supported");
+    if (tokens_.is_symbol("|")) made.expression = expressions_.parse_filters(expressions_.body_text());
     end_tag();
     made.body = parse_inner("endset");
+  }
+
+  void parse_with(Statement& made) {
+    made.kind = StatementKind::scope;
+    while (tokens_.peek().kind == TokenKind::name) {
+      Parameter variable{.name = tokens_.expect_name("a variable"), .preset = nullptr};
+      tokens_.expect_symbol("=");
+      variable.preset = expressions_.parse();
+      made.parameters.push_back(std::move(variable));
+      if (!tokens_.take_symbol(",")) break;
+    }
+    end_tag();
+    made.body = parse_block("endwith");
+  }
+
+  void parse_filtered(Statement& made) {
+    made.kind = StatementKind::filtered;
+    made.expression = expressions_.parse_filters(expressions_.parse_filter(expressions_.body_text()));
+    end_tag();
+    made.body = parse_inner("endfilter");
   }
 
   /// A body whose text is not printed where it stands: jumps and generation marks would have no meaning.
@@ -167,7 +184,6 @@ class Parser {
   void parse_macro(Statement& made) {
     made.kind = StatementKind::macro;
     made.text = tokens_.expect_name("the name of a macro");
-    macros_.insert(made.text);
     tokens_.expect_symbol("(");
     while (!tokens_.is_symbol(")")) {
       Parameter parameter{.name = tokens_.expect_name("a parameter"), .preset = nullptr};
@@ -199,7 +215,6 @@ class Parser {
   Program program_;
   TokenReader tokens_;
   ExpressionParser expressions_;
-  std::set<std::string, std::less<>> macros_;
   int depth_ = 0;
   int loops_ = 0;
   int captures_ = 0;

@@ -16,6 +16,7 @@ enum class ExpressionKind {
   literal,    ///< value
   name,       ///< text
   list,       ///< operands
+  tuple,      ///< operands, printed as Python prints a tuple
   mapping,    ///< operands: key, value, key, value ...
   space,      ///< namespace(...): as mapping
   attribute,  ///< operands[0] . text
@@ -25,6 +26,7 @@ enum class ExpressionKind {
   test,       ///< operands[0] is builtin(...)
   method,     ///< operands[0] . builtin(...)
   function,   ///< builtin(operands[0...])
+  format,     ///< operands[0] . text(operands[1...], names): the methods with any number of arguments
   macro,      ///< text(operands..., names)
   negate,
   negation,  ///< not
@@ -33,7 +35,8 @@ enum class ExpressionKind {
   conjunction,  ///< and
   disjunction,  ///< or
   choice,       ///< operands[0] if operands[1] else operands[2] (or null)
-  concatenation
+  concatenation,
+  unsupported  ///< fails with text when it is evaluated
 };
 
 struct Expression {
@@ -44,14 +47,30 @@ struct Expression {
   Json value;
   const Builtin* builtin = nullptr;
   std::vector<ExpressionPtr> operands;
-  /// compare: the operators; arithmetic: the one operator; macro: the names of the last arguments.
+  /// compare: the operators; macro, format: the names of the last arguments.
   std::vector<std::string> words;
 };
+
+/// Variable of the text that {% filter %} and {% set %} blocks pass to their filters; no name has a blank.
+inline constexpr const char* kBodyText = "body text";
 
 struct Statement;
 using Body = std::vector<Statement>;
 
-enum class StatementKind { text, print, choice, loop, assign, assign_block, macro, generation, stop, next };
+enum class StatementKind {
+  text,
+  print,
+  choice,
+  loop,
+  assign,
+  assign_block,
+  scope,
+  filtered,
+  macro,
+  generation,
+  stop,
+  next
+};
 
 struct Parameter {
   std::string name;
@@ -69,11 +88,11 @@ struct Statement {
   int line = 0;
   std::string text;                   ///< text; macro's name; assign: the namespace, or empty
   std::vector<std::string> names;     ///< loop, assign: what is assigned to
-  ExpressionPtr expression;           ///< print, loop, assign
+  ExpressionPtr expression;           ///< print, loop, assign; assign_block, filtered: filters of the body
   ExpressionPtr filter;               ///< loop: if
-  std::vector<Parameter> parameters;  ///< macro
+  std::vector<Parameter> parameters;  ///< macro; scope ({% with %}): its variables
   std::vector<Branch> branches;       ///< choice
-  Body body;                          ///< loop, assign_block, macro, generation
+  Body body;                          ///< loop, assign_block, scope, filtered, macro, generation
   Body otherwise;                     ///< loop: else
 };
 

@@ -1,6 +1,7 @@
 #include "text/jinja/value.h"
 
 #include <algorithm>
+#include <charconv>
 
 namespace hearth::text::jinja {
 
@@ -13,7 +14,9 @@ Value Value::boolean(bool value) {
 }
 
 Value Value::part(const Json& json) const {
-  return Value(std::shared_ptr<const Json>(std::get<std::shared_ptr<const Json>>(data_), &json), 0);
+  Value found(std::shared_ptr<const Json>(std::get<std::shared_ptr<const Json>>(data_), &json), 0);
+  if (look_ == Look::tuples || look_ == Look::items) found.look_ = Look::tuple;
+  return found;
 }
 
 const Json* Value::json() const {
@@ -44,6 +47,23 @@ std::optional<std::string_view> Value::string() const {
   const Json* found = json();
   if (found == nullptr || !found->is_string()) return std::nullopt;
   return found->get_ref<const std::string&>();
+}
+
+namespace {
+constexpr char kIntegerKey = '\xff';
+}  // namespace
+
+std::optional<std::string> key_in_mapping(const Value& key) {
+  if (key.string()) return std::string(*key.string());
+  if (key.json() == nullptr || !key.json()->is_number_integer()) return std::nullopt;
+  return kIntegerKey + std::to_string(key.json()->get<int64_t>());
+}
+
+Json key_of_mapping(std::string_view name) {
+  if (!name.starts_with(kIntegerKey)) return name;
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(name.data() + 1, name.data() + name.size(), value);
+  return error == std::errc() && end == name.data() + name.size() ? Json(value) : Json(name);
 }
 
 bool is_true(const Value& value) {

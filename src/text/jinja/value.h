@@ -31,6 +31,9 @@ struct Loop {
   const std::vector<Value>* items = nullptr;
 };
 
+/// How Python would print a value that is a list here.
+enum class Look : uint8_t { plain, tuple, tuples, items };
+
 /// A value of a template: JSON (shared, never changed), or one of the few things that JSON has no words for.
 class Value {
  public:
@@ -50,6 +53,11 @@ class Value {
 
   /// A part of this value's JSON, kept alive by it.
   Value part(const Json& json) const;
+  Value looking(Look look) && {
+    look_ = look;
+    return std::move(*this);
+  }
+  Look look() const { return look_; }
 
   bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
   const std::string& undefined_name() const { return std::get<Undefined>(data_).name; }
@@ -68,6 +76,7 @@ class Value {
   Value(Data data, int) : data_(std::move(data)) {}
 
   Data data_;
+  Look look_ = Look::plain;
 };
 
 /// bool() of Python.
@@ -85,6 +94,14 @@ std::optional<double> number_of(const Value& value);
 /// repr() of Python, and str(), which differs for strings.
 void append_repr(std::string& text, const Json& json);
 void append_str(std::string& text, const Json& json);
+/// str() of a list that looks like something else.
+void append_list(std::string& text, const Json& list, Look look);
+
+/// The name under which a mapping holds a key of Python: strings as they are, integers behind a byte that is
+/// in no UTF-8. Nothing for other keys.
+std::optional<std::string> key_in_mapping(const Value& key);
+/// The key that has this name: a string or an integer.
+Json key_of_mapping(std::string_view name);
 
 struct DumpOptions {
   bool ensure_ascii = false;
