@@ -8,6 +8,7 @@
 #include "base/extent.h"
 #include "base/path.h"
 #include "data/image.h"
+#include "data/read_check.h"
 
 namespace hearth::data {
 
@@ -15,7 +16,7 @@ namespace hearth::data {
 struct CaptionedPicture {
   fs::path file;
   std::string caption;
-  Extent size;              ///< in pixels, by `exif`
+  Extent size;              ///< in pixels, by `exif`; 0x0 for keep_damaged without a size
   Exif exif = Exif::apply;  ///< ignore only for an image that is not stored upright
   int64_t repeats = 1;      ///< how often an epoch has it
 };
@@ -28,7 +29,11 @@ struct CaptionedPicture {
 /// sd-scripts. UserError where there is no picture, one without caption, one in a format that is not read, or
 /// a line of metadata.jsonl of a picture that is not there.
 std::vector<CaptionedPicture> read_captions(const fs::path& folder, std::string_view trigger = "",
-                                            Exif exif = Exif::apply);
+                                            Exif exif = Exif::apply, bool keep_damaged = false);
+/// Decodes every image on `num_threads` threads.
+ReadCheck check_captioned(const std::vector<CaptionedPicture>& pictures, int num_threads);
+/// Leaves out images that cannot be decoded; returns a sentence about them (describe_skipped).
+std::string leave_out_bad(std::vector<CaptionedPicture>& pictures, int num_threads);
 
 /// A line of metadata.jsonl: {"file_name": "a.png", "text": "a red house"}.
 struct CaptionLine {

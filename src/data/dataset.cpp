@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "data/chosen_images.h"
+#include "data/read_check.h"
 
 namespace hearth::data {
 
@@ -48,6 +50,25 @@ void check_images(const Dataset& dataset, DatasetCheck& check) {
   }
 }
 
+/// The images of a dataset that can be read.
+class ReadableImages : public ChosenImages {
+ public:
+  ReadableImages(std::unique_ptr<Dataset> all, const ReadCheck& check)
+      : ChosenImages(*all, check.readable), all_(std::move(all)) {
+    notes_ = all_->notes();
+    notes_.push_back(describe_skipped(check, "images"));
+  }
+
+ private:
+  std::unique_ptr<Dataset> all_;
+};
+
+std::unique_ptr<Dataset> without_bad(std::unique_ptr<Dataset> all, int num_threads) {
+  const ReadCheck check = check_reading(all->size(), num_threads, [&](int64_t index) { all->check(index); });
+  if (check.faults.empty()) return all;
+  return std::make_unique<ReadableImages>(std::move(all), check);
+}
+
 void check_options(const DatasetOptions& options, const Kind& kind) {
   if (options.split != "train" && options.split != "test")
     user_error("expected data.split 'train' or 'test', got '{}'", options.split);
@@ -83,7 +104,9 @@ std::vector<std::string> dataset_kinds() {
 std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
   const Kind& kind = kind_of(options);
   check_options(options, kind);
-  return kind.open(options);
+  auto dataset = kind.open(options);
+  if (options.skip_bad && kind.has_folder) return without_bad(std::move(dataset), options.num_threads);
+  return dataset;
 }
 
 DatasetCheck check_dataset(const Dataset& dataset) {

@@ -27,7 +27,8 @@ struct CaptionedPicturesOptions {
   int64_t resolution = 1024;
   std::string trigger;  ///< put before captions
   data::Exif exif = data::Exif::apply;
-  fs::path cache;  ///< folder of latents and embeddings
+  bool skip_bad = false;  ///< leave out pictures that cannot be read
+  fs::path cache;         ///< folder of latents and embeddings
   tasks::DenoiseFormat format;
   TextTranslatorOptions encoders;
   Compute preparation;  ///< where prepare() encodes; all else is done where `encoders` says
