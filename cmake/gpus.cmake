@@ -1,5 +1,5 @@
 # Modules for GPUs, which a program opens when somebody asks for their GPUs (src/backend/gpu/modules.h):
-#   libhearth_emu.so    emulated GPUs: kernels compiled by the host compiler; always built
+#   libhearth_emu.so    emulated GPUs: kernels compiled by the host compiler; built for tests, packages and tools/build --gpu emulated
 #   libhearth_cuda.so   NVIDIA's, by nvcc, with the CUDA runtime inside: HEARTH_GPU=cuda
 #   libhearth_hip.so    AMD's, by hipcc: HEARTH_GPU=hip; libamdhip64 is opened before it
 # The vendors' libraries of matmuls, cuBLASLt and rocBLAS, are opened while a module runs; their headers have to be there when it
@@ -31,7 +31,11 @@ function(opens_modules target)
   # All of them: what modules alone call would be missing.
   target_link_libraries(${target} PRIVATE -Wl,--whole-archive $<TARGET_FILE:hearth_base> $<TARGET_FILE:hearth_ir>
                         $<TARGET_FILE:hearth_backend> $<TARGET_FILE:hearth_ops> -Wl,--no-whole-archive hearth_ops)
-  add_dependencies(${target} ${gpu_modules})
+  set(vendors ${gpu_modules})
+  list(REMOVE_ITEM vendors hearth_module_emu)
+  if(vendors)
+    add_dependencies(${target} ${vendors})
+  endif()
 endfunction()
 
 add_library(hearth_emulator OBJECT ${emulator_sources} ${gpu_module_source})

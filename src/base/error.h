@@ -1,10 +1,9 @@
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 namespace hearth {
 
@@ -27,16 +26,20 @@ class InternalError : public std::logic_error {
   using std::logic_error::logic_error;
 };
 
+/// Implementations of user_error and internal_error.
+[[noreturn]] void throw_user_error(fmt::string_view format, fmt::format_args args);
+[[noreturn]] void throw_internal_error(fmt::string_view format, fmt::format_args args);
+
 /// Throws UserError with a formatted sentence.
 template <typename... Args>
 [[noreturn]] void user_error(fmt::format_string<Args...> format, Args&&... args) {
-  throw UserError(fmt::format(format, std::forward<Args>(args)...));
+  throw_user_error(format, fmt::make_format_args(args...));
 }
 
 /// Throws InternalError with a formatted sentence.
 template <typename... Args>
 [[noreturn]] void internal_error(fmt::format_string<Args...> format, Args&&... args) {
-  throw InternalError(fmt::format(format, std::forward<Args>(args)...));
+  throw_internal_error(format, fmt::make_format_args(args...));
 }
 
 [[noreturn]] void check_failed(const char* condition, const char* file, int line);

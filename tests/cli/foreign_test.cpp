@@ -1,4 +1,7 @@
 #include "cli/program.h"
+
+#include <fmt/format.h>
+
 #include "tiny_language_model.h"
 
 namespace hearth {

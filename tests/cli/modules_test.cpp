@@ -22,7 +22,7 @@ class Modules : public Program {
 TEST_F(Modules, ThatAreMissingAreSaidToBe) {
   refused(with({}) + "hearth train demo device=emulated",
           {"the module for emulated GPUs", "no libhearth_emu.so in modules, which HEARTH_MODULES names"});
-  refused(with({}) + "hearth train demo device=gpu", {"emulated GPUs alone", "tools/build --gpu hip"});
+  refused(with({}) + "hearth train demo device=gpu", {"without a module for GPUs", "tools/build --gpu hip"});
 }
 
 TEST_F(Modules, ThatCannotBeOpenedAreSaidWhy) {

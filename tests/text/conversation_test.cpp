@@ -1,5 +1,7 @@
 #include "text/conversation.h"
 
+#include <fmt/format.h>
+
 #include "expect_fault.h"
 #include "text/jsonl.h"
 

@@ -87,7 +87,7 @@ Opened open_emulator() {
     const fs::path folder = told_folder();
     return {.driver = nullptr,
             .fault = "there is no libhearth_emu.so " +
-                     (folder.empty() ? "beside the program; try tools/build"
+                     (folder.empty() ? "beside the program; try tools/build --gpu emulated"
                                      : "in " + folder.string() + ", which HEARTH_MODULES names")};
   }
   return open(file);

@@ -62,7 +62,7 @@ std::string described(std::span<const gpu::DeviceInfo> gpus) {
 [[noreturn]] void refuse_absence(const std::string& device, std::span<const gpu::Runtime> runtimes) {
   if (runtimes.empty()) {
     user_error(
-        "expected a Hearth built for GPUs for device={}, got one that has emulated GPUs alone; try "
+        "expected a Hearth built for GPUs for device={}, got one without a module for GPUs; try "
         "tools/build --gpu hip for AMD's, --gpu cuda for NVIDIA's, or device=emulated",
         device);
   }
