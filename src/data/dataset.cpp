@@ -5,8 +5,6 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/text.h"
-#include "data/chosen_images.h"
-#include "data/read_check.h"
 
 namespace hearth::data {
 
@@ -15,6 +13,8 @@ using Open = std::unique_ptr<Dataset>(const DatasetOptions& options);
 Open open_shapes, open_idx, open_cifar10, open_folder;
 /// What is wrong with the class folders goes into `faults`; the images that are there can be read.
 std::unique_ptr<Dataset> open_folder(const DatasetOptions& options, std::vector<std::string>& faults);
+/// The images that can be read, which `num_threads` threads find; a note names the others.
+std::unique_ptr<Dataset> without_bad(std::unique_ptr<Dataset> all, int num_threads);
 
 namespace {
 
@@ -48,25 +48,6 @@ void check_images(const Dataset& dataset, DatasetCheck& check) {
       check.faults.emplace_back(error.what());
     }
   }
-}
-
-/// The images of a dataset that can be read.
-class ReadableImages : public ChosenImages {
- public:
-  ReadableImages(std::unique_ptr<Dataset> all, const ReadCheck& check)
-      : ChosenImages(*all, check.readable), all_(std::move(all)) {
-    notes_ = all_->notes();
-    notes_.push_back(describe_skipped(check, "images"));
-  }
-
- private:
-  std::unique_ptr<Dataset> all_;
-};
-
-std::unique_ptr<Dataset> without_bad(std::unique_ptr<Dataset> all, int num_threads) {
-  const ReadCheck check = check_reading(all->size(), num_threads, [&](int64_t index) { all->check(index); });
-  if (check.faults.empty()) return all;
-  return std::make_unique<ReadableImages>(std::move(all), check);
 }
 
 void check_options(const DatasetOptions& options, const Kind& kind) {
