@@ -406,19 +406,19 @@ std::string plain_letters(std::string_view name) {
 const Family& find_family(const Reader& reader) {
   const std::string name = reader.text("model_type", "");
   std::vector<std::string> names;
-  std::string advice;
+  std::string meant, advice = "; an edited model_type would load weights that do not fit it";
   for (const Family& family : kFamilies) {
     if (name == family.name) return family;
-    if (plain_letters(name) == plain_letters(family.name))
-      advice = fmt::format(" (did you mean '{}'?)", family.name);
+    if (plain_letters(name) == plain_letters(family.name)) {
+      meant = fmt::format(" (did you mean '{}'?)", family.name);
+      advice = "";
+    }
     names.emplace_back(family.name);
   }
-  const std::string_view known = unsupported_family(name);
-  if (!known.empty()) advice = fmt::format(" ({})", known);
-  user_error(
-      "{}: model_type '{}'{} is not supported; supported are {}. The weights of a model fit its own "
-      "model_type alone",
-      reader.where(), name, advice, fmt::join(names, ", "));
+  if (const std::string_view known = unsupported_family(name); !known.empty())
+    meant = fmt::format(" ({})", known);
+  user_error("{}: model_type '{}'{} is not supported; supported are {}{}", reader.where(), name, meant,
+             fmt::join(names, ", "), advice);
 }
 
 /// The dropout rates above 0 that transformers trains this family with, by their keys.
