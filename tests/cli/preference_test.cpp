@@ -89,7 +89,7 @@ TEST_F(Dpo, MistakesInTheRecipe) {
   wrong("dpo.label_smoothing=0.5", {"a number from 0 to below 0.5"});
   refused("hearth train demo train.objective=dpo", {"expected model.path, a language model"});
   refused(line("train", "pairs.jsonl", "train.objective=cross_entropy data.format=detect"),
-          {"pairs.jsonl:1: expected a record with one answer", "try train.objective=dpo"});
+          {"pairs.jsonl:1: expected a record with one answer", "train.objective=dpo"});
 }
 
 }  // namespace
