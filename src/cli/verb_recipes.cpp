@@ -124,7 +124,10 @@ int64_t check_text(const tasks::TextSource& source, const recipe::Recipe& recipe
   const text::SampleReader reader = source.reader(file);
   const bool color = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
   const text::InspectOptions options{.marking = color ? text::Marking::color : text::Marking::signs,
-                                     .context = recipe.data.context};
+                                     .context = recipe.data.context,
+                                     .check = [&](const text::Sample& sample) {
+                                       tasks::check_answers(sample, reader, recipe::has_pairs(recipe));
+                                     }};
   const text::TextSummary summary = text::summarize(reader, options);
   // It has colors, and its texts are printable.
   std::fputs(text::describe(summary, reader, options).c_str(), stdout);

@@ -182,6 +182,11 @@ void add_text_fields(std::vector<Field>& fields) {
       &Data::bad_records);
   key("train_on_prompt", "text: compute the loss on prompts too, not on answers alone",
       &Data::train_on_prompt);
+  key("train_on_generation_prompt",
+      "text: compute the loss on an empty thinking block too, which the chat template puts into the prompt "
+      "for "
+      "an answer",
+      &Data::train_on_generation_prompt);
   key("packing", "text: put several samples into a row; false: one each, rows of similar length together",
       &Data::packing);
   key("overlong",
