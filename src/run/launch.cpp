@@ -49,6 +49,11 @@ std::string wait_of(const engine::Engine& engine) {
                                            static_cast<double>(options.num_workers));
 }
 
+void warn(const tasks::Task& task, Reporter& reporter) {
+  for (const std::string& warning : {task.warning(), task.training_warning()})
+    if (!warning.empty()) reporter.message(warning);
+}
+
 void announce(const Trainer& trainer, engine::Engine& engine, const Job& job, Reporter& reporter) {
   const recipe::Recipe& recipe = job.recipe;
   reporter.message("run folder: " + job.out);
@@ -61,7 +66,7 @@ void announce(const Trainer& trainer, engine::Engine& engine, const Job& job, Re
   reporter.message(fmt::format("{}: {} parameters, {} on {} threads; {}", recipe::model_name(recipe),
                                parameters, name_of(recipe.precision), engine.threads().size(),
                                trainer.task().describe()));
-  if (const std::string warning = trainer.task().warning(); !warning.empty()) reporter.message(warning);
+  warn(trainer.task(), reporter);
   if (hub::has_adapter(engine)) {
     reporter.message(fmt::format("trainable params: {} || all params: {} || trainable%: {:.4f}", parameters,
                                  all, 100 * static_cast<double>(parameters) / static_cast<double>(all)));
@@ -108,7 +113,7 @@ void conclude(const RunSummary& summary, const Job& job, const engine::Engine& e
 /// What a check found out.
 void describe(Trainer& trainer, const recipe::Recipe& recipe, Reporter& reporter) {
   reporter.message(trainer.task().describe());
-  if (const std::string warning = trainer.task().warning(); !warning.empty()) reporter.message(warning);
+  warn(trainer.task(), reporter);
   planner::PlanReport plan = planner::make_plan_report(trainer.engine().compiled());
   plan.kept_bytes = recipe.data.keep_pictures;
   const std::string table = planner::to_table(plan);

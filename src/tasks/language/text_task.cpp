@@ -202,12 +202,12 @@ std::string TextTask::warning() const {
     if (tokens == nullptr) continue;
     for (const int64_t length : tokens->lengths()) longest = std::max(longest, length);
   }
-  std::vector<std::string> notes = {models::context_note(config_, std::min(longest, options_.data.context)),
-                                    models::dropout_note(config_),
-                                    overlong_note(*train_),
-                                    untrained_note(train_->counts()),
-                                    bad_records_note(),
-                                    reasoning_note()};
+  return models::context_note(config_, std::min(longest, options_.data.context));
+}
+
+std::string TextTask::training_warning() const {
+  std::vector<std::string> notes = {models::dropout_note(config_), overlong_note(*train_),
+                                    untrained_note(train_->counts()), bad_records_note(), reasoning_note()};
   std::erase(notes, "");
   return fmt::format("{}", fmt::join(notes, "\n"));
 }

@@ -32,6 +32,7 @@ class TextTask : public Task {
   const char* unit() const override { return "tok"; }
   std::string describe() const override;
   std::string warning() const override;
+  std::string training_warning() const override;
   std::string score_text(double score) const override;
   void report(const Evaluation& last, const fs::path& log, io::ReportData& data) const override;
   int64_t staging_bytes() const override;
