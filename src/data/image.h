@@ -82,7 +82,7 @@ ImageHeader read_image_header(std::span<const std::byte> bytes, std::string_view
 
 /// True if the file's name has an extension of a format that decode_image reads.
 bool is_image_file(const fs::path& path);
-/// True if it has an extension of an image or video format that decode_image does not read, like .heic.
+/// True if it has an extension of another image format, like .heic.
 bool is_unsupported_image_file(const fs::path& path);
 
 /// UserError "NAME: ..." when a side or the number of pixels is above the limits.

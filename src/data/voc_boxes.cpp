@@ -179,7 +179,7 @@ void add_pictures(const fs::path& folder, std::map<std::string, fs::path>& pictu
 
 /// The first word of each line.
 std::vector<std::string> read_list(const fs::path& file) {
-  const std::string text = read_file(file, kMaxXmlBytes);
+  const std::string text = read_text(file, kMaxXmlBytes);
   std::vector<std::string> names;
   for (std::string_view rest = text; !rest.empty();) {
     const std::string_view line = trimmed(take_line(rest));
