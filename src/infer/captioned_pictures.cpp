@@ -214,8 +214,9 @@ class CaptionedPictures : public tasks::PictureSet {
 
  private:
   tasks::CachedLatents open(const fs::path& folder) const {
-    return {data::read_captions(folder, options_.trigger, options_.exif), data::Buckets(options_.resolution),
-            latent_format(options_, encoders_.factor), encoders_.hashes, io::LatentCache(options_.cache)};
+    return {data::read_captions(folder, options_.trigger, options_.exif, options_.allow_outside),
+            data::Buckets(options_.resolution), latent_format(options_, encoders_.factor), encoders_.hashes,
+            io::LatentCache(options_.cache)};
   }
   void prepare(const tasks::CachedLatents& latents, const Say& say) const {
     if (const int64_t missing = latents.num_missing_pictures(); missing > 0) {
