@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "data/boxes_format.h"
 #include "data/image.h"
+#include "data/read_check.h"
 
 namespace hearth::data {
 namespace {
@@ -125,6 +126,20 @@ BoxedPictures read_boxes(const fs::path& path, std::string_view split, const Lab
     set.notes.push_back(fmt::format("{}: {} of {} pictures have no boxes and are taken as empty",
                                     path.string(), empty, set.pictures.size()));
   return set;
+}
+
+void leave_out_bad(BoxedPictures& set, int num_threads) {
+  if (set.draw) return;
+  const ReadCheck check = check_reading(std::ssize(set.pictures), num_threads, [&](int64_t index) {
+    BoxCheck ignored;
+    check_picture(set.pictures[static_cast<size_t>(index)], set.exif, ignored);
+  });
+  if (check.faults.empty()) return;
+  set.notes.push_back(describe_skipped(check, "images with boxes"));
+  std::vector<BoxedPicture> kept;
+  for (const int64_t index : check.readable)
+    kept.push_back(std::move(set.pictures[static_cast<size_t>(index)]));
+  set.pictures = std::move(kept);
 }
 
 BoxCheck check_boxes(const BoxedPictures& set) {

@@ -36,5 +36,8 @@ struct BoxCheck {
   std::vector<std::string> faults;                 ///< "FILE: reason"
 };
 BoxCheck check_boxes(const BoxedPictures& set);
+/// Decodes every image on `num_threads` threads, leaves out those that cannot be read or do not fit their
+/// labels, and notes their number and the first names. UserError if none is left.
+void leave_out_bad(BoxedPictures& set, int num_threads);
 
 }  // namespace hearth::data

@@ -160,7 +160,7 @@ std::string parse_caption(std::string_view text, std::string_view name) {
 }
 
 std::vector<CaptionedPicture> read_captions(const fs::path& folder, std::string_view trigger, Exif exif,
-                                            bool allow_outside) {
+                                            bool allow_outside, bool keep_damaged) {
   if (!fs::is_directory(folder))
     user_error("expected a folder of pictures with captions at '{}', found none; set data.path=FOLDER",
                folder.string());
@@ -188,8 +188,30 @@ std::vector<CaptionedPicture> read_captions(const fs::path& folder, std::string_
   }
   const bool stands_for_all = !trigger.empty() && missing.size() == pictures.size();
   if (!missing.empty() && !stands_for_all) refuse_missing(root, missing, pictures.size());
-  for (CaptionedPicture& picture : pictures) measure(picture, exif);
+  for (CaptionedPicture& picture : pictures) {
+    try {
+      measure(picture, exif);
+    } catch (const UserError&) {
+      if (!keep_damaged) throw;
+    }
+  }
   return pictures;
+}
+
+ReadCheck check_captioned(const std::vector<CaptionedPicture>& pictures, int num_threads) {
+  return check_reading(std::ssize(pictures), num_threads, [&](int64_t index) {
+    const CaptionedPicture& picture = pictures[static_cast<size_t>(index)];
+    const MappedFile file(picture.file);
+    decode_image(file.bytes(), 3, picture.file.string(), picture.exif);
+  });
+}
+
+std::string leave_out_bad(std::vector<CaptionedPicture>& pictures, int num_threads) {
+  const ReadCheck check = check_captioned(pictures, num_threads);
+  std::vector<CaptionedPicture> kept;
+  for (const int64_t index : check.readable) kept.push_back(std::move(pictures[static_cast<size_t>(index)]));
+  pictures = std::move(kept);
+  return describe_skipped(check, "images with captions");
 }
 
 }  // namespace hearth::data

@@ -28,6 +28,7 @@ struct CaptionedPicturesOptions {
   std::string trigger;  ///< put before captions
   data::Exif exif = data::Exif::apply;
   bool allow_outside = false;  ///< metadata.jsonl may name links to pictures outside of their folder
+  bool skip_bad = false;       ///< leave out pictures that cannot be read
   fs::path cache;              ///< folder of latents and embeddings
   tasks::DenoiseFormat format;
   TextTranslatorOptions encoders;

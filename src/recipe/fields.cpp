@@ -183,10 +183,16 @@ void add_text_fields(std::vector<Field>& fields) {
       "text: the date that chat templates see, like 2026-11-24; empty: the day on which the run starts",
       &Data::date);
   key("variables", "text: variables for the chat template, like [enable_thinking=false]", &Data::variables);
-  key("bad_records", "text: invalid records: refuse (end the run), or skip and count them",
+  key("bad_records",
+      "records, images, masks and boxes that cannot be read: refuse (end the run), or skip and count them",
       &Data::bad_records);
   key("train_on_prompt", "text: compute the loss on prompts too, not on answers alone",
       &Data::train_on_prompt);
+  key("train_on_generation_prompt",
+      "text: compute the loss on an empty thinking block too, which the chat template puts into the prompt "
+      "for "
+      "an answer",
+      &Data::train_on_generation_prompt);
   key("packing", "text: put several samples into a row; false: one each, rows of similar length together",
       &Data::packing);
   key("overlong",

@@ -270,17 +270,24 @@ data::MaskOptions mask_options(const recipe::Recipe& recipe, const std::string& 
           .num_classes = recipe.model.num_classes,
           .classes = data.classes,
           .unlabeled = data.unlabeled,
-          .exif = exif_of(recipe)};
+          .exif = exif_of(recipe),
+          .skip_bad = data.bad_records == recipe::BadRecords::skip,
+          .num_threads = recipe::num_threads(recipe)};
 }
 
 data::BoxedPictures boxed_pictures(const recipe::Recipe& recipe, const std::string& split) {
   const recipe::Data& data = recipe.data;
   const auto format = std::ranges::find(kBoxKinds, data.kind);
-  if (format != std::end(kBoxKinds))
-    return data::read_boxes(data.path, split,
-                            {.format = static_cast<data::BoxFormat>(format - std::begin(kBoxKinds)),
-                             .allow_outside = data.allow_outside,
-                             .num_classes = recipe.model.num_classes});
+  if (format != std::end(kBoxKinds)) {
+    data::BoxedPictures set =
+        data::read_boxes(data.path, split,
+                         {.format = static_cast<data::BoxFormat>(format - std::begin(kBoxKinds)),
+                          .allow_outside = data.allow_outside,
+                          .exif = exif_of(recipe),
+                          .num_classes = recipe.model.num_classes});
+    if (data.bad_records == recipe::BadRecords::skip) data::leave_out_bad(set, recipe::num_threads(recipe));
+    return set;
+  }
   if (data.kind == recipe::name_of(recipe::DataKind::shapes)) {
     return data::shape_boxes(data::series_of(recipe.seed, split),
                              split == "test" ? data.val_count : data.count, data.image_size);

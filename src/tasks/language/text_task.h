@@ -50,6 +50,8 @@ class TextTask : public Task {
 
  private:
   void lay_out();
+  std::string bad_records_note() const;
+  std::string reasoning_note() const;
   void save_config(const fs::path& file, DType weights) const;
 
   bool adapts_;
