@@ -111,7 +111,8 @@ void check_captions(const recipe::Recipe& recipe) {
   const bool skips = recipe.data.bad_records == recipe::BadRecords::skip;
   for (const fs::path& folder : {recipe.data.path, fs::path(recipe.diffuse.prior)}) {
     if (folder.empty() || skips) continue;
-    const auto pictures = data::read_captions(folder, recipe.diffuse.trigger, run::exif_of(recipe), true);
+    const auto pictures = data::read_captions(folder, recipe.diffuse.trigger, run::exif_of(recipe),
+                                              recipe.data.allow_outside, true);
     const data::ReadCheck check = data::check_captioned(pictures, recipe::num_threads(recipe));
     say("{}: {} images with captions\n", folder.string(), pictures.size());
     refuse(check.faults, std::ssize(pictures), "training");

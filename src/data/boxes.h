@@ -10,18 +10,18 @@
 
 namespace hearth::data {
 
-enum class BoxFormat { detect, coco, voc, yolo };
-
 /// Reads the labels of a split, "train", "test" or "val", without decoding pictures.
 /// - coco: a JSON file; or a folder with them, itself, in annotations/ or in train/ and valid/.
 /// - voc: a folder with XML files, in Annotations/, beside the pictures, or in train/ and valid/; splits by
 ///   ImageSets/Main/*.txt. Pixels count from 1: xmin - 1 to xmax.
 /// - yolo: a data.yaml or the folder that has one; labels lie where images/ is labels/ in a picture's path.
+///   Or a folder with classes.txt, itself or in labels/; labels are also looked for beside the pictures.
+/// - label_studio (JSON), cvat (XML for images 1.1), labelme (a JSON file per image), csv (filename, class,
+///   xmin, ymin, xmax, ymax), createml: files as for coco.
 /// - detect: whichever of them is there; UserError where there are several.
 /// Of data without splits every fifth picture is for tests. Boxes are those of the images that exif_of says.
 /// UserError with file and line (JSON: object and byte) for what cannot be meant.
-BoxedPictures read_boxes(const fs::path& path, std::string_view split, BoxFormat format = BoxFormat::detect,
-                         Exif exif = Exif::apply);
+BoxedPictures read_boxes(const fs::path& path, std::string_view split, const LabelOptions& options = {});
 
 /// What decoding every picture once found, and what the labels hold.
 struct BoxCheck {

@@ -101,6 +101,9 @@ std::string encode_png(const Image& image);
 /// A PNG file's bytes with texts about the picture, UTF-8 under a key each (iTXt, PNG 3rd edition, 11.3.3.4).
 std::string with_texts(std::string_view png, std::span<const std::pair<std::string, std::string>> texts);
 
+/// Returns the bytes of a JPEG file of an RGB image; `quality` from 1 to 100, as libjpeg counts it.
+std::string encode_jpeg(const Image& image, int quality);
+
 /// The bytes of a PNG file of palette indices, each below the number of colors (at most 256).
 std::string encode_png(const Image& indices, std::span<const std::array<uint8_t, 3>> palette);
 

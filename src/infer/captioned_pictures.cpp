@@ -225,7 +225,8 @@ class CaptionedPictures : public tasks::PictureSet {
 
  private:
   tasks::CachedLatents open(const fs::path& folder) {
-    auto pictures = data::read_captions(folder, options_.trigger, options_.exif, options_.skip_bad);
+    auto pictures = data::read_captions(folder, options_.trigger, options_.exif, options_.allow_outside,
+                                        options_.skip_bad);
     if (options_.skip_bad) {
       const std::string note = data::leave_out_bad(pictures, options_.encoders.compute.num_threads);
       if (!note.empty()) notes_.push_back("note: " + note);

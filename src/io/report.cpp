@@ -120,8 +120,9 @@ std::string strips(const ReportData& data) {
   std::string html = fmt::format("<h2>{}</h2><div class='strips'>", escape_html(data.strips_title));
   for (const ImageStrip& strip : data.strips) {
     html += "<figure>";
-    for (const std::string& png : strip.pngs)
-      html += fmt::format("<img alt='' src='data:image/png;base64,{}'>", base64(png));
+    for (const std::string& image : strip.images)
+      html += fmt::format("<img alt='' src='data:image/{};base64,{}'>",
+                          image.starts_with("\xFF\xD8") ? "jpeg" : "png", base64(image));
     html += fmt::format("<div>{}</div></figure>", escape_html(strip.caption));
   }
   return html + "</div>";

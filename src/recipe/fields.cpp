@@ -118,10 +118,16 @@ void add_image_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "data", &Recipe::data);
   key("kind",
       "images: folder (a folder per class), idx (MNIST), cifar10, shapes (generated), tensors (safetensors); "
-      "masks (pictures with masks); boxes (coco, voc or yolo, found by looking), coco, voc, yolo; text; "
+      "masks (pictures with masks); boxes (any of these, found by looking), coco, voc, yolo, label_studio, "
+      "cvat, labelme, csv, createml; text; "
       "captions (pictures with captions); kohya (caches of sd-scripts)",
       &Data::kind, Named());
   key("path", "images: folder of the dataset; text: a .txt, .jsonl or .json file", &Data::path);
+  key("allow_outside",
+      "boxes, captions: true: read images outside of data.path that labels name, by absolute paths, by ../ "
+      "or "
+      "through links; false: refuse them",
+      &Data::allow_outside);
   key("image_size", "pixels that images are resized to: a square's side, or [width, height]",
       &Data::image_size, Sides{4, 4096});
   key("channels", "1: grayscale, 3: RGB", &Data::channels, Whole{1, 3});

@@ -167,6 +167,7 @@ struct Adapter {
 struct Data {
   std::string kind = std::string(name_of(DataKind::shapes));
   fs::path path;
+  bool allow_outside = false;  ///< labels may name images outside of the data's folder
   Extent image_size = 32;
   int64_t channels = 3;
   int64_t count = 10000;

@@ -39,7 +39,8 @@ namespace hearth::run {
 namespace {
 
 /// Of data.kind, in the order of data::BoxFormat.
-constexpr std::string_view kBoxKinds[] = {"boxes", "coco", "voc", "yolo"};
+constexpr std::string_view kBoxKinds[] = {"boxes", "coco",    "voc", "yolo",    "label_studio",
+                                          "cvat",  "labelme", "csv", "createml"};
 
 recipe::Choices make_choices() {
   recipe::Choices choices{.is_gpu = exec::names_gpu};
@@ -278,8 +279,12 @@ data::BoxedPictures boxed_pictures(const recipe::Recipe& recipe, const std::stri
   const recipe::Data& data = recipe.data;
   const auto format = std::ranges::find(kBoxKinds, data.kind);
   if (format != std::end(kBoxKinds)) {
-    data::BoxedPictures set = data::read_boxes(
-        data.path, split, static_cast<data::BoxFormat>(format - std::begin(kBoxKinds)), exif_of(recipe));
+    data::BoxedPictures set =
+        data::read_boxes(data.path, split,
+                         {.format = static_cast<data::BoxFormat>(format - std::begin(kBoxKinds)),
+                          .allow_outside = data.allow_outside,
+                          .exif = exif_of(recipe),
+                          .num_classes = recipe.model.num_classes});
     if (data.bad_records == recipe::BadRecords::skip) data::leave_out_bad(set, recipe::num_threads(recipe));
     return set;
   }

@@ -108,7 +108,7 @@ TEST(BadRecords, ImagesWithCaptionsAreDecoded) {
   EXPECT_THAT(check_captioned(pictures, 2).faults, ElementsAre(HasSubstr("b.png: expected a whole PNG")));
   put_file(folder.path() / "c.png", "no header");
   EXPECT_THAT(error_of([&] { read_captions(folder.path(), "x"); }), HasSubstr("c.png: "));
-  pictures = read_captions(folder.path(), "x", Exif::apply, true);
+  pictures = read_captions(folder.path(), "x", Exif::apply, false, true);
   EXPECT_THAT(leave_out_bad(pictures, 2), HasSubstr("leaves out 2 of 3 images with captions: "));
   ASSERT_EQ(pictures.size(), 1U);
   EXPECT_EQ(pictures[0].size, Extent(6, 5));

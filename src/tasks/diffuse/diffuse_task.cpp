@@ -248,7 +248,7 @@ void DiffuseTask::report(const Evaluation& last, const fs::path& log, io::Report
     std::vector<std::string> steps;
     for (const int64_t i : spread(kMostInStrip, std::ssize(files))) {
       const fs::path& file = files[static_cast<size_t>(i)];
-      strip.pngs.push_back(read_file(file));
+      strip.images.push_back(read_file(file));
       steps.push_back(file.stem().string());
     }
     strip.caption = fmt::format("{}", fmt::join(steps, ", "));

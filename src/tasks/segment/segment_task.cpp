@@ -42,7 +42,7 @@ io::ImageStrip strip_of(const data::Image& image, const data::Image& truth, cons
   const auto colors = [&](const data::Image& mask) {
     return data::encode_png(data::colorize(data::resize_mask(mask, size), classes));
   };
-  return {.pngs = {data::encode_png(data::resize(image, size)), colors(truth), colors(predicted)},
+  return {.images = {data::encode_png(data::resize(image, size)), colors(truth), colors(predicted)},
           .caption = std::move(caption)};
 }
 
