@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/flush.h"
 #include "base/temporary.h"
 
 namespace hearth {
@@ -199,9 +200,9 @@ void FileWriter::write(std::span<const std::byte> bytes) {
 void FileWriter::write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
 
 void FileWriter::sync_and_close() {
-  if (fsync(descriptor_) != 0) system_error("flush", path_);
+  if (flush_to_disk(descriptor_) != 0) system_error("flush", path_);
   const int descriptor = std::exchange(descriptor_, -1);
-  if (close(descriptor) != 0) system_error("close", path_);
+  if (close(descriptor) != 0 && errno != EINTR) system_error("close", path_);
 }
 
 bool path_exists(const fs::path& path) {
@@ -233,7 +234,8 @@ std::vector<fs::path> list_folder(const fs::path& folder) {
 
 void sync_folder(const fs::path& folder) {
   const Descriptor directory(folder, O_RDONLY | O_DIRECTORY);
-  if (fsync(directory.value()) != 0) system_error("flush", folder);
+  // Some FUSE and network file systems cannot flush a folder.
+  if (flush_to_disk(directory.value()) != 0 && errno != EINVAL) system_error("flush", folder);
 }
 
 void rename_durably(const fs::path& from, const fs::path& to) {
@@ -273,9 +275,15 @@ void HeldFolder::check() const {
   const bool is_there = stat(path_.c_str(), &found) == 0;
   if (!is_there && errno != ENOENT && errno != ENOTDIR) system_error("look at", path_);
   if (is_there && held.st_dev == found.st_dev && held.st_ino == found.st_ino) return;
+  // The kernel's name of a folder that is open follows it when it is moved.
+  std::error_code unknown;
+  const fs::path now = fs::read_symlink(fmt::format("/proc/self/fd/{}", descriptor_), unknown);
+  if (!unknown && fs::is_directory(now, unknown))
+    user_error("the run folder {} was moved to {} while the run wrote to it; resume there: hearth resume {}",
+               path_.string(), now.string(), now.string());
   user_error(
-      "expected the run folder {} to stay where it is, but it was moved, deleted or replaced; move it back "
-      "and resume from its last checkpoint with --resume",
+      "the run folder {} was deleted or replaced while the run wrote to it, and its checkpoints are gone; "
+      "start the run again",
       path_.string());
 }
 
@@ -287,7 +295,9 @@ void replace_file(const fs::path& path, FunctionRef<void(const fs::path&)> write
 
 void write_file_atomically(const fs::path& path, std::string_view contents) {
   std::error_code unknown;
-  if (const fs::file_status status = fs::status(path, unknown);
+  // Links of the system, such as /dev/stdout, are followed; any other one is replaced.
+  const bool follows = path.native().starts_with("/dev/") || path.native().starts_with("/proc/");
+  if (const fs::file_status status = follows ? fs::status(path, unknown) : fs::symlink_status(path, unknown);
       fs::is_character_file(status) || fs::is_fifo(status)) {
     FileWriter(path).write(contents);
     return;

@@ -8,20 +8,14 @@
 #include <cstdlib>
 #include <fstream>
 #include <limits>
-#include <optional>
 #include <string>
+
+#include "base/control_group.h"
 
 namespace hearth {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-std::optional<int64_t> read_number(const char* path) {
-  std::ifstream file(path);
-  int64_t value = 0;
-  if (file >> value) return value;
-  return std::nullopt;
-}
 
 /// Since this process started, as /proc has it; 0 where that cannot be: a container may show an uptime of its
 /// own.
@@ -52,10 +46,7 @@ int64_t available_memory_bytes() {
   for (int64_t kib = 0; info >> name >> kib; info.ignore(64, '\n')) {
     if (name == "MemAvailable:") available = kib << 10;
   }
-  const auto limit = read_number("/sys/fs/cgroup/memory.max");
-  const auto used = read_number("/sys/fs/cgroup/memory.current");
-  if (limit && used) available = std::min(available, std::max<int64_t>(0, *limit - *used));
-  return available;
+  return std::min(available, memory_below_limit().value_or(available));
 }
 
 int64_t total_memory_bytes() {

@@ -31,12 +31,22 @@ bool is_temporary(const fs::path& entry, const std::string& start) {
          name.find_first_not_of("0123456789abcdef", start.size()) == name.npos;
 }
 
-/// An open descriptor that is locked, or -1 where another process holds the lock.
+/// Returns a locked descriptor of the entry, or -1 with errno: EWOULDBLOCK if another process holds the lock.
 int open_locked(const fs::path& path) {
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (descriptor < 0 || flock(descriptor, LOCK_EX | LOCK_NB) == 0) return descriptor;
+  const int code = errno;
   close(descriptor);
+  errno = code;
   return -1;
+}
+
+/// Returns the descriptor of a new entry, which may be closed already; -1 with errno if there is none.
+int create(const fs::path& path, Temporary::Kind kind) {
+  if (kind == Temporary::Kind::folder) return mkdir(path.c_str(), 0700);
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (file >= 0) close(file);
+  return file;
 }
 
 }  // namespace
@@ -65,17 +75,24 @@ Temporary::Temporary(const fs::path& path, Kind kind, const fs::path& known_as) 
   delete_leftovers(path);
   std::random_device random;
   const std::string start = hidden_start(path);
-  int code = EEXIST;
-  while (code == EEXIST) {
+  while (true) {
     path_ = path.parent_path() / fmt::format("{}{:08x}{:08x}", start, random(), random());
-    const int made = kind == Kind::folder
-                         ? mkdir(path_.c_str(), 0700)
-                         : open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    code = made < 0 ? errno : 0;
-    if (kind == Kind::file && made >= 0) close(made);
+    const bool is_made = create(path_, kind) >= 0;
+    if (!is_made && errno != EEXIST) refuse_to_write(known_as.empty() ? path : known_as, errno);
+    if (is_made && lock()) return;
   }
-  if (code != 0) refuse_to_write(known_as.empty() ? path : known_as, code);
+}
+
+bool Temporary::lock() {
   lock_ = open_locked(path_);
+  const int code = lock_ < 0 ? errno : 0;
+  struct stat ignored {};
+  // Until it is locked, another process takes it for a leftover and deletes it.
+  const bool is_there = lstat(path_.c_str(), &ignored) == 0;
+  if (is_there && code != EWOULDBLOCK) return true;
+  if (lock_ >= 0) close(lock_);
+  lock_ = -1;
+  return false;
 }
 
 Temporary::~Temporary() {

@@ -19,6 +19,9 @@ class Temporary {
   const fs::path& path() const { return path_; }
 
  private:
+  /// Locks the new entry. False if another process deletes or has deleted it as a leftover.
+  bool lock();
+
   fs::path path_;
   int lock_ = -1;  ///< held while the process lives
 };

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/stack.h"
 #include "base/text.h"
-#include "base/threads.h"
 #include "base/version.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
@@ -18,17 +18,17 @@ namespace hearth::cli {
 /// Adds a verb to the program: its options, its help, and what it does. To add one: verb_NAME.cpp with a
 /// function of this form, and its name here and in kVerbs.
 using AddVerb = void(CLI::App& app);
-AddVerb add_train, add_eval, add_predict, add_plan, add_dump, add_ops, add_pack, add_bench, add_ls, add_cp,
-    add_validate, add_tokenize, add_merge, add_export, add_generate, add_checkpoints, add_doctor,
-    add_topology, add_watch, add_completions;
+AddVerb add_train, add_resume, add_eval, add_predict, add_plan, add_dump, add_ops, add_pack, add_bench,
+    add_ls, add_cp, add_validate, add_tokenize, add_merge, add_export, add_generate, add_checkpoints,
+    add_doctor, add_topology, add_watch, add_completions;
 
 namespace {
 
 /// In the order of the help.
-constexpr AddVerb* kVerbs[] = {add_train,       add_eval,     add_predict,  add_plan,  add_dump,
-                               add_ops,         add_pack,     add_bench,    add_ls,    add_cp,
-                               add_validate,    add_tokenize, add_generate, add_merge, add_export,
-                               add_checkpoints, add_doctor,   add_topology, add_watch, add_completions};
+constexpr AddVerb* kVerbs[] = {
+    add_train, add_resume, add_eval,        add_predict, add_plan,     add_dump,     add_ops,
+    add_pack,  add_bench,  add_ls,          add_cp,      add_validate, add_tokenize, add_generate,
+    add_merge, add_export, add_checkpoints, add_doctor,  add_topology, add_watch,    add_completions};
 
 /// Printed without arguments.
 constexpr const char* kGreeting =
@@ -105,7 +105,6 @@ void check_values(CLI::App& app) {
 }
 
 int run(int argc, char** argv) {
-  take_stack();
   CLI::App app(kExamples, "hearth");
   app.set_version_flag("--version", fmt::format("hearth {}", kVersion));
   for (AddVerb* add : kVerbs) add(app);
@@ -141,5 +140,6 @@ int main(int argc, char** argv) {
   // A file that may not grow is a failed write with a sentence of its own.
   std::signal(SIGXFSZ, SIG_IGN);
   hearth::explain_lost_pages();
-  return hearth::cli::tell(hearth::run::ending_of([&] { return hearth::cli::run(argc, argv); }));
+  const auto run = [&] { return hearth::cli::run(argc, argv); };
+  return hearth::cli::tell(hearth::run::ending_of([&] { return hearth::with_stack(run); }));
 }

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/run_files.h"
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "data/picture_files.h"
@@ -51,6 +52,7 @@ void run_predict(const PredictArguments& arguments) {
   const fs::path weights = hub::run_weights(arguments.run, false);
   const fs::path out =
       arguments.out.empty() ? fs::path(arguments.run) / "predictions" : fs::path(arguments.out);
+  if (arguments.out.empty()) refuse_link(out);
   const std::unique_ptr<tasks::Predictor> predictor =
       run::open_predictor(recipe, {.run = arguments.run, .out = out, .weights = weights});
   if (predictor->writes_files()) check_names(pictures);

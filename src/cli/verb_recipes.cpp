@@ -7,6 +7,7 @@
 #include "cli/output.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
+#include "data/captions.h"
 #include "models/model.h"
 #include "run/from_diffuse_recipe.h"
 #include "run/from_recipe.h"
@@ -58,6 +59,7 @@ void check_split(const recipe::Recipe& recipe, const char* split) {
   const auto dataset = tasks::open_any_dataset(run::dataset_options(recipe, split), recipe.model.num_classes);
   say("{}: {} images of {}x{}x{}, {} classes\n", split, dataset->size(), dataset->image_size().width,
       dataset->image_size().height, dataset->channels(), dataset->class_names().size());
+  for (const std::string& note : dataset->notes()) say("  note: {}\n", note);
   if (dataset->holds_floats()) return;
   const data::DatasetCheck check = data::check_dataset(*dataset);
   for (size_t i = 0; i < check.per_class.size(); ++i) {
@@ -67,8 +69,10 @@ void check_split(const recipe::Recipe& recipe, const char* split) {
 }
 
 void check_masks(const recipe::Recipe& recipe, const char* split) {
-  const data::MaskCheck check = data::check_masks(*data::open_masks(run::mask_options(recipe, split)));
+  const auto images = data::open_masks(run::mask_options(recipe, split));
+  const data::MaskCheck check = data::check_masks(*images);
   say("{}: {} images with masks, {} classes\n", split, check.num_images, check.classes.size());
+  for (const std::string& note : images->notes()) say("  note: {}\n", note);
   int64_t all = check.unlabeled;
   for (const int64_t pixels : check.pixels) all += pixels;
   const auto line = [&](const std::string& name, int64_t pixels) {
@@ -102,13 +106,29 @@ void check_boxes(const recipe::Recipe& recipe, const char* split) {
   refuse(check.faults, std::ssize(set.pictures), split);
 }
 
+/// Decodes every image with a caption, of the data and of diffuse.prior.
+void check_captions(const recipe::Recipe& recipe) {
+  const bool skips = recipe.data.bad_records == recipe::BadRecords::skip;
+  for (const fs::path& folder : {recipe.data.path, fs::path(recipe.diffuse.prior)}) {
+    if (folder.empty() || skips) continue;
+    const auto pictures = data::read_captions(folder, recipe.diffuse.trigger, run::exif_of(recipe),
+                                              recipe.data.allow_outside, true);
+    const data::ReadCheck check = data::check_captioned(pictures, recipe::num_threads(recipe));
+    say("{}: {} images with captions\n", folder.string(), pictures.size());
+    refuse(check.faults, std::ssize(pictures), "training");
+  }
+}
+
 /// Prints what training would see of a file; the number of records that cannot be used.
 int64_t check_text(const tasks::TextSource& source, const recipe::Recipe& recipe, const fs::path& path) {
   const text::DataFile file = source.open(path);
   const text::SampleReader reader = source.reader(file);
   const bool color = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
   const text::InspectOptions options{.marking = color ? text::Marking::color : text::Marking::signs,
-                                     .context = recipe.data.context};
+                                     .context = recipe.data.context,
+                                     .check = [&](const text::Sample& sample) {
+                                       tasks::check_answers(sample, reader, recipe::has_pairs(recipe));
+                                     }};
   const text::TextSummary summary = text::summarize(reader, options);
   // It has colors, and its texts are printable.
   std::fputs(text::describe(summary, reader, options).c_str(), stdout);
@@ -142,9 +162,9 @@ void run_validate(const CLI::App& verb, const std::string& name, const std::stri
   // Training names one bad record; here all are listed.
   const int64_t num_left_out = recipe::is_text(recipe) ? check_texts(recipe) : 0;
   if (exit_code() = run::launch(job); exit_code() != 0) return;
-  // Captions are all read when the data is opened.
-  const bool has_captions = recipe.data.kind == run::kCaptions || recipe.data.kind == run::kKohya;
-  if (!recipe::is_text(recipe) && !has_captions) {
+  if (recipe.data.kind == run::kCaptions) {
+    check_captions(recipe);
+  } else if (!recipe::is_text(recipe) && recipe.data.kind != run::kKohya) {
     const run::Purpose purpose = run::purpose_of(recipe);
     const auto check = purpose == run::Purpose::detect    ? check_boxes
                        : purpose == run::Purpose::segment ? check_masks

@@ -19,6 +19,7 @@ struct TrainArguments {
   std::string out;
   bool resume = false;
   bool accept = false;
+  bool accepts_changed_inputs = false;
   std::string dump_gradients;
 };
 
@@ -109,6 +110,7 @@ void run_train(const CLI::App& verb, TrainArguments arguments) {
                .out = arguments.out.empty() ? run::default_folder(recipe_path) : arguments.out,
                .resume = arguments.resume,
                .command = command,
+               .accepts_changed_inputs = arguments.accepts_changed_inputs,
                .dump_gradients = arguments.dump_gradients,
                .open_reporter = open_terminal,
                .tell = tell};
@@ -116,6 +118,15 @@ void run_train(const CLI::App& verb, TrainArguments arguments) {
   // Who reads what a run says may leave it.
   std::signal(SIGPIPE, SIG_IGN);
   exit_code() = run::launch(job);
+}
+
+/// Flags of train and resume.
+void add_flags(CLI::App& verb, TrainArguments& arguments) {
+  verb.add_flag("--accept-changed-inputs", arguments.accepts_changed_inputs,
+                "resume although training data, tokenizer or base weights have changed");
+  verb.add_option("--dump-gradients", arguments.dump_gradients,
+                  "write the first batch's gradients (safetensors)");
+  allow_overrides(verb);
 }
 
 }  // namespace
@@ -129,10 +140,18 @@ void add_train(CLI::App& app) {
   verb->add_flag("--resume", arguments->resume, "resume from the newest complete checkpoint of --out");
   verb->add_flag("--yes", arguments->accept,
                  "after data in place of a recipe: train with the recipe that fits it");
-  verb->add_option("--dump-gradients", arguments->dump_gradients,
-                   "write the first batch's gradients (safetensors)");
-  allow_overrides(*verb);
+  add_flags(*verb, *arguments);
   set_example(*verb, "hearth train recipes/llama-lora.yaml model=MODEL data=FILE.jsonl");
+  verb->callback([=] { run_train(*verb, *arguments); });
+}
+
+void add_resume(CLI::App& app) {
+  const auto arguments = std::make_shared<TrainArguments>();
+  arguments->resume = true;
+  CLI::App* verb = app.add_subcommand("resume", "Resume a run from its newest complete checkpoint");
+  verb->add_option("run", arguments->out, "run folder")->required();
+  add_flags(*verb, *arguments);
+  set_example(*verb, "hearth resume runs/demo train.epochs=9");
   verb->callback([=] { run_train(*verb, *arguments); });
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/path.h"
 #include "data/image.h"
+#include "data/outline.h"
 
 namespace hearth::data {
 
@@ -25,6 +26,9 @@ struct BoxedPicture {
   int64_t width = 0, height = 0;  ///< as the labels say, or else of the image upright or as stored (`exif`)
   int64_t id = 0;                 ///< COCO's; elsewhere the place in the set, from 1
   std::vector<Box> boxes = {};    ///< inside the picture, none without area
+  /// Outlines of the boxes, in their order; none unless LabelOptions::keep_outlines. An empty one is the box
+  /// itself.
+  std::vector<Outline> outlines = {};
 };
 
 /// Pictures with boxes, in the order of their names.
@@ -37,6 +41,21 @@ struct BoxedPictures {
   Exif exif = Exif::apply;
   /// Makes picture number `index`, RGB, where they are generated and no files; else null.
   std::function<Image(int64_t index)> draw = nullptr;
+};
+
+enum class BoxFormat { detect, coco, voc, yolo, label_studio, cvat, labelme, csv, createml };
+
+struct LabelOptions {
+  BoxFormat format = BoxFormat::detect;
+  /// Images that labels name outside of the data's folder are read; else they are refused.
+  bool allow_outside = false;
+  bool keep_outlines = false;  ///< polygons and bitmaps of objects, for masks
+  Exif exif = Exif::apply;
+  /// Classes of the model, 0 if the data decides: COCO's categories without annotations are left out unless
+  /// the model has a class for each category.
+  int64_t num_classes = 0;
+  /// Classes of the model by name, if known: categories of these names stay.
+  std::vector<std::string> class_names = {};
 };
 
 /// Whether an image is turned upright so that it has the size that its labels say, of which both may be: as

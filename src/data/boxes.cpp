@@ -1,56 +1,82 @@
 #include "data/boxes.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "data/boxes_format.h"
 #include "data/image.h"
+#include "data/read_check.h"
 
 namespace hearth::data {
 namespace {
 
 constexpr std::string_view kLayouts =
-    "a data.yaml (YOLO), annotations/*.json (COCO), or XML files in Annotations/ or beside the pictures "
-    "(VOC)";
+    "a data.yaml or classes.txt (YOLO), annotations/*.json (COCO), XML files in Annotations/ or beside the "
+    "pictures (VOC), or files of Label Studio (JSON), CVAT (XML for images), LabelMe, CreateML or CSV";
+
+/// Formats of single files, and what they are called.
+struct FileFormat {
+  BoxFormat format;
+  const char* name;
+};
+constexpr std::array<FileFormat, 5> kFileFormats = {{{BoxFormat::label_studio, "Label Studio"},
+                                                     {BoxFormat::cvat, "CVAT"},
+                                                     {BoxFormat::labelme, "LabelMe"},
+                                                     {BoxFormat::csv, "CSV"},
+                                                     {BoxFormat::createml, "CreateML"}}};
+
+struct FoundFormat {
+  BoxFormat format;
+  std::string what;
+};
+
+/// The formats that there are labels in.
+std::vector<FoundFormat> find_formats(const fs::path& path) {
+  std::vector<FoundFormat> found;
+  for (const auto& [format, name] : kFileFormats) {
+    const std::vector<fs::path> files = find_label_files(path, format);
+    if (!files.empty()) found.push_back({format, fmt::format("{} ({})", files[0].string(), name)});
+  }
+  if (const auto index = find_yolo(path))
+    found.push_back({BoxFormat::yolo, fmt::format("{} (YOLO)", index->string())});
+  // Any JSON file that is named and none of the others is COCO's, whose reader says what it lacks.
+  const std::vector<fs::path> json = find_coco(path);
+  if (!json.empty() && (fs::is_directory(path) || found.empty()))
+    found.push_back({BoxFormat::coco, fmt::format("{} (COCO)", json[0].string())});
+  if (has_voc(path)) found.push_back({BoxFormat::voc, "XML files (VOC)"});
+  return found;
+}
 
 BoxFormat detect(const fs::path& path) {
-  const auto index = find_yolo(path);
-  const auto json = find_coco(path);
-  std::vector<std::string> found;
-  BoxFormat format = BoxFormat::detect;
-  const auto add = [&](BoxFormat which, std::string what) {
-    found.push_back(std::move(what));
-    format = which;
-  };
-  if (index) add(BoxFormat::yolo, fmt::format("{} (YOLO)", index->string()));
-  if (!json.empty()) add(BoxFormat::coco, fmt::format("{} (COCO)", json[0].string()));
-  if (has_voc(path)) add(BoxFormat::voc, "XML files (VOC)");
+  const std::vector<FoundFormat> found = find_formats(path);
   if (found.empty())
     user_error("expected labels of objects in {}: {}; found none", printable(path.string(), false), kLayouts);
   if (found.size() > 1)
     user_error(
         "expected labels in one format in {}, found {} and {}; try naming the format, or the file itself",
-        printable(path.string(), false), found[0], found[1]);
-  return format;
+        printable(path.string(), false), found[0].what, found[1].what);
+  return found[0].format;
 }
 
-BoxedPictures read_as(BoxFormat format, const fs::path& path, std::string_view split, Exif exif) {
-  switch (format) {
+BoxedPictures read_as(const fs::path& path, std::string_view split, LabelOptions options) {
+  if (options.format == BoxFormat::detect) options.format = detect(path);
+  switch (options.format) {
     case BoxFormat::coco:
-      return read_coco(path, split);
+      return read_coco(path, split, options);
     case BoxFormat::voc:
-      return read_voc(path, split, exif);
+      return read_voc(path, split, options);
     case BoxFormat::yolo: {
       const auto index = find_yolo(path);
-      if (!index) user_error("expected a data.yaml in {}, found none", printable(path.string(), false));
-      return read_yolo(*index, split, exif);
+      if (!index)
+        user_error("expected a data.yaml or classes.txt in {}, found none", printable(path.string(), false));
+      return read_yolo(*index, split, options);
     }
-    case BoxFormat::detect:
-      break;
+    default:
+      return read_label_files(path, split, options);
   }
-  return read_as(detect(path), path, split, exif);
 }
 
 void count_boxes(const BoxedPicture& picture, BoxCheck& check) {
@@ -89,10 +115,10 @@ Exif exif_of(const BoxedPicture& picture, const ImageHeader& header, Exif wanted
              labeled.height, size.width, size.height);
 }
 
-BoxedPictures read_boxes(const fs::path& path, std::string_view split, BoxFormat format, Exif exif) {
+BoxedPictures read_boxes(const fs::path& path, std::string_view split, const LabelOptions& options) {
   if (!path_exists(path)) user_error("expected labels at {}, found nothing", printable(path.string(), false));
-  BoxedPictures set = read_as(format, path, split, exif);
-  set.exif = exif;
+  BoxedPictures set = read_as(path, split, options);
+  set.exif = options.exif;
   if (set.pictures.empty())
     user_error("expected pictures for '{}' in {}, found none", split, printable(path.string(), false));
   const auto empty = std::ranges::count_if(set.pictures, [](const auto& p) { return p.boxes.empty(); });
@@ -103,7 +129,21 @@ BoxedPictures read_boxes(const fs::path& path, std::string_view split, BoxFormat
 }
 
 bool has_boxes(const fs::path& path) {
-  return find_yolo(path).has_value() || !find_coco(path).empty() || has_voc(path);
+  return !find_formats(path).empty();
+}
+
+void leave_out_bad(BoxedPictures& set, int num_threads) {
+  if (set.draw) return;
+  const ReadCheck check = check_reading(std::ssize(set.pictures), num_threads, [&](int64_t index) {
+    BoxCheck ignored;
+    check_picture(set.pictures[static_cast<size_t>(index)], set.exif, ignored);
+  });
+  if (check.faults.empty()) return;
+  set.notes.push_back(describe_skipped(check, "images with boxes"));
+  std::vector<BoxedPicture> kept;
+  for (const int64_t index : check.readable)
+    kept.push_back(std::move(set.pictures[static_cast<size_t>(index)]));
+  set.pictures = std::move(kept);
 }
 
 BoxCheck check_boxes(const BoxedPictures& set) {

@@ -10,8 +10,18 @@
 #include "data/picture_files.h"
 
 namespace hearth::data {
+namespace {
 
-void add_box(Box box, std::string_view where, BoxedPicture& picture, std::vector<std::string>& notes) {
+void check_corner(double corner, std::string_view where) {
+  constexpr double kMaxPixels = 1e6;
+  if (!(std::fabs(corner) <= kMaxPixels))
+    user_error("{}: expected a box in pixels, got a corner at {:g}", where, corner);
+}
+
+}  // namespace
+
+void add_box(Box box, std::string_view where, BoxedPicture& picture, std::vector<std::string>& notes,
+             Outline* outline) {
   if (box.x1 <= box.x0 || box.y1 <= box.y0) {
     notes.push_back(fmt::format("{}: left out a box of no area ({:g} {:g} {:g} {:g})", where, box.x0, box.y0,
                                 box.x1, box.y1));
@@ -35,14 +45,20 @@ void add_box(Box box, std::string_view where, BoxedPicture& picture, std::vector
                                 box.x0, box.y0, box.x1, box.y1, picture.width, picture.height));
   }
   picture.boxes.push_back(inside);
+  if (outline == nullptr) return;
+  for (const std::vector<double>& polygon : outline->polygons)
+    for (const double corner : polygon) check_corner(corner, where);
+  picture.outlines.push_back(std::move(*outline));
+}
+
+void set_polygon(std::vector<double> polygon, LabeledObject& object) {
+  object.outline.polygons = {std::move(polygon)};
+  const OutlineExtent extent = extent_of(object.outline).value();
+  object.box = {.x0 = extent.x0, .y0 = extent.y0, .x1 = extent.x1, .y1 = extent.y1};
 }
 
 void check_corners(const Box& box, std::string_view where) {
-  constexpr double kMost = 1e6;
-  for (const double corner : {box.x0, box.y0, box.x1, box.y1}) {
-    if (!(std::fabs(corner) <= kMost))
-      user_error("{}: expected a box in pixels, got a corner at {:g}", where, corner);
-  }
+  for (const double corner : {box.x0, box.y0, box.x1, box.y1}) check_corner(corner, where);
 }
 
 std::vector<std::string> split_names(std::string_view split) {
@@ -50,6 +66,36 @@ std::vector<std::string> split_names(std::string_view split) {
   if (split == "val") return {"val", "valid", "test"};
   if (split == "test") return {"test", "val", "valid"};
   user_error("expected the split train, test or val, got '{}'", split);
+}
+
+std::optional<fs::path> file_of_split(const std::vector<fs::path>& files, std::string_view split) {
+  for (const std::string& name : split_names(split)) {
+    std::vector<fs::path> fits;
+    for (const fs::path& file : files) {
+      const std::string stem = file.stem().string();
+      if (stem.find(name) != stem.npos || file.parent_path().filename() == name) fits.push_back(file);
+    }
+    if (fits.size() > 1)
+      user_error("expected one file for '{}', found {} and {}; try naming the file itself", split,
+                 fits[0].string(), fits[1].string());
+    if (fits.size() == 1) return fits[0];
+  }
+  return std::nullopt;
+}
+
+/// Beside it, in the folder above, or in a folder there that has the name of the split
+/// ("instances_val2017.json": val2017/).
+std::vector<fs::path> image_roots(const fs::path& label_file) {
+  const fs::path folder = label_file.parent_path();
+  const std::string stem = label_file.stem().string();
+  const std::string split = stem.substr(stem.find_last_of('_') + 1);
+  std::vector<fs::path> roots;
+  for (const fs::path& top : {folder, folder / ".."}) {
+    for (const fs::path& inside : {fs::path(), fs::path("images"), fs::path(split),
+                                   fs::path("images") / split, fs::path("JPEGImages"), fs::path("data")})
+      roots.push_back((top / inside).lexically_normal());
+  }
+  return roots;
 }
 
 void take_share(std::string_view split, const fs::path& path, BoxedPictures& set) {

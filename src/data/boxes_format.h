@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,9 +11,13 @@
 /// What the readers of boxes share, and the parsers of single files, which never touch another file.
 namespace hearth::data {
 
-/// Adds a box, clipped to the picture. Notes "WHERE: ..." where nothing is left of it or more than a pixel
-/// was cut off.
-void add_box(Box box, std::string_view where, BoxedPicture& picture, std::vector<std::string>& notes);
+/// Adds a box, clipped to the picture, and its outline unless that is null. Notes "WHERE: ..." where nothing
+/// is left of the box or more than a pixel was cut off. UserError for an outline far out of any image.
+void add_box(Box box, std::string_view where, BoxedPicture& picture, std::vector<std::string>& notes,
+             Outline* outline = nullptr);
+
+/// True for the width or height that labels may give an image; 0: not given.
+constexpr bool is_image_side(int64_t side) { return side >= 0 && side <= 1 << 20; }
 
 /// Whether every corner is a number within what a picture may have; else UserError.
 void check_corners(const Box& box, std::string_view where);
@@ -49,11 +54,25 @@ struct VocFile {
 };
 VocFile parse_voc(std::string_view text, std::string_view name);
 
-/// COCO's JSON, with category ids replaced by classes; `file` of each picture is its file_name.
-BoxedPictures parse_coco(std::string_view text, std::string_view name);
+/// COCO's JSON, with category ids replaced by classes; `file` of each picture is its file_name. An annotation
+/// without a bbox has the box of its segmentation. Ids that are texts are numbered in the order of the file.
+struct CocoFile {
+  BoxedPictures labels;
+  std::vector<bool> is_used;  ///< of each class: an annotation has it
+};
+CocoFile parse_coco(std::string_view text, std::string_view name, bool keep_outlines = false);
+/// Reads the classes alone, and which of them are used.
+CocoFile parse_coco_classes(std::string_view text, std::string_view name);
 
+/// Contents of YOLO's lines, and counts of lines that hold more than a box.
+struct YoloLines {
+  int64_t num_classes = 0;
+  int64_t keypoint_numbers = 0;  ///< numbers after each box: data.yaml's kpt_shape, multiplied
+  bool keep_outlines = false;
+  int64_t num_outlines = 0, num_keypoints = 0;  ///< lines read so far
+};
 /// The lines of a YOLO label file: boxes of a picture whose size is known.
-void parse_yolo(std::string_view text, std::string_view name, int64_t num_classes, BoxedPicture& picture,
+void parse_yolo(std::string_view text, std::string_view name, YoloLines& lines, BoxedPicture& picture,
                 std::vector<std::string>& notes);
 
 /// What a data.yaml says; paths as they stand.
@@ -61,16 +80,58 @@ struct YoloIndex {
   std::string root;
   std::vector<std::string> train, val, test;
   std::vector<std::string> class_names;
+  int64_t keypoint_numbers = 0;  ///< kpt_shape, multiplied; 0: no key points
 };
 YoloIndex parse_yolo_index(const std::string& text, const std::string& name);
 
-BoxedPictures read_coco(const fs::path& path, std::string_view split);
-BoxedPictures read_voc(const fs::path& folder, std::string_view split, Exif exif);
-BoxedPictures read_yolo(const fs::path& index, std::string_view split, Exif exif);
+/// The lines of a classes.txt: names of classes from 0 on.
+std::vector<std::string> parse_class_names(std::string_view text, std::string_view name);
+
+/// An object as a file of another format has it.
+struct LabeledObject {
+  std::string name;
+  Box box;
+  Outline outline;  ///< empty: the box
+  std::string where;
+};
+/// Gives an object a polygon of at least three corners as its outline, and the box around it.
+void set_polygon(std::vector<double> polygon, LabeledObject& object);
+/// An image as a file has it.
+struct LabeledImage {
+  std::string file;               ///< as the labels name it
+  int64_t width = 0, height = 0;  ///< 0 where not given
+  std::string subset;             ///< CVAT's, such as "Train"
+  std::string where;
+  std::vector<LabeledObject> objects;
+};
+struct LabelFile {
+  std::vector<LabeledImage> images;
+  std::map<std::string, int64_t> left_out;  ///< number of things of each kind that are no boxes
+};
+LabelFile parse_label_studio(std::string_view text, std::string_view name);
+LabelFile parse_cvat(std::string_view text, std::string_view name);
+LabelFile parse_labelme(std::string_view text, std::string_view name);
+LabelFile parse_box_table(std::string_view text, std::string_view name);
+LabelFile parse_createml(std::string_view text, std::string_view name);
+
+/// True if a file begins like one of Label Studio, CVAT, LabelMe, CSV or CreateML.
+bool has_format(const fs::path& file, BoxFormat format);
+
+BoxedPictures read_coco(const fs::path& path, std::string_view split, const LabelOptions& options);
+BoxedPictures read_voc(const fs::path& folder, std::string_view split, const LabelOptions& options);
+BoxedPictures read_yolo(const fs::path& index, std::string_view split, const LabelOptions& options);
+/// Label Studio, CVAT, LabelMe, CSV and CreateML.
+BoxedPictures read_label_files(const fs::path& path, std::string_view split, const LabelOptions& options);
 
 /// Files of each format under a path, nothing where there are none.
 std::vector<fs::path> find_coco(const fs::path& path);
 bool has_voc(const fs::path& path);
 std::optional<fs::path> find_yolo(const fs::path& path);
+std::vector<fs::path> find_label_files(const fs::path& path, BoxFormat format);
+
+/// Returns the one file whose name, or whose folder's name, contains the split. UserError for two.
+std::optional<fs::path> file_of_split(const std::vector<fs::path>& files, std::string_view split);
+/// Folders that image names in a label file may be relative to.
+std::vector<fs::path> image_roots(const fs::path& label_file);
 
 }  // namespace hearth::data

@@ -26,13 +26,13 @@ Extent covering(Extent picture, Extent bucket) {
 
 }  // namespace
 
-Buckets::Buckets(int64_t resolution, int64_t step) : resolution_(resolution), least_side_(resolution / 2) {
+Buckets::Buckets(int64_t resolution, int64_t step) : min_side_(resolution / 2) {
   HEARTH_CHECK(step > 0);
   if (resolution < step || resolution % step != 0 || resolution > kMaxImageSide / 2)
     user_error("expected data.image_size as a multiple of {} of at most {}, got {}; try data.image_size={}",
                step, kMaxImageSide / 2, resolution,
                std::clamp((resolution + step / 2) / step * step, step, kMaxImageSide / 2 / step * step));
-  const int64_t least = std::max(step, least_side_ / step * step);
+  const int64_t least = std::max(step, min_side_ / step * step);
   const auto longest = [&](int64_t side) {
     return std::min(2 * resolution, resolution * resolution / side / step * step);
   };
@@ -42,12 +42,7 @@ Buckets::Buckets(int64_t resolution, int64_t step) : resolution_(resolution), le
   }
 }
 
-BucketCrop Buckets::crop(Extent picture, std::string_view name) const {
-  if (picture.shorter() < least_side_)
-    user_error(
-        "{}: expected a picture of at least {}x{} pixels for data.image_size={}, got {}x{}; move it away, "
-        "or try a lower data.image_size",
-        name, least_side_, least_side_, resolution_, picture.width, picture.height);
+BucketCrop Buckets::crop(Extent picture) const {
   const Extent bucket =
       *std::ranges::min_element(sizes_, {}, [&](Extent size) { return difference(picture, size); });
   const Extent resized = covering(picture, bucket);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "base/extent.h"
@@ -28,11 +27,13 @@ class Buckets {
   /// From the widest to the highest.
   const std::vector<Extent>& sizes() const { return sizes_; }
   /// Into the bucket nearest in aspect: resized, as much as its aspect allows, until it just covers that, and
-  /// cropped at the center. UserError where a side of the picture `name` is below half of the resolution.
-  BucketCrop crop(Extent picture, std::string_view name) const;
+  /// cropped at the center.
+  BucketCrop crop(Extent picture) const;
+  /// True if a side is below half of the resolution, so that crop enlarges it to more than twice its size.
+  bool is_small(Extent picture) const { return picture.shorter() < min_side_; }
 
  private:
-  int64_t resolution_, least_side_;
+  int64_t min_side_;
   std::vector<Extent> sizes_;
 };
 

@@ -9,6 +9,7 @@
 #include "base/json_reader.h"
 #include "base/text.h"
 #include "base/utf8.h"
+#include "data/data_folder.h"
 #include "data/image.h"
 #include "data/picture_files.h"
 
@@ -44,7 +45,7 @@ Found find_files(const fs::path& folder) {
 }
 
 /// What the tables say, by the path of the picture.
-std::map<fs::path, std::string> read_tables(const Found& found) {
+std::map<fs::path, std::string> read_tables(const Found& found, DataFolder& folder) {
   std::map<fs::path, std::string> captions;
   for (const fs::path& table : found.tables) {
     const MappedFile file(table);
@@ -55,6 +56,7 @@ std::map<fs::path, std::string> read_tables(const Found& found) {
       if (!std::ranges::binary_search(found.pictures, picture))
         user_error("{}: expected the name of an image in {}, got '{}', which is not there", where,
                    table.parent_path().string(), shortened(line.file_name, 200));
+      folder.check(picture, where);
       if (!captions.emplace(picture, std::move(line.text)).second)
         user_error("{}: expected one caption of each picture, got a second one of '{}'", where,
                    shortened(line.file_name, 200));
@@ -101,7 +103,7 @@ std::string read_field(JsonReader& reader, std::string_view key, std::string_vie
 }
 
 CaptionLine read_line(std::string_view text, std::string_view where) {
-  std::optional<std::string> file_name, caption;
+  std::optional<std::string> file_name, caption, prompt;
   JsonReader reader(text);
   if (reader.peek() != '{') user_error("{}: expected an object with file_name and text", where);
   reader.read_object([&](const std::string& key) {
@@ -109,13 +111,16 @@ CaptionLine read_line(std::string_view text, std::string_view where) {
       file_name = read_field(reader, key, where);
     } else if (key == "text") {
       caption = read_field(reader, key, where);
+    } else if (key == "prompt" && reader.peek() == '"') {
+      prompt = read_field(reader, key, where);
     } else {
       reader.skip();
     }
   });
   reader.expect_end();
+  if (!caption) caption = std::move(prompt);
   if (!file_name || !caption) {
-    user_error("{}: expected \"file_name\" and \"text\", found no \"{}\"", where,
+    user_error("{}: expected \"file_name\" and \"text\" (or \"prompt\"), found no \"{}\"", where,
                file_name ? "text" : "file_name");
   }
   return {.file_name = *std::move(file_name), .text = *std::move(caption)};
@@ -161,7 +166,8 @@ bool has_captions(const fs::path& folder) {
   });
 }
 
-std::vector<CaptionedPicture> read_captions(const fs::path& folder, std::string_view trigger, Exif exif) {
+std::vector<CaptionedPicture> read_captions(const fs::path& folder, std::string_view trigger, Exif exif,
+                                            bool allow_outside, bool keep_damaged) {
   if (!fs::is_directory(folder))
     user_error("expected a folder of pictures with captions at '{}', found none; set data.path=FOLDER",
                folder.string());
@@ -170,7 +176,8 @@ std::vector<CaptionedPicture> read_captions(const fs::path& folder, std::string_
   if (found.pictures.empty())
     user_error("expected images ({}) in {}, found none; set data.path=FOLDER", kImageFormats,
                folder.string());
-  std::map<fs::path, std::string> in_tables = read_tables(found);
+  DataFolder data_folder(root, allow_outside);
+  std::map<fs::path, std::string> in_tables = read_tables(found, data_folder);
   std::vector<CaptionedPicture> pictures;
   std::vector<fs::path> missing;
   for (const fs::path& path : found.pictures) {
@@ -188,8 +195,30 @@ std::vector<CaptionedPicture> read_captions(const fs::path& folder, std::string_
   }
   const bool stands_for_all = !trigger.empty() && missing.size() == pictures.size();
   if (!missing.empty() && !stands_for_all) refuse_missing(root, missing, pictures.size());
-  for (CaptionedPicture& picture : pictures) measure(picture, exif);
+  for (CaptionedPicture& picture : pictures) {
+    try {
+      measure(picture, exif);
+    } catch (const UserError&) {
+      if (!keep_damaged) throw;
+    }
+  }
   return pictures;
+}
+
+ReadCheck check_captioned(const std::vector<CaptionedPicture>& pictures, int num_threads) {
+  return check_reading(std::ssize(pictures), num_threads, [&](int64_t index) {
+    const CaptionedPicture& picture = pictures[static_cast<size_t>(index)];
+    const MappedFile file(picture.file);
+    decode_image(file.bytes(), 3, picture.file.string(), picture.exif);
+  });
+}
+
+std::string leave_out_bad(std::vector<CaptionedPicture>& pictures, int num_threads) {
+  const ReadCheck check = check_captioned(pictures, num_threads);
+  std::vector<CaptionedPicture> kept;
+  for (const int64_t index : check.readable) kept.push_back(std::move(pictures[static_cast<size_t>(index)]));
+  pictures = std::move(kept);
+  return describe_skipped(check, "images with captions");
 }
 
 }  // namespace hearth::data

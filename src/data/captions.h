@@ -8,6 +8,7 @@
 #include "base/extent.h"
 #include "base/path.h"
 #include "data/image.h"
+#include "data/read_check.h"
 
 namespace hearth::data {
 
@@ -15,7 +16,7 @@ namespace hearth::data {
 struct CaptionedPicture {
   fs::path file;
   std::string caption;
-  Extent size;              ///< in pixels, by `exif`
+  Extent size;              ///< in pixels, by `exif`; 0x0 for keep_damaged without a size
   Exif exif = Exif::apply;  ///< ignore only for an image that is not stored upright
   int64_t repeats = 1;      ///< how often an epoch has it
 };
@@ -26,14 +27,21 @@ struct CaptionedPicture {
 /// where none of the pictures has a caption, it is that of all. In a folder called NUM_NAME (up to three
 /// digits) pictures come NUM times and NAME stands in for captions that are missing, as in kohya's
 /// sd-scripts. UserError where there is no picture, one without caption, one in a format that is not read, or
-/// a line of metadata.jsonl of a picture that is not there.
+/// a line of metadata.jsonl of a picture that is not there, or unless `allow_outside` is a link out of the
+/// folder.
 std::vector<CaptionedPicture> read_captions(const fs::path& folder, std::string_view trigger = "",
-                                            Exif exif = Exif::apply);
+                                            Exif exif = Exif::apply, bool allow_outside = false,
+                                            bool keep_damaged = false);
+/// Decodes every image on `num_threads` threads.
+ReadCheck check_captioned(const std::vector<CaptionedPicture>& pictures, int num_threads);
+/// Leaves out images that cannot be decoded; returns a sentence about them (describe_skipped).
+std::string leave_out_bad(std::vector<CaptionedPicture>& pictures, int num_threads);
 
 /// True if an image in a folder, or in those below it, has a caption in a file.
 bool has_captions(const fs::path& folder);
 
-/// A line of metadata.jsonl: {"file_name": "a.png", "text": "a red house"}.
+/// A line of metadata.jsonl: {"file_name": "a.png", "text": "a red house"}. The text may be under "prompt"
+/// instead.
 struct CaptionLine {
   int64_t line = 0;  ///< from 1
   std::string file_name;

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "data/masks.h"
+#include "data/picture_files.h"
 
 namespace hearth::data {
 namespace {
@@ -46,7 +47,7 @@ MaskClass parse_line(std::string_view line, const std::string& where) {
 }  // namespace
 
 std::vector<MaskClass> read_class_table(const fs::path& path) {
-  return parse_class_table(read_file(path, kMostTableBytes), path.string());
+  return parse_class_table(read_text(path, kMostTableBytes), path.string());
 }
 
 std::vector<MaskClass> parse_class_table(std::string_view text, std::string_view name) {

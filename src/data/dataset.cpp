@@ -13,6 +13,8 @@ using Open = std::unique_ptr<Dataset>(const DatasetOptions& options);
 Open open_shapes, open_idx, open_cifar10, open_folder;
 /// What is wrong with the class folders goes into `faults`; the images that are there can be read.
 std::unique_ptr<Dataset> open_folder(const DatasetOptions& options, std::vector<std::string>& faults);
+/// The images that can be read, which `num_threads` threads find; a note names the others.
+std::unique_ptr<Dataset> without_bad(std::unique_ptr<Dataset> all, int num_threads);
 
 namespace {
 
@@ -83,7 +85,9 @@ std::vector<std::string> dataset_kinds() {
 std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
   const Kind& kind = kind_of(options);
   check_options(options, kind);
-  return kind.open(options);
+  auto dataset = kind.open(options);
+  if (options.skip_bad && kind.has_folder) return without_bad(std::move(dataset), options.num_threads);
+  return dataset;
 }
 
 DatasetCheck check_dataset(const Dataset& dataset) {

@@ -30,6 +30,8 @@ struct DatasetOptions {
   /// For images of a folder that are decoded once and kept; null: none is.
   std::shared_ptr<PictureBudget> keep = nullptr;
   Exif exif = Exif::apply;  ///< of images of a folder
+  bool skip_bad = false;    ///< folder: leave out images that cannot be read (Dataset::notes names them)
+  int num_threads = 1;      ///< that find these
 };
 
 /// Labeled images by index. Reading is thread-safe and, after a thread's first image files, allocates
@@ -54,11 +56,14 @@ class Dataset {
   virtual std::string where(int64_t index) const { return "image " + std::to_string(index); }
 
   const std::vector<std::string>& class_names() const { return class_names_; }
+  /// Sentences on what was chosen, and on what is not read.
+  const std::vector<std::string>& notes() const { return notes_; }
   Extent image_size() const { return image_size_; }
   int64_t channels() const { return channels_; }
 
  protected:
   std::vector<std::string> class_names_;
+  std::vector<std::string> notes_;
   Extent image_size_;
   int64_t channels_ = 0;
 };

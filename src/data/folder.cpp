@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "base/error.h"
 #include "base/hash.h"
 #include "data/dataset.h"
 #include "data/image.h"
 #include "data/picture_cache.h"
+#include "data/picture_files.h"
 
 namespace hearth::data {
 namespace {
@@ -97,6 +99,9 @@ class FolderDataset : public Dataset {
     image_size_ = options.image_size;
     channels_ = options.channels;
     class_names_ = std::move(listing.class_names);
+    std::set<fs::path> folders;
+    for (const File& file : files_) folders.insert(file.path.parent_path());
+    if (std::string note = describe_unread(folders); !note.empty()) notes_.push_back(std::move(note));
   }
 
   int64_t size() const override { return std::ssize(files_); }

@@ -82,7 +82,7 @@ ImageHeader read_image_header(std::span<const std::byte> bytes, std::string_view
 
 /// True if the file's name has an extension of a format that decode_image reads.
 bool is_image_file(const fs::path& path);
-/// True if it has an extension of an image or video format that decode_image does not read, like .heic.
+/// True if it has an extension of another image format, like .heic.
 bool is_unsupported_image_file(const fs::path& path);
 
 /// UserError "NAME: ..." when a side or the number of pixels is above the limits.
@@ -100,6 +100,9 @@ Image convert(Image image, int64_t channels);
 std::string encode_png(const Image& image);
 /// A PNG file's bytes with texts about the picture, UTF-8 under a key each (iTXt, PNG 3rd edition, 11.3.3.4).
 std::string with_texts(std::string_view png, std::span<const std::pair<std::string, std::string>> texts);
+
+/// Returns the bytes of a JPEG file of an RGB image; `quality` from 1 to 100, as libjpeg counts it.
+std::string encode_jpeg(const Image& image, int quality);
 
 /// The bytes of a PNG file of palette indices, each below the number of colors (at most 256).
 std::string encode_png(const Image& indices, std::span<const std::array<uint8_t, 3>> palette);

@@ -55,9 +55,8 @@ constexpr auto kFormats = std::to_array<ImageFormat>({
 });
 
 constexpr auto kUnsupported = std::to_array<std::string_view>(
-    {".avif", ".avifs", ".heic", ".heif", ".jxl",  ".jp2", ".j2k", ".psd", ".svg", ".ppm", ".pgm",
-     ".pbm",  ".tga",   ".ico",  ".exr",  ".hdr",  ".dng", ".cr2", ".nef", ".arw", ".raw", ".dcm",
-     ".mp4",  ".mov",   ".avi",  ".mkv",  ".webm", ".jxr", ".pcx", ".pnm", ".qoi"});
+    {".avif", ".avifs", ".heic", ".heif", ".jxl", ".jxr", ".jp2", ".j2k", ".psd", ".svg", ".ppm", ".pgm",
+     ".pbm",  ".pnm",   ".tga",  ".exr",  ".hdr", ".dng", ".cr2", ".nef", ".arw", ".pcx", ".qoi"});
 
 std::string extension_of(const fs::path& path) {
   std::string extension = path.extension().string();

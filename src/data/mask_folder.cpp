@@ -108,7 +108,7 @@ std::vector<std::string> stems_of(const Places& places, const std::map<std::stri
     for (const auto& [stem, path] : images) stems.push_back(stem);
     return stems;
   }
-  const std::string text = read_file(places.list, int64_t{64} << 20);
+  const std::string text = read_text(places.list, int64_t{64} << 20);
   std::string_view rest = text;
   for (int64_t number = 1; !rest.empty(); ++number) {
     const std::string stem(trimmed(take_line(rest)));

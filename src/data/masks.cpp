@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/read_check.h"
 #include "data/shapes.h"
 
 namespace hearth::data {
@@ -49,6 +50,38 @@ class ShapeMasks : public MaskedImages {
   uint64_t seed_;
 };
 
+/// The pairs of a set that can be read.
+class ReadableMasks : public MaskedImages {
+ public:
+  ReadableMasks(std::unique_ptr<MaskedImages> all, ReadCheck check)
+      : all_(std::move(all)), readable_(std::move(check.readable)) {
+    classes_ = all_->classes();
+    notes_ = all_->notes();
+    notes_.push_back(describe_skipped({readable_, std::move(check.faults)}, "images with masks"));
+  }
+  int64_t size() const override { return std::ssize(readable_); }
+  void read(int64_t index, Image& image, Image& mask) const override {
+    all_->read(place(index), image, mask);
+  }
+  void read_mask(int64_t index, Image& mask) const override { all_->read_mask(place(index), mask); }
+  std::string where(int64_t index) const override { return all_->where(place(index)); }
+
+ private:
+  int64_t place(int64_t index) const { return readable_.at(static_cast<size_t>(index)); }
+
+  std::unique_ptr<MaskedImages> all_;
+  std::vector<int64_t> readable_;
+};
+
+std::unique_ptr<MaskedImages> without_bad(std::unique_ptr<MaskedImages> all, int num_threads) {
+  ReadCheck check = check_reading(all->size(), num_threads, [&](int64_t index) {
+    thread_local Image image, mask;
+    all->read(index, image, mask);
+  });
+  if (check.faults.empty()) return all;
+  return std::make_unique<ReadableMasks>(std::move(all), std::move(check));
+}
+
 void count(const Image& mask, std::vector<int64_t>& pixels, int64_t& unlabeled) {
   std::array<int64_t, 256> counts = {};
   for (const uint8_t pixel : mask.pixels) ++counts[pixel];
@@ -72,7 +105,10 @@ std::unique_ptr<MaskedImages> open_masks(const MaskOptions& options) {
   if (options.split != "train" && options.split != "test")
     user_error("expected data.split 'train' or 'test', got '{}'", options.split);
   if (options.kind == "shapes") return std::make_unique<ShapeMasks>(options);
-  if (options.kind == "masks") return open_mask_folder(options);
+  if (options.kind == "masks") {
+    auto images = open_mask_folder(options);
+    return options.skip_bad ? without_bad(std::move(images), options.num_threads) : std::move(images);
+  }
   user_error("expected data.kind shapes or masks for segmentation, got '{}'{}", options.kind,
              did_you_mean(options.kind, mask_kinds()));
 }

@@ -47,6 +47,8 @@ struct MaskOptions {
   fs::path classes;                ///< masks: the table; empty: the one in the folder, if there is one
   int64_t unlabeled = kUnlabeled;  ///< masks: a number that means unlabeled too
   Exif exif = Exif::apply;         ///< masks: of images
+  bool skip_bad = false;  ///< masks: leave out pairs that cannot be read (MaskedImages::notes names them)
+  int num_threads = 1;    ///< masks: that find these
   /// masks: for pictures and masks that are decoded once and kept; null: none is.
   std::shared_ptr<PictureBudget> keep = nullptr;
 };
@@ -63,9 +65,12 @@ class MaskedImages {
   virtual void read_mask(int64_t index, Image& mask) const = 0;
   virtual std::string where(int64_t index) const { return "image " + std::to_string(index); }
   const std::vector<MaskClass>& classes() const { return classes_; }
+  /// Sentences on what is not read.
+  const std::vector<std::string>& notes() const { return notes_; }
 
  protected:
   std::vector<MaskClass> classes_;
+  std::vector<std::string> notes_;
 };
 
 std::vector<std::string> mask_kinds();

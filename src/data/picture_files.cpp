@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "data/image.h"
 
 namespace hearth::data {
@@ -53,6 +54,34 @@ std::vector<fs::path> sorted_pictures(const fs::path& folder) {
     if (is_image_file(path) && path.filename().string()[0] != '.') files.push_back(std::move(path));
   std::ranges::sort(files);
   return files;
+}
+
+std::string read_text(const fs::path& path, int64_t max_bytes) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  std::string text = read_file(path, max_bytes);
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+  return text;
+}
+
+std::string describe_unread(const std::set<fs::path>& folders) {
+  constexpr size_t kMaxNamed = 3;
+  std::vector<std::string> names;
+  for (const fs::path& folder : folders) {
+    for (const fs::path& path : list_folder(folder)) {
+      std::error_code ignored;
+      const fs::path extension = path.extension();
+      if (is_image_file(path) || extension == ".csv" || extension == ".tsv" ||
+          path.filename().string()[0] == '.' || !fs::is_regular_file(path, ignored))
+        continue;
+      names.push_back(printable(path.string(), false));
+    }
+  }
+  if (names.empty()) return "";
+  std::ranges::sort(names);
+  const char* files = names.size() == 1 ? "file beside the images is" : "files beside the images are";
+  std::string text = fmt::format("{} {} not read ({} are): ", names.size(), files, kImageFormats);
+  for (size_t i = 0; i < std::min(names.size(), kMaxNamed); ++i) text += (i == 0 ? "" : ", ") + names[i];
+  return names.size() > kMaxNamed ? text + ", ..." : text;
 }
 
 std::map<std::string, fs::path> picture_files(const fs::path& folder) {

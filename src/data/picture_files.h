@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,13 @@ FolderName parse_folder_name(std::string_view name);
 std::vector<fs::path> sorted_pictures(const fs::path& folder);
 /// The same by their names without ending; UserError for two of one name.
 std::map<std::string, fs::path> picture_files(const fs::path& folder);
+
+/// Reads a file of text, without a byte order mark at its start.
+std::string read_text(const fs::path& path, int64_t max_bytes);
+
+/// Counts the files in folders that is_image_file does not accept, and names the first; empty if there are
+/// none. Tables (.csv, .tsv) and hidden files are not counted.
+std::string describe_unread(const std::set<fs::path>& folders);
 
 /// The split "train", or the other one, of data without splits: every fifth item is held out.
 template <typename T>

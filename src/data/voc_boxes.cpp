@@ -1,125 +1,68 @@
-#include <expat.h>
-
 #include <algorithm>
 #include <array>
 #include <map>
-#include <memory>
 #include <set>
-#include <type_traits>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "data/boxes_format.h"
+#include "data/data_folder.h"
+#include "data/label_xml.h"
 #include "data/picture_files.h"
 
 namespace hearth::data {
 namespace {
 
 constexpr int64_t kMaxXmlBytes = 64 << 20;
-constexpr size_t kMaxDepth = 32;
-/// No name or number is longer.
-constexpr size_t kMaxText = 4096;
 
-/// What expat's handlers fill. A fault stops the parser and is thrown once expat has returned: nothing may be
-/// thrown through it.
-class VocParser {
+class VocParser : public LabelXml {
  public:
-  explicit VocParser(std::string_view name) : name_(name) {
-    HEARTH_CHECK(expat_ != nullptr);
-    XML_SetUserData(expat_.get(), this);
-    XML_SetElementHandler(expat_.get(), on_start, on_end);
-    XML_SetCharacterDataHandler(expat_.get(), on_text);
-    XML_SetEntityDeclHandler(expat_.get(), on_entity);
-  }
+  explicit VocParser(std::string_view name) : LabelXml(name, "annotation", "VOC's labels") {}
 
-  VocFile parse(std::string_view text) {
-    const bool good = XML_Parse(expat_.get(), text.data(), static_cast<int>(text.size()), XML_TRUE) != 0;
-    if (!fault_.empty()) throw UserError(fault_);
-    if (!good)
-      user_error("{}:{}: expected XML, but {}", name_, line(),
-                 XML_ErrorString(XML_GetErrorCode(expat_.get())));
+  VocFile take(std::string_view text) {
+    parse(text);
     return std::move(file_);
   }
 
  private:
-  static VocParser& self(void* data) { return *static_cast<VocParser*>(data); }
-  static void on_start(void* data, const char* element, const char**) { self(data).start(element); }
-  static void on_end(void* data, const char*) { self(data).end(); }
-  static void on_text(void* data, const char* text, int length) {
-    VocParser& parser = self(data);
-    if (parser.text_.size() < kMaxText) parser.text_.append(text, static_cast<size_t>(length));
-  }
-  static void on_entity(void* data, const char*, int, const char*, int, const char*, const char*, const char*,
-                        const char*) {
-    self(data).refuse("XML without entities of its own");
-  }
-
-  int64_t line() const {
-// From 2.9.0 on the function of 64 bits is there, and the other one is deprecated.
-#if XML_MAJOR_VERSION * 100 + XML_MINOR_VERSION >= 209
-    return static_cast<int64_t>(XML_GetCurrentLineNumber64(expat_.get()));
-#else
-    return static_cast<int64_t>(XML_GetCurrentLineNumber(expat_.get()));
-#endif
-  }
-
-  void refuse_at(int64_t line, std::string_view expected) {
-    if (!fault_.empty()) return;
-    fault_ = fmt::format("{}:{}: expected {}", name_, line, expected);
-    XML_StopParser(expat_.get(), XML_FALSE);
-  }
-  void refuse(std::string_view expected) { refuse_at(line(), expected); }
-
-  void start(std::string_view element) {
-    text_.clear();
-    if (lengths_.size() == kMaxDepth) return refuse(fmt::format("XML nested at most {} deep", kMaxDepth));
-    if (lengths_.empty() && element != "annotation") {
-      return refuse(fmt::format("VOC's labels in <annotation>, got <{}>", shortened(element, 60)));
-    }
-    lengths_.push_back(path_.size());
-    path_ += '/';
-    path_ += element.substr(0, kMaxText);
-    if (path_ != kObject) return;
+  void start(std::string_view, const char**) override {
+    if (path() != kObject) return;
     file_.objects.push_back({.line = line()});
     corners_seen_ = 0;
   }
 
-  void end() {
-    if (!fault_.empty()) return;
-    if (path_ == kObject) {
+  void end(std::string_view text) override {
+    if (path() == kObject) {
       finish_object();
-    } else if (path_.starts_with(kInObject)) {
-      read_of_object(std::string_view(path_).substr(kInObject.size()), file_.objects.back());
-    } else if (path_ == "/annotation/filename") {
-      file_.picture = trimmed(text_);
-    } else if (path_ == "/annotation/size/width") {
-      file_.width = read_side();
-    } else if (path_ == "/annotation/size/height") {
-      file_.height = read_side();
+    } else if (path().starts_with(kInObject)) {
+      read_of_object(path().substr(kInObject.size()), text, file_.objects.back());
+    } else if (path() == "/annotation/filename") {
+      file_.picture = text;
+    } else if (path() == "/annotation/size/width") {
+      file_.width = read_side(text);
+    } else if (path() == "/annotation/size/height") {
+      file_.height = read_side(text);
     }
-    text_.clear();
-    path_.resize(lengths_.back());
-    lengths_.pop_back();
   }
 
-  void read_of_object(std::string_view path, VocObject& object) {
+  void read_of_object(std::string_view path, std::string_view text, VocObject& object) {
     if (path == "name") {
-      object.name = trimmed(text_);
+      object.name = text;
     } else if (path == "difficult") {
-      object.box.difficult = read_number() != 0;
+      object.box.difficult = read_number(text) != 0;
     } else if (path.starts_with("bndbox/")) {
-      read_corner(path.substr(7), object.box);
+      read_corner(path.substr(7), text, object.box);
     }
   }
 
-  void read_corner(std::string_view corner, Box& box) {
+  void read_corner(std::string_view corner, std::string_view text, Box& box) {
     constexpr std::array<std::string_view, 4> kNames{"xmin", "ymin", "xmax", "ymax"};
     const std::array<double*, 4> places{&box.x0, &box.y0, &box.x1, &box.y1};
     const auto at = static_cast<size_t>(std::ranges::find(kNames, corner) - kNames.begin());
     if (at == kNames.size()) return;
     if ((corners_seen_ >> at & 1) != 0) return refuse(fmt::format("one {} of an object, got two", corner));
-    *places.at(at) = read_number();
+    *places.at(at) = read_number(text);
     corners_seen_ |= 1U << at;
   }
 
@@ -130,30 +73,9 @@ class VocParser {
       refuse_at(object.line, "an object with xmin, ymin, xmax and ymax in its <bndbox>");
   }
 
-  double read_number() {
-    const auto value = parse_number(text_);
-    if (!value) refuse(fmt::format("a number, got '{}'", shortened(trimmed(text_), 60)));
-    return value.value_or(0);
-  }
-
-  int64_t read_side() {
-    const double side = read_number();
-    if (side >= 0 && side <= 1 << 20) return static_cast<int64_t>(side);
-    refuse(fmt::format("the side of a picture in pixels, got {:g}", side));
-    return 0;
-  }
-
   static constexpr std::string_view kObject = "/annotation/object", kInObject = "/annotation/object/";
 
-  std::string_view name_;
-  struct Free {
-    void operator()(XML_Parser parser) const { XML_ParserFree(parser); }
-  };
-  std::unique_ptr<std::remove_pointer_t<XML_Parser>, Free> expat_{XML_ParserCreate(nullptr)};
   VocFile file_;
-  std::string fault_;
-  std::string path_, text_;
-  std::vector<size_t> lengths_;  ///< of path_, before each element that is open
   unsigned corners_seen_ = 0;
 };
 
@@ -179,7 +101,7 @@ void add_pictures(const fs::path& folder, std::map<std::string, fs::path>& pictu
 
 /// The first word of each line.
 std::vector<std::string> read_list(const fs::path& file) {
-  const std::string text = read_file(file, kMaxXmlBytes);
+  const std::string text = read_text(file, kMaxXmlBytes);
   std::vector<std::string> names;
   for (std::string_view rest = text; !rest.empty();) {
     const std::string_view line = trimmed(take_line(rest));
@@ -310,16 +232,17 @@ std::set<fs::path> pictures_by_filename(const VocFolder& folder,
 
 }  // namespace
 
-VocFile parse_voc(std::string_view text, std::string_view name) { return VocParser(name).parse(text); }
+VocFile parse_voc(std::string_view text, std::string_view name) { return VocParser(name).take(text); }
 
 bool has_voc(const fs::path& path) {
   if (!fs::is_directory(path)) return false;
   return std::ranges::any_of(std::array{"Annotations", "annotations", "", "train"}, [&](const char* inside) {
-    return !sorted_files(path / inside, ".xml").empty();
+    return std::ranges::any_of(sorted_files(path / inside, ".xml"),
+                               [](const fs::path& file) { return !has_format(file, BoxFormat::cvat); });
   });
 }
 
-BoxedPictures read_voc(const fs::path& path, std::string_view split, Exif exif) {
+BoxedPictures read_voc(const fs::path& path, std::string_view split, const LabelOptions& options) {
   const VocFolder folder = list_folder_of_voc(path, split);
   const std::map<std::string, VocFile> labels = read_labels(folder);
   std::set<std::string> names;
@@ -329,6 +252,7 @@ BoxedPictures read_voc(const fs::path& path, std::string_view split, Exif exif) 
   BoxedPictures set{.class_names = {names.begin(), names.end()}};
   for (size_t i = 1; i <= names.size(); ++i) set.category_ids.push_back(static_cast<int64_t>(i));
   const std::set<fs::path> claimed = pictures_by_filename(folder, labels);
+  DataFolder data_folder(path, options.allow_outside);
   for (const std::string& name : split == "train" ? folder.train : folder.test) {
     const auto at = labels.find(name);
     const VocFile none;
@@ -340,9 +264,11 @@ BoxedPictures read_voc(const fs::path& path, std::string_view split, Exif exif) 
       set.notes.push_back(fmt::format("{}: left out, it has no picture", printable(where, false)));
       continue;
     }
+    data_folder.check(*found, where);
     BoxedPicture picture{.file = *found, .width = file.width, .height = file.height};
-    if (picture.width == 0 || picture.height == 0) measure(picture, exif);
+    if (picture.width == 0 || picture.height == 0) measure(picture, options.exif);
     add_objects(file, where, set, picture, set.notes);
+    if (options.keep_outlines) picture.outlines.resize(picture.boxes.size());
     set.pictures.push_back(std::move(picture));
   }
   if (set.pictures.empty()) {

@@ -11,7 +11,10 @@
 #include "base/text.h"
 #include "base/yaml.h"
 #include "data/boxes_format.h"
+#include "data/data_folder.h"
 #include "data/image.h"
+#include "data/label_json.h"
+#include "data/picture_files.h"
 
 namespace hearth::data {
 namespace {
@@ -87,28 +90,23 @@ std::vector<double> shares_of(std::span<const std::string_view> words, std::stri
   return shares;
 }
 
-/// Center and size, or the points of an outline.
+/// Center and size, in shares of the picture.
 Box box_of(std::span<const double> shares, double width, double height) {
-  Box box;
-  if (shares.size() == 4) {
-    box = {.x0 = shares[0] - shares[2] / 2,
-           .y0 = shares[1] - shares[3] / 2,
-           .x1 = shares[0] + shares[2] / 2,
-           .y1 = shares[1] + shares[3] / 2};
-  } else {
-    box = {.x0 = shares[0], .y0 = shares[1], .x1 = shares[0], .y1 = shares[1]};
-    for (size_t i = 2; i < shares.size(); i += 2) {
-      box.x0 = std::min(box.x0, shares[i]);
-      box.x1 = std::max(box.x1, shares[i]);
-      box.y0 = std::min(box.y0, shares[i + 1]);
-      box.y1 = std::max(box.y1, shares[i + 1]);
-    }
+  return {.x0 = (shares[0] - shares[2] / 2) * width,
+          .y0 = (shares[1] - shares[3] / 2) * height,
+          .x1 = (shares[0] + shares[2] / 2) * width,
+          .y1 = (shares[1] + shares[3] / 2) * height};
+}
+
+/// The points of an outline, an oriented box's four corners among them.
+Outline outline_of(std::span<const double> shares, double width, double height) {
+  Outline outline;
+  std::vector<double>& polygon = outline.polygons.emplace_back();
+  for (size_t i = 0; i < shares.size(); i += 2) {
+    polygon.push_back(shares[i] * width);
+    polygon.push_back(shares[i + 1] * height);
   }
-  box.x0 *= width;
-  box.x1 *= width;
-  box.y0 *= height;
-  box.y1 *= height;
-  return box;
+  return outline;
 }
 
 int32_t class_of(std::string_view word, int64_t num_classes, std::string_view where) {
@@ -120,36 +118,48 @@ int32_t class_of(std::string_view word, int64_t num_classes, std::string_view wh
   return static_cast<int32_t>(*value);
 }
 
-/// A path of data.yaml: below its root, or beside it, where "../" is dropped that some tools write in vain.
-fs::path resolve(const std::string& given, const fs::path& index, const YoloIndex& yaml) {
+/// A path of data.yaml: below its root, or beside it, where "../" is dropped that some tools write in vain. A
+/// path in the data's folder comes first.
+fs::path resolve(const std::string& given, const fs::path& index, const YoloIndex& yaml, DataFolder& folder) {
   const fs::path beside = index.parent_path();
   std::string inside = given;
   while (inside.starts_with("../")) inside = inside.substr(3);
-  const std::array candidates{beside / yaml.root / given, beside / given, beside / inside};
-  for (const fs::path& candidate : candidates)
-    if (path_exists(candidate)) return candidate.lexically_normal();
+  const std::array candidates{(beside / yaml.root / given).lexically_normal(),
+                              (beside / given).lexically_normal(), (beside / inside).lexically_normal()};
+  std::optional<fs::path> outside;
+  for (const fs::path& candidate : candidates) {
+    if (!path_exists(candidate)) continue;
+    if (folder.allows_outside() || folder.holds(candidate)) return candidate;
+    if (!outside) outside = candidate;
+  }
+  if (outside) folder.check(*outside, index.string());
   user_error("{}: expected pictures at {}, found nothing", index.string(), candidates[0].string());
 }
 
 /// Pictures below a folder, or those that a .txt lists, by paths from its own folder.
-void add_pictures(const fs::path& source, std::vector<fs::path>& files) {
+void add_pictures(const fs::path& source, DataFolder& folder, std::vector<fs::path>& files) {
   if (fs::is_directory(source)) {
     std::error_code code;
-    for (fs::recursive_directory_iterator at(source, code), end; !code && at != end; at.increment(code))
-      if (is_image_file(at->path()) && at->path().filename().string()[0] != '.') files.push_back(at->path());
+    for (fs::recursive_directory_iterator at(source, code), end; !code && at != end; at.increment(code)) {
+      if (!is_image_file(at->path()) || at->path().filename().string()[0] == '.') continue;
+      folder.check(at->path(), source.string());
+      files.push_back(at->path());
+    }
     if (code) user_error("cannot list the folder {}: {}", source.string(), code.message());
     return;
   }
   const std::string text = read_file(source, kMaxTextBytes);
   int64_t line = 0;
-  for (std::string_view rest = text; !rest.empty();) {
+  for (std::string_view rest = without_bom(text); !rest.empty();) {
     const std::string_view entry = trimmed(take_line(rest));
     ++line;
     if (entry.empty()) continue;
     const fs::path file = (source.parent_path() / entry).lexically_normal();
+    const std::string where = fmt::format("{}:{}", source.string(), line);
     if (!is_image_file(file) || !path_exists(file))
-      user_error("{}:{}: expected an image ({}), found none at {}", source.string(), line, kImageFormats,
+      user_error("{}: expected an image ({}), found none at {}", where, kImageFormats,
                  printable(file.string(), false));
+    folder.check(file, where);
     files.push_back(file);
   }
 }
@@ -179,37 +189,113 @@ void note_labels_without_pictures(const std::set<fs::path>& used, std::vector<st
   }
 }
 
-void read_labels(BoxedPictures& set, const fs::path& index, Exif exif) {
-  const auto num_classes = std::ssize(set.class_names);
+bool is_class_list(const fs::path& index) { return index.extension() == ".txt"; }
+
+/// The label file of a picture; of data without a data.yaml also the one beside it.
+fs::path find_label_file(const fs::path& picture, bool may_be_beside) {
+  const fs::path file = label_file_of(picture);
+  fs::path beside = picture;
+  beside.replace_extension(".txt");
+  return may_be_beside && !path_exists(file) && path_exists(beside) ? beside : file;
+}
+
+void note_left_out(const YoloLines& lines, const fs::path& index, std::vector<std::string>& notes) {
+  if (lines.num_outlines > 0 && !lines.keep_outlines)
+    notes.push_back(fmt::format(
+        "{}: the upright boxes around outlines and oriented boxes are read, the rest of their lines "
+        "is left out ({} objects)",
+        index.string(), lines.num_outlines));
+  if (lines.num_keypoints > 0)
+    notes.push_back(fmt::format("{}: boxes are read and their key points left out ({} objects)",
+                                index.string(), lines.num_keypoints));
+}
+
+void read_labels(BoxedPictures& set, const fs::path& index, YoloLines lines, const LabelOptions& options) {
   std::set<fs::path> used;
   int64_t num_labeled = 0;
   for (BoxedPicture& picture : set.pictures) {
-    measure(picture, exif);
-    const fs::path file = label_file_of(picture.file);
+    measure(picture, options.exif);
+    const fs::path file = find_label_file(picture.file, is_class_list(index));
     if (!used.insert(file).second)
       user_error("expected one picture for the labels {}, found two", printable(file.string(), false));
     if (!path_exists(file)) continue;
     ++num_labeled;
-    parse_yolo(read_file(file, kMaxTextBytes), file.string(), num_classes, picture, set.notes);
+    parse_yolo(read_file(file, kMaxTextBytes), file.string(), lines, picture, set.notes);
   }
   if (num_labeled == 0)
     user_error("{}: expected labels of the pictures, such as {}, found none", index.string(),
                label_file_of(set.pictures[0].file).string());
   note_labels_without_pictures(used, set.notes);
+  note_left_out(lines, index, set.notes);
 }
 
-BoxedPictures list_pictures(const YoloIndex& yaml, const fs::path& index,
-                            const std::vector<std::string>& sources) {
-  BoxedPictures set{.class_names = yaml.class_names};
+BoxedPictures list_pictures(const std::vector<std::string>& class_names, std::vector<fs::path> files) {
+  BoxedPictures set{.class_names = class_names};
   for (size_t i = 0; i < set.class_names.size(); ++i) set.category_ids.push_back(static_cast<int64_t>(i));
-  std::vector<fs::path> files;
-  for (const std::string& source : sources) add_pictures(resolve(source, index, yaml), files);
-  if (files.empty())
-    user_error("{}: expected images ({}) in {}, found none", index.string(), kImageFormats, sources[0]);
   std::ranges::sort(files);
   files.erase(std::unique(files.begin(), files.end()), files.end());
   for (fs::path& file : files) set.pictures.push_back({.file = std::move(file)});
   number_pictures(set);
+  return set;
+}
+
+/// kpt_shape: [17, 3] is 51 numbers after each box.
+int64_t keypoint_numbers_of(const YAML::Node& shape, const std::string& name) {
+  if (!shape.IsDefined() || shape.IsNull()) return 0;
+  const auto at = [&](size_t index) {
+    const auto number = parse_number(scalar_of(shape[index], "kpt_shape", name));
+    return number && *number == std::floor(*number) ? *number : 0;
+  };
+  const bool is_pair = shape.IsSequence() && shape.size() == 2;
+  const double points = is_pair ? at(0) : 0, numbers = is_pair ? at(1) : 0;
+  if (points < 1 || points > 1e4 || (numbers != 2 && numbers != 3))
+    user_error("{}:{}: expected kpt_shape as [POINTS, 2] or [POINTS, 3], such as [17, 3]", name,
+               shape.Mark().line + 1);
+  return static_cast<int64_t>(points * numbers);
+}
+
+/// True if a folder has label files, by the first one in it. Masks have a classes.txt too.
+bool has_label_lines(const fs::path& folder) {
+  for (const fs::path& file : sorted_files(folder, ".txt")) {
+    if (file.filename() == "classes.txt") continue;
+    const MappedFile mapped(file);
+    std::string_view text(reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size());
+    const std::vector<std::string_view> words = words_of(take_line(text));
+    if (words.size() >= 5)
+      return std::ranges::all_of(words, [](auto word) { return parse_number(word).has_value(); });
+  }
+  return false;
+}
+
+/// A folder of pictures whose classes are in classes.txt, as LabelImg and Label Studio write it: train/ and
+/// valid/ in it or in its images/ are its splits.
+BoxedPictures read_class_list(const fs::path& index, std::string_view split, const LabelOptions& options) {
+  fs::path root = index.parent_path();
+  if (root.filename() == "labels") root = root.parent_path();
+  DataFolder folder(root, options.allow_outside);
+  const std::vector<std::string> names = parse_class_names(read_file(index, kMaxTextBytes), index.string());
+  const fs::path images = fs::is_directory(root / "images") ? root / "images" : root;
+  const auto pictures_of = [&](std::string_view which) {
+    std::vector<fs::path> files;
+    for (const std::string& name : split_names(which)) {
+      for (const fs::path& at : {images / name, root / name})
+        if (files.empty() && fs::is_directory(at)) add_pictures(at, folder, files);
+    }
+    return files;
+  };
+  const std::vector<fs::path> train = pictures_of("train");
+  const std::vector<fs::path> held_out = pictures_of(split == "train" ? "test" : split);
+  const bool has_splits = !train.empty() && !held_out.empty();
+  std::vector<fs::path> files = split == "train" ? train : held_out;
+  if (!has_splits) {
+    files.clear();
+    add_pictures(images, folder, files);
+  }
+  if (files.empty()) user_error("{}: expected pictures in {}, found none", index.string(), images.string());
+  BoxedPictures set = list_pictures(names, std::move(files));
+  read_labels(set, index, {.num_classes = std::ssize(names), .keep_outlines = options.keep_outlines},
+              options);
+  if (!has_splits) take_share(split, root, set);
   return set;
 }
 
@@ -228,6 +314,7 @@ YoloIndex parse_yolo_index(const std::string& text, const std::string& name) {
     user_error("{}:{}: expected the classes' names, as 'names: [cat, dog]'", name,
                names.IsDefined() ? names.Mark().line + 1 : 1);
   index.class_names = names_of(names, name);
+  index.keypoint_numbers = keypoint_numbers_of(root["kpt_shape"], name);
   if (count.IsDefined()) {
     const auto number = parse_number(scalar_of(count, "nc", name));
     if (!number || *number != static_cast<double>(index.class_names.size()))
@@ -237,54 +324,106 @@ YoloIndex parse_yolo_index(const std::string& text, const std::string& name) {
   return index;
 }
 
-void parse_yolo(std::string_view text, std::string_view name, int64_t num_classes, BoxedPicture& picture,
+std::vector<std::string> parse_class_names(std::string_view text, std::string_view name) {
+  std::vector<std::string> names;
+  for (std::string_view rest = without_bom(text); !rest.empty();) {
+    const std::string_view line = trimmed(take_line(rest));
+    if (!line.empty()) {
+      names.emplace_back(line);
+    } else if (!trimmed(rest).empty()) {
+      user_error("{}:{}: expected the name of class {}, got an empty line", name, names.size() + 1,
+                 names.size());
+    }
+  }
+  if (names.empty()) user_error("{}: expected the name of a class on each line, found none", name);
+  return names;
+}
+
+void parse_yolo(std::string_view text, std::string_view name, YoloLines& lines, BoxedPicture& picture,
                 std::vector<std::string>& notes) {
+  const auto num_posed = static_cast<size_t>(5 + lines.keypoint_numbers);
+  const auto width = static_cast<double>(picture.width), height = static_cast<double>(picture.height);
   int64_t line = 0;
-  while (!text.empty()) {
+  for (std::string_view rest = without_bom(text); !rest.empty();) {
     ++line;
-    const std::vector<std::string_view> words = words_of(take_line(text));
+    const std::vector<std::string_view> words = words_of(take_line(rest));
     if (words.empty()) continue;
     const std::string where = fmt::format("{}:{}", name, line);
-    if (words.size() != 5 && (words.size() < 7 || words.size() % 2 == 0))
+    const bool is_posed = lines.keypoint_numbers > 0;
+    const bool is_box = words.size() == 5 || (is_posed && words.size() == num_posed);
+    if (is_posed && !is_box)
+      user_error("{}: expected a class, 4 numbers and {} of key points, as kpt_shape says, got {} columns",
+                 where, lines.keypoint_numbers, words.size());
+    if (!is_box && (words.size() < 7 || words.size() % 2 == 0))
       user_error("{}: expected a class and 4 numbers, or the points of an outline, got {} columns", where,
                  words.size());
-    const int32_t label = class_of(words[0], num_classes, where);
-    const std::vector<double> shares = shares_of(std::span(words).subspan(1), where);
-    Box box = box_of(shares, static_cast<double>(picture.width), static_cast<double>(picture.height));
+    const int32_t label = class_of(words[0], lines.num_classes, where);
+    const std::vector<double> shares =
+        shares_of(std::span(words).subspan(1, is_box ? 4 : words.size() - 1), where);
+    Outline outline = is_box ? Outline() : outline_of(shares, width, height);
+    Box box;
+    if (is_box) {
+      box = box_of(shares, width, height);
+    } else {
+      const OutlineExtent extent = extent_of(outline).value();
+      box = {.x0 = extent.x0, .y0 = extent.y0, .x1 = extent.x1, .y1 = extent.y1};
+    }
+    lines.num_keypoints += is_box && words.size() > 5 ? 1 : 0;
+    lines.num_outlines += is_box ? 0 : 1;
     box.label = label;
     box.area = (box.x1 - box.x0) * (box.y1 - box.y0);
-    add_box(box, where, picture, notes);
+    add_box(box, where, picture, notes, lines.keep_outlines ? &outline : nullptr);
   }
 }
 
 std::optional<fs::path> find_yolo(const fs::path& path) {
   if (fs::is_regular_file(path)) {
     const fs::path ending = path.extension();
-    return ending == ".yaml" || ending == ".yml" ? std::optional(path) : std::nullopt;
+    const bool fits = ending == ".yaml" || ending == ".yml" || path.filename() == "classes.txt";
+    return fits ? std::optional(path) : std::nullopt;
   }
   for (const char* name : {"data.yaml", "data.yml", "dataset.yaml"})
     if (path_exists(path / name)) return path / name;
+  for (const char* name : {"classes.txt", "labels/classes.txt"}) {
+    const bool is_labeled = path_exists(path / name) &&
+                            std::ranges::any_of(std::array{"", "labels", "labels/train", "train"},
+                                                [&](auto inside) { return has_label_lines(path / inside); });
+    if (is_labeled) return path / name;
+  }
   return std::nullopt;
 }
 
-BoxedPictures read_yolo(const fs::path& index, std::string_view split, Exif exif) {
+BoxedPictures read_yolo(const fs::path& index, std::string_view split, const LabelOptions& options) {
+  if (is_class_list(index)) return read_class_list(index, split, options);
   const YoloIndex yaml = parse_yolo_index(read_file(index, kMaxYamlBytes), index.string());
-  std::vector<std::string> names = split_names(split);
+  DataFolder folder(index, options.allow_outside);
   const auto sources_of = [&](std::string_view name) -> const std::vector<std::string>& {
     return name == "train" ? yaml.train : name == "test" ? yaml.test : yaml.val;
+  };
+  const auto read = [&](const std::vector<std::string>& sources) {
+    std::vector<fs::path> files;
+    for (const std::string& source : sources)
+      add_pictures(resolve(source, index, yaml, folder), folder, files);
+    if (files.empty())
+      user_error("{}: expected images ({}) in {}, found none", index.string(), kImageFormats, sources[0]);
+    BoxedPictures set = list_pictures(yaml.class_names, std::move(files));
+    read_labels(set, index,
+                {.num_classes = std::ssize(yaml.class_names),
+                 .keypoint_numbers = yaml.keypoint_numbers,
+                 .keep_outlines = options.keep_outlines},
+                options);
+    return set;
   };
   if (yaml.train.empty() || (yaml.val.empty() && yaml.test.empty())) {
     const auto& only = !yaml.train.empty() ? yaml.train : !yaml.val.empty() ? yaml.val : yaml.test;
     if (only.empty()) user_error("{}: expected train: and val: with pictures, found neither", index.string());
-    BoxedPictures set = list_pictures(yaml, index, only);
-    read_labels(set, index, exif);
+    BoxedPictures set = read(only);
     take_share(split, index, set);
     return set;
   }
+  const std::vector<std::string> names = split_names(split);
   const auto name = std::ranges::find_if(names, [&](const auto& each) { return !sources_of(each).empty(); });
-  BoxedPictures set = list_pictures(yaml, index, sources_of(*name));
-  read_labels(set, index, exif);
-  return set;
+  return read(sources_of(*name));
 }
 
 }  // namespace hearth::data

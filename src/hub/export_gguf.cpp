@@ -358,14 +358,23 @@ RowEncoding encoding_of(const Part& part) {
   return encoding;
 }
 
-std::vector<std::string> notes_on(const DecoderConfig& config) {
-  const bool kept = config.family == "phi3" || config.family == "gemma2";
-  if (kept || window_of(config) == 0 || window_of(config) >= config.max_positions) return {};
-  return {fmt::format("llama.cpp lets this model see further back than its sliding window of {} tokens",
-                      window_of(config))};
-}
-
 }  // namespace
+
+std::vector<std::string> gguf_notes(const DecoderConfig& config) {
+  std::vector<std::string> notes;
+  // Of these families llama.cpp follows the window of Gemma 2 alone.
+  const int64_t window = config.family == "gemma2" ? 0 : window_of(config);
+  if (window > 0 && window < config.max_positions)
+    notes.push_back(fmt::format(
+        "llama.cpp lets this model see further back than its sliding window of {} tokens", window));
+  if (config.rope.type == "longrope") {
+    notes.push_back(fmt::format(
+        "llama.cpp takes this model's long RoPE factors where its context (-c) is above {} "
+        "tokens, else the short ones, whatever the text's length; transformers goes by that length",
+        config.rope.original_positions));
+  }
+  return notes;
+}
 
 int64_t interleaved_row(int64_t row, int64_t num_rows, int64_t num_heads) {
   const int64_t head_size = num_rows / num_heads, half = head_size / 2;
@@ -400,7 +409,7 @@ GgufResult export_gguf(const ModelFolder& model, const GgufOptions& options) {
   replace_file(options.out,
                [&](const fs::path& path) { io::write_gguf(path, metadata.values(), tensors, bytes_of); });
   return {
-      .num_changed = weights.num_changed(), .num_tensors = std::ssize(tensors), .notes = notes_on(config)};
+      .num_changed = weights.num_changed(), .num_tensors = std::ssize(tensors), .notes = gguf_notes(config)};
 }
 
 }  // namespace hearth::hub

@@ -5,6 +5,7 @@
 
 #include "hub/model_folder.h"
 #include "io/gguf.h"
+#include "models/decoder/config.h"
 
 namespace hearth::hub {
 
@@ -24,6 +25,9 @@ struct GgufResult {
 /// converter, one tensor in memory at a time. UserError where llama.cpp has no way to say what the model
 /// does.
 GgufResult export_gguf(const ModelFolder& model, const GgufOptions& options);
+
+/// Sentences on what llama.cpp computes otherwise for a model that can be exported.
+std::vector<std::string> gguf_notes(const models::DecoderConfig& config);
 
 /// Where row `row` of a query or key matrix of `num_rows` goes: rotate-half heads become interleaved pairs.
 int64_t interleaved_row(int64_t row, int64_t num_rows, int64_t num_heads);

@@ -44,7 +44,10 @@ void export_onnx(const engine::Objective& objective, const fs::path& weights, co
   nn::Builder builder(graph, nn::Builder::Mode::eval, 0);
   const engine::Objective::Graph built = objective.build(builder, {.num_rows = 1});
   if (built.exported.empty())
-    user_error("expected a model that can be exported to ONNX, got {}; try --format hf", options.name);
+    user_error(
+        "{} has no export to ONNX (of the detectors, YOLOX alone has one); try --format hf, a folder with "
+        "model.safetensors under torchvision's names",
+        options.name);
   for (const auto& [name, value] : built.exported) graph.outputs.push_back(value);
   graph.remove_dead_nodes();
 

@@ -1,7 +1,10 @@
 #include "infer/captioned_pictures.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
+#include <span>
 
 #include "base/error.h"
 #include "infer/picture_coder.h"
@@ -19,6 +22,8 @@ namespace {
 constexpr size_t kMostPrompts = 4;
 /// Fewer pictures than this are all trained on, and judged by.
 constexpr int64_t kFewPictures = 10;
+/// File names that a message lists.
+constexpr size_t kMaxNamed = 3;
 /// Others that prepare the same cache may take as long as they need.
 constexpr double kPatience = 1e9;
 
@@ -173,8 +178,10 @@ class CaptionedPictures : public tasks::PictureSet {
         translator_(options_.encoders, CaptionCache{.cache = io::LatentCache(options_.cache),
                                                     .format = latent_format(options_, encoders_.factor),
                                                     .encoders = encoders_.hashes.captions}) {
+    note_small(all_);
     if (options_.prior.empty()) return;
     prior_.emplace(open(options_.prior));
+    note_small(*prior_);
     joined_.emplace(parts_.train(), *prior_, options_.prior_weight);
   }
 
@@ -191,7 +198,11 @@ class CaptionedPictures : public tasks::PictureSet {
       text += fmt::format("; {} are not encoded yet", missing);
     return text;
   }
-  std::string warning() const override { return parts_.warning(); }
+  std::string warning() const override {
+    std::vector<std::string> lines = notes_;
+    if (const std::string text = parts_.warning(); !text.empty()) lines.push_back(text);
+    return fmt::format("{}", fmt::join(lines, "\n"));
+  }
   std::vector<std::string> prompts() const override {
     std::vector<std::string> found;
     for (int64_t i = 0; i < all_.size() && found.size() < kMostPrompts; ++i)
@@ -213,12 +224,38 @@ class CaptionedPictures : public tasks::PictureSet {
   }
 
  private:
-  tasks::CachedLatents open(const fs::path& folder) const {
-    return {data::read_captions(folder, options_.trigger, options_.exif), data::Buckets(options_.resolution),
+  tasks::CachedLatents open(const fs::path& folder) {
+    auto pictures = data::read_captions(folder, options_.trigger, options_.exif, options_.allow_outside,
+                                        options_.skip_bad);
+    if (options_.skip_bad) {
+      const std::string note = data::leave_out_bad(pictures, options_.encoders.compute.num_threads);
+      if (!note.empty()) notes_.push_back("note: " + note);
+    }
+    return {std::move(pictures), data::Buckets(options_.resolution),
             latent_format(options_, encoders_.factor), encoders_.hashes, io::LatentCache(options_.cache)};
+  }
+  void note_small(const tasks::CachedLatents& latents) {
+    const std::vector<std::string>& small = latents.small();
+    if (small.empty()) return;
+    const std::span shown = std::span(small).first(std::min(small.size(), kMaxNamed));
+    notes_.push_back(
+        fmt::format("warning: {} of {} images have a side below {} pixels, half of data.image_size, and are "
+                    "enlarged, which "
+                    "blurs them: {}{}",
+                    small.size(), latents.pictures().size(), options_.resolution / 2, fmt::join(shown, ", "),
+                    small.size() > kMaxNamed ? ", ..." : ""));
+  }
+  /// UserError for images that cannot be decoded, before any of them is encoded.
+  void expect_readable(const tasks::CachedLatents& latents) const {
+    const data::ReadCheck check =
+        data::check_captioned(latents.pictures(), options_.encoders.compute.num_threads);
+    if (check.faults.empty()) return;
+    user_error("{} of {} images cannot be read, the first: {}; set data.bad_records=skip to leave them out",
+               check.faults.size(), latents.pictures().size(), check.faults[0]);
   }
   void prepare(const tasks::CachedLatents& latents, const Say& say) const {
     if (const int64_t missing = latents.num_missing_pictures(); missing > 0) {
+      if (!options_.skip_bad) expect_readable(latents);
       say(fmt::format("encoding {} pictures into {}", missing, options_.cache.string()));
       PictureCoder coder(options_.encoders.autoencoder, options_.preparation, options_.encoders.memory);
       latents.make_latents([&](const data::Image& image) { return coder.encode(image); },
@@ -235,6 +272,7 @@ class CaptionedPictures : public tasks::PictureSet {
 
   CaptionedPicturesOptions options_;
   Encoders encoders_;
+  std::vector<std::string> notes_;  ///< on images that are left out or enlarged
   tasks::CachedLatents all_;
   Parts parts_;
   std::optional<tasks::CachedLatents> prior_;

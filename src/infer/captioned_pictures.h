@@ -27,7 +27,9 @@ struct CaptionedPicturesOptions {
   int64_t resolution = 1024;
   std::string trigger;  ///< put before captions
   data::Exif exif = data::Exif::apply;
-  fs::path cache;  ///< folder of latents and embeddings
+  bool allow_outside = false;  ///< metadata.jsonl may name links to pictures outside of their folder
+  bool skip_bad = false;       ///< leave out pictures that cannot be read
+  fs::path cache;              ///< folder of latents and embeddings
   tasks::DenoiseFormat format;
   TextTranslatorOptions encoders;
   Compute preparation;  ///< where prepare() encodes; all else is done where `encoders` says

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/run_files.h"
 
 namespace hearth::io {
 namespace {
@@ -41,10 +42,11 @@ std::vector<fs::path> step_folders(const fs::path& folder) {
   return paths;
 }
 
-/// The manifest goes first: a half-deleted folder must not look complete.
+/// The manifest goes first: a half-deleted folder must not look complete. Of a link, the link alone is
+/// deleted.
 void delete_folder(const fs::path& path) {
   std::error_code ignored;
-  fs::remove(path / kManifest, ignored);
+  if (!fs::is_symlink(fs::symlink_status(path, ignored))) fs::remove(path / kManifest, ignored);
   fs::remove_all(path, ignored);
 }
 
@@ -107,7 +109,7 @@ std::optional<std::string> fault_of(const fs::path& path) {
 
 CheckpointWriter::CheckpointWriter(fs::path folder, int64_t memory_bytes, int num_kept)
     : folder_(std::move(folder)), num_kept_(num_kept) {
-  make_folder(folder_);
+  make_inner_folder(folder_);
   delete_temporary(folder_);
   pending_.memory.resize(static_cast<size_t>(memory_bytes));
   pending_.state.reserve(1 << 16);
@@ -289,6 +291,7 @@ std::vector<CheckpointInfo> list_checkpoints(const fs::path& folder) {
 }
 
 std::vector<CheckpointInfo> prune_checkpoints(const fs::path& folder, int64_t num_kept) {
+  refuse_link(folder);
   std::vector<CheckpointInfo> all = list_checkpoints(folder), deleted;
   const auto is_complete = [](const CheckpointInfo& info) { return info.fault.empty(); };
   if (std::ranges::none_of(all, is_complete)) return deleted;
@@ -299,6 +302,8 @@ std::vector<CheckpointInfo> prune_checkpoints(const fs::path& folder, int64_t nu
   }
   return deleted;
 }
+
+std::string read_state(const fs::path& path) { return read_file(path / kState); }
 
 CheckpointContents read_checkpoint(const fs::path& path) {
   if (const auto fault = check_checkpoint(path)) user_error("{}: {}", path.string(), *fault);

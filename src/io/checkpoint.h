@@ -85,6 +85,9 @@ std::optional<std::string> check_checkpoint(const fs::path& path);
 
 CheckpointContents read_checkpoint(const fs::path& path);
 
+/// Returns the state of a complete checkpoint without its memory.
+std::string read_state(const fs::path& path);
+
 /// What a checkpoint's manifest says: its step, and size and XXH3 of both parts (JSON).
 std::string make_manifest(int64_t step, std::span<const std::byte> memory, std::string_view state);
 /// Why these are not a manifest's parts, or nothing.

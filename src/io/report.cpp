@@ -139,8 +139,9 @@ std::string strips(const ReportData& data) {
   html += data.legend.empty() ? "<div class='strips'>" : "</div><div class='strips'>";
   for (const ImageStrip& strip : data.strips) {
     html += "<figure>";
-    for (const std::string& png : strip.pngs)
-      html += fmt::format("<img alt='' src='data:image/png;base64,{}'>", base64(png));
+    for (const std::string& image : strip.images)
+      html += fmt::format("<img alt='' src='data:image/{};base64,{}'>",
+                          image.starts_with("\xFF\xD8") ? "jpeg" : "png", base64(image));
     html += fmt::format("<div>{}</div></figure>", escape_html(strip.caption));
   }
   return html + "</div>";

@@ -18,7 +18,7 @@ struct SamplePrediction {
 
 /// Images side by side, such as a picture, its truth and its prediction.
 struct ImageStrip {
-  std::vector<std::string> pngs;  ///< PNG files' bytes
+  std::vector<std::string> images;  ///< bytes of PNG or JPEG files
   std::string caption;
 };
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -10,6 +11,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/run_files.h"
 
 namespace hearth::io {
 namespace {
@@ -40,11 +42,21 @@ std::string read_owner(int descriptor) {
   return owner.empty() ? "another process" : owner;
 }
 
+/// Opens the file, never through a link; -1 where it cannot be made.
+int open_lock(const fs::path& path) {
+  const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (descriptor < 0) refuse_link(path);
+  struct stat info {};
+  if (descriptor < 0 || fstat(descriptor, &info) != 0 || info.st_nlink < 2) return descriptor;
+  close(descriptor);
+  user_error("{} is another file too, by a hard link, and would be overwritten; delete it", path.string());
+}
+
 }  // namespace
 
 RunLock::RunLock(const fs::path& folder, double patience_seconds)
     // Where it cannot be made, the first file of the run cannot be made either, which says why.
-    : descriptor_(open((folder / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+    : descriptor_(open_lock(folder / ".lock")) {
   if (descriptor_ < 0) return;
   const auto until = Clock::now() + std::chrono::duration<double>(patience_seconds);
   while (is_taken(descriptor_)) {

@@ -1,5 +1,6 @@
 #include "io/run_log.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/flush.h"
 #include "base/json.h"
 
 namespace hearth::io {
@@ -75,7 +77,8 @@ const nlohmann::json* find_value(const nlohmann::json& values, const std::string
 
 RunLog::RunLog(const fs::path& path, int64_t last_step) : path_(path) {
   keep_lines_until(path, last_step);
-  file_ = std::fopen(path.c_str(), "ab");
+  const int descriptor = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (descriptor >= 0) file_ = fdopen(descriptor, "ab");
   if (file_ == nullptr) user_error("cannot write {}: {}", path.string(), std::strerror(errno));
 }
 
@@ -129,7 +132,8 @@ void RunLog::event(int64_t step, std::string_view text) {
 }
 
 void RunLog::sync() {
-  if (fsync(fileno(file_)) != 0) user_error("cannot flush {}: {}", path_.string(), std::strerror(errno));
+  if (flush_to_disk(fileno(file_)) != 0)
+    user_error("cannot flush {}: {}", path_.string(), std::strerror(errno));
 }
 
 std::vector<CurvePoint> read_curve(const fs::path& path, const std::string& key) {

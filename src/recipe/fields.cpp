@@ -118,10 +118,16 @@ void add_image_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "data", &Recipe::data);
   key("kind",
       "images: folder (a folder per class), idx (MNIST), cifar10, shapes (generated), tensors (safetensors); "
-      "masks (pictures with masks); boxes (coco, voc or yolo, found by looking), coco, voc, yolo; text; "
+      "masks (pictures with masks); boxes (any of these, found by looking), coco, voc, yolo, label_studio, "
+      "cvat, labelme, csv, createml; text; "
       "captions (pictures with captions); kohya (caches of sd-scripts)",
       &Data::kind, Named());
   key("path", "images: folder of the dataset; text: a .txt, .jsonl or .json file", &Data::path);
+  key("allow_outside",
+      "boxes, captions: true: read images outside of data.path that labels name, by absolute paths, by ../ "
+      "or "
+      "through links; false: refuse them",
+      &Data::allow_outside);
   key("image_size", "pixels that images are resized to: a square's side, or [width, height]",
       &Data::image_size, Sides{4, 4096});
   key("channels", "1: grayscale, 3: RGB", &Data::channels, Whole{1, 3});
@@ -177,10 +183,16 @@ void add_text_fields(std::vector<Field>& fields) {
       "text: the date that chat templates see, like 2026-11-24; empty: the day on which the run starts",
       &Data::date);
   key("variables", "text: variables for the chat template, like [enable_thinking=false]", &Data::variables);
-  key("bad_records", "text: invalid records: refuse (end the run), or skip and count them",
+  key("bad_records",
+      "records, images, masks and boxes that cannot be read: refuse (end the run), or skip and count them",
       &Data::bad_records);
   key("train_on_prompt", "text: compute the loss on prompts too, not on answers alone",
       &Data::train_on_prompt);
+  key("train_on_generation_prompt",
+      "text: compute the loss on an empty thinking block too, which the chat template puts into the prompt "
+      "for "
+      "an answer",
+      &Data::train_on_generation_prompt);
   key("packing", "text: put several samples into a row; false: one each, rows of similar length together",
       &Data::packing);
   key("overlong",

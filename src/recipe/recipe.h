@@ -167,6 +167,7 @@ struct Adapter {
 struct Data {
   std::string kind = std::string(name_of(DataKind::shapes));
   fs::path path;
+  bool allow_outside = false;  ///< labels may name images outside of the data's folder
   Extent image_size = 32;
   int64_t channels = 3;
   int64_t count = 10000;
@@ -195,7 +196,8 @@ struct Data {
   std::vector<std::string> variables;  ///< of the template: "enable_thinking=false"
   BadRecords bad_records = BadRecords::refuse;
   bool train_on_prompt = false;
-  bool packing = true;  ///< several samples to a row, which do not see each other
+  bool train_on_generation_prompt = false;  ///< where an answer begins with what the prompt for it ends with
+  bool packing = true;                      ///< several samples to a row, which do not see each other
   Overlong overlong = Overlong::automatic;
   Document document = Document::file;
   std::string cache;  ///< folder of tokens; empty: the user's cache folder

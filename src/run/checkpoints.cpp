@@ -7,6 +7,10 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "recipe/recipe_file.h"
+#include "recipe/resume.h"
+#include "run/from_recipe.h"
+#include "run/inputs.h"
 #include "run/trainer.h"
 
 namespace hearth::run {
@@ -16,6 +20,27 @@ namespace {
 constexpr double kLeastShare = 50;
 
 }  // namespace
+
+int64_t Trainer::count_steps() const {
+  if (recipe_.train.steps > 0) return recipe_.train.steps;
+  // Steps of an earlier batch size had other numbers of samples.
+  const int64_t group = recipe_.train.batch * recipe_.train.accumulate;
+  const int64_t left_of_epoch = (task_->num_rows() - state_.position.sample + group - 1) / group;
+  return state_.step + left_of_epoch + (recipe_.train.epochs - 1 - state_.position.epoch) * steps_per_epoch();
+}
+
+std::vector<int64_t> Trainer::train_sizes() const {
+  const int64_t num_rows = task_->num_rows(), batch = recipe_.train.batch;
+  std::vector<int64_t> sizes = tasks::batch_sizes(num_rows, batch);
+  const auto newest = io::find_newest_checkpoint(out_ / "checkpoints", nullptr);
+  if (!newest) return sizes;
+  const std::string state = io::read_state(newest->path);
+  const int64_t left = num_rows - parse_run_state(state, newest->path.string()).position.sample;
+  if (left <= 0) return sizes;
+  for (const int64_t size : tasks::batch_sizes(left, batch))
+    if (std::ranges::find(sizes, size) == sizes.end()) sizes.push_back(size);
+  return sizes;
+}
 
 bool Trainer::load_checkpoint() {
   std::vector<std::string> refused;
@@ -73,13 +98,32 @@ void Trainer::check_same_run(const RunState& state, const std::string& where) co
   }
 }
 
+void Trainer::check_inputs(const RunState& state, const std::string& where) const {
+  if (accepts_changed_inputs_) return;
+  const std::vector<std::string> changes = changes_between(state.inputs, inputs_);
+  if (changes.empty()) return;
+  user_error(
+      "files have changed since {} was written: {}; bring them back, or resume with --accept-changed-inputs",
+      where, fmt::join(changes, ", "));
+}
+
+std::string Trainer::changed_keys() const {
+  const fs::path config = out_ / "config.yaml";
+  if (!path_exists(config)) return "";
+  return fmt::format("{}", fmt::join(recipe::changed_keys(load_recipe(config, {}), recipe_), ", "));
+}
+
 void Trainer::restore(const std::string& state_text, std::span<const std::byte> memory,
                       const std::string& where) {
   const RunState state = parse_run_state(state_text, where);
   check_number_of_workers(state, where);
   check_same_run(state, where);
-  if (memory.size() != engine_->state().size())
-    user_error("{} holds another model or optimizer than the recipe; use the run's own config.yaml", where);
+  if (leads()) check_inputs(state, where);
+  if (memory.size() != engine_->state().size()) {
+    const std::string changed = changed_keys();
+    user_error("{} holds another model or optimizer than the recipe; {}", where,
+               changed.empty() ? "use the run's own config.yaml" : "resume without the change of " + changed);
+  }
   std::ranges::copy(memory, engine_->state().begin());
   engine_->take_own_states();
   state_ = state;
@@ -89,6 +133,7 @@ StateText Trainer::state_text() {
   state_.num_workers = recipe::have_own_states(recipe_) ? num_workers() : 1;
   state_.optimizer = recipe_.optimizer.name;
   state_.num_rows = task_->num_rows();
+  state_.inputs = inputs_;
   return write_run_state(state_);
 }
 

@@ -18,7 +18,9 @@ data::DatasetOptions dataset_options(const recipe::Recipe& recipe, const std::st
           .channels = data.channels,
           .count = split == "test" ? data.val_count : data.count,
           .seed = recipe.seed,
-          .exif = exif_of(recipe)};
+          .exif = exif_of(recipe),
+          .skip_bad = data.bad_records == recipe::BadRecords::skip,
+          .num_threads = recipe::num_threads(recipe)};
 }
 
 data::Exif exif_of(const recipe::Recipe& recipe) {

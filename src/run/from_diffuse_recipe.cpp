@@ -138,6 +138,8 @@ std::shared_ptr<const tasks::PictureSet> open_pictures(const recipe::Recipe& rec
       .resolution = recipe.data.image_size.longer(),
       .trigger = recipe.diffuse.trigger,
       .exif = exif_of(recipe),
+      .allow_outside = recipe.data.allow_outside,
+      .skip_bad = recipe.data.bad_records == recipe::BadRecords::skip,
       .cache = cache_folder(recipe.data),
       .format = format,
       .encoders = translator_options(recipe, recipe.model.path, on_processor(recipe)),

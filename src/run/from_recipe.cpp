@@ -39,7 +39,8 @@ namespace hearth::run {
 namespace {
 
 /// Of data.kind, in the order of data::BoxFormat.
-constexpr std::string_view kBoxKinds[] = {"boxes", "coco", "voc", "yolo"};
+constexpr std::string_view kBoxKinds[] = {"boxes", "coco",    "voc", "yolo",    "label_studio",
+                                          "cvat",  "labelme", "csv", "createml"};
 
 recipe::Choices make_choices() {
   recipe::Choices choices{.is_gpu = exec::names_gpu};
@@ -269,15 +270,24 @@ data::MaskOptions mask_options(const recipe::Recipe& recipe, const std::string& 
           .num_classes = recipe.model.num_classes,
           .classes = data.classes,
           .unlabeled = data.unlabeled,
-          .exif = exif_of(recipe)};
+          .exif = exif_of(recipe),
+          .skip_bad = data.bad_records == recipe::BadRecords::skip,
+          .num_threads = recipe::num_threads(recipe)};
 }
 
 data::BoxedPictures boxed_pictures(const recipe::Recipe& recipe, const std::string& split) {
   const recipe::Data& data = recipe.data;
   const auto format = std::ranges::find(kBoxKinds, data.kind);
-  if (format != std::end(kBoxKinds))
-    return data::read_boxes(data.path, split, static_cast<data::BoxFormat>(format - std::begin(kBoxKinds)),
-                            exif_of(recipe));
+  if (format != std::end(kBoxKinds)) {
+    data::BoxedPictures set =
+        data::read_boxes(data.path, split,
+                         {.format = static_cast<data::BoxFormat>(format - std::begin(kBoxKinds)),
+                          .allow_outside = data.allow_outside,
+                          .exif = exif_of(recipe),
+                          .num_classes = recipe.model.num_classes});
+    if (data.bad_records == recipe::BadRecords::skip) data::leave_out_bad(set, recipe::num_threads(recipe));
+    return set;
+  }
   if (data.kind == recipe::name_of(recipe::DataKind::shapes)) {
     return data::shape_boxes(data::series_of(recipe.seed, split),
                              split == "test" ? data.val_count : data.count, data.image_size);

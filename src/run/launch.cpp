@@ -21,6 +21,7 @@
 #include "infer/text_eval.h"
 #include "io/run_lock.h"
 #include "planner/plan_report.h"
+#include "recipe/resume.h"
 #include "run/device_rates.h"
 #include "run/ending.h"
 #include "run/from_recipe.h"
@@ -29,6 +30,7 @@
 #include "run/trainer.h"
 #include "supervise/device_probe.h"
 #include "supervise/supervisor.h"
+#include "tasks/language/text_source.h"
 
 namespace hearth::run {
 namespace {
@@ -49,6 +51,11 @@ std::string wait_of(const engine::Engine& engine) {
                                            static_cast<double>(options.num_workers));
 }
 
+void warn(const tasks::Task& task, Reporter& reporter) {
+  for (const std::string& warning : {task.warning(), task.training_warning()})
+    if (!warning.empty()) reporter.message(warning);
+}
+
 void announce(const Trainer& trainer, engine::Engine& engine, const Job& job, Reporter& reporter) {
   const recipe::Recipe& recipe = job.recipe;
   reporter.message("run folder: " + job.out);
@@ -61,7 +68,7 @@ void announce(const Trainer& trainer, engine::Engine& engine, const Job& job, Re
   reporter.message(fmt::format("{}: {} parameters, {} on {} threads; {}", recipe::model_name(recipe),
                                parameters, name_of(recipe.precision), engine.threads().size(),
                                trainer.task().describe()));
-  if (const std::string warning = trainer.task().warning(); !warning.empty()) reporter.message(warning);
+  warn(trainer.task(), reporter);
   if (hub::has_adapter(engine)) {
     reporter.message(fmt::format("trainable params: {} || all params: {} || trainable%: {:.4f}", parameters,
                                  all, 100 * static_cast<double>(parameters) / static_cast<double>(all)));
@@ -94,8 +101,8 @@ void announce(const Trainer& trainer, engine::Engine& engine, const Job& job, Re
 
 void conclude(const RunSummary& summary, const Job& job, const engine::Engine& engine, Reporter& reporter) {
   if (summary.interrupted) {
-    reporter.message(fmt::format("stopped at step {}; resume with: hearth train --resume --out {}",
-                                 summary.steps, job.out));
+    reporter.message(
+        fmt::format("stopped at step {}; resume with: hearth resume {}", summary.steps, job.out));
     return;
   }
   reporter.message(fmt::format("done: {} steps in {:.1f} s, best validation {}", summary.steps,
@@ -108,7 +115,7 @@ void conclude(const RunSummary& summary, const Job& job, const engine::Engine& e
 /// What a check found out.
 void describe(Trainer& trainer, const recipe::Recipe& recipe, Reporter& reporter) {
   reporter.message(trainer.task().describe());
-  if (const std::string warning = trainer.task().warning(); !warning.empty()) reporter.message(warning);
+  warn(trainer.task(), reporter);
   planner::PlanReport plan = planner::make_plan_report(trainer.engine().compiled());
   plan.kept_bytes = recipe.data.keep_pictures;
   const std::string table = planner::to_table(plan);
@@ -200,8 +207,11 @@ int train_here(const Job& job, const supervise::Seat& seat, distributed::Process
   make_folder(job.out);
   lock_folder();
   if (leads && group != nullptr) group->barrier();
-  const RunSummary summary = trainer.run(
-      {.resume = resume, .new_order = seat.new_order, .reason = seat.reason, .command = job.command});
+  const RunSummary summary = trainer.run({.resume = resume,
+                                          .new_order = seat.new_order,
+                                          .reason = seat.reason,
+                                          .accepts_changed_inputs = job.accepts_changed_inputs,
+                                          .command = job.command});
   if (leads) conclude(summary, job, trainer.engine(), *reporter);
   return summary.interrupted ? supervise::kInterrupted : supervise::kDone;
 }
@@ -267,6 +277,15 @@ void check_overwrites_nothing(const fs::path& folder) {
   user_error("{} holds a run already; add --resume to resume it, or choose another --out", folder.string());
 }
 
+/// UserError for a recipe that the run's checkpoints cannot continue with.
+void check_changed_recipe(const Job& job) {
+  const fs::path folder = job.out, config = folder / "config.yaml";
+  if (!path_exists(config) || list_folder(folder / "checkpoints").empty()) return;
+  const recipe::Recipe before = load_recipe(config, {});
+  const std::string fault = recipe::fault_of_resume(before, tasks::with_date(job.recipe, folder));
+  if (!fault.empty()) user_error("{}, or a new run from the weights of this one with init", fault);
+}
+
 void check_devices(const Job& job, bool launched) {
   const recipe::Recipe& recipe = job.recipe;
   if (recipe.devices == 1) return;
@@ -287,7 +306,7 @@ void check_devices(const Job& job, bool launched) {
 void check_places(const Job& job) {
   expect_place_for_folder(job.out);
   if (!job.dump_gradients.empty()) expect_place_for_file(job.dump_gradients);
-  if (!job.resume) check_overwrites_nothing(job.out);
+  job.resume ? check_changed_recipe(job) : check_overwrites_nothing(job.out);
 }
 
 }  // namespace

@@ -49,6 +49,19 @@ void check_changes(const std::vector<int64_t>& changes, const data::LoaderPositi
   }
 }
 
+std::vector<InputState> inputs_in(const nlohmann::json& text, std::string_view where) {
+  std::vector<InputState> inputs;
+  const nlohmann::json entries = text.value("inputs", nlohmann::json::object());
+  for (const auto& [key, entry] : entries.items()) {
+    const Counts counts(entry, where);
+    inputs.push_back({.key = key,
+                      .num_files = counts.at("files"),
+                      .num_bytes = counts.at("bytes"),
+                      .digest = entry.at("xxh3").get<uint64_t>()});
+  }
+  return inputs;
+}
+
 RunState state_of(const nlohmann::json& text, std::string_view where) {
   const Counts counts(text, where);
   RunState state{.step = counts.at("step"),
@@ -66,7 +79,8 @@ RunState state_of(const nlohmann::json& text, std::string_view where) {
                             .variance = text.value("loss_variance", 0.0),
                             .count = counts.value("num_losses", 0)},
                  .num_bad = counts.value("num_bad", 0),
-                 .num_bad_in_row = counts.value("num_bad_in_row", 0)};
+                 .num_bad_in_row = counts.value("num_bad_in_row", 0),
+                 .inputs = inputs_in(text, where)};
   std::vector<int64_t> changes;
   for (const auto& change : text.value("order_changed_at", std::vector<nlohmann::json>()))
     changes.push_back(counts.count(change, "order_changed_at"));
@@ -104,9 +118,16 @@ StateText write_run_state(const RunState& state) {
       fmt::join(std::span(position.changed_at).first(static_cast<size_t>(position.num_changes_here)), ","));
   fmt::format_to(std::back_inserter(text),
                  "\"loss_mean\":{},\"loss_variance\":{},\"num_losses\":{},\"num_bad\":{},"
-                 "\"num_bad_in_row\":{},\"workers\":{},\"optimizer\":\"{}\",\"num_rows\":{}}}",
+                 "\"num_bad_in_row\":{},\"workers\":{},\"optimizer\":\"{}\",\"num_rows\":{},\"inputs\":{{",
                  state.losses.mean, state.losses.variance, state.losses.count, state.num_bad,
                  state.num_bad_in_row, state.num_workers, state.optimizer, state.num_rows);
+  const char* separator = "";
+  for (const InputState& input : state.inputs) {
+    fmt::format_to(std::back_inserter(text), "{}\"{}\":{{\"files\":{},\"bytes\":{},\"xxh3\":{}}}", separator,
+                   input.key, input.num_files, input.num_bytes, input.digest);
+    separator = ",";
+  }
+  fmt::format_to(std::back_inserter(text), "}}}}");
   return text;
 }
 

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "data/loader.h"
 
@@ -22,6 +24,14 @@ struct LossSpread {
   double z_score(double loss) const;
 };
 
+/// Files of an input, which the recipe's key names, as they were when a run read them.
+struct InputState {
+  std::string key;
+  int64_t num_files = 0, num_bytes = 0;
+  uint64_t digest = 0;  ///< of names, sizes, and contents or samples of them (run/inputs.h)
+  bool operator==(const InputState&) const = default;
+};
+
 /// What a run is at between two updates: with weights and optimizer state, all that a checkpoint holds.
 struct RunState {
   static constexpr double kNoScore = std::numeric_limits<double>::lowest();
@@ -33,8 +43,9 @@ struct RunState {
   std::string optimizer;  ///< by its name in a recipe; empty: a checkpoint that does not say
   int64_t num_rows = 0;   ///< of data in an epoch; 0: a checkpoint that does not say
   LossSpread losses;
-  int64_t num_bad = 0;         ///< updates that were left out (recipe::BadSteps)
-  int64_t num_bad_in_row = 0;  ///< the last ones
+  int64_t num_bad = 0;             ///< updates that were left out (recipe::BadSteps)
+  int64_t num_bad_in_row = 0;      ///< the last ones
+  std::vector<InputState> inputs;  ///< empty: a checkpoint that does not say
 };
 
 /// JSON, made without allocating.

@@ -188,8 +188,10 @@ Suggestion suggest_recipe(const fs::path& data) {
   if (has_file("train-images-idx3-ubyte")) return of_classes(data, "idx", "mnist-mlp");
   if (has_file("data_batch_1.bin")) return of_classes(data, "cifar10", "cifar10-simplecnn");
   const auto num_images = std::ranges::count_if(files, data::is_image_file);
+  // Without the slash that a shell adds.
+  const fs::path root = (data / "").lexically_normal().parent_path();
   const auto num_loose = std::ranges::count_if(files, [&](const fs::path& path) {
-    return path.parent_path() == data.lexically_normal() && data::is_image_file(path);
+    return path.parent_path() == root && data::is_image_file(path);
   });
   if (num_images > num_loose) return of_classes(data, "folder", "images-resnet18");
   if (num_images > 0)

@@ -19,6 +19,7 @@
 #include "run/device_rates.h"
 #include "run/fitting_engine.h"
 #include "run/from_recipe.h"
+#include "run/inputs.h"
 #include "run/schedule.h"
 #include "tasks/language/text_source.h"
 
@@ -67,7 +68,7 @@ Trainer::Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Memb
   if (member.rates != nullptr) options.device = *member.rates;
   options.devices = std::move(member.devices);
   options.row_lengths = task_->row_lengths();
-  const std::vector<int64_t> sizes = tasks::batch_sizes(task_->num_rows(), recipe_.train.batch);
+  const std::vector<int64_t> sizes = train_sizes();
   std::vector<int64_t> eval_sizes = task_->eval_sizes(recipe_.train.batch);
   if (task_->evaluates_training_rows()) eval_sizes.insert(eval_sizes.end(), sizes.begin(), sizes.end());
   options.meets_on_gpu = group_ != nullptr && group_->has(distributed::Capability::device_memory);
@@ -84,7 +85,7 @@ Trainer::Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Memb
   engine_->set_heartbeat(events_.heartbeat);
   engine_->initialize();
   load_frozen_weights();
-  total_steps_ = recipe_.train.steps > 0 ? recipe_.train.steps : recipe_.train.epochs * steps_per_epoch();
+  total_steps_ = count_steps();
   state_.position.seed = recipe_.seed;
 }
 
@@ -143,7 +144,10 @@ int64_t Trainer::steps_per_epoch() const {
 
 void Trainer::start(const Start& how) {
   make_folder(out_);
+  accepts_changed_inputs_ = how.accepts_changed_inputs;
+  if (leads()) inputs_ = inputs_of(recipe_);
   const bool resumed = how.resume && load_checkpoint();
+  total_steps_ = count_steps();
   if (resumed) {
     task_->resume(out_);
   } else {
@@ -187,9 +191,15 @@ void Trainer::change_order() {
   log_->event(state_.step, text);
 }
 
+void Trainer::write_config() const {
+  write_file_atomically(out_ / "config.yaml", recipe::write_recipe(recipe_));
+}
+
 void Trainer::open_files(bool resumed) {
   folder_.emplace(out_);
-  write_file_atomically(out_ / "config.yaml", recipe::write_recipe(recipe_));
+  // A changed recipe has to make a step first: one that cannot would keep the run from resuming.
+  wrote_config_ = !resumed;
+  if (wrote_config_) write_config();
   if (hub::has_adapter(*engine_)) {
     const engine::Compiled& compiled = engine_->compiled();
     write_file_atomically(
@@ -200,10 +210,16 @@ void Trainer::open_files(bool resumed) {
             : hub::adapter_config_json(recipe_.adapter, compiled.tensors, recipe_.model.path));
   }
   log_ = std::make_unique<io::RunLog>(out_ / "trainer_log.jsonl", resumed ? state_.step : -1);
+  log_file_.emplace(out_ / "trainer_log.jsonl");
   event_file_ = std::make_unique<io::EventFile>(out_, resumed ? state_.step + 1 : 0);
   read_pace(out_ / "trainer_log.jsonl");
   checkpoints_ = std::make_unique<io::CheckpointWriter>(out_ / "checkpoints", std::ssize(engine_->state()),
                                                         static_cast<int>(recipe_.train.keep_checkpoints));
+}
+
+void Trainer::check_folder() const {
+  folder_->check();
+  log_file_->check();
 }
 
 void Trainer::read_pace(const fs::path& log) {
@@ -326,7 +342,8 @@ void Trainer::after_step(const engine::StepResult& result, double rate) {
   const bool due = state_.step % recipe_.train.checkpoint_every == 0 && std::isfinite(result.loss);
   const bool saves = due || state_.step == total_steps_;
   if (saves || (time_to_evaluate() && engine_->compiled().evaluates_together)) engine_->gather_states();
-  if (leads()) folder_->check();
+  if (leads()) check_folder();
+  if (leads() && !std::exchange(wrote_config_, true)) write_config();
   if (leads() && !goes_again()) log_step(result, rate);
   if (leads()) checkpoints_->check();
   if (time_to_evaluate() && evaluates()) evaluate_and_log();
@@ -412,7 +429,7 @@ void Trainer::log_evaluation(const tasks::Evaluation& found) {
   }
   for (const tasks::MadePicture& picture : found.pictures) {
     const std::string png = data::encode_png(picture.image);
-    make_folder(out_ / tasks::kSamplesFolder);
+    make_inner_folder(out_ / tasks::kSamplesFolder);
     write_file_atomically(
         out_ / tasks::kSamplesFolder / fmt::format("step-{:06}-{}.png", state_.step, picture.name), png);
     event_file_->add_image(state_.step, fmt::format("samples/{}", picture.name),
@@ -426,7 +443,7 @@ void Trainer::finish(RunSummary& summary, const std::string& command) {
   if (summary.interrupted) save_checkpoint();
   beat(distributed::Phase::finishing);
   checkpoints_->flush();
-  folder_->check();
+  check_folder();
   hub::save_weights(*engine_, out_ / hub::weights_name(*engine_), false, saved_dtype_);
   summary.steps = state_.step;
   summary.best_score = state_.best_score;
@@ -440,7 +457,7 @@ void Trainer::finish(RunSummary& summary, const std::string& command) {
                       .command = command};
   data.summary = {{"best", summary.best},
                   {"steps", std::to_string(state_.step)},
-                  {"time", fmt::format("{:.1f} s", summary.seconds)},
+                  {"time", fmt::format("{:.1f} s", seconds_before_ + summary.seconds)},
                   {"precision", std::string(name_of(recipe_.precision))},
                   {"arena", human_bytes(engine_->compiled().arena_bytes)},
                   {"weights and state", human_bytes(engine_->compiled().kept_bytes())}};
@@ -452,6 +469,7 @@ void Trainer::finish(RunSummary& summary, const std::string& command) {
   task_->report(final_.value_or(tasks::Evaluation{}), log, data);
   data.arena_svg = arena::draw_svg(program.problem, program.solution);
   write_file_atomically(out_ / "report.html", io::make_report(data));
+  check_folder();
 }
 
 void Trainer::dump_gradients(const fs::path& path) {

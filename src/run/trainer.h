@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/run_files.h"
 #include "cost/device.h"
 #include "distributed/heartbeat.h"
 #include "io/checkpoint.h"
@@ -53,9 +54,10 @@ struct TrainerEvents {
 /// How a run begins.
 struct Start {
   bool resume = false;  ///< from the newest complete checkpoint of the folder or of memory, if there is one
-  bool new_order = false;  ///< what is left of its data comes in another order from there on
-  std::string reason;      ///< why, for the log; empty: nothing is logged
-  std::string command;     ///< shell line that started the run, for its report
+  bool new_order = false;               ///< what is left of its data comes in another order from there on
+  std::string reason;                   ///< why, for the log; empty: nothing is logged
+  bool accepts_changed_inputs = false;  ///< resumes although data or base weights have changed
+  std::string command;                  ///< shell line that started the run, for its report
 };
 
 struct RunSummary {
@@ -131,6 +133,9 @@ class Trainer {
   void start(const Start& how);
   void change_order();
   void open_files(bool resumed);
+  void write_config() const;
+  /// UserError if the folder or its log was moved or deleted.
+  void check_folder() const;
   void read_pace(const fs::path& log);
   bool load_checkpoint();
   /// Makes everything as the newest checkpoint has it; says which one that is, or nothing where there is
@@ -139,6 +144,9 @@ class Trainer {
   void check_number_of_workers(const RunState& state, const std::string& where) const;
   /// That optimizer and data are those of the checkpoint, or nothing after it would mean anything.
   void check_same_run(const RunState& state, const std::string& where) const;
+  void check_inputs(const RunState& state, const std::string& where) const;
+  /// Returns the keys that differ from config.yaml, separated by commas.
+  std::string changed_keys() const;
   void restore(const std::string& state_text, std::span<const std::byte> memory, const std::string& where);
   void make_room(bool says);
   bool time_to_remember(const engine::StepResult& result) const;
@@ -183,6 +191,11 @@ class Trainer {
   void report_progress(const engine::StepResult& result, double rate);
   void finish(RunSummary& summary, const std::string& command);
   int64_t steps_per_epoch() const;
+  /// Returns the number of steps of the full run: those done and those left.
+  int64_t count_steps() const;
+  /// Returns the sizes of training micro-batches: in a full epoch, and in the rest of the newest checkpoint's
+  /// epoch.
+  std::vector<int64_t> train_sizes() const;
   /// Rows and micro-batches of the step that begins at state_.position.
   int64_t rows_of_step() const;
   int64_t num_micro() const;
@@ -199,10 +212,14 @@ class Trainer {
   std::unique_ptr<engine::Engine> engine_;
   std::optional<tasks::AheadStream> stream_;
   std::optional<HeldFolder> folder_;
+  std::optional<HeldFile> log_file_;
   std::unique_ptr<io::CheckpointWriter> checkpoints_;
   std::unique_ptr<io::EventFile> event_file_;
   std::unique_ptr<io::RunLog> log_;
   RunState state_;
+  std::vector<InputState> inputs_;  ///< of the leader
+  bool accepts_changed_inputs_ = false;
+  bool wrote_config_ = false;       ///< config.yaml holds recipe_
   DType saved_dtype_ = DType::f32;  ///< of the files of weights; checkpoints hold f32
   int64_t total_steps_ = 0;
   int64_t last_good_step_ = -1;     ///< its weights gave a finite loss

@@ -4,7 +4,9 @@
 #include <limits>
 #include <tuple>
 
+#include "base/control_group.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "distributed/shm/memory.h"
 
 namespace hearth::supervise {
@@ -29,7 +31,10 @@ double seconds_between(Worker::Clock::time_point from, Worker::Clock::time_point
 }  // namespace
 
 Attempt::Attempt(AttemptPlan plan, const Work& work, const SupervisorOptions& options, const GpuBoard* gpus)
-    : plan_(std::move(plan)), options_(options), board_(size()) {
+    : plan_(std::move(plan)),
+      options_(options),
+      num_memory_kills_(options.num_memory_kills()),
+      board_(size()) {
   if (size() > 1) group_ = std::make_unique<distributed::ShmGroup>(size(), options.group);
   for (int rank = 0; rank < size(); ++rank) {
     const Seat seat{.rank = rank,
@@ -89,7 +94,7 @@ std::vector<std::string> Attempt::left() const {
 }
 
 std::optional<Failure> Attempt::failure(Worker::Clock::time_point awake) const {
-  if (const auto rank = find_dead()) return failure_of(*rank, workers_[static_cast<size_t>(*rank)]->fate());
+  if (const auto rank = find_dead()) return death_of(*rank);
   if (const auto rank = find_stopped())
     return failure_of(*rank, workers_[static_cast<size_t>(*rank)]->fate());
   const auto rank = find_late(awake);
@@ -97,6 +102,18 @@ std::optional<Failure> Attempt::failure(Worker::Clock::time_point awake) const {
   Failure failure =
       failure_of(*rank, fmt::format("made no progress for {:.1f} s", silent_seconds(*rank, awake)));
   failure.late = true;
+  return failure;
+}
+
+Failure Attempt::death_of(int rank) const {
+  const Worker& worker = *workers_[static_cast<size_t>(rank)];
+  const bool is_memory = worker.was_killed() && options_.num_memory_kills() > num_memory_kills_;
+  if (!is_memory) return failure_of(rank, worker.fate());
+  const auto limit = memory_limit();
+  Failure failure = failure_of(
+      rank, fmt::format("was killed by the kernel because memory ran out{}",
+                        limit ? fmt::format(" (the limit is {})", human_bytes(*limit)) : std::string()));
+  failure.out_of_memory = true;
   return failure;
 }
 

@@ -17,9 +17,10 @@ namespace hearth::supervise {
 struct Failure {
   int attempt = 0;
   int rank = 0;
-  int64_t step = 0;    ///< at which the worker failed
-  int64_t newest = 0;  ///< the latest that any worker has reached
-  bool late = false;   ///< it missed its deadline, and may have been right
+  int64_t step = 0;            ///< at which the worker failed
+  int64_t newest = 0;          ///< the latest that any worker has reached
+  bool late = false;           ///< it missed its deadline, and may have been right
+  bool out_of_memory = false;  ///< the kernel killed it because memory ran out
   distributed::Phase phase = distributed::Phase::starting;
   std::string what;  ///< "the worker was killed by SIGSEGV at step 412 while training"
   std::time_t time = std::time(nullptr);
@@ -69,11 +70,13 @@ class Attempt {
   double patience_seconds(int rank) const;
   bool is_running(int rank) const { return workers_[static_cast<size_t>(rank)]->running(); }
   Failure failure_of(int rank, const std::string& fate) const;
+  Failure death_of(int rank) const;
   std::string name(int rank) const;
   std::string collective(int rank) const;
 
   AttemptPlan plan_;
   const SupervisorOptions& options_;
+  int64_t num_memory_kills_;  ///< before its workers started
   distributed::HeartbeatBoard board_;
   std::unique_ptr<distributed::ShmGroup> group_;
   std::vector<std::unique_ptr<Worker>> workers_;

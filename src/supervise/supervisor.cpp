@@ -50,6 +50,10 @@ class History {
     if (std::ssize(all_) >= options.most_failures) return fmt::format("{} failures", all_.size());
     return "";
   }
+  /// Returns a remedy for the last failure; empty if none is known.
+  std::string advice() const {
+    return all_.back().out_of_memory ? "; try a lower train.batch with a higher train.accumulate" : "";
+  }
   /// A line for each.
   std::string report() const {
     std::string lines;
@@ -217,7 +221,7 @@ void Supervisor::probe() {
 }
 
 int Supervisor::give_up(const std::string& why) const {
-  options_.say(fmt::format("not started again: {}{}", why, history_.report()));
+  options_.say(fmt::format("not started again: {}{}{}", why, history_.advice(), history_.report()));
   return kGaveUp;
 }
 

@@ -3,6 +3,7 @@
 #include <functional>
 #include <string>
 
+#include "base/control_group.h"
 #include "distributed/shm/options.h"
 #include "supervise/governor.h"
 #include "system/sampler.h"
@@ -20,6 +21,8 @@ struct SupervisorOptions {
   /// A worker that is stopped (SIGSTOP) for so long is stuck.
   double stopped_seconds = 1;
   int most_failures = 1000;  ///< in all
+  /// Counts processes that the kernel has killed because memory ran out.
+  std::function<int64_t()> num_memory_kills = [] { return hearth::num_memory_kills(); };
   double probe_seconds = 120;
   /// The supervisor ends what is stuck long before a collective would give up.
   distributed::ShmOptions group = {.deadline_seconds = 86400};

@@ -88,6 +88,8 @@ std::string Worker::fate() const {
   return fmt::format("ended with status {}", WEXITSTATUS(status_));
 }
 
+bool Worker::was_killed() const { return ended_ && WIFSIGNALED(status_) && WTERMSIG(status_) == SIGKILL; }
+
 void Worker::kill_now() const { kill(process_, SIGKILL); }
 
 HeldSignals::HeldSignals() : held_(signals_to_hold()) {

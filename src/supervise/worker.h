@@ -34,6 +34,8 @@ class Worker {
   int exit_status() const;
   /// What has happened to one that has ended or is stopped: "was killed by SIGSEGV".
   std::string fate() const;
+  /// True if it ended by SIGKILL.
+  bool was_killed() const;
   void kill_now() const;
 
  private:

@@ -94,6 +94,8 @@ class Task {
   virtual std::string describe() const = 0;
   /// What people should know before they believe the results; empty: nothing.
   virtual std::string warning() const { return ""; }
+  /// What people should know before they train on this data; empty: nothing.
+  virtual std::string training_warning() const { return ""; }
   /// A score for people: "accuracy 98.51%".
   virtual std::string score_text(double score) const = 0;
   /// What an evaluation tells people after its loss.

@@ -96,16 +96,17 @@ class TurnFinder {
     }
   }
 
-  /// Where a prompt for the turn ends. A <think> block that the prompt opens is the assistant's: there the
-  /// turn starts, even where the whole conversation has lost the block.
+  /// Where a prompt for the turn ends. A <think> block that the prompt opens is the assistant's where the
+  /// whole conversation has other words in it or has lost the block.
   std::optional<size_t> start_by_prompt() {
     prompt_ = try_render(before_, true);
     if (!prompt_) return std::nullopt;
     const size_t shared = shared_start(*prompt_, full_);
+    const bool is_whole = shared == prompt_->size();
+    if (is_whole && !renderer_.options_.train_on_generation_prompt) return shared;
     const size_t thought = prompt_->rfind("<think>");
     if (thought <= shared && thought >= start_of_header(before_)) return thought;
-    if (shared == prompt_->size()) return shared;
-    return std::nullopt;
+    return is_whole ? std::optional(shared) : std::nullopt;
   }
 
   /// Where the prompt after these messages starts to differ from what the template prints of them alone.
@@ -241,6 +242,21 @@ bool is_open(std::string_view said, const Json& message) {
   return !trimmed(content).empty() && without_blank_end(said).ends_with(trimmed(content));
 }
 
+/// True if there is reasoning in the assistant's messages, and the start of none is in the text.
+bool loses_reasoning(const Json& messages, std::string_view text) {
+  constexpr size_t kStart = 64;
+  bool any = false;
+  for (const Json& message : messages) {
+    const auto found = message.find("reasoning_content");
+    if (message["role"] != "assistant" || found == message.end() || !found->is_string()) continue;
+    const std::string_view reasoning = trimmed(found->get_ref<const std::string&>());
+    if (reasoning.empty()) continue;
+    if (text.find(reasoning.substr(0, kStart)) != text.npos) return false;
+    any = true;
+  }
+  return any;
+}
+
 /// Turns without marks are found by a prompt for each, which takes the square of a long conversation.
 void check_work(const std::string& text, const Json& messages, const std::vector<uint8_t>& trained) {
   constexpr size_t kMostBytes = size_t{1} << 28, kMessageBytes = 256;
@@ -291,6 +307,7 @@ MarkedText ChatRenderer::render(const Json& messages, const Json& tools, size_t 
   for (size_t i = 0; i < messages.size(); ++i)
     trained.push_back(i >= first_trained && is_trained(messages[i]) ? 1 : 0);
   MarkedText marked{.text = std::move(whole.text)};
+  marked.loses_reasoning = loses_reasoning(messages, marked.text);
   if (template_.marks_generation()) {
     marked.trained = trained_spans(messages, whole.generated, trained);
     marked.by_template = true;

@@ -44,6 +44,8 @@ struct MarkedText {
   /// Turns of the assistant after which the template writes no end mark: a model trained on them does not
   /// learn to stop.
   int64_t num_open_turns = 0;
+  /// The assistant's messages have reasoning, and the template prints none of it.
+  bool loses_reasoning = false;
 };
 
 struct ChatOptions {
@@ -53,6 +55,8 @@ struct ChatOptions {
   std::optional<int64_t> now = {};  ///< for strftime_now; see RenderOptions
   /// Texts of the tokenizer's special tokens: the end of a turn never lies inside one.
   std::vector<std::string> special_tokens = {};
+  /// Where an answer begins with a <think> block that the prompt for it ends with, the loss counts the block.
+  bool train_on_generation_prompt = false;
 };
 
 /// The first second of a day written YYYY-MM-DD, for ChatOptions::now; nothing for what is no day.
@@ -68,10 +72,10 @@ void add_variable(ChatOptions& options, const std::string& text);
 std::vector<std::string> special_tokens_of(const Tokenizer& tokenizer);
 
 /// Renders conversations and finds what the assistant says in them: from where a prompt for generation would
-/// end, or open a <think> block, to the end-of-turn token, without white space after it. Found by {%
-/// generation %} where the template has it, else by comparing the rendering with those of the messages before
-/// and up to the turn, and with one in which another content stands in its place, so that templates may
-/// change contents.
+/// end to the end-of-turn token, without white space after it. A <think> block of the prompt that the
+/// conversation has otherwise or has lost is the assistant's. Found by {% generation %} where the template
+/// has it, else by comparing the rendering with those of the messages before and up to the turn, and with one
+/// in which another content stands in its place, so that templates may change contents.
 class ChatRenderer {
  public:
   ChatRenderer(Template chat_template, ChatOptions options);

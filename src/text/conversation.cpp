@@ -283,14 +283,23 @@ class Reader {
       const Json call = std::exchange(message["content"], "");
       add_tool_calls(call, message, turn);
     }
+    fill_reasoning(message);
     return message;
+  }
+
+  /// Gives a message's reasoning the names that templates read, as transformers 5 does.
+  static void fill_reasoning(Json& message) {
+    for (const char* field : {"reasoning_content", "thinking", "reasoning"}) {
+      if (!message.contains(field)) continue;
+      for (const char* name : {"reasoning_content", "thinking"}) message.emplace(name, Json(message[field]));
+    }
   }
 
   /// Fields of messages that cannot be left out where they cannot be read.
   static bool is_read(std::string_view field) {
-    constexpr std::array<std::string_view, 7> kRead = {
-        "tool_calls", "tool_call_id", "name", "reasoning_content", "thinking", "weight", "loss_weight"};
-    return std::find(kRead.begin(), kRead.end(), field) != kRead.end();
+    constexpr std::array kRead = {"tool_calls", "tool_call_id", "name",   "reasoning_content",
+                                  "thinking",   "reasoning",    "weight", "loss_weight"};
+    return std::ranges::find(kRead, field) != kRead.end();
   }
 
   /// Other fields that templates or the loss mask may know, such as weight.

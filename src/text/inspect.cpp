@@ -74,6 +74,7 @@ std::string warnings(const TextSummary& summary, const InspectOptions& options) 
     text += fmt::format("{} turns of the assistant have no end mark: the model will not learn to stop\n",
                         summary.num_open_turns);
   }
+  if (summary.num_without_reasoning > 0) text += unprinted_reasoning(summary.num_without_reasoning) + "\n";
   if (summary.num_equal > 0) {
     text += fmt::format("{} preferences have equal answers: there is nothing to learn from them\n",
                         summary.num_equal);
@@ -114,6 +115,7 @@ TextSummary summarize(const SampleReader& reader, const InspectOptions& options)
   TextSummary summary;
   Tokens document;
   const auto visit = [&](const Sample& sample) {
+    if (options.check) options.check(sample);
     document.ids.insert(document.ids.end(), sample.tokens.ids.begin(), sample.tokens.ids.end());
     document.trained.insert(document.trained.end(), sample.tokens.trained.begin(),
                             sample.tokens.trained.end());
@@ -123,12 +125,20 @@ TextSummary summarize(const SampleReader& reader, const InspectOptions& options)
     summary.num_equal += sample.rejected && sample.rejected->ids == document.ids ? 1 : 0;
     ++summary.formats[format_name(sample.format)];
     summary.num_open_turns += sample.text.num_open_turns;
+    summary.num_without_reasoning += sample.text.loses_reasoning ? 1 : 0;
     count(document, options, summary);
     if (sample.rejected) count(*sample.rejected, options, summary);
     document = {};
   };
   reader.for_each(visit, summary.faults);
   return summary;
+}
+
+std::string unprinted_reasoning(int64_t num_samples) {
+  return fmt::format(
+      "{} sample{} reasoning (reasoning_content, thinking) that the chat template does not print: the "
+      "model does not learn it",
+      num_samples, num_samples == 1 ? " has" : "s have");
 }
 
 std::string length_histogram(const std::vector<int64_t>& lengths) {

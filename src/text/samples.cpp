@@ -109,7 +109,7 @@ void SampleReader::check(Faults& faults) const {
 }
 
 std::string SampleReader::fingerprint() const {
-  Json parts{{"version", 2},
+  Json parts{{"version", 3},
              {"format", format_name(options_.format.format)},
              {"fields", options_.format.fields},
              {"kind", static_cast<int>(file_.kind())},
@@ -121,6 +121,7 @@ std::string SampleReader::fingerprint() const {
              {"bos", options_.bos.value_or(-1)},
              {"eos", options_.eos.value_or(-1)},
              {"train_on_prompt", options_.train_on_prompt},
+             {"train_on_generation_prompt", options_.chat.train_on_generation_prompt},
              {"unit", static_cast<int>(file_.unit())}};
   return parts.dump();
 }

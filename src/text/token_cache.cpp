@@ -12,8 +12,9 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 static_assert(sizeof(PackedToken) == 4);
+static_assert(sizeof(RecordNotes) == 16);
 
-constexpr uint64_t kMagic = 0x3230'4E4B'5448'5248;  // "HRHTKN02"
+constexpr uint64_t kMagic = 0x3330'4E4B'5448'5248;  // "HRHTKN03"
 constexpr size_t kBufferBytes = size_t{1} << 20;
 
 struct Footer {
@@ -78,7 +79,7 @@ class FileSink : public TokenSink {
     open_ = continues;
   }
 
-  void leave_out(int64_t num_records) override { num_left_out_ += num_records; }
+  void note(const RecordNotes& notes) override { notes_ = notes; }
 
   void finish() {
     const PackedToken filler;
@@ -86,7 +87,7 @@ class FileSink : public TokenSink {
     starts_.push_back(footer_.num_tokens);
     writer_.write(std::as_bytes(std::span(starts_)));
     writer_.write(std::as_bytes(std::span(lines_)));
-    writer_.write(std::as_bytes(std::span(&num_left_out_, 1)));
+    writer_.write(std::as_bytes(std::span(&notes_, 1)));
     footer_.num_samples = lines_.size();
     footer_.digest = writer_.digest();
     writer_.finish(footer_);
@@ -97,7 +98,7 @@ class FileSink : public TokenSink {
   Footer footer_;
   std::vector<uint64_t> starts_;
   std::vector<int64_t> lines_;
-  int64_t num_left_out_ = 0;
+  RecordNotes notes_;
   std::vector<PackedToken> packed_;
   bool open_ = false;
 };
@@ -110,8 +111,8 @@ std::optional<Footer> checked_footer(std::span<const std::byte> bytes, uint64_t 
   std::memcpy(&footer, bytes.data() + body.size(), sizeof(Footer));
   if (footer.magic != kMagic || footer.key != key) return std::nullopt;
   if (footer.num_tokens > body.size() / 4 || footer.num_samples > body.size() / 16) return std::nullopt;
-  const uint64_t wanted =
-      token_bytes(footer.num_tokens) + 8 * (footer.num_samples + 1) + 8 * footer.num_samples + 8;
+  const uint64_t wanted = token_bytes(footer.num_tokens) + 8 * (footer.num_samples + 1) +
+                          8 * footer.num_samples + sizeof(RecordNotes);
   if (body.size() != wanted || footer.digest != hash64(body)) return std::nullopt;
   return footer;
 }
@@ -148,7 +149,7 @@ std::optional<TokenCache> TokenCache::open(const fs::path& path, uint64_t key) {
   cache.tokens_ = values_at<PackedToken>(bytes, 0, footer->num_tokens);
   cache.starts_ = values_at<uint64_t>(bytes, starts_at, footer->num_samples + 1);
   cache.lines_ = values_at<int64_t>(bytes, starts_at + 8 * (footer->num_samples + 1), footer->num_samples);
-  cache.num_left_out_ = values_at<int64_t>(bytes, bytes.size() - sizeof(Footer) - 8, 1)[0];
+  cache.notes_ = values_at<RecordNotes>(bytes, bytes.size() - sizeof(Footer) - sizeof(RecordNotes), 1)[0];
   if (!are_starts(cache.starts_, footer->num_tokens)) return std::nullopt;
   return cache;
 }

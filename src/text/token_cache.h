@@ -28,18 +28,25 @@ struct PackedToken {
 uint64_t cache_key(std::span<const std::byte> data, std::span<const std::byte> tokenizer,
                    std::string_view fingerprint);
 
+/// Counts of a data file that its tokens do not show.
+struct RecordNotes {
+  int64_t left_out = 0;           ///< records that could not be used
+  int64_t without_reasoning = 0;  ///< samples whose reasoning the chat template does not print
+  bool operator==(const RecordNotes&) const = default;
+};
+
 /// Takes the samples of a cache that is being built, one after the other.
 class TokenSink {
  public:
   virtual ~TokenSink() = default;
   /// `continues`: the next call continues with the same sample. `line`: where it starts in the data file.
   virtual void add(const Tokens& tokens, int64_t line, bool continues) = 0;
-  /// Notes that the data file holds records of which there are no samples.
-  virtual void leave_out(int64_t num_records) = 0;
+  /// Keeps counts of the data file beside the samples.
+  virtual void note(const RecordNotes& notes) = 0;
 };
 
 /// Tokenized samples in a memory-mapped file: all tokens, then where each sample starts, then its line in
-/// the data file, then how many records were left out, then a footer with sizes and an XXH3 of all of it.
+/// the data file, then the counts, then a footer with sizes and an XXH3 of all of it.
 class TokenCache {
  public:
   /// Nothing when there is no such file, when it belongs to another key, and when it is damaged or cut short:
@@ -51,8 +58,7 @@ class TokenCache {
   static TokenCache open_or_build(const fs::path& path, uint64_t key, FunctionRef<void(TokenSink&)> produce);
 
   int64_t num_samples() const { return std::ssize(lines_); }
-  /// Records of the data file that could not be used.
-  int64_t num_left_out() const { return num_left_out_; }
+  const RecordNotes& notes() const { return notes_; }
   int64_t num_tokens() const { return std::ssize(tokens_); }
   std::span<const PackedToken> sample(int64_t index) const;
   /// Where the sample stands in the data file.
@@ -66,7 +72,7 @@ class TokenCache {
   std::span<const PackedToken> tokens_;
   std::span<const uint64_t> starts_;  ///< one more than samples
   std::span<const int64_t> lines_;
-  int64_t num_left_out_ = 0;
+  RecordNotes notes_;
 };
 
 }  // namespace hearth::text

@@ -139,6 +139,21 @@ TEST_F(Adapter, ARunIsSavedInTheDtypeOfItsBase) {
   EXPECT_EQ(io::SafetensorsFile(at("from_wide/model.safetensors")).tensors()[0].dtype, DType::f32);
 }
 
+TEST_F(Adapter, ARunResumesOnItsOwnBaseAndData) {
+  works("cp -r base other; " + kTrain + " --out run2 train.steps=2");
+  // One weight of the base has another bit.
+  std::string weights = get("base/model.safetensors");
+  const std::string good = weights;
+  weights[weights.size() - 3] ^= 1;
+  put("base/model.safetensors", weights);
+  refused("hearth resume run2 train.steps=4",
+          {"have changed since run2/checkpoints/", "model.path (2 files of ", "--accept-changed-inputs"});
+  EXPECT_THAT(works("hearth resume run2 train.steps=4 model=./other"), testing::HasSubstr("done: 4 steps"));
+  EXPECT_THAT(works("hearth resume run2 train.steps=6 model=./base --accept-changed-inputs"),
+              testing::HasSubstr("done: 6 steps"));
+  EXPECT_THAT(works("hearth resume run2 train.steps=7"), testing::HasSubstr("done: 7 steps"));
+}
+
 TEST_F(Adapter, ARunHoldsNoConfigOfAModel) {
   EXPECT_FALSE(has("run/config.json"));
   EXPECT_THAT(works("hearth train --resume --out run train.steps=5"), testing::HasSubstr("resum"));

@@ -28,6 +28,8 @@ TEST_F(Completions, AreVerbsAtFirst) {
 TEST_F(Completions, AreRecipesFlagsAndKeysOfAVerb) {
   EXPECT_EQ(offered("hearth train lla"), " llama-dpo llama-full llama-lora \n");
   EXPECT_EQ(offered("hearth train demo --res"), " --resume \n");
+  EXPECT_EQ(offered("hearth resume run --acc"), " --accept-changed-inputs \n");
+  EXPECT_EQ(offered("hearth resume run train.accum"), " train.accumulate= \n");
   EXPECT_EQ(offered("hearth train demo train.accum"), " train.accumulate= \n");
   EXPECT_EQ(offered("hearth ls train.accum"), "  \n");
 }

@@ -41,10 +41,10 @@ class Help : public Program {
 };
 
 TEST_F(Help, TheExampleOfEveryVerbWorks) {
-  const std::string verbs[] = {"train",       "eval",     "predict",     "plan",     "dump",
-                               "ops",         "pack",     "bench",       "ls",       "cp",
-                               "validate",    "generate", "merge",       "tokenize", "export",
-                               "checkpoints", "doctor",   "completions", "topology", "watch"};
+  const std::string verbs[] = {"train",       "resume",   "eval",     "predict", "plan",        "dump",
+                               "ops",         "pack",     "bench",    "ls",      "cp",          "validate",
+                               "generate",    "merge",    "tokenize", "export",  "checkpoints", "doctor",
+                               "completions", "topology", "watch"};
   const std::string help = works("hearth --help");
   for (const std::string& verb : verbs) {
     EXPECT_THAT(help, testing::ContainsRegex("\n +" + verb + " ")) << verb;

@@ -10,10 +10,10 @@ using testing::HasSubstr;
 
 constexpr int64_t kSide = 32;
 
-std::string picture_of(int64_t number) {
-  data::Image image{.height = kSide, .width = kSide, .channels = 3};
+std::string picture_of(int64_t number, Extent size = kSide) {
+  data::Image image{.height = size.height, .width = size.width, .channels = 3};
   auto state = static_cast<uint32_t>(number + 1);
-  for (int64_t i = 0; i < kSide * kSide * 3; ++i)
+  for (int64_t i = 0; i < size.num_pixels() * 3; ++i)
     image.pixels.push_back(static_cast<uint8_t>((state = state * 1664525U + 1013904223U) >> 24));
   return data::encode_png(image);
 }
@@ -196,6 +196,46 @@ TEST_F(Detection, TrainsEvaluatesAndPredicts) {
     EXPECT_TRUE(has(std::string("found/") + name)) << name;
   EXPECT_THAT(get("found/images.json"), HasSubstr("\"file_name\": \"4.png\""));
   EXPECT_THAT(get("found/predictions.json"), HasSubstr("\"image_id\""));
+}
+
+TEST_F(Detection, AReportOfManyLargeImagesStaysSmall) {
+  // Noise, which compresses worse than any photograph.
+  const std::string noise = picture_of(0, {480, 640});
+  for (int i = 0; i < 80; ++i) {
+    put(fmt::format("set/images/val/n{}.png", i), noise);
+    put(fmt::format("set/labels/val/n{}.txt", i), "1 0.5 0.5 0.4 0.6\n");
+  }
+  works("hearth train d.yaml train.epochs=1 --out run");
+  const std::string report = get("run/report.html");
+  EXPECT_GE(count_of(report, "<img alt='' src='data:image/jpeg;base64,"), 32U);
+  EXPECT_LT(report.size(), 3U << 20);
+}
+
+TEST_F(Detection, LabelsThatLeadOutOfTheDataAreRefused) {
+  put("elsewhere/images/secret.png", picture_of(1));
+  put("elsewhere/labels/secret.txt", "0 0.5 0.5 0.4 0.6\n");
+  put("set/list.txt", "../elsewhere/images/secret.png\n");
+  put("set/data.yaml", "train: images/train\nval: list.txt\nnames: [cup, plate]\n");
+  for (const char* verb : {"train", "validate"})
+    refused(fmt::format("hearth {} d.yaml --out a", verb),
+            {"set/list.txt:1: ", "outside of the data's folder", "data.allow_outside=true"});
+  EXPECT_THAT(works("hearth validate d.yaml data.allow_outside=true --out a"), HasSubstr("test: 1 images"));
+}
+
+TEST_F(Detection, LabelsOfOtherToolsAreFoundAndTheirRestIsNamed) {
+  fs::remove(at("set/data.yaml"));
+  std::string xml = "<annotations>";
+  for (int i = 0; i < 5; ++i)
+    xml += fmt::format(
+        "<image name=\"{0}/{1}.png\" subset=\"{0}\"><box label=\"cup\" xtl=\"1\" ytl=\"1\" "
+        "xbr=\"9\" ybr=\"9\"/><points label=\"cup\" points=\"1,1\"/></image>",
+        i == 4 ? "val" : "train", i);
+  put("set/annotations.xml", xml + "</annotations>");
+  const std::string said = works("hearth validate d.yaml model.num_classes=1 --out a");
+  EXPECT_THAT(said, AllOf(HasSubstr("train: 4 images, 1 classes"),
+                          HasSubstr("5 labels of the kind 'points' are left out")));
+  EXPECT_THAT(works("hearth train d.yaml model.num_classes=1 train.epochs=1 --out run"),
+              HasSubstr("4 training and 1 validation images, 4 boxes of 1 classes"));
 }
 
 TEST_F(Detection, BalanceDrawsRareClassesMoreOften) {

@@ -304,7 +304,7 @@ TEST_F(Mistakes, InFolders) {
     refused("hearth train tiny.yaml init=cut.safetensors", {"cut.safetensors", "incomplete or damaged"});
   }
   refused("hearth train run/config.yaml --out run --resume model.hidden=[17]",
-          {"run/checkpoints/", "another"});
+          {"model.hidden cannot be changed when a run resumes", "[17]"});
   EXPECT_EQ(get("run/model.safetensors"), weights);
 }
 

@@ -145,7 +145,8 @@ TEST_F(OnnxFile, AModelOfEachTaskCanBeRead) {
 
 TEST_F(OnnxFile, ADetectorWithoutCounterpartIsRefusedAndNothingIsLeft) {
   works(train("model.name=fcos_resnet50_fpn model.width=8 data.image_size=64 --out run"));
-  refused("hearth export run --format onnx --out run.onnx", {"fcos_resnet50_fpn", "ONNX", "--format hf"});
+  refused("hearth export run --format onnx --out run.onnx",
+          {"fcos_resnet50_fpn has no export to ONNX", "YOLOX", "--format hf"});
   refused("hearth export run --format onnx --type bf16 --out run.onnx", {"--type f32", "bf16"});
   EXPECT_FALSE(has("run.onnx"));
 }

@@ -52,6 +52,16 @@ TEST_F(Dpo, ValidateShowsBothAnswers) {
   EXPECT_THAT(out, HasSubstr("1 preferences have equal answers"));
 }
 
+TEST_F(Dpo, ValidateOfAnotherObjectiveSaysSoBeforeItShowsSamples) {
+  const Result result = shell(
+      "export XDG_CACHE_HOME=$PWD/cache; hearth validate llama-lora adapter.name= precision=fp32 "
+      "model.config=model/config.json data=pairs.jsonl data.context=64 threads=1");
+  EXPECT_EQ(result.code, 2) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("pairs.jsonl:1: expected a record with one answer"));
+  EXPECT_THAT(result.err, HasSubstr("try recipes/llama-dpo.yaml"));
+  EXPECT_EQ(result.out, "");
+}
+
 TEST_F(Dpo, MistakesInTheData) {
   refused_and_clean(line("train", "chat.jsonl"),
                     {"chat.jsonl:1: expected the fields chosen and rejected, got messages"});
@@ -79,7 +89,7 @@ TEST_F(Dpo, MistakesInTheRecipe) {
   wrong("dpo.label_smoothing=0.5", {"a number from 0 to below 0.5"});
   refused("hearth train demo train.objective=dpo", {"expected model.path, a language model"});
   refused(line("train", "pairs.jsonl", "train.objective=cross_entropy data.format=detect"),
-          {"pairs.jsonl:1: expected a record with one answer", "try train.objective=dpo"});
+          {"pairs.jsonl:1: expected a record with one answer", "train.objective=dpo"});
 }
 
 }  // namespace

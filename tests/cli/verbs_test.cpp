@@ -167,6 +167,52 @@ TEST_F(Verbs, ResumeGoesOn) {
   EXPECT_THAT(works("hearth train --resume --out run"), HasSubstr("all 9 steps were done already"));
 }
 
+TEST_F(Verbs, ResumeIsAVerb) {
+  works("hearth train tiny.yaml --out whole train.steps=9 schedule.name=constant");
+  works("hearth train tiny.yaml --out run train.steps=5 schedule.name=constant");
+  EXPECT_THAT(works("hearth resume run train.steps=9"), HasSubstr("done: 9 steps"));
+  EXPECT_TRUE(get("run/model.safetensors") == get("whole/model.safetensors"));
+  EXPECT_THAT(works("hearth resume run --train.steps 10"), HasSubstr("done: 10 steps"));
+  refused("hearth resume none", {"config.yaml", "'none'"});
+  refused("hearth resume", {"run is required"});
+}
+
+TEST_F(Verbs, TheTimeOfAReportCountsFromTheFirstStart) {
+  works("hearth train tiny.yaml --out run");
+  std::string log = get("run/trainer_log.jsonl");
+  const std::string key = "\"elapsed_time\":";
+  const size_t at = log.rfind(key) + key.size();
+  log.replace(at, log.find('}', at) - at, "4000.5");
+  put("run/trainer_log.jsonl", log);
+  works("hearth resume run train.steps=7");
+  EXPECT_THAT(get("run/report.html"), HasSubstr("4000."));
+}
+
+TEST_F(Verbs, NothingBehindALinkOfARunIsOverwritten) {
+  put("precious/model.safetensors", "precious");
+  works("hearth train tiny.yaml --out run");
+  works("rm run/.lock; ln -s ../precious/model.safetensors run/.lock");
+  refused("hearth resume run train.steps=8", {"run/.lock is a link"});
+  works(
+      "rm run/.lock; for f in report.html best.safetensors trainer_log.jsonl model.safetensors; do "
+      "rm -f run/$f; ln -s ../precious/model.safetensors run/$f; done");
+  works("hearth resume run train.steps=8");
+  EXPECT_EQ(get("precious/model.safetensors"), "precious");
+  works("ln -s ../precious run/predictions");
+  refused("hearth predict run image.png", {"run/predictions is a link"});
+  works("mv run/checkpoints elsewhere; ln -s ../elsewhere run/checkpoints");
+  refused("hearth resume run train.steps=9", {"run/checkpoints is a link"});
+  refused("hearth checkpoints run --prune 1", {"run/checkpoints is a link"});
+}
+
+TEST_F(Verbs, ALowLimitOfStacksEndsNoCommand) {
+  for (const char* limit : {"1024", "512", "128"}) {
+    EXPECT_THAT(works(fmt::format("(ulimit -s {}; hearth --version)", limit)), HasSubstr("hearth "));
+    works(fmt::format("rm -rf run; (ulimit -s {}; hearth train tiny.yaml --out run threads=2)", limit));
+    refused(fmt::format("(ulimit -s {}; hearth train none.yaml)", limit), {"none.yaml"});
+  }
+}
+
 TEST_F(Verbs, InterruptLeavesARunThatGoesOn) {
   const std::vector<std::pair<std::string, std::string>> ways = {
       {"kill -INT $!", "supervise=true"},
@@ -182,9 +228,9 @@ TEST_F(Verbs, InterruptLeavesARunThatGoesOn) {
     const size_t at = result.out.find("stopped at step ");
     ASSERT_NE(at, result.out.npos) << kill << setting << result.out;
     const int64_t step = std::stoll(result.out.substr(at + 16));
-    EXPECT_THAT(result.out, HasSubstr("resume with: hearth train --resume --out run"));
+    EXPECT_THAT(result.out, HasSubstr("resume with: hearth resume run"));
     EXPECT_THAT(
-        works(fmt::format("hearth train --resume --out run train.steps={}", step + 3)),
+        works(fmt::format("hearth resume run train.steps={}", step + 3)),
         AllOf(HasSubstr(fmt::format("(step {})", step)), HasSubstr(fmt::format("done: {} steps", step + 3))));
   }
 }

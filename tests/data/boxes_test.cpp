@@ -50,7 +50,7 @@ void put_voc(const fs::path& root, const std::string& name, std::string_view obj
 
 std::string fault_of(const fs::path& path, std::string_view split = "train",
                      BoxFormat format = BoxFormat::detect) {
-  return error_of([&] { read_boxes(path, split, format); });
+  return error_of([&] { read_boxes(path, split, {.format = format}); });
 }
 
 TEST(VocBoxes, CornersCountFromOneAndClassesAreThoseOfBothSplits) {
@@ -220,7 +220,7 @@ TEST(CocoBoxes, IdsHaveGapsAndListsAnyOrder) {
   const std::string text =
       coco(R"({"id":1,"image_id":7,"category_id":90,"bbox":[1.5,2,3,4],"area":9.25,"iscrowd":1},)"
            R"({"id":2,"image_id":7,"category_id":3,"bbox":[0,0,20,10],"segmentation":[[1,2]]})");
-  const BoxedPictures set = parse_coco(text, "a.json");
+  const BoxedPictures set = parse_coco(text, "a.json").labels;
   EXPECT_THAT(set.class_names, ElementsAre("cat", "dog"));
   EXPECT_THAT(set.category_ids, ElementsAre(3, 90));
   ASSERT_EQ(set.pictures.size(), 1U);
@@ -279,7 +279,8 @@ TEST(CocoBoxes, BoxesThatCannotBeAreNoted) {
                                             R"({"id":1,"image_id":8,"category_id":3,"bbox":[1,2,3,4]},)"
                                             R"({"id":3,"image_id":7,"category_id":3,"bbox":[1,2,-3,4]},)"
                                             R"({"id":4,"image_id":7,"category_id":3,"bbox":[18,2,6,4]})"),
-                                       "a.json");
+                                       "a.json")
+                                .labels;
   EXPECT_THAT(set.notes,
               ElementsAre(HasSubstr("annotation 1 (byte 34): left out a box of no area"),
                           HasSubstr("left out, there is no image 8"), HasSubstr("left out a box of no area"),
@@ -303,7 +304,8 @@ TEST(CocoBoxes, FilesOfSplitsWithPicturesInTheirFolders) {
   ASSERT_EQ(test.pictures.size(), 1U);
   EXPECT_EQ(test.pictures[0].file, root / "val2017/sub/a.png");
   EXPECT_THAT(test.notes,
-              ElementsAre(AllOf(HasSubstr("image 9 left out, there is no "), HasSubstr("sub/b.png"))));
+              ElementsAre(AllOf(HasSubstr("image 9 left out, there is no "), HasSubstr("sub/b.png")),
+                          HasSubstr("1 of 2 categories have no annotations and are left out (dog)")));
   EXPECT_EQ(read_boxes(root, "train").pictures[0].file, root / "train2017/a.png");
   put_file(root / "annotations/instances_val2017.json",
            coco(annotation, R"({"id":7,"file_name":"sub/a.png","width":20,"height":10})",
@@ -336,7 +338,9 @@ TEST(YoloBoxes, CentersAndOutlines) {
   EXPECT_THAT(corners(set.pictures[0].boxes[1]),
               ElementsAre(testing::DoubleNear(2, 1e-12), testing::DoubleNear(1, 1e-12),
                           testing::DoubleNear(6, 1e-12), testing::DoubleNear(4, 1e-12)));
-  EXPECT_THAT(set.notes, ElementsAre(HasSubstr("lost.txt: left out, it has no picture")));
+  EXPECT_THAT(set.notes, ElementsAre(HasSubstr("lost.txt: left out, it has no picture"),
+                                     HasSubstr("data.yaml: the upright boxes around outlines and oriented "
+                                               "boxes are read")));
   EXPECT_EQ(read_boxes(folder.path() / "data.yaml", "test").pictures[0].file,
             folder.path() / "images/val/b.png");
 }
@@ -345,7 +349,8 @@ TEST(YoloBoxes, BadLinesAreRefused) {
   const auto fault = [](std::string_view text) {
     BoxedPicture picture{.width = 20, .height = 10};
     std::vector<std::string> notes;
-    const std::string error = error_of([&] { parse_yolo(text, "a.txt", 2, picture, notes); });
+    YoloLines lines{.num_classes = 2};
+    const std::string error = error_of([&] { parse_yolo(text, "a.txt", lines, picture, notes); });
     return error == "no error" && !notes.empty() ? notes[0] : error;
   };
   EXPECT_EQ(fault("0 0.5 0.5 1 1\n1 0 0 0.1 0.1"), "no error");
@@ -403,8 +408,8 @@ TEST(Boxes, FormatsAreFoundByLooking) {
   put_voc(folder.path(), "a", voc_object("cat", "1 1 3 3"));
   EXPECT_THAT(fault_of(folder.path()), AllOf(HasSubstr("expected labels in one format in "),
                                              HasSubstr("data.yaml (YOLO)"), HasSubstr("XML files (VOC)")));
-  EXPECT_EQ(read_boxes(folder.path(), "train", BoxFormat::voc).category_ids[0], 1);
-  EXPECT_EQ(read_boxes(folder.path(), "train", BoxFormat::yolo).category_ids[0], 0);
+  EXPECT_EQ(read_boxes(folder.path(), "train", {.format = BoxFormat::voc}).category_ids[0], 1);
+  EXPECT_EQ(read_boxes(folder.path(), "train", {.format = BoxFormat::yolo}).category_ids[0], 0);
   EXPECT_THAT(fault_of(folder.path(), "train", BoxFormat::coco), HasSubstr("expected a JSON file of COCO"));
   EXPECT_THAT(fault_of(folder.path(), "trian", BoxFormat::yolo),
               HasSubstr("expected the split train, test or val"));

@@ -8,6 +8,7 @@
 namespace hearth::data {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -136,12 +137,32 @@ TEST(Captions, MistakesInMetadataAreExplained) {
   const std::string line = "{\"file_name\": \"a.png\", \"text\": \"x\"}\n";
   EXPECT_THAT(error(line + line), HasSubstr(":2: expected one caption of each picture"));
   EXPECT_EQ(error("{\"file_name\": \"a.png\"}"),
-            name + ":1: expected \"file_name\" and \"text\", found no \"text\"");
+            name + ":1: expected \"file_name\" and \"text\" (or \"prompt\"), found no \"text\"");
   EXPECT_THAT(error("{\"text\": \"a.png\"}"), HasSubstr("found no \"file_name\""));
   EXPECT_THAT(error("{\"file_name\": 3, \"text\": \"x\"}"), HasSubstr("expected text for \"file_name\""));
   EXPECT_THAT(error("[]"), HasSubstr(":1: expected an object with file_name and text"));
   EXPECT_THAT(error("{\"file_name\": "), HasSubstr(":1: expected text for"));
   EXPECT_THAT(error(line + "{\"x\" 1}"), HasSubstr(":2: expected JSON in UTF-8, but it breaks at byte 6"));
+}
+
+TEST(Captions, APromptStandsForAText) {
+  const std::vector<CaptionLine> lines = parse_caption_lines(
+      "{\"file_name\": \"a.png\", \"prompt\": \"a cat\"}\n"
+      "{\"prompt\": \"a cat\", \"file_name\": \"b.png\", \"text\": \"a dog\"}\n",
+      "metadata.jsonl");
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0].text, "a cat");
+  EXPECT_EQ(lines[1].text, "a dog");
+}
+
+TEST(Captions, LinksOutOfTheFolderAreReadWhereAllowed) {
+  const TemporaryFolder folder, elsewhere;
+  put_captioned(elsewhere.path() / "secret.png");
+  fs::create_symlink(elsewhere.path() / "secret.png", folder.path() / "a.png");
+  put_file(folder.path() / "metadata.jsonl", "{\"file_name\": \"a.png\", \"text\": \"x\"}");
+  EXPECT_THAT(error_of([&] { read_captions(folder.path()); }),
+              AllOf(HasSubstr("metadata.jsonl:1: "), HasSubstr("data.allow_outside=true")));
+  EXPECT_EQ(read_captions(folder.path(), "", Exif::apply, true).size(), 1U);
 }
 
 }  // namespace

@@ -161,6 +161,8 @@ TEST(Masks, TablesAreChecked) {
   };
   EXPECT_EQ(fault("name\ncat\n# a comment\n\ndog\n"), "no error");
   EXPECT_EQ(read_class_table(table)[1].name, "dog");
+  EXPECT_EQ(fault("\xEF\xBB\xBFname\ncat\ndog\n"), "no error");
+  EXPECT_EQ(read_class_table(table)[0].name, "cat");
   EXPECT_EQ(read_class_table(table)[1].color, palette_color(1));
   EXPECT_THAT(fault("cat,1,2\n"),
               HasSubstr("classes.csv:1: expected a class as NAME or NAME,RED,GREEN,BLUE"));

@@ -3,16 +3,20 @@
 #include "base/error.h"
 #include "data/boxes_format.h"
 
-/// Boxes that are accepted lie in their picture.
+/// Boxes that are accepted are in their image, and runs of outlines fill it.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace hearth;
   try {
-    const data::BoxedPictures set = data::parse_coco({reinterpret_cast<const char*>(data), size}, "fuzz");
+    const data::BoxedPictures set =
+        data::parse_coco({reinterpret_cast<const char*>(data), size}, "fuzz", true).labels;
     for (const data::BoxedPicture& picture : set.pictures) {
       for (const data::Box& box : picture.boxes) {
         const bool inside = box.x0 >= 0 && box.x0 < box.x1 && box.x1 <= static_cast<double>(picture.width);
+        if (picture.outlines.size() != picture.boxes.size()) std::abort();
         if (!inside || box.label >= std::ssize(set.class_names)) std::abort();
       }
+      for (const data::Outline& outline : picture.outlines)
+        if (!outline.runs.empty() && !data::fills_bitmap(outline)) std::abort();
     }
   } catch (const UserError&) {
   }

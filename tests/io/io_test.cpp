@@ -210,6 +210,30 @@ TEST(Checkpoint, OneThatWasPassedOverDoesNotCrowdOutNewOnes) {
   EXPECT_EQ(find_newest_checkpoint(folder.path(), nullptr)->step, 25) << "the same step again";
 }
 
+TEST(Checkpoint, NothingBehindALinkIsDeleted) {
+  const TemporaryFolder folder, elsewhere;
+  const std::vector<std::byte> memory(100);
+  const auto save = [&](const fs::path& to, int64_t step) {
+    CheckpointWriter writer(to, std::ssize(memory), 1);
+    writer.save(step, memory, "{}");
+    writer.flush();
+  };
+  save(elsewhere.path(), 10);
+  const fs::path linked = elsewhere.path() / "step-000000010";
+  for (const char* name : {"step-000000010", "step-000000020", "step-000000030"})
+    fs::create_directory_symlink(linked, folder.path() / name);
+  save(folder.path(), 20);  // in the place of one link, and behind and before others
+  EXPECT_FALSE(check_checkpoint(linked));
+  EXPECT_EQ(read_state(linked), "{}");
+  fs::create_directory_symlink(linked, folder.path() / "step-000000005");
+  prune_checkpoints(folder.path(), 1);
+  EXPECT_FALSE(check_checkpoint(linked));
+
+  fs::create_directory_symlink(folder.path(), elsewhere.path() / "checkpoints");
+  EXPECT_THROW(save(elsewhere.path() / "checkpoints", 40), UserError);
+  EXPECT_THROW(prune_checkpoints(elsewhere.path() / "checkpoints", 1), UserError);
+}
+
 TEST(Checkpoint, PruningKeepsTheNewestCompleteOnes) {
   const TemporaryFolder folder;
   const std::vector<std::byte> memory(100);

@@ -39,6 +39,20 @@ TEST(RunLock, IsWaitedFor) {
   EXPECT_FALSE(lock);
 }
 
+TEST(RunLock, OverwritesNoFileBehindALink) {
+  const TemporaryFolder folder;
+  const fs::path target = folder.path() / "precious", lock = folder.path() / ".lock";
+  write_file_atomically(target, "precious");
+  fs::create_symlink(target, lock);
+  EXPECT_THROW(RunLock(folder.path(), 0), UserError);
+  fs::remove(lock);
+  fs::create_hard_link(target, lock);
+  EXPECT_THROW(RunLock(folder.path(), 0), UserError);
+  EXPECT_EQ(read_file(target), "precious");
+  fs::remove(lock);
+  EXPECT_NO_THROW(RunLock(folder.path(), 0));
+}
+
 TEST(RunLock, StopsNobodyWhereNoFileCanBeMade) { EXPECT_NO_THROW(RunLock("/proc", 0)); }
 
 }  // namespace

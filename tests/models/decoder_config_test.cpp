@@ -66,8 +66,22 @@ TEST(DecoderConfig, ContextsAboveItsPositionsGetASentence) {
               AllOf(HasSubstr("513"), HasSubstr("max_position_embeddings 512")));
 }
 
+TEST(DecoderConfig, UnsupportedFamiliesAreNamedAndNoOtherIsSuggested) {
+  // An edited model_type would load weights that do not fit it.
+  for (const auto& [type, name] :
+       {std::pair("qwen3_5", "(Qwen3.5)"), std::pair("gemma4", "(Gemma 4)"),
+        std::pair("gemma3", "gemma3_text, is supported)"), std::pair("phi", "(Phi-1 and Phi-2)"),
+        std::pair("qwen9", "'qwen9' is not supported"), std::pair("lama", "'lama' is not supported")}) {
+    EXPECT_THAT(error_of(small(type)),
+                AllOf(HasSubstr(name), HasSubstr("is not supported; supported are llama, "),
+                      Not(HasSubstr("did you mean"))))
+        << type;
+  }
+}
+
 TEST(DecoderConfig, MistakesAreNamed) {
-  EXPECT_THAT(error_of(small("lama")), AllOf(HasSubstr("'lama'"), HasSubstr("did you mean 'llama'")));
+  EXPECT_THAT(error_of(small("Llama")), AllOf(HasSubstr("'Llama'"), HasSubstr("did you mean 'llama'")));
+  EXPECT_THAT(error_of(small("qwen3-moe")), HasSubstr("did you mean 'qwen3_moe'"));
   Json json = small("llama");
   json.erase("hidden_size");
   EXPECT_THAT(error_of(json), AllOf(HasSubstr("config.json"), HasSubstr("\"hidden_size\"")));

@@ -8,12 +8,16 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "models/decoder/config.h"
 #include "ops/reference.h"
+#include "temporary_folder.h"
 
 namespace hearth::models {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -146,7 +150,31 @@ TEST(DenoiserConfig, RefusesWhatItCannotFollow) {
   json["norm_type"] = "layer_norm";
   EXPECT_THAT(refused_denoiser(json), HasSubstr("expected ada_norm_zero"));
   json["_class_name"] = "UNet2DConditionModel";
+  EXPECT_THAT(refused_denoiser(json),
+              HasSubstr("the UNet of Stable Diffusion 1, 2 and XL, which is not supported"));
+  json["_class_name"] = "ZImageTransformer2DModel";
+  EXPECT_THAT(refused_denoiser(json), HasSubstr("Z-Image, which is not supported"));
+  json["_class_name"] = "OtherTransformer2DModel";
   EXPECT_THAT(refused_denoiser(json), HasSubstr("expected _class_name FluxTransformer2DModel"));
+}
+
+TEST(DenoiserConfig, FoldersOfUnsupportedPipelinesAreNamed) {
+  for (const auto& [name, model] : {std::pair("StableDiffusionXLPipeline", "Stable Diffusion XL"),
+                                    std::pair("StableDiffusionPipeline", "Stable Diffusion 1 and 2"),
+                                    std::pair("QwenImageEditPipeline", "Qwen-Image")}) {
+    const TemporaryFolder folder;
+    write_file_atomically(folder.path() / "model_index.json", Json{{"_class_name", name}}.dump());
+    for (const auto& read : {+[](const fs::path& file) { read_denoiser_config(file); },
+                             +[](const fs::path& file) { read_decoder_config(file); }}) {
+      try {
+        read(folder.path() / "config.json");
+        FAIL() << name;
+      } catch (const UserError& error) {
+        EXPECT_THAT(error.what(), AllOf(HasSubstr("model_index.json: "), HasSubstr(name), HasSubstr(model),
+                                        HasSubstr("is not supported")));
+      }
+    }
+  }
 }
 
 TEST(Denoiser, OfADitHasOneSizeOfPictures) {

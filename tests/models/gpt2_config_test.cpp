@@ -41,6 +41,20 @@ TEST(Gpt2Config, HasItsOwnKeys) {
   EXPECT_EQ(parsed(json).max_positions, 1024);
 }
 
+TEST(Gpt2Config, DropoutIsNoted) {
+  Json json = small_gpt2();
+  EXPECT_THAT(dropout_note(parsed(json)),
+              HasSubstr("has embd_pdrop=0.1, resid_pdrop=0.1, attn_pdrop=0.1, which"));
+  for (const char* key : {"embd_pdrop", "resid_pdrop", "attn_pdrop"}) json[key] = 0;
+  EXPECT_EQ(dropout_note(parsed(json)), "");
+  json["attention_dropout"] = 0.2;
+  EXPECT_EQ(dropout_note(parsed(json)), "") << "a key of other families";
+  json = small("llama");
+  EXPECT_EQ(dropout_note(parsed(json)), "");
+  json["attention_dropout"] = 0.2;
+  EXPECT_THAT(dropout_note(parsed(json)), HasSubstr("has attention_dropout=0.2, which"));
+}
+
 TEST(Gpt2Config, RefusesWhatItDoesNotFollow) {
   const auto error_with = [](const char* key, const Json& value) {
     Json json = small_gpt2();

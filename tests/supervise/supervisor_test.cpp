@@ -213,6 +213,15 @@ TEST_F(Supervisor, GivesUpWhereAFailureComesBack) {
                                   HasSubstr("\n  attempt 4, 20")));
 }
 
+TEST_F(Supervisor, SaysThatTheKernelKilledAWorkerForMemory) {
+  int64_t num_kills = 4;
+  options_.num_memory_kills = [&] { return num_kills++; };
+  EXPECT_EQ(supervise_workers(dies_at({7, 7, 7})), kGaveUp);
+  EXPECT_THAT(said_.front(), AllOf(HasSubstr("the worker was killed by the kernel because memory ran out"),
+                                   HasSubstr(" at step 7 while training")));
+  EXPECT_THAT(said_.back(), HasSubstr("3 failures at step 7; try a lower train.batch"));
+}
+
 TEST_F(Supervisor, AsksForAnotherOrderWhereTrainingFailsTwiceAtAStep) {
   const auto work = [](const Seat& seat) {
     // What this process expects is lost with it, so that its last word says it.

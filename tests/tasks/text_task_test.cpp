@@ -292,8 +292,61 @@ TEST_F(Text, KeysHaveTheNamesOfOtherTools) {
 
 TEST_F(Text, EveryPartNeedsSomethingToTrainOn) {
   put("two.jsonl", chat_line("a", "b") + chat_line(std::string(90, 'a'), "b"));
-  EXPECT_THAT(fault(recipe("two.jsonl", {"data.val_share=0.5"})),
-              HasSubstr("expected samples held out, got none from " + at("two.jsonl").string()));
+  EXPECT_THAT(
+      fault(recipe("two.jsonl", {"data.val_share=0.5"})),
+      testing::AllOf(HasSubstr("expected samples held out, got none from " + at("two.jsonl").string()),
+                     HasSubstr("try data.context=128")));
+  put("one.jsonl", chat_line("a", "b"));
+  EXPECT_EQ(fault(recipe("one.jsonl")),
+            at("one.jsonl").string() +
+                ": its only sample is held out for validation (data.val_share=0.2), which leaves none to "
+                "train on; add "
+                "samples, or set data.val_path to a file to validate on, which may be the same");
+  EXPECT_EQ(fault(recipe("one.jsonl", {"data.val_path=" + at("one.jsonl").string()})), "");
+}
+
+TEST_F(Text, MoreThanATenthOfTheSamplesIsNotLostSilently) {
+  std::string chats;
+  for (int i = 0; i < 10; ++i) chats += chat_line("q", "a");
+  put("few.jsonl", chats + chat_line(std::string(90, 'a'), "b"));
+  put("many.jsonl", chats + chat_line(std::string(90, 'a'), "b") + chat_line("q", std::string(90, 'b')));
+  const std::string held_out = "data.val_path=" + at("chat.jsonl").string();
+  EXPECT_EQ(task_of(recipe("few.jsonl", {held_out})).training_warning(), "");
+  EXPECT_THAT(
+      task_of(recipe("many.jsonl", {held_out})).training_warning(),
+      testing::MatchesRegex("warning: 2 of 12 samples do not fit data.context=64: 1 are left out, 1 are cut; "
+                            "data.context=128 would hold 90% of the samples whole"));
+  EXPECT_THAT(task_of(recipe("many.jsonl", {held_out, "data.overlong=drop"})).training_warning(),
+              HasSubstr("2 of 12 samples do not fit data.context=64: 2 are left out, 0 are cut"));
+  put("bad.jsonl", chats + "x\ny\n");
+  EXPECT_THAT(task_of(recipe("bad.jsonl", {held_out, "data.bad_records=skip"})).training_warning(),
+              HasSubstr("warning: 2 of 12 records of " + at("bad.jsonl").string() + " cannot be used"));
+}
+
+TEST_F(Text, DropoutOfTheModelsConfigIsSaidToBeIgnored) {
+  EXPECT_EQ(task_of(recipe("chat.jsonl")).training_warning(), "");
+  std::string config = read_file(at("model/config.json"));
+  config.insert(1, R"("attention_dropout": 0.1, )");
+  put("model/config.json", config);
+  EXPECT_EQ(task_of(recipe("chat.jsonl")).training_warning(),
+            "the model's config.json has attention_dropout=0.1, which transformers trains with; Hearth "
+            "trains without "
+            "dropout");
+}
+
+TEST_F(Text, ReasoningThatTheTemplateLosesIsCounted) {
+  std::string chats;
+  for (int i = 0; i < 10; ++i)
+    chats +=
+        R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "reasoning_content": "why", "content": "a"}]})"
+        "\n";
+  put("thoughts.jsonl", chats);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(task_of(recipe("thoughts.jsonl")).training_warning(),
+              "warning: 10 samples have reasoning (reasoning_content, thinking) that the chat template does "
+              "not print: "
+              "the model does not learn it");
+  }
 }
 
 TEST_F(Text, ResumeIsBitExactAtTheEndOfAnEpochToo) {

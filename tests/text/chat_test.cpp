@@ -133,7 +133,7 @@ TEST(ChatMask, AnEndMarkMayBeAnotherForTheLastTurn) {
 
 TEST(ChatMask, ATurnStartsWithTheThoughtThatThePromptOpens) {
   // As DeepSeek, Qwen 3.5 and Nemotron: the prompt opens a block that earlier turns, or all, have lost.
-  for (const std::string kept : {"", "<think>\n\n</think>\n\n", "<think></think>"}) {
+  for (const std::string kept : {"", "<think></think>"}) {
     const auto thinking =
         renderer("{% for m in messages %}{{ '<' + m.role + '>' + (" + ("'" + kept + "'") +
                  " if m.role == 'assistant' and loop.last else '') + m.content + '<end>' }}{% "
@@ -141,6 +141,35 @@ TEST(ChatMask, ATurnStartsWithTheThoughtThatThePromptOpens) {
     EXPECT_EQ(trained(thinking.render(talk({"q <think>", "a", "r", "b"}), nullptr)),
               "[a<end>][" + kept + "b<end>]");
   }
+}
+
+TEST(ChatMask, WhatThePromptForAnAnswerEndsWithIsNotTrained) {
+  // As Qwen3 without thinking: the prompt has an empty block, and so has the last answer.
+  const std::string block = "<think>\n\n</think>\n\n";
+  const std::string source = "{% for m in messages %}{{ '<' + m.role + '>' + ('" + block +
+                             "' if m.role == 'assistant' and loop.last else '') + m.content + '<end>' }}{% "
+                             "endfor %}{% if add_generation_prompt %}{{ '<assistant>" +
+                             block + "' }}{% endif %}";
+  const Json messages = talk({"q", "a", "r", "b"});
+  EXPECT_EQ(trained(renderer(source).render(messages, nullptr)), "[a<end>][b<end>]");
+  const ChatRenderer with_block(Template(source, "t"), {.train_on_generation_prompt = true});
+  EXPECT_EQ(trained(with_block.render(messages, nullptr)), "[a<end>][" + block + "b<end>]");
+  // As DeepSeek-R1: the prompt opens a block that the answer closes.
+  const ChatRenderer opens = renderer(
+      "{% for m in messages %}{{ '<' + m.role + '>' + m.content + '<end>' }}{% endfor %}"
+      "{% if add_generation_prompt %}{{ '<assistant><think>\n' }}{% endif %}");
+  EXPECT_EQ(trained(opens.render(talk({"q", "<think>\nx</think>a"}), nullptr)), "[x</think>a<end>]");
+}
+
+TEST(ChatMask, ReasoningThatIsNotPrintedIsNoted) {
+  Json messages = talk({"q", "a"});
+  messages[1]["reasoning_content"] = " because ";
+  const std::string says = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}";
+  EXPECT_TRUE(renderer(says).render(messages, nullptr).loses_reasoning);
+  const std::string prints =
+      "{% for m in messages %}{{ m.role }}: {{ m.reasoning_content|trim }}{{ m.content }}\n{% endfor %}";
+  EXPECT_FALSE(renderer(prints).render(messages, nullptr).loses_reasoning);
+  EXPECT_FALSE(renderer(says).render(talk({"q", "a"}), nullptr).loses_reasoning);
 }
 
 TEST(ChatMask, ChatmlPrintsToolCalls) {

@@ -104,6 +104,24 @@ TEST(Conversation, KeepsWhatTemplatesMayKnow) {
   EXPECT_FALSE(record.messages[1].contains("refusal"));
 }
 
+TEST(Conversation, ReasoningHasTheNamesThatTemplatesRead) {
+  // As transformers 5 fills them.
+  for (const char* field : {"reasoning_content", "thinking", "reasoning"}) {
+    const Record record = read(
+        fmt::format(
+            R"({{"messages": [{{"role": "user", "content": "h"}}, {{"role": "assistant", "{}": "r", "content": "a"}}]}})",
+            field)
+            .c_str());
+    EXPECT_EQ(record.messages[1]["reasoning_content"], "r") << field;
+    EXPECT_EQ(record.messages[1]["thinking"], "r") << field;
+    EXPECT_FALSE(record.messages[0].contains("thinking")) << field;
+  }
+  const Record both = read(
+      R"({"messages": [{"role": "user", "content": "h"}, {"role": "assistant", "thinking": "t", "reasoning_content": "r", "content": "a"}]})");
+  EXPECT_EQ(both.messages[1]["thinking"], "t");
+  EXPECT_EQ(both.messages[1]["reasoning_content"], "r");
+}
+
 TEST(Conversation, WeightZeroIsNotTrained) {
   const Record record = read(
       R"({"messages": [{"role": "user", "content": "h"}, {"role": "assistant", "content": "a", "weight": 0},

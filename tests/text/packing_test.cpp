@@ -165,9 +165,9 @@ TEST(TokenCacheFile, KeepsSamplesMasksAndLines) {
   EXPECT_EQ(built, 1);
   const TokenCache part = TokenCache::build(folder.path() / "part", 3, [&](TokenSink& sink) {
     produce(sink);
-    sink.leave_out(3);
+    sink.note({.left_out = 3, .without_reasoning = 2});
   });
-  EXPECT_EQ(part.num_left_out(), 3);
+  EXPECT_EQ(part.notes(), (RecordNotes{.left_out = 3, .without_reasoning = 2}));
   built = 1;
   TokenCache::open_or_build(path, 2, produce);
   EXPECT_EQ(built, 2);

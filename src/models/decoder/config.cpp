@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -12,6 +13,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "models/decoder/config_reader.h"
+#include "models/unsupported.h"
 
 namespace hearth::models {
 namespace {
@@ -391,15 +393,47 @@ constexpr std::array kFamilies = {
            set_mixtral,
            {.max_positions = 131072, .norm_eps = 1e-5, .num_kv_heads = 8, .rope = {.theta = 1000000}}}};
 
+/// A name without what people write differently: "Qwen3-MoE" and "qwen3_moe" are equal.
+std::string plain_letters(std::string_view name) {
+  std::string letters;
+  for (const char c : name) {
+    if (c != '-' && c != '_' && c != '.' && c != ' ')
+      letters += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return letters;
+}
+
 const Family& find_family(const Reader& reader) {
   const std::string name = reader.text("model_type", "");
   std::vector<std::string> names;
+  std::string meant, advice = "; an edited model_type would load weights that do not fit it";
   for (const Family& family : kFamilies) {
     if (name == family.name) return family;
+    if (plain_letters(name) == plain_letters(family.name)) {
+      meant = fmt::format(" (did you mean '{}'?)", family.name);
+      advice = "";
+    }
     names.emplace_back(family.name);
   }
-  user_error("{}: expected model_type {}, got '{}'{}", reader.where(), fmt::join(names, ", "), name,
-             did_you_mean(name, names));
+  if (const std::string_view known = unsupported_family(name); !known.empty())
+    meant = fmt::format(" ({})", known);
+  user_error("{}: model_type '{}'{} is not supported; supported are {}{}", reader.where(), name, meant,
+             fmt::join(names, ", "), advice);
+}
+
+/// The dropout rates above 0 that transformers trains this family with, by their keys.
+std::vector<std::pair<std::string, double>> read_dropouts(const Reader& reader, std::string_view family) {
+  std::vector<std::pair<std::string, double>> rates;
+  const auto read = [&](const char* key, double otherwise) {
+    if (const double rate = reader.number(key, otherwise); rate > 0) rates.emplace_back(key, rate);
+  };
+  const bool is_gpt2 = family == "gpt2";
+  if (is_gpt2 || family == "phi3") {
+    read("embd_pdrop", is_gpt2 ? 0.1 : 0);
+    read("resid_pdrop", is_gpt2 ? 0.1 : 0);
+  }
+  read(is_gpt2 ? "attn_pdrop" : "attention_dropout", is_gpt2 ? 0.1 : 0);
+  return rates;
 }
 
 void set_ropes(const Reader& reader, const RopeDefaults& defaults, DecoderConfig& config) {
@@ -434,6 +468,7 @@ DecoderConfig parse_decoder_config(std::string_view json, const std::string& whe
   config.init_normal = reader.number("initializer_range", 0.02);
   config.eos_ids = reader.ids("eos_token_id");
   family.set(reader, config);
+  config.dropouts = read_dropouts(reader, family.name);
   check_num_experts(reader, config);
   if (config.attention_scale == 0)
     config.attention_scale = 1 / std::sqrt(static_cast<double>(config.head_size));
@@ -442,6 +477,7 @@ DecoderConfig parse_decoder_config(std::string_view json, const std::string& whe
 }
 
 void refuse_quantized_weights(const fs::path& file) {
+  if (!fs::exists(file)) refuse_unsupported_pipeline(file.parent_path());
   if (!fs::exists(file))
     user_error("expected the config.json of a language model, got '{}', which is not there{}", file.string(),
                download_advice(file.parent_path()));
@@ -457,22 +493,6 @@ void refuse_quantized_weights(const fs::path& file) {
 DecoderConfig read_decoder_config(const fs::path& file) {
   refuse_quantized_weights(file);
   return parse_decoder_config(read_file(file, kMaxConfigBytes), file.string());
-}
-
-std::string context_note(const DecoderConfig& config, int64_t context) {
-  if (context <= config.max_positions) return "";
-  return fmt::format(
-      "a context of {} tokens is above max_position_embeddings {} in the model's config.json: it has not "
-      "learned positions from there on",
-      context, config.max_positions);
-}
-
-void check_context(const DecoderConfig& config, int64_t context) {
-  if (!config.learned_positions || context <= config.max_positions) return;
-  user_error(
-      "expected a context of at most {} tokens, the n_positions that this {} model learned, got {}; try a "
-      "smaller data.context or --context",
-      config.max_positions, config.family, context);
 }
 
 }  // namespace hearth::models

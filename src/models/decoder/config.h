@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -66,6 +67,8 @@ struct DecoderConfig {
   ExpertsConfig experts;
   RopeOptions rope;
   std::optional<RopeOptions> local_rope;  ///< of layers that see a window, where they have their own
+  /// Keys of config.json that set a dropout rate, and the rate, which no graph follows.
+  std::vector<std::pair<std::string, double>> dropouts;
 };
 
 /// The longest config.json that is read.
@@ -81,6 +84,10 @@ void refuse_quantized_weights(const fs::path& config_file);
 /// A sentence on a context of more tokens than the model has positions for, which it computes nonetheless;
 /// empty where it is none.
 std::string context_note(const DecoderConfig& config, int64_t context);
+
+/// A sentence on the dropout rates of the model's config.json, which training ignores; empty where it has
+/// none.
+std::string dropout_note(const DecoderConfig& config);
 
 /// UserError where the model has no positions for a context of so many tokens.
 void check_context(const DecoderConfig& config, int64_t context);

@@ -11,6 +11,7 @@
 #include "models/decoder/config.h"
 #include "models/decoder/config_reader.h"
 #include "models/denoiser/blocks.h"
+#include "models/unsupported.h"
 
 namespace hearth::models {
 namespace {
@@ -144,6 +145,7 @@ DenoiserConfig parse_denoiser_config(std::string_view json, const std::string& w
   for (const ClassOfDiffusers& known : kClasses) {
     if (name == known.name) return known.read(reader);
   }
+  refuse_unsupported_image_model(name, where);
   user_error(
       "{}: expected _class_name FluxTransformer2DModel, Flux2Transformer2DModel or DiTTransformer2DModel, "
       "got "
@@ -152,6 +154,7 @@ DenoiserConfig parse_denoiser_config(std::string_view json, const std::string& w
 }
 
 DenoiserConfig read_denoiser_config(const fs::path& config_json) {
+  if (!fs::exists(config_json)) refuse_unsupported_pipeline(config_json.parent_path());
   if (!fs::exists(config_json))
     user_error("expected the config.json of a denoiser, got '{}', which is not there{}", config_json.string(),
                download_advice(config_json.parent_path()));

@@ -1,5 +1,7 @@
 #include "tasks/classify/image_task.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -146,6 +148,13 @@ Evaluation ImageTask::evaluate(engine::Engine& engine, int64_t num_shown) const 
 std::string ImageTask::describe() const {
   return fmt::format("{} training{} and {} validation images", train_->size(), balance_ ? kBalanced : "",
                      test_->size());
+}
+
+std::string ImageTask::warning() const {
+  std::vector<std::string> notes = train_->notes();
+  for (const std::string& note : test_->notes())
+    if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
+  return notes.empty() ? "" : fmt::format("note: {}", fmt::join(notes, "\nnote: "));
 }
 
 std::string ImageTask::score_text(double score) const { return fmt::format("accuracy {:.2f}%", 100 * score); }

@@ -32,6 +32,7 @@ class ImageTask : public Task {
   Evaluation evaluate(engine::Engine& engine, int64_t num_shown) const override;
   const char* unit() const override { return "img"; }
   std::string describe() const override;
+  std::string warning() const override;
   std::string score_text(double score) const override;
   void report(const Evaluation& last, const fs::path& log, io::ReportData& data) const override;
   int64_t staging_bytes() const override;

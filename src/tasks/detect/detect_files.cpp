@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/run_files.h"
 #include "data/augment.h"
 #include "tasks/detect/detection_files.h"
 
@@ -16,7 +17,7 @@ DetectFiles::DetectFiles(std::unique_ptr<Detector> detector, DetectionClasses cl
       options_(options),
       folder_(std::move(folder)) {
   make_folder(folder_);
-  make_folder(folder_ / "labels");
+  make_inner_folder(folder_ / "labels");
 }
 
 std::string DetectFiles::predict(engine::Engine& engine, const fs::path& picture) {

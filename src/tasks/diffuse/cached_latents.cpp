@@ -24,7 +24,8 @@ CachedLatents::CachedLatents(std::vector<data::CaptionedPicture> pictures, const
       coded_(format_, cache_) {
   for (size_t i = 0; i < pictures_.size(); ++i) {
     const data::CaptionedPicture& picture = pictures_[i];
-    crops_.push_back(buckets.crop(picture.size, picture.file.string()));
+    crops_.push_back(buckets.crop(picture.size));
+    if (buckets.is_small(picture.size)) small_.push_back(picture.file.filename().string());
     const MappedFile file(picture.file);
     // Pixels that are kept as stored are other pixels.
     const uint64_t content = hash64(file.bytes()) + (picture.exif == data::Exif::ignore ? 1 : 0);

@@ -266,7 +266,7 @@ void DiffuseTask::report(const Evaluation& last, const fs::path& log, io::Report
     std::vector<int64_t> steps;
     for (const int64_t i : spread(kMostInStrip, std::ssize(files))) {
       const fs::path& file = files[static_cast<size_t>(i)];
-      strip.pngs.push_back(read_file(file));
+      strip.images.push_back(read_file(file));
       steps.push_back(step_of(file));
     }
     strip.caption = fmt::format("{}; seed {}; steps {}", sample_title(name, prompts), options_.loader.seed,

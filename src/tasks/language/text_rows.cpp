@@ -30,6 +30,16 @@ text::PackOptions pack_options(const RowOptions& options) {
                                     : text::PackOrder::first_fit_decreasing};
 }
 
+/// Length that at least 90% of the pieces do not exceed; 0 where there are none.
+int64_t length_of_most(const std::vector<TextPiece>& pieces) {
+  std::vector<int64_t> lengths;
+  for (const TextPiece& piece : pieces) lengths.push_back(piece.length);
+  if (lengths.empty()) return 0;
+  const auto at = lengths.begin() + (9 * std::ssize(lengths) + 9) / 10 - 1;
+  std::ranges::nth_element(lengths, at);
+  return *at;
+}
+
 /// The shortest of `lengths` (longest first) that holds so many tokens.
 int64_t fitting(std::span<const int64_t> lengths, int64_t num_tokens) {
   int64_t found = lengths.front();
@@ -124,6 +134,7 @@ class RowStream : public BatchStream {
 TextRows::TextRows(const text::TokenCache& cache, std::vector<TextPiece> pieces, RowOptions options)
     : cache_(cache), options_(std::move(options)) {
   counts_.samples = std::ssize(pieces);
+  common_length_ = length_of_most(pieces);
   place(pieces);
   for (int64_t row = 0; row < plan_.num_rows(); ++row) add_row(row);
   if (options_.pairs) reference_.resize(2 * rows_.size());
@@ -157,6 +168,7 @@ int64_t TextRows::usable(const TextPiece& piece) {
     const text::Placement one = options_.pairs ? answer(whole, i) : whole;
     if (text::num_labels(std::span(&one, 1), cache_) > 0) continue;
     ++counts_.untrained;
+    counts_.untrained_start += cut ? 1 : 0;
     return 0;
   }
   return piece.length;

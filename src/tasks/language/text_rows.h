@@ -17,8 +17,9 @@ struct TextPiece {
 struct RowCounts {
   int64_t samples = 0;
   int64_t truncated = 0;
-  int64_t dropped = 0;    ///< for their length
-  int64_t untrained = 0;  ///< left out: nothing in them is trained
+  int64_t dropped = 0;          ///< for their length
+  int64_t untrained = 0;        ///< left out: nothing in them is trained
+  int64_t untrained_start = 0;  ///< of these, those whose start alone was looked at, for their length
 };
 
 struct RowOptions {
@@ -47,6 +48,8 @@ class TextRows {
   /// Labels that the loss counts in all rows or in one; of pairs, the pairs.
   int64_t num_trained() const { return num_trained_; }
   int64_t num_trained(int64_t row) const { return trained_[static_cast<size_t>(row)]; }
+  /// Length that 90% of the samples do not exceed.
+  int64_t common_length() const { return common_length_; }
   /// Bytes that the layout takes in memory.
   int64_t num_bytes() const;
   /// A pair wants arrays for both answers, the chosen one's first.
@@ -74,6 +77,7 @@ class TextRows {
   std::vector<float> reference_;
   int64_t num_tokens_ = 0;
   int64_t num_trained_ = 0;
+  int64_t common_length_ = 0;
 };
 
 /// Lengths that padded rows of these parts come in, longest first: the context and its half, quarter and

@@ -76,6 +76,8 @@ void refuse(const text::Faults& faults) {
   user_error("{}{}; try hearth validate, which lists bad records", faults.sentences().front(), more);
 }
 
+}  // namespace
+
 void check_answers(const text::Sample& sample, const text::SampleReader& reader, bool pairs) {
   if (sample.rejected.has_value() == pairs) return;
   const std::string where = fmt::format("{}:{}", reader.file().path().string(), sample.line);
@@ -85,13 +87,17 @@ void check_answers(const text::Sample& sample, const text::SampleReader& reader,
         where, text::format_name(sample.format), "train.objective=cross_entropy");
   }
   user_error(
-      "{}: expected a record with one answer, got one with a rejected answer too; try train.objective=dpo",
+      "{}: expected a record with one answer, got one with a rejected answer too; try "
+      "recipes/llama-dpo.yaml, or train.objective=dpo",
       where);
 }
+
+namespace {
 
 /// With `pairs`, each record becomes two samples: the chosen answer, then the rejected one.
 void produce(const text::SampleReader& reader, bool pairs, bool skips, text::TokenSink& sink) {
   text::Faults faults;
+  int64_t num_unprinted = 0;
   if (!skips) {
     reader.check(faults);
     refuse(faults);
@@ -99,12 +105,13 @@ void produce(const text::SampleReader& reader, bool pairs, bool skips, text::Tok
   const auto visit = [&](const text::Sample& sample) {
     if (!skips) refuse(faults);
     check_answers(sample, reader, pairs);
+    num_unprinted += sample.text.loses_reasoning ? 1 : 0;
     sink.add(sample.tokens, sample.line, sample.continues);
     if (sample.rejected) sink.add(*sample.rejected, sample.line, false);
   };
   reader.for_each(visit, faults);
   if (!skips) refuse(faults);
-  sink.leave_out(faults.total());
+  sink.note({.left_out = faults.total(), .without_reasoning = num_unprinted});
 }
 
 std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
@@ -188,6 +195,7 @@ text::SampleOptions TextSource::sample_options() const {
                               .chat = chat_options(options_.data),
                               .eos = special.eos,
                               .train_on_prompt = options_.data.train_on_prompt};
+  options.chat.train_on_generation_prompt = options_.data.train_on_generation_prompt;
   options.chat.bos_token = setup.bos_token;
   options.chat.eos_token = setup.eos_token;
   if (!special.prefix.empty()) options.bos = special.bos;

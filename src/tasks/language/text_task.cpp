@@ -1,5 +1,7 @@
 #include "tasks/language/text_task.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -7,6 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "models/torch_dtype.h"
+#include "text/inspect.h"
 
 namespace hearth::tasks {
 namespace {
@@ -49,14 +52,51 @@ text::Overlong overlong_of(const recipe::Data& data, const fs::path& file) {
   return splits ? text::Overlong::split : text::Overlong::truncate;
 }
 
+/// A context that holds 90% of the samples whole.
+int64_t common_context(const TextRows& rows) {
+  constexpr int64_t kStep = 64;
+  return (rows.common_length() + kStep - 1) / kStep * kStep;
+}
+
 void check_rows(const TextRows& rows, const char* purpose, const char* advice) {
   if (rows.num_rows() > 0) return;
   const RowCounts& counts = rows.counts();
+  const bool is_short = counts.dropped + counts.untrained_start > 0;
   user_error(
       "expected samples {}, got none from {} ({} read, {} with nothing to train on, {} longer than {} "
       "tokens); try {}",
       purpose, rows.options().name, counts.samples, counts.untrained, counts.dropped, rows.options().context,
-      advice);
+      is_short ? fmt::format("data.context={}", common_context(rows)) : advice);
+}
+
+[[noreturn]] void refuse_all_held_out(const fs::path& file, int64_t count, double share) {
+  user_error(
+      "{}: {} sample{} held out for validation (data.val_share={}), which leaves none to train on; add "
+      "samples, or set data.val_path to a file to validate on, which may be the same",
+      file.string(), count == 1 ? "its only" : fmt::format("all of its {}", count),
+      count == 1 ? " is" : "s are", share);
+}
+
+/// More than a tenth.
+bool is_much(int64_t part, int64_t whole) { return 10 * part > whole; }
+
+/// A sentence on samples that do not fit into the context, where they are more than a tenth.
+std::string overlong_note(const TextRows& rows) {
+  const RowCounts& counts = rows.counts();
+  const int64_t left_out = counts.dropped + counts.untrained_start, unfit = left_out + counts.truncated;
+  if (!is_much(unfit, counts.samples)) return "";
+  return fmt::format(
+      "warning: {} of {} samples do not fit data.context={}: {} are left out, {} are cut; data.context={} "
+      "would hold 90% of the samples whole",
+      unfit, counts.samples, rows.options().context, left_out, counts.truncated, common_context(rows));
+}
+
+/// A sentence on samples without anything to train on at any context, where they are more than a tenth.
+std::string untrained_note(const RowCounts& counts) {
+  const int64_t count = counts.untrained - counts.untrained_start;
+  if (!is_much(count, counts.samples)) return "";
+  return fmt::format("warning: {} of {} samples are left out because they have nothing to train on", count,
+                     counts.samples);
 }
 
 double percent(int64_t part, int64_t whole) {
@@ -101,10 +141,12 @@ void TextTask::lay_out() {
   };
   const fs::path& file = data.path;
   Pieces pieces = whole_samples(train_tokens_, options_.pairs);
+  const auto num_pieces = std::ssize(pieces);
   if (held_out_tokens_) {
     held_out_ = rows_of(*held_out_tokens_, whole_samples(*held_out_tokens_, options_.pairs), data.val_path);
   } else {
     held_out_ = rows_of(train_tokens_, take_end(pieces, data.val_share, data.is_stream(file)), file);
+    if (pieces.empty() && num_pieces > 0) refuse_all_held_out(file, num_pieces, data.val_share);
   }
   train_ = rows_of(train_tokens_, std::move(pieces), file);
   check_rows(*train_, "to train on", "hearth validate, which shows samples");
@@ -141,7 +183,7 @@ Evaluation TextTask::evaluate(engine::Engine& engine, int64_t) const {
 
 std::string TextTask::left_out_text() const {
   const int64_t count =
-      train_tokens_.num_left_out() + (held_out_tokens_ ? held_out_tokens_->num_left_out() : 0);
+      train_tokens_.notes().left_out + (held_out_tokens_ ? held_out_tokens_->notes().left_out : 0);
   return count == 0 ? "" : fmt::format(", {} bad record{} left out", count, count == 1 ? "" : "s");
 }
 
@@ -161,6 +203,27 @@ std::string TextTask::warning() const {
     for (const int64_t length : tokens->lengths()) longest = std::max(longest, length);
   }
   return models::context_note(config_, std::min(longest, options_.data.context));
+}
+
+std::string TextTask::training_warning() const {
+  std::vector<std::string> notes = {models::dropout_note(config_), overlong_note(*train_),
+                                    untrained_note(train_->counts()), bad_records_note(), reasoning_note()};
+  std::erase(notes, "");
+  return fmt::format("{}", fmt::join(notes, "\n"));
+}
+
+std::string TextTask::reasoning_note() const {
+  const int64_t count = train_tokens_.notes().without_reasoning;
+  return count == 0 ? "" : "warning: " + text::unprinted_reasoning(count);
+}
+
+std::string TextTask::bad_records_note() const {
+  const int64_t bad = train_tokens_.notes().left_out;
+  const int64_t records = bad + train_tokens_.num_samples() / (options_.pairs ? 2 : 1);
+  if (!is_much(bad, records)) return "";
+  return fmt::format(
+      "warning: {} of {} records of {} cannot be used and are left out; hearth validate lists them", bad,
+      records, options_.data.path.string());
 }
 
 std::string TextTask::score_text(double score) const {

@@ -32,6 +32,7 @@ class TextTask : public Task {
   const char* unit() const override { return "tok"; }
   std::string describe() const override;
   std::string warning() const override;
+  std::string training_warning() const override;
   std::string score_text(double score) const override;
   void report(const Evaluation& last, const fs::path& log, io::ReportData& data) const override;
   int64_t staging_bytes() const override;
@@ -50,6 +51,8 @@ class TextTask : public Task {
 
  private:
   void lay_out();
+  std::string bad_records_note() const;
+  std::string reasoning_note() const;
   void save_config(const fs::path& file, DType weights) const;
 
   bool adapts_;

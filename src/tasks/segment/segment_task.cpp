@@ -1,5 +1,7 @@
 #include "tasks/segment/segment_task.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -40,7 +42,7 @@ io::ImageStrip strip_of(const data::Image& image, const data::Image& truth, cons
   const auto colors = [&](const data::Image& mask) {
     return data::encode_png(data::colorize(data::resize_mask(mask, size), classes));
   };
-  return {.pngs = {data::encode_png(data::resize(image, size)), colors(truth), colors(predicted)},
+  return {.images = {data::encode_png(data::resize(image, size)), colors(truth), colors(predicted)},
           .caption = std::move(caption)};
 }
 
@@ -178,8 +180,12 @@ std::string SegmentTask::describe() const {
 }
 
 std::string SegmentTask::warning() const {
-  if (train_->classes() == test_->classes()) return "";
-  return "warning: the classes of the training and the validation masks differ";
+  std::vector<std::string> lines;
+  for (const auto* images : {train_.get(), test_.get()})
+    for (const std::string& note : images->notes()) lines.push_back("note: " + note);
+  if (train_->classes() != test_->classes())
+    lines.emplace_back("warning: the classes of the training and the validation masks differ");
+  return fmt::format("{}", fmt::join(lines, "\n"));
 }
 
 std::string SegmentTask::score_text(double score) const { return fmt::format("mIoU: {:.4f}", score); }

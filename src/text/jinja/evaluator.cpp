@@ -366,7 +366,7 @@ class Evaluator {
     const Value subject = std::move(values.front());
     values.erase(values.begin());
     if (e.text == "cycle") return cycled(run_, subject, values);
-    const FormatArguments arguments(values, e.words);
+    const FormatArguments arguments{values, e.words};
     return e.text == "%" ? format_by_percent(run_, subject, arguments)
                          : format_by_braces(run_, subject, arguments);
   }

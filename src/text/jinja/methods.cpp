@@ -366,7 +366,7 @@ Value values_method(Run& run, const Value& subject, Arguments) {
 
 Value get_method(Run& run, const Value& subject, Arguments arguments) {
   mapping_subject(run, subject, "get");
-  const Value found = item_of(run, subject, arguments[0]);
+  Value found = item_of(run, subject, arguments[0]);
   if (!found.is_undefined()) return found;
   return arguments[1].is_undefined() ? Value(Json(nullptr)) : arguments[1];
 }

@@ -6,6 +6,7 @@
 //   the process.
 // - Nothing is flushed where HEARTH_NO_FLUSH is set: whoever tests what is left of it does not wait for a
 // disk.
+// - Flushes of folders fail with the errno HEARTH_FLUSH_FAULT; where it is EINTR, so does every other flush.
 // - The time of day falls back by HEARTH_CLOCK_STEP seconds at every look at it.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -43,6 +44,15 @@ bool fails(const char* path) {
     return false;
   errno = std::atoi(code);
   return true;
+}
+
+bool flush_fails(int descriptor) {
+  const char* code = std::getenv("HEARTH_FLUSH_FAULT");
+  if (code == nullptr) return false;
+  errno = std::atoi(code);
+  static std::atomic<int> num_flushes = 0;
+  struct stat info {};
+  return errno == EINTR ? num_flushes++ % 2 == 0 : fstat(descriptor, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
 /// Calls of several threads become lines in the order of their effects.
@@ -196,6 +206,7 @@ size_t fwrite(const void* bytes, size_t size, size_t count, FILE* file) {
 
 int fsync(int descriptor) {
   const std::string path = path_of(descriptor);
+  if (flush_fails(descriptor)) return -1;
   return traced(path, "fsync " + path, [&] {
     return std::getenv("HEARTH_NO_FLUSH") != nullptr ? 0 : next<int (*)(int)>("fsync")(descriptor);
   });

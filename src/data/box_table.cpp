@@ -1,0 +1,115 @@
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "data/boxes_format.h"
+#include "data/label_json.h"
+
+namespace hearth::data {
+namespace {
+
+enum Column : size_t { file, name_column, x0, y0, x1, y1, width, height, num_columns };
+/// Accepted names of each column; the first one is Roboflow's.
+constexpr std::array<std::array<std::string_view, 4>, num_columns> kNames = {{
+    {"filename", "file", "image", "image_path"},
+    {"class", "label", "class_name", ""},
+    {"xmin", "x_min", "", ""},
+    {"ymin", "y_min", "", ""},
+    {"xmax", "x_max", "", ""},
+    {"ymax", "y_max", "", ""},
+    {"width", "", "", ""},
+    {"height", "", "", ""},
+}};
+constexpr int kNumDemanded = 6;
+
+/// Cells of a line, which may be quoted; "" in quotes is one quote.
+std::vector<std::string> cells_of(std::string_view line) {
+  std::vector<std::string> cells(1);
+  bool is_quoted = false;
+  for (size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == '"') {
+      if (is_quoted && line.substr(i).starts_with("\"\""))
+        cells.back() += line[++i];
+      else
+        is_quoted = !is_quoted;
+    } else if (line[i] == ',' && !is_quoted) {
+      cells.emplace_back();
+    } else {
+      cells.back() += line[i];
+    }
+  }
+  for (std::string& cell : cells) cell = std::string(trimmed(cell));
+  return cells;
+}
+
+/// A table's header: which cell of a line has which column.
+std::array<size_t, num_columns> columns_of(std::string_view header, std::string_view where) {
+  const std::vector<std::string> cells = cells_of(header);
+  std::array<size_t, num_columns> columns{};
+  for (size_t column = 0; column < columns.size(); ++column) {
+    columns.at(column) = cells.size();
+    for (const std::string_view candidate : kNames.at(column)) {
+      const auto at = std::ranges::find(cells, candidate) - cells.begin();
+      if (!candidate.empty() && columns.at(column) == cells.size())
+        columns.at(column) = static_cast<size_t>(at);
+    }
+    if (column < kNumDemanded && columns.at(column) == cells.size())
+      user_error("{}:1: expected columns filename, class, xmin, ymin, xmax and ymax, found no '{}'", where,
+                 kNames.at(column)[0]);
+  }
+  return columns;
+}
+
+double number_of(const std::string& cell, std::string_view column, const std::string& where) {
+  const auto value = parse_number(cell);
+  if (!value) user_error("{}: expected a number for {}, got '{}'", where, column, shortened(cell, 60));
+  return *value;
+}
+
+int64_t side_of(const std::string& cell, std::string_view column, const std::string& where) {
+  const double side = cell.empty() ? 0 : number_of(cell, column, where);
+  if (!(side >= 0 && side <= 1 << 20))
+    user_error("{}: expected the side of an image in pixels for {}, got '{}'", where, column,
+               shortened(cell, 60));
+  return static_cast<int64_t>(side);
+}
+
+}  // namespace
+
+LabelFile parse_box_table(std::string_view text, std::string_view name) {
+  LabelFile table;
+  std::string_view rest = without_bom(text);
+  const std::array<size_t, num_columns> columns = columns_of(take_line(rest), name);
+  std::map<std::string, size_t> image_of;
+  for (int64_t line = 2; !rest.empty(); ++line) {
+    const std::string_view row = trimmed(take_line(rest));
+    if (row.empty()) continue;
+    const std::string where = fmt::format("{}:{}", name, line);
+    std::vector<std::string> cells = cells_of(row);
+    const auto cell = [&](size_t column) {
+      return columns.at(column) < cells.size() ? cells[columns.at(column)] : std::string();
+    };
+    const auto number = [&](Column column) { return number_of(cell(column), kNames.at(column)[0], where); };
+    if (cell(file).empty()) user_error("{}: expected the name of an image", where);
+    const auto [at, is_new] = image_of.try_emplace(cell(file), table.images.size());
+    if (is_new)
+      table.images.push_back({.file = cell(file),
+                              .width = side_of(cell(width), "width", where),
+                              .height = side_of(cell(height), "height", where),
+                              .where = where});
+    // A line with a name alone is an image without objects.
+    const bool is_empty = std::ranges::all_of(std::array{name_column, x0, y0, x1, y1},
+                                              [&](Column column) { return cell(column).empty(); });
+    if (is_empty) continue;
+    if (cell(name_column).empty()) user_error("{}: expected the name of a class", where);
+    table.images[at->second].objects.push_back(
+        {.name = cell(name_column),
+         .box = {.x0 = number(x0), .y0 = number(y0), .x1 = number(x1), .y1 = number(y1)},
+         .where = where});
+  }
+  return table;
+}
+
+}  // namespace hearth::data

@@ -1,0 +1,369 @@
+#include <algorithm>
+#include <array>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/error.h"
+#include "data/boxes_format.h"
+#include "data/label_json.h"
+
+namespace hearth::data {
+namespace {
+
+/// Ids that are texts are numbered from here, apart from ids that are numbers.
+constexpr int64_t kFirstTextId = 1'000'000'000'000;
+
+struct Category {
+  int64_t id = 0;
+  std::string name;
+};
+
+struct Annotation {
+  int64_t number = 0;  ///< its place in the list, from 1
+  size_t byte = 0;
+  int64_t image_id = 0, category_id = 0;
+  Box box;
+  double area = -1;
+  bool crowd = false;
+  bool has_shape = true;  ///< false: neither a box nor an outline of any area
+  Outline outline;
+};
+
+/// Numbers ids that are texts; those that spell a number are that number.
+class Ids {
+ public:
+  int64_t read(LabelJson& json, std::string_view key) {
+    if (json.peek() != '"') return json.read_integer(key);
+    std::string text = json.read_text(key);
+    if (const auto number = as_integer(text)) return *number;
+    return numbers_.try_emplace(std::move(text), kFirstTextId + std::ssize(numbers_)).first->second;
+  }
+
+ private:
+  /// "07" is another id than "7".
+  static std::optional<int64_t> as_integer(const std::string& text) {
+    constexpr size_t kMaxDigits = 12;
+    const bool is_plain = !text.empty() && text.size() <= kMaxDigits &&
+                          text.find_first_not_of("0123456789") == text.npos &&
+                          (text[0] != '0' || text.size() == 1);
+    return is_plain ? std::optional<int64_t>(std::stoll(text)) : std::nullopt;
+  }
+
+  std::unordered_map<std::string, int64_t> numbers_;
+};
+
+/// Goes through the three lists that matter; what else there is, is skipped.
+class CocoParser {
+ public:
+  enum class Part { all, classes };
+  CocoParser(std::string_view text, std::string_view name, Part part, bool keep_outlines)
+      : json_(text, name), name_(name), part_(part), keep_outlines_(keep_outlines) {}
+
+  std::vector<Category> categories;
+  std::vector<BoxedPicture> pictures;
+  std::vector<Annotation> annotations;
+  std::unordered_set<int64_t> used_categories;
+  int64_t repeated_annotations = 0;
+
+  void parse() {
+    json_.read_file([&] {
+      if (json_.peek() != '{') json_.refuse("a JSON object with images, annotations and categories");
+      json_.read_object([&](const std::string& key) { read_list(key); });
+    });
+    const auto demand = [&](const char* key) {
+      if (!seen_.contains(key))
+        user_error("{}: expected COCO's labels of objects with a list \"{}\", found none", name_, key);
+    };
+    demand("categories");
+    if (part_ == Part::all) demand("images");
+    demand("annotations");
+    if (categories.empty()) user_error("{}: expected at least one category, found none", name_);
+    if (!has_text_ids()) std::ranges::sort(categories, {}, &Category::id);
+  }
+
+  bool has_text_ids() const {
+    return std::ranges::any_of(categories, [](const Category& one) { return one.id >= kFirstTextId; });
+  }
+
+  std::string where(const Annotation& annotation) const {
+    return json_.where("annotation", annotation.number, annotation.byte);
+  }
+
+ private:
+  void read_list(const std::string& key) {
+    const bool wanted =
+        key == "categories" || key == "annotations" || (part_ == Part::all && key == "images");
+    if (!wanted) return json_.skip();
+    if (!seen_.insert(key).second) user_error("{}: expected one list \"{}\", found two", name_, key);
+    const char* what = key == "categories" ? "category" : key == "images" ? "image" : "annotation";
+    json_.read_list(what, [&] {
+      if (key == "categories") {
+        read_category();
+      } else if (key == "images") {
+        read_image();
+      } else if (part_ == Part::classes) {
+        read_use();
+      } else {
+        read_annotation();
+      }
+    });
+  }
+
+  void read_category() {
+    Category category;
+    bool has_id = false;
+    json_.read_object([&](const std::string& key) {
+      if (key == "id") {
+        category.id = category_ids_.read(json_, key);
+        has_id = true;
+      } else if (key == "name") {
+        category.name = json_.read_text(key);
+      } else {
+        json_.skip();
+      }
+    });
+    if (!has_id || category.name.empty()) json_.refuse("a category with id and name");
+    if (!known_categories_.insert(category.id).second) json_.refuse("ids that differ, got one twice");
+    categories.push_back(std::move(category));
+  }
+
+  void read_image() {
+    BoxedPicture picture;
+    bool has_id = false;
+    json_.read_object([&](const std::string& key) {
+      if (key == "id") {
+        picture.id = image_ids_.read(json_, key);
+        has_id = true;
+      } else if (key == "file_name") {
+        picture.file = json_.read_text(key);
+      } else if (key == "width") {
+        picture.width = json_.read_integer(key);
+      } else if (key == "height") {
+        picture.height = json_.read_integer(key);
+      } else {
+        json_.skip();
+      }
+    });
+    if (!has_id || picture.file.empty()) json_.refuse("an image with id and file_name");
+    if (!is_image_side(picture.width) || !is_image_side(picture.height))
+      json_.refuse("a width and a height of a picture");
+    if (!known_images_.insert(picture.id).second) json_.refuse("ids that differ, got one twice");
+    pictures.push_back(std::move(picture));
+  }
+
+  /// The category of an annotation alone.
+  void read_use() {
+    json_.read_object([&](const std::string& key) {
+      if (key == "category_id") {
+        used_categories.insert(category_ids_.read(json_, key));
+      } else {
+        json_.skip();
+      }
+    });
+  }
+
+  void read_annotation() {
+    Annotation annotation{.number = json_.number(), .byte = json_.byte()};
+    bool has_image = false, has_category = false, has_box = false;
+    std::optional<JsonReader> segmentation;
+    json_.read_object([&](const std::string& key) {
+      if (key == "image_id") {
+        annotation.image_id = image_ids_.read(json_, key);
+        has_image = true;
+      } else if (key == "category_id") {
+        annotation.category_id = category_ids_.read(json_, key);
+        has_category = true;
+      } else if (key == "id") {
+        repeated_annotations += known_annotations_.insert(annotation_ids_.read(json_, key)).second ? 0 : 1;
+      } else if (key == "bbox") {
+        has_box = read_bbox(annotation.box);
+      } else if (key == "area" && json_.at_number()) {
+        annotation.area = json_.read_real(key);
+      } else if (key == "iscrowd" && json_.peek() != 'n') {
+        annotation.crowd = json_.read_flag(key);
+      } else {
+        if (key == "segmentation") segmentation = json_.mark();
+        json_.skip();
+      }
+    });
+    if (!has_image || !has_category || (!has_box && !segmentation))
+      json_.refuse("an annotation with image_id, category_id and bbox or segmentation");
+    if (segmentation && (!has_box || keep_outlines_))
+      json_.read_at(*segmentation, [&] { annotation.outline = read_segmentation(); });
+    if (!has_box) take_box_of_outline(annotation);
+    if (!keep_outlines_) annotation.outline = {};
+    used_categories.insert(annotation.category_id);
+    annotations.push_back(std::move(annotation));
+  }
+
+  /// False for null and an empty list, which some tools write where there is none.
+  bool read_bbox(Box& box) {
+    if (json_.peek() == 'n') {
+      json_.skip();
+      return false;
+    }
+    std::array<double, 4> bbox{};
+    size_t count = 0;
+    if (json_.peek() != '[') json_.refuse("a list of four numbers for bbox");
+    json_.read_inner_list("bbox", [&] {
+      if (count == bbox.size()) json_.refuse("four numbers for bbox");
+      bbox.at(count++) = json_.read_real("bbox");
+    });
+    if (count == 0) return false;
+    if (count != bbox.size()) json_.refuse("four numbers for bbox");
+    box = {.x0 = bbox[0], .y0 = bbox[1], .x1 = bbox[0] + bbox[2], .y1 = bbox[1] + bbox[3]};
+    box.area = bbox[2] * bbox[3];
+    return true;
+  }
+
+  static void take_box_of_outline(Annotation& annotation) {
+    const auto extent = annotation.outline.empty() ? std::nullopt : extent_of(annotation.outline);
+    annotation.has_shape = extent.has_value();
+    if (!extent) return;
+    annotation.box = {.x0 = extent->x0, .y0 = extent->y0, .x1 = extent->x1, .y1 = extent->y1};
+    annotation.box.area = extent->area;
+  }
+
+  /// A list of polygons, one polygon, or runs.
+  Outline read_segmentation() {
+    Outline outline;
+    if (json_.peek() == '{') {
+      read_runs(outline);
+    } else if (json_.peek() == '[') {
+      std::vector<double> flat;
+      json_.read_inner_list("segmentation", [&] {
+        if (json_.at_number()) {
+          flat.push_back(json_.read_real("segmentation"));
+        } else {
+          std::vector<double> polygon;
+          json_.read_inner_list("segmentation", [&] { polygon.push_back(json_.read_real("segmentation")); });
+          add_polygon(std::move(polygon), outline);
+        }
+      });
+      add_polygon(std::move(flat), outline);
+    } else {
+      json_.skip();
+    }
+    return outline;
+  }
+
+  /// Fewer than three corners enclose nothing.
+  void add_polygon(std::vector<double> polygon, Outline& outline) {
+    constexpr size_t kMinNumbers = 6;
+    if (polygon.size() % 2 != 0) json_.refuse("pairs of x and y for segmentation");
+    if (polygon.size() >= kMinNumbers) outline.polygons.push_back(std::move(polygon));
+  }
+
+  void read_runs(Outline& outline) {
+    std::string compressed;
+    std::vector<int64_t> size;
+    json_.read_object([&](const std::string& key) {
+      if (key == "size") {
+        json_.read_inner_list(key, [&] { size.push_back(json_.read_integer(key)); });
+      } else if (key == "counts" && json_.peek() == '"') {
+        compressed = json_.read_text(key);
+      } else if (key == "counts") {
+        json_.read_inner_list(key, [&] {
+          const int64_t run = json_.read_integer(key);
+          if (run < 0 || run > UINT32_MAX) json_.refuse("run lengths for counts");
+          outline.runs.push_back(static_cast<uint32_t>(run));
+        });
+      } else {
+        json_.skip();
+      }
+    });
+    if (size.size() != 2 || !is_image_side(size[0]) || !is_image_side(size[1]))
+      json_.refuse("a height and a width for size");
+    outline.height = size[0];
+    outline.width = size[1];
+    if (!compressed.empty())
+      outline.runs = decode_coco_runs(compressed, size[0] * size[1]).value_or(std::vector<uint32_t>());
+    if (!fills_bitmap(outline))
+      json_.refuse(fmt::format("counts that add up to {} x {} pixels", size[1], size[0]));
+  }
+
+  LabelJson json_;
+  std::string_view name_;
+  Part part_;
+  bool keep_outlines_;
+  std::unordered_set<std::string> seen_;
+  Ids category_ids_, image_ids_, annotation_ids_;
+  std::unordered_set<int64_t> known_categories_, known_images_, known_annotations_;
+};
+
+void add_annotations(CocoParser& parser, std::string_view name, bool keep_outlines, BoxedPictures& set) {
+  std::unordered_map<int64_t, size_t> picture_of;
+  std::unordered_map<int64_t, int32_t> class_of;
+  for (size_t i = 0; i < set.pictures.size(); ++i) picture_of[set.pictures[i].id] = i;
+  for (size_t i = 0; i < parser.categories.size(); ++i)
+    class_of[parser.categories[i].id] = static_cast<int32_t>(i);
+  for (Annotation& annotation : parser.annotations) {
+    const std::string where = parser.where(annotation);
+    const auto label = class_of.find(annotation.category_id);
+    if (label == class_of.end())
+      user_error("{}: expected a category_id of the list \"categories\", got {}", where,
+                 annotation.category_id);
+    const auto found = picture_of.find(annotation.image_id);
+    if (found == picture_of.end()) {
+      set.notes.push_back(fmt::format("{}: left out, there is no image {}", where, annotation.image_id));
+      continue;
+    }
+    if (!annotation.has_shape) {
+      set.notes.push_back(fmt::format("{}: left out, it has neither a box nor an outline with area", where));
+      continue;
+    }
+    BoxedPicture& picture = set.pictures[found->second];
+    const Outline& outline = annotation.outline;
+    if (!outline.runs.empty() && (outline.width != picture.width || outline.height != picture.height))
+      user_error("{}: expected a segmentation of {}x{} pixels, as its image has, got {}x{}", where,
+                 picture.width, picture.height, outline.width, outline.height);
+    Box box = annotation.box;
+    box.label = label->second;
+    box.crowd = annotation.crowd;
+    if (annotation.area >= 0) box.area = annotation.area;
+    check_corners(box, where);
+    add_box(box, where, picture, set.notes, keep_outlines ? &annotation.outline : nullptr);
+  }
+  if (parser.repeated_annotations > 0)
+    set.notes.push_back(
+        fmt::format("{}: {} annotations have an id that another one has, which matters to nothing", name,
+                    parser.repeated_annotations));
+}
+
+/// Names and ids of classes, which are numbered from 1 where ids are texts.
+CocoFile classes_of(const CocoParser& parser) {
+  CocoFile file;
+  const bool has_text_ids = parser.has_text_ids();
+  for (const Category& category : parser.categories) {
+    BoxedPictures& set = file.labels;
+    set.class_names.push_back(category.name);
+    set.category_ids.push_back(has_text_ids ? std::ssize(set.class_names) : category.id);
+    file.is_used.push_back(parser.used_categories.contains(category.id));
+  }
+  return file;
+}
+
+}  // namespace
+
+CocoFile parse_coco_classes(std::string_view text, std::string_view name) {
+  CocoParser parser(text, name, CocoParser::Part::classes, false);
+  parser.parse();
+  return classes_of(parser);
+}
+
+CocoFile parse_coco(std::string_view text, std::string_view name, bool keep_outlines) {
+  CocoParser parser(text, name, CocoParser::Part::all, keep_outlines);
+  parser.parse();
+  CocoFile file = classes_of(parser);
+  BoxedPictures& set = file.labels;
+  set.pictures = std::move(parser.pictures);
+  for (const BoxedPicture& picture : set.pictures) {
+    if (picture.width == 0 || picture.height == 0)
+      user_error("{}: expected width and height of image {}, found none", name, picture.id);
+  }
+  std::ranges::stable_sort(set.pictures, {}, [](const BoxedPicture& p) { return p.file.native(); });
+  add_annotations(parser, name, keep_outlines, set);
+  return file;
+}
+
+}  // namespace hearth::data

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/function_ref.h"
+
+namespace hearth::data {
+
+/// Result of reading every item of a set once.
+struct ReadCheck {
+  std::vector<int64_t> readable;    ///< indices, in order
+  std::vector<std::string> faults;  ///< "FILE: reason" of the others, in order
+};
+
+/// Calls read(index) for each of `count` items, on `num_threads` threads. A UserError that it throws is a
+/// fault.
+ReadCheck check_reading(int64_t count, int num_threads, FunctionRef<void(int64_t)> read);
+
+/// Describes what data.bad_records=skip leaves out: the number of `what`, and the first faults. Empty without
+/// faults; UserError if nothing is readable.
+std::string describe_skipped(const ReadCheck& check, std::string_view what);
+
+}  // namespace hearth::data
