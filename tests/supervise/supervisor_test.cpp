@@ -107,7 +107,8 @@ TEST_F(Supervisor, NamesAStoppedWorkerAndWhoWaitedForIt) {
   options_.size = 2;
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_EQ(supervise_workers(with_trouble([](const Seat&) { raise(SIGSTOP); })), kDone);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+  // The timeout alone would take 600 s.
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 300s);
   ASSERT_FALSE(said_.empty());
   EXPECT_THAT(said_[0], AllOf(HasSubstr("worker 1 was stopped by SIGSTOP at step 412 while training; "),
                               HasSubstr("; worker 0 waited "), HasSubstr(" s in barrier 3 of step 412")));
