@@ -84,6 +84,7 @@ void make_pictures(const CLI::App& verb, const GenerateArguments& arguments) {
   if (!picture.solver.empty())
     wish.solver = static_cast<tasks::Solver>(std::ranges::find(kSolvers, picture.solver) - kSolvers.begin());
   const std::vector<run::GeneratedPicture> made = run::generate_pictures(arguments.model, wish);
+  if (!made.empty() && !made[0].note.empty()) say(stderr, "note: {}\n", made[0].note);
   for (size_t i = 0; i < made.size(); ++i) {
     const fs::path file = file_of(picture.out, i, made.size());
     write_file_atomically(file, data::with_texts(data::encode_png(made[i].image), made[i].settings));
