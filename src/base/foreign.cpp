@@ -94,6 +94,8 @@ std::string download_advice(const fs::path& path, std::string_view flags) {
 
 void refuse_foreign_weights(std::span<const std::byte> bytes, std::string_view path) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  // A safetensors file starts with the header's length, any eight bytes, and its header's '{'.
+  if (text.size() > 8 && text[8] == '{') return;
   const bool has_protocol = text.size() > 1 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5;
   if (has_protocol || text.starts_with("PK\x03\x04")) refuse_pickle(path);
   if (text.starts_with("GGUF"))
