@@ -166,9 +166,11 @@ Folders read_folders(const CaptionedPicturesOptions& options) {
         "expected one folder of the class's images, got diffuse.prior={} and {}; remove one of the two",
         options.prior.string(), kohyas.string());
   const fs::path& prior = options.prior.empty() ? kohyas : options.prior;
-  Folders read{.train = data::read_captions(options.folder, options.trigger, options.exif, options.allow_outside, options.skip_bad)};
+  Folders read{.train = data::read_captions(options.folder, options.trigger, options.exif,
+                                            options.allow_outside, options.skip_bad)};
   if (!prior.empty())
-    read.prior = data::read_captions(prior, options.trigger, options.exif, options.allow_outside, options.skip_bad);
+    read.prior =
+        data::read_captions(prior, options.trigger, options.exif, options.allow_outside, options.skip_bad);
   return read;
 }
 
