@@ -328,6 +328,12 @@ std::unique_ptr<CaptionEncoder> open_encoder(const fs::path& folder, int64_t num
     return std::make_unique<ClipAndT5>(folder, num_tokens, compute);
   if (first == "Qwen3ForCausalLM" && second.empty())
     return std::make_unique<Qwen3>(folder, num_tokens, compute);
+  if (first.starts_with("Mistral3"))
+    user_error(
+        "{}: the model reads captions with {}, as FLUX.2-dev does, which Hearth does not have; take FLUX.2 "
+        "klein "
+        "4B with the recipe klein-lora, or FLUX.1-dev with flux-lora",
+        file.string(), first);
   user_error(
       "{}: expected text_encoder CLIPTextModel and text_encoder_2 T5EncoderModel, or text_encoder "
       "Qwen3ForCausalLM, got '{}' and '{}'",
