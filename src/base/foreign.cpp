@@ -133,6 +133,11 @@ void refuse_foreign_records(const fs::path& path) {
   const std::string ending = path.extension().string();
   if (ending == ".csv") refuse_data(path, "CSV", to_jsonl(path, "read_csv"));
   if (ending == ".tsv") refuse_data(path, "TSV", to_jsonl(path, "read_table"));
+  for (const fs::path& folder : {path, path / "data"}) {
+    if (!fs::is_directory(folder, unknown)) continue;
+    for (const fs::path& file : list_folder(folder))
+      if (file.extension() == ".parquet") refuse_data(folder, "Parquet", to_jsonl(folder, "read_parquet"));
+  }
   if (!fs::is_regular_file(path, unknown)) return;
   const MappedFile file(path);
   refuse_binary_data({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, path);

@@ -151,6 +151,8 @@ TEST_F(Foreign, DataOfOtherFormatsIsConverted) {
   refused(validate("data.tsv"), {"TSV", "read_table"});
   put("data.parquet", "PAR1xxxxPAR1");
   refused(validate("data.parquet"), {"Parquet", "pandas.read_parquet('data.parquet')"});
+  put("hub/data/train-0.parquet", "PAR1xxxxPAR1");
+  refused(validate("hub"), {"Parquet", "pandas.read_parquet('hub/data').to_json('hub/data.jsonl'"});
   put("data.jsonl.gz", "\x1f\x8b\x08 more");
   refused(validate("data.jsonl.gz"), {"gzip", "gunzip -k data.jsonl.gz"});
   put("data.jsonl.zst", "\x28\xb5\x2f\xfd more");
