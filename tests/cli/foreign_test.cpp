@@ -80,13 +80,14 @@ TEST_F(Foreign, PointersOfGitLfsAreNoFiles) {
 TEST_F(Foreign, OldPicklesAreConverted) {
   refused("hearth train recipe.yaml model=./model --out run", {"expected model.safetensors", "model"});
   put("model/consolidated.00.pth", "PK");
-  all_refuse({"in model, found consolidated.00.pth", "rename it to pytorch_model.bin"});
+  all_refuse({"model, found consolidated.00.pth", "rename it to pytorch_model.bin"});
   fs::remove(at("model/consolidated.00.pth"));
   // Even under another name, by its content.
   const std::string pickle = "\x80\x02\x8a\x0a more of a pickle";
   for (const char* file : {"model/pytorch_model.bin", "model/model.safetensors"}) {
     put(file, pickle);
     all_refuse({file, "older pickle", "weights_only=True"});
+    fs::remove(at(file));
   }
   put("weights.pt", pickle);
   refused("hearth train tiny.yaml init=weights.pt --out run",
