@@ -229,7 +229,7 @@ class CaptionedPictures : public tasks::PictureSet {
   const data::LatentSource& held_out() const override { return parts_.held_out(); }
   const tasks::PictureTranslator* translator() const override { return &translator_; }
   std::string describe() const override {
-    std::string text = parts_.describe() + ": " + data::describe_captions(folders_.train);
+    std::string text = parts_.describe() + ": " + data::describe_captions(all_.pictures());
     if (prior_) text += fmt::format(", {} of the class beside them", prior_->size());
     if (const int64_t missing = all_.num_missing_pictures(); missing > 0)
       text += fmt::format("; {} are not encoded yet", missing);

@@ -147,9 +147,6 @@ class TorchReader {
     std::map<std::string, ZipMember, std::less<>> members;
     std::vector<std::pair<const std::byte*, size_t>> ranges;
     for (ZipMember& member : read_zip_directory(bytes, where_, kTorchWords)) {
-      if (member.is_deflated)
-        user_error("{}: expected a file of torch.save, whose members are stored, but '{}' is compressed",
-                   where_, shortened(member.name, kMaxTextShown));
       const std::string name = member.name.substr(std::min(member.name.find('/') + 1, member.name.size()));
       if (!member.packed.empty()) ranges.emplace_back(member.packed.data(), member.packed.size());
       if (!members.emplace(name, std::move(member)).second)
@@ -170,6 +167,10 @@ class TorchReader {
           "{0}: expected a state dict, got a TorchScript program; convert it: python3 -c \"import torch; "
           "torch.save(torch.jit.load('{0}', map_location='cpu').state_dict(), '{0}.state.pt')\"",
           where_);
+    for (const auto& [name, member] : members_)
+      if (member.is_deflated)
+        user_error("{}: expected a file of torch.save, whose members are stored, but '{}' is compressed",
+                   where_, shortened(member.name, kMaxTextShown));
     const auto order = members_.find("byteorder");
     if (order != members_.end() && text_of(order->second) != "little")
       user_error("{}: expected little-endian numbers, got {}", where_,
