@@ -91,18 +91,19 @@ joined() {
   while [ ${#running[@]} -gt 0 ]; do join_one; done
 }
 
-# Whole trainings on emulated GPUs.
+# Full trainings on emulated GPUs, and several of these in one program.
 LONG='GpuTraining.*:GpuOverlap.*:GpuFit.*:*GpuOptimizer.*:*GpuPictures.*:*GpuRecipes.*:WaysToShare.Unequal*'
-# What --fast leaves out beside them: kernels as other GPUs' and the race checker see them, several GPUs in a whole program.
-FAST_WITHOUT='test_(mpi|race|tile_.*)' FAST_FILTER="-Slow*:$LONG:Devices.*:Nccl.*"
-# suite PRESET [fast]: runs the test programs of build/PRESET, their tests dealt out to processes, as many at a time as there
-# are jobs, and counts them. Tests named Slow* have a process each, which starts first.
+LONG_IN_SUITE=$LONG:Devices.*:Nccl.*
+# Programs that the first ring leaves out: kernels as other GPUs and the race checker see them. mpirun alone starts test_mpi.
+LATER='test_(race|tile_.*)'
+# suite PRESET RING: runs and counts the tests of build/PRESET, distributed to processes of which JOBS run at a time. RING: first (the
+# quick ones) or more (the others). Tests named Slow* get a process each, which starts first.
 suite() {
   local preset=$1 start=$SECONDS log ran=0 wrong=0 not_run=0
   export SUITE=build/$1/suite
   rm -rf "$SUITE"
   mkdir -p "$SUITE"
-  suite_jobs "build/$preset/tests" "${2:-}" | xargs -r -P "$JOBS" -n 4 bash -c 'suite_job "$@"' _
+  suite_jobs "build/$preset/tests" "$2" | xargs -r -P "$JOBS" -n 4 bash -c 'suite_job "$@"' _
   for log in "$SUITE"/*.log; do
     [ -e "$log" ] || continue
     # How gtest ends a test; a program that ends before it said so of any is a failure too.
@@ -127,21 +128,29 @@ suite() {
   say "$preset: $ran passed, $wrong failed, $not_run skipped ($((SECONDS - start)) s)"
   took $((SECONDS - start)) "$preset: tests"
 }
-# suite_jobs FOLDER [fast]: lines of program, filter, shard, number of shards. test_mpi is started by mpirun alone.
+# suite_jobs FOLDER RING: lines of program, filter, shard, number of shards.
 suite_jobs() {
-  local program shard without=test_mpi filter='-Slow*'
-  if [ "${2:-}" = fast ]; then without=$FAST_WITHOUT filter=$FAST_FILTER; fi
-  local programs
-  programs=$(find "$1" -maxdepth 1 -type f -executable -name 'test_*' | grep -vxE ".*/$without" | sort || true)
+  local program ring=$2 filter shard programs
+  programs=$(find "$1" -maxdepth 1 -type f -executable -name 'test_*' ! -name test_mpi | sort)
+  if [ "$ring" = more ]; then
+    for program in $programs; do
+      listed "$program" 'Slow*' | awk -v program="$program" '{ print program, $0, 0, 1 }'
+    done
+  fi
   for program in $programs; do
-    if [ "${2:-}" = fast ]; then break; fi
-    "$program" --gtest_list_tests --gtest_filter='Slow*' |
-      awk -v program="$program" '/^[^ ]/ { suite = $1 } /^ / { print program, suite $1, 0, 1 }'
-  done
-  for program in $programs; do
+    filter=-Slow*:$LONG_IN_SUITE
+    if [[ ${program##*/} =~ ^$LATER$ ]]; then
+      if [ "$ring" = first ]; then continue; fi
+      filter=-Slow*
+    elif [ "$ring" = more ]; then
+      filter=$LONG_IN_SUITE:-Slow*
+      if [ -z "$(listed "$program" "$filter")" ]; then continue; fi
+    fi
     for ((shard = 0; shard < 4 * JOBS; ++shard)); do echo "$program $filter $shard $((4 * JOBS))"; done
   done
 }
+# listed PROGRAM FILTER: names of the tests that match.
+listed() { "$1" --gtest_list_tests --gtest_filter="$2" | awk '/^[^ ]/ { suite = $1 } /^ / { print suite $1 }'; }
 # suite_job PROGRAM FILTER SHARD SHARDS: one process.
 suite_job() {
   local status=0 log

@@ -30,11 +30,27 @@ constexpr AddVerb* kVerbs[] = {
     add_pack,  add_bench,  add_ls,          add_cp,      add_validate, add_tokenize, add_generate,
     add_merge, add_export, add_checkpoints, add_doctor,  add_topology, add_watch,    add_completions};
 
+/// Printed without arguments.
+constexpr const char* kGreeting =
+    R"(Hearth trains neural networks on the machine you own: classifiers, segmenters, detectors, language models
+and image LoRAs, on AMD and NVIDIA GPUs or the CPU.
+
+  hearth train demo              train a small classifier on generated images: about a minute
+  hearth train DATA              look at your data (a folder or a JSONL file) and get the command that trains on it
+  hearth predict RUN IMAGE       use a trained run; language models and image LoRAs: hearth generate RUN
+  hearth plan RECIPE             memory and time of a run before it starts, also for GPUs that are not here
+  hearth doctor                  GPUs and drivers of this machine, what is wrong with them, and how to fix it
+
+All commands: hearth --help. One command: hearth train --help. Recipes: hearth ls.
+)";
+
+/// Printed by --help, before the commands.
 constexpr const char* kExamples = R"(Hearth trains neural networks on the machine you own.
 
   hearth train recipes/demo.yaml                 train the demo (generated images, about a minute)
   hearth train recipes/demo.yaml train.epochs=3  the same with a changed key
-  hearth plan recipes/demo.yaml                  what it needs in memory, before running
+  hearth train PHOTOS                            look at data and name the recipe that fits
+  hearth plan recipes/demo.yaml                  memory and time before running
   hearth predict runs/demo IMAGE.png             use a trained run
   hearth ls                                      recipes, models, keys
 
@@ -94,7 +110,7 @@ int run(int argc, char** argv) {
   for (AddVerb* add : kVerbs) add(app);
   check_values(app);
   if (argc < 2) {
-    std::fputs(app.help().c_str(), stdout);
+    std::fputs(kGreeting, stdout);
     return 0;
   }
   const std::vector<std::string> names = verb_names(app);

@@ -1,5 +1,6 @@
 #include "cli/verb.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/error.h"
@@ -63,6 +64,12 @@ std::vector<std::string> overrides_of(const CLI::App& verb) {
     overrides.push_back(text);
   }
   return overrides;
+}
+
+bool is_built_in(const std::string& name) {
+  return std::ranges::any_of(built_in_recipes(), [&](const BuiltInRecipe& recipe) {
+    return name == recipe.name || name == fmt::format("recipes/{}.yaml", recipe.name);
+  });
 }
 
 recipe::Recipe open_recipe(const std::string& name, const std::vector<std::string>& overrides) {

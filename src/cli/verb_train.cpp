@@ -1,11 +1,15 @@
+#include <algorithm>
 #include <csignal>
 
 #include "base/error.h"
+#include "base/text.h"
+#include "cli/output.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
 #include "hub/model_folder.h"
 #include "run/launch.h"
 #include "run/launched.h"
+#include "run/suggest_recipe.h"
 
 namespace hearth::cli {
 namespace {
@@ -14,6 +18,7 @@ struct TrainArguments {
   std::string recipe;
   std::string out;
   bool resume = false;
+  bool accept = false;
   bool accepts_changed_inputs = false;
   std::string dump_gradients;
 };
@@ -32,6 +37,26 @@ std::string recipe_of(const TrainArguments& arguments) {
   return path;
 }
 
+/// Returns a word as a POSIX shell reads it back: in single quotes unless all its characters are plain.
+std::string shell_word(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./=:,+-@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == word.npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+/// The shell line for these arguments.
+std::string command_of(const TrainArguments& arguments, const std::vector<std::string>& overrides) {
+  std::string line = "hearth train";
+  if (!arguments.recipe.empty()) line += " " + shell_word(arguments.recipe);
+  for (const std::string& override : overrides) line += " " + shell_word(override);
+  if (arguments.resume) line += " --resume";
+  if (!arguments.out.empty()) line += " --out " + shell_word(arguments.out);
+  return line;
+}
+
 /// On another machine, what describes a language model is in the run folder alone.
 void look_into_folder(recipe::Recipe& recipe, const fs::path& run) {
   recipe::Model& model = recipe.model;
@@ -46,16 +71,45 @@ void look_into_folder(recipe::Recipe& recipe, const fs::path& run) {
   if (is_gone && hub::has_tokenizer(run)) model.tokenizer = run.string();
 }
 
+/// Prints what the data is and the command that trains on it, and puts that recipe and its keys in place of
+/// the data. False if the command is only printed.
+bool suggest(TrainArguments& arguments, std::vector<std::string>& overrides) {
+  const run::Suggestion suggestion = run::suggest_recipe(arguments.recipe);
+  for (const std::string& line : suggestion.found) say("{}: {}\n", arguments.recipe, line);
+  // Later keys win: the user's follow.
+  overrides.insert(overrides.begin(), suggestion.overrides.begin(), suggestion.overrides.end());
+  const bool has_model = std::ranges::any_of(overrides, [](const std::string& key) {
+    return key.starts_with("model=") || key.starts_with("model.path=");
+  });
+  if (suggestion.needs_model && !has_model) {
+    if (arguments.accept)
+      user_error("recipe {} fine-tunes a model; add model=MODEL, the folder of the model", suggestion.recipe);
+    overrides.emplace_back("model=MODEL");
+  }
+  arguments.recipe = suggestion.recipe;
+  say("recipe that fits: {}\n\n  {}\n\n", arguments.recipe, command_of(arguments, overrides));
+  if (arguments.accept) return true;
+  say("Run this command to train, or add --yes to yours. hearth validate {} ... checks data and memory "
+      "first.\n",
+      arguments.recipe);
+  return false;
+}
+
 void run_train(const CLI::App& verb, TrainArguments arguments) {
   std::vector<std::string> overrides = overrides_of(verb);
   // Without a recipe, the first override stands in its place: --resume --out DIR train.epochs=3.
   const bool stands_for_recipe =
       arguments.resume && arguments.recipe.find('=') != std::string::npos && !fs::exists(arguments.recipe);
   if (stands_for_recipe) overrides.insert(overrides.begin(), std::exchange(arguments.recipe, ""));
+  if (!arguments.resume && !is_built_in(arguments.recipe) && run::names_data(arguments.recipe) &&
+      !suggest(arguments, overrides))
+    return;
+  const std::string command = command_of(arguments, overrides);
   const std::string recipe_path = recipe_of(arguments);
   run::Job job{.recipe = open_recipe(recipe_path, run::with_launched(std::move(overrides))),
                .out = arguments.out.empty() ? run::default_folder(recipe_path) : arguments.out,
                .resume = arguments.resume,
+               .command = command,
                .accepts_changed_inputs = arguments.accepts_changed_inputs,
                .dump_gradients = arguments.dump_gradients,
                .open_reporter = open_terminal,
@@ -80,9 +134,12 @@ void add_flags(CLI::App& verb, TrainArguments& arguments) {
 void add_train(CLI::App& app) {
   const auto arguments = std::make_shared<TrainArguments>();
   CLI::App* verb = app.add_subcommand("train", "Train a recipe into a run folder");
-  verb->add_option("recipe", arguments->recipe, "recipe file, for example recipes/demo.yaml");
+  verb->add_option("recipe", arguments->recipe,
+                   "recipe, for example recipes/demo.yaml; or data: prints the recipe that fits it");
   verb->add_option("--out", arguments->out, "run folder (default: runs/NAME)");
   verb->add_flag("--resume", arguments->resume, "resume from the newest complete checkpoint of --out");
+  verb->add_flag("--yes", arguments->accept,
+                 "after data in place of a recipe: train with the recipe that fits it");
   add_flags(*verb, *arguments);
   set_example(*verb, "hearth train recipes/llama-lora.yaml model=MODEL data=FILE.jsonl");
   verb->callback([=] { run_train(*verb, *arguments); });

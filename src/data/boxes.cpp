@@ -128,6 +128,10 @@ BoxedPictures read_boxes(const fs::path& path, std::string_view split, const Lab
   return set;
 }
 
+bool has_boxes(const fs::path& path) {
+  return !find_formats(path).empty();
+}
+
 void leave_out_bad(BoxedPictures& set, int num_threads) {
   if (set.draw) return;
   const ReadCheck check = check_reading(std::ssize(set.pictures), num_threads, [&](int64_t index) {

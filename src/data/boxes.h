@@ -23,6 +23,9 @@ namespace hearth::data {
 /// UserError with file and line (JSON: object and byte) for what cannot be meant.
 BoxedPictures read_boxes(const fs::path& path, std::string_view split, const LabelOptions& options = {});
 
+/// True if a folder, or a file, has labels in one of these formats.
+bool has_boxes(const fs::path& path);
+
 /// What decoding every picture once found, and what the labels hold.
 struct BoxCheck {
   struct Class {

@@ -260,6 +260,13 @@ std::string parse_caption(std::string_view text, std::string_view name) {
   return caption;
 }
 
+bool has_captions(const fs::path& folder) {
+  return std::ranges::any_of(files_below(folder), [](const fs::path& path) {
+    return path.filename() == kTable ||
+           (is_image_file(path) && path_exists(fs::path(path).replace_extension(".txt")));
+  });
+}
+
 std::vector<CaptionedPicture> read_captions(const fs::path& folder, std::string_view trigger, Exif exif,
                                             bool allow_outside, bool keep_damaged) {
   if (!fs::is_directory(folder))

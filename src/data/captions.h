@@ -48,6 +48,9 @@ std::string describe_captions(const std::vector<CaptionedPicture>& pictures);
 /// preservation); empty if there is none.
 fs::path regularization_folder(const fs::path& folder);
 
+/// True if an image in a folder, or in those below it, has a caption in a file.
+bool has_captions(const fs::path& folder);
+
 /// A line of metadata.jsonl: {"file_name": "a.png", "text": "a red house"}. The text may be under "prompt"
 /// instead.
 struct CaptionLine {

@@ -69,7 +69,7 @@ void add_undivided(const MaskOptions& options, std::vector<Places>& found) {
   }
 }
 
-Places find_places(const MaskOptions& options) {
+std::vector<Places> known_places(const MaskOptions& options) {
   std::vector<Places> found;
   add_voc(options, found);
   for (const std::string& split : split_names(options.split)) {
@@ -77,6 +77,11 @@ Places find_places(const MaskOptions& options) {
     if (found.empty()) add_split(options, split, found);
   }
   add_undivided(options, found);
+  return found;
+}
+
+Places find_places(const MaskOptions& options) {
+  const std::vector<Places> found = known_places(options);
   if (found.empty()) {
     user_error(
         "expected pictures and masks of the {} split in {}, like train/images and train/masks, images and "
@@ -272,6 +277,8 @@ class MaskFolder : public MaskedImages {
 };
 
 }  // namespace
+
+bool has_masks(const fs::path& folder) { return !known_places({.path = folder}).empty(); }
 
 std::unique_ptr<MaskedImages> open_mask_folder(const MaskOptions& options) {
   if (!fs::is_directory(options.path))

@@ -86,6 +86,8 @@ std::vector<std::string> mask_kinds();
 /// (classes.csv, class_dict.csv or classes.txt in the folder), whose class "void" is no class. UserError says
 /// what was expected where.
 std::unique_ptr<MaskedImages> open_masks(const MaskOptions& options);
+/// True if a folder has one of these layouts.
+bool has_masks(const fs::path& folder);
 
 /// What reading every mask and picture once found.
 struct MaskCheck {

@@ -44,46 +44,67 @@ std::vector<CurvePoint> thinned(const std::vector<CurvePoint>& points) {
   return out;
 }
 
-/// Where an axis is marked, from its low end on.
+/// Values at which an axis has a tick, from its low end on.
 std::vector<double> ticks(const Axis& axis) {
   std::vector<double> at(static_cast<size_t>((axis.high - axis.low) / axis.step + 1.5));
   for (size_t i = 0; i < at.size(); ++i) at[i] = axis.low + static_cast<double>(i) * axis.step;
   return at;
 }
 
+/// Maps steps and values to pixels. On a log scale `y` is an axis of base-10 logarithms.
 struct Frame {
   Axis x, y;
+  Scale scale = Scale::linear;
   double px(double step) const {
     return kLeft + (step - x.low) / (x.high - x.low) * (kWidth - kLeft - kRight);
   }
   double py(double value) const {
-    return kHeight - kBottom - (value - y.low) / (y.high - y.low) * (kHeight - kTop - kBottom);
+    const double at = scale == Scale::log ? std::log10(value) : value;
+    const double share = std::clamp((at - y.low) / (y.high - y.low), 0.0, 1.0);
+    return kHeight - kBottom - share * (kHeight - kTop - kBottom);
   }
 };
 
-Frame make_frame(const std::vector<Series>& series) {
-  double last = 1, low = INFINITY, high = -INFINITY;
+bool can_draw(double value, Scale scale) {
+  return std::isfinite(value) && (scale == Scale::linear || value > 0);
+}
+
+/// Largest value of a range that leaves out spikes: if the upper 2% of the sorted values reach more than four
+/// times as far from the lowest as the others do, the range ends half as far again above the others.
+double robust_max(const std::vector<double>& sorted) {
+  const double low = sorted.front(), high = sorted.back();
+  const double bulk = sorted[(sorted.size() - 1) * 98 / 100];
+  return high - low > 4 * (bulk - low) && bulk > low ? low + 1.5 * (bulk - low) : high;
+}
+
+Frame make_frame(const std::vector<Series>& series, Scale scale) {
+  double last = 1;
+  std::vector<double> values;
   for (const Series& one : series) {
     for (const CurvePoint& point : one.points) {
-      if (!std::isfinite(point.value)) continue;
+      if (!can_draw(point.value, scale)) continue;
       last = std::max(last, static_cast<double>(point.step));
-      low = std::min(low, point.value);
-      high = std::max(high, point.value);
+      values.push_back(point.value);
     }
   }
-  if (!std::isfinite(low)) return {};
-  return {.x = make_axis(0, last),
-          .y = make_axis(std::min(low, low > 0 && low < high / 3 ? 0.0 : low), high)};
+  if (values.empty()) return {};
+  std::ranges::sort(values);
+  const double low = values.front();
+  if (scale == Scale::log)
+    return {make_axis(0, last), make_axis(std::log10(low), std::log10(values.back())), scale};
+  const double high = robust_max(values);
+  return {make_axis(0, last), make_axis(low > 0 && low < high / 3 ? 0.0 : low, high), scale};
 }
 
 std::string grid(const Frame& frame, std::string_view along) {
   std::string svg;
   for (const double v : ticks(frame.y)) {
+    const double value = frame.scale == Scale::log ? std::pow(10, v) : v;
+    const double y = frame.py(value);
     svg += fmt::format(
         "<line class='grid' x1='{}' x2='{}' y1='{:.1f}' y2='{:.1f}'/><text class='tick' x='{}' y='{:.1f}' "
         "text-anchor='end'>{:.4g}</text>",
-        kLeft, kWidth - kRight, frame.py(v), frame.py(v), kLeft - 8, frame.py(v) + 4,
-        std::fabs(v) < 1e-9 * frame.y.step ? 0.0 : v);
+        kLeft, kWidth - kRight, y, y, kLeft - 8, y + 4, std::fabs(value) < 1e-9 * frame.y.step ? 0.0 : value);
   }
   for (const double v : ticks(frame.x)) {
     svg += fmt::format("<text class='tick' x='{:.1f}' y='{}' text-anchor='middle'>{:.6g}</text>", frame.px(v),
@@ -93,10 +114,24 @@ std::string grid(const Frame& frame, std::string_view along) {
                            (kLeft + kWidth) / 2, kHeight - 6, escape_html(along));
 }
 
+/// Value of a series' highest point above the range, written at the upper edge; empty if there is none.
+std::string peak(const Frame& frame, const Series& one) {
+  const auto finite = [](const CurvePoint& point) {
+    return std::isfinite(point.value) ? point.value : -INFINITY;
+  };
+  const auto highest = std::ranges::max_element(one.points, {}, finite);
+  if (frame.scale == Scale::log || highest == one.points.end() || !(finite(*highest) > frame.y.high))
+    return "";
+  const double x = std::min(frame.px(static_cast<double>(highest->step)), kWidth - kRight - 30);
+  return fmt::format("<text class='tick' x='{:.1f}' y='{}' style='fill:{}'>\u25b2 {:.4g}</text>", x,
+                     kTop + 12, one.color, highest->value);
+}
+
 }  // namespace
 
-std::string line_chart(const std::string& title, const std::vector<Series>& series, std::string_view along) {
-  const Frame frame = make_frame(series);
+std::string line_chart(const std::string& title, const std::vector<Series>& series, std::string_view along,
+                       Scale scale) {
+  const Frame frame = make_frame(series, scale);
   std::string svg = fmt::format(
       "<svg class='chart' viewBox='0 0 {} {}' role='img'><text class='title' x='{}' y='20'>{}</text>", kWidth,
       kHeight, kLeft, escape_html(title));
@@ -106,7 +141,7 @@ std::string line_chart(const std::string& title, const std::vector<Series>& seri
     std::string path;
     std::string dots;
     for (const CurvePoint& point : thinned(one.points)) {
-      if (!std::isfinite(point.value)) continue;
+      if (!can_draw(point.value, scale)) continue;
       const double x = frame.px(static_cast<double>(point.step));
       path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : " L", x, frame.py(point.value));
       if (one.points.size() <= 40)
@@ -115,6 +150,7 @@ std::string line_chart(const std::string& title, const std::vector<Series>& seri
     }
     svg += fmt::format("<path d='{}' fill='none' stroke='{}' stroke-width='2' stroke-linejoin='round'/>{}",
                        path, one.color, dots);
+    svg += peak(frame, one);
     svg += fmt::format(
         "<text class='tick' x='{}' y='20' text-anchor='end' style='fill:{};font-weight:600'>{}</text>",
         legend, one.color, escape_html(one.name));

@@ -25,7 +25,10 @@ h1{font-size:26px;margin:0 0 4px}h2{font-size:18px;margin:34px 0 12px}
 td,th{padding:5px 8px;text-align:center;min-width:34px}th{font-weight:500;color:var(--soft)}th.row{text-align:right}
 .samples{display:grid;grid-template-columns:repeat(auto-fill,minmax(116px,1fr));gap:12px}
 figure{margin:0;padding:8px;text-align:center;font-size:13px}figure img{width:96px;height:96px;image-rendering:pixelated;border-radius:6px}
-.strips figure{margin-bottom:10px;text-align:left}.strips img{width:auto;height:auto;max-width:32%;min-width:96px;margin-right:6px}
+.strips{display:flex;flex-wrap:wrap;gap:10px}.strips figure{text-align:left}.strips img{width:auto;height:auto;max-width:min(360px,30vw);min-width:96px;margin-right:6px}
+.command{font-family:ui-monospace,monospace;font-size:13px;color:var(--soft);overflow-wrap:anywhere}.subtitle{color:var(--soft)}
+.legend{display:flex;flex-wrap:wrap;gap:4px 14px;margin-bottom:10px;font-size:13px}.legend i{display:inline-block;width:12px;height:12px;border:1px solid var(--line);border-radius:3px;margin-right:5px;vertical-align:-1px}
+.scales{position:relative}.scales label{position:absolute;right:14px;bottom:6px;font-size:12px;color:var(--soft)}.scales .log,.scales:has(:checked) .linear{display:none}.scales:has(:checked) .log{display:block}
 .right{color:var(--good)}.wrong{color:var(--bad);font-weight:600}.arena svg{max-width:100%;height:auto}
 )css";
 
@@ -38,6 +41,20 @@ std::string summary_gpus(const ReportData& data) {
   return html + "</div>";
 }
 
+/// The loss on a linear and on a log scale, and a switch between them that needs no script.
+std::string loss_chart(const ReportData& data) {
+  const std::vector<Series> series = {{"validation", "#dd6b20", data.eval_loss},
+                                      {"training", "#3182ce", data.loss}};
+  const std::string linear = line_chart("Loss", series);
+  const auto is_positive = [](const CurvePoint& point) { return point.value > 0; };
+  if (!std::ranges::all_of(data.loss, is_positive) || !std::ranges::all_of(data.eval_loss, is_positive))
+    return linear;
+  return fmt::format(
+      "<div class='scales'><div class='linear'>{}</div><div class='log'>{}</div><label><input "
+      "type='checkbox'>log scale</label></div>",
+      linear, line_chart("Loss", series, "step", Scale::log));
+}
+
 std::string charts(const ReportData& data) {
   const std::string score =
       data.score.points.empty()
@@ -46,10 +63,7 @@ std::string charts(const ReportData& data) {
   const std::string rate = data.learning_rate.empty()
                                ? ""
                                : line_chart("Learning rate", {{"rate", "#805ad5", data.learning_rate}});
-  std::string html =
-      "<div class='charts'>" +
-      line_chart("Loss", {{"validation", "#dd6b20", data.eval_loss}, {"training", "#3182ce", data.loss}}) +
-      score + rate;
+  std::string html = "<div class='charts'>" + loss_chart(data) + score + rate;
   for (const std::string& picture : data.pictures) html += picture;
   return html + "</div>";
 }
@@ -117,7 +131,12 @@ std::string tables(const ReportData& data) {
 
 std::string strips(const ReportData& data) {
   if (data.strips.empty()) return "";
-  std::string html = fmt::format("<h2>{}</h2><div class='strips'>", escape_html(data.strips_title));
+  std::string html = fmt::format("<h2>{}</h2>", escape_html(data.strips_title));
+  if (!data.legend.empty()) html += "<div class='legend'>";
+  for (const LegendEntry& entry : data.legend)
+    html += fmt::format("<span><i style='background:{}'></i>{}</span>", escape_html(entry.color),
+                        escape_html(entry.name));
+  html += data.legend.empty() ? "<div class='strips'>" : "</div><div class='strips'>";
   for (const ImageStrip& strip : data.strips) {
     html += "<figure>";
     for (const std::string& image : strip.images)
@@ -174,6 +193,8 @@ std::string make_report(const ReportData& data) {
       "content='width=device-width'><title>" +
       escape_html(data.title) + "</title><style>" + kStyle + "</style></head><body><main><h1>" +
       escape_html(data.title) + "</h1>";
+  if (!data.subtitle.empty()) html += "<div class='subtitle'>" + escape_html(data.subtitle) + "</div>";
+  if (!data.command.empty()) html += "<div class='command'>" + escape_html(data.command) + "</div>";
   html += summary_gpus(data) + "<h2>Curves</h2>" + charts(data) + tables(data) + confusion_table(data) +
           sample_grid(data) + strips(data) + gpu_charts(data);
   if (!data.arena_svg.empty()) {

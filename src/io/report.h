@@ -39,9 +39,17 @@ struct Chart {
   std::vector<Series> series;
 };
 
-/// What report.html shows.
+/// A color and what it means.
+struct LegendEntry {
+  std::string name;
+  std::string color;  ///< CSS, "#c08040"
+};
+
+/// Contents of report.html.
 struct ReportData {
   std::string title;
+  std::string subtitle;  ///< the data
+  std::string command;   ///< shell line that started the run; empty: not shown
   std::vector<std::pair<std::string, std::string>> summary;
   std::vector<CurvePoint> loss, eval_loss, learning_rate;  ///< the last is drawn where there are points
   /// What runs are compared by, drawn where there are points: a title, the name of the line.
@@ -56,6 +64,7 @@ struct ReportData {
   std::vector<ReportTable> tables;
   std::vector<Chart> gpu_charts;
   std::string strips_title;
+  std::vector<LegendEntry> legend;  ///< of the colors in the strips
   std::vector<ImageStrip> strips;
   std::vector<std::string> pictures;  ///< more charts, as SVG
   std::string arena_svg;
@@ -64,9 +73,12 @@ struct ReportData {
 /// One self-contained page: no scripts, no links to anywhere.
 std::string make_report(const ReportData& data);
 
-/// A line chart as SVG, along what its axis says.
+enum class Scale : uint8_t { linear, log };
+/// Returns a line chart as SVG; `along` labels the horizontal axis. On a linear scale the vertical range
+/// covers the bulk of the points: a few spikes far above it are drawn at the upper edge. A log scale leaves
+/// out values that are not above 0.
 std::string line_chart(const std::string& title, const std::vector<Series>& series,
-                       std::string_view along = "step");
+                       std::string_view along = "step", Scale scale = Scale::linear);
 
 /// Bars one below the other as SVG, with what each says after it.
 struct Bar {

@@ -210,7 +210,8 @@ int train_here(const Job& job, const supervise::Seat& seat, distributed::Process
   const RunSummary summary = trainer.run({.resume = resume,
                                           .new_order = seat.new_order,
                                           .reason = seat.reason,
-                                          .accepts_changed_inputs = job.accepts_changed_inputs});
+                                          .accepts_changed_inputs = job.accepts_changed_inputs,
+                                          .command = job.command});
   if (leads) conclude(summary, job, trainer.engine(), *reporter);
   return summary.interrupted ? supervise::kInterrupted : supervise::kDone;
 }

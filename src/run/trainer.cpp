@@ -304,7 +304,7 @@ RunSummary Trainer::run_to_end(const Start& how) {
   if (!summary.interrupted && !final_ && evaluates()) final_ = task_->evaluate(*engine_, kNumSamples);
   if (summary.interrupted || engine_->compiled().evaluates_together) engine_->gather_states();
   summary.led = leads();
-  if (leads()) finish(summary);
+  if (leads()) finish(summary, how.command);
   return summary;
 }
 
@@ -439,7 +439,7 @@ void Trainer::log_evaluation(const tasks::Evaluation& found) {
                               task_->evaluation_text(found)));
 }
 
-void Trainer::finish(RunSummary& summary) {
+void Trainer::finish(RunSummary& summary, const std::string& command) {
   if (summary.interrupted) save_checkpoint();
   beat(distributed::Phase::finishing);
   checkpoints_->flush();
@@ -452,7 +452,9 @@ void Trainer::finish(RunSummary& summary) {
   const exec::Program& program = engine_->compiled().train_program();
   const fs::path log = out_ / "trainer_log.jsonl";
   if (!summary.interrupted) summary.last_line = task_->last_line(log);
-  io::ReportData data{.title = fmt::format("{} on {}", recipe::model_name(recipe_), recipe_.data.kind)};
+  io::ReportData data{.title = fmt::format("{}: {}", out_.filename().string(), recipe::model_name(recipe_)),
+                      .subtitle = recipe_.data.path.empty() ? recipe_.data.kind : recipe_.data.path.string(),
+                      .command = command};
   data.summary = {{"best", summary.best},
                   {"steps", std::to_string(state_.step)},
                   {"time", fmt::format("{:.1f} s", seconds_before_ + summary.seconds)},

@@ -57,6 +57,7 @@ struct Start {
   bool new_order = false;               ///< what is left of its data comes in another order from there on
   std::string reason;                   ///< why, for the log; empty: nothing is logged
   bool accepts_changed_inputs = false;  ///< resumes although data or base weights have changed
+  std::string command;                  ///< shell line that started the run, for its report
 };
 
 struct RunSummary {
@@ -188,7 +189,7 @@ class Trainer {
   void log_evaluation(const tasks::Evaluation& found);
   void log_step(const engine::StepResult& result, double rate);
   void report_progress(const engine::StepResult& result, double rate);
-  void finish(RunSummary& summary);
+  void finish(RunSummary& summary, const std::string& command);
   int64_t steps_per_epoch() const;
   /// Returns the number of steps of the full run: those done and those left.
   int64_t count_steps() const;

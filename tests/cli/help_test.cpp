@@ -29,6 +29,9 @@ class Help : public Program {
       records += fmt::format("{{\"prompt\": \"{} is\", \"completion\": \"{}\"}}\n", i, i);
     put("FILE.jsonl", records);
     put("IMAGE.png", data::encode_png(data::speckled(8, 8, 3)));
+    for (const char* split : {"train", "test"})
+      for (const char* name : {"ant", "bee"})
+        put(fmt::format("PHOTOS/{}/{}/a.png", split, name), data::encode_png(data::speckled(8, 8, 3)));
     put("buffers.csv", "id,lower,upper,size\na,0,2,40\nb,1,3,60\n");
     works(
         "hearth train pretrain-llama model.config=new/config.json model.tokenizer=new data=FILE.jsonl "
@@ -68,7 +71,26 @@ TEST_F(Help, TheExamplesOfTheProgramAreLines) {
     EXPECT_EQ(result.code, 0) << line << "\n" << result.out << result.err;
     ++count;
   }
-  EXPECT_EQ(count, 8U) << help;
+  EXPECT_EQ(count, 9U) << help;
+}
+
+TEST_F(Help, WithoutArgumentsTheProgramNamesFiveCommands) {
+  EXPECT_EQ(count_of(works("hearth"), "\n  hearth "), 5U);
+}
+
+TEST_F(Help, TrainWithDataPrintsTheCommandThatTrainsOnIt) {
+  const std::string text = works("hearth train PHOTOS 'data.normalize=imagenet'");
+  EXPECT_THAT(text, testing::HasSubstr("2 training and 2 test images of 2 classes: ant, bee"));
+  EXPECT_THAT(text, testing::HasSubstr(
+                        "\n  hearth train images-resnet18 data.path=PHOTOS data.normalize=imagenet\n"));
+  EXPECT_FALSE(fs::exists(at("runs/images-resnet18")));
+  EXPECT_THAT(works("hearth train FILE.jsonl"),
+              testing::HasSubstr("hearth train llama-lora data=FILE.jsonl model=MODEL"));
+  refused("hearth train FILE.jsonl --yes", {"llama-lora", "model=MODEL"});
+  works("hearth train PHOTOS --yes train.steps=1 train.batch=2 data.image_size=16 --out runs/photos");
+  EXPECT_TRUE(fs::exists(at("runs/photos/model.safetensors")));
+  EXPECT_THAT(get("runs/photos/report.html"),
+              testing::HasSubstr("hearth train images-resnet18 data.path=PHOTOS"));
 }
 
 }  // namespace

@@ -177,7 +177,7 @@ TEST_F(Mistakes, InTheCommandLine) {
   refused("hearth --nope", {"--nope", "hearth --help"});
   refused("hearth train", {"expected a recipe"});
   refused("hearth train none.yaml", {"no recipe file 'none.yaml'", "hearth ls"});
-  refused("hearth train .", {"expected a recipe file, got the folder '.'", "data.path=."});
+  refused("hearth plan .", {"expected a recipe file, got the folder '.'", "data.path=."});
   refused("hearth train dmo", {"'dmo'", "did you mean 'demo'?"});
   refused("hearth train tiny.yaml --treads", {"--treads", "did you mean '--threads'?"});
   refused("hearth train tiny.yaml --treads 3", {"treads", "did you mean 'threads'?"});

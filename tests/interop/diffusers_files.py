@@ -3,7 +3,7 @@
 Small random models of diffusers: Hearth predicts the same to 1e-5 from their folders, from files as FLUX's authors name
 tensors, and from files in 8 bits. A LoRA of diffusers is trained on here and read by diffusers again, in its own keys and,
 through its converter, in those of kohya's scripts; a merged folder is loaded by diffusers. Files that lie are refused in one
-sentence. Needs ./hearth and build/cpu/tests/denoiser_steps (HEARTH_TESTS=ON tools/build).
+sentence. Needs ./hearth and build/cpu/tests/denoiser_steps (HEARTH_TESTS=ON HEARTH_TARGETS=more_tests tools/build).
 """
 
 import argparse

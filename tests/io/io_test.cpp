@@ -296,6 +296,43 @@ TEST(Report, AFlatCurveHasAnAxisFromZero) {
   EXPECT_THAT(chart, testing::Not(testing::HasSubstr(">101</text>")));
 }
 
+/// Largest tick of a chart's vertical axis.
+double top_of(const std::string& chart) {
+  double top = 0;
+  for (size_t at = 0; (at = chart.find("text-anchor='end'>", at)) != chart.npos; ++at)
+    top = std::max(top, std::strtod(chart.c_str() + at + 18, nullptr));
+  return top;
+}
+
+TEST(Report, ASpikeDoesNotFlattenACurve) {
+  Series loss{.name = "loss", .points = {}};
+  for (int64_t step = 1; step <= 200; ++step)
+    loss.points.push_back({step, 2.0 - 0.005 * static_cast<double>(step)});
+  const double top = top_of(line_chart("Loss", {loss}));
+  loss.points[99].value = 5000;
+  EXPECT_LT(top_of(line_chart("Loss", {loss})), 2 * top);
+  EXPECT_THAT(line_chart("Loss", {loss}), testing::HasSubstr("\u25b2 5000"));
+  // A curve that keeps falling has no spike.
+  for (CurvePoint& point : loss.points) point.value = 100.0 / static_cast<double>(point.step);
+  EXPECT_GE(top_of(line_chart("Loss", {loss}, "step", Scale::log)), 100);
+}
+
+TEST(Report, NamesCommandAndDataAndSwitchesToALogScale) {
+  ReportData data{.title = "demo: smallcnn",
+                  .subtitle = "shapes <1>",
+                  .command = "hearth train demo",
+                  .loss = {{1, 2}, {2, 1}}};
+  data.strips = {{.pngs = {"png"}, .caption = "a"}};
+  data.legend = {{"road", "rgb(1,2,3)"}};
+  const std::string html = make_report(data);
+  for (const char* part :
+       {"shapes &lt;1&gt;", "hearth train demo", "log scale", "background:rgb(1,2,3)'></i>road"})
+    EXPECT_THAT(html, testing::HasSubstr(part));
+  // No logarithm of a loss of 0.
+  data.loss = {{1, 2}, {2, 0}};
+  EXPECT_THAT(make_report(data), testing::Not(testing::HasSubstr("log scale</label>")));
+}
+
 TEST(RunLog, WhatIsWithinArraysIsReadByPointers) {
   const TemporaryFolder folder;
   const fs::path path = folder.path() / "log.jsonl";

@@ -2,7 +2,7 @@
 
 Per case, of a small model made from a seed: what the encoder makes of pictures and the decoder of latents, within 1e-5 of
 float64 relative to the largest element; the gradient of every weight as near as parity.py wants it; a PNG as latents that a
-denoiser learns of, and a picture made of such latents. Needs build/cpu/tests/encoder_outputs (HEARTH_TESTS=ON tools/build).
+denoiser learns of, and a picture made of such latents. Needs build/cpu/tests/encoder_outputs (HEARTH_TESTS=ON HEARTH_TARGETS=more_tests tools/build).
 """
 
 import argparse

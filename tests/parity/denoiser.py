@@ -2,7 +2,7 @@
 
 Per case, a small random model of diffusers: its prediction and every gradient within 1e-5 of float64, each tensor relative
 to its largest element, and the losses of 20 AdamW steps within 1e-4. What would be easy to get wrong is done wrong on
-purpose, and has to be seen. Needs build/cpu/tests/denoiser_steps (HEARTH_TESTS=ON tools/build).
+purpose, and has to be seen. Needs build/cpu/tests/denoiser_steps (HEARTH_TESTS=ON HEARTH_TARGETS=more_tests tools/build).
 """
 
 import argparse

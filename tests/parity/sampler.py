@@ -1,7 +1,7 @@
 """Samplers against diffusers' schedulers in float64: python tests/parity/sampler.py.
 
 A denoiser that is a formula, tanh(x) (0.5 + time / 1000), goes through each sampler here and there, with several numbers of
-steps and shifts. Needs build/cpu/tests/sampler_steps (HEARTH_TESTS=ON tools/build).
+steps and shifts. Needs build/cpu/tests/sampler_steps (HEARTH_TESTS=ON HEARTH_TARGETS=more_tests tools/build).
 """
 
 import math

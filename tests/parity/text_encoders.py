@@ -2,7 +2,7 @@
 
 Per case, small models and tokenizers in a folder as diffusers lays it out: hidden states and pooled vectors of captions, of
 which some are too long, within 1e-5 of float64 relative to the largest element. Needs build/cpu/tests/encoder_outputs
-(HEARTH_TESTS=ON tools/build).
+(HEARTH_TESTS=ON HEARTH_TARGETS=more_tests tools/build).
 """
 
 import argparse

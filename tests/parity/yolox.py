@@ -3,7 +3,7 @@
 The model, the assignment of boxes and the losses are written from the paper (yolox_model.py) and computed in float64.
 What is decoded and the loss agree to 1e-5, each tensor relative to its largest element, and so do gradients, or else as
 nearly as twice what torch's float32 is off: sixty layers of batch norm may round more. Losses of 20 steps agree to 1e-4.
-Needs build/cpu/tests/yolox_steps (HEARTH_TESTS=ON tools/build).
+Needs build/cpu/tests/yolox_steps (HEARTH_TESTS=ON HEARTH_TARGETS=more_tests tools/build).
 """
 
 import copy

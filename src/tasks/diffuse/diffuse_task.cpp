@@ -3,6 +3,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdlib>
 #include <map>
 
 #include "base/error.h"
@@ -74,6 +76,21 @@ Extent most_frequent(const data::LatentSource& source) {
   for (const int64_t length : lengths_of(source)) ++counts[length];
   return extent_of(
       std::ranges::max_element(counts, {}, [](const auto& entry) { return entry.second; })->first);
+}
+
+/// Step in a sample's file name, "step-000250-3.png".
+int64_t step_of(const fs::path& file) {
+  const std::string digits = file.stem().string().substr(std::string_view("step-").size());
+  return std::strtoll(digits.c_str(), nullptr, 10);
+}
+
+/// Prompt of a sample, whose name is the prompt's index; for a grid of classes the classes of its columns.
+std::string sample_title(const std::string& name, const std::vector<std::string>& prompts) {
+  const char* end = name.data() + name.size();
+  size_t index = 0;
+  if (std::from_chars(name.data(), end, index).ptr != end)
+    return fmt::format("columns: {}", fmt::join(prompts, ", "));
+  return index < prompts.size() ? fmt::format("\"{}\"", prompts[index]) : name;
 }
 
 }  // namespace
@@ -234,7 +251,8 @@ void DiffuseTask::report(const Evaluation& last, const fs::path& log, io::Report
   for (const auto& [name, value] : last.metrics)
     if (std::string_view(name) == kAgreement)
       data.summary.emplace_back("class agreement", fmt::format("{:.3f}", value));
-  data.strips_title = "Pictures that the model made, from the first evaluation to the last";
+  data.strips_title = "Generated images, from the first evaluation to the last";
+  const std::vector<std::string> prompts = asked_prompts();
   std::map<std::string, std::vector<fs::path>> by_name;
   const fs::path folder = log.parent_path() / kSamplesFolder;
   if (!path_exists(folder)) return;
@@ -245,13 +263,14 @@ void DiffuseTask::report(const Evaluation& last, const fs::path& log, io::Report
   for (auto& [name, files] : by_name) {
     std::ranges::sort(files);
     io::ImageStrip strip;
-    std::vector<std::string> steps;
+    std::vector<int64_t> steps;
     for (const int64_t i : spread(kMostInStrip, std::ssize(files))) {
       const fs::path& file = files[static_cast<size_t>(i)];
       strip.images.push_back(read_file(file));
-      steps.push_back(file.stem().string());
+      steps.push_back(step_of(file));
     }
-    strip.caption = fmt::format("{}", fmt::join(steps, ", "));
+    strip.caption = fmt::format("{}; seed {}; steps {}", sample_title(name, prompts), options_.loader.seed,
+                                fmt::join(steps, ", "));
     data.strips.push_back(std::move(strip));
   }
 }

@@ -214,7 +214,9 @@ void SegmentTask::report(const Evaluation& last, const fs::path& log, io::Report
   data.class_names.resize(static_cast<size_t>(model_.num_classes));
   data.confusion = last.confusion;
   data.tables = last.tables;
-  data.strips_title = "Pictures, their masks, and what was predicted";
+  data.strips_title = "Images, their masks, and predictions";
+  for (const auto& [name, color] : test_->classes())
+    data.legend.push_back({name, fmt::format("rgb({},{},{})", color[0], color[1], color[2])});
   data.strips = last.strips;
 }
 

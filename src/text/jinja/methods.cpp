@@ -22,7 +22,7 @@ bool is_cased(char32_t c) {
          category == UTF8PROC_CATEGORY_LT;
 }
 
-/// Letters whose other case depends on their neighbors or is more than one letter, beyond ß.
+/// Letters whose other case depends on their neighbors or is more than one letter, beyond sharp s (U+00DF).
 bool has_special_case(char32_t c) {
   return c == 0x130 || c == 0x149 || c == 0x1F0 || c == 0x390 || c == 0x3A3 || c == 0x3B0 || c == 0x587 ||
          (c >= 0x1C4 && c <= 0x1CC) || (c >= 0x1F1 && c <= 0x1F3) || (c >= 0x1E96 && c <= 0x1E9E) ||

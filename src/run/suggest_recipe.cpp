@@ -1,0 +1,210 @@
+#include "run/suggest_recipe.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "data/boxes.h"
+#include "data/captions.h"
+#include "data/dataset.h"
+#include "data/image.h"
+#include "data/masks.h"
+#include "data/picture_files.h"
+#include "text/conversation.h"
+#include "text/jsonl.h"
+
+// The readers of data/ and text/ recognize their layouts. This file asks them from the most specific layout
+// to the most general one, since a folder of masks is also a folder of folders, and picks a recipe for the
+// first match.
+
+namespace hearth::run {
+namespace {
+
+constexpr std::array<std::string_view, 5> kTextEndings = {".jsonl", ".json", ".txt", ".parquet", ".arrow"};
+/// Records of a file of texts that are parsed to see their format.
+constexpr int64_t kMaxParsed = 1000;
+/// Image files whose headers are read to see how large images are.
+constexpr int64_t kMaxMeasured = 200;
+
+bool is_text_file(const fs::path& path) {
+  return std::ranges::find(kTextEndings, path.extension().string()) != kTextEndings.end();
+}
+
+std::string data_path(const fs::path& data) { return "data.path=" + data.string(); }
+
+std::string counted(int64_t count, const char* noun) {
+  const std::string_view plural =
+      std::string_view(noun).find_first_of("sx", std::string_view(noun).size() - 1) != std::string_view::npos
+          ? "es"
+          : "s";
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : plural);
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  constexpr size_t kMaxNamed = 8;
+  const size_t count = std::min(names.size(), kMaxNamed);
+  const std::vector<std::string> shown(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(count));
+  return fmt::format("{}{}", fmt::join(shown, ", "), count < names.size() ? ", ..." : "");
+}
+
+std::optional<Suggestion> of_boxes(const fs::path& data) {
+  if (!data::has_boxes(data)) return std::nullopt;
+  const data::BoxedPictures train = data::read_boxes(data, "train"), test = data::read_boxes(data, "test");
+  int64_t num_boxes = 0;
+  for (const data::BoxedPicture& image : train.pictures) num_boxes += std::ssize(image.boxes);
+  Suggestion made{.overrides = {data_path(data)}};
+  made.found = {fmt::format("{} training and {} test images with {} around objects of {}: {}",
+                            train.pictures.size(), test.pictures.size(), counted(num_boxes, "box"),
+                            counted(std::ssize(train.class_names), "class"), listed(train.class_names))};
+  // The smallest YOLOX learns a few hundred images from nothing; the larger one needs more.
+  made.recipe = train.pictures.size() < 2000 ? "detect-small" : "detect-yolox";
+  return made;
+}
+
+std::optional<Suggestion> of_masks(const fs::path& data) {
+  if (!data::has_masks(data)) return std::nullopt;
+  const auto count = [&](const char* split) {
+    return data::open_masks({.kind = "masks", .path = data, .split = split})->size();
+  };
+  return Suggestion{.found = {fmt::format("{} training and {} test images, each with a mask of classes",
+                                          count("train"), count("test"))},
+                    .recipe = "segment-unet",
+                    .overrides = {data_path(data)}};
+}
+
+std::optional<Suggestion> of_captions(const fs::path& data) {
+  if (!data::has_captions(data)) return std::nullopt;
+  return Suggestion{
+      .found = {fmt::format("{} with captions", counted(std::ssize(data::read_captions(data)), "image"))},
+      .recipe = "flux-lora",
+      .overrides = {data_path(data)},
+      .needs_model = true};
+}
+
+/// Median of the shorter sides of the first images.
+int64_t typical_side(const data::Dataset& images) {
+  std::vector<int64_t> sides;
+  for (int64_t i = 0; i < std::min(images.size(), kMaxMeasured); ++i) {
+    // Spread over the classes, which follow one another.
+    const fs::path path = images.where(i * images.size() / std::min(images.size(), kMaxMeasured));
+    if (!fs::is_regular_file(path)) return images.image_size().shorter();
+    const MappedFile file(path);
+    sides.push_back(data::read_image_header(file.bytes(), path.string()).upright().shorter());
+  }
+  std::ranges::nth_element(sides, sides.begin() + std::ssize(sides) / 2);
+  return sides[sides.size() / 2];
+}
+
+Suggestion of_classes(const fs::path& data, const char* kind, const char* recipe) {
+  const auto open = [&](const char* split) {
+    return data::open_dataset({.kind = kind, .path = data, .split = split});
+  };
+  const auto train = open("train");
+  Suggestion made{.recipe = recipe, .overrides = {data_path(data)}};
+  made.found = {fmt::format("{} training and {} test images of {}: {}", train->size(), open("test")->size(),
+                            counted(std::ssize(train->class_names()), "class"),
+                            listed(train->class_names()))};
+  if (made.recipe != "images-resnet18") return made;
+  const int64_t side = typical_side(*train);
+  made.found.push_back(fmt::format("typical image: {} pixels on its shorter side", side));
+  for (const int64_t size : {64, 128}) {
+    if (side >= size)
+      made.overrides.resize(1), made.overrides.push_back(fmt::format("data.image_size={}", size));
+  }
+  return made;
+}
+
+Suggestion of_texts(const fs::path& file) {
+  const text::DataFile data(file);
+  std::map<text::Format, int64_t> formats;
+  int64_t num_records = 0;
+  text::Faults faults;
+  const bool is_plain = data.kind() == text::DataFile::Kind::text;
+  data.for_each(
+      [&](const text::Entry& entry) {
+        if (num_records++ < kMaxParsed && !is_plain)
+          ++formats[text::read_record(text::parse_record(entry.text), {}).format];
+      },
+      faults);
+  Suggestion made{.recipe = "llama-lora", .overrides = {"data=" + file.string()}, .needs_model = true};
+  if (is_plain) {
+    made.found = {"plain text, " + human_bytes(std::ssize(data.bytes()))};
+    return made;
+  }
+  if (formats.empty()) throw UserError(faults.sentences().at(0));
+  std::vector<std::string> names;
+  for (const auto& [format, count] : formats) names.emplace_back(text::format_name(format));
+  made.found = {
+      fmt::format("{} for a language model ({})", counted(num_records, "record"), fmt::join(names, ", "))};
+  if (faults.total() > 0)
+    made.found.push_back(fmt::format("{} cannot be used; the first: {}", counted(faults.total(), "record"),
+                                     faults.sentences().at(0)));
+  if (formats.contains(text::Format::preference)) made.recipe = "llama-dpo";
+  return made;
+}
+
+/// The only file of texts in a folder.
+std::optional<Suggestion> of_text_folder(const fs::path& folder) {
+  std::vector<fs::path> files = list_folder(folder);
+  std::erase_if(files, [](const fs::path& path) { return !is_text_file(path); });
+  if (files.size() != 1) return std::nullopt;
+  return of_texts(files[0]);
+}
+
+}  // namespace
+
+bool names_data(const fs::path& path) {
+  // data=FILE.jsonl is a key.
+  if (path.string().find('=') != std::string::npos && !path_exists(path)) return false;
+  return fs::is_directory(path) || is_text_file(path) || path.extension() == ".csv" ||
+         path.extension() == ".tsv";
+}
+
+Suggestion suggest_recipe(const fs::path& data) {
+  if (!path_exists(data))
+    user_error("there is no data at '{}'; hearth train needs a recipe or a folder of data", data.string());
+  if (is_text_file(data)) return of_texts(data);
+  for (const char* config : {"config.json", "model_index.json"}) {
+    if (!fs::exists(data / config)) continue;
+    user_error("'{}' is a model; give the data first: hearth train DATA model={}", data.string(),
+               data.string());
+  }
+  if (fs::exists(data / "config.yaml"))
+    user_error("'{}' is a run; continue it with hearth train --resume --out {}", data.string(),
+               data.string());
+  for (const auto suggest : {of_boxes, of_masks, of_captions}) {
+    if (auto made = suggest(data)) return *made;
+  }
+  const std::vector<fs::path> files = data::files_below(data);
+  const auto has_file = [&](std::string_view beginning) {
+    return std::ranges::any_of(
+        files, [&](const fs::path& path) { return path.filename().string().starts_with(beginning); });
+  };
+  if (has_file("train-images-idx3-ubyte")) return of_classes(data, "idx", "mnist-mlp");
+  if (has_file("data_batch_1.bin")) return of_classes(data, "cifar10", "cifar10-simplecnn");
+  const auto num_images = std::ranges::count_if(files, data::is_image_file);
+  // Without the slash that a shell adds.
+  const fs::path root = (data / "").lexically_normal().parent_path();
+  const auto num_loose = std::ranges::count_if(files, [&](const fs::path& path) {
+    return path.parent_path() == root && data::is_image_file(path);
+  });
+  if (num_images > num_loose) return of_classes(data, "folder", "images-resnet18");
+  if (num_images > 0)
+    user_error(
+        "{}: {} without labels; move them into a folder per class, or add captions, masks or boxes "
+        "(docs/images.md, docs/image-generation.md, docs/segmentation.md, docs/detection.md)",
+        data.string(), counted(num_images, "image"));
+  if (auto made = of_text_folder(data)) return *made;
+  user_error(
+      "{}: no training data was recognized; Hearth reads a folder per class, images with masks, boxes (COCO, "
+      "VOC, "
+      "YOLO) or captions, and JSONL or text files; docs/images.md shows the layouts",
+      data.string());
+}
+
+}  // namespace hearth::run
