@@ -31,15 +31,14 @@ inline std::string npy_floats(std::string_view shape, std::span<const float> val
   return npy_file("<f4", shape, {reinterpret_cast<const char*>(values.data()), values.size_bytes()});
 }
 
-/// Puts arrays into a zip archive, as numpy.savez does.
-class NpzWriter {
+/// Puts files into a zip archive.
+class ZipWriter {
  public:
-  explicit NpzWriter(bool deflates = false) : deflates_(deflates) {}
+  explicit ZipWriter(bool deflates = false) : deflates_(deflates) {}
 
-  void add(const std::string& name, const std::string& npy) {
-    const std::string packed = deflates_ ? deflated(npy) : npy;
-    const auto crc = crc32(0, reinterpret_cast<const Bytef*>(npy.data()), static_cast<uInt>(npy.size()));
-    const std::string file = name + ".npy";
+  void add_file(const std::string& file, const std::string& data) {
+    const std::string packed = deflates_ ? deflated(data) : data;
+    const auto crc = crc32(0, reinterpret_cast<const Bytef*>(data.data()), static_cast<uInt>(data.size()));
     std::string common;
     put<uint16_t>(common, 20);
     put<uint16_t>(common, 0);
@@ -47,7 +46,7 @@ class NpzWriter {
     put<uint32_t>(common, 0);
     put<uint32_t>(common, static_cast<uint32_t>(crc));
     put<uint32_t>(common, static_cast<uint32_t>(packed.size()));
-    put<uint32_t>(common, static_cast<uint32_t>(npy.size()));
+    put<uint32_t>(common, static_cast<uint32_t>(data.size()));
     put<uint16_t>(common, static_cast<uint16_t>(file.size()));
     directory_ += std::string("PK\1\2\x14\0", 6) + common + std::string(12, '\0');
     put<uint32_t>(directory_, static_cast<uint32_t>(bytes_.size()));
@@ -91,6 +90,13 @@ class NpzWriter {
   bool deflates_;
   std::string bytes_, directory_;
   uint16_t count_ = 0;
+};
+
+/// Puts arrays into a zip archive, as numpy.savez does.
+class NpzWriter : public ZipWriter {
+ public:
+  using ZipWriter::ZipWriter;
+  void add(const std::string& name, const std::string& npy) { add_file(name + ".npy", npy); }
 };
 
 }  // namespace hearth

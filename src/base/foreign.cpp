@@ -50,24 +50,14 @@ bool is_pickled(const fs::path& file) {
   return std::ranges::find(kPickled, file.extension().string()) != kPickled.end();
 }
 
+/// A pickle that is no zip archive: torch.save before PyTorch 1.6.
 [[noreturn]] void refuse_pickle(const fs::path& file) {
-  const std::string path = file.string();
-  const std::string name = file.filename().string();
-  const bool whole = name.starts_with("pytorch_model");
-  const std::string code =
-      whole ? fmt::format(
-                  "from transformers import AutoModelForCausalLM as M; M.from_pretrained('{}')."
-                  "save_pretrained('NEW')",
-                  file.parent_path().string())
-            : fmt::format(
-                  "import torch, safetensors.torch as s; w = torch.load('{}', map_location='cpu', "
-                  "weights_only=True); w = w.get('model', w.get('state_dict', w)); "
-                  "s.save_file({{k: v.contiguous() for k, v in w.items()}}, '{}')",
-                  path, fs::path(file).replace_extension(".safetensors").string());
   user_error(
-      "expected weights as safetensors, got {}, a pickle, which can run code when it is read; convert it: "
-      "python3 -c \"{}\"",
-      path, code);
+      "{0}: expected safetensors or a file of torch.save as PyTorch writes it since 1.6, got an older "
+      "pickle; "
+      "convert it: python3 -c \"import torch; torch.save(torch.load('{0}', map_location='cpu', "
+      "weights_only=True), '{1}')\"",
+      file.string(), fs::path(file).replace_extension(".new" + file.extension().string()).string());
 }
 
 /// A line of pandas that writes what `read` reads as JSONL.
@@ -94,8 +84,10 @@ std::string download_advice(const fs::path& path, std::string_view flags) {
 
 void refuse_foreign_weights(std::span<const std::byte> bytes, std::string_view path) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  // A safetensors file starts with the header's length, any eight bytes, and its header's '{'.
+  if (text.size() > 8 && text[8] == '{') return;
   const bool has_protocol = text.size() > 1 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5;
-  if (has_protocol || text.starts_with("PK\x03\x04")) refuse_pickle(path);
+  if (has_protocol) refuse_pickle(path);
   if (text.starts_with("GGUF"))
     user_error("expected weights as safetensors, got a GGUF file at {}; try the model that it was made from",
                path);
@@ -108,11 +100,15 @@ void refuse_foreign_weights(const fs::path& folder) {
     const std::string name = file.filename().string();
     // A pickle of the training's arguments says nothing of the weights.
     if (name == "training_args.bin" || !fs::is_regular_file(file)) continue;
-    if (is_pickled(file)) refuse_pickle(file);
+    if (is_pickled(file))
+      user_error(
+          "expected model.safetensors, pytorch_model.bin or their shards' index in {}, found {}; if that is "
+          "the model's state dict under the names of transformers, rename it to pytorch_model.bin",
+          folder.string(), name);
     if (file.extension() == ".gguf")
       user_error(
-          "expected a folder with safetensors, got a GGUF file in it, {}; try the model that it was made "
-          "from",
+          "expected a folder with safetensors or pytorch_model.bin, got a GGUF file in it, {}; try the model "
+          "that it was made from",
           file.string());
   }
 }
@@ -137,6 +133,11 @@ void refuse_foreign_records(const fs::path& path) {
   const std::string ending = path.extension().string();
   if (ending == ".csv") refuse_data(path, "CSV", to_jsonl(path, "read_csv"));
   if (ending == ".tsv") refuse_data(path, "TSV", to_jsonl(path, "read_table"));
+  for (const fs::path& folder : {path, path / "data"}) {
+    if (!fs::is_directory(folder, unknown)) continue;
+    for (const fs::path& file : list_folder(folder))
+      if (file.extension() == ".parquet") refuse_data(folder, "Parquet", to_jsonl(folder, "read_parquet"));
+  }
   if (!fs::is_regular_file(path, unknown)) return;
   const MappedFile file(path);
   refuse_binary_data({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, path);

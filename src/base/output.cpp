@@ -2,7 +2,10 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <string_view>
 
 #include "base/error.h"
 
@@ -22,6 +25,19 @@ fs::path folder_above(fs::path path) {
   do path = path.parent_path();
   while (!path_exists(path) && path.has_relative_path());
   return path;
+}
+
+/// Endings of files of weights and of images, which nobody gives to a folder.
+constexpr std::array<std::string_view, 12> kFileEndings = {
+    ".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".onnx", ".gguf", ".h5", ".zip", ".png", ".jpg", ".json"};
+
+void refuse_file_name(const fs::path& path) {
+  if (std::ranges::find(kFileEndings, path.extension().string()) == kFileEndings.end()) return;
+  user_error(
+      "'{}' has the name of a file, but what is to be written is a folder; try --out {}, or the --format of "
+      "a "
+      "file",
+      path.string(), fs::path(path).replace_extension().string());
 }
 
 /// Whether there is a folder already, which must be empty then.
@@ -58,6 +74,7 @@ void expect_place_for_folder(const fs::path& folder) {
 }
 
 NewFolder::NewFolder(const fs::path& path) : path_(plain_path(path)), was_there_(expect_free(path_)) {
+  if (!was_there_) refuse_file_name(path);
   expect_place_for_folder(path);
   for (fs::path above = path_.parent_path(); !path_exists(above); above = above.parent_path())
     made_.push_back(above);

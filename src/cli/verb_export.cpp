@@ -30,7 +30,10 @@ std::string format_of(const ExportArguments& arguments) {
     user_error("expected a folder as --out of --format hf, got '{}'; try --format {}, or another name",
                arguments.out, named);
   }
-  return arguments.format.empty() ? named : arguments.format;
+  const std::string format = arguments.format.empty() ? named : arguments.format;
+  if (format != "hf" && !ending.empty() && ending != "." + format)
+    user_error("expected --out NAME.{0} for --format {0}, got '{1}'", format, arguments.out);
+  return format;
 }
 
 /// Which weights were taken.
@@ -81,11 +84,19 @@ void to_lora(const ExportArguments& arguments, const std::string& format) {
 }
 
 void export_pictures(const ExportArguments& arguments) {
-  const bool is_file = fs::path(arguments.out).extension() == kLoraEnding;
-  const std::string format = !arguments.format.empty() ? arguments.format : is_file ? "diffusers" : "hf";
+  const fs::path ending = fs::path(arguments.out).extension();
+  const bool is_file = ending == kLoraEnding;
+  const std::string named = is_file                 ? "diffusers"
+                            : ending == kGgufEnding ? "gguf"
+                            : ending == kOnnxEnding ? "onnx"
+                                                    : "hf";
+  const std::string format = arguments.format.empty() ? named : arguments.format;
   if (format == "gguf" || format == "onnx")
-    user_error("expected --format hf, diffusers or kohya for '{}', a model that makes pictures, got {}",
-               arguments.model, format);
+    user_error(
+        "'{}' makes pictures: it is exported as a folder (--out FOLDER) or, a LoRA, as NAME.safetensors "
+        "(--format "
+        "diffusers or kohya), not as {}",
+        arguments.model, format);
   if ((format == "hf") == is_file)
     user_error("expected --out {} for --format {}, got '{}'", is_file ? "FOLDER" : "NAME.safetensors", format,
                arguments.out);

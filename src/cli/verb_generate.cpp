@@ -64,6 +64,33 @@ fs::path file_of(const std::string& out, size_t number, size_t count) {
          fmt::format("{}-{}{}", path.stem().string(), number + 1, path.extension().string());
 }
 
+/// True for a JPEG, false for a PNG, as the ending says.
+bool is_jpeg(const fs::path& file) {
+  std::string ending = file.extension().string();
+  std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (ending != ".png" && ending != ".jpg" && ending != ".jpeg")
+    user_error("expected --out NAME.png or NAME.jpg, got '{}'", file.string());
+  return ending != ".png";
+}
+
+/// A JPEG file's bytes with "key: value" lines as its comment, after the 16 bytes of JFIF's segment.
+std::string with_comment(std::string jpeg, const std::vector<std::pair<std::string, std::string>>& texts) {
+  constexpr size_t kPlace = 2 + 2 + 16, kMaxBytes = 65'533;
+  std::string comment;
+  for (const auto& [key, value] : texts) comment += fmt::format("{}: {}\n", key, value);
+  comment.resize(std::min(comment.size(), kMaxBytes));
+  const size_t length = comment.size() + 2;
+  const std::string head = {'\xff', '\xfe', static_cast<char>(length >> 8), static_cast<char>(length & 0xFF)};
+  return jpeg.insert(kPlace, head + comment);
+}
+
+std::string encoded(const run::GeneratedPicture& picture, bool as_jpeg) {
+  constexpr int kQuality = 95;
+  if (as_jpeg)
+    return with_comment(data::encode_jpeg(data::convert(picture.image, 3), kQuality), picture.settings);
+  return data::with_texts(data::encode_png(picture.image), picture.settings);
+}
+
 void make_pictures(const CLI::App& verb, const GenerateArguments& arguments) {
   for (const char* option : {"--prompt-file", "--chat", "--max-tokens", "--temperature", "--top-k", "--top-p",
                              "--repetition-penalty", "--stop", "--context", "--tokens", "--base"}) {
@@ -73,6 +100,7 @@ void make_pictures(const CLI::App& verb, const GenerateArguments& arguments) {
   }
   if (verb.count("--prompt") == 0) user_error("expected --prompt, what the picture shows, got none");
   const PictureArguments& picture = arguments.picture;
+  const bool as_jpeg = is_jpeg(picture.out);
   run::PictureWish wish = picture.wish;
   wish.prompt = arguments.prompt;
   wish.overrides = overrides_of(verb);
@@ -84,9 +112,10 @@ void make_pictures(const CLI::App& verb, const GenerateArguments& arguments) {
   if (!picture.solver.empty())
     wish.solver = static_cast<tasks::Solver>(std::ranges::find(kSolvers, picture.solver) - kSolvers.begin());
   const std::vector<run::GeneratedPicture> made = run::generate_pictures(arguments.model, wish);
+  if (!made.empty() && !made[0].note.empty()) say(stderr, "note: {}\n", made[0].note);
   for (size_t i = 0; i < made.size(); ++i) {
     const fs::path file = file_of(picture.out, i, made.size());
-    write_file_atomically(file, data::with_texts(data::encode_png(made[i].image), made[i].settings));
+    write_file_atomically(file, encoded(made[i], as_jpeg));
     say("{}\n", file.string());
   }
 }
@@ -196,7 +225,9 @@ void add_picture_options(CLI::App& verb, PictureArguments& picture) {
       ->capture_default_str()
       ->group(group);
   verb.add_option("--adapter", picture.adapter, "LoRA adapter: a run, its folder or file")->group(group);
-  verb.add_option("--out", picture.out, "PNG file to write")->capture_default_str()->group(group);
+  verb.add_option("--out", picture.out, "image to write: NAME.png or NAME.jpg")
+      ->capture_default_str()
+      ->group(group);
   verb.add_option("--solver", picture.solver, "euler (flow), ddim, dpm (epsilon and v)")
       ->check(CLI::IsMember(kSolvers))
       ->group(group);

@@ -109,12 +109,15 @@ void check_boxes(const recipe::Recipe& recipe, const char* split) {
 /// Decodes every image with a caption, of the data and of diffuse.prior.
 void check_captions(const recipe::Recipe& recipe) {
   const bool skips = recipe.data.bad_records == recipe::BadRecords::skip;
-  for (const fs::path& folder : {recipe.data.path, fs::path(recipe.diffuse.prior)}) {
+  const fs::path prior = recipe.diffuse.prior.empty() ? data::regularization_folder(recipe.data.path)
+                                                      : fs::path(recipe.diffuse.prior);
+  for (const fs::path& folder : {recipe.data.path, prior}) {
     if (folder.empty() || skips) continue;
     const auto pictures = data::read_captions(folder, recipe.diffuse.trigger, run::exif_of(recipe),
                                               recipe.data.allow_outside, true);
     const data::ReadCheck check = data::check_captioned(pictures, recipe::num_threads(recipe));
-    say("{}: {} images with captions\n", folder.string(), pictures.size());
+    say("{}: {} images with captions: {}\n", folder.string(), pictures.size(),
+        data::describe_captions(pictures));
     refuse(check.faults, std::ssize(pictures), "training");
   }
 }

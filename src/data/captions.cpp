@@ -18,27 +18,37 @@ namespace {
 
 constexpr int64_t kMostCaptionBytes = int64_t{1} << 20;
 constexpr size_t kMostNamed = 3;
-constexpr std::string_view kTable = "metadata.jsonl";
+constexpr std::string_view kTable = "metadata.jsonl", kCsvTable = "metadata.csv";
+/// Endings of a caption's file, in the order in which they are looked for.
+constexpr const char* kTextEndings[] = {".txt", ".caption"};
 
 std::string_view without_mark(std::string_view text) {
   return text.starts_with("\xEF\xBB\xBF") ? text.substr(3) : text;
 }
 
 struct Found {
-  std::vector<fs::path> pictures, tables;
+  std::vector<fs::path> pictures, tables, parquets;
 };
+
+bool is_below(const fs::path& path, const fs::path& folder) {
+  return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first == folder.end();
+}
 
 Found find_files(const fs::path& folder) {
   Found found;
+  const fs::path other = regularization_folder(folder);
   for (fs::path& path : files_below(folder)) {
+    if (!other.empty() && is_below(path, other)) continue;
     // Leaving them out would train on less than people see.
     if (is_unsupported_image_file(path))
       user_error("{}: this format is not read; convert it to {}, or move it away", path.string(),
                  kImageFormats);
     if (is_image_file(path)) {
       found.pictures.push_back(std::move(path));
-    } else if (path.filename() == kTable) {
+    } else if (path.filename() == kTable || path.filename() == kCsvTable) {
       found.tables.push_back(std::move(path));
+    } else if (path.extension() == ".parquet") {
+      found.parquets.push_back(std::move(path));
     }
   }
   return found;
@@ -50,7 +60,9 @@ std::map<fs::path, std::string> read_tables(const Found& found, DataFolder& fold
   for (const fs::path& table : found.tables) {
     const MappedFile file(table);
     const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-    for (CaptionLine& line : parse_caption_lines(text, table.string())) {
+    const bool is_csv = table.filename() == kCsvTable;
+    for (CaptionLine& line :
+         is_csv ? parse_caption_csv(text, table.string()) : parse_caption_lines(text, table.string())) {
       const fs::path picture = (table.parent_path() / line.file_name).lexically_normal();
       const std::string where = fmt::format("{}:{}", table.string(), line.line);
       if (!std::ranges::binary_search(found.pictures, picture))
@@ -66,9 +78,23 @@ std::map<fs::path, std::string> read_tables(const Found& found, DataFolder& fold
 }
 
 std::optional<std::string> text_beside(fs::path picture) {
-  const fs::path path = picture.replace_extension(".txt");
-  if (!path_exists(path)) return std::nullopt;
-  return parse_caption(read_file(path, kMostCaptionBytes), path.string());
+  for (const char* ending : kTextEndings) {
+    const fs::path path = picture.replace_extension(ending);
+    if (path_exists(path)) return parse_caption(read_file(path, kMostCaptionBytes), path.string());
+  }
+  return std::nullopt;
+}
+
+/// Parquet holds the images too; no library of Debian 12 reads it.
+[[noreturn]] void refuse_parquet(const fs::path& folder, const fs::path& file) {
+  user_error(
+      "{0}: Parquet is not read; write its images and captions as files: python3 -c \"import datasets, json, "
+      "os; "
+      "os.makedirs('{1}'); t = open('{1}/metadata.jsonl', 'w'); "
+      "[(r['image'].convert('RGB').save(f'{1}/{{i}}.png'), "
+      "t.write(json.dumps(dict(file_name=f'{{i}}.png', text=r['text'])) + chr(10))) for i, r in "
+      "enumerate(datasets.load_dataset('{2}', split='train'))]\", then set data.path={1}",
+      file.string(), (folder / "images").string(), folder.string());
 }
 
 std::string with_trigger(std::string caption, std::string_view trigger) {
@@ -126,6 +152,57 @@ CaptionLine read_line(std::string_view text, std::string_view where) {
   return {.file_name = *std::move(file_name), .text = *std::move(caption)};
 }
 
+/// Reads the records of a CSV file: fields with commas, quotes or newlines in quotes, quotes doubled there.
+class CsvReader {
+ public:
+  CsvReader(std::string_view text, std::string_view name) : text_(text), name_(name) {}
+
+  bool at_end() const { return at_ >= text_.size(); }
+  /// Number of the next record's first line, from 1.
+  int64_t line() const { return line_; }
+  std::vector<std::string> next() {
+    std::vector<std::string> fields;
+    do fields.push_back(field());
+    while (take(','));
+    take('\r');
+    if (!at_end() && !take('\n'))
+      user_error("{}:{}: expected a comma or the end of the line after a field in quotes", name_, line_);
+    ++line_;
+    return fields;
+  }
+
+ private:
+  bool take(char c) {
+    if (at_end() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+  std::string field() {
+    if (take('"')) return quoted();
+    const size_t end = std::min(text_.find_first_of(",\r\n", at_), text_.size());
+    std::string found(text_.substr(at_, end - at_));
+    at_ = end;
+    return found;
+  }
+  std::string quoted() {
+    std::string found;
+    const int64_t first = line_;
+    for (; !at_end(); ++at_) {
+      if (text_[at_] == '"') {
+        ++at_;
+        if (at_end() || text_[at_] != '"') return found;
+      }
+      line_ += text_[at_] == '\n' ? 1 : 0;
+      found += text_[at_];
+    }
+    user_error("{}:{}: expected the end of a field in quotes", name_, first);
+  }
+
+  std::string_view text_, name_;
+  size_t at_ = 0;
+  int64_t line_ = 1;
+};
+
 }  // namespace
 
 std::vector<CaptionLine> parse_caption_lines(std::string_view text, std::string_view name) {
@@ -141,6 +218,30 @@ std::vector<CaptionLine> parse_caption_lines(std::string_view text, std::string_
       user_error("{}: {}", where, fault.sentence);
     }
     lines.back().line = number;
+  }
+  return lines;
+}
+
+std::vector<CaptionLine> parse_caption_csv(std::string_view text, std::string_view name) {
+  CsvReader reader(without_mark(text), name);
+  const std::vector<std::string> columns = reader.next();
+  const auto column = [&](std::string_view one) { return std::ranges::find(columns, one) - columns.begin(); };
+  const auto none = std::ssize(columns);
+  const auto file = column("file_name"), caption = column("text") < none ? column("text") : column("prompt");
+  if (file == none || caption == none)
+    user_error("{}:1: expected the columns file_name and text, got {}", name,
+               shortened(text.substr(0, text.find('\n')), 200));
+  std::vector<CaptionLine> lines;
+  while (!reader.at_end()) {
+    const int64_t line = reader.line();
+    std::vector<std::string> fields = reader.next();
+    if (fields.size() == 1 && fields[0].empty()) continue;
+    if (std::ssize(fields) != none)
+      user_error("{}:{}: expected {} fields, as its first line has, got {}", name, line, none, fields.size());
+    lines.push_back(
+        {.line = line,
+         .file_name = std::move(fields[static_cast<size_t>(file)]),
+         .text = parse_caption(fields[static_cast<size_t>(caption)], fmt::format("{}:{}", name, line))});
   }
   return lines;
 }
@@ -173,6 +274,7 @@ std::vector<CaptionedPicture> read_captions(const fs::path& folder, std::string_
                folder.string());
   const fs::path root = folder.lexically_normal();
   const Found found = find_files(root);
+  if (found.pictures.empty() && !found.parquets.empty()) refuse_parquet(root, found.parquets[0]);
   if (found.pictures.empty())
     user_error("expected images ({}) in {}, found none; set data.path=FOLDER", kImageFormats,
                folder.string());
@@ -186,10 +288,13 @@ std::vector<CaptionedPicture> read_captions(const fs::path& folder, std::string_
     const auto in_table = in_tables.find(path);
     std::optional<std::string> caption =
         in_table == in_tables.end() ? text_beside(path) : std::move(in_table->second);
+    using Source = CaptionedPicture::Source;
+    const Source source = caption ? Source::own : named.shows ? Source::folder : Source::none;
     if (!caption) caption = named.shows;
     if (!caption) missing.push_back(path);
     pictures.push_back({.file = path,
                         .caption = with_trigger(caption.value_or(""), trigger),
+                        .source = source,
                         .size = {},
                         .repeats = named.repeats});
   }
@@ -219,6 +324,25 @@ std::string leave_out_bad(std::vector<CaptionedPicture>& pictures, int num_threa
   for (const int64_t index : check.readable) kept.push_back(std::move(pictures[static_cast<size_t>(index)]));
   pictures = std::move(kept);
   return describe_skipped(check, "images with captions");
+}
+
+std::string describe_captions(const std::vector<CaptionedPicture>& pictures) {
+  using Source = CaptionedPicture::Source;
+  const auto count = [&](Source source) {
+    return std::ranges::count(pictures, source, &CaptionedPicture::source);
+  };
+  std::string text = fmt::format("{} captions of their own", count(Source::own));
+  if (const auto named = count(Source::folder); named > 0)
+    text += fmt::format(", {} from the folder's name", named);
+  if (const auto none = count(Source::none); none > 0) text += fmt::format(", {} without", none);
+  return text;
+}
+
+fs::path regularization_folder(const fs::path& folder) {
+  const fs::path found = (folder / "reg").lexically_normal();
+  for (const fs::path& path : list_folder(found))
+    if (fs::is_directory(path) && parse_folder_name(path.filename().string()).shows) return found;
+  return {};
 }
 
 }  // namespace hearth::data

@@ -181,11 +181,10 @@ void check_untied(const nn::Adapter& adapter) {
 
 fs::path adapter_weights(const fs::path& file_or_folder) {
   if (!fs::is_directory(file_or_folder)) return file_or_folder;
-  fs::path file = file_or_folder / kAdapterFile;
-  const fs::path of_diffusers = file_or_folder / kDiffusersLora;
-  if (!fs::exists(file) && fs::exists(of_diffusers)) return of_diffusers;
-  if (!fs::exists(file)) refuse_foreign_weights(file_or_folder);
-  return file;
+  for (const char* name : {kAdapterFile, kDiffusersLora, kOldAdapterFile})
+    if (fs::exists(file_or_folder / name)) return file_or_folder / name;
+  refuse_foreign_weights(file_or_folder);
+  return file_or_folder / kAdapterFile;
 }
 
 AdapterConfig read_adapter_config(const fs::path& file_or_folder) {

@@ -13,6 +13,8 @@
 namespace hearth::hub {
 
 inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
+/// The same of older versions of PEFT, in torch.save's format.
+inline constexpr const char* kOldAdapterFile = "adapter_model.bin";
 inline constexpr const char* kAdapterConfig = "adapter_config.json";
 /// What diffusers calls a file of a LoRA.
 inline constexpr const char* kDiffusersLora = "pytorch_lora_weights.safetensors";

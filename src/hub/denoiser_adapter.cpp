@@ -24,7 +24,11 @@ constexpr std::string_view kEndA = ".lora_A.weight", kEndB = ".lora_B.weight", k
 constexpr std::string_view kDown = ".lora_down.weight", kUp = ".lora_up.weight";
 constexpr std::string_view kKohyaPrefix = "lora_unet_";
 constexpr const char* kMetadataKey = "lora_adapter_metadata";
+/// The same without the scales in lora_B, for Hearth alone.
+constexpr const char* kScaledMetadataKey = "hearth_lora_metadata";
 constexpr int64_t kMostRank = 1 << 16;
+/// Of files of weights.
+constexpr std::string_view kEndings[] = {".safetensors", ".pt", ".pth", ".bin"};
 /// What programs put before the names of diffusers.
 constexpr std::string_view kPrefixes[] = {kDenoiserPrefix, kAdapterPrefix, "diffusion_model."};
 
@@ -112,6 +116,11 @@ Json config_of(const Modules& modules) {
   return config;
 }
 
+Modules without_scales(Modules modules) {
+  for (auto& [name, change] : modules) change.scale = 1;
+  return modules;
+}
+
 }  // namespace
 
 DenoiserAdapter::DenoiserAdapter(const fs::path& file_or_folder) : files_(file_of(file_or_folder)) {
@@ -129,11 +138,13 @@ const TensorView& DenoiserAdapter::matrix(const std::string& module, char which)
 
 void DenoiserAdapter::read_diffusers() {
   const std::string where = path().string();
-  const auto texts = io::SafetensorsFile(path()).metadata();
-  const auto said = texts.find(kMetadataKey);
+  const auto texts = files_.metadata();
+  const auto scaled = texts.find(kScaledMetadataKey);
+  const auto said = scaled == texts.end() ? texts.find(kMetadataKey) : scaled;
   std::shared_ptr<const ModuleRule> rule;
   if (said != texts.end()) rule = rule_in(said->second, where);
   std::vector<TensorView> tensors;
+  std::vector<std::vector<std::byte>> memory;
   std::map<std::string, double> alphas;
   for (TensorView tensor : files_.tensors()) {
     const auto prefix =
@@ -159,7 +170,15 @@ void DenoiserAdapter::read_diffusers() {
       change.scale = rule->change_of(module).scale;
     }
   }
-  files_.show(std::move(tensors), {});
+  for (TensorView& tensor : tensors) {
+    const double factor = scaled == texts.end() ? 1 : file_factor(modules_, tensor.name);
+    if (factor == 1 || factor == 0) continue;
+    std::vector<float> values = floats_of(tensor);
+    for (float& value : values) value = static_cast<float>(static_cast<double>(value) / factor);
+    memory.push_back(bytes_of(values));
+    tensor = view_of(tensor.name, tensor.shape, memory.back());
+  }
+  files_.show(std::move(tensors), std::move(memory));
 }
 
 namespace {
@@ -331,8 +350,9 @@ bool is_denoiser_adapter(const fs::path& file_or_folder) {
     if (found == candidates.end()) return false;
     file = *found;
   }
-  if (file.extension() != ".safetensors" || !fs::is_regular_file(file)) return false;
-  const io::SafetensorsFile opened(file);
+  if (std::ranges::find(kEndings, file.extension()) == std::end(kEndings) || !fs::is_regular_file(file))
+    return false;
+  const io::WeightFiles opened(file);
   return std::ranges::any_of(opened.tensors(), [](const TensorView& tensor) {
     const std::string_view name = tensor.name;
     if (name.starts_with(kKohyaPrefix)) return true;
@@ -368,17 +388,28 @@ AdaptedModules adapted_modules(const nn::Adapter& adapter, const std::vector<nn:
   return modules;
 }
 
+double file_factor(const AdaptedModules& modules, const std::string& tensor) {
+  auto module = without(tensor, kEndB);
+  if (!module) return 1;
+  if (module->starts_with(kDenoiserPrefix)) module->erase(0, std::string_view(kDenoiserPrefix).size());
+  const auto found = modules.find(*module);
+  return found == modules.end() ? 1 : found->second.scale;
+}
+
 std::string peft_config_json(const AdaptedModules& modules, const fs::path& base) {
-  Json config = config_of(modules);
+  Json config = config_of(without_scales(modules));
   config["base_model_name_or_path"] = fs::absolute(base).lexically_normal().string();
   return config.dump(2) + "\n";
 }
 
 std::map<std::string, std::string> diffusers_metadata(const AdaptedModules& modules) {
-  Json packed = Json::object();
-  const Json config = config_of(modules);
-  for (const auto& [key, value] : config.items()) packed[kDenoiserPrefix + key] = value;
-  return {{kMetadataKey, packed.dump()}};
+  const auto packed = [](const Modules& of) {
+    Json json = Json::object();
+    const Json config = config_of(of);
+    for (const auto& [key, value] : config.items()) json[kDenoiserPrefix + key] = value;
+    return json.dump();
+  };
+  return {{kMetadataKey, packed(without_scales(modules))}, {kScaledMetadataKey, packed(modules)}};
 }
 
 }  // namespace hearth::hub

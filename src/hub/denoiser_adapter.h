@@ -48,9 +48,14 @@ nn::Adapter denoiser_adapter(const recipe::Adapter& options);
 /// What becomes of each module that has an adapter among `tensors`.
 using AdaptedModules = std::map<std::string, nn::Adapter::Change, std::less<>>;
 AdaptedModules adapted_modules(const nn::Adapter& adapter, const std::vector<nn::Tensor>& tensors);
-/// adapter_config.json of these, on the model in `base`; r and lora_alpha are those of most.
+/// Factor of a tensor's values in a LoRA file: for "NAME.lora_B.weight" the scale of the module, otherwise 1.
+/// With the scale inside, the product of the matrices is the change, for programs that read the metadata
+/// (diffusers) and for those that read tensors alone (ComfyUI). PEFT's alpha equals the rank then.
+double file_factor(const AdaptedModules& modules, const std::string& tensor);
+/// adapter_config.json of these, on the model in `base`, for files with file_factor; r is that of most.
 std::string peft_config_json(const AdaptedModules& modules, const fs::path& base);
-/// What a file of a LoRA in diffusers' keys says beside its tensors (lora_adapter_metadata).
+/// Metadata of a file in diffusers' keys with file_factor: lora_adapter_metadata, and the modules' scales,
+/// which DenoiserAdapter takes out of lora_B again.
 std::map<std::string, std::string> diffusers_metadata(const AdaptedModules& modules);
 
 /// Writes a LoRA in f32 for others: in diffusers' keys, or in kohya's with alphas and its metadata, where

@@ -22,7 +22,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kIndex = "model.safetensors.index.json";
 constexpr const char* kRecipe = "config.yaml";
 
 void copy_into(const fs::path& file, const fs::path& folder) {
@@ -34,7 +33,7 @@ void copy_companions(const ModelFolder& model, const fs::path& to) {
   constexpr std::array<std::string_view, 4> kKinds = {".json", ".model", ".txt", ".jinja"};
   for (const fs::directory_entry& entry : fs::directory_iterator(model.model)) {
     const fs::path& file = entry.path();
-    if (!entry.is_regular_file() || file.filename() == kIndex) continue;
+    if (!entry.is_regular_file() || file.string().ends_with(".index.json")) continue;
     if (std::ranges::find(kKinds, file.extension().string()) != kKinds.end()) copy_into(file, to);
   }
   if (model.text == model.model) return;

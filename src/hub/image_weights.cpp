@@ -83,11 +83,57 @@ std::vector<std::string> beyond(const io::WeightFiles& files, const std::set<std
   return made;
 }
 
+/// First convolution of YOLOX, on four pixels of three channels each.
+constexpr std::string_view kYoloxStem = "backbone.backbone.stem.conv.conv.weight";
+
+/// Megvii's YOLOX trains on BGR. True if the file is one of torch.save with its stem, which is RGB's then.
+bool turn_yolox_to_rgb(io::WeightFiles& files) {
+  const io::TensorView* stem = files.find(kYoloxStem);
+  if (stem == nullptr || !files.is_torch(0) || stem->shape.rank() != 4 || stem->shape[1] != 12) return false;
+  const size_t plane = stem->bytes.size() / static_cast<size_t>(stem->shape[0] * stem->shape[1]);
+  std::vector<std::byte> turned(stem->bytes.begin(), stem->bytes.end());
+  for (size_t at = 0; plane > 0 && at < turned.size(); at += 3 * plane)
+    std::swap_ranges(&turned[at], &turned[at] + plane, &turned[at] + 2 * plane);
+  std::vector<io::TensorView> tensors = files.tensors();
+  for (io::TensorView& tensor : tensors)
+    if (tensor.name == kYoloxStem) tensor.bytes = turned;
+  std::vector<std::vector<std::byte>> memory;
+  memory.push_back(std::move(turned));
+  files.show(std::move(tensors), std::move(memory));
+  return true;
+}
+
+/// Removes a first part of all names ("model.", as Lightning writes it) if the model's tensors are found
+/// without it alone.
+void remove_outer_name(io::WeightFiles& files, const std::vector<nn::Tensor>& model) {
+  if (files.tensors().empty()) return;
+  const std::string& first = files.tensors()[0].name;
+  const std::string outer = first.substr(0, first.find('.') + 1);
+  const auto has_outer = [&](const io::TensorView& tensor) { return tensor.name.starts_with(outer); };
+  const auto is_found = [&](const std::string& prefix) {
+    return std::ranges::any_of(model, [&](const nn::Tensor& one) { return files.find(prefix + one.name); });
+  };
+  if (outer.empty() || !std::ranges::all_of(files.tensors(), has_outer)) return;
+  if (std::ranges::any_of(model, [&](const nn::Tensor& one) { return find_in(files, one.name); }) ||
+      !is_found(outer))
+    return;
+  std::vector<io::TensorView> tensors = files.tensors();
+  for (io::TensorView& tensor : tensors) tensor.name.erase(0, outer.size());
+  files.show(std::move(tensors), {});
+}
+
 }  // namespace
 
 std::vector<std::string> load_image_weights(engine::Engine& engine, const fs::path& path) {
-  const io::WeightFiles files(path);
+  io::WeightFiles files(path);
   const std::vector<nn::Tensor>& tensors = engine.compiled().tensors;
+  remove_outer_name(files, tensors);
+  std::vector<std::string> notes;
+  if (turn_yolox_to_rgb(files))
+    notes.push_back(
+        fmt::format("init: {} is taken as YOLOX's own checkpoint, of images in BGR: its first "
+                    "convolution is turned to RGB",
+                    path.string()));
   const bool has_backbone = std::ranges::any_of(tensors, has_prefix, &nn::Tensor::name);
   const std::string last = module_of(tensors.back().name);
   std::set<std::string> used, misfit_modules;
@@ -104,7 +150,6 @@ std::vector<std::string> load_image_weights(engine::Engine& engine, const fs::pa
   for (const nn::Tensor& tensor : tensors)
     if (!misfit_modules.contains(module_of(tensor.name)))
       load_tensor(engine, tensor, find_in(files, tensor.name)->name, files, path);
-  std::vector<std::string> notes;
   if (!reasons.empty()) notes.push_back(fmt::format("init: {}: drawn anew", some_of(reasons)));
   if (const auto more = beyond(files, used); !more.empty())
     notes.push_back(fmt::format("init: {} in {} {} no part of the model: not read", some_of(more),

@@ -7,7 +7,7 @@
 
 namespace hearth::hub {
 
-/// Reads the first weights of a model of images from safetensors that may be another's: of another number of
+/// Reads the first weights of a model of images from a file that may be another's: of another number of
 /// classes, or the backbone alone. Every tensor of the backbone must be there with its shape, under its name
 /// or the one it has without the prefix (`encoder.`, `backbone.`, `backbone.body.`); else UserError. The
 /// backbone is what has such a prefix; of a model without one, all but the last layer. The rest is read

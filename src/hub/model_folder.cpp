@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/foreign.h"
 #include "hub/adapter.h"
+#include "io/weight_files.h"
 
 namespace hearth::hub {
 namespace {
@@ -19,7 +20,9 @@ bool is_run(const fs::path& folder) { return path_exists(folder / "config.yaml")
 bool is_adapter(const fs::path& given) {
   if (!fs::is_directory(given)) return fs::is_regular_file(given);
   return has_any(given, {kAdapterConfig}) &&
-         !has_any(given, {"model.safetensors", "model.safetensors.index.json"});
+         std::ranges::none_of(io::kWeightNames, [&](const std::string name) {
+           return fs::exists(given / name) || fs::exists(given / (name + ".index.json"));
+         });
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ void ModelWeights::open_adapter(const ModelFolder& model) {
   const AdapterConfig config = read_adapter_config(model.adapter);
   path_ = adapter_weights(model.adapter);
   look_at(model.model / "config.json", config);
-  for (const io::TensorView& tensor : adapter_.emplace_back(path_).tensors()) assign(tensor);
+  for (const io::TensorView& tensor : adapter_.emplace(path_).tensors()) assign(tensor);
   for (auto& [name, change] : changes_) {
     const nn::Adapter::Change said = config.rule->change_of(outer_ + name.substr(0, name.rfind('.')));
     change.scale = said.scale;

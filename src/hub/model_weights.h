@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,7 +61,7 @@ class ModelWeights {
   std::vector<float> rows(const io::TensorView& weight, Range rows) const;
 
   fs::path path_;  ///< of the adapter's weights
-  std::vector<io::SafetensorsFile> adapter_;
+  std::optional<io::WeightFiles> adapter_;
   std::unique_ptr<const DenoiserAdapter> denoiser_;  ///< in its place
   io::WeightFiles base_;
   double scale_ = 0;

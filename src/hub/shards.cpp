@@ -39,9 +39,16 @@ struct Shard {
   }
 };
 
-/// One file has the usual name, whatever a run calls it.
+std::string shard_name(const std::string& stem, size_t shard, size_t count) {
+  return fmt::format("{}-{:05}-of-{:05}{}", stem, shard + 1, count, kEnding);
+}
+
+/// The default name of a single file; the shards' names if they are safetensors already.
 std::string name_of(const io::WeightFiles& files, size_t file, const std::string& stem) {
-  return files.paths().size() == 1 ? stem + kEnding : files.paths()[file].filename().string();
+  const size_t count = files.paths().size();
+  if (count == 1) return stem + kEnding;
+  const fs::path& path = files.paths()[file];
+  return path.extension() == kEnding ? path.filename().string() : shard_name(stem, file, count);
 }
 
 std::vector<Shard> plan_shards(const io::WeightFiles& files, const FolderOptions& options,
@@ -59,9 +66,7 @@ std::vector<Shard> plan_shards(const io::WeightFiles& files, const FolderOptions
   }
   if (options.shard_bytes == 0) return shards;
   for (size_t i = 0; i < shards.size(); ++i) {
-    shards[i].name = shards.size() == 1
-                         ? stem + kEnding
-                         : fmt::format("{}-{:05}-of-{:05}{}", stem, i + 1, shards.size(), kEnding);
+    shards[i].name = shards.size() == 1 ? stem + kEnding : shard_name(stem, i, shards.size());
   }
   return shards;
 }

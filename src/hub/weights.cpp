@@ -35,11 +35,11 @@ const std::string& prefix_of(const engine::Engine& engine) {
   return engine.compiled().options.adapter.file_prefix;
 }
 
-/// Of a LoRA of a denoiser, what its file says beside the tensors.
-std::map<std::string, std::string> metadata_of(const engine::Engine& engine) {
+/// The modules of a denoiser's LoRA; none for other models.
+AdaptedModules denoiser_modules(const engine::Engine& engine) {
   if (!has_adapter(engine) || prefix_of(engine) != kDenoiserPrefix) return {};
   const engine::Compiled& compiled = engine.compiled();
-  return diffusers_metadata(adapted_modules(compiled.options.adapter, compiled.tensors));
+  return adapted_modules(compiled.options.adapter, compiled.tensors);
 }
 
 /// The tensors of a file of weights, and their names there.
@@ -236,13 +236,17 @@ void save_weights(const engine::Engine& engine, const fs::path& path, bool avera
                      .shape = tensor.layout.file_shape,
                      .bytes = {}});
   }
-  const auto metadata = metadata_of(engine);
+  const AdaptedModules modules = denoiser_modules(engine);
+  std::map<std::string, std::string> metadata;
+  if (!modules.empty()) metadata = diffusers_metadata(modules);
   std::vector<float> file;
   std::vector<std::byte> bytes;
   const auto bytes_of = [&](size_t i) -> std::span<const std::byte> {
     const std::span<const float> memory = memory_of(i);
     file.resize(memory.size());
     nn::to_file_order(saved[i].first->layout, memory.data(), file.data());
+    if (const auto factor = static_cast<float>(file_factor(modules, saved[i].second)); factor != 1)
+      for (float& value : file) value *= factor;
     if (views[i].dtype == DType::f32) return std::as_bytes(std::span(file));
     bytes.resize(file.size() * static_cast<size_t>(dtype_bytes(views[i].dtype)));
     cpu::store_f32(views[i].dtype, file.data(), bytes.data(), 0, std::ssize(file));

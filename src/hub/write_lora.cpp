@@ -114,8 +114,12 @@ std::map<std::string, std::string> kohya_metadata(const DenoiserAdapter& adapter
 
 void write_diffusers_lora(const DenoiserAdapter& adapter, const fs::path& file) {
   Made made;
-  for (const TensorView& tensor : adapter.files().tensors())
-    made.add(tensor.name, tensor.shape, floats_of(tensor));
+  for (const TensorView& tensor : adapter.files().tensors()) {
+    std::vector<float> values = floats_of(tensor);
+    const auto factor = static_cast<float>(file_factor(adapter.modules(), tensor.name));
+    for (float& value : values) value *= factor;
+    made.add(tensor.name, tensor.shape, std::move(values));
+  }
   replace_file(file, [&](const fs::path& temporary) {
     io::write_safetensors(temporary, made.tensors, diffusers_metadata(adapter.modules()));
   });

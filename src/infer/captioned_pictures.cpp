@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <span>
 
 #include "base/error.h"
@@ -63,6 +64,7 @@ class TextTranslator : public tasks::PictureTranslator {
     }
     return made;
   }
+  std::string note() const override { return note_; }
   tasks::Condition no_condition() const override {
     const std::string empty;
     return conditions(std::span(&empty, 1)).front();
@@ -90,6 +92,7 @@ class TextTranslator : public tasks::PictureTranslator {
  private:
   void encode(std::span<const std::string> prompts, const Compute& compute) const {
     TextCoder coder(options_.model, options_.text_tokens, compute);
+    if (const std::string note = coder.cut_note(prompts); !note.empty()) note_ = note;
     coder.encode(prompts, [&](size_t i, std::span<const float> text, std::span<const float> pooled) {
       if (cache_) return cache_->put(prompts[i], text, pooled);
       tasks::Condition& made = conditions_[prompts[i]];
@@ -102,6 +105,7 @@ class TextTranslator : public tasks::PictureTranslator {
   std::optional<CaptionCache> cache_;
   mutable std::map<std::string, tasks::Condition> conditions_;
   mutable std::unique_ptr<PictureCoder> coder_;
+  mutable std::string note_;
 };
 
 /// How many of the last pictures are held out: all of one that an epoch has several times.
@@ -150,12 +154,41 @@ tasks::LatentFormat latent_format(const CaptionedPicturesOptions& options, int64
           .pooled_width = model.pooled_width};
 }
 
+/// Images and captions as a folder has them, and those of the class.
+struct Folders {
+  std::vector<data::CaptionedPicture> train, prior;
+};
+Folders read_folders(const CaptionedPicturesOptions& options) {
+  const fs::path kohyas = data::regularization_folder(options.folder);
+  std::error_code ignored;
+  if (!options.prior.empty() && !kohyas.empty() && !fs::equivalent(options.prior, kohyas, ignored))
+    user_error(
+        "expected one folder of the class's images, got diffuse.prior={} and {}; remove one of the two",
+        options.prior.string(), kohyas.string());
+  const fs::path& prior = options.prior.empty() ? kohyas : options.prior;
+  Folders read{.train = data::read_captions(options.folder, options.trigger, options.exif,
+                                            options.allow_outside, options.skip_bad)};
+  if (!prior.empty())
+    read.prior =
+        data::read_captions(prior, options.trigger, options.exif, options.allow_outside, options.skip_bad);
+  return read;
+}
+
+/// Distinct captions.
+std::vector<std::string> captions_of(const Folders& folders) {
+  std::set<std::string> captions;
+  for (const auto* pictures : {&folders.train, &folders.prior})
+    for (const data::CaptionedPicture& picture : *pictures) captions.insert(picture.caption);
+  return {captions.begin(), captions.end()};
+}
+
 /// What the encoders of a folder make, which has to be what the denoiser takes.
 struct Encoders {
   tasks::CoderHashes hashes;
   int64_t factor;
+  std::string cut_note;  ///< on captions that are too long
 };
-Encoders check_encoders(const CaptionedPicturesOptions& options) {
+Encoders check_encoders(const CaptionedPicturesOptions& options, const Folders& folders) {
   const models::DenoiserConfig& model = options.format.model;
   const PictureCoder pictures(options.encoders.autoencoder, options.encoders.compute, 0);
   const TextCoder text(options.encoders.model, options.format.text_tokens, options.encoders.compute);
@@ -165,22 +198,26 @@ Encoders check_encoders(const CaptionedPicturesOptions& options) {
         "expected text encoders of width {} and {} pooled, as the denoiser takes them, got {} and {} in {}",
         model.text_width, model.pooled_width, text.text_width(), text.pooled_width(),
         options.encoders.model.string());
-  return {.hashes = {.pictures = pictures.hash(), .captions = text.hash()}, .factor = pictures.factor()};
+  return {.hashes = {.pictures = pictures.hash(), .captions = text.hash()},
+          .factor = pictures.factor(),
+          .cut_note = text.cut_note(captions_of(folders))};
 }
 
 class CaptionedPictures : public tasks::PictureSet {
  public:
   explicit CaptionedPictures(CaptionedPicturesOptions options)
       : options_(std::move(options)),
-        encoders_(check_encoders(options_)),
-        all_(open(options_.folder)),
+        folders_(read_folders(options_)),
+        encoders_(check_encoders(options_, folders_)),
+        all_(open(folders_.train)),
         parts_(all_, options_.val_share),
         translator_(options_.encoders, CaptionCache{.cache = io::LatentCache(options_.cache),
                                                     .format = latent_format(options_, encoders_.factor),
                                                     .encoders = encoders_.hashes.captions}) {
+    if (!encoders_.cut_note.empty()) notes_.push_back("warning: " + encoders_.cut_note);
     note_small(all_);
-    if (options_.prior.empty()) return;
-    prior_.emplace(open(options_.prior));
+    if (folders_.prior.empty()) return;
+    prior_.emplace(open(folders_.prior));
     note_small(*prior_);
     joined_.emplace(parts_.train(), *prior_, options_.prior_weight);
   }
@@ -192,7 +229,7 @@ class CaptionedPictures : public tasks::PictureSet {
   const data::LatentSource& held_out() const override { return parts_.held_out(); }
   const tasks::PictureTranslator* translator() const override { return &translator_; }
   std::string describe() const override {
-    std::string text = parts_.describe();
+    std::string text = parts_.describe() + ": " + data::describe_captions(all_.pictures());
     if (prior_) text += fmt::format(", {} of the class beside them", prior_->size());
     if (const int64_t missing = all_.num_missing_pictures(); missing > 0)
       text += fmt::format("; {} are not encoded yet", missing);
@@ -215,6 +252,7 @@ class CaptionedPictures : public tasks::PictureSet {
     prepare(all_, say);
     if (prior_) prepare(*prior_, say);
     translator_.learn(prompts, options_.preparation);
+    if (!translator_.note().empty()) say("prompts: " + translator_.note());
   }
   bool is_prepared(std::span<const std::string> prompts) const override {
     const auto has_all = [](const tasks::CachedLatents& latents) {
@@ -224,9 +262,7 @@ class CaptionedPictures : public tasks::PictureSet {
   }
 
  private:
-  tasks::CachedLatents open(const fs::path& folder) {
-    auto pictures = data::read_captions(folder, options_.trigger, options_.exif, options_.allow_outside,
-                                        options_.skip_bad);
+  tasks::CachedLatents open(std::vector<data::CaptionedPicture> pictures) {
     if (options_.skip_bad) {
       const std::string note = data::leave_out_bad(pictures, options_.encoders.compute.num_threads);
       if (!note.empty()) notes_.push_back("note: " + note);
@@ -271,6 +307,7 @@ class CaptionedPictures : public tasks::PictureSet {
   }
 
   CaptionedPicturesOptions options_;
+  Folders folders_;
   Encoders encoders_;
   std::vector<std::string> notes_;  ///< on images that are left out or enlarged
   tasks::CachedLatents all_;
@@ -332,6 +369,11 @@ std::unique_ptr<tasks::PictureSet> captioned_pictures(const CaptionedPicturesOpt
 }
 
 std::unique_ptr<tasks::PictureSet> kohya_pictures(const CaptionedPicturesOptions& options) {
+  if (const fs::path found = data::regularization_folder(options.folder); !found.empty())
+    user_error(
+        "expected caches of one set of images, got {} too, which is kohya's folder of the class; set "
+        "data.path={}",
+        found.string(), (options.folder / "img").string());
   return std::make_unique<KohyaPictures>(options);
 }
 

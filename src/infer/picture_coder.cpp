@@ -79,7 +79,9 @@ ir::ValueId picture_input(nn::Builder& builder, const Shape& shape) {
 
 /// A file of weights, under the names that diffusers has had for its attention since 2023.
 io::WeightFiles open_autoencoder(const fs::path& folder) {
-  const fs::path file = folder / "diffusion_pytorch_model.safetensors";
+  fs::path file = folder / "diffusion_pytorch_model.safetensors";
+  if (const fs::path other = folder / "diffusion_pytorch_model.bin"; !path_exists(file) && path_exists(other))
+    file = other;
   if (!path_exists(file)) {
     refuse_foreign_weights(folder);
     user_error("expected the weights of an autoencoder, {}, found none; try the folder as diffusers has it",

@@ -30,10 +30,26 @@ class CaptionEncoder {
   virtual int64_t pooled_width() const = 0;
   virtual uint64_t hash() const = 0;
   virtual int64_t memory_bytes() const = 0;
+  virtual std::string cut_note(std::span<const std::string> captions) const = 0;
   virtual void encode(std::span<const std::string> captions, const Take& take) = 0;
 };
 
 namespace {
+
+/// "3 of 40 captions have more than the 77 tokens WHERE (the longest has 93), ..."; empty if none has.
+std::string cut_sentence(std::span<const std::string> captions, int64_t limit, std::string_view reader,
+                         std::string_view effect, FunctionRef<int64_t(const std::string&)> num_tokens) {
+  int64_t count = 0, longest = 0;
+  for (const std::string& caption : captions) {
+    const int64_t tokens = num_tokens(caption);
+    count += tokens > limit ? 1 : 0;
+    longest = std::max(longest, tokens);
+  }
+  if (count == 0) return "";
+  return fmt::format("{} of {} texts {} longer than the {} tokens of {} (the longest has {}): {}", count,
+                     captions.size(), count == 1 ? "is" : "are", limit, reader, longest, effect);
+}
+constexpr std::string_view kTextTokens = "diffuse.text_tokens", kCut = "their ends are cut off";
 
 /// Is added to the scores of keys that a query does not see: of what comes of that, exp() is zero.
 constexpr float kUnseen = -1e30F;
@@ -60,6 +76,11 @@ class Clip {
         encoder_(parts(), files_, compute) {}
 
   int64_t width() const { return config_.hidden; }
+  std::string cut_note(std::span<const std::string> captions) const {
+    return cut_sentence(captions, config_.num_positions, "CLIP",
+                        "their ends reach the model through the other text model alone",
+                        [&](const std::string& caption) { return num_ids(*tokenizer_, caption); });
+  }
   const io::WeightFiles& files() const { return files_; }
   int64_t memory_bytes() const { return encoder_.memory_bytes(); }
   std::vector<std::vector<float>> pooled(std::span<const std::string> captions) {
@@ -117,6 +138,10 @@ class T5 {
   int64_t memory_bytes() const { return encoder_.memory_bytes() + 4 * std::ssize(bias_); }
   TextEncoder& encoder() { return encoder_; }
   const TextEncoder& encoder() const { return encoder_; }
+  std::string cut_note(std::span<const std::string> captions) const {
+    return cut_sentence(captions, encoder_.length(), kTextTokens, kCut,
+                        [&](const std::string& caption) { return num_ids(*tokenizer_, caption); });
+  }
   const io::WeightFiles& files() const { return files_; }
   TextIds ids(const std::string& caption) const {
     return padded_ids(*tokenizer_, caption, encoder_.length(), static_cast<int32_t>(config_.pad_id));
@@ -174,6 +199,10 @@ class ClipAndT5 : public CaptionEncoder {
     return hash64(std::as_bytes(std::span(both)));
   }
   int64_t memory_bytes() const override { return clip_.memory_bytes() + t5_.memory_bytes(); }
+  std::string cut_note(std::span<const std::string> captions) const override {
+    const std::string text = t5_.cut_note(captions), pooled = clip_.cut_note(captions);
+    return text + (text.empty() || pooled.empty() ? "" : "\n") + pooled;
+  }
   void encode(std::span<const std::string> captions, const Take& take) override {
     const std::vector<std::vector<float>> pooled = clip_.pooled(captions);
     std::vector<TextIds> texts;
@@ -202,17 +231,23 @@ class Qwen3 : public CaptionEncoder {
   int64_t pooled_width() const override { return 0; }
   uint64_t hash() const override { return io::fingerprint(files_); }
   int64_t memory_bytes() const override { return encoder_.memory_bytes() + 4 * std::ssize(bias_); }
+  std::string cut_note(std::span<const std::string> captions) const override {
+    return cut_sentence(captions, encoder_.length(), kTextTokens, kCut,
+                        [&](const std::string& caption) { return num_ids(*tokenizer_, prompt_of(caption)); });
+  }
   void encode(std::span<const std::string> captions, const Take& take) override {
     std::vector<TextIds> texts;
-    for (const std::string& caption : captions) {
-      const auto messages = text::Json::array({{{"role", "user"}, {"content", caption}}});
-      texts.push_back(padded_ids(*tokenizer_, prompts_.prompt(messages, nullptr), encoder_.length(), pad_));
-    }
+    for (const std::string& caption : captions)
+      texts.push_back(padded_ids(*tokenizer_, prompt_of(caption), encoder_.length(), pad_));
     encoder_.encode(texts, [&](size_t i, std::span<const float> hidden) { take(i, hidden, {}); });
   }
 
  private:
   static constexpr int64_t kKept[] = {9, 18, 27};
+
+  std::string prompt_of(const std::string& caption) const {
+    return prompts_.prompt(text::Json::array({{{"role", "user"}, {"content", caption}}}), nullptr);
+  }
 
   static models::DecoderConfig read_config(const fs::path& file) {
     models::DecoderConfig config = models::read_decoder_config(file);
@@ -293,6 +328,12 @@ std::unique_ptr<CaptionEncoder> open_encoder(const fs::path& folder, int64_t num
     return std::make_unique<ClipAndT5>(folder, num_tokens, compute);
   if (first == "Qwen3ForCausalLM" && second.empty())
     return std::make_unique<Qwen3>(folder, num_tokens, compute);
+  if (first.starts_with("Mistral3"))
+    user_error(
+        "{}: the model reads captions with {}, as FLUX.2-dev does, which Hearth does not have; take FLUX.2 "
+        "klein "
+        "4B with the recipe klein-lora, or FLUX.1-dev with flux-lora",
+        file.string(), first);
   user_error(
       "{}: expected text_encoder CLIPTextModel and text_encoder_2 T5EncoderModel, or text_encoder "
       "Qwen3ForCausalLM, got '{}' and '{}'",
@@ -311,6 +352,9 @@ int64_t TextCoder::pooled_width() const { return encoder_->pooled_width(); }
 int64_t TextCoder::num_tokens() const { return encoder_->text().length(); }
 uint64_t TextCoder::hash() const { return encoder_->hash(); }
 int64_t TextCoder::memory_bytes() const { return encoder_->memory_bytes(); }
+std::string TextCoder::cut_note(std::span<const std::string> captions) const {
+  return encoder_->cut_note(captions);
+}
 void TextCoder::encode(
     std::span<const std::string> captions,
     const std::function<void(size_t, std::span<const float>, std::span<const float>)>& take) {

@@ -32,6 +32,9 @@ class TextCoder {
   /// What is allocated while it encodes, but for the hidden states of as many captions as take as much again.
   int64_t memory_bytes() const;
 
+  /// Sentences on captions that are longer than the text models read, with counts; empty if there are none.
+  std::string cut_note(std::span<const std::string> captions) const;
+
   /// Hands out, in order, each caption's hidden states [num_tokens, text_width] and pooled vector
   /// [pooled_width].
   void encode(std::span<const std::string> captions,

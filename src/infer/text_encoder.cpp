@@ -15,6 +15,12 @@ struct TextEncoder::States {
   std::vector<float> kept;    ///< [length, width()], where several are kept
 };
 
+int64_t num_ids(const text::Tokenizer& tokenizer, std::string_view text) {
+  std::vector<int32_t> ids;
+  tokenizer.encode(text, text::SpecialTokens::parsed, ids);
+  return std::ssize(ids) + std::ssize(tokenizer.special().prefix) + std::ssize(tokenizer.special().suffix);
+}
+
 TextIds padded_ids(const text::Tokenizer& tokenizer, std::string_view text, int64_t length, int32_t pad) {
   const text::SpecialIds& special = tokenizer.special();
   const auto around = special.prefix.size() + special.suffix.size(), most = static_cast<size_t>(length);

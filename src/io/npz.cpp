@@ -1,7 +1,5 @@
 #include "io/npz.h"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -14,45 +12,15 @@
 namespace hearth::io {
 namespace {
 
-// DEFLATE cannot do better (zlib's technical notes): a directory that promises more is lying.
-constexpr int64_t kMostDeflated = 1032;
 constexpr std::string_view kNpyMagic = "\x93NUMPY";
 constexpr int64_t kMostHeadBytes = 10'000;
-constexpr size_t kEndBytes = 22, kDirectoryBytes = 46, kLocalBytes = 30;
-constexpr uint32_t kEndMark = 0x06054b50, kDirectoryMark = 0x02014b50, kLocalMark = 0x04034b50;
+constexpr ZipWords kWords{.file = "an .npz file of NumPy", .members = "arrays"};
 
 template <typename Number>
 Number little(std::span<const std::byte> bytes, size_t at) {
   Number value = 0;
   std::memcpy(&value, bytes.data() + at, sizeof value);
   return value;
-}
-
-/// Where the record at the end of a zip archive starts, behind which is nothing but its comment.
-std::optional<size_t> find_end(std::span<const std::byte> bytes) {
-  constexpr size_t kMostComment = 0xFFFF;
-  if (bytes.size() < kEndBytes) return std::nullopt;
-  const size_t last = bytes.size() - kEndBytes;
-  for (size_t comment = 0; comment <= std::min(last, kMostComment); ++comment) {
-    const size_t at = last - comment;
-    if (little<uint32_t>(bytes, at) == kEndMark && little<uint16_t>(bytes, at + 20) == comment) return at;
-  }
-  return std::nullopt;
-}
-
-/// Inflates a raw stream until `out` is full or the stream ends; the number of bytes, or -1 for a damaged
-/// one.
-int64_t inflate_start(std::span<const std::byte> packed, std::span<std::byte> out) {
-  z_stream stream{};
-  if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) internal_error("zlib does not start");
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(packed.data()));
-  stream.avail_in = static_cast<uInt>(packed.size());
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = static_cast<uInt>(out.size());
-  const int code = inflate(&stream, Z_SYNC_FLUSH);
-  const int64_t done = std::ssize(out) - stream.avail_out;
-  inflateEnd(&stream);
-  return code == Z_OK || code == Z_STREAM_END || code == Z_BUF_ERROR ? done : -1;
 }
 
 /// Reads the head of an array, a literal of a Python dictionary: {'descr': '<f4', 'fortran_order': False,
@@ -182,20 +150,7 @@ struct NpzFile::Start {
 NpzFile::NpzFile(const fs::path& path) : path_(path.string()), file_(path) { read_directory(); }
 
 void NpzFile::read_directory() {
-  const std::span<const std::byte> bytes = file_.bytes();
-  const auto end = find_end(bytes);
-  if (!end)
-    user_error("{}: expected an .npz file of NumPy, but it is none, or its end is missing; copy it again",
-               path_);
-  const uint16_t count = little<uint16_t>(bytes, *end + 10);
-  const uint32_t size = little<uint32_t>(bytes, *end + 12), offset = little<uint32_t>(bytes, *end + 16);
-  if (count == 0xFFFF || size == 0xFFFFFFFF || offset == 0xFFFFFFFF)
-    user_error("{}: expected an .npz file below 4 GiB and 65,535 arrays", path_);
-  if (size_t{offset} + size > *end)
-    user_error("{}: expected a whole .npz file, but its directory lies outside; copy it again", path_);
-  const std::span<const std::byte> directory = bytes.subspan(offset, size);
-  for (size_t i = 0, at = 0; i < count; ++i) {
-    Member member = read_member(directory, at);
+  for (ZipMember& member : read_zip_directory(file_.bytes(), path_, kWords)) {
     if (!member.name.ends_with(".npy")) continue;
     member.name.resize(member.name.size() - 4);
     if (has(member.name))
@@ -204,67 +159,30 @@ void NpzFile::read_directory() {
   }
 }
 
-NpzFile::Member NpzFile::read_member(std::span<const std::byte> directory, size_t& at) const {
-  const std::span<const std::byte> bytes = file_.bytes();
-  const auto damaged = [&](const char* what) { user_error("{}: expected {}; copy it again", path_, what); };
-  const auto entry = directory.subspan(std::min(at, directory.size()));
-  if (entry.size() < kDirectoryBytes || little<uint32_t>(entry, 0) != kDirectoryMark)
-    damaged("as many arrays as the file's end says");
-  const size_t name_bytes = little<uint16_t>(entry, 28);
-  const size_t entry_bytes =
-      kDirectoryBytes + name_bytes + little<uint16_t>(entry, 30) + little<uint16_t>(entry, 32);
-  if (entry_bytes > entry.size()) damaged("a directory whose entries lie inside");
-  at += entry_bytes;
-  Member member{.name = {reinterpret_cast<const char*>(entry.data()) + kDirectoryBytes, name_bytes},
-                .is_deflated = little<uint16_t>(entry, 10) == Z_DEFLATED,
-                .crc = little<uint32_t>(entry, 16),
-                .size = little<uint32_t>(entry, 24)};
-  const auto method = little<uint16_t>(entry, 10);
-  if ((method != 0 && method != Z_DEFLATED) || (little<uint16_t>(entry, 8) & 1) != 0)
-    user_error("{}: expected arrays that are stored or deflated, and not encrypted", path_);
-  const size_t packed = little<uint32_t>(entry, 20), local = little<uint32_t>(entry, 42);
-  if (local > bytes.size() || bytes.size() - local < kLocalBytes ||
-      little<uint32_t>(bytes, local) != kLocalMark)
-    damaged("arrays where the directory says");
-  const size_t data =
-      local + kLocalBytes + little<uint16_t>(bytes, local + 26) + little<uint16_t>(bytes, local + 28);
-  if (data > bytes.size() || bytes.size() - data < packed) damaged("arrays that lie in the file");
-  member.packed = bytes.subspan(data, packed);
-  const bool is_possible = member.is_deflated ? member.size / kMostDeflated <= std::ssize(member.packed)
-                                              : member.size == std::ssize(member.packed);
-  if (!is_possible) damaged("arrays of the size that the directory says");
-  return member;
-}
-
 std::vector<std::string> NpzFile::names() const {
   std::vector<std::string> names;
-  for (const Member& member : members_) names.push_back(member.name);
+  for (const ZipMember& member : members_) names.push_back(member.name);
   return names;
 }
 
 bool NpzFile::has(std::string_view name) const {
-  return std::ranges::any_of(members_, [&](const Member& member) { return member.name == name; });
+  return std::ranges::any_of(members_, [&](const ZipMember& member) { return member.name == name; });
 }
 
-const NpzFile::Member& NpzFile::member(std::string_view name) const {
-  const auto found = std::ranges::find(members_, name, &Member::name);
+const ZipMember& NpzFile::member(std::string_view name) const {
+  const auto found = std::ranges::find(members_, name, &ZipMember::name);
   if (found == members_.end()) user_error("{}: expected an array '{}', found none", path_, name);
   return *found;
 }
 
-std::string NpzFile::where(const Member& member) const {
+std::string NpzFile::where(const ZipMember& member) const {
   return fmt::format("{}: the array '{}'", path_, shortened(member.name, 60));
 }
 
-NpzFile::Start NpzFile::start_of(const Member& member) const {
+NpzFile::Start NpzFile::start_of(const ZipMember& member) const {
   std::array<std::byte, kMostHeadBytes> start{};
   const auto head = std::span(start).first(static_cast<size_t>(std::min(member.size, kMostHeadBytes)));
-  int64_t known = std::ssize(head);
-  if (member.is_deflated) {
-    known = inflate_start(member.packed, head);
-  } else {
-    std::copy_n(member.packed.begin(), head.size(), head.begin());
-  }
+  const int64_t known = unpack_start(member, head);
   const std::string_view text(reinterpret_cast<const char*>(start.data()),
                               static_cast<size_t>(std::max<int64_t>(known, 0)));
   // Version 1 has 2 bytes for the length of the text, later ones 4.
@@ -287,16 +205,13 @@ NpzFile::Start NpzFile::start_of(const Member& member) const {
 NpyHead NpzFile::head(std::string_view name) const { return start_of(member(name)).head; }
 
 std::vector<std::byte> NpzFile::read(std::string_view name, int64_t limit_bytes) const {
-  const Member& found = member(name);
+  const ZipMember& found = member(name);
   const Start start = start_of(found);
   if (start.head.num_bytes() > limit_bytes)
     user_error("{}: expected at most {}, got {}", where(found), human_bytes(limit_bytes),
                human_bytes(start.head.num_bytes()));
   std::vector<std::byte> bytes(static_cast<size_t>(found.size));
-  if (!found.is_deflated) std::copy(found.packed.begin(), found.packed.end(), bytes.begin());
-  const bool is_whole = !found.is_deflated || inflate_start(found.packed, bytes) == found.size;
-  const uLong crc = crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
-  if (!is_whole || crc != found.crc)
+  if (!unpack(found, bytes))
     user_error("{}: expected it whole, but it is damaged; copy the file again", where(found));
   bytes.erase(bytes.begin(), bytes.begin() + start.data);
   return bytes;

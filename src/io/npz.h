@@ -8,6 +8,7 @@
 #include "base/dtype.h"
 #include "base/file.h"
 #include "base/shape.h"
+#include "io/zip.h"
 
 namespace hearth::io {
 
@@ -18,9 +19,9 @@ struct NpyHead {
   int64_t num_bytes() const { return shape.num_elements() * dtype_bytes(dtype); }
 };
 
-/// A memory-mapped .npz file, as numpy.savez and savez_compressed write them: a zip archive (PKWARE's
-/// APPNOTE, without its 64-bit records) of .npy files (NEP 1, versions 1 to 3), stored or deflated. Nothing
-/// in it is executed: arrays of Python objects are refused, as are those in column-major order.
+/// A memory-mapped .npz file, as numpy.savez and savez_compressed write them: a zip archive of .npy files
+/// (NEP 1, versions 1 to 3), stored or deflated. Nothing in it is executed: arrays of Python objects are
+/// refused, as are those in column-major order.
 class NpzFile {
  public:
   /// Reads the directory alone. UserError naming the path where there is none that can be meant.
@@ -39,23 +40,15 @@ class NpzFile {
   void read_floats(std::string_view name, const Shape& shape, std::span<float> out) const;
 
  private:
-  struct Member {
-    std::string name;  ///< without .npy
-    bool is_deflated = false;
-    uint32_t crc = 0;
-    int64_t size = 0;  ///< inflated
-    std::span<const std::byte> packed;
-  };
   void read_directory();
-  Member read_member(std::span<const std::byte> directory, size_t& at) const;
-  const Member& member(std::string_view name) const;
-  std::string where(const Member& member) const;
+  const ZipMember& member(std::string_view name) const;
+  std::string where(const ZipMember& member) const;
   struct Start;
-  Start start_of(const Member& member) const;
+  Start start_of(const ZipMember& member) const;
 
   std::string path_;
   MappedFile file_;
-  std::vector<Member> members_;
+  std::vector<ZipMember> members_;  ///< names without .npy
 };
 
 }  // namespace hearth::io

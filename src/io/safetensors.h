@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,6 +35,7 @@ class SafetensorsFile {
  public:
   explicit SafetensorsFile(const fs::path& path);
   const std::vector<TensorView>& tensors() const { return tensors_; }
+  std::span<const std::byte> bytes() const { return file_.bytes(); }
   /// The tensor with that name, or null.
   const TensorView* find(std::string_view name) const;
   /// The texts that its writer put beside the tensors; read again at each call.

@@ -13,14 +13,13 @@
 #include "base/foreign.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "io/zip.h"
 
 namespace hearth::io {
 namespace {
 
 constexpr int64_t kMaxIndexBytes = 64 << 20;
-/// What transformers and diffusers call a file of weights.
-constexpr const char* kStems[] = {"model", "diffusion_pytorch_model"};
-const std::string kEnding = ".safetensors", kIndexEnding = ".safetensors.index.json";
+const std::string kIndexEnding = ".index.json";
 
 std::map<std::string, std::string> read_index(const fs::path& path) {
   const auto index = parse_json_object<nlohmann::json>(read_file(path, kMaxIndexBytes), path.string());
@@ -38,29 +37,42 @@ std::map<std::string, std::string> read_index(const fs::path& path) {
 
 }  // namespace
 
-const SafetensorsFile& WeightFiles::open(const fs::path& path) {
+const std::vector<TensorView>& WeightFiles::open(const fs::path& path) {
   paths_.push_back(path);
-  return files_.emplace_back(path);
+  const bool is_torch = is_zip(MappedFile(path).bytes());
+  if (is_torch) {
+    files_.emplace_back(std::in_place_type<TorchFile>, path);
+  } else {
+    files_.emplace_back(std::in_place_type<SafetensorsFile>, path);
+  }
+  return tensors_in(files_.back());
+}
+
+const std::vector<TensorView>& WeightFiles::tensors_in(const File& file) {
+  return std::visit([](const auto& one) -> const std::vector<TensorView>& { return one.tensors(); }, file);
+}
+
+std::map<std::string, std::string> WeightFiles::metadata() const {
+  const auto* file = std::get_if<SafetensorsFile>(&files_[0]);
+  return file == nullptr ? std::map<std::string, std::string>() : file->metadata();
 }
 
 WeightFiles::WeightFiles(const fs::path& file_or_folder) : path_(file_or_folder) {
-  const auto stem = std::ranges::find_if(kStems, [&](const char* name) {
-    return fs::exists(file_or_folder / (name + kIndexEnding)) ||
-           fs::exists(file_or_folder / (name + kEnding));
+  const auto name = std::ranges::find_if(kWeightNames, [&](const char* one) {
+    return fs::exists(file_or_folder / (one + kIndexEnding)) || fs::exists(file_or_folder / one);
   });
   if (!fs::is_directory(file_or_folder)) {
-    tensors_ = open(file_or_folder).tensors();
-  } else if (stem == std::end(kStems)) {
+    tensors_ = open(file_or_folder);
+  } else if (name == std::end(kWeightNames)) {
     refuse_foreign_weights(file_or_folder);
     user_error(
-        "expected model.safetensors or model.safetensors.index.json in {}, found neither; a model folder "
-        "holds "
-        "config.json, weights and tokenizer, as hf download NAME --local-dir FOLDER writes it",
+        "expected model.safetensors, pytorch_model.bin or their shards' index in {}, found none; a model "
+        "folder holds config.json, weights and tokenizer, as hf download NAME --local-dir FOLDER writes it",
         file_or_folder.string());
-  } else if (const fs::path index = file_or_folder / (*stem + kIndexEnding); fs::exists(index)) {
+  } else if (const fs::path index = file_or_folder / (*name + kIndexEnding); fs::exists(index)) {
     open_shards(index);
   } else {
-    tensors_ = open(file_or_folder / (*stem + kEnding)).tensors();
+    tensors_ = open(file_or_folder / *name);
   }
   std::ranges::sort(tensors_, {}, &TensorView::name);
 }
@@ -72,8 +84,7 @@ void WeightFiles::open_shards(const fs::path& index) {
   for (const std::string& name : names) {
     const fs::path path = index.parent_path() / name;
     if (!fs::exists(path)) user_error("expected the shard {}, which {} names", path.string(), index.string());
-    const SafetensorsFile& shard = open(path);
-    for (const TensorView& tensor : shard.tensors()) {
+    for (const TensorView& tensor : open(path)) {
       const auto found = file_of.find(tensor.name);
       if (found != file_of.end() && found->second == name) tensors_.push_back(tensor);
     }
@@ -95,9 +106,10 @@ void WeightFiles::show(std::vector<TensorView> tensors, std::vector<std::vector<
 }
 
 bool WeightFiles::is_mapped(const TensorView& tensor) const {
-  return std::ranges::none_of(memory_, [&](const std::vector<std::byte>& memory) {
-    return std::less_equal<>()(memory.data(), tensor.bytes.data()) &&
-           std::less<>()(tensor.bytes.data(), memory.data() + memory.size());
+  return std::ranges::any_of(files_, [&](const File& file) {
+    const auto bytes = std::visit([](const auto& one) { return one.bytes(); }, file);
+    return std::less_equal<>()(bytes.data(), tensor.bytes.data()) &&
+           std::less<>()(tensor.bytes.data(), bytes.data() + bytes.size());
   });
 }
 

@@ -1,14 +1,23 @@
 #pragma once
 
+#include <map>
+#include <string>
+#include <variant>
 #include <vector>
 
 #include "io/safetensors.h"
+#include "io/torch_file.h"
 
 namespace hearth::io {
 
-/// The weights of a model: one safetensors file, or a folder with model.safetensors or with shards under
-/// model.safetensors.index.json (diffusers: diffusion_pytorch_model), all memory-mapped. UserError for a
-/// missing shard, or a tensor that the index places where it is not.
+/// Names of the files of weights in a folder of transformers or diffusers, the preferred first; each may be
+/// in shards under NAME.index.json.
+inline constexpr const char* kWeightNames[] = {"model.safetensors", "diffusion_pytorch_model.safetensors",
+                                               "pytorch_model.bin", "diffusion_pytorch_model.bin"};
+
+/// The weights of a model: one file of safetensors or of torch.save (told apart by content), or a folder with
+/// one of kWeightNames or its shards, all memory-mapped. UserError for a missing shard, or a tensor that the
+/// index places where it is not.
 class WeightFiles {
  public:
   explicit WeightFiles(const fs::path& file_or_folder);
@@ -17,11 +26,15 @@ class WeightFiles {
   /// The files in the order of their names, and the tensors of each.
   const std::vector<fs::path>& paths() const { return paths_; }
   const std::vector<TensorView>& tensors_of(size_t file) const {
-    return shown_ ? tensors_ : files_[file].tensors();
+    return shown_ ? tensors_ : tensors_in(files_[file]);
   }
   /// Views of every tensor; they live as long as this.
   const std::vector<TensorView>& tensors() const { return tensors_; }
   std::vector<std::string> names() const;
+  /// True if a file is one of torch.save.
+  bool is_torch(size_t file) const { return std::holds_alternative<TorchFile>(files_[file]); }
+  /// Texts that the writer of the first file put beside the tensors; a file of torch.save has none.
+  std::map<std::string, std::string> metadata() const;
   /// Gives the memory of a tensor's bytes back; they are read from the disk again if they are asked for.
   /// Whoever goes through a model tensor by tensor never has more than one in memory.
   void release(const TensorView& tensor) const;
@@ -32,13 +45,15 @@ class WeightFiles {
   const TensorView* find(std::string_view name) const;
 
  private:
-  const SafetensorsFile& open(const fs::path& path);
+  using File = std::variant<SafetensorsFile, TorchFile>;
+  const std::vector<TensorView>& open(const fs::path& path);
+  static const std::vector<TensorView>& tensors_in(const File& file);
   void open_shards(const fs::path& index);
   bool is_mapped(const TensorView& tensor) const;
 
   fs::path path_;
   std::vector<fs::path> paths_;
-  std::vector<SafetensorsFile> files_;
+  std::vector<File> files_;
   std::vector<TensorView> tensors_;  ///< by name
   bool shown_ = false;
   std::vector<std::vector<std::byte>> memory_;

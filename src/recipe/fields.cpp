@@ -36,7 +36,7 @@ void add_run_fields(std::vector<Field>& fields) {
   key("precision", "fp32, bf16, or fp16 with dynamic loss scaling", &Recipe::precision);
   key("memory", "budget of activations, gradients and workspaces, met by recompute, like 10GiB; 0: none",
       &Recipe::memory, Bytes{"a size like 20GiB, or 0 for no budget"});
-  key("init", "safetensors file with initial weights", &Recipe::init);
+  key("init", "file with initial weights: safetensors, or .pt and .pth of torch.save", &Recipe::init);
 }
 
 void add_pass_fields(std::vector<Field>& fields) {

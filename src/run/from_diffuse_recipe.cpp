@@ -1,6 +1,7 @@
 #include "run/from_diffuse_recipe.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -29,6 +30,23 @@ constexpr int64_t kMostIndexBytes = 1 << 22;
 
 tasks::DenoiseFormat denoise_format(const recipe::Recipe& recipe) {
   return {.model = hub::denoiser_config(recipe.model), .text_tokens = recipe.diffuse.text_tokens};
+}
+
+/// UserError for a LoRA whose modules are those of the other FLUX.
+void check_targets(const recipe::Recipe& recipe, models::DenoiserConfig::Family family) {
+  constexpr std::array<std::string_view, 6> kFlux1 = {"ff.net.0.proj",    "ff.net.2", "ff_context.net.0.proj",
+                                                      "ff_context.net.2", "proj_mlp", "proj_out"};
+  constexpr std::array<std::string_view, 5> kFlux2 = {"to_qkv_mlp_proj", "ff.linear_in", "ff.linear_out",
+                                                      "ff_context.linear_in", "ff_context.linear_out"};
+  const bool is_first = family == models::DenoiserConfig::Family::flux;
+  if (!recipe.adapter.wanted() || (!is_first && family != models::DenoiserConfig::Family::flux2)) return;
+  const std::span<const std::string_view> others =
+      is_first ? std::span<const std::string_view>(kFlux2) : kFlux1;
+  const auto found = std::ranges::find_first_of(recipe.adapter.targets, others);
+  if (found == recipe.adapter.targets.end()) return;
+  user_error("adapter.targets has '{}', a module of FLUX.{}, but '{}' is a FLUX.{}; take the recipe {}",
+             *found, is_first ? 2 : 1, recipe.model.path.empty() ? recipe.model.config : recipe.model.path,
+             is_first ? 1 : 2, is_first ? "flux-lora" : "klein-lora");
 }
 
 std::vector<std::string> lines_of(const fs::path& file) {
@@ -244,7 +262,9 @@ int64_t usual_side(const recipe::Recipe& recipe) {
 }
 
 std::shared_ptr<const engine::Objective> denoiser_of(const recipe::Recipe& recipe) {
-  return tasks::denoiser_objective({.format = denoise_format(recipe), .latents = latents_of(recipe)});
+  const tasks::DenoiseFormat format = denoise_format(recipe);
+  if (recipe.adapter.path.empty()) check_targets(recipe, format.model.family);
+  return tasks::denoiser_objective({.format = format, .latents = latents_of(recipe)});
 }
 
 tasks::DiffuseTaskOptions diffuse_options(const recipe::Recipe& recipe, int device) {

@@ -156,7 +156,8 @@ std::vector<GeneratedPicture> generate_pictures(const fs::path& model, const Pic
   if (options.compares()) options.unconditional = translator->no_condition();
   std::vector<GeneratedPicture> made;
   for (const std::vector<float>& latents : make_latents(recipe, model, wish, options, condition)) {
-    GeneratedPicture one{.image = translator->picture(latents, options.latents), .settings = {}};
+    GeneratedPicture one{
+        .image = translator->picture(latents, options.latents), .settings = {}, .note = translator->note()};
     one.settings = {{"prompt", wish.prompt},
                     {"seed", std::to_string(wish.seed + made.size())},
                     {"steps", std::to_string(recipe.diffuse.steps)},

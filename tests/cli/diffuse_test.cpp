@@ -11,6 +11,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 class Diffuse : public Program {
  protected:
@@ -91,6 +92,41 @@ TEST_F(Diffuse, PicturesDependOnTheirSeedAlone) {
   works("hearth generate dit --prompt star --solver dpm --steps 5 --out dpm.png");
   works("hearth generate dit --prompt star --steps 5 --out ddim.png");
   EXPECT_FALSE(get("dpm.png") == get("ddim.png"));
+}
+
+TEST_F(Diffuse, FilesAreWhatTheirNamesSay) {
+  works("hearth train flux.yaml --out run train.steps=1");
+  const std::string generate = "hearth generate run --prompt star --seed 7 --out ";
+  works(generate + "star.png && " + generate + "star.jpg && " + generate + "star.JPEG");
+  EXPECT_THAT(get("star.jpg"), AllOf(StartsWith("\xff\xd8\xff"), HasSubstr("prompt: star\n")));
+  EXPECT_EQ(get("star.jpg"), get("star.JPEG"));
+  const auto pixels = [&](const char* name) {
+    const std::string file = get(name);
+    return data::decode_image(std::as_bytes(std::span(file)), 3, name).pixels;
+  };
+  const std::vector<uint8_t> png = pixels("star.png"), jpeg = pixels("star.jpg");
+  ASSERT_EQ(png.size(), jpeg.size());
+  int64_t sum = 0;
+  for (size_t i = 0; i < png.size(); ++i) sum += std::abs(png[i] - jpeg[i]);
+  EXPECT_LT(sum, 12 * std::ssize(png));
+  refused(generate + "star.webp", {"--out NAME.png or NAME.jpg", "star.webp"});
+  refused("hearth export run --out d.onnx", {"'run' makes pictures", "--out FOLDER", "not as onnx"});
+  refused("hearth export run --out d.pt", {"'d.pt'", "a folder", "try --out d"});
+  EXPECT_FALSE(has("d.onnx") || has("d.pt") || has("star.webp"));
+}
+
+TEST_F(Diffuse, ModelsOfTwoImagesAreNamed) {
+  for (const auto& [factor, name] :
+       {std::pair(6, "FLUX.1-Fill"), std::pair(2, "FLUX.1-Canny or FLUX.1-Depth")}) {
+    std::string config = get("flux.json");
+    const std::string channels = R"("in_channels": 48)";
+    config.replace(config.find(channels), channels.size(),
+                   fmt::format(R"("in_channels": {}, "out_channels": 48)", 48 * factor));
+    put("tool.json", config);
+    refused("hearth train flux.yaml model.config=tool.json --out tool",
+            {"tool.json", name, "flux-lora", "klein-lora"});
+    refused("hearth validate flux.yaml model.config=tool.json", {"tool.json", name});
+  }
 }
 
 TEST_F(Diffuse, WithoutGuidanceThePromptSaysNothing) {

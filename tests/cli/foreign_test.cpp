@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "io/safetensors.h"
 #include "tiny_language_model.h"
+#include "torch_writer.h"
 
 namespace hearth {
 namespace {
@@ -75,27 +77,52 @@ TEST_F(Foreign, PointersOfGitLfsAreNoFiles) {
   refused("hearth predict run a.png", {"a.png", "git lfs pull"});
 }
 
-TEST_F(Foreign, PicklesAreConverted) {
+TEST_F(Foreign, OldPicklesAreConverted) {
   refused("hearth train recipe.yaml model=./model --out run", {"expected model.safetensors", "model"});
-  put("model/pytorch_model.bin", std::string("PK\3\4", 4) + std::string(100, 'x'));
-  all_refuse({"model/pytorch_model.bin", "pickle", "safetensors", "model').save_pretrained('NEW')"});
-  fs::remove(at("model/pytorch_model.bin"));
   put("model/consolidated.00.pth", "PK");
-  all_refuse({"model/consolidated.00.pth", "pickle", "torch.load(", "consolidated.00.safetensors"});
-  // Even under another name, by what it holds.
+  all_refuse({"model, found consolidated.00.pth", "rename it to pytorch_model.bin"});
   fs::remove(at("model/consolidated.00.pth"));
-  put("model/model.safetensors", "\x80\x02\x8a\x0a more of a pickle");
-  all_refuse({"model/model.safetensors", "pickle"});
-  put("weights.pt", std::string("PK\3\4", 4) + std::string(100, 'x'));
-  refused("hearth train tiny.yaml init=weights.pt --out run", {"weights.pt", "pickle", "weights_only=True"});
-  refused("hearth validate tiny.yaml init=weights.pt", {"weights.pt", "pickle"});
+  // Even under another name, by its content.
+  const std::string pickle = "\x80\x02\x8a\x0a more of a pickle";
+  for (const char* file : {"model/pytorch_model.bin", "model/model.safetensors"}) {
+    put(file, pickle);
+    all_refuse({file, "older pickle", "weights_only=True"});
+    fs::remove(at(file));
+  }
+  put("weights.pt", pickle);
+  refused("hearth train tiny.yaml init=weights.pt --out run",
+          {"weights.pt", "torch.load('weights.pt'", "'weights.new.pt'"});
+  refused("hearth validate tiny.yaml init=weights.pt", {"weights.pt", "older pickle"});
   put("adapter/adapter_config.json",
       R"({"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj"],
       "base_model_name_or_path": "model"})");
-  put("adapter/adapter_model.bin", "PK");
+  put("adapter/adapter_model.bin", pickle);
   refused("hearth train recipe.yaml model=./model init=text.txt adapter.path=adapter --out run",
           {"text.txt"});
-  refused("hearth merge --adapter adapter --out merged", {"pickle"});
+  refused("hearth merge --adapter adapter --out merged", {"adapter/adapter_model.bin", "older pickle"});
+}
+
+TEST_F(Foreign, FilesOfTorchRunNothing) {
+  using namespace torch_writer;  // NOLINT(google-build-using-namespace)
+  const std::string hostile = torch_writer::file(
+      dict({{"model", dict({})}, {"x", call(name("os", "system"), {text("touch pwned")})}}), {});
+  put("weights.pt", hostile);
+  refused("hearth train tiny.yaml init=weights.pt --out run", {"weights.pt", "'os.system'", "runs no code"});
+  refused("hearth validate tiny.yaml init=weights.pt", {"'os.system'"});
+  put("model/pytorch_model.bin", hostile);
+  all_refuse({"model/pytorch_model.bin", "'os.system'"});
+  EXPECT_FALSE(has("pwned"));
+}
+
+/// A run's weights in torch's format, under "model" and with the prefix of DistributedDataParallel.
+TEST_F(Foreign, FilesOfTorchAreWeights) {
+  works("hearth train tiny.yaml --out run");
+  put("weights.pth",
+      torch_writer::checkpoint(io::SafetensorsFile(at("run/model.safetensors")).tensors(), "module."));
+  works("hearth validate tiny.yaml init=weights.pth");
+  works("hearth train tiny.yaml init=run/model.safetensors --out first");
+  works("hearth train tiny.yaml init=weights.pth --out second");
+  EXPECT_EQ(get("first/model.safetensors"), get("second/model.safetensors"));
 }
 
 TEST_F(Foreign, GgufFilesAreNoModelFolders) {
@@ -125,6 +152,8 @@ TEST_F(Foreign, DataOfOtherFormatsIsConverted) {
   refused(validate("data.tsv"), {"TSV", "read_table"});
   put("data.parquet", "PAR1xxxxPAR1");
   refused(validate("data.parquet"), {"Parquet", "pandas.read_parquet('data.parquet')"});
+  put("hub/data/train-0.parquet", "PAR1xxxxPAR1");
+  refused(validate("hub"), {"Parquet", "pandas.read_parquet('hub/data').to_json('hub/data.jsonl'"});
   put("data.jsonl.gz", "\x1f\x8b\x08 more");
   refused(validate("data.jsonl.gz"), {"gzip", "gunzip -k data.jsonl.gz"});
   put("data.jsonl.zst", "\x28\xb5\x2f\xfd more");

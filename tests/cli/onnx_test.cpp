@@ -148,6 +148,9 @@ TEST_F(OnnxFile, ADetectorWithoutCounterpartIsRefusedAndNothingIsLeft) {
   refused("hearth export run --format onnx --out run.onnx",
           {"fcos_resnet50_fpn has no export to ONNX", "YOLOX", "--format hf"});
   refused("hearth export run --format onnx --type bf16 --out run.onnx", {"--type f32", "bf16"});
+  refused("hearth export run --format onnx --out run.pt", {"--out NAME.onnx", "'run.pt'"});
+  refused("hearth export run --out h.pt", {"'h.pt'", "a folder", "try --out h"});
+  EXPECT_FALSE(has("h.pt"));
   EXPECT_FALSE(has("run.onnx"));
 }
 

@@ -57,6 +57,56 @@ TEST(Captions, LinesOfMetadataGoBeforeText) {
   fs::current_path(before);
 }
 
+TEST(Captions, TxtGoesBeforeCaption) {
+  const TemporaryFolder folder;
+  for (const char* name : {"a.png", "b.png", "3_dog/c.png"}) put_captioned(folder.path() / name);
+  put_file(folder.path() / "a.caption", "kohya's");
+  put_file(folder.path() / "b.caption", "not this");
+  put_file(folder.path() / "b.txt", "text");
+  EXPECT_THAT(read(folder.path()), ElementsAre("3_dog/c.png: dog", "a.png: kohya's", "b.png: text"));
+  EXPECT_EQ(describe_captions(read_captions(folder.path())),
+            "2 captions of their own, 1 from the folder's name");
+}
+
+TEST(Captions, TablesOfCommas) {
+  const TemporaryFolder folder;
+  for (const char* name : {"a.png", "in/b.png", "c, d.png"}) put_captioned(folder.path() / name);
+  put_file(
+      folder.path() / "metadata.csv",
+      "\xEF\xBB\xBFwidth,text,file_name\r\n5,\"a \"\"red\"\", house\",a.png\r\n,\"two\nlines\",in/b.png\n\n"
+      "7,three,\"c, d.png\"");
+  EXPECT_THAT(read(folder.path()),
+              ElementsAre("a.png: a \"red\", house", "c, d.png: three", "in/b.png: two lines"));
+  const auto error = [&](std::string_view text) { return error_of([&] { parse_caption_csv(text, "t"); }); };
+  EXPECT_EQ(error("file_name,prompt\na,b"), "no error");
+  EXPECT_THAT(error("file,text\na,b"),
+              HasSubstr("t:1: expected the columns file_name and text, got file,text"));
+  EXPECT_THAT(error("file_name,text\na,b,c"), HasSubstr("t:2: expected 2 fields"));
+  EXPECT_THAT(error("file_name,text\n\"a\nb,c"), HasSubstr("t:2: expected the end of a field in quotes"));
+  EXPECT_THAT(error("file_name,text\n\"a\"b,c"), HasSubstr("t:2: expected a comma"));
+  EXPECT_THAT(error("file_name,text\na,\xE9"), HasSubstr("t:2: expected a caption in UTF-8"));
+}
+
+TEST(Captions, ParquetIsConverted) {
+  const TemporaryFolder folder;
+  put_file(folder.path() / "data/train-0.parquet", "PAR1PAR1");
+  EXPECT_THAT(error_of([&] { read_captions(folder.path()); }),
+              testing::AllOf(HasSubstr("train-0.parquet: Parquet is not read"), HasSubstr("python3 -c"),
+                             HasSubstr("metadata.jsonl"), HasSubstr("set data.path=")));
+}
+
+TEST(Captions, ImagesOfTheClassAreNotTrainedOn) {
+  const TemporaryFolder folder;
+  put_captioned(folder.path() / "img/10_sks dog/a.png");
+  put_captioned(folder.path() / "reg/1_dog/b.png");
+  put_captioned(folder.path() / "reg/1_dog/c.png");
+  EXPECT_THAT(read(folder.path()), ElementsAre("img/10_sks dog/a.png: sks dog"));
+  const fs::path prior = regularization_folder(folder.path());
+  EXPECT_EQ(prior, folder.path() / "reg");
+  EXPECT_THAT(read(prior), ElementsAre("1_dog/b.png: dog", "1_dog/c.png: dog"));
+  EXPECT_EQ(regularization_folder(prior), "");
+}
+
 TEST(Captions, ATriggerComesOnce) {
   const TemporaryFolder folder;
   for (const char* name : {"a", "b", "c"}) put_captioned(folder.path() / fmt::format("{}.png", name));

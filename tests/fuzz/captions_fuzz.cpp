@@ -15,6 +15,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   } catch (const UserError&) {
   }
   try {
+    for (const data::CaptionLine& line : data::parse_caption_csv(text, "fuzz")) {
+      if (line.line < 2 || valid_prefix(line.text) != line.text.size()) std::abort();
+    }
+  } catch (const UserError&) {
+  }
+  try {
     const std::string caption = data::parse_caption(text, "fuzz");
     if (caption.find('\n') != caption.npos || valid_prefix(caption) != caption.size()) std::abort();
   } catch (const UserError&) {

@@ -208,6 +208,23 @@ TEST_F(DenoiserFiles, ALoraGoesToKohyasKeysAndBack) {
     EXPECT_EQ(values(back.files(), name), values(adapter.files(), name)) << name;
 }
 
+TEST_F(DenoiserFiles, ALorasScaleIsInItsMatrices) {
+  add("transformer.transformer_blocks.0.attn.to_q.lora_A.weight", {2, 2}, 1);
+  add("transformer.transformer_blocks.0.attn.to_q.lora_B.weight", {2, 2}, 3);
+  const char* said =
+      R"({"transformer.r": 2, "transformer.lora_alpha": 8, "transformer.target_modules": ["to_q"]})";
+  const DenoiserAdapter adapter(write({{"lora_adapter_metadata", said}}));
+  write_diffusers_lora(adapter, at("diffusers.safetensors"));
+  const io::SafetensorsFile file(at("diffusers.safetensors"));
+  EXPECT_THAT(floats_of(*file.find("transformer.transformer_blocks.0.attn.to_q.lora_B.weight")),
+              ElementsAre(12, 16, 20, 24));
+  EXPECT_THAT(file.metadata().at("lora_adapter_metadata"), HasSubstr(R"("transformer.lora_alpha":2)"));
+  // Whoever trains on has the scale again.
+  const DenoiserAdapter back(at("diffusers.safetensors"));
+  EXPECT_EQ(back.modules().at("transformer_blocks.0.attn.to_q").scale, 4);
+  EXPECT_THAT(floats_of(back.matrix("transformer_blocks.0.attn.to_q", 'B')), ElementsAre(3, 4, 5, 6));
+}
+
 TEST_F(DenoiserFiles, MatricesThatDoNotBelongTogetherAreRefused) {
   const auto open = [&] { DenoiserAdapter{write()}; };
   add("transformer.x_embedder.lora_A.weight", {2, 3}, 0);

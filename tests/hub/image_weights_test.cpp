@@ -8,6 +8,7 @@
 #include "io/safetensors.h"
 #include "run/from_recipe.h"
 #include "temporary_folder.h"
+#include "torch_writer.h"
 
 namespace hearth::hub {
 namespace {
@@ -121,6 +122,26 @@ TEST_F(ImageWeights, OfADetectorTakeOtherClasses) {
                               HasSubstr("and 3 more: drawn anew")));
   EXPECT_EQ(tensor(*to, "head.cls_preds.0.weight"), drawn);
   EXPECT_EQ(tensor(*to, "head.reg_preds.2.weight"), tensor(*from, "head.reg_preds.2.weight"));
+}
+
+TEST_F(ImageWeights, OfYolosOwnCheckpointsAreTurnedToRgb) {
+  const auto from = engine("yolox_nano", 5, 64), to = engine("yolox_nano", 5, 64, 2);
+  const fs::path path = folder_.path() / "yolox.pth";
+  const io::SafetensorsFile file(save(*from));
+  write_file_atomically(path, torch_writer::checkpoint(file.tensors(), "model."));
+  EXPECT_THAT(load_image_weights(*to, path),
+              ElementsAre(AllOf(HasSubstr("images in BGR"), HasSubstr("RGB"))));
+  const std::string stem = "backbone.backbone.stem.conv.conv.weight";
+  save_weights(*to, folder_.path() / "loaded.safetensors", false);
+  const io::SafetensorsFile loaded(folder_.path() / "loaded.safetensors");
+  const std::vector<float> before = floats_of(*file.find(stem)), after = floats_of(*loaded.find(stem));
+  ASSERT_EQ(before.size(), after.size());
+  // [filter, 4 pixels x 3 channels, 3, 3].
+  for (size_t i = 0; i < before.size(); ++i) {
+    const size_t channel = i / 9 % 3;
+    EXPECT_EQ(after[i], before[i + 18 - 18 * channel]) << i;
+  }
+  EXPECT_EQ(tensor(*to, "head.stems.0.conv.weight"), tensor(*from, "head.stems.0.conv.weight"));
 }
 
 TEST_F(ImageWeights, AModuleIsReadWholeOrNotAtAll) {

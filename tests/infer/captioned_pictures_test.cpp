@@ -103,6 +103,33 @@ TEST_F(CaptionsInCache, AreNotEncodedAgainAsPrompts) {
   EXPECT_THROW(second->translator()->conditions(std::span(&other, 1)), UserError);
 }
 
+TEST_F(CaptionsInCache, ThatAreTooLongAreCounted) {
+  EXPECT_THAT(open()->warning(), testing::Not(testing::HasSubstr("longer")));
+  EXPECT_THAT(open()->describe(), testing::HasSubstr("2 captions of their own"));
+  put(root() / "1.txt", "a b c a b c a b c");
+  EXPECT_THAT(
+      open()->warning(),
+      testing::AllOf(testing::HasSubstr("1 of 2 texts is longer than the 5 tokens of diffuse.text_tokens"),
+                     testing::HasSubstr("cut off")));
+  const std::string prompt = "a a a a a a a a";
+  const auto translator =
+      text_translator({.model = model(), .autoencoder = model() / "vae", .text_tokens = 5});
+  EXPECT_EQ(translator->note(), "");
+  translator->conditions(std::span(&prompt, 1));
+  EXPECT_THAT(translator->note(), testing::HasSubstr("1 of 1 texts is longer than the 5 tokens"));
+}
+
+TEST_F(CaptionsInCache, KohyasFolderOfTheClassIsThePrior) {
+  const auto num_images = open()->train().size();
+  const data::Image image{
+      .height = 64, .width = 64, .channels = 3, .pixels = std::vector<uint8_t>(64 * 64 * 3, 1)};
+  put(root() / "reg/1_dog/x.png", encode_png(image));
+  const auto pictures = open();
+  EXPECT_THAT(pictures->describe(), testing::HasSubstr("1 of the class beside them"));
+  EXPECT_EQ(pictures->train().size(), num_images + 1);
+  EXPECT_EQ(pictures->held_out().size(), num_images);
+}
+
 TEST_F(CaptionsInCache, PromptsArePreparedWithThem) {
   const std::vector<std::string> prompts = {"b", "a b", "b"};
   open()->prepare(prompts, [](const std::string&) {});

@@ -131,6 +131,17 @@ TEST(Safetensors, TheHeaderIsOneObjectAndNothingElse) {
             "x: the header at tensor 'a': expected dtype, shape and data_offsets");
 }
 
+/// A length of 0x0280 to 0x0580 looks like the first bytes of a pickle, 0x04034b50 like those of a zip
+/// archive.
+TEST(Safetensors, AnyLengthOfTheHeaderIsRead) {
+  for (const size_t length : {0x280, 0x380, 0x480, 0x580, 0x10280, 0x04034b50}) {
+    std::string header = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
+    header.resize(length, ' ');
+    EXPECT_EQ(fault_of(header, 1), "") << length;
+  }
+  EXPECT_THAT(fault_of("x" + std::string(0x280 - 1, ' '), 1), testing::HasSubstr("pickle"));
+}
+
 TEST(Safetensors, TakesMemoryAndTimeByItsSize) {
   std::string names = "{";
   for (int i = 0; i < 200'000; ++i) {

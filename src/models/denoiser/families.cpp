@@ -56,6 +56,18 @@ void read_heads(const Reader& reader, int64_t heads, int64_t head_size, Denoiser
                kMostWidth, config.width());
 }
 
+/// The tools of FLUX.1 read a second image through more in_channels than they predict.
+[[noreturn]] void refuse_tool(const Reader& reader, const DenoiserConfig& config) {
+  const int64_t ratio = config.channels / std::max<int64_t>(config.out_channels, 1);
+  user_error(
+      "{}: the model predicts {} of the {} channels that it reads{}; Hearth trains models of one image: take "
+      "FLUX.1-dev with the recipe flux-lora, or FLUX.2 klein 4B with klein-lora",
+      reader.where(), config.out_channels, config.channels,
+      ratio == 6   ? ", so it is a FLUX.1-Fill"
+      : ratio == 2 ? ", so it is a FLUX.1-Canny or FLUX.1-Depth"
+                   : "");
+}
+
 /// What both FLUX say; sizes are those of the model that a class of diffusers has by default.
 struct FluxSizes {
   int64_t features, heads, num_double, num_single, text_width;
@@ -67,6 +79,7 @@ void read_flux_sizes(const Reader& reader, const FluxSizes& sizes, DenoiserConfi
   config.channels = unpacked(reader, "in_channels", features, config.patch);
   config.out_channels =
       unpacked(reader, "out_channels", reader.integer("out_channels", features, 1, 1 << 20), config.patch);
+  if (config.out_channels != config.channels) refuse_tool(reader, config);
   read_heads(reader, sizes.heads, 128, config);
   config.num_double = reader.integer("num_layers", sizes.num_double, 0, kMostLayers);
   config.num_single = reader.integer("num_single_layers", sizes.num_single, 0, kMostLayers);

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace hearth::io {
+
+/// A pickle as data: a graph of values that nothing is executed for. Names of functions and classes
+/// ("module.name") and their arguments are kept as they are; what they mean is for the reader of the graph.
+class Pickle {
+ public:
+  enum class Kind : uint8_t {
+    none,
+    boolean,  ///< integer is 0 or 1
+    integer,
+    real,        ///< its number is not kept
+    text,        ///< strings and bytes
+    list,        ///< items; tuples too
+    dict,        ///< items: key, value, key, value, ...; an OrderedDict too
+    name,        ///< text: one of the allowed names
+    call,        ///< items: a name's value, and the list of its arguments
+    persistent,  ///< items: one value, the id of an object that is stored elsewhere
+  };
+  using Id = uint32_t;
+  struct Value {
+    Kind kind = Kind::none;
+    int64_t integer = 0;
+    std::string_view text = {};
+    std::vector<Id> items = {};
+  };
+
+  /// Reads protocols 2 to 5, as torch.save writes them. Values may share items and contain themselves. Takes
+  /// memory and time in proportion to `bytes`, which the texts point into. UserError starting with `where`
+  /// for a name that is not in `allowed` (which outlives this), other opcodes, and damage.
+  Pickle(std::span<const std::byte> bytes, std::span<const std::string_view> allowed, std::string_view where);
+
+  const Value& root() const { return values_[root_]; }
+  const Value& operator[](Id id) const { return values_[id]; }
+
+ private:
+  friend class PickleReader;
+  std::vector<Value> values_;
+  Id root_ = 0;
+};
+
+}  // namespace hearth::io

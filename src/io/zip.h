@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hearth::io {
+
+/// A file inside a zip archive.
+struct ZipMember {
+  std::string name;
+  bool is_deflated = false;
+  uint32_t crc = 0;  ///< CRC-32 of the unpacked bytes
+  int64_t size = 0;  ///< unpacked, bytes; for a stored member equal to packed.size()
+  std::span<const std::byte> packed;
+};
+
+/// Names for error messages: what the archive should be ("an .npz file of NumPy"), and its members
+/// ("arrays").
+struct ZipWords {
+  std::string_view file, members;
+};
+
+/// Reads the directory of a zip archive (PKWARE's APPNOTE, with its 64-bit records): members that are stored
+/// or deflated, in order. Nothing is unpacked; `packed` points into `bytes`. UserError starting with `where`
+/// for damage, encryption, other compression, and sizes that DEFLATE cannot reach.
+std::vector<ZipMember> read_zip_directory(std::span<const std::byte> bytes, std::string_view where,
+                                          const ZipWords& words);
+
+/// Unpacks the start of a member into `out`, at most member.size bytes. Returns the number of bytes, or -1 if
+/// the stream is damaged.
+int64_t unpack_start(const ZipMember& member, std::span<std::byte> out);
+/// Unpacks a member into `out`, which has member.size bytes. False if it is damaged (length or checksum).
+bool unpack(const ZipMember& member, std::span<std::byte> out);
+/// True if `bytes` start like a zip archive.
+bool is_zip(std::span<const std::byte> bytes);
+
+}  // namespace hearth::io
