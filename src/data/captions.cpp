@@ -262,8 +262,10 @@ std::string parse_caption(std::string_view text, std::string_view name) {
 
 bool has_captions(const fs::path& folder) {
   return std::ranges::any_of(files_below(folder), [](const fs::path& path) {
-    return path.filename() == kTable ||
-           (is_image_file(path) && path_exists(fs::path(path).replace_extension(".txt")));
+    if (path.filename() == kTable || path.filename() == kCsvTable) return true;
+    return is_image_file(path) && std::ranges::any_of(kTextEndings, [&](const char* ending) {
+             return path_exists(fs::path(path).replace_extension(ending));
+           });
   });
 }
 
