@@ -190,9 +190,8 @@ Suggestion suggest_recipe(const fs::path& data) {
   const auto num_images = std::ranges::count_if(files, data::is_image_file);
   // Without the slash that a shell adds.
   const fs::path root = (data / "").lexically_normal().parent_path();
-  const auto num_loose = std::ranges::count_if(files, [&](const fs::path& path) {
-    return path.parent_path() == root && data::is_image_file(path);
-  });
+  const auto num_loose = std::ranges::count_if(
+      files, [&](const fs::path& path) { return path.parent_path() == root && data::is_image_file(path); });
   if (num_images > num_loose) return of_classes(data, "folder", "images-resnet18");
   if (num_images > 0)
     user_error(
