@@ -159,12 +159,23 @@ void add_image_fields(std::vector<Field>& fields) {
       "folder, masks, boxes: memory for decoded pictures, which are then read once, like 2GiB; devices share "
       "it",
       &Data::keep_pictures, Bytes{"a size like 2GiB, or 0"});
-  key("unlabeled", "masks: a number that means unlabeled, beside 255", &Data::unlabeled, Whole{0, 255});
   key("exif",
       "images: orientation in EXIF data (or of TIFF and AVIF): apply (turn images upright), or ignore (keep "
       "the "
       "pixels as stored)",
       &Data::exif);
+  key("unlabeled",
+      "masks: a value besides 255 whose pixels have no class (ignore_index); auto: 255 alone, unless it is a "
+      "class; none: no value",
+      &Data::unlabeled);
+  key("class_numbers",
+      "masks: the value of each class in the files, like [0, 255]; empty: 0, 1, 2, ..., or decided from the "
+      "values of all masks",
+      &Data::class_numbers);
+  key("drop_last",
+      "images: leave out a last micro-batch of an epoch that is smaller than train.batch; auto: if the model "
+      "cannot train on it (DeepLab: a single image)",
+      &Data::drop_last);
 }
 
 void add_text_fields(std::vector<Field>& fields) {

@@ -28,6 +28,8 @@ enum class AdapterKind : uint8_t { none, lora };
 enum class BadRecords : uint8_t { refuse, skip };
 /// Whether images are turned upright by EXIF's orientation or kept as stored.
 enum class Exif : uint8_t { apply, ignore };
+/// The last micro-batch of an epoch, if it is smaller: automatic drops one that the model cannot train on.
+enum class DropLast : uint8_t { automatic, no, yes };
 /// What becomes of samples longer than a row; automatic: split text, truncate records.
 enum class Overlong : uint8_t { automatic, truncate, drop, split, refuse };
 /// What one document of plain text is.
@@ -69,6 +71,8 @@ template <>
 inline constexpr auto kNames<BadRecords> = std::to_array<std::string_view>({"refuse", "skip"});
 template <>
 inline constexpr auto kNames<Exif> = std::to_array<std::string_view>({"apply", "ignore"});
+template <>
+inline constexpr auto kNames<DropLast> = std::to_array<std::string_view>({"auto", "false", "true"});
 template <>
 inline constexpr auto kNames<Overlong> = std::to_array<std::string_view>({"auto", "truncate", "drop", "split",
                                                                           "refuse"});
@@ -180,10 +184,12 @@ struct Data {
   float jitter = 0;
   std::vector<float> mean = {0.5F};
   std::vector<float> std = {0.5F};
-  bool resize = true;                 ///< masks: pictures are resized; else windows slide over them
-  std::vector<float> scale = {1, 1};  ///< masks: random scale from, to
-  std::string classes;                ///< masks: file of the class table
-  int64_t unlabeled = 255;
+  bool resize = true;                  ///< masks: pictures are resized; else windows slide over them
+  std::vector<float> scale = {1, 1};   ///< masks: random scale from, to
+  std::string classes;                 ///< masks: file of the class table
+  std::string unlabeled = "auto";      ///< masks: a number, auto or none
+  std::vector<int64_t> class_numbers;  ///< masks: see data::MaskOptions
+  DropLast drop_last = DropLast::automatic;
   Exif exif = Exif::apply;
   int64_t keep_pictures = 0;  ///< bytes of decoded pictures that are kept in memory, over all devices
   int64_t context = 1024;     ///< tokens of a row

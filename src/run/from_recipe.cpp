@@ -83,6 +83,23 @@ std::shared_ptr<data::PictureBudget> picture_budget(const recipe::Recipe& recipe
   return bytes > 0 ? std::make_shared<data::PictureBudget>(bytes) : nullptr;
 }
 
+/// Loader options with the rows that a model needs to train on: 2 where one leaves a batch norm a single
+/// value per channel (DeepLab's pooled features, mlp).
+data::LoaderOptions image_loader_options(const recipe::Recipe& recipe) {
+  data::LoaderOptions options = loader_options(recipe);
+  if (recipe.data.drop_last != recipe::DropLast::automatic || recipe.train.batch == 1) return options;
+  ir::Graph graph;
+  nn::Builder builder(graph, nn::Builder::Mode::train, recipe.seed);
+  builder.freeze(recipe.train.freeze);
+  try {
+    objective_of(recipe)->build(builder, {.num_rows = 1});
+  } catch (const UserError&) {
+    // Whatever else is wrong is said when the real graph is built.
+    options.min_batch = 2;
+  }
+  return options;
+}
+
 std::vector<tasks::MaskLoss> mask_losses(const recipe::Recipe& recipe) {
   const std::vector<std::string> names = {"cross_entropy", "dice", "focal"};
   std::vector<tasks::MaskLoss> losses;
@@ -106,7 +123,7 @@ tasks::SegmentTaskOptions segment_options(const recipe::Recipe& recipe) {
   tasks::SegmentTaskOptions made{.model = model_options(recipe),
                                  .train = mask_options(recipe, "train"),
                                  .held_out = mask_options(recipe, "test"),
-                                 .loader = loader_options(recipe),
+                                 .loader = image_loader_options(recipe),
                                  .rows = {.size = data.image_size,
                                           .resizes = data.resize,
                                           .least_scale = static_cast<double>(data.scale[0]),
@@ -158,7 +175,7 @@ tasks::DetectTaskOptions detect_options(const recipe::Recipe& recipe) {
   return {.detector = detector_options(recipe),
           .train = boxed_pictures(recipe, "train"),
           .held_out = boxed_pictures(recipe, "test"),
-          .loader = loader_options(recipe),
+          .loader = image_loader_options(recipe),
           .rows = {.size = size,
                    .sides = recipe.detect.sizes,
                    .is_training = true,
@@ -257,22 +274,6 @@ recipe::Recipe load_recipe(const fs::path& path, std::span<const std::string> ov
 recipe::Recipe parse_recipe(const std::string& yaml, const std::string& where,
                             std::span<const std::string> overrides) {
   return recipe::parse_recipe(yaml, where, recipe_choices(), overrides);
-}
-
-data::MaskOptions mask_options(const recipe::Recipe& recipe, const std::string& split) {
-  const recipe::Data& data = recipe.data;
-  return {.kind = data.kind,
-          .path = data.path,
-          .split = split,
-          .image_size = data.image_size,
-          .count = split == "test" ? data.val_count : data.count,
-          .seed = recipe.seed,
-          .num_classes = recipe.model.num_classes,
-          .classes = data.classes,
-          .unlabeled = data.unlabeled,
-          .exif = exif_of(recipe),
-          .skip_bad = data.bad_records == recipe::BadRecords::skip,
-          .num_threads = recipe::num_threads(recipe)};
 }
 
 data::BoxedPictures boxed_pictures(const recipe::Recipe& recipe, const std::string& split) {
@@ -400,7 +401,7 @@ std::unique_ptr<tasks::Task> open_task(const recipe::Recipe& recipe, int device)
   tasks::ImageTaskOptions options{.model = model_options(recipe),
                                   .train = dataset_options(recipe, "train"),
                                   .held_out = dataset_options(recipe, "test"),
-                                  .loader = loader_options(recipe),
+                                  .loader = image_loader_options(recipe),
                                   .pixels = pixel_options(recipe),
                                   .balance = recipe.data.balance};
   options.train.keep = options.held_out.keep = picture_budget(recipe);

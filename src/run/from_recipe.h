@@ -4,7 +4,6 @@
 
 #include "data/boxes.h"
 #include "data/dataset.h"
-#include "data/masks.h"
 #include "engine/engine.h"
 #include "hub/export_onnx.h"
 #include "models/model.h"
@@ -38,8 +37,6 @@ void check_first_weights(const recipe::Recipe& recipe);
 /// GPUs. UserError where the data does not fit the model.
 std::unique_ptr<tasks::Task> open_task(const recipe::Recipe& recipe, int device = 0);
 
-/// The masked images of a recipe for segmentation, its split "train" or "test".
-data::MaskOptions mask_options(const recipe::Recipe& recipe, const std::string& split);
 /// The boxed images of a recipe for detection, its split "train" or "test".
 data::BoxedPictures boxed_pictures(const recipe::Recipe& recipe, const std::string& split);
 /// What a recipe's model is for.

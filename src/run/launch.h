@@ -21,6 +21,7 @@ struct Job {
   std::string command;  ///< shell line that started the run, for its report
   bool accepts_changed_inputs = false;  ///< Start's
   std::string dump_gradients;
+  std::vector<std::string> notes = {};  ///< sentences on what was decided for the recipe, said at the start
   /// Everything that could keep the run from its first step is made and looked at, and its plan is printed;
   /// nothing is trained or written.
   bool only_checks = false;

@@ -7,6 +7,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr int64_t kSide = 32;
 
@@ -126,6 +127,44 @@ TEST_F(Segmentation, KeptPicturesTrainToTheSameBits) {
   EXPECT_EQ(last_eval_loss("plain"), last_eval_loss("kept"));
 }
 
+TEST_F(Segmentation, WhatMasksMeanIsDecidedOnceAndKept) {
+  fs::remove(at("set/classes.txt"));
+  for (int i = 0; i < 4; ++i) put(fmt::format("set/train/masks/{}.png", i), mask_of(255));
+  put("set/val/masks/9.png", mask_of(255));
+  const std::string note = "in the masks 0 is class 0, 255 is class 1 (0 and 255 are the only values)";
+  EXPECT_THAT(works("hearth validate s.yaml model.num_classes=2"),
+              AllOf(HasSubstr(note), HasSubstr("class 1              2048 pixels (50.00%)")));
+  EXPECT_THAT(works("hearth train s.yaml model.num_classes=2 --out run train.checkpoint_every=1"),
+              HasSubstr(note));
+  EXPECT_THAT(get("run/config.yaml"), HasSubstr("class_numbers: [0, 255]"));
+  // Other masks do not change what the run was trained with.
+  put("set/val/masks/9.png", mask_of(1));
+  EXPECT_THAT(works("hearth train --resume --out run train.steps=3 data.balance=false"),
+              Not(HasSubstr("in the masks")));
+  EXPECT_THAT(works("hearth eval run"), HasSubstr("mIoU"));
+  EXPECT_THAT(works("hearth validate s.yaml model.num_classes=3"),
+              HasSubstr("warning: no training mask has a pixel of 2 of 3 classes: class 1, class 2"));
+  EXPECT_THAT(works("hearth validate s.yaml model.num_classes=2 segment.ignore=255"), HasSubstr("warning"));
+}
+
+TEST_F(Segmentation, RepeatedFaultsAreCounted) {
+  for (int i = 0; i < 4; ++i) put(fmt::format("set/train/masks/{}.png", i), mask_of(1, 8));
+  const auto result = shell("hearth validate s.yaml");
+  EXPECT_THAT(result.err, HasSubstr("4 of 4 images of the train split"));
+  EXPECT_THAT(result.out, HasSubstr("(and 3 more like it)"));
+  EXPECT_EQ(count_of(result.out, "bad: "), 1U);
+}
+
+TEST_F(Segmentation, ALastBatchThatCannotTrainIsLeftOut) {
+  const std::string deeplab =
+      "hearth validate s.yaml model.name=deeplabv3_resnet50 model.width=0 train.batch=3";
+  EXPECT_THAT(works(deeplab), HasSubstr("3 classes; each epoch leaves out 1 (data.drop_last)"));
+  refused(deeplab + " data.drop_last=false", {"at least 2 values per channel"});
+  const std::string train = "hearth train s.yaml train.epochs=2 train.steps=0 train.batch=3 --out ";
+  EXPECT_THAT(works(train + "all"), HasSubstr("done: 4 steps"));
+  EXPECT_THAT(works(train + "dropped data.drop_last=true"), HasSubstr("done: 2 steps"));
+}
+
 TEST_F(Segmentation, BalanceDrawsRareClassesMoreOften) {
   for (int i = 4; i < 6; ++i) {
     put(fmt::format("set/train/images/{}.png", i), picture_of(i));
@@ -153,7 +192,10 @@ TEST_F(Segmentation, MistakesAreNamed) {
   refused("hearth train s.yaml data.image_size=[16]", {"[width, height]"});
   put("set/train/masks/2.png", mask_of(7));
   refused("hearth train s.yaml train.epochs=2",
-          {"set/train/masks/2.png", "from 0 to 2 or 255", "got 7 at x 0, y 0"});
+          {"the values 0, 1, 2, 7, but", "has 3 classes", "7 first occurs in set/train/masks/2.png",
+           "data.class_numbers=[0,1,2]"});
+  refused("hearth train s.yaml train.epochs=2 data.class_numbers=[0,1,2]",
+          {"set/train/masks/2.png: 7 at x 0, y 0 is no class", "data.unlabeled=7"});
   put("set/train/masks/2.png", mask_of(1, 8));
   refused("hearth train s.yaml train.epochs=2", {"set/train/masks/2.png: expected a mask of 32x32"});
   fs::remove(at("set/train/masks/2.png"));

@@ -146,8 +146,8 @@ Evaluation ImageTask::evaluate(engine::Engine& engine, int64_t num_shown) const 
 }
 
 std::string ImageTask::describe() const {
-  return fmt::format("{} training{} and {} validation images", train_->size(), balance_ ? kBalanced : "",
-                     test_->size());
+  return fmt::format("{} training{} and {} validation images{}", train_->size(), balance_ ? kBalanced : "",
+                     test_->size(), left_out_text(*this));
 }
 
 std::string ImageTask::warning() const {

@@ -23,7 +23,8 @@ class ImageTask : public Task {
  public:
   explicit ImageTask(const ImageTaskOptions& options);
 
-  int64_t num_rows() const override { return train_->size(); }
+  int64_t num_rows() const override { return data::epoch_rows(train_->size(), loader_); }
+  int64_t num_data_rows() const override { return train_->size(); }
   int64_t num_eval_rows() const override { return test_->size(); }
   int64_t num_samples(const data::LoaderPosition&, int64_t count) const override { return count; }
   using Task::open;

@@ -252,9 +252,9 @@ io::ImageStrip DetectTask::strip(int64_t index, std::span<const Detection> found
 std::string DetectTask::describe() const {
   int64_t boxes = 0;
   for (const data::BoxedPicture& picture : options_.train.pictures) boxes += std::ssize(picture.boxes);
-  return fmt::format("{} training{} and {} validation images, {} boxes of {} classes to learn from",
+  return fmt::format("{} training{} and {} validation images, {} boxes of {} classes to learn from{}",
                      train_rows_.num_rows(), balance_ ? kBalanced : "", test_rows_.num_rows(), boxes,
-                     options_.train.class_names.size());
+                     options_.train.class_names.size(), left_out_text(*this));
 }
 
 std::string DetectTask::warning() const {

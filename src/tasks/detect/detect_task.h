@@ -41,7 +41,8 @@ class DetectTask : public Task {
  public:
   explicit DetectTask(DetectTaskOptions options);
 
-  int64_t num_rows() const override { return train_rows_.num_rows(); }
+  int64_t num_rows() const override { return data::epoch_rows(train_rows_.num_rows(), options_.loader); }
+  int64_t num_data_rows() const override { return train_rows_.num_rows(); }
   int64_t num_eval_rows() const override { return test_rows_.num_rows(); }
   int64_t num_samples(const data::LoaderPosition&, int64_t count) const override { return count; }
   std::vector<int64_t> row_lengths() const override;

@@ -175,8 +175,9 @@ Evaluation SegmentTask::evaluate(engine::Engine& engine, int64_t num_shown) cons
 }
 
 std::string SegmentTask::describe() const {
-  return fmt::format("{} training{} and {} validation images with masks of {} classes", train_->size(),
-                     balance_ ? kBalanced : "", test_->size(), train_->classes().size());
+  return fmt::format("{} training{} and {} validation images with masks of {} classes{}", train_->size(),
+                     balance_ ? kBalanced : "", test_->size(), train_->classes().size(),
+                     left_out_text(*this));
 }
 
 std::string SegmentTask::warning() const {
