@@ -1,3 +1,5 @@
+#include "data/mask_folder.h"
+
 #include "base/error.h"
 #include "base/text.h"
 #include "base/threads.h"
@@ -130,7 +132,7 @@ std::unique_ptr<MaskedImages> open_mask_folder(const MaskOptions& options) {
   return std::make_unique<MaskFolder>(options);
 }
 
-MaskDecision decide_masks(const MaskOptions& train, const MaskOptions& held_out) {
+MaskDecision decide_mask_folder(const MaskOptions& train, const MaskOptions& held_out) {
   check_path(train);
   const MaskFolder training(train), held(held_out);
   ThreadPool threads(train.num_threads);

@@ -54,9 +54,10 @@ struct MaskOptions {
   /// masks: the number in the files of each line of the class table (without one: of each class). Empty: 0,
   /// 1, 2, ..., and no other color than the table's.
   std::vector<int64_t> class_numbers = {};
-  Exif exif = Exif::apply;  ///< masks: of images
-  bool skip_bad = false;    ///< masks: leave out pairs that cannot be read (MaskedImages::notes names them)
-  int num_threads = 1;      ///< masks: that find these, and read all masks for decide_masks
+  Exif exif = Exif::apply;     ///< masks: of images
+  bool allow_outside = false;  ///< masks: labels with outlines may name images outside of `path`
+  bool skip_bad = false;  ///< masks: leave out pairs that cannot be read (MaskedImages::notes names them)
+  int num_threads = 1;    ///< masks: that find these, and read all masks for decide_masks
   /// masks: for pictures and masks that are decoded once and kept; null: none is.
   std::shared_ptr<PictureBudget> keep = nullptr;
 };
@@ -91,13 +92,14 @@ std::vector<std::string> mask_kinds();
 ///   images/train, masks/train, images/val, masks/val
 ///   images, masks                                                every fifth image is held out
 ///   train, val: images and their masks, or one folder of both    every fifth image is held out
+/// A file, or a folder in none of these layouts, may have labels with outlines instead (outlined_masks.h).
 /// "masks" may be called labels or annotations; "val" also valid, validation or test. The mask of an image is
 /// an image file of the same name, or of that name and an ending such as _mask. A mask of the size in which
 /// its image is stored is turned upright with it. Its pixels are gray values, palette indices, or colors of
 /// the class table (classes.csv, class_dict.csv or classes.txt in the folder), whose class "void" is no
 /// class. UserError says what was expected where.
 std::unique_ptr<MaskedImages> open_masks(const MaskOptions& options);
-/// True if a folder has one of these layouts.
+/// True if a folder has one of these layouts, other than one folder of images and masks.
 bool has_masks(const fs::path& folder);
 
 /// What the values of all masks decide.

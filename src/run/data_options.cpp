@@ -55,6 +55,7 @@ data::MaskOptions mask_options(const recipe::Recipe& recipe, const std::string& 
           .unlabeled = unlabeled_number(data.unlabeled),
           .class_numbers = data.class_numbers,
           .exif = exif_of(recipe),
+          .allow_outside = data.allow_outside,
           .skip_bad = data.bad_records == recipe::BadRecords::skip,
           .num_threads = recipe::num_threads(recipe)};
 }
