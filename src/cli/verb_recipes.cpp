@@ -12,6 +12,7 @@
 #include "run/from_diffuse_recipe.h"
 #include "run/from_recipe.h"
 #include "run/launch.h"
+#include "run/resolve.h"
 #include "tasks/classify/tensors_dataset.h"
 #include "tasks/detect/detector.h"
 #include "tasks/language/text_source.h"
@@ -153,8 +154,11 @@ int64_t check_texts(const recipe::Recipe& recipe) {
 /// What training would refuse is refused by training's own code; beyond that, every image and every record
 /// is read.
 void run_validate(const CLI::App& verb, const std::string& name, const std::string& out) {
-  const run::Job job{.recipe = open_recipe(name, overrides_of(verb)),
-                     .out = out.empty() ? run::default_folder(name) : out,
+  const std::string folder = out.empty() ? run::default_folder(name) : out;
+  const run::Resolved resolved = run::resolve(open_recipe(name, overrides_of(verb)), folder);
+  const run::Job job{.recipe = resolved.recipe,
+                     .notes = resolved.notes,
+                     .out = folder,
                      .only_checks = true,
                      .open_reporter = open_terminal,
                      .tell = tell};
