@@ -321,7 +321,7 @@ void check_devices(const Job& job, bool launched) {
 void check_places(const Job& job) {
   expect_place_for_folder(job.out);
   if (!job.dump_gradients.empty()) expect_place_for_file(job.dump_gradients);
-  job.resume ? check_changed_recipe(job) : check_overwrites_nothing(job.out);
+  if (!job.resume) check_overwrites_nothing(job.out);
 }
 
 }  // namespace
@@ -343,6 +343,7 @@ int launch(const Job& given) {
   Resolved resolved = resolve(std::move(job.recipe), job.out);
   job.recipe = std::move(resolved.recipe);
   if (job.notes.empty()) job.notes = std::move(resolved.notes);
+  if (job.resume) check_changed_recipe(job);
   if (job.only_checks && job.recipe.devices == 1) return train_here(job, {}, nullptr);
   return job.recipe.supervise && !launched ? train_supervised(job) : train_alone(job);
 }
