@@ -321,8 +321,7 @@ Purpose purpose_of(const recipe::Recipe& recipe) {
 
 std::vector<std::string> classes_of_data(const recipe::Recipe& given) {
   recipe::Recipe recipe = given;
-  // Images are not decoded to leave some out.
-  recipe.data.bad_records = recipe::BadRecords::refuse;
+  recipe.data.bad_records = recipe::BadRecords::refuse;  // No image is decoded to leave some out.
   const Purpose purpose = purpose_of(recipe);
   if (purpose == Purpose::detect) return boxed_pictures(recipe, "train").class_names;
   if (purpose == Purpose::classify) {
@@ -330,8 +329,8 @@ std::vector<std::string> classes_of_data(const recipe::Recipe& given) {
     return tasks::open_any_dataset(dataset_options(recipe, "train"), recipe.model.num_classes)->class_names();
   }
   HEARTH_CHECK(purpose == Purpose::segment);
-  const auto masks = data::open_masks(mask_options(recipe, "train"));
   std::vector<std::string> names;
+  const auto masks = data::open_masks(mask_options(recipe, "train"));
   for (const data::MaskClass& one : masks->classes()) names.push_back(one.name);
   return names;
 }
