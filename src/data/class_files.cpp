@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 
 #include "base/error.h"
@@ -16,6 +17,7 @@
 #include "base/text.h"
 #include "base/yaml.h"
 #include "data/image.h"
+#include "data/picture_files.h"
 
 namespace hearth::data {
 namespace {
@@ -363,6 +365,10 @@ ClassFiles list_class_files(const ClassFilesOptions& options) {
                       shortened(fmt::format("{}", fmt::join(made.class_names, ", ")), 200)));
     }
   }
+  if (layout.train.is_table) return made;
+  std::set<fs::path> folders;
+  for (const LabeledFile& file : made.files) folders.insert(file.path.parent_path());
+  if (std::string note = describe_unread(folders); !note.empty()) made.notes.push_back(std::move(note));
   return made;
 }
 

@@ -1,5 +1,4 @@
 #include <cstring>
-#include <set>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -7,7 +6,6 @@
 #include "data/dataset.h"
 #include "data/image.h"
 #include "data/picture_cache.h"
-#include "data/picture_files.h"
 
 namespace hearth::data {
 namespace {
@@ -20,9 +18,6 @@ class FolderDataset : public Dataset {
     channels_ = options.channels;
     class_names_ = std::move(listing.class_names);
     notes_ = std::move(listing.notes);
-    std::set<fs::path> folders;
-    for (const LabeledFile& file : files_) folders.insert(file.path.parent_path());
-    if (std::string note = describe_unread(folders); !note.empty()) notes_.push_back(std::move(note));
   }
 
   int64_t size() const override { return std::ssize(files_); }
