@@ -15,7 +15,7 @@
 #include "run/from_diffuse_recipe.h"
 #include "run/from_recipe.h"
 #include "run/launch.h"
-#include "run/mask_numbers.h"
+#include "run/resolve.h"
 #include "tasks/classify/tensors_dataset.h"
 #include "tasks/detect/detector.h"
 #include "tasks/language/text_source.h"
@@ -179,11 +179,10 @@ int64_t check_texts(const recipe::Recipe& recipe) {
 /// is read.
 void run_validate(const CLI::App& verb, const std::string& name, const std::string& out) {
   const std::string folder = out.empty() ? run::default_folder(name) : out;
-  recipe::Recipe given = open_recipe(name, overrides_of(verb));
-  const std::vector<std::string> notes = run::decide_mask_numbers(given, folder);
-  const run::Job job{.recipe = std::move(given),
+  const run::Resolved resolved = run::resolve(open_recipe(name, overrides_of(verb)), folder);
+  const run::Job job{.recipe = resolved.recipe,
+                     .notes = resolved.notes,
                      .out = folder,
-                     .notes = notes,
                      .only_checks = true,
                      .open_reporter = open_terminal,
                      .tell = tell};

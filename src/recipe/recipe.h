@@ -46,6 +46,9 @@ enum class NoiseSampling : uint8_t { uniform, sigmoid, shift, flux_shift, logit_
 enum class NoiseWeighting : uint8_t { none, sigma_sqrt, cosmap, min_snr };
 /// How classes of masks are weighed in the loss.
 enum class ClassWeights : uint8_t { none, given, median_frequency };
+/// Source of the mean and std that images are normalized by; automatic: the weights of `init` where these
+/// name them, else data.mean and data.std; given: data.mean and data.std.
+enum class Normalize : uint8_t { automatic, given, imagenet, half, dataset };
 /// How the learning rate moves over a run.
 enum class ScheduleKind : uint8_t { constant, step, cosine, onecycle };
 
@@ -94,6 +97,9 @@ template <>
 inline constexpr auto kNames<ClassWeights> = std::to_array<std::string_view>({"none", "given",
                                                                               "median_frequency"});
 template <>
+inline constexpr auto kNames<Normalize> = std::to_array<std::string_view>({"auto", "given", "imagenet",
+                                                                           "half", "dataset"});
+template <>
 inline constexpr auto kNames<ScheduleKind> = std::to_array<std::string_view>({"constant", "step", "cosine",
                                                                               "onecycle"});
 
@@ -138,16 +144,18 @@ struct Exchange {
 /// A built-in model of images, or a language model's files.
 struct Model {
   std::string name = "simplecnn";
-  std::string path;         ///< a transformers folder: config.json, weights, tokenizer
-  std::string config;       ///< config.json of a new model instead
-  std::string autoencoder;  ///< of a model that makes pictures, a folder; empty: vae in `path`
-  std::string tokenizer;    ///< folder or file; empty: the model's, or the one beside the config
-  int64_t num_classes = 10;
+  std::string path;                      ///< a transformers folder: config.json, weights, tokenizer
+  std::string config;                    ///< config.json of a new model instead
+  std::string autoencoder;               ///< of a model that makes pictures, a folder; empty: vae in `path`
+  std::string tokenizer;                 ///< folder or file; empty: the model's, or the one beside the config
+  int64_t num_classes = 0;               ///< images; 0: as many as the data has
+  std::vector<std::string> class_names;  ///< images: by number; empty: those of the data
   std::vector<int64_t> hidden = {512, 256};
   double dropout = 0.2;
   int64_t width = 0;  ///< 0: the model's own
   bool frozen_norm = false;
 
+  /// Path of config.json: `config`, unpacked where it is built in, or the one in `path`.
   fs::path config_file() const;
 };
 
@@ -182,6 +190,7 @@ struct Data {
   int64_t crop_padding = 0;
   bool flip = false;
   float jitter = 0;
+  Normalize normalize = Normalize::automatic;
   std::vector<float> mean = {0.5F};
   std::vector<float> std = {0.5F};
   bool resize = true;                  ///< masks: pictures are resized; else windows slide over them

@@ -37,6 +37,8 @@ data::DatasetOptions dataset_options(const recipe::Recipe& recipe, const std::st
           .channels = data.channels,
           .count = split == "test" ? data.val_count : data.count,
           .seed = recipe.seed,
+          .class_names = recipe.model.class_names,
+          .val_share = data.val_share,
           .exif = exif_of(recipe),
           .skip_bad = data.bad_records == recipe::BadRecords::skip,
           .num_threads = recipe::num_threads(recipe)};

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "distributed/heartbeat.h"
 #include "recipe/recipe.h"
@@ -16,12 +17,12 @@ namespace hearth::run {
 /// A run, as every process that has a part in it knows it.
 struct Job {
   recipe::Recipe recipe;
+  std::vector<std::string> notes = {};  ///< sentences on what was decided for the recipe, said at the start
   std::string out;
   bool resume = false;
   std::string command;  ///< shell line that started the run, for its report
   bool accepts_changed_inputs = false;  ///< Start's
   std::string dump_gradients;
-  std::vector<std::string> notes = {};  ///< sentences on what was decided for the recipe, said at the start
   /// Everything that could keep the run from its first step is made and looked at, and its plan is printed;
   /// nothing is trained or written.
   bool only_checks = false;

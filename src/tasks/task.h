@@ -90,6 +90,8 @@ class Task {
   std::unique_ptr<BatchStream> open(const data::LoaderPosition& from) const { return open(from, {}); }
   /// Judges the present weights; at most `num_shown` samples are kept for people to look at.
   virtual Evaluation evaluate(engine::Engine& engine, int64_t num_shown) const = 0;
+  /// Names of the classes of images by number; empty: there are none.
+  virtual std::vector<std::string> class_names() const { return {}; }
   /// A few letters for a sample.
   virtual const char* unit() const = 0;
   /// What the data is, for the start of a run: "70 training and 32 validation images".

@@ -31,6 +31,7 @@ class ImageTask : public Task {
   std::unique_ptr<BatchStream> open(const data::LoaderPosition& from,
                                     const data::LoaderShare& share) const override;
   Evaluation evaluate(engine::Engine& engine, int64_t num_shown) const override;
+  std::vector<std::string> class_names() const override { return train_->class_names(); }
   const char* unit() const override { return "img"; }
   std::string describe() const override;
   std::string warning() const override;

@@ -24,8 +24,10 @@ std::unique_ptr<Detector> open(const DetectTaskOptions& options) {
   HEARTH_CHECK(found != nullptr);
   const size_t classes = options.train.class_names.size();
   if (std::ssize(options.train.class_names) > options.detector.num_classes) {
-    user_error("expected at most the {} classes of the model, got {} in the data; try model.num_classes={}",
-               options.detector.num_classes, classes, classes);
+    user_error(
+        "the data has {} classes, but model.num_classes is {}; leave model.num_classes out, which takes the "
+        "number from the data",
+        classes, options.detector.num_classes);
   }
   if (options.train.class_names != options.held_out.class_names)
     user_error("expected the same classes in training and validation data, got {} and {} of them or others",

@@ -50,6 +50,7 @@ class DetectTask : public Task {
   std::unique_ptr<BatchStream> open(const data::LoaderPosition& from,
                                     const data::LoaderShare& share) const override;
   Evaluation evaluate(engine::Engine& engine, int64_t num_shown) const override;
+  std::vector<std::string> class_names() const override { return options_.train.class_names; }
   const char* unit() const override { return "img"; }
   std::string describe() const override;
   std::string warning() const override;
