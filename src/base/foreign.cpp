@@ -37,6 +37,9 @@ bool is_name(std::string_view text) {
 /// "org/name"; empty where the path is none on a hub.
 std::string hub_name(const fs::path& path) {
   std::string text = path.string();
+  std::error_code ignored;
+  // A path in a folder of this machine was meant, and whoever has its name on the hub is a stranger.
+  if (path.has_parent_path() && fs::is_directory(path.parent_path(), ignored)) return "";
   if (std::ranges::find(kLocal, path.extension().string()) != kLocal.end()) return "";
   if (text.starts_with(kHub)) text.erase(0, kHub.size());
   if (text.starts_with("datasets/")) text.erase(0, text.find('/') + 1);

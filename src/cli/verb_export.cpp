@@ -131,10 +131,12 @@ void export_images(const ExportArguments& arguments) {
   if (!flag.empty())
     user_error("expected a language model for {}, got '{}', a run on images", flag, arguments.model);
   if (format == "onnx") return to_onnx(arguments);
-  const fs::path weights = hub::export_image_run(arguments.model, folder_options(arguments));
+  hub::FolderOptions options = folder_options(arguments);
+  options.metadata = run::onnx_options(open_run(arguments.model, {}), arguments.model).metadata;
+  const fs::path weights = hub::export_image_run(arguments.model, options);
   say("{}: model.safetensors ({}, under torch's names) and config.yaml, the recipe with model, image size, "
-      "mean "
-      "and std; hearth predict and hearth eval open it and read the names of classes from data.path\n",
+      "mean, std and the names of classes, which the metadata of model.safetensors has too; hearth predict "
+      "opens it anywhere\n",
       arguments.out, weights.string());
 }
 

@@ -24,6 +24,7 @@
 #include "recipe/recipe.h"
 #include "run/device_rates.h"
 #include "run/from_recipe.h"
+#include "run/resolve.h"
 
 namespace hearth::cli {
 namespace {
@@ -40,6 +41,13 @@ struct PlanArguments {
   std::string gpu;
   LinkArguments links;
 };
+
+/// The options of a recipe, for a plan.
+engine::EngineOptions plan_options(const recipe::Recipe& recipe) {
+  const run::Resolved resolved = run::resolve_for_plan(recipe);
+  for (const std::string& note : resolved.notes) say(stderr, "{}\n", note);
+  return run::engine_options(resolved.recipe);
+}
 
 /// Lets the options plan for the GPU that is named, else for the device that is used.
 void choose_rates(const PlanArguments& arguments, engine::EngineOptions& options) {
@@ -154,14 +162,14 @@ void print_ways(const PlanArguments& arguments, const std::vector<std::string>& 
                 std::span<const int64_t> gpu_bytes) {
   const planner::Links links = links_of(arguments.links);
   const recipe::Recipe recipe = open_recipe(arguments.recipe, overrides);
-  engine::EngineOptions used = run::engine_options(recipe);
+  engine::EngineOptions used = plan_options(recipe);
   choose_rates(arguments, used);
   const cost::Device& gpu = gpu_of(used);
   std::vector<planner::WayToShare> ways;
   const auto add = [&](const std::vector<std::string>& settings) {
     std::vector<std::string> all = overrides;
     all.insert(all.end(), settings.begin(), settings.end());
-    const engine::EngineOptions options = run::engine_options(open_recipe(arguments.recipe, all));
+    const engine::EngineOptions options = plan_options(open_recipe(arguments.recipe, all));
     ways.push_back(planner::plan_way_to_share(fmt::format("{}", fmt::join(settings, " ")), options, gpu_bytes,
                                               gpu, links));
   };
@@ -188,7 +196,7 @@ void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
   const int64_t memory = memory_of(arguments);
   expect_place_for_file(arguments.svg);
   const recipe::Recipe recipe = open_recipe(arguments.recipe, overrides);
-  engine::EngineOptions options = run::engine_options(recipe);
+  engine::EngineOptions options = plan_options(recipe);
   choose_rates(arguments, options);
   engine::EngineOptions on_gpu = options;
   on_gpu.device = gpu_of(options);
@@ -227,7 +235,7 @@ void run_dump(const CLI::App& verb, const DumpArguments& arguments) {
     return;
   }
   const recipe::Recipe recipe = open_recipe(arguments.recipe, overrides_of(verb));
-  engine::EngineOptions options = run::engine_options(recipe);
+  engine::EngineOptions options = plan_options(recipe);
   choose_rates({}, options);
   std::vector<std::string> names;
   for (const passes::Pass& pass : passes::pass_list()) names.emplace_back(pass.name);

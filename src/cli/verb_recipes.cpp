@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
+#include <map>
 
 #include "base/error.h"
 #include "cli/output.h"
@@ -12,6 +15,7 @@
 #include "run/from_diffuse_recipe.h"
 #include "run/from_recipe.h"
 #include "run/launch.h"
+#include "run/resolve.h"
 #include "tasks/classify/tensors_dataset.h"
 #include "tasks/detect/detector.h"
 #include "tasks/language/text_source.h"
@@ -48,9 +52,27 @@ void run_cp(const std::string& name, const std::string& file) {
   user_error("'{}' is no built-in recipe; hearth ls lists them", name);
 }
 
+/// The faults with only the first of those that differ in numbers and file names alone, and how many are like
+/// it.
+std::vector<std::string> grouped(const std::vector<std::string>& faults) {
+  std::vector<std::pair<std::string, int64_t>> groups;
+  std::map<std::string, size_t> group_of;
+  for (const std::string& fault : faults) {
+    std::string kind = fault.substr(std::min(fault.find(": "), fault.size()));
+    std::erase_if(kind, [](unsigned char c) { return std::isdigit(c) != 0; });
+    const auto [group, is_new] = group_of.try_emplace(kind, groups.size());
+    if (is_new) groups.emplace_back(fault, 0);
+    ++groups[group->second].second;
+  }
+  std::vector<std::string> lines;
+  for (const auto& [fault, count] : groups)
+    lines.push_back(count == 1 ? fault : fmt::format("{} (and {} more like it)", fault, count - 1));
+  return lines;
+}
+
 /// Lists what is wrong with images, if anything is.
 void refuse(const std::vector<std::string>& faults, int64_t num_images, const char* split) {
-  for (const std::string& fault : faults) say("  bad: {}\n", fault);
+  for (const std::string& line : grouped(faults)) say("  bad: {}\n", line);
   if (faults.empty()) return;
   user_error("{} of {} images of the {} split cannot be used", faults.size(), num_images, split);
 }
@@ -156,8 +178,11 @@ int64_t check_texts(const recipe::Recipe& recipe) {
 /// What training would refuse is refused by training's own code; beyond that, every image and every record
 /// is read.
 void run_validate(const CLI::App& verb, const std::string& name, const std::string& out) {
-  const run::Job job{.recipe = open_recipe(name, overrides_of(verb)),
-                     .out = out.empty() ? run::default_folder(name) : out,
+  const std::string folder = out.empty() ? run::default_folder(name) : out;
+  const run::Resolved resolved = run::resolve(open_recipe(name, overrides_of(verb)), folder);
+  const run::Job job{.recipe = resolved.recipe,
+                     .notes = resolved.notes,
+                     .out = folder,
                      .only_checks = true,
                      .open_reporter = open_terminal,
                      .tell = tell};

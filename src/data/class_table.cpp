@@ -44,6 +44,16 @@ MaskClass parse_line(std::string_view line, const std::string& where) {
   return made;
 }
 
+/// "1, cat" of a table that counts from 0.
+MaskClass parse_numbered(std::string_view line, int64_t expected, const std::string& where) {
+  const std::vector<std::string_view> parts = split(line, ',');
+  if (parts.size() != 2 || parts[0] != std::to_string(expected) || parts[1].empty() ||
+      expected >= kMostMaskClasses)
+    user_error("{}: expected the value {} and the name of its class, got '{}'", where, expected,
+               printable(line));
+  return {.name = std::string(parts[1]), .color = palette_color(expected)};
+}
+
 }  // namespace
 
 std::vector<MaskClass> read_class_table(const fs::path& path) {
@@ -52,13 +62,18 @@ std::vector<MaskClass> read_class_table(const fs::path& path) {
 
 std::vector<MaskClass> parse_class_table(std::string_view text, std::string_view name) {
   std::vector<MaskClass> classes;
-  bool has_colors = false;
+  bool has_colors = false, has_numbers = false;
   int64_t number = 0;
   for (const std::string_view line : split(text, '\n')) {
     ++number;
-    const bool is_header = number == 1 && (line == "name,r,g,b" || line == "name");
+    if (number == 1) has_numbers = line == "Pixel Value, Class";
+    const bool is_header = number == 1 && (line == "name,r,g,b" || line == "name" || has_numbers);
     if (line.empty() || line[0] == '#' || is_header) continue;
     const std::string where = fmt::format("{}:{}", name, number);
+    if (has_numbers) {
+      classes.push_back(parse_numbered(line, std::ssize(classes), where));
+      continue;
+    }
     const bool colored = line.find(',') != line.npos;
     if (classes.empty()) has_colors = colored;
     if (colored != has_colors) user_error("{}: expected colors for all classes or for none", where);

@@ -21,7 +21,8 @@ namespace {
 struct Kind {
   const char* name;
   Open* open;
-  bool has_folder = true;  ///< at data.path
+  bool has_folder = true;    ///< at data.path
+  bool reads_files = false;  ///< may be a file at data.path
   /// Opens what can be read and adds the faults of the rest; null: `open` finds the first.
   std::unique_ptr<Dataset> (*open_all_the_same)(const DatasetOptions&, std::vector<std::string>&) = nullptr;
 };
@@ -29,7 +30,7 @@ struct Kind {
 constexpr std::array<Kind, 4> kKinds = {{{"shapes", open_shapes, false},
                                          {"idx", open_idx},
                                          {"cifar10", open_cifar10},
-                                         {"folder", open_folder, true, open_folder}}};
+                                         {"folder", open_folder, true, true, open_folder}}};
 
 const Kind& kind_of(const DatasetOptions& options) {
   for (const Kind& kind : kKinds) {
@@ -53,12 +54,20 @@ void check_images(const Dataset& dataset, DatasetCheck& check) {
 void check_options(const DatasetOptions& options, const Kind& kind) {
   if (options.split != "train" && options.split != "test")
     user_error("expected data.split 'train' or 'test', got '{}'", options.split);
-  if (kind.has_folder && !fs::is_directory(options.path))
+  const bool is_file = kind.reads_files && fs::is_regular_file(options.path);
+  if (kind.has_folder && !is_file && !fs::is_directory(options.path))
     user_error("expected a folder at data.path, found none at '{}'; set data.path=FOLDER",
                options.path.string());
 }
 
 }  // namespace
+
+void Dataset::name_classes(const std::vector<std::string>& names) {
+  if (names.size() < class_names_.size())
+    user_error("the data has {} classes, but model.class_names has {} names", class_names_.size(),
+               names.size());
+  class_names_ = names;
+}
 
 int32_t Dataset::check(int64_t index) const {
   thread_local std::vector<uint8_t> pixels;
@@ -86,6 +95,7 @@ std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
   const Kind& kind = kind_of(options);
   check_options(options, kind);
   auto dataset = kind.open(options);
+  if (!options.class_names.empty()) dataset->name_classes(options.class_names);
   if (options.skip_bad && kind.has_folder) return without_bad(std::move(dataset), options.num_threads);
   return dataset;
 }

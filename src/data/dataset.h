@@ -15,7 +15,7 @@ class PictureBudget;
 
 /// Which labeled images to open.
 struct DatasetOptions {
-  /// One of dataset_kinds(): "shapes", "idx" (MNIST), "cifar10", "folder" (a folder per class).
+  /// One of dataset_kinds(): "shapes", "idx" (MNIST), "cifar10", "folder" (data/class_files.h).
   std::string kind = "shapes";
   fs::path path;
   /// "train" or "test".
@@ -27,6 +27,10 @@ struct DatasetOptions {
   /// shapes: how many images, and which.
   int64_t count = 10000;
   uint64_t seed = 0;
+  /// Names of the classes by number; empty: those of the data. A folder's classes are these, idx, cifar10 and
+  /// shapes are called by them.
+  std::vector<std::string> class_names = {};
+  double val_share = 0.1;  ///< folder: held out where no split is (data/class_files.h)
   /// For images of a folder that are decoded once and kept; null: none is.
   std::shared_ptr<PictureBudget> keep = nullptr;
   Exif exif = Exif::apply;  ///< of images of a folder
@@ -60,6 +64,9 @@ class Dataset {
   const std::vector<std::string>& notes() const { return notes_; }
   Extent image_size() const { return image_size_; }
   int64_t channels() const { return channels_; }
+
+  /// Calls the classes by these names; UserError for fewer than there are.
+  void name_classes(const std::vector<std::string>& names);
 
  protected:
   std::vector<std::string> class_names_;

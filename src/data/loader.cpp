@@ -73,7 +73,7 @@ BucketOrder::Draw in_bucket(const BucketOrder& buckets, const LoaderPosition& po
 
 /// Rows that an epoch has.
 int64_t epoch_size(const RowSource& source, const LoaderOptions& options) {
-  return options.buckets != nullptr ? options.buckets->num_places() : source.num_rows();
+  return options.buckets != nullptr ? options.buckets->num_places() : epoch_rows(source.num_rows(), options);
 }
 
 void check(const RowSource& source, const LoaderOptions& options, const LoaderPosition& start) {
@@ -100,6 +100,11 @@ void check(const RowSource& source, const LoaderOptions& options, const LoaderPo
 }
 
 }  // namespace
+
+int64_t epoch_rows(int64_t num_rows, const LoaderOptions& options) {
+  const int64_t rest = num_rows % std::max<int64_t>(1, options.batch);
+  return rest < num_rows && rest < options.min_batch ? num_rows - rest : num_rows;
+}
 
 bool change_order(LoaderPosition& position) {
   if (position.num_changes_here == LoaderPosition::kMostChanges) return false;
@@ -302,7 +307,7 @@ ClassBalance::Draw Loader::State::draw_at(const LoaderPosition& position) const 
     return {.index = drawn.index, .repeat = drawn.repeat};
   }
   int64_t place = place_at(position, num_rows);
-  if (options.shuffle) place = shuffled(position, num_rows, place);
+  if (options.shuffle) place = shuffled(position, source.num_rows(), place);
   if (options.balance == nullptr) return {.index = place};
   return options.balance->at(epoch_key(position, 0, Purpose::balance), place);
 }

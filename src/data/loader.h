@@ -24,6 +24,10 @@ struct LoaderPosition {
   bool operator==(const LoaderPosition&) const = default;
 };
 
+/// Rows of an epoch over `num_rows` rows: all, or all but a last batch below LoaderOptions::min_batch, if
+/// there are others.
+int64_t epoch_rows(int64_t num_rows, const LoaderOptions& options);
+
 /// From `position` on, what is left of the epoch comes in another order, still each sample once, and so do
 /// the shuffled epochs after it. False: this epoch's order has changed kMostChanges times, and stays.
 bool change_order(LoaderPosition& position);

@@ -4,13 +4,12 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/mask_folder.h"
+#include "data/outlined_masks.h"
 #include "data/read_check.h"
 #include "data/shapes.h"
 
 namespace hearth::data {
-
-// In a source of its own.
-std::unique_ptr<MaskedImages> open_mask_folder(const MaskOptions& options);
 
 namespace {
 
@@ -106,11 +105,15 @@ std::unique_ptr<MaskedImages> open_masks(const MaskOptions& options) {
     user_error("expected data.split 'train' or 'test', got '{}'", options.split);
   if (options.kind == "shapes") return std::make_unique<ShapeMasks>(options);
   if (options.kind == "masks") {
-    auto images = open_mask_folder(options);
+    auto images = is_outlined(options) ? open_outlined_masks(options) : open_mask_folder(options);
     return options.skip_bad ? without_bad(std::move(images), options.num_threads) : std::move(images);
   }
   user_error("expected data.kind shapes or masks for segmentation, got '{}'{}", options.kind,
              did_you_mean(options.kind, mask_kinds()));
+}
+
+MaskDecision decide_masks(const MaskOptions& train, const MaskOptions& held_out) {
+  return is_outlined(train) ? decide_outlined_masks(train, held_out) : decide_mask_folder(train, held_out);
 }
 
 MaskCheck check_masks(const MaskedImages& images) {

@@ -28,10 +28,14 @@ struct MaskClass {
 /// Color number `index` of the palette that the PASCAL VOC development kit draws masks in.
 std::array<uint8_t, 3> palette_color(int64_t index);
 
-/// Reads a table of classes: a line each, "name" or "name,r,g,b" (a header with these words is skipped).
+/// Reads a table of classes: a line each, "name" or "name,r,g,b" (a header with these words is skipped); or,
+/// after "Pixel Value, Class", "0, name" (Roboflow).
 /// UserError with file and line. `name` stands for the file in messages.
 std::vector<MaskClass> read_class_table(const fs::path& path);
 std::vector<MaskClass> parse_class_table(std::string_view text, std::string_view name);
+
+/// MaskOptions::unlabeled: 255 alone, unless it is a class; no number.
+inline constexpr int64_t kUnlabeledAuto = -1, kUnlabeledNone = -2;
 
 /// Which pictures with masks to open.
 struct MaskOptions {
@@ -44,11 +48,16 @@ struct MaskOptions {
   uint64_t seed = 0;
   /// masks: how many classes there are; another number in a mask is a fault. 0: as many as the table has.
   int64_t num_classes = 0;
-  fs::path classes;                ///< masks: the table; empty: the one in the folder, if there is one
-  int64_t unlabeled = kUnlabeled;  ///< masks: a number that means unlabeled too
-  Exif exif = Exif::apply;         ///< masks: of images
+  fs::path classes;  ///< masks: the table; empty: the one in the folder, if there is one
+  /// masks: a number that means unlabeled too, kUnlabeledAuto or kUnlabeledNone.
+  int64_t unlabeled = kUnlabeledAuto;
+  /// masks: the number in the files of each line of the class table (without one: of each class). Empty: 0,
+  /// 1, 2, ..., and no other color than the table's.
+  std::vector<int64_t> class_numbers = {};
+  Exif exif = Exif::apply;     ///< masks: of images
+  bool allow_outside = false;  ///< masks: labels with outlines may name images outside of `path`
   bool skip_bad = false;  ///< masks: leave out pairs that cannot be read (MaskedImages::notes names them)
-  int num_threads = 1;    ///< masks: that find these
+  int num_threads = 1;    ///< masks: that find these, and read all masks for decide_masks
   /// masks: for pictures and masks that are decoded once and kept; null: none is.
   std::shared_ptr<PictureBudget> keep = nullptr;
 };
@@ -74,20 +83,37 @@ class MaskedImages {
 };
 
 std::vector<std::string> mask_kinds();
-/// Opens masked images. Of a folder these layouts are known, told apart by the names of its folders:
-///   JPEGImages, SegmentationClass, ImageSets/Segmentation/{train,val}.txt    PASCAL VOC
-///   train, trainannot, val, valannot                                         CamVid of SegNet
+/// Opens masked images. These layouts of a folder are known by the names of its folders:
+///   JPEGImages, SegmentationClass, ImageSets/Segmentation/{train,val}.txt        PASCAL VOC
+///   images, annotations/trimaps, annotations/{trainval,test}.txt                 Oxford-IIIT Pets
+///   leftImg8bit/train, gtFine/train, leftImg8bit/val, gtFine/val                 Cityscapes
+///   train, trainannot, val, valannot                                             CamVid of SegNet
 ///   train/images, train/masks, val/images, val/masks
 ///   images/train, masks/train, images/val, masks/val
-///   images, masks                                                            every fifth picture is held out
-/// "masks" may be called labels or annotations; "val" also valid or test. An image's mask is the image file
-/// of the same name, or of that name and _mask, _label or _L. A mask of the size in which its image is stored
-/// is turned upright with it. Its pixels are gray values, palette indices, or colors of the class table
-/// (classes.csv, class_dict.csv or classes.txt in the folder), whose class "void" is no class. UserError says
-/// what was expected where.
+///   images, masks                                                every fifth image is held out
+///   train, val: images and their masks, or one folder of both    every fifth image is held out
+/// A file, or a folder in none of these layouts, may have labels with outlines instead (outlined_masks.h).
+/// "masks" may be called labels or annotations; "val" also valid, validation or test. The mask of an image is
+/// an image file of the same name, or of that name and an ending such as _mask. A mask of the size in which
+/// its image is stored is turned upright with it. Its pixels are gray values, palette indices, or colors of
+/// the class table (classes.csv, class_dict.csv or classes.txt in the folder), whose class "void" is no
+/// class. UserError says what was expected where.
 std::unique_ptr<MaskedImages> open_masks(const MaskOptions& options);
-/// True if a folder has one of these layouts.
+/// True if a folder has one of these layouts, other than one folder of images and masks.
 bool has_masks(const fs::path& folder);
+
+/// What the values of all masks decide.
+struct MaskDecision {
+  std::vector<int64_t> class_numbers;  ///< for MaskOptions of both splits
+  std::vector<std::string> class_names;
+  /// Sentences: which values stand for which classes if not 0, 1, 2, ...; classes without a pixel in the
+  /// training masks.
+  std::vector<std::string> notes;
+};
+/// Reads every mask of both splits of a folder once, and decides which values stand for which classes
+/// (data/mask_values.h). UserError lists the values found where they fit no rule. Masks that cannot be read
+/// are left to their readers, unless none can.
+MaskDecision decide_masks(const MaskOptions& train, const MaskOptions& held_out);
 
 /// What reading every mask and picture once found.
 struct MaskCheck {

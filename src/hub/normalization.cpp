@@ -1,7 +1,5 @@
 #include "hub/normalization.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -14,38 +12,41 @@ namespace {
 
 constexpr int64_t kMostBytes = 16 << 20;
 /// A quarter of a gray value of 8 bits: what people round to.
-constexpr double kClose = 0.001;
+constexpr float kClose = 0.001F;
 
 /// The numbers under a key, one for each channel; none where it holds anything else.
-std::vector<double> numbers_of(const nlohmann::json& config, const char* key) {
+std::vector<float> numbers_of(const nlohmann::json& config, const char* key) {
   const auto found = config.find(key);
   if (found == config.end() || !found->is_array()) return {};
   const auto is_number = [](const nlohmann::json& value) { return value.is_number(); };
-  return std::ranges::all_of(*found, is_number) ? found->get<std::vector<double>>() : std::vector<double>{};
+  return std::ranges::all_of(*found, is_number) ? found->get<std::vector<float>>() : std::vector<float>{};
 }
 
-bool agree(const std::vector<float>& ours, const std::vector<double>& theirs) {
-  for (size_t c = 0; c < theirs.size(); ++c) {
-    const float value = ours[std::min(c, ours.size() - 1)];
-    if (!(std::abs(static_cast<double>(value) - theirs[c]) <= kClose)) return false;
-  }
-  return ours.size() <= theirs.size();
+/// One number stands for every channel.
+bool are_close(const std::vector<float>& ours, const std::vector<float>& theirs) {
+  for (size_t c = 0; c < std::max(ours.size(), theirs.size()); ++c)
+    if (!(std::abs(ours[std::min(c, ours.size() - 1)] - theirs[std::min(c, theirs.size() - 1)]) <= kClose))
+      return false;
+  return true;
 }
 
 }  // namespace
 
-std::string normalization_note(const fs::path& weights, const data::PixelOptions& pixels) {
+bool agree(const Normalization& one, const Normalization& other) {
+  return are_close(one.mean, other.mean) && are_close(one.std, other.std);
+}
+
+std::optional<Normalization> known_normalization(const fs::path& weights) {
   const fs::path file = (fs::is_directory(weights) ? weights : weights.parent_path()) / "config.json";
-  if (!fs::is_regular_file(file)) return "";
+  if (!fs::is_regular_file(file)) return std::nullopt;
   const auto top = parse_json_object<nlohmann::json>(read_file(file, kMostBytes), file.string());
   const auto nested = top.find("pretrained_cfg");
   const nlohmann::json& config = nested != top.end() && nested->is_object() ? *nested : top;
-  const std::vector<double> mean = numbers_of(config, "mean"), std = numbers_of(config, "std");
-  if (mean.empty() || std.empty() || (agree(pixels.mean, mean) && agree(pixels.std, std))) return "";
-  return fmt::format(
-      "init: {} says that pictures were normalized by another mean and std: try 'data.mean=[{}]' "
-      "'data.std=[{}]'",
-      file.string(), fmt::join(mean, ","), fmt::join(std, ","));
+  Normalization found{.file = file, .mean = numbers_of(config, "mean"), .std = numbers_of(config, "std")};
+  const auto is_usable = [](float value) { return std::isfinite(value) && value > 0; };
+  if (found.mean.empty() || found.std.empty() || !std::ranges::all_of(found.std, is_usable))
+    return std::nullopt;
+  return found;
 }
 
 }  // namespace hearth::hub

@@ -1,15 +1,23 @@
 #pragma once
 
-#include <string>
+#include <optional>
+#include <vector>
 
 #include "base/path.h"
-#include "data/loader_options.h"
 
 namespace hearth::hub {
 
-/// A sentence with the keys to set where weights come with a config.json of timm's whose mean and std (in
-/// pretrained_cfg, or at the top) are not those that pictures are normalized by; else empty. `weights`: a
-/// folder, or a file beside which it lies. UserError where config.json is no JSON object.
-std::string normalization_note(const fs::path& weights, const data::PixelOptions& pixels);
+/// Mean and std of each channel, of pixels from 0 to 1.
+struct Normalization {
+  fs::path file;  ///< where they are stated
+  std::vector<float> mean, std;
+};
+/// True if images come out alike, but for what people round.
+bool agree(const Normalization& one, const Normalization& other);
+
+/// Returns the normalization that weights were trained with, from timm's config.json (in pretrained_cfg, or
+/// at the top); nothing where it states none. `weights`: a folder, or a file in the same folder. UserError
+/// where config.json is no JSON object.
+std::optional<Normalization> known_normalization(const fs::path& weights);
 
 }  // namespace hearth::hub

@@ -89,9 +89,10 @@ void write_weights(ModelWeights& weights, const FolderOptions& options, const fs
                    const std::string& stem) {
   const std::vector<Shard> shards = plan_shards(weights.files(), options, stem);
   for (const Shard& shard : shards) {
-    io::write_safetensors(folder / shard.name, shard.tensors, [&](size_t i) {
-      return weights.bytes_of(*shard.sources[i], shard.tensors[i].dtype);
-    });
+    io::write_safetensors(
+        folder / shard.name, shard.tensors,
+        [&](size_t i) { return weights.bytes_of(*shard.sources[i], shard.tensors[i].dtype); },
+        options.metadata);
   }
   write_index(shards, folder, stem);
 }

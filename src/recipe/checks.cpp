@@ -145,6 +145,38 @@ void check_exchange(const Recipe& recipe, const Places& places) {
   expect(!recipe.offload.weights, "offload.weights", "false", "true");
 }
 
+/// UserError for a data.path that was meant to be read, while images are generated. A recipe's own data.path
+/// may be left where an override asks for shapes.
+void check_path_of_shapes(const Recipe& recipe, const Places& places) {
+  if (data_kind(recipe.data.kind) != DataKind::shapes || recipe.data.path.empty()) return;
+  const bool is_meant =
+      places.is_override("data.path") ? !places.is_override("data.kind") : !places.contains("data.kind");
+  if (!is_meant) return;
+  user_error(
+      "data.path={} would not be read: data.kind=shapes generates its images ({}); set data.kind=folder (a "
+      "folder per class), masks or boxes",
+      recipe.data.path.string(), places.of("data.path"));
+}
+
+/// Replaces data.normalize=imagenet and half by their numbers.
+void take_up_normalization(Recipe& recipe, const Places& places) {
+  Data& data = recipe.data;
+  if (data.normalize == Normalize::half) {
+    data.mean = data.std = {0.5F};
+  } else if (data.normalize == Normalize::imagenet) {
+    if (data.channels != 3)
+      user_error(
+          "data.normalize=imagenet is for color images, but data.channels is {} in {}; set "
+          "data.normalize=dataset",
+          data.channels, places.of("data.normalize"));
+    data.mean = {0.485F, 0.456F, 0.406F};
+    data.std = {0.229F, 0.224F, 0.225F};
+  } else {
+    return;
+  }
+  data.normalize = Normalize::given;
+}
+
 /// What train.objective dpo says of other keys, where they are left at their defaults.
 void take_up_objective(Recipe& recipe, const Places& places) {
   if (!has_pairs(recipe)) return;
@@ -184,6 +216,7 @@ void share_out(Recipe& recipe, const Places& places) {
 void complete(Recipe& recipe, const Places& places) {
   if (is_text(recipe)) recipe.data.kind = name_of(DataKind::text);
   take_up_objective(recipe, places);
+  take_up_normalization(recipe, places);
   share_out(recipe, places);
 }
 
@@ -215,6 +248,13 @@ void check(const Recipe& recipe, const Places& places) {
     user_error("expected data.path, the {} that holds the data of kind {}, got none in {}; try {}",
                text ? "file" : "folder", recipe.data.kind, places.of("data.kind"),
                text ? "data=FILE.jsonl or data=FILE.txt" : "data.path=DIR");
+  }
+  check_path_of_shapes(recipe, places);
+  const int64_t num_names = std::ssize(recipe.model.class_names);
+  if (recipe.model.num_classes > 0 && num_names > recipe.model.num_classes) {
+    user_error(
+        "model.class_names has {} names, but model.num_classes is {} in {}; leave model.num_classes out",
+        num_names, recipe.model.num_classes, places.of("model.num_classes"));
   }
   if (std::ssize(recipe.model.hidden) > kMostLayers) {
     user_error("expected at most {} widths in model.hidden, got {} in {}; try [512, 256]", kMostLayers,

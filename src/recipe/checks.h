@@ -11,9 +11,13 @@ namespace hearth::recipe {
 /// Where each key of a recipe was given: FILE:LINE, or an override.
 class Places {
  public:
+  /// How the place of an override begins.
+  static constexpr const char* kOverride = "the override ";
+
   explicit Places(std::string file) : file_(std::move(file)) {}
   void set(const std::string& key, const std::string& where) { where_[key] = where; }
   bool contains(const std::string& key) const { return where_.contains(key); }
+  bool is_override(const std::string& key) const { return contains(key) && of(key).starts_with(kOverride); }
   const std::string& of(const std::string& key) const {
     const auto found = where_.find(key);
     return found == where_.end() ? file_ : found->second;

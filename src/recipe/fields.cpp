@@ -85,7 +85,12 @@ void add_model_fields(std::vector<Field>& fields) {
   key("tokenizer",
       "language model: folder or file of the tokenizer; empty: the one beside the model or its config",
       &Model::tokenizer);
-  key("num_classes", "images: number of classes", &Model::num_classes, Whole{1, 100000});
+  key("num_classes", "images: number of classes; 0: as many as the data has", &Model::num_classes,
+      Whole{0, 100000});
+  key("class_names",
+      "images: names of the classes, in the order of their numbers, like [cat, dog]; empty: those of the "
+      "data, which a run keeps here",
+      &Model::class_names);
   key("hidden", "mlp: widths of the hidden layers", &Model::hidden);
   key("dropout", "mlp, mobilenet, efficientnet: dropout probability; fcn, deeplab: 0 switches theirs off",
       &Model::dropout, Real{0, 1});
@@ -143,6 +148,11 @@ void add_image_fields(std::vector<Field>& fields) {
   key("flip", "random horizontal flip", &Data::flip);
   key("jitter", "random brightness, contrast and saturation, by up to this fraction", &Data::jitter,
       Real{0, 1});
+  key("normalize",
+      "what images are normalized by; auto: mean and std of the weights in init, where their config.json "
+      "(timm) has them, else data.mean and data.std; given: data.mean and data.std; imagenet; half (0.5 and "
+      "0.5); dataset: measured on at most 4096 training images",
+      &Data::normalize);
   key("mean", "mean of each channel, of pixels from 0 to 1; images are normalized by it", &Data::mean);
   key("std", "standard deviation of each channel", &Data::std);
   key("resize",
@@ -159,20 +169,33 @@ void add_image_fields(std::vector<Field>& fields) {
       "folder, masks, boxes: memory for decoded pictures, which are then read once, like 2GiB; devices share "
       "it",
       &Data::keep_pictures, Bytes{"a size like 2GiB, or 0"});
-  key("unlabeled", "masks: a number that means unlabeled, beside 255", &Data::unlabeled, Whole{0, 255});
   key("exif",
       "images: orientation in EXIF data (or of TIFF and AVIF): apply (turn images upright), or ignore (keep "
       "the "
       "pixels as stored)",
       &Data::exif);
+  key("unlabeled",
+      "masks: a value besides 255 whose pixels have no class (ignore_index); auto: 255 alone, unless it is a "
+      "class; none: no value",
+      &Data::unlabeled);
+  key("class_numbers",
+      "masks: the value of each class in the files, like [0, 255]; empty: 0, 1, 2, ..., or decided from the "
+      "values of all masks",
+      &Data::class_numbers);
+  key("drop_last",
+      "images: leave out a last micro-batch of an epoch that is smaller than train.batch; auto: if the model "
+      "cannot train on it (DeepLab: a single image)",
+      &Data::drop_last);
 }
 
 void add_text_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "data", &Recipe::data);
   key("context", "text: tokens in a row (sequence length)", &Data::context, Whole{1, 1 << 24});
   key("val_path", "text: validation file; empty: the end of data.path", &Data::val_path);
-  key("val_share", "text, captions: fraction of data.path that is held out for validation", &Data::val_share,
-      Real{0, 1});
+  key("val_share",
+      "text, captions, folder: fraction of data.path that is held out for validation; of a folder per class, "
+      "where no folder or list is held out",
+      &Data::val_share, Real{0, 1});
   key("format",
       "text: format of records: text, prompt_completion, alpaca, sharegpt, openai, preference; "
       "detect: by their fields",

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/threads.h"
+#include "recipe/built_in.h"
 
 namespace hearth::recipe {
 
@@ -33,7 +34,7 @@ bool has_documents(const Recipe& recipe) {
 bool has_pairs(const Recipe& recipe) { return recipe.train.objective == Objective::dpo; }
 
 fs::path Model::config_file() const {
-  if (!config.empty()) return config;
+  if (!config.empty()) return local_file(config);
   // A folder of diffusers has a folder for each of its networks.
   const fs::path denoiser = fs::path(path) / "transformer/config.json";
   return path_exists(denoiser) ? denoiser : fs::path(path) / "config.json";

@@ -28,6 +28,8 @@ enum class AdapterKind : uint8_t { none, lora };
 enum class BadRecords : uint8_t { refuse, skip };
 /// Whether images are turned upright by EXIF's orientation or kept as stored.
 enum class Exif : uint8_t { apply, ignore };
+/// The last micro-batch of an epoch, if it is smaller: automatic drops one that the model cannot train on.
+enum class DropLast : uint8_t { automatic, no, yes };
 /// What becomes of samples longer than a row; automatic: split text, truncate records.
 enum class Overlong : uint8_t { automatic, truncate, drop, split, refuse };
 /// What one document of plain text is.
@@ -44,6 +46,9 @@ enum class NoiseSampling : uint8_t { uniform, sigmoid, shift, flux_shift, logit_
 enum class NoiseWeighting : uint8_t { none, sigma_sqrt, cosmap, min_snr };
 /// How classes of masks are weighed in the loss.
 enum class ClassWeights : uint8_t { none, given, median_frequency };
+/// Source of the mean and std that images are normalized by; automatic: the weights of `init` where these
+/// name them, else data.mean and data.std; given: data.mean and data.std.
+enum class Normalize : uint8_t { automatic, given, imagenet, half, dataset };
 /// How the learning rate moves over a run.
 enum class ScheduleKind : uint8_t { constant, step, cosine, onecycle };
 
@@ -70,6 +75,8 @@ inline constexpr auto kNames<BadRecords> = std::to_array<std::string_view>({"ref
 template <>
 inline constexpr auto kNames<Exif> = std::to_array<std::string_view>({"apply", "ignore"});
 template <>
+inline constexpr auto kNames<DropLast> = std::to_array<std::string_view>({"auto", "false", "true"});
+template <>
 inline constexpr auto kNames<Overlong> = std::to_array<std::string_view>({"auto", "truncate", "drop", "split",
                                                                           "refuse"});
 template <>
@@ -89,6 +96,9 @@ inline constexpr auto kNames<NoiseWeighting> = std::to_array<std::string_view>({
 template <>
 inline constexpr auto kNames<ClassWeights> = std::to_array<std::string_view>({"none", "given",
                                                                               "median_frequency"});
+template <>
+inline constexpr auto kNames<Normalize> = std::to_array<std::string_view>({"auto", "given", "imagenet",
+                                                                           "half", "dataset"});
 template <>
 inline constexpr auto kNames<ScheduleKind> = std::to_array<std::string_view>({"constant", "step", "cosine",
                                                                               "onecycle"});
@@ -134,16 +144,18 @@ struct Exchange {
 /// A built-in model of images, or a language model's files.
 struct Model {
   std::string name = "simplecnn";
-  std::string path;         ///< a transformers folder: config.json, weights, tokenizer
-  std::string config;       ///< config.json of a new model instead
-  std::string autoencoder;  ///< of a model that makes pictures, a folder; empty: vae in `path`
-  std::string tokenizer;    ///< folder or file; empty: the model's, or the one beside the config
-  int64_t num_classes = 10;
+  std::string path;                      ///< a transformers folder: config.json, weights, tokenizer
+  std::string config;                    ///< config.json of a new model instead
+  std::string autoencoder;               ///< of a model that makes pictures, a folder; empty: vae in `path`
+  std::string tokenizer;                 ///< folder or file; empty: the model's, or the one beside the config
+  int64_t num_classes = 0;               ///< images; 0: as many as the data has
+  std::vector<std::string> class_names;  ///< images: by number; empty: those of the data
   std::vector<int64_t> hidden = {512, 256};
   double dropout = 0.2;
   int64_t width = 0;  ///< 0: the model's own
   bool frozen_norm = false;
 
+  /// Path of config.json: `config`, unpacked where it is built in, or the one in `path`.
   fs::path config_file() const;
 };
 
@@ -178,12 +190,15 @@ struct Data {
   int64_t crop_padding = 0;
   bool flip = false;
   float jitter = 0;
+  Normalize normalize = Normalize::automatic;
   std::vector<float> mean = {0.5F};
   std::vector<float> std = {0.5F};
-  bool resize = true;                 ///< masks: pictures are resized; else windows slide over them
-  std::vector<float> scale = {1, 1};  ///< masks: random scale from, to
-  std::string classes;                ///< masks: file of the class table
-  int64_t unlabeled = 255;
+  bool resize = true;                  ///< masks: pictures are resized; else windows slide over them
+  std::vector<float> scale = {1, 1};   ///< masks: random scale from, to
+  std::string classes;                 ///< masks: file of the class table
+  std::string unlabeled = "auto";      ///< masks: a number, auto or none
+  std::vector<int64_t> class_numbers;  ///< masks: see data::MaskOptions
+  DropLast drop_last = DropLast::automatic;
   Exif exif = Exif::apply;
   int64_t keep_pictures = 0;  ///< bytes of decoded pictures that are kept in memory, over all devices
   int64_t context = 1024;     ///< tokens of a row

@@ -31,6 +31,9 @@ constexpr std::pair<const char*, const char*> kAliases[] = {
     {"steps", "train.steps"},
     {"gradient_accumulation_steps", "train.accumulate"},
     {"data", "data.kind"},
+    {"segment.ignore", "data.unlabeled"},
+    {"ignore_index", "data.unlabeled"},
+    {"drop_last", "data.drop_last"},
     {"optimizer", "optimizer.name"},
     {"schedule", "schedule.name"},
     {"max_grad_norm", "train.clip_norm"},
@@ -216,7 +219,7 @@ Recipe parse_recipe(const std::string& yaml, const std::string& where, const Cho
     const size_t equals = text.find('=');
     if (equals == std::string::npos) user_error("expected an override like train.batch=64, got '{}'", text);
     const std::string key = text.substr(0, equals);
-    const std::string given = "the override " + yaml_quoted(text);
+    const std::string given = Places::kOverride + yaml_quoted(text);
     read_key(reading, key, override_value(key, text.substr(equals + 1), given), given);
   }
   complete(reading.recipe, reading.places);

@@ -89,12 +89,12 @@ void Trainer::check_same_run(const RunState& state, const std::string& where) co
         "weights",
         state.optimizer, where, recipe_.optimizer.name);
   }
-  if (state.num_rows != 0 && state.num_rows != task_->num_rows()) {
+  if (state.num_rows != 0 && state.num_rows != task_->num_data_rows()) {
     user_error(
         "expected the data that {} was trained on, {} rows an epoch, got {} rows; bring it back, or try "
         "init=FILE to "
         "start anew from its weights",
-        where, state.num_rows, task_->num_rows());
+        where, state.num_rows, task_->num_data_rows());
   }
 }
 
@@ -127,12 +127,14 @@ void Trainer::restore(const std::string& state_text, std::span<const std::byte> 
   std::ranges::copy(memory, engine_->state().begin());
   engine_->take_own_states();
   state_ = state;
+  // Another batch size may leave out the rows that were left of the epoch.
+  state_.position = data::advanced(state_.position, 0, task_->num_rows());
 }
 
 StateText Trainer::state_text() {
   state_.num_workers = recipe::have_own_states(recipe_) ? num_workers() : 1;
   state_.optimizer = recipe_.optimizer.name;
-  state_.num_rows = task_->num_rows();
+  state_.num_rows = task_->num_data_rows();
   state_.inputs = inputs_;
   return write_run_state(state_);
 }

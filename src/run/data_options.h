@@ -2,6 +2,7 @@
 
 #include "data/dataset.h"
 #include "data/loader_options.h"
+#include "data/masks.h"
 #include "recipe/recipe.h"
 
 namespace hearth::run {
@@ -10,6 +11,8 @@ namespace hearth::run {
 data::LoaderOptions loader_options(const recipe::Recipe& recipe);
 /// The dataset of images, its split "train" or "test".
 data::DatasetOptions dataset_options(const recipe::Recipe& recipe, const std::string& split);
+/// The masked images of a recipe for segmentation, its split "train" or "test". UserError for data.unlabeled.
+data::MaskOptions mask_options(const recipe::Recipe& recipe, const std::string& split);
 /// data.exif.
 data::Exif exif_of(const recipe::Recipe& recipe);
 

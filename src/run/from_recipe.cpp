@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -21,6 +20,7 @@
 #include "ops/matmul/quantized.h"
 #include "run/device_options.h"
 #include "run/from_diffuse_recipe.h"
+#include "run/update_options.h"
 #include "tasks/classify/class_predictor.h"
 #include "tasks/classify/classifier.h"
 #include "tasks/classify/image_task.h"
@@ -60,9 +60,14 @@ recipe::Choices make_choices() {
   return choices;
 }
 
+/// The recipe's number of classes, or else that of its data.
+int64_t num_classes_of(const recipe::Recipe& recipe) {
+  return recipe.model.num_classes > 0 ? recipe.model.num_classes : std::ssize(classes_of_data(recipe));
+}
+
 models::ModelOptions model_options(const recipe::Recipe& recipe) {
   return {.name = recipe.model.name,
-          .num_classes = recipe.model.num_classes,
+          .num_classes = num_classes_of(recipe),
           .channels = recipe.data.channels,
           .image_size = recipe.data.image_size,
           .hidden = recipe.model.hidden,
@@ -77,10 +82,37 @@ data::PixelOptions pixel_options(const recipe::Recipe& recipe) {
           .std = data.std};
 }
 
+/// UserError for data whose images have no label each.
+void check_is_labeled(const recipe::Recipe& recipe) {
+  const std::string& kind = recipe.data.kind;
+  const bool has_boxes = std::ranges::find(kBoxKinds, kind) != std::end(kBoxKinds);
+  if (kind != "masks" && !has_boxes) return;
+  user_error("expected a model of {} for data.kind={}, got {}; try model.name={}",
+             has_boxes ? "detection" : "segmentation", kind, recipe.model.name,
+             has_boxes ? "yolox_s" : "unet");
+}
+
 /// What this device may keep of all pictures; null: nothing.
 std::shared_ptr<data::PictureBudget> picture_budget(const recipe::Recipe& recipe) {
   const int64_t bytes = recipe.data.keep_pictures / recipe.devices;
   return bytes > 0 ? std::make_shared<data::PictureBudget>(bytes) : nullptr;
+}
+
+/// Loader options with the rows that a model needs to train on: 2 where one leaves a batch norm a single
+/// value per channel (DeepLab's pooled features, mlp).
+data::LoaderOptions image_loader_options(const recipe::Recipe& recipe) {
+  data::LoaderOptions options = loader_options(recipe);
+  if (recipe.data.drop_last != recipe::DropLast::automatic || recipe.train.batch == 1) return options;
+  ir::Graph graph;
+  nn::Builder builder(graph, nn::Builder::Mode::train, recipe.seed);
+  builder.freeze(recipe.train.freeze);
+  try {
+    objective_of(recipe)->build(builder, {.num_rows = 1});
+  } catch (const UserError&) {
+    // Whatever else is wrong is said when the real graph is built.
+    options.min_batch = 2;
+  }
+  return options;
 }
 
 std::vector<tasks::MaskLoss> mask_losses(const recipe::Recipe& recipe) {
@@ -106,7 +138,7 @@ tasks::SegmentTaskOptions segment_options(const recipe::Recipe& recipe) {
   tasks::SegmentTaskOptions made{.model = model_options(recipe),
                                  .train = mask_options(recipe, "train"),
                                  .held_out = mask_options(recipe, "test"),
-                                 .loader = loader_options(recipe),
+                                 .loader = image_loader_options(recipe),
                                  .rows = {.size = data.image_size,
                                           .resizes = data.resize,
                                           .least_scale = static_cast<double>(data.scale[0]),
@@ -121,7 +153,7 @@ tasks::SegmentTaskOptions segment_options(const recipe::Recipe& recipe) {
 
 tasks::DetectorOptions detector_options(const recipe::Recipe& recipe) {
   return {.model = recipe.model.name,
-          .num_classes = recipe.model.num_classes,
+          .num_classes = num_classes_of(recipe),
           .image_size = recipe.data.image_size,
           .max_boxes = recipe.detect.max_boxes,
           .width = recipe.model.width,
@@ -158,7 +190,7 @@ tasks::DetectTaskOptions detect_options(const recipe::Recipe& recipe) {
   return {.detector = detector_options(recipe),
           .train = boxed_pictures(recipe, "train"),
           .held_out = boxed_pictures(recipe, "test"),
-          .loader = loader_options(recipe),
+          .loader = image_loader_options(recipe),
           .rows = {.size = size,
                    .sides = recipe.detect.sizes,
                    .is_training = true,
@@ -169,78 +201,6 @@ tasks::DetectTaskOptions detect_options(const recipe::Recipe& recipe) {
           .nms = nms_options(recipe),
           .shown_score = recipe.detect.shown_score,
           .balance = recipe.data.balance};
-}
-
-/// "encoder=0.1" of optimizer.rates.
-std::vector<std::pair<std::string, double>> module_rates(const std::vector<std::string>& texts) {
-  std::vector<std::pair<std::string, double>> made;
-  for (const std::string& text : texts) {
-    const size_t equals = text.rfind('=');
-    double factor = -1;
-    const char* end = text.data() + text.size();
-    const bool is_pair = equals != text.npos && equals > 0;
-    const auto read = std::from_chars(is_pair ? text.data() + equals + 1 : end, end, factor);
-    if (read.ptr != end || !(factor >= 0 && factor <= 1e6))
-      user_error("expected optimizer.rates like [encoder=0.1], factors from 0 on, got '{}'", text);
-    made.emplace_back(text.substr(0, equals), factor);
-  }
-  return made;
-}
-
-engine::OptimizerOptions optimizer_options(const recipe::Recipe& recipe) {
-  const recipe::Optimizer& optimizer = recipe.optimizer;
-  const auto name = std::ranges::find(engine::optimizer_names(), optimizer.name);
-  HEARTH_CHECK(name != engine::optimizer_names().end());
-  return {.name = *name,
-          .momentum = optimizer.momentum,
-          .nesterov = optimizer.nesterov,
-          .weight_decay = optimizer.weight_decay,
-          .beta1 = optimizer.beta1,
-          .beta2 = optimizer.beta2,
-          .eps = optimizer.eps,
-          .clip_norm = recipe.train.clip_norm,
-          .in_backward = optimizer.in_backward,
-          .rates = module_rates(optimizer.rates),
-          .ema_decay = recipe.train.ema};
-}
-
-DType dtype_of(recipe::Precision precision) {
-  switch (precision) {
-    case recipe::Precision::bf16:
-      return DType::bf16;
-    case recipe::Precision::fp16:
-      return DType::f16;
-    case recipe::Precision::fp32:
-      break;
-  }
-  return DType::f32;
-}
-
-engine::Parallel parallel_of(recipe::Parallel way) {
-  switch (way) {
-    case recipe::Parallel::zero1:
-      return engine::Parallel::zero1;
-    case recipe::Parallel::sharded:
-      return engine::Parallel::sharded;
-    case recipe::Parallel::pipeline:
-      return engine::Parallel::pipeline;
-    case recipe::Parallel::data:
-      break;
-  }
-  return engine::Parallel::data;
-}
-
-passes::CompressOptions::Way way_of(recipe::Compress compress) {
-  using Way = passes::CompressOptions::Way;
-  switch (compress) {
-    case recipe::Compress::bf16:
-      return Way::bf16;
-    case recipe::Compress::powersgd:
-      return Way::powersgd;
-    case recipe::Compress::none:
-      break;
-  }
-  return Way::none;
 }
 
 }  // namespace
@@ -257,22 +217,6 @@ recipe::Recipe load_recipe(const fs::path& path, std::span<const std::string> ov
 recipe::Recipe parse_recipe(const std::string& yaml, const std::string& where,
                             std::span<const std::string> overrides) {
   return recipe::parse_recipe(yaml, where, recipe_choices(), overrides);
-}
-
-data::MaskOptions mask_options(const recipe::Recipe& recipe, const std::string& split) {
-  const recipe::Data& data = recipe.data;
-  return {.kind = data.kind,
-          .path = data.path,
-          .split = split,
-          .image_size = data.image_size,
-          .count = split == "test" ? data.val_count : data.count,
-          .seed = recipe.seed,
-          .num_classes = recipe.model.num_classes,
-          .classes = data.classes,
-          .unlabeled = data.unlabeled,
-          .exif = exif_of(recipe),
-          .skip_bad = data.bad_records == recipe::BadRecords::skip,
-          .num_threads = recipe::num_threads(recipe)};
 }
 
 data::BoxedPictures boxed_pictures(const recipe::Recipe& recipe, const std::string& split) {
@@ -302,6 +246,22 @@ Purpose purpose_of(const recipe::Recipe& recipe) {
   if (tasks::find_detector(recipe.model.name) != nullptr) return Purpose::detect;
   const models::ModelDef& model = models::find_model(recipe.model.name);
   return model.purpose == models::Purpose::segment ? Purpose::segment : Purpose::classify;
+}
+
+std::vector<std::string> classes_of_data(const recipe::Recipe& given) {
+  recipe::Recipe recipe = given;
+  recipe.data.bad_records = recipe::BadRecords::refuse;  // No image is decoded to leave some out.
+  const Purpose purpose = purpose_of(recipe);
+  if (purpose == Purpose::detect) return boxed_pictures(recipe, "train").class_names;
+  if (purpose == Purpose::classify) {
+    check_is_labeled(recipe);
+    return tasks::open_any_dataset(dataset_options(recipe, "train"), recipe.model.num_classes)->class_names();
+  }
+  HEARTH_CHECK(purpose == Purpose::segment);
+  std::vector<std::string> names;
+  const auto masks = data::open_masks(mask_options(recipe, "train"));
+  for (const data::MaskClass& one : masks->classes()) names.push_back(one.name);
+  return names;
 }
 
 tasks::TextOptions text_options(const recipe::Recipe& recipe) {
@@ -364,7 +324,14 @@ engine::EngineOptions engine_options(const recipe::Recipe& recipe, int device, i
   return options;
 }
 
+void check_config_file(const recipe::Recipe& recipe) {
+  const std::string& config = recipe.model.config;
+  if (!config.empty() && !path_exists(recipe.model.config_file()))
+    user_error("there is no file '{}'; set model.config to the config.json of a model", config);
+}
+
 void check_first_weights(const recipe::Recipe& recipe) {
+  check_config_file(recipe);
   const std::string& model = recipe.init.empty() ? recipe.model.path : recipe.init;
   if (recipe::is_text(recipe)) models::read_decoder_config(recipe.model.config_file());
   if (recipe::makes_pictures(recipe)) hub::denoiser_config(recipe.model);
@@ -390,17 +357,11 @@ std::unique_ptr<tasks::Task> open_task(const recipe::Recipe& recipe, int device)
   if (recipe::is_text(recipe)) return std::make_unique<tasks::TextTask>(text_task_options(recipe));
   if (purpose == Purpose::detect) return std::make_unique<tasks::DetectTask>(detect_options(recipe));
   if (purpose == Purpose::segment) return std::make_unique<tasks::SegmentTask>(segment_options(recipe));
-  const std::string& kind = recipe.data.kind;
-  const bool has_boxes = std::ranges::find(kBoxKinds, kind) != std::end(kBoxKinds);
-  if (kind == "masks" || has_boxes) {
-    user_error("expected a model of {} for data.kind={}, got {}; try model.name={}",
-               has_boxes ? "detection" : "segmentation", kind, recipe.model.name,
-               has_boxes ? "yolox_s" : "unet");
-  }
+  check_is_labeled(recipe);
   tasks::ImageTaskOptions options{.model = model_options(recipe),
                                   .train = dataset_options(recipe, "train"),
                                   .held_out = dataset_options(recipe, "test"),
-                                  .loader = loader_options(recipe),
+                                  .loader = image_loader_options(recipe),
                                   .pixels = pixel_options(recipe),
                                   .balance = recipe.data.balance};
   options.train.keep = options.held_out.keep = picture_budget(recipe);
@@ -419,7 +380,7 @@ hub::OnnxOptions onnx_options(const recipe::Recipe& recipe, const fs::path& run)
     for (const data::MaskClass& each : data::read_class_table(run / tasks::kClassTable))
       names.push_back(each.name);
   } else {
-    names = tasks::open_any_dataset(dataset_options(recipe, "test"), recipe.model.num_classes)->class_names();
+    names = recipe.model.class_names;
   }
   const auto list = [](const std::vector<float>& values) {
     return fmt::format("[{}]", fmt::join(values, ", "));
@@ -466,9 +427,8 @@ std::unique_ptr<tasks::Predictor> open_predictor(const recipe::Recipe& recipe, c
     return std::make_unique<tasks::MaskFiles>(input, data::read_class_table(paths.run / tasks::kClassTable),
                                               paths.out);
   }
-  const auto classes = tasks::open_any_dataset(dataset_options(recipe, "test"), recipe.model.num_classes);
   return std::make_unique<tasks::ClassPredictor>(model_options(recipe), pixel_options(recipe),
-                                                 classes->class_names(), paths.weights, exif_of(recipe));
+                                                 recipe.model.class_names, paths.weights, exif_of(recipe));
 }
 
 }  // namespace hearth::run

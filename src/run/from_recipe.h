@@ -4,7 +4,6 @@
 
 #include "data/boxes.h"
 #include "data/dataset.h"
-#include "data/masks.h"
 #include "engine/engine.h"
 #include "hub/export_onnx.h"
 #include "models/model.h"
@@ -30,6 +29,8 @@ std::shared_ptr<const engine::Objective> objective_of(const recipe::Recipe& reci
 /// The engine a recipe asks for, on GPU number `device` where it wants GPUs, as one of `num_workers`; 0:
 /// one for each device.
 engine::EngineOptions engine_options(const recipe::Recipe& recipe, int device = 0, int64_t num_workers = 0);
+/// UserError where model.config names no file.
+void check_config_file(const recipe::Recipe& recipe);
 /// UserError where the files of first weights that a recipe names cannot be opened: known at once, and not
 /// when the data has been read.
 void check_first_weights(const recipe::Recipe& recipe);
@@ -38,13 +39,14 @@ void check_first_weights(const recipe::Recipe& recipe);
 /// GPUs. UserError where the data does not fit the model.
 std::unique_ptr<tasks::Task> open_task(const recipe::Recipe& recipe, int device = 0);
 
-/// The masked images of a recipe for segmentation, its split "train" or "test".
-data::MaskOptions mask_options(const recipe::Recipe& recipe, const std::string& split);
 /// The boxed images of a recipe for detection, its split "train" or "test".
 data::BoxedPictures boxed_pictures(const recipe::Recipe& recipe, const std::string& split);
 /// What a recipe's model is for.
 enum class Purpose : uint8_t { classify, segment, detect, text, diffuse };
 Purpose purpose_of(const recipe::Recipe& recipe);
+/// Reads the names of the classes of the training data, for a model of images; no image is decoded, unless
+/// masks alone tell how many there are.
+std::vector<std::string> classes_of_data(const recipe::Recipe& recipe);
 
 /// Where predictions are made.
 struct PredictionPaths {

@@ -4,10 +4,12 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <optional>
+#include <span>
 
 #include "base/error.h"
 #include "base/output.h"
@@ -26,6 +28,7 @@
 #include "run/ending.h"
 #include "run/from_recipe.h"
 #include "run/launched.h"
+#include "run/resolve.h"
 #include "run/stage_devices.h"
 #include "run/trainer.h"
 #include "supervise/device_probe.h"
@@ -56,9 +59,21 @@ void warn(const tasks::Task& task, Reporter& reporter) {
     if (!warning.empty()) reporter.message(warning);
 }
 
+/// Names the classes of a model of images, the first of many.
+void say_classes(const recipe::Recipe& recipe, Reporter& reporter) {
+  constexpr size_t kMaxShown = 12;
+  const std::vector<std::string>& names = recipe.model.class_names;
+  if (names.empty()) return;
+  const std::span shown = std::span(names).first(std::min(names.size(), kMaxShown));
+  reporter.message(fmt::format("{} classes: {}{}", names.size(), fmt::join(shown, ", "),
+                               names.size() > kMaxShown ? ", ..." : ""));
+}
+
 void announce(const Trainer& trainer, engine::Engine& engine, const Job& job, Reporter& reporter) {
   const recipe::Recipe& recipe = job.recipe;
   reporter.message("run folder: " + job.out);
+  for (const std::string& note : job.notes) reporter.message(note);
+  say_classes(trainer.recipe(), reporter);
   int64_t parameters = 0, all = 0;
   for (const nn::Tensor& tensor : engine.compiled().tensors) {
     const int64_t count = tensor.layout.file_shape.num_elements();
@@ -126,14 +141,15 @@ void describe(Trainer& trainer, const recipe::Recipe& recipe, Reporter& reporter
     reporter.message(wait);
 }
 
-int check_only(Trainer& trainer, distributed::ProcessGroup* group, const recipe::Recipe& recipe,
-               Reporter& reporter) {
+int check_only(Trainer& trainer, distributed::ProcessGroup* group, const Job& job, Reporter& reporter) {
   const bool leads = group == nullptr || group->rank() == 0;
   // The others wait for what the leader has made, and end after it.
   if (group != nullptr && leads) group->barrier();
   trainer.load_first_weights();
   if (group != nullptr) group->barrier();
-  if (leads) describe(trainer, recipe, reporter);
+  if (leads)
+    for (const std::string& note : job.notes) reporter.message(note);
+  if (leads) describe(trainer, job.recipe, reporter);
   return supervise::kDone;
 }
 
@@ -199,7 +215,7 @@ int train_here(const Job& job, const supervise::Seat& seat, distributed::Process
           }};
   Trainer trainer(job.recipe, job.out, std::move(events), std::move(member),
                   job.only_checks ? Use::check : Use::run);
-  if (job.only_checks) return check_only(trainer, group, job.recipe, *reporter);
+  if (job.only_checks) return check_only(trainer, group, job, *reporter);
   if (const gpu::DeviceInfo* gpu = trainer.engine().device().gpu; gpu != nullptr && seat.gpus != nullptr)
     seat.gpus->use(seat.rank, gpu->pci_address);
   if (leads && seat.attempt == 1) announce(trainer, trainer.engine(), job, *reporter);
@@ -306,7 +322,7 @@ void check_devices(const Job& job, bool launched) {
 void check_places(const Job& job) {
   expect_place_for_folder(job.out);
   if (!job.dump_gradients.empty()) expect_place_for_file(job.dump_gradients);
-  job.resume ? check_changed_recipe(job) : check_overwrites_nothing(job.out);
+  if (!job.resume) check_overwrites_nothing(job.out);
 }
 
 }  // namespace
@@ -318,11 +334,17 @@ std::string default_folder(const std::string& recipe) {
   return folder;
 }
 
-int launch(const Job& job) {
+int launch(const Job& given) {
   const bool launched = num_launched() > 1;
+  Job job = given;
   check_places(job);
   check_devices(job, launched);
   if (!job.resume) check_first_weights(job.recipe);
+  // Workers share what is read here.
+  Resolved resolved = resolve(std::move(job.recipe), job.out);
+  job.recipe = std::move(resolved.recipe);
+  if (job.notes.empty()) job.notes = std::move(resolved.notes);
+  if (job.resume) check_changed_recipe(job);
   if (job.only_checks && job.recipe.devices == 1) return train_here(job, {}, nullptr);
   return job.recipe.supervise && !launched ? train_supervised(job) : train_alone(job);
 }

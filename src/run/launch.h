@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "distributed/heartbeat.h"
 #include "recipe/recipe.h"
@@ -16,6 +17,7 @@ namespace hearth::run {
 /// A run, as every process that has a part in it knows it.
 struct Job {
   recipe::Recipe recipe;
+  std::vector<std::string> notes = {};  ///< sentences on what was decided for the recipe, said at the start
   std::string out;
   bool resume = false;
   std::string command;  ///< shell line that started the run, for its report

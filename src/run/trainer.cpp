@@ -1,5 +1,7 @@
 #include "run/trainer.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -12,7 +14,6 @@
 #include "hub/adapter.h"
 #include "hub/denoiser_adapter.h"
 #include "hub/image_weights.h"
-#include "hub/normalization.h"
 #include "hub/weights.h"
 #include "io/safetensors.h"
 #include "ops/conv/conv_cpu.h"
@@ -20,6 +21,7 @@
 #include "run/fitting_engine.h"
 #include "run/from_recipe.h"
 #include "run/inputs.h"
+#include "run/resolve.h"
 #include "run/schedule.h"
 #include "tasks/language/text_source.h"
 
@@ -51,7 +53,7 @@ void check_memory(const recipe::Recipe& recipe, const engine::Engine& engine, in
 }  // namespace
 
 Trainer::Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Membership member, Use use)
-    : recipe_(tasks::with_date(std::move(recipe), out)),
+    : recipe_(resolve(tasks::with_date(std::move(recipe), out), out).recipe),
       out_(std::move(out)),
       run_(out_.string() + "\n" + recipe::write_recipe(recipe_)),
       events_(std::move(events)),
@@ -61,6 +63,7 @@ Trainer::Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Memb
   cpu::allow_winograd(std::find(off.begin(), off.end(), "winograd") == off.end());
   const int device = member.device.value_or(rank());
   task_ = open_task(recipe_, device);
+  take_class_names();
   engine::EngineOptions options = engine_options(recipe_, device, num_workers());
   options.rank = rank();
   const std::string unknown_rates = use_device_rates(options);
@@ -90,6 +93,18 @@ Trainer::Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Memb
 }
 
 Trainer::~Trainer() = default;
+
+void Trainer::take_class_names() {
+  std::vector<std::string>& names = recipe_.model.class_names;
+  std::vector<std::string> of_data = task_->class_names();
+  if (names.empty())
+    names = std::move(of_data);
+  else if (!of_data.empty() && of_data != names)
+    user_error(
+        "the classes of the data ({}) are not those of model.class_names ({}); use the data that the run "
+        "was trained with, or train another",
+        fmt::join(of_data, ", "), fmt::join(names, ", "));
+}
 
 void Trainer::prepare() {
   const distributed::OtherWork work(events_.heartbeat);
@@ -124,14 +139,7 @@ void Trainer::load_first_weights() {
 }
 
 void Trainer::load_first_image_weights(const fs::path& path) {
-  std::vector<std::string> notes = hub::load_image_weights(*engine_, path);
-  // Detectors bring their own, and tensors are taken as they are.
-  const bool normalizes = purpose_of(recipe_) != Purpose::detect &&
-                          recipe::data_kind(recipe_.data.kind) != recipe::DataKind::tensors;
-  if (normalizes) {
-    std::string note = hub::normalization_note(path, {.mean = recipe_.data.mean, .std = recipe_.data.std});
-    if (!note.empty()) notes.push_back(std::move(note));
-  }
+  const std::vector<std::string> notes = hub::load_image_weights(*engine_, path);
   if (leads() && !said_first_weights_)
     for (const std::string& note : notes) events_.message(note);
   said_first_weights_ = true;

@@ -109,6 +109,8 @@ class Trainer {
 
   engine::Engine& engine() { return *engine_; }
   const tasks::Task& task() const { return *task_; }
+  /// The recipe, with all that its data and weights determine.
+  const recipe::Recipe& recipe() const { return recipe_; }
 
  private:
   /// What the leader has decided after a step.
@@ -123,6 +125,8 @@ class Trainer {
   bool leads() const { return rank() == 0; }
   bool evaluates() const { return leads() || engine_->compiled().evaluates_together; }
   void prepare();
+  /// Keeps the names of the data's classes in the recipe; UserError where it has others.
+  void take_class_names();
   void check_share() const;
   void beat(distributed::Phase phase) const { events_.heartbeat.beat(phase, state_.step); }
   /// Those under an adapter, which no checkpoint holds.

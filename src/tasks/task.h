@@ -60,7 +60,9 @@ class AheadStream : public BatchStream {
 class Task {
  public:
   virtual ~Task() = default;
-  virtual int64_t num_rows() const = 0;       ///< of an epoch
+  virtual int64_t num_rows() const = 0;  ///< of an epoch
+  /// Rows of the training data, of which an epoch may leave out a last small micro-batch.
+  virtual int64_t num_data_rows() const { return num_rows(); }
   virtual int64_t num_eval_rows() const = 0;  ///< held out
   /// Samples in `count` rows of the training data from `from` on.
   virtual int64_t num_samples(const data::LoaderPosition& from, int64_t count) const = 0;
@@ -88,6 +90,8 @@ class Task {
   std::unique_ptr<BatchStream> open(const data::LoaderPosition& from) const { return open(from, {}); }
   /// Judges the present weights; at most `num_shown` samples are kept for people to look at.
   virtual Evaluation evaluate(engine::Engine& engine, int64_t num_shown) const = 0;
+  /// Names of the classes of images by number; empty: there are none.
+  virtual std::vector<std::string> class_names() const { return {}; }
   /// A few letters for a sample.
   virtual const char* unit() const = 0;
   /// What the data is, for the start of a run: "70 training and 32 validation images".
@@ -112,6 +116,10 @@ class Task {
   /// Bytes of input memory beside the arena.
   virtual int64_t staging_bytes() const = 0;
 };
+
+/// Says how many training images an epoch leaves out: "; each epoch leaves out 1 (data.drop_last)", or
+/// nothing.
+std::string left_out_text(const Task& task);
 
 /// Sizes of the micro-batches that cover `count` rows.
 std::vector<int64_t> batch_sizes(int64_t count, int64_t batch);

@@ -55,9 +55,28 @@ TEST_F(Foreign, NamesOnAHubAreDownloadedFirst) {
           {"from adapter_config.json", "--base", "hf download meta-llama/"});
   refused(validate("tatsu-lab/alpaca"),
           {"'tatsu-lab/alpaca'", "hf download tatsu-lab/alpaca --repo-type dataset --local-dir alpaca"});
-  for (const char* path : {"./model/none", "/none/model", "model/none/more", "data/none.jsonl"}) {
+  for (const char* path :
+       {"./model/none", "/none/model", "model/none/more", "data/none.jsonl", "model/none"}) {
     const Result result = shell(fmt::format("hearth generate {} --prompt a", path));
     EXPECT_EQ(result.err.find("hf download"), std::string::npos) << result.err;
+  }
+}
+
+TEST_F(Foreign, RecipesBringTheirModels) {
+  const std::string env = "export XDG_CACHE_HOME=$PWD/unpacked; ";
+  for (const char* line : {"shakespeare-char", "recipes/shakespeare-char.yaml", "diffuse-mnist",
+                           "pretrain-llama model.config=recipes/shakespeare/config.json"})
+    works(fmt::format("{}hearth plan {} train.batch=1", env, line));
+  const std::string train = env + "hearth train shakespeare-char data=text.txt data.context=16 train.batch=1 "
+                                  "data.cache=cache schedule.warmup_steps=0 --out run train.steps=";
+  works(train + "1");
+  fs::remove_all(at("unpacked"));
+  works(env + "hearth train --resume --out run train.steps=2");
+  refused("unset HOME; XDG_CACHE_HOME= hearth plan shakespeare-char", {"recipes/shakespeare", "set HOME"});
+  for (const char* config : {"tiny/none/config.json", "recipes/none/config.json"}) {
+    refused(fmt::format("hearth plan recipe.yaml model.config={}", config),
+            {fmt::format("there is no file '{}'", config)});
+    EXPECT_EQ(get(".err").find("hf download"), std::string::npos);
   }
 }
 

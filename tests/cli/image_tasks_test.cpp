@@ -7,6 +7,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr int64_t kSide = 32;
 
@@ -58,20 +59,94 @@ TEST_F(Classification, BalanceWithoutShufflingIsRefused) {
   refused("hearth train c.yaml data.balance=true data.shuffle=false --out a", {"data.shuffle=true"});
 }
 
-TEST_F(Classification, WeightsOfAnotherNormalizationAreSaidOnce) {
+TEST_F(Classification, WeightsBringTheirNormalization) {
   works("hearth train c.yaml --out first");
-  put("first/config.json",
+  put("weights/config.json",
       R"({"pretrained_cfg": {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}})");
-  const std::string train = "hearth train c.yaml init=first/model.safetensors --out ";
-  const std::string keys = "'data.mean=[0.485,0.456,0.406]' 'data.std=[0.229,0.224,0.225]'";
-  EXPECT_EQ(count_of(works(train + "again"),
-                     "first/config.json says that pictures were normalized by another "
-                     "mean and std: try " +
-                         keys + "\n"),
-            1U);
+  fs::copy_file(at("first/model.safetensors"), at("weights/model.safetensors"));
+  const std::string train = "hearth train c.yaml init=weights/model.safetensors --out ";
+  const std::string taken =
+      "init: images are normalized by mean [0.485, 0.456, 0.406] and std [0.229, 0.224, 0.225], as "
+      "weights/config.json states";
+  EXPECT_EQ(count_of(works(train + "again"), taken), 1U);
+  EXPECT_THAT(get("again/config.yaml"),
+              AllOf(HasSubstr("normalize: \"given\""), HasSubstr("mean: [0.485, 0.456, 0.406]")));
+  const std::string keys = "data.mean=[0.485,0.456,0.406] data.std=[0.229,0.224,0.225]";
   EXPECT_THAT(works(train + "right " + keys), testing::Not(HasSubstr("config.json")));
+  EXPECT_EQ(get("right/model.safetensors"), get("again/model.safetensors"));
+  EXPECT_THAT(works(train + "kept data.normalize=given"), HasSubstr("states another normalization"));
+  EXPECT_FALSE(get("kept/model.safetensors") == get("again/model.safetensors"));
+  // A run keeps what it began with, whatever becomes of the weights.
+  fs::remove_all(at("weights"));
   EXPECT_THAT(works("hearth train --resume --out again train.steps=9"),
               testing::Not(HasSubstr("config.json")));
+  EXPECT_THAT(get("again/config.yaml"), HasSubstr("mean: [0.485, 0.456, 0.406]"));
+}
+
+TEST_F(Classification, NormalizationByName) {
+  works("hearth train c.yaml data.normalize=imagenet --out imagenet");
+  EXPECT_THAT(get("imagenet/config.yaml"),
+              AllOf(HasSubstr("std: [0.229, 0.224, 0.225]"), HasSubstr("normalize: \"given\"")));
+  works("hearth train c.yaml data.mean=0.1 data.normalize=half --out half");
+  works("hearth train c.yaml --out plain");
+  EXPECT_EQ(get("half/model.safetensors"), get("plain/model.safetensors"));
+  // Noise from 0 to 255 at 32 x 32 pixels, resized to 8 x 8.
+  EXPECT_THAT(works("hearth train c.yaml data.normalize=dataset --out measured"),
+              HasSubstr("images are normalized by the training images' mean [0.4"));
+  EXPECT_THAT(get("measured/config.yaml"), HasSubstr("mean: [0.4"));
+  refused("hearth train c.yaml data.channels=1 data.normalize=imagenet --out a", {"color images"});
+}
+
+TEST_F(Classification, ClassesComeFromTheDataAndStayWithTheRun) {
+  const std::string yaml = get("c.yaml");
+  put("c.yaml", yaml.substr(0, yaml.find(" num_classes: 2,")) + yaml.substr(yaml.find(" hidden")));
+  EXPECT_THAT(works("hearth plan c.yaml"), HasSubstr("mlp"));
+  EXPECT_THAT(works("hearth validate c.yaml"), HasSubstr("train: 8 images of 8x8x3, 2 classes"));
+  EXPECT_THAT(works("hearth train c.yaml --out run"), HasSubstr("2 classes: cat, dog\n"));
+  EXPECT_THAT(get("run/config.yaml"),
+              AllOf(HasSubstr("num_classes: 2\n"), HasSubstr("class_names: [\"cat\", \"dog\"]")));
+  EXPECT_THAT(get("run/report.html"), HasSubstr("dog"));
+  const std::string loss = works("hearth eval run");
+  // Another class in the folder would move the numbers of the others.
+  fs::create_directories(at("set/train/ant"));
+  fs::copy_file(at("set/train/dog/7.png"), at("set/train/ant/7.png"));
+  for (const char* line : {"train --resume --out run train.steps=9",
+                           "train c.yaml --resume --out run train.steps=9", "eval run"})
+    refused(fmt::format("hearth {}", line), {"'ant' is none of the classes", "cat, dog"});
+  fs::remove_all(at("set/train/ant"));
+  EXPECT_EQ(works("hearth eval run"), loss);
+  fs::rename(at("set"), at("moved"));
+  refused("hearth eval run", {"'set'"});
+  EXPECT_EQ(works("hearth eval run data.path=moved"), loss);
+  works("hearth train --resume --out run data.path=moved train.steps=9");
+}
+
+TEST_F(Classification, AnExportNeedsNoTrainingFolder) {
+  works(
+      "hearth train c.yaml --out run && hearth export run --out exported && hearth export run --out m.onnx");
+  const auto line = [&](const std::string& from) {
+    return works(fmt::format("hearth predict {} 8.png | grep 8.png", from));
+  };
+  put("8.png", picture_of(8));
+  const std::string said = line("run");
+  EXPECT_THAT(said, AllOf(HasSubstr("cat"), HasSubstr("dog")));
+  for (const char* file : {"exported/model.safetensors", "m.onnx"})
+    EXPECT_THAT(get(file), testing::ContainsRegex(R"(cat\\?",\\?"dog)")) << file;
+  fs::rename(at("set"), at("moved"));
+  EXPECT_EQ(line("exported"), said);
+  // Another folder's classes are not the model's.
+  put("other/train/yak/1.png", picture_of(1));
+  put("other/train/zebu/1.png", picture_of(2));
+  EXPECT_EQ(line("exported data.path=other"), said);
+}
+
+TEST_F(Classification, AFolderPerClassIsEnough) {
+  for (int i = 0; i < 20; ++i)
+    put(fmt::format("plain/{}/{}.png", i % 2 == 0 ? "ant" : "bee", i), picture_of(i));
+  EXPECT_THAT(works("hearth validate c.yaml data.path=plain"),
+              HasSubstr("plain has no validation split: 2 of 20 images are held out"));
+  EXPECT_THAT(works("hearth train c.yaml data.path=plain --out run"), HasSubstr("2 classes: ant, bee\n"));
+  refused("hearth train c.yaml data.path=plain data.val_share=0 --out a", {"no image is held out"});
 }
 
 TEST_F(Classification, KeptPicturesTrainToTheSameBits) {
@@ -126,6 +201,44 @@ TEST_F(Segmentation, KeptPicturesTrainToTheSameBits) {
   EXPECT_EQ(last_eval_loss("plain"), last_eval_loss("kept"));
 }
 
+TEST_F(Segmentation, WhatMasksMeanIsDecidedOnceAndKept) {
+  fs::remove(at("set/classes.txt"));
+  for (int i = 0; i < 4; ++i) put(fmt::format("set/train/masks/{}.png", i), mask_of(255));
+  put("set/val/masks/9.png", mask_of(255));
+  const std::string note = "in the masks 0 is class 0, 255 is class 1 (0 and 255 are the only values)";
+  EXPECT_THAT(works("hearth validate s.yaml model.num_classes=2"),
+              AllOf(HasSubstr(note), HasSubstr("class 1              2048 pixels (50.00%)")));
+  EXPECT_THAT(works("hearth train s.yaml model.num_classes=2 --out run train.checkpoint_every=1"),
+              HasSubstr(note));
+  EXPECT_THAT(get("run/config.yaml"), HasSubstr("class_numbers: [0, 255]"));
+  // Other masks do not change what the run was trained with.
+  put("set/val/masks/9.png", mask_of(1));
+  EXPECT_THAT(works("hearth train --resume --out run train.steps=3 data.balance=false"),
+              Not(HasSubstr("in the masks")));
+  EXPECT_THAT(works("hearth eval run"), HasSubstr("mIoU"));
+  EXPECT_THAT(works("hearth validate s.yaml model.num_classes=3"),
+              HasSubstr("warning: no training mask has a pixel of 2 of 3 classes: class 1, class 2"));
+  EXPECT_THAT(works("hearth validate s.yaml model.num_classes=2 segment.ignore=255"), HasSubstr("warning"));
+}
+
+TEST_F(Segmentation, RepeatedFaultsAreCounted) {
+  for (int i = 0; i < 4; ++i) put(fmt::format("set/train/masks/{}.png", i), mask_of(1, 8));
+  const auto result = shell("hearth validate s.yaml");
+  EXPECT_THAT(result.err, HasSubstr("4 of 4 images of the train split"));
+  EXPECT_THAT(result.out, HasSubstr("(and 3 more like it)"));
+  EXPECT_EQ(count_of(result.out, "bad: "), 1U);
+}
+
+TEST_F(Segmentation, ALastBatchThatCannotTrainIsLeftOut) {
+  const std::string deeplab =
+      "hearth validate s.yaml model.name=deeplabv3_resnet50 model.width=0 train.batch=3";
+  EXPECT_THAT(works(deeplab), HasSubstr("3 classes; each epoch leaves out 1 (data.drop_last)"));
+  refused(deeplab + " data.drop_last=false", {"at least 2 values per channel"});
+  const std::string train = "hearth train s.yaml train.epochs=2 train.steps=0 train.batch=3 --out ";
+  EXPECT_THAT(works(train + "all"), HasSubstr("done: 4 steps"));
+  EXPECT_THAT(works(train + "dropped data.drop_last=true"), HasSubstr("done: 2 steps"));
+}
+
 TEST_F(Segmentation, BalanceDrawsRareClassesMoreOften) {
   for (int i = 4; i < 6; ++i) {
     put(fmt::format("set/train/images/{}.png", i), picture_of(i));
@@ -145,7 +258,7 @@ TEST_F(Segmentation, ValidateCountsPixels) {
 }
 
 TEST_F(Segmentation, MistakesAreNamed) {
-  refused("hearth train s.yaml model.num_classes=2", {"at most the 2 classes", "model.num_classes=3"});
+  refused("hearth train s.yaml model.num_classes=2", {"3 classes, but model.num_classes is 2"});
   refused("hearth train s.yaml segment.loss=[dise]", {"cross_entropy, dice, focal", "did you mean 'dice'"});
   refused("hearth train s.yaml data.scale=[1]", {"two factors in data.scale"});
   refused("hearth train s.yaml model.name=resnet18", {"a model of segmentation for data.kind=masks", "unet"});
@@ -153,7 +266,10 @@ TEST_F(Segmentation, MistakesAreNamed) {
   refused("hearth train s.yaml data.image_size=[16]", {"[width, height]"});
   put("set/train/masks/2.png", mask_of(7));
   refused("hearth train s.yaml train.epochs=2",
-          {"set/train/masks/2.png", "from 0 to 2 or 255", "got 7 at x 0, y 0"});
+          {"the values 0, 1, 2, 7, but", "has 3 classes", "7 first occurs in set/train/masks/2.png",
+           "data.class_numbers=[0,1,2]"});
+  refused("hearth train s.yaml train.epochs=2 data.class_numbers=[0,1,2]",
+          {"set/train/masks/2.png: 7 at x 0, y 0 is no class", "data.unlabeled=7"});
   put("set/train/masks/2.png", mask_of(1, 8));
   refused("hearth train s.yaml train.epochs=2", {"set/train/masks/2.png: expected a mask of 32x32"});
   fs::remove(at("set/train/masks/2.png"));
@@ -253,7 +369,8 @@ TEST_F(Detection, ARunGoesOnAndItsTableToo) {
 }
 
 TEST_F(Detection, MistakesAreNamed) {
-  refused("hearth train d.yaml model.num_classes=1 --out a", {"at most the 1 classes"});
+  refused("hearth train d.yaml model.num_classes=1 --out a",
+          {"the data has 2 classes, but model.num_classes is 1"});
   refused("hearth train d.yaml data.image_size=40 --out a", {"multiples of 32", "data.image_size=32"});
   refused("hearth train d.yaml model.name=smallcnn --out a",
           {"a model of detection for data.kind=boxes", "yolox_s"});

@@ -125,7 +125,8 @@ TEST_F(Mistakes, WhatTrainingRefusesValidateRefusesToo) {
       {idx + "untested", "one image of the test split in untested"},
       {idx + "points", "at least 4x4 pixels, got 1x1"},
       {idx + "other", "got 9x9x1 in the test split of other"},
-      {idx + "classes", "model.num_classes=78"},
+      {idx + "classes", "classes has 78 classes, but model.num_classes is 10"},
+      {"data.path=.", "data.kind=shapes generates its images"},
       {"memory=1KiB", "above memory=1.00 KiB"},
       {"init=none.safetensors", "none.safetensors"},
       {"init=w.safetensors", "w.safetensors"},
@@ -327,7 +328,7 @@ TEST_F(Mistakes, InIdxFiles) {
   put_idx(idx_images(4, 8, 256), idx_labels(3, std::string(3, '\1')));
   refused(train, {"mnist/train-labels-idx1-ubyte", "4", "3"});
   put_idx(idx_images(4, 8, 256), idx_labels(4, std::string("\1\1\1\77", 4)));
-  refused(train, {"10 classes", "got 64 in mnist", "model.num_classes=64"});
+  refused(train, {"mnist has 64 classes", "model.num_classes is 10"});
   put_idx(idx_images(4, 9, 324), labels);
   refused(train, {"8", "9"});
   put_idx(idx_images(4, 8, 256), labels);

@@ -56,9 +56,9 @@ TEST(Folder, AMissingClassIsNamed) {
   fs::remove_all(folder.path() / "test/dog");
   EXPECT_THAT(error_of([&] { open_dataset(folder_options(folder.path(), "test")); }),
               HasSubstr("expected a folder for the class 'dog' at "));
-  fs::remove_all(folder.path() / "test");
+  fs::remove_all(folder.path() / "train");
   EXPECT_THAT(error_of([&] { open_dataset(folder_options(folder.path(), "test")); }),
-              HasSubstr("expected a folder 'test' with a folder per class"));
+              HasSubstr("expected train/CLASS/*"));
   EXPECT_THAT(error_of([&] { open_dataset(folder_options(folder.path() / "none", "test")); }),
               HasSubstr("expected a folder at data.path"));
 }

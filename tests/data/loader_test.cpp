@@ -95,6 +95,33 @@ TEST(Loader, EverySampleOncePerEpoch) {
   }
 }
 
+TEST(Loader, ASmallLastBatchCanBeLeftOut) {
+  const auto dataset = shapes(53);
+  for (const auto& [min_batch, wanted] : {std::pair(4, 53), std::pair(5, 49), std::pair(7, 49)}) {
+    LoaderOptions options = options_for(7, 2);
+    options.min_batch = min_batch;
+    EXPECT_EQ(epoch_rows(53, options), wanted);
+    Loader loader(dataset->rows, options);
+    std::set<int64_t> seen;
+    for (int64_t epoch = 0; epoch < 6; ++epoch) {
+      std::set<int64_t> here;
+      for (int64_t taken = 0; taken < wanted;) {
+        const Batch& batch = loader.next();
+        EXPECT_EQ(batch.epoch, epoch);
+        here.insert(batch.indices, batch.indices + batch.count);
+        taken += batch.count;
+      }
+      EXPECT_EQ(std::ssize(here), wanted);
+      seen.insert(here.begin(), here.end());
+    }
+    // No row is left out of every epoch.
+    EXPECT_EQ(std::ssize(seen), 53);
+  }
+  LoaderOptions options = options_for(64, 0);
+  options.min_batch = 64;
+  EXPECT_EQ(epoch_rows(53, options), 53);
+}
+
 TEST(Loader, SameBitsWhateverTheThreads) {
   const auto dataset = shapes(41);
   Loader first(dataset->rows, options_for(8, 0));

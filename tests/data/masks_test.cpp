@@ -122,8 +122,7 @@ TEST(Masks, ColorsAreThoseOfTheTable) {
   EXPECT_THAT(read.pixels, ElementsAre(1, kUnlabeled, 0));
   put_file(folder.path() / "train_labels/1.png", encode_png(speckled(1, 3, 3)));
   EXPECT_THAT(error_of_reading(options_of(folder.path())),
-              testing::AllOf(HasSubstr("train_labels/1.png: expected colors of the class table, got "),
-                             HasSubstr("at x 0, y 0")));
+              testing::AllOf(HasSubstr("train_labels/1.png: the color "), HasSubstr("at x 0, y 0")));
 }
 
 TEST(Masks, WhatIsWrongIsNamed) {
@@ -132,7 +131,7 @@ TEST(Masks, WhatIsWrongIsNamed) {
   EXPECT_EQ(error_of_reading(options_of(folder.path())), "no error");
   EXPECT_THAT(
       error_of_reading(options_of(folder.path(), "train", 2)),
-      HasSubstr("train/masks/1.png: expected classes from 0 to 1 or 255 (unlabeled), got 2 at x 4, y 0"));
+      HasSubstr("train/masks/1.png: 2 at x 4, y 0 is no class; classes are 0 to 1; set data.unlabeled=2 if"));
   MaskOptions unlabeled = options_of(folder.path(), "train", 2);
   unlabeled.unlabeled = 2;
   EXPECT_EQ(error_of_reading(unlabeled), "no error");

@@ -90,7 +90,7 @@ TEST(Recipe, NumbersStayInTheirRange) {
                                  "model: {dropout: 1}",
                                  "model: {hidden: 5}",
                                  "model: {hidden: [1.5]}",
-                                 "model: {num_classes: 0}",
+                                 "model: {num_classes: -1}",
                                  "data: {mean: [.nan]}",
                                  "data: {std: [inf]}",
                                  "data: {jitter: nan}",

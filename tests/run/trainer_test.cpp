@@ -149,7 +149,10 @@ TEST(Trainer, LeavesTheFilesOfARun) {
     EXPECT_TRUE(fs::exists(folder.path() / name)) << name;
   }
   const recipe::Recipe again = run::load_recipe(folder.path() / "config.yaml");
-  EXPECT_EQ(write_recipe(again), write_recipe(run::parse_recipe(kMlpRecipe, "test")));
+  recipe::Recipe wanted = run::parse_recipe(kMlpRecipe, "test");
+  EXPECT_EQ(again.model.class_names.size(), 10U);
+  wanted.model.class_names = again.model.class_names;
+  EXPECT_EQ(write_recipe(again), write_recipe(wanted));
 }
 
 /// Random images and labels.

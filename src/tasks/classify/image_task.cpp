@@ -39,9 +39,11 @@ void check_fits(const models::ModelOptions& model, const data::DatasetOptions& o
   }
   if (std::ssize(dataset.class_names()) > model.num_classes) {
     user_error(
-        "expected at most the {1} classes of the model, got {0} in {2}; try model.num_classes={0}",
-        dataset.class_names().size(), model.num_classes,
-        recipe::data_kind(options.kind) == recipe::DataKind::shapes ? "the shapes" : options.path.string());
+        "{} has {} classes, but model.num_classes is {}; leave model.num_classes out, which takes the number "
+        "from the data",
+        recipe::data_kind(options.kind) == recipe::DataKind::shapes ? "data.kind=shapes"
+                                                                    : options.path.string(),
+        dataset.class_names().size(), model.num_classes);
   }
 }
 
@@ -146,8 +148,8 @@ Evaluation ImageTask::evaluate(engine::Engine& engine, int64_t num_shown) const 
 }
 
 std::string ImageTask::describe() const {
-  return fmt::format("{} training{} and {} validation images", train_->size(), balance_ ? kBalanced : "",
-                     test_->size());
+  return fmt::format("{} training{} and {} validation images{}", train_->size(), balance_ ? kBalanced : "",
+                     test_->size(), left_out_text(*this));
 }
 
 std::string ImageTask::warning() const {

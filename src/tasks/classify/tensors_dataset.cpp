@@ -1,11 +1,15 @@
 #include "tasks/classify/tensors_dataset.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "io/safetensors.h"
 #include "recipe/recipe.h"
 
 namespace hearth::tasks {
 namespace {
+
+constexpr int64_t kMostClasses = 100000;
 
 class TensorsDataset : public data::Dataset {
  public:
@@ -19,6 +23,7 @@ class TensorsDataset : public data::Dataset {
       user_error("{}: expected images f32 [N, C, H, W] and whole-numbered labels [N]", path.string());
     channels_ = images_->shape[1];
     image_size_ = {images_->shape[2], images_->shape[3]};
+    if (num_classes == 0) num_classes = 1 + largest_label();
     check_labels(num_classes, path);
     for (int64_t i = 0; i < num_classes; ++i) class_names_.push_back(std::to_string(i));
   }
@@ -39,11 +44,17 @@ class TensorsDataset : public data::Dataset {
   }
 
  private:
+  int64_t largest_label() const {
+    double largest = 0;
+    for (int64_t i = 0; i < size(); ++i)
+      largest = std::max(largest, load_element(labels_->dtype, labels_->bytes.data(), i));
+    return std::min(static_cast<int64_t>(largest), kMostClasses - 1);
+  }
   void check_labels(int64_t num_classes, const fs::path& path) const {
     for (int64_t i = 0; i < size(); ++i) {
       const double label = load_element(labels_->dtype, labels_->bytes.data(), i);
       if (label >= 0 && label < static_cast<double>(num_classes)) continue;
-      user_error("{}: expected labels from 0 to {}, got {} for image {}; try another model.num_classes",
+      user_error("{}: expected labels from 0 to {}, got {} for image {}; leave model.num_classes out",
                  path.string(), num_classes - 1, label, i);
     }
   }
@@ -62,8 +73,11 @@ std::vector<std::string> image_kinds() {
 }
 
 std::unique_ptr<data::Dataset> open_any_dataset(const data::DatasetOptions& options, int64_t num_classes) {
-  if (recipe::data_kind(options.kind) == recipe::DataKind::tensors)
-    return std::make_unique<TensorsDataset>(options.path, num_classes);
+  if (recipe::data_kind(options.kind) == recipe::DataKind::tensors) {
+    auto dataset = std::make_unique<TensorsDataset>(options.path, num_classes);
+    if (!options.class_names.empty()) dataset->name_classes(options.class_names);
+    return dataset;
+  }
   return data::open_dataset(options);
 }
 

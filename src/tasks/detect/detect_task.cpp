@@ -24,8 +24,10 @@ std::unique_ptr<Detector> open(const DetectTaskOptions& options) {
   HEARTH_CHECK(found != nullptr);
   const size_t classes = options.train.class_names.size();
   if (std::ssize(options.train.class_names) > options.detector.num_classes) {
-    user_error("expected at most the {} classes of the model, got {} in the data; try model.num_classes={}",
-               options.detector.num_classes, classes, classes);
+    user_error(
+        "the data has {} classes, but model.num_classes is {}; leave model.num_classes out, which takes the "
+        "number from the data",
+        classes, options.detector.num_classes);
   }
   if (options.train.class_names != options.held_out.class_names)
     user_error("expected the same classes in training and validation data, got {} and {} of them or others",
@@ -252,9 +254,9 @@ io::ImageStrip DetectTask::strip(int64_t index, std::span<const Detection> found
 std::string DetectTask::describe() const {
   int64_t boxes = 0;
   for (const data::BoxedPicture& picture : options_.train.pictures) boxes += std::ssize(picture.boxes);
-  return fmt::format("{} training{} and {} validation images, {} boxes of {} classes to learn from",
+  return fmt::format("{} training{} and {} validation images, {} boxes of {} classes to learn from{}",
                      train_rows_.num_rows(), balance_ ? kBalanced : "", test_rows_.num_rows(), boxes,
-                     options_.train.class_names.size());
+                     options_.train.class_names.size(), left_out_text(*this));
 }
 
 std::string DetectTask::warning() const {

@@ -41,7 +41,8 @@ class DetectTask : public Task {
  public:
   explicit DetectTask(DetectTaskOptions options);
 
-  int64_t num_rows() const override { return train_rows_.num_rows(); }
+  int64_t num_rows() const override { return data::epoch_rows(train_rows_.num_rows(), options_.loader); }
+  int64_t num_data_rows() const override { return train_rows_.num_rows(); }
   int64_t num_eval_rows() const override { return test_rows_.num_rows(); }
   int64_t num_samples(const data::LoaderPosition&, int64_t count) const override { return count; }
   std::vector<int64_t> row_lengths() const override;
@@ -49,6 +50,7 @@ class DetectTask : public Task {
   std::unique_ptr<BatchStream> open(const data::LoaderPosition& from,
                                     const data::LoaderShare& share) const override;
   Evaluation evaluate(engine::Engine& engine, int64_t num_shown) const override;
+  std::vector<std::string> class_names() const override { return options_.train.class_names; }
   const char* unit() const override { return "img"; }
   std::string describe() const override;
   std::string warning() const override;

@@ -145,7 +145,7 @@ recipe::Recipe with_date(recipe::Recipe recipe, const fs::path& run) {
 fs::path tokenizer_folder(const recipe::Model& model) {
   const fs::path path = !model.tokenizer.empty() ? fs::path(model.tokenizer)
                         : model.config.empty()   ? fs::path(model.path)
-                                                 : fs::path(model.config).parent_path();
+                                                 : model.config_file().parent_path();
   const fs::path folder = model.tokenizer.empty() || fs::is_directory(path) ? path : path.parent_path();
   return folder.empty() ? fs::path(".") : folder;
 }

@@ -110,8 +110,10 @@ SegmentTask::SegmentTask(const SegmentTaskOptions& options)
   if (model_.channels != 3)
     user_error("expected data.channels=3 for segmentation, got {}; try data.channels=3", model_.channels);
   if (std::ssize(train_->classes()) > model_.num_classes) {
-    user_error("expected at most the {} classes of the model, got {} in the data; try model.num_classes={}",
-               model_.num_classes, train_->classes().size(), train_->classes().size());
+    user_error(
+        "the data has {} classes, but model.num_classes is {}; leave model.num_classes out, which takes the "
+        "number from the data",
+        train_->classes().size(), model_.num_classes);
   }
   if (options.class_weights == recipe::ClassWeights::median_frequency)
     options_.class_weights = data::median_frequency_weights(*train_);
@@ -119,6 +121,12 @@ SegmentTask::SegmentTask(const SegmentTaskOptions& options)
     options_.class_weights.resize(static_cast<size_t>(model_.num_classes));
   rows_ = std::make_unique<data::MaskRows>(*train_, options_);
   if (options.balance) balance_.emplace(data::rarest_classes(data::classes_of_masks(*train_)));
+}
+
+std::vector<std::string> SegmentTask::class_names() const {
+  std::vector<std::string> names;
+  for (const data::MaskClass& one : train_->classes()) names.push_back(one.name);
+  return names;
 }
 
 std::vector<int64_t> SegmentTask::eval_sizes(int64_t batch) const {
@@ -175,8 +183,9 @@ Evaluation SegmentTask::evaluate(engine::Engine& engine, int64_t num_shown) cons
 }
 
 std::string SegmentTask::describe() const {
-  return fmt::format("{} training{} and {} validation images with masks of {} classes", train_->size(),
-                     balance_ ? kBalanced : "", test_->size(), train_->classes().size());
+  return fmt::format("{} training{} and {} validation images with masks of {} classes{}", train_->size(),
+                     balance_ ? kBalanced : "", test_->size(), train_->classes().size(),
+                     left_out_text(*this));
 }
 
 std::string SegmentTask::warning() const {

@@ -30,7 +30,8 @@ class SegmentTask : public Task {
  public:
   explicit SegmentTask(const SegmentTaskOptions& options);
 
-  int64_t num_rows() const override { return train_->size(); }
+  int64_t num_rows() const override { return data::epoch_rows(train_->size(), loader_); }
+  int64_t num_data_rows() const override { return train_->size(); }
   int64_t num_eval_rows() const override { return test_->size(); }
   std::vector<int64_t> eval_sizes(int64_t batch) const override;
   int64_t num_samples(const data::LoaderPosition&, int64_t count) const override { return count; }
@@ -38,6 +39,7 @@ class SegmentTask : public Task {
   std::unique_ptr<BatchStream> open(const data::LoaderPosition& from,
                                     const data::LoaderShare& share) const override;
   Evaluation evaluate(engine::Engine& engine, int64_t num_shown) const override;
+  std::vector<std::string> class_names() const override;
   const char* unit() const override { return "img"; }
   std::string describe() const override;
   std::string warning() const override;

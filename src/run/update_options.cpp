@@ -1,0 +1,85 @@
+#include "run/update_options.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/error.h"
+
+namespace hearth::run {
+namespace {
+
+/// "encoder=0.1" of optimizer.rates.
+std::vector<std::pair<std::string, double>> module_rates(const std::vector<std::string>& texts) {
+  std::vector<std::pair<std::string, double>> made;
+  for (const std::string& text : texts) {
+    const size_t equals = text.rfind('=');
+    double factor = -1;
+    const char* end = text.data() + text.size();
+    const bool is_pair = equals != text.npos && equals > 0;
+    const auto read = std::from_chars(is_pair ? text.data() + equals + 1 : end, end, factor);
+    if (read.ptr != end || !(factor >= 0 && factor <= 1e6))
+      user_error("expected optimizer.rates like [encoder=0.1], factors from 0 on, got '{}'", text);
+    made.emplace_back(text.substr(0, equals), factor);
+  }
+  return made;
+}
+
+}  // namespace
+
+engine::OptimizerOptions optimizer_options(const recipe::Recipe& recipe) {
+  const recipe::Optimizer& optimizer = recipe.optimizer;
+  const auto name = std::ranges::find(engine::optimizer_names(), optimizer.name);
+  HEARTH_CHECK(name != engine::optimizer_names().end());
+  return {.name = *name,
+          .momentum = optimizer.momentum,
+          .nesterov = optimizer.nesterov,
+          .weight_decay = optimizer.weight_decay,
+          .beta1 = optimizer.beta1,
+          .beta2 = optimizer.beta2,
+          .eps = optimizer.eps,
+          .clip_norm = recipe.train.clip_norm,
+          .in_backward = optimizer.in_backward,
+          .rates = module_rates(optimizer.rates),
+          .ema_decay = recipe.train.ema};
+}
+
+DType dtype_of(recipe::Precision precision) {
+  switch (precision) {
+    case recipe::Precision::bf16:
+      return DType::bf16;
+    case recipe::Precision::fp16:
+      return DType::f16;
+    case recipe::Precision::fp32:
+      break;
+  }
+  return DType::f32;
+}
+
+engine::Parallel parallel_of(recipe::Parallel way) {
+  switch (way) {
+    case recipe::Parallel::zero1:
+      return engine::Parallel::zero1;
+    case recipe::Parallel::sharded:
+      return engine::Parallel::sharded;
+    case recipe::Parallel::pipeline:
+      return engine::Parallel::pipeline;
+    case recipe::Parallel::data:
+      break;
+  }
+  return engine::Parallel::data;
+}
+
+passes::CompressOptions::Way way_of(recipe::Compress compress) {
+  using Way = passes::CompressOptions::Way;
+  switch (compress) {
+    case recipe::Compress::bf16:
+      return Way::bf16;
+    case recipe::Compress::powersgd:
+      return Way::powersgd;
+    case recipe::Compress::none:
+      break;
+  }
+  return Way::none;
+}
+
+}  // namespace hearth::run
