@@ -67,12 +67,12 @@ TEST(ClassNumbers, OfLossyMasksAreTheFrequentOnes) {
   EXPECT_EQ(number_tolerance({0, 1, 2}), 0);
 }
 
-constexpr int64_t kWidth = 8;
+constexpr int64_t kMaskSide = 8;
 
 Image gray(std::vector<uint8_t> values) {
-  Image image{.height = kWidth, .width = kWidth, .channels = 1};
-  for (size_t i = 0; i < kWidth * kWidth; ++i)
-    image.pixels.push_back(values[i * values.size() / (kWidth * kWidth)]);
+  Image image{.height = kMaskSide, .width = kMaskSide, .channels = 1};
+  for (size_t i = 0; i < kMaskSide * kMaskSide; ++i)
+    image.pixels.push_back(values[i * values.size() / (kMaskSide * kMaskSide)]);
   return image;
 }
 
@@ -81,7 +81,7 @@ class MaskSet : public testing::Test {
  protected:
   void put(const std::string& train_mask, const std::string& held_out_mask, const char* extension = ".png") {
     for (const char* split : {"train", "val"}) {
-      put_file(folder_.path() / split / "images/1.png", encode_png(speckled(kWidth, kWidth, 3)));
+      put_file(folder_.path() / split / "images/1.png", encode_png(speckled(kMaskSide, kMaskSide, 3)));
       put_file(folder_.path() / split / ("masks/1" + std::string(extension)),
                split == std::string("train") ? train_mask : held_out_mask);
     }
@@ -157,8 +157,8 @@ TEST_F(MaskSet, ColorsWithEqualChannelsAreNumbers) {
 }
 
 TEST_F(MaskSet, LossyMasksTakeTheNearest) {
-  Image noisy{.height = kWidth, .width = kWidth, .channels = 1};
-  for (int64_t i = 0; i < kWidth * kWidth; ++i)
+  Image noisy{.height = kMaskSide, .width = kMaskSide, .channels = 1};
+  for (int64_t i = 0; i < kMaskSide * kMaskSide; ++i)
     noisy.pixels.push_back(static_cast<uint8_t>(i % 4 == 3 ? i % 16 + (i > 32 ? 235 : 0) : i > 32 ? 255 : 0));
   noisy.pixels[5] = 130;
   for (int64_t i = 32; i < 64; ++i) noisy.pixels.push_back(0);
@@ -176,8 +176,8 @@ TEST_F(MaskSet, LossyMasksTakeTheNearest) {
 
 TEST_F(MaskSet, ColorsOffTheTableAreTakenByDistance) {
   put_file(folder_.path() / "classes.csv", "road,128,64,128\nsky,70,130,180\n");
-  Image mask{.height = kWidth, .width = kWidth, .channels = 3};
-  for (int64_t i = 0; i < kWidth * kWidth; ++i) {
+  Image mask{.height = kMaskSide, .width = kMaskSide, .channels = 3};
+  for (int64_t i = 0; i < kMaskSide * kMaskSide; ++i) {
     const std::array<uint8_t, 3> color =
         i < 32 ? std::array<uint8_t, 3>{128, 64, 128} : std::array<uint8_t, 3>{70, 130, 180};
     for (const uint8_t value : color) mask.pixels.push_back(static_cast<uint8_t>(value + i % 3));
@@ -200,7 +200,7 @@ TEST_F(MaskSet, JpegMasksAreRead) {
 TEST(MaskPairs, SuffixesAndFoldersOfKnownSets) {
   const TemporaryFolder folder;
   const auto expect_pair = [&](const std::string& image, const std::string& mask, int64_t num_classes) {
-    put_file(folder.path() / image, encode_png(speckled(kWidth, kWidth, 3)));
+    put_file(folder.path() / image, encode_png(speckled(kMaskSide, kMaskSide, 3)));
     put_file(folder.path() / mask, encode_png(gray({0, 1})));
     Image read, of_image;
     const auto masks = open_masks({.kind = "masks", .path = folder.path(), .num_classes = num_classes});

@@ -322,7 +322,7 @@ TEST(Report, NamesCommandAndDataAndSwitchesToALogScale) {
                   .subtitle = "shapes <1>",
                   .command = "hearth train demo",
                   .loss = {{1, 2}, {2, 1}}};
-  data.strips = {{.pngs = {"png"}, .caption = "a"}};
+  data.strips = {{.images = {"png"}, .caption = "a"}};
   data.legend = {{"road", "rgb(1,2,3)"}};
   const std::string html = make_report(data);
   for (const char* part :
