@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "base/yaml.h"
 #include "data/image.h"
 #include "data/picture_files.h"
@@ -210,8 +211,8 @@ std::vector<Entry> read_folders(const fs::path& root, const std::vector<std::str
     }
     const std::vector<std::string> files = sorted_names(folder, false);
     if (files.empty())
-      faults.push_back(
-          fmt::format("expected images ({}) in the class folder {}, found none", kImageFormats, folder.string()));
+      faults.push_back(fmt::format("expected images ({}) in the class folder {}, found none", kImageFormats,
+                                   folder.string()));
     for (const std::string& file : files) entries.push_back({folder / file, name, name + "/" + file});
   }
   for (const std::string& name : sorted_names(root, true))
@@ -284,17 +285,17 @@ std::vector<bool> hold_out(const std::vector<Entry>& entries, double share) {
 }
 
 std::vector<Entry> take_share(std::vector<Entry> entries, const ClassFilesOptions& options,
-                              std::vector<std::string>& notes) {
+                              ClassFiles& made) {
   const std::vector<bool> held_out = hold_out(entries, options.val_share);
   std::vector<Entry> kept;
   for (size_t i = 0; i < entries.size(); ++i)
     if (held_out[i] != options.is_training) kept.push_back(std::move(entries[i]));
   const auto count = std::ranges::count(held_out, true);
   if (count == 0)
-    user_error(
+    made.faults.push_back(fmt::format(
         "{}: no image is held out for validation; set data.val_share above 0, or add a folder or list 'val'",
-        options.path.string());
-  notes.push_back(
+        options.path.string()));
+  made.notes.push_back(
       fmt::format("{} has no validation split: {} of {} images are held out, by a hash of their "
                   "names (data.val_share={})",
                   options.path.string(), count, held_out.size(), options.val_share));
@@ -333,8 +334,8 @@ Entries read_entries(const Layout& layout, const ClassFilesOptions& options, Cla
 }
 
 void check_name(const std::string& name, const fs::path& path) {
-  if (line_of_bytes_that_are_no_text(name) != 0)
-    user_error("{}: the class name '{}' is no UTF-8 text; rename it", path.string(), printable(name, false));
+  if (valid_prefix(name) < name.size())
+    user_error("{}: the class name '{}' is not UTF-8; rename it", path.string(), printable(name, false));
 }
 
 }  // namespace
@@ -346,9 +347,9 @@ ClassFiles list_class_files(const ClassFilesOptions& options) {
   made.class_names = std::move(all.class_names);
   for (const std::string& name : made.class_names) check_name(name, options.path);
   if (made.class_names.size() < 2)
-    made.faults.insert(made.faults.begin(), fmt::format("expected at least two classes in {}, found {}",
-                                                        layout.train.path.string(), made.class_names.size()));
-  std::vector<Entry> entries = !all.held_out         ? take_share(std::move(all.train), options, made.notes)
+    made.faults.push_back(fmt::format("expected at least two classes in {}, found {}",
+                                      layout.train.path.string(), made.class_names.size()));
+  std::vector<Entry> entries = !all.held_out         ? take_share(std::move(all.train), options, made)
                                : options.is_training ? std::move(all.train)
                                                      : std::move(*all.held_out);
   std::map<std::string_view, int32_t> numbers;

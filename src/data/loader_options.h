@@ -40,6 +40,13 @@ struct LoaderOptions {
   LoaderShare share = {};
 };
 
+/// Returns options that read every row once, in order, for evaluation.
+inline LoaderOptions in_order(LoaderOptions options) {
+  options.shuffle = false;
+  options.min_batch = 1;
+  return options;
+}
+
 /// What becomes of the bytes of an image.
 struct PixelOptions {
   AugmentOptions augment;

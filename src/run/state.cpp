@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "recipe/recipe_file.h"
 
 namespace hearth::run {
 namespace {
@@ -138,6 +139,11 @@ RunState parse_run_state(std::string_view json, std::string_view where) {
   } catch (const nlohmann::json::exception&) {
     user_error("{}: expected the state of a run, but a field of it is missing or has another type", where);
   }
+}
+
+std::string identity_of(recipe::Recipe recipe) {
+  recipe.model.class_names.clear();
+  return recipe::write_recipe(recipe);
 }
 
 }  // namespace hearth::run

@@ -55,7 +55,7 @@ void check_memory(const recipe::Recipe& recipe, const engine::Engine& engine, in
 Trainer::Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Membership member, Use use)
     : recipe_(resolve(tasks::with_date(std::move(recipe), out), out).recipe),
       out_(std::move(out)),
-      run_(out_.string() + "\n" + recipe::write_recipe(recipe_)),
+      run_(out_.string() + "\n" + identity_of(recipe_)),
       events_(std::move(events)),
       group_(member.group) {
   HEARTH_CHECK(num_sharing(recipe_, num_workers()) == num_workers());

@@ -149,7 +149,7 @@ TEST_F(Diffuse, RunsAreEvaluatedAndRecipesChecked) {
 
 TEST_F(Diffuse, MistakesAreOneSentence) {
   refused("hearth train flux-lora", {"config.json of a denoiser", "FLUX.1-dev", "not there"});
-  refused("hearth train flux.yaml model.config=none.json", {"config.json of a denoiser", "none.json"});
+  refused("hearth train flux.yaml model.config=none.json", {"config.json of a model", "none.json"});
   refused("hearth train flux.yaml data.kind=captions data.path=.", {"data.kind folder, idx", "got captions"});
   refused("hearth train flux.yaml data.image_size=18",
           {"multiples of 4", "got 18x18", "try data.image_size=16"});

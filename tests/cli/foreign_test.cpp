@@ -67,8 +67,9 @@ TEST_F(Foreign, RecipesBringTheirModels) {
   for (const char* line : {"shakespeare-char", "recipes/shakespeare-char.yaml", "diffuse-mnist",
                            "pretrain-llama model.config=recipes/shakespeare/config.json"})
     works(fmt::format("{}hearth plan {} train.batch=1", env, line));
-  const std::string train = env + "hearth train shakespeare-char data=text.txt data.context=16 train.batch=1 "
-                                  "data.cache=cache schedule.warmup_steps=0 --out run train.steps=";
+  const std::string train = env +
+                            "hearth train shakespeare-char data=text.txt data.context=16 train.batch=1 "
+                            "data.cache=cache schedule.warmup_steps=0 --out run train.steps=";
   works(train + "1");
   fs::remove_all(at("unpacked"));
   works(env + "hearth train --resume --out run train.steps=2");
@@ -118,6 +119,7 @@ TEST_F(Foreign, OldPicklesAreConverted) {
   put("adapter/adapter_model.bin", pickle);
   refused("hearth train recipe.yaml model=./model init=text.txt adapter.path=adapter --out run",
           {"text.txt"});
+  put("model/model.safetensors", std::string("\2\0\0\0\0\0\0\0{}", 10));
   refused("hearth merge --adapter adapter --out merged", {"adapter/adapter_model.bin", "older pickle"});
 }
 

@@ -126,11 +126,11 @@ TEST_F(Mistakes, WhatTrainingRefusesValidateRefusesToo) {
       {idx + "points", "at least 4x4 pixels, got 1x1"},
       {idx + "other", "got 9x9x1 in the test split of other"},
       {idx + "classes", "classes has 78 classes, but model.num_classes is 10"},
-      {"data.path=.", "data.kind=shapes generates its images"},
+      {"data.path=pictures", "data.kind=shapes generates its images"},
       {"memory=1KiB", "above memory=1.00 KiB"},
       {"init=none.safetensors", "none.safetensors"},
       {"init=w.safetensors", "w.safetensors"},
-      {"model.name=resnet18 train.batch=3", "at least 2 values per channel"},
+      {"model.name=resnet18 train.batch=3 data.drop_last=false", "at least 2 values per channel"},
       {"data.image_size=4096 data.count=1000000 train.batch=1000000", "fits the"},
       {"device=emulated:3", "device=emulated:3"},
       {"device=emulated devices=2", "expected 2 GPUs"},
@@ -226,7 +226,8 @@ TEST_F(Mistakes, InKeysAndValues) {
   refused("hearth train tiny.yaml model.name=resnet19", {"'resnet19'", "did you mean 'resnet18'?"});
   refused("hearth train tiny.yaml model=nowhere", {"'nowhere'", "language model's folder", "model=./FOLDER"});
   refused("hearth train tiny.yaml device=cuda", {"device", "'cuda'", "cpu, gpu, gpu:0", "try device=gpu"});
-  refused(kNoModules + "hearth train tiny.yaml device=gpu", {"without a module for GPUs", "tools/build --gpu hip"});
+  refused(kNoModules + "hearth train tiny.yaml device=gpu",
+          {"without a module for GPUs", "tools/build --gpu hip"});
   refused(kNoModules + "hearth train tiny.yaml device=gpu devices=2",
           {"without a module for GPUs", "tools/build --gpu hip"});
   refused("hearth train tiny.yaml device=emulated:3", {"device=emulated:3", "0 emulated GPU 0"});

@@ -531,7 +531,6 @@ TEST_F(SlowVerbs, BenchTrainsALanguageModelAndLetsItAnswer) {
 
 TEST_F(Verbs, HelpNamesEveryVerb) {
   const std::string help = works("hearth --help");
-  EXPECT_EQ(works("hearth"), help);
   for (const char* verb :
        {"train", "eval", "predict", "plan", "dump", "ops", "pack", "bench", "ls", "cp", "validate"}) {
     EXPECT_THAT(help, ContainsRegex(fmt::format("\n +{} ", verb)));

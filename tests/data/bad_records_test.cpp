@@ -120,7 +120,8 @@ Image stored() { return decode_image(bytes_of(encode_jpeg(speckled(5, 6, 3))), 3
 
 TEST(ExifOrientation, ImagesOfClassesAreTurned) {
   const TemporaryFolder folder;
-  for (const char* name : {"train/cat/1.jpg", "train/dog/1.jpg"}) put_file(folder.path() / name, sideways());
+  for (const char* name : {"train/cat/1.jpg", "train/dog/1.jpg", "test/cat/1.jpg", "test/dog/1.jpg"})
+    put_file(folder.path() / name, sideways());
   DatasetOptions options{.kind = "folder", .path = folder.path(), .image_size = {6, 5}};
   std::vector<uint8_t> pixels(6 * 5 * 3);
   int32_t label = 0;

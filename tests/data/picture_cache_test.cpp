@@ -98,7 +98,7 @@ TEST_F(Keeping, AFolderTakesNoMoreThanItsBudget) {
     const auto budget = std::make_shared<PictureBudget>(bytes);
     const auto dataset = open_dataset(classes(budget));
     expect_all(*dataset, read_all(*dataset));
-    EXPECT_EQ(budget->used(), std::min(bytes / one, kCount) * one) << bytes;
+    EXPECT_EQ(budget->used(), std::min(bytes / one, dataset->size()) * one) << bytes;
   }
 }
 

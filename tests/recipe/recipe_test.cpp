@@ -167,7 +167,8 @@ TEST(Recipe, NumbersSurviveBeingWritten) {
 }
 
 TEST(Recipe, AnOverrideIsTakenAsItStands) {
-  const std::string overrides[] = {"data.path=/a # b: [c", "init=", "model.hidden=[3, 4]"};
+  const std::string overrides[] = {"data.path=/a # b: [c", "data.kind=shapes",
+                                   "init=", "model.hidden=[3, 4]"};
   const Recipe recipe = run::parse_recipe("init: x", "r", overrides);
   EXPECT_EQ(recipe.data.path.string(), "/a # b: [c");
   EXPECT_EQ(recipe.init, "");
@@ -237,14 +238,14 @@ TEST(Recipe, EnumsAreReadAndWrittenByTheirNames) {
   expect_names<Document>("data.document", [](const Recipe& r) { return r.data.document; });
   expect_names<ScheduleKind>("schedule.name", [](const Recipe& r) { return r.schedule.name; });
   expect_names<Objective>("train.objective", [](const Recipe& r) { return r.train.objective; },
-                          {"model.path=x", "data.path=y"});
+                          {"model.path=x", "data.path=y", "data.kind=shapes"});
 }
 
 TEST(Recipe, NamesComeFromRegistries) {
   const std::string keys[] = {"model.name", "adapter.quantize", "data.kind", "optimizer.name"};
   for (const std::string& key : keys) {
     EXPECT_THAT(fault("", {key + "=never_heard_of"}), HasSubstr(run::recipe_choices().of(key).back())) << key;
-    const std::string any[] = {key + "=never_heard_of", "data.path=x"};
+    const std::string any[] = {"data.kind=shapes", "data.path=x", key + "=never_heard_of"};
     EXPECT_NO_THROW(parse_recipe("", "r", {}, any)) << key << " takes any text without choices";
   }
   EXPECT_EQ(fault(write_recipe(Recipe())), "") << "defaults are names that there are";

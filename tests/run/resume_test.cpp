@@ -65,7 +65,7 @@ const std::map<std::string, std::string> kOther = {
     {"model.autoencoder", ""},
     {"model.tokenizer", ""},
     {"adapter.path", ""},
-    {"data.path", "elsewhere"},
+    {"data.path", ""},
     {"data.val_path", "elsewhere"},
     {"data.classes", "elsewhere"},
     {"data.cache", "elsewhere"},
@@ -157,7 +157,6 @@ class Resume : public testing::Test {
     return folder;
   }
 
- private:
   static inline std::optional<TemporaryFolder> first_;
 };
 
@@ -178,7 +177,9 @@ TEST_F(Resume, WorksWithAnotherValueOfEveryKeyOfTheList) {
     } catch (const std::exception& error) {
       ADD_FAILURE() << error.what();
     }
-    EXPECT_EQ(read_file(folder->path() / "config.yaml"), recipe::write_recipe(changed));
+    recipe::Recipe want = changed;
+    want.model.class_names = load_recipe(first_->path() / "config.yaml").model.class_names;
+    EXPECT_EQ(read_file(folder->path() / "config.yaml"), recipe::write_recipe(want));
   }
 }
 
@@ -235,8 +236,10 @@ TEST_F(Resume, TakesEveryBatchInMidEpoch) {
     const auto folder = copy();
     const recipe::Recipe changed =
         recipe_with({"train.steps=0", "train.epochs=2", fmt::format("train.batch={}", batch)});
-    const int64_t want = 3 + (46 + batch - 1) / batch + (70 + batch - 1) / batch;
-    if (batch == 1 || 46 % batch == 1 || 70 % batch == 1) {
+    // A last batch of one image is left out (data.drop_last).
+    const int64_t whole = 70 % batch == 1 ? 69 : 70;
+    const int64_t want = 3 + (whole - 24 + batch - 1) / batch + (whole + batch - 1) / batch;
+    if (batch == 1 || (whole - 24) % batch == 1) {
       // The batch norm of this model trains on no single image.
       const std::string config = read_file(folder->path() / "config.yaml");
       EXPECT_THROW(train(changed, folder->path(), true), UserError) << batch;
@@ -247,7 +250,7 @@ TEST_F(Resume, TakesEveryBatchInMidEpoch) {
     const auto newest = io::find_newest_checkpoint(folder->path() / "checkpoints", nullptr);
     ASSERT_TRUE(newest);
     const RunState state = parse_run_state(io::read_checkpoint(newest->path).state, "state");
-    EXPECT_EQ(state.position.total, 140) << "every sample once in each epoch, batch " << batch;
+    EXPECT_EQ(state.position.total, 2 * whole) << "every sample once in each epoch, batch " << batch;
   }
 }
 

@@ -132,8 +132,7 @@ std::unique_ptr<BatchStream> ImageTask::open(const data::LoaderPosition& from,
 }
 
 Evaluation ImageTask::evaluate(engine::Engine& engine, int64_t num_shown) const {
-  data::LoaderOptions options = loader_;
-  options.shuffle = false;
+  const data::LoaderOptions options = data::in_order(loader_);
   data::PixelOptions pixels = pixels_;
   pixels.augment = {};
   const data::ImageRows rows(*test_, pixels);

@@ -184,8 +184,7 @@ std::unique_ptr<BatchStream> DetectTask::open(const data::LoaderPosition& from,
 
 Evaluation DetectTask::evaluate(engine::Engine& engine, int64_t num_shown) const {
   const data::BoxedPictures& set = options_.held_out;
-  data::LoaderOptions options = options_.loader;
-  options.shuffle = false;
+  const data::LoaderOptions options = data::in_order(options_.loader);
   LoaderStream stream(test_rows_, options);
   std::vector<JudgedPicture> judged = truths_of(set);
   Evaluation made;

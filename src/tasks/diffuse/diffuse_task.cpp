@@ -145,8 +145,7 @@ std::vector<std::string> DiffuseTask::asked_prompts() const {
 }
 
 double DiffuseTask::fixed_loss(engine::Engine& engine) const {
-  data::LoaderOptions options = options_.loader;
-  options.shuffle = false;
+  data::LoaderOptions options = data::in_order(options_.loader);
   options.batch = eval_batch();
   const data::LatentSource& held_out = options_.pictures->held_out();
   LoaderStream stream(eval_rows_, options);

@@ -162,8 +162,7 @@ Evaluation SegmentTask::evaluate(engine::Engine& engine, int64_t num_shown) cons
     }
     return tally.take(loss.sum / static_cast<double>(loss.count));
   }
-  data::LoaderOptions options = loader_;
-  options.shuffle = false;
+  const data::LoaderOptions options = data::in_order(loader_);
   const data::MaskRows rows(*test_, unchanged(options_));
   MaskStream stream(rows, options, {.seed = options.seed}, options_.class_weights);
   double loss = 0;
