@@ -128,9 +128,7 @@ BoxedPictures read_boxes(const fs::path& path, std::string_view split, const Lab
   return set;
 }
 
-bool has_boxes(const fs::path& path) {
-  return !find_formats(path).empty();
-}
+bool has_boxes(const fs::path& path) { return !find_formats(path).empty(); }
 
 void leave_out_bad(BoxedPictures& set, int num_threads) {
   if (set.draw) return;

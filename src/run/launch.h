@@ -20,7 +20,7 @@ struct Job {
   std::vector<std::string> notes = {};  ///< sentences on what was decided for the recipe, said at the start
   std::string out;
   bool resume = false;
-  std::string command;  ///< shell line that started the run, for its report
+  std::string command;                  ///< shell line that started the run, for its report
   bool accepts_changed_inputs = false;  ///< Start's
   std::string dump_gradients;
   /// Everything that could keep the run from its first step is made and looked at, and its plan is printed;

@@ -55,8 +55,8 @@ StateText write_run_state(const RunState& state);
 /// UserError naming `where` for a text that holds no such state.
 RunState parse_run_state(std::string_view json, std::string_view where);
 
-/// Returns text that differs between runs of different recipes. A run knows the names of its classes only once
-/// its data is open, so they are left out.
+/// Returns text that differs between runs of different recipes. A run knows the names of its classes only
+/// once its data is open, so they are left out.
 std::string identity_of(recipe::Recipe recipe);
 
 }  // namespace hearth::run
