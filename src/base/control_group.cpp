@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Names of one version's files, and of numbers in them.
+/// File names of one cgroup version, and names of counters in these files.
 struct Interface {
   const char *limit, *used, *cache, *kills;
 };
@@ -22,7 +22,7 @@ constexpr Interface kVersion1 = {"memory.limit_in_bytes", "memory.usage_in_bytes
 /// Version 1 writes "no limit" as the largest number of pages.
 constexpr int64_t kNoLimit = int64_t{1} << 60;
 
-/// This process's memory groups of one version: its own first, then those above it.
+/// Folders of this process's memory group of one cgroup version, followed by its parents.
 struct Groups {
   const Interface* interface = nullptr;
   std::vector<fs::path> folders;
@@ -35,7 +35,7 @@ std::optional<int64_t> read_number(const fs::path& path) {
   return std::nullopt;
 }
 
-/// The number after `name` at the start of a line, as in memory.stat.
+/// Returns the number after `name` at the start of a line, as in memory.stat.
 std::optional<int64_t> read_named(const fs::path& path, std::string_view name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -51,7 +51,7 @@ bool has_word(const std::string& list, const std::string& word) {
   return ("," + list + ",").find("," + word + ",") != std::string::npos;
 }
 
-/// Path of this process's group below the mount of its version; empty where /proc names none.
+/// Returns the path of this process's group below the mount of its version; empty if /proc has none.
 std::string path_of_group(const fs::path& root, const Interface& interface) {
   std::ifstream file(root / "proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {
@@ -65,7 +65,7 @@ std::string path_of_group(const fs::path& root, const Interface& interface) {
   return "";
 }
 
-/// Where a version is mounted, and the group that is the root of this mount.
+/// Mount point of a cgroup version, and the group at the root of the mount.
 struct Mount {
   fs::path folder;
   std::string group;

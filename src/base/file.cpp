@@ -275,7 +275,7 @@ void HeldFolder::check() const {
   const bool is_there = stat(path_.c_str(), &found) == 0;
   if (!is_there && errno != ENOENT && errno != ENOTDIR) system_error("look at", path_);
   if (is_there && held.st_dev == found.st_dev && held.st_ino == found.st_ino) return;
-  // The kernel's name of a folder that is open follows it when it is moved.
+  // /proc/self/fd names the current path of an open folder, also after it is moved.
   std::error_code unknown;
   const fs::path now = fs::read_symlink(fmt::format("/proc/self/fd/{}", descriptor_), unknown);
   if (!unknown && fs::is_directory(now, unknown))

@@ -38,7 +38,7 @@ bool is_name(std::string_view text) {
 std::string hub_name(const fs::path& path) {
   std::string text = path.string();
   std::error_code ignored;
-  // A path in a folder of this machine was meant, and whoever has its name on the hub is a stranger.
+  // The path is a local one; a repository of this name on the hub would be unrelated.
   if (path.has_parent_path() && fs::is_directory(path.parent_path(), ignored)) return "";
   if (std::ranges::find(kLocal, path.extension().string()) != kLocal.end()) return "";
   if (text.starts_with(kHub)) text.erase(0, kHub.size());
@@ -53,7 +53,7 @@ bool is_pickled(const fs::path& file) {
   return std::ranges::find(kPickled, file.extension().string()) != kPickled.end();
 }
 
-/// A pickle that is no zip archive: torch.save before PyTorch 1.6.
+/// True for a pickle outside a zip archive, as torch.save wrote before PyTorch 1.6.
 [[noreturn]] void refuse_pickle(const fs::path& file) {
   user_error(
       "{0}: expected safetensors or a file of torch.save as PyTorch writes it since 1.6, got an older "

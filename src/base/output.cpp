@@ -27,7 +27,7 @@ fs::path folder_above(fs::path path) {
   return path;
 }
 
-/// Endings of files of weights and of images, which nobody gives to a folder.
+/// Extensions of weights and images, which are not plausible for a folder.
 constexpr std::array<std::string_view, 12> kFileEndings = {
     ".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".onnx", ".gguf", ".h5", ".zip", ".png", ".jpg", ".json"};
 

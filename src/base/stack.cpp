@@ -14,9 +14,9 @@
 namespace hearth {
 namespace {
 
-/// Of limits below this the main thread's own stack is too small for take_stack().
+/// Stack limit, in bytes, below which the main thread's stack is too small for take_stack().
 constexpr size_t kMinLimit = size_t{2} << 20;
-/// The usual limit of stacks, for a process whose own is lower.
+/// Size in bytes of the mapped stack, equal to the default stack limit of Linux.
 constexpr size_t kMappedStackBytes = size_t{8} << 20;
 
 /// Work that runs on a mapped stack.
@@ -36,7 +36,7 @@ void work_inside() {
   }
 }
 
-/// A low limit of the main thread's stack is that of all threads, unless another one is set.
+/// Sets the default stack size of new threads, which otherwise is the low limit of the main thread.
 void raise_stack_of_threads() {
   pthread_attr_t attributes;
   if (pthread_attr_init(&attributes) != 0) return;

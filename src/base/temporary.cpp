@@ -87,7 +87,7 @@ bool Temporary::lock() {
   lock_ = open_locked(path_);
   const int code = lock_ < 0 ? errno : 0;
   struct stat ignored {};
-  // Until it is locked, another process takes it for a leftover and deletes it.
+  // Another process may delete the entry as a leftover until it is locked.
   const bool is_there = lstat(path_.c_str(), &ignored) == 0;
   if (is_there && code != EWOULDBLOCK) return true;
   if (lock_ >= 0) close(lock_);

@@ -64,7 +64,7 @@ fs::path file_of(const std::string& out, size_t number, size_t count) {
          fmt::format("{}-{}{}", path.stem().string(), number + 1, path.extension().string());
 }
 
-/// True for a JPEG, false for a PNG, as the ending says.
+/// Returns true if the extension is that of a JPEG, false for a PNG.
 bool is_jpeg(const fs::path& file) {
   std::string ending = file.extension().string();
   std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -73,7 +73,7 @@ bool is_jpeg(const fs::path& file) {
   return ending != ".png";
 }
 
-/// A JPEG file's bytes with "key: value" lines as its comment, after the 16 bytes of JFIF's segment.
+/// Inserts "key: value" lines into a JPEG file as its comment, after the JFIF segment.
 std::string with_comment(std::string jpeg, const std::vector<std::pair<std::string, std::string>>& texts) {
   constexpr size_t kPlace = 2 + 2 + 16, kMaxBytes = 65'533;
   std::string comment;

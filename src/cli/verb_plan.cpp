@@ -42,7 +42,7 @@ struct PlanArguments {
   LinkArguments links;
 };
 
-/// The options of a recipe, for a plan.
+/// Returns a recipe's engine options for a plan, and prints notes on filled-in values.
 engine::EngineOptions plan_options(const recipe::Recipe& recipe) {
   const run::Resolved resolved = run::resolve_for_plan(recipe);
   for (const std::string& note : resolved.notes) say(stderr, "{}\n", note);

@@ -52,8 +52,8 @@ void run_cp(const std::string& name, const std::string& file) {
   user_error("'{}' is no built-in recipe; hearth ls lists them", name);
 }
 
-/// The faults with only the first of those that differ in numbers and file names alone, and how many are like
-/// it.
+/// Groups faults that differ only in numbers and file names: returns the first of each group, with the number
+/// of similar ones.
 std::vector<std::string> grouped(const std::vector<std::string>& faults) {
   std::vector<std::pair<std::string, int64_t>> groups;
   std::map<std::string, size_t> group_of;

@@ -37,7 +37,7 @@ std::string recipe_of(const TrainArguments& arguments) {
   return path;
 }
 
-/// Returns a word as a POSIX shell reads it back: in single quotes unless all its characters are plain.
+/// Quotes a word for a POSIX shell, in single quotes unless all characters are plain.
 std::string shell_word(const std::string& word) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./=:,+-@%";
@@ -47,7 +47,7 @@ std::string shell_word(const std::string& word) {
   return quoted + "'";
 }
 
-/// The shell line for these arguments.
+/// Returns the shell line for these arguments.
 std::string command_of(const TrainArguments& arguments, const std::vector<std::string>& overrides) {
   std::string line = "hearth train";
   if (!arguments.recipe.empty()) line += " " + shell_word(arguments.recipe);
@@ -71,12 +71,12 @@ void look_into_folder(recipe::Recipe& recipe, const fs::path& run) {
   if (is_gone && hub::has_tokenizer(run)) model.tokenizer = run.string();
 }
 
-/// Prints what the data is and the command that trains on it, and puts that recipe and its keys in place of
-/// the data. False if the command is only printed.
+/// Prints a description of the data and the command that trains on it, and replaces the data argument by that
+/// recipe and its overrides. Returns false if the command is only printed.
 bool suggest(TrainArguments& arguments, std::vector<std::string>& overrides) {
   const run::Suggestion suggestion = run::suggest_recipe(arguments.recipe);
   for (const std::string& line : suggestion.found) say("{}: {}\n", arguments.recipe, line);
-  // Later keys win: the user's follow.
+  // The user's overrides come last, because later overrides win.
   overrides.insert(overrides.begin(), suggestion.overrides.begin(), suggestion.overrides.end());
   const bool has_model = std::ranges::any_of(overrides, [](const std::string& key) {
     return key.starts_with("model=") || key.starts_with("model.path=");
@@ -120,7 +120,7 @@ void run_train(const CLI::App& verb, TrainArguments arguments) {
   exit_code() = run::launch(job);
 }
 
-/// Flags of train and resume.
+/// Adds the flags that train and resume share.
 void add_flags(CLI::App& verb, TrainArguments& arguments) {
   verb.add_flag("--accept-changed-inputs", arguments.accepts_changed_inputs,
                 "resume although training data, tokenizer or base weights have changed");

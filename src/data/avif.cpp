@@ -9,7 +9,7 @@
 namespace hearth::data {
 namespace {
 
-/// Opened, and its header read.
+/// Creates a decoder and reads the header.
 std::unique_ptr<avifDecoder, void (*)(avifDecoder*)> open(std::span<const std::byte> bytes,
                                                           std::string_view name) {
   std::unique_ptr<avifDecoder, void (*)(avifDecoder*)> decoder(avifDecoderCreate(), avifDecoderDestroy);
@@ -19,7 +19,7 @@ std::unique_ptr<avifDecoder, void (*)(avifDecoder*)> open(std::span<const std::b
   decoder->ignoreXMP = AVIF_TRUE;
   decoder->imageSizeLimit = kMaxImagePixels;
   decoder->imageDimensionLimit = kMaxImageSide;
-  // Files of earlier writers break rules that pixels do not depend on.
+  // Files of old encoders violate rules that do not affect pixels.
   decoder->strictFlags = AVIF_STRICT_DISABLED;
   avifResult result =
       avifDecoderSetIOMemory(decoder.get(), reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
@@ -29,7 +29,7 @@ std::unique_ptr<avifDecoder, void (*)(avifDecoder*)> open(std::span<const std::b
   return decoder;
 }
 
-/// irot and imir as EXIF would have them: the image is turned counterclockwise, then mirrored.
+/// Converts irot and imir to an EXIF orientation: counterclockwise rotation, then mirroring.
 int orientation_of(const avifImage& image) {
 #if AVIF_VERSION >= 1000000
   const int axis = image.imir.axis;

@@ -9,7 +9,7 @@ namespace hearth::data {
 namespace {
 
 enum : int64_t { kPlain = 0, kRle8 = 1, kRle4 = 2, kBitFields = 3, kAlphaBitFields = 6 };
-// Two bytes of a run stand for at most 255 pixels.
+// An RLE run of two bytes encodes at most 255 pixels.
 constexpr int64_t kMaxRunRatio = 128;
 
 /// The headers of a BMP: BITMAPFILEHEADER and any of the info headers that follow it.
@@ -80,7 +80,7 @@ void check_header(const BmpHeader& header, std::string_view name) {
   check_image_size(header.height, header.width, name);
 }
 
-/// Part of a pixel under a mask, scaled to 8 bits.
+/// Extracts a channel of a pixel by its bit mask, scaled to 8 bits.
 uint8_t channel_of(uint32_t pixel, uint32_t mask) {
   const uint64_t most = mask >> std::countr_zero(mask);
   const uint64_t value = (pixel & mask) >> std::countr_zero(mask);
@@ -125,12 +125,12 @@ class BmpDecoder {
         std::min(header_.num_colors, std::max<int64_t>(room, 0) / static_cast<int64_t>(header_.color_bytes));
   }
 
-  /// Offset of the row of pixels that is row y of the image; all of them are in the file.
+  /// Returns the file offset of row y of the image; all of its pixels are in the file.
   size_t row_at(int64_t y) const {
     const int64_t row = header_.top_down ? y : header_.height - 1 - y;
     return header_.pixels + static_cast<size_t>(row * header_.row_bytes());
   }
-  /// The last row may lack the bytes that fill it up.
+  /// The last row may lack its padding bytes.
   void expect_rows() const {
     const int64_t size = header_.row_bytes() * (header_.height - 1) + (header_.bits * header_.width + 7) / 8;
     if (static_cast<int64_t>(header_.pixels) + size > std::ssize(file_.bytes)) refuse_short();
@@ -170,7 +170,7 @@ class BmpDecoder {
     }
   }
 
-  /// Runs of pixels (BI_RLE8, BI_RLE4). Pixels that no run reaches have index 0.
+  /// Decodes runs of pixels (BI_RLE8, BI_RLE4). Pixels outside of all runs have index 0.
   void decode_runs(Image& image) const {
     check_density(image.height * image.width, kMaxRunRatio, file_.bytes.size(), name_);
     image.pixels.assign(static_cast<size_t>(image.height * image.width), 0);

@@ -24,7 +24,7 @@ constexpr std::array<std::array<std::string_view, 4>, num_columns> kNames = {{
 }};
 constexpr int kNumDemanded = 6;
 
-/// Cells of a line, which may be quoted; "" in quotes is one quote.
+/// Splits a line into cells, which may be quoted; "" in quotes is one quote.
 std::vector<std::string> cells_of(std::string_view line) {
   std::vector<std::string> cells(1);
   bool is_quoted = false;
@@ -44,7 +44,7 @@ std::vector<std::string> cells_of(std::string_view line) {
   return cells;
 }
 
-/// A table's header: which cell of a line has which column.
+/// A table's header: the cell index of each column.
 std::array<size_t, num_columns> columns_of(std::string_view header, std::string_view where) {
   const std::vector<std::string> cells = cells_of(header);
   std::array<size_t, num_columns> columns{};

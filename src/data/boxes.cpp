@@ -17,7 +17,7 @@ constexpr std::string_view kLayouts =
     "a data.yaml or classes.txt (YOLO), annotations/*.json (COCO), XML files in Annotations/ or beside the "
     "pictures (VOC), or files of Label Studio (JSON), CVAT (XML for images), LabelMe, CreateML or CSV";
 
-/// Formats of single files, and what they are called.
+/// Formats of single files, with display names.
 struct FileFormat {
   BoxFormat format;
   const char* name;
@@ -33,7 +33,7 @@ struct FoundFormat {
   std::string what;
 };
 
-/// The formats that there are labels in.
+/// Lists the label formats found in a folder or file.
 std::vector<FoundFormat> find_formats(const fs::path& path) {
   std::vector<FoundFormat> found;
   for (const auto& [format, name] : kFileFormats) {
@@ -42,7 +42,7 @@ std::vector<FoundFormat> find_formats(const fs::path& path) {
   }
   if (const auto index = find_yolo(path))
     found.push_back({BoxFormat::yolo, fmt::format("{} (YOLO)", index->string())});
-  // Any JSON file that is named and none of the others is COCO's, whose reader says what it lacks.
+  // A JSON file in no other format is taken for COCO, whose reader reports the error.
   const std::vector<fs::path> json = find_coco(path);
   if (!json.empty() && (fs::is_directory(path) || found.empty()))
     found.push_back({BoxFormat::coco, fmt::format("{} (COCO)", json[0].string())});

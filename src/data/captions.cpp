@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kMostCaptionBytes = int64_t{1} << 20;
 constexpr size_t kMostNamed = 3;
 constexpr std::string_view kTable = "metadata.jsonl", kCsvTable = "metadata.csv";
-/// Endings of a caption's file, in the order in which they are looked for.
+/// Extensions of caption files, in search order.
 constexpr const char* kTextEndings[] = {".txt", ".caption"};
 
 std::string_view without_mark(std::string_view text) {
@@ -39,7 +39,7 @@ Found find_files(const fs::path& folder) {
   const fs::path other = regularization_folder(folder);
   for (fs::path& path : files_below(folder)) {
     if (!other.empty() && is_below(path, other)) continue;
-    // Leaving them out would train on less than people see.
+    // Skipping such images silently would train on fewer than the folder shows.
     if (is_unsupported_image_file(path))
       user_error("{}: this format is not read; convert it to {}, or move it away", path.string(),
                  kImageFormats);
@@ -85,7 +85,7 @@ std::optional<std::string> text_beside(fs::path picture) {
   return std::nullopt;
 }
 
-/// Parquet holds the images too; no library of Debian 12 reads it.
+/// Refuses Parquet, which no library of Debian 12 reads, with a command that converts it.
 [[noreturn]] void refuse_parquet(const fs::path& folder, const fs::path& file) {
   user_error(
       "{0}: Parquet is not read; write its images and captions as files: python3 -c \"import datasets, json, "

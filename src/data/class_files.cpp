@@ -28,7 +28,7 @@ constexpr int64_t kMaxTableBytes = int64_t{1} << 30;
 constexpr auto kTrainNames = std::to_array<std::string_view>({"train", "training"});
 constexpr auto kHeldOutNames = std::to_array<std::string_view>({"test", "val", "valid", "validation", "dev"});
 constexpr auto kListEndings = std::to_array<std::string_view>({".csv", ".tsv", ".txt"});
-/// Where the images of a table are that has only their names, whose ending may be missing.
+/// Extensions to try for file names in a table, which may lack theirs.
 constexpr auto kImageEndings =
     std::to_array<std::string_view>({"", ".jpg", ".jpeg", ".png", ".JPG", ".JPEG", ".PNG", ".webp"});
 
@@ -38,7 +38,7 @@ struct Entry {
   std::string class_name, key;
 };
 
-/// What a split is read from: a folder with a folder per class, or a table or list of files.
+/// Source of a split: a folder with a folder per class, or a table or list of files.
 struct Source {
   fs::path path;
   bool is_table = false;
@@ -55,7 +55,7 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, ignored);
 }
 
-/// Names in byte order, so that class numbers are the same on every machine; hidden ones are left out.
+/// Lists names in byte order, so that class indices do not depend on the machine, without hidden ones.
 std::vector<std::string> sorted_names(const fs::path& folder, bool folders) {
   std::vector<std::string> names;
   std::error_code code;
@@ -93,7 +93,7 @@ std::vector<Source> tables(const fs::path& folder, std::span<const std::string_v
 
 char separator_of(const fs::path& table) { return table.extension() == ".tsv" ? '\t' : ','; }
 
-/// Drops tables without labels, which are named.
+/// Removes tables without labels, and adds a note on each.
 std::vector<Source> with_labels(std::vector<Source> found, Layout& layout) {
   std::erase_if(found, [&](const Source& source) {
     const fs::path& file = source.path;
@@ -105,7 +105,7 @@ std::vector<Source> with_labels(std::vector<Source> found, Layout& layout) {
   return found;
 }
 
-/// Takes the first; the others are named.
+/// Returns the first source, and adds a note on each other.
 std::optional<Source> choose(const std::vector<Source>& found, Layout& layout) {
   if (found.empty()) return std::nullopt;
   for (size_t i = 1; i < found.size(); ++i)
@@ -127,7 +127,7 @@ std::optional<Source> choose(const std::vector<Source>& found, Layout& layout) {
       root.string(), inner);
 }
 
-/// Where the image of a table's row is; nothing: nowhere. UserError for a path outside the table's folder.
+/// Finds the image of a table row; nullopt if there is none. UserError for a path outside the table's folder.
 std::optional<fs::path> find_image(const fs::path& table, const LabelRow& row) {
   const fs::path folder = table.parent_path().empty() ? fs::path(".") : table.parent_path();
   const fs::path relative = fs::path(row.file).lexically_normal();
@@ -154,7 +154,8 @@ std::vector<LabelRow> read_rows(const fs::path& table) {
   return parse_label_table(text, table.string(), separator_of(table));
 }
 
-/// True if one of the first rows has an image, or the table cannot be read, which its reader then says.
+/// True if one of the first rows has an image, or if the table cannot be read, so that its reader reports the
+/// error.
 bool names_images(const fs::path& table) {
   constexpr size_t kMaxTried = 8;
   try {
@@ -192,13 +193,13 @@ Layout find_layout(const fs::path& root) {
     return layout;
   }
   if (!is_plain) refuse_layout(root);
-  // A table that explains the classes.
+  // This table only describes the classes.
   if (whole) layout.notes.push_back(fmt::format("{} is not read: it names no images", whole->path.string()));
   layout.train = {root};
   return layout;
 }
 
-/// The folder's images; classes that are missing or not in `classes` are faults.
+/// Lists a folder's images. Missing classes, and classes not in `classes`, are faults.
 std::vector<Entry> read_folders(const fs::path& root, const std::vector<std::string>& classes,
                                 std::vector<std::string>& faults) {
   std::vector<Entry> entries;
@@ -222,12 +223,12 @@ std::vector<Entry> read_folders(const fs::path& root, const std::vector<std::str
   return entries;
 }
 
-/// A row's class: its label, or the folder that its image is in.
+/// Returns a row's class: its label, or the name of its image's folder.
 std::string class_of(const LabelRow& row, const fs::path& path) {
   return row.label.empty() ? path.parent_path().filename().string() : row.label;
 }
 
-/// The images of a table, of one split where a column names it.
+/// Lists the images of a table, or those of one split if the table has a column for it.
 struct Table {
   std::vector<Entry> train, held_out;
   bool has_splits = false;
@@ -255,7 +256,7 @@ std::optional<int64_t> number_of(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
-/// Distinct labels: numbers by size, else in byte order.
+/// Returns the distinct labels, in numeric order if all are numbers, otherwise in byte order.
 std::vector<std::string> sorted_labels(const std::vector<Entry>& entries) {
   std::vector<std::string> labels;
   for (const Entry& entry : entries) labels.push_back(entry.class_name);
@@ -266,8 +267,8 @@ std::vector<std::string> sorted_labels(const std::vector<Entry>& entries) {
   return labels;
 }
 
-/// Picks held-out entries: those whose hash, as a number from 0 to 1, is below `share`; of a class that has
-/// several, at least one and not all.
+/// Selects held-out entries: those whose hash, as a number from 0 to 1, is below `share`. A class of several
+/// entries has at least one in each split.
 std::vector<bool> hold_out(const std::vector<Entry>& entries, double share) {
   std::map<std::string_view, std::vector<std::pair<double, size_t>>> classes;
   for (size_t i = 0; i < entries.size(); ++i)
@@ -302,7 +303,7 @@ std::vector<Entry> take_share(std::vector<Entry> entries, const ClassFilesOption
   return kept;
 }
 
-/// Both splits as far as they are needed, before classes have numbers.
+/// Entries of both splits, by class name.
 struct Entries {
   std::vector<std::string> class_names;
   std::vector<Entry> train;

@@ -44,7 +44,7 @@ MaskClass parse_line(std::string_view line, const std::string& where) {
   return made;
 }
 
-/// "1, cat" of a table that counts from 0.
+/// Parses a line such as "1, cat" of a table that counts from 0. `expected`: the required number.
 MaskClass parse_numbered(std::string_view line, int64_t expected, const std::string& where) {
   const std::vector<std::string_view> parts = split(line, ',');
   if (parts.size() != 2 || parts[0] != std::to_string(expected) || parts[1].empty() ||

@@ -16,7 +16,7 @@ std::string_view text_of(const MappedFile& file) {
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 
-/// Replaces each picture's file_name by its path, and leaves out pictures that are nowhere.
+/// Replaces each image's file_name by its path, and removes images that are not found.
 void find_pictures(const fs::path& json, const fs::path& path, bool allow_outside, BoxedPictures& set) {
   DataFolder folder(path, allow_outside);
   const std::vector<fs::path> roots = image_roots(json);
@@ -44,7 +44,7 @@ void find_pictures(const fs::path& json, const fs::path& path, bool allow_outsid
                     json.string(), finder.num_shortened()));
 }
 
-/// Leaves out classes that no annotation has, if there is another one that some have.
+/// Removes classes without annotations, if at least one class has some.
 void leave_out_unused(const fs::path& json, const std::vector<bool>& is_used, BoxedPictures& set) {
   const auto num_used = std::ranges::count(is_used, true);
   if (num_used == 0 || num_used == std::ssize(is_used)) return;
@@ -69,8 +69,8 @@ void leave_out_unused(const fs::path& json, const std::vector<bool>& is_used, Bo
       json.string(), std::ssize(is_used) - num_used, is_used.size(), shortened(names, 200), is_used.size()));
 }
 
-/// Classes of one split's file with those of another, which must mean the same by the same ids; a class is
-/// used where one of them uses it.
+/// Checks that another split's file has equal category ids and names, and marks the classes that it uses as
+/// used.
 void merge_classes(const fs::path& json, const fs::path& other, CocoFile& file) {
   const MappedFile bytes(other);
   const CocoFile theirs = parse_coco_classes(text_of(bytes), other.string());

@@ -10,7 +10,7 @@
 namespace hearth::data {
 namespace {
 
-/// Ids that are texts are numbered from here, apart from ids that are numbers.
+/// First number given to string ids, so that they differ from numeric ids.
 constexpr int64_t kFirstTextId = 1'000'000'000'000;
 
 struct Category {
@@ -29,7 +29,7 @@ struct Annotation {
   Outline outline;
 };
 
-/// Numbers ids that are texts; those that spell a number are that number.
+/// Maps string ids to numbers; a string that spells a number is that number.
 class Ids {
  public:
   int64_t read(LabelJson& json, std::string_view key) {
@@ -40,7 +40,7 @@ class Ids {
   }
 
  private:
-  /// "07" is another id than "7".
+  /// "07" and "7" are different ids.
   static std::optional<int64_t> as_integer(const std::string& text) {
     constexpr size_t kMaxDigits = 12;
     const bool is_plain = !text.empty() && text.size() <= kMaxDigits &&
@@ -52,7 +52,7 @@ class Ids {
   std::unordered_map<std::string, int64_t> numbers_;
 };
 
-/// Goes through the three lists that matter; what else there is, is skipped.
+/// Parses the lists images, annotations and categories; skips other members.
 class CocoParser {
  public:
   enum class Part { all, classes };
@@ -151,7 +151,7 @@ class CocoParser {
     pictures.push_back(std::move(picture));
   }
 
-  /// The category of an annotation alone.
+  /// Reads only the category of an annotation, and marks it as used.
   void read_use() {
     json_.read_object([&](const std::string& key) {
       if (key == "category_id") {
@@ -196,7 +196,7 @@ class CocoParser {
     annotations.push_back(std::move(annotation));
   }
 
-  /// False for null and an empty list, which some tools write where there is none.
+  /// Returns false for null and an empty list, which some tools write for a missing segmentation.
   bool read_bbox(Box& box) {
     if (json_.peek() == 'n') {
       json_.skip();
@@ -224,7 +224,7 @@ class CocoParser {
     annotation.box.area = extent->area;
   }
 
-  /// A list of polygons, one polygon, or runs.
+  /// Reads a list of polygons, one polygon, or RLE.
   Outline read_segmentation() {
     Outline outline;
     if (json_.peek() == '{') {
@@ -247,7 +247,7 @@ class CocoParser {
     return outline;
   }
 
-  /// Fewer than three corners enclose nothing.
+  /// A polygon of fewer than three corners has no area.
   void add_polygon(std::vector<double> polygon, Outline& outline) {
     constexpr size_t kMinNumbers = 6;
     if (polygon.size() % 2 != 0) json_.refuse("pairs of x and y for segmentation");
@@ -330,7 +330,7 @@ void add_annotations(CocoParser& parser, std::string_view name, bool keep_outlin
                     parser.repeated_annotations));
 }
 
-/// Names and ids of classes, which are numbered from 1 where ids are texts.
+/// Fills in class names and category ids, which count from 1 if ids are strings.
 CocoFile classes_of(const CocoParser& parser) {
   CocoFile file;
   const bool has_text_ids = parser.has_text_ids();

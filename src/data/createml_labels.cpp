@@ -7,7 +7,7 @@
 namespace hearth::data {
 namespace {
 
-/// CreateML: a list of images with annotations, whose coordinates are center and size in pixels.
+/// Parser of CreateML: a list of images with annotations, whose coordinates are center and size in pixels.
 class CreatemlParser {
  public:
   CreatemlParser(std::string_view text, std::string_view name) : json_(text, name) {}

@@ -9,7 +9,7 @@
 namespace hearth::data {
 namespace {
 
-/// Numbers between any of the separators.
+/// Parses numbers separated by any of the separators.
 std::vector<std::string_view> parts_of(std::string_view text, std::string_view separators) {
   std::vector<std::string_view> parts;
   while (!text.empty()) {
@@ -20,7 +20,7 @@ std::vector<std::string_view> parts_of(std::string_view text, std::string_view s
   return parts;
 }
 
-/// CVAT's XML 1.1 for images: shapes are elements of <image>, their corners attributes.
+/// Parser of CVAT's XML 1.1 for images: shapes are elements of <image>, with corners as attributes.
 class CvatParser : public LabelXml {
  public:
   explicit CvatParser(std::string_view name) : LabelXml(name, "annotations", "CVAT's labels") {}
@@ -101,7 +101,7 @@ class CvatParser : public LabelXml {
       set_polygon(turned_rectangle(x0, y0, x1, y1, degrees, (x0 + x1) / 2, (y0 + y1) / 2), object);
   }
 
-  /// False for fewer than three corners.
+  /// Returns false for fewer than three corners.
   bool read_polygon(const char** attributes, LabeledObject& object) {
     constexpr size_t kMinNumbers = 6;
     std::vector<double> polygon;
@@ -113,7 +113,7 @@ class CvatParser : public LabelXml {
     return true;
   }
 
-  /// Runs along the rows of a rectangle. False where no pixel is inside.
+  /// Reads row-major runs of a rectangle. Returns false if no pixel is inside.
   bool read_mask(const char** attributes, LabeledObject& object) {
     constexpr double kMaxSide = 1 << 20;
     const auto [left, top, width, height] = numbers(attributes, {"left", "top", "width", "height"});

@@ -26,7 +26,7 @@ std::string with_slashes(std::string name) {
   return name;
 }
 
-/// "a%20b" is "a b".
+/// Decodes percent encoding: "a%20b" is "a b".
 std::string percent_decoded(std::string_view text) {
   std::string decoded;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -40,7 +40,8 @@ std::string percent_decoded(std::string_view text) {
   return decoded;
 }
 
-/// The path in a URL; of Label Studio's local files ("/data/local-files/?d=a/b.jpg") the one after "?d=".
+/// Returns the path in a URL; for Label Studio's local files ("/data/local-files/?d=a/b.jpg") the part after
+/// "?d=".
 std::string path_of_url(std::string_view name) {
   constexpr std::string_view kLocal = "?d=";
   if (const size_t at = name.find(kLocal); at != name.npos) {
@@ -51,7 +52,7 @@ std::string path_of_url(std::string_view name) {
   return percent_decoded(name);
 }
 
-/// Label Studio puts eight hexadecimal digits and a dash before the names of uploaded files.
+/// Removes the eight hexadecimal digits and dash that Label Studio puts before the names of uploaded files.
 std::string_view without_upload_prefix(std::string_view name) {
   constexpr size_t kDigits = 8;
   if (name.size() <= kDigits + 1 || name[kDigits] != '-') return name;
@@ -104,7 +105,7 @@ std::optional<fs::path> ImageFinder::find_as_given(const std::string& name, std:
 }
 
 std::optional<fs::path> ImageFinder::find_by_end(std::string name) {
-  // No path is longer, and the ends of a name take its length squared.
+  // No path is longer. Trying all suffixes of a name takes time quadratic in its length.
   constexpr size_t kMaxPath = 4096;
   if (name.size() > kMaxPath) return std::nullopt;
   name = with_slashes(path_of_url(name));

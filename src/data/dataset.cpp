@@ -13,7 +13,8 @@ using Open = std::unique_ptr<Dataset>(const DatasetOptions& options);
 Open open_shapes, open_idx, open_cifar10, open_folder;
 /// What is wrong with the class folders goes into `faults`; the images that are there can be read.
 std::unique_ptr<Dataset> open_folder(const DatasetOptions& options, std::vector<std::string>& faults);
-/// The images that can be read, which `num_threads` threads find; a note names the others.
+/// Returns the dataset without images that cannot be read, which `num_threads` threads detect and a note
+/// names.
 std::unique_ptr<Dataset> without_bad(std::unique_ptr<Dataset> all, int num_threads);
 
 namespace {

@@ -35,7 +35,7 @@ int exif_orientation(const ByteReader& exif) {
 ImageHeader png_header(std::span<const std::byte> bytes, std::string_view /*name*/) {
   const ByteReader file{bytes};
   ImageHeader header{.height = file.big(20, 4), .width = file.big(16, 4)};
-  // Chunk after chunk up to the pixels: those after them would be read from all over the file.
+  // Walks the chunks up to the pixels; later chunks would require reading the whole file.
   for (size_t at = 8; at + 8 <= bytes.size() && !file.holds(at + 4, "IDAT");) {
     const auto length = static_cast<size_t>(file.big(at, 4));
     if (file.holds(at + 4, "eXIf")) header.orientation = exif_orientation(file.part(at + 8, at + 8 + length));
@@ -47,7 +47,7 @@ ImageHeader png_header(std::span<const std::byte> bytes, std::string_view /*name
 ImageHeader jpeg_header(std::span<const std::byte> bytes, std::string_view /*name*/) {
   const ByteReader file{bytes};
   ImageHeader header;
-  // Segment after segment up to the frame's header, which has the size.
+  // Walks the segments up to the frame header, which has the size.
   for (size_t at = 2; at + 4 <= bytes.size();) {
     if (file.byte(at) != 0xFF) break;
     const int64_t marker = file.byte(at + 1);

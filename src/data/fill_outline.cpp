@@ -9,7 +9,7 @@ namespace {
 
 /// pycocotools rasterizes at this multiple of the image's size.
 constexpr int64_t kScale = 5;
-/// Of scaled corners, so that nothing overflows.
+/// Max absolute scaled coordinate, to prevent integer overflow.
 constexpr double kMaxCoordinate = 1e9;
 
 int64_t scaled(double coordinate) {
@@ -20,8 +20,8 @@ struct Point {
   int64_t x, y;
 };
 
-/// Where a polygon's boundary crosses the center line of each column of pixels: position column * height +
-/// row starts a run that is inside, or ends one. An even number of crossings at a position is none.
+/// Crossings of a polygon's boundary with the center line of each pixel column. Each crossing at position
+/// column * height + row toggles between outside and inside; an even number at one position cancels out.
 class Crossings {
  public:
   Crossings(int64_t height, int64_t width)
@@ -31,7 +31,7 @@ class Crossings {
     const int64_t dx = std::abs(to.x - from.x), dy = std::abs(to.y - from.y);
     if ((dx >= dy && from.x > to.x) || (dx < dy && from.y > to.y)) std::swap(from, to);
     const auto [left, right] = std::minmax(from.x, to.x);
-    // Columns between whose scaled center, kScale * column + 2, and the next point the edge passes.
+    // Columns that the edge crosses between the scaled center, kScale * column + 2, and the next point.
     const int64_t first = std::max<int64_t>(0, (left + kScale - 3) / kScale);
     for (int64_t column = first; column < width_ && kScale * column + 3 <= right; ++column) {
       const int64_t center = kScale * column + kScale / 2;
@@ -59,7 +59,7 @@ class Crossings {
     const int64_t step = center - from.x;
     return std::min(rounded(from.y, slope, step), rounded(from.y, slope, step + 1));
   }
-  /// The last y before the edge, going down, gets from one side of the center to the other.
+  /// Returns the last y, going down, before the edge crosses to the other side of the center.
   static int64_t y_of_steep(Point from, Point to, int64_t center) {
     const double slope = static_cast<double>(to.x - from.x) / static_cast<double>(to.y - from.y);
     int64_t before = 0, after = to.y - from.y;

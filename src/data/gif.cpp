@@ -10,10 +10,10 @@
 namespace hearth::data {
 namespace {
 
-// LZW codes have 12 bits, and none stands for more than 4096 pixels.
+// An LZW code of 12 bits encodes at most 4096 pixels.
 constexpr int64_t kMaxLzwRatio = 4096 * 8 / 12;
 
-/// giflib's reading state up to the first frame.
+/// A giflib reader that stops after the first frame.
 class GifReader {
  public:
   GifReader(std::span<const std::byte> file, std::string_view name) : rest_(file), name_(name) {
@@ -24,7 +24,7 @@ class GifReader {
     }
   }
 
-  /// The screen, or the frame where it reaches beyond.
+  /// Canvas size in pixels: the screen, enlarged if the frame extends beyond it.
   int64_t height() const { return std::max<int64_t>(gif_->SHeight, gif_->Image.Top + gif_->Image.Height); }
   int64_t width() const { return std::max<int64_t>(gif_->SWidth, gif_->Image.Left + gif_->Image.Width); }
   /// Palette index of transparent pixels; -1: none.
@@ -101,7 +101,7 @@ class GifReader {
   int transparent_ = -1;
 };
 
-/// RGB, or RGBA where an index is transparent.
+/// Converts indices to RGB, or to RGBA if an index is transparent.
 void color(const ColorMapObject& colors, int transparent, Image& image) {
   const std::vector<uint8_t> indices = std::move(image.pixels);
   image.channels = transparent < 0 ? 3 : 4;

@@ -91,7 +91,7 @@ Image convert(Image image, int64_t channels) {
 namespace {
 
 void orient_into(const Image& image, int orientation, Image& out) {
-  // From 5 on rows of the upright image are columns of the file (EXIF 2.32, 4.6.5.1).
+  // Orientations 5 to 8 swap rows and columns (EXIF 2.32, 4.6.5.1).
   const bool transposed = orientation >= 5;
   const bool from_bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   const bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
@@ -225,7 +225,8 @@ const Image& read_image(std::span<const std::byte> bytes, int channels, std::str
 const Image& read_image(std::span<const std::byte> bytes, int channels, Extent size, std::string_view name,
                         ImageBuffers& buffers, Exif exif) {
   const int orientation = orientation_of(bytes, name, exif);
-  // Resized as stored: the pixels of a JPEG that is decoded at a fraction of its size begin at its corner.
+  // Resize before orienting, because the pixel grid of a JPEG decoded at reduced size starts at the stored
+  // image's corner.
   if (orientation >= 5) size = {size.width, size.height};
   const PictureArea area = decode_stored(bytes, name, Pixels::colors, size, buffers.decoded);
   const Image& image = as_channels(buffers.decoded, channels, buffers);

@@ -24,10 +24,10 @@ struct ImageFormat {
   void (*decode)(std::span<const std::byte> bytes, std::string_view name, Pixels pixels, Image& image);
 };
 
-/// To add a format: its decoder and its row here.
+/// Table of formats. A new format needs a decoder and a row here.
 constexpr auto kFormats = std::to_array<ImageFormat>({
     {{".png"}, [](const ByteReader& file) { return file.holds(0, "\x89P"); }, png_header, decode_png},
-    // The decoder is decode_jpeg, which needs to be told the smallest size that will do.
+    // decode_jpeg is called separately, because it needs the min size to decode to.
     {{".jpg", ".jpeg", ".jpe", ".jfif"},
      [](const ByteReader& file) { return file.holds(0, "\xFF\xD8"); },
      jpeg_header,

@@ -11,7 +11,7 @@
 namespace hearth::data {
 namespace {
 
-// libjpeg fails here when memory runs out alone; its own handler would end the process without a reason.
+// libjpeg fails here only when memory runs out; its default handler would end the process without a message.
 [[noreturn]] void on_jpeg_error(j_common_ptr) { std::abort(); }
 
 }  // namespace
@@ -33,7 +33,7 @@ std::string encode_jpeg(const Image& image, int quality) {
   jpeg_set_defaults(&info);
   jpeg_set_quality(&info, quality, TRUE);
   info.optimize_coding = TRUE;
-  // Colors at full resolution, so that frames and letters stay sharp.
+  // No chroma subsampling, so that box frames and letters stay sharp.
   info.comp_info[0].h_samp_factor = info.comp_info[0].v_samp_factor = 1;
   jpeg_start_compress(&info, TRUE);
   while (info.next_scanline < info.image_height) {

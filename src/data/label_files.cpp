@@ -32,7 +32,7 @@ LabelFile parse(BoxFormat format, std::string_view text, std::string_view name) 
   }
 }
 
-/// A file and what it holds.
+/// A label file and its contents.
 struct ReadFile {
   fs::path path;
   LabelFile labels;
@@ -53,8 +53,8 @@ std::string lower(std::string text) {
   return text;
 }
 
-/// Images of a split, and whether the data has splits. A split is a folder, a file whose name contains it
-/// (where a file has many images), or CVAT's subset.
+/// Label files of a split. A split is given by a folder's name, by a file's name if a file has many images,
+/// or by CVAT's subset.
 struct Split {
   std::vector<ReadFile> files;
   std::vector<std::string> class_names;  ///< of both splits, sorted
@@ -67,7 +67,8 @@ bool is_of(const fs::path& file, const std::string& split, BoxFormat format) {
   return is_named || lower(file.parent_path().filename().string()) == split;
 }
 
-/// The files, or where these are one, the images of a split; none where none are.
+/// Returns the label files of a split, or the images of a split if there is only one file; empty if none
+/// match.
 std::vector<ReadFile> take_split(const std::vector<ReadFile>& files, std::string_view split,
                                  BoxFormat format) {
   for (const std::string& name : split_names(split)) {
@@ -119,8 +120,8 @@ void add_labeled_objects(LabeledImage& image, bool keep_outlines, BoxedPictures&
   }
 }
 
-/// The image that a file names; CVAT's may be in a folder of the subset, LabelMe's may have the file's own
-/// name.
+/// Finds the image named in a label file. CVAT images may be in a folder named like the subset; a LabelMe
+/// image may have the label file's name.
 std::optional<fs::path> find_image(const LabeledImage& image, const fs::path& label_file, BoxFormat format,
                                    ImageFinder& finder) {
   if (!image.file.empty()) {
@@ -161,7 +162,8 @@ void note_left_out(const std::vector<ReadFile>& files, const fs::path& path,
     notes.push_back(fmt::format("{}: {} labels of the kind '{}' are left out", path.string(), count, kind));
 }
 
-/// Counts images beside those that have labels. Of data with splits, files of one folder may have both.
+/// Counts the images without labels in the folders of labeled images. One folder may have the files of both
+/// splits.
 void note_images_without_labels(const BoxedPictures& set, std::vector<std::string>& notes) {
   std::set<fs::path> used, folders;
   for (const BoxedPicture& picture : set.pictures) {

@@ -13,7 +13,7 @@ class LabelJson {
  public:
   LabelJson(std::string_view text, std::string_view name);
 
-  /// Calls read() for the file's one value; what follows it is a fault.
+  /// Calls read() for the file's only value. UserError if anything follows it.
   template <typename Read>
   void read_file(Read read) {
     try {
@@ -23,7 +23,7 @@ class LabelJson {
       refuse_text(fault);
     }
   }
-  /// Calls element() for each element of a list, of which messages speak as `what` and its number.
+  /// Calls element() for each element of a list. Messages name the element by `what` and its number.
   template <typename Element>
   void read_list(std::string_view what, Element element) {
     if (json_.peek() != '[') refuse("a list");
@@ -34,13 +34,13 @@ class LabelJson {
       element();
     });
   }
-  /// Calls element() for each element of a list within an object of that.
+  /// Calls element() for each element of a list inside such an element, the value of `key`.
   template <typename Element>
   void read_inner_list(std::string_view key, Element element) {
     if (json_.peek() != '[') refuse_value("a list", key);
     json_.read_array(element);
   }
-  /// Calls member(key) for each member of an object; it has to read or skip the value.
+  /// Calls member(key) for each member of an object. member() must read or skip the value.
   template <typename Member>
   void read_object(Member member) {
     if (json_.peek() != '{') refuse("an object");
@@ -51,16 +51,15 @@ class LabelJson {
   bool at_number();
   void skip() { json_.skip(); }
   double read_real(std::string_view key);
-  /// Exactly, also where it is written as 12.0.
+  /// Reads an integer, which may be written as 12.0. UserError if it has a fraction.
   int64_t read_integer(std::string_view key);
-  /// A number, or true and false.
+  /// Reads true or false, or an integer, of which only 0 is false.
   bool read_flag(std::string_view key);
   std::string read_text(std::string_view key);
 
-  /// Returns the reader's position. The value that comes next can be skipped and read later, if it turns out
-  /// to be needed.
+  /// Returns the reader's position, so that the next value can be skipped now and read later with read_at.
   JsonReader mark() const { return json_; }
-  /// Calls read() at that mark and returns to where the reader was.
+  /// Calls read() at a marked position, then restores the current position.
   template <typename Read>
   void read_at(const JsonReader& mark, Read read) {
     const JsonReader here = json_;
@@ -69,10 +68,10 @@ class LabelJson {
     json_ = here;
   }
 
-  /// Number of the object being read, from 1, and the byte that comes next, from 1.
+  /// Number of the current list element, and position of the next byte; both count from 1.
   int64_t number() const { return number_; }
   size_t byte() const { return json_.at() + 1; }
-  /// "FILE: annotation 7 (byte 1234)".
+  /// Position for messages: "FILE: annotation 7 (byte 1234)".
   std::string where() const { return where(what_, number_, byte()); }
   std::string where(std::string_view what, int64_t number, size_t byte) const;
   [[noreturn]] void refuse(std::string_view expected) const;
@@ -87,7 +86,7 @@ class LabelJson {
   int64_t number_ = 0;
 };
 
-/// Text without a byte order mark at its start.
+/// Returns the text without a byte order mark (BOM) at its start.
 std::string_view without_bom(std::string_view text);
 
 }  // namespace hearth::data

@@ -28,7 +28,7 @@ std::string lowered(std::string_view text) {
   return made;
 }
 
-/// Cells of a line, which may be quoted; "" in quotes is one quote.
+/// Splits a line into cells, which may be quoted; "" in quotes is one quote.
 std::vector<std::string> cells_of(std::string_view line, char separator, const std::string& where) {
   std::vector<std::string> cells(1);
   bool is_quoted = false;
@@ -55,7 +55,7 @@ struct Line {
   int64_t number = 0;
 };
 
-/// Lines that are not blank, without a byte order mark.
+/// Returns the lines that are not blank, without a byte order mark (BOM).
 std::vector<Line> lines_of(std::string_view text) {
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   std::vector<Line> lines;
@@ -70,7 +70,7 @@ std::vector<Line> lines_of(std::string_view text) {
   return lines;
 }
 
-/// Numbers of the columns of a table.
+/// Column indices of a table.
 struct Columns {
   size_t file = 0, label = 1;
   std::optional<size_t> split;
@@ -85,7 +85,7 @@ std::optional<size_t> find_column(const std::vector<std::string>& header,
   return std::nullopt;
 }
 
-/// Nothing where no column is known to name the file, or the label.
+/// Detects the columns from the header; nullopt if the file's or the label's column is unknown.
 std::optional<Columns> columns_of(const std::vector<std::string>& first,
                                   const std::vector<std::string>& second) {
   const auto file = find_column(first, kFileColumns), label = find_column(first, kLabelColumns);
@@ -104,7 +104,7 @@ std::optional<Columns> columns_of(const std::vector<std::string>& first,
   return columns;
 }
 
-/// Cells of line `i` of a table; none where there is no such line.
+/// Returns the cells of line `i` of a table; empty if there is no such line.
 std::vector<std::string> cells_at(const std::vector<Line>& lines, size_t i, std::string_view name,
                                   char separator) {
   if (i >= lines.size()) return {};

@@ -18,7 +18,7 @@ struct TaskAnnotation {
   std::map<std::string, int64_t> left_out;
 };
 
-/// A region of an annotation; numbers are percentages of the image's sides.
+/// A region of an annotation; coordinates are percentages of the image's width and height.
 struct Region {
   std::string id, type, label;
   size_t num_labels = 0;
@@ -27,7 +27,7 @@ struct Region {
   std::vector<double> points;
 };
 
-/// Label Studio's JSON export: a list of tasks, each with its annotations.
+/// Parser of Label Studio's JSON export: a list of tasks, each with annotations.
 class LabelStudioParser {
  public:
   LabelStudioParser(std::string_view text, std::string_view name) : json_(text, name) {}
@@ -64,7 +64,7 @@ class LabelStudioParser {
     if (choose(annotations, image)) file_.images.push_back(std::move(image));
   }
 
-  /// The image's path or URL, whatever its key: the first text that ends like an image's name.
+  /// Reads the image's path or URL: the first string with an image extension, under any key.
   void read_data(LabeledImage& image) {
     json_.read_object([&](const std::string& key) {
       if (json_.peek() != '"') return json_.skip();
@@ -75,8 +75,8 @@ class LabelStudioParser {
     });
   }
 
-  /// Takes the annotation that is marked as true, else the first one that was submitted, and counts the
-  /// others; false where nobody has labeled the image.
+  /// Selects the annotation marked as ground truth, else the first submitted one, and counts the others.
+  /// Returns false if there is none.
   bool choose(std::vector<TaskAnnotation>& annotations, LabeledImage& image) {
     std::erase_if(annotations, [](const TaskAnnotation& one) { return one.is_cancelled; });
     if (annotations.empty()) {
@@ -110,7 +110,7 @@ class LabelStudioParser {
         json_.skip();
       }
     });
-    // A shape and its label may be two regions of one id, of which the labeled one has the shape too.
+    // A shape and its label may be two regions with one id; the labeled region has the shape too.
     std::set<std::string> labeled;
     for (const Region& region : regions)
       if (!region.label.empty()) labeled.insert(region.id);
@@ -184,7 +184,7 @@ class LabelStudioParser {
     annotation.objects.push_back(std::move(object));
   }
 
-  /// Sets box and outline; false for what is no area of the image.
+  /// Sets box and outline. Returns false if the region has no area in the image.
   static bool place(const Region& region, LabeledObject& object) {
     const double across = region.width / 100, down = region.height / 100;
     if (!region.points.empty()) {

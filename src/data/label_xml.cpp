@@ -10,13 +10,14 @@ namespace hearth::data {
 namespace {
 
 constexpr size_t kMaxDepth = 32;
-/// No name or number is longer.
+/// Max bytes of an element's text, enough for any name or number.
 constexpr size_t kMaxText = 4096;
 constexpr size_t kMaxBytes = size_t{1} << 30;
 
 }  // namespace
 
-/// Nothing may be thrown through expat: a fault stops the parser and is thrown once expat has returned.
+/// Callbacks for expat. Exceptions must not pass through expat: a fault stops the parser and is thrown after
+/// expat returns.
 struct LabelXml::Handlers {
   static LabelXml& self(void* data) { return *static_cast<LabelXml*>(data); }
   static void on_start(void* data, const char* element, const char** attributes) {
@@ -53,7 +54,7 @@ void LabelXml::parse(std::string_view text) {
 }
 
 int64_t LabelXml::line() const {
-// From 2.9.0 on the function of 64 bits is there, and the other one is deprecated.
+// expat 2.9.0 added the 64-bit function and deprecated the other one.
 #if XML_MAJOR_VERSION * 100 + XML_MINOR_VERSION >= 209
   return static_cast<int64_t>(XML_GetCurrentLineNumber64(expat_.get()));
 #else

@@ -11,11 +11,11 @@ struct XML_ParserStruct;
 
 namespace hearth::data {
 
-/// Goes through a label file in XML element by element. Faults are UserErrors "FILE:LINE: expected ...".
-/// Nesting and the texts of elements are bounded, and documents that declare entities are refused.
+/// Parses a label file in XML element by element. Errors are UserErrors "FILE:LINE: expected ...". Nesting
+/// depth and text length are limited, and documents that declare entities are refused.
 class LabelXml {
  public:
-  /// `root`: the element that has to be the outermost one; `what`: what it holds, for messages.
+  /// `root`: name of the required root element; `what`: its content, for messages.
   LabelXml(std::string_view name, std::string_view root, std::string_view what);
   virtual ~LabelXml();
   LabelXml(const LabelXml&) = delete;
@@ -24,19 +24,20 @@ class LabelXml {
  protected:
   void parse(std::string_view text);
 
-  /// Called where an element starts, with its attributes (names and values in turn, null at the end), and
-  /// where it ends, with its text without blanks around it. path() is the element's in both.
+  /// Handlers of the start of an element, with its attributes (name, value, name, value, ..., null), and of
+  /// the end, with its trimmed text. path() includes the element in both.
   virtual void start(std::string_view element, const char** attributes) = 0;
   virtual void end(std::string_view text) = 0;
 
-  /// The elements that are open: "/annotation/object/name".
+  /// Path of the open elements: "/annotation/object/name".
   std::string_view path() const { return path_; }
   int64_t line() const;
   std::string where() const;
-  /// Stops the parser; parse() throws this fault. Handlers go on to their end.
+  /// Records an error, and stops the parser; parse() then throws it as a UserError. Returns to the handler,
+  /// since expat is C code.
   void refuse_at(int64_t line, std::string_view expected);
   void refuse(std::string_view expected) { refuse_at(line(), expected); }
-  /// The number that a text is, or 0 and a fault.
+  /// Parses a number; if the text is none, returns 0 after refuse().
   double read_number(std::string_view text);
   int64_t read_side(std::string_view text);
 
@@ -49,10 +50,10 @@ class LabelXml {
   std::unique_ptr<XML_ParserStruct, void (*)(XML_ParserStruct*)> expat_;
   std::string fault_;
   std::string path_, text_;
-  std::vector<size_t> lengths_;  ///< of path_, before each element that is open
+  std::vector<size_t> lengths_;  ///< length of path_ before each open element
 };
 
-/// The value of an attribute.
+/// Returns the value of an attribute; nullopt if the element does not have it.
 std::optional<std::string_view> attribute(const char** attributes, std::string_view name);
 
 }  // namespace hearth::data

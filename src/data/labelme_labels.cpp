@@ -83,7 +83,7 @@ class LabelmeParser {
     });
   }
 
-  /// Sets box and outline; false for shapes that enclose nothing.
+  /// Sets box and outline. Returns false for shapes without area.
   static bool place(const LabelmeShape& shape, LabeledObject& object) {
     const std::vector<double>& points = shape.points;
     if (shape.type == "polygon" || shape.type == "rotation") {
@@ -97,7 +97,7 @@ class LabelmeParser {
       set_polygon(turned_ellipse(points[0], points[1], radius, radius, 0), object);
       return true;
     }
-    // A mask's second corner is its last pixel. The mask itself is a PNG in the file, and is not read.
+    // The second corner of a mask's box is inclusive. The mask, an embedded PNG, is not read.
     const bool is_mask = shape.type == "mask";
     if (!is_mask && shape.type != "rectangle") return false;
     // Some tools write all four corners of a rectangle.

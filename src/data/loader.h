@@ -24,8 +24,8 @@ struct LoaderPosition {
   bool operator==(const LoaderPosition&) const = default;
 };
 
-/// Rows of an epoch over `num_rows` rows: all, or all but a last batch below LoaderOptions::min_batch, if
-/// there are others.
+/// Returns the number of rows in an epoch over `num_rows` rows. A last batch of fewer than
+/// LoaderOptions::min_batch rows is left out, unless it is the only one.
 int64_t epoch_rows(int64_t num_rows, const LoaderOptions& options);
 
 /// From `position` on, what is left of the epoch comes in another order, still each sample once, and so do

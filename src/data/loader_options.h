@@ -28,7 +28,8 @@ struct LoaderOptions {
   int64_t batch = 32;
   uint64_t seed = 0;
   bool shuffle = true;
-  /// A last batch of an epoch that has fewer rows is left out; other rows are in other epochs.
+  /// Min rows of an epoch's last batch; a smaller one is left out. Shuffling leaves out different rows each
+  /// epoch.
   int64_t min_batch = 1;
   /// Draws the rows of each epoch; null: each comes once. It outlives the loader.
   const ClassBalance* balance = nullptr;

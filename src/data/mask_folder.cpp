@@ -43,7 +43,7 @@ class MaskFolder : public MaskedImages {
     mask.width = numbers.width;
     mask.channels = 1;
     mask.pixels.resize(static_cast<size_t>(numbers.size().num_pixels()));
-    // Neighbors are often alike.
+    // Adjacent pixels often have equal codes.
     uint32_t last = 0;
     int label = meaning_.label(last);
     for (size_t i = 0; i < mask.pixels.size(); ++i) {
@@ -56,7 +56,8 @@ class MaskFolder : public MaskedImages {
   }
 
   std::string where_mask(int64_t index) const { return pair(index).mask.string(); }
-  /// The mask as its file stores it, turned upright with its image if both are stored in one size.
+  /// Decodes a mask without mapping its values. Applies the image's orientation if the stored sizes of both
+  /// are equal.
   Image read_numbers(int64_t index) const {
     const MaskPair& files = pair(index);
     const MappedFile mask(files.mask), image(files.image);

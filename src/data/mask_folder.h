@@ -6,9 +6,10 @@
 
 namespace hearth::data {
 
-/// Masks in image files, in one of the layouts of open_masks. UserError where the folder is in none.
+/// Opens masks in image files, in one of the layouts of open_masks. UserError if the folder has no such
+/// layout.
 std::unique_ptr<MaskedImages> open_mask_folder(const MaskOptions& options);
-/// decide_masks for these.
+/// Implements decide_masks for masks in image files.
 MaskDecision decide_mask_folder(const MaskOptions& train, const MaskOptions& held_out);
 
 }  // namespace hearth::data

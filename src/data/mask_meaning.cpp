@@ -14,9 +14,9 @@
 namespace hearth::data {
 namespace {
 
-/// Values that a message lists.
+/// Max number of values listed in a message.
 constexpr size_t kMaxListed = 24;
-/// Share of all pixels up to which one far color counts as damage; a larger one is a class of its own.
+/// Max fraction of all pixels at which a far color counts as damage rather than as a separate class.
 constexpr double kMaxFarColor = 0.01;
 
 bool is_void(std::string name) {
@@ -43,13 +43,13 @@ std::array<int64_t, 3> rgb_of(uint32_t code) {
           static_cast<int64_t>(code & 0xFF)};
 }
 
-/// The number that a gray color is; nothing for other colors.
+/// Returns the number of a gray color; nullopt for other colors.
 std::optional<int64_t> gray_of(uint32_t code) {
   const auto [red, green, blue] = rgb_of(code);
   return red == green && green == blue ? std::optional(red) : std::nullopt;
 }
 
-/// "0, 1, 2 and 9 more".
+/// Formats values as "0, 1, 2 and 9 more".
 std::string listed(const std::vector<std::string>& values) {
   if (values.size() <= kMaxListed) return fmt::format("{}", fmt::join(values, ", "));
   return fmt::format("{} and {} more", fmt::join(values.begin(), values.begin() + kMaxListed, ", "),
@@ -67,7 +67,7 @@ std::vector<int64_t> ascending(size_t count) {
   return numbers;
 }
 
-/// Pixels of each number, gray colors among them.
+/// Returns the pixel count of each number, where gray colors count as numbers.
 std::map<int64_t, int64_t> number_pixels(const MaskHistogram& found) {
   std::map<int64_t, int64_t> made;
   for (const auto& [code, entry] : found.entries) {
@@ -147,7 +147,7 @@ int MaskMeaning::label(uint32_t code) const {
   const int number = gray ? of_number_[static_cast<size_t>(*gray)] : kNoClass;
   if (number != kNoClass) return number;
   if (found != of_color_.end()) return found->second;
-  // Decided masks may have colors off those of the table.
+  // After decide(), masks may have colors close to those of the table.
   return class_numbers_.empty() ? kNoClass : nearest(code);
 }
 
@@ -177,7 +177,7 @@ std::vector<std::string> MaskMeaning::decide(const MaskHistogram& found, const N
     is_in_table = is_in_table && !is_number && of_color_.contains(code);
   }
   std::vector<std::string> notes;
-  // RGB files whose channels are equal hold numbers, unless the table lists these grays as colors.
+  // RGB files with equal channels store numbers, unless the table lists these grays as colors.
   const bool are_numbers = !has_colors && !is_in_table;
   if (are_numbers || has_numbers) notes.push_back(decide_numbers(found, file));
   if (!are_numbers) notes.push_back(decide_colors(found, file));

@@ -18,14 +18,14 @@ namespace {
 constexpr auto kImageFolders = std::to_array<std::string_view>({"images", "image", "imgs"});
 constexpr auto kMaskFolders =
     std::to_array<std::string_view>({"masks", "mask", "labels", "label", "annotations", "gt"});
-/// Endings of the names of images that masks have another one for, and those of masks, preferred first.
+/// Suffixes of image names that a mask suffix replaces, and suffixes of masks; in order of preference.
 constexpr auto kImageEndings =
     std::to_array<std::string_view>({"", "_leftImg8bit", "_sat", "_image", "_img"});
 constexpr auto kMaskEndings = std::to_array<std::string_view>(
     {"", "_gtFine_labelTrainIds", "_gtFine_labelIds", "_gtCoarse_labelTrainIds", "_gtCoarse_labelIds",
      "_mask", "_masks", "_label", "_labels", "_L", "_segmentation", "_seg", "_gt"});
 
-/// The folders of a split's images and masks.
+/// Folders of a split's images and masks.
 struct Layout {
   std::string name;
   fs::path images, masks;
@@ -33,7 +33,7 @@ struct Layout {
   bool is_divided = false;  ///< one folder holds both splits
 };
 
-/// Image files by their path below a folder, without extension.
+/// Maps paths below a folder, without extension, to image files.
 using Files = std::map<std::string, fs::path>;
 
 Files image_files(const fs::path& folder) {
@@ -60,7 +60,7 @@ class MaskFinder {
     }
   }
 
-  /// `is_mixed`: images are in the folder of the masks, which have an ending.
+  /// `is_mixed`: images and masks share a folder; the masks' names have a suffix.
   std::optional<fs::path> find(const std::string& name, bool is_mixed) const {
     for (const std::string_view image_ending : kImageEndings) {
       if (!name.ends_with(image_ending)) continue;
@@ -91,7 +91,7 @@ bool are_folders(const fs::path& one, const fs::path& other) {
   return fs::is_directory(one) && fs::is_directory(other);
 }
 
-/// The list of a split where there is one; otherwise both splits are in one folder.
+/// Sets the split's list if it exists; otherwise both splits are in one folder.
 void set_list(Layout& layout, const fs::path& list) {
   layout.is_divided = !fs::exists(list);
   if (!layout.is_divided) layout.list = list;
@@ -111,7 +111,7 @@ void add_pets(const fs::path& root, std::string_view split, std::vector<Layout>&
   found.push_back(std::move(pets));
 }
 
-/// Folders whose names tell a split and what is in them, in any of the known orders.
+/// Adds layouts with separate folders for split and content, such as train/images or images/train.
 void add_split(const fs::path& root, const std::string& split, std::vector<Layout>& found) {
   const auto add = [&](const fs::path& images, const fs::path& masks) {
     if (!are_folders(root / images, root / masks)) return;
@@ -146,7 +146,7 @@ void add_undivided(const fs::path& root, std::vector<Layout>& found) {
   }
 }
 
-/// Images and masks in one folder, which masks' names tell apart.
+/// Adds layouts with images and masks in one folder, distinguished by the masks' suffix.
 void add_mixed(const fs::path& folder, bool is_divided, std::vector<Layout>& found) {
   if (!fs::is_directory(folder)) return;
   const MaskFinder masks(image_files(folder));
@@ -159,13 +159,13 @@ void add_mixed(const fs::path& folder, bool is_divided, std::vector<Layout>& fou
                    .is_divided = is_divided});
 }
 
-/// Layouts whose folders are named.
+/// Finds the layouts that folder names identify.
 std::vector<Layout> named_layouts(const fs::path& root, std::string_view split) {
   std::vector<Layout> found;
   add_voc(root, split, found);
   add_pets(root, split, found);
   for (const std::string& folder : split_folders(split)) {
-    // Of several held-out sets the first is taken.
+    // If there are several held-out sets, use the first.
     if (found.empty()) add_split(root, folder, found);
   }
   if (found.empty()) add_undivided(root, found);
@@ -192,7 +192,7 @@ Layout find_layout(const fs::path& root, std::string_view split) {
   return found[0];
 }
 
-/// Names of the images of a list, one a line; what follows after a blank is skipped.
+/// Reads image names from a list, one per line; text after a blank is ignored.
 std::vector<std::string> listed_names(const fs::path& list, const fs::path& folder, const Files& images) {
   std::vector<std::string> names;
   const std::string text = read_text(list, int64_t{64} << 20);
@@ -209,7 +209,7 @@ std::vector<std::string> listed_names(const fs::path& list, const fs::path& fold
   return names;
 }
 
-/// Names of the images of a folder; in a mixed one, of those that are no image's mask.
+/// Returns the image names of a folder; in a mixed folder, without masks of other images.
 std::vector<std::string> image_names(const Files& images, const MaskFinder& masks, bool is_mixed) {
   std::vector<fs::path> taken;
   for (const auto& [name, path] : images)

@@ -8,15 +8,15 @@
 namespace hearth::data {
 namespace {
 
-/// Distinct colors of a set that are counted; lossy files have many.
+/// Max number of distinct colors counted in a set; lossy files have many.
 constexpr size_t kMaxColors = 1 << 20;
-/// Numbers that are at least this far apart have a tolerance, of at most kMaxTolerance.
+/// Min distance of class numbers that have a tolerance, and the max tolerance.
 constexpr int64_t kMinGap = 16, kMaxTolerance = 32;
 
-/// Numbers per class from which on masks count as damaged by lossy compression or smoothing.
+/// Min distinct numbers per class for masks to count as damaged by lossy compression or smoothing.
 constexpr int64_t kMinDamage = 16;
 
-/// Values that are taken for classes where the number of classes is not known.
+/// Max number of values taken for classes if the number of classes is unknown.
 constexpr int64_t kMaxGuessed = 64;
 
 std::vector<int64_t> keys_of(const std::map<int64_t, int64_t>& pixels) {
@@ -25,15 +25,15 @@ std::vector<int64_t> keys_of(const std::map<int64_t, int64_t>& pixels) {
   return keys;
 }
 
-/// Numbers from `first` on.
+/// Returns `count` consecutive numbers from `first` on.
 std::vector<int64_t> counted(int64_t first, int64_t count) {
   std::vector<int64_t> made;
   for (int64_t i = 0; i < count; ++i) made.push_back(first + i);
   return made;
 }
 
-/// The most frequent numbers of damaged masks, ascending: `count` of them, near which nearly all pixels are.
-/// Empty where there are too few numbers for damage, or too many pixels far from all.
+/// Returns the `count` most frequent numbers of damaged masks, ascending, if nearly all pixels are close to
+/// one. Empty if there are too few numbers for damage, or too many pixels far from these.
 std::vector<int64_t> peaks_of(std::map<int64_t, int64_t> pixels, int64_t count) {
   if (std::ssize(pixels) < kMinDamage * count) return {};
   int64_t far = 0;
@@ -104,7 +104,7 @@ ClassNumbers choose_class_numbers(const std::map<int64_t, int64_t>& pixels, int6
     return {with_unlabeled, fmt::format("0 and {} are the only values", with_unlabeled[1])};
   if (labeled.empty()) return {counted(0, num_classes)};
   const int64_t smallest = labeled.front(), largest = labeled.back();
-  // Without a number of classes, values with few gaps are indices.
+  // If the number of classes is unknown, values with few gaps are class indices.
   const bool are_dense = num_classes == 0 && largest < 2 * std::ssize(labeled);
   const int64_t count = !are_dense ? num_classes : smallest == 0 ? largest + 1 : largest;
   if (largest < count) return {counted(0, count)};

@@ -10,23 +10,23 @@
 
 #include "data/masks.h"
 
-/// From the values that mask files store to classes.
+/// Maps the values stored in mask files to classes.
 namespace hearth::data {
 
-/// Numbers that a pixel of a mask can have.
+/// Number of gray values or palette indices that a mask pixel can have.
 inline constexpr int64_t kNumMaskNumbers = 256;
-/// Added to 0xRRGGBB in the code of a colored pixel.
+/// Flag of color codes: the code of a color is kColorCode + 0xRRGGBB.
 inline constexpr uint32_t kColorCode = 1U << 24;
 
-/// Code of a pixel of a decoded mask file: its gray value or palette index, or kColorCode + 0xRRGGBB. Alpha
-/// is dropped.
+/// Returns the code of a pixel of a decoded mask: gray value, palette index, or kColorCode + 0xRRGGBB. Alpha
+/// is ignored.
 inline uint32_t mask_code(const Image& mask, size_t pixel) {
   const uint8_t* at = &mask.pixels[pixel * static_cast<size_t>(mask.channels)];
   if (mask.channels < 3) return at[0];
   return kColorCode | uint32_t{at[0]} << 16 | uint32_t{at[1]} << 8 | at[2];
 }
 
-/// Pixels of each code in a set of masks, and the first mask that has it.
+/// Pixel count of each code in a set of masks, and the index of the first mask with the code.
 struct MaskHistogram {
   struct Entry {
     int64_t pixels = 0;
@@ -34,18 +34,18 @@ struct MaskHistogram {
   };
   std::map<uint32_t, Entry> entries;
   int64_t num_pixels = 0;
-  /// Pixels of colors beyond the limit of distinct colors that are kept.
+  /// Pixels whose colors are not in `entries`, because it has reached its max number of colors.
   int64_t uncounted_pixels = 0;
 
   void add(const Image& mask, int64_t index);
-  /// Adds another set's counts; its masks are numbered from `first` on.
+  /// Adds another set's counts. `first`: offset of the other set's mask indices.
   void add(const MaskHistogram& other, int64_t first = 0);
 };
 
-/// The number of each class in mask files; empty where no rule fits.
+/// The number that stands for each class in mask files; empty if no rule matches.
 struct ClassNumbers {
   std::vector<int64_t> numbers = {};
-  /// Why numbers other than 0, 1, 2, ... are classes; empty where those are.
+  /// Why the numbers are not 0, 1, 2, ...; empty if they are.
   std::string reason = {};
   bool operator==(const ClassNumbers&) const = default;
 };
@@ -55,48 +55,51 @@ struct ClassNumbers {
 ///   1 to C without 0                    class indices from 1
 ///   C other numbers                     in ascending order
 ///   many numbers around C frequent ones (lossy or smoothed masks): the frequent ones
-/// Unlabeled numbers are no class. `num_classes` C; 0: as many as the numbers have. `unlabeled` as in
+/// The unlabeled number is not a class. `num_classes`: C; 0: determined from the numbers. `unlabeled`: as in
 /// MaskOptions.
 ClassNumbers choose_class_numbers(const std::map<int64_t, int64_t>& pixels, int64_t num_classes,
                                   int64_t unlabeled);
 
-/// Distance up to which a number is taken as the nearest of `numbers`: 0 unless these are far apart.
+/// Returns the max distance at which a number counts as the nearest of `numbers`; 0 unless these are far
+/// apart.
 int64_t number_tolerance(const std::vector<int64_t>& numbers);
-/// Euclidean distance in RGB up to which a color is taken as the nearest of the class table.
+/// Max Euclidean distance in RGB at which a color counts as the nearest color of the class table.
 inline constexpr int64_t kNearColor = 32;
-/// Share of all pixels that may be farther from every class; these are unlabeled.
+/// Max fraction of pixels that may be farther from every class; these pixels are unlabeled.
 inline constexpr double kMaxFarShare = 0.1;
 
-/// What a class table and the decisions about a set make of codes.
+/// The mapping from pixel codes to classes, from a class table and from decisions about a set of masks.
 class MaskMeaning {
  public:
   static constexpr int kNoClass = -1;
 
-  /// Reads the table of `options`, or numbers num_classes classes. UserError where they do not fit.
+  /// Reads the class table of `options`, or creates num_classes classes without one. UserError if the two
+  /// disagree.
   explicit MaskMeaning(const MaskOptions& options);
 
-  /// A class, kUnlabeled or kNoClass.
+  /// Returns the class of a code, kUnlabeled or kNoClass.
   int label(uint32_t code) const;
   const std::vector<MaskClass>& classes() const { return classes_; }
 
-  /// Decides from all masks of a set what their codes mean, and returns a remark for each decision that is
-  /// not obvious. `file` names the mask of an index. UserError lists what was found.
+  /// Decides from the histogram of all masks which code stands for which class, and returns a note on each
+  /// decision that is not obvious. `file` returns the file name of a mask index. UserError lists the values
+  /// found if no rule matches.
   std::vector<std::string> decide(const MaskHistogram& found,
                                   const std::function<std::string(int64_t)>& file);
-  /// MaskOptions::class_numbers as decided.
+  /// Decided value of MaskOptions::class_numbers.
   const std::vector<int64_t>& class_numbers() const { return class_numbers_; }
-  /// The numbers of classes for messages: "0 to 2", "0, 50, 100".
+  /// Describes the class numbers for messages: "0 to 2", "0, 50, 100".
   std::string describe_numbers() const;
-  /// A warning that names the classes of which `masks` has no pixel; empty: all have some.
+  /// Returns a warning that names the classes without a pixel in `masks`; empty if there are none.
   std::string missing_classes(const MaskHistogram& masks) const;
 
  private:
   using Name = std::function<std::string(int64_t)>;
   void set_lines(std::vector<MaskClass> lines);
-  void number_classes(int64_t count);  ///< lines for classes without a table
+  void number_classes(int64_t count);  ///< creates lines_ if there is no table
   void set_numbers(std::vector<int64_t> numbers);
-  int nearest(uint32_t code) const;  ///< the class of the nearest color; kUnlabeled where all are far
-  /// Numbers of a table of gray colors that has all of the masks' numbers.
+  int nearest(uint32_t code) const;  ///< class of the nearest color; kUnlabeled if all are far
+  /// Returns the class numbers if the table's colors are gray and include all of the masks' numbers.
   ClassNumbers table_grays(const std::map<int64_t, int64_t>& pixels) const;
   std::string decide_numbers(const MaskHistogram& found, const Name& file);
   std::string decide_colors(const MaskHistogram& found, const Name& file);
@@ -105,7 +108,7 @@ class MaskMeaning {
 
   MaskOptions options_;
   fs::path table_;
-  std::vector<MaskClass> lines_;  ///< of the table, void lines among them
+  std::vector<MaskClass> lines_;  ///< lines of the table, including void
   std::vector<uint8_t> label_of_line_;
   std::vector<MaskClass> classes_;
   bool has_own_colors_ = false;  ///< the table gives colors

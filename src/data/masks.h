@@ -28,13 +28,14 @@ struct MaskClass {
 /// Color number `index` of the palette that the PASCAL VOC development kit draws masks in.
 std::array<uint8_t, 3> palette_color(int64_t index);
 
-/// Reads a table of classes: a line each, "name" or "name,r,g,b" (a header with these words is skipped); or,
-/// after "Pixel Value, Class", "0, name" (Roboflow).
-/// UserError with file and line. `name` stands for the file in messages.
+/// Reads a class table with a line "name" or "name,r,g,b" for each class (a header with these words is
+/// skipped), or lines "0, name" after the header "Pixel Value, Class" (Roboflow). UserError with file and
+/// line. `name` stands for the file in messages.
 std::vector<MaskClass> read_class_table(const fs::path& path);
 std::vector<MaskClass> parse_class_table(std::string_view text, std::string_view name);
 
-/// MaskOptions::unlabeled: 255 alone, unless it is a class; no number.
+/// Values of MaskOptions::unlabeled. Auto: 255 is unlabeled unless it is a class. None: no number is
+/// unlabeled.
 inline constexpr int64_t kUnlabeledAuto = -1, kUnlabeledNone = -2;
 
 /// Which pictures with masks to open.
@@ -49,15 +50,15 @@ struct MaskOptions {
   /// masks: how many classes there are; another number in a mask is a fault. 0: as many as the table has.
   int64_t num_classes = 0;
   fs::path classes;  ///< masks: the table; empty: the one in the folder, if there is one
-  /// masks: a number that means unlabeled too, kUnlabeledAuto or kUnlabeledNone.
+  /// masks: a number that means unlabeled in addition to 255, kUnlabeledAuto or kUnlabeledNone.
   int64_t unlabeled = kUnlabeledAuto;
-  /// masks: the number in the files of each line of the class table (without one: of each class). Empty: 0,
-  /// 1, 2, ..., and no other color than the table's.
+  /// masks: the number in the mask files for each line of the class table (without a table: for each class).
+  /// Empty: 0, 1, 2, ..., and only the table's exact colors.
   std::vector<int64_t> class_numbers = {};
   Exif exif = Exif::apply;     ///< masks: of images
   bool allow_outside = false;  ///< masks: labels with outlines may name images outside of `path`
   bool skip_bad = false;  ///< masks: leave out pairs that cannot be read (MaskedImages::notes names them)
-  int num_threads = 1;    ///< masks: that find these, and read all masks for decide_masks
+  int num_threads = 1;    ///< masks: for skip_bad and decide_masks
   /// masks: for pictures and masks that are decoded once and kept; null: none is.
   std::shared_ptr<PictureBudget> keep = nullptr;
 };
@@ -74,7 +75,7 @@ class MaskedImages {
   virtual void read_mask(int64_t index, Image& mask) const = 0;
   virtual std::string where(int64_t index) const { return "image " + std::to_string(index); }
   const std::vector<MaskClass>& classes() const { return classes_; }
-  /// Sentences on what is not read.
+  /// Sentences on files that are not read.
   const std::vector<std::string>& notes() const { return notes_; }
 
  protected:
@@ -83,7 +84,7 @@ class MaskedImages {
 };
 
 std::vector<std::string> mask_kinds();
-/// Opens masked images. These layouts of a folder are known by the names of its folders:
+/// Opens masked images. A folder's layout is recognized by the names of its subfolders:
 ///   JPEGImages, SegmentationClass, ImageSets/Segmentation/{train,val}.txt        PASCAL VOC
 ///   images, annotations/trimaps, annotations/{trainval,test}.txt                 Oxford-IIIT Pets
 ///   leftImg8bit/train, gtFine/train, leftImg8bit/val, gtFine/val                 Cityscapes
@@ -94,25 +95,24 @@ std::vector<std::string> mask_kinds();
 ///   train, val: images and their masks, or one folder of both    every fifth image is held out
 /// A file, or a folder in none of these layouts, may have labels with outlines instead (outlined_masks.h).
 /// "masks" may be called labels or annotations; "val" also valid, validation or test. The mask of an image is
-/// an image file of the same name, or of that name and an ending such as _mask. A mask of the size in which
-/// its image is stored is turned upright with it. Its pixels are gray values, palette indices, or colors of
-/// the class table (classes.csv, class_dict.csv or classes.txt in the folder), whose class "void" is no
-/// class. UserError says what was expected where.
+/// an image file of the same name, or of that name and an ending such as _mask. If a mask has the stored size
+/// of its image, the EXIF orientation of the image is applied to both. Its pixels are gray values, palette
+/// indices, or colors of the class table (classes.csv, class_dict.csv or classes.txt in the folder), where
+/// the name "void" means unlabeled. UserError says what was expected where.
 std::unique_ptr<MaskedImages> open_masks(const MaskOptions& options);
-/// True if a folder has one of these layouts, other than one folder of images and masks.
+/// True if a folder has one of these layouts, except for images and masks in one folder.
 bool has_masks(const fs::path& folder);
 
-/// What the values of all masks decide.
+/// Mapping from mask values to classes, decided from all masks.
 struct MaskDecision {
   std::vector<int64_t> class_numbers;  ///< for MaskOptions of both splits
   std::vector<std::string> class_names;
-  /// Sentences: which values stand for which classes if not 0, 1, 2, ...; classes without a pixel in the
-  /// training masks.
+  /// Sentences on class numbers other than 0, 1, 2, ... and on classes without a pixel in the training masks.
   std::vector<std::string> notes;
 };
 /// Reads every mask of both splits of a folder once, and decides which values stand for which classes
-/// (data/mask_values.h). UserError lists the values found where they fit no rule. Masks that cannot be read
-/// are left to their readers, unless none can.
+/// (data/mask_values.h). UserError lists the values found if no rule matches. Unreadable masks are ignored
+/// here, unless all are unreadable; opening them reports the error.
 MaskDecision decide_masks(const MaskOptions& train, const MaskOptions& held_out);
 
 /// What reading every mask and picture once found.

@@ -9,7 +9,7 @@
 namespace hearth::data {
 namespace {
 
-/// One shape on a background: class 0 is the background, class 1 + label the shape.
+/// Generated masks of one shape: class 0 is the background, class 1 + label the shape.
 class ShapeMasks : public MaskedImages {
  public:
   explicit ShapeMasks(const MaskOptions& options)
@@ -45,7 +45,7 @@ class ShapeMasks : public MaskedImages {
   uint64_t seed_;
 };
 
-/// The pairs of a set that can be read.
+/// The readable pairs of a set, for skip_bad.
 class ReadableMasks : public MaskedImages {
  public:
   ReadableMasks(std::unique_ptr<MaskedImages> all, ReadCheck check)

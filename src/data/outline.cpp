@@ -7,7 +7,7 @@
 namespace hearth::data {
 namespace {
 
-/// Half the cross products of neighboring corners: the area of a polygon that does not cross itself.
+/// Returns the area of a polygon that does not cross itself, by the shoelace formula.
 double area_of(const std::vector<double>& polygon) {
   double twice = 0;
   for (size_t i = 0; i < polygon.size(); i += 2) {
@@ -32,7 +32,7 @@ std::optional<OutlineExtent> extent_of_polygons(const std::vector<std::vector<do
   return extent;
 }
 
-/// Extent across lines (columns or rows) and along them, of the runs inside.
+/// Computes the extent of the inside runs, across and along lines (columns or rows).
 std::optional<OutlineExtent> extent_of_runs(const Outline& outline) {
   const int64_t length = outline.by_columns ? outline.height : outline.width;
   int64_t at = 0, first_line = INT64_MAX, last_line = -1, first = INT64_MAX, last = -1, area = 0;
@@ -55,7 +55,7 @@ std::optional<OutlineExtent> extent_of_runs(const Outline& outline) {
   return OutlineExtent{.x0 = x0, .y0 = y0, .x1 = x1, .y1 = y1, .area = static_cast<double>(area)};
 }
 
-/// Turns points clockwise about another one.
+/// Rotates points clockwise about a center.
 void turn(std::vector<double>& points, double degrees, double about_x, double about_y) {
   if (degrees == 0) return;
   const double angle = degrees * std::numbers::pi / 180, cosine = std::cos(angle), sine = std::sin(angle);
@@ -99,7 +99,7 @@ bool fills_bitmap(const Outline& outline) {
 }
 
 std::optional<std::vector<uint32_t>> decode_coco_runs(std::string_view text, int64_t num_pixels) {
-  // A digit holds five bits and whether another one follows; more than these would overflow.
+  // A digit has five bits and a continuation flag; more digits would overflow.
   constexpr int kMaxDigits = 8;
   std::vector<uint32_t> runs;
   int64_t total = 0;
@@ -114,7 +114,7 @@ std::optional<std::vector<uint32_t>> decode_coco_runs(std::string_view text, int
       more = (code & 32) != 0;
       if (!more && (code & 16) != 0) value -= int64_t{1} << (5 * (digit + 1));
     }
-    // From the fourth one on, runs are stored as differences from the run two before.
+    // From the fourth run on, the string stores the difference from the run two before.
     if (runs.size() > 2) value += runs[runs.size() - 2];
     total += value;
     if (value < 0 || total > num_pixels) return std::nullopt;

@@ -18,7 +18,7 @@ bool is_background(std::string name) {
   return name == "background" || name == "_background_";
 }
 
-/// Polygon of a box, for objects that were drawn as one.
+/// Returns a box as a polygon.
 Outline rectangle(const Box& box) {
   return {.polygons = {{box.x0, box.y0, box.x1, box.y0, box.x1, box.y1, box.x0, box.y1}}};
 }
@@ -45,7 +45,7 @@ class OutlinedMasks : public MaskedImages {
     check_outlines(options.path);
   }
 
-  /// Sentences on boxes that count as outlines, and on classes without an object.
+  /// Adds notes on boxes that replace outlines, and on classes without an object.
   std::vector<std::string> notes() const {
     std::vector<std::string> notes;
     int64_t num_boxes = 0, num_objects = 0;
@@ -79,7 +79,7 @@ class OutlinedMasks : public MaskedImages {
  private:
   const BoxedPicture& picture(int64_t index) const { return set_.pictures[static_cast<size_t>(index)]; }
 
-  /// Objects come in the file's order: a later one covers those before it.
+  /// Draws objects in file order, so that a later object covers earlier ones.
   void draw(int64_t index, Extent size, Image& mask) const {
     mask = {.height = size.height, .width = size.width, .channels = 1};
     mask.pixels.assign(static_cast<size_t>(size.num_pixels()), 0);
@@ -91,7 +91,7 @@ class OutlinedMasks : public MaskedImages {
     }
   }
 
-  /// Boxes alone are no masks.
+  /// Throws a UserError if the labels have boxes but no outlines.
   void check_outlines(const fs::path& path) const {
     bool has_boxes = false;
     for (const BoxedPicture& each : set_.pictures) {

@@ -23,15 +23,15 @@ struct FolderName {
 };
 FolderName parse_folder_name(std::string_view name);
 
-/// The image files of a folder, sorted; hidden ones are left out. UserError where it cannot be listed.
+/// Lists the image files of a folder, sorted, without hidden files. UserError if the folder cannot be listed.
 std::vector<fs::path> sorted_pictures(const fs::path& folder);
 /// The same by their names without ending; UserError for two of one name.
 std::map<std::string, fs::path> picture_files(const fs::path& folder);
 
-/// Reads a file of text, without a byte order mark at its start.
+/// Reads a text file of at most `max_bytes` bytes, without a byte order mark (BOM) at its start.
 std::string read_text(const fs::path& path, int64_t max_bytes);
 
-/// Counts the files in folders that is_image_file does not accept, and names the first; empty if there are
+/// Describes the files in folders that is_image_file does not accept: their number and first names; empty if
 /// none. Tables (.csv, .tsv) and hidden files are not counted.
 std::string describe_unread(const std::set<fs::path>& folders);
 

@@ -78,7 +78,7 @@ class PngReader {
   }
   int bit_depth() const { return png_get_bit_depth(png_, info_); }
 
-  /// As colors of 8 bits, or as the numbers that the file holds: 16 bits in the order of this machine.
+  /// Sets up decoding to 8-bit colors, or to the stored numbers, 16 bits in this machine's byte order.
   bool start_rows(bool as_numbers) {
     if (setjmp(png_jmpbuf(png_)) != 0) return false;
     if (as_numbers) {

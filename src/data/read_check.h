@@ -12,15 +12,15 @@ namespace hearth::data {
 /// Result of reading every item of a set once.
 struct ReadCheck {
   std::vector<int64_t> readable;    ///< indices, in order
-  std::vector<std::string> faults;  ///< "FILE: reason" of the others, in order
+  std::vector<std::string> faults;  ///< "FILE: reason" of each other item, in order
 };
 
-/// Calls read(index) for each of `count` items, on `num_threads` threads. A UserError that it throws is a
+/// Calls read(index) for each of `count` items on `num_threads` threads. A UserError from read() becomes a
 /// fault.
 ReadCheck check_reading(int64_t count, int num_threads, FunctionRef<void(int64_t)> read);
 
-/// Describes what data.bad_records=skip leaves out: the number of `what`, and the first faults. Empty without
-/// faults; UserError if nothing is readable.
+/// Describes the items that data.bad_records=skip leaves out: their number and the first faults. `what`: the
+/// items in plural, such as "images". Empty without faults; UserError if no item is readable.
 std::string describe_skipped(const ReadCheck& check, std::string_view what);
 
 }  // namespace hearth::data

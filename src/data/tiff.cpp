@@ -12,7 +12,7 @@
 namespace hearth::data {
 namespace {
 
-/// A file in memory, as libtiff reads it, and why libtiff stopped.
+/// A file in memory for libtiff's callbacks, and libtiff's error message.
 struct TiffSource {
   std::span<const std::byte> file;
   toff_t at = 0;
@@ -50,7 +50,7 @@ void on_error(thandle_t handle, const char*, const char* format, va_list argumen
   std::vsnprintf(source.reason, sizeof source.reason, format, arguments);
 }
 
-/// libtiff's handlers are those of the process; files differ by their handle.
+/// libtiff's error handlers are global; the client handle identifies the file.
 void set_handlers() {
   [[maybe_unused]] static const bool once = [] {
     TIFFSetErrorHandler(nullptr);
@@ -60,7 +60,7 @@ void set_handlers() {
   }();
 }
 
-/// Bytes of pixels that a byte of the file may hold.
+/// Returns the max compression ratio: bytes of pixels per byte of the file.
 int64_t max_ratio(uint16_t compression) {
   switch (compression) {
     case COMPRESSION_NONE:
@@ -73,7 +73,7 @@ int64_t max_ratio(uint16_t compression) {
     case COMPRESSION_ADOBE_DEFLATE:
       return 1032;
     default:
-      // A row of CCITT's takes a bit at least.
+      // A CCITT row takes at least one bit.
       return kMaxImageSide;
   }
 }
@@ -153,7 +153,7 @@ class TiffReader {
                  samples_, bits_);
     check_density(height_ * ((width_ * samples_ * bits_ + 7) / 8), max_ratio(compression_),
                   source_.file.size(), name_);
-    // Tiles are read whole, and reach beyond the image.
+    // Tiles are read in full, and may extend beyond the image.
     constexpr int64_t kMaxTilePixels = int64_t{1} << 22;
     uint32_t tile_width = 0, tile_height = 0;
     if (TIFFIsTiled(tiff_.get()) == 0) return;
@@ -171,7 +171,7 @@ class TiffReader {
     return count == 0 || kinds == nullptr ? EXTRASAMPLE_UNSPECIFIED : kinds[0];
   }
 
-  /// Whether samples are gray values, palette indices or RGB, which read_samples reads exactly.
+  /// True if samples are gray values, palette indices or RGB, which read_samples reads exactly.
   bool is_plain() const {
     const bool is_gray = photometric_ == PHOTOMETRIC_MINISBLACK || photometric_ == PHOTOMETRIC_MINISWHITE;
     const bool is_indexed = photometric_ == PHOTOMETRIC_PALETTE && samples_ == 1 && bits_ <= 8;
@@ -248,11 +248,11 @@ class TiffReader {
     return static_cast<uint16_t>(row[bit / 8] >> (8 - bits_ - bit % 8) & ((1 << bits_) - 1));
   }
 
-  /// A number of up to 8 bits, of which 0 is black.
+  /// Returns a sample of up to 8 bits as a number where 0 is black.
   uint8_t number_of(uint16_t value) const {
     return static_cast<uint8_t>(photometric_ == PHOTOMETRIC_MINISWHITE ? (1 << bits_) - 1 - value : value);
   }
-  /// The same from 0 to 255; palette indices as they are.
+  /// Scales a sample to 0 to 255, with 0 as black; palette indices are not changed.
   uint8_t level_of(uint16_t value) const {
     if (photometric_ == PHOTOMETRIC_PALETTE) return static_cast<uint8_t>(value);
     const int level = bits_ == 16 ? value >> 8 : value * 255 / ((1 << bits_) - 1);
@@ -282,14 +282,14 @@ class TiffReader {
       for (const uint16_t* map : map_) *out++ = static_cast<uint8_t>(is_wide ? map[index] >> 8 : map[index]);
   }
 
-  /// Other kinds of colors (YCbCr, CMYK, Lab), as RGB without alpha.
+  /// Decodes other color spaces (YCbCr, CMYK, Lab) to RGB without alpha.
   void decode_by_libtiff(Image& image) {
     char reason[1024] = "";
     TIFFRGBAImage reader;
     if (TIFFRGBAImageOK(tiff_.get(), reason) == 0 || TIFFRGBAImageBegin(&reader, tiff_.get(), 1, reason) == 0)
       user_error("{}: expected a TIFF of whole numbers, but libtiff says: {}", name_, reason);
     const std::unique_ptr<TIFFRGBAImage, void (*)(TIFFRGBAImage*)> ending(&reader, TIFFRGBAImageEnd);
-    // Rows and columns in the order of the file.
+    // Keeps rows and columns in stored order.
     reader.req_orientation = reader.orientation;
     std::vector<uint32_t> raster(static_cast<size_t>(height_ * width_));
     demand(TIFFRGBAImageGet(&reader, raster.data(), static_cast<uint32_t>(width_),

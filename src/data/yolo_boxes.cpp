@@ -90,7 +90,7 @@ std::vector<double> shares_of(std::span<const std::string_view> words, std::stri
   return shares;
 }
 
-/// Center and size, in shares of the picture.
+/// Converts center and size, as fractions of the image's sides, to a box in pixels.
 Box box_of(std::span<const double> shares, double width, double height) {
   return {.x0 = (shares[0] - shares[2] / 2) * width,
           .y0 = (shares[1] - shares[3] / 2) * height,
@@ -98,7 +98,7 @@ Box box_of(std::span<const double> shares, double width, double height) {
           .y1 = (shares[1] + shares[3] / 2) * height};
 }
 
-/// The points of an outline, an oriented box's four corners among them.
+/// Converts the points of an outline, or the four corners of an oriented box, from fractions to pixels.
 Outline outline_of(std::span<const double> shares, double width, double height) {
   Outline outline;
   std::vector<double>& polygon = outline.polygons.emplace_back();
@@ -118,8 +118,8 @@ int32_t class_of(std::string_view word, int64_t num_classes, std::string_view wh
   return static_cast<int32_t>(*value);
 }
 
-/// A path of data.yaml: below its root, or beside it, where "../" is dropped that some tools write in vain. A
-/// path in the data's folder comes first.
+/// Resolves a path in data.yaml, relative to its `path` or to its folder; drops a leading "../" that some
+/// tools write by mistake. A path inside the data's folder is preferred.
 fs::path resolve(const std::string& given, const fs::path& index, const YoloIndex& yaml, DataFolder& folder) {
   const fs::path beside = index.parent_path();
   std::string inside = given;
@@ -191,7 +191,7 @@ void note_labels_without_pictures(const std::set<fs::path>& used, std::vector<st
 
 bool is_class_list(const fs::path& index) { return index.extension() == ".txt"; }
 
-/// The label file of a picture; of data without a data.yaml also the one beside it.
+/// Returns the label file of an image; `may_be_beside`: in the image's folder too (data without a data.yaml).
 fs::path find_label_file(const fs::path& picture, bool may_be_beside) {
   const fs::path file = label_file_of(picture);
   fs::path beside = picture;
@@ -239,7 +239,7 @@ BoxedPictures list_pictures(const std::vector<std::string>& class_names, std::ve
   return set;
 }
 
-/// kpt_shape: [17, 3] is 51 numbers after each box.
+/// Parses kpt_shape: [17, 3] means 51 numbers after each box.
 int64_t keypoint_numbers_of(const YAML::Node& shape, const std::string& name) {
   if (!shape.IsDefined() || shape.IsNull()) return 0;
   const auto at = [&](size_t index) {
@@ -254,7 +254,8 @@ int64_t keypoint_numbers_of(const YAML::Node& shape, const std::string& name) {
   return static_cast<int64_t>(points * numbers);
 }
 
-/// True if a folder has label files, by the first one in it. Masks have a classes.txt too.
+/// True if the first .txt file in a folder is a YOLO label file. Needed because masks may have a classes.txt
+/// too.
 bool has_label_lines(const fs::path& folder) {
   for (const fs::path& file : sorted_files(folder, ".txt")) {
     if (file.filename() == "classes.txt") continue;
@@ -267,8 +268,8 @@ bool has_label_lines(const fs::path& folder) {
   return false;
 }
 
-/// A folder of pictures whose classes are in classes.txt, as LabelImg and Label Studio write it: train/ and
-/// valid/ in it or in its images/ are its splits.
+/// Handles a folder of images with a classes.txt, as LabelImg and Label Studio write it. Subfolders train/
+/// and valid/, in it or in its images/, are splits.
 BoxedPictures read_class_list(const fs::path& index, std::string_view split, const LabelOptions& options) {
   fs::path root = index.parent_path();
   if (root.filename() == "labels") root = root.parent_path();

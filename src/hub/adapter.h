@@ -13,7 +13,7 @@
 namespace hearth::hub {
 
 inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
-/// The same of older versions of PEFT, in torch.save's format.
+/// Name of the weights file of older PEFT versions, in torch.save's format.
 inline constexpr const char* kOldAdapterFile = "adapter_model.bin";
 inline constexpr const char* kAdapterConfig = "adapter_config.json";
 /// What diffusers calls a file of a LoRA.

@@ -24,10 +24,10 @@ constexpr std::string_view kEndA = ".lora_A.weight", kEndB = ".lora_B.weight", k
 constexpr std::string_view kDown = ".lora_down.weight", kUp = ".lora_up.weight";
 constexpr std::string_view kKohyaPrefix = "lora_unet_";
 constexpr const char* kMetadataKey = "lora_adapter_metadata";
-/// The same without the scales in lora_B, for Hearth alone.
+/// Metadata key that stores the scales contained in lora_B, for reading by Hearth.
 constexpr const char* kScaledMetadataKey = "hearth_lora_metadata";
 constexpr int64_t kMostRank = 1 << 16;
-/// Of files of weights.
+/// Extensions of weight files.
 constexpr std::string_view kEndings[] = {".safetensors", ".pt", ".pth", ".bin"};
 /// What programs put before the names of diffusers.
 constexpr std::string_view kPrefixes[] = {kDenoiserPrefix, kAdapterPrefix, "diffusion_model."};

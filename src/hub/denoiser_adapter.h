@@ -48,14 +48,15 @@ nn::Adapter denoiser_adapter(const recipe::Adapter& options);
 /// What becomes of each module that has an adapter among `tensors`.
 using AdaptedModules = std::map<std::string, nn::Adapter::Change, std::less<>>;
 AdaptedModules adapted_modules(const nn::Adapter& adapter, const std::vector<nn::Tensor>& tensors);
-/// Factor of a tensor's values in a LoRA file: for "NAME.lora_B.weight" the scale of the module, otherwise 1.
-/// With the scale inside, the product of the matrices is the change, for programs that read the metadata
-/// (diffusers) and for those that read tensors alone (ComfyUI). PEFT's alpha equals the rank then.
+/// Returns the factor by which a tensor is multiplied in a LoRA file: the module's scale alpha / rank for
+/// "NAME.lora_B.weight", otherwise 1. With the scale in lora_B and alpha = rank, programs that read the
+/// metadata (diffusers) and programs that read only tensors (ComfyUI) compute the same change.
 double file_factor(const AdaptedModules& modules, const std::string& tensor);
-/// adapter_config.json of these, on the model in `base`, for files with file_factor; r is that of most.
+/// Returns the adapter_config.json of these modules on the model in `base`, for files written with
+/// file_factor. `r` is the most frequent rank.
 std::string peft_config_json(const AdaptedModules& modules, const fs::path& base);
-/// Metadata of a file in diffusers' keys with file_factor: lora_adapter_metadata, and the modules' scales,
-/// which DenoiserAdapter takes out of lora_B again.
+/// Returns the metadata of a file with diffusers' keys and file_factor: lora_adapter_metadata, and the
+/// modules' scales, by which DenoiserAdapter divides lora_B when it reads the file.
 std::map<std::string, std::string> diffusers_metadata(const AdaptedModules& modules);
 
 /// Writes a LoRA in f32 for others: in diffusers' keys, or in kohya's with alphas and its metadata, where

@@ -26,7 +26,7 @@ struct GgufResult {
 /// does.
 GgufResult export_gguf(const ModelFolder& model, const GgufOptions& options);
 
-/// Sentences on what llama.cpp computes otherwise for a model that can be exported.
+/// Returns sentences on how llama.cpp's computation differs for a model that can be exported.
 std::vector<std::string> gguf_notes(const models::DecoderConfig& config);
 
 /// Where row `row` of a query or key matrix of `num_rows` goes: rotate-half heads become interleaved pairs.

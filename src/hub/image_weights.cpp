@@ -83,10 +83,11 @@ std::vector<std::string> beyond(const io::WeightFiles& files, const std::set<std
   return made;
 }
 
-/// First convolution of YOLOX, on four pixels of three channels each.
+/// First convolution of YOLOX, whose input channels are four pixels of three colors.
 constexpr std::string_view kYoloxStem = "backbone.backbone.stem.conv.conv.weight";
 
-/// Megvii's YOLOX trains on BGR. True if the file is one of torch.save with its stem, which is RGB's then.
+/// Converts the stem of Megvii's YOLOX, which is trained on BGR, to RGB. Returns true if the file is one of
+/// torch.save with such a stem.
 bool turn_yolox_to_rgb(io::WeightFiles& files) {
   const io::TensorView* stem = files.find(kYoloxStem);
   if (stem == nullptr || !files.is_torch(0) || stem->shape.rank() != 4 || stem->shape[1] != 12) return false;
@@ -103,8 +104,8 @@ bool turn_yolox_to_rgb(io::WeightFiles& files) {
   return true;
 }
 
-/// Removes a first part of all names ("model.", as Lightning writes it) if the model's tensors are found
-/// without it alone.
+/// Removes the first part of all names ("model.", as Lightning writes it) if the names match the model's only
+/// without it.
 void remove_outer_name(io::WeightFiles& files, const std::vector<nn::Tensor>& model) {
   if (files.tensors().empty()) return;
   const std::string& first = files.tensors()[0].name;

@@ -7,12 +7,12 @@
 
 namespace hearth::hub {
 
-/// Reads the first weights of a model of images from a file that may be another's: of another number of
-/// classes, or the backbone alone. Every tensor of the backbone must be there with its shape, under its name
-/// or the one it has without the prefix (`encoder.`, `backbone.`, `backbone.body.`); else UserError. The
-/// backbone is what has such a prefix; of a model without one, all but the last layer. The rest is read
-/// module by module where all of a module fits, and else stays as drawn. Returns sentences on what was drawn
-/// and on what the file has beyond, a few names each.
+/// Reads initial weights of an image model from a file that may have another number of classes, or only the
+/// backbone. The backbone is every tensor with the prefix `encoder.`, `backbone.` or `backbone.body.`;
+/// without such a prefix, everything but the last layer. UserError unless the file has each backbone tensor
+/// with its shape, with or without the prefix. Other modules are read if all their tensors match, and
+/// otherwise stay randomly initialized. Returns sentences that name some of these, and tensors of the file
+/// that are not used.
 std::vector<std::string> load_image_weights(engine::Engine& engine, const fs::path& path);
 
 }  // namespace hearth::hub

@@ -22,7 +22,7 @@ std::vector<float> numbers_of(const nlohmann::json& config, const char* key) {
   return std::ranges::all_of(*found, is_number) ? found->get<std::vector<float>>() : std::vector<float>{};
 }
 
-/// One number stands for every channel.
+/// Compares values per channel; a single value applies to all channels.
 bool are_close(const std::vector<float>& ours, const std::vector<float>& theirs) {
   for (size_t c = 0; c < std::max(ours.size(), theirs.size()); ++c)
     if (!(std::abs(ours[std::min(c, ours.size() - 1)] - theirs[std::min(c, theirs.size() - 1)]) <= kClose))

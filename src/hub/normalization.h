@@ -7,17 +7,17 @@
 
 namespace hearth::hub {
 
-/// Mean and std of each channel, of pixels from 0 to 1.
+/// Mean and standard deviation of each channel, for pixel values in [0, 1].
 struct Normalization {
-  fs::path file;  ///< where they are stated
+  fs::path file;  ///< file that states them
   std::vector<float> mean, std;
 };
-/// True if images come out alike, but for what people round.
+/// True if both normalizations are equal up to rounding.
 bool agree(const Normalization& one, const Normalization& other);
 
 /// Returns the normalization that weights were trained with, from timm's config.json (in pretrained_cfg, or
-/// at the top); nothing where it states none. `weights`: a folder, or a file in the same folder. UserError
-/// where config.json is no JSON object.
+/// at the top); nullopt if there is none. `weights`: a folder, or a weights file next to config.json.
+/// UserError if config.json is not a JSON object.
 std::optional<Normalization> known_normalization(const fs::path& weights);
 
 }  // namespace hearth::hub

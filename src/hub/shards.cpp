@@ -43,7 +43,8 @@ std::string shard_name(const std::string& stem, size_t shard, size_t count) {
   return fmt::format("{}-{:05}-of-{:05}{}", stem, shard + 1, count, kEnding);
 }
 
-/// The default name of a single file; the shards' names if they are safetensors already.
+/// Returns the output file name: the default for a single file, the input's for safetensors shards, otherwise
+/// a numbered shard name.
 std::string name_of(const io::WeightFiles& files, size_t file, const std::string& stem) {
   const size_t count = files.paths().size();
   if (count == 1) return stem + kEnding;

@@ -16,7 +16,7 @@ struct FolderOptions {
   std::optional<DType> type;  ///< of the weights; none: as the model has them
   int64_t shard_bytes = 0;    ///< most bytes of a file of weights; 0: files as the model has them
   int num_threads = 1;
-  std::map<std::string, std::string> metadata = {};  ///< strings that are stored with the tensors
+  std::map<std::string, std::string> metadata = {};  ///< metadata of the safetensors files
 };
 
 /// Writes weights into a folder: as one file `stem`.safetensors, or as files of at most options.shard_bytes

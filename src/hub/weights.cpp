@@ -35,7 +35,7 @@ const std::string& prefix_of(const engine::Engine& engine) {
   return engine.compiled().options.adapter.file_prefix;
 }
 
-/// The modules of a denoiser's LoRA; none for other models.
+/// Returns the modules of a denoiser's LoRA; empty for other models.
 AdaptedModules denoiser_modules(const engine::Engine& engine) {
   if (!has_adapter(engine) || prefix_of(engine) != kDenoiserPrefix) return {};
   const engine::Compiled& compiled = engine.compiled();

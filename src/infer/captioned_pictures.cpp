@@ -23,7 +23,7 @@ namespace {
 constexpr size_t kMostPrompts = 4;
 /// Fewer pictures than this are all trained on, and judged by.
 constexpr int64_t kFewPictures = 10;
-/// File names that a message lists.
+/// Max number of file names listed in a message.
 constexpr size_t kMaxNamed = 3;
 /// Others that prepare the same cache may take as long as they need.
 constexpr double kPatience = 1e9;
@@ -154,7 +154,7 @@ tasks::LatentFormat latent_format(const CaptionedPicturesOptions& options, int64
           .pooled_width = model.pooled_width};
 }
 
-/// Images and captions as a folder has them, and those of the class.
+/// Images and captions of the data folder, and of the class folder (prior preservation).
 struct Folders {
   std::vector<data::CaptionedPicture> train, prior;
 };
@@ -174,7 +174,7 @@ Folders read_folders(const CaptionedPicturesOptions& options) {
   return read;
 }
 
-/// Distinct captions.
+/// Returns the distinct captions.
 std::vector<std::string> captions_of(const Folders& folders) {
   std::set<std::string> captions;
   for (const auto* pictures : {&folders.train, &folders.prior})
@@ -281,7 +281,7 @@ class CaptionedPictures : public tasks::PictureSet {
                     small.size(), latents.pictures().size(), options_.resolution / 2, fmt::join(shown, ", "),
                     small.size() > kMaxNamed ? ", ..." : ""));
   }
-  /// UserError for images that cannot be decoded, before any of them is encoded.
+  /// Throws a UserError for images that cannot be decoded, before any image is encoded.
   void expect_readable(const tasks::CachedLatents& latents) const {
     const data::ReadCheck check =
         data::check_captioned(latents.pictures(), options_.encoders.compute.num_threads);

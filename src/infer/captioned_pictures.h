@@ -27,7 +27,7 @@ struct CaptionedPicturesOptions {
   int64_t resolution = 1024;
   std::string trigger;  ///< put before captions
   data::Exif exif = data::Exif::apply;
-  bool allow_outside = false;  ///< metadata.jsonl may name links to pictures outside of their folder
+  bool allow_outside = false;  ///< images may be links out of the folder
   bool skip_bad = false;       ///< leave out pictures that cannot be read
   fs::path cache;              ///< folder of latents and embeddings
   tasks::DenoiseFormat format;

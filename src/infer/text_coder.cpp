@@ -36,7 +36,8 @@ class CaptionEncoder {
 
 namespace {
 
-/// "3 of 40 captions have more than the 77 tokens WHERE (the longest has 93), ..."; empty if none has.
+/// Describes captions that exceed a token limit: "3 of 40 captions are longer than the 77 tokens of ... (the
+/// longest has 93): ..."; empty if none does.
 std::string cut_sentence(std::span<const std::string> captions, int64_t limit, std::string_view reader,
                          std::string_view effect, FunctionRef<int64_t(const std::string&)> num_tokens) {
   int64_t count = 0, longest = 0;

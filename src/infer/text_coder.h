@@ -32,7 +32,8 @@ class TextCoder {
   /// What is allocated while it encodes, but for the hidden states of as many captions as take as much again.
   int64_t memory_bytes() const;
 
-  /// Sentences on captions that are longer than the text models read, with counts; empty if there are none.
+  /// Returns sentences with the number of captions that exceed the token limits of the text models; empty if
+  /// none.
   std::string cut_note(std::span<const std::string> captions) const;
 
   /// Hands out, in order, each caption's hidden states [num_tokens, text_width] and pooled vector

@@ -24,7 +24,8 @@ struct TextIds {
 /// What a tokenizer makes of a text, with what it puts around every text, cut and then padded to a length.
 TextIds padded_ids(const text::Tokenizer& tokenizer, std::string_view text, int64_t length, int32_t pad);
 
-/// Number of ids of a text with what its tokenizer puts around every text, before padded_ids cuts it.
+/// Returns the number of token ids of a text, including the tokenizer's special tokens, before padded_ids
+/// truncates it.
 int64_t num_ids(const text::Tokenizer& tokenizer, std::string_view text);
 
 /// A text model of layers that are alike. It reads its files layer by layer, for all texts together, and

@@ -44,7 +44,7 @@ std::vector<CurvePoint> thinned(const std::vector<CurvePoint>& points) {
   return out;
 }
 
-/// Values at which an axis has a tick, from its low end on.
+/// Returns the tick values of an axis, ascending.
 std::vector<double> ticks(const Axis& axis) {
   std::vector<double> at(static_cast<size_t>((axis.high - axis.low) / axis.step + 1.5));
   for (size_t i = 0; i < at.size(); ++i) at[i] = axis.low + static_cast<double>(i) * axis.step;
@@ -69,8 +69,8 @@ bool can_draw(double value, Scale scale) {
   return std::isfinite(value) && (scale == Scale::linear || value > 0);
 }
 
-/// Largest value of a range that leaves out spikes: if the upper 2% of the sorted values reach more than four
-/// times as far from the lowest as the others do, the range ends half as far again above the others.
+/// Returns the upper end of a range without spikes: min + 1.5 * (98th percentile - min) if the max is more
+/// than 4 times as far from the min as the 98th percentile, otherwise the max.
 double robust_max(const std::vector<double>& sorted) {
   const double low = sorted.front(), high = sorted.back();
   const double bulk = sorted[(sorted.size() - 1) * 98 / 100];
@@ -114,7 +114,7 @@ std::string grid(const Frame& frame, std::string_view along) {
                            (kLeft + kWidth) / 2, kHeight - 6, escape_html(along));
 }
 
-/// Value of a series' highest point above the range, written at the upper edge; empty if there is none.
+/// Label at the upper edge with the highest value of a series above the range; empty if there is none.
 std::string peak(const Frame& frame, const Series& one) {
   const auto finite = [](const CurvePoint& point) {
     return std::isfinite(point.value) ? point.value : -INFINITY;

@@ -42,8 +42,8 @@ std::vector<fs::path> step_folders(const fs::path& folder) {
   return paths;
 }
 
-/// The manifest goes first: a half-deleted folder must not look complete. Of a link, the link alone is
-/// deleted.
+/// Deletes the manifest first, so that a partly deleted folder does not look complete. If the path is a link,
+/// deletes only the link.
 void delete_folder(const fs::path& path) {
   std::error_code ignored;
   if (!fs::is_symlink(fs::symlink_status(path, ignored))) fs::remove(path / kManifest, ignored);

@@ -85,7 +85,7 @@ std::optional<std::string> check_checkpoint(const fs::path& path);
 
 CheckpointContents read_checkpoint(const fs::path& path);
 
-/// Returns the state of a complete checkpoint without its memory.
+/// Returns the state JSON of a complete checkpoint, without reading its memory image.
 std::string read_state(const fs::path& path);
 
 /// What a checkpoint's manifest says: its step, and size and XXH3 of both parts (JSON).

@@ -20,8 +20,8 @@ struct NpyHead {
 };
 
 /// A memory-mapped .npz file, as numpy.savez and savez_compressed write them: a zip archive of .npy files
-/// (NEP 1, versions 1 to 3), stored or deflated. Nothing in it is executed: arrays of Python objects are
-/// refused, as are those in column-major order.
+/// (NEP 1, versions 1 to 3), stored or deflated. No pickle is executed: arrays of Python objects are refused,
+/// and so are arrays in column-major order.
 class NpzFile {
  public:
   /// Reads the directory alone. UserError naming the path where there is none that can be meant.

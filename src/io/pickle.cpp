@@ -12,7 +12,7 @@ namespace hearth::io {
 namespace {
 
 constexpr size_t kMaxObjectShown = 80;
-/// A tensor takes about a dozen.
+/// Max number of values in a pickle. A tensor takes about 12.
 constexpr size_t kMaxValues = size_t{4} << 20;
 
 /// Opcodes of Python's pickletools.
@@ -100,7 +100,7 @@ class PickleReader {
     at_ += size;
     return text;
   }
-  /// A little-endian number.
+  /// Reads a little-endian number.
   template <typename Number>
   Number take() {
     Number value = 0;
@@ -145,14 +145,14 @@ class PickleReader {
     stack_.resize(stack_.size() - count);
     return items;
   }
-  /// The values since the last mark, which goes with them.
+  /// Pops the values since the last mark, and the mark.
   std::vector<Id> pop_to_mark() {
     if (marks_.empty()) fail("a mark");
     std::vector<Id> items = pop_last(stack_.size() - marks_.back());
     marks_.pop_back();
     return items;
   }
-  /// Adds items to the container at the top of the stack.
+  /// Appends items to the container at the top of the stack.
   void extend(Kind kind, const std::vector<Id>& items) {
     Pickle::Value& container = values_[top()];
     const bool fits = container.kind == kind && (kind == Kind::list || items.size() % 2 == 0);
@@ -313,7 +313,7 @@ class PickleReader {
       case Op::new_object:
         push_call(pop_last(2));
         return true;
-      // An object's attributes: none of them is part of a tensor.
+      // Attributes of an object are ignored, because none is part of a tensor.
       case Op::build:
         pop();
         top();

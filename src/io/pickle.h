@@ -7,15 +7,15 @@
 
 namespace hearth::io {
 
-/// A pickle as data: a graph of values that nothing is executed for. Names of functions and classes
-/// ("module.name") and their arguments are kept as they are; what they mean is for the reader of the graph.
+/// A pickle parsed into a graph of values without executing anything. Names of functions and classes
+/// ("module.name") and their arguments are stored unevaluated; the user of the graph interprets them.
 class Pickle {
  public:
   enum class Kind : uint8_t {
     none,
     boolean,  ///< integer is 0 or 1
     integer,
-    real,        ///< its number is not kept
+    real,        ///< the number is not stored
     text,        ///< strings and bytes
     list,        ///< items; tuples too
     dict,        ///< items: key, value, key, value, ...; an OrderedDict too
@@ -31,9 +31,9 @@ class Pickle {
     std::vector<Id> items = {};
   };
 
-  /// Reads protocols 2 to 5, as torch.save writes them. Values may share items and contain themselves. Takes
-  /// memory and time in proportion to `bytes`, which the texts point into. UserError starting with `where`
-  /// for a name that is not in `allowed` (which outlives this), other opcodes, and damage.
+  /// Reads protocols 2 to 5, as torch.save writes them. Values may share items and contain themselves. Memory
+  /// and time are proportional to the size of `bytes`, which texts point into. `allowed` must outlive this
+  /// object. UserError starting with `where` for a name not in `allowed`, an unsupported opcode, or damage.
   Pickle(std::span<const std::byte> bytes, std::span<const std::string_view> allowed, std::string_view where);
 
   const Value& root() const { return values_[root_]; }

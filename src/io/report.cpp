@@ -41,7 +41,7 @@ std::string summary_gpus(const ReportData& data) {
   return html + "</div>";
 }
 
-/// The loss on a linear and on a log scale, and a switch between them that needs no script.
+/// Draws the loss on a linear and a log scale, with a switch in CSS only.
 std::string loss_chart(const ReportData& data) {
   const std::vector<Series> series = {{"validation", "#dd6b20", data.eval_loss},
                                       {"training", "#3182ce", data.loss}};

@@ -39,7 +39,7 @@ struct Chart {
   std::vector<Series> series;
 };
 
-/// A color and what it means.
+/// A color and its meaning in a legend.
 struct LegendEntry {
   std::string name;
   std::string color;  ///< CSS, "#c08040"
@@ -48,7 +48,7 @@ struct LegendEntry {
 /// Contents of report.html.
 struct ReportData {
   std::string title;
-  std::string subtitle;  ///< the data
+  std::string subtitle;  ///< description of the data
   std::string command;   ///< shell line that started the run; empty: not shown
   std::vector<std::pair<std::string, std::string>> summary;
   std::vector<CurvePoint> loss, eval_loss, learning_rate;  ///< the last is drawn where there are points
@@ -64,7 +64,7 @@ struct ReportData {
   std::vector<ReportTable> tables;
   std::vector<Chart> gpu_charts;
   std::string strips_title;
-  std::vector<LegendEntry> legend;  ///< of the colors in the strips
+  std::vector<LegendEntry> legend;  ///< colors in the sample images
   std::vector<ImageStrip> strips;
   std::vector<std::string> pictures;  ///< more charts, as SVG
   std::string arena_svg;
@@ -74,9 +74,8 @@ struct ReportData {
 std::string make_report(const ReportData& data);
 
 enum class Scale : uint8_t { linear, log };
-/// Returns a line chart as SVG; `along` labels the horizontal axis. On a linear scale the vertical range
-/// covers the bulk of the points: a few spikes far above it are drawn at the upper edge. A log scale leaves
-/// out values that are not above 0.
+/// Returns a line chart as SVG; `along` labels the horizontal axis. On a linear scale, a few spikes far above
+/// the other points are drawn at the upper edge. A log scale omits values that are not above 0.
 std::string line_chart(const std::string& title, const std::vector<Series>& series,
                        std::string_view along = "step", Scale scale = Scale::linear);
 

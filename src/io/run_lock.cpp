@@ -42,7 +42,7 @@ std::string read_owner(int descriptor) {
   return owner.empty() ? "another process" : owner;
 }
 
-/// Opens the file, never through a link; -1 where it cannot be made.
+/// Opens or creates the lock file without following a link. Returns -1 on failure.
 int open_lock(const fs::path& path) {
   const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (descriptor < 0) refuse_link(path);

@@ -9,7 +9,7 @@ namespace hearth::io {
 class RunLock {
  public:
   /// The folder is there. Where another process holds it for longer than `patience_seconds`, UserError names
-  /// that process. UserError where `.lock` is a link.
+  /// that process. UserError if `.lock` is a symbolic link.
   RunLock(const fs::path& folder, double patience_seconds);
   ~RunLock();
   RunLock(const RunLock&) = delete;

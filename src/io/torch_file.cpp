@@ -23,7 +23,7 @@ using Value = Pickle::Value;
 
 constexpr ZipWords kTorchWords{.file = "a file of torch.save", .members = "storages"};
 constexpr int64_t kMaxPickleBytes = 32 << 20;
-/// Dictionaries inside dictionaries, parameters around tensors.
+/// Max nesting depth of dictionaries, and of parameters around tensors.
 constexpr int kMaxDepth = 4;
 constexpr size_t kMaxKeyBytes = 64;
 constexpr size_t kMaxTextShown = 60, kMaxKeysShown = 8;
@@ -46,14 +46,14 @@ constexpr std::array<TorchType, 12> kTorchTypes = {{{"torch.FloatStorage", "torc
                                                     {"", "torch.float8_e5m2", DType::f8_e5m2}}};
 
 constexpr std::string_view kUntyped = "torch.storage.UntypedStorage";
-/// Functions whose results are tensors: of a storage, and around another tensor.
+/// Functions that rebuild a tensor from a storage, or wrap another tensor.
 constexpr std::string_view kTensor3 = "torch._utils._rebuild_tensor_v3",
                            kTyped = "torch._tensor._rebuild_from_type_v2";
 constexpr std::array<std::string_view, 3> kTensors = {"torch._utils._rebuild_tensor",
                                                       "torch._utils._rebuild_tensor_v2", kTensor3};
 constexpr std::array<std::string_view, 2> kParameters = {"torch._utils._rebuild_parameter",
                                                          "torch._utils._rebuild_parameter_with_state"};
-/// Objects in checkpoints beside the weights. They are skipped.
+/// Classes of other objects in checkpoints, which are skipped.
 constexpr std::array<std::string_view, 20> kSkipped = {"collections.OrderedDict",
                                                        "collections.defaultdict",
                                                        "collections.Counter",
@@ -74,12 +74,12 @@ constexpr std::array<std::string_view, 20> kSkipped = {"collections.OrderedDict"
                                                        "numpy._core.multiarray.scalar",
                                                        "pathlib.Path",
                                                        "pathlib.PosixPath"};
-/// Keys of checkpoints that hold the weights, the first that is there is taken.
+/// Keys of a checkpoint that may contain the weights, in order of preference.
 constexpr std::array<std::string_view, 12> kModelKeys = {
     "state_dict", "model_state_dict", "model",          "module",    "net", "network", "weights", "params",
     "ema",        "model_ema",        "ema_state_dict", "params_ema"};
 constexpr std::array<std::string_view, 2> kWrapperPrefixes = {"module.", "_orig_mod."};
-/// The counter of torch's AveragedModel.
+/// Name of the counter in torch's AveragedModel, which is not a weight.
 constexpr std::string_view kNumAveraged = "n_averaged";
 
 template <size_t n>
@@ -127,7 +127,8 @@ class TorchReader {
     user_error("{}: the file {}", where_, fmt::format(format, std::forward<Args>(args)...));
   }
 
-  /// Each key is another text of the pickle, so that the names, which are copied, are together no longer.
+  /// Checks that all keys are distinct texts of the pickle, so that the copied names are not longer than the
+  /// pickle in total.
   void check_keys(const Value& dict) const {
     std::vector<Pickle::Id> ids;
     for (size_t i = 0; i < dict.items.size(); i += 2)
@@ -142,7 +143,7 @@ class TorchReader {
     refuse_twice(std::ranges::adjacent_find(ids, {}, text_of_id));
   }
 
-  /// The archive's members by their names without its outermost folder.
+  /// Maps names without the archive's outermost folder to its members.
   std::map<std::string, ZipMember, std::less<>> open(std::span<const std::byte> bytes) {
     std::map<std::string, ZipMember, std::less<>> members;
     std::vector<std::pair<const std::byte*, size_t>> ranges;
@@ -264,7 +265,7 @@ class TorchReader {
     return numbers;
   }
 
-  /// A storage's bytes and its element type, which an untyped one leaves to the tensor.
+  /// A storage's bytes and element type; an untyped storage takes the type of the tensor.
   std::pair<std::span<const std::byte>, std::optional<DType>> storage_of(const Value& value,
                                                                          std::string_view name) const {
     const Value& id = item(value, 0);
@@ -286,7 +287,7 @@ class TorchReader {
     return {member->second.packed, known->dtype};
   }
 
-  /// The tensor of (storage, offset, size, stride, requires_grad, hooks[, dtype of version 3]).
+  /// Rebuilds a tensor from (storage, offset, size, stride, requires_grad, hooks[, dtype of version 3]).
   TensorView view_of(std::string name, const Value& arguments, bool has_dtype) {
     auto [storage, dtype] = storage_of(item(arguments, 0), name);
     if (has_dtype) {
@@ -340,7 +341,7 @@ class TorchReader {
     return true;
   }
 
-  /// A copy in row-major order of a tensor whose elements lie apart, each once.
+  /// Copies a strided tensor without overlapping elements to row-major order.
   std::span<const std::byte> copied(const TensorView& view, const std::vector<int64_t>& strides,
                                     std::span<const std::byte> from, size_t item_bytes) {
     const Shape& shape = view.shape;
@@ -378,10 +379,10 @@ class TorchReader {
     return copy;
   }
 
-  /// What DistributedDataParallel, torch.compile and AveragedModel put before all names.
+  /// Removes the prefixes that DistributedDataParallel, torch.compile and AveragedModel put before all names.
   void remove_prefixes() {
     std::vector<TensorView>& tensors = made_.tensors;
-    // One may be inside the other, in either order.
+    // The two prefixes may be nested in either order.
     for (const std::string_view prefix : {kWrapperPrefixes[0], kWrapperPrefixes[1], kWrapperPrefixes[0]}) {
       const auto has = [&](const TensorView& one) { return one.name.starts_with(prefix); };
       const auto is_counter = [](const TensorView& one) { return one.name == kNumAveraged; };

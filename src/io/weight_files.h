@@ -10,14 +10,14 @@
 
 namespace hearth::io {
 
-/// Names of the files of weights in a folder of transformers or diffusers, the preferred first; each may be
-/// in shards under NAME.index.json.
+/// Names of weight files in a folder of transformers or diffusers, in order of preference. Each may be
+/// sharded, with an index NAME.index.json.
 inline constexpr const char* kWeightNames[] = {"model.safetensors", "diffusion_pytorch_model.safetensors",
                                                "pytorch_model.bin", "diffusion_pytorch_model.bin"};
 
 /// The weights of a model: one file of safetensors or of torch.save (told apart by content), or a folder with
-/// one of kWeightNames or its shards, all memory-mapped. UserError for a missing shard, or a tensor that the
-/// index places where it is not.
+/// one of kWeightNames or its shards, all memory-mapped. UserError if a shard is missing, or lacks a tensor
+/// that the index assigns to it.
 class WeightFiles {
  public:
   explicit WeightFiles(const fs::path& file_or_folder);
@@ -31,9 +31,9 @@ class WeightFiles {
   /// Views of every tensor; they live as long as this.
   const std::vector<TensorView>& tensors() const { return tensors_; }
   std::vector<std::string> names() const;
-  /// True if a file is one of torch.save.
+  /// True if this file was written by torch.save.
   bool is_torch(size_t file) const { return std::holds_alternative<TorchFile>(files_[file]); }
-  /// Texts that the writer of the first file put beside the tensors; a file of torch.save has none.
+  /// Returns the metadata of the first safetensors file; empty for files of torch.save.
   std::map<std::string, std::string> metadata() const;
   /// Gives the memory of a tensor's bytes back; they are read from the disk again if they are asked for.
   /// Whoever goes through a model tensor by tensor never has more than one in memory.

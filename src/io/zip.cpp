@@ -11,7 +11,7 @@
 namespace hearth::io {
 namespace {
 
-// Upper bound of DEFLATE's compression (zlib's technical notes).
+// Max compression ratio of DEFLATE (zlib's technical notes).
 constexpr uint64_t kMaxDeflateRatio = 1032;
 constexpr size_t kEndBytes = 22, kEnd64Bytes = 56, kLocatorBytes = 20, kDirectoryBytes = 46, kLocalBytes = 30;
 constexpr uint32_t kEndMark = 0x06054b50, kEnd64Mark = 0x06064b50, kLocatorMark = 0x07064b50;
@@ -25,7 +25,7 @@ Number number_at(std::span<const std::byte> bytes, size_t at) {
   return value;
 }
 
-/// Offset of the record at the end of a zip archive, after which there is only its comment.
+/// Returns the offset of the end-of-central-directory record.
 std::optional<size_t> find_end(std::span<const std::byte> bytes) {
   constexpr size_t kMaxComment = 0xFFFF;
   if (bytes.size() < kEndBytes) return std::nullopt;
@@ -76,7 +76,7 @@ class DirectoryReader {
     rest_ = bytes_.subspan(offset, size);
   }
 
-  /// Offset of the 64-bit record of the end.
+  /// Returns the offset of the zip64 end-of-central-directory record.
   uint64_t find_end64(size_t end) const {
     const auto fail = [&] { damaged(fmt::format("{} with its 64-bit directory", words_.file)); };
     if (end < kLocatorBytes || number_at<uint32_t>(bytes_, end - kLocatorBytes) != kLocatorMark) fail();
@@ -116,7 +116,7 @@ class DirectoryReader {
     return member;
   }
 
-  /// Body of the entry's extra field of 64-bit numbers; empty if there is none.
+  /// Returns the entry's zip64 extra field; empty if there is none.
   static std::span<const std::byte> wide_numbers(std::span<const std::byte> extra) {
     constexpr size_t kHead = 4;
     while (extra.size() >= kHead) {

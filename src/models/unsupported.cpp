@@ -14,7 +14,8 @@ using Named = std::pair<std::string_view, std::string_view>;
 
 constexpr int64_t kMaxIndexBytes = 1 << 22;
 
-/// By model_type. Names are close to those of supported families whose weights have other names or shapes.
+/// Names of unsupported families by model_type. Some resemble supported families, but their weights have
+/// other names or shapes.
 constexpr Named kFamilies[] = {
     {"apertus", "Apertus"},
     {"arcee", "Arcee"},
@@ -116,7 +117,7 @@ constexpr Named kFamilies[] = {
     {"voxtral", "Voxtral"},
 };
 
-/// By what a class's name begins with, the longer beginning first.
+/// Names of unsupported image models by prefix of the class name, longer prefixes first.
 constexpr Named kImageModels[] = {
     {"AuraFlow", "AuraFlow"},
     {"Chroma", "Chroma"},

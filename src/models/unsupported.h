@@ -7,15 +7,15 @@
 
 namespace hearth::models {
 
-/// People's name of a family of language models that is not supported, by its model_type of transformers:
-/// "Qwen3.5"; empty for others.
+/// Returns the display name of an unsupported family of language models, such as "Qwen3.5", by the model_type
+/// of transformers; empty if the model_type is not in the list.
 std::string_view unsupported_family(std::string_view model_type);
 
-/// UserError that names the image model, where a _class_name of diffusers, a pipeline's or a network's, is
-/// that of one that is known and not supported. `where`: the file, for the message.
+/// Throws a UserError that names the image model if a _class_name of diffusers, of a pipeline or a network,
+/// belongs to a known but unsupported model. `where`: the file, for the message.
 void refuse_unsupported_image_model(const std::string& class_name, const std::string& where);
 
-/// UserError where a folder holds such a pipeline, by its model_index.json.
+/// Throws a UserError if the model_index.json of a folder is that of an unsupported pipeline.
 void refuse_unsupported_pipeline(const fs::path& folder);
 
 }  // namespace hearth::models

@@ -13,7 +13,8 @@
 namespace hearth::recipe {
 namespace {
 
-/// Of a folder of recipes/; its name changes with the contents, so that versions keep apart.
+/// Writes a built-in folder to the cache and returns the path. The folder's name has a hash of the contents,
+/// so that versions do not share a folder.
 fs::path unpack(const fs::path& folder) {
   const fs::path cache = user_cache_folder();
   if (cache.empty())

@@ -6,7 +6,7 @@
 
 namespace hearth::recipe {
 
-/// A file of recipes/ that is compiled into the program, by its path in the source tree:
+/// A file of recipes/ that is compiled into the program. `path`: path in the source tree, such as
 /// "recipes/shakespeare/config.json".
 struct BuiltInFile {
   const char* path;
@@ -14,8 +14,8 @@ struct BuiltInFile {
 };
 std::span<const BuiltInFile> built_in_files();
 
-/// Returns `path` where it exists or is not built in; else the same file in the user's cache folder, where
-/// all files of its folder are written. UserError where that cannot be written.
+/// Returns `path` if it exists or is not built in. Otherwise writes all built-in files of its folder to the
+/// user's cache folder and returns the path there. UserError if they cannot be written.
 fs::path local_file(const fs::path& path);
 
 }  // namespace hearth::recipe

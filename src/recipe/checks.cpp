@@ -145,8 +145,8 @@ void check_exchange(const Recipe& recipe, const Places& places) {
   expect(!recipe.offload.weights, "offload.weights", "false", "true");
 }
 
-/// UserError for a data.path that was meant to be read, while images are generated. A recipe's own data.path
-/// may be left where an override asks for shapes.
+/// Throws a UserError if data.path is set, but data.kind=shapes generates the images. A data.path of the
+/// recipe file is allowed if an override sets data.kind=shapes.
 void check_path_of_shapes(const Recipe& recipe, const Places& places) {
   if (data_kind(recipe.data.kind) != DataKind::shapes || recipe.data.path.empty()) return;
   const bool is_meant =
@@ -158,7 +158,7 @@ void check_path_of_shapes(const Recipe& recipe, const Places& places) {
       recipe.data.path.string(), places.of("data.path"));
 }
 
-/// Replaces data.normalize=imagenet and half by their numbers.
+/// Replaces data.normalize=imagenet and half by mean and std.
 void take_up_normalization(Recipe& recipe, const Places& places) {
   Data& data = recipe.data;
   if (data.normalize == Normalize::half) {

@@ -11,7 +11,7 @@ namespace hearth::recipe {
 /// Where each key of a recipe was given: FILE:LINE, or an override.
 class Places {
  public:
-  /// How the place of an override begins.
+  /// Prefix of the location of a key that was set by an override.
   static constexpr const char* kOverride = "the override ";
 
   explicit Places(std::string file) : file_(std::move(file)) {}

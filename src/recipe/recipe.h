@@ -26,9 +26,9 @@ enum class Precision : uint8_t { fp32, bf16, fp16 };
 enum class AdapterKind : uint8_t { none, lora };
 /// What becomes of a record that cannot be used: the run ends, or it is left out and counted.
 enum class BadRecords : uint8_t { refuse, skip };
-/// Whether images are turned upright by EXIF's orientation or kept as stored.
+/// Handling of the EXIF orientation: images are turned upright, or kept as stored.
 enum class Exif : uint8_t { apply, ignore };
-/// The last micro-batch of an epoch, if it is smaller: automatic drops one that the model cannot train on.
+/// Whether to drop a smaller last micro-batch of an epoch. Automatic: only if the model cannot train on it.
 enum class DropLast : uint8_t { automatic, no, yes };
 /// What becomes of samples longer than a row; automatic: split text, truncate records.
 enum class Overlong : uint8_t { automatic, truncate, drop, split, refuse };
@@ -46,8 +46,8 @@ enum class NoiseSampling : uint8_t { uniform, sigmoid, shift, flux_shift, logit_
 enum class NoiseWeighting : uint8_t { none, sigma_sqrt, cosmap, min_snr };
 /// How classes of masks are weighed in the loss.
 enum class ClassWeights : uint8_t { none, given, median_frequency };
-/// Source of the mean and std that images are normalized by; automatic: the weights of `init` where these
-/// name them, else data.mean and data.std; given: data.mean and data.std.
+/// Source of the mean and std for normalizing images. Automatic: config.json of the `init` weights, else
+/// data.mean and data.std. Given: data.mean and data.std.
 enum class Normalize : uint8_t { automatic, given, imagenet, half, dataset };
 /// How the learning rate moves over a run.
 enum class ScheduleKind : uint8_t { constant, step, cosine, onecycle };
@@ -146,16 +146,16 @@ struct Model {
   std::string name = "simplecnn";
   std::string path;                      ///< a transformers folder: config.json, weights, tokenizer
   std::string config;                    ///< config.json of a new model instead
-  std::string autoencoder;               ///< of a model that makes pictures, a folder; empty: vae in `path`
-  std::string tokenizer;                 ///< folder or file; empty: the model's, or the one beside the config
-  int64_t num_classes = 0;               ///< images; 0: as many as the data has
-  std::vector<std::string> class_names;  ///< images: by number; empty: those of the data
+  std::string autoencoder;               ///< folder of a diffusion model's VAE; empty: vae in `path`
+  std::string tokenizer;                 ///< folder or file; empty: in the folder of the model or config
+  int64_t num_classes = 0;               ///< image models; 0: taken from the data
+  std::vector<std::string> class_names;  ///< image models: by class index; empty: taken from the data
   std::vector<int64_t> hidden = {512, 256};
   double dropout = 0.2;
   int64_t width = 0;  ///< 0: the model's own
   bool frozen_norm = false;
 
-  /// Path of config.json: `config`, unpacked where it is built in, or the one in `path`.
+  /// Returns the path of config.json: `config` (unpacked if built in), or the one in `path`.
   fs::path config_file() const;
 };
 
@@ -179,7 +179,7 @@ struct Adapter {
 struct Data {
   std::string kind = std::string(name_of(DataKind::shapes));
   fs::path path;
-  bool allow_outside = false;  ///< labels may name images outside of the data's folder
+  bool allow_outside = false;  ///< labels may name images outside of data.path
   Extent image_size = 32;
   int64_t channels = 3;
   int64_t count = 10000;
@@ -193,11 +193,11 @@ struct Data {
   Normalize normalize = Normalize::automatic;
   std::vector<float> mean = {0.5F};
   std::vector<float> std = {0.5F};
-  bool resize = true;                  ///< masks: pictures are resized; else windows slide over them
+  bool resize = true;                  ///< masks: resize images; false: sliding windows
   std::vector<float> scale = {1, 1};   ///< masks: random scale from, to
   std::string classes;                 ///< masks: file of the class table
   std::string unlabeled = "auto";      ///< masks: a number, auto or none
-  std::vector<int64_t> class_numbers;  ///< masks: see data::MaskOptions
+  std::vector<int64_t> class_numbers;  ///< masks: see data::MaskOptions::class_numbers
   DropLast drop_last = DropLast::automatic;
   Exif exif = Exif::apply;
   int64_t keep_pictures = 0;  ///< bytes of decoded pictures that are kept in memory, over all devices
@@ -211,8 +211,8 @@ struct Data {
   std::vector<std::string> variables;  ///< of the template: "enable_thinking=false"
   BadRecords bad_records = BadRecords::refuse;
   bool train_on_prompt = false;
-  bool train_on_generation_prompt = false;  ///< where an answer begins with what the prompt for it ends with
-  bool packing = true;                      ///< several samples to a row, which do not see each other
+  bool train_on_generation_prompt = false;  ///< train the prompt's end if the answer repeats it
+  bool packing = true;                      ///< several samples to a row, without attention between them
   Overlong overlong = Overlong::automatic;
   Document document = Document::file;
   std::string cache;  ///< folder of tokens; empty: the user's cache folder

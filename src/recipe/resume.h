@@ -9,19 +9,19 @@
 
 namespace hearth::recipe {
 
-/// A key that may be changed when a run resumes.
+/// A key that may change when a run resumes.
 struct ResumeKey {
   std::string_view key;
-  /// When it may be, for people; empty: always.
+  /// Condition for the change, as text for users; empty: always.
   std::string_view condition = "";
   bool (*may_change)(const Recipe& before, const Recipe& after) = nullptr;  ///< null: always
 };
-/// All of them; docs/reliability.md has the same list.
+/// Returns the keys that may change. docs/reliability.md has the same list.
 std::span<const ResumeKey> resume_keys();
 
-/// Keys whose values differ.
+/// Returns the names of the keys whose values differ.
 std::vector<std::string> changed_keys(const Recipe& before, const Recipe& after);
-/// Why a run of `before` cannot resume as `after`, with the key; empty if it can.
+/// Returns why a run of `before` cannot resume as `after`, with the first such key; empty if it can.
 std::string fault_of_resume(const Recipe& before, const Recipe& after);
 
 }  // namespace hearth::recipe

@@ -23,7 +23,7 @@ constexpr double kLeastShare = 50;
 
 int64_t Trainer::count_steps() const {
   if (recipe_.train.steps > 0) return recipe_.train.steps;
-  // Steps of an earlier batch size had other numbers of samples.
+  // Earlier steps may have had another batch size.
   const int64_t group = recipe_.train.batch * recipe_.train.accumulate;
   const int64_t left_of_epoch = (task_->num_rows() - state_.position.sample + group - 1) / group;
   return state_.step + left_of_epoch + (recipe_.train.epochs - 1 - state_.position.epoch) * steps_per_epoch();
@@ -127,7 +127,7 @@ void Trainer::restore(const std::string& state_text, std::span<const std::byte> 
   std::ranges::copy(memory, engine_->state().begin());
   engine_->take_own_states();
   state_ = state;
-  // Another batch size may leave out the rows that were left of the epoch.
+  // With another batch size the rest of the epoch may be left out.
   state_.position = data::advanced(state_.position, 0, task_->num_rows());
 }
 

@@ -7,7 +7,7 @@
 namespace hearth::run {
 namespace {
 
-/// data.unlabeled as data::MaskOptions has it.
+/// Converts data.unlabeled to MaskOptions::unlabeled.
 int64_t unlabeled_number(const std::string& text) {
   if (text == "auto") return data::kUnlabeledAuto;
   if (text == "none") return data::kUnlabeledNone;

@@ -11,9 +11,10 @@ namespace hearth::run {
 data::LoaderOptions loader_options(const recipe::Recipe& recipe);
 /// The dataset of images, its split "train" or "test".
 data::DatasetOptions dataset_options(const recipe::Recipe& recipe, const std::string& split);
-/// The masked images of a recipe for segmentation, its split "train" or "test". UserError for data.unlabeled.
+/// Returns the options of a segmentation recipe's masks. `split`: "train" or "test". UserError if
+/// data.unlabeled is invalid.
 data::MaskOptions mask_options(const recipe::Recipe& recipe, const std::string& split);
-/// data.exif.
+/// Returns data.exif as a data::Exif.
 data::Exif exif_of(const recipe::Recipe& recipe);
 
 }  // namespace hearth::run

@@ -32,7 +32,7 @@ tasks::DenoiseFormat denoise_format(const recipe::Recipe& recipe) {
   return {.model = hub::denoiser_config(recipe.model), .text_tokens = recipe.diffuse.text_tokens};
 }
 
-/// UserError for a LoRA whose modules are those of the other FLUX.
+/// Throws a UserError if adapter.targets has modules of the other FLUX generation.
 void check_targets(const recipe::Recipe& recipe, models::DenoiserConfig::Family family) {
   constexpr std::array<std::string_view, 6> kFlux1 = {"ff.net.0.proj",    "ff.net.2", "ff_context.net.0.proj",
                                                       "ff_context.net.2", "proj_mlp", "proj_out"};

@@ -60,7 +60,7 @@ recipe::Choices make_choices() {
   return choices;
 }
 
-/// The recipe's number of classes, or else that of its data.
+/// Returns the recipe's number of classes; if 0, the number of classes in the data.
 int64_t num_classes_of(const recipe::Recipe& recipe) {
   return recipe.model.num_classes > 0 ? recipe.model.num_classes : std::ssize(classes_of_data(recipe));
 }
@@ -82,7 +82,7 @@ data::PixelOptions pixel_options(const recipe::Recipe& recipe) {
           .std = data.std};
 }
 
-/// UserError for data whose images have no label each.
+/// Throws a UserError if data.kind does not label each image with a class.
 void check_is_labeled(const recipe::Recipe& recipe) {
   const std::string& kind = recipe.data.kind;
   const bool has_boxes = std::ranges::find(kBoxKinds, kind) != std::end(kBoxKinds);
@@ -98,8 +98,8 @@ std::shared_ptr<data::PictureBudget> picture_budget(const recipe::Recipe& recipe
   return bytes > 0 ? std::make_shared<data::PictureBudget>(bytes) : nullptr;
 }
 
-/// Loader options with the rows that a model needs to train on: 2 where one leaves a batch norm a single
-/// value per channel (DeepLab's pooled features, mlp).
+/// Returns loader options with the model's min batch: 2 if one row leaves a batch norm a single value per
+/// channel (DeepLab's pooled features, mlp).
 data::LoaderOptions image_loader_options(const recipe::Recipe& recipe) {
   data::LoaderOptions options = loader_options(recipe);
   if (recipe.data.drop_last != recipe::DropLast::automatic || recipe.train.batch == 1) return options;
@@ -109,7 +109,7 @@ data::LoaderOptions image_loader_options(const recipe::Recipe& recipe) {
   try {
     objective_of(recipe)->build(builder, {.num_rows = 1});
   } catch (const UserError&) {
-    // Whatever else is wrong is said when the real graph is built.
+    // Other errors are reported when the real graph is built.
     options.min_batch = 2;
   }
   return options;

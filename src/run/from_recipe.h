@@ -29,7 +29,7 @@ std::shared_ptr<const engine::Objective> objective_of(const recipe::Recipe& reci
 /// The engine a recipe asks for, on GPU number `device` where it wants GPUs, as one of `num_workers`; 0:
 /// one for each device.
 engine::EngineOptions engine_options(const recipe::Recipe& recipe, int device = 0, int64_t num_workers = 0);
-/// UserError where model.config names no file.
+/// Throws a UserError if the file model.config does not exist.
 void check_config_file(const recipe::Recipe& recipe);
 /// UserError where the files of first weights that a recipe names cannot be opened: known at once, and not
 /// when the data has been read.
@@ -44,8 +44,8 @@ data::BoxedPictures boxed_pictures(const recipe::Recipe& recipe, const std::stri
 /// What a recipe's model is for.
 enum class Purpose : uint8_t { classify, segment, detect, text, diffuse };
 Purpose purpose_of(const recipe::Recipe& recipe);
-/// Reads the names of the classes of the training data, for a model of images; no image is decoded, unless
-/// masks alone tell how many there are.
+/// Reads the class names of the training data of an image model. Decodes no images, except masks if only
+/// their values give the number of classes.
 std::vector<std::string> classes_of_data(const recipe::Recipe& recipe);
 
 /// Where predictions are made.

@@ -12,10 +12,10 @@
 namespace hearth::run {
 namespace {
 
-/// Bytes up to which an input is hashed in full; of text, which is read in full anyway.
+/// Max bytes of an input that is hashed in full; larger for text, which training reads in full anyway.
 constexpr int64_t kFullBytes = int64_t{256} << 20;
 constexpr int64_t kFullTextBytes = int64_t{4} << 30;
-/// Files of a larger input whose contents are sampled, and blocks of each.
+/// Max number of files of a larger input that are sampled, and of blocks per file.
 constexpr int64_t kMaxFiles = 4096;
 constexpr int64_t kMaxBlocks = 64;
 constexpr int64_t kBlockBytes = 4096;
@@ -27,7 +27,7 @@ struct InputFile {
   int64_t num_bytes = 0;
 };
 
-/// Which files of an input count.
+/// Selects the files that belong to an input.
 using Filter = bool (*)(const fs::path&);
 
 bool is_any(const fs::path&) { return true; }
@@ -47,7 +47,8 @@ bool is_run(const fs::path& folder) {
   return fs::exists(folder / "trainer_log.jsonl", none);
 }
 
-/// By name; hidden ones and those of runs are left out. Weights of a language model are in the folder itself.
+/// Lists files by name, without hidden files and run folders. Weights of a language model are in the top
+/// folder.
 std::vector<InputFile> files_in(const fs::path& top, Filter counts) {
   std::vector<InputFile> files;
   std::error_code none;
@@ -100,7 +101,7 @@ InputState state_of(std::string key, const std::vector<InputFile>& files, int64_
       const MappedFile mapped(files[static_cast<size_t>(i)].path);
       in_full ? hasher.update(mapped.bytes()) : add_samples(mapped.bytes(), num_blocks, hasher);
     } catch (const UserError&) {
-      // The task that reads the file reports the error.
+      // An unreadable file is skipped here; the task that reads it reports the error.
     }
   }
   state.digest = hasher.digest();
@@ -119,7 +120,7 @@ class Inputs {
     std::vector<InputFile> files;
     for (const fs::path& file : tasks::tokenizer_files(model)) {
       std::error_code none;
-      // A run keeps the template that it uses beside its copy of the tokenizer.
+      // The run folder has a copy of the chat template with its tokenizer.
       if (file.filename() == "chat_template.jinja") continue;
       files.push_back({.path = file,
                        .name = file.filename().string(),

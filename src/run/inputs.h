@@ -8,12 +8,13 @@
 
 namespace hearth::run {
 
-/// States of the files that a run reads again when it resumes: training data, tokenizer, and weights that are
-/// not in its checkpoints, such as those under an adapter. Run folders inside them do not count. Hashes up to
-/// 256 MiB of an input in full, up to 4 GiB of text; of more, names, sizes, heads and samples.
+/// Returns fingerprints of the files that a run reads again when it resumes: training data, tokenizer, and
+/// weights that are not in its checkpoints, such as an adapter's base model. Excludes run folders inside
+/// them. Inputs up to 256 MiB (text: 4 GiB) are hashed in full; of larger ones, names, sizes, heads and
+/// samples.
 std::vector<InputState> inputs_of(const recipe::Recipe& recipe);
 
-/// A phrase for each key whose files differ; keys that only one side has are left out.
+/// Returns a phrase for each key whose files differ. Keys that only one side has are ignored.
 std::vector<std::string> changes_between(const std::vector<InputState>& before,
                                          const std::vector<InputState>& after);
 

@@ -59,7 +59,7 @@ void warn(const tasks::Task& task, Reporter& reporter) {
     if (!warning.empty()) reporter.message(warning);
 }
 
-/// Names the classes of a model of images, the first of many.
+/// Prints the class names of an image model, at most the first few.
 void say_classes(const recipe::Recipe& recipe, Reporter& reporter) {
   constexpr size_t kMaxShown = 12;
   const std::vector<std::string>& names = recipe.model.class_names;
@@ -293,7 +293,7 @@ void check_overwrites_nothing(const fs::path& folder) {
   user_error("{} holds a run already; add --resume to resume it, or choose another --out", folder.string());
 }
 
-/// UserError for a recipe that the run's checkpoints cannot continue with.
+/// Throws a UserError if the run's checkpoints cannot continue with this recipe.
 void check_changed_recipe(const Job& job) {
   const fs::path folder = job.out, config = folder / "config.yaml";
   if (!path_exists(config) || list_folder(folder / "checkpoints").empty()) return;
@@ -340,7 +340,7 @@ int launch(const Job& given) {
   check_places(job);
   check_devices(job, launched);
   if (!job.resume) check_first_weights(job.recipe);
-  // Workers share what is read here.
+  // Read once here, for all workers.
   Resolved resolved = resolve(std::move(job.recipe), job.out);
   job.recipe = std::move(resolved.recipe);
   if (job.notes.empty()) job.notes = std::move(resolved.notes);

@@ -17,11 +17,11 @@ namespace hearth::run {
 /// A run, as every process that has a part in it knows it.
 struct Job {
   recipe::Recipe recipe;
-  std::vector<std::string> notes = {};  ///< sentences on what was decided for the recipe, said at the start
+  std::vector<std::string> notes = {};  ///< sentences on values filled into the recipe, printed first
   std::string out;
   bool resume = false;
   std::string command;                  ///< shell line that started the run, for its report
-  bool accepts_changed_inputs = false;  ///< Start's
+  bool accepts_changed_inputs = false;  ///< see Start
   std::string dump_gradients;
   /// Everything that could keep the run from its first step is made and looked at, and its plan is printed;
   /// nothing is trained or written.

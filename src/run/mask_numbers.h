@@ -8,9 +8,9 @@
 
 namespace hearth::run {
 
-/// Fills in data.class_numbers, and model.num_classes and class_names if it is 0, of a recipe for masks in
-/// files: from the run that is in the folder `run` already, or else from all masks (data::decide_masks).
-/// Returns sentences on what was decided. Any other recipe stays as it is.
+/// Fills in data.class_numbers of a recipe for mask files, and model.num_classes and model.class_names if
+/// num_classes is 0: from an existing run in the folder `run`, else from all masks (data::decide_masks).
+/// Returns sentences on the decisions. Other recipes are not changed.
 std::vector<std::string> decide_mask_numbers(recipe::Recipe& recipe, const fs::path& run);
 
 }  // namespace hearth::run

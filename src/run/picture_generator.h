@@ -29,7 +29,7 @@ struct GeneratedPicture {
   data::Image image;
   /// What it was made with, by name: prompt, seed, steps, guidance, size, model.
   std::vector<std::pair<std::string, std::string>> settings;
-  std::string note;  ///< on parts of the prompt that were not read; empty: nothing
+  std::string note;  ///< parts of the prompt that were cut off; empty: none
 };
 
 /// Whether a folder holds a run or a model (of diffusers) that makes pictures.

@@ -24,7 +24,7 @@ constexpr double kMinStd = 1e-3;
 
 bool is_of_images(Purpose purpose) { return purpose != Purpose::text && purpose != Purpose::diffuse; }
 
-/// Takes from a run's config.yaml what its recipe file leaves open.
+/// Copies values that the recipe leaves open from the run's config.yaml.
 void keep_trained(recipe::Recipe& recipe, const recipe::Recipe& trained) {
   if (recipe.model.num_classes == 0) recipe.model.num_classes = trained.model.num_classes;
   if (recipe.model.class_names.empty()) recipe.model.class_names = trained.model.class_names;
@@ -45,7 +45,7 @@ void take_classes(recipe::Recipe& recipe) {
     user_error("{}: the data names no classes; set model.num_classes", recipe.data.path.string());
 }
 
-/// Adds up pixels by channel.
+/// Accumulates sums and squares of pixel values for each channel.
 class PixelStatistics {
  public:
   explicit PixelStatistics(int64_t channels)
@@ -61,7 +61,7 @@ class PixelStatistics {
       ++count_;
     }
   }
-  /// Writes mean and standard deviation of values from 0 to 1, to four digits.
+  /// Sets mean and standard deviation of values in [0, 1], rounded to four digits.
   void write(recipe::Data& data) const {
     data.mean.clear();
     data.std.clear();
@@ -116,7 +116,7 @@ void measure_normalization(recipe::Recipe& recipe, Purpose purpose, std::vector<
   notes.push_back("images are normalized by the training images' " + describe(recipe.data));
 }
 
-/// Takes what the first weights were trained with, or says that the recipe has other values.
+/// Uses the normalization of the `init` weights, or adds a note if the recipe keeps other values.
 void compare_with_weights(recipe::Recipe& recipe, bool takes, std::vector<std::string>& notes) {
   if (recipe.init.empty() || recipe::data_kind(recipe.data.kind) == recipe::DataKind::tensors) return;
   const auto known = hub::known_normalization(recipe.init);
@@ -180,7 +180,7 @@ Resolved resolve_for_plan(recipe::Recipe recipe) {
     take_classes(made.recipe);
     return made;
   }
-  // Numbers of ImageNet, PASCAL VOC and COCO.
+  // Default numbers of classes: COCO for detection, PASCAL VOC for segmentation, ImageNet for classification.
   made.recipe.model.num_classes = purpose == Purpose::detect ? 80 : purpose == Purpose::segment ? 21 : 1000;
   made.notes.push_back(fmt::format(
       "planned for {} classes, because there is no data at '{}'; set data.path or model.num_classes",

@@ -25,7 +25,7 @@ struct LossSpread {
   double z_score(double loss) const;
 };
 
-/// Files of an input, which the recipe's key names, as they were when a run read them.
+/// Fingerprint of the files of one input of a run, at the time when the run read them.
 struct InputState {
   std::string key;
   int64_t num_files = 0, num_bytes = 0;
@@ -44,8 +44,8 @@ struct RunState {
   std::string optimizer;  ///< by its name in a recipe; empty: a checkpoint that does not say
   int64_t num_rows = 0;   ///< of data in an epoch; 0: a checkpoint that does not say
   LossSpread losses;
-  int64_t num_bad = 0;             ///< updates that were left out (recipe::BadSteps)
-  int64_t num_bad_in_row = 0;      ///< the last ones
+  int64_t num_bad = 0;             ///< skipped updates (recipe::BadSteps)
+  int64_t num_bad_in_row = 0;      ///< consecutive skipped updates up to now
   std::vector<InputState> inputs;  ///< empty: a checkpoint that does not say
 };
 
@@ -55,8 +55,8 @@ StateText write_run_state(const RunState& state);
 /// UserError naming `where` for a text that holds no such state.
 RunState parse_run_state(std::string_view json, std::string_view where);
 
-/// Returns text that differs between runs of different recipes. A run knows the names of its classes only
-/// once its data is open, so they are left out.
+/// Returns text that differs between runs of different recipes. Class names are not part of it, because they
+/// are unknown before the data is open.
 std::string identity_of(recipe::Recipe recipe);
 
 }  // namespace hearth::run

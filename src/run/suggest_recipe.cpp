@@ -26,9 +26,9 @@ namespace hearth::run {
 namespace {
 
 constexpr std::array<std::string_view, 5> kTextEndings = {".jsonl", ".json", ".txt", ".parquet", ".arrow"};
-/// Records of a file of texts that are parsed to see their format.
+/// Max records of a text file that are parsed to detect the format.
 constexpr int64_t kMaxParsed = 1000;
-/// Image files whose headers are read to see how large images are.
+/// Max image files whose headers are read to measure the typical size.
 constexpr int64_t kMaxMeasured = 200;
 
 bool is_text_file(const fs::path& path) {
@@ -61,7 +61,7 @@ std::optional<Suggestion> of_boxes(const fs::path& data) {
   made.found = {fmt::format("{} training and {} test images with {} around objects of {}: {}",
                             train.pictures.size(), test.pictures.size(), counted(num_boxes, "box"),
                             counted(std::ssize(train.class_names), "class"), listed(train.class_names))};
-  // The smallest YOLOX learns a few hundred images from nothing; the larger one needs more.
+  // With few images use the smallest YOLOX, which a few hundred images train from scratch.
   made.recipe = train.pictures.size() < 2000 ? "detect-small" : "detect-yolox";
   return made;
 }
@@ -86,11 +86,11 @@ std::optional<Suggestion> of_captions(const fs::path& data) {
       .needs_model = true};
 }
 
-/// Median of the shorter sides of the first images.
+/// Returns the median of the shorter sides of sampled images, in pixels.
 int64_t typical_side(const data::Dataset& images) {
   std::vector<int64_t> sides;
   for (int64_t i = 0; i < std::min(images.size(), kMaxMeasured); ++i) {
-    // Spread over the classes, which follow one another.
+    // Sample at even distances, because files are sorted by class.
     const fs::path path = images.where(i * images.size() / std::min(images.size(), kMaxMeasured));
     if (!fs::is_regular_file(path)) return images.image_size().shorter();
     const MappedFile file(path);
@@ -148,7 +148,7 @@ Suggestion of_texts(const fs::path& file) {
   return made;
 }
 
-/// The only file of texts in a folder.
+/// Returns the text file of a folder that has exactly one.
 std::optional<Suggestion> of_text_folder(const fs::path& folder) {
   std::vector<fs::path> files = list_folder(folder);
   std::erase_if(files, [](const fs::path& path) { return !is_text_file(path); });
@@ -159,7 +159,7 @@ std::optional<Suggestion> of_text_folder(const fs::path& folder) {
 }  // namespace
 
 bool names_data(const fs::path& path) {
-  // data=FILE.jsonl is a key.
+  // An argument such as data=FILE.jsonl is an override.
   if (path.string().find('=') != std::string::npos && !path_exists(path)) return false;
   return fs::is_directory(path) || is_text_file(path) || path.extension() == ".csv" ||
          path.extension() == ".tsv";
@@ -188,7 +188,7 @@ Suggestion suggest_recipe(const fs::path& data) {
   if (has_file("train-images-idx3-ubyte")) return of_classes(data, "idx", "mnist-mlp");
   if (has_file("data_batch_1.bin")) return of_classes(data, "cifar10", "cifar10-simplecnn");
   const auto num_images = std::ranges::count_if(files, data::is_image_file);
-  // Without the slash that a shell adds.
+  // Remove a trailing slash, which shell completion adds.
   const fs::path root = (data / "").lexically_normal().parent_path();
   const auto num_loose = std::ranges::count_if(
       files, [&](const fs::path& path) { return path.parent_path() == root && data::is_image_file(path); });

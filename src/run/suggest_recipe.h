@@ -7,19 +7,19 @@
 
 namespace hearth::run {
 
-/// A built-in recipe that trains on some data.
+/// A built-in recipe for given data.
 struct Suggestion {
-  std::vector<std::string> found;      ///< what the data contains, a line each
+  std::vector<std::string> found;      ///< lines that describe the data
   std::string recipe;                  ///< name of the recipe, "images-resnet18"
-  std::vector<std::string> overrides;  ///< keys that connect it to the data, "data.path=PHOTOS"
-  bool needs_model = false;            ///< true if the user has to add model=MODEL, the model to fine-tune
+  std::vector<std::string> overrides;  ///< overrides for the data, "data.path=PHOTOS"
+  bool needs_model = false;            ///< true if the user must add model=MODEL
 };
 
 /// True if a path names training data rather than a recipe: a folder, or a file of texts or labels.
 bool names_data(const fs::path& path);
 
-/// Looks at the data with the readers that training uses, and chooses a recipe for it. UserError if there is
-/// none, with the layouts that are known, or if the data has a fault.
+/// Opens the data with the readers of training, and chooses a recipe. UserError if the layout is unknown
+/// (lists the supported layouts), or if the data has an error.
 Suggestion suggest_recipe(const fs::path& data);
 
 }  // namespace hearth::run

@@ -205,7 +205,7 @@ void Trainer::write_config() const {
 
 void Trainer::open_files(bool resumed) {
   folder_.emplace(out_);
-  // A changed recipe has to make a step first: one that cannot would keep the run from resuming.
+  // A changed recipe is written only after its first step, so that one that fails does not prevent resuming.
   wrote_config_ = !resumed;
   if (wrote_config_) write_config();
   if (hub::has_adapter(*engine_)) {

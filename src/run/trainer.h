@@ -54,8 +54,8 @@ struct TrainerEvents {
 /// How a run begins.
 struct Start {
   bool resume = false;  ///< from the newest complete checkpoint of the folder or of memory, if there is one
-  bool new_order = false;               ///< what is left of its data comes in another order from there on
-  std::string reason;                   ///< why, for the log; empty: nothing is logged
+  bool new_order = false;               ///< the remaining data comes in another order
+  std::string reason;                   ///< reason for the log; empty: nothing is logged
   bool accepts_changed_inputs = false;  ///< resumes although data or base weights have changed
   std::string command;                  ///< shell line that started the run, for its report
 };
@@ -109,7 +109,7 @@ class Trainer {
 
   engine::Engine& engine() { return *engine_; }
   const tasks::Task& task() const { return *task_; }
-  /// The recipe, with all that its data and weights determine.
+  /// The recipe, including values determined from data and weights.
   const recipe::Recipe& recipe() const { return recipe_; }
 
  private:
@@ -125,7 +125,7 @@ class Trainer {
   bool leads() const { return rank() == 0; }
   bool evaluates() const { return leads() || engine_->compiled().evaluates_together; }
   void prepare();
-  /// Keeps the names of the data's classes in the recipe; UserError where it has others.
+  /// Stores the data's class names in the recipe. UserError if the recipe has other names.
   void take_class_names();
   void check_share() const;
   void beat(distributed::Phase phase) const { events_.heartbeat.beat(phase, state_.step); }
@@ -138,7 +138,7 @@ class Trainer {
   void change_order();
   void open_files(bool resumed);
   void write_config() const;
-  /// UserError if the folder or its log was moved or deleted.
+  /// Throws a UserError if the run folder or its log was moved or deleted.
   void check_folder() const;
   void read_pace(const fs::path& log);
   bool load_checkpoint();
@@ -195,7 +195,7 @@ class Trainer {
   void report_progress(const engine::StepResult& result, double rate);
   void finish(RunSummary& summary, const std::string& command);
   int64_t steps_per_epoch() const;
-  /// Returns the number of steps of the full run: those done and those left.
+  /// Returns the number of steps of the full run, done and remaining.
   int64_t count_steps() const;
   /// Returns the sizes of training micro-batches: in a full epoch, and in the rest of the newest checkpoint's
   /// epoch.
@@ -221,9 +221,9 @@ class Trainer {
   std::unique_ptr<io::EventFile> event_file_;
   std::unique_ptr<io::RunLog> log_;
   RunState state_;
-  std::vector<InputState> inputs_;  ///< of the leader
+  std::vector<InputState> inputs_;  ///< set on the leader only
   bool accepts_changed_inputs_ = false;
-  bool wrote_config_ = false;       ///< config.yaml holds recipe_
+  bool wrote_config_ = false;       ///< true if config.yaml is up to date
   DType saved_dtype_ = DType::f32;  ///< of the files of weights; checkpoints hold f32
   int64_t total_steps_ = 0;
   int64_t last_good_step_ = -1;     ///< its weights gave a finite loss

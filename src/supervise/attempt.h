@@ -18,8 +18,8 @@ struct Failure {
   int attempt = 0;
   int rank = 0;
   int64_t step = 0;            ///< at which the worker failed
-  int64_t newest = 0;          ///< the latest that any worker has reached
-  bool late = false;           ///< it missed its deadline, and may have been right
+  int64_t newest = 0;          ///< latest step that any worker reached
+  bool late = false;           ///< the worker missed its deadline; it may be only slow
   bool out_of_memory = false;  ///< the kernel killed it because memory ran out
   distributed::Phase phase = distributed::Phase::starting;
   std::string what;  ///< "the worker was killed by SIGSEGV at step 412 while training"
@@ -76,7 +76,7 @@ class Attempt {
 
   AttemptPlan plan_;
   const SupervisorOptions& options_;
-  int64_t num_memory_kills_;  ///< before its workers started
+  int64_t num_memory_kills_;  ///< count before the workers started
   distributed::HeartbeatBoard board_;
   std::unique_ptr<distributed::ShmGroup> group_;
   std::vector<std::unique_ptr<Worker>> workers_;

@@ -34,7 +34,7 @@ class Worker {
   int exit_status() const;
   /// What has happened to one that has ended or is stopped: "was killed by SIGSEGV".
   std::string fate() const;
-  /// True if it ended by SIGKILL.
+  /// True if SIGKILL ended the process.
   bool was_killed() const;
   void kill_now() const;
 

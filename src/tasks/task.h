@@ -60,8 +60,8 @@ class AheadStream : public BatchStream {
 class Task {
  public:
   virtual ~Task() = default;
-  virtual int64_t num_rows() const = 0;  ///< of an epoch
-  /// Rows of the training data, of which an epoch may leave out a last small micro-batch.
+  virtual int64_t num_rows() const = 0;  ///< rows of an epoch
+  /// Number of rows in the training data. An epoch may leave out a smaller last micro-batch.
   virtual int64_t num_data_rows() const { return num_rows(); }
   virtual int64_t num_eval_rows() const = 0;  ///< held out
   /// Samples in `count` rows of the training data from `from` on.
@@ -90,7 +90,7 @@ class Task {
   std::unique_ptr<BatchStream> open(const data::LoaderPosition& from) const { return open(from, {}); }
   /// Judges the present weights; at most `num_shown` samples are kept for people to look at.
   virtual Evaluation evaluate(engine::Engine& engine, int64_t num_shown) const = 0;
-  /// Names of the classes of images by number; empty: there are none.
+  /// Class names of an image task, by class index; empty: none.
   virtual std::vector<std::string> class_names() const { return {}; }
   /// A few letters for a sample.
   virtual const char* unit() const = 0;
@@ -98,7 +98,7 @@ class Task {
   virtual std::string describe() const = 0;
   /// What people should know before they believe the results; empty: nothing.
   virtual std::string warning() const { return ""; }
-  /// What people should know before they train on this data; empty: nothing.
+  /// Returns a warning about training on this data; empty if there is none.
   virtual std::string training_warning() const { return ""; }
   /// A score for people: "accuracy 98.51%".
   virtual std::string score_text(double score) const = 0;
@@ -117,8 +117,8 @@ class Task {
   virtual int64_t staging_bytes() const = 0;
 };
 
-/// Says how many training images an epoch leaves out: "; each epoch leaves out 1 (data.drop_last)", or
-/// nothing.
+/// Returns "; each epoch leaves out 1 (data.drop_last)" with the number of training images that an epoch
+/// leaves out; empty if none.
 std::string left_out_text(const Task& task);
 
 /// Sizes of the micro-batches that cover `count` rows.

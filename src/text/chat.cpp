@@ -96,8 +96,8 @@ class TurnFinder {
     }
   }
 
-  /// Where a prompt for the turn ends. A <think> block that the prompt opens is the assistant's where the
-  /// whole conversation has other words in it or has lost the block.
+  /// Returns the offset where the generation prompt for the turn ends. A <think> block that the prompt opens
+  /// counts as the assistant's text if the full conversation has other text in the block, or lacks the block.
   std::optional<size_t> start_by_prompt() {
     prompt_ = try_render(before_, true);
     if (!prompt_) return std::nullopt;
@@ -242,7 +242,7 @@ bool is_open(std::string_view said, const Json& message) {
   return !trimmed(content).empty() && without_blank_end(said).ends_with(trimmed(content));
 }
 
-/// True if there is reasoning in the assistant's messages, and the start of none is in the text.
+/// True if the assistant's messages have reasoning, and the text has the start of none of it.
 bool loses_reasoning(const Json& messages, std::string_view text) {
   constexpr size_t kStart = 64;
   bool any = false;

@@ -44,7 +44,7 @@ struct MarkedText {
   /// Turns of the assistant after which the template writes no end mark: a model trained on them does not
   /// learn to stop.
   int64_t num_open_turns = 0;
-  /// The assistant's messages have reasoning, and the template prints none of it.
+  /// True if the assistant's messages have reasoning, but the template prints none of it.
   bool loses_reasoning = false;
 };
 
@@ -55,7 +55,7 @@ struct ChatOptions {
   std::optional<int64_t> now = {};  ///< for strftime_now; see RenderOptions
   /// Texts of the tokenizer's special tokens: the end of a turn never lies inside one.
   std::vector<std::string> special_tokens = {};
-  /// Where an answer begins with a <think> block that the prompt for it ends with, the loss counts the block.
+  /// Trains on a <think> block that the generation prompt ends with and the answer begins with.
   bool train_on_generation_prompt = false;
 };
 
@@ -71,11 +71,11 @@ void add_variable(ChatOptions& options, const std::string& text);
 /// The texts of all special tokens of a tokenizer.
 std::vector<std::string> special_tokens_of(const Tokenizer& tokenizer);
 
-/// Renders conversations and finds what the assistant says in them: from where a prompt for generation would
-/// end to the end-of-turn token, without white space after it. A <think> block of the prompt that the
-/// conversation has otherwise or has lost is the assistant's. Found by {% generation %} where the template
-/// has it, else by comparing the rendering with those of the messages before and up to the turn, and with one
-/// in which another content stands in its place, so that templates may change contents.
+/// Renders conversations and marks the assistant's text: from the end of the generation prompt to the
+/// end-of-turn token, without white space after it. If the conversation has other text in place of a <think>
+/// block of the prompt, or lacks the block, the text from the block on is the assistant's. Uses {% generation
+/// %} if the template has it. Otherwise compares with renderings of the messages before and up to the turn,
+/// and with another content in its place, so that templates may change contents.
 class ChatRenderer {
  public:
   ChatRenderer(Template chat_template, ChatOptions options);

@@ -287,7 +287,7 @@ class Reader {
     return message;
   }
 
-  /// Gives a message's reasoning the names that templates read, as transformers 5 does.
+  /// Stores a message's reasoning under each name that templates read, as transformers 5 does.
   static void fill_reasoning(Json& message) {
     for (const char* field : {"reasoning_content", "thinking", "reasoning"}) {
       if (!message.contains(field)) continue;

@@ -20,7 +20,7 @@ struct InspectOptions {
   int64_t num_shown = 3;
   /// Tokens in a row; 0 when that is not known.
   int64_t context = 0;
-  /// Called with every sample before anything else, where given; what it throws ends the summary.
+  /// Called with every sample first, if set. An exception ends the summary.
   std::function<void(const Sample&)> check = {};
 };
 
@@ -30,11 +30,11 @@ struct TextSummary {
   std::map<std::string, int64_t> formats;  ///< records by the name of their format
   int64_t num_tokens = 0;
   int64_t num_trained = 0;
-  int64_t num_overlong = 0;           ///< samples of more tokens than the context
-  int64_t num_untrained = 0;          ///< samples in which nothing is trained
+  int64_t num_overlong = 0;           ///< samples with more tokens than the context
+  int64_t num_untrained = 0;          ///< samples without a trained token
   int64_t num_open_turns = 0;         ///< see MarkedText
-  int64_t num_equal = 0;              ///< preferences whose answers are equal
-  int64_t num_without_reasoning = 0;  ///< samples whose reasoning the template does not print
+  int64_t num_equal = 0;              ///< preference pairs with equal answers
+  int64_t num_without_reasoning = 0;  ///< samples whose reasoning the template omits
   std::vector<int64_t> lengths;
   std::vector<std::string> shown;  ///< the first samples, rendered
   Faults faults;
@@ -47,7 +47,7 @@ TextSummary summarize(const SampleReader& reader, const InspectOptions& options)
 /// characters are escaped.
 std::string show_tokens(const Tokens& tokens, const Tokenizer& tokenizer, Marking marking);
 
-/// A sentence on samples whose reasoning the chat template does not print.
+/// Returns a sentence on samples whose reasoning the chat template does not print.
 std::string unprinted_reasoning(int64_t num_samples);
 
 /// Lengths by powers of two, one line each: "  65..128 |#####      | 1234".

@@ -52,7 +52,7 @@ struct Program;
 ///
 /// Statements: if, for (with if, else, break, continue), set (also as a block, also of a namespace), with,
 /// filter, macro, generation, raw. Filters, tests, methods and functions: the tables in src/text/jinja/.
-/// There is nothing in it that could reach a file, the network or the program itself.
+/// Templates cannot access files, the network or the program.
 class Template {
  public:
   /// Parses; UserError "NAME:LINE: ..." for a mistake and for a tag that is not supported. Filters, tests,

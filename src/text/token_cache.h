@@ -28,7 +28,7 @@ struct PackedToken {
 uint64_t cache_key(std::span<const std::byte> data, std::span<const std::byte> tokenizer,
                    std::string_view fingerprint);
 
-/// Counts of a data file that its tokens do not show.
+/// Counts of a data file that cannot be derived from its tokens.
 struct RecordNotes {
   int64_t left_out = 0;           ///< records that could not be used
   int64_t without_reasoning = 0;  ///< samples whose reasoning the chat template does not print
@@ -41,7 +41,7 @@ class TokenSink {
   virtual ~TokenSink() = default;
   /// `continues`: the next call continues with the same sample. `line`: where it starts in the data file.
   virtual void add(const Tokens& tokens, int64_t line, bool continues) = 0;
-  /// Keeps counts of the data file beside the samples.
+  /// Stores counts of the data file with the samples.
   virtual void note(const RecordNotes& notes) = 0;
 };
 

@@ -393,7 +393,7 @@ constexpr std::array kFamilies = {
            set_mixtral,
            {.max_positions = 131072, .norm_eps = 1e-5, .num_kv_heads = 8, .rope = {.theta = 1000000}}}};
 
-/// A name without what people write differently: "Qwen3-MoE" and "qwen3_moe" are equal.
+/// Normalizes spelling variants of a name: "Qwen3-MoE" and "qwen3_moe" become equal.
 std::string plain_letters(std::string_view name) {
   std::string letters;
   for (const char c : name) {
@@ -421,7 +421,7 @@ const Family& find_family(const Reader& reader) {
              fmt::join(names, ", "), advice);
 }
 
-/// The dropout rates above 0 that transformers trains this family with, by their keys.
+/// Returns keys and values of the dropout rates above 0 that transformers uses when it trains this family.
 std::vector<std::pair<std::string, double>> read_dropouts(const Reader& reader, std::string_view family) {
   std::vector<std::pair<std::string, double>> rates;
   const auto read = [&](const char* key, double otherwise) {

@@ -67,7 +67,7 @@ struct DecoderConfig {
   ExpertsConfig experts;
   RopeOptions rope;
   std::optional<RopeOptions> local_rope;  ///< of layers that see a window, where they have their own
-  /// Keys of config.json that set a dropout rate, and the rate, which no graph follows.
+  /// Keys and values of dropout rates in config.json, which training ignores.
   std::vector<std::pair<std::string, double>> dropouts;
 };
 
@@ -85,8 +85,7 @@ void refuse_quantized_weights(const fs::path& config_file);
 /// empty where it is none.
 std::string context_note(const DecoderConfig& config, int64_t context);
 
-/// A sentence on the dropout rates of the model's config.json, which training ignores; empty where it has
-/// none.
+/// Returns a sentence on the dropout rates of config.json, which training ignores; empty if there are none.
 std::string dropout_note(const DecoderConfig& config);
 
 /// UserError where the model has no positions for a context of so many tokens.

@@ -56,7 +56,7 @@ void read_heads(const Reader& reader, int64_t heads, int64_t head_size, Denoiser
                kMostWidth, config.width());
 }
 
-/// The tools of FLUX.1 read a second image through more in_channels than they predict.
+/// Refuses the FLUX.1 tools (Fill, Depth, Canny), which read a second image in additional in_channels.
 [[noreturn]] void refuse_tool(const Reader& reader, const DenoiserConfig& config) {
   const int64_t ratio = config.channels / std::max<int64_t>(config.out_channels, 1);
   user_error(

@@ -83,8 +83,8 @@ double value_at(const std::vector<io::CurvePoint>& curve, int64_t step) {
   return found == curve.end() ? 0.0 : found->value;
 }
 
-/// A JPEG file for the report, of the best of these qualities that keeps it small: a report of 16 strips,
-/// each of two images in base64, is below 3 MB.
+/// Encodes a JPEG file for the report at the highest quality that fits kMaxBytes, so that a report of 16
+/// strips with two images each in base64 is below 3 MB.
 std::string small_jpeg(const data::Image& image) {
   constexpr size_t kMaxBytes = 56 << 10;
   std::string file;

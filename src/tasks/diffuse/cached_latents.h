@@ -28,14 +28,14 @@ io::CaptionKey caption_key(std::string_view caption, const LatentFormat& format,
 /// a picture that comes several times an epoch has as many indices. Files are read when they are asked for.
 class CachedLatents : public data::LatentSource {
  public:
-  /// Hashes every picture. UserError where one cannot be read.
+  /// Hashes every image. UserError if one cannot be read.
   CachedLatents(std::vector<data::CaptionedPicture> pictures, const data::Buckets& buckets,
                 const LatentFormat& format, const CoderHashes& hashes, io::LatentCache cache);
 
   /// Pictures, and distinct captions with the empty one, that the cache lacks.
   int64_t num_missing_pictures() const { return coded_.num_missing(); }
   int64_t num_missing_captions() const;
-  /// The images, and the names of those that are enlarged (Buckets::is_small).
+  /// Images, and file names of the enlarged ones (Buckets::is_small).
   const std::vector<data::CaptionedPicture>& pictures() const { return pictures_; }
   const std::vector<std::string>& small() const { return small_; }
   /// CodedPictures::make.
@@ -63,7 +63,7 @@ class CachedLatents : public data::LatentSource {
   std::vector<data::CaptionedPicture> pictures_;
   std::vector<data::BucketCrop> crops_;  ///< of each picture
   std::vector<std::string> small_;
-  std::vector<size_t> places_;  ///< in both, of each index
+  std::vector<size_t> places_;  ///< for each index: position in pictures_ and crops_
   LatentFormat format_;
   uint64_t hash_of_captions_;
   io::LatentCache cache_;

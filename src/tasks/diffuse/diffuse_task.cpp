@@ -78,13 +78,14 @@ Extent most_frequent(const data::LatentSource& source) {
       std::ranges::max_element(counts, {}, [](const auto& entry) { return entry.second; })->first);
 }
 
-/// Step in a sample's file name, "step-000250-3.png".
+/// Returns the step in a sample's file name, "step-000250-3.png".
 int64_t step_of(const fs::path& file) {
   const std::string digits = file.stem().string().substr(std::string_view("step-").size());
   return std::strtoll(digits.c_str(), nullptr, 10);
 }
 
-/// Prompt of a sample, whose name is the prompt's index; for a grid of classes the classes of its columns.
+/// Returns the prompt of a sample, by the index in its file name; for a class grid, the classes of the
+/// columns.
 std::string sample_title(const std::string& name, const std::vector<std::string>& prompts) {
   const char* end = name.data() + name.size();
   size_t index = 0;

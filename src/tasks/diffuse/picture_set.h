@@ -20,7 +20,7 @@ class PictureTranslator {
   /// no condition for.
   virtual std::vector<Condition> conditions(std::span<const std::string> prompts) const = 0;
   virtual Condition no_condition() const = 0;
-  /// Sentences on parts of prompts that were not read; empty: nothing.
+  /// Returns sentences on parts of prompts that were cut off; empty if none.
   virtual std::string note() const { return ""; }
   virtual data::Image picture(std::span<const float> latents, Extent size) const = 0;
 };

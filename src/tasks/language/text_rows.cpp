@@ -30,7 +30,7 @@ text::PackOptions pack_options(const RowOptions& options) {
                                     : text::PackOrder::first_fit_decreasing};
 }
 
-/// Length that at least 90% of the pieces do not exceed; 0 where there are none.
+/// Returns the number of tokens that at least 90% of the pieces do not exceed; 0 without pieces.
 int64_t length_of_most(const std::vector<TextPiece>& pieces) {
   std::vector<int64_t> lengths;
   for (const TextPiece& piece : pieces) lengths.push_back(piece.length);

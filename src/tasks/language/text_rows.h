@@ -17,9 +17,9 @@ struct TextPiece {
 struct RowCounts {
   int64_t samples = 0;
   int64_t truncated = 0;
-  int64_t dropped = 0;          ///< for their length
-  int64_t untrained = 0;        ///< left out: nothing in them is trained
-  int64_t untrained_start = 0;  ///< of these, those whose start alone was looked at, for their length
+  int64_t dropped = 0;          ///< samples longer than the context
+  int64_t untrained = 0;        ///< samples left out: no trained token
+  int64_t untrained_start = 0;  ///< of these, overlong samples of which only the start was checked
 };
 
 struct RowOptions {
@@ -48,7 +48,7 @@ class TextRows {
   /// Labels that the loss counts in all rows or in one; of pairs, the pairs.
   int64_t num_trained() const { return num_trained_; }
   int64_t num_trained(int64_t row) const { return trained_[static_cast<size_t>(row)]; }
-  /// Length that 90% of the samples do not exceed.
+  /// Number of tokens that 90% of the samples do not exceed.
   int64_t common_length() const { return common_length_; }
   /// Bytes that the layout takes in memory.
   int64_t num_bytes() const;

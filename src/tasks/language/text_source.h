@@ -24,7 +24,7 @@ text::ChatOptions chat_options(const recipe::Data& data);
 /// The recipe of a run, with the date of its first start where its chat template asks for one.
 recipe::Recipe with_date(recipe::Recipe recipe, const fs::path& run);
 
-/// UserError where a sample has one answer and the objective takes pairs of them, or the other way round.
+/// Throws a UserError if a sample has one answer but the objective needs pairs, or the reverse.
 void check_answers(const text::Sample& sample, const text::SampleReader& reader, bool pairs);
 
 /// Turns files into tokens as a recipe says: its tokenizer, its chat template, its formats.

@@ -52,7 +52,7 @@ text::Overlong overlong_of(const recipe::Data& data, const fs::path& file) {
   return splits ? text::Overlong::split : text::Overlong::truncate;
 }
 
-/// A context that holds 90% of the samples whole.
+/// Returns a context, in tokens, that 90% of the samples fit into.
 int64_t common_context(const TextRows& rows) {
   constexpr int64_t kStep = 64;
   return (rows.common_length() + kStep - 1) / kStep * kStep;
@@ -77,7 +77,7 @@ void check_rows(const TextRows& rows, const char* purpose, const char* advice) {
       count == 1 ? " is" : "s are", share);
 }
 
-/// More than a tenth.
+/// True if the part is more than a tenth.
 bool is_much(int64_t part, int64_t whole) { return 10 * part > whole; }
 
 /// A sentence on samples that do not fit into the context, where they are more than a tenth.

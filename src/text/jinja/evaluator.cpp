@@ -145,7 +145,7 @@ class Evaluator {
     return flow;
   }
 
-  /// The text of a statement's body, after its filters.
+  /// Renders a statement's body and applies its filters.
   Value filtered(const Statement& statement) {
     Value text = Json(captured(statement.body));
     if (!statement.expression) return text;

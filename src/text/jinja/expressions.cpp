@@ -10,7 +10,7 @@ namespace hearth::text::jinja {
 namespace {
 
 constexpr int kMaxDepth = 100;
-/// Words that follow a test without being its argument.
+/// Keywords after a test that do not start its argument.
 constexpr std::array kJoiningWords = {"and", "or", "is", "if", "else", "not", "in"};
 
 /// The names of parse_primary that are values.

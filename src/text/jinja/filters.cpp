@@ -43,7 +43,7 @@ Value upper_filter(Run& run, const Value& subject, Arguments) {
 Value lower_filter(Run& run, const Value& subject, Arguments) {
   return Json(lower(run, text_of(run, subject)));
 }
-/// Upper case after white space, hyphens and opening brackets.
+/// Converts letters after white space, hyphens and opening brackets to upper case, others to lower case.
 Value title_filter(Run& run, const Value& subject, Arguments) {
   const std::string text = lower(run, text_of(run, subject));
   std::string result, word;
@@ -264,7 +264,7 @@ Value sum(Run& run, const Value& subject, Arguments arguments) {
   return total;
 }
 
-/// round() of Python: halves go to the even digit of the number as binary has it.
+/// Implements Python's round(): halves of the exact binary value round to the even digit.
 Value rounded(Run& run, const Value& subject, int64_t precision) {
   if (const auto whole = integer_of(subject); whole && precision >= 0) return Json(*whole);
   if (precision < 0 || precision > 100)
@@ -343,7 +343,8 @@ Value rejectattr(Run& run, const Value& subject, Arguments arguments) {
   return chosen(run, subject, arguments, 1, false);
 }
 
-/// Lists of so many items each, the last one filled up where `fill_with` is given.
+/// Implements `batch(size, fill_with)`: splits into lists of `size` items, and pads the last one if
+/// `fill_with` is set.
 Value batch(Run& run, const Value& subject, Arguments arguments) {
   const int64_t size = integer_argument(run, arguments[0]);
   if (size < 1) run.fail("batch expected at least one item per list");

@@ -27,7 +27,7 @@ struct Spec {
   char type = 0;
 };
 
-/// A number's parts: padding may go between sign and digits.
+/// Sign and digits of a number; padding may go between them.
 struct Number {
   std::string sign;
   std::string digits;
@@ -37,7 +37,7 @@ bool is_one_of(char c, std::string_view characters) {
   return c != 0 && characters.find(c) != characters.npos;
 }
 
-/// Takes characters from the front of a text.
+/// Reads characters from the front of a text.
 class Cursor {
  public:
   Cursor(Run& run, std::string_view text) : run_(run), text_(text) {}
@@ -49,9 +49,9 @@ class Cursor {
     text_.remove_prefix(std::min<size_t>(1, text_.size()));
     return c;
   }
-  /// The next character if it is one of these, else 0.
+  /// Reads the next character if it is one of these; otherwise returns 0.
   char take_any(std::string_view characters) { return is_one_of(peek(), characters) ? take() : '\0'; }
-  /// Everything up to a character, which is taken too; fails where there is none.
+  /// Reads up to and including a character, and returns the text before it; fails if there is none.
   std::string_view take_until(char end) {
     const size_t size = text_.find(end);
     if (size == text_.npos) run_.fail(fmt::format("expected '{}' in the format", end));
@@ -64,7 +64,7 @@ class Cursor {
     text_.remove_prefix(found.size());
     return found;
   }
-  /// A whole number of at most `max`; `preset` where there are no digits.
+  /// Reads an integer of at most `max`; returns `preset` if there are no digits.
   int64_t take_number(int64_t preset, int64_t max) {
     if (!is_one_of(peek(), "0123456789")) return preset;
     int64_t value = 0;
@@ -197,7 +197,7 @@ std::string formatted_number(Run& run, const Value& value, Spec spec) {
   return padded(run, number_parts(run, value, spec), spec, spec.align == 0 ? '>' : spec.align);
 }
 
-/// format(value, spec) of Python.
+/// Implements Python's format(value, spec).
 std::string formatted(Run& run, const Value& value, std::string_view text) {
   if (text.empty()) return text_of(run, value);
   const Spec spec = parse_spec(run, text);
@@ -297,7 +297,7 @@ class BraceFormat {
 /// Replaces the %-conversions of one text.
 class PercentFormat {
  public:
-  /// `mapping`: for %(name)s; undefined where there is none.
+  /// `mapping`: values for %(name)s; undefined if there is none.
   PercentFormat(Run& run, std::span<const Value> values, Value mapping)
       : run_(run), values_(values), mapping_(std::move(mapping)) {}
 

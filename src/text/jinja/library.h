@@ -74,11 +74,11 @@ bool is_equal(Run& run, const Value& a, const Value& b);
 /// part in whole
 bool is_in(Run& run, const Value& part, const Value& whole);
 Value arithmetic(Run& run, std::string_view symbol, const Value& a, const Value& b);
-/// subject % value for a string, where the value is a tuple, a mapping or a single argument.
+/// Implements `subject % value` for a string; the value is a tuple, a mapping or a single argument.
 Value format_by_percent(Run& run, const Value& subject, const Value& value);
 Value slice_of(Run& run, const Value& value, std::span<const Value> bounds);
 
-/// loop.cycle(values...)
+/// Implements loop.cycle(values...).
 Value cycled(Run& run, const Value& subject, std::span<const Value> values);
 
 /// An argument that must be what its name says, or is left out.

@@ -15,7 +15,7 @@ bool is_ascii(std::string_view text) {
 }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-/// True if a letter has a case, as Lu, Ll and Lt have one.
+/// True if a character is a cased letter (Unicode category Lu, Ll or Lt).
 bool is_cased(char32_t c) {
   const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
   return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL ||
@@ -42,7 +42,8 @@ void append_changed(Run& run, std::string& text, char32_t c, bool to_upper) {
   }
 }
 
-/// Every character in upper case where `is_upper(true if a letter is before it, true if it is the first)`.
+/// Converts each character to upper case if is_upper(follows_letter, is_first) is true, otherwise to lower
+/// case.
 template <typename IsUpper>
 std::string with_letters(Run& run, std::string_view text, IsUpper is_upper) {
   run.spend(std::ssize(text) / 16);
@@ -223,7 +224,7 @@ Value rfind_method(Run& run, const Value& subject, Arguments arguments) {
   return place_in(text, text.rfind(part));
 }
 
-/// The place of a part that must be there.
+/// Implements index(): returns the position of a part; fails if it is not found.
 Value index_method(Run& run, const Value& subject, Arguments arguments) {
   if (const Json* json = subject.json(); json != nullptr && json->is_array()) {
     const std::vector<Value> items = items_of(run, subject);
@@ -251,7 +252,7 @@ Value partition_method(Run& run, const Value& subject, Arguments arguments, bool
       .looking(Look::tuple);
 }
 
-/// The text between blanks (or `fill`) up to a width in characters, as str.ljust, rjust and zfill have it.
+/// Pads the text with blanks (or `fill`) to a width in characters, as str.ljust, rjust and zfill do.
 Value filled(Run& run, const Value& subject, std::string_view name, int64_t width, std::string_view fill,
              Side side) {
   std::string_view text = string_subject(run, subject, name);
@@ -259,7 +260,7 @@ Value filled(Run& run, const Value& subject, std::string_view name, int64_t widt
   const int64_t count = width - num_characters(text);
   if (count <= 0) return Json(text);
   run.spend(count);
-  // Python puts the odd blank to the left where the width is odd.
+  // Python puts the extra blank to the left if the width is odd.
   const int64_t num_left = side == Side::left    ? count
                            : side == Side::right ? 0
                                                  : count / 2 + (count & width & 1);
@@ -278,7 +279,7 @@ Value filled_method(Run& run, const Value& subject, Arguments arguments) {
                 string_argument(run, arguments[1], " "), side);
 }
 
-/// True if the text has letters and all of them are in one case.
+/// True if the text has cased letters, all in one case.
 bool has_case(std::string_view text, char first, char last, char other_first, char other_last) {
   bool any = false;
   for (const char c : text) {

@@ -20,18 +20,18 @@ class ExpressionParser {
   /// A list where a comma follows.
   ExpressionPtr parse_tuple(bool with_choice);
 
-  /// `|filter` and `is test`, as many as follow.
+  /// Parses any number of `|filter` and `is test` after the subject.
   ExpressionPtr parse_filters(ExpressionPtr subject);
-  /// The text of a statement's body, as the subject of its filters.
+  /// Returns a reference to the text of a statement's body, the subject of its filters.
   ExpressionPtr body_text() const { return make(ExpressionKind::name, tokens_.line(), {}, kBodyText); }
-  /// A filter whose name comes next, without its '|'.
+  /// Parses a filter after its '|'.
   ExpressionPtr parse_filter(ExpressionPtr subject);
 
  private:
   struct Call {
     std::vector<ExpressionPtr> operands;
     std::vector<std::string> names;  ///< of the last operands
-    bool unpacks = false;            ///< has arguments by * or **
+    bool unpacks = false;            ///< has * or ** arguments
   };
 
   ExpressionPtr make(ExpressionKind kind, int line, std::vector<ExpressionPtr> operands,
@@ -62,12 +62,13 @@ class ExpressionParser {
   ExpressionPtr parse_bound(std::initializer_list<std::string_view> ends);
   ExpressionPtr parse_function(const std::string& name, int line);
   ExpressionPtr parse_test(ExpressionPtr subject);
-  /// True if the argument of a test may come next, without parentheses.
+  /// True if the next token can start an argument of a test without parentheses.
   bool starts_argument() const;
   ExpressionPtr mapping_of(Call call, ExpressionKind kind, int line, std::string_view function);
   Call parse_call();
   ExpressionPtr literal(Json value, int line) const;
-  /// Fails with `what` when it is reached: a template may keep it in a branch that is not taken.
+  /// Returns an expression that fails with `what` when evaluated, since a template may have it in a branch
+  /// that is not taken.
   ExpressionPtr unsupported(std::string what, int line) const;
   ExpressionPtr formatted(ExpressionPtr subject, Call call, std::string name, int line) const;
   /// A builtin with `subject` first and one operand for each parameter.

@@ -8,7 +8,7 @@
 
 namespace hearth::text::jinja {
 
-/// str methods of Python; those of letters fail for the few whose other case is not one letter.
+/// Python's str methods. Case conversion fails for the few letters whose other case is more than one letter.
 std::string upper(Run& run, std::string_view text);
 std::string lower(Run& run, std::string_view text);
 std::string title(Run& run, std::string_view text);

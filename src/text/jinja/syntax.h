@@ -51,7 +51,8 @@ struct Expression {
   std::vector<std::string> words;
 };
 
-/// Variable of the text that {% filter %} and {% set %} blocks pass to their filters; no name has a blank.
+/// Name of the variable with the text that {% filter %} and {% set %} blocks pass to their filters. The blank
+/// keeps it from clashing with names in templates.
 inline constexpr const char* kBodyText = "body text";
 
 struct Statement;

@@ -31,7 +31,7 @@ struct Loop {
   const std::vector<Value>* items = nullptr;
 };
 
-/// How Python would print a value that is a list here.
+/// How Python prints a value that is stored as a list here.
 enum class Look : uint8_t { plain, tuple, tuples, items };
 
 /// A value of a template: JSON (shared, never changed), or one of the few things that JSON has no words for.
@@ -94,13 +94,13 @@ std::optional<double> number_of(const Value& value);
 /// repr() of Python, and str(), which differs for strings.
 void append_repr(std::string& text, const Json& json);
 void append_str(std::string& text, const Json& json);
-/// str() of a list that looks like something else.
+/// Appends Python's str() of a list, printed in the given look.
 void append_list(std::string& text, const Json& list, Look look);
 
-/// The name under which a mapping holds a key of Python: strings as they are, integers behind a byte that is
-/// in no UTF-8. Nothing for other keys.
+/// Returns the JSON member name for a Python key: strings unchanged, integers after a byte that never occurs
+/// in UTF-8; nullopt for other types.
 std::optional<std::string> key_in_mapping(const Value& key);
-/// The key that has this name: a string or an integer.
+/// Returns the Python key (string or integer) of a JSON member name. Inverse of key_in_mapping.
 Json key_of_mapping(std::string_view name);
 
 struct DumpOptions {
