@@ -6,15 +6,16 @@
 
 namespace hearth {
 
-/// Lowest memory limit, in bytes, of this process's control group and the groups above it (version 1 or 2 of
-/// the kernel's interface); nothing without a limit. `root`: of the file system, another one in tests.
+/// Returns the lowest memory limit, in bytes, of this process's control group (cgroup v1 or v2) and its
+/// parents; nullopt if there is none. `root`: root of the file system, replaced in tests.
 std::optional<int64_t> memory_limit(const std::filesystem::path& root = "/");
 
-/// Bytes that these limits leave to this process, file cache that the kernel can drop included.
+/// Returns the bytes that this process can still allocate below these limits, counting file cache that the
+/// kernel can drop as free; nullopt without a limit.
 std::optional<int64_t> memory_below_limit(const std::filesystem::path& root = "/");
 
-/// Number of processes of this process's control group, else of the machine, that the kernel has killed
-/// because memory ran out; 0 where the kernel does not count them.
+/// Returns the number of processes that the kernel's OOM killer has ended in this process's control group, or
+/// on the machine if the group has no counter; 0 if the kernel does not count them.
 int64_t num_memory_kills(const std::filesystem::path& root = "/");
 
 }  // namespace hearth

@@ -14,9 +14,9 @@ namespace hearth {
 /// download it, as the end of a sentence. Else empty. `flags`: of the download's command line.
 std::string download_advice(const fs::path& path, std::string_view flags = "");
 
-/// UserError where bytes that should be safetensors are a pickle outside a zip archive, or a GGUF file.
+/// Throws a UserError if bytes that should be safetensors are a pickle outside a zip archive, or a GGUF file.
 void refuse_foreign_weights(std::span<const std::byte> bytes, std::string_view path);
-/// UserError where a folder without weights under their usual names has weights of another kind.
+/// Throws a UserError if a folder has no weights under the default names, but has weights in another format.
 void refuse_foreign_weights(const fs::path& folder);
 
 /// UserError where bytes that should be text are compressed or Parquet.

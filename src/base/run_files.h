@@ -4,22 +4,23 @@
 
 namespace hearth {
 
-/// UserError if the path itself is a link: whoever made a run folder may have pointed it anywhere.
+/// Throws a UserError if the path itself is a symbolic link, because a link in a run folder may point
+/// anywhere.
 void refuse_link(const fs::path& path);
 
-/// make_folder for a folder inside a run folder; UserError if it is a link.
+/// Calls make_folder for a folder inside a run folder. UserError if it is a symbolic link.
 void make_inner_folder(const fs::path& folder);
 
-/// A file of a run folder that stays in its place while the run writes to it.
+/// An open file of a run folder, to detect that the file was deleted or replaced during the run.
 class HeldFile {
  public:
-  /// UserError when it cannot be opened.
+  /// Opens the file. UserError if that fails.
   explicit HeldFile(fs::path path);
   ~HeldFile();
   HeldFile(const HeldFile&) = delete;
   HeldFile& operator=(const HeldFile&) = delete;
 
-  /// UserError if the path no longer leads to the file: it was deleted or replaced.
+  /// Throws a UserError if the path no longer leads to this file.
   void check() const;
 
  private:

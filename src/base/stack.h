@@ -4,9 +4,9 @@
 
 namespace hearth {
 
-/// Calls `work` on the main thread with as much stack as take_stack() takes, whatever the limit of stacks
-/// (ulimit -s): below 2 MiB on a stack in a mapping of its own, and threads get larger stacks too.
-/// std::bad_alloc where there is no room. Throws what `work` throws.
+/// Calls `work` on the main thread with enough stack for take_stack(). If the stack limit (ulimit -s) is
+/// below 2 MiB, `work` runs on a separate memory-mapped stack, and new threads get larger stacks.
+/// std::bad_alloc if the stack cannot be allocated. Throws what `work` throws.
 int with_stack(FunctionRef<int()> work);
 
 }  // namespace hearth

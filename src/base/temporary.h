@@ -19,7 +19,7 @@ class Temporary {
   const fs::path& path() const { return path_; }
 
  private:
-  /// Locks the new entry. False if another process deletes or has deleted it as a leftover.
+  /// Locks the new entry. Returns false if another process has deleted it, or is deleting it, as a leftover.
   bool lock();
 
   fs::path path_;

@@ -30,7 +30,7 @@ struct BuiltInRecipe {
   const char* text;
 };
 const std::vector<BuiltInRecipe>& built_in_recipes();
-/// True for "demo" and "recipes/demo.yaml".
+/// True if the name is that of a built-in recipe, such as "demo" or "recipes/demo.yaml".
 bool is_built_in(const std::string& name);
 
 /// Exit code that the last verb asked for (0 unless set).

@@ -11,8 +11,8 @@
 
 namespace hearth::data {
 
-/// An object in an image: corners in pixels of the image that exif_of says, half-open, (0, 0) at the top
-/// left.
+/// An object in an image: half-open corners in pixels, (0, 0) at the top left. exif_of decides whether the
+/// pixels are those of the upright or of the stored image.
 struct Box {
   double x0 = 0, y0 = 0, x1 = 0, y1 = 0;
   int32_t label = 0;       ///< into BoxedPictures::class_names
@@ -23,10 +23,10 @@ struct Box {
 
 struct BoxedPicture {
   fs::path file;
-  int64_t width = 0, height = 0;  ///< as the labels say, or else of the image upright or as stored (`exif`)
+  int64_t width = 0, height = 0;  ///< from the labels, else of the image file (see `exif`)
   int64_t id = 0;                 ///< COCO's; elsewhere the place in the set, from 1
   std::vector<Box> boxes = {};    ///< inside the picture, none without area
-  /// Outlines of the boxes, in their order; none unless LabelOptions::keep_outlines. An empty one is the box
+  /// Outline of each box; empty unless LabelOptions::keep_outlines. An empty outline stands for the box
   /// itself.
   std::vector<Outline> outlines = {};
 };
@@ -47,19 +47,20 @@ enum class BoxFormat { detect, coco, voc, yolo, label_studio, cvat, labelme, csv
 
 struct LabelOptions {
   BoxFormat format = BoxFormat::detect;
-  /// Images that labels name outside of the data's folder are read; else they are refused.
+  /// True if images outside of the data's folder may be read; otherwise they are refused.
   bool allow_outside = false;
   bool keep_outlines = false;  ///< polygons and bitmaps of objects, for masks
   Exif exif = Exif::apply;
-  /// Classes of the model, 0 if the data decides: COCO's categories without annotations are left out unless
-  /// the model has a class for each category.
+  /// Number of classes of the model; 0: taken from the data. COCO categories without annotations are left out
+  /// unless the model has a class for each category.
   int64_t num_classes = 0;
-  /// Classes of the model by name, if known: categories of these names stay.
+  /// Names of the model's classes, if known: COCO categories with these names are kept.
   std::vector<std::string> class_names = {};
 };
 
-/// Whether an image is turned upright so that it has the size that its labels say, of which both may be: as
-/// stored where only that fits or `wanted` is ignore. UserError "NAME: ..." where neither fits.
+/// Returns whether to apply the EXIF orientation so that the image has the size given by its labels: `ignore`
+/// if only the stored size fits or `wanted` is ignore, otherwise `apply`. UserError "NAME: ..." if neither
+/// size fits.
 Exif exif_of(const BoxedPicture& picture, const ImageHeader& header, Exif wanted);
 
 }  // namespace hearth::data

@@ -15,12 +15,12 @@ namespace hearth::data {
 /// - voc: a folder with XML files, in Annotations/, beside the pictures, or in train/ and valid/; splits by
 ///   ImageSets/Main/*.txt. Pixels count from 1: xmin - 1 to xmax.
 /// - yolo: a data.yaml or the folder that has one; labels lie where images/ is labels/ in a picture's path.
-///   Or a folder with classes.txt, itself or in labels/; labels are also looked for beside the pictures.
+///   Or a folder with classes.txt, in it or in labels/; label files may also be in the folder of the images.
 /// - label_studio (JSON), cvat (XML for images 1.1), labelme (a JSON file per image), csv (filename, class,
 ///   xmin, ymin, xmax, ymax), createml: files as for coco.
 /// - detect: whichever of them is there; UserError where there are several.
-/// Of data without splits every fifth picture is for tests. Boxes are those of the images that exif_of says.
-/// UserError with file and line (JSON: object and byte) for what cannot be meant.
+/// In data without splits every fifth image is held out for tests. exif_of decides the orientation of each
+/// image. UserError with file and line (JSON: object and byte) for invalid labels.
 BoxedPictures read_boxes(const fs::path& path, std::string_view split, const LabelOptions& options = {});
 
 /// True if a folder, or a file, has labels in one of these formats.
@@ -39,8 +39,8 @@ struct BoxCheck {
   std::vector<std::string> faults;                 ///< "FILE: reason"
 };
 BoxCheck check_boxes(const BoxedPictures& set);
-/// Decodes every image on `num_threads` threads, leaves out those that cannot be read or do not fit their
-/// labels, and notes their number and the first names. UserError if none is left.
+/// Decodes every image on `num_threads` threads, and removes images that cannot be read or do not match their
+/// labels. Adds a note with their number and first names. UserError if no image remains.
 void leave_out_bad(BoxedPictures& set, int num_threads);
 
 }  // namespace hearth::data

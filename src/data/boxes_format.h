@@ -11,12 +11,12 @@
 /// What the readers of boxes share, and the parsers of single files, which never touch another file.
 namespace hearth::data {
 
-/// Adds a box, clipped to the picture, and its outline unless that is null. Notes "WHERE: ..." where nothing
-/// is left of the box or more than a pixel was cut off. UserError for an outline far out of any image.
+/// Adds a box, clipped to the image, and its outline unless null. Adds a note "WHERE: ..." if the box is
+/// empty after clipping or lost more than a pixel. UserError if the outline is far outside of any image.
 void add_box(Box box, std::string_view where, BoxedPicture& picture, std::vector<std::string>& notes,
              Outline* outline = nullptr);
 
-/// True for the width or height that labels may give an image; 0: not given.
+/// True if labels may give this width or height, in pixels; 0 means not given.
 constexpr bool is_image_side(int64_t side) { return side >= 0 && side <= 1 << 20; }
 
 /// Whether every corner is a number within what a picture may have; else UserError.
@@ -54,20 +54,21 @@ struct VocFile {
 };
 VocFile parse_voc(std::string_view text, std::string_view name);
 
-/// COCO's JSON, with category ids replaced by classes; `file` of each picture is its file_name. An annotation
-/// without a bbox has the box of its segmentation. Ids that are texts are numbered in the order of the file.
+/// Contents of a COCO JSON file, with category ids replaced by class indices; `file` of each image is its
+/// file_name. An annotation without a bbox gets the bounding box of its segmentation. String ids are numbered
+/// in file order.
 struct CocoFile {
   BoxedPictures labels;
-  std::vector<bool> is_used;  ///< of each class: an annotation has it
+  std::vector<bool> is_used;  ///< for each class: true if an annotation has it
 };
 CocoFile parse_coco(std::string_view text, std::string_view name, bool keep_outlines = false);
-/// Reads the classes alone, and which of them are used.
+/// Reads only the classes, and which classes have annotations.
 CocoFile parse_coco_classes(std::string_view text, std::string_view name);
 
-/// Contents of YOLO's lines, and counts of lines that hold more than a box.
+/// Format of YOLO label lines, and counts of lines with an outline or key points.
 struct YoloLines {
   int64_t num_classes = 0;
-  int64_t keypoint_numbers = 0;  ///< numbers after each box: data.yaml's kpt_shape, multiplied
+  int64_t keypoint_numbers = 0;  ///< numbers after each box: product of kpt_shape in data.yaml
   bool keep_outlines = false;
   int64_t num_outlines = 0, num_keypoints = 0;  ///< lines read so far
 };
@@ -80,23 +81,23 @@ struct YoloIndex {
   std::string root;
   std::vector<std::string> train, val, test;
   std::vector<std::string> class_names;
-  int64_t keypoint_numbers = 0;  ///< kpt_shape, multiplied; 0: no key points
+  int64_t keypoint_numbers = 0;  ///< product of kpt_shape; 0: no key points
 };
 YoloIndex parse_yolo_index(const std::string& text, const std::string& name);
 
-/// The lines of a classes.txt: names of classes from 0 on.
+/// Parses a classes.txt: a class name on each line, from class 0 on.
 std::vector<std::string> parse_class_names(std::string_view text, std::string_view name);
 
-/// An object as a file of another format has it.
+/// An object in a label file of Label Studio, CVAT, LabelMe, CSV or CreateML.
 struct LabeledObject {
   std::string name;
   Box box;
   Outline outline;  ///< empty: the box
   std::string where;
 };
-/// Gives an object a polygon of at least three corners as its outline, and the box around it.
+/// Sets an object's outline to a polygon of at least three corners, and its box to the bounding box.
 void set_polygon(std::vector<double> polygon, LabeledObject& object);
-/// An image as a file has it.
+/// An image in such a label file.
 struct LabeledImage {
   std::string file;               ///< as the labels name it
   int64_t width = 0, height = 0;  ///< 0 where not given
@@ -106,7 +107,8 @@ struct LabeledImage {
 };
 struct LabelFile {
   std::vector<LabeledImage> images;
-  std::map<std::string, int64_t> left_out;  ///< number of things of each kind that are no boxes
+  std::map<std::string, int64_t>
+      left_out;  ///< number of skipped shapes of each kind, such as lines or points
 };
 LabelFile parse_label_studio(std::string_view text, std::string_view name);
 LabelFile parse_cvat(std::string_view text, std::string_view name);
@@ -114,13 +116,13 @@ LabelFile parse_labelme(std::string_view text, std::string_view name);
 LabelFile parse_box_table(std::string_view text, std::string_view name);
 LabelFile parse_createml(std::string_view text, std::string_view name);
 
-/// True if a file begins like one of Label Studio, CVAT, LabelMe, CSV or CreateML.
+/// True if the start of a file matches this format (Label Studio, CVAT, LabelMe, CSV or CreateML).
 bool has_format(const fs::path& file, BoxFormat format);
 
 BoxedPictures read_coco(const fs::path& path, std::string_view split, const LabelOptions& options);
 BoxedPictures read_voc(const fs::path& folder, std::string_view split, const LabelOptions& options);
 BoxedPictures read_yolo(const fs::path& index, std::string_view split, const LabelOptions& options);
-/// Label Studio, CVAT, LabelMe, CSV and CreateML.
+/// Reads Label Studio, CVAT, LabelMe, CSV and CreateML.
 BoxedPictures read_label_files(const fs::path& path, std::string_view split, const LabelOptions& options);
 
 /// Files of each format under a path, nothing where there are none.
@@ -129,9 +131,10 @@ bool has_voc(const fs::path& path);
 std::optional<fs::path> find_yolo(const fs::path& path);
 std::vector<fs::path> find_label_files(const fs::path& path, BoxFormat format);
 
-/// Returns the one file whose name, or whose folder's name, contains the split. UserError for two.
+/// Returns the file whose name, or whose folder's name, contains the split; nullopt if none. UserError if
+/// several match.
 std::optional<fs::path> file_of_split(const std::vector<fs::path>& files, std::string_view split);
-/// Folders that image names in a label file may be relative to.
+/// Returns the folders that image names in a label file may be relative to.
 std::vector<fs::path> image_roots(const fs::path& label_file);
 
 }  // namespace hearth::data

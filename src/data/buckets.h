@@ -29,7 +29,8 @@ class Buckets {
   /// Into the bucket nearest in aspect: resized, as much as its aspect allows, until it just covers that, and
   /// cropped at the center.
   BucketCrop crop(Extent picture) const;
-  /// True if a side is below half of the resolution, so that crop enlarges it to more than twice its size.
+  /// True if the shorter side is below half of the resolution, so that the image is enlarged more than
+  /// twofold.
   bool is_small(Extent picture) const { return picture.shorter() < min_side_; }
 
  private:
@@ -37,8 +38,8 @@ class Buckets {
   std::vector<Extent> sizes_;
 };
 
-/// Reads an image file as RGB of the bucket's size; `crop` is that of its size, upright or as stored.
-/// UserError if it cannot be read.
+/// Reads an image file as RGB of the bucket's size. `crop` comes from Buckets::crop for the image's size
+/// after applying `exif`. UserError if the file cannot be read.
 Image read_cropped(const fs::path& file, const BucketCrop& crop, Exif exif = Exif::apply);
 
 }  // namespace hearth::data

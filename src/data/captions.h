@@ -19,36 +19,35 @@ struct CaptionedPicture {
   fs::path file;
   std::string caption;
   Source source = Source::own;
-  Extent size;              ///< in pixels, by `exif`; 0x0 for keep_damaged without a size
-  Exif exif = Exif::apply;  ///< ignore only for an image that is not stored upright
-  int64_t repeats = 1;      ///< how often an epoch has it
+  Extent size;              ///< in pixels, after `exif`; 0x0 if damaged (keep_damaged)
+  Exif exif = Exif::apply;  ///< `ignore` only if the file is not stored upright
+  int64_t repeats = 1;      ///< number of times in an epoch
 };
 
-/// The images of a folder and of the folders in it, by path, hidden ones left out; no picture
-/// is decoded. A caption is the text that a metadata.jsonl or metadata.csv beside or above the picture has
-/// for it; otherwise the file of its name that ends in .txt, or if there is none in .caption, its lines
-/// joined. `trigger` comes before captions that do not have it; where none of the pictures has a caption, it
-/// is that of all. In a folder called NUM_NAME (up to three digits) pictures come NUM times and NAME stands
-/// in for captions that are missing, as in kohya's sd-scripts. Images of regularization_folder(folder) are
-/// left out. UserError where there is no picture, one without caption, one in a format that is not read, or
-/// a line of metadata.jsonl of a picture that is not there, or unless `allow_outside` is a link out of the
-/// folder.
+/// Lists the images of a folder and its subfolders by path, without hidden files and without
+/// regularization_folder(folder); decodes no pixels. The caption of an image is its text in a metadata.jsonl
+/// or metadata.csv in its folder or above, else the joined lines of its .txt or, without one, .caption.
+/// `trigger` is put before captions that do not contain it, and is the caption of every image if no image has
+/// one. In a folder NUM_NAME (up to three digits) each image is repeated NUM times, and NAME replaces missing
+/// captions, as in kohya's sd-scripts. UserError if there is no image, an image has no caption or an
+/// unsupported format, metadata names a missing image, or an image is a link out of the folder and
+/// `allow_outside` is false.
 std::vector<CaptionedPicture> read_captions(const fs::path& folder, std::string_view trigger = "",
                                             Exif exif = Exif::apply, bool allow_outside = false,
                                             bool keep_damaged = false);
-/// Decodes every image on `num_threads` threads.
+/// Decodes every image on `num_threads` threads, and returns which ones can be read.
 ReadCheck check_captioned(const std::vector<CaptionedPicture>& pictures, int num_threads);
 /// Leaves out images that cannot be decoded; returns a sentence about them (describe_skipped).
 std::string leave_out_bad(std::vector<CaptionedPicture>& pictures, int num_threads);
 
-/// "20 captions of their own, 4 from the folder's name, 1 without": counts of Source.
+/// Counts images by Source: "20 captions of their own, 4 from the folder's name, 1 without".
 std::string describe_captions(const std::vector<CaptionedPicture>& pictures);
 
-/// The folder "reg" of kohya's layout in a folder, with folders NUM_NAME of images of the class (prior
+/// Returns the subfolder "reg" of kohya's layout, which has folders NUM_NAME of class images (prior
 /// preservation); empty if there is none.
 fs::path regularization_folder(const fs::path& folder);
 
-/// True if an image in a folder, or in those below it, has a caption in a file.
+/// True if an image in a folder or its subfolders has a caption in a file.
 bool has_captions(const fs::path& folder);
 
 /// A line of metadata.jsonl: {"file_name": "a.png", "text": "a red house"}. The text may be under "prompt"
@@ -60,8 +59,8 @@ struct CaptionLine {
 };
 /// All of them. UserError with `name` and line for one without either of both, or one that is no JSON.
 std::vector<CaptionLine> parse_caption_lines(std::string_view text, std::string_view name);
-/// The records of a metadata.csv (RFC 4180), whose first one names the columns file_name and text, or prompt.
-/// UserError with `name` and line.
+/// Parses a metadata.csv (RFC 4180), whose header names the columns file_name and text or prompt. UserError
+/// with `name` and line.
 std::vector<CaptionLine> parse_caption_csv(std::string_view text, std::string_view name);
 /// The caption in a text file: its lines without blank ends, joined by spaces. UserError where it is not
 /// UTF-8.

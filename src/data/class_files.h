@@ -19,15 +19,15 @@ struct LabeledFile {
 struct ClassFiles {
   std::vector<std::string> class_names;
   std::vector<LabeledFile> files;
-  std::vector<std::string> faults;  ///< sentences that name the folder; the files can be read all the same
-  std::vector<std::string> notes;   ///< sentences on what was chosen, and on what is not read
+  std::vector<std::string> faults;  ///< errors that name a folder or line; `files` is still valid
+  std::vector<std::string> notes;   ///< sentences on the chosen split and on files not read
 };
 
 struct ClassFilesOptions {
   fs::path path;
   bool is_training = true;
   double val_share = 0.1;
-  std::vector<std::string> class_names = {};  ///< by number; empty: those of the data, sorted
+  std::vector<std::string> class_names = {};  ///< by class index; empty: names in the data, sorted
 };
 
 /// Lists labeled images. `path` is one of
@@ -36,23 +36,23 @@ struct ClassFilesOptions {
 ///   a folder with train/CLASS/*, and test, val, valid, validation or dev like it;
 ///   a folder with train.csv, .tsv or .txt, and such files of one of these names; or with labels.csv or .tsv;
 ///   a folder with CLASS/*.
-/// Where no split is held out, an image is by a hash of its name, if that is below val_share: its split does
-/// not change as images are added. Of a class with two images or more, one at least is in each split.
-/// UserError where nothing of this is there.
+/// If the data has no held-out split, an image is held out if a hash of its name, in [0, 1), is below
+/// val_share, so that its split does not change when images are added. A class of two or more images has at
+/// least one in each split. UserError if the path has none of these layouts.
 ClassFiles list_class_files(const ClassFilesOptions& options);
 
-/// A line of a table or a list; `label` is empty where the folder of `file` is the class, `split` where no
-/// column names it.
+/// A line of a table or a list. `label` is empty if the folder of `file` names the class; `split` is empty if
+/// the table has no column for it.
 struct LabelRow {
   std::string file, label, split;
   int64_t line = 0;
 };
 /// True if a table has columns for the file and the label.
 bool is_label_table(std::string_view text, char separator);
-/// Parses a table with cells parted by `separator`; its first line may name the columns. UserError with file
-/// and line. `name` stands for the file in messages.
+/// Parses a table whose cells are separated by `separator`; the first line may name the columns. UserError
+/// with `name`, the file name for messages, and line.
 std::vector<LabelRow> parse_label_table(std::string_view text, std::string_view name, char separator);
-/// Parses lines of "file label", parted by the last blank, or of "file".
+/// Parses lines of "file label", separated by the last blank, or of "file".
 std::vector<LabelRow> parse_label_list(std::string_view text, std::string_view name);
 
 }  // namespace hearth::data

@@ -11,34 +11,35 @@
 
 namespace hearth::data {
 
-/// The folder that a dataset may have files in. Labels name files: none outside of this folder is read unless
-/// that is allowed.
+/// The folder that the files named by a dataset's labels must be in, unless files outside of it are allowed.
 class DataFolder {
  public:
-  /// `path`: the folder, or a file in it. Of a folder or file in annotations/ it is the folder above.
+  /// `path`: the folder, or a file in it. For annotations/ or a file in annotations/, the folder is the
+  /// parent of annotations/.
   DataFolder(const fs::path& path, bool allow_outside);
 
   bool allows_outside() const { return allow_outside_; }
   /// True if a file is in the folder or below it, links followed.
   bool holds(const fs::path& file);
-  /// UserError "WHERE: ..." for a file outside, unless that is allowed.
+  /// Throws a UserError "WHERE: ..." if the file is outside of the folder and that is not allowed.
   void check(const fs::path& file, std::string_view where);
 
  private:
   fs::path root_;
   bool allow_outside_;
-  std::map<fs::path, bool> folders_;  ///< what holds() found for the folders of files
+  std::map<fs::path, bool> folders_;  ///< cached results of holds() for the folders of files
 };
 
 /// Finds the images that labels name.
 class ImageFinder {
  public:
-  /// `roots`: folders that names are relative to; the first that has the image counts.
+  /// `roots`: folders that names are relative to, in order of preference.
   ImageFinder(DataFolder& folder, std::vector<fs::path> roots);
 
-  /// Returns the image's path. A name that is nowhere, such as a path of another machine or a URL, is looked
-  /// for by its last parts. Backslashes separate folders where no file has them in its name. UserError
-  /// "WHERE: ..." for an image outside of the data's folder, and for one file under two names.
+  /// Returns the image's path; nullopt if there is none. If the path does not exist, as for a URL or a path
+  /// on another machine, the last parts of the name are searched for. Backslashes separate folders unless a
+  /// file has them in its name. UserError "WHERE: ..." for an image outside of the data's folder, and for two
+  /// names of one file.
   std::optional<fs::path> find(const std::string& name, std::string_view where);
   /// Number of images that were found by the last parts of their names.
   int64_t num_shortened() const { return num_shortened_; }
@@ -49,7 +50,7 @@ class ImageFinder {
 
   DataFolder& folder_;
   std::vector<fs::path> roots_;
-  std::map<fs::path, std::string> names_;  ///< of the images found so far
+  std::map<fs::path, std::string> names_;  ///< name of each image found so far
   int64_t num_shortened_ = 0;
 };
 

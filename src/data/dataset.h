@@ -27,15 +27,15 @@ struct DatasetOptions {
   /// shapes: how many images, and which.
   int64_t count = 10000;
   uint64_t seed = 0;
-  /// Names of the classes by number; empty: those of the data. A folder's classes are these, idx, cifar10 and
-  /// shapes are called by them.
+  /// Class names by index; empty: names in the data. A folder must have exactly these classes; the classes of
+  /// idx, cifar10 and shapes are renamed to them.
   std::vector<std::string> class_names = {};
-  double val_share = 0.1;  ///< folder: held out where no split is (data/class_files.h)
+  double val_share = 0.1;  ///< folder: fraction held out if there is no test split
   /// For images of a folder that are decoded once and kept; null: none is.
   std::shared_ptr<PictureBudget> keep = nullptr;
   Exif exif = Exif::apply;  ///< of images of a folder
   bool skip_bad = false;    ///< folder: leave out images that cannot be read (Dataset::notes names them)
-  int num_threads = 1;      ///< that find these
+  int num_threads = 1;      ///< threads that search for unreadable images
 };
 
 /// Labeled images by index. Reading is thread-safe and, after a thread's first image files, allocates
@@ -60,12 +60,12 @@ class Dataset {
   virtual std::string where(int64_t index) const { return "image " + std::to_string(index); }
 
   const std::vector<std::string>& class_names() const { return class_names_; }
-  /// Sentences on what was chosen, and on what is not read.
+  /// Sentences on the chosen split and on files that are not read.
   const std::vector<std::string>& notes() const { return notes_; }
   Extent image_size() const { return image_size_; }
   int64_t channels() const { return channels_; }
 
-  /// Calls the classes by these names; UserError for fewer than there are.
+  /// Renames the classes. UserError if there are fewer names than classes.
   void name_classes(const std::vector<std::string>& names);
 
  protected:

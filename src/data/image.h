@@ -34,33 +34,34 @@ struct PictureArea {
   double width = 0;
 };
 
-/// Formats that decode_image reads, for messages: "PNG, JPEG, WebP, TIFF, BMP, GIF or AVIF". AVIF is left out
-/// of a build without libavif.
+/// Formats that decode_image reads, for messages: "PNG, JPEG, WebP, TIFF, BMP, GIF or AVIF". A build without
+/// libavif has no AVIF.
 extern const std::string_view kImageFormats;
 
-/// Whether EXIF's orientation is applied, which turns the pixels upright, or they are kept as stored.
+/// Handling of the EXIF orientation: turn the pixels upright, or keep them as stored.
 enum class Exif : uint8_t { apply, ignore };
 
-/// Decodes an image file of any of the formats, told apart by its first bytes, and converts it to `channels`
-/// channels (0: those of the file). 16-bit values keep their high byte, an animation its first frame; gamma
-/// and color profiles are not applied. UserError "NAME: what is wrong" for a file that is damaged, truncated
-/// or too large.
+/// Decodes an image file, detects the format by its first bytes, and converts to `channels` channels (0: as
+/// in the file). 16-bit values are reduced to their high byte, animations to their first frame; gamma and
+/// color profiles are not applied. UserError "NAME: what is wrong" for a file that is damaged, truncated or
+/// too large.
 Image decode_image(std::span<const std::byte> bytes, int channels, std::string_view name,
                    Exif exif = Exif::apply);
-/// Decodes gray values and palette indices to one channel, exactly as stored; colors as decode_image. 16-bit
-/// gray values are kept if none is above 255, divided by 257 if all are its multiples, else a UserError.
+/// Decodes gray values and palette indices to one channel, exactly as stored, and colors as decode_image
+/// does. 16-bit gray values are kept if all are at most 255, and divided by 257 if all are multiples of 257;
+/// otherwise UserError.
 Image decode_numbers(std::span<const std::byte> bytes, std::string_view name, Exif exif = Exif::apply);
 
-/// How gray values and palette indices are decoded: to colors, or as the numbers that are stored.
+/// Decoding of gray values and palette indices: to colors, or as the stored numbers.
 enum class Pixels : uint8_t { colors, numbers };
-/// Decodes without applying the orientation, with the channels of the file. A JPEG may come out smaller, with
-/// at least `least` pixels. The memory of `image` is used again.
+/// Decodes with the file's channels and without applying the orientation. A JPEG may be decoded at a smaller
+/// size, at least `least`. Reuses the memory of `image`.
 PictureArea decode_stored(std::span<const std::byte> bytes, std::string_view name, Pixels pixels,
                           Extent least, Image& image);
-/// Orientation (1 to 8) that turns decode_stored's pixels upright; 1 for Exif::ignore.
+/// Returns the EXIF orientation (1 to 8) to pass to orient() after decode_stored; 1 for Exif::ignore.
 int orientation_of(std::span<const std::byte> bytes, std::string_view name, Exif exif);
 /// Decodes a JPEG without its orientation, at an eighth, a quarter or half of its size if that is at least
-/// `least`. The memory of `image` is used again.
+/// `least`. Reuses the memory of `image`.
 PictureArea decode_jpeg(std::span<const std::byte> bytes, std::string_view name, Image& image,
                         Extent least = kMaxImageSide);
 
@@ -70,7 +71,7 @@ struct ImageHeader {
   int64_t width = 0;
   int orientation = 1;
 
-  /// True if the upright image has the stored width as its height.
+  /// True if the orientation swaps width and height.
   bool is_sideways() const { return orientation >= 5; }
   Extent stored() const { return {height, width}; }
   Extent upright() const { return is_sideways() ? Extent(width, height) : stored(); }
@@ -82,7 +83,7 @@ ImageHeader read_image_header(std::span<const std::byte> bytes, std::string_view
 
 /// True if the file's name has an extension of a format that decode_image reads.
 bool is_image_file(const fs::path& path);
-/// True if it has an extension of another image format, like .heic.
+/// True if the file's name has the extension of an image format that is not supported, such as .heic.
 bool is_unsupported_image_file(const fs::path& path);
 
 /// UserError "NAME: ..." when a side or the number of pixels is above the limits.
@@ -101,7 +102,7 @@ std::string encode_png(const Image& image);
 /// A PNG file's bytes with texts about the picture, UTF-8 under a key each (iTXt, PNG 3rd edition, 11.3.3.4).
 std::string with_texts(std::string_view png, std::span<const std::pair<std::string, std::string>> texts);
 
-/// Returns the bytes of a JPEG file of an RGB image; `quality` from 1 to 100, as libjpeg counts it.
+/// Encodes an RGB image as a JPEG file. `quality`: libjpeg's scale from 1 to 100.
 std::string encode_jpeg(const Image& image, int quality);
 
 /// The bytes of a PNG file of palette indices, each below the number of colors (at most 256).

@@ -5,8 +5,8 @@
 
 #include "data/image.h"
 
-/// The decoders of each image format, which image.h makes one of. None applies EXIF's orientation; all check
-/// sizes in the header before they allocate memory for pixels.
+/// Decoders of the image formats, called by decode_image and its siblings in image.h. They ignore the EXIF
+/// orientation, and check the size in the header before they allocate memory for pixels.
 namespace hearth::data {
 
 /// Reads numbers from the bytes of a file; bytes past its end are zeros.
@@ -29,17 +29,18 @@ struct ByteReader {
       if (byte(at + i) != static_cast<unsigned char>(text[i])) return false;
     return at + text.size() <= bytes.size();
   }
-  /// The bytes [first, last), as far as there are any.
+  /// Returns the bytes [first, last), clipped to the end of the file.
   ByteReader part(size_t first, size_t last) const {
     last = std::min(last, bytes.size());
     return {first < last ? bytes.subspan(first, last - first) : std::span<const std::byte>()};
   }
 };
 
-/// Orientation in EXIF data, which may start with "Exif\0\0"; 1 where it has none.
+/// Returns the orientation in EXIF data, which may start with "Exif\0\0"; 1 if it has none.
 int exif_orientation(const ByteReader& exif);
 
-/// Stores 16-bit numbers in the 8-bit pixels of `image`, whose sides are set, as decode_numbers describes.
+/// Converts 16-bit numbers to the 8-bit pixels of `image`, by the rule of decode_numbers. The size of `image`
+/// must be set.
 void narrow(std::span<const uint16_t> numbers, std::string_view name, Image& image);
 
 void decode_png(std::span<const std::byte> bytes, std::string_view name, Pixels pixels, Image& image);
@@ -49,7 +50,7 @@ void decode_bmp(std::span<const std::byte> bytes, std::string_view name, Pixels 
 void decode_gif(std::span<const std::byte> bytes, std::string_view name, Pixels pixels, Image& image);
 void decode_avif(std::span<const std::byte> bytes, std::string_view name, Pixels pixels, Image& image);
 
-/// Headers without pixels; sizes are 0 where there are none, and not checked against the limits.
+/// Read a header without pixels. A missing size is 0; sizes are not checked against the limits.
 ImageHeader png_header(std::span<const std::byte> bytes, std::string_view name);
 ImageHeader jpeg_header(std::span<const std::byte> bytes, std::string_view name);
 ImageHeader webp_header(std::span<const std::byte> bytes, std::string_view name);

@@ -110,13 +110,13 @@ def hard_conversations(count):
     return talks
 
 
-def cached_tokens(folder, template, talks):
+def cached_tokens(folder, template, talks, *more):
     """What Hearth keeps of each conversation: ids and mask."""
     (folder / "template.jinja").write_text(template)
     (folder / "chat.jsonl").write_text("".join(json.dumps({"messages": talk}) + "\n" for talk in talks))
     cache = folder / f"cache{len(list(folder.glob('cache*')))}"
     hearth("validate", "llama-full", f"model={folder / 'model'}", f"data={folder / 'chat.jsonl'}", f"data.cache={cache}",
-           f"data.template={folder / 'template.jinja'}", "data.context=4096", "train.batch=1")  # fmt: skip
+           f"data.template={folder / 'template.jinja'}", "data.context=4096", "train.batch=1", *more)  # fmt: skip
     data = next(cache.glob("*.tokens")).read_bytes()
     num_tokens, num_samples = numpy.frombuffer(data[-24:-8], dtype=numpy.uint64).astype(int)
     tokens = numpy.frombuffer(data, dtype=numpy.uint32, count=num_tokens)
@@ -137,14 +137,19 @@ def check_masks(folder, name, strips):
     wanted = [tokenizer.apply_chat_template(talk, return_dict=True, return_assistant_tokens_mask=True) for talk in talks]
     wanted = [(made["input_ids"], made["assistant_masks"]) for made in wanted]
     marked = cached_tokens(folder, template, talks)
-    found = cached_tokens(folder, GENERATION.sub("", template), talks)
+    plain = GENERATION.sub("", template)
+    found = cached_tokens(folder, plain, talks, "data.train_on_generation_prompt=true")
     wrong_ids = sum(a[0] != b[0] or c[0] != b[0] for a, b, c in zip(marked, wanted, found, strict=True))
     wrong_marks = sum(a[1] != b[1] for a, b in zip(marked, wanted))
-    wrong_turns = sum(a[1] != b[1] for a, b in zip(found, wanted))
     # What a special token has stripped of a turn's start is nobody's; only marks of the template's own say whose it is.
     wrong_turns = 0 if strips else sum(a[1] != b[1] for a, b in zip(found, wanted))
     said = f"{name}: of {len(talks)} conversations {wrong_ids} have other ids, {wrong_marks} another mask, {wrong_turns} another without marks"
     assert wrong_ids == wrong_marks == wrong_turns == 0, said
+    # Without the key the loss leaves out what the prompt for an answer contains already, and nothing else.
+    answers = cached_tokens(folder, plain, talks)
+    assert all(x <= y for a, b in zip(answers, found) for x, y in zip(a[1], b[1], strict=True)), name
+    fewer = sum(sum(b[1]) - sum(a[1]) for a, b in zip(answers, found))
+    assert (fewer > 0) == (name == "a thought that the prompt opens"), f"{name}: {fewer} fewer tokens are trained"
     return said
 
 
