@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "data/boxes_format.h"
+#include "data/csv_cells.h"
 #include "data/label_json.h"
 
 namespace hearth::data {
@@ -24,29 +25,9 @@ constexpr std::array<std::array<std::string_view, 4>, num_columns> kNames = {{
 }};
 constexpr int kNumDemanded = 6;
 
-/// Splits a line into cells, which may be quoted; "" in quotes is one quote.
-std::vector<std::string> cells_of(std::string_view line) {
-  std::vector<std::string> cells(1);
-  bool is_quoted = false;
-  for (size_t i = 0; i < line.size(); ++i) {
-    if (line[i] == '"') {
-      if (is_quoted && line.substr(i).starts_with("\"\""))
-        cells.back() += line[++i];
-      else
-        is_quoted = !is_quoted;
-    } else if (line[i] == ',' && !is_quoted) {
-      cells.emplace_back();
-    } else {
-      cells.back() += line[i];
-    }
-  }
-  for (std::string& cell : cells) cell = std::string(trimmed(cell));
-  return cells;
-}
-
 /// A table's header: the cell index of each column.
 std::array<size_t, num_columns> columns_of(std::string_view header, std::string_view where) {
-  const std::vector<std::string> cells = cells_of(header);
+  const std::vector<std::string> cells = csv_cells(header, ',');
   std::array<size_t, num_columns> columns{};
   for (size_t column = 0; column < columns.size(); ++column) {
     columns.at(column) = cells.size();
@@ -87,7 +68,7 @@ LabelFile parse_box_table(std::string_view text, std::string_view name) {
     const std::string_view row = trimmed(take_line(rest));
     if (row.empty()) continue;
     const std::string where = fmt::format("{}:{}", name, line);
-    std::vector<std::string> cells = cells_of(row);
+    std::vector<std::string> cells = csv_cells(row, ',');
     const auto cell = [&](size_t column) {
       return columns.at(column) < cells.size() ? cells[columns.at(column)] : std::string();
     };
