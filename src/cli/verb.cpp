@@ -1,6 +1,5 @@
 #include "cli/verb.h"
 
-#include <algorithm>
 #include <filesystem>
 
 #include "base/error.h"
@@ -21,6 +20,8 @@ std::vector<std::string> flags_of(const CLI::App& verb) {
   }
   return names;
 }
+
+std::string file_of(const BuiltInRecipe& recipe) { return fmt::format("recipes/{}.yaml", recipe.name); }
 
 }  // namespace
 
@@ -66,27 +67,25 @@ std::vector<std::string> overrides_of(const CLI::App& verb) {
   return overrides;
 }
 
-bool is_built_in(const std::string& name) {
-  return std::ranges::any_of(built_in_recipes(), [&](const BuiltInRecipe& recipe) {
-    return name == recipe.name || name == fmt::format("recipes/{}.yaml", recipe.name);
-  });
+const BuiltInRecipe* find_built_in(const std::string& name) {
+  for (const BuiltInRecipe& recipe : built_in_recipes())
+    if (name == recipe.name || name == file_of(recipe)) return &recipe;
+  return nullptr;
 }
 
 recipe::Recipe open_recipe(const std::string& name, const std::vector<std::string>& overrides) {
   const bool is_folder = fs::is_directory(name);
   if (!is_folder && fs::exists(name)) return run::load_recipe(name, overrides);
-  std::vector<std::string> names;
-  for (const BuiltInRecipe& recipe : built_in_recipes()) {
-    names.emplace_back(recipe.name);
-    const std::string file = fmt::format("recipes/{}.yaml", recipe.name);
-    if (name == recipe.name || name == file) return run::parse_recipe(recipe.text, file, overrides);
-  }
+  if (const BuiltInRecipe* recipe = find_built_in(name))
+    return run::parse_recipe(recipe->text, file_of(*recipe), overrides);
   if (is_folder) {
     user_error(
         "expected a recipe file, got the folder '{}'; give data after a recipe: recipes/images-resnet18.yaml "
         "data.path={}",
         name, name);
   }
+  std::vector<std::string> names;
+  for (const BuiltInRecipe& recipe : built_in_recipes()) names.emplace_back(recipe.name);
   const std::string stem = fs::path(name).stem().string();
   user_error("there is no recipe file '{}'{}; hearth ls lists the built-in ones, hearth cp copies one", name,
              did_you_mean(stem, names));

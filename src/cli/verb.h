@@ -30,8 +30,8 @@ struct BuiltInRecipe {
   const char* text;
 };
 const std::vector<BuiltInRecipe>& built_in_recipes();
-/// True if the name is that of a built-in recipe, such as "demo" or "recipes/demo.yaml".
-bool is_built_in(const std::string& name);
+/// Returns the built-in recipe of a name such as "demo" or "recipes/demo.yaml"; null if there is none.
+const BuiltInRecipe* find_built_in(const std::string& name);
 
 /// Exit code that the last verb asked for (0 unless set).
 int& exit_code();

@@ -101,7 +101,7 @@ void run_train(const CLI::App& verb, TrainArguments arguments) {
   const bool stands_for_recipe =
       arguments.resume && arguments.recipe.find('=') != std::string::npos && !fs::exists(arguments.recipe);
   if (stands_for_recipe) overrides.insert(overrides.begin(), std::exchange(arguments.recipe, ""));
-  if (!arguments.resume && !is_built_in(arguments.recipe) && run::names_data(arguments.recipe) &&
+  if (!arguments.resume && find_built_in(arguments.recipe) == nullptr && run::names_data(arguments.recipe) &&
       !suggest(arguments, overrides))
     return;
   const std::string command = command_of(arguments, overrides);
