@@ -139,6 +139,12 @@ StateText Trainer::state_text() {
   return write_run_state(state_);
 }
 
+void Trainer::take_inputs() {
+  // Gigabytes are hashed at the pace of the disk.
+  const distributed::OtherWork work(events_.heartbeat);
+  inputs_ = inputs_of(recipe_);
+}
+
 void Trainer::save_checkpoint() {
   beat(distributed::Phase::saving);
   const StateText text = state_text();

@@ -20,7 +20,6 @@
 #include "run/device_rates.h"
 #include "run/fitting_engine.h"
 #include "run/from_recipe.h"
-#include "run/inputs.h"
 #include "run/resolve.h"
 #include "run/schedule.h"
 #include "tasks/language/text_source.h"
@@ -153,7 +152,7 @@ int64_t Trainer::steps_per_epoch() const {
 void Trainer::start(const Start& how) {
   make_folder(out_);
   accepts_changed_inputs_ = how.accepts_changed_inputs;
-  if (leads()) inputs_ = inputs_of(recipe_);
+  if (leads()) take_inputs();
   const bool resumed = how.resume && load_checkpoint();
   total_steps_ = count_steps();
   if (resumed) {

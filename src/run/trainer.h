@@ -187,6 +187,8 @@ class Trainer {
   bool goes_again() const { return state_.step <= logged_step_; }
   StateText state_text();
   void save_checkpoint();
+  /// Fingerprints the files that checkpoints depend on.
+  void take_inputs();
   /// Before any update, where the recipe wants it.
   void evaluate_first_weights();
   void evaluate_and_log();
