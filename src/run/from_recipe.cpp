@@ -228,7 +228,8 @@ data::BoxedPictures boxed_pictures(const recipe::Recipe& recipe, const std::stri
                          {.format = static_cast<data::BoxFormat>(format - std::begin(kBoxKinds)),
                           .allow_outside = data.allow_outside,
                           .exif = exif_of(recipe),
-                          .num_classes = recipe.model.num_classes});
+                          .num_classes = recipe.model.num_classes,
+                          .class_names = recipe.model.class_names});
     if (data.bad_records == recipe::BadRecords::skip) data::leave_out_bad(set, recipe::num_threads(recipe));
     return set;
   }
