@@ -362,7 +362,7 @@ RowEncoding encoding_of(const Part& part) {
 
 std::vector<std::string> gguf_notes(const DecoderConfig& config) {
   std::vector<std::string> notes;
-  // llama.cpp applies the sliding window of Gemma 2 only.
+  // Of the exported families, llama.cpp applies the sliding window of Gemma 2 only.
   const int64_t window = config.family == "gemma2" ? 0 : window_of(config);
   if (window > 0 && window < config.max_positions)
     notes.push_back(fmt::format(

@@ -145,8 +145,8 @@ void check_exchange(const Recipe& recipe, const Places& places) {
   expect(!recipe.offload.weights, "offload.weights", "false", "true");
 }
 
-/// Throws a UserError if data.path is set, but data.kind=shapes generates the images. A data.path of the
-/// recipe file is allowed if an override sets data.kind=shapes.
+/// Throws a UserError if data.kind=shapes would ignore data.path, unless data.kind was set on purpose: as an
+/// override, or in the recipe file if data.path is there too.
 void check_path_of_shapes(const Recipe& recipe, const Places& places) {
   if (data_kind(recipe.data.kind) != DataKind::shapes || recipe.data.path.empty()) return;
   const bool is_meant =

@@ -54,7 +54,7 @@ TEST_F(ControlGroup, OfASliceIsReadWithThoseAboveIt) {
   put_limit("sys/fs/cgroup/system.slice/slurm", "5000\n", "1200\n");
   EXPECT_EQ(memory_limit(root()), 5000);
   EXPECT_EQ(memory_below_limit(root()), 3800);
-  // File cache that nobody has used lately makes room.
+  // The kernel drops file cache that has not been used lately.
   put("sys/fs/cgroup/system.slice/slurm/memory.stat", "anon 200\ninactive_file 1000\nactive_file 0\n");
   EXPECT_EQ(memory_below_limit(root()), 4800);
   put_limit("sys/fs/cgroup/system.slice/slurm/job_7", "1000\n", "300\n");

@@ -54,7 +54,7 @@ TEST(Links, AreReplacedByFilesAndRefusedAsFolders) {
   write_file_atomically(link, "report");
   EXPECT_EQ(read_file(target), "precious");
   EXPECT_EQ(read_file(link), "report");
-  // A device behind a link is not written to either.
+  // Devices that a link names are refused too.
   fs::remove(link);
   fs::create_symlink("/dev/null", link);
   EXPECT_THROW(write_file_atomically(link, "report"), UserError);

@@ -67,7 +67,7 @@ TEST_F(ClassFolder, TheSplitOfAnImageStays) {
   put_class("ant", 90);
   const auto after = names(list(false));
   EXPECT_TRUE(std::ranges::includes(after, before));
-  // What is new is held out or trained, what is old stays where it was.
+  // New files are added to either split; old files stay in theirs.
   for (const std::string& name : after) {
     const bool is_new = std::stoi(name.substr(4)) >= 60;
     EXPECT_EQ(is_new, !before.contains(name)) << name;

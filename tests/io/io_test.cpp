@@ -233,7 +233,7 @@ TEST(Checkpoint, NothingBehindALinkIsDeleted) {
   const fs::path linked = elsewhere.path() / "step-000000010";
   for (const char* name : {"step-000000010", "step-000000020", "step-000000030"})
     fs::create_directory_symlink(linked, folder.path() / name);
-  save(folder.path(), 20);  // in the place of one link, and behind and before others
+  save(folder.path(), 20);  // replaces one link; others are before and after it
   EXPECT_FALSE(check_checkpoint(linked));
   EXPECT_EQ(read_state(linked), "{}");
   fs::create_directory_symlink(linked, folder.path() / "step-000000005");

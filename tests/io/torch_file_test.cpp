@@ -139,7 +139,7 @@ TEST(TorchFile, TensorsLieInTheirStorage) {
   EXPECT_THAT(refused(tensor(integer(1), {6}, {1})), HasSubstr("without a storage"));
   // A storage's own count is not what bounds a tensor.
   EXPECT_THAT(refused(tensor(storage("0", 1 << 30), {1 << 20}, {1})), HasSubstr("outside its storage"));
-  // The same name twice.
+  // A duplicate name.
   EXPECT_THAT(refusal_of(dict({{"a", kSix}, {"a", kSix}}), kSixFloats), HasSubstr("names 'a' twice"));
 }
 
