@@ -1,6 +1,7 @@
 #include "base/text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -116,6 +117,22 @@ bool steers(std::string_view character, bool keeps_lines) {
 }
 
 }  // namespace
+
+std::string_view without_bom(std::string_view text) {
+  return text.starts_with("\xEF\xBB\xBF") ? text.substr(3) : text;
+}
+
+std::string lowered(std::string_view text) {
+  std::string made(text);
+  for (char& c : made)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return made;
+}
+
+std::string listed(std::span<const std::string> names, size_t max_names) {
+  const std::span shown = names.first(std::min(names.size(), max_names));
+  return fmt::format("{}{}", fmt::join(shown, ", "), shown.size() < names.size() ? ", ..." : "");
+}
 
 std::string printable(std::string_view text, bool keeps_lines) {
   std::string out;

@@ -19,6 +19,12 @@ std::string_view trimmed(std::string_view text);
 std::string_view without_blank_end(std::string_view text);
 /// Takes the first line off `text` and returns it without its \n.
 std::string_view take_line(std::string_view& text);
+/// Returns the text without a byte order mark (BOM) at its start.
+std::string_view without_bom(std::string_view text);
+/// Returns the text with ASCII letters in lower case.
+std::string lowered(std::string_view text);
+/// Returns the first names, at most `max_names`, as "a, b, c" and ", ..." if there are more.
+std::string listed(std::span<const std::string> names, size_t max_names);
 /// UTF-8 text with what would steer a terminal spelled out (\x1b): control characters but for tabs and, where
 /// `keeps_lines`, newlines; and every byte that is not UTF-8.
 std::string printable(std::string_view text, bool keeps_lines = true);

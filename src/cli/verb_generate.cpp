@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "hub/export.h"
@@ -66,8 +67,7 @@ fs::path file_of(const std::string& out, size_t number, size_t count) {
 
 /// Returns true if the extension is that of a JPEG, false for a PNG.
 bool is_jpeg(const fs::path& file) {
-  std::string ending = file.extension().string();
-  std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string ending = lowered(file.extension().string());
   if (ending != ".png" && ending != ".jpg" && ending != ".jpeg")
     user_error("expected --out NAME.png or NAME.jpg, got '{}'", file.string());
   return ending != ".png";

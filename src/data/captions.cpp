@@ -22,10 +22,6 @@ constexpr std::string_view kTable = "metadata.jsonl", kCsvTable = "metadata.csv"
 /// Extensions of caption files, in search order.
 constexpr const char* kTextEndings[] = {".txt", ".caption"};
 
-std::string_view without_mark(std::string_view text) {
-  return text.starts_with("\xEF\xBB\xBF") ? text.substr(3) : text;
-}
-
 struct Found {
   std::vector<fs::path> pictures, tables, parquets;
 };
@@ -104,15 +100,15 @@ std::string with_trigger(std::string caption, std::string_view trigger) {
 
 [[noreturn]] void refuse_missing(const fs::path& folder, const std::vector<fs::path>& missing,
                                  size_t num_pictures) {
-  std::string names;
-  for (size_t i = 0; i < std::min(missing.size(), kMostNamed); ++i)
-    names += (i == 0 ? "" : ", ") + printable(missing[i].lexically_relative(folder).string(), false);
+  std::vector<std::string> names;
+  for (const fs::path& path : missing)
+    names.push_back(printable(path.lexically_relative(folder).string(), false));
   fs::path text = missing[0].filename();
   text.replace_extension(".txt");
   user_error(
-      "expected a caption for each of the {} pictures in {}, found none for {} of them ({}{}); write {} "
+      "expected a caption for each of the {} pictures in {}, found none for {} of them ({}); write {} "
       "beside the first, or its line of metadata.jsonl",
-      num_pictures, folder.string(), missing.size(), names, missing.size() > kMostNamed ? ", ..." : "",
+      num_pictures, folder.string(), missing.size(), listed(names, kMostNamed),
       printable(text.string(), false));
 }
 
@@ -207,7 +203,7 @@ class CsvReader {
 
 std::vector<CaptionLine> parse_caption_lines(std::string_view text, std::string_view name) {
   std::vector<CaptionLine> lines;
-  std::string_view rest = without_mark(text);
+  std::string_view rest = without_bom(text);
   for (int64_t number = 1; !rest.empty(); ++number) {
     const std::string_view record = trimmed(take_line(rest));
     if (record.empty()) continue;
@@ -223,7 +219,7 @@ std::vector<CaptionLine> parse_caption_lines(std::string_view text, std::string_
 }
 
 std::vector<CaptionLine> parse_caption_csv(std::string_view text, std::string_view name) {
-  CsvReader reader(without_mark(text), name);
+  CsvReader reader(without_bom(text), name);
   const std::vector<std::string> columns = reader.next();
   const auto column = [&](std::string_view one) { return std::ranges::find(columns, one) - columns.begin(); };
   const auto none = std::ssize(columns);
@@ -247,7 +243,7 @@ std::vector<CaptionLine> parse_caption_csv(std::string_view text, std::string_vi
 }
 
 std::string parse_caption(std::string_view text, std::string_view name) {
-  std::string_view rest = without_mark(text);
+  std::string_view rest = without_bom(text);
   if (const size_t valid = valid_prefix(rest); valid < rest.size())
     user_error("{}: expected a caption in UTF-8, but it breaks at byte {}; save it as UTF-8", name,
                valid + text.size() - rest.size() + 1);

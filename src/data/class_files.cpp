@@ -122,8 +122,7 @@ std::optional<Source> choose(const std::vector<Source>& found, Layout& layout) {
                                 : "";
   user_error(
       "expected train/CLASS/*, CLASS/* (two classes or more), train.csv, train.txt or labels.csv in {}, "
-      "found "
-      "none{}",
+      "found none{}",
       root.string(), inner);
 }
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <string>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace hearth::data {
 
@@ -58,11 +58,7 @@ constexpr auto kUnsupported = std::to_array<std::string_view>(
     {".avif", ".avifs", ".heic", ".heif", ".jxl", ".jxr", ".jp2", ".j2k", ".psd", ".svg", ".ppm", ".pgm",
      ".pbm",  ".pnm",   ".tga",  ".exr",  ".hdr", ".dng", ".cr2", ".nef", ".arw", ".pcx", ".qoi"});
 
-std::string extension_of(const fs::path& path) {
-  std::string extension = path.extension().string();
-  std::ranges::transform(extension, extension.begin(), [](unsigned char c) { return std::tolower(c); });
-  return extension;
-}
+std::string extension_of(const fs::path& path) { return lowered(path.extension().string()); }
 
 const ImageFormat& format_of(std::span<const std::byte> bytes, std::string_view name) {
   if (bytes.empty()) user_error("{}: expected an image ({}), but the file is empty", name, kImageFormats);

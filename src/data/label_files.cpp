@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <set>
 
 #include "base/error.h"
@@ -48,11 +47,6 @@ std::vector<ReadFile> read_files(const std::vector<fs::path>& paths, BoxFormat f
   return files;
 }
 
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
 /// Label files of a split. A split is given by a folder's name, by a file's name if a file has many images,
 /// or by CVAT's subset.
 struct Split {
@@ -63,8 +57,8 @@ struct Split {
 
 bool is_of(const fs::path& file, const std::string& split, BoxFormat format) {
   const bool is_named =
-      format != BoxFormat::labelme && lower(file.stem().string()).find(split) != std::string::npos;
-  return is_named || lower(file.parent_path().filename().string()) == split;
+      format != BoxFormat::labelme && lowered(file.stem().string()).find(split) != std::string::npos;
+  return is_named || lowered(file.parent_path().filename().string()) == split;
 }
 
 /// Returns the label files of a split, or the images of a split if there is only one file; empty if none
@@ -80,7 +74,7 @@ std::vector<ReadFile> take_split(const std::vector<ReadFile>& files, std::string
       }
       ReadFile part{file.path, {.left_out = file.labels.left_out}};
       for (const LabeledImage& image : file.labels.images)
-        if (lower(image.subset).find(name) != std::string::npos) part.labels.images.push_back(image);
+        if (lowered(image.subset).find(name) != std::string::npos) part.labels.images.push_back(image);
       if (!part.labels.images.empty()) taken.push_back(std::move(part));
     }
     if (!taken.empty()) return taken;

@@ -4,13 +4,10 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "data/boxes_format.h"
 
 namespace hearth::data {
-
-std::string_view without_bom(std::string_view text) {
-  return text.starts_with("\xEF\xBB\xBF") ? text.substr(3) : text;
-}
 
 LabelJson::LabelJson(std::string_view text, std::string_view name) : json_(without_bom(text)), name_(name) {}
 

@@ -86,7 +86,4 @@ class LabelJson {
   int64_t number_ = 0;
 };
 
-/// Returns the text without a byte order mark (BOM) at its start.
-std::string_view without_bom(std::string_view text);
-
 }  // namespace hearth::data

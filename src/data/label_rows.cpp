@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "data/class_files.h"
+#include "data/csv_cells.h"
 #include "data/image.h"
 
 namespace hearth::data {
@@ -22,34 +23,6 @@ constexpr auto kLabelColumns = std::to_array<std::string_view>(
     {"label", "labels", "class", "class_name", "category", "target", "species", "breed", "y"});
 constexpr auto kSplitColumns = std::to_array<std::string_view>({"split", "subset", "set", "partition"});
 
-std::string lowered(std::string_view text) {
-  std::string made(text);
-  std::ranges::transform(made, made.begin(), [](unsigned char c) { return std::tolower(c); });
-  return made;
-}
-
-/// Splits a line into cells, which may be quoted; "" in quotes is one quote.
-std::vector<std::string> cells_of(std::string_view line, char separator, const std::string& where) {
-  std::vector<std::string> cells(1);
-  bool is_quoted = false;
-  for (size_t i = 0; i < line.size(); ++i) {
-    if (line[i] == '"') {
-      if (is_quoted && line.substr(i).starts_with("\"\"")) {
-        cells.back() += line[++i];
-      } else {
-        is_quoted = !is_quoted;
-      }
-    } else if (line[i] == separator && !is_quoted) {
-      cells.emplace_back();
-      if (cells.size() > kMaxCells) user_error("{}: a line has more than {} cells", where, kMaxCells);
-    } else {
-      cells.back() += line[i];
-    }
-  }
-  for (std::string& cell : cells) cell = std::string(trimmed(cell));
-  return cells;
-}
-
 struct Line {
   std::string_view text;
   int64_t number = 0;
@@ -57,15 +30,11 @@ struct Line {
 
 /// Returns the lines that are not blank, without a byte order mark (BOM).
 std::vector<Line> lines_of(std::string_view text) {
-  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+  std::string_view rest = without_bom(text);
   std::vector<Line> lines;
-  int64_t number = 0;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    const std::string_view line = trimmed(text.substr(at, end - at));
-    ++number;
+  for (int64_t number = 1; !rest.empty(); ++number) {
+    const std::string_view line = trimmed(take_line(rest));
     if (!line.empty()) lines.push_back({line, number});
-    at = end + 1;
   }
   return lines;
 }
@@ -108,7 +77,10 @@ std::optional<Columns> columns_of(const std::vector<std::string>& first,
 std::vector<std::string> cells_at(const std::vector<Line>& lines, size_t i, std::string_view name,
                                   char separator) {
   if (i >= lines.size()) return {};
-  return cells_of(lines[i].text, separator, fmt::format("{}:{}", name, lines[i].number));
+  std::vector<std::string> cells = csv_cells(lines[i].text, separator);
+  if (cells.size() > kMaxCells)
+    user_error("{}:{}: a line has more than {} cells", name, lines[i].number, kMaxCells);
+  return cells;
 }
 
 }  // namespace

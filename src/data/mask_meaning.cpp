@@ -1,7 +1,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
 #include <functional>
 #include <numeric>
@@ -19,8 +18,8 @@ constexpr size_t kMaxListed = 24;
 /// Max fraction of all pixels at which a far color counts as damage rather than as a separate class.
 constexpr double kMaxFarColor = 0.01;
 
-bool is_void(std::string name) {
-  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+bool is_void(std::string_view label) {
+  const std::string name = lowered(label);
   return name == "void" || name == "unlabeled" || name == "unlabelled" || name == "ignore";
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "data/boxes.h"
 #include "data/boxes_format.h"
 #include "data/fill_outline.h"
@@ -13,8 +14,8 @@ namespace {
 
 constexpr auto kFormats = std::to_array({BoxFormat::label_studio, BoxFormat::cvat, BoxFormat::labelme});
 
-bool is_background(std::string name) {
-  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+bool is_background(std::string_view label) {
+  const std::string name = lowered(label);
   return name == "background" || name == "_background_";
 }
 

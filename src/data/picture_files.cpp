@@ -57,9 +57,8 @@ std::vector<fs::path> sorted_pictures(const fs::path& folder) {
 }
 
 std::string read_text(const fs::path& path, int64_t max_bytes) {
-  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   std::string text = read_file(path, max_bytes);
-  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+  text.erase(0, text.size() - without_bom(text).size());
   return text;
 }
 
@@ -79,9 +78,8 @@ std::string describe_unread(const std::set<fs::path>& folders) {
   if (names.empty()) return "";
   std::ranges::sort(names);
   const char* files = names.size() == 1 ? "file beside the images is" : "files beside the images are";
-  std::string text = fmt::format("{} {} not read ({} are): ", names.size(), files, kImageFormats);
-  for (size_t i = 0; i < std::min(names.size(), kMaxNamed); ++i) text += (i == 0 ? "" : ", ") + names[i];
-  return names.size() > kMaxNamed ? text + ", ..." : text;
+  return fmt::format("{} {} not read ({} are): {}", names.size(), files, kImageFormats,
+                     listed(names, kMaxNamed));
 }
 
 std::map<std::string, fs::path> picture_files(const fs::path& folder) {

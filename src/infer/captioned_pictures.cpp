@@ -8,6 +8,7 @@
 #include <span>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "infer/picture_coder.h"
 #include "infer/text_coder.h"
 #include "io/run_lock.h"
@@ -273,13 +274,10 @@ class CaptionedPictures : public tasks::PictureSet {
   void note_small(const tasks::CachedLatents& latents) {
     const std::vector<std::string>& small = latents.small();
     if (small.empty()) return;
-    const std::span shown = std::span(small).first(std::min(small.size(), kMaxNamed));
-    notes_.push_back(
-        fmt::format("warning: {} of {} images have a side below {} pixels, half of data.image_size, and are "
-                    "enlarged, which "
-                    "blurs them: {}{}",
-                    small.size(), latents.pictures().size(), options_.resolution / 2, fmt::join(shown, ", "),
-                    small.size() > kMaxNamed ? ", ..." : ""));
+    notes_.push_back(fmt::format(
+        "warning: {} of {} images have a side below {} pixels, half of data.image_size, and are "
+        "enlarged, which blurs them: {}",
+        small.size(), latents.pictures().size(), options_.resolution / 2, listed(small, kMaxNamed)));
   }
   /// Throws a UserError for images that cannot be decoded, before any image is encoded.
   void expect_readable(const tasks::CachedLatents& latents) const {

@@ -64,9 +64,7 @@ void say_classes(const recipe::Recipe& recipe, Reporter& reporter) {
   constexpr size_t kMaxShown = 12;
   const std::vector<std::string>& names = recipe.model.class_names;
   if (names.empty()) return;
-  const std::span shown = std::span(names).first(std::min(names.size(), kMaxShown));
-  reporter.message(fmt::format("{} classes: {}{}", names.size(), fmt::join(shown, ", "),
-                               names.size() > kMaxShown ? ", ..." : ""));
+  reporter.message(fmt::format("{} classes: {}", names.size(), listed(names, kMaxShown)));
 }
 
 void announce(const Trainer& trainer, engine::Engine& engine, const Job& job, Reporter& reporter) {

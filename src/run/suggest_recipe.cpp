@@ -26,6 +26,8 @@ namespace hearth::run {
 namespace {
 
 constexpr std::array<std::string_view, 5> kTextEndings = {".jsonl", ".json", ".txt", ".parquet", ".arrow"};
+/// Class names in a line about the data.
+constexpr size_t kMaxNamed = 8;
 /// Max records of a text file that are parsed to detect the format.
 constexpr int64_t kMaxParsed = 1000;
 /// Max image files whose headers are read to measure the typical size.
@@ -45,13 +47,6 @@ std::string counted(int64_t count, const char* noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : plural);
 }
 
-std::string listed(const std::vector<std::string>& names) {
-  constexpr size_t kMaxNamed = 8;
-  const size_t count = std::min(names.size(), kMaxNamed);
-  const std::vector<std::string> shown(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(count));
-  return fmt::format("{}{}", fmt::join(shown, ", "), count < names.size() ? ", ..." : "");
-}
-
 std::optional<Suggestion> of_boxes(const fs::path& data) {
   if (!data::has_boxes(data)) return std::nullopt;
   const data::BoxedPictures train = data::read_boxes(data, "train"), test = data::read_boxes(data, "test");
@@ -60,7 +55,8 @@ std::optional<Suggestion> of_boxes(const fs::path& data) {
   Suggestion made{.overrides = {data_path(data)}};
   made.found = {fmt::format("{} training and {} test images with {} around objects of {}: {}",
                             train.pictures.size(), test.pictures.size(), counted(num_boxes, "box"),
-                            counted(std::ssize(train.class_names), "class"), listed(train.class_names))};
+                            counted(std::ssize(train.class_names), "class"),
+                            listed(train.class_names, kMaxNamed))};
   // With few images use the smallest YOLOX, which a few hundred images train from scratch.
   made.recipe = train.pictures.size() < 2000 ? "detect-small" : "detect-yolox";
   return made;
@@ -108,7 +104,7 @@ Suggestion of_classes(const fs::path& data, const char* kind, const char* recipe
   Suggestion made{.recipe = recipe, .overrides = {data_path(data)}};
   made.found = {fmt::format("{} training and {} test images of {}: {}", train->size(), open("test")->size(),
                             counted(std::ssize(train->class_names()), "class"),
-                            listed(train->class_names()))};
+                            listed(train->class_names(), kMaxNamed))};
   if (made.recipe != "images-resnet18") return made;
   const int64_t side = typical_side(*train);
   made.found.push_back(fmt::format("typical image: {} pixels on its shorter side", side));

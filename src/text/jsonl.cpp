@@ -12,9 +12,7 @@ namespace {
 using Visit = FunctionRef<void(const Entry&)>;
 
 std::string_view text_of(const MappedFile& file) {
-  std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
-  return text;
+  return without_bom({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()});
 }
 
 int64_t num_lines(std::string_view text) { return std::count(text.begin(), text.end(), '\n'); }

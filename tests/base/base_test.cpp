@@ -230,6 +230,18 @@ TEST(Threads, WhatABodyThrowsReachesTheCallerWhenAllHaveEnded) {
   EXPECT_NO_THROW(pool.run([](int) {}));
 }
 
+TEST(Text, MarksCaseAndListsOfNames) {
+  EXPECT_EQ(without_bom("\xEF\xBB\xBF"
+                        "a"),
+            "a");
+  EXPECT_EQ(without_bom("a\xEF\xBB\xBF"), "a\xEF\xBB\xBF");
+  EXPECT_EQ(lowered("Void \xC3\x84.PNG"), "void \xC3\x84.png");
+  const std::vector<std::string> names = {"a", "b", "c"};
+  EXPECT_EQ(listed(names, 3), "a, b, c");
+  EXPECT_EQ(listed(names, 2), "a, b, ...");
+  EXPECT_EQ(listed({}, 2), "");
+}
+
 TEST(Text, BytesAndNames) {
   EXPECT_EQ(parse_bytes("20GiB"), int64_t{20} << 30);
   EXPECT_EQ(parse_bytes("1.5 MB"), 1500000);
