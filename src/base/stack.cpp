@@ -56,6 +56,7 @@ int on_mapped_stack(FunctionRef<int()> work) {
   all.inside.uc_link = &all.before;
   makecontext(&all.inside, work_inside, 0);
   swapcontext(&all.before, &all.inside);
+  present_switch = nullptr;
   munmap(stack, kMappedStackBytes);
   if (all.error) std::rethrow_exception(all.error);
   return all.result;

@@ -30,7 +30,7 @@ std::string format_of(const ExportArguments& arguments) {
     user_error("expected a folder as --out of --format hf, got '{}'; try --format {}, or another name",
                arguments.out, named);
   }
-  const std::string format = arguments.format.empty() ? named : arguments.format;
+  std::string format = arguments.format.empty() ? named : arguments.format;
   if (format != "hf" && !ending.empty() && ending != "." + format)
     user_error("expected --out NAME.{0} for --format {0}, got '{1}'", format, arguments.out);
   return format;

@@ -337,7 +337,7 @@ std::string describe_captions(const std::vector<CaptionedPicture>& pictures) {
 }
 
 fs::path regularization_folder(const fs::path& folder) {
-  const fs::path found = (folder / "reg").lexically_normal();
+  fs::path found = (folder / "reg").lexically_normal();
   for (const fs::path& path : list_folder(found))
     if (fs::is_directory(path) && parse_folder_name(path.filename().string()).shows) return found;
   return {};

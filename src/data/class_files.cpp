@@ -213,7 +213,8 @@ std::vector<Entry> read_folders(const fs::path& root, const std::vector<std::str
     if (files.empty())
       faults.push_back(fmt::format("expected images ({}) in the class folder {}, found none", kImageFormats,
                                    folder.string()));
-    for (const std::string& file : files) entries.push_back({folder / file, name, name + "/" + file});
+    for (const std::string& file : files)
+      entries.push_back({folder / file, name, fmt::format("{}/{}", name, file)});
   }
   for (const std::string& name : sorted_names(root, true))
     if (std::ranges::find(classes, name) == classes.end())

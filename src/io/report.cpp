@@ -45,7 +45,7 @@ std::string summary_gpus(const ReportData& data) {
 std::string loss_chart(const ReportData& data) {
   const std::vector<Series> series = {{"validation", "#dd6b20", data.eval_loss},
                                       {"training", "#3182ce", data.loss}};
-  const std::string linear = line_chart("Loss", series);
+  std::string linear = line_chart("Loss", series);
   const auto is_positive = [](const CurvePoint& point) { return point.value > 0; };
   if (!std::ranges::all_of(data.loss, is_positive) || !std::ranges::all_of(data.eval_loss, is_positive))
     return linear;

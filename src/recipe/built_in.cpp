@@ -26,7 +26,7 @@ fs::path unpack(const fs::path& folder) {
     hash = hash64(file.text, hash);
     files.push_back(&file);
   }
-  const fs::path to = cache / "recipes" / fmt::format("{}-{:016x}", folder.filename().string(), hash);
+  fs::path to = cache / "recipes" / fmt::format("{}-{:016x}", folder.filename().string(), hash);
   for (const BuiltInFile* file : files) {
     const fs::path name = to / fs::path(file->path).filename();
     if (path_exists(name)) continue;

@@ -179,27 +179,27 @@ struct Adapter {
 struct Data {
   std::string kind = std::string(name_of(DataKind::shapes));
   fs::path path;
-  bool allow_outside = false;  ///< labels may name images outside of data.path
   Extent image_size = 32;
   int64_t channels = 3;
   int64_t count = 10000;
   int64_t val_count = 1000;
+  bool allow_outside = false;  ///< labels may name images outside of data.path
   bool shuffle = true;
   bool balance = false;  ///< images: each class is drawn equally often
   int64_t threads = 1;
   int64_t crop_padding = 0;
   bool flip = false;
+  bool resize = true;  ///< masks: resize images; false: sliding windows
   float jitter = 0;
   Normalize normalize = Normalize::automatic;
+  DropLast drop_last = DropLast::automatic;
+  Exif exif = Exif::apply;
   std::vector<float> mean = {0.5F};
   std::vector<float> std = {0.5F};
-  bool resize = true;                  ///< masks: resize images; false: sliding windows
   std::vector<float> scale = {1, 1};   ///< masks: random scale from, to
   std::string classes;                 ///< masks: file of the class table
   std::string unlabeled = "auto";      ///< masks: a number, auto or none
   std::vector<int64_t> class_numbers;  ///< masks: see data::MaskOptions::class_numbers
-  DropLast drop_last = DropLast::automatic;
-  Exif exif = Exif::apply;
   int64_t keep_pictures = 0;  ///< bytes of decoded pictures that are kept in memory, over all devices
   int64_t context = 1024;     ///< tokens of a row
   std::string val_path;       ///< held-out text; empty: the last val_share of the data

@@ -14,7 +14,6 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 
 std::vector<int64_t> numbers_of(std::initializer_list<int64_t> values, int64_t num_classes,
                                 int64_t unlabeled = kUnlabeledAuto) {

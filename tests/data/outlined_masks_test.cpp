@@ -96,7 +96,7 @@ class Outlines : public testing::Test {
   static void paint(std::vector<uint8_t>& mask, int x0, int y0, int x1, int y1, uint8_t label) {
     mask.resize(48);
     for (int y = y0; y < y1; ++y)
-      for (int x = x0; x < x1; ++x) mask[static_cast<size_t>(y * 8 + x)] = label;
+      for (int x = x0; x < x1; ++x) mask[static_cast<size_t>(y) * 8 + static_cast<size_t>(x)] = label;
   }
 
   TemporaryFolder folder_;

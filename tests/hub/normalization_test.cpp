@@ -14,7 +14,7 @@ class Weights : public testing::Test {
  protected:
   std::optional<Normalization> known(const std::string& config) const {
     std::ofstream(folder_.path() / "config.json") << config;
-    const auto found = known_normalization(folder_.path());
+    auto found = known_normalization(folder_.path());
     EXPECT_EQ(known_normalization(folder_.path() / "model.safetensors").has_value(), found.has_value());
     return found;
   }

@@ -104,7 +104,7 @@ TEST(TorchFile, RunsNothing) {
                                                         {"torch.nn.modules.linear", "Linear"},
                                                         {"torch._utils", "_rebuild_sparse_tensor"}}) {
     const std::string hostile = call(name(module, function), {text("touch /tmp/pwned")});
-    const std::string found = module + "." + function;
+    const std::string found = fmt::format("{}.{}", module, function);
     EXPECT_THAT(refusal_of(dict({{"a", kSix}, {"b", hostile}}), kSixFloats),
                 HasSubstr("x.pt: expected tensors and plain values, got '" + found + "'"));
     // Protocol 4 takes both names from the stack.

@@ -195,7 +195,7 @@ TEST_F(Resume, EveryOtherKeyIsRefusedByItsName) {
     if (may_change) continue;
     for (const std::string& value : values) {
       try {
-        const recipe::Recipe changed = recipe_with({key + "=" + value});
+        const recipe::Recipe changed = recipe_with({fmt::format("{}={}", key, value)});
         const std::vector<std::string> keys = recipe::changed_keys(recipe_with({}), changed);
         if (keys != std::vector{key}) continue;
         EXPECT_THAT(recipe::fault_of_resume(recipe_with({}), changed),
