@@ -5,13 +5,15 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "paths.h"
+
 namespace hearth {
 
 /// Where the shared test data of that name lies, if it is there: in $HEARTH_DATA, or in ../shared/data beside
 /// the checkout.
 inline std::filesystem::path shared_data_path(const char* name) {
   const char* set = std::getenv("HEARTH_DATA");
-  const std::filesystem::path root = set != nullptr ? set : HEARTH_SOURCE_DIR "/../shared/data";
+  const std::filesystem::path root = set != nullptr ? set : kSourceDir + "/../shared/data";
   return root / name;
 }
 

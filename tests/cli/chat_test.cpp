@@ -83,7 +83,7 @@ TEST_F(Chat, ATerminalDimsWhatTheLossDoesNotCount) {
   const auto shown = [&](const std::string& before) {
     return shell(fmt::format("script -qec '{}{} validate llama-full model=model data=chat.jsonl "
                              "data.cache=cache' /dev/null </dev/null",
-                             before, HEARTH_PROGRAM))
+                             before, kProgram))
         .out;
   };
   EXPECT_THAT(shown("unset NO_COLOR; "), HasSubstr("\x1b[0manswer 2<|im_end|>\x1b[2m"));

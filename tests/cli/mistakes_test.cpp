@@ -167,7 +167,7 @@ TEST_F(Mistakes, APipeIsNoFile) {
        {"validate pipe", "train pipe", "train tiny.yaml init=pipe", "pack pipe", "tokenize pipe",
         "eval folder", "generate folder -p x", "checkpoints folder/config.yaml"}) {
     // A line that waits for a writer is ended.
-    const Result result = shell(fmt::format("timeout 60 '{}' {}", HEARTH_PROGRAM, line));
+    const Result result = shell(fmt::format("timeout 60 '{}' {}", kProgram, line));
     EXPECT_EQ(result.code, 2) << line << result.err;
     EXPECT_THAT(result.err, testing::MatchesRegex("hearth: .*\n")) << line;
   }

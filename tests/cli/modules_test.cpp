@@ -34,7 +34,7 @@ TEST_F(Modules, ThatCannotBeOpenedAreSaidWhy) {
 
 TEST_F(Modules, ThatAreBuiltAnewAreTriedAnew) {
   fs::create_directories(at("modules"));
-  fs::copy_file(fs::path(HEARTH_PROGRAM).parent_path() / "libhearth_emu.so", at("modules/libhearth_emu.so"));
+  fs::copy_file(fs::path(kProgram).parent_path() / "libhearth_emu.so", at("modules/libhearth_emu.so"));
   const auto num_verdicts = [&](const char* run) {
     works(
         "export HEARTH_MODULES=modules XDG_CACHE_HOME=$PWD/cache && hearth train tiny.yaml device=emulated "

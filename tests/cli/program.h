@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/file.h"
+#include "paths.h"
 #include "temporary_folder.h"
 
 namespace hearth {
@@ -43,7 +44,7 @@ threads: 1
   Result shell(const std::string& line) const {
     const std::string command =
         fmt::format("cd '{}' && hearth() {{ '{}' \"$@\"; }} && {{ {}; }} >.out 2>.err",
-                    folder_.path().string(), HEARTH_PROGRAM, line);
+                    folder_.path().string(), kProgram, line);
     const int status = std::system(command.c_str());
     return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1, .out = get(".out"), .err = get(".err")};
   }

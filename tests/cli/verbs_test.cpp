@@ -223,7 +223,7 @@ TEST_F(Verbs, InterruptLeavesARunThatGoesOn) {
     const Result result = shell(fmt::format(
         "rm -rf run; '{}' train tiny.yaml --out run train.steps=100000000 schedule.name=constant {} & "
         "until [ -s run/trainer_log.jsonl ]; do sleep 0.05; done; {}; wait $!",
-        HEARTH_PROGRAM, setting, kill));
+        kProgram, setting, kill));
     EXPECT_EQ(result.code, 130) << kill << setting;
     const size_t at = result.out.find("stopped at step ");
     ASSERT_NE(at, result.out.npos) << kill << setting << result.out;
@@ -239,7 +239,7 @@ TEST_F(Verbs, ATerminalHasOneLiveLine) {
   if (std::system("command -v script >/dev/null") != 0) GTEST_SKIP() << "SKIPPED: there is no script(1)";
   const auto in_terminal = [&](const std::string& before, const std::string& run) {
     return shell(fmt::format("script -qec \"{} '{}' train tiny.yaml --out {}\" .typed </dev/null", before,
-                             HEARTH_PROGRAM, run))
+                             kProgram, run))
         .out;
   };
   const std::string colored = in_terminal("", "one");
@@ -344,7 +344,7 @@ TEST_F(Verbs, LsAndCpAndValidate) {
                     HasSubstr("\n| `learning_rate` | `optimizer.lr` |\n")));
   refused("hearth ls --markdown", {"--markdown requires --keys"});
   EXPECT_EQ(works("hearth cp demo mine.yaml"), "wrote mine.yaml\n");
-  EXPECT_EQ(get("mine.yaml"), read_file(fs::path(HEARTH_SOURCE_DIR) / "recipes/demo.yaml"));
+  EXPECT_EQ(get("mine.yaml"), read_file(fs::path(kSourceDir) / "recipes/demo.yaml"));
   const std::string out = works("hearth validate mine.yaml data.count=40 data.val_count=20");
   EXPECT_THAT(out, AllOf(HasSubstr("train: 40 images of 32x32x3, 10 classes"),
                          HasSubstr("test: 20 images of 32x32x3, 10 classes"), HasSubstr("  peak "),

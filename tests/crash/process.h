@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "paths.h"
 #include "temporary_folder.h"
 
 namespace hearth {
@@ -21,7 +22,7 @@ class Child {
   /// -1: none.
   Child(std::vector<std::string> arguments, const fs::path& output, int64_t file_limit_bytes = -1,
         int64_t memory_limit_bytes = -1) {
-    arguments.insert(arguments.begin(), HEARTH_PROGRAM);
+    arguments.insert(arguments.begin(), kProgram);
     std::vector<char*> argv;
     argv.reserve(arguments.size() + 1);
     for (std::string& argument : arguments) argv.push_back(argument.data());

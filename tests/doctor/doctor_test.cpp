@@ -8,6 +8,7 @@
 #include <set>
 
 #include "doctor/report.h"
+#include "paths.h"
 #include "planted.h"
 #include "temporary_folder.h"
 
@@ -48,7 +49,7 @@ TEST(Doctor, HasThirtyMachines) { EXPECT_GE(machine_names().size(), 30U); }
 
 /// The page on findings has a section for each kind that a source names.
 TEST(Doctor, EveryFindingHasASection) {
-  const fs::path source = HEARTH_SOURCE_DIR;
+  const fs::path source = kSourceDir;
   const std::string page = read_file(source / "docs/doctor.md");
   const std::regex id(
       R"re(id = (?:contained \? "[a-z-]+" : )?(?:has \? "device" : )?"([a-z-]+)"|Level::\w+,\s+"([a-z-]+)",)re");

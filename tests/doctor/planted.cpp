@@ -8,6 +8,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "paths.h"
+
 namespace hearth::doctor {
 namespace {
 
@@ -114,7 +116,7 @@ PlantedMachine plant(const fs::path& description, const fs::path& root) {
   return planter.machine;
 }
 
-fs::path machines_folder() { return fs::path(HEARTH_SOURCE_DIR) / "tests/doctor/machines"; }
+fs::path machines_folder() { return fs::path(kSourceDir) / "tests/doctor/machines"; }
 
 std::vector<std::string> machine_names() {
   std::vector<std::string> names;

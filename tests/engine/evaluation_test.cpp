@@ -4,6 +4,7 @@
 #include "engine/group_run.h"
 #include "hub/weights.h"
 #include "io/safetensors.h"
+#include "paths.h"
 
 namespace hearth::engine {
 namespace {
@@ -127,7 +128,7 @@ TEST(Evaluations, TheFirstOneCountsForStoppingEarly) {
 TEST(Context, IsTheSameForRunsAndForModels) {
   const int64_t context = recipe::Recipe().data.context;
   for (const char* name : {"llama-lora", "llama-full", "llama-dpo"}) {
-    const fs::path file = fs::path(HEARTH_SOURCE_DIR) / "recipes" / (std::string(name) + ".yaml");
+    const fs::path file = fs::path(kSourceDir) / "recipes" / (std::string(name) + ".yaml");
     EXPECT_EQ(run::load_recipe(file, std::vector<std::string>{"model.path=./x"}).data.context, context)
         << name;
   }

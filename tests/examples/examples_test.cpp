@@ -43,7 +43,7 @@ TEST(SlowExamples, OwnModelLearnsItsShapes) {
 }
 
 TEST(Examples, OwnModelTakesUnderSixtyLines) {
-  const std::string source = read_file(HEARTH_SOURCE_DIR "/examples/own_model.cpp");
+  const std::string source = read_file(kSourceDir + "/examples/own_model.cpp");
   EXPECT_LT(std::count(source.begin(), source.end(), '\n'), 60);
 }
 

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "paths.h"
 #include "recipe/recipe_file.h"
 #include "run/inputs.h"
 #include "run/stopped_run.h"
@@ -255,7 +256,7 @@ TEST_F(Resume, TakesEveryBatchInMidEpoch) {
 }
 
 TEST_F(Resume, TheListInTheDocumentsIsTheOneInTheCode) {
-  const std::string text = read_file(fs::path(HEARTH_SOURCE_DIR) / "docs" / "reliability.md");
+  const std::string text = read_file(fs::path(kSourceDir) / "docs" / "reliability.md");
   const size_t begin = text.find("### Keys that may change");
   ASSERT_NE(begin, std::string::npos);
   std::istringstream lines(text.substr(begin, text.find("\n## ", begin) - begin));
