@@ -116,21 +116,21 @@ TEST_F(Supervisor, NamesAStoppedWorkerAndWhoWaitedForIt) {
 
 TEST_F(Supervisor, NamesTheOneThatHangsAndThenHasMorePatience) {
   options_.size = 2;
-  options_.start_seconds = 1;
+  options_.start_seconds = 2;
   const auto work = with_trouble([](const Seat&) { hang(); });
   const auto slow = [&](const Seat& seat) {
-    if (seat.attempt == 2) sleep_for(1.4);
+    if (seat.attempt == 2) sleep_for(2.5);
     return work(seat);
   };
   EXPECT_EQ(supervise_workers(slow), kDone);
   ASSERT_EQ(said_.size(), 2U);
-  EXPECT_THAT(said_[0], AllOf(HasSubstr("worker 1 made no progress for 1."), HasSubstr("at step 412"),
+  EXPECT_THAT(said_[0], AllOf(HasSubstr("worker 1 made no progress for 2."), HasSubstr("at step 412"),
                               HasSubstr("worker 0 waited")));
 }
 
 TEST_F(Supervisor, LearnsHowLongStepsTake) {
   options_.start_seconds = 30;
-  options_.least_seconds = 0.2;
+  options_.least_seconds = 1;
   const auto work = [](const Seat& seat) {
     for (int64_t step = 0; step < 20; ++step) {
       seat.heartbeat.beat(Phase::training, step);
@@ -150,11 +150,11 @@ TEST_F(Supervisor, LearnsHowLongStepsTake) {
 }
 
 TEST_F(Supervisor, TakesAWorkersWordForHowLongItsStepsAre) {
-  options_.start_seconds = 0.2;
+  options_.start_seconds = 0.5;
   const auto work = [](const Seat& seat) {
     seat.heartbeat.allow(seat.attempt == 1 ? 3600 : 0);
     seat.heartbeat.beat(Phase::training, 412);
-    sleep_for(1);
+    sleep_for(2);
     // That was of steps; for what has no rhythm it counts for nothing.
     seat.heartbeat.beat(Phase::saving, 413);
     if (seat.attempt == 1) hang();
@@ -169,12 +169,12 @@ TEST_F(Supervisor, TakesAWorkersWordForHowLongItsStepsAre) {
 
 TEST_F(Supervisor, LetsAReaderTakeItsTime) {
   options_.size = 2;
-  options_.start_seconds = 0.2;
+  options_.start_seconds = 1;
   const auto work = [](const Seat& seat) {
     seat.heartbeat.beat(Phase::training, 412);
     if (seat.rank == 0) {
       const Phase before = seat.heartbeat.turn_to(Phase::reporting);
-      sleep_for(1);
+      sleep_for(2);
       seat.heartbeat.turn_to(before);
     }
     seat.group->open(seat.rank)->barrier();
@@ -185,7 +185,7 @@ TEST_F(Supervisor, LetsAReaderTakeItsTime) {
 }
 
 TEST_F(Supervisor, IsWatchfulAgainBehindAReport) {
-  options_.start_seconds = 0.2;
+  options_.start_seconds = 1;
   const auto work = [](const Seat& seat) {
     seat.heartbeat.beat(Phase::training, 412);
     seat.heartbeat.turn_to(seat.heartbeat.turn_to(Phase::reporting));
