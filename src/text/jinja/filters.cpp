@@ -211,8 +211,9 @@ Value list_of_items(Run& run, const std::vector<Keyed>& all) {
   return list_value(run, items);
 }
 
-Value sort(Run& run, const Value& subject, Arguments arguments) {
-  std::vector<Keyed> all = keyed(run, subject, arguments[2], arguments[1]);
+/// Sorts by one attribute; equal items keep their order.
+Value sorted(Run& run, const Value& subject, Arguments arguments, const Value& attribute) {
+  std::vector<Keyed> all = keyed(run, subject, attribute, arguments[1]);
   const bool reversed = is_true(arguments[0]);
   run.spend(std::ssize(all) * 16);
   std::stable_sort(all.begin(), all.end(), [&](const Keyed& a, const Keyed& b) {
@@ -220,6 +221,18 @@ Value sort(Run& run, const Value& subject, Arguments arguments) {
     return reversed ? is_less(run, b.key, a.key) : is_less(run, a.key, b.key);
   });
   return list_of_items(run, all);
+}
+
+/// Implements sort, by several attributes too: 'a,b' sorts by b, then by a.
+Value sort(Run& run, const Value& subject, Arguments arguments) {
+  if (!arguments[2].string()) return sorted(run, subject, arguments, arguments[2]);
+  std::string_view attributes = *arguments[2].string();
+  Value items = subject;
+  for (size_t comma = attributes.rfind(','); comma != attributes.npos; comma = attributes.rfind(',')) {
+    items = sorted(run, items, arguments, Json(attributes.substr(comma + 1)));
+    attributes = attributes.substr(0, comma);
+  }
+  return sorted(run, items, arguments, Json(attributes));
 }
 
 Value dictsort(Run& run, const Value& subject, Arguments arguments) {
@@ -257,7 +270,7 @@ Value largest(Run& run, const Value& subject, Arguments arguments) {
 }
 
 Value sum(Run& run, const Value& subject, Arguments arguments) {
-  Value total(Json(0));
+  Value total = given(arguments[1]) ? arguments[1] : Value(Json(0));
   for (const Value& item : items_of(run, subject)) {
     total = arithmetic(run, "+", total, attribute_or_item(run, item, arguments[0]));
   }
@@ -393,7 +406,7 @@ const Builtin kFilters[] = {
     {"unique", unique, {"case_sensitive", "attribute"}},
     {"min", smallest, {"case_sensitive", "attribute"}},
     {"max", largest, {"case_sensitive", "attribute"}},
-    {"sum", sum, {"attribute"}},
+    {"sum", sum, {"attribute", "start"}},
     {"round", round, {"precision", "method"}},
     {"indent", indent, {"width", "first", "blank"}},
     {"map", map, {"filter", "argument", "argument2", "attribute", "default"}},

@@ -191,9 +191,13 @@ class Lexer {
     skip(size);
   }
 
+  bool digit_at(size_t at) const { return at < rest_.size() && is_digit(rest_[at]); }
+
+  /// Counts digits, with single underscores between them.
   size_t num_digits(size_t from) const {
     size_t to = from;
-    while (to < rest_.size() && is_digit(rest_[to])) ++to;
+    while (digit_at(to) || (to > from && digit_at(to - 1) && rest_.substr(to, 1) == "_" && digit_at(to + 1)))
+      ++to;
     return to - from;
   }
 
@@ -212,8 +216,11 @@ class Lexer {
         real = true;
       }
     }
-    if (size < rest_.size() && is_name_part(rest_[size])) fail("expected a decimal number");
-    add(real ? TokenKind::real : TokenKind::integer, rest_.substr(0, size));
+    if (size < rest_.size() && is_name_part(rest_[size]))
+      fail("a number that is not decimal is not supported; write it with the digits 0 to 9");
+    std::string digits(rest_.substr(0, size));
+    std::erase(digits, '_');
+    add(real ? TokenKind::real : TokenKind::integer, digits);
     skip(size);
   }
 
@@ -250,6 +257,7 @@ class Lexer {
     if (c == 'x' || c == 'u' || c == 'U')
       return append_number(text, raw, 2, c == 'x' ? 2 : c == 'u' ? 4 : 8, 16);
     if (c >= '0' && c <= '7') return append_number(text, raw, 1, 3, 8);
+    if (c == 'N') fail("the escape \\N{...} is not supported; write the character itself");
     text += raw.substr(0, 2);
     return 2;
   }

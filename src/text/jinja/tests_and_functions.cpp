@@ -7,8 +7,6 @@
 namespace hearth::text::jinja {
 namespace {
 
-bool is_integer(const Value& value) { return value.json() != nullptr && value.json()->is_number_integer(); }
-
 bool json_is_none(const Json& json) { return json.is_null(); }
 bool json_is_string(const Json& json) { return json.is_string(); }
 bool json_is_mapping(const Json& json) { return json.is_object(); }
@@ -37,20 +35,14 @@ Value iterable(Run&, const Value& subject, Arguments) {
                         (json != nullptr && (json->is_structured() || json->is_string())));
 }
 
-int64_t remainder(Run& run, const Value& subject, int64_t divisor) {
-  if (!is_integer(subject))
-    run.fail(fmt::format("the test is supported for integers, got {}", kind_of(subject)));
-  if (divisor == 0) run.fail("division by zero");
-  return divisor == -1 ? 0 : integer_argument(run, subject) % divisor;
+/// Tests `subject % divisor == wanted` as Python does, for floats and booleans too.
+Value has_remainder(Run& run, const Value& subject, const Value& divisor, int64_t wanted) {
+  return Value::boolean(is_equal(run, arithmetic(run, "%", subject, divisor), Json(wanted)));
 }
-Value odd(Run& run, const Value& subject, Arguments) {
-  return Value::boolean(remainder(run, subject, 2) != 0);
-}
-Value even(Run& run, const Value& subject, Arguments) {
-  return Value::boolean(remainder(run, subject, 2) == 0);
-}
+Value odd(Run& run, const Value& subject, Arguments) { return has_remainder(run, subject, Json(2), 1); }
+Value even(Run& run, const Value& subject, Arguments) { return has_remainder(run, subject, Json(2), 0); }
 Value divisible(Run& run, const Value& subject, Arguments arguments) {
-  return Value::boolean(remainder(run, subject, integer_argument(run, arguments[0])) == 0);
+  return has_remainder(run, subject, arguments[0], 0);
 }
 
 Value contained(Run& run, const Value& subject, Arguments arguments) {
