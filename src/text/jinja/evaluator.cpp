@@ -1,8 +1,9 @@
 #include "text/jinja/format.h"
-#include "text/jinja/syntax.h"
+#include "text/jinja/scopes.h"
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <utility>
 
 #include "base/error.h"
@@ -12,16 +13,14 @@ namespace jinja {
 namespace {
 
 constexpr int kMaxStatementDepth = 1000;
-constexpr int kMaxCalls = 50;
+constexpr int kMaxCalls = 50;  ///< macros and recursive loops inside one another
 
 enum class Flow { next_statement, next_round, leave_loop };
-
-using Scope = std::map<std::string_view, Value>;
 
 class Evaluator {
  public:
   Evaluator(const Program& program, const Json& variables, const RenderOptions& options)
-      : run_(program.name, options), variables_(variables), scopes_(1) {}
+      : run_(program.name, options), variables_(variables) {}
 
   Rendered render(const Body& body) {
     execute(body);
@@ -51,7 +50,7 @@ class Evaluator {
       case StatementKind::choice:
         return execute_choice(statement);
       case StatementKind::loop:
-        return execute_loop(statement);
+        return execute_loop(statement, evaluate(*statement.expression), scopes_.here());
       case StatementKind::assign:
         execute_assign(statement);
         break;
@@ -64,7 +63,10 @@ class Evaluator {
         write(text_of(run_, filtered(statement)));
         break;
       case StatementKind::macro:
-        scopes_.back()[statement.text] = Value::of(&statement);
+        scopes_.set(statement.text, Value::of(Macro{&statement, scopes_.here()}));
+        break;
+      case StatementKind::call:
+        write(text_of(run_, call(*statement.expression, &statement)));
         break;
       case StatementKind::generation:
         return execute_generation(statement);
@@ -90,45 +92,52 @@ class Evaluator {
     return Flow::next_statement;
   }
 
-  std::vector<Value> loop_items(const Statement& statement) {
-    std::vector<Value> items = items_of(run_, evaluate(*statement.expression));
+  std::vector<Value> loop_items(const Statement& statement, const Value& whole, ScopeRef outer) {
+    std::vector<Value> items = items_of(run_, whole);
     if (!statement.filter) return items;
     std::vector<Value> kept;
-    scopes_.emplace_back();
+    scopes_.open(run_, outer);
     for (Value& item : items) {
       unpack(statement, item);
       if (is_true(evaluate(*statement.filter))) kept.push_back(std::move(item));
     }
-    scopes_.pop_back();
+    scopes_.close();
     return kept;
   }
 
   /// Assigns a value to the statement's variable, or its parts where there are several.
   void unpack(const Statement& statement, const Value& item) {
     if (statement.names.size() == 1) {
-      scopes_.back()[statement.names[0]] = item;
+      scopes_.set(statement.names[0], item);
       return;
     }
     const std::vector<Value> parts = items_of(run_, item);
     if (parts.size() != statement.names.size()) {
       run_.fail(fmt::format("expected {} values to unpack, got {}", statement.names.size(), parts.size()));
     }
-    for (size_t i = 0; i < parts.size(); ++i) scopes_.back()[statement.names[i]] = parts[i];
+    for (size_t i = 0; i < parts.size(); ++i) scopes_.set(statement.names[i], parts[i]);
   }
 
-  Flow execute_loop(const Statement& statement) {
-    const std::vector<Value> items = loop_items(statement);
-    if (items.empty()) return execute(statement.otherwise);
+  Flow execute_loop(const Statement& statement, const Value& whole, ScopeRef outer, int64_t depth = 1) {
+    const std::vector<Value> items = loop_items(statement, whole, outer);
+    if (items.empty()) {
+      scopes_.open(run_, outer);
+      const Flow flow = execute(statement.otherwise);
+      scopes_.close();
+      return flow;
+    }
     const auto loop = std::make_shared<Loop>();
+    loop->recursive = statement.recursive ? &statement : nullptr;
+    loop->scope = outer;
+    loop->depth = depth;
     loop->length = std::ssize(items);
     loop->items = &items;
     for (; loop->index < loop->length; ++loop->index) {
       run_.spend(1);
-      scopes_.emplace_back();
-      scopes_.back()["loop"] = Value::of(std::shared_ptr<const Loop>(loop));
+      scopes_.open(run_, outer, {{"loop", Value::of(std::shared_ptr<const Loop>(loop))}});
       unpack(statement, items[static_cast<size_t>(loop->index)]);
       const Flow flow = execute(statement.body);
-      scopes_.pop_back();
+      scopes_.close();
       if (flow == Flow::leave_loop) break;
     }
     loop->items = nullptr;
@@ -137,21 +146,22 @@ class Evaluator {
 
   /// The variables of a {% with %} see those around it, not each other.
   Flow execute_scope(const Statement& statement) {
-    Scope scope;
-    for (const Parameter& variable : statement.parameters) scope[variable.name] = evaluate(*variable.preset);
-    scopes_.push_back(std::move(scope));
+    Variables variables;
+    for (const Parameter& variable : statement.parameters)
+      variables[variable.name] = evaluate(*variable.preset);
+    scopes_.open(run_, scopes_.here(), std::move(variables));
     const Flow flow = execute(statement.body);
-    scopes_.pop_back();
+    scopes_.close();
     return flow;
   }
 
   /// Renders a statement's body and applies its filters.
   Value filtered(const Statement& statement) {
-    Value text = Json(captured(statement.body));
+    Value text = captured([&] { execute(statement.body); });
     if (!statement.expression) return text;
-    scopes_.emplace_back()[kBodyText] = std::move(text);
+    scopes_.open(run_, scopes_.here(), {{kBodyText, std::move(text)}});
     Value result = evaluate(*statement.expression);
-    scopes_.pop_back();
+    scopes_.close();
     return result;
   }
 
@@ -174,21 +184,19 @@ class Evaluator {
     return flow;
   }
 
-  std::string captured(const Body& body) {
+  /// Returns what `print` prints.
+  template <typename Print>
+  Value captured(Print print) {
     std::string before = std::exchange(out_.text, {});
-    execute(body);
+    print();
     run_.spend(std::ssize(out_.text) / 16);
-    return std::exchange(out_.text, std::move(before));
+    return Json(std::exchange(out_.text, std::move(before)));
   }
 
   // Variables.
   Value lookup(std::string_view name) {
     run_.spend(1);
-    for (size_t i = scopes_.size(); i-- > 0;) {
-      if (i > 0 && i < first_scope_) continue;
-      const auto found = scopes_[i].find(name);
-      if (found != scopes_[i].end()) return found->second;
-    }
+    if (const Value* found = scopes_.find(name)) return *found;
     if (const auto found = variables_.find(name); found != variables_.end()) return Value::view(*found);
     const Builtin* function = find_function(name);
     if (function != nullptr && (name != "strftime_now" || run_.options().now)) return Value::of(function);
@@ -227,7 +235,7 @@ class Evaluator {
       case ExpressionKind::format:
         return evaluate_format(e);
       case ExpressionKind::macro:
-        return call_macro(e);
+        return call(e);
       case ExpressionKind::negate:
         return arithmetic(run_, "-", Json(0), evaluate(*e.operands[0]));
       case ExpressionKind::negation:
@@ -260,6 +268,13 @@ class Evaluator {
     Json mapping = Json::object();
     const std::vector<Value> values = evaluate_all(e);
     for (size_t i = 0; i + 1 < values.size(); i += 2) {
+      if (!e.operands[i]) {
+        for (const auto& [key, value] : entries_of(run_, values[i + 1])) {
+          run_.spend(std::ssize(mapping));
+          mapping[std::string(key)] = json_of(run_, value);
+        }
+        continue;
+      }
       const auto key = key_in_mapping(values[i]);
       if (!key)
         run_.fail(fmt::format("keys other than strings and integers are not supported, got {}",
@@ -276,6 +291,10 @@ class Evaluator {
     for (size_t i = 0; i + 1 < e.operands.size(); i += 2) {
       run_.spend(8);
       Value value = evaluate(*e.operands[i + 1]);
+      if (!e.operands[i]) {
+        for (auto& [key, part] : entries_of(run_, value)) space[std::string(key)] = std::move(part);
+        continue;
+      }
       space[e.operands[i]->value.get<std::string>()] = std::move(value);
     }
     return Value::of(&space);
@@ -306,22 +325,12 @@ class Evaluator {
     return arithmetic(run_, e.text, a, b);
   }
 
-  bool holds(std::string_view word, const Value& a, const Value& b) {
-    if (word == "==") return is_equal(run_, a, b);
-    if (word == "!=") return !is_equal(run_, a, b);
-    if (word == "in") return is_in(run_, a, b);
-    if (word == "not in") return !is_in(run_, a, b);
-    if (word == "<") return is_less(run_, a, b);
-    if (word == ">") return is_less(run_, b, a);
-    return word == "<=" ? !is_less(run_, b, a) : !is_less(run_, a, b);
-  }
-
   bool compare(const Expression& e) {
     Value left = evaluate(*e.operands[0]);
     for (size_t i = 0; i < e.words.size(); ++i) {
       Value right = evaluate(*e.operands[i + 1]);
       run_.at_line(e.line);
-      if (!holds(e.words[i], left, right)) return false;
+      if (!compares(run_, e.words[i], left, right)) return false;
       left = std::move(right);
     }
     return true;
@@ -361,56 +370,88 @@ class Evaluator {
   }
 
   Value evaluate_format(const Expression& e) {
-    std::vector<Value> values = evaluate_all(e);
-    run_.at_line(e.line);
-    const Value subject = std::move(values.front());
-    values.erase(values.begin());
-    if (e.text == "cycle") return cycled(run_, subject, values);
-    const FormatArguments arguments{values, e.words};
+    const Value subject = evaluate(*e.operands[0]);
+    const CallArguments call = evaluate_arguments(e, 1);
+    if (e.text == "cycle") return cycled(run_, subject, call.values);
+    const FormatArguments arguments{call.values, call.names};
     return e.text == "%" ? format_by_percent(run_, subject, arguments)
                          : format_by_braces(run_, subject, arguments);
   }
 
-  Value call_macro(const Expression& e) {
-    const Statement* macro = lookup(e.text).macro();
-    if (macro == nullptr)
-      run_.fail(fmt::format("the function {}() is not supported, and no macro of that name is defined here",
-                            e.text));
-    Scope scope = bind(*macro, e);
-    if (++calls_ > kMaxCalls) run_.fail("macros that call one another too deep");
-    const size_t outer = std::exchange(first_scope_, scopes_.size());
-    scopes_.push_back(std::move(scope));
-    fill_presets(*macro);
-    std::string text = captured(macro->body);
-    scopes_.pop_back();
-    first_scope_ = outer;
-    --calls_;
-    return Json(std::move(text));
+  /// Evaluates operands[first...] and unpacks * and **.
+  CallArguments evaluate_arguments(const Expression& e, size_t first) {
+    CallArguments made;
+    std::vector<Value> named;
+    const size_t num_positional = e.operands.size() - e.words.size();
+    for (size_t i = first; i < e.operands.size(); ++i) {
+      Value value = evaluate(*e.operands[i]);
+      if (i < num_positional) {
+        made.values.push_back(std::move(value));
+      } else if (e.words[i - num_positional] == "*") {
+        std::ranges::move(items_of(run_, value), std::back_inserter(made.values));
+      } else if (e.words[i - num_positional] == "**") {
+        for (auto& [key, part] : entries_of(run_, value)) {
+          run_.spend(std::ssize(e.words));
+          if (!key_of_mapping(key).is_string()) run_.fail("expected strings as keys of the mapping after **");
+          if (std::ranges::find(e.words, key) != e.words.end()) fail_twice(run_, e.text, key);
+          made.names.emplace_back(key);
+          named.push_back(std::move(part));
+        }
+      } else {
+        made.names.push_back(e.words[i - num_positional]);
+        named.push_back(std::move(value));
+      }
+    }
+    run_.at_line(e.line);
+    std::ranges::move(named, std::back_inserter(made.values));
+    return made;
   }
 
-  Scope bind(const Statement& macro, const Expression& e) {
-    const size_t num_positional = e.operands.size() - e.words.size();
-    if (num_positional > macro.parameters.size())
-      run_.fail(fmt::format("too many arguments for the macro {}()", macro.text));
-    Scope scope;
-    for (size_t i = 0; i < e.operands.size(); ++i) {
-      const std::string_view name =
-          i < num_positional ? macro.parameters[i].name : e.words[i - num_positional];
-      const auto known = [&](const Parameter& parameter) { return parameter.name == name; };
-      if (std::none_of(macro.parameters.begin(), macro.parameters.end(), known)) {
-        run_.fail(fmt::format("the macro {}() has no parameter {}", macro.text, name));
-      }
-      scope[name] = evaluate(*e.operands[i]);
-    }
-    return scope;
+  /// Calls a macro, caller() or a recursive loop; `block` is the {% call %} block it is for.
+  Value call(const Expression& e, const Statement* block = nullptr) {
+    const Value callee = lookup(e.text);
+    const Loop* loop = callee.loop();
+    if (loop != nullptr && loop->recursive == nullptr)
+      run_.fail(
+          fmt::format("{}() calls a loop that is not recursive; write {{% for ... recursive %}}", e.text));
+    if (loop == nullptr && callee.macro() == nullptr)
+      run_.fail(
+          e.text == "caller"
+              ? "caller() works only in a macro that a {% call %} block calls"
+              : fmt::format("the function {}() is not supported, and no macro of that name is defined here",
+                            e.text));
+    const CallArguments arguments = evaluate_arguments(e, 0);
+    if (++calls_ > kMaxCalls) run_.fail("macros or recursive loops that call one another too deep");
+    Value text =
+        loop != nullptr ? call_loop(*loop, arguments, block) : call_macro(*callee.macro(), arguments, block);
+    --calls_;
+    return text;
+  }
+
+  Value call_loop(const Loop& loop, const CallArguments& arguments, const Statement* block) {
+    if (arguments.values.size() != 1 || !arguments.names.empty() || block != nullptr)
+      run_.fail("a recursive loop is called with one list, as in loop(item.children)");
+    return captured([&] { execute_loop(*loop.recursive, arguments.values[0], loop.scope, loop.depth + 1); });
+  }
+
+  Value call_macro(const Macro& macro, const CallArguments& arguments, const Statement* block) {
+    Variables variables = bind(run_, *macro.statement, arguments);
+    if (block != nullptr)
+      pass_caller(run_, *macro.statement, variables, Value::of(Macro{block, scopes_.here()}));
+    scopes_.open(run_, macro.scope, std::move(variables));
+    fill_presets(*macro.statement);
+    Value text = captured([&] { execute(macro.statement->body); });
+    scopes_.close();
+    return text;
   }
 
   void fill_presets(const Statement& macro) {
     for (const Parameter& parameter : macro.parameters) {
-      if (scopes_.back().contains(parameter.name)) continue;
-      scopes_.back()[parameter.name] =
-          parameter.preset ? evaluate(*parameter.preset) : Value::undefined(parameter.name);
+      if (scopes_.variables().contains(parameter.name)) continue;
+      scopes_.set(parameter.name,
+                  parameter.preset ? evaluate(*parameter.preset) : Value::undefined(parameter.name));
     }
+    if (macro.special.caller) scopes_.variables().try_emplace("caller", Value::undefined("caller"));
   }
 
   /// Counts how deep evaluation stands within itself.
@@ -430,8 +471,7 @@ class Evaluator {
   Rendered out_;
   /// Here for as long as the rendering lasts: namespaces may hold each other, in a ring or a million deep.
   std::deque<Space> spaces_;
-  std::vector<Scope> scopes_;  ///< of the template, then of macros and loops
-  size_t first_scope_ = 0;     ///< of the macro that runs
+  Scopes scopes_;
   int depth_ = 0;
   int calls_ = 0;
 };

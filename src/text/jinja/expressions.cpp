@@ -213,8 +213,11 @@ ExpressionPtr ExpressionParser::parse_primary() {
 ExpressionPtr ExpressionParser::parse_name() {
   const Token token = tokens_.take();
   if (const auto value = constant(token.text)) return literal(*value, token.line);
+  special.caller = special.caller || token.text == "caller";
+  special.varargs = special.varargs || token.text == "varargs";
+  special.kwargs = special.kwargs || token.text == "kwargs";
   if (tokens_.is_symbol("(")) return parse_function(token.text, token.line);
-  for (const char* name : {"self", "caller", "varargs", "kwargs", "cycler", "joiner", "lipsum"}) {
+  for (const char* name : {"self", "cycler", "joiner", "lipsum"}) {
     if (token.text == name) return unsupported(fmt::format("'{}' is not supported", name), token.line);
   }
   return make(ExpressionKind::name, token.line, {}, token.text);
@@ -328,18 +331,28 @@ ExpressionPtr ExpressionParser::parse_item(ExpressionPtr subject) {
   return make(ExpressionKind::slice, line, std::move(operands));
 }
 
+/// Returns the name of the next argument, "*", "**", or nothing for a positional one.
+std::string ExpressionParser::take_argument_name() {
+  if (tokens_.take_symbol("*")) return "*";
+  if (tokens_.take_symbol("**")) return "**";
+  if (tokens_.peek().kind != TokenKind::name || !tokens_.is_symbol("=", 1)) return "";
+  std::string name = tokens_.take().text;
+  tokens_.take();
+  return name;
+}
+
 ExpressionParser::Call ExpressionParser::parse_call() {
   tokens_.expect_symbol("(");
   Call call;
   while (!tokens_.is_symbol(")")) {
-    const bool unpacks = tokens_.take_symbol("*") || tokens_.take_symbol("**");
-    call.unpacks = call.unpacks || unpacks;
-    if (tokens_.peek().kind == TokenKind::name && tokens_.is_symbol("=", 1)) {
-      call.names.push_back(tokens_.take().text);
-      tokens_.take();
-    } else if (!call.names.empty() && !unpacks) {
-      tokens_.fail("expected name=value after a named argument");
-    }
+    const std::string name = take_argument_name();
+    if (name.empty() && !call.names.empty())
+      tokens_.fail("a positional argument after a named one, * or **; move it to the front");
+    if (!call.names.empty() && call.names.back() == "**")
+      tokens_.fail("an argument after **; move it before **");
+    if (std::ranges::find(call.names, name) != call.names.end())
+      tokens_.fail(fmt::format("the argument '{}' occurs twice in a call", name));
+    if (!name.empty()) call.names.push_back(name);
     call.operands.push_back(parse());
     if (!tokens_.take_symbol(",")) break;
   }
@@ -349,11 +362,14 @@ ExpressionParser::Call ExpressionParser::parse_call() {
 
 ExpressionPtr ExpressionParser::mapping_of(Call call, ExpressionKind kind, int line,
                                            std::string_view function) {
-  if (call.unpacks || call.names.size() != call.operands.size())
-    return unsupported(fmt::format("{}() without named arguments is not supported", function), line);
+  const size_t num_positional = call.operands.size() - call.names.size();
+  if (num_positional > 1 || std::ranges::find(call.names, "*") != call.names.end())
+    return unsupported(fmt::format("{}() with more than one positional argument is not supported", function),
+                       line);
   std::vector<ExpressionPtr> operands;
-  for (size_t i = 0; i < call.names.size(); ++i) {
-    operands.push_back(literal(call.names[i], line));
+  for (size_t i = 0; i < call.operands.size(); ++i) {
+    const bool named = i >= num_positional && call.names[i - num_positional] != "**";
+    operands.push_back(named ? literal(call.names[i - num_positional], line) : nullptr);
     operands.push_back(std::move(call.operands[i]));
   }
   return make(kind, line, std::move(operands));
@@ -366,7 +382,6 @@ ExpressionPtr ExpressionParser::parse_function(const std::string& name, int line
   if (const Builtin* function = find_function(name)) {
     return bound(ExpressionKind::function, *function, nullptr, std::move(call), line);
   }
-  if (call.unpacks) return unsupported("arguments by * and ** are not supported", line);
   ExpressionPtr made = make(ExpressionKind::macro, line, std::move(call.operands), name);
   made->words = std::move(call.names);
   return made;
@@ -374,7 +389,8 @@ ExpressionPtr ExpressionParser::parse_function(const std::string& name, int line
 
 ExpressionPtr ExpressionParser::bound(ExpressionKind kind, const Builtin& builtin, ExpressionPtr subject,
                                       Call call, int line) const {
-  if (call.unpacks) return unsupported("arguments by * and ** are not supported", line);
+  if (call.unpacks())
+    return unsupported(fmt::format("arguments of '{}' by * and ** are not supported", builtin.name), line);
   const size_t num_parameters = builtin.num_parameters();
   const size_t num_positional = call.operands.size() - call.names.size();
   if (num_positional > num_parameters) {
@@ -411,7 +427,6 @@ ExpressionPtr ExpressionParser::bound(ExpressionKind kind, const Builtin& builti
 
 ExpressionPtr ExpressionParser::formatted(ExpressionPtr subject, Call call, std::string name,
                                           int line) const {
-  if (call.unpacks) return unsupported("arguments by * and ** are not supported", line);
   std::vector<ExpressionPtr> operands = list_of(std::move(subject));
   std::ranges::move(call.operands, std::back_inserter(operands));
   ExpressionPtr made = make(ExpressionKind::format, line, std::move(operands), std::move(name));

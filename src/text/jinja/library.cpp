@@ -29,8 +29,8 @@ Value loop_attribute(const Loop& loop, std::string_view name) {
   if (name == "first") return Value::boolean(loop.index == 0);
   if (name == "last") return Value::boolean(loop.index + 1 == loop.length);
   if (name == "length") return Json(loop.length);
-  if (name == "depth") return Json(1);
-  if (name == "depth0") return Json(0);
+  if (name == "depth") return Json(loop.depth);
+  if (name == "depth0") return Json(loop.depth - 1);
   if (loop.items == nullptr) return Value::undefined("loop." + std::string(name));
   if (name == "previtem" && loop.index > 0) return (*loop.items)[static_cast<size_t>(loop.index - 1)];
   if (name == "nextitem" && loop.index + 1 < loop.length)
@@ -86,13 +86,20 @@ std::optional<int64_t> integer_arithmetic(std::string_view symbol, int64_t a, in
   return std::nullopt;
 }
 
+/// Python's a % b: exact, with the sign of b.
+double real_remainder(double a, double b) {
+  const double rest = std::fmod(a, b);
+  if (rest == 0) return std::copysign(0.0, b);
+  return (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
 double real_arithmetic(std::string_view symbol, double a, double b) {
   if (symbol == "+") return a + b;
   if (symbol == "-") return a - b;
   if (symbol == "*") return a * b;
   if (symbol == "/") return a / b;
-  if (symbol == "//") return std::floor(a / b);
-  if (symbol == "%") return a - std::floor(a / b) * b;
+  if (symbol == "//") return std::round((a - real_remainder(a, b)) / b);
+  if (symbol == "%") return real_remainder(a, b);
   return std::pow(a, b);
 }
 
@@ -244,6 +251,17 @@ std::vector<Value> items_of(Run& run, const Value& value) {
   return items;
 }
 
+std::vector<std::pair<std::string_view, Value>> entries_of(Run& run, const Value& mapping) {
+  std::vector<std::pair<std::string_view, Value>> entries;
+  if (mapping.json() == nullptr || !mapping.json()->is_object())
+    run.fail(fmt::format("expected a mapping as argument, got {}", kind_of(mapping)));
+  for (const auto& [key, value] : mapping.json()->get_ref<const Json::object_t&>()) {
+    run.spend(8 + std::ssize(key) / 16);
+    entries.emplace_back(key, mapping.part(value));
+  }
+  return entries;
+}
+
 int64_t length_of(Run& run, const Value& value) {
   if (value.is_undefined()) return 0;
   if (const auto text = value.string()) {
@@ -263,6 +281,7 @@ Value attribute_of(Run& run, const Value& value, std::string_view name) {
     const auto found = space->find(name);
     return found != space->end() ? found->second : Value::undefined(std::string(name));
   }
+  if (value.macro() != nullptr) run.fail(fmt::format("'.{}' of a macro is not supported", name));
   const Json* json = value.json();
   if (json == nullptr || !json->is_object()) return Value::undefined(std::string(name));
   run.spend(static_cast<int64_t>(json->size()) / 8);
@@ -323,6 +342,16 @@ bool is_in(Run& run, const Value& part, const Value& whole) {
   }
   return std::any_of(json->begin(), json->end(),
                      [&](const Json& item) { return part.json() != nullptr && equal(*part.json(), item); });
+}
+
+bool compares(Run& run, std::string_view word, const Value& a, const Value& b) {
+  if (word == "==") return is_equal(run, a, b);
+  if (word == "!=") return !is_equal(run, a, b);
+  if (word == "in") return is_in(run, a, b);
+  if (word == "not in") return !is_in(run, a, b);
+  if (word == "<") return is_less(run, a, b);
+  if (word == ">") return is_less(run, b, a);
+  return word == "<=" ? !is_less(run, b, a) : !is_less(run, a, b);
 }
 
 Value arithmetic(Run& run, std::string_view symbol, const Value& a, const Value& b) {

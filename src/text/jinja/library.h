@@ -5,6 +5,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "text/jinja/value.h"
 
@@ -64,6 +66,8 @@ Json json_of(Run& run, const Value& value);
 /// What a loop over the value goes through: the parts of a list, the keys of a mapping, the characters of a
 /// string, nothing for an undefined value.
 std::vector<Value> items_of(Run& run, const Value& value);
+/// The entries of a mapping, the argument of dict() and namespace() or after **; refers to its keys.
+std::vector<std::pair<std::string_view, Value>> entries_of(Run& run, const Value& mapping);
 int64_t length_of(Run& run, const Value& value);
 /// value.name and value[key].
 Value attribute_of(Run& run, const Value& value, std::string_view name);
@@ -73,6 +77,8 @@ bool is_less(Run& run, const Value& a, const Value& b);
 bool is_equal(Run& run, const Value& a, const Value& b);
 /// part in whole
 bool is_in(Run& run, const Value& part, const Value& whole);
+/// Returns `a word b` for ==, !=, <, <=, >, >=, in and not in.
+bool compares(Run& run, std::string_view word, const Value& a, const Value& b);
 Value arithmetic(Run& run, std::string_view symbol, const Value& a, const Value& b);
 /// Implements `subject % value` for a string; the value is a tuple, a mapping or a single argument.
 Value format_by_percent(Run& run, const Value& subject, const Value& value);

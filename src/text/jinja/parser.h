@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <utility>
 
@@ -26,12 +27,17 @@ class ExpressionParser {
   ExpressionPtr body_text() const { return make(ExpressionKind::name, tokens_.line(), {}, kBodyText); }
   /// Parses a filter after its '|'.
   ExpressionPtr parse_filter(ExpressionPtr subject);
+  /// The special names used since the last assignment.
+  SpecialNames special;
 
  private:
   struct Call {
     std::vector<ExpressionPtr> operands;
-    std::vector<std::string> names;  ///< of the last operands
-    bool unpacks = false;            ///< has * or ** arguments
+    std::vector<std::string> names;  ///< names of the last operands, or "*" and "**"
+
+    bool unpacks() const {
+      return std::ranges::any_of(names, [](auto& name) { return name[0] == '*'; });
+    }
   };
 
   ExpressionPtr make(ExpressionKind kind, int line, std::vector<ExpressionPtr> operands,
@@ -65,6 +71,7 @@ class ExpressionParser {
   /// True if the next token can start an argument of a test without parentheses.
   bool starts_argument() const;
   ExpressionPtr mapping_of(Call call, ExpressionKind kind, int line, std::string_view function);
+  std::string take_argument_name();
   Call parse_call();
   ExpressionPtr literal(Json value, int line) const;
   /// Returns an expression that fails with `what` when evaluated, since a template may have it in a branch

@@ -77,6 +77,7 @@ class Parser {
     if (tag == "with") return parse_with(made);
     if (tag == "filter") return parse_filtered(made);
     if (tag == "macro") return parse_macro(made);
+    if (tag == "call") return parse_caller(made);
     if (tag == "generation") return parse_generation(made);
     if (tag == "break" || tag == "continue") return parse_jump(made, tag);
     tokens_.fail_at(made.line, fmt::format("the tag {{% {} %}} is not supported here", tag));
@@ -118,9 +119,10 @@ class Parser {
     if (!tokens_.take_word("in")) tokens_.fail(fmt::format("expected 'in', got {}", tokens_.here()));
     made.expression = expressions_.parse_tuple(false);
     if (tokens_.take_word("if")) made.filter = expressions_.parse();
-    if (tokens_.is_word("recursive")) tokens_.fail("recursive loops are not supported");
+    made.recursive = tokens_.take_word("recursive");
     end_tag();
     ++loops_;
+    captures_ += made.recursive ? 1 : 0;
     made.body = parse_body({"else", "endfor"});
     --loops_;
     tokens_.take();
@@ -129,6 +131,7 @@ class Parser {
       made.otherwise = parse_body({"endfor"});
       tokens_.take();
     }
+    captures_ -= made.recursive ? 1 : 0;
     tokens_.take();
     end_tag();
   }
@@ -184,6 +187,40 @@ class Parser {
   void parse_macro(Statement& made) {
     made.kind = StatementKind::macro;
     made.text = tokens_.expect_name("the name of a macro");
+    parse_parameters(made);
+    end_tag();
+    parse_macro_body(made, "endmacro");
+  }
+
+  /// Parses {% call(parameters) macro(...) %}, whose body the macro renders by caller(...).
+  void parse_caller(Statement& made) {
+    made.kind = StatementKind::call;
+    made.text = "caller";
+    if (tokens_.is_symbol("(")) parse_parameters(made);
+    made.expression = expressions_.parse();
+    if (made.expression->kind != ExpressionKind::macro)
+      tokens_.fail("{% call %} is supported for macros only; write {% call NAME(...) %}");
+    end_tag();
+    parse_macro_body(made, "endcall");
+  }
+
+  /// Parses a body and notes which special names it uses; the body around it uses them too.
+  void parse_macro_body(Statement& made, std::string_view end) {
+    const SpecialNames outer = std::exchange(expressions_.special, {});
+    made.body = parse_inner(end);
+    SpecialNames& used = expressions_.special;
+    const auto has = [&](std::string_view name) {
+      return std::ranges::any_of(made.parameters, [&](const auto& known) { return known.name == name; });
+    };
+    made.special = {.caller = used.caller && !has("caller"),
+                    .varargs = used.varargs && !has("varargs"),
+                    .kwargs = used.kwargs && !has("kwargs")};
+    used = {.caller = used.caller || outer.caller,
+            .varargs = used.varargs || outer.varargs,
+            .kwargs = used.kwargs || outer.kwargs};
+  }
+
+  void parse_parameters(Statement& made) {
     tokens_.expect_symbol("(");
     while (!tokens_.is_symbol(")")) {
       Parameter parameter{.name = tokens_.expect_name("a parameter"), .preset = nullptr};
@@ -192,12 +229,13 @@ class Parser {
       if (!tokens_.take_symbol(",")) break;
     }
     tokens_.expect_symbol(")");
-    end_tag();
-    made.body = parse_inner("endmacro");
   }
 
   void parse_generation(Statement& made) {
-    if (captures_ > 0) tokens_.fail("{% generation %} inside a macro or a {% set %} block is not supported");
+    if (captures_ > 0)
+      tokens_.fail(
+          "{% generation %} is not supported inside a macro, a recursive loop or a {% set %}, {% call %} or "
+          "{% filter %} block");
     made.kind = StatementKind::generation;
     program_.marks_generation = true;
     end_tag();

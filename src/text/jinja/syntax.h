@@ -17,7 +17,7 @@ enum class ExpressionKind {
   name,       ///< text
   list,       ///< operands
   tuple,      ///< operands, printed as Python prints a tuple
-  mapping,    ///< operands: key, value, key, value ...
+  mapping,    ///< operands: key, value, key, value ...; a null key: all entries of the value
   space,      ///< namespace(...): as mapping
   attribute,  ///< operands[0] . text
   item,       ///< operands[0] [ operands[1] ]
@@ -26,8 +26,8 @@ enum class ExpressionKind {
   test,       ///< operands[0] is builtin(...)
   method,     ///< operands[0] . builtin(...)
   function,   ///< builtin(operands[0...])
-  format,     ///< operands[0] . text(operands[1...], names): the methods with any number of arguments
-  macro,      ///< text(operands..., names)
+  format,     ///< operands[0] . text(operands[1...], words): the methods with any number of arguments
+  macro,      ///< text(operands..., words)
   negate,
   negation,  ///< not
   arithmetic,
@@ -47,7 +47,7 @@ struct Expression {
   Json value;
   const Builtin* builtin = nullptr;
   std::vector<ExpressionPtr> operands;
-  /// compare: the operators; macro, format: the names of the last arguments.
+  /// compare: the operators; macro, format: the names of the last arguments, or "*" and "**".
   std::vector<std::string> words;
 };
 
@@ -68,6 +68,7 @@ enum class StatementKind {
   scope,
   filtered,
   macro,
+  call,
   generation,
   stop,
   next
@@ -76,6 +77,13 @@ enum class StatementKind {
 struct Parameter {
   std::string name;
   ExpressionPtr preset;
+};
+
+/// Variables that a macro has if its body uses them.
+struct SpecialNames {
+  bool caller = false;   ///< body of the {% call %} block that calls it
+  bool varargs = false;  ///< positional arguments beyond its parameters
+  bool kwargs = false;   ///< named arguments beyond its parameters
 };
 
 /// A condition (null: else) and what it guards.
@@ -87,13 +95,15 @@ struct Branch {
 struct Statement {
   StatementKind kind = StatementKind::text;
   int line = 0;
-  std::string text;                   ///< text; macro's name; assign: the namespace, or empty
-  std::vector<std::string> names;     ///< loop, assign: what is assigned to
-  ExpressionPtr expression;           ///< print, loop, assign; assign_block, filtered: filters of the body
-  ExpressionPtr filter;               ///< loop: if
-  std::vector<Parameter> parameters;  ///< macro; scope ({% with %}): its variables
+  std::string text;                ///< text; macro's name; assign: the namespace, or empty
+  std::vector<std::string> names;  ///< loop, assign: what is assigned to
+  ExpressionPtr expression;        ///< print, loop, assign, call; assign_block, filtered: filters of the body
+  ExpressionPtr filter;            ///< loop: if
+  bool recursive = false;          ///< loop
+  std::vector<Parameter> parameters;  ///< macro, call; scope ({% with %}): its variables
+  SpecialNames special;               ///< macro, call
   std::vector<Branch> branches;       ///< choice
-  Body body;                          ///< loop, assign_block, scope, filtered, macro, generation
+  Body body;                          ///< loop, assign_block, scope, filtered, macro, call, generation
   Body otherwise;                     ///< loop: else
 };
 

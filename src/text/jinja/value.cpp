@@ -34,13 +34,10 @@ const Loop* Value::loop() const {
   return found != nullptr ? found->get() : nullptr;
 }
 
-const Statement* Value::macro() const {
-  const auto* found = std::get_if<const Statement*>(&data_);
-  return found != nullptr ? *found : nullptr;
-}
+const Macro* Value::macro() const { return std::get_if<Macro>(&data_); }
 
 bool Value::is_callable() const {
-  return std::holds_alternative<const Statement*>(data_) || std::holds_alternative<const Builtin*>(data_);
+  return std::holds_alternative<Macro>(data_) || std::holds_alternative<const Builtin*>(data_);
 }
 
 std::optional<std::string_view> Value::string() const {

@@ -24,8 +24,23 @@ struct Undefined {
 /// What namespace() makes: the one thing that a template can change.
 using Space = std::map<std::string, Value, std::less<>>;
 
+/// Identifies a scope of the rendering, which may have ended since.
+struct ScopeRef {
+  size_t index = 0;
+  int64_t serial = 0;
+};
+
+/// A macro or the body of a {% call %} block, with the scope that encloses it.
+struct Macro {
+  const Statement* statement = nullptr;
+  ScopeRef scope;
+};
+
 /// The variable `loop`.
 struct Loop {
+  const Statement* recursive = nullptr;  ///< null unless it can be called
+  ScopeRef scope;                        ///< scope that encloses the loop
+  int64_t depth = 1;
   int64_t index = 0;
   int64_t length = 0;
   const std::vector<Value>* items = nullptr;
@@ -48,7 +63,7 @@ class Value {
   /// Refers to a namespace that outlives the rendering's values.
   static Value of(Space* space) { return Value(space, 0); }
   static Value of(std::shared_ptr<const Loop> loop) { return Value(std::move(loop), 0); }
-  static Value of(const Statement* macro) { return Value(macro, 0); }
+  static Value of(Macro macro) { return Value(macro, 0); }
   static Value of(const Builtin* function) { return Value(function, 0); }
 
   /// A part of this value's JSON, kept alive by it.
@@ -65,14 +80,14 @@ class Value {
   const Json* json() const;
   Space* space() const;
   const Loop* loop() const;
-  const Statement* macro() const;
+  const Macro* macro() const;
   bool is_callable() const;
   /// The string, or nothing.
   std::optional<std::string_view> string() const;
 
  private:
   using Data = std::variant<Undefined, std::shared_ptr<const Json>, Space*, std::shared_ptr<const Loop>,
-                            const Statement*, const Builtin*>;
+                            Macro, const Builtin*>;
   Value(Data data, int) : data_(std::move(data)) {}
 
   Data data_;
