@@ -71,7 +71,7 @@ def by_hearth(cases):
     program = os.environ.get("HEARTH_RENDER", ROOT / "build/cpu/tests/render_template")
     requests = "".join(json.dumps({"template": t, "variables": v, "now": NOW}) + "\n" for t, v in cases)
     done = subprocess.run([program], input=requests, capture_output=True, text=True, check=True)
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in done.stdout.rstrip("\n").split("\n")]
 
 
 MODELS = {
@@ -277,6 +277,7 @@ VALUES = {
     "text": "  Hello, World  ", "wide": "\u4e2d\u6587\u3000 caf\u00e9\U0001f600", "empty": "", "number": 7, "negative": -7, "real": 2.5,
     "large": 1e22, "small": 1e-7, "whole": 3.0, "yes": True, "no": False, "nothing": None, "list": [3, 1, 2], "words": ["b", "A", "c", "b"],
     "map": {"b": 1, "a": [1, {"c": None}], "content": "x"}, "quoted": "it's \"so\"\n\t\\\u00a0", "rows": [{"n": 2, "k": "b"}, {"n": 1, "k": "A"}],
+    "tree": [{"n": "a", "c": [{"n": "b", "c": []}, {"n": "c", "c": [{"n": "d", "c": []}]}]}, {"n": "e", "c": []}],
 }  # fmt: skip
 UNARY = """x|trim x|upper x|lower x|capitalize x|length x|string x|list x|first x|last x|reverse|list x|tojson x|tojson(indent=2)
 x|tojson(sort_keys=true,ensure_ascii=true) x|int x|float x|abs x|default('d') x|default('d',true) x|join('-') x|join x|sort x|sort(reverse=true)
@@ -394,7 +395,48 @@ CONSTRUCTS = r"""{% if no %}{{ list.append(1) }}{% endif %}kept
 {{ words|sort|first }}{{ words|sort(reverse=true)|join }}{{ rows|sort(attribute='n')|map(attribute='n')|list }}{{ list|min }}{{ list|max }}{{ list|sum }}{{ rows|sum(attribute='n') }}{{ list|reverse|list }}
 {{ not yes }}{{ yes and no or yes }}{{ 1 if yes and not no }}{{ list|length > 2 }}{{ (list|length) - 1 }}{{ list|length % 2 == 1 }}{{ 7 // 2 }}{{ 2 ** 3 }}{{ 'a' < 'b' }}
 {{ text|length }}{{ text|trim|length }}{{ text|indent(2) }}{{ 'a\nb'|indent(2, true) }}{{ 'a\nb'|replace('\n', ' ') }}{{ text|upper|lower }}{{ number|string + 'x' }}{{ '5'|int + 1 }}{{ '2.5'|float }}{{ -7|abs }}
-{% generation %}{{ text }}{% endgeneration %}{% if yes %}{%- generation -%} a {%- endgeneration -%}{% endif %}"""
+{% generation %}{{ text }}{% endgeneration %}{% if yes %}{%- generation -%} a {%- endgeneration -%}{% endif %}
+{% for x in tree recursive %}{{ x.n }}[{{ loop(x.c) }}]{% endfor %}
+{% for x in tree recursive %}{{ loop.depth }}{{ loop.depth0 }}{{ loop.index }}{{ x.n }}{% if x.c %}({{ loop(x.c)|trim }}){% endif %}{% else %}none{% endfor %}
+{% for x in tree if x.n != 'b' recursive %}{{ x.n }}{{ loop(x.c) }}{% endfor %}
+{% macro box(t) %}<{{ t }}>{{ caller() }}</{{ t }}>{% endmacro %}{% call box('a') %}in {{ number }}{% endcall %}
+{% macro each(l) %}{% for i in l %}{{ caller(i) }}{% endfor %}{% endmacro %}{% call(i) each(list) %}({{ i }}){% endcall %}
+{% macro each(l) %}{% for i in l %}{{ caller(i, b=2) }}{% endfor %}{% endmacro %}{% call(i, b=1) each(list) %}({{ i }}{{ b }}){% endcall %}
+{% macro m(a) %}{{ a }}{% if caller %}{{ caller() }}{% endif %}{% endmacro %}{{ m(1) }}{% call m(2) %}x{% endcall %}
+{% macro m(a, b, c=3) %}{{ a }}{{ b }}{{ c }}{% endmacro %}{{ m(*[1, 2]) }}{{ m(1, *[2, 4]) }}{{ m(**{'a': 1, 'b': 2}) }}{{ m(*[1], **{'b': 5}) }}{{ m(1, c=7, **{'b': 5}) }}
+{% macro m(a) %}{{ a }}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, 2, 3, x=4) }}{{ m(1) }}
+{% macro m(a) %}{{ a }}{{ varargs|length }}{% endmacro %}{{ m(1, 2) }}
+{{ '{}-{}'.format(*list[:2]) }}{{ '{a}'.format(**{'a': 1}) }}
+{% set ns = namespace({'a': 1}) %}{{ ns.a }}
+{% set ns = namespace(**{'a': 1}) %}{{ ns.a }}
+{% for k, v in map.items() recursive %}{{ k }}{% endfor %}
+{% macro m() %}{{ caller is defined }}{{ varargs is defined }}{% endmacro %}{{ m() }}
+{% for x in list %}{% macro m() %}{{ loop is defined }}{{ x is defined }}{% endmacro %}{{ m() }}{% endfor %}
+{% for x in list %}{% call(y) m2() %}{% endcall %}{% endfor %}
+{% macro outer() %}{% call inner() %}[{{ caller() }}]{% endcall %}{% endmacro %}{% macro inner() %}<{{ caller() }}>{% endmacro %}{% call outer() %}x{% endcall %}
+{% set v = 1 %}{% macro m() %}{% set v = 2 %}{{ caller() }}{% endmacro %}{% call m() %}{{ v }}{% endcall %}
+{% macro m(v) %}{{ caller() }}{% endmacro %}{% with v = 5 %}{% call m(7) %}{{ v }}{% endcall %}{% endwith %}
+{% macro m(a, caller=none) %}{{ a }}{{ caller() if caller else '' }}{% endmacro %}{{ m(1) }}{% call m(2) %}y{% endcall %}
+{% for x in tree recursive %}{% if loop.depth > 1 %}{% break %}{% endif %}{{ x.n }}{{ loop(x.c) }}{% endfor %}
+{% for x in tree recursive %}{% set l = loop %}{% for y in list %}{{ l(x.c) if loop.first }}{% endfor %}{{ x.n }}{% endfor %}
+{% for x in tree recursive %}{% for y in x.c %}{{ loop(y.c) }}{% endfor %}{% endfor %}
+{{ caller() }}
+{% call m() %}{% endcall %}
+{% macro m() %}{{ caller(1) }}{% endmacro %}{% call m() %}{% endcall %}
+{% macro m() %}x{% endmacro %}{% call m() %}y{% endcall %}
+{% call '%s'|format('x') %}{% endcall %}
+{% macro m(a) %}{{ a }}{% endmacro %}{{ m(1, **{'a': 2}) }}
+{% macro m(a) %}{{ a }}{% endmacro %}{{ m(**[1]) }}
+{% macro m(a) %}{{ a }}{% endmacro %}{{ m(**{1: 2}) }}
+{% macro m(a) %}{{ a }}{% endmacro %}{{ m(*[1], 2) }}
+{% macro m(a) %}{{ a }}{% endmacro %}{{ m(a=1, *[2]) }}
+{% macro m(a, b) %}{{ a }}{{ b }}{% endmacro %}{{ m(b=1, *[2]) }}
+{% macro m(a, b) %}{{ a }}{{ b }}{% endmacro %}{{ m(**{'a': 2}, b=3) }}
+{% macro m(a, b) %}{{ a }}{{ b }}{% endmacro %}{{ m(*[1], *[2]) }}
+{{ dict(map, z=1) }}{{ dict() }}{{ dict(**map) }}{{ dict(map, **{'q': 2}) }}
+{{ 1_000 }}{{ 1_0.5 }}{{ rows|sort(attribute='k,n')|list }}{{ rows|sort(attribute='n,k', reverse=true)|list }}{{ [[1, 2], [3]]|sum(start=[]) }}
+{% for x in [] %}{% else %}{% set q = 1 %}{% endfor %}{{ q is defined }}
+{{ 7.5 // -2 }}{{ -7.5 % 2 }}{{ 1e22 % 3 }}{{ 1e22 // 3 }}{{ 0.3 // 0.1 }}{{ 0.3 % 0.1 }}{{ -0.3 % 5 }}"""
 CONSTRUCTS = CONSTRUCTS.splitlines()
 
 

@@ -77,14 +77,20 @@ TEST(Jinja, GenerationBlocksAreMarked) {
 TEST(Jinja, RefusesAtParseTimeWithLineAndName) {
   const std::vector<std::pair<const char*, const char*>> cases = {
       {"a\n{% include 'x' %}", "t:2: the tag {% include %} is not supported here"},
-      {"{% for x in y recursive %}{% endfor %}", "t:1: recursive loops are not supported"},
+      {"{% for x in y recursive %}{% generation %}{% endgeneration %}{% endfor %}",
+       "t:1: {% generation %} is not supported inside a macro, a recursive loop"},
+      {"{% call x|upper %}{% endcall %}", "t:1: {% call %} is supported for macros only"},
+      {"{{ f(*x, 1) }}", "t:1: a positional argument after a named one, * or **"},
+      {"{{ f(a=1, a=2) }}", "t:1: the argument 'a' occurs twice"},
+      {"{{ 0x1f }}", "t:1: a number that is not decimal is not supported"},
+      {"{{ '\\N{BULLET}' }}", "t:1: the escape \\N{...} is not supported"},
       {"{% if x %}\n", "t:1: expected {% endif %}, got the end of the template"},
       {"{{ 'abc }}", "t:1: expected a closing quote"},
       {"{{ (1 }}", "t:1: unexpected '}'"},
       {"{{ 1 2 }}", "t:1: expected '}}', got '2'"},
       {"{% break %}", "t:1: {% break %} outside of a loop"},
       {"{% macro f() %}{% generation %}{% endgeneration %}{% endmacro %}",
-       "t:1: {% generation %} inside a macro"},
+       "t:1: {% generation %} is not supported inside a macro"},
   };
   for (const auto& one : cases) {
     EXPECT_THAT(fault_of([&] { Template(one.first, "t"); }), HasSubstr(one.second)) << one.first;
@@ -99,7 +105,7 @@ TEST(Jinja, UnsupportedNamesFailOnlyWhereTheyAreReached) {
       {"x is prime 5", "the test 'prime' is not supported"},
       {"x.append(1)", "the method .append() is not supported"},
       {"f(1)", "the function f() is not supported"},
-      {"f(*x, **x)", "arguments by * and ** are not supported"},
+      {"x|trim(*x)", "arguments of 'trim' by * and ** are not supported"},
       {"x|tojson(default=1)", "the argument default= of 'tojson' is not supported"},
       {"x|trim(1, 2)", "more than 1 arguments of 'trim' are not supported, got 2"},
       {"[1]|map('shuffle')", "the filter 'shuffle' is not supported"},
@@ -112,6 +118,78 @@ TEST(Jinja, UnsupportedNamesFailOnlyWhereTheyAreReached) {
     EXPECT_EQ(render("{% if false %}{{ " + code + " }}{% endif %}kept"), "kept") << code;
     EXPECT_THAT(refusal("\n{{ " + code + " }}"), HasSubstr(std::string("t:2: ") + message)) << code;
   }
+}
+
+TEST(Jinja, RecursiveLoopsCallThemselves) {
+  const Json tree = Json::parse(
+      R"({"tree": [{"n": "a", "c": [{"n": "b", "c": []}, {"n": "c", "c": [{"n": "d"}]}]}, {"n": "e", "c": []}]})");
+  EXPECT_EQ(
+      render("{% for x in tree recursive %}{{ loop.depth }}{{ x.n }}{% if x.c %}({{ loop(x.c) }}){% endif "
+             "%}{% endfor %}",
+             tree),
+      "1a(2b2c(3d))1e");
+  EXPECT_EQ(
+      render("{% for x in tree if x.n != 'c' recursive %}{{ x.n }}{{ loop(x.c) }}{% else %}.{% endfor %}",
+             tree),
+      "ab.e.");
+  EXPECT_THAT(refusal("{% for x in [[1]] %}{{ loop(x) }}{% endfor %}"), HasSubstr("that is not recursive"));
+  EXPECT_THAT(refusal("{% for x in [1] recursive %}{{ loop() }}{% endfor %}"), HasSubstr("with one list"));
+  EXPECT_THAT(refusal("{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}"), HasSubstr("too deep"));
+}
+
+TEST(Jinja, CallBlocksPassTheirBodyToMacros) {
+  EXPECT_EQ(render("{% macro box(t) %}<{{ t }}>{{ caller() }}</{{ t }}>{% endmacro %}{% set v = 1 %}{% call "
+                   "box('a') %}in {{ v }}{% endcall %}"),
+            "<a>in 1</a>");
+  EXPECT_EQ(
+      render("{% macro each(l) %}{% for i in l %}{{ caller(i, b=2) }}{% endfor %}{% endmacro %}{% call(i, "
+             "b=1) each([3, 1]) %}({{ i }}{{ b }}){% endcall %}"),
+      "(32)(12)");
+  EXPECT_EQ(
+      render("{% macro m(a) %}{{ a }}{{ caller() if caller else '-' }}{% endmacro %}{{ m(1) }}{% call m(2) "
+             "%}x{% endcall %}"),
+      "1-2x");
+  EXPECT_THAT(refusal("{% macro m() %}{% endmacro %}{% call m() %}{% endcall %}"),
+              HasSubstr("does not use caller()"));
+  EXPECT_THAT(refusal("{{ caller() }}"), HasSubstr("caller() works only in a macro"));
+}
+
+TEST(Jinja, ArgumentsMayBeUnpacked) {
+  const std::string macro = "{% macro m(a, b=2) %}{{ a }}{{ b }}{{ varargs }}{{ kwargs }}{% endmacro %}";
+  EXPECT_EQ(render(macro + "{{ m(*[1, 3, 5]) }}{{ m(0, **{'b': 4, 'c': 6}) }}"), "13(5,){}04(){'c': 6}");
+  EXPECT_EQ(
+      render("{{ '{}-{x}'.format(*[1], **{'x': 2}) }}{{ dict({'a': 1}, b=2) }}{{ namespace({'a': 3}).a }}"),
+      "1-2{'a': 1, 'b': 2}3");
+  const std::string plain = "{% macro m(a) %}{{ a }}{% endmacro %}";
+  EXPECT_THAT(refusal(plain + "{{ m(1, 2) }}"), HasSubstr("takes at most 1 arguments, but the call has 2"));
+  EXPECT_THAT(refusal(plain + "{{ m(1, a=2) }}"), HasSubstr("m() gets two values for 'a'"));
+  EXPECT_THAT(refusal(plain + "{{ m(a=1, **{'a': 2}) }}"), HasSubstr("m() gets two values for 'a'"));
+  EXPECT_THAT(refusal(plain + "{{ m(**[1]) }}"), HasSubstr("expected a mapping as argument, got a list"));
+  EXPECT_THAT(refusal(plain + "{{ m(**{1: 2}) }}"), HasSubstr("expected strings as keys"));
+  EXPECT_THAT(refusal(plain + "{{ m(**{'q': 2}) }}"), HasSubstr("has no parameter q"));
+}
+
+TEST(Jinja, MacrosSeeTheVariablesAroundThem) {
+  EXPECT_EQ(
+      render(
+          "{% for x in [1, 2] %}{% macro m() %}{{ x }}{{ loop.index }}{% endmacro %}{{ m() }}{% endfor %}"),
+      "1122");
+  EXPECT_EQ(render("{% macro m() %}{{ x is defined }}{% endmacro %}{% for x in [1] %}{{ m() }}{% endfor %}"),
+            "False");
+  EXPECT_THAT(
+      refusal("{% set ns = namespace() %}{% for x in [1] %}{% macro m() %}{% endmacro %}{% set ns.m = m %}"
+              "{% endfor %}{% set m = ns.m %}{{ m() }}"),
+      HasSubstr("after the block around it has ended"));
+}
+
+TEST(Jinja, NumbersAreComparedAndSortedAsPythonDoes) {
+  EXPECT_EQ(
+      render("{{ 2.5 is odd }}{{ 3.0 is odd }}{{ true is even }}{{ 1e22 is divisibleby(3) }}{{ -3 is odd }}"),
+      "FalseTrueFalseFalseTrue");
+  EXPECT_EQ(render("{{ -7.5 % 2 }} {{ 1e22 % 3 }} {{ 7.5 // -2 }} {{ 1_000 }}"), "0.5 1.0 -4.0 1000");
+  EXPECT_EQ(
+      render("{{ [[1, 'b'], [0, 'b'], [2, 'a']]|sort(attribute='1,0') }}{{ [[1], [2]]|sum(start=[]) }}"),
+      "[[2, 'a'], [0, 'b'], [1, 'b']][1, 2]");
 }
 
 TEST(Jinja, FormatsAsPythonDoes) {
