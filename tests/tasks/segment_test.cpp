@@ -32,7 +32,7 @@ TEST(Confusion, CountsOverAWholeSet) {
 /// A segmenter of two classes whose first is the likelier the redder a pixel is.
 class RedOrNot {
  public:
-  RedOrNot(Extent size, int64_t batch, bool resizes) : size_(size), batch_(batch) {
+  RedOrNot(Extent size, int64_t batch, bool resizes) : size_(size) {
     engine::EngineOptions options{
         .objective = segmenter({.model = {.name = "unet", .num_classes = 2, .image_size = size, .width = 2},
                                 .wants_probabilities = !resizes}),
@@ -51,7 +51,6 @@ class RedOrNot {
 
  private:
   Extent size_;
-  int64_t batch_;
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<MaskPredictor> predictor_;
 };
