@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
 #include "base/json_reader.h"
 
 namespace hearth::data {
@@ -33,6 +34,25 @@ class LabelJson {
       ++number_;
       element();
     });
+  }
+  /// Calls read() for the next value. If `fault` is not null, stores a UserError of read() in it, calls
+  /// name() for the same value, to find what it is about, and skips it.
+  template <typename Read, typename Name>
+  void read_record(std::string* fault, Read read, Name name) {
+    const JsonReader start = json_;
+    try {
+      return read();
+    } catch (const UserError& error) {
+      if (fault == nullptr) throw;
+      *fault = error.what();
+    }
+    json_ = start;
+    try {
+      name();
+    } catch (const UserError&) {  // The record stays without a name.
+    }
+    json_ = start;
+    json_.skip();
   }
   /// Calls element() for each element of a list inside such an element, the value of `key`.
   template <typename Element>

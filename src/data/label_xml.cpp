@@ -30,7 +30,7 @@ struct LabelXml::Handlers {
   }
   static void on_entity(void* data, const char*, int, const char*, int, const char*, const char*, const char*,
                         const char*) {
-    self(data).refuse("XML without entities of its own");
+    self(data).stop(self(data).line(), "XML without entities of its own");
   }
 };
 
@@ -65,6 +65,11 @@ int64_t LabelXml::line() const {
 std::string LabelXml::where() const { return fmt::format("{}:{}", name_, line()); }
 
 void LabelXml::refuse_at(int64_t line, std::string_view expected) {
+  if (kept_fault_ == nullptr) return stop(line, expected);
+  if (kept_fault_->empty()) *kept_fault_ = fmt::format("{}:{}: expected {}", name_, line, expected);
+}
+
+void LabelXml::stop(int64_t line, std::string_view expected) {
   if (!fault_.empty()) return;
   fault_ = fmt::format("{}:{}: expected {}", name_, line, expected);
   XML_StopParser(expat_.get(), XML_FALSE);
@@ -86,9 +91,9 @@ int64_t LabelXml::read_side(std::string_view text) {
 
 void LabelXml::open(std::string_view element, const char** attributes) {
   text_.clear();
-  if (lengths_.size() == kMaxDepth) return refuse(fmt::format("XML nested at most {} deep", kMaxDepth));
+  if (lengths_.size() == kMaxDepth) return stop(line(), fmt::format("XML nested at most {} deep", kMaxDepth));
   if (lengths_.empty() && element != root_)
-    return refuse(fmt::format("{} in <{}>, got <{}>", what_, root_, shortened(element, 60)));
+    return stop(line(), fmt::format("{} in <{}>, got <{}>", what_, root_, shortened(element, 60)));
   lengths_.push_back(path_.size());
   path_ += '/';
   path_ += element.substr(0, kMaxText);

@@ -33,8 +33,10 @@ class LabelXml {
   std::string_view path() const { return path_; }
   int64_t line() const;
   std::string where() const;
-  /// Records an error, and stops the parser; parse() then throws it as a UserError. Returns to the handler,
-  /// since expat is C code.
+  /// Stores the first error of refuse() in `fault` from now on, and goes on parsing; null: stops the parser.
+  void keep_faults(std::string* fault) { kept_fault_ = fault; }
+  /// Records an error, and stops the parser unless keep_faults; parse() then throws it as a UserError.
+  /// Returns to the handler, since expat is C code.
   void refuse_at(int64_t line, std::string_view expected);
   void refuse(std::string_view expected) { refuse_at(line(), expected); }
   /// Parses a number; if the text is none, returns 0 after refuse().
@@ -43,12 +45,14 @@ class LabelXml {
 
  private:
   struct Handlers;
+  void stop(int64_t line, std::string_view expected);
   void open(std::string_view element, const char** attributes);
   void close();
 
   std::string_view name_, root_, what_;
   std::unique_ptr<XML_ParserStruct, void (*)(XML_ParserStruct*)> expat_;
   std::string fault_;
+  std::string* kept_fault_ = nullptr;
   std::string path_, text_;
   std::vector<size_t> lengths_;  ///< length of path_ before each open element
 };
