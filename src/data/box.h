@@ -29,6 +29,9 @@ struct BoxedPicture {
   /// Outline of each box; empty unless LabelOptions::keep_outlines. An empty outline stands for the box
   /// itself.
   std::vector<Outline> outlines = {};
+  /// "FILE:LINE: reason" if the labels cannot be read, for leave_out_bad (LabelOptions::skip_bad); otherwise
+  /// empty. An image with a fault has no boxes.
+  std::string fault = {};
 };
 
 /// Pictures with boxes, in the order of their names.
@@ -51,6 +54,7 @@ struct LabelOptions {
   bool allow_outside = false;
   bool keep_outlines = false;  ///< polygons and bitmaps of objects, for masks
   Exif exif = Exif::apply;
+  bool skip_bad = false;  ///< store what is wrong with an image's labels as BoxedPicture::fault, not throw it
   /// Number of classes of the model; 0: taken from the data. COCO categories without annotations are left out
   /// unless the model has a class for each category.
   int64_t num_classes = 0;

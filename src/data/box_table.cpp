@@ -57,40 +57,70 @@ int64_t side_of(const std::string& cell, std::string_view column, const std::str
   return static_cast<int64_t>(side);
 }
 
-}  // namespace
+/// Collects the rows of a table, which belong to images by their names.
+class BoxTable {
+ public:
+  BoxTable(std::string_view header, std::string_view name) : columns_(columns_of(header, name)) {}
 
-LabelFile parse_box_table(std::string_view text, std::string_view name) {
-  LabelFile table;
-  std::string_view rest = without_bom(text);
-  const std::array<size_t, num_columns> columns = columns_of(take_line(rest), name);
-  std::map<std::string, size_t> image_of;
-  for (int64_t line = 2; !rest.empty(); ++line) {
-    const std::string_view row = trimmed(take_line(rest));
-    if (row.empty()) continue;
-    const std::string where = fmt::format("{}:{}", name, line);
-    std::vector<std::string> cells = csv_cells(row, ',');
+  /// Adds a row. If skip_bad, a row that cannot be read gives its image a fault.
+  void add(std::string_view row, const std::string& where, bool skip_bad) {
+    const std::vector<std::string> cells = csv_cells(row, ',');
     const auto cell = [&](size_t column) {
-      return columns.at(column) < cells.size() ? cells[columns.at(column)] : std::string();
+      return columns_.at(column) < cells.size() ? cells[columns_.at(column)] : std::string();
     };
-    const auto number = [&](Column column) { return number_of(cell(column), kNames.at(column)[0], where); };
-    if (cell(file).empty()) user_error("{}: expected the name of an image", where);
-    const auto [at, is_new] = image_of.try_emplace(cell(file), table.images.size());
-    if (is_new)
-      table.images.push_back({.file = cell(file),
-                              .width = side_of(cell(width), "width", where),
-                              .height = side_of(cell(height), "height", where),
-                              .where = where});
+    const std::string name = cell(file);
+    // A row without a name is an image of its own, with a fault.
+    const auto [at, is_new] = image_of_.try_emplace(name.empty() ? where : name, table_.images.size());
+    if (is_new) table_.images.push_back({.file = name, .where = where});
+    LabeledImage& image = table_.images[at->second];
+    try {
+      if (name.empty()) user_error("{}: expected the name of an image", where);
+      if (is_new) {
+        image.width = side_of(cell(width), "width", where);
+        image.height = side_of(cell(height), "height", where);
+      }
+      add_object(cell, where, image);
+    } catch (const UserError& error) {
+      if (!skip_bad) throw;
+      if (image.fault.empty()) image.fault = error.what();
+    }
+  }
+
+  LabelFile take() {
+    for (LabeledImage& image : table_.images)
+      if (!image.fault.empty()) image.objects.clear();
+    return std::move(table_);
+  }
+
+ private:
+  template <typename Cell>
+  static void add_object(const Cell& cell, const std::string& where, LabeledImage& image) {
     // A line with a name alone is an image without objects.
     const bool is_empty = std::ranges::all_of(std::array{name_column, x0, y0, x1, y1},
                                               [&](Column column) { return cell(column).empty(); });
-    if (is_empty) continue;
+    if (is_empty) return;
     if (cell(name_column).empty()) user_error("{}: expected the name of a class", where);
-    table.images[at->second].objects.push_back(
-        {.name = cell(name_column),
-         .box = {.x0 = number(x0), .y0 = number(y0), .x1 = number(x1), .y1 = number(y1)},
-         .where = where});
+    const auto number = [&](Column column) { return number_of(cell(column), kNames.at(column)[0], where); };
+    image.objects.push_back({.name = cell(name_column),
+                             .box = {.x0 = number(x0), .y0 = number(y0), .x1 = number(x1), .y1 = number(y1)},
+                             .where = where});
   }
-  return table;
+
+  std::array<size_t, num_columns> columns_;
+  std::map<std::string, size_t> image_of_;
+  LabelFile table_;
+};
+
+}  // namespace
+
+LabelFile parse_box_table(std::string_view text, std::string_view name, bool skip_bad) {
+  std::string_view rest = without_bom(text);
+  BoxTable table(take_line(rest), name);
+  for (int64_t line = 2; !rest.empty(); ++line) {
+    const std::string_view row = trimmed(take_line(rest));
+    if (!row.empty()) table.add(row, fmt::format("{}:{}", name, line), skip_bad);
+  }
+  return table.take();
 }
 
 }  // namespace hearth::data

@@ -96,6 +96,7 @@ void count_boxes(const BoxedPicture& picture, BoxCheck& check) {
 }
 
 void check_picture(const BoxedPicture& picture, Exif wanted, BoxCheck& check) {
+  if (!picture.fault.empty()) throw UserError(picture.fault);
   const std::string name = picture.file.string();
   const MappedFile file(picture.file);
   const ImageHeader header = read_image_header(file.bytes(), name);
@@ -121,7 +122,8 @@ BoxedPictures read_boxes(const fs::path& path, std::string_view split, const Lab
   set.exif = options.exif;
   if (set.pictures.empty())
     user_error("expected pictures for '{}' in {}, found none", split, printable(path.string(), false));
-  const auto empty = std::ranges::count_if(set.pictures, [](const auto& p) { return p.boxes.empty(); });
+  const auto empty =
+      std::ranges::count_if(set.pictures, [](const auto& p) { return p.boxes.empty() && p.fault.empty(); });
   if (empty > 0)
     set.notes.push_back(fmt::format("{}: {} of {} pictures have no boxes and are taken as empty",
                                     path.string(), empty, set.pictures.size()));
@@ -137,7 +139,7 @@ void leave_out_bad(BoxedPictures& set, int num_threads) {
     check_picture(set.pictures[static_cast<size_t>(index)], set.exif, ignored);
   });
   if (check.faults.empty()) return;
-  set.notes.push_back(describe_skipped(check, "images with boxes"));
+  set.notes.insert(set.notes.begin(), describe_skipped(check, "images with boxes"));
   std::vector<BoxedPicture> kept;
   for (const int64_t index : check.readable)
     kept.push_back(std::move(set.pictures[static_cast<size_t>(index)]));

@@ -51,6 +51,29 @@ void add_box(Box box, std::string_view where, BoxedPicture& picture, std::vector
   picture.outlines.push_back(std::move(*outline));
 }
 
+void read_or_keep_fault(BoxedPicture& picture, std::vector<std::string>& notes, bool skip_bad,
+                        FunctionRef<void()> read) {
+  if (!picture.fault.empty()) return;
+  const size_t num_notes = notes.size();
+  try {
+    read();
+  } catch (const UserError& error) {
+    if (!skip_bad) throw;
+    picture.fault = error.what();
+    picture.boxes.clear();
+    picture.outlines.clear();
+    notes.resize(num_notes);
+  }
+}
+
+std::string describe_lost(std::string_view fault) {
+  return fmt::format("data.bad_records=skip leaves out labels whose image is not known: {}", fault);
+}
+
+std::string first_fault(std::string_view fault) {
+  return fault.empty() ? "" : fmt::format("; the first fault: {}", fault);
+}
+
 void set_polygon(std::vector<double> polygon, LabeledObject& object) {
   object.outline.polygons = {std::move(polygon)};
   const OutlineExtent extent = extent_of(object.outline).value();

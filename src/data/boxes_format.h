@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "data/box.h"
 
 /// What the readers of boxes share, and the parsers of single files, which never touch another file.
@@ -15,6 +16,16 @@ namespace hearth::data {
 /// empty after clipping or lost more than a pixel. UserError if the outline is far outside of any image.
 void add_box(Box box, std::string_view where, BoxedPicture& picture, std::vector<std::string>& notes,
              Outline* outline = nullptr);
+
+/// Calls read(), which adds boxes to the image. If skip_bad, a UserError becomes the image's fault, and its
+/// boxes and the notes of read() are removed. Does nothing for an image with a fault.
+void read_or_keep_fault(BoxedPicture& picture, std::vector<std::string>& notes, bool skip_bad,
+                        FunctionRef<void()> read);
+/// Describes the fault of labels whose image is not known, for skip_bad.
+std::string describe_lost(std::string_view fault);
+/// Returns the end of a message on labels without any object: "; the first fault: ...", or "" without a
+/// fault.
+std::string first_fault(std::string_view fault);
 
 /// True if labels may give this width or height, in pixels; 0 means not given.
 constexpr bool is_image_side(int64_t side) { return side >= 0 && side <= 1 << 20; }
@@ -51,19 +62,20 @@ struct VocFile {
   std::string picture;            ///< <filename>; may be empty or wrong
   int64_t width = 0, height = 0;  ///< 0 where not given
   std::vector<VocObject> objects;
+  std::string fault = {};  ///< with skip_bad: why the file cannot be read; then it has no objects
 };
-VocFile parse_voc(std::string_view text, std::string_view name);
+VocFile parse_voc(std::string_view text, std::string_view name, bool skip_bad = false);
 
 /// Contents of a COCO JSON file, with category ids replaced by class indices; `file` of each image is its
 /// file_name. An annotation without a bbox gets the bounding box of its segmentation. String ids are numbered
-/// in file order.
+/// in file order. options.skip_bad: an image gets a fault if its record or one of its annotations is bad.
 struct CocoFile {
   BoxedPictures labels;
   std::vector<bool> is_used;  ///< for each class: true if an annotation has it
 };
-CocoFile parse_coco(std::string_view text, std::string_view name, bool keep_outlines = false);
+CocoFile parse_coco(std::string_view text, std::string_view name, const LabelOptions& options = {});
 /// Reads only the classes, and which classes have annotations.
-CocoFile parse_coco_classes(std::string_view text, std::string_view name);
+CocoFile parse_coco_classes(std::string_view text, std::string_view name, const LabelOptions& options = {});
 
 /// Format of YOLO label lines, and counts of lines with an outline or key points.
 struct YoloLines {
@@ -99,22 +111,25 @@ struct LabeledObject {
 void set_polygon(std::vector<double> polygon, LabeledObject& object);
 /// An image in such a label file.
 struct LabeledImage {
-  std::string file;               ///< as the labels name it
+  std::string file;               ///< as the labels name it; empty if a fault hides it
   int64_t width = 0, height = 0;  ///< 0 where not given
   std::string subset;             ///< CVAT's, such as "Train"
   std::string where;
   std::vector<LabeledObject> objects;
+  std::string fault = {};  ///< with skip_bad: why the labels cannot be read; then there are no objects
 };
 struct LabelFile {
   std::vector<LabeledImage> images;
   std::map<std::string, int64_t>
       left_out;  ///< number of skipped shapes of each kind, such as lines or points
 };
-LabelFile parse_label_studio(std::string_view text, std::string_view name);
-LabelFile parse_cvat(std::string_view text, std::string_view name);
-LabelFile parse_labelme(std::string_view text, std::string_view name);
-LabelFile parse_box_table(std::string_view text, std::string_view name);
-LabelFile parse_createml(std::string_view text, std::string_view name);
+/// Parsers of such files. skip_bad: a bad image becomes a LabeledImage with a fault. A file that is no JSON
+/// or XML, or has bad columns, is a UserError even then.
+LabelFile parse_label_studio(std::string_view text, std::string_view name, bool skip_bad = false);
+LabelFile parse_cvat(std::string_view text, std::string_view name, bool skip_bad = false);
+LabelFile parse_labelme(std::string_view text, std::string_view name, bool skip_bad = false);
+LabelFile parse_box_table(std::string_view text, std::string_view name, bool skip_bad = false);
+LabelFile parse_createml(std::string_view text, std::string_view name, bool skip_bad = false);
 
 /// True if the start of a file matches this format (Label Studio, CVAT, LabelMe, CSV or CreateML).
 bool has_format(const fs::path& file, BoxFormat format);

@@ -71,9 +71,9 @@ void leave_out_unused(const fs::path& json, const std::vector<bool>& is_used, Bo
 
 /// Checks that another split's file has equal category ids and names, and marks the classes that it uses as
 /// used.
-void merge_classes(const fs::path& json, const fs::path& other, CocoFile& file) {
+void merge_classes(const fs::path& json, const fs::path& other, const LabelOptions& options, CocoFile& file) {
   const MappedFile bytes(other);
-  const CocoFile theirs = parse_coco_classes(text_of(bytes), other.string());
+  const CocoFile theirs = parse_coco_classes(text_of(bytes), other.string(), options);
   if (theirs.labels.class_names != file.labels.class_names ||
       theirs.labels.category_ids != file.labels.category_ids)
     user_error("expected the categories of {} in {} too, found others", other.string(), json.string());
@@ -126,13 +126,13 @@ BoxedPictures read_coco(const fs::path& path, std::string_view split, const Labe
   CocoFile file;
   {
     const MappedFile bytes(*json);
-    file = parse_coco(text_of(bytes), json->string(), options.keep_outlines);
+    file = parse_coco(text_of(bytes), json->string(), options);
   }
   find_pictures(*json, path, options.allow_outside, file.labels);
   if (files.size() > 1) {
     for (const char* other : {"train", "test"})
       if (const auto found = file_of_split(files, other); found && *found != *json)
-        merge_classes(*json, *found, file);
+        merge_classes(*json, *found, options, file);
   }
   BoxedPictures set = std::move(file.labels);
   for (size_t i = 0; i < file.is_used.size(); ++i)

@@ -27,6 +27,8 @@ struct Annotation {
   bool crowd = false;
   bool has_shape = true;  ///< false: neither a box nor an outline of any area
   Outline outline;
+  bool has_image = false;  ///< true if image_id is read
+  std::string fault = {};  ///< with skip_bad: why the annotation cannot be read
 };
 
 /// Maps string ids to numbers; a string that spells a number is that number.
@@ -56,14 +58,20 @@ class Ids {
 class CocoParser {
  public:
   enum class Part { all, classes };
-  CocoParser(std::string_view text, std::string_view name, Part part, bool keep_outlines)
-      : json_(text, name), name_(name), part_(part), keep_outlines_(keep_outlines) {}
+  CocoParser(std::string_view text, std::string_view name, Part part, const LabelOptions& options)
+      : json_(text, name),
+        name_(name),
+        part_(part),
+        keep_outlines_(options.keep_outlines),
+        skip_bad_(options.skip_bad) {}
 
   std::vector<Category> categories;
   std::vector<BoxedPicture> pictures;
   std::vector<Annotation> annotations;
   std::unordered_set<int64_t> used_categories;
   int64_t repeated_annotations = 0;
+  std::unordered_set<int64_t> repeated_images;  ///< with skip_bad: ids of several images
+  std::vector<std::string> lost_images;         ///< with skip_bad: faults of images without id and file_name
 
   void parse() {
     json_.read_file([&] {
@@ -127,35 +135,66 @@ class CocoParser {
     categories.push_back(std::move(category));
   }
 
+  std::string* kept(std::string& fault) const { return skip_bad_ ? &fault : nullptr; }
+
   void read_image() {
     BoxedPicture picture;
     bool has_id = false;
-    json_.read_object([&](const std::string& key) {
-      if (key == "id") {
-        picture.id = image_ids_.read(json_, key);
-        has_id = true;
-      } else if (key == "file_name") {
-        picture.file = json_.read_text(key);
-      } else if (key == "width") {
-        picture.width = json_.read_integer(key);
-      } else if (key == "height") {
-        picture.height = json_.read_integer(key);
-      } else {
-        json_.skip();
-      }
-    });
-    if (!has_id || picture.file.empty()) json_.refuse("an image with id and file_name");
-    if (!is_image_side(picture.width) || !is_image_side(picture.height))
-      json_.refuse("a width and a height of a picture");
-    if (!known_images_.insert(picture.id).second) json_.refuse("ids that differ, got one twice");
+    const auto read_members = [&](bool with_size) {
+      json_.read_object([&](const std::string& key) {
+        if (key == "id") {
+          picture.id = image_ids_.read(json_, key);
+          has_id = true;
+        } else if (key == "file_name") {
+          picture.file = json_.read_text(key);
+        } else if (with_size && key == "width") {
+          picture.width = json_.read_integer(key);
+        } else if (with_size && key == "height") {
+          picture.height = json_.read_integer(key);
+        } else {
+          json_.skip();
+        }
+      });
+      if (!has_id || picture.file.empty()) json_.refuse("an image with id and file_name");
+      if (!is_image_side(picture.width) || !is_image_side(picture.height))
+        json_.refuse("a width and a height of a picture");
+    };
+    json_.read_record(
+        kept(picture.fault), [&] { read_members(true); }, [&] { read_members(false); });
+    if (!has_id || picture.file.empty()) {
+      lost_images.push_back(std::move(picture.fault));
+      return;
+    }
+    if (!known_images_.insert(picture.id).second) {
+      if (!skip_bad_) json_.refuse("ids that differ, got one twice");
+      repeated_images.insert(picture.id);
+    }
     pictures.push_back(std::move(picture));
   }
 
   /// Reads only the category of an annotation, and marks it as used.
   void read_use() {
+    json_.read_object([&](const std::string& key) { key == "category_id" ? read_used_id() : json_.skip(); });
+  }
+  void read_used_id() {
+    std::string ignored;
+    json_.read_record(
+        kept(ignored), [&] { used_categories.insert(category_ids_.read(json_, "category_id")); }, [] {});
+  }
+
+  /// Reads only the ids of an annotation with a fault, so that every split's file has the same used
+  /// categories.
+  void read_ids(Annotation& annotation) {
+    std::string ignored;
+    const auto read_image_id = [&] {
+      annotation.image_id = image_ids_.read(json_, "image_id");
+      annotation.has_image = true;
+    };
     json_.read_object([&](const std::string& key) {
       if (key == "category_id") {
-        used_categories.insert(category_ids_.read(json_, key));
+        read_used_id();
+      } else if (key == "image_id") {
+        json_.read_record(&ignored, read_image_id, [] {});
       } else {
         json_.skip();
       }
@@ -164,12 +203,19 @@ class CocoParser {
 
   void read_annotation() {
     Annotation annotation{.number = json_.number(), .byte = json_.byte()};
-    bool has_image = false, has_category = false, has_box = false;
+    json_.read_record(
+        kept(annotation.fault), [&] { read_members(annotation); }, [&] { read_ids(annotation); });
+    if (!keep_outlines_) annotation.outline = {};
+    annotations.push_back(std::move(annotation));
+  }
+
+  void read_members(Annotation& annotation) {
+    bool has_category = false, has_box = false;
     std::optional<JsonReader> segmentation;
     json_.read_object([&](const std::string& key) {
       if (key == "image_id") {
         annotation.image_id = image_ids_.read(json_, key);
-        has_image = true;
+        annotation.has_image = true;
       } else if (key == "category_id") {
         annotation.category_id = category_ids_.read(json_, key);
         has_category = true;
@@ -186,14 +232,12 @@ class CocoParser {
         json_.skip();
       }
     });
-    if (!has_image || !has_category || (!has_box && !segmentation))
+    if (!annotation.has_image || !has_category || (!has_box && !segmentation))
       json_.refuse("an annotation with image_id, category_id and bbox or segmentation");
     if (segmentation && (!has_box || keep_outlines_))
       json_.read_at(*segmentation, [&] { annotation.outline = read_segmentation(); });
     if (!has_box) take_box_of_outline(annotation);
-    if (!keep_outlines_) annotation.outline = {};
     used_categories.insert(annotation.category_id);
-    annotations.push_back(std::move(annotation));
   }
 
   /// Returns false for null and an empty list, which some tools write for a missing segmentation.
@@ -285,13 +329,33 @@ class CocoParser {
   LabelJson json_;
   std::string_view name_;
   Part part_;
-  bool keep_outlines_;
+  bool keep_outlines_, skip_bad_;
   std::unordered_set<std::string> seen_;
   Ids category_ids_, image_ids_, annotation_ids_;
   std::unordered_set<int64_t> known_categories_, known_images_, known_annotations_;
 };
 
-void add_annotations(CocoParser& parser, std::string_view name, bool keep_outlines, BoxedPictures& set) {
+/// Adds an annotation that can be read to its image.
+void add_annotation(Annotation& annotation, int32_t label, const std::string& where, BoxedPicture& picture,
+                    bool keep_outlines, std::vector<std::string>& notes) {
+  if (!annotation.has_shape) {
+    notes.push_back(fmt::format("{}: left out, it has neither a box nor an outline with area", where));
+    return;
+  }
+  const Outline& outline = annotation.outline;
+  if (!outline.runs.empty() && (outline.width != picture.width || outline.height != picture.height))
+    user_error("{}: expected a segmentation of {}x{} pixels, as its image has, got {}x{}", where,
+               picture.width, picture.height, outline.width, outline.height);
+  Box box = annotation.box;
+  box.label = label;
+  box.crowd = annotation.crowd;
+  if (annotation.area >= 0) box.area = annotation.area;
+  check_corners(box, where);
+  add_box(box, where, picture, notes, keep_outlines ? &annotation.outline : nullptr);
+}
+
+void add_annotations(CocoParser& parser, std::string_view name, const LabelOptions& options,
+                     BoxedPictures& set) {
   std::unordered_map<int64_t, size_t> picture_of;
   std::unordered_map<int64_t, int32_t> class_of;
   for (size_t i = 0; i < set.pictures.size(); ++i) picture_of[set.pictures[i].id] = i;
@@ -299,30 +363,24 @@ void add_annotations(CocoParser& parser, std::string_view name, bool keep_outlin
     class_of[parser.categories[i].id] = static_cast<int32_t>(i);
   for (Annotation& annotation : parser.annotations) {
     const std::string where = parser.where(annotation);
-    const auto label = class_of.find(annotation.category_id);
-    if (label == class_of.end())
-      user_error("{}: expected a category_id of the list \"categories\", got {}", where,
-                 annotation.category_id);
+    if (!annotation.has_image) {
+      set.notes.push_back(describe_lost(annotation.fault));
+      continue;
+    }
     const auto found = picture_of.find(annotation.image_id);
     if (found == picture_of.end()) {
       set.notes.push_back(fmt::format("{}: left out, there is no image {}", where, annotation.image_id));
       continue;
     }
-    if (!annotation.has_shape) {
-      set.notes.push_back(fmt::format("{}: left out, it has neither a box nor an outline with area", where));
-      continue;
-    }
     BoxedPicture& picture = set.pictures[found->second];
-    const Outline& outline = annotation.outline;
-    if (!outline.runs.empty() && (outline.width != picture.width || outline.height != picture.height))
-      user_error("{}: expected a segmentation of {}x{} pixels, as its image has, got {}x{}", where,
-                 picture.width, picture.height, outline.width, outline.height);
-    Box box = annotation.box;
-    box.label = label->second;
-    box.crowd = annotation.crowd;
-    if (annotation.area >= 0) box.area = annotation.area;
-    check_corners(box, where);
-    add_box(box, where, picture, set.notes, keep_outlines ? &annotation.outline : nullptr);
+    read_or_keep_fault(picture, set.notes, options.skip_bad, [&] {
+      if (!annotation.fault.empty()) throw UserError(annotation.fault);
+      const auto label = class_of.find(annotation.category_id);
+      if (label == class_of.end())
+        user_error("{}: expected a category_id of the list \"categories\", got {}", where,
+                   annotation.category_id);
+      add_annotation(annotation, label->second, where, picture, options.keep_outlines, set.notes);
+    });
   }
   if (parser.repeated_annotations > 0)
     set.notes.push_back(
@@ -345,24 +403,29 @@ CocoFile classes_of(const CocoParser& parser) {
 
 }  // namespace
 
-CocoFile parse_coco_classes(std::string_view text, std::string_view name) {
-  CocoParser parser(text, name, CocoParser::Part::classes, false);
+CocoFile parse_coco_classes(std::string_view text, std::string_view name, const LabelOptions& options) {
+  CocoParser parser(text, name, CocoParser::Part::classes, options);
   parser.parse();
   return classes_of(parser);
 }
 
-CocoFile parse_coco(std::string_view text, std::string_view name, bool keep_outlines) {
-  CocoParser parser(text, name, CocoParser::Part::all, keep_outlines);
+CocoFile parse_coco(std::string_view text, std::string_view name, const LabelOptions& options) {
+  CocoParser parser(text, name, CocoParser::Part::all, options);
   parser.parse();
   CocoFile file = classes_of(parser);
   BoxedPictures& set = file.labels;
   set.pictures = std::move(parser.pictures);
-  for (const BoxedPicture& picture : set.pictures) {
-    if (picture.width == 0 || picture.height == 0)
-      user_error("{}: expected width and height of image {}, found none", name, picture.id);
+  for (const std::string& fault : parser.lost_images) set.notes.push_back(describe_lost(fault));
+  for (BoxedPicture& picture : set.pictures) {
+    read_or_keep_fault(picture, set.notes, options.skip_bad, [&] {
+      if (picture.width == 0 || picture.height == 0)
+        user_error("{}: expected width and height of image {}, found none", name, picture.id);
+      if (parser.repeated_images.contains(picture.id))
+        user_error("{}: expected ids that differ, got image {} twice", name, picture.id);
+    });
   }
   std::ranges::stable_sort(set.pictures, {}, [](const BoxedPicture& p) { return p.file.native(); });
-  add_annotations(parser, name, keep_outlines, set);
+  add_annotations(parser, name, options, set);
   return file;
 }
 

@@ -10,7 +10,8 @@ namespace {
 /// Parser of CreateML: a list of images with annotations, whose coordinates are center and size in pixels.
 class CreatemlParser {
  public:
-  CreatemlParser(std::string_view text, std::string_view name) : json_(text, name) {}
+  CreatemlParser(std::string_view text, std::string_view name, bool skip_bad)
+      : json_(text, name), skip_bad_(skip_bad) {}
 
   LabelFile take() {
     json_.read_file([&] {
@@ -23,17 +24,24 @@ class CreatemlParser {
  private:
   void read_image() {
     LabeledImage image{.where = json_.where()};
+    json_.read_record(
+        skip_bad_ ? &image.fault : nullptr, [&] { read_members(image, true); },
+        [&] { read_members(image, false); });
+    if (!image.fault.empty()) image.objects.clear();
+    file_.images.push_back(std::move(image));
+  }
+
+  void read_members(LabeledImage& image, bool with_objects) {
     json_.read_object([&](const std::string& key) {
       if (key == "image" || key == "imagefilename" || key == "imageURL") {
         image.file = json_.read_text(key);
-      } else if (key == "annotations" || key == "annotation") {
+      } else if (with_objects && (key == "annotations" || key == "annotation")) {
         json_.read_inner_list(key, [&] { image.objects.push_back(read_object()); });
       } else {
         json_.skip();
       }
     });
     if (image.file.empty()) json_.refuse("an image with its name under \"image\"");
-    file_.images.push_back(std::move(image));
   }
 
   LabeledObject read_object() {
@@ -60,13 +68,14 @@ class CreatemlParser {
   }
 
   LabelJson json_;
+  bool skip_bad_;
   LabelFile file_;
 };
 
 }  // namespace
 
-LabelFile parse_createml(std::string_view text, std::string_view name) {
-  return CreatemlParser(text, name).take();
+LabelFile parse_createml(std::string_view text, std::string_view name, bool skip_bad) {
+  return CreatemlParser(text, name, skip_bad).take();
 }
 
 }  // namespace hearth::data

@@ -23,7 +23,8 @@ std::vector<std::string_view> parts_of(std::string_view text, std::string_view s
 /// Parser of CVAT's XML 1.1 for images: shapes are elements of <image>, with corners as attributes.
 class CvatParser : public LabelXml {
  public:
-  explicit CvatParser(std::string_view name) : LabelXml(name, "annotations", "CVAT's labels") {}
+  CvatParser(std::string_view name, bool skip_bad)
+      : LabelXml(name, "annotations", "CVAT's labels"), skip_bad_(skip_bad) {}
 
   LabelFile take(std::string_view text) {
     parse(text);
@@ -32,7 +33,6 @@ class CvatParser : public LabelXml {
 
  private:
   void start(std::string_view element, const char** attributes) override {
-    constexpr std::string_view kImage = "/annotations/image";
     if (path() == "/annotations/track")
       return refuse("labels of images (export as 'CVAT for images 1.1'), got a track of a video");
     if (path() == kImage) return start_image(attributes);
@@ -41,10 +41,16 @@ class CvatParser : public LabelXml {
     if (is_in_image) read_shape(element, attributes);
   }
 
-  void end(std::string_view) override {}
+  void end(std::string_view) override {
+    if (path() != kImage) return;
+    LabeledImage& image = file_.images.back();
+    if (!image.fault.empty()) image.objects.clear();
+    keep_faults(nullptr);
+  }
 
   void start_image(const char** attributes) {
     LabeledImage& image = file_.images.emplace_back();
+    if (skip_bad_) keep_faults(&image.fault);
     image.file = attribute(attributes, "name").value_or("");
     image.subset = attribute(attributes, "subset").value_or("");
     image.where = where();
@@ -70,6 +76,7 @@ class CvatParser : public LabelXml {
     } else {
       is_read = false;
     }
+    if (!file_.images.back().fault.empty()) return;
     if (!is_read) {
       ++file_.left_out[shortened(element, 60)];
     } else if (object.name.empty()) {
@@ -143,11 +150,16 @@ class CvatParser : public LabelXml {
     return true;
   }
 
+  static constexpr std::string_view kImage = "/annotations/image";
+
+  bool skip_bad_;
   LabelFile file_;
 };
 
 }  // namespace
 
-LabelFile parse_cvat(std::string_view text, std::string_view name) { return CvatParser(name).take(text); }
+LabelFile parse_cvat(std::string_view text, std::string_view name, bool skip_bad) {
+  return CvatParser(name, skip_bad).take(text);
+}
 
 }  // namespace hearth::data

@@ -16,18 +16,18 @@ std::string_view ending_of(BoxFormat format) {
   return format == BoxFormat::cvat ? ".xml" : format == BoxFormat::csv ? ".csv" : ".json";
 }
 
-LabelFile parse(BoxFormat format, std::string_view text, std::string_view name) {
+LabelFile parse(BoxFormat format, std::string_view text, std::string_view name, bool skip_bad) {
   switch (format) {
     case BoxFormat::label_studio:
-      return parse_label_studio(text, name);
+      return parse_label_studio(text, name, skip_bad);
     case BoxFormat::cvat:
-      return parse_cvat(text, name);
+      return parse_cvat(text, name, skip_bad);
     case BoxFormat::labelme:
-      return parse_labelme(text, name);
+      return parse_labelme(text, name, skip_bad);
     case BoxFormat::csv:
-      return parse_box_table(text, name);
+      return parse_box_table(text, name, skip_bad);
     default:
-      return parse_createml(text, name);
+      return parse_createml(text, name, skip_bad);
   }
 }
 
@@ -37,12 +37,12 @@ struct ReadFile {
   LabelFile labels;
 };
 
-std::vector<ReadFile> read_files(const std::vector<fs::path>& paths, BoxFormat format) {
+std::vector<ReadFile> read_files(const std::vector<fs::path>& paths, const LabelOptions& options) {
   std::vector<ReadFile> files;
   for (const fs::path& path : paths) {
     const MappedFile mapped(path);
     const std::string_view text(reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size());
-    files.push_back({path, parse(format, text, path.string())});
+    files.push_back({path, parse(options.format, text, path.string(), options.skip_bad)});
   }
   return files;
 }
@@ -53,6 +53,7 @@ struct Split {
   std::vector<ReadFile> files;
   std::vector<std::string> class_names;  ///< of both splits, sorted
   bool is_given = false;
+  std::string fault;  ///< the first one of an image, for skip_bad
 };
 
 bool is_of(const fs::path& file, const std::string& split, BoxFormat format) {
@@ -82,28 +83,30 @@ std::vector<ReadFile> take_split(const std::vector<ReadFile>& files, std::string
   return {};
 }
 
-Split read_split(const fs::path& path, std::string_view split, BoxFormat format) {
+Split read_split(const fs::path& path, std::string_view split, const LabelOptions& options) {
+  const BoxFormat format = options.format;
   const std::vector<fs::path> paths = find_label_files(path, format);
   if (paths.empty())
     user_error("expected label files ({}) of the format that data.kind names in {}, found none",
                ending_of(format), printable(path.string(), false));
   Split made;
-  std::vector<ReadFile> all = read_files(paths, format);
+  std::vector<ReadFile> all = read_files(paths, options);
   std::vector<ReadFile> train = take_split(all, "train", format);
   std::vector<ReadFile> held_out = take_split(all, split == "train" ? "test" : split, format);
   made.is_given = !train.empty() && !held_out.empty();
   std::set<std::string> names;
   for (const auto* files : made.is_given ? std::vector{&train, &held_out} : std::vector{&all})
     for (const ReadFile& file : *files)
-      for (const LabeledImage& image : file.labels.images)
+      for (const LabeledImage& image : file.labels.images) {
         for (const LabeledObject& object : image.objects) names.insert(object.name);
+        if (made.fault.empty()) made.fault = image.fault;
+      }
   made.class_names = {names.begin(), names.end()};
   made.files = std::move(made.is_given ? (split == "train" ? train : held_out) : all);
   return made;
 }
 
-void add_labeled_objects(LabeledImage& image, bool keep_outlines, BoxedPictures& set) {
-  BoxedPicture& picture = set.pictures.back();
+void add_labeled_objects(LabeledImage& image, bool keep_outlines, BoxedPicture& picture, BoxedPictures& set) {
   for (LabeledObject& object : image.objects) {
     Box box = object.box;
     check_corners(box, object.where);
@@ -136,14 +139,19 @@ void add_file(ReadFile& file, DataFolder& folder, const LabelOptions& options, B
   for (LabeledImage& image : file.labels.images) {
     const auto found = find_image(image, file.path, options.format, finder);
     if (!found) {
-      set.notes.push_back(fmt::format("{}: left out, there is no image {}",
-                                      image.where.empty() ? file.path.string() : image.where,
-                                      shortened(image.file, 200)));
+      set.notes.push_back(image.fault.empty() || !image.file.empty()
+                              ? fmt::format("{}: left out, there is no image {}",
+                                            image.where.empty() ? file.path.string() : image.where,
+                                            shortened(image.file, 200))
+                              : describe_lost(image.fault));
       continue;
     }
-    set.pictures.push_back({.file = *found, .width = image.width, .height = image.height});
-    if (image.width == 0 || image.height == 0) measure(set.pictures.back(), options.exif);
-    add_labeled_objects(image, options.keep_outlines, set);
+    BoxedPicture picture{.file = *found, .width = image.width, .height = image.height, .fault = image.fault};
+    read_or_keep_fault(picture, set.notes, options.skip_bad, [&] {
+      if (image.width == 0 || image.height == 0) measure(picture, options.exif);
+      add_labeled_objects(image, options.keep_outlines, picture, set);
+    });
+    set.pictures.push_back(std::move(picture));
   }
 }
 
@@ -220,10 +228,10 @@ std::vector<fs::path> find_label_files(const fs::path& path, BoxFormat format) {
 }
 
 BoxedPictures read_label_files(const fs::path& path, std::string_view split, const LabelOptions& options) {
-  Split read = read_split(path, split, options.format);
+  Split read = read_split(path, split, options);
   if (read.class_names.empty())
-    user_error("expected labeled boxes or areas in the files of {}, found none",
-               printable(path.string(), false));
+    user_error("expected labeled boxes or areas in the files of {}, found none{}",
+               printable(path.string(), false), first_fault(read.fault));
   BoxedPictures set{.class_names = read.class_names};
   for (size_t i = 1; i <= read.class_names.size(); ++i) set.category_ids.push_back(static_cast<int64_t>(i));
   DataFolder folder(path, options.allow_outside);

@@ -30,7 +30,8 @@ struct Region {
 /// Parser of Label Studio's JSON export: a list of tasks, each with annotations.
 class LabelStudioParser {
  public:
-  LabelStudioParser(std::string_view text, std::string_view name) : json_(text, name) {}
+  LabelStudioParser(std::string_view text, std::string_view name, bool skip_bad)
+      : json_(text, name), skip_bad_(skip_bad) {}
 
   LabelFile take() {
     json_.read_file([&] {
@@ -44,6 +45,14 @@ class LabelStudioParser {
   void read_task() {
     LabeledImage image{.where = json_.where()};
     std::vector<TaskAnnotation> annotations;
+    json_.read_record(
+        skip_bad_ ? &image.fault : nullptr, [&] { read_members(image, &annotations); },
+        [&] { read_members(image, nullptr); });
+    if (!image.fault.empty() || choose(annotations, image)) file_.images.push_back(std::move(image));
+  }
+
+  /// Reads the image's name, and the annotations unless null.
+  void read_members(LabeledImage& image, std::vector<TaskAnnotation>* annotations) {
     std::string upload;
     bool is_task = false;
     json_.read_object([&](const std::string& key) {
@@ -51,9 +60,9 @@ class LabelStudioParser {
         read_data(image);
       } else if (key == "file_upload" && json_.peek() == '"') {
         upload = json_.read_text(key);
-      } else if (key == "annotations" || key == "completions") {
+      } else if (annotations != nullptr && (key == "annotations" || key == "completions")) {
         is_task = true;
-        json_.read_inner_list(key, [&] { annotations.push_back(read_annotation()); });
+        json_.read_inner_list(key, [&] { annotations->push_back(read_annotation()); });
       } else {
         json_.skip();
       }
@@ -61,7 +70,6 @@ class LabelStudioParser {
     if (image.file.empty()) image.file = upload;
     if (!is_task || image.file.empty())
       json_.refuse("a task with data and annotations, as Label Studio's JSON (not JSON-MIN) has them");
-    if (choose(annotations, image)) file_.images.push_back(std::move(image));
   }
 
   /// Reads the image's path or URL: the first string with an image extension, under any key.
@@ -211,13 +219,14 @@ class LabelStudioParser {
   }
 
   LabelJson json_;
+  bool skip_bad_;
   LabelFile file_;
 };
 
 }  // namespace
 
-LabelFile parse_label_studio(std::string_view text, std::string_view name) {
-  return LabelStudioParser(text, name).take();
+LabelFile parse_label_studio(std::string_view text, std::string_view name, bool skip_bad) {
+  return LabelStudioParser(text, name, skip_bad).take();
 }
 
 }  // namespace hearth::data

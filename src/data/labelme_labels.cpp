@@ -117,8 +117,14 @@ class LabelmeParser {
 
 }  // namespace
 
-LabelFile parse_labelme(std::string_view text, std::string_view name) {
-  return LabelmeParser(text, name).take();
+LabelFile parse_labelme(std::string_view text, std::string_view name, bool skip_bad) {
+  try {
+    return LabelmeParser(text, name).take();
+  } catch (const UserError& error) {
+    if (!skip_bad) throw;
+    // The file's only image is found by the name of the file.
+    return {.images = {{.where = std::string(name), .fault = error.what()}}};
+  }
 }
 
 }  // namespace hearth::data

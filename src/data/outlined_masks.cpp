@@ -31,6 +31,7 @@ class OutlinedMasks : public MaskedImages {
                         {.allow_outside = options.allow_outside,
                          .keep_outlines = true,
                          .exif = options.exif,
+                         .skip_bad = options.skip_bad,
                          .num_classes = std::max<int64_t>(0, options.num_classes - 1)})),
         images_(set_, kMaxImageSide, kMaxImageSide, options.keep) {
     if (set_.pictures.empty())
@@ -44,10 +45,11 @@ class OutlinedMasks : public MaskedImages {
         user_error("{}: the labels have more than {} classes", options.path.string(), kMostMaskClasses);
     }
     check_outlines(options.path);
+    summarize_notes();
   }
 
   /// Adds notes on boxes that replace outlines, and on classes without an object.
-  std::vector<std::string> notes() const {
+  std::vector<std::string> decision_notes() const {
     std::vector<std::string> notes;
     int64_t num_boxes = 0, num_objects = 0;
     std::vector<bool> is_used(classes_.size());
@@ -70,15 +72,21 @@ class OutlinedMasks : public MaskedImages {
   std::string where(int64_t index) const override { return picture(index).file.string(); }
 
   void read(int64_t index, Image& image, Image& mask) const override {
+    expect_readable(index);
     image = *images_.read(index);
     draw(index, image.size(), mask);
   }
   void read_mask(int64_t index, Image& mask) const override {
+    expect_readable(index);
     draw(index, {picture(index).height, picture(index).width}, mask);
   }
 
  private:
   const BoxedPicture& picture(int64_t index) const { return set_.pictures[static_cast<size_t>(index)]; }
+
+  void expect_readable(int64_t index) const {
+    if (!picture(index).fault.empty()) throw UserError(picture(index).fault);
+  }
 
   /// Draws objects in file order, so that a later object covers earlier ones.
   void draw(int64_t index, Extent size, Image& mask) const {
@@ -90,6 +98,15 @@ class OutlinedMasks : public MaskedImages {
       const uint8_t label = label_of_[static_cast<size_t>(labels.boxes[i].label)];
       fill_outline(outline.empty() ? rectangle(labels.boxes[i]) : outline, label, mask);
     }
+  }
+
+  /// Sets notes_ to the first notes on the labels and the number of the others, since a run prints them all.
+  void summarize_notes() {
+    constexpr size_t kMaxNotes = 5;
+    notes_ = set_.notes;
+    if (notes_.size() <= kMaxNotes) return;
+    notes_.resize(kMaxNotes);
+    notes_.push_back(fmt::format("{} more remarks on the labels", set_.notes.size() - kMaxNotes));
   }
 
   /// Throws a UserError if the labels have boxes but no outlines.
@@ -130,7 +147,7 @@ MaskDecision decide_outlined_masks(const MaskOptions& train, const MaskOptions& 
     made.class_numbers.push_back(std::ssize(made.class_names));
     made.class_names.push_back(one.name);
   }
-  made.notes = training.notes();
+  made.notes = training.decision_notes();
   return made;
 }
 

@@ -20,8 +20,14 @@ class VocParser : public LabelXml {
  public:
   explicit VocParser(std::string_view name) : LabelXml(name, "annotation", "VOC's labels") {}
 
-  VocFile take(std::string_view text) {
-    parse(text);
+  VocFile take(std::string_view text, bool skip_bad) {
+    try {
+      parse(text);
+    } catch (const UserError& error) {
+      if (!skip_bad) throw;
+      file_.fault = error.what();
+      file_.objects.clear();
+    }
     return std::move(file_);
   }
 
@@ -193,13 +199,13 @@ void add_objects(const VocFile& labels, const std::string& name, const BoxedPict
 }
 
 /// Labels that can be read, by name; those of the split and, for the classes, of the other one.
-std::map<std::string, VocFile> read_labels(const VocFolder& folder) {
+std::map<std::string, VocFile> read_labels(const VocFolder& folder, bool skip_bad) {
   std::map<std::string, VocFile> files;
   for (const auto* names : {&folder.train, &folder.test}) {
     for (const std::string& name : *names) {
       const auto at = folder.labels.find(name);
       if (at == folder.labels.end() || files.contains(name)) continue;
-      files[name] = parse_voc(read_file(at->second, kMaxXmlBytes), at->second.string());
+      files[name] = parse_voc(read_file(at->second, kMaxXmlBytes), at->second.string(), skip_bad);
     }
   }
   return files;
@@ -232,7 +238,9 @@ std::set<fs::path> pictures_by_filename(const VocFolder& folder,
 
 }  // namespace
 
-VocFile parse_voc(std::string_view text, std::string_view name) { return VocParser(name).take(text); }
+VocFile parse_voc(std::string_view text, std::string_view name, bool skip_bad) {
+  return VocParser(name).take(text, skip_bad);
+}
 
 bool has_voc(const fs::path& path) {
   if (!fs::is_directory(path)) return false;
@@ -244,11 +252,15 @@ bool has_voc(const fs::path& path) {
 
 BoxedPictures read_voc(const fs::path& path, std::string_view split, const LabelOptions& options) {
   const VocFolder folder = list_folder_of_voc(path, split);
-  const std::map<std::string, VocFile> labels = read_labels(folder);
+  const std::map<std::string, VocFile> labels = read_labels(folder, options.skip_bad);
   std::set<std::string> names;
-  for (const auto& [name, file] : labels)
+  std::string fault;
+  for (const auto& [name, file] : labels) {
     for (const VocObject& object : file.objects) names.insert(object.name);
-  if (names.empty()) user_error("expected objects in the XML files of {}, found none", path.string());
+    if (fault.empty()) fault = file.fault;
+  }
+  if (names.empty())
+    user_error("expected objects in the XML files of {}, found none{}", path.string(), first_fault(fault));
   BoxedPictures set{.class_names = {names.begin(), names.end()}};
   for (size_t i = 1; i <= names.size(); ++i) set.category_ids.push_back(static_cast<int64_t>(i));
   const std::set<fs::path> claimed = pictures_by_filename(folder, labels);
@@ -261,14 +273,18 @@ BoxedPictures read_voc(const fs::path& path, std::string_view split, const Label
     const fs::path* found = find_picture(folder, name, file);
     if (at == labels.end() && found != nullptr && claimed.contains(*found)) continue;
     if (found == nullptr) {
-      set.notes.push_back(fmt::format("{}: left out, it has no picture", printable(where, false)));
+      set.notes.push_back(file.fault.empty()
+                              ? fmt::format("{}: left out, it has no picture", printable(where, false))
+                              : describe_lost(file.fault));
       continue;
     }
     data_folder.check(*found, where);
-    BoxedPicture picture{.file = *found, .width = file.width, .height = file.height};
-    if (picture.width == 0 || picture.height == 0) measure(picture, options.exif);
-    add_objects(file, where, set, picture, set.notes);
-    if (options.keep_outlines) picture.outlines.resize(picture.boxes.size());
+    BoxedPicture picture{.file = *found, .width = file.width, .height = file.height, .fault = file.fault};
+    read_or_keep_fault(picture, set.notes, options.skip_bad, [&] {
+      if (picture.width == 0 || picture.height == 0) measure(picture, options.exif);
+      add_objects(file, where, set, picture, set.notes);
+      if (options.keep_outlines) picture.outlines.resize(picture.boxes.size());
+    });
     set.pictures.push_back(std::move(picture));
   }
   if (set.pictures.empty()) {

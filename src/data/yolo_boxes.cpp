@@ -214,13 +214,18 @@ void read_labels(BoxedPictures& set, const fs::path& index, YoloLines lines, con
   std::set<fs::path> used;
   int64_t num_labeled = 0;
   for (BoxedPicture& picture : set.pictures) {
-    measure(picture, options.exif);
     const fs::path file = find_label_file(picture.file, is_class_list(index));
     if (!used.insert(file).second)
       user_error("expected one picture for the labels {}, found two", printable(file.string(), false));
-    if (!path_exists(file)) continue;
-    ++num_labeled;
-    parse_yolo(read_file(file, kMaxTextBytes), file.string(), lines, picture, set.notes);
+    const bool is_labeled = path_exists(file);
+    num_labeled += is_labeled ? 1 : 0;
+    read_or_keep_fault(picture, set.notes, options.skip_bad, [&] {
+      measure(picture, options.exif);
+      if (!is_labeled) return;
+      YoloLines read = lines;
+      parse_yolo(read_file(file, kMaxTextBytes), file.string(), read, picture, set.notes);
+      lines = read;
+    });
   }
   if (num_labeled == 0)
     user_error("{}: expected labels of the pictures, such as {}, found none", index.string(),

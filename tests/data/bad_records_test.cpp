@@ -96,7 +96,7 @@ TEST(BadRecords, ImagesWithBoxesAreLeftOut) {
   leave_out_bad(set, 2);
   ASSERT_EQ(set.pictures.size(), 1U);
   EXPECT_THAT(set.pictures[0].file, root / "images/train/1.png");
-  EXPECT_THAT(set.notes.back(), HasSubstr("leaves out 1 of 2 images with boxes: "));
+  EXPECT_THAT(set.notes.front(), HasSubstr("leaves out 1 of 2 images with boxes: "));
 }
 
 TEST(BadRecords, ImagesWithCaptionsAreDecoded) {

@@ -39,7 +39,7 @@ std::string annotation(std::string_view members) {
 
 /// The first box of an annotation with these members, and its outline.
 BoxedPicture one_picture(std::string_view members) {
-  return parse_coco(coco(annotation(members)), "a.json", true).labels.pictures.at(0);
+  return parse_coco(coco(annotation(members)), "a.json", {.keep_outlines = true}).labels.pictures.at(0);
 }
 
 TEST(CocoOutlines, ABoxIsThatOfThePolygons) {
