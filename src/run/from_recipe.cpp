@@ -219,19 +219,20 @@ recipe::Recipe parse_recipe(const std::string& yaml, const std::string& where,
   return recipe::parse_recipe(yaml, where, recipe_choices(), overrides);
 }
 
-data::BoxedPictures boxed_pictures(const recipe::Recipe& recipe, const std::string& split) {
+namespace {
+
+/// Reads the labels of a split and decodes no image.
+data::BoxedPictures read_boxed_pictures(const recipe::Recipe& recipe, const std::string& split) {
   const recipe::Data& data = recipe.data;
   const auto format = std::ranges::find(kBoxKinds, data.kind);
   if (format != std::end(kBoxKinds)) {
-    data::BoxedPictures set =
-        data::read_boxes(data.path, split,
-                         {.format = static_cast<data::BoxFormat>(format - std::begin(kBoxKinds)),
-                          .allow_outside = data.allow_outside,
-                          .exif = exif_of(recipe),
-                          .num_classes = recipe.model.num_classes,
-                          .class_names = recipe.model.class_names});
-    if (data.bad_records == recipe::BadRecords::skip) data::leave_out_bad(set, recipe::num_threads(recipe));
-    return set;
+    return data::read_boxes(data.path, split,
+                            {.format = static_cast<data::BoxFormat>(format - std::begin(kBoxKinds)),
+                             .allow_outside = data.allow_outside,
+                             .exif = exif_of(recipe),
+                             .skip_bad = data.bad_records == recipe::BadRecords::skip,
+                             .num_classes = recipe.model.num_classes,
+                             .class_names = recipe.model.class_names});
   }
   if (data.kind == recipe::name_of(recipe::DataKind::shapes)) {
     return data::shape_boxes(data::series_of(recipe.seed, split),
@@ -239,6 +240,15 @@ data::BoxedPictures boxed_pictures(const recipe::Recipe& recipe, const std::stri
   }
   user_error("expected data.kind shapes, {} for detection, got {}; try data.kind=boxes",
              fmt::join(kBoxKinds, ", "), data.kind);
+}
+
+}  // namespace
+
+data::BoxedPictures boxed_pictures(const recipe::Recipe& recipe, const std::string& split) {
+  data::BoxedPictures set = read_boxed_pictures(recipe, split);
+  if (recipe.data.bad_records == recipe::BadRecords::skip)
+    data::leave_out_bad(set, recipe::num_threads(recipe));
+  return set;
 }
 
 Purpose purpose_of(const recipe::Recipe& recipe) {
@@ -250,10 +260,10 @@ Purpose purpose_of(const recipe::Recipe& recipe) {
 }
 
 std::vector<std::string> classes_of_data(const recipe::Recipe& given) {
+  const Purpose purpose = purpose_of(given);
+  if (purpose == Purpose::detect) return read_boxed_pictures(given, "train").class_names;
   recipe::Recipe recipe = given;
   recipe.data.bad_records = recipe::BadRecords::refuse;  // No image is decoded to leave some out.
-  const Purpose purpose = purpose_of(recipe);
-  if (purpose == Purpose::detect) return boxed_pictures(recipe, "train").class_names;
   if (purpose == Purpose::classify) {
     check_is_labeled(recipe);
     return tasks::open_any_dataset(dataset_options(recipe, "train"), recipe.model.num_classes)->class_names();

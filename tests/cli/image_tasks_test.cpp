@@ -315,6 +315,23 @@ TEST_F(Detection, TrainsEvaluatesAndPredicts) {
   EXPECT_THAT(get("found/predictions.json"), HasSubstr("\"image_id\""));
 }
 
+TEST_F(Detection, BadLabelsAreRefusedOrLeftOut) {
+  put("set/labels/train/2.txt", "0 0.5 0.5 0.4 0.6\n0 0.5 0.5 x 0.6\n");
+  put("set/images/val/5.png", picture_of(5));
+  put("set/labels/val/5.txt", "7 0.5 0.5 0.4 0.6\n");
+  refused("hearth validate d.yaml", {"set/labels/train/2.txt:2: expected a number, got 'x'"});
+  const std::string train =
+      "data.bad_records=skip leaves out 1 of 4 images with boxes: set/labels/train/2.txt:2: expected a "
+      "number";
+  const std::string held_out =
+      "data.bad_records=skip leaves out 1 of 2 images with boxes: set/labels/val/5.txt:1: expected a class";
+  EXPECT_THAT(
+      works("hearth validate d.yaml data.bad_records=skip"),
+      AllOf(HasSubstr("train: 3 images"), HasSubstr("note: " + train), HasSubstr("note: " + held_out)));
+  EXPECT_THAT(works("hearth train d.yaml data.bad_records=skip train.epochs=1 --out run"),
+              AllOf(HasSubstr("3 training and 1 validation images"), HasSubstr(train), HasSubstr(held_out)));
+}
+
 TEST_F(Detection, AReportOfManyLargeImagesStaysSmall) {
   // Noise, which compresses worse than any photograph.
   const std::string noise = picture_of(0, {480, 640});

@@ -1,5 +1,7 @@
 #include "tasks/detect/detect_task.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -261,10 +263,13 @@ std::string DetectTask::describe() const {
 std::string DetectTask::warning() const {
   const size_t count = options_.train.notes.size() + options_.held_out.notes.size();
   if (count == 0) return "";
-  const std::vector<std::string>& notes =
-      options_.train.notes.empty() ? options_.held_out.notes : options_.train.notes;
+  // The first note of a split counts the images that data.bad_records=skip leaves out.
+  std::vector<std::string> first;
+  for (const auto* notes : {&options_.train.notes, &options_.held_out.notes})
+    if (!notes->empty() && std::ranges::find(first, notes->front()) == first.end())
+      first.push_back(notes->front());
   return fmt::format("warning: {} remark{} on the labels (hearth validate lists them), such as: {}", count,
-                     count == 1 ? "" : "s", notes[0]);
+                     count == 1 ? "" : "s", fmt::join(first, "\n  and: "));
 }
 
 std::string DetectTask::score_text(double score) const { return fmt::format("mAP50-95: {:.4f}", score); }
