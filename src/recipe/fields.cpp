@@ -36,7 +36,7 @@ void add_run_fields(std::vector<Field>& fields) {
   key("precision", "fp32, bf16, or fp16 with dynamic loss scaling", &Recipe::precision);
   key("memory", "budget of activations, gradients and workspaces, met by recompute, like 10GiB; 0: none",
       &Recipe::memory, Bytes{"a size like 20GiB, or 0 for no budget"});
-  key("init", "file with initial weights: safetensors, or .pt and .pth of torch.save", &Recipe::init);
+  key("init", "file with initial weights: safetensors, or .pt, .pth and .bin of torch.save", &Recipe::init);
 }
 
 void add_pass_fields(std::vector<Field>& fields) {
@@ -175,8 +175,9 @@ void add_image_fields(std::vector<Field>& fields) {
       "pixels as stored)",
       &Data::exif);
   key("unlabeled",
-      "masks: a value besides 255 whose pixels have no class (ignore_index); auto: 255 alone, unless it is a "
-      "class; none: no value",
+      "masks: ignore pixels of this value, and of 255, in the loss and the metrics (ignore_index); auto: "
+      "ignore "
+      "255 alone, unless it is a class; none: ignore no pixel",
       &Data::unlabeled);
   key("class_numbers",
       "masks: the value of each class in the files, like [0, 255]; empty: 0, 1, 2, ..., or decided from the "
@@ -207,7 +208,9 @@ void add_text_fields(std::vector<Field>& fields) {
       &Data::date);
   key("variables", "text: variables for the chat template, like [enable_thinking=false]", &Data::variables);
   key("bad_records",
-      "records, images, masks and boxes that cannot be read: refuse (end the run), or skip and count them",
+      "records, images, masks and labels of objects that cannot be read: refuse (end the run), or skip "
+      "(leave "
+      "them out, labels with their image, and count them)",
       &Data::bad_records);
   key("train_on_prompt", "text: compute the loss on prompts too, not on answers alone",
       &Data::train_on_prompt);
