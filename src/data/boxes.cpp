@@ -9,6 +9,7 @@
 #include "data/boxes_format.h"
 #include "data/image.h"
 #include "data/read_check.h"
+#include "data/split_names.h"
 
 namespace hearth::data {
 namespace {
@@ -118,6 +119,7 @@ Exif exif_of(const BoxedPicture& picture, const ImageHeader& header, Exif wanted
 
 BoxedPictures read_boxes(const fs::path& path, std::string_view split, const LabelOptions& options) {
   if (!path_exists(path)) user_error("expected labels at {}, found nothing", printable(path.string(), false));
+  split_names(split);  // Refuses any other split.
   BoxedPictures set = read_as(path, split, options);
   set.exif = options.exif;
   if (set.pictures.empty())

@@ -10,7 +10,7 @@
 
 namespace hearth::data {
 
-/// Reads the labels of a split, "train", "test" or "val", without decoding pictures.
+/// Reads the labels of a split (data/split_names.h), without decoding images.
 /// - coco: a JSON file; or a folder with them, itself, in annotations/ or in train/ and valid/.
 /// - voc: a folder with XML files, in Annotations/, beside the pictures, or in train/ and valid/; splits by
 ///   ImageSets/Main/*.txt. Pixels count from 1: xmin - 1 to xmax.

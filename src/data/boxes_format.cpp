@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "data/picture_files.h"
+#include "data/split_names.h"
 
 namespace hearth::data {
 namespace {
@@ -84,19 +85,19 @@ void check_corners(const Box& box, std::string_view where) {
   for (const double corner : {box.x0, box.y0, box.x1, box.y1}) check_corner(corner, where);
 }
 
-std::vector<std::string> split_names(std::string_view split) {
-  if (split == "train") return {"train"};
-  if (split == "val") return {"val", "valid", "test"};
-  if (split == "test") return {"test", "val", "valid"};
-  user_error("expected the split train, test or val, got '{}'", split);
+std::vector<fs::path> label_folders(const fs::path& path) {
+  std::vector<fs::path> folders{path, path / "annotations", path / "labels"};
+  for (const char* split : {"train", "test"})
+    for (const std::string_view name : split_names(split)) folders.push_back(path / name);
+  return folders;
 }
 
 std::optional<fs::path> file_of_split(const std::vector<fs::path>& files, std::string_view split) {
-  for (const std::string& name : split_names(split)) {
+  for (const std::string_view name : split_names(split)) {
     std::vector<fs::path> fits;
     for (const fs::path& file : files) {
-      const std::string stem = file.stem().string();
-      if (stem.find(name) != stem.npos || file.parent_path().filename() == name) fits.push_back(file);
+      if (contains_split_name(file.stem().string(), name) || file.parent_path().filename() == name)
+        fits.push_back(file);
     }
     if (fits.size() > 1)
       user_error("expected one file for '{}', found {} and {}; try naming the file itself", split,

@@ -33,9 +33,6 @@ constexpr bool is_image_side(int64_t side) { return side >= 0 && side <= 1 << 20
 /// Whether every corner is a number within what a picture may have; else UserError.
 void check_corners(const Box& box, std::string_view where);
 
-/// Folders and files that stand for a split, the first that is there counts.
-std::vector<std::string> split_names(std::string_view split);
-
 /// Of a set without splits every fifth picture, in the order of names, is for tests and the others for
 /// training; said in the notes.
 void take_share(std::string_view split, const fs::path& path, BoxedPictures& set);
@@ -91,7 +88,7 @@ void parse_yolo(std::string_view text, std::string_view name, YoloLines& lines, 
 /// What a data.yaml says; paths as they stand.
 struct YoloIndex {
   std::string root;
-  std::vector<std::string> train, val, test;
+  std::vector<std::string> train, held_out;  ///< held_out: of val, valid, ..., test (data/split_names.h)
   std::vector<std::string> class_names;
   int64_t keypoint_numbers = 0;  ///< product of kpt_shape; 0: no key points
 };
@@ -149,6 +146,8 @@ std::vector<fs::path> find_label_files(const fs::path& path, BoxFormat format);
 /// Returns the file whose name, or whose folder's name, contains the split; nullopt if none. UserError if
 /// several match.
 std::optional<fs::path> file_of_split(const std::vector<fs::path>& files, std::string_view split);
+/// Returns the folders that label files may be in: `path`, annotations/, labels/ and those of the splits.
+std::vector<fs::path> label_folders(const fs::path& path);
 /// Returns the folders that image names in a label file may be relative to.
 std::vector<fs::path> image_roots(const fs::path& label_file);
 

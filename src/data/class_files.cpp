@@ -19,14 +19,13 @@
 #include "base/yaml.h"
 #include "data/image.h"
 #include "data/picture_files.h"
+#include "data/split_names.h"
 
 namespace hearth::data {
 namespace {
 
 constexpr int64_t kMaxTableBytes = int64_t{1} << 30;
 
-constexpr auto kTrainNames = std::to_array<std::string_view>({"train", "training"});
-constexpr auto kHeldOutNames = std::to_array<std::string_view>({"test", "val", "valid", "validation", "dev"});
 constexpr auto kListEndings = std::to_array<std::string_view>({".csv", ".tsv", ".txt"});
 /// Extensions to try for file names in a table, which may lack theirs.
 constexpr auto kImageEndings =
@@ -49,6 +48,10 @@ struct Layout {
   std::optional<Source> held_out;  ///< none: a share of `train`
   std::vector<std::string> notes;
 };
+
+bool is_train_name(std::string_view text) {
+  return find_split_name("train", [&](std::string_view name) { return name == text; }).has_value();
+}
 
 bool is_folder(const fs::path& path) {
   std::error_code ignored;
@@ -170,23 +173,24 @@ Layout find_layout(const fs::path& root) {
   Layout layout;
   if (!is_folder(root)) {
     layout.train = {root, true};
-    if (std::ranges::find(kTrainNames, root.stem().string()) != kTrainNames.end())
-      layout.held_out = choose(with_labels(tables(root.parent_path(), kHeldOutNames), layout), layout);
+    if (is_train_name(root.stem().string()))
+      layout.held_out = choose(with_labels(tables(root.parent_path(), split_names("test")), layout), layout);
     return layout;
   }
-  if (const auto train = choose(class_folders(root, kTrainNames), layout)) {
+  if (const auto train = choose(class_folders(root, split_names("train")), layout)) {
     layout.train = *train;
-    layout.held_out = choose(class_folders(root, kHeldOutNames), layout);
+    layout.held_out = choose(class_folders(root, split_names("test")), layout);
     return layout;
   }
-  if (const auto train = choose(tables(root, kTrainNames), layout)) {
+  if (const auto train = choose(tables(root, split_names("train")), layout)) {
     layout.train = *train;
-    layout.held_out = choose(with_labels(tables(root, kHeldOutNames), layout), layout);
+    layout.held_out = choose(with_labels(tables(root, split_names("test")), layout), layout);
     return layout;
   }
   constexpr auto kWholeNames = std::to_array<std::string_view>({"labels"});
   const auto whole = choose(tables(root, kWholeNames), layout);
-  const bool is_plain = class_folders(root, kHeldOutNames).empty() && sorted_names(root, true).size() >= 2;
+  const bool is_plain =
+      class_folders(root, split_names("test")).empty() && sorted_names(root, true).size() >= 2;
   if (whole && (!is_plain || names_images(whole->path))) {
     layout.train = *whole;
     return layout;
@@ -244,7 +248,7 @@ Table read_table(const fs::path& path, std::vector<std::string>& faults) {
       continue;
     }
     table.has_splits |= !row.split.empty();
-    const bool trains = row.split.empty() || std::ranges::find(kTrainNames, row.split) != kTrainNames.end();
+    const bool trains = row.split.empty() || is_train_name(row.split);
     (trains ? table.train : table.held_out).push_back({*image, class_of(row, *image), row.file});
   }
   return table;

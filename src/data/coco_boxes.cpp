@@ -105,8 +105,8 @@ std::vector<fs::path> find_coco(const fs::path& path) {
     return path.extension() == ".json" ? std::vector<fs::path>{path} : std::vector<fs::path>{};
   }
   std::vector<fs::path> files;
-  for (const char* inside : {"", "annotations", "train", "valid", "val", "test"}) {
-    for (fs::path& file : sorted_files(path / inside, ".json")) {
+  for (const fs::path& folder : label_folders(path)) {
+    for (fs::path& file : sorted_files(folder, ".json")) {
       if (is_coco_name(file.filename().string()) && looks_like_coco(file)) files.push_back(std::move(file));
     }
   }

@@ -8,6 +8,7 @@
 #include "data/boxes_format.h"
 #include "data/data_folder.h"
 #include "data/picture_files.h"
+#include "data/split_names.h"
 
 namespace hearth::data {
 namespace {
@@ -56,9 +57,8 @@ struct Split {
   std::string fault;  ///< the first one of an image, for skip_bad
 };
 
-bool is_of(const fs::path& file, const std::string& split, BoxFormat format) {
-  const bool is_named =
-      format != BoxFormat::labelme && lowered(file.stem().string()).find(split) != std::string::npos;
+bool is_of(const fs::path& file, std::string_view split, BoxFormat format) {
+  const bool is_named = format != BoxFormat::labelme && contains_split_name(file.stem().string(), split);
   return is_named || lowered(file.parent_path().filename().string()) == split;
 }
 
@@ -66,7 +66,7 @@ bool is_of(const fs::path& file, const std::string& split, BoxFormat format) {
 /// match.
 std::vector<ReadFile> take_split(const std::vector<ReadFile>& files, std::string_view split,
                                  BoxFormat format) {
-  for (const std::string& name : split_names(split)) {
+  for (const std::string_view name : split_names(split)) {
     std::vector<ReadFile> taken;
     for (const ReadFile& file : files) {
       if (files.size() > 1 && is_of(file.path, name, format)) {
@@ -75,7 +75,7 @@ std::vector<ReadFile> take_split(const std::vector<ReadFile>& files, std::string
       }
       ReadFile part{file.path, {.left_out = file.labels.left_out}};
       for (const LabeledImage& image : file.labels.images)
-        if (lowered(image.subset).find(name) != std::string::npos) part.labels.images.push_back(image);
+        if (contains_split_name(image.subset, name)) part.labels.images.push_back(image);
       if (!part.labels.images.empty()) taken.push_back(std::move(part));
     }
     if (!taken.empty()) return taken;
@@ -92,7 +92,7 @@ Split read_split(const fs::path& path, std::string_view split, const LabelOption
   Split made;
   std::vector<ReadFile> all = read_files(paths, options);
   std::vector<ReadFile> train = take_split(all, "train", format);
-  std::vector<ReadFile> held_out = take_split(all, split == "train" ? "test" : split, format);
+  std::vector<ReadFile> held_out = take_split(all, "test", format);
   made.is_given = !train.empty() && !held_out.empty();
   std::set<std::string> names;
   for (const auto* files : made.is_given ? std::vector{&train, &held_out} : std::vector{&all})
@@ -221,8 +221,8 @@ std::vector<fs::path> find_label_files(const fs::path& path, BoxFormat format) {
     return fits ? std::vector{path} : std::vector<fs::path>();
   }
   std::vector<fs::path> files;
-  for (const char* inside : {"", "annotations", "labels", "train", "valid", "val", "test"})
-    for (fs::path& file : sorted_files(path / inside, ending))
+  for (const fs::path& folder : label_folders(path))
+    for (fs::path& file : sorted_files(folder, ending))
       if (has_format(file, format)) files.push_back(std::move(file));
   return files;
 }

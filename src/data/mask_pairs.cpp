@@ -11,6 +11,7 @@
 #include "data/image.h"
 #include "data/masks.h"
 #include "data/picture_files.h"
+#include "data/split_names.h"
 
 namespace hearth::data {
 namespace {
@@ -82,11 +83,6 @@ class MaskFinder {
   Files by_stem_;  ///< an empty path: several files
 };
 
-std::vector<std::string> split_folders(std::string_view split) {
-  if (split == "train") return {"train", "training"};
-  return {"val", "valid", "validation", "test", "dev", "testing"};
-}
-
 bool are_folders(const fs::path& one, const fs::path& other) {
   return fs::is_directory(one) && fs::is_directory(other);
 }
@@ -132,9 +128,7 @@ void add_split(const fs::path& root, const std::string& split, std::vector<Layou
 void add_undivided(const fs::path& root, std::vector<Layout>& found) {
   for (const std::string_view images : kImageFolders) {
     const auto has = [&](std::string_view split) {
-      return std::ranges::any_of(split_folders(split), [&](const std::string& name) {
-        return fs::is_directory(root / images / name);
-      });
+      return find_split_name(split, [&](auto name) { return fs::is_directory(root / images / name); });
     };
     for (const std::string_view masks : kMaskFolders) {
       if (!are_folders(root / images, root / masks) || has("train") || has("test")) continue;
@@ -164,9 +158,9 @@ std::vector<Layout> named_layouts(const fs::path& root, std::string_view split) 
   std::vector<Layout> found;
   add_voc(root, split, found);
   add_pets(root, split, found);
-  for (const std::string& folder : split_folders(split)) {
+  for (const std::string_view folder : split_names(split)) {
     // If there are several held-out sets, use the first.
-    if (found.empty()) add_split(root, folder, found);
+    if (found.empty()) add_split(root, std::string(folder), found);
   }
   if (found.empty()) add_undivided(root, found);
   return found;
@@ -174,12 +168,11 @@ std::vector<Layout> named_layouts(const fs::path& root, std::string_view split) 
 
 Layout find_layout(const fs::path& root, std::string_view split) {
   std::vector<Layout> found = named_layouts(root, split);
-  for (const std::string& folder : split_folders(split)) {
+  for (const std::string_view folder : split_names(split)) {
     if (found.empty()) add_mixed(root / folder, false, found);
   }
-  const bool has_splits = std::ranges::any_of(
-      split_folders("train"), [&](const std::string& folder) { return fs::is_directory(root / folder); });
-  if (found.empty() && !has_splits) add_mixed(root, true, found);
+  const auto train = find_split_name("train", [&](auto name) { return fs::is_directory(root / name); });
+  if (found.empty() && !train) add_mixed(root, true, found);
   if (found.empty()) {
     user_error(
         "expected images and masks of the {} split in {}, like train/images and train/masks, images and "

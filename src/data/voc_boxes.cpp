@@ -10,6 +10,7 @@
 #include "data/data_folder.h"
 #include "data/label_xml.h"
 #include "data/picture_files.h"
+#include "data/split_names.h"
 
 namespace hearth::data {
 namespace {
@@ -124,41 +125,38 @@ std::vector<std::string> keys_of(const std::map<std::string, fs::path>& labels,
   return {names.begin(), names.end()};
 }
 
-/// train.txt and the split's list; without both there are no splits.
-bool read_lists(const fs::path& path, std::string_view split, VocFolder& folder) {
-  const fs::path lists = path / "ImageSets" / "Main";
-  const fs::path train = lists / "train.txt";
-  if (!path_exists(train)) return false;
-  for (const std::string& name : split_names(split == "train" ? "test" : split)) {
-    const fs::path file = lists / (name + ".txt");
-    if (!path_exists(file)) continue;
-    folder.train = read_list(train);
-    folder.test = read_list(file);
-    return true;
-  }
-  return false;
+/// Reads the lists of both splits; returns false if one is missing.
+bool read_lists(const fs::path& path, VocFolder& folder) {
+  const auto list_of = [&](std::string_view name) {
+    return path / "ImageSets" / "Main" / fmt::format("{}.txt", name);
+  };
+  const auto exists = [&](std::string_view name) { return path_exists(list_of(name)); };
+  const auto train = find_split_name("train", exists), test = find_split_name("test", exists);
+  if (!train || !test) return false;
+  folder.train = read_list(list_of(*train));
+  folder.test = read_list(list_of(*test));
+  return true;
 }
 
-/// train/ and valid/ or test/, each with XML files beside pictures.
+/// Reads train/ and val/, or folders of other names of these splits, with XML files beside images; returns
+/// false if one is missing.
 bool read_split_folders(const fs::path& path, std::string_view split, VocFolder& folder) {
-  VocFolder train;
-  add_labels(path / "train", train.labels);
-  if (train.labels.empty()) return false;
-  for (const std::string& name : split_names(split == "train" ? "test" : split)) {
-    VocFolder test;
-    add_labels(path / name, test.labels);
-    if (test.labels.empty()) continue;
-    add_pictures(path / "train", train.pictures);
-    add_pictures(path / name, test.pictures);
-    folder = split == "train" ? train : test;
-    folder.train = keys_of(train.labels, train.pictures);
-    folder.test = keys_of(test.labels, test.pictures);
-    // The classes of both splits are read from labels.
-    folder.labels.insert(train.labels.begin(), train.labels.end());
-    folder.labels.insert(test.labels.begin(), test.labels.end());
-    return true;
-  }
-  return false;
+  const auto has_labels = [&](std::string_view name) { return !sorted_files(path / name, ".xml").empty(); };
+  const auto train_name = find_split_name("train", has_labels),
+             test_name = find_split_name("test", has_labels);
+  if (!train_name || !test_name) return false;
+  VocFolder train, test;
+  add_labels(path / *train_name, train.labels);
+  add_labels(path / *test_name, test.labels);
+  add_pictures(path / *train_name, train.pictures);
+  add_pictures(path / *test_name, test.pictures);
+  folder = split == "train" ? train : test;
+  folder.train = keys_of(train.labels, train.pictures);
+  folder.test = keys_of(test.labels, test.pictures);
+  // The classes of both splits are read from labels.
+  folder.labels.insert(train.labels.begin(), train.labels.end());
+  folder.labels.insert(test.labels.begin(), test.labels.end());
+  return true;
 }
 
 VocFolder list_folder_of_voc(const fs::path& path, std::string_view split) {
@@ -177,7 +175,7 @@ VocFolder list_folder_of_voc(const fs::path& path, std::string_view split) {
     add_pictures(path / inside, folder.pictures);
     if (!folder.pictures.empty()) break;
   }
-  folder.has_splits = read_lists(path, split, folder);
+  folder.has_splits = read_lists(path, folder);
   if (!folder.has_splits) folder.train = folder.test = keys_of(folder.labels, folder.pictures);
   return folder;
 }
@@ -244,10 +242,12 @@ VocFile parse_voc(std::string_view text, std::string_view name, bool skip_bad) {
 
 bool has_voc(const fs::path& path) {
   if (!fs::is_directory(path)) return false;
-  return std::ranges::any_of(std::array{"Annotations", "annotations", "", "train"}, [&](const char* inside) {
+  const auto has_labels = [&](std::string_view inside) {
     return std::ranges::any_of(sorted_files(path / inside, ".xml"),
                                [](const fs::path& file) { return !has_format(file, BoxFormat::cvat); });
-  });
+  };
+  return std::ranges::any_of(std::array{"Annotations", "annotations", ""}, has_labels) ||
+         find_split_name("train", has_labels);
 }
 
 BoxedPictures read_voc(const fs::path& path, std::string_view split, const LabelOptions& options) {

@@ -15,6 +15,7 @@
 #include "data/image.h"
 #include "data/label_json.h"
 #include "data/picture_files.h"
+#include "data/split_names.h"
 
 namespace hearth::data {
 namespace {
@@ -283,14 +284,14 @@ BoxedPictures read_class_list(const fs::path& index, std::string_view split, con
   const fs::path images = fs::is_directory(root / "images") ? root / "images" : root;
   const auto pictures_of = [&](std::string_view which) {
     std::vector<fs::path> files;
-    for (const std::string& name : split_names(which)) {
+    for (const std::string_view name : split_names(which)) {
       for (const fs::path& at : {images / name, root / name})
         if (files.empty() && fs::is_directory(at)) add_pictures(at, folder, files);
     }
     return files;
   };
   const std::vector<fs::path> train = pictures_of("train");
-  const std::vector<fs::path> held_out = pictures_of(split == "train" ? "test" : split);
+  const std::vector<fs::path> held_out = pictures_of("test");
   const bool has_splits = !train.empty() && !held_out.empty();
   std::vector<fs::path> files = split == "train" ? train : held_out;
   if (!has_splits) {
@@ -313,9 +314,13 @@ YoloIndex parse_yolo_index(const std::string& text, const std::string& name) {
   YoloIndex index;
   const YAML::Node path = root["path"], names = root["names"], count = root["nc"];
   if (path.IsDefined() && !path.IsNull()) index.root = scalar_of(path, "path", name);
-  index.train = paths_of(root["train"], "train", name);
-  index.val = paths_of(root["val"].IsDefined() ? root["val"] : root["valid"], "val", name);
-  index.test = paths_of(root["test"], "test", name);
+  const auto sources_of = [&](std::string_view split) {
+    for (const std::string_view key : split_names(split))
+      if (auto paths = paths_of(root[std::string(key)], key, name); !paths.empty()) return paths;
+    return std::vector<std::string>();
+  };
+  index.train = sources_of("train");
+  index.held_out = sources_of("test");
   if (!names.IsDefined() || (!names.IsSequence() && !names.IsMap()) || names.size() == 0)
     user_error("{}:{}: expected the classes' names, as 'names: [cat, dog]'", name,
                names.IsDefined() ? names.Mark().line + 1 : 1);
@@ -403,9 +408,6 @@ BoxedPictures read_yolo(const fs::path& index, std::string_view split, const Lab
   if (is_class_list(index)) return read_class_list(index, split, options);
   const YoloIndex yaml = parse_yolo_index(read_file(index, kMaxYamlBytes), index.string());
   DataFolder folder(index, options.allow_outside);
-  const auto sources_of = [&](std::string_view name) -> const std::vector<std::string>& {
-    return name == "train" ? yaml.train : name == "test" ? yaml.test : yaml.val;
-  };
   const auto read = [&](const std::vector<std::string>& sources) {
     std::vector<fs::path> files;
     for (const std::string& source : sources)
@@ -420,16 +422,14 @@ BoxedPictures read_yolo(const fs::path& index, std::string_view split, const Lab
                 options);
     return set;
   };
-  if (yaml.train.empty() || (yaml.val.empty() && yaml.test.empty())) {
-    const auto& only = !yaml.train.empty() ? yaml.train : !yaml.val.empty() ? yaml.val : yaml.test;
+  if (yaml.train.empty() || yaml.held_out.empty()) {
+    const auto& only = yaml.train.empty() ? yaml.held_out : yaml.train;
     if (only.empty()) user_error("{}: expected train: and val: with pictures, found neither", index.string());
     BoxedPictures set = read(only);
     take_share(split, index, set);
     return set;
   }
-  const std::vector<std::string> names = split_names(split);
-  const auto name = std::ranges::find_if(names, [&](const auto& each) { return !sources_of(each).empty(); });
-  return read(sources_of(*name));
+  return read(split == "train" ? yaml.train : yaml.held_out);
 }
 
 }  // namespace hearth::data

@@ -78,7 +78,7 @@ TEST_F(ClassFolder, HeldOutFoldersHaveSeveralNames) {
   put_class("train/ant", 2);
   put_class("train/bee", 2);
   EXPECT_EQ(list(false).files.size(), 2U);
-  for (const char* name : {"dev", "validation", "valid", "val", "test"}) {
+  for (const char* name : {"test", "dev", "validation", "valid", "val"}) {
     put_class(fmt::format("{}/ant", name), 3);
     put_class(fmt::format("{}/bee", name), 3);
     const ClassFiles held_out = list(false);
@@ -86,7 +86,7 @@ TEST_F(ClassFolder, HeldOutFoldersHaveSeveralNames) {
     EXPECT_THAT(held_out.files[0].path.string(), HasSubstr(fmt::format("/{}/", name)));
     EXPECT_EQ(list(true).files.size(), 4U);
   }
-  EXPECT_THAT(list(true).notes, testing::Contains(HasSubstr("val is not read, because")));
+  EXPECT_THAT(list(true).notes, testing::Contains(HasSubstr("test is not read, because")));
 }
 
 TEST_F(ClassFolder, OtherFoldersAreExplained) {
