@@ -31,12 +31,12 @@ Axis make_axis(double low, double high) {
 
 /// At most 400 points, each the mean of its share: a chart needs no more.
 std::vector<CurvePoint> thinned(const std::vector<CurvePoint>& points) {
-  constexpr size_t kMost = 400;
-  if (points.size() <= kMost) return points;
+  constexpr size_t kMaxPoints = 400;
+  if (points.size() <= kMaxPoints) return points;
   std::vector<CurvePoint> out;
-  for (size_t i = 0; i < kMost; ++i) {
-    const size_t begin = i * points.size() / kMost;
-    const size_t end = (i + 1) * points.size() / kMost;
+  for (size_t i = 0; i < kMaxPoints; ++i) {
+    const size_t begin = i * points.size() / kMaxPoints;
+    const size_t end = (i + 1) * points.size() / kMaxPoints;
     double sum = 0;
     for (size_t k = begin; k < end; ++k) sum += points[k].value;
     out.push_back({points[end - 1].step, sum / static_cast<double>(end - begin)});

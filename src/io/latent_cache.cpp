@@ -106,25 +106,25 @@ void copy(const TensorView& tensor, std::span<float> out) {
   for (const fs::path& other : list_folder(path.parent_path())) {
     if (!other.filename().string().starts_with(stem)) continue;
     user_error(
-        "expected {} in the cache {}, which has {} of other weights or another size; have the model's "
-        "encoders make them again, or take the model that made the cache",
-        path.filename().string(), path.parent_path().string(), other.filename().string());
+        "{}: the cache has no {}, only {} of other weights or another size; add the model's encoders to "
+        "compute it, or use the model that wrote the cache",
+        path.parent_path().string(), path.filename().string(), other.filename().string());
   }
-  user_error("expected {} in the cache {}, found none; have the model's encoders make it",
-             path.filename().string(), path.parent_path().string());
+  user_error("{}: the cache has no {}; add the model's encoders to compute it", path.parent_path().string(),
+             path.filename().string());
 }
 
 void read_arrays(const fs::path& path, const std::string& stem, std::span<const CodedArray> arrays) {
   if (!path_exists(path)) refuse_missing(path, stem);
   const SafetensorsFile file(path);
   if (!fits(file, arrays))
-    user_error("{}: expected {} {}, found other arrays; is the cache another model's?", path.string(),
-               arrays[0].name, to_string(arrays[0].shape));
+    user_error(
+        "{}: it has other arrays than {} {}, as if another model wrote it; delete it to compute it again",
+        path.string(), arrays[0].name, to_string(arrays[0].shape));
   const auto texts = file.metadata();
   const auto hash = texts.find(kHash);
   if (hash == texts.end() || hash->second != hex64(hash_of(file.tensors())))
-    user_error("{}: expected what was written, but the file is damaged; delete it, and it is made again",
-               path.string());
+    user_error("{}: the file is damaged; delete it to compute it again", path.string());
   for (const CodedArray& array : arrays) copy(*file.find(array.name), array.out);
 }
 

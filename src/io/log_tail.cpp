@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int64_t kTailBytes = 64 << 10;
-constexpr size_t kMostLosses = 400;
+constexpr size_t kMaxLosses = 400;
 
 /// Without the line that is cut, and without the one that is being written.
 std::string last_lines(const fs::path& log) {
@@ -76,8 +76,7 @@ LogTail read_log_tail(const fs::path& log) {
     const std::optional<Json> line = parse_json<Json>(take_line(rest));
     if (line && line->is_object()) take(*line, tail, first_elapsed, first_step);
   }
-  if (tail.losses.size() > kMostLosses)
-    tail.losses.erase(tail.losses.begin(), tail.losses.end() - kMostLosses);
+  if (tail.losses.size() > kMaxLosses) tail.losses.erase(tail.losses.begin(), tail.losses.end() - kMaxLosses);
   if (first_step >= 0 && tail.step > first_step)
     tail.seconds_per_step =
         (tail.elapsed_seconds - first_elapsed) / static_cast<double>(tail.step - first_step);

@@ -13,7 +13,7 @@ namespace hearth::io {
 namespace {
 
 constexpr std::string_view kNpyMagic = "\x93NUMPY";
-constexpr int64_t kMostHeadBytes = 10'000;
+constexpr int64_t kMaxHeadBytes = 10'000;
 constexpr ZipWords kWords{.file = "an .npz file of NumPy", .members = "arrays"};
 
 template <typename Number>
@@ -50,15 +50,15 @@ class HeadReader {
     }
     if (!dtype || !shape || !is_fortran || peek() != '\0') refuse();
     if (*is_fortran && shape->rank() > 1)
-      user_error("{}: expected an array in row-major (C) order, got one in Fortran's; save a copy of it",
+      user_error("{}: the array is in column-major (Fortran) order; save numpy.ascontiguousarray of it",
                  where_);
     return {.dtype = *dtype, .shape = *shape};
   }
 
  private:
   [[noreturn]] void refuse() const {
-    user_error("{}: expected the head of an array of NumPy, but it breaks at byte {} of {}", where_, at_ + 1,
-               text_.size());
+    user_error("{}: the header of the NumPy array is damaged at byte {} of {}; save the array again", where_,
+               at_ + 1, text_.size());
   }
   char peek() {
     at_ = std::min(text_.find_first_not_of(" \t\r\n", at_), text_.size());
@@ -124,14 +124,17 @@ class HeadReader {
                                             {"|b1", DType::boolean},
                                             {"<b1", DType::boolean}}};
     const char first = peek();
-    if (first == '[') user_error("{}: expected an array of numbers, got one of records", where_);
+    if (first == '[')
+      user_error("{}: the array has records instead of numbers; save one field of it", where_);
     const std::string_view name = read_text();
     for (const Known& known : kKnown) {
       if (name == known.name) return known.dtype;
     }
-    if (name == "|O") user_error("{}: expected an array of numbers, got one of Python objects", where_);
-    user_error("{}: expected little-endian floats, signed integers, bytes or booleans, got the dtype '{}'",
-               where_, shortened(name, 40));
+    if (name == "|O")
+      user_error("{}: the array has Python objects instead of numbers; save it with a numeric dtype", where_);
+    user_error(
+        "{}: the dtype '{}' is not supported; save little-endian floats, signed integers, bytes or booleans",
+        where_, shortened(name, 40));
   }
 
   std::string_view text_;
@@ -154,7 +157,8 @@ void NpzFile::read_directory() {
     if (!member.name.ends_with(".npy")) continue;
     member.name.resize(member.name.size() - 4);
     if (has(member.name))
-      user_error("{}: expected one array of each name, got two '{}'", path_, shortened(member.name, 60));
+      user_error("{}: it has two arrays named '{}'; save it again with one", path_,
+                 shortened(member.name, 60));
     members_.push_back(std::move(member));
   }
 }
@@ -171,7 +175,7 @@ bool NpzFile::has(std::string_view name) const {
 
 const ZipMember& NpzFile::member(std::string_view name) const {
   const auto found = std::ranges::find(members_, name, &ZipMember::name);
-  if (found == members_.end()) user_error("{}: expected an array '{}', found none", path_, name);
+  if (found == members_.end()) user_error("{}: it has no array '{}'; save it under that name", path_, name);
   return *found;
 }
 
@@ -180,8 +184,8 @@ std::string NpzFile::where(const ZipMember& member) const {
 }
 
 NpzFile::Start NpzFile::start_of(const ZipMember& member) const {
-  std::array<std::byte, kMostHeadBytes> start{};
-  const auto head = std::span(start).first(static_cast<size_t>(std::min(member.size, kMostHeadBytes)));
+  std::array<std::byte, kMaxHeadBytes> start{};
+  const auto head = std::span(start).first(static_cast<size_t>(std::min(member.size, kMaxHeadBytes)));
   const int64_t known = unpack_start(member, head);
   const std::string_view text(reinterpret_cast<const char*>(start.data()),
                               static_cast<size_t>(std::max<int64_t>(known, 0)));
@@ -189,16 +193,18 @@ NpzFile::Start NpzFile::start_of(const ZipMember& member) const {
   const bool is_first = text.size() > 6 && text[6] == 1;
   const size_t prefix = is_first ? 10 : 12;
   if (text.size() < prefix || !text.starts_with(kNpyMagic) || text[6] < 1 || text[6] > 3)
-    user_error("{}: expected an array of NumPy of version 1 to 3", where(member));
+    user_error("{}: this is not a NumPy array of format version 1 to 3; save it by numpy.savez",
+               where(member));
   const size_t length = is_first ? little<uint16_t>(start, 8) : little<uint32_t>(start, 8);
   if (length > text.size() - prefix)
-    user_error("{}: expected a head of at most {} bytes, got {}", where(member), text.size() - prefix,
-               length);
+    user_error("{}: the array's header has {} bytes, at most {} are possible; copy the file again",
+               where(member), length, text.size() - prefix);
   Start found{.head = HeadReader(text.substr(prefix, length), where(member)).read(),
               .data = static_cast<int64_t>(prefix + length)};
   if (found.data + found.head.num_bytes() != member.size)
-    user_error("{}: expected {} bytes for {} of {}, got {}", where(member), found.head.num_bytes(),
-               to_string(found.head.shape), dtype_name(found.head.dtype), member.size - found.data);
+    user_error("{}: {} of {} needs {} bytes, but the file has {}; copy the file again", where(member),
+               to_string(found.head.shape), dtype_name(found.head.dtype), found.head.num_bytes(),
+               member.size - found.data);
   return found;
 }
 
@@ -208,11 +214,10 @@ std::vector<std::byte> NpzFile::read(std::string_view name, int64_t limit_bytes)
   const ZipMember& found = member(name);
   const Start start = start_of(found);
   if (start.head.num_bytes() > limit_bytes)
-    user_error("{}: expected at most {}, got {}", where(found), human_bytes(limit_bytes),
-               human_bytes(start.head.num_bytes()));
+    user_error("{}: the array has {}, more than {}; save a smaller one", where(found),
+               human_bytes(start.head.num_bytes()), human_bytes(limit_bytes));
   std::vector<std::byte> bytes(static_cast<size_t>(found.size));
-  if (!unpack(found, bytes))
-    user_error("{}: expected it whole, but it is damaged; copy the file again", where(found));
+  if (!unpack(found, bytes)) user_error("{}: the array is damaged; copy the file again", where(found));
   bytes.erase(bytes.begin(), bytes.begin() + start.data);
   return bytes;
 }
@@ -220,8 +225,8 @@ std::vector<std::byte> NpzFile::read(std::string_view name, int64_t limit_bytes)
 void NpzFile::read_floats(std::string_view name, const Shape& shape, std::span<float> out) const {
   const NpyHead found = head(name);
   if (found.shape != shape)
-    user_error("{}: expected the shape {}, got {}", where(member(name)), to_string(shape),
-               to_string(found.shape));
+    user_error("{}: the array's shape is {}, but {} is needed", where(member(name)), to_string(found.shape),
+               to_string(shape));
   HEARTH_CHECK(std::ssize(out) == shape.num_elements());
   const std::vector<std::byte> bytes = read(name, std::ssize(out) * 8);
   if (found.dtype == DType::f32) {

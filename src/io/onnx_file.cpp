@@ -11,7 +11,7 @@ namespace {
 
 // Of onnx.proto: the version of the format that opset 17 came with, and numbers of types.
 constexpr int64_t kFormat = 8, kOpset = 17;
-constexpr int64_t kMostBytes = (int64_t{1} << 31) - 1;
+constexpr int64_t kMaxBytes = (int64_t{1} << 31) - 1;
 enum ElementType : int64_t { kFloat = 1, kInt64 = 7 };
 enum AttributeType : int64_t { kOneFloat = 1, kOneInt = 2, kText = 3, kInts = 7 };
 
@@ -150,7 +150,7 @@ void write_onnx(const fs::path& path, const OnnxModel& model,
   }
   Message start = model_head(model);
   start.length(7, size);
-  if (start.size() + size > kMostBytes)
+  if (start.size() + size > kMaxBytes)
     user_error("{}: expected a model of at most 2 GiB for ONNX, got {} bytes", path.string(), size);
   FileWriter writer(path);
   writer.write(start.bytes());

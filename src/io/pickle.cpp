@@ -85,17 +85,20 @@ class PickleReader {
       const auto op = static_cast<Op>(take<uint8_t>());
       if (op == Op::stop) return pop();
       if (!read_scalar(op) && !read_container(op) && !read_memo(op) && !read_object(op))
-        fail(fmt::format("an opcode of tensors and plain values, got 0x{:02x}", static_cast<unsigned>(op)));
+        fail(fmt::format("opcode 0x{:02x} is not supported", static_cast<unsigned>(op)));
     }
   }
 
  private:
-  [[noreturn]] void fail(std::string_view expected) const {
-    user_error("{}: expected {} at byte {} of its pickle", where_, expected, op_at_);
+  [[noreturn]] void fail(std::string_view what) const {
+    user_error(
+        "{}: cannot read its pickle at byte {}: {}; copy the file again, or save the weights again by "
+        "torch.save(model.state_dict(), 'NEW.pt')",
+        where_, op_at_, what);
   }
 
   std::string_view take_text(uint64_t size) {
-    if (size > bytes_.size() - at_) fail("as many bytes as it announces");
+    if (size > bytes_.size() - at_) fail("the data ends early");
     const std::string_view text(reinterpret_cast<const char*>(bytes_.data()) + at_, size);
     at_ += size;
     return text;
@@ -110,13 +113,13 @@ class PickleReader {
   std::string_view take_line() {
     const std::string_view rest(reinterpret_cast<const char*>(bytes_.data()) + at_, bytes_.size() - at_);
     const size_t end = rest.find('\n');
-    if (end == rest.npos) fail("the end of a name");
+    if (end == rest.npos) fail("a name has no end");
     at_ += end + 1;
     return rest.substr(0, end);
   }
   int64_t take_long() {
     const auto size = take<uint8_t>();
-    if (size > sizeof(int64_t)) fail("integers of at most 64 bits");
+    if (size > sizeof(int64_t)) fail("an integer has more than 64 bits");
     const std::string_view digits = take_text(size);
     uint64_t value = size > 0 && digits.back() < 0 ? ~uint64_t{0} : 0;
     std::memcpy(&value, digits.data(), size);
@@ -124,14 +127,14 @@ class PickleReader {
   }
 
   Id add(Pickle::Value value) {
-    if (values_.size() == kMaxValues) fail(fmt::format("at most {} values", kMaxValues));
+    if (values_.size() == kMaxValues) fail(fmt::format("it has more than {} values", kMaxValues));
     values_.push_back(std::move(value));
     return static_cast<Id>(values_.size() - 1);
   }
   void push(Pickle::Value value) { stack_.push_back(add(std::move(value))); }
   size_t bottom() const { return marks_.empty() ? 0 : marks_.back(); }
   Id top() const {
-    if (stack_.size() <= bottom()) fail("a value");
+    if (stack_.size() <= bottom()) fail("a value is missing");
     return stack_.back();
   }
   Id pop() {
@@ -140,14 +143,14 @@ class PickleReader {
     return id;
   }
   std::vector<Id> pop_last(size_t count) {
-    if (stack_.size() - bottom() < count) fail("more values");
+    if (stack_.size() - bottom() < count) fail("values are missing");
     std::vector<Id> items(stack_.end() - static_cast<int64_t>(count), stack_.end());
     stack_.resize(stack_.size() - count);
     return items;
   }
   /// Pops the values since the last mark, and the mark.
   std::vector<Id> pop_to_mark() {
-    if (marks_.empty()) fail("a mark");
+    if (marks_.empty()) fail("a mark is missing");
     std::vector<Id> items = pop_last(stack_.size() - marks_.back());
     marks_.pop_back();
     return items;
@@ -156,7 +159,7 @@ class PickleReader {
   void extend(Kind kind, const std::vector<Id>& items) {
     Pickle::Value& container = values_[top()];
     const bool fits = container.kind == kind && (kind == Kind::list || items.size() % 2 == 0);
-    if (!fits) fail("a list or a dictionary to add to");
+    if (!fits) fail("items are added to a value that is no list or dictionary");
     container.items.insert(container.items.end(), items.begin(), items.end());
   }
 
@@ -267,7 +270,7 @@ class PickleReader {
   bool read_memo(Op op) {
     const auto get = [&](uint32_t key) {
       const auto found = memo_.find(key);
-      if (found == memo_.end()) fail("a value that was kept");
+      if (found == memo_.end()) fail("it refers to a value that was not stored");
       stack_.push_back(found->second);
     };
     switch (op) {
@@ -294,7 +297,8 @@ class PickleReader {
   bool read_object(Op op) {
     switch (op) {
       case Op::protocol:
-        if (const auto version = take<uint8_t>(); version < 2 || version > 5) fail("protocol 2 to 5");
+        if (const auto version = take<uint8_t>(); version < 2 || version > 5)
+          fail(fmt::format("protocol {} is not supported (2 to 5 are)", version));
         return true;
       case Op::frame:
         take<uint64_t>();
@@ -340,10 +344,11 @@ class PickleReader {
 
   void push_call(std::vector<Id> parts) {
     const Pickle::Value& callee = values_[parts[0]];
-    if (callee.kind != Kind::name || values_[parts[1]].kind != Kind::list) fail("a name and its arguments");
+    if (callee.kind != Kind::name || values_[parts[1]].kind != Kind::list)
+      fail("a call has no name or no arguments");
     if (callee.text != "collections.OrderedDict")
       return push({.kind = Kind::call, .items = std::move(parts)});
-    if (!values_[parts[1]].items.empty()) fail("an OrderedDict without arguments");
+    if (!values_[parts[1]].items.empty()) fail("an OrderedDict has arguments");
     push({.kind = Kind::dict});
   }
 

@@ -49,7 +49,8 @@ int open_lock(const fs::path& path) {
   struct stat info {};
   if (descriptor < 0 || fstat(descriptor, &info) != 0 || info.st_nlink < 2) return descriptor;
   close(descriptor);
-  user_error("{} is another file too, by a hard link, and would be overwritten; delete it", path.string());
+  user_error("{}: a hard link shares its contents with another file, which would be overwritten; delete {}",
+             path.string(), path.string());
 }
 
 }  // namespace

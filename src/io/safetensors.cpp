@@ -118,8 +118,8 @@ TensorView make_view(std::string name, const Entry& entry, std::span<const std::
   view.bytes = data.subspan(offsets[0], offsets[1] - offsets[0]);
   const int64_t wanted = view.shape.num_elements() * dtype_bytes(view.dtype);
   if (std::ssize(view.bytes) != wanted) {
-    user_error("{}: tensor '{}' {} of {} needs {} bytes, its offsets hold {}", where, view.name,
-               to_string(view.shape), dtype_name(view.dtype), wanted, view.bytes.size());
+    user_error("{}: tensor '{}' {} of {} needs {} bytes, but its offsets span {}{}", where, view.name,
+               to_string(view.shape), dtype_name(view.dtype), wanted, view.bytes.size(), kDamaged);
   }
   return view;
 }
@@ -159,7 +159,9 @@ void check_names(const std::vector<TensorView>& tensors, std::string_view where)
   const auto name_of = [&](uint32_t i) -> std::string_view { return tensors[i].name; };
   const std::vector<uint32_t> order = order_by_name(tensors);
   const auto twice = std::ranges::adjacent_find(order, {}, name_of);
-  if (twice != order.end()) user_error("{}: the header names '{}' twice", where, name_of(*twice));
+  if (twice != order.end())
+    user_error("{}: the header has two tensors named '{}'; save it with unique names", where,
+               name_of(*twice));
 }
 
 void check_no_holes(std::vector<TensorView>& tensors, std::span<const std::byte> data,
@@ -173,11 +175,13 @@ void check_no_holes(std::vector<TensorView>& tensors, std::span<const std::byte>
   const std::byte* next = data.data();
   for (const TensorView* tensor : order) {
     if (tensor->bytes.data() != next)
-      user_error("{}: a hole or an overlap before tensor '{}'", where, tensor->name);
+      user_error("{}: there is a gap or an overlap before the data of tensor '{}'{}", where, tensor->name,
+                 kDamaged);
     next += tensor->bytes.size();
   }
   if (next != data.data() + data.size())
-    user_error("{}: {} bytes belong to no tensor", where, data.data() + data.size() - next);
+    user_error("{}: {} bytes at its end belong to no tensor{}", where, data.data() + data.size() - next,
+               kDamaged);
 }
 
 }  // namespace
@@ -186,10 +190,11 @@ std::vector<TensorView> parse_safetensors(std::span<const std::byte> bytes, std:
   uint64_t header_bytes = 0;
   refuse_foreign_weights(bytes, where);
   if (bytes.size() < 8)
-    user_error("{}: expected a safetensors file, found {} bytes{}", where, bytes.size(), kDamaged);
+    user_error("{}: a safetensors file has at least 8 bytes, but this has {}{}", where, bytes.size(),
+               kDamaged);
   std::memcpy(&header_bytes, bytes.data(), 8);
   if (header_bytes > kMaxHeaderBytes || header_bytes > bytes.size() - 8) {
-    user_error("{}: the header is said to be {} bytes long, the file holds {}{}", where, header_bytes,
+    user_error("{}: the header should have {} bytes, but the file has {}{}", where, header_bytes,
                bytes.size() - 8, kDamaged);
   }
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + 8, header_bytes);

@@ -135,7 +135,9 @@ class TorchReader {
       if (pickle_[dict.items[i]].kind == Kind::text) ids.push_back(dict.items[i]);
     const auto text_of_id = [&](Pickle::Id id) { return pickle_[id].text; };
     const auto refuse_twice = [&](auto found) {
-      if (found != ids.end()) refuse("names '{}' twice", shortened(text_of_id(*found), kMaxTextShown));
+      if (found != ids.end())
+        refuse("contains two tensors named '{}'; save it again with unique names",
+               shortened(text_of_id(*found), kMaxTextShown));
     };
     std::ranges::sort(ids);
     refuse_twice(std::ranges::adjacent_find(ids));
@@ -151,18 +153,21 @@ class TorchReader {
       const std::string name = member.name.substr(std::min(member.name.find('/') + 1, member.name.size()));
       if (!member.packed.empty()) ranges.emplace_back(member.packed.data(), member.packed.size());
       if (!members.emplace(name, std::move(member)).second)
-        refuse("has two members '{}'", shortened(name, kMaxTextShown));
+        refuse("contains two zip members '{}'; it is damaged, copy it again", shortened(name, kMaxTextShown));
     }
     std::ranges::sort(ranges);
     for (size_t i = 1; i < ranges.size(); ++i)
-      if (ranges[i - 1].first + ranges[i - 1].second > ranges[i].first) refuse("has members that overlap");
+      if (ranges[i - 1].first + ranges[i - 1].second > ranges[i].first)
+        refuse("contains zip members that overlap; it is damaged, copy it again");
     return members;
   }
 
   std::span<const std::byte> pickled() const {
     const auto found = members_.find("data.pkl");
     if (found == members_.end())
-      user_error("{}: expected a file of torch.save, got a zip archive without data.pkl", where_);
+      user_error(
+          "{}: this zip archive has no data.pkl, so it is not a file of torch.save; choose one that is",
+          where_);
     if (members_.contains("constants.pkl"))
       user_error(
           "{0}: expected a state dict, got a TorchScript program; convert it: python3 -c \"import torch; "
@@ -170,15 +175,16 @@ class TorchReader {
           where_);
     for (const auto& [name, member] : members_)
       if (member.is_deflated)
-        user_error("{}: expected a file of torch.save, whose members are stored, but '{}' is compressed",
-                   where_, shortened(member.name, kMaxTextShown));
+        user_error(
+            "{}: '{}' is compressed, but torch.save does not compress; save the weights again by torch.save",
+            where_, shortened(member.name, kMaxTextShown));
     const auto order = members_.find("byteorder");
     if (order != members_.end() && text_of(order->second) != "little")
-      user_error("{}: expected little-endian numbers, got {}", where_,
-                 shortened(text_of(order->second), kMaxTextShown));
+      user_error("{}: its numbers are {}-endian, not little-endian; save it again on another computer",
+                 where_, shortened(text_of(order->second), kMaxTextShown));
     if (found->second.size > kMaxPickleBytes)
-      user_error("{}: expected at most {} besides the tensors, got {}", where_, human_bytes(kMaxPickleBytes),
-                 human_bytes(found->second.size));
+      user_error("{}: it has {} besides the tensors, more than {}; save model.state_dict() alone", where_,
+                 human_bytes(found->second.size), human_bytes(kMaxPickleBytes));
     return found->second.packed;
   }
   static std::string_view text_of(const ZipMember& member) {
@@ -233,7 +239,7 @@ class TorchReader {
       keys.push_back(fmt::format("'{}'", shortened(pickle_[value.items[i]].text, kMaxTextShown)));
     user_error(
         "{}: expected a state dict (tensors by their names, alone or under 'model' or 'state_dict'), found "
-        "{}",
+        "{}; save model.state_dict()",
         where_, keys.empty() ? "none" : fmt::format("the keys {}", fmt::join(keys, ", ")));
   }
 
@@ -248,18 +254,21 @@ class TorchReader {
       made_.tensors.push_back(
           view_of(std::move(name), item(arguments, 2), item(arguments, 0).text == kTensor3));
     } else {
-      refuse("has no plain tensor as '{}'", shortened(name, kMaxTextShown));
+      refuse("contains '{}', which is no plain tensor (sparse or quantized?); save it as one",
+             shortened(name, kMaxTextShown));
     }
   }
 
   std::vector<int64_t> integers(const Value& list, std::string_view name) const {
     if (list.kind != Kind::list || list.items.size() > Shape::kMaxRank)
-      refuse("has a tensor '{}' of more than {} axes", shortened(name, kMaxTextShown), Shape::kMaxRank);
+      refuse("contains the tensor '{}' of more than {} axes; reshape it to fewer",
+             shortened(name, kMaxTextShown), Shape::kMaxRank);
     std::vector<int64_t> numbers;
     for (const Pickle::Id id : list.items) {
       const Value& number = pickle_[id];
       if (number.kind != Kind::integer || number.integer < 0)
-        refuse("has a tensor '{}' whose shape is no list of counts", shortened(name, kMaxTextShown));
+        refuse("contains the tensor '{}' with an invalid shape; it is damaged, copy it again",
+               shortened(name, kMaxTextShown));
       numbers.push_back(number.integer);
     }
     return numbers;
@@ -273,15 +282,18 @@ class TorchReader {
     const bool is_storage = value.kind == Kind::persistent && id.kind == Kind::list &&
                             key.text.size() <= kMaxKeyBytes && item(id, 0).text == "storage" &&
                             type.kind == Kind::name && key.kind == Kind::text;
-    if (!is_storage) refuse("has a tensor '{}' without a storage", shortened(name, kMaxTextShown));
+    if (!is_storage)
+      refuse("contains the tensor '{}' without data; it is damaged, copy it again",
+             shortened(name, kMaxTextShown));
     const auto member = members_.find("data/" + std::string(key.text));
     if (member == members_.end())
-      refuse("lacks the storage '{}' of '{}'; it is incomplete, copy it again",
+      refuse("has no member 'data/{}', the data of the tensor '{}'; it is incomplete, copy it again",
              shortened(key.text, kMaxTextShown), shortened(name, kMaxTextShown));
     const auto known = std::ranges::find(kTorchTypes, type.text, &TorchType::storage);
     if (known == kTorchTypes.end()) {
       if (type.text != kUntyped)
-        refuse("has a tensor '{}' without a storage", shortened(name, kMaxTextShown));
+        refuse("contains the tensor '{}' of the unsupported type '{}'; save it as float32",
+               shortened(name, kMaxTextShown), shortened(type.text, kMaxTextShown));
       return {member->second.packed, std::nullopt};
     }
     return {member->second.packed, known->dtype};
@@ -293,17 +305,19 @@ class TorchReader {
     if (has_dtype) {
       const auto known = std::ranges::find(kTorchTypes, item(arguments, 6).text, &TorchType::name);
       if (known == kTorchTypes.end())
-        refuse("has a tensor '{}' of an unknown type", shortened(name, kMaxTextShown));
+        refuse("contains the tensor '{}' of the unsupported type '{}'; save it as float32",
+               shortened(name, kMaxTextShown), shortened(item(arguments, 6).text, kMaxTextShown));
       dtype = known->dtype;
     }
     const Value& offset = item(arguments, 1);
     if (!dtype || offset.kind != Kind::integer || offset.integer < 0)
-      refuse("has a tensor '{}' without a type or an offset", shortened(name, kMaxTextShown));
+      refuse("contains the tensor '{}' without a type or an offset; it is damaged, copy it again",
+             shortened(name, kMaxTextShown));
     const std::vector<int64_t> sizes = integers(item(arguments, 2), name),
                                strides = integers(item(arguments, 3), name);
     if (sizes.size() != strides.size())
-      refuse("has a tensor '{}' of {} sizes and {} strides", shortened(name, kMaxTextShown), sizes.size(),
-             strides.size());
+      refuse("contains the tensor '{}' of {} sizes and {} strides; it is damaged, copy it again",
+             shortened(name, kMaxTextShown), sizes.size(), strides.size());
     TensorView view{.name = std::move(name), .dtype = *dtype};
     view.shape = shape_of(sizes, view.name);
     const auto item_bytes = static_cast<size_t>(dtype_bytes(*dtype));
@@ -324,11 +338,11 @@ class TorchReader {
     try {
       return Shape(sizes);
     } catch (const UserError& error) {
-      refuse("has a tensor '{}': {}", shortened(name, kMaxTextShown), error.what());
+      refuse("contains the tensor '{}': {}", shortened(name, kMaxTextShown), error.what());
     }
   }
   [[noreturn]] void refuse_outside(std::string_view name) const {
-    refuse("has a tensor '{}' outside its storage; it is incomplete or damaged, copy it again",
+    refuse("has less data than the tensor '{}' needs; it is incomplete or damaged, copy it again",
            shortened(name, kMaxTextShown));
   }
 
@@ -355,13 +369,15 @@ class TorchReader {
       const int64_t stride = strides[static_cast<size_t>(axis)];
       if (shape[axis] == 1) continue;
       if (stride <= last)
-        refuse("has a tensor '{}' whose elements overlap", shortened(view.name, kMaxTextShown));
+        refuse("contains the tensor '{}' whose elements overlap; save its .contiguous()",
+               shortened(view.name, kMaxTextShown));
       if (stride > (room - 1 - last) / (shape[axis] - 1)) refuse_outside(view.name);
       last += stride * (shape[axis] - 1);
     }
     const auto count = shape.num_elements();
     num_copied_ += count * static_cast<int64_t>(item_bytes);
-    if (num_copied_ > file_bytes_) refuse("has more tensors in other orders than fit in it");
+    if (num_copied_ > file_bytes_)
+      refuse("contains transposed tensors that are larger than the file; save their .contiguous()");
     std::vector<std::byte>& copy = made_.copies.emplace_back(static_cast<size_t>(count) * item_bytes);
     std::array<int64_t, Shape::kMaxRank> at{};
     int64_t offset = 0;

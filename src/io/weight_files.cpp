@@ -24,12 +24,13 @@ const std::string kIndexEnding = ".index.json";
 std::map<std::string, std::string> read_index(const fs::path& path) {
   const auto index = parse_json_object<nlohmann::json>(read_file(path, kMaxIndexBytes), path.string());
   if (!index.contains("weight_map") || !index["weight_map"].is_object())
-    user_error("{}: expected a JSON object with a \"weight_map\"", path.string());
+    user_error("{}: the index has no object \"weight_map\"; download it again", path.string());
   std::map<std::string, std::string> files;
   for (const auto& [tensor, file] : index["weight_map"].items()) {
     const std::string name = file.is_string() ? file.get<std::string>() : "";
     if (name.empty() || name == ".." || fs::path(name).filename().string() != name)
-      user_error("{}: expected a file beside the index for '{}', got {}", path.string(), tensor, file.dump());
+      user_error("{}: '{}' is in {}, which is no file name in the index's folder; download it again",
+                 path.string(), tensor, file.dump());
     files[tensor] = name;
   }
   return files;
@@ -83,7 +84,8 @@ void WeightFiles::open_shards(const fs::path& index) {
   for (const auto& [tensor, file] : file_of) names.insert(file);
   for (const std::string& name : names) {
     const fs::path path = index.parent_path() / name;
-    if (!fs::exists(path)) user_error("expected the shard {}, which {} names", path.string(), index.string());
+    if (!fs::exists(path))
+      user_error("{}: the shard {} is missing; download it too", index.string(), path.string());
     for (const TensorView& tensor : open(path)) {
       const auto found = file_of.find(tensor.name);
       if (found != file_of.end() && found->second == name) tensors_.push_back(tensor);
@@ -93,7 +95,7 @@ void WeightFiles::open_shards(const fs::path& index) {
   std::ranges::sort(tensors_, {}, &TensorView::name);
   for (const auto& [tensor, file] : file_of) {
     if (find(tensor) == nullptr)
-      user_error("expected the tensor '{}' in {}, as {} says", tensor, file, index.string());
+      user_error("{}: the tensor '{}' is missing in {}; download both again", index.string(), tensor, file);
   }
 }
 

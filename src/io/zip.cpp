@@ -52,15 +52,14 @@ class DirectoryReader {
   }
 
  private:
-  [[noreturn]] void damaged(std::string_view expected) const {
-    user_error("{}: expected {}; copy it again", where_, expected);
+  [[noreturn]] void damaged(std::string_view what) const {
+    user_error("{}: the zip archive is damaged: {}; download or copy it again", where_, what);
   }
 
   void find_directory() {
     const auto end = find_end(bytes_);
     if (!end)
-      user_error("{}: expected {}, but it is none, or its end is missing; copy it again", where_,
-                 words_.file);
+      user_error("{}: this is not {}, or its end is missing; download or copy it again", where_, words_.file);
     uint64_t size = number_at<uint32_t>(bytes_, *end + 12), offset = number_at<uint32_t>(bytes_, *end + 16);
     uint64_t limit = *end;
     count_ = number_at<uint16_t>(bytes_, *end + 10);
@@ -70,15 +69,13 @@ class DirectoryReader {
       size = number_at<uint64_t>(bytes_, limit + 40);
       offset = number_at<uint64_t>(bytes_, limit + 48);
     }
-    if (offset > limit || size > limit - offset)
-      user_error("{}: expected {} as a whole, but its directory lies outside; copy it again", where_,
-                 words_.file);
+    if (offset > limit || size > limit - offset) damaged("its directory is outside the file");
     rest_ = bytes_.subspan(offset, size);
   }
 
   /// Returns the offset of the zip64 end-of-central-directory record.
   uint64_t find_end64(size_t end) const {
-    const auto fail = [&] { damaged(fmt::format("{} with its 64-bit directory", words_.file)); };
+    const auto fail = [&] { damaged("its 64-bit directory is missing"); };
     if (end < kLocatorBytes || number_at<uint32_t>(bytes_, end - kLocatorBytes) != kLocatorMark) fail();
     const auto at = number_at<uint64_t>(bytes_, end - kLocatorBytes + 8);
     const uint64_t last = end - kLocatorBytes;
@@ -89,15 +86,17 @@ class DirectoryReader {
 
   ZipMember read_member() {
     if (rest_.size() < kDirectoryBytes || number_at<uint32_t>(rest_, 0) != kDirectoryMark)
-      damaged(fmt::format("as many {} as the file's end says", words_.members));
+      damaged(fmt::format("its directory lists fewer than {} {}", count_, words_.members));
     const size_t name_bytes = number_at<uint16_t>(rest_, 28), extra_bytes = number_at<uint16_t>(rest_, 30);
     const size_t entry_bytes = kDirectoryBytes + name_bytes + extra_bytes + number_at<uint16_t>(rest_, 32);
-    if (entry_bytes > rest_.size()) damaged("a directory whose entries lie inside");
+    if (entry_bytes > rest_.size()) damaged("an entry of its directory is cut off");
     const auto entry = rest_.first(entry_bytes);
     rest_ = rest_.subspan(entry_bytes);
     const auto method = number_at<uint16_t>(entry, 10);
     if ((method != 0 && method != Z_DEFLATED) || (number_at<uint16_t>(entry, 8) & 1) != 0)
-      user_error("{}: expected {} that are stored or deflated, and not encrypted", where_, words_.members);
+      user_error(
+          "{}: its {} are encrypted or compressed by another method than DEFLATE; save them without that",
+          where_, words_.members);
     uint64_t size = number_at<uint32_t>(entry, 24), packed = number_at<uint32_t>(entry, 20),
              local = number_at<uint32_t>(entry, 42);
     auto wide = wide_numbers(entry.subspan(kDirectoryBytes + name_bytes, extra_bytes));
@@ -111,7 +110,7 @@ class DirectoryReader {
                      .crc = number_at<uint32_t>(entry, 16)};
     member.packed = packed_bytes(local, packed);
     const bool is_possible = member.is_deflated ? size / kMaxDeflateRatio <= packed : size == packed;
-    if (!is_possible) damaged(fmt::format("{} of the size that the directory says", words_.members));
+    if (!is_possible) damaged("its directory lists a wrong size");
     member.size = static_cast<int64_t>(size);
     return member;
   }
@@ -131,11 +130,10 @@ class DirectoryReader {
   std::span<const std::byte> packed_bytes(uint64_t local, uint64_t packed) const {
     if (local > bytes_.size() || bytes_.size() - local < kLocalBytes ||
         number_at<uint32_t>(bytes_, local) != kLocalMark)
-      damaged(fmt::format("{} where the directory says", words_.members));
+      damaged("its directory lists a wrong offset");
     const uint64_t data = local + kLocalBytes + number_at<uint16_t>(bytes_, local + 26) +
                           number_at<uint16_t>(bytes_, local + 28);
-    if (data > bytes_.size() || bytes_.size() - data < packed)
-      damaged(fmt::format("{} that lie in the file", words_.members));
+    if (data > bytes_.size() || bytes_.size() - data < packed) damaged("a member ends outside the file");
     return bytes_.subspan(data, packed);
   }
 

@@ -126,7 +126,8 @@ TEST(Safetensors, TheHeaderIsOneObjectAndNothingElse) {
             "x: the header: expected JSON in UTF-8, but it breaks at byte 54 of 55");
   EXPECT_EQ(fault_of("{" + entry + R"(,"dtype":"I8"}})", 1),
             "x: the header at tensor 'a': expected 'dtype' once");
-  EXPECT_EQ(fault_of("{" + entry + "}," + entry + "}}", 1), "x: the header names 'a' twice");
+  EXPECT_EQ(fault_of("{" + entry + "}," + entry + "}}", 1),
+            "x: the header has two tensors named 'a'; save it with unique names");
   EXPECT_EQ(fault_of(R"({"a":{"dtype":"U8","shape":[1]}})", 1),
             "x: the header at tensor 'a': expected dtype, shape and data_offsets");
 }

@@ -79,12 +79,12 @@ TEST_F(Latents, EachKeyHasItsFile) {
   EXPECT_THAT(refusal([&] {
                 cache_.read(picture_, {4, 2, 1}, out);
               }),
-              HasSubstr("expected latents [4, 2, 1], found other arrays; is the cache another model's?"));
-  EXPECT_THAT(
-      refusal([&] { cache_.read(other, shape_, std::span(out).first(4)); }),
-      HasSubstr("which has latents-0000000000000007-00000000000000ab-64x32.safetensors of other weights"));
+              HasSubstr("it has other arrays than latents [4, 2, 1], as if another model wrote it"));
+  EXPECT_THAT(refusal([&] { cache_.read(other, shape_, std::span(out).first(4)); }),
+              HasSubstr("only latents-0000000000000007-00000000000000ab-64x32.safetensors of other weights"));
   other.content = 99;
-  EXPECT_THAT(refusal([&] { cache_.read(other, shape_, std::span(out).first(4)); }), HasSubstr("found none"));
+  EXPECT_THAT(refusal([&] { cache_.read(other, shape_, std::span(out).first(4)); }),
+              HasSubstr("add the model's encoders to compute it"));
 }
 
 TEST_F(Latents, DamageIsSeen) {

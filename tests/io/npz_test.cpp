@@ -112,19 +112,24 @@ TEST_F(Npz, StoredAndDeflatedOfEachVersion) {
 }
 
 TEST_F(Npz, RefusesOtherArrays) {
-  const std::string at = "the array 'a': expected ";
-  EXPECT_EQ(outcome_of(npy_file("|O", "(1,)", "x")), at + "an array of numbers, got one of Python objects");
-  EXPECT_EQ(outcome_of(npy_file(">f4", "(1,)", "abcd")),
-            at + "little-endian floats, signed integers, bytes or booleans, got the dtype '>f4'");
+  const std::string at = "the array 'a': ";
+  EXPECT_EQ(outcome_of(npy_file("|O", "(1,)", "x")),
+            at + "the array has Python objects instead of numbers; save it with a numeric dtype");
+  EXPECT_EQ(
+      outcome_of(npy_file(">f4", "(1,)", "abcd")),
+      at + "the dtype '>f4' is not supported; save little-endian floats, signed integers, bytes or booleans");
   EXPECT_EQ(outcome_of(npy_file("|u1", "(1, 2)", "ab", 1, "True")),
-            at + "an array in row-major (C) order, got one in Fortran's; save a copy of it");
-  EXPECT_EQ(outcome_of(npy_file("<f4", "(2,)", "abcd")), at + "8 bytes for [2] of f32, got 4");
+            at + "the array is in column-major (Fortran) order; save numpy.ascontiguousarray of it");
+  EXPECT_EQ(outcome_of(npy_file("<f4", "(2,)", "abcd")),
+            at + "[2] of f32 needs 8 bytes, but the file has 4; copy the file again");
   EXPECT_THAT(outcome_of(npy_file("<f4", "(1099511627776, 1099511627776)", "abcd")),
               HasSubstr("fits in memory"));
   EXPECT_EQ(outcome_of(npy_file("|u1", "(1001,)", std::string(1001, 'x'))),
-            at + "at most 1000 B, got 1001 B");
-  EXPECT_EQ(outcome_of("no array"), at + "an array of NumPy of version 1 to 3");
-  EXPECT_EQ(outcome_of(npy_file("|u1", "(4,)", "abcd", 4)), at + "an array of NumPy of version 1 to 3");
+            at + "the array has 1001 B, more than 1000 B; save a smaller one");
+  EXPECT_EQ(outcome_of("no array"),
+            at + "this is not a NumPy array of format version 1 to 3; save it by numpy.savez");
+  EXPECT_EQ(outcome_of(npy_file("|u1", "(4,)", "abcd", 4)),
+            at + "this is not a NumPy array of format version 1 to 3; save it by numpy.savez");
   for (const char* head :
        {"{'descr': '|u1', 'shape': (1,)}", "{'descr': '|u1', 'fortran_order': False, 'shape': (-1,)}",
         "{'descr': '|u1', 'fortran_order': False, 'shape': (1,)} x", "{'descr'", "{'other': True}", "",
@@ -132,11 +137,10 @@ TEST_F(Npz, RefusesOtherArrays) {
         "{'descr': '|u1', 'fortran_order': __import__('os'), 'shape': (1,)}"}) {
     const std::string npy =
         std::string("\x93NUMPY\1\0", 8) + static_cast<char>(std::strlen(head)) + '\0' + head + "x";
-    EXPECT_THAT(outcome_of(npy), HasSubstr("expected the head of an array of NumPy, but it breaks at byte"))
-        << head;
+    EXPECT_THAT(outcome_of(npy), HasSubstr("the header of the NumPy array is damaged at byte")) << head;
   }
   EXPECT_THAT(outcome_of(std::string("\x93NUMPY\2\0\xFF\xFF\xFF\xFF", 12)),
-              HasSubstr("expected a head of at most"));
+              HasSubstr("bytes, at most 0 are possible"));
 }
 
 TEST_F(Npz, RefusesDamage) {
@@ -144,7 +148,7 @@ TEST_F(Npz, RefusesDamage) {
   writer.add("a", npy_file("|u1", "(40,)", std::string(40, 'x')));
   const std::string whole = writer.bytes();
   EXPECT_EQ(outcome(whole), std::string(40, 'x'));
-  EXPECT_THAT(outcome(""), HasSubstr("expected an .npz file of NumPy"));
+  EXPECT_THAT(outcome(""), HasSubstr("this is not an .npz file of NumPy"));
   for (size_t length = 1; length < whole.size(); ++length)
     EXPECT_THAT(outcome(whole.substr(0, length)), HasSubstr("its end is missing")) << length;
   int64_t num_seen = 0;
@@ -156,7 +160,7 @@ TEST_F(Npz, RefusesDamage) {
   EXPECT_GT(num_seen, std::ssize(whole) / 2);
   NpzWriter twice;
   for (int i = 0; i < 2; ++i) twice.add("a", npy_file("|u1", "()", "x"));
-  EXPECT_EQ(outcome(twice.bytes()), "expected one array of each name, got two 'a'");
+  EXPECT_EQ(outcome(twice.bytes()), "it has two arrays named 'a'; save it again with one");
 }
 
 /// Puts a number of 4 bytes where `record`, the last of its kind, has it.
@@ -169,21 +173,24 @@ TEST_F(Npz, ALyingDirectoryTakesNoMemory) {
   NpzWriter writer(true);
   writer.add("a", npy_file("|u1", "(4,)", "abcd"));
   const std::string whole = writer.bytes();
-  EXPECT_WITHIN(int64_t{64} << 20,
-                EXPECT_EQ(outcome(with_number(whole, "PK\1\2", 24, 0xFFFFFF00)),
-                          "expected arrays of the size that the directory says; copy it again"));
+  EXPECT_WITHIN(
+      int64_t{64} << 20,
+      EXPECT_EQ(outcome(with_number(whole, "PK\1\2", 24, 0xFFFFFF00)),
+                "the zip archive is damaged: its directory lists a wrong size; download or copy it again"));
   EXPECT_EQ(outcome(with_number(whole, "PK\1\2", 20, 0xFFFFFF00)),
-            "expected arrays that lie in the file; copy it again");
+            "the zip archive is damaged: a member ends outside the file; download or copy it again");
   EXPECT_EQ(outcome(with_number(whole, "PK\1\2", 42, 0xFFFFFF00)),
-            "expected arrays where the directory says; copy it again");
-  EXPECT_THAT(outcome(with_number(whole, "PK\5\6", 16, 0xFFFFFF00)), HasSubstr("its directory lies outside"));
-  EXPECT_THAT(outcome(with_number(whole, "PK\5\6", 16, 0xFFFFFFFF)), HasSubstr("with its 64-bit directory"));
+            "the zip archive is damaged: its directory lists a wrong offset; download or copy it again");
+  EXPECT_THAT(outcome(with_number(whole, "PK\5\6", 16, 0xFFFFFF00)),
+              HasSubstr("its directory is outside the file"));
+  EXPECT_THAT(outcome(with_number(whole, "PK\5\6", 16, 0xFFFFFFFF)),
+              HasSubstr("its 64-bit directory is missing"));
   EXPECT_EQ(outcome(with_number(whole, "PK\1\2", 16, 0)),
-            "the array 'a': expected it whole, but it is damaged; copy the file again");
+            "the array 'a': the array is damaged; copy the file again");
   // Zeros deflate best: as many as the limit lets through, and no more.
   NpzWriter zeros(true);
   zeros.add("a", npy_file("|u1", "(50000000,)", std::string(50'000'000, '\0')));
-  EXPECT_WITHIN(int64_t{64} << 20, EXPECT_THAT(outcome(zeros.bytes()), HasSubstr("expected at most 1000 B")));
+  EXPECT_WITHIN(int64_t{64} << 20, EXPECT_THAT(outcome(zeros.bytes()), HasSubstr("more than 1000 B")));
 }
 
 }  // namespace

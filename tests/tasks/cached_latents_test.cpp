@@ -247,7 +247,7 @@ TEST_F(Kohya, MistakesAreExplained) {
   EXPECT_THAT(refusal(), HasSubstr("expected latents of one picture of that name"));
   put_bytes(folder_.path() / "a_0032x0032_flux.npz", "nothing");
   fs::remove(folder_.path() / "a_0064x0064_flux.npz");
-  EXPECT_THAT(refusal(), HasSubstr("expected an .npz file of NumPy"));
+  EXPECT_THAT(refusal(), HasSubstr("this is not an .npz file of NumPy"));
 }
 
 }  // namespace
