@@ -25,7 +25,7 @@ std::unique_ptr<avifDecoder, void (*)(avifDecoder*)> open(std::span<const std::b
       avifDecoderSetIOMemory(decoder.get(), reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
   if (result == AVIF_RESULT_OK) result = avifDecoderParse(decoder.get());
   if (result != AVIF_RESULT_OK)
-    user_error("{}: expected a whole AVIF, but libavif says: {}", name, avifResultToString(result));
+    user_error("{}: cannot decode the AVIF ({}); replace the file", name, avifResultToString(result));
   return decoder;
 }
 
@@ -55,7 +55,7 @@ void decode_avif(std::span<const std::byte> bytes, std::string_view name, Pixels
   const auto decoder = open(bytes, name);
   const auto demand = [&](avifResult result) {
     if (result != AVIF_RESULT_OK)
-      user_error("{}: expected a whole AVIF, but libavif says: {}", name, avifResultToString(result));
+      user_error("{}: cannot decode the AVIF ({}); replace the file", name, avifResultToString(result));
   };
   demand(avifDecoderNextImage(decoder.get()));
   const avifImage& decoded = *decoder->image;

@@ -61,7 +61,7 @@ BmpHeader read_header(std::span<const std::byte> bytes, std::string_view name) {
                      (info_bytes == 64 && header.compression <= kRle4) || info_bytes == 108 ||
                      info_bytes == 124;
   if (!knows || bytes.size() < header.palette)
-    user_error("{}: expected a whole BMP, but its header is damaged or of an unsupported kind", name);
+    user_error("{}: the BMP's header is damaged or of an unsupported kind; save the image as PNG", name);
   return header;
 }
 
@@ -73,10 +73,10 @@ void check_header(const BmpHeader& header, std::string_view name) {
                         ? bits == 1 || bits == 4 || bits == 8 || bits == 16 || bits == 24 || bits == 32
                         : is_packed || (has_masks && (bits == 16 || bits == 32));
   if (!fits)
-    user_error("{}: expected a BMP of 1, 4, 8, 16, 24 or 32 bits, got {} bits with compression {}", name,
-               bits, compression);
+    user_error("{}: a BMP of {} bits per pixel with compression {} is not supported; save the image as PNG",
+               name, bits, compression);
   if (header.height < 1 || header.width < 1)
-    user_error("{}: expected a whole BMP, but its header has no size", name);
+    user_error("{}: the BMP has no width or height; replace the file", name);
   check_image_size(header.height, header.width, name);
 }
 
@@ -107,13 +107,14 @@ class BmpDecoder {
       decode_runs(image);
     }
     if (const int64_t largest = *std::ranges::max_element(image.pixels); largest >= header_.num_colors)
-      user_error("{}: expected palette indices below {}, got {}", name_, header_.num_colors, largest);
+      user_error("{}: a pixel has color {} of a palette of {} colors; replace the file", name_, largest,
+                 header_.num_colors);
     if (pixels == Pixels::colors) color(image);
   }
 
  private:
   [[noreturn]] void refuse_short() const {
-    user_error("{}: expected a whole BMP, but the file ends before its pixels", name_);
+    user_error("{}: the BMP ends before its last pixel; replace the file", name_);
   }
 
   /// A palette ends where the pixels begin.
@@ -140,7 +141,7 @@ class BmpDecoder {
     expect_rows();
     const auto& masks = header_.masks;
     if (header_.bits != 24 && (masks[0] == 0 || masks[1] == 0 || masks[2] == 0))
-      user_error("{}: expected a BMP with masks of red, green and blue, got one of 0", name_);
+      user_error("{}: the BMP has no bits for red, green or blue; save the image as PNG", name_);
     image.channels = header_.bits != 24 && masks[3] != 0 ? 4 : 3;
     image.pixels.resize(static_cast<size_t>(image.height * image.width * image.channels));
     const auto pixel_bytes = static_cast<size_t>(header_.bits / 8);

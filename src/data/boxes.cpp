@@ -113,8 +113,8 @@ Exif exif_of(const BoxedPicture& picture, const ImageHeader& header, Exif wanted
   if (wanted == Exif::apply && header.upright() == labeled) return Exif::apply;
   if (header.stored() == labeled) return Exif::ignore;
   const Extent size = header.size(wanted);
-  user_error("{}: expected {}x{} pixels, as its labels say, got {}x{}", picture.file.string(), labeled.width,
-             labeled.height, size.width, size.height);
+  user_error("{}: the image has {}x{} pixels, but its labels are for {}x{}; export the labels again",
+             picture.file.string(), size.width, size.height, labeled.width, labeled.height);
 }
 
 BoxedPictures read_boxes(const fs::path& path, std::string_view split, const LabelOptions& options) {

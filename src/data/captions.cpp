@@ -16,8 +16,8 @@
 namespace hearth::data {
 namespace {
 
-constexpr int64_t kMostCaptionBytes = int64_t{1} << 20;
-constexpr size_t kMostNamed = 3;
+constexpr int64_t kMaxCaptionBytes = int64_t{1} << 20;
+constexpr size_t kMaxNamed = 3;
 constexpr std::string_view kTable = "metadata.jsonl", kCsvTable = "metadata.csv";
 /// Extensions of caption files, in search order.
 constexpr const char* kTextEndings[] = {".txt", ".caption"};
@@ -66,8 +66,7 @@ std::map<fs::path, std::string> read_tables(const Found& found, DataFolder& fold
                    table.parent_path().string(), shortened(line.file_name, 200));
       folder.check(picture, where);
       if (!captions.emplace(picture, std::move(line.text)).second)
-        user_error("{}: expected one caption of each picture, got a second one of '{}'", where,
-                   shortened(line.file_name, 200));
+        user_error("{}: '{}' has a second caption here; delete one", where, shortened(line.file_name, 200));
     }
   }
   return captions;
@@ -76,7 +75,7 @@ std::map<fs::path, std::string> read_tables(const Found& found, DataFolder& fold
 std::optional<std::string> text_beside(fs::path picture) {
   for (const char* ending : kTextEndings) {
     const fs::path path = picture.replace_extension(ending);
-    if (path_exists(path)) return parse_caption(read_file(path, kMostCaptionBytes), path.string());
+    if (path_exists(path)) return parse_caption(read_file(path, kMaxCaptionBytes), path.string());
   }
   return std::nullopt;
 }
@@ -108,7 +107,7 @@ std::string with_trigger(std::string caption, std::string_view trigger) {
   user_error(
       "expected a caption for each of the {} pictures in {}, found none for {} of them ({}); write {} "
       "beside the first, or its line of metadata.jsonl",
-      num_pictures, folder.string(), missing.size(), listed(names, kMostNamed),
+      num_pictures, folder.string(), missing.size(), listed(names, kMaxNamed),
       printable(text.string(), false));
 }
 

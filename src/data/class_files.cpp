@@ -222,8 +222,9 @@ std::vector<Entry> read_folders(const fs::path& root, const std::vector<std::str
   }
   for (const std::string& name : sorted_names(root, true))
     if (std::ranges::find(classes, name) == classes.end())
-      faults.push_back(fmt::format("{}: '{}' is none of the classes that are trained ({})", root.string(),
-                                   name, shortened(fmt::format("{}", fmt::join(classes, ", ")), 200)));
+      faults.push_back(fmt::format("{}: '{}' is not one of the trained classes ({}); rename or delete it",
+                                   root.string(), name,
+                                   shortened(fmt::format("{}", fmt::join(classes, ", ")), 200)));
   return entries;
 }
 
@@ -366,8 +367,8 @@ ClassFiles list_class_files(const ClassFilesOptions& options) {
       made.files.push_back({std::move(entry.path), found->second});
     } else {
       made.faults.push_back(
-          fmt::format("{}: '{}' is none of the classes that are trained ({})", entry.path.string(),
-                      shortened(entry.class_name, 60),
+          fmt::format("{}: '{}' is not one of the trained classes ({}); rename or delete it",
+                      entry.path.string(), shortened(entry.class_name, 60),
                       shortened(fmt::format("{}", fmt::join(made.class_names, ", ")), 200)));
     }
   }

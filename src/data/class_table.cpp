@@ -10,7 +10,7 @@
 namespace hearth::data {
 namespace {
 
-constexpr int64_t kMostTableBytes = 1 << 20;
+constexpr int64_t kMaxClassTableBytes = 1 << 20;
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -48,7 +48,7 @@ MaskClass parse_line(std::string_view line, const std::string& where) {
 MaskClass parse_numbered(std::string_view line, int64_t expected, const std::string& where) {
   const std::vector<std::string_view> parts = split(line, ',');
   if (parts.size() != 2 || parts[0] != std::to_string(expected) || parts[1].empty() ||
-      expected >= kMostMaskClasses)
+      expected >= kMaxMaskClasses)
     user_error("{}: expected the value {} and the name of its class, got '{}'", where, expected,
                printable(line));
   return {.name = std::string(parts[1]), .color = palette_color(expected)};
@@ -57,7 +57,7 @@ MaskClass parse_numbered(std::string_view line, int64_t expected, const std::str
 }  // namespace
 
 std::vector<MaskClass> read_class_table(const fs::path& path) {
-  return parse_class_table(read_text(path, kMostTableBytes), path.string());
+  return parse_class_table(read_text(path, kMaxClassTableBytes), path.string());
 }
 
 std::vector<MaskClass> parse_class_table(std::string_view text, std::string_view name) {
@@ -76,18 +76,20 @@ std::vector<MaskClass> parse_class_table(std::string_view text, std::string_view
     }
     const bool colored = line.find(',') != line.npos;
     if (classes.empty()) has_colors = colored;
-    if (colored != has_colors) user_error("{}: expected colors for all classes or for none", where);
+    if (colored != has_colors)
+      user_error("{}: some classes have colors and some have none; give colors to all or none", where);
     MaskClass made = parse_line(line, where);
     if (std::ranges::find(classes, made.name, &MaskClass::name) != classes.end())
-      user_error("{}: expected each class once, got '{}' again", where, printable(made.name));
+      user_error("{}: the class '{}' occurs twice; delete one", where, printable(made.name));
     if (colored && std::ranges::find(classes, made.color, &MaskClass::color) != classes.end())
-      user_error("{}: expected a color of its own for '{}'", where, printable(made.name));
+      user_error("{}: another class has the color of '{}'; give it a different one", where,
+                 printable(made.name));
     if (!colored) made.color = palette_color(std::ssize(classes));
     classes.push_back(std::move(made));
-    if (std::ssize(classes) > kMostMaskClasses)
-      user_error("{}: expected at most {} classes", where, kMostMaskClasses);
+    if (std::ssize(classes) > kMaxMaskClasses)
+      user_error("{}: there are more than {} classes; delete some", where, kMaxMaskClasses);
   }
-  if (classes.empty()) user_error("{}: expected a class in each line, found none", name);
+  if (classes.empty()) user_error("{}: there is no class; write the name of one in each line", name);
   return classes;
 }
 

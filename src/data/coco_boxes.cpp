@@ -76,7 +76,8 @@ void merge_classes(const fs::path& json, const fs::path& other, const LabelOptio
   const CocoFile theirs = parse_coco_classes(text_of(bytes), other.string(), options);
   if (theirs.labels.class_names != file.labels.class_names ||
       theirs.labels.category_ids != file.labels.category_ids)
-    user_error("expected the categories of {} in {} too, found others", other.string(), json.string());
+    user_error("{}: its categories differ from those of {}; export both with the same ones", json.string(),
+               other.string());
   for (size_t i = 0; i < file.is_used.size(); ++i)
     if (theirs.is_used[i]) file.is_used[i] = true;
 }
@@ -88,10 +89,10 @@ bool is_coco_name(const std::string& name) {
 
 /// COCO's JSON has its lists at the top, of which one comes within the first bytes.
 bool looks_like_coco(const fs::path& path) {
-  constexpr size_t kMost = 1 << 16;
+  constexpr size_t kMaxBytes = 1 << 16;
   const MappedFile file(path);
   const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
-                              std::min(file.bytes().size(), kMost));
+                              std::min(file.bytes().size(), kMaxBytes));
   const auto first = text.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
   if (first == text.npos || text[first] != '{') return false;
   return text.find("\"images\"") != text.npos || text.find("\"annotations\"") != text.npos ||

@@ -131,7 +131,8 @@ class CocoParser {
       }
     });
     if (!has_id || category.name.empty()) json_.refuse("a category with id and name");
-    if (!known_categories_.insert(category.id).second) json_.refuse("ids that differ, got one twice");
+    if (!known_categories_.insert(category.id).second)
+      json_.refuse(fmt::format("a unique id, got {} again", category.id));
     categories.push_back(std::move(category));
   }
 
@@ -157,7 +158,7 @@ class CocoParser {
       });
       if (!has_id || picture.file.empty()) json_.refuse("an image with id and file_name");
       if (!is_image_side(picture.width) || !is_image_side(picture.height))
-        json_.refuse("a width and a height of a picture");
+        json_.refuse("a width and a height of an image");
     };
     json_.read_record(
         kept(picture.fault), [&] { read_members(true); }, [&] { read_members(false); });
@@ -166,7 +167,7 @@ class CocoParser {
       return;
     }
     if (!known_images_.insert(picture.id).second) {
-      if (!skip_bad_) json_.refuse("ids that differ, got one twice");
+      if (!skip_bad_) json_.refuse(fmt::format("a unique id, got {} again", picture.id));
       repeated_images.insert(picture.id);
     }
     pictures.push_back(std::move(picture));
@@ -421,7 +422,7 @@ CocoFile parse_coco(std::string_view text, std::string_view name, const LabelOpt
       if (picture.width == 0 || picture.height == 0)
         user_error("{}: expected width and height of image {}, found none", name, picture.id);
       if (parser.repeated_images.contains(picture.id))
-        user_error("{}: expected ids that differ, got image {} twice", name, picture.id);
+        user_error("{}: two images have the id {}; export the labels again", name, picture.id);
     });
   }
   std::ranges::stable_sort(set.pictures, {}, [](const BoxedPicture& p) { return p.file.native(); });

@@ -34,7 +34,7 @@ class CvatParser : public LabelXml {
  private:
   void start(std::string_view element, const char** attributes) override {
     if (path() == "/annotations/track")
-      return refuse("labels of images (export as 'CVAT for images 1.1'), got a track of a video");
+      return refuse("a track of a video is not supported; export as 'CVAT for images 1.1'");
     if (path() == kImage) return start_image(attributes);
     const bool is_in_image =
         path().starts_with(kImage) && path().size() == kImage.size() + 1 + element.size();
@@ -54,7 +54,7 @@ class CvatParser : public LabelXml {
     image.file = attribute(attributes, "name").value_or("");
     image.subset = attribute(attributes, "subset").value_or("");
     image.where = where();
-    if (image.file.empty()) return refuse("an <image> with a name");
+    if (image.file.empty()) return refuse("the <image> has no name; export the labels again");
     image.width = read_side(attribute(attributes, "width").value_or("0"));
     image.height = read_side(attribute(attributes, "height").value_or("0"));
   }
@@ -80,7 +80,7 @@ class CvatParser : public LabelXml {
     if (!is_read) {
       ++file_.left_out[shortened(element, 60)];
     } else if (object.name.empty()) {
-      refuse("a shape with a label");
+      refuse("the shape has no label; add its class");
     } else {
       file_.images.back().objects.push_back(std::move(object));
     }
@@ -88,7 +88,7 @@ class CvatParser : public LabelXml {
 
   double number(const char** attributes, std::string_view name) {
     const auto text = attribute(attributes, name);
-    if (!text) refuse(fmt::format("an attribute {}", name));
+    if (!text) refuse(fmt::format("the element has no attribute {}; export the labels again", name));
     return text ? read_number(*text) : 0;
   }
   std::array<double, 4> numbers(const char** attributes, const std::array<std::string_view, 4>& names) {
@@ -114,7 +114,7 @@ class CvatParser : public LabelXml {
     std::vector<double> polygon;
     for (const std::string_view part : parts_of(attribute(attributes, "points").value_or(""), ",;"))
       polygon.push_back(read_number(part));
-    if (polygon.size() % 2 != 0) refuse("points as x,y;x,y");
+    if (polygon.size() % 2 != 0) refuse("expected points as x,y;x,y");
     if (polygon.size() < kMinNumbers || polygon.size() % 2 != 0) return false;
     set_polygon(std::move(polygon), object);
     return true;
@@ -127,11 +127,12 @@ class CvatParser : public LabelXml {
     Outline& outline = object.outline;
     outline.by_columns = false;
     for (const double side : {left, top, width, height})
-      if (!(side >= 0 && side <= kMaxSide)) refuse("left, top, width and height of a mask in pixels");
+      if (!(side >= 0 && side <= kMaxSide))
+        refuse("expected left, top, width and height of a mask in pixels");
     for (const std::string_view part : parts_of(attribute(attributes, "rle").value_or(""), ",")) {
       const double run = read_number(part);
       if (run < 0 || run > UINT32_MAX) {
-        refuse("run lengths in rle");
+        refuse("expected run lengths in rle");
         return true;
       }
       outline.runs.push_back(static_cast<uint32_t>(run));
@@ -141,7 +142,8 @@ class CvatParser : public LabelXml {
     outline.width = static_cast<int64_t>(std::clamp(width, 0.0, kMaxSide));
     outline.height = static_cast<int64_t>(std::clamp(height, 0.0, kMaxSide));
     if (!fills_bitmap(outline)) {
-      refuse(fmt::format("runs in rle that add up to {} x {} pixels", outline.width, outline.height));
+      refuse(
+          fmt::format("expected runs in rle that add up to {} x {} pixels", outline.width, outline.height));
       return true;
     }
     const auto extent = extent_of(outline);

@@ -32,7 +32,7 @@ class GifReader {
 
   const ColorMapObject& colors() const {
     const ColorMapObject* colors = gif_->Image.ColorMap != nullptr ? gif_->Image.ColorMap : gif_->SColorMap;
-    if (colors == nullptr) user_error("{}: expected a GIF with a palette, got one without", name_);
+    if (colors == nullptr) user_error("{}: the GIF has no palette; save the image as PNG", name_);
     return *colors;
   }
 
@@ -62,7 +62,7 @@ class GifReader {
 
   [[noreturn]] void refuse(int error) const {
     const char* reason = GifErrorString(error);
-    user_error("{}: expected a whole GIF, but giflib says: {}", name_,
+    user_error("{}: cannot decode the GIF ({}); replace the file", name_,
                reason == nullptr ? "it is damaged" : reason);
   }
   void demand(int status) const {
@@ -76,10 +76,10 @@ class GifReader {
     if (type == IMAGE_DESC_RECORD_TYPE) {
       demand(DGifGetImageDesc(gif_.get()));
       if (gif_->Image.Width < 1 || gif_->Image.Height < 1)
-        user_error("{}: expected a GIF with a frame of some size, got none", name_);
+        user_error("{}: the GIF's first frame has no width or height; replace the file", name_);
       return true;
     }
-    if (type != EXTENSION_RECORD_TYPE) user_error("{}: expected a GIF with a frame, got none", name_);
+    if (type != EXTENSION_RECORD_TYPE) user_error("{}: the GIF has no frame; replace the file", name_);
     int code = 0;
     GifByteType* data = nullptr;
     demand(DGifGetExtension(gif_.get(), &code, &data));
@@ -135,7 +135,8 @@ void decode_gif(std::span<const std::byte> bytes, std::string_view name, Pixels 
                       static_cast<uint8_t>(std::max(reader.transparent(), 0)));
   reader.read_rows(image);
   if (const int largest = *std::ranges::max_element(image.pixels); largest >= colors.ColorCount)
-    user_error("{}: expected palette indices below {}, got {}", name, colors.ColorCount, largest);
+    user_error("{}: a pixel has color {} of a palette of {} colors; replace the file", name, largest,
+               colors.ColorCount);
   if (pixels == Pixels::colors) color(colors, reader.transparent(), image);
 }
 

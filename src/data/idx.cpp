@@ -72,7 +72,7 @@ class Inflater {
       done += room - stream_.avail_out;
     }
     if (code_ != Z_OK && code_ != Z_STREAM_END)
-      user_error("{}: expected a whole gzip file, but it is {}", name_,
+      user_error("{}: the gzip file is {}; download it again", name_,
                  code_ == Z_BUF_ERROR ? "truncated" : "damaged");
     return done;
   }

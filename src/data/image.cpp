@@ -54,14 +54,14 @@ void gather(const Pixel& pixel, int64_t channels, uint8_t* out) {
 
 void check_image_size(int64_t height, int64_t width, std::string_view name) {
   if (height > kMaxImageSide || width > kMaxImageSide || height * width > kMaxImagePixels)
-    user_error("{}: expected an image of at most {} pixels and {} a side, got {}x{}", name, kMaxImagePixels,
-               kMaxImageSide, width, height);
+    user_error("{}: the image has {}x{} pixels; make it at most {} a side and {} in total", name, width,
+               height, kMaxImageSide, kMaxImagePixels);
 }
 
 void check_density(int64_t size, int64_t most_per_byte, size_t file_bytes, std::string_view name) {
   if (size / most_per_byte > static_cast<int64_t>(file_bytes))
-    user_error("{}: expected a whole image, but {} bytes cannot hold one as large as the header says", name,
-               file_bytes);
+    user_error("{}: the file has only {} bytes, too few for the image size in its header; replace the file",
+               name, file_bytes);
 }
 
 namespace {

@@ -61,12 +61,12 @@ constexpr auto kUnsupported = std::to_array<std::string_view>(
 std::string extension_of(const fs::path& path) { return lowered(path.extension().string()); }
 
 const ImageFormat& format_of(std::span<const std::byte> bytes, std::string_view name) {
-  if (bytes.empty()) user_error("{}: expected an image ({}), but the file is empty", name, kImageFormats);
+  if (bytes.empty()) user_error("{}: the file is empty; replace it with an image ({})", name, kImageFormats);
   const ByteReader file{bytes};
   const auto found =
       std::ranges::find_if(kFormats, [&](const ImageFormat& format) { return format.begins(file); });
   if (found == kFormats.end())
-    user_error("{}: expected an image ({}), but its first bytes are those of none", name, kImageFormats);
+    user_error("{}: this is not an image of a supported format; convert it to one ({})", name, kImageFormats);
   return *found;
 }
 
@@ -87,7 +87,7 @@ int orientation_of(std::span<const std::byte> bytes, std::string_view name, Exif
 ImageHeader read_image_header(std::span<const std::byte> bytes, std::string_view name) {
   const ImageHeader header = format_of(bytes, name).header(bytes, name);
   if (header.height < 1 || header.width < 1)
-    user_error("{}: expected a whole image, but its header has no size", name);
+    user_error("{}: the image has no width or height; replace the file", name);
   check_image_size(header.height, header.width, name);
   return header;
 }
@@ -109,8 +109,10 @@ void narrow(std::span<const uint16_t> numbers, std::string_view name, Image& ima
   image.pixels.resize(numbers.size());
   for (size_t i = 0; i < numbers.size(); ++i) {
     if (numbers[i] % divisor != 0)
-      user_error("{}: expected 16-bit values from 0 to 255, or multiples of 257, got both {} and {}", name,
-                 *wide, numbers[i]);
+      user_error(
+          "{}: 16-bit values have to be at most 255, or all multiples of 257, but {} and {} occur; save it "
+          "with 8 bits",
+          name, *wide, numbers[i]);
     image.pixels[i] = static_cast<uint8_t>(numbers[i] / divisor);
   }
 }

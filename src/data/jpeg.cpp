@@ -131,10 +131,10 @@ void inks_to_rgb(bool inverted, Image& image) {
 }  // namespace
 
 PictureArea decode_jpeg(std::span<const std::byte> bytes, std::string_view name, Image& image, Extent least) {
-  if (bytes.empty()) user_error("{}: expected a whole JPEG, but the file is empty", name);
+  if (bytes.empty()) user_error("{}: the JPEG is empty; replace the file", name);
   JpegReader reader;
   const auto demand = [&](bool good) {
-    if (!good) user_error("{}: expected a whole JPEG, but libjpeg says: {}", name, reader.reason());
+    if (!good) user_error("{}: cannot decode the JPEG ({}); replace the file", name, reader.reason());
   };
   demand(reader.read_header(bytes));
   check_image_size(reader.height(), reader.width(), name);

@@ -185,7 +185,7 @@ void refuse_repeated(const BoxedPictures& set) {
   std::set<fs::path> seen;
   for (const BoxedPicture& picture : set.pictures)
     if (!seen.insert(picture.file).second)
-      user_error("expected one record of labels for each image, found two for {}", picture.file.string());
+      user_error("{}: two records label this image; delete one", picture.file.string());
 }
 
 }  // namespace

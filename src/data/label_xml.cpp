@@ -30,7 +30,8 @@ struct LabelXml::Handlers {
   }
   static void on_entity(void* data, const char*, int, const char*, int, const char*, const char*, const char*,
                         const char*) {
-    self(data).stop(self(data).line(), "XML without entities of its own");
+    self(data).stop(self(data).line(),
+                    "the XML declares an entity, which is not supported; write its text instead");
   }
 };
 
@@ -46,11 +47,12 @@ LabelXml::LabelXml(std::string_view name, std::string_view root, std::string_vie
 LabelXml::~LabelXml() = default;
 
 void LabelXml::parse(std::string_view text) {
-  if (text.size() > kMaxBytes) user_error("{}: expected at most 1 GiB of XML", name_);
+  if (text.size() > kMaxBytes) user_error("{}: the XML has more than 1 GiB; split it", name_);
   const bool good = XML_Parse(expat_.get(), text.data(), static_cast<int>(text.size()), XML_TRUE) != 0;
   if (!fault_.empty()) throw UserError(fault_);
   if (!good)
-    user_error("{}:{}: expected XML, but {}", name_, line(), XML_ErrorString(XML_GetErrorCode(expat_.get())));
+    user_error("{}:{}: the XML is damaged ({}); export it again", name_, line(),
+               XML_ErrorString(XML_GetErrorCode(expat_.get())));
 }
 
 int64_t LabelXml::line() const {
@@ -64,20 +66,20 @@ int64_t LabelXml::line() const {
 
 std::string LabelXml::where() const { return fmt::format("{}:{}", name_, line()); }
 
-void LabelXml::refuse_at(int64_t line, std::string_view expected) {
-  if (kept_fault_ == nullptr) return stop(line, expected);
-  if (kept_fault_->empty()) *kept_fault_ = fmt::format("{}:{}: expected {}", name_, line, expected);
+void LabelXml::refuse_at(int64_t line, std::string_view what) {
+  if (kept_fault_ == nullptr) return stop(line, what);
+  if (kept_fault_->empty()) *kept_fault_ = fmt::format("{}:{}: {}", name_, line, what);
 }
 
-void LabelXml::stop(int64_t line, std::string_view expected) {
+void LabelXml::stop(int64_t line, std::string_view what) {
   if (!fault_.empty()) return;
-  fault_ = fmt::format("{}:{}: expected {}", name_, line, expected);
+  fault_ = fmt::format("{}:{}: {}", name_, line, what);
   XML_StopParser(expat_.get(), XML_FALSE);
 }
 
 double LabelXml::read_number(std::string_view text) {
   const auto value = parse_number(text);
-  if (!value) refuse(fmt::format("a number, got '{}'", shortened(trimmed(text), 60)));
+  if (!value) refuse(fmt::format("expected a number, got '{}'", shortened(trimmed(text), 60)));
   return value.value_or(0);
 }
 
@@ -85,15 +87,16 @@ int64_t LabelXml::read_side(std::string_view text) {
   constexpr double kMaxSide = 1 << 20;
   const double side = read_number(text);
   if (side >= 0 && side <= kMaxSide) return static_cast<int64_t>(side);
-  refuse(fmt::format("the side of a picture in pixels, got {:g}", side));
+  refuse(fmt::format("expected the side of an image in pixels, got {:g}", side));
   return 0;
 }
 
 void LabelXml::open(std::string_view element, const char** attributes) {
   text_.clear();
-  if (lengths_.size() == kMaxDepth) return stop(line(), fmt::format("XML nested at most {} deep", kMaxDepth));
+  if (lengths_.size() == kMaxDepth)
+    return stop(line(), fmt::format("elements nested more than {} deep are not supported", kMaxDepth));
   if (lengths_.empty() && element != root_)
-    return stop(line(), fmt::format("{} in <{}>, got <{}>", what_, root_, shortened(element, 60)));
+    return stop(line(), fmt::format("expected {} in <{}>, got <{}>", what_, root_, shortened(element, 60)));
   lengths_.push_back(path_.size());
   path_ += '/';
   path_ += element.substr(0, kMaxText);

@@ -11,7 +11,7 @@ struct XML_ParserStruct;
 
 namespace hearth::data {
 
-/// Parses a label file in XML element by element. Errors are UserErrors "FILE:LINE: expected ...". Nesting
+/// Parses a label file in XML element by element. Errors are UserErrors "FILE:LINE: ...". Nesting
 /// depth and text length are limited, and documents that declare entities are refused.
 class LabelXml {
  public:
@@ -37,15 +37,15 @@ class LabelXml {
   void keep_faults(std::string* fault) { kept_fault_ = fault; }
   /// Records an error, and stops the parser unless keep_faults; parse() then throws it as a UserError.
   /// Returns to the handler, since expat is C code.
-  void refuse_at(int64_t line, std::string_view expected);
-  void refuse(std::string_view expected) { refuse_at(line(), expected); }
+  void refuse_at(int64_t line, std::string_view what);
+  void refuse(std::string_view what) { refuse_at(line(), what); }
   /// Parses a number; if the text is none, returns 0 after refuse().
   double read_number(std::string_view text);
   int64_t read_side(std::string_view text);
 
  private:
   struct Handlers;
-  void stop(int64_t line, std::string_view expected);
+  void stop(int64_t line, std::string_view what);
   void open(std::string_view element, const char** attributes);
   void close();
 

@@ -29,8 +29,8 @@ class MaskFolder : public MaskedImages {
     read_picture(index, image);
     read_mask(index, mask);
     if (mask.size() == image.size()) return;
-    user_error("{}: expected a mask of {}x{} as {}, got one of {}x{}", files.mask.string(), image.width,
-               image.height, files.image.string(), mask.width, mask.height);
+    user_error("{}: the mask has {}x{} pixels, but {} has {}x{}; export the mask again", files.mask.string(),
+               mask.width, mask.height, files.image.string(), image.width, image.height);
   }
 
   void read_mask(int64_t index, Image& mask) const override {

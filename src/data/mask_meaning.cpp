@@ -107,8 +107,8 @@ void MaskMeaning::set_lines(std::vector<MaskClass> lines) {
 }
 
 void MaskMeaning::number_classes(int64_t count) {
-  if (count > kMostMaskClasses)
-    user_error("the masks have {} classes; at most {} are possible", count, kMostMaskClasses);
+  if (count > kMaxMaskClasses)
+    user_error("the masks have {} classes; at most {} are possible", count, kMaxMaskClasses);
   std::vector<MaskClass> lines;
   for (int64_t i = 0; i < count; ++i) lines.push_back({fmt::format("class {}", i), palette_color(i)});
   set_lines(std::move(lines));

@@ -44,7 +44,7 @@ Files image_files(const fs::path& folder) {
     const std::string name = path.lexically_relative(folder.lexically_normal()).replace_extension().string();
     const auto [found, is_new] = files.try_emplace(name, path);
     if (!is_new) {
-      user_error("{}: expected one picture of each name, found {} too", found->second.string(),
+      user_error("{}: {} has the same name; keep one of them", found->second.string(),
                  path.filename().string());
     }
   }

@@ -17,7 +17,7 @@ class PictureBudget;
 /// A pixel of a mask that belongs to no class: neither loss nor metrics count it.
 inline constexpr uint8_t kUnlabeled = 255;
 /// Classes that masks of one byte a pixel can tell apart.
-inline constexpr int64_t kMostMaskClasses = 255;
+inline constexpr int64_t kMaxMaskClasses = 255;
 
 /// What a class of pixels is called, and the color that it is drawn in.
 struct MaskClass {

@@ -41,8 +41,8 @@ class OutlinedMasks : public MaskedImages {
       const bool is_new = !is_background(name);
       label_of_.push_back(is_new ? static_cast<uint8_t>(classes_.size()) : uint8_t{0});
       if (is_new) classes_.push_back({name, palette_color(std::ssize(classes_))});
-      if (std::ssize(classes_) > kMostMaskClasses)
-        user_error("{}: the labels have more than {} classes", options.path.string(), kMostMaskClasses);
+      if (std::ssize(classes_) > kMaxMaskClasses)
+        user_error("{}: the labels have more than {} classes", options.path.string(), kMaxMaskClasses);
     }
     check_outlines(options.path);
     summarize_notes();

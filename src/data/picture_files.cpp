@@ -39,9 +39,9 @@ std::vector<fs::path> files_below(const fs::path& folder) {
 }
 
 FolderName parse_folder_name(std::string_view name) {
-  constexpr size_t kMostDigits = 3;
+  constexpr size_t kMaxDigits = 3;
   const size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
-  if (digits == 0 || digits > kMostDigits || name.substr(digits, 1) != "_") return {};
+  if (digits == 0 || digits > kMaxDigits || name.substr(digits, 1) != "_") return {};
   int64_t repeats = 0;
   std::from_chars(name.data(), name.data() + digits, repeats);
   if (repeats == 0) return {};
@@ -89,7 +89,7 @@ std::map<std::string, fs::path> picture_files(const fs::path& folder) {
     if (!fs::is_regular_file(path, ignored)) continue;
     const auto [found, is_new] = files.try_emplace(path.stem().string(), path);
     if (!is_new) {
-      user_error("{}: expected one picture of each name, found {} too", found->second.string(),
+      user_error("{}: {} has the same name; keep one of them", found->second.string(),
                  path.filename().string());
     }
   }

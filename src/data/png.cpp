@@ -113,7 +113,7 @@ class PngReader {
 void decode_png(std::span<const std::byte> bytes, std::string_view name, Pixels pixels, Image& image) {
   PngReader reader(bytes);
   const auto demand = [&](bool good) {
-    if (!good) user_error("{}: expected a whole PNG, but libpng says: {}", name, reader.reason());
+    if (!good) user_error("{}: cannot decode the PNG ({}); replace the file", name, reader.reason());
   };
   demand(reader.read_header());
   check_image_size(reader.height(), reader.width(), name);

@@ -140,17 +140,20 @@ class TiffReader {
 
  private:
   void demand(bool good) const {
-    if (!good) user_error("{}: expected a whole TIFF, but libtiff says: {}", name_, source_.reason);
+    if (!good) user_error("{}: cannot decode the TIFF ({}); replace the file", name_, source_.reason);
   }
 
   void check() const {
-    if (width_ < 1 || height_ < 1) user_error("{}: expected a whole TIFF, but its header has no size", name_);
+    if (width_ < 1 || height_ < 1) user_error("{}: the TIFF has no width or height; replace the file", name_);
     check_image_size(height_, width_, name_);
     if (compression_ == COMPRESSION_OJPEG)
-      user_error("{}: compression 6 (the old kind of JPEG) is not read; save the TIFF with another", name_);
+      user_error("{}: compression 6 (the old kind of JPEG) is not supported; save the TIFF with another",
+                 name_);
     if (samples_ < 1 || samples_ > 8 || bits_ > 16)
-      user_error("{}: expected a TIFF of up to 8 samples of 16 bits a pixel, got {} of {} bits", name_,
-                 samples_, bits_);
+      user_error(
+          "{}: {} samples of {} bits per pixel are not supported; save a TIFF of at most 8 samples of 16 "
+          "bits",
+          name_, samples_, bits_);
     check_density(height_ * ((width_ * samples_ * bits_ + 7) / 8), max_ratio(compression_),
                   source_.file.size(), name_);
     // Tiles are read in full, and may extend beyond the image.
@@ -160,8 +163,8 @@ class TiffReader {
     TIFFGetField(tiff_.get(), TIFFTAG_TILEWIDTH, &tile_width);
     TIFFGetField(tiff_.get(), TIFFTAG_TILELENGTH, &tile_height);
     if (tile_width < 1 || tile_height < 1 || tile_width > kMaxTilePixels / tile_height)
-      user_error("{}: expected tiles of at most {} pixels, got {}x{}", name_, kMaxTilePixels, tile_width,
-                 tile_height);
+      user_error("{}: tiles of {}x{} pixels are not supported; save the TIFF with tiles of at most {} pixels",
+                 name_, tile_width, tile_height, kMaxTilePixels);
   }
 
   uint16_t alpha_kind() const {
@@ -287,7 +290,8 @@ class TiffReader {
     char reason[1024] = "";
     TIFFRGBAImage reader;
     if (TIFFRGBAImageOK(tiff_.get(), reason) == 0 || TIFFRGBAImageBegin(&reader, tiff_.get(), 1, reason) == 0)
-      user_error("{}: expected a TIFF of whole numbers, but libtiff says: {}", name_, reason);
+      user_error("{}: the TIFF's pixels are of an unsupported kind ({}); save it as 8-bit RGB", name_,
+                 reason);
     const std::unique_ptr<TIFFRGBAImage, void (*)(TIFFRGBAImage*)> ending(&reader, TIFFRGBAImageEnd);
     // Keeps rows and columns in stored order.
     reader.req_orientation = reader.orientation;

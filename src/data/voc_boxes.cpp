@@ -68,16 +68,17 @@ class VocParser : public LabelXml {
     const std::array<double*, 4> places{&box.x0, &box.y0, &box.x1, &box.y1};
     const auto at = static_cast<size_t>(std::ranges::find(kNames, corner) - kNames.begin());
     if (at == kNames.size()) return;
-    if ((corners_seen_ >> at & 1) != 0) return refuse(fmt::format("one {} of an object, got two", corner));
+    if ((corners_seen_ >> at & 1) != 0)
+      return refuse(fmt::format("the object has two <{}>; delete one", corner));
     *places.at(at) = read_number(text);
     corners_seen_ |= 1U << at;
   }
 
   void finish_object() {
     const VocObject& object = file_.objects.back();
-    if (object.name.empty()) refuse_at(object.line, "an object with a <name>");
+    if (object.name.empty()) refuse_at(object.line, "the object has no <name>; add its class");
     if (corners_seen_ != 15)
-      refuse_at(object.line, "an object with xmin, ymin, xmax and ymax in its <bndbox>");
+      refuse_at(object.line, "the object needs xmin, ymin, xmax and ymax in its <bndbox>");
   }
 
   static constexpr std::string_view kObject = "/annotation/object", kInObject = "/annotation/object/";
@@ -102,7 +103,7 @@ void add_pictures(const fs::path& folder, std::map<std::string, fs::path>& pictu
   for (fs::path& file : sorted_pictures(folder)) {
     const auto [at, added] = pictures.try_emplace(file.stem().string(), file);
     if (!added && at->second.parent_path() == folder)
-      user_error("expected one picture for each name, found {} and {}", at->second.string(), file.string());
+      user_error("{}: {} has the same name; keep one of them", at->second.string(), file.filename().string());
   }
 }
 
@@ -226,7 +227,7 @@ std::set<fs::path> pictures_by_filename(const VocFolder& folder,
     if (picture == nullptr || picture->stem() == name) continue;
     const auto [at, added] = claimed.try_emplace(*picture, name);
     if (!added)
-      user_error("expected one XML file for the picture {}, found {} and {}", picture->string(),
+      user_error("{}: both {} and {} label this image; keep one of them", picture->string(),
                  folder.labels.at(at->second).string(), folder.labels.at(name).string());
   }
   std::set<fs::path> pictures;

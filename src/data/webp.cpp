@@ -16,7 +16,7 @@ const uint8_t* as_uint8(std::span<const std::byte> bytes) {
 WebPBitstreamFeatures features_of(std::span<const std::byte> bytes, std::string_view name) {
   WebPBitstreamFeatures features;
   if (WebPGetFeatures(as_uint8(bytes), bytes.size(), &features) != VP8_STATUS_OK)
-    user_error("{}: expected a whole WebP, but its header is damaged", name);
+    user_error("{}: the WebP's header is damaged; replace the file", name);
   return features;
 }
 
@@ -31,7 +31,7 @@ void decode_first_frame(std::span<const std::byte> bytes, std::string_view name,
   uint8_t* pixels = nullptr;
   int milliseconds = 0;
   if (decoder == nullptr || WebPAnimDecoderGetNext(decoder.get(), &pixels, &milliseconds) == 0)
-    user_error("{}: expected a whole WebP, but its first frame is damaged", name);
+    user_error("{}: the WebP's first frame is damaged; replace the file", name);
   image.channels = 4;
   image.pixels.assign(pixels, pixels + image.height * image.width * 4);
 }
@@ -63,7 +63,7 @@ void decode_webp(std::span<const std::byte> bytes, std::string_view name, Pixels
   const auto decode = image.channels == 4 ? WebPDecodeRGBAInto : WebPDecodeRGBInto;
   if (decode(as_uint8(bytes), bytes.size(), image.pixels.data(), image.pixels.size(),
              static_cast<int>(row_bytes)) == nullptr)
-    user_error("{}: expected a whole WebP, but its pixels are damaged or cut short", name);
+    user_error("{}: the WebP's pixels are damaged or incomplete; replace the file", name);
 }
 
 }  // namespace hearth::data

@@ -217,7 +217,7 @@ void read_labels(BoxedPictures& set, const fs::path& index, YoloLines lines, con
   for (BoxedPicture& picture : set.pictures) {
     const fs::path file = find_label_file(picture.file, is_class_list(index));
     if (!used.insert(file).second)
-      user_error("expected one picture for the labels {}, found two", printable(file.string(), false));
+      user_error("{}: two images have these labels; keep one of them", printable(file.string(), false));
     const bool is_labeled = path_exists(file);
     num_labeled += is_labeled ? 1 : 0;
     read_or_keep_fault(picture, set.notes, options.skip_bad, [&] {

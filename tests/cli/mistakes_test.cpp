@@ -349,7 +349,8 @@ TEST_F(Mistakes, InPictures) {
     refused("hearth validate tiny.yaml model.num_classes=2 data.kind=folder data.path=pictures", {"1 of 4"});
     refused("hearth predict run " + path, {path});
     put(path, "hello");
-    refused(train + "--out other", {path, "expected an image (PNG"});
+    refused(train + "--out other",
+            {path, "this is not an image of a supported format; convert it to one (PNG"});
     put(path, whole);
   }
   // A header that promises 4 billion pixels of a side.

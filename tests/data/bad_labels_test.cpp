@@ -204,8 +204,8 @@ TEST(BadCoco, RecordsOfEveryKindHaveTheirImage) {
       ElementsAre(HasSubstr("whose image is not known: a.json: expected an integer for id at image 6")));
   // Which of the two an annotation is about is not known.
   EXPECT_THAT(coco_faults(good, coco_images() + R"(,{"id":0,"file_name":"f.png","width":20,"height":10})"),
-              ElementsAre(HasSubstr("a.png: a.json: expected ids that differ, got image 0 twice"),
-                          HasSubstr("f.png: a.json: expected ids that differ, got image 0 twice")));
+              ElementsAre(HasSubstr("a.png: a.json: two images have the id 0"),
+                          HasSubstr("f.png: a.json: two images have the id 0")));
 }
 
 TEST(BadCoco, CategoriesOfBadAnnotationsAreThoseOfBothSplits) {
@@ -237,7 +237,7 @@ TEST(BadLabelFiles, RecordsWithoutAnImageAreNoted) {
 
 TEST(BadLabelFiles, FilesOfAllImagesMustBeWhole) {
   EXPECT_THAT(error_of([] { parse_cvat("<annotations><image name=\"a\">", "a.xml", true); }),
-              HasSubstr("a.xml:1: expected XML"));
+              HasSubstr("a.xml:1: the XML is damaged ("));
   EXPECT_THAT(error_of([] { parse_createml("[{\"image\":\"a\"", "a.json", true); }), HasSubstr("a.json: "));
   EXPECT_THAT(error_of([] { parse_box_table("filename,class\n", "a.csv", true); }), HasSubstr("a.csv:1: "));
   // Files of one image are left out.

@@ -105,7 +105,7 @@ TEST(BadRecords, ImagesWithCaptionsAreDecoded) {
   // The header is good, the pixels are cut short.
   put_file(folder.path() / "b.png", bad_png());
   std::vector<CaptionedPicture> pictures = read_captions(folder.path(), "x");
-  EXPECT_THAT(check_captioned(pictures, 2).faults, ElementsAre(HasSubstr("b.png: expected a whole PNG")));
+  EXPECT_THAT(check_captioned(pictures, 2).faults, ElementsAre(HasSubstr("b.png: cannot decode the PNG")));
   put_file(folder.path() / "c.png", "no header");
   EXPECT_THAT(error_of([&] { read_captions(folder.path(), "x"); }), HasSubstr("c.png: "));
   pictures = read_captions(folder.path(), "x", Exif::apply, false, true);
@@ -159,7 +159,7 @@ TEST(ExifOrientation, AMaskFitsItsImageUprightOrAsStored) {
   EXPECT_EQ(image.pixels, stored().pixels);
   EXPECT_EQ(read.pixels, mask.pixels);
   EXPECT_THAT(error_of([&] { open_masks(options)->read(1, image, read); }),
-              HasSubstr("expected a mask of 6x5"));
+              HasSubstr(" has 6x5; export the mask again"));
 }
 
 TEST(ExifOrientation, BoxesSayWhichPixelsTheyAreOf) {
@@ -183,7 +183,7 @@ TEST(ExifOrientation, BoxesSayWhichPixelsTheyAreOf) {
   EXPECT_EQ(size_of(), Extent(5, 6));
   EXPECT_EQ(check_boxes(read_boxes(folder.path() / "a.json", "train")).kept_as_stored, 1);
   put_file(folder.path() / "a.json", coco(6, 6));
-  EXPECT_THAT(error_of(size_of), HasSubstr("1.jpg: expected 6x6 pixels, as its labels say, got 5x6"));
+  EXPECT_THAT(error_of(size_of), HasSubstr("1.jpg: the image has 5x6 pixels, but its labels are for 6x6"));
 }
 
 TEST(ExifOrientation, SharesOfYoloAreThoseOfTheUprightImage) {

@@ -277,7 +277,7 @@ TEST(PictureReader, KeepsUpToItsBudget) {
   EXPECT_EQ(PictureReader(set, 200, 200, nullptr).read(0)->height, kHeight);
   set.pictures[1].width = 81;
   EXPECT_THAT(error_of([&] { PictureReader(set, 30, 80, nullptr).read(1); }),
-              HasSubstr("1.png: expected 81x60 pixels, as its labels say, got 80x60"));
+              HasSubstr("1.png: the image has 80x60 pixels, but its labels are for 81x60"));
 }
 
 }  // namespace

@@ -107,22 +107,22 @@ TEST(VocBoxes, BadFilesAreRefusedByLine) {
   const auto fault = [](const std::string& text) { return error_of([&] { parse_voc(text, "a.xml"); }); };
   EXPECT_EQ(fault(voc(voc_object("cat", "1 2 3 4"))), "no error");
   EXPECT_THAT(fault(voc(voc_object("cat", "1 2 3 4")).substr(0, 170)),
-              HasSubstr("a.xml:4: expected XML, but "));
-  EXPECT_THAT(fault(""), HasSubstr("a.xml:1: expected XML, but no element found"));
+              HasSubstr("a.xml:4: the XML is damaged ("));
+  EXPECT_THAT(fault(""), HasSubstr("a.xml:1: the XML is damaged (no element found); export it again"));
   EXPECT_EQ(fault(voc("<objects><name>cat</name></objects>")), "no error");
   EXPECT_EQ(fault("<xml/>"), "a.xml:1: expected VOC's labels in <annotation>, got <xml>");
   EXPECT_EQ(fault(voc(voc_object("cat", "1 two 3 4"))), "a.xml:4: expected a number, got 'two'");
   EXPECT_EQ(fault(voc(voc_object("cat", "1 nan 3 4"))), "a.xml:4: expected a number, got 'nan'");
   EXPECT_EQ(fault(voc(voc_object("cat", "1 1e999 3 4"))), "a.xml:4: expected a number, got '1e999'");
-  EXPECT_EQ(fault(voc("", -3)), "a.xml:2: expected the side of a picture in pixels, got -3");
-  EXPECT_EQ(fault(voc(voc_object("", "1 2 3 4"))), "a.xml:3: expected an object with a <name>");
+  EXPECT_EQ(fault(voc("", -3)), "a.xml:2: expected the side of an image in pixels, got -3");
+  EXPECT_EQ(fault(voc(voc_object("", "1 2 3 4"))), "a.xml:3: the object has no <name>; add its class");
   EXPECT_EQ(fault(voc("\n<object><name>cat</name></object>")),
-            "a.xml:4: expected an object with xmin, ymin, xmax and ymax in its <bndbox>");
+            "a.xml:4: the object needs xmin, ymin, xmax and ymax in its <bndbox>");
   EXPECT_EQ(fault(voc("<object><bndbox><xmin>1</xmin><xmin>2</xmin></bndbox></object>")),
-            "a.xml:3: expected one xmin of an object, got two");
+            "a.xml:3: the object has two <xmin>; delete one");
   std::string deep = "<annotation>";
   for (int i = 0; i < 100000; ++i) deep += "<a>";
-  EXPECT_EQ(fault(deep), "a.xml:1: expected XML nested at most 32 deep");
+  EXPECT_EQ(fault(deep), "a.xml:1: elements nested more than 32 deep are not supported");
 }
 
 TEST(VocBoxes, EntitiesAreNotExpanded) {
@@ -133,11 +133,12 @@ TEST(VocBoxes, EntitiesAreNotExpanded) {
     bomb += "\">\n";
   }
   bomb += "]>\n<annotation><filename>&y;</filename></annotation>";
-  EXPECT_EQ(error_of([&] { parse_voc(bomb, "a.xml"); }), "a.xml:1: expected XML without entities of its own");
+  EXPECT_EQ(error_of([&] { parse_voc(bomb, "a.xml"); }),
+            "a.xml:1: the XML declares an entity, which is not supported; write its text instead");
   const std::string outside =
       "<!DOCTYPE annotation [<!ENTITY a SYSTEM \"file:///etc/passwd\">]>\n<annotation>&a;</annotation>";
   EXPECT_EQ(error_of([&] { parse_voc(outside, "a.xml"); }),
-            "a.xml:1: expected XML without entities of its own");
+            "a.xml:1: the XML declares an entity, which is not supported; write its text instead");
 }
 
 TEST(VocBoxes, AHundredThousandBoxes) {
@@ -158,7 +159,7 @@ TEST(VocBoxes, PicturesByTheirFileName) {
   EXPECT_EQ(set.pictures[0].file, root / "images/a.png");
   EXPECT_EQ(set.pictures[0].boxes.size(), 1U);
   put_file(root / "annotations/2.xml", voc(voc_object("cat", "1 1 3 3")));
-  EXPECT_THAT(fault_of(root), HasSubstr("expected one XML file for the picture "));
+  EXPECT_THAT(fault_of(root), HasSubstr("2.xml label this image; keep one of them"));
 }
 
 TEST(VocBoxes, FoldersOfSplits) {
@@ -256,14 +257,14 @@ TEST(CocoBoxes, BadFilesAreRefusedByObjectAndByte) {
               HasSubstr("expected an integer for image_id at annotation 1"));
   EXPECT_THAT(fault(coco("7")), HasSubstr("expected an object at annotation 1"));
   EXPECT_THAT(fault(coco("", R"({"id":1,"file_name":"a","width":2,"height":2},{"id":1,"file_name":"b"})")),
-              HasSubstr("expected ids that differ, got one twice at image 2"));
+              HasSubstr("expected a unique id, got 1 again at image 2"));
   EXPECT_THAT(fault(coco("", R"({"id":1,"file_name":"a","width":-2,"height":2})")),
-              HasSubstr("expected a width and a height of a picture at image 1"));
+              HasSubstr("expected a width and a height of an image at image 1"));
   EXPECT_THAT(fault(coco("", R"({"id":1,"file_name":"a"})")),
               HasSubstr("expected width and height of image 1"));
   EXPECT_THAT(fault(coco("", "", "")), HasSubstr("expected at least one category"));
   EXPECT_THAT(fault(coco("", "", R"({"id":1,"name":"a"},{"id":1,"name":"b"})")),
-              HasSubstr("expected ids that differ, got one twice at category 2"));
+              HasSubstr("expected a unique id, got 1 again at category 2"));
   EXPECT_THAT(fault("[]"),
               HasSubstr("a.json: expected a JSON object with images, annotations and categories"));
   EXPECT_THAT(fault("{}"), HasSubstr("with a list \"categories\", found none"));
@@ -309,7 +310,7 @@ TEST(CocoBoxes, FilesOfSplitsWithPicturesInTheirFolders) {
   put_file(root / "annotations/instances_val2017.json",
            coco(annotation, R"({"id":7,"file_name":"sub/a.png","width":20,"height":10})",
                 R"({"id":3,"name":"cow"})"));
-  EXPECT_THAT(fault_of(root, "test"), HasSubstr("expected the categories of "));
+  EXPECT_THAT(fault_of(root, "test"), HasSubstr(": its categories differ from those of "));
   fs::remove_all(root / "train2017");
   EXPECT_THAT(fault_of(root, "train"), HasSubstr("expected the pictures of "));
 }
@@ -430,8 +431,8 @@ TEST(Boxes, PicturesAreCheckedAgainstTheirLabels) {
   EXPECT_EQ(check.classes[0].small, 3);
   EXPECT_EQ(check.pictures_without_boxes, 1);
   EXPECT_THAT(check.faults,
-              ElementsAre(HasSubstr("b.png: expected 40x10 pixels, as its labels say, got 20x10"),
-                          HasSubstr("c.png: expected a whole PNG")));
+              ElementsAre(HasSubstr("b.png: the image has 20x10 pixels, but its labels are for 40x10"),
+                          HasSubstr("c.png: cannot decode the PNG")));
 }
 
 TEST(ImageHeader, SizesAndOrientations) {
@@ -451,7 +452,7 @@ TEST(ImageHeader, SizesAndOrientations) {
     EXPECT_EQ(turned.orientation, 6) << little;
   }
   EXPECT_EQ(error_of([&] { read_image_header(bytes_of(jpeg.substr(0, 20)), "a.jpg"); }),
-            "a.jpg: expected a whole image, but its header has no size");
+            "a.jpg: the image has no width or height; replace the file");
 }
 
 }  // namespace

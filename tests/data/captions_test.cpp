@@ -168,7 +168,8 @@ TEST(Captions, MistakesAreExplained) {
   EXPECT_THAT(error(), HasSubstr("f.heic: this format is not read; convert it to PNG, "));
   fs::remove(path / "f.heic");
   put_file(path / "b.png", "no picture");
-  EXPECT_THAT(error(), HasSubstr("b.png: expected an image (PNG, "));
+  EXPECT_THAT(error(),
+              HasSubstr("b.png: this is not an image of a supported format; convert it to one (PNG, "));
 }
 
 TEST(Captions, MistakesInMetadataAreExplained) {
@@ -185,7 +186,7 @@ TEST(Captions, MistakesInMetadataAreExplained) {
                         folder.path().string()));
   EXPECT_THAT(error("{\"file_name\": \"/etc/a.png\", \"text\": \"x\"}"), HasSubstr("which is not there"));
   const std::string line = "{\"file_name\": \"a.png\", \"text\": \"x\"}\n";
-  EXPECT_THAT(error(line + line), HasSubstr(":2: expected one caption of each picture"));
+  EXPECT_THAT(error(line + line), HasSubstr(":2: 'a.png' has a second caption here; delete one"));
   EXPECT_EQ(error("{\"file_name\": \"a.png\"}"),
             name + ":1: expected \"file_name\" and \"text\" (or \"prompt\"), found no \"text\"");
   EXPECT_THAT(error("{\"text\": \"a.png\"}"), HasSubstr("found no \"file_name\""));

@@ -76,8 +76,9 @@ TEST(Folder, TheCheckListsEverything) {
   const DatasetCheck check = check_dataset(folder_options(folder.path(), "train"));
   EXPECT_THAT(check.per_class, ElementsAre(2, 2));
   ASSERT_EQ(check.faults.size(), 2U);
-  EXPECT_THAT(check.faults[0], HasSubstr("train/Cat/broken.jpg: expected a whole PNG"));
-  EXPECT_THAT(check.faults[1], HasSubstr("train/dog/empty.png: expected an image ("));
+  EXPECT_THAT(check.faults[0], HasSubstr("train/Cat/broken.jpg: cannot decode the PNG"));
+  EXPECT_THAT(check.faults[1],
+              HasSubstr("train/dog/empty.png: the file is empty; replace it with an image ("));
 }
 
 TEST(Folder, RealPictures) {

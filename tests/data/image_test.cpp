@@ -45,7 +45,8 @@ TEST(Image, EveryTruncationIsRefused) {
     for (size_t size = 0; size < file.size(); ++size) {
       const std::string text =
           error_of([&] { decode_image(bytes_of(std::string_view(file).substr(0, size)), 3, "pic"); });
-      EXPECT_TRUE(text.starts_with("pic: expected ")) << size << " of " << file.size() << ": " << text;
+      EXPECT_THAT(text, testing::MatchesRegex("pic: .*; (replace|convert) .*"))
+          << size << " of " << file.size() << ": " << text;
     }
   }
 }
@@ -64,7 +65,7 @@ TEST(Image, HugeSidesAreRefusedBeforeAllocation) {
   const size_t frame = jpeg.find("\xFF\xC0");
   ASSERT_NE(frame, std::string::npos);
   jpeg.replace(frame + 5, 4, "\x7F\xF0\x7F\xF0");
-  EXPECT_THAT(error_of([&] { decode_image(bytes_of(jpeg), 3, "f"); }), HasSubstr("16384 a side"));
+  EXPECT_THAT(error_of([&] { decode_image(bytes_of(jpeg), 3, "f"); }), HasSubstr("at most 16384 a side"));
   EXPECT_THROW(check_image_size(16000, 16000, "f"), UserError);
   EXPECT_NO_THROW(check_image_size(8192, 8192, "f"));
 }
@@ -92,7 +93,7 @@ std::string jpeg_of_size(bool progressive, const std::string& height_and_width) 
 TEST(Image, TakesMemoryByTheSizeOfItsFile) {
   const auto refused = [](const std::string& file) {
     const std::string text = error_of([&] { decode_image(bytes_of(file), 3, "f"); });
-    EXPECT_TRUE(text.starts_with("f: expected a whole ")) << text;
+    EXPECT_TRUE(text.starts_with("f: ") && text.ends_with("; replace the file")) << text;
   };
   for (const char* type : {"tEXt", "zTXt", "iTXt", "pCAL", "sPLT", "sCAL", "iCCP", "eXIf", "hIST", "tRNS",
                            "PLTE", "quIx", "IDAT"}) {
@@ -153,8 +154,10 @@ TEST(Image, ResizesAndEnlarges) {
 }
 
 TEST(Image, OtherFilesAreRefused) {
-  EXPECT_THAT(error_of([] { decode_image(bytes_of("no image"), 3, "f"); }), HasSubstr("those of none"));
-  EXPECT_THAT(error_of([] { decode_image({}, 3, "f"); }), HasSubstr("empty"));
+  EXPECT_THAT(error_of([] { decode_image(bytes_of("no image"), 3, "f"); }),
+              HasSubstr("not an image of a supported format"));
+  EXPECT_THAT(error_of([] { decode_image({}, 3, "f"); }),
+              HasSubstr("the file is empty; replace it with an image"));
 }
 
 TEST(Image, JpegsAreDecodedAtAFractionOfTheirSize) {

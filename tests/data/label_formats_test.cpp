@@ -409,15 +409,16 @@ TEST(Cvat, BadFilesAreRefusedByLine) {
   const auto fault = [](const std::string& text) { return error_of([&] { parse_cvat(text, "a.xml"); }); };
   EXPECT_EQ(fault("<annotation/>"), "a.xml:1: expected CVAT's labels in <annotations>, got <annotation>");
   EXPECT_THAT(fault("<annotations><track id=\"0\"></track></annotations>"),
-              HasSubstr("'CVAT for images 1.1'), got a track of a video"));
-  EXPECT_EQ(fault(cvat("<box label=\"cat\" xtl=\"1\"/>")), "a.xml:6: expected an attribute ytl");
+              HasSubstr("a track of a video is not supported; export as 'CVAT for images 1.1'"));
+  EXPECT_EQ(fault(cvat("<box label=\"cat\" xtl=\"1\"/>")),
+            "a.xml:6: the element has no attribute ytl; export the labels again");
   EXPECT_EQ(fault(cvat("<box label=\"cat\" xtl=\"one\"/>")), "a.xml:6: expected a number, got 'one'");
   EXPECT_EQ(fault(cvat("<polygon label=\"cat\" points=\"1,1;2\"/>")), "a.xml:6: expected points as x,y;x,y");
   EXPECT_THAT(fault(cvat("<mask label=\"a\" rle=\"1\" left=\"0\" top=\"0\" width=\"1e6\" height=\"1e6\"/>")),
               HasSubstr("a.xml:6: expected runs in rle that add up to 1000000 x 1000000"));
   EXPECT_EQ(fault(cvat("<box xtl=\"1\" ytl=\"1\" xbr=\"2\" ybr=\"2\"/>")),
-            "a.xml:6: expected a shape with a label");
-  EXPECT_THAT(fault(cvat("").substr(0, 180)), HasSubstr("expected XML, but "));
+            "a.xml:6: the shape has no label; add its class");
+  EXPECT_THAT(fault(cvat("").substr(0, 180)), HasSubstr("the XML is damaged ("));
 }
 
 TEST(Cvat, SubsetsAreSplits) {

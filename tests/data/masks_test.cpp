@@ -137,12 +137,13 @@ TEST(Masks, WhatIsWrongIsNamed) {
   EXPECT_EQ(error_of_reading(unlabeled), "no error");
   put_file(folder.path() / "train/masks/2.png", encode_png(numbers({0, 0, 1, 1}, 2)));
   EXPECT_THAT(error_of_reading(options_of(folder.path())),
-              HasSubstr("train/masks/2.png: expected a mask of 6x6 as "));
+              testing::AllOf(HasSubstr("train/masks/2.png: the mask has "), HasSubstr(" has 6x6; export")));
   const MaskCheck check = check_masks(*open_masks(options_of(folder.path())));
   EXPECT_EQ(check.faults.size(), 1U);
   EXPECT_THAT(check.pixels, ElementsAre(12, 12, 12));
   put_file(folder.path() / "train/masks/2.png", "no picture");
-  EXPECT_THAT(error_of_reading(options_of(folder.path())), HasSubstr("masks/2.png: expected an image (PNG"));
+  EXPECT_THAT(error_of_reading(options_of(folder.path())),
+              HasSubstr("masks/2.png: this is not an image of a supported format; convert it to one (PNG"));
   fs::remove(folder.path() / "train/masks/2.png");
   EXPECT_THAT(error_of_reading(options_of(folder.path())), HasSubstr("2.png: expected its mask 2.png in "));
   fs::create_directories(folder.path() / "train/labels");
@@ -166,10 +167,10 @@ TEST(Masks, TablesAreChecked) {
   EXPECT_THAT(fault("cat,1,2\n"),
               HasSubstr("classes.csv:1: expected a class as NAME or NAME,RED,GREEN,BLUE"));
   EXPECT_THAT(fault("cat,1,2,256\n"), HasSubstr("from 0 to 255"));
-  EXPECT_THAT(fault("cat,1,2,3\ndog\n"), HasSubstr(":2: expected colors for all"));
-  EXPECT_THAT(fault("cat,1,2,3\ncat,1,2,4\n"), HasSubstr(":2: expected each class once"));
-  EXPECT_THAT(fault("cat,1,2,3\ndog,1,2,3\n"), HasSubstr(":2: expected a color of its own"));
-  EXPECT_THAT(fault("\n"), HasSubstr("found none"));
+  EXPECT_THAT(fault("cat,1,2,3\ndog\n"), HasSubstr(":2: some classes have colors and some have none"));
+  EXPECT_THAT(fault("cat,1,2,3\ncat,1,2,4\n"), HasSubstr(":2: the class 'cat' occurs twice"));
+  EXPECT_THAT(fault("cat,1,2,3\ndog,1,2,3\n"), HasSubstr(":2: another class has the color of 'dog'"));
+  EXPECT_THAT(fault("\n"), HasSubstr("there is no class; write the name of one in each line"));
 }
 
 TEST(Masks, ShapesHaveThem) {
