@@ -82,8 +82,8 @@ bool Bpe::words_are_apart(const std::vector<Merge>& merges) const {
 void Bpe::encode(std::string_view piece, PieceCache& cache, BpeScratch& scratch,
                  std::vector<int32_t>& ids) const {
   if (piece.size() > kMaxPieceBytes) {
-    user_error("{}: expected pieces of text of at most {} bytes, got {}; split the text", where_,
-               kMaxPieceBytes, piece.size());
+    user_error("{}: a word of {} bytes is longer than {}; split the text", where_, piece.size(),
+               kMaxPieceBytes);
   }
   if (!split_words_) return encode_word(piece, cache, scratch, ids);
   while (!piece.empty()) {
@@ -143,7 +143,7 @@ void Bpe::start_character(std::string_view character, bool last, BpeScratch& scr
     if (!after_unknown || !options_.fuse_unk) push(*options_.unk);
     unknown = true;
   } else {
-    user_error("{}: expected a vocabulary with a token for every character, it has none for {}", where_,
+    user_error("{}: the vocabulary has no token for {}, which the text has; delete it from the text", where_,
                shown(character));
   }
 }

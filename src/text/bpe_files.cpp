@@ -32,8 +32,8 @@ std::string MergeReader::unspelled(std::string_view token) const {
 int32_t MergeReader::id_of(const std::string& token, std::string_view where) const {
   const std::optional<int32_t> id = vocabulary_.find(token);
   if (!id) {
-    user_error("{}: expected merge {} to name tokens of the vocabulary, '{}' is none", where, merges_.size(),
-               byte_level_ ? to_byte_level(token) : token);
+    user_error("{}: merge {} has '{}', which is not in the vocabulary; download the files again", where,
+               merges_.size(), byte_level_ ? to_byte_level(token) : token);
   }
   return *id;
 }

@@ -44,18 +44,20 @@ std::string_view first_cluster(std::string_view text) {
 CharacterMap::CharacterMap(std::string_view bytes, std::string_view where) : where_(where) {
   const size_t size = bytes.size() < 4 ? 0 : little_endian(bytes);
   if (size < 4 || size % 4 != 0 || size > bytes.size() - 4) {
-    user_error("{}: expected the size of an array, an array of that size and strings, got {} bytes for {}",
+    user_error("{}: the character map of {} bytes is too short for its array of {}; download the file again",
                where, bytes.size(), size);
   }
   units_.reserve(size / 4);
   for (size_t at = 4; at < 4 + size; at += 4) units_.push_back(little_endian(bytes.substr(at)));
   strings_ = bytes.substr(4 + size);
-  if (valid_prefix(strings_) != strings_.size()) user_error("{}: expected strings in UTF-8", where);
+  if (valid_prefix(strings_) != strings_.size())
+    user_error("{}: the character map's strings are not UTF-8; download the file again", where);
 }
 
 uint32_t CharacterMap::unit(size_t place) const {
   if (place < units_.size()) return units_[place];
-  user_error("{}: expected places within the array of {} units, got {}", where_, units_.size(), place);
+  user_error("{}: index {} is out of range (array of {} units); download the file again", where_, place,
+             units_.size());
 }
 
 std::optional<std::string_view> CharacterMap::find(std::string_view text) const {
@@ -71,7 +73,8 @@ std::optional<std::string_view> CharacterMap::find(std::string_view text) const 
     const size_t begin = value_of(unit(place));
     const bool inside = begin <= strings_.size();
     if (!inside || (begin < strings_.size() && (static_cast<uint8_t>(strings_[begin]) & 0xC0) == 0x80))
-      user_error("{}: expected a string at {} of {} bytes, there is none", where_, begin, strings_.size());
+      user_error("{}: no string starts at byte {} of {}; download the file again", where_, begin,
+                 strings_.size());
     return std::string_view(strings_).substr(begin, strings_.find('\0', begin) - begin);
   }
   return std::nullopt;

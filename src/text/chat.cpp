@@ -82,10 +82,11 @@ class TurnFinder {
 
  private:
   [[noreturn]] static void refuse(size_t turn) {
-    throw RecordError("unclear turn",
-                      fmt::format("what the assistant says in turn {} cannot be told from the rest of the "
-                                  "rendered conversation; mark it by {{% generation %}} in the template",
-                                  turn + 1));
+    throw RecordError(
+        "unclear turn",
+        fmt::format("the assistant's words of turn {} cannot be located in the rendered conversation; "
+                    "mark them by {{% generation %}} in the template",
+                    turn + 1));
   }
 
   std::optional<std::string> try_render(const Json& messages, bool prompts) const {
@@ -259,9 +260,9 @@ bool loses_reasoning(const Json& messages, std::string_view text) {
 
 /// Turns without marks are found by a prompt for each, which takes the square of a long conversation.
 void check_work(const std::string& text, const Json& messages, const std::vector<uint8_t>& trained) {
-  constexpr size_t kMostBytes = size_t{1} << 28, kMessageBytes = 256;
+  constexpr size_t kMaxBytes = size_t{1} << 28, kMessageBytes = 256;
   const auto num_turns = static_cast<size_t>(std::ranges::count(trained, uint8_t{1}));
-  if (num_turns * (text.size() + kMessageBytes * messages.size()) <= kMostBytes) return;
+  if (num_turns * (text.size() + kMessageBytes * messages.size()) <= kMaxBytes) return;
   throw RecordError(
       "too many turns",
       fmt::format("expected fewer turns, got {} to train on in {} bytes, whose places would take "

@@ -69,7 +69,7 @@ ChatSetup read_chat_setup(const fs::path& folder) {
   if (fs::exists(config_path)) {
     const auto config = hearth::parse_json<Json>(read_file(config_path, kMaxTemplateBytes));
     if (!config || !config->is_object())
-      user_error("expected a JSON object in {}, but it does not parse", config_path.string());
+      user_error("{}: this is not a JSON object; download it again", config_path.string());
     setup.chat_template = template_in(*config);
     setup.template_name = config_path.string() + " (chat_template)";
     setup.bos_token = token_text(*config, "bos_token");
@@ -120,7 +120,7 @@ void add_variable(ChatOptions& options, const std::string& text) {
   for (const char* taken :
        {"messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token"}) {
     if (name == taken)
-      user_error("expected a variable that the chat template is not given already, got '{}'", text);
+      user_error("data.variables sets '{}', which the data or the tokenizer sets; remove it", name);
   }
   const std::string value = text.substr(equals + 1);
   const std::optional<Json> json = hearth::parse_json<Json>(value, nullptr, Unreadable::discarded);

@@ -100,8 +100,8 @@ class Builder {
 
   void set(int64_t id, std::string token, Kind kind, float score) {
     if (id < 0 || id >= std::ssize(made_.tokens)) {
-      user_error("expected a tokenizer of at most {} tokens as the model has, got '{}' with id {} in {}",
-                 size_, token, id, folder_.string());
+      user_error("{}: '{}' has the id {}, but the model has only {} tokens; use the model's own tokenizer",
+                 folder_.string(), token, id, size_);
     }
     const auto index = static_cast<size_t>(id);
     made_.tokens[index] = std::move(token);

@@ -177,8 +177,8 @@ void strip(std::string& text, Strip sides) {
 std::optional<Range> match_across(const Pattern& pattern, std::string_view text, size_t start,
                                   RegexScratch& scratch) {
   if (start == 0) return std::nullopt;
-  constexpr size_t kMostBehind = 256;
-  const std::string_view near = text.substr(0, whole_characters(text.substr(0, start + kMostBehind)));
+  constexpr size_t kMaxBehind = 256;
+  const std::string_view near = text.substr(0, whole_characters(text.substr(0, start + kMaxBehind)));
   if (valid_prefix(near) != near.size()) return std::nullopt;
   MatchTime time(near.size());
   const std::optional<Range> match = pattern.find(near, 0, scratch, time);

@@ -7,9 +7,8 @@ namespace hearth::text {
 void check_growth(size_t bytes, size_t most) {
   if (bytes > most) {
     user_error(
-        "expected normalizer, pre_tokenizer and decoder of tokenizer.json to let a text grow to 64 times its "
-        "bytes "
-        "and 1024 at most, got {} where {} are allowed",
+        "the tokenizer lengthens a text to {} bytes, more than {} (64 times its own and 1024); check the "
+        "normalizer, pre_tokenizer and decoder in tokenizer.json",
         bytes, most);
   }
 }

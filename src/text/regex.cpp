@@ -101,8 +101,8 @@ Regex::Regex(std::string_view pattern, std::string_view where) : where_(where) {
       PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT, &error, &at,
       context.get()));
   if (!code_) {
-    user_error("{}: expected a regular expression, got '{}': {}", where, pattern.substr(0, kMaxShownBytes),
-               message_of(error));
+    user_error("{}: the regular expression '{}' is not supported ({}); try another tokenizer", where,
+               pattern.substr(0, kMaxShownBytes), message_of(error));
   }
   // Without machine code the interpreter matches the same.
   is_machine_code_ = pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE) == 0;

@@ -41,7 +41,7 @@ class Translation {
 
  private:
   [[noreturn]] void refuse(std::string_view what) const {
-    user_error("{}: expected a regular expression of the part that Hearth knows, got {} at byte {} of '{}'",
+    user_error("{}: {} at byte {} of the regular expression '{}' is not supported; try another tokenizer",
                where_, what, at_, pattern_.substr(0, 80));
   }
   char peek(size_t ahead = 0) const { return at_ + ahead < pattern_.size() ? pattern_[at_ + ahead] : '\0'; }
@@ -232,8 +232,8 @@ class Translation {
     while (end < pattern_.size() && end - begin < most && is_hex(pattern_[end])) ++end;
     const std::string_view digits = pattern_.substr(begin, end - begin);
     const bool whole = braces ? end < pattern_.size() && pattern_[end] == '}' : digits.size() == most;
-    if (digits.empty() || !whole) refuse("a number of a character that is cut short");
-    if (most == 2 && digits[0] > '7') refuse("a byte that is no character");
+    if (digits.empty() || !whole) refuse("an incomplete character number");
+    if (most == 2 && digits[0] > '7') refuse("a byte beyond ASCII");
     out_ += fmt::format("\\x{{{}}}", digits);
     at_ = end + (braces ? 1 : 0);
   }

@@ -47,8 +47,10 @@ class Message {
 
  private:
   [[noreturn]] void refuse() const {
-    user_error("{}: expected a SentencePiece model or tiktoken ranks, it is neither, or it is cut short",
-               file_);
+    user_error(
+        "{}: this is neither a SentencePiece model nor tiktoken ranks, or it is incomplete; download it "
+        "again",
+        file_);
   }
   std::string_view take(uint64_t count) {
     if (count > rest_.size()) refuse();

@@ -163,9 +163,7 @@ TokenCache TokenCache::build(const fs::path& path, uint64_t key, FunctionRef<voi
     sink.finish();
   });
   auto built = open(path, key);
-  if (!built)
-    user_error("expected to read back the tokens written to {}, got something else; is its disk sound?",
-               path.string());
+  if (!built) user_error("{}: the tokens read back differ from those written; check the disk", path.string());
   return std::move(*built);
 }
 

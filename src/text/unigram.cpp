@@ -31,7 +31,7 @@ Unigram::Unigram(Vocabulary vocabulary, std::vector<double> scores, std::optiona
 
 int32_t Unigram::unknown() const {
   if (unk_) return *unk_;
-  user_error("{}: expected an 'unk_id', as the text has a character that is no token", where_);
+  user_error("{}: the text has a character without a token, and there is no 'unk_id'; add one", where_);
 }
 
 void Unigram::find_best(std::string_view piece, UnigramScratch& scratch) const {
@@ -86,8 +86,8 @@ void Unigram::append_unknown(std::string_view part, std::vector<int32_t>& ids) c
 void Unigram::encode(std::string_view piece, PieceCache& cache, UnigramScratch& scratch,
                      std::vector<int32_t>& ids) const {
   if (piece.size() > kMaxPieceBytes) {
-    user_error("{}: expected pieces of text of at most {} bytes, got {}; split the text", where_,
-               kMaxPieceBytes, piece.size());
+    user_error("{}: a word of {} bytes is longer than {}; split the text", where_, piece.size(),
+               kMaxPieceBytes);
   }
   const bool fits = PieceCache::fits(piece);
   if (fits && cache.append(piece, ids)) return;

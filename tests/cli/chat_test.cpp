@@ -146,7 +146,7 @@ TEST_F(Chat, ARunKeepsTheDateAndTheVariablesOfItsTemplate) {
   EXPECT_EQ(std::stoi(prompt_of("a")), std::stoi(prompt_of("b")) + 10);
   refused(on_chat("data.date=2023-02-29"), {"a day like 2026-11-24 as data.date", "2023-02-29"});
   refused(on_chat("data.variables=[a-b=1]"), {"like enable_thinking=false", "a-b=1"});
-  refused(on_chat("data.variables=[messages=1]"), {"is not given already", "messages=1"});
+  refused(on_chat("data.variables=[messages=1]"), {"data.variables sets 'messages'", "remove it"});
 }
 
 TEST_F(Chat, MistakesInTheData) {

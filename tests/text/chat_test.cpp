@@ -236,7 +236,7 @@ TEST(ChatMask, RefusesWhatItCannotTell) {
   EXPECT_THAT(fault_of([&] {
                 lengths.render(talk({"q", "a", "r", "b"}), nullptr);
               }),
-              HasSubstr("what the assistant says in turn 2 cannot be told from the rest"));
+              HasSubstr("the assistant's words of turn 2 cannot be located in the rendered conversation"));
   const auto raises = renderer("\n{{ raise_exception('no system') }}");
   EXPECT_EQ(fault_of([&] {
               raises.render(talk({"q", "a"}), nullptr);
@@ -363,7 +363,7 @@ TEST(ChatSetup, ReadsTokenizerConfigAndPrefersTheFileOfItsOwn) {
   std::ofstream(folder.path() / "chat_template.jinja") << "own";
   EXPECT_EQ(read_chat_setup(folder.path()).chat_template, "own");
   std::ofstream(folder.path() / "tokenizer_config.json") << "{";
-  EXPECT_THAT(fault_of([&] { read_chat_setup(folder.path()); }), HasSubstr("expected a JSON object in"));
+  EXPECT_THAT(fault_of([&] { read_chat_setup(folder.path()); }), HasSubstr("tokenizer_config.json: this is not a JSON object"));
 }
 
 TEST(ChatMask, QwenTemplates) {

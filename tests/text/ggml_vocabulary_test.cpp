@@ -59,7 +59,7 @@ TEST_F(Tokenizers, WhatNoMergeOfBytesOrBytePiecesIsIsRefused) {
 
 TEST_F(Tokenizers, MoreTokensThanTheModelHasAreRefused) {
   put(kByteLevel);
-  EXPECT_THAT(fault_of([&] { read(5); }), testing::HasSubstr("at most 5 tokens"));
+  EXPECT_THAT(fault_of([&] { read(5); }), testing::HasSubstr("the model has only 5 tokens"));
 }
 
 TEST_F(Tokenizers, MergesOutOfSentencePiecesOrderAreRefused) {

@@ -126,7 +126,7 @@ TEST(TokenizerJson, RefusesWhatItLacks) {
 
 TEST(TokenizerJson, RefusesLies) {
   Json json = bpe_json({"a", "b"}, {"a b"});
-  EXPECT_THAT(refused(json), AllOf(HasSubstr("merge 0"), HasSubstr("'ab' is none")));
+  EXPECT_THAT(refused(json), AllOf(HasSubstr("merge 0"), HasSubstr("has 'ab', which is not in the vocabulary")));
   json = bpe_json({"a", "b"}, {"ab"});
   EXPECT_THAT(refused(json), AllOf(HasSubstr("merge 0"), HasSubstr("'ab'")));
   json = bpe_json({"a", "b"}, {});

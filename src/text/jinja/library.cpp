@@ -163,10 +163,12 @@ Places slice_places(Run& run, std::span<const Value> bounds, int64_t length) {
 
 void Run::spend(int64_t work) {
   if (work > work_left_)
-    fail(fmt::format("the template does not come to an end within {} operations", options_.limit_work));
+    fail(fmt::format("the template needs more than {} operations; shorten its loops or the data",
+                     options_.limit_work));
   work_left_ -= work;
   if (options_.budget == nullptr) return;
-  if (work > options_.budget->left) fail("the template takes more work than there is for data of this size");
+  if (work > options_.budget->left)
+    fail("the template needs too many operations for data of this size; shorten its loops");
   options_.budget->left -= work;
 }
 
@@ -230,7 +232,7 @@ std::vector<Value> items_of(Run& run, const Value& value) {
   if (value.is_undefined()) return items;
   const Json* json = value.json();
   if (json == nullptr || !(json->is_structured() || json->is_string())) {
-    run.fail(fmt::format("cannot go through {}", kind_of(value)));
+    run.fail(fmt::format("cannot loop over {}", kind_of(value)));
   }
   if (json->is_array()) {
     run.spend(4 * std::ssize(*json));
