@@ -4,6 +4,12 @@
 
 namespace hearth {
 
+/// Files that name the classes of a run: of detection, of segmentation (data::read_class_table), of image
+/// generation (one name per line).
+inline constexpr const char* kDetectionClasses = "classes.json";
+inline constexpr const char* kClassTable = "classes.csv";
+inline constexpr const char* kClassNames = "classes.txt";
+
 /// Throws a UserError if the path itself is a symbolic link, because a link in a run folder may point
 /// anywhere.
 void refuse_link(const fs::path& path);

@@ -132,7 +132,7 @@ struct Room {
 /// A GPU's weights and states have their place in host memory too. The processor's own is the host's.
 Room room_of(const ReportJob& job, int64_t memory_bytes, const planner::PlanReport& plan) {
   const exec::GpuWish wish{.device = job.machine.device};
-  if (!exec::names_gpu(wish.device) || exec::is_integrated(exec::find_gpu(wish.device)))
+  if (!exec::names_gpu(wish.device) || gpu::is_integrated(exec::find_gpu(wish.device)))
     return {memory_bytes, 0};
   const int64_t kept_bytes = plan.peak_bytes - plan.arena_bytes - plan.staging_bytes;
   const auto free = static_cast<int64_t>(kHostShare * static_cast<double>(available_memory_bytes()));

@@ -16,6 +16,7 @@
 #include "hub/export.h"
 #include "infer/generator.h"
 #include "infer/text_eval.h"
+#include "planner/long_wait.h"
 #include "run/from_recipe.h"
 #include "run/picture_generator.h"
 #include "tasks/language/text_source.h"
@@ -188,8 +189,8 @@ void run_generate(const CLI::App& verb, const GenerateArguments& arguments) {
       model, {.slots = slots_for(arguments, prompt.size()),
               .num_threads = arguments.threads > 0 ? arguments.threads : num_available_cpus()});
   const auto start = Clock::now();
-  const std::string wait = infer::long_wait(fmt::format("reading the prompt of {} tokens", prompt.size()),
-                                            generator.prompt_seconds(std::ssize(prompt)));
+  const std::string wait = planner::long_wait(fmt::format("reading the prompt of {} tokens", prompt.size()),
+                                              generator.prompt_seconds(std::ssize(prompt)));
   if (!wait.empty()) say(stderr, "{}\n", wait);
   const bool is_terminal = isatty(STDOUT_FILENO) != 0;
   const auto print = [&](std::string_view piece) {

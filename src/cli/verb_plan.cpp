@@ -13,7 +13,6 @@
 #include "base/error.h"
 #include "base/output.h"
 #include "base/text.h"
-#include "bench/case.h"
 #include "cli/links.h"
 #include "cli/output.h"
 #include "cli/verb.h"

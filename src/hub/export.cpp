@@ -7,15 +7,14 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/output.h"
+#include "base/run_files.h"
 #include "hub/model_weights.h"
 #include "hub/shards.h"
 #include "hub/weights.h"
 #include "models/decoder/config.h"
 #include "models/torch_dtype.h"
 #include "recipe/recipe_file.h"
-#include "tasks/detect/detect_task.h"
-#include "tasks/language/text_source.h"
-#include "tasks/segment/segment_task.h"
+#include "text/tokenizer.h"
 
 namespace hearth::hub {
 namespace {
@@ -37,7 +36,7 @@ void copy_companions(const ModelFolder& model, const fs::path& to) {
     if (std::ranges::find(kKinds, file.extension().string()) != kKinds.end()) copy_into(file, to);
   }
   if (model.text == model.model) return;
-  for (const fs::path& file : tasks::tokenizer_files({.tokenizer = model.text.string()})) copy_into(file, to);
+  for (const fs::path& file : text::tokenizer_files(model.text)) copy_into(file, to);
 }
 
 /// config.json names the dtype, under the keys of both versions of transformers.
@@ -77,7 +76,7 @@ fs::path export_image_run(const fs::path& run, const FolderOptions& options) {
   ModelWeights weights(model, options.num_threads);
   write_weights(weights, options, folder.contents(), "model");
   copy_into(run / kRecipe, folder.contents());
-  for (const char* classes : {tasks::kClassTable, tasks::kDetectionClasses})
+  for (const char* classes : {kClassTable, kDetectionClasses})
     if (fs::exists(run / classes)) copy_into(run / classes, folder.contents());
   folder.commit();
   return model.weights;

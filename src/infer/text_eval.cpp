@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "hub/weights.h"
 #include "infer/generator.h"
+#include "planner/long_wait.h"
 
 namespace hearth::infer {
 namespace {
@@ -70,15 +71,6 @@ std::optional<std::string> number_in(std::string_view text) {
 
 }  // namespace
 
-std::string long_wait(const std::string& what, double seconds) {
-  constexpr double kLong = 30;
-  if (seconds < kLong) return "";
-  const std::string time = seconds < 120    ? fmt::format("{:.0f} seconds", seconds)
-                           : seconds < 7200 ? fmt::format("{:.0f} minutes", seconds / 60)
-                                            : fmt::format("{:.0f} hours", seconds / 3600);
-  return fmt::format("{} takes about {}, as a rough guess; a shorter context takes less", what, time);
-}
-
 tasks::Evaluation evaluate_text(engine::EngineOptions options, const tasks::Task& task,
                                 const hub::ModelFolder& model, int64_t context,
                                 FunctionRef<void(const std::string&)> say) {
@@ -92,9 +84,9 @@ tasks::Evaluation evaluate_text(engine::EngineOptions options, const tasks::Task
       .num_rows = sizes.front(),
       .row_length = options.row_lengths.empty() ? 0 : *std::ranges::max_element(options.row_lengths)};
   const auto num_batches = static_cast<double>((task.num_eval_rows() + options.batch - 1) / options.batch);
-  const std::string wait =
-      long_wait(fmt::format("evaluating {} rows of at most {} tokens", task.num_eval_rows(), context),
-                num_batches * engine.compiled().evaluation_seconds(largest));
+  const std::string wait = planner::long_wait(
+      fmt::format("evaluating {} rows of at most {} tokens", task.num_eval_rows(), context),
+      num_batches * engine.compiled().evaluation_seconds(largest));
   if (!wait.empty()) say(wait);
   hub::load_model(engine, model);
   return task.evaluate(engine, 0);

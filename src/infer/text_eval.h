@@ -12,14 +12,10 @@ namespace hearth::infer {
 
 /// A language model's weights judged on what a task holds out. Compiles what evaluates and nothing else.
 /// `context`: the most tokens of a row.
-/// `say` gets long_wait's sentence, where there is one, before it begins.
+/// `say` gets planner::long_wait's sentence, where there is one, before it begins.
 tasks::Evaluation evaluate_text(engine::EngineOptions options, const tasks::Task& task,
                                 const hub::ModelFolder& model, int64_t context,
                                 FunctionRef<void(const std::string&)> say);
-
-/// "reading the prompt of 100000 tokens takes about 12 minutes, as a rough guess; ...": what
-/// somebody has to know who waits for more than half a minute. Empty for less.
-std::string long_wait(const std::string& what, double seconds);
 
 struct MatchOptions {
   int64_t limit = 0;  ///< questions, 0: all

@@ -37,8 +37,8 @@ exec::SelfTest::When self_test_of(const recipe::Recipe& recipe) {
   return When::once;
 }
 
-infer::Compute compute_of(const recipe::Recipe& recipe, int device) {
-  infer::Compute compute{.num_threads = recipe::num_threads(recipe), .self_test = self_test_of(recipe)};
+encoders::Compute compute_of(const recipe::Recipe& recipe, int device) {
+  encoders::Compute compute{.num_threads = recipe::num_threads(recipe), .self_test = self_test_of(recipe)};
   if (recipe.device != recipe::kCpu) compute.gpu = gpu_of(recipe, device);
   return compute;
 }

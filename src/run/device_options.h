@@ -1,6 +1,6 @@
 #pragma once
 
-#include "infer/model_part.h"
+#include "encoders/model_part.h"
 #include "recipe/recipe.h"
 
 namespace hearth::run {
@@ -10,6 +10,6 @@ exec::GpuWish gpu_of(const recipe::Recipe& recipe, int device);
 exec::SelfTest::When self_test_of(const recipe::Recipe& recipe);
 /// Where a recipe has parts of models evaluated that it does not train: on GPU number `device` if it wants
 /// GPUs.
-infer::Compute compute_of(const recipe::Recipe& recipe, int device);
+encoders::Compute compute_of(const recipe::Recipe& recipe, int device);
 
 }  // namespace hearth::run

@@ -10,14 +10,15 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/process.h"
+#include "base/run_files.h"
 #include "base/text.h"
+#include "encoders/picture_coder.h"
 #include "hub/denoiser_config.h"
 #include "hub/open_weights.h"
-#include "infer/captioned_pictures.h"
-#include "infer/picture_coder.h"
 #include "models/autoencoder/autoencoder.h"
 #include "run/data_options.h"
 #include "run/device_options.h"
+#include "tasks/diffuse/captioned_pictures.h"
 
 namespace hearth::run {
 namespace {
@@ -83,17 +84,17 @@ fs::path autoencoder_of_classes(const recipe::Recipe& recipe, const models::Deno
 }
 
 /// Beside a training, whose plan has the GPU for itself.
-infer::Compute on_processor(const recipe::Recipe& recipe) {
+encoders::Compute on_processor(const recipe::Recipe& recipe) {
   return {.num_threads = recipe::num_threads(recipe)};
 }
 
-tasks::OpenCoder coder_opener(const fs::path& folder, const infer::Compute& compute, int64_t memory) {
-  return [=] { return std::make_unique<infer::PictureCoder>(folder, compute, memory); };
+tasks::OpenCoder coder_opener(const fs::path& folder, const encoders::Compute& compute, int64_t memory) {
+  return [=] { return std::make_unique<encoders::PictureCoder>(folder, compute, memory); };
 }
 
 tasks::LatentSpace latent_space(const recipe::Recipe& recipe, int device, const models::DenoiserConfig& model,
                                 const fs::path& folder) {
-  const infer::PictureCoder coder(folder, on_processor(recipe), 0);
+  const encoders::PictureCoder coder(folder, on_processor(recipe), 0);
   coder.expect_channels(model.channels);
   latents_of(recipe);  // It refuses sizes that cannot be encoded.
   return {.open_encoder = coder_opener(folder, compute_of(recipe, device), recipe.memory),
@@ -118,8 +119,8 @@ std::unique_ptr<tasks::PictureSet> open_labeled(const recipe::Recipe& recipe, in
   return tasks::labeled_pictures(options);
 }
 
-infer::TextTranslatorOptions translator_options(const recipe::Recipe& recipe, const fs::path& model,
-                                                const infer::Compute& compute) {
+tasks::TextTranslatorOptions translator_options(const recipe::Recipe& recipe, const fs::path& model,
+                                                const encoders::Compute& compute) {
   const fs::path autoencoder = autoencoder_of(recipe);
   return {.model = model,
           .autoencoder = autoencoder.empty() ? model / kAutoencoder : autoencoder,
@@ -148,7 +149,7 @@ std::shared_ptr<const tasks::PictureSet> open_pictures(const recipe::Recipe& rec
         "expected diffuse.dropout=0 for data.kind=kohya, whose caches lack the empty caption, got {}; try "
         "diffuse.dropout=0",
         recipe.diffuse.dropout);
-  const infer::CaptionedPicturesOptions options{
+  const tasks::CaptionedPicturesOptions options{
       .folder = recipe.data.path,
       .prior = recipe.diffuse.prior,
       .prior_weight = recipe.diffuse.prior_weight,
@@ -162,7 +163,7 @@ std::shared_ptr<const tasks::PictureSet> open_pictures(const recipe::Recipe& rec
       .format = format,
       .encoders = translator_options(recipe, recipe.model.path, on_processor(recipe)),
       .preparation = compute_of(recipe, device)};
-  return kind == kKohya ? infer::kohya_pictures(options) : infer::captioned_pictures(options);
+  return kind == kKohya ? tasks::kohya_pictures(options) : tasks::captioned_pictures(options);
 }
 
 /// How many pixels a latent stands for along each axis, and what sides are multiples of.
@@ -213,7 +214,7 @@ std::vector<tasks::NamedClass> named_classes(const fs::path& file, int64_t num_c
 
 /// Of a run; of a folder of diffusers, whose classes have their numbers for names too.
 std::vector<tasks::NamedClass> classes_in(const fs::path& folder, int64_t num_classes) {
-  if (path_exists(folder / tasks::kClassNames)) return tasks::numbered(lines_of(folder / tasks::kClassNames));
+  if (path_exists(folder / kClassNames)) return tasks::numbered(lines_of(folder / kClassNames));
   std::vector<tasks::NamedClass> classes = named_classes(folder / hub::kModelIndex, num_classes);
   for (int32_t i = 0; i < num_classes; ++i) {
     const std::string number = std::to_string(i);
@@ -289,7 +290,7 @@ std::unique_ptr<tasks::PictureTranslator> open_translator(const recipe::Recipe& 
                                                           const fs::path& folder) {
   const models::DenoiserConfig model = denoise_format(recipe).model;
   if (model.num_classes == 0)
-    return infer::text_translator(translator_options(recipe, recipe.model.path, compute_of(recipe, 0)));
+    return tasks::text_translator(translator_options(recipe, recipe.model.path, compute_of(recipe, 0)));
   const fs::path autoencoder = autoencoder_of_classes(recipe, model);
   tasks::ClassTranslatorOptions options{.classes = classes_in(folder, model.num_classes),
                                         .num_classes = model.num_classes,

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/run_files.h"
 #include "base/text.h"
 #include "data/picture_cache.h"
 #include "data/shapes.h"
@@ -386,10 +387,9 @@ hub::OnnxOptions onnx_options(const recipe::Recipe& recipe, const fs::path& run)
   std::vector<std::string> names;
   if (purpose == Purpose::detect) {
     pixels = tasks::find_detector(recipe.model.name)->open(detector_options(recipe))->pixels();
-    names = tasks::read_detection_classes(run / tasks::kDetectionClasses).names;
+    names = tasks::read_detection_classes(run / kDetectionClasses).names;
   } else if (purpose == Purpose::segment) {
-    for (const data::MaskClass& each : data::read_class_table(run / tasks::kClassTable))
-      names.push_back(each.name);
+    for (const data::MaskClass& each : data::read_class_table(run / kClassTable)) names.push_back(each.name);
   } else {
     names = recipe.model.class_names;
   }
@@ -419,7 +419,7 @@ std::unique_ptr<tasks::Predictor> open_predictor(const recipe::Recipe& recipe, c
   if (purpose_of(recipe) == Purpose::detect) {
     return std::make_unique<tasks::DetectFiles>(
         tasks::find_detector(recipe.model.name)->open(detector_options(recipe)),
-        tasks::read_detection_classes(paths.run / tasks::kDetectionClasses),
+        tasks::read_detection_classes(paths.run / kDetectionClasses),
         tasks::DetectFilesOptions{.size = recipe.data.image_size,
                                   .nms = nms_options(recipe),
                                   .shown_score = recipe.detect.shown_score,
@@ -435,7 +435,7 @@ std::unique_ptr<tasks::Predictor> open_predictor(const recipe::Recipe& recipe, c
     input.pixels.augment = {};
     if (recipe.segment.class_weights != recipe::ClassWeights::none)
       input.class_weights.assign(static_cast<size_t>(recipe.model.num_classes), 1);
-    return std::make_unique<tasks::MaskFiles>(input, data::read_class_table(paths.run / tasks::kClassTable),
+    return std::make_unique<tasks::MaskFiles>(input, data::read_class_table(paths.run / kClassTable),
                                               paths.out);
   }
   return std::make_unique<tasks::ClassPredictor>(model_options(recipe), pixel_options(recipe),

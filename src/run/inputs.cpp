@@ -118,7 +118,7 @@ class Inputs {
   }
   void add_tokenizer(const recipe::Model& model) {
     std::vector<InputFile> files;
-    for (const fs::path& file : tasks::tokenizer_files(model)) {
+    for (const fs::path& file : text::tokenizer_files(tasks::tokenizer_path(model))) {
       std::error_code none;
       // The run folder has a copy of the chat template with its tokenizer.
       if (file.filename() == "chat_template.jinja") continue;

@@ -20,8 +20,8 @@
 #include "exec/device/gpu_choice.h"
 #include "hub/adapter.h"
 #include "hub/weights.h"
-#include "infer/text_eval.h"
 #include "io/run_lock.h"
+#include "planner/long_wait.h"
 #include "planner/plan_report.h"
 #include "recipe/resume.h"
 #include "run/device_rates.h"
@@ -50,8 +50,8 @@ void on_interrupt(int signal) {
 std::string wait_of(const engine::Engine& engine) {
   const engine::EngineOptions& options = engine.compiled().options;
   const double seconds = cost::simulate(engine.compiled().train_program().graph, options.device).seconds;
-  return infer::long_wait("an update", seconds * static_cast<double>(options.accumulate) /
-                                           static_cast<double>(options.num_workers));
+  return planner::long_wait("an update", seconds * static_cast<double>(options.accumulate) /
+                                             static_cast<double>(options.num_workers));
 }
 
 void warn(const tasks::Task& task, Reporter& reporter) {

@@ -9,7 +9,7 @@
 #include <array>
 #include <charconv>
 
-#include "exec/device/gpu_choice.h"
+#include "backend/gpu/device.h"
 
 namespace hearth::system {
 namespace {
@@ -188,7 +188,7 @@ PciGpu read_gpu(Tree& tree, const std::string& address, PciGpu::Vendor vendor,
     gpu.architecture = found->second;
     gpu.in_topology = true;
   }
-  gpu.integrated = exec::is_integrated({.architecture = gpu.architecture});
+  gpu.integrated = hearth::gpu::is_integrated({.architecture = gpu.architecture});
   const std::string& config = tree.text(gpu.folder + "/config");
   gpu.vanished = config.size() >= 4 && config.starts_with("\xff\xff\xff\xff");
   if (vendor == PciGpu::Vendor::amd) read_amd(tree, gpu);

@@ -1,5 +1,7 @@
 #include "text/tokenizer.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/foreign.h"
 #include "text/formats.h"
@@ -36,6 +38,20 @@ std::unique_ptr<Tokenizer> open_tokenizer(const fs::path& model_folder_or_file) 
       "expected tokenizer.json, tokenizer.model, spiece.model, or vocab.json and merges.txt in '{}', found "
       "none of them; try the Hugging Face folder of a model",
       model_folder_or_file.string());
+}
+
+std::vector<fs::path> tokenizer_files(const fs::path& model_folder_or_file) {
+  const bool is_file = fs::is_regular_file(model_folder_or_file);
+  const fs::path folder =
+      fs::is_directory(model_folder_or_file) ? model_folder_or_file : model_folder_or_file.parent_path();
+  std::vector<fs::path> files;
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "spiece.model", "tokenizer_config.json",
+                           "vocab.json", "merges.txt", "encoder.json", "vocab.bpe", "special_tokens_map.json",
+                           "added_tokens.json", "chat_template.jinja"})
+    if (fs::is_regular_file(folder / name)) files.push_back(folder / name);
+  if (is_file && std::ranges::find(files, model_folder_or_file) == files.end())
+    files.push_back(model_folder_or_file);
+  return files;
 }
 
 }  // namespace hearth::text

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "base/file.h"
 #include "text/tokenizer_base.h"
@@ -12,5 +13,8 @@ namespace hearth::text {
 /// one such file, with tokenizer_config.json read beside it. UserError names the file and the field that is
 /// wrong or unsupported.
 std::unique_ptr<Tokenizer> open_tokenizer(const fs::path& model_folder_or_file);
+
+/// Lists the files of a tokenizer, given by its folder or one of its files, and of its chat template.
+std::vector<fs::path> tokenizer_files(const fs::path& model_folder_or_file);
 
 }  // namespace hearth::text

@@ -25,13 +25,6 @@ TEST(TextEval, OtherAnswersAgreeWhole) {
   EXPECT_FALSE(same_answer("#### no", "#### yes"));
 }
 
-TEST(TextEval, LongWaitsAreSaidBefore) {
-  EXPECT_EQ(long_wait("reading", 29), "");
-  EXPECT_EQ(long_wait("reading", 100).find("reading takes about 100 seconds, as a rough guess"), 0U);
-  EXPECT_NE(long_wait("reading", 600).find("10 minutes"), std::string::npos);
-  EXPECT_NE(long_wait("reading", 36000).find("10 hours"), std::string::npos);
-}
-
 TEST(ExportGguf, RotatedHalvesBecomePairs) {
   // Two heads of six rows: 0 1 2 | 3 4 5 become 0 3 1 4 2 5.
   const std::vector<int64_t> places = {0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11};

@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "encoders/picture_coder.h"
+#include "encoders/text_coder.h"
 #include "engine/inspect.h"
 #include "hub/weights.h"
-#include "infer/picture_coder.h"
-#include "infer/text_coder.h"
 #include "io/safetensors.h"
 #include "models/autoencoder/autoencoder.h"
 #include "ops/conv/conv_cpu.h"
@@ -79,7 +79,7 @@ void run_picture(const fs::path& folder) {
   const io::SafetensorsFile file(folder / "inputs.safetensors");
   const GivenTensor latents(file, "latents");
   const std::string png = read_file(folder / "picture.png");
-  infer::PictureCoder coder(folder / "vae", {.num_threads = 2}, 0);
+  encoders::PictureCoder coder(folder / "vae", {.num_threads = 2}, 0);
   const data::Image picture = data::decode_image(std::as_bytes(std::span(png)), 0, "picture.png");
   const Extent size{latents.shape[1], latents.shape[2]};
   const data::Image decoded =
@@ -97,7 +97,7 @@ void run_text(const fs::path& folder, int64_t num_tokens) {
   const std::string lines = read_file(folder / "captions.txt");
   std::vector<std::string> captions;
   for (std::string_view rest = lines; !rest.empty();) captions.emplace_back(take_line(rest));
-  infer::TextCoder coder(folder, num_tokens, {.num_threads = 2});
+  encoders::TextCoder coder(folder, num_tokens, {.num_threads = 2});
   Found found;
   coder.encode(captions, [&](size_t i, std::span<const float> text, std::span<const float> pooled) {
     found.add(fmt::format("text.{}", i), {num_tokens, coder.text_width()}, text);

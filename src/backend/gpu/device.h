@@ -43,6 +43,8 @@ struct DeviceInfo {
   int num_multiprocessors = 0;
   bool integrated = false;  ///< shares the processor's memory
 };
+/// True if the GPU shares the processor's memory, by what its runtime reports or by its architecture.
+bool is_integrated(const DeviceInfo& gpu);
 
 /// What drives GPUs.
 struct Runtime {

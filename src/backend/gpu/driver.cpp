@@ -1,5 +1,9 @@
 // What device.h promises, by the parts of a driver.
 #include "backend/gpu/driver.h"
+
+#include <algorithm>
+#include <array>
+
 #include "base/error.h"
 
 namespace hearth::gpu {
@@ -10,6 +14,13 @@ ir::Kernel Driver::kernel(std::string_view op, std::span<const ir::NodeView> nod
   if (found->many != nullptr) return found->many(nodes);
   HEARTH_CHECK(nodes.size() == 1);
   return found->one(nodes[0]);
+}
+
+bool is_integrated(const DeviceInfo& gpu) {
+  constexpr auto kArchitectures = std::to_array<std::string_view>(
+      {"gfx902", "gfx90c", "gfx1033", "gfx1035", "gfx1036", "gfx1037", "gfx1103", "gfx1150", "gfx1151",
+       "gfx1152", "gfx1153", "gfx909", "gfx1013"});
+  return gpu.integrated || std::ranges::find(kArchitectures, gpu.architecture) != kArchitectures.end();
 }
 
 Device::Device(const DeviceInfo& info) : info_(info), parts_(info.driver->open(info)) {}

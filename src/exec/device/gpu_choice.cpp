@@ -117,13 +117,6 @@ bool names_gpu(std::string_view device) {
   return selector && (selector->empty() || number_of(*selector) || is_address(*selector));
 }
 
-bool is_integrated(const gpu::DeviceInfo& gpu) {
-  constexpr std::array<std::string_view, 13> kArchitectures = {
-      "gfx902",  "gfx90c",  "gfx1033", "gfx1035", "gfx1036", "gfx1037", "gfx1103",
-      "gfx1150", "gfx1151", "gfx1152", "gfx1153", "gfx909",  "gfx1013"};
-  return gpu.integrated || std::ranges::find(kArchitectures, gpu.architecture) != kArchitectures.end();
-}
-
 bool has_kernels_for(std::string_view architectures, std::string_view gpu) {
   while (!architectures.empty()) {
     const std::string_view one = architectures.substr(0, architectures.find(' '));

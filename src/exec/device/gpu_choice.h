@@ -24,8 +24,6 @@ struct GpuWish {
 
 /// Whether it has one of those forms.
 bool names_gpu(std::string_view device);
-/// Shares the processor's memory, by what the runtime says of it or by its architecture.
-bool is_integrated(const gpu::DeviceInfo& gpu);
 /// Whether kernels for `architectures` ("gfx1030 gfx1100") run on it: AMD's on their own architecture alone,
 /// NVIDIA's on every later one.
 bool has_kernels_for(std::string_view architectures, std::string_view gpu);

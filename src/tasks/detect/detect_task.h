@@ -20,8 +20,7 @@ struct DetectTaskOptions {
   bool balance = false;
 };
 
-/// Names and COCO category ids of classes, which a run of detection keeps beside its weights.
-inline constexpr const char* kDetectionClasses = "classes.json";
+/// Names and COCO category ids of classes: the contents of kDetectionClasses.
 struct DetectionClasses {
   std::vector<std::string> names;
   std::vector<int64_t> category_ids;

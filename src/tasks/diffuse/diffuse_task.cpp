@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/run_files.h"
 #include "data/image.h"
 #include "tasks/diffuse/class_judge.h"
 #include "tasks/loader_stream.h"

@@ -16,9 +16,6 @@ struct DiffuseTaskOptions {
   std::string config;  ///< the text of the model's config.json
 };
 
-/// The names of classes, a line each, that a run keeps beside its weights and its model's config.json.
-inline constexpr const char* kClassNames = "classes.txt";
-
 /// The sampler that evaluations and `hearth generate` use where nobody says another, for latents of that
 /// size.
 SamplerOptions sampler_for(const NoisingOptions& noising, const models::DenoiserConfig& model, int64_t steps,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/latents.h"
+#include "encoders/picture_coder.h"
 #include "tasks/diffuse/coded_pictures.h"
 #include "tasks/diffuse/picture_maker.h"
 
@@ -25,15 +26,8 @@ class PictureTranslator {
   virtual data::Image picture(std::span<const float> latents, Extent size) const = 0;
 };
 
-/// An autoencoder: makes latents [channels, height, width] of pictures, and pictures of them.
-class LatentCoder {
- public:
-  virtual ~LatentCoder() = default;
-  virtual std::vector<float> encode(const data::Image& picture) = 0;
-  virtual data::Image decode(std::span<const float> latents, Extent size) = 0;
-};
-/// Opens one, whose memory goes with it.
-using OpenCoder = std::function<std::unique_ptr<LatentCoder>()>;
+/// Opens an autoencoder; its memory is freed with it.
+using OpenCoder = std::function<std::unique_ptr<encoders::PictureCoder>()>;
 
 /// What people call a class; it may have several names.
 struct NamedClass {

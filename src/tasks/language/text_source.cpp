@@ -142,26 +142,15 @@ recipe::Recipe with_date(recipe::Recipe recipe, const fs::path& run) {
   return recipe;
 }
 
-fs::path tokenizer_folder(const recipe::Model& model) {
-  const fs::path path = !model.tokenizer.empty() ? fs::path(model.tokenizer)
-                        : model.config.empty()   ? fs::path(model.path)
-                                                 : model.config_file().parent_path();
-  const fs::path folder = model.tokenizer.empty() || fs::is_directory(path) ? path : path.parent_path();
-  return folder.empty() ? fs::path(".") : folder;
+fs::path tokenizer_path(const recipe::Model& model) {
+  if (!model.tokenizer.empty()) return model.tokenizer;
+  return model.config.empty() ? fs::path(model.path) : model.config_file().parent_path();
 }
 
-std::vector<fs::path> tokenizer_files(const recipe::Model& model) {
-  std::vector<fs::path> files;
-  for (const char* name :
-       {"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "merges.txt",
-        "encoder.json", "vocab.bpe", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"}) {
-    if (const fs::path file = tokenizer_folder(model) / name; fs::is_regular_file(file))
-      files.push_back(file);
-  }
-  if (fs::is_regular_file(model.tokenizer) &&
-      std::find(files.begin(), files.end(), fs::path(model.tokenizer)) == files.end())
-    files.emplace_back(model.tokenizer);
-  return files;
+fs::path tokenizer_folder(const recipe::Model& model) {
+  const fs::path path = tokenizer_path(model);
+  const fs::path folder = model.tokenizer.empty() || fs::is_directory(path) ? path : path.parent_path();
+  return folder.empty() ? fs::path(".") : folder;
 }
 
 TextSource::TextSource(const TextOptions& options, const models::DecoderConfig& config)
@@ -220,7 +209,8 @@ text::TokenCache TextSource::tokens(const fs::path& file) const {
   const text::SampleReader samples = reader(data);
   const bool skips = options_.data.bad_records == recipe::BadRecords::skip;
   std::string tokenizer_bytes;
-  for (const fs::path& part : tokenizer_files(options_.model)) tokenizer_bytes += read_file(part);
+  for (const fs::path& part : text::tokenizer_files(tokenizer_path(options_.model)))
+    tokenizer_bytes += read_file(part);
   const uint64_t key = text::cache_key(
       data.bytes(), bytes_of(tokenizer_bytes),
       samples.fingerprint() + (options_.pairs ? " in pairs" : "") + (skips ? " but bad ones" : ""));

@@ -16,8 +16,8 @@ struct TextOptions {
 
 /// A tokenizer's folder, or the folder of its file.
 fs::path tokenizer_folder(const recipe::Model& model);
-/// Files of a tokenizer that are there, and what says how conversations are written.
-std::vector<fs::path> tokenizer_files(const recipe::Model& model);
+/// Path of a tokenizer: a folder or a file.
+fs::path tokenizer_path(const recipe::Model& model);
 
 /// What a chat template is told beside the messages: date and variables of the recipe, else today's.
 text::ChatOptions chat_options(const recipe::Data& data);

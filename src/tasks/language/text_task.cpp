@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "models/torch_dtype.h"
 #include "text/inspect.h"
+#include "text/tokenizer.h"
 
 namespace hearth::tasks {
 namespace {
@@ -250,7 +251,7 @@ void TextTask::save_config(const fs::path& file, DType weights) const {
 
 void TextTask::save_companions(const fs::path& run, DType weights) const {
   if (!adapts_) save_config(run / "config.json", weights);
-  std::vector<fs::path> files = tokenizer_files(options_.model);
+  std::vector<fs::path> files = text::tokenizer_files(tokenizer_path(options_.model));
   files.push_back(tokenizer_folder(options_.model) / "generation_config.json");
   for (const fs::path& file : files) {
     if (fs::is_regular_file(file)) write_file_atomically(run / file.filename(), read_file(file));

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/run_files.h"
 #include "data/picture_reader.h"
 #include "tasks/loader_stream.h"
 #include "tasks/segment/segmenter.h"

@@ -22,9 +22,6 @@ struct SegmentTaskOptions {
   bool balance = false;
 };
 
-/// The table of classes that a run of segmentation keeps beside its weights (data::read_class_table).
-inline constexpr const char* kClassTable = "classes.csv";
-
 /// A class for each pixel of a picture. Opens the data; UserError where it does not fit the model.
 class SegmentTask : public Task {
  public:

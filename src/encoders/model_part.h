@@ -10,7 +10,7 @@
 #include "engine/engine.h"
 #include "io/weight_files.h"
 
-namespace hearth::infer {
+namespace hearth::encoders {
 
 /// Where parts of models are evaluated.
 struct Compute {
@@ -42,4 +42,4 @@ class ModelPart {
   std::unique_ptr<engine::Engine> engine_;
 };
 
-}  // namespace hearth::infer
+}  // namespace hearth::encoders

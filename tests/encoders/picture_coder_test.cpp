@@ -1,4 +1,4 @@
-#include "infer/picture_coder.h"
+#include "encoders/picture_coder.h"
 
 #include <gmock/gmock.h>
 
@@ -11,7 +11,7 @@
 #include "io/safetensors.h"
 #include "temporary_folder.h"
 
-namespace hearth::infer {
+namespace hearth::encoders {
 namespace {
 
 using testing::HasSubstr;
@@ -264,4 +264,4 @@ TEST_F(Pictures, StatisticsAreNeededWhereTheConfigNamesThem) {
 }
 
 }  // namespace
-}  // namespace hearth::infer
+}  // namespace hearth::encoders

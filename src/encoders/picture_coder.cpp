@@ -1,4 +1,4 @@
-#include "infer/picture_coder.h"
+#include "encoders/picture_coder.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include "engine/memory.h"
 #include "hub/weights.h"
 
-namespace hearth::infer {
+namespace hearth::encoders {
 namespace {
 
 /// Of tiles, in latents.
@@ -266,4 +266,4 @@ data::Image PictureCoder::decode(std::span<const float> latents, Extent size) {
   return to_image(sum, whole);
 }
 
-}  // namespace hearth::infer
+}  // namespace hearth::encoders

@@ -6,16 +6,15 @@
 
 #include "base/extent.h"
 #include "data/image.h"
-#include "infer/model_part.h"
+#include "encoders/model_part.h"
 #include "models/autoencoder/autoencoder.h"
-#include "tasks/diffuse/picture_set.h"
 
-namespace hearth::infer {
+namespace hearth::encoders {
 
 /// Turns pictures into the latents that a denoiser learns of, and latents into pictures, with the autoencoder
 /// of a folder in diffusers' layout. In f32; the program and the weights for the last size of each way stay
 /// in memory.
-class PictureCoder : public tasks::LatentCoder {
+class PictureCoder {
  public:
   /// `memory_budget`: the most bytes that decoding may take at once; 0: there is no limit. UserError where
   /// something is missing or wrong.
@@ -28,10 +27,10 @@ class PictureCoder : public tasks::LatentCoder {
   void expect_channels(int64_t channels) const;
   /// [channels, height / factor, width / factor]: the means of the latents, shifted and scaled; on the
   /// processor where a GPU has no room for a picture of that size. UserError for other sides.
-  std::vector<float> encode(const data::Image& picture) override;
+  std::vector<float> encode(const data::Image& picture);
   /// The picture of such latents, in RGB. Where the budget asks for it, of overlapping tiles, between which
   /// it passes over linearly; UserError where it has no room for the smallest ones.
-  data::Image decode(std::span<const float> latents, Extent size) override;
+  data::Image decode(std::span<const float> latents, Extent size);
   /// Of the weights (io::fingerprint), and of how latents are shifted and scaled.
   uint64_t hash() const;
   /// What of latents is decoded at once.
@@ -73,4 +72,4 @@ class PictureCoder : public tasks::LatentCoder {
   Extent decoded_;  ///< the latents that the decoder's size was chosen for
 };
 
-}  // namespace hearth::infer
+}  // namespace hearth::encoders

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "base/function_ref.h"
-#include "infer/model_part.h"
+#include "encoders/model_part.h"
 #include "io/weight_files.h"
 #include "text/tokenizer.h"
 
-namespace hearth::infer {
+namespace hearth::encoders {
 
 /// A text as a model reads it: padded ids, and how many of them are not padding.
 struct TextIds {
@@ -85,4 +85,4 @@ class TextEncoder {
   std::optional<ModelPart> norm_;
 };
 
-}  // namespace hearth::infer
+}  // namespace hearth::encoders

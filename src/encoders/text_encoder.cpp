@@ -1,4 +1,4 @@
-#include "infer/text_encoder.h"
+#include "encoders/text_encoder.h"
 
 #include <algorithm>
 #include <numeric>
@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "hub/weights.h"
 
-namespace hearth::infer {
+namespace hearth::encoders {
 
 using ir::ValueId;
 
@@ -136,4 +136,4 @@ void TextEncoder::encode(std::span<const TextIds> texts,
   }
 }
 
-}  // namespace hearth::infer
+}  // namespace hearth::encoders

@@ -1,4 +1,4 @@
-#include "infer/text_coder.h"
+#include "encoders/text_coder.h"
 
 #include <gmock/gmock.h>
 #include <sys/resource.h>
@@ -9,10 +9,10 @@
 
 #include "base/asan.h"
 #include "base/error.h"
+#include "encoders/tiny_text_models.h"
 #include "temporary_folder.h"
-#include "tiny_text_models.h"
 
-namespace hearth::infer {
+namespace hearth::encoders {
 namespace {
 
 using testing::HasSubstr;
@@ -156,4 +156,4 @@ TEST(CaptionMemory, HoldsOneLayerHoweverManyThereAre) {
 }
 
 }  // namespace
-}  // namespace hearth::infer
+}  // namespace hearth::encoders

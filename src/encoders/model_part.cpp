@@ -1,4 +1,4 @@
-#include "infer/model_part.h"
+#include "encoders/model_part.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 #include "engine/gpu_options.h"
 #include "hub/weights.h"
 
-namespace hearth::infer {
+namespace hearth::encoders {
 namespace {
 
 class GrownPart : public engine::Objective {
@@ -51,4 +51,4 @@ std::span<const float> ModelPart::run(std::initializer_list<const void*> inputs)
   return engine_->output(0);
 }
 
-}  // namespace hearth::infer
+}  // namespace hearth::encoders

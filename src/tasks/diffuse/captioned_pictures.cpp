@@ -1,4 +1,4 @@
-#include "infer/captioned_pictures.h"
+#include "tasks/diffuse/captioned_pictures.h"
 
 #include <fmt/ranges.h>
 
@@ -9,15 +9,15 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "infer/picture_coder.h"
-#include "infer/text_coder.h"
+#include "encoders/picture_coder.h"
+#include "encoders/text_coder.h"
 #include "io/run_lock.h"
 #include "tasks/diffuse/cached_latents.h"
 #include "tasks/diffuse/kohya_latents.h"
 #include "tasks/diffuse/latent_sets.h"
 #include "tasks/told_progress.h"
 
-namespace hearth::infer {
+namespace hearth::tasks {
 namespace {
 
 /// Captions of the data that evaluations make pictures of.
@@ -32,15 +32,13 @@ constexpr double kPatience = 1e9;
 /// Embeddings that are made already, to which others are added.
 struct CaptionCache {
   io::LatentCache cache;
-  tasks::LatentFormat format;
+  LatentFormat format;
   uint64_t encoders = 0;
 
-  io::CaptionKey key_of(const std::string& caption) const {
-    return tasks::caption_key(caption, format, encoders);
-  }
+  io::CaptionKey key_of(const std::string& caption) const { return caption_key(caption, format, encoders); }
   bool holds(const std::string& caption) const { return cache.holds(key_of(caption)); }
-  tasks::Condition read(const std::string& caption) const {
-    tasks::Condition found;
+  Condition read(const std::string& caption) const {
+    Condition found;
     found.text.resize(static_cast<size_t>(format.num_tokens * format.text_width));
     found.pooled.resize(static_cast<size_t>(format.pooled_width));
     cache.read(key_of(caption), found.text, found.pooled);
@@ -51,14 +49,14 @@ struct CaptionCache {
   }
 };
 
-class TextTranslator : public tasks::PictureTranslator {
+class TextTranslator : public PictureTranslator {
  public:
   explicit TextTranslator(TextTranslatorOptions options, std::optional<CaptionCache> cache = std::nullopt)
       : options_(std::move(options)), cache_(std::move(cache)) {}
 
-  std::vector<tasks::Condition> conditions(std::span<const std::string> prompts) const override {
+  std::vector<Condition> conditions(std::span<const std::string> prompts) const override {
     learn(prompts, options_.compute);
-    std::vector<tasks::Condition> made;
+    std::vector<Condition> made;
     for (const std::string& prompt : prompts) {
       if (!conditions_.contains(prompt)) conditions_[prompt] = cache_->read(prompt);
       made.push_back(conditions_.at(prompt));
@@ -66,18 +64,19 @@ class TextTranslator : public tasks::PictureTranslator {
     return made;
   }
   std::string note() const override { return note_; }
-  tasks::Condition no_condition() const override {
+  Condition no_condition() const override {
     const std::string empty;
     return conditions(std::span(&empty, 1)).front();
   }
   data::Image picture(std::span<const float> latents, Extent size) const override {
     if (!coder_)
-      coder_ = std::make_unique<PictureCoder>(options_.autoencoder, options_.compute, options_.memory);
+      coder_ =
+          std::make_unique<encoders::PictureCoder>(options_.autoencoder, options_.compute, options_.memory);
     return coder_->decode(latents, size);
   }
   /// A run asks for the same few prompts again and again: they are kept, in the cache if there is one, and
   /// the encoders' memory is given back.
-  void learn(std::span<const std::string> prompts, const Compute& compute) const {
+  void learn(std::span<const std::string> prompts, const encoders::Compute& compute) const {
     if (const std::vector<std::string> found = unknown(prompts); !found.empty()) encode(found, compute);
   }
   /// Which of them would have to be encoded.
@@ -91,12 +90,12 @@ class TextTranslator : public tasks::PictureTranslator {
   }
 
  private:
-  void encode(std::span<const std::string> prompts, const Compute& compute) const {
-    TextCoder coder(options_.model, options_.text_tokens, compute);
+  void encode(std::span<const std::string> prompts, const encoders::Compute& compute) const {
+    encoders::TextCoder coder(options_.model, options_.text_tokens, compute);
     if (const std::string note = coder.cut_note(prompts); !note.empty()) note_ = note;
     coder.encode(prompts, [&](size_t i, std::span<const float> text, std::span<const float> pooled) {
       if (cache_) return cache_->put(prompts[i], text, pooled);
-      tasks::Condition& made = conditions_[prompts[i]];
+      Condition& made = conditions_[prompts[i]];
       made.text.assign(text.begin(), text.end());
       made.pooled.assign(pooled.begin(), pooled.end());
     });
@@ -104,8 +103,8 @@ class TextTranslator : public tasks::PictureTranslator {
 
   TextTranslatorOptions options_;
   std::optional<CaptionCache> cache_;
-  mutable std::map<std::string, tasks::Condition> conditions_;
-  mutable std::unique_ptr<PictureCoder> coder_;
+  mutable std::map<std::string, Condition> conditions_;
+  mutable std::unique_ptr<encoders::PictureCoder> coder_;
   mutable std::string note_;
 };
 
@@ -126,8 +125,8 @@ class Parts {
         is_split_(num_held_out_ > 0),
         train_(all, 0, all.size() - num_held_out_),
         held_out_(all, is_split_ ? train_.size() : 0, is_split_ ? num_held_out_ : all.size()) {}
-  const tasks::PartOfLatents& train() const { return train_; }
-  const tasks::PartOfLatents& held_out() const { return held_out_; }
+  const PartOfLatents& train() const { return train_; }
+  const PartOfLatents& held_out() const { return held_out_; }
   std::string describe() const {
     return is_split_ ? fmt::format("{} training and {} validation pictures with captions", train_.size(),
                                    num_held_out_)
@@ -142,10 +141,10 @@ class Parts {
  private:
   int64_t num_held_out_;
   bool is_split_;
-  tasks::PartOfLatents train_, held_out_;
+  PartOfLatents train_, held_out_;
 };
 
-tasks::LatentFormat latent_format(const CaptionedPicturesOptions& options, int64_t factor) {
+LatentFormat latent_format(const CaptionedPicturesOptions& options, int64_t factor) {
   const models::DenoiserConfig& model = options.format.model;
   return {.channels = model.channels,
           .factor = factor,
@@ -185,14 +184,15 @@ std::vector<std::string> captions_of(const Folders& folders) {
 
 /// What the encoders of a folder make, which has to be what the denoiser takes.
 struct Encoders {
-  tasks::CoderHashes hashes;
+  CoderHashes hashes;
   int64_t factor;
   std::string cut_note;  ///< on captions that are too long
 };
 Encoders check_encoders(const CaptionedPicturesOptions& options, const Folders& folders) {
   const models::DenoiserConfig& model = options.format.model;
-  const PictureCoder pictures(options.encoders.autoencoder, options.encoders.compute, 0);
-  const TextCoder text(options.encoders.model, options.format.text_tokens, options.encoders.compute);
+  const encoders::PictureCoder pictures(options.encoders.autoencoder, options.encoders.compute, 0);
+  const encoders::TextCoder text(options.encoders.model, options.format.text_tokens,
+                                 options.encoders.compute);
   pictures.expect_channels(model.channels);
   if (text.text_width() != model.text_width || text.pooled_width() != model.pooled_width)
     user_error(
@@ -204,7 +204,7 @@ Encoders check_encoders(const CaptionedPicturesOptions& options, const Folders& 
           .cut_note = text.cut_note(captions_of(folders))};
 }
 
-class CaptionedPictures : public tasks::PictureSet {
+class CaptionedPictures : public PictureSet {
  public:
   explicit CaptionedPictures(CaptionedPicturesOptions options)
       : options_(std::move(options)),
@@ -228,7 +228,7 @@ class CaptionedPictures : public tasks::PictureSet {
     return parts_.train();
   }
   const data::LatentSource& held_out() const override { return parts_.held_out(); }
-  const tasks::PictureTranslator* translator() const override { return &translator_; }
+  const PictureTranslator* translator() const override { return &translator_; }
   std::string describe() const override {
     std::string text = parts_.describe() + ": " + data::describe_captions(all_.pictures());
     if (prior_) text += fmt::format(", {} of the class beside them", prior_->size());
@@ -256,14 +256,14 @@ class CaptionedPictures : public tasks::PictureSet {
     if (!translator_.note().empty()) say("prompts: " + translator_.note());
   }
   bool is_prepared(std::span<const std::string> prompts) const override {
-    const auto has_all = [](const tasks::CachedLatents& latents) {
+    const auto has_all = [](const CachedLatents& latents) {
       return latents.num_missing_pictures() == 0 && latents.num_missing_captions() == 0;
     };
     return has_all(all_) && (!prior_ || has_all(*prior_)) && translator_.unknown(prompts).empty();
   }
 
  private:
-  tasks::CachedLatents open(std::vector<data::CaptionedPicture> pictures) {
+  CachedLatents open(std::vector<data::CaptionedPicture> pictures) {
     if (options_.skip_bad) {
       const std::string note = data::leave_out_bad(pictures, options_.encoders.compute.num_threads);
       if (!note.empty()) notes_.push_back("note: " + note);
@@ -271,7 +271,7 @@ class CaptionedPictures : public tasks::PictureSet {
     return {std::move(pictures), data::Buckets(options_.resolution),
             latent_format(options_, encoders_.factor), encoders_.hashes, io::LatentCache(options_.cache)};
   }
-  void note_small(const tasks::CachedLatents& latents) {
+  void note_small(const CachedLatents& latents) {
     const std::vector<std::string>& small = latents.small();
     if (small.empty()) return;
     notes_.push_back(fmt::format(
@@ -280,27 +280,28 @@ class CaptionedPictures : public tasks::PictureSet {
         small.size(), latents.pictures().size(), options_.resolution / 2, listed(small, kMaxNamed)));
   }
   /// Throws a UserError for images that cannot be decoded, before any image is encoded.
-  void expect_readable(const tasks::CachedLatents& latents) const {
+  void expect_readable(const CachedLatents& latents) const {
     const data::ReadCheck check =
         data::check_captioned(latents.pictures(), options_.encoders.compute.num_threads);
     if (check.faults.empty()) return;
     user_error("{} of {} images cannot be read, the first: {}; set data.bad_records=skip to leave them out",
                check.faults.size(), latents.pictures().size(), check.faults[0]);
   }
-  void prepare(const tasks::CachedLatents& latents, const Say& say) const {
+  void prepare(const CachedLatents& latents, const Say& say) const {
     if (const int64_t missing = latents.num_missing_pictures(); missing > 0) {
       if (!options_.skip_bad) expect_readable(latents);
       say(fmt::format("encoding {} pictures into {}", missing, options_.cache.string()));
-      PictureCoder coder(options_.encoders.autoencoder, options_.preparation, options_.encoders.memory);
+      encoders::PictureCoder coder(options_.encoders.autoencoder, options_.preparation,
+                                   options_.encoders.memory);
       latents.make_latents([&](const data::Image& image) { return coder.encode(image); },
-                           tasks::ToldProgress(say, "encoding pictures", missing));
+                           ToldProgress(say, "encoding pictures", missing));
     }
     if (const int64_t missing = latents.num_missing_captions(); missing > 0) {
       say(fmt::format("encoding {} captions", missing));
-      TextCoder coder(options_.encoders.model, options_.format.text_tokens, options_.preparation);
-      latents.make_text([&](std::span<const std::string> captions,
-                            const tasks::TakeText& take) { coder.encode(captions, take); },
-                        tasks::ToldProgress(say, "encoding captions", missing));
+      encoders::TextCoder coder(options_.encoders.model, options_.format.text_tokens, options_.preparation);
+      latents.make_text(
+          [&](std::span<const std::string> captions, const TakeText& take) { coder.encode(captions, take); },
+          ToldProgress(say, "encoding captions", missing));
     }
   }
 
@@ -308,14 +309,14 @@ class CaptionedPictures : public tasks::PictureSet {
   Folders folders_;
   Encoders encoders_;
   std::vector<std::string> notes_;  ///< on images that are left out or enlarged
-  tasks::CachedLatents all_;
+  CachedLatents all_;
   Parts parts_;
-  std::optional<tasks::CachedLatents> prior_;
-  std::optional<tasks::JoinedLatents> joined_;
+  std::optional<CachedLatents> prior_;
+  std::optional<JoinedLatents> joined_;
   TextTranslator translator_;
 };
 
-class KohyaPictures : public tasks::PictureSet {
+class KohyaPictures : public PictureSet {
  public:
   explicit KohyaPictures(const CaptionedPicturesOptions& options)
       : all_(options.folder, options.resolution, latent_format(options, 8)),
@@ -327,9 +328,7 @@ class KohyaPictures : public tasks::PictureSet {
   const data::LatentSource& train() const override { return parts_.train(); }
   const data::LatentSource& held_out() const override { return parts_.held_out(); }
   /// Caches hold no captions: without prompts in the recipe there is nothing to ask for.
-  const tasks::PictureTranslator* translator() const override {
-    return has_encoders_ ? &translator_ : nullptr;
-  }
+  const PictureTranslator* translator() const override { return has_encoders_ ? &translator_ : nullptr; }
   std::string describe() const override { return parts_.describe() + ", cached by sd-scripts"; }
   std::string warning() const override { return parts_.warning(); }
   std::vector<std::string> prompts() const override { return {}; }
@@ -349,24 +348,24 @@ class KohyaPictures : public tasks::PictureSet {
     return texts;
   }
 
-  tasks::KohyaLatents all_;
+  KohyaLatents all_;
   Parts parts_;
   TextTranslator translator_;
-  Compute preparation_;
+  encoders::Compute preparation_;
   bool has_encoders_;
 };
 
 }  // namespace
 
-std::unique_ptr<tasks::PictureTranslator> text_translator(const TextTranslatorOptions& options) {
+std::unique_ptr<PictureTranslator> text_translator(const TextTranslatorOptions& options) {
   return std::make_unique<TextTranslator>(options);
 }
 
-std::unique_ptr<tasks::PictureSet> captioned_pictures(const CaptionedPicturesOptions& options) {
+std::unique_ptr<PictureSet> captioned_pictures(const CaptionedPicturesOptions& options) {
   return std::make_unique<CaptionedPictures>(options);
 }
 
-std::unique_ptr<tasks::PictureSet> kohya_pictures(const CaptionedPicturesOptions& options) {
+std::unique_ptr<PictureSet> kohya_pictures(const CaptionedPicturesOptions& options) {
   if (const fs::path found = data::regularization_folder(options.folder); !found.empty())
     user_error(
         "expected caches of one set of images, got {} too, which is kohya's folder of the class; set "
@@ -375,4 +374,4 @@ std::unique_ptr<tasks::PictureSet> kohya_pictures(const CaptionedPicturesOptions
   return std::make_unique<KohyaPictures>(options);
 }
 
-}  // namespace hearth::infer
+}  // namespace hearth::tasks

@@ -3,21 +3,21 @@
 #include <memory>
 #include <string>
 
-#include "infer/model_part.h"
+#include "encoders/model_part.h"
 #include "tasks/diffuse/picture_set.h"
 
-namespace hearth::infer {
+namespace hearth::tasks {
 
 /// Where prompts are read and pictures made by the encoders of a folder of diffusers.
 struct TextTranslatorOptions {
   fs::path model;        ///< with text encoders and tokenizers
   fs::path autoencoder;  ///< its folder
   int64_t text_tokens = 512;
-  Compute compute;
+  encoders::Compute compute;
   int64_t memory = 0;  ///< budget of the decoder, bytes; 0: none
 };
 /// Encoders are opened when they are needed first. UserError for a folder that has none.
-std::unique_ptr<tasks::PictureTranslator> text_translator(const TextTranslatorOptions& options);
+std::unique_ptr<PictureTranslator> text_translator(const TextTranslatorOptions& options);
 
 struct CaptionedPicturesOptions {
   fs::path folder;  ///< of pictures with captions
@@ -30,14 +30,14 @@ struct CaptionedPicturesOptions {
   bool allow_outside = false;  ///< images may be links out of the folder
   bool skip_bad = false;       ///< leave out pictures that cannot be read
   fs::path cache;              ///< folder of latents and embeddings
-  tasks::DenoiseFormat format;
+  DenoiseFormat format;
   TextTranslatorOptions encoders;
-  Compute preparation;  ///< where prepare() encodes; all else is done where `encoders` says
+  encoders::Compute preparation;  ///< where prepare() encodes; all else is done where `encoders` says
 };
 /// Pictures with captions, which prepare() has encoded into the cache, and prompts with them. UserError where
 /// data, encoders and model do not go together.
-std::unique_ptr<tasks::PictureSet> captioned_pictures(const CaptionedPicturesOptions& options);
+std::unique_ptr<PictureSet> captioned_pictures(const CaptionedPicturesOptions& options);
 /// Of caches by kohya's sd-scripts in options.folder; no encoder is needed but to make pictures.
-std::unique_ptr<tasks::PictureSet> kohya_pictures(const CaptionedPicturesOptions& options);
+std::unique_ptr<PictureSet> kohya_pictures(const CaptionedPicturesOptions& options);
 
-}  // namespace hearth::infer
+}  // namespace hearth::tasks

@@ -1,15 +1,18 @@
-#include "infer/captioned_pictures.h"
+#include "tasks/diffuse/captioned_pictures.h"
 
 #include <gmock/gmock.h>
 
 #include "base/error.h"
 #include "data/image.h"
+#include "encoders/tiny_text_models.h"
 #include "npz_writer.h"
 #include "temporary_folder.h"
-#include "tiny_text_models.h"
 
-namespace hearth::infer {
+namespace hearth::tasks {
 namespace {
+
+using encoders::put;
+using encoders::put_models;
 
 /// Caches of a picture: latents of 2 channels, 4 x 4, and 3 tokens of text.
 void put_cached(const fs::path& name) {
@@ -22,7 +25,7 @@ void put_cached(const fs::path& name) {
   text.write(name.string() + "_flux_te.npz");
 }
 
-std::unique_ptr<tasks::PictureSet> open_cached(const fs::path& folder) {
+std::unique_ptr<PictureSet> open_cached(const fs::path& folder) {
   CaptionedPicturesOptions options{.folder = folder, .resolution = 64};
   options.format.text_tokens = 3;
   options.format.model.channels = 2;
@@ -68,7 +71,7 @@ class CaptionsInCache : public testing::Test {
   }
   fs::path model() const { return folder_.path() / "model"; }
   fs::path root() const { return folder_.path() / "pictures"; }
-  std::unique_ptr<tasks::PictureSet> open(const char* cache = "cache", const Compute& compute = {}) const {
+  std::unique_ptr<PictureSet> open(const char* cache = "cache", const encoders::Compute& compute = {}) const {
     CaptionedPicturesOptions options{.folder = root(),
                                      .resolution = 64,
                                      .cache = folder_.path() / cache,
@@ -94,7 +97,7 @@ TEST_F(CaptionsInCache, AreNotEncodedAgainAsPrompts) {
   ASSERT_THAT(prompts, testing::ElementsAre("a b", "c"));
   const auto second = open();
   fs::remove(model() / "tokenizer/tokenizer.json");
-  const std::vector<tasks::Condition> known = second->translator()->conditions(prompts);
+  const std::vector<Condition> known = second->translator()->conditions(prompts);
   EXPECT_EQ(known[0].text, text);
   EXPECT_EQ(known[0].pooled, pooled);
   EXPECT_NE(known[1].text, text);
@@ -135,14 +138,14 @@ TEST_F(CaptionsInCache, PromptsArePreparedWithThem) {
   open()->prepare(prompts, [](const std::string&) {});
   const auto next = open();
   fs::remove(model() / "tokenizer/tokenizer.json");
-  const std::vector<tasks::Condition> known = next->translator()->conditions(prompts);
+  const std::vector<Condition> known = next->translator()->conditions(prompts);
   EXPECT_EQ(known[0].text, known[2].text);
   EXPECT_NE(known[0].text, known[1].text);
 }
 
 TEST_F(CaptionsInCache, AGpuPreparesThemAsTheProcessorDoes) {
   const auto here = open(), there = open("other", {.gpu = exec::GpuWish{.device = "emulated"}});
-  const auto latents_of = [](const tasks::PictureSet& pictures) {
+  const auto latents_of = [](const PictureSet& pictures) {
     std::vector<std::string> said;
     pictures.prepare(std::vector<std::string>{"b"}, [&](const std::string& text) { said.push_back(text); });
     EXPECT_THAT(said, testing::ElementsAre(testing::HasSubstr("encoding 2 pictures into"),
@@ -153,7 +156,7 @@ TEST_F(CaptionsInCache, AGpuPreparesThemAsTheProcessorDoes) {
   };
   EXPECT_THAT(latents_of(*there), testing::Pointwise(testing::FloatNear(1e-4F), latents_of(*here)));
   const std::string prompt = "b";
-  const auto asked = [&](const tasks::PictureSet& pictures) {
+  const auto asked = [&](const PictureSet& pictures) {
     return pictures.translator()->conditions(std::span(&prompt, 1)).front().text;
   };
   EXPECT_THAT(asked(*there), testing::Pointwise(testing::FloatNear(1e-4F), asked(*here)));
@@ -161,4 +164,4 @@ TEST_F(CaptionsInCache, AGpuPreparesThemAsTheProcessorDoes) {
 }
 
 }  // namespace
-}  // namespace hearth::infer
+}  // namespace hearth::tasks

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "base/file.h"
-#include "infer/model_part.h"
+#include "encoders/model_part.h"
 
-namespace hearth::infer {
+namespace hearth::encoders {
 
 class CaptionEncoder;
 
@@ -46,4 +46,4 @@ class TextCoder {
   std::unique_ptr<CaptionEncoder> encoder_;
 };
 
-}  // namespace hearth::infer
+}  // namespace hearth::encoders

@@ -4,7 +4,7 @@
 
 #include "tiny_weights.h"
 
-namespace hearth::infer {
+namespace hearth::encoders {
 
 inline void put(const fs::path& file, const std::string& text) {
   fs::create_directories(file.parent_path());
@@ -91,4 +91,4 @@ inline void put_models(const fs::path& folder, int64_t width, int64_t num_layers
   put_t5(folder / "text_encoder_2", width, num_layers);
 }
 
-}  // namespace hearth::infer
+}  // namespace hearth::encoders

@@ -1,4 +1,4 @@
-#include "infer/text_coder.h"
+#include "encoders/text_coder.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -8,15 +8,15 @@
 #include "base/foreign.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "encoders/text_encoder.h"
 #include "hub/weights.h"
-#include "infer/text_encoder.h"
 #include "models/clip/clip.h"
 #include "models/decoder/decoder.h"
 #include "models/t5/t5.h"
 #include "text/chat.h"
 #include "text/tokenizer.h"
 
-namespace hearth::infer {
+namespace hearth::encoders {
 
 using ir::ValueId;
 
@@ -362,4 +362,4 @@ void TextCoder::encode(
   encoder_->encode(captions, take);
 }
 
-}  // namespace hearth::infer
+}  // namespace hearth::encoders
