@@ -50,8 +50,9 @@ struct Program;
 /// A chat template: the part of Jinja 2.11 to 3.1 that chat templates use, set up as Hugging Face sets it up
 /// (trim_blocks, lstrip_blocks, loop controls, tojson without ASCII escapes, {% generation %}).
 ///
-/// Statements: if, for (with if, else, recursive, break, continue), set (also as a block, also of a namespace),
-/// with, filter, macro, call, generation, raw. Filters, tests, methods and functions: the tables in src/text/jinja/.
+/// Statements: if, for (with if, else, recursive, break, continue), set (also as a block, also of a
+/// namespace), with, filter, macro, call, generation, raw. Filters, tests, methods and functions: the tables
+/// in src/text/jinja/.
 /// Templates cannot access files, the network or the program.
 class Template {
  public:

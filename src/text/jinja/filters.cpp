@@ -324,7 +324,8 @@ Value map(Run& run, const Value& subject, Arguments arguments) {
     run.spend(1);
     Value result =
         filter != nullptr ? filter->apply(run, item, passed) : attribute_or_item(run, item, arguments[3]);
-    results.push_back(result.is_undefined() && given(arguments[4]) ? arguments[4] : std::move(result));
+    if (result.is_undefined() && given(arguments[4])) result = arguments[4];
+    results.push_back(std::move(result));
   }
   return list_value(run, results);
 }
