@@ -6,7 +6,7 @@
 #include <ctime>
 #include <vector>
 
-#include "data/boxes.h"
+#include "data/boxes/boxes.h"
 #include "tasks/detect/detect_rows.h"
 
 namespace hearth::bench {

@@ -6,7 +6,7 @@
 #include "base/run_files.h"
 #include "cli/output.h"
 #include "cli/verb.h"
-#include "data/picture_files.h"
+#include "data/captions/picture_files.h"
 #include "hub/weights.h"
 #include "run/from_recipe.h"
 

@@ -10,7 +10,7 @@
 #include "cli/output.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
-#include "data/captions.h"
+#include "data/captions/captions.h"
 #include "models/model.h"
 #include "run/from_diffuse_recipe.h"
 #include "run/from_recipe.h"

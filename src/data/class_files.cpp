@@ -17,8 +17,8 @@
 #include "base/text.h"
 #include "base/utf8.h"
 #include "base/yaml.h"
-#include "data/image.h"
-#include "data/picture_files.h"
+#include "data/captions/picture_files.h"
+#include "data/images/image.h"
 #include "data/split_names.h"
 
 namespace hearth::data {

@@ -7,7 +7,7 @@
 
 #include "base/extent.h"
 #include "base/file.h"
-#include "data/image.h"
+#include "data/images/image.h"
 
 namespace hearth::data {
 

@@ -4,7 +4,7 @@
 #include "base/hash.h"
 #include "data/class_files.h"
 #include "data/dataset.h"
-#include "data/image.h"
+#include "data/images/image.h"
 #include "data/picture_cache.h"
 
 namespace hearth::data {

@@ -1,6 +1,6 @@
 #include "data/image_rows.h"
 
-#include "data/augment.h"
+#include "data/images/augment.h"
 
 namespace hearth::data {
 

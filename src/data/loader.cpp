@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
-#include "data/bucket_order.h"
+#include "data/captions/bucket_order.h"
 #include "data/class_balance.h"
 
 namespace hearth::data {

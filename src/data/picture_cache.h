@@ -6,7 +6,7 @@
 #include <mutex>
 #include <vector>
 
-#include "data/image.h"
+#include "data/images/image.h"
 
 namespace hearth::data {
 

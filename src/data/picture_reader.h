@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "data/box.h"
-#include "data/image.h"
+#include "data/boxes/box.h"
+#include "data/images/image.h"
 #include "data/picture_cache.h"
 
 namespace hearth::data {

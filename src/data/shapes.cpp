@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
-#include "data/box.h"
+#include "data/boxes/box.h"
 #include "data/dataset.h"
 
 namespace hearth::data {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/extent.h"
-#include "data/image.h"
+#include "data/images/image.h"
 #include "encoders/model_part.h"
 #include "models/autoencoder/autoencoder.h"
 

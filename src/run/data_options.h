@@ -2,7 +2,7 @@
 
 #include "data/dataset.h"
 #include "data/loader_options.h"
-#include "data/masks.h"
+#include "data/masks/masks.h"
 #include "recipe/recipe.h"
 
 namespace hearth::run {

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "data/boxes.h"
+#include "data/boxes/boxes.h"
 #include "data/dataset.h"
 #include "engine/engine.h"
 #include "hub/export_onnx.h"

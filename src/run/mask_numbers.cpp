@@ -1,7 +1,7 @@
 #include "run/mask_numbers.h"
 
 #include "base/file.h"
-#include "data/masks.h"
+#include "data/masks/masks.h"
 #include "recipe/recipe_file.h"
 #include "run/from_recipe.h"
 

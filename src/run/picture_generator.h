@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/extent.h"
-#include "data/image.h"
+#include "data/images/image.h"
 #include "recipe/recipe.h"
 #include "tasks/diffuse/sampler.h"
 

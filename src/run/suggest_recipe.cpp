@@ -9,12 +9,12 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "data/boxes.h"
-#include "data/captions.h"
+#include "data/boxes/boxes.h"
+#include "data/captions/captions.h"
+#include "data/captions/picture_files.h"
 #include "data/dataset.h"
-#include "data/image.h"
-#include "data/masks.h"
-#include "data/picture_files.h"
+#include "data/images/image.h"
+#include "data/masks/masks.h"
 #include "text/conversation.h"
 #include "text/jsonl.h"
 

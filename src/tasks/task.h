@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/image.h"
+#include "data/images/image.h"
 #include "data/loader.h"
 #include "engine/engine.h"
 #include "io/report.h"

@@ -1,7 +1,7 @@
 // Models that make pictures: trained, resumed, shared out, and asked for pictures.
 #include <sstream>
 
-#include "data/image.h"
+#include "data/images/image.h"
 #include "program.h"
 #include "tiny_weights.h"
 

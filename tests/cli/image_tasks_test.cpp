@@ -1,6 +1,6 @@
 // Tasks on images as a user types them: from a folder of files to predictions, and what goes wrong.
 #include "cli/program.h"
-#include "data/image.h"
+#include "data/images/image.h"
 
 namespace hearth {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "cli/program.h"
-#include "data/image.h"
+#include "data/images/image.h"
 #include "io/safetensors.h"
 #include "tiny_language_model.h"
 

@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
-#include "data/boxes.h"
-#include "data/boxes_format.h"
-#include "data/masks.h"
+#include "data/boxes/boxes.h"
+#include "data/boxes/boxes_format.h"
+#include "data/masks/masks.h"
 #include "files.h"
 
 /// Labels of objects that cannot be read (data.bad_records).

@@ -5,10 +5,10 @@
 #include <set>
 
 #include "base/file.h"
-#include "data/boxes.h"
-#include "data/captions.h"
+#include "data/boxes/boxes.h"
+#include "data/captions/captions.h"
 #include "data/dataset.h"
-#include "data/masks.h"
+#include "data/masks/masks.h"
 #include "data/picture_reader.h"
 #include "data/read_check.h"
 #include "files.h"

@@ -1,4 +1,4 @@
-#include "data/box_augment.h"
+#include "data/boxes/box_augment.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "data/warp.h"
+#include "data/images/warp.h"
 #include "files.h"
 
 namespace hearth::data {

@@ -1,11 +1,11 @@
-#include "data/boxes.h"
+#include "data/boxes/boxes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "data/boxes_format.h"
+#include "data/boxes/boxes_format.h"
 #include "files.h"
 #include "shared_data.h"
 

@@ -1,4 +1,4 @@
-#include "data/bucket_order.h"
+#include "data/captions/bucket_order.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

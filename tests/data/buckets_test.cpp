@@ -1,11 +1,11 @@
-#include "data/buckets.h"
+#include "data/captions/buckets.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "data/captions.h"
+#include "data/captions/captions.h"
 #include "files.h"
 
 namespace hearth::data {

@@ -1,4 +1,4 @@
-#include "data/captions.h"
+#include "data/captions/captions.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "data/image.h"
+#include "data/images/image.h"
 #include "files.h"
 #include "temporary_folder.h"
 

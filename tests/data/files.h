@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "data/image.h"
+#include "data/images/image.h"
 #include "temporary_folder.h"
 
 namespace hearth::data {

@@ -5,8 +5,8 @@
 #include <array>
 #include <map>
 
-#include "data/augment.h"
 #include "data/dataset.h"
+#include "data/images/augment.h"
 #include "data/shapes.h"
 #include "files.h"
 #include "limited_child.h"

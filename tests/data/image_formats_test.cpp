@@ -3,7 +3,7 @@
 #include <tiffio.h>
 
 #include "base/file.h"
-#include "data/image_formats.h"
+#include "data/images/image_formats.h"
 #include "files.h"
 
 namespace hearth::data {

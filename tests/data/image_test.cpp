@@ -1,4 +1,4 @@
-#include "data/image.h"
+#include "data/images/image.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "data/boxes.h"
-#include "data/boxes_format.h"
+#include "data/boxes/boxes.h"
+#include "data/boxes/boxes_format.h"
 #include "data/data_folder.h"
 #include "files.h"
 

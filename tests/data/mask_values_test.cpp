@@ -1,4 +1,4 @@
-#include "data/mask_values.h"
+#include "data/masks/mask_values.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "data/masks.h"
+#include "data/masks/masks.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "data/mask_rows.h"
+#include "data/masks/mask_rows.h"
 #include "data/shapes.h"
 #include "files.h"
 #include "temporary_folder.h"

@@ -1,4 +1,4 @@
-#include "data/outlined_masks.h"
+#include "data/masks/outlined_masks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "data/fill_outline.h"
+#include "data/masks/fill_outline.h"
 #include "files.h"
 #include "temporary_folder.h"
 

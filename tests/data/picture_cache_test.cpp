@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "data/dataset.h"
-#include "data/masks.h"
+#include "data/masks/masks.h"
 #include "files.h"
 
 namespace hearth::data {

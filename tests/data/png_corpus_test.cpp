@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "data/image.h"
+#include "data/images/image.h"
 #include "shared_data.h"
 
 namespace hearth::data {

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
-#include "data/boxes.h"
+#include "data/boxes/boxes.h"
 #include "data/class_files.h"
-#include "data/masks.h"
+#include "data/masks/masks.h"
 #include "files.h"
 
 namespace hearth::data {

@@ -11,9 +11,9 @@
 #include "backend/gpu/emu/stream.h"
 #include "base/error.h"
 #include "exec/device/gpu_choice.h"
+#include "exec/device/trial.h"
 #include "ops/matmul/matmul_kernel.h"
 #include "ops/op_list.h"
-#include "ops/trial.h"
 #include "planted_kernel.h"
 #include "temporary_folder.h"
 
@@ -151,7 +151,7 @@ TEST_F(SelfTests, EverySampleIsRightAsANodeOfItsOwnSize) {
     for (const ir::Sample& sample : op->samples()) {
       ir::Graph graph = graph_of(*op, sample);
       const ir::NodeTypes types(graph, graph.nodes[0]);
-      if (!ops::trial_of(*op, types.view(graph.nodes[0]))) continue;
+      if (!trial_of(*op, types.view(graph.nodes[0]))) continue;
       names_of_ops.insert(op->name);
       test.cover(graph);
     }

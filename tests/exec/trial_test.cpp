@@ -1,6 +1,6 @@
 // Excerpts of nodes that are too large to be computed in float64 say what the processor's kernels make of the
 // whole.
-#include "ops/trial.h"
+#include "exec/device/trial.h"
 
 #include <gtest/gtest.h>
 
@@ -17,14 +17,14 @@ ir::Type i32(const Shape& shape) { return {.dtype = DType::i32, .shape = shape};
 
 Region room_for(const ir::Type& type) { return Region(type.num_bytes() + 128); }
 
-std::vector<std::vector<std::byte>> run_on_processor(const ir::OpDef& op, const ops::Trial& trial) {
+std::vector<std::vector<std::byte>> run_on_processor(const ir::OpDef& op, const Trial& trial) {
   ThreadPool threads(2);
   const ir::NodeView view{.attrs = trial.attrs, .in = trial.in, .out = trial.out, .num_threads = 2};
   const ir::Kernel kernel = op.cpu(view);
   std::vector<Region> regions;
   std::vector<void*> in, out;
   for (size_t i = 0; i < trial.in.size(); ++i) {
-    const std::vector<std::byte> bytes = ops::trial_input(trial, i);
+    const std::vector<std::byte> bytes = trial_input(trial, i);
     std::ranges::copy(bytes, regions.emplace_back(room_for(trial.in[i])).data());
     in.push_back(regions.back().data());
   }
@@ -53,13 +53,13 @@ TEST_P(Trials, OfALargeNodeAreWhatTheProcessorMakes) {
   const ir::OpDef& op = *ops::find_op(name);
   const ir::Inferred inferred = op.infer({.attrs = attrs, .in = in, .out = {}});
   ASSERT_EQ(inferred.error, "");
-  const auto trial = ops::trial_of(op, {.attrs = attrs, .in = in, .out = inferred.out});
+  const auto trial = trial_of(op, {.attrs = attrs, .in = in, .out = inferred.out});
   ASSERT_TRUE(trial);
   EXPECT_EQ(trial->in[0].shape, ran.rank() > 0 ? ran : in[0].shape);
   std::vector<std::vector<std::byte>> outputs = run_on_processor(op, *trial);
-  EXPECT_EQ(ops::compare_with_excerpt(op, *trial, outputs), "");
+  EXPECT_EQ(compare_with_excerpt(op, *trial, outputs), "");
   for (std::byte& byte : outputs[0]) byte = std::byte{0};
-  EXPECT_NE(ops::compare_with_excerpt(op, *trial, outputs), "");
+  EXPECT_NE(compare_with_excerpt(op, *trial, outputs), "");
 }
 
 ir::Attrs attention(int64_t causal) {

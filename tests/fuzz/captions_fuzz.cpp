@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "data/captions.h"
+#include "data/captions/captions.h"
 
 /// Captions that are accepted are UTF-8, and of lines that there are.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,7 +1,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "data/boxes_format.h"
+#include "data/boxes/boxes_format.h"
 
 /// Boxes that are accepted are in their image, and runs of outlines fill it.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,7 +1,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "data/image.h"
+#include "data/images/image.h"
 
 /// Any image format by its first bytes: the header has the size of the pixels, and both kinds of pixels have
 /// it.

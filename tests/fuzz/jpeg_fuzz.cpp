@@ -1,5 +1,5 @@
 #include "base/error.h"
-#include "data/image.h"
+#include "data/images/image.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {

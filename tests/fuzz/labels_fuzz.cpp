@@ -1,7 +1,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "data/boxes_format.h"
+#include "data/boxes/boxes_format.h"
 
 /// The first byte modulo 5 picks the format (Label Studio, CVAT, LabelMe, CSV, CreateML), and from 128 on
 /// skip_bad. Objects that are accepted have a name, and runs that fill their bitmap; images with a fault have

@@ -4,8 +4,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "data/fill_outline.h"
-#include "data/masks.h"
+#include "data/masks/fill_outline.h"
+#include "data/masks/masks.h"
 
 /// A table of classes has each name once; a PNG of numbers that is accepted has as many as it says.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -2,7 +2,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "data/boxes_format.h"
+#include "data/boxes/boxes_format.h"
 
 /// Objects that are accepted have a name and corners that are numbers.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,7 +1,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "data/boxes_format.h"
+#include "data/boxes/boxes_format.h"
 
 /// A data.yaml where the first byte is even, else a label file, whose accepted boxes lie in their picture.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "data/boxes_format.h"
+#include "data/boxes/boxes_format.h"
 #include "tasks/detect/coco_eval.h"
 #include "tasks/detect/detection_files.h"
 

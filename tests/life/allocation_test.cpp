@@ -7,7 +7,7 @@
 #include <iostream>
 #include <vector>
 
-#include "data/image.h"
+#include "data/images/image.h"
 #include "malloc_count.h"
 #include "run/from_recipe.h"
 #include "run/trainer.h"

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "data/image.h"
+#include "data/images/image.h"
 #include "temporary_folder.h"
 
 namespace hearth::run {

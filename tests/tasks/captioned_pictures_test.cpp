@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "base/error.h"
-#include "data/image.h"
+#include "data/images/image.h"
 #include "encoders/tiny_text_models.h"
 #include "npz_writer.h"
 #include "temporary_folder.h"

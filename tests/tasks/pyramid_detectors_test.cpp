@@ -7,7 +7,7 @@
 #include <cmath>
 #include <random>
 
-#include "data/augment.h"
+#include "data/images/augment.h"
 #include "data/shapes.h"
 #include "engine/engine.h"
 #include "tasks/detect/anchors.h"

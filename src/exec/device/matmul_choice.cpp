@@ -11,10 +11,10 @@
 #include "backend/gpu/driver.h"
 #include "base/process.h"
 #include "base/version.h"
+#include "exec/device/trial.h"
 #include "ops/matmul/matmul.h"
 #include "ops/matmul/matmul_kernel.h"
 #include "ops/random/draw.h"
-#include "ops/trial.h"
 
 namespace hearth::exec {
 namespace {
@@ -40,7 +40,7 @@ std::unique_ptr<gpu::Memory> draw(gpu::Device& device, gpu::Stream& stream, cons
 
 /// Some rows of a matrix.
 std::vector<float> read(gpu::Stream& stream, const std::byte* from, const ir::Type& type) {
-  const std::vector<int64_t> rows = ops::spread(type.shape[0], kComparedRows);
+  const std::vector<int64_t> rows = spread(type.shape[0], kComparedRows);
   const int64_t width = type.shape[1], row_bytes = width * dtype_bytes(type.dtype);
   std::vector<std::byte> bytes(rows.size() * static_cast<size_t>(row_bytes));
   for (size_t i = 0; i < rows.size(); ++i)

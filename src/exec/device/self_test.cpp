@@ -14,10 +14,10 @@
 #include "base/shared_library.h"
 #include "base/version.h"
 #include "cost/seconds.h"
+#include "exec/device/trial.h"
 #include "exec/program.h"
 #include "ops/random/draw.h"
 #include "ops/sample.h"
-#include "ops/trial.h"
 
 namespace hearth::exec {
 namespace {
@@ -158,14 +158,14 @@ class SelfTest::Session {
                                    : put(ops::to_bytes(sample.graph.type(id), sample.values.at(id))));
     return run(*node.op, types.view(node), in);
   }
-  Outputs run(const ir::OpDef& op, const ops::Trial& trial) {
+  Outputs run(const ir::OpDef& op, const Trial& trial) {
     std::vector<void*> in;
     for (size_t i = 0; i < trial.in.size(); ++i) {
       const ir::Type& type = trial.in[i];
       if (type.dtype == DType::boolean) {
         in.push_back(nullptr);
       } else if (!is_floating(type.dtype)) {
-        in.push_back(put(ops::trial_input(trial, i)));
+        in.push_back(put(trial_input(trial, i)));
       } else {
         std::byte* const place = room(type.num_bytes());
         ops::draw_on_gpu(device_, stream_, type, place, static_cast<uint32_t>(i), trial.scales[i]);
@@ -320,10 +320,9 @@ SelfTest::Found SelfTest::try_samples(const ir::OpDef& op, const ir::NodeView& v
 
 /// A node that does not fit is left to whoever places it.
 SelfTest::Found SelfTest::try_node(const ir::OpDef& op, const ir::NodeView& view) {
-  const std::optional<ops::Trial> trial = ops::trial_of(op, view);
+  const std::optional<Trial> trial = trial_of(op, view);
   if (!trial) return {};
-  return run(
-      [&](Session& session) { return ops::compare_with_excerpt(op, *trial, session.run(op, *trial)); });
+  return run([&](Session& session) { return compare_with_excerpt(op, *trial, session.run(op, *trial)); });
 }
 
 SelfTest::Session& SelfTest::session() {

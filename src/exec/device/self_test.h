@@ -13,9 +13,9 @@ namespace hearth::exec {
 
 /// Tries a GPU's kernels before anything depends on them, against their ops' definitions in float64: every
 /// kind of node that graphs have, by op and dtypes, on the samples of its op, and every different node at its
-/// own size (ops/trial.h). One that nothing can be tried on counts as wrong. What is found out is written to
-/// a file for the GPU, its driver and this build of Hearth; before each trial it says what is tried, so that
-/// what takes the process with it is known the next time.
+/// own size (exec/device/trial.h). One that nothing can be tried on counts as wrong. What is found out is
+/// written to a file for the GPU, its driver and this build of Hearth; before each trial it says what is
+/// tried, so that what takes the process with it is known the next time.
 class SelfTest {
  public:
   enum class When : uint8_t { always, once, never };

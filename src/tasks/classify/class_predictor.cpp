@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "data/augment.h"
-#include "data/image.h"
+#include "data/images/augment.h"
+#include "data/images/image.h"
 #include "tasks/classify/classifier.h"
 
 namespace hearth::tasks {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "data/image.h"
+#include "data/images/image.h"
 #include "data/loader_options.h"
 #include "models/model.h"
 #include "tasks/predictor.h"

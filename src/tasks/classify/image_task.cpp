@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "data/image.h"
+#include "data/images/image.h"
 #include "recipe/recipe.h"
 #include "tasks/classify/classifier.h"
 #include "tasks/classify/tensors_dataset.h"

@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "data/box.h"
+#include "data/boxes/box.h"
 #include "models/retinanet/retinanet.h"
 #include "tasks/detect/pyramid.h"
 

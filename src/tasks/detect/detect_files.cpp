@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/run_files.h"
-#include "data/augment.h"
+#include "data/images/augment.h"
 #include "tasks/detect/detection_files.h"
 
 namespace hearth::tasks {

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
-#include "data/augment.h"
+#include "data/images/augment.h"
 
 namespace hearth::tasks {
 namespace {

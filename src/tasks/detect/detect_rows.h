@@ -1,6 +1,6 @@
 #pragma once
 
-#include "data/box_augment.h"
+#include "data/boxes/box_augment.h"
 #include "data/loader.h"
 #include "tasks/detect/detector.h"
 

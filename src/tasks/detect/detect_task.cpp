@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/run_files.h"
-#include "data/draw_boxes.h"
+#include "data/boxes/draw_boxes.h"
 #include "tasks/detect/coco_eval.h"
 #include "tasks/detect/detection_curves.h"
 #include "tasks/detect/detection_files.h"

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/box.h"
+#include "data/boxes/box.h"
 
 namespace hearth::tasks {
 

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/json_reader.h"
-#include "data/boxes_format.h"
+#include "data/boxes/boxes_format.h"
 
 namespace hearth::tasks {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/box.h"
+#include "data/boxes/box.h"
 #include "tasks/detect/detection.h"
 
 namespace hearth::tasks {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/extent.h"
-#include "data/box.h"
+#include "data/boxes/box.h"
 #include "data/loader.h"
 #include "engine/engine.h"
 #include "tasks/detect/detection.h"

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "data/box.h"
+#include "data/boxes/box.h"
 #include "tasks/detect/pyramid.h"
 
 namespace hearth::tasks {

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "data/buckets.h"
-#include "data/captions.h"
-#include "data/latents.h"
+#include "data/captions/buckets.h"
+#include "data/captions/captions.h"
+#include "data/captions/latents.h"
 #include "tasks/diffuse/coded_pictures.h"
 
 namespace hearth::tasks {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "data/dataset.h"
-#include "data/image.h"
+#include "data/images/image.h"
 
 namespace hearth::tasks {
 

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "data/latents.h"
+#include "data/captions/latents.h"
 #include "data/loader.h"
 #include "models/denoiser/denoiser.h"
 #include "tasks/diffuse/noising.h"

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/run_files.h"
-#include "data/image.h"
+#include "data/images/image.h"
 #include "tasks/diffuse/class_judge.h"
 #include "tasks/loader_stream.h"
 #include "tasks/spread.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "data/bucket_order.h"
+#include "data/captions/bucket_order.h"
 #include "tasks/diffuse/denoiser_objective.h"
 #include "tasks/diffuse/picture_set.h"
 #include "tasks/task.h"

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "data/latents.h"
+#include "data/captions/latents.h"
 #include "io/npz.h"
 #include "tasks/diffuse/cached_latents.h"
 

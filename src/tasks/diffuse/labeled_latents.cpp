@@ -1,7 +1,7 @@
 #include "tasks/diffuse/labeled_latents.h"
 
 #include "base/hash.h"
-#include "data/warp.h"
+#include "data/images/warp.h"
 
 namespace hearth::tasks {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "data/latents.h"
+#include "data/captions/latents.h"
 #include "tasks/diffuse/coded_pictures.h"
 
 namespace hearth::tasks {

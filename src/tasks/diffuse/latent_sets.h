@@ -1,6 +1,6 @@
 #pragma once
 
-#include "data/latents.h"
+#include "data/captions/latents.h"
 
 namespace hearth::tasks {
 

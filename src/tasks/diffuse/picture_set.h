@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/latents.h"
+#include "data/captions/latents.h"
 #include "encoders/picture_coder.h"
 #include "tasks/diffuse/coded_pictures.h"
 #include "tasks/diffuse/picture_maker.h"

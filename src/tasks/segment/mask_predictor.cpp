@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "data/augment.h"
+#include "data/images/augment.h"
 #include "tasks/segment/segmenter.h"
 
 namespace hearth::tasks {

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "data/class_balance.h"
-#include "data/mask_rows.h"
+#include "data/masks/mask_rows.h"
 #include "models/model.h"
 #include "recipe/recipe.h"
 #include "tasks/segment/confusion.h"

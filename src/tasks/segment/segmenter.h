@@ -1,6 +1,6 @@
 #pragma once
 
-#include "data/mask_rows.h"
+#include "data/masks/mask_rows.h"
 #include "engine/objective.h"
 #include "models/model.h"
 

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/path.h"
+#include "data/images/image.h"
+#include "data/masks/outline.h"
+
+namespace hearth::data {
+
+/// An object in an image: half-open corners in pixels, (0, 0) at the top left. exif_of decides whether the
+/// pixels are those of the upright or of the stored image.
+struct Box {
+  double x0 = 0, y0 = 0, x1 = 0, y1 = 0;
+  int32_t label = 0;       ///< into BoxedPictures::class_names
+  bool crowd = false;      ///< COCO's iscrowd: stands for many objects, is never trained on
+  bool difficult = false;  ///< VOC's
+  double area = 0;         ///< COCO's area of the object's outline; elsewhere that of the box
+};
+
+struct BoxedPicture {
+  fs::path file;
+  int64_t width = 0, height = 0;  ///< from the labels, else of the image file (see `exif`)
+  int64_t id = 0;                 ///< COCO's; elsewhere the place in the set, from 1
+  std::vector<Box> boxes = {};    ///< inside the picture, none without area
+  /// Outline of each box; empty unless LabelOptions::keep_outlines. An empty outline stands for the box
+  /// itself.
+  std::vector<Outline> outlines = {};
+  /// "FILE:LINE: reason" if the labels cannot be read, for leave_out_bad (LabelOptions::skip_bad); otherwise
+  /// empty. An image with a fault has no boxes.
+  std::string fault = {};
+};
+
+/// Pictures with boxes, in the order of their names.
+struct BoxedPictures {
+  std::vector<std::string> class_names;
+  std::vector<int64_t> category_ids;  ///< of each class: COCO's; from 0 for YOLO, from 1 for VOC
+  std::vector<BoxedPicture> pictures;
+  /// What was left out or changed, as "FILE:LINE: what".
+  std::vector<std::string> notes;
+  Exif exif = Exif::apply;
+  /// Makes picture number `index`, RGB, where they are generated and no files; else null.
+  std::function<Image(int64_t index)> draw = nullptr;
+};
+
+enum class BoxFormat { detect, coco, voc, yolo, label_studio, cvat, labelme, csv, createml };
+
+struct LabelOptions {
+  BoxFormat format = BoxFormat::detect;
+  /// True if images outside of the data's folder may be read; otherwise they are refused.
+  bool allow_outside = false;
+  bool keep_outlines = false;  ///< polygons and bitmaps of objects, for masks
+  Exif exif = Exif::apply;
+  bool skip_bad = false;  ///< store what is wrong with an image's labels as BoxedPicture::fault, not throw it
+  /// Number of classes of the model; 0: taken from the data. COCO categories without annotations are left out
+  /// unless the model has a class for each category.
+  int64_t num_classes = 0;
+  /// Names of the model's classes, if known: COCO categories with these names are kept.
+  std::vector<std::string> class_names = {};
+};
+
+/// Returns whether to apply the EXIF orientation so that the image has the size given by its labels: `ignore`
+/// if only the stored size fits or `wanted` is ignore, otherwise `apply`. UserError "NAME: ..." if neither
+/// size fits.
+Exif exif_of(const BoxedPicture& picture, const ImageHeader& header, Exif wanted);
+
+}  // namespace hearth::data

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/path.h"
+#include "data/boxes/box.h"
+
+namespace hearth::data {
+
+/// Reads the labels of a split (data/split_names.h), without decoding images.
+/// - coco: a JSON file; or a folder with them, itself, in annotations/ or in train/ and valid/.
+/// - voc: a folder with XML files, in Annotations/, beside the pictures, or in train/ and valid/; splits by
+///   ImageSets/Main/*.txt. Pixels count from 1: xmin - 1 to xmax.
+/// - yolo: a data.yaml or the folder that has one; labels lie where images/ is labels/ in a picture's path.
+///   Or a folder with classes.txt, in it or in labels/; label files may also be in the folder of the images.
+/// - label_studio (JSON), cvat (XML for images 1.1), labelme (a JSON file per image), csv (filename, class,
+///   xmin, ymin, xmax, ymax), createml: files as for coco.
+/// - detect: whichever of them is there; UserError where there are several.
+/// In data without splits every fifth image is held out for tests. exif_of decides the orientation of each
+/// image. UserError with file and line (JSON: object and byte) for invalid labels; with options.skip_bad, a
+/// fault of their image, for leave_out_bad.
+BoxedPictures read_boxes(const fs::path& path, std::string_view split, const LabelOptions& options = {});
+
+/// True if a folder, or a file, has labels in one of these formats.
+bool has_boxes(const fs::path& path);
+
+/// What decoding every picture once found, and what the labels hold.
+struct BoxCheck {
+  struct Class {
+    int64_t boxes = 0, pictures = 0;
+    int64_t small = 0, medium = 0, large = 0;  ///< by area: below 32 x 32 pixels, below 96 x 96, others
+    int64_t crowd = 0, difficult = 0;
+  };
+  std::vector<Class> classes;
+  int64_t pictures_without_boxes = 0;
+  int64_t turned_upright = 0, kept_as_stored = 0;  ///< images with an EXIF orientation
+  std::vector<std::string> faults;                 ///< "FILE: reason"
+};
+BoxCheck check_boxes(const BoxedPictures& set);
+/// Decodes every image on `num_threads` threads, and removes images that have a fault, cannot be read or do
+/// not match their labels. Puts a note with their number and first names before the others. UserError if no
+/// image remains.
+void leave_out_bad(BoxedPictures& set, int num_threads);
+
+}  // namespace hearth::data

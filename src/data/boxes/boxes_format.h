@@ -1,0 +1,154 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/function_ref.h"
+#include "data/boxes/box.h"
+
+/// What the readers of boxes share, and the parsers of single files, which never touch another file.
+namespace hearth::data {
+
+/// Adds a box, clipped to the image, and its outline unless null. Adds a note "WHERE: ..." if the box is
+/// empty after clipping or lost more than a pixel. UserError if the outline is far outside of any image.
+void add_box(Box box, std::string_view where, BoxedPicture& picture, std::vector<std::string>& notes,
+             Outline* outline = nullptr);
+
+/// Calls read(), which adds boxes to the image. If skip_bad, a UserError becomes the image's fault, and its
+/// boxes and the notes of read() are removed. Does nothing for an image with a fault.
+void read_or_keep_fault(BoxedPicture& picture, std::vector<std::string>& notes, bool skip_bad,
+                        FunctionRef<void()> read);
+/// Describes the fault of labels whose image is not known, for skip_bad.
+std::string describe_lost(std::string_view fault);
+/// Returns the end of a message on labels without any object: "; the first fault: ...", or "" without a
+/// fault.
+std::string first_fault(std::string_view fault);
+
+/// True if labels may give this width or height, in pixels; 0 means not given.
+constexpr bool is_image_side(int64_t side) { return side >= 0 && side <= 1 << 20; }
+
+/// Whether every corner is a number within what a picture may have; else UserError.
+void check_corners(const Box& box, std::string_view where);
+
+/// Of a set without splits every fifth picture, in the order of names, is for tests and the others for
+/// training; said in the notes.
+void take_share(std::string_view split, const fs::path& path, BoxedPictures& set);
+
+/// Pictures in the order of names, numbered from 1.
+void number_pictures(BoxedPictures& set);
+
+/// Sets width and height from the header of the image file.
+void measure(BoxedPicture& picture, Exif exif);
+
+/// A folder's files that end in `ending`, sorted; hidden ones are left out.
+std::vector<fs::path> sorted_files(const fs::path& folder, std::string_view ending);
+
+/// The number that a text is, without blanks around it; nothing where it is none or not finite.
+std::optional<double> parse_number(std::string_view text);
+
+/// A VOC file as it stands: corners from 1, `name` and `line` of each object.
+struct VocObject {
+  std::string name;
+  Box box;
+  int64_t line = 0;
+};
+struct VocFile {
+  std::string picture;            ///< <filename>; may be empty or wrong
+  int64_t width = 0, height = 0;  ///< 0 where not given
+  std::vector<VocObject> objects;
+  std::string fault = {};  ///< with skip_bad: why the file cannot be read; then it has no objects
+};
+VocFile parse_voc(std::string_view text, std::string_view name, bool skip_bad = false);
+
+/// Contents of a COCO JSON file, with category ids replaced by class indices; `file` of each image is its
+/// file_name. An annotation without a bbox gets the bounding box of its segmentation. String ids are numbered
+/// in file order. options.skip_bad: an image gets a fault if its record or one of its annotations is bad.
+struct CocoFile {
+  BoxedPictures labels;
+  std::vector<bool> is_used;  ///< for each class: true if an annotation has it
+};
+CocoFile parse_coco(std::string_view text, std::string_view name, const LabelOptions& options = {});
+/// Reads only the classes, and which classes have annotations.
+CocoFile parse_coco_classes(std::string_view text, std::string_view name, const LabelOptions& options = {});
+
+/// Format of YOLO label lines, and counts of lines with an outline or key points.
+struct YoloLines {
+  int64_t num_classes = 0;
+  int64_t keypoint_numbers = 0;  ///< numbers after each box: product of kpt_shape in data.yaml
+  bool keep_outlines = false;
+  int64_t num_outlines = 0, num_keypoints = 0;  ///< lines read so far
+};
+/// The lines of a YOLO label file: boxes of a picture whose size is known.
+void parse_yolo(std::string_view text, std::string_view name, YoloLines& lines, BoxedPicture& picture,
+                std::vector<std::string>& notes);
+
+/// What a data.yaml says; paths as they stand.
+struct YoloIndex {
+  std::string root;
+  std::vector<std::string> train, held_out;  ///< held_out: of val, valid, ..., test (data/split_names.h)
+  std::vector<std::string> class_names;
+  int64_t keypoint_numbers = 0;  ///< product of kpt_shape; 0: no key points
+};
+YoloIndex parse_yolo_index(const std::string& text, const std::string& name);
+
+/// Parses a classes.txt: a class name on each line, from class 0 on.
+std::vector<std::string> parse_class_names(std::string_view text, std::string_view name);
+
+/// An object in a label file of Label Studio, CVAT, LabelMe, CSV or CreateML.
+struct LabeledObject {
+  std::string name;
+  Box box;
+  Outline outline;  ///< empty: the box
+  std::string where;
+};
+/// Sets an object's outline to a polygon of at least three corners, and its box to the bounding box.
+void set_polygon(std::vector<double> polygon, LabeledObject& object);
+/// An image in such a label file.
+struct LabeledImage {
+  std::string file;               ///< as the labels name it; empty if a fault hides it
+  int64_t width = 0, height = 0;  ///< 0 where not given
+  std::string subset;             ///< CVAT's, such as "Train"
+  std::string where;
+  std::vector<LabeledObject> objects;
+  std::string fault = {};  ///< with skip_bad: why the labels cannot be read; then there are no objects
+};
+struct LabelFile {
+  std::vector<LabeledImage> images;
+  std::map<std::string, int64_t>
+      left_out;  ///< number of skipped shapes of each kind, such as lines or points
+};
+/// Parsers of such files. skip_bad: a bad image becomes a LabeledImage with a fault. A file that is no JSON
+/// or XML, or has bad columns, is a UserError even then.
+LabelFile parse_label_studio(std::string_view text, std::string_view name, bool skip_bad = false);
+LabelFile parse_cvat(std::string_view text, std::string_view name, bool skip_bad = false);
+LabelFile parse_labelme(std::string_view text, std::string_view name, bool skip_bad = false);
+LabelFile parse_box_table(std::string_view text, std::string_view name, bool skip_bad = false);
+LabelFile parse_createml(std::string_view text, std::string_view name, bool skip_bad = false);
+
+/// True if the start of a file matches this format (Label Studio, CVAT, LabelMe, CSV or CreateML).
+bool has_format(const fs::path& file, BoxFormat format);
+
+BoxedPictures read_coco(const fs::path& path, std::string_view split, const LabelOptions& options);
+BoxedPictures read_voc(const fs::path& folder, std::string_view split, const LabelOptions& options);
+BoxedPictures read_yolo(const fs::path& index, std::string_view split, const LabelOptions& options);
+/// Reads Label Studio, CVAT, LabelMe, CSV and CreateML.
+BoxedPictures read_label_files(const fs::path& path, std::string_view split, const LabelOptions& options);
+
+/// Files of each format under a path, nothing where there are none.
+std::vector<fs::path> find_coco(const fs::path& path);
+bool has_voc(const fs::path& path);
+std::optional<fs::path> find_yolo(const fs::path& path);
+std::vector<fs::path> find_label_files(const fs::path& path, BoxFormat format);
+
+/// Returns the file whose name, or whose folder's name, contains the split; nullopt if none. UserError if
+/// several match.
+std::optional<fs::path> file_of_split(const std::vector<fs::path>& files, std::string_view split);
+/// Returns the folders that label files may be in: `path`, annotations/, labels/ and those of the splits.
+std::vector<fs::path> label_folders(const fs::path& path);
+/// Returns the folders that image names in a label file may be relative to.
+std::vector<fs::path> image_roots(const fs::path& label_file);
+
+}  // namespace hearth::data

@@ -1,0 +1,148 @@
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <span>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "data/boxes/boxes_format.h"
+#include "data/data_folder.h"
+
+namespace hearth::data {
+namespace {
+
+std::string_view text_of(const MappedFile& file) {
+  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+}
+
+/// Replaces each image's file_name by its path, and removes images that are not found.
+void find_pictures(const fs::path& json, const fs::path& path, bool allow_outside, BoxedPictures& set) {
+  DataFolder folder(path, allow_outside);
+  const std::vector<fs::path> roots = image_roots(json);
+  ImageFinder finder(folder, roots);
+  std::vector<BoxedPicture> found;
+  for (BoxedPicture& picture : set.pictures) {
+    const std::string name = picture.file.string();
+    const auto file = finder.find(name, fmt::format("{}: image {}", json.string(), picture.id));
+    if (!file) {
+      set.notes.push_back(fmt::format("{}: image {} left out, there is no {}", json.string(), picture.id,
+                                      printable(name, false)));
+      continue;
+    }
+    picture.file = *file;
+    found.push_back(std::move(picture));
+  }
+  if (found.empty() && !set.pictures.empty())
+    user_error("expected the pictures of {} beside it or in {}, found none (the first is {})", json.string(),
+               roots[1].string(), printable(set.pictures[0].file.string(), false));
+  set.pictures = std::move(found);
+  if (finder.num_shortened() > 0)
+    set.notes.push_back(
+        fmt::format("{}: {} images are not where it names them and are found by the ends of "
+                    "their paths",
+                    json.string(), finder.num_shortened()));
+}
+
+/// Removes classes without annotations, if at least one class has some.
+void leave_out_unused(const fs::path& json, const std::vector<bool>& is_used, BoxedPictures& set) {
+  const auto num_used = std::ranges::count(is_used, true);
+  if (num_used == 0 || num_used == std::ssize(is_used)) return;
+  BoxedPictures kept;
+  std::vector<int32_t> labels;
+  std::string names;
+  for (size_t i = 0; i < is_used.size(); ++i) {
+    labels.push_back(static_cast<int32_t>(kept.class_names.size()));
+    if (is_used[i]) {
+      kept.class_names.push_back(set.class_names[i]);
+      kept.category_ids.push_back(set.category_ids[i]);
+    } else {
+      names += (names.empty() ? "" : ", ") + set.class_names[i];
+    }
+  }
+  set.class_names = std::move(kept.class_names);
+  set.category_ids = std::move(kept.category_ids);
+  for (BoxedPicture& picture : set.pictures)
+    for (Box& box : picture.boxes) box.label = labels[static_cast<size_t>(box.label)];
+  set.notes.push_back(fmt::format(
+      "{}: {} of {} categories have no annotations and are left out ({}); model.num_classes={} keeps them",
+      json.string(), std::ssize(is_used) - num_used, is_used.size(), shortened(names, 200), is_used.size()));
+}
+
+/// Checks that another split's file has equal category ids and names, and marks the classes that it uses as
+/// used.
+void merge_classes(const fs::path& json, const fs::path& other, const LabelOptions& options, CocoFile& file) {
+  const MappedFile bytes(other);
+  const CocoFile theirs = parse_coco_classes(text_of(bytes), other.string(), options);
+  if (theirs.labels.class_names != file.labels.class_names ||
+      theirs.labels.category_ids != file.labels.category_ids)
+    user_error("{}: its categories differ from those of {}; export both with the same ones", json.string(),
+               other.string());
+  for (size_t i = 0; i < file.is_used.size(); ++i)
+    if (theirs.is_used[i]) file.is_used[i] = true;
+}
+
+bool is_coco_name(const std::string& name) {
+  constexpr std::array kOthers{"captions", "person_keypoints", "panoptic", "stuff", "image_info"};
+  return std::ranges::none_of(kOthers, [&](const char* other) { return name.starts_with(other); });
+}
+
+/// COCO's JSON has its lists at the top, of which one comes within the first bytes.
+bool looks_like_coco(const fs::path& path) {
+  constexpr size_t kMaxBytes = 1 << 16;
+  const MappedFile file(path);
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
+                              std::min(file.bytes().size(), kMaxBytes));
+  const auto first = text.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
+  if (first == text.npos || text[first] != '{') return false;
+  return text.find("\"images\"") != text.npos || text.find("\"annotations\"") != text.npos ||
+         text.find("\"categories\"") != text.npos;
+}
+
+}  // namespace
+
+std::vector<fs::path> find_coco(const fs::path& path) {
+  if (fs::is_regular_file(path)) {
+    return path.extension() == ".json" ? std::vector<fs::path>{path} : std::vector<fs::path>{};
+  }
+  std::vector<fs::path> files;
+  for (const fs::path& folder : label_folders(path)) {
+    for (fs::path& file : sorted_files(folder, ".json")) {
+      if (is_coco_name(file.filename().string()) && looks_like_coco(file)) files.push_back(std::move(file));
+    }
+  }
+  const auto is_instances = [](const fs::path& f) { return f.filename().string().starts_with("instances_"); };
+  if (std::ranges::any_of(files, is_instances)) std::erase_if(files, std::not_fn(is_instances));
+  return files;
+}
+
+BoxedPictures read_coco(const fs::path& path, std::string_view split, const LabelOptions& options) {
+  const std::vector<fs::path> files = find_coco(path);
+  if (files.empty())
+    user_error("expected a JSON file of COCO in {} or its annotations/, found none", path.string());
+  const auto json = files.size() == 1 ? std::optional(files[0]) : file_of_split(files, split);
+  if (!json)
+    user_error("expected a JSON file for '{}' in {}, found {} for something else", split, path.string(),
+               files[0].string());
+  CocoFile file;
+  {
+    const MappedFile bytes(*json);
+    file = parse_coco(text_of(bytes), json->string(), options);
+  }
+  find_pictures(*json, path, options.allow_outside, file.labels);
+  if (files.size() > 1) {
+    for (const char* other : {"train", "test"})
+      if (const auto found = file_of_split(files, other); found && *found != *json)
+        merge_classes(*json, *found, options, file);
+  }
+  BoxedPictures set = std::move(file.labels);
+  for (size_t i = 0; i < file.is_used.size(); ++i)
+    if (std::ranges::find(options.class_names, set.class_names[i]) != options.class_names.end())
+      file.is_used[i] = true;
+  const bool keeps_all = options.num_classes >= std::ssize(set.class_names);
+  if (!keeps_all) leave_out_unused(*json, file.is_used, set);
+  if (files.size() == 1) take_share(split, *json, set);
+  return set;
+}
+
+}  // namespace hearth::data

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "data/boxes/box.h"
+#include "data/images/image.h"
+
+namespace hearth::data {
+
+/// A box that is drawn into a picture, with a few words at its upper left corner.
+struct LabeledBox {
+  Box box;
+  std::string text;
+  std::array<uint8_t, 3> color = {};
+};
+
+/// Draws frames and texts into an RGB picture, later ones over earlier ones. Letters are drawn as capitals;
+/// what has no glyph is left out.
+void draw_boxes(Image& image, const std::vector<LabeledBox>& boxes);
+
+}  // namespace hearth::data

@@ -1,0 +1,65 @@
+#include "data/captions/buckets.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "data/images/warp.h"
+
+namespace hearth::data {
+namespace {
+
+/// How much longer one aspect is than the other, 1 and more: the same for a picture and a bucket that are
+/// both turned.
+double difference(Extent a, Extent b) {
+  const auto one = static_cast<double>(a.width * b.height), other = static_cast<double>(b.width * a.height);
+  return std::max(one, other) / std::min(one, other);
+}
+
+/// The first size as it just covers the second, its aspect kept but for what rounding takes.
+Extent covering(Extent picture, Extent bucket) {
+  const auto scaled = [](int64_t side, int64_t to, int64_t from) { return (side * to + from / 2) / from; };
+  if (bucket.width * picture.height >= bucket.height * picture.width)
+    return {std::max(bucket.height, scaled(picture.height, bucket.width, picture.width)), bucket.width};
+  return {bucket.height, std::max(bucket.width, scaled(picture.width, bucket.height, picture.height))};
+}
+
+}  // namespace
+
+Buckets::Buckets(int64_t resolution, int64_t step) : min_side_(resolution / 2) {
+  HEARTH_CHECK(step > 0);
+  if (resolution < step || resolution % step != 0 || resolution > kMaxImageSide / 2)
+    user_error("expected data.image_size as a multiple of {} of at most {}, got {}; try data.image_size={}",
+               step, kMaxImageSide / 2, resolution,
+               std::clamp((resolution + step / 2) / step * step, step, kMaxImageSide / 2 / step * step));
+  const int64_t least = std::max(step, min_side_ / step * step);
+  const auto longest = [&](int64_t side) {
+    return std::min(2 * resolution, resolution * resolution / side / step * step);
+  };
+  for (int64_t height = least; height <= 2 * resolution; height += step) {
+    const int64_t width = longest(height);
+    if (width >= least && longest(width) == height) sizes_.push_back({height, width});
+  }
+}
+
+BucketCrop Buckets::crop(Extent picture) const {
+  const Extent bucket =
+      *std::ranges::min_element(sizes_, {}, [&](Extent size) { return difference(picture, size); });
+  const Extent resized = covering(picture, bucket);
+  return {.bucket = bucket,
+          .resized = resized,
+          .top = (resized.height - bucket.height) / 2,
+          .left = (resized.width - bucket.width) / 2};
+}
+
+Image read_cropped(const fs::path& file, const BucketCrop& crop, Exif exif) {
+  const MappedFile mapped(file);
+  thread_local ImageBuffers buffers;
+  const Image& whole = read_image(mapped.bytes(), 3, crop.resized, file.string(), buffers, exif);
+  if (crop.resized == crop.bucket) return whole;
+  Image cropped = gray_image(crop.bucket.height, crop.bucket.width);
+  paste(whole, crop.top, crop.left, crop.bucket.height, crop.bucket.width, cropped, 0, 0);
+  return cropped;
+}
+
+}  // namespace hearth::data

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/extent.h"
+#include "base/path.h"
+#include "data/images/image.h"
+#include "data/read_check.h"
+
+namespace hearth::data {
+
+/// A picture to train on, and what it shows.
+struct CaptionedPicture {
+  /// Origin of the caption: a table or text file, the folder's name, or none (the trigger alone).
+  enum class Source : uint8_t { own, folder, none };
+  fs::path file;
+  std::string caption;
+  Source source = Source::own;
+  Extent size;              ///< in pixels, after `exif`; 0x0 if damaged (keep_damaged)
+  Exif exif = Exif::apply;  ///< `ignore` only if the file is not stored upright
+  int64_t repeats = 1;      ///< number of times in an epoch
+};
+
+/// Lists the images of a folder and its subfolders by path, without hidden files and without
+/// regularization_folder(folder); decodes no pixels. The caption of an image is its text in a metadata.jsonl
+/// or metadata.csv in its folder or above, else the joined lines of its .txt or, without one, .caption.
+/// `trigger` is put before captions that do not contain it, and is the caption of every image if no image has
+/// one. In a folder NUM_NAME (up to three digits) each image is repeated NUM times, and NAME replaces missing
+/// captions, as in kohya's sd-scripts. UserError if there is no image, an image has no caption or an
+/// unsupported format, metadata names a missing image, or an image is a link out of the folder and
+/// `allow_outside` is false.
+std::vector<CaptionedPicture> read_captions(const fs::path& folder, std::string_view trigger = "",
+                                            Exif exif = Exif::apply, bool allow_outside = false,
+                                            bool keep_damaged = false);
+/// Decodes every image on `num_threads` threads, and returns which ones can be read.
+ReadCheck check_captioned(const std::vector<CaptionedPicture>& pictures, int num_threads);
+/// Leaves out images that cannot be decoded; returns a sentence about them (describe_skipped).
+std::string leave_out_bad(std::vector<CaptionedPicture>& pictures, int num_threads);
+
+/// Counts images by Source: "20 captions of their own, 4 from the folder's name, 1 without".
+std::string describe_captions(const std::vector<CaptionedPicture>& pictures);
+
+/// Returns the subfolder "reg" of kohya's layout, which has folders NUM_NAME of class images (prior
+/// preservation); empty if there is none.
+fs::path regularization_folder(const fs::path& folder);
+
+/// True if an image in a folder or its subfolders has a caption in a file.
+bool has_captions(const fs::path& folder);
+
+/// A line of metadata.jsonl: {"file_name": "a.png", "text": "a red house"}. The text may be under "prompt"
+/// instead.
+struct CaptionLine {
+  int64_t line = 0;  ///< from 1
+  std::string file_name;
+  std::string text;
+};
+/// All of them. UserError with `name` and line for one without either of both, or one that is no JSON.
+std::vector<CaptionLine> parse_caption_lines(std::string_view text, std::string_view name);
+/// Parses a metadata.csv (RFC 4180), whose header names the columns file_name and text or prompt. UserError
+/// with `name` and line.
+std::vector<CaptionLine> parse_caption_csv(std::string_view text, std::string_view name);
+/// The caption in a text file: its lines without blank ends, joined by spaces. UserError where it is not
+/// UTF-8.
+std::string parse_caption(std::string_view text, std::string_view name);
+
+}  // namespace hearth::data

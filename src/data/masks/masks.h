@@ -1,0 +1,139 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/extent.h"
+#include "base/file.h"
+#include "data/images/image.h"
+
+namespace hearth::data {
+
+class PictureBudget;
+
+/// A pixel of a mask that belongs to no class: neither loss nor metrics count it.
+inline constexpr uint8_t kUnlabeled = 255;
+/// Classes that masks of one byte a pixel can tell apart.
+inline constexpr int64_t kMaxMaskClasses = 255;
+
+/// What a class of pixels is called, and the color that it is drawn in.
+struct MaskClass {
+  std::string name;
+  std::array<uint8_t, 3> color = {};
+  bool operator==(const MaskClass&) const = default;
+};
+/// Color number `index` of the palette that the PASCAL VOC development kit draws masks in.
+std::array<uint8_t, 3> palette_color(int64_t index);
+
+/// Reads a class table with a line "name" or "name,r,g,b" for each class (a header with these words is
+/// skipped), or lines "0, name" after the header "Pixel Value, Class" (Roboflow). UserError with file and
+/// line. `name` stands for the file in messages.
+std::vector<MaskClass> read_class_table(const fs::path& path);
+std::vector<MaskClass> parse_class_table(std::string_view text, std::string_view name);
+
+/// Values of MaskOptions::unlabeled. Auto: 255 is unlabeled unless it is a class. None: no number is
+/// unlabeled.
+inline constexpr int64_t kUnlabeledAuto = -1, kUnlabeledNone = -2;
+
+/// Which pictures with masks to open.
+struct MaskOptions {
+  /// One of mask_kinds(): "shapes" (generated), "masks" (a folder, see open_masks).
+  std::string kind = "shapes";
+  fs::path path;
+  std::string split = "train";  ///< or "test"
+  Extent image_size = 32;       ///< shapes: how large they are drawn
+  int64_t count = 10000;        ///< shapes: how many, and which
+  uint64_t seed = 0;
+  /// masks: how many classes there are; another number in a mask is a fault. 0: as many as the table has.
+  int64_t num_classes = 0;
+  fs::path classes;  ///< masks: the table; empty: the one in the folder, if there is one
+  /// masks: a number that means unlabeled in addition to 255, kUnlabeledAuto or kUnlabeledNone.
+  int64_t unlabeled = kUnlabeledAuto;
+  /// masks: the number in the mask files for each line of the class table (without a table: for each class).
+  /// Empty: 0, 1, 2, ..., and only the table's exact colors.
+  std::vector<int64_t> class_numbers = {};
+  Exif exif = Exif::apply;     ///< masks: of images
+  bool allow_outside = false;  ///< masks: labels with outlines may name images outside of `path`
+  bool skip_bad = false;  ///< masks: leave out pairs that cannot be read (MaskedImages::notes names them)
+  int num_threads = 1;    ///< masks: for skip_bad and decide_masks
+  /// masks: for pictures and masks that are decoded once and kept; null: none is.
+  std::shared_ptr<PictureBudget> keep = nullptr;
+};
+
+/// Pictures whose every pixel has a class, by index. Any number of threads may read.
+class MaskedImages {
+ public:
+  virtual ~MaskedImages() = default;
+  virtual int64_t size() const = 0;
+  /// The picture (RGB) and its mask (one channel: the class or kUnlabeled) as they are stored, of one size.
+  /// UserError "FILE: ..." for what cannot be read, a mask of another size, a class that there is not.
+  virtual void read(int64_t index, Image& image, Image& mask) const = 0;
+  /// The mask alone.
+  virtual void read_mask(int64_t index, Image& mask) const = 0;
+  virtual std::string where(int64_t index) const { return "image " + std::to_string(index); }
+  const std::vector<MaskClass>& classes() const { return classes_; }
+  /// Sentences on files that are not read.
+  const std::vector<std::string>& notes() const { return notes_; }
+
+ protected:
+  std::vector<MaskClass> classes_;
+  std::vector<std::string> notes_;
+};
+
+std::vector<std::string> mask_kinds();
+/// Opens masked images. A folder's layout is recognized by the names of its subfolders:
+///   JPEGImages, SegmentationClass, ImageSets/Segmentation/{train,val}.txt        PASCAL VOC
+///   images, annotations/trimaps, annotations/{trainval,test}.txt                 Oxford-IIIT Pets
+///   leftImg8bit/train, gtFine/train, leftImg8bit/val, gtFine/val                 Cityscapes
+///   train, trainannot, val, valannot                                             CamVid of SegNet
+///   train/images, train/masks, val/images, val/masks
+///   images/train, masks/train, images/val, masks/val
+///   images, masks                                                every fifth image is held out
+///   train, val: images and their masks, or one folder of both    every fifth image is held out
+/// A file, or a folder in none of these layouts, may have labels with outlines instead (outlined_masks.h).
+/// "masks" may be called labels or annotations; "val" also test (data/split_names.h). The mask of an image is
+/// an image file of the same name, or of that name and an ending such as _mask. If a mask has the stored size
+/// of its image, the EXIF orientation of the image is applied to both. Its pixels are gray values, palette
+/// indices, or colors of the class table (classes.csv, class_dict.csv or classes.txt in the folder), where
+/// the name "void" means unlabeled. UserError says what was expected where.
+std::unique_ptr<MaskedImages> open_masks(const MaskOptions& options);
+/// True if a folder has one of these layouts, except for images and masks in one folder.
+bool has_masks(const fs::path& folder);
+
+/// Mapping from mask values to classes, decided from all masks.
+struct MaskDecision {
+  std::vector<int64_t> class_numbers;  ///< for MaskOptions of both splits
+  std::vector<std::string> class_names;
+  /// Sentences on class numbers other than 0, 1, 2, ... and on classes without a pixel in the training masks.
+  std::vector<std::string> notes;
+};
+/// Reads every mask of both splits of a folder once, and decides which values stand for which classes
+/// (data/mask_values.h). UserError lists the values found if no rule matches. Unreadable masks are ignored
+/// here, unless all are unreadable; opening them reports the error.
+MaskDecision decide_masks(const MaskOptions& train, const MaskOptions& held_out);
+
+/// What reading every mask and picture once found.
+struct MaskCheck {
+  std::vector<MaskClass> classes;
+  int64_t num_images = 0;
+  std::vector<int64_t> pixels;  ///< of each class
+  int64_t unlabeled = 0;        ///< pixels
+  std::vector<std::string> faults;
+};
+MaskCheck check_masks(const MaskedImages& images);
+/// Median frequency balancing (Eigen and Fergus 2015, arXiv 1411.4734): a class's weight is the median of all
+/// classes' frequencies over its own, which is its share of the pixels of the images that have it; 0 for a
+/// class that no image has. UserError for a bad mask.
+std::vector<float> median_frequency_weights(const MaskedImages& images);
+/// The classes that each mask has pixels of.
+std::vector<std::vector<int32_t>> classes_of_masks(const MaskedImages& images);
+
+/// Draws classes in their colors, as RGB; unlabeled pixels white.
+Image colorize(const Image& mask, const std::vector<MaskClass>& classes);
+/// The picture with a mask's colors over it, half and half; class 0 and unlabeled pixels stay as they are.
+Image overlay(const Image& image, const Image& mask, const std::vector<MaskClass>& classes);
+
+}  // namespace hearth::data
