@@ -162,11 +162,21 @@ bool Generator::turns_otherwise(int64_t num_more) const {
          before + num_more > rope.original_positions;
 }
 
+int64_t Generator::keep_prefix(std::span<const int32_t> ids) {
+  const int64_t same = std::ranges::mismatch(tokens_, ids).in1 - tokens_.begin();
+  num_in_pieces_ = std::min({num_in_pieces_, same, std::ssize(ids) - 1}) / kPieceTokens * kPieceTokens;
+  // The keys of LongRoPE depend on the length of the full context.
+  if (!config_.rope.long_factor.empty()) num_in_pieces_ = 0;
+  tokens_.resize(static_cast<size_t>(num_in_pieces_));
+  return num_in_pieces_;
+}
+
 std::span<const float> Generator::feed(std::span<const int32_t> ids) {
   check(ids);
   std::vector<int32_t> all;
   if (turns_otherwise(std::ssize(ids))) {
     all.swap(tokens_);
+    num_in_pieces_ = 0;
     all.insert(all.end(), ids.begin(), ids.end());
     ids = all;
   }
@@ -192,6 +202,8 @@ void Generator::run(std::span<const int32_t> ids, int64_t end, int64_t num_rows)
   for (size_t i = 0; i < ids.size(); ++i) positions_[i] = static_cast<int32_t>(tokens_.size() + i);
   last_[0] = static_cast<int32_t>(ids.size()) - 1;
   last_position_[0] = static_cast<int32_t>(end) - 1;
+  if (num_in_pieces_ == std::ssize(tokens_) && std::ssize(ids) == kPieceTokens)
+    num_in_pieces_ += kPieceTokens;
   tokens_.insert(tokens_.end(), ids.begin(), ids.end());
   engine_->evaluate({{ids_.data(), positions_.data(), last_.data(), last_position_.data()}, num_rows});
 }

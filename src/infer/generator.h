@@ -33,7 +33,11 @@ class Generator {
   static Generator untrained(models::DecoderConfig config, const GeneratorOptions& options);
 
   /// Forgets every token.
-  void restart() { tokens_.clear(); }
+  void restart() { tokens_.clear(), num_in_pieces_ = 0; }
+  /// Forgets the tokens after the common prefix with `ids`, a new prompt, and returns how many stay: fewer
+  /// than ids has, and only full pieces, so that feeding the rest gives the bits that feeding all of it
+  /// gives.
+  int64_t keep_prefix(std::span<const int32_t> ids);
   /// Appends tokens, at least one; the logits [vocab] of what follows, valid until the next call. UserError
   /// when the cache has no room for them.
   std::span<const float> feed(std::span<const int32_t> ids);
@@ -58,6 +62,7 @@ class Generator {
   int64_t slots_;
   std::unique_ptr<engine::Engine> engine_;
   std::vector<int32_t> tokens_;
+  int64_t num_in_pieces_ = 0;  ///< tokens at the beginning that ran in full pieces
   std::vector<int32_t> ids_, positions_, last_, last_position_;
   std::vector<float> logits_;
 };

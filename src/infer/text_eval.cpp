@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "hub/weights.h"
-#include "infer/generator.h"
+#include "infer/text_session.h"
 #include "planner/long_wait.h"
 
 namespace hearth::infer {
@@ -98,15 +98,12 @@ MatchResult match_answers(tasks::TextOptions text, const hub::ModelFolder& model
   const std::vector<Question> questions = read_questions(text, file, options.limit);
   const auto longest = std::ranges::max_element(
       questions, {}, [](const Question& question) { return question.prompt.size(); });
-  Generator generator(
+  TextSession session(
       model, {.slots = std::ssize(longest->prompt) + options.max_tokens, .num_threads = options.num_threads});
-  const auto tokenizer = text::open_tokenizer(model.text);
   MatchResult result;
   for (const Question& question : questions) {
-    generator.restart();
-    const Answer found =
-        answer(generator, tokenizer.get(), question.prompt,
-               {.max_tokens = options.max_tokens, .stop = question.stop}, [](std::string_view) {});
+    const Answer found = session.ask(
+        question.prompt, {.max_tokens = options.max_tokens, .stop = question.stop}, [](std::string_view) {});
     ++result.num_questions;
     if (same_answer(found.text, question.answer)) ++result.num_right;
   }
