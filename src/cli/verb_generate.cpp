@@ -13,14 +13,9 @@
 #include "base/text.h"
 #include "cli/output.h"
 #include "cli/verb.h"
-#include "hub/export.h"
-#include "infer/generator.h"
-#include "infer/text_eval.h"
 #include "planner/long_wait.h"
-#include "run/from_recipe.h"
+#include "run/open_text_session.h"
 #include "run/picture_generator.h"
-#include "tasks/language/text_source.h"
-#include "text/chat.h"
 
 namespace hearth::cli {
 namespace {
@@ -127,25 +122,6 @@ std::string prompt_of(const CLI::App& verb, const GenerateArguments& arguments) 
   return {std::istreambuf_iterator<char>(std::cin), {}};
 }
 
-/// A question as the model's own template asks it.
-std::string asked(const fs::path& run, const fs::path& folder, const text::Tokenizer& tokenizer,
-                  const std::string& question) {
-  const text::ChatSetup setup = text::read_chat_setup(folder, tokenizer);
-  if (!setup.chat_template) {
-    user_error("expected a chat template in {} for --chat; without --chat the model continues the text",
-               folder.string());
-  }
-  // A run is asked with the date and the variables that it was trained with.
-  const fs::path recipe = run / "config.yaml";
-  text::ChatOptions options =
-      tasks::chat_options(fs::is_regular_file(recipe) ? run::load_recipe(recipe).data : recipe::Data());
-  options.bos_token = setup.bos_token;
-  options.eos_token = setup.eos_token;
-  const text::ChatRenderer renderer(text::Template(*setup.chat_template, setup.template_name),
-                                    std::move(options));
-  return renderer.prompt({{{"role", "user"}, {"content", question}}}, nullptr);
-}
-
 std::vector<int32_t> numbers_in(const std::string& text) {
   std::istringstream in(text);
   std::vector<int32_t> ids;
@@ -154,40 +130,25 @@ std::vector<int32_t> numbers_in(const std::string& text) {
   return ids;
 }
 
-std::vector<int32_t> prompt_ids(const fs::path& folder, const text::Tokenizer* tokenizer,
-                                const GenerateArguments& arguments, const std::string& prompt) {
-  std::vector<int32_t> ids;
-  if (tokenizer == nullptr) {
-    ids = numbers_in(prompt);
-  } else if (arguments.chat) {
-    tokenizer->encode(asked(arguments.model, folder, *tokenizer, prompt), text::SpecialTokens::parsed, ids);
-  } else {
-    ids = tokenizer->special().prefix;
-    if (!prompt.empty()) tokenizer->encode(prompt, text::SpecialTokens::as_text, ids);
-    if (ids.empty() && tokenizer->bos()) ids.push_back(*tokenizer->bos());
-  }
+std::vector<int32_t> prompt_ids(infer::TextSession& session, const GenerateArguments& arguments,
+                                const std::string& prompt) {
+  std::vector<int32_t> ids = arguments.tokens ? numbers_in(prompt)
+                             : arguments.chat ? session.chat_prompt({{{"role", "user"}, {"content", prompt}}})
+                                              : session.text_prompt(prompt);
   if (ids.empty()) user_error("expected a prompt, got none; try --prompt TEXT");
   return ids;
-}
-
-/// The cache's room: what --context says, else as much as prompt and answer need.
-int64_t slots_for(const GenerateArguments& arguments, size_t prompt_tokens) {
-  if (arguments.context > 0) return arguments.context;
-  return static_cast<int64_t>(prompt_tokens) + arguments.answer.max_tokens;
 }
 
 void run_generate(const CLI::App& verb, const GenerateArguments& arguments) {
   using Clock = std::chrono::steady_clock;
   if (run::makes_pictures(arguments.model)) return make_pictures(verb, arguments);
-  if (hub::is_image_run(arguments.model))
-    user_error("expected a language model, got '{0}', a run on images; try hearth predict {0} IMAGE.png",
-               arguments.model);
-  const hub::ModelFolder model = hub::find_model(arguments.model, arguments.base);
-  const auto tokenizer = arguments.tokens ? nullptr : text::open_tokenizer(model.text);
-  const auto prompt = prompt_ids(model.text, tokenizer.get(), arguments, prompt_of(verb, arguments));
-  infer::Generator generator(
-      model, {.slots = slots_for(arguments, prompt.size()),
-              .num_threads = arguments.threads > 0 ? arguments.threads : num_available_cpus()});
+  infer::TextSession session =
+      run::open_text_session(arguments.model, arguments.base,
+                             {.slots = arguments.context,
+                              .num_threads = arguments.threads > 0 ? arguments.threads : num_available_cpus(),
+                              .has_tokenizer = !arguments.tokens});
+  const auto prompt = prompt_ids(session, arguments, prompt_of(verb, arguments));
+  const infer::Generator& generator = session.open(prompt.size(), arguments.answer.max_tokens);
   const auto start = Clock::now();
   const std::string wait = planner::long_wait(fmt::format("reading the prompt of {} tokens", prompt.size()),
                                               generator.prompt_seconds(std::ssize(prompt)));
@@ -198,14 +159,14 @@ void run_generate(const CLI::App& verb, const GenerateArguments& arguments) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   };
-  const infer::Answer answer = infer::answer(generator, tokenizer.get(), prompt, arguments.answer, print);
+  const infer::Answer answer = session.ask(prompt, arguments.answer, print);
   const std::chrono::duration<double> took = Clock::now() - start;
   if (arguments.tokens) say("{}", fmt::join(answer.ids, " "));
   print("\n");
   say(stderr, "{} tokens after a prompt of {}, {:.1f} tokens/s{}\n", answer.ids.size(), prompt.size(),
       static_cast<double>(answer.ids.size()) / took.count(),
       answer.ended ? "" : "; cut off by --max-tokens or --context");
-  say(stderr, "weights: {}\n", model.named_weights().string());
+  say(stderr, "weights: {}\n", session.model().named_weights().string());
   const auto note = models::context_note(generator.config(), std::ssize(generator.tokens()));
   if (!note.empty()) say(stderr, "{}\n", note);
 }
