@@ -190,7 +190,7 @@ std::vector<TensorView> parse_safetensors(std::span<const std::byte> bytes, std:
   uint64_t header_bytes = 0;
   refuse_foreign_weights(bytes, where);
   if (bytes.size() < 8)
-    user_error("{}: a safetensors file has at least 8 bytes, but this has {}{}", where, bytes.size(),
+    user_error("{}: a safetensors file has at least 8 bytes, but this one has {} bytes{}", where, bytes.size(),
                kDamaged);
   std::memcpy(&header_bytes, bytes.data(), 8);
   if (header_bytes > kMaxHeaderBytes || header_bytes > bytes.size() - 8) {
