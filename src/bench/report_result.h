@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "bench/report_job.h"
-#include "run/trainer.h"
+#include "run/trainer_events.h"
 
 namespace hearth::bench {
 

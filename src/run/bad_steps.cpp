@@ -45,13 +45,10 @@ void Trainer::roll_back(const engine::StepResult& result, const std::string& fau
   if (restore_newest(nullptr).empty()) start_over();
   clear_sums();
   if (group_ != nullptr) group_->barrier();
-  if (leads()) {
-    const std::string text = fmt::format(
-        "step {} came to {}: back to step {}, and its samples will be left out (bad_steps.most={})", bad + 1,
-        fault, state_.step, recipe_.bad_steps.most);
-    events_.message(text);
-    log_->event(bad + 1, text);
-  }
+  const std::string text =
+      fmt::format("step {} came to {}: back to step {}, and its samples will be left out (bad_steps.most={})",
+                  bad + 1, fault, state_.step, recipe_.bad_steps.most);
+  sink_->event({.step = bad + 1, .text = text});
   stream_.emplace(task_->open(state_.position, engine_->share()));
 }
 

@@ -149,7 +149,7 @@ void Trainer::save_checkpoint() {
   beat(distributed::Phase::saving);
   const StateText text = state_text();
   // A run that resumes cuts its log at the checkpoint, so the log must reach it after a power cut too.
-  log_->sync();
+  sink_->sync();
   checkpoints_->save(state_.step, engine_->state(), std::string_view(text.data(), text.size()));
 }
 
@@ -165,8 +165,7 @@ void Trainer::make_room(bool says) {
     const std::string text =
         fmt::format("no checkpoints in memory: two of {} are more than half of the {} that are free",
                     human_bytes(num_bytes), human_bytes(free_bytes));
-    events_.message(text);
-    log_->event(state_.step, text);
+    sink_->event({.step = state_.step, .text = text});
   }
 }
 

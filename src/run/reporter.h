@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "run/trainer.h"
+#include "run/trainer_events.h"
 
 namespace hearth::run {
 

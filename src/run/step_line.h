@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "run/trainer.h"
+#include "run/trainer_events.h"
 
 namespace hearth::run {
 

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "arena/draw.h"
 #include "base/error.h"
 #include "base/process.h"
 #include "base/text.h"
@@ -20,6 +19,7 @@
 #include "run/device_rates.h"
 #include "run/fitting_engine.h"
 #include "run/from_recipe.h"
+#include "run/gpu_readings.h"
 #include "run/resolve.h"
 #include "run/schedule.h"
 #include "tasks/language/text_source.h"
@@ -169,7 +169,8 @@ void Trainer::start(const Start& how) {
   if (leads()) open_files(resumed);
   // It is said once, not before every attempt.
   if (leads()) make_room(how.reason.empty());
-  if (leads() && !how.reason.empty()) log_->event(state_.step, how.reason);
+  // The supervisor has printed the reason.
+  if (!how.reason.empty()) sink_->event({.step = state_.step, .text = how.reason, .is_printed = true});
   // A step's first line in the log is written where it is above this.
   logged_step_ = resumed ? state_.step : -1;
   if (!resumed) evaluate_first_weights();
@@ -191,11 +192,10 @@ void Trainer::change_order() {
   const std::string text =
       fmt::format("from step {} on the samples come in another order, number {}: the rest of epoch {} too",
                   state_.step, state_.position.num_changes, state_.position.epoch);
-  events_.message(text);
   // Whoever resumes from here continues in the same order.
   save_checkpoint();
   checkpoints_->flush();
-  log_->event(state_.step, text);
+  sink_->event({.step = state_.step, .text = text});
 }
 
 void Trainer::write_config() const {
@@ -216,17 +216,21 @@ void Trainer::open_files(bool resumed) {
                                     recipe_.model.path)
             : hub::adapter_config_json(recipe_.adapter, compiled.tensors, recipe_.model.path));
   }
-  log_ = std::make_unique<io::RunLog>(out_ / "trainer_log.jsonl", resumed ? state_.step : -1);
-  log_file_.emplace(out_ / "trainer_log.jsonl");
-  event_file_ = std::make_unique<io::EventFile>(out_, resumed ? state_.step + 1 : 0);
-  read_pace(out_ / "trainer_log.jsonl");
+  sink_ = open_sinks({.folder = out_,
+                      .last_step = resumed ? state_.step : -1,
+                      .recipe = recipe_,
+                      .task = *task_,
+                      .compiled = engine_->compiled(),
+                      .events = events_,
+                      .num_workers = num_workers()});
+  read_pace(out_ / kLogFile);
   checkpoints_ = std::make_unique<io::CheckpointWriter>(out_ / "checkpoints", std::ssize(engine_->state()),
                                                         static_cast<int>(recipe_.train.keep_checkpoints));
 }
 
 void Trainer::check_folder() const {
   folder_->check();
-  log_file_->check();
+  sink_->check();
 }
 
 void Trainer::read_pace(const fs::path& log) {
@@ -351,7 +355,7 @@ void Trainer::after_step(const engine::StepResult& result, double rate) {
   if (saves || (time_to_evaluate() && engine_->compiled().evaluates_together)) engine_->gather_states();
   if (leads()) check_folder();
   if (leads() && !std::exchange(wrote_config_, true)) write_config();
-  if (leads() && !goes_again()) log_step(result, rate);
+  if (leads() && !goes_again()) report_step(result, rate);
   if (leads()) checkpoints_->check();
   if (time_to_evaluate() && evaluates()) evaluate_and_log();
   if (leads() && saves) save_checkpoint();
@@ -369,19 +373,27 @@ bool Trainer::time_to_evaluate() const {
   return state_.step == total_steps_ || (is_due && are_together());
 }
 
-void Trainer::log_step(const engine::StepResult& result, double rate) {
-  log_->step(state_.step, total_steps_, result.loss, rate, result.grad_norm,
-             seconds_before_ + process_seconds() - started_seconds_, take_gpu_line());
-  if (state_.num_bad_in_row > 0) return;
-  if (state_.step % recipe_.train.log_every != 0 && session_steps_ != 1) return;
-  event_file_->add_scalar(state_.step, "train/loss", static_cast<float>(result.loss));
-  event_file_->add_scalar(state_.step, "train/learning_rate", static_cast<float>(rate));
-  event_file_->add_scalar(state_.step, "train/grad_norm", static_cast<float>(result.grad_norm));
-  log_gpus();
-  report_progress(result, rate);
+void Trainer::report_step(const engine::StepResult& result, double rate) {
+  std::optional<supervise::GpuState> gpus;
+  if (events_.gpus != nullptr) gpus = events_.gpus->read();
+  if (gpus && gpus->number == 0) gpus.reset();
+  std::optional<Progress> progress;
+  const bool is_due = state_.step % recipe_.train.log_every == 0 || session_steps_ == 1;
+  if (is_due && state_.num_bad_in_row == 0) {
+    progress = progress_after(result, rate);
+    if (gpus) progress->gpus = gpu_text(*gpus);
+  }
+  sink_->step({.step = state_.step,
+               .total_steps = total_steps_,
+               .loss = result.loss,
+               .learning_rate = rate,
+               .grad_norm = result.grad_norm,
+               .elapsed_seconds = seconds_before_ + process_seconds() - started_seconds_,
+               .gpus = gpus ? &*gpus : nullptr,
+               .progress = progress ? &*progress : nullptr});
 }
 
-void Trainer::report_progress(const engine::StepResult& result, double rate) {
+Progress Trainer::progress_after(const engine::StepResult& result, double rate) const {
   const double elapsed = process_seconds() - started_seconds_;
   const double training = std::max(1e-3, elapsed - evaluation_seconds_);
   const auto done = static_cast<double>(session_steps_);
@@ -392,19 +404,18 @@ void Trainer::report_progress(const engine::StepResult& result, double rate) {
   const engine::Compiled& compiled = engine_->compiled();
   const gpu::DeviceInfo* gpu = engine_->device().gpu;
   const double flops = compiled.model_flops() * done / training;
-  events_.progress({.step = state_.step,
-                    .total_steps = total_steps_,
-                    .loss = result.loss,
-                    .learning_rate = rate,
-                    .grad_norm = result.grad_norm,
-                    .samples_per_second = static_cast<double>(session_samples_) / training,
-                    .unit = task_->unit(),
-                    .tflops = flops * 1e-12,
-                    .memory_bytes = gpu != nullptr ? compiled.gpu_bytes() : compiled.memory_bytes(),
-                    .device_bytes = gpu != nullptr ? gpu->memory_bytes : total_memory_bytes(),
-                    .mfu = share_of_peak(flops / num_workers(), gpu, compiled.options.precision),
-                    .eta_seconds = pace * static_cast<double>(total_steps_ - state_.step),
-                    .gpus = gpu_text()});
+  return {.step = state_.step,
+          .total_steps = total_steps_,
+          .loss = result.loss,
+          .learning_rate = rate,
+          .grad_norm = result.grad_norm,
+          .samples_per_second = static_cast<double>(session_samples_) / training,
+          .unit = task_->unit(),
+          .tflops = flops * 1e-12,
+          .memory_bytes = gpu != nullptr ? compiled.gpu_bytes() : compiled.memory_bytes(),
+          .device_bytes = gpu != nullptr ? gpu->memory_bytes : total_memory_bytes(),
+          .mfu = share_of_peak(flops / num_workers(), gpu, compiled.options.precision),
+          .eta_seconds = pace * static_cast<double>(total_steps_ - state_.step)};
 }
 
 void Trainer::evaluate_and_log() {
@@ -416,7 +427,7 @@ void Trainer::evaluate_and_log() {
   if (!leads()) return;
   beat(distributed::Phase::saving);
   if (!goes_again()) {
-    log_evaluation(found);
+    report_evaluation(found);
     task_->write_tables(out_, steps_per_epoch());
   }
   ++state_.evaluations_without_gain;
@@ -428,22 +439,15 @@ void Trainer::evaluate_and_log() {
   evaluation_seconds_ += process_seconds() - before;
 }
 
-void Trainer::log_evaluation(const tasks::Evaluation& found) {
-  log_->evaluation(state_.step, found.loss, found.metrics);
-  event_file_->add_scalar(state_.step, "eval/loss", static_cast<float>(found.loss));
-  for (const auto& [name, value] : found.metrics) {
-    event_file_->add_scalar(state_.step, fmt::format("eval/{}", name), static_cast<float>(value));
-  }
-  for (const tasks::MadePicture& picture : found.pictures) {
-    const std::string png = data::encode_png(picture.image);
-    make_inner_folder(out_ / tasks::kSamplesFolder);
-    write_file_atomically(
-        out_ / tasks::kSamplesFolder / fmt::format("step-{:06}-{}.png", state_.step, picture.name), png);
-    event_file_->add_image(state_.step, fmt::format("samples/{}", picture.name),
-                           {picture.image.height, picture.image.width}, png);
-  }
-  events_.message(fmt::format("step {}: validation loss {:.4f}, {}", state_.step, found.loss,
-                              task_->evaluation_text(found)));
+void Trainer::report_evaluation(const tasks::Evaluation& found) {
+  std::vector<ImageReport> images;
+  for (const auto& [name, image] : found.pictures)
+    images.push_back({.name = name, .size = {image.height, image.width}, .png = data::encode_png(image)});
+  sink_->evaluation({.step = state_.step,
+                     .loss = found.loss,
+                     .metrics = found.metrics,
+                     .text = task_->evaluation_text(found),
+                     .images = images});
 }
 
 void Trainer::finish(RunSummary& summary, const std::string& command) {
@@ -456,26 +460,12 @@ void Trainer::finish(RunSummary& summary, const std::string& command) {
   summary.best_score = state_.best_score;
   summary.best = state_.best_score == RunState::kNoScore ? "none yet" : task_->score_text(state_.best_score);
   summary.seconds = process_seconds() - started_seconds_;
-  const exec::Program& program = engine_->compiled().train_program();
-  const fs::path log = out_ / "trainer_log.jsonl";
-  if (!summary.interrupted) summary.last_line = task_->last_line(log);
-  io::ReportData data{.title = fmt::format("{}: {}", out_.filename().string(), recipe::model_name(recipe_)),
-                      .subtitle = recipe_.data.path.empty() ? recipe_.data.kind : recipe_.data.path.string(),
-                      .command = command};
-  data.summary = {{"best", summary.best},
-                  {"steps", std::to_string(state_.step)},
-                  {"time", fmt::format("{:.1f} s", seconds_before_ + summary.seconds)},
-                  {"precision", std::string(name_of(recipe_.precision))},
-                  {"arena", human_bytes(engine_->compiled().arena_bytes)},
-                  {"weights and state", human_bytes(engine_->compiled().kept_bytes())}};
-  auto curves = io::read_curves(log, {"loss", "lr", "eval_loss"});
-  data.loss = std::move(curves[0]);
-  data.learning_rate = std::move(curves[1]);
-  data.eval_loss = std::move(curves[2]);
-  data.gpu_charts = gpu_charts(log);
-  task_->report(final_.value_or(tasks::Evaluation{}), log, data);
-  data.arena_svg = arena::draw_svg(program.problem, program.solution);
-  write_file_atomically(out_ / "report.html", io::make_report(data));
+  if (!summary.interrupted) summary.last_line = task_->last_line(out_ / kLogFile);
+  sink_->finish({.step = state_.step,
+                 .elapsed_seconds = seconds_before_ + summary.seconds,
+                 .best = summary.best,
+                 .command = command,
+                 .result = final_.value_or(tasks::Evaluation{})});
   check_folder();
 }
 

@@ -1,55 +1,18 @@
 #pragma once
 
-#include <atomic>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "base/run_files.h"
 #include "cost/device.h"
-#include "distributed/heartbeat.h"
 #include "io/checkpoint.h"
-#include "io/checkpoint_memory.h"
-#include "io/event_file.h"
-#include "io/report.h"
 #include "recipe/recipe.h"
+#include "run/run_sink.h"
 #include "run/state.h"
-#include "supervise/gpu_board.h"
 #include "tasks/task.h"
 
 namespace hearth::run {
-
-/// What the trainer tells while it runs.
-struct Progress {
-  int64_t step = 0;
-  int64_t total_steps = 0;
-  double loss = 0;
-  double learning_rate = 0;
-  double grad_norm = 0;
-  double samples_per_second = 0;
-  const char* unit = "";  ///< of a sample
-  double tflops = 0;
-  int64_t memory_bytes = 0;  ///< of the device that trains
-  int64_t device_bytes = 0;  ///< all that it has
-  double mfu = 0;            ///< share of the devices' peak; 0: not known
-  double eta_seconds = 0;
-  std::string gpus;  ///< what their sensors say, short; empty: nothing
-};
-struct TrainerEvents {
-  std::function<void(const Progress&)> progress = [](const Progress&) {};       ///< every log_every updates
-  std::function<void(const std::string&)> message = [](const std::string&) {};  ///< rare, one sentence
-  /// Set by the caller (Ctrl-C): the trainer ends after the next update with a checkpoint. Of a group, the
-  /// leader's counts.
-  const std::atomic<bool>* stop = nullptr;
-  distributed::Heartbeat heartbeat;  ///< beats with every micro-batch
-  /// Checkpoints between those on the disk, for whoever continues where this process fails; null: none. It
-  /// outlives the trainer.
-  const io::CheckpointMemory* memory = nullptr;
-  const supervise::GpuBoard* gpus = nullptr;  ///< how they are, and whether to rest; null: nobody says
-  std::function<void(const std::string&)> warning = [](const std::string&) {};  ///< of this worker's device
-};
 
 /// How a run begins.
 struct Start {
@@ -164,11 +127,6 @@ class Trainer {
   double rest_seconds(double step_seconds) const;
   void rest(double seconds) const;
   void wait_while_hot(const engine::StepResult& result);
-  /// What a line of the log says of the GPUs: JSON, where they were read since the last one.
-  std::string take_gpu_line();
-  void log_gpus();
-  std::string gpu_text() const;
-  std::vector<io::Chart> gpu_charts(const fs::path& log) const;
   /// Of the next update: whether its samples are to be left out.
   bool is_bad(int64_t step) const;
   /// What is wrong with an update; empty: nothing is.
@@ -192,9 +150,9 @@ class Trainer {
   /// Before any update, where the recipe wants it.
   void evaluate_first_weights();
   void evaluate_and_log();
-  void log_evaluation(const tasks::Evaluation& found);
-  void log_step(const engine::StepResult& result, double rate);
-  void report_progress(const engine::StepResult& result, double rate);
+  void report_evaluation(const tasks::Evaluation& found);
+  void report_step(const engine::StepResult& result, double rate);
+  Progress progress_after(const engine::StepResult& result, double rate) const;
   void finish(RunSummary& summary, const std::string& command);
   int64_t steps_per_epoch() const;
   /// Returns the number of steps of the full run, done and remaining.
@@ -218,10 +176,9 @@ class Trainer {
   std::unique_ptr<engine::Engine> engine_;
   std::optional<tasks::AheadStream> stream_;
   std::optional<HeldFolder> folder_;
-  std::optional<HeldFile> log_file_;
   std::unique_ptr<io::CheckpointWriter> checkpoints_;
-  std::unique_ptr<io::EventFile> event_file_;
-  std::unique_ptr<io::RunLog> log_;
+  std::unique_ptr<RunSink> sink_ =
+      std::make_unique<RunSink>();  ///< discards reports unless this worker leads
   RunState state_;
   std::vector<InputState> inputs_;  ///< set on the leader only
   bool accepts_changed_inputs_ = false;
@@ -240,8 +197,7 @@ class Trainer {
   double seconds_per_update_ = 0;  ///< of the last one; 0: unknown
   bool said_recording_fault_ = false;
   bool said_first_weights_ = false;
-  int64_t logged_sample_ = 0;  ///< of the GPUs' sensors
-  double remember_at_ = 0;     ///< seconds of this process, for a checkpoint in memory; 0: never
+  double remember_at_ = 0;  ///< seconds of this process, for a checkpoint in memory; 0: never
 };
 
 }  // namespace hearth::run
