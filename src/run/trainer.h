@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "cost/device.h"
-#include "io/checkpoint.h"
 #include "recipe/recipe.h"
-#include "run/run_sink.h"
-#include "run/state.h"
+#include "run/pacer.h"
+#include "run/progress_meter.h"
+#include "run/rollback.h"
 #include "tasks/task.h"
 
 namespace hearth::run {
@@ -66,7 +66,7 @@ class Trainer {
   void dump_gradients(const fs::path& path);
   /// Judges the present weights on what is held out, for a run that is in its folder.
   tasks::Evaluation evaluate() {
-    task_->resume(out_);
+    task_->resume(folder_.path());
     return task_->evaluate(*engine_, 0);
   }
 
@@ -76,7 +76,7 @@ class Trainer {
   const recipe::Recipe& recipe() const { return recipe_; }
 
  private:
-  /// What the leader has decided after a step.
+  /// The leader's decision after a step.
   enum class Order : int32_t { proceed, remember, stop_early, interrupt, pause };
   struct Decision {
     Order order = Order::proceed;
@@ -87,117 +87,58 @@ class Trainer {
   int num_workers() const { return group_ == nullptr ? 1 : group_->size(); }
   bool leads() const { return rank() == 0; }
   bool evaluates() const { return leads() || engine_->compiled().evaluates_together; }
-  void prepare();
-  /// Stores the data's class names in the recipe. UserError if the recipe has other names.
-  void take_class_names();
-  void check_share() const;
+  /// True while steps are repeated after a rollback: they are in the log already.
+  bool is_repeating() const { return state_.step <= logged_step_; }
   void beat(distributed::Phase phase) const { events_.heartbeat.beat(phase, state_.step); }
-  /// Those under an adapter, which no checkpoint holds.
-  void load_frozen_weights();
-  /// Says what of them does not fit, once.
-  void load_first_image_weights(const fs::path& path);
-  RunSummary run_to_end(const Start& how);
+
+  // Before the first step.
+  void prepare();
   void start(const Start& how);
-  void change_order();
   void open_files(bool resumed);
-  void write_config() const;
-  /// Throws a UserError if the run folder or its log was moved or deleted.
-  void check_folder() const;
-  void read_pace(const fs::path& log);
-  bool load_checkpoint();
-  /// Makes everything as the newest checkpoint has it; says which one that is, or nothing where there is
-  /// none.
-  std::string restore_newest(std::vector<std::string>* refused);
-  void check_number_of_workers(const RunState& state, const std::string& where) const;
-  /// That optimizer and data are those of the checkpoint, or nothing after it would mean anything.
-  void check_same_run(const RunState& state, const std::string& where) const;
-  void check_inputs(const RunState& state, const std::string& where) const;
-  /// Returns the keys that differ from config.yaml, separated by commas.
-  std::string changed_keys() const;
-  void restore(const std::string& state_text, std::span<const std::byte> memory, const std::string& where);
-  void make_room(bool says);
-  bool time_to_remember(const engine::StepResult& result) const;
-  void remember();
+  void change_order();
+  void evaluate_first_weights();
+
+  // The loop.
+  RunSummary run_to_end(const Start& how);
   engine::StepResult train_one(double rate);
-  void say_recording_fault();
+  /// Consumes the samples of a bad step without training on them.
+  engine::StepResult skip_one();
   void after_step(const engine::StepResult& result, double rate);
+  Decision decide(const engine::StepResult& result, double step_seconds) const;
   Order order(const engine::StepResult& result) const;
-  Decision agree(Decision decision) const;
-  /// The leader's wish, after a step that took so long.
-  double rest_seconds(double step_seconds) const;
-  void rest(double seconds) const;
-  void wait_while_hot(const engine::StepResult& result);
-  /// Of the next update: whether its samples are to be left out.
-  bool is_bad(int64_t step) const;
-  /// What is wrong with an update; empty: nothing is.
-  std::string fault_of(const engine::StepResult& result) const;
-  void note_good(const engine::StepResult& result);
-  bool may_skip() const;
-  /// Makes everything as it was after the newest checkpoint, from where the run comes to this step again.
   void roll_back(const engine::StepResult& result, const std::string& fault);
   void start_over();
-  void clear_sums();
-  engine::StepResult leave_out_one();
-  void discard_unsound(const engine::StepResult& result);
-  [[noreturn]] void stop_for_bad_step(const engine::StepResult& result, const std::string& fault);
-  std::string find_not_finite();
-  /// Whether this session has been here before.
-  bool goes_again() const { return state_.step <= logged_step_; }
-  StateText state_text();
-  void save_checkpoint();
-  /// Fingerprints the files that checkpoints depend on.
-  void take_inputs();
-  /// Before any update, where the recipe wants it.
-  void evaluate_first_weights();
-  void evaluate_and_log();
-  void report_evaluation(const tasks::Evaluation& found);
+  void wait_while_hot(const engine::StepResult& result);
+  /// Throws a UserError if the run folder or its log was moved or deleted.
+  void check_folder() const;
+
+  // Reports.
   void report_step(const engine::StepResult& result, double rate);
-  Progress progress_after(const engine::StepResult& result, double rate) const;
+  void report_event(int64_t step, const std::string& text) { sink_->event({.step = step, .text = text}); }
+  void report_recording_fault();
+  void evaluate_and_report();
+  void report_evaluation(const tasks::Evaluation& found);
   void finish(RunSummary& summary, const std::string& command);
-  int64_t steps_per_epoch() const;
-  /// Returns the number of steps of the full run, done and remaining.
-  int64_t count_steps() const;
-  /// Returns the sizes of training micro-batches: in a full epoch, and in the rest of the newest checkpoint's
-  /// epoch.
-  std::vector<int64_t> train_sizes() const;
-  /// Rows and micro-batches of the step that begins at state_.position.
-  int64_t rows_of_step() const;
-  int64_t num_micro() const;
-  bool time_to_evaluate() const;
-  /// Whether all workers have the same weights after this step.
-  bool are_together() const;
 
   recipe::Recipe recipe_;
-  fs::path out_;
-  std::string run_;  ///< what a checkpoint in memory must be of
+  RunFolder folder_;
   TrainerEvents events_;
   distributed::ProcessGroup* group_;
   std::unique_ptr<tasks::Task> task_;
   std::unique_ptr<engine::Engine> engine_;
   std::optional<tasks::AheadStream> stream_;
-  std::optional<HeldFolder> folder_;
-  std::unique_ptr<io::CheckpointWriter> checkpoints_;
   std::unique_ptr<RunSink> sink_ =
       std::make_unique<RunSink>();  ///< discards reports unless this worker leads
+  std::optional<StepPlan> plan_;
+  std::optional<Checkpoints> checkpoints_;
+  std::optional<Rollback> rollback_;
+  Pacer pacer_;
+  ProgressMeter meter_;
   RunState state_;
-  std::vector<InputState> inputs_;  ///< set on the leader only
-  bool accepts_changed_inputs_ = false;
-  bool wrote_config_ = false;       ///< true if config.yaml is up to date
-  DType saved_dtype_ = DType::f32;  ///< of the files of weights; checkpoints hold f32
-  int64_t total_steps_ = 0;
-  int64_t last_good_step_ = -1;     ///< its weights gave a finite loss
-  int64_t logged_step_ = 0;         ///< what came up to it is in the log
-  std::vector<int64_t> bad_steps_;  ///< found in this session
-  std::optional<tasks::Evaluation> final_;
-  double started_seconds_ = 0;
-  int64_t session_steps_ = 0;
-  int64_t session_samples_ = 0;
-  double evaluation_seconds_ = 0;
-  double seconds_before_ = 0;      ///< of earlier sessions, as the log has them
-  double seconds_per_update_ = 0;  ///< of the last one; 0: unknown
+  int64_t logged_step_ = 0;                 ///< the log has the steps up to it
+  std::optional<tasks::Evaluation> final_;  ///< of the last step's weights
   bool said_recording_fault_ = false;
   bool said_first_weights_ = false;
-  double remember_at_ = 0;  ///< seconds of this process, for a checkpoint in memory; 0: never
 };
 
 }  // namespace hearth::run

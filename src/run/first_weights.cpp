@@ -1,0 +1,29 @@
+#include "run/first_weights.h"
+
+#include "base/error.h"
+#include "hub/adapter.h"
+#include "hub/image_weights.h"
+#include "hub/weights.h"
+
+namespace hearth::run {
+
+void load_frozen_weights(engine::Engine& engine, const recipe::Recipe& recipe) {
+  if (!hub::has_adapter(engine)) return;
+  if (recipe.model.path.empty())
+    user_error("expected model.path, the model that the adapter is for, got none; try model=FOLDER");
+  hub::load_model(engine, recipe.init.empty() ? recipe.model.path : recipe.init);
+}
+
+std::vector<std::string> load_first_weights(engine::Engine& engine, const recipe::Recipe& recipe) {
+  std::vector<std::string> notes;
+  const bool adapts = hub::has_adapter(engine);
+  const std::string& first = recipe.init.empty() ? recipe.model.path : recipe.init;
+  const bool whole = recipe::is_text(recipe) || recipe::makes_pictures(recipe);
+  if (!adapts && !first.empty() && whole) hub::load_model(engine, first);
+  if (!first.empty() && !whole) notes = hub::load_image_weights(engine, first);
+  if (adapts && !recipe.adapter.path.empty())
+    hub::load_weights(engine, hub::adapter_weights(recipe.adapter.path));
+  return notes;
+}
+
+}  // namespace hearth::run

@@ -1,0 +1,52 @@
+#include "run/pacer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+namespace hearth::run {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Between two beats of a worker that rests.
+constexpr std::chrono::milliseconds kBeat{50};
+/// A longer gap would leave people wondering, whatever the share.
+constexpr double kMaxRestSeconds = 120;
+
+}  // namespace
+
+std::optional<supervise::GpuState> Pacer::readings() const {
+  if (events_.gpus == nullptr) return std::nullopt;
+  std::optional<supervise::GpuState> state = events_.gpus->read();
+  if (state->number == 0) state.reset();
+  return state;
+}
+
+double Pacer::rest_seconds(double step_seconds) const {
+  if (events_.gpus == nullptr) return 0;
+  const double share = events_.gpus->idle_share();
+  const double seconds = std::min(kMaxRestSeconds, step_seconds * share / (1 - share));
+  events_.gpus->tell_period(step_seconds + seconds);
+  return seconds;
+}
+
+void Pacer::rest(double seconds) const {
+  if (seconds <= 0) return;
+  const auto until =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  const distributed::Phase before = events_.heartbeat.turn_to(distributed::Phase::resting);
+  for (auto now = Clock::now(); now < until && !is_stopped(); now = Clock::now()) {
+    std::this_thread::sleep_for(std::min<Clock::duration>(kBeat, until - now));
+    events_.heartbeat.beat();
+  }
+  events_.heartbeat.turn_to(before);
+}
+
+double Pacer::wait_while_paused() const {
+  const auto began = Clock::now();
+  while (is_paused() && !is_stopped()) rest(std::chrono::duration<double>(kBeat).count());
+  return std::chrono::duration<double>(Clock::now() - began).count();
+}
+
+}  // namespace hearth::run

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+
+#include "engine/engine.h"
+#include "run/run_sink.h"
+
+namespace hearth::run {
+
+/// Measures the throughput of a session and estimates the remaining time of the run.
+class ProgressMeter {
+ public:
+  /// Starts the session's clock.
+  void start();
+  /// Reads the time and pace of earlier sessions from the run's log.
+  void read_earlier_sessions(const fs::path& log);
+  void count_step(int64_t num_samples);
+  /// Excludes the seconds of an evaluation from the throughput.
+  void count_evaluation(double seconds) { evaluation_seconds_ += seconds; }
+
+  int64_t session_steps() const { return session_steps_; }
+  double session_seconds() const;
+  /// Seconds of this session and all earlier ones.
+  double run_seconds() const { return earlier_seconds_ + session_seconds(); }
+  /// Returns the progress after a step, without the GPUs' sensors. `unit`: of a sample.
+  Progress progress_after(const StepReport& step, const engine::Engine& engine, const char* unit,
+                          int num_workers) const;
+
+ private:
+  double started_seconds_ = 0;  ///< on the process clock
+  int64_t session_steps_ = 0;
+  int64_t session_samples_ = 0;
+  double evaluation_seconds_ = 0;
+  double earlier_seconds_ = 0;
+  double earlier_seconds_per_step_ = 0;  ///< at the end of the previous session; 0: unknown
+};
+
+}  // namespace hearth::run

@@ -1,0 +1,103 @@
+#include "run/rollback.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "engine/inspect.h"
+
+namespace hearth::run {
+namespace {
+
+/// So many one after the other are no accident of the data.
+constexpr int64_t kMaxInRow = 3;
+
+bool is_finite(const engine::StepResult& result) { return !result.skipped && std::isfinite(result.loss); }
+
+/// What micro-batches hand on to one another would stay what it is: 0 times infinity is not 0.
+void clear_sums(engine::Engine& engine) {
+  for (const exec::PersistentBuffer& buffer : engine.compiled().layout->buffers()) {
+    if (buffer.role == ir::Role::carried)
+      std::fill_n(engine.data(buffer), buffer.type.num_bytes(), std::byte{});
+  }
+}
+
+}  // namespace
+
+bool Rollback::is_bad(int64_t step) const { return std::ranges::find(bad_steps_, step) != bad_steps_.end(); }
+
+std::string Rollback::fault_of(const engine::StepResult& result, const RunState& state) const {
+  if (!is_finite(result)) {
+    const bool overflow_only =
+        worker_.recipe.precision == recipe::Precision::fp16 && engine::loss_scale(worker_.engine) >= 1;
+    if (overflow_only) return "";
+    return std::isnan(result.loss)       ? "a loss that is not a number"
+           : !std::isfinite(result.loss) ? "an infinite loss"
+                                         : "gradients that are not finite";
+  }
+  const double limit = worker_.recipe.bad_steps.z_score;
+  const double z_score = limit > 0 ? state.losses.z_score(result.loss) : 0;
+  if (z_score <= limit) return "";
+  return fmt::format("a loss of {:.4g}, {:.1f} deviations above the mean of {:.4g}", result.loss, z_score,
+                     state.losses.mean);
+}
+
+void Rollback::note_good(const engine::StepResult& result, RunState& state) {
+  state.num_bad_in_row = 0;
+  // A loss scale that is too high says nothing.
+  if (result.skipped) return;
+  last_good_step_ = state.step;
+  state.losses.add(result.loss);
+}
+
+bool Rollback::may_skip(const RunState& state) const {
+  // Where no loss was ever right, no update before this one can be gone back to.
+  return state.losses.count > 0 && state.num_bad < worker_.recipe.bad_steps.most &&
+         state.num_bad_in_row + 1 < kMaxInRow;
+}
+
+void Rollback::roll_back(const engine::StepResult& result, RunState& state, FunctionRef<void()> start_over) {
+  bad_steps_.push_back(state.step);
+  worker_.events.heartbeat.beat(distributed::Phase::saving, state.step);
+  if (worker_.leads()) discard_unsound(result);
+  worker_.barrier();
+  if (std::optional<RunState> restored = checkpoints_.restore_newest())
+    state = std::move(*restored);
+  else
+    start_over();
+  clear_sums(worker_.engine);
+  worker_.barrier();
+}
+
+/// Weights that give no finite loss are of no use to continue from, unless they are all there is.
+void Rollback::discard_unsound(const engine::StepResult& result) {
+  checkpoints_.flush();
+  if (!is_finite(result)) checkpoints_.discard_after(last_good_step_);
+}
+
+std::string Rollback::find_not_finite(const RunState& state) const {
+  const std::unique_ptr<tasks::BatchStream> stream = worker_.task.open(state.position);
+  for (int64_t i = 0; i < plan_.num_micro(state.position); ++i) {
+    std::string found = engine::Inspector(worker_.engine).find_not_finite(stream->next(), state.step, i);
+    if (!found.empty()) return found;
+  }
+  return "the sum over all gradients";
+}
+
+void Rollback::stop(const engine::StepResult& result, const RunState& state, const std::string& fault) {
+  worker_.events.heartbeat.beat(distributed::Phase::finishing, state.step);
+  const bool is_spike = is_finite(result);
+  const bool can_look = !is_spike && !worker_.engine.compiled().evaluates_together;
+  const std::string first = can_look ? ", first made by " + find_not_finite(state) : "";
+  discard_unsound(result);
+  const auto kept = checkpoints_.newest();
+  user_error(
+      "expected a finite loss{}, got {} at step {}{}{}; {}; try a lower optimizer.lr or train.clip_norm=1{}",
+      is_spike ? " like those before" : "", fault, state.step + 1, first,
+      state.num_bad == 0 ? "" : fmt::format(", when {} steps had been left out", state.num_bad),
+      kept ? fmt::format("the last good checkpoint is {}", kept->path.string())
+           : std::string("no checkpoint was due before it"),
+      is_spike ? ", or a higher bad_steps.z_score" : "");
+}
+
+}  // namespace hearth::run

@@ -1,0 +1,68 @@
+#include "run/run_folder.h"
+
+#include <fmt/ranges.h>
+
+#include "hub/adapter.h"
+#include "hub/denoiser_adapter.h"
+#include "hub/weights.h"
+#include "recipe/recipe_file.h"
+#include "recipe/resume.h"
+#include "run/from_recipe.h"
+#include "run/run_sink.h"
+
+namespace hearth::run {
+namespace {
+
+void write_config(const fs::path& folder, const recipe::Recipe& recipe) {
+  write_file_atomically(folder / "config.yaml", recipe::write_recipe(recipe));
+}
+
+void write_adapter_config(const fs::path& folder, const recipe::Recipe& recipe,
+                          const engine::Compiled& compiled) {
+  write_file_atomically(
+      folder / hub::kAdapterConfig,
+      recipe::makes_pictures(recipe)
+          ? hub::peft_config_json(hub::adapted_modules(compiled.options.adapter, compiled.tensors),
+                                  recipe.model.path)
+          : hub::adapter_config_json(recipe.adapter, compiled.tensors, recipe.model.path));
+}
+
+}  // namespace
+
+fs::path RunFolder::log() const { return path_ / kLogFile; }
+
+void RunFolder::choose_dtype(const recipe::Recipe& recipe, bool resumed) {
+  const fs::path config = path_ / "config.json";
+  saved_dtype_ = resumed && path_exists(config) ? hub::config_dtype(config) : hub::saved_dtype(recipe);
+}
+
+void RunFolder::open(const recipe::Recipe& recipe, const engine::Engine& engine, bool resumed) {
+  held_.emplace(path_);
+  wrote_config_ = !resumed;
+  if (wrote_config_) write_config(path_, recipe);
+  if (hub::has_adapter(engine)) write_adapter_config(path_, recipe, engine.compiled());
+}
+
+void RunFolder::update_config(const recipe::Recipe& recipe) {
+  if (!std::exchange(wrote_config_, true)) write_config(path_, recipe);
+}
+
+std::string RunFolder::changed_keys(const recipe::Recipe& recipe) const {
+  const fs::path config = path_ / "config.yaml";
+  if (!path_exists(config)) return "";
+  return fmt::format("{}", fmt::join(recipe::changed_keys(load_recipe(config, {}), recipe), ", "));
+}
+
+void RunFolder::save_best_weights(const engine::Engine& engine) const {
+  hub::save_weights(engine, path_ / "best.safetensors", true, saved_dtype_);
+}
+
+void RunFolder::save_last_weights(const engine::Engine& engine) const {
+  hub::save_weights(engine, path_ / hub::weights_name(engine), false, saved_dtype_);
+}
+
+void RunFolder::check() const {
+  if (held_) held_->check();
+}
+
+}  // namespace hearth::run
