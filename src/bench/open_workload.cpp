@@ -267,7 +267,7 @@ engine::EngineOptions engine_options(const BenchCase& bench, const BenchMachine&
   options.rank = rank;
   if (machine.group != nullptr) share_out(options, machine.group->size());
   if (exec::names_gpu(machine.device))
-    engine::use_gpu(options, {.device = machine.device, .number = rank}, exec::SelfTest::When::once);
+    engine::use_gpu(options, {.device = machine.device, .number = rank}, SelfTestMode::once);
   return options;
 }
 

@@ -173,7 +173,7 @@ void print_ways(const PlanArguments& arguments, const std::vector<std::string>& 
                                               gpu, links));
   };
   add({"devices=1", "parallel=data"});
-  for (const std::string_view way : recipe::kNames<recipe::Parallel>)
+  for (const std::string_view way : kNames<Parallel>)
     add({fmt::format("devices={}", recipe.devices), fmt::format("parallel={}", way)});
   if (arguments.json) {
     say("{}\n", planner::to_json(ways));

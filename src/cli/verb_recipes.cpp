@@ -135,7 +135,7 @@ void check_captions(const recipe::Recipe& recipe) {
                                                       : fs::path(recipe.diffuse.prior);
   for (const fs::path& folder : {recipe.data.path, prior}) {
     if (folder.empty() || skips) continue;
-    const auto pictures = data::read_captions(folder, recipe.diffuse.trigger, run::exif_of(recipe),
+    const auto pictures = data::read_captions(folder, recipe.diffuse.trigger, recipe.data.exif,
                                               recipe.data.allow_outside, true);
     const data::ReadCheck check = data::check_captioned(pictures, recipe::num_threads(recipe));
     say("{}: {} images with captions: {}\n", folder.string(), pictures.size(),

@@ -130,7 +130,7 @@ KernelTrials try_kernels(const gpu::DeviceInfo& gpu, int most) {
     for (const ir::Sample& sample : op->samples())
       if (std::ssize(graph.nodes) < most) add_sample(*op, sample, graph);
   }
-  exec::SelfTest test(gpu, {.when = exec::SelfTest::When::always});
+  exec::SelfTest test(gpu, {.when = SelfTestMode::always});
   test.cover(graph);
   return {.num_tried = test.num_tried(), .failures = test.failures()};
 }

@@ -16,7 +16,7 @@ namespace hearth::encoders {
 struct Compute {
   int num_threads = 1;
   std::optional<exec::GpuWish> gpu = {};  ///< none: on the processor
-  exec::SelfTest::When self_test = exec::SelfTest::When::once;
+  SelfTestMode self_test = SelfTestMode::once;
 };
 
 /// A part of a model that is evaluated alone, in f32. Parts that are alike, such as layers,

@@ -6,8 +6,8 @@ namespace hearth::engine {
 
 bool is_emulated(std::string_view device) { return device.starts_with("emulated"); }
 
-void use_gpu(EngineOptions& options, exec::GpuWish gpu, exec::SelfTest::When self_test) {
-  using When = exec::SelfTest::When;
+void use_gpu(EngineOptions& options, exec::GpuWish gpu, SelfTestMode self_test) {
+  using When = SelfTestMode;
   const bool emulated = is_emulated(gpu.device);
   if (emulated) gpu.reserve_bytes = 0;
   if (emulated && self_test == When::once) self_test = When::never;

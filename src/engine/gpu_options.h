@@ -12,6 +12,6 @@ bool is_emulated(std::string_view device);
 /// Lets the engine run on a GPU; what is found out about its kernels is kept in the user's cache folder. An
 /// emulated GPU shows no desktop, is as right as the program that brings it, and has nothing to measure: of
 /// `self_test` it knows only always and never.
-void use_gpu(EngineOptions& options, exec::GpuWish gpu, exec::SelfTest::When self_test);
+void use_gpu(EngineOptions& options, exec::GpuWish gpu, SelfTestMode self_test);
 
 }  // namespace hearth::engine

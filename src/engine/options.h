@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/choices.h"
 #include "cost/device.h"
 #include "engine/local_steps.h"
 #include "engine/objective.h"
@@ -18,17 +19,6 @@
 #include "passes/pipeline.h"
 
 namespace hearth::engine {
-
-/// What each of several workers does in an update.
-enum class Parallel : uint8_t {
-  data,     ///< all do the same with micro-batches of their own
-  zero1,    ///< the same, but each weight's optimizer state is one worker's alone (SumOptions::owners)
-  sharded,  ///< and so is the weight itself (passes/parallel/shard_weights.h)
-  /// Each has a part of the model, one after the other, for all micro-batches (passes/parallel/stages.h).
-  pipeline,
-  /// Each makes updates of its own and all move together now and then: LocalStepsOptions of several steps.
-  local_sgd,
-};
 
 /// What an engine compiles: everything that changes the programs, nothing about data or files.
 struct EngineOptions {

@@ -35,7 +35,7 @@ Running::Running(const EngineOptions& options, std::span<const int64_t> train_si
   for (const exec::Program* program : compiled->programs())
     executors.try_emplace(program, *program).first->second.bind(places);
   if (options.shards > 1) make_idle_batch();
-  if (memory->gpu() != nullptr && options.gpu.record == exec::Record::always) expect_recordings();
+  if (memory->gpu() != nullptr && options.gpu.record == RecordMode::always) expect_recordings();
   strategy->open(*this);
 }
 

@@ -251,7 +251,7 @@ void Executor::queue_calls(ThreadPool& threads) {
 
 bool Executor::may_record() const {
   const Recorder* recorder = places_.recorder;
-  return can_record_ && recorder != nullptr && recorder->when != Record::never && recorder->fault.empty();
+  return can_record_ && recorder != nullptr && recorder->when != RecordMode::never && recorder->fault.empty();
 }
 
 /// Libraries differ in what of their collectives can be recorded; what the host computes cannot be.
@@ -268,7 +268,7 @@ void Executor::record(ThreadPool& threads, size_t half) {
   queue_calls(threads);
   recordings_[half] = stream.finish_recording();
   can_record_ = recordings_[half] != nullptr;
-  if (!can_record_ && places_.recorder->when == Record::always) {
+  if (!can_record_ && places_.recorder->when == RecordMode::always) {
     user_error(
         "expected a GPU whose runtime records a step for record=always, got one that does not; try "
         "record=auto");
@@ -325,7 +325,8 @@ void Executor::queue_run(ThreadPool& threads, size_t half) {
   // What libraries set up when they are first used cannot be recorded.
   if (may_record() && num_runs_++ > 0 && !recordings_[half]) {
     record(threads, half);
-    if (recordings_[half] && places_.recorder->when == Record::automatic) return check_replay(threads, half);
+    if (recordings_[half] && places_.recorder->when == RecordMode::automatic)
+      return check_replay(threads, half);
   }
   if (recordings_[half] && may_record()) {
     replay(half);

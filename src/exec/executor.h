@@ -52,7 +52,7 @@ class Executor {
   void run(ThreadPool& threads);
   /// The same, but a GPU may be at it still: inputs and scalars are taken already, everything else is there
   /// after wait(). Where every node has a kernel for GPUs, the work of the second run is recorded and then
-  /// queued by one call; with Record::automatic that waits for a comparison of both.
+  /// queued by one call; with RecordMode::automatic that waits for a comparison of both.
   void start(ThreadPool& threads);
   void wait();
   /// Copies a graph output to the caller's memory (page-locked, for a GPU); done after wait().

@@ -46,9 +46,9 @@ std::vector<Question> read_questions(const tasks::TextOptions& options, const fs
   const auto visit = [&](const text::Sample& sample) {
     if (limit > 0 && std::ssize(questions) >= limit) return;
     questions.push_back(question_of(sample, reader.tokenizer()));
-    if (questions.back().prompt.size() > 1 && sample.format != text::Format::text) return;
+    if (questions.back().prompt.size() > 1 && sample.format != RecordFormat::text) return;
     user_error("{}:{}: expected a record with a question and an answer for --exact-match, got {}",
-               file.string(), sample.line, text::format_name(sample.format));
+               file.string(), sample.line, name_of(sample.format));
   };
   reader.for_each(visit, faults);
   if (faults.total() > 0 && options.data.bad_records != recipe::BadRecords::skip)

@@ -163,7 +163,7 @@ ScalingModel model_scaling(std::vector<engine::EngineOptions> workers, const cos
     options.backend = exec::Backend::gpu;
     options.device = gpu;
     // All workers have the same programs, unless each has its own part.
-    if (compiled.empty() || options.parallel != engine::Parallel::data) {
+    if (compiled.empty() || options.parallel != Parallel::data) {
       compiled.push_back(engine::compile(options, std::span(&options.batch, 1), {}));
       const PlanReport& plan = model.plans.emplace_back(make_plan_report(compiled.back()));
       if (plan.peak_bytes > model.gpu_bytes) model.host_bytes = plan.host_bytes;

@@ -57,7 +57,7 @@ WayToShare plan_way_to_share(std::string settings, engine::EngineOptions options
                              const Links& links) {
   options.backend = exec::Backend::gpu;
   options.device = gpu;
-  const bool has_stages = options.parallel == engine::Parallel::pipeline && options.num_workers > 1;
+  const bool has_stages = options.parallel == Parallel::pipeline && options.num_workers > 1;
   std::vector<int64_t> room(gpu_bytes.begin(), gpu_bytes.begin() + options.num_workers);
   WayToShare way{.settings = std::move(settings)};
   if (has_stages) {

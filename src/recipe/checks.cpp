@@ -136,8 +136,7 @@ void check_exchange(const Recipe& recipe, const Places& places) {
   if (wish.empty()) return;
   expect(recipe.parallel == Parallel::data, "parallel", name_of(Parallel::data), name_of(recipe.parallel));
   if (compresses)
-    expect(recipe.precision != Precision::fp16, "precision", name_of(Precision::bf16),
-           name_of(recipe.precision));
+    expect(recipe.precision != DType::f16, "precision", name_of(DType::bf16), name_of(recipe.precision));
   if (!is_local) return;
   expect(!compresses, "exchange.compress", name_of(Compress::none), compress);
   expect(recipe.train.ema == 0, "train.ema", "0", "a decay");
@@ -235,7 +234,7 @@ void check(const Recipe& recipe, const Places& places) {
                name_of(recipe.parallel), recipe.train.ema, places.of("parallel"));
   }
   if (recipe.optimizer.in_backward &&
-      (recipe.train.accumulate > 1 || recipe.train.clip_norm > 0 || recipe.precision == Precision::fp16)) {
+      (recipe.train.accumulate > 1 || recipe.train.clip_norm > 0 || recipe.precision == DType::f16)) {
     user_error(
         "expected train.accumulate=1, train.clip_norm=0 and fp32 or bf16 for optimizer.in_backward, got {}, "
         "{} and {} in {}",

@@ -107,7 +107,7 @@ class Section {
     if constexpr (std::is_enum_v<T>) {
       size_t number = 0;
       std::string expected = read_name(node, number, kNames<T>);
-      if (expected.empty()) value = static_cast<T>(number);
+      if (expected.empty()) value = value_of<T>(number);
       return expected;
     } else {
       return read_value(node, value, limits...);

@@ -7,35 +7,21 @@
 #include <string_view>
 #include <vector>
 
+#include "base/choices.h"
 #include "base/extent.h"
 #include "base/path.h"
 
 namespace hearth::recipe {
 
-/// How several devices share the work.
-enum class Parallel : uint8_t { data, zero1, sharded, pipeline };
 /// What sums over devices go by: host memory, or the vendor's library between GPUs.
 enum class Transport : uint8_t { host, nccl };
-/// What devices send of their gradients.
-enum class Compress : uint8_t { none, bf16, powersgd };
-/// When a GPU's kernels are tested before they train.
-enum class SelfTest : uint8_t { always, once, never };
-/// Whether steps on a GPU are recorded and replayed.
-enum class Record : uint8_t { automatic, always, never };
-enum class Precision : uint8_t { fp32, bf16, fp16 };
 enum class AdapterKind : uint8_t { none, lora };
 /// What becomes of a record that cannot be used: the run ends, or it is left out and counted.
 enum class BadRecords : uint8_t { refuse, skip };
-/// Handling of the EXIF orientation: images are turned upright, or kept as stored.
-enum class Exif : uint8_t { apply, ignore };
 /// Whether to drop a smaller last micro-batch of an epoch. Automatic: only if the model cannot train on it.
 enum class DropLast : uint8_t { automatic, no, yes };
-/// What becomes of samples longer than a row; automatic: split text, truncate records.
-enum class Overlong : uint8_t { automatic, truncate, drop, split, refuse };
 /// What one document of plain text is.
 enum class Document : uint8_t { file, paragraph, line };
-/// What the records of text are (text/conversation.h); detect: seen from their fields.
-enum class RecordFormat : uint8_t { detect, text, prompt_completion, alpaca, sharegpt, openai, preference };
 /// What is minimized. The last three train a denoiser, which predicts of a noisy picture: noise less picture
 /// (flow matching, Lipman et al. 2022, arXiv 2210.02747), the noise (Ho et al. 2020, arXiv 2006.11239), or v
 /// (Salimans and Ho 2022, arXiv 2202.00512).
@@ -51,66 +37,6 @@ enum class ClassWeights : uint8_t { none, given, median_frequency };
 enum class Normalize : uint8_t { automatic, given, imagenet, half, dataset };
 /// How the learning rate moves over a run.
 enum class ScheduleKind : uint8_t { constant, step, cosine, onecycle };
-
-/// What recipes call the values of an enum, in their order.
-template <typename Enum>
-inline constexpr std::array<std::string_view, 0> kNames = {};
-template <>
-inline constexpr auto kNames<Parallel> = std::to_array<std::string_view>({"data", "zero1", "sharded",
-                                                                          "pipeline"});
-template <>
-inline constexpr auto kNames<Transport> = std::to_array<std::string_view>({"host", "nccl"});
-template <>
-inline constexpr auto kNames<Compress> = std::to_array<std::string_view>({"none", "bf16", "powersgd"});
-template <>
-inline constexpr auto kNames<SelfTest> = std::to_array<std::string_view>({"always", "once", "never"});
-template <>
-inline constexpr auto kNames<Record> = std::to_array<std::string_view>({"auto", "always", "never"});
-template <>
-inline constexpr auto kNames<Precision> = std::to_array<std::string_view>({"fp32", "bf16", "fp16"});
-template <>
-inline constexpr auto kNames<AdapterKind> = std::to_array<std::string_view>({"", "lora"});
-template <>
-inline constexpr auto kNames<BadRecords> = std::to_array<std::string_view>({"refuse", "skip"});
-template <>
-inline constexpr auto kNames<Exif> = std::to_array<std::string_view>({"apply", "ignore"});
-template <>
-inline constexpr auto kNames<DropLast> = std::to_array<std::string_view>({"auto", "false", "true"});
-template <>
-inline constexpr auto kNames<Overlong> = std::to_array<std::string_view>({"auto", "truncate", "drop", "split",
-                                                                          "refuse"});
-template <>
-inline constexpr auto kNames<Document> = std::to_array<std::string_view>({"file", "paragraph", "line"});
-template <>
-inline constexpr auto kNames<RecordFormat> = std::to_array<std::string_view>(
-    {"detect", "text", "prompt_completion", "alpaca", "sharegpt", "openai", "preference"});
-template <>
-inline constexpr auto kNames<Objective> = std::to_array<std::string_view>({"cross_entropy", "dpo", "flow",
-                                                                           "epsilon", "v"});
-template <>
-inline constexpr auto kNames<NoiseSampling> =
-    std::to_array<std::string_view>({"uniform", "sigmoid", "shift", "flux_shift", "logit_normal", "mode"});
-template <>
-inline constexpr auto kNames<NoiseWeighting> = std::to_array<std::string_view>({"none", "sigma_sqrt",
-                                                                                "cosmap", "min_snr"});
-template <>
-inline constexpr auto kNames<ClassWeights> = std::to_array<std::string_view>({"none", "given",
-                                                                              "median_frequency"});
-template <>
-inline constexpr auto kNames<Normalize> = std::to_array<std::string_view>({"auto", "given", "imagenet",
-                                                                           "half", "dataset"});
-template <>
-inline constexpr auto kNames<ScheduleKind> = std::to_array<std::string_view>({"constant", "step", "cosine",
-                                                                              "onecycle"});
-
-template <typename Enum>
-constexpr std::string_view name_of(Enum value) {
-  return kNames<Enum>[static_cast<size_t>(value)];
-}
-
-/// The name of a device that is no GPU.
-inline constexpr const char* kCpu = "cpu";
-
 /// What a recipe is checked by of data.kind, whose names come from a registry.
 enum class DataKind : uint8_t {
   shapes,   ///< needs no data.path
@@ -118,8 +44,51 @@ enum class DataKind : uint8_t {
   text,     ///< of language models
   pictures  ///< every other name: a dataset in a folder
 };
+
+}  // namespace hearth::recipe
+
+namespace hearth {
+
 template <>
-inline constexpr auto kNames<DataKind> = std::to_array<std::string_view>({"shapes", "tensors", "text"});
+inline constexpr auto kNames<recipe::Transport> = std::to_array<std::string_view>({"host", "nccl"});
+template <>
+inline constexpr auto kNames<recipe::AdapterKind> = std::to_array<std::string_view>({"", "lora"});
+template <>
+inline constexpr auto kNames<recipe::BadRecords> = std::to_array<std::string_view>({"refuse", "skip"});
+template <>
+inline constexpr auto kNames<recipe::DropLast> = std::to_array<std::string_view>({"auto", "false", "true"});
+template <>
+inline constexpr auto kNames<recipe::Document> = std::to_array<std::string_view>({"file", "paragraph",
+                                                                                  "line"});
+template <>
+inline constexpr auto kNames<recipe::Objective> = std::to_array<std::string_view>({"cross_entropy", "dpo",
+                                                                                   "flow", "epsilon", "v"});
+template <>
+inline constexpr auto kNames<recipe::NoiseSampling> =
+    std::to_array<std::string_view>({"uniform", "sigmoid", "shift", "flux_shift", "logit_normal", "mode"});
+template <>
+inline constexpr auto kNames<recipe::NoiseWeighting> = std::to_array<std::string_view>({"none", "sigma_sqrt",
+                                                                                        "cosmap", "min_snr"});
+template <>
+inline constexpr auto kNames<recipe::ClassWeights> = std::to_array<std::string_view>({"none", "given",
+                                                                                      "median_frequency"});
+template <>
+inline constexpr auto kNames<recipe::Normalize> =
+    std::to_array<std::string_view>({"auto", "given", "imagenet", "half", "dataset"});
+template <>
+inline constexpr auto kNames<recipe::ScheduleKind> = std::to_array<std::string_view>({"constant", "step",
+                                                                                      "cosine", "onecycle"});
+template <>
+inline constexpr auto kNames<recipe::DataKind> = std::to_array<std::string_view>({"shapes", "tensors",
+                                                                                  "text"});
+
+}  // namespace hearth
+
+namespace hearth::recipe {
+
+/// The name of a device that is no GPU.
+inline constexpr const char* kCpu = "cpu";
+
 DataKind data_kind(std::string_view name);
 
 struct Passes {
@@ -335,9 +304,9 @@ struct Recipe {
   int64_t devices = 1;                   ///< workers that share each update, a device each
   Parallel parallel = Parallel::data;
   bool supervise = true;  ///< by a process that starts it again when it fails
-  SelfTest self_test = SelfTest::once;
-  Record record = Record::automatic;
-  Precision precision = Precision::fp32;
+  SelfTestMode self_test = SelfTestMode::once;
+  RecordMode record = RecordMode::automatic;
+  DType precision = DType::f32;
   int64_t memory = 0;  ///< arena budget in bytes, 0: none
   std::string init;    ///< safetensors to start from
   Passes passes;

@@ -22,7 +22,7 @@ bool keeps_momentum(const Recipe& before, const Recipe& after) {
 }
 
 bool keeps_loss_scale(const Recipe& before, const Recipe& after) {
-  return before.precision != Precision::fp16 && after.precision != Precision::fp16;
+  return before.precision != DType::f16 && after.precision != DType::f16;
 }
 
 constexpr ResumeKey kKeys[] = {

@@ -39,7 +39,7 @@ data::DatasetOptions dataset_options(const recipe::Recipe& recipe, const std::st
           .seed = recipe.seed,
           .class_names = recipe.model.class_names,
           .val_share = data.val_share,
-          .exif = exif_of(recipe),
+          .exif = recipe.data.exif,
           .skip_bad = data.bad_records == recipe::BadRecords::skip,
           .num_threads = recipe::num_threads(recipe)};
 }
@@ -56,14 +56,10 @@ data::MaskOptions mask_options(const recipe::Recipe& recipe, const std::string& 
           .classes = data.classes,
           .unlabeled = unlabeled_number(data.unlabeled),
           .class_numbers = data.class_numbers,
-          .exif = exif_of(recipe),
+          .exif = recipe.data.exif,
           .allow_outside = data.allow_outside,
           .skip_bad = data.bad_records == recipe::BadRecords::skip,
           .num_threads = recipe::num_threads(recipe)};
-}
-
-data::Exif exif_of(const recipe::Recipe& recipe) {
-  return recipe.data.exif == recipe::Exif::ignore ? data::Exif::ignore : data::Exif::apply;
 }
 
 }  // namespace hearth::run

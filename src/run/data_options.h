@@ -14,7 +14,5 @@ data::DatasetOptions dataset_options(const recipe::Recipe& recipe, const std::st
 /// Returns the options of a segmentation recipe's masks. `split`: "train" or "test". UserError if
 /// data.unlabeled is invalid.
 data::MaskOptions mask_options(const recipe::Recipe& recipe, const std::string& split);
-/// Returns data.exif as a data::Exif.
-data::Exif exif_of(const recipe::Recipe& recipe);
 
 }  // namespace hearth::run

@@ -7,7 +7,6 @@ namespace hearth::run {
 
 /// GPU number `device` of those that a recipe asks for, and which of its kernels are tried first.
 exec::GpuWish gpu_of(const recipe::Recipe& recipe, int device);
-exec::SelfTest::When self_test_of(const recipe::Recipe& recipe);
 /// Where a recipe has parts of models evaluated that it does not train: on GPU number `device` if it wants
 /// GPUs.
 encoders::Compute compute_of(const recipe::Recipe& recipe, int device);

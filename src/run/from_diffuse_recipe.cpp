@@ -156,7 +156,7 @@ std::shared_ptr<const tasks::PictureSet> open_pictures(const recipe::Recipe& rec
       .val_share = recipe.data.val_share,
       .resolution = recipe.data.image_size.longer(),
       .trigger = recipe.diffuse.trigger,
-      .exif = exif_of(recipe),
+      .exif = recipe.data.exif,
       .allow_outside = recipe.data.allow_outside,
       .skip_bad = recipe.data.bad_records == recipe::BadRecords::skip,
       .cache = cache_folder(recipe.data),

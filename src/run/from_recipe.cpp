@@ -54,7 +54,7 @@ recipe::Choices make_choices() {
   for (const std::string& kind : data::mask_kinds())
     if (std::ranges::find(kinds, kind) == kinds.end()) kinds.push_back(kind);
   kinds.insert(kinds.end(), std::begin(kBoxKinds), std::end(kBoxKinds));
-  kinds.emplace_back(recipe::name_of(recipe::DataKind::text));
+  kinds.emplace_back(name_of(recipe::DataKind::text));
   kinds.insert(kinds.end(), {kCaptions, kKohya});
   choices.names["data.template"] = text::built_in_templates();
   choices.names["optimizer.name"] = {engine::optimizer_names().begin(), engine::optimizer_names().end()};
@@ -230,12 +230,12 @@ data::BoxedPictures read_boxed_pictures(const recipe::Recipe& recipe, const std:
     return data::read_boxes(data.path, split,
                             {.format = static_cast<data::BoxFormat>(format - std::begin(kBoxKinds)),
                              .allow_outside = data.allow_outside,
-                             .exif = exif_of(recipe),
+                             .exif = recipe.data.exif,
                              .skip_bad = data.bad_records == recipe::BadRecords::skip,
                              .num_classes = recipe.model.num_classes,
                              .class_names = recipe.model.class_names});
   }
-  if (data.kind == recipe::name_of(recipe::DataKind::shapes)) {
+  if (data.kind == name_of(recipe::DataKind::shapes)) {
     return data::shape_boxes(data::series_of(recipe.seed, split),
                              split == "test" ? data.val_count : data.count, data.image_size);
   }
@@ -318,12 +318,12 @@ engine::EngineOptions engine_options(const recipe::Recipe& recipe, int device, i
                                 .accumulate = recipe.train.accumulate,
                                 .shards = recipe.train.shards,
                                 .num_workers = num_workers > 0 ? num_workers : recipe.devices,
-                                .parallel = parallel_of(recipe.parallel),
-                                .compress = {.way = way_of(exchange.compress)},
+                                .parallel = recipe.parallel,
+                                .compress = {.way = exchange.compress},
                                 .local = {.steps = exchange.local_steps,
                                           .outer_lr = exchange.outer_lr,
                                           .outer_momentum = exchange.outer_momentum},
-                                .precision = dtype_of(recipe.precision),
+                                .precision = recipe.precision,
                                 .seed = recipe.seed,
                                 .num_threads = recipe::num_threads(recipe),
                                 .budget_bytes = recipe.memory,
@@ -332,7 +332,7 @@ engine::EngineOptions engine_options(const recipe::Recipe& recipe, int device, i
                                             .activations = recipe.offload.activations},
                                 .passes_off = recipe.passes.off};
   std::erase(options.passes_off, "winograd");
-  if (recipe.device != recipe::kCpu) engine::use_gpu(options, gpu_of(recipe, device), self_test_of(recipe));
+  if (recipe.device != recipe::kCpu) engine::use_gpu(options, gpu_of(recipe, device), recipe.self_test);
   return options;
 }
 
@@ -423,7 +423,7 @@ std::unique_ptr<tasks::Predictor> open_predictor(const recipe::Recipe& recipe, c
         tasks::DetectFilesOptions{.size = recipe.data.image_size,
                                   .nms = nms_options(recipe),
                                   .shown_score = recipe.detect.shown_score,
-                                  .exif = exif_of(recipe)},
+                                  .exif = recipe.data.exif},
         paths.out);
   }
   if (purpose_of(recipe) == Purpose::segment) {
@@ -431,7 +431,7 @@ std::unique_ptr<tasks::Predictor> open_predictor(const recipe::Recipe& recipe, c
                            .resizes = recipe.data.resize,
                            .pixels = pixel_options(recipe),
                            .num_classes = recipe.model.num_classes,
-                           .exif = exif_of(recipe)};
+                           .exif = recipe.data.exif};
     input.pixels.augment = {};
     if (recipe.segment.class_weights != recipe::ClassWeights::none)
       input.class_weights.assign(static_cast<size_t>(recipe.model.num_classes), 1);
@@ -439,7 +439,7 @@ std::unique_ptr<tasks::Predictor> open_predictor(const recipe::Recipe& recipe, c
                                               paths.out);
   }
   return std::make_unique<tasks::ClassPredictor>(model_options(recipe), pixel_options(recipe),
-                                                 recipe.model.class_names, paths.weights, exif_of(recipe));
+                                                 recipe.model.class_names, paths.weights, recipe.data.exif);
 }
 
 }  // namespace hearth::run

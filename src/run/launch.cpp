@@ -184,7 +184,7 @@ int train_here(const Job& job, const supervise::Seat& seat, distributed::Process
       group == nullptr ? nullptr : join_gpus(job.recipe, *group, seat.device, *reporter);
   if (gpus != nullptr) group = gpus.get();
   Membership member{.group = group, .device = seat.device};
-  if (group != nullptr && job.recipe.parallel == recipe::Parallel::pipeline)
+  if (group != nullptr && job.recipe.parallel == Parallel::pipeline)
     member.devices = gather_stage_devices(stage_device(job.recipe, seat.device), *group);
   // Not in the trainer: the leader makes its own before the others.
   if (group != nullptr)
@@ -308,8 +308,7 @@ void check_devices(const Job& job, bool launched) {
         "expected supervise=true for devices={}, got false; leave it out, or start them by mpirun -n {}",
         recipe.devices, recipe.devices);
   }
-  const bool has_all_weights =
-      recipe.parallel == recipe::Parallel::data || recipe.parallel == recipe::Parallel::zero1;
+  const bool has_all_weights = recipe.parallel == Parallel::data || recipe.parallel == Parallel::zero1;
   if (!has_all_weights && !job.dump_gradients.empty()) {
     user_error("expected parallel=data or zero1 for --dump-gradients, got {}; try devices=1",
                name_of(recipe.parallel));

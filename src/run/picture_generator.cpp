@@ -149,7 +149,7 @@ std::vector<GeneratedPicture> generate_pictures(const fs::path& model, const Pic
   if (is_flow != (options.sampler.solver == tasks::Solver::euler)) {
     user_error(
         "expected --solver {} for a model that was trained with objective {}, got another; try without",
-        is_flow ? "euler" : "ddim or dpm", recipe::name_of(recipe.train.objective));
+        is_flow ? "euler" : "ddim or dpm", name_of(recipe.train.objective));
   }
   const auto translator = open_translator(recipe, model);
   const tasks::Condition condition = translator->conditions(std::span(&wish.prompt, 1)).front();

@@ -29,7 +29,7 @@ bool Rollback::is_bad(int64_t step) const { return std::ranges::find(bad_steps_,
 std::string Rollback::fault_of(const engine::StepResult& result, const RunState& state) const {
   if (!is_finite(result)) {
     const bool overflow_only =
-        worker_.recipe.precision == recipe::Precision::fp16 && engine::loss_scale(worker_.engine) >= 1;
+        worker_.recipe.precision == DType::f16 && engine::loss_scale(worker_.engine) >= 1;
     if (overflow_only) return "";
     return std::isnan(result.loss)       ? "a loss that is not a number"
            : !std::isfinite(result.loss) ? "an infinite loss"

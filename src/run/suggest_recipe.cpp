@@ -117,7 +117,7 @@ Suggestion of_classes(const fs::path& data, const char* kind, const char* recipe
 
 Suggestion of_texts(const fs::path& file) {
   const text::DataFile data(file);
-  std::map<text::Format, int64_t> formats;
+  std::map<RecordFormat, int64_t> formats;
   int64_t num_records = 0;
   text::Faults faults;
   const bool is_plain = data.kind() == text::DataFile::Kind::text;
@@ -134,13 +134,13 @@ Suggestion of_texts(const fs::path& file) {
   }
   if (formats.empty()) throw UserError(faults.sentences().at(0));
   std::vector<std::string> names;
-  for (const auto& [format, count] : formats) names.emplace_back(text::format_name(format));
+  for (const auto& [format, count] : formats) names.emplace_back(name_of(format));
   made.found = {
       fmt::format("{} for a language model ({})", counted(num_records, "record"), fmt::join(names, ", "))};
   if (faults.total() > 0)
     made.found.push_back(fmt::format("{} cannot be used; the first: {}", counted(faults.total(), "record"),
                                      faults.sentences().at(0)));
-  if (formats.contains(text::Format::preference)) made.recipe = "llama-dpo";
+  if (formats.contains(RecordFormat::preference)) made.recipe = "llama-dpo";
   return made;
 }
 

@@ -61,7 +61,7 @@ void take_class_names(recipe::Recipe& recipe, const tasks::Task& task) {
 
 /// UserError if an epoch has no rows for the last worker.
 void check_share(const recipe::Recipe& recipe, const tasks::Task& task, int num_workers) {
-  if (recipe.parallel == recipe::Parallel::pipeline) return;
+  if (recipe.parallel == Parallel::pipeline) return;
   const data::LoaderShare last{.first = recipe.train.accumulate / num_workers * (num_workers - 1)};
   if (last.first * recipe.train.batch < task.num_rows()) return;
   user_error(

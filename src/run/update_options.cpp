@@ -43,43 +43,4 @@ engine::OptimizerOptions optimizer_options(const recipe::Recipe& recipe) {
           .ema_decay = recipe.train.ema};
 }
 
-DType dtype_of(recipe::Precision precision) {
-  switch (precision) {
-    case recipe::Precision::bf16:
-      return DType::bf16;
-    case recipe::Precision::fp16:
-      return DType::f16;
-    case recipe::Precision::fp32:
-      break;
-  }
-  return DType::f32;
-}
-
-engine::Parallel parallel_of(recipe::Parallel way) {
-  switch (way) {
-    case recipe::Parallel::zero1:
-      return engine::Parallel::zero1;
-    case recipe::Parallel::sharded:
-      return engine::Parallel::sharded;
-    case recipe::Parallel::pipeline:
-      return engine::Parallel::pipeline;
-    case recipe::Parallel::data:
-      break;
-  }
-  return engine::Parallel::data;
-}
-
-passes::CompressOptions::Way way_of(recipe::Compress compress) {
-  using Way = passes::CompressOptions::Way;
-  switch (compress) {
-    case recipe::Compress::bf16:
-      return Way::bf16;
-    case recipe::Compress::powersgd:
-      return Way::powersgd;
-    case recipe::Compress::none:
-      break;
-  }
-  return Way::none;
-}
-
 }  // namespace hearth::run

@@ -10,7 +10,7 @@ std::string probe_gpu(const exec::GpuWish& wish) {
   ir::Graph graph;
   const ir::ValueId in = graph.add_value("in", {.dtype = DType::f32, .shape = {64}}, ir::Role::input);
   graph.outputs = {graph.add1(*ops::find_op("relu"), {in})};
-  exec::SelfTest test(exec::find_gpu(wish.device, wish.number), {.when = exec::SelfTest::When::always});
+  exec::SelfTest test(exec::find_gpu(wish.device, wish.number), {.when = SelfTestMode::always});
   test.cover(graph);
   for (const auto& [kernel, what] : test.failures()) return fmt::format("{}: {}", kernel, what);
   return "";

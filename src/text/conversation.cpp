@@ -15,18 +15,6 @@
 namespace hearth::text {
 namespace {
 
-struct FormatName {
-  Format format;
-  const char* name;
-};
-constexpr std::array<FormatName, 7> kFormats = {{{Format::detect, "detect"},
-                                                 {Format::text, "text"},
-                                                 {Format::prompt_completion, "prompt_completion"},
-                                                 {Format::alpaca, "alpaca"},
-                                                 {Format::sharegpt, "sharegpt"},
-                                                 {Format::openai, "openai"},
-                                                 {Format::preference, "preference"}}};
-
 using Aliases = std::vector<std::string>;
 const std::map<std::string, Aliases>& known_fields() {
   static const std::map<std::string, Aliases> kFields = {
@@ -108,24 +96,24 @@ class Reader {
   Reader(const Json& object, const FormatOptions& options) : object_(object), options_(options) {}
 
   Record read() {
-    record_.format = options_.format == Format::detect ? detect() : options_.format;
+    record_.format = options_.format == RecordFormat::detect ? detect() : options_.format;
     switch (record_.format) {
-      case Format::text:
+      case RecordFormat::text:
         record_.text = string_field(object_, "text");
         break;
-      case Format::prompt_completion:
+      case RecordFormat::prompt_completion:
         read_prompt_and_completion();
         break;
-      case Format::alpaca:
+      case RecordFormat::alpaca:
         read_alpaca();
         break;
-      case Format::preference:
+      case RecordFormat::preference:
         read_preference();
         break;
       default:
         read_conversation();
     }
-    if (record_.format != Format::text) {
+    if (record_.format != RecordFormat::text) {
       refuse_media(object_, "the record");
       refuse_bad_answer();
     }
@@ -172,16 +160,16 @@ class Reader {
     return find(object_, field) != nullptr ? string_field(object_, field) : "";
   }
 
-  Format detect() const {
-    if (has("chosen") && has("rejected")) return Format::preference;
+  RecordFormat detect() const {
+    if (has("chosen") && has("rejected")) return RecordFormat::preference;
     if (const Json* messages = find(object_, "messages")) {
       const bool from = messages->is_array() && !messages->empty() && messages->front().is_object() &&
                         messages->front().contains("from");
-      return from ? Format::sharegpt : Format::openai;
+      return from ? RecordFormat::sharegpt : RecordFormat::openai;
     }
-    if (has("instruction")) return Format::alpaca;
-    if (has("prompt") && has("completion")) return Format::prompt_completion;
-    if (has("text")) return Format::text;
+    if (has("instruction")) return RecordFormat::alpaca;
+    if (has("prompt") && has("completion")) return RecordFormat::prompt_completion;
+    if (has("text")) return RecordFormat::text;
     refuse("unknown format",
            fmt::format("expected the fields of a known format (text, prompt and completion, instruction and "
                        "output, messages, conversations, chosen and rejected), got {}; name yours in "
@@ -450,22 +438,6 @@ class Reader {
 };
 
 }  // namespace
-
-Format parse_format(const std::string& name) {
-  for (const FormatName& known : kFormats) {
-    if (name == known.name) return known.format;
-  }
-  std::vector<std::string> names;
-  for (const FormatName& known : kFormats) names.emplace_back(known.name);
-  user_error("expected a data format ({}), got '{}'{}", fmt::join(names, ", "), name,
-             did_you_mean(name, names));
-}
-
-const char* format_name(Format format) {
-  const auto* found =
-      std::find_if(kFormats.begin(), kFormats.end(), [&](const FormatName& f) { return f.format == format; });
-  return found->name;
-}
 
 void check_format_options(const FormatOptions& options) {
   std::vector<std::string> names;

@@ -4,28 +4,14 @@
 #include <utility>
 #include <vector>
 
+#include "base/choices.h"
 #include "text/faults.h"
 #include "text/jinja.h"
 
 namespace hearth::text {
 
-/// How a data file writes its records.
-enum class Format {
-  detect,             ///< by the fields of each record
-  text,               ///< {text}
-  prompt_completion,  ///< {prompt, completion}, also question/answer and the like
-  alpaca,             ///< {instruction, input, output}, also system and history
-  sharegpt,           ///< {conversations: [{from, value}]}, also system and tools
-  openai,             ///< {messages: [{role, content}]}, also tools
-  preference          ///< {prompt, chosen, rejected}: strings, messages or whole conversations
-};
-
-/// The name that recipes use, "sharegpt"; UserError with a suggestion for one that is unknown.
-Format parse_format(const std::string& name);
-const char* format_name(Format format);
-
 struct FormatOptions {
-  Format format = Format::detect;
+  RecordFormat format = RecordFormat::detect;
   /// A field's name here and its name in the file (text, prompt, completion, instruction, input, output,
   /// system, history, messages, role, content, tools, chosen, rejected). It takes the place of the known
   /// aliases.
@@ -34,8 +20,8 @@ struct FormatOptions {
 
 /// A record in one form, whatever it was written in.
 struct Record {
-  Format format = Format::text;
-  std::string text = {};  ///< Format::text
+  RecordFormat format = RecordFormat::text;
+  std::string text = {};  ///< RecordFormat::text
   /// Objects {role, content, ...} as templates expect them, roles system, user, assistant and tool. For
   /// preferences what both answers share.
   Json messages = Json::array();

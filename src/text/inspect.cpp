@@ -33,7 +33,7 @@ std::string marked_run(const std::string& text, bool trained, Marking marking) {
 std::string shown(const Sample& sample, const Tokens& tokens, const SampleReader& reader, Marking marking) {
   const std::string kind = sample.rejected ? ", chosen" : "";
   std::string text = fmt::format("{}:{} ({}{}, {} tokens)\n{}\n", printable(reader.file().path().string()),
-                                 sample.line, format_name(sample.format), kind, tokens.ids.size(),
+                                 sample.line, name_of(sample.format), kind, tokens.ids.size(),
                                  show_tokens(tokens, reader.tokenizer(), marking));
   if (!sample.rejected) return text;
   return text + fmt::format("rejected, {} tokens\n{}\n", sample.rejected->ids.size(),
@@ -123,7 +123,7 @@ TextSummary summarize(const SampleReader& reader, const InspectOptions& options)
     if (summary.num_samples++ < options.num_shown)
       summary.shown.push_back(shown(sample, document, reader, options.marking));
     summary.num_equal += sample.rejected && sample.rejected->ids == document.ids ? 1 : 0;
-    ++summary.formats[format_name(sample.format)];
+    ++summary.formats[std::string(name_of(sample.format))];
     summary.num_open_turns += sample.text.num_open_turns;
     summary.num_without_reasoning += sample.text.loses_reasoning ? 1 : 0;
     count(document, options, summary);

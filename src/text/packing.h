@@ -5,18 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "base/choices.h"
 #include "base/function_ref.h"
 #include "text/token_cache.h"
 
 namespace hearth::text {
-
-/// What happens to a sample that is longer than a row.
-enum class Overlong {
-  truncate,  ///< its start is used
-  drop,      ///< it is left out
-  refuse,    ///< UserError that names it
-  split      ///< it continues in another row, whose tokens do not see those before
-};
 
 enum class PackOrder {
   in_order,  ///< next-fit; with Overlong::split rows are cut out of one stream and all but the last are full

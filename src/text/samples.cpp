@@ -41,19 +41,19 @@ SampleReader::SampleReader(const DataFile& file, const Tokenizer& tokenizer, Sam
   }
 }
 
-const ChatRenderer& SampleReader::renderer_for(Format format) const {
+const ChatRenderer& SampleReader::renderer_for(RecordFormat format) const {
   if (given_) return *given_;
-  if (format == Format::prompt_completion) return plain_;
-  if (format == Format::alpaca) return alpaca_;
+  if (format == RecordFormat::prompt_completion) return plain_;
+  if (format == RecordFormat::alpaca) return alpaca_;
   user_error(
       "expected a chat template for the {} data in {}, but the model has none; set data.template to "
       "'chatml', 'alpaca', "
       "'plain' or a file",
-      format_name(format), file_.path().string());
+      name_of(format), file_.path().string());
 }
 
 Sample SampleReader::document(const Entry& entry, const std::string& text, bool begins) const {
-  Sample sample{.line = entry.line, .format = Format::text, .continues = entry.continues};
+  Sample sample{.line = entry.line, .format = RecordFormat::text, .continues = entry.continues};
   sample.text.text = text;
   sample.text.trained = {{0, std::ssize(text)}};
   tokenizer_.encode(text, SpecialTokens::parsed, sample.tokens.ids);
@@ -67,7 +67,7 @@ Sample SampleReader::document(const Entry& entry, const std::string& text, bool 
 Sample SampleReader::conversation(const Record& record, WorkBudget& budget) const {
   const ChatRenderer& renderer = renderer_for(record.format);
   Sample sample{.format = record.format};
-  const bool prefers = record.format == Format::preference;
+  const bool prefers = record.format == RecordFormat::preference;
   const size_t first = prefers ? record.messages.size() : 0;
   sample.text = renderer.render(prefers ? joined(record.messages, record.chosen) : record.messages,
                                 record.tools, first, &budget);
@@ -95,7 +95,7 @@ void SampleReader::for_each(FunctionRef<void(const Sample&)> visit, Faults& faul
       return visit(sample);
     }
     const Record record = read_record(parse_record(entry.text), options_.format);
-    if (record.format == Format::text) return visit(document(entry, record.text, true));
+    if (record.format == RecordFormat::text) return visit(document(entry, record.text, true));
     Sample sample = conversation(record, budget);
     sample.line = entry.line;
     visit(sample);
@@ -110,7 +110,7 @@ void SampleReader::check(Faults& faults) const {
 
 std::string SampleReader::fingerprint() const {
   Json parts{{"version", 3},
-             {"format", format_name(options_.format.format)},
+             {"format", name_of(options_.format.format)},
              {"fields", options_.format.fields},
              {"kind", static_cast<int>(file_.kind())},
              {"template", options_.chat_template.value_or("")},

@@ -27,7 +27,7 @@ struct SampleOptions {
 /// What one record has become. A preference has an answer that is rejected as well.
 struct Sample {
   int64_t line = 0;
-  Format format = Format::text;
+  RecordFormat format = RecordFormat::text;
   MarkedText text;
   Tokens tokens;
   std::optional<Tokens> rejected;
@@ -57,7 +57,7 @@ class SampleReader {
   Sample document(const Entry& entry, const std::string& text, bool begins) const;
   Sample conversation(const Record& record, WorkBudget& budget) const;
   void finish(Tokens& tokens) const;
-  const ChatRenderer& renderer_for(Format format) const;
+  const ChatRenderer& renderer_for(RecordFormat format) const;
 
   const DataFile& file_;
   const Tokenizer& tokenizer_;

@@ -29,7 +29,7 @@ TEST_F(GpuTraining, AKernelThatIsWrongIsFoundAndTheHostComputesInItsPlace) {
   const std::vector<double> want = losses(on_gpu(options));
   const PlantedKernel planted("relu", wrong_kernel);
   EXPECT_NE(losses(on_gpu(options)), want);
-  options.self_test.when = exec::SelfTest::When::always;
+  options.self_test.when = SelfTestMode::always;
   EXPECT_EQ(losses(on_gpu(options)), want);
   EXPECT_EQ(Course(on_gpu(options)).engine().device().distrusted.count("relu(f32) -> f32"), 1U);
 }

@@ -104,7 +104,7 @@ TEST_F(GpuOverlap, AStepWhoseRecordingLosesANodeIsQueued) {
     EXPECT_THAT(std::string(course.engine().device().recording_fault), testing::HasSubstr("other bits"));
     EXPECT_FALSE(Inspector(course.engine()).is_recorded());
   }
-  options.gpu.record = exec::Record::always;
+  options.gpu.record = RecordMode::always;
   emu::gpus() = {{.lost_node = 3}};
   EXPECT_NE(Course(options).state_after(kFewSteps), want) << "the lost node shows";
 }

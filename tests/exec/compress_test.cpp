@@ -65,7 +65,7 @@ struct Outcome {
   int64_t num_bytes = 0;
 };
 
-Outcome run(passes::CompressOptions::Way way, int num_runs) {
+Outcome run(Compress way, int num_runs) {
   passes::TrainGraph train = make_graph({.way = way});
   PersistentLayout layout;
   layout.add(train.graph);
@@ -94,18 +94,18 @@ Outcome run(passes::CompressOptions::Way way, int num_runs) {
 }
 
 TEST(Compress, RoundingIsMadeGoodByWhatFollows) {
-  const Outcome once = run(passes::CompressOptions::Way::bf16, 1);
+  const Outcome once = run(Compress::bf16, 1);
   EXPECT_GT(once.distance, 1e-4);
-  const Outcome often = run(passes::CompressOptions::Way::bf16, 100);
+  const Outcome often = run(Compress::bf16, 100);
   EXPECT_LT(often.distance, once.distance / 50);
   EXPECT_LT(often.missing, 1e-4);
   EXPECT_EQ(often.num_bytes, 2 * kRows * kColumns);
 }
 
 TEST(Compress, FactorsOfRankFourFindAWholeMatrixInTime) {
-  const Outcome once = run(passes::CompressOptions::Way::powersgd, 1);
+  const Outcome once = run(Compress::powersgd, 1);
   EXPECT_GT(once.distance, 0.8);
-  const Outcome often = run(passes::CompressOptions::Way::powersgd, 300);
+  const Outcome often = run(Compress::powersgd, 300);
   EXPECT_LT(often.distance, 0.1);
   EXPECT_LT(often.missing, 1e-2);
   EXPECT_EQ(often.num_bytes, 4 * 4 * (kRows + kColumns));

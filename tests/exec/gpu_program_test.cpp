@@ -140,7 +140,7 @@ class GpuPrograms : public testing::Test {
     executor_.emplace(program_);
   }
 
-  void open(const emu::GpuSettings& settings, Record record = Record::automatic) {
+  void open(const emu::GpuSettings& settings, RecordMode record = RecordMode::automatic) {
     image_.reset();
     results_.reset();
     gpu_.reset();
@@ -270,20 +270,20 @@ TEST_F(GpuPrograms, ALostNodeIsFoundWhoseResultStandsThereFromTheRunBefore) {
 }
 
 TEST_F(GpuPrograms, AlwaysReplaysWithoutAComparisonAndNeverDoesNot) {
-  open({.lost_node = 5}, Record::always);
+  open({.lost_node = 5}, RecordMode::always);
   start_all();
   EXPECT_NE(outcome().image, on_processor().image) << "the lost node shows";
   EXPECT_TRUE(executor_->is_recorded());
   inputs_ = {};
   compile_for_gpu(Builder().build());
-  open({.lost_node = 5}, Record::never);
+  open({.lost_node = 5}, RecordMode::never);
   start_all();
   expect_equal(outcome(), on_processor());
   EXPECT_FALSE(executor_->is_recorded());
 }
 
 TEST_F(GpuPrograms, AlwaysRefusesARuntimeThatCannotRecord) {
-  open({.cannot_record = true}, Record::always);
+  open({.cannot_record = true}, RecordMode::always);
   EXPECT_THROW(start_all(), UserError);
 }
 
@@ -298,7 +298,7 @@ TEST_F(GpuPrograms, WhatTheHostComputesCannotBeRecorded) {
 }
 
 TEST_F(GpuPrograms, StartingDoesNotWait) {
-  open({}, Record::always);
+  open({}, RecordMode::always);
   const std::vector<std::byte> before(image_->data(), image_->data() + layout_.num_bytes());
   for (int i = 0; i < 2; ++i) {
     executor_->bind_input("x", inputs_.next());
@@ -358,7 +358,7 @@ TEST_F(GpuPrograms, WhatReadsPastAnyOperandStaysInTheAllocation) {
   layout_ = {};
   layout_.add(graph);
   compile_for_gpu(std::move(graph));
-  open({}, Record::always);
+  open({}, RecordMode::always);
   executor_->bind_input("x", inputs_.next());
   for (int i = 0; i < 2; ++i) executor_->run(threads_);
   GpuRoom::Needs needs;

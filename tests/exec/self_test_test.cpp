@@ -118,7 +118,7 @@ class SelfTests : public testing::Test {
 
 TEST_F(SelfTests, NameWhatIsWrongAndWhatFaultsAndGoOn) {
   ir::Graph graph = graph_of({&faulty_, ops::find_op("relu"), &wrong_});
-  SelfTest test(find_gpu("emulated"), {.when = SelfTest::When::always});
+  SelfTest test(find_gpu("emulated"), {.when = SelfTestMode::always});
   test.cover(graph);
   EXPECT_EQ(names(test), (std::vector<std::string>{"faulty(f32) -> f32", "wrong(f32) -> f32"}));
   EXPECT_THAT(test.failures().at("faulty(f32) -> f32"), HasSubstr("it stepped out"));
@@ -130,7 +130,7 @@ TEST_F(SelfTests, NameWhatIsWrongAndWhatFaultsAndGoOn) {
 }
 
 TEST_F(SelfTests, EveryOpWithAKernelIsRight) {
-  SelfTest test(find_gpu("emulated"), {.when = SelfTest::When::always});
+  SelfTest test(find_gpu("emulated"), {.when = SelfTestMode::always});
   int num_tried = 0;
   for (const ir::OpDef* op : ops::op_list()) {
     if (!op->gpu || op->transfer != ir::Transfer::none) continue;
@@ -143,7 +143,7 @@ TEST_F(SelfTests, EveryOpWithAKernelIsRight) {
 }
 
 TEST_F(SelfTests, EverySampleIsRightAsANodeOfItsOwnSize) {
-  SelfTest test(find_gpu("emulated"), {.when = SelfTest::When::always});
+  SelfTest test(find_gpu("emulated"), {.when = SelfTestMode::always});
   std::set<std::string_view> names_of_ops;
   for (const ir::OpDef* op : ops::op_list()) {
     if (!op->gpu || op->transfer != ir::Transfer::none) continue;
@@ -170,7 +170,7 @@ TEST_F(SelfTests, WhatIsWrongInALargeShapeAloneIsNamedWithIt) {
   const auto covered = [&](const Shape& shape) {
     ir::Graph graph;
     graph.add1(cut, {graph.add_value("x", {.dtype = DType::f32, .shape = shape}, ir::Role::input)});
-    SelfTest test(find_gpu("emulated"), {.when = SelfTest::When::always});
+    SelfTest test(find_gpu("emulated"), {.when = SelfTestMode::always});
     test.cover(graph);
     const ir::NodeTypes types(graph, graph.nodes[0]);
     EXPECT_EQ(test.trusts(cut, types.view(graph.nodes[0])), test.failures().empty());
@@ -188,7 +188,7 @@ TEST_F(SelfTests, ALostTermOfALongSumIsWrong) {
       return graph.add_value("", {.dtype = DType::bf16, .shape = shape}, ir::Role::input);
     };
     graph.add(matmul, {value({40, 4096}), value({48, 4096})}, {{"transpose_b", int64_t{1}}});
-    SelfTest test(find_gpu("emulated"), {.when = SelfTest::When::always});
+    SelfTest test(find_gpu("emulated"), {.when = SelfTestMode::always});
     test.cover(graph);
     return names(test);
   };
@@ -203,14 +203,14 @@ TEST_F(SelfTests, WhatNothingCanBeTriedOnIsNotRight) {
   bare.samples = [] { return std::vector<ir::Sample>(); };
   ir::Graph graph = graph_of(*ops::find_op("scale_rows"), ops::find_op("scale_rows")->samples()[0]);
   graph.nodes[0].op = &bare;
-  SelfTest test(find_gpu("emulated"), {.when = SelfTest::When::once, .folder = folder_.path()});
+  SelfTest test(find_gpu("emulated"), {.when = SelfTestMode::once, .folder = folder_.path()});
   test.cover(graph);
   ASSERT_EQ(test.failures().size(), 1U);
   EXPECT_THAT(test.failures().begin()->first, StartsWith("scale_rows(f32["));
   EXPECT_EQ(test.failures().begin()->second, "there is nothing to try it on");
   const ir::NodeTypes types(graph, graph.nodes[0]);
   EXPECT_FALSE(test.trusts(bare, types.view(graph.nodes[0])));
-  SelfTest next(find_gpu("emulated"), {.when = SelfTest::When::once, .folder = folder_.path()});
+  SelfTest next(find_gpu("emulated"), {.when = SelfTestMode::once, .folder = folder_.path()});
   next.cover(graph);
   EXPECT_EQ(next.failures(), test.failures()) << "the next run knows it";
 }
@@ -225,7 +225,7 @@ TEST_F(SelfTests, SamplesStandForMoreInputsOfAKindAndForLeftOutOnes) {
   graph.add(*ops::find_op("sum_squares"), many, {});
   const ir::ValueId right = graph.add_value("", {.dtype = DType::f32, .shape = Shape{5, 2}}, ir::Role::input);
   graph.add(*ops::find_op("matmul"), {many[0], right, ir::kNone, ir::kNone}, {});
-  SelfTest test(find_gpu("emulated"), {.when = SelfTest::When::always});
+  SelfTest test(find_gpu("emulated"), {.when = SelfTestMode::always});
   test.cover(graph);
   EXPECT_EQ(names(test), std::vector<std::string>());
   EXPECT_EQ(test.num_tried(), 3) << "sums by samples, the matmul by itself too";
@@ -236,7 +236,7 @@ TEST_F(SelfTests, ANodeThatDoesNotFitIsJudgedBySamples) {
   ir::Graph graph;
   graph.add1(*ops::find_op("relu"),
              {graph.add_value("x", {.dtype = DType::f32, .shape = {1 << 20}}, ir::Role::input)});
-  SelfTest test(find_gpu("emulated"), {.when = SelfTest::When::always});
+  SelfTest test(find_gpu("emulated"), {.when = SelfTestMode::always});
   test.cover(graph);
   EXPECT_EQ(test.num_tried(), 1);
   EXPECT_THAT(names(test), IsEmpty());
@@ -244,29 +244,29 @@ TEST_F(SelfTests, ANodeThatDoesNotFitIsJudgedBySamples) {
 
 TEST_F(SelfTests, AreRememberedForTheGpuAndItsDriver) {
   ir::Graph graph = graph_of({ops::find_op("relu"), &wrong_});
-  const auto run = [&](SelfTest::When when) {
+  const auto run = [&](SelfTestMode when) {
     SelfTest test(find_gpu("emulated"), {.when = when, .folder = folder_.path()});
     test.cover(graph);
-    EXPECT_EQ(names(test).size(), when == SelfTest::When::never ? 0U : 1U);
+    EXPECT_EQ(names(test).size(), when == SelfTestMode::never ? 0U : 1U);
     return test.num_tried();
   };
-  EXPECT_EQ(run(SelfTest::When::never), 0);
+  EXPECT_EQ(run(SelfTestMode::never), 0);
   // The samples of both, and the node of the one whose samples are right.
-  EXPECT_EQ(run(SelfTest::When::once), 3);
-  EXPECT_EQ(run(SelfTest::When::once), 0);
-  EXPECT_EQ(run(SelfTest::When::always), 3);
+  EXPECT_EQ(run(SelfTestMode::once), 3);
+  EXPECT_EQ(run(SelfTestMode::once), 0);
+  EXPECT_EQ(run(SelfTestMode::always), 3);
   emu::gpus() = {{}, {}};
-  SelfTest other(find_gpu("emulated:1"), {.when = SelfTest::When::once, .folder = folder_.path()});
+  SelfTest other(find_gpu("emulated:1"), {.when = SelfTestMode::once, .folder = folder_.path()});
   other.cover(graph);
   EXPECT_EQ(other.num_tried(), 3) << "another GPU is another matter";
 }
 
 TEST_F(SelfTests, AKernelThatEndedTheProgramIsNotTriedAgain) {
   ir::Graph graph = graph_of({ops::find_op("relu")});
-  SelfTest(find_gpu("emulated"), {.when = SelfTest::When::once, .folder = folder_.path()}).cover(graph);
+  SelfTest(find_gpu("emulated"), {.when = SelfTestMode::once, .folder = folder_.path()}).cover(graph);
   for (const auto& file : fs::directory_iterator(folder_.path()))
     std::ofstream(file.path()) << "trying\trelu(f32) -> f32\t\n";
-  SelfTest next(find_gpu("emulated"), {.when = SelfTest::When::once, .folder = folder_.path()});
+  SelfTest next(find_gpu("emulated"), {.when = SelfTestMode::once, .folder = folder_.path()});
   next.cover(graph);
   EXPECT_EQ(next.num_tried(), 0);
   EXPECT_THAT(names(next), Contains("relu(f32) -> f32"));
@@ -274,10 +274,10 @@ TEST_F(SelfTests, AKernelThatEndedTheProgramIsNotTriedAgain) {
 
 TEST_F(SelfTests, WhatAnotherProcessIsTryingIsTriedHereToo) {
   ir::Graph graph = graph_of({ops::find_op("relu")});
-  SelfTest(find_gpu("emulated"), {.when = SelfTest::When::once, .folder = folder_.path()}).cover(graph);
+  SelfTest(find_gpu("emulated"), {.when = SelfTestMode::once, .folder = folder_.path()}).cover(graph);
   for (const auto& file : fs::directory_iterator(folder_.path()))
     std::ofstream(file.path()) << "trying\trelu(f32) -> f32\t" << getpid() << "\n";
-  SelfTest next(find_gpu("emulated"), {.when = SelfTest::When::once, .folder = folder_.path()});
+  SelfTest next(find_gpu("emulated"), {.when = SelfTestMode::once, .folder = folder_.path()});
   next.cover(graph);
   EXPECT_EQ(next.num_tried(), 2);
   EXPECT_EQ(names(next), std::vector<std::string>());
@@ -297,13 +297,13 @@ TEST_F(SelfTests, AWrongWayIsReplacedByTheUsualOne) {
     return node.attrs.text("way");
   };
   emu::gpus() = {{.library = emu::GpuSettings::Library::right}};
-  SelfTest right(find_gpu("emulated"), {.when = SelfTest::When::always});
+  SelfTest right(find_gpu("emulated"), {.when = SelfTestMode::always});
   EXPECT_EQ(covered(right), "library");
   EXPECT_EQ(right.num_tried(), 2);
   EXPECT_EQ(names(right), std::vector<std::string>());
   for (const auto library : {emu::GpuSettings::Library::wrong, emu::GpuSettings::Library::failing}) {
     emu::gpus() = {{.library = library}};
-    SelfTest test(find_gpu("emulated"), {.when = SelfTest::When::always});
+    SelfTest test(find_gpu("emulated"), {.when = SelfTestMode::always});
     EXPECT_EQ(covered(test), "");
     EXPECT_EQ(test.num_tried(), 3);
     EXPECT_EQ(names(test), std::vector<std::string>{"matmul(f32, f32) -> f32, way library"});
@@ -312,7 +312,7 @@ TEST_F(SelfTests, AWrongWayIsReplacedByTheUsualOne) {
 
 TEST_F(SelfTests, WorkWhereNothingCanBeRemembered) {
   std::ofstream(folder_.path() / "file") << "no folder";
-  SelfTest test(find_gpu("emulated"), {.when = SelfTest::When::once, .folder = folder_.path() / "file"});
+  SelfTest test(find_gpu("emulated"), {.when = SelfTestMode::once, .folder = folder_.path() / "file"});
   ir::Graph graph = graph_of({&wrong_});
   test.cover(graph);
   EXPECT_EQ(names(test).size(), 1U);
@@ -321,11 +321,11 @@ TEST_F(SelfTests, WorkWhereNothingCanBeRemembered) {
 TEST_F(SelfTests, AFullGpuIsNoFaultOfItsKernels) {
   emu::gpus() = {{.memory_bytes = 100}};
   ir::Graph graph = graph_of({ops::find_op("relu")});
-  SelfTest test(find_gpu("emulated"), {.when = SelfTest::When::once, .folder = folder_.path()});
+  SelfTest test(find_gpu("emulated"), {.when = SelfTestMode::once, .folder = folder_.path()});
   EXPECT_THROW(test.cover(graph), UserError);
   EXPECT_EQ(names(test), std::vector<std::string>());
   emu::gpus() = {{}};
-  SelfTest next(find_gpu("emulated"), {.when = SelfTest::When::once, .folder = folder_.path()});
+  SelfTest next(find_gpu("emulated"), {.when = SelfTestMode::once, .folder = folder_.path()});
   next.cover(graph);
   EXPECT_EQ(names(next), std::vector<std::string>()) << "what could not be tried is still open";
 }

@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const data::Image image = data::decode_image(bytes, 3, "fuzz");
     if (image.size() != header.upright() || std::ssize(image.pixels) != image.size().num_pixels() * 3)
       std::abort();
-    const data::Image numbers = data::decode_numbers(bytes, "fuzz", data::Exif::ignore);
+    const data::Image numbers = data::decode_numbers(bytes, "fuzz", Exif::ignore);
     if (numbers.size() != header.stored() ||
         std::ssize(numbers.pixels) != numbers.size().num_pixels() * numbers.channels)
       std::abort();

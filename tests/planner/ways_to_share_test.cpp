@@ -31,7 +31,7 @@ TEST(WaysToShare, EachKeepsAPartOfTheStates) {
   const cost::Device& gpu = cost::find_gpu("rx7900xt");
   const std::vector gpus(4, int64_t{20} << 30);
   const WayToShare data = plan_way_to_share("data", options, gpus, gpu, {});
-  options.parallel = engine::Parallel::zero1;
+  options.parallel = Parallel::zero1;
   const WayToShare zero1 = plan_way_to_share("zero1", options, gpus, gpu, {});
   ASSERT_TRUE(data.model && zero1.model);
   // The embedding is most of all weights: who has its two moments saves the others' alone.
@@ -52,7 +52,7 @@ TEST(WaysToShare, UnequalGpusGetUnequalStages) {
   engine::EngineOptions options = bench::engine_options(bench::find_bench_case("llama15m-b8-fp32"), {});
   options.num_workers = 2;
   options.accumulate = 8;
-  options.parallel = engine::Parallel::pipeline;
+  options.parallel = Parallel::pipeline;
   const auto stages = [&](int64_t first, int64_t second) {
     const WayToShare way =
         plan_way_to_share("pipeline", options, std::vector{first, second}, cost::find_gpu("rx7900xt"), {});

@@ -217,8 +217,8 @@ void expect_names(const std::string& key, Get get, std::vector<std::string> over
     std::vector<std::string> all = overrides;
     all.push_back(key + "=" + name);
     const Recipe recipe = run::parse_recipe("", "r", all);
-    EXPECT_EQ(get(recipe), static_cast<Enum>(i)) << key << " " << name;
-    EXPECT_EQ(get(run::parse_recipe(write_recipe(recipe), "r")), static_cast<Enum>(i)) << key << " " << name;
+    EXPECT_EQ(get(recipe), value_of<Enum>(i)) << key << " " << name;
+    EXPECT_EQ(get(run::parse_recipe(write_recipe(recipe), "r")), value_of<Enum>(i)) << key << " " << name;
     const std::string leaf = key.substr(key.find('.') + 1);
     EXPECT_THAT(write_recipe(recipe), HasSubstr(fmt::format("{}: \"{}\"\n", leaf, name))) << key;
   }
@@ -226,9 +226,9 @@ void expect_names(const std::string& key, Get get, std::vector<std::string> over
 
 TEST(Recipe, EnumsAreReadAndWrittenByTheirNames) {
   expect_names<Parallel>("parallel", [](const Recipe& r) { return r.parallel; });
-  expect_names<SelfTest>("self_test", [](const Recipe& r) { return r.self_test; });
-  expect_names<Record>("record", [](const Recipe& r) { return r.record; });
-  expect_names<Precision>("precision", [](const Recipe& r) { return r.precision; });
+  expect_names<SelfTestMode>("self_test", [](const Recipe& r) { return r.self_test; });
+  expect_names<RecordMode>("record", [](const Recipe& r) { return r.record; });
+  expect_names<DType>("precision", [](const Recipe& r) { return r.precision; });
   expect_names<Transport>("exchange.transport", [](const Recipe& r) { return r.exchange.transport; });
   expect_names<Compress>("exchange.compress", [](const Recipe& r) { return r.exchange.compress; });
   expect_names<AdapterKind>("adapter.name", [](const Recipe& r) { return r.adapter.name; });

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/choices.h"
 #include "base/extent.h"
 #include "base/path.h"
 
@@ -37,9 +38,6 @@ struct PictureArea {
 /// Formats that decode_image reads, for messages: "PNG, JPEG, WebP, TIFF, BMP, GIF or AVIF". A build without
 /// libavif has no AVIF.
 extern const std::string_view kImageFormats;
-
-/// Handling of the EXIF orientation: turn the pixels upright, or keep them as stored.
-enum class Exif : uint8_t { apply, ignore };
 
 /// Decodes an image file, detects the format by its first bytes, and converts to `channels` channels (0: as
 /// in the file). 16-bit values are reduced to their high byte, animations to their first frame; gamma and

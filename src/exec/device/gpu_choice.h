@@ -19,7 +19,7 @@ struct GpuWish {
   int number = 0;
   /// Left free for the desktop.
   int64_t reserve_bytes = 0;
-  Record record = Record::automatic;
+  RecordMode record = RecordMode::automatic;
 };
 
 /// Whether it has one of those forms.

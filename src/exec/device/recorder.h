@@ -3,18 +3,13 @@
 #include <cstdint>
 #include <string>
 
-namespace hearth::exec {
+#include "base/choices.h"
 
-/// Whether work that a GPU is given again is recorded, and then queued by one call.
-enum class Record : uint8_t {
-  automatic,  ///< where the first replay comes to the same bits as the work queued anew
-  always,
-  never,
-};
+namespace hearth::exec {
 
 /// What the programs of an engine share of it.
 struct Recorder {
-  Record when = Record::automatic;
+  RecordMode when = RecordMode::automatic;
   std::string fault;  ///< why recordings are left off; empty: they are not
 };
 

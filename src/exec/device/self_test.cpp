@@ -211,14 +211,14 @@ class SelfTest::Session {
 
 SelfTest::SelfTest(gpu::DeviceInfo gpu, Options options)
     : info_(std::move(gpu)), options_(std::move(options)) {
-  if (options_.when == When::never || options_.folder.empty()) return;
+  if (options_.when == SelfTestMode::never || options_.folder.empty()) return;
   const std::string what = fmt::format("{}|{}|{}|{}|{}", info_.name, info_.architecture, info_.driver_version,
                                        kVersion, time_of_build(*info_.driver));
   std::error_code refused;
   fs::create_directories(options_.folder, refused);
   if (refused) return;
   file_ = options_.folder / fmt::format("kernels-{:016x}.txt", hash64(what));
-  if (options_.when == When::always) {
+  if (options_.when == SelfTestMode::always) {
     write_file_atomically(file_, "");
   } else {
     read();
@@ -254,7 +254,7 @@ void SelfTest::note(std::string_view verdict, const std::string& kernel, std::st
 }
 
 void SelfTest::cover(ir::Graph& graph) {
-  if (options_.when == When::never) return;
+  if (options_.when == SelfTestMode::never) return;
   for (ir::Node& node : graph.nodes) {
     // What copies between memories needs more than a GPU's.
     if (!node.op->gpu || node.op->transfer != ir::Transfer::none) continue;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "backend/gpu/device.h"
+#include "base/choices.h"
 #include "base/file.h"
 #include "base/function_ref.h"
 #include "ir/graph.h"
@@ -18,9 +19,8 @@ namespace hearth::exec {
 /// tried, so that what takes the process with it is known the next time.
 class SelfTest {
  public:
-  enum class When : uint8_t { always, once, never };
   struct Options {
-    When when = When::never;
+    SelfTestMode when = SelfTestMode::never;
     fs::path folder;  ///< of the files; empty: nothing is remembered
   };
   SelfTest(gpu::DeviceInfo gpu, Options options);

@@ -68,7 +68,7 @@ class Compress {
   }
 
   bool is_worth_it(const Shape& shape) const {
-    if (options_.way == CompressOptions::Way::bf16) return true;
+    if (options_.way == hearth::Compress::bf16) return true;
     const Shape matrix = matrix_of(shape);
     const auto sent = static_cast<double>(options_.rank * (matrix[0] + matrix[1]));
     return sent > 0 && static_cast<double>(matrix.num_elements()) >= options_.least_ratio * sent;
@@ -86,7 +86,7 @@ class Compress {
   }
 
   Rewritten rewrite(ValueId gradient, const std::string& name) {
-    return options_.way == CompressOptions::Way::bf16 ? round(gradient, name) : factorise(gradient, name);
+    return options_.way == hearth::Compress::bf16 ? round(gradient, name) : factorise(gradient, name);
   }
 
   Rewritten round(ValueId gradient, const std::string& name) {
@@ -135,7 +135,7 @@ class Compress {
 }  // namespace
 
 void compress(TrainGraph& train, const CompressOptions& options) {
-  if (options.way != CompressOptions::Way::none) Compress(train, options).run();
+  if (options.way != hearth::Compress::none) Compress(train, options).run();
 }
 
 }  // namespace hearth::passes

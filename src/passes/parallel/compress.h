@@ -1,12 +1,12 @@
 #pragma once
 
+#include "base/choices.h"
 #include "passes/train_graph.h"
 
 namespace hearth::passes {
 
 struct CompressOptions {
-  enum class Way : uint8_t { none, bf16, powersgd };
-  Way way = Way::none;
+  Compress way = Compress::none;
   /// PowerSGD: columns of a matrix's factors.
   int64_t rank = 4;
   /// PowerSGD: what it makes fewer than so many times smaller is sent whole.

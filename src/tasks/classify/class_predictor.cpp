@@ -9,7 +9,7 @@
 namespace hearth::tasks {
 
 ClassPredictor::ClassPredictor(models::ModelOptions model, data::PixelOptions pixels,
-                               std::vector<std::string> names, fs::path weights, data::Exif exif)
+                               std::vector<std::string> names, fs::path weights, Exif exif)
     : model_(std::move(model)),
       pixels_(std::move(pixels)),
       names_(std::move(names)),

@@ -12,7 +12,7 @@ class ClassPredictor : public Predictor {
  public:
   /// Classes beyond the names are called by their numbers; `weights` is for messages.
   ClassPredictor(models::ModelOptions model, data::PixelOptions pixels, std::vector<std::string> names,
-                 fs::path weights, data::Exif exif);
+                 fs::path weights, Exif exif);
   std::string predict(engine::Engine& engine, const fs::path& picture) override;
   bool writes_files() const override { return false; }
 
@@ -21,7 +21,7 @@ class ClassPredictor : public Predictor {
   data::PixelOptions pixels_;
   std::vector<std::string> names_;
   fs::path weights_;
-  data::Exif exif_;
+  Exif exif_;
 };
 
 }  // namespace hearth::tasks

@@ -68,7 +68,7 @@ class TensorsDataset : public data::Dataset {
 
 std::vector<std::string> image_kinds() {
   std::vector<std::string> kinds = data::dataset_kinds();
-  kinds.emplace_back(recipe::name_of(recipe::DataKind::tensors));
+  kinds.emplace_back(name_of(recipe::DataKind::tensors));
   return kinds;
 }
 

@@ -9,7 +9,7 @@ struct DetectFilesOptions {
   Extent size;  ///< of the pictures that the model takes
   NmsOptions nms;
   double shown_score = 0.25;
-  data::Exif exif = data::Exif::apply;
+  Exif exif = Exif::apply;
 };
 
 /// Writes into a folder, for each picture, NAME.png with the boxes drawn and labels/NAME.txt in YOLO's lines;

@@ -26,7 +26,7 @@ struct CaptionedPicturesOptions {
   double val_share = 0.1;  ///< held out: the last pictures
   int64_t resolution = 1024;
   std::string trigger;  ///< put before captions
-  data::Exif exif = data::Exif::apply;
+  Exif exif = Exif::apply;
   bool allow_outside = false;  ///< images may be links out of the folder
   bool skip_bad = false;       ///< leave out pictures that cannot be read
   fs::path cache;              ///< folder of latents and embeddings

@@ -22,7 +22,7 @@ constexpr size_t kNumStagings = 3;
 constexpr size_t kReference = 3;
 
 text::PackOptions pack_options(const RowOptions& options) {
-  const bool splits = options.overlong == text::Overlong::split;
+  const bool splits = options.overlong == Overlong::split;
   return {.row_length = options.context,
           .overlong = options.overlong,
           .order = !options.packing ? text::PackOrder::alone
@@ -161,7 +161,7 @@ text::Placement TextRows::answer(text::Placement pair, int64_t index) const {
 
 /// The length that is planned for: none where a row would hold nothing to train on.
 int64_t TextRows::usable(const TextPiece& piece) {
-  const bool cut = options_.overlong == text::Overlong::truncate && piece.length > options_.context;
+  const bool cut = options_.overlong == Overlong::truncate && piece.length > options_.context;
   const text::Placement whole{
       .sample = piece.sample, .first = piece.first, .length = cut ? options_.context : piece.length};
   for (int64_t i = 0; i < num_answers(); ++i) {

@@ -24,7 +24,7 @@ struct RowCounts {
 
 struct RowOptions {
   int64_t context = 0;
-  text::Overlong overlong = text::Overlong::truncate;
+  Overlong overlong = Overlong::truncate;
   bool packing = true;
   /// A row is a pair of answers, samples i (even) and i + 1 of the cache, side by side.
   bool pairs = false;

@@ -46,7 +46,7 @@ text::Tokens read_token_ids(const fs::path& path, int64_t vocab_size) {
 }
 
 text::FormatOptions format_options(const recipe::Data& data) {
-  text::FormatOptions format{.format = text::parse_format(std::string(recipe::name_of(data.format)))};
+  text::FormatOptions format{.format = data.format};
   for (const std::string& field : data.fields) {
     const size_t equals = field.find('=');
     format.fields.emplace_back(field.substr(0, equals), field.substr(equals + 1));
@@ -84,7 +84,7 @@ void check_answers(const text::Sample& sample, const text::SampleReader& reader,
   if (pairs) {
     user_error(
         "{}: expected a record with a chosen and a rejected answer for train.objective=dpo, got {}; try {}",
-        where, text::format_name(sample.format), "train.objective=cross_entropy");
+        where, name_of(sample.format), "train.objective=cross_entropy");
   }
   user_error(
       "{}: expected a record with one answer, got one with a rejected answer too; try "

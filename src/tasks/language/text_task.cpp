@@ -44,13 +44,10 @@ Pieces take_end(Pieces& pieces, double share, bool by_tokens) {
   return end;
 }
 
-text::Overlong overlong_of(const recipe::Data& data, const fs::path& file) {
-  using Wish = recipe::Overlong;
-  if (data.overlong == Wish::drop) return text::Overlong::drop;
-  if (data.overlong == Wish::refuse) return text::Overlong::refuse;
+Overlong overlong_of(const recipe::Data& data, const fs::path& file) {
+  if (data.overlong != Overlong::automatic) return data.overlong;
   const bool is_text = data.is_stream(file) || file.extension() == ".txt";
-  const bool splits = data.overlong == Wish::split || (data.overlong == Wish::automatic && is_text);
-  return splits ? text::Overlong::split : text::Overlong::truncate;
+  return is_text ? Overlong::split : Overlong::truncate;
 }
 
 /// Returns a context, in tokens, that 90% of the samples fit into.

@@ -12,7 +12,7 @@ struct MaskInput {
   data::PixelOptions pixels;
   int64_t num_classes = 0;
   std::vector<float> class_weights;  ///< of its loss, if it has them
-  data::Exif exif = data::Exif::apply;
+  Exif exif = Exif::apply;
 };
 
 /// A whole picture's class of each pixel, in the picture's own size. With sliding windows, which overlap by

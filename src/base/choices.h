@@ -1,0 +1,89 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/dtype.h"
+
+/// Choices that recipes name and that rooms carry out.
+namespace hearth {
+
+/// How several workers share an update.
+enum class Parallel : uint8_t {
+  data,      ///< each computes gradients of its own micro-batches
+  zero1,     ///< as data; in addition each worker stores the optimizer state of some weights (SumOptions::owners)
+  sharded,   ///< as zero1; in addition the weights are sharded (passes/parallel/shard_weights.h)
+  pipeline,  ///< each has some layers of the model, for all micro-batches (passes/parallel/stages.h)
+  local_sgd  ///< several local updates between exchanges (LocalStepsOptions); recipes set exchange.local_steps
+};
+/// Compression of the gradients that workers exchange (passes/parallel/compress.h).
+enum class Compress : uint8_t { none, bf16, powersgd };
+/// When a GPU's kernels are tested before training.
+enum class SelfTestMode : uint8_t { always, once, never };
+/// Whether steps on a GPU are recorded and replayed. Automatic: if the first replay equals the queued step bit
+/// for bit.
+enum class RecordMode : uint8_t { automatic, always, never };
+/// Handling of the EXIF orientation: turn the pixels upright, or keep them as stored.
+enum class Exif : uint8_t { apply, ignore };
+/// Handling of samples that are longer than a row.
+enum class Overlong : uint8_t {
+  automatic,  ///< split plain text, truncate records
+  truncate,   ///< use the start
+  drop,
+  split,  ///< continue in another row, without attention to the tokens before
+  refuse  ///< UserError that names the sample
+};
+/// How a data file writes its records.
+enum class RecordFormat : uint8_t {
+  detect,             ///< by the fields of each record
+  text,               ///< {text}
+  prompt_completion,  ///< {prompt, completion}, also question/answer and the like
+  alpaca,             ///< {instruction, input, output}, also system and history
+  sharegpt,           ///< {conversations: [{from, value}]}, also system and tools
+  openai,             ///< {messages: [{role, content}]}, also tools
+  preference          ///< {prompt, chosen, rejected}: strings, messages or whole conversations
+};
+
+/// Names of an enum's values in recipes, in the order of the values from kFirst on. Values without a name
+/// cannot be chosen.
+template <typename Enum>
+inline constexpr std::array<std::string_view, 0> kNames = {};
+template <typename Enum>
+inline constexpr Enum kFirst = Enum{};
+template <>
+inline constexpr auto kNames<Parallel> = std::to_array<std::string_view>({"data", "zero1", "sharded",
+                                                                          "pipeline"});
+template <>
+inline constexpr auto kNames<Compress> = std::to_array<std::string_view>({"none", "bf16", "powersgd"});
+template <>
+inline constexpr auto kNames<SelfTestMode> = std::to_array<std::string_view>({"always", "once", "never"});
+template <>
+inline constexpr auto kNames<RecordMode> = std::to_array<std::string_view>({"auto", "always", "never"});
+template <>
+inline constexpr auto kNames<Exif> = std::to_array<std::string_view>({"apply", "ignore"});
+template <>
+inline constexpr auto kNames<Overlong> = std::to_array<std::string_view>({"auto", "truncate", "drop", "split",
+                                                                          "refuse"});
+template <>
+inline constexpr auto kNames<RecordFormat> = std::to_array<std::string_view>(
+    {"detect", "text", "prompt_completion", "alpaca", "sharegpt", "openai", "preference"});
+/// The types that training computes in.
+template <>
+inline constexpr auto kNames<DType> = std::to_array<std::string_view>({"fp32", "bf16", "fp16"});
+template <>
+inline constexpr DType kFirst<DType> = DType::f32;
+static_assert(static_cast<int>(DType::bf16) == static_cast<int>(DType::f32) + 1 &&
+              static_cast<int>(DType::f16) == static_cast<int>(DType::f32) + 2);
+
+template <typename Enum>
+constexpr Enum value_of(size_t name) {
+  return static_cast<Enum>(name + static_cast<size_t>(kFirst<Enum>));
+}
+template <typename Enum>
+constexpr std::string_view name_of(Enum value) {
+  return kNames<Enum>[static_cast<size_t>(value) - static_cast<size_t>(kFirst<Enum>)];
+}
+
+}  // namespace hearth
