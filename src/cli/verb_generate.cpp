@@ -14,8 +14,8 @@
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "planner/long_wait.h"
+#include "run/image_session.h"
 #include "run/open_text_session.h"
-#include "run/picture_generator.h"
 
 namespace hearth::cli {
 namespace {
@@ -24,7 +24,7 @@ namespace {
 const std::vector<std::string> kSolvers = {"euler", "ddim", "dpm"};
 
 struct PictureArguments {
-  run::PictureWish wish;
+  run::ImageRequest request;
   std::string size, solver, adapter, out = "picture.png";
   double guidance = 0;
 };
@@ -80,7 +80,7 @@ std::string with_comment(std::string jpeg, const std::vector<std::pair<std::stri
   return jpeg.insert(kPlace, head + comment);
 }
 
-std::string encoded(const run::GeneratedPicture& picture, bool as_jpeg) {
+std::string encoded(const run::GeneratedImage& picture, bool as_jpeg) {
   constexpr int kQuality = 95;
   if (as_jpeg)
     return with_comment(data::encode_jpeg(data::convert(picture.image, 3), kQuality), picture.settings);
@@ -97,17 +97,20 @@ void make_pictures(const CLI::App& verb, const GenerateArguments& arguments) {
   if (verb.count("--prompt") == 0) user_error("expected --prompt, what the picture shows, got none");
   const PictureArguments& picture = arguments.picture;
   const bool as_jpeg = is_jpeg(picture.out);
-  run::PictureWish wish = picture.wish;
-  wish.prompt = arguments.prompt;
-  wish.overrides = overrides_of(verb);
-  wish.seed = arguments.answer.sampler.seed;
-  wish.threads = arguments.threads;
-  wish.adapter = picture.adapter;
-  if (!picture.size.empty()) wish.size = size_of(picture.size);
-  if (verb.count("--guidance") > 0) wish.guidance = picture.guidance;
+  run::ImageRequest request = picture.request;
+  request.prompt = arguments.prompt;
+  request.seed = arguments.answer.sampler.seed;
+  if (verb.count("--guidance") > 0) request.guidance = picture.guidance;
   if (!picture.solver.empty())
-    wish.solver = static_cast<tasks::Solver>(std::ranges::find(kSolvers, picture.solver) - kSolvers.begin());
-  const std::vector<run::GeneratedPicture> made = run::generate_pictures(arguments.model, wish);
+    request.solver =
+        static_cast<tasks::Solver>(std::ranges::find(kSolvers, picture.solver) - kSolvers.begin());
+  run::ImageSessionOptions options{.overrides = overrides_of(verb),
+                                   .adapter = picture.adapter,
+                                   .batch = request.count,
+                                   .threads = arguments.threads,
+                                   .keeps_denoiser = false};
+  if (!picture.size.empty()) options.size = size_of(picture.size);
+  const auto made = run::ImageSession(arguments.model, std::move(options)).generate(request);
   if (!made.empty() && !made[0].note.empty()) say(stderr, "note: {}\n", made[0].note);
   for (size_t i = 0; i < made.size(); ++i) {
     const fs::path file = file_of(picture.out, i, made.size());
@@ -141,7 +144,7 @@ std::vector<int32_t> prompt_ids(infer::TextSession& session, const GenerateArgum
 
 void run_generate(const CLI::App& verb, const GenerateArguments& arguments) {
   using Clock = std::chrono::steady_clock;
-  if (run::makes_pictures(arguments.model)) return make_pictures(verb, arguments);
+  if (run::generates_images(arguments.model)) return make_pictures(verb, arguments);
   infer::TextSession session =
       run::open_text_session(arguments.model, arguments.base,
                              {.slots = arguments.context,
@@ -175,14 +178,14 @@ void add_picture_options(CLI::App& verb, PictureArguments& picture) {
   const char* group = "Models that make pictures";
   verb.add_option("--size", picture.size, "WIDTHxHEIGHT in pixels (default: as trained, or 1024x1024)")
       ->group(group);
-  verb.add_option("--steps", picture.wish.steps, "steps of the sampler; 0: as the run's samples, or 20")
+  verb.add_option("--steps", picture.request.steps, "steps of the sampler; 0: as the run's samples, or 20")
       ->check(CLI::Range(int64_t{0}, int64_t{1000}).description("0 to 1000"))
       ->group(group);
   verb.add_option("--guidance", picture.guidance,
                   "how much the prompt counts (default: as the run's samples, or 3.5)")
       ->check(CLI::Range(0.0, 100.0).description("0 to 100"))
       ->group(group);
-  verb.add_option("--count", picture.wish.count, "pictures, of seed, seed + 1 and so on")
+  verb.add_option("--count", picture.request.count, "pictures, of seed, seed + 1 and so on")
       ->check(CLI::Range(int64_t{1}, int64_t{10000}).description("1 to 10000"))
       ->capture_default_str()
       ->group(group);

@@ -203,7 +203,26 @@ YAML::Node override_value(const std::string& key, const std::string& value, cons
   return value.empty() ? YAML::Node() : parse_yaml(value, where, kRecipe);
 }
 
+/// Applies overrides, then completes and checks the recipe.
+Recipe finish(Reading reading, std::span<const std::string> overrides) {
+  for (const std::string& text : overrides) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos) user_error("expected an override like train.batch=64, got '{}'", text);
+    const std::string key = text.substr(0, equals);
+    const std::string given = Places::kOverride + yaml_quoted(text);
+    read_key(reading, key, override_value(key, text.substr(equals + 1), given), given);
+  }
+  complete(reading.recipe, reading.places);
+  check(reading.recipe, reading.places);
+  return std::move(reading.recipe);
+}
+
 }  // namespace
+
+Recipe with_overrides(Recipe recipe, const std::string& where, const Choices& choices,
+                      std::span<const std::string> overrides) {
+  return finish({.recipe = std::move(recipe), .places = Places(where), .choices = choices}, overrides);
+}
 
 Recipe parse_recipe(const std::string& yaml, const std::string& where, const Choices& choices,
                     std::span<const std::string> overrides) {
@@ -215,16 +234,7 @@ Recipe parse_recipe(const std::string& yaml, const std::string& where, const Cho
         shown(root), where);
   }
   if (root.IsMap()) read_map(reading, root, "", where);
-  for (const std::string& text : overrides) {
-    const size_t equals = text.find('=');
-    if (equals == std::string::npos) user_error("expected an override like train.batch=64, got '{}'", text);
-    const std::string key = text.substr(0, equals);
-    const std::string given = Places::kOverride + yaml_quoted(text);
-    read_key(reading, key, override_value(key, text.substr(equals + 1), given), given);
-  }
-  complete(reading.recipe, reading.places);
-  check(reading.recipe, reading.places);
-  return std::move(reading.recipe);
+  return finish(std::move(reading), overrides);
 }
 
 Recipe load_recipe(const fs::path& path, const Choices& choices, std::span<const std::string> overrides) {

@@ -55,6 +55,7 @@ class TextTranslator : public PictureTranslator {
       : options_(std::move(options)), cache_(std::move(cache)) {}
 
   std::vector<Condition> conditions(std::span<const std::string> prompts) const override {
+    note_.clear();
     learn(prompts, options_.compute);
     std::vector<Condition> made;
     for (const std::string& prompt : prompts) {

@@ -21,7 +21,7 @@ class PictureTranslator {
   /// no condition for.
   virtual std::vector<Condition> conditions(std::span<const std::string> prompts) const = 0;
   virtual Condition no_condition() const = 0;
-  /// Returns sentences on parts of prompts that were cut off; empty if none.
+  /// Returns sentences on parts of the last prompts that were cut off when they were encoded; empty if none.
   virtual std::string note() const { return ""; }
   virtual data::Image picture(std::span<const float> latents, Extent size) const = 0;
 };

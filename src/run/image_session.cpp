@@ -1,0 +1,202 @@
+#include "run/image_session.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "hub/denoiser_config.h"
+#include "hub/model_folder.h"
+#include "hub/open_weights.h"
+#include "hub/weights.h"
+#include "recipe/recipe_file.h"
+#include "run/from_diffuse_recipe.h"
+#include "run/from_recipe.h"
+
+namespace hearth::run {
+namespace {
+
+constexpr const char* kRunRecipe = "config.yaml";
+/// Max rows of an evaluation of a class model, which is small.
+constexpr int64_t kMaxRows = 64;
+/// Default guidance of FLUX.1-dev, which has an embedding of it, and of FLUX.2 and DiT, which evaluate twice.
+constexpr double kUsualGuidance = 3.5, kComparingGuidance = 4;
+constexpr int64_t kMaxConfigBytes = 1 << 22;
+
+nlohmann::json read_json(const fs::path& file) {
+  return parse_json_object<nlohmann::json>(read_file(file, kMaxConfigBytes), file.string());
+}
+
+/// Reads the scheduler of a folder of diffusers; empty: it has none.
+nlohmann::json scheduler_of(const fs::path& model) {
+  const fs::path file = model / "scheduler/scheduler_config.json";
+  return path_exists(file) ? read_json(file) : nlohmann::json::object();
+}
+
+/// Sets the scheduler's shift and a default guidance for a text-to-image model.
+void take_up_text_model(const fs::path& model, const models::DenoiserConfig& config, recipe::Recipe& recipe) {
+  recipe::Diffuse& diffuse = recipe.diffuse;
+  diffuse.sampling = recipe::NoiseSampling::flux_shift;
+  if (const auto scheduler = scheduler_of(model);
+      !scheduler.empty() && !scheduler.value("use_dynamic_shifting", false)) {
+    diffuse.sampling = recipe::NoiseSampling::shift;
+    diffuse.shift = scheduler.value("shift", 1.0);
+  }
+  const bool is_flux2 = config.family == models::DenoiserConfig::Family::flux2;
+  const bool compares = is_flux2 && !read_json(model / hub::kModelIndex).value("is_distilled", false);
+  diffuse.guidance = config.guidance ? kUsualGuidance : compares ? kComparingGuidance : 1;
+}
+
+/// Sets the objective of a class model, and a default guidance.
+void take_up_class_model(const fs::path& model, recipe::Recipe& recipe) {
+  const auto scheduler = scheduler_of(model);
+  const auto text = [&](const char* key, const char* otherwise) {
+    const auto found = scheduler.find(key);
+    return found != scheduler.end() && found->is_string() ? found->get<std::string>() : otherwise;
+  };
+  const std::string predicts = text("prediction_type", "epsilon"), betas = text("beta_schedule", "linear");
+  const bool is_flow = text("_class_name", "").starts_with("FlowMatch");
+  if (!is_flow && ((predicts != "epsilon" && predicts != "v_prediction") || betas != "linear"))
+    user_error("{}: expected prediction_type epsilon or v_prediction and beta_schedule linear, got {} and {}",
+               (model / "scheduler/scheduler_config.json").string(), predicts, betas);
+  recipe.train.objective = is_flow                 ? recipe::Objective::flow
+                           : predicts == "epsilon" ? recipe::Objective::epsilon
+                                                   : recipe::Objective::v;
+  if (is_flow) {
+    recipe.diffuse.sampling = recipe::NoiseSampling::shift;
+    recipe.diffuse.shift = scheduler.value("shift", 1.0);
+  }
+  recipe.diffuse.guidance = kComparingGuidance;
+}
+
+/// Throws a UserError for a model that is one file of FLUX's authors: it has no text encoders and no
+/// autoencoder.
+void refuse_lone_file(const fs::path& model, const fs::path& run) {
+  if (!fs::is_regular_file(model)) return;
+  user_error(
+      "expected a model with text encoders and an autoencoder, but '{0}' was trained on '{1}' alone; try "
+      "hearth generate FOLDER --adapter {0}, with the model's folder in diffusers' layout",
+      run.string(), model.string());
+}
+
+/// Returns a recipe that describes a folder of diffusers.
+recipe::Recipe recipe_of_folder(const fs::path& model, std::span<const std::string> overrides) {
+  recipe::Recipe recipe;
+  recipe.train.objective = recipe::Objective::flow;
+  recipe.data.kind = kCaptions;
+  recipe.data.path = ".";
+  recipe = recipe::with_overrides(std::move(recipe), model.string(), recipe_choices(), overrides);
+  recipe.model.path = model.string();
+  const models::DenoiserConfig config = hub::denoiser_config(recipe.model);
+  config.num_classes > 0 ? take_up_class_model(model, recipe) : take_up_text_model(model, config, recipe);
+  recipe.data.image_size = usual_side(recipe);
+  return recipe;
+}
+
+recipe::Recipe recipe_of_run(const fs::path& run, std::span<const std::string> overrides) {
+  recipe::Recipe recipe = recipe::on_one_device(load_recipe(run / kRunRecipe, overrides));
+  if (recipe.adapter.wanted()) {
+    refuse_lone_file(recipe.model.path, run);
+    recipe.adapter.path = run.string();
+  } else {
+    recipe.model.config = (run / "config.json").string();
+  }
+  return recipe;
+}
+
+recipe::Recipe recipe_of(const fs::path& model, const ImageSessionOptions& options) {
+  recipe::Recipe recipe = path_exists(model / kRunRecipe) ? recipe_of_run(model, options.overrides)
+                                                          : recipe_of_folder(model, options.overrides);
+  if (!options.adapter.empty()) recipe.adapter.path = options.adapter.string();
+  if (options.size != Extent(0)) recipe.data.image_size = options.size;
+  if (options.threads > 0) recipe.threads = options.threads;
+  return recipe;
+}
+
+}  // namespace
+
+bool generates_images(const fs::path& model) {
+  if (path_exists(model / hub::kModelIndex)) return true;
+  return path_exists(model / kRunRecipe) && recipe::makes_pictures(load_recipe(model / kRunRecipe));
+}
+
+ImageSession::ImageSession(const fs::path& model, ImageSessionOptions options)
+    : model_(model),
+      options_(std::move(options)),
+      recipe_(recipe_of(model_, options_)),
+      noising_(noising_options(recipe_)),
+      maker_options_(picture_options(recipe_)),
+      translator_(open_translator(recipe_, model_)) {
+  maker_options_.batch = maker_options_.format.has_labels() ? std::min(options_.batch, kMaxRows) : 1;
+}
+
+tasks::PictureMakerOptions ImageSession::maker_options(const ImageRequest& request) const {
+  tasks::PictureMakerOptions options = maker_options_;
+  if (request.steps > 0)
+    options.sampler =
+        tasks::sampler_for(noising_options(recipe_), options.format.model, request.steps, options.latents);
+  if (request.guidance) options.guidance = *request.guidance;
+  if (request.solver) options.sampler.solver = *request.solver;
+  if (noising_.is_flow() != (options.sampler.solver == tasks::Solver::euler)) {
+    user_error(
+        "expected --solver {} for a model that was trained with objective {}, got another; try without",
+        noising_.is_flow() ? "euler" : "ddim or dpm", name_of(recipe_.train.objective));
+  }
+  return options;
+}
+
+tasks::Condition ImageSession::encode(const ImageRequest& request, tasks::PictureMakerOptions& options) {
+  tasks::Condition condition = translator_->conditions(std::span(&request.prompt, 1)).front();
+  notes_.emplace(request.prompt, translator_->note());
+  if (options.compares()) options.unconditional = translator_->no_condition();
+  return condition;
+}
+
+void ImageSession::load_weights() {
+  if (hub::has_adapter(*engine_)) {
+    hub::load_model(*engine_, recipe_.model.path);
+    hub::load_weights(*engine_, recipe_.adapter.path);
+  } else if (path_exists(model_ / kRunRecipe)) {
+    hub::load_weights(*engine_, hub::run_weights(model_, false));
+  } else {
+    hub::load_model(*engine_, model_);
+  }
+}
+
+engine::Engine& ImageSession::denoiser() {
+  if (engine_) return *engine_;
+  engine::EngineOptions compiled = engine_options(recipe_);
+  compiled.accumulate = 1;
+  compiled.optimizer.ema_decay = 0;
+  engine_ = std::make_unique<engine::Engine>(compiled, std::span<const int64_t>(),
+                                             std::span(&maker_options_.batch, 1));
+  engine_->initialize();
+  load_weights();
+  return *engine_;
+}
+
+std::vector<GeneratedImage> ImageSession::generate(const ImageRequest& request) {
+  tasks::PictureMakerOptions options = maker_options(request);
+  const std::vector<tasks::Condition> conditions(static_cast<size_t>(request.count),
+                                                 encode(request, options));
+  const auto all = tasks::PictureMaker(denoiser(), noising_, options).make(conditions, 0, request.seed);
+  if (!options_.keeps_denoiser) engine_.reset();
+  std::vector<GeneratedImage> made;
+  for (const std::vector<float>& latents : all) {
+    GeneratedImage one{.image = translator_->picture(latents, options.latents),
+                       .settings = {},
+                       .note = notes_.at(request.prompt)};
+    one.settings = {{"prompt", request.prompt},
+                    {"seed", std::to_string(request.seed + made.size())},
+                    {"steps", std::to_string(options.sampler.steps)},
+                    {"guidance", fmt::format("{}", options.guidance)},
+                    {"size", fmt::format("{}x{}", one.image.width, one.image.height)},
+                    {"model", fs::absolute(model_).filename().string()}};
+    if (!options_.adapter.empty()) one.settings.emplace_back("adapter", options_.adapter.filename().string());
+    made.push_back(std::move(one));
+  }
+  return made;
+}
+
+}  // namespace hearth::run
