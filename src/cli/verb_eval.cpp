@@ -2,12 +2,10 @@
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "hub/adapter.h"
-#include "hub/weights.h"
 #include "infer/text_eval.h"
-#include "run/device_rates.h"
+#include "recipe/recipe_file.h"
+#include "run/evaluate_run.h"
 #include "run/from_recipe.h"
-#include "run/trainer.h"
-#include "tasks/predictor.h"
 
 namespace hearth::cli {
 namespace {
@@ -20,8 +18,10 @@ struct EvalArguments {
 
 /// A recipe for a model that was not trained here.
 recipe::Recipe recipe_of_model(const CLI::App& verb, const std::string& model) {
-  return run::parse_recipe("data: {kind: text}\nmodel: {path: .}\n", fmt::format("hearth eval '{}'", model),
-                           overrides_of(verb));
+  recipe::Recipe recipe;
+  recipe.model.path = ".";
+  return recipe::with_overrides(std::move(recipe), fmt::format("hearth eval '{}'", model),
+                                run::recipe_choices(), overrides_of(verb));
 }
 
 /// Other data than the run's is judged as a whole, not by the part of it that training would hold out.
@@ -41,23 +41,18 @@ void match_questions(const recipe::Recipe& recipe, const hub::ModelFolder& model
       100.0 * static_cast<double>(result.num_right) / static_cast<double>(result.num_questions));
 }
 
+void say_note(const std::string& text) { say(stderr, "{}\n", text); }
+
+void say_result(const run::WeightsEvaluation& found) {
+  say("{}: loss {:.4f}, {} ({} held out)\n", found.weights.string(), found.loss, found.text, found.num_rows);
+}
+
 void eval_text(recipe::Recipe recipe, const hub::ModelFolder& model, const EvalArguments& arguments) {
-  const fs::path& weights = model.named_weights();
   if (!model.adapter.empty()) {
     recipe.model.path = model.model.string();
     recipe.adapter.path = model.adapter.string();
   }
-  hub::check_weights(model);
-  const auto task = run::open_task(recipe);
-  if (const std::string warning = task->warning(); !warning.empty()) say(stderr, "{}\n", warning);
-  engine::EngineOptions options = run::engine_options(recipe);
-  run::use_device_rates(options);
-  const tasks::Evaluation result =
-      infer::evaluate_text(std::move(options), *task, model, recipe.data.context,
-                           [](const std::string& text) { say(stderr, "{}\n", text); });
-  tasks::check_finite(result.loss, weights);
-  say("{}: loss {:.4f}, {} ({} held out)\n", weights.string(), result.loss, task->evaluation_text(result),
-      task->num_eval_rows());
+  say_result(run::evaluate_model(recipe, model, say_note));
   if (arguments.exact_match) match_questions(recipe, model, arguments.match);
 }
 
@@ -85,14 +80,7 @@ void run_eval(const CLI::App& verb, const EvalArguments& arguments) {
     user_error("expected a language model and no run on preferences for --exact-match, got the run '{}'",
                run.string());
   }
-  run::Trainer trainer(recipe, arguments.run,
-                       {.message = [](const std::string& text) { say(stderr, "{}\n", text); }});
-  const fs::path weights = hub::run_weights(run, hub::has_adapter(trainer.engine()));
-  hub::load_weights(trainer.engine(), weights);
-  const tasks::Evaluation result = trainer.evaluate();
-  tasks::check_finite(result.loss, weights);
-  say("{}: loss {:.4f}, {} ({} held out)\n", weights.string(), result.loss,
-      trainer.task().evaluation_text(result), trainer.task().num_eval_rows());
+  say_result(run::evaluate_run(std::move(recipe), run, say_note));
 }
 
 }  // namespace

@@ -3,12 +3,10 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/run_files.h"
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "data/captions/picture_files.h"
-#include "hub/weights.h"
-#include "run/from_recipe.h"
+#include "run/predict_session.h"
 
 namespace hearth::cli {
 namespace {
@@ -49,24 +47,11 @@ void run_predict(const PredictArguments& arguments) {
     (text.find('=') != text.npos && !fs::exists(text) ? overrides : names).push_back(text);
   const recipe::Recipe recipe = open_run(arguments.run, overrides);
   const std::vector<fs::path> pictures = pictures_of(names);
-  const fs::path weights = hub::run_weights(arguments.run, false);
-  const fs::path out =
-      arguments.out.empty() ? fs::path(arguments.run) / "predictions" : fs::path(arguments.out);
-  if (arguments.out.empty()) refuse_link(out);
-  const std::unique_ptr<tasks::Predictor> predictor =
-      run::open_predictor(recipe, {.run = arguments.run, .out = out, .weights = weights});
-  if (predictor->writes_files()) check_names(pictures);
-  // Only the evaluation program is needed; best.safetensors holds the averaged weights already.
-  engine::EngineOptions options = run::engine_options(recipe);
-  options.accumulate = 1;
-  options.optimizer.ema_decay = 0;
-  const int64_t one[] = {1};
-  engine::Engine engine(options, {}, one);
-  engine.initialize();
-  hub::load_weights(engine, weights);
-  for (const fs::path& picture : pictures) say("{}\n", predictor->predict(engine, picture));
-  predictor->finish();
-  say("weights: {}\n", weights.string());
+  run::PredictSession session(recipe, arguments.run, arguments.out);
+  if (session.writes_files()) check_names(pictures);
+  for (const fs::path& picture : pictures) say("{}\n", session.predict(picture));
+  session.finish();
+  say("weights: {}\n", session.weights().string());
 }
 
 }  // namespace

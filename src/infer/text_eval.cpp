@@ -4,9 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "hub/weights.h"
 #include "infer/text_session.h"
-#include "planner/long_wait.h"
 
 namespace hearth::infer {
 namespace {
@@ -70,27 +68,6 @@ std::optional<std::string> number_in(std::string_view text) {
 }
 
 }  // namespace
-
-tasks::Evaluation evaluate_text(engine::EngineOptions options, const tasks::Task& task,
-                                const hub::ModelFolder& model, int64_t context,
-                                FunctionRef<void(const std::string&)> say) {
-  options.row_lengths = task.row_lengths();
-  // Weights of a run are its averages already, where it has them.
-  options.accumulate = 1;
-  options.optimizer.ema_decay = 0;
-  const std::vector<int64_t> sizes = tasks::batch_sizes(task.num_eval_rows(), options.batch);
-  engine::Engine engine(options, {}, sizes);
-  const engine::BatchShape largest{
-      .num_rows = sizes.front(),
-      .row_length = options.row_lengths.empty() ? 0 : *std::ranges::max_element(options.row_lengths)};
-  const auto num_batches = static_cast<double>((task.num_eval_rows() + options.batch - 1) / options.batch);
-  const std::string wait = planner::long_wait(
-      fmt::format("evaluating {} rows of at most {} tokens", task.num_eval_rows(), context),
-      num_batches * engine.compiled().evaluation_seconds(largest));
-  if (!wait.empty()) say(wait);
-  hub::load_model(engine, model);
-  return task.evaluate(engine, 0);
-}
 
 MatchResult match_answers(tasks::TextOptions text, const hub::ModelFolder& model, const fs::path& file,
                           const MatchOptions& options) {

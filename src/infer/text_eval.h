@@ -3,19 +3,10 @@
 #include <string>
 #include <string_view>
 
-#include "base/function_ref.h"
 #include "hub/model_folder.h"
 #include "tasks/language/text_source.h"
-#include "tasks/task.h"
 
 namespace hearth::infer {
-
-/// A language model's weights judged on what a task holds out. Compiles what evaluates and nothing else.
-/// `context`: the most tokens of a row.
-/// `say` gets planner::long_wait's sentence, where there is one, before it begins.
-tasks::Evaluation evaluate_text(engine::EngineOptions options, const tasks::Task& task,
-                                const hub::ModelFolder& model, int64_t context,
-                                FunctionRef<void(const std::string&)> say);
 
 struct MatchOptions {
   int64_t limit = 0;  ///< questions, 0: all

@@ -188,4 +188,16 @@ Resolved resolve_for_plan(recipe::Recipe recipe) {
   return made;
 }
 
+void take_class_names(recipe::Recipe& recipe, const tasks::Task& task) {
+  std::vector<std::string>& names = recipe.model.class_names;
+  std::vector<std::string> of_data = task.class_names();
+  if (names.empty())
+    names = std::move(of_data);
+  else if (!of_data.empty() && of_data != names)
+    user_error(
+        "the classes of the data ({}) are not those of model.class_names ({}); use the data that the run "
+        "was trained with, or train another",
+        fmt::join(of_data, ", "), fmt::join(names, ", "));
+}
+
 }  // namespace hearth::run

@@ -31,7 +31,7 @@ constexpr size_t kMaxNamed = 8;
 /// Max records of a text file that are parsed to detect the format.
 constexpr int64_t kMaxParsed = 1000;
 /// Max image files whose headers are read to measure the typical size.
-constexpr int64_t kMaxMeasured = 200;
+constexpr int64_t kMaxHeaders = 200;
 
 bool is_text_file(const fs::path& path) {
   return std::ranges::find(kTextEndings, path.extension().string()) != kTextEndings.end();
@@ -85,9 +85,9 @@ std::optional<Suggestion> of_captions(const fs::path& data) {
 /// Returns the median of the shorter sides of sampled images, in pixels.
 int64_t typical_side(const data::Dataset& images) {
   std::vector<int64_t> sides;
-  for (int64_t i = 0; i < std::min(images.size(), kMaxMeasured); ++i) {
+  for (int64_t i = 0; i < std::min(images.size(), kMaxHeaders); ++i) {
     // Sample at even distances, because files are sorted by class.
-    const fs::path path = images.where(i * images.size() / std::min(images.size(), kMaxMeasured));
+    const fs::path path = images.where(i * images.size() / std::min(images.size(), kMaxHeaders));
     if (!fs::is_regular_file(path)) return images.image_size().shorter();
     const MappedFile file(path);
     sides.push_back(data::read_image_header(file.bytes(), path.string()).upright().shorter());

@@ -46,19 +46,6 @@ void check_memory(const recipe::Recipe& recipe, const engine::Engine& engine, in
   }
 }
 
-/// Stores the data's class names in the recipe. UserError if the recipe has other names.
-void take_class_names(recipe::Recipe& recipe, const tasks::Task& task) {
-  std::vector<std::string>& names = recipe.model.class_names;
-  std::vector<std::string> of_data = task.class_names();
-  if (names.empty())
-    names = std::move(of_data);
-  else if (!of_data.empty() && of_data != names)
-    user_error(
-        "the classes of the data ({}) are not those of model.class_names ({}); use the data that the run "
-        "was trained with, or train another",
-        fmt::join(of_data, ", "), fmt::join(names, ", "));
-}
-
 /// UserError if an epoch has no rows for the last worker.
 void check_share(const recipe::Recipe& recipe, const tasks::Task& task, int num_workers) {
   if (recipe.parallel == Parallel::pipeline) return;

@@ -1,0 +1,39 @@
+#include "infer/evaluate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "hub/weights.h"
+#include "planner/long_wait.h"
+
+namespace hearth::infer {
+
+tasks::Evaluation evaluate(engine::EngineOptions options, const tasks::Task& task,
+                           FunctionRef<void(engine::Engine&)> load) {
+  options.row_lengths = task.row_lengths();
+  // Weights of a run are its averages already, where it has them.
+  options.accumulate = 1;
+  options.optimizer.ema_decay = 0;
+  engine::Engine engine(options, {}, task.eval_sizes(options.batch));
+  load(engine);
+  return task.evaluate(engine, 0);
+}
+
+tasks::Evaluation evaluate_text(engine::EngineOptions options, const tasks::Task& task,
+                                const hub::ModelFolder& model, int64_t context,
+                                FunctionRef<void(const std::string&)> say) {
+  const std::vector<int64_t> lengths = task.row_lengths();
+  const engine::BatchShape largest{.num_rows = task.eval_sizes(options.batch).front(),
+                                   .row_length = lengths.empty() ? 0 : *std::ranges::max_element(lengths)};
+  const auto num_batches = static_cast<double>((task.num_eval_rows() + options.batch - 1) / options.batch);
+  return evaluate(std::move(options), task, [&](engine::Engine& engine) {
+    const std::string wait = planner::long_wait(
+        fmt::format("evaluating {} rows of at most {} tokens", task.num_eval_rows(), context),
+        num_batches * engine.compiled().evaluation_seconds(largest));
+    if (!wait.empty()) say(wait);
+    hub::load_model(engine, model);
+  });
+}
+
+}  // namespace hearth::infer

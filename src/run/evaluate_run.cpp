@@ -1,0 +1,66 @@
+#include "run/evaluate_run.h"
+
+#include <algorithm>
+
+#include "hub/weights.h"
+#include "infer/evaluate.h"
+#include "ops/conv/conv_cpu.h"
+#include "run/device_rates.h"
+#include "run/first_weights.h"
+#include "run/from_recipe.h"
+#include "run/resolve.h"
+#include "tasks/language/text_source.h"
+#include "tasks/predictor.h"
+
+namespace hearth::run {
+namespace {
+
+/// Reads the model under an adapter, then a run's weights; returns their file.
+fs::path load_run(engine::Engine& engine, const recipe::Recipe& recipe, const fs::path& run) {
+  engine.initialize();
+  load_frozen_weights(engine, recipe);
+  fs::path weights = hub::run_weights(run, hub::has_adapter(engine));
+  hub::load_weights(engine, weights);
+  return weights;
+}
+
+WeightsEvaluation checked(const tasks::Task& task, const tasks::Evaluation& found, fs::path weights) {
+  tasks::check_finite(found.loss, weights);
+  return {.weights = std::move(weights),
+          .loss = found.loss,
+          .text = task.evaluation_text(found),
+          .num_rows = task.num_eval_rows()};
+}
+
+}  // namespace
+
+WeightsEvaluation evaluate_run(recipe::Recipe recipe, const fs::path& run, const SayNote& say) {
+  recipe = resolve(tasks::with_date(std::move(recipe), run), run).recipe;
+  cpu::allow_winograd(std::ranges::find(recipe.passes.off, "winograd") == recipe.passes.off.end());
+  const auto task = open_task(recipe);
+  take_class_names(recipe, *task);
+  engine::EngineOptions options = engine_options(recipe);
+  if (const std::string note = use_device_rates(options); !note.empty()) say(note);
+  // The GPU is free for it until the engine is there.
+  if (!task->is_prepared()) task->prepare(say);
+  fs::path weights;
+  const tasks::Evaluation found = infer::evaluate(std::move(options), *task, [&](engine::Engine& engine) {
+    weights = load_run(engine, recipe, run);
+    task->resume(run);
+  });
+  return checked(*task, found, std::move(weights));
+}
+
+WeightsEvaluation evaluate_model(const recipe::Recipe& recipe, const hub::ModelFolder& model,
+                                 const SayNote& say) {
+  hub::check_weights(model);
+  const auto task = open_task(recipe);
+  if (const std::string warning = task->warning(); !warning.empty()) say(warning);
+  engine::EngineOptions options = engine_options(recipe);
+  use_device_rates(options);
+  const tasks::Evaluation found =
+      infer::evaluate_text(std::move(options), *task, model, recipe.data.context, say);
+  return checked(*task, found, model.named_weights());
+}
+
+}  // namespace hearth::run

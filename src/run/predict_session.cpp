@@ -1,0 +1,33 @@
+#include "run/predict_session.h"
+
+#include "base/run_files.h"
+#include "hub/weights.h"
+#include "run/from_recipe.h"
+
+namespace hearth::run {
+
+PredictSession::PredictSession(const recipe::Recipe& recipe, const fs::path& run, fs::path out)
+    : weights_(hub::run_weights(run, false)) {
+  if (out.empty()) {
+    out = run / "predictions";
+    refuse_link(out);
+  }
+  predictor_ = open_predictor(recipe, {.run = run, .out = out, .weights = weights_});
+  options_ = engine_options(recipe);
+  // best.safetensors holds the averaged weights already.
+  options_.accumulate = 1;
+  options_.optimizer.ema_decay = 0;
+}
+
+std::string PredictSession::predict(const fs::path& image) {
+  if (!engine_) {
+    const int64_t one[] = {1};
+    auto engine = std::make_unique<engine::Engine>(options_, std::span<const int64_t>(), one);
+    engine->initialize();
+    hub::load_weights(*engine, weights_);
+    engine_ = std::move(engine);
+  }
+  return predictor_->predict(*engine_, image);
+}
+
+}  // namespace hearth::run
