@@ -16,18 +16,18 @@ struct DTypeInfo {
   bool floating;
 };
 
-constexpr std::array<DTypeInfo, 12> kInfo = {{{"f64", 8, true},
-                                              {"f32", 4, true},
-                                              {"bf16", 2, true},
-                                              {"f16", 2, true},
-                                              {"f8_e4m3", 1, true},
-                                              {"f8_e5m2", 1, true},
-                                              {"i64", 8, false},
-                                              {"i32", 4, false},
-                                              {"i16", 2, false},
-                                              {"i8", 1, false},
-                                              {"u8", 1, false},
-                                              {"bool", 1, false}}};
+constexpr auto kInfo = std::to_array<DTypeInfo>({{"f64", 8, true},
+                                                 {"f32", 4, true},
+                                                 {"bf16", 2, true},
+                                                 {"f16", 2, true},
+                                                 {"f8_e4m3", 1, true},
+                                                 {"f8_e5m2", 1, true},
+                                                 {"i64", 8, false},
+                                                 {"i32", 4, false},
+                                                 {"i16", 2, false},
+                                                 {"i8", 1, false},
+                                                 {"u8", 1, false},
+                                                 {"bool", 1, false}});
 
 const DTypeInfo& info(DType dtype) { return kInfo[static_cast<size_t>(dtype)]; }
 

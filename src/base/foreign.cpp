@@ -12,10 +12,10 @@ constexpr std::string_view kHub = "https://huggingface.co/";
 constexpr std::string_view kNameCharacters =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
 /// Endings of files that are looked for on this machine.
-constexpr std::array<std::string_view, 12> kLocal = {".json", ".jsonl",   ".txt", ".csv",
-                                                     ".tsv",  ".parquet", ".gz",  ".zst",
-                                                     ".yaml", ".pt",      ".bin", ".safetensors"};
-constexpr std::array<std::string_view, 4> kPickled = {".bin", ".pth", ".pt", ".ckpt"};
+constexpr auto kLocal =
+    std::to_array<std::string_view>({".json", ".jsonl", ".txt", ".csv", ".tsv", ".parquet", ".gz", ".zst",
+                                     ".yaml", ".pt", ".bin", ".safetensors"});
+constexpr auto kPickled = std::to_array<std::string_view>({".bin", ".pth", ".pt", ".ckpt"});
 
 /// How a compressed file begins, and what makes the text of it.
 struct Compression {

@@ -28,8 +28,9 @@ fs::path folder_above(fs::path path) {
 }
 
 /// Extensions of weights and images, which are not plausible for a folder.
-constexpr std::array<std::string_view, 12> kFileEndings = {
-    ".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".onnx", ".gguf", ".h5", ".zip", ".png", ".jpg", ".json"};
+constexpr auto kFileEndings =
+    std::to_array<std::string_view>({".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".onnx", ".gguf", ".h5",
+                                     ".zip", ".png", ".jpg", ".json"});
 
 void refuse_file_name(const fs::path& path) {
   if (std::ranges::find(kFileEndings, path.extension().string()) == kFileEndings.end()) return;

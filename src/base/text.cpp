@@ -17,20 +17,20 @@ struct Unit {
   double bytes;
 };
 constexpr double kKi = 1024.0;
-constexpr std::array<Unit, 14> kUnits = {{{"", 1},
-                                          {"B", 1},
-                                          {"K", kKi},
-                                          {"KiB", kKi},
-                                          {"KB", 1e3},
-                                          {"M", kKi* kKi},
-                                          {"MiB", kKi* kKi},
-                                          {"MB", 1e6},
-                                          {"G", kKi* kKi* kKi},
-                                          {"GiB", kKi* kKi* kKi},
-                                          {"GB", 1e9},
-                                          {"T", kKi* kKi* kKi* kKi},
-                                          {"TiB", kKi* kKi* kKi* kKi},
-                                          {"TB", 1e12}}};
+constexpr auto kUnits = std::to_array<Unit>({{"", 1},
+                                             {"B", 1},
+                                             {"K", kKi},
+                                             {"KiB", kKi},
+                                             {"KB", 1e3},
+                                             {"M", kKi* kKi},
+                                             {"MiB", kKi* kKi},
+                                             {"MB", 1e6},
+                                             {"G", kKi* kKi* kKi},
+                                             {"GiB", kKi* kKi* kKi},
+                                             {"GB", 1e9},
+                                             {"T", kKi* kKi* kKi* kKi},
+                                             {"TiB", kKi* kKi* kKi* kKi},
+                                             {"TB", 1e12}});
 
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);

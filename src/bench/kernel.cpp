@@ -15,9 +15,9 @@ namespace {
 
 using ir::ValueId;
 
-constexpr std::array<std::string_view, 9> kKernels = {"matmul_q",     "matmul_kv",   "matmul_up",
-                                                      "matmul_down",  "matmul_head", "matmul_up_dx",
-                                                      "matmul_up_dw", "attention",   "attention_grad"};
+constexpr auto kKernels =
+    std::to_array<std::string_view>({"matmul_q", "matmul_kv", "matmul_up", "matmul_down", "matmul_head",
+                                     "matmul_up_dx", "matmul_up_dw", "attention", "attention_grad"});
 
 /// Between two readings of the clock: a launch is short beside them.
 constexpr int kLaunches = 16;

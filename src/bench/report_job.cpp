@@ -16,8 +16,8 @@
 namespace hearth::bench {
 namespace {
 
-constexpr std::array<std::string_view, 5> kModes = {"pretrain", "posttrain", "finetune_fw", "finetune_lora",
-                                                    "finetune_qlora"};
+constexpr auto kModes = std::to_array<std::string_view>(
+    {"pretrain", "posttrain", "finetune_fw", "finetune_lora", "finetune_qlora"});
 /// Pixels for a latent of FLUX's autoencoder, and the channels that it has.
 constexpr int64_t kPixelsPerLatent = 8, kLatentChannels = 16;
 /// Of AMD's benchmark.

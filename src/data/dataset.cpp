@@ -28,10 +28,12 @@ struct Kind {
   std::unique_ptr<Dataset> (*open_all_the_same)(const DatasetOptions&, std::vector<std::string>&) = nullptr;
 };
 /// To add a dataset: a source with its open function, and a row here.
-constexpr std::array<Kind, 4> kKinds = {{{"shapes", open_shapes, false},
-                                         {"idx", open_idx},
-                                         {"cifar10", open_cifar10},
-                                         {"folder", open_folder, true, true, open_folder}}};
+constexpr auto kKinds = std::to_array<Kind>({
+    {"shapes", open_shapes, false},
+    {"idx", open_idx},
+    {"cifar10", open_cifar10},
+    {"folder", open_folder, true, true, open_folder},
+});
 
 const Kind& kind_of(const DatasetOptions& options) {
   for (const Kind& kind : kKinds) {

@@ -6,7 +6,7 @@
 namespace hearth::doctor {
 
 std::string_view level_name(Level level) {
-  constexpr std::array<std::string_view, 4> kNames = {"ok", "note", "warning", "broken"};
+  constexpr auto kNames = std::to_array<std::string_view>({"ok", "note", "warning", "broken"});
   return kNames.at(static_cast<size_t>(level));
 }
 

@@ -19,30 +19,23 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kMaxAdapterConfigBytes = 1 << 20;
 
 /// What a file says of modules; a run that continues from an adapter says the same.
-constexpr std::array<std::string_view, 10> kRuleKeys = {"r",
-                                                        "lora_alpha",
-                                                        "use_rslora",
-                                                        "target_modules",
-                                                        "exclude_modules",
-                                                        "modules_to_save",
-                                                        "layers_to_transform",
-                                                        "layers_pattern",
-                                                        "rank_pattern",
-                                                        "alpha_pattern"};
+constexpr auto kRuleKeys = std::to_array<std::string_view>(
+    {"r", "lora_alpha", "use_rslora", "target_modules", "exclude_modules", "modules_to_save",
+     "layers_to_transform", "layers_pattern", "rank_pattern", "alpha_pattern"});
 /// Keys that are read beside them.
-constexpr std::array<std::string_view, 7> kReadKeys = {
-    "peft_type",     "task_type", "bias", "use_dora", "init_lora_weights", "base_model_name_or_path",
-    "fan_in_fan_out"};
+constexpr auto kReadKeys =
+    std::to_array<std::string_view>({"peft_type", "task_type", "bias", "use_dora", "init_lora_weights",
+                                     "base_model_name_or_path", "fan_in_fan_out"});
 /// Keys whose value changes nothing that is computed here: where an adapter came from, how it was trained,
 /// and details of what other keys turn on.
-constexpr std::array<std::string_view, 13> kHarmless = {
-    "auto_mapping",   "peft_version",  "revision",      "inference_mode",    "lora_dropout",
-    "runtime_config", "megatron_core", "eva_config",    "qalora_group_size", "ensure_weight_tying",
-    "loftq_config",   "corda_config",  "lora_ga_config"};
+constexpr auto kHarmless = std::to_array<std::string_view>(
+    {"auto_mapping", "peft_version", "revision", "inference_mode", "lora_dropout", "runtime_config",
+     "megatron_core", "eva_config", "qalora_group_size", "ensure_weight_tying", "loftq_config",
+     "corda_config", "lora_ga_config"});
 /// Keys that turn something on with an empty value too.
-constexpr std::array<std::string_view, 7> kOnWhenEmpty = {
-    "alora_invocation_tokens", "arrow_config",      "kasa_config", "velora_config",
-    "trainable_token_indices", "monteclora_config", "use_bdlora"};
+constexpr auto kOnWhenEmpty = std::to_array<std::string_view>(
+    {"alora_invocation_tokens", "arrow_config", "kasa_config", "velora_config", "trainable_token_indices",
+     "monteclora_config", "use_bdlora"});
 
 bool is_among(std::string_view key, std::span<const std::string_view> keys) {
   return std::ranges::find(keys, key) != keys.end();

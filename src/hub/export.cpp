@@ -29,7 +29,7 @@ void copy_into(const fs::path& file, const fs::path& folder) {
 
 /// Config, tokenizer and templates, byte for byte.
 void copy_companions(const ModelFolder& model, const fs::path& to) {
-  constexpr std::array<std::string_view, 4> kKinds = {".json", ".model", ".txt", ".jinja"};
+  constexpr auto kKinds = std::to_array<std::string_view>({".json", ".model", ".txt", ".jinja"});
   for (const fs::directory_entry& entry : fs::directory_iterator(model.model)) {
     const fs::path& file = entry.path();
     if (!entry.is_regular_file() || file.string().ends_with(".index.json")) continue;

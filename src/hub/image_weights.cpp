@@ -15,7 +15,7 @@ namespace hearth::hub {
 namespace {
 
 /// The longest first.
-constexpr std::array<std::string_view, 3> kPrefixes = {"backbone.body.", "backbone.", "encoder."};
+constexpr auto kPrefixes = std::to_array<std::string_view>({"backbone.body.", "backbone.", "encoder."});
 constexpr size_t kMostNames = 3;
 
 bool has_prefix(std::string_view name) {

@@ -137,7 +137,7 @@ void check_nothing_is_left(const std::vector<std::pair<const nn::Tensor*, std::s
 }
 
 constexpr std::string_view kHead = "lm_head.weight";
-constexpr std::array<std::string_view, 2> kTables = {"embed_tokens.weight", "wte.weight"};
+constexpr auto kTables = std::to_array<std::string_view>({"embed_tokens.weight", "wte.weight"});
 
 bool is_without_effect(std::string_view name) {
   // The last two are the causal masks of GPT-2.

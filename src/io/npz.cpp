@@ -113,16 +113,16 @@ class HeadReader {
       std::string_view name;
       DType dtype;
     };
-    constexpr std::array<Known, 10> kKnown{{{"<f8", DType::f64},
-                                            {"<f4", DType::f32},
-                                            {"<f2", DType::f16},
-                                            {"<i8", DType::i64},
-                                            {"<i4", DType::i32},
-                                            {"<i2", DType::i16},
-                                            {"|i1", DType::i8},
-                                            {"|u1", DType::u8},
-                                            {"|b1", DType::boolean},
-                                            {"<b1", DType::boolean}}};
+    constexpr auto kKnown = std::to_array<Known>({{"<f8", DType::f64},
+                                                  {"<f4", DType::f32},
+                                                  {"<f2", DType::f16},
+                                                  {"<i8", DType::i64},
+                                                  {"<i4", DType::i32},
+                                                  {"<i2", DType::i16},
+                                                  {"|i1", DType::i8},
+                                                  {"|u1", DType::u8},
+                                                  {"|b1", DType::boolean},
+                                                  {"<b1", DType::boolean}});
     const char first = peek();
     if (first == '[')
       user_error("{}: the array has records instead of numbers; save one field of it", where_);

@@ -25,18 +25,18 @@ struct DTypeName {
   const char* name;
   DType dtype;
 };
-constexpr std::array<DTypeName, 12> kDTypes = {{{"F64", DType::f64},
-                                                {"F32", DType::f32},
-                                                {"BF16", DType::bf16},
-                                                {"F16", DType::f16},
-                                                {"F8_E4M3", DType::f8_e4m3},
-                                                {"F8_E5M2", DType::f8_e5m2},
-                                                {"I64", DType::i64},
-                                                {"I32", DType::i32},
-                                                {"I16", DType::i16},
-                                                {"I8", DType::i8},
-                                                {"U8", DType::u8},
-                                                {"BOOL", DType::boolean}}};
+constexpr auto kDTypes = std::to_array<DTypeName>({{"F64", DType::f64},
+                                                   {"F32", DType::f32},
+                                                   {"BF16", DType::bf16},
+                                                   {"F16", DType::f16},
+                                                   {"F8_E4M3", DType::f8_e4m3},
+                                                   {"F8_E5M2", DType::f8_e5m2},
+                                                   {"I64", DType::i64},
+                                                   {"I32", DType::i32},
+                                                   {"I16", DType::i16},
+                                                   {"I8", DType::i8},
+                                                   {"U8", DType::u8},
+                                                   {"BOOL", DType::boolean}});
 
 DType dtype_of(const std::string& name, std::string_view where, const std::string& tensor) {
   for (const DTypeName& known : kDTypes) {
@@ -190,8 +190,8 @@ std::vector<TensorView> parse_safetensors(std::span<const std::byte> bytes, std:
   uint64_t header_bytes = 0;
   refuse_foreign_weights(bytes, where);
   if (bytes.size() < 8)
-    user_error("{}: a safetensors file has at least 8 bytes, but this one has {} bytes{}", where, bytes.size(),
-               kDamaged);
+    user_error("{}: a safetensors file has at least 8 bytes, but this one has {} bytes{}", where,
+               bytes.size(), kDamaged);
   std::memcpy(&header_bytes, bytes.data(), 8);
   if (header_bytes > kMaxHeaderBytes || header_bytes > bytes.size() - 8) {
     user_error("{}: the header should have {} bytes, but the file has {}{}", where, header_bytes,

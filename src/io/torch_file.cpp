@@ -32,53 +32,54 @@ struct TorchType {
   std::string_view storage, name;
   DType dtype;
 };
-constexpr std::array<TorchType, 12> kTorchTypes = {{{"torch.FloatStorage", "torch.float32", DType::f32},
-                                                    {"torch.HalfStorage", "torch.float16", DType::f16},
-                                                    {"torch.BFloat16Storage", "torch.bfloat16", DType::bf16},
-                                                    {"torch.DoubleStorage", "torch.float64", DType::f64},
-                                                    {"torch.LongStorage", "torch.int64", DType::i64},
-                                                    {"torch.IntStorage", "torch.int32", DType::i32},
-                                                    {"torch.ShortStorage", "torch.int16", DType::i16},
-                                                    {"torch.CharStorage", "torch.int8", DType::i8},
-                                                    {"torch.ByteStorage", "torch.uint8", DType::u8},
-                                                    {"torch.BoolStorage", "torch.bool", DType::boolean},
-                                                    {"", "torch.float8_e4m3fn", DType::f8_e4m3},
-                                                    {"", "torch.float8_e5m2", DType::f8_e5m2}}};
+constexpr auto kTorchTypes =
+    std::to_array<TorchType>({{"torch.FloatStorage", "torch.float32", DType::f32},
+                              {"torch.HalfStorage", "torch.float16", DType::f16},
+                              {"torch.BFloat16Storage", "torch.bfloat16", DType::bf16},
+                              {"torch.DoubleStorage", "torch.float64", DType::f64},
+                              {"torch.LongStorage", "torch.int64", DType::i64},
+                              {"torch.IntStorage", "torch.int32", DType::i32},
+                              {"torch.ShortStorage", "torch.int16", DType::i16},
+                              {"torch.CharStorage", "torch.int8", DType::i8},
+                              {"torch.ByteStorage", "torch.uint8", DType::u8},
+                              {"torch.BoolStorage", "torch.bool", DType::boolean},
+                              {"", "torch.float8_e4m3fn", DType::f8_e4m3},
+                              {"", "torch.float8_e5m2", DType::f8_e5m2}});
 
 constexpr std::string_view kUntyped = "torch.storage.UntypedStorage";
 /// Functions that rebuild a tensor from a storage, or wrap another tensor.
 constexpr std::string_view kTensor3 = "torch._utils._rebuild_tensor_v3",
                            kTyped = "torch._tensor._rebuild_from_type_v2";
-constexpr std::array<std::string_view, 3> kTensors = {"torch._utils._rebuild_tensor",
-                                                      "torch._utils._rebuild_tensor_v2", kTensor3};
-constexpr std::array<std::string_view, 2> kParameters = {"torch._utils._rebuild_parameter",
-                                                         "torch._utils._rebuild_parameter_with_state"};
+constexpr auto kTensors = std::to_array<std::string_view>(
+    {"torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2", kTensor3});
+constexpr auto kParameters = std::to_array<std::string_view>(
+    {"torch._utils._rebuild_parameter", "torch._utils._rebuild_parameter_with_state"});
 /// Classes of other objects in checkpoints, which are skipped.
-constexpr std::array<std::string_view, 20> kSkipped = {"collections.OrderedDict",
-                                                       "collections.defaultdict",
-                                                       "collections.Counter",
-                                                       "argparse.Namespace",
-                                                       "torch.Tensor",
-                                                       "torch.nn.parameter.Parameter",
-                                                       "torch.Size",
-                                                       "torch.device",
-                                                       "__builtin__.set",
-                                                       "builtins.set",
-                                                       "__builtin__.dict",
-                                                       "builtins.dict",
-                                                       "__builtin__.list",
-                                                       "builtins.list",
-                                                       "_codecs.encode",
-                                                       "numpy.dtype",
-                                                       "numpy.core.multiarray.scalar",
-                                                       "numpy._core.multiarray.scalar",
-                                                       "pathlib.Path",
-                                                       "pathlib.PosixPath"};
+constexpr auto kSkipped = std::to_array<std::string_view>({"collections.OrderedDict",
+                                                           "collections.defaultdict",
+                                                           "collections.Counter",
+                                                           "argparse.Namespace",
+                                                           "torch.Tensor",
+                                                           "torch.nn.parameter.Parameter",
+                                                           "torch.Size",
+                                                           "torch.device",
+                                                           "__builtin__.set",
+                                                           "builtins.set",
+                                                           "__builtin__.dict",
+                                                           "builtins.dict",
+                                                           "__builtin__.list",
+                                                           "builtins.list",
+                                                           "_codecs.encode",
+                                                           "numpy.dtype",
+                                                           "numpy.core.multiarray.scalar",
+                                                           "numpy._core.multiarray.scalar",
+                                                           "pathlib.Path",
+                                                           "pathlib.PosixPath"});
 /// Keys of a checkpoint that may contain the weights, in order of preference.
-constexpr std::array<std::string_view, 12> kModelKeys = {
-    "state_dict", "model_state_dict", "model",          "module",    "net", "network", "weights", "params",
-    "ema",        "model_ema",        "ema_state_dict", "params_ema"};
-constexpr std::array<std::string_view, 2> kWrapperPrefixes = {"module.", "_orig_mod."};
+constexpr auto kModelKeys = std::to_array<std::string_view>(
+    {"state_dict", "model_state_dict", "model", "module", "net", "network", "weights", "params", "ema",
+     "model_ema", "ema_state_dict", "params_ema"});
+constexpr auto kWrapperPrefixes = std::to_array<std::string_view>({"module.", "_orig_mod."});
 /// Name of the counter in torch's AveragedModel, which is not a weight.
 constexpr std::string_view kNumAveraged = "n_averaged";
 

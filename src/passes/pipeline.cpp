@@ -1,7 +1,6 @@
 #include "passes/pipeline.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 
 #include "base/error.h"
@@ -39,7 +38,7 @@ void keeping_shared(TrainGraph& train, GraphPass pass) {
   outputs.resize(num_outputs);
 }
 
-constexpr std::array<Pass, 15> kPasses = {{
+constexpr Pass kPasses[] = {
     {.name = "autocast",
      .doc = "matmul and convolution in the low precision, losses in f32",
      .run = [](TrainGraph& train, PassContext& context) { autocast(train, context.precision); }},
@@ -116,15 +115,14 @@ constexpr std::array<Pass, 15> kPasses = {{
          [](TrainGraph& train, PassContext& context) {
            prefetch(train.graph, context.budget_bytes, context.workspace_of, context.device);
          }},
-}};
+};
 
 void check_names(const std::vector<std::string>& off) {
   std::vector<std::string> names;
   for (const Pass& pass : kPasses) names.emplace_back(pass.name);
   for (const std::string& name : off) {
-    const auto found =
-        std::find_if(kPasses.begin(), kPasses.end(), [&](const Pass& pass) { return pass.name == name; });
-    if (found == kPasses.end()) user_error("there is no pass '{}'{}", name, did_you_mean(name, names));
+    const auto found = std::ranges::find_if(kPasses, [&](const Pass& pass) { return pass.name == name; });
+    if (found == std::end(kPasses)) user_error("there is no pass '{}'{}", name, did_you_mean(name, names));
     if (found->required) user_error("pass '{}' cannot be switched off", name);
   }
 }

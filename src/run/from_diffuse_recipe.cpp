@@ -35,10 +35,10 @@ tasks::DenoiseFormat denoise_format(const recipe::Recipe& recipe) {
 
 /// Throws a UserError if adapter.targets has modules of the other FLUX generation.
 void check_targets(const recipe::Recipe& recipe, models::DenoiserConfig::Family family) {
-  constexpr std::array<std::string_view, 6> kFlux1 = {"ff.net.0.proj",    "ff.net.2", "ff_context.net.0.proj",
-                                                      "ff_context.net.2", "proj_mlp", "proj_out"};
-  constexpr std::array<std::string_view, 5> kFlux2 = {"to_qkv_mlp_proj", "ff.linear_in", "ff.linear_out",
-                                                      "ff_context.linear_in", "ff_context.linear_out"};
+  constexpr auto kFlux1 = std::to_array<std::string_view>(
+      {"ff.net.0.proj", "ff.net.2", "ff_context.net.0.proj", "ff_context.net.2", "proj_mlp", "proj_out"});
+  constexpr auto kFlux2 = std::to_array<std::string_view>(
+      {"to_qkv_mlp_proj", "ff.linear_in", "ff.linear_out", "ff_context.linear_in", "ff_context.linear_out"});
   const bool is_first = family == models::DenoiserConfig::Family::flux;
   if (!recipe.adapter.wanted() || (!is_first && family != models::DenoiserConfig::Family::flux2)) return;
   const std::span<const std::string_view> others =

@@ -25,7 +25,8 @@
 namespace hearth::run {
 namespace {
 
-constexpr std::array<std::string_view, 5> kTextEndings = {".jsonl", ".json", ".txt", ".parquet", ".arrow"};
+constexpr auto kTextEndings =
+    std::to_array<std::string_view>({".jsonl", ".json", ".txt", ".parquet", ".arrow"});
 /// Class names in a line about the data.
 constexpr size_t kMaxNamed = 8;
 /// Max records of a text file that are parsed to detect the format.

@@ -44,8 +44,8 @@ std::string container_in(Tree& tree) {
 
 /// Those that change what a GPU does, which GPUs are seen, or where runtimes are looked for.
 std::map<std::string, std::string> read_variables(Tree& tree) {
-  constexpr std::array<std::string_view, 10> kPrefixes = {
-      "HSA_", "HIP_", "ROCR_", "AMD_", "ROCBLAS_", "CUDA_", "NCCL_", "GPU_", "NVIDIA_TF32", "ROCM_"};
+  constexpr auto kPrefixes = std::to_array<std::string_view>(
+      {"HSA_", "HIP_", "ROCR_", "AMD_", "ROCBLAS_", "CUDA_", "NCCL_", "GPU_", "NVIDIA_TF32", "ROCM_"});
   std::map<std::string, std::string> found;
   std::istringstream entries(tree.text("proc/self/environ"));
   for (std::string entry; std::getline(entries, entry, '\0');) {

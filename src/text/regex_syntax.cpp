@@ -19,10 +19,10 @@ constexpr std::string_view kNoSpace =
 constexpr std::string_view kLatinNumbers = R"(\xB2\xB3\xB9\xBC-\xBE)";
 
 bool is_category(std::string_view name) {
-  constexpr std::array<std::string_view, 39> kNames = {
-      "C",  "Cc", "Cf", "Cn", "Co", "Cs", "L",  "Ll", "Lm", "Lo", "Lt", "Lu",  "M",
-      "Mc", "Me", "Mn", "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd", "Pe", "Pf",  "Pi",
-      "Po", "Ps", "S",  "Sc", "Sk", "Sm", "So", "Z",  "Zl", "Zp", "Zs", "Any", "Alphabetic"};
+  constexpr auto kNames = std::to_array<std::string_view>(
+      {"C",  "Cc", "Cf", "Cn", "Co", "Cs", "L",  "Ll", "Lm", "Lo", "Lt", "Lu",  "M",
+       "Mc", "Me", "Mn", "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd", "Pe", "Pf",  "Pi",
+       "Po", "Ps", "S",  "Sc", "Sk", "Sm", "So", "Z",  "Zl", "Zp", "Zs", "Any", "Alphabetic"});
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 

@@ -34,11 +34,10 @@ void read_added_decoder(const JsonNode& node, TokenizerConfig& config) {
 }
 
 bool is_bert(std::string_view tokenizer_class) {
-  constexpr std::array<std::string_view, 14> kClasses = {
-      "BertTokenizer",        "ConvBertTokenizer",  "DistilBertTokenizer", "ElectraTokenizer",
-      "FunnelTokenizer",      "LayoutLMTokenizer",  "LxmertTokenizer",     "MobileBertTokenizer",
-      "MPNetTokenizer",       "RealmTokenizer",     "RetriBertTokenizer",  "SplinterTokenizer",
-      "SqueezeBertTokenizer", "LayoutLMv2Tokenizer"};
+  constexpr auto kClasses = std::to_array<std::string_view>(
+      {"BertTokenizer", "ConvBertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "FunnelTokenizer",
+       "LayoutLMTokenizer", "LxmertTokenizer", "MobileBertTokenizer", "MPNetTokenizer", "RealmTokenizer",
+       "RetriBertTokenizer", "SplinterTokenizer", "SqueezeBertTokenizer", "LayoutLMv2Tokenizer"});
   return std::find(kClasses.begin(), kClasses.end(), tokenizer_class) != kClasses.end();
 }
 

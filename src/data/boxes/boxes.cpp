@@ -23,11 +23,11 @@ struct FileFormat {
   BoxFormat format;
   const char* name;
 };
-constexpr std::array<FileFormat, 5> kFileFormats = {{{BoxFormat::label_studio, "Label Studio"},
-                                                     {BoxFormat::cvat, "CVAT"},
-                                                     {BoxFormat::labelme, "LabelMe"},
-                                                     {BoxFormat::csv, "CSV"},
-                                                     {BoxFormat::createml, "CreateML"}}};
+constexpr auto kFileFormats = std::to_array<FileFormat>({{BoxFormat::label_studio, "Label Studio"},
+                                                         {BoxFormat::cvat, "CVAT"},
+                                                         {BoxFormat::labelme, "LabelMe"},
+                                                         {BoxFormat::csv, "CSV"},
+                                                         {BoxFormat::createml, "CreateML"}});
 
 struct FoundFormat {
   BoxFormat format;

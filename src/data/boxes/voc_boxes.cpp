@@ -64,7 +64,7 @@ class VocParser : public LabelXml {
   }
 
   void read_corner(std::string_view corner, std::string_view text, Box& box) {
-    constexpr std::array<std::string_view, 4> kNames{"xmin", "ymin", "xmax", "ymax"};
+    constexpr auto kNames = std::to_array<std::string_view>({"xmin", "ymin", "xmax", "ymax"});
     const std::array<double*, 4> places{&box.x0, &box.y0, &box.x1, &box.y1};
     const auto at = static_cast<size_t>(std::ranges::find(kNames, corner) - kNames.begin());
     if (at == kNames.size()) return;
