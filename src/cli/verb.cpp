@@ -93,8 +93,9 @@ recipe::Recipe open_recipe(const std::string& name, const std::vector<std::strin
 
 recipe::Recipe open_run(const std::string& run, const std::vector<std::string>& overrides) {
   if (!fs::exists(run + "/config.yaml")) {
-    user_error("expected a run folder with config.yaml at '{}'{}", run,
-               fs::exists(run) ? "" : download_advice(run));
+    const std::string advice =
+        run.starts_with("runs/") ? "; ls runs lists the runs here" : download_advice(run);
+    user_error("expected a run folder with config.yaml at '{}'{}", run, fs::exists(run) ? "" : advice);
   }
   return recipe::on_one_device(run::load_recipe(run + "/config.yaml", overrides));
 }

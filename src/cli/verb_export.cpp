@@ -187,8 +187,10 @@ void add_export(CLI::App& app) {
                  arguments->model);
     if (hub::is_image_run(arguments->model)) return export_images(*arguments);
     const std::string format = format_of(*arguments);
-    if (format == "onnx")
+    if (format == "onnx") {
+      hub::find_model(arguments->model);  // UserError if there is none.
       user_error("expected a run on images for --format onnx, got '{}'", arguments->model);
+    }
     format == "hf" ? to_folder(*arguments) : to_gguf(*arguments);
   });
 }

@@ -28,7 +28,8 @@ std::string recipe_of(const TrainArguments& arguments) {
   if (arguments.resume && arguments.out.empty())
     user_error("--resume needs --out DIR, the folder of the run");
   if (!arguments.recipe.empty()) return arguments.recipe;
-  if (!arguments.resume) user_error("expected a recipe, like hearth train recipes/demo.yaml");
+  if (!arguments.resume)
+    user_error("expected a recipe or a folder of data, like hearth train demo or hearth train PHOTOS");
   std::string path = arguments.out + "/config.yaml";
   if (!fs::exists(path)) {
     user_error("expected a run to resume, got no config.yaml in '{}'; try hearth train RECIPE --out {}",
