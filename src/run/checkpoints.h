@@ -13,47 +13,49 @@
 
 namespace hearth::run {
 
-/// Checkpoints of a run, on disk and, more often, in memory that outlives the process. Both hold the engine's
-/// state and the RunState. The newest of both is restored, if it fits the recipe and the files it depends on.
+/// Checkpoints of a run: on disk and, more frequently, in memory that outlives the process. A checkpoint
+/// contains the engine's state and the RunState. The newest one is restored, if it matches the recipe and the
+/// input files.
 class Checkpoints {
  public:
-  /// `folder` outlives this.
+  /// `folder` must outlive this object.
   Checkpoints(Worker worker, const RunFolder& folder);
 
-  /// The leader's, before load(): takes fingerprints of the files that checkpoints depend on.
+  /// Computes fingerprints of the input files that checkpoints depend on. Call on the leader before load().
   void take_inputs(bool accepts_changed_inputs);
-  /// Restores the newest checkpoint for a run that resumes, and reports which one it is; none if there are no
-  /// checkpoints. UserError if there are only damaged ones, or the newest does not fit the run.
+  /// Restores the newest checkpoint of a resumed run and reports which one it is; nullopt if there is none.
+  /// Throws a UserError if all checkpoints are damaged or the newest one does not match the run.
   std::optional<RunState> load();
-  /// Restores the newest checkpoint silently.
+  /// Restores the newest checkpoint without reporting it; nullopt if there is none.
   std::optional<RunState> restore_newest();
-  /// Returns the newest checkpoint on disk.
+  /// Returns the newest checkpoint on disk; nullopt if there is none.
   std::optional<io::FoundCheckpoint> newest() const;
 
-  // The leader's, after open():
+  // Call on the leader only, after open():
 
   void open();
-  /// Copies the state, to be written while training continues; flushes the sink first, since a resumed run
-  /// cuts its log at the checkpoint.
+  /// Copies the state and writes it to disk in the background. Flushes the sink first, because a resumed run
+  /// truncates its log to the step of the checkpoint.
   void save(RunState& state, RunSink& sink);
-  /// Waits until everything saved is on the disk.
+  /// Waits until all saved checkpoints are on disk.
   void flush() { writer_->flush(); }
-  /// Throws the error of the last write, if it failed; does not wait.
+  /// Throws the error of the last write if it failed; does not wait for a write in progress.
   void check() { writer_->check(); }
-  /// Deletes the checkpoints after `step`, if one up to there is left.
+  /// Deletes the checkpoints of later steps than `step`, if a checkpoint of `step` or earlier exists.
   void discard_after(int64_t step);
 
-  /// The leader's: allocates memory for checkpoints. Returns a warning if there is not enough; else empty.
+  /// Allocates memory for checkpoints. Call on the leader. Returns a warning if there is not enough memory,
+  /// or "".
   std::string allocate_memory();
-  /// True on the leader if it is time for a checkpoint in memory.
+  /// True on the leader if a checkpoint in memory is due.
   bool is_memory_due() const;
-  /// Saves to memory; called by every worker.
+  /// Saves a checkpoint to memory. Call on every worker.
   void save_to_memory(RunState& state);
 
  private:
   struct Restored {
     RunState state;
-    std::string text;  ///< for people: which checkpoint it is
+    std::string text;  ///< description of the restored checkpoint, for messages
   };
   std::optional<Restored> restore(std::vector<std::string>* refused);
   RunState restore(const std::string& state_text, std::span<const std::byte> memory,
@@ -65,11 +67,11 @@ class Checkpoints {
 
   Worker worker_;
   const RunFolder& folder_;
-  std::string run_id_;  ///< tells checkpoints in memory of different runs apart
+  std::string run_id_;  ///< identifies the checkpoints of this run in memory
   std::unique_ptr<io::CheckpointWriter> writer_;
   std::vector<InputState> inputs_;
   bool accepts_changed_inputs_ = false;
-  double memory_due_at_ = 0;  ///< seconds of this process; 0: never
+  double memory_due_at_ = 0;  ///< on the process clock; 0: never
 };
 
 }  // namespace hearth::run

@@ -15,7 +15,8 @@
 namespace hearth::run {
 namespace {
 
-/// Reads the model under an adapter, then a run's weights; returns their file.
+/// Loads the base model of an adapter, if any, then the weights of the run; returns the path of the run's
+/// weights.
 fs::path load_run(engine::Engine& engine, const recipe::Recipe& recipe, const fs::path& run) {
   engine.initialize();
   load_frozen_weights(engine, recipe);
@@ -41,7 +42,7 @@ WeightsEvaluation evaluate_run(recipe::Recipe recipe, const fs::path& run, const
   take_class_names(recipe, *task);
   engine::EngineOptions options = engine_options(recipe);
   if (const std::string note = use_device_rates(options); !note.empty()) say(note);
-  // The GPU is free for it until the engine is there.
+  // Prepares the data before the engine exists, while all memory of the GPU is free.
   if (!task->is_prepared()) task->prepare(say);
   fs::path weights;
   const tasks::Evaluation found = infer::evaluate(std::move(options), *task, [&](engine::Engine& engine) {

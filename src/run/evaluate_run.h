@@ -8,21 +8,22 @@
 
 namespace hearth::run {
 
-/// Result of evaluating weights on the data that a recipe holds out.
+/// Result of an evaluation of weights on the held-out data of a recipe.
 struct WeightsEvaluation {
   fs::path weights;
   double loss = 0;
-  std::string text;      ///< scores for people: "accuracy 98.51%"
-  int64_t num_rows = 0;  ///< held out
+  std::string text;      ///< readable scores: "accuracy 98.51%"
+  int64_t num_rows = 0;  ///< number of held-out rows
 };
 
-/// Gets notes for people, one sentence at a time.
+/// Callback that prints a note of one sentence.
 using SayNote = std::function<void(const std::string&)>;
 
-/// Evaluates a run's best weights (else its last). Compiles evaluation programs alone and writes nothing into
-/// the run. UserError if the data does not fit the run, or the loss is not finite.
+/// Evaluates the best weights of a run, or its last weights if it has no best ones. Compiles only evaluation
+/// programs and writes nothing to the run folder. Throws a UserError if the data does not match the run or
+/// the loss is not finite.
 WeightsEvaluation evaluate_run(recipe::Recipe recipe, const fs::path& run, const SayNote& say);
-/// Evaluates a language model, which the recipe names too, with its adapter.
+/// Evaluates a language model with its adapter, if any. `recipe` has the data and the path of the same model.
 WeightsEvaluation evaluate_model(const recipe::Recipe& recipe, const hub::ModelFolder& model,
                                  const SayNote& say);
 

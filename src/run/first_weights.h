@@ -8,10 +8,11 @@
 
 namespace hearth::run {
 
-/// Loads the weights under an adapter, which no checkpoint holds; nothing for a model without an adapter.
+/// Loads the frozen base weights of a model with an adapter, which checkpoints do not contain. Does nothing
+/// for a model without an adapter.
 void load_frozen_weights(engine::Engine& engine, const recipe::Recipe& recipe);
-/// Loads the weights that a run begins with from the files that the recipe names. Returns a sentence for
-/// each tensor of an image model that does not fit.
+/// Loads the initial weights of a run from the files in its recipe. Returns a sentence for each tensor of an
+/// image model that does not match the model and was not loaded.
 std::vector<std::string> load_first_weights(engine::Engine& engine, const recipe::Recipe& recipe);
 
 }  // namespace hearth::run

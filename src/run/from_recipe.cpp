@@ -222,7 +222,7 @@ recipe::Recipe parse_recipe(const std::string& yaml, const std::string& where,
 
 namespace {
 
-/// Reads the labels of a split and decodes no image.
+/// Reads the labels of a split without decoding images.
 data::BoxedPictures read_boxed_pictures(const recipe::Recipe& recipe, const std::string& split) {
   const recipe::Data& data = recipe.data;
   const auto format = std::ranges::find(kBoxKinds, data.kind);

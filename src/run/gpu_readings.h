@@ -11,7 +11,7 @@ struct GpuQuantity {
   const char* name;
   float system::GpuReading::*value;  ///< not finite: the GPU has no such sensor
 };
-/// Sensors of a GPU by their keys in the JSON log, which are their tags in TensorBoard.
+/// Sensors of a GPU by name. The names are keys in the JSON log and tags in TensorBoard.
 inline constexpr auto kGpuQuantities =
     std::to_array<GpuQuantity>({{"edge_c", &system::GpuReading::edge},
                                 {"junction_c", &system::GpuReading::junction},
@@ -24,7 +24,7 @@ inline constexpr auto kGpuQuantities =
                                 {"fan_percent", &system::GpuReading::fan_percent},
                                 {"busy_percent", &system::GpuReading::busy}});
 
-/// Describes the hottest GPU in a few words; empty if there are no readings.
+/// Returns a short description of the readings of the hottest GPU; empty if there are no readings.
 std::string gpu_text(const supervise::GpuState& state);
 
 }  // namespace hearth::run

@@ -18,9 +18,10 @@ namespace hearth::run {
 namespace {
 
 constexpr const char* kRunRecipe = "config.yaml";
-/// Max rows of an evaluation of a class model, which is small.
+/// Max batch of a class-conditional model, which is small.
 constexpr int64_t kMaxRows = 64;
-/// Default guidance of FLUX.1-dev, which has an embedding of it, and of FLUX.2 and DiT, which evaluate twice.
+/// Default guidance scales: of models with a guidance embedding (FLUX.1-dev), and of models with
+/// classifier-free guidance (FLUX.2, DiT), which are evaluated with and without the condition.
 constexpr double kUsualGuidance = 3.5, kComparingGuidance = 4;
 constexpr int64_t kMaxConfigBytes = 1 << 22;
 
@@ -28,13 +29,14 @@ nlohmann::json read_json(const fs::path& file) {
   return parse_json_object<nlohmann::json>(read_file(file, kMaxConfigBytes), file.string());
 }
 
-/// Reads the scheduler of a folder of diffusers; empty: it has none.
+/// Reads the scheduler configuration of a model folder in diffusers' layout; empty if it has none.
 nlohmann::json scheduler_of(const fs::path& model) {
   const fs::path file = model / "scheduler/scheduler_config.json";
   return path_exists(file) ? read_json(file) : nlohmann::json::object();
 }
 
-/// Sets the scheduler's shift and a default guidance for a text-to-image model.
+/// Sets the timestep shift from the scheduler configuration, and the default guidance, of a text-to-image
+/// model.
 void take_up_text_model(const fs::path& model, const models::DenoiserConfig& config, recipe::Recipe& recipe) {
   recipe::Diffuse& diffuse = recipe.diffuse;
   diffuse.sampling = recipe::NoiseSampling::flux_shift;
@@ -48,7 +50,7 @@ void take_up_text_model(const fs::path& model, const models::DenoiserConfig& con
   diffuse.guidance = config.guidance ? kUsualGuidance : compares ? kComparingGuidance : 1;
 }
 
-/// Sets the objective of a class model, and a default guidance.
+/// Sets the objective and the default guidance of a class-conditional model.
 void take_up_class_model(const fs::path& model, recipe::Recipe& recipe) {
   const auto scheduler = scheduler_of(model);
   const auto text = [&](const char* key, const char* otherwise) {
@@ -70,8 +72,8 @@ void take_up_class_model(const fs::path& model, recipe::Recipe& recipe) {
   recipe.diffuse.guidance = kComparingGuidance;
 }
 
-/// Throws a UserError for a model that is one file of FLUX's authors: it has no text encoders and no
-/// autoencoder.
+/// Throws a UserError if the model is a single file in the original FLUX format, which contains neither text
+/// encoders nor an autoencoder.
 void refuse_lone_file(const fs::path& model, const fs::path& run) {
   if (!fs::is_regular_file(model)) return;
   user_error(
@@ -80,7 +82,7 @@ void refuse_lone_file(const fs::path& model, const fs::path& run) {
       run.string(), model.string());
 }
 
-/// Returns a recipe that describes a folder of diffusers.
+/// Returns a recipe for a model folder in diffusers' layout.
 recipe::Recipe recipe_of_folder(const fs::path& model, std::span<const std::string> overrides) {
   recipe::Recipe recipe;
   recipe.train.objective = recipe::Objective::flow;

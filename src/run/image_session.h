@@ -16,45 +16,48 @@
 namespace hearth::run {
 
 struct ImageSessionOptions {
-  std::vector<std::string> overrides;  ///< of the model's recipe: device, precision, adapter.quantize, memory
-  fs::path adapter;                    ///< a LoRA adapter, as a run, its folder or file; empty: none
-  Extent size = 0;                     ///< in pixels; 0: the size that the model was trained on, or 1024
-  int64_t batch = 1;  ///< max images of a class model that are generated together; at most 64
-  int threads = 0;    ///< 0: every core
-  /// False: the denoiser's memory is freed before images are decoded, and the next request loads it again.
+  std::vector<std::string>
+      overrides;      ///< KEY=VALUE for the recipe: device, precision, adapter.quantize, memory
+  fs::path adapter;   ///< LoRA adapter: a run, a folder or a file; empty: none
+  Extent size = 0;    ///< image size in pixels; 0: the training size of the model if known, else 1024
+  int64_t batch = 1;  ///< max images per batch of a class-conditional model, at most 64
+  int threads = 0;    ///< 0: one per core
+  /// True if the denoiser stays loaded between requests. False: its memory is freed before images are
+  /// decoded.
   bool keeps_denoiser = true;
 };
 
 struct ImageRequest {
   std::string prompt;
-  int64_t steps = 0;                    ///< 0: as the run's samples, or 20
-  std::optional<double> guidance;       ///< none: as the run's samples, or 3.5
-  std::optional<tasks::Solver> solver;  ///< none: the default of the model's objective
-  uint64_t seed = 0;                    ///< of the first image; the next ones have seed + 1 and so on
+  int64_t steps = 0;                    ///< sampling steps; 0: as in the evaluations of the run, or 20
+  std::optional<double> guidance;       ///< nullopt: as in the evaluations of the run, or 3.5
+  std::optional<tasks::Solver> solver;  ///< nullopt: the default for the objective of the model
+  uint64_t seed = 0;                    ///< seed of the first image; image i has seed + i
   int64_t count = 1;
 };
 
 struct GeneratedImage {
   data::Image image;
-  /// Settings of the image, by name: prompt, seed, steps, guidance, size, model.
+  /// Names and values of the settings: prompt, seed, steps, guidance, size, model.
   std::vector<std::pair<std::string, std::string>> settings;
-  std::string note;  ///< parts of the prompt that were cut off; empty: none
+  std::string note;  ///< warning about truncated parts of the prompt; empty: none
 };
 
-/// Returns true if a folder holds a run or a model (of diffusers) that generates images.
+/// Returns true if a folder contains a run that generates images, or a model in diffusers' layout.
 bool generates_images(const fs::path& model);
 
-/// A diffusion model, from a run's best weights or a model's folder, that is opened once for images of one
-/// size and asked many times. The denoiser's engine and weights, the autoencoder and the encoded prompts stay
-/// in memory; text encoders are read layer by layer for each new prompt.
+/// A diffusion model that is loaded once and generates images of one size for many requests. Its weights are
+/// the best ones of a run, or those in a model folder. The denoiser's engine and weights, the autoencoder and
+/// the encoded prompts stay in memory; text encoders are read layer by layer for each new prompt.
 class ImageSession {
  public:
-  /// Reads the configuration; the denoiser is compiled and loaded for the first request, after its prompt
-  /// is encoded. UserError if `model` is no such model.
+  /// Reads the configuration. The denoiser is compiled and loaded by the first request, after its prompt is
+  /// encoded. Throws a UserError if generates_images(model) is false.
   ImageSession(const fs::path& model, ImageSessionOptions options);
 
-  /// An image depends on its seed alone, whatever else is generated. UserError for a class that the model
-  /// does not have, and for a solver of another objective.
+  /// Generates request.count images. The bits of an image depend on the settings and its seed, not on the
+  /// batch or on other requests. Throws a UserError if the prompt of a class-conditional model is not one of
+  /// its classes, or if the solver does not support the objective of the model.
   std::vector<GeneratedImage> generate(const ImageRequest& request);
 
  private:
@@ -69,7 +72,7 @@ class ImageSession {
   tasks::Noising noising_;
   tasks::PictureMakerOptions maker_options_;
   std::unique_ptr<tasks::PictureTranslator> translator_;
-  std::map<std::string, std::string> notes_;  ///< by prompt
+  std::map<std::string, std::string> notes_;  ///< GeneratedImage::note of each encoded prompt
   std::unique_ptr<engine::Engine> engine_;    ///< null until the first request
 };
 

@@ -48,7 +48,7 @@ class JsonLogSink : public RunSink {
   void check() const override { file_.check(); }
 
  private:
-  /// Returns a JSON array of the readings; empty if a line has them already.
+  /// Returns the readings as a JSON array; empty if they are already in the log.
   std::string new_readings(const supervise::GpuState* state) {
     if (state == nullptr || state->number == logged_sample_) return "";
     logged_sample_ = state->number;
@@ -60,7 +60,7 @@ class JsonLogSink : public RunSink {
 
   io::RunLog log_;
   HeldFile file_;
-  int64_t logged_sample_ = 0;  ///< GpuState::number
+  int64_t logged_sample_ = 0;  ///< GpuState::number of the last logged readings
 };
 
 }  // namespace

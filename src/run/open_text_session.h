@@ -4,9 +4,9 @@
 
 namespace hearth::run {
 
-/// Opens a language model as commands name it: a model folder, a run or an adapter, whose base model is
-/// `base`, or else the one that its config names. Chats use the date and the variables of the run's recipe.
-/// UserError for a run on images.
+/// Opens a language model. `model`: a model folder, a run, or an adapter. `base`: folder of the adapter's
+/// base model; empty: the one in its adapter_config.json. The chat template of a run gets the date and the
+/// variables of its recipe. Throws a UserError if the run has an image model.
 infer::TextSession open_text_session(const fs::path& model, const fs::path& base,
                                      infer::TextSessionOptions options);
 

@@ -6,23 +6,24 @@
 
 namespace hearth::run {
 
-/// Keeps GPUs cool: rests between steps, and pauses where such gaps are not enough. The supervisor reads the
-/// sensors and decides the share of idle time; without a supervisor there is never a rest.
+/// Thermal throttling of GPUs: sleeps after each step, and pauses the run if sleeping is not sufficient. The
+/// supervisor process reads the sensors and sets the fraction of idle time. Without a supervisor it never
+/// sleeps.
 class Pacer {
  public:
-  /// `events` outlives the pacer.
+  /// `events` must outlive the pacer.
   explicit Pacer(const TrainerEvents& events) : events_(events) {}
 
-  /// Returns the latest sensor readings; none if no sensor was read yet.
+  /// Returns the latest sensor readings; nullopt if no sensor has been read yet.
   std::optional<supervise::GpuState> readings() const;
-  /// Returns the seconds to rest after a step, and reports the period between two steps to the supervisor.
-  /// The leader decides for all workers.
+  /// Returns the seconds to sleep after a step of `step_seconds`, and reports the period of a step to the
+  /// supervisor. The leader calls it for all workers.
   double rest_seconds(double step_seconds) const;
-  /// Sleeps, sending heartbeats; returns early once the run is asked to stop.
+  /// Sleeps while sending heartbeats; returns early if a stop is requested.
   void rest(double seconds) const;
-  /// True if the GPUs are too hot for gaps between steps.
+  /// True if the GPUs are so hot that the run has to pause.
   bool is_paused() const { return events_.gpus != nullptr && events_.gpus->paused(); }
-  /// Rests until the GPUs are cool again or the run is asked to stop; returns the seconds that took.
+  /// Sleeps until the GPUs are cool or a stop is requested; returns the seconds slept.
   double wait_while_paused() const;
 
  private:

@@ -14,7 +14,7 @@ PredictSession::PredictSession(const recipe::Recipe& recipe, const fs::path& run
   }
   predictor_ = open_predictor(recipe, {.run = run, .out = out, .weights = weights_});
   options_ = engine_options(recipe);
-  // best.safetensors holds the averaged weights already.
+  // best.safetensors contains the EMA weights, so the engine does not need both.
   options_.accumulate = 1;
   options_.optimizer.ema_decay = 0;
 }

@@ -8,19 +8,21 @@
 
 namespace hearth::run {
 
-/// A run's best weights (else its last) that are opened once and predict one image after the other.
+/// A trained model that is loaded once and predicts images one by one. Uses the best weights of a run, or its
+/// last weights if it has no best ones.
 class PredictSession {
  public:
-  /// Opens what the predictions need beside the weights. `out`: folder of predicted images; empty:
-  /// RUN/predictions. The weights are loaded for the first image. UserError for a run that predicts nothing
-  /// of images.
+  /// Opens the predictor of the run's task; the weights are loaded by the first predict(). `out`: output
+  /// folder for files; empty: RUN/predictions. Throws a UserError if the task of the run does not predict
+  /// from images.
   PredictSession(const recipe::Recipe& recipe, const fs::path& run, fs::path out);
 
-  /// True if it writes files, which are named after the images.
+  /// True if predict() writes a file for each image, named after the image.
   bool writes_files() const { return predictor_->writes_files(); }
-  /// Returns the line for people about an image. UserError for an image that cannot be read.
+  /// Predicts an image and returns a line of readable results. Throws a UserError if the image cannot be
+  /// read.
   std::string predict(const fs::path& image);
-  /// Call after the last image: writes the files about all images.
+  /// Writes the files that summarize all images. Call after the last image.
   void finish() { predictor_->finish(); }
   const fs::path& weights() const { return weights_; }
 

@@ -7,22 +7,23 @@
 
 namespace hearth::run {
 
-/// Measures the throughput of a session and estimates the remaining time of the run.
+/// Measures the throughput of a session (one process of a run that may be resumed) and estimates the
+/// remaining time of the run.
 class ProgressMeter {
  public:
-  /// Starts the session's clock.
+  /// Sets the start time of the session.
   void start();
-  /// Reads the time and pace of earlier sessions from the run's log.
+  /// Reads the training time and the step time of earlier sessions from the log of the run.
   void read_earlier_sessions(const fs::path& log);
   void count_step(int64_t num_samples);
-  /// Excludes the seconds of an evaluation from the throughput.
+  /// Excludes the duration of an evaluation from the throughput.
   void count_evaluation(double seconds) { evaluation_seconds_ += seconds; }
 
   int64_t session_steps() const { return session_steps_; }
   double session_seconds() const;
-  /// Seconds of this session and all earlier ones.
+  /// Returns the total seconds of this session and all earlier ones.
   double run_seconds() const { return earlier_seconds_ + session_seconds(); }
-  /// Returns the progress after a step, without the GPUs' sensors. `unit`: of a sample.
+  /// Returns the progress after a step; Progress::gpus is empty. `unit`: name of a sample, such as "img".
   Progress progress_after(const StepReport& step, const engine::Engine& engine, const char* unit,
                           int num_workers) const;
 
@@ -32,7 +33,7 @@ class ProgressMeter {
   int64_t session_samples_ = 0;
   double evaluation_seconds_ = 0;
   double earlier_seconds_ = 0;
-  double earlier_seconds_per_step_ = 0;  ///< at the end of the previous session; 0: unknown
+  double earlier_seconds_per_step_ = 0;  ///< step time at the end of the previous session; 0: unknown
 };
 
 }  // namespace hearth::run

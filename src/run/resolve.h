@@ -21,7 +21,8 @@ struct Resolved {
 Resolved resolve(recipe::Recipe recipe, const fs::path& run);
 /// Fills in only model.num_classes, for a plan. Without data it is a default number, which a note states.
 Resolved resolve_for_plan(recipe::Recipe recipe);
-/// Stores the class names of a task's data in its recipe. UserError if the recipe has other names.
+/// Stores the class names of the task's data in its recipe. Throws a UserError if the recipe has different
+/// names.
 void take_class_names(recipe::Recipe& recipe, const tasks::Task& task);
 
 }  // namespace hearth::run

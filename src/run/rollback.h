@@ -9,27 +9,27 @@
 
 namespace hearth::run {
 
-/// Detects bad steps (a loss or gradients that are not finite, a spike of the loss) and undoes them. A bad
-/// step is known only after its update, and a copy of the state per step would be slow: so the run returns to
-/// the newest checkpoint, repeats the steps since then to the same bits, and skips the samples of the bad
-/// one. Every worker sees the same loss and decides alike.
+/// Detects bad steps (non-finite loss or gradients, or a loss spike) and undoes them. A bad step is detected
+/// only after its update, and copying the state before every step would be slow. Therefore the run returns to
+/// the newest checkpoint, repeats the steps since then with the same bits, and skips the samples of the bad
+/// step. All workers have the same loss, so they decide alike without communication.
 class Rollback {
  public:
-  /// References outlive this.
+  /// `plan` and `checkpoints` must outlive this object.
   Rollback(Worker worker, const StepPlan& plan, Checkpoints& checkpoints)
       : worker_(worker), plan_(plan), checkpoints_(checkpoints) {}
 
-  /// True if the samples of this step are to be skipped.
+  /// True if the samples of this step must be skipped.
   bool is_bad(int64_t step) const;
-  /// Describes the fault of a step that ran at `state`; empty if it is good.
+  /// Describes why the step that ran at `state` is bad; empty if it is good.
   std::string fault_of(const engine::StepResult& result, const RunState& state) const;
   void note_good(const engine::StepResult& result, RunState& state);
-  /// True if another bad step may be skipped.
+  /// True if the recipe allows to skip another bad step.
   bool may_skip(const RunState& state) const;
-  /// Marks the step at `state` as bad and returns to the newest checkpoint; calls `start_over` if there is
-  /// none.
+  /// Marks the step at `state` as bad and restores the newest checkpoint into `state` and the engine. Calls
+  /// `start_over` if there is no checkpoint.
   void roll_back(const engine::StepResult& result, RunState& state, FunctionRef<void()> start_over);
-  /// The leader's: throws a UserError that names the first tensor that is not finite.
+  /// Throws a UserError that names the first non-finite tensor. Call on the leader.
   [[noreturn]] void stop(const engine::StepResult& result, const RunState& state, const std::string& fault);
 
  private:
@@ -39,8 +39,8 @@ class Rollback {
   Worker worker_;
   const StepPlan& plan_;
   Checkpoints& checkpoints_;
-  std::vector<int64_t> bad_steps_;  ///< found in this session
-  int64_t last_good_step_ = -1;     ///< the last step whose weights gave a finite loss
+  std::vector<int64_t> bad_steps_;  ///< bad steps detected in this session
+  int64_t last_good_step_ = -1;     ///< last step at which the weights had a finite loss
 };
 
 }  // namespace hearth::run

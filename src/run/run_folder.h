@@ -10,8 +10,8 @@
 
 namespace hearth::run {
 
-/// The folder of a run: its config.yaml and its weights. Held open, so that a run notices when someone moves
-/// or deletes the folder and does not continue in a new one of the same name.
+/// The folder of a run with its config.yaml and weights. The folder is held open, so that check() detects
+/// that it was moved, deleted or replaced by a new folder with the same name.
 class RunFolder {
  public:
   explicit RunFolder(fs::path path) : path_(std::move(path)) {}
@@ -20,15 +20,17 @@ class RunFolder {
   fs::path log() const;
   fs::path checkpoints() const { return path_ / "checkpoints"; }
 
-  /// Chooses the dtype of saved weights: that of config.json for a resumed run, else the recipe's.
+  /// Sets the dtype of saved weights: the dtype in config.json for a resumed run, otherwise the one of the
+  /// recipe.
   void choose_dtype(const recipe::Recipe& recipe, bool resumed);
   DType saved_dtype() const { return saved_dtype_; }
-  /// Holds the folder. Writes the recipe of a new run, and the configuration of its adapter if it has one.
+  /// Holds the folder open. Writes config.yaml of a new run, and the configuration of the adapter if it has
+  /// one.
   void open(const recipe::Recipe& recipe, const engine::Engine& engine, bool resumed);
-  /// Writes the recipe of a resumed run, once. Called after its first step: a changed recipe that fails
-  /// before that does not prevent resuming with the previous one.
+  /// Writes config.yaml of a resumed run at the first call. Call after each step: if a changed recipe fails
+  /// before its first step, the run can still be resumed with the previous recipe.
   void update_config(const recipe::Recipe& recipe);
-  /// Returns the keys in which a recipe differs from config.yaml, separated by commas.
+  /// Returns the comma-separated keys whose values differ between `recipe` and config.yaml.
   std::string changed_keys(const recipe::Recipe& recipe) const;
 
   void save_best_weights(const engine::Engine& engine) const;
@@ -41,7 +43,7 @@ class RunFolder {
   fs::path path_;
   std::optional<HeldFolder> held_;  ///< set by open()
   bool wrote_config_ = false;       ///< true if config.yaml is up to date
-  DType saved_dtype_ = DType::f32;  ///< of the files of weights; checkpoints hold f32
+  DType saved_dtype_ = DType::f32;  ///< dtype of saved weights; checkpoints are f32
 };
 
 }  // namespace hearth::run

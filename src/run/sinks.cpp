@@ -9,12 +9,13 @@ OpenSink open_json_log, open_image_files, open_tensorboard, open_terminal, open_
 
 namespace {
 
-/// A sink per row. The log comes first: no other output is ahead of it.
+/// Functions that open the sinks, in the order of calls. The JSON log is first, so that it contains every
+/// step that another output contains.
 constexpr OpenSink* kSinks[] = {
     open_json_log,     // trainer_log.jsonl
     open_image_files,  // samples/*.png
     open_tensorboard,  // events.out.tfevents.*
-    open_terminal,     // TrainerEvents
+    open_terminal,     // progress and messages, through TrainerEvents
     open_html_report,  // report.html, drawn from the log
 };
 

@@ -5,27 +5,27 @@
 
 namespace hearth::run {
 
-/// Determines which rows a step trains on, how many steps there are, and what follows a step.
+/// Schedule of a run: the rows of each step, the number of steps, and the actions due after a step.
 class StepPlan {
  public:
-  /// Both outlive the plan.
+  /// `recipe` and `task` must outlive the plan.
   StepPlan(const recipe::Recipe& recipe, const tasks::Task& task) : recipe_(recipe), task_(task) {}
 
   int64_t steps_per_epoch() const;
-  /// Counts the steps of the full run, done and remaining, for a run at `state`.
+  /// Sets total_steps() to the steps completed at `state` plus the remaining ones.
   void count_steps(const RunState& state);
   int64_t total_steps() const { return total_steps_; }
   double learning_rate(int64_t step) const;
 
-  /// Number of rows, and of micro-batches, of the step that begins at `position`.
+  /// Return the number of rows and of micro-batches of the step that begins at `position`.
   int64_t num_rows(const data::LoaderPosition& position) const;
   int64_t num_micro(const data::LoaderPosition& position) const;
-  /// Moves the state past the step's rows.
+  /// Increments the step of `state` and advances its data position past the rows of that step.
   void advance(RunState& state) const;
 
-  // For the number of completed steps:
+  // `step`: number of completed steps.
   bool is_last(int64_t step) const { return step == total_steps_; }
-  /// True if all workers have the same weights.
+  /// True if all workers have equal weights after this step (always, except between exchanges of local SGD).
   bool is_together(int64_t step) const;
   bool is_evaluated(int64_t step) const;
   bool is_checkpoint_due(int64_t step) const { return step % recipe_.train.checkpoint_every == 0; }

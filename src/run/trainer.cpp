@@ -1,7 +1,7 @@
-// The training loop. A step runs the same on every worker; the leader alone writes, and decides with decide()
-// what all of them do next: continue, save to memory, pause, stop. Only a bad step needs no such exchange,
-// because every worker sees the same loss. A rollback repeats steps, so everything that a step leaves in the
-// run folder is either overwritten by the same bytes or skipped while is_repeating().
+// The training loop. All workers run the same steps. Only the leader (rank 0) writes files; after each step
+// it broadcasts its decision (decide()) to continue, save to memory, pause or stop. A bad step needs no
+// broadcast, because all workers have the same loss. A rollback repeats steps, so every output of a step in
+// the run folder is either overwritten with the same bytes or skipped while is_repeating() is true.
 #include "run/trainer.h"
 
 #include <fmt/ranges.h>
@@ -46,7 +46,7 @@ void check_memory(const recipe::Recipe& recipe, const engine::Engine& engine, in
   }
 }
 
-/// UserError if an epoch has no rows for the last worker.
+/// Throws a UserError if an epoch has too few rows to give the last worker any.
 void check_share(const recipe::Recipe& recipe, const tasks::Task& task, int num_workers) {
   if (recipe.parallel == Parallel::pipeline) return;
   const data::LoaderShare last{.first = recipe.train.accumulate / num_workers * (num_workers - 1)};
@@ -57,8 +57,8 @@ void check_share(const recipe::Recipe& recipe, const tasks::Task& task, int num_
       num_workers, task.num_rows(), recipe.train.accumulate, recipe.train.batch);
 }
 
-/// Returns the sizes of training micro-batches: in a full epoch, and in the rest of the epoch of the newest
-/// checkpoint in `checkpoints`.
+/// Returns the distinct sizes of training micro-batches: those of a full epoch, then those of the unfinished
+/// epoch of the newest checkpoint in `checkpoints`.
 std::vector<int64_t> train_sizes(int64_t num_rows, int64_t batch, const fs::path& checkpoints) {
   std::vector<int64_t> sizes = tasks::batch_sizes(num_rows, batch);
   const auto newest = io::find_newest_checkpoint(checkpoints, nullptr);
@@ -150,7 +150,7 @@ void Trainer::start(const Start& how) {
   // It is said once, not before every attempt.
   const std::string no_memory = leads() ? checkpoints_->allocate_memory() : "";
   if (!no_memory.empty() && how.reason.empty()) report_event(state_.step, no_memory);
-  // The supervisor has printed the reason.
+  // The supervisor has already printed the reason.
   if (!how.reason.empty()) sink_->event({.step = state_.step, .text = how.reason, .is_printed = true});
   // A step's first line in the log is written where it is above this.
   logged_step_ = resumed ? state_.step : -1;

@@ -76,7 +76,7 @@ class Trainer {
   const recipe::Recipe& recipe() const { return recipe_; }
 
  private:
-  /// The leader's decision after a step.
+  /// Decision of the leader after a step, which all workers follow.
   enum class Order : int32_t { proceed, remember, stop_early, interrupt, pause };
   struct Decision {
     Order order = Order::proceed;
@@ -87,18 +87,18 @@ class Trainer {
   int num_workers() const { return group_ == nullptr ? 1 : group_->size(); }
   bool leads() const { return rank() == 0; }
   bool evaluates() const { return leads() || engine_->compiled().evaluates_together; }
-  /// True while steps are repeated after a rollback: they are in the log already.
+  /// True while a step is repeated after a rollback; its report is already in the log.
   bool is_repeating() const { return state_.step <= logged_step_; }
   void beat(distributed::Phase phase) const { events_.heartbeat.beat(phase, state_.step); }
 
-  // Before the first step.
+  // Preparation before the first step.
   void prepare();
   void start(const Start& how);
   void open_files(bool resumed);
   void change_order();
   void evaluate_first_weights();
 
-  // The loop.
+  // Training loop.
   RunSummary run_to_end(const Start& how);
   engine::StepResult train_one(double rate);
   /// Consumes the samples of a bad step without training on them.
@@ -112,7 +112,7 @@ class Trainer {
   /// Throws a UserError if the run folder or its log was moved or deleted.
   void check_folder() const;
 
-  // Reports.
+  // Reports to the sink.
   void report_step(const engine::StepResult& result, double rate);
   void report_event(int64_t step, const std::string& text) { sink_->event({.step = step, .text = text}); }
   void report_recording_fault();
@@ -127,16 +127,16 @@ class Trainer {
   std::unique_ptr<tasks::Task> task_;
   std::unique_ptr<engine::Engine> engine_;
   std::optional<tasks::AheadStream> stream_;
-  std::unique_ptr<RunSink> sink_ =
-      std::make_unique<RunSink>();  ///< discards reports unless this worker leads
+  /// Receives all reports; the sink of a worker that does not lead discards them.
+  std::unique_ptr<RunSink> sink_ = std::make_unique<RunSink>();
   std::optional<StepPlan> plan_;
   std::optional<Checkpoints> checkpoints_;
   std::optional<Rollback> rollback_;
   Pacer pacer_;
   ProgressMeter meter_;
   RunState state_;
-  int64_t logged_step_ = 0;                 ///< the log has the steps up to it
-  std::optional<tasks::Evaluation> final_;  ///< of the last step's weights
+  int64_t logged_step_ = 0;                 ///< last step in the log
+  std::optional<tasks::Evaluation> final_;  ///< evaluation of the weights after the last step
   bool said_recording_fault_ = false;
   bool said_first_weights_ = false;
 };

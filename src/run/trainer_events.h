@@ -19,16 +19,16 @@ struct Progress {
   double learning_rate = 0;
   double grad_norm = 0;
   double samples_per_second = 0;
-  const char* unit = "";  ///< of a sample
+  const char* unit = "";  ///< name of a sample, such as "img"
   double tflops = 0;
-  int64_t memory_bytes = 0;  ///< of the device that trains
-  int64_t device_bytes = 0;  ///< all that it has
-  double mfu = 0;            ///< share of the devices' peak; 0: not known
+  int64_t memory_bytes = 0;  ///< memory that training uses on its device
+  int64_t device_bytes = 0;  ///< total memory of the device
+  double mfu = 0;            ///< model FLOPS utilization, in [0, 1]; 0: unknown
   double eta_seconds = 0;
-  std::string gpus;  ///< what their sensors say, short; empty: nothing
+  std::string gpus;  ///< short sensor readings; empty: none
 };
 
-/// Connects a trainer with the process around it.
+/// Callbacks and shared data that connect a trainer to its process.
 struct TrainerEvents {
   std::function<void(const Progress&)> progress = [](const Progress&) {};       ///< every log_every updates
   std::function<void(const std::string&)> message = [](const std::string&) {};  ///< rare, one sentence

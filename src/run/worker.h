@@ -8,16 +8,16 @@
 
 namespace hearth::run {
 
-/// One of the workers that share a run, or the only one. The trainer owns what it refers to.
+/// A worker process of a run, which may be the only one. The trainer owns the referenced objects.
 struct Worker {
   const recipe::Recipe& recipe;
   const tasks::Task& task;
   engine::Engine& engine;
   const TrainerEvents& events;
-  distributed::ProcessGroup* group = nullptr;  ///< null: the only worker
+  distributed::ProcessGroup* group = nullptr;  ///< null: the run has one worker
 
   int num_workers() const { return group == nullptr ? 1 : group->size(); }
-  /// True for the worker that writes the run folder.
+  /// True for the leader (rank 0), which alone writes to the run folder.
   bool leads() const { return group == nullptr || group->rank() == 0; }
   void barrier() const {
     if (group != nullptr) group->barrier();
