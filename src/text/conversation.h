@@ -21,7 +21,7 @@ struct FormatOptions {
 /// A record in one form, whatever it was written in.
 struct Record {
   RecordFormat format = RecordFormat::text;
-  std::string text = {};  ///< RecordFormat::text
+  std::string text = {};  ///< text of a record in RecordFormat::text
   /// Objects {role, content, ...} as templates expect them, roles system, user, assistant and tool. For
   /// preferences what both answers share.
   Json messages = Json::array();

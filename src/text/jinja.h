@@ -50,10 +50,10 @@ struct Program;
 /// A chat template: the part of Jinja 2.11 to 3.1 that chat templates use, set up as Hugging Face sets it up
 /// (trim_blocks, lstrip_blocks, loop controls, tojson without ASCII escapes, {% generation %}).
 ///
-/// Statements: if, for (with if, else, recursive, break, continue), set (also as a block, also of a
-/// namespace), with, filter, macro, call, generation, raw. Filters, tests, methods and functions: the tables
-/// in src/text/jinja/.
-/// Templates cannot access files, the network or the program.
+/// Supported statements: if, for (with if, else, recursive, break, continue), set (of variables, namespace
+/// attributes and blocks), with, filter, macro, call, generation, raw. The supported filters, tests, methods
+/// and functions are in the tables in src/text/jinja/. Templates cannot access files, the network or the
+/// program.
 class Template {
  public:
   /// Parses; UserError "NAME:LINE: ..." for a mistake and for a tag that is not supported. Filters, tests,

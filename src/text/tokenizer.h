@@ -14,7 +14,8 @@ namespace hearth::text {
 /// wrong or unsupported.
 std::unique_ptr<Tokenizer> open_tokenizer(const fs::path& model_folder_or_file);
 
-/// Lists the files of a tokenizer, given by its folder or one of its files, and of its chat template.
+/// Returns the paths of the files of a tokenizer and of its chat template. The argument is the folder of the
+/// tokenizer or one of its files.
 std::vector<fs::path> tokenizer_files(const fs::path& model_folder_or_file);
 
 }  // namespace hearth::text

@@ -13,7 +13,7 @@ namespace jinja {
 namespace {
 
 constexpr int kMaxStatementDepth = 1000;
-constexpr int kMaxCalls = 50;  ///< macros and recursive loops inside one another
+constexpr int kMaxCalls = 50;  ///< max nesting depth of calls of macros and recursive loops
 
 enum class Flow { next_statement, next_round, leave_loop };
 
@@ -184,7 +184,7 @@ class Evaluator {
     return flow;
   }
 
-  /// Returns what `print` prints.
+  /// Calls print() and returns its output as a string value instead of adding it to the rendered text.
   template <typename Print>
   Value captured(Print print) {
     std::string before = std::exchange(out_.text, {});
@@ -378,7 +378,7 @@ class Evaluator {
                          : format_by_braces(run_, subject, arguments);
   }
 
-  /// Evaluates operands[first...] and unpacks * and **.
+  /// Evaluates the arguments operands[first...] of a call and unpacks * and ** arguments.
   CallArguments evaluate_arguments(const Expression& e, size_t first) {
     CallArguments made;
     std::vector<Value> named;
@@ -407,7 +407,8 @@ class Evaluator {
     return made;
   }
 
-  /// Calls a macro, caller() or a recursive loop; `block` is the {% call %} block it is for.
+  /// Calls a macro, caller() or a recursive loop. `block`: the {% call %} block around the call, which a
+  /// macro gets as caller(); null if there is none.
   Value call(const Expression& e, const Statement* block = nullptr) {
     const Value callee = lookup(e.text);
     const Loop* loop = callee.loop();

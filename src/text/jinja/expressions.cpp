@@ -331,7 +331,7 @@ ExpressionPtr ExpressionParser::parse_item(ExpressionPtr subject) {
   return make(ExpressionKind::slice, line, std::move(operands));
 }
 
-/// Returns the name of the next argument, "*", "**", or nothing for a positional one.
+/// Consumes the name of a keyword argument, "*" or "**", and returns it; "" for a positional argument.
 std::string ExpressionParser::take_argument_name() {
   if (tokens_.take_symbol("*")) return "*";
   if (tokens_.take_symbol("**")) return "**";

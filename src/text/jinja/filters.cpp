@@ -211,7 +211,7 @@ Value list_of_items(Run& run, const std::vector<Keyed>& all) {
   return list_value(run, items);
 }
 
-/// Sorts by one attribute; equal items keep their order.
+/// Sorts by one attribute. The sort is stable.
 Value sorted(Run& run, const Value& subject, Arguments arguments, const Value& attribute) {
   std::vector<Keyed> all = keyed(run, subject, attribute, arguments[1]);
   const bool reversed = is_true(arguments[0]);
@@ -223,7 +223,8 @@ Value sorted(Run& run, const Value& subject, Arguments arguments, const Value& a
   return list_of_items(run, all);
 }
 
-/// Implements sort, by several attributes too: 'a,b' sorts by b, then by a.
+/// Implements the filter sort. attribute='a,b' orders by a, and items with equal a by b: it sorts stably by b
+/// and then by a.
 Value sort(Run& run, const Value& subject, Arguments arguments) {
   if (!arguments[2].string()) return sorted(run, subject, arguments, arguments[2]);
   std::string_view attributes = *arguments[2].string();

@@ -193,7 +193,7 @@ class Lexer {
 
   bool digit_at(size_t at) const { return at < rest_.size() && is_digit(rest_[at]); }
 
-  /// Counts digits, with single underscores between them.
+  /// Returns the length of the digits at `from`, including single underscores between digits.
   size_t num_digits(size_t from) const {
     size_t to = from;
     while (digit_at(to) || (to > from && digit_at(to - 1) && rest_.substr(to, 1) == "_" && digit_at(to + 1)))

@@ -86,7 +86,7 @@ std::optional<int64_t> integer_arithmetic(std::string_view symbol, int64_t a, in
   return std::nullopt;
 }
 
-/// Python's a % b: exact, with the sign of b.
+/// Returns a % b as Python does: the exact remainder, with the sign of b.
 double real_remainder(double a, double b) {
   const double rest = std::fmod(a, b);
   if (rest == 0) return std::copysign(0.0, b);

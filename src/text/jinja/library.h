@@ -66,7 +66,8 @@ Json json_of(Run& run, const Value& value);
 /// What a loop over the value goes through: the parts of a list, the keys of a mapping, the characters of a
 /// string, nothing for an undefined value.
 std::vector<Value> items_of(Run& run, const Value& value);
-/// The entries of a mapping, the argument of dict() and namespace() or after **; refers to its keys.
+/// Returns the entries of a mapping: the argument of dict() or namespace(), or the operand of **. The
+/// returned keys refer to `mapping`. Fails for other values.
 std::vector<std::pair<std::string_view, Value>> entries_of(Run& run, const Value& mapping);
 int64_t length_of(Run& run, const Value& value);
 /// value.name and value[key].
@@ -77,7 +78,7 @@ bool is_less(Run& run, const Value& a, const Value& b);
 bool is_equal(Run& run, const Value& a, const Value& b);
 /// part in whole
 bool is_in(Run& run, const Value& part, const Value& whole);
-/// Returns `a word b` for ==, !=, <, <=, >, >=, in and not in.
+/// Returns the result of the comparison `a word b`, where `word` is ==, !=, <, <=, >, >=, in or not in.
 bool compares(Run& run, std::string_view word, const Value& a, const Value& b);
 Value arithmetic(Run& run, std::string_view symbol, const Value& a, const Value& b);
 /// Implements `subject % value` for a string; the value is a tuple, a mapping or a single argument.

@@ -27,13 +27,13 @@ class ExpressionParser {
   ExpressionPtr body_text() const { return make(ExpressionKind::name, tokens_.line(), {}, kBodyText); }
   /// Parses a filter after its '|'.
   ExpressionPtr parse_filter(ExpressionPtr subject);
-  /// The special names used since the last assignment.
+  /// Special names (caller, varargs, kwargs) in the expressions parsed since this member was last assigned.
   SpecialNames special;
 
  private:
   struct Call {
     std::vector<ExpressionPtr> operands;
-    std::vector<std::string> names;  ///< names of the last operands, or "*" and "**"
+    std::vector<std::string> names;  ///< keyword names of the last operands; "*" or "**" for an unpacked one
 
     bool unpacks() const {
       return std::ranges::any_of(names, [](auto& name) { return name[0] == '*'; });

@@ -11,23 +11,24 @@ namespace hearth::text::jinja {
 
 using Variables = std::map<std::string_view, Value>;
 
-/// The open scopes of a rendering: the template's, then those of loops, blocks and macros.
+/// Stack of the open variable scopes of a rendering: the scope of the template, then those of loops, blocks
+/// and macro calls. Lookup is lexical: see find().
 class Scopes {
  public:
   ScopeRef here() const { return {scopes_.size() - 1, scopes_.back().serial}; }
   Variables& variables() { return scopes_.back().variables; }
   void set(std::string_view name, Value value) { variables()[name] = std::move(value); }
-  /// Opens a scope inside `parent`; UserError if that scope has ended.
+  /// Opens a scope whose lexical parent is `parent`. Throws a UserError if `parent` has been closed.
   void open(const Run& run, ScopeRef parent, Variables variables = {});
   void close() { scopes_.pop_back(); }
-  /// Searches the current scope and those that enclose it in the template; null if there is no such variable.
+  /// Searches for a variable in the current scope and its lexical parents; returns null if there is none.
   const Value* find(std::string_view name) const;
 
  private:
   struct Scope {
     Variables variables;
-    size_t parent = 0;   ///< scope that encloses it in the template; the first one encloses itself
-    int64_t serial = 0;  ///< differs for every scope of a rendering
+    size_t parent = 0;   ///< index of the lexical parent; 0 for the first scope
+    int64_t serial = 0;  ///< unique number of the scope within a rendering
   };
   std::vector<Scope> scopes_ = std::vector<Scope>(1);
   int64_t last_serial_ = 0;
@@ -36,16 +37,18 @@ class Scopes {
 /// Evaluated arguments of a call.
 struct CallArguments {
   std::vector<Value> values;
-  std::vector<std::string> names;  ///< names of the last values
+  std::vector<std::string> names;  ///< names of the keyword arguments, which are the last values
 
   size_t num_positional() const { return values.size() - names.size(); }
 };
 
-/// Assigns arguments to the parameters of a macro, varargs and kwargs; parameters without one are left out.
+/// Binds the arguments of a call to the parameters of a macro, varargs and kwargs. Returns the bound
+/// variables; parameters without an argument are not included.
 Variables bind(Run& run, const Statement& macro, const CallArguments& arguments);
-/// Adds the body of a {% call %} block as the variable `caller`.
+/// Adds the variable `caller`, the body of a {% call %} block. Throws a UserError if the macro does not use
+/// it.
 void pass_caller(Run& run, const Statement& macro, Variables& variables, Value caller);
-/// UserError for an argument that is passed twice.
+/// Throws the UserError that an argument is passed twice.
 [[noreturn]] void fail_twice(const Run& run, std::string_view callee, std::string_view argument);
 
 }  // namespace hearth::text::jinja

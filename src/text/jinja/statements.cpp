@@ -192,7 +192,7 @@ class Parser {
     parse_macro_body(made, "endmacro");
   }
 
-  /// Parses {% call(parameters) macro(...) %}, whose body the macro renders by caller(...).
+  /// Parses {% call(parameters) macro(...) %} and its body, which the macro renders with caller(...).
   void parse_caller(Statement& made) {
     made.kind = StatementKind::call;
     made.text = "caller";
@@ -204,7 +204,8 @@ class Parser {
     parse_macro_body(made, "endcall");
   }
 
-  /// Parses a body and notes which special names it uses; the body around it uses them too.
+  /// Parses a body and records the special names (caller, varargs, kwargs) in it. They count as used in the
+  /// enclosing body too.
   void parse_macro_body(Statement& made, std::string_view end) {
     const SpecialNames outer = std::exchange(expressions_.special, {});
     made.body = parse_inner(end);

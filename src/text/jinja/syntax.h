@@ -17,7 +17,7 @@ enum class ExpressionKind {
   name,       ///< text
   list,       ///< operands
   tuple,      ///< operands, printed as Python prints a tuple
-  mapping,    ///< operands: key, value, key, value ...; a null key: all entries of the value
+  mapping,    ///< operands: key, value, key, value ...; null key: ** of the value
   space,      ///< namespace(...): as mapping
   attribute,  ///< operands[0] . text
   item,       ///< operands[0] [ operands[1] ]
@@ -26,8 +26,8 @@ enum class ExpressionKind {
   test,       ///< operands[0] is builtin(...)
   method,     ///< operands[0] . builtin(...)
   function,   ///< builtin(operands[0...])
-  format,     ///< operands[0] . text(operands[1...], words): the methods with any number of arguments
-  macro,      ///< text(operands..., words)
+  format,     ///< operands[0] . text(operands[1...], words): a method with any number of arguments
+  macro,      ///< text(operands..., words): a call of a macro, caller() or a recursive loop
   negate,
   negation,  ///< not
   arithmetic,
@@ -47,7 +47,8 @@ struct Expression {
   Json value;
   const Builtin* builtin = nullptr;
   std::vector<ExpressionPtr> operands;
-  /// compare: the operators; macro, format: the names of the last arguments, or "*" and "**".
+  /// compare: the operators; macro, format: keyword names of the last arguments, "*" or "**" for an unpacked
+  /// one.
   std::vector<std::string> words;
 };
 
@@ -79,11 +80,11 @@ struct Parameter {
   ExpressionPtr preset;
 };
 
-/// Variables that a macro has if its body uses them.
+/// Special variables of a macro, which are defined only if its body uses them.
 struct SpecialNames {
-  bool caller = false;   ///< body of the {% call %} block that calls it
-  bool varargs = false;  ///< positional arguments beyond its parameters
-  bool kwargs = false;   ///< named arguments beyond its parameters
+  bool caller = false;   ///< function that renders the body of the {% call %} block around the call
+  bool varargs = false;  ///< positional arguments without a parameter
+  bool kwargs = false;   ///< keyword arguments without a parameter
 };
 
 /// A condition (null: else) and what it guards.
@@ -95,16 +96,17 @@ struct Branch {
 struct Statement {
   StatementKind kind = StatementKind::text;
   int line = 0;
-  std::string text;                ///< text; macro's name; assign: the namespace, or empty
-  std::vector<std::string> names;  ///< loop, assign: what is assigned to
-  ExpressionPtr expression;        ///< print, loop, assign, call; assign_block, filtered: filters of the body
-  ExpressionPtr filter;            ///< loop: if
-  bool recursive = false;          ///< loop
-  std::vector<Parameter> parameters;  ///< macro, call; scope ({% with %}): its variables
-  SpecialNames special;               ///< macro, call
+  std::string text;                ///< text: itself; macro: its name; assign: the namespace, or empty
+  std::vector<std::string> names;  ///< loop, assign: names of the assigned variables
+  /// Value of print, loop, assign, call; assign_block, filtered: filters of the body.
+  ExpressionPtr expression;
+  ExpressionPtr filter;               ///< loop: condition after `if`, or null
+  bool recursive = false;             ///< loop: true for {% for ... recursive %}
+  std::vector<Parameter> parameters;  ///< macro, call: parameters; scope ({% with %}): variables
+  SpecialNames special;               ///< macro, call: names that the body uses
   std::vector<Branch> branches;       ///< choice
-  Body body;                          ///< loop, assign_block, scope, filtered, macro, call, generation
-  Body otherwise;                     ///< loop: else
+  Body body;       ///< body of loop, assign_block, scope, filtered, macro, call, generation
+  Body otherwise;  ///< loop: else
 };
 
 /// A parsed template.

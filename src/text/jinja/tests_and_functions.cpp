@@ -35,7 +35,7 @@ Value iterable(Run&, const Value& subject, Arguments) {
                         (json != nullptr && (json->is_structured() || json->is_string())));
 }
 
-/// Tests `subject % divisor == wanted` as Python does, for floats and booleans too.
+/// Returns `subject % divisor == wanted`, computed as Python does, for floats and booleans too.
 Value has_remainder(Run& run, const Value& subject, const Value& divisor, int64_t wanted) {
   return Value::boolean(is_equal(run, arithmetic(run, "%", subject, divisor), Json(wanted)));
 }

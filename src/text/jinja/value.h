@@ -24,13 +24,13 @@ struct Undefined {
 /// What namespace() makes: the one thing that a template can change.
 using Space = std::map<std::string, Value, std::less<>>;
 
-/// Identifies a scope of the rendering, which may have ended since.
+/// Reference to a scope of the rendering (Scopes). It remains valid to check after the scope is closed.
 struct ScopeRef {
   size_t index = 0;
   int64_t serial = 0;
 };
 
-/// A macro or the body of a {% call %} block, with the scope that encloses it.
+/// Closure: a macro or the body of a {% call %} block, with its enclosing scope.
 struct Macro {
   const Statement* statement = nullptr;
   ScopeRef scope;
@@ -38,8 +38,9 @@ struct Macro {
 
 /// The variable `loop`.
 struct Loop {
-  const Statement* recursive = nullptr;  ///< null unless it can be called
-  ScopeRef scope;                        ///< scope that encloses the loop
+  const Statement* recursive =
+      nullptr;     ///< statement of a {% for ... recursive %} loop; null: the loop cannot be called
+  ScopeRef scope;  ///< enclosing scope of the loop
   int64_t depth = 1;
   int64_t index = 0;
   int64_t length = 0;
