@@ -33,7 +33,7 @@ struct ClassFilesOptions {
 /// Lists labeled images. `path` is one of
 ///   a table FILE.csv or FILE.tsv with a column for the file and one for the label, or a list FILE.txt of
 ///     "file label" or of files in a folder per class;
-///   a folder with train/CLASS/*, and val or test (data/split_names.h) like it;
+///   a folder with train/CLASS/*, and optionally val/CLASS/* (other names of val: data/split_names.h);
 ///   a folder with train.csv, .tsv or .txt, and such files of one of these names; or with labels.csv or .tsv;
 ///   a folder with CLASS/*.
 /// If the data has no held-out split, an image is held out if a hash of its name, in [0, 1), is below

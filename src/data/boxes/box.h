@@ -29,8 +29,8 @@ struct BoxedPicture {
   /// Outline of each box; empty unless LabelOptions::keep_outlines. An empty outline stands for the box
   /// itself.
   std::vector<Outline> outlines = {};
-  /// "FILE:LINE: reason" if the labels cannot be read, for leave_out_bad (LabelOptions::skip_bad); otherwise
-  /// empty. An image with a fault has no boxes.
+  /// "FILE:LINE: reason" if the labels of the image are invalid and LabelOptions::skip_bad is set; otherwise
+  /// empty. An image with a fault has no boxes; leave_out_bad() removes it.
   std::string fault = {};
 };
 
@@ -54,7 +54,7 @@ struct LabelOptions {
   bool allow_outside = false;
   bool keep_outlines = false;  ///< polygons and bitmaps of objects, for masks
   Exif exif = Exif::apply;
-  bool skip_bad = false;  ///< store what is wrong with an image's labels as BoxedPicture::fault, not throw it
+  bool skip_bad = false;  ///< store errors in an image's labels in BoxedPicture::fault instead of throwing
   /// Number of classes of the model; 0: taken from the data. COCO categories without annotations are left out
   /// unless the model has a class for each category.
   int64_t num_classes = 0;

@@ -57,19 +57,19 @@ int64_t side_of(const std::string& cell, std::string_view column, const std::str
   return static_cast<int64_t>(side);
 }
 
-/// Collects the rows of a table, which belong to images by their names.
+/// Groups the rows of a table of boxes by the image name that they contain.
 class BoxTable {
  public:
   BoxTable(std::string_view header, std::string_view name) : columns_(columns_of(header, name)) {}
 
-  /// Adds a row. If skip_bad, a row that cannot be read gives its image a fault.
+  /// Adds a row. If `skip_bad`, the error of an invalid row is stored as the fault of its image.
   void add(std::string_view row, const std::string& where, bool skip_bad) {
     const std::vector<std::string> cells = csv_cells(row, ',');
     const auto cell = [&](size_t column) {
       return columns_.at(column) < cells.size() ? cells[columns_.at(column)] : std::string();
     };
     const std::string name = cell(file);
-    // A row without a name is an image of its own, with a fault.
+    // A row without an image name becomes a separate image with a fault.
     const auto [at, is_new] = image_of_.try_emplace(name.empty() ? where : name, table_.images.size());
     if (is_new) table_.images.push_back({.file = name, .where = where});
     LabeledImage& image = table_.images[at->second];

@@ -119,7 +119,7 @@ Exif exif_of(const BoxedPicture& picture, const ImageHeader& header, Exif wanted
 
 BoxedPictures read_boxes(const fs::path& path, std::string_view split, const LabelOptions& options) {
   if (!path_exists(path)) user_error("expected labels at {}, found nothing", printable(path.string(), false));
-  split_names(split);  // Refuses any other split.
+  split_names(split);  // Throws a UserError if the split is neither "train" nor "test".
   BoxedPictures set = read_as(path, split, options);
   set.exif = options.exif;
   if (set.pictures.empty())

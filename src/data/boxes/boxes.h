@@ -20,8 +20,8 @@ namespace hearth::data {
 ///   xmin, ymin, xmax, ymax), createml: files as for coco.
 /// - detect: whichever of them is there; UserError where there are several.
 /// In data without splits every fifth image is held out for tests. exif_of decides the orientation of each
-/// image. UserError with file and line (JSON: object and byte) for invalid labels; with options.skip_bad, a
-/// fault of their image, for leave_out_bad.
+/// image. Throws a UserError with file and line (JSON: object and byte) if labels are invalid; with
+/// options.skip_bad it stores the error as the fault of the image, which leave_out_bad() removes.
 BoxedPictures read_boxes(const fs::path& path, std::string_view split, const LabelOptions& options = {});
 
 /// True if a folder, or a file, has labels in one of these formats.
@@ -40,9 +40,9 @@ struct BoxCheck {
   std::vector<std::string> faults;                 ///< "FILE: reason"
 };
 BoxCheck check_boxes(const BoxedPictures& set);
-/// Decodes every image on `num_threads` threads, and removes images that have a fault, cannot be read or do
-/// not match their labels. Puts a note with their number and first names before the others. UserError if no
-/// image remains.
+/// Decodes every image on `num_threads` threads, and removes images that have a fault, cannot be decoded or
+/// do not match their labels. Inserts a note with the number of removed images and the names of the first
+/// ones at the front of set.notes. Throws a UserError if no image remains.
 void leave_out_bad(BoxedPictures& set, int num_threads);
 
 }  // namespace hearth::data

@@ -17,14 +17,15 @@ namespace hearth::data {
 void add_box(Box box, std::string_view where, BoxedPicture& picture, std::vector<std::string>& notes,
              Outline* outline = nullptr);
 
-/// Calls read(), which adds boxes to the image. If skip_bad, a UserError becomes the image's fault, and its
-/// boxes and the notes of read() are removed. Does nothing for an image with a fault.
+/// Calls read(), which adds boxes to `picture`. If `skip_bad` and read() throws a UserError, stores its
+/// message as the fault of the image and removes the boxes of the image and the notes of read(). Does nothing
+/// if the image already has a fault.
 void read_or_keep_fault(BoxedPicture& picture, std::vector<std::string>& notes, bool skip_bad,
                         FunctionRef<void()> read);
-/// Describes the fault of labels whose image is not known, for skip_bad.
+/// Returns a note about invalid labels that skip_bad leaves out although their image is unknown.
 std::string describe_lost(std::string_view fault);
-/// Returns the end of a message on labels without any object: "; the first fault: ...", or "" without a
-/// fault.
+/// Returns "; the first fault: FAULT", the end of the message that labels contain no objects; "" if `fault`
+/// is empty.
 std::string first_fault(std::string_view fault);
 
 /// True if labels may give this width or height, in pixels; 0 means not given.
@@ -59,13 +60,14 @@ struct VocFile {
   std::string picture;            ///< <filename>; may be empty or wrong
   int64_t width = 0, height = 0;  ///< 0 where not given
   std::vector<VocObject> objects;
-  std::string fault = {};  ///< with skip_bad: why the file cannot be read; then it has no objects
+  std::string fault = {};  ///< with skip_bad: error that makes the file invalid; then `objects` is empty
 };
 VocFile parse_voc(std::string_view text, std::string_view name, bool skip_bad = false);
 
 /// Contents of a COCO JSON file, with category ids replaced by class indices; `file` of each image is its
 /// file_name. An annotation without a bbox gets the bounding box of its segmentation. String ids are numbered
-/// in file order. options.skip_bad: an image gets a fault if its record or one of its annotations is bad.
+/// in file order. With options.skip_bad, an image has a fault if its record or one of its annotations is
+/// invalid.
 struct CocoFile {
   BoxedPictures labels;
   std::vector<bool> is_used;  ///< for each class: true if an annotation has it
@@ -88,7 +90,8 @@ void parse_yolo(std::string_view text, std::string_view name, YoloLines& lines, 
 /// What a data.yaml says; paths as they stand.
 struct YoloIndex {
   std::string root;
-  std::vector<std::string> train, held_out;  ///< held_out: of val, valid, ..., test (data/split_names.h)
+  std::vector<std::string> train,
+      held_out;  ///< held_out: the paths of val, valid, ... or test (data/split_names.h)
   std::vector<std::string> class_names;
   int64_t keypoint_numbers = 0;  ///< product of kpt_shape; 0: no key points
 };
@@ -108,20 +111,20 @@ struct LabeledObject {
 void set_polygon(std::vector<double> polygon, LabeledObject& object);
 /// An image in such a label file.
 struct LabeledImage {
-  std::string file;               ///< as the labels name it; empty if a fault hides it
+  std::string file;               ///< path as written in the labels; empty if it cannot be read (see fault)
   int64_t width = 0, height = 0;  ///< 0 where not given
   std::string subset;             ///< CVAT's, such as "Train"
   std::string where;
   std::vector<LabeledObject> objects;
-  std::string fault = {};  ///< with skip_bad: why the labels cannot be read; then there are no objects
+  std::string fault = {};  ///< with skip_bad: error that makes the labels invalid; then `objects` is empty
 };
 struct LabelFile {
   std::vector<LabeledImage> images;
   std::map<std::string, int64_t>
       left_out;  ///< number of skipped shapes of each kind, such as lines or points
 };
-/// Parsers of such files. skip_bad: a bad image becomes a LabeledImage with a fault. A file that is no JSON
-/// or XML, or has bad columns, is a UserError even then.
+/// Parse a label file. With `skip_bad`, an image with invalid labels is returned with a fault instead of a
+/// UserError. Damaged JSON or XML and invalid table columns throw a UserError in either case.
 LabelFile parse_label_studio(std::string_view text, std::string_view name, bool skip_bad = false);
 LabelFile parse_cvat(std::string_view text, std::string_view name, bool skip_bad = false);
 LabelFile parse_labelme(std::string_view text, std::string_view name, bool skip_bad = false);
@@ -146,7 +149,8 @@ std::vector<fs::path> find_label_files(const fs::path& path, BoxFormat format);
 /// Returns the file whose name, or whose folder's name, contains the split; nullopt if none. UserError if
 /// several match.
 std::optional<fs::path> file_of_split(const std::vector<fs::path>& files, std::string_view split);
-/// Returns the folders that label files may be in: `path`, annotations/, labels/ and those of the splits.
+/// Returns the folders that may contain label files: `path`, annotations/, labels/ and the folders of the
+/// splits.
 std::vector<fs::path> label_folders(const fs::path& path);
 /// Returns the folders that image names in a label file may be relative to.
 std::vector<fs::path> image_roots(const fs::path& label_file);

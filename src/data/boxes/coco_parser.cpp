@@ -27,8 +27,8 @@ struct Annotation {
   bool crowd = false;
   bool has_shape = true;  ///< false: neither a box nor an outline of any area
   Outline outline;
-  bool has_image = false;  ///< true if image_id is read
-  std::string fault = {};  ///< with skip_bad: why the annotation cannot be read
+  bool has_image = false;  ///< true once image_id has been read
+  std::string fault = {};  ///< with skip_bad: error that makes the annotation invalid
 };
 
 /// Maps string ids to numbers; a string that spells a number is that number.
@@ -70,8 +70,9 @@ class CocoParser {
   std::vector<Annotation> annotations;
   std::unordered_set<int64_t> used_categories;
   int64_t repeated_annotations = 0;
-  std::unordered_set<int64_t> repeated_images;  ///< with skip_bad: ids of several images
-  std::vector<std::string> lost_images;         ///< with skip_bad: faults of images without id and file_name
+  std::unordered_set<int64_t> repeated_images;  ///< with skip_bad: ids that more than one image has
+  std::vector<std::string>
+      lost_images;  ///< with skip_bad: faults of images that have neither id nor file_name
 
   void parse() {
     json_.read_file([&] {
@@ -183,8 +184,8 @@ class CocoParser {
         kept(ignored), [&] { used_categories.insert(category_ids_.read(json_, "category_id")); }, [] {});
   }
 
-  /// Reads only the ids of an annotation with a fault, so that every split's file has the same used
-  /// categories.
+  /// Reads only the ids of an invalid annotation. Its category counts as used, so that the files of all
+  /// splits have the same classes.
   void read_ids(Annotation& annotation) {
     std::string ignored;
     const auto read_image_id = [&] {
@@ -336,7 +337,7 @@ class CocoParser {
   std::unordered_set<int64_t> known_categories_, known_images_, known_annotations_;
 };
 
-/// Adds an annotation that can be read to its image.
+/// Adds the box of a valid annotation to its image.
 void add_annotation(Annotation& annotation, int32_t label, const std::string& where, BoxedPicture& picture,
                     bool keep_outlines, std::vector<std::string>& notes) {
   if (!annotation.has_shape) {

@@ -54,7 +54,7 @@ struct Split {
   std::vector<ReadFile> files;
   std::vector<std::string> class_names;  ///< of both splits, sorted
   bool is_given = false;
-  std::string fault;  ///< the first one of an image, for skip_bad
+  std::string fault;  ///< with skip_bad: the first fault of an image
 };
 
 bool is_of(const fs::path& file, std::string_view split, BoxFormat format) {

@@ -35,8 +35,8 @@ class LabelJson {
       element();
     });
   }
-  /// Calls read() for the next value. If `fault` is not null, stores a UserError of read() in it, calls
-  /// name() for the same value, to find what it is about, and skips it.
+  /// Calls read() for the next value. If `fault` is not null and read() throws a UserError, stores the
+  /// message in `fault`, calls name() on the same value to read its name or id, and skips the value.
   template <typename Read, typename Name>
   void read_record(std::string* fault, Read read, Name name) {
     const JsonReader start = json_;
@@ -49,7 +49,7 @@ class LabelJson {
     json_ = start;
     try {
       name();
-    } catch (const UserError&) {  // The record stays without a name.
+    } catch (const UserError&) {  // The record has no readable name.
     }
     json_ = start;
     json_.skip();

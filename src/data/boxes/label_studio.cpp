@@ -51,7 +51,7 @@ class LabelStudioParser {
     if (!image.fault.empty() || choose(annotations, image)) file_.images.push_back(std::move(image));
   }
 
-  /// Reads the image's name, and the annotations unless null.
+  /// Reads the name of the image, and its annotations unless `annotations` is null.
   void read_members(LabeledImage& image, std::vector<TaskAnnotation>* annotations) {
     std::string upload;
     bool is_task = false;

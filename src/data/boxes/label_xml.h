@@ -33,10 +33,10 @@ class LabelXml {
   std::string_view path() const { return path_; }
   int64_t line() const;
   std::string where() const;
-  /// Stores the first error of refuse() in `fault` from now on, and goes on parsing; null: stops the parser.
+  /// Makes refuse() store its first error in `fault` and continue parsing. Null: refuse() stops the parser.
   void keep_faults(std::string* fault) { kept_fault_ = fault; }
-  /// Records an error, and stops the parser unless keep_faults; parse() then throws it as a UserError.
-  /// Returns to the handler, since expat is C code.
+  /// Records an error. Without keep_faults() it stops the parser, and parse() throws the error as a
+  /// UserError. Does not throw itself, because exceptions must not cross expat, which is C code.
   void refuse_at(int64_t line, std::string_view what);
   void refuse(std::string_view what) { refuse_at(line(), what); }
   /// Parses a number; if the text is none, returns 0 after refuse().

@@ -122,7 +122,7 @@ LabelFile parse_labelme(std::string_view text, std::string_view name, bool skip_
     return LabelmeParser(text, name).take();
   } catch (const UserError& error) {
     if (!skip_bad) throw;
-    // The file's only image is found by the name of the file.
+    // A LabelMe file describes one image, which is found by the name of the label file.
     return {.images = {{.where = std::string(name), .fault = error.what()}}};
   }
 }

@@ -126,7 +126,7 @@ std::vector<std::string> keys_of(const std::map<std::string, fs::path>& labels,
   return {names.begin(), names.end()};
 }
 
-/// Reads the lists of both splits; returns false if one is missing.
+/// Reads the image lists of both splits; returns false if a list is missing.
 bool read_lists(const fs::path& path, VocFolder& folder) {
   const auto list_of = [&](std::string_view name) {
     return path / "ImageSets" / "Main" / fmt::format("{}.txt", name);
@@ -139,8 +139,8 @@ bool read_lists(const fs::path& path, VocFolder& folder) {
   return true;
 }
 
-/// Reads train/ and val/, or folders of other names of these splits, with XML files beside images; returns
-/// false if one is missing.
+/// Reads train/ and val/ (or other names of the splits, data/split_names.h), which contain XML files and
+/// their images. Returns false if a folder is missing.
 bool read_split_folders(const fs::path& path, std::string_view split, VocFolder& folder) {
   const auto has_labels = [&](std::string_view name) { return !sorted_files(path / name, ".xml").empty(); };
   const auto train_name = find_split_name("train", has_labels),

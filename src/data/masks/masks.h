@@ -94,11 +94,12 @@ std::vector<std::string> mask_kinds();
 ///   images, masks                                                every fifth image is held out
 ///   train, val: images and their masks, or one folder of both    every fifth image is held out
 /// A file, or a folder in none of these layouts, may have labels with outlines instead (outlined_masks.h).
-/// "masks" may be called labels or annotations; "val" also test (data/split_names.h). The mask of an image is
-/// an image file of the same name, or of that name and an ending such as _mask. If a mask has the stored size
-/// of its image, the EXIF orientation of the image is applied to both. Its pixels are gray values, palette
-/// indices, or colors of the class table (classes.csv, class_dict.csv or classes.txt in the folder), where
-/// the name "void" means unlabeled. UserError says what was expected where.
+/// "masks" may also be "labels" or "annotations", and "val" may be "test" or another name of the held-out
+/// split (data/split_names.h). The mask of an image is an image file of the same name, or of that name and an
+/// ending such as _mask. If a mask has the stored size of its image, the EXIF orientation of the image is
+/// applied to both. Its pixels are gray values, palette indices, or colors of the class table (classes.csv,
+/// class_dict.csv or classes.txt in the folder), where the name "void" means unlabeled. UserError says what
+/// was expected where.
 std::unique_ptr<MaskedImages> open_masks(const MaskOptions& options);
 /// True if a folder has one of these layouts, except for images and masks in one folder.
 bool has_masks(const fs::path& folder);

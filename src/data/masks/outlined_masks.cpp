@@ -100,7 +100,8 @@ class OutlinedMasks : public MaskedImages {
     }
   }
 
-  /// Sets notes_ to the first notes on the labels and the number of the others, since a run prints them all.
+  /// Sets notes_ to the first notes on the labels and the number of omitted notes, because a run prints all
+  /// notes_.
   void summarize_notes() {
     constexpr size_t kMaxNotes = 5;
     notes_ = set_.notes;
