@@ -7,33 +7,35 @@
 
 #include "base/dtype.h"
 
-/// Choices that recipes name and that rooms carry out.
+/// Enums of the choices in recipes, shared by all parts of the program.
 namespace hearth {
 
-/// How several workers share an update.
+/// Parallelism strategy: the division of an optimizer update among several workers.
 enum class Parallel : uint8_t {
-  data,      ///< each computes gradients of its own micro-batches
-  zero1,     ///< as data; in addition each worker stores the optimizer state of some weights (SumOptions::owners)
-  sharded,   ///< as zero1; in addition the weights are sharded (passes/parallel/shard_weights.h)
-  pipeline,  ///< each has some layers of the model, for all micro-batches (passes/parallel/stages.h)
-  local_sgd  ///< several local updates between exchanges (LocalStepsOptions); recipes set exchange.local_steps
+  data,      ///< data parallelism: each worker computes the gradients of some micro-batches
+  zero1,     ///< data, with the optimizer state divided among the workers (SumOptions::owners)
+  sharded,   ///< zero1, with sharded weights too (passes/parallel/shard_weights.h)
+  pipeline,  ///< each worker runs some layers of the model on all micro-batches (passes/parallel/stages.h)
+  local_sgd  ///< local SGD: several local updates between exchanges; selected by exchange.local_steps in
+             ///< recipes
 };
 /// Compression of the gradients that workers exchange (passes/parallel/compress.h).
 enum class Compress : uint8_t { none, bf16, powersgd };
-/// When a GPU's kernels are tested before training.
+/// When to test the kernels of a GPU before training: at every start, once per GPU, driver and build, or
+/// never.
 enum class SelfTestMode : uint8_t { always, once, never };
-/// Whether steps on a GPU are recorded and replayed. Automatic: if the first replay equals the queued step bit
-/// for bit.
+/// When to record the steps on a GPU and replay them. automatic: only if the first replay gives the same bits
+/// as queued execution.
 enum class RecordMode : uint8_t { automatic, always, never };
 /// Handling of the EXIF orientation: turn the pixels upright, or keep them as stored.
 enum class Exif : uint8_t { apply, ignore };
-/// Handling of samples that are longer than a row.
+/// Handling of text samples that have more tokens than a training row.
 enum class Overlong : uint8_t {
   automatic,  ///< split plain text, truncate records
-  truncate,   ///< use the start
+  truncate,   ///< keep the first tokens
   drop,
-  split,  ///< continue in another row, without attention to the tokens before
-  refuse  ///< UserError that names the sample
+  split,  ///< continue in another row, without attention to the tokens of the previous row
+  refuse  ///< throw a UserError that names the sample
 };
 /// How a data file writes its records.
 enum class RecordFormat : uint8_t {
@@ -46,8 +48,8 @@ enum class RecordFormat : uint8_t {
   preference          ///< {prompt, chosen, rejected}: strings, messages or whole conversations
 };
 
-/// Names of an enum's values in recipes, in the order of the values from kFirst on. Values without a name
-/// cannot be chosen.
+/// Names of an enum's values in recipes, in the order of the values, starting with the value kFirst. A value
+/// without a name cannot be set in a recipe.
 template <typename Enum>
 inline constexpr std::array<std::string_view, 0> kNames = {};
 template <typename Enum>
@@ -69,7 +71,7 @@ inline constexpr auto kNames<Overlong> = std::to_array<std::string_view>({"auto"
 template <>
 inline constexpr auto kNames<RecordFormat> = std::to_array<std::string_view>(
     {"detect", "text", "prompt_completion", "alpaca", "sharegpt", "openai", "preference"});
-/// The types that training computes in.
+/// Types of `precision`, in which training computes.
 template <>
 inline constexpr auto kNames<DType> = std::to_array<std::string_view>({"fp32", "bf16", "fp16"});
 template <>

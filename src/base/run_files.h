@@ -4,8 +4,8 @@
 
 namespace hearth {
 
-/// Files that name the classes of a run: of detection, of segmentation (data::read_class_table), of image
-/// generation (one name per line).
+/// Names of the file of class names in a run folder: for detection, for segmentation (data::read_class_table)
+/// and for image generation (one class name per line).
 inline constexpr const char* kDetectionClasses = "classes.json";
 inline constexpr const char* kClassTable = "classes.csv";
 inline constexpr const char* kClassNames = "classes.txt";

@@ -50,9 +50,10 @@ class Executor {
   /// Sets a scalar input for the next run.
   void set_scalar(std::string_view name, float value);
   void run(ThreadPool& threads);
-  /// The same, but a GPU may be at it still: inputs and scalars are taken already, everything else is there
-  /// after wait(). Where every node has a kernel for GPUs, the work of the second run is recorded and then
-  /// queued by one call; with RecordMode::automatic that waits for a comparison of both.
+  /// Starts a run, which a GPU may finish later: on return it has read inputs and scalars, and its results
+  /// are complete after wait(). If every node has a GPU kernel, the second run is recorded and later runs
+  /// replay the recording by one call; with RecordMode::automatic only after the first replay has given the
+  /// same bits as queued execution.
   void start(ThreadPool& threads);
   void wait();
   /// Copies a graph output to the caller's memory (page-locked, for a GPU); done after wait().

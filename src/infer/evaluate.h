@@ -8,13 +8,13 @@
 
 namespace hearth::infer {
 
-/// Evaluates weights on the data that a task holds out. Compiles evaluation programs alone; `load` then
-/// reads the weights into the engine.
+/// Evaluates weights on the held-out data of a task. Compiles only evaluation programs, then calls `load`,
+/// which reads the weights into the engine.
 tasks::Evaluation evaluate(engine::EngineOptions options, const tasks::Task& task,
                            FunctionRef<void(engine::Engine&)> load);
 
-/// Evaluates a language model. `context`: max tokens of a row. `say` gets planner::long_wait's sentence, if
-/// any, before the evaluation begins.
+/// Evaluates a language model. `context`: max tokens per row. If the evaluation is predicted to take long,
+/// first calls `say` with the sentence of planner::long_wait.
 tasks::Evaluation evaluate_text(engine::EngineOptions options, const tasks::Task& task,
                                 const hub::ModelFolder& model, int64_t context,
                                 FunctionRef<void(const std::string&)> say);

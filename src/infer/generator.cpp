@@ -165,7 +165,7 @@ bool Generator::turns_otherwise(int64_t num_more) const {
 int64_t Generator::keep_prefix(std::span<const int32_t> ids) {
   const int64_t same = std::ranges::mismatch(tokens_, ids).in1 - tokens_.begin();
   num_in_pieces_ = std::min({num_in_pieces_, same, std::ssize(ids) - 1}) / kPieceTokens * kPieceTokens;
-  // The keys of LongRoPE depend on the length of the full context.
+  // With LongRoPE the cached keys depend on the length of the full context, so none can be reused.
   if (!config_.rope.long_factor.empty()) num_in_pieces_ = 0;
   tokens_.resize(static_cast<size_t>(num_in_pieces_));
   return num_in_pieces_;

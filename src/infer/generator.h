@@ -34,9 +34,9 @@ class Generator {
 
   /// Forgets every token.
   void restart() { tokens_.clear(), num_in_pieces_ = 0; }
-  /// Forgets the tokens after the common prefix with `ids`, a new prompt, and returns how many stay: fewer
-  /// than ids has, and only full pieces, so that feeding the rest gives the bits that feeding all of it
-  /// gives.
+  /// Reuses the KV cache for a new prompt `ids`: keeps the tokens of the common prefix, removes the others,
+  /// and returns the number of kept tokens, which is less than the size of `ids`. Only full prefill chunks
+  /// are kept, so that feeding the remaining tokens gives the same bits as feeding the full prompt.
   int64_t keep_prefix(std::span<const int32_t> ids);
   /// Appends tokens, at least one; the logits [vocab] of what follows, valid until the next call. UserError
   /// when the cache has no room for them.
@@ -62,7 +62,7 @@ class Generator {
   int64_t slots_;
   std::unique_ptr<engine::Engine> engine_;
   std::vector<int32_t> tokens_;
-  int64_t num_in_pieces_ = 0;  ///< tokens at the beginning that ran in full pieces
+  int64_t num_in_pieces_ = 0;  ///< number of first tokens that ran in full prefill chunks
   std::vector<int32_t> ids_, positions_, last_, last_position_;
   std::vector<float> logits_;
 };

@@ -14,29 +14,31 @@
 namespace hearth::infer {
 
 struct TextSessionOptions {
-  int64_t slots = 0;  ///< max tokens of prompt and answer together; 0: as many as the questions need
+  int64_t slots = 0;  ///< KV cache size: max tokens of a prompt and its answer; 0: grown as needed
   int num_threads = 1;
-  bool has_tokenizer = true;    ///< false: no tokenizer is opened; answers have token ids and no text
-  text::ChatOptions chat = {};  ///< date and variables of the chat template; bos and eos are the model's
+  bool has_tokenizer = true;  ///< false: answers contain token ids and no text
+  text::ChatOptions chat =
+      {};  ///< date and variables of the chat template; bos and eos are set from the model
 };
 
-/// A language model that is opened once and asked many times, one question at a time. A question that begins
-/// like the previous one reuses the cached keys and values of their common prefix; answers stay the same.
+/// A language model that is loaded once and answers many prompts, one at a time. Reuses the KV cache of the
+/// prefix that a prompt shares with the previous one, which does not change the answer.
 class TextSession {
  public:
-  /// Opens the tokenizer. The model is compiled and loaded for the first question.
+  /// Opens the tokenizer. The model is compiled and loaded by open() or by the first ask().
   TextSession(hub::ModelFolder model, TextSessionOptions options);
 
-  /// Encodes a text that the model is to continue; empty if the text is empty and the model has no BOS token.
+  /// Returns the token ids of a text to continue; empty if the text is empty and the model has no BOS token.
   std::vector<int32_t> text_prompt(std::string_view text) const;
-  /// Encodes messages {role, content} with the model's chat template. UserError if the model has none.
+  /// Returns the token ids of messages {role, content}, rendered with the chat template of the model. Throws
+  /// a UserError if the model has no chat template.
   std::vector<int32_t> chat_prompt(const text::Json& messages);
 
-  /// Compiles and loads the model for a prompt of `prompt_tokens` and its answer. Does nothing if it is
-  /// loaded, unless options.slots is 0 and the cache has too few slots: then loads it again. UserError as
-  /// Generator has it.
+  /// Compiles and loads the model for a prompt of `prompt_tokens` and an answer of at most `max_tokens`. Does
+  /// nothing if the model is loaded, unless options.slots is 0 and the KV cache is too small: then loads it
+  /// again. Throws the UserErrors of Generator's constructor.
   const Generator& open(size_t prompt_tokens, int64_t max_tokens);
-  /// Answers a prompt of at least one token; opens the model first. `emit` as infer::answer has it.
+  /// Generates the answer to a prompt of at least one token; calls open() first. `emit`: see infer::answer.
   Answer ask(std::span<const int32_t> prompt, const AnswerOptions& options,
              FunctionRef<void(std::string_view)> emit);
 

@@ -203,7 +203,7 @@ YAML::Node override_value(const std::string& key, const std::string& value, cons
   return value.empty() ? YAML::Node() : parse_yaml(value, where, kRecipe);
 }
 
-/// Applies overrides, then completes and checks the recipe.
+/// Applies overrides to a recipe, then sets the defaults that depend on other keys and checks it.
 Recipe finish(Reading reading, std::span<const std::string> overrides) {
   for (const std::string& text : overrides) {
     const size_t equals = text.find('=');

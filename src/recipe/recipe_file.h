@@ -15,8 +15,8 @@ namespace hearth::recipe {
 Recipe load_recipe(const fs::path& path, const Choices& choices, std::span<const std::string> overrides = {});
 Recipe parse_recipe(const std::string& yaml, const std::string& where, const Choices& choices,
                     std::span<const std::string> overrides = {});
-/// Applies overrides to a recipe that the program has built, completes and checks it as load_recipe does;
-/// `where` is its name in messages.
+/// Applies overrides to a recipe that was not read from a file; sets defaults and checks the recipe as
+/// load_recipe does. `where`: name of the recipe in messages.
 Recipe with_overrides(Recipe recipe, const std::string& where, const Choices& choices,
                       std::span<const std::string> overrides);
 /// Every key with its value; load_recipe reads it back to the same recipe.

@@ -43,7 +43,7 @@ struct DeviceInfo {
   int num_multiprocessors = 0;
   bool integrated = false;  ///< shares the processor's memory
 };
-/// True if the GPU shares the processor's memory, by what its runtime reports or by its architecture.
+/// True if the GPU shares the processor's memory, as reported by its runtime or implied by its architecture.
 bool is_integrated(const DeviceInfo& gpu);
 
 /// What drives GPUs.

@@ -12,11 +12,11 @@
 
 namespace hearth::exec {
 
-/// Tries a GPU's kernels before anything depends on them, against their ops' definitions in float64: every
-/// kind of node that graphs have, by op and dtypes, on the samples of its op, and every different node at its
-/// own size (exec/device/trial.h). One that nothing can be tried on counts as wrong. What is found out is
-/// written to a file for the GPU, its driver and this build of Hearth; before each trial it says what is
-/// tried, so that what takes the process with it is known the next time.
+/// Tests a GPU's kernels against the float64 definitions of their ops before training uses them. Each kind of
+/// node in the graphs (op and dtypes) is tested on the samples of its op, and each distinct node at its real
+/// size (exec/device/trial.h). A kernel that cannot be tested counts as wrong. Results are cached in a file
+/// per GPU, driver and build of Hearth. The name of a test is written to this file before the test runs, so
+/// that a test that crashes the process is identified at the next start.
 class SelfTest {
  public:
   struct Options {

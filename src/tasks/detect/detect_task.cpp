@@ -264,7 +264,7 @@ std::string DetectTask::describe() const {
 std::string DetectTask::warning() const {
   const size_t count = options_.train.notes.size() + options_.held_out.notes.size();
   if (count == 0) return "";
-  // The first note of a split counts the images that data.bad_records=skip leaves out.
+  // With data.bad_records=skip the first note of a split is the number of images left out.
   std::vector<std::string> first;
   for (const auto* notes : {&options_.train.notes, &options_.held_out.notes})
     if (!notes->empty() && std::ranges::find(first, notes->front()) == first.end())

@@ -20,7 +20,7 @@ struct DetectTaskOptions {
   bool balance = false;
 };
 
-/// Names and COCO category ids of classes: the contents of kDetectionClasses.
+/// Names and COCO category ids of the classes, as stored in the file kDetectionClasses of a run.
 struct DetectionClasses {
   std::vector<std::string> names;
   std::vector<int64_t> category_ids;

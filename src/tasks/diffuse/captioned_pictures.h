@@ -32,7 +32,7 @@ struct CaptionedPicturesOptions {
   fs::path cache;              ///< folder of latents and embeddings
   DenoiseFormat format;
   TextTranslatorOptions encoders;
-  encoders::Compute preparation;  ///< where prepare() encodes; all else is done where `encoders` says
+  encoders::Compute preparation;  ///< device for prepare(); all other encoding uses encoders.compute
 };
 /// Pictures with captions, which prepare() has encoded into the cache, and prompts with them. UserError where
 /// data, encoders and model do not go together.

@@ -21,12 +21,13 @@ class PictureTranslator {
   /// no condition for.
   virtual std::vector<Condition> conditions(std::span<const std::string> prompts) const = 0;
   virtual Condition no_condition() const = 0;
-  /// Returns sentences on parts of the last prompts that were cut off when they were encoded; empty if none.
+  /// Returns a warning about parts of the last prompts that were truncated for the text encoders; empty if
+  /// none.
   virtual std::string note() const { return ""; }
   virtual data::Image picture(std::span<const float> latents, Extent size) const = 0;
 };
 
-/// Opens an autoencoder; its memory is freed with it.
+/// Function that opens an autoencoder. Destroying the autoencoder frees its memory.
 using OpenCoder = std::function<std::unique_ptr<encoders::PictureCoder>()>;
 
 /// What people call a class; it may have several names.

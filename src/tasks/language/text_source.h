@@ -16,7 +16,7 @@ struct TextOptions {
 
 /// A tokenizer's folder, or the folder of its file.
 fs::path tokenizer_folder(const recipe::Model& model);
-/// Path of a tokenizer: a folder or a file.
+/// Returns the path of the tokenizer: a folder or a file.
 fs::path tokenizer_path(const recipe::Model& model);
 
 /// What a chat template is told beside the messages: date and variables of the recipe, else today's.
