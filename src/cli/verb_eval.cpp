@@ -6,6 +6,7 @@
 #include "recipe/recipe_file.h"
 #include "run/evaluate_run.h"
 #include "run/from_recipe.h"
+#include "tasks/language/language_recipe.h"
 
 namespace hearth::cli {
 namespace {
@@ -36,7 +37,7 @@ void match_questions(const recipe::Recipe& recipe, const hub::ModelFolder& model
     user_error("expected a file of questions for --exact-match, got none; try data=FILE.jsonl");
   options.num_threads = recipe::num_threads(recipe);
   const infer::MatchResult result =
-      infer::match_answers(run::text_options(recipe), model, recipe.data.val_path, options);
+      infer::match_answers(tasks::text_options(recipe), model, recipe.data.val_path, options);
   say("exact match {}/{} ({:.2f}%)\n", result.num_right, result.num_questions,
       100.0 * static_cast<double>(result.num_right) / static_cast<double>(result.num_questions));
 }

@@ -10,6 +10,7 @@
 #include "hub/export_gguf.h"
 #include "hub/export_onnx.h"
 #include "run/from_recipe.h"
+#include "tasks/task_def.h"
 
 namespace hearth::cli {
 namespace {
@@ -114,7 +115,7 @@ void to_onnx(const ExportArguments& arguments) {
   const fs::path weights = hub::run_weights(arguments.model, false);
   hub::OnnxOptions options = run::onnx_options(recipe, arguments.model);
   options.out = arguments.out;
-  hub::export_onnx(*run::objective_of(recipe), weights, options);
+  hub::export_onnx(*tasks::task_of(recipe).objective(recipe), weights, options);
   say("{}: ONNX of {} ({}, batch norms folded), input 'images' [N, {}, {}, {}]; its metadata says mean, std "
       "and the names of classes\n",
       arguments.out, recipe.model.name, weights.string(), recipe.data.channels, recipe.data.image_size.height,

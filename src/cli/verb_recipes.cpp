@@ -12,13 +12,17 @@
 #include "cli/verb.h"
 #include "data/captions/captions.h"
 #include "models/model.h"
-#include "run/from_diffuse_recipe.h"
 #include "run/from_recipe.h"
 #include "run/launch.h"
 #include "run/resolve.h"
 #include "tasks/classify/tensors_dataset.h"
+#include "tasks/data_options.h"
+#include "tasks/detect/detect_recipe.h"
 #include "tasks/detect/detector.h"
+#include "tasks/diffuse/diffuse_recipe.h"
+#include "tasks/language/language_recipe.h"
 #include "tasks/language/text_source.h"
+#include "tasks/task_def.h"
 #include "text/inspect.h"
 
 namespace hearth::cli {
@@ -78,7 +82,8 @@ void refuse(const std::vector<std::string>& faults, int64_t num_images, const ch
 }
 
 void check_split(const recipe::Recipe& recipe, const char* split) {
-  const auto dataset = tasks::open_any_dataset(run::dataset_options(recipe, split), recipe.model.num_classes);
+  const auto dataset =
+      tasks::open_any_dataset(tasks::dataset_options(recipe, split), recipe.model.num_classes);
   say("{}: {} images of {}x{}x{}, {} classes\n", split, dataset->size(), dataset->image_size().width,
       dataset->image_size().height, dataset->channels(), dataset->class_names().size());
   for (const std::string& note : dataset->notes()) say("  note: {}\n", note);
@@ -91,7 +96,7 @@ void check_split(const recipe::Recipe& recipe, const char* split) {
 }
 
 void check_masks(const recipe::Recipe& recipe, const char* split) {
-  const auto images = data::open_masks(run::mask_options(recipe, split));
+  const auto images = data::open_masks(tasks::mask_options(recipe, split));
   const data::MaskCheck check = data::check_masks(*images);
   say("{}: {} images with masks, {} classes\n", split, check.num_images, check.classes.size());
   for (const std::string& note : images->notes()) say("  note: {}\n", note);
@@ -107,7 +112,7 @@ void check_masks(const recipe::Recipe& recipe, const char* split) {
 }
 
 void check_boxes(const recipe::Recipe& recipe, const char* split) {
-  const data::BoxedPictures set = run::boxed_pictures(recipe, split);
+  const data::BoxedPictures set = tasks::boxed_pictures(recipe, split);
   const data::BoxCheck check = data::check_boxes(set);
   say("{}: {} images, {} classes, {} images without boxes\n", split, set.pictures.size(),
       set.class_names.size(), check.pictures_without_boxes);
@@ -162,7 +167,7 @@ int64_t check_text(const tasks::TextSource& source, const recipe::Recipe& recipe
 
 /// How many records are left out.
 int64_t check_texts(const recipe::Recipe& recipe) {
-  const tasks::TextSource source(run::text_options(recipe),
+  const tasks::TextSource source(tasks::text_options(recipe),
                                  models::read_decoder_config(recipe.model.config_file()));
   int64_t num_left_out = 0;
   for (const fs::path& path : {recipe.data.path, fs::path(recipe.data.val_path)}) {
@@ -190,13 +195,11 @@ void run_validate(const CLI::App& verb, const std::string& name, const std::stri
   // Training names one bad record; here all are listed.
   const int64_t num_left_out = recipe::is_text(recipe) ? check_texts(recipe) : 0;
   if (exit_code() = run::launch(job); exit_code() != 0) return;
-  if (recipe.data.kind == run::kCaptions) {
+  if (recipe.data.kind == tasks::kCaptions) {
     check_captions(recipe);
-  } else if (!recipe::is_text(recipe) && recipe.data.kind != run::kKohya) {
-    const run::Purpose purpose = run::purpose_of(recipe);
-    const auto check = purpose == run::Purpose::detect    ? check_boxes
-                       : purpose == run::Purpose::segment ? check_masks
-                                                          : check_split;
+  } else if (!recipe::is_text(recipe) && recipe.data.kind != tasks::kKohya) {
+    const std::string_view task = tasks::task_of(recipe).name;
+    const auto check = task == "detect" ? check_boxes : task == "segment" ? check_masks : check_split;
     for (const char* split : {"train", "test"}) check(recipe, split);
   }
   const std::string but = num_left_out == 0 ? ""

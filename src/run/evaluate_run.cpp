@@ -11,6 +11,7 @@
 #include "run/resolve.h"
 #include "tasks/language/text_source.h"
 #include "tasks/predictor.h"
+#include "tasks/task_def.h"
 
 namespace hearth::run {
 namespace {
@@ -38,7 +39,7 @@ WeightsEvaluation checked(const tasks::Task& task, const tasks::Evaluation& foun
 WeightsEvaluation evaluate_run(recipe::Recipe recipe, const fs::path& run, const SayNote& say) {
   recipe = resolve(tasks::with_date(std::move(recipe), run), run).recipe;
   cpu::allow_winograd(std::ranges::find(recipe.passes.off, "winograd") == recipe.passes.off.end());
-  const auto task = open_task(recipe);
+  const auto task = tasks::task_of(recipe).open(recipe, 0);
   take_class_names(recipe, *task);
   engine::EngineOptions options = engine_options(recipe);
   if (const std::string note = use_device_rates(options); !note.empty()) say(note);
@@ -55,7 +56,7 @@ WeightsEvaluation evaluate_run(recipe::Recipe recipe, const fs::path& run, const
 WeightsEvaluation evaluate_model(const recipe::Recipe& recipe, const hub::ModelFolder& model,
                                  const SayNote& say) {
   hub::check_weights(model);
-  const auto task = open_task(recipe);
+  const auto task = tasks::task_of(recipe).open(recipe, 0);
   if (const std::string warning = task->warning(); !warning.empty()) say(warning);
   engine::EngineOptions options = engine_options(recipe);
   use_device_rates(options);

@@ -11,8 +11,8 @@
 #include "hub/open_weights.h"
 #include "hub/weights.h"
 #include "recipe/recipe_file.h"
-#include "run/from_diffuse_recipe.h"
 #include "run/from_recipe.h"
+#include "tasks/diffuse/diffuse_recipe.h"
 
 namespace hearth::run {
 namespace {
@@ -86,13 +86,13 @@ void refuse_lone_file(const fs::path& model, const fs::path& run) {
 recipe::Recipe recipe_of_folder(const fs::path& model, std::span<const std::string> overrides) {
   recipe::Recipe recipe;
   recipe.train.objective = recipe::Objective::flow;
-  recipe.data.kind = kCaptions;
+  recipe.data.kind = tasks::kCaptions;
   recipe.data.path = ".";
   recipe = recipe::with_overrides(std::move(recipe), model.string(), recipe_choices(), overrides);
   recipe.model.path = model.string();
   const models::DenoiserConfig config = hub::denoiser_config(recipe.model);
   config.num_classes > 0 ? take_up_class_model(model, recipe) : take_up_text_model(model, config, recipe);
-  recipe.data.image_size = usual_side(recipe);
+  recipe.data.image_size = tasks::usual_side(recipe);
   return recipe;
 }
 
@@ -127,17 +127,17 @@ ImageSession::ImageSession(const fs::path& model, ImageSessionOptions options)
     : model_(model),
       options_(std::move(options)),
       recipe_(recipe_of(model_, options_)),
-      noising_(noising_options(recipe_)),
-      maker_options_(picture_options(recipe_)),
-      translator_(open_translator(recipe_, model_)) {
+      noising_(tasks::noising_options(recipe_)),
+      maker_options_(tasks::picture_options(recipe_)),
+      translator_(tasks::open_translator(recipe_, model_)) {
   maker_options_.batch = maker_options_.format.has_labels() ? std::min(options_.batch, kMaxRows) : 1;
 }
 
 tasks::PictureMakerOptions ImageSession::maker_options(const ImageRequest& request) const {
   tasks::PictureMakerOptions options = maker_options_;
   if (request.steps > 0)
-    options.sampler =
-        tasks::sampler_for(noising_options(recipe_), options.format.model, request.steps, options.latents);
+    options.sampler = tasks::sampler_for(tasks::noising_options(recipe_), options.format.model, request.steps,
+                                         options.latents);
   if (request.guidance) options.guidance = *request.guidance;
   if (request.solver) options.sampler.solver = *request.solver;
   if (noising_.is_flow() != (options.sampler.solver == tasks::Solver::euler)) {

@@ -3,6 +3,7 @@
 #include "base/run_files.h"
 #include "hub/weights.h"
 #include "run/from_recipe.h"
+#include "tasks/task_def.h"
 
 namespace hearth::run {
 
@@ -12,7 +13,8 @@ PredictSession::PredictSession(const recipe::Recipe& recipe, const fs::path& run
     out = run / "predictions";
     refuse_link(out);
   }
-  predictor_ = open_predictor(recipe, {.run = run, .out = out, .weights = weights_});
+  predictor_ =
+      tasks::image_task_of(recipe, run).predictor(recipe, {.run = run, .out = out, .weights = weights_});
   options_ = engine_options(recipe);
   // best.safetensors contains the EMA weights, so the engine does not need both.
   options_.accumulate = 1;

@@ -9,20 +9,14 @@
 #include "base/text.h"
 #include "hub/normalization.h"
 #include "recipe/recipe_file.h"
-#include "run/data_options.h"
 #include "run/from_recipe.h"
-#include "run/mask_numbers.h"
-#include "tasks/classify/tensors_dataset.h"
-#include "tasks/spread.h"
+#include "tasks/task_def.h"
 
 namespace hearth::run {
 namespace {
 
-constexpr int64_t kMaxMeasured = 4096;
 /// Standard deviation below which a channel counts as constant.
 constexpr double kMinStd = 1e-3;
-
-bool is_of_images(Purpose purpose) { return purpose != Purpose::text && purpose != Purpose::diffuse; }
 
 /// Copies values that the recipe leaves open from the run's config.yaml.
 void keep_trained(recipe::Recipe& recipe, const recipe::Recipe& trained) {
@@ -39,7 +33,7 @@ void keep_trained(recipe::Recipe& recipe, const recipe::Recipe& trained) {
 void take_classes(recipe::Recipe& recipe) {
   recipe::Model& model = recipe.model;
   if (model.num_classes > 0) return;
-  if (model.class_names.empty()) model.class_names = classes_of_data(recipe);
+  if (model.class_names.empty()) model.class_names = tasks::task_of(recipe).classes(recipe);
   model.num_classes = std::ssize(model.class_names);
   if (model.num_classes == 0)
     user_error("{}: the data names no classes; set model.num_classes", recipe.data.path.string());
@@ -48,11 +42,10 @@ void take_classes(recipe::Recipe& recipe) {
 /// Accumulates sums and squares of pixel values for each channel.
 class PixelStatistics {
  public:
-  explicit PixelStatistics(int64_t channels)
-      : sums_(static_cast<size_t>(channels)), squares_(static_cast<size_t>(channels)) {}
-
-  void add(const std::vector<uint8_t>& pixels) {
-    const size_t channels = sums_.size();
+  /// All images have the same number of channels.
+  void add(std::span<const uint8_t> pixels, size_t channels) {
+    sums_.resize(channels);
+    squares_.resize(channels);
     for (size_t i = 0; i + channels <= pixels.size(); i += channels) {
       for (size_t c = 0; c < channels; ++c) {
         sums_[c] += pixels[i + c];
@@ -81,37 +74,17 @@ class PixelStatistics {
   uint64_t count_ = 0;
 };
 
-PixelStatistics measure_labeled(const recipe::Recipe& recipe) {
-  const auto dataset = tasks::open_any_dataset(dataset_options(recipe, "train"), recipe.model.num_classes);
-  if (dataset->holds_floats())
-    user_error("data.normalize=dataset is for images, but data.kind=tensors is used as it is; leave it out");
-  PixelStatistics statistics(dataset->channels());
-  std::vector<uint8_t> pixels(static_cast<size_t>(dataset->image_size().num_pixels() * dataset->channels()));
-  int32_t label = 0;
-  for (const int64_t index : tasks::spread(kMaxMeasured, dataset->size())) {
-    dataset->read(index, pixels.data(), &label);
-    statistics.add(pixels);
-  }
-  return statistics;
-}
-
-PixelStatistics measure_masked(const recipe::Recipe& recipe) {
-  const auto images = data::open_masks(mask_options(recipe, "train"));
-  PixelStatistics statistics(3);
-  data::Image image, mask;
-  for (const int64_t index : tasks::spread(kMaxMeasured, images->size())) {
-    images->read(index, image, mask);
-    statistics.add(image.pixels);
-  }
-  return statistics;
-}
-
 std::string describe(const recipe::Data& data) {
   return fmt::format("mean [{}] and std [{}]", fmt::join(data.mean, ", "), fmt::join(data.std, ", "));
 }
 
-void measure_normalization(recipe::Recipe& recipe, Purpose purpose, std::vector<std::string>& notes) {
-  (purpose == Purpose::segment ? measure_masked(recipe) : measure_labeled(recipe)).write(recipe.data);
+void measure_normalization(recipe::Recipe& recipe, const tasks::TaskDef& task,
+                           std::vector<std::string>& notes) {
+  PixelStatistics statistics;
+  task.read_pixels(recipe, [&](std::span<const uint8_t> pixels, int64_t channels) {
+    statistics.add(pixels, static_cast<size_t>(channels));
+  });
+  statistics.write(recipe.data);
   recipe.data.normalize = recipe::Normalize::given;
   notes.push_back("images are normalized by the training images' " + describe(recipe.data));
 }
@@ -144,25 +117,25 @@ void compare_with_weights(recipe::Recipe& recipe, bool takes, std::vector<std::s
 
 Resolved resolve(recipe::Recipe recipe, const fs::path& run) {
   Resolved made{.recipe = std::move(recipe), .notes = {}};
-  const Purpose purpose = purpose_of(made.recipe);
-  if (!is_of_images(purpose)) return made;
+  const tasks::TaskDef& task = tasks::task_of(made.recipe);
+  if (task.classes == nullptr) return made;
   const fs::path config = run / "config.yaml";
   const bool is_new = !path_exists(config);
   if (!is_new) keep_trained(made.recipe, recipe::load_recipe(config, {}));
-  made.notes = decide_mask_numbers(made.recipe, run);
+  if (task.fill_in != nullptr) made.notes = task.fill_in(made.recipe, run);
   take_classes(made.recipe);
   const recipe::Data& data = made.recipe.data;
   if (recipe::data_kind(data.kind) == recipe::DataKind::shapes && !data.path.empty())
     made.notes.push_back(fmt::format("note: data.path={} is not read: data.kind=shapes generates its images",
                                      data.path.string()));
-  if (purpose == Purpose::detect) {
+  if (task.read_pixels == nullptr) {
     if (made.recipe.data.normalize == recipe::Normalize::dataset)
       user_error(
           "data.normalize=dataset is for classes and masks: detectors have a normalization; leave it out");
     return made;
   }
   if (made.recipe.data.normalize == recipe::Normalize::dataset) {
-    measure_normalization(made.recipe, purpose, made.notes);
+    measure_normalization(made.recipe, task, made.notes);
   } else if (is_new) {
     compare_with_weights(made.recipe, made.recipe.data.normalize == recipe::Normalize::automatic, made.notes);
   }
@@ -172,16 +145,15 @@ Resolved resolve(recipe::Recipe recipe, const fs::path& run) {
 Resolved resolve_for_plan(recipe::Recipe recipe) {
   check_config_file(recipe);
   Resolved made{.recipe = std::move(recipe), .notes = {}};
-  const Purpose purpose = purpose_of(made.recipe);
-  if (!is_of_images(purpose) || made.recipe.model.num_classes > 0) return made;
+  const tasks::TaskDef& task = tasks::task_of(made.recipe);
+  if (task.classes == nullptr || made.recipe.model.num_classes > 0) return made;
   const recipe::Data& data = made.recipe.data;
   if (recipe::data_kind(data.kind) == recipe::DataKind::shapes || path_exists(data.path)) {
-    made.notes = decide_mask_numbers(made.recipe, {});
+    if (task.fill_in != nullptr) made.notes = task.fill_in(made.recipe, {});
     take_classes(made.recipe);
     return made;
   }
-  // Default numbers of classes: COCO for detection, PASCAL VOC for segmentation, ImageNet for classification.
-  made.recipe.model.num_classes = purpose == Purpose::detect ? 80 : purpose == Purpose::segment ? 21 : 1000;
+  made.recipe.model.num_classes = task.planned_classes;
   made.notes.push_back(fmt::format(
       "planned for {} classes, because there is no data at '{}'; set data.path or model.num_classes",
       made.recipe.model.num_classes, data.path.string()));

@@ -22,6 +22,7 @@
 #include "run/gpu_readings.h"
 #include "run/resolve.h"
 #include "tasks/language/text_source.h"
+#include "tasks/task_def.h"
 
 namespace hearth::run {
 namespace {
@@ -83,7 +84,7 @@ Trainer::Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Memb
   const auto& off = recipe_.passes.off;
   cpu::allow_winograd(std::find(off.begin(), off.end(), "winograd") == off.end());
   const int device = member.device.value_or(rank());
-  task_ = open_task(recipe_, device);
+  task_ = tasks::task_of(recipe_).open(recipe_, device);
   take_class_names(recipe_, *task_);
   engine::EngineOptions options = engine_options(recipe_, device, num_workers());
   options.rank = rank();

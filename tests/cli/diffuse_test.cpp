@@ -163,7 +163,7 @@ TEST_F(Diffuse, MistakesAreOneSentence) {
   refused("hearth generate run", {"--prompt"});
   put("a.png",
       data::encode_png({.height = 4, .width = 4, .channels = 1, .pixels = std::vector<uint8_t>(16)}));
-  refused("hearth predict run a.png", {"got 'run', which makes them", "hearth generate run"});
+  refused("hearth predict run a.png", {"'run' generates images", "hearth generate run"});
   refused("hearth generate run --prompt star --size 17", {"multiples of 4"});
 }
 

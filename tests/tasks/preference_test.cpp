@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "run/stopped_run.h"
+#include "tasks/language/language_recipe.h"
 #include "tasks/preference/preference_task.h"
 #include "tiny_language_model.h"
 
@@ -20,7 +21,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 PreferenceTask preferences_of(const recipe::Recipe& recipe) {
-  return PreferenceTask(run::text_task_options(recipe), recipe.dpo.beta);
+  return PreferenceTask(tasks::text_task_options(recipe), recipe.dpo.beta);
 }
 
 class Preferences : public testing::Test {

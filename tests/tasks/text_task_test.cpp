@@ -16,6 +16,7 @@
 #include "run/stopped_run.h"
 #include "run/trainer.h"
 #include "tasks/language/language_model.h"
+#include "tasks/language/language_recipe.h"
 #include "temporary_folder.h"
 #include "tiny_language_model.h"
 
@@ -27,7 +28,7 @@ using testing::HasSubstr;
 
 constexpr int32_t kImEnd = 99;
 
-TextTask task_of(const recipe::Recipe& recipe) { return TextTask(run::text_task_options(recipe)); }
+TextTask task_of(const recipe::Recipe& recipe) { return TextTask(tasks::text_task_options(recipe)); }
 
 class Text : public testing::Test {
  protected:

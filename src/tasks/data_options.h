@@ -5,7 +5,7 @@
 #include "data/masks/masks.h"
 #include "recipe/recipe.h"
 
-namespace hearth::run {
+namespace hearth::tasks {
 
 /// In which order and batches rows are read.
 data::LoaderOptions loader_options(const recipe::Recipe& recipe);
@@ -15,4 +15,4 @@ data::DatasetOptions dataset_options(const recipe::Recipe& recipe, const std::st
 /// data.unlabeled is invalid.
 data::MaskOptions mask_options(const recipe::Recipe& recipe, const std::string& split);
 
-}  // namespace hearth::run
+}  // namespace hearth::tasks

@@ -1,4 +1,4 @@
-#include "run/from_diffuse_recipe.h"
+#include "tasks/diffuse/diffuse_recipe.h"
 
 #include <algorithm>
 #include <array>
@@ -16,11 +16,12 @@
 #include "hub/denoiser_config.h"
 #include "hub/open_weights.h"
 #include "models/autoencoder/autoencoder.h"
-#include "run/data_options.h"
-#include "run/device_options.h"
+#include "tasks/data_options.h"
+#include "tasks/device_options.h"
 #include "tasks/diffuse/captioned_pictures.h"
+#include "tasks/task_def.h"
 
-namespace hearth::run {
+namespace hearth::tasks {
 namespace {
 
 /// Pixels per latent of an autoencoder that is not there.
@@ -29,7 +30,7 @@ constexpr int64_t kUsualSide = 1024;
 constexpr const char* kAutoencoder = "vae";
 constexpr int64_t kMostIndexBytes = 1 << 22;
 
-tasks::DenoiseFormat denoise_format(const recipe::Recipe& recipe) {
+DenoiseFormat denoise_format(const recipe::Recipe& recipe) {
   return {.model = hub::denoiser_config(recipe.model), .text_tokens = recipe.diffuse.text_tokens};
 }
 
@@ -88,12 +89,12 @@ encoders::Compute on_processor(const recipe::Recipe& recipe) {
   return {.num_threads = recipe::num_threads(recipe)};
 }
 
-tasks::OpenCoder coder_opener(const fs::path& folder, const encoders::Compute& compute, int64_t memory) {
+OpenCoder coder_opener(const fs::path& folder, const encoders::Compute& compute, int64_t memory) {
   return [=] { return std::make_unique<encoders::PictureCoder>(folder, compute, memory); };
 }
 
-tasks::LatentSpace latent_space(const recipe::Recipe& recipe, int device, const models::DenoiserConfig& model,
-                                const fs::path& folder) {
+LatentSpace latent_space(const recipe::Recipe& recipe, int device, const models::DenoiserConfig& model,
+                         const fs::path& folder) {
   const encoders::PictureCoder coder(folder, on_processor(recipe), 0);
   coder.expect_channels(model.channels);
   latents_of(recipe);  // It refuses sizes that cannot be encoded.
@@ -105,22 +106,22 @@ tasks::LatentSpace latent_space(const recipe::Recipe& recipe, int device, const 
           .cache = cache_folder(recipe.data)};
 }
 
-std::unique_ptr<tasks::PictureSet> open_labeled(const recipe::Recipe& recipe, int device,
-                                                const models::DenoiserConfig& model) {
-  tasks::LabeledPicturesOptions options{.train = dataset_options(recipe, "train"),
-                                        .held_out = dataset_options(recipe, "test"),
-                                        .num_classes = model.num_classes,
-                                        .val_pictures = recipe.diffuse.val_pictures,
-                                        .flip = recipe.data.flip,
-                                        .seed = recipe.seed,
-                                        .num_threads = recipe::num_threads(recipe)};
+std::unique_ptr<PictureSet> open_labeled(const recipe::Recipe& recipe, int device,
+                                         const models::DenoiserConfig& model) {
+  LabeledPicturesOptions options{.train = dataset_options(recipe, "train"),
+                                 .held_out = dataset_options(recipe, "test"),
+                                 .num_classes = model.num_classes,
+                                 .val_pictures = recipe.diffuse.val_pictures,
+                                 .flip = recipe.data.flip,
+                                 .seed = recipe.seed,
+                                 .num_threads = recipe::num_threads(recipe)};
   const fs::path folder = autoencoder_of_classes(recipe, model);
   if (!folder.empty()) options.space = latent_space(recipe, device, model, folder);
-  return tasks::labeled_pictures(options);
+  return labeled_pictures(options);
 }
 
-tasks::TextTranslatorOptions translator_options(const recipe::Recipe& recipe, const fs::path& model,
-                                                const encoders::Compute& compute) {
+TextTranslatorOptions translator_options(const recipe::Recipe& recipe, const fs::path& model,
+                                         const encoders::Compute& compute) {
   const fs::path autoencoder = autoencoder_of(recipe);
   return {.model = model,
           .autoencoder = autoencoder.empty() ? model / kAutoencoder : autoencoder,
@@ -129,8 +130,8 @@ tasks::TextTranslatorOptions translator_options(const recipe::Recipe& recipe, co
           .memory = recipe.memory};
 }
 
-std::shared_ptr<const tasks::PictureSet> open_pictures(const recipe::Recipe& recipe, int device,
-                                                       const tasks::DenoiseFormat& format) {
+std::shared_ptr<const PictureSet> open_pictures(const recipe::Recipe& recipe, int device,
+                                                const DenoiseFormat& format) {
   const std::string& kind = recipe.data.kind;
   if (format.has_labels()) {
     if (kind == kCaptions || kind == kKohya)
@@ -149,7 +150,7 @@ std::shared_ptr<const tasks::PictureSet> open_pictures(const recipe::Recipe& rec
         "expected diffuse.dropout=0 for data.kind=kohya, whose caches lack the empty caption, got {}; try "
         "diffuse.dropout=0",
         recipe.diffuse.dropout);
-  const tasks::CaptionedPicturesOptions options{
+  const CaptionedPicturesOptions options{
       .folder = recipe.data.path,
       .prior = recipe.diffuse.prior,
       .prior_weight = recipe.diffuse.prior_weight,
@@ -163,7 +164,7 @@ std::shared_ptr<const tasks::PictureSet> open_pictures(const recipe::Recipe& rec
       .format = format,
       .encoders = translator_options(recipe, recipe.model.path, on_processor(recipe)),
       .preparation = compute_of(recipe, device)};
-  return kind == kKohya ? tasks::kohya_pictures(options) : tasks::captioned_pictures(options);
+  return kind == kKohya ? kohya_pictures(options) : captioned_pictures(options);
 }
 
 /// How many pixels a latent stands for along each axis, and what sides are multiples of.
@@ -185,7 +186,7 @@ Grain grain_of(const recipe::Recipe& recipe, const models::DenoiserConfig& model
 }
 
 /// The names of a class in diffusers' id2label are parted by commas.
-void add_names(const std::string& names, int32_t label, std::vector<tasks::NamedClass>& classes) {
+void add_names(const std::string& names, int32_t label, std::vector<NamedClass>& classes) {
   for (size_t begin = 0, end = 0; end != names.npos; begin = end + 1) {
     end = names.find(',', begin);
     if (const std::string_view name = trimmed(std::string_view(names).substr(begin, end - begin));
@@ -195,8 +196,8 @@ void add_names(const std::string& names, int32_t label, std::vector<tasks::Named
 }
 
 /// Those that the index of a folder of diffusers names.
-std::vector<tasks::NamedClass> named_classes(const fs::path& file, int64_t num_classes) {
-  std::vector<tasks::NamedClass> classes;
+std::vector<NamedClass> named_classes(const fs::path& file, int64_t num_classes) {
+  std::vector<NamedClass> classes;
   const auto index =
       parse_json_object<nlohmann::ordered_json>(read_file(file, kMostIndexBytes), file.string());
   const auto labels = index.find("id2label");
@@ -213,12 +214,12 @@ std::vector<tasks::NamedClass> named_classes(const fs::path& file, int64_t num_c
 }
 
 /// Of a run; of a folder of diffusers, whose classes have their numbers for names too.
-std::vector<tasks::NamedClass> classes_in(const fs::path& folder, int64_t num_classes) {
-  if (path_exists(folder / kClassNames)) return tasks::numbered(lines_of(folder / kClassNames));
-  std::vector<tasks::NamedClass> classes = named_classes(folder / hub::kModelIndex, num_classes);
+std::vector<NamedClass> classes_in(const fs::path& folder, int64_t num_classes) {
+  if (path_exists(folder / kClassNames)) return numbered(lines_of(folder / kClassNames));
+  std::vector<NamedClass> classes = named_classes(folder / hub::kModelIndex, num_classes);
   for (int32_t i = 0; i < num_classes; ++i) {
     const std::string number = std::to_string(i);
-    if (std::ranges::find(classes, number, &tasks::NamedClass::name) == classes.end())
+    if (std::ranges::find(classes, number, &NamedClass::name) == classes.end())
       classes.push_back({.name = number, .label = i});
   }
   return classes;
@@ -226,15 +227,7 @@ std::vector<tasks::NamedClass> classes_in(const fs::path& folder, int64_t num_cl
 
 }  // namespace
 
-void refuse_pictures(const recipe::Recipe& recipe, const fs::path& run) {
-  if (recipe::makes_pictures(recipe))
-    user_error(
-        "expected a run that judges pictures, got '{0}', which makes them; try hearth generate {0} --prompt "
-        "...",
-        run.string());
-}
-
-tasks::NoisingOptions noising_options(const recipe::Recipe& recipe) {
+NoisingOptions noising_options(const recipe::Recipe& recipe) {
   const recipe::Diffuse& diffuse = recipe.diffuse;
   return {.objective = recipe.train.objective,
           .sampling = diffuse.sampling,
@@ -263,41 +256,49 @@ int64_t usual_side(const recipe::Recipe& recipe) {
 }
 
 std::shared_ptr<const engine::Objective> denoiser_of(const recipe::Recipe& recipe) {
-  const tasks::DenoiseFormat format = denoise_format(recipe);
+  const DenoiseFormat format = denoise_format(recipe);
   if (recipe.adapter.path.empty()) check_targets(recipe, format.model.family);
-  return tasks::denoiser_objective({.format = format, .latents = latents_of(recipe)});
+  return denoiser_objective({.format = format, .latents = latents_of(recipe)});
 }
 
-tasks::DiffuseTaskOptions diffuse_options(const recipe::Recipe& recipe, int device) {
-  tasks::DiffuseTaskOptions options{.format = denoise_format(recipe),
-                                    .noising = noising_options(recipe),
-                                    .diffuse = recipe.diffuse,
-                                    .loader = loader_options(recipe),
-                                    .config = hub::denoiser_config_json(recipe.model)};
+DiffuseTaskOptions diffuse_options(const recipe::Recipe& recipe, int device) {
+  DiffuseTaskOptions options{.format = denoise_format(recipe),
+                             .noising = noising_options(recipe),
+                             .diffuse = recipe.diffuse,
+                             .loader = loader_options(recipe),
+                             .config = hub::denoiser_config_json(recipe.model)};
   options.pictures = open_pictures(recipe, device, options.format);
   return options;
 }
 
-tasks::PictureMakerOptions picture_options(const recipe::Recipe& recipe) {
-  tasks::PictureMakerOptions options{.format = denoise_format(recipe), .latents = latents_of(recipe)};
-  options.sampler = tasks::sampler_for(noising_options(recipe), options.format.model, recipe.diffuse.steps,
-                                       options.latents);
+PictureMakerOptions picture_options(const recipe::Recipe& recipe) {
+  PictureMakerOptions options{.format = denoise_format(recipe), .latents = latents_of(recipe)};
+  options.sampler =
+      sampler_for(noising_options(recipe), options.format.model, recipe.diffuse.steps, options.latents);
   options.guidance = recipe.diffuse.guidance;
   return options;
 }
 
-std::unique_ptr<tasks::PictureTranslator> open_translator(const recipe::Recipe& recipe,
-                                                          const fs::path& folder) {
+std::unique_ptr<PictureTranslator> open_translator(const recipe::Recipe& recipe, const fs::path& folder) {
   const models::DenoiserConfig model = denoise_format(recipe).model;
   if (model.num_classes == 0)
-    return tasks::text_translator(translator_options(recipe, recipe.model.path, compute_of(recipe, 0)));
+    return text_translator(translator_options(recipe, recipe.model.path, compute_of(recipe, 0)));
   const fs::path autoencoder = autoencoder_of_classes(recipe, model);
-  tasks::ClassTranslatorOptions options{.classes = classes_in(folder, model.num_classes),
-                                        .num_classes = model.num_classes,
-                                        .channels = model.channels};
+  ClassTranslatorOptions options{.classes = classes_in(folder, model.num_classes),
+                                 .num_classes = model.num_classes,
+                                 .channels = model.channels};
   if (!autoencoder.empty())
     options.open_coder = coder_opener(autoencoder, compute_of(recipe, 0), recipe.memory);
-  return tasks::class_translator(std::move(options));
+  return class_translator(std::move(options));
 }
 
-}  // namespace hearth::run
+extern const TaskDef diffuse_task;
+const TaskDef diffuse_task = {.name = "diffuse",
+                              .owns = recipe::makes_pictures,
+                              .objective = denoiser_of,
+                              .open = [](const recipe::Recipe& recipe, int device) -> std::unique_ptr<Task> {
+                                return std::make_unique<DiffuseTask>(diffuse_options(recipe, device));
+                              },
+                              .generates = "images"};
+
+}  // namespace hearth::tasks

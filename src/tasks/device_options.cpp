@@ -1,6 +1,6 @@
-#include "run/device_options.h"
+#include "tasks/device_options.h"
 
-namespace hearth::run {
+namespace hearth::tasks {
 exec::GpuWish gpu_of(const recipe::Recipe& recipe, int device) {
   return {
       .device = recipe.device, .number = device, .reserve_bytes = recipe.reserve, .record = recipe.record};
@@ -12,4 +12,4 @@ encoders::Compute compute_of(const recipe::Recipe& recipe, int device) {
   return compute;
 }
 
-}  // namespace hearth::run
+}  // namespace hearth::tasks

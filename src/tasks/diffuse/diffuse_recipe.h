@@ -3,17 +3,14 @@
 #include "recipe/recipe.h"
 #include "tasks/diffuse/diffuse_task.h"
 
-/// From recipes of models that make pictures to options, as from_recipe.h has it for the others.
-namespace hearth::run {
+/// Options of image generation, from recipes.
+namespace hearth::tasks {
 
 /// Of data.kind: pictures with captions, and caches of them by kohya's sd-scripts.
 inline constexpr const char* kCaptions = "captions";
 inline constexpr const char* kKohya = "kohya";
 
-/// UserError for a run of a model that makes pictures, where one that judges them is expected.
-void refuse_pictures(const recipe::Recipe& recipe, const fs::path& run);
-
-tasks::NoisingOptions noising_options(const recipe::Recipe& recipe);
+NoisingOptions noising_options(const recipe::Recipe& recipe);
 /// Size of the latents of a picture of data.image_size: what the autoencoder of the recipe makes of it, else
 /// the picture's own where it is one of pixels, else an eighth. UserError for sides that it does not divide.
 Extent latents_of(const recipe::Recipe& recipe);
@@ -22,12 +19,11 @@ int64_t usual_side(const recipe::Recipe& recipe);
 std::shared_ptr<const engine::Objective> denoiser_of(const recipe::Recipe& recipe);
 /// The data opened; what GPU number `device` may prepare is prepared there. UserError where it does not go
 /// together with the model.
-tasks::DiffuseTaskOptions diffuse_options(const recipe::Recipe& recipe, int device);
+DiffuseTaskOptions diffuse_options(const recipe::Recipe& recipe, int device);
 
 /// How pictures of data.image_size are made; batch, unconditional and row_length are left.
-tasks::PictureMakerOptions picture_options(const recipe::Recipe& recipe);
+PictureMakerOptions picture_options(const recipe::Recipe& recipe);
 /// Prompts and pictures of a model in `folder`, a run or a folder of diffusers.
-std::unique_ptr<tasks::PictureTranslator> open_translator(const recipe::Recipe& recipe,
-                                                          const fs::path& folder);
+std::unique_ptr<PictureTranslator> open_translator(const recipe::Recipe& recipe, const fs::path& folder);
 
-}  // namespace hearth::run
+}  // namespace hearth::tasks

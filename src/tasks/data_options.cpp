@@ -1,10 +1,10 @@
-#include "run/data_options.h"
+#include "tasks/data_options.h"
 
 #include <charconv>
 
 #include "base/error.h"
 
-namespace hearth::run {
+namespace hearth::tasks {
 namespace {
 
 /// Converts data.unlabeled to MaskOptions::unlabeled.
@@ -62,4 +62,4 @@ data::MaskOptions mask_options(const recipe::Recipe& recipe, const std::string& 
           .num_threads = recipe::num_threads(recipe)};
 }
 
-}  // namespace hearth::run
+}  // namespace hearth::tasks

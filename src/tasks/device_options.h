@@ -3,7 +3,7 @@
 #include "encoders/model_part.h"
 #include "recipe/recipe.h"
 
-namespace hearth::run {
+namespace hearth::tasks {
 
 /// GPU number `device` of those that a recipe asks for, and which of its kernels are tried first.
 exec::GpuWish gpu_of(const recipe::Recipe& recipe, int device);
@@ -11,4 +11,4 @@ exec::GpuWish gpu_of(const recipe::Recipe& recipe, int device);
 /// GPUs.
 encoders::Compute compute_of(const recipe::Recipe& recipe, int device);
 
-}  // namespace hearth::run
+}  // namespace hearth::tasks

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <memory>
+
+#include "data/images/augment.h"
+#include "data/loader_options.h"
+#include "data/picture_cache.h"
+#include "models/model.h"
+#include "recipe/recipe.h"
+
+/// Options that tasks on images share, from recipes.
+namespace hearth::tasks {
+
+/// Returns the recipe's number of classes; if 0, the number of classes in the data.
+int64_t num_classes_of(const recipe::Recipe& recipe);
+models::ModelOptions model_options(const recipe::Recipe& recipe);
+data::PixelOptions pixel_options(const recipe::Recipe& recipe);
+/// Memory in which this device may keep decoded images; null: none.
+std::shared_ptr<data::PictureBudget> picture_budget(const recipe::Recipe& recipe);
+/// Returns loader options with the model's min batch: 2 if one row leaves a batch norm a single value per
+/// channel (DeepLab's pooled features, mlp).
+data::LoaderOptions image_loader_options(const recipe::Recipe& recipe);
+
+}  // namespace hearth::tasks

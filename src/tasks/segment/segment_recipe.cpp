@@ -1,0 +1,141 @@
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/run_files.h"
+#include "base/text.h"
+#include "recipe/recipe_file.h"
+#include "tasks/data_options.h"
+#include "tasks/image_options.h"
+#include "tasks/segment/mask_files.h"
+#include "tasks/segment/segment_task.h"
+#include "tasks/segment/segmenter.h"
+#include "tasks/spread.h"
+#include "tasks/task_def.h"
+
+namespace hearth::tasks {
+namespace {
+
+std::vector<MaskLoss> mask_losses(const recipe::Recipe& recipe) {
+  const std::vector<std::string> names = {"cross_entropy", "dice", "focal"};
+  std::vector<MaskLoss> losses;
+  for (const std::string& name : recipe.segment.loss) {
+    const auto found = std::ranges::find(names, name);
+    if (found == names.end()) {
+      user_error("expected segment.loss to be some of {}, got '{}'{}", fmt::join(names, ", "), name,
+                 did_you_mean(name, names));
+    }
+    losses.push_back(static_cast<MaskLoss>(found - names.begin()));
+  }
+  if (losses.empty()) user_error("expected a loss in segment.loss, got none; try segment.loss=cross_entropy");
+  return losses;
+}
+
+SegmentTaskOptions segment_options(const recipe::Recipe& recipe) {
+  const recipe::Data& data = recipe.data;
+  if (data.scale.size() != 2) {
+    user_error("expected two factors in data.scale, got {}; try data.scale=[0.5,2]", data.scale.size());
+  }
+  SegmentTaskOptions made{.model = model_options(recipe),
+                          .train = mask_options(recipe, "train"),
+                          .held_out = mask_options(recipe, "test"),
+                          .loader = image_loader_options(recipe),
+                          .rows = {.size = data.image_size,
+                                   .resizes = data.resize,
+                                   .least_scale = static_cast<double>(data.scale[0]),
+                                   .most_scale = static_cast<double>(data.scale[1]),
+                                   .pixels = pixel_options(recipe),
+                                   .class_weights = recipe.segment.weights},
+                          .class_weights = recipe.segment.class_weights,
+                          .balance = recipe.data.balance};
+  made.train.keep = made.held_out.keep = picture_budget(recipe);
+  return made;
+}
+
+std::vector<std::string> classes_of(recipe::Recipe recipe) {
+  recipe.data.bad_records = recipe::BadRecords::refuse;  // No image is decoded to leave some out.
+  std::vector<std::string> names;
+  const auto masks = data::open_masks(mask_options(recipe, "train"));
+  for (const data::MaskClass& one : masks->classes()) names.push_back(one.name);
+  return names;
+}
+
+/// Fills in data.class_numbers for mask files, and the classes if model.num_classes is 0: from the run, else
+/// from all masks (data::decide_masks).
+std::vector<std::string> decide_mask_numbers(recipe::Recipe& recipe, const fs::path& run) {
+  if (recipe.data.kind != "masks" || !recipe.data.class_numbers.empty()) return {};
+  if (const fs::path config = run / "config.yaml"; !run.empty() && path_exists(config)) {
+    const recipe::Recipe trained = recipe::load_recipe(config, {});
+    if (trained.data.path == recipe.data.path) recipe.data.class_numbers = trained.data.class_numbers;
+    if (!recipe.data.class_numbers.empty()) return {};
+  }
+  data::MaskDecision decision =
+      data::decide_masks(mask_options(recipe, "train"), mask_options(recipe, "test"));
+  recipe.data.class_numbers = std::move(decision.class_numbers);
+  if (recipe.model.num_classes == 0) {
+    recipe.model.num_classes = std::ssize(decision.class_names);
+    recipe.model.class_names = std::move(decision.class_names);
+  }
+  return std::move(decision.notes);
+}
+
+void read_pixels(const recipe::Recipe& recipe, TakePixels take) {
+  const auto images = data::open_masks(mask_options(recipe, "train"));
+  data::Image image, mask;
+  for (const int64_t index : spread(kMaxMeasured, images->size())) {
+    images->read(index, image, mask);
+    take(image.pixels, 3);
+  }
+}
+
+std::unique_ptr<Task> open(const recipe::Recipe& recipe, int /*device*/) {
+  return std::make_unique<SegmentTask>(segment_options(recipe));
+}
+
+ExportFacts exported(const recipe::Recipe& recipe, const fs::path& run) {
+  ExportFacts facts{
+      .pixels = pixel_options(recipe), .names = {}, .fit = recipe.data.resize ? "stretch" : "window"};
+  for (const data::MaskClass& each : data::read_class_table(run / kClassTable))
+    facts.names.push_back(each.name);
+  return facts;
+}
+
+std::unique_ptr<Predictor> open_predictor(const recipe::Recipe& recipe, const PredictionPaths& paths) {
+  MaskInput input{.size = recipe.data.image_size,
+                  .resizes = recipe.data.resize,
+                  .pixels = pixel_options(recipe),
+                  .num_classes = recipe.model.num_classes,
+                  .exif = recipe.data.exif};
+  input.pixels.augment = {};
+  if (recipe.segment.class_weights != recipe::ClassWeights::none)
+    input.class_weights.assign(static_cast<size_t>(recipe.model.num_classes), 1);
+  return std::make_unique<MaskFiles>(input, data::read_class_table(paths.run / kClassTable), paths.out);
+}
+
+std::shared_ptr<const engine::Objective> objective_of(const recipe::Recipe& recipe) {
+  return segmenter({.model = model_options(recipe),
+                    .losses = mask_losses(recipe),
+                    .has_class_weights = recipe.segment.class_weights != recipe::ClassWeights::none,
+                    .wants_probabilities = !recipe.data.resize});
+}
+
+}  // namespace
+
+extern const TaskDef segment_task;
+const TaskDef segment_task = {.name = "segment",
+                              .owns =
+                                  [](const recipe::Recipe& recipe) {
+                                    return models::find_model(recipe.model.name).purpose ==
+                                           models::Purpose::segment;
+                                  },
+                              .objective = objective_of,
+                              .open = open,
+                              .classes = [](const recipe::Recipe& recipe) { return classes_of(recipe); },
+                              .planned_classes = 21,  // as PASCAL VOC
+                              .fill_in = decide_mask_numbers,
+                              .read_pixels = read_pixels,
+                              .exported = exported,
+                              .predictor = open_predictor};
+
+}  // namespace hearth::tasks

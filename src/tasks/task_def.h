@@ -1,0 +1,72 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/function_ref.h"
+#include "base/path.h"
+#include "data/images/augment.h"
+#include "engine/objective.h"
+#include "recipe/recipe.h"
+#include "tasks/predictor.h"
+#include "tasks/task.h"
+
+namespace hearth::tasks {
+
+/// Folders of a prediction: the run, where results are written, and the file of weights.
+struct PredictionPaths {
+  fs::path run, out, weights;
+};
+
+/// What a reader of an exported image model must know: how pixels are normalized, the class names, and how
+/// images are fitted to the model's size ("stretch", "letterbox 114", "window").
+struct ExportFacts {
+  data::PixelOptions pixels;
+  std::vector<std::string> names;
+  std::string fit;
+};
+
+/// Receives the pixels of an image, interleaved, and its number of channels.
+using TakePixels = FunctionRef<void(std::span<const uint8_t> pixels, int64_t channels)>;
+/// Max number of training images that are read to measure their mean and standard deviation.
+inline constexpr int64_t kMaxMeasured = 4096;
+
+/// A kind of training, as one record: all that differs between tasks and is not in its Task. To add a task: a
+/// folder with its record, and a row in task_list.cpp. Functions of a record that are null: see each.
+struct TaskDef {
+  std::string_view name;  ///< "detect"
+  /// True if this task trains a recipe. The first task of the list that owns a recipe has it.
+  bool (*owns)(const recipe::Recipe&);
+  /// Returns what training minimizes, from the model alone: no data is opened.
+  std::shared_ptr<const engine::Objective> (*objective)(const recipe::Recipe&);
+  /// Opens the data; GPU number `device` helps to prepare it if the recipe asks for GPUs. UserError if the
+  /// data does not fit the model.
+  std::unique_ptr<Task> (*open)(const recipe::Recipe&, int device);
+  /// Reads the class names of the training data and decodes no image, except masks if only their values give
+  /// the number of classes. Null: the model has no classes that the data names.
+  std::vector<std::string> (*classes)(const recipe::Recipe&) = nullptr;
+  int64_t planned_classes = 0;  ///< number of classes that a plan without data assumes
+  /// Fills in what only the data knows, for a run in the folder `run` (empty: none); returns sentences on it.
+  /// Null: nothing.
+  std::vector<std::string> (*fill_in)(recipe::Recipe&, const fs::path& run) = nullptr;
+  /// Passes the pixels of training images and their number of channels to `take`, for data.normalize=dataset.
+  /// Null: images are normalized by the model.
+  void (*read_pixels)(const recipe::Recipe&, TakePixels take) = nullptr;
+  /// Null: the task has no ONNX export.
+  ExportFacts (*exported)(const recipe::Recipe&, const fs::path& run) = nullptr;
+  /// Null: the model does not judge images.
+  std::unique_ptr<Predictor> (*predictor)(const recipe::Recipe&, const PredictionPaths&) = nullptr;
+  std::string_view generates = "";  ///< what its models generate, "text"; empty: they judge images
+};
+
+std::span<const TaskDef* const> task_list();
+/// Returns the task that trains a recipe.
+const TaskDef& task_of(const recipe::Recipe& recipe);
+/// Returns the task of a run that judges images; UserError if its task generates something instead.
+const TaskDef& image_task_of(const recipe::Recipe& recipe, const fs::path& run);
+
+}  // namespace hearth::tasks
