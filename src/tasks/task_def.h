@@ -63,7 +63,6 @@ struct TaskDef {
   std::string_view generates = "";  ///< what its models generate, "text"; empty: they judge images
 };
 
-std::span<const TaskDef* const> task_list();
 /// Returns the task that trains a recipe.
 const TaskDef& task_of(const recipe::Recipe& recipe);
 /// Returns the task of a run that judges images; UserError if its task generates something instead.

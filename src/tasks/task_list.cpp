@@ -14,8 +14,6 @@ constexpr const TaskDef* kTasks[] = {&diffuse_task, &preference_task, &language_
 
 }  // namespace
 
-std::span<const TaskDef* const> task_list() { return kTasks; }
-
 const TaskDef& task_of(const recipe::Recipe& recipe) {
   const auto found = std::ranges::find_if(kTasks, [&](const TaskDef* task) { return task->owns(recipe); });
   HEARTH_CHECK(found != std::end(kTasks));
