@@ -144,4 +144,10 @@ void copy_first(Engine& engine, const std::string& weight) {
   }
 }
 
+std::unique_ptr<Engine> evaluation_engine(EngineOptions options, std::span<const int64_t> eval_sizes) {
+  options.accumulate = 1;
+  options.optimizer.ema_decay = 0;
+  return std::make_unique<Engine>(options, std::span<const int64_t>(), eval_sizes);
+}
+
 }  // namespace hearth::engine

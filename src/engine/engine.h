@@ -110,4 +110,8 @@ double loss_scale(const Engine& engine);
 /// What begins as a weight does: its average, and what it was when workers last moved together.
 void copy_first(Engine& engine, const std::string& weight);
 
+/// Makes an engine that only evaluates micro-batches of these sizes. It accumulates no gradients and keeps no
+/// EMA weights, because saved weights are the averages already.
+std::unique_ptr<Engine> evaluation_engine(EngineOptions options, std::span<const int64_t> eval_sizes);
+
 }  // namespace hearth::engine

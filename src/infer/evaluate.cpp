@@ -12,12 +12,10 @@ namespace hearth::infer {
 tasks::Evaluation evaluate(engine::EngineOptions options, const tasks::Task& task,
                            FunctionRef<void(engine::Engine&)> load) {
   options.row_lengths = task.row_lengths();
-  // Weights of a run are its averages already, where it has them.
-  options.accumulate = 1;
-  options.optimizer.ema_decay = 0;
-  engine::Engine engine(options, {}, task.eval_sizes(options.batch));
-  load(engine);
-  return task.evaluate(engine, 0);
+  const std::vector<int64_t> sizes = task.eval_sizes(options.batch);
+  const auto engine = engine::evaluation_engine(std::move(options), sizes);
+  load(*engine);
+  return task.evaluate(*engine, 0);
 }
 
 tasks::Evaluation evaluate_text(engine::EngineOptions options, const tasks::Task& task,

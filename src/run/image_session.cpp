@@ -168,11 +168,7 @@ void ImageSession::load_weights() {
 
 engine::Engine& ImageSession::denoiser() {
   if (engine_) return *engine_;
-  engine::EngineOptions compiled = engine_options(recipe_);
-  compiled.accumulate = 1;
-  compiled.optimizer.ema_decay = 0;
-  engine_ = std::make_unique<engine::Engine>(compiled, std::span<const int64_t>(),
-                                             std::span(&maker_options_.batch, 1));
+  engine_ = engine::evaluation_engine(engine_options(recipe_), std::span(&maker_options_.batch, 1));
   engine_->initialize();
   load_weights();
   return *engine_;

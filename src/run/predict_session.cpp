@@ -16,15 +16,12 @@ PredictSession::PredictSession(const recipe::Recipe& recipe, const fs::path& run
   predictor_ =
       tasks::image_task_of(recipe, run).predictor(recipe, {.run = run, .out = out, .weights = weights_});
   options_ = engine_options(recipe);
-  // best.safetensors contains the EMA weights, so the engine does not need both.
-  options_.accumulate = 1;
-  options_.optimizer.ema_decay = 0;
 }
 
 std::string PredictSession::predict(const fs::path& image) {
   if (!engine_) {
     const int64_t one[] = {1};
-    auto engine = std::make_unique<engine::Engine>(options_, std::span<const int64_t>(), one);
+    auto engine = engine::evaluation_engine(options_, one);
     engine->initialize();
     hub::load_weights(*engine, weights_);
     engine_ = std::move(engine);

@@ -132,9 +132,8 @@ Values evaluate(engine::EngineOptions options, const fs::path& weights, std::vec
   for (const auto& [name, value] : objective->build(builder, {.num_rows = count}).exported)
     made.names.push_back(name);
   options.objective = std::make_shared<Exported>(objective);
-  options.accumulate = 1;
-  options.optimizer.ema_decay = 0;
-  engine::Engine engine(options, {}, std::span(&count, 1));
+  const auto made_engine = engine::evaluation_engine(std::move(options), std::span(&count, 1));
+  engine::Engine& engine = *made_engine;
   engine.initialize();
   hub::load_weights(engine, weights);
   images.resize(images.size() + static_cast<size_t>(engine::kInputSlack));
