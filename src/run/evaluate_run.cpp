@@ -4,7 +4,6 @@
 
 #include "hub/weights.h"
 #include "infer/evaluate.h"
-#include "ops/conv/conv_cpu.h"
 #include "run/device_rates.h"
 #include "run/first_weights.h"
 #include "run/from_recipe.h"
@@ -38,7 +37,7 @@ WeightsEvaluation checked(const tasks::Task& task, const tasks::Evaluation& foun
 
 WeightsEvaluation evaluate_run(recipe::Recipe recipe, const fs::path& run, const SayNote& say) {
   recipe = resolve(tasks::with_date(std::move(recipe), run), run).recipe;
-  cpu::allow_winograd(std::ranges::find(recipe.passes.off, "winograd") == recipe.passes.off.end());
+  switch_winograd(recipe);
   const auto task = tasks::task_of(recipe).open(recipe, 0);
   take_class_names(recipe, *task);
   engine::EngineOptions options = engine_options(recipe);

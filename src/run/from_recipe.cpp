@@ -18,6 +18,7 @@
 #include "io/weight_files.h"
 #include "models/decoder/config.h"
 #include "models/model.h"
+#include "ops/conv/conv_cpu.h"
 #include "ops/matmul/quantized.h"
 #include "run/update_options.h"
 #include "tasks/classify/tensors_dataset.h"
@@ -30,6 +31,9 @@
 
 namespace hearth::run {
 namespace {
+
+/// Entry of passes.off that is no pass of the graph.
+constexpr std::string_view kWinograd = "winograd";
 
 recipe::Choices make_choices() {
   recipe::Choices choices{.is_gpu = exec::names_gpu};
@@ -90,10 +94,14 @@ engine::EngineOptions engine_options(const recipe::Recipe& recipe, int device, i
                                             .weights = recipe.offload.weights,
                                             .activations = recipe.offload.activations},
                                 .passes_off = recipe.passes.off};
-  std::erase(options.passes_off, "winograd");
+  std::erase(options.passes_off, kWinograd);
   if (recipe.device != recipe::kCpu)
     engine::use_gpu(options, tasks::gpu_of(recipe, device), recipe.self_test);
   return options;
+}
+
+void switch_winograd(const recipe::Recipe& recipe) {
+  cpu::allow_winograd(std::ranges::find(recipe.passes.off, kWinograd) == recipe.passes.off.end());
 }
 
 void check_config_file(const recipe::Recipe& recipe) {

@@ -18,6 +18,8 @@ recipe::Recipe parse_recipe(const std::string& yaml, const std::string& where,
 /// The engine a recipe asks for, on GPU number `device` where it wants GPUs, as one of `num_workers`; 0:
 /// one for each device.
 engine::EngineOptions engine_options(const recipe::Recipe& recipe, int device = 0, int64_t num_workers = 0);
+/// Switches Winograd convolutions of this process off if passes.off contains "winograd", otherwise on.
+void switch_winograd(const recipe::Recipe& recipe);
 /// Throws a UserError if the file model.config does not exist.
 void check_config_file(const recipe::Recipe& recipe);
 /// UserError where the files of first weights that a recipe names cannot be opened: known at once, and not

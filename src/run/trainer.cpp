@@ -14,7 +14,6 @@
 #include "base/text.h"
 #include "engine/inspect.h"
 #include "io/safetensors.h"
-#include "ops/conv/conv_cpu.h"
 #include "run/device_rates.h"
 #include "run/first_weights.h"
 #include "run/fitting_engine.h"
@@ -81,8 +80,7 @@ Trainer::Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Memb
       group_(member.group),
       pacer_(events_) {
   HEARTH_CHECK(num_sharing(recipe_, num_workers()) == num_workers());
-  const auto& off = recipe_.passes.off;
-  cpu::allow_winograd(std::find(off.begin(), off.end(), "winograd") == off.end());
+  switch_winograd(recipe_);
   const int device = member.device.value_or(rank());
   task_ = tasks::task_of(recipe_).open(recipe_, device);
   take_class_names(recipe_, *task_);
