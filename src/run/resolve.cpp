@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -120,9 +121,10 @@ Resolved resolve(recipe::Recipe recipe, const fs::path& run) {
   const tasks::TaskDef& task = tasks::task_of(made.recipe);
   if (task.classes == nullptr) return made;
   const fs::path config = run / "config.yaml";
-  const bool is_new = !path_exists(config);
-  if (!is_new) keep_trained(made.recipe, recipe::load_recipe(config, {}));
-  if (task.fill_in != nullptr) made.notes = task.fill_in(made.recipe, run);
+  std::optional<recipe::Recipe> trained;
+  if (path_exists(config)) trained = recipe::load_recipe(config, {});
+  if (trained) keep_trained(made.recipe, *trained);
+  if (task.fill_in != nullptr) made.notes = task.fill_in(made.recipe, trained ? &*trained : nullptr);
   take_classes(made.recipe);
   const recipe::Data& data = made.recipe.data;
   if (recipe::data_kind(data.kind) == recipe::DataKind::shapes && !data.path.empty())
@@ -136,7 +138,7 @@ Resolved resolve(recipe::Recipe recipe, const fs::path& run) {
   }
   if (made.recipe.data.normalize == recipe::Normalize::dataset) {
     measure_normalization(made.recipe, task, made.notes);
-  } else if (is_new) {
+  } else if (!trained) {
     compare_with_weights(made.recipe, made.recipe.data.normalize == recipe::Normalize::automatic, made.notes);
   }
   return made;
@@ -149,7 +151,7 @@ Resolved resolve_for_plan(recipe::Recipe recipe) {
   if (task.classes == nullptr || made.recipe.model.num_classes > 0) return made;
   const recipe::Data& data = made.recipe.data;
   if (recipe::data_kind(data.kind) == recipe::DataKind::shapes || path_exists(data.path)) {
-    if (task.fill_in != nullptr) made.notes = task.fill_in(made.recipe, {});
+    if (task.fill_in != nullptr) made.notes = task.fill_in(made.recipe, nullptr);
     take_classes(made.recipe);
     return made;
   }

@@ -22,12 +22,11 @@ struct PredictionPaths {
   fs::path run, out, weights;
 };
 
-/// What a reader of an exported image model must know: how pixels are normalized, the class names, and how
-/// images are fitted to the model's size ("stretch", "letterbox 114", "window").
+/// Metadata of an exported image model.
 struct ExportFacts {
-  data::PixelOptions pixels;
-  std::vector<std::string> names;
-  std::string fit;
+  data::PixelOptions pixels;       ///< normalization
+  std::vector<std::string> names;  ///< class names
+  std::string fit;                 ///< resizing of images: "stretch", "letterbox 114", "window"
 };
 
 /// Receives the pixels of an image, interleaved, and its number of channels.
@@ -35,13 +34,13 @@ using TakePixels = FunctionRef<void(std::span<const uint8_t> pixels, int64_t cha
 /// Max number of training images that are read to measure their mean and standard deviation.
 inline constexpr int64_t kMaxMeasured = 4096;
 
-/// A kind of training, as one record: all that differs between tasks and is not in its Task. To add a task: a
-/// folder with its record, and a row in task_list.cpp. Functions of a record that are null: see each.
+/// Record of a kind of training: the functions that open and describe it before a Task exists. To add a task:
+/// a folder with its record, and a row in task_list.cpp.
 struct TaskDef {
   std::string_view name;  ///< "detect"
   /// True if this task trains a recipe. The first task of the list that owns a recipe has it.
   bool (*owns)(const recipe::Recipe&);
-  /// Returns what training minimizes, from the model alone: no data is opened.
+  /// Returns the training objective. Reads files of the model, not the data.
   std::shared_ptr<const engine::Objective> (*objective)(const recipe::Recipe&);
   /// Opens the data; GPU number `device` helps to prepare it if the recipe asks for GPUs. UserError if the
   /// data does not fit the model.
@@ -50,9 +49,9 @@ struct TaskDef {
   /// the number of classes. Null: the model has no classes that the data names.
   std::vector<std::string> (*classes)(const recipe::Recipe&) = nullptr;
   int64_t planned_classes = 0;  ///< number of classes that a plan without data assumes
-  /// Fills in what only the data knows, for a run in the folder `run` (empty: none); returns sentences on it.
-  /// Null: nothing.
-  std::vector<std::string> (*fill_in)(recipe::Recipe&, const fs::path& run) = nullptr;
+  /// Fills in values of a recipe from the data, or from the recipe that an existing run was trained with
+  /// (null: new run); returns sentences on them. Null: no such values.
+  std::vector<std::string> (*fill_in)(recipe::Recipe&, const recipe::Recipe* trained) = nullptr;
   /// Passes the pixels of training images and their number of channels to `take`, for data.normalize=dataset.
   /// Null: images are normalized by the model.
   void (*read_pixels)(const recipe::Recipe&, TakePixels take) = nullptr;

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/run_files.h"
 #include "base/text.h"
-#include "recipe/recipe_file.h"
 #include "tasks/data_options.h"
 #include "tasks/image_options.h"
 #include "tasks/segment/mask_files.h"
@@ -61,15 +60,13 @@ std::vector<std::string> classes_of(recipe::Recipe recipe) {
   return names;
 }
 
-/// Fills in data.class_numbers for mask files, and the classes if model.num_classes is 0: from the run, else
-/// from all masks (data::decide_masks).
-std::vector<std::string> decide_mask_numbers(recipe::Recipe& recipe, const fs::path& run) {
+/// Fills in data.class_numbers for mask files, and the classes if model.num_classes is 0: from the trained
+/// recipe if it used the same data, otherwise from all masks (data::decide_masks).
+std::vector<std::string> decide_mask_numbers(recipe::Recipe& recipe, const recipe::Recipe* trained) {
   if (recipe.data.kind != "masks" || !recipe.data.class_numbers.empty()) return {};
-  if (const fs::path config = run / "config.yaml"; !run.empty() && path_exists(config)) {
-    const recipe::Recipe trained = recipe::load_recipe(config, {});
-    if (trained.data.path == recipe.data.path) recipe.data.class_numbers = trained.data.class_numbers;
-    if (!recipe.data.class_numbers.empty()) return {};
-  }
+  if (trained != nullptr && trained->data.path == recipe.data.path)
+    recipe.data.class_numbers = trained->data.class_numbers;
+  if (!recipe.data.class_numbers.empty()) return {};
   data::MaskDecision decision =
       data::decide_masks(mask_options(recipe, "train"), mask_options(recipe, "test"));
   recipe.data.class_numbers = std::move(decision.class_numbers);
