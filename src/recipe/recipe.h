@@ -37,7 +37,7 @@ enum class ClassWeights : uint8_t { none, given, median_frequency };
 enum class Normalize : uint8_t { automatic, given, imagenet, half, dataset };
 /// How the learning rate moves over a run.
 enum class ScheduleKind : uint8_t { constant, step, cosine, onecycle };
-/// What a recipe is checked by of data.kind, whose names come from a registry.
+/// Kind of a dataset, as far as the checks of a recipe distinguish it. Names of data.kind are in a registry.
 enum class DataKind : uint8_t {
   shapes,   ///< needs no data.path
   tensors,  ///< of any number of channels

@@ -14,7 +14,8 @@ constexpr int64_t kMaxInRow = 3;
 
 bool is_finite(const engine::StepResult& result) { return !result.skipped && std::isfinite(result.loss); }
 
-/// What micro-batches hand on to one another would stay what it is: 0 times infinity is not 0.
+/// Clears the buffers that are carried from one micro-batch to the next: a non-finite value in them would
+/// stay, because 0 times infinity is not 0.
 void clear_sums(engine::Engine& engine) {
   for (const exec::PersistentBuffer& buffer : engine.compiled().layout->buffers()) {
     if (buffer.role == ir::Role::carried)
@@ -51,7 +52,7 @@ void Rollback::note_good(const engine::StepResult& result, RunState& state) {
 }
 
 bool Rollback::may_skip(const RunState& state) const {
-  // Where no loss was ever right, no update before this one can be gone back to.
+  // Without an earlier finite loss there is no good step to return to.
   return state.losses.count > 0 && state.num_bad < worker_.recipe.bad_steps.most &&
          state.num_bad_in_row + 1 < kMaxInRow;
 }

@@ -202,7 +202,7 @@ TEST(BadCoco, RecordsOfEveryKindHaveTheirImage) {
   EXPECT_THAT(
       coco_faults(good, coco_images() + R"(,{"id":{},"file_name":"f.png"})"),
       ElementsAre(HasSubstr("whose image is not known: a.json: expected an integer for id at image 6")));
-  // Which of the two an annotation is about is not known.
+  // An annotation of a repeated image id could belong to either image, so both images are bad.
   EXPECT_THAT(coco_faults(good, coco_images() + R"(,{"id":0,"file_name":"f.png","width":20,"height":10})"),
               ElementsAre(HasSubstr("a.png: a.json: two images have the id 0"),
                           HasSubstr("f.png: a.json: two images have the id 0")));

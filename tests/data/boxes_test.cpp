@@ -179,7 +179,7 @@ TEST(VocBoxes, FoldersOfSplits) {
 
 TEST(Boxes, BloodCells) {
   HEARTH_SHARED_DATA(path, "bccd");
-  // Of its lists val.txt and test.txt the former is read.
+  // The held-out images are those of val.txt; test.txt is not read.
   const BoxedPictures train = read_boxes(path, "train"), test = read_boxes(path, "test");
   EXPECT_THAT(train.class_names, ElementsAre("Platelets", "RBC", "WBC"));
   EXPECT_EQ(train.pictures.size(), 205U);

@@ -16,7 +16,7 @@
 namespace hearth::tasks {
 namespace {
 
-/// Of data.kind, in the order of data::BoxFormat.
+/// Values of data.kind, in the order of data::BoxFormat.
 constexpr std::string_view kBoxKinds[] = {"boxes", "coco",    "voc", "yolo",    "label_studio",
                                           "cvat",  "labelme", "csv", "createml"};
 
