@@ -7,6 +7,8 @@
 #include <chrono>
 #include <cstring>
 
+#include "base/protobuf.h"
+
 namespace hearth::io {
 namespace {
 
@@ -31,26 +33,11 @@ void append(std::string& out, T value) {
   out.append(bytes, sizeof(T));
 }
 
-void append_varint(std::string& out, uint64_t value) {
-  for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>(value | 0x80));
-  out.push_back(static_cast<char>(value));
-}
-
-/// The head of a length-delimited protobuf field whose `size` bytes follow.
-void append_field_head(std::string& out, char tag, size_t size) {
-  out.push_back(tag);
-  append_varint(out, size);
-}
-
-void append_field(std::string& out, char tag, std::string_view bytes) {
-  append_field_head(out, tag, bytes.size());
-  out.append(bytes);
-}
-
-size_t field_size(size_t num_bytes) {
-  size_t size = 2 + num_bytes;
-  for (size_t rest = num_bytes >> 7; rest > 0; rest >>= 7) ++size;
-  return size;
+/// Starts an event with its time.
+ProtobufWriter event_at(std::string& out, double time) {
+  ProtobufWriter event(out);
+  event.real(1, time);
+  return event;
 }
 
 double wall_time() {
@@ -81,51 +68,25 @@ void append_event_record(std::string& out, std::string_view event) {
   append(out, masked_crc32c(event));
 }
 
-void append_version_event(std::string& out, double time) {
-  out.push_back('\x09');
-  append(out, time);
-  append_field(out, '\x1a', "brain.Event:2");
-}
+void append_version_event(std::string& out, double time) { event_at(out, time).bytes(3, "brain.Event:2"); }
 
 void append_session_event(std::string& out, double time, int64_t step) {
-  out.push_back('\x09');
-  append(out, time);
-  out.push_back('\x10');
-  append_varint(out, static_cast<uint64_t>(step));
-  // SessionLog.status = START
-  append_field(out, '\x3a', "\x08\x01");
+  constexpr int64_t kStart = 1;
+  ProtobufWriter event = event_at(out, time);
+  event.integer(2, step).message(7, [&] { event.integer(1, kStart); });
 }
 
 void append_scalar_event(std::string& out, double time, int64_t step, std::string_view tag, float value) {
-  const size_t scalar_bytes = field_size(tag.size()) + 1 + sizeof(value);
-  out.push_back('\x09');
-  append(out, time);
-  out.push_back('\x10');
-  append_varint(out, static_cast<uint64_t>(step));
-  append_field_head(out, '\x2a', field_size(scalar_bytes));
-  append_field_head(out, '\x0a', scalar_bytes);
-  append_field(out, '\x0a', tag);
-  out.push_back('\x15');
-  append(out, value);
+  ProtobufWriter event = event_at(out, time);
+  event.integer(2, step).message(5, [&] { event.message(1, [&] { event.bytes(1, tag).real(2, value); }); });
 }
 
 void append_image_event(std::string& out, double time, int64_t step, std::string_view tag, Extent size,
                         std::string_view png) {
-  std::string image("\x08");
-  append_varint(image, static_cast<uint64_t>(size.height));
-  image.push_back('\x10');
-  append_varint(image, static_cast<uint64_t>(size.width));
-  append_field(image, '\x22', png);
-  std::string value;
-  append_field(value, '\x0a', tag);
-  append_field(value, '\x22', image);
-  std::string summary;
-  append_field(summary, '\x0a', value);
-  out.push_back('\x09');
-  append(out, time);
-  out.push_back('\x10');
-  append_varint(out, static_cast<uint64_t>(step));
-  append_field(out, '\x2a', summary);
+  ProtobufWriter event = event_at(out, time);
+  const auto image = [&] { event.integer(1, size.height).integer(2, size.width).bytes(4, png); };
+  event.integer(2, step).message(5,
+                                 [&] { event.message(1, [&] { event.bytes(1, tag).message(4, image); }); });
 }
 
 EventFile::EventFile(const fs::path& folder, int64_t first_step) : writer_(file_path(folder)) {

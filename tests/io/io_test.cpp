@@ -40,6 +40,9 @@ TEST(EventFile, MatchesTheKnownBytes) {
   event.clear();
   append_session_event(event, 2.0, 6);
   EXPECT_EQ(hex(event), "09000000000000004010063a020801");
+  event.clear();
+  append_image_event(event, 2.0, 5, "a", {2, 3}, "PNG");
+  EXPECT_EQ(hex(event), "09000000000000004010052a100a0e0a01612209080210032203504e47");
 }
 
 std::vector<std::byte> file_bytes(const std::string& header, size_t data_bytes) {
