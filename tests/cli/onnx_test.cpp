@@ -3,6 +3,7 @@
 #include <set>
 #include <span>
 
+#include "base/protobuf.h"
 #include "cli/program.h"
 
 namespace hearth {
@@ -12,48 +13,16 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// A field of a protobuf message.
-struct Field {
-  uint64_t number = 0;
-  uint64_t value = 0;      ///< of a varint
-  std::string_view bytes;  ///< of a string or a message
-};
-
-uint64_t take_varint(std::string_view& rest) {
-  uint64_t value = 0;
-  for (int shift = 0; shift < 64; shift += 7) {
-    if (rest.empty()) throw std::runtime_error("a number breaks off");
-    const auto byte = static_cast<uint8_t>(rest.front());
-    rest.remove_prefix(1);
-    value |= uint64_t{byte & 0x7fU} << shift;
-    if (byte < 0x80) return value;
-  }
-  throw std::runtime_error("a number of more than 64 bits");
-}
-
-std::vector<Field> fields_of(std::string_view message) {
-  std::vector<Field> fields;
-  while (!message.empty()) {
-    const uint64_t tag = take_varint(message), kind = tag & 7;
-    Field field{.number = tag >> 3};
-    if (kind == 0) {
-      field.value = take_varint(message);
-    } else if (kind == 2 || kind == 5) {
-      const uint64_t size = kind == 5 ? 4 : take_varint(message);
-      if (size > message.size()) throw std::runtime_error("a field breaks off");
-      field.bytes = message.substr(0, size);
-      message.remove_prefix(size);
-    } else {
-      throw std::runtime_error(fmt::format("a field of kind {}", kind));
-    }
-    fields.push_back(field);
-  }
+std::vector<ProtobufField> fields_of(std::string_view message) {
+  std::vector<ProtobufField> fields;
+  ProtobufReader reader(message, "ONNX", "malformed");
+  while (const auto field = reader.next()) fields.push_back(*field);
   return fields;
 }
 
 std::vector<std::string> texts_of(std::string_view message, uint64_t number) {
   std::vector<std::string> texts;
-  for (const Field& field : fields_of(message))
+  for (const ProtobufField& field : fields_of(message))
     if (field.number == number) texts.emplace_back(field.bytes);
   return texts;
 }
@@ -67,7 +36,7 @@ struct Onnx {
 
 uint64_t num_elements(std::string_view tensor) {
   uint64_t count = 1;
-  for (const Field& field : fields_of(tensor))
+  for (const ProtobufField& field : fields_of(tensor))
     if (field.number == 1) count *= field.value;
   return count;
 }
@@ -76,7 +45,7 @@ uint64_t num_elements(std::string_view tensor) {
 Onnx read_graph(std::string_view graph) {
   Onnx onnx;
   std::set<std::string> made;
-  for (const Field& field : fields_of(graph)) {
+  for (const ProtobufField& field : fields_of(graph)) {
     if (field.number == 5) {
       const std::string name = texts_of(field.bytes, 8).at(0);
       const size_t bytes = texts_of(field.bytes, 9).at(0).size();
@@ -88,7 +57,7 @@ Onnx read_graph(std::string_view graph) {
     if (field.number == 12) onnx.outputs.push_back(texts_of(field.bytes, 1).at(0));
   }
   made.insert(onnx.inputs.begin(), onnx.inputs.end());
-  for (const Field& node : fields_of(graph)) {
+  for (const ProtobufField& node : fields_of(graph)) {
     if (node.number != 1) continue;
     ++onnx.num_nodes;
     EXPECT_FALSE(texts_of(node.bytes, 4).at(0).empty());
@@ -104,10 +73,10 @@ Onnx read_onnx(std::string_view file) {
   Onnx onnx;
   std::map<std::string, std::string> metadata;
   uint64_t opset = 0;
-  for (const Field& field : fields_of(file)) {
+  for (const ProtobufField& field : fields_of(file)) {
     if (field.number == 7) onnx = read_graph(field.bytes);
     if (field.number == 8)
-      for (const Field& part : fields_of(field.bytes)) opset = part.number == 2 ? part.value : opset;
+      for (const ProtobufField& part : fields_of(field.bytes)) opset = part.number == 2 ? part.value : opset;
     if (field.number == 14) metadata[texts_of(field.bytes, 1).at(0)] = texts_of(field.bytes, 2).at(0);
   }
   EXPECT_EQ(opset, 17U);
