@@ -205,10 +205,15 @@ TEST_F(Folder, SentencePieceThatIsWrong) {
               testing::AllOf(HasSubstr("tokenizer.model"), HasSubstr("it is incomplete; download it again")));
   put("tokenizer.model", "");
   EXPECT_THAT(refused(), HasSubstr("no pieces"));
-  put("tokenizer.model", bytes_field(1, bytes_field(1, "a") + number_field(3, 77)));
+  std::string unknown_type;
+  ProtobufWriter out(unknown_type);
+  out.message(1, [&] { out.bytes(1, "a").integer(3, 77); });
+  put("tokenizer.model", unknown_type);
   EXPECT_THAT(refused(), HasSubstr("77"));
   put("tokenizer.model", "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f");
   EXPECT_THAT(refused(), HasSubstr("it is incomplete; download it again"));
+  put("tokenizer.model", std::string("\x0a\x03\x0a\x01\x61\x0a\x02\x0a\x05"));
+  EXPECT_THAT(refused(), HasSubstr("tokenizer.model: byte 9: "));
   put("tokenizer.model", "<html>");
   EXPECT_THAT(refused(), HasSubstr("tokenizer.model"));
 }

@@ -1,41 +1,26 @@
 #pragma once
 
-#include <bit>
 #include <string>
 #include <vector>
 
+#include "base/protobuf.h"
 #include "text/sentencepiece_model.h"
 
 namespace hearth::text {
 
-inline std::string varint(uint64_t value) {
-  std::string bytes;
-  for (; value >= 0x80; value >>= 7) bytes.push_back(static_cast<char>(value | 0x80));
-  return bytes + static_cast<char>(value);
-}
-inline std::string number_field(uint32_t field, uint64_t value) { return varint(field << 3) + varint(value); }
-inline std::string bytes_field(uint32_t field, const std::string& bytes) {
-  return varint(field << 3 | 2) + varint(bytes.size()) + bytes;
-}
-inline std::string float_field(uint32_t field, float value) {
-  std::string bytes = varint(field << 3 | 5);
-  for (int shift = 0; shift < 32; shift += 8)
-    bytes.push_back(static_cast<char>(std::bit_cast<uint32_t>(value) >> shift));
-  return bytes;
-}
-
 /// The model as a file of SentencePiece.
 inline std::string sentencepiece_file(const SentencePieceModel& model) {
   std::string file;
-  for (const SentencePieceModel::Piece& piece : model.pieces) {
-    file += bytes_field(1, bytes_field(1, piece.text) + float_field(2, piece.score) +
-                               number_field(3, static_cast<uint64_t>(piece.kind)));
-  }
-  file += bytes_field(
-      2, number_field(3, static_cast<uint64_t>(model.kind)) + number_field(35, model.byte_fallback));
-  file +=
-      bytes_field(3, bytes_field(1, "identity") + number_field(3, model.add_dummy_prefix) +
-                         number_field(4, model.remove_extra_spaces) + number_field(5, model.escape_spaces));
+  ProtobufWriter out(file);
+  for (const SentencePieceModel::Piece& piece : model.pieces)
+    out.message(1, [&] {
+      out.bytes(1, piece.text).real(2, piece.score).integer(3, static_cast<int64_t>(piece.kind));
+    });
+  out.message(2, [&] { out.integer(3, static_cast<int64_t>(model.kind)).integer(35, model.byte_fallback); });
+  out.message(3, [&] {
+    out.bytes(1, "identity").integer(3, model.add_dummy_prefix);
+    out.integer(4, model.remove_extra_spaces).integer(5, model.escape_spaces);
+  });
   return file;
 }
 
