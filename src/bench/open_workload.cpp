@@ -65,7 +65,7 @@ class Training : public Workload {
   double run(int64_t index) override {
     const auto start = Clock::now();
     engine_->start_step(
-        engine_->compiled().options.accumulate, num_samples_, [&] { return batch_; }, index, kBenchRate);
+        engine_->plan().options.accumulate, num_samples_, [&] { return batch_; }, index, kBenchRate);
     if (gpu() != nullptr) engine_->stage_ahead(batch_);
     last_ = engine_->finish_step();
     const double seconds = seconds_since(start);
@@ -73,13 +73,13 @@ class Training : public Workload {
     return seconds;
   }
   engine::StepResult last() const override { return last_; }
-  const engine::Compiled* compiled() const override { return &engine_->compiled(); }
-  double flops() const override { return engine_->compiled().model_flops(); }
+  const engine::Plan* plan() const override { return &engine_->plan(); }
+  double flops() const override { return engine_->plan().model_flops(); }
   int64_t num_samples() const override { return num_samples_; }
   const gpu::DeviceInfo* gpu() const override { return engine_->device().gpu; }
-  int64_t gpu_bytes() const override { return gpu() != nullptr ? engine_->compiled().gpu_bytes() : 0; }
+  int64_t gpu_bytes() const override { return gpu() != nullptr ? engine_->plan().gpu_bytes() : 0; }
   std::vector<ProfileRow> profile(int num_steps) override {
-    return profile_rows(engine_->compiled().train_program().graph,
+    return profile_rows(engine_->plan().train_program().graph,
                         engine::Inspector(*engine_).profile(batch_, num_steps));
   }
 

@@ -123,7 +123,7 @@ std::string describe(const ReportResult& result, int64_t memory_bytes) {
 
 void train(ReportResult& result, Workload& work, ReportFiles* files) {
   const gpu::DeviceInfo* gpu = work.gpu();
-  const int64_t memory_bytes = gpu != nullptr ? work.gpu_bytes() : work.compiled()->memory_bytes();
+  const int64_t memory_bytes = gpu != nullptr ? work.gpu_bytes() : work.plan()->memory_bytes();
   const int64_t device_bytes = gpu != nullptr ? gpu->memory_bytes : total_memory_bytes();
   result.flops_per_step = work.flops() / result.job.num_devices;
   const double flops = counted_flops(result);
@@ -182,7 +182,7 @@ void run_worker(const ReportRequest& request, const ReportJob& job, const Say& s
   if (!leads) return;
   result.modeled = model_of(request, job, result.fit.bench, work->gpu());
   if (job.machine.group == nullptr) result.profile = work->profile(1);
-  const exec::Program& program = work->compiled()->train_program();
+  const exec::Program& program = work->plan()->train_program();
   result.arena_svg = arena::draw_svg(program.problem, program.solution);
   if (job.is_text && job.tunes()) files->put(to_torchtune_summary(result));
   files->put(to_table(result) + to_performance_line(result));

@@ -9,6 +9,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "bench/open_workload.h"
+#include "engine/plan_builder.h"
 #include "exec/device/gpu_choice.h"
 #include "planner/memory_fit.h"
 #include "run/device_rates.h"
@@ -120,7 +121,8 @@ engine::EngineOptions options_of(const ReportJob& job, const BenchCase& bench) {
 }
 
 planner::PlanReport plan_as_it_is(const ReportJob& job, const BenchCase& bench) {
-  return planner::make_plan_report(engine::measure(options_of(job, bench), std::span(&bench.batch, 1), {}));
+  return planner::make_plan_report(
+      engine::measure_plan(options_of(job, bench), std::span(&bench.batch, 1), {}));
 }
 
 /// What a device of a job has.

@@ -38,7 +38,7 @@ class Workload {
   /// What the last training step came to.
   virtual engine::StepResult last() const { return {}; }
   /// The programs of training; null where it is none.
-  virtual const engine::Compiled* compiled() const { return nullptr; }
+  virtual const engine::Plan* plan() const { return nullptr; }
   /// Of one run, without what is computed again to save memory; 0 where memory and not arithmetic is the
   /// limit.
   virtual double flops() const = 0;

@@ -16,6 +16,7 @@
 #include "cli/links.h"
 #include "cli/output.h"
 #include "cli/verb.h"
+#include "engine/plan_builder.h"
 #include "ir/text.h"
 #include "ops/op_list.h"
 #include "planner/memory_fit.h"
@@ -201,10 +202,10 @@ void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
   on_gpu.device = gpu_of(options);
   std::future<std::optional<planner::PlanReport>> largest;
   if (memory > 0) largest = by_every_means(on_gpu, memory);
-  const engine::Compiled compiled = engine::compile(options, std::span(&options.batch, 1), {});
-  planner::PlanReport report = planner::make_plan_report(compiled);
+  const engine::Plan plan = engine::make_plan(options, std::span(&options.batch, 1), {});
+  planner::PlanReport report = planner::make_plan_report(plan);
   report.kept_bytes = recipe.data.keep_pictures;
-  const exec::Program& program = compiled.train_program();
+  const exec::Program& program = plan.train_program();
   write_file_atomically(arguments.svg, arena::draw_svg(program.problem, program.solution));
   std::optional<Fits> fits;
   if (memory > 0) {
@@ -246,7 +247,7 @@ void run_dump(const CLI::App& verb, const DumpArguments& arguments) {
   options.after_pass = [&](std::string_view pass, const ir::Graph& graph, double) {
     if (pass == wanted && text.empty()) text = ir::print(graph);
   };
-  engine::compile(options, std::span(&options.batch, 1), {});
+  engine::make_plan(options, std::span(&options.batch, 1), {});
   say("{}", text);
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "engine/gpu_options.h"
+#include "engine/plan_builder.h"
 #include "hub/weights.h"
 
 namespace hearth::encoders {
@@ -35,11 +36,11 @@ ModelPart::ModelPart(std::function<Graph(nn::Builder&)> grow, const Compute& com
                                                std::span<const int64_t>(), kOneSize)) {}
 
 int64_t ModelPart::needed_bytes(std::function<Graph(nn::Builder&)> grow, const Compute& compute) {
-  return engine::measure(part_options(std::move(grow), compute), {}, kOneSize).memory_bytes();
+  return engine::measure_plan(part_options(std::move(grow), compute), {}, kOneSize).memory_bytes();
 }
 
 void ModelPart::load(const io::WeightFiles& files, const std::string& prefix) {
-  for (const nn::Tensor& tensor : engine_->compiled().tensors)
+  for (const nn::Tensor& tensor : engine_->plan().tensors)
     hub::load_tensor(*engine_, tensor, prefix + tensor.name, files, files.path());
 }
 

@@ -36,7 +36,7 @@ class ModelPart {
   /// The output for these inputs, each with engine::kInputSlack readable bytes after it; valid until the next
   /// run.
   std::span<const float> run(std::initializer_list<const void*> inputs);
-  int64_t memory_bytes() const { return engine_->compiled().memory_bytes(); }
+  int64_t memory_bytes() const { return engine_->plan().memory_bytes(); }
 
  private:
   std::unique_ptr<engine::Engine> engine_;

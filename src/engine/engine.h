@@ -10,13 +10,13 @@
 #include "data/loader.h"
 #include "distributed/heartbeat.h"
 #include "distributed/process_group.h"
-#include "engine/compile.h"
 #include "engine/memory.h"
 #include "engine/micro_batch.h"
+#include "engine/plan.h"
 
 namespace hearth::engine {
 
-struct Running;
+struct Runtime;
 
 /// What one update came to.
 struct StepResult {
@@ -27,7 +27,7 @@ struct StepResult {
   bool skipped = false;         ///< the gradients were not finite: nothing was changed
 };
 
-/// What an engine runs on, and what its trials found out there.
+/// What an engine runs on, and what checks found out there.
 struct DeviceReport {
   const gpu::DeviceInfo* gpu = nullptr;  ///< null: the processor
   /// Kernels that were found to be wrong, with what they did: the usual way or the host computes in their
@@ -39,17 +39,17 @@ struct DeviceReport {
   std::string_view recording_fault;
 };
 
-/// Runs what compile() planned: all memory is allocated when an engine is made, nothing while it runs. What a
+/// Runs a plan: all memory is allocated when an engine is made, nothing while it runs. What a
 /// worker does of an update is its strategy's (parallel/strategy.h).
 class Engine {
  public:
-  /// The sizes are those of compile(). DoesNotFit where the GPU has too little free.
+  /// The sizes are those of make_plan(). DoesNotFit where the GPU has too little free.
   Engine(const EngineOptions& options, std::span<const int64_t> train_sizes,
          std::span<const int64_t> eval_sizes);
   ~Engine();
 
   /// The programs, their memory and what is known of them.
-  const Compiled& compiled() const;
+  const Plan& plan() const;
   DeviceReport device() const;
   ThreadPool& threads();
 
@@ -100,7 +100,7 @@ class Engine {
  private:
   friend class Inspector;
   friend double loss_scale(const Engine& engine);
-  std::unique_ptr<Running> running_;
+  std::unique_ptr<Runtime> runtime_;
 };
 
 /// The f32 values of a persistent buffer.

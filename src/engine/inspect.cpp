@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "engine/compile.h"
-#include "engine/running.h"
+#include "engine/plan_builder.h"
+#include "engine/runtime.h"
 
 namespace hearth::engine {
 namespace {
@@ -47,24 +47,23 @@ int64_t broken_row(const ir::Type& type, const void* data) {
 }  // namespace
 
 Inspector::Inspector(Engine& engine)
-    : engine_(engine), running_(*engine.running_), compiled_(*engine.running_->compiled) {}
+    : engine_(engine), runtime_(*engine.runtime_), plan_(*engine.runtime_->plan) {}
 
 std::string Inspector::find_not_finite(const MicroBatch& batch, int64_t step, int64_t index) {
-  const exec::Program program = compile_gradients(compiled_, batch.shape(), running_.trials());
-  for (size_t i = 0; i < compiled_.input_names.size(); ++i) {
-    const ValueId input = *program.graph.find(compiled_.input_names[i]);
+  const exec::Program program = compile_gradients(plan_, batch.shape(), runtime_.checks());
+  for (size_t i = 0; i < plan_.input_names.size(); ++i) {
+    const ValueId input = *program.graph.find(plan_.input_names[i]);
     const int64_t row = broken_row(program.graph.type(input), batch.inputs[i]);
-    if (row >= 0)
-      return fmt::format("the data ({} of row {} of its micro-batch)", compiled_.input_names[i], row);
+    if (row >= 0) return fmt::format("the data ({} of row {} of its micro-batch)", plan_.input_names[i], row);
   }
-  const Room room(*running_.memory, program);
+  const Room room(*runtime_.memory, program);
   exec::Executor executor(program);
   executor.bind(room.places());
   executor.set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(batch.num_rows)));
-  running_.bind_inputs(executor, batch, step, index);
+  runtime_.bind_inputs(executor, batch, step, index);
   std::string found;
-  running_.memory->to_gpu();
-  executor.run_with(running_.threads, [&](size_t node, double) {
+  runtime_.memory->to_gpu();
+  executor.run_with(runtime_.threads, [&](size_t node, double) {
     if (!found.empty()) return;
     const ir::Node& made = program.graph.nodes[node];
     for (const ValueId out : made.outputs) {
@@ -76,32 +75,32 @@ std::string Inspector::find_not_finite(const MicroBatch& batch, int64_t step, in
 }
 
 std::vector<double> Inspector::profile(const MicroBatch& batch, int num_steps) {
-  exec::Executor& executor = running_.executor(compiled_.step.at(batch.shape()));
+  exec::Executor& executor = runtime_.executor(plan_.step.at(batch.shape()));
   std::vector<double> best(executor.graph().nodes.size(), 1e9);
-  running_.memory->to_gpu();
+  runtime_.memory->to_gpu();
   for (int i = 0; i < num_steps; ++i) {
-    executor.run_with(running_.threads,
+    executor.run_with(runtime_.threads,
                       [&](size_t node, double seconds) { best[node] = std::min(best[node], seconds); });
   }
   for (double& seconds : best) seconds = seconds == 1e9 ? 0 : seconds;
   return best;
 }
 
-bool Inspector::is_recorded() { return running_.executor(compiled_.train_program()).is_recorded(); }
+bool Inspector::is_recorded() { return runtime_.executor(plan_.train_program()).is_recorded(); }
 
 void Inspector::gradients(const MicroBatch& batch, int64_t num_samples,
                           const std::function<void(const nn::Tensor&, std::span<const float>)>& take) {
-  const exec::Program program = compile_gradients(compiled_, batch.shape(), running_.trials());
-  const Room room(*running_.memory, program);
+  const exec::Program program = compile_gradients(plan_, batch.shape(), runtime_.checks());
+  const Room room(*runtime_.memory, program);
   exec::Executor executor(program);
   executor.bind(room.places());
   const std::vector<std::byte> kept(engine_.state().begin(), engine_.state().end());
   executor.set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(num_samples)));
-  running_.bind_inputs(executor, batch, 0, 0);
-  running_.run(executor);
+  runtime_.bind_inputs(executor, batch, 0, 0);
+  runtime_.run(executor);
   const double scale = loss_scale(engine_);
   size_t position = kFirstOther;
-  for (const nn::Tensor& tensor : compiled_.tensors) {
+  for (const nn::Tensor& tensor : plan_.tensors) {
     if (!tensor.trainable) continue;
     const auto* memory = static_cast<const float*>(executor.data(program.graph.outputs[position++]));
     std::vector<float> file(static_cast<size_t>(tensor.layout.file_shape.num_elements()));

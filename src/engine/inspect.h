@@ -19,7 +19,7 @@ class Inspector {
   /// that is not finite; empty where all is.
   std::string find_not_finite(const MicroBatch& batch, int64_t step, int64_t index);
   /// Runs whole training steps of one micro-batch, with their updates, and returns the fastest seconds of
-  /// each node of Compiled::train_program().
+  /// each node of Plan::train_program().
   std::vector<double> profile(const MicroBatch& batch, int num_steps);
   /// Whether the updates of full micro-batches are queued by one call (exec/executor.h).
   bool is_recorded();
@@ -30,8 +30,8 @@ class Inspector {
 
  private:
   Engine& engine_;
-  Running& running_;
-  Compiled& compiled_;
+  Runtime& runtime_;
+  Plan& plan_;
 };
 
 }  // namespace hearth::engine

@@ -6,16 +6,16 @@
 
 namespace hearth::engine {
 
-DoesNotFit::DoesNotFit(std::shared_ptr<const Compiled> plan, int64_t needed, int64_t usable, std::string name)
+DoesNotFit::DoesNotFit(std::shared_ptr<const Plan> refused, int64_t needed, int64_t usable, std::string name)
     : UserError(fmt::format("expected a plan of at most {} on {}, got {}; try a smaller model or micro-batch",
                             human_bytes(usable), name, human_bytes(needed))),
-      compiled(std::move(plan)),
+      plan(std::move(refused)),
       needed_bytes(needed),
       usable_bytes(usable),
       device(std::move(name)) {}
 
-Memory::Memory(const std::shared_ptr<const Compiled>& compiled) : compiled_(compiled) {
-  if (compiled->options.backend == exec::Backend::gpu) {
+Memory::Memory(const std::shared_ptr<const Plan>& plan) : plan_(plan) {
+  if (plan->options.backend == exec::Backend::gpu) {
     open_gpu();
   } else {
     open_host();
@@ -23,19 +23,19 @@ Memory::Memory(const std::shared_ptr<const Compiled>& compiled) : compiled_(comp
 }
 
 void Memory::open_host() {
-  persistent_ = exec::Region(passes::padded_bytes(compiled_->layout->num_bytes()));
-  arena_ = exec::Region(compiled_->arena_bytes);
-  host_arena_ = exec::Region(compiled_->host_arena_bytes);
+  persistent_ = exec::Region(passes::padded_bytes(plan_->layout->num_bytes()));
+  arena_ = exec::Region(plan_->arena_bytes);
+  host_arena_ = exec::Region(plan_->host_arena_bytes);
   image_ = persistent_.data();
 }
 
 void Memory::open_gpu() {
-  const exec::PersistentLayout& layout = *compiled_->layout;
-  gpu_ = std::make_unique<exec::Gpu>(compiled_->options.gpu);
+  const exec::PersistentLayout& layout = *plan_->layout;
+  gpu_ = std::make_unique<exec::Gpu>(plan_->options.gpu);
   const int64_t image_bytes = passes::padded_bytes(layout.num_bytes());
-  const int64_t needed = compiled_->gpu_bytes();
-  const int64_t usable = gpu_->usable_bytes(image_bytes + compiled_->host_arena_bytes);
-  if (needed > usable) throw DoesNotFit(compiled_, needed, usable, gpu_->device().info().name);
+  const int64_t needed = plan_->gpu_bytes();
+  const int64_t usable = gpu_->usable_bytes(image_bytes + plan_->host_arena_bytes);
+  if (needed > usable) throw DoesNotFit(plan_, needed, usable, gpu_->device().info().name);
   if (layout.device_bytes() < layout.num_bytes()) {
     pinned_ = std::make_unique<gpu::HostMemory>(gpu_->device(), image_bytes);
     std::memset(pinned_->data(), 0, static_cast<size_t>(image_bytes));
@@ -45,7 +45,7 @@ void Memory::open_gpu() {
     image_ = persistent_.data();
   }
   exec::GpuRoom::Needs needs;
-  for (const exec::Program* program : compiled_->programs()) needs.cover(*program);
+  for (const exec::Program* program : plan_->programs()) needs.cover(*program);
   gpu_->allocate(layout, image_, needs);
 }
 
@@ -66,7 +66,7 @@ void Memory::to_gpu() {
 }
 
 void Memory::read_loss_scale(float* to) {
-  const exec::PersistentBuffer* scale = compiled_->layout->find(kLossScale);
+  const exec::PersistentBuffer* scale = plan_->layout->find(kLossScale);
   *to = 1;
   if (scale == nullptr) return;
   if (gpu_ && newer_ == Newer::gpu) {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "engine/compiled.h"
+#include "engine/plan.h"
 #include "exec/device/gpu.h"
 
 namespace hearth::engine {
@@ -13,21 +13,21 @@ namespace hearth::engine {
 /// A plan that needs more of a GPU than it has free. planner/gpu_fit.h says what would fit.
 class DoesNotFit : public UserError {
  public:
-  DoesNotFit(std::shared_ptr<const Compiled> compiled, int64_t needed_bytes, int64_t usable_bytes,
+  DoesNotFit(std::shared_ptr<const Plan> plan, int64_t needed_bytes, int64_t usable_bytes,
              std::string device);
 
-  std::shared_ptr<const Compiled> compiled;
+  std::shared_ptr<const Plan> plan;
   int64_t needed_bytes;
   int64_t usable_bytes;
   std::string device;  ///< its name
 };
 
-/// Where the weights and states of compiled programs lie, and the arena that these share. On a GPU, weights
+/// Where the weights and states of the programs lie, and the arena that these share. On a GPU, weights
 /// and states are copied between it and the host when one asks for what the other has changed.
 class Memory {
  public:
   /// Allocates everything. DoesNotFit where a GPU has too little.
-  explicit Memory(const std::shared_ptr<const Compiled>& compiled);
+  explicit Memory(const std::shared_ptr<const Plan>& plan);
 
   exec::Places places();
   /// The host's weights and states, which the caller may change.
@@ -44,7 +44,7 @@ class Memory {
   void open_host();
   void open_gpu();
 
-  std::shared_ptr<const Compiled> compiled_;
+  std::shared_ptr<const Plan> plan_;
   exec::Region persistent_, arena_, host_arena_;
   std::unique_ptr<exec::Gpu> gpu_;
   std::unique_ptr<gpu::HostMemory> pinned_;  ///< in place of persistent_ where some of it stays on the host

@@ -127,7 +127,7 @@ void remove_outer_name(io::WeightFiles& files, const std::vector<nn::Tensor>& mo
 
 std::vector<std::string> load_image_weights(engine::Engine& engine, const fs::path& path) {
   io::WeightFiles files(path);
-  const std::vector<nn::Tensor>& tensors = engine.compiled().tensors;
+  const std::vector<nn::Tensor>& tensors = engine.plan().tensors;
   remove_outer_name(files, tensors);
   std::vector<std::string> notes;
   if (turn_yolox_to_rgb(files))

@@ -28,25 +28,25 @@ constexpr float kTooLargeForF16 = 65520;
 
 std::string memory_name(const engine::Engine& engine, const nn::Tensor& tensor, bool average) {
   const std::string averaged = ir::spell(ir::StateKind::average, tensor.name);
-  return average && engine.compiled().layout->find(averaged) != nullptr ? averaged : tensor.name;
+  return average && engine.plan().layout->find(averaged) != nullptr ? averaged : tensor.name;
 }
 
 const std::string& prefix_of(const engine::Engine& engine) {
-  return engine.compiled().options.adapter.file_prefix;
+  return engine.plan().options.adapter.file_prefix;
 }
 
 /// Returns the modules of a denoiser's LoRA; empty for other models.
 AdaptedModules denoiser_modules(const engine::Engine& engine) {
   if (!has_adapter(engine) || prefix_of(engine) != kDenoiserPrefix) return {};
-  const engine::Compiled& compiled = engine.compiled();
-  return adapted_modules(compiled.options.adapter, compiled.tensors);
+  const engine::Plan& plan = engine.plan();
+  return adapted_modules(plan.options.adapter, plan.tensors);
 }
 
 /// The tensors of a file of weights, and their names there.
 std::vector<std::pair<const nn::Tensor*, std::string>> saved_tensors(const engine::Engine& engine) {
   const bool adapter = has_adapter(engine);
   std::vector<std::pair<const nn::Tensor*, std::string>> saved;
-  for (const nn::Tensor& tensor : engine.compiled().tensors) {
+  for (const nn::Tensor& tensor : engine.plan().tensors) {
     if (adapter && !tensor.trainable) continue;
     saved.emplace_back(&tensor, (adapter ? prefix_of(engine) : "") + tensor.name);
   }
@@ -75,7 +75,7 @@ bool quantize_in(engine::Engine& engine, const nn::Tensor& tensor, const io::Ten
   const int64_t rows = view.shape[0], columns = view.shape[1];
   std::vector<void*> parts;
   for (const ops::QuantizedPart& part : ops::quantized_parts(tensor.quantized, rows, columns))
-    parts.push_back(engine.data(engine.compiled().layout->at(tensor.name + std::string(part.suffix))));
+    parts.push_back(engine.data(engine.plan().layout->at(tensor.name + std::string(part.suffix))));
   ops::Quantizer quantizer(tensor.quantized, rows, columns, parts);
   const int64_t count = rows * columns, piece = quantizer.piece();
   std::atomic<bool> is_finite = true;
@@ -98,7 +98,7 @@ bool copy_in(engine::Engine& engine, const nn::Tensor& tensor, const io::TensorV
     HEARTH_CHECK(plain);
     return quantize_in(engine, tensor, view);
   }
-  const exec::PersistentBuffer& buffer = engine.compiled().layout->at(tensor.name);
+  const exec::PersistentBuffer& buffer = engine.plan().layout->at(tensor.name);
   if (buffer.role == ir::Role::remote) return true;
   const int64_t count = view.shape.num_elements();
   const int64_t chunk = plain ? kChunk : count;
@@ -122,7 +122,7 @@ bool has(const engine::Engine& engine, const nn::Tensor& tensor) {
   const Shape& shape = tensor.layout.file_shape;
   if (tensor.quantized != ops::Quantization::none)
     name += ops::quantized_parts(tensor.quantized, shape[0], shape[1])[0].suffix;
-  return engine.compiled().layout->find(name) != nullptr;
+  return engine.plan().layout->find(name) != nullptr;
 }
 
 /// An adapter for other modules than the recipe's would be used in part only.
@@ -199,7 +199,7 @@ void check_leftovers(const io::WeightFiles& files, const std::set<std::string>& 
   }
 }
 
-bool has_adapter(const engine::Engine& engine) { return engine.compiled().options.adapter.rank > 0; }
+bool has_adapter(const engine::Engine& engine) { return engine.plan().options.adapter.rank > 0; }
 
 const char* weights_name(const engine::Engine& engine) {
   return has_adapter(engine) ? kAdapterFile : "model.safetensors";
@@ -291,10 +291,10 @@ void check_weights(const ModelFolder& model) {
 }
 
 void draw_frozen(engine::Engine& engine) {
-  for (const nn::Tensor& tensor : engine.compiled().tensors) {
-    if (engine.compiled().layout->at(tensor.name).role != ir::Role::frozen) continue;
+  for (const nn::Tensor& tensor : engine.plan().tensors) {
+    if (engine.plan().layout->at(tensor.name).role != ir::Role::frozen) continue;
     std::vector<float> values(static_cast<size_t>(tensor.layout.file_shape.num_elements()));
-    nn::initialize(tensor, engine.compiled().options.seed, values, engine.threads());
+    nn::initialize(tensor, engine.plan().options.seed, values, engine.threads());
     if (!nn::is_in_file_order(tensor.layout)) {
       std::vector<float> file(values.size());
       nn::to_file_order(tensor.layout, values.data(), file.data());
@@ -311,7 +311,7 @@ void draw_frozen(engine::Engine& engine) {
 void load_model(engine::Engine& engine, const fs::path& path) {
   const io::WeightFiles files = open_weights(path);
   std::set<std::string> used;
-  for (const nn::Tensor& tensor : engine.compiled().tensors) {
+  for (const nn::Tensor& tensor : engine.plan().tensors) {
     if (tensor.adapter) continue;
     const std::string name = name_in(files, tensor.name);
     load_tensor(engine, tensor, name, files, path);

@@ -28,7 +28,7 @@ tasks::Evaluation evaluate_text(engine::EngineOptions options, const tasks::Task
   return evaluate(std::move(options), task, [&](engine::Engine& engine) {
     const std::string wait = planner::long_wait(
         fmt::format("evaluating {} rows of at most {} tokens", task.num_eval_rows(), context),
-        num_batches * engine.compiled().evaluation_seconds(largest));
+        num_batches * engine.plan().evaluation_seconds(largest));
     if (!wait.empty()) say(wait);
     hub::load_model(engine, model);
   });

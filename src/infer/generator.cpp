@@ -151,7 +151,7 @@ void Generator::check(std::span<const int32_t> ids) const {
 
 double Generator::prompt_seconds(int64_t num_tokens) const {
   const auto num_pieces = static_cast<double>((num_tokens + kPieceTokens - 1) / kPieceTokens);
-  return num_pieces * engine_->compiled().evaluation_seconds({.num_rows = kPieceTokens, .row_length = 0});
+  return num_pieces * engine_->plan().evaluation_seconds({.num_rows = kPieceTokens, .row_length = 0});
 }
 
 /// Whether with so many tokens more the context becomes a long one, whose keys are others.

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "engine/plan_builder.h"
 #include "planner/memory_fit.h"
 
 namespace hearth::planner {
@@ -21,7 +22,7 @@ class Search {
   Search(const engine::EngineOptions& options, std::span<const int64_t> train_sizes,
          std::span<const int64_t> eval_sizes, int64_t gpu_bytes)
       : options_(options), train_sizes_(train_sizes), eval_sizes_(eval_sizes), gpu_bytes_(gpu_bytes) {
-    base_seconds_ = seconds_per_row(plan(options_, false));
+    base_seconds_ = seconds_per_row(make(options_, false));
   }
 
   std::vector<WayToFit> run() {
@@ -41,28 +42,28 @@ class Search {
 
  private:
   /// All programs of a run; with `packed`, as they would run.
-  engine::Compiled plan(const engine::EngineOptions& options, bool packed) const {
+  engine::Plan make(const engine::EngineOptions& options, bool packed) const {
     std::vector<int64_t> train_sizes(train_sizes_.begin(), train_sizes_.end());
     std::vector<int64_t> eval_sizes(eval_sizes_.begin(), eval_sizes_.end());
     for (std::vector<int64_t>* sizes : {&train_sizes, &eval_sizes}) {
       for (int64_t& size : *sizes) size = std::min(size, options.batch);
     }
-    return packed ? engine::compile(options, train_sizes, eval_sizes)
-                  : engine::measure(options, train_sizes, eval_sizes);
+    return packed ? engine::make_plan(options, train_sizes, eval_sizes)
+                  : engine::measure_plan(options, train_sizes, eval_sizes);
   }
-  bool fits(const engine::Compiled& compiled) const { return compiled.gpu_bytes() <= gpu_bytes_; }
+  bool fits(const engine::Plan& plan) const { return plan.gpu_bytes() <= gpu_bytes_; }
   /// And stays within its own budget, which a run insists on.
-  bool holds(const engine::Compiled& compiled) const {
-    const int64_t budget = compiled.options.budget_bytes;
-    return fits(compiled) && (budget == 0 || compiled.arena_bytes <= budget);
+  bool holds(const engine::Plan& plan) const {
+    const int64_t budget = plan.options.budget_bytes;
+    return fits(plan) && (budget == 0 || plan.arena_bytes <= budget);
   }
-  static double seconds_per_row(const engine::Compiled& compiled) {
-    return make_plan_report(compiled).time.seconds / static_cast<double>(compiled.options.batch);
+  static double seconds_per_row(const engine::Plan& plan) {
+    return make_plan_report(plan).time.seconds / static_cast<double>(plan.options.batch);
   }
-  void add(const engine::Compiled& compiled, std::string settings, std::string what) {
+  void add(const engine::Plan& plan, std::string settings, std::string what) {
     found_.push_back({.settings = std::move(settings),
                       .what = std::move(what),
-                      .times_as_long = seconds_per_row(compiled) / base_seconds_});
+                      .times_as_long = seconds_per_row(plan) / base_seconds_});
   }
 
   void add_smaller_batch() {
@@ -72,10 +73,9 @@ class Search {
       options.batch /= parts;
       options.accumulate *= parts;
       if (!measures(options)) continue;
-      const engine::Compiled compiled = plan(options, true);
-      if (!fits(compiled)) continue;
-      return add(compiled,
-                 fmt::format("train.batch={} train.accumulate={}", options.batch, options.accumulate),
+      const engine::Plan plan = make(options, true);
+      if (!fits(plan)) continue;
+      return add(plan, fmt::format("train.batch={} train.accumulate={}", options.batch, options.accumulate),
                  "smaller micro-batches");
     }
   }
@@ -83,7 +83,7 @@ class Search {
   /// Whether it may fit; a model may refuse a size.
   bool measures(const engine::EngineOptions& options) const {
     try {
-      return fits(plan(options, false));
+      return fits(make(options, false));
     } catch (const UserError&) {
       return false;
     }
@@ -93,17 +93,17 @@ class Search {
     engine::EngineOptions options = options_;
     options.offload = way;
     options.budget_bytes = 0;
-    engine::Compiled compiled = plan(options, true);
+    engine::Plan plan = make(options, true);
     // The arena gets what the rest leaves over.
-    for (int i = 0; i < kMostTries && !holds(compiled); ++i) {
-      const int64_t over = std::max<int64_t>(0, compiled.gpu_bytes() - gpu_bytes_);
-      const int64_t from = over == 0 || i == 0 ? compiled.arena_bytes : options.budget_bytes;
+    for (int i = 0; i < kMostTries && !holds(plan); ++i) {
+      const int64_t over = std::max<int64_t>(0, plan.gpu_bytes() - gpu_bytes_);
+      const int64_t from = over == 0 || i == 0 ? plan.arena_bytes : options.budget_bytes;
       options.budget_bytes = from - over;
       if (options.budget_bytes <= 0) return;
-      compiled = plan(options, true);
+      plan = make(options, true);
     }
-    if (!holds(compiled)) return;
-    add(compiled, settings_of(options), describe({.offload = way, .report = make_plan_report(compiled)}));
+    if (!holds(plan)) return;
+    add(plan, settings_of(options), describe({.offload = way, .report = make_plan_report(plan)}));
   }
 
   static std::string settings_of(const engine::EngineOptions& options) {
@@ -119,8 +119,8 @@ class Search {
     if (options_.optimizer.name != std::string_view("adamw")) return;
     engine::EngineOptions options = options_;
     options.optimizer.name = "adamw8bit";
-    const engine::Compiled compiled = plan(options, true);
-    if (fits(compiled)) add(compiled, "optimizer.name=adamw8bit", "moments in 8 bits");
+    const engine::Plan plan = make(options, true);
+    if (fits(plan)) add(plan, "optimizer.name=adamw8bit", "moments in 8 bits");
   }
 
   engine::EngineOptions options_;

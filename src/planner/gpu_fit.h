@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/compile.h"
+#include "engine/plan.h"
 
 namespace hearth::planner {
 

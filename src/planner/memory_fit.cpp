@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "engine/plan_builder.h"
 
 namespace hearth::planner {
 namespace {
@@ -43,10 +44,10 @@ PlanReport MemoryFits::placed(int64_t batch, const passes::OffloadOptions& offlo
     options.batch = batch;
     options.offload = offload;
     options.budget_bytes = budget_bytes;
-    found = measured_.emplace(batch, engine::measure(options, std::span(&batch, 1), {})).first;
+    found = measured_.emplace(batch, engine::measure_plan(options, std::span(&batch, 1), {})).first;
   } else if (const engine::EngineOptions& last = found->second.options;
              last.offload != offload || last.budget_bytes != budget_bytes) {
-    engine::place_again(found->second, offload, budget_bytes);
+    engine::replan(found->second, offload, budget_bytes);
   }
   return make_plan_report(found->second);
 }

@@ -45,7 +45,7 @@ class MemoryFits {
   engine::EngineOptions options_;
   int64_t memory_bytes_;
   int64_t host_bytes_;
-  std::map<int64_t, engine::Compiled> measured_;  ///< by the size of a micro-batch
+  std::map<int64_t, engine::Plan> measured_;  ///< by the size of a micro-batch
 };
 
 /// What a fit does: "as it is", or "recomputation (+18.7% work), states in host memory".

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "engine/plan_builder.h"
 
 namespace hearth::planner {
 namespace {
@@ -25,10 +26,10 @@ std::string row(std::string_view name, int64_t bytes) {
 
 }  // namespace
 
-PlanReport make_plan_report(const engine::Compiled& compiled) {
-  const engine::EngineOptions& options = compiled.options;
-  const exec::Program& program = compiled.train_program();
-  const exec::PersistentLayout& layout = *compiled.layout;
+PlanReport make_plan_report(const engine::Plan& plan) {
+  const engine::EngineOptions& options = plan.options;
+  const exec::Program& program = plan.train_program();
+  const exec::PersistentLayout& layout = *plan.layout;
   PlanReport report{.batch = options.batch,
                     .weight_bytes = layout.device_bytes_of(ir::Role::parameter),
                     .frozen_bytes = layout.device_bytes_of(ir::Role::frozen)};
@@ -42,18 +43,18 @@ PlanReport make_plan_report(const engine::Compiled& compiled) {
   report.activation_bytes = program.report.activation_bytes;
   report.workspace_bytes = program.report.workspace_bytes;
   report.staging_bytes = staging_bytes(program);
-  report.arena_bytes = compiled.arena_bytes;
+  report.arena_bytes = plan.arena_bytes;
   report.bound_bytes = program.report.bound_bytes;
   report.peak_bytes = layout.device_bytes() + report.arena_bytes + report.staging_bytes;
-  report.host_bytes += compiled.host_arena_bytes;
-  report.flops_per_step = compiled.flops_per_update;
-  report.recompute = compiled.recompute;
+  report.host_bytes += plan.host_arena_bytes;
+  report.flops_per_step = plan.flops_per_update;
+  report.recompute = plan.recompute;
   report.time = cost::simulate(program.graph, options.device);
   return report;
 }
 
 PlanReport make_plan_report(const engine::EngineOptions& options) {
-  return make_plan_report(engine::compile(options, std::span(&options.batch, 1), {}));
+  return make_plan_report(engine::make_plan(options, std::span(&options.batch, 1), {}));
 }
 
 std::string to_table(const PlanReport& report) {

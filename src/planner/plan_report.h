@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cost/seconds.h"
-#include "engine/compile.h"
+#include "engine/plan.h"
 
 namespace hearth::planner {
 
@@ -35,7 +35,7 @@ struct PlanReport {
 };
 
 /// What a compiled training step needs.
-PlanReport make_plan_report(const engine::Compiled& compiled);
+PlanReport make_plan_report(const engine::Plan& plan);
 /// The same of EngineOptions::batch, which is compiled for it.
 PlanReport make_plan_report(const engine::EngineOptions& options);
 

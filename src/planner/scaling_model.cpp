@@ -6,6 +6,7 @@
 #include <map>
 
 #include "cost/seconds.h"
+#include "engine/plan_builder.h"
 #include "ir/op_def.h"
 #include "ops/collective/collective.h"
 #include "planner/step_model.h"
@@ -155,25 +156,25 @@ ScalingModel model_scaling(const engine::EngineOptions& options, const cost::Dev
 ScalingModel model_scaling(std::vector<engine::EngineOptions> workers, const cost::Device& gpu,
                            const Links& links) {
   const engine::EngineOptions first = workers.front();
-  std::vector<engine::Compiled> compiled;
-  compiled.reserve(workers.size());
+  std::vector<engine::Plan> plans;
+  plans.reserve(workers.size());
   std::vector<const exec::Program*> before, last;
   ScalingModel model{.num_workers = first.num_workers};
   for (engine::EngineOptions& options : workers) {
     options.backend = exec::Backend::gpu;
     options.device = gpu;
     // All workers have the same programs, unless each has its own part.
-    if (compiled.empty() || options.parallel != Parallel::data) {
-      compiled.push_back(engine::compile(options, std::span(&options.batch, 1), {}));
-      const PlanReport& plan = model.plans.emplace_back(make_plan_report(compiled.back()));
-      if (plan.peak_bytes > model.gpu_bytes) model.host_bytes = plan.host_bytes;
-      model.gpu_bytes = std::max(model.gpu_bytes, plan.peak_bytes);
-      const UpdateSize size = update_size(compiled.back());
+    if (plans.empty() || options.parallel != Parallel::data) {
+      plans.push_back(engine::make_plan(options, std::span(&options.batch, 1), {}));
+      const PlanReport& report = model.plans.emplace_back(make_plan_report(plans.back()));
+      if (report.peak_bytes > model.gpu_bytes) model.host_bytes = report.host_bytes;
+      model.gpu_bytes = std::max(model.gpu_bytes, report.peak_bytes);
+      const UpdateSize size = update_size(plans.back());
       model.num_samples = std::max(model.num_samples, size.num_samples);
       model.is_text |= size.is_text;
     }
-    last.push_back(&compiled.back().train_program());
-    before.push_back(compiled.back().accumulate_program());
+    last.push_back(&plans.back().train_program());
+    before.push_back(plans.back().accumulate_program());
   }
   const Paths paths(gpu, links, first.num_workers);
   add(model, replay_programs(last, paths), 1);

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cost/device.h"
-#include "engine/compile.h"
+#include "engine/plan.h"
 #include "exec/replay.h"
 #include "planner/plan_report.h"
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "engine/plan_builder.h"
+
 namespace hearth::planner {
 
 double StepModel::mfu() const {
@@ -11,33 +13,33 @@ double StepModel::mfu() const {
          (roofline.seconds * cost::peak_flops_per_second(*gpu, precision));
 }
 
-UpdateSize update_size(const engine::Compiled& compiled) {
+UpdateSize update_size(const engine::Plan& plan) {
   // Pictures are f32 [N, H, W, C], or noised with one label each at most; text has an id for each token.
-  const int64_t accumulate = compiled.options.accumulate;
+  const int64_t accumulate = plan.options.accumulate;
   int64_t num_ids = 0;
-  for (const ir::Value& value : compiled.train_program().graph.values) {
+  for (const ir::Value& value : plan.train_program().graph.values) {
     if (value.role != ir::Role::input) continue;
     const Shape& shape = value.type.shape;
     if (value.type.dtype == DType::f32 && shape.rank() == 4) return {.num_samples = shape[0] * accumulate};
     if (value.type.dtype == DType::i32) num_ids = std::max(num_ids, shape.num_elements());
   }
-  if (num_ids <= compiled.options.batch) return {.num_samples = compiled.options.batch * accumulate};
+  if (num_ids <= plan.options.batch) return {.num_samples = plan.options.batch * accumulate};
   return {.num_samples = num_ids * accumulate, .is_text = true};
 }
 
 StepModel model_step(engine::EngineOptions options, const cost::Device& gpu) {
   options.backend = exec::Backend::null;
   options.device = gpu;
-  const engine::Compiled compiled = engine::measure(options, std::span(&options.batch, 1), {});
+  const engine::Plan plan = engine::measure_plan(options, std::span(&options.batch, 1), {});
   const auto num_micro = static_cast<int>(options.accumulate / options.num_workers);
-  const ir::Graph& graph = compiled.train_program().graph;
+  const ir::Graph& graph = plan.train_program().graph;
   StepModel model{.gpu = &gpu,
                   .precision = options.precision,
-                  .recomputed_flops = num_micro * compiled.recompute.extra_flops};
+                  .recomputed_flops = num_micro * plan.recompute.extra_flops};
   model.roofline.add(cost::make_roofline(graph, gpu), 1);
-  if (const exec::Program* before = compiled.accumulate_program())
+  if (const exec::Program* before = plan.accumulate_program())
     model.roofline.add(cost::make_roofline(before->graph, gpu), num_micro - 1);
-  const UpdateSize size = update_size(compiled);
+  const UpdateSize size = update_size(plan);
   model.is_text = size.is_text;
   model.num_samples = size.num_samples;
   return model;

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "cost/roofline.h"
-#include "engine/compile.h"
+#include "engine/plan.h"
 
 namespace hearth::planner {
 
@@ -12,7 +12,7 @@ struct UpdateSize {
   int64_t num_samples = 0;  ///< pictures, or tokens
   bool is_text = false;
 };
-UpdateSize update_size(const engine::Compiled& compiled);
+UpdateSize update_size(const engine::Plan& plan);
 
 /// A training step on a GPU that need not be there: a model, not a measurement.
 struct StepModel {

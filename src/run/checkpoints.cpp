@@ -155,7 +155,7 @@ std::string Checkpoints::allocate_memory() {
   if (memory == nullptr || every <= 0) return "";
   const int64_t num_bytes = std::ssize(worker_.engine.state());
   // What a run on the processor has asked for it may not have touched yet.
-  const int64_t wanted = worker_.engine.device().gpu ? 0 : worker_.engine.compiled().memory_bytes();
+  const int64_t wanted = worker_.engine.device().gpu ? 0 : worker_.engine.plan().memory_bytes();
   const int64_t free_bytes = std::max<int64_t>(0, available_memory_bytes() - wanted);
   if (!memory->make_room(num_bytes, free_bytes)) {
     return fmt::format("no checkpoints in memory: two of {} are more than half of the {} that are free",

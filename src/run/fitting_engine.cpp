@@ -19,7 +19,7 @@ namespace {
   throw UserReport(fmt::format("expected a plan of at most {} on {}, got {}:\n{}{}",
                                human_bytes(refused.usable_bytes), refused.device,
                                human_bytes(refused.needed_bytes),
-                               planner::to_table(planner::make_plan_report(*refused.compiled)), advice));
+                               planner::to_table(planner::make_plan_report(*refused.plan)), advice));
 }
 
 }  // namespace

@@ -57,15 +57,15 @@ class HtmlReportSink : public RunSink {
                     {"steps", std::to_string(end.step)},
                     {"time", fmt::format("{:.1f} s", end.elapsed_seconds)},
                     {"precision", std::string(name_of(recipe.precision))},
-                    {"arena", human_bytes(run_.compiled.arena_bytes)},
-                    {"weights and state", human_bytes(run_.compiled.kept_bytes())}};
+                    {"arena", human_bytes(run_.plan.arena_bytes)},
+                    {"weights and state", human_bytes(run_.plan.kept_bytes())}};
     auto curves = io::read_curves(log, {"loss", "lr", "eval_loss"});
     data.loss = std::move(curves[0]);
     data.learning_rate = std::move(curves[1]);
     data.eval_loss = std::move(curves[2]);
     data.gpu_charts = gpu_charts(log, run_.num_workers);
     run_.task.report(end.result, log, data);
-    const exec::Program& program = run_.compiled.train_program();
+    const exec::Program& program = run_.plan.train_program();
     data.arena_svg = arena::draw_svg(program.problem, program.solution);
     write_file_atomically(run_.folder / "report.html", io::make_report(data));
   }

@@ -48,8 +48,8 @@ void on_interrupt(int signal) {
 
 /// Of an update, where it is a long one; else empty.
 std::string wait_of(const engine::Engine& engine) {
-  const engine::EngineOptions& options = engine.compiled().options;
-  const double seconds = cost::simulate(engine.compiled().train_program().graph, options.device).seconds;
+  const engine::EngineOptions& options = engine.plan().options;
+  const double seconds = cost::simulate(engine.plan().train_program().graph, options.device).seconds;
   return planner::long_wait("an update", seconds * static_cast<double>(options.accumulate) /
                                              static_cast<double>(options.num_workers));
 }
@@ -73,7 +73,7 @@ void announce(const Trainer& trainer, engine::Engine& engine, const Job& job, Re
   for (const std::string& note : job.notes) reporter.message(note);
   say_classes(trainer.recipe(), reporter);
   int64_t parameters = 0, all = 0;
-  for (const nn::Tensor& tensor : engine.compiled().tensors) {
+  for (const nn::Tensor& tensor : engine.plan().tensors) {
     const int64_t count = tensor.layout.file_shape.num_elements();
     all += count;
     if (tensor.trainable) parameters += count;
@@ -88,11 +88,11 @@ void announce(const Trainer& trainer, engine::Engine& engine, const Job& job, Re
   }
   reporter.message(fmt::format("global batch {} = {} x {}; planned: arena {}, weights and state {}",
                                recipe.train.batch * recipe.train.accumulate, recipe.train.batch,
-                               recipe.train.accumulate, human_bytes(engine.compiled().arena_bytes),
-                               human_bytes(engine.compiled().kept_bytes())));
-  if (const std::vector<int64_t> stages = engine.compiled().stage_parameters; !stages.empty())
+                               recipe.train.accumulate, human_bytes(engine.plan().arena_bytes),
+                               human_bytes(engine.plan().kept_bytes())));
+  if (const std::vector<int64_t> stages = engine.plan().stage_parameters; !stages.empty())
     reporter.message(fmt::format("pipeline: stages of {} weights{}", fmt::join(stages, " and "),
-                                 engine.compiled().options.row_lengths.size() > 1
+                                 engine.plan().options.row_lengths.size() > 1
                                      ? "; rows of several lengths keep one of them at work at a time, "
                                        "data.packing=true all of them"
                                      : ""));
@@ -102,7 +102,7 @@ void announce(const Trainer& trainer, engine::Engine& engine, const Job& job, Re
   if (engine.device().gpu != nullptr && !warning.empty()) reporter.message("warning: " + warning);
   const engine::DeviceReport device = engine.device();
   if (const gpu::DeviceInfo* gpu = device.gpu) {
-    const exec::Program& program = engine.compiled().train_program();
+    const exec::Program& program = engine.plan().train_program();
     reporter.message(
         fmt::format("on {} ({}): {} of {} nodes of a step have no kernel for it, the host computes them",
                     gpu->name, gpu->pci_address, program.num_host_nodes, program.graph.nodes.size()));
@@ -129,7 +129,7 @@ void conclude(const RunSummary& summary, const Job& job, const engine::Engine& e
 void describe(Trainer& trainer, const recipe::Recipe& recipe, Reporter& reporter) {
   reporter.message(trainer.task().describe());
   warn(trainer.task(), reporter);
-  planner::PlanReport plan = planner::make_plan_report(trainer.engine().compiled());
+  planner::PlanReport plan = planner::make_plan_report(trainer.engine().plan());
   plan.kept_bytes = recipe.data.keep_pictures;
   const std::string table = planner::to_table(plan);
   reporter.message(fmt::format("{} at micro-batch {}:\n{}", recipe::model_name(recipe), recipe.train.batch,

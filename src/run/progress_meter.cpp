@@ -43,9 +43,9 @@ Progress ProgressMeter::progress_after(const StepReport& step, const engine::Eng
   // The first steps of a session are slow, so the estimate includes the previous session's step time.
   const double earlier = earlier_seconds_per_step_ > 0 ? kEarlierSteps : 0;
   const double seconds_per_step = (earlier * earlier_seconds_per_step_ + elapsed) / (earlier + done);
-  const engine::Compiled& compiled = engine.compiled();
+  const engine::Plan& plan = engine.plan();
   const gpu::DeviceInfo* gpu = engine.device().gpu;
-  const double flops = compiled.model_flops() * done / training;
+  const double flops = plan.model_flops() * done / training;
   return {.step = step.step,
           .total_steps = step.total_steps,
           .loss = step.loss,
@@ -54,9 +54,9 @@ Progress ProgressMeter::progress_after(const StepReport& step, const engine::Eng
           .samples_per_second = static_cast<double>(session_samples_) / training,
           .unit = unit,
           .tflops = flops * 1e-12,
-          .memory_bytes = gpu != nullptr ? compiled.gpu_bytes() : compiled.memory_bytes(),
+          .memory_bytes = gpu != nullptr ? plan.gpu_bytes() : plan.memory_bytes(),
           .device_bytes = gpu != nullptr ? gpu->memory_bytes : total_memory_bytes(),
-          .mfu = share_of_peak(flops / num_workers, gpu, compiled.options.precision),
+          .mfu = share_of_peak(flops / num_workers, gpu, plan.options.precision),
           .eta_seconds = seconds_per_step * static_cast<double>(step.total_steps - step.step)};
 }
 

@@ -17,7 +17,7 @@ bool is_finite(const engine::StepResult& result) { return !result.skipped && std
 /// Clears the buffers that are carried from one micro-batch to the next: a non-finite value in them would
 /// stay, because 0 times infinity is not 0.
 void clear_sums(engine::Engine& engine) {
-  for (const exec::PersistentBuffer& buffer : engine.compiled().layout->buffers()) {
+  for (const exec::PersistentBuffer& buffer : engine.plan().layout->buffers()) {
     if (buffer.role == ir::Role::carried)
       std::fill_n(engine.data(buffer), buffer.type.num_bytes(), std::byte{});
   }
@@ -88,7 +88,7 @@ std::string Rollback::find_not_finite(const RunState& state) const {
 void Rollback::stop(const engine::StepResult& result, const RunState& state, const std::string& fault) {
   worker_.events.heartbeat.beat(distributed::Phase::finishing, state.step);
   const bool is_spike = is_finite(result);
-  const bool can_look = !is_spike && !worker_.engine.compiled().evaluates_together;
+  const bool can_look = !is_spike && !worker_.engine.plan().evaluates_jointly;
   const std::string first = can_look ? ", first made by " + find_not_finite(state) : "";
   discard_unsound(result);
   const auto kept = checkpoints_.newest();

@@ -17,14 +17,12 @@ void write_config(const fs::path& folder, const recipe::Recipe& recipe) {
   write_file_atomically(folder / "config.yaml", recipe::write_recipe(recipe));
 }
 
-void write_adapter_config(const fs::path& folder, const recipe::Recipe& recipe,
-                          const engine::Compiled& compiled) {
+void write_adapter_config(const fs::path& folder, const recipe::Recipe& recipe, const engine::Plan& plan) {
   write_file_atomically(
       folder / hub::kAdapterConfig,
       recipe::makes_pictures(recipe)
-          ? hub::peft_config_json(hub::adapted_modules(compiled.options.adapter, compiled.tensors),
-                                  recipe.model.path)
-          : hub::adapter_config_json(recipe.adapter, compiled.tensors, recipe.model.path));
+          ? hub::peft_config_json(hub::adapted_modules(plan.options.adapter, plan.tensors), recipe.model.path)
+          : hub::adapter_config_json(recipe.adapter, plan.tensors, recipe.model.path));
 }
 
 }  // namespace
@@ -40,7 +38,7 @@ void RunFolder::open(const recipe::Recipe& recipe, const engine::Engine& engine,
   held_.emplace(path_);
   wrote_config_ = !resumed;
   if (wrote_config_) write_config(path_, recipe);
-  if (hub::has_adapter(engine)) write_adapter_config(path_, recipe, engine.compiled());
+  if (hub::has_adapter(engine)) write_adapter_config(path_, recipe, engine.plan());
 }
 
 void RunFolder::update_config(const recipe::Recipe& recipe) {

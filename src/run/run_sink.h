@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/extent.h"
-#include "engine/compiled.h"
+#include "engine/plan.h"
 #include "recipe/recipe.h"
 #include "run/trainer_events.h"
 #include "tasks/task.h"
@@ -84,7 +84,7 @@ struct SinkContext {
   int64_t last_step = -1;
   const recipe::Recipe& recipe;
   const tasks::Task& task;
-  const engine::Compiled& compiled;
+  const engine::Plan& plan;
   const TrainerEvents& events;
   int num_workers = 1;
 };

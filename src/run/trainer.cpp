@@ -30,7 +30,7 @@ namespace {
 constexpr int64_t kNumSamples = 36;
 
 void check_memory(const recipe::Recipe& recipe, const engine::Engine& engine, int64_t staging_bytes) {
-  const int64_t needed = engine.compiled().memory_bytes() + staging_bytes;
+  const int64_t needed = engine.plan().memory_bytes() + staging_bytes;
   if (const int64_t free = available_memory_bytes(); needed > free) {
     user_error(
         "expected a micro-batch that fits the {} of memory that are free here, got one of {} that needs {}; "
@@ -38,11 +38,11 @@ void check_memory(const recipe::Recipe& recipe, const engine::Engine& engine, in
         "largest)",
         human_bytes(free), recipe.train.batch, human_bytes(needed), free);
   }
-  if (recipe.memory > 0 && engine.compiled().arena_bytes > recipe.memory) {
+  if (recipe.memory > 0 && engine.plan().arena_bytes > recipe.memory) {
     user_error(
         "a micro-batch of {} needs an arena of {}, above memory={} even with recomputation; lower "
         "train.batch and raise train.accumulate",
-        recipe.train.batch, human_bytes(engine.compiled().arena_bytes), human_bytes(recipe.memory));
+        recipe.train.batch, human_bytes(engine.plan().arena_bytes), human_bytes(recipe.memory));
   }
 }
 
@@ -161,7 +161,7 @@ void Trainer::start(const Start& how) {
 
 void Trainer::evaluate_first_weights() {
   if (!recipe_.train.eval_on_start) return;
-  if (engine_->compiled().evaluates_together) engine_->gather_states();
+  if (engine_->plan().evaluates_jointly) engine_->gather_states();
   if (evaluates()) evaluate_and_report();
 }
 
@@ -187,7 +187,7 @@ void Trainer::open_files(bool resumed) {
                       .last_step = resumed ? state_.step : -1,
                       .recipe = recipe_,
                       .task = *task_,
-                      .compiled = engine_->compiled(),
+                      .plan = engine_->plan(),
                       .events = events_,
                       .num_workers = num_workers()});
   meter_.read_earlier_sessions(folder_.log());
@@ -271,7 +271,7 @@ RunSummary Trainer::run_to_end(const Start& how) {
   }
   // A run that was killed after its last step, or that stopped early, has nothing to show yet.
   if (!summary.interrupted && !final_ && evaluates()) final_ = task_->evaluate(*engine_, kNumSamples);
-  if (summary.interrupted || engine_->compiled().evaluates_together) engine_->gather_states();
+  if (summary.interrupted || engine_->plan().evaluates_jointly) engine_->gather_states();
   summary.led = leads();
   if (leads()) finish(summary, how.command);
   return summary;
@@ -336,7 +336,7 @@ void Trainer::after_step(const engine::StepResult& result, double rate) {
   // Weights that give no finite loss are no checkpoint; the loss scale may only mend gradients.
   const bool saves = plan_->is_last(step) || (plan_->is_checkpoint_due(step) && std::isfinite(result.loss));
   const bool judges = plan_->is_evaluated(step);
-  if (saves || (judges && engine_->compiled().evaluates_together)) engine_->gather_states();
+  if (saves || (judges && engine_->plan().evaluates_jointly)) engine_->gather_states();
   if (leads()) {
     check_folder();
     folder_.update_config(recipe_);

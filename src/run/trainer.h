@@ -86,7 +86,7 @@ class Trainer {
   int rank() const { return group_ == nullptr ? 0 : group_->rank(); }
   int num_workers() const { return group_ == nullptr ? 1 : group_->size(); }
   bool leads() const { return rank() == 0; }
-  bool evaluates() const { return leads() || engine_->compiled().evaluates_together; }
+  bool evaluates() const { return leads() || engine_->plan().evaluates_jointly; }
   /// True while a step is repeated after a rollback; its report is already in the log.
   bool is_repeating() const { return state_.step <= logged_step_; }
   void beat(distributed::Phase phase) const { events_.heartbeat.beat(phase, state_.step); }

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "bench/open_workload.h"
 #include "bench/report_job.h"
+#include "engine/plan_builder.h"
 #include "planner/plan_report.h"
 #include "run/step_line.h"
 
@@ -17,7 +18,8 @@ using testing::HasSubstr;
 int64_t num_parameters(const models::DecoderConfig& decoder) {
   const BenchCase bench{.name = "report", .length = 16, .decoder = &decoder};
   const engine::EngineOptions options = engine_options(bench, {});
-  return planner::make_plan_report(engine::measure(options, std::span(&bench.batch, 1), {})).num_parameters;
+  return planner::make_plan_report(engine::measure_plan(options, std::span(&bench.batch, 1), {}))
+      .num_parameters;
 }
 
 // What the models' makers publish.

@@ -24,7 +24,7 @@ threads: 1
 
 TensorsByName tensors_of(const Engine& engine) {
   TensorsByName made;
-  for (const nn::Tensor& tensor : engine.compiled().tensors) {
+  for (const nn::Tensor& tensor : engine.plan().tensors) {
     const std::span<const float> memory = values(engine, tensor.name);
     made[tensor.name] = {memory.begin(), memory.end()};
   }

@@ -81,7 +81,7 @@ class Course {
     return {{slot.pictures.data(), numbers[0].data()}, kBatch};
   }
   StepResult step(double learning_rate = 0.01) {
-    const int64_t num_micro = engine_.compiled().options.accumulate;
+    const int64_t num_micro = engine_.plan().options.accumulate;
     return engine_.train_step(
         num_micro, num_micro * kBatch * (is_text_ ? 16 : 1), [&] { return next(); }, num_steps_++,
         learning_rate);

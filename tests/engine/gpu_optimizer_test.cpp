@@ -16,7 +16,7 @@ class GpuOptimizer : public GpuTraining, public testing::WithParamInterface<std:
   static double rate() { return GetParam() == "lion" ? 1e-4 : 1e-3; }
   static void expect_course(const EngineOptions& options, double tolerance) {
     Course here(options), there(on_gpu(options));
-    EXPECT_EQ(there.engine().compiled().train_program().num_host_nodes, 0);
+    EXPECT_EQ(there.engine().plan().train_program().num_host_nodes, 0);
     for (int64_t step = 0; step < kSteps; ++step) {
       const StepResult want = here.step(rate()), got = there.step(rate());
       ASSERT_NEAR(got.loss, want.loss, tolerance * want.loss) << "step " << step;

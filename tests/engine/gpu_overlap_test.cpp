@@ -51,9 +51,9 @@ TEST_F(GpuOverlap, OffloadChangesNoBit) {
 
 TEST_F(GpuOverlap, WhatIsOffloadedTakesNoMemoryOfTheGpu) {
   EngineOptions options = on_gpu(text());
-  const int64_t all = Course(options).engine().compiled().gpu_bytes();
+  const int64_t all = Course(options).engine().plan().gpu_bytes();
   options.offload = {.states = true, .least_bytes = 64};
-  emu::gpus() = {{.memory_bytes = Course(options).engine().compiled().gpu_bytes()}};
+  emu::gpus() = {{.memory_bytes = Course(options).engine().plan().gpu_bytes()}};
   EXPECT_LT(emu::gpus()[0].memory_bytes, all);
   EXPECT_NO_THROW(Course(options).step());
   options.offload = {};
@@ -84,7 +84,7 @@ TEST_F(GpuOverlap, InputsOfTheNextMicroBatchDisturbNothing) {
 
 TEST_F(GpuOverlap, AStepOfKernelsAloneIsRecorded) {
   Course course(whole());
-  ASSERT_EQ(course.engine().compiled().train_program().num_host_nodes, 0);
+  ASSERT_EQ(course.engine().plan().train_program().num_host_nodes, 0);
   const auto want = course.state_after(kFewSteps);
   EXPECT_TRUE(Inspector(course.engine()).is_recorded());
   emu::gpus() = {{.cannot_record = true}};
@@ -122,8 +122,8 @@ TEST_F(GpuOverlap, TheGpuItselfKeepsWeightsFromGradientsThatAreNotFinite) {
         accumulate, accumulate * kBatch, [&] { return broken; }, 3, 0.01);
     EXPECT_TRUE(result.skipped);
     EXPECT_TRUE(std::isnan(result.loss));
-    for (const nn::Tensor& tensor : course.engine().compiled().tensors) {
-      const exec::PersistentBuffer& buffer = course.engine().compiled().layout->at(tensor.name);
+    for (const nn::Tensor& tensor : course.engine().plan().tensors) {
+      const exec::PersistentBuffer& buffer = course.engine().plan().layout->at(tensor.name);
       const auto num_bytes = static_cast<size_t>(buffer.type.num_bytes());
       if (!tensor.trainable) continue;
       EXPECT_EQ(

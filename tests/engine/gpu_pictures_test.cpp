@@ -90,7 +90,7 @@ class PictureCourse {
 /// The ops that a step lends to the host.
 std::string lent(const Engine& engine) {
   std::string names;
-  for (const ir::Node& node : engine.compiled().train_program().graph.nodes) {
+  for (const ir::Node& node : engine.plan().train_program().graph.nodes) {
     if (!node.op->gpu && !node.op->is_view) names += std::string(node.op->name) + " ";
   }
   return names;
@@ -100,7 +100,7 @@ class GpuPictures : public testing::TestWithParam<Net> {};
 
 TEST_P(GpuPictures, TrainLikeOnTheProcessorWithoutIt) {
   PictureCourse here(GetParam(), exec::Backend::cpu), there(GetParam(), exec::Backend::gpu);
-  EXPECT_EQ(there.engine().compiled().train_program().num_host_nodes, 0) << lent(there.engine());
+  EXPECT_EQ(there.engine().plan().train_program().num_host_nodes, 0) << lent(there.engine());
   for (int64_t step = 0; step < kPictureSteps; ++step) {
     const double want = here.step();
     ASSERT_NEAR(there.step(), want, GetParam().tolerance * want) << "step " << step;

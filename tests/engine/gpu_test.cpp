@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "engine/compile.h"
 #include "engine/gpu_course.h"
 #include "engine/inspect.h"
+#include "engine/plan_builder.h"
 
 namespace hearth::engine {
 namespace {
@@ -17,8 +17,8 @@ TEST_F(GpuTraining, TakesTheCourseOfTheProcessor) {
     for (const int64_t accumulate : {1, 2}) {
       options.accumulate = accumulate;
       Course here(options), there(on_gpu(options));
-      EXPECT_LT(there.engine().compiled().train_program().num_host_nodes,
-                std::ssize(there.engine().compiled().train_program().graph.nodes));
+      EXPECT_LT(there.engine().plan().train_program().num_host_nodes,
+                std::ssize(there.engine().plan().train_program().graph.nodes));
       for (int64_t step = 0; step < kSteps; ++step) {
         const StepResult want = here.step(), got = there.step();
         ASSERT_NEAR(got.loss, want.loss, 1e-4 * want.loss) << "step " << step;
@@ -37,7 +37,7 @@ TEST_F(GpuTraining, LeavesMatmulsToALibraryThatIsFaster) {
     options.matmuls = folder.path() / "matmuls.json";
     Course there(on_gpu(options));
     int num_left = 0;
-    for (const ir::Node& node : there.engine().compiled().train_program().graph.nodes)
+    for (const ir::Node& node : there.engine().plan().train_program().graph.nodes)
       num_left += node.attrs.text_or("way", "") == "library" ? 1 : 0;
     EXPECT_GT(num_left, 0);
     for (int64_t step = 0; step < kSteps; ++step) {
@@ -75,16 +75,16 @@ TEST_F(GpuTraining, APlanThatIsTooLargeIsRefusedBeforeTheFirstStep) {
   } catch (const DoesNotFit& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("expected a plan of at most 97.7 KiB on emulated GPU 0"));
     EXPECT_EQ(error.usable_bytes, 100000);
-    EXPECT_EQ(error.needed_bytes, error.compiled->gpu_bytes());
+    EXPECT_EQ(error.needed_bytes, error.plan->gpu_bytes());
     EXPECT_GT(error.needed_bytes, error.usable_bytes);
   }
 }
 
 TEST_F(GpuTraining, CompilingNeedsNoDevice) {
   const EngineOptions options = on_gpu(pictures());
-  const int64_t want = Course(options).engine().compiled().gpu_bytes();
+  const int64_t want = Course(options).engine().plan().gpu_bytes();
   emu::gpus().clear();
-  EXPECT_EQ(compile(options, std::vector{kBatch}, std::vector{kBatch}).gpu_bytes(), want);
+  EXPECT_EQ(make_plan(options, std::vector{kBatch}, std::vector{kBatch}).gpu_bytes(), want);
   EXPECT_THROW(Course{options}, UserError);
 }
 

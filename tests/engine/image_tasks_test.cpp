@@ -53,8 +53,8 @@ std::vector<double> losses_of(const std::string& yaml, const std::vector<std::st
   run::Trainer trainer(run::parse_recipe(yaml, "test", overrides), folder.path(),
                        {.progress = [&](const run::Progress& progress) { losses.push_back(progress.loss); },
                         .message = [](const std::string&) {}});
-  if (arena_bytes != nullptr) *arena_bytes = trainer.engine().compiled().arena_bytes;
-  if (host_nodes != nullptr) *host_nodes = trainer.engine().compiled().train_program().num_host_nodes;
+  if (arena_bytes != nullptr) *arena_bytes = trainer.engine().plan().arena_bytes;
+  if (host_nodes != nullptr) *host_nodes = trainer.engine().plan().train_program().num_host_nodes;
   trainer.run(false);
   return losses;
 }

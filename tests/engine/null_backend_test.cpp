@@ -4,7 +4,7 @@
 #include <array>
 #include <vector>
 
-#include "engine/compile.h"
+#include "engine/plan_builder.h"
 #include "exec/executor.h"
 #include "tasks/classify/classifier.h"
 
@@ -17,19 +17,19 @@ EngineOptions options_for(const char* model, int64_t image_size, int64_t batch) 
           .num_threads = 2};
 }
 
-exec::Program on_null(const Compiled& compiled) {
-  return exec::compile(compiled.train_program().graph, *compiled.layout, {.backend = exec::Backend::null});
+exec::Program on_null(const Plan& plan) {
+  return exec::compile(plan.train_program().graph, *plan.layout, {.backend = exec::Backend::null});
 }
 
 TEST(NullBackend, RunsTheGraphOfTheCpuAndTouchesNoMemory) {
   const std::array<int64_t, 1> sizes = {8};
-  const Compiled compiled = compile(options_for("smallcnn", 16, 8), sizes, {});
-  const exec::Program& on_cpu = compiled.train_program();
-  const exec::Program program = on_null(compiled);
+  const Plan plan = make_plan(options_for("smallcnn", 16, 8), sizes, {});
+  const exec::Program& on_cpu = plan.train_program();
+  const exec::Program program = on_null(plan);
   EXPECT_GT(program.arena_bytes(), 0);
   EXPECT_LE(program.arena_bytes(), on_cpu.arena_bytes());
   EXPECT_EQ(program.report.flops, on_cpu.report.flops);
-  std::vector<std::byte> persistent(static_cast<size_t>(compiled.layout->num_bytes()), std::byte{0xa5});
+  std::vector<std::byte> persistent(static_cast<size_t>(plan.layout->num_bytes()), std::byte{0xa5});
   std::vector<std::byte> arena(static_cast<size_t>(program.arena_bytes()), std::byte{0xa5});
   exec::Executor executor(program);
   executor.bind({.persistent = persistent.data(), .arena = arena.data()});
@@ -50,9 +50,9 @@ TEST(NullBackend, RunsWhatNoMemoryHolds) {
   const std::array<int64_t, 1> sizes = {65536};
   EngineOptions options = options_for("resnet50", 64, sizes[0]);
   options.backend = exec::Backend::null;
-  const Compiled compiled = compile(options, sizes, {});
-  EXPECT_GT(compiled.arena_bytes, int64_t{256} << 30);
-  const exec::Program program = on_null(compiled);
+  const Plan plan = make_plan(options, sizes, {});
+  EXPECT_GT(plan.arena_bytes, int64_t{256} << 30);
+  const exec::Program program = on_null(plan);
   std::byte nothing{};
   exec::Executor executor(program);
   executor.bind({.persistent = &nothing, .arena = &nothing});

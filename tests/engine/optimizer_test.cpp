@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "engine/plan_builder.h"
 #include "io/run_log.h"
 #include "run/from_recipe.h"
 #include "run/trainer.h"
@@ -49,16 +50,16 @@ TEST(Optimizers, AreAllTrainedAbove) {
               testing::ElementsAre("sgd", "adamw", "adamw8bit", "lion", "adafactor", "muon"));
 }
 
-DType state_dtype(const Compiled& compiled, const std::string& name) {
-  const exec::PersistentBuffer* found = compiled.layout->find(name);
+DType state_dtype(const Plan& plan, const std::string& name) {
+  const exec::PersistentBuffer* found = plan.layout->find(name);
   return found == nullptr ? DType::boolean : found->type.dtype;
 }
 
-Compiled compiled_of(const recipe::Recipe& recipe) {
+Plan plan_of(const recipe::Recipe& recipe) {
   EngineOptions options = run::engine_options(recipe);
   options.backend = exec::Backend::null;
   const int64_t sizes[] = {recipe.train.batch};
-  return compile(options, sizes, {});
+  return make_plan(options, sizes, {});
 }
 
 TEST(Optimizers, TakeThousandsOfWeights) {
@@ -67,16 +68,16 @@ TEST(Optimizers, TakeThousandsOfWeights) {
   const EngineOptions options{.objective = tasks::language_model(
                                   {.config = models::parse_decoder_config(config, "test"), .context = 2}),
                               .batch = 1};
-  const Compiled compiled = measure(options, std::span(&options.batch, 1), {});
-  EXPECT_EQ(compiled.tensors.size(), 456u * 9 + 3);
+  const Plan plan = measure_plan(options, std::span(&options.batch, 1), {});
+  EXPECT_EQ(plan.tensors.size(), 456u * 9 + 3);
 }
 
 TEST(Optimizers, KeepMomentsOfLargeWeightsInEightBits) {
-  const Compiled compiled = compiled_of(small_recipe("adamw8bit", 0.01));
+  const Plan plan = plan_of(small_recipe("adamw8bit", 0.01));
   // 192 x 24 elements, and 24 x 16.
-  EXPECT_EQ(state_dtype(compiled, "adam_m/fc1.weight"), DType::u8);
-  EXPECT_EQ(state_dtype(compiled, "adam_v_scale/fc1.weight"), DType::f32);
-  EXPECT_EQ(state_dtype(compiled, "adam_m/fc2.weight"), DType::f32);
+  EXPECT_EQ(state_dtype(plan, "adam_m/fc1.weight"), DType::u8);
+  EXPECT_EQ(state_dtype(plan, "adam_v_scale/fc1.weight"), DType::f32);
+  EXPECT_EQ(state_dtype(plan, "adam_m/fc2.weight"), DType::f32);
 }
 
 TEST(Optimizers, LeaveTablesAndVectorsToAdamWUnderMuon) {
@@ -90,11 +91,11 @@ TEST(Optimizers, LeaveTablesAndVectorsToAdamWUnderMuon) {
                               .accumulate = 2,
                               .backend = exec::Backend::null};
   const int64_t sizes[] = {1};
-  const Compiled compiled = compile(options, sizes, {});
-  EXPECT_EQ(state_dtype(compiled, "momentum/model.layers.0.mlp.up_proj.weight"), DType::f32);
+  const Plan plan = make_plan(options, sizes, {});
+  EXPECT_EQ(state_dtype(plan, "momentum/model.layers.0.mlp.up_proj.weight"), DType::f32);
   for (const char* plain : {"model.embed_tokens.weight", "lm_head.weight", "model.norm.weight"}) {
-    EXPECT_EQ(state_dtype(compiled, std::string("adam_v/") + plain), DType::f32) << plain;
-    EXPECT_EQ(state_dtype(compiled, std::string("momentum/") + plain), DType::boolean) << plain;
+    EXPECT_EQ(state_dtype(plan, std::string("adam_v/") + plain), DType::f32) << plain;
+    EXPECT_EQ(state_dtype(plan, std::string("momentum/") + plain), DType::boolean) << plain;
   }
 }
 

@@ -38,13 +38,13 @@ class Trained {
   }
 
   StepResult step() {
-    const int64_t num_micro = engine_.compiled().options.accumulate;
+    const int64_t num_micro = engine_.plan().options.accumulate;
     const auto next = [&] { return MicroBatch{{images_.data(), labels_.data()}, kBatch}; };
     return engine_.train_step(num_micro, num_micro * kBatch, next, num_steps_++, 0.02);
   }
   std::vector<float> trained() const {
     std::vector<float> all;
-    for (const nn::Tensor& tensor : engine_.compiled().tensors) {
+    for (const nn::Tensor& tensor : engine_.plan().tensors) {
       if (!tensor.trainable) continue;
       const std::span<float> values = engine::values(engine_, tensor.name);
       all.insert(all.end(), values.begin(), values.end());

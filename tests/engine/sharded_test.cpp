@@ -7,6 +7,7 @@
 #include "bench/case.h"
 #include "bench/open_workload.h"
 #include "engine/group_run.h"
+#include "engine/plan_builder.h"
 #include "ir/op_def.h"
 #include "planner/plan_report.h"
 #include "run/from_recipe.h"
@@ -106,17 +107,17 @@ TEST(ShardedPlan, EachWeightWithItsStatesIsOnOneGpu) {
   constexpr int kNumWorkers = 4;
   EngineOptions options = options_of("resnet18-b64-fp32", kNumWorkers, 0);
   options.parallel = Parallel::data;
-  const Compiled whole = compile(options, std::span(&options.batch, 1), {});
-  std::vector<Compiled> workers;
+  const Plan whole = make_plan(options, std::span(&options.batch, 1), {});
+  std::vector<Plan> workers;
   int64_t most_bytes = 0;
   for (int rank = 0; rank < kNumWorkers; ++rank) {
     options = options_of("resnet18-b64-fp32", kNumWorkers, rank);
-    workers.push_back(compile(options, std::span(&options.batch, 1), {}));
+    workers.push_back(make_plan(options, std::span(&options.batch, 1), {}));
     most_bytes = std::max(most_bytes, workers.back().layout->device_bytes());
   }
   int64_t shared_bytes = 0;
   for (const exec::PersistentBuffer& buffer : whole.layout->buffers()) {
-    const auto has = [&](const Compiled& worker) { return worker.layout->at(buffer.name).is_on_device(); };
+    const auto has = [&](const Plan& worker) { return worker.layout->at(buffer.name).is_on_device(); };
     const bool is_of_weight =
         buffer.role == ir::Role::parameter || buffer.name.find("momentum/") != std::string::npos;
     EXPECT_EQ(std::ranges::count_if(workers, has), is_of_weight ? 1 : kNumWorkers) << buffer.name;
@@ -146,15 +147,15 @@ TEST(ShardedPlan, AllMeetInOneOrderWhateverTheirRankAndTheirMicroBatch) {
         EngineOptions options = options_of(bench_case, 4, rank);
         options.accumulate = options.shards = 8;
         options.batch = batch;
-        const Compiled compiled = compile(options, std::span(&options.batch, 1), {});
+        const Plan plan = make_plan(options, std::span(&options.batch, 1), {});
         if (last.empty()) {
-          last = meetings(compiled.train_program());
-          before = meetings(*compiled.accumulate_program());
+          last = meetings(plan.train_program());
+          before = meetings(*plan.accumulate_program());
           EXPECT_FALSE(before.empty());
           EXPECT_GT(last.size(), before.size());
         }
-        EXPECT_EQ(meetings(compiled.train_program()), last) << "rank " << rank << ", batch " << batch;
-        EXPECT_EQ(meetings(*compiled.accumulate_program()), before) << "rank " << rank << ", batch " << batch;
+        EXPECT_EQ(meetings(plan.train_program()), last) << "rank " << rank << ", batch " << batch;
+        EXPECT_EQ(meetings(*plan.accumulate_program()), before) << "rank " << rank << ", batch " << batch;
       }
     }
   }

@@ -77,7 +77,7 @@ class Adapters : public testing::Test {
 using Bytes = std::map<std::string, std::vector<std::byte>>;
 Bytes bytes_of(const engine::Engine& engine, ir::Role role) {
   Bytes all;
-  for (const exec::PersistentBuffer& buffer : engine.compiled().layout->buffers()) {
+  for (const exec::PersistentBuffer& buffer : engine.plan().layout->buffers()) {
     const std::byte* data = engine.data(buffer);
     if (buffer.role == role) all[buffer.name] = {data, data + buffer.type.num_bytes()};
   }
@@ -103,18 +103,18 @@ TEST_F(Adapters, LeaveFrozenWeightsWithoutGradientsAndState) {
   run::Trainer trainer(lora({"adapter.rank=3", "train.accumulate=1"}), at("run"), quiet());
   const engine::Engine& engine = trainer.engine();
   std::vector<std::string> frozen;
-  for (const exec::PersistentBuffer& buffer : engine.compiled().layout->buffers()) {
+  for (const exec::PersistentBuffer& buffer : engine.plan().layout->buffers()) {
     if (buffer.role != ir::Role::frozen) {
       EXPECT_THAT(buffer.name, testing::AnyOf(testing::HasSubstr("lora_"), "steps"));
     } else if (buffer.type.shape.rank() == 2) {
       frozen.push_back(to_string(buffer.type.shape));
     }
   }
-  for (const ir::Node& node : engine.compiled().train_program().graph.nodes) {
+  for (const ir::Node& node : engine.plan().train_program().graph.nodes) {
     for (const ir::ValueId out : node.outputs)
       EXPECT_THAT(
           frozen,
-          testing::Not(testing::Contains(to_string(engine.compiled().train_program().graph.type(out).shape))))
+          testing::Not(testing::Contains(to_string(engine.plan().train_program().graph.type(out).shape))))
           << node.op->name << " of " << node.name;
   }
 }
@@ -150,7 +150,7 @@ TEST_F(Adapters, GoOnFromACheckpointBitByBit) {
   rest.run(true);
   EXPECT_TRUE(std::ranges::equal(rest.engine().state(), whole.engine().state()));
   EXPECT_EQ(read_file(at("parts") / kAdapterFile), read_file(at("whole") / kAdapterFile));
-  const exec::PersistentLayout& layout = *rest.engine().compiled().layout;
+  const exec::PersistentLayout& layout = *rest.engine().plan().layout;
   EXPECT_GT(layout.frozen_bytes(), 0);
   EXPECT_EQ(std::ssize(rest.engine().state()),
             layout.num_bytes() - layout.frozen_bytes() - layout.carried_bytes());

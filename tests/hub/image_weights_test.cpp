@@ -68,7 +68,7 @@ TEST_F(ImageWeights, OfTheSameModelAreReadWhole) {
   const auto from = engine("smallcnn", 5, 16), to = engine("smallcnn", 5, 16, 2);
   EXPECT_NE(tensor(*from, "fc.weight"), tensor(*to, "fc.weight"));
   EXPECT_THAT(load_image_weights(*to, save(*from)), IsEmpty());
-  for (const nn::Tensor& each : from->compiled().tensors)
+  for (const nn::Tensor& each : from->plan().tensors)
     EXPECT_EQ(tensor(*to, each.name), tensor(*from, each.name)) << each.name;
 }
 
@@ -89,7 +89,7 @@ TEST_F(ImageWeights, OfMobileModelsServePicturesOfAnySize) {
     const std::vector<std::string> notes = load_image_weights(*to, save(*from));
     ASSERT_EQ(notes.size(), 1U) << model;
     EXPECT_THAT(notes[0], AllOf(HasSubstr(std::string(last) + ".weight"), HasSubstr(": drawn anew")));
-    for (const nn::Tensor& each : from->compiled().tensors) {
+    for (const nn::Tensor& each : from->plan().tensors) {
       if (each.name.starts_with(last)) continue;
       EXPECT_EQ(tensor(*to, each.name), tensor(*from, each.name)) << each.name;
     }
@@ -106,7 +106,7 @@ TEST_F(ImageWeights, OfAnImageNetModelStartAnEncoder) {
     ASSERT_EQ(notes.size(), 2U) << large;
     EXPECT_THAT(notes[0], AllOf(HasSubstr("is missing"), HasSubstr("more: drawn anew")));
     EXPECT_THAT(notes[1], AllOf(HasSubstr("fc.bias, fc.weight in "), HasSubstr("are no part of the model")));
-    for (const nn::Tensor& each : from->compiled().tensors) {
+    for (const nn::Tensor& each : from->plan().tensors) {
       if (each.name.starts_with("fc.")) continue;
       EXPECT_EQ(tensor(*to, prefix + each.name), tensor(*from, each.name)) << each.name;
     }

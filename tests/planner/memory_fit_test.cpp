@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/plan_builder.h"
 #include "tiny_text_options.h"
 
 namespace hearth::planner {
@@ -16,7 +17,7 @@ TEST(MemoryFits, FindsTheLargestBatchThatFits) {
   EXPECT_LE(largest->peak_bytes, memory);
   engine::EngineOptions more = options;
   more.batch = largest->batch + 1;
-  EXPECT_GT(make_plan_report(engine::measure(more, std::span(&more.batch, 1), {})).peak_bytes, memory);
+  EXPECT_GT(make_plan_report(engine::measure_plan(more, std::span(&more.batch, 1), {})).peak_bytes, memory);
   EXPECT_EQ(describe(*fits.cheapest()), "as it is");
 }
 
@@ -24,12 +25,12 @@ TEST(MemoryFits, AnotherBudgetPlansAsIfItWereTheFirst) {
   engine::EngineOptions options = engine::tiny_text_options();
   options.batch = 8;
   const std::span<const int64_t> sizes(&options.batch, 1);
-  engine::Compiled measured = engine::measure(options, sizes, {});
+  engine::Plan measured = engine::measure_plan(options, sizes, {});
   const int64_t free_bytes = measured.arena_bytes;
   for (const int64_t budget : {int64_t{1}, free_bytes / 2, free_bytes}) {
     options.budget_bytes = budget;
-    engine::place_again(measured, options.offload, budget);
-    const engine::Compiled fresh = engine::measure(options, sizes, {});
+    engine::replan(measured, options.offload, budget);
+    const engine::Plan fresh = engine::measure_plan(options, sizes, {});
     EXPECT_EQ(measured.arena_bytes, fresh.arena_bytes);
     EXPECT_EQ(measured.recompute.num_smaller, fresh.recompute.num_smaller);
     EXPECT_EQ(fresh.recompute.num_smaller > 0, budget < free_bytes);

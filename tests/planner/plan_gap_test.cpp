@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "engine/plan_builder.h"
 #include "planner/plan_report.h"
 #include "tasks/classify/classifier.h"
 
@@ -44,7 +45,7 @@ TEST(PlanGap, ThePlanIsTheSameEveryTime) {
   engine::EngineOptions options = options_of("resnet18", 8);
   options.budget_bytes = make_plan_report(options).arena_bytes / 2;
   const auto offsets = [&] {
-    return engine::compile(options, std::span(&options.batch, 1), {}).train_program().solution.offsets;
+    return engine::make_plan(options, std::span(&options.batch, 1), {}).train_program().solution.offsets;
   };
   EXPECT_EQ(offsets(), offsets());
 }

@@ -9,6 +9,7 @@
 #include "bench/case.h"
 #include "bench/open_workload.h"
 #include "cost/roofline.h"
+#include "engine/plan_builder.h"
 #include "ir/op_def.h"
 #include "planner/step_model.h"
 
@@ -49,8 +50,8 @@ Moved moved_by(const exec::Program& program, std::string_view op) {
 TEST(ScalingModel, TakesAsLongAsKernelsAndBytesDo) {
   engine::EngineOptions options = options_of("resnet18-b64-fp32", 2);
   options.device = gpu();
-  const engine::Compiled compiled = engine::compile(options, std::span(&options.batch, 1), {});
-  const exec::Program& program = compiled.train_program();
+  const engine::Plan plan = engine::make_plan(options, std::span(&options.batch, 1), {});
+  const exec::Program& program = plan.train_program();
   const Moved sums = moved_by(program, "all_reduce"), out = moved_by(program, "stash");
   double kernels = 0;
   for (const cost::RooflineRow& row : cost::make_roofline(program.graph, gpu()).rows) {
@@ -89,8 +90,8 @@ TEST(ScalingModel, TakesAsLongAsKernelsAndBytesDo) {
 
 TEST(ScalingModel, BucketsFollowOneAnotherClosely) {
   const engine::EngineOptions options = options_of("resnet18-b64-fp32", 2);
-  const engine::Compiled compiled = engine::compile(options, std::span(&options.batch, 1), {});
-  const exec::Program& program = compiled.train_program();
+  const engine::Plan plan = engine::make_plan(options, std::span(&options.batch, 1), {});
+  const exec::Program& program = plan.train_program();
   std::map<std::string, size_t> fetched;
   int num_sent = 0;
   for (size_t s = 0; s < program.steps.size(); ++s) {

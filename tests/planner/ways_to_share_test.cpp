@@ -6,6 +6,7 @@
 
 #include "bench/case.h"
 #include "bench/open_workload.h"
+#include "engine/plan_builder.h"
 
 namespace hearth::planner {
 namespace {
@@ -35,9 +36,9 @@ TEST(WaysToShare, EachKeepsAPartOfTheStates) {
   const WayToShare zero1 = plan_way_to_share("zero1", options, gpus, gpu, {});
   ASSERT_TRUE(data.model && zero1.model);
   // The embedding is most of all weights: who has its two moments saves the others' alone.
-  const engine::Compiled compiled = engine::compile(options, std::span(&options.batch, 1), {});
+  const engine::Plan plan = engine::make_plan(options, std::span(&options.batch, 1), {});
   int64_t weight_bytes = 0, largest_bytes = 0;
-  for (const exec::PersistentBuffer& buffer : compiled.layout->buffers()) {
+  for (const exec::PersistentBuffer& buffer : plan.layout->buffers()) {
     if (buffer.role != ir::Role::parameter) continue;
     weight_bytes += buffer.type.num_bytes();
     largest_bytes = std::max(largest_bytes, buffer.type.num_bytes());

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "engine/gpu_course.h"
+#include "engine/plan_builder.h"
 #include "run/from_recipe.h"
 #include "run/trainer.h"
 
@@ -22,7 +23,7 @@ class GpuFit : public engine::GpuTraining {
   }
   static int64_t gpu_bytes(const recipe::Recipe& recipe) {
     const engine::EngineOptions options = engine_options(recipe);
-    return engine::compile(options, std::span(&recipe.train.batch, 1), std::span(&recipe.train.batch, 1))
+    return engine::make_plan(options, std::span(&recipe.train.batch, 1), std::span(&recipe.train.batch, 1))
         .gpu_bytes();
   }
   static RunSummary train(const recipe::Recipe& recipe) {

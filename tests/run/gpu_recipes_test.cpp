@@ -50,7 +50,7 @@ class GpuRecipes : public testing::TestWithParam<Kind> {
     Trainer trainer(run::parse_recipe(yaml, "test", overrides), at(name),
                     {.progress = [&](const Progress& progress) { losses.push_back(progress.loss); },
                      .message = [](const std::string&) {}});
-    EXPECT_EQ(trainer.engine().compiled().train_program().num_host_nodes, 0);
+    EXPECT_EQ(trainer.engine().plan().train_program().num_host_nodes, 0);
     trainer.run(false);
     return losses;
   }

@@ -90,7 +90,7 @@ void train_on_noise(const std::string& model, const engine::OptimizerOptions& op
 
 std::vector<float> all_weights(const engine::Engine& engine, const std::string& prefix) {
   std::vector<float> all;
-  for (const nn::Tensor& tensor : engine.compiled().tensors) {
+  for (const nn::Tensor& tensor : engine.plan().tensors) {
     const std::span<float> values = engine::values(engine, prefix + tensor.name);
     all.insert(all.end(), values.begin(), values.end());
   }

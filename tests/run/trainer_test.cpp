@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/philox.h"
+#include "engine/plan_builder.h"
 #include "io/run_log.h"
 #include "planner/plan_report.h"
 #include "run/from_recipe.h"
@@ -196,7 +197,7 @@ double weights_after(const engine::EngineOptions& options, const std::vector<int
     for (const int64_t size : sizes) total += size;
     loss = engine.train_step(std::ssize(sizes), total, next, step, 0.1).loss;
   }
-  for (const nn::Tensor& tensor : engine.compiled().tensors) {
+  for (const nn::Tensor& tensor : engine.plan().tensors) {
     const auto values = engine::values(engine, tensor.name);
     weights->insert(weights->end(), values.begin(), values.end());
   }
@@ -242,10 +243,10 @@ void expect_same_weights_within(engine::EngineOptions options, int64_t image_siz
   std::vector<float> free_weights;
   weights_after(options, {options.batch}, &free_weights, image_size);
   const int64_t sizes[] = {options.batch};
-  options.budget_bytes = engine::compile(options, sizes, {}).arena_bytes * percent / 100;
-  const engine::Compiled compiled = engine::compile(options, sizes, {});
-  EXPECT_TRUE(compiled.recompute.fits);
-  EXPECT_GT(compiled.recompute.num_recomputed, 0);
+  options.budget_bytes = engine::make_plan(options, sizes, {}).arena_bytes * percent / 100;
+  const engine::Plan plan = engine::make_plan(options, sizes, {});
+  EXPECT_TRUE(plan.recompute.fits);
+  EXPECT_GT(plan.recompute.num_recomputed, 0);
   std::vector<float> tight_weights;
   weights_after(options, {options.batch}, &tight_weights, image_size);
   expect_close(tight_weights, free_weights, 1e-5);

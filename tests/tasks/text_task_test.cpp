@@ -374,7 +374,7 @@ std::vector<float> weights_after(const recipe::Recipe& recipe, std::vector<doubl
   for (const io::CurvePoint& point : io::read_curve(folder.path() / "trainer_log.jsonl", "loss"))
     losses->push_back(point.value);
   std::vector<float> all;
-  for (const nn::Tensor& tensor : trainer.engine().compiled().tensors) {
+  for (const nn::Tensor& tensor : trainer.engine().plan().tensors) {
     const std::span<float> values = engine::values(trainer.engine(), tensor.name);
     all.insert(all.end(), values.begin(), values.end());
   }

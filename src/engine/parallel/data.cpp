@@ -4,9 +4,9 @@
 #include <bit>
 
 #include "base/error.h"
-#include "engine/compiler.h"
 #include "engine/parallel/strategy.h"
-#include "engine/running.h"
+#include "engine/plan_builder.h"
+#include "engine/runtime.h"
 #include "ir/state_name.h"
 
 namespace hearth::engine {
@@ -18,27 +18,25 @@ data::LoaderShare Strategy::share(const EngineOptions& options) const {
           .count = count};
 }
 
-void Strategy::compile(Compiler& compiler, std::span<const int64_t> train_sizes,
+void Strategy::compile(PlanBuilder& builder, std::span<const int64_t> train_sizes,
                        std::span<const int64_t> eval_sizes) const {
-  Compiled& compiled = compiler.compiled;
-  compiler.compile_all(Purpose::step, train_sizes, compiled.step);
-  if (num_own_micro(compiled.options) > 1)
-    compiler.compile_all(Purpose::accumulate, train_sizes, compiled.accumulate);
-  compiler.compile_all(Purpose::evaluate, eval_sizes, compiled.evaluate);
-  for (int level = 0; level < sums(compiled).num_levels; ++level) {
-    const ir::Graph& names = compiled.train_program().graph;
-    compiled.levels.push_back(
-        {.put_away = compiler.finish(make_move_graph(names, 0, level + 1), Purpose::step),
-         .add = compiler.finish(make_move_graph(names, level + 1, 0), Purpose::step)});
+  Plan& plan = builder.plan();
+  builder.compile_all(Purpose::step, train_sizes, plan.step);
+  if (num_own_micro(plan.options) > 1) builder.compile_all(Purpose::accumulate, train_sizes, plan.accumulate);
+  builder.compile_all(Purpose::evaluate, eval_sizes, plan.evaluate);
+  for (int level = 0; level < sums(plan).num_levels; ++level) {
+    const ir::Graph& names = plan.train_program().graph;
+    plan.levels.push_back({.save = builder.finish(make_move_graph(names, 0, level + 1), Purpose::step),
+                           .add = builder.finish(make_move_graph(names, level + 1, 0), Purpose::step)});
   }
 }
 
-void Strategy::begin_graph(Compiled&, const passes::TrainGraph&, Purpose, passes::PassContext&) const {}
+void Strategy::begin_graph(Plan&, const passes::TrainGraph&, Purpose, passes::PassContext&) const {}
 
 void Strategy::end_graph(ir::Graph&, size_t) const {}
 
-SumOptions Strategy::sums(const Compiled& compiled) const {
-  const EngineOptions& options = compiled.options;
+SumOptions Strategy::sums(const Plan& plan) const {
+  const EngineOptions& options = plan.options;
   const auto own = static_cast<uint64_t>(num_own_shards(options));
   HEARTH_CHECK(std::has_single_bit(own));
   return {.num_micro = options.accumulate,
@@ -55,26 +53,26 @@ void Strategy::add_own_places(const EngineOptions& options, ir::Graph& graph) co
   });
 }
 
-double Strategy::flops_per_update(const Compiled& compiled) const {
-  const auto num_steps = static_cast<double>(compiled.options.num_workers);
-  const exec::Program* earlier = compiled.accumulate_program();
-  return num_steps * compiled.train_program().report.flops +
-         (static_cast<double>(compiled.options.accumulate) - num_steps) *
+double Strategy::flops_per_update(const Plan& plan) const {
+  const auto num_steps = static_cast<double>(plan.options.num_workers);
+  const exec::Program* earlier = plan.accumulate_program();
+  return num_steps * plan.train_program().report.flops +
+         (static_cast<double>(plan.options.accumulate) - num_steps) *
              (earlier == nullptr ? 0 : earlier->report.flops);
 }
 
-std::vector<int64_t> Strategy::stage_parameters(const Compiled&) const { return {}; }
+std::vector<int64_t> Strategy::stage_parameters(const Plan&) const { return {}; }
 
-void Strategy::open(Running&) {}
+void Strategy::open(Runtime&) {}
 
-Part Strategy::part_of(const Running&, const Update& update) const {
+Part Strategy::part_of(const Runtime&, const Update& update) const {
   return {.num_micro = update.num_micro, .num_samples = static_cast<double>(update.num_samples)};
 }
 
-exec::Executor* Strategy::start(Running& running, const Update& update, float* losses) {
-  const Compiled& compiled = *running.compiled;
-  const EngineOptions& options = compiled.options;
-  const Part part = part_of(running, update);
+exec::Executor* Strategy::start(Runtime& runtime, const Update& update, float* losses) {
+  const Plan& plan = *runtime.plan;
+  const EngineOptions& options = plan.options;
+  const Part part = part_of(runtime, update);
   const data::LoaderShare own = share(options);
   const int64_t shard_size = options.accumulate / options.shards;
   // Where sums have no shape to keep, the last micro-batch that there is makes the update.
@@ -86,58 +84,58 @@ exec::Executor* Strategy::start(Running& running, const Update& update, float* l
     const int64_t i = own.first + k;
     const bool is_present = i < update.num_micro;
     if (is_present || k == last || meets_in_every_micro()) {
-      const MicroBatch batch = is_present ? update.next() : running.idle_batch;
-      const Programs& programs = k == last ? compiled.step : compiled.accumulate;
-      exec::Executor& executor = running.executor(programs.at(batch.shape()));
+      const MicroBatch batch = is_present ? update.next() : runtime.idle_batch;
+      const Programs& programs = k == last ? plan.step : plan.accumulate;
+      exec::Executor& executor = runtime.executor(programs.at(batch.shape()));
       set_scalars(executor, part, is_present, update.learning_rate);
-      running.bind_inputs(executor, batch, update.step, i);
-      executor.start(running.threads);
+      runtime.bind_inputs(executor, batch, update.step, i);
+      executor.start(runtime.threads);
       executor.read(executor.graph().outputs[kLossSum], &losses[i]);
-      running.heartbeat.beat();
+      runtime.heartbeat.beat();
       started = &executor;
     }
-    if (k < last && (k + 1) % shard_size == 0) running.finish_shard(k / shard_size);
+    if (k < last && (k + 1) % shard_size == 0) runtime.finish_shard(k / shard_size);
   }
   return started;
 }
 
-double Strategy::norm_of_all(Running&, double norm) const { return norm; }
+double Strategy::norm_of_all(Runtime&, double norm) const { return norm; }
 
-void Strategy::gather_losses(Running& running, float* losses) {
-  const data::LoaderShare own = share(running.compiled->options);
-  std::vector<float>& mine = running.own_losses;
+void Strategy::gather_losses(Runtime& runtime, float* losses) {
+  const data::LoaderShare own = share(runtime.plan->options);
+  std::vector<float>& mine = runtime.own_losses;
   std::copy_n(losses + own.first, own.count, mine.begin());
-  running.group->all_gather(std::as_bytes(std::span(mine)),
+  runtime.group->all_gather(std::as_bytes(std::span(mine)),
                             std::as_writable_bytes(std::span(losses, static_cast<size_t>(own.group))));
 }
 
-void Strategy::stage_ahead(Running& running, const MicroBatch& batch) {
-  const Compiled& compiled = *running.compiled;
-  const Programs& programs = compiled.accumulate.empty() ? compiled.step : compiled.accumulate;
-  exec::Executor& executor = running.executor(programs.at(batch.shape()));
-  running.bind_inputs(executor, batch, running.counter[0], running.counter[1]);
+void Strategy::stage_ahead(Runtime& runtime, const MicroBatch& batch) {
+  const Plan& plan = *runtime.plan;
+  const Programs& programs = plan.accumulate.empty() ? plan.step : plan.accumulate;
+  exec::Executor& executor = runtime.executor(programs.at(batch.shape()));
+  runtime.bind_inputs(executor, batch, runtime.counter[0], runtime.counter[1]);
   executor.stage_ahead();
 }
 
-double Strategy::evaluate(Running& running, const MicroBatch& batch) {
-  exec::Executor& executor = running.executor(running.compiled->evaluate.at(batch.shape()));
-  running.bind_inputs(executor, batch, 0, 0);
-  running.run(executor);
-  if (running.group != nullptr) running.group->check();
-  running.heartbeat.beat();
-  running.evaluated = &executor;
-  return running.compiled->has_losses ? scalar_output(executor, kLossSum) : 0;
+double Strategy::evaluate(Runtime& runtime, const MicroBatch& batch) {
+  exec::Executor& executor = runtime.executor(runtime.plan->evaluate.at(batch.shape()));
+  runtime.bind_inputs(executor, batch, 0, 0);
+  runtime.run(executor);
+  if (runtime.group != nullptr) runtime.group->check();
+  runtime.heartbeat.beat();
+  runtime.evaluated = &executor;
+  return runtime.plan->has_losses ? scalar_output(executor, kLossSum) : 0;
 }
 
-std::span<const float> Strategy::output(const Running& running, size_t place) const {
-  HEARTH_CHECK(running.evaluated != nullptr);
-  const exec::Executor& executor = *running.evaluated;
+std::span<const float> Strategy::output(const Runtime& runtime, size_t place) const {
+  HEARTH_CHECK(runtime.evaluated != nullptr);
+  const exec::Executor& executor = *runtime.evaluated;
   const ir::ValueId id = executor.graph().outputs.at(place);
   return {static_cast<const float*>(executor.data(id)),
           static_cast<size_t>(executor.graph().type(id).shape.num_elements())};
 }
 
-void Strategy::move_together(Running&) {}
+void Strategy::move_together(Runtime&) {}
 
 std::unique_ptr<Strategy> make_data() { return std::make_unique<Strategy>(); }
 

@@ -3,9 +3,9 @@
 // together.
 #include <algorithm>
 
-#include "engine/compiler.h"
 #include "engine/parallel/strategy.h"
-#include "engine/running.h"
+#include "engine/plan_builder.h"
+#include "engine/runtime.h"
 #include "ir/state_name.h"
 
 namespace hearth::engine {
@@ -13,18 +13,17 @@ namespace {
 
 class LocalSgd : public Strategy {
  public:
-  void compile(Compiler& compiler, std::span<const int64_t> train_sizes,
+  void compile(PlanBuilder& builder, std::span<const int64_t> train_sizes,
                std::span<const int64_t> eval_sizes) const override {
-    Strategy::compile(compiler, train_sizes, eval_sizes);
-    Compiled& compiled = compiler.compiled;
-    compiled.outer = compiler.finish(
-        make_outer_graph(compiled.train_program().graph, compiled.statistics, compiled.options.local),
-        Purpose::step);
+    Strategy::compile(builder, train_sizes, eval_sizes);
+    Plan& plan = builder.plan();
+    plan.outer = builder.finish(
+        make_outer_graph(plan.train_program().graph, plan.statistics, plan.options.local), Purpose::step);
   }
 
-  SumOptions sums(const Compiled& compiled) const override {
-    SumOptions sums = Strategy::sums(compiled);
-    sums.num_micro = num_own_micro(compiled.options);
+  SumOptions sums(const Plan& plan) const override {
+    SumOptions sums = Strategy::sums(plan);
+    sums.num_micro = num_own_micro(plan.options);
     sums.num_workers = 1;
     return sums;
   }
@@ -37,8 +36,8 @@ class LocalSgd : public Strategy {
     });
   }
 
-  Part part_of(const Running& running, const Update& update) const override {
-    const data::LoaderShare own = share(running.compiled->options);
+  Part part_of(const Runtime& runtime, const Update& update) const override {
+    const data::LoaderShare own = share(runtime.plan->options);
     const int64_t present = std::clamp<int64_t>(update.num_micro - own.first, 0, own.count);
     return {.num_micro = present,
             .num_samples = static_cast<double>(update.num_samples) * static_cast<double>(present) /
@@ -46,21 +45,21 @@ class LocalSgd : public Strategy {
   }
 
   /// The mean over all workers.
-  double norm_of_all(Running& running, double norm) const override {
-    std::vector<double> norms(static_cast<size_t>(running.compiled->options.num_workers));
-    running.group->all_gather(std::as_bytes(std::span(&norm, 1)), std::as_writable_bytes(std::span(norms)));
+  double norm_of_all(Runtime& runtime, double norm) const override {
+    std::vector<double> norms(static_cast<size_t>(runtime.plan->options.num_workers));
+    runtime.group->all_gather(std::as_bytes(std::span(&norm, 1)), std::as_writable_bytes(std::span(norms)));
     double sum = 0;
     for (const double one : norms) sum += one;
     return sum / static_cast<double>(norms.size());
   }
 
-  void move_together(Running& running) override {
-    exec::Executor& outer = running.executor(*running.compiled->outer);
-    const EngineOptions& options = running.compiled->options;
+  void move_together(Runtime& runtime) override {
+    exec::Executor& outer = runtime.executor(*runtime.plan->outer);
+    const EngineOptions& options = runtime.plan->options;
     outer.set_scalar(kInverseWorkers, 1.0F / static_cast<float>(options.num_workers));
     outer.set_scalar(kOuterRate, static_cast<float>(options.local.outer_lr));
-    running.run(outer);
-    running.group->check();
+    runtime.run(outer);
+    runtime.group->check();
   }
 };
 

@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "engine/compiler.h"
 #include "engine/parallel/strategy.h"
-#include "engine/running.h"
+#include "engine/plan_builder.h"
+#include "engine/runtime.h"
 #include "ir/op_def.h"
 #include "ir/state_name.h"
 #include "passes/parallel/unroll.h"
@@ -57,35 +57,35 @@ void add_homes(std::map<std::string, int>& homes, const std::vector<ir::Value>& 
   }
 }
 
-passes::Stages split(const Compiled& compiled, const passes::TrainGraph& micro, double weight_copies = 1) {
-  const EngineOptions& options = compiled.options;
+passes::Stages split(const Plan& plan, const passes::TrainGraph& micro, double weight_copies = 1) {
+  const EngineOptions& options = plan.options;
   std::vector<passes::StageDevice> devices = options.devices;
   devices.resize(static_cast<size_t>(options.num_workers));
   return passes::split_stages(micro, {.devices = std::move(devices),
                                       .device = options.device,
                                       .num_micro = options.accumulate,
                                       .weight_copies = weight_copies,
-                                      .homes = compiled.stage.homes});
+                                      .homes = plan.stage.homes});
 }
 
-passes::UnrollOptions unroll_options(const Compiled& compiled, int64_t num_micro) {
-  return {.stage = compiled.options.rank,
+passes::UnrollOptions unroll_options(const Plan& plan, int64_t num_micro) {
+  return {.stage = plan.options.rank,
           .num_micro = num_micro,
-          .through_host = compiled.options.backend == exec::Backend::gpu,
-          .first_values = compiled.stage.values};
+          .through_host = plan.options.backend == exec::Backend::gpu,
+          .first_values = plan.stage.values};
 }
 
 /// Cuts the model, and finds out which stage keeps what.
-void plan_stages(Compiler& compiler, const passes::TrainGraph& micro, BatchShape shape) {
-  Compiled& compiled = compiler.compiled;
-  const EngineOptions& options = compiled.options;
-  StagePlan& stage = compiled.stage;
-  const passes::TrainGraph update = compiler.compute(Purpose::step, shape, [&](passes::TrainGraph& train) {
-    add_update(train, options.optimizer, compiled.tables, {}, {.has_earlier = options.accumulate > 1});
+void plan_stages(PlanBuilder& builder, const passes::TrainGraph& micro, BatchShape shape) {
+  Plan& plan = builder.plan();
+  const EngineOptions& options = plan.options;
+  StagePlan& stage = plan.stage;
+  const passes::TrainGraph update = builder.compute(Purpose::step, shape, [&](passes::TrainGraph& train) {
+    add_update(train, options.optimizer, plan.tables, {}, {.has_earlier = options.accumulate > 1});
   });
   const double copies = bytes_of(update.graph, true) / std::max(1.0, bytes_of(update.graph, false));
   stage.flops = flops_of(update.graph) + static_cast<double>(options.accumulate - 1) * flops_of(micro.graph);
-  stage.homes = split(compiled, micro, copies).homes;
+  stage.homes = split(plan, micro, copies).homes;
   stage.values = lasting_values(update.graph);
   add_homes(stage.homes, stage.values);
   for (ir::Value& value : stage.values) {
@@ -94,13 +94,13 @@ void plan_stages(Compiler& compiler, const passes::TrainGraph& micro, BatchShape
   }
 }
 
-SumOptions sums_of_stage(const Compiled& compiled, const passes::TrainGraph& micro) {
-  const EngineOptions& options = compiled.options;
+SumOptions sums_of_stage(const Plan& plan, const passes::TrainGraph& micro) {
+  const EngineOptions& options = plan.options;
   SumOptions sums{.num_workers = static_cast<int>(options.num_workers), .are_sums = true};
   std::vector<int64_t> places;
   for (size_t i = 0; i < micro.gradients.size(); ++i) {
     const std::string& weight = micro.graph.value(micro.gradients[i].parameter).name;
-    if (compiled.stage.homes.at(weight) == options.rank) places.push_back(static_cast<int64_t>(i));
+    if (plan.stage.homes.at(weight) == options.rank) places.push_back(static_cast<int64_t>(i));
   }
   if (places.empty()) {
     user_error("expected a weight to train in each of {} stages, got none in stage {}; try fewer devices",
@@ -110,55 +110,54 @@ SumOptions sums_of_stage(const Compiled& compiled, const passes::TrainGraph& mic
   return sums;
 }
 
-exec::Program compile_passage(Compiler& compiler, const passes::TrainGraph& micro, BatchShape shape,
+exec::Program compile_passage(PlanBuilder& builder, const passes::TrainGraph& micro, BatchShape shape,
                               int64_t num_micro, bool updates) {
-  Compiled& compiled = compiler.compiled;
-  const passes::Stages stages = split(compiled, micro);
-  for (const auto& [name, home] : stages.homes) HEARTH_CHECK(compiled.stage.homes.at(name) == home);
-  std::vector<int64_t>& num_bytes = compiled.stage.input_bytes[shape];
-  passes::TrainGraph own = passes::unroll(micro, stages, unroll_options(compiled, num_micro));
+  Plan& plan = builder.plan();
+  const passes::Stages stages = split(plan, micro);
+  for (const auto& [name, home] : stages.homes) HEARTH_CHECK(plan.stage.homes.at(name) == home);
+  std::vector<int64_t>& num_bytes = plan.stage.input_bytes[shape];
+  passes::TrainGraph own = passes::unroll(micro, stages, unroll_options(plan, num_micro));
   num_bytes.clear();
-  for (const std::string& name : compiled.input_names) {
+  for (const std::string& name : plan.input_names) {
     const auto input = own.graph.find(passes::name_in_micro_batch(0, name));
     num_bytes.push_back(input ? own.graph.type(*input).num_bytes() : 0);
   }
-  if (updates)
-    add_update(own, compiled.options.optimizer, compiled.tables, {}, sums_of_stage(compiled, micro));
-  return compiler.finish_computed(own, Purpose::step);
+  if (updates) add_update(own, plan.options.optimizer, plan.tables, {}, sums_of_stage(plan, micro));
+  return builder.finish_computed(own, Purpose::step);
 }
 
-exec::Program compile_evaluation(Compiler& compiler, BatchShape shape) {
-  Compiled& compiled = compiler.compiled;
-  const passes::TrainGraph train = compiler.compute(Purpose::evaluate, shape, {});
-  const passes::Stages stages = split(compiled, train);
-  std::vector<StagePlan::Output>& outputs = compiled.stage.outputs[shape];
+exec::Program compile_evaluation(PlanBuilder& builder, BatchShape shape) {
+  Plan& plan = builder.plan();
+  const passes::TrainGraph train = builder.compute(Purpose::evaluate, shape, {});
+  const passes::Stages stages = split(plan, train);
+  std::vector<StagePlan::Output>& outputs = plan.stage.outputs[shape];
   for (const ValueId id : train.graph.outputs) {
     const int stage = stages.of_node[static_cast<size_t>(train.graph.value(id).producer)];
     HEARTH_CHECK(stage != passes::Stages::kEvery);
     outputs.push_back({.stage = stage, .num_elements = train.graph.type(id).shape.num_elements()});
   }
-  return compiler.place(passes::unroll(train, stages, unroll_options(compiled, 1)), Purpose::evaluate);
+  return builder.place(passes::unroll(train, stages, unroll_options(plan, 1)), Purpose::evaluate);
 }
 
 class Pipeline : public Strategy {
  public:
   int64_t num_sharing(const EngineOptions&) const override { return 1; }
-  bool evaluates_together() const override { return true; }
+  bool evaluates_jointly() const override { return true; }
   // Stages wait for each other in turns.
   bool waits_in_turns() const override { return true; }
 
-  void compile(Compiler& compiler, std::span<const int64_t> train_sizes,
+  void compile(PlanBuilder& builder, std::span<const int64_t> train_sizes,
                std::span<const int64_t> eval_sizes) const override;
-  double flops_per_update(const Compiled& compiled) const override { return compiled.stage.flops; }
-  std::vector<int64_t> stage_parameters(const Compiled& compiled) const override;
+  double flops_per_update(const Plan& plan) const override { return plan.stage.flops; }
+  std::vector<int64_t> stage_parameters(const Plan& plan) const override;
 
-  void open(Running& running) override;
-  exec::Executor* start(Running& running, const Update& update, float* losses) override;
-  void gather_losses(Running& running, float* losses) override;
+  void open(Runtime& runtime) override;
+  exec::Executor* start(Runtime& runtime, const Update& update, float* losses) override;
+  void gather_losses(Runtime& runtime, float* losses) override;
   // Copies of a whole update's micro-batches are kept.
-  void stage_ahead(Running&, const MicroBatch&) override {}
-  double evaluate(Running& running, const MicroBatch& batch) override;
-  std::span<const float> output(const Running&, size_t place) const override { return gathered_.at(place); }
+  void stage_ahead(Runtime&, const MicroBatch&) override {}
+  double evaluate(Runtime& runtime, const MicroBatch& batch) override;
+  std::span<const float> output(const Runtime&, size_t place) const override { return gathered_.at(place); }
 
  private:
   MicroBatch keep(const StagePlan& stage, const MicroBatch& batch, int64_t index);
@@ -168,28 +167,28 @@ class Pipeline : public Strategy {
   int64_t slot_bytes_ = 0;                    ///< of each
 };
 
-void Pipeline::compile(Compiler& compiler, std::span<const int64_t> train_sizes,
+void Pipeline::compile(PlanBuilder& builder, std::span<const int64_t> train_sizes,
                        std::span<const int64_t> eval_sizes) const {
-  Compiled& compiled = compiler.compiled;
-  std::vector<int64_t> lengths = compiled.options.row_lengths;
+  Plan& plan = builder.plan();
+  std::vector<int64_t> lengths = plan.options.row_lengths;
   if (lengths.empty()) lengths.push_back(0);
   const auto shape_of = [](int64_t size, int64_t length) {
     return BatchShape{.num_rows = size, .row_length = length};
   };
   const auto micro_of = [&](BatchShape shape) {
-    return compiler.compute(Purpose::accumulate, shape, add_up_gradients);
+    return builder.compute(Purpose::accumulate, shape, add_up_gradients);
   };
   const auto add_singles = [&](const passes::TrainGraph& micro, BatchShape shape) {
     for (const bool updates : {false, true})
-      compiled.stage.singles.insert_or_assign({shape, updates},
-                                              compile_passage(compiler, micro, shape, 1, updates));
+      plan.stage.single_micro.insert_or_assign({shape, updates},
+                                               compile_passage(builder, micro, shape, 1, updates));
   };
   const BatchShape whole = shape_of(train_sizes[0], lengths[0]);
   const passes::TrainGraph micro = micro_of(whole);
-  plan_stages(compiler, micro, whole);
+  plan_stages(builder, micro, whole);
   // Rows of another length make another program: one of several lengths has a single micro-batch.
-  compiled.stage.num_micro = lengths.size() > 1 ? 1 : compiled.options.accumulate;
-  compiled.step.emplace(whole, compile_passage(compiler, micro, whole, compiled.stage.num_micro, true));
+  plan.stage.num_micro = lengths.size() > 1 ? 1 : plan.options.accumulate;
+  plan.step.emplace(whole, compile_passage(builder, micro, whole, plan.stage.num_micro, true));
   add_singles(micro, whole);
   for (const int64_t length : lengths) {
     for (const int64_t size : train_sizes) {
@@ -198,29 +197,28 @@ void Pipeline::compile(Compiler& compiler, std::span<const int64_t> train_sizes,
     }
     for (const int64_t size : eval_sizes) {
       const BatchShape shape = shape_of(size, length);
-      if (!compiled.evaluate.contains(shape))
-        compiled.evaluate.emplace(shape, compile_evaluation(compiler, shape));
+      if (!plan.evaluate.contains(shape)) plan.evaluate.emplace(shape, compile_evaluation(builder, shape));
     }
   }
 }
 
-std::vector<int64_t> Pipeline::stage_parameters(const Compiled& compiled) const {
-  std::vector<int64_t> counts(static_cast<size_t>(compiled.options.num_workers), 0);
-  for (const nn::Tensor& tensor : compiled.tensors) {
+std::vector<int64_t> Pipeline::stage_parameters(const Plan& plan) const {
+  std::vector<int64_t> counts(static_cast<size_t>(plan.options.num_workers), 0);
+  for (const nn::Tensor& tensor : plan.tensors) {
     if (tensor.trainable)
-      counts[static_cast<size_t>(compiled.stage.homes.at(tensor.name))] +=
+      counts[static_cast<size_t>(plan.stage.homes.at(tensor.name))] +=
           tensor.layout.file_shape.num_elements();
   }
   return counts;
 }
 
-void Pipeline::open(Running& running) {
-  const Compiled& compiled = *running.compiled;
+void Pipeline::open(Runtime& runtime) {
+  const Plan& plan = *runtime.plan;
   slot_bytes_ = 0;
-  for (const int64_t num_bytes : compiled.stage.input_bytes.rbegin()->second)
+  for (const int64_t num_bytes : plan.stage.input_bytes.rbegin()->second)
     slot_bytes_ += passes::padded_bytes(num_bytes + kInputSlack);
-  inputs_ = exec::Region(slot_bytes_ * compiled.options.accumulate);
-  running.counter.resize(static_cast<size_t>(Running::kCounterSize * compiled.options.accumulate));
+  inputs_ = exec::Region(slot_bytes_ * plan.options.accumulate);
+  runtime.counter.resize(static_cast<size_t>(Runtime::kCounterSize * plan.options.accumulate));
 }
 
 /// A copy of a micro-batch that stays until the update is done.
@@ -236,88 +234,88 @@ MicroBatch Pipeline::keep(const StagePlan& stage, const MicroBatch& batch, int64
   return kept;
 }
 
-void bind_micro(Running& running, exec::Executor& executor, int64_t number, const MicroBatch& batch,
+void bind_micro(Runtime& runtime, exec::Executor& executor, int64_t number, const MicroBatch& batch,
                 int64_t step, int64_t index) {
-  int64_t* const counter = &running.counter[static_cast<size_t>(Running::kCounterSize * number)];
+  int64_t* const counter = &runtime.counter[static_cast<size_t>(Runtime::kCounterSize * number)];
   counter[0] = step;
   counter[1] = index;
   const auto bind = [&](const std::string& name, const void* data) {
     if (executor.has_input(passes::name_in_micro_batch(number, name)))
       executor.bind_input(passes::name_in_micro_batch(number, name), data);
   };
-  const std::vector<std::string>& names = running.compiled->input_names;
+  const std::vector<std::string>& names = runtime.plan->input_names;
   for (size_t i = 0; i < names.size(); ++i) bind(names[i], batch.inputs[i]);
   bind("counter", counter);
 }
 
 /// The program of a whole update, one micro-batch after the other; null where its number or shapes are
 /// others.
-const exec::Program* passage_together(const Compiled& compiled, std::span<const MicroBatch> batches) {
+const exec::Program* passage_together(const Plan& plan, std::span<const MicroBatch> batches) {
   const BatchShape shape = batches.front().shape();
-  const auto found = compiled.step.find(shape);
-  const bool fits = found != compiled.step.end() && std::ssize(batches) == compiled.stage.num_micro &&
+  const auto found = plan.step.find(shape);
+  const bool fits = found != plan.step.end() && std::ssize(batches) == plan.stage.num_micro &&
                     std::ranges::all_of(batches, [&](const auto& batch) { return batch.shape() == shape; });
   return fits ? &found->second : nullptr;
 }
 
-exec::Executor* Pipeline::start(Running& running, const Update& update, float* losses) {
-  const Compiled& compiled = *running.compiled;
-  const EngineOptions& options = compiled.options;
-  const Part part = part_of(running, update);
+exec::Executor* Pipeline::start(Runtime& runtime, const Update& update, float* losses) {
+  const Plan& plan = *runtime.plan;
+  const EngineOptions& options = plan.options;
+  const Part part = part_of(runtime, update);
   const int64_t num_micro = update.num_micro;
   std::vector<MicroBatch> batches;
-  for (int64_t i = 0; i < num_micro; ++i) batches.push_back(keep(compiled.stage, update.next(), i));
-  const exec::Program* const together = passage_together(compiled, batches);
+  for (int64_t i = 0; i < num_micro; ++i) batches.push_back(keep(plan.stage, update.next(), i));
+  const exec::Program* const together = passage_together(plan, batches);
   const int64_t count = together != nullptr ? num_micro : 1;
-  exec::Executor* executor = together == nullptr ? nullptr : &running.executor(*together);
+  exec::Executor* executor = together == nullptr ? nullptr : &runtime.executor(*together);
   for (int64_t first = 0; first < num_micro; first += count) {
     const int64_t end = first + count;
     if (together == nullptr) {
       const BatchShape shape = batches[static_cast<size_t>(first)].shape();
-      executor = &running.executor(compiled.stage.singles.at({shape, end == num_micro}));
+      executor = &runtime.executor(plan.stage.single_micro.at({shape, end == num_micro}));
     }
     set_scalars(*executor, part, true, update.learning_rate);
     for (int64_t i = first; i < end; ++i) {
       executor->set_scalar(passes::name_in_micro_batch(i - first, kInverseSamples),
                            static_cast<float>(1.0 / part.num_samples));
-      bind_micro(running, *executor, i - first, batches[static_cast<size_t>(i)], update.step, i);
+      bind_micro(runtime, *executor, i - first, batches[static_cast<size_t>(i)], update.step, i);
     }
-    executor->start(running.threads);
+    executor->start(runtime.threads);
     // Those of one micro-batch after those of another, its loss first.
     const std::vector<ValueId>& outputs = executor->graph().outputs;
     const int64_t num_each = std::ssize(outputs) / count;
     for (int64_t i = first; i < end && options.rank + 1 == options.num_workers; ++i)
       executor->read(outputs[static_cast<size_t>((i - first) * num_each)], &losses[i]);
-    running.heartbeat.beat();
+    runtime.heartbeat.beat();
   }
   return executor;
 }
 
-void Pipeline::gather_losses(Running& running, float* losses) {
-  const EngineOptions& options = running.compiled->options;
+void Pipeline::gather_losses(Runtime& runtime, float* losses) {
+  const EngineOptions& options = runtime.plan->options;
   const auto last = static_cast<int>(options.num_workers - 1);
-  running.group->broadcast(std::as_writable_bytes(std::span(losses, static_cast<size_t>(options.accumulate))),
+  runtime.group->broadcast(std::as_writable_bytes(std::span(losses, static_cast<size_t>(options.accumulate))),
                            last);
 }
 
-double Pipeline::evaluate(Running& running, const MicroBatch& batch) {
-  const Compiled& compiled = *running.compiled;
-  exec::Executor& executor = running.executor(compiled.evaluate.at(batch.shape()));
-  bind_micro(running, executor, 0, batch, 0, 0);
-  running.run(executor);
-  running.group->check();
-  running.heartbeat.beat();
+double Pipeline::evaluate(Runtime& runtime, const MicroBatch& batch) {
+  const Plan& plan = *runtime.plan;
+  exec::Executor& executor = runtime.executor(plan.evaluate.at(batch.shape()));
+  bind_micro(runtime, executor, 0, batch, 0, 0);
+  runtime.run(executor);
+  runtime.group->check();
+  runtime.heartbeat.beat();
   gathered_.clear();
   size_t num_own = 0;
-  for (const StagePlan::Output& output : compiled.stage.outputs.at(batch.shape())) {
+  for (const StagePlan::Output& output : plan.stage.outputs.at(batch.shape())) {
     std::vector<float>& values = gathered_.emplace_back(static_cast<size_t>(output.num_elements));
-    if (output.stage == compiled.options.rank) {
+    if (output.stage == plan.options.rank) {
       const ValueId id = executor.graph().outputs[num_own++];
       std::copy_n(static_cast<const float*>(executor.data(id)), values.size(), values.begin());
     }
-    running.group->broadcast(std::as_writable_bytes(std::span(values)), output.stage);
+    runtime.group->broadcast(std::as_writable_bytes(std::span(values)), output.stage);
   }
-  return compiled.has_losses ? gathered_[0][0] : 0;
+  return plan.has_losses ? gathered_[0][0] : 0;
 }
 
 }  // namespace

@@ -8,24 +8,23 @@ namespace {
 
 class Sharded : public Strategy {
  public:
-  bool evaluates_together() const override { return true; }
+  bool evaluates_jointly() const override { return true; }
   // Whoever has weights of others sends its own to all of them in every micro-batch.
   bool meets_in_every_micro() const override { return true; }
 
-  void begin_graph(Compiled& compiled, const passes::TrainGraph& train, Purpose purpose,
+  void begin_graph(Plan& plan, const passes::TrainGraph& train, Purpose purpose,
                    passes::PassContext& context) const override {
-    const EngineOptions& options = compiled.options;
-    if (compiled.owners.empty())
-      compiled.owners = owners_of(train.graph, static_cast<int>(options.num_workers));
+    const EngineOptions& options = plan.options;
+    if (plan.owners.empty()) plan.owners = owners_of(train.graph, static_cast<int>(options.num_workers));
     // A graph of gradients alone is one worker's.
     if (purpose == Purpose::gradients) return;
     context.shard = {
-        .owners = &compiled.owners, .rank = options.rank, .through_host = context.all_reduce.through_host};
+        .owners = &plan.owners, .rank = options.rank, .through_host = context.all_reduce.through_host};
   }
   void end_graph(ir::Graph& graph, size_t first) const override { passes::hoist(graph, first); }
-  SumOptions sums(const Compiled& compiled) const override {
-    SumOptions sums = Strategy::sums(compiled);
-    sums.owners = compiled.owners;
+  SumOptions sums(const Plan& plan) const override {
+    SumOptions sums = Strategy::sums(plan);
+    sums.owners = plan.owners;
     sums.shards_weights = true;
     return sums;
   }

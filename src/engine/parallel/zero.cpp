@@ -7,14 +7,13 @@ namespace {
 
 class Zero : public Strategy {
  public:
-  void begin_graph(Compiled& compiled, const passes::TrainGraph& train, Purpose,
+  void begin_graph(Plan& plan, const passes::TrainGraph& train, Purpose,
                    passes::PassContext&) const override {
-    if (compiled.owners.empty())
-      compiled.owners = owners_of(train.graph, static_cast<int>(compiled.options.num_workers));
+    if (plan.owners.empty()) plan.owners = owners_of(train.graph, static_cast<int>(plan.options.num_workers));
   }
-  SumOptions sums(const Compiled& compiled) const override {
-    SumOptions sums = Strategy::sums(compiled);
-    sums.owners = compiled.owners;
+  SumOptions sums(const Plan& plan) const override {
+    SumOptions sums = Strategy::sums(plan);
+    sums.owners = plan.owners;
     return sums;
   }
 };

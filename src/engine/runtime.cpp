@@ -1,9 +1,9 @@
-#include "engine/running.h"
+#include "engine/runtime.h"
 
 #include <algorithm>
 
 #include "base/error.h"
-#include "engine/compile.h"
+#include "engine/plan_builder.h"
 #include "ir/state_name.h"
 
 namespace hearth::engine {
@@ -20,7 +20,7 @@ void set_scalars(exec::Executor& executor, const Part& part, bool is_present, do
   executor.set_scalar("one", 1.0F);
 }
 
-Running::Running(const EngineOptions& options, std::span<const int64_t> train_sizes,
+Runtime::Runtime(const EngineOptions& options, std::span<const int64_t> train_sizes,
                  std::span<const int64_t> eval_sizes)
     : threads(options.num_threads) {
   if (options.backend == exec::Backend::gpu) {
@@ -28,47 +28,47 @@ Running::Running(const EngineOptions& options, std::span<const int64_t> train_si
     self_test = std::make_unique<exec::SelfTest>(gpu, options.self_test);
     if (options.matmuls) matmul_choice = std::make_unique<exec::MatmulChoice>(gpu, *options.matmuls);
   }
-  compiled = std::make_shared<Compiled>(compile(options, train_sizes, eval_sizes, trials()));
-  strategy = make_strategy(compiled->options.parallel);
-  memory = std::make_unique<Memory>(compiled);
+  plan = std::make_shared<Plan>(make_plan(options, train_sizes, eval_sizes, checks()));
+  strategy = make_strategy(plan->options.parallel);
+  memory = std::make_unique<Memory>(plan);
   const exec::Places places = memory->places();
-  for (const exec::Program* program : compiled->programs())
+  for (const exec::Program* program : plan->programs())
     executors.try_emplace(program, *program).first->second.bind(places);
   if (options.shards > 1) make_idle_batch();
   if (memory->gpu() != nullptr && options.gpu.record == RecordMode::always) expect_recordings();
   strategy->open(*this);
 }
 
-void Running::expect_recordings() const {
+void Runtime::expect_recordings() const {
   for (const auto& [program, executor] : executors) {
     if (const std::string obstacle = executor.obstacle(); !obstacle.empty())
       user_error("expected work that can be recorded for record=always, got {}; try record=auto", obstacle);
   }
 }
 
-void Running::bind_inputs(exec::Executor& executor, const MicroBatch& batch, int64_t step, int64_t index) {
+void Runtime::bind_inputs(exec::Executor& executor, const MicroBatch& batch, int64_t step, int64_t index) {
   // Each micro-batch of a group has its own line, so that dropout differs between them.
   counter[0] = step;
   counter[1] = index;
-  const std::vector<std::string>& names = compiled->input_names;
+  const std::vector<std::string>& names = plan->input_names;
   for (size_t i = 0; i < names.size(); ++i) executor.bind_input(names[i], batch.inputs[i]);
   if (executor.has_input("counter")) executor.bind_input("counter", counter.data());
 }
 
-void Running::run(exec::Executor& executor) {
+void Runtime::run(exec::Executor& executor) {
   memory->to_gpu();
   executor.run(threads);
 }
 
-void Running::finish_shard(int64_t number) {
-  const std::vector<Level>& levels = compiled->levels;
+void Runtime::finish_shard(int64_t number) {
+  const std::vector<ShardLevel>& levels = plan->levels;
   size_t level = 0;
   for (; (number >> level & 1) != 0; ++level) executor(levels[level].add).start(threads);
-  executor(levels[level].put_away).start(threads);
+  executor(levels[level].save).start(threads);
 }
 
-float* Running::readings() {
-  const auto count = kFirstLoss + static_cast<size_t>(compiled->options.accumulate);
+float* Runtime::readings() {
+  const auto count = kFirstLoss + static_cast<size_t>(plan->options.accumulate);
   if (exec::Gpu* gpu = memory->gpu()) {
     if (!pinned_readings)
       pinned_readings =
@@ -79,10 +79,10 @@ float* Running::readings() {
   return host_readings.data();
 }
 
-void Running::make_idle_batch() {
-  const auto& [shape, program] = *compiled->step.rbegin();
+void Runtime::make_idle_batch() {
+  const auto& [shape, program] = *plan->step.rbegin();
   int64_t most = 0;
-  for (const std::string& name : compiled->input_names) {
+  for (const std::string& name : plan->input_names) {
     const ir::Graph& graph = program.graph;
     if (const auto input = graph.find(name)) most = std::max(most, graph.type(*input).num_bytes());
   }
@@ -91,12 +91,12 @@ void Running::make_idle_batch() {
   idle_batch.inputs.fill(zeros.data());
 }
 
-void Running::join(distributed::ProcessGroup& joined) {
-  const EngineOptions& options = compiled->options;
+void Runtime::join(distributed::ProcessGroup& joined) {
+  const EngineOptions& options = plan->options;
   HEARTH_CHECK(joined.has(distributed::Capability::device_memory) == options.meets_on_gpu);
   HEARTH_CHECK(joined.size() == options.num_workers && joined.rank() == options.rank);
   group = &joined;
-  joined.allow(compiled->allowed_seconds());
+  joined.allow(plan->allowed_seconds());
   own_losses.resize(static_cast<size_t>(strategy->num_own_micro(options)));
   if (memory->gpu() == nullptr &&
       (strategy->waits_in_turns() || !joined.has(distributed::Capability::own_cores)))
@@ -106,9 +106,9 @@ void Running::join(distributed::ProcessGroup& joined) {
   waited_since(std::chrono::steady_clock::now());
 }
 
-void Running::find_away() {
+void Runtime::find_away() {
   // What checkpoints hold is the same on all workers, wherever it is.
-  const exec::PersistentLayout& layout = *compiled->layout;
+  const exec::PersistentLayout& layout = *plan->layout;
   std::vector<const exec::PersistentBuffer*> buffers;
   std::vector<std::byte> mine;
   for (const exec::PersistentBuffer& buffer : layout.buffers()) {
@@ -134,7 +134,7 @@ void Running::find_away() {
   }
 }
 
-void Running::gather_states() {
+void Runtime::gather_states() {
   if (group == nullptr) return;
   if (!away) find_away();
   std::byte* const bytes = away->empty() ? nullptr : memory->on_host();
@@ -145,17 +145,17 @@ void Running::gather_states() {
   }
 }
 
-void Running::take_own_states() {
+void Runtime::take_own_states() {
   if (group == nullptr) return;
   if (!away) find_away();
   for (const Away& state : *away) {
-    if (state.owner != compiled->options.rank || state.source == state.buffer) continue;
+    if (state.owner != plan->options.rank || state.source == state.buffer) continue;
     std::byte* const bytes = memory->on_host();
     std::copy_n(bytes + state.buffer->offset, state.buffer->type.num_bytes(), bytes + state.source->offset);
   }
 }
 
-double Running::waited_since(std::chrono::steady_clock::time_point start) {
+double Runtime::waited_since(std::chrono::steady_clock::time_point start) {
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   const double waited = exchange_queue             ? exchange_queue->waited_seconds()
                         : memory->gpu() != nullptr ? 0

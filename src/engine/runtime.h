@@ -11,10 +11,10 @@
 #include "base/threads.h"
 #include "distributed/heartbeat.h"
 #include "distributed/process_group.h"
-#include "engine/compiled.h"
 #include "engine/memory.h"
 #include "engine/micro_batch.h"
 #include "engine/parallel/strategy.h"
+#include "engine/plan.h"
 #include "exec/executor.h"
 #include "exec/host_queue.h"
 
@@ -32,13 +32,13 @@ float scalar_output(const exec::Executor& executor, size_t position);
 void set_scalars(exec::Executor& executor, const Part& part, bool is_present, double learning_rate);
 
 /// The inside of an engine, which its strategy works on.
-struct Running {
-  Running(const EngineOptions& options, std::span<const int64_t> train_sizes,
+struct Runtime {
+  Runtime(const EngineOptions& options, std::span<const int64_t> train_sizes,
           std::span<const int64_t> eval_sizes);
 
   void join(distributed::ProcessGroup& group);
   void bind_inputs(exec::Executor& executor, const MicroBatch& batch, int64_t step, int64_t index);
-  /// Of one of the compiled programs.
+  /// Of one of the programs of the plan.
   exec::Executor& executor(const exec::Program& program) { return executors.at(&program); }
   void run(exec::Executor& executor);
   /// After the micro-batches of this worker's shard `number`, which is not its last.
@@ -50,13 +50,13 @@ struct Running {
   double waited_since(std::chrono::steady_clock::time_point start);
   void gather_states();
   void take_own_states();
-  DeviceTrials trials() const { return {.kernels = self_test.get(), .matmuls = matmul_choice.get()}; }
+  DeviceChecks checks() const { return {.kernels = self_test.get(), .matmuls = matmul_choice.get()}; }
 
   ThreadPool threads;
   std::unique_ptr<exec::SelfTest> self_test;
   std::unique_ptr<exec::MatmulChoice> matmul_choice;
   std::unique_ptr<Memory> memory;
-  std::shared_ptr<Compiled> compiled;
+  std::shared_ptr<Plan> plan;
   std::map<const exec::Program*, exec::Executor> executors;
   std::unique_ptr<Strategy> strategy;
   /// So many counters for each micro-batch whose dropout is drawn at once.

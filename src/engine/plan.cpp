@@ -1,4 +1,4 @@
-#include "engine/compiled.h"
+#include "engine/plan.h"
 
 #include <algorithm>
 
@@ -7,36 +7,36 @@
 
 namespace hearth::engine {
 
-std::vector<const exec::Program*> Compiled::programs() const {
+std::vector<const exec::Program*> Plan::programs() const {
   std::vector<const exec::Program*> all;
   for (const auto* kind : {&step, &accumulate, &evaluate}) {
     for (const auto& [shape, program] : *kind) all.push_back(&program);
   }
-  for (const Level& level : levels) all.insert(all.end(), {&level.put_away, &level.add});
+  for (const ShardLevel& level : levels) all.insert(all.end(), {&level.save, &level.add});
   if (outer) all.push_back(&*outer);
-  for (const auto& [key, program] : stage.singles) all.push_back(&program);
+  for (const auto& [key, program] : stage.single_micro) all.push_back(&program);
   return all;
 }
 
-int64_t Compiled::gpu_bytes() const {
+int64_t Plan::gpu_bytes() const {
   exec::GpuRoom::Needs needs;
   for (const exec::Program* program : programs()) needs.cover(*program);
   return exec::Gpu::needed_bytes(*layout, needs);
 }
 
-// A pipeline counts its stages' work before any of it is given up.
-double Compiled::model_flops() const {
+// The FLOPs of a pipeline are counted before recomputation is planned.
+double Plan::model_flops() const {
   if (options.parallel == Parallel::pipeline) return flops_per_update;
   return flops_per_update - static_cast<double>(options.accumulate) * recompute.extra_flops;
 }
 
-double Compiled::allowed_seconds() const {
+double Plan::allowed_seconds() const {
   double longest = 0;
   for (const exec::Program* program : programs()) longest = std::max(longest, program->seconds());
   return exec::allowed_seconds(static_cast<double>(options.accumulate) * longest);
 }
 
-double Compiled::evaluation_seconds(BatchShape shape) const {
+double Plan::evaluation_seconds(BatchShape shape) const {
   return 10 * cost::simulate(evaluate.at(shape).graph, options.device).seconds;
 }
 

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "engine/plan.h"
+
+namespace hearth::engine {
+
+/// Builds the graph of the objective for one batch shape, before any pass: the forward pass, the loss, and
+/// its weight. Adds the model's tensors, inputs and running statistics to `plan`. UserError if the options
+/// name modules that the model does not have.
+passes::TrainGraph build_graph(Plan& plan, Purpose purpose, BatchShape shape);
+
+}  // namespace hearth::engine
