@@ -36,7 +36,7 @@ class Terminal : public run::Reporter {
   bool taken_ = true;  ///< what was put so far
 };
 
-/// A Terminal, as run::Job wants it.
+/// A Terminal, as run::LaunchOptions wants it.
 std::unique_ptr<run::Reporter> open_terminal(distributed::Heartbeat heartbeat);
 
 /// Says its words, and returns its status.

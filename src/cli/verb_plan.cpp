@@ -46,7 +46,7 @@ struct PlanArguments {
 engine::EngineOptions plan_options(const recipe::Recipe& recipe) {
   const run::Resolved resolved = run::resolve_for_plan(recipe);
   for (const std::string& note : resolved.notes) say(stderr, "{}\n", note);
-  return run::engine_options(resolved.recipe);
+  return run::engine_options(resolved.job);
 }
 
 /// Lets the options plan for the GPU that is named, else for the device that is used.

@@ -2,6 +2,7 @@
 #include <csignal>
 
 #include "base/error.h"
+#include "base/output.h"
 #include "base/text.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
@@ -107,18 +108,22 @@ void run_train(const CLI::App& verb, TrainArguments arguments) {
     return;
   const std::string command = command_of(arguments, overrides);
   const std::string recipe_path = recipe_of(arguments);
-  run::Job job{.recipe = open_recipe(recipe_path, run::with_launched(std::move(overrides))),
-               .out = arguments.out.empty() ? run::default_folder(recipe_path) : arguments.out,
-               .resume = arguments.resume,
-               .command = command,
-               .accepts_changed_inputs = arguments.accepts_changed_inputs,
-               .dump_gradients = arguments.dump_gradients,
-               .open_reporter = open_terminal,
-               .tell = tell};
-  if (job.resume) look_into_folder(job.recipe, job.out);
-  // Who reads what a run says may leave it.
+  recipe::Recipe recipe = open_recipe(recipe_path, run::with_launched(std::move(overrides)));
+  const std::string out = arguments.out.empty() ? run::default_folder(recipe_path) : arguments.out;
+  if (arguments.resume) look_into_folder(recipe, out);
+  // The reader of the output may exit before the run ends.
   std::signal(SIGPIPE, SIG_IGN);
-  exit_code() = run::launch(job);
+  if (!arguments.dump_gradients.empty()) expect_place_for_file(arguments.dump_gradients);
+  run::Resolved prepared = run::prepare_run(std::move(recipe), out, arguments.resume);
+  exit_code() = run::launch({.job = std::move(prepared.job),
+                             .notes = std::move(prepared.notes),
+                             .out = out,
+                             .resume = arguments.resume,
+                             .command = command,
+                             .accepts_changed_inputs = arguments.accepts_changed_inputs,
+                             .dump_gradients = arguments.dump_gradients,
+                             .open_reporter = open_terminal,
+                             .tell = tell});
 }
 
 /// Adds the flags that train and resume share.

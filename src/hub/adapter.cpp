@@ -143,7 +143,7 @@ Json json_number(double value) {
   return value;
 }
 
-nn::Adapter builder_adapter(const recipe::Adapter& options) {
+nn::Adapter builder_adapter(const recipe::Adapter& options, const AdapterConfig* first) {
   if (!options.wanted()) return {};
   nn::Adapter adapter{.rank = options.rank,
                       .scale = options.scale(),
@@ -151,14 +151,13 @@ nn::Adapter builder_adapter(const recipe::Adapter& options) {
                       .whole = options.modules_to_save,
                       .quantized = ops::quantization_from_name(options.quantize)};
   if (!all_linear(options.targets)) adapter.targets = options.targets;
-  if (options.path.empty()) return adapter;
-  const AdapterConfig config = read_adapter_config(options.path);
-  adapter.rank = config.options.rank;
+  if (first == nullptr) return adapter;
+  adapter.rank = first->options.rank;
   adapter.targets.clear();
-  if (!config.rule->all_linear()) adapter.targets = {"target_modules"};
-  adapter.rule = [rule = config.rule](std::string_view module) { return rule->change_of(module); };
-  adapter.rule_name = config.rule->file();
-  adapter.transposed = config.transposed;
+  if (!first->rule->all_linear()) adapter.targets = {"target_modules"};
+  adapter.rule = [rule = first->rule](std::string_view module) { return rule->change_of(module); };
+  adapter.rule_name = first->rule->file();
+  adapter.transposed = first->transposed;
   return adapter;
 }
 
@@ -203,8 +202,8 @@ AdapterConfig read_adapter_config(const fs::path& file_or_folder) {
   return read;
 }
 
-std::string adapter_config_json(const recipe::Adapter& options, const std::vector<nn::Tensor>& tensors,
-                                const fs::path& base) {
+std::string adapter_config_json(const recipe::Adapter& options, const AdapterConfig* first,
+                                const std::vector<nn::Tensor>& tensors, const fs::path& base) {
   Json config;
   config["peft_type"] = "LORA";
   config["task_type"] = "CAUSAL_LM";
@@ -223,10 +222,7 @@ std::string adapter_config_json(const recipe::Adapter& options, const std::vecto
       std::ranges::any_of(tensors, [](const nn::Tensor& tensor) { return nn::is_transposed(tensor.layout); });
   config["init_lora_weights"] = true;
   config["inference_mode"] = true;
-  if (!options.path.empty()) {
-    const std::string rule = read_adapter_config(options.path).rule_json;
-    config.update(parse_json_object<Json>(rule, options.path));
-  }
+  if (first != nullptr) config.update(parse_json_object<Json>(first->rule_json, options.path));
   return config.dump(2) + "\n";
 }
 

@@ -24,9 +24,6 @@ inline constexpr const char* kAdapterPrefix = "base_model.model.";
 /// 16, not 16.0: a number as PEFT's own files have it.
 nlohmann::ordered_json json_number(double value);
 
-/// What the builder is told; with a path, after reading that adapter's config.
-nn::Adapter builder_adapter(const recipe::Adapter& options);
-
 /// For models whose embed_tokens and lm_head are one table: UserError if the adapter would train one of the
 /// two, because PEFT would load it as a table of its own.
 void check_untied(const nn::Adapter& adapter);
@@ -44,8 +41,12 @@ struct AdapterConfig {
 /// Reads the adapter_config.json beside an adapter's weights. UserError naming the key for what is no plain
 /// LoRA and for a key that is not known, unless its value turns nothing on.
 AdapterConfig read_adapter_config(const fs::path& file_or_folder);
-/// Its text for the adapter among `tensors`, on the model in the folder `base`.
-std::string adapter_config_json(const recipe::Adapter& options, const std::vector<nn::Tensor>& tensors,
-                                const fs::path& base);
+/// Returns the adapter that a model is built with. `first`: config of the adapter that training starts from;
+/// null: a new one.
+nn::Adapter builder_adapter(const recipe::Adapter& options, const AdapterConfig* first);
+/// Returns the text of adapter_config.json for the adapter among `tensors`, of the model in the folder
+/// `base`. `first`: as for builder_adapter.
+std::string adapter_config_json(const recipe::Adapter& options, const AdapterConfig* first,
+                                const std::vector<nn::Tensor>& tensors, const fs::path& base);
 
 }  // namespace hearth::hub

@@ -67,20 +67,14 @@ nlohmann::ordered_json describe(const fs::path& file) {
   return json;
 }
 
-bool comes_alone(const recipe::Model& model) {
-  return model.config.empty() && fs::is_regular_file(model.path);
-}
-
 }  // namespace
 
-std::string denoiser_config_json(const recipe::Model& model) {
-  if (comes_alone(model)) return describe(model.path).dump(2) + "\n";
-  return read_file(model.config_file(), models::kMaxConfigBytes);
-}
-
-models::DenoiserConfig denoiser_config(const recipe::Model& model) {
-  if (comes_alone(model)) return models::parse_denoiser_config(denoiser_config_json(model), model.path);
-  return models::read_denoiser_config(model.config_file());
+DenoiserDescription describe_denoiser(const recipe::Model& model) {
+  const bool is_alone = model.config.empty() && fs::is_regular_file(model.path);
+  const fs::path file = is_alone ? fs::path(model.path) : model.config_file();
+  std::string json = is_alone ? describe(file).dump(2) + "\n" : models::read_denoiser_json(file);
+  const models::DenoiserConfig config = models::parse_denoiser_config(json, file.string());
+  return {std::move(json), config};
 }
 
 }  // namespace hearth::hub

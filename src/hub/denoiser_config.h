@@ -7,10 +7,14 @@
 
 namespace hearth::hub {
 
-/// The config.json of a recipe's denoiser, in diffusers' keys. Of a file of weights that comes without one it
-/// is read from the names and shapes of its tensors, where they are those of FLUX.1 or FLUX.2. UserError
-/// where neither says what the model is.
-std::string denoiser_config_json(const recipe::Model& model);
-models::DenoiserConfig denoiser_config(const recipe::Model& model);
+/// A denoiser's config.json, in diffusers' keys, and its parsed values.
+struct DenoiserDescription {
+  std::string json;
+  models::DenoiserConfig config;
+};
+/// Reads the config.json of a recipe's denoiser. For a weight file without one it is derived from the names
+/// and shapes of the tensors of FLUX.1 or FLUX.2. UserError if the file is missing or the model is
+/// unsupported.
+DenoiserDescription describe_denoiser(const recipe::Model& model);
 
 }  // namespace hearth::hub

@@ -62,7 +62,7 @@ bool is_image_run(const fs::path& folder) {
 
 int64_t export_folder(const ModelFolder& model, const FolderOptions& options) {
   NewFolder folder(options.out);
-  models::refuse_quantized_weights(model.model / "config.json");
+  models::read_decoder_json(model.model / "config.json");
   ModelWeights weights(model, options.num_threads);
   write_folder(model, weights, options, folder.contents());
   folder.commit();

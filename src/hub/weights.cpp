@@ -58,16 +58,6 @@ bool fits_f16(std::span<const float> values) {
   return std::ranges::none_of(values, [](float value) { return std::abs(value) >= kTooLargeForF16; });
 }
 
-/// Of most elements of a model's files, as far as it is one that weights are saved in.
-DType main_dtype(const fs::path& path) {
-  const io::WeightFiles files(path);
-  std::map<DType, int64_t> counts;
-  for (const io::TensorView& view : files.tensors()) counts[view.dtype] += view.shape.num_elements();
-  const auto most = std::ranges::max_element(counts, {}, &std::pair<const DType, int64_t>::second);
-  const bool half = most != counts.end() && (most->first == DType::bf16 || most->first == DType::f16);
-  return half ? most->first : DType::f32;
-}
-
 bool all_finite(std::span<const float> values) { return cpu::all_finite(values.data(), std::ssize(values)); }
 
 /// False for values that are not finite.
@@ -205,15 +195,17 @@ const char* weights_name(const engine::Engine& engine) {
   return has_adapter(engine) ? kAdapterFile : "model.safetensors";
 }
 
-DType saved_dtype(const recipe::Recipe& recipe) {
-  if (!recipe::is_text(recipe)) return DType::f32;
-  const fs::path first = recipe.init.empty() ? recipe.model.path : recipe.init;
-  return first.empty() ? config_dtype(recipe.model.config_file()) : main_dtype(first);
+DType main_dtype(const fs::path& model) {
+  const io::WeightFiles files(model);
+  std::map<DType, int64_t> counts;
+  for (const io::TensorView& view : files.tensors()) counts[view.dtype] += view.shape.num_elements();
+  const auto most = std::ranges::max_element(counts, {}, &std::pair<const DType, int64_t>::second);
+  const bool half = most != counts.end() && (most->first == DType::bf16 || most->first == DType::f16);
+  return half ? most->first : DType::f32;
 }
 
-DType config_dtype(const fs::path& file) {
-  const auto config =
-      parse_json_object<nlohmann::json>(read_file(file, models::kMaxConfigBytes), file.string());
+DType config_dtype(std::string_view json, const std::string& where) {
+  const auto config = parse_json_object<nlohmann::json>(json, where);
   for (const char* key : {"dtype", "torch_dtype"}) {
     const auto found = config.find(key);
     if (found != config.end() && found->is_string())
@@ -285,7 +277,7 @@ void load_tensor(engine::Engine& engine, const nn::Tensor& tensor, const std::st
 }
 
 void check_weights(const ModelFolder& model) {
-  models::refuse_quantized_weights(model.model / "config.json");
+  models::read_decoder_json(model.model / "config.json");
   io::WeightFiles{model.weights};
   if (!model.adapter.empty()) io::WeightFiles{adapter_weights(model.adapter)};
 }

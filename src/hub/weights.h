@@ -31,11 +31,11 @@ bool has_adapter(const engine::Engine& engine);
 /// The file in a run folder that holds its last weights.
 const char* weights_name(const engine::Engine& engine);
 
-/// What a run's weights are saved in: the dtype of most of the model that a recipe starts from; of a new
-/// language model, what its config.json says; else f32.
-DType saved_dtype(const recipe::Recipe& recipe);
-/// What a config.json says of it; f32 where it says nothing that weights are saved in.
-DType config_dtype(const fs::path& file);
+/// Returns the dtype of most of the values in a model folder or a weight file.
+DType main_dtype(const fs::path& model);
+/// Returns the dtype of weights that a config.json states; f32 if it states none that Hearth writes. `where`
+/// names it in messages.
+DType config_dtype(std::string_view json, const std::string& where);
 
 /// Writes weights and statistics under torch's names and layouts, one tensor in memory at a time; `average`
 /// writes their moving average instead. Low-rank matrices are f32 whatever `dtype` is, and so is a tensor

@@ -101,7 +101,9 @@ class Emitter {
 };
 
 nn::Adapter adapter_of(const hub::ModelFolder& model) {
-  return hub::builder_adapter({.path = model.adapter.string()});
+  if (model.adapter.empty()) return {};
+  const hub::AdapterConfig config = hub::read_adapter_config(model.adapter);
+  return hub::builder_adapter({.path = model.adapter.string()}, &config);
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 #include "run/first_weights.h"
 #include "run/from_recipe.h"
 #include "run/resolve.h"
-#include "tasks/language/text_source.h"
 #include "tasks/predictor.h"
 #include "tasks/task_def.h"
 
@@ -35,12 +34,13 @@ WeightsEvaluation checked(const tasks::Task& task, const tasks::Evaluation& foun
 
 }  // namespace
 
-WeightsEvaluation evaluate_run(recipe::Recipe recipe, const fs::path& run, const SayNote& say) {
-  recipe = resolve(tasks::with_date(std::move(recipe), run), run).recipe;
+WeightsEvaluation evaluate_run(recipe::Recipe given, const fs::path& run, const SayNote& say) {
+  tasks::Job job = resolve(std::move(given), run).job;
+  const recipe::Recipe& recipe = job.recipe;
   switch_winograd(recipe);
-  const auto task = tasks::task_of(recipe).open(recipe, 0);
-  take_class_names(recipe, *task);
-  engine::EngineOptions options = engine_options(recipe);
+  const auto task = tasks::task_of(recipe).open(job, 0);
+  take_class_names(job.recipe, *task);
+  engine::EngineOptions options = engine_options(job);
   if (const std::string note = use_device_rates(options); !note.empty()) say(note);
   // Prepares the data before the engine exists, while all memory of the GPU is free.
   if (!task->is_prepared()) task->prepare(say);
@@ -55,9 +55,10 @@ WeightsEvaluation evaluate_run(recipe::Recipe recipe, const fs::path& run, const
 WeightsEvaluation evaluate_model(const recipe::Recipe& recipe, const hub::ModelFolder& model,
                                  const SayNote& say) {
   hub::check_weights(model);
-  const auto task = tasks::task_of(recipe).open(recipe, 0);
+  const tasks::Job job(recipe);
+  const auto task = tasks::task_of(recipe).open(job, 0);
   if (const std::string warning = task->warning(); !warning.empty()) say(warning);
-  engine::EngineOptions options = engine_options(recipe);
+  engine::EngineOptions options = engine_options(job);
   use_device_rates(options);
   const tasks::Evaluation found =
       infer::evaluate_text(std::move(options), *task, model, recipe.data.context, say);

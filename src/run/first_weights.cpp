@@ -4,6 +4,7 @@
 #include "hub/adapter.h"
 #include "hub/image_weights.h"
 #include "hub/weights.h"
+#include "tasks/task_def.h"
 
 namespace hearth::run {
 
@@ -18,7 +19,7 @@ std::vector<std::string> load_first_weights(engine::Engine& engine, const recipe
   std::vector<std::string> notes;
   const bool adapts = hub::has_adapter(engine);
   const std::string& first = recipe.init.empty() ? recipe.model.path : recipe.init;
-  const bool whole = recipe::is_text(recipe) || recipe::makes_pictures(recipe);
+  const bool whole = tasks::task_of(recipe).has_model_folder;
   if (!adapts && !first.empty() && whole) hub::load_model(engine, first);
   if (!first.empty() && !whole) notes = hub::load_image_weights(engine, first);
   if (adapts && !recipe.adapter.path.empty())

@@ -12,11 +12,8 @@
 #include "engine/gpu_options.h"
 #include "exec/device/gpu_choice.h"
 #include "hub/adapter.h"
-#include "hub/denoiser_adapter.h"
-#include "hub/denoiser_config.h"
 #include "hub/open_weights.h"
 #include "io/weight_files.h"
-#include "models/decoder/config.h"
 #include "models/model.h"
 #include "ops/conv/conv_cpu.h"
 #include "ops/matmul/quantized.h"
@@ -69,13 +66,12 @@ recipe::Recipe parse_recipe(const std::string& yaml, const std::string& where,
   return recipe::parse_recipe(yaml, where, recipe_choices(), overrides);
 }
 
-engine::EngineOptions engine_options(const recipe::Recipe& recipe, int device, int64_t num_workers) {
+engine::EngineOptions engine_options(const tasks::Job& job, int device, int64_t num_workers) {
+  const recipe::Recipe& recipe = job.recipe;
   const recipe::Exchange& exchange = recipe.exchange;
-  engine::EngineOptions options{.objective = tasks::task_of(recipe).objective(recipe),
+  engine::EngineOptions options{.objective = tasks::task_of(recipe).objective(job),
                                 .optimizer = optimizer_options(recipe),
-                                .adapter = recipe::makes_pictures(recipe)
-                                               ? hub::denoiser_adapter(recipe.adapter)
-                                               : hub::builder_adapter(recipe.adapter),
+                                .adapter = job.adapter,
                                 .frozen = recipe.train.freeze,
                                 .batch = recipe.train.batch,
                                 .accumulate = recipe.train.accumulate,
@@ -104,25 +100,11 @@ void switch_winograd(const recipe::Recipe& recipe) {
   cpu::allow_winograd(std::ranges::find(recipe.passes.off, kWinograd) == recipe.passes.off.end());
 }
 
-void check_config_file(const recipe::Recipe& recipe) {
-  const std::string& config = recipe.model.config;
-  if (!config.empty() && !path_exists(recipe.model.config_file()))
-    user_error("there is no file '{}'; set model.config to the config.json of a model", config);
-}
-
-void check_first_weights(const recipe::Recipe& recipe) {
-  check_config_file(recipe);
+void check_first_weights(const tasks::Job& job) {
+  const recipe::Recipe& recipe = job.recipe;
   const std::string& model = recipe.init.empty() ? recipe.model.path : recipe.init;
-  if (recipe::is_text(recipe)) models::read_decoder_config(recipe.model.config_file());
-  if (recipe::makes_pictures(recipe)) hub::denoiser_config(recipe.model);
   if (!model.empty()) hub::open_weights(model);
-  if (recipe.adapter.path.empty()) return;
-  if (recipe::makes_pictures(recipe)) {
-    const hub::DenoiserAdapter opened(recipe.adapter.path);
-    return;
-  }
-  hub::read_adapter_config(recipe.adapter.path);
-  io::WeightFiles{hub::adapter_weights(recipe.adapter.path)};
+  if (job.first_adapter) io::WeightFiles{hub::adapter_weights(recipe.adapter.path)};
 }
 
 hub::OnnxOptions onnx_options(const recipe::Recipe& recipe, const fs::path& run) {

@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "hub/denoiser_config.h"
 #include "hub/model_folder.h"
 #include "hub/open_weights.h"
 #include "hub/weights.h"
@@ -82,21 +81,24 @@ void refuse_lone_file(const fs::path& model, const fs::path& run) {
       run.string(), model.string());
 }
 
-/// Returns a recipe for a model folder in diffusers' layout.
-recipe::Recipe recipe_of_folder(const fs::path& model, std::span<const std::string> overrides) {
+/// Returns a job for a model folder in diffusers' layout.
+tasks::Job job_of_folder(const fs::path& model, const fs::path& adapter,
+                         std::span<const std::string> overrides) {
   recipe::Recipe recipe;
   recipe.train.objective = recipe::Objective::flow;
   recipe.data.kind = tasks::kCaptions;
   recipe.data.path = ".";
   recipe = recipe::with_overrides(std::move(recipe), model.string(), recipe_choices(), overrides);
   recipe.model.path = model.string();
-  const models::DenoiserConfig config = hub::denoiser_config(recipe.model);
-  config.num_classes > 0 ? take_up_class_model(model, recipe) : take_up_text_model(model, config, recipe);
-  recipe.data.image_size = tasks::usual_side(recipe);
-  return recipe;
+  recipe.adapter.path = adapter.string();
+  tasks::Job job(std::move(recipe));
+  job.denoiser->num_classes > 0 ? take_up_class_model(model, job.recipe)
+                                : take_up_text_model(model, *job.denoiser, job.recipe);
+  job.recipe.data.image_size = tasks::usual_side(job);
+  return job;
 }
 
-recipe::Recipe recipe_of_run(const fs::path& run, std::span<const std::string> overrides) {
+tasks::Job job_of_run(const fs::path& run, const fs::path& adapter, std::span<const std::string> overrides) {
   recipe::Recipe recipe = recipe::on_one_device(load_recipe(run / kRunRecipe, overrides));
   if (recipe.adapter.wanted()) {
     refuse_lone_file(recipe.model.path, run);
@@ -104,16 +106,16 @@ recipe::Recipe recipe_of_run(const fs::path& run, std::span<const std::string> o
   } else {
     recipe.model.config = (run / "config.json").string();
   }
+  if (!adapter.empty()) recipe.adapter.path = adapter.string();
   return recipe;
 }
 
-recipe::Recipe recipe_of(const fs::path& model, const ImageSessionOptions& options) {
-  recipe::Recipe recipe = path_exists(model / kRunRecipe) ? recipe_of_run(model, options.overrides)
-                                                          : recipe_of_folder(model, options.overrides);
-  if (!options.adapter.empty()) recipe.adapter.path = options.adapter.string();
-  if (options.size != Extent(0)) recipe.data.image_size = options.size;
-  if (options.threads > 0) recipe.threads = options.threads;
-  return recipe;
+tasks::Job job_of(const fs::path& model, const ImageSessionOptions& options) {
+  tasks::Job job = path_exists(model / kRunRecipe) ? job_of_run(model, options.adapter, options.overrides)
+                                                   : job_of_folder(model, options.adapter, options.overrides);
+  if (options.size != Extent(0)) job.recipe.data.image_size = options.size;
+  if (options.threads > 0) job.recipe.threads = options.threads;
+  return job;
 }
 
 }  // namespace
@@ -126,24 +128,24 @@ bool generates_images(const fs::path& model) {
 ImageSession::ImageSession(const fs::path& model, ImageSessionOptions options)
     : model_(model),
       options_(std::move(options)),
-      recipe_(recipe_of(model_, options_)),
-      noising_(tasks::noising_options(recipe_)),
-      maker_options_(tasks::picture_options(recipe_)),
-      translator_(tasks::open_translator(recipe_, model_)) {
+      job_(job_of(model_, options_)),
+      noising_(tasks::noising_options(job_.recipe)),
+      maker_options_(tasks::picture_options(job_)),
+      translator_(tasks::open_translator(job_, model_)) {
   maker_options_.batch = maker_options_.format.has_labels() ? std::min(options_.batch, kMaxRows) : 1;
 }
 
 tasks::PictureMakerOptions ImageSession::maker_options(const ImageRequest& request) const {
   tasks::PictureMakerOptions options = maker_options_;
   if (request.steps > 0)
-    options.sampler = tasks::sampler_for(tasks::noising_options(recipe_), options.format.model, request.steps,
-                                         options.latents);
+    options.sampler = tasks::sampler_for(tasks::noising_options(job_.recipe), options.format.model,
+                                         request.steps, options.latents);
   if (request.guidance) options.guidance = *request.guidance;
   if (request.solver) options.sampler.solver = *request.solver;
   if (noising_.is_flow() != (options.sampler.solver == tasks::Solver::euler)) {
     user_error(
         "expected --solver {} for a model that was trained with objective {}, got another; try without",
-        noising_.is_flow() ? "euler" : "ddim or dpm", name_of(recipe_.train.objective));
+        noising_.is_flow() ? "euler" : "ddim or dpm", name_of(job_.recipe.train.objective));
   }
   return options;
 }
@@ -157,8 +159,8 @@ tasks::Condition ImageSession::encode(const ImageRequest& request, tasks::Pictur
 
 void ImageSession::load_weights() {
   if (hub::has_adapter(*engine_)) {
-    hub::load_model(*engine_, recipe_.model.path);
-    hub::load_weights(*engine_, recipe_.adapter.path);
+    hub::load_model(*engine_, job_.recipe.model.path);
+    hub::load_weights(*engine_, job_.recipe.adapter.path);
   } else if (path_exists(model_ / kRunRecipe)) {
     hub::load_weights(*engine_, hub::run_weights(model_, false));
   } else {
@@ -168,7 +170,7 @@ void ImageSession::load_weights() {
 
 engine::Engine& ImageSession::denoiser() {
   if (engine_) return *engine_;
-  engine_ = engine::evaluation_engine(engine_options(recipe_), std::span(&maker_options_.batch, 1));
+  engine_ = engine::evaluation_engine(engine_options(job_), std::span(&maker_options_.batch, 1));
   engine_->initialize();
   load_weights();
   return *engine_;

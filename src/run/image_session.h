@@ -9,9 +9,9 @@
 #include "base/extent.h"
 #include "data/images/image.h"
 #include "engine/engine.h"
-#include "recipe/recipe.h"
 #include "tasks/diffuse/picture_set.h"
 #include "tasks/diffuse/sampler.h"
+#include "tasks/job.h"
 
 namespace hearth::run {
 
@@ -68,7 +68,7 @@ class ImageSession {
 
   fs::path model_;
   ImageSessionOptions options_;
-  recipe::Recipe recipe_;
+  tasks::Job job_;
   tasks::Noising noising_;
   tasks::PictureMakerOptions maker_options_;
   std::unique_ptr<tasks::PictureTranslator> translator_;

@@ -33,7 +33,6 @@
 #include "run/trainer.h"
 #include "supervise/device_probe.h"
 #include "supervise/supervisor.h"
-#include "tasks/language/text_source.h"
 
 namespace hearth::run {
 namespace {
@@ -67,10 +66,11 @@ void say_classes(const recipe::Recipe& recipe, Reporter& reporter) {
   reporter.message(fmt::format("{} classes: {}", names.size(), listed(names, kMaxShown)));
 }
 
-void announce(const Trainer& trainer, engine::Engine& engine, const Job& job, Reporter& reporter) {
-  const recipe::Recipe& recipe = job.recipe;
-  reporter.message("run folder: " + job.out);
-  for (const std::string& note : job.notes) reporter.message(note);
+void announce(const Trainer& trainer, engine::Engine& engine, const LaunchOptions& options,
+              Reporter& reporter) {
+  const recipe::Recipe& recipe = options.job.recipe;
+  reporter.message("run folder: " + options.out);
+  for (const std::string& note : options.notes) reporter.message(note);
   say_classes(trainer.recipe(), reporter);
   int64_t parameters = 0, all = 0;
   for (const nn::Tensor& tensor : engine.plan().tensors) {
@@ -112,16 +112,17 @@ void announce(const Trainer& trainer, engine::Engine& engine, const Job& job, Re
   }
 }
 
-void conclude(const RunSummary& summary, const Job& job, const engine::Engine& engine, Reporter& reporter) {
+void conclude(const RunSummary& summary, const LaunchOptions& options, const engine::Engine& engine,
+              Reporter& reporter) {
   if (summary.interrupted) {
     reporter.message(
-        fmt::format("stopped at step {}; resume with: hearth resume {}", summary.steps, job.out));
+        fmt::format("stopped at step {}; resume with: hearth resume {}", summary.steps, options.out));
     return;
   }
   reporter.message(fmt::format("done: {} steps in {:.1f} s, best validation {}", summary.steps,
                                summary.seconds, summary.best));
-  reporter.message(
-      fmt::format("run folder: {} (report.html, {}, trainer_log.jsonl)", job.out, hub::weights_name(engine)));
+  reporter.message(fmt::format("run folder: {} (report.html, {}, trainer_log.jsonl)", options.out,
+                               hub::weights_name(engine)));
   if (!summary.last_line.empty()) reporter.message(summary.last_line);
 }
 
@@ -139,15 +140,16 @@ void describe(Trainer& trainer, const recipe::Recipe& recipe, Reporter& reporter
     reporter.message(wait);
 }
 
-int check_only(Trainer& trainer, distributed::ProcessGroup* group, const Job& job, Reporter& reporter) {
+int check_only(Trainer& trainer, distributed::ProcessGroup* group, const LaunchOptions& options,
+               Reporter& reporter) {
   const bool leads = group == nullptr || group->rank() == 0;
   // The others wait for what the leader has made, and end after it.
   if (group != nullptr && leads) group->barrier();
   trainer.load_first_weights();
   if (group != nullptr) group->barrier();
   if (leads)
-    for (const std::string& note : job.notes) reporter.message(note);
-  if (leads) describe(trainer, job.recipe, reporter);
+    for (const std::string& note : options.notes) reporter.message(note);
+  if (leads) describe(trainer, options.job.recipe, reporter);
   return supervise::kDone;
 }
 
@@ -175,28 +177,28 @@ std::shared_ptr<distributed::ProcessGroup> join_gpus(const recipe::Recipe& recip
 
 /// Trains in this process, and returns what it ends with. `group`: null where it is alone; `memory`: where
 /// nobody continues after it.
-int train_here(const Job& job, const supervise::Seat& seat, distributed::ProcessGroup* group,
+int train_here(const LaunchOptions& options, const supervise::Seat& seat, distributed::ProcessGroup* group,
                const io::CheckpointMemory* memory = nullptr) {
   if (group != nullptr) check_group(*group);
-  const bool leads = group == nullptr || group->rank() == 0, resume = job.resume || seat.attempt > 1;
-  const std::unique_ptr<Reporter> reporter = job.open_reporter(seat.heartbeat);
+  const bool leads = group == nullptr || group->rank() == 0, resume = options.resume || seat.attempt > 1;
+  const std::unique_ptr<Reporter> reporter = options.open_reporter(seat.heartbeat);
   const std::shared_ptr<distributed::ProcessGroup> gpus =
-      group == nullptr ? nullptr : join_gpus(job.recipe, *group, seat.device, *reporter);
+      group == nullptr ? nullptr : join_gpus(options.job.recipe, *group, seat.device, *reporter);
   if (gpus != nullptr) group = gpus.get();
   Membership member{.group = group, .device = seat.device};
-  if (group != nullptr && job.recipe.parallel == Parallel::pipeline)
-    member.devices = gather_stage_devices(stage_device(job.recipe, seat.device), *group);
+  if (group != nullptr && options.job.recipe.parallel == Parallel::pipeline)
+    member.devices = gather_stage_devices(stage_device(options.job.recipe, seat.device), *group);
   // Not in the trainer: the leader makes its own before the others.
   if (group != nullptr)
-    member.rates = slowest_gpu({.device = job.recipe.device, .number = seat.device}, *group);
+    member.rates = slowest_gpu({.device = options.job.recipe.device, .number = seat.device}, *group);
   std::optional<io::RunLock> lock;
   // A killed worker's lock goes a moment after it.
   const auto lock_folder = [&] {
-    if (leads && !lock && !job.only_checks) lock.emplace(job.out, resume ? 5.0 : 0.0);
+    if (leads && !lock && !options.only_checks) lock.emplace(options.out, resume ? 5.0 : 0.0);
   };
   // The leader makes what all of them read, and says it if that cannot be.
   if (!leads) group->barrier();
-  if (fs::exists(job.out)) lock_folder();
+  if (fs::exists(options.out)) lock_folder();
   TrainerEvents events{
       .progress = [&](const Progress& p) { reporter->progress(p); },
       .message =
@@ -211,73 +213,73 @@ int train_here(const Job& job, const supervise::Seat& seat, distributed::Process
           [&](const std::string& text) {
             reporter->warn(group == nullptr ? text : fmt::format("device {}: {}", seat.device, text));
           }};
-  Trainer trainer(job.recipe, job.out, std::move(events), std::move(member),
-                  job.only_checks ? Use::check : Use::run);
-  if (job.only_checks) return check_only(trainer, group, job, *reporter);
+  Trainer trainer(options.job, options.out, std::move(events), std::move(member),
+                  options.only_checks ? Use::check : Use::run);
+  if (options.only_checks) return check_only(trainer, group, options, *reporter);
   if (const gpu::DeviceInfo* gpu = trainer.engine().device().gpu; gpu != nullptr && seat.gpus != nullptr)
     seat.gpus->use(seat.rank, gpu->pci_address);
-  if (leads && seat.attempt == 1) announce(trainer, trainer.engine(), job, *reporter);
-  if (leads && !job.dump_gradients.empty()) trainer.dump_gradients(job.dump_gradients);
-  make_folder(job.out);
+  if (leads && seat.attempt == 1) announce(trainer, trainer.engine(), options, *reporter);
+  if (leads && !options.dump_gradients.empty()) trainer.dump_gradients(options.dump_gradients);
+  make_folder(options.out);
   lock_folder();
   if (leads && group != nullptr) group->barrier();
   const RunSummary summary = trainer.run({.resume = resume,
                                           .new_order = seat.new_order,
                                           .reason = seat.reason,
-                                          .accepts_changed_inputs = job.accepts_changed_inputs,
-                                          .command = job.command});
-  if (leads) conclude(summary, job, trainer.engine(), *reporter);
+                                          .accepts_changed_inputs = options.accepts_changed_inputs,
+                                          .command = options.command});
+  if (leads) conclude(summary, options, trainer.engine(), *reporter);
   return summary.interrupted ? supervise::kInterrupted : supervise::kDone;
 }
 
-int train_alone(const Job& job) {
+int train_alone(const LaunchOptions& options) {
   std::signal(SIGINT, on_interrupt);
   std::signal(SIGTERM, on_interrupt);
   // nohup has it ignored.
   if (std::signal(SIGHUP, on_interrupt) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
-  const auto group = join_launched(job.recipe.devices);
-  if (group == nullptr) return train_here(job, {.stop = &stop_requested}, nullptr);
+  const auto group = join_launched(options.job.recipe.devices);
+  if (group == nullptr) return train_here(options, {.stop = &stop_requested}, nullptr);
   const supervise::Seat seat{.device = group->rank(), .stop = &stop_requested};
-  const Ending ending = ending_of([&] { return train_here(job, seat, group.get()); });
+  const Ending ending = ending_of([&] { return train_here(options, seat, group.get()); });
   // A process that leaves its group by failing would wait for the others, which wait for it.
-  if (!ending.words.empty()) _exit(job.tell(ending));
+  if (!ending.words.empty()) _exit(options.tell(ending));
   return ending.status;
 }
 
 /// Says what is wrong with a device.
-bool passes_probe(const Job& job, int device) {
+bool passes_probe(const LaunchOptions& options, int device) {
   const Ending ending = ending_of([&] {
-    const std::string fault = supervise::probe_gpu({.device = job.recipe.device, .number = device});
-    if (!fault.empty()) job.open_reporter({})->warn(fmt::format("device {}: {}", device, fault));
+    const std::string fault = supervise::probe_gpu({.device = options.job.recipe.device, .number = device});
+    if (!fault.empty()) options.open_reporter({})->warn(fmt::format("device {}: {}", device, fault));
     return fault.empty() ? supervise::kDone : supervise::kMistake;
   });
-  return job.tell(ending) == supervise::kDone;
+  return options.tell(ending) == supervise::kDone;
 }
 
-int train_supervised(const Job& job) {
-  const std::unique_ptr<Reporter> reporter = job.open_reporter({});
+int train_supervised(const LaunchOptions& options) {
+  const std::unique_ptr<Reporter> reporter = options.open_reporter({});
   // Workers come and go; what the last one has left here stays.
   const io::CheckpointMemory memory;
   const auto work = [&](const supervise::Seat& seat) {
     const auto group = seat.group == nullptr ? nullptr : seat.group->open(seat.rank);
-    const Ending ending = ending_of([&] { return train_here(job, seat, group.get(), &memory); });
+    const Ending ending = ending_of([&] { return train_here(options, seat, group.get(), &memory); });
     // The others have made it too.
     const bool told = ending.status == supervise::kMistake && seat.said->exchange(true);
-    return told ? ending.status : job.tell(ending);
+    return told ? ending.status : options.tell(ending);
   };
-  supervise::SupervisorOptions options{
-      .size = static_cast<int>(job.recipe.devices),
+  supervise::SupervisorOptions supervisor{
+      .size = static_cast<int>(options.job.recipe.devices),
       .say = [&](const std::string& text) { reporter->warn(text); },
-      .num_workers = [&](int num_devices) { return recipe::num_sharing(job.recipe, num_devices); }};
-  if (job.recipe.device != recipe::kCpu) {
-    options.probe = [&](int device) { return passes_probe(job, device); };
-    options.watch_gpus = true;
-    options.limits = job.governor;
-    options.limits.limit = job.recipe.thermal.limit;
-    options.limits.power_limit = job.recipe.power.limit;
-    options.sensors = job.sensors;
+      .num_workers = [&](int num_devices) { return recipe::num_sharing(options.job.recipe, num_devices); }};
+  if (options.job.recipe.device != recipe::kCpu) {
+    supervisor.probe = [&](int device) { return passes_probe(options, device); };
+    supervisor.watch_gpus = true;
+    supervisor.limits = options.governor;
+    supervisor.limits.limit = options.job.recipe.thermal.limit;
+    supervisor.limits.power_limit = options.job.recipe.power.limit;
+    supervisor.sensors = options.sensors;
   }
-  return supervise::supervise(work, options);
+  return supervise::supervise(work, supervisor);
 }
 
 /// UserError for a folder of which a new run would overwrite a run or a model.
@@ -292,16 +294,16 @@ void check_overwrites_nothing(const fs::path& folder) {
 }
 
 /// Throws a UserError if the run's checkpoints cannot continue with this recipe.
-void check_changed_recipe(const Job& job) {
-  const fs::path folder = job.out, config = folder / "config.yaml";
+void check_changed_recipe(const LaunchOptions& options) {
+  const fs::path folder = options.out, config = folder / "config.yaml";
   if (!path_exists(config) || list_folder(folder / "checkpoints").empty()) return;
   const recipe::Recipe before = load_recipe(config, {});
-  const std::string fault = recipe::fault_of_resume(before, tasks::with_date(job.recipe, folder));
+  const std::string fault = recipe::fault_of_resume(before, options.job.recipe);
   if (!fault.empty()) user_error("{}, or a new run from the weights of this one with init", fault);
 }
 
-void check_devices(const Job& job, bool launched) {
-  const recipe::Recipe& recipe = job.recipe;
+void check_devices(const LaunchOptions& options, bool launched) {
+  const recipe::Recipe& recipe = options.job.recipe;
   if (recipe.devices == 1) return;
   if (!recipe.supervise && !launched) {
     user_error(
@@ -309,17 +311,10 @@ void check_devices(const Job& job, bool launched) {
         recipe.devices, recipe.devices);
   }
   const bool has_all_weights = recipe.parallel == Parallel::data || recipe.parallel == Parallel::zero1;
-  if (!has_all_weights && !job.dump_gradients.empty()) {
+  if (!has_all_weights && !options.dump_gradients.empty()) {
     user_error("expected parallel=data or zero1 for --dump-gradients, got {}; try devices=1",
                name_of(recipe.parallel));
   }
-}
-
-/// What is written at the end has its place before anything is computed.
-void check_places(const Job& job) {
-  expect_place_for_folder(job.out);
-  if (!job.dump_gradients.empty()) expect_place_for_file(job.dump_gradients);
-  if (!job.resume) check_overwrites_nothing(job.out);
 }
 
 }  // namespace
@@ -331,19 +326,24 @@ std::string default_folder(const std::string& recipe) {
   return folder;
 }
 
-int launch(const Job& given) {
+void check_run_folder(const fs::path& out, bool resume) {
+  expect_place_for_folder(out);
+  if (!resume) check_overwrites_nothing(out);
+}
+
+Resolved prepare_run(recipe::Recipe recipe, const fs::path& out, bool resume) {
+  check_run_folder(out, resume);
+  tasks::Job job(std::move(recipe));
+  if (!resume) check_first_weights(job);
+  return resolve(std::move(job), out);
+}
+
+int launch(const LaunchOptions& options) {
   const bool launched = num_launched() > 1;
-  Job job = given;
-  check_places(job);
-  check_devices(job, launched);
-  if (!job.resume) check_first_weights(job.recipe);
-  // Read once here, for all workers.
-  Resolved resolved = resolve(std::move(job.recipe), job.out);
-  job.recipe = std::move(resolved.recipe);
-  if (job.notes.empty()) job.notes = std::move(resolved.notes);
-  if (job.resume) check_changed_recipe(job);
-  if (job.only_checks && job.recipe.devices == 1) return train_here(job, {}, nullptr);
-  return job.recipe.supervise && !launched ? train_supervised(job) : train_alone(job);
+  check_devices(options, launched);
+  if (options.resume) check_changed_recipe(options);
+  if (options.only_checks && options.job.recipe.devices == 1) return train_here(options, {}, nullptr);
+  return options.job.recipe.supervise && !launched ? train_supervised(options) : train_alone(options);
 }
 
 }  // namespace hearth::run

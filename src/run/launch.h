@@ -6,40 +6,45 @@
 #include <vector>
 
 #include "distributed/heartbeat.h"
-#include "recipe/recipe.h"
 #include "run/ending.h"
 #include "run/reporter.h"
+#include "run/resolve.h"
 #include "supervise/governor.h"
 #include "system/sampler.h"
 
 namespace hearth::run {
 
-/// A run, as every process that has a part in it knows it.
-struct Job {
-  recipe::Recipe recipe;
-  std::vector<std::string> notes = {};  ///< sentences on values filled into the recipe, printed first
-  std::string out;
+/// A run as it was requested on the command line.
+struct LaunchOptions {
+  tasks::Job job;                       ///< from prepare_run()
+  std::vector<std::string> notes = {};  ///< from prepare_run(), printed first
+  std::string out;                      ///< run folder
   bool resume = false;
   std::string command;                  ///< shell line that started the run, for its report
   bool accepts_changed_inputs = false;  ///< see Start
   std::string dump_gradients;
-  /// Everything that could keep the run from its first step is made and looked at, and its plan is printed;
-  /// nothing is trained or written.
+  /// True to prepare everything up to the first step and print the plan, without training or writing.
   bool only_checks = false;
-  system::SamplerOptions sensors;       ///< where GPUs are read
-  supervise::GovernorOptions governor;  ///< but for the limits, which are the recipe's
-  /// Makes what each worker, and the supervisor, reports to; `heartbeat` shows when a report waits for a
+  system::SamplerOptions sensors;       ///< where the sensors of GPUs are read
+  supervise::GovernorOptions governor;  ///< its limits are set from the recipe
+  /// Opens the reporter of a worker or of the supervisor; `heartbeat` beats while a report waits for a
   /// reader.
   std::function<std::unique_ptr<Reporter>(distributed::Heartbeat heartbeat)> open_reporter;
-  /// Says how a worker ended, and returns the status to exit with.
+  /// Reports how a worker ended, and returns the exit status.
   std::function<int(const Ending&)> tell;
 };
 
-/// runs/NAME, or runs/NAME-2 and so on where that is taken.
+/// Returns runs/NAME, or runs/NAME-2 and so on if that folder exists.
 std::string default_folder(const std::string& recipe);
 
-/// Trains, or checks, in this process or in workers that it supervises. Returns the status to exit with;
-/// UserError where the recipe, its files or this machine cannot be trained with.
-int launch(const Job& job);
+/// Throws a UserError if files cannot be written to the folder `out`, or if a new run (`resume` is false)
+/// would overwrite a run or a model in it.
+void check_run_folder(const fs::path& out, bool resume);
+/// Calls check_run_folder(), opens the files of the model and resolves the recipe (resolve()).
+Resolved prepare_run(recipe::Recipe recipe, const fs::path& out, bool resume);
+
+/// Trains or checks a resolved job, in this process or in workers that it supervises. Returns the exit
+/// status. UserError if the recipe, its files or this machine do not allow it.
+int launch(const LaunchOptions& options);
 
 }  // namespace hearth::run

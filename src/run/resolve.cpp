@@ -116,49 +116,49 @@ void compare_with_weights(recipe::Recipe& recipe, bool takes, std::vector<std::s
 
 }  // namespace
 
-Resolved resolve(recipe::Recipe recipe, const fs::path& run) {
-  Resolved made{.recipe = std::move(recipe), .notes = {}};
-  const tasks::TaskDef& task = tasks::task_of(made.recipe);
-  if (task.classes == nullptr) return made;
+Resolved resolve(tasks::Job job, const fs::path& run) {
+  Resolved made{.job = std::move(job), .notes = {}};
+  recipe::Recipe& recipe = made.job.recipe;
+  const tasks::TaskDef& task = tasks::task_of(recipe);
   const fs::path config = run / "config.yaml";
   std::optional<recipe::Recipe> trained;
   if (path_exists(config)) trained = recipe::load_recipe(config, {});
-  if (trained) keep_trained(made.recipe, *trained);
-  if (task.fill_in != nullptr) made.notes = task.fill_in(made.recipe, trained ? &*trained : nullptr);
-  take_classes(made.recipe);
-  const recipe::Data& data = made.recipe.data;
-  if (recipe::data_kind(data.kind) == recipe::DataKind::shapes && !data.path.empty())
+  if (trained && task.classes != nullptr) keep_trained(recipe, *trained);
+  if (task.fill_in != nullptr) made.notes = task.fill_in(recipe, trained ? &*trained : nullptr);
+  if (task.classes == nullptr) return made;
+  take_classes(recipe);
+  if (recipe::data_kind(recipe.data.kind) == recipe::DataKind::shapes && !recipe.data.path.empty())
     made.notes.push_back(fmt::format("note: data.path={} is not read: data.kind=shapes generates its images",
-                                     data.path.string()));
+                                     recipe.data.path.string()));
   if (task.read_pixels == nullptr) {
-    if (made.recipe.data.normalize == recipe::Normalize::dataset)
+    if (recipe.data.normalize == recipe::Normalize::dataset)
       user_error(
           "data.normalize=dataset is for classes and masks: detectors have a normalization; leave it out");
     return made;
   }
-  if (made.recipe.data.normalize == recipe::Normalize::dataset) {
-    measure_normalization(made.recipe, task, made.notes);
+  if (recipe.data.normalize == recipe::Normalize::dataset) {
+    measure_normalization(recipe, task, made.notes);
   } else if (!trained) {
-    compare_with_weights(made.recipe, made.recipe.data.normalize == recipe::Normalize::automatic, made.notes);
+    compare_with_weights(recipe, recipe.data.normalize == recipe::Normalize::automatic, made.notes);
   }
   return made;
 }
 
-Resolved resolve_for_plan(recipe::Recipe recipe) {
-  check_config_file(recipe);
-  Resolved made{.recipe = std::move(recipe), .notes = {}};
-  const tasks::TaskDef& task = tasks::task_of(made.recipe);
-  if (task.classes == nullptr || made.recipe.model.num_classes > 0) return made;
-  const recipe::Data& data = made.recipe.data;
+Resolved resolve_for_plan(tasks::Job job) {
+  Resolved made{.job = std::move(job), .notes = {}};
+  recipe::Recipe& recipe = made.job.recipe;
+  const tasks::TaskDef& task = tasks::task_of(recipe);
+  if (task.classes == nullptr || recipe.model.num_classes > 0) return made;
+  const recipe::Data& data = recipe.data;
   if (recipe::data_kind(data.kind) == recipe::DataKind::shapes || path_exists(data.path)) {
-    if (task.fill_in != nullptr) made.notes = task.fill_in(made.recipe, nullptr);
-    take_classes(made.recipe);
+    if (task.fill_in != nullptr) made.notes = task.fill_in(recipe, nullptr);
+    take_classes(recipe);
     return made;
   }
-  made.recipe.model.num_classes = task.planned_classes;
+  recipe.model.num_classes = task.planned_classes;
   made.notes.push_back(fmt::format(
       "planned for {} classes, because there is no data at '{}'; set data.path or model.num_classes",
-      made.recipe.model.num_classes, data.path.string()));
+      recipe.model.num_classes, data.path.string()));
   return made;
 }
 

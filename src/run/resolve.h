@@ -4,23 +4,24 @@
 #include <vector>
 
 #include "base/path.h"
-#include "recipe/recipe.h"
+#include "tasks/job.h"
 #include "tasks/task.h"
 
 namespace hearth::run {
 
-/// A recipe with all values filled in, and sentences on the filled-in values.
+/// A recipe as a job, and sentences on values that were filled in.
 struct Resolved {
-  recipe::Recipe recipe;
+  tasks::Job job;
   std::vector<std::string> notes;
 };
 
-/// Fills in the open values of an image recipe: model.num_classes and model.class_names from the data,
-/// data.mean and data.std from the `init` weights or the data. If the folder `run` has a run already, its
-/// values are used. UserError if the data cannot be read.
-Resolved resolve(recipe::Recipe recipe, const fs::path& run);
+/// Reads the configuration files of the model and fills in the open values of a recipe: model.num_classes and
+/// model.class_names from the data, data.mean and data.std from the `init` weights or the data, data.date. If
+/// the folder `run` has a run already, its values are used. UserError if the model or the data cannot be
+/// read.
+Resolved resolve(tasks::Job job, const fs::path& run);
 /// Fills in only model.num_classes, for a plan. Without data it is a default number, which a note states.
-Resolved resolve_for_plan(recipe::Recipe recipe);
+Resolved resolve_for_plan(tasks::Job job);
 /// Stores the class names of the task's data in its recipe. Throws a UserError if the recipe has different
 /// names.
 void take_class_names(recipe::Recipe& recipe, const tasks::Task& task);

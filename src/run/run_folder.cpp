@@ -17,28 +17,40 @@ void write_config(const fs::path& folder, const recipe::Recipe& recipe) {
   write_file_atomically(folder / "config.yaml", recipe::write_recipe(recipe));
 }
 
-void write_adapter_config(const fs::path& folder, const recipe::Recipe& recipe, const engine::Plan& plan) {
+void write_adapter_config(const fs::path& folder, const tasks::Job& job, const engine::Plan& plan) {
+  const recipe::Recipe& recipe = job.recipe;
   write_file_atomically(
       folder / hub::kAdapterConfig,
-      recipe::makes_pictures(recipe)
+      job.denoiser
           ? hub::peft_config_json(hub::adapted_modules(plan.options.adapter, plan.tensors), recipe.model.path)
-          : hub::adapter_config_json(recipe.adapter, plan.tensors, recipe.model.path));
+          : hub::adapter_config_json(recipe.adapter, job.first_adapter ? &*job.first_adapter : nullptr,
+                                     plan.tensors, recipe.model.path));
+}
+
+/// Returns the dtype of the model that training starts from; f32 for image models.
+DType saved_dtype(const tasks::Job& job) {
+  if (!job.decoder) return DType::f32;
+  const recipe::Recipe& recipe = job.recipe;
+  const fs::path first = recipe.init.empty() ? recipe.model.path : recipe.init;
+  return first.empty() ? hub::config_dtype(job.config_json, recipe.model.config) : hub::main_dtype(first);
 }
 
 }  // namespace
 
 fs::path RunFolder::log() const { return path_ / kLogFile; }
 
-void RunFolder::choose_dtype(const recipe::Recipe& recipe, bool resumed) {
+void RunFolder::choose_dtype(const tasks::Job& job, bool resumed) {
   const fs::path config = path_ / "config.json";
-  saved_dtype_ = resumed && path_exists(config) ? hub::config_dtype(config) : hub::saved_dtype(recipe);
+  saved_dtype_ = resumed && path_exists(config)
+                     ? hub::config_dtype(read_file(config, models::kMaxConfigBytes), config.string())
+                     : run::saved_dtype(job);
 }
 
-void RunFolder::open(const recipe::Recipe& recipe, const engine::Engine& engine, bool resumed) {
+void RunFolder::open(const tasks::Job& job, const engine::Engine& engine, bool resumed) {
   held_.emplace(path_);
   wrote_config_ = !resumed;
-  if (wrote_config_) write_config(path_, recipe);
-  if (hub::has_adapter(engine)) write_adapter_config(path_, recipe, engine.plan());
+  if (wrote_config_) write_config(path_, job.recipe);
+  if (hub::has_adapter(engine)) write_adapter_config(path_, job, engine.plan());
 }
 
 void RunFolder::update_config(const recipe::Recipe& recipe) {

@@ -6,7 +6,7 @@
 #include "base/dtype.h"
 #include "base/file.h"
 #include "engine/engine.h"
-#include "recipe/recipe.h"
+#include "tasks/job.h"
 
 namespace hearth::run {
 
@@ -22,11 +22,11 @@ class RunFolder {
 
   /// Sets the dtype of saved weights: the dtype in config.json for a resumed run, otherwise the one of the
   /// recipe.
-  void choose_dtype(const recipe::Recipe& recipe, bool resumed);
+  void choose_dtype(const tasks::Job& job, bool resumed);
   DType saved_dtype() const { return saved_dtype_; }
   /// Holds the folder open. Writes config.yaml of a new run, and the configuration of the adapter if it has
   /// one.
-  void open(const recipe::Recipe& recipe, const engine::Engine& engine, bool resumed);
+  void open(const tasks::Job& job, const engine::Engine& engine, bool resumed);
   /// Writes config.yaml of a resumed run at the first call. Call after each step: if a changed recipe fails
   /// before its first step, the run can still be resumed with the previous recipe.
   void update_config(const recipe::Recipe& recipe);

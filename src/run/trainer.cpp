@@ -20,7 +20,6 @@
 #include "run/from_recipe.h"
 #include "run/gpu_readings.h"
 #include "run/resolve.h"
-#include "tasks/language/text_source.h"
 #include "tasks/task_def.h"
 
 namespace hearth::run {
@@ -73,8 +72,8 @@ std::vector<int64_t> train_sizes(int64_t num_rows, int64_t batch, const fs::path
 
 }  // namespace
 
-Trainer::Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Membership member, Use use)
-    : recipe_(resolve(tasks::with_date(std::move(recipe), out), out).recipe),
+Trainer::Trainer(tasks::Job job, fs::path out, TrainerEvents events, Membership member, Use use)
+    : job_(std::move(job)),
       folder_(std::move(out)),
       events_(std::move(events)),
       group_(member.group),
@@ -82,9 +81,9 @@ Trainer::Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Memb
   HEARTH_CHECK(num_sharing(recipe_, num_workers()) == num_workers());
   switch_winograd(recipe_);
   const int device = member.device.value_or(rank());
-  task_ = tasks::task_of(recipe_).open(recipe_, device);
-  take_class_names(recipe_, *task_);
-  engine::EngineOptions options = engine_options(recipe_, device, num_workers());
+  task_ = tasks::task_of(recipe_).open(job_, device);
+  take_class_names(job_.recipe, *task_);
+  engine::EngineOptions options = engine_options(job_, device, num_workers());
   options.rank = rank();
   const std::string unknown_rates = use_device_rates(options);
   if (!unknown_rates.empty()) events_.message(unknown_rates);
@@ -179,10 +178,10 @@ void Trainer::change_order() {
 }
 
 void Trainer::open_files(bool resumed) {
-  folder_.choose_dtype(recipe_, resumed);
+  folder_.choose_dtype(job_, resumed);
   // The folder alone is enough to continue with, but for the data.
   task_->save_companions(folder_.path(), folder_.saved_dtype());
-  folder_.open(recipe_, *engine_, resumed);
+  folder_.open(job_, *engine_, resumed);
   sink_ = open_sinks({.folder = folder_.path(),
                       .last_step = resumed ? state_.step : -1,
                       .recipe = recipe_,

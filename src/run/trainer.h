@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "cost/device.h"
-#include "recipe/recipe.h"
 #include "run/pacer.h"
 #include "run/progress_meter.h"
 #include "run/rollback.h"
+#include "tasks/job.h"
 #include "tasks/task.h"
 
 namespace hearth::run {
@@ -53,8 +53,7 @@ class Trainer {
  public:
   /// Compiles everything for the recipe's task; exchanges nothing. For a run the data is prepared first, on
   /// the device that is still free. `out` is created.
-  Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Membership member = {},
-          Use use = Use::run);
+  Trainer(tasks::Job job, fs::path out, TrainerEvents events, Membership member = {}, Use use = Use::run);
   ~Trainer();
 
   /// Trains to the end.
@@ -73,7 +72,7 @@ class Trainer {
   engine::Engine& engine() { return *engine_; }
   const tasks::Task& task() const { return *task_; }
   /// The recipe, including values determined from data and weights.
-  const recipe::Recipe& recipe() const { return recipe_; }
+  const recipe::Recipe& recipe() const { return job_.recipe; }
 
  private:
   /// Decision of the leader after a step, which all workers follow.
@@ -120,7 +119,8 @@ class Trainer {
   void report_evaluation(const tasks::Evaluation& found);
   void finish(RunSummary& summary, const std::string& command);
 
-  recipe::Recipe recipe_;
+  tasks::Job job_;
+  const recipe::Recipe& recipe_ = job_.recipe;
   RunFolder folder_;
   TrainerEvents events_;
   distributed::ProcessGroup* group_;

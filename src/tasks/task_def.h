@@ -12,6 +12,8 @@
 #include "data/images/augment.h"
 #include "engine/objective.h"
 #include "recipe/recipe.h"
+#include "tasks/data_report.h"
+#include "tasks/job.h"
 #include "tasks/predictor.h"
 #include "tasks/task.h"
 
@@ -40,11 +42,11 @@ struct TaskDef {
   std::string_view name;  ///< "detect"
   /// True if this task trains a recipe. The first task of the list that owns a recipe has it.
   bool (*owns)(const recipe::Recipe&);
-  /// Returns the training objective. Reads files of the model, not the data.
-  std::shared_ptr<const engine::Objective> (*objective)(const recipe::Recipe&);
+  /// Returns the training objective; reads no files.
+  std::shared_ptr<const engine::Objective> (*objective)(const Job&);
   /// Opens the data; GPU number `device` helps to prepare it if the recipe asks for GPUs. UserError if the
   /// data does not fit the model.
-  std::unique_ptr<Task> (*open)(const recipe::Recipe&, int device);
+  std::unique_ptr<Task> (*open)(const Job&, int device);
   /// Reads the class names of the training data and decodes no image, except masks if only their values give
   /// the number of classes. Null: the model has no classes that the data names.
   std::vector<std::string> (*classes)(const recipe::Recipe&) = nullptr;
@@ -55,10 +57,17 @@ struct TaskDef {
   /// Passes the pixels of training images and their number of channels to `take`, for data.normalize=dataset.
   /// Null: images are normalized by the model.
   void (*read_pixels)(const recipe::Recipe&, TakePixels take) = nullptr;
+  /// Reads all records of the data before training's own checks, which stop at the first bad one; returns the
+  /// number of records that are left out. UserError if training would refuse them. Null: no records.
+  int64_t (*check_records)(const Job&, const DataReport& report) = nullptr;
+  /// Decodes all images of the data and reports their counts; UserError if some cannot be used. Null: no
+  /// images.
+  void (*check_images)(const Job&, const DataReport& report) = nullptr;
   /// Null: the task has no ONNX export.
   ExportFacts (*exported)(const recipe::Recipe&, const fs::path& run) = nullptr;
   /// Null: the model does not judge images.
   std::unique_ptr<Predictor> (*predictor)(const recipe::Recipe&, const PredictionPaths&) = nullptr;
+  bool has_model_folder = false;  ///< true if models come as a folder with config.json; false: built in, by name
   std::string_view generates = "";  ///< what its models generate, "text"; empty: they judge images
 };
 

@@ -88,7 +88,7 @@ TEST_F(DenoiserFiles, SaysWhatAModelWithoutAConfigIs) {
   add("final_layer.linear.weight", {64, kWidth}, 0);
   recipe::Model model;
   model.path = write().string();
-  const models::DenoiserConfig config = denoiser_config(model);
+  const models::DenoiserConfig config = describe_denoiser(model).config;
   EXPECT_EQ(config.family, models::DenoiserConfig::Family::flux);
   EXPECT_EQ(config.heads, 2);
   EXPECT_EQ(config.num_double, 2);
@@ -109,7 +109,7 @@ TEST_F(DenoiserFiles, TellsFlux2ByItsModulation) {
   add("final_layer.linear.weight", {128, kWidth}, 0);
   recipe::Model model;
   model.path = write().string();
-  const models::DenoiserConfig config = denoiser_config(model);
+  const models::DenoiserConfig config = describe_denoiser(model).config;
   EXPECT_EQ(config.family, models::DenoiserConfig::Family::flux2);
   EXPECT_EQ(config.channels, 32);
   EXPECT_EQ(config.time_channels, 32);
@@ -121,7 +121,7 @@ TEST_F(DenoiserFiles, RefusesHeadsWhoseAxesNobodyKnows) {
   add("img_in.weight", {128, 64}, 0);
   recipe::Model model;
   model.path = write().string();
-  EXPECT_THAT(refusal([&] { denoiser_config(model); }),
+  EXPECT_THAT(refusal([&] { describe_denoiser(model); }),
               HasSubstr("'transformer_blocks.0.attn.norm_q.weight' that fits them; try model.config=FILE"));
 }
 

@@ -38,13 +38,13 @@ class SlowHotGpu : public engine::GpuTraining {
                                     "data.count=64",     "data.val_count=16", "train.batch=16",
                                     "train.steps=120",   "train.log_every=1", "data.threads=1"};
     all.insert(all.end(), overrides.begin(), overrides.end());
-    Job job{.recipe = parse_recipe("", "a test", all),
-            .out = out.string(),
-            .sensors = {.root = planted_.root(), .seconds = 0.02},
-            .governor = {.pause_after_seconds = 0.05, .least_pause_seconds = 0.1},
-            .open_reporter = [](distributed::Heartbeat) { return std::make_unique<Silent>(); },
-            .tell = [](const Ending& ending) { return ending.status; }};
-    supervise::Worker run([&] { return launch(job); });
+    LaunchOptions options{.job = prepare_run(parse_recipe("", "a test", all), out, false).job,
+                          .out = out.string(),
+                          .sensors = {.root = planted_.root(), .seconds = 0.02},
+                          .governor = {.pause_after_seconds = 0.05, .least_pause_seconds = 0.1},
+                          .open_reporter = [](distributed::Heartbeat) { return std::make_unique<Silent>(); },
+                          .tell = [](const Ending& ending) { return ending.status; }};
+    supervise::Worker run([&] { return launch(options); });
     const auto until = std::chrono::steady_clock::now() + 2min;
     while (!meanwhile(out) && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(10ms);
     EXPECT_TRUE(meanwhile(out));

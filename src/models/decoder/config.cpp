@@ -476,7 +476,7 @@ DecoderConfig parse_decoder_config(std::string_view json, const std::string& whe
   return config;
 }
 
-void refuse_quantized_weights(const fs::path& file) {
+std::string read_decoder_json(const fs::path& file) {
   if (!fs::exists(file)) refuse_unsupported_pipeline(file.parent_path());
   if (!fs::exists(file))
     user_error("expected the config.json of a language model, got '{}', which is not there{}", file.string(),
@@ -486,13 +486,13 @@ void refuse_quantized_weights(const fs::path& file) {
     if (fs::exists(file.parent_path() / name))
       refuse_quantized(file.string(), fmt::format("a {} beside it", name));
   }
-  check_not_quantized(parse_json_object<Json>(read_file(file, kMaxConfigBytes), file.string()),
-                      file.string());
+  std::string json = read_file(file, kMaxConfigBytes);
+  check_not_quantized(parse_json_object<Json>(json, file.string()), file.string());
+  return json;
 }
 
 DecoderConfig read_decoder_config(const fs::path& file) {
-  refuse_quantized_weights(file);
-  return parse_decoder_config(read_file(file, kMaxConfigBytes), file.string());
+  return parse_decoder_config(read_decoder_json(file), file.string());
 }
 
 }  // namespace hearth::models

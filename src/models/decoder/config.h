@@ -77,9 +77,9 @@ inline constexpr int64_t kMaxConfigBytes = 1 << 22;
 /// Reads a config; `where` names it in messages. UserError for an unknown family, a missing or absurd value.
 DecoderConfig parse_decoder_config(std::string_view json, const std::string& where);
 DecoderConfig read_decoder_config(const fs::path& file);
-/// UserError where a config.json, or a file of its own beside it, says that the weights are quantized; and
-/// where there is no config.json.
-void refuse_quantized_weights(const fs::path& config_file);
+/// Returns the text of a config.json. UserError if the file does not exist, or if it or a
+/// quantize_config.json in the same folder describes quantized weights.
+std::string read_decoder_json(const fs::path& config_file);
 
 /// A sentence on a context of more tokens than the model has positions for, which it computes nonetheless;
 /// empty where it is none.

@@ -44,6 +44,8 @@ struct DenoiserConfig {
 /// Keys of ours for FLUX.1: "num_classes" with "class_tokens", and "latent_patch" (default 2). `where` names
 /// it in messages. UserError for another class, a missing or absurd value.
 DenoiserConfig parse_denoiser_config(std::string_view json, const std::string& where);
+/// Returns the text of a config.json; UserError if the file does not exist.
+std::string read_denoiser_json(const fs::path& config_json);
 DenoiserConfig read_denoiser_config(const fs::path& config_json);
 
 /// What a denoiser sees of a batch: B = num_rows samples of T = patches.num_pixels() tokens.

@@ -166,12 +166,16 @@ DenoiserConfig parse_denoiser_config(std::string_view json, const std::string& w
       where, name);
 }
 
-DenoiserConfig read_denoiser_config(const fs::path& config_json) {
+std::string read_denoiser_json(const fs::path& config_json) {
   if (!fs::exists(config_json)) refuse_unsupported_pipeline(config_json.parent_path());
   if (!fs::exists(config_json))
     user_error("expected the config.json of a denoiser, got '{}', which is not there{}", config_json.string(),
                download_advice(config_json.parent_path()));
-  return parse_denoiser_config(read_file(config_json, kMaxConfigBytes), config_json.string());
+  return read_file(config_json, kMaxConfigBytes);
+}
+
+DenoiserConfig read_denoiser_config(const fs::path& config_json) {
+  return parse_denoiser_config(read_denoiser_json(config_json), config_json.string());
 }
 
 ir::ValueId build_denoiser(nn::Builder& builder, const DenoiserConfig& config, const DenoiserInputs& in) {

@@ -24,7 +24,8 @@ void check_is_labeled(const recipe::Recipe& recipe) {
              has_boxes ? "yolox_s" : "unet");
 }
 
-std::unique_ptr<Task> open(const recipe::Recipe& recipe, int /*device*/) {
+std::unique_ptr<Task> open(const Job& job, int /*device*/) {
+  const recipe::Recipe& recipe = job.recipe;
   check_is_labeled(recipe);
   ImageTaskOptions options{.model = model_options(recipe),
                            .train = dataset_options(recipe, "train"),
@@ -54,7 +55,12 @@ void read_pixels(const recipe::Recipe& recipe, TakePixels take) {
   }
 }
 
-std::shared_ptr<const engine::Objective> objective_of(const recipe::Recipe& recipe) {
+void check_images(const Job& job, const DataReport& report) {
+  for (const char* split : {"train", "test"}) check_labeled_images(job.recipe, split, report);
+}
+
+std::shared_ptr<const engine::Objective> objective_of(const Job& job) {
+  const recipe::Recipe& recipe = job.recipe;
   return classifier({.model = model_options(recipe), .label_smoothing = recipe.train.label_smoothing});
 }
 
@@ -77,6 +83,7 @@ const TaskDef classify_task = {.name = "classify",
                                .classes = [](const recipe::Recipe& recipe) { return classes_of(recipe); },
                                .planned_classes = 1000,  // as ImageNet
                                .read_pixels = read_pixels,
+                               .check_images = check_images,
                                .exported = exported,
                                .predictor = open_predictor};
 

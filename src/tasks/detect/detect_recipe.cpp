@@ -97,8 +97,8 @@ std::unique_ptr<Detector> detector_of(const recipe::Recipe& recipe) {
   return find_detector(recipe.model.name)->open(detector_options(recipe));
 }
 
-std::unique_ptr<Task> open(const recipe::Recipe& recipe, int /*device*/) {
-  return std::make_unique<DetectTask>(detect_options(recipe));
+std::unique_ptr<Task> open(const Job& job, int /*device*/) {
+  return std::make_unique<DetectTask>(detect_options(job.recipe));
 }
 
 ExportFacts exported(const recipe::Recipe& recipe, const fs::path& run) {
@@ -116,6 +116,33 @@ std::unique_ptr<Predictor> open_predictor(const recipe::Recipe& recipe, const Pr
       detector_of(recipe), read_detection_classes(paths.run / kDetectionClasses), options, paths.out);
 }
 
+void check_boxes(const recipe::Recipe& recipe, const char* split, const DataReport& report) {
+  const data::BoxedPictures set = boxed_pictures(recipe, split);
+  const data::BoxCheck check = data::check_boxes(set);
+  report.line(fmt::format("{}: {} images, {} classes, {} images without boxes", split, set.pictures.size(),
+                          set.class_names.size(), check.pictures_without_boxes));
+  for (size_t i = 0; i < check.classes.size(); ++i) {
+    const data::BoxCheck::Class& one = check.classes[i];
+    report.line(fmt::format("  {:<20} {} boxes on {} images: {} small, {} medium, {} large",
+                            set.class_names[i], one.boxes, one.pictures, one.small, one.medium, one.large));
+  }
+  if (check.turned_upright > 0)
+    report.notes({fmt::format(
+        "{} images are turned upright by their EXIF orientation; data.exif=ignore keeps the stored pixels",
+        check.turned_upright)});
+  if (check.kept_as_stored > 0)
+    report.notes(
+        {fmt::format("{} images have an EXIF orientation that is not applied, since their boxes are "
+                     "those of the stored pixels",
+                     check.kept_as_stored)});
+  report.notes(set.notes);
+  report.refuse(check.faults, std::ssize(set.pictures), split);
+}
+
+void check_images(const Job& job, const DataReport& report) {
+  for (const char* split : {"train", "test"}) check_boxes(job.recipe, split, report);
+}
+
 }  // namespace
 
 std::span<const std::string_view> box_kinds() { return kBoxKinds; }
@@ -131,10 +158,11 @@ extern const TaskDef detect_task;
 const TaskDef detect_task = {
     .name = "detect",
     .owns = [](const recipe::Recipe& recipe) { return find_detector(recipe.model.name) != nullptr; },
-    .objective = [](const recipe::Recipe& recipe) { return detector_of(recipe)->objective(); },
+    .objective = [](const Job& job) { return detector_of(job.recipe)->objective(); },
     .open = open,
     .classes = [](const recipe::Recipe& recipe) { return read_boxed_pictures(recipe, "train").class_names; },
     .planned_classes = 80,  // as COCO
+    .check_images = check_images,
     .exported = exported,
     .predictor = open_predictor};
 

@@ -12,10 +12,9 @@
 #include "base/process.h"
 #include "base/run_files.h"
 #include "base/text.h"
+#include "data/captions/captions.h"
 #include "encoders/picture_coder.h"
-#include "hub/denoiser_config.h"
 #include "hub/open_weights.h"
-#include "models/autoencoder/autoencoder.h"
 #include "tasks/data_options.h"
 #include "tasks/device_options.h"
 #include "tasks/diffuse/captioned_pictures.h"
@@ -30,8 +29,8 @@ constexpr int64_t kUsualSide = 1024;
 constexpr const char* kAutoencoder = "vae";
 constexpr int64_t kMostIndexBytes = 1 << 22;
 
-DenoiseFormat denoise_format(const recipe::Recipe& recipe) {
-  return {.model = hub::denoiser_config(recipe.model), .text_tokens = recipe.diffuse.text_tokens};
+DenoiseFormat denoise_format(const Job& job) {
+  return {.model = *job.denoiser, .text_tokens = job.recipe.diffuse.text_tokens};
 }
 
 /// Throws a UserError if adapter.targets has modules of the other FLUX generation.
@@ -64,18 +63,11 @@ fs::path cache_folder(const recipe::Data& data) {
   user_error("expected a folder for latents, got neither data.cache nor HOME; try data.cache=DIR");
 }
 
-/// Empty: there is none.
-fs::path autoencoder_of(const recipe::Recipe& recipe) {
-  if (!recipe.model.autoencoder.empty()) return recipe.model.autoencoder;
-  const fs::path beside = fs::path(recipe.model.path) / kAutoencoder;
-  return !recipe.model.path.empty() && path_exists(beside / "config.json") ? beside : "";
-}
-
 bool can_be_pixels(int64_t channels) { return channels == 1 || channels == 3; }
 
 /// Of a model of classes; empty: it works on pixels.
 fs::path autoencoder_of_classes(const recipe::Recipe& recipe, const models::DenoiserConfig& model) {
-  fs::path folder = autoencoder_of(recipe);
+  fs::path folder = autoencoder_folder(recipe.model);
   if (folder.empty() && !can_be_pixels(model.channels))
     user_error(
         "expected the autoencoder of the model's latents, which have {} channels, got none; try "
@@ -93,11 +85,12 @@ OpenCoder coder_opener(const fs::path& folder, const encoders::Compute& compute,
   return [=] { return std::make_unique<encoders::PictureCoder>(folder, compute, memory); };
 }
 
-LatentSpace latent_space(const recipe::Recipe& recipe, int device, const models::DenoiserConfig& model,
-                         const fs::path& folder) {
+LatentSpace latent_space(const Job& job, int device, const fs::path& folder) {
+  const recipe::Recipe& recipe = job.recipe;
+  const models::DenoiserConfig& model = *job.denoiser;
   const encoders::PictureCoder coder(folder, on_processor(recipe), 0);
   coder.expect_channels(model.channels);
-  latents_of(recipe);  // It refuses sizes that cannot be encoded.
+  latents_of(job);  // It refuses sizes that cannot be encoded.
   return {.open_encoder = coder_opener(folder, compute_of(recipe, device), recipe.memory),
           .open_decoder = coder_opener(folder, on_processor(recipe), recipe.memory),
           .hash = coder.hash(),
@@ -106,8 +99,9 @@ LatentSpace latent_space(const recipe::Recipe& recipe, int device, const models:
           .cache = cache_folder(recipe.data)};
 }
 
-std::unique_ptr<PictureSet> open_labeled(const recipe::Recipe& recipe, int device,
-                                         const models::DenoiserConfig& model) {
+std::unique_ptr<PictureSet> open_labeled(const Job& job, int device) {
+  const recipe::Recipe& recipe = job.recipe;
+  const models::DenoiserConfig& model = *job.denoiser;
   LabeledPicturesOptions options{.train = dataset_options(recipe, "train"),
                                  .held_out = dataset_options(recipe, "test"),
                                  .num_classes = model.num_classes,
@@ -116,13 +110,13 @@ std::unique_ptr<PictureSet> open_labeled(const recipe::Recipe& recipe, int devic
                                  .seed = recipe.seed,
                                  .num_threads = recipe::num_threads(recipe)};
   const fs::path folder = autoencoder_of_classes(recipe, model);
-  if (!folder.empty()) options.space = latent_space(recipe, device, model, folder);
+  if (!folder.empty()) options.space = latent_space(job, device, folder);
   return labeled_pictures(options);
 }
 
 TextTranslatorOptions translator_options(const recipe::Recipe& recipe, const fs::path& model,
                                          const encoders::Compute& compute) {
-  const fs::path autoencoder = autoencoder_of(recipe);
+  const fs::path autoencoder = autoencoder_folder(recipe.model);
   return {.model = model,
           .autoencoder = autoencoder.empty() ? model / kAutoencoder : autoencoder,
           .text_tokens = recipe.diffuse.text_tokens,
@@ -130,15 +124,16 @@ TextTranslatorOptions translator_options(const recipe::Recipe& recipe, const fs:
           .memory = recipe.memory};
 }
 
-std::shared_ptr<const PictureSet> open_pictures(const recipe::Recipe& recipe, int device,
-                                                const DenoiseFormat& format) {
+std::shared_ptr<const PictureSet> open_pictures(const Job& job, int device) {
+  const recipe::Recipe& recipe = job.recipe;
+  const DenoiseFormat format = denoise_format(job);
   const std::string& kind = recipe.data.kind;
   if (format.has_labels()) {
     if (kind == kCaptions || kind == kKohya)
       user_error(
           "expected data.kind folder, idx or cifar10 for a model of {} classes, got {}; try data.kind=folder",
           format.model.num_classes, kind);
-    return open_labeled(recipe, device, format.model);
+    return open_labeled(job, device);
   }
   if (kind != kCaptions && kind != kKohya)
     user_error(
@@ -172,12 +167,11 @@ struct Grain {
   int64_t factor = kUsualFactor;
   int64_t multiple = 1;
 };
-Grain grain_of(const recipe::Recipe& recipe, const models::DenoiserConfig& model) {
-  const fs::path folder = autoencoder_of(recipe);
+Grain grain_of(const Job& job) {
+  const models::DenoiserConfig& model = *job.denoiser;
   Grain grain;
-  if (!folder.empty()) {
-    const auto config = models::read_autoencoder_config(folder / "config.json");
-    grain = {.factor = config.factor(), .multiple = config.side_multiple()};
+  if (job.autoencoder) {
+    grain = {.factor = job.autoencoder->factor(), .multiple = job.autoencoder->side_multiple()};
   } else if (model.num_classes > 0 && can_be_pixels(model.channels)) {
     grain.factor = 1;
   }
@@ -239,10 +233,9 @@ NoisingOptions noising_options(const recipe::Recipe& recipe) {
           .min_snr = diffuse.min_snr};
 }
 
-Extent latents_of(const recipe::Recipe& recipe) {
-  const Extent size = recipe.data.image_size;
-  const models::DenoiserConfig model = denoise_format(recipe).model;
-  const auto [factor, step] = grain_of(recipe, model);
+Extent latents_of(const Job& job) {
+  const Extent size = job.recipe.data.image_size;
+  const auto [factor, step] = grain_of(job);
   if (size.height % step != 0 || size.width % step != 0)
     user_error("expected sides that are multiples of {} pixels for this model, got {}x{}; try {}x{}", step,
                size.width, size.height, std::max(step, size.width / step * step),
@@ -250,37 +243,22 @@ Extent latents_of(const recipe::Recipe& recipe) {
   return {size.height / factor, size.width / factor};
 }
 
-int64_t usual_side(const recipe::Recipe& recipe) {
-  const models::DenoiserConfig model = denoise_format(recipe).model;
-  return model.side > 0 ? model.side * model.patch * grain_of(recipe, model).factor : kUsualSide;
+int64_t usual_side(const Job& job) {
+  const models::DenoiserConfig& model = *job.denoiser;
+  return model.side > 0 ? model.side * model.patch * grain_of(job).factor : kUsualSide;
 }
 
-std::shared_ptr<const engine::Objective> denoiser_of(const recipe::Recipe& recipe) {
-  const DenoiseFormat format = denoise_format(recipe);
-  if (recipe.adapter.path.empty()) check_targets(recipe, format.model.family);
-  return denoiser_objective({.format = format, .latents = latents_of(recipe)});
-}
-
-DiffuseTaskOptions diffuse_options(const recipe::Recipe& recipe, int device) {
-  DiffuseTaskOptions options{.format = denoise_format(recipe),
-                             .noising = noising_options(recipe),
-                             .diffuse = recipe.diffuse,
-                             .loader = loader_options(recipe),
-                             .config = hub::denoiser_config_json(recipe.model)};
-  options.pictures = open_pictures(recipe, device, options.format);
+PictureMakerOptions picture_options(const Job& job) {
+  PictureMakerOptions options{.format = denoise_format(job), .latents = latents_of(job)};
+  options.sampler = sampler_for(noising_options(job.recipe), options.format.model, job.recipe.diffuse.steps,
+                                options.latents);
+  options.guidance = job.recipe.diffuse.guidance;
   return options;
 }
 
-PictureMakerOptions picture_options(const recipe::Recipe& recipe) {
-  PictureMakerOptions options{.format = denoise_format(recipe), .latents = latents_of(recipe)};
-  options.sampler =
-      sampler_for(noising_options(recipe), options.format.model, recipe.diffuse.steps, options.latents);
-  options.guidance = recipe.diffuse.guidance;
-  return options;
-}
-
-std::unique_ptr<PictureTranslator> open_translator(const recipe::Recipe& recipe, const fs::path& folder) {
-  const models::DenoiserConfig model = denoise_format(recipe).model;
+std::unique_ptr<PictureTranslator> open_translator(const Job& job, const fs::path& folder) {
+  const recipe::Recipe& recipe = job.recipe;
+  const models::DenoiserConfig& model = *job.denoiser;
   if (model.num_classes == 0)
     return text_translator(translator_options(recipe, recipe.model.path, compute_of(recipe, 0)));
   const fs::path autoencoder = autoencoder_of_classes(recipe, model);
@@ -292,13 +270,54 @@ std::unique_ptr<PictureTranslator> open_translator(const recipe::Recipe& recipe,
   return class_translator(std::move(options));
 }
 
+namespace {
+
+std::shared_ptr<const engine::Objective> denoiser_of(const Job& job) {
+  if (job.recipe.adapter.path.empty()) check_targets(job.recipe, job.denoiser->family);
+  return denoiser_objective({.format = denoise_format(job), .latents = latents_of(job)});
+}
+
+/// Decodes every image with a caption, of the data and of diffuse.prior.
+void check_captions(const recipe::Recipe& recipe, const DataReport& report) {
+  if (recipe.data.bad_records == recipe::BadRecords::skip) return;
+  const fs::path prior = recipe.diffuse.prior.empty() ? data::regularization_folder(recipe.data.path)
+                                                      : fs::path(recipe.diffuse.prior);
+  for (const fs::path& folder : {recipe.data.path, prior}) {
+    if (folder.empty()) continue;
+    const auto pictures = data::read_captions(folder, recipe.diffuse.trigger, recipe.data.exif,
+                                              recipe.data.allow_outside, true);
+    const data::ReadCheck check = data::check_captioned(pictures, recipe::num_threads(recipe));
+    report.line(fmt::format("{}: {} images with captions: {}", folder.string(), pictures.size(),
+                            data::describe_captions(pictures)));
+    report.refuse(check.faults, std::ssize(pictures), "training");
+  }
+}
+
+void check_images(const Job& job, const DataReport& report) {
+  const recipe::Recipe& recipe = job.recipe;
+  if (recipe.data.kind == kKohya) return;
+  if (recipe.data.kind == kCaptions) return check_captions(recipe, report);
+  for (const char* split : {"train", "test"}) check_labeled_images(recipe, split, report);
+}
+
+std::unique_ptr<Task> open(const Job& job, int device) {
+  return std::make_unique<DiffuseTask>(DiffuseTaskOptions{.format = denoise_format(job),
+                                                          .noising = noising_options(job.recipe),
+                                                          .diffuse = job.recipe.diffuse,
+                                                          .loader = loader_options(job.recipe),
+                                                          .pictures = open_pictures(job, device),
+                                                          .config = job.config_json});
+}
+
+}  // namespace
+
 extern const TaskDef diffuse_task;
 const TaskDef diffuse_task = {.name = "diffuse",
                               .owns = recipe::makes_pictures,
                               .objective = denoiser_of,
-                              .open = [](const recipe::Recipe& recipe, int device) -> std::unique_ptr<Task> {
-                                return std::make_unique<DiffuseTask>(diffuse_options(recipe, device));
-                              },
+                              .open = open,
+                              .check_images = check_images,
+                              .has_model_folder = true,
                               .generates = "images"};
 
 }  // namespace hearth::tasks

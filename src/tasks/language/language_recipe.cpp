@@ -3,34 +3,86 @@
 #include "base/error.h"
 #include "hub/adapter.h"
 #include "tasks/task_def.h"
+#include "text/chat.h"
+#include "text/inspect.h"
 
 namespace hearth::tasks {
+
+namespace {
+
+/// Reports what training would see of a file; returns the number of records that cannot be used.
+int64_t check_text(const TextSource& source, const recipe::Recipe& recipe, const fs::path& path,
+                   const DataReport& report) {
+  const text::DataFile file = source.open(path);
+  const text::SampleReader reader = source.reader(file);
+  const text::InspectOptions options{
+      .marking = report.has_colors ? text::Marking::color : text::Marking::signs,
+      .context = recipe.data.context,
+      .check = [&](const text::Sample& sample) { check_answers(sample, reader, recipe::has_pairs(recipe)); }};
+  const text::TextSummary summary = text::summarize(reader, options);
+  // Printed as it is: it has colors, and control characters of its texts are escaped.
+  report.print(text::describe(summary, reader, options));
+  return summary.faults.total();
+}
+
+}  // namespace
 
 TextOptions text_options(const recipe::Recipe& recipe) {
   return {.model = recipe.model, .data = recipe.data, .pairs = recipe::has_pairs(recipe)};
 }
 
-TextTaskOptions text_task_options(const recipe::Recipe& recipe) {
+TextTaskOptions text_task_options(const Job& job) {
+  const recipe::Recipe& recipe = job.recipe;
   if (recipe.data.balance)
     user_error("expected a model of images for data.balance=true, got {}; try data.balance=false",
                recipe::model_name(recipe));
-  return {.text = text_options(recipe), .batch = recipe.train.batch, .adapts = recipe.adapter.wanted()};
+  return {.text = text_options(recipe),
+          .config = *job.decoder,
+          .config_json = job.config_json,
+          .batch = recipe.train.batch,
+          .adapts = recipe.adapter.wanted()};
 }
 
-LanguageModelOptions language_options(const recipe::Recipe& recipe) {
-  const models::DecoderConfig config = models::read_decoder_config(recipe.model.config_file());
-  if (config.tied_head) hub::check_untied(hub::builder_adapter(recipe.adapter));
-  return {.config = config, .context = recipe.data.context, .documents = recipe::has_documents(recipe)};
+LanguageModelOptions language_options(const Job& job) {
+  if (job.decoder->tied_head) hub::check_untied(job.adapter);
+  return {.config = *job.decoder,
+          .context = job.recipe.data.context,
+          .documents = recipe::has_documents(job.recipe)};
+}
+
+int64_t check_texts(const Job& job, const DataReport& report) {
+  const recipe::Recipe& recipe = job.recipe;
+  const TextSource source(text_options(recipe), *job.decoder);
+  int64_t num_left_out = 0;
+  for (const fs::path& path : {recipe.data.path, fs::path(recipe.data.val_path)}) {
+    if (path.empty() || path.extension() == ".safetensors") continue;
+    const int64_t bad = check_text(source, recipe, path, report);
+    if (bad > 0 && recipe.data.bad_records != recipe::BadRecords::skip)
+      user_error("expected records that can be used, got {} in {} that cannot", bad, path.string());
+    num_left_out += bad;
+  }
+  return num_left_out;
+}
+
+std::vector<std::string> fill_in_date(recipe::Recipe& recipe, const recipe::Recipe* trained) {
+  std::string& date = recipe.data.date;
+  if (!date.empty() || !uses_date(text_options(recipe))) return {};
+  if (trained != nullptr) date = trained->data.date;
+  if (date.empty()) date = text::today();
+  return {};
 }
 
 extern const TaskDef language_task;
 const TaskDef language_task = {
     .name = "language",
     .owns = recipe::is_text,
-    .objective = [](const recipe::Recipe& recipe) { return language_model(language_options(recipe)); },
-    .open = [](const recipe::Recipe& recipe, int) -> std::unique_ptr<Task> {
-      return std::make_unique<TextTask>(text_task_options(recipe));
+    .objective = [](const Job& job) { return language_model(language_options(job)); },
+    .open = [](const Job& job, int) -> std::unique_ptr<Task> {
+      return std::make_unique<TextTask>(text_task_options(job));
     },
+    .fill_in = fill_in_date,
+    .check_records = check_texts,
+    .has_model_folder = true,
     .generates = "text"};
 
 }  // namespace hearth::tasks

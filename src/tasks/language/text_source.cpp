@@ -9,7 +9,6 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "io/safetensors.h"
-#include "recipe/recipe_file.h"
 
 namespace hearth::tasks {
 namespace {
@@ -116,12 +115,6 @@ void produce(const text::SampleReader& reader, bool pairs, bool skips, text::Tok
 
 std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
 
-/// The chat template of a recipe; empty where there is none.
-std::string template_of(const recipe::Recipe& recipe) {
-  const std::string own = read_template(recipe.data.template_);
-  return own.empty() ? text::read_chat_setup(tokenizer_folder(recipe.model)).chat_template.value_or("") : own;
-}
-
 }  // namespace
 
 text::ChatOptions chat_options(const recipe::Data& data) {
@@ -132,14 +125,11 @@ text::ChatOptions chat_options(const recipe::Data& data) {
   return chat;
 }
 
-recipe::Recipe with_date(recipe::Recipe recipe, const fs::path& run) {
-  std::string& date = recipe.data.date;
-  if (!recipe::is_text(recipe) || !date.empty() ||
-      template_of(recipe).find("strftime_now") == std::string::npos)
-    return recipe;
-  if (fs::is_regular_file(run / "config.yaml")) date = recipe::load_recipe(run / "config.yaml", {}).data.date;
-  if (date.empty()) date = text::today();
-  return recipe;
+bool uses_date(const TextOptions& options) {
+  std::string chat_template = read_template(options.data.template_);
+  if (chat_template.empty())
+    chat_template = text::read_chat_setup(tokenizer_folder(options.model)).chat_template.value_or("");
+  return chat_template.find("strftime_now") != std::string::npos;
 }
 
 fs::path tokenizer_path(const recipe::Model& model) {

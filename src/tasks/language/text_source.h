@@ -21,8 +21,8 @@ fs::path tokenizer_path(const recipe::Model& model);
 
 /// What a chat template is told beside the messages: date and variables of the recipe, else today's.
 text::ChatOptions chat_options(const recipe::Data& data);
-/// The recipe of a run, with the date of its first start where its chat template asks for one.
-recipe::Recipe with_date(recipe::Recipe recipe, const fs::path& run);
+/// Returns true if the chat template asks for the current date.
+bool uses_date(const TextOptions& options);
 
 /// Throws a UserError if a sample has one answer but the objective needs pairs, or the reverse.
 void check_answers(const text::Sample& sample, const text::SampleReader& reader, bool pairs);

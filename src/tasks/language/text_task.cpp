@@ -116,7 +116,8 @@ TextTask::TextTask(const TextTaskOptions& options)
     : options_(options.text),
       batch_(options.batch),
       adapts_(options.adapts),
-      config_(models::read_decoder_config(options_.model.config_file())),
+      config_(options.config),
+      config_json_(options.config_json),
       source_(options_, config_),
       train_tokens_(source_.tokens(options_.data.path)) {
   const recipe::Data& data = options_.data;
@@ -240,8 +241,7 @@ int64_t TextTask::staging_bytes() const {
 }
 
 void TextTask::save_config(const fs::path& file, DType weights) const {
-  const fs::path given = options_.model.config_file();
-  auto json = parse_json_object<nlohmann::ordered_json>(read_file(given), given.string());
+  auto json = parse_json_object<nlohmann::ordered_json>(config_json_, options_.model.config_file().string());
   json["dtype"] = json["torch_dtype"] = models::torch_name(weights);
   write_file_atomically(file, models::with_both_versions(json, config_).dump(2) + "\n");
 }

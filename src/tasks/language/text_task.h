@@ -10,6 +10,8 @@ std::string losses_text(const RowCounts& counts);
 
 struct TextTaskOptions {
   TextOptions text;
+  models::DecoderConfig config;
+  std::string config_json;  ///< text of the model's config.json
   int64_t batch = 32;
   bool adapts = false;  ///< an adapter trains, not the model
 };
@@ -57,6 +59,7 @@ class TextTask : public Task {
 
   bool adapts_;
   models::DecoderConfig config_;
+  std::string config_json_;
   TextSource source_;
   text::TokenCache train_tokens_;
   std::optional<text::TokenCache> held_out_tokens_;  ///< of data.val_path

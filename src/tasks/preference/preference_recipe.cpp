@@ -9,10 +9,13 @@ extern const TaskDef preference_task;
 const TaskDef preference_task = {
     .name = "preference",
     .owns = [](const recipe::Recipe& recipe) { return recipe::is_text(recipe) && recipe::has_pairs(recipe); },
-    .objective = [](const recipe::Recipe& recipe) { return dpo(language_options(recipe), recipe.dpo); },
-    .open = [](const recipe::Recipe& recipe, int) -> std::unique_ptr<Task> {
-      return std::make_unique<PreferenceTask>(text_task_options(recipe), recipe.dpo.beta);
+    .objective = [](const Job& job) { return dpo(language_options(job), job.recipe.dpo); },
+    .open = [](const Job& job, int) -> std::unique_ptr<Task> {
+      return std::make_unique<PreferenceTask>(text_task_options(job), job.recipe.dpo.beta);
     },
+    .fill_in = fill_in_date,
+    .check_records = check_texts,
+    .has_model_folder = true,
     .generates = "text"};
 
 }  // namespace hearth::tasks

@@ -1,6 +1,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/run_files.h"
@@ -86,8 +87,29 @@ void read_pixels(const recipe::Recipe& recipe, TakePixels take) {
   }
 }
 
-std::unique_ptr<Task> open(const recipe::Recipe& recipe, int /*device*/) {
-  return std::make_unique<SegmentTask>(segment_options(recipe));
+std::unique_ptr<Task> open(const Job& job, int /*device*/) {
+  return std::make_unique<SegmentTask>(segment_options(job.recipe));
+}
+
+void check_masks(const recipe::Recipe& recipe, const char* split, const DataReport& report) {
+  const auto images = data::open_masks(mask_options(recipe, split));
+  const data::MaskCheck check = data::check_masks(*images);
+  report.line(
+      fmt::format("{}: {} images with masks, {} classes", split, check.num_images, check.classes.size()));
+  report.notes(images->notes());
+  const int64_t all = std::accumulate(check.pixels.begin(), check.pixels.end(), check.unlabeled);
+  const auto count = [&](const std::string& name, int64_t pixels) {
+    report.line(
+        fmt::format("  {:<20} {} pixels ({:.2f}%)", name, pixels,
+                    100.0 * static_cast<double>(pixels) / static_cast<double>(std::max<int64_t>(all, 1))));
+  };
+  for (size_t i = 0; i < check.pixels.size(); ++i) count(check.classes[i].name, check.pixels[i]);
+  count("unlabeled", check.unlabeled);
+  report.refuse(check.faults, check.num_images, split);
+}
+
+void check_images(const Job& job, const DataReport& report) {
+  for (const char* split : {"train", "test"}) check_masks(job.recipe, split, report);
 }
 
 ExportFacts exported(const recipe::Recipe& recipe, const fs::path& run) {
@@ -110,7 +132,8 @@ std::unique_ptr<Predictor> open_predictor(const recipe::Recipe& recipe, const Pr
   return std::make_unique<MaskFiles>(input, data::read_class_table(paths.run / kClassTable), paths.out);
 }
 
-std::shared_ptr<const engine::Objective> objective_of(const recipe::Recipe& recipe) {
+std::shared_ptr<const engine::Objective> objective_of(const Job& job) {
+  const recipe::Recipe& recipe = job.recipe;
   return segmenter({.model = model_options(recipe),
                     .losses = mask_losses(recipe),
                     .has_class_weights = recipe.segment.class_weights != recipe::ClassWeights::none,
@@ -132,6 +155,7 @@ const TaskDef segment_task = {.name = "segment",
                               .planned_classes = 21,  // as PASCAL VOC
                               .fill_in = decide_mask_numbers,
                               .read_pixels = read_pixels,
+                              .check_images = check_images,
                               .exported = exported,
                               .predictor = open_predictor};
 

@@ -1,0 +1,47 @@
+#include "tasks/job.h"
+
+#include "base/error.h"
+#include "hub/denoiser_adapter.h"
+#include "hub/denoiser_config.h"
+
+namespace hearth::tasks {
+namespace {
+
+void read_decoder(Job& job) {
+  const fs::path file = job.recipe.model.config_file();
+  job.config_json = models::read_decoder_json(file);
+  job.decoder = models::parse_decoder_config(job.config_json, file.string());
+  const recipe::Adapter& adapter = job.recipe.adapter;
+  if (!adapter.path.empty()) job.first_adapter = hub::read_adapter_config(adapter.path);
+  job.adapter = hub::builder_adapter(adapter, job.first_adapter ? &*job.first_adapter : nullptr);
+}
+
+void read_denoiser(Job& job) {
+  hub::DenoiserDescription described = hub::describe_denoiser(job.recipe.model);
+  job.config_json = std::move(described.json);
+  job.denoiser = described.config;
+  if (const fs::path folder = autoencoder_folder(job.recipe.model); !folder.empty())
+    job.autoencoder = models::read_autoencoder_config(folder / "config.json");
+  job.adapter = hub::denoiser_adapter(job.recipe.adapter);
+}
+
+}  // namespace
+
+Job::Job(recipe::Recipe given) : recipe(std::move(given)) {
+  const std::string& config = recipe.model.config;
+  if (!config.empty() && !path_exists(recipe.model.config_file()))
+    user_error("there is no file '{}'; set model.config to the config.json of a model", config);
+  if (recipe::is_text(recipe)) {
+    read_decoder(*this);
+  } else if (recipe::makes_pictures(recipe)) {
+    read_denoiser(*this);
+  }
+}
+
+fs::path autoencoder_folder(const recipe::Model& model) {
+  if (!model.autoencoder.empty()) return model.autoencoder;
+  const fs::path folder = fs::path(model.path) / "vae";
+  return !model.path.empty() && path_exists(folder / "config.json") ? folder : "";
+}
+
+}  // namespace hearth::tasks

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "hub/adapter.h"
+#include "models/autoencoder/autoencoder.h"
+#include "models/decoder/config.h"
+#include "models/denoiser/denoiser.h"
+#include "recipe/recipe.h"
+
+namespace hearth::tasks {
+
+/// A recipe and the configuration files of its model, read once. Functions that take a Job open no
+/// config.json and no adapter_config.json again, so a file that changes during a run cannot mix two models.
+struct Job {
+  /// Reads the configuration files. UserError if one of them is missing, malformed or unsupported.
+  Job(recipe::Recipe recipe);  // NOLINT(google-explicit-constructor): any recipe can become a job
+
+  recipe::Recipe recipe;
+  std::string config_json;                         ///< config.json of the model; empty: image models by name
+  std::optional<models::DecoderConfig> decoder;    ///< of language models
+  std::optional<models::DenoiserConfig> denoiser;  ///< of diffusion models
+  std::optional<models::AutoencoderConfig> autoencoder;  ///< of diffusion models that have one
+  std::optional<hub::AdapterConfig> first_adapter;       ///< adapter.path of language models
+  nn::Adapter adapter;                                   ///< adapter to train; rank 0: none
+};
+
+/// Returns the folder of the recipe's autoencoder: model.autoencoder, or vae/ in the model's folder; empty if
+/// neither exists.
+fs::path autoencoder_folder(const recipe::Model& model);
+
+}  // namespace hearth::tasks
