@@ -4,25 +4,24 @@
 #include <cmath>
 #include <vector>
 
+#include "cost/kernel_share.h"
 #include "ir/kernel_group.h"
 #include "ir/op_def.h"
 
 namespace hearth::cost {
 namespace {
 
-/// Rates follow what a node reads: what it multiplies.
-double flops_per_second(const ir::Graph& graph, const ir::Node& node, const Device& device) {
+/// True if the node's factors have 16 bits: rates follow what it reads.
+bool is_half(const ir::Graph& graph, const ir::Node& node) {
   const ir::ValueId first = node.inputs.empty() ? ir::kNone : node.inputs[0];
-  const bool half = first != ir::kNone && dtype_bytes(graph.type(first).dtype) == 2;
-  return half ? device.half_flops_per_second : device.full_flops_per_second;
+  return first != ir::kNone && dtype_bytes(graph.type(first).dtype) == 2;
 }
 
-/// By how much kernels of the vendor are slower than the rate: by what they reach when all units work, and by
-/// units without a block in the last round.
-double slowdown(const ir::Cost& cost, const Device& device) {
-  if (device.vendor == Vendor::none) return 1;
-  const double share = device.vendor == Vendor::amd ? cost.share.amd : cost.share.nvidia;
-  if (cost.blocks == 0) return 1 / share;
+/// Ratio of the device's rate to the kernel's, which loses by its share of the rate and by units without a
+/// block in the last round.
+double slowdown(const ir::Cost& cost, bool half, const Device& device) {
+  const double share = kernel_share(cost, half, device.vendor);
+  if (cost.blocks == 0 || device.vendor == Vendor::none) return 1 / share;
   const double rounds = std::ceil(cost.blocks / device.units);
   return rounds * device.units / cost.blocks / share;
 }
@@ -32,7 +31,9 @@ double slowdown(const ir::Cost& cost, const Device& device) {
 double seconds_of(const ir::Graph& graph, const ir::Node& node, const Device& device) {
   const ir::Cost cost = ir::cost_of(graph, node);
   if (node.op->transfer != ir::Transfer::none) return cost.bytes / device.link_bytes_per_second;
-  const double computing = slowdown(cost, device) * cost.flops / flops_per_second(graph, node, device);
+  const bool half = is_half(graph, node);
+  const double rate = half ? device.half_flops_per_second : device.full_flops_per_second;
+  const double computing = slowdown(cost, half, device) * cost.flops / rate;
   const double moving = cost.bytes / device.bytes_per_second;
   // A kernel that does both at once takes as long as the longer one (Williams, Waterman, Patterson 2009).
   return device.overlaps ? std::max(computing, moving) : computing + moving;

@@ -94,18 +94,39 @@ struct VjpContext {
   const OpDef& (*op)(std::string_view name);
 };
 
-/// What a GPU's kernel reaches of the GPU's matmul rate: by the counters of bench/KERNELS.md on AMD's, as
-/// measured (bench/GPU-*.md) on NVIDIA's.
-struct GpuShare {
-  double amd = 1, nvidia = 1;
+/// Kind of a GPU's kernel; cost/kernel_share.cpp has the share of the GPU's rate that each kind reaches.
+/// matmul_TT: t where the kernel reads a transposed, nt also where it reads both transposed.
+enum class KernelKind : uint8_t {
+  elementwise,
+  matmul_nn,
+  matmul_nt,
+  matmul_tn,
+  quantized_matmul_nn,
+  quantized_matmul_nt,
+  conv,
+  conv_pool,
+  grouped_conv,
+  depthwise_conv,
+  depthwise_conv_grad_input,
+  depthwise_conv_grad_weight,
+  attention,
+  attention_grad,
+  attention_grad_large_heads,  ///< head_size above 64
+  head,
+  resize,
+  simota,
+  rope_table,
+  timestep_embedding,
 };
 
 /// Floating-point work and memory traffic of one run.
 struct Cost {
   double flops = 0;
   double bytes = 0;
-  GpuShare share = {};
+  KernelKind kernel = KernelKind::elementwise;
+  double rows = 0;    ///< of a quantized matmul
   double blocks = 0;  ///< equal parts of the flops, of which each unit of a GPU takes one at a time; 0: any
+  double filled = 1;  ///< fraction of the blocks' outputs that exist
 };
 
 /// How autocast treats an op.

@@ -19,6 +19,7 @@ using ir::Cost;
 using ir::Inferred;
 using ir::Kernel;
 using ir::KernelArgs;
+using ir::KernelKind;
 using ir::kNone;
 using ir::NodeView;
 using ir::OpDef;

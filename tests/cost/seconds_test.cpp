@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cost/kernel_share.h"
 #include "graph_text.h"
 #include "ir/op_def.h"
 
@@ -55,6 +56,20 @@ return %2
   EXPECT_NEAR(rate(2, gpu), 96.0 / 126 * 0.98 * full, 1e-3 * full);
   gpu.vendor = Vendor::none;
   for (const size_t node : {0, 1, 2}) EXPECT_DOUBLE_EQ(rate(node, gpu), full);
+}
+
+TEST(KernelShare, FollowsKindDtypeVendorAndRows) {
+  using Kind = ir::KernelKind;
+  const ir::Cost conv{.kernel = Kind::depthwise_conv, .filled = 0.5};
+  EXPECT_DOUBLE_EQ(kernel_share(conv, true, Vendor::amd), 0.5 * 0.016);
+  EXPECT_DOUBLE_EQ(kernel_share(conv, false, Vendor::nvidia), 0.5 * 0.25);
+  EXPECT_DOUBLE_EQ(kernel_share(conv, true, Vendor::none), 1);
+  EXPECT_DOUBLE_EQ(kernel_share({.kernel = Kind::timestep_embedding}, false, Vendor::amd), 0.016);
+  const ir::Cost few{.kernel = Kind::quantized_matmul_nn, .rows = 130};
+  const ir::Cost many{.kernel = Kind::quantized_matmul_nn, .rows = 1300};
+  EXPECT_DOUBLE_EQ(kernel_share(few, true, Vendor::amd), 0.98);
+  EXPECT_DOUBLE_EQ(kernel_share(few, true, Vendor::nvidia), 0.5);
+  EXPECT_DOUBLE_EQ(kernel_share(many, true, Vendor::amd), 0.98 * 1300 / 1430);
 }
 
 TEST(SecondsOf, DiffersBetweenGpus) {

@@ -241,38 +241,34 @@ struct Extents {
         grouped(s.groups > 1) {}
   double flops() const { return 2 * pixels * taps * in * out; }
 };
-/// With one tap it is the matmul that lies so.
-ir::GpuShare share_of(const Extents& e, bool transpose_a, bool transpose_b) {
-  return e.taps == 1 ? matmul_share(transpose_a, transpose_b) : ir::GpuShare{.nvidia = 0.12};
+/// Kind of a convolution's kernel; with one tap that of a matmul.
+KernelKind kind_of(const Extents& e, bool transpose_a, bool transpose_b) {
+  return e.taps == 1 ? matmul_kind(transpose_a, transpose_b) : KernelKind::conv;
 }
-/// A multiplication, two conversions and the loads of both factors, a quarter of what vectors can do.
-/// Where each channel is a group, AMD's GPUs reach that `depthwise` in 16 bits: finding places is most of it.
-Cost grouped_cost(const NodeView& node, const Extents& e, double depthwise) {
-  const bool half = node.in_type(0).dtype != DType::f32;
-  const double of_amd = e.in == 1 ? depthwise : 0.067;
+/// Cost of a convolution in groups; `depthwise`: its kernel if each channel is a group.
+Cost grouped_cost(const NodeView& node, const Extents& e, KernelKind depthwise) {
   return {.flops = e.flops(),
           .bytes = bytes_moved(node),
-          .share = half ? ir::GpuShare{.amd = of_amd, .nvidia = 0.016}
-                        : ir::GpuShare{.amd = 0.25, .nvidia = 0.25}};
+          .kernel = e.in == 1 ? depthwise : KernelKind::grouped_conv};
 }
 Cost cost(const NodeView& node) {
   const Extents e(shape_of_forward(node));
-  if (e.grouped) return grouped_cost(node, e, 0.016);
-  return product_cost(e.pixels, e.out, e.taps * e.in, bytes_moved(node), share_of(e, false, false));
+  if (e.grouped) return grouped_cost(node, e, KernelKind::depthwise_conv);
+  return product_cost(e.pixels, e.out, e.taps * e.in, bytes_moved(node), kind_of(e, false, false));
 }
 Cost grad_input_cost(const NodeView& node) {
   const cpu::ConvShape shape = shape_of_grad_input(node);
   const Extents e(shape);
-  if (e.grouped) return grouped_cost(node, e, 0.015);
+  if (e.grouped) return grouped_cost(node, e, KernelKind::depthwise_conv_grad_input);
   Cost made = product_cost(static_cast<double>(shape.batch * shape.in_h * shape.in_w), e.in, e.taps * e.out,
-                           bytes_moved(node), share_of(e, false, true));
+                           bytes_moved(node), kind_of(e, false, true));
   made.flops = e.flops();  // Taps between the strides are left out.
   return made;
 }
 Cost grad_weight_cost(const NodeView& node) {
   const Extents e(shape_of_grad_weight(node));
-  if (e.grouped) return grouped_cost(node, e, 0.025);
-  return product_cost(e.taps * e.in, e.out, e.pixels, bytes_moved(node), share_of(e, true, false));
+  if (e.grouped) return grouped_cost(node, e, KernelKind::depthwise_conv_grad_weight);
+  return product_cost(e.taps * e.in, e.out, e.pixels, bytes_moved(node), kind_of(e, true, false));
 }
 
 struct Case {

@@ -314,7 +314,7 @@ Cost cost_of(const cpu::ConvShape& s, const NodeView& node) {
   return {.flops = 2.0 * static_cast<double>(s.batch * s.out_h() * s.out_w()) *
                    static_cast<double>(s.kernel_h * s.kernel_w * s.in_c * s.out_c),
           .bytes = bytes_moved(node),
-          .share = {.amd = 0.7, .nvidia = 0.12}};
+          .kernel = KernelKind::conv_pool};
 }
 Cost cost(const NodeView& node) { return cost_of(shape_of_forward(node), node); }
 Cost grad_cost(const NodeView& node) { return cost_of(shape_of_grad(node), node); }

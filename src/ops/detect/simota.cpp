@@ -282,13 +282,13 @@ void reference(const ReferenceArgs& args) {
   }
 }
 
-/// A look at every anchor for each target, and at every class of each anchor, in double: by the counters of
-/// its kernels AMD's GPUs reach that share of the rate.
+/// A look at every anchor for each target, and at every class of each anchor, in double.
 Cost cost(const NodeView& node) {
   const auto count = [](int64_t value) { return static_cast<double>(value); };
   const Shape& raw = node.in_type(0).shape;
   const double of_anchor = 10 * count(node.in_type(1).shape[1]) + 20 * count(raw[2]);
-  return {.flops = count(raw[0] * raw[1]) * of_anchor, .bytes = bytes_moved(node), .share = {.amd = 0.017}};
+  return {
+      .flops = count(raw[0] * raw[1]) * of_anchor, .bytes = bytes_moved(node), .kernel = KernelKind::simota};
 }
 
 /// Pictures of a few pixels: targets are from 0.5 to 1.5 in all of their numbers. The class 1 is none of one.

@@ -241,20 +241,20 @@ std::vector<ValueId> vjp(const VjpContext& context) {
 }
 
 /// flops = `matmuls` matmuls over each pair of a query and a key it may see.
-Cost cost_of_matmuls(const NodeView& node, double matmuls, ir::GpuShare share) {
+Cost cost_of_matmuls(const NodeView& node, double matmuls, KernelKind kernel) {
   const cpu::AttentionSpec s = spec_of(node);
   const auto time = static_cast<double>(s.time);
   const auto seen = s.window > 0 ? std::min(time, static_cast<double>(s.window)) : time;
   const double pairs = s.causal ? seen * (time - (seen - 1) / 2) : time * time;
   return {.flops = 2 * matmuls * static_cast<double>(s.batch * s.heads * s.head_size) * pairs,
           .bytes = bytes_moved(node),
-          .share = share};
+          .kernel = kernel};
 }
-Cost cost(const NodeView& node) { return cost_of_matmuls(node, 2, {.amd = 0.67, .nvidia = 0.12}); }
+Cost cost(const NodeView& node) { return cost_of_matmuls(node, 2, KernelKind::attention); }
 Cost grad_cost(const NodeView& node) {
-  // Larger heads leave registers for fewer warps.
   const bool large = spec_of(node).head_size > 64;
-  return cost_of_matmuls(node, 5, {.amd = large ? 0.54 : 0.74, .nvidia = 0.063});
+  return cost_of_matmuls(node, 5,
+                         large ? KernelKind::attention_grad_large_heads : KernelKind::attention_grad);
 }
 
 struct Case {

@@ -216,7 +216,7 @@ Cost cost_of_matmuls(const NodeView& node, double matmuls) {
   if (s.frozen) --matmuls;
   return {.flops = 2 * matmuls * static_cast<double>(s.tokens) * weights,
           .bytes = bytes_moved(node) + (chunks - 1) * chunk_bytes,
-          .share = {.amd = 0.94}};
+          .kernel = KernelKind::head};
 }
 
 std::optional<Attrs> half_the_rows(const NodeView& node) {

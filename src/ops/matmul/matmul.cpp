@@ -114,7 +114,7 @@ std::vector<ValueId> vjp(const VjpContext& context) {
 Cost cost(const NodeView& node) {
   const cpu::GemmSpec spec = spec_of(node);
   return product_cost(static_cast<double>(spec.m), static_cast<double>(spec.n), static_cast<double>(spec.k),
-                      bytes_moved(node), matmul_share(spec.transpose_a, spec.transpose_b));
+                      bytes_moved(node), matmul_kind(spec.transpose_a, spec.transpose_b));
 }
 
 struct Case {
@@ -227,20 +227,20 @@ std::span<const MatmulWay> ways_of(DType in) {
 }
 
 // Large, small and flat blocks, as in product_blocks.h.
-Cost product_cost(double m, double n, double k, double bytes, ir::GpuShare share) {
+Cost product_cost(double m, double n, double k, double bytes, ir::KernelKind kernel) {
   const auto extent = [](double length) { return length >= 128 ? 128.0 : length > 16 ? 64.0 : 16.0; };
   const double blocks = std::ceil(m / extent(m)) * std::ceil(n / extent(n));
-  const double whole = m * n / (blocks * extent(m) * extent(n));
   const double splits = choose_splits(static_cast<int64_t>(blocks), static_cast<int64_t>(k));
   return {.flops = 2 * m * n * k,
           .bytes = bytes,
-          .share = {share.amd * whole, share.nvidia * whole},
-          .blocks = blocks * splits};
+          .kernel = kernel,
+          .blocks = blocks * splits,
+          .filled = m * n / (blocks * extent(m) * extent(n))};
 }
 
-ir::GpuShare matmul_share(bool transpose_a, bool transpose_b) {
-  if (transpose_b) return {};
-  return {.amd = transpose_a ? 0.97 : 0.98};
+ir::KernelKind matmul_kind(bool transpose_a, bool transpose_b) {
+  if (transpose_b) return ir::KernelKind::matmul_nt;
+  return transpose_a ? ir::KernelKind::matmul_tn : ir::KernelKind::matmul_nn;
 }
 
 std::string_view way_at(const ir::Attrs& attrs, size_t index) {

@@ -17,11 +17,11 @@ struct MatmulIn {
 inline constexpr std::string_view kLibraryWay = "library";
 /// Word `index` of the attribute `way`: how that one of GpuKernel::matmuls is done. Empty: the usual way.
 std::string_view way_at(const ir::Attrs& attrs, size_t index);
-/// Work of an m x n product over k terms that moves so many bytes: kernels share it in blocks of up to
-/// 128 x 128 outputs, of which they reach `share` where they are whole.
-ir::Cost product_cost(double m, double n, double k, double bytes, ir::GpuShare share);
-/// What Hearth's kernels, and the vendor's library, reach of a matmul that lies so.
-ir::GpuShare matmul_share(bool transpose_a, bool transpose_b);
+/// Cost of an m x n product over k terms that moves `bytes`: kernels compute it in blocks of up to 128 x 128
+/// outputs.
+ir::Cost product_cost(double m, double n, double k, double bytes, ir::KernelKind kernel);
+/// Kind of kernel of a matmul, by Hearth or by the vendor's library.
+ir::KernelKind matmul_kind(bool transpose_a, bool transpose_b);
 /// Columns of length 1 at right angles that span those of a tall matrix. A column that the ones before it
 /// span becomes one of a fixed direction.
 extern const ir::OpDef orthogonalize;

@@ -196,13 +196,10 @@ std::vector<ValueId> vjp(const VjpContext& context) {
 Cost cost(const NodeView& node) {
   const Problem p = problem_of(node);
   const auto m = static_cast<double>(p.m);
-  // The weights are dequantized first, which takes as long as so many rows of the product. Blocks of few rows
-  // read them as they are, where no library is faster, as one is on NVIDIA.
-  constexpr double kRows = 130, kManyRows = 512;
-  ir::GpuShare share = matmul_share(false, !p.back);
-  share.nvidia *= m / (m + kRows);
-  if (m > kManyRows) share.amd *= m / (m + kRows);
-  return product_cost(m, static_cast<double>(p.n), static_cast<double>(p.k), bytes_moved(node), share);
+  Cost made = product_cost(m, static_cast<double>(p.n), static_cast<double>(p.k), bytes_moved(node),
+                           p.back ? KernelKind::quantized_matmul_nn : KernelKind::quantized_matmul_nt);
+  made.rows = m;
+  return made;
 }
 
 Sample sample(Quantization kind, int64_t m, int64_t rows, int64_t columns, bool back = false,

@@ -196,15 +196,10 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   return {emit(context, "resize_grad", {context.grad_out[0]}, of_size(context.node.attrs, x[1], x[2]))};
 }
 
-/// Most of what a GPU does is to find out what is read: AMD's reach that share, by the counters of the
-/// kernel.
 Cost cost(const NodeView& node) {
   const int64_t larger =
       std::max(node.in_type(0).shape.num_elements(), node.out_type(0).shape.num_elements());
-  const bool half = node.in_type(0).dtype != DType::f32;
-  return {.flops = 8 * static_cast<double>(larger),
-          .bytes = bytes_moved(node),
-          .share = {.amd = half ? 0.0115 : 0.0215}};
+  return {.flops = 8 * static_cast<double>(larger), .bytes = bytes_moved(node), .kernel = KernelKind::resize};
 }
 
 std::vector<Sample> samples() {
