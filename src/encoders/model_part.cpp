@@ -24,7 +24,8 @@ constexpr int64_t kOneSize[] = {1};
 engine::EngineOptions part_options(std::function<ModelPart::Graph(nn::Builder&)> grow,
                                    const Compute& compute) {
   engine::EngineOptions options{.objective = std::make_shared<GrownPart>(std::move(grow)),
-                                .num_threads = compute.num_threads};
+                                .num_threads = compute.num_threads,
+                                .winograd = compute.winograd};
   if (compute.gpu) engine::use_gpu(options, *compute.gpu, compute.self_test);
   return options;
 }

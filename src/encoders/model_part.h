@@ -15,6 +15,7 @@ namespace hearth::encoders {
 /// Where parts of models are evaluated.
 struct Compute {
   int num_threads = 1;
+  bool winograd = true;                   ///< convolutions on the CPU may use Winograd's algorithm
   std::optional<exec::GpuWish> gpu = {};  ///< none: on the processor
   SelfTestMode self_test = SelfTestMode::once;
 };

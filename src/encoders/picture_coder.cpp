@@ -161,7 +161,7 @@ ModelPart& PictureCoder::encoder(Extent pixels) {
     try {
       open(compute_);
     } catch (const engine::DoesNotFit&) {
-      open({.num_threads = compute_.num_threads});
+      open({.num_threads = compute_.num_threads, .winograd = compute_.winograd});
     }
     encoder_->part.load(files_, "");
   }

@@ -49,6 +49,7 @@ struct EngineOptions {
   DType precision = DType::f32;
   uint64_t seed = 0;
   int num_threads = 1;
+  bool winograd = true;  ///< convolutions on the CPU may use Winograd's algorithm
   /// Arena budget; 0 = none.
   int64_t budget_bytes = 0;
   /// What is kept in host memory; on the CPU, copies within the one memory.

@@ -132,9 +132,11 @@ passes::PassContext PlanBuilder::context_of(const passes::TrainGraph& train) {
   context.workspace_of = [this, &train](const ir::Node& node) {
     const auto [found, added] = workspace_cache_.try_emplace(kernel_key(train.graph, node), 0);
     if (added) {
-      found->second = exec::workspace_bytes(
-          train.graph, node,
-          {.backend = options().backend, .driver = driver_, .num_threads = options().num_threads});
+      found->second = exec::workspace_bytes(train.graph, node,
+                                            {.backend = options().backend,
+                                             .driver = driver_,
+                                             .num_threads = options().num_threads,
+                                             .winograd = options().winograd});
     }
     return found->second;
   };
@@ -216,6 +218,7 @@ PlanBuilder::Placed PlanBuilder::place_within(passes::TrainGraph train,
   exec::CompileOptions compile{.backend = options().backend,
                                .driver = driver_,
                                .num_threads = options().num_threads,
+                               .winograd = options().winograd,
                                .device = options().device,
                                .pack = plan_.is_packed};
   if (checks_.kernels != nullptr) {

@@ -153,7 +153,7 @@ ir::Kernel ProgramCompiler::prepare_kernel(size_t first, size_t num_nodes) {
     return options_.driver->kernel(node.op->name, views);
   }
   const ir::NodeTypes types(graph, node);
-  const ir::NodeView view = types.view(node, options_.num_threads);
+  const ir::NodeView view = types.view(node, options_.num_threads, options_.winograd);
   if (options_.backend == Backend::null) return null_backend::prepare(*node.op, view);
   if (runs_on_gpu(node)) return options_.driver->kernel(node.op->name, view);
   if (node.op->cpu == nullptr) internal_error("{} has no CPU kernel", node.op->name);
@@ -357,7 +357,7 @@ int64_t workspace_bytes(const ir::Graph& graph, const ir::Node& node, const Comp
   const bool on_gpu = options.backend == Backend::gpu;
   if (node.op->is_view || (on_gpu ? !node.op->gpu : node.op->cpu == nullptr)) return 0;
   const ir::NodeTypes types(graph, node);
-  const ir::NodeView view = types.view(node, options.num_threads);
+  const ir::NodeView view = types.view(node, options.num_threads, options.winograd);
   return (on_gpu ? options.driver->kernel(node.op->name, view) : node.op->cpu(view)).workspace_bytes;
 }
 

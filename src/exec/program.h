@@ -23,6 +23,7 @@ struct CompileOptions {
   Backend backend = Backend::cpu;
   const gpu::Driver* driver = nullptr;  ///< of Backend::gpu: whose kernels
   int num_threads = 1;
+  bool winograd = true;  ///< convolutions on the CPU may use Winograd's algorithm
   /// Values whose bytes count as gradients in the memory report.
   std::vector<ir::ValueId> gradients;
   /// Of Backend::gpu: whether the GPU's kernel may be used; null: every one.

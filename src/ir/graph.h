@@ -61,8 +61,8 @@ struct NodeTypes {
   std::vector<Type> out;
 
   NodeTypes(const Graph& graph, const Node& node);
-  NodeView view(const Node& node, int num_threads = 1) const {
-    return {.attrs = node.attrs, .in = in, .out = out, .num_threads = num_threads};
+  NodeView view(const Node& node, int num_threads = 1, bool winograd = true) const {
+    return {.attrs = node.attrs, .in = in, .out = out, .num_threads = num_threads, .winograd = winograd};
   }
 };
 

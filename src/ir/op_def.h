@@ -36,6 +36,8 @@ struct NodeView {
   std::span<const Type> out;
   /// How many threads the kernel will be given.
   int num_threads = 1;
+  /// True if convolutions on the CPU may use Winograd's algorithm.
+  bool winograd = true;
   const Type& in_type(size_t index) const { return in[index]; }
   const Type& out_type(size_t index) const { return out[index]; }
   /// Whether optional input `index` is present (absent ones have rank 0 and dtype boolean).

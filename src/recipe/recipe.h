@@ -339,6 +339,8 @@ bool has_pairs(const Recipe& recipe);
 std::string model_name(const Recipe& recipe);
 /// Threads of each of its workers: where it says 0, an equal part of all cores.
 int num_threads(const Recipe& recipe);
+/// Entry of passes.off that is a choice of kernels instead of a pass.
+inline constexpr const char* kWinograd = "winograd";
 /// Whether workers keep what the others do not know, so that a run continues with as many as it had.
 bool have_own_states(const Recipe& recipe);
 /// How many of at most `num_devices` devices can share each update to the same bits; 0: none can.

@@ -37,7 +37,6 @@ WeightsEvaluation checked(const tasks::Task& task, const tasks::Evaluation& foun
 WeightsEvaluation evaluate_run(recipe::Recipe given, const fs::path& run, const SayNote& say) {
   tasks::Job job = resolve(std::move(given), run).job;
   const recipe::Recipe& recipe = job.recipe;
-  switch_winograd(recipe);
   const auto task = tasks::task_of(recipe).open(job, 0);
   take_class_names(job.recipe, *task);
   engine::EngineOptions options = engine_options(job);

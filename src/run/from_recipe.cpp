@@ -15,7 +15,6 @@
 #include "hub/open_weights.h"
 #include "io/weight_files.h"
 #include "models/model.h"
-#include "ops/conv/conv_cpu.h"
 #include "ops/matmul/quantized.h"
 #include "run/update_options.h"
 #include "tasks/classify/tensors_dataset.h"
@@ -28,9 +27,6 @@
 
 namespace hearth::run {
 namespace {
-
-/// Entry of passes.off that is no pass of the graph.
-constexpr std::string_view kWinograd = "winograd";
 
 recipe::Choices make_choices() {
   recipe::Choices choices{.is_gpu = exec::names_gpu};
@@ -90,14 +86,10 @@ engine::EngineOptions engine_options(const tasks::Job& job, int device, int64_t 
                                             .weights = recipe.offload.weights,
                                             .activations = recipe.offload.activations},
                                 .passes_off = recipe.passes.off};
-  std::erase(options.passes_off, kWinograd);
+  options.winograd = std::erase(options.passes_off, recipe::kWinograd) == 0;
   if (recipe.device != recipe::kCpu)
     engine::use_gpu(options, tasks::gpu_of(recipe, device), recipe.self_test);
   return options;
-}
-
-void switch_winograd(const recipe::Recipe& recipe) {
-  cpu::allow_winograd(std::ranges::find(recipe.passes.off, kWinograd) == recipe.passes.off.end());
 }
 
 void check_first_weights(const tasks::Job& job) {

@@ -19,8 +19,6 @@ recipe::Recipe parse_recipe(const std::string& yaml, const std::string& where,
 /// Returns the options of the engine for a job, on GPU number `device` if the recipe asks for GPUs, as one of
 /// `num_workers` workers; 0: one for each device.
 engine::EngineOptions engine_options(const tasks::Job& job, int device = 0, int64_t num_workers = 0);
-/// Switches Winograd convolutions of this process off if passes.off contains "winograd", otherwise on.
-void switch_winograd(const recipe::Recipe& recipe);
 /// Opens the files of first weights that a recipe names. UserError if that fails, before the data is read.
 void check_first_weights(const tasks::Job& job);
 

@@ -79,7 +79,6 @@ Trainer::Trainer(tasks::Job job, fs::path out, TrainerEvents events, Membership 
       group_(member.group),
       pacer_(events_) {
   HEARTH_CHECK(num_sharing(recipe_, num_workers()) == num_workers());
-  switch_winograd(recipe_);
   const int device = member.device.value_or(rank());
   task_ = tasks::task_of(recipe_).open(job_, device);
   take_class_names(job_.recipe, *task_);

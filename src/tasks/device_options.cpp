@@ -1,5 +1,7 @@
 #include "tasks/device_options.h"
 
+#include <algorithm>
+
 namespace hearth::tasks {
 exec::GpuWish gpu_of(const recipe::Recipe& recipe, int device) {
   return {
@@ -7,7 +9,9 @@ exec::GpuWish gpu_of(const recipe::Recipe& recipe, int device) {
 }
 
 encoders::Compute compute_of(const recipe::Recipe& recipe, int device) {
-  encoders::Compute compute{.num_threads = recipe::num_threads(recipe), .self_test = recipe.self_test};
+  encoders::Compute compute{.num_threads = recipe::num_threads(recipe),
+                            .winograd = std::ranges::count(recipe.passes.off, recipe::kWinograd) == 0,
+                            .self_test = recipe.self_test};
   if (recipe.device != recipe::kCpu) compute.gpu = gpu_of(recipe, device);
   return compute;
 }

@@ -15,7 +15,7 @@ constexpr int64_t kBatch = 8;
 /// One batch of noise whose label is where it is brightest, trained on again and again.
 class Trained {
  public:
-  Trained(const char* model, DType precision, int64_t accumulate = 1)
+  Trained(const char* model, DType precision, int64_t accumulate = 1, bool winograd = true)
       : engine_(
             {.objective = tasks::classifier(
                  {.model =
@@ -24,7 +24,8 @@ class Trained {
              .accumulate = accumulate,
              .precision = precision,
              .seed = 5,
-             .num_threads = 2},
+             .num_threads = 2,
+             .winograd = winograd},
             std::vector{kBatch}, {}),
         images_(kBatch * kSide * kSide * 3 + 16),
         labels_(kBatch + 16) {
@@ -59,6 +60,22 @@ class Trained {
   std::vector<int32_t> labels_;
   int64_t num_steps_ = 0;
 };
+
+TEST(Winograd, IsChosenByEachEngineOfAProcess) {
+  const auto losses = [](std::initializer_list<bool> choices) {
+    std::vector<std::unique_ptr<Trained>> engines;
+    for (const bool winograd : choices)
+      engines.push_back(std::make_unique<Trained>("smallcnn", DType::f32, 1, winograd));
+    std::vector<double> found;
+    for (int step = 0; step < 2; ++step)
+      for (const auto& engine : engines) found.push_back(engine->step().loss);
+    return found;
+  };
+  const std::vector<double> with = losses({true}), without = losses({false});
+  EXPECT_NE(with, without);
+  EXPECT_NEAR(with[0], without[0], 1e-4);
+  EXPECT_EQ(losses({false, true}), std::vector<double>({without[0], with[0], without[1], with[1]}));
+}
 
 TEST(LossScale, IsHalvedUntilTheGradientsFitAndGrowsBack) {
   for (const int64_t accumulate : {1, 2}) {

@@ -12,12 +12,14 @@
 #include "hub/weights.h"
 #include "io/safetensors.h"
 #include "models/autoencoder/autoencoder.h"
-#include "ops/conv/conv_cpu.h"
 #include "tensors.h"
 
 namespace {
 
 using namespace hearth;
+
+/// As in parity.py: Winograd rounds too coarsely.
+constexpr bool kWinograd = false;
 
 /// Encodes pictures and decodes latents, which are of one size; the loss of a sample is the sum of both
 /// results times given numbers.
@@ -59,7 +61,8 @@ void run_autoencoder(const fs::path& folder) {
   const auto config = models::read_autoencoder_config(folder / "vae/config.json");
   engine::Engine engine({.objective = std::make_shared<BothWays>(config, pictures.shape, latents.shape),
                          .batch = rows,
-                         .num_threads = 2},
+                         .num_threads = 2,
+                         .winograd = kWinograd},
                         std::vector{rows}, std::vector{rows});
   hub::load_weights(engine, folder / "vae/diffusion_pytorch_model.safetensors");
   const engine::MicroBatch batch{
@@ -79,7 +82,7 @@ void run_picture(const fs::path& folder) {
   const io::SafetensorsFile file(folder / "inputs.safetensors");
   const GivenTensor latents(file, "latents");
   const std::string png = read_file(folder / "picture.png");
-  encoders::PictureCoder coder(folder / "vae", {.num_threads = 2}, 0);
+  encoders::PictureCoder coder(folder / "vae", {.num_threads = 2, .winograd = kWinograd}, 0);
   const data::Image picture = data::decode_image(std::as_bytes(std::span(png)), 0, "picture.png");
   const Extent size{latents.shape[1], latents.shape[2]};
   const data::Image decoded =
@@ -97,7 +100,7 @@ void run_text(const fs::path& folder, int64_t num_tokens) {
   const std::string lines = read_file(folder / "captions.txt");
   std::vector<std::string> captions;
   for (std::string_view rest = lines; !rest.empty();) captions.emplace_back(take_line(rest));
-  encoders::TextCoder coder(folder, num_tokens, {.num_threads = 2});
+  encoders::TextCoder coder(folder, num_tokens, {.num_threads = 2, .winograd = kWinograd});
   Found found;
   coder.encode(captions, [&](size_t i, std::span<const float> text, std::span<const float> pooled) {
     found.add(fmt::format("text.{}", i), {num_tokens, coder.text_width()}, text);
@@ -110,8 +113,6 @@ void run_text(const fs::path& folder, int64_t num_tokens) {
 
 int main(int, char** argv) {
   try {
-    // As in parity.py: Winograd rounds too coarsely.
-    cpu::allow_winograd(false);
     const std::string mode = argv[1];
     if (mode == "autoencoder") run_autoencoder(argv[2]);
     if (mode == "picture") run_picture(argv[2]);

@@ -8,7 +8,6 @@
 #include "engine/inspect.h"
 #include "hub/weights.h"
 #include "io/safetensors.h"
-#include "ops/conv/conv_cpu.h"
 #include "tasks/detect/yolox_objective.h"
 #include "tensors.h"
 
@@ -28,10 +27,10 @@ void run(const char* size, const fs::path& folder, double rate) {
                                                               .max_boxes = targets.shape[2]}),
                          .optimizer = {.name = "sgd", .momentum = 0.9, .nesterov = true},
                          .batch = rows,
-                         .num_threads = 2},
+                         .num_threads = 2,
+                         // As in parity.py: Winograd rounds too coarsely for gradients.
+                         .winograd = false},
                         std::vector{rows}, std::vector{rows});
-  // As in parity.py: Winograd rounds too coarsely for gradients.
-  cpu::allow_winograd(false);
   engine.initialize();
   hub::load_weights(engine, folder / "init.safetensors");
   const auto batch = [&](int64_t at) {

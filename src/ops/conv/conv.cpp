@@ -72,7 +72,7 @@ cpu::ConvSpec spec_of(const NodeView& node, const cpu::ConvShape& shape) {
           .x = node.in_type(0).dtype,
           .w = node.in_type(1).dtype,
           .num_threads = node.num_threads,
-          .algorithm = cpu::choose_algorithm(shape)};
+          .algorithm = cpu::choose_algorithm(shape, node.winograd)};
 }
 
 std::string check_images(const NodeView& node) {

@@ -1,14 +1,10 @@
 #include "ops/conv/conv_cpu.h"
 
-#include <atomic>
-
 #include "ops/conv/direct_cpu.h"
 #include "ops/conv/winograd_cpu.h"
 
 namespace hearth::cpu {
 namespace {
-
-std::atomic<bool> winograd_allowed{true};
 
 WinogradForward forward_plan(const ConvSpec& spec) {
   const ConvShape& s = spec.shape;
@@ -56,9 +52,7 @@ bool winograd(const ConvSpec& spec) { return spec.algorithm == ConvAlgorithm::wi
 
 }  // namespace
 
-void allow_winograd(bool allowed) { winograd_allowed = allowed; }
-
-ConvAlgorithm choose_algorithm(const ConvShape& s) {
+ConvAlgorithm choose_algorithm(const ConvShape& s, bool winograd_allowed) {
   const bool fits = s.kernel_h == 3 && s.kernel_w == 3 && s.stride == 1 && s.groups == 1 &&
                     s.padding % s.dilation == 0 && s.padding / s.dilation <= 2;
   // A dilation cuts images into small ones, whose last tiles lie more and more outside.

@@ -9,10 +9,8 @@
 
 namespace hearth::cpu {
 
-/// Winograd where it pays: 3x3, stride 1, enough channels; unless switched off for the process.
-ConvAlgorithm choose_algorithm(const ConvShape& shape);
-/// Switches Winograd on or off for kernels prepared from now on (parity tests compare ReLU masks bit by bit).
-void allow_winograd(bool allowed);
+/// Returns Winograd's algorithm if it is allowed and pays: 3x3, stride 1, enough channels.
+ConvAlgorithm choose_algorithm(const ConvShape& shape, bool winograd_allowed);
 
 /// y = relu(conv(x, w) + bias + residual), each part on request.
 class ConvForward {

@@ -64,7 +64,7 @@ cpu::ConvSpec image_spec(const NodeView& node, cpu::ConvShape shape, DType w) {
           .x = node.in_type(0).dtype,
           .w = w,
           .num_threads = 1,
-          .algorithm = cpu::choose_algorithm(shape)};
+          .algorithm = cpu::choose_algorithm(shape, node.winograd)};
 }
 
 /// y of the four window elements of a pooled element, in window order.

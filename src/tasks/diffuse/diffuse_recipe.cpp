@@ -78,7 +78,9 @@ fs::path autoencoder_of_classes(const recipe::Recipe& recipe, const models::Deno
 
 /// Beside a training, whose plan has the GPU for itself.
 encoders::Compute on_processor(const recipe::Recipe& recipe) {
-  return {.num_threads = recipe::num_threads(recipe)};
+  encoders::Compute compute = tasks::compute_of(recipe, 0);
+  compute.gpu.reset();
+  return compute;
 }
 
 OpenCoder coder_opener(const fs::path& folder, const encoders::Compute& compute, int64_t memory) {
