@@ -4,6 +4,17 @@
 
 namespace hearth {
 
+/// Names in a run folder: the recipe, the JSON log (report.html is drawn from it, and a resumed run appends
+/// to it), the folder of checkpoints, and the weights, last and best.
+inline constexpr const char* kRunRecipe = "config.yaml";
+inline constexpr const char* kLogFile = "trainer_log.jsonl";
+inline constexpr const char* kCheckpoints = "checkpoints";
+inline constexpr const char* kModelWeights = "model.safetensors";
+inline constexpr const char* kBestWeights = "best.safetensors";
+/// Names in a model folder of Hugging Face: the description of a model, and that of a diffusers pipeline.
+inline constexpr const char* kModelConfig = "config.json";
+inline constexpr const char* kModelIndex = "model_index.json";
+
 /// Names of the file of class names in a run folder: for detection, for segmentation (data::read_class_table)
 /// and for image generation (one class name per line).
 inline constexpr const char* kDetectionClasses = "classes.json";

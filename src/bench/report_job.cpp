@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/process.h"
+#include "base/run_files.h"
 #include "base/text.h"
 #include "bench/open_workload.h"
 #include "engine/plan_builder.h"
@@ -194,7 +195,7 @@ ReportJob open_job(const ReportRequest& request) {
     if (!fs::is_directory(request.model)) refuse_model(request.model);
     job.model = file_name_of(request.model);
     job.decoder = std::make_shared<models::DecoderConfig>(
-        models::read_decoder_config(fs::path(request.model) / "config.json"));
+        models::read_decoder_config(fs::path(request.model) / kModelConfig));
     shape = shape_of_folder(*job.decoder);
   }
   job.is_text = job.decoder != nullptr;

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/run_files.h"
 #include "base/text.h"
 #include "run/step_line.h"
 
@@ -27,11 +28,9 @@ void Terminal::put(std::string_view text) {
   const size_t num_taken = std::fwrite(text.data(), 1, text.size(), stdout);
   taken_ = std::fflush(stdout) == 0 && num_taken == text.size();
   if (!taken_) {
-    std::fprintf(
-        stderr,
-        "hearth: standard output takes no more (%s); the run continues, see trainer_log.jsonl in its "
-        "folder\n",
-        std::strerror(errno));
+    std::fprintf(stderr,
+                 "hearth: standard output takes no more (%s); the run continues, see %s in its folder\n",
+                 std::strerror(errno), kLogFile);
   }
   heartbeat_.turn_to(phase);
 }

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "base/run_files.h"
 #include "base/text.h"
 #include "cli/output.h"
 #include "cli/verb.h"
@@ -61,11 +62,11 @@ void add_checkpoints(CLI::App& app) {
   set_example(*verb, "hearth checkpoints runs/demo --prune 1");
   verb->callback([=] {
     const fs::path run = arguments->run;
-    if (!fs::exists(run / "config.yaml"))
+    if (!fs::exists(run / kRunRecipe))
       user_error("expected a run folder with config.yaml at '{}'", run.string());
-    if (keep->count() == 0) return list(run / "checkpoints");
+    if (keep->count() == 0) return list(run / kCheckpoints);
     if (arguments->keep < 1) user_error("expected at least 1 for --prune, got {}", arguments->keep);
-    prune(run / "checkpoints", arguments->keep);
+    prune(run / kCheckpoints, arguments->keep);
   });
 }
 

@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "base/run_files.h"
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "hub/adapter.h"
@@ -70,11 +71,11 @@ void eval_model(const CLI::App& verb, const EvalArguments& arguments) {
 
 void run_eval(const CLI::App& verb, const EvalArguments& arguments) {
   const fs::path run = arguments.run;
-  const bool has_model = fs::exists(run / "config.json") || fs::exists(run / hub::kAdapterConfig);
-  if (has_model && !fs::exists(run / "config.yaml")) return eval_model(verb, arguments);
+  const bool has_model = fs::exists(run / kModelConfig) || fs::exists(run / hub::kAdapterConfig);
+  if (has_model && !fs::exists(run / kRunRecipe)) return eval_model(verb, arguments);
   recipe::Recipe recipe = open_run(arguments.run, overrides_of(verb));
   if (recipe::is_text(recipe) && !recipe::has_pairs(recipe)) {
-    judge_whole_file(recipe, run::load_recipe(run / "config.yaml"));
+    judge_whole_file(recipe, run::load_recipe(run / kRunRecipe));
     return eval_text(std::move(recipe), hub::find_model(run, arguments.base), arguments);
   }
   if (arguments.exact_match) {

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/output.h"
+#include "base/run_files.h"
 #include "base/text.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
@@ -64,10 +65,10 @@ void look_into_folder(recipe::Recipe& recipe, const fs::path& run) {
   recipe::Model& model = recipe.model;
   if (!recipe::is_text(recipe)) return;
   // An adapter needs the model itself.
-  const bool has_config = !recipe.adapter.wanted() && fs::exists(run / "config.json");
+  const bool has_config = !recipe.adapter.wanted() && fs::exists(run / kModelConfig);
   if (has_config && !fs::exists(model.config_file())) {
     model.path.clear();
-    model.config = (run / "config.json").string();
+    model.config = (run / kModelConfig).string();
   }
   const bool is_gone = !model.tokenizer.empty() && !fs::exists(model.tokenizer);
   if (is_gone && hub::has_tokenizer(run)) model.tokenizer = run.string();

@@ -11,6 +11,7 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "base/run_files.h"
 #include "base/text.h"
 #include "cli/output.h"
 #include "cli/verb.h"
@@ -39,7 +40,7 @@ std::vector<fs::path> runs_to_show(const WatchArguments& arguments) {
   if (!runs.empty()) return runs;
   std::vector<std::pair<double, fs::path>> recent;
   for (const fs::path& folder : list_folder("runs")) {
-    const double age = io::log_age_seconds(folder / "trainer_log.jsonl");
+    const double age = io::log_age_seconds(folder / kLogFile);
     if (age > 0 && age < kRecentSeconds) recent.emplace_back(age, folder);
   }
   std::ranges::sort(recent);
@@ -70,7 +71,7 @@ std::string clock_text(double seconds) {
 }
 
 std::string run_text(const fs::path& folder, size_t columns) {
-  const io::LogTail tail = io::read_log_tail(folder / "trainer_log.jsonl");
+  const io::LogTail tail = io::read_log_tail(folder / kLogFile);
   if (tail.losses.empty()) return fmt::format("{}  no step is logged yet\n", folder.string());
   const double share =
       tail.total_steps > 0 ? static_cast<double>(tail.step) / static_cast<double>(tail.total_steps) : 0;

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/foreign.h"
 #include "base/hash.h"
+#include "base/run_files.h"
 #include "engine/memory.h"
 #include "hub/weights.h"
 
@@ -105,7 +106,7 @@ io::WeightFiles open_autoencoder(const fs::path& folder) {
 }  // namespace
 
 PictureCoder::PictureCoder(const fs::path& vae_folder, Compute compute, int64_t memory_budget)
-    : config_(models::read_autoencoder_config(vae_folder / "config.json")),
+    : config_(models::read_autoencoder_config(vae_folder / kModelConfig)),
       files_(open_autoencoder(vae_folder)),
       compute_(std::move(compute)),
       budget_(memory_budget),

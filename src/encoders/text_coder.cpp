@@ -8,6 +8,7 @@
 #include "base/foreign.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/run_files.h"
 #include "encoders/text_encoder.h"
 #include "hub/weights.h"
 #include "models/clip/clip.h"
@@ -70,7 +71,7 @@ int32_t pad_of(const text::Tokenizer& tokenizer, const fs::path& folder) {
 class Clip {
  public:
   Clip(const fs::path& model, const fs::path& tokenizer, const Compute& compute)
-      : config_(models::read_clip_config(model / "config.json")),
+      : config_(models::read_clip_config(model / kModelConfig)),
         files_(model),
         tokenizer_(text::open_tokenizer(tokenizer)),
         pad_(pad_of(*tokenizer_, tokenizer)),
@@ -130,7 +131,7 @@ class Clip {
 class T5 {
  public:
   T5(const fs::path& model, const fs::path& tokenizer, int64_t num_tokens, const Compute& compute)
-      : config_(models::read_t5_config(model / "config.json")),
+      : config_(models::read_t5_config(model / kModelConfig)),
         files_(model),
         tokenizer_(text::open_tokenizer(tokenizer)),
         bias_(read_bias(num_tokens)),
@@ -316,7 +317,7 @@ std::string class_of_part(const nlohmann::json& index, const char* part) {
 
 std::unique_ptr<CaptionEncoder> open_encoder(const fs::path& folder, int64_t num_tokens,
                                              const Compute& compute) {
-  const fs::path file = folder / "model_index.json";
+  const fs::path file = folder / kModelIndex;
   if (!fs::exists(file)) {
     user_error("expected a folder in diffusers' layout, with model_index.json, got '{}'{}", folder.string(),
                download_advice(folder));

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/run_files.h"
 #include "hub/adapter.h"
 #include "hub/floats.h"
 #include "hub/flux_names.h"
@@ -83,8 +84,8 @@ std::unique_ptr<ModuleRule> rule_in(const std::string& text, const std::string& 
 }
 
 fs::path file_of(const fs::path& file_or_folder) {
-  return fs::exists(file_or_folder / "config.yaml") ? run_weights(file_or_folder, true)
-                                                    : adapter_weights(file_or_folder);
+  return fs::exists(file_or_folder / kRunRecipe) ? run_weights(file_or_folder, true)
+                                                 : adapter_weights(file_or_folder);
 }
 
 /// The value that most have.
@@ -344,7 +345,7 @@ void DenoiserAdapter::check() {
 bool is_denoiser_adapter(const fs::path& file_or_folder) {
   fs::path file = file_or_folder;
   if (fs::is_directory(file)) {
-    const std::array<fs::path, 3> candidates = {file / "best.safetensors", file / kDiffusersLora,
+    const std::array<fs::path, 3> candidates = {file / kBestWeights, file / kDiffusersLora,
                                                 file / kAdapterFile};
     const auto found = std::ranges::find_if(candidates, [](const fs::path& one) { return fs::exists(one); });
     if (found == candidates.end()) return false;

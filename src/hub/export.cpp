@@ -21,8 +21,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kRecipe = "config.yaml";
-
 void copy_into(const fs::path& file, const fs::path& folder) {
   write_file_atomically(folder / file.filename(), read_file(file));
 }
@@ -50,19 +48,19 @@ void write_folder(const ModelFolder& model, ModelWeights& weights, const FolderO
                   const fs::path& folder) {
   write_weights(weights, options, folder, "model");
   copy_companions(model, folder);
-  if (options.type) set_dtype(folder / "config.json", *options.type);
+  if (options.type) set_dtype(folder / kModelConfig, *options.type);
 }
 
 }  // namespace
 
 bool is_image_run(const fs::path& folder) {
-  if (!fs::is_regular_file(folder / kRecipe) || fs::exists(folder / "config.json")) return false;
-  return !recipe::is_text(recipe::load_recipe(folder / kRecipe, {}));
+  if (!fs::is_regular_file(folder / kRunRecipe) || fs::exists(folder / kModelConfig)) return false;
+  return !recipe::is_text(recipe::load_recipe(folder / kRunRecipe, {}));
 }
 
 int64_t export_folder(const ModelFolder& model, const FolderOptions& options) {
   NewFolder folder(options.out);
-  models::read_decoder_json(model.model / "config.json");
+  models::read_decoder_json(model.model / kModelConfig);
   ModelWeights weights(model, options.num_threads);
   write_folder(model, weights, options, folder.contents());
   folder.commit();
@@ -75,7 +73,7 @@ fs::path export_image_run(const fs::path& run, const FolderOptions& options) {
   ModelFolder model{.model = run, .weights = run_weights(run, false), .adapter = {}, .text = {}};
   ModelWeights weights(model, options.num_threads);
   write_weights(weights, options, folder.contents(), "model");
-  copy_into(run / kRecipe, folder.contents());
+  copy_into(run / kRunRecipe, folder.contents());
   for (const char* classes : {kClassTable, kDetectionClasses})
     if (fs::exists(run / classes)) copy_into(run / classes, folder.contents());
   folder.commit();

@@ -6,6 +6,7 @@
 #include "base/foreign.h"
 #include "base/json.h"
 #include "base/output.h"
+#include "base/run_files.h"
 #include "hub/denoiser_adapter.h"
 #include "hub/model_weights.h"
 #include "hub/open_weights.h"
@@ -17,9 +18,6 @@
 namespace hearth::hub {
 namespace {
 
-constexpr const char* kConfigFile = "config.json";
-constexpr const char* kRunRecipe = "config.yaml";
-
 /// The other parts of a folder of diffusers, whatever they are.
 void copy_other_parts(const fs::path& from, const fs::path& to) {
   for (const fs::directory_entry& entry : fs::directory_iterator(from)) {
@@ -29,7 +27,7 @@ void copy_other_parts(const fs::path& from, const fs::path& to) {
 }
 
 bool has_denoiser_config(const fs::path& folder) {
-  const fs::path file = folder / kConfigFile;
+  const fs::path file = folder / kModelConfig;
   if (!fs::is_regular_file(file)) return false;
   return parse_json_object<nlohmann::json>(read_file(file, models::kMaxConfigBytes), file.string())
       .contains("_class_name");
@@ -64,12 +62,12 @@ int64_t export_denoiser(const ModelFolder& model, const FolderOptions& options) 
   NewFolder folder(options.out);
   const bool is_whole = fs::exists(model.model / kModelIndex);
   const fs::path source = is_whole ? model.model / kDenoiserFolder : model.model;
-  models::read_denoiser_config(source / kConfigFile);
+  models::read_denoiser_config(source / kModelConfig);
   ModelWeights weights(model, options.num_threads);
   const fs::path target = is_whole ? folder.contents() / kDenoiserFolder : folder.contents();
   make_folder(target);
   write_weights(weights, options, target, "diffusion_pytorch_model");
-  write_file_atomically(target / kConfigFile, read_file(source / kConfigFile));
+  write_file_atomically(target / kModelConfig, read_file(source / kModelConfig));
   if (is_whole) copy_other_parts(model.model, folder.contents());
   folder.commit();
   return weights.num_changed();

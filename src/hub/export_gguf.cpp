@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/output.h"
+#include "base/run_files.h"
 #include "base/text.h"
 #include "hub/model_weights.h"
 #include "hub/weights.h"
@@ -387,7 +388,7 @@ GgufResult export_gguf(const ModelFolder& model, const GgufOptions& options) {
     user_error("expected a file to write, got the folder '{}'; try --out {}/model.gguf", options.out.string(),
                options.out.string());
   expect_place_for_file(options.out);
-  const fs::path file = model.model / "config.json";
+  const fs::path file = model.model / kModelConfig;
   const DecoderConfig config = models::read_decoder_config(file);
   check_expressible(config, file.string());
   ModelWeights weights(model, options.num_threads);

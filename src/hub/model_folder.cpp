@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/foreign.h"
+#include "base/run_files.h"
 #include "hub/adapter.h"
 #include "io/weight_files.h"
 
@@ -15,7 +16,7 @@ bool has_any(const fs::path& folder, std::initializer_list<const char*> names) {
   return std::any_of(names.begin(), names.end(), [&](const char* name) { return fs::exists(folder / name); });
 }
 
-bool is_run(const fs::path& folder) { return path_exists(folder / "config.yaml"); }
+bool is_run(const fs::path& folder) { return path_exists(folder / kRunRecipe); }
 
 bool is_adapter(const fs::path& given) {
   if (!fs::is_directory(given)) return fs::is_regular_file(given);
@@ -28,9 +29,9 @@ bool is_adapter(const fs::path& given) {
 }  // namespace
 
 fs::path run_weights(const fs::path& run, bool adapter) {
-  const fs::path best = run / "best.safetensors";
+  const fs::path best = run / kBestWeights;
   if (path_exists(best)) return best;
-  return run / (adapter ? kAdapterFile : "model.safetensors");
+  return run / (adapter ? kAdapterFile : kModelWeights);
 }
 
 bool has_tokenizer(const fs::path& folder) {

@@ -9,6 +9,7 @@
 #include "backend/cpu/convert.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/run_files.h"
 #include "base/text.h"
 #include "hub/adapter.h"
 #include "hub/open_weights.h"
@@ -78,7 +79,7 @@ void ModelWeights::open_denoiser_adapter(const ModelFolder& model) {
 void ModelWeights::open_adapter(const ModelFolder& model) {
   const AdapterConfig config = read_adapter_config(model.adapter);
   path_ = adapter_weights(model.adapter);
-  look_at(model.model / "config.json", config);
+  look_at(model.model / kModelConfig, config);
   for (const io::TensorView& tensor : adapter_.emplace(path_).tensors()) assign(tensor);
   for (auto& [name, change] : changes_) {
     const nn::Adapter::Change said = config.rule->change_of(outer_ + name.substr(0, name.rfind('.')));
@@ -86,7 +87,7 @@ void ModelWeights::open_adapter(const ModelFolder& model) {
     check(name, change, said.rank);
   }
   check_all_there(*config.rule);
-  check_untied(model.model / "config.json");
+  check_untied(model.model / kModelConfig);
 }
 
 /// GPT-2 has the layers of transformers' Conv1D, and its first files have names of their own.

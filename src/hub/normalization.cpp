@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/run_files.h"
 
 namespace hearth::hub {
 namespace {
@@ -37,7 +38,7 @@ bool agree(const Normalization& one, const Normalization& other) {
 }
 
 std::optional<Normalization> known_normalization(const fs::path& weights) {
-  const fs::path file = (fs::is_directory(weights) ? weights : weights.parent_path()) / "config.json";
+  const fs::path file = (fs::is_directory(weights) ? weights : weights.parent_path()) / kModelConfig;
   if (!fs::is_regular_file(file)) return std::nullopt;
   const auto top = parse_json_object<nlohmann::json>(read_file(file, kMostBytes), file.string());
   const auto nested = top.find("pretrained_cfg");

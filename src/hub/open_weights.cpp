@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/run_files.h"
 #include "hub/floats.h"
 #include "hub/flux_names.h"
 
@@ -158,7 +159,7 @@ class Translation {
 };
 
 fs::path denoiser_in(const fs::path& path) {
-  return fs::exists(path / kDenoiserFolder / "config.json") ? path / kDenoiserFolder : path;
+  return fs::exists(path / kDenoiserFolder / kModelConfig) ? path / kDenoiserFolder : path;
 }
 
 }  // namespace

@@ -4,8 +4,7 @@
 
 namespace hearth::hub {
 
-/// The parts of a folder of diffusers.
-inline constexpr const char* kModelIndex = "model_index.json";
+/// Name of the denoiser's folder in a folder of diffusers.
 inline constexpr const char* kDenoiserFolder = "transformer";
 
 /// Opens a model's weights under the names that models have here: a file, a folder, or the denoiser of a

@@ -11,6 +11,7 @@
 #include "backend/cpu/convert.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/run_files.h"
 #include "base/text.h"
 #include "hub/adapter.h"
 #include "hub/denoiser_adapter.h"
@@ -192,7 +193,7 @@ void check_leftovers(const io::WeightFiles& files, const std::set<std::string>& 
 bool has_adapter(const engine::Engine& engine) { return engine.plan().options.adapter.rank > 0; }
 
 const char* weights_name(const engine::Engine& engine) {
-  return has_adapter(engine) ? kAdapterFile : "model.safetensors";
+  return has_adapter(engine) ? kAdapterFile : kModelWeights;
 }
 
 DType main_dtype(const fs::path& model) {
@@ -277,7 +278,7 @@ void load_tensor(engine::Engine& engine, const nn::Tensor& tensor, const std::st
 }
 
 void check_weights(const ModelFolder& model) {
-  models::read_decoder_json(model.model / "config.json");
+  models::read_decoder_json(model.model / kModelConfig);
   io::WeightFiles{model.weights};
   if (!model.adapter.empty()) io::WeightFiles{adapter_weights(model.adapter)};
 }

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/run_files.h"
 #include "base/utf8.h"
 #include "engine/objective.h"
 #include "hub/adapter.h"
@@ -126,7 +127,7 @@ Generator::Generator(models::DecoderConfig config, const nn::Adapter& adapter,
 }
 
 Generator::Generator(const hub::ModelFolder& model, const GeneratorOptions& options)
-    : Generator(models::read_decoder_config(model.model / "config.json"), adapter_of(model), options) {
+    : Generator(models::read_decoder_config(model.model / kModelConfig), adapter_of(model), options) {
   add_generation_ends(model.model / "generation_config.json", ends_);
   hub::load_model(*engine_, model);
 }

@@ -5,6 +5,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/run_files.h"
 #include "io/safetensors.h"
 #include "io/torch_file.h"
 
@@ -12,7 +13,7 @@ namespace hearth::io {
 
 /// Names of weight files in a folder of transformers or diffusers, in order of preference. Each may be
 /// sharded, with an index NAME.index.json.
-inline constexpr const char* kWeightNames[] = {"model.safetensors", "diffusion_pytorch_model.safetensors",
+inline constexpr const char* kWeightNames[] = {kModelWeights, "diffusion_pytorch_model.safetensors",
                                                "pytorch_model.bin", "diffusion_pytorch_model.bin"};
 
 /// The weights of a model: one file of safetensors or of torch.save (told apart by content), or a folder with

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/run_files.h"
 
 namespace hearth::models {
 namespace {
@@ -162,7 +163,7 @@ void refuse_unsupported_image_model(const std::string& class_name, const std::st
 }
 
 void refuse_unsupported_pipeline(const fs::path& folder) {
-  const fs::path index = folder / "model_index.json";
+  const fs::path index = folder / kModelIndex;
   if (!fs::is_regular_file(index)) return;
   const auto json = parse_json_object<nlohmann::json>(read_file(index, kMaxIndexBytes), index.string());
   const auto found = json.find("_class_name");

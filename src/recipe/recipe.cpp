@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/file.h"
+#include "base/run_files.h"
 #include "base/threads.h"
 #include "recipe/built_in.h"
 
@@ -37,7 +38,7 @@ fs::path Model::config_file() const {
   if (!config.empty()) return local_file(config);
   // A folder of diffusers has a folder for each of its networks.
   const fs::path denoiser = fs::path(path) / "transformer/config.json";
-  return path_exists(denoiser) ? denoiser : fs::path(path) / "config.json";
+  return path_exists(denoiser) ? denoiser : fs::path(path) / kModelConfig;
 }
 
 double Adapter::scale() const {

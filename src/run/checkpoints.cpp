@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/process.h"
+#include "base/run_files.h"
 #include "base/text.h"
 #include "run/inputs.h"
 
@@ -34,7 +35,7 @@ std::optional<RunState> Checkpoints::load() {
   if (!found && !refused.empty()) {
     // A new start would overwrite what is left of the run.
     user_error("expected a complete checkpoint in {}, got {}; try hearth train {} --out of another folder",
-               folder_.checkpoints().string(), fmt::join(refused, "; "), (run / "config.yaml").string());
+               folder_.checkpoints().string(), fmt::join(refused, "; "), (run / kRunRecipe).string());
   }
   if (!found) {
     worker_.events.message(

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "arena/draw.h"
+#include "base/run_files.h"
 #include "base/text.h"
 #include "io/report.h"
 #include "run/run_sink.h"

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/run_files.h"
 #include "base/text.h"
 #include "hub/model_folder.h"
 #include "hub/open_weights.h"
@@ -16,7 +17,6 @@
 namespace hearth::run {
 namespace {
 
-constexpr const char* kRunRecipe = "config.yaml";
 /// Max batch of a class-conditional model, which is small.
 constexpr int64_t kMaxRows = 64;
 /// Default guidance scales: of models with a guidance embedding (FLUX.1-dev), and of models with
@@ -45,7 +45,7 @@ void take_up_text_model(const fs::path& model, const models::DenoiserConfig& con
     diffuse.shift = scheduler.value("shift", 1.0);
   }
   const bool is_flux2 = config.family == models::DenoiserConfig::Family::flux2;
-  const bool compares = is_flux2 && !read_json(model / hub::kModelIndex).value("is_distilled", false);
+  const bool compares = is_flux2 && !read_json(model / kModelIndex).value("is_distilled", false);
   diffuse.guidance = config.guidance ? kUsualGuidance : compares ? kComparingGuidance : 1;
 }
 
@@ -104,7 +104,7 @@ tasks::Job job_of_run(const fs::path& run, const fs::path& adapter, std::span<co
     refuse_lone_file(recipe.model.path, run);
     recipe.adapter.path = run.string();
   } else {
-    recipe.model.config = (run / "config.json").string();
+    recipe.model.config = (run / kModelConfig).string();
   }
   if (!adapter.empty()) recipe.adapter.path = adapter.string();
   return recipe;
@@ -121,7 +121,7 @@ tasks::Job job_of(const fs::path& model, const ImageSessionOptions& options) {
 }  // namespace
 
 bool generates_images(const fs::path& model) {
-  if (path_exists(model / hub::kModelIndex)) return true;
+  if (path_exists(model / kModelIndex)) return true;
   return path_exists(model / kRunRecipe) && recipe::makes_pictures(load_recipe(model / kRunRecipe));
 }
 

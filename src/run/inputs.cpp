@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/run_files.h"
 #include "base/text.h"
 #include "tasks/language/text_source.h"
 
@@ -34,17 +35,17 @@ bool is_any(const fs::path&) { return true; }
 
 bool holds_weights(const fs::path& file) {
   const std::string ending = file.extension().string();
-  return file.filename() == "config.json" || ending == ".safetensors" || ending == ".bin" ||
-         ending == ".pt" || ending == ".pth";
+  return file.filename() == kModelConfig || ending == ".safetensors" || ending == ".bin" || ending == ".pt" ||
+         ending == ".pth";
 }
 
 bool holds_language_model(const fs::path& file) {
-  return file.filename() == "config.json" || file.filename().string().starts_with("model");
+  return file.filename() == kModelConfig || file.filename().string().starts_with("model");
 }
 
 bool is_run(const fs::path& folder) {
   std::error_code none;
-  return fs::exists(folder / "trainer_log.jsonl", none);
+  return fs::exists(folder / kLogFile, none);
 }
 
 /// Lists files by name, without hidden files and run folders. Weights of a language model are in the top

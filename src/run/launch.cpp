@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/output.h"
+#include "base/run_files.h"
 #include "base/text.h"
 #include "cost/seconds.h"
 #include "distributed/nccl/nccl.h"
@@ -121,8 +122,8 @@ void conclude(const RunSummary& summary, const LaunchOptions& options, const eng
   }
   reporter.message(fmt::format("done: {} steps in {:.1f} s, best validation {}", summary.steps,
                                summary.seconds, summary.best));
-  reporter.message(fmt::format("run folder: {} (report.html, {}, trainer_log.jsonl)", options.out,
-                               hub::weights_name(engine)));
+  reporter.message(
+      fmt::format("run folder: {} (report.html, {}, {})", options.out, hub::weights_name(engine), kLogFile));
   if (!summary.last_line.empty()) reporter.message(summary.last_line);
 }
 
@@ -284,19 +285,18 @@ int train_supervised(const LaunchOptions& options) {
 
 /// UserError for a folder of which a new run would overwrite a run or a model.
 void check_overwrites_nothing(const fs::path& folder) {
-  const bool has_checkpoints = !list_folder(folder / "checkpoints").empty();
-  if (!has_checkpoints && !path_exists(folder / "model.safetensors") &&
-      !path_exists(folder / hub::kAdapterFile))
+  const bool has_checkpoints = !list_folder(folder / kCheckpoints).empty();
+  if (!has_checkpoints && !path_exists(folder / kModelWeights) && !path_exists(folder / hub::kAdapterFile))
     return;
-  if (!has_checkpoints && !path_exists(folder / "config.yaml"))
+  if (!has_checkpoints && !path_exists(folder / kRunRecipe))
     user_error("{} holds a model already; choose another --out", folder.string());
   user_error("{} holds a run already; add --resume to resume it, or choose another --out", folder.string());
 }
 
 /// Throws a UserError if the run's checkpoints cannot continue with this recipe.
 void check_changed_recipe(const LaunchOptions& options) {
-  const fs::path folder = options.out, config = folder / "config.yaml";
-  if (!path_exists(config) || list_folder(folder / "checkpoints").empty()) return;
+  const fs::path folder = options.out, config = folder / kRunRecipe;
+  if (!path_exists(config) || list_folder(folder / kCheckpoints).empty()) return;
   const recipe::Recipe before = load_recipe(config, {});
   const std::string fault = recipe::fault_of_resume(before, options.job.recipe);
   if (!fault.empty()) user_error("{}, or a new run from the weights of this one with init", fault);

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/run_files.h"
 #include "base/text.h"
 #include "hub/normalization.h"
 #include "recipe/recipe_file.h"
@@ -120,7 +121,7 @@ Resolved resolve(tasks::Job job, const fs::path& run) {
   Resolved made{.job = std::move(job), .notes = {}};
   recipe::Recipe& recipe = made.job.recipe;
   const tasks::TaskDef& task = tasks::task_of(recipe);
-  const fs::path config = run / "config.yaml";
+  const fs::path config = run / kRunRecipe;
   std::optional<recipe::Recipe> trained;
   if (path_exists(config)) trained = recipe::load_recipe(config, {});
   if (trained && task.classes != nullptr) keep_trained(recipe, *trained);

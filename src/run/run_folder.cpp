@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include "base/run_files.h"
 #include "hub/adapter.h"
 #include "hub/denoiser_adapter.h"
 #include "hub/weights.h"
@@ -14,7 +15,7 @@ namespace hearth::run {
 namespace {
 
 void write_config(const fs::path& folder, const recipe::Recipe& recipe) {
-  write_file_atomically(folder / "config.yaml", recipe::write_recipe(recipe));
+  write_file_atomically(folder / kRunRecipe, recipe::write_recipe(recipe));
 }
 
 void write_adapter_config(const fs::path& folder, const tasks::Job& job, const engine::Plan& plan) {
@@ -40,7 +41,7 @@ DType saved_dtype(const tasks::Job& job) {
 fs::path RunFolder::log() const { return path_ / kLogFile; }
 
 void RunFolder::choose_dtype(const tasks::Job& job, bool resumed) {
-  const fs::path config = path_ / "config.json";
+  const fs::path config = path_ / kModelConfig;
   saved_dtype_ = resumed && path_exists(config)
                      ? hub::config_dtype(read_file(config, models::kMaxConfigBytes), config.string())
                      : run::saved_dtype(job);
@@ -58,13 +59,13 @@ void RunFolder::update_config(const recipe::Recipe& recipe) {
 }
 
 std::string RunFolder::changed_keys(const recipe::Recipe& recipe) const {
-  const fs::path config = path_ / "config.yaml";
+  const fs::path config = path_ / kRunRecipe;
   if (!path_exists(config)) return "";
   return fmt::format("{}", fmt::join(recipe::changed_keys(load_recipe(config, {}), recipe), ", "));
 }
 
 void RunFolder::save_best_weights(const engine::Engine& engine) const {
-  hub::save_weights(engine, path_ / "best.safetensors", true, saved_dtype_);
+  hub::save_weights(engine, path_ / kBestWeights, true, saved_dtype_);
 }
 
 void RunFolder::save_last_weights(const engine::Engine& engine) const {

@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "base/file.h"
+#include "base/run_files.h"
 #include "engine/engine.h"
 #include "tasks/job.h"
 
@@ -18,7 +19,7 @@ class RunFolder {
 
   const fs::path& path() const { return path_; }
   fs::path log() const;
-  fs::path checkpoints() const { return path_ / "checkpoints"; }
+  fs::path checkpoints() const { return path_ / kCheckpoints; }
 
   /// Sets the dtype of saved weights: the dtype in config.json for a resumed run, otherwise the one of the
   /// recipe.

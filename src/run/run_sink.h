@@ -14,9 +14,6 @@
 
 namespace hearth::run {
 
-/// Name of the JSON log in the run folder. report.html is drawn from it, and a resumed run appends to it.
-inline constexpr const char* kLogFile = "trainer_log.jsonl";
-
 /// Report of an optimizer update.
 struct StepReport {
   int64_t step = 0;  ///< number of completed updates

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/run_files.h"
 #include "base/text.h"
 #include "data/boxes/boxes.h"
 #include "data/captions/captions.h"
@@ -166,12 +167,12 @@ Suggestion suggest_recipe(const fs::path& data) {
   if (!path_exists(data))
     user_error("there is no data at '{}'; hearth train needs a recipe or a folder of data", data.string());
   if (is_text_file(data)) return of_texts(data);
-  for (const char* config : {"config.json", "model_index.json"}) {
+  for (const char* config : {kModelConfig, kModelIndex}) {
     if (!fs::exists(data / config)) continue;
     user_error("'{}' is a model; give the data first: hearth train DATA model={}", data.string(),
                data.string());
   }
-  if (fs::exists(data / "config.yaml"))
+  if (fs::exists(data / kRunRecipe))
     user_error("'{}' is a run; continue it with hearth train --resume --out {}", data.string(),
                data.string());
   for (const auto suggest : {of_boxes, of_masks, of_captions}) {

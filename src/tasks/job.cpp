@@ -1,6 +1,7 @@
 #include "tasks/job.h"
 
 #include "base/error.h"
+#include "base/run_files.h"
 #include "hub/denoiser_adapter.h"
 #include "hub/denoiser_config.h"
 
@@ -21,7 +22,7 @@ void read_denoiser(Job& job) {
   job.config_json = std::move(described.json);
   job.denoiser = described.config;
   if (const fs::path folder = autoencoder_folder(job.recipe.model); !folder.empty())
-    job.autoencoder = models::read_autoencoder_config(folder / "config.json");
+    job.autoencoder = models::read_autoencoder_config(folder / kModelConfig);
   job.adapter = hub::denoiser_adapter(job.recipe.adapter);
 }
 
@@ -41,7 +42,7 @@ Job::Job(recipe::Recipe given) : recipe(std::move(given)) {
 fs::path autoencoder_folder(const recipe::Model& model) {
   if (!model.autoencoder.empty()) return model.autoencoder;
   const fs::path folder = fs::path(model.path) / "vae";
-  return !model.path.empty() && path_exists(folder / "config.json") ? folder : "";
+  return !model.path.empty() && path_exists(folder / kModelConfig) ? folder : "";
 }
 
 }  // namespace hearth::tasks

@@ -305,7 +305,7 @@ void DetectTask::report(const Evaluation& last, const fs::path& log, io::ReportD
 }
 
 void DetectTask::write_tables(const fs::path& folder, int64_t steps_per_epoch) const {
-  const fs::path log = folder / "trainer_log.jsonl";
+  const fs::path log = folder / kLogFile;
   const std::vector<std::vector<io::CurvePoint>> curves = io::read_curves(
       log,
       {"eval_map", "elapsed_time", "loss", "eval_precision", "eval_recall", "eval_map50", "eval_loss", "lr"});

@@ -212,7 +212,7 @@ std::vector<NamedClass> named_classes(const fs::path& file, int64_t num_classes)
 /// Of a run; of a folder of diffusers, whose classes have their numbers for names too.
 std::vector<NamedClass> classes_in(const fs::path& folder, int64_t num_classes) {
   if (path_exists(folder / kClassNames)) return numbered(lines_of(folder / kClassNames));
-  std::vector<NamedClass> classes = named_classes(folder / hub::kModelIndex, num_classes);
+  std::vector<NamedClass> classes = named_classes(folder / kModelIndex, num_classes);
   for (int32_t i = 0; i < num_classes; ++i) {
     const std::string number = std::to_string(i);
     if (std::ranges::find(classes, number, &NamedClass::name) == classes.end())

@@ -277,7 +277,7 @@ void DiffuseTask::report(const Evaluation& last, const fs::path& log, io::Report
 }
 
 void DiffuseTask::save_companions(const fs::path& folder, DType) const {
-  write_file_atomically(folder / "config.json", options_.config);
+  write_file_atomically(folder / kModelConfig, options_.config);
   if (!options_.format.has_labels()) return;
   std::string names;
   for (const std::string& name : options_.pictures->prompts()) names += name + "\n";

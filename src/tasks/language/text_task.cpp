@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/run_files.h"
 #include "models/torch_dtype.h"
 #include "text/inspect.h"
 #include "text/tokenizer.h"
@@ -247,7 +248,7 @@ void TextTask::save_config(const fs::path& file, DType weights) const {
 }
 
 void TextTask::save_companions(const fs::path& run, DType weights) const {
-  if (!adapts_) save_config(run / "config.json", weights);
+  if (!adapts_) save_config(run / kModelConfig, weights);
   std::vector<fs::path> files = text::tokenizer_files(tokenizer_path(options_.model));
   files.push_back(tokenizer_folder(options_.model) / "generation_config.json");
   for (const fs::path& file : files) {
