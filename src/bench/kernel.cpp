@@ -1,9 +1,5 @@
 #include "bench/kernel.h"
 
-#include <algorithm>
-#include <array>
-#include <cmath>
-
 #include "backend/cpu/convert.h"
 #include "base/error.h"
 #include "engine/gpu_options.h"
@@ -14,10 +10,6 @@ namespace hearth::bench {
 namespace {
 
 using ir::ValueId;
-
-constexpr auto kKernels =
-    std::to_array<std::string_view>({"matmul_q", "matmul_kv", "matmul_up", "matmul_down", "matmul_head",
-                                     "matmul_up_dx", "matmul_up_dw", "attention", "attention_grad"});
 
 /// Between two readings of the clock: a launch is short beside them.
 constexpr int kLaunches = 16;
@@ -154,8 +146,6 @@ class Kernel : public Workload {
 };
 
 }  // namespace
-
-std::span<const std::string_view> bench_kernels() { return kKernels; }
 
 std::unique_ptr<Workload> open_kernel(const BenchCase& bench, const BenchMachine& machine) {
   if (!exec::names_gpu(machine.device))

@@ -32,7 +32,7 @@ struct BenchCase {
   ops::Quantization quantized = ops::Quantization::none;
   int64_t prompt = 0;            ///< tokens before `length` new ones; 0: training
   int64_t arena_bytes = 0;       ///< recomputation holds the arena to it; 0: no limit
-  std::string_view kernel = {};  ///< a GPU's kernel alone: one of bench_kernels()
+  std::string_view kernel = {};  ///< a GPU's kernel alone (bench/kernel.h)
   /// The same work at sizes of a test.
   bool tiny = false;
   /// In place of the decoder that `model` names; it outlives the case.

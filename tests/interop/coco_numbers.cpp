@@ -2,11 +2,11 @@
 
 #include <cstdio>
 
+#include "../coco_results.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "data/boxes/boxes_format.h"
 #include "tasks/detect/coco_eval.h"
-#include "tasks/detect/detection_files.h"
 
 /// coco_numbers TRUTH.json RESULTS.json: the twelve numbers, AP, AP50 and recall of each class, with all of
 /// their digits, and the summary.
@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
   if (argc != 3) return 2;
   try {
     const data::BoxedPictures set = data::parse_coco(read_file(argv[1]), argv[1]).labels;
-    const auto pictures = tasks::read_coco_results(read_file(argv[2]), argv[2], set);
+    const auto pictures = tasks::read_coco_results(read_file(argv[2]), set);
     const tasks::CocoResult result = tasks::evaluate_coco(pictures, std::ssize(set.class_names));
     for (const double number : result.numbers) fmt::print("{:.17g}\n", number);
     for (const auto& of : result.classes) fmt::print("{:.17g} {:.17g} {:.17g}\n", of.ap, of.ap50, of.recall);

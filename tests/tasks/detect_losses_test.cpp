@@ -80,12 +80,6 @@ TEST(DetectLosses, FocalLossWeighsByTheProbabilityOfBeingWrong) {
   expect_near(losses.of(sigmoid_focal(losses.builder, x, t, alpha, gamma)), want);
 }
 
-TEST(DetectLosses, SmoothL1IsASquareBelowBeta) {
-  Losses losses;
-  const ValueId a = losses.input({5}, {0, 0.05, -0.1, 1, -3}), b = losses.input({5}, {0, 0, 0, 0, 1});
-  expect_near(losses.of(smooth_l1(losses.builder, a, b, 0.1)), {0, 0.0125, 0.05, 0.95, 3.95});
-}
-
 /// Four cells of 8 pixels and a coarser one of 16 and 32 each, all of which predict their own cell's box.
 constexpr int64_t kAnchors = 16 + 4 + 1;
 

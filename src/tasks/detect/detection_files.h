@@ -15,11 +15,6 @@ namespace hearth::tasks {
 std::string write_coco_results(std::span<const JudgedPicture> pictures,
                                std::span<const int64_t> category_ids);
 
-/// Pictures of a set with its boxes as truths and, by their ids, the detections of a results file. UserError
-/// "NAME: ..., result 7 (byte 123)" for what is none, and for pictures and categories that the set lacks.
-std::vector<JudgedPicture> read_coco_results(std::string_view text, std::string_view name,
-                                             const data::BoxedPictures& set);
-
 /// A set's boxes as truths, without detections.
 std::vector<JudgedPicture> truths_of(const data::BoxedPictures& set);
 

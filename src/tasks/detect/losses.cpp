@@ -90,15 +90,6 @@ ValueId sigmoid_focal(Builder& builder, ValueId logits, ValueId targets, double 
   return builder.op("mul", {builder.op("mul", {weight, focus}), builder.op("softplus", {wrong})});
 }
 
-ValueId smooth_l1(Builder& builder, ValueId a, ValueId b, double beta) {
-  // With m = min(|d|, beta), both cases are m (|d| - m / 2) / beta.
-  const ValueId distance = builder.op("abs", {builder.op("sub", {a, b})});
-  const ValueId above = builder.relu(plus(builder, distance, -beta));
-  const ValueId within = builder.op("sub", {distance, above});
-  const ValueId rest = builder.op("sub", {distance, scaled(builder, within, 0.5)});
-  return scaled(builder, builder.op("mul", {within, rest}), 1 / beta);
-}
-
 ValueId sum_of_row(Builder& builder, ValueId values) {
   const int64_t rows = builder.graph().type(values).shape[0];
   return reshaped(builder, builder.op("sum_trailing", {values}), {rows, 1});

@@ -19,8 +19,6 @@ ir::ValueId binary_cross_entropy(nn::Builder& builder, ir::ValueId logits, ir::V
 /// to the power of `gamma` (Lin et al. 2017, arXiv 1708.02002).
 ir::ValueId sigmoid_focal(nn::Builder& builder, ir::ValueId logits, ir::ValueId targets, double alpha,
                           double gamma);
-/// |a - b| less beta / 2; where it is below `beta`, its square by 2 beta. Elementwise.
-ir::ValueId smooth_l1(nn::Builder& builder, ir::ValueId a, ir::ValueId b, double beta);
 
 /// What `values` is for other axes of the same number of elements.
 ir::ValueId reshaped(nn::Builder& builder, ir::ValueId values, const Shape& shape);

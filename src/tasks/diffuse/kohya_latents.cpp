@@ -51,8 +51,6 @@ std::map<std::string, fs::path> find_latents(const fs::path& folder) {
 
 }  // namespace
 
-bool has_kohya_latents(const fs::path& folder) { return !find_latents(folder).empty(); }
-
 KohyaLatents::KohyaLatents(const fs::path& folder, int64_t resolution, const LatentFormat& format)
     : folder_(folder), format_(format) {
   for (const auto& [name, path] : find_latents(folder)) {

@@ -9,9 +9,6 @@
 
 namespace hearth::tasks {
 
-/// Whether a folder has caches of FLUX.1 by kohya's sd-scripts.
-bool has_kohya_latents(const fs::path& folder);
-
 /// Caches that kohya's sd-scripts made for FLUX.1 (--cache_latents_to_disk and
 /// --cache_text_encoder_outputs_to_disk), in a folder and those below it: NAME_WWWWxHHHH_flux.npz with
 /// "latents_HxW" f32 [16, H, W], shifted and scaled already, and NAME_flux_te.npz with t5_out [tokens, 4096]
