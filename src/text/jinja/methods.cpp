@@ -68,29 +68,18 @@ Value strip_method(Run& run, const Value& subject, Arguments arguments, Side sid
 constexpr int64_t kPartWork = 4;
 
 std::vector<std::string_view> split_at(Run& run, std::string_view text, std::string_view separator,
-                                       int64_t most) {
+                                       int64_t most, Side from = Side::left) {
   std::vector<std::string_view> parts;
   run.spend_search(text, separator);
-  for (size_t at = 0; most != 0 && (at = text.find(separator)) != text.npos; --most) {
+  const auto next = [&] { return from == Side::left ? text.find(separator) : text.rfind(separator); };
+  for (size_t at = 0; most != 0 && (at = next()) != text.npos; --most) {
     run.spend(kPartWork);
-    parts.push_back(text.substr(0, at));
-    text.remove_prefix(at + separator.size());
+    const std::string_view before = text.substr(0, at), after = text.substr(at + separator.size());
+    parts.push_back(from == Side::left ? before : after);
+    text = from == Side::left ? after : before;
   }
   parts.push_back(text);
-  return parts;
-}
-
-std::vector<std::string_view> split_at_from_right(Run& run, std::string_view text, std::string_view separator,
-                                                  int64_t most) {
-  std::vector<std::string_view> parts;
-  run.spend_search(text, separator);
-  for (size_t at = 0; most != 0 && (at = text.rfind(separator)) != text.npos; --most) {
-    run.spend(kPartWork);
-    parts.push_back(text.substr(at + separator.size()));
-    text = text.substr(0, at);
-  }
-  parts.push_back(text);
-  std::reverse(parts.begin(), parts.end());
+  if (from == Side::right) std::reverse(parts.begin(), parts.end());
   return parts;
 }
 
@@ -101,36 +90,24 @@ size_t first_space(std::string_view text) {
   return at;
 }
 
-std::vector<std::string_view> split_at_space(Run& run, std::string_view text, int64_t most) {
-  std::vector<std::string_view> parts;
-  text = strip(text, {}, Side::left);
-  for (; !text.empty() && most != 0; --most) {
-    run.spend(kPartWork);
-    const size_t end = first_space(text);
-    parts.push_back(text.substr(0, end));
-    text = strip(text.substr(end), {}, Side::left);
-  }
-  if (!text.empty()) parts.push_back(text);
-  return parts;
-}
-
 size_t last_space_end(std::string_view text) {
   while (!text.empty() && !is_python_space(last_character(text).value))
     text.remove_suffix(last_character(text).bytes);
   return text.size();
 }
 
-std::vector<std::string_view> split_at_space_from_right(Run& run, std::string_view text, int64_t most) {
+std::vector<std::string_view> split_at_space(Run& run, std::string_view text, int64_t most,
+                                             Side from = Side::left) {
   std::vector<std::string_view> parts;
-  text = strip(text, {}, Side::right);
-  for (; !text.empty() && most != 0; --most) {
+  for (text = strip(text, {}, from); !text.empty() && most != 0; text = strip(text, {}, from), --most) {
     run.spend(kPartWork);
-    const size_t start = last_space_end(text);
-    parts.push_back(text.substr(start));
-    text = strip(text.substr(0, start), {}, Side::right);
+    const size_t at = from == Side::left ? first_space(text) : last_space_end(text);
+    const std::string_view before = text.substr(0, at), after = text.substr(at);
+    parts.push_back(from == Side::left ? before : after);
+    text = from == Side::left ? after : before;
   }
   if (!text.empty()) parts.push_back(text);
-  std::reverse(parts.begin(), parts.end());
+  if (from == Side::right) std::reverse(parts.begin(), parts.end());
   return parts;
 }
 
@@ -157,8 +134,8 @@ Value rsplit_method(Run& run, const Value& subject, Arguments arguments) {
   const std::string_view separator = string_argument(run, arguments[0]);
   const int64_t most = integer_argument(run, arguments[1], -1);
   if (arguments[0].string() && separator.empty()) run.fail("expected a separator that is not empty");
-  return list_of(run, separator.empty() ? split_at_space_from_right(run, text, most)
-                                        : split_at_from_right(run, text, separator, most));
+  return list_of(run, separator.empty() ? split_at_space(run, text, most, Side::right)
+                                        : split_at(run, text, separator, most, Side::right));
 }
 
 Value splitlines_method(Run& run, const Value& subject, Arguments arguments) {
