@@ -1,8 +1,6 @@
 #include "backend/gpu/autotune.h"
 
 #include <algorithm>
-#include <chrono>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -16,10 +14,6 @@ using Json = nlohmann::json;
 
 constexpr int kFormat = 1;
 constexpr int64_t kMostFileBytes = 64 << 20;
-
-double steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 /// A sentence on the first number that is too far off; empty where all agree.
 std::string disagreement(const std::vector<float>& got, const std::vector<float>& want,
@@ -67,7 +61,7 @@ Json read_winners(const fs::path& path) {
 Verdict autotune(std::span<const Candidate> candidates, Device& device,
                  FunctionRef<std::vector<float>(Stream&)> result, const AutotuneOptions& options) {
   HEARTH_CHECK(!candidates.empty() && options.num_runs > 0);
-  const auto now = options.now ? options.now : steady_seconds;
+  const auto now = options.now ? options.now : process_seconds;
   const double end = now() + options.most_seconds;
   Stream stream(device);
   int64_t workspace_bytes = 1;
