@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "base/text.h"
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "recipe/recipe_file.h"

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include "base/threads.h"
 #include "cli/output.h"
 #include "cli/verb.h"

@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "base/output.h"
 #include "base/run_files.h"
-#include "base/text.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"

@@ -1,6 +1,5 @@
 #include "cost/kernel_share.h"
 
-#include <algorithm>
 #include <array>
 
 namespace hearth::cost {

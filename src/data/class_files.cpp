@@ -16,7 +16,6 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "base/utf8.h"
-#include "base/yaml.h"
 #include "data/captions/picture_files.h"
 #include "data/images/image.h"
 #include "data/split_names.h"

@@ -1,8 +1,6 @@
 // GPUs by themselves: which there are, whether they answer, what holds them down, and who else uses them.
 #include <fmt/ranges.h>
 
-#include <algorithm>
-
 #include "base/text.h"
 #include "doctor/checks.h"
 

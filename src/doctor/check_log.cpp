@@ -1,5 +1,4 @@
 // What the kernel's log says of GPUs since the system started.
-#include <algorithm>
 #include <map>
 
 #include "doctor/checks.h"

@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "base/threads.h"
 #include "base/version.h"
-#include "exec/device/gpu_choice.h"
 #include "io/report.h"
 
 namespace hearth::doctor {

@@ -1,6 +1,5 @@
 #include "hub/denoiser_config.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"

@@ -10,7 +10,6 @@
 #include "base/run_files.h"
 #include "hub/model_weights.h"
 #include "hub/shards.h"
-#include "hub/weights.h"
 #include "models/decoder/config.h"
 #include "models/torch_dtype.h"
 #include "recipe/recipe_file.h"

@@ -1,7 +1,6 @@
 #include "hub/model_folder.h"
 
 #include <algorithm>
-#include <array>
 
 #include "base/error.h"
 #include "base/foreign.h"

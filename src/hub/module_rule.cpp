@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/json.h"
 #include "base/text.h"
 
 namespace hearth::hub {

@@ -1,5 +1,4 @@
 // What each operation of image models is in ONNX. To export one more: its function and a row of kOps.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>

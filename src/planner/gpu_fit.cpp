@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "base/error.h"
 #include "engine/plan_builder.h"

@@ -2,10 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
-
-#include "base/error.h"
 #include "base/text.h"
 #include "engine/plan_builder.h"
 

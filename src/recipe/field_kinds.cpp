@@ -10,7 +10,6 @@
 #include <limits>
 #include <optional>
 
-#include "base/error.h"
 #include "base/text.h"
 #include "base/yaml.h"
 

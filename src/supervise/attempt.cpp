@@ -5,7 +5,6 @@
 #include <tuple>
 
 #include "base/control_group.h"
-#include "base/error.h"
 #include "base/text.h"
 #include "distributed/shm/memory.h"
 

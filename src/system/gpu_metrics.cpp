@@ -1,7 +1,6 @@
 #include "system/gpu_metrics.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <limits>
 #include <span>

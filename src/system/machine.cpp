@@ -8,7 +8,6 @@
 #include <charconv>
 #include <set>
 #include <sstream>
-#include <thread>
 
 #include "base/text.h"
 

@@ -1,7 +1,6 @@
 #include "text/chat.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include "base/text.h"
 

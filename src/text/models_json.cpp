@@ -2,7 +2,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "text/bpe_files.h"
 #include "text/tokenizer_config.h"
 

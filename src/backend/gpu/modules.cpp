@@ -2,7 +2,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <optional>
 
 #include "base/error.h"
 #include "base/shared_library.h"

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <span>
 
 #include "base/error.h"
 #include "base/file.h"

@@ -1,6 +1,5 @@
 #include <map>
 
-#include "base/error.h"
 #include "data/boxes/boxes_format.h"
 #include "data/boxes/label_json.h"
 

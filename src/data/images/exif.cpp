@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "data/images/image_formats.h"
 
 namespace hearth::data {

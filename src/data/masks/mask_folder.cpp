@@ -1,7 +1,6 @@
 #include "data/masks/mask_folder.h"
 
 #include "base/error.h"
-#include "base/text.h"
 #include "base/threads.h"
 #include "data/masks/mask_pairs.h"
 #include "data/masks/mask_values.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/text.h"
 
 namespace hearth::data {
 namespace {

@@ -1,6 +1,5 @@
 #include "distributed/mpi/mpi.h"
 
-#include <fmt/format.h>
 #include <mpi.h>
 #include <unistd.h>
 

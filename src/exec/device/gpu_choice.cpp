@@ -1,7 +1,6 @@
 #include "exec/device/gpu_choice.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <charconv>
 #include <optional>

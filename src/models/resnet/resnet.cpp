@@ -1,5 +1,3 @@
-#include <array>
-
 #include "models/resnet/resnet.h"
 
 namespace hearth::models {

@@ -1,5 +1,4 @@
 #include <cmath>
-#include <memory>
 
 #include "backend/cpu/simd/simd.h"
 #include "ops/lm/lm.h"

@@ -1,12 +1,8 @@
 #include "ops/update/dynamic_map.h"
 
-#include <algorithm>
-#include <cmath>
 #include <limits>
-#include <vector>
 
 #include "backend/cpu/clones.h"
-#include "base/error.h"
 
 namespace hearth::ops {
 namespace {

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <string>
 
 #include "ops/elementwise/program.h"
 #include "ops/op_list.h"

@@ -8,7 +8,6 @@
 #include "ir/op_def.h"
 #include "ir/state_name.h"
 #include "ops/op_list.h"
-#include "passes/rewrite.h"
 
 namespace hearth::passes {
 namespace {

@@ -9,7 +9,6 @@
 #include "ir/op_def.h"
 #include "ops/collective/collective.h"
 #include "ops/transfer/transfer.h"
-#include "passes/rewrite.h"
 
 namespace hearth::passes {
 namespace {

@@ -3,7 +3,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/run_files.h"
 #include "data/images/augment.h"
 #include "tasks/detect/detection_files.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "base/error.h"
 #include "base/hash.h"
 
 namespace hearth::tasks {

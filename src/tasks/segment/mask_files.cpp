@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "base/error.h"
-
 namespace hearth::tasks {
 namespace {
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/error.h"
 #include "text/jinja/unicode.h"
 
 namespace hearth::text::jinja {
