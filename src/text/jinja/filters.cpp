@@ -254,7 +254,8 @@ Value unique(Run& run, const Value& subject, Arguments arguments) {
   return list_of_items(run, kept);
 }
 
-Value extreme(Run& run, const Value& subject, Arguments arguments, bool largest) {
+template <bool largest>
+Value extreme(Run& run, const Value& subject, Arguments arguments) {
   std::optional<Keyed> best;
   for (Keyed& entry : keyed(run, subject, arguments[1], arguments[0])) {
     const bool better =
@@ -262,12 +263,6 @@ Value extreme(Run& run, const Value& subject, Arguments arguments, bool largest)
     if (better) best = std::move(entry);
   }
   return best ? best->item : Value::undefined("the extreme item of nothing");
-}
-Value smallest(Run& run, const Value& subject, Arguments arguments) {
-  return extreme(run, subject, arguments, false);
-}
-Value largest(Run& run, const Value& subject, Arguments arguments) {
-  return extreme(run, subject, arguments, true);
 }
 
 Value sum(Run& run, const Value& subject, Arguments arguments) {
@@ -331,8 +326,11 @@ Value map(Run& run, const Value& subject, Arguments arguments) {
   return list_value(run, results);
 }
 
-/// The items for which a test, which arguments[at] names, is `wanted`; without a name those that are true.
-Value chosen(Run& run, const Value& subject, Arguments arguments, size_t at, bool wanted) {
+/// Returns the items for which a test is `wanted`, of the item itself or of its attribute arguments[0]. The
+/// next argument names the test; without it, the test is whether the value is true.
+template <bool of_attribute, bool wanted>
+Value chosen(Run& run, const Value& subject, Arguments arguments) {
+  constexpr size_t at = of_attribute ? 1 : 0;
   const Builtin* test = given(arguments[at]) ? find_test(string_argument(run, arguments[at])) : nullptr;
   if (test == nullptr && given(arguments[at]))
     run.fail(fmt::format("the test '{}' is not supported", string_argument(run, arguments[at])));
@@ -340,22 +338,10 @@ Value chosen(Run& run, const Value& subject, Arguments arguments, size_t at, boo
   std::vector<Value> kept;
   for (const Value& item : items_if_true(run, subject)) {
     run.spend(1);
-    const Value what = at == 1 ? attribute_or_item(run, item, arguments[0]) : item;
+    const Value what = of_attribute ? attribute_or_item(run, item, arguments[0]) : item;
     if (is_true(test != nullptr ? test->apply(run, what, passed) : what) == wanted) kept.push_back(item);
   }
   return list_value(run, kept);
-}
-Value select(Run& run, const Value& subject, Arguments arguments) {
-  return chosen(run, subject, arguments, 0, true);
-}
-Value reject(Run& run, const Value& subject, Arguments arguments) {
-  return chosen(run, subject, arguments, 0, false);
-}
-Value selectattr(Run& run, const Value& subject, Arguments arguments) {
-  return chosen(run, subject, arguments, 1, true);
-}
-Value rejectattr(Run& run, const Value& subject, Arguments arguments) {
-  return chosen(run, subject, arguments, 1, false);
 }
 
 /// Implements `batch(size, fill_with)`: splits into lists of `size` items, and pads the last one if
@@ -406,16 +392,16 @@ const Builtin kFilters[] = {
     {"dictsort", dictsort, {"case_sensitive", "reverse"}},
     {"sort", sort, {"reverse", "case_sensitive", "attribute"}},
     {"unique", unique, {"case_sensitive", "attribute"}},
-    {"min", smallest, {"case_sensitive", "attribute"}},
-    {"max", largest, {"case_sensitive", "attribute"}},
+    {"min", extreme<false>, {"case_sensitive", "attribute"}},
+    {"max", extreme<true>, {"case_sensitive", "attribute"}},
     {"sum", sum, {"attribute", "start"}},
     {"round", round, {"precision", "method"}},
     {"indent", indent, {"width", "first", "blank"}},
     {"map", map, {"filter", "argument", "argument2", "attribute", "default"}},
-    {"select", select, {"test", "argument"}},
-    {"reject", reject, {"test", "argument"}},
-    {"selectattr", selectattr, {"attribute", "test", "argument"}, 1},
-    {"rejectattr", rejectattr, {"attribute", "test", "argument"}, 1},
+    {"select", chosen<false, true>, {"test", "argument"}},
+    {"reject", chosen<false, false>, {"test", "argument"}},
+    {"selectattr", chosen<true, true>, {"attribute", "test", "argument"}, 1},
+    {"rejectattr", chosen<true, false>, {"attribute", "test", "argument"}, 1},
 };
 
 }  // namespace

@@ -7,21 +7,10 @@
 namespace hearth::text::jinja {
 namespace {
 
-bool json_is_none(const Json& json) { return json.is_null(); }
-bool json_is_string(const Json& json) { return json.is_string(); }
-bool json_is_mapping(const Json& json) { return json.is_object(); }
-bool json_is_sequence(const Json& json) { return json.is_structured() || json.is_string(); }
-bool json_is_number(const Json& json) { return json.is_number() || json.is_boolean(); }
-bool json_is_integer(const Json& json) { return json.is_number_integer(); }
-bool json_is_float(const Json& json) { return json.is_number_float(); }
-bool json_is_boolean(const Json& json) { return json.is_boolean(); }
-bool json_is_true(const Json& json) { return json.is_boolean() && json.get<bool>(); }
-bool json_is_false(const Json& json) { return json.is_boolean() && !json.get<bool>(); }
-
 /// A test over one JSON value.
-template <bool (*Holds)(const Json&)>
+template <bool (*holds)(const Json&)>
 Value json_test(Run&, const Value& subject, Arguments) {
-  return Value::boolean(subject.json() != nullptr && Holds(*subject.json()));
+  return Value::boolean(subject.json() != nullptr && holds(*subject.json()));
 }
 
 Value defined(Run&, const Value& subject, Arguments) { return Value::boolean(!subject.is_undefined()); }
@@ -80,16 +69,16 @@ const Builtin kTests[] = {
     {"undefined", undefined},
     {"callable", callable},
     {"iterable", iterable},
-    {"none", json_test<json_is_none>},
-    {"string", json_test<json_is_string>},
-    {"mapping", json_test<json_is_mapping>},
-    {"sequence", json_test<json_is_sequence>},
-    {"number", json_test<json_is_number>},
-    {"integer", json_test<json_is_integer>},
-    {"float", json_test<json_is_float>},
-    {"boolean", json_test<json_is_boolean>},
-    {"true", json_test<json_is_true>},
-    {"false", json_test<json_is_false>},
+    {"none", json_test<[](const Json& json) { return json.is_null(); }>},
+    {"string", json_test<[](const Json& json) { return json.is_string(); }>},
+    {"mapping", json_test<[](const Json& json) { return json.is_object(); }>},
+    {"sequence", json_test<[](const Json& json) { return json.is_structured() || json.is_string(); }>},
+    {"number", json_test<[](const Json& json) { return json.is_number() || json.is_boolean(); }>},
+    {"integer", json_test<[](const Json& json) { return json.is_number_integer(); }>},
+    {"float", json_test<[](const Json& json) { return json.is_number_float(); }>},
+    {"boolean", json_test<[](const Json& json) { return json.is_boolean(); }>},
+    {"true", json_test<[](const Json& json) { return json.is_boolean() && json.get<bool>(); }>},
+    {"false", json_test<[](const Json& json) { return json.is_boolean() && !json.get<bool>(); }>},
     {"odd", odd},
     {"even", even},
     {"divisibleby", divisible, {"num"}, 1},
