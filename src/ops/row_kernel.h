@@ -5,12 +5,13 @@
 namespace hearth::ops {
 
 /// A kernel that calls row(args, index, scratch) for each of `num_rows` rows, dealt out to at most `parts`
-/// threads; `scratch` is `scratch_floats` floats of the calling thread's own.
+/// threads; `scratch` is `scratch_floats` floats of the calling thread's own, or null if that is 0.
 template <typename Row>
 Kernel row_kernel(int64_t num_rows, int parts, int64_t scratch_floats, Row row) {
   const auto run = [=](const KernelArgs& args) {
     args.threads->for_parts(parts, [&](int part) {
-      float* scratch = reinterpret_cast<float*>(args.workspace) + part * scratch_floats;
+      float* scratch =
+          scratch_floats == 0 ? nullptr : reinterpret_cast<float*>(args.workspace) + part * scratch_floats;
       const Range rows = split_range(num_rows, parts, part);
       for (int64_t r = rows.begin; r < rows.end; ++r) row(args, r, scratch);
     });

@@ -48,7 +48,8 @@ class OpTest : public OpSample {
     }
     std::vector<std::byte> workspace(static_cast<size_t>(kernel.workspace_bytes) + kGuardBytes, kGuard);
     ThreadPool threads(num_threads);
-    kernel.run({.in = in, .out = out, .workspace = workspace.data(), .threads = &threads});
+    std::byte* given = kernel.workspace_bytes == 0 ? nullptr : workspace.data();
+    kernel.run({.in = in, .out = out, .workspace = given, .threads = &threads});
     outputs.push_back(workspace);
     for (const auto& bytes : outputs) {
       for (size_t i = bytes.size() - kGuardBytes; i < bytes.size(); ++i)

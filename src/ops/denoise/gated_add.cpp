@@ -51,25 +51,25 @@ Kernel kernel(const NodeView& node) {
   const SampleRows rows = rows_of(node);
   const int64_t width = rows.width;
   const auto row = [=](const KernelArgs& args, int64_t r, float* scratch) {
-    const float* x = rows.read(args.in[kX], r, scratch);
-    const float* gate = rows.read(args.in[kGate], r / rows.time, scratch + width);
-    const float* branch = rows.read(args.in[kBranch], r, scratch + 2 * width);
-    float* y = rows.to_write(args.out[0], r, scratch);
+    const float* x = rows.read(args.in[kX], r, scratch, 0);
+    const float* gate = rows.read(args.in[kGate], r / rows.time, scratch, 1);
+    const float* branch = rows.read(args.in[kBranch], r, scratch, 2);
+    float* y = rows.to_write(args.out[0], r, scratch, 0);
     add_row(x, gate, branch, y, width);
     rows.store(y, args.out[0], r);
   };
-  return row_kernel(rows.batch * rows.time, node.num_threads, rows.dtype == DType::f32 ? 0 : 3 * width, row);
+  return row_kernel(rows.batch * rows.time, node.num_threads, rows.scratch_floats(3), row);
 }
 
 void grad_part(const SampleRows& rows, const KernelArgs& args, int64_t part, float* dgate, float* scratch) {
   const int64_t width = rows.width;
   std::fill_n(dgate, width, 0.0F);
-  const float* gate = rows.read(args.in[kGradGate], part / rows.parts_of_sample(), scratch);
+  const float* gate = rows.read(args.in[kGradGate], part / rows.parts_of_sample(), scratch, 0);
   const Range own = rows.rows_of_part(part);
   for (int64_t r = own.begin; r < own.end; ++r) {
-    const float* branch = rows.read(args.in[kGradBranch], r, scratch + width);
-    const float* dy = rows.read(args.in[kDy], r, scratch + 2 * width);
-    float* dbranch = rows.to_write(args.out[0], r, scratch + width);
+    const float* branch = rows.read(args.in[kGradBranch], r, scratch, 1);
+    const float* dy = rows.read(args.in[kDy], r, scratch, 2);
+    float* dbranch = rows.to_write(args.out[0], r, scratch, 1);
     spread_row(branch, gate, dy, dbranch, dgate, width);
     rows.store(dbranch, args.out[0], r);
   }
@@ -78,7 +78,7 @@ void grad_part(const SampleRows& rows, const KernelArgs& args, int64_t part, flo
 Kernel grad_kernel(const NodeView& node) {
   const SampleRows rows = rows_of(node);
   const int64_t parts = rows.num_parts(), width = rows.width;
-  const int64_t of_thread = rows.dtype == DType::f32 ? 0 : 3 * width;
+  const int64_t of_thread = rows.scratch_floats(3);
   const auto run = [=, num_threads = node.num_threads](const KernelArgs& args) {
     auto* sums = reinterpret_cast<float*>(args.workspace);
     float* scratch = sums + parts * width;

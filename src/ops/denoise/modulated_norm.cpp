@@ -98,17 +98,17 @@ Kernel kernel(const NodeView& node) {
   const int64_t width = rows.width;
   const auto row = [=](const KernelArgs& args, int64_t r, float* scratch) {
     const int64_t sample = r / rows.time;
-    const float* x = rows.read(args.in[kX], r, scratch);
-    const float* shift = rows.read(args.in[kShift], sample, scratch + width);
-    const float* scale = rows.read(args.in[kScale], sample, scratch + 2 * width);
+    const float* x = rows.read(args.in[kX], r, scratch, 0);
+    const float* shift = rows.read(args.in[kShift], sample, scratch, 1);
+    const float* scale = rows.read(args.in[kScale], sample, scratch, 2);
     const Moments moments = moments_of(x, width, eps);
     args.output<float>(1)[r] = moments.rstd;
     args.output<float>(2)[r] = moments.mean;
-    float* y = rows.to_write(args.out[0], r, scratch + 3 * width);
+    float* y = rows.to_write(args.out[0], r, scratch, 3);
     modulate(x, moments, shift, scale, y, width);
     rows.store(y, args.out[0], r);
   };
-  return row_kernel(rows.batch * rows.time, node.num_threads, rows.dtype == DType::f32 ? 0 : 4 * width, row);
+  return row_kernel(rows.batch * rows.time, node.num_threads, rows.scratch_floats(4), row);
 }
 
 /// One part's sums: of dy, then of dy normal.
@@ -116,13 +116,13 @@ void grad_part(const SampleRows& rows, const KernelArgs& args, int64_t part, flo
   const int64_t width = rows.width;
   std::fill_n(sums, 2 * width, 0.0F);
   const Range own = rows.rows_of_part(part);
-  const float* scale = rows.read(args.in[kGradScale], part / rows.parts_of_sample(), scratch);
+  const float* scale = rows.read(args.in[kGradScale], part / rows.parts_of_sample(), scratch, 0);
   for (int64_t r = own.begin; r < own.end; ++r) {
     const Moments moments{.mean = args.input<float>(kMean)[r], .rstd = args.input<float>(kRstd)[r]};
-    const float* x = rows.read(args.in[kGradX], r, scratch + width);
-    const float* dy = rows.read(args.in[kDy], r, scratch + 2 * width);
+    const float* x = rows.read(args.in[kGradX], r, scratch, 1);
+    const float* dy = rows.read(args.in[kDy], r, scratch, 2);
     const GradMeans means = sum_row(x, moments, scale, dy, sums, sums + width, width);
-    float* dx = rows.to_write(args.out[0], r, scratch + 3 * width);
+    float* dx = rows.to_write(args.out[0], r, scratch, 3);
     spread_row(x, moments, scale, dy, means, dx, width);
     rows.store(dx, args.out[0], r);
   }
@@ -131,7 +131,7 @@ void grad_part(const SampleRows& rows, const KernelArgs& args, int64_t part, flo
 Kernel grad_kernel(const NodeView& node) {
   const SampleRows rows = rows_of(node);
   const int64_t of_part = 2 * rows.width, parts = rows.num_parts();
-  const int64_t of_thread = rows.dtype == DType::f32 ? 0 : 4 * rows.width;
+  const int64_t of_thread = rows.scratch_floats(4);
   const auto run = [=, num_threads = node.num_threads](const KernelArgs& args) {
     auto* sums = reinterpret_cast<float*>(args.workspace);
     float* scratch = sums + parts * of_part;

@@ -24,12 +24,14 @@ struct SampleRows {
     const int64_t sample = part / parts_of_sample(), first = part % parts_of_sample() * kPartRows;
     return {sample * time + first, sample * time + std::min(first + kPartRows, time)};
   }
-  /// A row as f32: itself, or its copy in `scratch`.
-  const float* read(const void* data, int64_t row, float* scratch) const {
-    return cpu::as_f32(dtype, data, row * width, width, scratch);
+  /// Size of scratch with `slots` rows. 0 for f32, which needs no copies.
+  int64_t scratch_floats(int64_t slots) const { return dtype == DType::f32 ? 0 : slots * width; }
+  /// Returns a row as f32: the row itself, or a copy in row `slot` of `scratch`.
+  const float* read(const void* data, int64_t row, float* scratch, int64_t slot) const {
+    return cpu::as_f32(dtype, data, row * width, width, scratch + scratch_floats(slot));
   }
-  float* to_write(void* data, int64_t row, float* scratch) const {
-    return run_to_write(dtype, data, row * width, scratch);
+  float* to_write(void* data, int64_t row, float* scratch, int64_t slot) const {
+    return run_to_write(dtype, data, row * width, scratch + scratch_floats(slot));
   }
   /// What to_write() gave.
   void store(const float* made, void* data, int64_t row) const {
