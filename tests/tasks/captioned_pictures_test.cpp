@@ -148,6 +148,10 @@ TEST_F(CaptionsInCache, AGpuPreparesThemAsTheProcessorDoes) {
   const auto latents_of = [](const PictureSet& pictures) {
     std::vector<std::string> said;
     pictures.prepare(std::vector<std::string>{"b"}, [&](const std::string& text) { said.push_back(text); });
+    // Progress depends on time.
+    std::erase_if(said, [](const std::string& text) {
+      return text.starts_with("encoding pictures: ") || text.starts_with("encoding captions: ");
+    });
     EXPECT_THAT(said, testing::ElementsAre(testing::HasSubstr("encoding 2 pictures into"),
                                            testing::HasSubstr("encoding 3 captions")));
     std::vector<float> latents(2 * 16 * 16);
