@@ -36,6 +36,10 @@
 
 namespace hearth::rt {
 
+#if !defined(__HIPCC__) && !defined(__CUDACC__)
+[[maybe_unused]] static const bool kIsOnlyTile = emu::expect_one_tile(RT_TILE);
+#endif
+
 inline constexpr int kTile = 16;
 /// Shared memory that a block may declare.
 inline constexpr int kSharedBytes = (RT_TILE == 90 ? 48 : 64) * 1024;

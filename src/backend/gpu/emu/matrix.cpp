@@ -1,6 +1,7 @@
 #include "backend/gpu/emu/matrix.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "backend/gpu/emu/checker.h"
@@ -97,6 +98,14 @@ void mma_m16n8k16(Numbers numbers, float* c, const uint32_t* a, uint32_t b0, uin
               held.number(numbers, b_lane, true, 2 * (t / 8) + t % 2);
     }
   }
+}
+
+bool expect_one_tile(int tile) noexcept {
+  static const int first = tile;
+  if (tile == first) return true;
+  std::fprintf(stderr, "kernels of RT_TILE %d and %d are in one program; compile all with the same\n", first,
+               tile);
+  std::abort();
 }
 
 }  // namespace hearth::emu

@@ -34,4 +34,8 @@ void wmma(Numbers numbers, float* c, const uint32_t* a, const uint32_t* b,
 void mma_m16n8k16(Numbers numbers, float* c, const uint32_t* a, uint32_t b0, uint32_t b1,
                   Site site = {__builtin_FILE(), __builtin_LINE()});
 
+/// Aborts unless every source file of the program calls this with the same RT_TILE; returns true. The linker
+/// keeps one copy of an inline function, and the copy is right for one layout.
+bool expect_one_tile(int tile) noexcept;
+
 }  // namespace hearth::emu
