@@ -96,8 +96,8 @@ struct VjpContext {
   const OpDef& (*op)(std::string_view name);
 };
 
-/// Kind of a GPU's kernel; cost/kernel_share.cpp has the share of the GPU's rate that each kind reaches.
-/// matmul_TT: t where the kernel reads a transposed, nt also where it reads both transposed.
+/// Kind of a GPU kernel; cost/kernel_share.cpp has the fraction of the GPU's matmul rate that each kind
+/// reaches. Matmuls: n or t as operand a, then b, is transposed; nt includes matmuls with both transposed.
 enum class KernelKind : uint8_t {
   elementwise,
   matmul_nn,
