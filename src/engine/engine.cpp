@@ -5,41 +5,56 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "engine/graph_builder.h"
+#include "engine/parallel/strategy.h"
 #include "engine/runtime.h"
 #include "ir/state_name.h"
 
 namespace hearth::engine {
+namespace {
+
+/// Positions of the values that are read after an update; reading is queued with the update.
+enum Reading : size_t { kScale, kSumSquares, kFirstLoss };
+
+float* readings(Runtime& runtime) {
+  return runtime.readings(kFirstLoss + static_cast<size_t>(runtime.plan().options.accumulate));
+}
+
+}  // namespace
 
 Engine::Engine(const EngineOptions& options, std::span<const int64_t> train_sizes,
                std::span<const int64_t> eval_sizes)
-    : runtime_(std::make_unique<Runtime>(options, train_sizes, eval_sizes)) {}
+    : runtime_(std::make_unique<Runtime>(options, train_sizes, eval_sizes)),
+      strategy_(make_strategy(plan().options.parallel)) {
+  strategy_->open(*runtime_);
+}
 
 Engine::~Engine() = default;
 
-const Plan& Engine::plan() const { return *runtime_->plan; }
+const Plan& Engine::plan() const { return std::as_const(*runtime_).plan(); }
 
 DeviceReport Engine::device() const {
   static const std::map<std::string, std::string> kNone;
-  exec::Gpu* gpu = runtime_->memory->gpu();
+  const DeviceChecks checks = runtime_->checks();
+  exec::Gpu* gpu = runtime_->memory().gpu();
   DeviceReport report{.gpu = gpu == nullptr ? nullptr : &gpu->device().info(),
-                      .distrusted = runtime_->self_test ? runtime_->self_test->failures() : kNone};
+                      .failed_kernels = checks.kernels != nullptr ? checks.kernels->failures() : kNone};
   if (gpu != nullptr) report.recording_fault = gpu->recorder().fault;
-  if (runtime_->matmul_choice) report.dropped_matmuls = runtime_->matmul_choice->dropped();
+  if (checks.matmuls != nullptr) report.rejected_matmuls = checks.matmuls->dropped();
   return report;
 }
 
-ThreadPool& Engine::threads() { return runtime_->threads; }
+ThreadPool& Engine::threads() { return runtime_->threads(); }
 
-void Engine::join(distributed::ProcessGroup& group) { runtime_->join(group); }
-
-data::LoaderShare Engine::share() const { return runtime_->strategy->share(plan().options); }
-
-const distributed::Heartbeat& Engine::heartbeat() const { return runtime_->heartbeat; }
-
-void Engine::set_heartbeat(const distributed::Heartbeat& heartbeat) {
-  runtime_->heartbeat = heartbeat;
-  heartbeat.allow(plan().allowed_seconds());
+void Engine::join(distributed::ProcessGroup& group) {
+  runtime_->join(group, strategy_->needs_exchange_queue());
 }
+
+data::LoaderShare Engine::share() const { return strategy_->share(plan().options); }
+
+const distributed::Heartbeat& Engine::heartbeat() const { return runtime_->heartbeat(); }
+
+void Engine::set_heartbeat(const distributed::Heartbeat& heartbeat) { runtime_->set_heartbeat(heartbeat); }
 
 void Engine::initialize() {
   const exec::PersistentLayout& layout = *plan().layout;
@@ -48,78 +63,77 @@ void Engine::initialize() {
     if (buffer == nullptr || buffer->role == ir::Role::frozen || buffer->role == ir::Role::remote) continue;
     const std::span<float> memory = values(*this, tensor.name);
     nn::initialize(tensor, plan().options.seed, memory, threads());
-    copy_first(*this, tensor.name);
+    copy_to_states(*this, tensor.name);
   }
   if (layout.find(kLossScale) != nullptr) values(*this, kLossScale)[0] = 65536.0F;
 }
 
 void Engine::start_step(int64_t num_micro, int64_t num_samples, FunctionRef<MicroBatch()> next, int64_t step,
                         double learning_rate) {
-  float* readings = runtime_->readings();
-  runtime_->memory->to_gpu();
-  // The update changes the loss scale that this step's gradients carry.
-  runtime_->memory->read_loss_scale(&readings[kScale]);
-  if (runtime_->group != nullptr) runtime_->group->start_step(step + 1);
-  runtime_->started = {.last = nullptr, .num_micro = num_micro, .num_samples = num_samples};
+  float* const read = readings(*runtime_);
+  runtime_->memory().sync_gpu();
+  // Read before the update changes it: the gradients of this step have this scale.
+  runtime_->memory().read_loss_scale(&read[kScale]);
+  if (runtime_->group() != nullptr) runtime_->group()->start_step(step + 1);
+  started_ = {.last = nullptr, .num_micro = num_micro, .num_samples = num_samples};
   const Update update{.num_micro = num_micro,
                       .num_samples = num_samples,
                       .next = next,
                       .step = step,
                       .learning_rate = learning_rate};
-  exec::Executor* last = runtime_->strategy->start(*runtime_, update, &readings[kFirstLoss]);
-  runtime_->started.last = last;
-  if (last != nullptr) last->read(last->graph().outputs.back(), &readings[kSumSquares]);
+  exec::Executor* last = strategy_->start(*runtime_, update, &read[kFirstLoss]);
+  started_.last = last;
+  if (last != nullptr) last->read(last->graph().outputs.back(), &read[kSumSquares]);
 }
 
 StepResult Engine::finish_step() {
-  const auto [last, num_micro, num_samples] = runtime_->started;
-  float* readings = runtime_->readings();
+  const auto [last, num_micro, num_samples] = started_;
+  float* const read = readings(*runtime_);
   double norm = 0;
   if (last != nullptr) {
     last->wait();
-    norm = std::sqrt(static_cast<double>(readings[kSumSquares])) / readings[kScale];
+    norm = std::sqrt(static_cast<double>(read[kSumSquares])) / read[kScale];
   }
-  Strategy& strategy = *runtime_->strategy;
-  StepResult result{.grad_norm = strategy.norm_of_all(*runtime_, norm), .num_samples = num_samples};
-  if (runtime_->group != nullptr) {
-    runtime_->group->check();
+  StepResult result{.grad_norm = strategy_->global_norm(*runtime_, norm), .num_samples = num_samples};
+  if (runtime_->group() != nullptr) {
+    runtime_->group()->check();
     const auto start = std::chrono::steady_clock::now();
-    strategy.gather_losses(*runtime_, &readings[kFirstLoss]);
-    result.exchange_seconds = runtime_->waited_since(start);
+    strategy_->gather_losses(*runtime_, &read[kFirstLoss]);
+    result.exchange_seconds = runtime_->exchange_seconds(start);
   }
-  for (int64_t i = 0; i < num_micro; ++i) result.loss += readings[kFirstLoss + static_cast<size_t>(i)];
+  for (int64_t i = 0; i < num_micro; ++i) result.loss += read[kFirstLoss + static_cast<size_t>(i)];
   result.skipped = !std::isfinite(result.grad_norm);
   result.loss /= static_cast<double>(num_samples);
   return result;
 }
 
-void Engine::stage_ahead(const MicroBatch& batch) { runtime_->strategy->stage_ahead(*runtime_, batch); }
+void Engine::stage_ahead(const MicroBatch& batch) { strategy_->stage_ahead(*runtime_, batch); }
 
-void Engine::move_together() { runtime_->strategy->move_together(*runtime_); }
+void Engine::outer_step() { strategy_->outer_step(*runtime_); }
 
-double Engine::evaluate(const MicroBatch& batch) { return runtime_->strategy->evaluate(*runtime_, batch); }
+double Engine::evaluate(const MicroBatch& batch) { return strategy_->evaluate(*runtime_, batch); }
 
-std::span<const int32_t> Engine::whole_output(size_t position) const {
-  const std::span<const float> same = output(position);
+std::span<const int32_t> Engine::int_output(size_t index) const {
+  const std::span<const float> same = output(index);
   return {reinterpret_cast<const int32_t*>(same.data()), same.size()};
 }
 
-std::span<const float> Engine::output(size_t position) const {
-  return runtime_->strategy->output(*runtime_, (plan().has_losses ? kFirstOther : kLossSum) + position);
+std::span<const float> Engine::output(size_t index) const {
+  return strategy_->output((plan().has_losses ? kFirstOther : kLossSum) + index);
 }
 
 void Engine::gather_states() { runtime_->gather_states(); }
 
-void Engine::take_own_states() { runtime_->take_own_states(); }
+void Engine::restore_local_states() { runtime_->restore_local_states(); }
 
 std::span<std::byte> Engine::state() const {
   const exec::PersistentLayout& layout = *plan().layout;
   const int64_t frozen = layout.frozen_bytes(), end = layout.num_bytes() - layout.carried_bytes();
-  return {runtime_->memory->on_host() + frozen, static_cast<size_t>(end - frozen)};
+  return {runtime_->memory().host_image() + frozen, static_cast<size_t>(end - frozen)};
 }
 
 std::byte* Engine::data(const exec::PersistentBuffer& buffer) const {
-  return runtime_->memory->on_host() + buffer.offset;
+  return runtime_->memory().host_image() + buffer.offset;
 }
 
 std::span<float> values(const Engine& engine, const std::string& name) {
@@ -131,12 +145,12 @@ std::span<float> values(const Engine& engine, const std::string& name) {
 
 double loss_scale(const Engine& engine) {
   float scale = 1;
-  engine.runtime_->memory->read_loss_scale(&scale);
-  if (exec::Gpu* gpu = engine.runtime_->memory->gpu()) gpu->wait();
+  engine.runtime_->memory().read_loss_scale(&scale);
+  if (exec::Gpu* gpu = engine.runtime_->memory().gpu()) gpu->wait();
   return scale;
 }
 
-void copy_first(Engine& engine, const std::string& weight) {
+void copy_to_states(Engine& engine, const std::string& weight) {
   for (const ir::StateKind kind : {ir::StateKind::average, ir::StateKind::anchor}) {
     const std::string copy = ir::spell(kind, weight);
     if (engine.plan().layout->find(copy) != nullptr)

@@ -14,101 +14,118 @@
 #include "engine/micro_batch.h"
 #include "engine/plan.h"
 
+namespace hearth::exec {
+class Executor;
+}
+
 namespace hearth::engine {
 
-struct Runtime;
+class Runtime;
+class Strategy;
 
-/// What one update came to.
+/// Result of one update.
 struct StepResult {
   double loss = 0;  ///< mean over samples
   double grad_norm = 0;
   int64_t num_samples = 0;
-  double exchange_seconds = 0;  ///< that this worker's host waited for what it and the others exchange
-  bool skipped = false;         ///< the gradients were not finite: nothing was changed
+  double exchange_seconds = 0;  ///< time that this worker's host waited for exchanges with other workers
+  bool skipped = false;         ///< true if the gradients were not finite: no weight or state was changed
 };
 
-/// What an engine runs on, and what checks found out there.
+/// The device of an engine, and the results of its checks.
 struct DeviceReport {
-  const gpu::DeviceInfo* gpu = nullptr;  ///< null: the processor
-  /// Kernels that were found to be wrong, with what they did: the usual way or the host computes in their
-  /// place.
-  const std::map<std::string, std::string>& distrusted;
-  /// Sentences on ways to do a matmul that are not used, because they failed or gave another result.
-  std::span<const std::string> dropped_matmuls;
-  /// Why recordings are left off; empty: they are not.
+  const gpu::DeviceInfo* gpu = nullptr;  ///< null: the CPU
+  /// Kernels that failed their self-test, with a description of the fault. The default implementation or the
+  /// host computes instead.
+  const std::map<std::string, std::string>& failed_kernels;
+  /// Sentences on matmul implementations that are not used, because they failed or gave another result.
+  std::span<const std::string> rejected_matmuls;
+  /// Reason why steps are not recorded; empty if they are.
   std::string_view recording_fault;
 };
 
-/// Runs a plan: all memory is allocated when an engine is made, nothing while it runs. What a
-/// worker does of an update is its strategy's (parallel/strategy.h).
+/// Trains and evaluates a model: makes the plan of the options and runs it. All memory is allocated when an
+/// engine is made, nothing while it runs. Its strategy (parallel/strategy.h) decides this worker's share of
+/// an update.
 class Engine {
  public:
-  /// The sizes are those of make_plan(). DoesNotFit where the GPU has too little free.
+  /// The sizes are those of make_plan(). DoesNotFit if the GPU has too little free memory.
   Engine(const EngineOptions& options, std::span<const int64_t> train_sizes,
          std::span<const int64_t> eval_sizes);
   ~Engine();
 
-  /// The programs, their memory and what is known of them.
   const Plan& plan() const;
   DeviceReport device() const;
   ThreadPool& threads();
 
-  /// Makes this engine the worker `group.rank()` of a run of num_workers: it computes its own micro-batches,
-  /// and every worker makes the same update. Before the first step; the group outlives the engine.
+  /// Makes this engine worker `group.rank()` of a run of num_workers: it computes its share of the
+  /// micro-batches, and every worker makes the same update. Before the first step; the group must outlive the
+  /// engine.
   void join(distributed::ProcessGroup& group);
-  /// The micro-batches of a whole update that are this engine's.
+  /// Returns this engine's share of the micro-batches of a full update.
   data::LoaderShare share() const;
-  /// Lets it beat after every micro-batch.
+  /// Sets the heartbeat that beats after every micro-batch.
   void set_heartbeat(const distributed::Heartbeat& heartbeat);
   const distributed::Heartbeat& heartbeat() const;
 
-  /// Draws the first weights from the seed; frozen ones are left for load_model.
+  /// Draws the initial weights from the seed, except frozen ones, which load_model reads.
   void initialize();
-  /// One update from `num_micro` micro-batches, of which `next` hands out this engine's one by one. The
-  /// gradient is that of the sum of their losses over `num_samples`. `step` numbers the update for dropout.
-  /// CommError where another worker does not come.
+  /// Makes one update from `num_micro` micro-batches of all workers. `next` returns those of this engine's
+  /// share, one per call. The gradient is that of the sum of their losses over `num_samples`. `step` is the
+  /// number of the update for dropout. CommError if another worker does not respond.
   StepResult train_step(int64_t num_micro, int64_t num_samples, FunctionRef<MicroBatch()> next, int64_t step,
                         double learning_rate) {
     start_step(num_micro, num_samples, next, step, learning_rate);
     return finish_step();
   }
-  /// The same in two halves: a GPU may compute in between.
+  /// Starts an update, which a GPU may compute until finish_step().
   void start_step(int64_t num_micro, int64_t num_samples, FunctionRef<MicroBatch()> next, int64_t step,
                   double learning_rate);
   StepResult finish_step();
-  /// Sends a GPU the micro-batch that the next step begins with, while it computes.
+  /// Sends the first micro-batch of the next update to a GPU while it computes.
   void stage_ahead(const MicroBatch& batch);
-  /// With local steps: the step that all workers make together, each from where it has come to.
-  void move_together();
+  /// With local steps: makes the outer step of all workers.
+  void outer_step();
 
-  /// The sum of a batch's losses under the weights (or their average, if there is one); 0 without losses.
+  /// Returns the sum of a batch's losses under the weights (or their EMA, if there is one); 0 without losses.
   double evaluate(const MicroBatch& batch);
-  /// The objective's output number `position` of the last evaluated batch.
-  std::span<const float> output(size_t position) const;
-  /// The same of an output of whole numbers, i32.
-  std::span<const int32_t> whole_output(size_t position) const;
+  /// Returns the objective's output number `index` for the last evaluated batch.
+  std::span<const float> output(size_t index) const;
+  /// Returns an output of dtype i32.
+  std::span<const int32_t> int_output(size_t index) const;
 
-  /// Brings worker 0 the states that are the others'; every worker calls it, between steps.
+  /// Sends worker 0 the states that only other workers have. Every worker calls it, between steps.
   void gather_states();
-  /// Of states that came from a checkpoint, each worker takes what it alone has.
-  void take_own_states();
-  /// What training changes: trained weights and the state of the run, without frozen weights, whatever the
-  /// number of workers. Of other workers' states it has what gather_states() brought last.
+  /// Takes this worker's states from a loaded checkpoint.
+  void restore_local_states();
+  /// Returns everything that training changes: trained weights and the state of the run, without frozen
+  /// weights, the same layout for any number of workers. States of other workers are those of the last
+  /// gather_states().
   std::span<std::byte> state() const;
   std::byte* data(const exec::PersistentBuffer& buffer) const;
 
  private:
   friend class Inspector;
   friend double loss_scale(const Engine& engine);
+
+  /// The update between start_step() and finish_step().
+  struct Started {
+    exec::Executor* last = nullptr;  ///< null: this worker runs no program
+    int64_t num_micro = 0;
+    int64_t num_samples = 0;
+  };
+
   std::unique_ptr<Runtime> runtime_;
+  std::unique_ptr<Strategy> strategy_;
+  Started started_;
 };
 
-/// The f32 values of a persistent buffer.
+/// Returns the f32 values of a persistent buffer.
 std::span<float> values(const Engine& engine, const std::string& name);
-/// The loss scale, of fp16; else 1.
+/// Returns the loss scale of fp16; otherwise 1.
 double loss_scale(const Engine& engine);
-/// What begins as a weight does: its average, and what it was when workers last moved together.
-void copy_first(Engine& engine, const std::string& weight);
+/// Copies a weight to the states that begin with its value: its EMA, and its anchor of local steps.
+void copy_to_states(Engine& engine, const std::string& weight);
 
 /// Makes an engine that only evaluates micro-batches of these sizes. It accumulates no gradients and keeps no
 /// EMA weights, because saved weights are the averages already.

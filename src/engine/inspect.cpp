@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "engine/graph_builder.h"
 #include "engine/plan_builder.h"
 #include "engine/runtime.h"
 
@@ -22,7 +23,7 @@ bool all_finite(const exec::Executor& executor, ValueId id) {
   return true;
 }
 
-/// What a node was given that is not finite already, as the end of a sentence.
+/// Describes a weight of the node that was not finite before, as the end of a sentence.
 std::string broken_weight(const exec::Executor& executor, const ir::Node& node) {
   for (const ValueId in : node.inputs) {
     if (in == ir::kNone) continue;
@@ -34,7 +35,7 @@ std::string broken_weight(const exec::Executor& executor, const ir::Node& node) 
   return "";
 }
 
-/// The first row of an input that holds a number that is not finite, or -1.
+/// Returns the first row of an input with a number that is not finite, or -1.
 int64_t broken_row(const ir::Type& type, const void* data) {
   if (!is_floating(type.dtype)) return -1;
   const int64_t count = type.shape.num_elements();
@@ -46,8 +47,7 @@ int64_t broken_row(const ir::Type& type, const void* data) {
 
 }  // namespace
 
-Inspector::Inspector(Engine& engine)
-    : engine_(engine), runtime_(*engine.runtime_), plan_(*engine.runtime_->plan) {}
+Inspector::Inspector(Engine& engine) : engine_(engine), runtime_(*engine.runtime_), plan_(runtime_.plan()) {}
 
 std::string Inspector::find_not_finite(const MicroBatch& batch, int64_t step, int64_t index) {
   const exec::Program program = compile_gradients(plan_, batch.shape(), runtime_.checks());
@@ -56,14 +56,14 @@ std::string Inspector::find_not_finite(const MicroBatch& batch, int64_t step, in
     const int64_t row = broken_row(program.graph.type(input), batch.inputs[i]);
     if (row >= 0) return fmt::format("the data ({} of row {} of its micro-batch)", plan_.input_names[i], row);
   }
-  const Room room(*runtime_.memory, program);
+  const ScratchMemory scratch(runtime_.memory(), program);
   exec::Executor executor(program);
-  executor.bind(room.places());
+  executor.bind(scratch.places());
   executor.set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(batch.num_rows)));
   runtime_.bind_inputs(executor, batch, step, index);
   std::string found;
-  runtime_.memory->to_gpu();
-  executor.run_with(runtime_.threads, [&](size_t node, double) {
+  runtime_.memory().sync_gpu();
+  executor.run_with(runtime_.threads(), [&](size_t node, double) {
     if (!found.empty()) return;
     const ir::Node& made = program.graph.nodes[node];
     for (const ValueId out : made.outputs) {
@@ -77,9 +77,9 @@ std::string Inspector::find_not_finite(const MicroBatch& batch, int64_t step, in
 std::vector<double> Inspector::profile(const MicroBatch& batch, int num_steps) {
   exec::Executor& executor = runtime_.executor(plan_.step.at(batch.shape()));
   std::vector<double> best(executor.graph().nodes.size(), 1e9);
-  runtime_.memory->to_gpu();
+  runtime_.memory().sync_gpu();
   for (int i = 0; i < num_steps; ++i) {
-    executor.run_with(runtime_.threads,
+    executor.run_with(runtime_.threads(),
                       [&](size_t node, double seconds) { best[node] = std::min(best[node], seconds); });
   }
   for (double& seconds : best) seconds = seconds == 1e9 ? 0 : seconds;
@@ -91,9 +91,9 @@ bool Inspector::is_recorded() { return runtime_.executor(plan_.train_program()).
 void Inspector::gradients(const MicroBatch& batch, int64_t num_samples,
                           const std::function<void(const nn::Tensor&, std::span<const float>)>& take) {
   const exec::Program program = compile_gradients(plan_, batch.shape(), runtime_.checks());
-  const Room room(*runtime_.memory, program);
+  const ScratchMemory scratch(runtime_.memory(), program);
   exec::Executor executor(program);
-  executor.bind(room.places());
+  executor.bind(scratch.places());
   const std::vector<std::byte> kept(engine_.state().begin(), engine_.state().end());
   executor.set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(num_samples)));
   runtime_.bind_inputs(executor, batch, 0, 0);

@@ -54,13 +54,13 @@ exec::Places Memory::places() {
   return {.persistent = image_, .arena = arena_.data(), .host = host_arena_.data()};
 }
 
-std::byte* Memory::on_host() {
+std::byte* Memory::host_image() {
   if (gpu_ && newer_ == Newer::gpu) gpu_->download();
   newer_ = Newer::host;
   return image_;
 }
 
-void Memory::to_gpu() {
+void Memory::sync_gpu() {
   if (gpu_ && newer_ == Newer::host) gpu_->upload();
   newer_ = Newer::gpu;
 }
@@ -76,7 +76,7 @@ void Memory::read_loss_scale(float* to) {
   }
 }
 
-Room::Room(Memory& memory, const exec::Program& program) {
+ScratchMemory::ScratchMemory(Memory& memory, const exec::Program& program) {
   if (exec::Gpu* gpu = memory.gpu()) {
     exec::GpuRoom::Needs needs;
     needs.cover(program);

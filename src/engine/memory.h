@@ -10,7 +10,7 @@
 
 namespace hearth::engine {
 
-/// A plan that needs more of a GPU than it has free. planner/gpu_fit.h says what would fit.
+/// A plan that needs more memory than the GPU has free. planner/gpu_fit.h finds settings that fit.
 class DoesNotFit : public UserError {
  public:
   DoesNotFit(std::shared_ptr<const Plan> plan, int64_t needed_bytes, int64_t usable_bytes,
@@ -19,44 +19,44 @@ class DoesNotFit : public UserError {
   std::shared_ptr<const Plan> plan;
   int64_t needed_bytes;
   int64_t usable_bytes;
-  std::string device;  ///< its name
+  std::string device;  ///< name of the GPU
 };
 
-/// Where the weights and states of the programs lie, and the arena that these share. On a GPU, weights
-/// and states are copied between it and the host when one asks for what the other has changed.
+/// Memory of a plan: the weights and states, and the arena that all programs share. With a GPU, weights and
+/// states are copied to the host or back when one needs what the other has changed.
 class Memory {
  public:
-  /// Allocates everything. DoesNotFit where a GPU has too little.
+  /// Allocates everything. DoesNotFit if the GPU has too little free memory.
   explicit Memory(const std::shared_ptr<const Plan>& plan);
 
   exec::Places places();
-  /// The host's weights and states, which the caller may change.
-  std::byte* on_host();
-  /// Before a program runs, which may change them.
-  void to_gpu();
-  /// The loss scale, 1 where there is none; from a GPU, once it is waited for.
+  /// Returns the up-to-date weights and states on the host, which the caller may change.
+  std::byte* host_image();
+  /// Uploads weights and states that the host may have changed. Before each run of a program.
+  void sync_gpu();
+  /// Reads the loss scale; 1 if there is none. A GPU has written it only after a wait.
   void read_loss_scale(float* to);
-  /// Null: everything runs on the processor.
+  /// Null: everything runs on the CPU.
   exec::Gpu* gpu() const { return gpu_.get(); }
 
  private:
-  friend class Room;
+  friend class ScratchMemory;
   void open_host();
   void open_gpu();
 
   std::shared_ptr<const Plan> plan_;
   exec::Region persistent_, arena_, host_arena_;
   std::unique_ptr<exec::Gpu> gpu_;
-  std::unique_ptr<gpu::HostMemory> pinned_;  ///< in place of persistent_ where some of it stays on the host
-  std::byte* image_ = nullptr;               ///< the bytes of the layout on the host
+  std::unique_ptr<gpu::HostMemory> pinned_;  ///< instead of persistent_, if a GPU reads some of it
+  std::byte* image_ = nullptr;               ///< bytes of the layout on the host
   enum class Newer : uint8_t { host, gpu };
-  Newer newer_ = Newer::host;  ///< whose weights and state count
+  Newer newer_ = Newer::host;  ///< up-to-date copy of weights and states
 };
 
-/// The arena of a program that runs beside the others, with the same weights.
-class Room {
+/// A separate arena for a program that is not in the plan and uses its weights.
+class ScratchMemory {
  public:
-  Room(Memory& memory, const exec::Program& program);
+  ScratchMemory(Memory& memory, const exec::Program& program);
   const exec::Places& places() const { return places_; }
 
  private:

@@ -165,7 +165,7 @@ exec::Program PlanBuilder::finish(passes::TrainGraph train, Purpose purpose) {
   } else if (purpose == Purpose::accumulate) {
     context.consume_gradients = [this](passes::TrainGraph& graph) {
       const size_t first = graph.graph.nodes.size();
-      add_accumulation(graph, plan_.statistics, strategy_.meets_in_every_micro());
+      add_accumulation(graph, plan_.statistics, strategy_.exchanges_every_micro());
       strategy_.end_graph(graph.graph, first);
     };
   } else if (purpose == Purpose::gradients) {
@@ -186,7 +186,8 @@ exec::Program PlanBuilder::finish_computed(passes::TrainGraph& train, Purpose pu
 exec::Program PlanBuilder::finish_computed(passes::TrainGraph& train, Purpose purpose,
                                            passes::PassContext& context) {
   passes::run_passes(train, context, passes::Stage::exchange);
-  if (purpose == Purpose::step && train.losses != ir::kNone) strategy_.add_own_places(options(), train.graph);
+  if (purpose == Purpose::step && train.losses != ir::kNone)
+    strategy_.add_local_states(options(), train.graph);
   if (checks_.matmuls != nullptr) checks_.matmuls->choose(train.graph);
   if (!plan_.is_packed) keep_computed(train, purpose, context.workspace_of);
   return place(train, purpose);

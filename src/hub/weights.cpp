@@ -274,7 +274,7 @@ void load_tensor(engine::Engine& engine, const nn::Tensor& tensor, const std::st
   }
   if (has(engine, tensor) && !copy_in(engine, tensor, *found)) refuse_not_finite(path, name);
   files.release(*found);
-  engine::copy_first(engine, tensor.name);
+  engine::copy_to_states(engine, tensor.name);
 }
 
 void check_weights(const ModelFolder& model) {

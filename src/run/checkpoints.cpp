@@ -121,7 +121,7 @@ RunState Checkpoints::restore(const std::string& state_text, std::span<const std
                changed.empty() ? "use the run's own config.yaml" : "resume without the change of " + changed);
   }
   std::ranges::copy(memory, engine.state().begin());
-  engine.take_own_states();
+  engine.restore_local_states();
   // With another batch size the rest of the epoch may be left out.
   state.position = data::advanced(state.position, 0, worker_.task.num_rows());
   return state;

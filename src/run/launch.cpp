@@ -107,9 +107,9 @@ void announce(const Trainer& trainer, engine::Engine& engine, const LaunchOption
     reporter.message(
         fmt::format("on {} ({}): {} of {} nodes of a step have no kernel for it, the host computes them",
                     gpu->name, gpu->pci_address, program.num_host_nodes, program.graph.nodes.size()));
-    for (const auto& [kernel, what] : device.distrusted)
+    for (const auto& [kernel, what] : device.failed_kernels)
       reporter.message(fmt::format("not used, for it failed its test: {}: {}", kernel, what));
-    for (const std::string& way : device.dropped_matmuls) reporter.message("not used for matmuls: " + way);
+    for (const std::string& way : device.rejected_matmuls) reporter.message("not used for matmuls: " + way);
   }
 }
 

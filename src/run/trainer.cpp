@@ -330,7 +330,7 @@ void Trainer::after_step(const engine::StepResult& result, double rate) {
   meter_.count_step(result.num_samples);
   plan_->advance(state_);
   const int64_t step = state_.step;
-  if (plan_->is_together(step)) engine_->move_together();
+  if (plan_->is_together(step)) engine_->outer_step();
   // Weights that give no finite loss are no checkpoint; the loss scale may only mend gradients.
   const bool saves = plan_->is_last(step) || (plan_->is_checkpoint_due(step) && std::isfinite(result.loss));
   const bool judges = plan_->is_evaluated(step);

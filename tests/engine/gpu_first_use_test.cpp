@@ -31,7 +31,7 @@ TEST_F(GpuTraining, AKernelThatIsWrongIsFoundAndTheHostComputesInItsPlace) {
   EXPECT_NE(losses(on_gpu(options)), want);
   options.self_test.when = SelfTestMode::always;
   EXPECT_EQ(losses(on_gpu(options)), want);
-  EXPECT_EQ(Course(on_gpu(options)).engine().device().distrusted.count("relu(f32) -> f32"), 1U);
+  EXPECT_EQ(Course(on_gpu(options)).engine().device().failed_kernels.count("relu(f32) -> f32"), 1U);
 }
 
 }  // namespace

@@ -1,18 +1,30 @@
-// Every worker computes its own micro-batches, and all of them make the same update of the same weights. A
-// single worker is the first of one.
+// Data parallelism: every worker computes its share of the micro-batches, and all workers make the same
+// update of the same weights. A single worker is rank 0 of 1.
 #include <algorithm>
 #include <bit>
 
 #include "base/error.h"
+#include "engine/graph_builder.h"
 #include "engine/parallel/strategy.h"
 #include "engine/plan_builder.h"
 #include "engine/runtime.h"
 #include "ir/state_name.h"
 
 namespace hearth::engine {
+namespace {
+
+/// Combines the sums of this worker's shard `number`, which is not its last, with those of earlier shards.
+void finish_shard(Runtime& runtime, int64_t number) {
+  const std::vector<ShardLevel>& levels = runtime.plan().levels;
+  size_t level = 0;
+  for (; (number >> level & 1) != 0; ++level) runtime.start(runtime.executor(levels[level].add));
+  runtime.start(runtime.executor(levels[level].save));
+}
+
+}  // namespace
 
 data::LoaderShare Strategy::share(const EngineOptions& options) const {
-  const int64_t count = num_own_micro(options);
+  const int64_t count = num_local_micro(options);
   return {.group = options.accumulate,
           .first = num_sharing(options) == 1 ? 0 : options.rank * count,
           .count = count};
@@ -22,7 +34,8 @@ void Strategy::compile(PlanBuilder& builder, std::span<const int64_t> train_size
                        std::span<const int64_t> eval_sizes) const {
   Plan& plan = builder.plan();
   builder.compile_all(Purpose::step, train_sizes, plan.step);
-  if (num_own_micro(plan.options) > 1) builder.compile_all(Purpose::accumulate, train_sizes, plan.accumulate);
+  if (num_local_micro(plan.options) > 1)
+    builder.compile_all(Purpose::accumulate, train_sizes, plan.accumulate);
   builder.compile_all(Purpose::evaluate, eval_sizes, plan.evaluate);
   for (int level = 0; level < sums(plan).num_levels; ++level) {
     const ir::Graph& names = plan.train_program().graph;
@@ -37,16 +50,16 @@ void Strategy::end_graph(ir::Graph&, size_t) const {}
 
 SumOptions Strategy::sums(const Plan& plan) const {
   const EngineOptions& options = plan.options;
-  const auto own = static_cast<uint64_t>(num_own_shards(options));
-  HEARTH_CHECK(std::has_single_bit(own));
+  const auto local = static_cast<uint64_t>(num_local_shards(options));
+  HEARTH_CHECK(std::has_single_bit(local));
   return {.num_micro = options.accumulate,
-          .has_earlier = num_own_micro(options) > 1,
-          .num_levels = std::countr_zero(own),
+          .has_earlier = num_local_micro(options) > 1,
+          .num_levels = std::countr_zero(local),
           .rank = options.rank,
           .num_workers = static_cast<int>(options.num_workers)};
 }
 
-void Strategy::add_own_places(const EngineOptions& options, ir::Graph& graph) const {
+void Strategy::add_local_states(const EngineOptions& options, ir::Graph& graph) const {
   if (options.num_workers == 1) return;
   add_places_of_workers(graph, static_cast<int>(options.num_workers), [](const ir::Value& value) {
     return ir::parse_state_name(value.name).kind == ir::StateKind::error;
@@ -65,77 +78,77 @@ std::vector<int64_t> Strategy::stage_parameters(const Plan&) const { return {}; 
 
 void Strategy::open(Runtime&) {}
 
-Part Strategy::part_of(const Runtime&, const Update& update) const {
+Divisors Strategy::divisors(const Plan&, const Update& update) const {
   return {.num_micro = update.num_micro, .num_samples = static_cast<double>(update.num_samples)};
 }
 
 exec::Executor* Strategy::start(Runtime& runtime, const Update& update, float* losses) {
-  const Plan& plan = *runtime.plan;
+  const Plan& plan = runtime.plan();
   const EngineOptions& options = plan.options;
-  const Part part = part_of(runtime, update);
-  const data::LoaderShare own = share(options);
+  const Divisors by = divisors(plan, update);
+  const data::LoaderShare local = share(options);
   const int64_t shard_size = options.accumulate / options.shards;
-  // Where sums have no shape to keep, the last micro-batch that there is makes the update.
-  const int64_t last = part.num_micro == 0   ? -1
-                       : options.shards == 1 ? std::min(own.count, update.num_micro) - 1
-                                             : own.count - 1;
+  // With several shards, all micro-batches of a full update run, so that sums keep their order. With one, the
+  // last micro-batch that the update has makes the update.
+  const int64_t last = by.num_micro == 0     ? -1
+                       : options.shards == 1 ? std::min(local.count, update.num_micro) - 1
+                                             : local.count - 1;
   exec::Executor* started = nullptr;
   for (int64_t k = 0; k <= last; ++k) {
-    const int64_t i = own.first + k;
+    const int64_t i = local.first + k;
     const bool is_present = i < update.num_micro;
-    if (is_present || k == last || meets_in_every_micro()) {
-      const MicroBatch batch = is_present ? update.next() : runtime.idle_batch;
-      const Programs& programs = k == last ? plan.step : plan.accumulate;
-      exec::Executor& executor = runtime.executor(programs.at(batch.shape()));
-      set_scalars(executor, part, is_present, update.learning_rate);
+    if (is_present || k == last || exchanges_every_micro()) {
+      const MicroBatch batch = is_present ? update.next() : runtime.idle_batch();
+      exec::Executor& executor =
+          runtime.executor((k == last ? plan.step : plan.accumulate).at(batch.shape()));
+      set_scalars(executor, by, is_present, update.learning_rate);
       runtime.bind_inputs(executor, batch, update.step, i);
-      executor.start(runtime.threads);
+      runtime.start(executor);
       executor.read(executor.graph().outputs[kLossSum], &losses[i]);
-      runtime.heartbeat.beat();
+      runtime.beat();
       started = &executor;
     }
-    if (k < last && (k + 1) % shard_size == 0) runtime.finish_shard(k / shard_size);
+    if (k < last && (k + 1) % shard_size == 0) finish_shard(runtime, k / shard_size);
   }
   return started;
 }
 
-double Strategy::norm_of_all(Runtime&, double norm) const { return norm; }
+double Strategy::global_norm(Runtime&, double norm) const { return norm; }
 
 void Strategy::gather_losses(Runtime& runtime, float* losses) {
-  const data::LoaderShare own = share(runtime.plan->options);
-  std::vector<float>& mine = runtime.own_losses;
-  std::copy_n(losses + own.first, own.count, mine.begin());
-  runtime.group->all_gather(std::as_bytes(std::span(mine)),
-                            std::as_writable_bytes(std::span(losses, static_cast<size_t>(own.group))));
+  const data::LoaderShare local = share(runtime.plan().options);
+  local_losses_.assign(losses + local.first, losses + local.first + local.count);
+  runtime.group()->all_gather(std::as_bytes(std::span(local_losses_)),
+                              std::as_writable_bytes(std::span(losses, static_cast<size_t>(local.group))));
 }
 
 void Strategy::stage_ahead(Runtime& runtime, const MicroBatch& batch) {
-  const Plan& plan = *runtime.plan;
+  const Plan& plan = runtime.plan();
   const Programs& programs = plan.accumulate.empty() ? plan.step : plan.accumulate;
   exec::Executor& executor = runtime.executor(programs.at(batch.shape()));
-  runtime.bind_inputs(executor, batch, runtime.counter[0], runtime.counter[1]);
+  runtime.bind_inputs(executor, batch);
   executor.stage_ahead();
 }
 
 double Strategy::evaluate(Runtime& runtime, const MicroBatch& batch) {
-  exec::Executor& executor = runtime.executor(runtime.plan->evaluate.at(batch.shape()));
+  const Plan& plan = runtime.plan();
+  exec::Executor& executor = runtime.executor(plan.evaluate.at(batch.shape()));
   runtime.bind_inputs(executor, batch, 0, 0);
   runtime.run(executor);
-  if (runtime.group != nullptr) runtime.group->check();
-  runtime.heartbeat.beat();
-  runtime.evaluated = &executor;
-  return runtime.plan->has_losses ? scalar_output(executor, kLossSum) : 0;
+  if (runtime.group() != nullptr) runtime.group()->check();
+  runtime.beat();
+  evaluated_ = &executor;
+  return plan.has_losses ? output(kLossSum)[0] : 0;
 }
 
-std::span<const float> Strategy::output(const Runtime& runtime, size_t place) const {
-  HEARTH_CHECK(runtime.evaluated != nullptr);
-  const exec::Executor& executor = *runtime.evaluated;
-  const ir::ValueId id = executor.graph().outputs.at(place);
-  return {static_cast<const float*>(executor.data(id)),
-          static_cast<size_t>(executor.graph().type(id).shape.num_elements())};
+std::span<const float> Strategy::output(size_t index) const {
+  HEARTH_CHECK(evaluated_ != nullptr);
+  const ir::ValueId id = evaluated_->graph().outputs.at(index);
+  return {static_cast<const float*>(evaluated_->data(id)),
+          static_cast<size_t>(evaluated_->graph().type(id).shape.num_elements())};
 }
 
-void Strategy::move_together(Runtime&) {}
+void Strategy::outer_step(Runtime&) {}
 
 std::unique_ptr<Strategy> make_data() { return std::make_unique<Strategy>(); }
 

@@ -1,6 +1,6 @@
-// Workers make updates of their own, each on its own micro-batches, and move together now and then
-// (engine/local_steps.h). The programs of each are those of a single worker; one more makes the step
-// together.
+// Local steps (engine/local_steps.h): each worker updates its copy of the weights with its share of the
+// micro-batches, by the programs of a single worker. Now and then another program makes an outer step of all
+// workers.
 #include <algorithm>
 
 #include "engine/parallel/strategy.h"
@@ -23,12 +23,12 @@ class LocalSgd : public Strategy {
 
   SumOptions sums(const Plan& plan) const override {
     SumOptions sums = Strategy::sums(plan);
-    sums.num_micro = num_own_micro(plan.options);
+    sums.num_micro = num_local_micro(plan.options);
     sums.num_workers = 1;
     return sums;
   }
 
-  void add_own_places(const EngineOptions& options, ir::Graph& graph) const override {
+  void add_local_states(const EngineOptions& options, ir::Graph& graph) const override {
     add_outer_states(graph);
     add_places_of_workers(graph, static_cast<int>(options.num_workers), [](const ir::Value& value) {
       const ir::StateKind kind = ir::parse_state_name(value.name).kind;
@@ -36,30 +36,30 @@ class LocalSgd : public Strategy {
     });
   }
 
-  Part part_of(const Runtime& runtime, const Update& update) const override {
-    const data::LoaderShare own = share(runtime.plan->options);
-    const int64_t present = std::clamp<int64_t>(update.num_micro - own.first, 0, own.count);
+  Divisors divisors(const Plan& plan, const Update& update) const override {
+    const data::LoaderShare local = share(plan.options);
+    const int64_t present = std::clamp<int64_t>(update.num_micro - local.first, 0, local.count);
     return {.num_micro = present,
             .num_samples = static_cast<double>(update.num_samples) * static_cast<double>(present) /
                            static_cast<double>(update.num_micro)};
   }
 
-  /// The mean over all workers.
-  double norm_of_all(Runtime& runtime, double norm) const override {
-    std::vector<double> norms(static_cast<size_t>(runtime.plan->options.num_workers));
-    runtime.group->all_gather(std::as_bytes(std::span(&norm, 1)), std::as_writable_bytes(std::span(norms)));
+  /// Returns the mean over all workers.
+  double global_norm(Runtime& runtime, double norm) const override {
+    std::vector<double> norms(static_cast<size_t>(runtime.plan().options.num_workers));
+    runtime.group()->all_gather(std::as_bytes(std::span(&norm, 1)), std::as_writable_bytes(std::span(norms)));
     double sum = 0;
     for (const double one : norms) sum += one;
     return sum / static_cast<double>(norms.size());
   }
 
-  void move_together(Runtime& runtime) override {
-    exec::Executor& outer = runtime.executor(*runtime.plan->outer);
-    const EngineOptions& options = runtime.plan->options;
+  void outer_step(Runtime& runtime) override {
+    exec::Executor& outer = runtime.executor(*runtime.plan().outer);
+    const EngineOptions& options = runtime.plan().options;
     outer.set_scalar(kInverseWorkers, 1.0F / static_cast<float>(options.num_workers));
     outer.set_scalar(kOuterRate, static_cast<float>(options.local.outer_lr));
     runtime.run(outer);
-    runtime.group->check();
+    runtime.group()->check();
   }
 };
 

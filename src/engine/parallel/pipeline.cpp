@@ -1,5 +1,5 @@
-// Each worker has a stage of the model, one after the other, for all micro-batches of an update, which pass
-// through it in one program (passes/parallel/stages.h, passes/parallel/unroll.h).
+// Pipeline parallelism: each worker has a stage of the model (passes/parallel/stages.h). One program takes
+// all micro-batches of an update through the stage (passes/parallel/unroll.h).
 #include <algorithm>
 #include <cstring>
 
@@ -17,8 +17,8 @@ namespace {
 using ir::Role;
 using ir::ValueId;
 
-/// What stays from one update to the next, in the order of the graph.
-std::vector<ir::Value> lasting_values(const ir::Graph& graph) {
+/// Returns the parameters and states of a graph, in its order.
+std::vector<ir::Value> persistent_values(const ir::Graph& graph) {
   std::vector<ir::Value> found;
   for (const ir::Value& value : graph.values) {
     if (value.producer == ir::kNone && (value.role == Role::parameter || value.role == Role::state))
@@ -27,6 +27,7 @@ std::vector<ir::Value> lasting_values(const ir::Graph& graph) {
   return found;
 }
 
+/// Returns the bytes of all persistent values, or of the parameters only.
 double bytes_of(const ir::Graph& graph, bool all) {
   double num_bytes = 0;
   for (const ir::Value& value : graph.values) {
@@ -37,7 +38,7 @@ double bytes_of(const ir::Graph& graph, bool all) {
   return num_bytes;
 }
 
-/// After it, a gradient is the sum over the micro-batches so far.
+/// Replaces each gradient by its sum over the micro-batches so far.
 void add_up_gradients(passes::TrainGraph& train) {
   const std::vector<ValueId> sums = add_accumulation(train, {});
   for (size_t i = 0; i < sums.size(); ++i) train.gradients[i].gradient = sums[i];
@@ -49,7 +50,8 @@ double flops_of(const ir::Graph& graph) {
   return flops;
 }
 
-/// The stage of a weight's state is that of the weight; no entry: every stage has it.
+/// Adds the stage of each weight's states, which is that of the weight. Values without an entry are on every
+/// stage.
 void add_homes(std::map<std::string, int>& homes, const std::vector<ir::Value>& values) {
   for (const ir::Value& value : values) {
     const auto weight = homes.find(ir::parse_state_name(value.name).weight);
@@ -75,7 +77,7 @@ passes::UnrollOptions unroll_options(const Plan& plan, int64_t num_micro) {
           .first_values = plan.stage.values};
 }
 
-/// Cuts the model, and finds out which stage keeps what.
+/// Splits the model into stages, and assigns each persistent value to a stage.
 void plan_stages(PlanBuilder& builder, const passes::TrainGraph& micro, BatchShape shape) {
   Plan& plan = builder.plan();
   const EngineOptions& options = plan.options;
@@ -86,7 +88,7 @@ void plan_stages(PlanBuilder& builder, const passes::TrainGraph& micro, BatchSha
   const double copies = bytes_of(update.graph, true) / std::max(1.0, bytes_of(update.graph, false));
   stage.flops = flops_of(update.graph) + static_cast<double>(options.accumulate - 1) * flops_of(micro.graph);
   stage.homes = split(plan, micro, copies).homes;
-  stage.values = lasting_values(update.graph);
+  stage.values = persistent_values(update.graph);
   add_homes(stage.homes, stage.values);
   for (ir::Value& value : stage.values) {
     const auto home = stage.homes.find(value.name);
@@ -110,8 +112,8 @@ SumOptions sums_of_stage(const Plan& plan, const passes::TrainGraph& micro) {
   return sums;
 }
 
-exec::Program compile_passage(PlanBuilder& builder, const passes::TrainGraph& micro, BatchShape shape,
-                              int64_t num_micro, bool updates) {
+exec::Program compile_stage(PlanBuilder& builder, const passes::TrainGraph& micro, BatchShape shape,
+                            int64_t num_micro, bool updates) {
   Plan& plan = builder.plan();
   const passes::Stages stages = split(plan, micro);
   for (const auto& [name, home] : stages.homes) HEARTH_CHECK(plan.stage.homes.at(name) == home);
@@ -139,12 +141,15 @@ exec::Program compile_evaluation(PlanBuilder& builder, BatchShape shape) {
   return builder.place(passes::unroll(train, stages, unroll_options(plan, 1)), Purpose::evaluate);
 }
 
+/// The counter of dropout has two elements; the rest is readable slack (kInputSlack).
+constexpr int64_t kCounterSize = 16;
+
 class Pipeline : public Strategy {
  public:
   int64_t num_sharing(const EngineOptions&) const override { return 1; }
   bool evaluates_jointly() const override { return true; }
-  // Stages wait for each other in turns.
-  bool waits_in_turns() const override { return true; }
+  // A stage waits for the one before it and the one after it.
+  bool needs_exchange_queue() const override { return true; }
 
   void compile(PlanBuilder& builder, std::span<const int64_t> train_sizes,
                std::span<const int64_t> eval_sizes) const override;
@@ -154,17 +159,20 @@ class Pipeline : public Strategy {
   void open(Runtime& runtime) override;
   exec::Executor* start(Runtime& runtime, const Update& update, float* losses) override;
   void gather_losses(Runtime& runtime, float* losses) override;
-  // Copies of a whole update's micro-batches are kept.
+  // The strategy copies all micro-batches of an update.
   void stage_ahead(Runtime&, const MicroBatch&) override {}
   double evaluate(Runtime& runtime, const MicroBatch& batch) override;
-  std::span<const float> output(const Runtime&, size_t place) const override { return gathered_.at(place); }
+  std::span<const float> output(size_t index) const override { return gathered_.at(index); }
 
  private:
-  MicroBatch keep(const StagePlan& stage, const MicroBatch& batch, int64_t index);
+  MicroBatch copy(const StagePlan& stage, const MicroBatch& batch, int64_t index);
+  void bind(Runtime& runtime, exec::Executor& executor, int64_t number, const MicroBatch& batch, int64_t step,
+            int64_t index);
 
   std::vector<std::vector<float>> gathered_;  ///< outputs of the last evaluation
   exec::Region inputs_;                       ///< copies of an update's micro-batches
-  int64_t slot_bytes_ = 0;                    ///< of each
+  int64_t slot_bytes_ = 0;                    ///< bytes of a copied micro-batch
+  std::vector<int64_t> counters_;             ///< of dropout, for each micro-batch of an update
 };
 
 void Pipeline::compile(PlanBuilder& builder, std::span<const int64_t> train_sizes,
@@ -181,14 +189,14 @@ void Pipeline::compile(PlanBuilder& builder, std::span<const int64_t> train_size
   const auto add_singles = [&](const passes::TrainGraph& micro, BatchShape shape) {
     for (const bool updates : {false, true})
       plan.stage.single_micro.insert_or_assign({shape, updates},
-                                               compile_passage(builder, micro, shape, 1, updates));
+                                               compile_stage(builder, micro, shape, 1, updates));
   };
   const BatchShape whole = shape_of(train_sizes[0], lengths[0]);
   const passes::TrainGraph micro = micro_of(whole);
   plan_stages(builder, micro, whole);
-  // Rows of another length make another program: one of several lengths has a single micro-batch.
+  // With several row lengths, micro-batches of an update differ in shape, and a program has only one.
   plan.stage.num_micro = lengths.size() > 1 ? 1 : plan.options.accumulate;
-  plan.step.emplace(whole, compile_passage(builder, micro, whole, plan.stage.num_micro, true));
+  plan.step.emplace(whole, compile_stage(builder, micro, whole, plan.stage.num_micro, true));
   add_singles(micro, whole);
   for (const int64_t length : lengths) {
     for (const int64_t size : train_sizes) {
@@ -213,44 +221,44 @@ std::vector<int64_t> Pipeline::stage_parameters(const Plan& plan) const {
 }
 
 void Pipeline::open(Runtime& runtime) {
-  const Plan& plan = *runtime.plan;
+  const Plan& plan = runtime.plan();
   slot_bytes_ = 0;
   for (const int64_t num_bytes : plan.stage.input_bytes.rbegin()->second)
     slot_bytes_ += passes::padded_bytes(num_bytes + kInputSlack);
   inputs_ = exec::Region(slot_bytes_ * plan.options.accumulate);
-  runtime.counter.resize(static_cast<size_t>(Runtime::kCounterSize * plan.options.accumulate));
+  counters_.resize(static_cast<size_t>(kCounterSize * plan.options.accumulate));
 }
 
-/// A copy of a micro-batch that stays until the update is done.
-MicroBatch Pipeline::keep(const StagePlan& stage, const MicroBatch& batch, int64_t index) {
-  MicroBatch kept{.num_rows = batch.num_rows, .row_length = batch.row_length};
+/// Copies a micro-batch to memory that is valid until the update is done.
+MicroBatch Pipeline::copy(const StagePlan& stage, const MicroBatch& batch, int64_t index) {
+  MicroBatch copied{.num_rows = batch.num_rows, .row_length = batch.row_length};
   const std::vector<int64_t>& num_bytes = stage.input_bytes.at(batch.shape());
   std::byte* next = inputs_.data() + index * slot_bytes_;
   for (size_t i = 0; i < num_bytes.size(); ++i) {
     if (num_bytes[i] > 0) std::memcpy(next, batch.inputs[i], static_cast<size_t>(num_bytes[i]));
-    kept.inputs[i] = next;
+    copied.inputs[i] = next;
     next += passes::padded_bytes(num_bytes[i] + kInputSlack);
   }
-  return kept;
+  return copied;
 }
 
-void bind_micro(Runtime& runtime, exec::Executor& executor, int64_t number, const MicroBatch& batch,
-                int64_t step, int64_t index) {
-  int64_t* const counter = &runtime.counter[static_cast<size_t>(Runtime::kCounterSize * number)];
+/// Binds the inputs of micro-batch `number` of a program.
+void Pipeline::bind(Runtime& runtime, exec::Executor& executor, int64_t number, const MicroBatch& batch,
+                    int64_t step, int64_t index) {
+  int64_t* const counter = &counters_[static_cast<size_t>(kCounterSize * number)];
   counter[0] = step;
   counter[1] = index;
   const auto bind = [&](const std::string& name, const void* data) {
     if (executor.has_input(passes::name_in_micro_batch(number, name)))
       executor.bind_input(passes::name_in_micro_batch(number, name), data);
   };
-  const std::vector<std::string>& names = runtime.plan->input_names;
+  const std::vector<std::string>& names = runtime.plan().input_names;
   for (size_t i = 0; i < names.size(); ++i) bind(names[i], batch.inputs[i]);
   bind("counter", counter);
 }
 
-/// The program of a whole update, one micro-batch after the other; null where its number or shapes are
-/// others.
-const exec::Program* passage_together(const Plan& plan, std::span<const MicroBatch> batches) {
+/// Returns the program for all micro-batches of an update; null if their number or shapes differ from its.
+const exec::Program* unrolled_program(const Plan& plan, std::span<const MicroBatch> batches) {
   const BatchShape shape = batches.front().shape();
   const auto found = plan.step.find(shape);
   const bool fits = found != plan.step.end() && std::ssize(batches) == plan.stage.num_micro &&
@@ -259,13 +267,13 @@ const exec::Program* passage_together(const Plan& plan, std::span<const MicroBat
 }
 
 exec::Executor* Pipeline::start(Runtime& runtime, const Update& update, float* losses) {
-  const Plan& plan = *runtime.plan;
+  const Plan& plan = runtime.plan();
   const EngineOptions& options = plan.options;
-  const Part part = part_of(runtime, update);
+  const Divisors by = divisors(plan, update);
   const int64_t num_micro = update.num_micro;
   std::vector<MicroBatch> batches;
-  for (int64_t i = 0; i < num_micro; ++i) batches.push_back(keep(plan.stage, update.next(), i));
-  const exec::Program* const together = passage_together(plan, batches);
+  for (int64_t i = 0; i < num_micro; ++i) batches.push_back(copy(plan.stage, update.next(), i));
+  const exec::Program* const together = unrolled_program(plan, batches);
   const int64_t count = together != nullptr ? num_micro : 1;
   exec::Executor* executor = together == nullptr ? nullptr : &runtime.executor(*together);
   for (int64_t first = 0; first < num_micro; first += count) {
@@ -274,46 +282,46 @@ exec::Executor* Pipeline::start(Runtime& runtime, const Update& update, float* l
       const BatchShape shape = batches[static_cast<size_t>(first)].shape();
       executor = &runtime.executor(plan.stage.single_micro.at({shape, end == num_micro}));
     }
-    set_scalars(*executor, part, true, update.learning_rate);
+    set_scalars(*executor, by, true, update.learning_rate);
     for (int64_t i = first; i < end; ++i) {
       executor->set_scalar(passes::name_in_micro_batch(i - first, kInverseSamples),
-                           static_cast<float>(1.0 / part.num_samples));
-      bind_micro(runtime, *executor, i - first, batches[static_cast<size_t>(i)], update.step, i);
+                           static_cast<float>(1.0 / by.num_samples));
+      bind(runtime, *executor, i - first, batches[static_cast<size_t>(i)], update.step, i);
     }
-    executor->start(runtime.threads);
-    // Those of one micro-batch after those of another, its loss first.
+    runtime.start(*executor);
+    // The outputs of one micro-batch follow those of another; the loss is the first of each.
     const std::vector<ValueId>& outputs = executor->graph().outputs;
     const int64_t num_each = std::ssize(outputs) / count;
     for (int64_t i = first; i < end && options.rank + 1 == options.num_workers; ++i)
       executor->read(outputs[static_cast<size_t>((i - first) * num_each)], &losses[i]);
-    runtime.heartbeat.beat();
+    runtime.beat();
   }
   return executor;
 }
 
 void Pipeline::gather_losses(Runtime& runtime, float* losses) {
-  const EngineOptions& options = runtime.plan->options;
+  const EngineOptions& options = runtime.plan().options;
   const auto last = static_cast<int>(options.num_workers - 1);
-  runtime.group->broadcast(std::as_writable_bytes(std::span(losses, static_cast<size_t>(options.accumulate))),
-                           last);
+  runtime.group()->broadcast(
+      std::as_writable_bytes(std::span(losses, static_cast<size_t>(options.accumulate))), last);
 }
 
 double Pipeline::evaluate(Runtime& runtime, const MicroBatch& batch) {
-  const Plan& plan = *runtime.plan;
+  const Plan& plan = runtime.plan();
   exec::Executor& executor = runtime.executor(plan.evaluate.at(batch.shape()));
-  bind_micro(runtime, executor, 0, batch, 0, 0);
+  bind(runtime, executor, 0, batch, 0, 0);
   runtime.run(executor);
-  runtime.group->check();
-  runtime.heartbeat.beat();
+  runtime.group()->check();
+  runtime.beat();
   gathered_.clear();
-  size_t num_own = 0;
+  size_t num_local = 0;
   for (const StagePlan::Output& output : plan.stage.outputs.at(batch.shape())) {
     std::vector<float>& values = gathered_.emplace_back(static_cast<size_t>(output.num_elements));
     if (output.stage == plan.options.rank) {
-      const ValueId id = executor.graph().outputs[num_own++];
+      const ValueId id = executor.graph().outputs[num_local++];
       std::copy_n(static_cast<const float*>(executor.data(id)), values.size(), values.begin());
     }
-    runtime.group->broadcast(std::as_writable_bytes(std::span(values)), output.stage);
+    runtime.group()->broadcast(std::as_writable_bytes(std::span(values)), output.stage);
   }
   return plan.has_losses ? gathered_[0][0] : 0;
 }

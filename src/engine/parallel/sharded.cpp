@@ -1,5 +1,5 @@
-// Weights of which each lives on one worker, with its states: it is sent to the others for as long as they
-// need it (passes/parallel/shard_weights.h).
+// Sharded weights: each weight is on one worker, with its states. Other workers receive it while they need it
+// (passes/parallel/shard_weights.h).
 #include "engine/parallel/strategy.h"
 #include "passes/rewrite.h"
 
@@ -9,14 +9,14 @@ namespace {
 class Sharded : public Strategy {
  public:
   bool evaluates_jointly() const override { return true; }
-  // Whoever has weights of others sends its own to all of them in every micro-batch.
-  bool meets_in_every_micro() const override { return true; }
+  // Every worker sends its weights to the others in every micro-batch.
+  bool exchanges_every_micro() const override { return true; }
 
   void begin_graph(Plan& plan, const passes::TrainGraph& train, Purpose purpose,
                    passes::PassContext& context) const override {
     const EngineOptions& options = plan.options;
     if (plan.owners.empty()) plan.owners = owners_of(train.graph, static_cast<int>(options.num_workers));
-    // A graph of gradients alone is one worker's.
+    // The graph of compile_gradients() runs on one worker alone.
     if (purpose == Purpose::gradients) return;
     context.shard = {
         .owners = &plan.owners, .rank = options.rank, .through_host = context.all_reduce.through_host};

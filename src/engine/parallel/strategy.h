@@ -13,26 +13,26 @@
 namespace hearth::engine {
 
 class PlanBuilder;
-struct Runtime;
+class Runtime;
 
-/// One update, as it is given to an engine.
+/// Arguments of an update; see Engine::train_step().
 struct Update {
-  int64_t num_micro = 0;    ///< micro-batches, by all workers
-  int64_t num_samples = 0;  ///< of all of them
+  int64_t num_micro = 0;    ///< micro-batches of all workers
+  int64_t num_samples = 0;  ///< samples of all workers
   FunctionRef<MicroBatch()> next;
   int64_t step = 0;
   double learning_rate = 0;
 };
 
-/// What gradients are means over, when they are summed.
-struct Part {
+/// Numbers of micro-batches and samples that the gradients of an update are averaged over.
+struct Divisors {
   int64_t num_micro = 0;
   double num_samples = 0;
 };
 
-/// How several workers divide the updates of a run. Its own functions are those of data parallelism, and of
-/// a single worker (parallel/data.cpp): each file beside it overrides what it does otherwise. While compiling
-/// a strategy has no state.
+/// Parallelism strategy: how several workers divide the updates of a run. This class is data parallelism,
+/// also with a single worker (parallel/data.cpp). Each of the other files overrides what differs. A strategy
+/// has no state while a plan is built.
 class Strategy {
  public:
   Strategy() = default;
@@ -40,56 +40,66 @@ class Strategy {
   Strategy& operator=(const Strategy&) = delete;
   virtual ~Strategy() = default;
 
-  /// Workers that share the micro-batches of an update.
+  /// Returns the number of workers that share the micro-batches of an update.
   virtual int64_t num_sharing(const EngineOptions& options) const { return options.num_workers; }
-  /// Whether no worker has the whole model: all of them evaluate the same batches, in step.
+  /// True if no worker has the full model, so that all workers evaluate every batch together.
   virtual bool evaluates_jointly() const { return false; }
-  /// Whether workers meet in every micro-batch, those that an update does not have included.
-  virtual bool meets_in_every_micro() const { return false; }
-  /// Whether sums of workers may wait for one another in turns, so that the processor needs a queue for them.
-  virtual bool waits_in_turns() const { return false; }
+  /// True if workers communicate in every micro-batch, so that each runs as many as a full update has.
+  virtual bool exchanges_every_micro() const { return false; }
+  /// True if collectives of two workers may wait for each other, so that the CPU needs a thread for them.
+  virtual bool needs_exchange_queue() const { return false; }
 
-  int64_t num_own_micro(const EngineOptions& options) const {
+  int64_t num_local_micro(const EngineOptions& options) const {
     return options.accumulate / num_sharing(options);
   }
-  int64_t num_own_shards(const EngineOptions& options) const { return options.shards / num_sharing(options); }
-  /// The micro-batches of a whole update that are this worker's.
+  int64_t num_local_shards(const EngineOptions& options) const {
+    return options.shards / num_sharing(options);
+  }
+  /// Returns this worker's share of the micro-batches of a full update.
   data::LoaderShare share(const EngineOptions& options) const;
 
-  // Compiling.
+  // Building the plan.
   virtual void compile(PlanBuilder& builder, std::span<const int64_t> train_sizes,
                        std::span<const int64_t> eval_sizes) const;
-  /// Before the passes see a graph.
+  /// Called for each graph before the passes.
   virtual void begin_graph(Plan& plan, const passes::TrainGraph& train, Purpose purpose,
                            passes::PassContext& context) const;
-  /// After what consumes gradients, whose nodes begin at number `first`.
+  /// Called after the nodes that consume gradients were added, from node number `first` on.
   virtual void end_graph(ir::Graph& graph, size_t first) const;
   virtual SumOptions sums(const Plan& plan) const;
-  /// Adds what a checkpoint holds of each worker to a graph of an update.
-  virtual void add_own_places(const EngineOptions& options, ir::Graph& graph) const;
+  /// Adds the per-worker states that a checkpoint stores to the graph of an update.
+  virtual void add_local_states(const EngineOptions& options, ir::Graph& graph) const;
   virtual double flops_per_update(const Plan& plan) const;
   virtual std::vector<int64_t> stage_parameters(const Plan& plan) const;
 
   // Running.
-  /// Makes room for what it keeps beside the programs, once these are bound.
+  /// Allocates memory in addition to that of the programs. Called once, before the first update.
   virtual void open(Runtime& runtime);
-  /// What this worker's sums of an update are means over.
-  virtual Part part_of(const Runtime& runtime, const Update& update) const;
-  /// Starts this worker's programs of an update and returns the last; null where it has none to start. Each
-  /// loss is read to its place in `losses`.
+  /// Returns what this worker's gradients are divided by.
+  virtual Divisors divisors(const Plan& plan, const Update& update) const;
+  /// Starts this worker's programs of an update and returns the last; null if the update has no micro-batch
+  /// for this worker. The loss of micro-batch i is read to losses[i].
   virtual exec::Executor* start(Runtime& runtime, const Update& update, float* losses);
-  /// The norm of an update's gradients, of what this worker measured.
-  virtual double norm_of_all(Runtime& runtime, double norm) const;
-  /// Brings every worker all losses of an update.
+  /// Combines the gradient norms that the workers measured.
+  virtual double global_norm(Runtime& runtime, double norm) const;
+  /// Sends every worker all losses of an update.
   virtual void gather_losses(Runtime& runtime, float* losses);
-  /// Sends a GPU the micro-batch that the next update begins with.
+  /// Sends the first micro-batch of the next update to a GPU.
   virtual void stage_ahead(Runtime& runtime, const MicroBatch& batch);
-  /// The sum of a batch's losses, and output number `place` of its graph.
+  /// Returns the sum of a batch's losses.
   virtual double evaluate(Runtime& runtime, const MicroBatch& batch);
-  virtual std::span<const float> output(const Runtime& runtime, size_t place) const;
-  /// With local steps: the step that all workers make together.
-  virtual void move_together(Runtime& runtime);
+  /// Returns output number `index` of the graph of the last evaluation.
+  virtual std::span<const float> output(size_t index) const;
+  /// With local steps: makes the outer step of all workers.
+  virtual void outer_step(Runtime& runtime);
+
+ private:
+  const exec::Executor* evaluated_ = nullptr;  ///< of the last evaluation
+  std::vector<float> local_losses_;
 };
+
+/// Sets the scalars of a program of an update. `is_present`: the update has the micro-batch.
+void set_scalars(exec::Executor& executor, const Divisors& divisors, bool is_present, double learning_rate);
 
 std::unique_ptr<Strategy> make_data();
 std::unique_ptr<Strategy> make_zero();
@@ -97,7 +107,7 @@ std::unique_ptr<Strategy> make_sharded();
 std::unique_ptr<Strategy> make_pipeline();
 std::unique_ptr<Strategy> make_local_sgd();
 
-/// Every strategy, by the name in EngineOptions.
+/// Returns the strategy for EngineOptions::parallel.
 std::unique_ptr<Strategy> make_strategy(Parallel parallel);
 
 }  // namespace hearth::engine

@@ -1,5 +1,5 @@
-// ZeRO-1 (arXiv 1910.02054): all workers compute gradients of the whole model, and each weight is updated by
-// the one that has its states.
+// ZeRO-1 (arXiv 1910.02054): all workers compute gradients of the full model; each weight is updated by the
+// worker that owns its optimizer state.
 #include "engine/parallel/strategy.h"
 
 namespace hearth::engine {

@@ -74,7 +74,7 @@ data::Image MaskPredictor::predict(const data::Image& picture, const data::Image
       loss->count += batch_;
     }
     if (input_.resizes) {
-      const std::span<const int32_t> classes = engine_.whole_output(kPixelClasses);
+      const std::span<const int32_t> classes = engine_.int_output(kPixelClasses);
       made.pixels.assign(classes.begin(), classes.begin() + size.num_pixels());
       continue;
     }

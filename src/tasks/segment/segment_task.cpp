@@ -171,7 +171,7 @@ Evaluation SegmentTask::evaluate(engine::Engine& engine, int64_t num_shown) cons
   for (int64_t done = 0; done < test_->size();) {
     const engine::MicroBatch batch = stream.next();
     loss += engine.evaluate(batch);
-    const std::span<const int32_t> classes = engine.whole_output(kPixelClasses);
+    const std::span<const int32_t> classes = engine.int_output(kPixelClasses);
     for (int64_t row = 0; row < batch.num_rows; ++row, ++done) {
       const auto from = classes.begin() + row * options_.size.num_pixels();
       made.pixels.assign(from, from + options_.size.num_pixels());

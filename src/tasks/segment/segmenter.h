@@ -29,7 +29,7 @@ struct SegmenterOptions {
 /// micro-batch's loss is a mean over its labeled pixels, so that it counts like one of its images for each.
 std::shared_ptr<const engine::Objective> segmenter(SegmenterOptions options);
 
-/// Positions after an evaluation: classes i32 [rows, height, width] (Engine::whole_output), probabilities f32
+/// Positions after an evaluation: classes i32 [rows, height, width] (Engine::int_output), probabilities f32
 /// [rows, height, width, classes].
 enum SegmenterOutput : size_t { kPixelClasses = 0, kPixelProbabilities = 1 };
 
