@@ -128,14 +128,22 @@ void Executor::point_at(ValueId root, void* place) {
   for (const Patch& patch : found->second) calls_[patch.call].in[patch.input] = place;
 }
 
-void Executor::bind_input(std::string_view name, const void* data) {
+ValueId Executor::input(std::string_view name) const {
   const auto found = program_.inputs.find(name);
-  if (found == program_.inputs.end()) internal_error("the program has no input '{}'", name);
-  const ValueId id = found->second.id;
-  if (const auto staged = staged_.find(id); staged != staged_.end()) {
+  return found == program_.inputs.end() ? kNone : found->second.id;
+}
+
+void Executor::bind_input(std::string_view name, const void* data) {
+  const ValueId id = input(name);
+  if (id == kNone) internal_error("the program has no input '{}'", name);
+  bind_input(id, data);
+}
+
+void Executor::bind_input(ValueId input, const void* data) {
+  if (const auto staged = staged_.find(input); staged != staged_.end()) {
     staged->second.from = data;
   } else {
-    point_at(id, const_cast<void*>(data));
+    point_at(input, const_cast<void*>(data));
   }
 }
 

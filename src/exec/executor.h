@@ -47,6 +47,9 @@ class Executor {
   /// that is computing; elsewhere it does nothing.
   void stage_ahead();
   bool has_input(std::string_view name) const { return program_.inputs.contains(name); }
+  /// Returns an input by name, for bind_input(); kNone if the program does not have it.
+  ir::ValueId input(std::string_view name) const;
+  void bind_input(ir::ValueId input, const void* data);
   /// Sets a scalar input for the next run.
   void set_scalar(std::string_view name, float value);
   void run(ThreadPool& threads);
