@@ -20,9 +20,9 @@ double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC
 
 Times time_rows(const tasks::DetectRows& rows, int64_t count) {
   std::vector<std::vector<std::byte>> arrays;
-  std::array<std::byte*, data::kMostArrays> starts = {};
-  for (const int64_t bytes : rows.row_bytes(0)) {
-    arrays.emplace_back(static_cast<size_t>(bytes));
+  std::array<std::byte*, data::kMaxArrays> starts = {};
+  for (const data::ArrayFormat& format : rows.formats(0)) {
+    arrays.emplace_back(static_cast<size_t>(format.row_bytes));
     starts.at(arrays.size() - 1) = arrays.back().data();
   }
   const auto make = [&](int64_t number) { rows.make({.key = 1, .index = number % rows.num_rows()}, starts); };

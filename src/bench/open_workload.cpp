@@ -59,7 +59,6 @@ class Training : public Workload {
     if (machine.group != nullptr) engine_->join(*machine.group);
     engine_->initialize();
     hub::draw_frozen(*engine_);
-    batch_.num_rows = options.batch;
   }
 
   double run(int64_t index) override {
@@ -84,6 +83,10 @@ class Training : public Workload {
   }
 
  protected:
+  void set_inputs(std::initializer_list<data::NamedArray> inputs) {
+    batch_ = {inputs, engine_->plan().options.batch};
+  }
+
   engine::MicroBatch batch_;
 
  private:
@@ -133,13 +136,17 @@ class PictureTraining : public Training {
     for (float& value : images_) value = random.uniform(least, most);
     if (kind == Labels::boxes) {
       boxes_ = random_boxes(bench, random);
-      batch_.inputs = {images_.data(), boxes_.data(), weights_.data()};
+      set_inputs({{"images", images_.data()}, {"targets", boxes_.data()}, {"l1_weight", weights_.data()}});
       return;
     }
     const size_t pixels = kind == Labels::masks ? static_cast<size_t>(bench.length * bench.length) : 1;
     labels_ = random_labels(rows * pixels, bench.num_classes, random);
     std::ranges::fill(weights_, 1.0F);
-    batch_.inputs = {images_.data(), labels_.data(), weights_.data()};
+    if (kind == Labels::masks) {
+      set_inputs({{"images", images_.data()}, {"masks", labels_.data()}, {"weight", weights_.data()}});
+    } else {
+      set_inputs({{"images", images_.data()}, {"labels", labels_.data()}});
+    }
   }
 
  private:
@@ -156,16 +163,16 @@ class LatentTraining : public Training {
     tokens_ = random_normal(bench.batch * patches * format.model.features());
     target_ = random_normal(std::ssize(tokens_));
     settings_.assign(static_cast<size_t>(bench.batch) + kSlack, {.time = 500, .weight = 1});
-    batch_.inputs = {tokens_.data(), target_.data(), settings_.data()};
+    set_inputs({{"tokens", tokens_.data()}, {"target", target_.data()}, {"settings", settings_.data()}});
     if (format.has_labels()) {
       PhiloxSequence random(1, 0);
       labels_ = random_labels(static_cast<size_t>(bench.batch), format.model.num_classes, random);
-      batch_.inputs[tasks::DenoiseArray::label] = labels_.data();
+      batch_.add({"labels", labels_.data()});
     } else {
       text_ = random_normal(bench.batch * format.text_size());
       pooled_ = random_normal(bench.batch * format.pooled_size());
-      batch_.inputs[tasks::DenoiseArray::text] = text_.data();
-      batch_.inputs[tasks::DenoiseArray::pooled] = pooled_.data();
+      batch_.add({"text", text_.data()});
+      if (format.pooled_size() > 0) batch_.add({"pooled", pooled_.data()});
     }
   }
 
@@ -201,7 +208,7 @@ class TextTraining : public Training {
       positions_[at] = static_cast<int32_t>(t % bench.length);
       labels_[at] = (t + 1) % bench.length == 0 ? -1 : tokens_[at + 1];
     }
-    batch_.inputs = {tokens_.data(), labels_.data(), positions_.data()};
+    set_inputs({{"tokens", tokens_.data()}, {"labels", labels_.data()}, {"positions", positions_.data()}});
   }
 
  private:

@@ -9,12 +9,12 @@ ImageRows::ImageRows(const Dataset& dataset, PixelOptions options)
   check_pixels(options_, dataset.image_size(), dataset.channels());
 }
 
-RowBytes ImageRows::row_bytes(int64_t) const {
+ArrayFormats ImageRows::formats(int64_t) const {
   const int64_t values = dataset_.image_size().num_pixels() * dataset_.channels();
-  return {values * static_cast<int64_t>(sizeof(float)), sizeof(int32_t)};
+  return {{{"images", values * static_cast<int64_t>(sizeof(float))}, {"labels", sizeof(int32_t)}}};
 }
 
-void ImageRows::make(const Row& row, const std::array<std::byte*, kMostArrays>& arrays) const {
+void ImageRows::make(const Row& row, const std::array<std::byte*, kMaxArrays>& arrays) const {
   auto* image = reinterpret_cast<float*>(arrays[0]);
   auto* label = reinterpret_cast<int32_t*>(arrays[1]);
   if (dataset_.holds_floats()) return dataset_.read_floats(row.index, image, label);

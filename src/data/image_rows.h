@@ -13,9 +13,9 @@ class ImageRows : public RowSource {
   ImageRows(const Dataset& dataset, PixelOptions options);
 
   int64_t num_rows() const override { return dataset_.size(); }
-  RowBytes row_bytes(int64_t length) const override;
+  ArrayFormats formats(int64_t length) const override;
   int64_t scratch_bytes() const override { return dataset_.image_size().num_pixels() * dataset_.channels(); }
-  void make(const Row& row, const std::array<std::byte*, kMostArrays>& arrays) const override;
+  void make(const Row& row, const std::array<std::byte*, kMaxArrays>& arrays) const override;
 
   static const float* images(const Batch& batch) { return batch.array<float>(0); }
   static const int32_t* labels(const Batch& batch) { return batch.array<int32_t>(1); }

@@ -29,8 +29,8 @@ using AlignedBytes = std::unique_ptr<std::byte[], AlignedDelete>;
 
 /// One staging buffer of the ring.
 struct Slot {
-  std::array<AlignedBytes, kMostArrays> arrays;
-  RowBytes row_bytes = {};  ///< of the present batch
+  std::array<AlignedBytes, kMaxArrays> arrays;
+  ArrayFormats formats = {};  ///< of the present batch
   std::vector<int64_t> indices;
   Batch batch;
   LoaderPosition begin;
@@ -127,6 +127,12 @@ int64_t place_at(const LoaderPosition& position, int64_t count, int64_t run) {
   return place;
 }
 
+int64_t row_bytes(const ArrayFormats& formats) {
+  int64_t bytes = 0;
+  for (const ArrayFormat& format : formats) bytes += format.row_bytes;
+  return bytes;
+}
+
 int64_t shuffled(const LoaderPosition& position, int64_t count, int64_t index) {
   return permuted(epoch_key(position, changes_before(position)), count, index);
 }
@@ -216,12 +222,12 @@ struct Loader::State {
 };
 
 void Loader::State::allocate() {
-  const RowBytes row_bytes = source.row_bytes(0);
+  const ArrayFormats formats = source.formats(0);
   const int64_t kept_rows = std::min(options.batch, num_rows);
   ring.resize(kRing);
   for (Slot& slot : ring) {
-    for (size_t i = 0; i < kMostArrays && row_bytes[i] > 0; ++i) {
-      const auto num_bytes = static_cast<size_t>(kept_rows * row_bytes[i] + kSlackBytes);
+    for (size_t i = 0; i < kMaxArrays && formats[i].row_bytes > 0; ++i) {
+      const auto num_bytes = static_cast<size_t>(kept_rows * formats[i].row_bytes + kSlackBytes);
       slot.arrays[i] = AlignedBytes(new (kAlignment) std::byte[num_bytes]());
     }
     slot.indices.resize(static_cast<size_t>(kept_rows));
@@ -276,8 +282,8 @@ void Loader::State::open_slot() {
                 .count = rows,
                 .epoch = stretch.begin.epoch,
                 .row_length = length_at(stretch.begin)};
-  slot.row_bytes = source.row_bytes(slot.batch.row_length);
-  for (size_t i = 0; i < kMostArrays; ++i) slot.batch.arrays[i] = slot.arrays[i].get();
+  slot.formats = source.formats(slot.batch.row_length);
+  for (size_t i = 0; i < kMaxArrays; ++i) slot.batch.arrays[i] = {slot.formats[i].name, slot.arrays[i].get()};
 }
 
 void Loader::State::fill(const Piece& piece, std::byte* own) {
@@ -317,9 +323,9 @@ void Loader::State::fill_row(Slot& slot, int64_t row, std::byte* own) const {
   position.sample += row;
   const ClassBalance::Draw draw = draw_at(position);
   slot.indices[static_cast<size_t>(row)] = draw.index;
-  std::array<std::byte*, kMostArrays> at = {};
-  for (size_t i = 0; i < kMostArrays; ++i)
-    at[i] = slot.arrays[i] ? slot.arrays[i].get() + row * slot.row_bytes[i] : nullptr;
+  std::array<std::byte*, kMaxArrays> at = {};
+  for (size_t i = 0; i < kMaxArrays; ++i)
+    at[i] = slot.arrays[i] ? slot.arrays[i].get() + row * slot.formats[i].row_bytes : nullptr;
   source.make({.key = epoch_key(position, draw.repeat),
                .epoch = position.epoch,
                .index = draw.index,

@@ -53,15 +53,31 @@ class ShareCursor {
   int64_t number_ = 0;  ///< in its group, of the batch at position_
 };
 
-/// Arrays that a batch has at most.
-inline constexpr size_t kMostArrays = 6;
-/// Bytes of a row of each; 0: there is no such array.
-using RowBytes = std::array<int64_t, kMostArrays>;
+/// Max number of arrays in a batch.
+inline constexpr size_t kMaxArrays = 6;
+/// Format of one array: the name of the model input that it is for (a string literal), and the bytes of a
+/// row.
+struct ArrayFormat {
+  const char* name = nullptr;
+  int64_t row_bytes = 0;
+};
+/// Formats of the arrays of a batch; unused entries are last.
+using ArrayFormats = std::array<ArrayFormat, kMaxArrays>;
+/// Returns the bytes of a row in all arrays.
+int64_t row_bytes(const ArrayFormats& formats);
+
+/// An array with the name of the model input that it is for: a string literal, so that equal addresses mean
+/// equal names.
+struct NamedArray {
+  const char* name = nullptr;
+  const void* data = nullptr;
+};
+using NamedArrays = std::array<NamedArray, kMaxArrays>;
 
 /// A batch in the loader's staging memory: valid until the next-but-one call of next().
 struct Batch {
-  /// Those of RowSource::row_bytes, each row directly after the one before it.
-  std::array<const void*, kMostArrays> arrays = {};
+  /// Arrays of RowSource::formats, without gaps between rows; unused entries are last.
+  NamedArrays arrays = {};
   const int64_t* indices = nullptr;  ///< which rows of the source
   int64_t count = 0;
   int64_t epoch = 0;
@@ -69,7 +85,7 @@ struct Batch {
 
   template <typename T>
   const T* array(size_t number) const {
-    return static_cast<const T*>(arrays[number]);
+    return static_cast<const T*>(arrays[number].data);
   }
 };
 
@@ -89,13 +105,13 @@ class RowSource {
   virtual int64_t num_rows() const = 0;
   /// How long the rows are of a batch that begins there; 0 where all are alike.
   virtual int64_t row_length(const LoaderPosition&) const { return 0; }
-  /// Those of length 0 are the longest.
-  virtual RowBytes row_bytes(int64_t length) const = 0;
+  /// Returns the formats of the arrays for a row length; 0: the longest rows.
+  virtual ArrayFormats formats(int64_t length) const = 0;
   /// What a thread needs beside the arrays to make a row; it is allocated once.
   virtual int64_t scratch_bytes() const { return 0; }
   /// Writes one row's piece of each array; any number of threads call it at once. UserError for a row that
   /// cannot be read.
-  virtual void make(const Row& row, const std::array<std::byte*, kMostArrays>& arrays) const = 0;
+  virtual void make(const Row& row, const std::array<std::byte*, kMaxArrays>& arrays) const = 0;
 };
 
 /// The place in an epoch of `count` whose sample comes at `position`: its own, unless the order was changed.

@@ -1,8 +1,5 @@
 #include "encoders/model_part.h"
 
-#include <algorithm>
-
-#include "base/error.h"
 #include "engine/gpu_options.h"
 #include "engine/plan_builder.h"
 #include "hub/weights.h"
@@ -45,11 +42,8 @@ void ModelPart::load(const io::WeightFiles& files, const std::string& prefix) {
     hub::load_tensor(*engine_, tensor, prefix + tensor.name, files, files.path());
 }
 
-std::span<const float> ModelPart::run(std::initializer_list<const void*> inputs) {
-  engine::MicroBatch batch{.num_rows = 1};
-  HEARTH_CHECK(inputs.size() <= batch.inputs.size());
-  std::ranges::copy(inputs, batch.inputs.begin());
-  engine_->evaluate(batch);
+std::span<const float> ModelPart::run(const engine::MicroBatch& inputs) {
+  engine_->evaluate(inputs);
   return engine_->output(0);
 }
 

@@ -36,7 +36,7 @@ class ModelPart {
   void load(const io::WeightFiles& files, const std::string& prefix);
   /// The output for these inputs, each with engine::kInputSlack readable bytes after it; valid until the next
   /// run.
-  std::span<const float> run(std::initializer_list<const void*> inputs);
+  std::span<const float> run(const engine::MicroBatch& inputs);
   int64_t memory_bytes() const { return engine_->plan().memory_bytes(); }
 
  private:

@@ -74,10 +74,6 @@ void add_tile(std::span<const float> tile, std::span<const float> rows, std::spa
   }
 }
 
-ir::ValueId picture_input(nn::Builder& builder, const Shape& shape) {
-  return builder.input("picture", {.dtype = DType::f32, .shape = shape});
-}
-
 /// A file of weights, under the names that diffusers has had for its attention since 2023.
 io::WeightFiles open_autoencoder(const fs::path& folder) {
   fs::path file = folder / "diffusion_pytorch_model.safetensors";
@@ -143,12 +139,14 @@ void PictureCoder::read_statistics() {
 }
 
 ModelPart::Graph PictureCoder::grow_encoder(nn::Builder& builder, Extent size) const {
-  const ir::ValueId picture = picture_input(builder, {1, size.height, size.width, 3});
+  const ir::ValueId picture =
+      builder.input("picture", {.dtype = DType::f32, .shape = {1, size.height, size.width, 3}});
   return {.inputs = {picture}, .outputs = {models::build_picture_encoder(builder, config_, picture)}};
 }
 
 ModelPart::Graph PictureCoder::grow_decoder(nn::Builder& builder, Extent size) const {
-  const ir::ValueId latents = picture_input(builder, {1, size.height, size.width, config_.channels});
+  const ir::ValueId latents = builder.input(
+      "latents", {.dtype = DType::f32, .shape = {1, size.height, size.width, config_.channels}});
   return {.inputs = {latents}, .outputs = {models::build_picture_decoder(builder, config_, latents)}};
 }
 
@@ -179,7 +177,7 @@ std::vector<float> PictureCoder::encode(const data::Image& picture) {
   std::vector<float> pixels(rgb.pixels.size() + engine::kInputSlack);
   std::ranges::transform(rgb.pixels, pixels.begin(),
                          [](uint8_t level) { return static_cast<float>(level) / 127.5F - 1; });
-  const std::span<const float> moments = encoder(picture.size()).run({pixels.data()});
+  const std::span<const float> moments = encoder(picture.size()).run({{{"picture", pixels.data()}}, 1});
   const int64_t height = picture.height / factor(), width = picture.width / factor();
   std::vector<float> latents;
   latents.reserve(static_cast<size_t>(channels() * height * width));
@@ -260,7 +258,7 @@ data::Image PictureCoder::decode(std::span<const float> latents, Extent size) {
   for (size_t i = 0; i < rows.starts.size(); ++i) {
     for (size_t j = 0; j < columns.starts.size(); ++j) {
       read_tile(latents, size, {rows.starts[i], columns.starts[j]}, tile, in);
-      add_tile(decoder_->part.run({in.data()}), rows.weights[i], columns.weights[j],
+      add_tile(decoder_->part.run({{{"latents", in.data()}}, 1}), rows.weights[i], columns.weights[j],
                sum.data() + 3 * factor() * (rows.starts[i] * whole.width + columns.starts[j]), whole.width);
     }
   }

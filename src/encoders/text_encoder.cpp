@@ -108,15 +108,16 @@ void TextEncoder::encode_group(std::span<const TextIds> texts, std::vector<State
   for (int64_t layer = 0; layer < parts_.num_layers; ++layer) {
     layer_.load(files_, fmt::format("{}{}.", parts_.layers, layer));
     for (size_t i = 0; i < states.size(); ++i) {
-      const float* bias = parts_.heads > 0 ? parts_.bias(texts[i].num_tokens).data() : nullptr;
-      std::ranges::copy(layer_.run({states[i].hidden.data(), positions_.data(), bias}),
-                        states[i].hidden.begin());
+      engine::MicroBatch inputs({{"hidden", states[i].hidden.data()}, {"positions", positions_.data()}}, 1);
+      if (parts_.heads > 0) inputs.add({"bias", parts_.bias(texts[i].num_tokens).data()});
+      std::ranges::copy(layer_.run(inputs), states[i].hidden.begin());
       keep(layer + 1, states[i]);
     }
   }
   if (!norm_) return;
   norm_->load(files_, parts_.outer);
-  for (States& each : states) std::ranges::copy(norm_->run({each.hidden.data()}), each.hidden.begin());
+  for (States& each : states)
+    std::ranges::copy(norm_->run({{{"hidden", each.hidden.data()}}, 1}), each.hidden.begin());
 }
 
 void TextEncoder::encode(std::span<const TextIds> texts,

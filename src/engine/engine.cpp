@@ -76,9 +76,10 @@ void Engine::start_step(int64_t num_micro, int64_t num_samples, FunctionRef<Micr
   runtime_->memory().read_loss_scale(&read[kScale]);
   if (runtime_->group() != nullptr) runtime_->group()->start_step(step + 1);
   started_ = {.last = nullptr, .num_micro = num_micro, .num_samples = num_samples};
+  const auto next_sorted = [&] { return runtime_->sorted(next()); };
   const Update update{.num_micro = num_micro,
                       .num_samples = num_samples,
-                      .next = next,
+                      .next = next_sorted,
                       .step = step,
                       .learning_rate = learning_rate};
   exec::Executor* last = strategy_->start(*runtime_, update, &read[kFirstLoss]);
@@ -107,11 +108,15 @@ StepResult Engine::finish_step() {
   return result;
 }
 
-void Engine::stage_ahead(const MicroBatch& batch) { strategy_->stage_ahead(*runtime_, batch); }
+void Engine::stage_ahead(const MicroBatch& batch) {
+  strategy_->stage_ahead(*runtime_, runtime_->sorted(batch));
+}
 
 void Engine::outer_step() { strategy_->outer_step(*runtime_); }
 
-double Engine::evaluate(const MicroBatch& batch) { return strategy_->evaluate(*runtime_, batch); }
+double Engine::evaluate(const MicroBatch& batch) {
+  return strategy_->evaluate(*runtime_, runtime_->sorted(batch));
+}
 
 std::span<const int32_t> Engine::int_output(size_t index) const {
   const std::span<const float> same = output(index);

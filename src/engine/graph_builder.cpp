@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "engine/micro_batch.h"
+#include "data/loader.h"
 #include "ir/state_name.h"
 #include "ops/op_list.h"
 
@@ -68,7 +68,7 @@ passes::TrainGraph build_graph(Plan& plan, Purpose purpose, BatchShape shape) {
       if (tensor.is_table) plan.tables.push_back(tensor.name);
     }
     for (const ValueId input : built.inputs) plan.input_names.push_back(train.graph.value(input).name);
-    HEARTH_CHECK(plan.input_names.size() <= MicroBatch{}.inputs.size());
+    HEARTH_CHECK(plan.input_names.size() <= data::kMaxArrays);
   }
   if (purpose == Purpose::evaluate) {
     if (options.optimizer.ema_decay > 0) use_average(train.graph, builder.tensors());

@@ -49,18 +49,20 @@ int64_t broken_row(const ir::Type& type, const void* data) {
 
 Inspector::Inspector(Engine& engine) : engine_(engine), runtime_(*engine.runtime_), plan_(runtime_.plan()) {}
 
-std::string Inspector::find_not_finite(const MicroBatch& batch, int64_t step, int64_t index) {
+std::string Inspector::find_not_finite(const MicroBatch& given, int64_t step, int64_t index) {
+  const MicroBatch batch = runtime_.sorted(given);
   const exec::Program program = compile_gradients(plan_, batch.shape(), runtime_.checks());
   for (size_t i = 0; i < plan_.input_names.size(); ++i) {
     const ValueId input = *program.graph.find(plan_.input_names[i]);
-    const int64_t row = broken_row(program.graph.type(input), batch.inputs[i]);
+    const int64_t row = broken_row(program.graph.type(input), batch.arrays[i].data);
     if (row >= 0) return fmt::format("the data ({} of row {} of its micro-batch)", plan_.input_names[i], row);
   }
   const ScratchMemory scratch(runtime_.memory(), program);
   exec::Executor executor(program);
   executor.bind(scratch.places());
   executor.set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(batch.num_rows)));
-  runtime_.bind_inputs(executor, batch, step, index);
+  ProgramInputs inputs(executor, plan_.input_names);
+  inputs.bind(batch, step, index);
   std::string found;
   runtime_.memory().sync_gpu();
   executor.run_with(runtime_.threads(), [&](size_t node, double) {
@@ -96,7 +98,8 @@ void Inspector::gradients(const MicroBatch& batch, int64_t num_samples,
   executor.bind(scratch.places());
   const std::vector<std::byte> kept(engine_.state().begin(), engine_.state().end());
   executor.set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(num_samples)));
-  runtime_.bind_inputs(executor, batch, 0, 0);
+  ProgramInputs inputs(executor, plan_.input_names);
+  inputs.bind(runtime_.sorted(batch), 0, 0);
   runtime_.run(executor);
   const double scale = loss_scale(engine_);
   size_t position = kFirstOther;

@@ -53,7 +53,7 @@ struct StagePlan {
 struct Plan {
   EngineOptions options;
   std::vector<nn::Tensor> tensors;
-  std::vector<std::string> input_names;  ///< inputs of the objective, in the order of MicroBatch::inputs
+  std::vector<std::string> input_names;  ///< inputs of the objective
   std::vector<std::string> tables;       ///< weights made by Builder::table
   bool has_losses = true;
   bool is_packed = true;  ///< false: values have no offsets, and arena_bytes is a lower bound

@@ -5,24 +5,20 @@
 #include "base/error.h"
 #include "engine/plan_builder.h"
 #include "ir/state_name.h"
+#include "passes/parallel/unroll.h"
 
 namespace hearth::engine {
-namespace {
-
-/// The counter has two elements; the rest is readable slack (kInputSlack).
-constexpr size_t kCounterSize = 16;
-
-}  // namespace
 
 Runtime::Runtime(const EngineOptions& options, std::span<const int64_t> train_sizes,
                  std::span<const int64_t> eval_sizes)
-    : threads_(options.num_threads), counter_(kCounterSize) {
+    : threads_(options.num_threads) {
   if (options.backend == exec::Backend::gpu) {
     const gpu::DeviceInfo gpu = exec::find_gpu(options.gpu.device, options.gpu.number);
     self_test_ = std::make_unique<exec::SelfTest>(gpu, options.self_test);
     if (options.matmuls) matmul_choice_ = std::make_unique<exec::MatmulChoice>(gpu, *options.matmuls);
   }
   plan_ = std::make_shared<Plan>(make_plan(options, train_sizes, eval_sizes, checks()));
+  input_order_.emplace(plan_->input_names);
   memory_ = std::make_unique<Memory>(plan_);
   const exec::Places places = memory_->places();
   for (const exec::Program* program : plan_->programs())
@@ -38,16 +34,12 @@ void Runtime::expect_recordings() const {
   }
 }
 
-void Runtime::bind_inputs(exec::Executor& executor, const MicroBatch& batch) {
-  const std::vector<std::string>& names = plan_->input_names;
-  for (size_t i = 0; i < names.size(); ++i) executor.bind_input(names[i], batch.inputs[i]);
-}
-
-void Runtime::bind_inputs(exec::Executor& executor, const MicroBatch& batch, int64_t step, int64_t index) {
-  bind_inputs(executor, batch);
-  counter_[0] = step;
-  counter_[1] = index;
-  if (executor.has_input("counter")) executor.bind_input("counter", counter_.data());
+ProgramInputs& Runtime::inputs(const exec::Program& program, std::optional<int64_t> micro) {
+  const auto found = inputs_.find({&program, micro});
+  if (found != inputs_.end()) return found->second;
+  const std::string prefix = micro ? passes::name_in_micro_batch(*micro, "") : "";
+  return inputs_.try_emplace({&program, micro}, executor(program), std::as_const(plan_->input_names), prefix)
+      .first->second;
 }
 
 void Runtime::run(exec::Executor& executor) {
@@ -74,8 +66,8 @@ void Runtime::make_idle_batch() {
     if (const auto input = graph.find(name)) max_bytes = std::max(max_bytes, graph.type(*input).num_bytes());
   }
   zeros_ = exec::Region(passes::padded_bytes(max_bytes));
-  idle_batch_ = {.num_rows = shape.num_rows, .row_length = shape.row_length};
-  idle_batch_.inputs.fill(zeros_.data());
+  idle_batch_ = {{}, shape.num_rows, shape.row_length};
+  for (data::NamedArray& array : idle_batch_.arrays) array.data = zeros_.data();
 }
 
 void Runtime::join(distributed::ProcessGroup& group, bool needs_exchange_queue) {

@@ -11,8 +11,8 @@
 #include "distributed/heartbeat.h"
 #include "distributed/process_group.h"
 #include "engine/memory.h"
-#include "engine/micro_batch.h"
 #include "engine/plan.h"
+#include "engine/program_inputs.h"
 #include "exec/executor.h"
 #include "exec/host_queue.h"
 
@@ -35,15 +35,16 @@ class Runtime {
 
   /// Returns the executor of a program of the plan.
   exec::Executor& executor(const exec::Program& program) { return executors_.at(&program); }
-  /// Binds the arrays of a micro-batch.
-  void bind_inputs(exec::Executor& executor, const MicroBatch& batch);
-  /// Also sets the counter of dropout: the micro-batch is number `index` of update `step`.
-  void bind_inputs(exec::Executor& executor, const MicroBatch& batch, int64_t step, int64_t index);
+  /// Returns a micro-batch with its arrays in the order of Plan::input_names; see InputOrder.
+  MicroBatch sorted(const MicroBatch& batch) { return input_order_->sorted(batch); }
+  /// Returns the inputs of a program for sorted micro-batches. `micro`: number of the micro-batch in a
+  /// program of several (Parallel::pipeline).
+  ProgramInputs& inputs(const exec::Program& program, std::optional<int64_t> micro = {});
   /// Starts the program of an update. A GPU may finish it later.
   void start(exec::Executor& executor) { executor.start(threads_); }
   /// Uploads weights that the host has changed, and runs a program to its end.
   void run(exec::Executor& executor);
-  /// Returns a micro-batch of zeros, for workers without one; EngineOptions::shards > 1.
+  /// Returns a sorted micro-batch of zeros, for workers without one; EngineOptions::shards > 1.
   const MicroBatch& idle_batch() const { return idle_batch_; }
   /// Returns host memory for the values that are read after an update, page-locked if there is a GPU.
   float* readings(size_t count);
@@ -81,7 +82,8 @@ class Runtime {
   std::shared_ptr<Plan> plan_;
   std::unique_ptr<Memory> memory_;
   std::map<const exec::Program*, exec::Executor> executors_;
-  std::vector<int64_t> counter_;  ///< of bind_inputs()
+  std::optional<InputOrder> input_order_;
+  std::map<std::pair<const exec::Program*, std::optional<int64_t>>, ProgramInputs> inputs_;
   exec::Region zeros_;
   MicroBatch idle_batch_;
   std::vector<float> host_readings_;

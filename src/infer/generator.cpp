@@ -208,7 +208,11 @@ void Generator::run(std::span<const int32_t> ids, int64_t end, int64_t num_rows)
   if (num_in_pieces_ == std::ssize(tokens_) && std::ssize(ids) == kPieceTokens)
     num_in_pieces_ += kPieceTokens;
   tokens_.insert(tokens_.end(), ids.begin(), ids.end());
-  engine_->evaluate({{ids_.data(), positions_.data(), last_.data(), last_position_.data()}, num_rows});
+  engine_->evaluate({{{"tokens", ids_.data()},
+                      {"positions", positions_.data()},
+                      {"last", last_.data()},
+                      {"last_position", last_position_.data()}},
+                     num_rows});
 }
 
 Answer answer(Generator& generator, const text::Tokenizer* tokenizer, std::span<const int32_t> prompt,

@@ -5,11 +5,6 @@
 
 namespace hearth::tasks {
 
-/// The micro-batch of a loader's rows, whose arrays are the objective's inputs.
-inline engine::MicroBatch micro_batch(const data::Batch& batch) {
-  return {batch.arrays, batch.count, batch.row_length};
-}
-
 /// Said after the number of training images that LoaderOptions::balance draws.
 inline constexpr const char* kBalanced = " (each class drawn equally often)";
 
@@ -20,7 +15,7 @@ class LoaderStream : public BatchStream {
                const data::LoaderPosition& from)
       : loader_(rows, options, from) {}
   LoaderStream(const data::RowSource& rows, const data::LoaderOptions& options) : loader_(rows, options) {}
-  engine::MicroBatch next() override { return micro_batch(loader_.next()); }
+  engine::MicroBatch next() override { return engine::MicroBatch(loader_.next()); }
 
  private:
   data::Loader loader_;

@@ -34,8 +34,8 @@ struct BucketRow {
 class BucketRows : public RowSource {
  public:
   int64_t num_rows() const override { return std::ssize(bucket_lengths()); }
-  RowBytes row_bytes(int64_t) const override { return {sizeof(BucketRow)}; }
-  void make(const Row& row, const std::array<std::byte*, kMostArrays>& arrays) const override {
+  ArrayFormats formats(int64_t) const override { return {{{"rows", sizeof(BucketRow)}}}; }
+  void make(const Row& row, const std::array<std::byte*, kMaxArrays>& arrays) const override {
     *reinterpret_cast<BucketRow*>(arrays[0]) = {row.key, row.index, row.length};
   }
 };

@@ -37,8 +37,8 @@ TEST(ClassBalance, OfSeveralClassesTheRarestCounts) {
 class Rows : public RowSource {
  public:
   int64_t num_rows() const override { return kRows; }
-  RowBytes row_bytes(int64_t) const override { return {sizeof(Made)}; }
-  void make(const Row& row, const std::array<std::byte*, kMostArrays>& arrays) const override {
+  ArrayFormats formats(int64_t) const override { return {{{"rows", sizeof(Made)}}}; }
+  void make(const Row& row, const std::array<std::byte*, kMaxArrays>& arrays) const override {
     *reinterpret_cast<Made*>(arrays[0]) = {row.key, row.index};
   }
 };

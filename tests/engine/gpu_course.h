@@ -77,8 +77,9 @@ class Course {
   MicroBatch batch() const {
     const Slot& slot = slots_[(num_batches_ + 1) % 2];
     const auto& numbers = slot.numbers;
-    if (is_text_) return {{numbers[0].data(), numbers[1].data(), numbers[2].data()}, kBatch};
-    return {{slot.pictures.data(), numbers[0].data()}, kBatch};
+    if (!is_text_) return {{{"images", slot.pictures.data()}, {"labels", numbers[0].data()}}, kBatch};
+    return {{{"tokens", numbers[0].data()}, {"labels", numbers[1].data()}, {"positions", numbers[2].data()}},
+            kBatch};
   }
   StepResult step(double learning_rate = 0.01) {
     const int64_t num_micro = engine_.plan().options.accumulate;

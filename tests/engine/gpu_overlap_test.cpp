@@ -117,7 +117,7 @@ TEST_F(GpuOverlap, TheGpuItselfKeepsWeightsFromGradientsThatAreNotFinite) {
     const auto before = course.state_after(2);
     std::vector<float> pictures(kBatch * 8 * 8 * 3 + kSlack, std::nanf(""));
     MicroBatch broken = course.batch();
-    broken.inputs[0] = pictures.data();
+    broken.arrays[0].data = pictures.data();
     const StepResult result = course.engine().train_step(
         accumulate, accumulate * kBatch, [&] { return broken; }, 3, 0.01);
     EXPECT_TRUE(result.skipped);

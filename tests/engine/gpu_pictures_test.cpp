@@ -58,7 +58,7 @@ class PictureCourse {
     for (int32_t& label : labels_) label = static_cast<int32_t>(random.below(10));
     engine_.initialize();
   }
-  MicroBatch batch() const { return {{pictures_.data(), labels_.data()}, kBatch}; }
+  MicroBatch batch() const { return {{{"images", pictures_.data()}, {"labels", labels_.data()}}, kBatch}; }
   double step() {
     return engine_
         .train_step(

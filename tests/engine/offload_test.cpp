@@ -22,7 +22,8 @@ std::vector<std::byte> state_after(const EngineOptions& options) {
     labels[i] = static_cast<int32_t>(i * 53 % 96);
     positions[i] = static_cast<int32_t>(i % kTinyContext);
   }
-  const MicroBatch batch{{tokens.data(), labels.data(), positions.data()}, kTinyRows};
+  const MicroBatch batch{
+      {{"tokens", tokens.data()}, {"labels", labels.data()}, {"positions", positions.data()}}, kTinyRows};
   for (int64_t step = 0; step < 3; ++step) {
     const StepResult result = engine.train_step(
         options.accumulate, options.accumulate * kTinyRows * kTinyContext, [&] { return batch; }, step, 0.01);

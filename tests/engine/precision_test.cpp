@@ -40,7 +40,9 @@ class Trained {
 
   StepResult step() {
     const int64_t num_micro = engine_.plan().options.accumulate;
-    const auto next = [&] { return MicroBatch{{images_.data(), labels_.data()}, kBatch}; };
+    const auto next = [&] {
+      return MicroBatch{{{"images", images_.data()}, {"labels", labels_.data()}}, kBatch};
+    };
     return engine_.train_step(num_micro, num_micro * kBatch, next, num_steps_++, 0.02);
   }
   std::vector<float> trained() const {

@@ -133,8 +133,9 @@ double loss_of(const std::shared_ptr<const engine::Objective>& objective, int64_
     positions[i] = static_cast<int32_t>(i % kDocument);
     starts[i] = static_cast<int32_t>(i / kDocument * kDocument);
   }
-  engine::MicroBatch batch{{tokens.data(), labels.data(), positions.data()}, num_rows};
-  if (documents) batch.inputs[3] = starts.data();
+  engine::MicroBatch batch{
+      {{"tokens", tokens.data()}, {"labels", labels.data()}, {"positions", positions.data()}}, num_rows};
+  if (documents) batch.add({"starts", starts.data()});
   return engine.evaluate(batch);
 }
 

@@ -137,7 +137,7 @@ Values evaluate(engine::EngineOptions options, const fs::path& weights, std::vec
   engine.initialize();
   hub::load_weights(engine, weights);
   images.resize(images.size() + static_cast<size_t>(engine::kInputSlack));
-  engine.evaluate({{images.data()}, count});
+  engine.evaluate({{{"images", images.data()}}, count});
   for (size_t i = 0; i < made.names.size(); ++i) {
     const std::span<const float> output = engine.output(i);
     made.values.emplace_back(output.begin(), output.end());

@@ -25,13 +25,13 @@ ir::Type type_of(const GivenTensor& given) {
 }
 
 struct Inputs {
-  std::vector<std::string> names;
+  std::vector<const char*> names;
   std::vector<GivenTensor> batches;
 
   explicit Inputs(const io::SafetensorsFile& file) {
     for (const char* name : {"tokens", "time", "labels", "text", "pooled", "target", "weight"}) {
       if (file.find(name) == nullptr) continue;
-      names.emplace_back(name);
+      names.push_back(name);
       batches.emplace_back(file, name);
     }
   }
@@ -47,7 +47,7 @@ class Denoising : public engine::Objective {
     std::map<std::string, ir::ValueId> in;
     for (const char* optional : {"labels", "text", "pooled"}) in[optional] = ir::kNone;
     for (size_t i = 0; i < inputs_.names.size(); ++i) {
-      const std::string& name = inputs_.names[i];
+      const std::string name = inputs_.names[i];
       in[name] = builder.input(name, type_of(inputs_.batches[i]));
       graph.inputs.push_back(in[name]);
     }
@@ -95,7 +95,8 @@ void run(const fs::path& folder, Extent patches, double guidance, const fs::path
   if (hub::has_adapter(engine)) hub::load_weights(engine, lora);
   const auto batch = [&](int64_t at) {
     engine::MicroBatch made{{}, rows};
-    for (size_t i = 0; i < inputs.batches.size(); ++i) made.inputs[i] = inputs.batches[i].step(at);
+    for (size_t i = 0; i < inputs.batches.size(); ++i)
+      made.add({inputs.names[i], inputs.batches[i].step(at)});
     return made;
   };
   Found found;

@@ -65,9 +65,11 @@ void run_autoencoder(const fs::path& folder) {
                          .winograd = kWinograd},
                         std::vector{rows}, std::vector{rows});
   hub::load_weights(engine, folder / "vae/diffusion_pytorch_model.safetensors");
-  const engine::MicroBatch batch{
-      {pictures.values.data(), latents.values.data(), of_moments.values.data(), of_pictures.values.data()},
-      rows};
+  const engine::MicroBatch batch{{{"pictures", pictures.values.data()},
+                                  {"latents", latents.values.data()},
+                                  {"of_moments", of_moments.values.data()},
+                                  {"of_pictures", of_pictures.values.data()}},
+                                 rows};
   Found found;
   engine.evaluate(batch);
   found.add("moments", of_moments.shape, engine.output(0));

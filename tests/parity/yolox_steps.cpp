@@ -34,7 +34,8 @@ void run(const char* size, const fs::path& folder, double rate) {
   engine.initialize();
   hub::load_weights(engine, folder / "init.safetensors");
   const auto batch = [&](int64_t at) {
-    return engine::MicroBatch{{images.step(at), targets.step(at), weights.step(at)}, rows};
+    return engine::MicroBatch{
+        {{"images", images.step(at)}, {"targets", targets.step(at)}, {"l1_weight", weights.step(at)}}, rows};
   };
   Found found;
   found.add("loss", {},

@@ -80,7 +80,9 @@ void train_on_noise(const std::string& model, const engine::OptimizerOptions& op
   PhiloxSequence random(3, 0);
   for (float& value : images) value = random.uniform(-1, 1);
   for (int32_t& label : labels) label = static_cast<int32_t>(random.below(10));
-  const auto next = [&] { return engine::MicroBatch{{images.data(), labels.data()}, kBatch}; };
+  const auto next = [&] {
+    return engine::MicroBatch{{{"images", images.data()}, {"labels", labels.data()}}, kBatch};
+  };
   for (int64_t step = 0; step < 4; ++step) {
     look(engine, nullptr);
     const engine::StepResult result = engine.train_step(1, kBatch, next, step, rate);

@@ -188,8 +188,9 @@ double weights_after(const engine::EngineOptions& options, const std::vector<int
     size_t next_size = 0;
     const auto next = [&] {
       const int64_t count = sizes[std::min(next_size++, sizes.size() - 1)];
-      const engine::MicroBatch batch{{samples.images.data() + done * pixels, samples.labels.data() + done},
-                                     count};
+      const engine::MicroBatch batch{
+          {{"images", samples.images.data() + done * pixels}, {"labels", samples.labels.data() + done}},
+          count};
       done += count;
       return batch;
     };

@@ -29,7 +29,8 @@ double loss_of(const char* rope, int64_t document) {
     labels[i] = static_cast<int32_t>(i * 13 % 50);
     positions[i] = static_cast<int32_t>(static_cast<int64_t>(i) % document);
   }
-  return engine.evaluate({{tokens.data(), labels.data(), positions.data()}, 1});
+  return engine.evaluate(
+      {{{"tokens", tokens.data()}, {"labels", labels.data()}, {"positions", positions.data()}}, 1});
 }
 
 TEST(Longrope, IsChosenByTheLongestDocumentOfABatch) {

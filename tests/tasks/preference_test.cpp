@@ -57,7 +57,7 @@ class Preferences : public testing::Test {
 /// The labels of an answer as text; the end of a turn is '#'.
 std::string labels(const engine::MicroBatch& batch, int64_t answer) {
   std::string text;
-  const auto* first = static_cast<const int32_t*>(batch.inputs[1]) + answer * batch.row_length;
+  const auto* first = batch.array<int32_t>("labels") + answer * batch.row_length;
   for (int64_t i = 0; i < batch.row_length; ++i) {
     if (first[i] >= 0) text += first[i] < 95 ? static_cast<char>(first[i] + 32) : '#';
   }

@@ -215,23 +215,24 @@ TEST_P(PyramidDetectors, FindTheShapesThatTheyWereTrainedOn) {
                                     .max_boxes = 1,
                                     .width = 8});
   const data::BoxedPictures set = data::shape_boxes(5, kTaught, kTaughtSide);
-  std::vector<std::vector<std::byte>> arrays(data::kMostArrays);
+  std::vector<std::vector<std::byte>> arrays(data::kMaxArrays);
   constexpr int64_t kFloats = kTaughtSide * kTaughtSide * 3;
-  const data::RowBytes bytes = detector->target_bytes(kTaughtSide);
+  const data::ArrayFormats formats = detector->target_formats(kTaughtSide);
   arrays[0].resize(kTaught * kFloats * sizeof(float) + engine::kInputSlack);
   for (size_t i = 1; i < arrays.size(); ++i)
-    arrays[i].resize(static_cast<size_t>(kTaught * bytes[i - 1] + engine::kInputSlack));
+    arrays[i].resize(static_cast<size_t>(kTaught * formats[i - 1].row_bytes + engine::kInputSlack));
   for (int64_t row = 0; row < kTaught; ++row) {
     const data::Image image = set.draw(row);
     auto* pixels = reinterpret_cast<float*>(arrays[0].data()) + row * kFloats;
     data::Augmenter{detector->pixels(), kTaughtSide, 3}.apply(0, row, image.pixels.data(), pixels);
     std::vector<std::byte*> targets;
-    for (size_t i = 1; i < arrays.size() && bytes[i - 1] > 0; ++i)
-      targets.push_back(arrays[i].data() + row * bytes[i - 1]);
+    for (size_t i = 1; i < arrays.size() && formats[i - 1].name != nullptr; ++i)
+      targets.push_back(arrays[i].data() + row * formats[i - 1].row_bytes);
     detector->write_targets(set.pictures[static_cast<size_t>(row)].boxes, kTaughtSide, false, targets);
   }
-  engine::MicroBatch batch{.num_rows = kTaught};
-  for (size_t i = 0; i < arrays.size(); ++i) batch.inputs[i] = arrays[i].data();
+  engine::MicroBatch batch{{{"images", arrays[0].data()}}, kTaught};
+  for (size_t i = 1; i < arrays.size() && formats[i - 1].name != nullptr; ++i)
+    batch.add({formats[i - 1].name, arrays[i].data()});
   engine::Engine engine({.objective = detector->objective(),
                          .optimizer = {.name = "adamw"},
                          .batch = kTaught,

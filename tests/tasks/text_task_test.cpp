@@ -68,8 +68,10 @@ class Text : public testing::Test {
 
 char character(int32_t id) { return id == 95 ? '|' : id < 95 ? static_cast<char>(id + 32) : '#'; }
 
+constexpr const char* kInputs[] = {"tokens", "labels", "positions", "starts"};
+
 const int32_t* input(const engine::MicroBatch& batch, size_t index) {
-  return static_cast<const int32_t*>(batch.inputs[index]);
+  return batch.array<int32_t>(kInputs[index]);
 }
 
 /// The documents of a micro-batch with their tokens, those after a counted label in capitals; special tokens
@@ -403,14 +405,22 @@ TEST_F(Text, AccumulationEqualsTheLargeBatchThoughMicroBatchesTrainUnequally) {
 /// One row's arrays, with the labels of one document alone where that is asked for.
 struct Row {
   std::vector<int32_t> arrays[4];
-  Row(const engine::MicroBatch& batch, int64_t length, int64_t index) {
-    for (size_t i = 0; i < 4; ++i) {
+  bool has_starts;
+  Row(const engine::MicroBatch& batch, int64_t length, int64_t index)
+      : has_starts(batch.arrays[3].name != nullptr) {
+    for (size_t i = 0; i < (has_starts ? 4 : 3); ++i)
       arrays[i].assign(input(batch, i) + index * length, input(batch, i) + (index + 1) * length);
-      arrays[i].resize(static_cast<size_t>(length) + 16);
-    }
+    for (int32_t i = 0, start = 0; !has_starts && i < length; ++i)
+      arrays[3].push_back(start = arrays[2][static_cast<size_t>(i)] == 0 ? i : start);
+    for (auto& array : arrays) array.resize(static_cast<size_t>(length) + 16);
   }
   engine::MicroBatch batch(int64_t length) const {
-    return {{arrays[0].data(), arrays[1].data(), arrays[2].data(), arrays[3].data()}, 1, length};
+    engine::MicroBatch made{
+        {{kInputs[0], arrays[0].data()}, {kInputs[1], arrays[1].data()}, {kInputs[2], arrays[2].data()}},
+        1,
+        length};
+    if (has_starts) made.add({kInputs[3], arrays[3].data()});
+    return made;
   }
   /// Where documents start.
   std::set<int32_t> starts(int64_t length) const { return {arrays[3].begin(), arrays[3].begin() + length}; }

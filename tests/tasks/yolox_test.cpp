@@ -32,7 +32,9 @@ class Shapes {
     }
   }
   engine::MicroBatch batch(const float* l1_weight, int64_t row_length = 0) const {
-    return {{images_.data(), targets_.data(), l1_weight}, kPictures, row_length};
+    return {{{"images", images_.data()}, {"targets", targets_.data()}, {"l1_weight", l1_weight}},
+            kPictures,
+            row_length};
   }
   std::span<const float> target(int64_t picture) const {
     return std::span(targets_).subspan(static_cast<size_t>(picture * kBoxes * 5), 5);

@@ -76,9 +76,9 @@ MaskRows::MaskRows(const MaskedImages& images, MaskRowOptions options)
                options_.most_scale);
 }
 
-RowBytes MaskRows::row_bytes(int64_t) const {
+ArrayFormats MaskRows::formats(int64_t) const {
   const int64_t pixels = options_.size.num_pixels();
-  return {pixels * kChannels * 4, pixels * 4, 4};
+  return {{{"images", pixels * kChannels * 4}, {"masks", pixels * 4}, {"weight", 4}}};
 }
 
 MaskPlacement MaskRows::place(const Row& row, Extent stored) const {
@@ -97,7 +97,7 @@ MaskPlacement MaskRows::place(const Row& row, Extent stored) const {
   return made;
 }
 
-void MaskRows::make(const Row& row, const std::array<std::byte*, kMostArrays>& arrays) const {
+void MaskRows::make(const Row& row, const std::array<std::byte*, kMaxArrays>& arrays) const {
   thread_local Image image, mask;
   thread_local ImageBuffers buffers;
   thread_local std::vector<uint8_t> pixels, labels;

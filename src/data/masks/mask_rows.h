@@ -32,8 +32,8 @@ class MaskRows : public RowSource {
   MaskRows(const MaskedImages& images, MaskRowOptions options);
 
   int64_t num_rows() const override { return images_.size(); }
-  RowBytes row_bytes(int64_t length) const override;
-  void make(const Row& row, const std::array<std::byte*, kMostArrays>& arrays) const override;
+  ArrayFormats formats(int64_t length) const override;
+  void make(const Row& row, const std::array<std::byte*, kMaxArrays>& arrays) const override;
 
  private:
   MaskPlacement place(const Row& row, Extent stored) const;

@@ -99,10 +99,10 @@ exec::Executor* Strategy::start(Runtime& runtime, const Update& update, float* l
     const bool is_present = i < update.num_micro;
     if (is_present || k == last || exchanges_every_micro()) {
       const MicroBatch batch = is_present ? update.next() : runtime.idle_batch();
-      exec::Executor& executor =
-          runtime.executor((k == last ? plan.step : plan.accumulate).at(batch.shape()));
+      const exec::Program& program = (k == last ? plan.step : plan.accumulate).at(batch.shape());
+      exec::Executor& executor = runtime.executor(program);
       set_scalars(executor, by, is_present, update.learning_rate);
-      runtime.bind_inputs(executor, batch, update.step, i);
+      runtime.inputs(program).bind(batch, update.step, i);
       runtime.start(executor);
       executor.read(executor.graph().outputs[kLossSum], &losses[i]);
       runtime.beat();
@@ -124,16 +124,17 @@ void Strategy::gather_losses(Runtime& runtime, float* losses) {
 
 void Strategy::stage_ahead(Runtime& runtime, const MicroBatch& batch) {
   const Plan& plan = runtime.plan();
-  const Programs& programs = plan.accumulate.empty() ? plan.step : plan.accumulate;
-  exec::Executor& executor = runtime.executor(programs.at(batch.shape()));
-  runtime.bind_inputs(executor, batch);
+  const exec::Program& program = (plan.accumulate.empty() ? plan.step : plan.accumulate).at(batch.shape());
+  exec::Executor& executor = runtime.executor(program);
+  runtime.inputs(program).bind(batch);
   executor.stage_ahead();
 }
 
 double Strategy::evaluate(Runtime& runtime, const MicroBatch& batch) {
   const Plan& plan = runtime.plan();
-  exec::Executor& executor = runtime.executor(plan.evaluate.at(batch.shape()));
-  runtime.bind_inputs(executor, batch, 0, 0);
+  const exec::Program& program = plan.evaluate.at(batch.shape());
+  exec::Executor& executor = runtime.executor(program);
+  runtime.inputs(program).bind(batch, 0, 0);
   runtime.run(executor);
   if (runtime.group() != nullptr) runtime.group()->check();
   runtime.beat();

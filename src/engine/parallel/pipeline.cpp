@@ -141,9 +141,6 @@ exec::Program compile_evaluation(PlanBuilder& builder, BatchShape shape) {
   return builder.place(passes::unroll(train, stages, unroll_options(plan, 1)), Purpose::evaluate);
 }
 
-/// The counter of dropout has two elements; the rest is readable slack (kInputSlack).
-constexpr int64_t kCounterSize = 16;
-
 class Pipeline : public Strategy {
  public:
   int64_t num_sharing(const EngineOptions&) const override { return 1; }
@@ -166,13 +163,12 @@ class Pipeline : public Strategy {
 
  private:
   MicroBatch copy(const StagePlan& stage, const MicroBatch& batch, int64_t index);
-  void bind(Runtime& runtime, exec::Executor& executor, int64_t number, const MicroBatch& batch, int64_t step,
-            int64_t index);
 
   std::vector<std::vector<float>> gathered_;  ///< outputs of the last evaluation
+  std::vector<MicroBatch> batches_;           ///< of the present update
+  std::vector<std::string> inverse_samples_;  ///< name of this scalar for each micro-batch of a program
   exec::Region inputs_;                       ///< copies of an update's micro-batches
   int64_t slot_bytes_ = 0;                    ///< bytes of a copied micro-batch
-  std::vector<int64_t> counters_;             ///< of dropout, for each micro-batch of an update
 };
 
 void Pipeline::compile(PlanBuilder& builder, std::span<const int64_t> train_sizes,
@@ -226,35 +222,21 @@ void Pipeline::open(Runtime& runtime) {
   for (const int64_t num_bytes : plan.stage.input_bytes.rbegin()->second)
     slot_bytes_ += passes::padded_bytes(num_bytes + kInputSlack);
   inputs_ = exec::Region(slot_bytes_ * plan.options.accumulate);
-  counters_.resize(static_cast<size_t>(kCounterSize * plan.options.accumulate));
+  for (int64_t i = 0; i < plan.options.accumulate; ++i)
+    inverse_samples_.push_back(passes::name_in_micro_batch(i, kInverseSamples));
 }
 
 /// Copies a micro-batch to memory that is valid until the update is done.
 MicroBatch Pipeline::copy(const StagePlan& stage, const MicroBatch& batch, int64_t index) {
-  MicroBatch copied{.num_rows = batch.num_rows, .row_length = batch.row_length};
+  MicroBatch copied = batch;
   const std::vector<int64_t>& num_bytes = stage.input_bytes.at(batch.shape());
   std::byte* next = inputs_.data() + index * slot_bytes_;
   for (size_t i = 0; i < num_bytes.size(); ++i) {
-    if (num_bytes[i] > 0) std::memcpy(next, batch.inputs[i], static_cast<size_t>(num_bytes[i]));
-    copied.inputs[i] = next;
+    if (num_bytes[i] > 0) std::memcpy(next, batch.arrays[i].data, static_cast<size_t>(num_bytes[i]));
+    copied.arrays[i].data = next;
     next += passes::padded_bytes(num_bytes[i] + kInputSlack);
   }
   return copied;
-}
-
-/// Binds the inputs of micro-batch `number` of a program.
-void Pipeline::bind(Runtime& runtime, exec::Executor& executor, int64_t number, const MicroBatch& batch,
-                    int64_t step, int64_t index) {
-  int64_t* const counter = &counters_[static_cast<size_t>(kCounterSize * number)];
-  counter[0] = step;
-  counter[1] = index;
-  const auto bind = [&](const std::string& name, const void* data) {
-    if (executor.has_input(passes::name_in_micro_batch(number, name)))
-      executor.bind_input(passes::name_in_micro_batch(number, name), data);
-  };
-  const std::vector<std::string>& names = runtime.plan().input_names;
-  for (size_t i = 0; i < names.size(); ++i) bind(names[i], batch.inputs[i]);
-  bind("counter", counter);
 }
 
 /// Returns the program for all micro-batches of an update; null if their number or shapes differ from its.
@@ -271,22 +253,22 @@ exec::Executor* Pipeline::start(Runtime& runtime, const Update& update, float* l
   const EngineOptions& options = plan.options;
   const Divisors by = divisors(plan, update);
   const int64_t num_micro = update.num_micro;
-  std::vector<MicroBatch> batches;
-  for (int64_t i = 0; i < num_micro; ++i) batches.push_back(copy(plan.stage, update.next(), i));
-  const exec::Program* const together = unrolled_program(plan, batches);
+  batches_.clear();
+  for (int64_t i = 0; i < num_micro; ++i) batches_.push_back(copy(plan.stage, update.next(), i));
+  const exec::Program* const together = unrolled_program(plan, batches_);
   const int64_t count = together != nullptr ? num_micro : 1;
-  exec::Executor* executor = together == nullptr ? nullptr : &runtime.executor(*together);
+  exec::Executor* executor = nullptr;
   for (int64_t first = 0; first < num_micro; first += count) {
     const int64_t end = first + count;
-    if (together == nullptr) {
-      const BatchShape shape = batches[static_cast<size_t>(first)].shape();
-      executor = &runtime.executor(plan.stage.single_micro.at({shape, end == num_micro}));
-    }
+    const BatchShape shape = batches_[static_cast<size_t>(first)].shape();
+    const exec::Program& program =
+        together != nullptr ? *together : plan.stage.single_micro.at({shape, end == num_micro});
+    executor = &runtime.executor(program);
     set_scalars(*executor, by, true, update.learning_rate);
     for (int64_t i = first; i < end; ++i) {
-      executor->set_scalar(passes::name_in_micro_batch(i - first, kInverseSamples),
+      executor->set_scalar(inverse_samples_[static_cast<size_t>(i - first)],
                            static_cast<float>(1.0 / by.num_samples));
-      bind(runtime, *executor, i - first, batches[static_cast<size_t>(i)], update.step, i);
+      runtime.inputs(program, i - first).bind(batches_[static_cast<size_t>(i)], update.step, i);
     }
     runtime.start(*executor);
     // The outputs of one micro-batch follow those of another; the loss is the first of each.
@@ -308,8 +290,9 @@ void Pipeline::gather_losses(Runtime& runtime, float* losses) {
 
 double Pipeline::evaluate(Runtime& runtime, const MicroBatch& batch) {
   const Plan& plan = runtime.plan();
-  exec::Executor& executor = runtime.executor(plan.evaluate.at(batch.shape()));
-  bind(runtime, executor, 0, batch, 0, 0);
+  const exec::Program& program = plan.evaluate.at(batch.shape());
+  exec::Executor& executor = runtime.executor(program);
+  runtime.inputs(program, 0).bind(batch, 0, 0);
   runtime.run(executor);
   runtime.group()->check();
   runtime.beat();

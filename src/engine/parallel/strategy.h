@@ -15,7 +15,7 @@ namespace hearth::engine {
 class PlanBuilder;
 class Runtime;
 
-/// Arguments of an update; see Engine::train_step().
+/// Arguments of an update; see Engine::train_step(). Micro-batches of strategies are sorted (InputOrder).
 struct Update {
   int64_t num_micro = 0;    ///< micro-batches of all workers
   int64_t num_samples = 0;  ///< samples of all workers

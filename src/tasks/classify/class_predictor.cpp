@@ -27,7 +27,7 @@ std::string ClassPredictor::predict(engine::Engine& engine, const fs::path& pict
   std::vector<float> pixels(image.pixels.size() + kSlack);
   data::Augmenter{pixels_, image.size(), image.channels}.apply(0, 0, image.pixels.data(), pixels.data());
   const std::vector<int32_t> labels(1 + kSlack, 0);
-  engine.evaluate({{pixels.data(), labels.data()}, 1});
+  engine.evaluate({{{"images", pixels.data()}, {"labels", labels.data()}}, 1});
   const std::span<const float> probabilities = engine.output(kProbabilities);
   std::vector<std::pair<float, size_t>> ranked;
   for (size_t i = 0; i < probabilities.size(); ++i) {

@@ -74,7 +74,7 @@ class Tally {
   }
 
   void add(engine::Engine& engine, const data::Batch& batch) {
-    result_.loss += engine.evaluate(micro_batch(batch));
+    result_.loss += engine.evaluate(engine::MicroBatch(batch));
     result_.score += engine.output(kCorrect)[0];
     for (int64_t i = 0; i < batch.count; ++i) {
       const float* row = engine.output(kProbabilities).data() + i * num_classes_;

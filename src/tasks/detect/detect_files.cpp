@@ -29,13 +29,13 @@ std::string DetectFiles::predict(engine::Engine& engine, const fs::path& picture
   std::vector<float> pixels(static_cast<size_t>(size.num_pixels() * kChannels) + kSlack);
   data::Augmenter{detector_->pixels(), size, kChannels}.apply(0, 0, sample.image.pixels.data(),
                                                               pixels.data());
-  engine::MicroBatch batch{{pixels.data()}, 1};
+  engine::MicroBatch batch{{{"images", pixels.data()}}, 1};
   std::vector<std::vector<std::byte>> targets;
   std::vector<std::byte*> arrays;
-  for (const int64_t bytes : detector_->target_bytes(size)) {
-    if (bytes == 0) break;
-    arrays.push_back(targets.emplace_back(static_cast<size_t>(bytes) + kSlack).data());
-    batch.inputs.at(arrays.size()) = arrays.back();
+  for (const data::ArrayFormat& format : detector_->target_formats(size)) {
+    if (format.name == nullptr) break;
+    arrays.push_back(targets.emplace_back(static_cast<size_t>(format.row_bytes) + kSlack).data());
+    batch.add({format.name, arrays.back()});
   }
   detector_->write_targets({}, size, false, arrays);
   engine.evaluate(batch);

@@ -45,10 +45,11 @@ int64_t DetectRows::row_length(const data::LoaderPosition& begin) const {
 
 Extent DetectRows::size_of(int64_t length) const { return length > 0 ? Extent(length) : options_.size; }
 
-data::RowBytes DetectRows::row_bytes(int64_t length) const {
+data::ArrayFormats DetectRows::formats(int64_t length) const {
   const Extent size = length > 0 ? Extent(length) : largest(options_);
-  const data::RowBytes targets = detector_.target_bytes(size);
-  data::RowBytes made = {size.num_pixels() * kChannels * static_cast<int64_t>(sizeof(float))};
+  const data::ArrayFormats targets = detector_.target_formats(size);
+  data::ArrayFormats made = {
+      {{"images", size.num_pixels() * kChannels * static_cast<int64_t>(sizeof(float))}}};
   std::copy(targets.begin(), targets.end() - 1, made.begin() + 1);
   return made;
 }
@@ -60,7 +61,7 @@ data::BoxSample DetectRows::sample(const data::Row& row, Extent size, bool is_pl
   return data::make_train_sample(set_, reader_, augment, size.height, size.width, row.key, row.index);
 }
 
-void DetectRows::make(const data::Row& row, const std::array<std::byte*, data::kMostArrays>& arrays) const {
+void DetectRows::make(const data::Row& row, const std::array<std::byte*, data::kMaxArrays>& arrays) const {
   const Extent size = size_of(row.length);
   const bool is_plain = row.epoch >= options_.plain_from_epoch;
   data::BoxSample made = sample(row, size, is_plain);

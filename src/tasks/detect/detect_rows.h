@@ -25,8 +25,8 @@ class DetectRows : public data::RowSource {
 
   int64_t num_rows() const override { return std::ssize(set_.pictures); }
   int64_t row_length(const data::LoaderPosition& begin) const override;
-  data::RowBytes row_bytes(int64_t length) const override;
-  void make(const data::Row& row, const std::array<std::byte*, data::kMostArrays>& arrays) const override;
+  data::ArrayFormats formats(int64_t length) const override;
+  void make(const data::Row& row, const std::array<std::byte*, data::kMaxArrays>& arrays) const override;
 
  private:
   Extent size_of(int64_t length) const;

@@ -328,10 +328,7 @@ void DetectTask::save_companions(const fs::path& folder, DType) const {
 }
 
 int64_t DetectTask::staging_bytes() const {
-  const data::RowBytes bytes = train_rows_.row_bytes(0);
-  int64_t row = 0;
-  for (const int64_t one : bytes) row += one;
-  return 2 * options_.loader.batch * row;
+  return 2 * options_.loader.batch * data::row_bytes(train_rows_.formats(0));
 }
 
 }  // namespace hearth::tasks

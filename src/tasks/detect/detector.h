@@ -35,8 +35,8 @@ class Detector {
   virtual const data::PixelOptions& pixels() const = 0;
   /// What the sides of pictures must be multiples of.
   virtual int64_t side_multiple() const { return 32; }
-  /// Bytes of a row of each array after the images, for pictures of that size.
-  virtual data::RowBytes target_bytes(Extent size) const = 0;
+  /// Returns the formats of the arrays after the images, for images of this size.
+  virtual data::ArrayFormats target_formats(Extent size) const = 0;
   /// Writes a row's targets from boxes in pixels of the input. `last_epochs`: pictures are no longer mixed,
   /// so that losses may be sharper.
   virtual void write_targets(std::span<const data::Box> boxes, Extent size, bool last_epochs,

@@ -88,9 +88,9 @@ class FcosDetector : public DenseDetector {
   std::shared_ptr<const engine::Objective> objective() const override {
     return std::make_shared<FcosObjective>(options());
   }
-  data::RowBytes target_bytes(Extent size) const override {
+  data::ArrayFormats target_formats(Extent size) const override {
     const auto floats = static_cast<int64_t>(sizeof(float)) * num_cells(pyramid_levels(size));
-    return {floats, 4 * floats, floats};
+    return {{{"labels", floats}, {"edges", 4 * floats}, {"centerness", floats}}};
   }
 
   void write_targets(std::span<const data::Box> boxes, Extent size, bool,

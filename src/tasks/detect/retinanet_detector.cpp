@@ -82,9 +82,9 @@ class RetinanetDetector : public DenseDetector {
   std::shared_ptr<const engine::Objective> objective() const override {
     return std::make_shared<RetinanetObjective>(options());
   }
-  data::RowBytes target_bytes(Extent size) const override {
+  data::ArrayFormats target_formats(Extent size) const override {
     const auto floats = static_cast<int64_t>(sizeof(float)) * Anchors(size).count();
-    return {floats, 4 * floats, floats, floats};
+    return {{{"labels", floats}, {"boxes", 4 * floats}, {"class_weights", floats}, {"box_weights", floats}}};
   }
 
   void write_targets(std::span<const data::Box> boxes, Extent size, bool,

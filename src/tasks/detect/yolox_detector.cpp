@@ -25,8 +25,9 @@ class YoloxDetector : public Detector {
                             .max_boxes = options_.max_boxes});
   }
   const data::PixelOptions& pixels() const override { return pixels_; }
-  data::RowBytes target_bytes(Extent) const override {
-    return {options_.max_boxes * kBoxFloats * static_cast<int64_t>(sizeof(float)), sizeof(float)};
+  data::ArrayFormats target_formats(Extent) const override {
+    return {{{"targets", options_.max_boxes * kBoxFloats * static_cast<int64_t>(sizeof(float))},
+             {"l1_weight", sizeof(float)}}};
   }
 
   void write_targets(std::span<const data::Box> boxes, Extent, bool last_epochs,

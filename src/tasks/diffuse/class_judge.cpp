@@ -81,7 +81,7 @@ std::vector<int32_t> ClassJudge::classes(std::span<const data::Image> pictures) 
       std::ranges::transform(seen.pixels, images.begin() + static_cast<std::ptrdiff_t>(i * num_values),
                              [](uint8_t level) { return static_cast<float>(level) / 127.5F - 1; });
     }
-    state_->engine.evaluate({.inputs = {images.data(), labels.data()}, .num_rows = kBatch});
+    state_->engine.evaluate({{{"images", images.data()}, {"labels", labels.data()}}, kBatch});
     const std::span<const float> shares = state_->engine.output(kProbabilities);
     for (size_t i = 0; i < some.size(); ++i) {
       const auto row = shares.subspan(i * static_cast<size_t>(state_->num_classes),

@@ -16,13 +16,17 @@ constexpr uint64_t kFixedKey = 0x6E6F697365;
 
 }  // namespace
 
-data::RowBytes DenoiseFormat::row_bytes(Extent latents) const {
+data::ArrayFormats DenoiseFormat::arrays(Extent latents) const {
   constexpr int64_t kFloat = sizeof(float);
   const int64_t values = model.channels * latents.num_pixels() * kFloat;
-  data::RowBytes bytes = {values, values, sizeof(DenoiseSettings)};
-  bytes[DenoiseArray::text] = has_labels() ? static_cast<int64_t>(sizeof(int32_t)) : text_size() * kFloat;
-  bytes[DenoiseArray::pooled] = pooled_size() * kFloat;
-  return bytes;
+  data::ArrayFormats made = {{{"tokens", values}, {"target", values}, {"settings", sizeof(DenoiseSettings)}}};
+  if (has_labels()) {
+    made[DenoiseArray::label] = {"labels", sizeof(int32_t)};
+  } else {
+    made[DenoiseArray::text] = {"text", text_size() * kFloat};
+    if (pooled_size() > 0) made[DenoiseArray::pooled] = {"pooled", pooled_size() * kFloat};
+  }
+  return made;
 }
 
 int64_t length_of(Extent latents) { return latents.height * kLongestSide + latents.width; }
@@ -50,15 +54,15 @@ DenoiseRows::DenoiseRows(const data::LatentSource& pictures, DenoiseFormat forma
 
 int64_t DenoiseRows::num_rows() const { return num_pictures_ * std::max<int64_t>(1, std::ssize(levels_)); }
 
-data::RowBytes DenoiseRows::row_bytes(int64_t length) const {
-  return format_.row_bytes(length > 0 ? extent_of(length) : largest_);
+data::ArrayFormats DenoiseRows::formats(int64_t length) const {
+  return format_.arrays(length > 0 ? extent_of(length) : largest_);
 }
 
 int64_t DenoiseRows::scratch_bytes() const {
   return 2 * format_.model.channels * largest_.num_pixels() * static_cast<int64_t>(sizeof(float));
 }
 
-void DenoiseRows::make(const data::Row& row, const std::array<std::byte*, data::kMostArrays>& arrays) const {
+void DenoiseRows::make(const data::Row& row, const std::array<std::byte*, data::kMaxArrays>& arrays) const {
   const bool is_fixed = !levels_.empty();
   const int64_t picture = is_fixed ? row.index / std::ssize(levels_) : row.index;
   const uint64_t key = is_fixed ? kFixedKey : row.key;

@@ -9,8 +9,7 @@
 
 namespace hearth::tasks {
 
-/// The arrays of a row, in the order of the objective's inputs; a model of classes has a label in the place
-/// of text.
+/// Positions of the arrays of a row; a class-conditional model has a label instead of text.
 struct DenoiseArray {
   enum : size_t { tokens, target, settings, label, text = label, pooled };
 };
@@ -27,8 +26,8 @@ struct DenoiseFormat {
   bool has_labels() const { return model.num_classes > 0; }
   int64_t text_size() const { return has_labels() ? 0 : text_tokens * model.text_width; }
   int64_t pooled_size() const { return has_labels() ? 0 : model.pooled_width; }
-  /// Bytes of a row of latents of a size.
-  data::RowBytes row_bytes(Extent latents) const;
+  /// Returns the formats of a row's arrays for latents of this size.
+  data::ArrayFormats arrays(Extent latents) const;
 };
 
 /// A size of latents as a row length, and back.
@@ -47,9 +46,9 @@ class DenoiseRows : public data::RowSource {
               std::vector<double> levels, int64_t num_pictures);
 
   int64_t num_rows() const override;
-  data::RowBytes row_bytes(int64_t length) const override;
+  data::ArrayFormats formats(int64_t length) const override;
   int64_t scratch_bytes() const override;
-  void make(const data::Row& row, const std::array<std::byte*, data::kMostArrays>& arrays) const override;
+  void make(const data::Row& row, const std::array<std::byte*, data::kMaxArrays>& arrays) const override;
 
  private:
   const data::LatentSource& pictures_;

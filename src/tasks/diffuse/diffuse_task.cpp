@@ -285,9 +285,7 @@ void DiffuseTask::save_companions(const fs::path& folder, DType) const {
 }
 
 int64_t DiffuseTask::staging_bytes() const {
-  int64_t row = 0;
-  for (const int64_t bytes : rows_.row_bytes(0)) row += bytes;
-  return 2 * options_.loader.batch * row;
+  return 2 * options_.loader.batch * data::row_bytes(rows_.formats(0));
 }
 
 }  // namespace hearth::tasks

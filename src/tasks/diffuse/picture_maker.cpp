@@ -11,13 +11,16 @@ PictureMaker::PictureMaker(engine::Engine& engine, const Noising& noising, Pictu
     : engine_(engine),
       noising_(noising),
       options_(std::move(options)),
-      row_bytes_(options_.format.row_bytes(options_.latents)) {
-  for (size_t i = 0; i < arrays_.size(); ++i)
-    arrays_[i].resize(static_cast<size_t>(row_bytes_[i] * options_.batch + engine::kInputSlack));
+      formats_(options_.format.arrays(options_.latents)),
+      batch_({}, options_.batch, options_.row_length) {
+  for (size_t i = 0; i < arrays_.size() && formats_[i].name != nullptr; ++i) {
+    arrays_[i].resize(static_cast<size_t>(formats_[i].row_bytes * options_.batch + engine::kInputSlack));
+    batch_.add({formats_[i].name, arrays_[i].data()});
+  }
 }
 
 void PictureMaker::fill(int64_t row, const Condition& condition) {
-  const auto at = [&](size_t array) { return arrays_[array].data() + row * row_bytes_[array]; };
+  const auto at = [&](size_t array) { return arrays_[array].data() + row * formats_[array].row_bytes; };
   if (options_.format.has_labels()) {
     std::memcpy(at(DenoiseArray::label), &condition.label, sizeof condition.label);
     return;
@@ -39,12 +42,9 @@ std::span<const float> PictureMaker::evaluate(std::span<const float> x, double t
   const DenoiseSettings settings{.time = static_cast<float>(time),
                                  .guidance = static_cast<float>(options_.guidance)};
   for (int64_t row = 0; row < options_.batch; ++row)
-    std::memcpy(arrays_[DenoiseArray::settings].data() + row * row_bytes_[DenoiseArray::settings], &settings,
-                sizeof settings);
-  engine::MicroBatch batch{.num_rows = options_.batch, .row_length = options_.row_length};
-  for (size_t i = 0; i < arrays_.size(); ++i)
-    if (row_bytes_[i] > 0) batch.inputs[i] = arrays_[i].data();
-  engine_.evaluate(batch);
+    std::memcpy(arrays_[DenoiseArray::settings].data() + row * formats_[DenoiseArray::settings].row_bytes,
+                &settings, sizeof settings);
+  engine_.evaluate(batch_);
   return engine_.output(0);
 }
 

@@ -47,8 +47,9 @@ class PictureMaker {
   engine::Engine& engine_;
   const Noising& noising_;
   PictureMakerOptions options_;
-  data::RowBytes row_bytes_;
-  std::array<Bytes, data::kMostArrays> arrays_;
+  data::ArrayFormats formats_;
+  std::array<Bytes, data::kMaxArrays> arrays_;
+  engine::MicroBatch batch_;  ///< of the arrays
 };
 
 }  // namespace hearth::tasks

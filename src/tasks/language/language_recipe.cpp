@@ -28,7 +28,10 @@ int64_t check_text(const TextSource& source, const recipe::Recipe& recipe, const
 }  // namespace
 
 TextOptions text_options(const recipe::Recipe& recipe) {
-  return {.model = recipe.model, .data = recipe.data, .pairs = recipe::has_pairs(recipe)};
+  return {.model = recipe.model,
+          .data = recipe.data,
+          .pairs = recipe::has_pairs(recipe),
+          .documents = recipe::has_documents(recipe)};
 }
 
 TextTaskOptions text_task_options(const Job& job) {

@@ -17,8 +17,6 @@ constexpr int64_t kShortestRow = 32;
 constexpr int64_t kNumLengths = 4;
 constexpr size_t kNumArrays = 4;
 constexpr size_t kNumStagings = 3;
-/// Pairs have a row for each document: no starts.
-constexpr size_t kReference = 3;
 
 text::PackOptions pack_options(const RowOptions& options) {
   const bool splits = options.overlong == Overlong::split;
@@ -61,10 +59,11 @@ class Staging {
     return {.ids = part(0), .document_starts = part(3), .positions = part(2), .labels = part(1)};
   }
   std::span<float> reference() { return reference_; }
-  engine::MicroBatch batch(int64_t num_rows) const {
-    engine::MicroBatch made{.num_rows = num_rows};
-    for (size_t i = 0; i < kNumArrays; ++i) made.inputs[i] = arrays_[i].data();
-    return made;
+  const int32_t* starts() const { return arrays_[3].data(); }
+  engine::MicroBatch batch(int64_t num_rows, int64_t row_length) const {
+    return {{{"tokens", arrays_[0].data()}, {"labels", arrays_[1].data()}, {"positions", arrays_[2].data()}},
+            num_rows,
+            row_length};
   }
 
  private:
@@ -92,9 +91,9 @@ class RowStream : public BatchStream {
     Staging& staging = staging_[num_made_++ % kNumStagings];
     for (int64_t i = 0; i < std::ssize(chosen_); ++i)
       rows_.fill(chosen_[static_cast<size_t>(i)], staging.row(i, rows_.num_answers() * length));
-    engine::MicroBatch made = staging.batch(std::ssize(chosen_));
-    made.row_length = lengths_.empty() ? 0 : length;
-    if (rows_.options().pairs) made.inputs[kReference] = reference(staging.reference());
+    engine::MicroBatch made = staging.batch(std::ssize(chosen_), lengths_.empty() ? 0 : length);
+    if (rows_.options().documents) made.add({"starts", staging.starts()});
+    if (rows_.options().pairs) made.add({"reference", reference(staging.reference())});
     return made;
   }
 

@@ -28,6 +28,7 @@ struct RowOptions {
   bool packing = true;
   /// A row is a pair of answers, samples i (even) and i + 1 of the cache, side by side.
   bool pairs = false;
+  bool documents = false;  ///< LanguageModelOptions::documents: micro-batches have the input "starts"
   int32_t padding = 0;
   std::string name;  ///< of the data file, for messages
 };

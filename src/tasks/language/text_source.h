@@ -11,7 +11,8 @@ namespace hearth::tasks {
 struct TextOptions {
   recipe::Model model;
   recipe::Data data;
-  bool pairs = false;  ///< records have a chosen and a rejected answer
+  bool pairs = false;      ///< records have a chosen and a rejected answer
+  bool documents = false;  ///< LanguageModelOptions::documents
 };
 
 /// A tokenizer's folder, or the folder of its file.

@@ -136,6 +136,7 @@ void TextTask::lay_out() {
                                                  .overlong = overlong_of(data, file),
                                                  .packing = data.packing,
                                                  .pairs = options_.pairs,
+                                                 .documents = options_.documents,
                                                  .padding = source_.padding(),
                                                  .name = file.string()});
   };

@@ -36,7 +36,7 @@ struct Sums {
   int64_t right = 0;  ///< pairs whose chosen answer has the higher reward
 
   void add(const engine::MicroBatch& batch, std::span<const float> logps, double beta) {
-    const auto* reference = static_cast<const float*>(batch.inputs[3]);
+    const auto* reference = batch.array<float>("reference");
     const auto reward = [&](size_t i) {
       return beta * (static_cast<double>(logps[i]) - static_cast<double>(reference[i]));
     };

@@ -67,8 +67,10 @@ data::Image MaskPredictor::predict(const data::Image& picture, const data::Image
     // A short batch is filled up with its last window.
     for (int64_t row = 0; row < batch_; ++row)
       fill_row(scaled, truth, all[first + static_cast<size_t>(std::min(row, count - 1))], row);
-    const double sum =
-        engine_.evaluate({{images_.data(), masks_.data(), weights_.data(), class_weights_.data()}, batch_});
+    engine::MicroBatch batch(
+        {{"images", images_.data()}, {"masks", masks_.data()}, {"weight", weights_.data()}}, batch_);
+    if (!input_.class_weights.empty()) batch.add({"class_weights", class_weights_.data()});
+    const double sum = engine_.evaluate(batch);
     if (loss != nullptr) {
       loss->sum += sum;
       loss->count += batch_;

@@ -17,18 +17,19 @@ namespace {
 /// Of pictures in the report.
 constexpr int64_t kLongestShown = 320;
 
-/// With class weights as the input after the rows' arrays.
+/// Adds the class weights of the loss, if there are any, to the arrays of the rows.
 class MaskStream : public LoaderStream {
  public:
   MaskStream(const data::RowSource& rows, const data::LoaderOptions& options,
              const data::LoaderPosition& from, std::vector<float> class_weights)
       : LoaderStream(rows, options, from), class_weights_(std::move(class_weights)) {
-    class_weights_.resize(class_weights_.size() + engine::kInputSlack / sizeof(float));
+    if (!class_weights_.empty())
+      class_weights_.resize(class_weights_.size() + engine::kInputSlack / sizeof(float));
   }
 
   engine::MicroBatch next() override {
     engine::MicroBatch made = LoaderStream::next();
-    made.inputs[3] = class_weights_.data();
+    if (!class_weights_.empty()) made.add({"class_weights", class_weights_.data()});
     return made;
   }
 
