@@ -15,9 +15,9 @@ void use_gpu(EngineOptions& options, exec::GpuWish gpu, SelfTestMode self_test) 
   options.gpu = std::move(gpu);
   options.device = emulated ? cost::emulated_gpu(options.precision) : cost::usual_gpu();
   options.self_test = {.when = self_test, .folder = user_cache_folder()};
-  // Ways of an emulated GPU are of no interest but for a library that somebody asked for.
+  // Autotuning an emulated GPU only serves tests of a requested library.
   if (!emulated || !exec::driver_of(options.gpu.device).runtime().library.empty())
-    options.matmuls = gpu::WinnerFile::usual_path();
+    options.matmul_cache = gpu::WinnerFile::usual_path();
 }
 
 }  // namespace hearth::engine

@@ -6,12 +6,12 @@
 
 namespace hearth::engine {
 
-/// Whether a device of that name is an emulated GPU.
+/// True if this is the name of an emulated GPU.
 bool is_emulated(std::string_view device);
 
-/// Lets the engine run on a GPU; what is found out about its kernels is kept in the user's cache folder. An
-/// emulated GPU shows no desktop, is as right as the program that brings it, and has nothing to measure: of
-/// `self_test` it knows only always and never.
+/// Sets the options to run on a GPU. Results of self-tests and autotuning are stored in the user's cache
+/// folder. For an emulated GPU: no memory is reserved for a desktop, SelfTestMode::once is never, and matmuls
+/// are not autotuned unless a library is requested.
 void use_gpu(EngineOptions& options, exec::GpuWish gpu, SelfTestMode self_test);
 
 }  // namespace hearth::engine

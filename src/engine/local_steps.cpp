@@ -27,23 +27,23 @@ class OuterBuilder {
         share_(add_scalar(kInverseWorkers)),
         rate_(add_scalar(kOuterRate)) {}
 
-  void move(const ir::Value& parameter) {
+  void add_step(const ir::Value& parameter) {
     const std::string& name = parameter.name;
     const ValueId weight = graph_.add_value(name, parameter.type, Role::parameter);
     const ValueId anchor = graph_.add_value(ir::spell(StateKind::anchor, name), parameter.type, Role::state);
     const ValueId momentum =
         graph_.add_value(ir::spell(StateKind::outer_momentum, name), parameter.type, Role::state);
-    const ValueId moved = sum_of(add("sub", {anchor, weight}, name));
+    const ValueId change = all_reduced(add("sub", {anchor, weight}, name));
     const ir::Attrs nesterov = {
         {"momentum", options_.outer_momentum}, {"nesterov", int64_t{1}}, {"weight_decay", 0.0}};
     const ValueId next =
-        graph_.add(*ops::find_op("sgd_update"), {anchor, moved, rate_, share_, momentum}, nesterov, name)[0];
+        graph_.add(*ops::find_op("sgd_update"), {anchor, change, rate_, share_, momentum}, nesterov, name)[0];
     copy(next, weight, name);
   }
 
-  void average(const RunningStatistic& statistic) {
-    const ValueId own = graph_.add_value(statistic.name, statistic.type, Role::state);
-    copy(sum_of(add("scale_by", {own, share_}, statistic.name)), own, statistic.name);
+  void add_average(const RunningStatistic& statistic) {
+    const ValueId state = graph_.add_value(statistic.name, statistic.type, Role::state);
+    copy(all_reduced(add("scale_by", {state, share_}, statistic.name)), state, statistic.name);
   }
 
  private:
@@ -53,7 +53,7 @@ class OuterBuilder {
   ValueId add(std::string_view op, std::vector<ValueId> inputs, const std::string& name) {
     return graph_.add1(*ops::find_op(op), std::move(inputs), {}, name);
   }
-  ValueId sum_of(ValueId value) {
+  ValueId all_reduced(ValueId value) {
     train_.shared.push_back({.value = value});
     return value;
   }
@@ -81,21 +81,21 @@ passes::TrainGraph make_outer_graph(const ir::Graph& step, std::span<const Runni
                                     const LocalStepsOptions& options) {
   passes::TrainGraph outer;
   OuterBuilder builder(outer, options);
-  for (const ir::Value& parameter : parameters_of(step)) builder.move(parameter);
-  for (const RunningStatistic& statistic : statistics) builder.average(statistic);
+  for (const ir::Value& parameter : parameters_of(step)) builder.add_step(parameter);
+  for (const RunningStatistic& statistic : statistics) builder.add_average(statistic);
   return outer;
 }
 
-void add_places_of_workers(ir::Graph& graph, int num_workers,
-                           const std::function<bool(const ir::Value&)>& is_own) {
-  std::vector<ir::Value> own;
+void add_states_of_workers(ir::Graph& graph, int num_workers,
+                           const std::function<bool(const ir::Value&)>& is_local) {
+  std::vector<ir::Value> local;
   for (const ir::Value& value : graph.values) {
     if (value.producer == ir::kNone && (value.role == Role::parameter || value.role == Role::state) &&
-        is_own(value))
-      own.push_back(value);
+        is_local(value))
+      local.push_back(value);
   }
   for (int worker = 1; worker < num_workers; ++worker) {
-    for (const ir::Value& value : own) {
+    for (const ir::Value& value : local) {
       ir::StateName name = ir::parse_state_name(value.name);
       name.worker = worker;
       graph.add_value(ir::spell(name), value.type, Role::remote);

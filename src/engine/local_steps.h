@@ -8,11 +8,11 @@
 
 namespace hearth::engine {
 
-/// Updates that workers make alone, each on its own micro-batches, before all of them move together (DiLoCo,
-/// arXiv 2311.08105).
+/// Local steps (DiLoCo, arXiv 2311.08105): every worker makes several updates of its copy of the weights
+/// before all workers make an outer step.
 struct LocalStepsOptions {
-  int64_t steps = 1;  ///< 1: workers make every update together
-  /// Of the step together: Nesterov's, along the mean of what the workers moved.
+  int64_t steps = 1;  ///< updates per outer step; 1: workers make every update together
+  /// Nesterov momentum SGD of the outer step, along the mean of the workers' weight changes.
   double outer_lr = 0.7;
   double outer_momentum = 0.9;
 };
@@ -20,16 +20,16 @@ struct LocalStepsOptions {
 inline constexpr const char* kInverseWorkers = "inverse_workers";
 inline constexpr const char* kOuterRate = "outer_rate";
 
-/// Adds an anchor and a momentum for every parameter of a graph.
+/// Adds the states of the outer step for every parameter of a graph: an anchor and a momentum.
 void add_outer_states(ir::Graph& graph);
-/// The step together, of all weights that `step` has, a graph with their anchors and momenta. Running
-/// statistics become the mean over workers.
+/// Returns the graph of the outer step of all weights in `step`, which has their anchors and momenta. Running
+/// statistics are averaged over the workers.
 passes::TrainGraph make_outer_graph(const ir::Graph& step, std::span<const RunningStatistic> statistics,
                                     const LocalStepsOptions& options);
 
-/// Adds the places, of all workers but the first, for the persistent values that `is_own` says
-/// (ir::StateName::worker).
-void add_places_of_workers(ir::Graph& graph, int num_workers,
-                           const std::function<bool(const ir::Value&)>& is_own);
+/// Adds copies of the persistent values that `is_local` selects, one for each worker but the first, to be
+/// stored in checkpoints (ir::StateName::worker).
+void add_states_of_workers(ir::Graph& graph, int num_workers,
+                           const std::function<bool(const ir::Value&)>& is_local);
 
 }  // namespace hearth::engine

@@ -25,29 +25,30 @@ ValueId scalar(ir::Graph& graph, const char* name) {
   return found ? *found : graph.add_value(name, kScalarType, Role::scalar);
 }
 
-/// Added where it is not there yet.
+/// Returns a state of the graph; adds it if there is none of this name.
 ValueId add_state(ir::Graph& graph, const std::string& name, const ir::Type& type) {
   const auto found = graph.find(name);
   return found ? *found : graph.add_value(name, type, Role::state);
 }
 
-/// {scale, good steps, skipped steps}.
+/// Returns the state kLossScale.
 ValueId loss_scale_state(ir::Graph& graph) {
   return add_state(graph, kLossScale, {.dtype = DType::f32, .shape = {3}});
 }
 
-/// bitsandbytes keeps moments of smaller weights in f32, and so many elements share a scale.
-constexpr int64_t kLeast8Bit = 4096;
+/// Min number of elements of a weight with 8-bit moments, as in bitsandbytes; smaller ones have f32 moments.
+constexpr int64_t kMin8BitElements = 4096;
+/// Number of elements that share a scale, as in bitsandbytes.
 constexpr int64_t kBlock8Bit = 256;
 
-/// The update of one weight as nodes; each rule adds them and returns the updated weight.
+/// Inputs of the update of one weight. An optimizer rule adds its nodes and returns the updated weight.
 struct WeightUpdate {
   ir::Graph& graph;
   const OptimizerOptions& options;
   passes::Gradient gradient;
   ValueId rate;
   ValueId factor;
-  ValueId steps;  ///< kNone for rules that count none
+  ValueId steps;  ///< kNone: the rule does not use the step count
   bool is_table;
 
   ir::Value weight() const { return graph.value(gradient.parameter); }
@@ -85,7 +86,7 @@ ValueId add_adamw(const WeightUpdate& update) {
 ValueId add_adamw8bit(const WeightUpdate& update) {
   const Shape shape = update.weight().type.shape;
   const int64_t count = shape.num_elements();
-  if (count < kLeast8Bit) return add_adamw(update);
+  if (count < kMin8BitElements) return add_adamw(update);
   const Shape scales = {(count + kBlock8Bit - 1) / kBlock8Bit};
   return update.add("adamw8bit_update",
                     {update.state(StateKind::adam_m, DType::u8, shape),
@@ -112,7 +113,7 @@ ValueId add_adafactor(const WeightUpdate& update) {
                     attrs);
 }
 
-/// With the step length of AdamW (Moonshot's "match_rms_adamw"), so that both take one learning rate.
+/// Uses the update RMS of AdamW (Moonshot's "match_rms_adamw"), so that both use the same learning rate.
 ValueId add_muon(const WeightUpdate& update) {
   const OptimizerOptions& o = update.options;
   const ir::Value weight = update.weight();
@@ -124,7 +125,7 @@ ValueId add_muon(const WeightUpdate& update) {
                      {"adjust", std::string("match_rms_adamw")}});
 }
 
-/// To add an optimizer: its op, a rule, a row here.
+/// An optimizer. To add one: its op, its rule, a row in kRules.
 struct Rule {
   const char* name;
   bool counts_steps;
@@ -142,8 +143,8 @@ const Rule& rule_of(const OptimizerOptions& options) {
   internal_error("there is no optimizer '{}'", options.name);
 }
 
-/// What the batch norm of a statistic measured.
-ValueId latest(const ir::Graph& graph, const RunningStatistic& statistic) {
+/// Returns the mean or variance that the batch norm of this statistic measured.
+ValueId measured_by_norm(const ir::Graph& graph, const RunningStatistic& statistic) {
   const ValueId state = *graph.find(ir::spell(StateKind::batch_statistic, statistic.name));
   for (const ir::Node& node : graph.nodes) {
     for (size_t k = 0; k < node.op->writes.size(); ++k) {
@@ -159,30 +160,30 @@ ValueId add_sum(ir::Graph& graph, int level, const std::string& name, const Shap
                          {.dtype = DType::f32, .shape = shape}, Role::carried);
 }
 
-/// A value of one micro-batch on its way to that of the whole update.
-class Summing {
+/// Adds up a value of each micro-batch over those of this worker in an update.
+class LocalSum {
  public:
-  Summing(ir::Graph& graph, const SumOptions& sums) : graph_(graph), sums_(sums) {}
+  LocalSum(ir::Graph& graph, const SumOptions& sums) : graph_(graph), sums_(sums) {}
 
-  /// `value`, with everything that this worker has put away of it under `name`.
-  ValueId own_sum(ValueId value, const std::string& name) {
+  /// Returns the sum of `value` and of the sums that this worker has saved under `name`.
+  ValueId add(ValueId value, const std::string& name) {
     if (sums_.are_sums) cleared_.push_back(value);
     if (sums_.are_sums || !sums_.has_earlier) return value;
     const Shape shape = graph_.type(value).shape;
     ValueId sum = add1("accumulate", {add_sum(graph_, 0, name, shape), value}, name);
     for (int level = 1; level <= sums_.num_levels; ++level) {
-      const ValueId away = add_sum(graph_, level, name, shape);
-      sum = add1("accumulate", {sum, away}, name);
-      add1("zero", {away}, name);
+      const ValueId saved = add_sum(graph_, level, name, shape);
+      sum = add1("accumulate", {sum, saved}, name);
+      add1("zero", {saved}, name);
     }
     cleared_.push_back(sum);
     return sum;
   }
-  ValueId own_sum(const RunningStatistic& statistic) {
-    const ValueId measured = latest(graph_, statistic);
-    return own_sum(add1("scale_by", {measured, scalar(graph_, kPresent)}, statistic.name), statistic.name);
+  ValueId add(const RunningStatistic& statistic) {
+    const ValueId measured = measured_by_norm(graph_, statistic);
+    return add(add1("scale_by", {measured, scalar(graph_, kPresent)}, statistic.name), statistic.name);
   }
-  /// After the update.
+  /// Sets the saved sums to zero. After the update.
   void clear() {
     for (const ValueId sum : cleared_) add1("zero", {sum}, "zero");
   }
@@ -197,7 +198,7 @@ class Summing {
   std::vector<ValueId> cleared_;
 };
 
-/// Adds nodes that share a learning rate and a gradient factor.
+/// Adds the update of every weight. The updates share a learning rate and a gradient factor.
 class UpdateBuilder {
  public:
   UpdateBuilder(ir::Graph& graph, const OptimizerOptions& options, std::span<const std::string> tables)
@@ -205,50 +206,51 @@ class UpdateBuilder {
 
   void run(const std::vector<passes::Gradient>& gradients) {
     if (options_.in_backward) return run_in_backward(gradients);
-    std::vector<int64_t> places(gradients.size());
-    std::iota(places.begin(), places.end(), 0);
-    start_from(gradients, {.places = std::move(places), .num_gradients = std::ssize(gradients)});
+    std::vector<int64_t> indices(gradients.size());
+    std::iota(indices.begin(), indices.end(), 0);
+    start_from(gradients, {.indices = std::move(indices), .num_gradients = std::ssize(gradients)});
     for (const passes::Gradient& gradient : gradients) update(gradient);
     finish();
   }
 
-  /// Of the weights of a stage, which are all that `train` has.
-  void run_stage(passes::TrainGraph& train, const OwnGradients& stage) {
+  /// Updates the weights of a pipeline stage, which are all weights in `train`.
+  void run_stage(passes::TrainGraph& train, const LocalGradients& stage) {
     train.shared.push_back({.value = start_from(train.gradients, stage)});
     for (const passes::Gradient& gradient : train.gradients) update(gradient);
     finish();
   }
 
-  /// Of the weights that this worker has.
-  void run_own(passes::TrainGraph& train, const SumOptions& sums) {
+  /// Updates the weights that this worker owns.
+  void run_local(passes::TrainGraph& train, const SumOptions& sums) {
     const auto owner = [&](const passes::Gradient& gradient) {
       return sums.owners.at(graph_.value(gradient.parameter).name);
     };
-    std::vector<passes::Gradient> own;
-    OwnGradients have{.places = {}, .num_gradients = std::ssize(train.gradients)};
+    std::vector<passes::Gradient> local;
+    LocalGradients indices{.indices = {}, .num_gradients = std::ssize(train.gradients)};
     for (size_t i = 0; i < train.gradients.size(); ++i) {
       if (owner(train.gradients[i]) != sums.rank) continue;
-      own.push_back(train.gradients[i]);
-      have.places.push_back(static_cast<int64_t>(i));
+      local.push_back(train.gradients[i]);
+      indices.indices.push_back(static_cast<int64_t>(i));
     }
-    train.shared.push_back({.value = start_from(own, have)});
+    train.shared.push_back({.value = start_from(local, indices)});
     for (const passes::Gradient& gradient : train.gradients) {
-      const bool is_own = owner(gradient) == sums.rank;
-      if (!is_own) keep_places(gradient);
-      const ValueId newest = is_own ? update(gradient) : gradient.parameter;
+      const bool is_local = owner(gradient) == sums.rank;
+      if (!is_local) add_remote_states(gradient);
+      const ValueId newest = is_local ? update(gradient) : gradient.parameter;
       if (!sums.shards_weights) train.spread.push_back({.value = newest, .root = owner(gradient)});
     }
     finish();
   }
 
-  /// After run(). By the mean, over the update's micro-batches, of what `sum` adds up.
+  /// Moves a running statistic by the mean over the micro-batches of the update; `sum`: the sum over them.
+  /// After run().
   void move(const RunningStatistic& statistic, ValueId sum, int64_t num_micro) {
     const ValueId running = graph_.add_value(statistic.name, statistic.type, Role::state);
     const ValueId mean = add1("scale_by", {sum, scalar(graph_, kInverseMicro)}, {}, statistic.name);
     const double decay = std::pow(1 - statistic.momentum, num_micro);
     average(statistic.name, add1("ema_update", {running, mean, factor_}, {{"decay", decay}}, statistic.name));
   }
-  /// After run(), where batch norms move their statistics themselves.
+  /// Adds the EMA of the statistics that batch norms move themselves. After run().
   void average_moved() {
     std::map<std::string, ValueId> moved;
     for (const ir::Node& node : graph_.nodes) {
@@ -263,26 +265,28 @@ class UpdateBuilder {
   }
 
  private:
-  /// The loss stands for the gradients that are not known yet: where it is not finite, nothing moves.
+  /// Updates each weight as soon as its gradient is final. A loss that is not finite stops all updates,
+  /// because the norm of the gradients is not known yet.
   void run_in_backward(const std::vector<passes::Gradient>& gradients) {
     const size_t first = graph_.nodes.size();
     start(graph_.outputs.front());
     ValueId sum_squares = ir::kNone;
     for (const passes::Gradient& gradient : gradients) {
-      const ValueId own = add1("sum_all", {add1("sum_squares", {gradient.gradient}, {})}, {});
-      sum_squares = sum_squares == ir::kNone ? own : add1("add", {sum_squares, own}, {});
+      const ValueId squares = add1("sum_all", {add1("sum_squares", {gradient.gradient}, {})}, {});
+      sum_squares = sum_squares == ir::kNone ? squares : add1("add", {sum_squares, squares}, {});
       update(gradient);
     }
     graph_.outputs.push_back(sum_squares);
     passes::hoist(graph_, first);
   }
 
-  /// Returns the sums of squares of the gradients, each in a place of its own, so that the norm adds up in
-  /// one order whoever has them.
-  ValueId start_from(const std::vector<passes::Gradient>& gradients, const OwnGradients& own) {
+  /// Returns the sum of squares of each gradient, at its index among those of all workers, so that the norm
+  /// has one order of summation for any number of workers.
+  ValueId start_from(const std::vector<passes::Gradient>& gradients, const LocalGradients& local) {
     std::vector<ValueId> all;
     for (const passes::Gradient& gradient : gradients) all.push_back(gradient.gradient);
-    const ValueId squares = add1("sum_squares", all, {{"count", own.num_gradients}, {"places", own.places}});
+    const ValueId squares =
+        add1("sum_squares", all, {{"count", local.num_gradients}, {"places", local.indices}});
     const ValueId sum_squares = add1("sum_all", {squares}, {});
     graph_.outputs.push_back(sum_squares);
     start(sum_squares);
@@ -292,7 +296,7 @@ class UpdateBuilder {
     if (options_.dynamic_loss_scale) add1("loss_scale_update", {loss_scale_state(graph_), factor_}, {});
   }
 
-  /// What every update reads. `finite`: a scalar that is finite where the weights may move.
+  /// Adds the values that every update reads. `finite`: a scalar that is not finite if no weight may change.
   void start(ValueId finite) {
     const ValueId inverse_scale = add_inverse_scale();
     factor_ = add1("clip_factor", {finite, inverse_scale}, {{"max_norm", options_.clip_norm}});
@@ -337,20 +341,20 @@ class UpdateBuilder {
     average(weight.weight().name, updated);
     return updated;
   }
-  /// Moves the average of what now is `value`.
+  /// Moves the EMA of a weight or statistic, whose new value is `value`.
   void average(const std::string& name, ValueId value) {
     if (options_.ema_decay == 0) return;
     const ValueId state = add_state(graph_, ir::spell(StateKind::average, name), graph_.type(value));
     add1("ema_update", {state, value, factor_, steps_}, {{"decay", options_.ema_decay}}, name);
   }
 
-  /// The states that another worker's update of this weight has.
-  void keep_places(const passes::Gradient& gradient) {
-    ir::Graph aside;
-    aside.values = graph_.values;
-    rule_.add(update_in(aside, gradient));
-    for (size_t i = graph_.values.size(); i < aside.values.size(); ++i) {
-      const ir::Value& value = aside.values[i];
+  /// Adds the states of a weight that another worker updates.
+  void add_remote_states(const passes::Gradient& gradient) {
+    ir::Graph copy;
+    copy.values = graph_.values;
+    rule_.add(update_in(copy, gradient));
+    for (size_t i = graph_.values.size(); i < copy.values.size(); ++i) {
+      const ir::Value& value = copy.values[i];
       if (value.role == Role::state && value.producer == ir::kNone)
         graph_.add_value(value.name, value.type, Role::remote);
     }
@@ -362,7 +366,7 @@ class UpdateBuilder {
   const Rule& rule_;
   ValueId factor_ = ir::kNone;
   ValueId rate_ = ir::kNone;
-  std::vector<ValueId> rates_;  ///< of options_.rates
+  std::vector<ValueId> rates_;  ///< for each of options_.rates
   ValueId steps_ = ir::kNone;
 };
 
@@ -392,11 +396,11 @@ std::map<std::string, int> owners_of(const ir::Graph& graph, int num_workers) {
   std::ranges::stable_sort(weights, std::greater<>(),
                            [](const ir::Value& weight) { return weight.type.num_bytes(); });
   std::map<std::string, int> owners;
-  std::vector<int64_t> taken(static_cast<size_t>(num_workers), 0);
+  std::vector<int64_t> bytes(static_cast<size_t>(num_workers), 0);
   for (const ir::Value& weight : weights) {
-    const auto least = std::ranges::min_element(taken);
-    *least += weight.type.num_bytes();
-    owners[weight.name] = static_cast<int>(least - taken.begin());
+    const auto smallest = std::ranges::min_element(bytes);
+    *smallest += weight.type.num_bytes();
+    owners[weight.name] = static_cast<int>(smallest - bytes.begin());
   }
   return owners;
 }
@@ -404,19 +408,19 @@ std::map<std::string, int> owners_of(const ir::Graph& graph, int num_workers) {
 void add_update(passes::TrainGraph& train, const OptimizerOptions& options,
                 std::span<const std::string> tables, std::span<const RunningStatistic> statistics,
                 const SumOptions& sums) {
-  Summing summing(train.graph, sums);
+  LocalSum local(train.graph, sums);
   std::vector<ValueId> measured;
   for (passes::Gradient& gradient : train.gradients) {
-    // A copy: values move when others are added.
+    // A copy, because references to values become invalid when values are added.
     const std::string name = train.graph.value(gradient.parameter).name;
-    gradient.gradient = summing.own_sum(gradient.gradient, name);
+    gradient.gradient = local.add(gradient.gradient, name);
   }
-  for (const RunningStatistic& statistic : statistics) measured.push_back(summing.own_sum(statistic));
+  for (const RunningStatistic& statistic : statistics) measured.push_back(local.add(statistic));
   if (!sums.owners.empty() && std::ssize(train.gradients) < sums.num_workers)
     user_error("expected a weight for each of {} devices with parallel={}, got {}; try parallel=data",
                sums.num_workers, sums.shards_weights ? "sharded" : "zero1", train.gradients.size());
   if (sums.num_workers > 1 && !sums.are_sums) {
-    // The backward pass comes to the last layers first.
+    // The gradients of the last layers are final first.
     for (size_t i = train.gradients.size(); i-- > 0;) {
       const auto [parameter, gradient] = train.gradients[i];
       const auto owner = sums.owners.find(train.graph.value(parameter).name);
@@ -426,15 +430,15 @@ void add_update(passes::TrainGraph& train, const OptimizerOptions& options,
   }
   UpdateBuilder builder(train.graph, options, tables);
   if (sums.are_sums) {
-    builder.run_stage(train, sums.own);
+    builder.run_stage(train, sums.local);
   } else if (sums.owners.empty()) {
     builder.run(train.gradients);
   } else {
-    builder.run_own(train, sums);
+    builder.run_local(train, sums);
   }
   for (size_t i = 0; i < statistics.size(); ++i) builder.move(statistics[i], measured[i], sums.num_micro);
   if (statistics.empty()) builder.average_moved();
-  summing.clear();
+  local.clear();
 }
 
 std::vector<RunningStatistic> take_statistics(ir::Graph& graph) {
@@ -466,7 +470,7 @@ std::vector<ValueId> add_accumulation(passes::TrainGraph& train, std::span<const
                        parameter.name));
   }
   for (const RunningStatistic& statistic : statistics) {
-    ValueId measured = latest(train.graph, statistic);
+    ValueId measured = measured_by_norm(train.graph, statistic);
     if (may_be_idle)
       measured = train.graph.add1(*ops::find_op("scale_by"), {measured, scalar(train.graph, kPresent)}, {},
                                   statistic.name);

@@ -20,53 +20,52 @@
 
 namespace hearth::engine {
 
-/// What an engine compiles: everything that changes the programs, nothing about data or files.
+/// Options of a plan: everything that changes the programs, nothing about data or files.
 struct EngineOptions {
   std::shared_ptr<const Objective> objective;
   OptimizerOptions optimizer;
-  /// With a rank, only the adapter trains; the weights under it are kept in `precision`.
+  /// With a rank, only the adapter trains; the base weights are stored in `precision`.
   nn::Adapter adapter;
-  /// Modules whose weights do not train, by the start of their names (nn::Builder::freeze).
+  /// Prefixes of the names of modules whose weights do not train (nn::Builder::freeze).
   std::vector<std::string> frozen;
   int64_t batch = 32;  ///< rows of a micro-batch
-  /// Lengths that rows of tokens may have, for every size of a micro-batch; empty: the objective's own.
+  /// Lengths of token rows, for every micro-batch size; empty: the length that the objective sets.
   std::vector<int64_t> row_lengths;
-  /// Micro-batches per update; above 1, gradients are summed in memory of their own.
+  /// Micro-batches per update; above 1, gradients are summed in separate memory.
   int64_t accumulate = 1;
-  /// Equal parts of an update's micro-batches that are summed each by itself, then by pairs
-  /// (distributed/sum.h); statistics of batch norms move once per update. Results depend on it, not on who
-  /// runs which part.
+  /// Number of equal shards of an update's micro-batches. Each shard is summed separately, then shards by
+  /// pairs (distributed/sum.h), and running statistics move once per update. Results depend on this number,
+  /// not on which worker computes which shard.
   int64_t shards = 1;
-  /// Engines that share an update's shards, a power of two each: see join().
+  /// Number of engines that share the shards of an update, a power of two each; see Engine::join().
   int64_t num_workers = 1;
-  int rank = 0;                              ///< of this engine among them
-  Parallel parallel = Parallel::data;        ///< of several workers
-  std::vector<passes::StageDevice> devices;  ///< the workers', of a pipeline
-  /// How workers send less of their gradients.
+  int rank = 0;                              ///< of this engine
+  Parallel parallel = Parallel::data;        ///< parallelism strategy of several workers
+  std::vector<passes::StageDevice> devices;  ///< devices of the workers of a pipeline
+  /// Compression of the gradients that workers send.
   passes::CompressOptions compress;
-  /// How seldom they send anything.
   LocalStepsOptions local;
   DType precision = DType::f32;
   uint64_t seed = 0;
   int num_threads = 1;
   bool winograd = true;  ///< convolutions on the CPU may use Winograd's algorithm
-  /// Arena budget; 0 = none.
+  /// Max bytes of the arena; 0 = none.
   int64_t budget_bytes = 0;
-  /// What is kept in host memory; on the CPU, copies within the one memory.
+  /// Values to keep in host memory; on the CPU, copies within the same memory.
   passes::OffloadOptions offload;
-  /// What recomputing and copying are weighed by.
+  /// Device that costs of recomputation and copies are modeled on.
   cost::Device device;
   std::vector<std::string> passes_off;
   exec::Backend backend = exec::Backend::cpu;
-  /// Of Backend::gpu: workers sum between GPUs, by a group with Capability::device_memory, not through host
-  /// memory.
-  bool meets_on_gpu = false;
-  /// Of the gpu backend.
+  /// For Backend::gpu: workers all-reduce GPU memory by a group with Capability::device_memory, instead of
+  /// host memory.
+  bool reduces_on_gpu = false;
+  /// For Backend::gpu: the GPU to use.
   exec::GpuWish gpu = {.device = "emulated"};
-  /// Of Backend::gpu: which of its kernels are tried first.
+  /// For Backend::gpu: which kernels are tested before use.
   exec::SelfTest::Options self_test;
-  /// Of Backend::gpu: where its matmuls' measured ways are kept; none: the usual ways, unmeasured.
-  std::optional<fs::path> matmuls;
+  /// For Backend::gpu: file with the fastest matmul implementations by autotuning; none: the default ones.
+  std::optional<fs::path> matmul_cache;
   std::function<void(std::string_view pass, const ir::Graph&, double seconds)> after_pass;
 };
 

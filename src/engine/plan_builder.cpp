@@ -123,8 +123,8 @@ passes::PassContext PlanBuilder::context_of(const passes::TrainGraph& train) {
                               .budget_bytes = options().budget_bytes,
                               .offload = options().offload,
                               .device = options().device};
-  context.all_reduce.through_host = options().backend == exec::Backend::gpu && !options().meets_on_gpu;
-  context.all_reduce.on_gpu = options().meets_on_gpu;
+  context.all_reduce.through_host = options().backend == exec::Backend::gpu && !options().reduces_on_gpu;
+  context.all_reduce.on_gpu = options().reduces_on_gpu;
   context.all_reduce.rank = options().rank;
   context.compress = options().compress;
   context.off = options().passes_off;

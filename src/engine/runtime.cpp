@@ -15,7 +15,8 @@ Runtime::Runtime(const EngineOptions& options, std::span<const int64_t> train_si
   if (options.backend == exec::Backend::gpu) {
     const gpu::DeviceInfo gpu = exec::find_gpu(options.gpu.device, options.gpu.number);
     self_test_ = std::make_unique<exec::SelfTest>(gpu, options.self_test);
-    if (options.matmuls) matmul_choice_ = std::make_unique<exec::MatmulChoice>(gpu, *options.matmuls);
+    if (options.matmul_cache)
+      matmul_choice_ = std::make_unique<exec::MatmulChoice>(gpu, *options.matmul_cache);
   }
   plan_ = std::make_shared<Plan>(make_plan(options, train_sizes, eval_sizes, checks()));
   input_order_.emplace(plan_->input_names);
@@ -72,7 +73,7 @@ void Runtime::make_idle_batch() {
 
 void Runtime::join(distributed::ProcessGroup& group, bool needs_exchange_queue) {
   const EngineOptions& options = plan_->options;
-  HEARTH_CHECK(group.has(distributed::Capability::device_memory) == options.meets_on_gpu);
+  HEARTH_CHECK(group.has(distributed::Capability::device_memory) == options.reduces_on_gpu);
   HEARTH_CHECK(group.size() == options.num_workers && group.rank() == options.rank);
   group_ = &group;
   group.allow(plan_->allowed_seconds());

@@ -93,7 +93,7 @@ Trainer::Trainer(tasks::Job job, fs::path out, TrainerEvents events, Membership 
       train_sizes(task_->num_rows(), recipe_.train.batch, folder_.checkpoints());
   std::vector<int64_t> eval_sizes = task_->eval_sizes(recipe_.train.batch);
   if (task_->evaluates_training_rows()) eval_sizes.insert(eval_sizes.end(), sizes.begin(), sizes.end());
-  options.meets_on_gpu = group_ != nullptr && group_->has(distributed::Capability::device_memory);
+  options.reduces_on_gpu = group_ != nullptr && group_->has(distributed::Capability::device_memory);
   engine_ = make_engine(options, sizes, eval_sizes);
   check_memory(recipe_, *engine_, task_->staging_bytes());
   if (use == Use::run && !task_->is_prepared()) {

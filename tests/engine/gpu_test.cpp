@@ -34,7 +34,7 @@ TEST_F(GpuTraining, LeavesMatmulsToALibraryThatIsFaster) {
   const TemporaryFolder folder;
   for (EngineOptions options : {pictures(), text()}) {
     Course here(options);
-    options.matmuls = folder.path() / "matmuls.json";
+    options.matmul_cache = folder.path() / "matmuls.json";
     Course there(on_gpu(options));
     int num_left = 0;
     for (const ir::Node& node : there.engine().plan().train_program().graph.nodes)

@@ -61,7 +61,7 @@ SumOptions Strategy::sums(const Plan& plan) const {
 
 void Strategy::add_local_states(const EngineOptions& options, ir::Graph& graph) const {
   if (options.num_workers == 1) return;
-  add_places_of_workers(graph, static_cast<int>(options.num_workers), [](const ir::Value& value) {
+  add_states_of_workers(graph, static_cast<int>(options.num_workers), [](const ir::Value& value) {
     return ir::parse_state_name(value.name).kind == ir::StateKind::error;
   });
 }

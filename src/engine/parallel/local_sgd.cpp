@@ -30,7 +30,7 @@ class LocalSgd : public Strategy {
 
   void add_local_states(const EngineOptions& options, ir::Graph& graph) const override {
     add_outer_states(graph);
-    add_places_of_workers(graph, static_cast<int>(options.num_workers), [](const ir::Value& value) {
+    add_states_of_workers(graph, static_cast<int>(options.num_workers), [](const ir::Value& value) {
       const ir::StateKind kind = ir::parse_state_name(value.name).kind;
       return kind != ir::StateKind::anchor && kind != ir::StateKind::outer_momentum;
     });

@@ -99,16 +99,16 @@ void plan_stages(PlanBuilder& builder, const passes::TrainGraph& micro, BatchSha
 SumOptions sums_of_stage(const Plan& plan, const passes::TrainGraph& micro) {
   const EngineOptions& options = plan.options;
   SumOptions sums{.num_workers = static_cast<int>(options.num_workers), .are_sums = true};
-  std::vector<int64_t> places;
+  std::vector<int64_t> indices;
   for (size_t i = 0; i < micro.gradients.size(); ++i) {
     const std::string& weight = micro.graph.value(micro.gradients[i].parameter).name;
-    if (plan.stage.homes.at(weight) == options.rank) places.push_back(static_cast<int64_t>(i));
+    if (plan.stage.homes.at(weight) == options.rank) indices.push_back(static_cast<int64_t>(i));
   }
-  if (places.empty()) {
+  if (indices.empty()) {
     user_error("expected a weight to train in each of {} stages, got none in stage {}; try fewer devices",
                options.num_workers, options.rank);
   }
-  sums.own = {.places = std::move(places), .num_gradients = std::ssize(micro.gradients)};
+  sums.local = {.indices = std::move(indices), .num_gradients = std::ssize(micro.gradients)};
   return sums;
 }
 
