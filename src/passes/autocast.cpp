@@ -74,8 +74,11 @@ class Autocast {
 
   DType wanted_dtype(const ir::Node& node, const std::vector<ValueId>& inputs) const {
     if (node.op->precision == Precision::compute) return dtype_;
-    if (node.op->precision == Precision::full || inputs.empty() || inputs[0] == ir::kNone) return DType::f32;
-    return graph_.type(inputs[0]).dtype;
+    if (node.op->precision == Precision::full) return DType::f32;
+    // An op that follows has the precision of its first floating input, which comes after indices.
+    const auto first = std::ranges::find_if(
+        inputs, [&](ValueId id) { return id != ir::kNone && is_floating(graph_.type(id).dtype); });
+    return first == inputs.end() ? DType::f32 : graph_.type(*first).dtype;
   }
 
   ValueId as(ValueId id, DType dtype) {
