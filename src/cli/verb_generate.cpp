@@ -145,11 +145,12 @@ std::vector<int32_t> prompt_ids(infer::TextSession& session, const GenerateArgum
 void run_generate(const CLI::App& verb, const GenerateArguments& arguments) {
   using Clock = std::chrono::steady_clock;
   if (run::generates_images(arguments.model)) return make_pictures(verb, arguments);
-  infer::TextSession session =
-      run::open_text_session(arguments.model, arguments.base,
-                             {.slots = arguments.context,
-                              .num_threads = arguments.threads > 0 ? arguments.threads : num_available_cpus(),
-                              .has_tokenizer = !arguments.tokens});
+  infer::TextSession session = run::open_text_session(
+      arguments.model, arguments.base,
+      {.generator = {.slots = arguments.context,
+                     .num_threads = arguments.threads > 0 ? arguments.threads : num_available_cpus()},
+       .has_tokenizer = !arguments.tokens},
+      overrides_of(verb));
   const auto prompt = prompt_ids(session, arguments, prompt_of(verb, arguments));
   const infer::Generator& generator = session.open(prompt.size(), arguments.answer.max_tokens);
   const auto start = Clock::now();

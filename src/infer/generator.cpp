@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/run_files.h"
 #include "base/utf8.h"
+#include "engine/gpu_options.h"
 #include "engine/objective.h"
 #include "hub/adapter.h"
 #include "hub/weights.h"
@@ -119,11 +120,13 @@ Generator::Generator(models::DecoderConfig config, const nn::Adapter& adapter,
       last_position_(16) {
   for (const int64_t id : config_.eos_ids) ends_.push_back(static_cast<int32_t>(id));
   if (config_.tied_head) hub::check_untied(adapter);
-  const engine::EngineOptions engine{.objective = std::make_shared<NextToken>(config_, slots_),
-                                     .adapter = adapter,
-                                     .num_threads = options.num_threads};
+  engine::EngineOptions engine{.objective = std::make_shared<NextToken>(config_, slots_),
+                               .adapter = adapter,
+                               .precision = options.precision,
+                               .num_threads = options.num_threads};
+  if (options.gpu) engine::use_gpu(engine, *options.gpu, options.self_test);
   const int64_t sizes[] = {1, kPieceTokens};
-  engine_ = std::make_unique<engine::Engine>(engine, std::span<const int64_t>(), sizes);
+  engine_ = engine::evaluation_engine(std::move(engine), sizes);
 }
 
 Generator::Generator(const hub::ModelFolder& model, const GeneratorOptions& options)

@@ -18,12 +18,15 @@
 namespace hearth::infer {
 
 struct GeneratorOptions {
-  int64_t slots = 1024;  ///< tokens that the cache holds: prompts and answers together
+  int64_t slots = 1024;  ///< size of the KV cache: max tokens of a prompt and its answer
   int num_threads = 1;
+  DType precision = DType::f32;           ///< of matmuls and activations; logits are f32
+  std::optional<exec::GpuWish> gpu = {};  ///< nullopt: the CPU
+  SelfTestMode self_test = SelfTestMode::once;
 };
 
-/// A language model that continues text, one sequence at a time, in f32. The cache of keys and values is
-/// planned with the weights; two programs share it, one for pieces of a prompt and one for single tokens.
+/// A language model that continues text, one sequence at a time. The KV cache is planned with the weights;
+/// two programs share it, one for chunks of a prompt (prefill) and one for single tokens (decoding).
 class Generator {
  public:
   /// Opens config.json, weights and adapter; the adapter stays beside the weights. UserError where something

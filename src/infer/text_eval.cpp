@@ -75,8 +75,8 @@ MatchResult match_answers(tasks::TextOptions text, const hub::ModelFolder& model
   const std::vector<Question> questions = read_questions(text, file, options.limit);
   const auto longest = std::ranges::max_element(
       questions, {}, [](const Question& question) { return question.prompt.size(); });
-  TextSession session(
-      model, {.slots = std::ssize(longest->prompt) + options.max_tokens, .num_threads = options.num_threads});
+  TextSession session(model, {.generator = {.slots = std::ssize(longest->prompt) + options.max_tokens,
+                                            .num_threads = options.num_threads}});
   MatchResult result;
   for (const Question& question : questions) {
     const Answer found = session.ask(

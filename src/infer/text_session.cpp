@@ -39,11 +39,12 @@ std::vector<int32_t> TextSession::chat_prompt(const text::Json& messages) {
 
 const Generator& TextSession::open(size_t prompt_tokens, int64_t max_tokens) {
   const int64_t needed = static_cast<int64_t>(prompt_tokens) + max_tokens;
-  const bool is_too_small = generator_ && options_.slots == 0 && needed > generator_->num_slots();
+  const bool is_too_small = generator_ && options_.generator.slots == 0 && needed > generator_->num_slots();
   if (generator_ && !is_too_small) return *generator_;
   generator_.reset();
-  return generator_.emplace(model_, GeneratorOptions{.slots = options_.slots > 0 ? options_.slots : needed,
-                                                     .num_threads = options_.num_threads});
+  GeneratorOptions options = options_.generator;
+  if (options.slots == 0) options.slots = needed;
+  return generator_.emplace(model_, options);
 }
 
 Answer TextSession::ask(std::span<const int32_t> prompt, const AnswerOptions& options,

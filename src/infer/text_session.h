@@ -14,8 +14,7 @@
 namespace hearth::infer {
 
 struct TextSessionOptions {
-  int64_t slots = 0;  ///< KV cache size: max tokens of a prompt and its answer; 0: grown as needed
-  int num_threads = 1;
+  GeneratorOptions generator = {.slots = 0};  ///< slots 0: the KV cache grows as needed
   bool has_tokenizer = true;  ///< false: answers contain token ids and no text
   text::ChatOptions chat =
       {};  ///< date and variables of the chat template; bos and eos are set from the model

@@ -1,18 +1,50 @@
 #include "run/open_text_session.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
 #include "base/error.h"
 #include "base/run_files.h"
 #include "hub/export.h"
 #include "run/from_recipe.h"
+#include "tasks/device_options.h"
 #include "tasks/language/text_source.h"
 
 namespace hearth::run {
+namespace {
+
+constexpr auto kComputeKeys =
+    std::to_array<std::string_view>({"device", "precision", "self_test", "record", "reserve", "threads"});
+
+/// Sets where and how a language model computes from recipe keys.
+void set_compute(std::span<const std::string> overrides, infer::GeneratorOptions& options) {
+  for (const std::string& override : overrides) {
+    const std::string key = override.substr(0, override.find('='));
+    if (std::ranges::find(kComputeKeys, key) == kComputeKeys.end())
+      user_error(
+          "{} has no effect on a language model that generates text; leave it out (keys that have: {})", key,
+          fmt::join(kComputeKeys, ", "));
+  }
+  const recipe::Recipe recipe =
+      recipe::with_overrides(recipe::Recipe(), "hearth generate", recipe_choices(), overrides);
+  options.precision = recipe.precision;
+  if (recipe.threads > 0) options.num_threads = static_cast<int>(recipe.threads);
+  if (recipe.device == recipe::kCpu) return;
+  options.gpu = tasks::gpu_of(recipe, 0);
+  options.self_test = recipe.self_test;
+}
+
+}  // namespace
 
 infer::TextSession open_text_session(const fs::path& model, const fs::path& base,
-                                     infer::TextSessionOptions options) {
+                                     infer::TextSessionOptions options,
+                                     std::span<const std::string> overrides) {
   if (hub::is_image_run(model))
     user_error("expected a language model, got '{0}', a run on images; try hearth predict {0} IMAGE.png",
                model.string());
+  set_compute(overrides, options.generator);
   const fs::path recipe = model / kRunRecipe;
   options.chat = tasks::chat_options(fs::is_regular_file(recipe) ? load_recipe(recipe).data : recipe::Data());
   return {hub::find_model(model, base), std::move(options)};

@@ -25,7 +25,7 @@ class Session : public testing::Test {
   }
   fs::path model() const { return folder_.path() / "model"; }
   TextSession open(int64_t slots = 0) const {
-    return {hub::find_model(model()), {.slots = slots, .num_threads = 2}};
+    return {hub::find_model(model()), {.generator = {.slots = slots, .num_threads = 2}}};
   }
   static text::Json question(const std::string& content) {
     return {{{"role", "user"}, {"content", content}}};
@@ -107,6 +107,29 @@ TEST_F(Session, AKeptPrefixGivesTheBitsOfAFreshPrompt) {
     for (const int32_t id : ids) kept.feed({&id, 1});
     EXPECT_EQ(kept.keep_prefix(ids), 0);
     kept.feed(ids);
+  }
+}
+
+TEST_F(Session, AGpuAndBf16GiveTheLogitsOfTheCpu) {
+  std::vector<int32_t> ids;
+  for (int32_t i = 0; i < 70; ++i) ids.push_back(i * 37 % 100);
+  const auto last_logits = [&](const GeneratorOptions& options) {
+    Generator generator(hub::find_model(model()), options);
+    logits(generator, ids);
+    const int32_t next = 5;
+    return logits(generator, {&next, 1});
+  };
+  const auto cpu = last_logits({.slots = 80});
+  const auto on_gpu = [&](DType precision) {
+    return last_logits({.slots = 80,
+                        .precision = precision,
+                        .gpu = exec::GpuWish{.device = "emulated"},
+                        .self_test = SelfTestMode::never});
+  };
+  EXPECT_THAT(on_gpu(DType::f32), testing::Pointwise(testing::FloatNear(1e-4F), cpu));
+  for (const auto& found : {last_logits({.slots = 80, .precision = DType::bf16}), on_gpu(DType::bf16)}) {
+    EXPECT_THAT(found, testing::Pointwise(testing::FloatNear(0.03F), cpu));
+    EXPECT_NE(found, cpu);
   }
 }
 
