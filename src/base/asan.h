@@ -14,9 +14,10 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-/// What AddressSanitizer is told, where it is there.
+/// Hooks for AddressSanitizer; empty functions in builds without the sanitizer.
 namespace hearth {
 
+/// Marks memory as unreadable, or as readable again: any access to poisoned memory is reported as an error.
 inline void poison([[maybe_unused]] const void* place, [[maybe_unused]] size_t bytes) {
 #ifdef HEARTH_ASAN
   __asan_poison_memory_region(place, bytes);
@@ -28,7 +29,8 @@ inline void unpoison([[maybe_unused]] const void* place, [[maybe_unused]] size_t
 #endif
 }
 
-/// Around a change of stacks; a null `fake_stack` tells that the old one is left for good.
+/// Announces a switch to another stack, before and after the switch. A null `fake_stack` means that the code
+/// never returns to the old stack.
 inline void about_to_jump([[maybe_unused]] void** fake_stack, [[maybe_unused]] const void* stack,
                           [[maybe_unused]] size_t bytes) {
 #ifdef HEARTH_ASAN

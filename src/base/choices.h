@@ -27,7 +27,7 @@ enum class SelfTestMode : uint8_t { always, once, never };
 /// When to record the steps on a GPU and replay them. automatic: only if the first replay gives the same bits
 /// as queued execution.
 enum class RecordMode : uint8_t { automatic, always, never };
-/// Handling of the EXIF orientation: turn the pixels upright, or keep them as stored.
+/// Handling of the EXIF orientation: rotate the pixels upright, or keep them as stored.
 enum class Exif : uint8_t { apply, ignore };
 /// Handling of text samples that have more tokens than a training row.
 enum class Overlong : uint8_t {
@@ -50,8 +50,10 @@ enum class RecordFormat : uint8_t {
 
 /// Names of an enum's values in recipes, in the order of the values, starting with the value kFirst. A value
 /// without a name cannot be set in a recipe.
+/// Names of the values of `Enum`; empty for enums that recipes do not use.
 template <typename Enum>
 inline constexpr std::array<std::string_view, 0> kNames = {};
+/// Enum value of the first name.
 template <typename Enum>
 inline constexpr Enum kFirst = Enum{};
 template <>
@@ -79,10 +81,12 @@ inline constexpr DType kFirst<DType> = DType::f32;
 static_assert(static_cast<int>(DType::bf16) == static_cast<int>(DType::f32) + 1 &&
               static_cast<int>(DType::f16) == static_cast<int>(DType::f32) + 2);
 
+/// Returns the enum value of the name with index `name` in kNames.
 template <typename Enum>
 constexpr Enum value_of(size_t name) {
   return static_cast<Enum>(name + static_cast<size_t>(kFirst<Enum>));
 }
+/// Returns the name of a value, which must have one.
 template <typename Enum>
 constexpr std::string_view name_of(Enum value) {
   return kNames<Enum>[static_cast<size_t>(value) - static_cast<size_t>(kFirst<Enum>)];

@@ -31,8 +31,8 @@ constexpr auto kInfo = std::to_array<DTypeInfo>({{"f64", 8, true},
 
 const DTypeInfo& info(DType dtype) { return kInfo[static_cast<size_t>(dtype)]; }
 
-/// Smallest-distance encoding of |value| by search over the 127 or 128 finite codes; ties go to the even
-/// code.
+/// Returns the code whose value is nearest to `value`, by search over the 127 or 128 finite codes; ties go to
+/// the even code.
 template <float (*decode)(uint8_t)>
 uint8_t encode_f8(float value, uint8_t largest_finite) {
   const uint8_t sign = std::signbit(value) ? 0x80 : 0;

@@ -4,13 +4,13 @@
 
 namespace hearth {
 
-/// Height and width of images, in pixels; a single number is a square's side.
+/// Height and width of an image, in pixels. Converts from a single number, the side of a square.
 struct Extent {
   int64_t height = 0;
   int64_t width = 0;
 
   constexpr Extent() = default;
-  // NOLINTNEXTLINE(google-explicit-constructor): most images are squares
+  // NOLINTNEXTLINE(google-explicit-constructor): most images are square
   constexpr Extent(int64_t side) : height(side), width(side) {}
   constexpr Extent(int64_t of_height, int64_t of_width) : height(of_height), width(of_width) {}
 

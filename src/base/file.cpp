@@ -29,7 +29,7 @@ namespace {
   user_error("cannot {} {}: {}{}", action, path.string(), std::strerror(code), hint);
 }
 
-/// An open descriptor that closes itself. A pipe that nobody writes to does not hold it up.
+/// A file descriptor, closed by the destructor. Opening a pipe without a writer does not block.
 class Descriptor {
  public:
   Descriptor(const fs::path& path, int flags) : value_(open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK)) {
@@ -64,8 +64,8 @@ void refuse_pointer(std::string_view contents, const fs::path& path) {
       path.string());
 }
 
-/// The files that are mapped, for a signal handler: no locks, no memory of their own. One that finds no entry
-/// is not named.
+/// Table of the mapped files for the signal handler: fixed size and no locks, because a handler must not
+/// allocate or block. A file that finds no free entry is not named in the message.
 struct MappedEntry {
   std::atomic<bool> taken{false};
   std::atomic<uintptr_t> begin{0}, end{0};
@@ -115,7 +115,7 @@ void explain_lost_page(int signal, siginfo_t* info, void*) {
         "a page of memory is gone, as where /dev/shm is full or a file was cut short while it was read; free "
         "some space and run again\n");
     std::signal(signal, SIG_DFL);
-    return;  // to the same instruction, which ends the process as if nobody had looked
+    return;  // returns to the faulting instruction, which ends the process by the default action
   }
   put_on_stderr(entry->path.data());
   put_on_stderr(
@@ -214,7 +214,7 @@ bool path_exists(const fs::path& path) {
 }
 
 std::vector<fs::path> list_folder(const fs::path& folder) {
-  // Not by the library's iterators, which end the program where memory does.
+  // std::filesystem iterators terminate the program when memory is exhausted; opendir does not.
   struct Close {
     void operator()(DIR* stream) const { closedir(stream); }
   };
@@ -295,7 +295,7 @@ void replace_file(const fs::path& path, FunctionRef<void(const fs::path&)> write
 
 void write_file_atomically(const fs::path& path, std::string_view contents) {
   std::error_code unknown;
-  // Links of the system, such as /dev/stdout, are followed; any other one is replaced.
+  // Links of the system, such as /dev/stdout, are followed; any other link is replaced.
   const bool follows = path.native().starts_with("/dev/") || path.native().starts_with("/proc/");
   if (const fs::file_status status = follows ? fs::status(path, unknown) : fs::symlink_status(path, unknown);
       fs::is_character_file(status) || fs::is_fifo(status)) {

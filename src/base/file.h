@@ -12,12 +12,11 @@
 
 namespace hearth {
 
-/// A read-only memory-mapped file, unmapped by the destructor. Moves, never copies.
+/// A read-only memory-mapped file, unmapped by the destructor. Movable, not copyable.
 class MappedFile {
  public:
   MappedFile() = default;
-  /// Throws UserError naming the path when it cannot be opened, is not a regular file or is a
-  /// pointer of git-lfs.
+  /// Maps the file. UserError if it cannot be opened, is not a regular file, or is a git-lfs pointer.
   explicit MappedFile(const fs::path& path);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
@@ -30,16 +29,18 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-/// Has a mapped file that is cut short while it is read end the process with a sentence that names it, and
-/// with status 2. The system would end it by SIGBUS.
+/// Installs a SIGBUS handler: if a mapped file is truncated while it is read, the process prints the file's
+/// name and exits with status 2.
 void explain_lost_pages();
 
-/// The whole file; UserError when it cannot be read, is larger than `limit_bytes` or is a pointer of git-lfs.
+/// Returns the contents of a file; UserError if it cannot be read, is larger than `limit_bytes`, or is
+/// a git-lfs pointer.
 std::string read_file(const fs::path& path, int64_t limit_bytes = int64_t{1} << 30);
 
-/// Appends to a file descriptor; every failure (a full disk among them) is a UserError that names the path.
+/// Appends to a file. Every failure, including a full disk, is a UserError with the path.
 class FileWriter {
  public:
+  /// Opens the file, and creates it if needed.
   explicit FileWriter(fs::path path);
   ~FileWriter();
   FileWriter(const FileWriter&) = delete;
@@ -47,7 +48,7 @@ class FileWriter {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
-  /// Flushes to the disk and closes.
+  /// Flushes the file to disk and closes it.
   void sync_and_close();
 
  private:
@@ -55,32 +56,32 @@ class FileWriter {
   int descriptor_ = -1;
 };
 
-/// Whether there is something at the path; UserError when that cannot be known, as on a disk that fails.
+/// Returns true if the path exists; UserError if this cannot be determined, for example on a failing disk.
 bool path_exists(const fs::path& path);
 
-/// What lies in a folder, in no order; nothing where there is no such folder. UserError when it cannot be
-/// listed.
+/// Returns the paths of a folder's entries, unsorted; empty if the folder does not exist. UserError if the
+/// folder cannot be listed.
 std::vector<fs::path> list_folder(const fs::path& folder);
 
-/// Flushes a folder's entries to the disk, so that a rename in it survives a power cut.
+/// Flushes a folder's entries to disk, so that a rename in it survives a power failure.
 void sync_folder(const fs::path& folder);
 
-/// Renames a file over another and flushes their folder; UserError names both.
+/// Renames a file, replacing the target, and flushes the folder. UserError with both paths on failure.
 void rename_durably(const fs::path& from, const fs::path& to);
 
-/// Creates a folder and those above it, each of which is flushed to the disk; UserError when that cannot be.
+/// Creates a folder and its missing parents, and flushes each to disk; UserError on failure.
 void make_folder(const fs::path& folder);
 
-/// A folder that is known by what it is, not by its name alone.
+/// An open folder, to detect that it was moved, deleted or replaced.
 class HeldFolder {
  public:
-  /// UserError when it cannot be opened.
+  /// Opens the folder; UserError on failure.
   explicit HeldFolder(fs::path path);
   ~HeldFolder();
   HeldFolder(const HeldFolder&) = delete;
   HeldFolder& operator=(const HeldFolder&) = delete;
 
-  /// UserError when its path no longer leads to it: it was moved, deleted or replaced.
+  /// Throws a UserError if the path no longer leads to this folder.
   void check() const;
 
  private:
@@ -88,11 +89,12 @@ class HeldFolder {
   int descriptor_ = -1;
 };
 
-/// Has `write` fill and flush a temporary file beside `path`, then renames: readers see the old file or the
-/// whole new one. A write that throws leaves the old file and nothing else.
+/// Lets `write` fill and flush a temporary file in the folder of `path`, then renames it: readers see
+/// either the old file or the complete new one. If `write` throws, the old file is unchanged and the
+/// temporary file is deleted.
 void replace_file(const fs::path& path, FunctionRef<void(const fs::path&)> write);
 
-/// replace_file with these contents; a device or a pipe is written to, never replaced.
+/// Replaces a file's contents atomically (see replace_file); a device or a pipe is written to in place.
 void write_file_atomically(const fs::path& path, std::string_view contents);
 
 }  // namespace hearth

@@ -11,13 +11,13 @@ namespace {
 constexpr std::string_view kHub = "https://huggingface.co/";
 constexpr std::string_view kNameCharacters =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
-/// Endings of files that are looked for on this machine.
+/// Extensions of local files: such a path is not taken for a name on a hub.
 constexpr auto kLocal =
     std::to_array<std::string_view>({".json", ".jsonl", ".txt", ".csv", ".tsv", ".parquet", ".gz", ".zst",
                                      ".yaml", ".pt", ".bin", ".safetensors"});
 constexpr auto kPickled = std::to_array<std::string_view>({".bin", ".pth", ".pt", ".ckpt"});
 
-/// How a compressed file begins, and what makes the text of it.
+/// First bytes of a compressed file, its format, and the command that decompresses it.
 struct Compression {
   std::string_view magic;
   const char* name;
@@ -34,11 +34,12 @@ bool is_name(std::string_view text) {
          text.find_first_not_of(kNameCharacters) == text.npos;
 }
 
-/// "org/name"; empty where the path is none on a hub.
+/// Returns "org/name" if the path looks like a name on a hub, otherwise an empty string.
 std::string hub_name(const fs::path& path) {
   std::string text = path.string();
   std::error_code ignored;
-  // The path is a local one; a repository of this name on the hub would be unrelated.
+  // In an existing folder the path is a misspelled local file; a hub repository of the same name
+  // would be unrelated.
   if (path.has_parent_path() && fs::is_directory(path.parent_path(), ignored)) return "";
   if (std::ranges::find(kLocal, path.extension().string()) != kLocal.end()) return "";
   if (text.starts_with(kHub)) text.erase(0, kHub.size());
@@ -53,7 +54,7 @@ bool is_pickled(const fs::path& file) {
   return std::ranges::find(kPickled, file.extension().string()) != kPickled.end();
 }
 
-/// True for a pickle outside a zip archive, as torch.save wrote before PyTorch 1.6.
+/// Throws a UserError for a pickle outside a zip archive, the format of torch.save before PyTorch 1.6.
 [[noreturn]] void refuse_pickle(const fs::path& file) {
   user_error(
       "{0}: expected safetensors or a file of torch.save as PyTorch writes it since 1.6, got an older "
@@ -63,7 +64,7 @@ bool is_pickled(const fs::path& file) {
       file.string(), fs::path(file).replace_extension(".new" + file.extension().string()).string());
 }
 
-/// A line of pandas that writes what `read` reads as JSONL.
+/// Returns a pandas command that reads the file with pandas.`read` and writes it as JSONL.
 std::string to_jsonl(const fs::path& path, std::string_view read) {
   return fmt::format(
       "python3 -c \"import pandas; pandas.{}('{}').to_json('{}', orient='records', lines=True)\"", read,
@@ -87,7 +88,7 @@ std::string download_advice(const fs::path& path, std::string_view flags) {
 
 void refuse_foreign_weights(std::span<const std::byte> bytes, std::string_view path) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  // A safetensors file starts with the header's length, any eight bytes, and its header's '{'.
+  // A safetensors file starts with eight bytes of header length, which may look like a pickle, then '{'.
   if (text.size() > 8 && text[8] == '{') return;
   const bool has_protocol = text.size() > 1 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5;
   if (has_protocol) refuse_pickle(path);
@@ -101,7 +102,7 @@ void refuse_foreign_weights(const fs::path& folder) {
   std::ranges::sort(files);
   for (const fs::path& file : files) {
     const std::string name = file.filename().string();
-    // A pickle of the training's arguments says nothing of the weights.
+    // training_args.bin is a pickle of the training arguments and contains no weights.
     if (name == "training_args.bin" || !fs::is_regular_file(file)) continue;
     if (is_pickled(file))
       user_error(

@@ -6,12 +6,13 @@
 
 #include "base/file.h"
 
-/// Files and names that people bring from elsewhere and that are not read here: each is refused with what to
-/// do.
+/// Error messages for external files and names that Hearth does not read, such as pickles, GGUF, Parquet or
+/// names on a model hub. Each message contains the command that converts or downloads the file.
 namespace hearth {
 
-/// Where a path that is not there looks like a name on a model hub (org/name, or its address): how to
-/// download it, as the end of a sentence. Else empty. `flags`: of the download's command line.
+/// Returns advice on how to download a missing path that looks like a name on a model hub
+/// (org/name or its URL), as the end of a sentence; empty if it does not look like one. `flags`:
+/// flags of the download command.
 std::string download_advice(const fs::path& path, std::string_view flags = "");
 
 /// Throws a UserError if bytes that should be safetensors are a pickle outside a zip archive, or a GGUF file.
@@ -19,9 +20,9 @@ void refuse_foreign_weights(std::span<const std::byte> bytes, std::string_view p
 /// Throws a UserError if a folder has no weights under the default names, but has weights in another format.
 void refuse_foreign_weights(const fs::path& folder);
 
-/// UserError where bytes that should be text are compressed or Parquet.
+/// Throws a UserError if the contents of a text file are compressed or Parquet.
 void refuse_binary_data(std::string_view contents, const fs::path& path);
-/// The same for records, which CSV does not hold either; and where the path is not there.
+/// Throws a UserError if a file of records is missing, compressed, Parquet, CSV or TSV.
 void refuse_foreign_records(const fs::path& path);
 
 }  // namespace hearth

@@ -4,7 +4,7 @@
 
 namespace hearth {
 
-/// A non-owning reference to a callable; valid only during the call it is passed to. Never allocates.
+/// A non-owning reference to a callable, valid only during the call to which it is passed. Never allocates.
 template <typename Signature>
 class FunctionRef;
 template <typename R, typename... Args>

@@ -8,13 +8,13 @@
 
 namespace hearth {
 
-/// XXH3 of the bytes (xxhash library): fast, not cryptographic; for manifests and cache keys.
+/// Returns XXH3 of the bytes (xxhash library): fast, not cryptographic; for manifests and cache keys.
 uint64_t hash64(std::span<const std::byte> bytes, uint64_t seed = 0);
 uint64_t hash64(std::string_view text, uint64_t seed = 0);
-/// 16 lower-case hexadecimal digits.
+/// Formats a hash as 16 lower-case hexadecimal digits.
 std::string hex64(uint64_t value);
 
-/// XXH3 over several pieces, equal to hash64 of their concatenation.
+/// Incremental XXH3: digest() equals hash64 of the concatenated pieces.
 class Hasher {
  public:
   Hasher();

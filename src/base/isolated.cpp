@@ -60,10 +60,11 @@ std::optional<std::string> read_text(int socket) {
   return text;
 }
 
-/// Nothing must unwind into frames of the parent's.
+/// Request loop of the forked process. noexcept: no exception may unwind into stack frames copied
+/// from the parent.
 [[noreturn]] void serve(pid_t parent, int socket, const Isolated::Function& function) noexcept {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(0);  // it died before
+  if (getppid() != parent) _exit(0);  // the parent has died before the prctl call
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) std::signal(signal, SIG_IGN);
   try {
     while (const std::optional<std::string> request = read_text(socket)) {
@@ -87,7 +88,7 @@ void Isolated::start() {
         "expected a socket for a process that reads files, got none: {}; try a higher limit (ulimit -n)",
         std::strerror(errno));
   const pid_t parent = getpid();
-  // What is not written yet would be written by both.
+  // Unflushed output would be written by both processes.
   std::fflush(nullptr);
   process_ = fork();
   if (process_ == 0) {
@@ -109,7 +110,7 @@ void Isolated::end() {
   if (process_ <= 0) return;
   const pid_t process = std::exchange(process_, -1);
   kill(process, SIGKILL);
-  // One that waits in the kernel does not die: it is left to whoever inherits it.
+  // A process blocked in the kernel does not die; after 20 ms init reaps it instead.
   for (int tries = 0; tries < 20 && waitpid(process, nullptr, WNOHANG) == 0; ++tries) {
     const timespec pause{.tv_sec = 0, .tv_nsec = 1'000'000};
     nanosleep(&pause, nullptr);

@@ -10,24 +10,25 @@
 
 namespace hearth {
 
-/// Answers requests in a forked process, one at a time: what never returns there, or ends the process, takes
-/// nothing else with it. The process starts with the first request, is killed where it gives no answer in
-/// time, and ends with this object. Answers hold at most kMostAnswerBytes.
+/// Runs a function in a forked process, one request at a time, so that a hang or a crash in it does not
+/// affect this process. The process starts with the first request, is killed if a reply misses its timeout,
+/// and ends with this object. Replies have at most kMostAnswerBytes bytes.
 class Isolated {
  public:
   using Function = std::function<std::string(std::string_view request)>;
   static constexpr int64_t kMostAnswerBytes = int64_t{64} << 20;
 
-  /// `function` runs in the forked process; what it throws ends that.
+  /// `function` runs in the forked process; an exception from it ends that process.
   explicit Isolated(Function function) : function_(std::move(function)) {}
   ~Isolated();
   Isolated(const Isolated&) = delete;
   Isolated& operator=(const Isolated&) = delete;
 
-  /// The answer; nothing where none came within `seconds`, or the process died of the request.
+  /// Returns the reply; nullopt if none arrived within `seconds` or the process died.
   std::optional<std::string> ask(std::string_view request, double seconds);
 
-  /// The same for whoever must not wait: send() begins, look() says how far it is, and take() is the answer.
+  /// Non-blocking form of ask(): send() starts a request, look() returns its state, and take() returns the
+  /// reply in state `answered`.
   enum class State { idle, waiting, answered, lost };
   void send(std::string_view request, double seconds);
   State look();
@@ -37,7 +38,7 @@ class Isolated {
   using Clock = std::chrono::steady_clock;
   void start();
   void end();
-  /// Reads what is there; false where nothing more can come.
+  /// Reads the bytes that have arrived; returns false if the connection is closed.
   bool read_some();
 
   Function function_;
@@ -45,7 +46,7 @@ class Isolated {
   int socket_ = -1;
   State state_ = State::idle;
   Clock::time_point deadline_;
-  std::string received_;  ///< the size in 8 bytes, then the answer
+  std::string received_;  ///< length of the reply in 8 bytes, then the reply
 };
 
 }  // namespace hearth

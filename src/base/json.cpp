@@ -24,7 +24,7 @@ Json object_of(Members<Json> members) {
   return object;
 }
 
-/// Of members with equal keys, the value of the last in the place of the first.
+/// Merges members with equal keys: keeps the position of the first and the value of the last.
 void merge_equal_keys(Members<OrderedJson>& members) {
   std::vector<size_t> order(members.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -53,14 +53,14 @@ void merge_equal_keys(Members<OrderedJson>& members) {
 OrderedJson object_of(Members<OrderedJson> members) {
   merge_equal_keys(members);
   OrderedJson object = OrderedJson::object();
-  // Appended as they are: to look for each key would take quadratic time.
+  // Appended without a search for equal keys, which would take quadratic time.
   OrderedJson::object_t::Container& container = object.get_ref<OrderedJson::object_t&>();
   container.reserve(members.size());
   for (auto& [key, value] : members) container.emplace_back(std::move(key), std::move(value));
   return object;
 }
 
-/// Makes values of what a reader comes by.
+/// Builds values from a JsonReader.
 template <typename Value>
 class Builder {
  public:

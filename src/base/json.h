@@ -9,26 +9,28 @@
 
 namespace hearth {
 
-/// What becomes of a value that JSON may hold and nlohmann::json cannot: one nested more than kMaxJsonDepth
-/// deep, a number that no double holds, and, where such values are discarded, an integer beyond 64 bits.
+/// Handling of valid JSON values that nlohmann::json cannot hold: values nested deeper than kMaxJsonDepth,
+/// numbers outside the range of double, and, with `discarded`, integers beyond 64 bits.
 enum class Unreadable {
-  refused,    ///< there is no value
-  discarded,  ///< is_discarded() in its place, so that only a reader of it has to refuse; see is_readable
+  refused,  ///< parse_json fails
+  /// the value is replaced by one with is_discarded(), so that only its readers must handle
+  /// it; see is_readable
+  discarded,
 };
 
-/// The value that JSON text in UTF-8 holds, nothing where it holds none; `fault` then gets the sentence that
-/// says why ("expected JSON in UTF-8, but it breaks at byte 7 of 9"). Read in one pass, in time linear in the
-/// size of the text however many keys an object has; of equal keys the last counts, as in Python. Value:
+/// Parses JSON text in UTF-8; nullopt if it is invalid, and `fault` then receives the reason
+/// ("expected JSON in UTF-8, but it breaks at byte 7 of 9"). One pass, in time linear in the size of
+/// the text for any number of keys. If keys are equal the last one counts, as in Python. Value:
 /// nlohmann::json or nlohmann::ordered_json.
 template <typename Value>
 std::optional<Value> parse_json(std::string_view text, std::string* fault = nullptr,
                                 Unreadable unreadable = Unreadable::refused);
 
-/// The JSON object that text holds; UserError naming `where` when it holds none.
+/// Parses text that must be a JSON object; UserError with `where` if it is not.
 template <typename Value>
 Value parse_json_object(std::string_view text, std::string_view where);
 
-/// Whether nothing in the value was discarded.
+/// True if no part of the value was discarded.
 bool is_readable(const nlohmann::ordered_json& value);
 
 }  // namespace hearth

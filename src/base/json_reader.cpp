@@ -13,7 +13,7 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// What stands for itself in a string.
+/// True if the character needs no escape in a string.
 bool is_plain(char c) { return static_cast<uint8_t>(c) >= 32 && c != '"' && c != '\\'; }
 
 }  // namespace
@@ -84,7 +84,7 @@ void JsonReader::append_escaped(std::string& value) {
   value += kMeanings[known];
 }
 
-/// The four digits of an escape, or those of two that are a surrogate pair.
+/// Reads the four digits of an escape, or both escapes of a surrogate pair.
 char32_t JsonReader::read_code_point() {
   const uint32_t high = read_hex();
   if (high < 0xD800 || high > 0xDFFF) return high;
@@ -140,7 +140,7 @@ std::string_view JsonReader::read_word() {
   refuse();
 }
 
-/// A value without brackets.
+/// Skips a string, number or word.
 void JsonReader::skip_flat() {
   const char first = peek();
   if (first == '"') {
@@ -152,7 +152,8 @@ void JsonReader::skip_flat() {
   }
 }
 
-/// Without recursion: the depth is whatever the text has, of which each level takes a bit.
+/// Iterative, because the nesting depth of the text is not limited here: each level takes one
+/// bit of `in_object`.
 void JsonReader::skip() {
   std::vector<bool> in_object;
   const auto closes = [&] { return take(in_object.back() ? '}' : ']'); };

@@ -6,12 +6,12 @@
 
 namespace hearth {
 
-/// How deep objects and lists in JSON from a file may nest.
+/// Maximum nesting of objects and arrays in JSON from a file.
 constexpr int kMaxJsonDepth = 64;
 
-/// Goes through JSON text in UTF-8 (RFC 8259) value by value and builds nothing: one pass, memory for one
-/// string at a time. Every method reads the value that comes next, or throws JsonFault where another one
-/// comes or the text is no JSON.
+/// A pull parser for JSON text in UTF-8 (RFC 8259): reads value by value in one pass and stores at most one
+/// string. Each method reads the next value, or throws JsonFault if the next value is of another type or the
+/// text is invalid.
 ///
 ///   reader.read_object([&](const std::string& key) { key == "size" ? read_size(reader) : reader.skip(); });
 ///   reader.expect_end();
@@ -19,15 +19,14 @@ class JsonReader {
  public:
   explicit JsonReader(std::string_view text) : text_(text) {}
 
-  /// The first character of the value that comes next: one of {["tfn, a digit or -; \0 at the end of the
-  /// text.
+  /// Returns the first character of the next value: one of {["tfn, a digit or -; \0 at the end of the text.
   char peek();
-  /// How many bytes of the text have been read.
+  /// Number of bytes read so far.
   size_t at() const { return at_; }
-  /// The nesting of objects and arrays that are being read.
+  /// Nesting depth of the objects and arrays being read.
   int depth() const { return depth_; }
 
-  /// Calls member(std::string key) for each member in order; it has to read or skip the value.
+  /// Calls member(std::string key) for each member in order; the callback must read or skip the value.
   template <typename Member>
   void read_object(Member member) {
     open('{');
@@ -40,7 +39,7 @@ class JsonReader {
     }
     --depth_;
   }
-  /// Calls element() for each element in order; it has to read or skip it.
+  /// Calls element() for each element in order; the callback must read or skip it.
   template <typename Element>
   void read_array(Element element) {
     open('[');
@@ -53,13 +52,13 @@ class JsonReader {
     --depth_;
   }
   std::string read_string();
-  /// The digits of a number as they stand in the text.
+  /// Reads a number and returns its text.
   std::string_view read_number();
-  /// One of true, false and null.
+  /// Reads true, false or null and returns the word.
   std::string_view read_word();
-  /// Goes past a value of any kind and depth; it has to be JSON.
+  /// Skips a value of any type and depth; it must be valid JSON.
   void skip();
-  /// Nothing but blanks may be left.
+  /// Throws JsonFault unless only whitespace is left.
   void expect_end();
 
  private:
@@ -73,7 +72,7 @@ class JsonReader {
   char32_t read_code_point();
   uint32_t read_hex();
   void take_digits();
-  /// The character at hand, \0 at the end: JSON has none outside of strings.
+  /// Returns the current character; \0 at the end, which cannot occur in JSON outside of strings.
   char here() const { return at_ < text_.size() ? text_[at_] : '\0'; }
 
   std::string_view text_;
@@ -81,7 +80,7 @@ class JsonReader {
   int depth_ = 0;
 };
 
-/// Why a text cannot be read: a sentence that starts with "expected".
+/// Reason why a text cannot be parsed: a sentence that starts with "expected".
 struct JsonFault {
   std::string sentence;
 };

@@ -12,22 +12,22 @@
 namespace hearth {
 namespace {
 
-/// Names in an empty folder are made beside this.
+/// Base name of the temporary folder inside an existing empty folder.
 constexpr const char* kNoName = "new";
 
-/// Without a slash at the end, which would name what is inside.
+/// Returns the absolute path without a trailing slash.
 fs::path plain_path(const fs::path& path) {
   return (fs::absolute(path) / ".").lexically_normal().parent_path();
 }
 
-/// The lowest folder above the path that is there.
+/// Returns the lowest existing folder above the path.
 fs::path folder_above(fs::path path) {
   do path = path.parent_path();
   while (!path_exists(path) && path.has_relative_path());
   return path;
 }
 
-/// Extensions of weights and images, which are not plausible for a folder.
+/// Extensions of weights and images, which are unlikely names of a folder.
 constexpr auto kFileEndings =
     std::to_array<std::string_view>({".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".onnx", ".gguf", ".h5",
                                      ".zip", ".png", ".jpg", ".json"});
@@ -41,7 +41,7 @@ void refuse_file_name(const fs::path& path) {
       path.string(), fs::path(path).replace_extension().string());
 }
 
-/// Whether there is a folder already, which must be empty then.
+/// Returns true if the path is an existing empty folder, false if it does not exist; otherwise UserError.
 bool expect_free(const fs::path& path) {
   std::error_code code;
   if (fs::symlink_status(path, code).type() == fs::file_type::not_found) return false;
@@ -61,7 +61,7 @@ void expect_place_for_file(const fs::path& path) {
   if (fs::exists(status) && !fs::is_regular_file(status))
     user_error("expected a place for a file at {}, got {}; try another name", path.string(),
                fs::is_directory(status) ? "a folder" : "something that is none");
-  // Permissions alone do not tell.
+  // Permission bits are not enough (read-only mounts, quotas), so a file is created.
   const Temporary tried(path, Temporary::Kind::file);
 }
 
@@ -81,7 +81,7 @@ NewFolder::NewFolder(const fs::path& path) : path_(plain_path(path)), was_there_
     made_.push_back(above);
   make_folder(path_.parent_path());
   temporary_.emplace(was_there_ ? path_ / kNoName : path_, Temporary::Kind::folder);
-  // Inside, it has the permissions of folders that people make.
+  // An inner folder gets default permissions; the temporary one is readable by its owner only.
   contents_ = temporary_->path() / path_.filename();
   if (mkdir(contents_.c_str(), 0777) != 0) refuse_to_write(path, errno);
 }
@@ -89,7 +89,7 @@ NewFolder::NewFolder(const fs::path& path) : path_(plain_path(path)), was_there_
 NewFolder::~NewFolder() {
   temporary_.reset();
   std::error_code ignored;
-  // Those that hold something else by now stay.
+  // remove() keeps folders that have other entries by now.
   for (const fs::path& folder : made_) fs::remove(folder, ignored);
 }
 

@@ -8,32 +8,34 @@
 
 namespace hearth {
 
-/// UserError unless a file can be written at the path, whether or not there is one already. Whoever works
-/// long before writing asks first.
+/// Throws a UserError unless a file can be created or overwritten at the path. Call it before long work whose
+/// result is written there.
 void expect_place_for_file(const fs::path& path);
-/// UserError unless files can be written into the folder, which may not be there yet. Leaves nothing behind.
+/// Throws a UserError unless files can be written into the folder, which may not exist yet. Leaves
+/// no files behind.
 void expect_place_for_folder(const fs::path& folder);
 
-/// A folder that is filled under a temporary name and appears whole: at a path where nothing is, or in an
-/// empty folder, which stays the folder that it is.
+/// An output folder that is filled under a temporary name and appears complete by a rename: at a path that
+/// does not exist, or inside an existing empty folder, which keeps its permissions and owner.
 class NewFolder {
  public:
-  /// UserError where the path is neither, or cannot be written to; then nothing has been made.
+  /// Creates the temporary folder; UserError, with nothing created, if the path is not empty or not writable.
   explicit NewFolder(const fs::path& path);
-  /// Deletes what was not committed.
+  /// Deletes the contents unless commit() was called.
   ~NewFolder();
   NewFolder(const NewFolder&) = delete;
   NewFolder& operator=(const NewFolder&) = delete;
 
-  /// Where to write until then.
+  /// Folder to write into until commit().
   const fs::path& contents() const { return contents_; }
-  /// Puts everything in place and flushes it to the disk. UserError where the path was taken meanwhile.
+  /// Moves the contents to the path and flushes them to disk. UserError if the path was created
+  /// or filled meanwhile.
   void commit();
 
  private:
   fs::path path_;
   bool was_there_ = false;
-  std::vector<fs::path> made_;  ///< folders above it, lowest first
+  std::vector<fs::path> made_;  ///< parents created for the path, lowest first
   std::optional<Temporary> temporary_;
   fs::path contents_;
 };

@@ -4,7 +4,7 @@
 
 namespace hearth {
 
-/// Paths, and what the standard library does with them.
+/// Short name for std::filesystem.
 namespace fs = std::filesystem;
 
 }  // namespace hearth

@@ -11,7 +11,8 @@
 
 namespace hearth {
 
-/// Philox4x32-10 (Salmon et al., SC 2011), for GPUs too: turns four words of a counter into random ones.
+/// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), a counter-based
+/// random number generator, also for GPUs: replaces a counter of four words by four random words.
 HEARTH_PHILOX inline void philox4x32_in_place(uint64_t key, uint32_t* words) {
   auto key0 = static_cast<uint32_t>(key);
   auto key1 = static_cast<uint32_t>(key >> 32);
@@ -27,27 +28,28 @@ HEARTH_PHILOX inline void philox4x32_in_place(uint64_t key, uint32_t* words) {
   }
 }
 
-/// Four random words from a 64-bit key and a 128-bit counter, no state.
+/// Returns four random words for a 64-bit key and a 128-bit counter.
 inline std::array<uint32_t, 4> philox4x32(uint64_t key, std::array<uint32_t, 4> counter) {
   philox4x32_in_place(key, counter.data());
   return counter;
 }
 
-/// A random word in [0, 1) with 24 bits.
+/// Maps a random word to [0, 1), with 24 bits of precision.
 inline float unit_float(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24F; }
 
-/// A short sequence of random numbers for one (key, stream, index): what one sample or one tensor needs.
+/// The random numbers of one (key, stream, index), for example of one sample or one tensor.
 class PhiloxSequence {
  public:
   PhiloxSequence(uint64_t key, uint64_t index, uint32_t stream = 0)
       : key_(key), counter_{0, static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), stream} {}
 
+  /// Returns the next random word.
   uint32_t next();
   float uniform() { return unit_float(next()); }
   float uniform(float low, float high) { return low + (high - low) * uniform(); }
-  /// Uniform in [0, bound), without modulo bias beyond 2^-32.
+  /// Returns a uniform integer in [0, bound); the bias is at most 2^-32.
   uint32_t below(uint32_t bound) { return static_cast<uint32_t>((uint64_t{next()} * bound) >> 32); }
-  /// Standard normal by Box-Muller.
+  /// Returns a standard normal number (Box-Muller).
   float normal();
 
  private:
@@ -57,8 +59,8 @@ class PhiloxSequence {
   int used_ = 4;
 };
 
-/// A permutation of [0, count) that needs no memory: a Feistel network with cycle walking, keyed by `key`.
-/// The same (key, count, index) always gives the same result.
+/// Returns element `index` of a random permutation of [0, count) without storing the permutation: a Feistel
+/// network with cycle walking, keyed by `key`. Equal arguments give equal results.
 uint64_t permuted_index(uint64_t key, uint64_t count, uint64_t index);
 
 }  // namespace hearth

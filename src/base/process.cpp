@@ -17,10 +17,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Since this process started, as /proc has it; 0 where that cannot be: a container may show an uptime of its
-/// own.
+/// Returns the seconds since this process started by /proc; 0 if unknown, because a container may have an
+/// uptime of another machine.
 double read_process_seconds() {
-  // Files under /proc say they are empty, so they are read as streams.
+  // Files in /proc report size 0, so they are read as streams.
   const auto read_line = [](const char* path) {
     std::ifstream file(path);
     std::string line;
@@ -54,7 +54,7 @@ int64_t total_memory_bytes() {
 }
 
 int64_t peak_rss_bytes() {
-  // getrusage's ru_maxrss starts at what the parent had before exec; VmHWM is this program's own.
+  // ru_maxrss of getrusage starts with the parent's value before exec; VmHWM counts this program only.
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
     if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6)) * 1024;

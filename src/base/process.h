@@ -6,23 +6,23 @@
 
 namespace hearth {
 
-/// Bytes that this process can still touch: what the kernel says is available (/proc/meminfo), or what is
-/// left of the control group's limit if that is less. A very large number where neither can be read.
+/// Returns the bytes that this process can still allocate: MemAvailable of /proc/meminfo, or the rest of the
+/// control group's limit if that is less; the maximum of int64_t if neither can be read.
 int64_t available_memory_bytes();
 
-/// Of this machine, in use or not.
+/// Returns the bytes of physical memory of this machine.
 int64_t total_memory_bytes();
 
-/// Most bytes this process has had resident.
+/// Returns the maximum resident set size of this process, in bytes.
 int64_t peak_rss_bytes();
 
-/// Whether a process of that number runs.
+/// Returns true if a process with that pid exists.
 bool process_runs(const std::string& number);
 
-/// Seconds since this process started. Allocates at the first call only.
+/// Returns the seconds since this process started. Allocates only at the first call.
 double process_seconds();
 
-/// $XDG_CACHE_HOME/hearth or ~/.cache/hearth; empty where the user has neither.
+/// Returns $XDG_CACHE_HOME/hearth or ~/.cache/hearth; empty if neither variable is set.
 std::filesystem::path user_cache_folder();
 
 }  // namespace hearth

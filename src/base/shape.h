@@ -8,15 +8,15 @@
 
 namespace hearth {
 
-/// Axis lengths of a dense row-major tensor, up to kMaxRank axes. Rank 0 is a scalar with one element.
+/// Axis lengths of a dense row-major tensor with at most kMaxRank axes. Rank 0 is a scalar with one element.
 class Shape {
  public:
   static constexpr int kMaxRank = 6;
 
   Shape() = default;
   Shape(std::initializer_list<int64_t> axes) : Shape(std::span(axes.begin(), axes.size())) {}
-  /// Throws UserError when there are more than kMaxRank axes, one is negative, or the element count
-  /// overflows.
+  /// Throws a UserError if there are more than kMaxRank axes, one is negative, or the
+  /// element count overflows.
   explicit Shape(std::span<const int64_t> axes);
 
   int rank() const { return rank_; }
@@ -34,7 +34,7 @@ class Shape {
   int rank_ = 0;
 };
 
-/// "[64, 3, 32, 32]"
+/// Returns text such as "[64, 3, 32, 32]".
 std::string to_string(const Shape& shape);
 
 }  // namespace hearth

@@ -7,22 +7,23 @@
 
 namespace hearth {
 
-/// A shared library that is opened while the program runs, and stays open.
+/// A shared library that is opened at run time and never closed.
 class SharedLibrary {
  public:
   enum class Symbols : uint8_t {
-    own,      ///< are found by find() alone
-    offered,  ///< serve every library that is opened later
+    own,      ///< visible to find() only (RTLD_LOCAL)
+    offered,  ///< visible to libraries opened later (RTLD_GLOBAL)
   };
-  /// The first of these files that can be opened, where the system looks for libraries or, for paths, there.
+  /// Opens the first of these files that can be opened; names without a slash are looked up in the system's
+  /// library path. Test with operator bool.
   explicit SharedLibrary(const std::vector<std::string>& files, Symbols symbols = Symbols::own);
 
   explicit operator bool() const { return handle_ != nullptr; }
-  /// Why there is none: what the system said of the first file.
+  /// Error of the dynamic loader for the first file, if none could be opened.
   const std::string& fault() const { return fault_; }
   const std::string& file() const { return file_; }
 
-  /// False where it has no symbol of that name, or is none.
+  /// Looks up a symbol; returns false if the library is not open or has no such symbol.
   template <typename T>
   bool find(const char* name, T*& symbol) const {
     symbol = reinterpret_cast<T*>(address(name));
@@ -36,7 +37,7 @@ class SharedLibrary {
   std::string file_, fault_;
 };
 
-/// The file with the function of that address: the program, or a library that it has opened.
+/// Returns the file that contains the function: the program or a loaded library.
 std::filesystem::path file_of(const void* function);
 
 }  // namespace hearth

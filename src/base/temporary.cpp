@@ -17,10 +17,10 @@ namespace hearth {
 namespace {
 
 constexpr size_t kNumDigits = 16;
-/// Of the name that a temporary one begins with: all of it has to fit 255 bytes.
+/// Maximum bytes taken from the base name: the full temporary name must fit into 255 bytes.
 constexpr size_t kNameBytes = 200;
 
-/// What the temporary names of a path begin with; hexadecimal digits follow.
+/// Returns the prefix of the temporary names of a path; hexadecimal digits follow.
 std::string hidden_start(const fs::path& path) {
   return fmt::format(".{}.hearth-", path.filename().string().substr(0, kNameBytes));
 }

@@ -4,14 +4,14 @@
 
 namespace hearth {
 
-/// An empty file or folder for what is not complete yet, beside `path`, under a hidden name that no one else
-/// has. What killed processes have left under such names for the same path is deleted.
+/// An empty file or folder for incomplete output, in the folder of `path`, under a unique hidden name. The
+/// constructor deletes leftovers of killed processes for the same path.
 class Temporary {
  public:
   enum class Kind { file, folder };
-  /// UserError naming `path`, or what stands for it to people, where it cannot be made.
+  /// Creates the file or folder; UserError on failure, which names `path`, or `known_as` if given.
   Temporary(const fs::path& path, Kind kind, const fs::path& known_as = {});
-  /// Deletes what is still there.
+  /// Deletes the file or folder if it still exists.
   ~Temporary();
   Temporary(const Temporary&) = delete;
   Temporary& operator=(const Temporary&) = delete;
@@ -26,10 +26,10 @@ class Temporary {
   int lock_ = -1;  ///< held while the process lives
 };
 
-/// Deletes what killed processes have left under temporary names for the path.
+/// Deletes temporary files and folders of killed processes for the path.
 void delete_leftovers(const fs::path& path);
 
-/// UserError that says why nothing can be written at the path; `code`: an errno.
+/// Throws a UserError with the reason why the path cannot be written; `code`: an errno value.
 [[noreturn]] void refuse_to_write(const fs::path& path, int code);
 
 }  // namespace hearth

@@ -92,7 +92,7 @@ std::string_view take_line(std::string_view& text) {
 
 namespace {
 
-/// Bytes of the UTF-8 character that text starts with, 0 where it starts with none.
+/// Returns the bytes of the UTF-8 character at the start of `text`; 0 if it is invalid.
 size_t character_bytes(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const size_t size = byte(0) < 0x80   ? 1

@@ -23,7 +23,7 @@ void pause_cpu() {
 #endif
 }
 
-/// Spins, then yields, until `ready`; false when the patience ran out.
+/// Spins, then yields, until `ready` returns true; returns false after kSpins and the yields.
 template <typename Ready>
 bool wait_briefly(Ready ready) {
   for (int i = 0; i < kSpins; ++i) {
@@ -39,8 +39,9 @@ bool wait_briefly(Ready ready) {
 
 constexpr size_t kStackBytes = size_t{1} << 20;
 
-/// A function of its own, since one's whole frame is there before its first line. The system adds all pages
-/// down to the one that is touched; whoever might look at all of them keeps a compiler from leaving any out.
+/// Touches one page at the end of a large frame; the kernel then maps all pages above it. noinline: a
+/// function's full frame exists before its first line. The asm statement, which may read the array, keeps the
+/// compiler from removing it.
 [[gnu::noinline]] void touch_stack() {
   std::byte stack[kStackBytes];
   stack[0] = std::byte{0};

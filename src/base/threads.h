@@ -18,24 +18,25 @@ struct Range {
   int64_t size() const { return end - begin; }
 };
 
-/// Part `index` of `parts` of [0, count): contiguous, sizes differ by at most one.
+/// Returns part `index` of [0, count) split into `parts` contiguous parts whose sizes differ by at most one.
 Range split_range(int64_t count, int parts, int index);
 
-/// How many parts a sum over `work` elements is cut into, at least `grain` of them each: by the work alone,
-/// never by the number of threads, so that the sum has the same bits on any number of them. At most 16.
+/// Returns the number of parts into which a sum over `work` elements is split: at most 16, each of at least
+/// `grain` elements. The number depends on the work only, not on the number of threads, so results are
+/// bitwise reproducible on any number of threads.
 int num_sum_parts(int64_t work, int64_t grain);
 
-/// Makes the main thread's stack as large as the program needs, as other threads' stacks are from their
-/// start: one that cannot grow where an address space is limited (ulimit -v) ends a process without a word.
-/// std::bad_alloc where there is no room for it. The first thing a program does.
+/// Touches all stack pages that the main thread will need. Without this a process whose address space is
+/// limited (ulimit -v) would be killed silently when the stack cannot grow. std::bad_alloc if there is no
+/// memory. Call it first in main().
 void take_stack();
 
-/// A fixed number of threads, the caller among them. Waiting threads spin briefly, then yield, then sleep, so
-/// a busy machine slows a run no more than its share. `run` is not reentrant. What a body throws reaches the
-/// caller when all have finished.
+/// A fixed number of threads, including the caller. Waiting threads spin briefly, then yield, then sleep, so
+/// that other load on the machine slows a run only by its share. `run` is not reentrant. An exception thrown
+/// by a body is rethrown in the caller after all threads have finished.
 class ThreadPool {
  public:
-  /// UserError when the system does not grant as many threads.
+  /// Starts num_threads - 1 threads; UserError if the system refuses.
   explicit ThreadPool(int num_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -44,13 +45,14 @@ class ThreadPool {
   int size() const { return static_cast<int>(workers_.size()) + 1; }
   /// Calls body(thread) once on each thread and returns when all have finished.
   void run(FunctionRef<void(int)> body);
-  /// Splits [0, count) into one contiguous part per thread; work below `grain` per thread uses fewer threads.
+  /// Splits [0, count) into one contiguous part per thread; uses fewer threads if a part would have
+  /// less than `grain` elements.
   void parallel_for(int64_t count, int64_t grain, FunctionRef<void(Range)> body);
-  /// Calls body(part) once for each of [0, parts); neighbors go to one thread.
+  /// Calls body(part) once for each part in [0, parts); adjacent parts run on the same thread.
   void for_parts(int parts, FunctionRef<void(int)> body);
-  /// Calls body(task, thread) once for each task of [0, count) on the first `num_threads` threads. Each takes
-  /// the next task when it comes free, so that a thread which the machine holds up holds up little: what a
-  /// task writes must not depend on its thread.
+  /// Calls body(task, thread) once for each task in [0, count) on the first `num_threads` threads. Threads
+  /// take the next task when they are idle (dynamic scheduling), which limits the cost of a delayed thread.
+  /// Results of a task must not depend on its thread.
   void run_tasks(int64_t count, int num_threads, FunctionRef<void(int64_t, int)> body);
 
  private:
@@ -67,7 +69,7 @@ class ThreadPool {
   std::condition_variable wake_;
 };
 
-/// Processors this process may use (its affinity mask), at least 1.
+/// Returns the number of processors in this process's affinity mask, at least 1.
 int num_available_cpus();
 
 }  // namespace hearth

@@ -11,7 +11,7 @@ constexpr char32_t kLast = 0x10FFFF;
 
 uint8_t byte_at(std::string_view text, size_t i) { return static_cast<uint8_t>(text[i]); }
 
-/// Length that a first byte announces, or 0.
+/// Returns the character length that a lead byte announces; 0 if it is not a lead byte.
 size_t announced_bytes(uint8_t lead) {
   if (lead < 0x80) return 1;
   if (lead >= 0xC2 && lead < 0xE0) return 2;

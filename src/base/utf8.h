@@ -7,29 +7,29 @@
 
 namespace hearth {
 
-/// One character of a text: its code point and its length, or one byte that begins no valid UTF-8.
+/// One character of a text: its code point and length, or a single byte that is not valid UTF-8.
 struct Character {
   char32_t value = 0;
   size_t bytes = 1;
   bool valid = false;
 };
 
-/// The first character of `text`, which is not empty. Overlong forms and surrogates are invalid.
+/// Returns the first character of `text`, which must not be empty. Overlong forms and surrogates are invalid.
 Character first_character(std::string_view text);
-/// The last character of `text`, which is not empty.
+/// Returns the last character of `text`, which must not be empty.
 Character last_character(std::string_view text);
-/// How many bytes at the start of `text` are valid UTF-8.
+/// Returns the number of bytes at the start of `text` that are valid UTF-8.
 size_t valid_prefix(std::string_view text);
-/// How many bytes of `text` there are without a character at its end whose last bytes are missing.
+/// Returns the number of bytes of `text` without an incomplete character at its end.
 size_t whole_characters(std::string_view text);
 /// Appends a code point of at most 0x10FFFF.
 void append_utf8(std::string& out, char32_t value);
 
-/// White_Space of Unicode.
+/// True for code points with Unicode's White_Space property.
 bool is_space(char32_t value);
 inline bool is_space(Character c) { return c.valid && is_space(c.value); }
 
-/// Calls valid(run) for each run of valid UTF-8 and other(byte) for each byte outside, in order.
+/// Calls valid(run) for each run of valid UTF-8 and other(byte) for each invalid byte, in order.
 template <typename Valid, typename Other>
 void for_each_run(std::string_view text, Valid&& valid, Other&& other) {
   while (!text.empty()) {

@@ -2,7 +2,7 @@
 
 namespace hearth {
 
-/// Of the program and its library.
+/// Version of the program and its library.
 inline constexpr const char* kVersion = "0.1.0";
 
 }  // namespace hearth

@@ -12,8 +12,8 @@
 namespace hearth {
 namespace {
 
-/// yaml-cpp recurses per level and files need two or three. Closing brackets count for nothing: they may
-/// stand in a quoted text.
+/// Limits the nesting, because yaml-cpp recurses per level; valid files need two or three levels. Counts
+/// opening brackets only: quoted text may contain closing ones.
 void check_nesting(std::string_view text, const std::string& where) {
   constexpr int64_t kMostBrackets = 256;
   constexpr size_t kMostColumns = 64;
@@ -52,7 +52,7 @@ class DocumentStarts : public YAML::EventHandler {
   void OnMapEnd() override {}
 };
 
-/// yaml-cpp's own LoadAll never ends on a stray comma, which it takes for one empty document after another.
+/// Replaces YAML::LoadAll, which loops forever on a stray comma (an endless sequence of empty documents).
 void check_one_document(const std::string& text, const std::string& where, std::string_view kind) {
   std::istringstream stream(text);
   YAML::Parser parser(stream);

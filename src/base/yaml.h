@@ -8,21 +8,22 @@
 
 namespace hearth {
 
+/// Maximum size of a YAML text.
 constexpr int64_t kMaxYamlBytes = 1 << 20;
 
-/// The line of the first byte that is not text in UTF-8, or 0.
+/// Returns the line of the first byte that is not UTF-8 text, or 0 if all are.
 int64_t line_of_bytes_that_are_no_text(std::string_view text);
 
-/// What a YAML file holds, for messages.
+/// Kind of a YAML file, for messages.
 struct YamlKind {
   std::string_view name;    ///< "recipe"
-  std::string_view advice;  ///< "try ..." where it is too large or no text
+  std::string_view advice;  ///< "try ...", used if the file is too large or not text
 };
 
-/// The one YAML document in a text of bounded size and depth; UserError with `where` and the line where it is
-/// none.
+/// Parses a text that must be a single YAML document of limited size and depth; UserError with `where` and
+/// the line if it is not.
 YAML::Node parse_yaml(const std::string& text, const std::string& where, const YamlKind& kind);
-/// The text as a double-quoted YAML scalar on one line; UTF-8 stays as it is.
+/// Returns the text as a double-quoted YAML scalar on one line; UTF-8 characters are not escaped.
 std::string yaml_quoted(std::string_view text);
 
 }  // namespace hearth
