@@ -7,10 +7,10 @@
 
 namespace hearth::arena {
 
-/// Reads lines `id,lower,upper,size` under a header naming them (MiniMalloc's format); UserError with
-/// FILE:LINE.
+/// Reads a problem in MiniMalloc's CSV format: a header `id,lower,upper,size`, then one line per buffer.
+/// UserError with FILE:LINE.
 Problem read_csv(const std::filesystem::path& path);
-/// The same lines with a column `offset`.
+/// Returns the buffers as CSV with an additional column `offset`.
 std::string write_csv(const Problem& problem, const Solution& solution);
 
 }  // namespace hearth::arena

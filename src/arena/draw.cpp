@@ -66,7 +66,7 @@ std::string draw_svg(const Problem& problem, const Solution& solution) {
         "x='{}' y='{:.1f}' font-size='12' text-anchor='end' fill='currentColor'>{}</text>",
         kLeft, kWidth - kRight, y, y, kLeft - 6, y + 4, human_bytes(solution.height * i / 4));
   }
-  // Thousands of outlines would hide the colors between them.
+  // With thousands of buffers, outlines of full width would hide the fill colors.
   const double outline = std::min(0.3, 100.0 / static_cast<double>(problem.buffers.size() + 1));
   for (size_t i = 0; i < problem.buffers.size(); ++i) {
     const Buffer& buffer = problem.buffers[i];

@@ -6,8 +6,8 @@
 
 namespace hearth::arena {
 
-/// The arena as a drawing: time to the right, offset upwards, one rectangle per buffer colored by kind, with
-/// its id and size as tooltip. SVG.
+/// Returns an SVG drawing of the arena: x axis time, y axis offset, one rectangle per buffer, colored by
+/// kind, with id and size as tooltip.
 std::string draw_svg(const Problem& problem, const Solution& solution);
 
 }  // namespace hearth::arena

@@ -16,7 +16,7 @@ Budget share_of(const Budget& budget, double share) {
   return part;
 }
 
-/// Heights are in units of the pieces.
+/// Lowers the height of a solution by Search. Heights are in units of Pieces::unit.
 class Improver {
  public:
   Improver(const Problem& problem, const Budget& budget, Solution& solution)
@@ -27,7 +27,7 @@ class Improver {
     }
   }
 
-  /// Where the capacity is not met, what is left of the budget still lowers the height.
+  /// Searches at the capacity; if it is not reached, the rest of the budget lowers the height by bisection.
   void aim_at_capacity(int64_t capacity) {
     const int64_t target = capacity / pieces_.unit;
     attempt(target, share_of(budget_, 0.82));
@@ -98,9 +98,10 @@ class Improver {
   Pieces pieces_;
   Budget budget_;
   std::vector<int64_t> heights_;
-  /// No solution is lower.
+  /// Proven lower bound: no solution is lower.
   int64_t proven_bound_ = 0;
-  /// Lowest height worth an attempt: below it, all were impossible or took too long.
+  /// Lowest height that is still worth a search; for all lower heights the search failed or
+  /// exceeded its budget.
   int64_t least_open_ = 0;
 };
 

@@ -7,9 +7,9 @@
 
 namespace hearth::arena {
 
-/// Lowers a valid solution by Search, piece by piece: at the capacity where one is given, else at 1% above
-/// the bound and at the bound, then by bisection below the height; each gets a share of the budget left.
-/// Raises proven_bound where everything below it was searched in full.
+/// Lowers a valid solution by exact search (Search), piece by piece. Target heights: `capacity` if given,
+/// otherwise 1% above the lower bound and the bound itself; then bisection. Each search gets a share of the
+/// remaining budget. Raises proven_bound if every lower height was searched exhaustively.
 void improve(const Problem& problem, std::optional<int64_t> capacity, const Budget& budget,
              Solution& solution);
 

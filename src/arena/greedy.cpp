@@ -26,7 +26,8 @@ constexpr std::array<Key, 5> kKeys = {
     [](const Buffer& b) { return static_cast<double>(b.upper); },
 };
 
-/// Places buffers one by one into the lowest (or tightest) gap between those alive at the same time.
+/// Places buffers one by one into the lowest (first fit) or smallest (best fit) gap between the buffers
+/// whose lifetimes overlap.
 class Placer {
  public:
   explicit Placer(const Problem& problem) : problem_(problem) {
@@ -36,7 +37,7 @@ class Placer {
 
   enum class End : uint8_t { placed, too_high, too_late };
 
-  /// Stops once it is as high as `limit` or at the deadline.
+  /// Stops when the height reaches `limit`, or at the deadline.
   End run(const std::vector<int>& order, Fit fit, int64_t limit, TimePoint deadline, Solution& solution) {
     placed_.clear();
     for (std::vector<Placed>& slot : slots_) slot.clear();
@@ -75,7 +76,7 @@ class Placer {
 
   size_t slot_of(int64_t time) const { return static_cast<size_t>(std::max<int64_t>(0, time) / span_); }
 
-  /// All that were placed and may live at the same time as `buffer`.
+  /// Returns the placed buffers whose lifetime may overlap the lifetime of `buffer`.
   const std::vector<Placed>& rivals(const Buffer& buffer) const {
     const size_t slot = slot_of(buffer.lower);
     return slot == slot_of(buffer.upper - 1) ? slots_[slot] : placed_;
@@ -99,9 +100,9 @@ class Placer {
   }
 
   const Problem& problem_;
-  int64_t span_ = 1;            ///< the time that a slot covers
-  std::vector<Placed> placed_;  ///< by begin
-  /// Those of placed_ that live in each of equal parts of all time: most buffers live in one.
+  int64_t span_ = 1;            ///< length of a slot in time
+  std::vector<Placed> placed_;  ///< sorted by begin
+  /// Subsets of placed_ by time slot (kSlots equal intervals): most buffers live in a single slot.
   std::array<std::vector<Placed>, kSlots> slots_;
 };
 

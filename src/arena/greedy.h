@@ -7,8 +7,8 @@
 
 namespace hearth::arena {
 
-/// The best of several orders (size, lifetime, area, start) x placements (first fit, best fit), as many as
-/// the deadline allows, and of arena/sweep.h.
+/// Returns the best solution of several orders (by size, lifetime, area, start) and placements (first fit,
+/// best fit), as many as the deadline allows, and of sweep().
 Solution solve_greedy(const Problem& problem, std::optional<int64_t> capacity, TimePoint deadline);
 
 }  // namespace hearth::arena

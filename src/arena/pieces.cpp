@@ -23,8 +23,9 @@ int64_t common_unit(const Problem& problem) {
   return std::max<int64_t>(unit, 1);
 }
 
-/// Every start that is followed by an end closes a largest set of buffers alive together; only those bound
-/// the height, and they are at most as many as buffers.
+/// Finds the maximal cliques of the interval graph, the maximal sets of buffers alive at the same time: each
+/// start that is followed by an end completes one. Only these cliques bound the height; there are at most as
+/// many as buffers.
 class CliqueCutter {
  public:
   CliqueCutter(const Problem& problem, int64_t unit) : problem_(problem), unit_(unit) {}
@@ -80,7 +81,7 @@ class CliqueCutter {
 
   const Problem& problem_;
   int64_t unit_;
-  /// Time, whether a start (ends sort before starts), buffer.
+  /// (time, true if start, buffer); at equal times ends sort before starts.
   std::vector<std::tuple<int64_t, bool, int>> events_;
   std::vector<size_t> item_of_;
   std::vector<Piece> pieces_;

@@ -7,36 +7,37 @@
 
 namespace hearth::arena {
 
-/// A buffer as the exact search sees it.
+/// A buffer in the representation of the exact search.
 struct Item {
-  /// Half-open range of cliques.
+  /// Half-open range of indices of the cliques that contain the item.
   int first = 0;
   int last = 0;
-  /// In units of Pieces::unit.
+  /// Size in units of Pieces::unit.
   int64_t size = 0;
   int64_t alignment = 1;
-  /// Place in Problem::buffers.
+  /// Index in Problem::buffers.
   int buffer = 0;
-  /// An item before it with the same range, size and alignment, or -1.
+  /// Index of an earlier item with equal lifetime, size and alignment; -1 if none.
   int twin = -1;
 };
 
-/// Buffers that share no time with the rest of the problem, by first clique. A clique is a largest set of
-/// buffers alive together: two items overlap in time exactly if they share one.
+/// A connected component of buffers in time, with items sorted by first clique. A clique is a maximal set of
+/// buffers alive at the same time: two items overlap in time if and only if they share a clique.
 struct Piece {
   std::vector<Item> items;
   int num_cliques = 0;
-  /// Most units alive at once.
+  /// Maximum units alive at the same time, a lower bound of the height.
   int64_t bound = 0;
 };
 
-/// A problem cut in time, in units of the largest number that divides every size and offset. Empty buffers
-/// are left out.
+/// A problem split into connected components in time, with sizes in units of their greatest common divisor.
+/// Buffers of size 0 are not included.
 struct Pieces {
   std::vector<Piece> pieces;
   int64_t unit = 1;
 };
 
+/// Splits a problem into pieces.
 Pieces cut(const Problem& problem);
 
 }  // namespace hearth::arena

@@ -6,20 +6,21 @@
 
 namespace hearth::arena {
 
-/// A run of bytes that is needed over the half-open time [lower, upper), lower < upper. The sizes of a
-/// problem add up to at most kMostBytes.
+/// A memory buffer with its lifetime, the half-open time interval [lower, upper), lower < upper. Sizes are in
+/// bytes; the sizes of a problem add up to at most kMostBytes.
 struct Buffer {
   int64_t lower = 0;
   int64_t upper = 0;
   int64_t size = 0;
   int64_t alignment = 1;
   std::string id = {};
-  /// Colors the drawing: "activation", "gradient", "workspace".
+  /// Kind of the value, which sets the color in drawings: "activation", "gradient", "workspace".
   std::string kind = {};
 };
 
-/// Give every buffer an offset so that buffers alive together do not overlap; the height is the largest
-/// offset + size (dynamic storage allocation, NP-complete).
+/// Memory planning (dynamic storage allocation, NP-complete): assign each buffer an offset so that
+/// buffers with overlapping lifetimes do not overlap in memory. The height, the largest offset + size,
+/// is to be minimized.
 ///
 ///   offset ^   +-----+
 ///          |   |  c  |        a and c overlap in time: disjoint offsets
@@ -30,26 +31,28 @@ struct Problem {
   std::vector<Buffer> buffers;
 };
 
-/// The first multiple of the alignment from the offset on.
+/// Returns the smallest multiple of `alignment` that is at least `offset`.
 inline int64_t aligned(int64_t offset, int64_t alignment) {
   return alignment == 1 ? offset : (offset + alignment - 1) / alignment * alignment;
 }
 
+/// Maximum total size of the buffers of a problem, in bytes.
 inline constexpr int64_t kMostBytes = int64_t{1} << 50;
 
+/// Offsets of all buffers, in the order of Problem::buffers, and their total height in bytes.
 struct Solution {
   std::vector<int64_t> offsets;
   int64_t height = 0;
-  /// The most bytes alive at any time.
+  /// Maximum bytes alive at any time.
   int64_t lower_bound = 0;
-  /// No solution is lower: lower_bound, or more where an exhausted search found nothing.
+  /// Proven lower bound of the height: lower_bound, or more if exhaustive searches found nothing lower.
   int64_t proven_bound = 0;
-  /// The height is proven_bound.
+  /// True if the height equals proven_bound.
   bool proven_optimal = false;
   double seconds = 0;
 };
 
-/// The most bytes alive at any time: no solution is lower.
+/// Returns the maximum bytes alive at any time, a lower bound of the height.
 int64_t lower_bound(const Problem& problem);
 
 }  // namespace hearth::arena

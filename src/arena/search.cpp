@@ -1,9 +1,11 @@
-// Buffers are boxes: an interval of time by a height of bytes. Any packing can be pushed down until each box
-// rests on another one or on the floor, so only those offsets need trying. The search places boxes from low
-// to high offsets, always one whose offset is the lowest that any can have, and gives up a branch when a box
-// cannot be placed below the height any more, or when the gap that is left under the next one could have held
-// it (MiniMalloc, Moffitt 2023, doi 10.1145/3623278.3624752). Which box is tried first decides how long it
-// takes, so several orders have their turn, first briefly, then longer.
+// Exact packing by branch and bound, after MiniMalloc (Moffitt, "MiniMalloc: A lightweight memory
+// allocator for hardware-accelerated machine learning", ASPLOS 2023, doi 10.1145/3623278.3624752).
+// Buffers are boxes: an interval of time by a height in bytes. Any packing can be compacted downwards
+// until each box rests on another box or on the floor, so only these offsets are candidates. The search
+// places boxes by increasing offset, always one with the lowest possible offset. It prunes a branch if
+// a box no longer fits below the height, or if the gap left under the next box could have held a
+// skipped box. The order of the boxes decides how long the search takes, so several orders are tried in
+// turn with growing step limits. Worst case: exponential.
 #include "arena/search.h"
 
 #include <algorithm>
@@ -16,13 +18,13 @@ namespace hearth::arena {
 namespace {
 
 constexpr int64_t kNever = INT64_MAX;
-/// Steps of an attempt per pair of items: orders as they are, first briefly, then longer; shuffled ones after
-/// that.
+/// Step limits of an attempt, per pair of items: for unmodified orders, first a short round, then a longer
+/// one; then for shuffled orders.
 constexpr std::array<int64_t, 2> kPlainSteps = {10, 40};
 constexpr int64_t kShuffledSteps = 20;
 constexpr double kShuffle = 0.1;
-/// What an item in the clique that failed most gains on one in a clique that never did, and what is left of
-/// the failures of an order after the next.
+/// Factor by which an item in the most often failed clique gains weight over an item in cliques that never
+/// failed, and the factor by which failure counts decay with each attempt.
 constexpr double kFailureGain = 8;
 constexpr double kFailureDecay = 0.95;
 constexpr int64_t kStepsPerClock = 1 << 16;
@@ -59,7 +61,7 @@ constexpr std::array<Order, 4> kOrders = {Order{&Traits::width, &Traits::area, &
 
 constexpr int kNumPlain = static_cast<int>(kPlainSteps.size() * kOrders.size());
 
-/// Uniform in [1 - kShuffle, 1 + kShuffle).
+/// Returns a random factor, uniform in [1 - kShuffle, 1 + kShuffle).
 double shuffling(uint64_t seed) {
   return 1 - kShuffle + 2 * kShuffle * static_cast<double>(mix(seed) >> 11) / 0x1p53;
 }
@@ -88,7 +90,7 @@ std::vector<int> ranks_of(const std::vector<Traits>& traits, const Order& order)
   return ranks;
 }
 
-/// 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 ... from i = 1.
+/// Returns element i >= 1 of the Luby sequence 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 ...
 int64_t luby(int64_t i) {
   while (true) {
     int64_t size = 1;
@@ -145,7 +147,7 @@ void Search::reset(int attempt) {
   frames_.push_back({.part = {.begin = 0, .end = num_items_}});
 }
 
-/// Traits of items in cliques that failed often count for more; old failures fade.
+/// Raises the traits of items in cliques that failed often (weights of old failures decay).
 std::vector<Traits> Search::weighted(std::vector<Traits> traits) {
   const double most = *std::max_element(failures_.begin(), failures_.end());
   for (size_t i = 0; most > 0 && i < traits.size(); ++i) {
@@ -174,7 +176,8 @@ Verdict Search::run_order(int attempt, int64_t limit, const Budget& budget) {
   return Verdict::stopped;
 }
 
-/// One move on the stack: into the next part of the top choice, to the next choice, or back.
+/// Performs one step of the depth-first search: enters the next part of the top frame, makes its next
+/// choice, or backtracks.
 Search::Answer Search::step() {
   Frame& frame = frames_.back();
   if (frame.placed >= 0 && frame.next_part < parts_.size()) {
@@ -209,8 +212,8 @@ void Search::remember_failure(uint64_t hash) {
   ++num_failed_;
 }
 
-/// The next key after the one tried last, unless a hole below it would stay that an item left out fits into.
-/// Of twins, the first goes first.
+/// Chooses the smallest key after the last one tried, and returns false if its offset would leave a hole
+/// below into which a skipped item fits. Twins are placed in index order, to break symmetry.
 bool Search::choose(Frame& frame) {
   Key best{.offset = kNever};
   int choice = -1;
@@ -232,7 +235,8 @@ bool Search::choose(Frame& frame) {
   return true;
 }
 
-/// False if what is left cannot fit any more; undo() takes it back either way.
+/// Places the chosen item; returns false if the remaining items cannot fit any more. undo() reverts it
+/// in both cases.
 bool Search::place(Frame& frame) {
   const auto item = static_cast<size_t>(frame.placed);
   frame.num_placed = placed_.size();
@@ -272,7 +276,7 @@ int Search::first_left(const Frame& frame) const {
   return begin == frame.placed ? next_[static_cast<size_t>(begin)] : begin;
 }
 
-/// Items are placed upwards: what overlaps the placed one in time goes above it.
+/// Items are placed upwards, so each remaining item that overlaps the placed one in time moves above it.
 void Search::raise_overlapping(const Frame& frame) {
   const Item& placed = piece_.items[static_cast<size_t>(frame.placed)];
   const int64_t top = frame.tried.offset + placed.size;
@@ -286,8 +290,9 @@ void Search::raise_overlapping(const Frame& frame) {
   }
 }
 
-/// Finds how low each item left can lie. One that was passed over has to rest on another that is still to
-/// come and that starts below its top, or it would fit into the hole: false if there is none.
+/// Computes a lower bound of the offset of each remaining item. A skipped item must rest on a remaining item
+/// that starts below the skipped item's top, because otherwise it would fit into the hole: returns false if
+/// there is none.
 bool Search::find_least(const Frame& frame) {
   left_.clear();
   skipped_.clear();
@@ -316,7 +321,8 @@ bool Search::find_least(const Frame& frame) {
   return true;
 }
 
-/// Cuts what is left of the frame's part in time and looks whether each part can still fit.
+/// Splits the remaining items into parts without common time, and checks for each part whether it
+/// can still fit.
 bool Search::split(const Frame& frame) {
   if (left_.empty()) return true;
   Part part{.begin = left_.front().item};

@@ -10,59 +10,63 @@ namespace hearth::arena {
 
 using TimePoint = std::chrono::steady_clock::time_point;
 
-/// What a search may use. A step is a look at an item, about five nanoseconds.
+/// Limits of a search. A step is one visit of an item, about five nanoseconds.
 struct Budget {
   int64_t steps = INT64_MAX;
   TimePoint deadline = TimePoint::max();
 };
 
+/// Result of a search: a solution was found, none exists, or a limit was reached.
 enum class Verdict : uint8_t { found, impossible, stopped };
 
-/// What an item is ranked by, most first: units alive in its fullest clique, cliques, area.
+/// Traits by which items are ranked, largest first: units alive in the item's fullest clique, number
+/// of cliques, area.
 struct Traits {
   double total = 0;
   double width = 0;
   double area = 0;
 };
 
-/// Depth-first search for offsets of one piece within a height, after MiniMalloc (Moffitt, ASPLOS 2023,
-/// doi 10.1145/3623278.3624752). Every solution can be pushed down until each item rests on another, and then
-/// be listed by (offset, rank); the search places items in that order, so an item's offset is the end of the
-/// highest overlapping item before it. A node is left when
-///   - its next offset would leave a hole that an item left out fits into, or nothing to come can fill it,
-///   - in some clique, the lowest offset left plus everything left exceeds the height,
-///   - the same state failed before (64-bit hashes of the state stand for it).
-/// Parts that share no time any more are searched one by one. Orders of rank take turns, and after the first
-/// round they are shuffled a little: a lucky order needs a thousandth of the steps of the others, and none is
-/// lucky for every problem. Limits of the rounds follow Luby, Sinclair and Zuckerman (1993). Items in the
-/// cliques that failed most come first from then on, as constraints do in Boussemart et al. (2004), "Boosting
-/// systematic search by weighting constraints".
+/// Depth-first search for offsets of one piece within a given height, after MiniMalloc (Moffitt, ASPLOS 2023,
+/// doi 10.1145/3623278.3624752). Every solution can be compacted until each item rests on another, and then
+/// be listed by (offset, rank). The search places items in that order, so an item's offset is the end of the
+/// highest overlapping item before it. A node is pruned if
+///   - its next offset would leave a hole into which a skipped item fits, or which no remaining
+///   item can fill,
+///   - in some clique, the lowest remaining offset plus the remaining sizes exceeds the height,
+///   - the same state failed before (states are compared by 64-bit hashes).
+/// Parts that no longer share any time are searched independently. Several rank orders are tried in turn, and
+/// after the first round they are shuffled slightly: runtimes are heavy-tailed, so restarts help, and no
+/// order is good for every problem. Step limits of the restarts follow Luby, Sinclair and Zuckerman (1993).
+/// Items in the cliques that failed most often are moved to the front, as in constraint weighting (Boussemart
+/// et al. 2004, "Boosting systematic search by weighting constraints").
 class Search {
  public:
   explicit Search(const Piece& piece);
 
-  /// `capacity` in units. The deadline is looked at every few thousand steps.
+  /// Searches for offsets within `capacity` units. The deadline is checked every few thousand steps.
   Verdict run(int64_t capacity, const Budget& budget);
   int64_t steps_used() const { return steps_used_; }
-  /// One per item of the piece, in units, after Verdict::found.
+  /// Offsets of the items of the piece, in units; valid after Verdict::found.
   const std::vector<int64_t>& offsets() const { return offset_; }
 
  private:
-  /// Canonical place of an item: items are placed by increasing key.
+  /// Canonical position of an item: items are placed by increasing key.
   struct Key {
     int64_t offset = 0;
     int rank = -1;
     friend auto operator<=>(const Key&, const Key&) = default;
   };
-  /// Items that are connected in time and not placed yet: those from begin up to end (not included).
+  /// Remaining items that are connected in time, the list from `begin` up to, not including, `end`.
   struct Part {
     int begin = 0;
     int end = 0;
     uint64_t hash = 0;
   };
+  /// A level of the depth-first search.
   struct Frame {
     Part part;
-    /// Key of the last choice, tried already; at first that of the choice above.
+    /// Key of the last choice tried; initially the key of the choice one level above.
     Key tried;
     int placed = -1;
     size_t num_placed = 0;
@@ -70,15 +74,16 @@ class Search {
     size_t num_parts = 0;
     size_t next_part = 0;
   };
+  /// An offset before it was raised, for undo().
   struct Raise {
     int item = 0;
     int64_t before = 0;
   };
-  /// An item left, as the innermost loops read it.
+  /// A remaining item, in the layout that the innermost loops read.
   struct Left {
     int first = 0;
     int last = 0;
-    /// A bound on its offset that counts in what skipped items wait for.
+    /// Lower bound of its offset, used to decide whether skipped items can rest on it.
     int64_t least = 0;
     int64_t size = 0;
     int item = 0;
@@ -109,24 +114,24 @@ class Search {
   int64_t steps_used_ = 0;
   std::vector<Traits> traits_;
   std::vector<int> rank_;
-  /// Lowest offset an item can have, given what is placed; once placed, its offset.
+  /// Lowest offset that an item can have, given the placed items; for a placed item, its offset.
   std::vector<int64_t> offset_;
-  /// What find_least() looked at, by first clique, and which of them were passed over.
+  /// Remaining items visited by find_least(), by first clique, and the indices of those that were skipped.
   std::vector<Left> left_;
   std::vector<size_t> skipped_;
   std::vector<int> next_;
   std::vector<int> previous_;
   std::vector<char> is_placed_;
-  /// Per clique: units not placed yet, and the lowest offset left.
+  /// For each clique: the units not placed yet, and the lowest remaining offset.
   std::vector<int64_t> total_;
   std::vector<int64_t> floor_;
-  /// Per clique: how often it was too full, older failures counting less.
+  /// For each clique: the number of failures caused by it, with exponential decay.
   std::vector<double> failures_;
   std::vector<Frame> frames_;
   std::vector<Part> parts_;
   std::vector<int> placed_;
   std::vector<Raise> raised_;
-  /// Hashes of states without a solution, each where its remainder says; later ones displace earlier ones.
+  /// Hash table of states without a solution, indexed by hash modulo size; new entries replace old ones.
   std::vector<uint64_t> failed_;
   size_t num_failed_ = 0;
 };

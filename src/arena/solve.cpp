@@ -31,7 +31,7 @@ Solution solve(const Problem& problem, const SolveOptions& options) {
   Solution solution = solve_greedy(problem, options.capacity, deadline);
   const int64_t target = std::max(solution.lower_bound, options.capacity.value_or(0));
   solution.proven_bound = solution.lower_bound;
-  // One that nothing can meet is of no help on the way to the lowest height.
+  // A capacity below the lower bound cannot be met and would only waste the search budget.
   const bool is_within_reach = options.capacity && *options.capacity >= solution.lower_bound;
   const bool has_time = std::chrono::steady_clock::now() < deadline;
   if (options.use_exact && has_time && solution.height > target) {

@@ -7,22 +7,23 @@
 
 namespace hearth::arena {
 
+/// Limits and options of solve().
 struct SolveOptions {
-  /// Stop as soon as the height is within it.
+  /// Height in bytes at which to stop.
   std::optional<int64_t> capacity = std::nullopt;
-  /// For greedy orders and exact search together. Where it is too short for any of them, the answer is that
-  /// of arena/sweep.h.
+  /// Time limit for greedy orders and exact search together. If it is too short for either, the result is
+  /// that of sweep().
   double seconds = 5;
-  /// Most steps of the exact search (arena/search.h). Where these end it and not the time, the answer does
-  /// not depend on the machine.
+  /// Maximum steps of the exact search (arena/search.h). If this limit applies rather than the time limit,
+  /// the result does not depend on the machine.
   std::optional<int64_t> steps = std::nullopt;
-  /// Each technique can be switched off for tests; answers stay valid.
+  /// Enables the exact search; disabled in tests.
   bool use_exact = true;
 };
 
-/// A portfolio of greedy orders, then exact search (arena/search.h) until the bound, the capacity or the
-/// deadline is met. The best answer so far is always returned, also when it is above the capacity. The same
-/// problem gets the same answer, unless the deadline cut the search short. InternalError for a broken buffer.
+/// Solves a packing problem by a portfolio of greedy orders, then exact search (arena/search.h) until the
+/// lower bound, the capacity or the deadline is reached. Returns the best solution found, even if it exceeds
+/// the capacity. Deterministic unless the deadline ends the search. InternalError for an invalid buffer.
 Solution solve(const Problem& problem, const SolveOptions& options = {});
 
 }  // namespace hearth::arena

@@ -8,15 +8,15 @@
 namespace hearth::arena {
 namespace {
 
-// Of gaps that are large enough, the first may be too small once its start is aligned.
+// A gap of sufficient size may be too small after alignment of its start.
 constexpr int kMostGapsTried = 16;
 
-/// What is free below the top.
+/// Free list: the gaps below the top of the used range.
 class Gaps {
  public:
   int64_t top() const { return top_; }
 
-  /// Takes a place and returns where it begins.
+  /// Allocates a buffer in the smallest sufficient gap (best fit) and returns its offset.
   int64_t take(const Buffer& buffer) {
     auto gap = by_size_.lower_bound({buffer.size, 0});
     for (int tried = 0; gap != by_size_.end() && tried < kMostGapsTried; ++gap, ++tried) {
@@ -66,7 +66,7 @@ class Gaps {
     by_begin_.erase(gap);
   }
 
-  Places by_begin_;  ///< begin, end
+  Places by_begin_;  ///< begin to end of each gap
   std::set<std::pair<int64_t, int64_t>> by_size_;
   int64_t top_ = 0;
 };
@@ -74,7 +74,8 @@ class Gaps {
 }  // namespace
 
 Solution sweep(const Problem& problem) {
-  // Time, whether a start (ends sort before starts), size (the largest first), buffer.
+  // (time, true if start, -size, buffer): at equal times ends come before starts, and larger
+  // buffers start first.
   std::vector<std::tuple<int64_t, bool, int64_t, size_t>> events;
   for (size_t i = 0; i < problem.buffers.size(); ++i) {
     const Buffer& buffer = problem.buffers[i];

@@ -4,9 +4,9 @@
 
 namespace hearth::arena {
 
-/// Goes through time as an allocator does: a buffer takes the tightest gap that is free when it starts and
-/// gives it back when it ends. No search, but n log n time: an answer that is there at once however many
-/// buffers.
+/// Simulates a best-fit allocator over time: each buffer is allocated in the smallest sufficient gap at
+/// its start and freed at its end. No search, O(n log n), so a result is available immediately for any
+/// number of buffers.
 Solution sweep(const Problem& problem);
 
 }  // namespace hearth::arena

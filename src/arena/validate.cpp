@@ -10,10 +10,10 @@
 namespace hearth::arena {
 namespace {
 
-/// Goes through time with the buffers alive by offset: where two overlap, two neighbors do when the second
-/// starts.
+/// Sweeps over time with the live buffers sorted by offset: if any two overlap, two neighbors overlap when
+/// the later one starts.
 std::optional<std::string> find_overlap(const Problem& problem, const Solution& solution) {
-  std::vector<std::tuple<int64_t, bool, size_t>> events;  // ends come before starts
+  std::vector<std::tuple<int64_t, bool, size_t>> events;  // ends sort before starts
   for (size_t i = 0; i < problem.buffers.size(); ++i) {
     if (problem.buffers[i].size == 0) continue;
     events.emplace_back(problem.buffers[i].lower, true, i);

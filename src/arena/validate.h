@@ -7,7 +7,8 @@
 
 namespace hearth::arena {
 
-/// Checks a solution in time n log n; shares no code with the solvers. The first fault in words, or nothing.
+/// Checks a solution in O(n log n). Independent of the solvers' code. Returns a description of the first
+/// error, nullopt if valid.
 std::optional<std::string> validate(const Problem& problem, const Solution& solution);
 
 }  // namespace hearth::arena
