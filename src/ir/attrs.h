@@ -9,10 +9,11 @@
 
 namespace hearth::ir {
 
+/// Value of an attribute: an integer, a real number, text, or a list of numbers.
 using Attr = std::variant<int64_t, double, std::string, std::vector<int64_t>, std::vector<double>>;
 
-/// The constant arguments of a node, in the order they were given. Lookups of a missing or differently typed
-/// attribute throw InternalError; the `*_or` forms give a default.
+/// The constant attributes of a node, in insertion order. Reading a missing attribute or one of another type
+/// throws InternalError; the `*_or` functions return a default for a missing one.
 class Attrs {
  public:
   Attrs() = default;
@@ -27,7 +28,7 @@ class Attrs {
   const std::vector<int64_t>& list(std::string_view name) const;
   const std::vector<double>& reals(std::string_view name) const;
   bool contains(std::string_view name) const { return find(name) != nullptr; }
-  /// Adds or replaces.
+  /// Adds the attribute or replaces its value.
   void set(std::string_view name, Attr value);
   const std::vector<std::pair<std::string, Attr>>& entries() const { return entries_; }
   bool operator==(const Attrs&) const = default;

@@ -8,18 +8,20 @@
 
 namespace hearth::ir {
 
-/// The part of an op that a module for GPUs has, by the op's name. It may differ from GPU to GPU; OpDef is
-/// the same for all.
+/// GPU part of an op, provided by the GPU module and found by the op's name. It may differ between GPUs,
+/// while OpDef is common to all.
 struct GpuKernel {
   std::string_view op;
-  /// Puts its work into KernelArgs::stream.
+  /// Prepares the kernel of one node; running it enqueues work on KernelArgs::stream.
   Kernel (*one)(const NodeView&) = nullptr;
-  /// In its place: for nodes that are alike but for shapes, whose arguments stand one node after another.
+  /// Prepares one kernel for several nodes that differ in shapes only (replaces `one`); KernelArgs holds the
+  /// arguments of the nodes one after another.
   Kernel (*many)(std::span<const NodeView>) = nullptr;
-  /// The matmuls inside it that are autotuned, as nodes of the op matmul. The attribute `way` has a word for
-  /// each, with commas between (ops/matmul/matmul.h). Null: none.
+  /// Returns the matmuls inside the node that are autotuned, as nodes of op matmul. The attribute `way` holds
+  /// one kernel variant for each, comma-separated (ops/matmul/matmul.h). Null: none.
   std::vector<LoneNode> (*matmuls)(const NodeView&) = nullptr;
-  /// Of the op matmul: every `way` of such a node, the usual one first and the library's last.
+  /// For op matmul only: returns all kernel variants (values of `way`) for the node, the default first and
+  /// the vendor library last.
   std::vector<std::string_view> (*ways)(const NodeView&, bool has_library) = nullptr;
 };
 

@@ -8,7 +8,8 @@
 namespace hearth::ir {
 namespace {
 
-/// Whether what a node overwrites stays on the device: what is fetched for it takes room until it is done.
+/// True if all inputs that the node overwrites are resident on the device. An input that was fetched from
+/// host memory occupies device memory until the node is done.
 bool overwrites_residents(const Graph& graph, const Node& node) {
   for (size_t k = 0; k < node.inputs.size(); ++k) {
     const ValueId in = node.inputs[k];

@@ -7,17 +7,20 @@
 
 namespace hearth::ir {
 
-/// Whether the node writes over the bytes of its input number `index`.
+/// Returns true if the node writes over the bytes of input `index`.
 bool overwrites(const Node& node, size_t index);
 
-/// Whether one kernel may take both nodes (OpDef::gpu_many), as far as their kind goes.
+/// Returns true if one kernel may run both nodes (OpDef::gpu_many), by op, attributes and dtypes; data
+/// dependencies are not checked.
 bool may_share_kernel(const Graph& graph, const Node& a, const Node& b);
 
-/// How many nodes from number `first` on one kernel may take: of one op and alike but for shapes, with the
-/// same scalars, and none needs what another makes or overwrites. At least 1.
+/// Returns how many consecutive nodes from node `first` on can run as one kernel: nodes of one op that
+/// differ in shapes only, have the same scalar inputs, and do not read or overwrite each other's
+/// outputs. At least 1.
 size_t num_together(const Graph& graph, size_t first);
 
-/// Of every node, whether a kernel starts with it: not of views, nor of those after the first of a group.
+/// Returns for each node true if it starts a kernel: false for views and for all but the first node
+/// of a group.
 std::vector<bool> kernel_starts(const Graph& graph);
 
 }  // namespace hearth::ir

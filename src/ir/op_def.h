@@ -28,39 +28,41 @@ class Graph;
 struct Node;
 struct OpDef;
 
-/// What a node looks like to a rule: its attributes and the types around it. Output types are filled in for
-/// every rule but `infer`.
+/// A node as seen by the functions of OpDef: its attributes and the types of its inputs and outputs. Output
+/// types are available to every function except `infer`.
 struct NodeView {
   const Attrs& attrs;
   std::span<const Type> in;
   std::span<const Type> out;
-  /// How many threads the kernel will be given.
+  /// Number of threads that the kernel will run on.
   int num_threads = 1;
   /// True if convolutions on the CPU may use Winograd's algorithm.
   bool winograd = true;
   const Type& in_type(size_t index) const { return in[index]; }
   const Type& out_type(size_t index) const { return out[index]; }
-  /// Whether optional input `index` is present (absent ones have rank 0 and dtype boolean).
+  /// True if optional input `index` is present (absent inputs have rank 0 and dtype boolean).
   bool has_input(size_t index) const { return index < in.size() && in[index].dtype != DType::boolean; }
 };
 
-/// Result of shape inference: output types, or why the node is refused (one sentence without the node's
-/// name).
+/// Result of shape inference: the output types, or the reason why the node is invalid (one sentence without
+/// the node's name).
 struct Inferred {
   std::vector<Type> out;
   std::string error;
 };
+/// Returns an inference error.
 inline Inferred refuse(std::string error) { return {.out = {}, .error = std::move(error)}; }
 
-/// What a kernel is called with. Absent inputs are null. Buffers are 64-byte aligned and never overlap,
-/// except where the op declares that it writes an input or may work in place.
+/// Arguments of a kernel run. Absent inputs are null. Buffers are 64-byte aligned and do not overlap, except
+/// where the op declares that it writes an input or may work in place.
 struct KernelArgs {
   std::span<void* const> in;
   std::span<void* const> out;
   std::byte* workspace = nullptr;
   ThreadPool* threads = nullptr;
-  distributed::ProcessGroup* group = nullptr;  ///< of collectives; null: this worker is alone
-  gpu::Stream* stream = nullptr;  ///< of GpuKernel, whose buffers are a GPU's; run() puts its work there
+  distributed::ProcessGroup* group = nullptr;  ///< for collectives; null if there is a single worker
+  /// GPU kernels: the stream on which run() enqueues its work; buffers are in GPU memory
+  gpu::Stream* stream = nullptr;
 
   template <typename T>
   const T* input(size_t index) const {
@@ -72,27 +74,29 @@ struct KernelArgs {
   }
 };
 
-/// A prepared kernel: everything decided, nothing allocated at run time. Output contents before a run are
-/// undefined.
+/// A prepared kernel: all decisions are made in advance, and no memory is allocated at run time. Outputs are
+/// uninitialized before a run.
 struct Kernel {
   std::function<void(const KernelArgs&)> run;
   int64_t workspace_bytes = 0;
 };
 
-/// Double-precision evaluation of one node on row-major arrays, for tests: values in, values out.
+/// Arguments of an op's reference implementation, which evaluates one node in double precision on row-major
+/// arrays, for tests.
 struct ReferenceArgs {
   const NodeView& node;
   std::span<const std::vector<double>> in;
-  std::span<std::vector<double>> out;  ///< already sized
+  std::span<std::vector<double>> out;  ///< resized to the output shapes by the caller
 };
 
-/// Builds the gradient of a node out of ordinary nodes. `grad_out[i]` is the cotangent of output i or kNone;
-/// the result has one entry per input: its cotangent, or kNone where there is none.
+/// Arguments of an op's vector-Jacobian product (vjp), which builds the gradient of a node from ordinary
+/// nodes. `grad_out[i]` is the cotangent of output i, or kNone. The result has one entry per input: its
+/// cotangent, or kNone if there is none.
 struct VjpContext {
   Graph& graph;
   const Node& node;
   std::span<const ValueId> grad_out;
-  /// The ops that it may add, by name: gradients lead from one family of ops to any other.
+  /// Returns an op by name: gradients may use ops of any family.
   const OpDef& (*op)(std::string_view name);
 };
 
@@ -121,7 +125,7 @@ enum class KernelKind : uint8_t {
   timestep_embedding,
 };
 
-/// Floating-point work and memory traffic of one run.
+/// Floating-point operations and bytes read and written by one run of a node.
 struct Cost {
   double flops = 0;
   double bytes = 0;
@@ -131,14 +135,14 @@ struct Cost {
   double filled = 1;  ///< fraction of the blocks' outputs that exist
 };
 
-/// How autocast treats an op.
+/// How autocast (mixed precision) treats an op.
 enum class Precision : uint8_t {
   follow,   ///< runs in the dtype of its inputs
-  compute,  ///< wants the low-precision dtype (matmul, convolution)
-  full,     ///< wants fp32 inputs (losses, optimizers)
+  compute,  ///< runs in the low-precision dtype (matmul, convolution)
+  full,     ///< needs fp32 inputs (losses, optimizers)
 };
 
-/// A node that stands in no graph.
+/// A node outside any graph, which owns its attributes and types.
 struct LoneNode {
   Attrs attrs;
   std::vector<Type> in, out;
@@ -146,83 +150,87 @@ struct LoneNode {
   NodeView view() const { return {.attrs = attrs, .in = in, .out = out}; }
 };
 
-/// Which way an op copies between the device and host memory, if it does, or whether it meets other workers.
+/// Data movement of an op: the direction of a copy between device and host memory, or communication
+/// with other workers.
 enum class Transfer : uint8_t {
   none,
-  fetch,     ///< the last input is on the host, output 0 on the device
-  store,     ///< overwrites input 1, which is on the host, with input 0
-  stash,     ///< output 0 is on the host
-  exchange,  ///< output k is where input k is, in memory the host sees, without inputs on the host; runs
-             ///< beside all that does not touch it
+  fetch,  ///< host to device: the last input is in host memory, output 0 on the device
+  store,  ///< device to host: overwrites input 1, which is in host memory, with input 0
+  stash,  ///< device to host: output 0 is a new value in host memory
+  /// collective or message: output k is where input k is, in memory that the host can access; no input is in
+  /// host memory; may run concurrently with nodes that do not touch its values
+  exchange,
 };
 
-/// One generated test case: inputs filled by `fill`, attributes, and tolerance of the fp32 kernel against
-/// float64.
+/// An input of a generated test case: its type and the random distribution of its elements.
 struct SampleInput {
   enum class Fill : uint8_t { normal, positive, label, label_or_none, absent, zero, one, unit };
   Type type;
   Fill fill = Fill::normal;
-  /// For labels: exclusive upper bound; label_or_none also draws -1.
+  /// For labels: exclusive upper bound; label_or_none also generates -1.
   int64_t bound = 0;
 };
+/// A generated test case: inputs, attributes, and tolerance of the fp32 kernel against float64.
 struct Sample {
   std::vector<SampleInput> in = {};
   Attrs attrs = {};
   double tolerance = 1e-5;
 };
 
-/// One operation: everything the engine knows about it. To add one: a folder-mate file with the record and
-/// kernels, one line in ops/op_list.cpp. A missing optional part says why in its partner field.
+/// The record of an operation: all that the engine knows about it. To add an op, add a source with its record
+/// and kernels to the family's folder and one line to ops/op_list.cpp. If an optional function is missing,
+/// the field next to it (no_..._because) contains the reason.
 struct OpDef {
   std::string_view name;
   std::string_view doc;
-  /// Names of the inputs, in order: {"x", "weight", "bias?"}. A trailing ? marks one that may be absent:
-  /// kNone in a node, or left out where only such ones follow. A trailing + of the last one: one or more of
-  /// it.
+  /// Names of the inputs, in order: {"x", "weight", "bias?"}. A trailing ? marks an optional input: kNone in
+  /// a node, or omitted if only optional inputs follow. A trailing + on the last name: one or more inputs.
   std::vector<std::string_view> inputs;
-  /// With a +: how many inputs a node has at most, in all.
+  /// Maximum total number of inputs, for ops with a + input.
   size_t most_inputs = std::numeric_limits<size_t>::max();
-  /// The name of a node's input number `index`, without its mark.
+  /// Returns the name of a node's input number `index`, without ? or +.
   std::string_view input_name(size_t index) const;
-  /// The other way round; it must be there.
+  /// Returns the index of the input with that name, which must exist.
   size_t input_index(std::string_view input) const;
-  /// Whether a node may lack it.
+  /// True if input `index` is optional.
   bool is_optional(size_t index) const { return index < inputs.size() && inputs[index].ends_with('?'); }
-  /// Why a node may not have these inputs, in one sentence with the op's name; empty: it may.
+  /// Returns why a node cannot have these inputs, as one sentence with the op's name; empty if it can.
   std::string inputs_fault(std::span<const ValueId> given) const;
   Inferred (*infer)(const NodeView&) = nullptr;
   std::vector<ValueId> (*vjp)(const VjpContext&) = nullptr;
   std::string_view no_vjp_because = "";
   Kernel (*cpu)(const NodeView&) = nullptr;
-  /// Every module for GPUs has a kernel for it (ir/gpu_kernel.h); else the host computes in between, from
-  /// copies.
+  /// True if every GPU module has a kernel for the op (ir/gpu_kernel.h). Otherwise the host computes
+  /// it on copies.
   bool gpu = false;
-  /// That kernel takes many nodes at once.
+  /// True if that GPU kernel can run many nodes at once.
   bool gpu_many = false;
   void (*reference)(const ReferenceArgs&) = nullptr;
   std::string_view no_reference_because = "";
   Cost (*cost)(const NodeView&) = nullptr;  ///< null: no arithmetic, each byte moved once
   Precision precision = Precision::follow;
-  /// Precision::follow: how many leading inputs autocast brings to the dtype of the first.
+  /// For Precision::follow: number of leading inputs that autocast casts to the dtype of the first.
   size_t num_following = 2;
-  /// Precision::compute: how many leading inputs autocast brings to the low-precision dtype.
+  /// For Precision::compute: number of leading inputs that autocast casts to the low-precision dtype.
   size_t num_lowered = std::numeric_limits<size_t>::max();
-  /// The node that makes output 0 again without side effects, its outputs left empty. Null: the node itself,
-  /// if it has one output and writes nothing; else output 0 cannot be made again.
+  /// Returns a node that recomputes output 0 without side effects (its `outputs` are empty). Null: the node
+  /// itself if it has one output and writes nothing; otherwise output 0 cannot be recomputed.
   Node (*repeat)(const Node&) = nullptr;
-  /// Attributes under which the op makes the same, but for rounding, in less workspace and more time, as its
-  /// cost says; nothing where it needs what it has. Null: always nothing.
+  /// Returns attributes with which the op gives the same result, up to rounding, with a smaller workspace in
+  /// more time (see `cost`); nullopt if the workspace cannot shrink. Null: never.
   std::optional<Attrs> (*smaller)(const NodeView&) = nullptr;
-  /// Output 0 may share the bytes of an input of equal type that dies here.
+  /// True if output 0 may share the bytes of an input of equal type whose lifetime ends at this node.
   bool may_work_in_place = false;
-  /// Output 0 is a view: the same bytes as input 0 under another shape; no kernel runs.
+  /// True if output 0 is a view: the same bytes as input 0 with another shape; no kernel runs.
   bool is_view = false;
-  /// writes[k] = index of the input whose bytes output k overwrites, or -1. Empty: none.
+  /// writes[k] = index of the input whose bytes output k overwrites, or -1. Empty: no output
+  /// overwrites an input.
   std::vector<int> writes = {};
   Transfer transfer = Transfer::none;
-  /// Has an effect beyond its outputs being read (updates persistent state): never removed as dead.
+  /// True if the node has an effect beyond its outputs (updates persistent state): never removed
+  /// as dead code.
   bool keeps_alive() const { return !writes.empty(); }
-  /// Elementwise ops (one row each) evaluate a run of f32 elements: out[i] = f(in0[i], in1[i], p0, p1).
+  /// For elementwise ops: evaluates a range of f32 elements, out[i] = f(in0[i], in1[i], p0, p1).
   void (*elementwise)(const float* in0, const float* in1, float* out, int64_t count, float p0,
                       float p1) = nullptr;
   std::vector<Sample> (*samples)() = nullptr;

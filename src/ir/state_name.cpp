@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kWorker = "worker";
 
-/// To add a kind of state: its value in StateKind, a row here.
+/// Name prefixes of the kinds of state. To add a kind, add a value to StateKind and a row here.
 constexpr std::pair<StateKind, std::string_view> kSpellings[] = {
     {StateKind::momentum, "momentum"},
     {StateKind::adam_m, "adam_m"},
@@ -29,7 +29,8 @@ constexpr std::pair<StateKind, std::string_view> kSpellings[] = {
     {StateKind::gradient_sum, "grad"},
 };
 
-/// The number in `text` = WORD NUMBER, as std::to_string spells it.
+/// Returns the number in `text` = WORD NUMBER, as formatted by std::to_string; nullopt if the text
+/// has another form.
 std::optional<int> number_behind(std::string_view word, std::string_view text) {
   if (!text.starts_with(word)) return std::nullopt;
   text.remove_prefix(word.size());
@@ -38,7 +39,7 @@ std::optional<int> number_behind(std::string_view word, std::string_view text) {
   return number > 0 && std::to_string(number) == text ? std::optional(number) : std::nullopt;
 }
 
-/// Takes "KIND/" from the front of `text`, where it is there.
+/// Removes a leading "KIND/" from `text`, if present, and stores the kind.
 void take_kind(std::string_view& text, StateName& name) {
   const size_t slash = text.find('/');
   if (slash == std::string_view::npos) return;

@@ -10,7 +10,7 @@
 namespace hearth::ir {
 namespace {
 
-/// What tells a real number from a whole one: a point, an exponent, inf or nan.
+/// Characters that occur in printed real numbers but not in integers: point, exponent, inf, nan.
 constexpr std::string_view kRealMarks = ".ein";
 
 std::string print_number(int64_t value) { return std::to_string(value); }
@@ -38,7 +38,7 @@ std::string print_type(const Type& type) {
   return fmt::format("{}{}", dtype_name(type.dtype), to_string(type.shape));
 }
 
-/// A cursor over one line of the text form.
+/// A parser for one line of the text form.
 class Line {
  public:
   explicit Line(std::string_view text) : text_(text) {}
@@ -240,7 +240,7 @@ void parse_numbered(Parser& parser, std::string_view text, int number) {
   } catch (const UserError& error) {
     user_error("line {}: {}", number, error.what());
   } catch (const InternalError& error) {
-    // A missing attribute is a fault of the program where a pass made the node; here the text is at fault.
+    // A missing attribute is an internal error if a pass created the node; here the text is wrong.
     user_error("line {}: {}", number, error.what());
   }
 }

@@ -8,16 +8,17 @@
 
 namespace hearth::ir {
 
-/// The text form of a graph; parse(print(g)) prints the same text again:
+/// Returns the text form of a graph. Round trip: print(parse(print(g))) == print(g).
 ///   parameter %0 "fc.weight" : f32[10, 4096]
 ///   %5 = matmul(%3, %0) {transpose_b=1} : f32[32, 10]  # fc
 ///   return %5
 std::string print(const Graph& graph);
 std::string print_node(const Graph& graph, NodeId id);
-/// " {key=value, ...}", or nothing where there are none.
+/// Returns " {key=value, ...}", or an empty string without attributes.
 std::string print(const Attrs& attrs);
 
-/// Reads the text form. `find_op` maps a name to its record or null. Mistakes are UserErrors with "line N".
+/// Parses the text form. `find_op` returns the record of an op by name, or null. UserError with "line
+/// N" for invalid text.
 Graph parse(std::string_view text, const std::function<const OpDef*(std::string_view)>& find_op);
 
 }  // namespace hearth::ir

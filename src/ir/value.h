@@ -10,27 +10,28 @@
 
 namespace hearth::ir {
 
-/// Indices into Graph::values and Graph::nodes. kNone marks an absent value (an optional input, no producer).
+/// Indices into Graph::values and Graph::nodes. kNone marks an absent value (an optional input that is
+/// missing, no producer).
 using ValueId = int32_t;
 using NodeId = int32_t;
 inline constexpr int32_t kNone = -1;
 
-/// Where a value or node stands in an array of all of them.
+/// Converts an id to an array index.
 inline size_t index(int32_t id) { return static_cast<size_t>(id); }
 
-/// Where a value's bytes live and who writes them.
+/// Storage and writer of a value's bytes.
 enum class Role : uint8_t {
-  activation,  ///< made by a node; lives in the arena from its producer to its last reader
-  input,       ///< written by the caller before each run (images, labels): staging
-  scalar,      ///< one f32 written by the caller before each run (learning rate, loss scale)
-  parameter,   ///< trainable weight: persistent
+  activation,  ///< computed by a node; stored in the arena from its producer to its last reader
+  input,       ///< written by the caller before each run (images, labels), in staging buffers
+  scalar,      ///< a single f32 written by the caller before each run (learning rate, loss scale)
+  parameter,   ///< trainable weight, persistent
   state,       ///< persistent, not trained (momentum, running mean)
-  frozen,      ///< weight that nothing writes while training runs: persistent, in no checkpoint
-  remote,      ///< state of another worker: has a place where all states are gathered, no bytes on the device
-  carried,     ///< persistent between the programs of one update (gradient sums), in no checkpoint
+  frozen,      ///< weight that is never written during training: persistent, not in checkpoints
+  remote,   ///< state of another worker: takes part when states are gathered, but has no bytes on this device
+  carried,  ///< persistent between the programs of one update (gradient sums), not in checkpoints
 };
 std::string_view role_name(Role role);
-/// Whether such a value lives in the persistent region.
+/// True if values of this role are in the persistent region.
 constexpr bool is_persistent(Role role) { return role >= Role::parameter; }
 
 /// dtype and shape of a value.
@@ -41,6 +42,7 @@ struct Type {
   bool operator==(const Type&) const = default;
 };
 
+/// An edge of the graph: a tensor with its name, type and producing node.
 struct Value {
   std::string name;
   Type type;

@@ -4,10 +4,10 @@
 
 namespace hearth::ir {
 
-/// Checks every invariant of a graph: ids in range, no input of an op missing and none too many, producers
-/// consistent, each input made before it is read, types equal to what the op infers, no old name read after
-/// its bytes were overwritten, and host memory read by transfers only. Throws InternalError naming `after`
-/// (the pass that ran last) with the nodes around the fault.
+/// Checks all invariants of a graph: ids in range, number of inputs of each op, consistent producers, values
+/// computed before they are read, types equal to the inferred ones, no read of an old name after its bytes
+/// were overwritten, and host memory read by transfer ops only. Throws InternalError with `after` (the last
+/// pass) and the nodes around the error.
 void verify(const Graph& graph, std::string_view after);
 
 }  // namespace hearth::ir
