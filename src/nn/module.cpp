@@ -27,8 +27,9 @@ struct Walk {
   int64_t size, memory_stride, file_stride;
 };
 
-/// Calls copy(memory index, file index) for every element whose last memory axis lies in `last`. Sixteen
-/// places of that axis are visited together: whole cache lines of memory against as many runs of the file.
+/// Calls copy(memory index, file index) for each element whose last memory axis is in `last`. Sixteen
+/// positions of that axis are visited together, to use full cache lines of memory and sixteen sequential
+/// streams of the file.
 template <typename Copy>
 void for_each_element(const FileLayout& layout, Range last, Copy copy) {
   const int rank = layout.memory_view.rank();
@@ -37,7 +38,7 @@ void for_each_element(const FileLayout& layout, Range last, Copy copy) {
   for (int axis = rank - 1; axis >= 0; stride *= layout.memory_view[axis--]) {
     walks[static_cast<size_t>(axis)] = {layout.memory_view[axis], stride, 1};
   }
-  std::vector<Walk> outer;  // in the order of the file
+  std::vector<Walk> outer;  // sorted by file stride
   stride = 1;
   for (int j = rank - 1; j >= 0; --j) {
     Walk& walk = walks[static_cast<size_t>(layout.file_axes[static_cast<size_t>(j)])];
@@ -70,7 +71,7 @@ int64_t last_axis(const FileLayout& layout) {
   return layout.memory_view.rank() == 0 ? 1 : layout.memory_view.back();
 }
 
-/// Two standard normals from two words by Box-Muller.
+/// Converts two random words to two standard normal numbers (Box-Muller).
 void normal_pair(uint32_t first, uint32_t second, float out[2]) {
   const float radius = std::sqrt(-2.0F * std::log(1.0F - unit_float(first)));
   const float angle = 2.0F * std::numbers::pi_v<float> * unit_float(second);
@@ -78,7 +79,7 @@ void normal_pair(uint32_t first, uint32_t second, float out[2]) {
   out[1] = radius * std::sin(angle);
 }
 
-/// The four values that one block of random words gives.
+/// Returns four values from one block of four random words.
 std::array<float, 4> draw(Init::Kind kind, const std::array<uint32_t, 4>& words) {
   std::array<float, 4> values{};
   if (kind == Init::Kind::normal) {
@@ -90,7 +91,7 @@ std::array<float, 4> draw(Init::Kind kind, const std::array<uint32_t, 4>& words)
   return values;
 }
 
-/// Draws values in file order.
+/// Draws the initial values of a tensor in file order.
 void draw_file(const Tensor& tensor, uint64_t seed, std::span<float> file, ThreadPool& threads) {
   const auto scale = static_cast<float>(tensor.init.scale);
   const int64_t count = std::ssize(file);

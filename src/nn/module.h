@@ -13,8 +13,8 @@
 
 namespace hearth::nn {
 
-/// How a weight starts. Random draws are Philox of (seed, weight name, element): independent of everything
-/// else.
+/// Initialization of a weight. Random numbers are Philox of (seed, weight name, element), independent
+/// of all other weights.
 struct Init {
   enum class Kind : uint8_t { constant, uniform, normal };
   Kind kind = Kind::constant;
@@ -22,130 +22,142 @@ struct Init {
   double scale = 0;
 };
 
-/// How a tensor lies in files of the ecosystem (torch's layout) when memory holds another order:
-/// file axis j is axis file_axes[j] of memory seen as `memory_view`; then reshaped to `file_shape`.
+/// Order of a tensor's elements in files (torch's layout), if it differs from the order in memory:
+/// view memory as shape `memory_view`, permute so that file axis j is memory axis file_axes[j], then
+/// reshape to `file_shape`.
 struct FileLayout {
   Shape memory_view;
   std::vector<int> file_axes;
   Shape file_shape;
 };
 
-/// A named tensor that a model keeps between steps: a weight (trainable) or a statistic.
+/// A named tensor that a model keeps between steps: a weight (trainable) or a running statistic.
 struct Tensor {
-  std::string name;  ///< torch's state_dict name: "layer1.0.conv1.weight"
+  std::string name;  ///< name in torch's state_dict: "layer1.0.conv1.weight"
   ir::ValueId value = ir::kNone;
   Init init;
   FileLayout layout;
   bool trainable = true;
-  ops::Quantization quantized = ops::Quantization::none;  ///< then it is stored in the parts of that
-  bool adapter = false;    ///< a low-rank matrix: no part of the model's own files
-  bool is_table = false;   ///< made by Builder::table
-  bool is_moving = false;  ///< a running mean or variance that training moves
+  /// if not none, stored quantized in several tensors
+  ops::Quantization quantized = ops::Quantization::none;
+  bool adapter =
+      false;  ///< True if it is a low-rank matrix of an adapter, which is not in the model's own files
+  bool is_table = false;   ///< True if made by Builder::table
+  bool is_moving = false;  ///< True if it is a running mean or variance that training updates
 };
 
-/// The last parts of full names ("q_proj"), each once, in their order.
+/// Returns the distinct last components of full names ("q_proj"), in order of first occurrence.
 std::vector<std::string> short_names(const std::vector<std::string>& modules);
 
-/// Whether a matrix lies in files the other way round.
+/// Returns true if files store the matrix transposed.
 bool is_transposed(const FileLayout& layout);
-/// Whether memory order is file order.
+/// Returns true if memory and file have the same order.
 bool is_in_file_order(const FileLayout& layout);
-/// Copies between memory order and file order (`num_elements` floats).
+/// Copies all elements (f32) from memory order to file order.
 void to_file_order(const FileLayout& layout, const float* memory, float* file);
+/// Copies all elements (f32) from file order to memory order.
 void from_file_order(const FileLayout& layout, const float* file, float* memory);
-/// Of a tensor whose rows are patches as in Builder::Linear::out_patch; 0: in file order.
+/// Returns the layout of a tensor whose rows are patches as in Builder::Linear::out_patch; with patch 0,
+/// memory order equals file order.
 FileLayout layout_of_patches(const Shape& shape, int64_t patch);
 
-/// Draws a weight's first values; only what memory holds in another order than files is in memory twice.
-/// Every value depends on (seed, name, place in the file) alone, not on the number of threads.
+/// Computes the initial values of a weight. Each value depends only on (seed, name, position in the file),
+/// not on the number of threads. Needs a second buffer only if memory and file differ in order.
 void initialize(const Tensor& tensor, uint64_t seed, std::span<float> memory, ThreadPool& threads);
 
-/// Whether a tensor is a module's, or is called so itself: "layer1" has "layer1.0.conv1.weight".
+/// Returns true if the tensor belongs to the module, or is the module's name itself:
+/// "layer1" has "layer1.0.conv1.weight".
 bool is_under(std::string_view tensor, std::string_view module);
 
-/// Low-rank adaptation (Hu et al. 2021, arXiv 2106.09685): the model's own weights are frozen, and a linear
-/// layer that is a target gives base(x) + scale * B(A(dropout(x))). A module's name is its full one or the
-/// end of it after a dot: "q_proj", "layers.0.mlp.up_proj".
+/// Low-rank adaptation (LoRA, Hu et al. 2021, arXiv 2106.09685): the model's weights are frozen, and each
+/// target linear layer computes base(x) + scale * B(A(dropout(x))). A module is named by its full name or by
+/// a suffix after a dot: "q_proj", "layers.0.mlp.up_proj".
 struct Adapter {
-  /// What becomes of one module.
+  /// Changes that the adapter makes to one module.
   struct Change {
-    int64_t rank = 0;  ///< of the matrices beside a linear layer; 0: there are none
+    int64_t rank = 0;  ///< rank of the low-rank matrices of a linear layer; 0: none
     double scale = 1;
-    bool whole = false;  ///< its own weights train
+    bool whole = false;  ///< True if the module's own weights are trained
   };
-  int64_t rank = 0;  ///< 0: no adapter, every weight trains
+  int64_t rank = 0;  ///< 0: no adapter, all weights are trained
   double scale = 1;
   double dropout = 0;
-  std::vector<std::string> targets;  ///< linear layers; empty: every one
-  std::vector<std::string> whole;    ///< modules whose own weights train nevertheless
-  /// What a file says of each module, by its full name, in place of rank, scale and whole, and of targets
-  /// unless they are empty; none: those hold. `rule_name` is the file in messages.
+  std::vector<std::string> targets;  ///< linear layers to adapt; empty: all
+  std::vector<std::string> whole;    ///< modules whose own weights are trained too (PEFT's modules_to_save)
+  /// Returns the change of a module, by its full name, as stored in an adapter's file. If set, replaces rank,
+  /// scale and whole, and also targets if those are empty. `rule_name`: name of that file in messages.
   std::function<Change(std::string_view module)> rule;
   std::string rule_name;
-  /// Whether that file is of layers whose weights files hold as [in, out] (PEFT's fan_in_fan_out).
+  /// True if that file is for layers whose weights are stored as [in, out] (PEFT's fan_in_fan_out).
   bool transposed = false;
-  /// What its files put before the names of modules: PEFT's, unless they are diffusers'.
+  /// Prefix of module names in the adapter's files: PEFT's by default; diffusers uses another one.
   std::string file_prefix = "base_model.model.";
-  /// How the frozen weights of linear layers are stored.
+  /// Quantization of the frozen weights of linear layers.
   ops::Quantization quantized = ops::Quantization::none;
 
-  /// Of a linear layer, or of the weights of another module.
+  /// Returns the change of a linear layer, or of another module with weights.
   Change change_of(std::string_view module) const;
 };
 
-/// UserError for an adapter's file that says `transposed` of a model that is not.
+/// Throws a UserError for an adapter file with `transposed` whose model is not stored transposed.
 [[noreturn]] void refuse_transposed(std::string_view file);
 
-/// Grows a graph layer by layer. Activations of images are NHWC. Every layer takes and returns a value; names
-/// are torch's, made of nested scopes: scope("layer1.0") + conv("conv1") makes "layer1.0.conv1.weight". A
-/// layer that is named as one before it has the same weights.
+/// Builds a graph layer by layer. Activations of images are NHWC. Each layer takes and returns a value. Names
+/// are torch's, composed of nested scopes: scope("layer1.0") + conv("conv1") creates "layer1.0.conv1.weight".
+/// Two layers with the same name share their weights.
 class Builder {
  public:
   enum class Mode : uint8_t { train, eval };
   Builder(ir::Graph& graph, Mode mode, uint64_t seed, Adapter adapter = {})
       : graph_(graph), mode_(mode), seed_(seed), adapter_(std::move(adapter)) {}
 
+  /// Options of a convolution; lengths in pixels.
   struct Conv {
     int64_t out_channels = 0;
     int64_t kernel = 3;
     int64_t stride = 1;
     int64_t padding = 1;
     bool bias = false;
-    /// Kaiming normal over fan-out (ResNet) instead of torch's default uniform.
+    /// Kaiming normal initialization over fan-out (ResNet) instead of torch's default uniform.
     bool kaiming_fan_out = false;
     int64_t dilation = 1;
-    /// They share the channels evenly; as many as channels of the input: depthwise.
+    /// Number of groups (grouped convolution); equal to the number of input channels: depthwise.
     int64_t groups = 1;
-    /// Standard deviation of a normal start, of the bias at 0; 0: the starts above.
+    /// If not 0: standard deviation of a normal initialization, with bias 0; replaces
+    /// the initializations above.
     double normal = 0;
-    /// Where a bias starts; none: as in torch.
+    /// Initial value of the bias; nullopt: torch's default.
     std::optional<double> bias_start = {};
-    /// With stride 2 and an even kernel: files hold it as a convolution of half the size over blocks of 2 x 2
-    /// pixels, whose channels are those of the pixels one column after the other (YOLOX's focus).
+    /// For stride 2 and an even kernel: files store the weight as a convolution with half the kernel
+    /// size over space-to-depth blocks of 2 x 2 pixels, whose channels are ordered by columns
+    /// (YOLOX's Focus layer).
     bool of_blocks = false;
   };
+  /// Options of a transposed convolution; lengths in pixels.
   struct ConvTranspose {
     int64_t out_channels = 0;
     int64_t kernel = 2;
     int64_t stride = 2;
     int64_t padding = 0;
-    /// Of the output; 0: (in - 1) stride - 2 padding + kernel, which up to stride - 1 more may follow.
+    /// Output size; 0: (in - 1) stride - 2 padding + kernel. Up to stride - 1 more is allowed.
     int64_t out_h = 0;
     int64_t out_w = 0;
     bool bias = true;
   };
 
-  /// Before the first layer: modules whose weights do not train, and whose batch norms use their running
-  /// statistics.
+  /// Freezes modules: their weights are not trained, and their batch norms use the running statistics. Call
+  /// it before the first layer.
   void freeze(std::vector<std::string> modules) { kept_ = std::move(modules); }
+  /// Adds a graph input.
   ir::ValueId input(std::string_view name, ir::Type type);
   ir::ValueId conv(std::string_view name, ir::ValueId in, const Conv& options);
-  /// Transposed convolution: the gradient of the input of a convolution as a layer (torch's ConvTranspose2d).
+  /// Transposed convolution (torch's ConvTranspose2d): as a layer, the gradient of a convolution
+  /// by its input.
   ir::ValueId conv_transpose(std::string_view name, ir::ValueId in, const ConvTranspose& options);
   struct BatchNorm {
     double eps = 1e-5;
     double momentum = 0.1;
-    /// Statistics, weight and bias stay as they are, as torchvision's FrozenBatchNorm2d.
+    /// True if statistics, weight and bias are constant, as in torchvision's FrozenBatchNorm2d.
     bool frozen = false;
   };
   ir::ValueId batch_norm(std::string_view name, ir::ValueId in) { return batch_norm(name, in, {}); }
@@ -153,47 +165,52 @@ class Builder {
   ir::ValueId group_norm(std::string_view name, ir::ValueId in, int64_t groups, double eps = 1e-5);
   struct Linear {
     bool bias = true;
-    /// Standard deviation of a normal start; 0: torch's uniform one.
+    /// Standard deviation of a normal initialization; 0: torch's default uniform.
     double normal = 0;
-    /// How the weight starts in place of both, with a bias of 0.
+    /// Initialization of the weight, with bias 0; replaces both.
     std::optional<Init> start = {};
-    /// Files hold the weight as [in, out], as transformers' Conv1D does; it cannot be quantized.
+    /// True if files store the weight as [in, out], as transformers' Conv1D; such a weight
+    /// cannot be quantized.
     bool transposed = false;
-    /// Files hold the weight in this shape, as that of a convolution over patches; it is not quantized.
+    /// Shape of the weight in files, for example of a convolution over patches; such a weight
+    /// is not quantized.
     Shape file_shape = {};
-    /// Outputs are square patches of this side in the order (channel, y, x), in files (y, x, channel); the
-    /// weight is not quantized. 0: they are not.
+    /// If not 0: outputs are square patches with this side, in the order (channel, y, x) in memory and (y, x,
+    /// channel) in files; such a weight is not quantized.
     int64_t out_patch = 0;
   };
-  /// Xavier's uniform start (Glorot and Bengio 2010) of a linear layer of these sizes.
+  /// Returns Xavier's (Glorot and Bengio 2010) uniform initialization of a linear layer.
   static Init xavier(int64_t in_features, int64_t out_features);
   ir::ValueId linear(std::string_view name, ir::ValueId in, int64_t out_features) {
     return linear(name, in, out_features, {});
   }
   ir::ValueId linear(std::string_view name, ir::ValueId in, int64_t out_features, const Linear& options);
-  /// A table [num_rows, size] that is read by ids or multiplied by.
+  /// Adds a table [num_rows, size] (embedding) with normal initialization, `normal` the standard deviation.
   ir::ValueId table(std::string_view name, int64_t num_rows, int64_t size, double normal);
   ir::ValueId rms_norm(std::string_view name, ir::ValueId in, double eps, double offset = 0);
   ir::ValueId layer_norm(std::string_view name, ir::ValueId in, double eps = 1e-5);
-  /// f32 memory that outlives a run but is no part of the model: it starts as zeros and no file holds it.
+  /// Adds f32 memory that persists between runs but is not part of the model: initially zero, stored
+  /// in no file.
   ir::ValueId memory(std::string_view name, const Shape& shape);
   ir::ValueId relu(ir::ValueId in);
   ir::ValueId add(ir::ValueId a, ir::ValueId b);
-  /// Along the last axis.
+  /// Concatenates along the last axis.
   ir::ValueId concat(std::vector<ir::ValueId> values);
   ir::ValueId dropout(std::string_view name, ir::ValueId in, double rate);
   ir::ValueId max_pool(ir::ValueId in, int64_t kernel, int64_t stride, int64_t padding = 0);
   ir::ValueId global_avg_pool(ir::ValueId in);
-  /// Nearest or bilinear, as torch's interpolate; `align_corners` for bilinear alone.
+  /// Resizes by nearest-neighbor or bilinear interpolation, as torch's interpolate; `align_corners`
+  /// for bilinear only.
   ir::ValueId resize(ir::ValueId in, int64_t height, int64_t width, bool linear, bool align_corners = false);
-  /// [N, H, W, C] -> [N, H*W*C]; a following `linear` keeps torch's channel-first column order in files.
+  /// Reshapes [N, H, W, C] to [N, H*W*C]; a following `linear` keeps torch's channel-first column
+  /// order in files.
   ir::ValueId flatten(ir::ValueId in);
-  /// Output 0 of an operation that has no layer of its own.
+  /// Applies an op without a layer function and returns its output 0.
   ir::ValueId op(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attrs attrs = {}) {
     return apply(op, std::move(inputs), std::move(attrs), op);
   }
 
-  /// Prefixes names while alive.
+  /// Prefixes the names of layers during its lifetime.
   class Scope {
    public:
     Scope(Builder& builder, std::string_view name);
@@ -209,7 +226,7 @@ class Builder {
   Mode mode() const { return mode_; }
   ir::Graph& graph() { return graph_; }
   const std::vector<Tensor>& tensors() const { return tensors_; }
-  /// After the last layer: UserError for a name of the adapter that no module has.
+  /// Throws a UserError if the adapter names a module that does not exist. Call it after the last layer.
   void check_adapter() const;
 
  private:
@@ -220,12 +237,13 @@ class Builder {
   bool is_frozen(std::string_view tensor_name);
   bool is_kept(std::string_view tensor_name) const;
   FileLayout linear_layout(ir::ValueId in, const Shape& shape, const Linear& options) const;
-  /// in W^T for a frozen W in a few bits.
+  /// Returns in W^T for a frozen, quantized W.
   ir::ValueId quantized_linear(std::string_view name, ir::ValueId in, const FileLayout& layout);
-  /// `out` = the layer of `in`, with its adapter if it is a target; the layout is that of its weight.
+  /// Returns the output of the linear layer `out` of `in` plus its adapter, if the layer is a target.
+  /// `layout`: of the layer's weight.
   ir::ValueId adapt(std::string_view name, ir::ValueId in, ir::ValueId out, FileLayout layout,
                     int64_t out_patch);
-  /// A convolution's weight in memory, which files hold as [last axis, third axis, kernel, kernel].
+  /// Adds a convolution's weight, which files store as [last axis, third axis, kernel, kernel].
   ir::ValueId conv_weight(std::string_view name, const Shape& shape, Init init, bool of_blocks = false);
   ir::ValueId plain_tensor(const std::string& name, const Shape& shape, Init init, bool trainable = true);
   std::string full(std::string_view name, std::string_view part = "") const;
@@ -238,9 +256,9 @@ class Builder {
   std::string prefix_;
   std::vector<Tensor> tensors_;
   Adapter adapter_;
-  std::vector<std::string> kept_;     ///< modules that freeze() named
-  std::vector<std::string> linears_;  ///< with an adapter: full names of linear layers
-  std::vector<std::string> modules_;  ///< and of all that have weights
+  std::vector<std::string> kept_;     ///< modules passed to freeze()
+  std::vector<std::string> linears_;  ///< with an adapter: full names of the linear layers
+  std::vector<std::string> modules_;  ///< with an adapter: full names of all modules with weights
   int num_dropouts_ = 0;
 };
 
