@@ -11,12 +11,13 @@ namespace hearth::cost {
 
 namespace {
 
-/// PCIe 4.0 x16 as an RX 7900 XTX uses it in both directions at once (ROCm issue 2253).
+/// Link rate in bytes/s per direction: PCIe 4.0 x16 with both directions busy, as measured on an RX 7900 XTX
+/// (ROCm issue 2253).
 constexpr double kLink = 24e9;
-/// Nothing was published for these GPUs; a few microseconds are usual.
+/// Launch overhead in seconds. No value is published for these GPUs; a few microseconds are typical.
 constexpr double kLaunch = 5e-6;
 
-/// A GPU with what all of them have in common.
+/// Fills in the properties that all GPUs have in common.
 constexpr Device gpu(Device device) {
   device.link_bytes_per_second = kLink;
   device.launch_seconds = kLaunch;
@@ -118,7 +119,7 @@ const Device& nearest_gpu(std::string_view full_name) {
 
 const Device& usual_gpu() { return kGpus[0]; }
 
-// It does one thing after the other, and every matmul of a model is of one precision.
+// The emulator runs one kernel or copy at a time, and all matmuls of a model have the same precision.
 Device emulated_gpu(DType precision) {
   Device gpu = usual_gpu();
   gpu.name = gpu.full_name = "emulated";

@@ -8,45 +8,47 @@
 
 namespace hearth::cost {
 
-/// Whose kernels a model of a GPU is of; none: nothing but rates.
+/// Vendor whose kernels a device model describes; none: rates only.
 enum class Vendor : uint8_t { none, amd, nvidia };
 
-/// A device as programs are modeled on it: what its libraries reach, not what is printed on the box. Rates
-/// are per second. Made without arguments: a processor, whichever it is, so that plans are alike everywhere.
+/// Performance model of a device, with rates (per second) that its libraries reach rather than peak rates.
+/// The default is a generic CPU, the same on every machine, so that plans are reproducible.
 struct Device {
   std::string_view name = "cpu";        ///< "rx7900xt"
-  std::string_view full_name = "CPU";   ///< as its driver says it
-  double half_flops_per_second = 1e11;  ///< matmuls of bf16 and f16 with sums in f32
-  double full_flops_per_second = 1e11;  ///< f32
+  std::string_view full_name = "CPU";   ///< name reported by its driver
+  double half_flops_per_second = 1e11;  ///< bf16 and f16 matmuls with f32 accumulation
+  double full_flops_per_second = 1e11;  ///< f32 matmuls
   double bytes_per_second = 1e10;
-  double link_bytes_per_second = 1e10;  ///< between the device and host memory, each way
-  double launch_seconds = 0;            ///< from the end of a kernel to the start of the next
-  /// Whether a kernel computes while it reads and writes, or does one after the other.
+  double link_bytes_per_second = 1e10;  ///< between device and host memory, per direction
+  double launch_seconds = 0;            ///< gap between two consecutive kernels
+  /// True if a kernel overlaps computing with memory traffic; otherwise their times add up.
   bool overlaps = false;
   Vendor vendor = Vendor::none;
-  int units = 0;  ///< workgroup processors or streaming multiprocessors, if it has a vendor
-  /// Whether moments of a matmul are cheaper where it is made than where they are needed: on GPUs.
+  /// compute units (AMD: workgroup processors, NVIDIA: streaming multiprocessors); only with a vendor
+  int units = 0;
+  /// True if batch statistics are cheaper to compute in the matmul that produces their input than in a
+  /// separate kernel: on GPUs.
   bool measures_matmuls = false;
-  double half_peak_flops_per_second = 0;  ///< by the vendor, dense; what MFU is a share of; 0: not known
+  double half_peak_flops_per_second = 0;  ///< vendor's dense peak rate, the denominator of MFU; 0: unknown
   double full_peak_flops_per_second = 0;
-  std::string_view sources = "assumed";  ///< of the figures, in their order
+  std::string_view sources = "assumed";  ///< sources of the numbers, in the order of the members
 };
 
-/// All GPUs that are known; a figure is changed, and a GPU added, in device.cpp.
+/// Returns all GPUs in the table of device.cpp, where a number is changed or a GPU is added.
 std::span<const Device> known_gpus();
-/// The GPU of that name; UserError with the known ones otherwise.
+/// Returns the GPU with that name; UserError with the known names if there is none.
 const Device& find_gpu(std::string_view name);
-/// The GPU whose driver says that name; null where it is not known.
+/// Returns the GPU whose driver reports that name; null if unknown.
 const Device* find_gpu_by_full_name(std::string_view full_name);
-/// What stands for a GPU whose driver says that name: itself, or where it is not known the RTX 4090 for
-/// NVIDIA's and the RX 7900 XT for all others.
+/// Returns the GPU whose driver reports that name; if unknown, the RTX 4090 for an NVIDIA name and the RX
+/// 7900 XT for all others.
 const Device& nearest_gpu(std::string_view full_name);
-/// The GPU that plans are for where none is used or named: an RX 7900 XT.
+/// Returns the GPU assumed by plans if none is used or named: an RX 7900 XT.
 const Device& usual_gpu();
-/// What a program of that precision is planned by on an emulated GPU: the same on every machine.
+/// Returns the model used for plans on an emulated GPU: the same on every machine.
 Device emulated_gpu(DType precision);
 
-/// The vendor's arithmetic rate for a model in that precision.
+/// Returns the vendor's peak arithmetic rate for a model in that precision.
 double peak_flops_per_second(const Device& device, DType precision);
 
 }  // namespace hearth::cost

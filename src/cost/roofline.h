@@ -8,28 +8,29 @@
 
 namespace hearth::cost {
 
-/// Nodes of one op, together.
+/// Totals of all nodes with the same op.
 struct RooflineRow {
   std::string op;
-  int count = 0;     ///< nodes
-  int launches = 0;  ///< kernels: one for each node, or for a run of nodes that one kernel takes
+  int count = 0;     ///< number of nodes
+  int launches = 0;  ///< number of kernels; several nodes may share one
   double flops = 0;
   double bytes = 0;
   double seconds = 0;
 };
 
-/// A program as a model of a device would run it, one kernel after another: each takes the seconds of its
-/// nodes (seconds_of) and of a launch. A model: nothing is measured.
+/// Roofline model of a program (Williams, Waterman, Patterson 2009): kernels run one after another, and each
+/// takes the seconds of its nodes (seconds_of) plus a launch. Nothing is measured.
 struct Roofline {
-  std::vector<RooflineRow> rows;  ///< the longest first
+  std::vector<RooflineRow> rows;  ///< sorted by seconds, longest first
   int launches = 0;
   double flops = 0;
   double bytes = 0;
   double seconds = 0;
 
-  /// Adds another program, run `times` times.
+  /// Adds the totals of another program that runs `times` times.
   void add(const Roofline& other, int times);
 };
+/// Returns the roofline model of a program's graph on a device.
 Roofline make_roofline(const ir::Graph& graph, const Device& device);
 
 }  // namespace hearth::cost

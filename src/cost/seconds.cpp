@@ -35,7 +35,8 @@ double seconds_of(const ir::Graph& graph, const ir::Node& node, const Device& de
   const double rate = half ? device.half_flops_per_second : device.full_flops_per_second;
   const double computing = slowdown(cost, half, device) * cost.flops / rate;
   const double moving = cost.bytes / device.bytes_per_second;
-  // A kernel that does both at once takes as long as the longer one (Williams, Waterman, Patterson 2009).
+  // With overlap, the longer of the two determines the time (roofline model: Williams,
+  // Waterman, Patterson 2009).
   return device.overlaps ? std::max(computing, moving) : computing + moving;
 }
 
