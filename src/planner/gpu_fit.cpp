@@ -13,9 +13,10 @@ namespace hearth::planner {
 namespace {
 
 constexpr size_t kMostWays = 3;
-/// Of a budget that the packing went over.
+/// Maximum attempts to lower a budget that the packing exceeded.
 constexpr int kMostTries = 3;
 
+/// Search for the fastest settings with which a run fits a GPU.
 class Search {
  public:
   Search(const engine::EngineOptions& options, std::span<const int64_t> train_sizes,
@@ -32,7 +33,7 @@ class Search {
     }
     add_8bit();
     std::ranges::stable_sort(found_, {}, &WayToFit::times_as_long);
-    // One that does more and gains nothing.
+    // Drops a candidate that does more than another one with the same effect.
     const auto same = [](const WayToFit& a, const WayToFit& b) { return a.what == b.what; };
     found_.erase(std::unique(found_.begin(), found_.end(), same), found_.end());
     if (found_.size() > kMostWays) found_.resize(kMostWays);
@@ -40,7 +41,7 @@ class Search {
   }
 
  private:
-  /// All programs of a run; with `packed`, as they would run.
+  /// Plans all programs of a run: packed, as they will run, or only measured.
   engine::Plan make(const engine::EngineOptions& options, bool packed) const {
     std::vector<int64_t> train_sizes(train_sizes_.begin(), train_sizes_.end());
     std::vector<int64_t> eval_sizes(eval_sizes_.begin(), eval_sizes_.end());
@@ -51,7 +52,7 @@ class Search {
                   : engine::measure_plan(options, train_sizes, eval_sizes);
   }
   bool fits(const engine::Plan& plan) const { return plan.gpu_bytes() <= gpu_bytes_; }
-  /// And stays within its own budget, which a run insists on.
+  /// Returns true if the plan also stays within its own budget, which a run requires.
   bool holds(const engine::Plan& plan) const {
     const int64_t budget = plan.options.budget_bytes;
     return fits(plan) && (budget == 0 || plan.arena_bytes <= budget);
@@ -79,7 +80,7 @@ class Search {
     }
   }
 
-  /// Whether it may fit; a model may refuse a size.
+  /// Returns true if an unpacked plan fits; a model may reject a batch size.
   bool measures(const engine::EngineOptions& options) const {
     try {
       return fits(make(options, false));
@@ -93,7 +94,7 @@ class Search {
     options.offload = way;
     options.budget_bytes = 0;
     engine::Plan plan = make(options, true);
-    // The arena gets what the rest leaves over.
+    // Gives the arena the bytes that the other regions leave free.
     for (int i = 0; i < kMostTries && !holds(plan); ++i) {
       const int64_t over = std::max<int64_t>(0, plan.gpu_bytes() - gpu_bytes_);
       const int64_t from = over == 0 || i == 0 ? plan.arena_bytes : options.budget_bytes;

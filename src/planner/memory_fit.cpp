@@ -11,10 +11,12 @@
 namespace hearth::planner {
 namespace {
 
+/// Upper limit of the batch size.
 constexpr int64_t kMostRows = 1 << 20;
-/// Probes before halving.
+/// Number of secant steps before bisection.
 constexpr int kSecants = 6;
 
+/// Offload choices in order of increasing traffic.
 constexpr passes::OffloadOptions kWays[] = {
     {},
     {.activations = true},
@@ -24,7 +26,7 @@ constexpr passes::OffloadOptions kWays[] = {
     {.states = true, .weights = true, .activations = true},
 };
 
-/// Rows of that many bytes each that fit.
+/// Returns how many rows of `row_bytes` bytes fit into `bytes`.
 int64_t rows_within(int64_t bytes, double row_bytes) {
   const double rows = static_cast<double>(bytes) / std::max(1.0, row_bytes);
   return static_cast<int64_t>(std::min<double>(rows, kMostRows));
@@ -52,7 +54,8 @@ PlanReport MemoryFits::placed(int64_t batch, const passes::OffloadOptions& offlo
   return make_plan_report(found->second);
 }
 
-/// Batch norm over a single row has no variance, so some models start at a batch of 2.
+/// Returns the plan of the smallest batch: 1, or 2 for models that reject 1 because batch norm over a single
+/// row has no variance.
 PlanReport MemoryFits::smallest() {
   try {
     return placed(1, {}, 0);
@@ -61,12 +64,12 @@ PlanReport MemoryFits::smallest() {
   }
 }
 
-/// `least` fits. The peak is nearly affine in the batch from some batch on, so each probe lands close; where
-/// it is not, halving settles it.
+/// Returns the plan of the largest batch that fits; `least` must fit. Root finding by secant steps, because
+/// the peak is nearly affine in the batch, then bisection.
 PlanReport MemoryFits::largest_from(const PlanReport& least, FunctionRef<PlanReport(int64_t)> plan_of) {
   PlanReport best = least;
   std::optional<PlanReport> too_large;
-  // At first as if the arena were proportional to the batch.
+  // First guess: the arena is proportional to the batch.
   int64_t guess = rows_within(memory_bytes_ - (least.peak_bytes - least.arena_bytes),
                               static_cast<double>(least.arena_bytes) / static_cast<double>(least.batch));
   for (int round = 0; best.batch < kMostRows && (!too_large || best.batch + 1 < too_large->batch); ++round) {
@@ -98,7 +101,8 @@ std::optional<PlanReport> MemoryFits::largest_as_it_is() {
   return largest_from(least, [&](int64_t batch) { return placed(batch, {}, 0); });
 }
 
-/// The plan as it is if it fits, else with the arena held to what is left; nothing if that fails.
+/// Returns the unmodified plan if it fits, otherwise a plan whose arena is limited to the free bytes; nullopt
+/// if that fails.
 std::optional<PlanReport> MemoryFits::fitting(int64_t batch, const passes::OffloadOptions& offload) {
   PlanReport report = placed(batch, offload, 0);
   if (report.host_bytes > host_bytes_) return std::nullopt;
@@ -127,7 +131,7 @@ std::optional<MemoryFit> MemoryFits::cheapest() {
                        .report = *report,
                        .budget_bytes = measured_.at(options_.batch).options.budget_bytes};
     const passes::RecomputeResult& given_up = report->recompute;
-    // Nothing was given up: no other way is faster.
+    // No recompute and no offload, so no other choice can be faster.
     if (report->host_bytes == 0 && given_up.num_recomputed == 0 && given_up.num_smaller == 0) break;
   }
   return best;

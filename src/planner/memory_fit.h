@@ -11,29 +11,33 @@
 
 namespace hearth::planner {
 
-/// A way to stay within a budget: what waits in host memory; what is made again is in the report.
+/// A plan that meets a memory budget: which values are offloaded to host memory. Recomputed values are listed
+/// in the report.
 struct MemoryFit {
   passes::OffloadOptions offload;
   PlanReport report;
-  int64_t budget_bytes = 0;  ///< EngineOptions::budget_bytes
+  int64_t budget_bytes = 0;  ///< arena budget of the plan (EngineOptions::budget_bytes); 0: none
 };
 
-/// Every choice of what waits in host memory, from the least traffic to the most.
+/// Returns all choices of offloaded values, in order of increasing traffic.
 std::span<const passes::OffloadOptions> ways_to_offload();
 
-/// Finds what fits a budget by planning, never by estimating. Graphs are grown once per micro-batch.
+/// Search for plans that fit a memory budget. Plans are computed, not estimated. The graph is built
+/// once per micro-batch size.
 class MemoryFits {
  public:
   static constexpr int64_t kAnyBytes = std::numeric_limits<int64_t>::max();
-  /// `host_bytes`: at most so many may wait in host memory; 0: nothing does.
+  /// `host_bytes`: maximum bytes offloaded to host memory; 0: no offload.
   MemoryFits(engine::EngineOptions options, int64_t memory_bytes, int64_t host_bytes = kAnyBytes);
 
-  /// The largest micro-batch that fits as it is; nothing when not even one sample does.
+  /// Returns the largest micro-batch that fits without recompute or offload; nullopt if not even
+  /// one sample fits.
   std::optional<PlanReport> largest_as_it_is();
-  /// The way to run a micro-batch of EngineOptions::batch that is fastest by EngineOptions::device: as it
-  /// is, with recomputation, with states, weights or activations in host memory. Nothing if none fits.
+  /// Returns the fastest plan, as predicted for EngineOptions::device, for micro-batch EngineOptions::batch:
+  /// unmodified, with recompute, or with states, weights or activations offloaded. nullopt if none fits.
   std::optional<MemoryFit> cheapest();
-  /// The largest micro-batch, from EngineOptions::batch on, that fits by every means, whatever it costs.
+  /// Returns the largest micro-batch of at least EngineOptions::batch that fits with full recompute and
+  /// offload, at any cost in time.
   std::optional<PlanReport> largest_by_every_means();
 
  private:
@@ -45,10 +49,10 @@ class MemoryFits {
   engine::EngineOptions options_;
   int64_t memory_bytes_;
   int64_t host_bytes_;
-  std::map<int64_t, engine::Plan> measured_;  ///< by the size of a micro-batch
+  std::map<int64_t, engine::Plan> measured_;  ///< by micro-batch size
 };
 
-/// What a fit does: "as it is", or "recomputation (+18.7% work), states in host memory".
+/// Describes the plan: "as it is", or "recomputation (+18.7% work), states in host memory".
 std::string describe(const MemoryFit& fit);
 
 }  // namespace hearth::planner

@@ -9,37 +9,39 @@
 
 namespace hearth::planner {
 
-/// What a training step needs, known before anything is allocated.
+/// Memory and time of a training step, computed before anything is allocated.
 struct PlanReport {
   int64_t batch = 0;
   int64_t weight_bytes = 0;
-  int64_t frozen_bytes = 0;     ///< weights under an adapter
+  int64_t frozen_bytes = 0;     ///< frozen weights, with an adapter
   int64_t optimizer_bytes = 0;  ///< momentum, moments, averages, running statistics
   int64_t gradient_bytes = 0;
   int64_t activation_bytes = 0;
   int64_t workspace_bytes = 0;
-  int64_t staging_bytes = 0;  ///< double-buffered input
-  int64_t arena_bytes = 0;    ///< packed height: activations, gradients, workspace
-  int64_t bound_bytes = 0;    ///< no packing of this order can be lower
-  int64_t peak_bytes = 0;     ///< everything on the device together
-  int64_t host_bytes = 0;     ///< what waits in host memory
-  int64_t kept_bytes = 0;     ///< decoded pictures in host memory, at most: set by whoever opens the data
+  int64_t staging_bytes = 0;  ///< double-buffered inputs
+  int64_t arena_bytes = 0;    ///< packed arena: activations, gradients, workspaces
+  int64_t bound_bytes = 0;    ///< lower bound of the arena for this order of nodes
+  int64_t peak_bytes = 0;     ///< total device memory
+  int64_t host_bytes = 0;     ///< offloaded to host memory
+  /// maximum size of the cache of decoded images in host memory; set by the code that opens the data
+  int64_t kept_bytes = 0;
   double flops_per_step = 0;
   int64_t num_parameters = 0;
   passes::RecomputeResult recompute;
-  cost::StepTime time;  ///< of one micro-batch, by EngineOptions::device
+  cost::StepTime time;  ///< predicted for one micro-batch on EngineOptions::device
 
+  /// Returns the relative overhead of the packing over its lower bound.
   double gap() const {
     return bound_bytes == 0 ? 0 : static_cast<double>(arena_bytes) / static_cast<double>(bound_bytes) - 1;
   }
 };
 
-/// What a compiled training step needs.
+/// Returns the report of a plan training step.
 PlanReport make_plan_report(const engine::Plan& plan);
-/// The same of EngineOptions::batch, which is compiled for it.
+/// Compiles the training step for EngineOptions::batch and returns its report.
 PlanReport make_plan_report(const engine::EngineOptions& options);
 
-/// The report as a table for people and as JSON for programs.
+/// Formats the report as a table for terminals, or as JSON.
 std::string to_table(const PlanReport& report);
 std::string to_json(const PlanReport& report);
 

@@ -14,17 +14,17 @@
 namespace hearth::planner {
 namespace {
 
-/// From a GPU's stream to the host's function and back, or from a worker to
-/// those that wait for it; assumed.
+/// Seconds from a GPU's stream to a host function and back, or from a worker to the workers that wait
+/// for it; assumed.
 constexpr double kCallSeconds = 20e-6;
-/// From one machine to another and back, by TCP; assumed.
+/// Seconds of a TCP round trip between two machines; assumed.
 constexpr double kRoundTripSeconds = 100e-6;
 
 double gpu_rate(const Links& links, const cost::Device& gpu) {
   return links.gpu > 0 ? links.gpu : gpu.link_bytes_per_second;
 }
 
-/// The paths of all workers.
+/// Bandwidth resources of all workers: link in both directions, all-reduce, host memory, network.
 class Paths {
  public:
   Paths(const cost::Device& gpu, const Links& links, int64_t num_workers)
@@ -36,7 +36,7 @@ class Paths {
   }
   std::span<const double> bytes_per_second() const { return bytes_per_second_; }
 
-  /// A step of a program without what it waits for.
+  /// Returns a program step for replay, without dependencies.
   exec::ReplayStep replayed(const exec::Program& program, const exec::Step& step, size_t worker) const {
     exec::ReplayStep replayed{.queue = step.queue, .seconds = gpu_.launch_seconds};
     for (const ir::Node& node : program.nodes_of(step)) add(replayed, program.graph, node, worker);
@@ -46,7 +46,7 @@ class Paths {
  private:
   enum Kind : uint8_t { in, out, sums, memory, network, kNumKinds };
   size_t path(size_t worker, Kind kind) const {
-    // All GPUs of one machine share its memory.
+    // All GPUs of a machine share its host memory.
     if (kind == memory && links_.network <= 0) worker = 0;
     return worker * kNumKinds + kind;
   }
@@ -62,11 +62,12 @@ class Paths {
     step.paths = {{.path = path(worker, kind)}, {.path = path(worker, memory)}};
   }
 
-  /// Each array is read and written once beyond the caches. Between machines every worker sends and receives
-  /// what it must: for sums 2 (n - 1) / n of it (Patarasuk, Yuan 2009).
+  /// Adds a collective or message. Each array is read and written once beyond the caches. Between
+  /// machines each worker sends and receives the minimum: for an all-reduce 2 (n - 1) / n of the array
+  /// (Patarasuk, Yuan 2009).
   void add_exchange(exec::ReplayStep& step, const ir::Graph& graph, const ir::Node& node,
                     size_t worker) const {
-    // What receives has no inputs, what sends has outputs that say nothing.
+    // Receiving nodes have no inputs; the outputs of sending nodes carry no data.
     for (const ir::ValueId value : node.inputs.empty() ? node.outputs : node.inputs)
       step.num_bytes += static_cast<double>(graph.type(value).num_bytes());
     step.seconds += kCallSeconds;
@@ -88,8 +89,8 @@ class Paths {
   std::vector<double> bytes_per_second_;
 };
 
-/// Numbers of collectives, in which all workers meet, and of messages from one to another: those of a kind
-/// are met in one order.
+/// Numbers the collectives and the messages between each pair of workers: steps of different workers with the
+/// same number belong together, because all workers run collectives in the same order.
 class Meetings {
  public:
   int64_t next(const ir::Node& node, int64_t worker) {
@@ -163,13 +164,13 @@ ScalingModel model_scaling(std::vector<engine::EngineOptions> workers, const cos
   for (engine::EngineOptions& options : workers) {
     options.backend = exec::Backend::gpu;
     options.device = gpu;
-    // All workers have the same programs, unless each has its own part.
-    if (plans.empty() || options.parallel != Parallel::data) {
-      plans.push_back(engine::make_plan(options, std::span(&options.batch, 1), {}));
-      const PlanReport& report = model.plans.emplace_back(make_plan_report(plans.back()));
-      if (report.peak_bytes > model.gpu_bytes) model.host_bytes = report.host_bytes;
-      model.gpu_bytes = std::max(model.gpu_bytes, report.peak_bytes);
-      const UpdateSize size = update_size(plans.back());
+    // With data parallelism all workers have the same programs; otherwise each has its own.
+    if (plan.empty() || options.parallel != Parallel::data) {
+      plan.push_back(engine::make_plan(options, std::span(&options.batch, 1), {}));
+      const PlanReport& plan = model.plans.emplace_back(make_plan_report(plan.back()));
+      if (plan.peak_bytes > model.gpu_bytes) model.host_bytes = plan.host_bytes;
+      model.gpu_bytes = std::max(model.gpu_bytes, plan.peak_bytes);
+      const UpdateSize size = update_size(plan.back());
       model.num_samples = std::max(model.num_samples, size.num_samples);
       model.is_text |= size.is_text;
     }

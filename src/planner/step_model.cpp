@@ -14,7 +14,7 @@ double StepModel::mfu() const {
 }
 
 UpdateSize update_size(const engine::Plan& plan) {
-  // Pictures are f32 [N, H, W, C], or noised with one label each at most; text has an id for each token.
+  // Images are f32 [N, H, W, C] or latents, with at most one label each; text has one id per token.
   const int64_t accumulate = plan.options.accumulate;
   int64_t num_ids = 0;
   for (const ir::Value& value : plan.train_program().graph.values) {

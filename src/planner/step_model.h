@@ -7,30 +7,31 @@
 
 namespace hearth::planner {
 
-/// What an update is made from, by all workers.
+/// Size of an update over all workers.
 struct UpdateSize {
-  int64_t num_samples = 0;  ///< pictures, or tokens
+  int64_t num_samples = 0;  ///< images or tokens
   bool is_text = false;
 };
 UpdateSize update_size(const engine::Plan& plan);
 
-/// A training step on a GPU that need not be there: a model, not a measurement.
+/// Predicted training step on a GPU, which need not exist. A model, not a measurement.
 struct StepModel {
   const cost::Device* gpu = nullptr;
   DType precision = DType::f32;
-  cost::Roofline roofline;  ///< of all micro-batches and the update
-  int64_t num_samples = 0;  ///< pictures, or tokens
+  cost::Roofline roofline;  ///< all micro-batches and the update
+  int64_t num_samples = 0;  ///< images or tokens
   bool is_text = false;
-  double recomputed_flops = 0;  ///< which MFU does not count
+  double recomputed_flops = 0;  ///< work of recomputation, which MFU does not count
 
   double samples_per_second() const { return static_cast<double>(num_samples) / roofline.seconds; }
-  /// The share of the vendor's peak that the model's own arithmetic comes to.
+  /// Returns the model FLOPs utilization: the model's own arithmetic relative to the vendor's peak.
   double mfu() const;
 };
 
-/// Compiles the training step; nothing is run.
+/// Compiles the training step and models it; nothing is executed.
 StepModel model_step(engine::EngineOptions options, const cost::Device& gpu);
 
+/// Formats the model as a table.
 std::string to_table(const StepModel& model);
 
 }  // namespace hearth::planner

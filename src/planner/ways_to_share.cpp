@@ -11,12 +11,12 @@
 namespace hearth::planner {
 namespace {
 
-/// Of a budget that the packing went over, and the least part of it that each takes away: what is packed
-/// takes more than what lives at a time.
+/// Maximum attempts to lower a budget that the packing exceeded, and the minimum step as a fraction
+/// (1/kLeastPart) of the budget. Packing needs more than the bytes alive at any time.
 constexpr int kTries = 3;
 constexpr int64_t kLeastPart = 128;
 
-/// Lets the options fit the GPU; false where nothing does.
+/// Changes the options to fit the GPU; returns false if that is impossible.
 bool fit(engine::EngineOptions& options, int64_t gpu_bytes, std::string& how) {
   const std::optional<MemoryFit> found = MemoryFits(options, gpu_bytes).cheapest();
   if (!found) return false;
@@ -26,7 +26,7 @@ bool fit(engine::EngineOptions& options, int64_t gpu_bytes, std::string& how) {
   return true;
 }
 
-/// Lowers budgets by what plans are above their GPUs. Returns whether all of them were within.
+/// Lowers the budgets of workers whose plans exceed their GPUs. Returns true if all plans fit.
 bool lower_budgets(std::vector<engine::EngineOptions>& workers, const ScalingModel& model,
                    std::span<const int64_t> gpu_bytes) {
   bool fits = true;

@@ -8,21 +8,21 @@
 
 namespace hearth::planner {
 
-/// How GPUs can make the updates of a recipe.
+/// A parallelism strategy for a recipe, with its predicted performance.
 struct WayToShare {
-  std::string settings;                 ///< of the recipe: "devices=2 parallel=zero1"
-  std::string fit;                      ///< what it takes to fit a GPU: "as it is", "recomputation (...)"
-  std::vector<std::string> stage_fits;  ///< of a pipeline: what it takes of each
-  std::optional<ScalingModel> model;    ///< absent where it does not fit by any means
+  std::string settings;                 ///< recipe settings: "devices=2 parallel=zero1"
+  std::string fit;                      ///< changes needed to fit a GPU: "as it is", "recomputation (...)"
+  std::vector<std::string> stage_fits;  ///< pipeline: changes needed for each stage
+  std::optional<ScalingModel> model;    ///< nullopt if it does not fit at all
 };
 
-/// Plans what the settings come to for GPUs of that many bytes, one for each device, by the means to fit
-/// that are fastest (MemoryFits::cheapest). All do the same within the smallest GPU, but for a pipeline's
-/// stages.
+/// Plans a run with these settings on GPUs with `gpu_bytes` bytes, one for each device, using the fastest
+/// plan that fits (MemoryFits::cheapest). All workers use the plan for the smallest GPU, except for the
+/// stages of a pipeline.
 WayToShare plan_way_to_share(std::string settings, engine::EngineOptions options,
                              std::span<const int64_t> gpu_bytes, const cost::Device& gpu, const Links& links);
 
-/// A table for people and JSON for programs.
+/// Formats the strategies as a table for terminals, or as JSON.
 std::string to_table(const std::vector<WayToShare>& ways);
 std::string to_json(const std::vector<WayToShare>& ways);
 
