@@ -9,7 +9,7 @@
 namespace hearth::system {
 namespace {
 
-/// As etc/group calls it; its number where that does not know it.
+/// Returns the group's name from etc/group, or the number as text if it is not listed.
 std::string group_name(Tree& tree, int64_t number) {
   std::string wanted = std::to_string(number);
   std::istringstream lines(tree.text("etc/group"));
@@ -23,7 +23,7 @@ std::string group_name(Tree& tree, int64_t number) {
   return wanted;
 }
 
-/// Whether it may be read and written.
+/// Returns true if the identity may read and write the file.
 bool allows(const struct stat& file, const Identity& identity) {
   if (identity.user == 0) return true;
   const auto grants = [&](mode_t both) { return (file.st_mode & both) == both; };
@@ -37,7 +37,7 @@ bool is_number(std::string_view text) {
   return !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
 }
 
-/// Of the calling process.
+/// Returns the identity of the calling process.
 Identity own_identity() {
   std::vector<gid_t> groups(static_cast<size_t>(std::max(0, getgroups(0, nullptr))));
   const int count = getgroups(static_cast<int>(groups.size()), groups.data());
@@ -50,7 +50,7 @@ Identity own_identity() {
 
 Identity read_identity(Tree& tree) {
   const std::string status = "proc/self/status";
-  // Real, effective, saved and of the file system.
+  // Fields: real, effective, saved and file system id.
   std::istringstream users(tree.value(status, "Uid")), own_group(tree.value(status, "Gid"));
   std::istringstream groups(tree.value(status, "Groups"));
   Identity identity;

@@ -8,23 +8,25 @@
 
 namespace hearth::system {
 
-/// Whom the kernel asks for permissions.
+/// User and groups for which file permissions are checked.
 struct Identity {
   int64_t user = 0;
   std::vector<int64_t> groups;
 };
-/// Of the process that proc/self/status is about; this one's where there is no such file.
+/// Returns the identity of the process described by proc/self/status; of this process if there is
+/// no such file.
 Identity read_identity(Tree& tree);
 
-/// A file that leads to a GPU.
+/// A device file of a GPU driver.
 struct DeviceFile {
   std::string path;   ///< "/dev/kfd"
-  std::string group;  ///< whose members may use it: "render"; its number where etc/group does not know it
+  std::string group;  ///< group with access: "render"; the number if etc/group does not list it
+  /// True if the identity may read and write the file.
   bool usable = false;
 };
 
-/// Those of GPUs: dev/kfd, dev/dri/renderD*, dev/dxg, dev/nvidiactl, dev/nvidia0 and so on; what is not there
-/// is left out.
+/// Returns the existing device files of GPUs: dev/kfd, dev/dri/renderD*, dev/dxg, dev/nvidiactl, dev/nvidia0
+/// and so on.
 std::vector<DeviceFile> list_device_files(Tree& tree, const Identity& identity);
 
 }  // namespace hearth::system

@@ -28,7 +28,7 @@ std::string distribution_in(Tree& tree) {
   return "";
 }
 
-/// By the files that runtimes of containers leave, and by the control group of the first process.
+/// Detects a container by files that container runtimes create and by the control group of process 1.
 std::string container_in(Tree& tree) {
   if (tree.exists(".dockerenv")) return "docker";
   if (tree.exists("run/.containerenv")) return "podman";
@@ -41,7 +41,8 @@ std::string container_in(Tree& tree) {
   return "";
 }
 
-/// Those that change what a GPU does, which GPUs are seen, or where runtimes are looked for.
+/// Returns environment variables that affect what a GPU does, which GPUs are visible, or where
+/// runtimes are found.
 std::map<std::string, std::string> read_variables(Tree& tree) {
   constexpr auto kPrefixes = std::to_array<std::string_view>(
       {"HSA_", "HIP_", "ROCR_", "AMD_", "ROCBLAS_", "CUDA_", "NCCL_", "GPU_", "NVIDIA_TF32", "ROCM_"});
@@ -78,8 +79,8 @@ bool is_blocked(Tree& tree, std::string_view module) {
   return false;
 }
 
-/// ROCm keeps its version in each of its folders; distributions have the library alone, whose file has it in
-/// its name.
+/// Finds ROCm, which stores its version in each of its folders, or a distribution's library alone, whose file
+/// name contains the version.
 void find_rocm(Tree& tree, std::vector<InstalledRuntime>& found) {
   std::set<std::string> seen;
   for (const std::string& name : tree.list("opt")) {
@@ -93,7 +94,7 @@ void find_rocm(Tree& tree, std::vector<InstalledRuntime>& found) {
   for (const char* folder : {"usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/local/lib"}) {
     for (const std::string& name : tree.list(folder)) {
       const std::string_view version = std::string_view(name).substr(std::min(name.size(), kLibrary.size()));
-      // The short name, "libamdhip64.so.6", is a link to the whole one.
+      // The short name, "libamdhip64.so.6", is a symbolic link to the full one.
       if (!name.starts_with(kLibrary) || version_numbers(version).size() < 2) continue;
       found.push_back(
           {.name = "HIP", .version = std::string(version), .path = fmt::format("/{}/{}", folder, name)});
@@ -116,7 +117,7 @@ std::vector<InstalledRuntime> find_runtimes(Tree& tree) {
   return found;
 }
 
-/// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  ..."
+/// Returns the driver version from "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  ...".
 std::string nvidia_version_in(Tree& tree) {
   std::string version = tree.line("sys/module/nvidia/version");
   if (!version.empty()) return version;
@@ -126,7 +127,7 @@ std::string nvidia_version_in(Tree& tree) {
   return "";
 }
 
-/// A variable of the firmware: four bytes of attributes, then its value.
+/// Reads the EFI variable SecureBoot: four bytes of attributes, then the value.
 std::optional<bool> secure_boot_in(Tree& tree) {
   const std::string& bytes =
       tree.text("sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c");
@@ -152,9 +153,9 @@ void read_memory(Tree& tree, Machine& machine) {
   machine.available_bytes = bytes("MemAvailable");
   machine.swap_bytes = bytes("SwapTotal");
   machine.huge_page_bytes = bytes("Hugetlb");
-  // "unlimited" is no number.
+  // "unlimited" gives nullopt.
   machine.locked_bytes = tree.number("proc/self/limits", "Max locked memory");
-  // "always [madvise] never"
+  // Format: "always [madvise] never".
   const std::string choice = tree.line("sys/kernel/mm/transparent_hugepage/enabled");
   const size_t begin = choice.find('['), end = choice.find(']');
   if (begin != std::string::npos && end != std::string::npos)
@@ -174,7 +175,7 @@ void read_limits(Tree& tree, Machine& machine) {
     if (name.starts_with("node")) ++machine.num_numa_nodes;
 }
 
-/// Processes with queues on AMD's compute driver, but for this one and for those that have none.
+/// Returns the names of other processes that have queues on AMD's compute driver.
 std::vector<std::string> read_gpu_programs(Tree& tree) {
   std::set<std::string> names;
   const std::string self = tree.link_name("proc/self");
@@ -185,7 +186,7 @@ std::vector<std::string> read_gpu_programs(Tree& tree) {
   return {names.begin(), names.end()};
 }
 
-/// The kernel's log: of this machine by a system call, since reading its file would wait for more.
+/// Returns the kernel log: on this machine by klogctl, because reading its device file would block.
 std::string read_log(Tree& tree) {
   if (tree.root() != "/") return tree.text("var/log/kern.log");
   constexpr int kReadAll = 3, kSize = 10;
@@ -196,7 +197,7 @@ std::string read_log(Tree& tree) {
   return log;
 }
 
-/// What the drivers write where something went wrong, most telling first.
+/// Text in the kernel log that indicates an event; the most specific first.
 struct Sign {
   std::string_view text;
   LoggedEvent::Kind kind;

@@ -7,10 +7,10 @@
 namespace hearth::system {
 namespace {
 
-/// Bits of the reasons for lower clocks; those of an idle GPU and of clocks that somebody has set are none.
+/// Bits of NVML's clock event reasons. Those of an idle GPU and of clocks set by the user are not throttling.
 constexpr unsigned long long kNvmlPower = 0x4, kNvmlTemperature = 0x20 | 0x40, kNvmlExternal = 0x8 | 0x80;
 
-/// What `function` writes, where the library has it and it succeeds.
+/// Returns the value written by `function`; nullopt if the library lacks the function or it fails.
 template <typename T, typename Function, typename... Arguments>
 std::optional<T> ask(Function function, Arguments... arguments) {
   T value{};
@@ -41,7 +41,7 @@ Nvml::Nvml(const std::string& library) : library_({library}) {
   library_.find("nvmlDeviceGetPowerUsage", power_);
   library_.find("nvmlDeviceGetEnforcedPowerLimit", power_limit_);
   library_.find("nvmlDeviceGetClockInfo", clock_);
-  // The newer name, then the older one.
+  // New name of the function, then the old one.
   if (!library_.find("nvmlDeviceGetCurrentClocksEventReasons", throttle_))
     library_.find("nvmlDeviceGetCurrentClocksThrottleReasons", throttle_);
   library_.find("nvmlDeviceGetFanSpeed", fan_);
@@ -64,7 +64,7 @@ std::optional<GpuReading> Nvml::read(const std::string& pci_address) const {
   return reading;
 }
 
-/// It lowers its clocks from the least of its thresholds on.
+/// Reads temperature limits: the GPU lowers its clocks at the lowest of its thresholds.
 void Nvml::read_limits(Device* device, GpuReading& reading) const {
   for (const Threshold threshold : {Threshold::slowdown, Threshold::most_gpu}) {
     const auto celsius = ask<unsigned>(threshold_, device, threshold);

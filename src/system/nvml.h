@@ -8,20 +8,20 @@
 
 namespace hearth::system {
 
-/// The part of NVIDIA's management library (NVML) that Hearth calls, declared here and loaded at run time. It
-/// comes with the driver. Calls may take as long as the driver likes: they belong into a process of their
-/// own.
+/// The functions of NVIDIA's management library (NVML) that Hearth uses, loaded at run time; NVML comes with
+/// the driver. Calls may block inside the driver, so use it in a separate process.
 class Nvml {
  public:
   static constexpr const char* kLibrary = "libnvidia-ml.so.1";
 
+  /// Loads and initializes NVML; test with operator bool.
   explicit Nvml(const std::string& library = kLibrary);
 
   explicit operator bool() const { return fault_.empty(); }
-  /// Why there is none, or it does not start.
+  /// Reason why NVML is not available.
   const std::string& fault() const { return fault_; }
-  /// What it says of the GPU at that PCI address, its temperature as `edge`; what this GPU or this library
-  /// does not tell stays unknown. Nothing where there is no such GPU.
+  /// Returns the readings of the GPU at that PCI address, its temperature as `edge`; values that the GPU or
+  /// library does not report stay unknown. nullopt if there is no such GPU.
   std::optional<GpuReading> read(const std::string& pci_address) const;
 
  private:
@@ -41,7 +41,7 @@ class Nvml {
 
   SharedLibrary library_;
   std::string fault_;
-  // Results are 0 or an error.
+  // Entry points; null if missing. Results are 0 or an error code.
   int (*init_)() = nullptr;
   const char* (*error_string_)(int result) = nullptr;
   int (*find_)(const char* pci_address, Device** device) = nullptr;

@@ -1,6 +1,6 @@
-// Every PCIe link has two ends, and both show it: the device or upstream port below it, and the downstream or
-// root port above. A GPU of AMD's brings two ports of its own, whose link to the GPU never leaves the board
-// and may be wider and faster than the slot's: it says nothing about the way to the processor.
+// A PCIe link is described at both of its ends in /sys: the device or upstream port below, and the downstream
+// or root port above. An AMD GPU contains two ports of its own, whose link to the GPU stays on the board and
+// may be wider and faster than the slot's, so it is ignored when the bandwidth to the CPU is determined.
 #include "system/pci_gpu.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@
 namespace hearth::system {
 namespace {
 
-/// By the kernel's list of devices (amdgpu_drv.c) and libdrm's amdgpu.ids.
+/// PCI device ids with architecture and name, from the kernel's list (amdgpu_drv.c) and libdrm's amdgpu.ids.
 struct KnownGpu {
   std::string_view id, architecture, name;
 };
@@ -41,7 +41,7 @@ constexpr std::array kKnownGpus = {
     KnownGpu{"7590", "gfx1200", "Radeon RX 9060 XT"},
 };
 
-/// What the compute driver calls a GPU at an address.
+/// Returns the compute driver's architecture name of each GPU, by PCI address.
 std::map<std::string, std::string> read_topology(Tree& tree) {
   std::map<std::string, std::string> architectures;
   const std::string nodes = "sys/class/kfd/kfd/topology/nodes";
@@ -57,7 +57,7 @@ std::map<std::string, std::string> read_topology(Tree& tree) {
   return architectures;
 }
 
-/// "16.0 GT/s PCIe".
+/// Parses "16.0 GT/s PCIe".
 double speed_in(const std::string& text) {
   double speed = 0;
   std::from_chars(text.data(), text.data() + text.size(), speed);
@@ -70,7 +70,7 @@ bool has_link(Tree& tree, const fs::path& folder) {
 
 PciLink read_link(Tree& tree, const fs::path& lower, const fs::path& upper) {
   const auto width = [&](const fs::path& end, const char* file) {
-    // A link that is down says 63 or 255.
+    // A link that is down reports 63 or 255 lanes.
     constexpr int64_t kMostLanes = 32;
     const int64_t lanes = tree.number((end / file).string()).value_or(0);
     return static_cast<int>(lanes > kMostLanes ? 0 : lanes);
@@ -102,8 +102,9 @@ std::vector<PciLink> read_links(Tree& tree, const std::string& gpu) {
   return links;
 }
 
-/// Control bits of ACS (PCI Express Base Specification, section 7.7.11): peer requests and completions go up
-/// to the root. Nothing where the capability cannot be seen: only root reads more than 256 bytes.
+/// Returns true if ACS (PCI Express Base Specification, section 7.7.11) redirects peer requests and
+/// completions upstream to the root. nullopt if the capability is not visible: only root can read more
+/// than 256 bytes.
 std::optional<bool> redirects_peers(Tree& tree, const std::string& bridge) {
   const std::string& config = tree.text(bridge + "/config");
   const auto word = [&](size_t at, int bytes) {
@@ -222,7 +223,7 @@ double PciLink::best_speed() const {
 }
 
 double PciLink::best_bytes_per_second() const {
-  // 8b/10b up to the second generation, 128b/130b from the third on.
+  // Line code: 8b/10b for PCIe 1 and 2, 128b/130b from PCIe 3 on.
   const double encoding = best_speed() < 8 ? 0.8 : 128.0 / 130;
   return width * best_speed() * 1e9 / 8 * encoding;
 }

@@ -11,62 +11,63 @@
 
 namespace hearth::system {
 
-/// A link on the way from a GPU to the processor, as both of its ends show it.
+/// A PCIe link between a GPU and the CPU, as described by both of its ends.
 struct PciLink {
-  std::string address;                   ///< of the lower end: "0000:03:00.0"
-  int width = 0;                         ///< lanes in use; 0: not known
-  double speed = 0;                      ///< GT/s of a lane as it is now: idle GPUs lower it
-  int device_width = 0, slot_width = 0;  ///< most lanes of the lower and the upper end; 0: not known
+  std::string address;                   ///< PCI address of the lower end: "0000:03:00.0"
+  int width = 0;                         ///< current number of lanes; 0: unknown
+  double speed = 0;                      ///< current GT/s per lane, which idle GPUs reduce
+  int device_width = 0, slot_width = 0;  ///< maximum lanes of the lower and upper end; 0: unknown
   double device_speed = 0, slot_speed = 0;
 
-  /// GT/s that both ends can.
+  /// Returns the GT/s per lane that both ends support.
   double best_speed() const;
-  /// Bytes a second each way at that speed with the lanes in use, after the link's encoding.
+  /// Returns the bytes per second per direction at best_speed() with the current lanes, after line coding.
   double best_bytes_per_second() const;
 };
 
-/// A GPU as the kernel shows it in /sys: no vendor's library is asked.
+/// A GPU as described in /sys, without vendor libraries.
 struct PciGpu {
   enum class Vendor : uint8_t { amd, nvidia };
   Vendor vendor = Vendor::amd;
   std::string pci_address;  ///< "0000:03:00.0"
-  std::string folder;       ///< below the root: "sys/devices/pci0000:00/0000:00:01.1/0000:03:00.0"
+  std::string folder;       ///< path relative to the root: "sys/devices/pci0000:00/0000:00:01.1/0000:03:00.0"
   std::string device_id;    ///< "744c"
-  std::string name;         ///< "Radeon RX 7900 XT, XTX or GRE", of known device ids; else empty
-  std::string driver;       ///< of the kernel: "amdgpu"; empty: none
-  /// "gfx1100", from the topology of /sys/class/kfd, else of known device ids; empty: not known.
+  std::string name;         ///< "Radeon RX 7900 XT, XTX or GRE" for known device ids; otherwise empty
+  std::string driver;       ///< kernel driver: "amdgpu"; empty: none
+  /// "gfx1100", from the topology in /sys/class/kfd, otherwise by device id; empty: unknown.
   std::string architecture;
-  bool in_topology = false;  ///< the compute driver has it
-  bool integrated = false;   ///< shares the processor's memory
-  bool vanished = false;     ///< it answers nothing on its bus any more
-  int64_t memory_bytes = 0;  ///< 0: not known
+  bool in_topology = false;  ///< True if listed by the compute driver
+  bool integrated = false;   ///< True if it shares the CPU's memory
+  bool vanished = false;     ///< True if it no longer responds on its bus
+  int64_t memory_bytes = 0;  ///< 0: unknown
   int64_t used_bytes = 0;
-  int64_t visible_bytes = 0;   ///< what the processor can address of its memory; 0: not known
-  int64_t shared_bytes = 0;    ///< what the driver lets it use of the host's memory (GTT)
-  std::vector<PciLink> links;  ///< from the GPU upward; what never leaves the GPU's own board is left out
-  std::map<std::string, int64_t> firmware;  ///< versions by name: "mes", "smc"
+  int64_t visible_bytes = 0;   ///< part of its memory that the CPU can address (BAR size); 0: unknown
+  int64_t shared_bytes = 0;    ///< host memory that the driver lets it use (GTT)
+  std::vector<PciLink> links;  ///< from the GPU upward, without links on the GPU's own board
+  std::map<std::string, int64_t> firmware;  ///< firmware versions by name: "mes", "smc"
   std::string performance_level;            ///< "auto"
   std::optional<double> power_cap_watts, default_power_cap_watts;
-  int num_displays = 0;      ///< that are connected to it
-  int64_t fatal_errors = 0;  ///< PCIe errors since boot, by the kernel's count
+  int num_displays = 0;      ///< number of connected displays
+  int64_t fatal_errors = 0;  ///< PCIe errors since boot, counted by the kernel
   int64_t corrected_errors = 0;
-  std::optional<bool> redirects_peers;  ///< ACS sends what GPUs send each other through the processor
+  std::optional<bool> redirects_peers;  ///< True if ACS routes peer-to-peer traffic through the CPU
   std::optional<int64_t> numa_node;
 
-  /// The name, or "NVIDIA GPU 2335".
+  /// Returns the name, or "NVIDIA GPU 2335".
   std::string title() const;
-  /// The slowest link of the way; null where none is known.
+  /// Returns the slowest link to the CPU; null if none is known.
   const PciLink* slowest_link() const;
 };
 
-/// "AMD", "NVIDIA"; the kernel's driver that computes on its GPUs: "amdgpu", "nvidia".
+/// Returns "AMD" or "NVIDIA".
 std::string_view vendor_name(PciGpu::Vendor vendor);
+/// Returns the name of the kernel driver for computing: "amdgpu", "nvidia".
 std::string_view driver_name(PciGpu::Vendor vendor);
 
-/// AMD's and NVIDIA's GPUs, by address.
+/// Returns the AMD and NVIDIA GPUs, sorted by address.
 std::vector<PciGpu> list_pci_gpus(Tree& tree);
 
-/// "gfx90a" of 90010, as the topology has it.
+/// Returns the architecture name of a version number in the topology: "gfx90a" for 90010.
 std::string gfx_name(int64_t target_version);
 
 }  // namespace hearth::system

@@ -12,10 +12,10 @@
 namespace hearth::system {
 namespace {
 
-/// One may be a bus that was busy.
+/// Number of consecutive implausible values that disables a sensor; a single one may be caused by a busy bus.
 constexpr int kMostLies = 3;
 
-/// Says a count when it first grows, and whenever it has doubled since.
+/// Returns a message when a count first grows, and again each time it has doubled.
 std::string growth(int64_t count, int64_t& first, int64_t& said, std::string_view what,
                    std::string_view gpu) {
   if (count < 0) return "";
@@ -52,7 +52,7 @@ void Sampler::watch(const std::vector<std::string>& pci_addresses) {
   gave_up_ = false;
 }
 
-/// Runs in the other process.
+/// Handles a request in the reader process: reads the sensors.
 std::string Sampler::answer(std::string_view request) {
   if (!sensors_) {
     std::vector<std::string> addresses;
@@ -132,7 +132,7 @@ void Sampler::judge(size_t gpu, const GpuSample& sample) {
     if (!text.empty()) say_(text);
 }
 
-/// The process hangs or has died where its mark is.
+/// Handles a hang or crash of the reader process: disables the sensor that it was reading.
 void Sampler::note_lost() {
   const size_t gpu = mark().gpu, sensor = mark().sensor;
   const bool is_known = sensor < kNumSensors && (left_out_[gpu] & bit(static_cast<Sensor>(sensor))) == 0;

@@ -13,35 +13,36 @@
 
 namespace hearth::system {
 
+/// Options of a Sampler.
 struct SamplerOptions {
-  fs::path root = "/";  ///< tests plant machines
+  fs::path root = "/";  ///< replaced in tests
   std::string nvml = Nvml::kLibrary;
-  double seconds = 1;           ///< between samples
-  double patience_seconds = 3;  ///< for one; the sensor that takes longer is left out
+  double seconds = 1;           ///< interval between samples
+  double patience_seconds = 3;  ///< timeout of a sample; the sensor that exceeds it is disabled
 };
 
-/// Reads the sensors of GPUs once a second in a process of its own, for a process that must never wait. A
-/// sensor that hangs, takes that process with it, or says what cannot be several times in a row, is left out
-/// from then on and named; the others go on.
+/// Reads GPU sensors periodically in a separate process, so that the caller never blocks. A sensor that
+/// hangs, crashes the process, or returns impossible values several times in a row is disabled and reported;
+/// the other sensors are kept.
 class Sampler {
  public:
-  /// `say` takes sentences for people: what is left out, and errors that grow.
+  /// `say` receives messages for the user: disabled sensors and growing error counts.
   Sampler(SamplerOptions options, std::function<void(const std::string&)> say);
 
-  /// These GPUs from now on. Nothing is started where they are what they were.
+  /// Sets the GPUs to read. Does nothing if they are the same as before.
   void watch(const std::vector<std::string>& pci_addresses);
-  /// Returns at once; true where readings() are new.
+  /// Polls without blocking; returns true if readings() are new.
   bool look();
-  /// The newest, one for each GPU that is watched; empty before the first.
+  /// Latest readings, one for each watched GPU; empty before the first sample.
   std::span<const GpuReading> readings() const { return readings_; }
 
  private:
   using Clock = std::chrono::steady_clock;
-  /// What the other process is about to read.
+  /// The GPU and sensor that the reader process is about to read, in shared memory.
   struct Mark;
   struct Gpu {
     std::string address;
-    std::array<int, kNumSensors> num_lies{};  ///< in a row
+    std::array<int, kNumSensors> num_lies{};  ///< consecutive implausible values
     int64_t first_pcie_errors = -1, first_memory_errors = -1;
     int64_t said_pcie_errors = 0, said_memory_errors = 0;
   };
@@ -57,10 +58,10 @@ class Sampler {
   SamplerOptions options_;
   std::function<void(const std::string&)> say_;
   std::vector<Gpu> gpus_;
-  std::vector<uint32_t> left_out_;  ///< of each GPU, a set of bit()
+  std::vector<uint32_t> left_out_;  ///< for each GPU, a set of bit()
   std::vector<GpuReading> readings_;
   distributed::SharedMemory mark_;
-  std::optional<Sensors> sensors_;  ///< of the other process
+  std::optional<Sensors> sensors_;  ///< used in the reader process
   std::unique_ptr<Isolated> process_;
   Clock::time_point next_;
   bool gave_up_ = false;

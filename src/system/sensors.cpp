@@ -14,7 +14,7 @@ namespace hearth::system {
 namespace {
 
 constexpr std::array<const char*, 3> kLabels = {"edge", "junction", "mem"};
-/// Sensors of a kind in one hwmon folder.
+/// Maximum number of sensors of one kind in a hwmon folder.
 constexpr int kMostInputs = 16;
 
 std::string text_of(const fs::path& path) { return read_start(path.native()); }
@@ -30,7 +30,7 @@ void add(std::optional<int64_t> count, int64_t& total) {
   if (count && *count >= 0) total = std::max<int64_t>(0, total) + *count;
 }
 
-/// The number of the last line "NAME COUNT" or "NAME: COUNT" whose name starts so.
+/// Returns the number of the last line "NAME COUNT" or "NAME: COUNT" whose name starts with `name`.
 std::optional<int64_t> count_of(std::string_view text, std::string_view name) {
   std::optional<int64_t> count;
   while (!text.empty()) {
@@ -50,7 +50,7 @@ fs::path find_hwmon(const fs::path& device) {
   return found;
 }
 
-/// The number N of the file KINDN_label that holds `label`; 0: there is none.
+/// Returns N of the file KIND{N}_label that contains `label`; 0 if there is none.
 int find_input(const fs::path& hwmon, std::string_view kind, std::string_view label) {
   for (int i = 1; i <= kMostInputs; ++i) {
     if (trimmed(text_of(hwmon / fmt::format("{}{}_label", kind, i))) == label) return i;
@@ -98,7 +98,7 @@ void read_ecc(const fs::path& device, GpuReading& reading) {
   for (const char* kind : {"ue", "ce"}) add(count_of(text, kind), reading.memory_errors);
 }
 
-/// Keeps what is known.
+/// Copies the known values of `other`.
 void fill(GpuReading& reading, const GpuReading& other) {
   for (const auto member :
        {&GpuReading::edge, &GpuReading::junction, &GpuReading::memory, &GpuReading::edge_limit,

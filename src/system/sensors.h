@@ -14,8 +14,8 @@
 
 namespace hearth::system {
 
-/// A source of values, in the order in which they are read; each may be left out alone. What one says is
-/// kept where those before it did not say it.
+/// A source of readings, in the order in which they are read; each can be disabled separately. A value of a
+/// later source is used only if all earlier sources left it unknown.
 enum class Sensor : uint8_t {
   busy,
   edge,
@@ -43,33 +43,34 @@ inline constexpr std::array<const char*, 12> kSensorNames = {"the share of busy 
                                                              "gpu_metrics",
                                                              "NVML"};
 inline constexpr size_t kNumSensors = kSensorNames.size();
+/// Returns the bit of a sensor in a set.
 constexpr uint32_t bit(Sensor sensor) { return uint32_t{1} << static_cast<uint32_t>(sensor); }
 
-/// The sensors of a GPU at one moment, plain bytes.
+/// Readings of a GPU at one moment, trivially copyable.
 struct GpuSample {
   GpuReading reading;
-  /// For each sensor a value of it that cannot be, which is not in the reading; NaN: none.
+  /// For each sensor, an impossible value that it returned and that is not in the reading; NaN: none.
   std::array<float, kNumSensors> lies;
 };
 
-/// Reads the sensors of GPUs: hwmon by label and the other files of their PCI devices below `root` (docs of
-/// the kernel: gpu/amdgpu/thermal, PCI/pcieaer-howto), and NVML. Reading may take as long as drivers like: it
-/// belongs into a process of its own.
+/// Reads the sensors of GPUs: hwmon by label, other files of their PCI devices below `root` (kernel
+/// documentation: gpu/amdgpu/thermal, PCI/pcieaer-howto), and NVML. Reading may block inside drivers, so use
+/// it in a separate process.
 class Sensors {
  public:
-  /// `nvml`: its library.
+  /// `nvml`: name of the NVML library.
   Sensors(fs::path root, std::span<const std::string> pci_addresses, std::string nvml);
 
   using Before = std::function<void(size_t gpu, Sensor sensor)>;
-  /// A sample for each GPU. `left_out`: a set of bit() for each, of sensors that are not touched; `before` is
-  /// called before each that is.
+  /// Returns a sample for each GPU. `left_out`: for each GPU, the set of bit() of disabled sensors, which are
+  /// not accessed. `before` is called before each access.
   std::vector<GpuSample> read(std::span<const uint32_t> left_out, const Before& before);
 
  private:
   struct Gpu {
     std::string address;
     fs::path device, hwmon;
-    std::array<int, 3> temperatures{};  ///< numbers of edge, junction and memory in hwmon; 0: it has none
+    std::array<int, 3> temperatures{};  ///< hwmon indices of edge, junction and memory; 0: none
     bool amd = false, nvidia = false;
   };
   static Gpu find(const fs::path& root, const std::string& address);
@@ -80,9 +81,9 @@ class Sensors {
   std::optional<Nvml> nvml_;
 };
 
-/// The first value that no GPU has, of what one sensor says: temperatures below -20 or above 130 C, 0, or 127
-/// and 255, which a stuck bus reads; powers above 2 kW, or none while the GPU is busy all of the time. NaN:
-/// none. It and its like are unknown then.
+/// Sets impossible values in a sensor's readings to unknown, and returns the first of them; NaN if there is
+/// none. Impossible are temperatures below -20 C, above 130 C, or equal to 0 or 127 C, which a stuck bus
+/// returns; power above 2 kW, or zero while the GPU is always busy.
 float take_lie(GpuReading& reading, float busy);
 
 }  // namespace hearth::system

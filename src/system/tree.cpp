@@ -10,7 +10,8 @@
 #include "base/text.h"
 
 namespace hearth::system {
-/// Files of /proc and /sys have no size, and drivers refuse some of theirs in the middle.
+/// Reads without the file size, because files in /proc and /sys have none, and drivers refuse some
+/// reads in the middle.
 std::string read_start(std::string_view path) {
   const int file = open(std::string(path).c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
   if (file < 0) return "";

@@ -12,42 +12,44 @@
 
 namespace hearth::system {
 
-/// What a file holds, at most Tree::kMostBytes of it; empty where there is none, or it cannot be read. It may
-/// block for as long as a driver likes.
+/// Returns the contents of a file, at most Tree::kMostBytes; empty if it does not exist or cannot be read.
+/// May block inside a driver.
 std::string read_start(std::string_view path);
 
-/// The number that a text begins with after blanks, decimal or 0x...
+/// Returns the number at the start of a text after whitespace, decimal or 0x...; nullopt if there is none.
 std::optional<int64_t> number_of(std::string_view text);
 
-/// The files that say what a machine is: /sys, /proc, /dev and /etc below a root that tests plant. Paths are
-/// relative to it ("sys/bus/pci/devices"). A file is read in a process of its own, so that one that blocks is
-/// named rather than waited for; nothing is read twice.
+/// Cached access to the files that describe a machine: /sys, /proc, /dev and /etc below a root, which tests
+/// replace. Paths are relative to the root ("sys/bus/pci/devices"). Files are read in a separate process, so
+/// that a blocking file is reported instead of stopping the program. Each file is read once.
 class Tree {
  public:
-  static constexpr int64_t kMostBytes = 1 << 20;  ///< of a file; what comes after is not read
-  static constexpr double kSeconds = 2;           ///< that a file may take
+  static constexpr int64_t kMostBytes = 1 << 20;  ///< per file; the rest is not read
+  static constexpr double kSeconds = 2;           ///< timeout per file
 
   explicit Tree(fs::path root = "/");
 
   const fs::path& root() const { return root_; }
-  /// What a file holds; empty where there is none, it cannot be read, or it blocks.
+  /// Returns the contents of a file; empty if it does not exist, cannot be read, or blocks.
   const std::string& text(const std::string& path);
-  /// Its first line, without blanks at its ends; a number in it, decimal or 0x...
+  /// Returns the first line without leading and trailing whitespace.
   std::string line(const std::string& path);
+  /// Returns the number at the start of the first line, decimal or 0x...
   std::optional<int64_t> number(const std::string& path);
-  /// Of lines "NAME VALUE" or "NAME: VALUE" the value of that name; empty where there is none. A number that
-  /// it begins with.
+  /// Returns the value of a name from lines "NAME VALUE" or "NAME: VALUE"; empty if there is none.
   std::string value(const std::string& path, std::string_view name);
+  /// Returns the number at the start of that value.
   std::optional<int64_t> number(const std::string& path, std::string_view name);
   bool exists(const std::string& path) const;
-  /// The names of what lies in a folder, sorted; at most kMostEntries of them.
+  /// Returns the names of a folder's entries, sorted; at most kMostEntries.
   static constexpr size_t kMostEntries = 4096;
   std::vector<std::string> list(const std::string& folder) const;
-  /// The last name of where a link leads: "amdgpu" of a device's driver; empty where it is none.
+  /// Returns the last component of a link's target: "amdgpu" for a device's driver; empty if it is
+  /// not a link.
   std::string link_name(const std::string& path) const;
-  /// The folder that links lead to, still below the root: "sys/devices/pci0000:00/0000:00:01.1".
+  /// Returns the folder with all links resolved, relative to the root: "sys/devices/pci0000:00/0000:00:01.1".
   std::string resolved(const std::string& path) const;
-  /// Files that blocked.
+  /// Returns the files whose read blocked.
   const std::vector<std::string>& blocked() const { return blocked_; }
 
  private:
