@@ -6,7 +6,7 @@
 
 namespace hearth::data {
 
-/// Some images of another dataset, by their numbers there. That dataset outlives it.
+/// A subset of another dataset, by image index. The other dataset must outlive it.
 class ChosenImages : public Dataset {
  public:
   ChosenImages(const Dataset& all, std::vector<int64_t> chosen) : all_(all), chosen_(std::move(chosen)) {

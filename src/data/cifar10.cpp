@@ -8,7 +8,7 @@ constexpr int64_t kSide = 32;
 constexpr int64_t kPlane = kSide * kSide;
 constexpr int64_t kRecord = 1 + 3 * kPlane;
 
-/// Records of one label byte and three planes, in up to five mapped files.
+/// The CIFAR-10 binary format: records of one label byte and three color planes, in up to five mapped files.
 class Cifar10 : public Dataset {
  public:
   explicit Cifar10(const DatasetOptions& options) {

@@ -14,7 +14,7 @@ int64_t permuted_place(uint64_t key, int64_t count, int64_t index) {
       permuted_index(key, static_cast<uint64_t>(count), static_cast<uint64_t>(index)));
 }
 
-/// Of one time through a class.
+/// Returns the key of the permutation of class `number` in its pass `repeat`.
 uint64_t key_of(uint64_t key, size_t number, int64_t repeat) {
   const auto times = static_cast<uint64_t>(repeat);
   const auto words = philox4x32(key, {static_cast<uint32_t>(number), static_cast<uint32_t>(times),
@@ -32,8 +32,9 @@ ClassBalance::ClassBalance(std::span<const int32_t> labels) : num_rows_(std::ssi
 }
 
 ClassBalance::Draw ClassBalance::at(uint64_t key, int64_t place) const {
-  // Stretch s of the places begins at floor(s x rows / classes); which classes get the longer stretches
-  // differs between epochs.
+  // The places of an epoch are divided into one stretch per class; stretch s begins at floor(s x rows /
+  // classes). A random permutation assigns stretches to classes, so other classes get the longer
+  // stretches in each epoch.
   const int64_t num_classes = std::ssize(classes_);
   const int64_t stretch = ((place + 1) * num_classes - 1) / num_rows_;
   const auto number = static_cast<size_t>(permuted_place(key, num_classes, stretch));

@@ -6,28 +6,29 @@
 
 namespace hearth::data {
 
-/// Draws rows so that an epoch, which stays as long as it was, has each class equally often (give or take
-/// one), and each row of a class equally often (give or take one): of a frequent class a part, another one in
-/// each epoch, and the rows of a rare one several times.
+/// Class-balanced sampling with an unchanged number of rows per epoch: each class occurs equally often, and
+/// so does each row of a class (both up to a difference of one). A frequent class contributes a different
+/// subset in each epoch; rows of a rare class are repeated.
 class ClassBalance {
  public:
-  /// `labels`: of each row. Classes without rows are left out.
+  /// `labels`: class of each row. Classes without rows are ignored.
   explicit ClassBalance(std::span<const int32_t> labels);
 
+  /// A row to read.
   struct Draw {
-    int64_t index = 0;   ///< of the row
-    int64_t repeat = 0;  ///< how often its class has been gone through before, in this epoch
+    int64_t index = 0;   ///< row index
+    int64_t repeat = 0;  ///< number of completed passes over its class in this epoch
   };
-  /// What stands at a place of an epoch, from 0 to the number of rows: a function of `key` and `place` alone.
+  /// Returns the row at a place of an epoch, in [0, number of rows): a pure function of `key` and `place`.
   Draw at(uint64_t key, int64_t place) const;
 
  private:
-  std::vector<std::vector<int64_t>> classes_;  ///< the rows of each
+  std::vector<std::vector<int64_t>> classes_;  ///< row indices by class
   int64_t num_rows_;
 };
 
-/// For rows of several classes each: the class of a row that the fewest rows have, the lowest of several; -1
-/// for a row without one.
+/// Returns for each row, which may have several classes, its class with the fewest rows (the lowest index if
+/// tied); -1 for a row without a class.
 std::vector<int32_t> rarest_classes(std::span<const std::vector<int32_t>> rows);
 
 }  // namespace hearth::data

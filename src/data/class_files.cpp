@@ -195,7 +195,7 @@ Layout find_layout(const fs::path& root) {
     return layout;
   }
   if (!is_plain) refuse_layout(root);
-  // This table only describes the classes.
+  // A table that names no images can only describe the classes.
   if (whole) layout.notes.push_back(fmt::format("{} is not read: it names no images", whole->path.string()));
   layout.train = {root};
   return layout;

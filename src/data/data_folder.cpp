@@ -105,7 +105,7 @@ std::optional<fs::path> ImageFinder::find_as_given(const std::string& name, std:
 }
 
 std::optional<fs::path> ImageFinder::find_by_end(std::string name) {
-  // No path is longer. Trying all suffixes of a name takes time quadratic in its length.
+  // No valid path is longer, and trying all suffixes of a name takes time quadratic in its length.
   constexpr size_t kMaxPath = 4096;
   if (name.size() > kMaxPath) return std::nullopt;
   name = with_slashes(path_of_url(name));

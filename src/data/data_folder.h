@@ -30,7 +30,7 @@ class DataFolder {
   std::map<fs::path, bool> folders_;  ///< cached results of holds() for the folders of files
 };
 
-/// Finds the images that labels name.
+/// Resolves the image names in labels to files.
 class ImageFinder {
  public:
   /// `roots`: folders that names are relative to, in order of preference.

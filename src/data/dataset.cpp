@@ -8,13 +8,14 @@
 
 namespace hearth::data {
 
-// Each in a source of its own.
+// Open functions, each in its own source.
 using Open = std::unique_ptr<Dataset>(const DatasetOptions& options);
 Open open_shapes, open_idx, open_cifar10, open_folder;
-/// What is wrong with the class folders goes into `faults`; the images that are there can be read.
+/// Opens a class folder; adds errors in its layout to `faults` instead of throwing if the other images
+/// can be read.
 std::unique_ptr<Dataset> open_folder(const DatasetOptions& options, std::vector<std::string>& faults);
-/// Returns the dataset without images that cannot be read, which `num_threads` threads detect and a note
-/// names.
+/// Returns the dataset without images that cannot be read; `num_threads` threads decode all images, and a
+/// note lists the unreadable ones.
 std::unique_ptr<Dataset> without_bad(std::unique_ptr<Dataset> all, int num_threads);
 
 namespace {
@@ -22,12 +23,12 @@ namespace {
 struct Kind {
   const char* name;
   Open* open;
-  bool has_folder = true;    ///< at data.path
-  bool reads_files = false;  ///< may be a file at data.path
-  /// Opens what can be read and adds the faults of the rest; null: `open` finds the first.
+  bool has_folder = true;    ///< True if data.path must be a folder
+  bool reads_files = false;  ///< True if data.path may be a file
+  /// Opens the readable part and appends errors to the list; null: `open` throws the first error.
   std::unique_ptr<Dataset> (*open_all_the_same)(const DatasetOptions&, std::vector<std::string>&) = nullptr;
 };
-/// To add a dataset: a source with its open function, and a row here.
+/// Table of dataset kinds. To add one, write a source with its open function and add a row here.
 constexpr auto kKinds = std::to_array<Kind>({
     {"shapes", open_shapes, false},
     {"idx", open_idx},

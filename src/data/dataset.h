@@ -13,54 +13,54 @@ namespace hearth::data {
 
 class PictureBudget;
 
-/// Which labeled images to open.
+/// Options of open_dataset().
 struct DatasetOptions {
-  /// One of dataset_kinds(): "shapes", "idx" (MNIST), "cifar10", "folder" (data/class_files.h).
+  /// Value of dataset_kinds(): "shapes", "idx" (MNIST), "cifar10", "folder" (data/class_files.h).
   std::string kind = "shapes";
   fs::path path;
   /// "train" or "test".
   std::string split = "train";
-  /// Size and channels that images of a folder are brought to and shapes are drawn in; idx and cifar10 keep
-  /// their own.
+  /// Size and channels to which images of a folder are resized and converted, and in which shapes are drawn;
+  /// idx and cifar10 ignore both.
   Extent image_size = 32;
   int64_t channels = 3;
-  /// shapes: how many images, and which.
+  /// For shapes: number of images, and seed.
   int64_t count = 10000;
   uint64_t seed = 0;
   /// Class names by index; empty: names in the data. A folder must have exactly these classes; the classes of
   /// idx, cifar10 and shapes are renamed to them.
   std::vector<std::string> class_names = {};
   double val_share = 0.1;  ///< folder: fraction held out if there is no test split
-  /// For images of a folder that are decoded once and kept; null: none is.
+  /// Memory budget for caching decoded images of a folder; null: no cache.
   std::shared_ptr<PictureBudget> keep = nullptr;
-  Exif exif = Exif::apply;  ///< of images of a folder
+  Exif exif = Exif::apply;  ///< for images of a folder
   bool skip_bad = false;    ///< folder: leave out images that cannot be read (Dataset::notes names them)
   int num_threads = 1;      ///< threads that search for unreadable images
 };
 
-/// Labeled images by index. Reading is thread-safe and, after a thread's first image files, allocates
-/// nothing but what libpng and libjpeg do.
+/// Labeled images by index. Reading is thread-safe. After a thread has read its first image files, only
+/// libpng and libjpeg allocate memory.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
-  /// Writes height x width x channels bytes and the label. UserError for a damaged image.
+  /// Reads an image as height x width x channels bytes, and its label. UserError for a damaged image.
   virtual void read(int64_t index, uint8_t* pixels, int32_t* label) const = 0;
-  /// The label of an image that read() could read, or its UserError, sooner: nothing is drawn or resized.
+  /// Verifies that read() would succeed and returns the label, or throws its UserError. Faster than read():
+  /// nothing is drawn or resized.
   virtual int32_t check(int64_t index) const;
-  /// The label alone, where it is known without the image.
+  /// Returns the label without reading the image, if possible.
   virtual int32_t label(int64_t index) const { return check(index); }
-  /// A hash of what read() makes an image of: it differs where the image does.
+  /// Returns a hash of the image's source data: it changes if the image changes.
   virtual uint64_t content(int64_t index) const;
-  /// Images that are floats already (kind "tensors"): read_floats is used instead of read, and nothing is
-  /// augmented.
+  /// True if the images are floats (kind "tensors"): read_floats replaces read, and there is no augmentation.
   virtual bool holds_floats() const { return false; }
   virtual void read_floats(int64_t, float*, int32_t*) const {}
-  /// Where an image comes from, for messages.
+  /// Returns the origin of an image, for messages.
   virtual std::string where(int64_t index) const { return "image " + std::to_string(index); }
 
   const std::vector<std::string>& class_names() const { return class_names_; }
-  /// Sentences on the chosen split and on files that are not read.
+  /// Sentences about the chosen split and about files that are not read.
   const std::vector<std::string>& notes() const { return notes_; }
   Extent image_size() const { return image_size_; }
   int64_t channels() const { return channels_; }
@@ -75,19 +75,21 @@ class Dataset {
   int64_t channels_ = 0;
 };
 
-/// What DatasetOptions::kind may be.
+/// Returns the valid values of DatasetOptions::kind.
 std::vector<std::string> dataset_kinds();
-/// Opens a dataset; UserError says what was expected where.
+/// Opens a dataset; UserError with the path and the expected layout on failure.
 std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options);
 
-/// What reading every image once found: how many there are per class, and each fault as "FILE: reason".
+/// Result of reading every image once: images per class, and all errors as "FILE: reason".
 struct DatasetCheck {
   std::vector<std::string> class_names;
   std::vector<int64_t> per_class;
   std::vector<std::string> faults;
 };
+/// Reads every image of a dataset.
 DatasetCheck check_dataset(const Dataset& dataset);
-/// Opens, then checks; what keeps it from opening (a missing class folder, a lying header) is a fault too.
+/// Opens and reads a dataset; errors from opening (a missing class folder, a wrong header) are
+/// added to `faults`.
 DatasetCheck check_dataset(const DatasetOptions& options);
 
 }  // namespace hearth::data

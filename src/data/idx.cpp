@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kMaxRank = 4;
 constexpr size_t kMaxHeaderBytes = 4 + 4 * kMaxRank;
-// DEFLATE cannot do better (zlib's technical notes): a header that promises more is lying.
+// Maximum compression ratio of DEFLATE (zlib's technical notes); a header that claims more data is wrong.
 constexpr int64_t kMaxGzipRatio = 1032;
 
 uint32_t big_endian(std::span<const std::byte> bytes, size_t at) {
@@ -47,7 +47,7 @@ IdxHeader parse_header(std::span<const std::byte> bytes, std::string_view name) 
   return header;
 }
 
-/// A gzip stream read piece by piece.
+/// A streaming gzip decompressor.
 class Inflater {
  public:
   Inflater(std::span<const std::byte> bytes, std::string_view name) : name_(name) {
@@ -61,7 +61,7 @@ class Inflater {
   Inflater(const Inflater&) = delete;
   Inflater& operator=(const Inflater&) = delete;
 
-  /// Fills `out` as far as the stream reaches; the number of bytes written.
+  /// Decompresses into `out` until it is full or the stream ends; returns the number of bytes written.
   int64_t read(std::span<std::byte> out) {
     int64_t done = 0;
     while (done < std::ssize(out) && code_ == Z_OK) {
@@ -76,7 +76,7 @@ class Inflater {
                  code_ == Z_BUF_ERROR ? "truncated" : "damaged");
     return done;
   }
-  /// Whether the stream has ended with a good checksum and nothing follows.
+  /// Returns true if the stream has ended with a valid checksum and no data follows.
   bool at_end() {
     std::array<std::byte, 1> extra{};
     return read(extra) == 0 && stream_.avail_in == 0;
@@ -88,7 +88,7 @@ class Inflater {
   int code_ = Z_OK;
 };
 
-/// A file's bytes: mapped, or inflated when it is compressed.
+/// The bytes of a file: mapped, or decompressed if it is a .gz file.
 class IdxFile {
  public:
   explicit IdxFile(const fs::path& path) : mapped_(path) {
@@ -158,7 +158,8 @@ IdxArray parse_idx(std::span<const std::byte> bytes, std::string_view name) {
 std::vector<std::byte> inflate_idx(std::span<const std::byte> bytes, std::string_view name) {
   Inflater inflater(bytes, name);
   std::array<std::byte, kMaxHeaderBytes> start{};
-  // The rank is in the fourth byte: a short file must not have its first pixels taken for axes.
+  // The fourth byte is the rank. It is read first, so that the pixels of a short file are not taken
+  // for axis lengths.
   int64_t known = inflater.read(std::span(start).first(4));
   const size_t rank = std::min(static_cast<size_t>(start[3]), kMaxRank);
   if (known == 4) known += inflater.read(std::span(start).subspan(4, 4 * rank));

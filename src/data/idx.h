@@ -8,16 +8,17 @@
 
 namespace hearth::data {
 
-/// An IDX header (yann.lecun.com/exdb/mnist): element type u8 and the axis lengths. UserError when the bytes
-/// do not hold what it promises.
+/// Contents of an IDX file (yann.lecun.com/exdb/mnist): u8 elements and axis lengths.
 struct IdxArray {
   std::vector<int64_t> axes;
   std::span<const std::byte> data;
 };
+/// Parses an IDX file. UserError with `name` if the element type is not u8 or the data is shorter than the
+/// header says. `data` points into `bytes`.
 IdxArray parse_idx(std::span<const std::byte> bytes, std::string_view name);
 
-/// Inflates a .gz of an IDX file. Allocates what the header promises, once it is known that the file can hold
-/// it; UserError for damage.
+/// Decompresses a gzipped IDX file. Before allocating memory, checks that the file is large enough for the
+/// size in its header. UserError for damaged data.
 std::vector<std::byte> inflate_idx(std::span<const std::byte> bytes, std::string_view name);
 
 }  // namespace hearth::data

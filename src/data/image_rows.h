@@ -5,11 +5,11 @@
 
 namespace hearth::data {
 
-/// Labeled images as rows of two arrays: images f32 [height, width, channels], normalized and augmented, and
-/// labels i32.
+/// Labeled images as rows of two arrays: images f32 [height, width, channels], normalized and
+/// augmented, and labels i32.
 class ImageRows : public RowSource {
  public:
-  /// UserError where the options do not fit the images. The dataset must outlive it.
+  /// UserError if the options do not match the images. The dataset must outlive this object.
   ImageRows(const Dataset& dataset, PixelOptions options);
 
   int64_t num_rows() const override { return dataset_.size(); }

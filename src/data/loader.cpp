@@ -15,10 +15,10 @@
 namespace hearth::data {
 namespace {
 
-/// Two batches stay in the caller's hands, the others are being filled.
+/// Number of staging buffers in the ring. The caller uses up to two batches; the others are being filled.
 constexpr int64_t kRing = 4;
 constexpr int64_t kHeld = 2;
-/// Bytes readable after the last row, for kernels that load whole vectors.
+/// Padding after the last row, readable by kernels that load full vectors.
 constexpr int64_t kSlackBytes = 64;
 constexpr std::align_val_t kAlignment{64};
 
@@ -34,12 +34,12 @@ struct Slot {
   std::vector<int64_t> indices;
   Batch batch;
   LoaderPosition begin;
-  int64_t pending = 0;  ///< rows not yet made
+  int64_t pending = 0;  ///< rows not made yet
   std::exception_ptr error;
   int64_t error_row = 0;
 };
 
-/// Rows [first, last) of the batch in a slot: what one thread takes at a time.
+/// Rows [first, last) of the batch in a slot: the unit of work of a thread.
 struct Piece {
   Slot* slot = nullptr;
   int64_t first = 0;
@@ -56,7 +56,7 @@ uint64_t epoch_key(const LoaderPosition& position, int64_t num_changes, Purpose 
   return uint64_t{words[0]} << 32 | words[1];
 }
 
-/// Of the order, when the epoch began.
+/// Returns how often the order had changed before the current epoch.
 int64_t changes_before(const LoaderPosition& position) {
   return position.num_changes - position.num_changes_here;
 }
@@ -71,7 +71,7 @@ BucketOrder::Draw in_bucket(const BucketOrder& buckets, const LoaderPosition& po
                     place_at(position, buckets.num_places(), buckets.batch()), shuffle);
 }
 
-/// Rows that an epoch has.
+/// Returns the number of rows in an epoch.
 int64_t epoch_size(const RowSource& source, const LoaderOptions& options) {
   return options.buckets != nullptr ? options.buckets->num_places() : epoch_rows(source.num_rows(), options);
 }
@@ -115,7 +115,7 @@ bool change_order(LoaderPosition& position) {
 
 int64_t place_at(const LoaderPosition& position, int64_t count, int64_t run) {
   int64_t place = position.sample;
-  // Each change permutes the places that the one before it had left.
+  // Each change of order permutes only the places not read before it.
   for (int64_t i = position.num_changes_here; i > 0; --i) {
     const int64_t first = position.changed_at.at(static_cast<size_t>(i - 1)), left = count - first;
     const int64_t length = left >= 2 * run ? run : 1;
@@ -179,7 +179,7 @@ struct Loader::State {
       for (size_t i = 0; i < scratch.size() && options.num_threads > 0; ++i)
         threads.emplace_back([this, i] { work(scratch[i].data()); });
     } catch (...) {
-      // A thread that cannot be started must not leave the earlier ones running.
+      // If a thread cannot be started, the earlier ones must be stopped.
       stop();
       throw;
     }
@@ -203,7 +203,7 @@ struct Loader::State {
   const RowSource& source;
   const LoaderOptions options;
   LoaderPosition handed_out;
-  const int64_t num_rows;  ///< of an epoch
+  const int64_t num_rows;  ///< per epoch
   std::vector<Slot> ring;
   std::vector<std::vector<std::byte>> scratch;  ///< of each thread
   int64_t piece_rows = 1;
@@ -212,10 +212,10 @@ struct Loader::State {
   std::condition_variable room;
   std::condition_variable ready;
   ShareCursor cursor;
-  int64_t opened = 0;    ///< batches begun
-  int64_t returned = 0;  ///< batches handed out
-  int64_t released = 0;  ///< batches whose slots may be filled again
-  int64_t next_row = 0;  ///< of the newest batch
+  int64_t opened = 0;    ///< batches started
+  int64_t returned = 0;  ///< batches returned by next()
+  int64_t released = 0;  ///< batches whose slots may be refilled
+  int64_t next_row = 0;  ///< within the newest batch
   int64_t rows = 0;
   bool stopping = false;
   std::vector<std::thread> threads;
@@ -293,7 +293,7 @@ void Loader::State::fill(const Piece& piece, std::byte* own) {
     } catch (...) {
       const std::lock_guard lock(mutex);
       Slot& slot = *piece.slot;
-      // The same image is reported whichever thread fails first.
+      // Reports the error with the lowest row, so that the message does not depend on the number of threads.
       if (slot.error == nullptr || row < slot.error_row) {
         slot.error = std::current_exception();
         slot.error_row = row;

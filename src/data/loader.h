@@ -10,13 +10,14 @@
 
 namespace hearth::data {
 
-/// Where a loader stands: all of its state.
+/// Complete state of a loader, stored in checkpoints.
 struct LoaderPosition {
   uint64_t seed = 0;
   int64_t epoch = 0;
-  int64_t sample = 0;  ///< within the epoch
-  int64_t total = 0;   ///< samples handed out since the start
-  /// How often the order was changed, since the start and within this epoch, and before which samples.
+  int64_t sample = 0;  ///< next sample within the epoch
+  int64_t total = 0;   ///< samples read since the start
+  /// Number of changes of the sample order, in total and in this epoch, and the samples before
+  /// which they happened.
   static constexpr int64_t kMostChanges = 4;
   int64_t num_changes = 0;
   int64_t num_changes_here = 0;
@@ -25,24 +26,26 @@ struct LoaderPosition {
 };
 
 /// Returns the number of rows in an epoch over `num_rows` rows. A last batch of fewer than
-/// LoaderOptions::min_batch rows is left out, unless it is the only one.
+/// LoaderOptions::min_batch rows is dropped, unless it is the only batch.
 int64_t epoch_rows(int64_t num_rows, const LoaderOptions& options);
 
-/// From `position` on, what is left of the epoch comes in another order, still each sample once, and so do
-/// the shuffled epochs after it. False: this epoch's order has changed kMostChanges times, and stays.
+/// Changes the order of the samples not read yet in this epoch (each is still read once) and of later
+/// shuffled epochs. Returns false, with no effect, after kMostChanges changes in one epoch.
 bool change_order(LoaderPosition& position);
 
-/// The position `count` samples further; an epoch has `epoch_size`, and no batch reaches over its end.
+/// Returns the position `count` samples later. An epoch has `epoch_size` samples, and no batch extends
+/// beyond its end.
 LoaderPosition advanced(const LoaderPosition& from, int64_t count, int64_t epoch_size);
 
-/// Goes through the batches of one epoch after the other and stops at those that are the share's.
+/// Iterates over the batches of all epochs and returns those that belong to one worker's share.
 class ShareCursor {
  public:
-  /// An epoch has `epoch_size` samples, and one of the share's batches at least.
+  /// An epoch has `epoch_size` samples and must contain at least one batch of the share.
   ShareCursor(const LoaderShare& share, const LoaderPosition& start, int64_t batch, int64_t epoch_size);
+  /// The samples of a batch.
   struct Stretch {
     LoaderPosition begin;
-    int64_t count = 0;  ///< of samples
+    int64_t count = 0;  ///< number of samples
   };
   Stretch next();
 
@@ -50,7 +53,7 @@ class ShareCursor {
   LoaderShare share_;
   LoaderPosition position_;
   int64_t batch_, epoch_size_;
-  int64_t number_ = 0;  ///< in its group, of the batch at position_
+  int64_t number_ = 0;  ///< index of the batch at position_ within its group
 };
 
 /// Max number of arrays in a batch.
@@ -74,7 +77,7 @@ struct NamedArray {
 };
 using NamedArrays = std::array<NamedArray, kMaxArrays>;
 
-/// A batch in the loader's staging memory: valid until the next-but-one call of next().
+/// A batch in the loader's staging memory, valid until next() has been called twice more.
 struct Batch {
   /// Arrays of RowSource::formats, without gaps between rows; unused entries are last.
   NamedArrays arrays = {};
@@ -89,21 +92,21 @@ struct Batch {
   }
 };
 
-/// One row of an epoch.
+/// A row to make.
 struct Row {
-  uint64_t key = 0;  ///< of the random choices: the epoch's, or another for a row that comes again in it
+  uint64_t key = 0;  ///< RNG key; differs when a row repeats within an epoch
   int64_t epoch = 0;
-  int64_t index = 0;             ///< of the source
+  int64_t index = 0;             ///< row index in the source
   int64_t length = 0;            ///< RowSource::row_length of its batch
-  std::byte* scratch = nullptr;  ///< RowSource::scratch_bytes of the calling thread's own
+  std::byte* scratch = nullptr;  ///< scratch memory of the calling thread, RowSource::scratch_bytes
 };
 
-/// What a loader reads: rows by index, each of which is a piece of every array of a batch.
+/// The data that a loader reads: rows by index, where a row has a part in each array of a batch.
 class RowSource {
  public:
   virtual ~RowSource() = default;
   virtual int64_t num_rows() const = 0;
-  /// How long the rows are of a batch that begins there; 0 where all are alike.
+  /// Returns the row length of the batch that begins at the position; 0 if all rows have equal length.
   virtual int64_t row_length(const LoaderPosition&) const { return 0; }
   /// Returns the formats of the arrays for a row length; 0: the longest rows.
   virtual ArrayFormats formats(int64_t length) const = 0;
@@ -114,19 +117,19 @@ class RowSource {
   virtual void make(const Row& row, const std::array<std::byte*, kMaxArrays>& arrays) const = 0;
 };
 
-/// The place in an epoch of `count` whose sample comes at `position`: its own, unless the order was changed.
-/// Stretches of `run` places stay together where there are several.
+/// Returns the place, in an epoch of `count`, of the sample at `position`: equal to position.sample unless
+/// the order was changed. Groups of `run` consecutive places stay together, if there are several groups.
 int64_t place_at(const LoaderPosition& position, int64_t count, int64_t run = 1);
-/// Number `index` of a permutation of [0, count), keyed by the seed and the epoch that `position` is in.
+/// Returns element `index` of a random permutation of [0, count), keyed by the seed and epoch of `position`.
 int64_t shuffled(const LoaderPosition& position, int64_t count, int64_t index);
 
-/// Makes rows ahead on its own threads, in a ring of staging buffers that are made once. The i-th row of an
-/// epoch is the same whatever the batch size and the number of threads; every row comes exactly once per
-/// epoch, or as LoaderOptions::balance draws it, and the last batch of an epoch may be smaller.
+/// Loads batches ahead on separate threads (prefetch) into a ring of preallocated staging buffers. The order
+/// of the rows does not depend on the batch size or the number of threads. Each row occurs once per epoch, or
+/// as sampled by LoaderOptions::balance; the last batch of an epoch may be smaller.
 class Loader {
  public:
-  /// Continues exactly where position() stood, with any batch size and number of threads. UserError when the
-  /// seed or the source does not fit the position. The source must outlive the loader.
+  /// Starts at a position returned by position(), with any batch size and number of threads. UserError if the
+  /// seed or source does not match the position. The source must outlive the loader.
   Loader(const RowSource& source, const LoaderOptions& options, const LoaderPosition& start);
   Loader(const RowSource& source, const LoaderOptions& options)
       : Loader(source, options, {.seed = options.seed}) {}
@@ -134,10 +137,10 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// Waits for the next batch. The UserError of a row that could not be read comes at the batch that holds
-  /// it, and again at each call after it.
+  /// Waits for the next batch and returns it. Throws the UserError of a row in this batch that could not be
+  /// read, and again at each later call.
   const Batch& next();
-  /// The position after the batches handed out so far.
+  /// Returns the position after all batches returned so far.
   LoaderPosition position() const;
   int64_t batches_per_epoch() const;
 

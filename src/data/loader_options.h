@@ -8,36 +8,36 @@ namespace hearth::data {
 class BucketOrder;
 class ClassBalance;
 
-/// Random changes to training images; each choice is Philox of (seed, epoch, image).
+/// Random augmentation of training images, determined by Philox of (seed, epoch, image).
 struct AugmentOptions {
   int64_t crop_padding = 0;  ///< random crop after padding with zeros on every side
   bool flip = false;         ///< mirror half of the images
-  float jitter = 0;          ///< brightness, contrast and saturation changed by up to this share
+  float jitter = 0;          ///< maximum relative change of brightness, contrast and saturation
 };
 
-/// What one of several workers takes: of every `group` batches, counted from where a stream begins and anew
-/// from the start of each epoch, those numbered [first, first + count).
+/// One worker's share of the batches: batches are counted in groups of `group`, starting again at each epoch,
+/// and the worker reads batches [first, first + count) of each group.
 struct LoaderShare {
   int64_t group = 1;
   int64_t first = 0;
   int64_t count = 1;
 };
 
-/// In which order and batches rows are read, and on how many threads.
+/// Order and batches in which rows are read, and number of threads.
 struct LoaderOptions {
   int64_t batch = 32;
   uint64_t seed = 0;
   bool shuffle = true;
-  /// Min rows of an epoch's last batch; a smaller one is left out. Shuffling leaves out different rows each
-  /// epoch.
+  /// Minimum rows of an epoch's last batch; a smaller batch is dropped. With shuffling, different rows are
+  /// dropped in each epoch.
   int64_t min_batch = 1;
-  /// Draws the rows of each epoch; null: each comes once. It outlives the loader.
+  /// Class-balanced sampling; null: each row once per epoch. Must outlive the loader.
   const ClassBalance* balance = nullptr;
-  /// Has each batch hold rows of one length, of which it tells the batch's; it is made for `batch`, and there
-  /// is no `balance` then. Null: the source tells lengths. It outlives the loader.
+  /// Batches of rows with equal length; its batch size must equal `batch`, and `balance` must be null. Null:
+  /// the source defines lengths. Must outlive the loader.
   const BucketOrder* buckets = nullptr;
-  int num_threads = 1;  ///< that decode ahead; 0 decodes inside next()
-  /// An epoch must have one of these batches at least.
+  int num_threads = 1;  ///< prefetch threads; 0: next() decodes in the calling thread
+  /// This worker's share; an epoch must contain at least one of its batches.
   LoaderShare share = {};
 };
 
@@ -48,10 +48,11 @@ inline LoaderOptions in_order(LoaderOptions options) {
   return options;
 }
 
-/// What becomes of the bytes of an image.
+/// Conversion of pixel bytes to floats.
 struct PixelOptions {
   AugmentOptions augment;
-  /// Per channel, on a scale of 0 to 1: (pixel / 255 - mean) / std. One entry serves every channel.
+  /// Per channel, for pixels scaled to [0, 1]: (pixel / 255 - mean) / std. A single entry applies
+  /// to all channels.
   std::vector<float> mean = {0.5F};
   std::vector<float> std = {0.5F};
 };

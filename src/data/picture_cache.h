@@ -10,11 +10,11 @@
 
 namespace hearth::data {
 
-/// Bytes that several caches share. Safe to use from several threads.
+/// A memory budget in bytes, shared by several caches. Thread-safe.
 class PictureBudget {
  public:
   explicit PictureBudget(int64_t bytes) : bytes_(bytes) {}
-  /// False, and nothing is taken, where that would be more than there is.
+  /// Reserves bytes; returns false, with no effect, if fewer are free.
   bool take(int64_t bytes);
   int64_t used() const { return used_; }
 
@@ -23,18 +23,19 @@ class PictureBudget {
   std::atomic<int64_t> used_ = 0;
 };
 
-/// Decoded pictures by number, kept for good while their budget has room. Safe to use from several threads.
+/// Cache of decoded images by index. Images stay cached; no more are added when the budget is
+/// used up. Thread-safe.
 class PictureCache {
  public:
-  /// A null budget: nothing is kept.
+  /// A null budget disables the cache.
   PictureCache(int64_t count, std::shared_ptr<PictureBudget> budget);
 
-  /// Null where it is not kept.
+  /// Returns a cached image; null if it is not cached.
   std::shared_ptr<const Image> find(int64_t number) const;
-  /// A copy of the picture that find returns from now on; null where there is no room for it.
+  /// Caches a copy of the image and returns it; null if the budget has no room.
   std::shared_ptr<const Image> keep(int64_t number, const Image& image);
 
-  /// What keeping a picture takes from the budget.
+  /// Returns the bytes that an image takes from the budget.
   static int64_t bytes_of(const Image& image);
 
  private:

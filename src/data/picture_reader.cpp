@@ -8,7 +8,7 @@
 namespace hearth::data {
 
 Extent fit(Extent picture, Extent frame) {
-  // In integers: the tighter side fills the frame exactly.
+  // Integer arithmetic, so that the limiting side equals the frame exactly.
   if (picture.height * frame.width >= picture.width * frame.height)
     return {frame.height, std::max<int64_t>(1, picture.width * frame.height / picture.height)};
   return {std::max<int64_t>(1, picture.height * frame.width / picture.width), frame.width};

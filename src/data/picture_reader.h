@@ -9,20 +9,20 @@
 
 namespace hearth::data {
 
-/// The size of a picture scaled to fit into a frame, at least a pixel each way.
+/// Returns an image size scaled to fit into a frame, keeping the aspect ratio; at least one pixel per side.
 Extent fit(Extent picture, Extent frame);
-/// The same, or the picture's own size where it fits as it is.
+/// Returns fit(), or the original size if it is not larger than the frame.
 Extent shrunk_to_fit(Extent picture, Extent frame);
 
-/// Pictures of a set as RGB, those that are larger than a frame shrunk to fit into it. Keeps what it has read
-/// while the budget has room. Safe to use from several threads; what it returns depends on the index alone.
+/// Reads images of a set as RGB, downscaled to fit into a frame if larger, with a cache of limited size.
+/// Thread-safe; the result depends only on the index.
 class PictureReader {
  public:
   /// The set must outlive the reader.
   PictureReader(const BoxedPictures& set, int64_t height, int64_t width,
                 std::shared_ptr<PictureBudget> budget);
 
-  /// UserError where the file is damaged or of another size than its labels say.
+  /// Returns an image. UserError if the file is damaged or its size differs from the size in its labels.
   std::shared_ptr<const Image> read(int64_t index) const;
 
  private:

@@ -19,8 +19,8 @@ struct ReadCheck {
 /// fault.
 ReadCheck check_reading(int64_t count, int num_threads, FunctionRef<void(int64_t)> read);
 
-/// Describes the items that data.bad_records=skip leaves out: their number and the first faults. `what`: the
-/// items in plural, such as "images". Empty without faults; UserError if no item is readable.
+/// Describes the items skipped by data.bad_records=skip: their number and the first errors. `what`: the items
+/// in plural, such as "images". Empty without errors; UserError if no item is readable.
 std::string describe_skipped(const ReadCheck& check, std::string_view what);
 
 }  // namespace hearth::data

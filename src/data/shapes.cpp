@@ -25,8 +25,8 @@ float box(Point p, float half_width, float half_height) {
   return std::max(std::abs(p.x) - half_width, std::abs(p.y) - half_height);
 }
 
-// Signed distances to the outline (negative inside) for shapes of about unit radius, y upwards; star and
-// heart follow Inigo Quilez, "2D distance functions".
+// Signed distance functions (negative inside) of shapes of about unit radius, y upwards; star and heart
+// follow Inigo Quilez, "2D distance functions".
 float circle(Point p) { return length(p) - 0.9F; }
 float ring(Point p) { return std::abs(length(p) - 0.72F) - 0.2F; }
 float square(Point p) { return box(p, 0.75F, 0.75F); }
@@ -92,7 +92,7 @@ Color random_color(PhiloxSequence& random) {
 
 float luma(const Color& color) { return 0.299F * color[0] + 0.587F * color[1] + 0.114F * color[2]; }
 
-/// Everything random about one image but its noise.
+/// Random parameters of an image, except for its noise.
 struct Scene {
   int32_t label = 0;
   Point center;
@@ -134,7 +134,7 @@ Scene random_scene(PhiloxSequence& random, float width, float height) {
   return scene;
 }
 
-/// How much of the pixel at `p` the shape covers, in [0, 1].
+/// Returns the fraction of the pixel at `p` that the shape covers, in [0, 1].
 float shape_cover(const Scene& scene, Point p) {
   const Point offset{(p.x - scene.center.x) / scene.radius, (p.y - scene.center.y) / scene.radius};
   if (dot(offset, offset) > 2.25F) return 0;
@@ -166,7 +166,7 @@ Color pixel_color(const Scene& scene, float width, float height, Point p, float 
   return color;
 }
 
-/// Triangular noise in [-15, 15] from eight random bits at a time.
+/// Triangular noise in [-15, 15], from eight random bits per value.
 class Noise {
  public:
   Noise(uint64_t key, int64_t index) : random_(key, static_cast<uint64_t>(index), 1) {}

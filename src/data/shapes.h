@@ -12,28 +12,29 @@ namespace hearth::data {
 
 struct BoxedPictures;
 
-/// What a generated image shows: the label, the box around the shape (pixels, half-open) and, on request,
-/// its mask.
+/// Ground truth of a generated image: label, bounding box of the shape (pixels, half-open) and,
+/// on request, mask.
 struct ShapeScene {
   int32_t label = 0;
   std::array<int64_t, 4> box = {};  ///< x0, y0, x1, y1
 };
 
+/// Number of shapes, and thus of labels.
 inline constexpr int64_t kNumShapes = 10;
-/// In the order of the labels: circle, square, ...
+/// Returns the names of the shapes by label: circle, square, ...
 std::vector<std::string> shape_names();
 
-/// UserError for images of a size, or a number of them, that cannot be drawn.
+/// Throws a UserError if the image size or number of images is not possible.
 void check_shapes(Extent size, int64_t count);
-/// What draw_shape calls the seed of the training or the test images of a run: two series that never meet.
+/// Returns the `seed` of draw_shape for the training or test images of a run: disjoint series.
 uint64_t series_of(uint64_t seed, std::string_view split);
 
-/// Draws image `index` of the series `seed`: one of ten shapes in random color, size, turn and place
-/// over an uneven background with specks and noise. A pure function of its arguments. `pixels` is height x
-/// width x 3; `mask`, height x width, may be null.
+/// Draws image `index` of series `seed`: one of ten shapes with random color, size, rotation and position
+/// over an uneven background with specks and noise. A pure function of its arguments. `pixels`: height x
+/// width x 3; `mask`: height x width, may be null.
 ShapeScene draw_shape(uint64_t seed, int64_t index, Extent size, uint8_t* pixels, uint8_t* mask);
 
-/// Pictures `0` to `count` of that series with a box each, drawn when they are read.
+/// Returns images 0 to `count` - 1 of that series, with one box each; images are drawn when they are read.
 BoxedPictures shape_boxes(uint64_t series, int64_t count, Extent size);
 
 }  // namespace hearth::data
