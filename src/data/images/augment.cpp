@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kMaxChannels = 4;
 
-/// Changes brightness, contrast and saturation, in that order, as factors around 1.
+/// Scales brightness, contrast and saturation, in that order; a factor of 1 changes nothing.
 struct Jitter {
   float brightness, contrast, saturation;
 
@@ -36,13 +36,13 @@ struct Jitter {
   }
 };
 
-/// Where an image's pixels come from.
+/// Random crop and mirroring of an image: offset of the crop in pixels, and flip.
 struct Placement {
   int64_t shift_y, shift_x;
   bool flip;
 };
 
-/// What each byte of each channel becomes: [channel][byte].
+/// Normalized value of each byte of each channel: [channel][byte].
 using Table = std::array<std::array<float, 256>, kMaxChannels>;
 
 float channel_value(const std::vector<float>& values, size_t channel) {
@@ -60,7 +60,7 @@ Table make_table(const PixelOptions& options, int64_t channels, bool normalized)
   return table;
 }
 
-/// The moved and mirrored image; black where the padding shows.
+/// Writes the cropped and mirrored image; padding is black.
 void place(const Placement& placement, const Table& table, Extent size, int64_t channels, const uint8_t* in,
            float* out) {
   constexpr std::array<uint8_t, kMaxChannels> kBlack{};

@@ -7,10 +7,10 @@
 
 namespace hearth::data {
 
-/// UserError when the options do not fit images of this size.
+/// Throws a UserError if the options do not match images of this size.
 void check_pixels(const PixelOptions& options, Extent size, int64_t channels);
 
-/// An image's bytes into normalized floats, with the random choices of (key, sample).
+/// Converts an image's bytes to normalized floats, with augmentation by Philox of (key, sample).
 struct Augmenter {
   const PixelOptions& options;
   Extent size;

@@ -20,7 +20,8 @@ struct BmpHeader {
   size_t pixels = 0;                    ///< offset in the file
   size_t palette = 0, color_bytes = 4;  ///< offset, and bytes of a color
   int64_t num_colors = 0;
-  std::array<uint32_t, 4> masks = {};  ///< of red, green, blue and alpha in a pixel of 16 or 32 bits
+  /// bit masks of red, green, blue and alpha in a pixel of 16 or 32 bits
+  std::array<uint32_t, 4> masks = {};
 
   bool is_indexed() const { return bits <= 8; }
   int64_t row_bytes() const { return (bits * width + 31) / 32 * 4; }
@@ -117,7 +118,7 @@ class BmpDecoder {
     user_error("{}: the BMP ends before its last pixel; replace the file", name_);
   }
 
-  /// A palette ends where the pixels begin.
+  /// Determines the number of palette entries; the palette ends where the pixels begin.
   void count_colors() {
     const int64_t most = int64_t{1} << header_.bits;
     if (header_.num_colors == 0 || header_.num_colors > most) header_.num_colors = most;
@@ -131,7 +132,7 @@ class BmpDecoder {
     const int64_t row = header_.top_down ? y : header_.height - 1 - y;
     return header_.pixels + static_cast<size_t>(row * header_.row_bytes());
   }
-  /// The last row may lack its padding bytes.
+  /// Throws a UserError if the file is too short for all rows; the last row may lack its padding bytes.
   void expect_rows() const {
     const int64_t size = header_.row_bytes() * (header_.height - 1) + (header_.bits * header_.width + 7) / 8;
     if (static_cast<int64_t>(header_.pixels) + size > std::ssize(file_.bytes)) refuse_short();

@@ -36,7 +36,7 @@ class GifReader {
     return *colors;
   }
 
-  /// Draws the frame on indices of the screen.
+  /// Decodes the frame into a canvas of palette indices.
   void read_rows(Image& indices) {
     const GifImageDesc& frame = gif_->Image;
     const auto read_row = [&](int64_t y) {

@@ -9,8 +9,9 @@
 namespace hearth::data {
 namespace {
 
-/// A triangle filter as wide as the larger of the two pixel sizes: bilinear when growing, averaging when
-/// shrinking. `extent`: how many of the `in` pixels the picture takes up.
+/// Computes the taps of a triangle filter as wide as the larger of the source and target pixel:
+/// bilinear interpolation when enlarging, averaging when shrinking. `extent`: number of the `in` pixels
+/// that belong to the image.
 void make_taps(int64_t in, double extent, int64_t out, ResizeTaps& result) {
   result.taps.clear();
   result.weights.clear();
@@ -33,7 +34,7 @@ void make_taps(int64_t in, double extent, int64_t out, ResizeTaps& result) {
 
 using Pixel = std::array<uint8_t, 4>;
 
-/// Red, green, blue and alpha of a pixel of any kind.
+/// Returns red, green, blue and alpha of a pixel with any number of channels.
 Pixel spread(const uint8_t* in, int64_t channels) {
   const bool gray = channels < 3;
   const uint8_t alpha = channels == 4 ? in[3] : channels == 2 ? in[1] : 255;
@@ -45,7 +46,7 @@ void gather(const Pixel& pixel, int64_t channels, uint8_t* out) {
     std::copy_n(pixel.begin(), channels, out);
     return;
   }
-  // PIL's fixed-point luma: the three weights add up to exactly 1.
+  // PIL's fixed-point luma; the three weights add up to exactly 1.
   out[0] = static_cast<uint8_t>((pixel[0] * 19595U + pixel[1] * 38470U + pixel[2] * 7471U + 0x8000U) >> 16);
   if (channels == 2) out[1] = pixel[3];
 }
@@ -139,7 +140,7 @@ PictureArea area_of(const Image& image) {
   return {static_cast<double>(image.height), static_cast<double>(image.width)};
 }
 
-/// The weighted sum of the rows of a tap: contiguous, so that the compiler can use vectors.
+/// Computes the weighted sum of the rows of a tap, over contiguous memory so that the compiler can vectorize.
 void sum_rows(const Image& image, const ResizeTaps::Tap& tap, const float* weights,
               std::vector<float>& sums) {
   const auto row_values = static_cast<size_t>(image.width * image.channels);
@@ -152,7 +153,7 @@ void sum_rows(const Image& image, const ResizeTaps::Tap& tap, const float* weigh
   }
 }
 
-/// A row of sums brought to its width.
+/// Resizes a row of sums along its width.
 template <size_t Channels>
 void sum_columns(const ResizeTaps& columns, const float* sums, uint8_t* out) {
   for (const ResizeTaps::Tap& tap : columns.taps) {
@@ -176,7 +177,7 @@ void resize_into(const Image& image, const PictureArea& area, Extent size, Image
   constexpr std::array kByChannels{sum_columns<1>, sum_columns<2>, sum_columns<3>, sum_columns<4>};
   const auto sum_row = kByChannels.at(static_cast<size_t>(image.channels - 1));
   uint8_t* out = buffers.resized.pixels.data();
-  // Rows first: what is left for the slower sums along them is as few as the result has.
+  // Vertical pass first, because the horizontal pass is slower and then has only as many rows as the result.
   for (const ResizeTaps::Tap& tap : buffers.rows.taps) {
     sum_rows(image, tap, &buffers.rows.weights[tap.weight], buffers.wide);
     sum_row(buffers.columns, buffers.wide.data(), out);

@@ -14,7 +14,8 @@
 
 namespace hearth::data {
 
-/// What the decoders accept; checked before anything is allocated for pixels.
+/// Maximum side in pixels, and maximum number of pixels, of images that decoders accept; checked before
+/// memory for pixels is allocated.
 inline constexpr int64_t kMaxImageSide = 16384;
 inline constexpr int64_t kMaxImagePixels = int64_t{1} << 26;
 
@@ -28,8 +29,8 @@ struct Image {
   Extent size() const { return {height, width}; }
 };
 
-/// How much of a decoded image is the picture, in its pixels: all of it, but where a JPEG was decoded at a
-/// fraction of a size that this does not divide.
+/// Part of a decoded image that is the actual image, in pixels. Smaller than the decoded size only if a JPEG
+/// was decoded at a reduced scale that does not divide its size.
 struct PictureArea {
   double height = 0;
   double width = 0;
@@ -84,64 +85,64 @@ bool is_image_file(const fs::path& path);
 /// True if the file's name has the extension of an image format that is not supported, such as .heic.
 bool is_unsupported_image_file(const fs::path& path);
 
-/// UserError "NAME: ..." when a side or the number of pixels is above the limits.
+/// Throws a UserError "NAME: ..." if a side or the number of pixels exceeds the limits.
 void check_image_size(int64_t height, int64_t width, std::string_view name);
 
-/// UserError "NAME: ..." when a file of `file_bytes` cannot hold as much as its header says: `size` at no
-/// more than `most_per_byte`. A header alone would otherwise take memory for the largest image.
+/// Throws a UserError "NAME: ..." if a file of `file_bytes` bytes is too short for `size` at `most_per_byte`
+/// per byte. Protects against headers that claim a huge image (decompression bombs).
 void check_density(int64_t size, int64_t most_per_byte, size_t file_bytes, std::string_view name);
 
-/// Between gray, RGB and with or without alpha, as PIL's convert: alpha is dropped or 255, gray is ITU-R 601
-/// luma.
+/// Converts between gray and RGB, with or without alpha, like PIL's convert: alpha is dropped or set to 255;
+/// gray is the ITU-R 601 luma.
 Image convert(Image image, int64_t channels);
 
-/// The bytes of a PNG file holding the image (1 or 3 channels).
+/// Returns a PNG file with the image (1 or 3 channels).
 std::string encode_png(const Image& image);
-/// A PNG file's bytes with texts about the picture, UTF-8 under a key each (iTXt, PNG 3rd edition, 11.3.3.4).
+/// Returns the PNG file with added key-value texts in UTF-8 (iTXt chunks, PNG 3rd edition, 11.3.3.4).
 std::string with_texts(std::string_view png, std::span<const std::pair<std::string, std::string>> texts);
 
-/// Encodes an RGB image as a JPEG file. `quality`: libjpeg's scale from 1 to 100.
+/// Returns a JPEG file with the RGB image. `quality`: libjpeg's scale from 1 to 100.
 std::string encode_jpeg(const Image& image, int quality);
 
-/// The bytes of a PNG file of palette indices, each below the number of colors (at most 256).
+/// Returns a PNG file of palette indices, each below the number of colors (at most 256).
 std::string encode_png(const Image& indices, std::span<const std::array<uint8_t, 3>> palette);
 
-/// Turns the pixels of an image with this EXIF orientation (1 to 8) upright.
+/// Rotates and mirrors the pixels of an image with this EXIF orientation (1 to 8) to be upright.
 Image orient(Image image, int orientation);
 
-/// Bilinear resize with half-pixel centers, averaging over the source when shrinking.
+/// Resizes bilinearly with half-pixel centers; averages over source pixels when shrinking.
 Image resize(const Image& image, Extent size);
 
-/// Source pixels and weights of every target pixel along one axis.
+/// Source pixels and weights of each target pixel along one axis.
 struct ResizeTaps {
   struct Tap {
     int64_t first = 0;
-    size_t weight = 0;  ///< of the first source pixel, in `weights`
+    size_t weight = 0;  ///< index of the first source pixel's weight in `weights`
     int64_t count = 0;
   };
   std::vector<Tap> taps;
   std::vector<float> weights;
 };
 
-/// Memory kept from image to image: it grows only for one larger than any before.
+/// Buffers reused from image to image; they grow only for an image larger than all earlier ones.
 struct ImageBuffers {
   Image decoded, converted, resized, upright;
   ResizeTaps rows, columns;
   std::vector<float> wide;
 };
 
-/// resize without memory of its own; the result is the image itself or lies in `buffers`.
+/// Resizes without allocating; the result is the image itself or in `buffers`.
 const Image& resize(const Image& image, Extent size, ImageBuffers& buffers);
 
-/// decode_image and resize without memory of their own; the result lies in `buffers`.
+/// Decodes and resizes without allocating; the result is in `buffers`.
 const Image& read_image(std::span<const std::byte> bytes, int channels, Extent size, std::string_view name,
                         ImageBuffers& buffers, Exif exif = Exif::apply);
 
-/// decode_image alone, in the size that the file has.
+/// Decodes without resizing or allocating; the result is in `buffers`.
 const Image& read_image(std::span<const std::byte> bytes, int channels, std::string_view name,
                         ImageBuffers& buffers, Exif exif = Exif::apply);
 
-/// The image with every pixel repeated `factor` times along both axes.
+/// Returns the image with each pixel repeated `factor` times along both axes (nearest-neighbor upscaling).
 Image enlarge(const Image& image, int64_t factor);
 
 }  // namespace hearth::data

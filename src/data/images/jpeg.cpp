@@ -10,16 +10,17 @@
 namespace hearth::data {
 namespace {
 
-// Progressive files may repeat scans without end; real ones have about ten.
+// Progressive files may repeat scans endlessly; real files have about ten.
 constexpr int kMaxScans = 200;
-// Huffman codes take a bit at least for a block of 8x8 coefficients, and a block stands for at most 32x32
-// pixels.
+// A Huffman code takes at least one bit for a block of 8x8 coefficients, and a block covers at
+// most 32x32 pixels.
 constexpr int64_t kMaxCoefficientsPerByte = 8 * 64;
 constexpr int64_t kMaxPixelsPerByte = 8 * 32 * 32;
-// What libjpeg needs for a file of any size: tables, rows, and the coefficients of an image without detail.
+// Memory that libjpeg needs for a file of any size: tables, rows, and coefficients of an
+// image without detail.
 constexpr int64_t kLeastMemory = 16 << 20;
 
-/// libjpeg's error manager with the place to jump back to; `base` must come first.
+/// libjpeg's error manager with the target of longjmp; `base` must come first.
 struct JpegErrors {
   jpeg_error_mgr base;
   std::jmp_buf back;
@@ -32,7 +33,7 @@ struct JpegErrors {
   std::longjmp(errors->back, 1);
 }
 
-// A negative level is a warning about corrupt data that libjpeg would paint over.
+// A negative level is a warning about corrupt data, which libjpeg would fill in.
 void on_message(j_common_ptr info, int level) {
   if (level < 0) on_error(info);
 }
@@ -61,11 +62,11 @@ class JpegReader {
   int64_t height() const { return info_.image_height; }
   int64_t width() const { return info_.image_width; }
   int64_t channels() const { return info_.output_components; }
-  /// What one pixel of the output stands for along a side.
+  /// Downscaling factor: image pixels per output pixel along a side.
   int64_t divisor() const { return info_.scale_denom; }
   int64_t output_height() const { return info_.output_height; }
   int64_t output_width() const { return info_.output_width; }
-  /// Adobe's CMYK files store inks inverted.
+  /// True if CMYK inks are stored inverted, as Adobe does.
   bool inverted() const { return info_.saw_Adobe_marker != 0; }
 
   bool read_header(std::span<const std::byte> file) {
@@ -80,7 +81,8 @@ class JpegReader {
     return true;
   }
 
-  /// Decodes to an eighth, a quarter or a half of the size where that has `least` pixels along both sides.
+  /// Starts decoding at an eighth, a quarter or half of the size if that has at least `least` pixels
+  /// along both sides.
   bool start(Extent least) {
     if (setjmp(errors_.back) != 0) return false;
     const bool gray = info_.jpeg_color_space == JCS_GRAYSCALE;
@@ -112,7 +114,7 @@ class JpegReader {
   jpeg_progress_mgr progress_{};
 };
 
-/// CMYK, stored as light (inverted) or as ink, to RGB in place.
+/// Converts CMYK, stored inverted or as ink, to RGB in place.
 void inks_to_rgb(bool inverted, Image& image) {
   const size_t num_pixels = image.pixels.size() / 4;
   for (size_t i = 0; i < num_pixels; ++i) {

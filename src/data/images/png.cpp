@@ -13,10 +13,10 @@
 namespace hearth::data {
 namespace {
 
-// DEFLATE cannot do better (zlib's technical notes).
+// Maximum compression ratio of DEFLATE (zlib's technical notes).
 constexpr int64_t kMaxDeflateRatio = 1032;
 
-/// Where libpng stands in the file, and why it stopped.
+/// Rest of the file to read, and libpng's error message.
 struct PngSource {
   std::span<const std::byte> rest;
   char reason[120] = "";
@@ -50,7 +50,7 @@ class PngReader {
     png_set_chunk_malloc_max(png_, 8 << 20);
     png_set_chunk_cache_max(png_, 128);
     png_set_crc_action(png_, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
-    // Only PLTE, tRNS and IDAT make pixels. The others would be kept in memory, as long as they say they are.
+    // Only PLTE, tRNS and IDAT affect pixels; libpng would store the others in memory at any claimed length.
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
   }
   ~PngReader() {
@@ -63,7 +63,7 @@ class PngReader {
   int64_t height() const { return png_get_image_height(png_, info_); }
   int64_t width() const { return png_get_image_width(png_, info_); }
   int64_t channels() const { return png_get_channels(png_, info_); }
-  /// Of a row as the file has it.
+  /// Bytes per row as stored in the file.
   int64_t row_bytes() const { return static_cast<int64_t>(png_get_rowbytes(png_, info_)); }
 
   bool read_header() {
@@ -148,7 +148,7 @@ std::string encode(const Image& image, png_uint_32 format, std::span<const std::
   std::string bytes(size, '\0');
   if (png_image_write_to_memory(&description, bytes.data(), &size, 0, image.pixels.data(), 0,
                                 palette.data()) == 0) {
-    throw std::bad_alloc();  // of what may go wrong with a valid image, all that is left
+    throw std::bad_alloc();  // a valid image can fail only for lack of memory
   }
   bytes.resize(size);
   return bytes;
@@ -168,7 +168,7 @@ std::string encode_png(const Image& image) {
 }
 
 std::string with_texts(std::string_view png, std::span<const std::pair<std::string, std::string>> texts) {
-  // The signature, and the chunk that must come first.
+  // Length of the signature and the IHDR chunk, which must come first.
   constexpr size_t kHead = 8 + 4 + 4 + 13 + 4;
   std::string out(png.substr(0, kHead));
   const auto append_number = [&out](size_t number) {
@@ -176,7 +176,7 @@ std::string with_texts(std::string_view png, std::span<const std::pair<std::stri
   };
   for (const auto& [key, text] : texts) {
     std::string chunk = "iTXt" + key;
-    // Not compressed, in no language, with no translated key.
+    // Flags and empty fields: not compressed, no language, no translated key.
     chunk.append(5, '\0').append(text);
     append_number(chunk.size() - 4);
     out += chunk;

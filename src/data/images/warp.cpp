@@ -10,17 +10,17 @@
 namespace hearth::data {
 namespace {
 
-/// Coordinates in 2^-20 of a pixel.
+/// Fixed-point coordinates in units of 2^-20 pixel.
 constexpr int kShift = 20;
 constexpr double kOne = 1 << kShift;
 
-/// Floor of a quotient; the divisor is positive.
+/// Returns the floor of a / b; b must be positive.
 int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
 
-/// Narrows [first, last) to the steps at which 0 <= start + step * i < end.
+/// Narrows the index range [first, last) to the steps i with 0 <= start + step * i < end.
 void narrow(int64_t start, int64_t step, int64_t end, int64_t& first, int64_t& last) {
   if (step < 0) {
-    // Mirrored: end - 1 - value lies in the same range.
+    // Mirrored: end - 1 - value is in the same range.
     start = end - 1 - start;
     step = -step;
   }
@@ -32,7 +32,7 @@ void narrow(int64_t start, int64_t step, int64_t end, int64_t& first, int64_t& l
   last = std::min(last, floor_divide(end - 1 - start, step) + 1);
 }
 
-/// One row of pixels between whose neighbors it interpolates; all are inside.
+/// Samples one row of output pixels by bilinear interpolation; all source neighbors must be inside the image.
 void sample_row(const Image& from, int64_t x, int64_t y, int64_t step_x, int64_t step_y, int64_t count,
                 uint8_t* out) {
   const int64_t stride = from.width * 3;
@@ -51,7 +51,8 @@ void sample_row(const Image& from, int64_t x, int64_t y, int64_t step_x, int64_t
 constexpr size_t kBlock = 256;
 using Plane = std::array<float, kBlock>;
 
-/// Hue in sixths of a circle of a color with this largest and smallest part; 0 for gray.
+/// Returns the hue, in sixths of a circle, of a color with maximum `value` and maximum minus minimum
+/// `chroma`; 0 for gray.
 float hue_of(float red, float green, float blue, float value, float chroma) {
   const float inverse = chroma > 0 ? 1 / chroma : 0.0F;
   const float by_red = (green - blue) * inverse;
@@ -60,7 +61,7 @@ float hue_of(float red, float green, float blue, float value, float chroma) {
   return value == red ? by_red : value == green ? by_green : by_blue;
 }
 
-/// The part of a color that stands `turn` sixths from its hue.
+/// Returns a color component of an HSV color; `turn`: its offset from the hue in sixths of a circle.
 float part_of(float hue, float turn, float value, float chroma) {
   float k = hue + turn;
   k = k < 0 ? k + 6 : k;

@@ -4,41 +4,42 @@
 
 #include "data/images/image.h"
 
-/// Changes to RGB pictures of 8 bits, the same to the bit on every machine.
+/// Operations on 8-bit RGB images with bitwise identical results on all machines.
 namespace hearth::data {
 
-/// What stands around pictures, as in YOLOX.
+/// Padding color around images (114), as in YOLOX.
 inline constexpr uint8_t kFrameGray = 114;
 
-/// Where a point of one picture lies in another: (xx x + xy y + x0, yx x + yy y + y0). Pixels are squares of
-/// side 1, the first from 0 to 1.
+/// Affine map from a point (x, y) of one image to another: (xx x + xy y + x0, yx x + yy y + y0). Pixels are
+/// unit squares; the first one covers [0, 1).
 struct Affine {
   double xx = 1, xy = 0, x0 = 0;
   double yx = 0, yy = 1, y0 = 0;
 
-  /// Its determinant must not be 0.
+  /// Returns the inverse map; the determinant must not be 0.
   Affine inverse() const;
 };
 
-/// A gray picture.
+/// Returns an image filled with kFrameGray.
 Image gray_image(int64_t height, int64_t width);
 
-/// Copies `height` x `width` pixels of `from` at (from_y, from_x) to (y, x); all must be inside.
+/// Copies `height` x `width` pixels of `from` at (from_y, from_x) to (y, x); both rectangles must be
+/// inside their images.
 void paste(const Image& from, int64_t from_y, int64_t from_x, int64_t height, int64_t width, Image& to,
            int64_t y, int64_t x);
 
-/// The picture seen through `map` (from it to the result), bilinear; gray outside. The outermost pixels of
-/// `from` count as its gray surroundings.
+/// Transforms an image by `map` (from source to result) with bilinear interpolation; gray outside. The
+/// outermost pixels of `from` are treated as gray.
 Image warp(const Image& from, const Affine& map, int64_t height, int64_t width);
 
-/// Left to right.
+/// Mirrors the image left to right.
 void mirror(Image& image);
 
-/// The rounded-down mean of two pictures of one size, into the first.
+/// Replaces the first image by the mean of both, rounded down; sizes must be equal.
 void blend(Image& image, const Image& other);
 
-/// Shifts hue by half degrees (as in 8 bits: of 180), saturation and value of 255, which stay within their
-/// bounds. Gray stays gray.
+/// Adds to hue (in units of 2 degrees, range 180), saturation and value (range 255), as in OpenCV's 8-bit
+/// HSV; saturation and value are clamped. Gray stays gray.
 void shift_hsv(Image& image, int hue, int saturation, int value);
 
 }  // namespace hearth::data
