@@ -6,27 +6,28 @@
 
 namespace hearth::data {
 
-/// Puts rows of one length (RowSource::row_length; of latents their size) into each batch. An epoch has every
-/// row once; where the rows of a length do not fill their last batch, some of them come once more, others in
-/// each epoch.
+/// Groups rows of equal length (RowSource::row_length; for latents, their size) into batches (bucketing). An
+/// epoch has each row once; if the rows of a length do not fill their last batch, some are repeated,
+/// different ones in each epoch.
 class BucketOrder {
  public:
-  /// `lengths`: of each row; there is one at least.
+  /// `lengths`: length of each row; must not be empty.
   BucketOrder(std::span<const int64_t> lengths, int64_t batch);
 
   int64_t batch() const { return batch_; }
-  /// Of an epoch, a multiple of the batch.
+  /// Number of places in an epoch, a multiple of the batch size.
   int64_t num_places() const { return num_batches() * batch_; }
-  /// That there are, longest first.
+  /// Distinct lengths, longest first.
   const std::vector<int64_t>& lengths() const { return lengths_; }
 
+  /// A row to read.
   struct Draw {
-    int64_t index = 0;   ///< of the row
-    int64_t repeat = 0;  ///< how often its length's rows have been gone through before, in this epoch
+    int64_t index = 0;   ///< row index
+    int64_t repeat = 0;  ///< number of completed passes over the rows of its length in this epoch
     int64_t length = 0;
   };
-  /// What stands at a place of an epoch, from 0 to num_places(): a function of `key` and `place` alone; not
-  /// shuffled, of `place`. Places [i batch, (i + 1) batch) are of one length.
+  /// Returns the row at a place of an epoch, in [0, num_places()): a pure function of the arguments; `key` is
+  /// used only if `shuffle`. Places [i batch, (i + 1) batch) have equal lengths.
   Draw at(uint64_t key, int64_t place, bool shuffle) const;
 
  private:
@@ -34,8 +35,9 @@ class BucketOrder {
 
   int64_t batch_;
   std::vector<int64_t> lengths_;
-  std::vector<std::vector<int64_t>> rows_;  ///< of each length
-  std::vector<int64_t> first_batches_;      ///< of each length, before shuffling; and one more
+  std::vector<std::vector<int64_t>> rows_;  ///< row indices by length
+  /// first batch of each length before shuffling, and the number of batches
+  std::vector<int64_t> first_batches_;
 };
 
 }  // namespace hearth::data

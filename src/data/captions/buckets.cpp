@@ -9,14 +9,13 @@
 namespace hearth::data {
 namespace {
 
-/// How much longer one aspect is than the other, 1 and more: the same for a picture and a bucket that are
-/// both turned.
+/// Returns the ratio of two aspect ratios, at least 1; unchanged if both sizes are rotated by 90 degrees.
 double difference(Extent a, Extent b) {
   const auto one = static_cast<double>(a.width * b.height), other = static_cast<double>(b.width * a.height);
   return std::max(one, other) / std::min(one, other);
 }
 
-/// The first size as it just covers the second, its aspect kept but for what rounding takes.
+/// Returns the image size scaled to just cover the bucket; the aspect ratio is kept up to rounding.
 Extent covering(Extent picture, Extent bucket) {
   const auto scaled = [](int64_t side, int64_t to, int64_t from) { return (side * to + from / 2) / from; };
   if (bucket.width * picture.height >= bucket.height * picture.width)

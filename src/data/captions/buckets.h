@@ -8,25 +8,26 @@
 
 namespace hearth::data {
 
-/// How an upright picture becomes one of `bucket`'s size: it is resized to `resized`, of which the rectangle
-/// at (top, left) is kept.
+/// Conversion of an upright image to a bucket's size: resize to `resized`, then crop the bucket's rectangle
+/// at (top, left).
 struct BucketCrop {
   Extent bucket, resized;
   int64_t top = 0, left = 0;
   bool operator==(const BucketCrop&) const = default;
 };
 
-/// The sizes that pictures of all shapes are brought to, so that some of them make a batch and little is cut
-/// off: sides are multiples of `step` from half of the resolution to twice as much, the area is at most
-/// resolution x resolution, and neither side could be longer.
+/// Aspect ratio buckets (as in NovelAI's and kohya's trainers): sizes to which images are resized and
+/// cropped, so that images of equal size form batches and little is cut off. Sides are multiples of
+/// `step` between half and twice the resolution; the area is at most resolution x resolution, and each
+/// side is the longest possible.
 class Buckets {
  public:
-  /// UserError unless the resolution is a multiple of the step, and at least that.
+  /// UserError unless the resolution is a positive multiple of the step.
   explicit Buckets(int64_t resolution, int64_t step = 64);
 
-  /// From the widest to the highest.
+  /// Bucket sizes, from the widest to the tallest.
   const std::vector<Extent>& sizes() const { return sizes_; }
-  /// Into the bucket nearest in aspect: resized, as much as its aspect allows, until it just covers that, and
+  /// Returns the crop into the bucket with the nearest aspect ratio: resized to just cover the bucket,
   /// cropped at the center.
   BucketCrop crop(Extent picture) const;
   /// True if the shorter side is below half of the resolution, so that the image is enlarged more than

@@ -50,7 +50,7 @@ Found find_files(const fs::path& folder) {
   return found;
 }
 
-/// What the tables say, by the path of the picture.
+/// Reads all tables; returns captions by image path.
 std::map<fs::path, std::string> read_tables(const Found& found, DataFolder& folder) {
   std::map<fs::path, std::string> captions;
   for (const fs::path& table : found.tables) {
@@ -147,13 +147,13 @@ CaptionLine read_line(std::string_view text, std::string_view where) {
   return {.file_name = *std::move(file_name), .text = *std::move(caption)};
 }
 
-/// Reads the records of a CSV file: fields with commas, quotes or newlines in quotes, quotes doubled there.
+/// Reads the records of a CSV file. Quoted fields may contain commas, newlines and doubled quotes.
 class CsvReader {
  public:
   CsvReader(std::string_view text, std::string_view name) : text_(text), name_(name) {}
 
   bool at_end() const { return at_ >= text_.size(); }
-  /// Number of the next record's first line, from 1.
+  /// Line number of the next record, from 1.
   int64_t line() const { return line_; }
   std::vector<std::string> next() {
     std::vector<std::string> fields;

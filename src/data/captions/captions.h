@@ -12,7 +12,7 @@
 
 namespace hearth::data {
 
-/// A picture to train on, and what it shows.
+/// An image-caption pair for training.
 struct CaptionedPicture {
   /// Origin of the caption: a table or text file, the folder's name, or none (the trigger alone).
   enum class Source : uint8_t { own, folder, none };
@@ -57,13 +57,14 @@ struct CaptionLine {
   std::string file_name;
   std::string text;
 };
-/// All of them. UserError with `name` and line for one without either of both, or one that is no JSON.
+/// Parses a metadata.jsonl. UserError with `name` and line if a line is not JSON or lacks the file
+/// name or text.
 std::vector<CaptionLine> parse_caption_lines(std::string_view text, std::string_view name);
 /// Parses a metadata.csv (RFC 4180), whose header names the columns file_name and text or prompt. UserError
 /// with `name` and line.
 std::vector<CaptionLine> parse_caption_csv(std::string_view text, std::string_view name);
-/// The caption in a text file: its lines without blank ends, joined by spaces. UserError where it is not
-/// UTF-8.
+/// Returns the caption in a text file: its lines, without leading and trailing whitespace, joined by spaces.
+/// UserError if it is not UTF-8.
 std::string parse_caption(std::string_view text, std::string_view name);
 
 }  // namespace hearth::data

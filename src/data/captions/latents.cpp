@@ -10,10 +10,10 @@
 namespace hearth::data {
 namespace {
 
-/// Of a row's random numbers; those below are the noise's.
+/// Random number stream of the mirroring of a row; lower streams are used for noise.
 constexpr uint32_t kFlipStream = 16;
 
-/// Calls body(place in the latents, place in the tokens) for every number.
+/// Calls body(index in the latents, index in the tokens) for each element.
 template <typename Body>
 void for_places(int64_t channels, Extent size, int64_t patch, Body body) {
   HEARTH_CHECK(size.height % patch == 0 && size.width % patch == 0);

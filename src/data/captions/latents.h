@@ -8,35 +8,36 @@
 
 namespace hearth::data {
 
-/// What a denoiser learns to make, by index: latents [channels, height, width] of pictures, as they are
-/// noised (shifted and scaled), or the pictures themselves in [-1, 1]; and what they are to be made from. Any
-/// number of threads read at once.
+/// Training targets of a denoiser, by index: latents [channels, height, width] of images, scaled
+/// and shifted as the model expects, or the pixels in [-1, 1]; with their conditions (class or
+/// text embeddings). Thread-safe.
 class LatentSource {
  public:
   virtual ~LatentSource() = default;
   virtual int64_t size() const = 0;
   virtual int64_t channels() const = 0;
-  /// Of one's latents.
+  /// Returns the height and width of an image's latents.
   virtual Extent extent(int64_t index) const = 0;
-  /// `key` is of the random choices, as in data::Row. UserError where it cannot be read.
+  /// Reads latents. `key`: RNG key, as in data::Row. UserError if they cannot be read.
   virtual void read(int64_t index, uint64_t key, std::span<float> latents) const = 0;
-  /// Whether it is the same picture as the one before, which an epoch has several times.
+  /// True if the item repeats the previous one, because an epoch has its image several times.
   virtual bool is_repeat(int64_t /*index*/) const { return false; }
-  /// What its loss counts.
+  /// Weight of the item in the loss.
   virtual double weight(int64_t /*index*/) const { return 1; }
-  /// The class, where there are classes.
+  /// Class index; 0 without classes.
   virtual int32_t label(int64_t /*index*/) const { return 0; }
-  /// Text embeddings [tokens, width] and the pooled vector, where there is text; index -1: of the empty text.
+  /// Reads text embeddings [tokens, width] and the pooled vector, if there are any; index -1: those of
+  /// the empty text.
   virtual void text(int64_t /*index*/, std::span<float> /*text*/, std::span<float> /*pooled*/) const {}
 };
 
-/// The largest height and the largest width of any.
+/// Returns the maximum height and the maximum width of all items.
 Extent largest_extent(const LatentSource& source);
 
-/// Whether a row that is drawn from pictures and mirrored ones alike has the mirrored one.
+/// Returns true if a row that may be mirrored with probability 1/2 is mirrored.
 bool is_mirrored(uint64_t key, int64_t index);
 
-/// Images of a dataset as they are, in [-1, 1], with their labels. The dataset outlives it.
+/// Images of a dataset as pixels in [-1, 1], with their labels. The dataset must outlive it.
 class PixelLatents : public LatentSource {
  public:
   /// With `flip`, half of the images that are read are mirrored.
@@ -51,13 +52,14 @@ class PixelLatents : public LatentSource {
   const Dataset& dataset_;
   bool flip_;
 };
-/// The other way: an image of latents in [-1, 1], gray or RGB.
+/// Converts pixels in [-1, 1] to a gray or RGB image, the inverse of PixelLatents::read.
 Image image_of(std::span<const float> latents, int64_t channels, Extent size);
 
-/// Latents [channels, height, width] as tokens: patches of patch x patch row by row, the features of each in
-/// the order (channel, dy, dx), as FLUX packs them.
+/// Patchifies latents [channels, height, width] into tokens: patches of patch x patch in row-major order,
+/// each with its features in the order (channel, dy, dx), as FLUX packs them.
 void to_tokens(std::span<const float> latents, int64_t channels, Extent size, int64_t patch,
                std::span<float> tokens);
+/// Inverse of to_tokens().
 void from_tokens(std::span<const float> tokens, int64_t channels, Extent size, int64_t patch,
                  std::span<float> latents);
 

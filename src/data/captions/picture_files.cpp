@@ -11,12 +11,12 @@
 namespace hearth::data {
 namespace {
 
-/// `seen`: folders as the system knows them.
+/// Appends the files below a folder. `seen`: canonical paths of visited folders, to visit each once.
 void add_files(const fs::path& folder, std::set<fs::path>& seen, std::vector<fs::path>& files) {
   std::error_code ignored;
   if (!seen.insert(fs::canonical(folder, ignored)).second) return;
   std::vector<fs::path> entries = list_folder(folder);
-  // Which of two ways to a folder is taken must not depend on the file system.
+  // Sorted, because a folder reachable by two paths must get the same path on every file system.
   std::ranges::sort(entries);
   for (const fs::path& path : entries) {
     if (path.filename().string()[0] == '.') continue;

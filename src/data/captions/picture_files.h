@@ -12,20 +12,21 @@
 
 namespace hearth::data {
 
-/// The files in a folder and in those below it, sorted, their paths normal; hidden ones are left out, and a
-/// folder that links lead to again. UserError where one cannot be listed.
+/// Returns the files in a folder and its subfolders, sorted, with normalized paths. Hidden files are skipped,
+/// and so are folders that symbolic links lead to a second time. UserError if a folder cannot be listed.
 std::vector<fs::path> files_below(const fs::path& folder);
-/// What a folder called NUM_NAME (up to three digits) says, as in kohya's sd-scripts: how often an epoch has
-/// its pictures, and what they show; any other name says nothing.
+/// Meaning of a folder named NUM_NAME (NUM has up to three digits), as in kohya's sd-scripts: number of
+/// repeats of its images per epoch, and their caption. Other names have no meaning.
 struct FolderName {
   int64_t repeats = 1;
   std::optional<std::string> shows;
 };
+/// Parses a folder name.
 FolderName parse_folder_name(std::string_view name);
 
 /// Lists the image files of a folder, sorted, without hidden files. UserError if the folder cannot be listed.
 std::vector<fs::path> sorted_pictures(const fs::path& folder);
-/// The same by their names without ending; UserError for two of one name.
+/// Returns the image files of a folder by name without extension; UserError if two have the same name.
 std::map<std::string, fs::path> picture_files(const fs::path& folder);
 
 /// Reads a text file of at most `max_bytes` bytes, without a byte order mark (BOM) at its start.
@@ -35,7 +36,8 @@ std::string read_text(const fs::path& path, int64_t max_bytes);
 /// none. Tables (.csv, .tsv) and hidden files are not counted.
 std::string describe_unread(const std::set<fs::path>& folders);
 
-/// The split "train", or the other one, of data without splits: every fifth item is held out.
+/// Selects the items of a split from data without splits: every fifth item is held out, the
+/// others are "train".
 template <typename T>
 std::vector<T> every_fifth_apart(std::vector<T> all, std::string_view split) {
   std::vector<T> kept;
