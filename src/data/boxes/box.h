@@ -11,48 +11,50 @@
 
 namespace hearth::data {
 
-/// An object in an image: half-open corners in pixels, (0, 0) at the top left. exif_of decides whether the
-/// pixels are those of the upright or of the stored image.
+/// An object in an image: bounding box with half-open corners in pixels, (0, 0) at the top left. exif_of
+/// decides whether the pixels are those of the upright or of the stored image.
 struct Box {
   double x0 = 0, y0 = 0, x1 = 0, y1 = 0;
-  int32_t label = 0;       ///< into BoxedPictures::class_names
-  bool crowd = false;      ///< COCO's iscrowd: stands for many objects, is never trained on
-  bool difficult = false;  ///< VOC's
-  double area = 0;         ///< COCO's area of the object's outline; elsewhere that of the box
+  int32_t label = 0;       ///< index into BoxedPictures::class_names
+  bool crowd = false;      ///< COCO's iscrowd: the box contains many objects and is not used for training
+  bool difficult = false;  ///< VOC's flag for objects that are hard to recognize
+  double area = 0;         ///< COCO: area of the object's outline; otherwise area of the box; in pixels
 };
 
+/// An image with its labels.
 struct BoxedPicture {
   fs::path file;
-  int64_t width = 0, height = 0;  ///< from the labels, else of the image file (see `exif`)
-  int64_t id = 0;                 ///< COCO's; elsewhere the place in the set, from 1
-  std::vector<Box> boxes = {};    ///< inside the picture, none without area
-  /// Outline of each box; empty unless LabelOptions::keep_outlines. An empty outline stands for the box
-  /// itself.
+  int64_t width = 0, height = 0;  ///< from the labels, otherwise from the image file (see `exif`)
+  int64_t id = 0;                 ///< COCO's image id; otherwise the position in the set, from 1
+  std::vector<Box> boxes = {};    ///< clipped to the image, without empty boxes
+  /// Outline of each box; empty unless LabelOptions::keep_outlines. For an empty outline use the box.
   std::vector<Outline> outlines = {};
   /// "FILE:LINE: reason" if the labels of the image are invalid and LabelOptions::skip_bad is set; otherwise
   /// empty. An image with a fault has no boxes; leave_out_bad() removes it.
   std::string fault = {};
 };
 
-/// Pictures with boxes, in the order of their names.
+/// Images with boxes, sorted by name.
 struct BoxedPictures {
   std::vector<std::string> class_names;
-  std::vector<int64_t> category_ids;  ///< of each class: COCO's; from 0 for YOLO, from 1 for VOC
+  std::vector<int64_t> category_ids;  ///< COCO's id of each class; counted from 0 for YOLO, from 1 for VOC
   std::vector<BoxedPicture> pictures;
-  /// What was left out or changed, as "FILE:LINE: what".
+  /// Messages about labels that were skipped or changed, as "FILE:LINE: what".
   std::vector<std::string> notes;
   Exif exif = Exif::apply;
-  /// Makes picture number `index`, RGB, where they are generated and no files; else null.
+  /// Draws image `index` as RGB if images are generated; null if they are files.
   std::function<Image(int64_t index)> draw = nullptr;
 };
 
+/// Label formats.
 enum class BoxFormat { detect, coco, voc, yolo, label_studio, cvat, labelme, csv, createml };
 
+/// Options of read_boxes().
 struct LabelOptions {
   BoxFormat format = BoxFormat::detect;
   /// True if images outside of the data's folder may be read; otherwise they are refused.
   bool allow_outside = false;
-  bool keep_outlines = false;  ///< polygons and bitmaps of objects, for masks
+  bool keep_outlines = false;  ///< True if polygons and bitmaps of objects are kept, for masks
   Exif exif = Exif::apply;
   bool skip_bad = false;  ///< store errors in an image's labels in BoxedPicture::fault instead of throwing
   /// Number of classes of the model; 0: taken from the data. COCO categories without annotations are left out

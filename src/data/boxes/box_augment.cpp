@@ -13,11 +13,11 @@ namespace hearth::data {
 namespace {
 
 constexpr uint32_t kStream = 0xB0C5;
-/// What of a box must be left, and how many pixels of each side.
+/// Minimum visible fraction of a box's area, and minimum side in pixels, to keep the box.
 constexpr double kLeastShare = 0.1;
 constexpr double kLeastSide = 1;
 
-/// A picture scaled to fit into the sample, with its boxes.
+/// An image scaled to fit into the sample, with its boxes.
 struct Fitted {
   std::shared_ptr<const Image> image;
   std::vector<Box> boxes;
@@ -38,7 +38,7 @@ Box mapped(const Box& box, const Affine& map) {
   return result;
 }
 
-/// Clipped to a rectangle; without area where they lie outside.
+/// Clips a box to a rectangle; its area is 0 if it is outside.
 void clip(Box& box, double x0, double y0, double x1, double y1) {
   box.x0 = std::clamp(box.x0, x0, x1);
   box.x1 = std::clamp(box.x1, x0, x1);
@@ -48,7 +48,7 @@ void clip(Box& box, double x0, double y0, double x1, double y1) {
 
 double extent(const Box& box) { return (box.x1 - box.x0) * (box.y1 - box.y0); }
 
-/// Clips boxes to the sample and drops those that have lost their area; `area` says how much there was.
+/// Clips boxes to the sample and drops those with too little area left; `area` is the original area.
 void keep_visible(const Image& image, std::vector<Box>& boxes) {
   for (Box& box : boxes) clip(box, 0, 0, static_cast<double>(image.width), static_cast<double>(image.height));
   std::erase_if(boxes, [](const Box& box) {
@@ -77,7 +77,7 @@ BoxSample framed(const Fitted& picture, int64_t height, int64_t width) {
   return sample;
 }
 
-/// Draws of one sample, always in the same order.
+/// Random numbers of one sample, always drawn in the same order.
 class Draws {
  public:
   Draws(uint64_t key, int64_t index) : random_(key, static_cast<uint64_t>(index), kStream) {}
@@ -92,7 +92,7 @@ class Draws {
   PhiloxSequence random_;
 };
 
-/// From the canvas of a mosaic to the sample.
+/// Draws the affine map from a mosaic's canvas to the sample.
 Affine draw_affine(const BoxAugment& augment, int64_t height, int64_t width, Draws& draws) {
   constexpr double kRadians = std::numbers::pi / 180;
   const double angle = draws.between(-augment.degrees, augment.degrees) * kRadians;
@@ -109,8 +109,8 @@ Affine draw_affine(const BoxAugment& augment, int64_t height, int64_t width, Dra
   return map;
 }
 
-/// Puts a picture into its quarter of the canvas, a corner of it at the center; boxes follow, clipped to what
-/// is seen. `canvas` has a margin of one pixel.
+/// Places an image into its quarter of the canvas, with one corner at the center; its boxes follow and are
+/// clipped to the visible part. `canvas` has a margin of one pixel.
 void add_quarter(const Fitted& picture, int quarter, int64_t center_y, int64_t center_x, Image& canvas,
                  std::vector<Box>& boxes) {
   const Image& image = *picture.image;
@@ -144,7 +144,7 @@ BoxSample make_mosaic(const BoxedPictures& set, const PictureReader& reader, con
   const Affine map = draw_affine(augment, height, width, draws);
   BoxSample sample;
   for (const Box& box : boxes) sample.boxes.push_back(mapped(box, map));
-  // The canvas begins a pixel before the mosaic, at its margin.
+  // The canvas has a margin of one pixel around the mosaic.
   Affine from_margin = map;
   from_margin.x0 -= map.xx + map.xy;
   from_margin.y0 -= map.yx + map.yy;
@@ -153,7 +153,7 @@ BoxSample make_mosaic(const BoxedPictures& set, const PictureReader& reader, con
   return sample;
 }
 
-/// A picture with boxes, if one of some that are drawn has any.
+/// Draws a random image with boxes; any image if several draws find none.
 int64_t draw_labeled(const BoxedPictures& set, Draws& draws) {
   constexpr int kTries = 16;
   int64_t found = -1;
@@ -194,7 +194,7 @@ void mix_up(const BoxedPictures& set, const PictureReader& reader, const BoxAugm
   sample.boxes.insert(sample.boxes.end(), part.boxes.begin(), part.boxes.end());
 }
 
-/// From -most to most, or 0 half of the time.
+/// Draws a shift between -most and most; 0 with probability 1/2.
 int draw_shift(int most, Draws& draws) {
   const auto shift = static_cast<int>(draws.between(-1, 1) * most);
   return draws.happens(0.5) ? shift : 0;

@@ -8,57 +8,59 @@
 
 namespace hearth::data {
 
-/// Random changes to pictures with boxes, as in YOLOX (Ge et al., 2021). Each choice is Philox of (key,
-/// sample).
+/// Random augmentation of images with boxes, as in YOLOX (Ge et al., 2021, arXiv 2107.08430). Random numbers
+/// are Philox of (key, sample).
 struct BoxAugment {
-  double mosaic = 1;  ///< probability of four pictures around a random corner, turned and scaled
-  double mixup = 1;   ///< probability that a mosaic is averaged with one more picture
+  /// probability of a mosaic: four images around a random center, then an affine transformation
+  double mosaic = 1;
+  double mixup = 1;  ///< probability of averaging a mosaic with one more image
   double degrees = 10;
-  double translate = 0.1;  ///< of the sample's sides
+  double translate = 0.1;  ///< fraction of the sample's sides
   double shear = 2;        ///< degrees
   double scale_least = 0.1, scale_most = 2;
   double mixup_scale_least = 0.5, mixup_scale_most = 1.5;
   double flip = 0.5;                         ///< probability
   double hsv = 1;                            ///< probability
-  int hue = 5, saturation = 30, value = 30;  ///< shifts up to these, in 8 bits (hue: of 180)
+  int hue = 5, saturation = 30, value = 30;  ///< maximum shifts in 8-bit HSV (hue in units of 2 degrees)
 };
 
-/// UserError where a number is out of its range.
+/// Throws a UserError if a value is out of range.
 void check_box_augment(const BoxAugment& augment);
 
-/// An RGB picture and its boxes in its pixels.
+/// An RGB image and its boxes, in pixels of that image.
 struct BoxSample {
   Image image;
   std::vector<Box> boxes;
 };
 
-/// Where a picture lies in a sample: point (x, y) at (x scale_x + pad_x, y scale_y + pad_y).
+/// Position of an image in a sample: point (x, y) is at (x scale_x + pad_x, y scale_y + pad_y).
 struct Letterbox {
   double scale_x = 1, scale_y = 1;
   int64_t pad_x = 0, pad_y = 0;
 
-  /// A box of the sample in pixels of the picture, whose area is that of the box; not clipped.
+  /// Converts a box from sample pixels to image pixels, without clipping; sets its area to that of
+  /// the converted box.
   Box undo(const Box& box) const;
 };
 
-/// Where a picture scaled to fit a frame lies in it: at the top left.
+/// Returns the letterbox of an image that is scaled to fit a frame, at the top left.
 Letterbox letterbox_of(Extent picture, Extent frame);
 
-/// Sample `index` of the set for training, `height` x `width`. The picture is number `index` of the set; a
-/// mosaic's others and mixup's are drawn. Boxes follow; dropped are those of which a seam or the border
-/// leaves less than a tenth, or a side of at most a pixel. The same on any thread and whatever the reader has
-/// kept.
+/// Returns training sample `index`, `height` x `width`, with image `index` of the set; the other images of a
+/// mosaic and of mixup are drawn randomly. Boxes are dropped if less than a tenth of their area or at most
+/// one pixel of a side stays visible. Deterministic: does not depend on the thread or on the reader's cache.
 BoxSample make_train_sample(const BoxedPictures& set, const PictureReader& reader, const BoxAugment& augment,
                             int64_t height, int64_t width, uint64_t key, int64_t index);
 
-/// Number `index` scaled to fit, at the top left, gray around it; all of its boxes.
+/// An image scaled to fit, at the top left of a gray frame, with all of its boxes.
 struct EvalSample : BoxSample {
   Letterbox letterbox;
 };
+/// Returns image `index` of the set for evaluation.
 EvalSample make_eval_sample(const BoxedPictures& set, const PictureReader& reader, int64_t height,
                             int64_t width, int64_t index);
 
-/// The same for a picture without labels.
+/// Returns an image without labels for evaluation.
 EvalSample letterbox(const Image& image, int64_t height, int64_t width);
 
 }  // namespace hearth::data

@@ -11,14 +11,14 @@
 namespace hearth::data {
 
 /// Reads the labels of a split (data/split_names.h), without decoding images.
-/// - coco: a JSON file; or a folder with them, itself, in annotations/ or in train/ and valid/.
-/// - voc: a folder with XML files, in Annotations/, beside the pictures, or in train/ and valid/; splits by
+/// - coco: a JSON file; or a folder with JSON files, directly, in annotations/ or in train/ and valid/.
+/// - voc: a folder with XML files in Annotations/, next to the images, or in train/ and valid/; splits by
 ///   ImageSets/Main/*.txt. Pixels count from 1: xmin - 1 to xmax.
-/// - yolo: a data.yaml or the folder that has one; labels lie where images/ is labels/ in a picture's path.
+/// - yolo: a data.yaml or its folder; label files are at the image's path with images/ replaced by labels/.
 ///   Or a folder with classes.txt, in it or in labels/; label files may also be in the folder of the images.
 /// - label_studio (JSON), cvat (XML for images 1.1), labelme (a JSON file per image), csv (filename, class,
 ///   xmin, ymin, xmax, ymax), createml: files as for coco.
-/// - detect: whichever of them is there; UserError where there are several.
+/// - detect: the format that is found; UserError if several are found.
 /// In data without splits every fifth image is held out for tests. exif_of decides the orientation of each
 /// image. Throws a UserError with file and line (JSON: object and byte) if labels are invalid; with
 /// options.skip_bad it stores the error as the fault of the image, which leave_out_bad() removes.
@@ -27,7 +27,7 @@ BoxedPictures read_boxes(const fs::path& path, std::string_view split, const Lab
 /// True if a folder, or a file, has labels in one of these formats.
 bool has_boxes(const fs::path& path);
 
-/// What decoding every picture once found, and what the labels hold.
+/// Statistics of the labels, and errors found by decoding every image once.
 struct BoxCheck {
   struct Class {
     int64_t boxes = 0, pictures = 0;
@@ -36,9 +36,11 @@ struct BoxCheck {
   };
   std::vector<Class> classes;
   int64_t pictures_without_boxes = 0;
-  int64_t turned_upright = 0, kept_as_stored = 0;  ///< images with an EXIF orientation
-  std::vector<std::string> faults;                 ///< "FILE: reason"
+  /// number of images with an EXIF orientation, by LabelOptions::exif
+  int64_t turned_upright = 0, kept_as_stored = 0;
+  std::vector<std::string> faults;  ///< "FILE: reason"
 };
+/// Decodes every image and counts the labels.
 BoxCheck check_boxes(const BoxedPictures& set);
 /// Decodes every image on `num_threads` threads, and removes images that have a fault, cannot be decoded or
 /// do not match their labels. Inserts a note with the number of removed images and the names of the first

@@ -9,7 +9,7 @@
 #include "base/function_ref.h"
 #include "data/boxes/box.h"
 
-/// What the readers of boxes share, and the parsers of single files, which never touch another file.
+/// Functions shared by the label readers, and parsers of single files, which do not access other files.
 namespace hearth::data {
 
 /// Adds a box, clipped to the image, and its outline unless null. Adds a note "WHERE: ..." if the box is
@@ -31,37 +31,39 @@ std::string first_fault(std::string_view fault);
 /// True if labels may give this width or height, in pixels; 0 means not given.
 constexpr bool is_image_side(int64_t side) { return side >= 0 && side <= 1 << 20; }
 
-/// Whether every corner is a number within what a picture may have; else UserError.
+/// Throws a UserError unless all corners are finite and within the maximum image size.
 void check_corners(const Box& box, std::string_view where);
 
-/// Of a set without splits every fifth picture, in the order of names, is for tests and the others for
-/// training; said in the notes.
+/// For a set without splits: keeps the images of the split (every fifth image by name is for tests, the
+/// others for training) and adds a note.
 void take_share(std::string_view split, const fs::path& path, BoxedPictures& set);
 
-/// Pictures in the order of names, numbered from 1.
+/// Sorts images by name and numbers them from 1.
 void number_pictures(BoxedPictures& set);
 
 /// Sets width and height from the header of the image file.
 void measure(BoxedPicture& picture, Exif exif);
 
-/// A folder's files that end in `ending`, sorted; hidden ones are left out.
+/// Returns the files of a folder whose names end in `ending`, sorted, without hidden files.
 std::vector<fs::path> sorted_files(const fs::path& folder, std::string_view ending);
 
-/// The number that a text is, without blanks around it; nothing where it is none or not finite.
+/// Parses a number, surrounded by optional whitespace; nullopt if it is not a number or not finite.
 std::optional<double> parse_number(std::string_view text);
 
-/// A VOC file as it stands: corners from 1, `name` and `line` of each object.
+/// An object of a VOC file, with corners counted from 1 as in the file.
 struct VocObject {
   std::string name;
   Box box;
   int64_t line = 0;
 };
+/// Contents of a VOC file.
 struct VocFile {
   std::string picture;            ///< <filename>; may be empty or wrong
-  int64_t width = 0, height = 0;  ///< 0 where not given
+  int64_t width = 0, height = 0;  ///< 0 if not given
   std::vector<VocObject> objects;
   std::string fault = {};  ///< with skip_bad: error that makes the file invalid; then `objects` is empty
 };
+/// Parses a VOC file.
 VocFile parse_voc(std::string_view text, std::string_view name, bool skip_bad = false);
 
 /// Contents of a COCO JSON file, with category ids replaced by class indices; `file` of each image is its
@@ -83,11 +85,11 @@ struct YoloLines {
   bool keep_outlines = false;
   int64_t num_outlines = 0, num_keypoints = 0;  ///< lines read so far
 };
-/// The lines of a YOLO label file: boxes of a picture whose size is known.
+/// Parses a YOLO label file and adds its boxes to an image whose size is known.
 void parse_yolo(std::string_view text, std::string_view name, YoloLines& lines, BoxedPicture& picture,
                 std::vector<std::string>& notes);
 
-/// What a data.yaml says; paths as they stand.
+/// Contents of a data.yaml; paths as written.
 struct YoloIndex {
   std::string root;
   std::vector<std::string> train,
@@ -95,6 +97,7 @@ struct YoloIndex {
   std::vector<std::string> class_names;
   int64_t keypoint_numbers = 0;  ///< product of kpt_shape; 0: no key points
 };
+/// Parses a data.yaml.
 YoloIndex parse_yolo_index(const std::string& text, const std::string& name);
 
 /// Parses a classes.txt: a class name on each line, from class 0 on.
@@ -112,12 +115,13 @@ void set_polygon(std::vector<double> polygon, LabeledObject& object);
 /// An image in such a label file.
 struct LabeledImage {
   std::string file;               ///< path as written in the labels; empty if it cannot be read (see fault)
-  int64_t width = 0, height = 0;  ///< 0 where not given
+  int64_t width = 0, height = 0;  ///< 0 if not given
   std::string subset;             ///< CVAT's, such as "Train"
   std::string where;
   std::vector<LabeledObject> objects;
   std::string fault = {};  ///< with skip_bad: error that makes the labels invalid; then `objects` is empty
 };
+/// Contents of such a label file.
 struct LabelFile {
   std::vector<LabeledImage> images;
   std::map<std::string, int64_t>
@@ -140,7 +144,7 @@ BoxedPictures read_yolo(const fs::path& index, std::string_view split, const Lab
 /// Reads Label Studio, CVAT, LabelMe, CSV and CreateML.
 BoxedPictures read_label_files(const fs::path& path, std::string_view split, const LabelOptions& options);
 
-/// Files of each format under a path, nothing where there are none.
+/// Returns the label files of a format below a path; empty if there are none.
 std::vector<fs::path> find_coco(const fs::path& path);
 bool has_voc(const fs::path& path);
 std::optional<fs::path> find_yolo(const fs::path& path);

@@ -86,7 +86,7 @@ bool is_coco_name(const std::string& name) {
   return std::ranges::none_of(kOthers, [&](const char* other) { return name.starts_with(other); });
 }
 
-/// COCO's JSON has its lists at the top, of which one comes within the first bytes.
+/// Returns true if one of COCO's top-level lists begins within the first bytes.
 bool looks_like_coco(const fs::path& path) {
   constexpr size_t kMaxBytes = 1 << 16;
   const MappedFile file(path);

@@ -19,19 +19,19 @@ struct Category {
 };
 
 struct Annotation {
-  int64_t number = 0;  ///< its place in the list, from 1
+  int64_t number = 0;  ///< position in the list, from 1
   size_t byte = 0;
   int64_t image_id = 0, category_id = 0;
   Box box;
   double area = -1;
   bool crowd = false;
-  bool has_shape = true;  ///< false: neither a box nor an outline of any area
+  bool has_shape = true;  ///< false if there is neither a box nor an outline with area
   Outline outline;
   bool has_image = false;  ///< true once image_id has been read
   std::string fault = {};  ///< with skip_bad: error that makes the annotation invalid
 };
 
-/// Maps string ids to numbers; a string that spells a number is that number.
+/// Maps string ids to numbers; a string of digits maps to its number.
 class Ids {
  public:
   int64_t read(LabelJson& json, std::string_view key) {
@@ -42,7 +42,7 @@ class Ids {
   }
 
  private:
-  /// "07" and "7" are different ids.
+  /// Only canonical numbers are converted, because "07" and "7" are different ids.
   static std::optional<int64_t> as_integer(const std::string& text) {
     constexpr size_t kMaxDigits = 12;
     const bool is_plain = !text.empty() && text.size() <= kMaxDigits &&
@@ -293,7 +293,7 @@ class CocoParser {
     return outline;
   }
 
-  /// A polygon of fewer than three corners has no area.
+  /// Adds a polygon; one of fewer than three corners has no area and is ignored.
   void add_polygon(std::vector<double> polygon, Outline& outline) {
     constexpr size_t kMinNumbers = 6;
     if (polygon.size() % 2 != 0) json_.refuse("pairs of x and y for segmentation");

@@ -9,15 +9,15 @@
 
 namespace hearth::data {
 
-/// A box that is drawn into a picture, with a few words at its upper left corner.
+/// A box to draw into an image, with a short text at its upper left corner.
 struct LabeledBox {
   Box box;
   std::string text;
   std::array<uint8_t, 3> color = {};
 };
 
-/// Draws frames and texts into an RGB picture, later ones over earlier ones. Letters are drawn as capitals;
-/// what has no glyph is left out.
+/// Draws frames and texts into an RGB image, later ones over earlier ones. Letters are drawn as capitals;
+/// characters without a glyph are skipped.
 void draw_boxes(Image& image, const std::vector<LabeledBox>& boxes);
 
 }  // namespace hearth::data

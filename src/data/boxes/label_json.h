@@ -8,7 +8,7 @@
 
 namespace hearth::data {
 
-/// Reads a label file in JSON value by value. Every fault is a UserError that names file, object and byte:
+/// A reader for label files in JSON, value by value. Every error is a UserError with file, object and byte:
 /// "FILE: expected a number for x at annotation 7 (byte 1234)".
 class LabelJson {
  public:
@@ -54,7 +54,7 @@ class LabelJson {
     json_ = start;
     json_.skip();
   }
-  /// Calls element() for each element of a list inside such an element, the value of `key`.
+  /// Calls element() for each element of an inner list, the value of `key`.
   template <typename Element>
   void read_inner_list(std::string_view key, Element element) {
     if (json_.peek() != '[') refuse_value("a list", key);
@@ -73,7 +73,7 @@ class LabelJson {
   double read_real(std::string_view key);
   /// Reads an integer, which may be written as 12.0. UserError if it has a fraction.
   int64_t read_integer(std::string_view key);
-  /// Reads true or false, or an integer, of which only 0 is false.
+  /// Reads true, false or an integer (0 is false, others are true).
   bool read_flag(std::string_view key);
   std::string read_text(std::string_view key);
 

@@ -11,7 +11,7 @@ namespace {
 
 struct LabelmeShape {
   std::string label;
-  std::string type = "polygon";  ///< what files of old versions mean
+  std::string type = "polygon";  ///< default in files of old versions
   std::vector<double> points;    ///< x, y, x, y, ...
 };
 

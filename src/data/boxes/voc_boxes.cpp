@@ -87,10 +87,10 @@ class VocParser : public LabelXml {
   unsigned corners_seen_ = 0;
 };
 
-/// Labels and pictures by the name that both have without folder and ending.
+/// Label files and images by base name without extension.
 struct VocFolder {
   std::map<std::string, fs::path> labels, pictures;
-  /// Names of each split where lists say them, of all otherwise.
+  /// Names of each split if lists exist; otherwise all names in both.
   std::vector<std::string> train, test;
   bool has_splits = false;
 };
@@ -107,7 +107,7 @@ void add_pictures(const fs::path& folder, std::map<std::string, fs::path>& pictu
   }
 }
 
-/// The first word of each line.
+/// Returns the first word of each line.
 std::vector<std::string> read_list(const fs::path& file) {
   const std::string text = read_text(file, kMaxXmlBytes);
   std::vector<std::string> names;
@@ -189,7 +189,7 @@ void add_objects(const VocFile& labels, const std::string& name, const BoxedPict
     check_corners(box, where);
     box.label = static_cast<int32_t>(std::ranges::lower_bound(set.class_names, object.name) -
                                      set.class_names.begin());
-    // Equal corners mean a slip of the hand, not an object of one pixel.
+    // Equal corners are a labeling mistake rather than an object of one pixel.
     if (box.x0 < box.x1) box.x0 -= 1;
     if (box.y0 < box.y1) box.y0 -= 1;
     box.area = (box.x1 - box.x0) * (box.y1 - box.y0);
@@ -197,7 +197,7 @@ void add_objects(const VocFile& labels, const std::string& name, const BoxedPict
   }
 }
 
-/// Labels that can be read, by name; those of the split and, for the classes, of the other one.
+/// Parses the label files of both splits, by name; the other split's are needed for the classes.
 std::map<std::string, VocFile> read_labels(const VocFolder& folder, bool skip_bad) {
   std::map<std::string, VocFile> files;
   for (const auto* names : {&folder.train, &folder.test}) {
@@ -210,7 +210,8 @@ std::map<std::string, VocFile> read_labels(const VocFolder& folder, bool skip_ba
   return files;
 }
 
-/// The picture of the same name; else that of <filename>, unless it has labels of its own name.
+/// Returns the image of the same name; otherwise the image named in <filename>, unless that has a label file
+/// of its own name. Null if there is none.
 const fs::path* find_picture(const VocFolder& folder, const std::string& name, const VocFile& labels) {
   if (const auto at = folder.pictures.find(name); at != folder.pictures.end()) return &at->second;
   const std::string given = fs::path(labels.picture).stem().string();
@@ -218,7 +219,7 @@ const fs::path* find_picture(const VocFolder& folder, const std::string& name, c
   return at == folder.pictures.end() || folder.labels.contains(given) ? nullptr : &at->second;
 }
 
-/// Pictures that labels of another name are about.
+/// Returns the images whose label file has another name.
 std::set<fs::path> pictures_by_filename(const VocFolder& folder,
                                         const std::map<std::string, VocFile>& labels) {
   std::map<fs::path, std::string> claimed;

@@ -28,7 +28,7 @@ std::string scalar_of(const YAML::Node& node, std::string_view key, const std::s
   user_error("{}:{}: expected text for {}", name, node.Mark().line + 1, key);
 }
 
-/// One path or several; none where the key is missing or empty.
+/// Parses a path or a list of paths; empty if the key is missing or empty.
 std::vector<std::string> paths_of(const YAML::Node& node, std::string_view key, const std::string& name) {
   std::vector<std::string> paths;
   if (!node.IsDefined() || node.IsNull()) return paths;
@@ -37,7 +37,7 @@ std::vector<std::string> paths_of(const YAML::Node& node, std::string_view key, 
   return paths;
 }
 
-/// A list, or a map from 0, 1, ... to names.
+/// Parses class names: a list, or a map from 0, 1, ... to names.
 std::vector<std::string> names_of(const YAML::Node& node, const std::string& name) {
   std::vector<std::string> names;
   if (node.IsSequence()) {
@@ -64,7 +64,7 @@ std::vector<std::string> names_of(const YAML::Node& node, const std::string& nam
   return names;
 }
 
-/// Columns of a line.
+/// Splits a line at whitespace.
 std::vector<std::string_view> words_of(std::string_view line) {
   std::vector<std::string_view> words;
   while (!(line = trimmed(line)).empty()) {
@@ -75,9 +75,9 @@ std::vector<std::string_view> words_of(std::string_view line) {
   return words;
 }
 
-/// Numbers of a line after its class; each is a share of the picture's width or height.
+/// Parses the numbers of a line after its class: fractions of the image's width or height.
 std::vector<double> shares_of(std::span<const std::string_view> words, std::string_view where) {
-  // Rounding puts some just outside of the picture.
+  // Rounding puts some corners slightly outside of the image.
   constexpr double kBeyond = 0.05;
   std::vector<double> shares;
   for (const std::string_view word : words) {
@@ -137,7 +137,7 @@ fs::path resolve(const std::string& given, const fs::path& index, const YoloInde
   user_error("{}: expected pictures at {}, found nothing", index.string(), candidates[0].string());
 }
 
-/// Pictures below a folder, or those that a .txt lists, by paths from its own folder.
+/// Adds the images below a folder, or those listed in a .txt file with paths relative to its folder.
 void add_pictures(const fs::path& source, DataFolder& folder, std::vector<fs::path>& files) {
   if (fs::is_directory(source)) {
     std::error_code code;
@@ -165,7 +165,7 @@ void add_pictures(const fs::path& source, DataFolder& folder, std::vector<fs::pa
   }
 }
 
-/// The last folder images/ of the path is labels/.
+/// Returns the label file of an image: its path with the last images/ replaced by labels/.
 fs::path label_file_of(const fs::path& picture) {
   std::vector<fs::path> parts(picture.begin(), picture.end());
   for (size_t i = parts.size(); i-- > 0;) {
