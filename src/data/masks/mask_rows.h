@@ -5,19 +5,19 @@
 
 namespace hearth::data {
 
-/// How a picture and its mask become a row.
+/// Options for converting an image and its mask to a row.
 struct MaskRowOptions {
-  Extent size;          ///< of a row's picture
-  bool resizes = true;  ///< pictures are resized to `size` first; else they keep the size that they have
-  /// Training: both sides are scaled by the same random factor from `least_scale` to `most_scale`, and a
-  /// random part of `size` is cut out; what lies outside of the picture is unlabeled.
+  Extent size;          ///< image size of a row
+  bool resizes = true;  ///< True if images are resized to `size` first; otherwise their size is kept
+  /// Training: both sides are scaled by the same random factor from `least_scale` to `most_scale`, then a
+  /// random crop of `size` is taken; pixels outside of the image are unlabeled.
   double least_scale = 1, most_scale = 1;
-  PixelOptions pixels;               ///< crop_padding is left out
-  std::vector<float> class_weights;  ///< of each class; empty: 1
+  PixelOptions pixels;               ///< crop_padding is ignored
+  std::vector<float> class_weights;  ///< weight of each class in the loss; empty: all 1
 };
 
-/// Where a row's picture lies in its source scaled to `scaled`: its upper left corner, which may be outside,
-/// before it is mirrored.
+/// Position of a row in the source image scaled to `scaled`: its upper left corner, which may be
+/// outside, before mirroring.
 struct MaskPlacement {
   Extent scaled;
   int64_t top = 0, left = 0;
@@ -28,7 +28,7 @@ struct MaskPlacement {
 /// [height, width], -1 where unlabeled; and the sum of the class weights of a row's pixels, f32.
 class MaskRows : public RowSource {
  public:
-  /// UserError where the options do not fit. The images must outlive it.
+  /// UserError if the options are invalid. The images must outlive this object.
   MaskRows(const MaskedImages& images, MaskRowOptions options);
 
   int64_t num_rows() const override { return images_.size(); }
@@ -39,20 +39,21 @@ class MaskRows : public RowSource {
   MaskPlacement place(const Row& row, Extent stored) const;
 
   const MaskedImages& images_;
-  MaskRowOptions options_;  ///< its pixels are mirrored when they are placed, and no more after that
+  MaskRowOptions options_;  ///< with flip disabled, because place() mirrors
   bool flips_;
 };
 
-/// The pixels of an RGB picture, scaled already, that lie in a part of it; outside, the mean of all pictures,
-/// which is normalized to about 0.
+/// Copies the part of a scaled RGB image given by the placement; pixels outside get the mean, which is
+/// normalized to about 0.
 void place_image(const Image& scaled, const MaskPlacement& placement, Extent size,
                  const std::vector<float>& mean, uint8_t* out);
-/// The nearest pixel of `stored` for each of a part of it scaled and placed; kUnlabeled outside.
+/// Samples a mask at the placement with nearest-neighbor interpolation; kUnlabeled outside.
 void place_mask(const Image& stored, const MaskPlacement& placement, Extent size, uint8_t* out);
 
-/// A mask in another size, by the nearest pixels.
+/// Resizes a mask by nearest-neighbor interpolation.
 Image resize_mask(const Image& mask, Extent size);
-/// Labels as numbers, -1 where unlabeled; returns the sum of their weights (of each 1 if there are none).
+/// Converts labels to i32 class indices, -1 where unlabeled; returns the sum of the pixels' class weights (1
+/// each without weights).
 float number_mask(const std::vector<uint8_t>& labels, const std::vector<float>& class_weights,
                   int32_t* numbers);
 

@@ -14,18 +14,18 @@ namespace hearth::data {
 
 class PictureBudget;
 
-/// A pixel of a mask that belongs to no class: neither loss nor metrics count it.
+/// Value of a mask pixel without a class; ignored by loss and metrics.
 inline constexpr uint8_t kUnlabeled = 255;
-/// Classes that masks of one byte a pixel can tell apart.
+/// Maximum number of classes in masks with one byte per pixel.
 inline constexpr int64_t kMaxMaskClasses = 255;
 
-/// What a class of pixels is called, and the color that it is drawn in.
+/// Name and display color of a class of pixels.
 struct MaskClass {
   std::string name;
   std::array<uint8_t, 3> color = {};
   bool operator==(const MaskClass&) const = default;
 };
-/// Color number `index` of the palette that the PASCAL VOC development kit draws masks in.
+/// Returns color `index` of the palette in which the PASCAL VOC development kit draws masks.
 std::array<uint8_t, 3> palette_color(int64_t index);
 
 /// Reads a class table with a line "name" or "name,r,g,b" for each class (a header with these words is
@@ -38,18 +38,18 @@ std::vector<MaskClass> parse_class_table(std::string_view text, std::string_view
 /// unlabeled.
 inline constexpr int64_t kUnlabeledAuto = -1, kUnlabeledNone = -2;
 
-/// Which pictures with masks to open.
+/// Options of open_masks().
 struct MaskOptions {
   /// One of mask_kinds(): "shapes" (generated), "masks" (a folder, see open_masks).
   std::string kind = "shapes";
   fs::path path;
   std::string split = "train";  ///< or "test"
-  Extent image_size = 32;       ///< shapes: how large they are drawn
-  int64_t count = 10000;        ///< shapes: how many, and which
+  Extent image_size = 32;       ///< shapes: size of the images
+  int64_t count = 10000;        ///< shapes: number of images, and seed
   uint64_t seed = 0;
-  /// masks: how many classes there are; another number in a mask is a fault. 0: as many as the table has.
+  /// masks: number of classes; a larger index in a mask is an error. 0: the number in the class table.
   int64_t num_classes = 0;
-  fs::path classes;  ///< masks: the table; empty: the one in the folder, if there is one
+  fs::path classes;  ///< masks: path of the class table; empty: the one in the folder, if any
   /// masks: a number that means unlabeled in addition to 255, kUnlabeledAuto or kUnlabeledNone.
   int64_t unlabeled = kUnlabeledAuto;
   /// masks: the number in the mask files for each line of the class table (without a table: for each class).
@@ -59,19 +59,19 @@ struct MaskOptions {
   bool allow_outside = false;  ///< masks: labels with outlines may name images outside of `path`
   bool skip_bad = false;  ///< masks: leave out pairs that cannot be read (MaskedImages::notes names them)
   int num_threads = 1;    ///< masks: for skip_bad and decide_masks
-  /// masks: for pictures and masks that are decoded once and kept; null: none is.
+  /// masks: budget for caching decoded images and masks; null: no cache.
   std::shared_ptr<PictureBudget> keep = nullptr;
 };
 
-/// Pictures whose every pixel has a class, by index. Any number of threads may read.
+/// Images with a class for every pixel, by index. Thread-safe.
 class MaskedImages {
  public:
   virtual ~MaskedImages() = default;
   virtual int64_t size() const = 0;
-  /// The picture (RGB) and its mask (one channel: the class or kUnlabeled) as they are stored, of one size.
-  /// UserError "FILE: ..." for what cannot be read, a mask of another size, a class that there is not.
+  /// Reads an image (RGB) and its mask (one channel: class or kUnlabeled) as stored, of equal size. UserError
+  /// "FILE: ..." if a file is unreadable, the sizes differ, or a class does not exist.
   virtual void read(int64_t index, Image& image, Image& mask) const = 0;
-  /// The mask alone.
+  /// Reads only the mask.
   virtual void read_mask(int64_t index, Image& mask) const = 0;
   virtual std::string where(int64_t index) const { return "image " + std::to_string(index); }
   const std::vector<MaskClass>& classes() const { return classes_; }
@@ -83,6 +83,7 @@ class MaskedImages {
   std::vector<std::string> notes_;
 };
 
+/// Returns the valid values of MaskOptions::kind.
 std::vector<std::string> mask_kinds();
 /// Opens masked images. A folder's layout is recognized by the names of its subfolders:
 ///   JPEGImages, SegmentationClass, ImageSets/Segmentation/{train,val}.txt        PASCAL VOC
@@ -116,25 +117,26 @@ struct MaskDecision {
 /// here, unless all are unreadable; opening them reports the error.
 MaskDecision decide_masks(const MaskOptions& train, const MaskOptions& held_out);
 
-/// What reading every mask and picture once found.
+/// Statistics from reading every image and mask once.
 struct MaskCheck {
   std::vector<MaskClass> classes;
   int64_t num_images = 0;
-  std::vector<int64_t> pixels;  ///< of each class
-  int64_t unlabeled = 0;        ///< pixels
+  std::vector<int64_t> pixels;  ///< by class
+  int64_t unlabeled = 0;        ///< in pixels
   std::vector<std::string> faults;
 };
+/// Reads every image and mask.
 MaskCheck check_masks(const MaskedImages& images);
-/// Median frequency balancing (Eigen and Fergus 2015, arXiv 1411.4734): a class's weight is the median of all
-/// classes' frequencies over its own, which is its share of the pixels of the images that have it; 0 for a
-/// class that no image has. UserError for a bad mask.
+/// Returns class weights by median frequency balancing (Eigen and Fergus 2015, arXiv 1411.4734): median of
+/// all class frequencies divided by the class's frequency, which is its fraction of the pixels of images that
+/// contain it; 0 for a class in no image. UserError for an invalid mask.
 std::vector<float> median_frequency_weights(const MaskedImages& images);
-/// The classes that each mask has pixels of.
+/// Returns the classes that occur in each mask.
 std::vector<std::vector<int32_t>> classes_of_masks(const MaskedImages& images);
 
-/// Draws classes in their colors, as RGB; unlabeled pixels white.
+/// Draws a mask in class colors, as RGB; unlabeled pixels are white.
 Image colorize(const Image& mask, const std::vector<MaskClass>& classes);
-/// The picture with a mask's colors over it, half and half; class 0 and unlabeled pixels stay as they are.
+/// Blends an image half and half with a mask's colors; class 0 and unlabeled pixels are unchanged.
 Image overlay(const Image& image, const Image& mask, const std::vector<MaskClass>& classes);
 
 }  // namespace hearth::data
