@@ -16,6 +16,7 @@ int64_t dtype_bytes(DType dtype);
 std::string_view dtype_name(DType dtype);
 /// Returns the dtype with that name ("f32", "bf16", ...); nullopt if there is none.
 std::optional<DType> dtype_from_name(std::string_view name);
+/// True for floating-point types.
 bool is_floating(DType dtype);
 
 /// bfloat16 storage: the upper half of an fp32, rounded to nearest even; NaN stays NaN.

@@ -1,3 +1,8 @@
+// A fork-join thread pool. run() publishes the body, sets the number of pending workers and increments a
+// generation counter; workers wait for a new generation, call the body, and decrement the pending count.
+// Waiting spins, then yields, then (workers only) sleeps on a condition variable. A worker announces that
+// it sleeps (asleep_) before it checks the generation again, and run() reads asleep_ after it has
+// incremented the generation; both are sequentially consistent, so no wake-up is lost.
 #include "base/threads.h"
 
 #include <sched.h>

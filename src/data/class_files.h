@@ -23,6 +23,7 @@ struct ClassFiles {
   std::vector<std::string> notes;   ///< sentences on the chosen split and on files not read
 };
 
+/// Options of list_class_files().
 struct ClassFilesOptions {
   fs::path path;
   bool is_training = true;

@@ -1,3 +1,9 @@
+// Prefetching loader. Every choice (order, augmentation, class balance) is a pure function of (seed, epoch,
+// sample), computed with Philox and permutations that need no memory, so a position is a few numbers and
+// any thread can make any row. Batches are staged in a ring of kRing slots. A thread takes a piece (a few
+// rows) of the newest open batch, makes the rows without holding the lock, and decrements the slot's count
+// of pending rows; next() waits until the oldest slot has none. A slot is refilled only when the caller has
+// moved kHeld batches on. All state is guarded by one mutex.
 #include "data/loader.h"
 
 #include <algorithm>

@@ -13,6 +13,7 @@ namespace hearth::ir {
 ///   %5 = matmul(%3, %0) {transpose_b=1} : f32[32, 10]  # fc
 ///   return %5
 std::string print(const Graph& graph);
+/// Returns the line of a node in the text form.
 std::string print_node(const Graph& graph, NodeId id);
 /// Returns " {key=value, ...}", or an empty string without attributes.
 std::string print(const Attrs& attrs);

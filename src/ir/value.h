@@ -30,6 +30,7 @@ enum class Role : uint8_t {
   remote,   ///< state of another worker: takes part when states are gathered, but has no bytes on this device
   carried,  ///< persistent between the programs of one update (gradient sums), not in checkpoints
 };
+/// Returns the name of a role in the text form.
 std::string_view role_name(Role role);
 /// True if values of this role are in the persistent region.
 constexpr bool is_persistent(Role role) { return role >= Role::parameter; }

@@ -40,8 +40,7 @@ struct Tensor {
   bool trainable = true;
   /// if not none, stored quantized in several tensors
   ops::Quantization quantized = ops::Quantization::none;
-  bool adapter =
-      false;  ///< True if it is a low-rank matrix of an adapter, which is not in the model's own files
+  bool adapter = false;    ///< True if it is a low-rank matrix of an adapter
   bool is_table = false;   ///< True if made by Builder::table
   bool is_moving = false;  ///< True if it is a running mean or variance that training updates
 };

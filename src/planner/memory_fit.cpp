@@ -1,3 +1,9 @@
+// Search for plans within a memory budget. A plan is the result of the memory passes and the packer for a
+// micro-batch size, an offload choice and an arena budget; graphs are built once per micro-batch size and
+// only planned again for other choices. cheapest() tries the offload choices in order of increasing traffic
+// and keeps the one with the lowest predicted time. The largest micro-batch is the root of peak(batch) =
+// memory; the peak is nearly affine in the batch, so secant steps converge quickly; bisection
+// is the fallback.
 #include "planner/memory_fit.h"
 
 #include <fmt/format.h>

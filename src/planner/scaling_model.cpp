@@ -1,3 +1,7 @@
+// Predicts an update on several GPUs by replaying the compiled programs of all workers (exec/replay.h).
+// Each step of a program takes the predicted seconds of its nodes on its queue, waits for the steps it
+// depends on, and shares the bandwidth of the paths it uses (GPU link, host memory, all-reduce on the CPU,
+// network) with the steps that run at the same time. Collectives start when all workers have reached them.
 #include "planner/scaling_model.h"
 
 #include <fmt/format.h>

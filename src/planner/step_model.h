@@ -12,6 +12,7 @@ struct UpdateSize {
   int64_t num_samples = 0;  ///< images or tokens
   bool is_text = false;
 };
+/// Returns the size of an update of a plan training step.
 UpdateSize update_size(const engine::Plan& plan);
 
 /// Predicted training step on a GPU, which need not exist. A model, not a measurement.

@@ -1,3 +1,6 @@
+// The reader process writes the GPU and sensor that it is about to read into shared memory (Mark). If it
+// hangs past the timeout or crashes, the mark names the sensor at fault, which is disabled, and a new
+// process continues with the others.
 #include "system/sampler.h"
 
 #include <fmt/format.h>

@@ -30,6 +30,7 @@ enum class Sensor : uint8_t {
   gpu_metrics,
   nvml
 };
+/// Names of the sensors in messages, by Sensor.
 inline constexpr std::array<const char*, 12> kSensorNames = {"the share of busy time",
                                                              "the edge temperature",
                                                              "the junction temperature",

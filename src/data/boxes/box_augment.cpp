@@ -1,3 +1,8 @@
+// Mosaic and mixup of YOLOX (Ge et al. 2021, arXiv 2107.08430). A mosaic places four images, each scaled to
+// fit the sample, around a random center on a canvas of twice the sample's size, then maps the canvas to
+// the sample with a random affine transformation. Boxes are transformed as corners, replaced by their
+// bounding boxes, and clipped. Mixup averages the mosaic with one more scaled image. All random numbers of
+// a sample come from one Philox sequence in a fixed order, so a sample depends only on (key, index).
 #include "data/boxes/box_augment.h"
 
 #include <algorithm>

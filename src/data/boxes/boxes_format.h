@@ -138,6 +138,7 @@ LabelFile parse_createml(std::string_view text, std::string_view name, bool skip
 /// True if the start of a file matches this format (Label Studio, CVAT, LabelMe, CSV or CreateML).
 bool has_format(const fs::path& file, BoxFormat format);
 
+/// Read the labels of a split in one format, as read_boxes does.
 BoxedPictures read_coco(const fs::path& path, std::string_view split, const LabelOptions& options);
 BoxedPictures read_voc(const fs::path& folder, std::string_view split, const LabelOptions& options);
 BoxedPictures read_yolo(const fs::path& index, std::string_view split, const LabelOptions& options);

@@ -83,7 +83,7 @@ class LabelStudioParser {
     });
   }
 
-  /// Selects the annotation marked as ground truth, else the first submitted one, and counts the others.
+  /// Selects the annotation marked as ground truth, otherwise the first submitted one, and counts the others.
   /// Returns false if there is none.
   bool choose(std::vector<TaskAnnotation>& annotations, LabeledImage& image) {
     std::erase_if(annotations, [](const TaskAnnotation& one) { return one.is_cancelled; });

@@ -22,7 +22,7 @@ struct BucketCrop {
 /// side is the longest possible.
 class Buckets {
  public:
-  /// UserError unless the resolution is a positive multiple of the step.
+  /// UserError unless the resolution is a positive multiple of the step, within the maximum image size.
   explicit Buckets(int64_t resolution, int64_t step = 64);
 
   /// Bucket sizes, from the widest to the tallest.

@@ -1,3 +1,8 @@
+// Affine warp in fixed-point arithmetic, so that results are bitwise identical on all machines: for each
+// output row, the source coordinates of the first pixel and the step per pixel are rounded to 2^-20 pixel,
+// and then only integers are added. The range of output pixels whose four source neighbors are inside the
+// image is computed once per row, so that the inner loop has no bounds checks. Colors are shifted in HSV in
+// float, in blocks of planes that compilers vectorize.
 #include "data/images/warp.h"
 
 #include <algorithm>

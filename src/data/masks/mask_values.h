@@ -42,7 +42,7 @@ struct MaskHistogram {
   void add(const MaskHistogram& other, int64_t first = 0);
 };
 
-/// The number that stands for each class in mask files; empty if no rule matches.
+/// The number of each class in mask files; empty if no rule matches.
 struct ClassNumbers {
   std::vector<int64_t> numbers = {};
   /// Why the numbers are not 0, 1, 2, ...; empty if they are.

@@ -30,7 +30,7 @@ std::array<uint8_t, 3> palette_color(int64_t index);
 
 /// Reads a class table with a line "name" or "name,r,g,b" for each class (a header with these words is
 /// skipped), or lines "0, name" after the header "Pixel Value, Class" (Roboflow). UserError with file and
-/// line. `name` stands for the file in messages.
+/// line. `name`: file name in messages.
 std::vector<MaskClass> read_class_table(const fs::path& path);
 std::vector<MaskClass> parse_class_table(std::string_view text, std::string_view name);
 
