@@ -49,9 +49,8 @@ size_t regular_file_size(const Descriptor& file, const fs::path& path) {
   if (fstat(file.value(), &info) != 0) system_error("read", path);
   if (S_ISDIR(info.st_mode)) user_error("expected a file at {}, found a folder", path.string());
   if (!S_ISREG(info.st_mode)) {
-    user_error(
-        "expected a regular file at {}, found a pipe, a socket or a device; copy what it gives into a file",
-        path.string());
+    user_error("{} is a pipe, a socket or a device; copy its data to a regular file and use that",
+               path.string());
   }
   return static_cast<size_t>(info.st_size);
 }
@@ -59,8 +58,8 @@ size_t regular_file_size(const Descriptor& file, const fs::path& path) {
 void refuse_pointer(std::string_view contents, const fs::path& path) {
   if (!contents.starts_with("version https://git-lfs.github.com/spec/v1\n")) return;
   user_error(
-      "expected the contents of {}, got a pointer of git-lfs to them; fetch them with git lfs pull in that "
-      "folder, or with hf download",
+      "{} is a git-lfs pointer, not the file itself; download the file with git lfs pull in its folder, or "
+      "with hf download",
       path.string());
 }
 
@@ -112,15 +111,15 @@ void explain_lost_page(int signal, siginfo_t* info, void*) {
   put_on_stderr("hearth: ");
   if (entry == nullptr) {
     put_on_stderr(
-        "a page of memory is gone, as where /dev/shm is full or a file was cut short while it was read; free "
+        "a page of memory cannot be read: /dev/shm is full, or a file was truncated while it was read; free "
         "some space and run again\n");
     std::signal(signal, SIG_DFL);
     return;  // returns to the faulting instruction, which ends the process by the default action
   }
   put_on_stderr(entry->path.data());
   put_on_stderr(
-      ": expected the file to stay as it is while it is read, but it was cut short or its disk failed; bring "
-      "it back and run again, a training run with --resume\n");
+      ": the file was truncated while it was read, or its disk failed; restore the file and run again, a "
+      "training run with --resume\n");
   _exit(2);
 }
 
@@ -208,8 +207,7 @@ void FileWriter::sync_and_close() {
 bool path_exists(const fs::path& path) {
   std::error_code code;
   const fs::file_status status = fs::status(path, code);
-  if (status.type() == fs::file_type::none)
-    user_error("cannot look at {}: {}", path.string(), code.message());
+  if (status.type() == fs::file_type::none) user_error("cannot access {}: {}", path.string(), code.message());
   return status.type() != fs::file_type::not_found;
 }
 
@@ -241,8 +239,7 @@ void sync_folder(const fs::path& folder) {
 void rename_durably(const fs::path& from, const fs::path& to) {
   std::error_code code;
   if (fs::exists(to, code) && !fs::is_regular_file(to, code))
-    user_error("expected a place for a file at {}, got something that is none; try another name",
-               to.string());
+    user_error("cannot write a file at {}: it is not a regular file; use another name", to.string());
   fs::rename(from, to, code);
   if (code) user_error("cannot rename {} to {}: {}", from.string(), to.string(), code.message());
   const fs::path parent = to.parent_path();

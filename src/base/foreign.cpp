@@ -57,10 +57,9 @@ bool is_pickled(const fs::path& file) {
 /// Throws a UserError for a pickle outside a zip archive, the format of torch.save before PyTorch 1.6.
 [[noreturn]] void refuse_pickle(const fs::path& file) {
   user_error(
-      "{0}: expected safetensors or a file of torch.save as PyTorch writes it since 1.6, got an older "
-      "pickle; "
-      "convert it: python3 -c \"import torch; torch.save(torch.load('{0}', map_location='cpu', "
-      "weights_only=True), '{1}')\"",
+      "{0}: the file was written by torch.save before PyTorch 1.6, which is not supported; convert it: "
+      "python3 -c \"import torch; torch.save(torch.load('{0}', map_location='cpu', weights_only=True), "
+      "'{1}')\"",
       file.string(), fs::path(file).replace_extension(".new" + file.extension().string()).string());
 }
 
@@ -93,8 +92,7 @@ void refuse_foreign_weights(std::span<const std::byte> bytes, std::string_view p
   const bool has_protocol = text.size() > 1 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5;
   if (has_protocol) refuse_pickle(path);
   if (text.starts_with("GGUF"))
-    user_error("expected weights as safetensors, got a GGUF file at {}; try the model that it was made from",
-               path);
+    user_error("{} is a GGUF file, which cannot be loaded; use the original model with safetensors", path);
 }
 
 void refuse_foreign_weights(const fs::path& folder) {
@@ -106,13 +104,13 @@ void refuse_foreign_weights(const fs::path& folder) {
     if (name == "training_args.bin" || !fs::is_regular_file(file)) continue;
     if (is_pickled(file))
       user_error(
-          "expected model.safetensors, pytorch_model.bin or their shards' index in {}, found {}; if that is "
-          "the model's state dict under the names of transformers, rename it to pytorch_model.bin",
+          "expected model.safetensors, pytorch_model.bin or their shards' index in {}, found {}; if this is "
+          "a state dict with the names of transformers, rename it to pytorch_model.bin",
           folder.string(), name);
     if (file.extension() == ".gguf")
       user_error(
-          "expected a folder with safetensors or pytorch_model.bin, got a GGUF file in it, {}; try the model "
-          "that it was made from",
+          "{} is a GGUF file, which cannot be loaded; use the folder of the original model, with safetensors "
+          "or pytorch_model.bin",
           file.string());
   }
 }
@@ -132,7 +130,7 @@ void refuse_foreign_records(const fs::path& path) {
     const std::string advice = download_advice(path, " --repo-type dataset");
     if (advice.empty())
       user_error("cannot open {}: there is no such file; try data=FILE.jsonl", path.string());
-    user_error("expected a file of data, got '{}', which is not there{}", path.string(), advice);
+    user_error("the data file '{}' does not exist{}", path.string(), advice);
   }
   const std::string ending = path.extension().string();
   if (ending == ".csv") refuse_data(path, "CSV", to_jsonl(path, "read_csv"));

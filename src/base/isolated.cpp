@@ -84,9 +84,8 @@ Isolated::~Isolated() { end(); }
 void Isolated::start() {
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
-    user_error(
-        "expected a socket for a process that reads files, got none: {}; try a higher limit (ulimit -n)",
-        std::strerror(errno));
+    user_error("cannot create a socket for the reader process: {}; raise the limit of open files (ulimit -n)",
+               std::strerror(errno));
   const pid_t parent = getpid();
   // Unflushed output would be written by both processes.
   std::fflush(nullptr);
@@ -100,8 +99,10 @@ void Isolated::start() {
   if (process_ < 0) {
     const int error = errno;
     end();
-    user_error("expected a process that reads files, got none: {}; try a higher limit (ulimit -u, ulimit -v)",
-               std::strerror(error));
+    user_error(
+        "cannot start the reader process: {}; raise the limits of processes and memory (ulimit -u, ulimit "
+        "-v)",
+        std::strerror(error));
   }
 }
 

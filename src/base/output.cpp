@@ -35,8 +35,7 @@ constexpr auto kFileEndings =
 void refuse_file_name(const fs::path& path) {
   if (std::ranges::find(kFileEndings, path.extension().string()) == kFileEndings.end()) return;
   user_error(
-      "'{}' has the name of a file, but what is to be written is a folder; try --out {}, or the --format of "
-      "a "
+      "'{}' is the name of a file, but the output is a folder; use --out {}, or a --format that writes a "
       "file",
       path.string(), fs::path(path).replace_extension().string());
 }
@@ -48,8 +47,8 @@ bool expect_free(const fs::path& path) {
   const bool is_folder = fs::is_directory(path, code);
   if (is_folder) delete_leftovers(path / kNoName);
   if (is_folder && list_folder(path).empty()) return true;
-  user_error("expected a new or an empty folder to write to, got '{}', {}; try another --out", path.string(),
-             is_folder ? "where there are files already" : "which is there already");
+  user_error("cannot write to '{}', {}; use a new or empty folder for --out", path.string(),
+             is_folder ? "which has files in it" : "which exists and is not a folder");
 }
 
 }  // namespace
@@ -59,8 +58,8 @@ void expect_place_for_file(const fs::path& path) {
   const fs::file_status status = fs::status(path, unknown);
   if (fs::is_character_file(status) || fs::is_fifo(status)) return;
   if (fs::exists(status) && !fs::is_regular_file(status))
-    user_error("expected a place for a file at {}, got {}; try another name", path.string(),
-               fs::is_directory(status) ? "a folder" : "something that is none");
+    user_error("cannot write a file at {}: it is {}; use another name", path.string(),
+               fs::is_directory(status) ? "a folder" : "not a regular file");
   // Permission bits are not enough (read-only mounts, quotas), so a file is created.
   const Temporary tried(path, Temporary::Kind::file);
 }
@@ -69,8 +68,7 @@ void expect_place_for_folder(const fs::path& folder) {
   const fs::path path = plain_path(folder);
   const fs::path found = path_exists(path) ? path : folder_above(path);
   if (!fs::is_directory(found))
-    user_error("expected a folder to write to, got {}, where {} is none; try another --out", folder.string(),
-               found.string());
+    user_error("cannot write to {}: {} is not a folder; use another --out", folder.string(), found.string());
   const Temporary tried(found / kNoName, Temporary::Kind::folder, folder);
 }
 
@@ -100,7 +98,7 @@ void NewFolder::commit() {
     fs::rename(contents_, path_, code);
   } else {
     if (list_folder(path_).size() > 1)
-      user_error("expected the folder {} to stay empty, but something was put there; try another --out",
+      user_error("the folder {} is no longer empty: another program wrote to it; use another --out",
                  path_.string());
     for (const fs::path& entry : list_folder(contents_)) {
       if (!code) fs::rename(entry, path_ / entry.filename(), code);

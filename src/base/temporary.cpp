@@ -68,7 +68,7 @@ void delete_leftovers(const fs::path& path) {
 }
 
 void refuse_to_write(const fs::path& path, int code) {
-  user_error("cannot write to {}: {}; try another place", path.string(), std::strerror(code));
+  user_error("cannot write to {}: {}; use another path", path.string(), std::strerror(code));
 }
 
 Temporary::Temporary(const fs::path& path, Kind kind, const fs::path& known_as) {

@@ -18,9 +18,7 @@ void check_nesting(std::string_view text, const std::string& where) {
   constexpr int64_t kMostBrackets = 256;
   constexpr size_t kMostColumns = 64;
   if (std::ranges::count_if(text, [](char c) { return c == '[' || c == '{'; }) > kMostBrackets) {
-    user_error(
-        "expected at most {} opening brackets, got more in {}; try the form 'key: value', line by line",
-        kMostBrackets, where);
+    user_error("more than {} opening brackets in {}; write one 'key: value' per line", kMostBrackets, where);
   }
   int64_t line = 1;
   for (size_t at = 0; at < text.size(); ++line) {
@@ -59,8 +57,8 @@ void check_one_document(const std::string& text, const std::string& where, std::
   DocumentStarts starts;
   if (!parser.HandleNextDocument(starts) || !parser.HandleNextDocument(starts)) return;
   user_error(
-      "expected one {}, got more after it in {}:{}; try a file for each, or quotes around text with "
-      "special characters",
+      "expected one {}, but another one follows in {}:{}; use a file for each, or quote text with special "
+      "characters",
       kind, where, starts.lines.back());
 }
 
@@ -93,14 +91,14 @@ YAML::Node parse_yaml(const std::string& text, const std::string& where, const Y
                kind.advice);
   }
   if (const int64_t line = line_of_bytes_that_are_no_text(text); line != 0)
-    user_error("expected text in UTF-8, got bytes that are none in {}:{}; {}", where, line, kind.advice);
+    user_error("expected text in UTF-8, got invalid bytes in {}:{}; {}", where, line, kind.advice);
   check_nesting(text, where);
   try {
     check_one_document(text, where, kind.name);
     return YAML::Load(text);
   } catch (const YAML::Exception& error) {
-    user_error("expected YAML, got '{}' in {}:{}; try quotes around text with special characters", error.msg,
-               where, error.mark.line + 1);
+    user_error("expected YAML, got '{}' in {}:{}; quote text with special characters", error.msg, where,
+               error.mark.line + 1);
   }
 }
 

@@ -309,7 +309,7 @@ TEST(File, OneThatIsCutShortWhileItIsReadIsNamed) {
         explain_lost_pages();
         sum_of_cut();
       },
-      testing::ExitedWithCode(2), "^hearth: .*hearth_cut_\\?[0-9]+: expected .* cut short .* --resume\n$");
+      testing::ExitedWithCode(2), "^hearth: .*hearth_cut_\\?[0-9]+: the file was truncated .* --resume\n$");
   fs::remove(path);
 }
 
@@ -324,7 +324,7 @@ TEST(File, LostPagesOfOtherMemoryAreExplainedAndFatal) {
         explain_lost_pages();
         read_lost();
       },
-      testing::KilledBySignal(SIGBUS), "^hearth: a page of memory is gone.*\n$");
+      testing::KilledBySignal(SIGBUS), "^hearth: a page of memory cannot be read.*\n$");
 }
 
 }  // namespace

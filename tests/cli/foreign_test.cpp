@@ -106,13 +106,13 @@ TEST_F(Foreign, OldPicklesAreConverted) {
   const std::string pickle = "\x80\x02\x8a\x0a more of a pickle";
   for (const char* file : {"model/pytorch_model.bin", "model/model.safetensors"}) {
     put(file, pickle);
-    all_refuse({file, "older pickle", "weights_only=True"});
+    all_refuse({file, "before PyTorch 1.6", "weights_only=True"});
     fs::remove(at(file));
   }
   put("weights.pt", pickle);
   refused("hearth train tiny.yaml init=weights.pt --out run",
           {"weights.pt", "torch.load('weights.pt'", "'weights.new.pt'"});
-  refused("hearth validate tiny.yaml init=weights.pt", {"weights.pt", "older pickle"});
+  refused("hearth validate tiny.yaml init=weights.pt", {"weights.pt", "before PyTorch 1.6"});
   put("adapter/adapter_config.json",
       R"({"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj"],
       "base_model_name_or_path": "model"})");
@@ -120,7 +120,7 @@ TEST_F(Foreign, OldPicklesAreConverted) {
   refused("hearth train recipe.yaml model=./model init=text.txt adapter.path=adapter --out run",
           {"text.txt"});
   put("model/model.safetensors", std::string("\2\0\0\0\0\0\0\0{}", 10));
-  refused("hearth merge --adapter adapter --out merged", {"adapter/adapter_model.bin", "older pickle"});
+  refused("hearth merge --adapter adapter --out merged", {"adapter/adapter_model.bin", "before PyTorch 1.6"});
 }
 
 TEST_F(Foreign, FilesOfTorchRunNothing) {
@@ -148,7 +148,7 @@ TEST_F(Foreign, FilesOfTorchAreWeights) {
 
 TEST_F(Foreign, GgufFilesAreNoModelFolders) {
   put("model/model-q8_0.gguf", "GGUF");
-  all_refuse({"model/model-q8_0.gguf", "GGUF", "the model that it was made from"});
+  all_refuse({"model/model-q8_0.gguf", "GGUF", "the original model"});
 }
 
 TEST_F(Foreign, QuantizedModelsAreRefusedByTheirMethod) {

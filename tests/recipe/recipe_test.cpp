@@ -185,8 +185,8 @@ TEST(Recipe, BytesThatAreNoTextAreRefused) {
   EXPECT_THAT(fault("seed: 1\ninit: \"\xff\""), HasSubstr("r.yaml:2"));
   EXPECT_THAT(fault("init: \"a\\0b\""), HasSubstr("expected one word or path"));
   EXPECT_THAT(fault("just words"), HasSubstr("expected keys like 'train:'"));
-  EXPECT_THAT(fault("seed: 1\n---\nseed: 2\n"), HasSubstr("got more after it in r.yaml:2"));
-  EXPECT_THAT(fault(", seed: 1\n"), HasSubstr("got more after it in r.yaml:1"));
+  EXPECT_THAT(fault("seed: 1\n---\nseed: 2\n"), HasSubstr("another one follows in r.yaml:2"));
+  EXPECT_THAT(fault(", seed: 1\n"), HasSubstr("another one follows in r.yaml:1"));
   EXPECT_THAT(fault("train: {steps: 5}\n, batch: 3\n"), HasSubstr("r.yaml:2"));
 }
 
