@@ -104,7 +104,7 @@ const Device& find_gpu(std::string_view name) {
     if (gpu.name == name) return gpu;
     names.push_back(gpu.name);
   }
-  user_error("there is no model of a GPU '{}'; known are {}", name, fmt::join(names, ", "));
+  user_error("unknown GPU '{}'; known GPUs are {}", name, fmt::join(names, ", "));
 }
 
 const Device* find_gpu_by_full_name(std::string_view full_name) {

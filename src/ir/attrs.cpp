@@ -9,7 +9,7 @@ template <typename T>
 const T& as(const Attr* attr, std::string_view name) {
   if (attr == nullptr) internal_error("attribute '{}' is missing", name);
   const T* value = std::get_if<T>(attr);
-  if (value == nullptr) internal_error("attribute '{}' has another type than asked for", name);
+  if (value == nullptr) internal_error("attribute '{}' has another type than requested", name);
   return *value;
 }
 

@@ -21,7 +21,7 @@ class Verifier {
     for (current_ = 0; current_ < graph_.nodes.size(); ++current_) check_node(graph_.nodes[current_]);
     check_memories();
     for (const ValueId id : graph_.outputs) {
-      if (!in_range(id) || !known_[static_cast<size_t>(id)]) fail("a graph output is never made");
+      if (!in_range(id) || !known_[static_cast<size_t>(id)]) fail("a graph output is never computed");
     }
   }
 
@@ -40,7 +40,7 @@ class Verifier {
   const char* input_fault(ValueId id) const {
     if (id == kNone) return nullptr;
     if (!in_range(id)) return "has an id that is out of range";
-    if (known_[static_cast<size_t>(id)] == 0) return "is read before it is made";
+    if (known_[static_cast<size_t>(id)] == 0) return "is read before it is computed";
     return dead_[static_cast<size_t>(id)] != 0 ? "is read after its bytes were overwritten" : nullptr;
   }
 
@@ -71,7 +71,7 @@ class Verifier {
 
   void check_output(const Node& node, size_t k) {
     const auto index = static_cast<size_t>(node.outputs[k]);
-    if (known_[index] != 0) fail("an output is made twice");
+    if (known_[index] != 0) fail("an output is computed twice");
     if (graph_.values[index].producer != static_cast<NodeId>(current_))
       fail("an output names another producer");
     known_[index] = 1;

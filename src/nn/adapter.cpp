@@ -42,8 +42,8 @@ Adapter::Change Adapter::change_of(std::string_view module) const {
 
 void refuse_transposed(std::string_view file) {
   user_error(
-      "{}: expected false for \"fan_in_fan_out\", because the files of this model hold weights as [out, in], "
-      "got true",
+      "{}: \"fan_in_fan_out\" is true, but the files of this model store weights as [out, in]; set it to "
+      "false",
       file);
 }
 
@@ -115,14 +115,14 @@ void Builder::check_rule() const {
   if (adapter_.transposed && std::ranges::none_of(tensors_, is_turned)) refuse_transposed(adapter_.rule_name);
   const auto is_adapted = [&](const std::string& module) { return adapter_.change_of(module).rank > 0; };
   if (std::ranges::none_of(linears_, is_adapted)) {
-    user_error("{}: expected target_modules with linear layers of the model ({}), got none of them",
+    user_error("{}: target_modules names no linear layer of the model; its linear layers are {}",
                adapter_.rule_name, fmt::join(short_names(linears_), ", "));
   }
   if (adapter_.targets.empty()) return;
   for (const std::string& module : modules_) {
     const bool is_linear = std::ranges::find(linears_, module) != linears_.end();
     if (is_linear || !is_adapted(module)) continue;
-    user_error("{}: expected target_modules with linear layers of the model ({}), got '{}' too",
+    user_error("{}: target_modules must name linear layers of the model ({}), but '{}' is not one",
                adapter_.rule_name, fmt::join(short_names(linears_), ", "), module);
   }
 }

@@ -212,7 +212,7 @@ ValueId Builder::conv_weight(std::string_view name, const Shape& shape, Init ini
 ValueId Builder::conv(std::string_view name, ValueId in, const Conv& options) {
   const int64_t in_channels = graph_.type(in).shape.back();
   if (options.groups < 1 || in_channels % options.groups != 0) {
-    user_error("expected groups that share the {} channels before '{}' evenly, got {}", in_channels,
+    user_error("expected a number of groups that divides the {} input channels of '{}', got {}", in_channels,
                full(name), options.groups);
   }
   const int64_t taps = options.kernel * options.kernel, group_in = in_channels / options.groups;
@@ -314,8 +314,8 @@ ValueId Builder::linear(std::string_view name, ValueId in, int64_t out_features,
   if (is_matrix && adapter_.quantized != ops::Quantization::none && is_frozen(full(name, "weight"))) {
     if (options.transposed) {
       user_error(
-          "expected no adapter.quantize for a model whose files hold weights as [in, out], got one for '{}'; "
-          "try without",
+          "adapter.quantize does not support weights that files store as [in, out], such as '{}'; remove "
+          "adapter.quantize",
           full(name));
     }
     out = quantized_linear(name, in, layout);

@@ -299,7 +299,7 @@ TEST_F(Adapters, RefuseOthersOfAnotherShape) {
   with(list, "\"model.layers.0.(self_attn.q_proj\"", {"target_modules", "regular expression"});
   with(list, "\".*(q_proj|input_layernorm)\"", {"target_modules", "'model.layers.0.input_layernorm'"});
   with(list, "\".*(q_proj|lm_head)\"", {"target_modules", "'lm_head'"});
-  with(list, "[\"dense\"]", {"target_modules", "got none of them"});
+  with(list, "[\"dense\"]", {"target_modules", "names no linear layer"});
   with(list, "[\"q_proj\"], \"layers_to_transform\": [1]", {"layers.0.self_attn.q_proj.lora_A.weight"});
   with(list, "[\"q_proj\"], \"layers_pattern\": \"layers\"", {"layers_pattern", "layers_to_transform"});
   with(list, "[\"q_proj\"], \"layers_to_transform\": [1], \"layers_pattern\": \"(h|layers)\"",

@@ -90,7 +90,7 @@ TEST(Verify, AcceptsWhatThePassesStartFrom) {
 
 TEST(Verify, NamesThePassAndTheNodeOfAFault) {
   const std::string fault = fault_after([](Graph& graph) { std::swap(graph.nodes[0], graph.nodes[1]); });
-  EXPECT_THAT(fault, HasSubstr("after my_pass: relu: input 'a' is read before it is made"));
+  EXPECT_THAT(fault, HasSubstr("after my_pass: relu: input 'a' is read before it is computed"));
   EXPECT_THAT(fault, HasSubstr("> %3 = relu(%2)"));
 }
 
@@ -102,8 +102,8 @@ TEST(Verify, FindsEachKindOfFault) {
           "after my_pass: matmul: input 'b' is missing: expected inputs (a, b, bias?, residual?), got 1"));
   EXPECT_THAT(fault_after([](Graph& g) { g.values[2].type.dtype = DType::bf16; }), HasSubstr("type differs"));
   EXPECT_THAT(fault_after([](Graph& g) { g.values[3].producer = 0; }), HasSubstr("another producer"));
-  EXPECT_THAT(fault_after([](Graph& g) { g.nodes[1].outputs = {2}; }), HasSubstr("made twice"));
-  EXPECT_THAT(fault_after([](Graph& g) { g.nodes.pop_back(); }), HasSubstr("never made"));
+  EXPECT_THAT(fault_after([](Graph& g) { g.nodes[1].outputs = {2}; }), HasSubstr("computed twice"));
+  EXPECT_THAT(fault_after([](Graph& g) { g.nodes.pop_back(); }), HasSubstr("never computed"));
   EXPECT_THAT(fault_after([](Graph& g) { g.nodes[1].outputs.clear(); }), HasSubstr("number of outputs"));
 }
 

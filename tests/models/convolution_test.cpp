@@ -111,7 +111,8 @@ TEST(ConvLayer, GroupsThatDoNotShareTheChannelsAreRefused) {
     layer.builder.conv("conv", layer.x, {.out_channels = 4, .groups = 4});
     FAIL() << "nothing was refused";
   } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("expected groups that share the 6 channels before 'conv'"));
+    EXPECT_THAT(error.what(), testing::HasSubstr(
+                                  "expected a number of groups that divides the 6 input channels of 'conv'"));
   }
 }
 
