@@ -120,7 +120,7 @@ class Search {
     engine::EngineOptions options = options_;
     options.optimizer.name = "adamw8bit";
     const engine::Plan plan = make(options, true);
-    if (fits(plan)) add(plan, "optimizer.name=adamw8bit", "moments in 8 bits");
+    if (fits(plan)) add(plan, "optimizer.name=adamw8bit", "8-bit moments");
   }
 
   engine::EngineOptions options_;

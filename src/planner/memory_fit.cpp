@@ -166,7 +166,7 @@ std::string describe(const MemoryFit& fit) {
   if (fit.offload.weights) away.emplace_back("weights");
   if (recompute.num_stashed > 0) away.push_back(fmt::format("{} activations", recompute.num_stashed));
   if (!away.empty()) parts.push_back(fmt::format("{} in host memory", fmt::join(away, " and ")));
-  return parts.empty() ? "as it is" : fmt::format("{}", fmt::join(parts, ", "));
+  return parts.empty() ? "unchanged" : fmt::format("{}", fmt::join(parts, ", "));
 }
 
 }  // namespace hearth::planner

@@ -63,7 +63,7 @@ std::string to_table(const PlanReport& report) {
   text += fmt::format("  {:<22}{:>13.2f}%\n", "gap", 100 * report.gap());
   text += row("peak", report.peak_bytes);
   if (report.host_bytes > 0) text += row("in host memory", report.host_bytes);
-  if (report.kept_bytes > 0) text += row("kept images, at most", report.kept_bytes);
+  if (report.kept_bytes > 0) text += row("image cache, at most", report.kept_bytes);
   text += fmt::format("  {:<22}{:>14.3f} GFLOP\n", "work per step", report.flops_per_step / 1e9);
   return text;
 }

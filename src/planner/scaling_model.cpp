@@ -198,19 +198,16 @@ std::string to_text(const ScalingModel& model, const ScalingModel& one, const co
   std::string text = fmt::format("on {} of {}: simulated, not measured\n{}\n{}, {:.2f} times as fast\n",
                                  model.num_workers, gpu.full_name, line("one GPU", one),
                                  line(fmt::format("{} GPUs", model.num_workers), model), scaling(model, one));
+  text += fmt::format("exposed: {:.3f} ms, {:.1f}% of an update, in which a GPU is idle\n",
+                      1e3 * model.exposed_seconds, 100 * model.exposed_seconds / model.seconds);
   text += fmt::format(
-      "exposed: {:.3f} ms, {:.1f}% of an update, in which a "
-      "GPU stands still\n",
-      1e3 * model.exposed_seconds, 100 * model.exposed_seconds / model.seconds);
-  text += fmt::format(
-      "of each: kernels {:.3f} ms, copies to host memory "
-      "{:.3f} ms, sums {:.3f} ms, back {:.3f} ms\n",
+      "per worker: kernels {:.3f} ms, copies to host memory {:.3f} ms, all-reduce {:.3f} ms, copies back "
+      "{:.3f} ms\n",
       ms(exec::Queue::compute), ms(exec::Queue::out), ms(exec::Queue::exchange), ms(exec::Queue::in));
   text += fmt::format(
-      "links: {:g} GB/s each way to a GPU, host memory {:g} "
-      "GB/s, sums {:g} GB/s a worker",
+      "links: {:g} GB/s each way to a GPU, host memory {:g} GB/s, all-reduce {:g} GB/s per worker",
       1e-9 * gpu_rate(links, gpu), 1e-9 * links.memory, 1e-9 * links.sums);
-  return text + (links.network > 0 ? fmt::format(", {:g} MB/s each way between machines of a GPU each\n",
+  return text + (links.network > 0 ? fmt::format(", {:g} MB/s each way between machines with one GPU each\n",
                                                  1e-6 * links.network)
                                    : ", all in one machine\n");
 }

@@ -59,7 +59,7 @@ std::string to_table(const StepModel& model) {
   int count = 0;
   for (const cost::RooflineRow& r : all.rows) count += r.count;
   text += row({"in all", count, all.launches, all.flops, all.bytes, all.seconds});
-  return text + fmt::format("modeled: {:.3f} ms a step, {:.0f} {}/s, MFU {:.1f}%\nfigures: {}\n",
+  return text + fmt::format("modeled: {:.3f} ms per step, {:.0f} {}/s, MFU {:.1f}%\nsources: {}\n",
                             all.seconds * 1e3, model.samples_per_second(),
                             model.is_text ? "tokens" : "images", 100 * model.mfu(), model.gpu->sources);
 }

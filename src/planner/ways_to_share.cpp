@@ -81,10 +81,10 @@ WayToShare plan_way_to_share(std::string settings, engine::EngineOptions options
 
 std::string to_table(const std::vector<WayToShare>& ways) {
   std::string text = fmt::format("  {:<27} {:>12} {:>12} {:>10} {:>10} {:>12}  {}\n", "", "on each GPU",
-                                 "host memory", "ms", "exposed", "per second", "what it takes to fit");
+                                 "host memory", "ms", "exposed", "per second", "changes to fit");
   for (const WayToShare& way : ways) {
     if (!way.model) {
-      text += fmt::format("  {:<27} does not fit by any means\n", way.settings);
+      text += fmt::format("  {:<27} does not fit\n", way.settings);
       continue;
     }
     const ScalingModel& model = *way.model;

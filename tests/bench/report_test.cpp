@@ -88,7 +88,7 @@ TEST(ReportJob, RunsTheLargestBatchThatFitsAndElseAShorterRow) {
   const ReportJob job = open_job({.model = "Llama-260K", .length = 512, .batch = 64});
   const ReportFit all = fit_job(job, int64_t{4} << 30);
   EXPECT_EQ(all.bench.batch, 64);
-  EXPECT_EQ(all.how, "as it is");
+  EXPECT_EQ(all.how, "unchanged");
   EXPECT_FALSE(all.refused);
 
   const int64_t some = all.plan.peak_bytes / 8;

@@ -152,7 +152,7 @@ TEST_F(Classification, AFolderPerClassIsEnough) {
 TEST_F(Classification, KeptPicturesTrainToTheSameBits) {
   for (const char* keep : {"0", "500B", "1MiB"})
     works(fmt::format("hearth train c.yaml data.keep_pictures={0} --out run{0}", keep));
-  EXPECT_THAT(works("hearth plan c.yaml data.keep_pictures=1MiB"), HasSubstr("kept images, at most"));
+  EXPECT_THAT(works("hearth plan c.yaml data.keep_pictures=1MiB"), HasSubstr("image cache, at most"));
   EXPECT_TRUE(get("run0/model.safetensors") == get("run500B/model.safetensors"));
   EXPECT_TRUE(get("run0/model.safetensors") == get("run1MiB/model.safetensors"));
 }

@@ -21,7 +21,7 @@ TEST(WaysToShare, SayWhatItTakesToFit) {
     EXPECT_LE(way.model->gpu_bytes, gpu_bytes);
     return way.fit;
   };
-  EXPECT_EQ(fit(int64_t{20} << 30), "as it is");
+  EXPECT_EQ(fit(int64_t{20} << 30), "unchanged");
   EXPECT_THAT(fit(int64_t{400} << 20), testing::HasSubstr("recomputation"));
   EXPECT_EQ(fit(int64_t{20} << 20), "does not fit");
 }
