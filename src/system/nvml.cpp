@@ -33,7 +33,7 @@ Nvml::Nvml(const std::string& library) : library_({library}) {
                       library_.find("nvmlErrorString", error_string_) &&
                       library_.find("nvmlDeviceGetHandleByPciBusId_v2", find_);
   if (!is_one) {
-    fault_ = fmt::format("{} lacks functions of NVML", library_.file());
+    fault_ = fmt::format("{} lacks NVML functions", library_.file());
     return;
   }
   library_.find("nvmlDeviceGetTemperature", temperature_);

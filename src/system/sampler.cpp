@@ -29,7 +29,7 @@ std::string growth(int64_t count, int64_t& first, int64_t& said, std::string_vie
   const int64_t grown = count - first;
   if (grown == 0 || grown < 2 * said) return "";
   said = grown;
-  return fmt::format("GPU {}: {} {}{} since it is watched", gpu, grown, what, grown == 1 ? "" : "s");
+  return fmt::format("GPU {}: {} {}{} since monitoring started", gpu, grown, what, grown == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -105,7 +105,7 @@ void Sampler::start() {
 void Sampler::give_up(const std::string& why) {
   gave_up_ = true;
   readings_.clear();
-  say_(fmt::format("the GPUs' sensors are not read: {}", why));
+  say_(fmt::format("GPU sensors are not read: {}", why));
 }
 
 void Sampler::take() {
@@ -126,7 +126,7 @@ void Sampler::judge(size_t gpu, const GpuSample& sample) {
     const float lie = sample.lies[k];
     known.num_lies[k] = std::isnan(lie) ? 0 : known.num_lies[k] + 1;
     if (known.num_lies[k] == kMostLies)
-      leave_out(gpu, static_cast<Sensor>(k), fmt::format("it says {:.4g}, which cannot be", lie));
+      leave_out(gpu, static_cast<Sensor>(k), fmt::format("it reports an impossible value, {:.4g}", lie));
   }
   for (const std::string& text : {growth(sample.reading.pcie_errors, known.first_pcie_errors,
                                          known.said_pcie_errors, "PCIe error", known.address),
@@ -139,14 +139,14 @@ void Sampler::judge(size_t gpu, const GpuSample& sample) {
 void Sampler::note_lost() {
   const size_t gpu = mark().gpu, sensor = mark().sensor;
   const bool is_known = sensor < kNumSensors && (left_out_[gpu] & bit(static_cast<Sensor>(sensor))) == 0;
-  if (!is_known) return give_up("what looks for them gives no answer");
-  leave_out(gpu, static_cast<Sensor>(sensor), "it gives no answer");
+  if (!is_known) return give_up("the search for them does not respond");
+  leave_out(gpu, static_cast<Sensor>(sensor), "it does not respond");
   process_ = std::make_unique<Isolated>([this](std::string_view request) { return answer(request); });
 }
 
 void Sampler::leave_out(size_t gpu, Sensor sensor, const std::string& why) {
   left_out_[gpu] |= bit(sensor);
-  say_(fmt::format("{} of GPU {} is left out from now on: {}", kSensorNames.at(static_cast<size_t>(sensor)),
+  say_(fmt::format("disabled a sensor, {} of GPU {}: {}", kSensorNames.at(static_cast<size_t>(sensor)),
                    gpus_[gpu].address, why));
 }
 

@@ -31,7 +31,7 @@ enum class Sensor : uint8_t {
   nvml
 };
 /// Names of the sensors in messages, by Sensor.
-inline constexpr std::array<const char*, 12> kSensorNames = {"the share of busy time",
+inline constexpr std::array<const char*, 12> kSensorNames = {"the utilization",
                                                              "the edge temperature",
                                                              "the junction temperature",
                                                              "the memory temperature",

@@ -165,8 +165,7 @@ TEST_F(Sensing, ASensorThatHangsIsLeftOutAndTheOthersGoOn) {
   sample(sampler, [&] { return !sampler.readings().empty(); });
   EXPECT_FLOAT_EQ(sampler.readings()[0].junction, 83);
   EXPECT_TRUE(std::isnan(sampler.readings()[0].power));
-  EXPECT_THAT(said_,
-              ElementsAre("the power of GPU 0000:03:00.0 is left out from now on: it gives no answer"));
+  EXPECT_THAT(said_, ElementsAre("disabled a sensor, the power of GPU 0000:03:00.0: it does not respond"));
 }
 
 TEST_F(Sensing, AVendorsLibraryThatHangsIsLeftOutToo) {
@@ -177,7 +176,7 @@ TEST_F(Sensing, AVendorsLibraryThatHangsIsLeftOutToo) {
   sample(sampler, [&] { return !sampler.readings().empty(); });
   EXPECT_FLOAT_EQ(sampler.readings()[0].junction, 83);
   EXPECT_TRUE(std::isnan(sampler.readings()[1].edge));
-  EXPECT_THAT(said_, ElementsAre("NVML of GPU 0000:41:00.0 is left out from now on: it gives no answer"));
+  EXPECT_THAT(said_, ElementsAre("disabled a sensor, NVML of GPU 0000:41:00.0: it does not respond"));
 }
 
 TEST_F(Sensing, ALiarIsNamedOnceAndLeftOut) {
@@ -188,9 +187,11 @@ TEST_F(Sensing, ALiarIsNamedOnceAndLeftOut) {
   sample(sampler, [&] { return (num_samples += sampler.look() ? 1 : 0) == 8; });
   EXPECT_TRUE(std::isnan(sampler.readings()[0].junction));
   EXPECT_FLOAT_EQ(sampler.readings()[0].edge, 61);
-  EXPECT_THAT(said_,
-              ElementsAre("the junction temperature of GPU 0000:03:00.0 is left out from now on: it says "
-                          "-40, which cannot be"));
+  EXPECT_THAT(
+      said_,
+      ElementsAre(
+          "disabled a sensor, the junction temperature of GPU 0000:03:00.0: it reports an impossible value, "
+          "-40"));
 }
 
 TEST_F(Sensing, ErrorsThatGrowAreSaid) {
@@ -201,8 +202,8 @@ TEST_F(Sensing, ErrorsThatGrowAreSaid) {
   sample(sampler, [&] { return !said_.empty(); });
   planted_.plant_device("ras/umc_err_count", "ue: 1\nce: 4\n");
   sample(sampler, [&] { return said_.size() == 2; });
-  EXPECT_THAT(said_, ElementsAre("GPU 0000:03:00.0: 3 PCIe errors since it is watched",
-                                 "GPU 0000:03:00.0: 1 memory error since it is watched"));
+  EXPECT_THAT(said_, ElementsAre("GPU 0000:03:00.0: 3 PCIe errors since monitoring started",
+                                 "GPU 0000:03:00.0: 1 memory error since monitoring started"));
 }
 
 }  // namespace
