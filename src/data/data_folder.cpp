@@ -85,7 +85,7 @@ bool DataFolder::holds(const fs::path& file) {
 
 void DataFolder::check(const fs::path& file, std::string_view where) {
   if (allow_outside_ || holds(file)) return;
-  user_error("{}: {} is outside of the data's folder {}; set data.allow_outside=true to read it all the same",
+  user_error("{}: {} is outside of the data's folder {}; set data.allow_outside=true to read it anyway",
              where, printable(file.string(), false), printable(root_.string(), false));
 }
 

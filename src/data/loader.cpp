@@ -91,17 +91,16 @@ void check(const RowSource& source, const LoaderOptions& options, const LoaderPo
   if (options.num_threads < 0 || options.num_threads > 256)
     user_error("expected 0 to 256 loader threads, got {}", options.num_threads);
   if (start.seed != options.seed)
-    user_error(
-        "expected the seed {} that the data's position was stored with, got {}; resume with the same seed",
-        start.seed, options.seed);
+    user_error("the data position was stored with seed {}, but the seed is {}; resume with the same seed",
+               start.seed, options.seed);
   if (start.epoch < 0 || start.sample < 0 || start.total < 0 || start.sample >= num_rows)
     user_error(
-        "expected a data position inside {} images, got image {} of epoch {}; has the dataset changed?",
+        "the data has {} images, but the stored position is image {} of epoch {}; has the dataset changed?",
         num_rows, start.sample, start.epoch);
   if (options.buckets != nullptr && start.sample % options.batch != 0)
     user_error(
-        "expected to continue with a micro-batch that divides the {} images taken of this epoch, got {}; "
-        "resume with train.batch as it was",
+        "{} images of this epoch have been read, which is not a multiple of the micro-batch {}; resume with "
+        "the previous train.batch",
         start.sample, options.batch);
 }
 

@@ -93,13 +93,13 @@ TEST(VocBoxes, BoxesThatCannotBeAreNotedByLine) {
   ASSERT_EQ(set.pictures[0].boxes.size(), 2U);
   EXPECT_THAT(corners(set.pictures[0].boxes[0]), ElementsAre(14, 1, 20, 4));
   EXPECT_THAT(corners(set.pictures[0].boxes[1]), ElementsAre(0, 0, 4, 4));
-  EXPECT_THAT(set.notes, Contains(HasSubstr("a.xml:3: left out a box of no area (5 4 5 8)")));
+  EXPECT_THAT(set.notes, Contains(HasSubstr("a.xml:3: skipped a box without area (5 4 5 8)")));
   EXPECT_THAT(set.notes,
-              Contains(HasSubstr("a.xml:5: left out a box (24 1 30 4) outside its picture of 20x10")));
+              Contains(HasSubstr("a.xml:5: skipped a box (24 1 30 4) outside its image of 20x10")));
   EXPECT_THAT(set.notes, Contains(HasSubstr("a.xml:7: clipped a box")));
-  EXPECT_THAT(set.notes, Contains(HasSubstr("lost.xml: left out, it has no picture")));
-  EXPECT_THAT(set.notes, Contains(HasSubstr("1 of 2 pictures have no boxes")));
-  EXPECT_THAT(set.notes, Contains(HasSubstr("every fifth picture is for tests, 2 are for 'train'")));
+  EXPECT_THAT(set.notes, Contains(HasSubstr("lost.xml: skipped, it has no image")));
+  EXPECT_THAT(set.notes, Contains(HasSubstr("1 of 2 images have no boxes")));
+  EXPECT_THAT(set.notes, Contains(HasSubstr("every fifth image is for tests, 2 are for 'train'")));
   EXPECT_EQ(set.notes.size(), 6U);
 }
 
@@ -190,7 +190,7 @@ TEST(Boxes, BloodCells) {
     for (const BoxedPicture& picture : set->pictures)
       for (const Box& box : picture.boxes) ++counts[static_cast<size_t>(box.label)];
     num_left_out += static_cast<size_t>(std::ranges::count_if(
-        set->notes, [](const std::string& note) { return note.find("of no area") != note.npos; }));
+        set->notes, [](const std::string& note) { return note.find("without area") != note.npos; }));
   }
   EXPECT_THAT(counts, ElementsAre(292, 3350 - 2, 301));
   EXPECT_EQ(num_left_out, 2U);
@@ -282,9 +282,9 @@ TEST(CocoBoxes, BoxesThatCannotBeAreNoted) {
                                        "a.json")
                                 .labels;
   EXPECT_THAT(set.notes,
-              ElementsAre(HasSubstr("annotation 1 (byte 34): left out a box of no area"),
-                          HasSubstr("left out, there is no image 8"), HasSubstr("left out a box of no area"),
-                          HasSubstr("annotation 4"), HasSubstr("1 annotations have an id")));
+              ElementsAre(HasSubstr("annotation 1 (byte 34): skipped a box without area"),
+                          HasSubstr("skipped, there is no image 8"), HasSubstr("skipped a box without area"),
+                          HasSubstr("annotation 4"), HasSubstr("1 annotations have the id")));
   ASSERT_EQ(set.pictures[0].boxes.size(), 1U);
   EXPECT_THAT(corners(set.pictures[0].boxes[0]), ElementsAre(18, 2, 20, 6));
 }
@@ -304,15 +304,15 @@ TEST(CocoBoxes, FilesOfSplitsWithPicturesInTheirFolders) {
   ASSERT_EQ(test.pictures.size(), 1U);
   EXPECT_EQ(test.pictures[0].file, root / "val2017/sub/a.png");
   EXPECT_THAT(test.notes,
-              ElementsAre(AllOf(HasSubstr("image 9 left out, there is no "), HasSubstr("sub/b.png")),
-                          HasSubstr("1 of 2 categories have no annotations and are left out (dog)")));
+              ElementsAre(AllOf(HasSubstr("skipped image 9, there is no "), HasSubstr("sub/b.png")),
+                          HasSubstr("skipped 1 of 2 categories, which have no annotations (dog)")));
   EXPECT_EQ(read_boxes(root, "train").pictures[0].file, root / "train2017/a.png");
   put_file(root / "annotations/instances_val2017.json",
            coco(annotation, R"({"id":7,"file_name":"sub/a.png","width":20,"height":10})",
                 R"({"id":3,"name":"cow"})"));
   EXPECT_THAT(fault_of(root, "test"), HasSubstr(": its categories differ from those of "));
   fs::remove_all(root / "train2017");
-  EXPECT_THAT(fault_of(root, "train"), HasSubstr("expected the pictures of "));
+  EXPECT_THAT(fault_of(root, "train"), HasSubstr("expected the images of "));
 }
 
 void put_yolo(const fs::path& root, std::string_view labels) {
@@ -338,9 +338,10 @@ TEST(YoloBoxes, CentersAndOutlines) {
   EXPECT_THAT(corners(set.pictures[0].boxes[1]),
               ElementsAre(testing::DoubleNear(2, 1e-12), testing::DoubleNear(1, 1e-12),
                           testing::DoubleNear(6, 1e-12), testing::DoubleNear(4, 1e-12)));
-  EXPECT_THAT(set.notes, ElementsAre(HasSubstr("lost.txt: left out, it has no picture"),
-                                     HasSubstr("data.yaml: the upright boxes around outlines and oriented "
-                                               "boxes are read")));
+  EXPECT_THAT(
+      set.notes,
+      ElementsAre(HasSubstr("lost.txt: skipped, it has no image"),
+                  HasSubstr("data.yaml: only the bounding boxes of outlines and oriented boxes are used")));
   EXPECT_EQ(read_boxes(folder.path() / "data.yaml", "test").pictures[0].file,
             folder.path() / "images/val/b.png");
 }
@@ -363,8 +364,8 @@ TEST(YoloBoxes, BadLinesAreRefused) {
   EXPECT_EQ(fault("cat 0.5 0.5 1 1"), "a.txt:1: expected a class's number, got 'cat'");
   EXPECT_EQ(fault("0 0.5 nan 1 1"), "a.txt:1: expected a number, got 'nan'");
   EXPECT_THAT(fault("0 120 30 40 50"),
-              HasSubstr("a.txt:1: expected numbers from 0 to 1 (shares of the picture's"));
-  EXPECT_THAT(fault("0 0.5 0.5 0 1"), HasSubstr("a.txt:1: left out a box of no area"));
+              HasSubstr("a.txt:1: expected numbers from 0 to 1 (fractions of the image's"));
+  EXPECT_THAT(fault("0 0.5 0.5 0 1"), HasSubstr("a.txt:1: skipped a box without area"));
 }
 
 TEST(YoloBoxes, BadIndexesAreRefused) {
@@ -374,7 +375,7 @@ TEST(YoloBoxes, BadIndexesAreRefused) {
   EXPECT_EQ(fault("train: a\nnames: [x]\nroboflow: {a: 1}\ndownload: |\n  import os\n"), "no error");
   EXPECT_THAT(fault("train: a\n"), HasSubstr("data.yaml:1: expected the classes' names"));
   EXPECT_THAT(fault("a: 1\nnc: 3\nnames: [x, y]\n"),
-              HasSubstr("data.yaml:2: expected nc: 2, as there are names, got '3'"));
+              HasSubstr("data.yaml:2: expected nc: 2, the number of names, got '3'"));
   EXPECT_THAT(fault("names: {0: a, 2: b}\n"), HasSubstr("found none for class 1"));
   EXPECT_THAT(fault("names:\n  0: a\n  x: b\n"),
               HasSubstr("data.yaml:3: expected a class's number, got 'x'"));
@@ -392,10 +393,10 @@ TEST(YoloBoxes, ListsAndPathsThatMissTheirFolder) {
   put_file(root / "val.txt", "./valid/images/b.png\n");
   put_file(root / "data.yaml", "train: ../train/images\nval: val.txt\nnames: [cat]\n");
   EXPECT_EQ(read_boxes(root, "train").pictures[0].file, root / "train/images/a.png");
-  EXPECT_THAT(fault_of(root, "test"), HasSubstr("expected labels of the pictures, such as "));
+  EXPECT_THAT(fault_of(root, "test"), HasSubstr("expected labels of the images, such as "));
   put_file(root / "valid/labels/b.txt", "");
   const BoxedPictures test = read_boxes(root, "test");
-  EXPECT_THAT(test.notes, ElementsAre(HasSubstr("1 of 1 pictures have no boxes")));
+  EXPECT_THAT(test.notes, ElementsAre(HasSubstr("1 of 1 images have no boxes")));
   put_file(root / "val.txt", "./valid/images/b.png\nnone.png\n");
   EXPECT_THAT(fault_of(root, "test"), HasSubstr("val.txt:2: expected an image (PNG, "));
 }

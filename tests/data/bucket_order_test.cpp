@@ -178,8 +178,8 @@ TEST_F(InBuckets, AChangedOrderKeepsBatchesAndWhatIsLeft) {
 TEST_F(InBuckets, ABatchIsNotDivided) {
   const BucketOrder order(lengths_, 4);
   EXPECT_EQ(error_of([&] { Loader(rows_, options(order), {.seed = 5, .sample = 6}); }),
-            "expected to continue with a micro-batch that divides the 6 images taken of this epoch, got 4; "
-            "resume with train.batch as it was");
+            "6 images of this epoch have been read, which is not a multiple of the micro-batch 4; "
+            "resume with the previous train.batch");
 }
 
 }  // namespace

@@ -155,9 +155,9 @@ TEST(Captions, MistakesAreExplained) {
   EXPECT_THAT(error(), HasSubstr("expected images (PNG, JPEG, "));
   for (const char* name : {"a.png", "b.png", "c.png", "d.png", "e.png"}) put_captioned(path / name);
   put_file(path / "c.txt", "there");
-  EXPECT_EQ(error(), fmt::format("expected a caption for each of the 5 pictures in {}, found none for 4 of "
-                                 "them (a.png, b.png, d.png, ...); write a.txt beside the first, or its line "
-                                 "of metadata.jsonl",
+  EXPECT_EQ(error(), fmt::format("expected a caption for each of the 5 images in {}, found none for 4 of "
+                                 "them (a.png, b.png, d.png, ...); write a.txt into the folder of the first, "
+                                 "or add its line to metadata.jsonl",
                                  path.string()));
   for (const char* name : {"a.txt", "b.txt", "d.txt", "e.txt"}) put_file(path / name, "x");
   put_file(path / "a.txt", "caf\xE9");
@@ -165,7 +165,7 @@ TEST(Captions, MistakesAreExplained) {
                          ": expected a caption in UTF-8, but it breaks at byte 4; save it as UTF-8");
   put_file(path / "a.txt", "x");
   put_file(path / "f.heic", "x");
-  EXPECT_THAT(error(), HasSubstr("f.heic: this format is not read; convert it to PNG, "));
+  EXPECT_THAT(error(), HasSubstr("f.heic: this image format is not supported; convert the file to PNG, "));
   fs::remove(path / "f.heic");
   put_file(path / "b.png", "no picture");
   EXPECT_THAT(error(),
@@ -182,9 +182,9 @@ TEST(Captions, MistakesInMetadataAreExplained) {
   };
   EXPECT_EQ(error("{\"file_name\": \"a.png\", \"text\": \"x\"}"), "no error");
   EXPECT_EQ(error("\n{\"file_name\": \"b.png\", \"text\": \"x\"}"),
-            fmt::format("{}:2: expected the name of an image in {}, got 'b.png', which is not there", name,
+            fmt::format("{}:2: expected the name of an image in {}, but 'b.png' does not exist", name,
                         folder.path().string()));
-  EXPECT_THAT(error("{\"file_name\": \"/etc/a.png\", \"text\": \"x\"}"), HasSubstr("which is not there"));
+  EXPECT_THAT(error("{\"file_name\": \"/etc/a.png\", \"text\": \"x\"}"), HasSubstr("does not exist"));
   const std::string line = "{\"file_name\": \"a.png\", \"text\": \"x\"}\n";
   EXPECT_THAT(error(line + line), HasSubstr(":2: 'a.png' has a second caption here; delete one"));
   EXPECT_EQ(error("{\"file_name\": \"a.png\"}"),

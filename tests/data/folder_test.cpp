@@ -40,7 +40,8 @@ TEST(Folder, ClassesInByteOrder) {
   put_file(folder.path() / "train/.cache/x.png", "hidden");
   const auto dataset = open_dataset(folder_options(folder.path(), "train"));
   EXPECT_THAT(dataset->class_names(), ElementsAre("Cat", "dog"));
-  EXPECT_THAT(dataset->notes(), ElementsAre(HasSubstr("1 file beside the images is not read (PNG, ")));
+  EXPECT_THAT(dataset->notes(),
+              ElementsAre(HasSubstr("1 file in the folders of the images is not read (PNG, ")));
   EXPECT_THAT(dataset->notes()[0], HasSubstr("train/dog/notes.txt"));
   EXPECT_EQ(dataset->size(), 4);
   std::vector<uint8_t> pixels(4 * 4 * 3);

@@ -99,7 +99,7 @@ TEST(CocoOutlines, AnAnnotationOfNoAreaIsLeftOut) {
     const BoxedPictures set =
         parse_coco(coco(annotation(fmt::format(R"("segmentation":{})", segmentation))), "a.json").labels;
     EXPECT_THAT(set.pictures[0].boxes, IsEmpty());
-    EXPECT_THAT(set.notes, ElementsAre(HasSubstr("left out, it has neither a box nor an outline with area")));
+    EXPECT_THAT(set.notes, ElementsAre(HasSubstr("skipped, it has neither a box nor an outline with area")));
   }
 }
 
@@ -122,7 +122,7 @@ TEST(CocoFiles, CategoriesWithoutAnnotationsAreLeftOutUnlessTheModelHasThem) {
     EXPECT_THAT(set.class_names, ElementsAre("cat", "dog"));
     EXPECT_THAT(set.category_ids, ElementsAre(1, 2));
     EXPECT_EQ(set.pictures[0].boxes.at(0).label, split == std::string_view("train") ? 1 : 0);
-    EXPECT_THAT(set.notes, ElementsAre(HasSubstr("1 of 3 categories have no annotations and are left out "
+    EXPECT_THAT(set.notes, ElementsAre(HasSubstr("skipped 1 of 3 categories, which have no annotations "
                                                  "(cells); model.num_classes=3 keeps them")));
   }
   EXPECT_EQ(read_boxes(root, "train", {.num_classes = 3}).class_names.size(), 3U);
@@ -144,7 +144,7 @@ TEST(CocoFiles, IdsMayBeTextsAndPathsThoseOfWindows) {
   EXPECT_EQ(set.pictures[0].file, folder.path() / "images/c.png");
   EXPECT_EQ(set.pictures[1].file, folder.path() / "images/a b.png");
   EXPECT_EQ(set.pictures[1].boxes.size(), 1U);
-  EXPECT_THAT(set.notes, Contains(HasSubstr("1 images are not where it names them")));
+  EXPECT_THAT(set.notes, Contains(HasSubstr("1 images are not at the given paths")));
   EXPECT_THAT(set.class_names, ElementsAre("cat"));
 }
 
@@ -217,11 +217,11 @@ TEST(YoloLabels, KeyPointsAreLeftOutAndTheBoxIsRead) {
   const BoxedPictures set = read_boxes(root, "train");
   ASSERT_EQ(set.pictures[0].boxes.size(), 2U);
   EXPECT_THAT(corners(set.pictures[0].boxes[0]), ElementsAre(5, 4, 15, 6));
-  EXPECT_THAT(set.notes, ElementsAre(HasSubstr("their key points left out (1 objects)")));
+  EXPECT_THAT(set.notes, ElementsAre(HasSubstr("without their key points (1 objects)")));
   put_file(root / "labels/a.txt", "0 0.5 0.5 0.5 0.2 0.1 0.1\n");
   EXPECT_THAT(
       error_of([&] { read_boxes(root, "train"); }),
-      HasSubstr("a.txt:1: expected a class, 4 numbers and 4 of key points, as kpt_shape says, got 7"));
+      HasSubstr("a.txt:1: expected a class, 4 numbers and 4 numbers of key points (kpt_shape), got 7"));
   put_file(root / "data.yaml", "train: images\nval: images\nnames: [cat]\nkpt_shape: [2, 7]\n");
   EXPECT_THAT(error_of([&] { read_boxes(root, "train"); }), HasSubstr("data.yaml:4: expected kpt_shape as"));
 }
@@ -360,8 +360,7 @@ TEST(LabelStudio, AFolderAsItIsExported) {
   const BoxedPictures set = read_boxes(folder.path(), "train");
   ASSERT_EQ(set.pictures.size(), 1U);
   EXPECT_EQ(set.pictures[0].boxes.size(), 1U);
-  EXPECT_THAT(set.notes,
-              Contains(HasSubstr("1 images have no labels and are left out, such as unlabeled.png")));
+  EXPECT_THAT(set.notes, Contains(HasSubstr("skipped 1 images without labels, such as unlabeled.png")));
   // The image's own name, and local files.
   fs::rename(folder.path() / "images/0a1b2c3d-a.png", folder.path() / "images/a.png");
   EXPECT_EQ(read_boxes(folder.path(), "train").pictures.size(), 1U);
@@ -482,8 +481,8 @@ TEST(Labelme, AFileForEachImage) {
   const BoxedPictures set = read_boxes(root, "train");
   ASSERT_EQ(set.pictures.size(), 2U);
   EXPECT_EQ(set.pictures[1].file, root / "images/b.png");
-  EXPECT_THAT(set.notes, Contains(HasSubstr("1 labels of the kind 'line' are left out")));
-  EXPECT_THAT(set.notes, Contains(HasSubstr("1 images have no labels and are left out, such as c.png")));
+  EXPECT_THAT(set.notes, Contains(HasSubstr("skipped 1 labels of the kind 'line'")));
+  EXPECT_THAT(set.notes, Contains(HasSubstr("skipped 1 images without labels, such as c.png")));
 }
 
 TEST(Csv, RowsBecomeBoxes) {

@@ -131,7 +131,8 @@ TEST(Masks, WhatIsWrongIsNamed) {
   EXPECT_EQ(error_of_reading(options_of(folder.path())), "no error");
   EXPECT_THAT(
       error_of_reading(options_of(folder.path(), "train", 2)),
-      HasSubstr("train/masks/1.png: 2 at x 4, y 0 is no class; classes are 0 to 1; set data.unlabeled=2 if"));
+      HasSubstr(
+          "train/masks/1.png: 2 at x 4, y 0 is not a class; classes are 0 to 1; set data.unlabeled=2 if"));
   MaskOptions unlabeled = options_of(folder.path(), "train", 2);
   unlabeled.unlabeled = 2;
   EXPECT_EQ(error_of_reading(unlabeled), "no error");

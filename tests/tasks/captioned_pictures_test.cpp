@@ -108,7 +108,7 @@ TEST_F(CaptionsInCache, AreNotEncodedAgainAsPrompts) {
 
 TEST_F(CaptionsInCache, ThatAreTooLongAreCounted) {
   EXPECT_THAT(open()->warning(), testing::Not(testing::HasSubstr("longer")));
-  EXPECT_THAT(open()->describe(), testing::HasSubstr("2 captions of their own"));
+  EXPECT_THAT(open()->describe(), testing::HasSubstr("2 captions from files"));
   put(root() / "1.txt", "a b c a b c a b c");
   EXPECT_THAT(
       open()->warning(),

@@ -214,14 +214,14 @@ void check_box_augment(const BoxAugment& augment) {
   };
   demand(augment.mosaic, 0, 1, "a probability of mosaics");
   demand(augment.mixup, 0, 1, "a probability of mixup");
-  demand(augment.flip, 0, 1, "a probability of mirrored pictures");
+  demand(augment.flip, 0, 1, "a probability of mirrored images");
   demand(augment.hsv, 0, 1, "a probability of shifted colors");
-  demand(augment.degrees, 0, 180, "degrees of turns");
+  demand(augment.degrees, 0, 180, "degrees of rotation");
   demand(augment.translate, 0, 1, "a share of translation");
   demand(augment.shear, 0, 30, "degrees of shear");
-  demand(augment.scale_least, 0.01, 10, "a mosaic's least scale");
+  demand(augment.scale_least, 0.01, 10, "a mosaic's smallest scale");
   demand(augment.scale_most, augment.scale_least, 10, "a mosaic's largest scale");
-  demand(augment.mixup_scale_least, 0.01, 10, "mixup's least scale");
+  demand(augment.mixup_scale_least, 0.01, 10, "mixup's smallest scale");
   demand(augment.mixup_scale_most, augment.mixup_scale_least, 10, "mixup's largest scale");
   demand(augment.hue, 0, 90, "a shift of the hue");
   demand(augment.saturation, 0, 255, "a shift of the saturation");

@@ -15,8 +15,8 @@ namespace hearth::data {
 namespace {
 
 constexpr std::string_view kLayouts =
-    "a data.yaml or classes.txt (YOLO), annotations/*.json (COCO), XML files in Annotations/ or beside the "
-    "pictures (VOC), or files of Label Studio (JSON), CVAT (XML for images), LabelMe, CreateML or CSV";
+    "a data.yaml or classes.txt (YOLO), annotations/*.json (COCO), XML files in Annotations/ or next to the "
+    "images (VOC), or files of Label Studio (JSON), CVAT (XML for images), LabelMe, CreateML or CSV";
 
 /// Formats of single files, with display names.
 struct FileFormat {
@@ -57,7 +57,8 @@ BoxFormat detect(const fs::path& path) {
     user_error("expected labels of objects in {}: {}; found none", printable(path.string(), false), kLayouts);
   if (found.size() > 1)
     user_error(
-        "expected labels in one format in {}, found {} and {}; try naming the format, or the file itself",
+        "expected labels in one format in {}, found {} and {}; set data.kind to the format, or data.path to "
+        "the file",
         printable(path.string(), false), found[0].what, found[1].what);
   return found[0].format;
 }
@@ -123,12 +124,12 @@ BoxedPictures read_boxes(const fs::path& path, std::string_view split, const Lab
   BoxedPictures set = read_as(path, split, options);
   set.exif = options.exif;
   if (set.pictures.empty())
-    user_error("expected pictures for '{}' in {}, found none", split, printable(path.string(), false));
+    user_error("expected images for '{}' in {}, found none", split, printable(path.string(), false));
   const auto empty =
       std::ranges::count_if(set.pictures, [](const auto& p) { return p.boxes.empty() && p.fault.empty(); });
   if (empty > 0)
-    set.notes.push_back(fmt::format("{}: {} of {} pictures have no boxes and are taken as empty",
-                                    path.string(), empty, set.pictures.size()));
+    set.notes.push_back(fmt::format("{}: {} of {} images have no boxes and count as empty", path.string(),
+                                    empty, set.pictures.size()));
   return set;
 }
 

@@ -24,7 +24,7 @@ void check_corner(double corner, std::string_view where) {
 void add_box(Box box, std::string_view where, BoxedPicture& picture, std::vector<std::string>& notes,
              Outline* outline) {
   if (box.x1 <= box.x0 || box.y1 <= box.y0) {
-    notes.push_back(fmt::format("{}: left out a box of no area ({:g} {:g} {:g} {:g})", where, box.x0, box.y0,
+    notes.push_back(fmt::format("{}: skipped a box without area ({:g} {:g} {:g} {:g})", where, box.x0, box.y0,
                                 box.x1, box.y1));
     return;
   }
@@ -35,14 +35,14 @@ void add_box(Box box, std::string_view where, BoxedPicture& picture, std::vector
   inside.y0 = std::clamp(box.y0, 0.0, height);
   inside.y1 = std::clamp(box.y1, 0.0, height);
   if (inside.x1 <= inside.x0 || inside.y1 <= inside.y0) {
-    notes.push_back(fmt::format("{}: left out a box ({:g} {:g} {:g} {:g}) outside its picture of {}x{}",
-                                where, box.x0, box.y0, box.x1, box.y1, picture.width, picture.height));
+    notes.push_back(fmt::format("{}: skipped a box ({:g} {:g} {:g} {:g}) outside its image of {}x{}", where,
+                                box.x0, box.y0, box.x1, box.y1, picture.width, picture.height));
     return;
   }
   const double cut =
       std::max({inside.x0 - box.x0, box.x1 - inside.x1, inside.y0 - box.y0, box.y1 - inside.y1});
   if (cut > 1) {
-    notes.push_back(fmt::format("{}: clipped a box ({:g} {:g} {:g} {:g}) to its picture of {}x{}", where,
+    notes.push_back(fmt::format("{}: clipped a box ({:g} {:g} {:g} {:g}) to its image of {}x{}", where,
                                 box.x0, box.y0, box.x1, box.y1, picture.width, picture.height));
   }
   picture.boxes.push_back(inside);
@@ -100,7 +100,7 @@ std::optional<fs::path> file_of_split(const std::vector<fs::path>& files, std::s
         fits.push_back(file);
     }
     if (fits.size() > 1)
-      user_error("expected one file for '{}', found {} and {}; try naming the file itself", split,
+      user_error("expected one file for '{}', found {} and {}; set data.path to the file", split,
                  fits[0].string(), fits[1].string());
     if (fits.size() == 1) return fits[0];
   }
@@ -124,7 +124,7 @@ std::vector<fs::path> image_roots(const fs::path& label_file) {
 
 void take_share(std::string_view split, const fs::path& path, BoxedPictures& set) {
   set.pictures = every_fifth_apart(std::move(set.pictures), split);
-  set.notes.push_back(fmt::format("{}: has no splits; every fifth picture is for tests, {} are for '{}'",
+  set.notes.push_back(fmt::format("{}: has no splits; every fifth image is for tests, {} are for '{}'",
                                   path.string(), set.pictures.size(), split));
 }
 

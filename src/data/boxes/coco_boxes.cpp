@@ -25,7 +25,7 @@ void find_pictures(const fs::path& json, const fs::path& path, bool allow_outsid
     const std::string name = picture.file.string();
     const auto file = finder.find(name, fmt::format("{}: image {}", json.string(), picture.id));
     if (!file) {
-      set.notes.push_back(fmt::format("{}: image {} left out, there is no {}", json.string(), picture.id,
+      set.notes.push_back(fmt::format("{}: skipped image {}, there is no {}", json.string(), picture.id,
                                       printable(name, false)));
       continue;
     }
@@ -33,14 +33,13 @@ void find_pictures(const fs::path& json, const fs::path& path, bool allow_outsid
     found.push_back(std::move(picture));
   }
   if (found.empty() && !set.pictures.empty())
-    user_error("expected the pictures of {} beside it or in {}, found none (the first is {})", json.string(),
-               roots[1].string(), printable(set.pictures[0].file.string(), false));
+    user_error("expected the images of {} in its folder or in {}, found none (the first is {})",
+               json.string(), roots[1].string(), printable(set.pictures[0].file.string(), false));
   set.pictures = std::move(found);
   if (finder.num_shortened() > 0)
-    set.notes.push_back(
-        fmt::format("{}: {} images are not where it names them and are found by the ends of "
-                    "their paths",
-                    json.string(), finder.num_shortened()));
+    set.notes.push_back(fmt::format(
+        "{}: {} images are not at the given paths and were found by the last parts of their paths",
+        json.string(), finder.num_shortened()));
 }
 
 /// Removes classes without annotations, if at least one class has some.
@@ -64,7 +63,7 @@ void leave_out_unused(const fs::path& json, const std::vector<bool>& is_used, Bo
   for (BoxedPicture& picture : set.pictures)
     for (Box& box : picture.boxes) box.label = labels[static_cast<size_t>(box.label)];
   set.notes.push_back(fmt::format(
-      "{}: {} of {} categories have no annotations and are left out ({}); model.num_classes={} keeps them",
+      "{}: skipped {} of {} categories, which have no annotations ({}); model.num_classes={} keeps them",
       json.string(), std::ssize(is_used) - num_used, is_used.size(), shortened(names, 200), is_used.size()));
 }
 
@@ -121,8 +120,7 @@ BoxedPictures read_coco(const fs::path& path, std::string_view split, const Labe
     user_error("expected a JSON file of COCO in {} or its annotations/, found none", path.string());
   const auto json = files.size() == 1 ? std::optional(files[0]) : file_of_split(files, split);
   if (!json)
-    user_error("expected a JSON file for '{}' in {}, found {} for something else", split, path.string(),
-               files[0].string());
+    user_error("expected a JSON file for '{}' in {}, found only {}", split, path.string(), files[0].string());
   CocoFile file;
   {
     const MappedFile bytes(*json);

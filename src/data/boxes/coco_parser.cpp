@@ -341,7 +341,7 @@ class CocoParser {
 void add_annotation(Annotation& annotation, int32_t label, const std::string& where, BoxedPicture& picture,
                     bool keep_outlines, std::vector<std::string>& notes) {
   if (!annotation.has_shape) {
-    notes.push_back(fmt::format("{}: left out, it has neither a box nor an outline with area", where));
+    notes.push_back(fmt::format("{}: skipped, it has neither a box nor an outline with area", where));
     return;
   }
   const Outline& outline = annotation.outline;
@@ -371,7 +371,7 @@ void add_annotations(CocoParser& parser, std::string_view name, const LabelOptio
     }
     const auto found = picture_of.find(annotation.image_id);
     if (found == picture_of.end()) {
-      set.notes.push_back(fmt::format("{}: left out, there is no image {}", where, annotation.image_id));
+      set.notes.push_back(fmt::format("{}: skipped, there is no image {}", where, annotation.image_id));
       continue;
     }
     BoxedPicture& picture = set.pictures[found->second];
@@ -386,8 +386,8 @@ void add_annotations(CocoParser& parser, std::string_view name, const LabelOptio
   }
   if (parser.repeated_annotations > 0)
     set.notes.push_back(
-        fmt::format("{}: {} annotations have an id that another one has, which matters to nothing", name,
-                    parser.repeated_annotations));
+        fmt::format("{}: {} annotations have the id of another annotation; ids of annotations are not used",
+                    name, parser.repeated_annotations));
 }
 
 /// Fills in class names and category ids, which count from 1 if ids are strings.

@@ -86,7 +86,7 @@ Split read_split(const fs::path& path, std::string_view split, const LabelOption
   const BoxFormat format = options.format;
   const std::vector<fs::path> paths = find_label_files(path, format);
   if (paths.empty())
-    user_error("expected label files ({}) of the format that data.kind names in {}, found none",
+    user_error("expected label files ({}) of the format set by data.kind in {}, found none",
                ending_of(format), printable(path.string(), false));
   Split made;
   std::vector<ReadFile> all = read_files(paths, options);
@@ -139,7 +139,7 @@ void add_file(ReadFile& file, DataFolder& folder, const LabelOptions& options, B
     const auto found = find_image(image, file.path, options.format, finder);
     if (!found) {
       set.notes.push_back(image.fault.empty() || !image.file.empty()
-                              ? fmt::format("{}: left out, there is no image {}",
+                              ? fmt::format("{}: skipped, there is no image {}",
                                             image.where.empty() ? file.path.string() : image.where,
                                             shortened(image.file, 200))
                               : describe_lost(image.fault));
@@ -160,7 +160,7 @@ void note_left_out(const std::vector<ReadFile>& files, const fs::path& path,
   for (const ReadFile& file : files)
     for (const auto& [kind, count] : file.labels.left_out) kinds[kind] += count;
   for (const auto& [kind, count] : kinds)
-    notes.push_back(fmt::format("{}: {} labels of the kind '{}' are left out", path.string(), count, kind));
+    notes.push_back(fmt::format("{}: skipped {} labels of the kind '{}'", path.string(), count, kind));
 }
 
 /// Counts the images without labels in the folders of labeled images. One folder may have the files of both
@@ -175,7 +175,7 @@ void note_images_without_labels(const BoxedPictures& set, std::vector<std::strin
     std::vector<fs::path> unused = sorted_pictures(folder);
     std::erase_if(unused, [&](const fs::path& file) { return used.contains(file.lexically_normal()); });
     if (unused.empty()) continue;
-    notes.push_back(fmt::format("{}: {} images have no labels and are left out, such as {}", folder.string(),
+    notes.push_back(fmt::format("{}: skipped {} images without labels, such as {}", folder.string(),
                                 unused.size(), printable(unused[0].filename().string(), false)));
   }
 }

@@ -276,7 +276,7 @@ BoxedPictures read_voc(const fs::path& path, std::string_view split, const Label
     if (at == labels.end() && found != nullptr && claimed.contains(*found)) continue;
     if (found == nullptr) {
       set.notes.push_back(file.fault.empty()
-                              ? fmt::format("{}: left out, it has no picture", printable(where, false))
+                              ? fmt::format("{}: skipped, it has no image", printable(where, false))
                               : describe_lost(file.fault));
       continue;
     }
@@ -291,7 +291,8 @@ BoxedPictures read_voc(const fs::path& path, std::string_view split, const Label
   }
   if (set.pictures.empty()) {
     user_error(
-        "expected pictures of the {} XML files in {}, in JPEGImages/, images/ or beside them; found none",
+        "expected images for the {} XML files of {} in JPEGImages/, images/ or the folder of the XML files, "
+        "found none",
         labels.size(), path.string());
   }
   number_pictures(set);

@@ -21,7 +21,7 @@ namespace hearth::data {
 namespace {
 
 constexpr int64_t kMaxTextBytes = 64 << 20;
-constexpr YamlKind kIndex{"data.yaml", "try a file with train:, val: and names: alone"};
+constexpr YamlKind kIndex{"data.yaml", "write only train:, val: and names: into the file"};
 
 std::string scalar_of(const YAML::Node& node, std::string_view key, const std::string& name) {
   if (node.IsScalar()) return node.Scalar();
@@ -84,7 +84,7 @@ std::vector<double> shares_of(std::span<const std::string_view> words, std::stri
     const auto value = parse_number(word);
     if (!value) user_error("{}: expected a number, got '{}'", where, shortened(word, 60));
     if (*value < -kBeyond || *value > 1 + kBeyond)
-      user_error("{}: expected numbers from 0 to 1 (shares of the picture's width and height), got {:g}",
+      user_error("{}: expected numbers from 0 to 1 (fractions of the image's width and height), got {:g}",
                  where, *value);
     shares.push_back(*value);
   }
@@ -134,7 +134,7 @@ fs::path resolve(const std::string& given, const fs::path& index, const YoloInde
     if (!outside) outside = candidate;
   }
   if (outside) folder.check(*outside, index.string());
-  user_error("{}: expected pictures at {}, found nothing", index.string(), candidates[0].string());
+  user_error("{}: expected images at {}, found nothing", index.string(), candidates[0].string());
 }
 
 /// Adds the images below a folder, or those listed in a .txt file with paths relative to its folder.
@@ -185,7 +185,7 @@ void note_labels_without_pictures(const std::set<fs::path>& used, std::vector<st
     if (folder.string().find("labels") == std::string::npos) continue;
     for (const fs::path& file : sorted_files(folder, ".txt")) {
       if (used.contains(file) || file.filename() == "classes.txt") continue;
-      notes.push_back(fmt::format("{}: left out, it has no picture", printable(file.string(), false)));
+      notes.push_back(fmt::format("{}: skipped, it has no image", printable(file.string(), false)));
     }
   }
 }
@@ -202,13 +202,12 @@ fs::path find_label_file(const fs::path& picture, bool may_be_beside) {
 
 void note_left_out(const YoloLines& lines, const fs::path& index, std::vector<std::string>& notes) {
   if (lines.num_outlines > 0 && !lines.keep_outlines)
-    notes.push_back(fmt::format(
-        "{}: the upright boxes around outlines and oriented boxes are read, the rest of their lines "
-        "is left out ({} objects)",
-        index.string(), lines.num_outlines));
+    notes.push_back(
+        fmt::format("{}: only the bounding boxes of outlines and oriented boxes are used ({} objects)",
+                    index.string(), lines.num_outlines));
   if (lines.num_keypoints > 0)
-    notes.push_back(fmt::format("{}: boxes are read and their key points left out ({} objects)",
-                                index.string(), lines.num_keypoints));
+    notes.push_back(fmt::format("{}: boxes are used without their key points ({} objects)", index.string(),
+                                lines.num_keypoints));
 }
 
 void read_labels(BoxedPictures& set, const fs::path& index, YoloLines lines, const LabelOptions& options) {
@@ -229,7 +228,7 @@ void read_labels(BoxedPictures& set, const fs::path& index, YoloLines lines, con
     });
   }
   if (num_labeled == 0)
-    user_error("{}: expected labels of the pictures, such as {}, found none", index.string(),
+    user_error("{}: expected labels of the images, such as {}, found none", index.string(),
                label_file_of(set.pictures[0].file).string());
   note_labels_without_pictures(used, set.notes);
   note_left_out(lines, index, set.notes);
@@ -298,7 +297,7 @@ BoxedPictures read_class_list(const fs::path& index, std::string_view split, con
     files.clear();
     add_pictures(images, folder, files);
   }
-  if (files.empty()) user_error("{}: expected pictures in {}, found none", index.string(), images.string());
+  if (files.empty()) user_error("{}: expected images in {}, found none", index.string(), images.string());
   BoxedPictures set = list_pictures(names, std::move(files));
   read_labels(set, index, {.num_classes = std::ssize(names), .keep_outlines = options.keep_outlines},
               options);
@@ -329,7 +328,7 @@ YoloIndex parse_yolo_index(const std::string& text, const std::string& name) {
   if (count.IsDefined()) {
     const auto number = parse_number(scalar_of(count, "nc", name));
     if (!number || *number != static_cast<double>(index.class_names.size()))
-      user_error("{}:{}: expected nc: {}, as there are names, got '{}'", name, count.Mark().line + 1,
+      user_error("{}:{}: expected nc: {}, the number of names, got '{}'", name, count.Mark().line + 1,
                  index.class_names.size(), shortened(count.Scalar(), 60));
   }
   return index;
@@ -363,7 +362,7 @@ void parse_yolo(std::string_view text, std::string_view name, YoloLines& lines, 
     const bool is_posed = lines.keypoint_numbers > 0;
     const bool is_box = words.size() == 5 || (is_posed && words.size() == num_posed);
     if (is_posed && !is_box)
-      user_error("{}: expected a class, 4 numbers and {} of key points, as kpt_shape says, got {} columns",
+      user_error("{}: expected a class, 4 numbers and {} numbers of key points (kpt_shape), got {} columns",
                  where, lines.keypoint_numbers, words.size());
     if (!is_box && (words.size() < 7 || words.size() % 2 == 0))
       user_error("{}: expected a class and 4 numbers, or the points of an outline, got {} columns", where,
@@ -424,7 +423,7 @@ BoxedPictures read_yolo(const fs::path& index, std::string_view split, const Lab
   };
   if (yaml.train.empty() || yaml.held_out.empty()) {
     const auto& only = yaml.train.empty() ? yaml.held_out : yaml.train;
-    if (only.empty()) user_error("{}: expected train: and val: with pictures, found neither", index.string());
+    if (only.empty()) user_error("{}: expected train: and val: with images, found neither", index.string());
     BoxedPictures set = read(only);
     take_share(split, index, set);
     return set;

@@ -37,8 +37,8 @@ Found find_files(const fs::path& folder) {
     if (!other.empty() && is_below(path, other)) continue;
     // Skipping such images silently would train on fewer than the folder shows.
     if (is_unsupported_image_file(path))
-      user_error("{}: this format is not read; convert it to {}, or move it away", path.string(),
-                 kImageFormats);
+      user_error("{}: this image format is not supported; convert the file to {}, or move it away",
+                 path.string(), kImageFormats);
     if (is_image_file(path)) {
       found.pictures.push_back(std::move(path));
     } else if (path.filename() == kTable || path.filename() == kCsvTable) {
@@ -62,7 +62,7 @@ std::map<fs::path, std::string> read_tables(const Found& found, DataFolder& fold
       const fs::path picture = (table.parent_path() / line.file_name).lexically_normal();
       const std::string where = fmt::format("{}:{}", table.string(), line.line);
       if (!std::ranges::binary_search(found.pictures, picture))
-        user_error("{}: expected the name of an image in {}, got '{}', which is not there", where,
+        user_error("{}: expected the name of an image in {}, but '{}' does not exist", where,
                    table.parent_path().string(), shortened(line.file_name, 200));
       folder.check(picture, where);
       if (!captions.emplace(picture, std::move(line.text)).second)
@@ -105,8 +105,8 @@ std::string with_trigger(std::string caption, std::string_view trigger) {
   fs::path text = missing[0].filename();
   text.replace_extension(".txt");
   user_error(
-      "expected a caption for each of the {} pictures in {}, found none for {} of them ({}); write {} "
-      "beside the first, or its line of metadata.jsonl",
+      "expected a caption for each of the {} images in {}, found none for {} of them ({}); write {} into the "
+      "folder of the first, or add its line to metadata.jsonl",
       num_pictures, folder.string(), missing.size(), listed(names, kMaxNamed),
       printable(text.string(), false));
 }
@@ -267,7 +267,7 @@ bool has_captions(const fs::path& folder) {
 std::vector<CaptionedPicture> read_captions(const fs::path& folder, std::string_view trigger, Exif exif,
                                             bool allow_outside, bool keep_damaged) {
   if (!fs::is_directory(folder))
-    user_error("expected a folder of pictures with captions at '{}', found none; set data.path=FOLDER",
+    user_error("expected a folder of images with captions at '{}', found none; set data.path=FOLDER",
                folder.string());
   const fs::path root = folder.lexically_normal();
   const Found found = find_files(root);
@@ -328,7 +328,7 @@ std::string describe_captions(const std::vector<CaptionedPicture>& pictures) {
   const auto count = [&](Source source) {
     return std::ranges::count(pictures, source, &CaptionedPicture::source);
   };
-  std::string text = fmt::format("{} captions of their own", count(Source::own));
+  std::string text = fmt::format("{} captions from files", count(Source::own));
   if (const auto named = count(Source::folder); named > 0)
     text += fmt::format(", {} from the folder's name", named);
   if (const auto none = count(Source::none); none > 0) text += fmt::format(", {} without", none);

@@ -77,7 +77,8 @@ std::string describe_unread(const std::set<fs::path>& folders) {
   }
   if (names.empty()) return "";
   std::ranges::sort(names);
-  const char* files = names.size() == 1 ? "file beside the images is" : "files beside the images are";
+  const char* files =
+      names.size() == 1 ? "file in the folders of the images is" : "files in the folders of the images are";
   return fmt::format("{} {} not read ({} are): {}", names.size(), files, kImageFormats,
                      listed(names, kMaxNamed));
 }

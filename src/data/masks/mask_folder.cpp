@@ -88,7 +88,8 @@ class MaskFolder : public MaskedImages {
     const std::string place = fmt::format("at x {}, y {}", at % width, at / width);
     if (code < kColorCode) {
       user_error(
-          "{}: {} {} is no class; classes are {}; set data.unlabeled={} if it marks pixels without a class",
+          "{}: {} {} is not a class; classes are {}; set data.unlabeled={} if it marks pixels without a "
+          "class",
           file.string(), code, place, meaning_.describe_numbers(), code);
     }
     user_error("{}: the color {},{},{} {} is not in the class table", file.string(), code >> 16 & 0xFF,

@@ -195,7 +195,7 @@ std::vector<std::string> listed_names(const fs::path& list, const fs::path& fold
     if (name.empty() || name[0] == '#') continue;
     if (!images.contains(name)) name = name.substr(0, name.find_first_of(kBlank));
     if (!images.contains(name))
-      user_error("{}:{}: expected the name of a picture in {}, got '{}'", list.string(), number,
+      user_error("{}:{}: expected the name of an image in {}, got '{}'", list.string(), number,
                  folder.string(), printable(name));
     names.push_back(std::move(name));
   }
