@@ -23,8 +23,8 @@ constexpr int64_t kNever = INT64_MAX;
 constexpr std::array<int64_t, 2> kPlainSteps = {10, 40};
 constexpr int64_t kShuffledSteps = 20;
 constexpr double kShuffle = 0.1;
-/// Factor by which an item in the most often failed clique gains weight over an item in cliques that never
-/// failed, and the factor by which failure counts decay with each attempt.
+/// Weight gained by an item in the clique with the highest failure count, relative to an item in cliques that
+/// never failed, and the factor by which failure counts decay with each attempt.
 constexpr double kFailureGain = 8;
 constexpr double kFailureDecay = 0.95;
 constexpr int64_t kStepsPerClock = 1 << 16;

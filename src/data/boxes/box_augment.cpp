@@ -199,7 +199,7 @@ void mix_up(const BoxedPictures& set, const PictureReader& reader, const BoxAugm
   sample.boxes.insert(sample.boxes.end(), part.boxes.begin(), part.boxes.end());
 }
 
-/// Draws a shift between -most and most; 0 with probability 1/2.
+/// Draws a random shift in [-most, most]; 0 with probability 1/2.
 int draw_shift(int most, Draws& draws) {
   const auto shift = static_cast<int>(draws.between(-1, 1) * most);
   return draws.happens(0.5) ? shift : 0;

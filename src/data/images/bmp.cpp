@@ -9,7 +9,7 @@ namespace hearth::data {
 namespace {
 
 enum : int64_t { kPlain = 0, kRle8 = 1, kRle4 = 2, kBitFields = 3, kAlphaBitFields = 6 };
-// An RLE run of two bytes encodes at most 255 pixels.
+// An RLE run of two bytes encodes up to 255 pixels.
 constexpr int64_t kMaxRunRatio = 128;
 
 /// The headers of a BMP: BITMAPFILEHEADER and any of the info headers that follow it.

@@ -54,12 +54,12 @@ Image decode_numbers(std::span<const std::byte> bytes, std::string_view name, Ex
 /// Decoding of gray values and palette indices: to colors, or as the stored numbers.
 enum class Pixels : uint8_t { colors, numbers };
 /// Decodes with the file's channels and without applying the orientation. A JPEG may be decoded at a smaller
-/// size, at least `least`. Reuses the memory of `image`.
+/// size, but not below `least`. Reuses the memory of `image`.
 PictureArea decode_stored(std::span<const std::byte> bytes, std::string_view name, Pixels pixels,
                           Extent least, Image& image);
 /// Returns the EXIF orientation (1 to 8) to pass to orient() after decode_stored; 1 for Exif::ignore.
 int orientation_of(std::span<const std::byte> bytes, std::string_view name, Exif exif);
-/// Decodes a JPEG without its orientation, at an eighth, a quarter or half of its size if that is at least
+/// Decodes a JPEG without its orientation, at an eighth, a quarter or half of its size if that is not below
 /// `least`. Reuses the memory of `image`.
 PictureArea decode_jpeg(std::span<const std::byte> bytes, std::string_view name, Image& image,
                         Extent least = kMaxImageSide);

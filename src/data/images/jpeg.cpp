@@ -12,7 +12,7 @@ namespace {
 
 // Progressive files may repeat scans endlessly; real files have about ten.
 constexpr int kMaxScans = 200;
-// A Huffman code takes at least one bit for a block of 8x8 coefficients, and a block covers at
+// A Huffman code takes one bit or more for a block of 8x8 coefficients, and a block covers at
 // most 32x32 pixels.
 constexpr int64_t kMaxCoefficientsPerByte = 8 * 64;
 constexpr int64_t kMaxPixelsPerByte = 8 * 32 * 32;
@@ -81,7 +81,7 @@ class JpegReader {
     return true;
   }
 
-  /// Starts decoding at an eighth, a quarter or half of the size if that has at least `least` pixels
+  /// Starts decoding at an eighth, a quarter or half of the size if that has `least` pixels or more
   /// along both sides.
   bool start(Extent least) {
     if (setjmp(errors_.back) != 0) return false;
