@@ -5,7 +5,7 @@
 namespace hearth::planner {
 
 /// Returns a sentence about work that is predicted to take more than 30 seconds: "reading the prompt of
-/// 100000 tokens takes about 12 minutes, as a rough guess; ..."; empty for shorter work. `what`: subject of
+/// 100000 tokens takes about 12 minutes (a rough estimate); ..."; empty for shorter work. `what`: subject of
 /// the sentence.
 std::string long_wait(const std::string& what, double seconds);
 

@@ -52,7 +52,7 @@ class MemoryFits {
   std::map<int64_t, engine::Plan> measured_;  ///< by micro-batch size
 };
 
-/// Describes the plan: "as it is", or "recomputation (+18.7% work), states in host memory".
+/// Describes the plan: "unchanged", or "recomputation (+18.7% work), states in host memory".
 std::string describe(const MemoryFit& fit);
 
 }  // namespace hearth::planner

@@ -11,7 +11,7 @@ namespace hearth::planner {
 /// A parallelism strategy for a recipe, with its predicted performance.
 struct WayToShare {
   std::string settings;                 ///< recipe settings: "devices=2 parallel=zero1"
-  std::string fit;                      ///< changes needed to fit a GPU: "as it is", "recomputation (...)"
+  std::string fit;                      ///< changes needed to fit a GPU: "unchanged", "recomputation (...)"
   std::vector<std::string> stage_fits;  ///< pipeline: changes needed for each stage
   std::optional<ScalingModel> model;    ///< nullopt if it does not fit at all
 };

@@ -37,10 +37,10 @@ std::vector<CaptionedPicture> read_captions(const fs::path& folder, std::string_
                                             bool keep_damaged = false);
 /// Decodes every image on `num_threads` threads, and returns which ones can be read.
 ReadCheck check_captioned(const std::vector<CaptionedPicture>& pictures, int num_threads);
-/// Leaves out images that cannot be decoded; returns a sentence about them (describe_skipped).
+/// Removes images that cannot be decoded; returns a sentence about them (describe_skipped).
 std::string leave_out_bad(std::vector<CaptionedPicture>& pictures, int num_threads);
 
-/// Counts images by Source: "20 captions of their own, 4 from the folder's name, 1 without".
+/// Counts images by Source: "20 captions from files, 4 from the folder's name, 1 without".
 std::string describe_captions(const std::vector<CaptionedPicture>& pictures);
 
 /// Returns the subfolder "reg" of kohya's layout, which has folders NUM_NAME of class images (prior
