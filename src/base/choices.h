@@ -37,7 +37,7 @@ enum class Overlong : uint8_t {
   split,  ///< continue in another row, without attention to the tokens of the previous row
   refuse  ///< throw a UserError that names the sample
 };
-/// How a data file writes its records.
+/// Format of the records in a data file.
 enum class RecordFormat : uint8_t {
   detect,             ///< by the fields of each record
   text,               ///< {text}

@@ -7,7 +7,7 @@
 
 namespace hearth {
 
-/// One character of a text: its code point and length, or a single byte that is not valid UTF-8.
+/// A character of a text: its code point and length, or a single byte that is not valid UTF-8.
 struct Character {
   char32_t value = 0;
   size_t bytes = 1;

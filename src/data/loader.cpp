@@ -33,7 +33,7 @@ struct AlignedDelete {
 };
 using AlignedBytes = std::unique_ptr<std::byte[], AlignedDelete>;
 
-/// One staging buffer of the ring.
+/// A staging buffer of the ring.
 struct Slot {
   std::array<AlignedBytes, kMaxArrays> arrays;
   ArrayFormats formats = {};  ///< of the present batch

@@ -15,8 +15,8 @@ struct AugmentOptions {
   float jitter = 0;          ///< maximum relative change of brightness, contrast and saturation
 };
 
-/// One worker's share of the batches: batches are counted in groups of `group`, starting again at each epoch,
-/// and the worker reads batches [first, first + count) of each group.
+/// Share of the batches that a worker reads: batches are counted in groups of `group`, starting again at each
+/// epoch, and the worker reads batches [first, first + count) of each group.
 struct LoaderShare {
   int64_t group = 1;
   int64_t first = 0;

@@ -135,7 +135,7 @@ struct Cost {
   double filled = 1;  ///< fraction of the blocks' outputs that exist
 };
 
-/// How autocast (mixed precision) treats an op.
+/// Treatment of an op by autocast (mixed precision).
 enum class Precision : uint8_t {
   follow,   ///< runs in the dtype of its inputs
   compute,  ///< runs in the low-precision dtype (matmul, convolution)

@@ -40,7 +40,7 @@ inline constexpr int64_t kUnlabeledAuto = -1, kUnlabeledNone = -2;
 
 /// Options of open_masks().
 struct MaskOptions {
-  /// One of mask_kinds(): "shapes" (generated), "masks" (a folder, see open_masks).
+  /// Value of mask_kinds(): "shapes" (generated), "masks" (a folder, see open_masks).
   std::string kind = "shapes";
   fs::path path;
   std::string split = "train";  ///< or "test"
