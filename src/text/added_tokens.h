@@ -10,23 +10,24 @@
 
 namespace hearth::text {
 
-/// A token found in the text itself, before it is split; the flags are those of Hugging Face's AddedToken.
+/// A token that is searched for in the raw or normalized text before the text is split. The fields are those
+/// of AddedToken in Hugging Face's tokenizers.
 struct AddedToken {
   std::string content;
   int32_t id = 0;
   bool special = false;
-  /// Takes the spaces to its left, to its right.
+  /// True if the token also consumes the white space on its left (lstrip) or right (rstrip).
   bool lstrip = false;
   bool rstrip = false;
-  /// Looked for in the normalized text rather than in the raw one.
+  /// True to search in the normalized text, false to search in the raw text.
   bool normalized = false;
-  /// With `normalized`: the content is in its normalized form already.
+  /// With `normalized`: true if `content` is normalized already.
   bool normal_form = false;
-  /// Only where no \w of Rust's regular expressions touches it.
+  /// True if the token matches only where no \w of Rust's regular expressions is adjacent to it.
   bool single_word = false;
 };
 
-/// The added tokens of a tokenizer, by content, by id, and in a text.
+/// The added tokens of a tokenizer. Finds them by content, by id, and in a text.
 class AddedTokens {
  public:
   using Part = FunctionRef<void(std::string_view text, const AddedToken* token)>;
@@ -36,24 +37,25 @@ class AddedTokens {
   AddedTokens& operator=(AddedTokens&&) = default;
   AddedTokens(std::vector<AddedToken> tokens, const Normalizer& normalizer);
 
-  /// Cuts a raw text at the tokens that are not `normalized`: calls part(text, null) for what lies between,
-  /// which is never empty, and part(matched, token) for each token.
+  /// Splits a raw text at the tokens with `normalized` == false. Calls part(text, null) for each nonempty
+  /// text between tokens and part(matched, token) for each token, in order.
   void split_raw(std::string_view text, SpecialTokens special, Part part) const {
     split(raw_, text, special, part);
   }
-  /// The same in a normalized text, at those that are.
+  /// Splits a normalized text at the tokens with `normalized` == true; calls `part` like split_raw.
   void split_normalized(std::string_view text, SpecialTokens special, Part part) const {
     split(normalized_, text, special, part);
   }
-  /// Null when there is none.
+  /// Returns the token, or null if there is none.
   const AddedToken* find(std::string_view content) const;
   const AddedToken* find(int32_t id) const;
-  /// One more than the largest id, or 0.
+  /// Returns the largest id plus 1; 0 if there are no added tokens.
   int64_t end() const;
 
  private:
   void split(const StringSet& set, std::string_view text, SpecialTokens special, Part part) const;
-  /// The bytes of the token together with the spaces it takes; `from` is where the last one ended.
+  /// Returns the byte range of a match including the white space that the token consumes (lstrip, rstrip), or
+  /// nothing if it is not a valid match. `from` is the end of the previous token.
   std::optional<Range> extent(const AddedToken& token, std::string_view text, Range match, size_t from) const;
 
   std::vector<AddedToken> tokens_;

@@ -6,7 +6,7 @@
 
 namespace hearth::text {
 
-/// The bytes of base64 with its padding; nothing when it is none, or empty.
+/// Decodes base64 with padding. Returns nothing if `text` is empty or not valid base64.
 std::optional<std::string> from_base64(std::string_view text);
 
 }  // namespace hearth::text

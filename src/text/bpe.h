@@ -8,24 +8,24 @@
 
 namespace hearth::text {
 
-/// U+2581, which stands for a space in SentencePiece's vocabularies.
+/// U+2581, which represents a space in SentencePiece's vocabularies.
 inline constexpr std::string_view kMetaspace = "\xE2\x96\x81";
 
 struct BpeOptions {
-  /// Symbols start as bytes, and tokens are their bytes; otherwise as characters.
+  /// True if symbols start as bytes and tokens are byte strings; false if symbols start as characters.
   bool byte_level = false;
-  /// A character that is no token becomes the tokens <0x00> to <0xFF> of its bytes.
+  /// True if a character without a token is encoded as the tokens <0x00> to <0xFF> of its bytes.
   bool byte_fallback = false;
-  /// A whole piece that is a token is taken as it is.
+  /// True if a full piece that is in the vocabulary becomes that token without applying merges.
   bool ignore_merges = false;
-  /// Neighboring unknown characters become one unknown token.
+  /// True if adjacent unknown characters become one unknown token.
   bool fuse_unk = false;
   std::optional<int32_t> unk;
-  /// What the last character of a piece carries in the vocabulary ("</w>").
+  /// Suffix of the last character of a piece in the vocabulary ("</w>"); empty if there is none.
   std::string end_of_word_suffix;
 };
 
-/// Working memory of one thread; belongs to one Bpe.
+/// Scratch memory of one thread. Use it with one Bpe only.
 class BpeScratch {
   friend class Bpe;
   struct Symbol {
@@ -43,14 +43,15 @@ class BpeScratch {
   std::string lookup;
 };
 
-/// Byte-pair encoding (Sennrich et al. 2016): of all neighbors the pair of the lowest rank merges, leftmost
-/// first.
+/// Byte-pair encoding (Sennrich et al. 2016): repeatedly merges the adjacent pair of symbols with the lowest
+/// merge rank, leftmost first.
 class Bpe {
  public:
-  /// UserError naming `where` for a byte_fallback without all bytes.
+  /// Throws a UserError naming `where` if byte_fallback is set and the vocabulary lacks one of the byte
+  /// tokens.
   Bpe(Vocabulary vocabulary, const std::vector<Merge>& merges, BpeOptions options, std::string_view where);
 
-  /// Appends the ids of one piece. UserError for what the vocabulary cannot express.
+  /// Appends the token ids of one piece. Throws a UserError if the vocabulary cannot express the piece.
   void encode(std::string_view piece, PieceCache& cache, BpeScratch& scratch,
               std::vector<int32_t>& ids) const;
   const Vocabulary& vocabulary() const { return vocabulary_; }
@@ -75,9 +76,9 @@ class Bpe {
   bool split_words_ = false;
 };
 
-/// The merges of a vocabulary whose tokens have ranks: whenever two tokens side by side spell a third, they
-/// merge with its rank. Tokens of a negative rank take no part. `rank` has an entry per id. UserError naming
-/// `where` for a token that is too long to be cut everywhere.
+/// Derives merges from token ranks (tiktoken): whenever two adjacent tokens concatenate to a third token,
+/// they merge with its rank. Tokens with a negative rank take no part. `rank` has one entry per id. Throws a
+/// UserError naming `where` for a token that is too long to try all its split points.
 std::vector<Merge> merges_from_ranks(const Vocabulary& vocabulary, std::span<const int32_t> rank,
                                      std::string_view where);
 

@@ -5,18 +5,19 @@
 
 namespace hearth::text {
 
-/// A vocabulary and its merges as files spell them; with `byte_level`, tokens are turned into their bytes.
+/// Reads a vocabulary {token: id}. With `byte_level`, tokens are decoded from GPT-2's alphabet to bytes.
 Vocabulary parse_vocabulary(const JsonNode& node, bool byte_level);
 
-/// Collects merges in the order of their ranks.
+/// Collects merges; the rank of a merge is its position in the file.
 class MergeReader {
  public:
   MergeReader(const Vocabulary& vocabulary, bool byte_level)
       : vocabulary_(vocabulary), byte_level_(byte_level) {}
 
-  /// UserError naming `where` when one of the two, or what they make, is no token.
+  /// Adds the merge of two tokens. Throws a UserError naming `where` if one of them or their concatenation is
+  /// not a token.
   void add(std::string_view left, std::string_view right, std::string_view where);
-  /// "left right".
+  /// Adds a merge written as "left right".
   void add_line(std::string_view line, std::string_view where);
   std::vector<Merge> take() { return std::move(merges_); }
 

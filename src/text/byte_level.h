@@ -6,9 +6,9 @@
 
 namespace hearth::text {
 
-/// The alphabet in which GPT-2's files spell bytes: each byte one printable character (a space is U+0120).
+/// Encodes bytes in the alphabet of GPT-2's files: one printable character per byte (a space is U+0120).
 std::string to_byte_level(std::string_view bytes);
-/// The bytes that such a spelling stands for; nothing when a character is not of the alphabet.
+/// Decodes a string in GPT-2's alphabet to bytes. Returns nothing if a character is not in the alphabet.
 std::optional<std::string> from_byte_level(std::string_view spelled);
 
 }  // namespace hearth::text

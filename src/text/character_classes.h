@@ -2,20 +2,21 @@
 
 namespace hearth::text {
 
-/// Classes of characters as Hugging Face's tokenizers have them. The tables behind those are older than the
-/// Unicode of other steps, so what came into Unicode since is in none of them.
+/// Character classes of Hugging Face's tokenizers. Their tables belong to an older version of Unicode than
+/// the other steps, so newer characters are in no class.
 
-/// Punctuation, and all of ASCII that is neither letter, digit, space nor control.
+/// True for punctuation and for ASCII characters that are neither letters, digits, spaces nor controls.
 bool is_punctuation(char32_t value);
-/// Control, format and private characters, but for tab and ends of lines.
+/// True for control, format and private-use characters except tab and line ends.
 bool is_other(char32_t value);
-/// Marks that BertNormalizer strips, and those that StripAccents does.
+/// is_nonspacing_mark: true for marks that BertNormalizer strips. is_mark: true for marks that StripAccents
+/// strips.
 bool is_nonspacing_mark(char32_t value);
 bool is_mark(char32_t value);
-/// Characters whose decompositions, compositions or combining classes came with Unicode 10 or later: their
-/// normal forms leave them alone.
+/// True for characters whose decomposition, composition or combining class was added in Unicode 10 or later:
+/// normalization leaves them unchanged.
 bool has_new_normal_form(char32_t value);
-/// What BertNormalizer takes for a Chinese character.
+/// True for the characters that BertNormalizer treats as Chinese (CJK ideographs).
 bool is_chinese(char32_t value);
 
 }  // namespace hearth::text

@@ -8,21 +8,21 @@
 
 namespace hearth::text {
 
-/// What SentencePiece writes in place of characters: `precompiled_charsmap`, a double array over strings and
-/// what they become.
+/// Character replacements of SentencePiece's normalizer (`precompiled_charsmap`): a trie stored as a double
+/// array, which maps strings to their replacements.
 class CharacterMap {
  public:
-  /// `bytes`: the size of the array in bytes, the array, and strings with a zero after each. UserError
-  /// naming `where` when it is none.
+  /// Parses the map. `bytes`: the size of the double array in bytes, the array, then the replacement strings,
+  /// each terminated by a zero byte. Throws a UserError naming `where` if the map is malformed.
   CharacterMap(std::string_view bytes, std::string_view where);
 
-  /// Appends a text, which must be valid UTF-8, as Hugging Face's tokenizers map it: character after
-  /// character, but a short cluster of them as one. `out` keeps to `most` bytes, or UserError; the same for a
-  /// broken map.
+  /// Appends the mapped text to `out`. `text` must be valid UTF-8. Like Hugging Face's tokenizers, maps
+  /// character by character, but a short grapheme cluster as one unit. Throws a UserError if `out` would
+  /// exceed `most` bytes or if the map is malformed.
   void append(std::string& out, std::string_view text, size_t most) const;
 
  private:
-  /// What stands for the shortest key that `text` starts with; nothing when there is no such key.
+  /// Returns the replacement of the shortest key that `text` starts with, or nothing if there is no such key.
   std::optional<std::string_view> find(std::string_view text) const;
   uint32_t unit(size_t place) const;
 

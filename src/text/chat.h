@@ -12,82 +12,85 @@
 
 namespace hearth::text {
 
-/// What a model's folder says about conversations.
+/// Chat settings of a model folder.
 struct ChatSetup {
-  /// Of chat_template.jinja, else of tokenizer_config.json (of several the one called "default").
+  /// Template source: chat_template.jinja if present, else from tokenizer_config.json (if there are several,
+  /// the one called "default").
   std::optional<std::string> chat_template;
-  std::string template_name;  ///< where it was found, for messages
-  std::string bos_token;      ///< their texts; empty where the model has none
+  std::string template_name;  ///< name of its source, for messages
+  std::string bos_token;      ///< texts of the BOS and EOS tokens; empty if the model has none
   std::string eos_token;
 };
 
-/// Reads a folder in Hugging Face's layout; files that are not there leave the parts empty. UserError for a
-/// tokenizer_config.json that does not parse.
+/// Reads the chat settings of a folder in Hugging Face's layout. Missing files leave the fields empty. Throws
+/// a UserError if tokenizer_config.json does not parse.
 ChatSetup read_chat_setup(const fs::path& folder);
-/// The same; texts that the folder does not name are those of the tokenizer's own tokens.
+/// Like read_chat_setup(folder); token texts that the folder does not define are taken from the tokenizer.
 ChatSetup read_chat_setup(const fs::path& folder, const Tokenizer& tokenizer);
 
-/// The source of a template that Hearth brings: "chatml", with tool calls as Qwen has them; "alpaca"
-/// (Stanford's "Below is an instruction..."); "plain" (what is said, one after the other, and eos_token after
-/// the assistant). Nothing for other names.
+/// Returns the source of a built-in template, or nothing for an unknown name. "chatml" includes tool calls in
+/// Qwen's format; "alpaca" is Stanford's "Below is an instruction..."; "plain" concatenates the contents and
+/// writes eos_token after each answer of the assistant.
 std::optional<std::string> built_in_template(std::string_view name);
-/// Their names.
+/// Returns the names of the built-in templates.
 std::vector<std::string> built_in_templates();
 
-/// A text and the bytes of it that the loss counts.
+/// A rendered text and the byte ranges in it that count in the loss.
 struct MarkedText {
   std::string text;
   std::vector<Span> trained;
-  /// The template itself marks them. A special token that has taken the white space at a mark then counts, as
-  /// in transformers.
+  /// True if the template marks the ranges itself ({% generation %}). A special token that absorbed white
+  /// space at the boundary of a range then counts in the loss, as in transformers.
   bool by_template = false;
-  /// Turns of the assistant after which the template writes no end mark: a model trained on them does not
-  /// learn to stop.
+  /// Number of assistant turns after which the template writes no end-of-turn token: a model trained on them
+  /// does not learn to stop.
   int64_t num_open_turns = 0;
   /// True if the assistant's messages have reasoning, but the template prints none of it.
   bool loses_reasoning = false;
 };
 
 struct ChatOptions {
-  std::string bos_token = {};  ///< what templates see under these names
+  std::string bos_token = {};  ///< values of these names in the template
   std::string eos_token = {};
-  Json variables = Json::object();  ///< more of them, such as enable_thinking
+  Json variables = Json::object();  ///< additional template variables such as enable_thinking
   std::optional<int64_t> now = {};  ///< for strftime_now; see RenderOptions
-  /// Texts of the tokenizer's special tokens: the end of a turn never lies inside one.
+  /// Texts of the tokenizer's special tokens. An end-of-turn boundary never lies inside one of them.
   std::vector<std::string> special_tokens = {};
-  /// Trains on a <think> block that the generation prompt ends with and the answer begins with.
+  /// True to train on a <think> block with which the generation prompt ends and the answer begins.
   bool train_on_generation_prompt = false;
 };
 
-/// The first second of a day written YYYY-MM-DD, for ChatOptions::now; nothing for what is no day.
+/// Returns the first second (UTC) of a day written YYYY-MM-DD, for ChatOptions::now; nothing if it is no
+/// valid day.
 std::optional<int64_t> second_of_day(const std::string& day);
-/// A day as second_of_day reads it: today, by the clock and zone of this machine.
+/// Returns the current local date as YYYY-MM-DD.
 std::string today();
-/// "NAME=VALUE" as a variable of a template: JSON's true, false, null, numbers, lists and objects are taken
-/// for what they are, anything else for a string. UserError where the name is none or templates know it
-/// already.
+/// Adds a template variable written NAME=VALUE. A VALUE that is a JSON literal (true, false, null, number,
+/// list or object) is parsed; anything else is a string. Throws a UserError if NAME is not an identifier or
+/// is predefined.
 void add_variable(ChatOptions& options, const std::string& text);
 
-/// The texts of all special tokens of a tokenizer.
+/// Returns the texts of all special tokens of a tokenizer.
 std::vector<std::string> special_tokens_of(const Tokenizer& tokenizer);
 
-/// Renders conversations and marks the assistant's text: from the end of the generation prompt to the
-/// end-of-turn token, without white space after it. If the conversation has other text in place of a <think>
-/// block of the prompt, or lacks the block, the text from the block on is the assistant's. Uses {% generation
-/// %} if the template has it. Otherwise compares with renderings of the messages before and up to the turn,
-/// and with another content in its place, so that templates may change contents.
+/// Renders conversations and marks the text of the assistant: from the end of the generation prompt to the
+/// end-of-turn token inclusive, without white space after it. If an answer does not start with the <think>
+/// block of the generation prompt, the marked text starts at that block. Uses {% generation %} if the
+/// template has it. Otherwise finds each turn by comparing three renderings: of the messages before the turn,
+/// of those up to the turn, and of those up to the turn with another content; so templates may change
+/// contents.
 class ChatRenderer {
  public:
   ChatRenderer(Template chat_template, ChatOptions options);
 
-  /// `first_trained`: the first message that may count, for preferences. RecordError when the template
-  /// refuses the conversation or does not print a tool call in it, or when what a turn says cannot be told
-  /// from the rest.
-  /// `budget`: see RenderOptions; also for the renderings that are only compared.
+  /// Renders a conversation. `first_trained`: index of the first message that may count in the loss
+  /// (preference data). `budget`: see RenderOptions; the renderings made for comparison are charged too.
+  /// Throws a RecordError if the template rejects the conversation or omits a tool call, or if a turn cannot
+  /// be located in the text.
   MarkedText render(const Json& messages, const Json& tools, size_t first_trained = 0,
                     WorkBudget* budget = nullptr) const;
   bool asks_date() const { return template_.asks_date(); }
-  /// The prompt for generation after these messages.
+  /// Returns the generation prompt after these messages.
   std::string prompt(const Json& messages, const Json& tools) const;
 
  private:
@@ -99,19 +102,19 @@ class ChatRenderer {
   ChatOptions options_;
 };
 
-/// Token ids and, for each, whether the loss counts it.
+/// Token ids; `trained` is 1 for each token that counts in the loss.
 struct Tokens {
   std::vector<int32_t> ids;
   std::vector<uint8_t> trained;
   bool operator==(const Tokens&) const = default;
 };
 
-/// Tokenizes marked texts. The ids are always those of the whole text tokenized at once, as in transformers;
-/// a token that reaches across a mark counts as trained.
+/// Tokenizes marked texts. The ids are always those of the full text tokenized in one call, as in
+/// transformers; a token that crosses the boundary of a trained range counts in the loss.
 class MarkedEncoder {
  public:
   explicit MarkedEncoder(const Tokenizer& tokenizer);
-  /// Special tokens that the text names are parsed; none are added.
+  /// Parses special tokens that occur in the text and adds none.
   Tokens encode(const MarkedText& text) const;
 
  private:
@@ -119,12 +122,12 @@ class MarkedEncoder {
   std::vector<int32_t> encode_part(std::string_view text, bool goes_on) const;
 
   const Tokenizer& tokenizer_;
-  std::vector<int32_t> anchor_;  ///< ids of a line's end
-  bool adds_blank_;              ///< a blank goes before every text, as SentencePiece does it
+  std::vector<int32_t> anchor_;  ///< ids of a newline
+  bool adds_blank_;              ///< true if encoding prepends a blank to each text, as SentencePiece does
 };
 
-/// Puts `bos` before and `eos` after (trained like what they stand next to, bos never), each unless the
-/// tokens have it already or the model has none.
+/// Puts `bos` before and `eos` after the tokens, unless they have it already or the model has none. `bos`
+/// never counts in the loss; `eos` counts if the token before it does.
 void add_ends(Tokens& tokens, std::optional<int32_t> bos, std::optional<int32_t> eos);
 
 }  // namespace hearth::text

@@ -8,28 +8,30 @@
 
 namespace hearth::text {
 
-/// Calls read(node, type) for a component of tokenizer.json, or for each of a Sequence, whose list is called
-/// `members`, at any depth that the JSON may have.
+/// Calls read(node, type) for a component of tokenizer.json, or for each component of a Sequence,
+/// recursively. `members` is the key of a Sequence's list. JSON parsing limits the depth.
 template <typename Read>
 void for_each_in_sequence(const JsonNode& node, const std::string& members, Read&& read) {
   if (node.at("type").string() != "Sequence") return read(node, node.at("type").string());
   for (const JsonNode& member : node.at(members).elements()) for_each_in_sequence(member, members, read);
 }
 
-/// The components of tokenizer.json. UserError naming file and field for a type that is not supported.
+/// Parses the normalizer of tokenizer.json. This and the functions below throw a UserError naming file and
+/// field for an unsupported type.
 Normalizer parse_normalizer(const JsonNode& node);
 
-/// `byte_level` says that the vocabulary is spelled in GPT-2's alphabet.
+/// A pre-tokenizer; `byte_level` is true if the vocabulary is written in GPT-2's alphabet.
 struct ParsedPreTokenizer {
   PreTokenizer pre_tokenizer;
   bool byte_level = false;
 };
 ParsedPreTokenizer parse_pre_tokenizer(const JsonNode& node);
 
-/// `byte_level` says whether the vocabulary is; the decoder must agree.
+/// Parses the decoder of tokenizer.json. Throws a UserError if it disagrees with `byte_level`, which is true
+/// if the vocabulary is written in GPT-2's alphabet.
 Decoder parse_decoder(const JsonNode& node, bool byte_level);
 
-/// Sets the prefix and suffix that the post-processor puts around a single text.
+/// Sets prefix and suffix: the ids that the post-processor puts around a single text.
 void parse_post_processor(const JsonNode& node, SpecialIds& special);
 
 }  // namespace hearth::text

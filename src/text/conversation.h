@@ -12,36 +12,36 @@ namespace hearth::text {
 
 struct FormatOptions {
   RecordFormat format = RecordFormat::detect;
-  /// A field's name here and its name in the file (text, prompt, completion, instruction, input, output,
-  /// system, history, messages, role, content, tools, chosen, rejected). It takes the place of the known
-  /// aliases.
+  /// Renamed fields: pairs of Hearth's name and the name in the file. Hearth's names are text, prompt,
+  /// completion, instruction, input, output, system, history, messages, role, content, tools, chosen and
+  /// rejected. A pair replaces the known aliases of its field.
   std::vector<std::pair<std::string, std::string>> fields = {};
 };
 
-/// A record in one form, whatever it was written in.
+/// A training record in a common form, independent of its format in the file.
 struct Record {
   RecordFormat format = RecordFormat::text;
   std::string text = {};  ///< text of a record in RecordFormat::text
-  /// Objects {role, content, ...} as templates expect them, roles system, user, assistant and tool. For
-  /// preferences what both answers share.
+  /// Messages {role, content, ...} as templates expect them, with roles system, user, assistant and tool.
+  /// Preference records: the messages that both answers share.
   Json messages = Json::array();
-  Json chosen = Json::array();  ///< preference: the messages that follow
+  Json chosen = Json::array();  ///< preference records: the preferred answer's messages
   Json rejected = Json::array();
   Json tools = nullptr;
 };
 
-/// Checks options: UserError for an unknown field name.
+/// Throws a UserError for an unknown field name.
 void check_format_options(const FormatOptions& options);
 
-/// Reads a record. RecordError for fields that are missing, an unknown role, a turn of the assistant that is
-/// empty or lacking, images and other parts than text, a function call that is none, an answer that is
-/// labeled as bad, or fields of no known format.
+/// Converts a record to the common form. Throws a RecordError for missing fields, an unknown role, an empty
+/// or missing assistant turn, content other than text (such as images), a malformed function call, an answer
+/// labeled false, or fields of no known format.
 Record read_record(const Json& object, const FormatOptions& options);
 
-/// Whether a message has tool calls: a list that is not empty.
+/// True if a message has a nonempty list of tool calls.
 bool has_tool_calls(const Json& message);
 
-/// Whether a message is the assistant's and not excluded by `weight: 0` or `loss_weight: 0`.
+/// True if a message is the assistant's and not excluded by `weight: 0` or `loss_weight: 0`.
 bool is_trained(const Json& message);
 
 }  // namespace hearth::text

@@ -11,40 +11,41 @@
 
 namespace hearth::text {
 
-/// Tokens <0x00> to <0xFF> become their bytes.
+/// Replaces the tokens <0x00> to <0xFF> by their bytes.
 struct JoinBytes {};
-/// All tokens become one.
+/// Concatenates all tokens to one.
 struct Fuse {};
-/// Takes up to `left` and `right` times `content` from the ends of every token.
+/// Removes up to `left` (`right`) repetitions of `content` from the start (end) of each token.
 struct StripTokens {
   std::string content;
   int64_t left = 0;
   int64_t right = 0;
 };
-/// `replacement` becomes a space; those of the first token go, if `strip_first`.
+/// Replaces `replacement` by a space; removes it from the first token if `strip_first`.
 struct MetaspaceToSpace {
   std::string replacement;
   bool strip_first = true;
 };
-/// The end-of-word suffix becomes a space, but for the last token, where it goes.
+/// Replaces the end-of-word suffix by a space; removes it from the last token.
 struct SuffixToSpace {
   std::string suffix;
 };
 
-/// The tokens of WordPiece: those without `prefix`, which goes, have a space ahead, but for the first.
+/// Joins WordPiece tokens: removes `prefix` from tokens that continue a word and puts a space before the
+/// others, except the first.
 struct JoinWordPieces {
   std::string prefix;
-  /// Takes spaces from before punctuation and English contractions.
+  /// True to remove spaces before punctuation and English contractions.
   bool cleanup = true;
 };
-/// A space ahead of every token but the first.
+/// Puts a space before each token except the first.
 struct Separate {};
 
-/// Replace: in every token.
+/// A step of decoding. Replace applies to each token.
 using DecoderStep = std::variant<Replace, JoinBytes, Fuse, StripTokens, MetaspaceToSpace, SuffixToSpace,
                                  JoinWordPieces, Separate>;
 
-/// Tokens to text: the steps in order, then all is joined.
+/// Converts tokens to text: applies the steps in order, then concatenates the tokens.
 class Decoder {
  public:
   Decoder() = default;

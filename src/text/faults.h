@@ -10,10 +10,11 @@
 
 namespace hearth::text {
 
-/// What is wrong with one record of a data file. The sentence names no place: for_each of DataFile knows it.
+/// An error in one record of a data file. The message does not contain the position; DataFile::for_each adds
+/// it.
 class RecordError : public UserError {
  public:
-  /// `kind` is a few words for counting, "broken JSON".
+  /// `kind`: a short category for counting, such as "broken JSON".
   RecordError(std::string kind, const std::string& sentence) : UserError(sentence), kind_(std::move(kind)) {}
   const std::string& kind() const { return kind_; }
 
@@ -21,8 +22,8 @@ class RecordError : public UserError {
   std::string kind_;
 };
 
-/// The bad records of a data file: how many of each kind, and the first sentences in full. Its memory is
-/// bounded however bad the file is.
+/// The bad records of a data file: the number of each kind, and the first messages. Memory is bounded
+/// whatever the file contains.
 class Faults {
  public:
   static constexpr size_t kMaxSentences = 100;
@@ -32,7 +33,7 @@ class Faults {
   const std::map<std::string, int64_t>& counts() const { return counts_; }
   static constexpr size_t kMaxSentenceBytes = 400;
 
-  /// "FILE:LINE: sentence", the first of them in the order of the file; sentences are cut after
+  /// Returns the first kMaxSentences messages "FILE:LINE: sentence" in the order of the file, each cut after
   /// kMaxSentenceBytes.
   const std::vector<std::string>& sentences() const { return sentences_; }
 

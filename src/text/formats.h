@@ -5,24 +5,25 @@
 
 namespace hearth::text {
 
-/// One function per file format; each throws UserError naming the file and what is wrong in it.
+/// One function per file format. Each throws a UserError that names the file and the problem.
 
-/// Hugging Face's tokenizer.json with a model of type BPE, Unigram, WordPiece or WordLevel. `file` names it
-/// in errors.
+/// Parses Hugging Face's tokenizer.json with a model of type BPE, Unigram, WordPiece or WordLevel. `file`
+/// names it in messages.
 std::unique_ptr<Tokenizer> parse_tokenizer_json(std::string_view json, std::string_view file,
                                                 const TokenizerConfig& config);
 
-/// The contents of vocab.json and merges.txt; the split expression is chosen by the config's tokenizer_class,
-/// and is GPT-2's where there is none.
+/// Opens vocab.json and merges.txt. The config's tokenizer_class determines the regular expression that
+/// splits the text; the default is GPT-2's.
 std::unique_ptr<Tokenizer> open_vocab_merges(const fs::path& vocab, const fs::path& merges,
                                              const TokenizerConfig& config);
 
-/// Lines of a token in base64 and its rank, which is its id; of all such files Llama 3's alone is known.
+/// True if the file is tiktoken's format: lines of a base64 token and its rank, which is its id. Only Llama
+/// 3's files are supported.
 bool is_tiktoken(std::string_view bytes);
 std::unique_ptr<Tokenizer> parse_tiktoken(std::string_view bytes, std::string_view file,
                                           const TokenizerConfig& config);
 
-/// A SentencePiece model.
+/// Parses a SentencePiece model.
 std::unique_ptr<Tokenizer> parse_sentencepiece(std::string_view bytes, std::string_view file,
                                                const TokenizerConfig& config);
 

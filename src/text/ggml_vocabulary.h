@@ -8,22 +8,22 @@
 
 namespace hearth::text {
 
-/// A tokenizer's tables as llama.cpp keeps them (tokenizer.ggml.* of GGUF files).
+/// Tokenizer tables in llama.cpp's form (keys tokenizer.ggml.* of GGUF files).
 struct GgmlVocabulary {
-  /// Numbered as in llama.h, which numbers them as SentencePiece does.
+  /// Token types with the numbers of llama.h and SentencePiece.
   enum class Kind : int32_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
 
-  std::string model;  ///< "gpt2": merges of bytes; "llama": SentencePiece's, by score
-  std::string pre;    ///< how a text is split, by llama.cpp's name: "llama-bpe", "qwen2", ..., "default"
+  std::string model;  ///< "gpt2": byte-level BPE with merges; "llama": SentencePiece with scores
+  std::string pre;    ///< llama.cpp's name of the pre-tokenizer: "llama-bpe", "qwen2", ..., "default"
   std::vector<std::string> tokens;
   std::vector<Kind> kinds;
-  std::vector<float> scores;        ///< of model "llama"
-  std::vector<std::string> merges;  ///< of model "gpt2": "left right"
-  bool add_space_prefix = false;    ///< a blank goes before every text
+  std::vector<float> scores;        ///< model "llama" only
+  std::vector<std::string> merges;  ///< model "gpt2" only, each "left right"
+  bool add_space_prefix = false;    ///< true if encoding prepends a blank to each text
 };
 
-/// The tokenizer of a model folder; ids up to `vocab_size` that it does not have become unused ones.
-/// UserError for a tokenizer that llama.cpp would not split and merge in the same way.
+/// Converts the tokenizer of a model folder; ids below `vocab_size` without a token become unused tokens.
+/// Throws a UserError if llama.cpp would tokenize differently.
 GgmlVocabulary ggml_vocabulary(const fs::path& folder, int64_t vocab_size);
 
 }  // namespace hearth::text

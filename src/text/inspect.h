@@ -10,24 +10,25 @@
 
 namespace hearth::text {
 
+/// Style in which show_tokens marks the tokens that count in the loss.
 enum class Marking {
-  color,  ///< tokens that the loss does not count are dimmed by ANSI codes
-  signs   ///< those that it counts stand between {+ and +}
+  color,  ///< dims the tokens that do not count, by ANSI codes
+  signs   ///< encloses those that count in {+ and +}
 };
 
 struct InspectOptions {
   Marking marking = Marking::signs;
   int64_t num_shown = 3;
-  /// Tokens in a row; 0 when that is not known.
+  /// Tokens per row; 0 if unknown.
   int64_t context = 0;
-  /// Called with every sample first, if set. An exception ends the summary.
+  /// If set, called first with each sample. An exception ends the summary.
   std::function<void(const Sample&)> check = {};
 };
 
-/// What is in a data file, as training will see it.
+/// Statistics of a data file as training will read it.
 struct TextSummary {
   int64_t num_samples = 0;
-  std::map<std::string, int64_t> formats;  ///< records by the name of their format
+  std::map<std::string, int64_t> formats;  ///< number of records by the name of their format
   int64_t num_tokens = 0;
   int64_t num_trained = 0;
   int64_t num_overlong = 0;           ///< samples with more tokens than the context
@@ -40,20 +41,20 @@ struct TextSummary {
   Faults faults;
 };
 
-/// Goes through a file once.
+/// Reads the file once and collects the statistics.
 TextSummary summarize(const SampleReader& reader, const InspectOptions& options);
 
-/// Tokens as text, decoded in runs, with those marked that the loss counts; long runs are shortened, control
-/// characters are escaped.
+/// Formats tokens as text with marks around or dimming by `marking`. Long runs are shortened, control
+/// characters escaped.
 std::string show_tokens(const Tokens& tokens, const Tokenizer& tokenizer, Marking marking);
 
 /// Returns a sentence on samples whose reasoning the chat template does not print.
 std::string unprinted_reasoning(int64_t num_samples);
 
-/// Lengths by powers of two, one line each: "  65..128 |#####      | 1234".
+/// Formats a histogram of lengths in powers of two, one line each: "  65..128 |#####      | 1234".
 std::string length_histogram(const std::vector<int64_t>& lengths);
 
-/// What `hearth validate` prints for text: samples, counts, histogram, bad records as FILE:LINE.
+/// Formats the text part of `hearth validate`: samples, counts, histogram, bad records as FILE:LINE.
 std::string describe(const TextSummary& summary, const SampleReader& reader, const InspectOptions& options);
 
 }  // namespace hearth::text

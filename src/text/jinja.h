@@ -10,7 +10,7 @@
 
 namespace hearth::text {
 
-/// JSON whose objects keep the order of their keys, which templates print.
+/// JSON whose objects keep the order of their keys, since templates print them in order.
 using Json = nlohmann::ordered_json;
 
 /// Bytes [first, last) of a text.
@@ -20,26 +20,29 @@ struct Span {
   bool operator==(const Span&) const = default;
 };
 
+/// Result of rendering a template.
 struct Rendered {
   std::string text;
-  /// What stands inside {% generation %} blocks, in order.
+  /// Ranges of the text in {% generation %} blocks, in order.
   std::vector<Span> generated;
 };
 
-/// Work that several renderings may take together, such as those of all records of a file.
+/// Work limit shared by several renderings, such as those of all records of a file.
 struct WorkBudget {
   int64_t left = 0;
 };
 
 struct RenderOptions {
-  /// Seconds since 1970 (UTC) that strftime_now shows; without it templates find strftime_now undefined.
+  /// Time that strftime_now prints, in seconds since 1970 (UTC). If not set, strftime_now is undefined in
+  /// templates.
   std::optional<int64_t> now;
-  /// Longest text; a template that would print more is a UserError.
+  /// Max. bytes of the text. A template that would print more causes a UserError.
   int64_t limit_bytes = int64_t{64} << 20;
-  /// Evaluated expressions and, by sixteens, bytes that are copied or searched; a template that needs more is
-  /// a UserError. Charged before memory is taken, which it bounds too: to some 16 bytes for each.
+  /// Max. work: evaluated expressions plus a sixteenth of the bytes copied or searched. A template that needs
+  /// more causes a UserError. Work is charged before allocation, so memory is bounded too, by about 16 bytes
+  /// per unit.
   int64_t limit_work = 20'000'000;
-  /// Where given, the work is taken from here too. Used by one rendering at a time.
+  /// If not null, work is also charged to this budget. One rendering at a time may use it.
   WorkBudget* budget = nullptr;
 };
 
@@ -47,7 +50,7 @@ namespace jinja {
 struct Program;
 }
 
-/// A chat template: the part of Jinja 2.11 to 3.1 that chat templates use, set up as Hugging Face sets it up
+/// A chat template: the subset of Jinja 2.11 to 3.1 that chat templates use, configured as in transformers
 /// (trim_blocks, lstrip_blocks, loop controls, tojson without ASCII escapes, {% generation %}).
 ///
 /// Supported statements: if, for (with if, else, recursive, break, continue), set (of variables, namespace
@@ -56,21 +59,21 @@ struct Program;
 /// program.
 class Template {
  public:
-  /// Parses; UserError "NAME:LINE: ..." for a mistake and for a tag that is not supported. Filters, tests,
-  /// methods, functions and arguments that are not supported fail when they are reached.
+  /// Parses a template. Throws a UserError "NAME:LINE: ..." for a syntax error or an unsupported tag.
+  /// Unsupported filters, tests, methods, functions and arguments fail when they are evaluated.
   Template(std::string_view source, std::string name);
   ~Template();
   Template(Template&&) noexcept;
   Template& operator=(Template&&) noexcept;
 
-  /// The text for an object of variables (messages, add_generation_prompt, bos_token, ...). Thread-safe.
-  /// UserError "NAME:LINE: ..." for raise_exception, for operations on values that do not have them, and at
-  /// the limits.
+  /// Renders the template with an object of variables (messages, add_generation_prompt, bos_token, ...).
+  /// Thread-safe. Throws a UserError "NAME:LINE: ..." for raise_exception, for an operation that a value does
+  /// not support, and at the limits.
   Rendered render(const Json& variables, const RenderOptions& options = {}) const;
 
-  /// Whether the template may ask for the date.
+  /// True if the template uses the date (strftime_now).
   bool asks_date() const;
-  /// Whether the template marks what the assistant says by {% generation %}.
+  /// True if the template marks the assistant's text by {% generation %}.
   bool marks_generation() const;
   const std::string& name() const;
   const std::string& source() const;

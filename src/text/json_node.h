@@ -10,29 +10,29 @@
 
 namespace hearth::text {
 
-/// The value of JSON text. UserError naming `file` where it holds none.
+/// Parses JSON. Throws a UserError naming `file` if the text is not valid JSON.
 nlohmann::json parse_json(std::string_view text, std::string_view file);
 /// Reads and parses a file of at most 256 MiB.
 nlohmann::json read_json(const fs::path& path);
 
-/// A value of a JSON file that knows its place there, so that every error names file and field. Refers to the
-/// value.
+/// A value of a JSON file with its path in the file, so that each error names file and field. Does not own
+/// the value.
 class JsonNode {
  public:
   JsonNode(const nlohmann::json& json, std::string_view file, std::string field = "");
 
   const nlohmann::json& json() const { return *json_; }
-  /// "FILE: field 'model.type'".
+  /// Returns "FILE: field 'model.type'".
   std::string where() const;
   const std::string& file() const { return file_; }
 
-  /// A member of this object; UserError when it is missing.
+  /// Returns a member of this object; throws a UserError if it is missing.
   JsonNode at(const std::string& key) const;
-  /// A member of this object; nothing when it is missing or null.
+  /// Returns a member of this object; nothing if it is missing or null.
   std::optional<JsonNode> find(const std::string& key) const;
-  /// The elements of this array.
+  /// Returns the elements of this array; this and the functions below throw a UserError for other types.
   std::vector<JsonNode> elements() const;
-  /// The members of this object.
+  /// Returns the members of this object.
   std::vector<std::pair<std::string, JsonNode>> members() const;
 
   std::string string() const;
@@ -41,7 +41,7 @@ class JsonNode {
   std::string string_or(const std::string& key, const std::string& otherwise) const;
   bool boolean_or(const std::string& key, bool otherwise) const;
 
-  /// Throws UserError: FILE: expected `expected` for the field, got this value.
+  /// Throws a UserError: FILE: expected `expected` for the field, got this value.
   [[noreturn]] void refuse(std::string_view expected) const;
 
  private:

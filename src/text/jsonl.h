@@ -11,34 +11,35 @@
 
 namespace hearth::text {
 
-/// What one document of a .txt file is.
+/// Extent of one document in a .txt file.
 enum class TextUnit {
-  file,       ///< all of it
-  paragraph,  ///< what stands between empty lines
+  file,       ///< the full file
+  paragraph,  ///< lines between empty lines
   line
 };
 
-/// A record where it stands in the mapped file.
+/// A record and its position in the mapped file.
 struct Entry {
-  int64_t line = 0;  ///< of its first byte, from 1
+  int64_t line = 0;  ///< line of its first byte, counted from 1
   std::string_view text;
-  /// The document continues in the next entry: a .txt file comes in pieces that end at a line's end.
+  /// True if the document continues in the next entry: a .txt file is read in pieces that end at a line end.
   bool continues = false;
 };
 
-/// A memory-mapped file of training data: .txt, one JSON object per line, or one JSON array of objects
-/// (told apart by the first byte that is not blank).
+/// A memory-mapped file of training data: .txt, JSON Lines, or one JSON array of objects. The first non-blank
+/// byte tells the latter two apart.
 class DataFile {
  public:
   enum class Kind { text, lines, array };
-  /// About how long the pieces of a .txt file are.
+  /// Approximate size of the pieces of a .txt file.
   static constexpr size_t kPieceBytes = size_t{1} << 20;
 
-  /// UserError naming the path when it cannot be read or is empty.
+  /// Maps the file. Throws a UserError naming the path if it cannot be read or is empty.
   explicit DataFile(const fs::path& path, TextUnit unit = TextUnit::file);
 
-  /// Visits every record in order. A RecordError of the visitor, or a record that is not closed, goes into
-  /// `faults` as "FILE:LINE: what", and the next one follows. Holds nothing of the file in memory.
+  /// Calls visit(entry) for each record in order. A RecordError that `visit` throws, or an unterminated
+  /// record, is added to `faults` as "FILE:LINE: message"; iteration continues with the next record. Keeps
+  /// nothing of the file in memory.
   void for_each(FunctionRef<void(const Entry&)> visit, Faults& faults) const;
 
   Kind kind() const { return kind_; }
@@ -53,9 +54,10 @@ class DataFile {
   Kind kind_ = Kind::lines;
 };
 
-/// The value of JSON text, what cannot be read discarded (base/json.h). RecordError where it holds none.
+/// Parses JSON, discarding values that cannot be read (base/json.h). Throws a RecordError if the text is not
+/// JSON.
 Json parse_json(std::string_view text);
-/// The JSON object in a record. RecordError when it is none.
+/// Parses the JSON object in a record. Throws a RecordError if it is not an object.
 Json parse_record(std::string_view text);
 
 }  // namespace hearth::text

@@ -5,7 +5,7 @@
 
 namespace hearth::text {
 
-/// Two neighboring tokens become one; merges with a smaller rank come first.
+/// A merge rule: adjacent tokens `left` and `right` become `merged`. Merges with a lower rank apply first.
 struct Merge {
   int32_t left = 0;
   int32_t right = 0;
@@ -13,11 +13,12 @@ struct Merge {
   int32_t merged = 0;
 };
 
-/// Finds the merge of a pair: open addressing, at most half full. Of two merges of one pair the later counts.
+/// Hash table from pairs of ids to merges: open addressing, at most half full. If a pair occurs twice, the
+/// later merge counts.
 class MergeTable {
  public:
   explicit MergeTable(const std::vector<Merge>& merges);
-  /// Null when the pair does not merge.
+  /// Returns the merge of a pair; null if the pair does not merge.
   const Merge* find(int32_t left, int32_t right) const {
     for (size_t slot = first_slot(left, right);; slot = (slot + 1) & mask_) {
       const Merge& entry = slots_[slot];

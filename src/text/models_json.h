@@ -6,8 +6,8 @@
 
 namespace hearth::text {
 
-/// The model of tokenizer.json. `byte_level` says that its vocabulary is spelled in GPT-2's alphabet.
-/// UserError naming file and field for a type or an option that is not supported.
+/// Parses the model of tokenizer.json. `byte_level` is true if its vocabulary is written in GPT-2's alphabet.
+/// Throws a UserError naming file and field for an unsupported type or option.
 Model parse_model(const JsonNode& model, bool byte_level, const std::vector<AddedToken>& added);
 
 }  // namespace hearth::text

@@ -13,36 +13,37 @@ namespace hearth::text {
 
 enum class UnicodeForm { nfc, nfd, nfkc, nfkd };
 
-/// What happens to a text before it is split. Bytes that are not UTF-8 stay as they are.
+/// Steps of normalization, applied to a text before it is split. Bytes that are not UTF-8 stay unchanged.
+/// Compose converts to a Unicode normal form.
 struct Compose {
   UnicodeForm form;
 };
 struct Lowercase {};
-/// Leaves out the characters that one is true of.
+/// Removes the characters for which `one` returns true.
 struct RemoveCharacters {
   bool (*one)(char32_t);
 };
-/// Those become a space.
+/// Replaces the characters for which `one` returns true by a space.
 struct CharactersToSpace {
   bool (*one)(char32_t);
 };
-/// Puts a space on either side of them.
+/// Puts a space on both sides of the characters for which `one` returns true.
 struct SpaceAround {
   bool (*one)(char32_t);
 };
-/// What SentencePiece compiled into its model.
+/// Applies the character map that is compiled into a SentencePiece model.
 struct MapCharacters {
   std::shared_ptr<const CharacterMap> map;
 };
-/// Every match becomes `content`.
+/// Replaces each match by `content`.
 struct Replace {
   Pattern pattern;
   std::string content;
 
-  /// The text keeps to `most` bytes, or UserError.
+  /// Throws a UserError if the text would exceed `most` bytes.
   void apply(std::string& text, RegexScratch& scratch, size_t most) const;
 };
-/// Ahead of every text that is not empty.
+/// Puts `content` before each nonempty text.
 struct Prepend {
   std::string content;
 };
@@ -54,7 +55,8 @@ struct Strip {
 using NormalizerStep = std::variant<Compose, Lowercase, RemoveCharacters, CharactersToSpace, SpaceAround,
                                     MapCharacters, Replace, Prepend, Strip>;
 
-/// The steps in order; none leave the text alone. UserError when a text grows beyond max_grown_bytes.
+/// Applies steps in order; without steps the text is unchanged. Throws a UserError if a text grows beyond
+/// max_grown_bytes.
 class Normalizer {
  public:
   Normalizer() = default;
@@ -62,8 +64,8 @@ class Normalizer {
 
   bool empty() const { return steps_.empty(); }
   void apply(std::string& text, RegexScratch& scratch) const;
-  /// The same. `start`: how many bytes at the start of the text come of its first character, before and
-  /// after.
+  /// Like apply(text, scratch). `start`: number of bytes at the start of the text that stem from the first
+  /// character of the user's text; updated for the normalized text.
   void apply(std::string& text, size_t& start, RegexScratch& scratch) const;
 
  private:

@@ -11,14 +11,15 @@
 
 namespace hearth::text {
 
-/// What is looked for in a text: a regular expression, or a character of a class, or else a literal.
+/// A search pattern: a regular expression if `regex` is set, otherwise a character of a class if `is_member`
+/// is set, otherwise a literal.
 struct Pattern {
   std::shared_ptr<const Regex> regex;
   std::string literal;
   bool (*is_member)(char32_t) = nullptr;
 
-  /// The first match at or after `from`; for a regular expression `text` must be valid UTF-8. An empty
-  /// literal is nowhere.
+  /// Returns the first match at or after `from`, or nothing. For a regular expression, `text` must be valid
+  /// UTF-8. An empty literal never matches.
   std::optional<Range> find(std::string_view text, size_t from, RegexScratch& scratch,
                             MatchTime& time) const {
     if (regex) return regex->find(text, from, scratch, time);
@@ -39,8 +40,7 @@ struct Pattern {
   }
 };
 
-/// Calls body(match) for each match, from front to back; after an empty one the search continues a character
-/// later.
+/// Calls body(match) for each match in order. After an empty match, the search continues one character later.
 template <typename Body>
 void for_each_match(const Pattern& pattern, std::string_view text, RegexScratch& scratch, Body body) {
   constexpr size_t kBatch = 64, kTimedBatch = 8;
@@ -61,7 +61,7 @@ void for_each_match(const Pattern& pattern, std::string_view text, RegexScratch&
       if (!match) return;
       body(*match);
     }
-    // The clock is read around every eighth batch.
+    // Reading the clock is slow, so only every eighth batch is timed and counts eight times.
     std::array<Range, kBatch> found;
     size_t count = 0;
     if (pattern.regex) time.start();
@@ -78,12 +78,13 @@ void for_each_match(const Pattern& pattern, std::string_view text, RegexScratch&
   }
 }
 
-/// How long a text of `bytes` may become by what a file asks to put in.
+/// Returns the max. size of a text of `bytes` bytes after replacements, which a tokenizer file defines.
 constexpr size_t max_grown_bytes(size_t bytes) { return 64 * bytes + 1024; }
-/// UserError when a text is longer than `most` bytes.
+/// Throws a UserError if `bytes` exceeds `most`.
 void check_growth(size_t bytes, size_t most);
 
-/// Every `from`, unless it is empty, becomes `to`; the text keeps to `most` bytes, or UserError.
+/// Replaces each occurrence of `from` (nothing if it is empty) by `to`. Throws a UserError if the text would
+/// exceed `most` bytes.
 void replace_all(std::string& text, std::string_view from, std::string_view to, size_t most);
 
 }  // namespace hearth::text

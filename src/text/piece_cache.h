@@ -12,20 +12,20 @@
 
 namespace hearth::text {
 
-/// Remembers the ids of short pieces of text. Direct-mapped: 2 MiB, and a new piece replaces the one in its
-/// place.
+/// Direct-mapped cache from short pieces of text to their token ids: 2 MiB; a new piece replaces the one in
+/// its slot.
 class PieceCache {
  public:
   static bool fits(std::string_view piece) { return !piece.empty() && piece.size() <= kMaxBytes; }
 
-  /// Appends the ids of a piece that fits; false when it is not remembered.
+  /// Appends the ids of a piece for which fits() is true. Returns false if the piece is not cached.
   bool append(std::string_view piece, std::vector<int32_t>& ids) {
     const Entry& entry = entry_of(piece);
     if (std::string_view(entry.text.data(), entry.num_bytes) != piece) return false;
     ids.insert(ids.end(), entry.ids.begin(), entry.ids.begin() + entry.num_ids);
     return true;
   }
-  /// Remembers a piece that fits, if its ids do.
+  /// Caches a piece for which fits() is true, unless it has more than kMaxIds ids.
   void store(std::string_view piece, std::span<const int32_t> ids) {
     if (ids.size() > kMaxIds) return;
     Entry& entry = entry_of(piece);

@@ -10,7 +10,7 @@
 
 namespace hearth::text {
 
-/// The parts of a tokenizer as tokenizer.json names them, in the order in which a text meets them.
+/// Components of a tokenizer with the names of tokenizer.json, in the order in which they are applied.
 struct Parts {
   std::vector<AddedToken> added;
   Normalizer normalizer;
@@ -20,7 +20,7 @@ struct Parts {
   SpecialIds special;
 };
 
-/// A tokenizer made of its parts; all file formats but SentencePiece's unigram models end here.
+/// A tokenizer composed of Parts. All file formats except SentencePiece's unigram models use it.
 class Pipeline final : public Tokenizer {
  public:
   explicit Pipeline(Parts parts);
@@ -36,7 +36,7 @@ class Pipeline final : public Tokenizer {
  private:
   struct Scratch;
   class Lease;
-  /// `start`: how many bytes at its start come of the first character of what the user gave.
+  /// `start`: number of bytes at the start of `text` that stem from the first character of the user's text.
   void encode_raw(std::string_view text, size_t start, SpecialTokens special, Scratch& scratch,
                   std::vector<int32_t>& ids) const;
   void encode_normalized(std::string_view text, size_t start, SpecialTokens special, Scratch& scratch,
@@ -47,7 +47,7 @@ class Pipeline final : public Tokenizer {
   PreTokenizer pre_tokenizer_;
   Model model_;
   Decoder decoder_;
-  /// Working memory not in use; one is made for each thread that encodes at the same time.
+  /// Pool of scratch memory: grows to the number of threads that encode at the same time.
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Scratch>> idle_;
 };

@@ -11,39 +11,40 @@
 
 namespace hearth::text {
 
-/// What becomes of a match when a text is split at it.
+/// Treatment of a match at which a text is split (SplitDelimiterBehavior of Hugging Face's tokenizers).
 enum class Split { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
-/// Splits at the matches; at what lies between when `invert`.
+/// Splits at the matches, or with `invert` at the text between matches.
 struct SplitStep {
   Pattern pattern;
   Split matches = Split::isolated;
   bool invert = false;
 };
-/// Spaces become `replacement`, with one put ahead of a text that begins with none; `split` cuts before each.
+/// Replaces spaces by `replacement` and, depending on `prefix`, puts one before a text that starts with none.
+/// `split` cuts the text before each.
 struct MetaspaceStep {
   enum class Prefix { never, first, always };
   std::string replacement;
   Prefix prefix = Prefix::always;
   bool split = true;
 };
-/// A space ahead of every piece that begins with none.
+/// Puts a space before each piece that does not start with one.
 struct PrefixSpaceStep {};
-/// Bytes to their spelling in GPT-2's alphabet, for steps that expect to see it, and back.
+/// Encodes bytes in GPT-2's alphabet, for steps that expect it (SpellBytesStep), and decodes them.
 struct SpellBytesStep {};
 struct UnspellBytesStep {};
 
 using PreTokenizerStep =
     std::variant<SplitStep, MetaspaceStep, PrefixSpaceStep, SpellBytesStep, UnspellBytesStep>;
 
-/// Working memory of one thread; any PreTokenizer or Normalizer may use it.
+/// Scratch memory of one thread. Any PreTokenizer or Normalizer may use it.
 struct SplitScratch {
   RegexScratch regex;
   std::vector<std::string> buffers;
 };
 
-/// Cuts a text into the pieces that are encoded one by one. Bytes that are not UTF-8 become pieces of their
-/// own.
+/// Splits a text into pieces, which the model encodes separately. Bytes that are not UTF-8 become separate
+/// pieces.
 class PreTokenizer {
  public:
   using Emit = FunctionRef<void(std::string_view piece)>;
@@ -51,15 +52,15 @@ class PreTokenizer {
   PreTokenizer() = default;
   explicit PreTokenizer(std::vector<PreTokenizerStep> steps) : steps_(std::move(steps)) {}
 
-  /// Calls `emit` for each piece, in order; none is empty, and each is valid during its call. `start`:
-  /// how many bytes at its start come of the first character of what the user gave.
+  /// Calls emit(piece) for each piece in order. Pieces are nonempty and valid during the call. `start`:
+  /// number of bytes at the start of `text` that stem from the first character of the user's text.
   void split(std::string_view text, size_t start, SplitScratch& scratch, Emit emit) const;
 
  private:
   std::vector<PreTokenizerStep> steps_;
 };
 
-/// The split expressions of OpenAI's GPT-2, of Llama 3 (after cl100k), and of Qwen 2 and 3.
+/// Regular expressions that split text for GPT-2, Llama 3 (after cl100k), and Qwen 2 and 3.
 extern const char* const kGpt2Pattern;
 extern const char* const kLlama3Pattern;
 extern const char* const kQwen2Pattern;

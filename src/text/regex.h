@@ -20,7 +20,7 @@ struct Range {
   size_t end = 0;
 };
 
-/// What one thread needs to match; any Regex may use it.
+/// Match state of one thread. Any Regex may use it.
 class RegexScratch {
  public:
   RegexScratch();
@@ -31,26 +31,27 @@ class RegexScratch {
  private:
   friend class Regex;
   pcre2_real_match_data_8* data_;
-  /// For machine code, whose steps may each pass over the whole text, and for the interpreter.
+  /// Match limits: quick_ for JIT-compiled code, each step of which may scan the full text; exact_ for the
+  /// interpreter.
   pcre2_real_match_context_8* quick_;
   pcre2_real_match_context_8* exact_;
-  /// Where a match begins and ends.
+  /// Begin and end of the last match (PCRE2's ovector).
   const size_t* pair_;
-  /// The last start of a match that is tried with quick_.
+  /// Last start of a match for which quick_ is used.
   size_t last_ = SIZE_MAX;
   pcre2_real_jit_stack_8* stack_;
 };
 
-/// What the matches in one text may cost: half a second of the thread's time and 2 us per byte.
+/// Time limit of the matches in one text: 0.5 s of the thread's CPU time plus 2 us per byte.
 class MatchTime {
  public:
   explicit MatchTime(size_t text_bytes);
-  /// Time counts from here to `stop`, as often as that says.
+  /// Starts measuring; stop(weight) ends it and adds the time multiplied by `weight`.
   void start();
   void stop(double weight) {
     if (runs_) add(weight);
   }
-  /// The first call starts the time where it does not run.
+  /// True if the limit is exceeded. The first call starts measuring if it is not running.
   bool is_over();
 
  private:
@@ -62,20 +63,22 @@ class MatchTime {
   bool runs_ = false;
 };
 
-/// A regular expression as Oniguruma reads it, the engine of Hugging Face's tokenizers, in Unicode 14 (PCRE2,
-/// compiled to machine code where it can be).
+/// A regular expression with the syntax and meaning of Oniguruma, the engine of Hugging Face's tokenizers,
+/// for Unicode 14. Runs on PCRE2, JIT-compiled where possible.
 class Regex {
  public:
-  /// UserError naming `where` when the pattern does not compile or the engines read it differently.
+  /// Compiles a pattern. Throws a UserError naming `where` if it is invalid or if the two engines differ on
+  /// it.
   Regex(std::string_view pattern, std::string_view where);
 
-  /// The first match at or after `from` in `text`, which must be valid UTF-8. UserError when the pattern
-  /// gives up, or the time is over.
+  /// Returns the first match at or after `from`, or nothing. `text` must be valid UTF-8. Throws a UserError
+  /// if the engine reaches its match limit or `time` is over.
   std::optional<Range> find(std::string_view text, size_t from, RegexScratch& scratch, MatchTime& time) const;
   void check(MatchTime& time, size_t text_bytes) const;
 
  private:
-  /// The result of PCRE2 for starts of a match from `begin` to `last`, by machine code, in few steps.
+  /// Returns PCRE2's result for matches that start in [begin, last], by JIT-compiled code with a low step
+  /// limit.
   int match_quickly(std::string_view text, size_t begin, size_t last, RegexScratch& scratch) const;
   int match(std::string_view text, size_t from, RegexScratch& scratch, MatchTime& time) const;
   struct Free {

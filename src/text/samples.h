@@ -11,46 +11,45 @@ namespace hearth::text {
 
 struct SampleOptions {
   FormatOptions format = {};
-  /// A chat template's source and where it comes from. Without one, prompt/completion data is rendered by the
-  /// built-in "plain" and alpaca data by "alpaca"; conversations are refused.
+  /// Source and origin of a chat template. Without one, prompt/completion data uses the built-in "plain",
+  /// alpaca data uses "alpaca", and conversations are rejected.
   std::optional<std::string> chat_template = {};
   std::string template_name = {};
   ChatOptions chat = {};
-  /// Put before and after what no chat template has rendered: documents, and data under "plain" and
-  /// "alpaca".
+  /// Ids put before and after samples that no given chat template rendered: documents, and data under "plain"
+  /// and "alpaca".
   std::optional<int32_t> bos = {};
   std::optional<int32_t> eos = {};
-  /// The loss counts what is said to the assistant too.
+  /// True if the loss also counts the messages to the assistant.
   bool train_on_prompt = false;
 };
 
-/// What one record has become. A preference has an answer that is rejected as well.
+/// A tokenized record. Preference records have a rejected answer as well.
 struct Sample {
   int64_t line = 0;
   RecordFormat format = RecordFormat::text;
   MarkedText text;
   Tokens tokens;
   std::optional<Tokens> rejected;
-  /// The document continues in the next sample.
+  /// True if the document continues in the next sample.
   bool continues = false;
 };
 
-/// Turns the records of a file into tokens: the one way from data to training, to the cache and to validate.
+/// Converts the records of a data file to tokens. Training, the token cache and `hearth validate` all use it.
 class SampleReader {
  public:
-  /// UserError for options that do not fit: an unknown field name, a template that is not supported. What is
-  /// passed must outlive the reader.
+  /// Throws a UserError for inconsistent options, an unknown field name or an unsupported template. `file`
+  /// and `tokenizer` must outlive the reader.
   SampleReader(const DataFile& file, const Tokenizer& tokenizer, SampleOptions options);
 
-  /// Visits the samples in the file's order; records that cannot be used go into `faults`.
+  /// Calls visit(sample) for each sample in the file's order. Unusable records are added to `faults`.
   void for_each(FunctionRef<void(const Sample&)> visit, Faults& faults) const;
-  /// Reads every record without rendering or tokenizing it: most of what can be wrong, in a fraction of the
-  /// time.
+  /// Parses each record without rendering or tokenizing it. Finds most errors in a fraction of the time.
   void check(Faults& faults) const;
 
   const DataFile& file() const { return file_; }
   const Tokenizer& tokenizer() const { return tokenizer_; }
-  /// Everything but data and tokenizer that the tokens depend on, for the cache's key.
+  /// Returns a string of everything besides data and tokenizer that determines the tokens, for the cache key.
   std::string fingerprint() const;
 
  private:

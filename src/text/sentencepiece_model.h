@@ -7,8 +7,7 @@
 
 namespace hearth::text {
 
-/// What a SentencePiece model file holds, as far as it decides how a text is encoded
-/// (sentencepiece_model.proto).
+/// Contents of a SentencePiece model file that affect encoding (sentencepiece_model.proto).
 struct SentencePieceModel {
   enum class Kind { unigram = 1, bpe = 2, word = 3, character = 4 };
   enum class PieceKind { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
@@ -24,11 +23,11 @@ struct SentencePieceModel {
   bool add_dummy_prefix = true;
   bool remove_extra_spaces = true;
   bool escape_spaces = true;
-  /// Whether characters are mapped to others before all else.
+  /// True if the normalizer has a character map.
   bool maps_characters = false;
 };
 
-/// UserError naming `file` for bytes that are no such model.
+/// Parses a SentencePiece model. Throws a UserError naming `file` if the bytes are not a valid model.
 SentencePieceModel parse_sentencepiece_model(std::string_view bytes, std::string_view file);
 
 }  // namespace hearth::text

@@ -12,21 +12,22 @@
 
 namespace hearth::text {
 
-/// Some strings, and which of them a text starts with.
+/// A set of strings that finds the members with which a text starts.
 class StringSet {
  public:
   struct Found {
     size_t index;
     size_t bytes;
   };
-  /// `index` is what add was given; of equal strings the first counts.
+  /// Adds a string with the index to report. If a string is added twice, the first counts. Call finish()
+  /// after the last add and before searching.
   void add(std::string_view text, size_t index);
   void finish();
   bool empty() const { return texts_.empty(); }
-  /// Calls found(index, bytes) for each string that `text`, which is not empty, starts with, the shortest
-  /// first.
+  /// Calls found(index, bytes) for each member that `text` starts with, shortest first. `text` must be
+  /// nonempty.
   void for_each_prefix(std::string_view text, FunctionRef<void(size_t index, size_t bytes)> found) const;
-  /// The longest of them among those that `allowed` accepts.
+  /// Returns the longest member that `text` starts with and for which allowed(index) is true.
   std::optional<Found> longest_prefix(std::string_view text, FunctionRef<bool(size_t index)> allowed) const;
   bool may_start(char byte) const {
     return begin_[static_cast<uint8_t>(byte)] < begin_[static_cast<uint8_t>(byte) + 1U];
@@ -34,7 +35,7 @@ class StringSet {
 
  private:
   std::vector<std::pair<std::string, size_t>> texts_;
-  /// Where the strings with each first byte begin.
+  /// Index of the first string of each first byte in texts_; one entry more than bytes.
   std::array<size_t, 257> begin_{};
 };
 

@@ -13,7 +13,7 @@
 
 namespace hearth::text {
 
-/// A token as caches hold it: its id and, in the highest bit, whether the loss counts it.
+/// A token in a cache file: bits 0..30 are the id; bit 31 is set if the token counts in the loss.
 struct PackedToken {
   uint32_t bits = 0;
 
@@ -24,7 +24,8 @@ struct PackedToken {
   bool trained() const { return (bits & 0x8000'0000U) != 0; }
 };
 
-/// XXH3 over data, tokenizer files and everything else that tokens depend on (SampleReader::fingerprint).
+/// Returns the key of a cache: XXH3 of data, tokenizer files and all other settings that determine the tokens
+/// (SampleReader::fingerprint).
 uint64_t cache_key(std::span<const std::byte> data, std::span<const std::byte> tokenizer,
                    std::string_view fingerprint);
 
@@ -35,25 +36,26 @@ struct RecordNotes {
   bool operator==(const RecordNotes&) const = default;
 };
 
-/// Takes the samples of a cache that is being built, one after the other.
+/// Receives the samples of a cache that is being built, in order.
 class TokenSink {
  public:
   virtual ~TokenSink() = default;
-  /// `continues`: the next call continues with the same sample. `line`: where it starts in the data file.
+  /// Adds a sample or a piece of one. `continues`: the next call continues the same sample. `line`: line of
+  /// its start in the data file.
   virtual void add(const Tokens& tokens, int64_t line, bool continues) = 0;
   /// Stores counts of the data file with the samples.
   virtual void note(const RecordNotes& notes) = 0;
 };
 
-/// Tokenized samples in a memory-mapped file: all tokens, then where each sample starts, then its line in
-/// the data file, then the counts, then a footer with sizes and an XXH3 of all of it.
+/// Tokenized samples in a memory-mapped file. Layout: all tokens, the start of each sample, its line in the
+/// data file, the counts, a footer with sizes and an XXH3 of everything.
 class TokenCache {
  public:
-  /// Nothing when there is no such file, when it belongs to another key, and when it is damaged or cut short:
-  /// it is then to be built (again). Reads all of it once.
+  /// Opens and verifies a cache, reading all of it once. Returns nothing if the file is missing, has another
+  /// key, or is damaged or truncated; the caller then rebuilds it.
   static std::optional<TokenCache> open(const fs::path& path, uint64_t key);
-  /// Has `produce` deliver the samples and replaces the file atomically; makes its folder. Needs memory for
-  /// 16 bytes per sample.
+  /// Calls `produce` to write the samples and replaces the file atomically; creates its folder. Needs 16
+  /// bytes of memory per sample.
   static TokenCache build(const fs::path& path, uint64_t key, FunctionRef<void(TokenSink&)> produce);
   static TokenCache open_or_build(const fs::path& path, uint64_t key, FunctionRef<void(TokenSink&)> produce);
 
@@ -61,7 +63,7 @@ class TokenCache {
   const RecordNotes& notes() const { return notes_; }
   int64_t num_tokens() const { return std::ssize(tokens_); }
   std::span<const PackedToken> sample(int64_t index) const;
-  /// Where the sample stands in the data file.
+  /// Line of the sample in the data file, counted from 1.
   int64_t line(int64_t index) const { return lines_[static_cast<size_t>(index)]; }
   std::vector<int64_t> lengths() const;
 
@@ -70,7 +72,7 @@ class TokenCache {
 
   MappedFile file_;
   std::span<const PackedToken> tokens_;
-  std::span<const uint64_t> starts_;  ///< one more than samples
+  std::span<const uint64_t> starts_;  ///< start of each sample in tokens_; one entry more than samples
   std::span<const int64_t> lines_;
   RecordNotes notes_;
 };

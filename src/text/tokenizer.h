@@ -8,10 +8,10 @@
 
 namespace hearth::text {
 
-/// Opens the tokenizer of a model folder, the first found of tokenizer.json, tokenizer.model (SentencePiece,
-/// or tiktoken as Llama 3 ships it), spiece.model, vocab.json + merges.txt, encoder.json + vocab.bpe; or of
-/// one such file, with tokenizer_config.json read beside it. UserError names the file and the field that is
-/// wrong or unsupported.
+/// Opens a tokenizer. For a model folder, uses the first of tokenizer.json, tokenizer.model (SentencePiece,
+/// or tiktoken as in Llama 3), spiece.model, vocab.json + merges.txt, encoder.json + vocab.bpe. For one such
+/// file, also reads tokenizer_config.json in its folder. Throws a UserError naming the file and the wrong or
+/// unsupported field.
 std::unique_ptr<Tokenizer> open_tokenizer(const fs::path& model_folder_or_file);
 
 /// Returns the paths of the files of a tokenizer and of its chat template. The argument is the folder of the

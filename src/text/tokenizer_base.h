@@ -9,12 +9,12 @@
 
 namespace hearth::text {
 
-/// What the string of a special token means inside a text: its letters, or the token. Added tokens that are
-/// not special ("<think>", runs of spaces) belong to the vocabulary and are found either way, as in
+/// Treatment of special tokens that occur in a text: as plain text or as tokens. Added tokens that are not
+/// special ("<think>", runs of spaces) belong to the vocabulary and are matched in both cases, as in
 /// transformers.
 enum class SpecialTokens { as_text, parsed };
 
-/// Ids by role, and those that the tokenizer's own post-processor puts around a plain text.
+/// Ids by role; `prefix` and `suffix` are the ids that the tokenizer's post-processor puts around a text.
 struct SpecialIds {
   std::optional<int32_t> bos;
   std::optional<int32_t> eos;
@@ -24,21 +24,22 @@ struct SpecialIds {
   std::vector<int32_t> suffix;
 };
 
-/// Text to ids and back. Immutable; any number of threads may use one.
+/// Converts text to token ids and back. Immutable and thread-safe.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  /// Appends the ids of `text`, without prefix or suffix. Bytes that are not UTF-8 come back from decode
-  /// where the vocabulary has bytes; where it lacks them, the unknown token stands for them, or UserError.
+  /// Appends the ids of `text`, without prefix or suffix. Bytes that are not UTF-8 are encoded as byte tokens
+  /// if the vocabulary has them; otherwise as the unknown token, or a UserError is thrown if there is none.
   virtual void encode(std::string_view text, SpecialTokens special, std::vector<int32_t>& ids) const = 0;
-  /// The bytes of `ids`; special tokens as text, ids without a token as nothing. May end within a character.
+  /// Returns the bytes of `ids`. Special tokens are written as text, ids without a token are skipped. The
+  /// result may end within a character.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
-  /// One more than the largest id.
+  /// Returns the largest id plus 1.
   virtual int64_t vocab_size() const = 0;
-  /// The id of a token spelled as in its file ("<|eot_id|>", in UTF-8), or nothing.
+  /// Returns the id of a token spelled as in its file ("<|eot_id|>", in UTF-8), or nothing.
   virtual std::optional<int32_t> id_of(std::string_view token) const = 0;
-  /// The token of an id spelled as in its file; empty when there is none.
+  /// Returns the token of an id spelled as in its file; empty if there is none.
   virtual std::string token(int32_t) const { return {}; }
   virtual bool is_special(int32_t) const { return false; }
 

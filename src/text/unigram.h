@@ -12,10 +12,10 @@
 
 namespace hearth::text {
 
-/// Working memory of one thread; any Unigram may use it.
+/// Scratch memory of one thread. Any Unigram may use it.
 class UnigramScratch {
   friend class Unigram;
-  /// The best way to the end of a token: its score, and the token.
+  /// Best segmentation that ends at a byte: its total score and its last token.
   struct Node {
     double score = 0;
     int32_t begin = -1;
@@ -30,17 +30,18 @@ class UnigramScratch {
   std::vector<Part> parts;
 };
 
-/// The tokens whose scores have the largest sum (Kudo 2018). A character that is no token scores 10 less than
-/// the worst token; such characters side by side are one unknown token.
+/// Unigram language model tokenization (Kudo 2018): chooses the tokens with the largest sum of scores by the
+/// Viterbi algorithm. A character without a token scores 10 less than the worst token; adjacent unknown
+/// characters form one unknown token.
 class Unigram {
  public:
-  /// `scores` has an entry per id. With `byte_fallback` what is unknown becomes the tokens <0x00> to <0xFF>
-  /// of its bytes, where the vocabulary has them all. UserError naming `where` for a token of more than 1024
-  /// bytes.
+  /// `scores` has one entry per id. With `byte_fallback`, unknown characters are encoded as the tokens <0x00>
+  /// to <0xFF> of their bytes if the vocabulary has all of them. Throws a UserError naming `where` for a
+  /// token of more than 1024 bytes.
   Unigram(Vocabulary vocabulary, std::vector<double> scores, std::optional<int32_t> unk, bool byte_fallback,
           std::string_view where);
 
-  /// Appends the ids of one piece. UserError for an unknown character where there is no unknown token.
+  /// Appends the ids of one piece. Throws a UserError for an unknown character if there is no unknown token.
   void encode(std::string_view piece, PieceCache& cache, UnigramScratch& scratch,
               std::vector<int32_t>& ids) const;
   const Vocabulary& vocabulary() const { return vocabulary_; }
@@ -49,7 +50,7 @@ class Unigram {
  private:
   int32_t unknown() const;
   void find_best(std::string_view piece, UnigramScratch& scratch) const;
-  /// The tokens of the best way, from back to front, neighboring unknown ones joined.
+  /// Collects the tokens of the best segmentation from back to front, joining adjacent unknown tokens.
   void collect_parts(UnigramScratch& scratch) const;
   void append_unknown(std::string_view part, std::vector<int32_t>& ids) const;
 

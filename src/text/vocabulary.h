@@ -10,7 +10,8 @@
 
 namespace hearth::text {
 
-/// Tokens and their ids, both ways. The largest id is bounded, so a file cannot ask for a table of any size.
+/// Bidirectional map of tokens and ids. The largest id is limited to kMaxId, which bounds the memory that a
+/// file can request.
 class Vocabulary {
  public:
   static constexpr int64_t kMaxId = (int64_t{1} << 22) - 1;
@@ -19,19 +20,21 @@ class Vocabulary {
   Vocabulary(Vocabulary&&) = default;
   Vocabulary& operator=(Vocabulary&&) = default;
 
-  /// UserError naming `where` when the id is out of range, or the id or the token is taken.
+  /// Adds a token. Throws a UserError naming `where` if the id is out of range, or the id or token is already
+  /// used.
   void add(std::string_view token, int64_t id, std::string_view where);
-  /// A token that text never becomes: only its id has a meaning.
+  /// Adds a token that encoding never produces; only decoding its id is defined.
   void add_hidden(std::string_view token, int64_t id, std::string_view where);
 
-  /// UserError naming `where` for a token that is so long that to look for it everywhere takes long.
+  /// Throws a UserError naming `where` if a token is so long that searching for it at each position is too
+  /// slow.
   void check_lengths(std::string_view where) const;
 
   std::optional<int32_t> find(std::string_view token) const;
-  /// Empty for an id that has none.
+  /// Returns the token of an id; empty if the id has none.
   std::string_view token(int32_t id) const;
   bool hidden(int32_t id) const { return hidden_.contains(id); }
-  /// One more than the largest id.
+  /// Returns the largest id plus 1.
   int32_t size() const { return static_cast<int32_t>(tokens_.size()); }
 
  private:

@@ -10,13 +10,13 @@
 
 namespace hearth::text {
 
-/// Every piece is one token, or the unknown one.
+/// Maps each piece to one token, or to the unknown token.
 class WordLevel {
  public:
   WordLevel(Vocabulary vocabulary, std::optional<int32_t> unk, std::string_view where)
       : vocabulary_(std::move(vocabulary)), unk_(unk), where_(where) {}
 
-  /// UserError for an unknown piece where there is no unknown token.
+  /// Appends the id of a piece. Throws a UserError for an unknown piece if there is no unknown token.
   void encode(std::string_view piece, std::vector<int32_t>& ids) const;
   const Vocabulary& vocabulary() const { return vocabulary_; }
   std::optional<int32_t> unk() const { return unk_; }
@@ -28,34 +28,34 @@ class WordLevel {
 };
 
 struct WordPieceOptions {
-  /// What tokens start with that continue a word.
+  /// Prefix of tokens that continue a word.
   std::string prefix = "##";
-  /// Longer words are unknown.
+  /// Words with more characters become the unknown token.
   int64_t max_characters = 100;
   std::optional<int32_t> unk;
 };
 
-/// Takes the longest token again and again (Schuster and Nakajima 2012); a word in which that fails is one
-/// unknown token.
+/// WordPiece (Schuster and Nakajima 2012): repeatedly takes the longest token that the rest of the word
+/// starts with. A word for which this fails becomes one unknown token.
 class WordPiece {
  public:
-  /// UserError naming `where` for a token of more than 1024 bytes.
+  /// Throws a UserError naming `where` for a token of more than 1024 bytes.
   WordPiece(Vocabulary vocabulary, WordPieceOptions options, std::string_view where);
 
-  /// UserError for an unknown piece where there is no unknown token.
+  /// Appends the ids of a piece. Throws a UserError for an unknown piece if there is no unknown token.
   void encode(std::string_view piece, PieceCache& cache, std::vector<int32_t>& ids) const;
   const Vocabulary& vocabulary() const { return vocabulary_; }
   std::optional<int32_t> unk() const { return options_.unk; }
 
  private:
-  /// False when some part is unknown.
+  /// Returns false if a part of the piece is unknown.
   bool encode_known(std::string_view piece, std::vector<int32_t>& ids) const;
 
   Vocabulary vocabulary_;
   WordPieceOptions options_;
   std::string where_;
   StringSet starts_;
-  /// Without their prefix.
+  /// Tokens that continue a word, without their prefix.
   StringSet continuations_;
 };
 
