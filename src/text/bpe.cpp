@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kMaxPieceBytes = size_t{1} << 30;
 constexpr size_t kMaxRankedBytes = 1024;
 
-/// A character as an error may show it.
+/// Formats a character for an error message.
 std::string shown(std::string_view character) {
   const bool printable = character.size() == 1 && character[0] > ' ' && character[0] <= '~';
   const bool wide = character.size() > 1 && first_character(character).valid;
@@ -20,7 +20,8 @@ std::string shown(std::string_view character) {
   return fmt::format("the byte 0x{:02X}", static_cast<uint8_t>(character[0]));
 }
 
-/// A token that continues a word and then begins another, which keeps words from being merged one by one.
+/// True if the token contains the end of a word and the start of the next. Without such tokens, each word can
+/// be merged separately.
 bool spans_words(std::string_view token) {
   const size_t end_of_spaces = [&] {
     size_t at = 0;
@@ -30,7 +31,7 @@ bool spans_words(std::string_view token) {
   return token.find(kMetaspace, end_of_spaces) != std::string_view::npos;
 }
 
-/// The spaces at the start of `text`, and what follows up to the next space.
+/// Returns the size of the leading spaces of `text` plus the word after them, in bytes.
 size_t word_bytes(std::string_view text) {
   size_t at = 0;
   while (text.substr(at).starts_with(kMetaspace)) at += kMetaspace.size();
@@ -171,7 +172,7 @@ void Bpe::merge_all(BpeScratch& scratch) const {
     BpeScratch::Symbol& left = symbols[static_cast<size_t>(place)];
     if (left.id < 0 || left.next < 0) continue;
     BpeScratch::Symbol& right = symbols[static_cast<size_t>(left.next)];
-    // A neighbor may have merged since this was offered.
+    // Skip stale candidates: a neighbor may have merged after this one was pushed.
     const Merge* merge = merges_.find(left.id, right.id);
     if (merge == nullptr || merge->merged != best.merged) continue;
     left.id = best.merged;

@@ -9,7 +9,7 @@
 namespace hearth::text {
 namespace {
 
-/// A cluster of this many bytes or more is never looked up as one.
+/// Clusters of at least this many bytes are mapped character by character.
 constexpr size_t kMinLongCluster = 6;
 
 uint32_t little_endian(std::string_view bytes) {
@@ -18,12 +18,13 @@ uint32_t little_endian(std::string_view bytes) {
   return value;
 }
 
+// The bit layout of units is that of Darts-clone, the double-array trie that SentencePiece uses.
 uint32_t offset_of(uint32_t unit) { return unit >> 10 << ((unit & 0x200U) >> 6); }
 bool has_leaf(uint32_t unit) { return (unit >> 8 & 1U) != 0; }
 uint32_t label_of(uint32_t unit) { return unit & 0x800000FFU; }
 uint32_t value_of(uint32_t unit) { return unit & 0x7FFFFFFFU; }
 
-/// The first of the clusters that people take for one character.
+/// Returns the first extended grapheme cluster.
 std::string_view first_cluster(std::string_view text) {
   Character last = first_character(text);
   size_t bytes = last.bytes;

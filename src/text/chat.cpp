@@ -11,21 +11,21 @@ size_t shared_start(std::string_view a, std::string_view b) {
   return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
 }
 
-/// What a template prints before and after a content.
+/// The text that a template prints before and after a message's content.
 struct Frame {
   std::string before;
   std::string after;
 };
 
-/// A word that stands nowhere in the text.
+/// Returns a word that does not occur in `text`.
 std::string unused_word(const std::string& text) {
   std::string word = "call";
   while (text.find(word) != text.npos) word += std::to_string(word.size());
   return word;
 }
 
-/// Renames what the assistant's tool calls are called and take, each by a word of its own that starts with
-/// `word`; returns those words and the message each stands in.
+/// Replaces the names and arguments of the assistant's tool calls by unique words that start with `word`.
+/// Returns the words with the index of their message.
 std::vector<std::pair<std::string, size_t>> rename_tool_calls(Json& messages, const std::string& word) {
   std::vector<std::pair<std::string, size_t>> words;
   const auto add = [&](size_t i) {
@@ -49,7 +49,7 @@ std::vector<std::pair<std::string, size_t>> rename_tool_calls(Json& messages, co
   return words;
 }
 
-/// A character that stands in no message.
+/// Returns a control character that occurs in no message; nothing if all are used.
 std::optional<char> unused_character(const Json& messages) {
   const std::string all = messages.dump();
   for (char c = 1; c < 9; ++c) {
@@ -60,14 +60,24 @@ std::optional<char> unused_character(const Json& messages) {
 
 }  // namespace
 
-/// Finds the bytes that the turns of one conversation take.
+/// Finds the byte range of the assistant's turns in a rendered conversation. A template may print anything,
+/// so the range is found by comparing renderings. Example, the second message of a ChatML conversation:
+///
+///   full: <|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHello<|im_end|>\n
+///   prompt: <|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n
+///
+/// The generation prompt after the messages before the turn is a prefix of the full text, so the turn starts
+/// at its end. The rendering of the messages up to the turn is a prefix as well, so the turn ends at its end,
+/// without trailing white space: the range is "Hello<|im_end|>". If a rendering is no prefix (some templates
+/// drop reasoning from earlier turns), find_by_frame() replaces the content of the turn by an unused
+/// character in the full conversation: the text around that character is the frame of the turn.
 class TurnFinder {
  public:
   TurnFinder(const ChatRenderer& renderer, const Json& messages, const Json& tools, std::string_view full,
              WorkBudget* budget)
       : renderer_(renderer), messages_(messages), tools_(tools), full_(full), budget_(budget) {}
 
-  /// The turns have to be asked for in their order.
+  /// Returns the range of the turn of message number `turn`. Call with increasing numbers.
   Span find(size_t turn) {
     while (before_.size() < turn) before_.push_back(messages_[before_.size()]);
     std::optional<size_t> first = start_by_prompt();
@@ -96,8 +106,8 @@ class TurnFinder {
     }
   }
 
-  /// Returns the offset where the generation prompt for the turn ends. A <think> block that the prompt opens
-  /// counts as the assistant's text if the full conversation has other text in the block, or lacks the block.
+  /// Returns the offset at which the generation prompt of the turn ends. If the full conversation has other
+  /// text in a <think> block that the prompt opens, or lacks the block, returns the start of the block.
   std::optional<size_t> start_by_prompt() {
     prompt_ = try_render(before_, true);
     if (!prompt_) return std::nullopt;
@@ -109,7 +119,8 @@ class TurnFinder {
     return is_whole ? std::optional(shared) : std::nullopt;
   }
 
-  /// Where the prompt after these messages starts to differ from what the template prints of them alone.
+  /// Returns the offset at which the prompt after `before` starts to differ from the rendering without a
+  /// prompt: the header of the assistant's turn.
   size_t start_of_header(const Json& before) const {
     const auto unprompted = try_render(before, false);
     if (!unprompted) return prompt_->size();
@@ -132,7 +143,7 @@ class TurnFinder {
     return Frame{text->substr(0, at), text->substr(at + 1)};
   }
 
-  /// Fills what is missing by what surrounds the content in the whole conversation.
+  /// Sets missing ends of the range from the text around the content in the full conversation.
   void find_by_frame(size_t turn, std::optional<size_t>& first, std::optional<size_t>& last) const {
     const auto frame = frame_of(messages_, turn, false);
     if (!frame || !full_.ends_with(frame->after)) return;
@@ -141,7 +152,7 @@ class TurnFinder {
     if (!last) last = full_.size() - frame->after.size() + size_of_end_mark(frame->after, turn);
   }
 
-  /// How much of what comes before a content a prompt for the turn leaves to it.
+  /// Returns the number of bytes before a content that follow the generation prompt and belong to the turn.
   size_t size_of_lead(std::string_view before, size_t turn) const {
     const auto alone = frame_of(before_, turn, false);
     if (!prompt_ || !alone || !alone->before.starts_with(*prompt_)) return 0;
@@ -149,8 +160,9 @@ class TurnFinder {
     return before.ends_with(lead) ? lead.size() : 0;
   }
 
-  /// How much of what follows a turn belongs to it: what stands between the turn and a prompt for the next,
-  /// or else what also follows the content where the turn is the last.
+  /// Returns the number of bytes after a content that belong to the turn (end-of-turn token): the text
+  /// between the content and the next generation prompt if that rendering succeeds, otherwise the text that
+  /// also follows the content if the turn is the last.
   size_t size_of_end_mark(std::string_view after, size_t turn) const {
     Json before = before_;
     before.erase(turn);
@@ -164,7 +176,7 @@ class TurnFinder {
     return before_special_token(after, shared_start(after, mark));
   }
 
-  /// The place itself, or where the special token starts that it lies inside.
+  /// Returns `place`, or the start of the special token if `place` is inside one.
   size_t before_special_token(std::string_view text, size_t place) const {
     for (const std::string& token : renderer_.options_.special_tokens) {
       const size_t low = place - std::min(place, token.size() - 1);
@@ -180,7 +192,7 @@ class TurnFinder {
   std::string_view full_;
   WorkBudget* budget_;
   Json before_ = Json::array();
-  std::optional<std::string> prompt_;  ///< for the turn
+  std::optional<std::string> prompt_;  ///< generation prompt of the current turn
 };
 
 std::vector<std::string> special_tokens_of(const Tokenizer& tokenizer) {
@@ -214,7 +226,7 @@ std::string ChatRenderer::prompt(const Json& messages, const Json& tools) const 
 
 namespace {
 
-/// The marked spans that belong to trained messages: there is one for each message of the assistant.
+/// Returns the ranges of the trained messages; `generated` has one range per assistant message.
 std::vector<Span> trained_spans(const Json& messages, const std::vector<Span>& generated,
                                 const std::vector<uint8_t>& trained) {
   std::vector<size_t> speaking;
@@ -237,12 +249,13 @@ std::vector<Span> trained_spans(const Json& messages, const std::vector<Span>& g
   return spans;
 }
 
+/// True if the text of a turn ends with the message's content, without an end-of-turn token after it.
 bool is_open(std::string_view said, const Json& message) {
   const std::string content = message["content"].get<std::string>();
   return !trimmed(content).empty() && without_blank_end(said).ends_with(trimmed(content));
 }
 
-/// True if the assistant's messages have reasoning, and the text has the start of none of it.
+/// True if the assistant's messages have reasoning and `text` contains the start of none of it.
 bool loses_reasoning(const Json& messages, std::string_view text) {
   constexpr size_t kStart = 64;
   bool any = false;
@@ -257,7 +270,7 @@ bool loses_reasoning(const Json& messages, std::string_view text) {
   return any;
 }
 
-/// Turns without marks are found by a prompt for each, which takes the square of a long conversation.
+/// Limits the work of TurnFinder, which renders a prompt per turn: quadratic in the length of a conversation.
 void check_work(const std::string& text, const Json& messages, const std::vector<uint8_t>& trained) {
   constexpr size_t kMaxBytes = size_t{1} << 28, kMessageBytes = 256;
   const auto num_turns = static_cast<size_t>(std::ranges::count(trained, uint8_t{1}));
@@ -280,7 +293,7 @@ void ChatRenderer::check_tool_calls(const Json& messages, const Json& tools, Wor
   try {
     text = render_template(renamed, tools, false, budget).text;
   } catch (const UserError&) {
-    // Then no word is found in it.
+    // Handled below: the text is empty, so no word is found.
   }
   for (const auto& [each, message] : words) {
     if (text.find(each) != text.npos) continue;

@@ -37,7 +37,7 @@ constexpr std::string_view kPlain =
 constexpr std::pair<std::string_view, std::string_view> kTemplates[] = {
     {"chatml", kChatml}, {"alpaca", kAlpaca}, {"plain", kPlain}};
 
-/// A token's text: a string, or the "content" of an object; empty for null.
+/// Returns the text of a token: a string, or the "content" of an object; empty for null.
 std::string token_text(const Json& config, const char* name) {
   const auto found = config.find(name);
   if (found == config.end()) return "";
@@ -46,7 +46,7 @@ std::string token_text(const Json& config, const char* name) {
   return (*found)["content"].get<std::string>();
 }
 
-/// A template: a string, or the one called "default" of a list of {name, template}.
+/// Returns the chat template: a string, or the entry called "default" in a list of {name, template}.
 std::optional<std::string> template_in(const Json& config) {
   const auto found = config.find("chat_template");
   if (found == config.end()) return std::nullopt;

@@ -13,10 +13,10 @@
 namespace hearth::text {
 namespace {
 
-/// Each passes over the whole text, and takes a place on the stack while it is split.
+/// Each step scans the full text and uses a stack frame while a text is split.
 constexpr size_t kMaxSteps = 256;
 
-/// {"Regex": ...} or {"String": ...}; a bare string is literal.
+/// Parses {"Regex": ...} or {"String": ...}; a plain string is a literal.
 Pattern parse_pattern(const JsonNode& node) {
   if (node.json().is_string()) return {.literal = node.string()};
   if (const auto regex = node.find("Regex")) {
@@ -157,7 +157,7 @@ std::vector<int32_t> ids_of(const JsonNode& node) {
   return ids;
 }
 
-/// What an earlier post-processor made goes between the two.
+/// Adds ids outside those that earlier post-processors added.
 void surround(SpecialIds& special, std::span<const int32_t> prefix, std::span<const int32_t> suffix) {
   special.prefix.insert(special.prefix.begin(), prefix.begin(), prefix.end());
   special.suffix.insert(special.suffix.end(), suffix.begin(), suffix.end());
@@ -179,7 +179,7 @@ void parse_template(const JsonNode& node, SpecialIds& special) {
   surround(special, around[0], around[1]);
 }
 
-/// ["</s>", 2].
+/// Parses a pair such as ["</s>", 2] and returns the id.
 int32_t id_of_pair(const JsonNode& node) {
   const std::vector<JsonNode> pair = node.elements();
   if (pair.size() != 2) node.refuse("a token and its id");
@@ -247,7 +247,7 @@ ParsedPreTokenizer parse_pre_tokenizer(const JsonNode& node) {
     byte_level = true;
   });
   if (steps.size() + spelled.size() > kMaxSteps) node.refuse(fmt::format("at most {} steps", kMaxSteps));
-  // Pieces stay bytes throughout, unless steps follow that were written for their spelling.
+  // Pieces are kept as bytes, except for steps after ByteLevel, which expect GPT-2's alphabet.
   if (!spelled.empty()) {
     steps.emplace_back(SpellBytesStep{});
     for (PreTokenizerStep& step : spelled) steps.push_back(std::move(step));

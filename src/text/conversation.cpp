@@ -61,7 +61,7 @@ std::string type_of(const Json& value) {
   return value.is_discarded() ? "a number too large or a value nested too deep" : value.type_name();
 }
 
-/// The first names of its fields.
+/// Lists the first field names of an object, for messages.
 std::string names_of(const Json& object) {
   constexpr size_t kMaxBytes = 150;
   std::string names;
@@ -73,7 +73,7 @@ std::string names_of(const Json& object) {
   return names.empty() ? "none" : names;
 }
 
-/// Whether a field holds something.
+/// True if a field is present and not empty.
 bool is_given(const Json& object, const char* field) {
   const auto found = object.find(field);
   if (found == object.end() || found->is_null()) return false;
@@ -81,7 +81,7 @@ bool is_given(const Json& object, const char* field) {
   return !found->is_structured() || !found->empty();
 }
 
-/// What no language model here reads, in a record or in one of its messages.
+/// Rejects media fields of a record or message: language models read text only.
 void refuse_media(const Json& object, const std::string& where) {
   for (const char* field : {"image", "images", "video", "videos", "audio", "audios"}) {
     if (is_given(object, field))
@@ -122,7 +122,7 @@ class Reader {
   }
 
  private:
-  /// The field under the first of its names that is there, or null.
+  /// Returns the field by the first of its names that is present; null if there is none.
   const Json* find(const Json& object, const std::string& field) const {
     const auto set = std::find_if(options_.fields.begin(), options_.fields.end(),
                                   [&](const auto& own) { return own.first == field; });
@@ -134,7 +134,7 @@ class Reader {
     return nullptr;
   }
 
-  /// KTO's records say whether their answer is a good one.
+  /// Rejects answers labeled false, as in KTO's data.
   void refuse_bad_answer() const {
     for (const char* field : {"label", "kto_tag"}) {
       const auto found = object_.find(field);
@@ -236,7 +236,7 @@ class Reader {
     messages.insert(messages.end(), more.begin(), more.end());
   }
 
-  /// Messages of a list, of one message, or of a string that `role` says.
+  /// Converts a list of messages, one message, or a string with the given role to a list of messages.
   Json turns_of(const Json& value, const char* role) const {
     Json turns = Json::array();
     if (value.is_string()) {
@@ -283,18 +283,18 @@ class Reader {
     }
   }
 
-  /// Fields of messages that cannot be left out where they cannot be read.
+  /// True for message fields that must not be dropped when they cannot be parsed.
   static bool is_read(std::string_view field) {
     constexpr std::array kRead = {"tool_calls", "tool_call_id", "name",   "reasoning_content",
                                   "thinking",   "reasoning",    "weight", "loss_weight"};
     return std::ranges::find(kRead, field) != kRead.end();
   }
 
-  /// Other fields that templates or the loss mask may know, such as weight.
+  /// Copies the other fields of a message, which templates or the loss mask may use, such as weight.
   void copy_others(const Json& from, Json& message) const {
     const Json* content = find(from, "content");
     const Json* role = find(from, "role");
-    // Appended as they are: no two keys are equal, and to look for each would take quadratic time.
+    // Appended directly: keys are unique, and searching for each would take quadratic time.
     Json::object_t::Container& fields = message.get_ref<Json::object_t&>();
     for (const auto& [key, value] : from.items()) {
       const bool known = &value == content || &value == role || key == "role" || key == "content";
@@ -330,7 +330,7 @@ class Reader {
     }
   }
 
-  /// The string in a field, or nothing.
+  /// Returns the string in a field; nothing if it is missing or has another type.
   static std::optional<std::string> string_in(const Json& object, const char* field) {
     const auto found = object.is_object() ? object.find(field) : object.end();
     if (found == object.end() || !found->is_string()) return std::nullopt;
@@ -348,8 +348,8 @@ class Reader {
     message[field] = string_in(message, field).value_or("") + *value;
   }
 
-  /// {"name": ..., "arguments": ...}, several in a list, or either as JSON text, as the tool calls that
-  /// templates know.
+  /// Adds function calls in the form that templates expect. `from`: {"name": ..., "arguments": ...}, a list
+  /// of such objects, or either as JSON text.
   static void add_tool_calls(const Json& from, Json& message, size_t turn) {
     const auto is_call = [](const Json& call) { return call.is_object() && string_in(call, "name"); };
     Json calls = from.is_string() ? parse_json(from.get_ref<const std::string&>()) : from;
@@ -363,7 +363,7 @@ class Reader {
       message["tool_calls"].push_back(Json{{"type", "function"}, {"function", std::move(call)}});
   }
 
-  /// From turn `first` on, no turn of the assistant is empty and at least one is trained.
+  /// Checks that no assistant turn is empty and that at least one from index `first` on is trained.
   static void check_turns(const Json& messages, size_t first) {
     bool trained = false;
     for (size_t i = 0; i < messages.size(); ++i) {
@@ -398,7 +398,7 @@ class Reader {
     check_turns(with_rejected, record_.messages.size());
   }
 
-  /// The prompt and an answer, which may repeat the prompt.
+  /// Returns prompt and answer as one list; an answer that repeats the prompt is returned unchanged.
   static Json continued(const Json& prompt, const Json& answer) {
     const bool repeats =
         answer.size() > prompt.size() && std::equal(prompt.begin(), prompt.end(), answer.begin());
@@ -408,7 +408,8 @@ class Reader {
     return all;
   }
 
-  /// The prompt is what both begin with, but for their last turns: equal answers are answers.
+  /// Splits two conversations into the common prompt and the two answers. Each answer keeps at least its last
+  /// turn, even if both are equal.
   void split(const Json& a, const Json& b) {
     size_t shared = 0;
     while (shared + 1 < a.size() && shared + 1 < b.size() && a[shared] == b[shared]) ++shared;

@@ -17,7 +17,7 @@ void join_byte(std::string& token) {
   if (error == std::errc() && end == token.data() + 5) token.assign(1, static_cast<char>(byte));
 }
 
-/// What Hugging Face's WordPiece decoder does to English, in its order.
+/// Applies the English clean-up rules of Hugging Face's WordPiece decoder, in the same order.
 void clean_up(std::string& token) {
   constexpr std::array<std::array<const char*, 2>, 11> kRules = {{{" .", "."},
                                                                   {" ?", "?"},

@@ -23,8 +23,8 @@ MarkedEncoder::MarkedEncoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer)
                 !std::equal(behind.begin() + std::ssize(anchor_), behind.end(), alone.begin(), alone.end());
 }
 
-/// A text that continues after another is tokenized after a line's end, whose ids are then taken away, where
-/// the tokenizer would put a blank before it.
+/// Tokenizes a part of a text. A tokenizer that prepends a blank would add one at the start of a part that
+/// continues another. Such a part is encoded after a newline, whose ids are then removed.
 std::vector<int32_t> MarkedEncoder::encode_part(std::string_view text, bool goes_on) const {
   Ids ids;
   if (goes_on && adds_blank_) {
@@ -36,10 +36,13 @@ std::vector<int32_t> MarkedEncoder::encode_part(std::string_view text, bool goes
   return ids;
 }
 
-/// The ids of a text, and where its marks lie among them.
+/// Maps byte offsets of a text to positions in its ids. The tokenizer reports no offsets, so the number of
+/// ids before an offset is found by encoding the text before it; after_last() limits this to the text since
+/// the previous offset.
 class MarkedEncoder::Aligner {
  public:
-  /// How many ids end at or before a mark; `inside`: the next one begins before it and ends after it.
+  /// Position of a byte offset. `num_ids`: number of ids that end at or before it. `inside`: true if the next
+  /// id begins before the offset and ends after it.
   struct Place {
     size_t num_ids = 0;
     bool inside = false;
@@ -49,7 +52,7 @@ class MarkedEncoder::Aligner {
   Aligner(const MarkedEncoder& encoder, std::string_view text)
       : encoder_(encoder), text_(text), ids_(encoder.encode_part(text, false)) {}
 
-  /// The marks have to be asked for in their order.
+  /// Returns the position of a byte offset. Call with increasing offsets.
   Place place_of(int64_t mark) {
     const auto byte = static_cast<size_t>(mark);
     if (byte == text_.size()) return {ids_.size()};
@@ -62,8 +65,8 @@ class MarkedEncoder::Aligner {
   Ids take() { return std::move(ids_); }
 
  private:
-  /// By the text since the last mark alone, which continues after it or, after some special tokens, begins
-  /// anew.
+  /// Encodes only the text since the last offset, as a continuation or, as after some special tokens, as the
+  /// start of a text. Returns nothing if the ids do not match.
   std::optional<Place> after_last(size_t byte) const {
     if (done_.inside) return std::nullopt;
     for (const bool goes_on : {true, false}) {
@@ -74,7 +77,8 @@ class MarkedEncoder::Aligner {
     return std::nullopt;
   }
 
-  /// By the text before the mark: where its ids part from those of the whole, bytes are counted.
+  /// Encodes the full text before the offset. Where its ids diverge from those of the full text, compares
+  /// decoded sizes in bytes.
   Place from_start(size_t byte) const {
     const Ids start = encoder_.encode_part(text_.substr(0, byte), false);
     const auto parted = std::mismatch(start.begin(), start.end(), ids_.begin(), ids_.end()).first;
@@ -89,7 +93,8 @@ class MarkedEncoder::Aligner {
     return {place, size_of(ids_, place) < wanted};
   }
 
-  /// Ids decoded before those that are compared: what tokens read as may depend on the ones before.
+  /// Number of ids decoded before the compared ones, since the text of a token may depend on its
+  /// predecessors.
   static constexpr size_t kContext = 8;
 
   const MarkedEncoder& encoder_;

@@ -18,7 +18,7 @@ namespace {
 using Kind = GgmlVocabulary::Kind;
 
 constexpr int64_t kMaxVocabularyBytes = int64_t{256} << 20;
-/// What llama.cpp's converter gives tokens that text is never merged to.
+/// Scores that llama.cpp's converter assigns to added and unused tokens, which merges never produce.
 constexpr float kAddedScore = -1000, kUnusedScore = -10000;
 
 constexpr const char* kTekkenPattern =
@@ -26,8 +26,7 @@ constexpr const char* kTekkenPattern =
 constexpr const char* kO200kPattern =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-/// A split expression and llama.cpp's name for it (llama-vocab.cpp), which also says whether a piece that is
-/// a token is taken whole.
+/// A split expression with llama.cpp's name for it (llama-vocab.cpp). The name also determines ignore_merges.
 struct NamedPattern {
   const char* pattern;
   bool ignore_merges;
@@ -42,7 +41,7 @@ const std::array<NamedPattern, 5>& named_patterns() {
   return named;
 }
 
-/// Tokens that llama.cpp's converter takes for special whatever the tokenizer says.
+/// True for tokens that llama.cpp's converter treats as special regardless of the tokenizer's files.
 bool looks_special(std::string_view token) {
   if (token == "<pad>" || token == "<mask>") return true;
   if (token.starts_with("<|") && token.ends_with("|>")) return true;
@@ -147,7 +146,8 @@ class Builder {
     for (const JsonNode& merge : model.at("merges").elements()) made_.merges.push_back(merge_line(merge));
   }
 
-  /// "left right"; in pairs a blank may be part of a token, which GPT-2's alphabet spells as another letter.
+  /// Returns a merge as "left right". Tokens of a pair may contain a blank, which is written in GPT-2's
+  /// alphabet.
   static std::string merge_line(const JsonNode& merge) {
     if (merge.json().is_string()) return merge.string();
     const std::vector<JsonNode> pair = merge.elements();
@@ -228,7 +228,7 @@ class Builder {
     std::erase_if(more, [&](const AddedToken& token) { return is_piece(model, token); });
     set_added(more);
   }
-  /// A piece that is special already, or no letters at all, keeps its kind.
+  /// True if the added token is a piece that is special already or a byte; it keeps its kind.
   static bool is_piece(const SentencePieceModel& model, const AddedToken& token) {
     const auto index = static_cast<size_t>(token.id);
     if (token.id < 0 || index >= model.pieces.size() || model.pieces[index].text != token.content)
@@ -268,8 +268,8 @@ class Builder {
     return found;
   }
 
-  /// SentencePiece merges what makes the token with the highest score; tokenizer.json lists every pair that
-  /// makes a token, best tokens first.
+  /// Assigns scores to tokens so that llama.cpp merges like tokenizer.json. SentencePiece applies the merge
+  /// whose result has the highest score; tokenizer.json lists all pairs that form a token, best token first.
   void score_by_merges(const JsonNode& merges) {
     std::unordered_map<std::string, size_t> ids;
     for (size_t i = 0; i < size_; ++i) {

@@ -15,7 +15,7 @@ constexpr size_t kShownFaults = 20;
 
 bool is_continuation(char c) { return (static_cast<uint8_t>(c) & 0xC0) == 0x80; }
 
-/// The start and the end of a long text, cut between characters.
+/// Shortens a long text to its start and end, cut at character boundaries.
 std::string shortened(std::string_view text) {
   if (text.size() <= kShownStart + kShownEnd) return printable(text);
   size_t start = kShownStart, end = text.size() - kShownEnd;

@@ -17,7 +17,7 @@ std::string_view text_of(const MappedFile& file) {
 
 int64_t num_lines(std::string_view text) { return std::count(text.begin(), text.end(), '\n'); }
 
-/// The end of a string whose opening quote stands at `at`, after the closing one.
+/// Returns the offset after the closing quote of the string that starts at `at`.
 size_t end_of_string(std::string_view text, size_t at) {
   for (++at; at < text.size() && text[at] != '"'; ++at) {
     if (text[at] == '\\') ++at;
@@ -25,8 +25,8 @@ size_t end_of_string(std::string_view text, size_t at) {
   return std::min(at + 1, text.size());
 }
 
-/// Where the value that starts at 0 ends (npos: nowhere), by its brackets; one that is no object or array
-/// ends before a comma or bracket.
+/// Returns the end of the JSON value that starts at offset 0, found by matching brackets; npos if it is not
+/// terminated. Values other than objects and arrays end before a comma or bracket.
 size_t end_of_value(std::string_view text) {
   int depth = 0;
   for (size_t at = 0; at < text.size();) {
@@ -44,7 +44,7 @@ size_t end_of_value(std::string_view text) {
   return depth == 0 ? text.size() : text.npos;
 }
 
-/// One record to the visitor; what it refuses goes into `faults`.
+/// Passes records to the visitor and adds the errors it throws to `faults`.
 class Deliverer {
  public:
   Deliverer(std::string path, Visit visit, Faults& faults)
@@ -72,7 +72,7 @@ void visit_lines(std::string_view text, Deliverer& out) {
   }
 }
 
-/// A reader of one JSON array.
+/// Iterates over the elements of one JSON array.
 class ArrayReader {
  public:
   ArrayReader(std::string_view text, Deliverer& out) : rest_(text), out_(out) {}
@@ -123,8 +123,8 @@ class ArrayReader {
   int64_t line_ = 1;
 };
 
-/// Where a piece of a text may end: after a line's end at or after `from`, before which and after which the
-/// text is not blank, so that no tokenizer would have joined the two.
+/// Returns the offset at or after `from` at which a text may be split: after a newline that has no white
+/// space after it, so that no token crosses the split.
 size_t end_of_piece(std::string_view text, size_t from) {
   for (size_t at = text.find('\n', from); at != text.npos; at = text.find('\n', at + 1)) {
     if (at + 1 < text.size() && kBlank.find(text[at + 1]) == kBlank.npos) return at + 1;

@@ -8,7 +8,7 @@
 namespace hearth::text {
 namespace {
 
-/// Both forms: "left right" and ["left", "right"].
+/// Parses merges in either form, "left right" or ["left", "right"].
 std::vector<Merge> parse_merges(const JsonNode& node, const Vocabulary& vocabulary, bool byte_level) {
   if (!node.json().is_array()) node.refuse("an array of merges");
   const std::string where = node.where();
@@ -53,7 +53,7 @@ Bpe parse_bpe(const JsonNode& model, bool byte_level, const std::vector<AddedTok
   return Bpe(std::move(vocabulary), merges, std::move(options), model.where());
 }
 
-/// [["<unk>", 0.0], ["a", -1.5], ...]
+/// Parses a vocabulary [["<unk>", 0.0], ["a", -1.5], ...].
 Unigram parse_unigram(const JsonNode& model) {
   const JsonNode vocab = model.at("vocab");
   if (!vocab.json().is_array() || vocab.json().empty()) vocab.refuse("an array of tokens and scores");

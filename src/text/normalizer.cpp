@@ -26,7 +26,8 @@ int options_of(UnicodeForm form) {
   internal_error("no such form of Unicode");
 }
 
-/// No character below U+0300 changes under NFC, and none below U+0080 under the other forms.
+/// True if a character with this byte may change: NFC changes none below U+0300, the other forms none below
+/// U+0080.
 bool may_change(char byte, UnicodeForm form) {
   return static_cast<uint8_t>(byte) >= (form == UnicodeForm::nfc ? 0xCC : 0x80);
 }
@@ -34,8 +35,8 @@ bool is_ascii(char byte) { return static_cast<uint8_t>(byte) < 0x80; }
 
 int combining_class(utf8proc_int32_t value) { return utf8proc_get_property(value)->combining_class; }
 
-/// Marks after a character in the order of their classes. utf8proc would exchange neighbors, which takes the
-/// square of their number.
+/// Sorts each run of combining marks by combining class. utf8proc does this by swapping neighbors, which is
+/// quadratic.
 void order_marks(std::vector<utf8proc_int32_t>& values) {
   const auto is_mark = [](utf8proc_int32_t value) { return combining_class(value) > 0; };
   for (auto begin = values.begin(); begin != values.end();) {
@@ -48,7 +49,7 @@ void order_marks(std::vector<utf8proc_int32_t>& values) {
   }
 }
 
-/// No character decomposes to more.
+/// Upper bound of the code points in a decomposition.
 constexpr size_t kMaxDecomposed = 32;
 
 std::vector<utf8proc_int32_t> decomposed(std::string_view part, utf8proc_option_t options) {
@@ -79,7 +80,8 @@ void append_mapped(std::string& out, std::string_view part, UnicodeForm form) {
   for (const utf8proc_int32_t value : values) append_utf8(out, static_cast<char32_t>(value));
 }
 
-/// Maps what lies between the characters that Hugging Face's tokenizers know no normal form of.
+/// Normalizes the text between characters that have no normal form in the Unicode version of Hugging Face's
+/// tokenizers; those characters stay unchanged.
 void append_known(std::string& out, std::string_view part, UnicodeForm form) {
   size_t done = 0;
   for (size_t at = 0; at < part.size();) {
@@ -94,8 +96,8 @@ void append_known(std::string& out, std::string_view part, UnicodeForm form) {
   append_mapped(out, part.substr(done), form);
 }
 
-/// Maps what may change, from the ASCII character before it to the next one: no form joins those to what
-/// precedes.
+/// Normalizes the parts that may change, from the ASCII character before each to the next ASCII character: no
+/// normal form joins these with the text before them.
 void append_composed(std::string& out, std::string_view run, UnicodeForm form) {
   while (!run.empty()) {
     const auto changes = [&](char byte) { return may_change(byte, form); };
@@ -136,7 +138,7 @@ void append_replaced(std::string& out, std::string_view run, const Replace& step
   out.append(run.substr(done));
 }
 
-/// Calls append(out, character) for each character that `one` is true of; all others stay.
+/// Calls append(out, character) for each character for which `one` returns true; copies the others.
 template <typename Append>
 void append_changed(std::string& out, std::string_view run, bool (*one)(char32_t), Append&& append) {
   while (!run.empty()) {
@@ -151,7 +153,7 @@ void append_changed(std::string& out, std::string_view run, bool (*one)(char32_t
   }
 }
 
-/// Calls append(out, run) for each run of valid UTF-8; what is not stays as it is.
+/// Calls append(out, run) for each run of valid UTF-8; copies other bytes.
 template <typename Append>
 void rewrite(std::string& text, Append&& append) {
   std::string out;
@@ -173,7 +175,7 @@ void strip(std::string& text, Strip sides) {
   if (rest.size() < text.size()) text = std::string(rest);
 }
 
-/// A match that begins in the first `start` bytes of a text and ends after them.
+/// Returns a match that begins in the first `start` bytes of a text and ends after them, or nothing.
 std::optional<Range> match_across(const Pattern& pattern, std::string_view text, size_t start,
                                   RegexScratch& scratch) {
   if (start == 0) return std::nullopt;
@@ -254,7 +256,8 @@ void Normalizer::apply(std::string& text, size_t& start, RegexScratch& scratch) 
       std::visit(Apply{head, scratch, most}, step);
     }
     std::visit(Apply{text, scratch, most}, step);
-    // Hugging Face's tokenizers take what a character map leaves out at the start for part of what follows.
+    // If a character map removes the start of a text, Hugging Face's tokenizers count the following character
+    // as the start.
     const bool follows =
         head.empty() && start > 0 && !text.empty() && std::holds_alternative<MapCharacters>(step);
     start = follows ? first_character(text).bytes : std::min(head.size(), text.size());

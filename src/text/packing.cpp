@@ -8,14 +8,15 @@
 namespace hearth::text {
 namespace {
 
-/// The room left in each of a growing number of rows: a tree of maxima.
+/// Packing is bin packing: first-fit decreasing (Johnson 1973) sorts samples by length and puts each into the
+/// first row with room. A segment tree of maxima finds that row in O(log rows), so packing takes O(n log n).
 class Rooms {
  public:
   Rooms(int64_t most_rows, int64_t row_length)
       : num_leaves_(std::bit_ceil(static_cast<size_t>(std::max<int64_t>(most_rows, 1)))),
         most_(2 * num_leaves_, row_length) {}
 
-  /// The first row with room for `length` tokens, of which it loses them.
+  /// Returns the first row with at least `length` free tokens and reserves them.
   int64_t take(int64_t length) {
     size_t node = 1;
     while (node < num_leaves_) node = 2 * node + (most_[2 * node] >= length ? 0 : 1);
@@ -53,7 +54,7 @@ class Packer {
  private:
   int64_t length(int64_t sample) const { return lengths_[static_cast<size_t>(sample)]; }
 
-  /// Continues where the last sample ended, over the ends of rows.
+  /// Appends a sample where the last one ended, across row ends.
   void stream(int64_t sample) {
     for (int64_t first = 0; first < length(sample);) {
       const int64_t offset = stream_ % options_.row_length;
@@ -65,7 +66,7 @@ class Packer {
     }
   }
 
-  /// Pieces that fit into a row.
+  /// Cuts a sample into pieces of at most one row.
   void cut(int64_t sample) {
     const int64_t whole = length(sample);
     if (whole > options_.row_length && options_.overlong == Overlong::refuse) {
@@ -142,7 +143,7 @@ class Packer {
   int64_t stream_ = 0;
 };
 
-/// What token `i` of a piece is to say next, or -1.
+/// Returns the token that follows token `i` of a piece; -1 if there is none or the loss does not count it.
 int32_t label_of(const Placement& piece, std::span<const PackedToken> sample, int64_t i) {
   const auto next = static_cast<size_t>(piece.first + i + 1);
   const bool has_next = next < sample.size() && (i + 1 < piece.length || piece.goes_on);
@@ -196,7 +197,7 @@ void fill_row(std::span<const Placement> row, const TokenCache& cache, int32_t p
   for (auto at = static_cast<size_t>(used); at < out.ids.size(); ++at) {
     out.ids[at] = padding;
     out.document_starts[at] = static_cast<int32_t>(used);
-    out.positions[at] = 0;  // Padding lengthens no context.
+    out.positions[at] = 0;  // Position 0 adds nothing to the context length.
     out.labels[at] = -1;
   }
 }

@@ -13,7 +13,7 @@ struct Pipeline::Scratch {
   std::string normalized;
 };
 
-/// Takes a scratch from the idle ones, and gives it back.
+/// Borrows scratch memory from the pool and returns it on destruction.
 class Pipeline::Lease {
  public:
   explicit Lease(const Pipeline& owner) : owner_(owner) {

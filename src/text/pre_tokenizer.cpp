@@ -17,6 +17,7 @@ const char* const kQwen2Pattern =
 
 namespace {
 
+/// True if a part joins the previous part, given whether each is a match.
 bool joins(Split matches, bool was_match, bool is_match) {
   switch (matches) {
     case Split::merged_with_previous:
@@ -32,7 +33,7 @@ bool joins(Split matches, bool was_match, bool is_match) {
   internal_error("no such way to split");
 }
 
-/// Calls part(begin, end, is_match) for the matches and what lies between them.
+/// Calls part(begin, end, is_match) for each match and for the text between matches, in order.
 template <typename Part>
 void for_each_part(const Pattern& pattern, std::string_view text, RegexScratch& scratch, Part&& part) {
   size_t done = 0;
@@ -44,7 +45,7 @@ void for_each_part(const Pattern& pattern, std::string_view text, RegexScratch& 
   if (done < text.size()) part(done, text.size(), false);
 }
 
-/// What of a start of `start` bytes lies after the first `bytes`.
+/// Returns the bytes of a start of `start` bytes that remain after the first `bytes`.
 size_t behind(size_t start, std::ptrdiff_t bytes) {
   return start - std::min(start, static_cast<size_t>(bytes));
 }
@@ -55,7 +56,7 @@ class Splitting {
             size_t most)
       : steps_(steps), scratch_(scratch), emit_(emit), most_(most) {}
 
-  /// Passes a piece through the steps from `index` on.
+  /// Applies the steps from number `index` on to a piece.
   void pass(size_t index, std::string_view piece, size_t start) {
     if (piece.empty()) return;
     if (index == steps_.size()) return emit_(piece);
@@ -139,7 +140,7 @@ class Splitting {
   const std::vector<PreTokenizerStep>& steps_;
   SplitScratch& scratch_;
   PreTokenizer::Emit emit_;
-  /// Bytes that steps have been given, and may be.
+  /// Number of bytes passed to steps so far, and its limit.
   size_t passed_ = 0;
   size_t most_;
 };

@@ -104,7 +104,7 @@ Regex::Regex(std::string_view pattern, std::string_view where) : where_(where) {
     user_error("{}: the regular expression '{}' is not supported ({}); try another tokenizer", where,
                pattern.substr(0, kMaxShownBytes), message_of(error));
   }
-  // Without machine code the interpreter matches the same.
+  // If JIT compilation fails, the interpreter gives the same matches.
   is_machine_code_ = pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE) == 0;
 }
 
@@ -122,13 +122,13 @@ int Regex::match_quickly(std::string_view text, size_t begin, size_t last, Regex
   return run(code_.get(), units(text), text.size(), begin, PCRE2_NO_UTF_CHECK, scratch.data_, scratch.quick_);
 }
 
-/// Starts of a match are tried a window at a time, so that the time is looked at between them.
+/// Tries the starts of a match in windows of kWindowBytes, checking the time limit between windows.
 int Regex::match(std::string_view text, size_t from, RegexScratch& scratch, MatchTime& time) const {
   for (size_t begin = from;;) {
     const size_t last = std::min(begin | (kWindowBytes - 1), text.size());
     int found = match_quickly(text, begin, last, scratch);
     if (found > 0) return found;
-    // A step may pass over the whole text: the time is looked at before more of them are allowed.
+    // A single step may scan the full text, so the time is checked before the step limit is raised.
     bool gave_up = found == PCRE2_ERROR_JIT_STACKLIMIT || found == PCRE2_ERROR_MATCHLIMIT;
     const size_t most = kMaxSteps + kMaxStepsPerByte * text.size();
     for (size_t steps = kQuickSteps; gave_up && steps < most; gave_up = found == PCRE2_ERROR_MATCHLIMIT) {

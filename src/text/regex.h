@@ -37,7 +37,7 @@ class RegexScratch {
   pcre2_real_match_context_8* exact_;
   /// Begin and end of the last match (PCRE2's ovector).
   const size_t* pair_;
-  /// Last start of a match for which quick_ is used.
+  /// Offset limit that is set in quick_: the last start of a match that it tries.
   size_t last_ = SIZE_MAX;
   pcre2_real_jit_stack_8* stack_;
 };

@@ -11,7 +11,7 @@ ChatRenderer built_in(const char* name, const SampleOptions& options) {
   return {Template(*built_in_template(name), fmt::format("built-in template '{}'", name)), std::move(chat)};
 }
 
-/// What rendering all records of a file may take: far above what chat templates take.
+/// Work limit of rendering all records of a file; far above the work of real chat templates.
 constexpr int64_t kBaseWork = 100'000'000;
 constexpr int64_t kWorkPerByte = 2'000;
 

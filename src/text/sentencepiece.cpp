@@ -14,7 +14,7 @@ namespace {
 using Piece = SentencePieceModel::Piece;
 using PieceKind = SentencePieceModel::PieceKind;
 
-/// Encodes through libsentencepiece. Bytes that are not UTF-8 become U+FFFD.
+/// Encodes with libsentencepiece. Bytes that are not UTF-8 become U+FFFD.
 class SentencePieceTokenizer final : public Tokenizer {
  public:
   SentencePieceTokenizer(std::string_view model, std::string_view file, std::vector<AddedToken> added,
@@ -74,7 +74,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   }
 
  private:
-  /// `status`: the library's own, or absl's in later versions.
+  /// `status`: the library's type, or absl::Status in later versions.
   static void check(const auto& status, std::string_view where) {
     if (!status.ok()) user_error("{}: {}", where, status.ToString());
   }
@@ -83,8 +83,8 @@ class SentencePieceTokenizer final : public Tokenizer {
   AddedTokens added_;
 };
 
-/// Whether merging by score over our own tables gives what the library gives: BPE over characters that are
-/// all pieces, with nothing done to the text but the escaping of spaces.
+/// True if our BPE with merges by score gives the library's result: all characters of pieces are pieces too,
+/// and the only normalization is the escaping of spaces.
 bool is_plain_bpe(const SentencePieceModel& model) {
   if (model.kind != SentencePieceModel::Kind::bpe || !model.byte_fallback || model.space_as_suffix)
     return false;
@@ -105,7 +105,8 @@ bool is_plain_bpe(const SentencePieceModel& model) {
   });
 }
 
-/// Place of each normal piece in the order of falling scores; equal scores share one. Others have -1.
+/// Returns the rank of each normal piece by falling score, with equal ranks for equal scores; -1 for other
+/// pieces.
 std::vector<int32_t> ranks_of(const SentencePieceModel& model) {
   std::vector<int32_t> order(model.pieces.size());
   std::iota(order.begin(), order.end(), 0);
@@ -121,8 +122,8 @@ std::vector<int32_t> ranks_of(const SentencePieceModel& model) {
   return rank;
 }
 
-/// Control pieces and the unknown one, and those that users defined if `user_defined`; the config's come
-/// first.
+/// Returns the config's added tokens, followed by the control and unknown pieces and, if `user_defined`, the
+/// user-defined pieces.
 std::vector<AddedToken> added_of(const SentencePieceModel& model, const TokenizerConfig& config,
                                  bool user_defined) {
   std::vector<AddedToken> added = config.added;

@@ -43,7 +43,8 @@ Vocabulary parse_ranks(std::string_view text, std::string_view file) {
   return vocabulary;
 }
 
-/// The ranks alone say nothing about how a text is split; these are known by what they hold.
+/// True if the ranks are those of Llama 3, compared by hash. A rank file does not define how text is split,
+/// so only known files are accepted.
 bool is_llama3(const Vocabulary& vocabulary) {
   if (vocabulary.size() != kLlama3Ranks) return false;
   std::string all;
@@ -51,8 +52,8 @@ bool is_llama3(const Vocabulary& vocabulary) {
   return hash64(all) == kLlama3Hash;
 }
 
-/// Llama 3's special tokens stand in Meta's code (models/llama3/tokenizer.py of llama-models), not in the
-/// file.
+/// Returns Llama 3's special tokens, which are defined in Meta's code (models/llama3/tokenizer.py of
+/// llama-models) and not in the file.
 std::vector<AddedToken> llama3_specials() {
   constexpr std::array<const char*, 12> kNamed = {"begin_of_text",
                                                   "end_of_text",

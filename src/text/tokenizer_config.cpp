@@ -10,7 +10,7 @@
 namespace hearth::text {
 namespace {
 
-/// A role is a string or an AddedToken; null and absent are the same.
+/// Reads a role: a string or an AddedToken; null counts as absent. A role that is already set is kept.
 void read_role(const JsonNode& node, const std::string& key, std::optional<std::string>& role) {
   const std::optional<JsonNode> found = node.find(key);
   if (!found || role) return;
@@ -41,7 +41,7 @@ bool is_bert(std::string_view tokenizer_class) {
   return std::find(kClasses.begin(), kClasses.end(), tokenizer_class) != kClasses.end();
 }
 
-/// Old files name no class.
+/// Reads the options of BERT-like tokenizers. Old files contain no class.
 std::optional<BertOptions> read_bert(const JsonNode& node, std::string_view tokenizer_class) {
   const auto lowercase = node.find("do_lower_case"), chinese = node.find("tokenize_chinese_chars"),
              strip = node.find("strip_accents");
@@ -67,7 +67,7 @@ void read_config_file(const JsonNode& node, TokenizerConfig& config) {
   if (const auto added = node.find("added_tokens_decoder")) read_added_decoder(*added, config);
 }
 
-/// The old form: token to id, without flags. Special are those that have a role.
+/// Reads the old form of added tokens: token to id, without flags. All are special.
 void read_added_map(const JsonNode& node, TokenizerConfig& config) {
   const auto known = [&](const std::string& content) {
     return std::any_of(config.added.begin(), config.added.end(),

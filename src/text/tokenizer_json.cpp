@@ -16,8 +16,8 @@ std::vector<AddedToken> parse_added(const JsonNode& root) {
   return added;
 }
 
-/// As transformers has it: tokenizer_config.json counts, not what a ByteLevel says that is no part of a
-/// Sequence.
+/// Applies add_prefix_space of tokenizer_config.json, which transformers prefers to that of a ByteLevel step
+/// outside of a Sequence.
 nlohmann::json with_prefix_space(const JsonNode& node, const TokenizerConfig& config) {
   nlohmann::json pre_tokenizer = node.json();
   if (!config.is_given || node.at("type").string() != "ByteLevel") return pre_tokenizer;
@@ -35,7 +35,7 @@ nlohmann::json with_prefix_space(const JsonNode& node, const TokenizerConfig& co
   return pre_tokenizer;
 }
 
-/// As transformers has it: tokenizer_config.json counts, not what BertNormalizer says.
+/// Applies the BERT options of tokenizer_config.json, which transformers prefers to those of BertNormalizer.
 nlohmann::json with_options(nlohmann::json normalizer, const std::optional<BertOptions>& options) {
   if (!options || !normalizer.is_object() || normalizer.value("type", nlohmann::json()) != "BertNormalizer")
     return normalizer;

@@ -34,11 +34,12 @@ int32_t Unigram::unknown() const {
   user_error("{}: the text has a character without a token, and there is no 'unk_id'; add one", where_);
 }
 
+// Viterbi algorithm over byte offsets; each node holds the best segmentation that ends there.
 void Unigram::find_best(std::string_view piece, UnigramScratch& scratch) const {
   scratch.best.assign(piece.size() + 1, {});
   for (size_t begin = 0; begin < piece.size();) {
     const double so_far = scratch.best[begin].score;
-    // Of equal sums the one found first counts, which has the longest last token.
+    // Ties are won by the first segmentation found, whose last token is the longest.
     const auto is_better = [&](size_t bytes, double score) {
       const UnigramScratch::Node& node = scratch.best[begin + bytes];
       return node.begin < 0 || score > node.score;

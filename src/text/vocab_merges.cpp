@@ -11,14 +11,14 @@ namespace {
 
 constexpr int64_t kMaxMergesBytes = int64_t{256} << 20;
 
-/// How the classes of transformers that keep vocab.json and merges.txt treat a text.
+/// Properties of transformers' tokenizer classes that use vocab.json and merges.txt.
 struct TokenizerClass {
   const char* name;
   const char* pattern;
   bool nfc;
-  /// <s> and </s> around every text.
+  /// True if <s> and </s> are put around each text.
   bool surrounded;
-  /// Small letters, the matches of the pattern alone, and a mark at the end of each.
+  /// True for CLIP: lowercase, keeps only matches of the pattern, and appends </w> to each.
   bool words_end = false;
 };
 
@@ -75,7 +75,7 @@ Normalizer normalizer_of(const TokenizerClass& kind) {
   return Normalizer(std::move(steps));
 }
 
-/// The config's added tokens, and those with a role that are in the vocabulary alone.
+/// Returns the config's added tokens and the role tokens that are only in the vocabulary.
 std::vector<AddedToken> added_of(const TokenizerConfig& config, const Vocabulary& vocabulary) {
   std::vector<AddedToken> added = config.added;
   const auto add = [&](const std::string& token) {

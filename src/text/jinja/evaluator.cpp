@@ -15,8 +15,11 @@ namespace {
 constexpr int kMaxStatementDepth = 1000;
 constexpr int kMaxCalls = 50;  ///< max nesting depth of calls of macros and recursive loops
 
+/// Control flow after a statement: next_round is {% continue %}, leave_loop is {% break %}.
 enum class Flow { next_statement, next_round, leave_loop };
 
+/// Tree-walking interpreter of a parsed template. Each statement and expression is charged as work, so
+/// rendering ends after a bounded time for any template.
 class Evaluator {
  public:
   Evaluator(const Program& program, const Json& variables, const RenderOptions& options)
@@ -105,7 +108,7 @@ class Evaluator {
     return kept;
   }
 
-  /// Assigns a value to the statement's variable, or its parts where there are several.
+  /// Assigns a value to the statement's variable, or its elements to the variables if there are several.
   void unpack(const Statement& statement, const Value& item) {
     if (statement.names.size() == 1) {
       scopes_.set(statement.names[0], item);
@@ -144,7 +147,7 @@ class Evaluator {
     return Flow::next_statement;
   }
 
-  /// The variables of a {% with %} see those around it, not each other.
+  /// Executes {% with %}. Its variables are evaluated in the enclosing scope and cannot refer to each other.
   Flow execute_scope(const Statement& statement) {
     Variables variables;
     for (const Parameter& variable : statement.parameters)
@@ -455,7 +458,7 @@ class Evaluator {
     if (macro.special.caller) scopes_.variables().try_emplace("caller", Value::undefined("caller"));
   }
 
-  /// Counts how deep evaluation stands within itself.
+  /// Counts the recursion depth of evaluation while it is in scope; fails at the limit.
   class Level {
    public:
     explicit Level(Evaluator& evaluator) : evaluator_(evaluator) {

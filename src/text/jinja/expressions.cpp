@@ -13,7 +13,7 @@ constexpr int kMaxDepth = 100;
 /// Keywords after a test that do not start its argument.
 constexpr std::array kJoiningWords = {"and", "or", "is", "if", "else", "not", "in"};
 
-/// The names of parse_primary that are values.
+/// Returns the value of a name that is a constant (true, false, none); nothing for other names.
 std::optional<Json> constant(std::string_view name) {
   if (name == "true" || name == "True") return Json(true);
   if (name == "false" || name == "False") return Json(false);
@@ -21,7 +21,7 @@ std::optional<Json> constant(std::string_view name) {
   return std::nullopt;
 }
 
-/// Counts how deep the parser stands within itself.
+/// Counts the recursion depth of the parser while it is in scope; fails at the limit.
 class Level {
  public:
   Level(int& depth, const TokenReader& tokens) : depth_(depth) {

@@ -12,7 +12,7 @@ namespace {
 
 bool given(const Value& argument) { return !argument.is_undefined(); }
 
-/// The attribute a.b.0 of an item.
+/// Returns the attribute of an item by a dotted path such as a.b.0.
 Value path_of(Run& run, Value item, std::string_view path) {
   while (!path.empty()) {
     const size_t end = std::min(path.find('.'), path.size());
@@ -92,7 +92,7 @@ Value join(Run& run, const Value& subject, Arguments arguments) {
   return Json(text);
 }
 
-/// Lists and strings, of which one item is found without going through all of them.
+/// True for lists and strings, whose items can be accessed by index.
 bool has_places(const Value& value) {
   return value.json() != nullptr && (value.json()->is_array() || value.json()->is_string());
 }
@@ -136,7 +136,7 @@ Value to_json(Run& run, const Value& subject, Arguments arguments) {
     options.item_separator = string_argument(run, separators[0]);
     options.key_separator = string_argument(run, separators[1]);
   }
-  // What stands between the parts: separators, and a line's indent.
+  // Charge the separators and the indentation between the parts.
   const auto widest =
       static_cast<int64_t>(std::max(options.item_separator.size(), options.key_separator.size()));
   const int64_t indent = std::max(options.indent, 0) * (int64_t{weigh(json).depth} + 1);
@@ -144,7 +144,7 @@ Value to_json(Run& run, const Value& subject, Arguments arguments) {
   return Json(dump(json, options));
 }
 
-/// float() of Python for a number or the digits of one.
+/// Implements Python's float() for a number or numeric string.
 std::optional<double> parsed(const Value& subject) {
   if (const auto number = number_of(subject)) return number;
   if (!subject.string()) return std::nullopt;
@@ -180,14 +180,14 @@ Value items(Run& run, const Value& subject, Arguments) {
   return find_method("items")->apply(run, subject, {});
 }
 
-/// What sort, unique, min and max compare: strings without regard to case unless asked.
+/// Returns the key by which sort, unique, min and max compare: strings in lower case unless case_sensitive.
 Value key_of(Run& run, const Value& item, const Value& attribute, const Value& case_sensitive) {
   Value key = attribute_or_item(run, item, attribute);
   if (key.string() && !is_true(case_sensitive)) return Json(lower(run, *key.string()));
   return key;
 }
 
-/// As items_of, but nothing for whatever is not true.
+/// Returns the items of a value; empty if the value is false.
 std::vector<Value> items_if_true(Run& run, const Value& value) {
   return is_true(value) ? items_of(run, value) : std::vector<Value>();
 }

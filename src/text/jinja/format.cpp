@@ -186,7 +186,7 @@ std::string formatted_text(Run& run, std::string_view text, const Spec& spec, ch
 }
 
 std::string formatted_number(Run& run, const Value& value, Spec spec) {
-  constexpr int64_t kLongestNumber = 32;  // In work: up to 309 digits and as many as the precision asks for.
+  constexpr int64_t kLongestNumber = 32;  // In work units: up to 309 digits plus the precision.
   run.spend(kLongestNumber);
   if (spec.zero && spec.grouping != 0) run.fail("zeros before grouped digits are not supported");
   if (spec.zero && spec.align == 0) {

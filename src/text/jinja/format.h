@@ -10,7 +10,7 @@ namespace hearth::text::jinja {
 
 /// Arguments of a variadic call.
 struct FormatArguments {
-  std::span<const Value> values;       ///< positional, then named
+  std::span<const Value> values;       ///< values of the positional arguments, then of the named ones
   std::span<const std::string> names;  ///< names of the last values
 
   std::span<const Value> positional() const { return values.first(values.size() - names.size()); }

@@ -15,7 +15,7 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_name_part(char c) { return is_name_start(c) || is_digit(c); }
 
-/// Line ends become \n, and one at the very end goes.
+/// Converts line ends to \n and removes one at the end.
 std::string normalized(std::string_view source) {
   std::string text;
   text.reserve(source.size());
@@ -63,8 +63,8 @@ class Lexer {
     return rest_.size();
   }
 
-  /// The text before a tag, cut as the tag's sign and kind ask; adds it and steps over the tag's first
-  /// characters.
+  /// Adds the text before a tag, with white space removed according to the tag's sign and kind, and skips the
+  /// first characters of the tag.
   void take_text_before(size_t tag_at) {
     std::string_view text = rest_.substr(0, tag_at);
     if (tag_at < rest_.size()) {
@@ -106,13 +106,13 @@ class Lexer {
     after_block(sign);
   }
 
-  /// White space after a tag other than {{ }}.
+  /// Skips white space after a tag other than {{ }}.
   void after_block(char sign) {
     if (sign == '-') skip_blank();
     if (sign != '-' && sign != '+') takes("\n");
   }
 
-  /// Whether {% raw %} stands here; then it is read to its end.
+  /// Reads a {% raw %} block to its end; returns false if there is none here.
   bool read_raw() {
     size_t word = rest_.find_first_not_of(kBlank);
     if (word == rest_.npos || !rest_.substr(word).starts_with("raw")) return false;
@@ -244,7 +244,7 @@ class Lexer {
     return text;
   }
 
-  /// Appends what an escape of Python stands for; returns its length.
+  /// Appends the character of a Python escape sequence; returns the length of the sequence.
   size_t append_escape(std::string& text, std::string_view raw) const {
     constexpr std::string_view kLetters = "ntr\\'\"abfv";
     constexpr std::string_view kMeanings = "\n\t\r\\'\"\a\b\f\v";

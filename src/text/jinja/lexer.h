@@ -6,14 +6,15 @@
 
 namespace hearth::text::jinja {
 
+/// Kind of a token. Token::text is the value of a string, otherwise the characters of the token.
 enum class TokenKind {
-  text,            ///< between the tags, with white space control done
+  text,            ///< text outside of tags, after white space control
   variable_begin,  ///< {{
   variable_end,
   block_begin,  ///< {%
   block_end,
   name,
-  string,  ///< its value
+  string,  ///< text without quotes, escapes decoded
   integer,
   real,
   symbol,  ///< an operator or a bracket
@@ -26,8 +27,9 @@ struct Token {
   int line = 0;
 };
 
-/// Splits a template as Jinja does with trim_blocks and lstrip_blocks set and keep_trailing_newline not set;
-/// comments and {% raw %} are dealt with here. The last token is `end`. UserError "NAME:LINE: ...".
+/// Splits a template into tokens like Jinja with trim_blocks, lstrip_blocks and without
+/// keep_trailing_newline. Removes comments; converts {% raw %} blocks to text. The last token is `end`.
+/// Throws a UserError "NAME:LINE: ..." for a syntax error.
 std::vector<Token> tokenize(std::string_view source, std::string_view name);
 
 }  // namespace hearth::text::jinja

@@ -38,7 +38,7 @@ Value loop_attribute(const Loop& loop, std::string_view name) {
   return Value::undefined("loop." + std::string(name));
 }
 
-/// The place in a sequence of `length` that an index of Python means, or nothing.
+/// Converts a Python index, which may be negative, to a position; nothing if it is out of range.
 std::optional<int64_t> place_of(int64_t index, int64_t length) {
   if (index < 0) index += length;
   if (index < 0 || index >= length) return std::nullopt;
@@ -73,7 +73,7 @@ std::optional<int64_t> integer_power(int64_t base, int64_t exponent) {
   return result;
 }
 
-/// Nothing where the result is no 64-bit integer; a division by zero has been excluded.
+/// Returns the result of an operation; nothing if it does not fit 64 bits. b is not 0 for divisions.
 std::optional<int64_t> integer_arithmetic(std::string_view symbol, int64_t a, int64_t b) {
   int64_t result = 0;
   if (symbol == "+" && !__builtin_add_overflow(a, b, &result)) return result;
@@ -130,14 +130,14 @@ Value repeated(Run& run, const Json& what, int64_t count) {
   return result;
 }
 
-/// From `first` in steps up to `last`, which is left out.
+/// Positions of a slice: from `first` to `last` (exclusive) in steps.
 struct Places {
   int64_t first = 0;
   int64_t last = 0;
   int64_t step = 1;
 };
 
-/// The places that [first:last:step] takes out of a sequence.
+/// Returns the positions of a slice [first:last:step] of a sequence.
 Places slice_places(Run& run, std::span<const Value> bounds, int64_t length) {
   const auto given = [&](size_t which, int64_t preset) {
     const Json* json = bounds[which].json();

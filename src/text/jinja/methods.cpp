@@ -22,7 +22,8 @@ bool is_cased(char32_t c) {
          category == UTF8PROC_CATEGORY_LT;
 }
 
-/// Letters whose other case depends on their neighbors or is more than one letter, beyond sharp s (U+00DF).
+/// True for letters whose other case depends on their neighbors or is more than one letter, except U+00DF
+/// (sharp s).
 bool has_special_case(char32_t c) {
   return c == 0x130 || c == 0x149 || c == 0x1F0 || c == 0x390 || c == 0x3A3 || c == 0x3B0 || c == 0x587 ||
          (c >= 0x1C4 && c <= 0x1CC) || (c >= 0x1F1 && c <= 0x1F3) || (c >= 0x1E96 && c <= 0x1E9E) ||
@@ -64,7 +65,7 @@ Value strip_method(Run& run, const Value& subject, Arguments arguments, Side sid
   return Json(strip(text, string_argument(run, arguments[0]), side));
 }
 
-/// What is spent on each part of a text that is cut.
+/// Work charged for each part of a text that is split.
 constexpr int64_t kPartWork = 4;
 
 std::vector<std::string_view> split_at(Run& run, std::string_view text, std::string_view separator,

@@ -9,16 +9,16 @@
 
 namespace hearth::text::jinja {
 
-/// Reads expressions by the precedences of Jinja's own parser.
+/// Recursive-descent parser of expressions with the operator precedences of Jinja's parser.
 class ExpressionParser {
  public:
   explicit ExpressionParser(TokenReader& tokens) : tokens_(tokens) {}
 
-  /// With `x if y else z`.
+  /// Parses an expression, including `x if y else z`.
   ExpressionPtr parse();
-  /// Without it, as after `for ... in`.
+  /// Parses an expression without `x if y else z`, as after `for ... in`.
   ExpressionPtr parse_condition();
-  /// A list where a comma follows.
+  /// Parses an expression, or a tuple if a comma follows. `with_choice`: allows `x if y else z`.
   ExpressionPtr parse_tuple(bool with_choice);
 
   /// Parses any number of `|filter` and `is test` after the subject.
@@ -78,7 +78,7 @@ class ExpressionParser {
   /// that is not taken.
   ExpressionPtr unsupported(std::string what, int line) const;
   ExpressionPtr formatted(ExpressionPtr subject, Call call, std::string name, int line) const;
-  /// A builtin with `subject` first and one operand for each parameter.
+  /// Returns a call of a builtin: operand 0 is `subject`, then one operand per parameter.
   ExpressionPtr bound(ExpressionKind kind, const Builtin& builtin, ExpressionPtr subject, Call call,
                       int line) const;
 

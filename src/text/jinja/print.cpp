@@ -14,14 +14,14 @@ std::string integer_text(const Json& json) {
                                    : std::to_string(json.get<int64_t>());
 }
 
-/// The shortest digits that read back as the same float, as Python writes them.
+/// Formats a float like Python: the shortest digits that parse to the same value.
 std::string float_text(double value) {
   std::string text = fmt::format("{}", value);
   if (text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";
   return text;
 }
 
-/// The character c, whose UTF-8 is `bytes`.
+/// Appends the repr() of character c, whose UTF-8 encoding is `bytes`.
 void append_repr_of_character(std::string& text, char32_t c, std::string_view bytes, char quote) {
   if (c == U'\\' || c == static_cast<char32_t>(quote)) {
     text += {'\\', static_cast<char>(c)};

@@ -48,7 +48,7 @@ Variables bind(Run& run, const Statement& macro, const CallArguments& arguments)
 /// Adds the variable `caller`, the body of a {% call %} block. Throws a UserError if the macro does not use
 /// it.
 void pass_caller(Run& run, const Statement& macro, Variables& variables, Value caller);
-/// Throws the UserError that an argument is passed twice.
+/// Fails because an argument is passed twice in a call of `callee`.
 [[noreturn]] void fail_twice(const Run& run, std::string_view callee, std::string_view argument);
 
 }  // namespace hearth::text::jinja

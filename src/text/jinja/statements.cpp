@@ -25,7 +25,8 @@ class Parser {
   }
 
  private:
-  /// Statements up to a tag that starts with one of `ends`, which is not taken; no ends: up to the end.
+  /// Parses statements up to a tag that starts with one of `ends`, which is not consumed; without ends, up to
+  /// the end of the template.
   Body parse_body(Words ends) {
     if (++depth_ > kMaxBlocks) tokens_.fail("blocks nested too deep");
     Body body;
@@ -42,7 +43,7 @@ class Parser {
     return std::any_of(ends.begin(), ends.end(), [&](auto end) { return tokens_.is_word(end, 1); });
   }
 
-  /// A body and the tag `end` after it.
+  /// Parses a body and the closing tag `end`.
   Body parse_block(std::string_view end) {
     Body body = parse_body({end});
     tokens_.take();
@@ -174,7 +175,8 @@ class Parser {
     made.body = parse_inner("endfilter");
   }
 
-  /// A body whose text is not printed where it stands: jumps and generation marks would have no meaning.
+  /// Parses a body whose text is captured instead of printed. {% break %}, {% continue %} and {% generation
+  /// %} are not allowed in it.
   Body parse_inner(std::string_view end) {
     const int loops = std::exchange(loops_, 0);
     ++captures_;

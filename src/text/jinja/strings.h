@@ -8,12 +8,13 @@
 
 namespace hearth::text::jinja {
 
-/// Python's str methods. Case conversion fails for the few letters whose other case is more than one letter.
+/// Python's str methods of these names. Case conversion fails for the few letters whose other case is more
+/// than one letter.
 std::string upper(Run& run, std::string_view text);
 std::string lower(Run& run, std::string_view text);
 std::string title(Run& run, std::string_view text);
 std::string capitalize(Run& run, std::string_view text);
-/// At most `count` times; -1: everywhere.
+/// Replaces at most `count` occurrences of `old`; all if `count` is -1.
 std::string replace(Run& run, std::string_view text, std::string_view old, std::string_view with,
                     int64_t count);
 

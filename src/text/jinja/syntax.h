@@ -12,17 +12,18 @@ namespace hearth::text::jinja {
 struct Expression;
 using ExpressionPtr = std::unique_ptr<Expression>;
 
+/// Kind of an expression; the comments name the members that it uses.
 enum class ExpressionKind {
   literal,    ///< value
   name,       ///< text
   list,       ///< operands
   tuple,      ///< operands, printed as Python prints a tuple
   mapping,    ///< operands: key, value, key, value ...; null key: ** of the value
-  space,      ///< namespace(...): as mapping
+  space,      ///< namespace(...): operands as in mapping
   attribute,  ///< operands[0] . text
   item,       ///< operands[0] [ operands[1] ]
-  slice,      ///< operands[0] [ 1 : 2 : 3 ], null where left out
-  filter,     ///< operands[0] | builtin(operands[1...], null where left out)
+  slice,      ///< operands[0] [ 1 : 2 : 3 ], null if omitted
+  filter,     ///< operands[0] | builtin(operands[1...], null if omitted)
   test,       ///< operands[0] is builtin(...)
   method,     ///< operands[0] . builtin(...)
   function,   ///< builtin(operands[0...])
@@ -34,7 +35,7 @@ enum class ExpressionKind {
   compare,      ///< operands with symbols between them
   conjunction,  ///< and
   disjunction,  ///< or
-  choice,       ///< operands[0] if operands[1] else operands[2] (or null)
+  choice,       ///< conditional expression: operands[0] if operands[1] else operands[2] (or null)
   concatenation,
   unsupported  ///< fails with text when it is evaluated
 };
@@ -59,6 +60,8 @@ inline constexpr const char* kBodyText = "body text";
 struct Statement;
 using Body = std::vector<Statement>;
 
+/// Kind of a statement: choice is {% if %}, loop is {% for %}, scope is {% with %}, stop is {% break %} and
+/// next is {% continue %}.
 enum class StatementKind {
   text,
   print,
@@ -87,7 +90,7 @@ struct SpecialNames {
   bool kwargs = false;   ///< keyword arguments without a parameter
 };
 
-/// A condition (null: else) and what it guards.
+/// A branch of {% if %}: its body is rendered if the condition is true. Null condition: {% else %}.
 struct Branch {
   ExpressionPtr condition;
   Body body;
@@ -117,6 +120,7 @@ struct Program {
   bool marks_generation = false;
 };
 
+/// Parses a template. Throws a UserError "NAME:LINE: ..." for a syntax error or an unsupported tag.
 std::unique_ptr<const Program> parse(std::string_view source, std::string name);
 
 }  // namespace hearth::text::jinja

@@ -17,7 +17,7 @@ Value defined(Run&, const Value& subject, Arguments) { return Value::boolean(!su
 Value undefined(Run&, const Value& subject, Arguments) { return Value::boolean(subject.is_undefined()); }
 Value callable(Run&, const Value& subject, Arguments) { return Value::boolean(subject.is_callable()); }
 
-/// Undefined values can be gone through too: they are empty.
+/// True for undefined values too, which iterate as empty.
 Value iterable(Run&, const Value& subject, Arguments) {
   const Json* json = subject.json();
   return Value::boolean(subject.is_undefined() ||
@@ -56,7 +56,7 @@ Value at_least(Run& run, const Value& subject, Arguments arguments) {
   return Value::boolean(!is_less(run, subject, arguments[0]));
 }
 
-/// `is` of Python, where it says something: for true, false and none.
+/// Implements Python's `is` for the values where it is well defined: true, false and none.
 Value same_as(Run& run, const Value& subject, Arguments arguments) {
   const Json* other = arguments[0].json();
   if (other == nullptr || !(other->is_boolean() || other->is_null()))

@@ -10,7 +10,7 @@
 
 namespace hearth::text::jinja {
 
-/// The tokens of a template, read from front to back.
+/// Cursor over the tokens of a template.
 class TokenReader {
  public:
   TokenReader(std::vector<Token> tokens, std::string_view name) : tokens_(std::move(tokens)), name_(name) {}
@@ -29,7 +29,7 @@ class TokenReader {
 
   [[noreturn]] void fail(std::string_view what) const { fail_at(line(), what); }
   [[noreturn]] void fail_at(int line, std::string_view what) const;
-  /// "'x'" or "the end of the tag" for messages.
+  /// Returns the next token for messages: "'x'" or "the end of the tag".
   std::string here() const;
 
  private:

@@ -7,15 +7,16 @@
 
 namespace hearth::text::jinja {
 
+/// Returns the number of code points of a UTF-8 text.
 int64_t num_characters(std::string_view text);
-/// Where character number `index` starts; the size of the text beyond the last.
+/// Returns the byte offset of character number `index`; text.size() if there are fewer characters.
 size_t byte_of_character(std::string_view text, int64_t index);
 
-/// What str.isspace of Python 3 holds for: White_Space and the four separators of ASCII.
+/// True if Python's str.isspace is true: White_Space and the four ASCII separators U+001C to U+001F.
 bool is_python_space(char32_t value);
 
 enum class Side { left, right, both };
-/// str.strip, lstrip or rstrip of Python; an empty `characters` strips white space.
+/// Implements Python's str.strip, lstrip and rstrip. Empty `characters` strips white space.
 std::string_view strip(std::string_view text, std::string_view characters, Side side);
 
 }  // namespace hearth::text::jinja

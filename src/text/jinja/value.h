@@ -17,11 +17,12 @@ struct Statement;
 struct Builtin;
 class Value;
 
+/// An undefined variable or attribute; `name` is for messages.
 struct Undefined {
   std::string name;
 };
 
-/// What namespace() makes: the one thing that a template can change.
+/// Variables of a namespace() object. Namespaces are the only values that a template can modify.
 using Space = std::map<std::string, Value, std::less<>>;
 
 /// Reference to a scope of the rendering (Scopes). It remains valid to check after the scope is closed.
@@ -47,28 +48,30 @@ struct Loop {
   const std::vector<Value>* items = nullptr;
 };
 
-/// How Python prints a value that is stored as a list here.
+/// Python type that a list is printed as: a list, a tuple, a list of tuples, or dict_items.
 enum class Look : uint8_t { plain, tuple, tuples, items };
 
-/// A value of a template: JSON (shared, never changed), or one of the few things that JSON has no words for.
+/// A value of a template: immutable, shared JSON, or a value without JSON (undefined, namespace, loop, macro,
+/// function).
 class Value {
  public:
   Value() = default;
   Value(Json json) : data_(std::make_shared<const Json>(std::move(json))) {}  // NOLINT: on purpose implicit
   static Value undefined(std::string name);
   static Value boolean(bool value);
-  /// Refers to JSON that outlives the rendering.
+  /// Returns a value that refers to JSON, which must outlive the rendering.
   static Value view(const Json& json) {
     return Value(std::shared_ptr<const Json>(std::shared_ptr<const Json>(), &json), 0);
   }
-  /// Refers to a namespace that outlives the rendering's values.
+  /// Returns a value that refers to a namespace, which must outlive all values of the rendering.
   static Value of(Space* space) { return Value(space, 0); }
   static Value of(std::shared_ptr<const Loop> loop) { return Value(std::move(loop), 0); }
   static Value of(Macro macro) { return Value(macro, 0); }
   static Value of(const Builtin* function) { return Value(function, 0); }
 
-  /// A part of this value's JSON, kept alive by it.
+  /// Returns a part of this value's JSON, which shares ownership of the whole JSON.
   Value part(const Json& json) const;
+  /// Sets the Python type that the list is printed as.
   Value looking(Look look) && {
     look_ = look;
     return std::move(*this);
@@ -77,13 +80,13 @@ class Value {
 
   bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
   const std::string& undefined_name() const { return std::get<Undefined>(data_).name; }
-  /// Null unless the value is JSON.
+  /// Returns the JSON; null if the value has none.
   const Json* json() const;
   Space* space() const;
   const Loop* loop() const;
   const Macro* macro() const;
   bool is_callable() const;
-  /// The string, or nothing.
+  /// Returns the string; nothing if the value is not a string.
   std::optional<std::string_view> string() const;
 
  private:
@@ -95,22 +98,22 @@ class Value {
   Look look_ = Look::plain;
 };
 
-/// bool() of Python.
+/// Implements Python's bool().
 bool is_true(const Value& value);
-/// "a string", "a list", ... for messages.
+/// Names the type of a value for messages: "a string", "a list", ...
 std::string kind_of(const Value& value);
-/// == of Python: 1 == 1.0 == true, and the order of keys does not count.
+/// Implements Python's ==: 1 == 1.0 == true, and the order of keys does not matter.
 bool equal(const Json& a, const Json& b);
-/// A number of Python, to which booleans belong: its value as an integer or a float, or nothing.
+/// Returns a number (or boolean, as in Python) as an integer or float; nothing for other values.
 std::optional<int64_t> integer_of(const Json& json);
 std::optional<double> number_of(const Json& json);
 std::optional<int64_t> integer_of(const Value& value);
 std::optional<double> number_of(const Value& value);
 
-/// repr() of Python, and str(), which differs for strings.
+/// Appends Python's repr() or str(), which differ for strings.
 void append_repr(std::string& text, const Json& json);
 void append_str(std::string& text, const Json& json);
-/// Appends Python's str() of a list, printed in the given look.
+/// Appends Python's str() of a list that is printed as type `look`.
 void append_list(std::string& text, const Json& list, Look look);
 
 /// Returns the JSON member name for a Python key: strings unchanged, integers after a byte that never occurs
@@ -126,16 +129,17 @@ struct DumpOptions {
   std::string_view item_separator = ", ";
   std::string_view key_separator = ": ";
 };
-/// json.dumps of Python.
+/// Implements Python's json.dumps.
 std::string dump(const Json& json, const DumpOptions& options);
 
-/// What copying or comparing costs: four for each part, and its bytes by sixteens.
+/// Cost of copying or comparing JSON: four units per value and key plus a sixteenth of the bytes. `depth`:
+/// nesting depth.
 struct Weight {
   int64_t work = 0;
   int depth = 0;
 };
 Weight weigh(const Json& json);
-/// How many values and keys there are in it.
+/// Returns the number of values and keys.
 int64_t num_parts(const Json& json);
 
 }  // namespace hearth::text::jinja
