@@ -14,7 +14,7 @@ struct Axis {
   double low = 0, high = 1, step = 0.25;
 };
 
-/// Round limits and a tick distance of 1, 2 or 5 times a power of ten.
+/// Returns an axis with round limits and a tick distance of 1, 2 or 5 times a power of ten.
 Axis make_axis(double low, double high) {
   if (!(high > low)) {
     if (low > 0) low = 0;
@@ -29,7 +29,7 @@ Axis make_axis(double low, double high) {
   return axis;
 }
 
-/// At most 400 points, each the mean of its share: a chart needs no more.
+/// Reduces a curve to at most 400 points, each the mean of a range of points.
 std::vector<CurvePoint> thinned(const std::vector<CurvePoint>& points) {
   constexpr size_t kMaxPoints = 400;
   if (points.size() <= kMaxPoints) return points;

@@ -34,7 +34,7 @@ std::optional<int64_t> step_of(const fs::path& path) {
   return std::stoll(name.substr(5));
 }
 
-/// Complete or not, newest first.
+/// Lists the checkpoint folders, complete or not, newest first.
 std::vector<fs::path> step_folders(const fs::path& folder) {
   std::vector<fs::path> paths = list_folder(folder);
   std::erase_if(paths, [](const fs::path& path) { return !step_of(path); });
@@ -50,7 +50,7 @@ void delete_folder(const fs::path& path) {
   fs::remove_all(path, ignored);
 }
 
-/// What a killed run left half-written.
+/// Deletes the temporary folders of an interrupted write.
 void delete_temporary(const fs::path& folder) {
   std::error_code ignored;
   for (const fs::path& path : list_folder(folder)) {
@@ -58,8 +58,8 @@ void delete_temporary(const fs::path& folder) {
   }
 }
 
-/// Puts a finished folder in its place. A folder that has the place already is swapped out, so that at no
-/// moment neither exists, and deleted when the disk has the new one.
+/// Moves a finished folder to its final path. An existing folder is exchanged atomically (RENAME_EXCHANGE),
+/// so one of both exists at every moment, and deleted after the exchange is on disk.
 void put_in_place(const fs::path& temporary, const fs::path& final_path) {
   const bool swapped =
       renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) == 0;
@@ -78,13 +78,13 @@ void write_part(const fs::path& folder, const char* name, std::span<const std::b
   writer.sync_and_close();
 }
 
-/// A part, as a manifest has it.
+/// Formats the manifest entry of a part.
 std::string describe(const char* name, std::span<const std::byte> bytes) {
   return fmt::format("  \"{}\": {{\n   \"bytes\": {},\n   \"xxh3\": \"{}\"\n  }}", name, bytes.size(),
                      hex64(hash64(bytes)));
 }
 
-/// Why these bytes are not what a manifest says of a part, or nothing.
+/// Returns why the bytes of a part do not match the manifest; nothing if they do.
 std::optional<std::string> check_part(const Json& manifest, const char* name,
                                       std::span<const std::byte> bytes) {
   const Json& part = manifest.at("files").at(name);
@@ -192,7 +192,7 @@ void CheckpointWriter::write(int64_t step) {
   std::error_code ignored;
   fs::remove_all(temporary, ignored);
   try {
-    // Not those above it: a run folder that was moved away does not come back.
+    // Does not create parent folders: a run folder that was moved away must not reappear.
     fs::create_directory(temporary);
     write_part(temporary, kMemory, pending_.memory);
     write_part(temporary, kState, std::as_bytes(std::span(pending_.state)));
@@ -216,7 +216,7 @@ void CheckpointWriter::delete_others(int64_t step) const {
   int num_left = 0;
   for (const fs::path& path : step_folders(folder_)) {
     if (*step_of(path) > step) {
-      // What the run passed over when it resumed; a complete one would be another run's.
+      // Skipped when the run resumed. A complete one belongs to another run.
       if (check_checkpoint(path)) delete_folder(path);
       continue;
     }
@@ -228,7 +228,7 @@ void CheckpointWriter::delete_others(int64_t step) const {
   }
 }
 
-// As text: a tree of JSON ends the program where memory does.
+// Formats text directly: a JSON tree would abort the program if memory is exhausted.
 std::string make_manifest(int64_t step, std::span<const std::byte> memory, std::string_view state) {
   return fmt::format("{{\n \"files\": {{\n{},\n{}\n }},\n \"step\": {}\n}}", describe(kMemory, memory),
                      describe(kState, std::as_bytes(std::span(state))), step);
@@ -252,7 +252,7 @@ std::optional<std::string> check_checkpoint(const fs::path& path) {
   } catch (const Json::exception&) {
     return kDamaged;
   } catch (const UserError&) {
-    // Another process may delete what is read here, its manifest first.
+    // Another process may be deleting the checkpoint, its manifest first.
     if (!path_exists(path / kManifest)) return kNoManifest;
     throw;
   }

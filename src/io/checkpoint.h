@@ -13,31 +13,33 @@
 
 namespace hearth::io {
 
-/// Everything a run needs to continue: the bytes of the persistent region and a small JSON text (schedule,
-/// data position, counters).
+/// Full state of a run: the bytes of the persistent region (weights, optimizer state, averages) and a small
+/// JSON text (schedule, data position, counters).
 struct CheckpointContents {
   std::vector<std::byte> memory;
   std::string state;
 };
 
-/// Writes checkpoints on its own thread. save() only copies memory; files go to a temporary folder, each
-/// flushed, the manifest with sizes and XXH3 hashes last, then one rename. An older checkpoint is deleted
-/// only when the newer one is complete, and so is a damaged one of a later step: a resumed run passed it
-/// over. A failed write (a full disk) surfaces as UserError at the next call and leaves older ones intact.
+/// Writes checkpoints on a background thread. save() only copies memory. The thread writes the files to a
+/// temporary folder, each flushed, then the manifest with sizes and XXH3 hashes, and renames the folder at
+/// the end. It deletes an older checkpoint only after the newer one is complete, and a damaged one of a later
+/// step, which the resumed run has skipped. If a write fails (a full disk), the next call throws a UserError;
+/// older checkpoints stay intact.
 class CheckpointWriter {
  public:
-  /// `memory_bytes`: the size every save() will have. Keeps the newest `num_kept`.
+  /// `memory_bytes`: size of the memory in every save(). Keeps the newest `num_kept` checkpoints.
   CheckpointWriter(fs::path folder, int64_t memory_bytes, int num_kept);
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
+  /// Copies a checkpoint for writing; waits while the previous one is being written.
   void save(int64_t step, std::span<const std::byte> memory, std::string_view state);
-  /// Throws what the last write failed with; waits for nothing.
+  /// Throws the error of the last write, if any. Does not wait.
   void check();
-  /// Waits until everything saved is on the disk.
+  /// Waits until all saved checkpoints are on disk.
   void flush();
-  /// Deletes the checkpoints after `step`, if a complete one of at most that step is left.
+  /// Deletes the checkpoints after `step`, if there is a complete one at or before `step`.
   void discard_behind(int64_t step);
 
  private:
@@ -57,40 +59,44 @@ class CheckpointWriter {
   std::thread thread_;
 };
 
-/// The newest complete checkpoint (UserError when what lies there cannot be read: it may be newer), and why
-/// each newer folder was passed over ("step-000000020: ..."), newest first.
+/// Newest complete checkpoint. `refused`: why each newer folder was skipped ("step-000000020: ..."), newest
+/// first.
 struct FoundCheckpoint {
   fs::path path;
   int64_t step = 0;
   std::vector<std::string> refused;
 };
+/// Finds the newest complete checkpoint. Throws a UserError if a folder cannot be read, since it may be
+/// newer. If `refused` is not null, appends the skipped folders even if nothing is found.
 std::optional<FoundCheckpoint> find_newest_checkpoint(const fs::path& folder,
                                                       std::vector<std::string>* refused);
 
 struct CheckpointInfo {
   fs::path path;
   int64_t step = 0;
-  int64_t num_bytes = 0;  ///< of its files
+  int64_t num_bytes = 0;  ///< total size of its files
   fs::file_time_type written;
-  std::string fault;  ///< why it is not complete, or empty
+  std::string fault;  ///< why it is not complete; empty if it is complete
 };
-/// What lies in the folder, newest first; every byte is held against its hash.
+/// Lists the checkpoints of a folder, newest first, and verifies the hash of each file.
 std::vector<CheckpointInfo> list_checkpoints(const fs::path& folder);
-/// Deletes all but the newest `num_kept` complete ones; which were deleted, newest first. Where none is
-/// complete it deletes nothing.
+/// Deletes all checkpoints except the newest `num_kept` complete ones. Returns the deleted ones, newest
+/// first. Deletes nothing if none is complete.
 std::vector<CheckpointInfo> prune_checkpoints(const fs::path& folder, int64_t num_kept);
 
-/// Why the folder is no complete checkpoint, or nothing; UserError when it cannot be read.
+/// Returns why a folder is not a complete checkpoint; nothing if it is one. Throws a UserError if it cannot
+/// be read.
 std::optional<std::string> check_checkpoint(const fs::path& path);
 
+/// Reads a checkpoint. Throws a UserError if it is not complete.
 CheckpointContents read_checkpoint(const fs::path& path);
 
 /// Returns the state JSON of a complete checkpoint, without reading its memory image.
 std::string read_state(const fs::path& path);
 
-/// What a checkpoint's manifest says: its step, and size and XXH3 of both parts (JSON).
+/// Returns the manifest of a checkpoint (JSON): its step, and size and XXH3 of both parts.
 std::string make_manifest(int64_t step, std::span<const std::byte> memory, std::string_view state);
-/// Why these are not a manifest's parts, or nothing.
+/// Returns why memory and state do not match a manifest; nothing if they do.
 std::optional<std::string> check_parts(const std::string& manifest, std::span<const std::byte> memory,
                                        std::string_view state);
 

@@ -11,7 +11,7 @@
 
 namespace hearth::io {
 
-/// A checkpoint that was found in memory: its parts lie in `file`.
+/// A checkpoint found in memory. `memory` points into `file`.
 struct MemoryCheckpoint {
   int64_t step = 0;
   std::span<const std::byte> memory;
@@ -19,29 +19,31 @@ struct MemoryCheckpoint {
   MappedFile file;
 };
 
-/// Two checkpoints in memory that outlives the process which writes them: processes that are forked share it.
-/// It has no name, and goes with the last of them. Saves take turns, so that one is whole whenever the writer
-/// dies; each has the manifest that it would have on the disk (make_manifest).
+/// Two checkpoints (snapshots) in shared memory that outlives the process that writes them: a memfd,
+/// inherited by forked processes and freed with the last of them. Saves alternate between two slots, so one
+/// slot is always complete even if the writer dies. Each slot has the manifest that it would have on disk
+/// (make_manifest).
 class CheckpointMemory {
  public:
-  /// Takes no memory yet.
+  /// Creates the memfd without allocating memory.
   CheckpointMemory();
   ~CheckpointMemory();
   CheckpointMemory(const CheckpointMemory&) = delete;
   CheckpointMemory& operator=(const CheckpointMemory&) = delete;
 
-  /// Prepares for checkpoints of `memory_bytes` each, if what two of them still need is at most half of
-  /// `free_bytes`; what it holds of that size stays. False where it is more, or the system has no such
-  /// memory.
+  /// Sizes both slots for checkpoints of `memory_bytes` each, if the additional memory is at most half of
+  /// `free_bytes`. Keeps the contents if the size is unchanged. Returns false if there is not enough memory
+  /// or memfd is not available.
   bool make_room(int64_t memory_bytes, int64_t free_bytes) const;
-  /// Bytes of memory that it has taken.
+  /// Returns the allocated bytes.
   int64_t num_bytes() const;
-  /// `run`: what find_newest() has to name. One of a later step is forgotten: the run has gone back. False,
-  /// and nothing is lost but the older checkpoint, where the system refuses the memory. One writer at a time;
-  /// none while another process reads.
+  /// Saves a snapshot over the older slot. `run`: key that find_newest() must pass. Clears slots of later
+  /// steps, since the run has rolled back. Returns false if the system refuses the memory; only the older
+  /// slot is lost then. Allows one writer at a time, and none while another process reads.
   bool save(std::string_view run, int64_t step, std::span<const std::byte> memory,
             std::string_view state) const;
-  /// The newest whole one of this run, and why others were passed over.
+  /// Returns the newest complete snapshot of `run`, or nothing. If `refused` is not null, appends why others
+  /// were skipped.
   std::optional<MemoryCheckpoint> find_newest(std::string_view run, std::vector<std::string>* refused) const;
 
  private:

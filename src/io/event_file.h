@@ -9,25 +9,26 @@
 
 namespace hearth::io {
 
-/// CRC-32C (Castagnoli), as TensorBoard masks it.
+/// Returns the CRC-32C (Castagnoli) with TensorBoard's mask.
 uint32_t masked_crc32c(std::string_view bytes);
 
-/// Appends one record of an event file: length, its crc, the event, its crc.
+/// Appends a record of an event file: length, CRC of the length, event, CRC of the event.
 void append_event_record(std::string& out, std::string_view event);
-/// Appends an event with one scalar, in protobuf's wire form.
+/// Appends an event with one scalar in protobuf encoding. `wall_time`: seconds since 1970.
 void append_scalar_event(std::string& out, double wall_time, int64_t step, std::string_view tag, float value);
-/// The same with a picture, a PNG file's bytes.
+/// Appends an event with one image. `size` in pixels; `png` has the bytes of a PNG file.
 void append_image_event(std::string& out, double wall_time, int64_t step, std::string_view tag, Extent size,
                         std::string_view png);
+/// Appends the event with the file version, which is the first of a file.
 void append_version_event(std::string& out, double wall_time);
-/// Appends one that has readers forget what earlier files have of `step` and later ones.
+/// Appends a session-start event: readers then discard the events of earlier files from `step` on.
 void append_session_event(std::string& out, double wall_time, int64_t step);
 
-/// A TensorBoard event file in `folder`: events.out.tfevents.SECONDS.HOST.PID.0. Tags of up to 256 bytes are
-/// written without allocation.
+/// A TensorBoard event file in `folder`: events.out.tfevents.SECONDS.HOST.PID.0. Writing a scalar with a tag
+/// of at most 256 bytes does not allocate.
 class EventFile {
  public:
-  /// `first_step`: of a run that continues in the folder, the first it has not done; 0: it begins.
+  /// `first_step`: for a resumed run, the first step that is not done yet; 0 for a new run.
   explicit EventFile(const fs::path& folder, int64_t first_step = 0);
   void add_scalar(int64_t step, std::string_view tag, float value);
   void add_image(int64_t step, std::string_view tag, Extent size, std::string_view png);

@@ -25,7 +25,7 @@ constexpr uint32_t type_number() {
   if constexpr (std::is_same_v<T, std::string>) return 8;
 }
 
-/// What stands before the data, put together in memory.
+/// Builds everything before the tensor data in memory: version, metadata, tensor descriptions.
 class Header {
  public:
   template <typename T>
@@ -98,7 +98,7 @@ void quantize_block(const float* values, std::byte* out) {
   float largest = 0;
   for (int64_t i = 0; i < kQ8Block; ++i) largest = std::max(largest, std::abs(values[i]));
   const float scale = largest / 127;
-  // The inverse of a scale that is almost zero has no finite value; as f16 the scale is zero then.
+  // For a scale near zero, the inverse overflows to infinity; the f16 scale is 0 then.
   float inverse = scale == 0 ? 0 : 1 / scale;
   if (!std::isfinite(inverse)) inverse = 0;
   const f16 stored = to_f16(scale);

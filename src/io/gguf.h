@@ -13,23 +13,24 @@
 
 namespace hearth::io {
 
-/// How GGUF stores elements, under its numbers. q8_0: blocks of 32 of one f16 scale and 32 signed bytes.
+/// Element types with GGUF's numbers. q8_0: blocks of 32 elements with one f16 scale and 32 signed bytes.
 enum class GgufType : uint32_t { f32 = 0, f16 = 1, q8_0 = 8, bf16 = 30 };
 
 inline constexpr int64_t kQ8Block = 32;
 
-/// Bytes of a row; of q8_0 only for whole blocks.
+/// Returns the bytes of a row of `columns` elements. For q8_0, `columns` must be a multiple of kQ8Block.
 int64_t gguf_row_bytes(GgufType type, int64_t columns);
 
-/// Rounds to q8_0 as ggml does it, bit for bit: scale = largest / 127. `values` are whole blocks.
+/// Quantizes to q8_0 with the same bits as ggml: scale = max |value| / 127. The number of values must be a
+/// multiple of kQ8Block.
 void quantize_q8_0(std::span<const float> values, std::byte* out);
 
-/// A value of the metadata.
+/// A metadata value.
 using GgufValue = std::variant<bool, uint32_t, float, std::string, std::vector<int32_t>, std::vector<float>,
                                std::vector<std::string>>;
 using GgufMetadata = std::vector<std::pair<std::string, GgufValue>>;
 
-/// A tensor to be written; `shape` has the rows first, as elsewhere (GGUF counts axes the other way round).
+/// A tensor to write. `shape` has the rows first; the file has the axes in reverse order, as GGUF requires.
 struct GgufTensor {
   std::string name;
   GgufType type = GgufType::f32;
@@ -38,8 +39,8 @@ struct GgufTensor {
   int64_t num_bytes() const;
 };
 
-/// Writes a file in GGUF 3 (ggml's docs/gguf.md), data aligned to 32 bytes, flushed to disk. bytes_of(i)
-/// gives the bytes of tensors[i] and may end those of the one before.
+/// Writes a file in GGUF version 3 (ggml's docs/gguf.md), with data aligned to 32 bytes, flushed to disk.
+/// bytes_of(i) returns the bytes of tensors[i]; they need to be valid only until the next call.
 void write_gguf(const fs::path& path, const GgufMetadata& metadata, const std::vector<GgufTensor>& tensors,
                 FunctionRef<std::span<const std::byte>(size_t)> bytes_of);
 

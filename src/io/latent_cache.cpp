@@ -17,7 +17,7 @@ constexpr const char* kText = "text";
 constexpr const char* kPooled = "pooled";
 constexpr const char* kHash = "hash";
 
-/// An array of a cached file; `out` is where reading puts it.
+/// An array of a cache file; read() writes its values to `out`.
 struct CodedArray {
   const char* name;
   Shape shape;
@@ -50,7 +50,8 @@ uint64_t hash_of(const std::vector<TensorView>& tensors) {
   return hasher.digest();
 }
 
-/// Floats as a tensor of a file, halved where the lower halves are zeros; the bytes lie in `halves` then.
+/// Returns a view of values as f32, or as bf16 if `may_halve` and all lower halves are zero. The bf16 values
+/// are stored in `halves`.
 TensorView tensor_of(const char* name, const Shape& shape, std::span<const float> values, bool may_halve,
                      std::vector<bf16>& halves) {
   HEARTH_CHECK(std::ssize(values) == shape.num_elements());
@@ -69,7 +70,7 @@ void write(const fs::path& path, std::vector<TensorView> tensors) {
   });
 }
 
-/// Whether the file is that of the arrays by its header.
+/// True if the file's header has exactly these arrays.
 bool fits(const SafetensorsFile& file, std::span<const CodedArray> arrays) {
   return file.tensors().size() == arrays.size() && std::ranges::all_of(arrays, [&](const CodedArray& array) {
            const TensorView* tensor = file.find(array.name);
@@ -100,7 +101,8 @@ void copy(const TensorView& tensor, std::span<float> out) {
   }
 }
 
-/// `stem`: how the names of files about the same begin, whatever the weights.
+/// Fails because a file is missing. `stem`: common start of the names of files for the same content, whatever
+/// the weights.
 [[noreturn]] void refuse_missing(const fs::path& path, const std::string& stem) {
   for (const fs::path& other : list_folder(path.parent_path())) {
     if (!other.filename().string().starts_with(stem)) continue;

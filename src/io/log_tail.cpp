@@ -18,7 +18,8 @@ using Json = nlohmann::json;
 constexpr int64_t kTailBytes = 64 << 10;
 constexpr size_t kMaxLosses = 400;
 
-/// Without the line that is cut, and without the one that is being written.
+/// Returns the complete lines at the end of a log, without a line that is cut at the start or still being
+/// written.
 std::string last_lines(const fs::path& log) {
   std::ifstream file(log, std::ios::binary | std::ios::ate);
   if (!file) return "";

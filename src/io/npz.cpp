@@ -23,7 +23,7 @@ Number little(std::span<const std::byte> bytes, size_t at) {
   return value;
 }
 
-/// Reads the head of an array, a literal of a Python dictionary: {'descr': '<f4', 'fortran_order': False,
+/// Parses the header of an array, a Python dictionary literal: {'descr': '<f4', 'fortran_order': False,
 /// 'shape': (16, 64), }.
 class HeadReader {
  public:
@@ -144,7 +144,7 @@ class HeadReader {
 
 }  // namespace
 
-/// Where an array's numbers begin, in what its member inflates to.
+/// Header of an array and the offset of its data in the decompressed member.
 struct NpzFile::Start {
   NpyHead head;
   int64_t data = 0;
@@ -189,7 +189,7 @@ NpzFile::Start NpzFile::start_of(const ZipMember& member) const {
   const int64_t known = unpack_start(member, head);
   const std::string_view text(reinterpret_cast<const char*>(start.data()),
                               static_cast<size_t>(std::max<int64_t>(known, 0)));
-  // Version 1 has 2 bytes for the length of the text, later ones 4.
+  // Version 1 stores the header length in 2 bytes, later versions in 4.
   const bool is_first = text.size() > 6 && text[6] == 1;
   const size_t prefix = is_first ? 10 : 12;
   if (text.size() < prefix || !text.starts_with(kNpyMagic) || text[6] < 1 || text[6] > 3)

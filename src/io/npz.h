@@ -12,31 +12,32 @@
 
 namespace hearth::io {
 
-/// What the head of an array says: numbers in row-major order, little-endian.
+/// Header of an array. Its data are in row-major order, little-endian.
 struct NpyHead {
   DType dtype = DType::f32;
   Shape shape;
   int64_t num_bytes() const { return shape.num_elements() * dtype_bytes(dtype); }
 };
 
-/// A memory-mapped .npz file, as numpy.savez and savez_compressed write them: a zip archive of .npy files
-/// (NEP 1, versions 1 to 3), stored or deflated. No pickle is executed: arrays of Python objects are refused,
-/// and so are arrays in column-major order.
+/// A memory-mapped .npz file as written by numpy.savez and savez_compressed: a zip archive of .npy files (NEP
+/// 1, versions 1 to 3), stored or deflated. No pickle is executed: arrays of Python objects are rejected, and
+/// so are arrays in column-major order.
 class NpzFile {
  public:
-  /// Reads the directory alone. UserError naming the path where there is none that can be meant.
+  /// Reads the directory only. Throws a UserError naming the path if it is damaged or not a zip archive.
   explicit NpzFile(const fs::path& path);
 
-  /// Of the arrays, in the order of the directory.
+  /// Returns the names of the arrays in the order of the directory.
   std::vector<std::string> names() const;
   bool has(std::string_view name) const;
-  /// Reads the start of the array. UserError where there is none of that name, or none that can be read.
+  /// Reads the header of an array. Throws a UserError if there is no array of that name or it is not
+  /// readable.
   NpyHead head(std::string_view name) const;
-  /// The array's bytes, with a good checksum. UserError where it takes more than `limit_bytes`, or is
-  /// damaged.
+  /// Returns the bytes of an array after verifying its checksum. Throws a UserError if it has more than
+  /// `limit_bytes` or is damaged.
   std::vector<std::byte> read(std::string_view name, int64_t limit_bytes) const;
-  /// The same as floats. UserError where it takes more than 8 bytes for each of `out`, or is of another
-  /// shape.
+  /// Reads an array of any numeric dtype as floats. Throws a UserError if its shape differs from `shape` or
+  /// it is damaged.
   void read_floats(std::string_view name, const Shape& shape, std::span<float> out) const;
 
  private:
@@ -48,7 +49,7 @@ class NpzFile {
 
   std::string path_;
   MappedFile file_;
-  std::vector<ZipMember> members_;  ///< names without .npy
+  std::vector<ZipMember> members_;  ///< names without the suffix .npy
 };
 
 }  // namespace hearth::io

@@ -13,15 +13,17 @@
 
 namespace hearth::io {
 
+/// Value of a node's attribute.
 using OnnxAttr = std::variant<int64_t, float, std::string, std::vector<int64_t>>;
 
+/// A node of the graph. Inputs and outputs are names of values; an empty input name is an omitted input.
 struct OnnxNode {
   std::string op;
   std::vector<std::string> inputs, outputs;
   std::vector<std::pair<std::string, OnnxAttr>> attrs;
 };
 
-/// A constant (initializer), f32 or i64.
+/// A constant of the graph (initializer), f32 or i64.
 struct OnnxTensor {
   std::string name;
   DType dtype = DType::f32;
@@ -29,13 +31,13 @@ struct OnnxTensor {
   int64_t num_bytes() const;
 };
 
-/// An input or output of the graph, f32; an axis of -1 is the batch, of any size.
+/// An input or output of the graph, f32. An axis of -1 is the batch axis, whose size is not fixed.
 struct OnnxValue {
   std::string name;
   std::vector<int64_t> shape;
 };
 
-/// A model in the terms of ONNX (github.com/onnx/onnx, opset 17); nodes stand in the order of execution.
+/// An ONNX model (github.com/onnx/onnx, opset 17). Nodes are in the order of execution.
 struct OnnxModel {
   std::string name;
   std::vector<OnnxNode> nodes;
@@ -44,8 +46,8 @@ struct OnnxModel {
   std::map<std::string, std::string> metadata;
 };
 
-/// Writes it to a file, flushed to disk. bytes_of(i) gives the bytes of tensors[i], one tensor after the
-/// other. UserError for more than the 2 GiB that the format (protobuf) can hold.
+/// Writes a model to a file and flushes it to disk. bytes_of(i) returns the bytes of tensors[i] and is called
+/// in order. Throws a UserError above 2 GiB, the limit of protobuf.
 void write_onnx(const fs::path& path, const OnnxModel& model,
                 FunctionRef<std::vector<std::byte>(size_t)> bytes_of);
 

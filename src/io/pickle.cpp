@@ -12,7 +12,7 @@ namespace hearth::io {
 namespace {
 
 constexpr size_t kMaxObjectShown = 80;
-/// Max number of values in a pickle. A tensor takes about 12.
+/// Max. number of values in a pickle. A tensor takes about 12.
 constexpr size_t kMaxValues = size_t{4} << 20;
 
 /// Opcodes of Python's pickletools.
@@ -69,7 +69,7 @@ enum class Op : uint8_t {
 
 }  // namespace
 
-/// Runs the opcodes of one pickle over a stack of values.
+/// Interprets the opcodes of a pickle on a stack of values.
 class PickleReader {
  public:
   using Kind = Pickle::Kind;

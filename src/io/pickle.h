@@ -31,9 +31,10 @@ class Pickle {
     std::vector<Id> items = {};
   };
 
-  /// Reads protocols 2 to 5, as torch.save writes them. Values may share items and contain themselves. Memory
-  /// and time are proportional to the size of `bytes`, which texts point into. `allowed` must outlive this
-  /// object. UserError starting with `where` for a name not in `allowed`, an unsupported opcode, or damage.
+  /// Parses protocols 2 to 5, as written by torch.save. Values may share items and contain themselves. Memory
+  /// and time are proportional to the size of `bytes`, which the texts point into. `allowed` must outlive
+  /// this object. Throws a UserError starting with `where` for a name that is not in `allowed`, an
+  /// unsupported opcode, or damage.
   Pickle(std::span<const std::byte> bytes, std::span<const std::string_view> allowed, std::string_view where);
 
   const Value& root() const { return values_[root_]; }

@@ -8,15 +8,15 @@
 
 namespace hearth::io {
 
-/// An image with what the model made of it.
+/// An image with its label and the model's prediction. `probability` is in [0, 1].
 struct SamplePrediction {
-  std::string png;  ///< a PNG file's bytes
+  std::string png;  ///< bytes of a PNG file
   std::string truth;
   std::string predicted;
   double probability = 0;
 };
 
-/// Images side by side, such as a picture, its truth and its prediction.
+/// Images in a row, such as an input image, its label and its prediction.
 struct ImageStrip {
   std::vector<std::string> images;  ///< bytes of PNG or JPEG files
   std::string caption;
@@ -51,26 +51,27 @@ struct ReportData {
   std::string subtitle;  ///< description of the data
   std::string command;   ///< shell line that started the run; empty: not shown
   std::vector<std::pair<std::string, std::string>> summary;
-  std::vector<CurvePoint> loss, eval_loss, learning_rate;  ///< the last is drawn where there are points
-  /// What runs are compared by, drawn where there are points: a title, the name of the line.
+  std::vector<CurvePoint> loss, eval_loss, learning_rate;  ///< learning_rate is omitted if it has no points
+  /// Metric by which runs are compared. Omitted if it has no points. `title`: title of the chart; `name`:
+  /// name of the curve.
   struct Score {
     std::string title, name;
     std::vector<CurvePoint> points;
   };
   Score score;
   std::vector<std::string> class_names;
-  std::vector<int64_t> confusion;  ///< [true][predicted]
+  std::vector<int64_t> confusion;  ///< counts [true class][predicted class], row-major
   std::vector<SamplePrediction> samples;
   std::vector<ReportTable> tables;
   std::vector<Chart> gpu_charts;
   std::string strips_title;
   std::vector<LegendEntry> legend;  ///< colors in the sample images
   std::vector<ImageStrip> strips;
-  std::vector<std::string> pictures;  ///< more charts, as SVG
+  std::vector<std::string> pictures;  ///< additional charts as SVG
   std::string arena_svg;
 };
 
-/// One self-contained page: no scripts, no links to anywhere.
+/// Returns the report as one self-contained HTML page without scripts and external links.
 std::string make_report(const ReportData& data);
 
 enum class Scale : uint8_t { linear, log };
@@ -79,16 +80,18 @@ enum class Scale : uint8_t { linear, log };
 std::string line_chart(const std::string& title, const std::vector<Series>& series,
                        std::string_view along = "step", Scale scale = Scale::linear);
 
-/// Bars one below the other as SVG, with what each says after it.
+/// A bar of a bar chart: label, length and the text after the bar.
 struct Bar {
   std::string name;
   double value = 0;
   std::string text;
 };
+/// Returns a chart of horizontal bars as SVG.
 std::string bar_chart(const std::string& title, const std::string& color, const std::vector<Bar>& bars);
 
-/// Text safe inside HTML; base64 of bytes.
+/// Escapes a text for HTML.
 std::string escape_html(std::string_view text);
+/// Encodes bytes in base64.
 std::string base64(std::string_view bytes);
 
 }  // namespace hearth::io

@@ -25,10 +25,10 @@ std::string host_name() {
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "this host";
 }
 
-/// Whether the file is another's. A lock that the file system does not know is nobody's.
+/// True if another process holds the lock. A file system without locks counts as not locked.
 bool is_taken(int descriptor) { return flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; }
 
-/// For people: with a disk that is full there is a lock without a name.
+/// Writes the owner's name for messages. On a full disk the lock has no name.
 void write_owner(int descriptor) {
   const std::string text = fmt::format("process {} on {}\n", getpid(), host_name());
   if (ftruncate(descriptor, 0) != 0 || pwrite(descriptor, text.data(), text.size(), 0) < 0) return;
@@ -56,7 +56,7 @@ int open_lock(const fs::path& path) {
 }  // namespace
 
 RunLock::RunLock(const fs::path& folder, double patience_seconds)
-    // Where it cannot be made, the first file of the run cannot be made either, which says why.
+    // If the file cannot be created, no other file of the run can be either; that error explains why.
     : descriptor_(open_lock(folder / ".lock")) {
   if (descriptor_ < 0) return;
   const auto until = Clock::now() + std::chrono::duration<double>(patience_seconds);

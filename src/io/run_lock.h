@@ -4,12 +4,12 @@
 
 namespace hearth::io {
 
-/// Holds a run folder for one process at a time, by flock on its file `.lock`, which names the process. The
-/// lock goes with the process, however that ends; where files cannot be locked, nobody is kept out.
+/// Locks a run folder for one process by flock on its file `.lock`, which contains the name of the process.
+/// The kernel releases the lock when the process ends. On file systems without locks, nothing is locked.
 class RunLock {
  public:
-  /// The folder is there. Where another process holds it for longer than `patience_seconds`, UserError names
-  /// that process. UserError if `.lock` is a symbolic link.
+  /// Waits up to `patience_seconds` for the lock of an existing folder. Throws a UserError naming the process
+  /// that holds it, or if `.lock` is a symbolic link.
   RunLock(const fs::path& folder, double patience_seconds);
   ~RunLock();
   RunLock(const RunLock&) = delete;

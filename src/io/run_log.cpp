@@ -25,8 +25,8 @@ struct Line {
   int64_t step = 0;
 };
 
-/// The lines of a log in order, without those that are none, as one is that a crash cut off. None where there
-/// is no log.
+/// Returns the valid lines of a log in order, skipping incomplete ones (after a crash). Empty if there is no
+/// log.
 std::vector<Line> read_lines(const fs::path& path) {
   std::vector<Line> lines;
   if (!path_exists(path)) return lines;
@@ -50,7 +50,7 @@ void keep_lines_until(const fs::path& path, int64_t last_step) {
   write_file_atomically(path, kept);
 }
 
-/// A number of JSON, which has no nan and no infinity; made without allocating.
+/// A number as JSON, formatted without allocation; nan and infinity become null.
 class Number {
  public:
   explicit Number(double value)
@@ -63,7 +63,7 @@ class Number {
   size_t size_;
 };
 
-/// Null where there is none.
+/// Returns the value of a key or JSON pointer; null if there is none.
 const nlohmann::json* find_value(const nlohmann::json& values, const std::string& key) {
   if (key.starts_with('/')) {
     const nlohmann::json::json_pointer pointer(key);

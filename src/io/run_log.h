@@ -12,30 +12,31 @@
 
 namespace hearth::io {
 
-/// A number over steps.
+/// A value at a step.
 struct CurvePoint {
   int64_t step = 0;
   double value = 0;
 };
 
-/// trainer_log.jsonl: one JSON object per line, flushed per line. Numbers round-trip exactly.
+/// Writer of trainer_log.jsonl: one JSON object per line, flushed per line. Numbers round-trip exactly.
 class RunLog {
  public:
-  /// Opens for appending; lines after `last_step` (of a run that went further than its checkpoint) are
-  /// dropped, and so are lines that are none. UserError when there is a log that cannot be read.
+  /// Opens a log for appending. Removes lines after `last_step` (the run had continued past its checkpoint)
+  /// and incomplete lines. Throws a UserError if an existing log cannot be read.
   RunLog(const fs::path& path, int64_t last_step);
   ~RunLog();
   RunLog(const RunLog&) = delete;
   RunLog& operator=(const RunLog&) = delete;
 
-  /// `gpus`: JSON of the key "gpu"; empty: it is left out.
+  /// Writes the line of a training step. `rate`: learning rate. `gpus`: JSON of the key "gpu"; the key is
+  /// omitted if empty.
   void step(int64_t step, int64_t total, double loss, double rate, double grad_norm, double elapsed_seconds,
             std::string_view gpus = {});
-  /// "eval_loss" and an "eval_NAME" for each metric.
+  /// Writes "eval_loss" and one "eval_NAME" per metric.
   void evaluation(int64_t step, double loss, std::span<const std::pair<const char*, double>> metrics);
-  /// "event": what happened to the run, in a sentence.
+  /// Writes "event", a sentence about what happened to the run.
   void event(int64_t step, std::string_view text);
-  /// Flushes every line to the disk, as before a checkpoint that follows them.
+  /// Flushes the log to disk (fsync); called before a checkpoint that follows its lines.
   void sync();
 
  private:
@@ -46,10 +47,10 @@ class RunLog {
   std::FILE* file_ = nullptr;
 };
 
-/// The values of one key of a log, or of a JSON pointer (/gpu/0/power_w), with their steps; none where there
-/// is no log.
+/// Reads the values of a key, or of a JSON pointer (/gpu/0/power_w), with their steps. Returns an empty curve
+/// if there is no log.
 std::vector<CurvePoint> read_curve(const fs::path& path, const std::string& key);
-/// Those of several keys, which takes no longer than of one.
+/// Reads the curves of several keys in one pass.
 std::vector<std::vector<CurvePoint>> read_curves(const fs::path& path, const std::vector<std::string>& keys);
 
 }  // namespace hearth::io

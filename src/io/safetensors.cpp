@@ -52,8 +52,7 @@ const char* name_of(DType dtype) {
   internal_error("no safetensors name for {}", dtype_name(dtype));
 }
 
-/// The whole numbers of a JSON list, of which the header has offsets and axis lengths: no fractions, no
-/// signs.
+/// Reads a JSON list of unsigned integers (offsets and axis lengths).
 std::vector<uint64_t> read_whole_numbers(JsonReader& reader) {
   std::vector<uint64_t> numbers;
   reader.read_array([&] {
@@ -66,7 +65,7 @@ std::vector<uint64_t> read_whole_numbers(JsonReader& reader) {
   return numbers;
 }
 
-/// What the header says of a tensor.
+/// Description of a tensor in the header.
 struct Entry {
   std::optional<std::string> dtype;
   std::optional<std::vector<uint64_t>> shape, offsets;
@@ -124,7 +123,7 @@ TensorView make_view(std::string name, const Entry& entry, std::span<const std::
   return view;
 }
 
-/// The tensors of a header, in its order.
+/// Parses the tensors of a header, in its order.
 std::vector<TensorView> read_header(std::string_view text, std::span<const std::byte> data,
                                     std::string_view where) {
   std::vector<TensorView> tensors;
@@ -146,7 +145,7 @@ std::vector<TensorView> read_header(std::string_view text, std::span<const std::
   return tensors;
 }
 
-/// Places in `tensors`, by name.
+/// Returns the indices of the tensors, sorted by name.
 std::vector<uint32_t> order_by_name(const std::vector<TensorView>& tensors) {
   std::vector<uint32_t> order(tensors.size());
   std::iota(order.begin(), order.end(), 0U);
@@ -154,7 +153,7 @@ std::vector<uint32_t> order_by_name(const std::vector<TensorView>& tensors) {
   return order;
 }
 
-/// A name given twice is refused, as the format asks.
+/// Rejects duplicate names, as the format requires.
 void check_names(const std::vector<TensorView>& tensors, std::string_view where) {
   const auto name_of = [&](uint32_t i) -> std::string_view { return tensors[i].name; };
   const std::vector<uint32_t> order = order_by_name(tensors);

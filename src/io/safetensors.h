@@ -16,43 +16,43 @@
 
 namespace hearth::io {
 
-/// A tensor in somebody else's memory.
+/// A tensor in memory that it does not own.
 struct TensorView {
   std::string name;
   DType dtype = DType::f32;
   Shape shape;
   std::span<const std::byte> bytes;
-  /// What 8-bit elements are to be multiplied by; none: nobody says.
+  /// Factor for the elements of an 8-bit tensor, if known.
   std::optional<float> scale = {};
 };
 
-/// Reads the safetensors format (github.com/huggingface/safetensors): a JSON header, then the bytes, without
-/// holes or overlaps. UserError naming `where` and the tensor for anything else. Views point into `bytes`.
+/// Parses the safetensors format (github.com/huggingface/safetensors): a JSON header, then the data without
+/// gaps or overlaps. Throws a UserError naming `where` and the tensor if the file violates the format. Views
+/// point into `bytes`.
 std::vector<TensorView> parse_safetensors(std::span<const std::byte> bytes, std::string_view where);
 
-/// A memory-mapped file and its tensors.
+/// A memory-mapped safetensors file.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const fs::path& path);
   const std::vector<TensorView>& tensors() const { return tensors_; }
   std::span<const std::byte> bytes() const { return file_.bytes(); }
-  /// The tensor with that name, or null.
+  /// Returns the tensor with that name; null if there is none.
   const TensorView* find(std::string_view name) const;
-  /// The texts that its writer put beside the tensors; read again at each call.
+  /// Returns the texts in the header's __metadata__. Parses the header at each call.
   std::map<std::string, std::string> metadata() const;
 
  private:
   MappedFile file_;
   std::vector<TensorView> tensors_;
-  std::vector<uint32_t> by_name_;  ///< places in tensors_
+  std::vector<uint32_t> by_name_;  ///< indices into tensors_, sorted by name
 };
 
-/// Writes tensors in the given order with `metadata` (string to string; "format" = "pt" is added). Flushed to
-/// disk.
+/// Writes tensors in the given order with `metadata` ("format" = "pt" is added) and flushes the file to disk.
 void write_safetensors(const fs::path& path, const std::vector<TensorView>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
-/// The same for tensors whose bytes are made when they are written: bytes_of(i) gives those of tensors[i] and
-/// may end those of the one before.
+/// Writes tensors whose bytes are computed during writing: bytes_of(i) returns the bytes of tensors[i]; they
+/// need to be valid only until the next call.
 void write_safetensors(const fs::path& path, const std::vector<TensorView>& tensors,
                        FunctionRef<std::span<const std::byte>(size_t)> bytes_of,
                        const std::map<std::string, std::string>& metadata = {});

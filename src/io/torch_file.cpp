@@ -23,7 +23,7 @@ using Value = Pickle::Value;
 
 constexpr ZipWords kTorchWords{.file = "a file of torch.save", .members = "storages"};
 constexpr int64_t kMaxPickleBytes = 32 << 20;
-/// Max nesting depth of dictionaries, and of parameters around tensors.
+/// Max. nesting depth of dictionaries, and of parameters around tensors.
 constexpr int kMaxDepth = 4;
 constexpr size_t kMaxKeyBytes = 64;
 constexpr size_t kMaxTextShown = 60, kMaxKeysShown = 8;
@@ -275,7 +275,8 @@ class TorchReader {
     return numbers;
   }
 
-  /// A storage's bytes and element type; an untyped storage takes the type of the tensor.
+  /// Returns a storage's bytes and element type; the type is empty for an untyped storage (the tensor defines
+  /// it).
   std::pair<std::span<const std::byte>, std::optional<DType>> storage_of(const Value& value,
                                                                          std::string_view name) const {
     const Value& id = item(value, 0);

@@ -12,14 +12,15 @@ namespace hearth::io {
 /// does not store in row-major order.
 struct TorchTensors {
   std::vector<TensorView> tensors;
-  std::vector<std::vector<std::byte>> copies;  ///< total at most the file's size
+  std::vector<std::vector<std::byte>>
+      copies;  ///< copies in row-major order; total size at most that of the file
 };
 
 /// Reads the state dict in a file of torch.save (a zip archive since PyTorch 1.6) without executing anything.
-/// A training checkpoint's state dict is found under "model", "state_dict" or a similar key, or is the only
-/// dictionary with tensors. The prefixes "module." and "_orig_mod." of all names are removed. UserError
-/// starting with `where` for Python names outside the allowed list, damage, and tensors outside their
-/// storage.
+/// In a training checkpoint, the state dict is the dictionary under "model", "state_dict" or a similar key,
+/// or the only dictionary with tensors. Removes the prefixes "module." and "_orig_mod." if all names have
+/// them. Throws a UserError starting with `where` for Python names outside the allowed list, damage, and
+/// tensors outside their storage.
 TorchTensors parse_torch_file(std::span<const std::byte> bytes, std::string_view where);
 
 /// A memory-mapped file of torch.save and its tensors.

@@ -16,33 +16,33 @@ namespace hearth::io {
 inline constexpr const char* kWeightNames[] = {kModelWeights, "diffusion_pytorch_model.safetensors",
                                                "pytorch_model.bin", "diffusion_pytorch_model.bin"};
 
-/// The weights of a model: one file of safetensors or of torch.save (told apart by content), or a folder with
-/// one of kWeightNames or its shards, all memory-mapped. UserError if a shard is missing, or lacks a tensor
-/// that the index assigns to it.
+/// Memory-mapped weights of a model: one file of safetensors or torch.save (detected by content), or a folder
+/// with one of kWeightNames or its shards. Throws a UserError if a shard is missing or lacks a tensor that
+/// the index assigns to it.
 class WeightFiles {
  public:
   explicit WeightFiles(const fs::path& file_or_folder);
-  /// What was opened.
+  /// Path passed to the constructor.
   const fs::path& path() const { return path_; }
-  /// The files in the order of their names, and the tensors of each.
+  /// Files in the order of their names; tensors_of(i) returns the tensors of file number i.
   const std::vector<fs::path>& paths() const { return paths_; }
   const std::vector<TensorView>& tensors_of(size_t file) const {
     return shown_ ? tensors_ : tensors_in(files_[file]);
   }
-  /// Views of every tensor; they live as long as this.
+  /// Views of all tensors, sorted by name; valid as long as this object.
   const std::vector<TensorView>& tensors() const { return tensors_; }
   std::vector<std::string> names() const;
   /// True if this file was written by torch.save.
   bool is_torch(size_t file) const { return std::holds_alternative<TorchFile>(files_[file]); }
   /// Returns the metadata of the first safetensors file; empty for files of torch.save.
   std::map<std::string, std::string> metadata() const;
-  /// Gives the memory of a tensor's bytes back; they are read from the disk again if they are asked for.
-  /// Whoever goes through a model tensor by tensor never has more than one in memory.
+  /// Releases the physical memory of a tensor's mapped pages; the next access reads them from disk again. A
+  /// caller that releases each tensor after use keeps at most one tensor in memory.
   void release(const TensorView& tensor) const;
-  /// Has these stand in place of the tensors of the files, as if all were in the first one: parts of their
-  /// bytes or of `memory`, under any names.
+  /// Replaces the tensors of the files by `tensors`, as if all were in the first file. Their bytes must be in
+  /// the mapped files or in `memory`.
   void show(std::vector<TensorView> tensors, std::vector<std::vector<std::byte>> memory);
-  /// The tensor with that name, or null.
+  /// Returns the tensor with that name; null if there is none.
   const TensorView* find(std::string_view name) const;
 
  private:
@@ -55,13 +55,13 @@ class WeightFiles {
   fs::path path_;
   std::vector<fs::path> paths_;
   std::vector<File> files_;
-  std::vector<TensorView> tensors_;  ///< by name
+  std::vector<TensorView> tensors_;  ///< sorted by name
   bool shown_ = false;
   std::vector<std::vector<std::byte>> memory_;
 };
 
-/// Tells models apart without reading them: of the names, types and shapes of all tensors, and of stretches
-/// of each tensor's bytes.
+/// Returns a hash that distinguishes models without reading them completely: of names, dtypes and shapes of
+/// all tensors and of 16 pieces of each tensor's bytes.
 uint64_t fingerprint(const WeightFiles& files);
 
 }  // namespace hearth::io

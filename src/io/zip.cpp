@@ -11,7 +11,7 @@
 namespace hearth::io {
 namespace {
 
-// Max compression ratio of DEFLATE (zlib's technical notes).
+// Max. compression ratio of DEFLATE (zlib's technical notes).
 constexpr uint64_t kMaxDeflateRatio = 1032;
 constexpr size_t kEndBytes = 22, kEnd64Bytes = 56, kLocatorBytes = 20, kDirectoryBytes = 46, kLocalBytes = 30;
 constexpr uint32_t kEndMark = 0x06054b50, kEnd64Mark = 0x06064b50, kLocatorMark = 0x07064b50;

@@ -12,29 +12,29 @@ namespace hearth::io {
 struct ZipMember {
   std::string name;
   bool is_deflated = false;
-  uint32_t crc = 0;  ///< CRC-32 of the unpacked bytes
-  int64_t size = 0;  ///< bytes after unpacking; packed.size() if stored
+  uint32_t crc = 0;  ///< CRC-32 of the uncompressed bytes
+  int64_t size = 0;  ///< uncompressed bytes; packed.size() if stored
   std::span<const std::byte> packed;
 };
 
-/// Words for error messages: the expected file type ("an .npz file of NumPy") and its members ("arrays").
+/// Terms for error messages: the expected file type ("an .npz file of NumPy") and its members ("arrays").
 struct ZipWords {
   std::string_view file, members;
 };
 
-/// Reads the central directory of a zip archive (PKWARE's APPNOTE, including zip64) without unpacking;
-/// `packed` of each member points into `bytes`. UserError starting with `where` for damage, encryption, a
-/// compression other than DEFLATE, and unpacked sizes that DEFLATE cannot reach.
+/// Reads the central directory of a zip archive (PKWARE's APPNOTE, including zip64) without decompressing.
+/// `packed` of each member points into `bytes`. Throws a UserError starting with `where` for damage,
+/// encryption, a compression method other than DEFLATE, and sizes that DEFLATE cannot reach.
 std::vector<ZipMember> read_zip_directory(std::span<const std::byte> bytes, std::string_view where,
                                           const ZipWords& words);
 
-/// Unpacks the start of a member into `out`, which has at most member.size bytes. Returns the number of
-/// bytes, or -1 if the stream is damaged.
+/// Decompresses the start of a member into `out`, which has at most member.size bytes. Returns the number of
+/// bytes written, or -1 if the stream is damaged.
 int64_t unpack_start(const ZipMember& member, std::span<std::byte> out);
-/// Unpacks a member into `out`, which has member.size bytes. Returns false if the length or checksum is
+/// Decompresses a member into `out`, which has member.size bytes. Returns false if length or checksum is
 /// wrong.
 bool unpack(const ZipMember& member, std::span<std::byte> out);
-/// True if `bytes` start like a zip archive.
+/// True if `bytes` start with the signature of a zip archive.
 bool is_zip(std::span<const std::byte> bytes);
 
 }  // namespace hearth::io
