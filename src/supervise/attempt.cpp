@@ -14,11 +14,11 @@ namespace {
 using distributed::Heartbeat;
 using distributed::Phase;
 
-/// Beats come now and then this many times later than they ever did.
+/// Allowed factor over the longest heartbeat interval seen.
 constexpr double kMargin = 20;
-/// Where times between beats are long themselves.
+/// Lower factor used if intervals are long themselves.
 constexpr double kLeastMargin = 3;
-/// The first one may be of another kind: what it needs is loaded.
+/// The first interval is not representative, since it includes loading.
 constexpr int64_t kRoundsToLearn = 2;
 
 bool has_rhythm(Phase phase) { return phase == Phase::training || phase == Phase::evaluating; }
@@ -116,7 +116,8 @@ Failure Attempt::death_of(int rank) const {
   return failure;
 }
 
-/// Who was killed comes first: others may have ended for want of it.
+/// Returns a rank that has failed. Prefers workers killed by a signal, since others may have failed because
+/// of them.
 std::optional<int> Attempt::find_dead() const {
   std::optional<int> found;
   for (int rank = 0; rank < size(); ++rank) {
@@ -137,7 +138,9 @@ std::optional<int> Attempt::find_stopped() const {
   return std::nullopt;
 }
 
-/// Workers wait for one another, so that none is late before all are; the one that does not wait is stuck.
+/// Returns the rank that is stuck, once all running workers have timed out: workers wait for each other in
+/// collectives, so the stuck one is the one that is not in a collective, is at the lowest step, or has been
+/// silent the longest.
 std::optional<int> Attempt::find_late(Worker::Clock::time_point awake) const {
   std::optional<int> found;
   const auto innocence = [&](int rank) {
@@ -146,7 +149,7 @@ std::optional<int> Attempt::find_late(Worker::Clock::time_point awake) const {
   };
   for (int rank = 0; rank < size(); ++rank) {
     if (!is_running(rank)) continue;
-    // A worker beats before it turns to another phase, so that its patience is looked up first.
+    // A worker sends a heartbeat before it changes its phase, so read the timeout first.
     const double patience = patience_seconds(rank);
     if (silent_seconds(rank, awake) <= patience) return std::nullopt;
     if (!found || innocence(rank) < innocence(*found)) found = rank;
@@ -194,7 +197,7 @@ std::string Attempt::name(int rank) const {
   return size() == 1 ? "the worker" : fmt::format("worker {}", rank);
 }
 
-/// Empty where it is in none.
+/// Returns the collective in which a rank waits; empty if it is in none.
 std::string Attempt::collective(int rank) const {
   const bool waits = group_ && group_->memory().board(rank).kind != distributed::ShmKind::none;
   return waits ? group_->whereabouts(rank) : "";

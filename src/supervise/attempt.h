@@ -13,11 +13,11 @@
 
 namespace hearth::supervise {
 
-/// Why an attempt came to nothing.
+/// Describes why an attempt failed.
 struct Failure {
   int attempt = 0;
   int rank = 0;
-  int64_t step = 0;            ///< at which the worker failed
+  int64_t step = 0;            ///< step at which the worker failed
   int64_t newest = 0;          ///< latest step that any worker reached
   bool late = false;           ///< the worker missed its deadline; it may be only slow
   bool out_of_memory = false;  ///< the kernel killed it because memory ran out
@@ -26,40 +26,44 @@ struct Failure {
   std::time_t time = std::time(nullptr);
 };
 
-/// What an attempt does otherwise than others.
+/// Parameters of an attempt.
 struct AttemptPlan {
   int number = 1;
-  double patience = 1;       ///< deadlines are so many times as long as the options say
-  std::vector<int> devices;  ///< of each worker
+  double patience = 1;       ///< factor on all timeouts; doubled after a timeout
+  std::vector<int> devices;  ///< device number of each worker
+  /// True to continue with the samples in another order.
   bool new_order = false;
+  /// How the previous attempt failed; empty for the first attempt.
   std::string reason;
 };
 
-/// The workers of one attempt, and what they share. They end with it.
+/// The workers of one attempt and the memory that they share. Destroying it kills the workers.
 class Attempt {
  public:
   using Work = std::function<int(const Seat&)>;
-  /// `gpus`: what its workers get; null: none.
+  /// Forks the workers. `gpus`: shared memory with GPU readings, passed to the workers; null: none.
   Attempt(AttemptPlan plan, const Work& work, const SupervisorOptions& options,
           const GpuBoard* gpus = nullptr);
 
   int size() const { return static_cast<int>(plan_.devices.size()); }
+  /// Updates the state of all workers by waitpid.
   void look();
   bool running() const;
-  /// What the run ends with, once that is decided; others may still run.
+  /// Returns the exit status of the run once it is decided; other workers may still be running.
   std::optional<int> status() const;
-  /// As of the last look(). Deadlines count from `awake` on at the earliest: before, nobody looked.
+  /// Returns the first failure as of the last look(), or nothing. Timeouts start at `awake` at the earliest:
+  /// before, this process was suspended.
   std::optional<Failure> failure(Worker::Clock::time_point awake) const;
-  /// Whether no worker has anything to leave behind.
+  /// True if no worker has produced anything that an abrupt end would lose.
   bool starting() const;
 
   void ask_to_stop() { board_.stop() = true; }
-  /// Ends the waits for a rank that failed.
+  /// Aborts the collectives that wait for a failed rank.
   void give_up(int rank) {
     if (group_) group_->give_up(rank);
   }
   void kill_all() const;
-  /// Sentences on the workers that run.
+  /// Returns a sentence for each worker that is still running.
   std::vector<std::string> left() const;
 
  private:

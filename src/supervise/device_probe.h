@@ -6,9 +6,9 @@
 
 namespace hearth::supervise {
 
-/// Gives a GPU memory and one kernel, and compares what that makes with the known result; what came
-/// instead, or nothing. UserError where there is no such GPU or it does not even open. For a process of its
-/// own: what a GPU does to the one that opens it is not known.
+/// Tests a GPU: allocates memory, runs one kernel and compares the result with float64. Returns what was
+/// wrong; empty if nothing. Throws a UserError if there is no such GPU or it cannot be opened. Call it in a
+/// separate process, since a faulty GPU may hang or kill the process that opens it.
 std::string probe_gpu(const exec::GpuWish& wish);
 
 }  // namespace hearth::supervise

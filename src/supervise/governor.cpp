@@ -8,22 +8,25 @@
 
 namespace hearth::supervise {
 
-/// The share that is wanted is proportional to how far a quantity will be over its target, and to the
-/// integral of that, which rises faster than it falls.
+/// Gains of a proportional-integral controller with a lead term. The idle share is proportional * predicted
+/// excess + integral, clamped to [0, kMostIdle]. The predicted excess extrapolates the filtered excess by
+/// ahead_seconds along its slope, so the controller reacts before slow heat arrives. `attack` multiplies the
+/// integral gain while the excess is positive: the share rises faster than it falls. Clamping the integral
+/// prevents windup.
 struct Governor::Law {
-  bool peak;  ///< of a period what is highest counts, or the mean
+  bool peak;  ///< true: the maximum of a window counts; false: its mean
   double target;
-  double least_window;  ///< seconds
+  double least_window;  ///< min. length of the window
   double filter_seconds;
   double ahead_seconds, slow_seconds;
   double proportional, integral, attack;
 };
 
-// Dies answer to a gap in a second or two, coolers in minutes, sensors late and with noise. Where steps are
-// long the die comes to its full heat in each, and only the cooler answers: so the peak of a period is what
-// is governed. What changes within seconds meets a gain of 0.024 a K: below 1 in a loop over a die that has
-// 30 K for the whole share. The integral rises fast, for heat is what harms, and falls in minutes, as a
-// cooler does.
+// Time constants: dies respond to idle time within 1 to 2 s, coolers within minutes; sensors have delay and
+// noise. In long steps the die reaches its steady temperature in each step, and only the cooler responds: so
+// the peak of a step is controlled. Fast changes see a gain of 0.024 per K, which keeps the loop gain below 1
+// for a die that cools by 30 K at a share of 1. The integral rises fast, since heat does damage, and falls
+// within minutes, like a cooler's temperature.
 constexpr Governor::Law Governor::kHeatLaw{.peak = true,
                                            .target = -4,
                                            .least_window = 8,
@@ -33,7 +36,7 @@ constexpr Governor::Law Governor::kHeatLaw{.peak = true,
                                            .proportional = 0.012,
                                            .integral = 0.0002,
                                            .attack = 10};
-/// Of the power's excess as a share of its limit: it answers at once.
+/// Controls the excess power as a fraction of the limit. Power responds at once.
 constexpr Governor::Law Governor::kPowerLaw{.peak = false,
                                             .target = -0.03,
                                             .least_window = 8,
@@ -46,11 +49,12 @@ constexpr Governor::Law Governor::kPowerLaw{.peak = false,
 
 namespace {
 
-/// Around the share that is shown: noise moves nothing within it.
+/// Dead band around the published share, so noise does not change it.
 constexpr double kBand = 0.05;
-/// A share begins where so much is wanted, and ends where almost none has been wanted for a while.
+/// Hysteresis: the share becomes nonzero at kFirstShare and returns to 0 after kUnwantedSeconds below
+/// kLeastShare.
 constexpr double kFirstShare = 0.08, kLeastShare = 0.02, kUnwantedSeconds = 30;
-/// What has cooled by so much in so long a pause may take longer than anyone waits to cool further.
+/// A pause also ends after kLongPause seconds if the GPU is at least kCooled K below the limit.
 constexpr double kCooled = 8, kLongPause = 600;
 
 }  // namespace
@@ -85,7 +89,7 @@ double Governor::Loop::advance(const Law& law, double over, double seconds, doub
   value += (now - value) * std::min(1.0, seconds / law.filter_seconds);
   slow += (value - slow) * std::min(1.0, seconds / law.slow_seconds);
   const double ahead = value + law.ahead_seconds / law.slow_seconds * (value - slow);
-  // How it cools in a pause says nothing of the share that it needs.
+  // Cooling during a pause says nothing about the share that is needed while running.
   if (!paused)
     integral =
         std::clamp(integral + law.integral * (ahead > 0 ? law.attack : 1) * ahead * seconds, 0.0, kMostIdle);
@@ -122,7 +126,7 @@ double Governor::govern(size_t i, const system::GpuReading& reading, double seco
   return wish;
 }
 
-/// Heat is a reason, power is none.
+/// Starts or ends a pause. Only temperature causes pauses; power does not.
 void Governor::decide_pause(double wish, double seconds, double period) {
   double excess = -INFINITY;
   for (const Gpu& gpu : gpus_) {

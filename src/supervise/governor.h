@@ -10,48 +10,52 @@
 
 namespace hearth::supervise {
 
-/// How far a GPU's hottest place is above its limit, in K: the junction (or edge) above `limit` or, where
-/// that is 0, above Governor::kMargin under the GPU's own; memory and edge above theirs. Nothing where no
-/// temperature or no limit is known.
+/// Excess of the sensor that is furthest above its limit, in K. The limit of the junction (or edge) is
+/// `limit`, or if that is 0, Governor::kMargin below the GPU's limit; memory and edge have the GPU's limits
+/// minus the margin.
 struct Excess {
   double kelvin = 0;
-  double celsius = 0, limit = 0;  ///< of the place
+  double celsius = 0, limit = 0;  ///< temperature of that sensor and its limit
   const char* place = "";
 };
+/// Returns the largest excess of a GPU; nothing if no temperature or no limit is known.
 std::optional<Excess> excess_of(const system::GpuReading& reading, double limit);
 
 struct GovernorOptions {
-  double limit = 0;        ///< Celsius of the junction (or edge); 0: Governor::kMargin under the GPU's own
-  double power_limit = 0;  ///< Watts of each GPU, as a mean over some seconds; 0: none
-  double pause_after_seconds = 3;  ///< in which the largest share does not cool
+  double limit = 0;  ///< of the junction (or edge) in Celsius; 0: Governor::kMargin below the GPU's limit
+  double power_limit = 0;  ///< watts per GPU, averaged over some seconds; 0: none
+  double pause_after_seconds =
+      3;  ///< duration for which the max. share does not cool the GPU, before a pause
   double least_pause_seconds = 120;
 };
 
-/// Keeps GPUs below a temperature and a power by a share of the time in which they do nothing, before they
-/// slow themselves or the machine turns off; where even the largest share is too little it asks for a pause.
-/// For each GPU there is a proportional-integral controller, and the largest wish counts. The same readings
-/// make the same shares.
+/// Keeps GPUs below a temperature and a power limit by idling a share of the time, before they throttle or
+/// the machine shuts down. If even the max. share is not enough, requests a pause. Each GPU has
+/// proportional-integral controllers for heat and power; the largest requested share applies. Deterministic:
+/// the same readings give the same shares.
 class Governor {
  public:
-  static constexpr double kMargin = 5;        ///< K under a GPU's own limit
-  static constexpr double kMostIdle = 0.8;    ///< the largest share
-  static constexpr double kResumeBelow = 15;  ///< K under the limit, where a pause ends
+  static constexpr double kMargin = 5;        ///< K below the GPU's limit
+  static constexpr double kMostIdle = 0.8;    ///< max. share of idle time
+  static constexpr double kResumeBelow = 15;  ///< K below the limit at which a pause ends
 
   explicit Governor(GovernorOptions options) : options_(options) {}
 
-  /// Readings that are `seconds` newer than those before, one for each GPU and always of the same ones. What
-  /// a GPU takes and has goes up and down with each step, `period` seconds with its gap.
+  /// Updates the controllers with one reading per GPU, always of the same GPUs in the same order. `seconds`:
+  /// time since the previous readings. `period`: seconds per training step including the idle gap, over which
+  /// temperature and power oscillate.
   void update(std::span<const system::GpuReading> readings, double seconds, double period);
 
-  /// Of all time, from 0 to kMostIdle.
+  /// Fraction of time the GPUs are kept idle, in [0, kMostIdle].
   double idle_share() const { return shown_; }
+  /// True while training should pause until the GPUs have cooled.
   bool paused() const { return paused_; }
-  /// Why it slows: "GPU 0 (0000:03:00.0) has 104 C, limit 105 C"; else empty.
+  /// Cause of the idle share: "GPU 0 (0000:03:00.0) has 104 C, limit 105 C"; empty if there is none.
   const std::string& reason() const { return reason_; }
 
  private:
   struct Law;
-  /// The control of one of a GPU's quantities.
+  /// Controller of one quantity (temperature or power) of a GPU.
   struct Loop {
     double advance(const Law& law, double over, double seconds, double period, bool paused);
 
@@ -59,8 +63,8 @@ class Governor {
       double value, age;
     };
     std::deque<Sample> recent;
-    double value = 0;  ///< filtered, above its target
-    double slow = 0;   ///< its mean over a longer time
+    double value = 0;  ///< filtered excess over the target
+    double slow = 0;   ///< excess filtered over a longer time
     double integral = 0;
     bool begun = false;
   };
@@ -76,9 +80,9 @@ class Governor {
   GovernorOptions options_;
   std::vector<Gpu> gpus_;
   double shown_ = 0;
-  double unwanted_seconds_ = 0;  ///< since the share was wanted
+  double unwanted_seconds_ = 0;  ///< since the requested share was last above kLeastShare
   bool paused_ = false;
-  double at_most_seconds_ = 0;  ///< since the largest share does not cool
+  double at_most_seconds_ = 0;  ///< since the max. share last cooled the GPU
   double paused_seconds_ = 0;
   std::string reason_;
 };

@@ -11,37 +11,39 @@
 
 namespace hearth::supervise {
 
-/// What the supervisor knows of the GPUs at one moment, plain bytes.
+/// GPU readings and the governor's decision at one moment. Plain bytes in shared memory.
 struct GpuState {
   static constexpr size_t kMostGpus = 64;
 
-  int64_t number = 0;  ///< of the sample, from 1 on; 0: there is none
+  int64_t number = 0;  ///< number of the sample, from 1; 0: none
+  /// Fraction of time to keep the GPUs idle; see Governor::idle_share
   double idle_share = 0;
   bool paused = false;
-  std::array<char, 160> reason{};  ///< why it slows: Governor::reason
+  std::array<char, 160> reason{};  ///< cause of the idle share; see Governor::reason
   uint32_t num_gpus = 0;
-  std::array<system::GpuReading, kMostGpus> readings;  ///< by the rank of their workers
+  std::array<system::GpuReading, kMostGpus> readings;  ///< indexed by the rank of the GPU's worker
 
   std::span<const system::GpuReading> gpus() const { return {readings.data(), num_gpus}; }
 };
 
-/// Memory in which workers name their GPUs, and the supervisor tells what these are at; shared with processes
-/// that are forked once it is made.
+/// Shared memory in which workers register their GPUs and the supervisor publishes readings. Processes forked
+/// after its construction share it. Lock-free: a version counter (seqlock) makes readers retry during a
+/// write.
 class GpuBoard {
  public:
   GpuBoard();
 
-  /// A worker's: the address on the PCI bus of its GPU.
+  /// Called by a worker: registers the PCI address of its GPU.
   void use(int rank, std::string_view pci_address) const;
-  /// The leader's: seconds from one step to the next.
+  /// Called by rank 0: publishes the seconds per step.
   void tell_period(double seconds) const;
   GpuState read() const;
   double idle_share() const;
   bool paused() const;
 
-  /// The supervisor's: before workers are started. They name their GPUs anew.
+  /// Called by the supervisor before it starts workers: removes all registrations.
   void clear() const;
-  /// The GPUs of the first `size` ranks; none before each has named its own.
+  /// Returns the GPUs of the first `size` ranks; empty until each has registered.
   std::vector<std::string> used(int size) const;
   double period() const;
   void publish(const GpuState& state) const;

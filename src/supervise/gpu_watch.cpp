@@ -10,11 +10,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Where a GPU is near its limit for hours, gaps come and go.
+/// Min. time between messages: a GPU near its limit may alternate for hours.
 constexpr auto kBetweenSentences = 10min;
-/// A whole GPU that hangs takes its sensors with it, one after the other.
+/// Age after which readings are stale. If a GPU hangs, its sensors fail one after the other.
 constexpr auto kStale = 60s;
-/// The controller's time between two readings; a longer one is that of a machine that slept.
+/// Max. time step of the controller; a longer interval means that the machine was suspended.
 constexpr double kMostSeconds = 10;
 
 bool says_nothing(const system::GpuReading& reading) {
@@ -50,7 +50,7 @@ void GpuWatch::take_sample() {
   const double seconds = num_samples_ == 0 ? 0 : std::chrono::duration<double>(now - sampled_).count();
   sampled_ = now;
   ++num_samples_;
-  // An emulated GPU, or one that no driver shows.
+  // True for emulated GPUs and GPUs whose driver has no sensors.
   blind_ = std::ranges::all_of(readings, says_nothing);
   if (blind_) return let_go();
   governor_.update(readings, std::min(seconds, kMostSeconds), board_.period());
@@ -58,7 +58,7 @@ void GpuWatch::take_sample() {
   say_share();
 }
 
-/// Nobody would know when a gap or a pause could end.
+/// Resets the governor if there are no readings, since nothing could end an idle gap or a pause.
 void GpuWatch::let_go() {
   const bool held = governor_.idle_share() > 0 || governor_.paused();
   governor_ = Governor(limits_);

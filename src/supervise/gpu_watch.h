@@ -11,16 +11,16 @@
 
 namespace hearth::supervise {
 
-/// Reads the sensors of the GPUs that workers name on a board, governs these GPUs, and puts both on the
-/// board. Nothing of it waits.
+/// Reads the sensors of the GPUs that workers register on a GpuBoard, runs the governor, and publishes
+/// readings and decision on the board. Never blocks.
 class GpuWatch {
  public:
-  /// `say` takes sentences for people.
+  /// `say`: receives messages for the user.
   GpuWatch(system::SamplerOptions sensors, GovernorOptions limits,
            std::function<void(const std::string&)> say);
 
   const GpuBoard& board() const { return board_; }
-  /// To be called several times a second, for the `num_workers` that are to name GPUs.
+  /// Updates everything. Call it several times a second; `num_workers`: number of workers that register GPUs.
   void look(int num_workers);
 
  private:
@@ -36,10 +36,10 @@ class GpuWatch {
   Governor governor_;
   std::function<void(const std::string&)> say_;
   std::vector<std::string> gpus_;
-  bool blind_ = false;  ///< no sensor of these GPUs says anything
+  bool blind_ = false;  ///< true if these GPUs have no sensor readings
   int64_t num_samples_ = 0;
   Clock::time_point sampled_;
-  bool slows_ = false;  ///< as was said
+  bool slows_ = false;  ///< true if slowing down was the last reported state
   Clock::time_point said_;
 };
 

@@ -9,24 +9,26 @@
 
 namespace hearth::supervise {
 
-/// What a worker is given.
+/// Context of a worker.
 struct Seat {
   int rank = 0;
   int size = 1;
-  int device = 0;   ///< of those that the run began with
-  int attempt = 1;  ///< above 1: workers before it have failed, and left their work where it was
-  /// Training has failed twice at the same step: take the samples in another order from where it continues.
+  int device = 0;   ///< index in the run's initial list of devices
+  int attempt = 1;  ///< number from 1; above 1: earlier workers have failed and left checkpoints
+  /// True if training has failed twice at the same step: continue with the samples in another order.
   bool new_order = false;
-  std::string reason;  ///< of this attempt: how the one before it failed
+  std::string reason;  ///< how the previous attempt failed; empty for the first attempt
   distributed::Heartbeat heartbeat;
-  const std::atomic<bool>* stop = nullptr;  ///< set: end soon with kInterrupted, and leave nothing undone
-  std::atomic<bool>* said = nullptr;        ///< the group's, for its workers to agree on who says something
-  distributed::ShmGroup* group = nullptr;   ///< of the attempt's workers; null where there is one alone
-  const GpuBoard* gpus = nullptr;           ///< null where nobody watches them
+  const std::atomic<bool>* stop =
+      nullptr;  ///< set by the supervisor: finish the step, save, and exit with kInterrupted
+  std::atomic<bool>* said = nullptr;  ///< shared by the workers, so that only one of them prints a message
+  distributed::ShmGroup* group =
+      nullptr;                     ///< process group memory of the workers; null if there is one worker
+  const GpuBoard* gpus = nullptr;  ///< readings of GPU sensors; null if they are not watched
 };
 
-/// Exit statuses of workers. With kDone, kMistake (of the user, who was told) and kInterrupted a worker has
-/// said its last word; with any other it has failed.
+/// Exit statuses of workers: kDone, kMistake (a user error, which was reported) and kInterrupted end the run;
+/// any other status is a failure.
 inline constexpr int kDone = 0, kMistake = 2, kInterrupted = 130;
 
 }  // namespace hearth::supervise

@@ -17,18 +17,18 @@ using Clock = Worker::Clock;
 using namespace std::chrono_literals;
 
 constexpr auto kPoll = 100ms;
-/// After a longer sleep of its own, the supervisor trusts no clock.
+/// If more time than this passes between two polls, the process was suspended and timeouts start again.
 constexpr auto kSleep = 2s;
-/// For workers to leave by themselves.
+/// Time for workers to exit on their own.
 constexpr auto kLeave = 1s;
-/// Killed processes are gone by then, unless the kernel has them.
+/// Time for killed processes to disappear.
 constexpr auto kReap = 5s;
 constexpr int kMostAtOneStep = 3;
 constexpr int kMostWithoutProgress = 4;
-/// Of a probe's process.
+/// Exit status of a failed probe.
 constexpr int kFailedProbe = 1;
 
-/// The failures of all attempts.
+/// The failures of all attempts and the decision to stop.
 class History {
  public:
   void add(const Failure& failure) {
@@ -37,11 +37,11 @@ class History {
     newest_ = std::max(newest_, failure.newest);
     all_.push_back(failure);
   }
-  /// What a fault in the data, or one that the data brings about, looks like.
+  /// True if two failures at the same step suggest that the data cause them.
   bool wants_new_order() const {
     return num_at_step_ == kMostAtOneStep - 1 && all_.back().phase == distributed::Phase::training;
   }
-  /// Why the last one is enough; empty: it is not.
+  /// Returns why no further attempt is made; empty if one is.
   std::string why_stop(const SupervisorOptions& options) const {
     if (num_at_step_ >= kMostAtOneStep)
       return fmt::format("{} failures at step {}", num_at_step_, all_.back().step);
@@ -54,7 +54,7 @@ class History {
   std::string advice() const {
     return all_.back().out_of_memory ? "; try a lower train.batch with a higher train.accumulate" : "";
   }
-  /// A line for each.
+  /// Lists all failures, one per line.
   std::string report() const {
     std::string lines;
     for (const Failure& failure : all_)
@@ -80,7 +80,7 @@ class Supervisor {
   int run();
 
  private:
-  /// Returns when the attempt is decided: with a status, or with what failed.
+  /// Result of watch(): the exit status of the run, or a failure.
   struct End {
     int status = kGaveUp;
     std::optional<Failure> failure;
@@ -100,7 +100,7 @@ class Supervisor {
   HeldSignals signals_;
   int num_interrupts_ = 0;
   History history_;
-  std::vector<int> devices_;  ///< that may be used
+  std::vector<int> devices_;  ///< devices that are not disabled
   std::optional<GpuWatch> gpus_;
 };
 
@@ -139,7 +139,7 @@ AttemptPlan Supervisor::plan_after(const AttemptPlan& failed, const Failure& fai
   return plan;
 }
 
-/// Which devices continue, where not all do.
+/// Describes which devices continue.
 std::string Supervisor::devices_sentence(const AttemptPlan& plan) const {
   return fmt::format("device{} {} of {} do{} all the work", plan.devices.size() == 1 ? "" : "s",
                      fmt::join(plan.devices, ", "), options_.size, plan.devices.size() == 1 ? "es" : "");
@@ -152,13 +152,13 @@ std::string Supervisor::start_sentence(const AttemptPlan& plan) const {
   return text;
 }
 
-/// Sleeps until a worker changes, or somebody interrupts, or this long.
+/// Sleeps until a worker changes, a signal arrives, or `patience` has passed.
 void Supervisor::rest(std::chrono::milliseconds patience) {
   const int signal = signals_.next(patience);
   if (signal == SIGINT || signal == SIGTERM) ++num_interrupts_;
   if (signal != SIGHUP) return;
   num_interrupts_ = std::max(num_interrupts_, 1);
-  // The second one would end this process where it is no longer held back.
+  // A second SIGHUP after the signals are unblocked would kill this process.
   std::signal(SIGHUP, SIG_IGN);
 }
 
@@ -194,7 +194,7 @@ void Supervisor::end(Attempt& attempt) {
   for (const std::string& sentence : attempt.left()) options_.say(sentence);
 }
 
-/// Leaves out the devices that fail.
+/// Tests all devices and disables those that fail.
 void Supervisor::probe() {
   if (!options_.probe) return;
   std::vector<std::unique_ptr<Worker>> probes;

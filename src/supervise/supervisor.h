@@ -7,16 +7,16 @@
 
 namespace hearth::supervise {
 
-/// What supervise returns in place of a worker's status: too many have failed.
+/// Result of supervise() after too many failures, in place of a worker's status.
 inline constexpr int kGaveUp = 75;
 
-/// Has forked workers do `work`, and all of them once more when one fails: dies, ends with an unknown status,
-/// is stopped, or does not beat in time while no other one does. Returns the status of rank 0, or one that is
-/// kMistake; kInterrupted after SIGINT or SIGTERM, of which the first sets Seat::stop and the second ends
-/// the workers, or after SIGHUP that is not ignored, which is never the second: shells and kernels both send
-/// it, and it is ignored from then on; kGaveUp after three failures at one step, four without a later step
-/// between, most_failures, or where too few devices are left. This process has one thread and has opened no
-/// device.
+/// Forks workers that run `work`, and restarts all of them if one fails: it dies, exits with an unknown
+/// status, is stopped, or exceeds its heartbeat timeout. Returns the exit status of rank 0, or kMistake if
+/// any worker returns it, kInterrupted after a signal, or kGaveUp after three failures at one step, four
+/// failures without progress, most_failures in total, or if too few devices are left. The first SIGINT or
+/// SIGTERM sets Seat::stop, the second kills the workers. SIGHUP, unless it was ignored, counts as a first
+/// signal only and is ignored from then on, since shells and kernels both send it. The calling process must
+/// have one thread and no open device.
 int supervise(const std::function<int(const Seat&)>& work, const SupervisorOptions& options);
 
 }  // namespace hearth::supervise

@@ -11,32 +11,32 @@
 namespace hearth::supervise {
 
 struct SupervisorOptions {
+  /// Number of devices; see num_workers.
   int size = 1;
-  /// A worker whose next beat takes so long is stuck: in phases without a rhythm, and before theirs is known
-  /// unless it asks for more (Heartbeat::allow).
-  /// What it reports may wait for a reader as long as that likes.
+  /// Heartbeat timeout in phases without regular heartbeats, and in other phases until their interval is
+  /// known. A worker can raise it (Heartbeat::allow). Time blocked on output does not count.
   double start_seconds = 600;
-  /// Training and evaluating have one: 20 of the longest times between beats are allowed, and these at least.
+  /// Min. timeout in the phases training and evaluating. Their timeout is 20 times the longest heartbeat
+  /// interval.
   double least_seconds = 10;
-  /// A worker that is stopped (SIGSTOP) for so long is stuck.
+  /// A worker that has been stopped (SIGSTOP) for longer counts as failed.
   double stopped_seconds = 1;
-  int most_failures = 1000;  ///< in all
-  /// Counts processes that the kernel has killed because memory ran out.
+  int most_failures = 1000;  ///< total number of failures after which the run ends
+  /// Returns the number of processes that the kernel has killed because memory ran out.
   std::function<int64_t()> num_memory_kills = [] { return hearth::num_memory_kills(); };
   double probe_seconds = 120;
-  /// The supervisor ends what is stuck long before a collective would give up.
+  /// The timeout of collectives is long, since the supervisor ends stuck workers before.
   distributed::ShmOptions group = {.deadline_seconds = 86400};
-  /// Takes sentences for people: which worker failed and how.
+  /// Receives messages for the user: which worker failed and how.
   std::function<void(const std::string&)> say = [](const std::string&) {};
-  /// Tried for each device after a failure, in processes of their own. One that is false, or dies, or gives
-  /// no answer within probe_seconds leaves its device out from then on.
+  /// Tests a device after a failure, in a separate process. The device is disabled if it returns false, dies,
+  /// or does not return within probe_seconds.
   std::function<bool(int device)> probe;
-  /// Whether the GPUs that workers name (Seat::gpus) are watched and governed: by these sensors, to these
-  /// limits.
+  /// True to watch the sensors of the GPUs that workers register (Seat::gpus) and to govern them by `limits`.
   bool watch_gpus = false;
   system::SamplerOptions sensors;
   GovernorOptions limits;
-  /// How many workers continue where so many devices are left; 0: none can.
+  /// Returns the number of workers that continue with `num_devices` devices; 0 if none can.
   std::function<int(int num_devices)> num_workers = [](int num_devices) { return num_devices; };
 };
 

@@ -14,8 +14,8 @@
 namespace hearth::supervise {
 namespace {
 
-/// Held back, an ignored signal comes after all: scripts may interrupt what they have in the background, for
-/// which shells ignore SIGINT; but nohup means it.
+/// Returns the signals to block. A blocked signal is delivered even if it is ignored: shells ignore SIGINT
+/// for background jobs, but scripts send it to them. SIGHUP stays ignored, since nohup ignores it on purpose.
 sigset_t signals_to_hold() {
   sigset_t set;
   sigemptyset(&set);
@@ -26,10 +26,10 @@ sigset_t signals_to_hold() {
   return set;
 }
 
-/// What it throws ends the process: it must not unwind into frames of the parent's.
+/// Runs the child. noexcept: an exception must not unwind into stack frames of the parent.
 [[noreturn]] void live(pid_t parent, FunctionRef<int()> work) noexcept {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(0);  // it died before
+  if (getppid() != parent) _exit(0);  // the parent has died already
   const sigset_t held = signals_to_hold();
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_IGN);
   sigprocmask(SIG_UNBLOCK, &held, nullptr);
@@ -46,7 +46,7 @@ std::string signal_name(int signal) {
 }  // namespace
 
 Worker::Worker(FunctionRef<int()> work) {
-  // What is not written yet would be written by both.
+  // Otherwise both processes would write the buffered output.
   std::fflush(nullptr);
   const pid_t parent = getpid();
   process_ = fork();
@@ -61,7 +61,7 @@ Worker::~Worker() {
   look();
   if (!running()) return;
   kill_now();
-  // One that is stuck in the kernel would not come for a long time.
+  // A process that is stuck in the kernel may not end for a long time.
   for (int i = 0; i < 100 && running(); ++i) {
     usleep(1000);
     look();
@@ -94,7 +94,7 @@ void Worker::kill_now() const { kill(process_, SIGKILL); }
 
 HeldSignals::HeldSignals() : held_(signals_to_hold()) {
   sigprocmask(SIG_BLOCK, &held_, &before_);
-  // Where it is ignored, children leave without a word.
+  // If SIGCHLD is ignored, waitpid gets no exit status.
   std::signal(SIGCHLD, SIG_DFL);
 }
 

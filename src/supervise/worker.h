@@ -11,28 +11,27 @@
 
 namespace hearth::supervise {
 
-/// A forked process. It ends when this one does, however that ends, and with this object at the latest.
+/// A forked process. It is killed when this process ends for any reason, and when this object is destroyed.
 class Worker {
  public:
-  /// Forks: the child does `work`, without this process's signal handlers, and its result is the exit status.
-  /// SIGINT, SIGTERM and SIGHUP do nothing to it. This process has one thread. InternalError where it cannot
-  /// fork.
+  /// Forks. The child runs `work` and exits with its result; it ignores SIGINT, SIGTERM and SIGHUP. This
+  /// process must have one thread. Throws a UserError if the fork fails.
   explicit Worker(FunctionRef<int()> work);
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
   pid_t process() const { return process_; }
-  /// Finds out what has become of it.
+  /// Updates the state by waitpid, without waiting.
   void look();
-  /// As of the last look().
+  /// True if the process was running at the last look().
   bool running() const { return !ended_; }
-  /// Since when it is stopped, by SIGSTOP or the like; nothing where it is not.
+  /// Time since which the process is stopped (SIGSTOP); nothing if it is not stopped.
   using Clock = std::chrono::steady_clock;
   std::optional<Clock::time_point> stopped() const { return stopped_; }
-  /// Of one that has ended by itself; -1 after a signal.
+  /// Exit status of a process that has exited; -1 if it is running or was killed by a signal.
   int exit_status() const;
-  /// What has happened to one that has ended or is stopped: "was killed by SIGSEGV".
+  /// Describes how a process ended or stopped, for example "was killed by SIGSEGV".
   std::string fate() const;
   /// True if SIGKILL ended the process.
   bool was_killed() const;
@@ -42,18 +41,18 @@ class Worker {
   pid_t process_;
   bool ended_ = false;
   std::optional<Clock::time_point> stopped_;
-  int status_ = 0;  ///< of waitpid
+  int status_ = 0;  ///< status word of waitpid
 };
 
-/// SIGINT, SIGTERM, SIGCHLD and, unless it is ignored, SIGHUP, held back while this object lives; workers
-/// that are forked get none of them.
+/// Blocks SIGINT, SIGTERM, SIGCHLD and, unless it is ignored, SIGHUP while this object lives. Forked workers
+/// do not get them.
 class HeldSignals {
  public:
   HeldSignals();
   ~HeldSignals();
   HeldSignals(const HeldSignals&) = delete;
   HeldSignals& operator=(const HeldSignals&) = delete;
-  /// The first of them that came, or comes within this time; else 0.
+  /// Returns the next of these signals, or 0 if none arrives within `patience`.
   int next(std::chrono::milliseconds patience) const;
 
  private:
