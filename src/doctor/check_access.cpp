@@ -1,4 +1,4 @@
-// Whether this user's programs reach the GPU: device files, groups, containers, WSL.
+// Checks that this user's programs can access the GPU: device files, groups, containers, WSL.
 #include <algorithm>
 
 #include "doctor/checks.h"
@@ -17,12 +17,12 @@ bool has_file(const Machine& machine, std::string_view path) {
   return std::ranges::find(machine.files, path, &DeviceFile::path) != machine.files.end();
 }
 
-/// What has to be there for a GPU of that make.
+/// Returns the device file that a GPU of this vendor needs.
 std::string_view way_in(PciGpu::Vendor vendor) {
   return vendor == PciGpu::Vendor::amd ? "/dev/kfd" : "/dev/nvidiactl";
 }
 
-/// Whether the kernel's driver is there at all: else what it would make is of no interest.
+/// True if the kernel driver is loaded; without it, its device files are irrelevant.
 bool has_driver(const Machine& machine, PciGpu::Vendor vendor) {
   return std::ranges::any_of(machine.gpus, [&](const PciGpu& gpu) {
     return gpu.vendor == vendor && (gpu.driver == system::driver_name(vendor) || !machine.container.empty());
@@ -72,7 +72,7 @@ void check_files(const Machine& machine, PciGpu::Vendor vendor, Findings& found)
                         : fmt::format("sudo usermod -aG {} $USER, then log in again", groups)});
 }
 
-/// The compute driver leaves out GPUs that it cannot use, and says why in the kernel's log.
+/// Reports GPUs that the compute driver has left out; the kernel log explains why.
 void check_topology(const Machine& machine, Findings& found) {
   if (!has_file(machine, "/dev/kfd")) return;
   for (const PciGpu& gpu : machine.gpus) {

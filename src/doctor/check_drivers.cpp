@@ -1,4 +1,4 @@
-// The kernel's drivers, their parameters, and what keeps them from being loaded.
+// Checks the kernel drivers, their parameters, and what prevents them from being loaded.
 #include <cstdlib>
 
 #include "doctor/checks.h"
@@ -25,7 +25,7 @@ void check_driver(const Machine& machine, const PciGpu& gpu, Findings& found) {
                      .cost = "this system cannot use it"});
     return;
   }
-  // A container may see the PCI bus without the links to drivers.
+  // In a container the PCI bus may be visible without driver links.
   if (gpu.driver.empty() && !machine.container.empty()) return;
   std::string fix = amd ? "sudo modprobe amdgpu; Debian: sudo apt install firmware-amd-graphics"
                         : "Ubuntu: sudo ubuntu-drivers install; Debian: sudo apt install nvidia-driver";
@@ -46,7 +46,7 @@ void check_driver(const Machine& machine, const PciGpu& gpu, Findings& found) {
 }
 
 void check_secure_boot(const Machine& machine, Findings& found) {
-  // The kernel's own modules are signed, and say no version; what DKMS built has one.
+  // Modules of the kernel are signed and have no version; modules built by DKMS have one.
   if (machine.secure_boot != true || (machine.amdgpu_version.empty() && machine.nvidia_version.empty()))
     return;
   found.push_back({.level = Level::note,
@@ -56,7 +56,7 @@ void check_secure_boot(const Machine& machine, Findings& found) {
                    .fix = "sudo mokutil --list-enrolled says whether its key is known"});
 }
 
-/// Values that people set and forget; the driver's own are -1 where it decides by itself.
+/// Parameters that users set and forget. The default -1 lets the driver decide.
 struct Parameter {
   std::string_view name, value;
   Level level;
@@ -84,7 +84,7 @@ void check_parameters(const Machine& machine, Findings& found) {
                      .cost = std::string(parameter.cost),
                      .fix = std::string(parameter.fix)});
   }
-  // Bit 14 opens clocks and voltages to everybody's tools; the driver leaves it off.
+  // Bit 14 enables overdrive (changing clocks and voltages); the driver's default is off.
   constexpr int64_t kOverdrive = 0x4000;
   const auto mask = machine.amdgpu_parameters.find("ppfeaturemask");
   if (mask == machine.amdgpu_parameters.end()) return;

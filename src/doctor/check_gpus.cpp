@@ -1,4 +1,4 @@
-// GPUs by themselves: which there are, whether they answer, what holds them down, and who else uses them.
+// Checks the GPUs: presence, response, power limits, and other users.
 #include <fmt/ranges.h>
 
 #include "base/text.h"
@@ -7,7 +7,7 @@
 namespace hearth::doctor {
 namespace {
 
-constexpr double kMuch = 0.1;  // of a GPU's memory, or of its power
+constexpr double kMuch = 0.1;  // as a fraction of a GPU's memory or power
 
 std::string described(const PciGpu& gpu) {
   std::string text = gpu.title();
@@ -17,7 +17,7 @@ std::string described(const PciGpu& gpu) {
 }
 
 void check_presence(const Machine& machine, Findings& found) {
-  if (machine.gpus.empty() && machine.wsl) return;  // It shows its GPU through another file.
+  if (machine.gpus.empty() && machine.wsl) return;  // WSL exposes its GPU through another file.
   if (machine.gpus.empty()) {
     found.push_back({.level = Level::note,
                      .id = "no-gpu",
@@ -56,7 +56,7 @@ void check_answers(const PciGpu& gpu, Findings& found) {
                           "riser and slot"});
 }
 
-/// What holds a GPU below what it can do.
+/// Reports settings that reduce a GPU's speed.
 void check_power(const PciGpu& gpu, Findings& found) {
   if (gpu.power_cap_watts && gpu.default_power_cap_watts &&
       *gpu.power_cap_watts < (1 - kMuch) * *gpu.default_power_cap_watts) {

@@ -1,5 +1,4 @@
-// What the machine around the GPU gives: memory, locked memory, swap, disk, processors, NUMA; files that
-// block.
+// Checks the host: memory, locked memory, swap, disk, processors, NUMA, and files that block.
 #include <algorithm>
 
 #include "base/text.h"
@@ -57,7 +56,7 @@ void check_memory(const Machine& machine, Findings& found) {
 
 void check_locked(const Machine& machine, Findings& found) {
   if (!machine.locked_bytes || machine.identity.user == 0) return;
-  // Only who has several GPUs would send between them.
+  // Only machines with several GPUs exchange between GPUs.
   if (num_discrete(machine) < 2) return;
   if (*machine.locked_bytes >= kGib) return;
   found.push_back(

@@ -1,5 +1,5 @@
-// The way between a GPU and the processor: lanes, generation, what the processor can address, errors, and
-// what GPUs that talk to each other meet.
+// Checks the path between GPU and processor: lanes, generation, address range (BAR), errors, and obstacles to
+// peer-to-peer copies.
 #include <algorithm>
 
 #include "base/text.h"
@@ -37,7 +37,7 @@ void check_generation(const PciGpu& gpu, const system::PciLink& link, Findings& 
        .fix = "firmware settings: PCIe generation of the slot to Auto; else the board has no faster one"});
 }
 
-/// Above the link of the GPU itself, such as a chipset's that it shares with disks and network.
+/// Checks the links above the GPU's link, such as a chipset's that is shared with disks and network.
 void check_way(const PciGpu& gpu, Findings& found) {
   const system::PciLink* slowest = gpu.slowest_link();
   if (slowest == nullptr || slowest == gpu.links.data()) return;
@@ -85,7 +85,7 @@ void check_errors(const PciGpu& gpu, Findings& found) {
   }
 }
 
-/// GPUs of several that could send to each other.
+/// Checks machines with several GPUs for settings that affect peer-to-peer copies.
 void check_peers(const Machine& machine, Findings& found) {
   if (num_discrete(machine) < 2) return;
   const bool redirected =

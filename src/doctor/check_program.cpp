@@ -1,5 +1,5 @@
-// Whether this program has what the machine's GPUs need: a module for their make, kernels for their
-// architecture, a library of matmuls.
+// Checks that this program has what the GPUs need: a runtime module for their vendor, kernels for their
+// architecture, a matmul library.
 #include <algorithm>
 
 #include "doctor/checks.h"

@@ -1,4 +1,4 @@
-// ROCm and CUDA as they are installed, and the variables of the environment that change what they do.
+// Checks the installed ROCm and CUDA and the environment variables that affect them.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 using system::InstalledRuntime;
 
-/// "6.4" of "6.4.43483": what must agree.
+/// Returns the release of a version, "6.4" for "6.4.43483". Libraries must agree in it.
 std::string release_of(const std::string& version) {
   const std::vector<int> numbers = system::version_numbers(version);
   return numbers.size() < 2 ? version : fmt::format("{}.{}", numbers[0], numbers[1]);
@@ -52,7 +52,7 @@ void check_rocm(const Machine& machine, bool shown, Findings& found) {
        .fix = "remove all but one, or set ROCM_PATH to the one to use"});
 }
 
-/// `shown`: the runtime shows a GPU, so that its library is there, wherever that is.
+/// `shown`: the runtime lists a GPU, so its library is installed somewhere.
 void check_cuda(const Machine& machine, bool shown, Findings& found) {
   const std::vector<InstalledRuntime> installed = of_make(machine, false);
   for (const InstalledRuntime& runtime : installed) {
@@ -80,7 +80,7 @@ struct Variable {
   Level level;
   std::string_view cost, fix;
 };
-/// Those that people copy from elsewhere. What only selects GPUs comes after them.
+/// Variables that users copy from elsewhere. Variables that only select GPUs follow below.
 constexpr Variable kVariables[] = {
     {"HSA_ENABLE_SDMA", Level::note, "copies are made by kernels, beside training",
      "unset it unless copies hang"},
@@ -132,7 +132,7 @@ void check_variables(const Machine& machine, Findings& found) {
   for (const Variable& variable : kVariables) {
     const std::string* set = value(variable.name);
     if (set == nullptr || set->empty()) continue;
-    // 0 is off, but for the one that switches something off by it.
+    // The value 0 disables a variable, except HSA_ENABLE_SDMA, where 0 is the problem.
     if ((*set == "0") != (variable.name == "HSA_ENABLE_SDMA")) continue;
     found.push_back({.level = variable.level,
                      .id = "variables",

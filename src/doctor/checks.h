@@ -9,7 +9,7 @@
 #include "doctor/program.h"
 #include "system/machine.h"
 
-/// The checks that examine() is made of: each adds what it finds.
+/// The checks of examine(). Each appends its findings.
 namespace hearth::doctor {
 
 using system::Machine;
@@ -20,19 +20,19 @@ void check_gpus(const Machine& machine, Findings& found);
 void check_links(const Machine& machine, Findings& found);
 void check_access(const Machine& machine, Findings& found);
 void check_drivers(const Machine& machine, Findings& found);
-/// `program`: what it can open counts, wherever that lies; null: files alone.
+/// `program`: its runtimes count wherever they are installed; null: only files are examined.
 void check_runtimes(const Machine& machine, const Program* program, Findings& found);
 void check_variables(const Machine& machine, Findings& found);
 void check_host(const Machine& machine, Findings& found);
 void check_log(const Machine& machine, Findings& found);
-/// The table of combinations that are known not to work, known_bad.yaml.
+/// Checks the machine against known_bad.yaml, the table of combinations that are known to fail.
 void check_known_bad(const Machine& machine, Findings& found);
 void check_program(const Machine& machine, const Program& program, Findings& found);
 
 inline bool is_amd(const PciGpu& gpu) { return gpu.vendor == PciGpu::Vendor::amd; }
 bool has_amd(const Machine& machine);
 bool has_nvidia(const Machine& machine);
-/// GPUs of AMD's and NVIDIA's with memory of their own.
+/// Returns the number of AMD and NVIDIA GPUs with dedicated memory.
 int64_t num_discrete(const Machine& machine);
 
 }  // namespace hearth::doctor

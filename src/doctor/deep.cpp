@@ -1,5 +1,5 @@
-// The GPU is opened in a forked process alone, which answers one request at a time: what hangs there is
-// ended, and what dies there is named. Between the seconds of steady load this process reads the sensors.
+// Only a forked process opens the GPU. It answers one request at a time: if it hangs it is killed, and if it
+// dies the request is named. During the steady load this process reads the sensors.
 #include "doctor/deep.h"
 
 #include <fmt/format.h>
@@ -26,10 +26,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr double kOpenSeconds = 60;     // until a driver shows its GPUs
+constexpr double kOpenSeconds = 60;     // until the driver lists its GPUs
 constexpr double kKernelSeconds = 900;  // for all kernels
 constexpr double kRateSeconds = 120;
-/// A share of what is promised that is worth a warning.
+/// Fractions of the predicted rate below which a warning is issued.
 constexpr double kLowLink = 0.6, kLowRate = 0.5, kSlower = 0.9;
 constexpr const char* kMatmul = "matmul_up-b4-bf16";
 
@@ -49,7 +49,7 @@ double matmul_rate(const std::string& device, DType precision) {
   return matmul->flops() / best;
 }
 
-/// The rate of each second.
+/// Runs matmuls for `seconds` and returns the rate of each second in FLOP/s.
 std::vector<double> load(const std::string& device, double seconds) {
   const std::unique_ptr<bench::Workload> matmul = open_matmul(device, DType::bf16);
   std::vector<double> rates;
@@ -88,7 +88,7 @@ Json answer(const std::string& what, const std::string& device, double number) {
   return load(device, number);
 }
 
-/// "WHAT DEVICE NUMBER NUMBER": an answer, or {"error": what the GPU did}.
+/// Answers a request "TEST DEVICE NUMBER NUMBER" with JSON, or with {"error": message}.
 std::string serve(std::string_view request) {
   std::istringstream words{std::string(request)};
   std::string what, device;
@@ -116,7 +116,7 @@ class Deep {
       : machine_(machine), options_(options), say_(say), process_(serve) {}
 
   DeepResult run() {
-    // Where the bus shows none there is nothing to ask a driver for.
+    // If the PCI bus shows no GPU, no driver needs to be queried.
     if (machine_.gpus.empty() && options_.device == "gpu") {
       add(Level::note, "no-gpu", "there is no GPU to test", "the deep tests are of GPUs alone");
       return result_;
@@ -137,7 +137,8 @@ class Deep {
   }
 
  private:
-  /// What the other process says, or nothing after a finding that says what the GPU did instead.
+  /// Sends a request to the other process. Returns its answer; if it fails, adds a finding and returns
+  /// nothing.
   std::optional<Json> ask(const std::string& what, const std::string& device, double number, double other,
                           double seconds) {
     process_.send(fmt::format("{} {} {} {:.0f}", what, device, number, other), seconds);
@@ -182,7 +183,7 @@ class Deep {
     say_(fmt::format("{}: {:.0f} s of steady load", address_, options_.load_seconds));
     test_load();
   }
-  /// False where the GPU answers nothing, so that nothing else is asked of it.
+  /// Returns false if the GPU does not respond; the other tests are skipped then.
   bool test_kernels() {
     const auto found = ask("kernels", device_, options_.most_kernels, 0, kKernelSeconds);
     if (!found) return false;
@@ -291,7 +292,7 @@ class Deep {
     if (!found || found->empty()) return;
     const auto rates = found->get<std::vector<double>>();
     std::vector<LoadSample>& load = result_.load.back();
-    // Without sensors the rates stand alone.
+    // Without sensors only the rates are shown.
     if (load.size() < 2) {
       load.clear();
       for (size_t i = 0; i < rates.size(); ++i) load.push_back({.seconds = static_cast<double>(i)});

@@ -8,8 +8,8 @@
 
 namespace hearth::doctor {
 
-/// Everything that decides whether a machine can train, best news first within each check. `program`: null
-/// where the machine is not this one, so that nothing can be asked but its files.
+/// Checks everything that decides if a machine can train. `program`: runtimes and GPUs of this program; null
+/// if the machine is not this one (a saved copy of its files).
 std::vector<Finding> examine(const system::Machine& machine, const Program* program);
 
 }  // namespace hearth::doctor

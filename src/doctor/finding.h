@@ -7,26 +7,27 @@
 
 namespace hearth::doctor {
 
-/// note: costs nothing now, and is good to know. warning: training works, and is slower or less safe than it
-/// could be. broken: what was looked at cannot be used.
+/// Severity. note: no effect now. warning: training works, but is slower or less safe than possible. broken:
+/// the examined part cannot be used.
 enum class Level : uint8_t { ok, note, warning, broken };
 std::string_view level_name(Level level);
 
-/// One line about this machine.
+/// A finding about this machine.
 struct Finding {
   Level level = Level::ok;
-  std::string id;       ///< "pcie-width": what docs/doctor.md has a section for
-  std::string subject;  ///< a GPU's address; empty: the machine
-  std::string what;     ///< what is so
-  std::string cost;     ///< what follows from it for training; empty where nothing does
-  std::string fix;      ///< a command, or what to do; empty where there is nothing to do
+  std::string id;       ///< section of docs/doctor.md, such as "pcie-width"
+  std::string subject;  ///< PCI address of a GPU; empty: the machine
+  std::string what;     ///< the fact
+  std::string cost;     ///< effect on training; empty if there is none
+  std::string fix;      ///< a command or instruction; empty if there is nothing to do
 };
 
-/// The page on findings of that kind.
+/// Returns the documentation page of a finding.
 std::string page_of(const Finding& finding);
 
+/// Returns the highest level of the findings; ok if there are none.
 Level worst_of(const std::vector<Finding>& findings);
-/// 0: nothing above a note. 1: warnings. 2: something is broken.
+/// Returns the exit status of `hearth doctor`: 0 without warnings, 1 for warnings, 2 if something is broken.
 int exit_status(const std::vector<Finding>& findings);
 
 }  // namespace hearth::doctor

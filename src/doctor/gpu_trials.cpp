@@ -23,7 +23,7 @@ constexpr int64_t kChunkBytes = int64_t{64} << 20;
 constexpr int64_t kRateBytes = int64_t{256} << 20;
 constexpr int kRounds = 5;
 
-/// Adds the node of a sample to the graph, with inputs of its own.
+/// Adds the node of a sample with separate inputs to the graph.
 void add_sample(const ir::OpDef& op, const ir::Sample& sample, ir::Graph& graph) {
   std::vector<ir::ValueId> inputs;
   for (const ir::SampleInput& input : sample.in) {
@@ -33,8 +33,8 @@ void add_sample(const ir::OpDef& op, const ir::Sample& sample, ir::Graph& graph)
   graph.add(op, inputs, sample.attrs);
 }
 
-/// All that is free but for what the desktop and the driver may want, in chunks: one large piece may not be
-/// had.
+/// Allocates the free memory except a reserve for desktop and driver, in chunks, since one large block may
+/// not be available.
 std::vector<std::unique_ptr<gpu::Memory>> take_free_memory(gpu::Device& device, int64_t most_bytes) {
   const int64_t reserve = std::max<int64_t>(kChunkBytes, device.free_bytes() / 32);
   std::vector<std::unique_ptr<gpu::Memory>> chunks;
@@ -47,7 +47,7 @@ std::vector<std::unique_ptr<gpu::Memory>> take_free_memory(gpu::Device& device, 
   return chunks;
 }
 
-/// The memory of a GPU under test, and room on the host for one chunk of it.
+/// Tests the memory of a GPU through a host buffer of one chunk.
 class MemoryTester {
  public:
   MemoryTester(const gpu::DeviceInfo& gpu, int64_t most_bytes)
@@ -56,8 +56,8 @@ class MemoryTester {
         chunks_(take_free_memory(device_, most_bytes)),
         host_(device_, kChunkBytes) {}
 
-  /// Of each word its number in the memory, with bits turned over where `mask` has them. What is not written
-  /// in time is left out from then on.
+  /// Writes to each word its index XOR `mask` and verifies all words. Chunks that are not written in time are
+  /// dropped from this and later patterns.
   void try_addresses(uint64_t mask, FunctionRef<bool()> in_time) {
     for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
       if (chunk > 0 && !in_time()) {
@@ -139,7 +139,7 @@ MemoryTrial try_memory(const gpu::DeviceInfo& gpu, int64_t most_bytes, double se
   const double start = process_seconds();
   MemoryTester tester(gpu, most_bytes);
   const auto in_time = [&] { return process_seconds() - start < seconds; };
-  // Reading takes as long as writing.
+  // Half of the time, since reading takes as long as writing.
   tester.try_addresses(0, [&] { return process_seconds() - start < seconds / 2; });
   if (in_time()) tester.try_addresses(~uint64_t{0}, in_time);
   for (const int value : {0x55, 0xaa, 0x00, 0xff})

@@ -21,7 +21,7 @@ bool has_word(const std::string& text, const std::string& word) {
   return std::ranges::find(words, word) != words.end();
 }
 
-/// "6.18" is 6.18.0.
+/// Compares versions; missing numbers are 0 ("6.18" is 6.18.0).
 int compare(std::vector<int> a, std::vector<int> b) {
   const size_t size = std::max(a.size(), b.size());
   a.resize(size);
@@ -29,7 +29,7 @@ int compare(std::vector<int> a, std::vector<int> b) {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-/// Whether a version lies within bounds: ">=6.18.2 <6.19". One that is not known lies in none.
+/// True if a version is within bounds such as ">=6.18.2 <6.19"; false for an unknown version.
 bool is_within(const std::string& version, const std::string& bounds) {
   const std::vector<int> numbers = system::version_numbers(version);
   if (numbers.empty()) return false;
@@ -56,7 +56,7 @@ bool has_firmware(const PciGpu& gpu, const std::string& condition) {
   });
 }
 
-/// "cwsr_enable 0": its value is known, and another.
+/// True if the parameter in the condition ("cwsr_enable 0") is known and has another value.
 bool lacks_parameter(const Machine& machine, const std::string& condition) {
   const std::vector<std::string> words = words_of(condition);
   const auto set = machine.amdgpu_parameters.find(words.at(0));

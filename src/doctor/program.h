@@ -8,17 +8,17 @@
 
 namespace hearth::doctor {
 
-/// What this program brings, and the GPUs that the vendors' runtimes show it. The GPUs cannot be opened:
-/// their drivers are another process's.
+/// The runtime modules of this program and the GPUs that they list. The GPUs cannot be opened here: their
+/// drivers were loaded in another process.
 struct Program {
   std::vector<gpu::Runtime> runtimes;
   std::vector<gpu::DeviceInfo> devices;
-  std::string fault;  ///< what became of the runtimes that were asked; empty: they answered
+  std::string fault;  ///< why the runtimes did not answer; empty if they did
 };
 
-/// Asks the runtimes in a process of its own, since that of a GPU that failed may never return.
+/// Queries the runtimes in a separate process, since a call to a failed GPU may never return.
 Program own_program();
-/// The same of what answers as that process does, within so many seconds.
+/// Reads the answer of a process that runs the query, with a timeout in seconds.
 Program read_program(Isolated& process, double seconds);
 
 }  // namespace hearth::doctor

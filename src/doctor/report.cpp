@@ -37,7 +37,7 @@ std::string modules_line(const Program& program) {
   return text.empty() ? "none but emulated ones" : text.substr(0, text.size() - 2);
 }
 
-/// What stands above the findings, as names and values.
+/// Returns the facts about machine and program that precede the findings.
 std::vector<std::pair<std::string, std::string>> facts(const Machine& machine, const Program* program) {
   std::vector<std::pair<std::string, std::string>> rows;
   if (program != nullptr) {
@@ -134,7 +134,7 @@ code { font-size: 90%; } .charts { display: grid; grid-template-columns: 1fr 1fr
 .tick { font-size: 12px; fill: #777; } .grid { stroke: #ddd; }
 </style>)";
 
-/// Cells hold HTML.
+/// Formats an HTML table; cells contain HTML.
 std::string html_table(const std::vector<std::string>& head,
                        const std::vector<std::vector<std::string>>& rows) {
   std::string html = "<table><tr>";

@@ -8,17 +8,18 @@
 
 namespace hearth::doctor {
 
-/// What was found, for people: the machine, then a line per finding with its cost, its fix and its page where
-/// it is not ok, the worst last.
+/// Formats the findings as text: the machine, then each finding (worst last) with its cost, fix and page
+/// unless it is ok.
 std::string to_text(const system::Machine& machine, const Program* program,
                     const std::vector<Finding>& findings);
 
-/// The same as one JSON object: {"hearth", "machine": {...}, "gpus": [...], "findings": [...], "status"}.
+/// Formats the findings as a JSON object {"hearth", "machine": {...}, "gpus": [...], "findings": [...],
+/// "status"}.
 std::string to_json(const system::Machine& machine, const Program* program,
                     const std::vector<Finding>& findings);
 
-/// A page without scripts or links to anywhere, fit for a bug report: no serial numbers, host or user names.
-/// `findings` are all, those of `deep` among them.
+/// Formats a self-contained HTML page for bug reports, without scripts, external links, serial numbers, host
+/// and user names. `findings` must include those of `deep`.
 std::string to_page(const system::Machine& machine, const Program* program,
                     const std::vector<Finding>& findings, const DeepResult& deep);
 

@@ -7,31 +7,34 @@
 
 namespace hearth::doctor {
 
-/// How a machine's GPUs hang together.
+/// PCIe topology of a machine's GPUs.
 struct Topology {
   struct Gpu {
     const system::PciGpu* gpu = nullptr;
-    double link_bytes_per_second = 0;  ///< of its way to the processor at best; 0: not known
-    /// What it reaches, alone and while all others copy too; 0: not measured.
+    double link_bytes_per_second = 0;  ///< of the slowest link to the processor; 0: unknown
+    /// Measured copy rates, alone and while all GPUs copy; 0: not measured.
     double alone_bytes_per_second = 0, together_bytes_per_second = 0;
-    std::string shares;  ///< address of the first bridge that another GPU's way has too; empty: none
+    std::string shares;  ///< address of the lowest bridge that is shared with another GPU; empty: none
   };
-  std::vector<Gpu> gpus;  ///< those with memory of their own
+  std::vector<Gpu> gpus;  ///< GPUs with dedicated memory
 
-  /// What each GPU can count on while all copy: measured, else by the links. 0: not known.
+  /// Returns the rate that each GPU has while all copy: measured, otherwise derived from the links; 0:
+  /// unknown.
   double common_bytes_per_second() const;
 };
+/// Returns the topology without measured rates.
 Topology topology_of(const system::Machine& machine);
 
-/// Measures copies of each GPU to host memory, alone and all at once; forks, so this process has opened no
-/// GPU. Returns why it could not, or nothing.
+/// Measures copies between each GPU and host memory, alone and all at once. Returns why it failed, or an
+/// empty string. Forks, so this process must not have opened a GPU.
 std::string measure_topology(Topology& topology, const std::string& device);
 
-/// A typical training on one GPU and shared by all, by the model of the GPU: simulated, not measured.
+/// Simulated speedup of a typical training on all GPUs, predicted by the cost model.
 struct SharedTraining {
   std::string name;    ///< "Llama 1B, LoRA"
-  double speedup = 0;  ///< of all GPUs over one
+  double speedup = 0;  ///< samples/s of all GPUs divided by those of one
 };
+/// Simulates data-parallel training of typical models.
 std::vector<SharedTraining> model_sharing(const Topology& topology);
 
 std::string to_text(const system::Machine& machine, const Topology& topology);
