@@ -131,7 +131,7 @@ constexpr auto kCases = std::to_array<BenchCase>(
       .channels = 3,
       .num_classes = 80}});
 
-/// Kernels are timed on the shapes of the decoder's training step.
+/// Times a GPU kernel on the shapes of a training step of the 1B decoder.
 constexpr BenchCase kernel_case(std::string_view name) {
   return {.name = name,
           .model = "llama1b",
@@ -146,7 +146,7 @@ constexpr auto kKernelCases = std::to_array(
      kernel_case("matmul_up_dx-b4-bf16"), kernel_case("matmul_up_dw-b4-bf16"),
      kernel_case("attention-b4-bf16"), kernel_case("attention_grad-b4-bf16")});
 
-/// The rate of a large f32 matmul with the same threads.
+/// Measures the rate of a large f32 matmul with the same threads, in GFLOP/s.
 double measure_gemm_peak(ThreadPool& threads) {
   constexpr int64_t kSide = 768;
   const cpu::Gemm gemm({.m = kSide, .n = kSide, .k = kSide, .num_threads = threads.size()});
@@ -210,7 +210,7 @@ BenchResult run_bench(const BenchCase& bench, int64_t num_steps, const BenchMach
 
 BenchResult run_group_bench(const BenchCase& bench, int64_t num_steps, const BenchMachine& machine,
                             int num_workers) {
-  engine_options(bench, machine);  // what cannot be shared out is refused before there are processes
+  engine_options(bench, machine);  // fails for a case that cannot be distributed, before processes are forked
   BenchResult result;
   distributed::run_ranks(num_workers, [&](distributed::ProcessGroup& group) {
     BenchMachine own = machine;

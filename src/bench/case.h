@@ -9,43 +9,46 @@
 
 namespace hearth::bench {
 
-/// The case of that name, simplecnn-b32-fp32 and so on; UserError with the nearest name otherwise.
+/// Returns a case by name, such as simplecnn-b32-fp32. Throws a UserError with the most similar name if there
+/// is none.
 const BenchCase& find_bench_case(std::string_view name);
 
-/// The GPU that a case ran on.
+/// The GPU on which a case ran.
 struct BenchGpu {
   std::string name;
   std::string driver;
-  int64_t num_bytes = 0;             ///< everything that was allocated there
-  double peak_flops_per_second = 0;  ///< by its vendor, in the case's precision; 0: not known
+  int64_t num_bytes = 0;             ///< total bytes allocated on the GPU
+  double peak_flops_per_second = 0;  ///< vendor's peak rate in the case's precision; 0: unknown
 };
 
+/// Measurements of a case.
 struct BenchResult {
   std::vector<double> step_seconds;
   int num_workers = 1;
-  std::vector<double> exchange_seconds;  ///< of each step, where there are several workers
-  double first_step_seconds = 0;         ///< from the start of the process
+  std::vector<double> exchange_seconds;  ///< seconds per step in collectives, if there are several workers
+  double first_step_seconds = 0;         ///< end of the first step, in seconds since the start of the process
   int64_t peak_rss_bytes = 0;
   double flops_per_step = 0;
   int64_t samples_per_step = 0;  ///< images or tokens
-  double gemm_peak_gflops = 0;   ///< the processor's; 0 where a GPU did the work
+  double gemm_peak_gflops = 0;   ///< f32 matmul rate of the CPU in GFLOP/s; 0 if a GPU ran the case
   std::optional<BenchGpu> gpu;
-  /// A table of the step's seconds by op and shape, the longest first; on request.
+  /// Table of a step's seconds by op and shape, longest first; empty unless requested.
   std::string profile;
 };
 
-/// Runs the case `num_steps` times after a warm-up of three (tiny: one).
+/// Runs a case `num_steps` times after warm-up (3 steps; 1 for tiny cases). `profile`: also fills
+/// BenchResult::profile.
 BenchResult run_bench(const BenchCase& bench, int64_t num_steps, const BenchMachine& machine,
                       bool profile = false);
 
-/// Training by `num_workers` processes of this machine, a micro-batch each, as its first one sees it.
+/// Trains with `num_workers` processes on this machine, one micro-batch each. Returns the result of rank 0.
 BenchResult run_group_bench(const BenchCase& bench, int64_t num_steps, const BenchMachine& machine,
                             int num_workers);
 
-/// One line of JSON.
+/// Formats the result as one line of JSON.
 std::string to_json(const BenchCase& bench, const BenchResult& result);
-/// What a GPU did, for people: milliseconds, images or tokens (of a kernel, GFLOP) a second, MFU, memory.
-/// Empty where it was the processor.
+/// Formats the result of a GPU as one line: milliseconds, images or tokens per second (kernels: GFLOP/s),
+/// MFU, memory. Empty if the CPU ran the case.
 std::string to_line(const BenchCase& bench, const BenchResult& result);
 
 }  // namespace hearth::bench

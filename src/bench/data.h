@@ -7,15 +7,16 @@
 namespace hearth::bench {
 
 struct DataBenchOptions {
-  fs::path folder;  ///< pictures with boxes, as data::read_boxes takes them
+  fs::path folder;  ///< images with boxes in a format of data::read_boxes
+  /// image size in pixels
   int64_t side = 416;
-  int64_t rows = 200;  ///< of each kind, timed after a tenth as many
+  int64_t rows = 200;  ///< rows to time per kind, after 10% of them as warm-up
 };
 
-/// Times, on one thread, how rows of a detector are made of files: letterboxed for evaluation, and with
-/// YOLOX's mosaic, turn, scale, mirror and shift of color (without mixup) for training. Every row decodes its
-/// pictures again. A line of JSON: {"rows": N, "letterbox": {"seconds", "cpu_seconds"}, "mosaic": ...}.
-/// UserError for a folder without labels.
+/// Times how a detector's input rows are created from files on one thread: letterboxed for evaluation, and
+/// for training with YOLOX's mosaic, rotation, scaling, flip and color jitter (without mixup). Each row
+/// decodes its images again. Returns a line of JSON: {"rows": N, "letterbox": {"seconds", "cpu_seconds"},
+/// "mosaic": ...}. Throws a UserError for a folder without labels.
 std::string bench_data(const DataBenchOptions& options);
 
 }  // namespace hearth::bench

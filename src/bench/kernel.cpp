@@ -14,7 +14,7 @@ using ir::ValueId;
 /// Between two readings of the clock: a launch is short beside them.
 constexpr int kLaunches = 16;
 
-/// op(a) op(b) of [m, k] and [k, n].
+/// Product op(a) op(b) of matrices [m, k] and [k, n], each optionally stored transposed.
 struct Matmul {
   int64_t m, n, k;
   bool transpose_a = false, transpose_b = true;
@@ -63,7 +63,7 @@ void add_attention(ir::Graph& graph, const BenchCase& bench) {
   graph.add(*ops::find_op("attention_grad"), {q, k, v, made[0], made[1], dout}, attrs);
 }
 
-/// The last node is what is timed.
+/// Builds the graph of a kernel case. The last node is the one that is timed.
 ir::Graph kernel_graph(const BenchCase& bench) {
   ir::Graph graph;
   const bool is_matmul = bench.kernel.starts_with("matmul");
@@ -137,7 +137,7 @@ class Kernel : public Workload {
   gpu::Stream stream_;
   gpu::Event start_, end_;
   std::vector<std::unique_ptr<gpu::Memory>> memory_;
-  std::vector<std::byte*> places_;  ///< of the graph's values
+  std::vector<std::byte*> places_;  ///< GPU addresses of the graph's values
   std::vector<ir::Kernel> kernels_;
   std::vector<std::byte*> workspaces_;
   int64_t gpu_bytes_ = 0;

@@ -22,7 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Readable bytes that a micro-batch wants after each array.
+/// Readable elements after each array that a micro-batch needs.
 constexpr size_t kSlack = 16;
 
 std::vector<ProfileRow> profile_rows(const ir::Graph& graph, const std::vector<double>& seconds) {
@@ -50,7 +50,7 @@ engine::EngineOptions with_rates(engine::EngineOptions options, const BenchMachi
   return options;
 }
 
-/// Training steps on one micro-batch.
+/// Training steps on one micro-batch with random data.
 class Training : public Workload {
  public:
   Training(const engine::EngineOptions& options, const BenchMachine& machine, int64_t num_samples)
@@ -102,8 +102,8 @@ std::vector<int32_t> random_labels(size_t count, int64_t num_classes, PhiloxSequ
   return labels;
 }
 
-/// Of all pictures of a case, as ops/detect/detect.h has them: sides are from a tenth to a half of a
-/// picture's.
+/// Returns random boxes for all images of a case in the format of ops/detect/detect.h. Their sides are 10% to
+/// 50% of the image's.
 std::vector<float> random_boxes(const BenchCase& bench, PhiloxSequence& random) {
   constexpr size_t kNumbers = 5;
   std::vector<float> boxes(static_cast<size_t>(bench.batch * kMaxBoxes) * kNumbers + kSlack, -1);
@@ -215,7 +215,7 @@ class TextTraining : public Training {
   std::vector<int32_t> tokens_, labels_, positions_;
 };
 
-/// Greedy answers, the prompt's tokens and every answer's included.
+/// Greedy generation of answers; an iteration processes the prompt and all generated tokens.
 class Answers : public Workload {
  public:
   Answers(const BenchCase& bench, int num_threads)

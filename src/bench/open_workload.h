@@ -8,15 +8,16 @@
 
 namespace hearth::bench {
 
-/// The learning rate of all cases: low enough that no loss overflows.
+/// Learning rate of all cases, low enough that no loss overflows.
 inline constexpr double kBenchRate = 1e-4;
 
-/// What a case of training compiles; UserError for one of answers or of a kernel.
+/// Returns the engine options of a training case. Throws a UserError for a generation or kernel case.
 engine::EngineOptions engine_options(const BenchCase& bench, const BenchMachine& machine);
 
-/// The same for that many workers, a micro-batch of each update for each.
+/// Changes the options to data-parallel training by `num_workers` workers with one micro-batch each.
 void share_out(engine::EngineOptions& options, int num_workers);
 
+/// Prepares the workload of a case. Throws a UserError if the machine cannot run it.
 std::unique_ptr<Workload> open_workload(const BenchCase& bench, const BenchMachine& machine);
 
 }  // namespace hearth::bench

@@ -21,13 +21,13 @@ namespace {
 
 using Say = std::function<void(const std::string&)>;
 
-/// Of memory that is free, for what no plan knows: how far a packing is above what its values need.
+/// Usable fraction of free memory; the rest covers fragmentation that plans do not predict.
 constexpr double kUsableShare = 0.97;
 
-/// Of the names of files.
+/// Returns the common start of the report's file names.
 std::string stem_of(const ReportJob& job) { return fmt::format("{}-{}", job.model, job.mode); }
 
-/// The files of a report, which grow while it is made.
+/// Output files of a report that are written during the run.
 class ReportFiles {
  public:
   ReportFiles(const ReportRequest& request, const ReportJob& job, const Say& say) : say_(say) {
@@ -38,7 +38,7 @@ class ReportFiles {
     torchtune_.emplace(path);
     put(fmt::format("Writing logs to {}\n", path.string()));
   }
-  /// One or more whole lines.
+  /// Writes one or more complete lines.
   void put(const std::string& text) {
     log_->write(text);
     say_(text);
@@ -61,7 +61,7 @@ class ReportFiles {
 
 int rank_of(const ReportJob& job) { return job.machine.group == nullptr ? 0 : job.machine.group->rank(); }
 
-/// What a device has for a job: the least of all workers'.
+/// Returns the memory in bytes that each device can use for a job: the minimum over all workers.
 int64_t usable_bytes(const ReportRequest& request, const ReportJob& job) {
   distributed::ProcessGroup* group = job.machine.group;
   int64_t bytes = 0;
@@ -79,7 +79,8 @@ int64_t usable_bytes(const ReportRequest& request, const ReportJob& job) {
   return *std::ranges::min_element(all);
 }
 
-/// A device's work of a step that `tflops` counts. Of what torchtitan does not train, the program's count.
+/// Returns the FLOP per step and device on which `tflops` is based: torchtitan's count, or the program's for
+/// modes that torchtitan does not train.
 double counted_flops(const ReportResult& result) {
   const BenchCase& bench = result.fit.bench;
   if (!result.job.is_text || bench.rank > 0) return result.flops_per_step;
@@ -87,7 +88,8 @@ double counted_flops(const ReportResult& result) {
          torchtitan_flops(*result.job.decoder, result.fit.plan.num_parameters, bench.length);
 }
 
-/// What the GPU that trains, or the one that is named, would take by its model.
+/// Returns the cost model's prediction for the GPU that trains, or the one requested; nothing for an unknown
+/// GPU.
 std::optional<ReportModeled> model_of(const ReportRequest& request, const ReportJob& job,
                                       const BenchCase& bench, const gpu::DeviceInfo* gpu) {
   const cost::Device* device = gpu == nullptr ? nullptr : cost::find_gpu_by_full_name(gpu->name);
@@ -168,7 +170,7 @@ std::unique_ptr<Workload> open_fitting(const ReportResult& result) {
   }
 }
 
-/// One worker's part; `say` of worker 0 alone is heard.
+/// Runs one worker. Only rank 0 writes files and calls `say`.
 void run_worker(const ReportRequest& request, const ReportJob& job, const Say& say) {
   const bool leads = rank_of(job) == 0;
   const int64_t memory_bytes = usable_bytes(request, job);
@@ -207,7 +209,7 @@ void run_report(const ReportRequest& request, const Say& say) {
   if (!request.model_gpu.empty()) cost::find_gpu(request.model_gpu);
   if (job.num_devices == 1) return run_worker(request, job, say);
   distributed::run_ranks(job.num_devices, [&](distributed::ProcessGroup& group) {
-    // Drivers are asked in no process that forks afterwards.
+    // Processes that fork afterwards must not load a driver.
     check_group(job);
     ReportJob own = job;
     own.machine.group = &group;

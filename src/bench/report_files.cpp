@@ -32,7 +32,7 @@ std::string_view precision_of(const ReportResult& result) {
   return result.job.asked.precision == DType::f32 ? "FP32" : "BF16";
 }
 
-/// What a column holds may have no comma.
+/// Removes commas from a CSV cell.
 std::string cell(std::string text) {
   std::ranges::replace(text, ',', ' ');
   return text;
@@ -72,7 +72,7 @@ std::string title_of(const ReportResult& result) {
                      result.job.shape_of(result.fit.bench));
 }
 
-/// The program's purposes for memory, as the planner tells them apart.
+/// Formats the plan's memory by purpose as a bar chart.
 std::string memory_chart(const planner::PlanReport& plan) {
   const std::pair<const char*, int64_t> purposes[] = {{"weights", plan.weight_bytes},
                                                       {"frozen weights", plan.frozen_bytes},

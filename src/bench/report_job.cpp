@@ -20,16 +20,16 @@ namespace {
 
 constexpr auto kModes = std::to_array<std::string_view>(
     {"pretrain", "posttrain", "finetune_fw", "finetune_lora", "finetune_qlora"});
-/// Pixels for a latent of FLUX's autoencoder, and the channels that it has.
+/// Pixels per latent along each axis of FLUX's autoencoder, and its channels.
 constexpr int64_t kPixelsPerLatent = 8, kLatentChannels = 16;
-/// Of AMD's benchmark.
+/// Steps of AMD's benchmark.
 constexpr int64_t kPretrainSteps = 50, kFinetuneSteps = 20;
-/// Of a LoRA on every linear layer, as torchtune's recipes have it.
+/// LoRA rank on every linear layer, as in torchtune's recipes.
 constexpr int64_t kRank = 8;
 constexpr int64_t kLeastLength = 16, kLeastSide = 16, kMostSide = 1024;
 constexpr int64_t kNumClasses = 1000, kNumChannels = 3;
 constexpr int64_t kMostBatch = 65536;
-/// Of host memory that is free.
+/// Usable fraction of free host memory.
 constexpr double kHostShare = 0.9;
 
 std::string_view mode_of(const std::string& name) {
@@ -56,7 +56,7 @@ DType precision_of(std::string name) {
       name, did_you_mean(name, names));
 }
 
-/// A folder's name, as it may stand in the name of a file and in a table with commas.
+/// Returns a folder's name with characters replaced that do not fit file names and CSV.
 std::string file_name_of(const fs::path& folder) {
   std::string name = fs::canonical(folder).filename().string();
   for (char& c : name) {
@@ -65,7 +65,8 @@ std::string file_name_of(const fs::path& folder) {
   return name;
 }
 
-/// Those of a folder have the shape that AMD's benchmark gives Llama-3.1-8B.
+/// Returns the shape for a model folder: that of Llama-3.1-8B in AMD's benchmark, within the model's
+/// positions.
 ReportModel shape_of_folder(const models::DecoderConfig& decoder) {
   ReportModel shape = *find_report_model("Llama-3.1-8B");
   shape.length = std::min(shape.length, decoder.max_positions);
@@ -126,13 +127,14 @@ planner::PlanReport plan_as_it_is(const ReportJob& job, const BenchCase& bench) 
       engine::measure_plan(options_of(job, bench), std::span(&bench.batch, 1), {}));
 }
 
-/// What a device of a job has.
+/// Memory available to each device of a job.
 struct Room {
   int64_t device_bytes = 0;
-  int64_t host_bytes = 0;  ///< in which values may wait
+  int64_t host_bytes = 0;  ///< for offloaded values
 };
 
-/// A GPU's weights and states have their place in host memory too. The processor's own is the host's.
+/// Returns the memory of a device. For a GPU, host memory also holds a copy of weights and states; for the
+/// CPU, device memory is host memory.
 Room room_of(const ReportJob& job, int64_t memory_bytes, const planner::PlanReport& plan) {
   const exec::GpuWish wish{.device = job.machine.device};
   if (!exec::names_gpu(wish.device) || gpu::is_integrated(exec::find_gpu(wish.device)))
@@ -151,7 +153,7 @@ std::optional<ReportFit> fit_case(const ReportJob& job, BenchCase bench, const R
   return ReportFit{.bench = bench, .plan = found->report, .how = planner::describe(*found), .refused = {}};
 }
 
-/// The largest batch from `least` on, below that of `bench`, by halving.
+/// Returns the fit with the largest batch in [least, bench.batch), found by bisection; nothing if none fits.
 std::optional<ReportFit> fit_smaller(const ReportJob& job, BenchCase bench, int64_t least, const Room& room) {
   int64_t too_large = bench.batch;
   std::optional<ReportFit> best;

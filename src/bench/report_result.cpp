@@ -5,7 +5,7 @@ namespace {
 
 using run::Progress;
 
-/// Steps of pretraining, from 0 on.
+/// Index range of the pretraining steps that AMD's benchmark averages.
 constexpr int64_t kFirstCounted = 30, kEndCounted = 40;
 
 }  // namespace

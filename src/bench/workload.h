@@ -10,44 +10,44 @@
 
 namespace hearth::bench {
 
-/// What a case is run on.
+/// Device and threads that run a case.
 struct BenchMachine {
   int num_threads = 1;
-  std::string device = "cpu";  ///< or as in exec::GpuWish
-  /// Null, or this process's end of a group that trains together, each rank on a micro-batch of every update.
+  std::string device = "cpu";  ///< "cpu", or a GPU as in exec::GpuWish
+  /// Process group for data-parallel training, in which each rank trains one micro-batch per update; null:
+  /// one process.
   distributed::ProcessGroup* group = nullptr;
 };
 
-/// Nodes of a training step that have the same op and a result of the same shape.
+/// Total of the nodes of a training step with the same op and result shape.
 struct ProfileRow {
   std::string op;
   std::string shape;  ///< "[64, 288]"
   double seconds = 0, flops = 0;
   int count = 0;
 };
-/// A table of them for people.
+/// Formats the rows as a text table.
 std::string to_table(const std::vector<ProfileRow>& rows);
 
-/// What a case repeats, ready to run.
+/// The work that a case repeats.
 class Workload {
  public:
   virtual ~Workload() = default;
-  /// Runs the work once (a training step, a whole answer, a kernel) and returns its seconds; of a kernel, by
-  /// the GPU's clock.
+  /// Runs the work once (a training step, one generated answer, a kernel). Returns the seconds; for a kernel,
+  /// by GPU timestamps.
   virtual double run(int64_t index) = 0;
-  /// What the last training step came to.
+  /// Returns the result of the last training step.
   virtual engine::StepResult last() const { return {}; }
-  /// The programs of training; null where it is none.
+  /// Returns the plan training programs; null for generation and kernels.
   virtual const engine::Plan* plan() const { return nullptr; }
-  /// Of one run, without what is computed again to save memory; 0 where memory and not arithmetic is the
-  /// limit.
+  /// Returns the FLOP of one run without recompute; 0 for work that is limited by memory bandwidth.
   virtual double flops() const = 0;
-  /// Images or tokens of one run.
+  /// Returns the images or tokens of one run.
   virtual int64_t num_samples() const = 0;
-  /// What it runs on, and the bytes it has there; null: the processor.
+  /// Returns the GPU that runs the work; null for the CPU. gpu_bytes(): total bytes allocated on it.
   virtual const gpu::DeviceInfo* gpu() const { return nullptr; }
   virtual int64_t gpu_bytes() const { return 0; }
-  /// A training step's seconds by op and shape, the longest first: the fastest of so many steps.
+  /// Returns a training step's seconds by op and shape, longest first, from the fastest of `num_steps` steps.
   virtual std::vector<ProfileRow> profile(int /*num_steps*/) { return {}; }
 };
 
