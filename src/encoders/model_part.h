@@ -12,7 +12,7 @@
 
 namespace hearth::encoders {
 
-/// Where parts of models are evaluated.
+/// Device on which parts of models are evaluated.
 struct Compute {
   int num_threads = 1;
   bool winograd = true;                   ///< convolutions on the CPU may use Winograd's algorithm
@@ -20,19 +20,19 @@ struct Compute {
   SelfTestMode self_test = SelfTestMode::once;
 };
 
-/// A part of a model that is evaluated alone, in f32. Parts that are alike, such as layers,
-/// share its program and its memory, into which the weights of one after the other are read.
+/// A part of a model that is evaluated separately, in f32. Parts with equal structure, such as layers, use
+/// the same ModelPart one after the other: load() replaces the weights.
 class ModelPart {
  public:
   using Graph = engine::Objective::Graph;
-  /// `grow`: from the part's inputs to its output. Allocates everything; DoesNotFit where a GPU has too
-  /// little free.
+  /// `grow` builds the graph from the part's inputs to its output. Allocates all memory; throws DoesNotFit if
+  /// a GPU has too little free memory.
   ModelPart(std::function<Graph(nn::Builder&)> grow, const Compute& compute);
-  /// What a part would need: its weights and what it computes.
+  /// Returns the bytes that a part would allocate for weights and activations.
   static int64_t needed_bytes(std::function<Graph(nn::Builder&)> grow, const Compute& compute);
 
-  /// Reads the weights, whose names in the files begin with `prefix`. UserError names what is missing or
-  /// differs.
+  /// Reads the weights; their names in the files begin with `prefix`. Throws a UserError that names a missing
+  /// or mismatched tensor.
   void load(const io::WeightFiles& files, const std::string& prefix);
   /// The output for these inputs, each with engine::kInputSlack readable bytes after it; valid until the next
   /// run.

@@ -13,24 +13,24 @@
 namespace hearth::encoders {
 namespace {
 
-/// Of tiles, in latents.
+/// Min. and max. side of a tile and the increment between sizes, in latents.
 constexpr int64_t kSmallestTile = 8, kLargestTile = 128, kTileStep = 8;
 
 constexpr std::string_view kAttention = ".attentions.";
 constexpr std::pair<std::string_view, std::string_view> kOldNames[] = {
     {".query.", ".to_q."}, {".key.", ".to_k."}, {".value.", ".to_v."}, {".proj_attn.", ".to_out.0."}};
 
-/// Tiles of one length along an axis: where each begins, and how much its pixels count, which is 1 in all at
-/// every pixel.
+/// Splits an axis into overlapping tiles of equal length. In overlaps, the weights of the tiles are linear
+/// ramps; at each pixel the weights sum to 1 (linear blending).
 struct TiledAxis {
   TiledAxis(int64_t length, int64_t tile, int64_t factor);
 
-  std::vector<int64_t> starts;              ///< in latents
-  std::vector<std::vector<float>> weights;  ///< of each tile's pixels
+  std::vector<int64_t> starts;              ///< start of each tile in latents
+  std::vector<std::vector<float>> weights;  ///< blending weight of each pixel of each tile
 };
 
 TiledAxis::TiledAxis(int64_t length, int64_t tile, int64_t factor) {
-  // A quarter of each lies over the next.
+  // Adjacent tiles overlap by a quarter of their length.
   const int64_t overlap = tile / 4, step = tile - overlap, num_pixels = tile * factor;
   const int64_t count = std::max<int64_t>(1, (length - overlap + step - 1) / step);
   std::vector<float> sums(static_cast<size_t>(length * factor));
@@ -65,7 +65,7 @@ data::Image to_image(std::span<const float> pixels, Extent size) {
   return image;
 }
 
-/// Adds a tile's pixels, each times its row's and its column's weight, to those from `to` on of a picture.
+/// Adds the pixels of a tile, multiplied by row and column weights, to the pixels of an image from `to` on.
 void add_tile(std::span<const float> tile, std::span<const float> rows, std::span<const float> columns,
               float* to, int64_t width) {
   const float* from = tile.data();
@@ -195,7 +195,7 @@ std::vector<float> PictureCoder::encode(const data::Image& picture) {
 
 std::optional<ModelPart> PictureCoder::decoder_within_budget(Extent tile) const {
   const auto grow = [this, tile](nn::Builder& builder) { return grow_decoder(builder, tile); };
-  // The first is less than what is packed in the end.
+  // needed_bytes is a lower bound of the packed size and cheaper to compute.
   if (budget_ > 0 && ModelPart::needed_bytes(grow, compute_) > budget_) return std::nullopt;
   try {
     ModelPart part(grow, compute_);

@@ -11,33 +11,34 @@
 
 namespace hearth::encoders {
 
-/// Turns pictures into the latents that a denoiser learns of, and latents into pictures, with the autoencoder
-/// of a folder in diffusers' layout. In f32; the program and the weights for the last size of each way stay
-/// in memory.
+/// Encodes images to the latents of a denoiser and decodes latents to images, with the autoencoder of a
+/// folder in diffusers' layout, in f32. Keeps program and weights for the last size in each direction in
+/// memory.
 class PictureCoder {
  public:
-  /// `memory_budget`: the most bytes that decoding may take at once; 0: there is no limit. UserError where
-  /// something is missing or wrong.
+  /// `memory_budget`: max. bytes for decoding; 0: no limit. Throws a UserError if a file or tensor is missing
+  /// or invalid.
   PictureCoder(const fs::path& vae_folder, Compute compute, int64_t memory_budget);
 
   int64_t channels() const { return config_.channels; }
   /// Pixels per latent along each axis.
   int64_t factor() const { return config_.factor(); }
-  /// UserError where latents have other channels than the denoiser takes.
+  /// Throws a UserError if latents have a different number of channels than the denoiser expects.
   void expect_channels(int64_t channels) const;
-  /// [channels, height / factor, width / factor]: the means of the latents, shifted and scaled; on the
-  /// processor where a GPU has no room for a picture of that size. UserError for other sides.
+  /// Returns latents [channels, height / factor, width / factor]: means of the distribution, shifted and
+  /// scaled. Runs on the CPU if the image does not fit on the GPU. Throws a UserError if a side is not a
+  /// multiple of the required factor.
   std::vector<float> encode(const data::Image& picture);
-  /// The picture of such latents, in RGB. Where the budget asks for it, of overlapping tiles, between which
-  /// it passes over linearly; UserError where it has no room for the smallest ones.
+  /// Returns the RGB image of latents of `size`. If the full image exceeds the memory budget, decodes
+  /// overlapping tiles and blends them linearly. Throws a UserError if not even the smallest tiles fit.
   data::Image decode(std::span<const float> latents, Extent size);
-  /// Of the weights (io::fingerprint), and of how latents are shifted and scaled.
+  /// Returns a hash of the weights (io::fingerprint) and of shift and scale.
   uint64_t hash() const;
-  /// What of latents is decoded at once.
+  /// Returns the size of the part that is decoded at once, in latents.
   Extent tile_of(Extent latents);
 
  private:
-  /// How one latent is noised: (mean - shift) * scale.
+  /// Normalization of a latent: (mean - shift) * scale.
   struct Normal {
     float shift = 0;
     float scale = 1;
@@ -59,7 +60,7 @@ class PictureCoder {
   ModelPart& encoder(Extent pixels);
   void open_decoder(Extent latents);
   std::optional<ModelPart> decoder_within_budget(Extent tile) const;
-  /// The latents of a tile as the decoder takes them.
+  /// Copies the denormalized latents of a tile to `in`, channels last, as the decoder expects them.
   void read_tile(std::span<const float> latents, Extent size, Place start, Extent tile,
                  std::vector<float>& in) const;
 
@@ -67,9 +68,9 @@ class PictureCoder {
   io::WeightFiles files_;
   Compute compute_;
   int64_t budget_;
-  std::vector<Normal> normals_;  ///< by channel, and row and column within 2 x 2 latents
+  std::vector<Normal> normals_;  ///< indexed by channel, then by row and column within 2 x 2 latents
   std::optional<Sized> encoder_, decoder_;
-  Extent decoded_;  ///< the latents that the decoder's size was chosen for
+  Extent decoded_;  ///< size of the latents for which the decoder's tile was chosen
 };
 
 }  // namespace hearth::encoders

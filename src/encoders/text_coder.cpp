@@ -21,7 +21,7 @@ namespace hearth::encoders {
 
 using ir::ValueId;
 
-/// The text models of a denoiser.
+/// Interface of a denoiser's text encoders.
 class CaptionEncoder {
  public:
   using Take =
@@ -37,7 +37,7 @@ class CaptionEncoder {
 
 namespace {
 
-/// Describes captions that exceed a token limit: "3 of 40 captions are longer than the 77 tokens of ... (the
+/// Describes captions that exceed a token limit: "3 of 40 texts are longer than the 77 tokens of ... (the
 /// longest has 93): ..."; empty if none does.
 std::string cut_sentence(std::span<const std::string> captions, int64_t limit, std::string_view reader,
                          std::string_view effect, FunctionRef<int64_t(const std::string&)> num_tokens) {
@@ -53,7 +53,7 @@ std::string cut_sentence(std::span<const std::string> captions, int64_t limit, s
 }
 constexpr std::string_view kTextTokens = "diffuse.text_tokens", kCut = "their ends are cut off";
 
-/// Is added to the scores of keys that a query does not see: of what comes of that, exp() is zero.
+/// Added to the attention scores of masked keys; exp() of the result is 0.
 constexpr float kUnseen = -1e30F;
 
 std::string first_that_is_there(const io::WeightFiles& files, std::initializer_list<const char*> names) {
@@ -67,7 +67,7 @@ int32_t pad_of(const text::Tokenizer& tokenizer, const fs::path& folder) {
   user_error("{}: expected a pad_token in tokenizer_config.json, found none", folder.string());
 }
 
-/// CLIP's text model and its tokenizer.
+/// CLIP's text encoder and its tokenizer.
 class Clip {
  public:
   Clip(const fs::path& model, const fs::path& tokenizer, const Compute& compute)
@@ -100,7 +100,7 @@ class Clip {
 
  private:
   TextEncoder::Parts parts() const {
-    // The names of transformers 4, and of version 5.
+    // Names in transformers 4 (first) and 5.
     const std::string table = first_that_is_there(
         files_, {"text_model.embeddings.token_embedding.weight", "embeddings.token_embedding.weight"});
     const std::string outer = table.starts_with("text_model.") ? "text_model." : "";
@@ -217,7 +217,7 @@ class ClipAndT5 : public CaptionEncoder {
   T5 t5_;
 };
 
-/// Captions are what a user says, to an answer that is not thought about.
+/// Qwen3 as a text encoder. The caption is rendered as a user message with thinking disabled.
 class Qwen3 : public CaptionEncoder {
  public:
   Qwen3(const fs::path& folder, int64_t num_tokens, const Compute& compute)
@@ -287,7 +287,7 @@ class Qwen3 : public CaptionEncoder {
     made.bias = [this, num_tokens](int64_t count) { return causal_bias(count, num_tokens); };
     return made;
   }
-  /// A token sees those before it, but for padding.
+  /// Returns an attention bias: a token attends to itself and earlier tokens except padding.
   std::span<const float> causal_bias(int64_t count, int64_t num_tokens) {
     float* out = bias_.data();
     for (int64_t row = 0; row < config_.num_heads * num_tokens; ++row) {
@@ -308,7 +308,7 @@ class Qwen3 : public CaptionEncoder {
   TextEncoder encoder_;
 };
 
-/// The class of a part of a model, as model_index.json names it; empty where there is none.
+/// Returns the class of a component in model_index.json; empty if there is none.
 std::string class_of_part(const nlohmann::json& index, const char* part) {
   const auto found = index.find(part);
   if (found == index.end() || !found->is_array() || found->size() != 2 || !(*found)[1].is_string()) return "";

@@ -11,8 +11,8 @@ namespace hearth::encoders {
 using ir::ValueId;
 
 struct TextEncoder::States {
-  std::vector<float> hidden;  ///< [length, width], with slack
-  std::vector<float> kept;    ///< [length, width()], where several are kept
+  std::vector<float> hidden;  ///< [length, width], with engine::kInputSlack
+  std::vector<float> kept;    ///< [length, width()] if several layers are kept; otherwise empty
 };
 
 int64_t num_ids(const text::Tokenizer& tokenizer, std::string_view text) {

@@ -15,57 +15,60 @@
 
 namespace hearth::encoders {
 
-/// A text as a model reads it: padded ids, and how many of them are not padding.
+/// Token ids of a text, padded; `num_tokens` counts them without padding.
 struct TextIds {
   std::vector<int32_t> ids;
   int64_t num_tokens = 0;
 };
 
-/// What a tokenizer makes of a text, with what it puts around every text, cut and then padded to a length.
+/// Tokenizes a text, including the special tokens around it, truncates it to `length` and pads it with `pad`.
 TextIds padded_ids(const text::Tokenizer& tokenizer, std::string_view text, int64_t length, int32_t pad);
 
 /// Returns the number of token ids of a text, including the tokenizer's special tokens, before padded_ids
 /// truncates it.
 int64_t num_ids(const text::Tokenizer& tokenizer, std::string_view text);
 
-/// A text model of layers that are alike. It reads its files layer by layer, for all texts together, and
-/// holds one layer's weights; rows of tables come from the mapped files. Texts are padded to one length.
+/// A text encoder of structurally equal layers. Reads the weights layer by layer and applies each layer to a
+/// group of texts, so only one layer's weights are in memory; rows of embedding tables are read from the
+/// mapped files.
 class TextEncoder {
  public:
-  /// What a layer is given.
+  /// Graph inputs of a layer.
   struct Inputs {
     ir::ValueId hidden = ir::kNone;     ///< f32 [length, width]
-    ir::ValueId bias = ir::kNone;       ///< f32 [heads, length, length], where there are heads of it
+    ir::ValueId bias = ir::kNone;       ///< f32 [heads, length, length], if Parts::heads > 0
     ir::ValueId positions = ir::kNone;  ///< i32 [length], 0, 1, ...
   };
-  /// What differs between models.
+  /// Properties that differ between text models.
   struct Parts {
     int64_t width = 0;
-    int64_t length = 0;      ///< tokens of every text
+    int64_t length = 0;      ///< tokens per text
     std::string table;       ///< [vocabulary, width]
-    std::string positions;   ///< [length or more, width], is added to the tokens; empty: none
-    std::string layers;      ///< what names of layer i begin with, before "i."
-    int64_t num_layers = 0;  ///< that run
-    std::string outer;       ///< what names of the last norm begin with
-    int64_t heads = 0;       ///< of the bias; 0: there is none
-    /// After how many layers hidden states are kept, which are then side by side; empty: after the last.
+    std::string positions;   ///< [length or more, width], added to the token embeddings; empty: none
+    std::string layers;      ///< name prefix of layer i, before "i."
+    int64_t num_layers = 0;  ///< number of layers to run
+    std::string outer;       ///< name prefix of the final norm
+    int64_t heads = 0;       ///< heads of the attention bias; 0: no bias
+    /// Numbers of layers after which hidden states are kept and concatenated; empty: after the last layer
+    /// only.
     std::vector<int64_t> kept = {};
-    /// The bias for a text of so many tokens, with slack; valid until the next call.
+    /// Returns the attention bias for a text of `num_tokens` tokens, with engine::kInputSlack; valid until
+    /// the next call.
     std::function<std::span<const float>(int64_t num_tokens)> bias = {};
     std::function<ir::ValueId(nn::Builder&, const Inputs&)> grow_layer = {};
-    std::function<ir::ValueId(nn::Builder&, ir::ValueId hidden)> grow_norm = {};  ///< empty: there is none
+    std::function<ir::ValueId(nn::Builder&, ir::ValueId hidden)> grow_norm = {};  ///< empty: no final norm
   };
-  /// `files` outlives it.
+  /// `files` must outlive this object.
   TextEncoder(Parts parts, const io::WeightFiles& files, const Compute& compute);
   TextEncoder(const TextEncoder&) = delete;
   TextEncoder& operator=(const TextEncoder&) = delete;
 
   int64_t width() const { return parts_.width * std::max<int64_t>(1, std::ssize(parts_.kept)); }
   int64_t length() const { return parts_.length; }
-  /// Bytes of the layer that is in memory, with what it computes.
+  /// Bytes of the layer in memory, including its activations.
   int64_t memory_bytes() const { return layer_.memory_bytes(); }
-  /// Hands out the hidden states [length, width()] of each text, in order. So many texts go through the
-  /// layers together as have about a layer's memory.
+  /// Calls take(text, hidden) with the hidden states [length, width()] of each text in order. Texts pass
+  /// through the layers in groups whose hidden states take about as much memory as a layer.
   void encode(std::span<const TextIds> texts,
               FunctionRef<void(size_t text, std::span<const float> hidden)> take);
 
