@@ -70,6 +70,10 @@ class History {
   int num_in_vain_ = 0;
 };
 
+/// The parent process of all workers. Runs attempts: forks the workers, polls their state and heartbeats
+/// every kPoll, and after a failure ends the attempt, tests the devices and starts the next attempt with
+/// those that work. It opens no device and starts no thread, so that forking is safe and a faulty driver
+/// cannot block it.
 class Supervisor {
  public:
   Supervisor(const Attempt::Work& work, const SupervisorOptions& options)

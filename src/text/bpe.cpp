@@ -9,6 +9,10 @@
 namespace hearth::text {
 namespace {
 
+// Merges are applied from a heap of candidates over a linked list of symbols. A merge adds at most two
+// candidates, so a piece of n symbols takes O(n log n) time, not the O(n^2) of a search for the lowest rank
+// per merge. Candidates that a neighboring merge has invalidated stay in the heap and are skipped when
+// popped.
 constexpr size_t kMaxPieceBytes = size_t{1} << 30;
 constexpr size_t kMaxRankedBytes = 1024;
 

@@ -28,13 +28,15 @@ struct BpeOptions {
 /// Scratch memory of one thread. Use it with one Bpe only.
 class BpeScratch {
   friend class Bpe;
+  /// An element of a doubly linked list over the piece. `previous`, `next`: indices, -1 at the ends.
   struct Symbol {
-    int32_t id;
+    int32_t id;  ///< token; -1 if the symbol was merged into its predecessor
     int32_t previous;
     int32_t next;
   };
+  /// A possible merge of the symbol at an index with its successor.
   struct Candidate {
-    uint64_t rank_and_place;
+    uint64_t rank_and_place;  ///< rank in the upper 32 bits, index in the lower: the smallest merges first
     int32_t merged;
     bool operator<(const Candidate& other) const { return rank_and_place > other.rank_and_place; }
   };
@@ -60,12 +62,15 @@ class Bpe {
 
  private:
   void find_bytes(std::string_view where);
+  /// True if no token spans two words, so that words can be encoded and cached separately.
   bool words_are_apart(const std::vector<Merge>& merges) const;
   void encode_word(std::string_view word, PieceCache& cache, BpeScratch& scratch,
                    std::vector<int32_t>& ids) const;
+  /// Splits a word into its initial symbols.
   void start(std::string_view word, BpeScratch& scratch) const;
   void start_character(std::string_view character, bool last, BpeScratch& scratch, bool& unknown) const;
   void merge_all(BpeScratch& scratch) const;
+  /// Pushes the merge of the symbol at an index with its successor onto the heap, if they merge.
   void offer(BpeScratch& scratch, int32_t place) const;
 
   Vocabulary vocabulary_;

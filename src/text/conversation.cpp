@@ -91,6 +91,10 @@ void refuse_media(const Json& object, const std::string& where) {
 
 bool is_blank(const std::string& text) { return trimmed(text).empty(); }
 
+/// Converts one record. Unless the format is given, detect() derives it from the fields, in this order:
+/// preference (chosen, rejected), conversation (messages; ShareGPT if the first message has "from", otherwise
+/// OpenAI), alpaca (instruction), prompt and completion, text. All formats except text become messages with
+/// OpenAI's roles, so that everything after this class handles one form.
 class Reader {
  public:
   Reader(const Json& object, const FormatOptions& options) : object_(object), options_(options) {}

@@ -50,6 +50,9 @@ size_t behind(size_t start, std::ptrdiff_t bytes) {
   return start - std::min(start, static_cast<size_t>(bytes));
 }
 
+/// Applies the steps depth-first: each piece passes through all following steps before the next piece is cut,
+/// so only one buffer per step is needed. `start` counts the bytes of a piece that stem from the first
+/// character of the user's text, which MetaspaceStep::Prefix::first needs.
 class Splitting {
  public:
   Splitting(const std::vector<PreTokenizerStep>& steps, SplitScratch& scratch, PreTokenizer::Emit emit,

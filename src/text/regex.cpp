@@ -13,6 +13,10 @@
 namespace hearth::text {
 namespace {
 
+// Backtracking may take exponential time, and patterns come from downloaded files. Most matches need few
+// steps: JIT-compiled code tries them with a limit of kQuickSteps. A match that exceeds it is repeated in the
+// interpreter with limits that grow by 4 up to kMaxSteps + kMaxStepsPerByte per byte. MatchTime limits the
+// total CPU time of a text, since a step may scan the full text.
 constexpr size_t kMaxPatternBytes = 1 << 16;
 constexpr size_t kMaxShownBytes = 80;
 constexpr uint32_t kQuickSteps = 64;
