@@ -86,8 +86,8 @@ std::vector<std::string> Attempt::left() const {
   std::vector<std::string> sentences;
   for (int rank = 0; rank < size(); ++rank) {
     if (!is_running(rank)) continue;
-    sentences.push_back(fmt::format("{} does not end even when it is killed, and is left: process {}",
-                                    name(rank), workers_[static_cast<size_t>(rank)]->process()));
+    sentences.push_back(fmt::format("{} (process {}) survived SIGKILL; giving up on it", name(rank),
+                                    workers_[static_cast<size_t>(rank)]->process()));
   }
   return sentences;
 }

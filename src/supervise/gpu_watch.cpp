@@ -65,7 +65,7 @@ void GpuWatch::let_go() {
   publish();
   sampled_ = Clock::now();
   slows_ = false;
-  if (held) say_("the GPUs' sensors say nothing any more: there are no gaps between steps and no pauses");
+  if (held) say_("the GPUs' sensors no longer respond: gaps between steps and pauses end");
 }
 
 void GpuWatch::publish() {

@@ -46,7 +46,7 @@ class History {
     if (num_at_step_ >= kMostAtOneStep)
       return fmt::format("{} failures at step {}", num_at_step_, all_.back().step);
     if (num_in_vain_ >= kMostWithoutProgress)
-      return fmt::format("{} failures without a step after {}", num_in_vain_, newest_);
+      return fmt::format("{} failures without progress beyond step {}", num_in_vain_, newest_);
     if (std::ssize(all_) >= options.most_failures) return fmt::format("{} failures", all_.size());
     return "";
   }
@@ -127,7 +127,7 @@ int Supervisor::run() {
     if (num_interrupts_ > 0) return kInterrupted;
     plan = plan_after(plan, *found.failure);
     if (plan.devices.empty())
-      return give_up(fmt::format("of {} devices {} are left", options_.size, devices_.size()));
+      return give_up(fmt::format("only {1} of {0} devices work", options_.size, devices_.size()));
     options_.say(start_sentence(plan));
   }
 }
@@ -150,9 +150,9 @@ std::string Supervisor::devices_sentence(const AttemptPlan& plan) const {
 }
 
 std::string Supervisor::start_sentence(const AttemptPlan& plan) const {
-  std::string text = fmt::format("starting again, attempt {}", plan.number);
+  std::string text = fmt::format("restarting (attempt {})", plan.number);
   if (std::ssize(plan.devices) < options_.size) text += ": " + devices_sentence(plan);
-  if (plan.new_order) text += "; the same step failed twice, so that the samples come in another order";
+  if (plan.new_order) text += "; the same step failed twice, so the samples get another order";
   return text;
 }
 
@@ -217,7 +217,7 @@ void Supervisor::probe() {
     if (!probe.running() && probe.exit_status() == kDone) {
       passed.push_back(devices_[i]);
     } else {
-      options_.say(fmt::format("device {} is left out from now on: its probe {}", devices_[i],
+      options_.say(fmt::format("device {} disabled: its probe {}", devices_[i],
                                probe.running() ? "gave no answer" : probe.fate()));
     }
   }
@@ -225,7 +225,7 @@ void Supervisor::probe() {
 }
 
 int Supervisor::give_up(const std::string& why) const {
-  options_.say(fmt::format("not started again: {}{}{}", why, history_.advice(), history_.report()));
+  options_.say(fmt::format("giving up: {}{}{}", why, history_.advice(), history_.report()));
   return kGaveUp;
 }
 

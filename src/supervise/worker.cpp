@@ -52,7 +52,7 @@ Worker::Worker(FunctionRef<int()> work) {
   process_ = fork();
   if (process_ == 0) live(parent, work);
   if (process_ < 0) {
-    user_error("expected a process for a worker, got none: {}; try a higher limit (ulimit -u, ulimit -v)",
+    user_error("cannot start a worker process: {}; raise the limits (ulimit -u, ulimit -v)",
                std::strerror(errno));
   }
 }

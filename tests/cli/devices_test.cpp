@@ -73,8 +73,8 @@ TEST_F(Devices, OneThatFailsIsNotLeftOutWhereEachHasStatesOfItsOwn) {
       "export HEARTH_EMULATED='1GiB,1GiB;broken=run/checkpoints/step-000000004' && "
       "hearth train tiny.yaml --out run device=emulated devices=2 exchange.compress=bf16");
   EXPECT_EQ(result.code, 75) << result.err;
-  EXPECT_THAT(result.err, AllOf(HasSubstr("device 1 is left out from now on"),
-                                HasSubstr("not started again: of 2 devices 1 are left\n  attempt 1, ")));
+  EXPECT_THAT(result.err, AllOf(HasSubstr("device 1 disabled: its probe "),
+                                HasSubstr("giving up: only 1 of 2 devices work\n  attempt 1, ")));
 }
 
 TEST_F(Devices, OneThatFailsIsLeftOutAndTheRestDoItsWork) {
@@ -86,7 +86,7 @@ TEST_F(Devices, OneThatFailsIsLeftOutAndTheRestDoItsWork) {
             "4 --out run");
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.err, AllOf(HasSubstr("worker 1 ended with status 71 at step "),
-                                HasSubstr("device 1 is left out from now on: its probe ended with status"),
+                                HasSubstr("device 1 disabled: its probe ended with status"),
                                 HasSubstr("attempt 2: devices 0, 2 of 4 do all the work")));
   EXPECT_TRUE(get("run/model.safetensors") == get("whole/model.safetensors"));
   EXPECT_THAT(get("run/trainer_log.jsonl"), HasSubstr("; devices 0, 2 of 4 do all the work\"}"));
@@ -116,7 +116,7 @@ TEST_F(Devices, ARunEndsWhereNoGpuIsLeft) {
       shell("export HEARTH_EMULATED='1GiB;broken=run' && hearth train tiny.yaml --out run device=emulated");
   EXPECT_EQ(result.code, 75);
   EXPECT_THAT(result.err, AllOf(HasSubstr("the GPU failed: the GPU is broken"),
-                                HasSubstr("not started again: of 1 devices 0 are left\n  attempt 1, ")));
+                                HasSubstr("giving up: only 0 of 1 devices work\n  attempt 1, ")));
 }
 
 TEST_F(Devices, TheSameFailureTwiceChangesTheOrderAndThreeTimesEndsTheRun) {
@@ -125,10 +125,9 @@ TEST_F(Devices, TheSameFailureTwiceChangesTheOrderAndThreeTimesEndsTheRun) {
       "hearth train tiny.yaml --out run device=emulated train.checkpoint_every=99");
   EXPECT_EQ(result.code, 75);
   EXPECT_THAT(result.err,
-              AllOf(HasSubstr("starting again, attempt 2\n"),
-                    HasSubstr("attempt 3; the same step failed twice, so that the samples come in "
-                              "another order"),
-                    HasSubstr("not started again: 3 failures at step "), HasSubstr("\n  attempt 1, "),
+              AllOf(HasSubstr("restarting (attempt 2)\n"),
+                    HasSubstr("(attempt 3); the same step failed twice, so the samples get another order"),
+                    HasSubstr("giving up: 3 failures at step "), HasSubstr("\n  attempt 1, "),
                     HasSubstr("\n  attempt 3, ")));
   EXPECT_THAT(result.out, HasSubstr("from step 0 on the samples come in another order, number 1"));
 }
@@ -142,14 +141,13 @@ TEST_F(Devices, FourGpusOfWhichOneIsSlowOrFailsMakeTheBitsOfOne) {
     const Result ill = shell(fmt::format(
         "export HEARTH_EMULATED='1GiB,1GiB,1GiB;{0}=120,1GiB' && {1}{0} devices=4", trouble, train));
     EXPECT_EQ(ill.code, 0) << ill.err;
-    EXPECT_THAT(ill.err, HasSubstr("starting again, attempt 2"));
+    EXPECT_THAT(ill.err, HasSubstr("restarting (attempt 2)"));
     EXPECT_TRUE(get("one/model.safetensors") == get(fmt::format("{}/model.safetensors", trouble))) << trouble;
   }
   const Result refused =
       shell("export HEARTH_EMULATED='1GiB,1GiB,1GiB,1GiB;refuse=0' && " + train + "none devices=4");
   EXPECT_EQ(refused.code, 0) << refused.err;
-  EXPECT_THAT(refused.err,
-              AllOf(HasSubstr("emulated GPU 3 has"), HasSubstr("device 3 is left out from now on")));
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("emulated GPU 3 has"), HasSubstr("device 3 disabled: ")));
   EXPECT_TRUE(get("one/model.safetensors") == get("none/model.safetensors"));
 }
 

@@ -65,7 +65,7 @@ TEST_F(Nccl, ComesBackBehindAFailure) {
   works(train("whole", 2));
   const Result ill = shell(train("run", 2, std::string(kNccl) + "train.checkpoint_every=1", ";fault=120"));
   EXPECT_EQ(ill.code, 0) << ill.err;
-  EXPECT_THAT(ill.err, HasSubstr("starting again, attempt 2"));
+  EXPECT_THAT(ill.err, HasSubstr("restarting (attempt 2)"));
   expect_the_same("run", "whole");
 }
 

@@ -115,7 +115,7 @@ TEST_F(Watched, SensorsThatGoHoldNobodyBack) {
   };
   EXPECT_EQ(supervise(work, options()), kDone);
   EXPECT_THAT(said_, ElementsAre(HasSubstr("slowing down by gaps"),
-                                 HasSubstr("the GPUs' sensors say nothing any more")));
+                                 HasSubstr("the GPUs' sensors no longer respond")));
 }
 
 TEST_F(Watched, ANewAttemptNamesItsGpusAnew) {

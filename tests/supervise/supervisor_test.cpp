@@ -83,8 +83,8 @@ TEST_F(Supervisor, StartsAgainBehindADeath) {
   EXPECT_EQ(supervise_workers(work), kDone);
   EXPECT_THAT(
       said_,
-      ElementsAre("the worker was killed by SIGKILL at step 10 while training", "starting again, attempt 2",
-                  "the worker ended with status 71 at step 20 while training", "starting again, attempt 3"));
+      ElementsAre("the worker was killed by SIGKILL at step 10 while training", "restarting (attempt 2)",
+                  "the worker ended with status 71 at step 20 while training", "restarting (attempt 3)"));
 }
 
 /// Rank 1 does `trouble` in the first attempt, while rank 0 waits for it.
@@ -234,8 +234,8 @@ TEST_F(Supervisor, AsksForAnotherOrderWhereTrainingFailsTwiceAtAStep) {
     return kDone;
   };
   EXPECT_EQ(supervise_workers(work), kDone);
-  EXPECT_THAT(said_, testing::Contains("starting again, attempt 4; the same step failed twice, so that the "
-                                       "samples come in another order"));
+  EXPECT_THAT(said_, testing::Contains("restarting (attempt 4); the same step failed twice, so the "
+                                       "samples get another order"));
 }
 
 TEST_F(Supervisor, KeepsTheOrderWhereItFailsTwiceOutsideOfTraining) {
@@ -249,7 +249,7 @@ TEST_F(Supervisor, KeepsTheOrderWhereItFailsTwiceOutsideOfTraining) {
 
 TEST_F(Supervisor, GivesUpWithoutProgress) {
   EXPECT_EQ(supervise_workers(dies_at({9, 8, 7, 8})), kGaveUp);
-  EXPECT_THAT(said_.back(), HasSubstr("4 failures without a step after 9"));
+  EXPECT_THAT(said_.back(), HasSubstr("4 failures without progress beyond step 9"));
   EXPECT_EQ(supervise_workers(dies_at({9, 8, 7, 10, 8, 7, 11, 12, 12, 13})), kDone);
   options_.most_failures = 2;
   EXPECT_EQ(supervise_workers(dies_at({1, 2})), kGaveUp);
@@ -277,9 +277,9 @@ TEST_F(Supervisor, LeavesOutDevicesThatFailTheirProbe) {
   };
   EXPECT_EQ(supervise_workers(goes_on_with({0, 3})), kDone);
   EXPECT_THAT(said_, ElementsAre(HasSubstr("worker 0 was killed by SIGKILL"),
-                                 "device 1 is left out from now on: its probe was killed by SIGABRT",
-                                 "device 2 is left out from now on: its probe gave no answer",
-                                 "starting again, attempt 2: devices 0, 3 of 4 do all the work"));
+                                 "device 1 disabled: its probe was killed by SIGABRT",
+                                 "device 2 disabled: its probe gave no answer",
+                                 "restarting (attempt 2): devices 0, 3 of 4 do all the work"));
 }
 
 TEST_F(Supervisor, GoesOnWithAsManyDevicesAsTheWorkAllows) {
@@ -289,7 +289,7 @@ TEST_F(Supervisor, GoesOnWithAsManyDevicesAsTheWorkAllows) {
   EXPECT_EQ(supervise_workers(goes_on_with({1, 2})), kDone);
   options_.probe = [](int device) { return device < 2; };
   EXPECT_EQ(supervise_workers(goes_on_with({})), kGaveUp);
-  EXPECT_THAT(said_.back(), HasSubstr("not started again: of 4 devices 2 are left"));
+  EXPECT_THAT(said_.back(), HasSubstr("giving up: only 2 of 4 devices work"));
 }
 
 /// A supervisor in a process of its own, whose workers write to a pipe.
@@ -444,7 +444,7 @@ int supervise_without_processes() {
 
 TEST(SupervisorAlone, WithoutAProcessForAWorkerThereIsASentence) {
   EXPECT_EXIT(std::_Exit(supervise_without_processes()), testing::ExitedWithCode(2),
-              "^expected a process for a worker, got none: .*ulimit -u");
+              "^cannot start a worker process: .*ulimit -u");
 }
 
 INSTANTIATE_TEST_SUITE_P(Workers, SupervisorOf, testing::Values(1, 2));
