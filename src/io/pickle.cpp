@@ -335,9 +335,8 @@ class PickleReader {
     const auto found = std::ranges::find(allowed_, full);
     if (found == allowed_.end())
       user_error(
-          "{}: expected tensors and plain values, got '{}', which is a program's code or object; Hearth runs "
-          "no code from files: where the weights were made, save them alone, as "
-          "torch.save(model.state_dict(), 'NEW.pt') does",
+          "{}: it contains '{}', which is code or an object of a program; Hearth runs no code from files: "
+          "where the weights were made, save them alone by torch.save(model.state_dict(), 'NEW.pt')",
           where_, shortened(full, kMaxObjectShown));
     push({.kind = Kind::name, .text = *found});
   }

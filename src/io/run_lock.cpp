@@ -67,10 +67,8 @@ RunLock::RunLock(const fs::path& folder, double patience_seconds)
     }
     const std::string owner = read_owner(descriptor_);
     close(descriptor_);
-    user_error(
-        "expected a run folder that nobody trains in, got {}, which {} trains in; wait for it or end it, or "
-        "choose another --out",
-        folder.string(), owner);
+    user_error("{}: {} is training in this run folder; wait for it or stop it, or choose another --out",
+               folder.string(), owner);
   }
   write_owner(descriptor_);
 }

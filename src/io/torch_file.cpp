@@ -184,8 +184,8 @@ class TorchReader {
       user_error("{}: its numbers are {}-endian, not little-endian; save it again on another computer",
                  where_, shortened(text_of(order->second), kMaxTextShown));
     if (found->second.size > kMaxPickleBytes)
-      user_error("{}: it has {} besides the tensors, more than {}; save model.state_dict() alone", where_,
-                 human_bytes(found->second.size), human_bytes(kMaxPickleBytes));
+      user_error("{}: it has {} of data besides the tensors, more than {}; save only model.state_dict()",
+                 where_, human_bytes(found->second.size), human_bytes(kMaxPickleBytes));
     return found->second.packed;
   }
   static std::string_view text_of(const ZipMember& member) {

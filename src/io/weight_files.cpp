@@ -67,8 +67,8 @@ WeightFiles::WeightFiles(const fs::path& file_or_folder) : path_(file_or_folder)
   } else if (name == std::end(kWeightNames)) {
     refuse_foreign_weights(file_or_folder);
     user_error(
-        "expected model.safetensors, pytorch_model.bin or their shards' index in {}, found none; a model "
-        "folder holds config.json, weights and tokenizer, as hf download NAME --local-dir FOLDER writes it",
+        "{}: no weights found (model.safetensors, pytorch_model.bin or an index of shards); hf download NAME "
+        "--local-dir FOLDER writes a model folder with config.json, weights and tokenizer",
         file_or_folder.string());
   } else if (const fs::path index = file_or_folder / (*name + kIndexEnding); fs::exists(index)) {
     open_shards(index);

@@ -71,7 +71,7 @@ void Bpe::find_bytes(std::string_view where) {
                                                           : vocabulary_.find(fmt::format("<0x{:02X}>", byte));
     byte_ids_[byte] = id.value_or(-1);
     if (!id && options_.byte_fallback) {
-      user_error("{}: expected the tokens <0x00> to <0xFF> for byte_fallback, <0x{:02X}> is missing", where,
+      user_error("{}: byte_fallback needs the tokens <0x00> to <0xFF>, but <0x{:02X}> is missing", where,
                  byte);
     }
   }

@@ -91,11 +91,10 @@ class TurnFinder {
 
  private:
   [[noreturn]] static void refuse(size_t turn) {
-    throw RecordError(
-        "unclear turn",
-        fmt::format("the assistant's words of turn {} cannot be located in the rendered conversation; "
-                    "mark them by {{% generation %}} in the template",
-                    turn + 1));
+    throw RecordError("unclear turn",
+                      fmt::format("cannot locate the assistant's turn {} in the rendered conversation; mark "
+                                  "it by {{% generation %}} in the template",
+                                  turn + 1));
   }
 
   std::optional<std::string> try_render(const Json& messages, bool prompts) const {
@@ -238,9 +237,9 @@ std::vector<Span> trained_spans(const Json& messages, const std::vector<Span>& g
   if (speaking.size() != generated.size()) {
     throw RecordError(
         "unclear turn",
-        fmt::format("expected one {{% generation %}} block for each of {} turns of the assistant, "
-                    "got {}",
-                    speaking.size(), generated.size()));
+        fmt::format(
+            "{} turns of the assistant need one {{% generation %}} block each, but the template writes {}",
+            speaking.size(), generated.size()));
   }
   std::vector<Span> spans;
   for (size_t i = 0; i < speaking.size(); ++i) {
@@ -275,11 +274,10 @@ void check_work(const std::string& text, const Json& messages, const std::vector
   constexpr size_t kMaxBytes = size_t{1} << 28, kMessageBytes = 256;
   const auto num_turns = static_cast<size_t>(std::ranges::count(trained, uint8_t{1}));
   if (num_turns * (text.size() + kMessageBytes * messages.size()) <= kMaxBytes) return;
-  throw RecordError(
-      "too many turns",
-      fmt::format("expected fewer turns, got {} to train on in {} bytes, whose places would take "
-                  "too long to find; split it, or mark them by {{% generation %}} in the template",
-                  num_turns, text.size()));
+  throw RecordError("too many turns",
+                    fmt::format("{} turns to train on in {} bytes take too long to locate; split the "
+                                "conversation, or mark the turns by {{% generation %}} in the template",
+                                num_turns, text.size()));
 }
 
 }  // namespace
@@ -297,11 +295,10 @@ void ChatRenderer::check_tool_calls(const Json& messages, const Json& tools, Wor
   }
   for (const auto& [each, message] : words) {
     if (text.find(each) != text.npos) continue;
-    throw RecordError(
-        "tool call not printed",
-        fmt::format("expected a chat template that prints tool calls with name and arguments, but {} "
-                    "does not print those of turn {}",
-                    template_.name(), message + 1));
+    throw RecordError("tool call not printed",
+                      fmt::format("the chat template {} does not print name and arguments of the tool calls "
+                                  "in turn {}; use one that does",
+                                  template_.name(), message + 1));
   }
 }
 

@@ -118,7 +118,7 @@ MetaspaceStep parse_metaspace(const JsonNode& node) {
     const std::string name = scheme->string();
     if (name != "always" && name != "first" && name != "never") scheme->refuse("always, first or never");
     if (step.prefix == MetaspaceStep::Prefix::never && name != "never")
-      scheme->refuse("never beside add_prefix_space: false");
+      scheme->refuse("never, because add_prefix_space is false");
     step.prefix = name == "always"  ? MetaspaceStep::Prefix::always
                   : name == "first" ? MetaspaceStep::Prefix::first
                                     : MetaspaceStep::Prefix::never;
@@ -260,7 +260,7 @@ Decoder parse_decoder(const JsonNode& node, bool byte_level) {
   std::vector<DecoderStep> steps;
   for_each_in_sequence(node, "decoders", [&](const JsonNode& step, const std::string& type) {
     if (type != "ByteLevel") return steps.push_back(parse_decoder_step(step, type));
-    if (!byte_level) step.refuse("a ByteLevel decoder only beside a ByteLevel pre_tokenizer");
+    if (!byte_level) step.refuse("a ByteLevel decoder only with a ByteLevel pre_tokenizer");
   });
   if (steps.size() > kMaxSteps) node.refuse(fmt::format("at most {} steps", kMaxSteps));
   return Decoder(std::move(steps));

@@ -67,7 +67,7 @@ std::string names_of(const Json& object) {
   std::string names;
   for (const auto& [key, value] : object.items()) {
     if (names.size() + key.size() > kMaxBytes)
-      return names + (names.empty() ? "one of a long name" : ", ...");
+      return names + (names.empty() ? "one with a long name" : ", ...");
     names += (names.empty() ? "" : ", ") + key;
   }
   return names.empty() ? "none" : names;
@@ -143,9 +143,8 @@ class Reader {
     for (const char* field : {"label", "kto_tag"}) {
       const auto found = object_.find(field);
       if (found == object_.end() || !found->is_boolean() || found->get<bool>()) continue;
-      refuse("bad answer", fmt::format("expected an answer to learn, got one labeled as bad by '{}': false; "
-                                       "leave such records out",
-                                       field));
+      refuse("bad answer",
+             fmt::format("the answer is labeled as bad by '{}': false; remove such records", field));
     }
   }
 
@@ -175,9 +174,8 @@ class Reader {
     if (has("prompt") && has("completion")) return RecordFormat::prompt_completion;
     if (has("text")) return RecordFormat::text;
     refuse("unknown format",
-           fmt::format("expected the fields of a known format (text, prompt and completion, instruction and "
-                       "output, messages, conversations, chosen and rejected), got {}; name yours in "
-                       "data.fields",
+           fmt::format("the fields ({}) match no known format (text, prompt and completion, instruction and "
+                       "output, messages, conversations, chosen and rejected); name yours in data.fields",
                        names_of(object_)));
   }
 
@@ -359,8 +357,10 @@ class Reader {
     Json calls = from.is_string() ? parse_json(from.get_ref<const std::string&>()) : from;
     if (!calls.is_array()) calls = Json::array({std::move(calls)});
     if (calls.empty() || !is_readable(calls) || !std::all_of(calls.begin(), calls.end(), is_call)) {
-      refuse("no function call",
-             fmt::format("expected function calls, objects with name and arguments, in turn {}", turn));
+      refuse(
+          "no function call",
+          fmt::format("turn {} has a malformed function call; it must be an object with name and arguments",
+                      turn));
     }
     if (!message.contains("tool_calls")) message["tool_calls"] = Json::array();
     for (Json& call : calls)
@@ -377,8 +377,7 @@ class Reader {
       }
       trained = trained || (i >= first && is_trained(messages[i]));
     }
-    if (!trained)
-      refuse("nothing to train", "expected at least one turn of the assistant to train on, got none");
+    if (!trained) refuse("nothing to train", "there is no turn of the assistant to train on");
   }
 
   void read_preference() {
@@ -449,7 +448,7 @@ void check_format_options(const FormatOptions& options) {
   for (const auto& [name, aliases] : known_fields()) names.push_back(name);
   for (const auto& [field, name] : options.fields) {
     if (!known_fields().contains(field)) {
-      user_error("expected a field that Hearth knows ({}), got '{}'{}", fmt::join(names, ", "), field,
+      user_error("data.fields: expected one of {}, got '{}'{}", fmt::join(names, ", "), field,
                  did_you_mean(field, names));
     }
   }

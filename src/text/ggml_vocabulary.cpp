@@ -77,7 +77,7 @@ class Builder {
       read_sentencepiece(model, config);
     } else if (has_json) {
       if (byte_level && config.add_prefix_space) {
-        user_error("{}: field 'add_prefix_space': expected false, as llama.cpp has no other, got true",
+        user_error("{}: field 'add_prefix_space' is true, which llama.cpp does not support",
                    (folder_ / "tokenizer_config.json").string());
       }
       byte_level ? read_byte_level(root) : read_byte_fallback(root);
@@ -133,12 +133,12 @@ class Builder {
   void read_byte_level(const JsonNode& root) {
     const JsonNode model = root.at("model");
     if (model.string_or("type", "BPE") != "BPE")
-      model.at("type").refuse("BPE beside a ByteLevel pre_tokenizer");
+      model.at("type").refuse("BPE with a ByteLevel pre_tokenizer");
     made_.model = "gpt2";
     made_.pre = split_of(root.at("pre_tokenizer"), model.boolean_or("ignore_merges", false));
     if (const auto node = root.find("normalizer")) {
       for_each_in_sequence(*node, "normalizers", [](const JsonNode& step, const std::string& type) {
-        if (type != "NFC") step.at("type").refuse("none but NFC, as llama.cpp has no other");
+        if (type != "NFC") step.at("type").refuse("NFC (llama.cpp supports no other)");
       });
     }
     set_vocabulary(model.at("vocab"));
@@ -181,15 +181,15 @@ class Builder {
         if (*pattern == named.pattern && ignore_merges == named.ignore_merges) return named.name;
       }
     }
-    node.refuse("a way to split texts that llama.cpp has (as GPT-2, Llama 3, Qwen 2, Nemo or GPT-4o do)");
+    node.refuse("a pre_tokenizer that llama.cpp supports (of GPT-2, Llama 3, Qwen 2, Nemo or GPT-4o)");
   }
 
   void read_vocab_merges(const TokenizerConfig& config) {
     const fs::path vocab = folder_ / "vocab.json", merges = folder_ / "merges.txt";
     if (!fs::exists(vocab) || !fs::exists(merges)) {
       user_error(
-          "expected tokenizer.json, tokenizer.model of SentencePiece, or vocab.json and merges.txt in {}, "
-          "found none of them",
+          "{}: no tokenizer found (tokenizer.json, tokenizer.model of SentencePiece, or vocab.json and "
+          "merges.txt)",
           folder_.string());
     }
     made_.model = "gpt2";
@@ -207,12 +207,11 @@ class Builder {
   void read_sentencepiece(const fs::path& file, const TokenizerConfig& config) {
     const std::string bytes = read_file(file, kMaxVocabularyBytes);
     if (is_tiktoken(bytes)) {
-      user_error("{}: expected a tokenizer.model of SentencePiece, got one of tiktoken; try tokenizer.json",
-                 file.string());
+      user_error("{}: this is a file of tiktoken, not of SentencePiece; use tokenizer.json", file.string());
     }
     const SentencePieceModel model = parse_sentencepiece_model(bytes, file.string());
     if (model.kind != SentencePieceModel::Kind::bpe) {
-      user_error("{}: expected a SentencePiece model of type BPE, as llama.cpp has it, got another",
+      user_error("{}: the SentencePiece model is not of type BPE, the only one that llama.cpp supports",
                  file.string());
     }
     made_.model = "llama";
@@ -240,7 +239,7 @@ class Builder {
   void read_byte_fallback(const JsonNode& root) {
     const JsonNode model = root.at("model");
     if (model.string_or("type", "BPE") != "BPE" || !model.boolean_or("byte_fallback", false))
-      model.refuse("merges of bytes, or SentencePiece's with byte_fallback, as llama.cpp has them,");
+      model.refuse("byte-level BPE, or SentencePiece BPE with byte_fallback (llama.cpp supports no other)");
     made_.model = "llama";
     made_.pre = "default";
     made_.add_space_prefix = adds_blank(root);
@@ -285,7 +284,7 @@ class Builder {
       const auto found = ids.find(token);
       if (found == ids.end()) merge.refuse("a merge to a token of the vocabulary");
       if (scored[found->second])
-        merges.refuse("all merges to one token together, as SentencePiece orders them,");
+        merges.refuse("all merges to a token next to each other, as SentencePiece orders them");
       scored[found->second] = true;
       made_.scores[found->second] = --score;
       last = std::move(token);

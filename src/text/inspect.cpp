@@ -71,8 +71,9 @@ std::string warnings(const TextSummary& summary, const InspectOptions& options) 
   if (summary.num_untrained > 0)
     text += fmt::format("{} samples have no token to train on\n", summary.num_untrained);
   if (summary.num_open_turns > 0) {
-    text += fmt::format("{} turns of the assistant have no end mark: the model will not learn to stop\n",
-                        summary.num_open_turns);
+    text +=
+        fmt::format("{} turns of the assistant have no end-of-turn token: the model will not learn to stop\n",
+                    summary.num_open_turns);
   }
   if (summary.num_without_reasoning > 0) text += unprinted_reasoning(summary.num_without_reasoning) + "\n";
   if (summary.num_equal > 0) {
@@ -162,8 +163,8 @@ std::string length_histogram(const std::vector<int64_t>& lengths) {
 std::string describe(const TextSummary& summary, const SampleReader& reader, const InspectOptions& options) {
   std::string text;
   for (const std::string& shown : summary.shown) text += shown + "\n";
-  text += options.marking == Marking::signs ? "(the loss counts what stands between {+ and +})\n"
-                                            : "(the loss does not count what is dimmed)\n";
+  text += options.marking == Marking::signs ? "(the loss counts the text between {+ and +})\n"
+                                            : "(the loss does not count dimmed text)\n";
   text += fmt::format("{}: {} samples ({})\n", printable(reader.file().path().string()), summary.num_samples,
                       formats_line(summary));
   text += fmt::format("{} tokens, {:.1f}% of them trained\n", summary.num_tokens,

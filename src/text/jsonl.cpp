@@ -96,7 +96,7 @@ class ArrayReader {
     const size_t end = end_of_value(rest_);
     if (end == rest_.npos || end == 0) {
       out_.refuse(line_, end == 0 ? "expected a record of the array"
-                                  : "a record that does not end before the file does");
+                                  : "the record is not terminated before the end of the file");
       return false;
     }
     out_.deliver({.line = line_, .text = trimmed(rest_.substr(0, end))});
@@ -173,7 +173,7 @@ DataFile::DataFile(const fs::path& path, TextUnit unit) : path_(path), unit_(uni
   file_ = MappedFile(path);
   const std::string_view text = text_of(file_);
   const size_t first = text.find_first_not_of(kBlank);
-  if (first == text.npos) user_error("expected training data in {}, got an empty file", path.string());
+  if (first == text.npos) user_error("{}: the file is empty; it must contain training data", path.string());
   if (path.extension() == ".txt") {
     kind_ = Kind::text;
   } else if (text[first] == '[') {

@@ -93,7 +93,7 @@ WordLevel parse_word_level(const JsonNode& model) {
 Model parse_model(const JsonNode& model, bool byte_level, const std::vector<AddedToken>& added) {
   const std::string type = model.string_or("type", "BPE");
   if (type == "BPE") return parse_bpe(model, byte_level, added);
-  if (byte_level) model.at("type").refuse("BPE beside a ByteLevel pre_tokenizer");
+  if (byte_level) model.at("type").refuse("BPE with a ByteLevel pre_tokenizer");
   if (type == "Unigram") return parse_unigram(model);
   if (type == "WordPiece") return parse_word_piece(model);
   if (type == "WordLevel") return parse_word_level(model);

@@ -71,8 +71,8 @@ class Packer {
     const int64_t whole = length(sample);
     if (whole > options_.row_length && options_.overlong == Overlong::refuse) {
       user_error(
-          "{}: expected a sample of at most {} tokens, got {}; raise data.context, or set data.overlong to "
-          "truncate, drop or split",
+          "{0}: the sample has {2} tokens, more than data.context={1}; raise data.context, or set "
+          "data.overlong to truncate, drop or split",
           name_of_(sample), options_.row_length, whole);
     }
     if (whole > options_.row_length && options_.overlong == Overlong::drop) {

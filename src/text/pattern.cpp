@@ -7,8 +7,8 @@ namespace hearth::text {
 void check_growth(size_t bytes, size_t most) {
   if (bytes > most) {
     user_error(
-        "the tokenizer lengthens a text to {} bytes, more than {} (64 times its own and 1024); check the "
-        "normalizer, pre_tokenizer and decoder in tokenizer.json",
+        "the tokenizer expands a text to {} bytes, more than the limit of {} (64 times its length plus "
+        "1024); check the normalizer, pre_tokenizer and decoder in tokenizer.json",
         bytes, most);
   }
 }

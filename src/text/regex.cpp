@@ -114,7 +114,7 @@ Regex::Regex(std::string_view pattern, std::string_view where) : where_(where) {
 
 void Regex::check(MatchTime& time, size_t text_bytes) const {
   if (time.is_over()) {
-    user_error("{}: the regular expression gives up on a text of {} bytes: it takes too long", where_,
+    user_error("{}: the regular expression takes too long on a text of {} bytes; split the text", where_,
                text_bytes);
   }
 }
@@ -156,7 +156,7 @@ std::optional<Range> Regex::find(std::string_view text, size_t from, RegexScratc
   const int found = match(text, from, scratch, time);
   if (found == PCRE2_ERROR_NOMATCH) return std::nullopt;
   if (found < 0) {
-    user_error("{}: the regular expression gives up on a text of {} bytes: {}", where_, text.size(),
+    user_error("{}: the regular expression fails on a text of {} bytes: {}", where_, text.size(),
                message_of(found));
   }
   return Range{scratch.pair_[0], scratch.pair_[1]};

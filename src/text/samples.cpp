@@ -46,8 +46,7 @@ const ChatRenderer& SampleReader::renderer_for(RecordFormat format) const {
   if (format == RecordFormat::prompt_completion) return plain_;
   if (format == RecordFormat::alpaca) return alpaca_;
   user_error(
-      "expected a chat template for the {} data in {}, but the model has none; set data.template to "
-      "'chatml', 'alpaca', "
+      "{1}: {0} data needs a chat template, but the model has none; set data.template to 'chatml', 'alpaca', "
       "'plain' or a file",
       name_of(format), file_.path().string());
 }
@@ -57,7 +56,7 @@ Sample SampleReader::document(const Entry& entry, const std::string& text, bool 
   sample.text.text = text;
   sample.text.trained = {{0, std::ssize(text)}};
   tokenizer_.encode(text, SpecialTokens::parsed, sample.tokens.ids);
-  if (sample.tokens.ids.empty()) throw RecordError("empty document", "a document without tokens");
+  if (sample.tokens.ids.empty()) throw RecordError("empty document", "the document has no tokens");
   sample.tokens.trained.assign(sample.tokens.ids.size(), 1);
   add_ends(sample.tokens, begins ? options_.bos : std::nullopt,
            entry.continues ? std::nullopt : options_.eos);

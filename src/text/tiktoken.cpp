@@ -88,8 +88,7 @@ std::unique_ptr<Tokenizer> parse_tiktoken(std::string_view bytes, std::string_vi
   Vocabulary vocabulary = parse_ranks(bytes, file);
   if (!is_llama3(vocabulary)) {
     user_error(
-        "{}: expected the ranks of Llama 3, got {} others, and such a file does not say how a text is split; "
-        "try a "
+        "{}: the {} ranks are not those of Llama 3, and a rank file does not define how text is split; use a "
         "folder with tokenizer.json",
         file, vocabulary.size());
   }

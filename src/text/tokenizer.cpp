@@ -26,7 +26,7 @@ std::unique_ptr<Tokenizer> open_file(const fs::path& path) {
 
 std::unique_ptr<Tokenizer> open_tokenizer(const fs::path& model_folder_or_file) {
   if (!fs::exists(model_folder_or_file))
-    user_error("expected a model folder or the file of a tokenizer, got '{}', which is not there{}",
+    user_error("'{}' does not exist; it must be a model folder or a tokenizer file{}",
                model_folder_or_file.string(), download_advice(model_folder_or_file));
   if (!fs::is_directory(model_folder_or_file)) return open_file(model_folder_or_file);
   for (const char* name :
@@ -35,8 +35,8 @@ std::unique_ptr<Tokenizer> open_tokenizer(const fs::path& model_folder_or_file) 
     if (fs::exists(file)) return open_file(file);
   }
   user_error(
-      "expected tokenizer.json, tokenizer.model, spiece.model, or vocab.json and merges.txt in '{}', found "
-      "none of them; try the Hugging Face folder of a model",
+      "'{}' has no tokenizer.json, tokenizer.model, spiece.model, or vocab.json and merges.txt; use the "
+      "Hugging Face folder of a model",
       model_folder_or_file.string());
 }
 

@@ -26,9 +26,8 @@ nlohmann::json with_prefix_space(const JsonNode& node, const TokenizerConfig& co
       config.tokenizer_class == "PreTrainedTokenizer" || config.tokenizer_class == "TokenizersBackend";
   if (general && written != config.add_prefix_space) {
     user_error(
-        "{}: field 'add_prefix_space': expected {} as in tokenizer.json, got {}: versions of transformers "
-        "differ in "
-        "which of them counts; try the one that the model was trained with in both",
+        "{0}: field 'add_prefix_space' is {2}, but {1} in tokenizer.json; versions of transformers differ in "
+        "which one they use, so set both to the value that the model was trained with",
         (config.folder / "tokenizer_config.json").string(), written, config.add_prefix_space);
   }
   pre_tokenizer["add_prefix_space"] = config.add_prefix_space;

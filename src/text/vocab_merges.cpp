@@ -42,8 +42,8 @@ const TokenizerClass& class_of(const TokenizerConfig& config) {
     if (config.tokenizer_class == known.name) return known;
   }
   user_error(
-      "{}: field 'tokenizer_class': expected GPT2, CodeGen, Qwen2, Roberta, Bart, LED or CLIP beside "
-      "vocab.json and merges.txt, got {}; try a folder with tokenizer.json",
+      "{}: field 'tokenizer_class': expected GPT2, CodeGen, Qwen2, Roberta, Bart, LED or CLIP with "
+      "vocab.json and merges.txt, got {}; use a folder with tokenizer.json",
       (config.folder / "tokenizer_config.json").string(), config.tokenizer_class);
 }
 

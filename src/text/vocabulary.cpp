@@ -14,14 +14,14 @@ void Vocabulary::claim(std::string_view token, int64_t id, std::string_view wher
   const auto index = static_cast<size_t>(id);
   if (index >= tokens_.size()) tokens_.resize(index + 1);
   if (tokens_[index].data() != nullptr) {
-    user_error("{}: expected one token per id, got '{}' and '{}' for {}", where, tokens_[index], token, id);
+    user_error("{0}: id {3} has two tokens, '{1}' and '{2}'", where, tokens_[index], token, id);
   }
 }
 
 void Vocabulary::add(std::string_view token, int64_t id, std::string_view where) {
   claim(token, id, where);
   const auto [entry, is_new] = ids_.emplace(token, static_cast<int32_t>(id));
-  if (!is_new) user_error("{}: expected each token once, got '{}' twice", where, token);
+  if (!is_new) user_error("{}: the token '{}' occurs twice", where, token);
   tokens_[static_cast<size_t>(id)] = entry->first;
 }
 

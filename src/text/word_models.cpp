@@ -8,7 +8,7 @@ namespace {
 
 int32_t unknown_id(std::optional<int32_t> unk, std::string_view where) {
   if (unk) return *unk;
-  user_error("{}: expected the token 'unk_token' in the vocabulary, as the text has an unknown word", where);
+  user_error("{}: the text has an unknown word, but the vocabulary has no 'unk_token'", where);
 }
 
 bool has_more_characters(std::string_view text, int64_t most) {

@@ -158,12 +158,12 @@ TEST_F(Chat, MistakesInTheData) {
   put("chat.jsonl", chat_line("a", "b") + chat_line("a", " "));
   refused_and_clean(on_chat(), {"chat.jsonl:2: turn 2 (assistant) is empty"});
   put("chat.jsonl", "");
-  refused_and_clean(on_chat(), {"chat.jsonl", "empty file"});
+  refused_and_clean(on_chat(), {"chat.jsonl", "the file is empty"});
   refused_and_clean(small("train llama-full model=base data=none.jsonl"),
                     {"cannot open none.jsonl", "try data=FILE.jsonl"});
   put("chat.jsonl", chat_line("a", "b") + chat_line("a", std::string(60, 'b')) + chat_line("a", "b"));
   refused(on_chat("data.overlong=refuse"),
-          {"chat.jsonl:2: expected a sample of at most 64 tokens, got ", "data.context"});
+          {"chat.jsonl:2: the sample has ", " tokens, more than data.context=64"});
   EXPECT_FALSE(has("runs"));
 }
 

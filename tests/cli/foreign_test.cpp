@@ -98,7 +98,8 @@ TEST_F(Foreign, PointersOfGitLfsAreNoFiles) {
 }
 
 TEST_F(Foreign, OldPicklesAreConverted) {
-  refused("hearth train recipe.yaml model=./model --out run", {"expected model.safetensors", "model"});
+  refused("hearth train recipe.yaml model=./model --out run",
+          {"no weights found (model.safetensors", "model"});
   put("model/consolidated.00.pth", "PK");
   all_refuse({"model, found consolidated.00.pth", "rename it to pytorch_model.bin"});
   fs::remove(at("model/consolidated.00.pth"));

@@ -296,8 +296,7 @@ TEST(Supervisor, KeepsTheRunFolderForItsRun) {
   const Finished second = run_hearth(command, folder.path() / "second");
   EXPECT_EQ(second.exit_code, 2);
   const std::string expected =
-      fmt::format("hearth: expected a run folder that nobody trains in, got {}, which process {} on ",
-                  run.string(), workers_of(child).at(0));
+      fmt::format("hearth: {}: process {} on ", run.string(), workers_of(child).at(0));
   EXPECT_EQ(second.output.substr(0, expected.size()), expected);
   EXPECT_TRUE(child.running());
 }

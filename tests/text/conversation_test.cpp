@@ -170,11 +170,11 @@ TEST(Conversation, ManyFieldsAreNamedInPart) {
 
 TEST(Conversation, RefusesInOneSentence) {
   const std::vector<std::pair<const char*, const char*>> cases = {
-      {R"({"a": 1, "b": 2})", "expected the fields of a known format"},
+      {R"({"a": 1, "b": 2})", "match no known format"},
       {R"({"prompt": "p", "completion": " \n"})", "turn 2 (assistant) is empty"},
       {R"({"messages": [{"role": "user", "content": "h"}, {"role": "assistant", "content": ""}]})",
        "turn 2 (assistant) is empty"},
-      {R"({"messages": [{"role": "user", "content": "h"}]})", "at least one turn of the assistant"},
+      {R"({"messages": [{"role": "user", "content": "h"}]})", "no turn of the assistant to train on"},
       {R"({"messages": [{"role": "user"}, {"role": "assistant", "content": "a"}]})",
        "expected a content in turn 1, got the fields role"},
       {R"({"messages": [{"role": "narrator", "content": "h"}]})",
@@ -184,7 +184,7 @@ TEST(Conversation, RefusesInOneSentence) {
       {R"({"messages": "x"})", "expected a list of messages, got string"},
       {R"({"messages": [1]})", "expected an object as turn 1, got number"},
       {R"({"instruction": "i", "output": 3})", "expected a string as 'output', got number"},
-      {R"({"text": null})", "expected the fields of a known format"},
+      {R"({"text": null})", "match no known format"},
       {R"({"prompt": "p", "completion": "c", "images": ["a.png"]})",
        "expected text, got 'images' in the record"},
       {R"({"messages": [{"role": "user", "content": "h", "image": "x"}, {"role": "assistant", "content": "a"}]})",
@@ -193,7 +193,7 @@ TEST(Conversation, RefusesInOneSentence) {
       {R"({"messages": [{"role": "user", "content": "h"}, {"role": "assistant", "content": "a"}], "kto_tag": false})",
        "labeled as bad by 'kto_tag': false"},
       {R"({"conversations": [{"from": "human", "value": "h"}, {"from": "function_call", "value": "[1]"}]})",
-       "expected function calls, objects with name and arguments, in turn 2"},
+       "turn 2 has a malformed function call"},
       {R"({"messages": [{"role": "user", "content": "h"}, {"role": "assistant", "content": "", "tool_calls": []}]})",
        "turn 2 (assistant) is empty"},
       {R"({"messages": [{"role": "user", "content": "h"}, {"role": "assistant", "content": "", "tool_calls": [1]}]})",

@@ -107,8 +107,7 @@ std::string small_ranks() {
 
 TEST_F(Folder, TiktokenOfAnother) {
   put("tokenizer.model", small_ranks());
-  EXPECT_THAT(refused(),
-              testing::AllOf(HasSubstr("tokenizer.model: expected the ranks of Llama 3"), HasSubstr("259")));
+  EXPECT_THAT(refused(), HasSubstr("tokenizer.model: the 259 ranks are not those of Llama 3"));
 }
 
 TEST_F(Folder, TiktokenThatIsWrong) {

@@ -45,11 +45,11 @@ TEST_F(Tokenizers, ByteLevelHasMergesKindsAndUnusedIds) {
 TEST_F(Tokenizers, SplitsThatLlamaCppLacksAreRefused) {
   put(R"({"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": "x+"},
 "behavior": "Isolated"}, {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]})");
-  EXPECT_THAT(fault_of([&] { read(); }), testing::HasSubstr("a way to split texts that llama.cpp has"));
+  EXPECT_THAT(fault_of([&] { read(); }), testing::HasSubstr("a pre_tokenizer that llama.cpp supports"));
   put(R"({"type": "ByteLevel", "add_prefix_space": true})");
-  EXPECT_THAT(fault_of([&] { read(); }), testing::HasSubstr("a way to split texts that llama.cpp has"));
+  EXPECT_THAT(fault_of([&] { read(); }), testing::HasSubstr("a pre_tokenizer that llama.cpp supports"));
   put(kByteLevel, R"("normalizer": {"type": "Lowercase"},)");
-  EXPECT_THAT(fault_of([&] { read(); }), testing::HasSubstr("none but NFC"));
+  EXPECT_THAT(fault_of([&] { read(); }), testing::HasSubstr("NFC (llama.cpp supports no other)"));
 }
 
 TEST_F(Tokenizers, WhatNoMergeOfBytesOrBytePiecesIsIsRefused) {
@@ -66,7 +66,7 @@ TEST_F(Tokenizers, MergesOutOfSentencePiecesOrderAreRefused) {
   write_file_atomically(folder_.path() / "tokenizer.json",
                         R"({"model": {"type": "BPE", "byte_fallback": true, "vocab": {"a": 0, "b": 1, "ab": 2,
 "ba": 3, "aba": 4}, "merges": ["a b", "ab a", "b a", "a ba"]}})");
-  EXPECT_THAT(fault_of([&] { read(); }), testing::HasSubstr("all merges to one token together"));
+  EXPECT_THAT(fault_of([&] { read(); }), testing::HasSubstr("all merges to a token next to each other"));
 }
 
 void expect_pieces(const GgmlVocabulary& made, const GgufVocabulary& wanted) {

@@ -65,7 +65,7 @@ TEST_F(Jsonl, AnArrayThatBreaksOffKeepsWhatCameBefore) {
   const DataFile open(write("a.json", "[{\"x\": 1},\n{\"x\": 2"));
   EXPECT_THAT(read(open), ElementsAre("1:1"));
   EXPECT_THAT(faults_.sentences(),
-              ElementsAre(EndsWith("a.json:2: a record that does not end before the file does")));
+              ElementsAre(EndsWith("a.json:2: the record is not terminated before the end of the file")));
   const DataFile unclosed(write("b.json", "[{\"x\": 1}"));
   EXPECT_THAT(read(unclosed), ElementsAre("1:1"));
   EXPECT_THAT(faults_.sentences().back(),
@@ -208,7 +208,7 @@ TEST_F(Jsonl, LongTextComesInPiecesThatAreTheText) {
 }
 
 TEST_F(Jsonl, RefusesWhatIsNoData) {
-  EXPECT_THAT(fault_of([&] { DataFile(write("a.jsonl", " \n")); }), HasSubstr("got an empty file"));
+  EXPECT_THAT(fault_of([&] { DataFile(write("a.jsonl", " \n")); }), HasSubstr("the file is empty"));
   EXPECT_THAT(fault_of([&] { DataFile(folder_.path() / "b.jsonl"); }), HasSubstr("cannot open"));
 }
 

@@ -61,7 +61,7 @@ TEST(Packing, Overlong) {
   EXPECT_THAT(fault_of([] {
                 plan({3, 20}, {.row_length = 8, .overlong = Overlong::refuse});
               }),
-              HasSubstr("f:2: expected a sample of at most 8 tokens, got 20"));
+              HasSubstr("f:2: the sample has 20 tokens, more than data.context=8"));
 }
 
 TEST(Packing, OverlongSamplesAreLeftOut) {

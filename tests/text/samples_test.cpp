@@ -62,7 +62,7 @@ TEST_F(Samples, AnswersAreTrainedWithoutATemplateToo) {
                 R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]})"),
             options);
       }),
-      HasSubstr("expected a chat template for the openai data"));
+      HasSubstr("openai data needs a chat template"));
 }
 
 TEST_F(Samples, TheTemplatesBosStandsAlone) {
@@ -88,10 +88,9 @@ TEST_F(Samples, BadRecordsAreCountedAndNamed) {
                           "{\"prompt\": \"q\", \"completion\": \"a\"}\n{\"prompt\": \"q\", \"completion\": "
                           "\"\"}\nnonsense\n{\"x\": 1}\n");
   EXPECT_EQ(read(path, {}).size(), 1U);
-  EXPECT_THAT(
-      faults_.sentences(),
-      ElementsAre(path.string() + ":2: turn 2 (assistant) is empty", HasSubstr("a.jsonl:3: expected JSON"),
-                  HasSubstr("a.jsonl:4: expected the fields of a known format")));
+  EXPECT_THAT(faults_.sentences(),
+              ElementsAre(path.string() + ":2: turn 2 (assistant) is empty",
+                          HasSubstr("a.jsonl:3: expected JSON"), HasSubstr("a.jsonl:4: the fields (")));
 }
 
 TEST_F(Samples, AnUnsupportedTemplateIsRefusedAtOnce) {

@@ -164,10 +164,10 @@ TEST(Split, LongRunsOfSpaces) {
 
 TEST(Split, GivesUpOnARegexThatExplodes) {
   EXPECT_THAT(refusal([] { split(split_json("(a|a|a)*[bc]"), std::string(5000, 'a')); }),
-              testing::HasSubstr("gives up"));
+              testing::ContainsRegex("takes too long|fails on a text"));
   for (const char* slow : {"a*a*b|a", "a*a*a*[bc]"}) {
     EXPECT_THAT(refusal([&] { split(split_json(slow), std::string(50'000, 'a')); }),
-                testing::HasSubstr("gives up"))
+                testing::ContainsRegex("takes too long|fails on a text"))
         << slow;
   }
   EXPECT_THAT(refusal([] { split(split_json("(a"), "a"); }),

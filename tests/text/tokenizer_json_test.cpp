@@ -126,7 +126,8 @@ TEST(TokenizerJson, RefusesWhatItLacks) {
 
 TEST(TokenizerJson, RefusesLies) {
   Json json = bpe_json({"a", "b"}, {"a b"});
-  EXPECT_THAT(refused(json), AllOf(HasSubstr("merge 0"), HasSubstr("has 'ab', which is not in the vocabulary")));
+  EXPECT_THAT(refused(json),
+              AllOf(HasSubstr("merge 0"), HasSubstr("has 'ab', which is not in the vocabulary")));
   json = bpe_json({"a", "b"}, {"ab"});
   EXPECT_THAT(refused(json), AllOf(HasSubstr("merge 0"), HasSubstr("'ab'")));
   json = bpe_json({"a", "b"}, {});
@@ -135,7 +136,7 @@ TEST(TokenizerJson, RefusesLies) {
   json["model"]["vocab"]["c"] = -1;
   EXPECT_THAT(refused(json), HasSubstr("-1"));
   json["model"]["vocab"]["c"] = 1;
-  EXPECT_THAT(refused(json), HasSubstr("one token per id"));
+  EXPECT_THAT(refused(json), HasSubstr("id 1 has two tokens"));
   json["model"]["vocab"]["c"] = "x";
   EXPECT_THAT(refused(json), HasSubstr("'c'"));
   json["model"]["vocab"]["c"] = 2;

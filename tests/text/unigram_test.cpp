@@ -79,7 +79,7 @@ TEST(Unigram, RefusesWhatIsNone) {
   EXPECT_THAT(refused({{"a", "b"}, {"b", 1}}, nullptr), HasSubstr("'model.vocab'"));
   EXPECT_THAT(refused(Json::array({Json::array({"a", 0})}), 1), HasSubstr("'model.unk_id'"));
   EXPECT_THAT(refused(Json::array({Json::array({"a", 0}), Json::array({"a", 1})}), nullptr),
-              HasSubstr("'a' twice"));
+              HasSubstr("'a' occurs twice"));
 }
 
 std::string to_base64(const std::string& bytes) {
