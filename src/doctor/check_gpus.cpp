@@ -33,7 +33,7 @@ void check_presence(const Machine& machine, Findings& found) {
                      .id = "integrated-gpu",
                      .subject = machine.gpus[0].pci_address,
                      .what = "the only GPU shares the processor's memory",
-                     .cost = "device=gpu does not take it by itself",
+                     .cost = "device=gpu does not select it automatically",
                      .fix = fmt::format("name it: device=gpu:{}", machine.gpus[0].pci_address)});
   } else if (machine.gpus[0].integrated) {
     found.push_back({.level = Level::note,
@@ -50,7 +50,7 @@ void check_answers(const PciGpu& gpu, Findings& found) {
   found.push_back({.level = Level::broken,
                    .id = "gpu-vanished",
                    .subject = gpu.pci_address,
-                   .what = "the GPU answers nothing on its bus any more",
+                   .what = "the GPU no longer responds on its bus",
                    .cost = "nothing can use it until it is powered off",
                    .fix = "sudo poweroff, wait a minute, switch on; where it comes back: check power cables, "
                           "riser and slot"});

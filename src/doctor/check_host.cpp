@@ -33,7 +33,7 @@ void check_memory(const Machine& machine, Findings& found) {
         {.level = Level::note,
          .id = "swap",
          .what = "there is no swap",
-         .cost = "where memory runs out the kernel ends a process, which may be the run",
+         .cost = "if memory runs out, the kernel kills a process, which may be the run",
          .fix =
              "sudo fallocate -l 8G /swap && sudo chmod 600 /swap && sudo mkswap /swap && sudo swapon /swap"});
   }
@@ -63,8 +63,8 @@ void check_locked(const Machine& machine, Findings& found) {
       {.level = Level::note,
        .id = "locked-memory",
        .what = fmt::format("a process may lock {} of memory", human_bytes(*machine.locked_bytes)),
-       .cost =
-           "libraries that send between GPUs (RCCL, NCCL, MPI) may fail; Hearth's own way does not need more",
+       .cost = "libraries that send between GPUs (RCCL, NCCL, MPI) may fail; Hearth's own exchange does not "
+               "need more",
        .fix = "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/memlock.conf, then log in "
               "again; docker run --ulimit memlock=-1"});
 }
@@ -109,7 +109,7 @@ void check_host(const Machine& machine, Findings& found) {
     found.push_back({.level = Level::warning,
                      .id = "blocked-file",
                      .what = fmt::format("/{} gives no answer", file),
-                     .cost = "the driver behind it hangs; what it would say is not known",
+                     .cost = "the driver behind it hangs; its state is unknown",
                      .fix = "sudo dmesg | tail -50; as a rule only a restart helps"});
   }
 }

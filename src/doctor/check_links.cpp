@@ -47,7 +47,7 @@ void check_way(const PciGpu& gpu, Findings& found) {
       {.level = Level::warning,
        .id = "pcie-shared",
        .subject = gpu.pci_address,
-       .what = fmt::format("it is behind a bridge with x{} at {:g} GT/s, which it shares", slowest->width,
+       .what = fmt::format("it is behind a shared bridge with x{} at {:g} GT/s", slowest->width,
                            slowest->best_speed()),
        .cost = fmt::format("copies take {:.0f} times as long, more where others use the bridge", 1 / share),
        .fix = "move it to a slot that the processor serves itself, as a rule the first one"});
@@ -94,7 +94,7 @@ void check_peers(const Machine& machine, Findings& found) {
     found.push_back(
         {.level = Level::note,
          .id = "iommu",
-         .what = "the IOMMU translates what devices send",
+         .what = "the IOMMU translates device addresses",
          .cost =
              "none for Hearth, whose GPUs exchange through host memory; direct copies between GPUs may fail",
          .fix = "kernel command line: iommu=pt"});
@@ -102,7 +102,7 @@ void check_peers(const Machine& machine, Findings& found) {
   if (redirected) {
     found.push_back({.level = Level::note,
                      .id = "acs",
-                     .what = "ACS sends what GPUs exchange through the processor",
+                     .what = "ACS routes traffic between GPUs through the processor",
                      .cost = "none for Hearth, whose GPUs exchange through host memory",
                      .fix = "firmware settings: ACS off, where nothing is passed to virtual machines"});
   }

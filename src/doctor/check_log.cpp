@@ -27,7 +27,7 @@ const std::map<Kind, Meaning>& meanings() {
         "versions"}},
       {Kind::timeout,
        {Level::warning, "gpu-timeout", "the GPU did not finish its work in time",
-        "the run is started again from its newest snapshot",
+        "the run restarts from its newest snapshot",
         "newer firmware and kernel; displays on other graphics; lower clocks"}},
       {Kind::fault,
        {Level::warning, "gpu-fault", "a program accessed memory of the GPU that is not its own",

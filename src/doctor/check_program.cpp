@@ -32,13 +32,12 @@ void check_runtime(const Program& program, bool amd, Findings& found) {
          .fix = amd ? "rocminfo says more (Debian: sudo apt install rocminfo)" : "nvidia-smi says more"});
   }
   if (runtime->library.empty()) {
-    found.push_back(
-        {.level = Level::warning,
-         .id = "matmul-library",
-         .what = fmt::format("{} is missing", amd ? "rocBLAS" : "cuBLASLt"),
-         .cost = "matmuls are left to Hearth's own kernels alone, which are slower for large ones",
-         .fix = amd ? "Debian: sudo apt install librocblas0; Ubuntu: sudo apt install rocblas"
-                    : "sudo apt install libcublas-13-0, or of your CUDA's version"});
+    found.push_back({.level = Level::warning,
+                     .id = "matmul-library",
+                     .what = fmt::format("{} is missing", amd ? "rocBLAS" : "cuBLASLt"),
+                     .cost = "only Hearth's own matmul kernels are used, which are slower for large matmuls",
+                     .fix = amd ? "Debian: sudo apt install librocblas0; Ubuntu: sudo apt install rocblas"
+                                : "sudo apt install libcublas-13-0, or of your CUDA's version"});
   }
 }
 

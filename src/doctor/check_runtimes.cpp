@@ -68,7 +68,7 @@ void check_cuda(const Machine& machine, bool shown, Findings& found) {
   if (installed.empty() && !machine.nvidia_version.empty() && !shown) {
     found.push_back({.level = Level::broken,
                      .id = "nvidia-library",
-                     .what = "there is no libcuda.so beside the driver",
+                     .what = "the driver is installed, but libcuda.so is missing",
                      .cost = "nothing can compute on the GPU",
                      .fix = "Ubuntu: sudo ubuntu-drivers install; Debian: sudo apt install libcuda1; in a "
                             "container: --gpus all"});
@@ -82,7 +82,7 @@ struct Variable {
 };
 /// Variables that users copy from elsewhere. Variables that only select GPUs follow below.
 constexpr Variable kVariables[] = {
-    {"HSA_ENABLE_SDMA", Level::note, "copies are made by kernels, beside training",
+    {"HSA_ENABLE_SDMA", Level::note, "copies run as kernels and compete with training",
      "unset it unless copies hang"},
     {"HSA_XNACK", Level::note, "no effect on GPUs for desktops", "unset it"},
     {"AMD_SERIALIZE_KERNEL", Level::warning, "every kernel is waited for: training is several times slower",
@@ -92,10 +92,10 @@ constexpr Variable kVariables[] = {
     {"CUDA_LAUNCH_BLOCKING", Level::warning, "every kernel is waited for: training is several times slower",
      "unset it"},
     {"GPU_MAX_HW_QUEUES", Level::note, "copies may wait for kernels", "unset it"},
-    {"ROCBLAS_TENSILE_LIBPATH", Level::warning, "rocBLAS takes kernels of another installation", "unset it"},
-    {"ROCBLAS_USE_HIPBLASLT", Level::note,
-     "matmuls come from another library; what is autotuned depends on it", "unset it"},
-    {"NVIDIA_TF32_OVERRIDE", Level::warning, "float32 matmuls are rounded otherwise than the recipe says",
+    {"ROCBLAS_TENSILE_LIBPATH", Level::warning, "rocBLAS loads kernels of another installation", "unset it"},
+    {"ROCBLAS_USE_HIPBLASLT", Level::note, "matmuls use another library, which affects autotuning",
+     "unset it"},
+    {"NVIDIA_TF32_OVERRIDE", Level::warning, "float32 matmuls are rounded differently than the recipe says",
      "unset it"},
 };
 constexpr std::string_view kSelectors[] = {"HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
@@ -145,7 +145,7 @@ void check_variables(const Machine& machine, Findings& found) {
       found.push_back({.level = Level::note,
                        .id = "variables",
                        .what = fmt::format("{}={} is set", name, *set),
-                       .cost = "programs see those GPUs alone, numbered anew",
+                       .cost = "programs see only those GPUs, renumbered",
                        .fix = "unset it to see all; device=gpu:ADDRESS names one"});
   }
 }

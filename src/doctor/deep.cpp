@@ -147,21 +147,20 @@ class Deep {
       usleep(50'000);
     }
     if (process_.look() == Isolated::State::lost) {
-      lost(fmt::format(
-          "it gave no answer within {:.0f} s, or took its process with it, while this was tried: {}", seconds,
-          what));
+      lost(fmt::format("it gave no answer within {:.0f} s, or crashed its process, during the test '{}'",
+                       seconds, what));
       return std::nullopt;
     }
     Json answer = Json::parse(process_.take());
     if (answer.is_object() && answer.contains("error")) {
-      lost(fmt::format("{} (while this was tried: {})", answer["error"].get<std::string>(), what));
+      lost(fmt::format("{} (during the test '{}')", answer["error"].get<std::string>(), what));
       return std::nullopt;
     }
     return answer;
   }
   void lost(const std::string& what) {
-    add(Level::broken, "gpu-failed", what, "training on it will fail likewise",
-        "sudo dmesg | tail -50 says what the driver saw; restart the machine, then the doctor");
+    add(Level::broken, "gpu-failed", what, "training on it will fail too",
+        "sudo dmesg | tail -50 shows the driver's messages; restart the machine, then run the doctor again");
   }
   void add(Level level, const char* id, std::string what, std::string cost = "", std::string fix = "") {
     result_.findings.push_back({.level = level,
@@ -172,7 +171,7 @@ class Deep {
                                 .fix = std::move(fix)});
   }
   void test_gpu() {
-    say_(fmt::format("{} {}: trying every kernel", address_, name_));
+    say_(fmt::format("{} {}: testing every kernel", address_, name_));
     const bool works = test_kernels();
     if (!works) return;
     say_(fmt::format("{}: copies, memory rate and matmuls", address_));
@@ -190,11 +189,11 @@ class Deep {
     const auto& failures = found->at("failures");
     if (failures.empty())
       add(Level::ok, "kernels-right",
-          fmt::format("{} kernels tried, all right", found->at("tried").get<int>()));
+          fmt::format("{} kernels tested, all correct", found->at("tried").get<int>()));
     for (const auto& [kernel, what] : failures.items())
       add(Level::broken, "kernels-right",
           fmt::format("{} is wrong: {}", shortened(kernel, 100), shortened(what.get<std::string>(), 200)),
-          "wrong numbers, unless Hearth notices and computes this on the processor",
+          "wrong numbers, unless Hearth's self-test notices and computes this on the processor",
           "report it with doctor.html; another driver may be right");
     return true;
   }
@@ -265,7 +264,7 @@ class Deep {
       add(Level::broken, "gpu-memory",
           fmt::format("{}: {} words are wrong, the first at {}", tested, wrong,
                       found->at("first").get<std::string>()),
-          "losses that are not finite, and models that are quietly wrong",
+          "losses that are not finite, and silently wrong models",
           "default clocks and power limit of memory, cooler; where it stays: the GPU is defective");
     }
   }
@@ -322,13 +321,13 @@ class Deep {
     }
   }
   void test_sums(int size) {
-    say_(fmt::format("sums of {} GPUs", size));
+    say_(fmt::format("all-reduce of {} GPUs", size));
     Isolated group([this, size](std::string_view) { return try_sums(options_.device, size); });
     const std::optional<std::string> fault = group.ask("", kRateSeconds);
     if (fault && fault->empty()) {
-      add(Level::ok, "sums", fmt::format("{} GPUs add up over host memory, all right", size));
+      add(Level::ok, "sums", fmt::format("the all-reduce of {} GPUs over host memory is correct", size));
     } else {
-      add(Level::broken, "sums", fault ? *fault : "a sum of several GPUs gave no answer",
+      add(Level::broken, "sums", fault ? *fault : "the all-reduce of several GPUs gave no answer",
           "devices=2 does not work", "hearth doctor names links with errors; try each GPU alone");
     }
   }

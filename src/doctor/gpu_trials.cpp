@@ -209,7 +209,7 @@ std::string try_sums(const std::string& device_name, int size) {
     group.all_gather(std::as_bytes(std::span(&num_wrong, 1)), std::as_writable_bytes(std::span(all)));
     for (int rank = 0; rank < size; ++rank)
       if (all[static_cast<size_t>(rank)] > 0)
-        fault = fmt::format("GPU {} of {} has {} of {} sums wrong", rank, size,
+        fault = fmt::format("GPU {} of {}: {} of {} all-reduced numbers are wrong", rank, size,
                             all[static_cast<size_t>(rank)], kNumbers);
   });
   return fault;

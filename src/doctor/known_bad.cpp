@@ -110,9 +110,8 @@ void check_known_bad(const Machine& machine, Findings& found) {
     found.push_back(
         {.id = "known-bad",
          .subject = gpu.pci_address,
-         .what = fmt::format(
-             "nothing bad is known of {} with Linux {} and what is installed; not everything is known",
-             gpu.architecture.empty() ? "it" : gpu.architecture, machine.kernel)});
+         .what = fmt::format("no known problems of {} with Linux {} and the installed software",
+                             gpu.architecture.empty() ? "it" : gpu.architecture, machine.kernel)});
   }
 }
 

@@ -29,8 +29,7 @@ std::string answer(std::string_view) {
 Program read_program(Isolated& process, double seconds) {
   const std::optional<std::string> text = process.ask("", seconds);
   if (!text)
-    return {.fault = fmt::format("the runtimes of GPUs gave no answer within {:.0f} s, or ended the process",
-                                 seconds)};
+    return {.fault = fmt::format("the GPU runtimes gave no answer within {:.0f} s, or crashed", seconds)};
   const Json json = Json::parse(*text);
   Program program;
   for (const Json& one : json.at("runtimes"))

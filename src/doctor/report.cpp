@@ -34,7 +34,7 @@ std::string modules_line(const Program& program) {
             : fmt::format("{} {} with kernels for {} and matmuls of {}; ", runtime.name, runtime.version,
                           runtime.architectures, runtime.library.empty() ? "its own alone" : runtime.library);
   }
-  return text.empty() ? "none but emulated ones" : text.substr(0, text.size() - 2);
+  return text.empty() ? "only emulated GPUs" : text.substr(0, text.size() - 2);
 }
 
 /// Returns the facts about machine and program that precede the findings.
@@ -72,8 +72,7 @@ std::string line_of(const Finding& finding) {
 std::string verdict(const std::vector<Finding>& findings) {
   const auto count = [&](Level level) { return std::ranges::count(findings, level, &Finding::level); };
   const auto broken = count(Level::broken), warnings = count(Level::warning);
-  if (broken + warnings == 0)
-    return "nothing is wrong with this machine, as far as it can be seen from here\n";
+  if (broken + warnings == 0) return "no problems found on this machine\n";
   return fmt::format("{} broken, {} warning{}, {} note{}\n", broken, warnings, warnings == 1 ? "" : "s",
                      count(Level::note), count(Level::note) == 1 ? "" : "s");
 }
@@ -169,10 +168,10 @@ std::string html_figures(const std::vector<Figure>& figures) {
     const bool known = figure.promised > 0;
     rows.push_back({io::escape_html(figure.gpu), io::escape_html(figure.name),
                     fmt::format("{:.1f} {}", figure.value, figure.unit),
-                    known ? fmt::format("{:.1f} {}", figure.promised, figure.unit) : "not known",
+                    known ? fmt::format("{:.1f} {}", figure.promised, figure.unit) : "unknown",
                     known ? fmt::format("{:.0f}%", 100 * figure.value / figure.promised) : ""});
   }
-  return html_table({"GPU", "what", "measured", "by the model of it, or of its link", ""}, rows);
+  return html_table({"GPU", "what", "measured", "predicted", ""}, rows);
 }
 
 io::Series series_of(const std::vector<LoadSample>& load, const char* name, const char* color,

@@ -94,8 +94,8 @@ std::string gpu_text(size_t number, const Topology::Gpu& one, bool several_nodes
 std::string advice(const Topology& topology, const std::vector<SharedTraining>& trainings) {
   const size_t size = topology.gpus.size();
   std::string text = fmt::format(
-      "\ndevices={} shares each update; GPUs exchange through host memory at {}. By the model of the GPU:\n",
-      size, rate(topology.common_bytes_per_second()));
+      "\ndevices={} shares each update; GPUs exchange through host memory at {}. Predicted speedup:\n", size,
+      rate(topology.common_bytes_per_second()));
   double worst = static_cast<double>(size);
   for (const SharedTraining& training : trainings) {
     text += fmt::format("  {:<24} {:.2f} times one GPU\n", training.name, training.speedup);
@@ -111,8 +111,9 @@ std::string advice(const Topology& topology, const std::vector<SharedTraining>& 
         "  -> for large models parallel=pipeline sends less, and exchange.local_steps exchanges seldom; LoRA "
         "and images share updates\n";
   }
-  return text + fmt::format("hearth plan RECIPE devices={} --link {:.1f} compares every way for a recipe\n",
-                            size, topology.common_bytes_per_second() * 1e-9);
+  return text +
+         fmt::format("hearth plan RECIPE devices={} --link {:.1f} compares all strategies for a recipe\n",
+                     size, topology.common_bytes_per_second() * 1e-9);
 }
 
 }  // namespace
@@ -149,7 +150,7 @@ std::string measure_topology(Topology& topology, const std::string& device) {
     }
   });
   const std::optional<std::string> answer = process.ask("", kMeasureSeconds);
-  if (!answer) return "a GPU gave no answer while copies were measured; hearth doctor --deep says which";
+  if (!answer) return "a GPU gave no answer while copies were measured; run hearth doctor --deep to find it";
   const nlohmann::json found = nlohmann::json::parse(*answer);
   if (found.contains("error")) return found.at("error").get<std::string>();
   for (size_t i = 0; i < topology.gpus.size(); ++i) {

@@ -85,7 +85,7 @@ TEST_F(Verbs, TrainOnAnEmulatedGpuSaysWhatTheProcessorDoes) {
 
 TEST_F(Verbs, DoctorTellsWhatWasBuiltAndFound) {
   EXPECT_THAT(works("export HEARTH_MODULES=. && hearth doctor"),
-              AllOf(ContainsRegex("^hearth     [0-9.]+, compiled by .*\nmodules    none but emulated ones\n"),
+              AllOf(ContainsRegex("^hearth     [0-9.]+, compiled by .*\nmodules    only emulated GPUs\n"),
                     ContainsRegex("\nok       host-memory: ")));
 }
 

@@ -40,7 +40,7 @@ TEST(Deep, OfAGoodGpuHasItsFigures) {
               Contains(Field(&Finding::what, HasSubstr("64.0 MiB of free memory tested with 6 patterns"))));
   EXPECT_EQ(found.figures.size(), 5U);
   for (const Figure& figure : found.figures) EXPECT_GT(figure.value, 0) << figure.name;
-  EXPECT_THAT(said, Contains(HasSubstr("trying every kernel")));
+  EXPECT_THAT(said, Contains(HasSubstr("testing every kernel")));
   const std::string page = to_page({}, nullptr, found.findings, found);
   EXPECT_THAT(page, AllOf(HasSubstr("copies to the GPU"), HasSubstr("steady-load"), HasSubstr("</html>"),
                           Not(HasSubstr("http")), Not(HasSubstr("<script"))));
@@ -68,7 +68,7 @@ TEST(Deep, OutlivesAGpuThatTakesItsProcessWithIt) {
   const PlantedKernel planted("add", deadly);
   EXPECT_THAT(examine_emulated().findings,
               ElementsAre(AllOf(Field(&Finding::level, Level::broken), Field(&Finding::id, "gpu-failed"),
-                                Field(&Finding::what, HasSubstr("while this was tried: kernels")))));
+                                Field(&Finding::what, HasSubstr("during the test 'kernels'")))));
 }
 
 }  // namespace
