@@ -185,7 +185,7 @@ const BenchCase& find_bench_case(std::string_view name) {
 
 BenchResult run_bench(const BenchCase& bench, int64_t num_steps, const BenchMachine& machine, bool profile) {
   if (profile && (bench.prompt > 0 || !bench.kernel.empty()))
-    user_error("expected a case of training for --profile, got '{}'", bench.name);
+    user_error("--profile needs a training case, but '{}' is none", bench.name);
   const std::unique_ptr<Workload> work = open_workload(bench, machine);
   BenchResult result{.flops_per_step = work->flops(), .samples_per_step = work->num_samples()};
   const int64_t warm_up = bench.tiny ? kTinyWarmUp : kWarmUp;

@@ -254,12 +254,11 @@ std::string to_table(const std::vector<ProfileRow>& rows) {
         fmt::format("{:9.3f} {:5.1f}% {:5} {:8.1f}  {} {}\n", row.seconds * 1e3, 100 * row.seconds / total,
                     row.count, row.flops / row.seconds / 1e9, row.op, row.shape);
   }
-  return text + fmt::format("{:9.3f} in all\n", total * 1e3);
+  return text + fmt::format("{:9.3f} total\n", total * 1e3);
 }
 
 engine::EngineOptions engine_options(const BenchCase& bench, const BenchMachine& machine) {
-  if (bench.prompt > 0 || !bench.kernel.empty())
-    user_error("expected a case of training, got '{}'", bench.name);
+  if (bench.prompt > 0 || !bench.kernel.empty()) user_error("'{}' is not a training case", bench.name);
   engine::EngineOptions options{.objective = bench_objective(bench),
                                 .batch = bench.batch,
                                 .precision = bench.precision,
@@ -290,7 +289,7 @@ std::unique_ptr<Workload> open_workload(const BenchCase& bench, const BenchMachi
   if (bench.channels > 0) return std::make_unique<PictureTraining>(bench, machine);
   if (bench.prompt == 0) return std::make_unique<TextTraining>(bench, machine);
   if (machine.device != "cpu")
-    user_error("expected --device cpu for '{}', got {}: answers are made by the processor", bench.name,
+    user_error("expected --device cpu for '{}', got {}: answers are generated on the CPU", bench.name,
                machine.device);
   return std::make_unique<Answers>(bench, machine.num_threads);
 }

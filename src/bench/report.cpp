@@ -115,7 +115,7 @@ std::string describe(const ReportResult& result, int64_t memory_bytes) {
   const ReportFit& fit = result.fit;
   std::string text;
   if (fit.refused) {
-    text = fmt::format("{} was asked for, whose plan needs {} of the {} that {} has for it:\n{}",
+    text = fmt::format("{} was requested, but needs {} of the {} that {} has for it:\n{}",
                        result.job.shape_of(result.job.asked), human_bytes(fit.refused->peak_bytes),
                        human_bytes(memory_bytes), result.device, planner::to_table(*fit.refused));
   }
@@ -165,7 +165,8 @@ std::unique_ptr<Workload> open_fitting(const ReportResult& result) {
     return open_workload(result.fit.bench, result.job.machine);
   } catch (const std::bad_alloc&) {
     user_error(
-        "expected host memory for all weights and states of {}, too, beside those on {}; try a smaller model",
+        "host memory is too small for the weights and states of {}, which are needed in addition to those on "
+        "{}; try a smaller model",
         result.job.model, result.device);
   }
 }

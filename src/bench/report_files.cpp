@@ -55,14 +55,14 @@ std::vector<Row> rows_of(const ReportResult& result) {
   const double seconds = mean_step_seconds(result);
   std::vector<Row> rows = {
       {"a step (ms)", decimals(1e3 * seconds, 3), modeled(&ReportModeled::step_seconds, 1e3, 3)},
-      {fmt::format("{}/s of a device", unit_of(result)),
+      {fmt::format("{}/s per device", unit_of(result)),
        decimals(result.mean(&Progress::samples_per_second), 1),
        modeled(&ReportModeled::samples_per_second, 1, 1)},
       {"TFLOP/s by the benchmark's count", decimals(result.mean(&Progress::tflops), 3), "-"},
       {"TFLOP/s by the program's count", decimals(result.flops_per_step / seconds * 1e-12, 3),
        modeled(&ReportModeled::flops_per_second, 1e-12, 3)},
       {"MFU", percent(result.mean(&Progress::mfu)), model ? percent(model->mfu) : "-"},
-      {"memory of a device",
+      {"memory per device",
        fmt::format("{} of {}", human_bytes(last.memory_bytes), human_bytes(last.device_bytes)), "-"}};
   return rows;
 }
@@ -112,7 +112,7 @@ std::vector<io::CurvePoint> curve(const ReportResult& result, double Progress::*
 
 io::ReportTable profile_table(const std::vector<ProfileRow>& profile) {
   io::ReportTable table{.title = "Where a step's time goes",
-                        .header = {"ms", "nodes", "GFLOP/s", "op", "its result"},
+                        .header = {"ms", "nodes", "GFLOP/s", "op", "result shape"},
                         .rows = {}};
   for (const ProfileRow& row : profile) {
     table.rows.push_back({decimals(1e3 * row.seconds, 3), std::to_string(row.count),
@@ -201,25 +201,25 @@ std::string to_page(const ReportResult& result) {
   const planner::PlanReport& plan = result.fit.plan;
   const Progress& last = result.steps.back();
   io::ReportData data{.title = title_of(result)};
-  data.summary = {{fmt::format("{}/s of a device", unit_of(result)),
+  data.summary = {{fmt::format("{}/s per device", unit_of(result)),
                    decimals(result.mean(&Progress::samples_per_second), 1)},
-                  {"TFLOP/s of a device", decimals(result.mean(&Progress::tflops), 3)},
+                  {"TFLOP/s per device", decimals(result.mean(&Progress::tflops), 3)},
                   {"MFU", percent(result.mean(&Progress::mfu))},
-                  {"memory of a device",
+                  {"memory per device",
                    fmt::format("{} ({:.2f}%)", human_bytes(last.memory_bytes), 100 * memory_share(last))},
                   {"device", fmt::format("{} x {}", result.job.num_devices, result.device)},
                   {"it fits", result.fit.how}};
   if (result.fit.refused)
-    data.summary.emplace_back("asked for, which does not fit",
+    data.summary.emplace_back("requested, does not fit",
                               fmt::format("{}: {}", result.job.shape_of(result.job.asked),
                                           human_bytes(result.fit.refused->peak_bytes)));
   data.loss = curve(result, &Progress::loss);
   const std::string rate = fmt::format("{}/s", unit_of(result));
-  data.score = {.title = rate, .name = "of a device", .points = curve(result, &Progress::samples_per_second)};
+  data.score = {.title = rate, .name = "per device", .points = curve(result, &Progress::samples_per_second)};
   data.pictures = {memory_chart(plan)};
   if (!result.profile.empty()) data.pictures.push_back(time_chart(result.profile));
   io::ReportTable figures{
-      .title = "Measured, and by the model of a GPU",
+      .title = "Measured and predicted",
       .header = {"", "measured",
                  result.modeled ? fmt::format("modeled, {}", result.modeled->gpu) : "modeled"},
       .rows = {}};

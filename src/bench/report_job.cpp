@@ -231,8 +231,7 @@ ReportFit fit_job(const ReportJob& job, int64_t memory_bytes) {
   }
   if (!found) {
     user_error(
-        "expected a plan of at most {} for {}, got {} for {} ({}) and nothing smaller that fits; try a "
-        "smaller model",
+        "the device has {0}, but {1} needs {2} for {3} ({4}), and nothing smaller fits; try a smaller model",
         human_bytes(memory_bytes), job.model, human_bytes(refused.peak_bytes), job.shape_of(job.asked),
         purposes_of(refused));
   }
