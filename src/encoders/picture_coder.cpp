@@ -81,7 +81,7 @@ io::WeightFiles open_autoencoder(const fs::path& folder) {
     file = other;
   if (!path_exists(file)) {
     refuse_foreign_weights(folder);
-    user_error("expected the weights of an autoencoder, {}, found none; try the folder as diffusers has it",
+    user_error("{}: the weights of the autoencoder are missing; use a folder in diffusers' layout",
                file.string());
   }
   io::WeightFiles files(file);
@@ -113,8 +113,8 @@ PictureCoder::PictureCoder(const fs::path& vae_folder, Compute compute, int64_t 
 
 void PictureCoder::expect_channels(int64_t channels) const {
   if (this->channels() == channels) return;
-  user_error("expected an autoencoder of {} channels, as the denoiser takes them, got one of {} in {}",
-             channels, this->channels(), files_.path().parent_path().string());
+  user_error("{2}: the autoencoder has {1} channels, but the denoiser expects {0}", channels,
+             this->channels(), files_.path().parent_path().string());
 }
 
 uint64_t PictureCoder::hash() const {
@@ -170,7 +170,7 @@ ModelPart& PictureCoder::encoder(Extent pixels) {
 std::vector<float> PictureCoder::encode(const data::Image& picture) {
   const int64_t multiple = config_.side_multiple();
   if (picture.height % multiple != 0 || picture.width % multiple != 0 || picture.size().shorter() == 0) {
-    user_error("expected a picture whose sides are multiples of {} pixels, got {} x {}", multiple,
+    user_error("the image has {1} x {2} pixels, but its sides must be multiples of {0}", multiple,
                picture.width, picture.height);
   }
   const data::Image rgb = data::convert(picture, 3);
@@ -217,13 +217,12 @@ void PictureCoder::open_decoder(Extent latents) {
     part = decoder_within_budget(tile);
   }
   if (!part && budget_ == 0) {
-    user_error("expected room on the GPU to decode {0} x {0} latents, it has too little free; try device=cpu",
+    user_error("the GPU has too little free memory to decode {0} x {0} latents; try device=cpu",
                kSmallestTile);
   }
   if (!part) {
-    user_error(
-        "expected a budget with room to decode {0} x {0} latents, got one of {1} bytes; try a larger one",
-        kSmallestTile, budget_);
+    user_error("the memory budget of {1} bytes is too small to decode {0} x {0} latents; raise it",
+               kSmallestTile, budget_);
   }
   decoder_.emplace(Sized{.size = tile, .part = std::move(*part)});
   decoder_->part.load(files_, "");

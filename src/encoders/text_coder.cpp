@@ -64,7 +64,7 @@ std::string first_that_is_there(const io::WeightFiles& files, std::initializer_l
 
 int32_t pad_of(const text::Tokenizer& tokenizer, const fs::path& folder) {
   if (tokenizer.pad()) return *tokenizer.pad();
-  user_error("{}: expected a pad_token in tokenizer_config.json, found none", folder.string());
+  user_error("{}: tokenizer_config.json has no pad_token; add it", folder.string());
 }
 
 /// CLIP's text encoder and its tokenizer.
@@ -80,7 +80,7 @@ class Clip {
   int64_t width() const { return config_.hidden; }
   std::string cut_note(std::span<const std::string> captions) const {
     return cut_sentence(captions, config_.num_positions, "CLIP",
-                        "their ends reach the model through the other text model alone",
+                        "only the other text encoder reads their ends",
                         [&](const std::string& caption) { return num_ids(*tokenizer_, caption); });
   }
   const io::WeightFiles& files() const { return files_; }
@@ -264,7 +264,8 @@ class Qwen3 : public CaptionEncoder {
     const text::ChatSetup setup = text::read_chat_setup(folder, tokenizer);
     if (!setup.chat_template)
       user_error(
-          "{}: expected a chat_template.jinja, or a chat_template in tokenizer_config.json, found none",
+          "{}: no chat_template.jinja and no chat_template in tokenizer_config.json; download the folder "
+          "again",
           folder.string());
     return text::ChatRenderer(text::Template(*setup.chat_template, setup.template_name),
                               {.bos_token = setup.bos_token,
@@ -319,7 +320,7 @@ std::unique_ptr<CaptionEncoder> open_encoder(const fs::path& folder, int64_t num
                                              const Compute& compute) {
   const fs::path file = folder / kModelIndex;
   if (!fs::exists(file)) {
-    user_error("expected a folder in diffusers' layout, with model_index.json, got '{}'{}", folder.string(),
+    user_error("'{}' has no model_index.json; use a folder in diffusers' layout{}", folder.string(),
                download_advice(folder));
   }
   const auto index =
@@ -332,9 +333,8 @@ std::unique_ptr<CaptionEncoder> open_encoder(const fs::path& folder, int64_t num
     return std::make_unique<Qwen3>(folder, num_tokens, compute);
   if (first.starts_with("Mistral3"))
     user_error(
-        "{}: the model reads captions with {}, as FLUX.2-dev does, which Hearth does not have; take FLUX.2 "
-        "klein "
-        "4B with the recipe klein-lora, or FLUX.1-dev with flux-lora",
+        "{}: the text encoder {} (FLUX.2-dev) is not supported; use FLUX.2 klein 4B with the recipe "
+        "klein-lora, or FLUX.1-dev with flux-lora",
         file.string(), first);
   user_error(
       "{}: expected text_encoder CLIPTextModel and text_encoder_2 T5EncoderModel, or text_encoder "

@@ -75,8 +75,9 @@ void TextEncoder::add_rows(const std::string& table, std::span<const int32_t> ro
   }
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i] < 0 || rows[i] >= found->shape[0]) {
-      user_error("{}: expected ids below the {} rows of '{}', the tokenizer gave {}", files_.path().string(),
-                 found->shape[0], table, rows[i]);
+      user_error(
+          "{0}: the tokenizer gave the id {3}, but '{2}' has only {1} rows; use the tokenizer of this model",
+          files_.path().string(), found->shape[0], table, rows[i]);
     }
     const std::vector<float> row = hub::floats_of(*found, rows[i] * parts_.width, parts_.width);
     for (size_t c = 0; c < row.size(); ++c) to[i * row.size() + c] += row[c];

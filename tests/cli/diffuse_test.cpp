@@ -345,8 +345,8 @@ TEST_F(LatentDiffuse, MistakesAreOneSentence) {
   refused("hearth train latent.yaml --out damaged train.steps=40", {"the file is damaged", cached});
   works("rm vae/diffusion_pytorch_model.safetensors");
   refused("hearth train latent.yaml",
-          {"weights of an autoencoder", "vae/diffusion_pytorch_model.safetensors"});
-  refused("hearth generate run --prompt star", {"weights of an autoencoder"});
+          {"weights of the autoencoder are missing", "vae/diffusion_pytorch_model.safetensors"});
+  refused("hearth generate run --prompt star", {"weights of the autoencoder are missing"});
 }
 
 }  // namespace

@@ -101,7 +101,8 @@ TEST_F(Pictures, BecomeLatents) {
   gray.height = 12;
   EXPECT_EQ(pictures.encode(gray).size(), size_t{2 * 3 * 2}) << "another size";
   gray.height = 10;
-  EXPECT_THAT(refusal([&] { pictures.encode(gray); }), HasSubstr("multiples of 4 pixels, got 8 x 10"));
+  EXPECT_THAT(refusal([&] { pictures.encode(gray); }),
+              HasSubstr("the image has 8 x 10 pixels, but its sides must be multiples of 4"));
 }
 
 TEST_F(Pictures, MeansAreShiftedAndScaled) {
@@ -174,7 +175,7 @@ TEST_F(Pictures, AttentionMayHaveItsOldNames) {
 
 TEST_F(Pictures, WithoutWeightsThereAreNone) {
   fs::remove(weights());
-  EXPECT_THAT(refusal([&] { coder(); }), HasSubstr("expected the weights of an autoencoder"));
+  EXPECT_THAT(refusal([&] { coder(); }), HasSubstr("weights of the autoencoder are missing"));
   write_file_atomically(folder_.path() / "diffusion_pytorch_model.bin", "\x80\2K\1.");
   EXPECT_THAT(refusal([&] { coder(); }), HasSubstr("before PyTorch 1.6"));
 }
@@ -201,7 +202,7 @@ TEST_F(Pictures, AreDecodedInTilesWhereTheBudgetAsksForIt) {
   EXPECT_THAT(refusal([&] {
                 coder(bytes_for({4, 4})).tile_of(size);
               }),
-              HasSubstr("room to decode 8 x 8 latents"));
+              HasSubstr("too small to decode 8 x 8 latents"));
 }
 
 TEST_F(Pictures, TilesPassOverWithoutSeams) {

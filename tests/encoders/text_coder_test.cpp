@@ -102,12 +102,12 @@ TEST_F(Captions, DependOnTheLastLayer) {
 
 TEST_F(Captions, RefusesFoldersOfOtherModels) {
   put(folder_.path() / "tokenizer/tokenizer_config.json", "{}");
-  EXPECT_THAT(refusal(), HasSubstr("expected a pad_token"));
+  EXPECT_THAT(refusal(), HasSubstr("has no pad_token"));
   put(folder_.path() / "model_index.json",
       R"({"text_encoder": ["transformers", "GemmaModel"], "text_encoder_2": [null, null]})");
   EXPECT_THAT(refusal(), HasSubstr("got 'GemmaModel' and ''"));
   fs::remove(folder_.path() / "model_index.json");
-  EXPECT_THAT(refusal(), HasSubstr("with model_index.json"));
+  EXPECT_THAT(refusal(), HasSubstr("has no model_index.json"));
 }
 
 TEST_F(Captions, RefusesIdsBeyondTheTable) {
@@ -119,8 +119,8 @@ TEST_F(Captions, RefusesIdsBeyondTheTable) {
     encode(coder, {"a c"});
     FAIL() << "encoded an id without a row";
   } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("expected ids below the 4 rows"));
-    EXPECT_THAT(error.what(), HasSubstr("the tokenizer gave 5"));
+    EXPECT_THAT(error.what(), HasSubstr("has only 4 rows"));
+    EXPECT_THAT(error.what(), HasSubstr("the tokenizer gave the id 5"));
   }
 }
 
