@@ -24,7 +24,7 @@ struct MemoryTrial {
   int64_t num_wrong_words = 0;
   std::string first_wrong;  ///< "offset 0x1000: wrote 0x..., read 0x..."
 };
-/// Tests all free memory, at most `most_bytes`, by writing patterns and reading them back: the address of
+/// Tests all free memory, up to `most_bytes`, by writing patterns and reading them back: the address of
 /// each word and its complement, which detects aliased addresses, then alternating bits. Ends after
 /// `seconds`.
 MemoryTrial try_memory(const gpu::DeviceInfo& gpu, int64_t most_bytes, double seconds);

@@ -29,7 +29,7 @@ Axis make_axis(double low, double high) {
   return axis;
 }
 
-/// Reduces a curve to at most 400 points, each the mean of a range of points.
+/// Reduces a curve to 400 points or fewer, each the mean of a range of points.
 std::vector<CurvePoint> thinned(const std::vector<CurvePoint>& points) {
   constexpr size_t kMaxPoints = 400;
   if (points.size() <= kMaxPoints) return points;
