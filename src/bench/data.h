@@ -6,6 +6,7 @@
 
 namespace hearth::bench {
 
+/// Options of bench_data().
 struct DataBenchOptions {
   fs::path folder;  ///< images with boxes in a format of data::read_boxes
   /// image size in pixels

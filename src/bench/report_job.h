@@ -41,6 +41,7 @@ struct ReportJob {
   int64_t pixels_per_length = 1;                         ///< for latents: pixels per latent along each axis
   std::shared_ptr<const models::DecoderConfig> decoder;  ///< owner of asked.decoder
 
+  /// True for fine-tuning and post-training.
   bool tunes() const { return mode != "pretrain"; }
   /// Min. batch: batch norm over a single value has no variance.
   int64_t least_batch() const { return is_text || pixels_per_length > 1 ? 1 : 2; }

@@ -28,6 +28,7 @@ struct ReportModel {
   bool is_text() const { return !family.empty(); }
 };
 
+/// Returns all models that are known by name.
 std::span<const ReportModel> report_models();
 
 /// Returns a model by name, ignoring case; null if there is none.

@@ -22,6 +22,7 @@ void check_access(const Machine& machine, Findings& found);
 void check_drivers(const Machine& machine, Findings& found);
 /// `program`: its runtimes count wherever they are installed; null: only files are examined.
 void check_runtimes(const Machine& machine, const Program* program, Findings& found);
+/// Checks environment variables that affect the GPU runtimes.
 void check_variables(const Machine& machine, Findings& found);
 void check_host(const Machine& machine, Findings& found);
 void check_log(const Machine& machine, Findings& found);

@@ -34,6 +34,7 @@ struct LoadSample {
   std::optional<double> celsius, watts, megahertz;
 };
 
+/// Result of the deep tests.
 struct DeepResult {
   std::vector<std::string> gpus;  ///< "0000:03:00.0: AMD Radeon RX 7900 XT"
   std::vector<Finding> findings;

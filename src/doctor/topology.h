@@ -37,6 +37,7 @@ struct SharedTraining {
 /// Simulates data-parallel training of typical models.
 std::vector<SharedTraining> model_sharing(const Topology& topology);
 
+/// Formats the topology as text, with the modeled speedups and a recommendation for several GPUs.
 std::string to_text(const system::Machine& machine, const Topology& topology);
 std::string to_json(const Topology& topology);
 

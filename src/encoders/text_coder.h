@@ -25,6 +25,7 @@ class TextCoder {
   TextCoder(const TextCoder&) = delete;
   TextCoder& operator=(const TextCoder&) = delete;
 
+  /// Width of a hidden state in the output.
   int64_t text_width() const;
   int64_t pooled_width() const;  ///< 0: there is no pooled vector
   int64_t num_tokens() const;

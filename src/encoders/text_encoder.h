@@ -63,6 +63,7 @@ class TextEncoder {
   TextEncoder(const TextEncoder&) = delete;
   TextEncoder& operator=(const TextEncoder&) = delete;
 
+  /// Width of a hidden state in the output, with all kept layers concatenated.
   int64_t width() const { return parts_.width * std::max<int64_t>(1, std::ssize(parts_.kept)); }
   int64_t length() const { return parts_.length; }
   /// Bytes of the layer in memory, including its activations.

@@ -71,6 +71,7 @@ struct FoundCheckpoint {
 std::optional<FoundCheckpoint> find_newest_checkpoint(const fs::path& folder,
                                                       std::vector<std::string>* refused);
 
+/// A checkpoint folder, complete or not.
 struct CheckpointInfo {
   fs::path path;
   int64_t step = 0;

@@ -30,6 +30,7 @@ class EventFile {
  public:
   /// `first_step`: for a resumed run, the first step that is not done yet; 0 for a new run.
   explicit EventFile(const fs::path& folder, int64_t first_step = 0);
+  /// Writes a scalar or an image with the current time.
   void add_scalar(int64_t step, std::string_view tag, float value);
   void add_image(int64_t step, std::string_view tag, Extent size, std::string_view png);
 

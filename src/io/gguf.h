@@ -16,6 +16,7 @@ namespace hearth::io {
 /// Element types with GGUF's numbers. q8_0: blocks of 32 elements with one f16 scale and 32 signed bytes.
 enum class GgufType : uint32_t { f32 = 0, f16 = 1, q8_0 = 8, bf16 = 30 };
 
+/// Elements per block of q8_0.
 inline constexpr int64_t kQ8Block = 32;
 
 /// Returns the bytes of a row of `columns` elements. For q8_0, `columns` must be a multiple of kQ8Block.

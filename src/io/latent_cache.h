@@ -48,6 +48,7 @@ class LatentCache {
   void read(const CaptionKey& key, std::span<float> text, std::span<float> pooled) const;
 
   const fs::path& folder() const { return folder_; }
+  /// Returns the path of the file of a key, whether it exists or not.
   fs::path path_of(const LatentKey& key) const;
   fs::path path_of(const CaptionKey& key) const;
 

@@ -24,6 +24,8 @@ class Pickle {
     persistent,  ///< items: one value, the id of an object that is stored elsewhere
   };
   using Id = uint32_t;
+  /// A value of the pickle; which members are used depends on its kind. `text` points into the pickle's
+  /// bytes.
   struct Value {
     Kind kind = Kind::none;
     int64_t integer = 0;

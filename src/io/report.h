@@ -22,6 +22,7 @@ struct ImageStrip {
   std::string caption;
 };
 
+/// A table of the report; cells are plain text.
 struct ReportTable {
   std::string title;
   std::vector<std::string> header;

@@ -27,6 +27,7 @@ TorchTensors parse_torch_file(std::span<const std::byte> bytes, std::string_view
 class TorchFile {
  public:
   explicit TorchFile(const fs::path& path);
+  /// Tensors sorted by name; views are valid as long as this object.
   const std::vector<TensorView>& tensors() const { return read_.tensors; }
   std::span<const std::byte> bytes() const { return file_.bytes(); }
 

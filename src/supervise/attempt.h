@@ -48,6 +48,7 @@ class Attempt {
   int size() const { return static_cast<int>(plan_.devices.size()); }
   /// Updates the state of all workers by waitpid.
   void look();
+  /// True if any worker was running at the last look().
   bool running() const;
   /// Returns the exit status of the run once it is decided; other workers may still be running.
   std::optional<int> status() const;
@@ -57,11 +58,13 @@ class Attempt {
   /// True if no worker has produced anything that an abrupt end would lose.
   bool starting() const;
 
+  /// Sets Seat::stop of all workers.
   void ask_to_stop() { board_.stop() = true; }
   /// Aborts the collectives that wait for a failed rank.
   void give_up(int rank) {
     if (group_) group_->give_up(rank);
   }
+  /// Sends SIGKILL to all running workers.
   void kill_all() const;
   /// Returns a sentence for each worker that is still running.
   std::vector<std::string> left() const;

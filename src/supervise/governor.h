@@ -21,6 +21,7 @@ struct Excess {
 /// Returns the largest excess of a GPU; nothing if no temperature or no limit is known.
 std::optional<Excess> excess_of(const system::GpuReading& reading, double limit);
 
+/// Limits of the Governor.
 struct GovernorOptions {
   double limit = 0;  ///< of the junction (or edge) in Celsius; 0: Governor::kMargin below the GPU's limit
   double power_limit = 0;  ///< watts per GPU, averaged over some seconds; 0: none

@@ -37,6 +37,7 @@ class GpuBoard {
   void use(int rank, std::string_view pci_address) const;
   /// Called by rank 0: publishes the seconds per step.
   void tell_period(double seconds) const;
+  /// Returns a consistent copy of the last published state.
   GpuState read() const;
   double idle_share() const;
   bool paused() const;
@@ -45,7 +46,9 @@ class GpuBoard {
   void clear() const;
   /// Returns the GPUs of the first `size` ranks; empty until each has registered.
   std::vector<std::string> used(int size) const;
+  /// Returns the last period that rank 0 published, in seconds; 0 if there is none.
   double period() const;
+  /// Called by the supervisor: publishes readings and decision.
   void publish(const GpuState& state) const;
 
  private:

@@ -10,6 +10,7 @@
 
 namespace hearth::supervise {
 
+/// Options of supervise().
 struct SupervisorOptions {
   /// Number of devices; see num_workers.
   int size = 1;

@@ -35,6 +35,7 @@ class Worker {
   std::string fate() const;
   /// True if SIGKILL ended the process.
   bool was_killed() const;
+  /// Sends SIGKILL.
   void kill_now() const;
 
  private:

@@ -35,6 +35,7 @@ class AddedTokens {
   AddedTokens() = default;
   AddedTokens(AddedTokens&&) = default;
   AddedTokens& operator=(AddedTokens&&) = default;
+  /// Indexes the tokens. The contents of `normalized` tokens are normalized by `normalizer` first.
   AddedTokens(std::vector<AddedToken> tokens, const Normalizer& normalizer);
 
   /// Splits a raw text at the tokens with `normalized` == false. Calls part(text, null) for each nonempty

@@ -11,6 +11,7 @@ namespace hearth::text {
 /// U+2581, which represents a space in SentencePiece's vocabularies.
 inline constexpr std::string_view kMetaspace = "\xE2\x96\x81";
 
+/// Options of Bpe, with the names of tokenizer.json.
 struct BpeOptions {
   /// True if symbols start as bytes and tokens are byte strings; false if symbols start as characters.
   bool byte_level = false;

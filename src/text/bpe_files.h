@@ -19,6 +19,7 @@ class MergeReader {
   void add(std::string_view left, std::string_view right, std::string_view where);
   /// Adds a merge written as "left right".
   void add_line(std::string_view line, std::string_view where);
+  /// Returns the merges; call it once, after the last add.
   std::vector<Merge> take() { return std::move(merges_); }
 
  private:

@@ -49,6 +49,7 @@ struct MarkedText {
   bool loses_reasoning = false;
 };
 
+/// Options of rendering conversations.
 struct ChatOptions {
   std::string bos_token = {};  ///< values of these names in the template
   std::string eos_token = {};
@@ -89,6 +90,7 @@ class ChatRenderer {
   /// be located in the text.
   MarkedText render(const Json& messages, const Json& tools, size_t first_trained = 0,
                     WorkBudget* budget = nullptr) const;
+  /// True if the template uses the date, so that ChatOptions::now must be set.
   bool asks_date() const { return template_.asks_date(); }
   /// Returns the generation prompt after these messages.
   std::string prompt(const Json& messages, const Json& tools) const;

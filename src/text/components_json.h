@@ -25,6 +25,7 @@ struct ParsedPreTokenizer {
   PreTokenizer pre_tokenizer;
   bool byte_level = false;
 };
+/// Parses the pre-tokenizer of tokenizer.json.
 ParsedPreTokenizer parse_pre_tokenizer(const JsonNode& node);
 
 /// Parses the decoder of tokenizer.json. Throws a UserError if it disagrees with `byte_level`, which is true

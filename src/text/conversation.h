@@ -10,6 +10,7 @@
 
 namespace hearth::text {
 
+/// Options of reading records.
 struct FormatOptions {
   RecordFormat format = RecordFormat::detect;
   /// Renamed fields: pairs of Hearth's name and the name in the file. Hearth's names are text, prompt,

@@ -51,6 +51,7 @@ class Decoder {
   Decoder() = default;
   explicit Decoder(std::vector<DecoderStep> steps) : steps_(std::move(steps)) {}
 
+  /// Returns the text of `tokens`. The result may end within a UTF-8 character.
   std::string decode(std::vector<std::string> tokens) const;
 
  private:

@@ -28,8 +28,10 @@ class Faults {
  public:
   static constexpr size_t kMaxSentences = 100;
 
+  /// Counts an error and stores its message, if fewer than kMaxSentences are stored.
   void add(std::string_view file, int64_t line, const std::string& kind, std::string_view sentence);
   int64_t total() const { return total_; }
+  /// Number of bad records by kind.
   const std::map<std::string, int64_t>& counts() const { return counts_; }
   static constexpr size_t kMaxSentenceBytes = 400;
 

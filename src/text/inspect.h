@@ -16,6 +16,7 @@ enum class Marking {
   signs   ///< encloses those that count in {+ and +}
 };
 
+/// Options of summarize() and describe().
 struct InspectOptions {
   Marking marking = Marking::signs;
   int64_t num_shown = 3;

@@ -32,6 +32,7 @@ struct WorkBudget {
   int64_t left = 0;
 };
 
+/// Inputs and limits of a rendering.
 struct RenderOptions {
   /// Time that strftime_now prints, in seconds since 1970 (UTC). If not set, strftime_now is undefined in
   /// templates.

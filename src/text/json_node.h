@@ -19,6 +19,8 @@ nlohmann::json read_json(const fs::path& path);
 /// the value.
 class JsonNode {
  public:
+  /// Refers to `json`, which must outlive this object. `field`: path of the value in the file, such as
+  /// model.type.
   JsonNode(const nlohmann::json& json, std::string_view file, std::string field = "");
 
   const nlohmann::json& json() const { return *json_; }
@@ -37,7 +39,9 @@ class JsonNode {
 
   std::string string() const;
   bool boolean() const;
+  /// Returns the integer; throws a UserError if it is not in [low, high].
   int64_t integer(int64_t low, int64_t high) const;
+  /// Returns the string member, or `otherwise` if it is missing or null.
   std::string string_or(const std::string& key, const std::string& otherwise) const;
   bool boolean_or(const std::string& key, bool otherwise) const;
 

@@ -30,6 +30,7 @@ struct Entry {
 /// byte tells the latter two apart.
 class DataFile {
  public:
+  /// Format of the file, detected from its extension and first non-blank byte.
   enum class Kind { text, lines, array };
   /// Approximate size of the pieces of a .txt file.
   static constexpr size_t kPieceBytes = size_t{1} << 20;
@@ -45,6 +46,7 @@ class DataFile {
   Kind kind() const { return kind_; }
   TextUnit unit() const { return unit_; }
   const fs::path& path() const { return path_; }
+  /// Bytes of the mapped file; valid as long as this object.
   std::span<const std::byte> bytes() const { return file_.bytes(); }
 
  private:

@@ -18,6 +18,7 @@ enum class UnicodeForm { nfc, nfd, nfkc, nfkd };
 struct Compose {
   UnicodeForm form;
 };
+/// Converts to lower case by the simple case mapping of Unicode.
 struct Lowercase {};
 /// Removes the characters for which `one` returns true.
 struct RemoveCharacters {
@@ -47,6 +48,7 @@ struct Replace {
 struct Prepend {
   std::string content;
 };
+/// Removes white space from the start (left) and the end (right).
 struct Strip {
   bool left;
   bool right;

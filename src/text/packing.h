@@ -18,6 +18,7 @@ enum class PackOrder {
   alone                  ///< one row per sample
 };
 
+/// Options of plan_rows(). `row_length`: tokens per row.
 struct PackOptions {
   int64_t row_length = 0;
   Overlong overlong = Overlong::truncate;

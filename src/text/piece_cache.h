@@ -16,6 +16,7 @@ namespace hearth::text {
 /// its slot.
 class PieceCache {
  public:
+  /// True if a piece is short enough to be cached.
   static bool fits(std::string_view piece) { return !piece.empty() && piece.size() <= kMaxBytes; }
 
   /// Appends the ids of a piece for which fits() is true. Returns false if the piece is not cached.

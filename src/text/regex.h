@@ -74,6 +74,7 @@ class Regex {
   /// Returns the first match at or after `from`, or nothing. `text` must be valid UTF-8. Throws a UserError
   /// if the engine reaches its match limit or `time` is over.
   std::optional<Range> find(std::string_view text, size_t from, RegexScratch& scratch, MatchTime& time) const;
+  /// Throws a UserError if `time` is over; `text_bytes` is for the message.
   void check(MatchTime& time, size_t text_bytes) const;
 
  private:

@@ -9,6 +9,7 @@
 
 namespace hearth::text {
 
+/// Options of SampleReader.
 struct SampleOptions {
   FormatOptions format = {};
   /// Source and origin of a chat template. Without one, prompt/completion data uses the built-in "plain",

@@ -15,6 +15,7 @@ namespace hearth::text {
 /// A set of strings that finds the members with which a text starts.
 class StringSet {
  public:
+  /// A member that a text starts with: its index passed to add(), and its size in bytes.
   struct Found {
     size_t index;
     size_t bytes;
@@ -29,6 +30,7 @@ class StringSet {
   void for_each_prefix(std::string_view text, FunctionRef<void(size_t index, size_t bytes)> found) const;
   /// Returns the longest member that `text` starts with and for which allowed(index) is true.
   std::optional<Found> longest_prefix(std::string_view text, FunctionRef<bool(size_t index)> allowed) const;
+  /// True if a member starts with `byte`.
   bool may_start(char byte) const {
     return begin_[static_cast<uint8_t>(byte)] < begin_[static_cast<uint8_t>(byte) + 1U];
   }

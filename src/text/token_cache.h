@@ -57,14 +57,17 @@ class TokenCache {
   /// Calls `produce` to write the samples and replaces the file atomically; creates its folder. Needs 16
   /// bytes of memory per sample.
   static TokenCache build(const fs::path& path, uint64_t key, FunctionRef<void(TokenSink&)> produce);
+  /// Opens a cache, or builds it if open() returns nothing.
   static TokenCache open_or_build(const fs::path& path, uint64_t key, FunctionRef<void(TokenSink&)> produce);
 
   int64_t num_samples() const { return std::ssize(lines_); }
   const RecordNotes& notes() const { return notes_; }
   int64_t num_tokens() const { return std::ssize(tokens_); }
+  /// Returns the tokens of a sample; valid as long as this object.
   std::span<const PackedToken> sample(int64_t index) const;
   /// Line of the sample in the data file, counted from 1.
   int64_t line(int64_t index) const { return lines_[static_cast<size_t>(index)]; }
+  /// Returns the number of tokens of each sample.
   std::vector<int64_t> lengths() const;
 
  private:

@@ -41,6 +41,7 @@ class Tokenizer {
   virtual std::optional<int32_t> id_of(std::string_view token) const = 0;
   /// Returns the token of an id spelled as in its file; empty if there is none.
   virtual std::string token(int32_t) const { return {}; }
+  /// True for ids of special tokens, such as BOS, EOS and role markers.
   virtual bool is_special(int32_t) const { return false; }
 
   const SpecialIds& special() const { return special_; }

@@ -30,9 +30,11 @@ class Vocabulary {
   /// slow.
   void check_lengths(std::string_view where) const;
 
+  /// Returns the id of a token, or nothing if it is not in the vocabulary or hidden.
   std::optional<int32_t> find(std::string_view token) const;
   /// Returns the token of an id; empty if the id has none.
   std::string_view token(int32_t id) const;
+  /// True for ids added by add_hidden().
   bool hidden(int32_t id) const { return hidden_.contains(id); }
   /// Returns the largest id plus 1.
   int32_t size() const { return static_cast<int32_t>(tokens_.size()); }

@@ -27,6 +27,7 @@ class WordLevel {
   std::string where_;
 };
 
+/// Options of WordPiece.
 struct WordPieceOptions {
   /// Prefix of tokens that continue a word.
   std::string prefix = "##";

@@ -69,6 +69,7 @@ std::vector<Value> items_of(Run& run, const Value& value);
 /// Returns the entries of a mapping: the argument of dict() or namespace(), or the operand of **. The
 /// returned keys refer to `mapping`. Fails for other values.
 std::vector<std::pair<std::string_view, Value>> entries_of(Run& run, const Value& mapping);
+/// Returns len(value); fails for values without a length.
 int64_t length_of(Run& run, const Value& value);
 /// Returns value.name or value[key]; undefined if there is none.
 Value attribute_of(Run& run, const Value& value, std::string_view name);
@@ -80,9 +81,11 @@ bool is_equal(Run& run, const Value& a, const Value& b);
 bool is_in(Run& run, const Value& part, const Value& whole);
 /// Returns the result of the comparison `a word b`, where `word` is ==, !=, <, <=, >, >=, in or not in.
 bool compares(Run& run, std::string_view word, const Value& a, const Value& b);
+/// Returns `a symbol b` by Python's rules, for numbers, strings and lists; fails for other types.
 Value arithmetic(Run& run, std::string_view symbol, const Value& a, const Value& b);
 /// Implements `subject % value` for a string; the value is a tuple, a mapping or a single argument.
 Value format_by_percent(Run& run, const Value& subject, const Value& value);
+/// Returns value[first:last:step]; `bounds` has these three values, undefined if omitted.
 Value slice_of(Run& run, const Value& value, std::span<const Value> bounds);
 
 /// Implements loop.cycle(values...).

@@ -20,6 +20,7 @@ class Scopes {
   void set(std::string_view name, Value value) { variables()[name] = std::move(value); }
   /// Opens a scope whose lexical parent is `parent`. Throws a UserError if `parent` has been closed.
   void open(const Run& run, ScopeRef parent, Variables variables = {});
+  /// Closes the current scope.
   void close() { scopes_.pop_back(); }
   /// Searches for a variable in the current scope and its lexical parents; returns null if there is none.
   const Value* find(std::string_view name) const;

@@ -40,6 +40,7 @@ enum class ExpressionKind {
   unsupported  ///< fails with text when it is evaluated
 };
 
+/// A node of the syntax tree of an expression.
 struct Expression {
   ExpressionKind kind = ExpressionKind::literal;
   int line = 0;
@@ -78,6 +79,7 @@ enum class StatementKind {
   next
 };
 
+/// A parameter of a macro with its default value (null if it has none).
 struct Parameter {
   std::string name;
   ExpressionPtr preset;
@@ -96,6 +98,7 @@ struct Branch {
   Body body;
 };
 
+/// A statement; which members are used depends on its kind.
 struct Statement {
   StatementKind kind = StatementKind::text;
   int line = 0;
