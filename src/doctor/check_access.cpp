@@ -102,7 +102,7 @@ void check_wsl(const Machine& machine, Findings& found) {
        .id = "wsl",
        .what = "this is WSL: Windows drives the GPU",
        .cost = "one GPU at a time, no sensors, and Windows ends kernels that take too long",
-       .fix = "AMD: ROCm for WSL with librocdxg; NVIDIA: the driver of Windows alone, none inside of WSL"});
+       .fix = "AMD: ROCm for WSL with librocdxg; NVIDIA: only the driver of Windows, none inside WSL"});
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ void check_answers(const PciGpu& gpu, Findings& found) {
                    .subject = gpu.pci_address,
                    .what = "the GPU no longer responds on its bus",
                    .cost = "nothing can use it until it is powered off",
-                   .fix = "sudo poweroff, wait a minute, switch on; where it comes back: check power cables, "
+                   .fix = "sudo poweroff, wait a minute, switch on; if it happens again: check power cables, "
                           "riser and slot"});
 }
 

@@ -42,7 +42,7 @@ void check_memory(const Machine& machine, Findings& found) {
         {.level = Level::note,
          .id = "huge-pages",
          .what = fmt::format("{} are set aside for huge pages", human_bytes(machine.huge_page_bytes)),
-         .cost = "Hearth does not use them, and nobody else can",
+         .cost = "Hearth does not use them, and other programs cannot",
          .fix = "sudo sysctl vm.nr_hugepages=0"});
   }
   if (machine.transparent_huge_pages == "never") {

@@ -49,7 +49,7 @@ void check_way(const PciGpu& gpu, Findings& found) {
        .subject = gpu.pci_address,
        .what = fmt::format("it is behind a shared bridge with x{} at {:g} GT/s", slowest->width,
                            slowest->best_speed()),
-       .cost = fmt::format("copies take {:.0f} times as long, more where others use the bridge", 1 / share),
+       .cost = fmt::format("copies take {:.0f} times as long, more if others use the bridge", 1 / share),
        .fix = "move it to a slot that the processor serves itself, as a rule the first one"});
 }
 
@@ -104,7 +104,7 @@ void check_peers(const Machine& machine, Findings& found) {
                      .id = "acs",
                      .what = "ACS routes traffic between GPUs through the processor",
                      .cost = "none for Hearth, whose GPUs exchange through host memory",
-                     .fix = "firmware settings: ACS off, where nothing is passed to virtual machines"});
+                     .fix = "firmware settings: ACS off, if nothing is passed to virtual machines"});
   }
 }
 

@@ -31,7 +31,7 @@ const std::map<Kind, Meaning>& meanings() {
         "newer firmware and kernel; displays on other graphics; lower clocks"}},
       {Kind::fault,
        {Level::warning, "gpu-fault", "a program accessed memory of the GPU that is not its own",
-        "the program was ended; where it was Hearth, please report it",
+        "the program was ended; if it was Hearth, please report it",
         "hearth doctor --deep tries every kernel"}},
       {Kind::xid,
        {Level::warning, "nvidia-xid", "NVIDIA's driver reported an error (Xid)",

@@ -23,13 +23,13 @@ void check_runtime(const Program& program, bool amd, Findings& found) {
     return exec::runtime_of(gpu, program.runtimes).name == wanted;
   });
   if (!shows) {
-    found.push_back(
-        {.level = Level::broken,
-         .id = "runtime",
-         .what =
-             fmt::format("{} shows no GPU{}{}", wanted, runtime->fault.empty() ? "" : ": ", runtime->fault),
-         .cost = "device=gpu does not work",
-         .fix = amd ? "rocminfo says more (Debian: sudo apt install rocminfo)" : "nvidia-smi says more"});
+    found.push_back({.level = Level::broken,
+                     .id = "runtime",
+                     .what = fmt::format("{} shows no GPU{}{}", wanted, runtime->fault.empty() ? "" : ": ",
+                                         runtime->fault),
+                     .cost = "device=gpu does not work",
+                     .fix = amd ? "rocminfo shows details (Debian: sudo apt install rocminfo)"
+                                : "nvidia-smi shows details"});
   }
   if (runtime->library.empty()) {
     found.push_back({.level = Level::warning,

@@ -118,7 +118,7 @@ class Deep {
   DeepResult run() {
     // If the PCI bus shows no GPU, no driver needs to be queried.
     if (machine_.gpus.empty() && options_.device == "gpu") {
-      add(Level::note, "no-gpu", "there is no GPU to test", "the deep tests are of GPUs alone");
+      add(Level::note, "no-gpu", "there is no GPU to test", "the deep tests examine GPUs only");
       return result_;
     }
     const std::optional<Json> gpus = ask("list", options_.device, 0, 0, kOpenSeconds);
@@ -218,7 +218,7 @@ class Deep {
       add(Level::warning, "copy-rate",
           fmt::format("copies run at {:.1f} GB/s of the link's {:.1f}", slower * 1e-9, link * 1e-9),
           "offloading, loading and sums of several GPUs take longer",
-          "the slot's generation may be lower than it says; another slot, without a riser");
+          "try another slot, without a riser; the slot's PCIe generation may be lower than reported");
     } else {
       add(Level::ok, "copy-rate", fmt::format("copies run at {:.1f} GB/s", slower * 1e-9));
     }
@@ -242,7 +242,7 @@ class Deep {
       if (value < kLowRate * rate.promised) {
         add(Level::warning, "gpu-rate",
             fmt::format("{} of the {:.1f} that such GPUs reach", said, rate.promised * rate.scale),
-            "training is slower than plans say",
+            "training is slower than predicted",
             "hearth doctor without --deep names what holds its clocks down; end what else uses it");
       } else {
         add(Level::ok, "gpu-rate", said);
@@ -265,7 +265,7 @@ class Deep {
           fmt::format("{}: {} words are wrong, the first at {}", tested, wrong,
                       found->at("first").get<std::string>()),
           "losses that are not finite, and silently wrong models",
-          "default clocks and power limit of memory, cooler; where it stays: the GPU is defective");
+          "reset memory clocks and power limit, and cool the GPU; if errors remain, it is defective");
     }
   }
   void sample() {

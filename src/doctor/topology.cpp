@@ -108,8 +108,8 @@ std::string advice(const Topology& topology, const std::vector<SharedTraining>& 
     text += "  -> share updates, with a larger train.accumulate for models whose gradients are large\n";
   } else {
     text +=
-        "  -> for large models parallel=pipeline sends less, and exchange.local_steps exchanges seldom; LoRA "
-        "and images share updates\n";
+        "  -> for large models parallel=pipeline sends less, and exchange.local_steps exchanges less often; "
+        "LoRA and images share updates\n";
   }
   return text +
          fmt::format("hearth plan RECIPE devices={} --link {:.1f} compares all strategies for a recipe\n",
