@@ -50,8 +50,8 @@ uint64_t hash_of(const std::vector<TensorView>& tensors) {
   return hasher.digest();
 }
 
-/// Returns a view of values as f32, or as bf16 if `may_halve` and the lower 16 bits of all are zero. The bf16 values
-/// are stored in `halves`.
+/// Returns a view of values as f32, or as bf16 if `may_halve` and the lower 16 bits of all are zero. The bf16
+/// values are stored in `halves`.
 TensorView tensor_of(const char* name, const Shape& shape, std::span<const float> values, bool may_halve,
                      std::vector<bf16>& halves) {
   HEARTH_CHECK(std::ssize(values) == shape.num_elements());

@@ -9,7 +9,8 @@ namespace hearth::text {
 namespace {
 
 /// Packing is bin packing: first-fit decreasing (Johnson 1973) sorts samples by length and puts each into the
-/// first row with enough space. A segment tree of maxima finds that row in O(log rows), so packing takes O(n log n).
+/// first row with enough space. A segment tree of maxima finds that row in O(log rows), so packing takes O(n
+/// log n).
 class Rooms {
  public:
   Rooms(int64_t most_rows, int64_t row_length)
