@@ -10,14 +10,15 @@
 namespace hearth::cpu {
 namespace {
 
-/// Slivers of rows lie `sliver` floats apart.
+/// A block of a, packed into slivers (groups of kSliver rows) that are `sliver` floats apart.
 struct Block {
   const float* data;
   int64_t row, k;
   int64_t sliver_rows, sliver;
 };
 
-/// Slivers of a transposed a, copied term by term, so that each of its rows is read from end to end.
+/// Packs slivers of a transposed a one term at a time, so that each row of the source is read from start to
+/// end.
 HEARTH_CLONES void copy_slivers(const float* from, int64_t k, int64_t rows, int64_t depth, float* out) {
   const int64_t whole = rows / kSliver * kSliver;
   for (int64_t p = 0; p < depth; ++p, from += k, out += kSliverTerm) {
@@ -28,8 +29,8 @@ HEARTH_CLONES void copy_slivers(const float* from, int64_t k, int64_t rows, int6
   }
 }
 
-/// Slivers of an a whose terms are contiguous. Sixteen rows are transposed at a time where there are so many
-/// (`rows_left`), which is fast; the last two are never read.
+/// Packs slivers of an a whose terms are contiguous. Transposes 16 rows at a time if `rows_left` allows it,
+/// which is fast; the last two rows of each sliver are never read.
 void turn_slivers(const float* from, int64_t row, int64_t rows, int64_t rows_left, int64_t depth,
                   float* out) {
   for (int64_t r = 0; r < rows; r += kSliver) {
@@ -42,8 +43,8 @@ bool has_tiles(const BlockProduct& product) {
   return product.pairs && product.packed_a != nullptr && simd().gemm_tiles != nullptr;
 }
 
-/// One row of tiles [ceil(depth / kTile)][kTile][kTile]; rows that are not there are zeros. What lies after
-/// the last term is never read.
+/// Packs one row of tiles [ceil(depth / kTile)][kTile][kTile]; missing rows are zero. Elements after the last
+/// term are never read, so they stay unset.
 void pack_tiles(const BlockProduct& product, const float* from, int64_t rows, int64_t depth, float* out) {
   for (int64_t p = 0; p < depth; p += kTile, out += kTile * kTile) {
     const int64_t terms = std::min(kTile, depth - p);
@@ -56,8 +57,8 @@ void pack_tiles(const BlockProduct& product, const float* from, int64_t rows, in
   }
 }
 
-/// A block of a times a panel. Tiles multiply what fills them along n and k, vectors the rest. Which is which
-/// depends on n and k alone, so that a row has the same bits in whatever block it is made.
+/// Multiplies a block of a by a panel of b. AMX tiles cover the multiples of kTile along n and k, vectors the
+/// rest. The split depends on n and k alone, so a row has the same bits in every block.
 void multiply_tiles(int64_t rows, int64_t columns, int64_t depth, const float* a, const float* b,
                     int64_t b_row, float* c, int64_t c_row, bool accumulate) {
   const int64_t a_row = round_up(depth, kTile) * kTile;

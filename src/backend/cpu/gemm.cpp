@@ -7,15 +7,20 @@
 #include "backend/cpu/rows.h"
 #include "backend/cpu/simd/simd.h"
 
+/// Matmul on the CPU, after Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication (2008).
+/// A micro-kernel (simd/product.inc) keeps a block of outputs in registers and reads a panel of 32 columns of
+/// b and a sliver of 14 rows of a. blocks.h packs a block of a that fits the L2 cache and multiplies it by
+/// every panel. This file chooses the loop order and what is packed, and splits c among threads. Each output
+/// is summed by one thread in an order that depends on the shape alone, so results do not depend on timing.
 namespace hearth::cpu {
 namespace {
 
-/// How a matmul is computed. Which of the two operands needs no repacking decides.
+/// Loop order of a matmul, chosen by which operand needs no packing.
 enum class Way : uint8_t {
-  rows,     ///< rows of a broadcast against rows of b, as they lie or in panels
-  swapped,  ///< b is [n][k] and large: rows of b broadcast against a, which is packed into panels; c is
-            ///< written transposed
-  dots,     ///< both contiguous over k and one side narrow: dot products
+  rows,  ///< rows of a are broadcast and multiplied by rows of b, read in place or from panels
+  /// b is [n][k] and large: rows of b are broadcast and a is packed into panels; c is written transposed
+  swapped,
+  dots,  ///< both operands are contiguous over k and one side is narrow: dot products
 };
 
 Way way_of(const GemmSpec& s) {
@@ -24,27 +29,27 @@ Way way_of(const GemmSpec& s) {
   return s.n * s.k > s.m * (s.n + s.k) ? Way::swapped : Way::rows;
 }
 
-/// A task of rows is worth the panels of b that it passes by; tasks are many, so that threads wait little for
-/// the last one.
+/// Min rows per task, so that a task repays reading all panels of b; several tasks per thread balance the
+/// load at the end.
 constexpr int64_t kLeastRows = 8 * kSliver;
 constexpr int64_t kTasksPerThread = 4;
 
-/// Copying a panel of b pays when enough rows use it, and when its rows lie far apart.
+/// True if packing panels of b pays: enough rows use a panel, and its rows are far apart in memory.
 bool packs_rows(const GemmSpec& s) {
   return way_of(s) == Way::rows && s.m >= 32 && s.n > 2 * kPanel && s.k >= 64;
 }
 
-/// Threads share rows where there are enough of them, or too few columns.
+/// True if threads split the rows: there are enough of them, or too few columns.
 bool splits_rows(const GemmSpec& s) {
   return s.m >= kLeastRows * s.num_threads || s.n < s.num_threads * kPanel;
 }
 
-/// All of b becomes panels first: when it is transposed, or when several blocks of rows read it.
+/// True if all of b is packed into panels first: b is transposed, or several blocks of rows read it.
 bool packs_b(const GemmSpec& s) {
   return way_of(s) == Way::rows && (s.transpose_b || (packs_rows(s) && splits_rows(s)));
 }
 
-/// What a thread needs: a block of the left side, then a panel of the right one.
+/// Returns the floats that a thread needs for a packed block of the left operand.
 int64_t packed_a_floats(const GemmSpec& s) {
   if (way_of(s) == Way::swapped) return packs_a(s.m) ? packed_floats(s.n, s.k) : 0;
   return packs_a(s.n) ? packed_floats(s.m, s.k) : 0;
@@ -55,11 +60,11 @@ int64_t thread_floats(const GemmSpec& s) {
   return packed_a_floats(s) + panel;
 }
 
-/// c is cut into tasks: rows, or as many parts of whole panels as there are threads.
+/// Returns the number of tasks: row ranges, or one range of full panels per thread.
 int64_t num_tasks(const GemmSpec& s) {
   if (s.m * s.n * s.k < 65536) return 1;
   if (!splits_rows(s)) return s.num_threads;
-  // As many for each thread: where they are few, none may wait for the last one.
+  // The same number for each thread: with few tasks, an uneven number would leave threads idle at the end.
   return std::clamp<int64_t>(s.m / kLeastRows / s.num_threads, 1, kTasksPerThread) * s.num_threads;
 }
 
@@ -76,15 +81,15 @@ Part part_of(const GemmSpec& s, bool pairs, int64_t tasks, int64_t task) {
   return {{0, s.m}, cut(s.n, kPanel)};
 }
 
-/// Rows of c that a thread keeps as f32 until they are whole, and stores while they are still in its cache;
-/// 0: all of c is kept.
+/// Returns the rows of c that a thread accumulates in a private f32 buffer and stores while still in its
+/// cache; 0 if all of c is buffered.
 int64_t own_rows(const GemmSpec& s, bool pairs) {
   if (way_of(s) != Way::rows || !splits_rows(s)) return 0;
   const int64_t tasks = num_tasks(s);
   return std::min(s.m, round_up((s.m + tasks - 1) / tasks, row_unit(pairs)));
 }
 
-/// Pieces of the workspace, in floats from its start.
+/// Offsets of the workspace's parts, in floats.
 struct Layout {
   int64_t a, b, c, panels, own, transposed, residual, total;
   Layout(const GemmSpec& s, bool pairs) {
@@ -107,20 +112,20 @@ struct Layout {
   }
 };
 
-/// Where sums in f32 become c.
+/// Epilogue: converts f32 sums to c, with bias, residual and activation.
 struct Ending {
   const GemmSpec& s;
   const float* bias;
   const void* residual;
   void* c;
-  float* sums;       ///< all of c, or own_rows() of each thread; null: c itself
-  float* residuals;  ///< a row for each thread
+  float* sums;       ///< f32 buffer for all of c, or for own_rows() per thread; null: c itself
+  float* residuals;  ///< one row per thread
 
   float* sums_of(Part part, int64_t rows, int thread) const {
     if (sums == nullptr) return static_cast<float*>(c) + part.m.begin * s.n + part.n.begin;
     return sums + (rows > 0 ? thread * rows : part.m.begin) * s.n + part.n.begin;
   }
-  /// The part's sums are whole; they lie s.n floats apart.
+  /// Applies the epilogue to the part's final sums, whose rows are s.n floats apart.
   void finish(Part part, float* row, int thread) const {
     const bool relu = s.activation == GemmSpec::Activation::relu;
     if (sums == nullptr && bias == nullptr && residual == nullptr && !relu) return;
@@ -208,8 +213,9 @@ void run_dots(const GemmSpec& s, bool pairs, const float* a, const float* b, flo
   });
 }
 
-/// What the matmuls read: f32, or pairs of bf16. Pairs lie in memory as they are, unless neighboring terms
-/// are rows of `row` elements (0: they are not).
+/// Returns the operand as the matmuls read it: as f32, or as pairs of bf16. Pairs along k are read in place
+/// unless the two terms are in adjacent rows of `row` elements (0: they are not); then rows are interleaved
+/// into `scratch`.
 const float* operand(const void* data, DType dtype, int64_t count, bool pairs, int64_t row, float* scratch,
                      ThreadPool& threads) {
   if (dtype == DType::f32 || (pairs && row == 0)) return static_cast<const float*>(data);

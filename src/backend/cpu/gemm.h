@@ -8,7 +8,7 @@
 
 namespace hearth::cpu {
 
-/// c[m, n] = act(op(a) op(b) + bias + residual): row-major, op transposes on request, sums in f32.
+/// A matmul c[m, n] = act(op(a) op(b) + bias + residual), row-major; op transposes on request. Sums are f32.
 struct GemmSpec {
   enum class Activation : uint8_t { none, relu };
   int64_t m = 0;
@@ -19,23 +19,24 @@ struct GemmSpec {
   DType a = DType::f32;
   DType b = DType::f32;
   DType c = DType::f32;
-  bool bias = false;      ///< f32, one per column
-  bool residual = false;  ///< dtype and shape of c
+  bool bias = false;      ///< true if an f32 bias, one per column, is added
+  bool residual = false;  ///< true if a residual with dtype and shape of c is added
   Activation activation = Activation::none;
   int num_threads = 1;
 };
 
-/// A prepared matmul; thread-safe to run once at a time, allocates nothing.
+/// A prepared matmul. Allocates nothing; concurrent runs need separate workspaces.
 class Gemm {
  public:
   explicit Gemm(const GemmSpec& spec);
+  /// Bytes of `workspace` that run() needs.
   int64_t workspace_bytes() const;
   void run(const void* a, const void* b, const float* bias, const void* residual, void* c,
            std::byte* workspace, ThreadPool& threads) const;
 
  private:
   GemmSpec spec_;
-  /// Both operands are read as pairs of bf16: spec_.k counts pairs.
+  /// True if both operands are read as pairs of bf16; spec_.k then counts pairs.
   bool pairs_ = false;
 };
 

@@ -12,10 +12,10 @@
 namespace hearth::cpu {
 namespace {
 
-/// The instructions on tile registers 0 to 7. Compilers' own functions for them do not say that they read and
-/// write memory, so that stores could pass by them.
+/// AMX instructions on tile registers 0 to 7, as inline assembly: the compilers' intrinsics do not declare
+/// that they access memory, so stores could be reordered across them.
 struct Tiles {
-  /// All tiles are 16 rows of 64 bytes (Intel's manual, LDTILECFG).
+  /// Configures all tiles as 16 rows of 64 bytes (Intel's manual, LDTILECFG).
   static void configure() {
     struct alignas(64) {
       uint8_t palette = 1, start_row = 0, reserved[14] = {};
@@ -51,7 +51,8 @@ struct Tiles {
 namespace hearth::cpu {
 namespace {
 
-/// Linux lets a process use tiles once it has asked: their registers take 8 KiB of each thread's saved state.
+/// True if AMX tiles can be used. Linux requires a request, since their registers add 8 KiB to each thread's
+/// saved state.
 bool may_use_tiles() {
 #if defined(__linux__)
   constexpr unsigned kLeaf = 7, kBf16 = 1U << 22U, kTiles = 1U << 24U;

@@ -46,11 +46,11 @@ inline Vec select_greater(Vec a, Vec b, Vec yes, Vec no) {
 inline Vec select_equal(Vec a, Vec b, Vec yes, Vec no) {
   return {_mm256_blendv_ps(no.v, yes.v, _mm256_cmp_ps(a.v, b.v, _CMP_EQ_OQ))};
 }
-/// Four floats from each of p and p + stride.
+/// Loads four floats from each of p and p + stride.
 inline Vec load_fours(const float* p, int64_t stride) {
   return {_mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)), _mm_loadu_ps(p + stride), 1)};
 }
-/// Transposes the 4x4 matrices that lie in four lanes each of r[0] to r[3].
+/// Transposes the two 4x4 matrices in r[0] to r[3], each in four lanes.
 inline void transpose_fours(Vec r[4]) {
   const __m256 a = _mm256_unpacklo_ps(r[0].v, r[1].v), b = _mm256_unpackhi_ps(r[0].v, r[1].v);
   const __m256 c = _mm256_unpacklo_ps(r[2].v, r[3].v), d = _mm256_unpackhi_ps(r[2].v, r[3].v);

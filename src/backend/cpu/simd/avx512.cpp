@@ -14,8 +14,7 @@ namespace {
 inline Vec operator-(Vec a, Vec b) { return {_mm512_sub_ps(a.v, b.v)}; }
 inline Vec operator*(Vec a, Vec b) { return {_mm512_mul_ps(a.v, b.v)}; }
 inline Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
-/// fma(broadcast(*a), b, c) with the broadcast within the multiplication, as which g++ never writes it by
-/// itself.
+/// fma(broadcast(*a), b, c) as one instruction with an embedded broadcast, which g++ does not emit.
 inline Vec fma_at(const float* a, Vec b, Vec c) {
   __asm__("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(c.v) : "v"(b.v), "m"(*a));
   return c;
@@ -30,14 +29,14 @@ inline Vec select_greater(Vec a, Vec b, Vec yes, Vec no) {
 inline Vec select_equal(Vec a, Vec b, Vec yes, Vec no) {
   return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ), no.v, yes.v)};
 }
-/// Four floats from each of p, p + stride, p + 2 stride, p + 3 stride.
+/// Loads four floats from each of p, p + stride, p + 2 stride, p + 3 stride.
 inline Vec load_fours(const float* p, int64_t stride) {
   const __m512 first = _mm512_castps128_ps512(_mm_loadu_ps(p));
   const __m512 second = _mm512_insertf32x4(first, _mm_loadu_ps(p + stride), 1);
   const __m512 third = _mm512_insertf32x4(second, _mm_loadu_ps(p + 2 * stride), 2);
   return {_mm512_insertf32x4(third, _mm_loadu_ps(p + 3 * stride), 3)};
 }
-/// Transposes the 4x4 matrices that lie in four lanes each of r[0] to r[3].
+/// Transposes the four 4x4 matrices in r[0] to r[3], each in four lanes.
 inline void transpose_fours(Vec r[4]) {
   const __m512 a = _mm512_unpacklo_ps(r[0].v, r[1].v), b = _mm512_unpackhi_ps(r[0].v, r[1].v);
   const __m512 c = _mm512_unpacklo_ps(r[2].v, r[3].v), d = _mm512_unpackhi_ps(r[2].v, r[3].v);

@@ -8,12 +8,12 @@ namespace {
 
 #include "backend/cpu/simd/avx512_vec.inc"
 
-/// a and b are pairs of bf16, c is f32.
+/// Adds the dot products of pairs of bf16 (a, b) to f32 (c).
 inline Vec fma(Vec a, Vec b, Vec c) {
   return {_mm512_dpbf16_ps(c.v, reinterpret_cast<__m512bh>(a.v), reinterpret_cast<__m512bh>(b.v))};
 }
 
-/// fma(broadcast(*a), b, c) with the broadcast within the multiplication.
+/// fma(broadcast(*a), b, c) as one instruction with an embedded broadcast.
 inline Vec fma_at(const float* a, Vec b, Vec c) {
   __asm__("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(c.v) : "v"(b.v), "m"(*a));
   return c;

@@ -6,13 +6,12 @@ namespace hearth::cpu {
 
 /// Columns of a packed right-hand panel: [k][kPanel].
 inline constexpr int64_t kPanel = 32;
-/// Rows of a tile, and words of 4 bytes in each of them.
+/// Rows of an AMX tile, and 4-byte words per row.
 inline constexpr int64_t kTile = 16;
 /// Transformed positions of a Winograd F(4x4,3x3) tile.
 inline constexpr int64_t kWinogradPositions = 36;
 
-/// The part of a tile that lies inside an image: rows [y0, y1), columns [x0, x1) of the tile's own
-/// coordinates.
+/// The part of a tile inside the image: rows [y0, y1) and columns [x0, x1) in the tile's coordinates.
 struct TileWindow {
   int64_t y0 = 0;
   int64_t y1 = 0;
@@ -28,45 +27,48 @@ struct Field {
   int64_t pixel = 0;
 };
 
-/// Output of a Winograd tile: bias and residual may be null.
+/// Epilogue of a Winograd output tile; bias and residual may be null.
 struct Epilogue {
   const float* bias = nullptr;
   Field<const float> residual;
   bool relu = false;
 };
 
-/// One row of pooled outputs of convolution + relu + 2x2 max-pool. `padded` is the top left of the two
-/// convolution rows' patches in an image copied with its padding; weights are [taps][channels].
+/// One row of pooled outputs of convolution + relu + 2x2 max-pool. `padded` points to the top left of the
+/// patches of two convolution rows, in a copy of the image with padding; weights are [taps][channels].
 struct ConvPoolRow {
   const float* padded = nullptr;
   int64_t row = 0;    ///< floats from one image row to the next
   int64_t pixel = 0;  ///< floats from one pixel to the next
+  /// Offset in floats of each tap from the top left of a patch.
   const int32_t* tap_offsets = nullptr;
   int64_t num_taps = 0;
   int64_t channels = 0;
   int64_t out_w = 0;  ///< pooled pixels in the row
 };
 
-/// One tap of a depthwise convolution: where it finds the channels of pixel 0, and its weights of them.
+/// One tap of a depthwise convolution.
 struct DepthwiseTap {
+  /// Channels that the tap reads for pixel 0.
   const float* in = nullptr;
+  /// Weights of the tap, one per channel.
   float* w = nullptr;
 };
-/// Pixels of a row that all see the same taps.
+/// A run of pixels in a row that use the same taps.
 struct DepthwiseRun {
   const DepthwiseTap* taps = nullptr;
   int64_t num_taps = 0;
-  int64_t row_taps =
-      1;  ///< taps come in rows of so many, each of which finds what lies in_step after the last's
-  int64_t first = 0;     ///< number of the first pixel; taps and outputs are counted from pixel 0
-  int64_t count = 0;     ///< pixels
-  int64_t in_step = 0;   ///< floats from what a tap finds for one pixel to what it finds for the next
-  int64_t out_step = 0;  ///< floats from one pixel to the next
-  int64_t channel = 0;   ///< the first of them
+  /// Taps per row: within a row of taps, each reads in_step floats after the one before.
+  int64_t row_taps = 1;
+  int64_t first = 0;     ///< index of the first pixel; tap inputs and outputs are relative to pixel 0
+  int64_t count = 0;     ///< number of pixels
+  int64_t in_step = 0;   ///< floats from a tap's input for one pixel to its input for the next
+  int64_t out_step = 0;  ///< floats from one output pixel to the next
+  int64_t channel = 0;   ///< index of the first channel
   int64_t channels = 0;
 };
 
-/// Rows of channels that a batch normalization reads, and its constants of each channel.
+/// Rows of channels read by a batch normalization, and its constants per channel.
 struct NormRows {
   int64_t count = 0;
   int64_t width = 0;
@@ -75,9 +77,9 @@ struct NormRows {
   const float* bias = nullptr;
 };
 
-/// Inner loops compiled once per instruction set; each works on f32 and any sizes.
+/// Inner loops compiled once per instruction set; all work on f32 and any sizes.
 struct SimdKernels {
-  const char* isa;  ///< its name, as Linux lists it
+  const char* isa;  ///< name of the instruction set, as in Linux's /proc/cpuinfo
   /// c[m][n] (+)= sum over k of a[i * a_row + p * a_k] * b[p * b_row + j].
   void (*gemm)(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row, int64_t a_k, const float* b,
                int64_t b_row, float* c, int64_t c_row, bool accumulate);
@@ -87,70 +89,72 @@ struct SimdKernels {
   /// out[c * out_row + r] = in[r * in_row + c].
   void (*transpose)(const float* in, int64_t in_row, int64_t rows, int64_t columns, float* out,
                     int64_t out_row);
-  /// B^T d B of a 6x6 tile: v[position * v_stride + c].
+  /// Transforms a 6x6 input tile: B^T d B, stored at v[position * v_stride + c].
   void (*winograd_input)(Field<const float> d, TileWindow window, int64_t channels, float* v,
                          int64_t v_stride);
-  /// A dy A^T of a 4x4 tile.
+  /// Transforms a 4x4 tile of output gradients: A dy A^T.
   void (*winograd_cotangent)(Field<const float> dy, TileWindow window, int64_t channels, float* z,
                              int64_t z_stride);
-  /// A^T m A of a 6x6 tile with its epilogue, into the window of a 4x4 tile.
+  /// Transforms a 6x6 product tile: A^T m A with the epilogue, stored in the window of a 4x4 output tile.
   void (*winograd_output)(const float* m, int64_t m_stride, TileWindow window, int64_t channels,
                           Epilogue epilogue, Field<float> y);
-  /// G g G^T for `count` neighboring filters; tap t at g + t * g_stride; position p to u + p * u_stride.
+  /// Transforms `count` adjacent filters: G g G^T. Tap t is at g + t * g_stride, position p at u + p *
+  /// u_stride.
   void (*winograd_filter)(const float* g, int64_t g_stride, int64_t count, bool rotate, float* u,
                           int64_t u_stride);
-  /// G^T u G, the adjoint: nine taps from 36 positions.
+  /// Transforms filter gradients back: G^T u G, nine taps from 36 positions.
   void (*winograd_filter_gradient)(const float* u, int64_t u_stride, int64_t count, float* g,
                                    int64_t g_stride);
-  /// pooled[x][c] = max over the window of relu(conv + bias); argmax its place, 2 * row + column.
+  /// pooled[x][c] = max over the window of relu(conv + bias); argmax is its position, 2 * row + column.
   void (*conv_pool_forward)(const ConvPoolRow& row, const float* w, const float* bias, float* pooled,
                             uint8_t* argmax);
-  /// dw[tap][c] and db[c] += what flows through the maxima of one row.
+  /// Adds one row's gradients to dw[tap][c] and db[c]; they flow through the window's max only.
   void (*conv_pool_backward)(const ConvPoolRow& row, const float* pooled, const uint8_t* argmax,
                              const float* dpooled, float* dw, float* db);
-  /// Soft-caps x in place, x = cap tanh(x / cap) (cap 0: as it is), and returns the largest; -inf for none.
+  /// Soft-caps x in place, x = cap tanh(x / cap) (cap 0: unchanged), and returns the max; -inf if count is 0.
   float (*cap_max)(float* x, int64_t count, float cap);
-  /// out[i] = exp(factor in[i] - shift), to 2 ulp, 0 below e^-64, NaN kept; returns the sum. May work in
-  /// place.
+  /// out[i] = exp(factor in[i] - shift), with error at most 2 ulp, 0 below e^-64, NaN kept. Returns the sum.
+  /// out may be in.
   float (*exp_sum)(const float* in, float factor, float shift, float* out, int64_t count);
-  /// One row of attention on the way back: s becomes p = exp(capped factor s - lse), and dp the cotangent of
+  /// Backward of one row of attention: s becomes p = exp(capped factor s - lse), and dp the gradient of
   /// factor s before the cap, p (dp - delta) (1 - tanh(factor s / cap)^2).
   void (*softmax_back)(float* s, float* dp, int64_t count, float factor, float lse, float delta, float cap);
   /// sum[i] += exp(x[i] - shift[i]).
   void (*add_exp)(const float* x, const float* shift, float* sum, int64_t count);
-  /// x[i] = factor[i] exp(x[i] - shift[i]) (1 - (x[i] / cap)^2); without the last for cap 0.
+  /// x[i] = factor[i] exp(x[i] - shift[i]) (1 - (x[i] / cap)^2); the last factor is omitted if cap is 0.
   void (*scaled_exp)(float* x, const float* shift, const float* factor, int64_t count, float cap);
   /// y = silu(v), v = (x - mean) scale + bias.
   void (*norm_silu)(const NormRows& rows, const float* x, float* y);
-  /// g = dy silu'(v); sum[c] += g and sum_x[c] += g (x - mean), row by row, unless both are null.
+  /// g = dy silu'(v); adds g to sum[c] and g (x - mean) to sum_x[c], row by row, unless both are null.
   void (*norm_silu_back)(const NormRows& rows, const float* x, const float* dy, float* g, float* sum,
                          float* sum_x);
   /// out[i * out_step + c] = sum over taps of in[i * in_step + c] * w[c].
   void (*depthwise)(const DepthwiseRun& run, float* out);
-  /// w[c] of each tap += sum over i of in[i * in_step + c] * dy[i * out_step + c].
+  /// Weight gradients of each tap: w[c] += sum over i of in[i * in_step + c] * dy[i * out_step + c].
   void (*depthwise_weights)(const DepthwiseRun& run, const float* dy);
-  /// gemm and dot over pairs: each float of a and of b is two neighboring terms in bf16, the first in its
-  /// lower half; k counts pairs. Null where the processor has no instruction for it.
+  /// gemm and dot over pairs of bf16: each float of a and b holds two adjacent terms, the first in its lower
+  /// half; k counts pairs. Null if the processor has no instruction for it.
   decltype(gemm) gemm_pairs = nullptr;
   decltype(dot) dot_pairs = nullptr;
-  /// gemm_pairs by tiles: n and k are multiples of kTile. a lies in tiles [ceil(m / kTile)][k / kTile] of
-  /// [kTile][kTile], rows of tiles a_row floats apart, and zeros where m ends. Null without AMX.
+  /// gemm_pairs by AMX tiles; n and k are multiples of kTile. a is packed as [ceil(m / kTile)][k / kTile]
+  /// tiles of [kTile][kTile], with a_row floats between rows of tiles and zeros after row m. Null without
+  /// AMX.
   void (*gemm_tiles)(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row, const float* b,
                      int64_t b_row, float* c, int64_t c_row, bool accumulate) = nullptr;
 };
 
-/// The best table this processor runs; chosen once.
+/// Returns the best table for this processor; chosen once.
 const SimdKernels& simd();
-/// Makes simd() a copy of this table, for tests of what is built on it; no kernel may run meanwhile.
+/// Makes simd() return a copy of this table, for tests; no kernel may be running.
 void use_simd(const SimdKernels& kernels);
 
 extern const SimdKernels kBaselineKernels;
 #if defined(__x86_64__)
 extern const SimdKernels kAvx2Kernels;
 extern const SimdKernels kAvx512Kernels;
-/// kAvx512Kernels with matmuls of pairs.
+/// Returns the table (kAvx512Kernels) with matmuls of bf16 pairs added.
 SimdKernels with_bf16_pairs(SimdKernels kernels);
-/// These with matmuls by tiles, where the processor has them and the system lets this process use them.
+/// Returns the table with AMX matmuls added, if processor and operating system support them.
 SimdKernels with_tiles(SimdKernels kernels);
 #endif
 
