@@ -51,7 +51,7 @@ Json read_winners(const fs::path& path) {
         file->at("winners").is_object())
       return file->at("winners");
   } catch (const std::exception&) {
-    return Json::object();  // It is written anew.
+    return Json::object();  // A broken file is rewritten.
   }
   return Json::object();
 }
@@ -129,7 +129,7 @@ void WinnerFile::keep(const std::string& key, const Verdict& verdict) {
     make_folder(path_.parent_path());
     write_file_atomically(path_, Json{{"format", kFormat}, {"winners", winners}}.dump(1));
   } catch (const UserError&) {
-    return;  // A disk that is full costs the next run its measuring, and this one nothing.
+    return;  // If the disk is full, only the next run pays: it measures again.
   }
 }
 

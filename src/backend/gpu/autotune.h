@@ -13,56 +13,57 @@
 
 namespace hearth::gpu {
 
-/// One way of doing a piece of work.
+/// One implementation of an operation, for instance a matmul algorithm.
 struct Candidate {
   std::string name;
   int64_t workspace_bytes = 0;
-  /// Queues it; what it writes does not depend on what was there.
+  /// Queues the work. What it writes must not depend on the previous contents of its output.
   std::function<void(Stream&, std::byte* workspace)> run;
 };
 
-/// What autotuning found.
+/// Result of autotuning.
 struct Verdict {
-  std::string name;  ///< of the fastest that agrees with the first
+  std::string name;  ///< name of the fastest candidate that agrees with the first
   double seconds = 0;
-  /// Sentences on those that failed, or whose result was another than the first's.
+  /// One sentence per candidate that failed or disagreed with the first.
   std::vector<std::string> dropped;
-  int num_untried = 0;  ///< for want of time
+  int num_untried = 0;  ///< number of candidates that were not run because time ran out
 };
 
 struct AutotuneOptions {
-  Tolerance tolerance;  ///< of every number of a result
-  int num_runs = 5;     ///< of each candidate by the GPU's clock, of which the median counts
-  /// Beyond them no candidate is begun, and one run is enough.
+  Tolerance tolerance;  ///< tolerance of every number of a result
+  int num_runs = 5;     ///< timed runs per candidate, by the GPU's clock; their median counts
+  /// Time limit: after it, no further candidate is started and a single run is enough.
   double most_seconds = 60;
-  std::function<double()> now = {};  ///< seconds; none: those of the host's steady clock
+  std::function<double()> now = {};  ///< clock in seconds; default: the host's steady clock
 };
 
-/// Runs each candidate to warm up and to compare what `result` then reads with the first candidate's, which
-/// is trusted, and then a few times more to measure it. A GPU that fails under the first fails autotuning
-/// with its DeviceError.
+/// Times each candidate. A warm-up run compares what `result` reads with the first candidate's result, which
+/// is the reference. Candidates that fail or disagree are dropped; throws DeviceError if the first one fails.
 Verdict autotune(std::span<const Candidate> candidates, Device& device,
                  FunctionRef<std::vector<float>(Stream&)> result, const AutotuneOptions& options);
 
-/// Winners by key in a JSON file, so that no GPU is asked twice. A key says all that a measurement depends
-/// on: GPU, driver, library, shape, layout, dtype. A file that is missing or broken counts as empty.
+/// Cache of winners by key, in a JSON file, so that each GPU is measured once. A key names everything that a
+/// measurement depends on: GPU, driver, library, shape, layout, dtype. A missing or broken file counts as
+/// empty.
 class WinnerFile {
  public:
   explicit WinnerFile(fs::path path);
-  /// ~/.cache/hearth/matmuls.json, or below XDG_CACHE_HOME; nothing where neither is known.
+  /// Returns ~/.cache/hearth/matmuls.json, or the same below XDG_CACHE_HOME; nullopt if neither is known.
   static std::optional<fs::path> usual_path();
 
+  /// Returns the winner stored for the key, if any.
   std::optional<std::string> find(const std::string& key) const;
-  /// Adds it to what the file holds by then, atomically. A file that cannot be written is let be: the next
-  /// run measures again.
+  /// Adds the winner to the current contents of the file, atomically. If the file cannot be written, the
+  /// result is discarded and the next run measures again.
   void keep(const std::string& key, const Verdict& verdict);
 
  private:
   fs::path path_;
 };
 
-/// The winner that the file has for the key, if it is among the candidates, or else that of autotuning, which
-/// is kept if every candidate was tried.
+/// Returns the winner stored for the key if it is among the candidates; otherwise runs autotuning and stores
+/// its winner if every candidate was measured.
 Verdict find_or_autotune(WinnerFile& file, const std::string& key, std::span<const Candidate> candidates,
                          FunctionRef<Verdict()> autotune);
 

@@ -7,13 +7,13 @@
 
 #include "base/dtype.h"
 
-/// The vendor's library of matmuls, which Stream::multiply asks: rocBLAS for HIP, cuBLASLt for CUDA,
-/// plain loops for emulated GPUs that are told to have one.
+/// The vendor's BLAS, used by Stream::multiply: rocBLAS for HIP, cuBLASLt for CUDA, plain loops for emulated
+/// GPUs that are configured with one.
 namespace hearth::gpu {
 
-/// A matmul as BLAS states it, columns first: d = op(a) op(b) + c, where element (i, j) of an array lies at
-/// i + j * leading. op(a) is [m, k]: a, or with transpose_a what lies as [k, m], transposed; op(b) is [k, n]
-/// likewise. a and b have dtype `in`, c and d `out` and one leading. Sums are f32.
+/// A matmul in BLAS terms, column-major: d = op(a) op(b) + c, where element (i, j) of an array is at i + j *
+/// leading. op(a) is [m, k]: a, or with transpose_a the transpose of a stored [k, m]; op(b) is [k, n]
+/// likewise. a and b have dtype `in`; c and d have dtype `out` and share leading_c. Sums are f32.
 struct BlasMatmul {
   bool transpose_a = false, transpose_b = false;
   int64_t m = 0, n = 0, k = 0;
@@ -22,19 +22,21 @@ struct BlasMatmul {
   auto operator<=>(const BlasMatmul&) const = default;
 };
 
-/// Arrays of one matmul on the GPU, aligned to 64 bytes. `c` null: nothing is added; it may be d.
+/// Arrays of one matmul on the GPU, aligned to 64 bytes. If `c` is null, nothing is added; c may be d.
 struct BlasArrays {
   const void* a = nullptr;
   const void* b = nullptr;
   const void* c = nullptr;
   void* d = nullptr;
-  std::byte* workspace = nullptr;  ///< of blas_workspace_bytes()
+  std::byte* workspace = nullptr;  ///< blas_workspace_bytes() bytes
 };
 
-/// Its name and version, "rocBLAS 3.1.0"; empty where there is none.
+/// Name and version of the library, such as "rocBLAS 3.1.0"; empty without one.
 std::string blas_library();
-/// Whether it multiplies operands of that dtype into that one: f32 into f32, 16 bits into f32 or themselves.
+/// True if the library multiplies operands of dtype `in` into dtype `out`: f32 into f32, 16 bits into f32 or
+/// the same dtype.
 bool blas_takes(DType in, DType out);
+/// Bytes of workspace that each matmul needs.
 int64_t blas_workspace_bytes();
 
 }  // namespace hearth::gpu

@@ -7,22 +7,21 @@
 #include <string>
 #include <vector>
 
-/// GPUs, their memory and their queues, without a vendor's header. HIP's, CUDA's and emulated ones are
-/// driven by modules (backend/gpu/modules.h).
+/// Interface to GPUs, their memory and their streams, without a vendor's header. HIP, CUDA and emulated GPUs
+/// are implemented by modules (backend/gpu/modules.h).
 namespace hearth::gpu {
 
 class Driver;
 struct BlasMatmul;
 struct BlasArrays;
 
-/// What a GPU did instead of what it was asked. Never the user's mistake; the GPU may be unusable from then
-/// on.
+/// A failure of a GPU, never a mistake of the user. The GPU may be unusable afterwards.
 class DeviceError : public std::runtime_error {
  public:
   enum class Kind : uint8_t {
     out_of_memory,
-    fault,      ///< a kernel did what it must not, or the GPU reported an error
-    no_answer,  ///< the deadline passed
+    fault,      ///< a kernel made an invalid access, or the GPU reported an error
+    no_answer,  ///< the timeout passed
   };
   DeviceError(Kind kind, const std::string& what) : std::runtime_error(what), kind_(kind) {}
   Kind kind() const { return kind_; }
@@ -32,39 +31,40 @@ class DeviceError : public std::runtime_error {
 };
 
 struct DeviceInfo {
-  const Driver* driver = nullptr;  ///< whose GPU it is
-  int index = 0;                   ///< among those of its driver
+  const Driver* driver = nullptr;  ///< the driver that lists this GPU
+  int index = 0;                   ///< index among the GPUs of its driver
   std::string name;
   std::string architecture;    ///< "gfx1100", "sm_90", "emu"
   std::string pci_address;     ///< "0000:03:00.0"
-  std::string driver_version;  ///< what a measured choice of kernels depends on
+  std::string driver_version;  ///< part of the autotuning key
   int64_t memory_bytes = 0;
-  int64_t shared_bytes = 0;  ///< that a block may have
+  int64_t shared_bytes = 0;  ///< shared memory available to a block
   int num_multiprocessors = 0;
-  bool integrated = false;  ///< shares the processor's memory
+  bool integrated = false;  ///< true if it shares the processor's memory
 };
 /// True if the GPU shares the processor's memory, as reported by its runtime or implied by its architecture.
 bool is_integrated(const DeviceInfo& gpu);
 
-/// What drives GPUs.
+/// A GPU runtime (HIP, CUDA or the emulator) and what its module was built with.
 struct Runtime {
   std::string name;           ///< "HIP", "CUDA", "emulated"
-  std::string version;        ///< of its library; empty where it has none
-  std::string architectures;  ///< that its kernels were compiled for: "gfx1030 gfx1100"
-  std::string library;        ///< of matmuls, and its version: "rocBLAS 3.1.0"; empty where it has none
+  std::string version;        ///< version of the runtime's library; empty if there is none
+  std::string architectures;  ///< architectures its kernels were compiled for: "gfx1030 gfx1100"
+  std::string library;        ///< BLAS and its version: "rocBLAS 3.1.0"; empty if there is none
   int64_t library_workspace_bytes = 0;
-  std::string fault;  ///< why it shows no GPU of this machine; empty where it does
+  std::string fault;  ///< reason why it lists no GPU of this machine; empty if it lists one
 };
 
-/// An open GPU. Streams and memory of it must be gone before it.
+/// An open GPU. Its streams and memory must be destroyed before it.
 class Device {
  public:
   explicit Device(const DeviceInfo& info);
   ~Device();
   const DeviceInfo& info() const { return info_; }
+  /// Returns the bytes that are free on the GPU now.
   int64_t free_bytes() const;
 
-  /// Bytes on the GPU, aligned to 256. Throws DeviceError.
+  /// Allocates bytes on the GPU, aligned to 256. Throws DeviceError.
   std::byte* allocate(int64_t num_bytes);
   void release(std::byte* memory);
 
@@ -76,7 +76,7 @@ class Device {
   std::unique_ptr<Parts> parts_;
 };
 
-/// Bytes on a GPU, released by the destructor.
+/// An allocation on a GPU, released by the destructor.
 class Memory {
  public:
   Memory(Device& device, int64_t num_bytes) : device_(device), data_(device.allocate(num_bytes)) {}
@@ -90,8 +90,7 @@ class Memory {
   std::byte* data_;
 };
 
-/// Page-locked host memory, which copies use without a detour and beside the host's own work. Throws
-/// DeviceError.
+/// Page-locked (pinned) host memory: copies to and from it are direct and asynchronous. Throws DeviceError.
 class HostMemory {
  public:
   HostMemory(Device& device, int64_t num_bytes);
@@ -105,12 +104,12 @@ class HostMemory {
   std::byte* data_;
 };
 
-/// A moment in a stream, once one has recorded it.
+/// A point in a stream, set by Stream::record.
 class Event {
  public:
   Event();
   ~Event();
-  /// By the GPU's clock; both have passed.
+  /// Returns the GPU time between two events; both must have passed.
   double seconds_since(const Event& earlier) const;
   struct Parts;
 
@@ -119,7 +118,8 @@ class Event {
   std::unique_ptr<Parts> parts_;
 };
 
-/// Work of a stream, kept so that it can be queued again in one call. The memory it names must stay.
+/// A recorded sequence of stream work (a HIP or CUDA graph) that one call replays. Its memory must stay
+/// allocated.
 class Recording {
  public:
   struct Parts;
@@ -131,39 +131,43 @@ class Recording {
   std::unique_ptr<Parts> parts_;
 };
 
-/// A queue of copies and kernels of one GPU, which run in order, and when the GPU gets to them. Host memory
-/// that a copy reads or writes belongs to it until synchronize().
+/// A queue of copies and kernels of one GPU, which run in order and asynchronously. Host memory that a copy
+/// reads or writes must not be touched before synchronize().
 class Stream {
  public:
   explicit Stream(Device& device);
   ~Stream();
 
+  /// Queues a copy from host to GPU; asynchronous for page-locked host memory (HostMemory).
   void copy_in(std::byte* device, const void* host, int64_t num_bytes);
+  /// Queues a copy from GPU to host.
   void copy_out(void* host, const std::byte* device, int64_t num_bytes);
   void fill_zero(std::byte* device, int64_t num_bytes) { fill(device, 0, num_bytes); }
-  /// Every byte becomes `value`.
+  /// Sets every byte to `value`.
   void fill(std::byte* device, int value, int64_t num_bytes);
-  /// Has the host make this call when the GPU gets to it, on any thread. It must not use the GPU.
+  /// Queues a call of `function` on a host thread. It must not use the GPU.
   void call(void (*function)(void*), void* argument);
-  /// Leaves a matmul to the vendor's library (backend/gpu/blas.h). The first one of each kind sets up what
-  /// cannot be recorded; those that follow allocate nothing. Throws DeviceError.
+  /// Queues a matmul of the vendor's library (backend/gpu/blas.h). The first one of each kind does setup that
+  /// cannot be recorded; later ones allocate nothing. Throws DeviceError.
   void multiply(const BlasMatmul& matmul, const BlasArrays& arrays);
+  /// Sets the event to this point of the stream.
   void record(Event& event);
-  /// What comes after waits for what stood before the event, in whatever stream.
+  /// Makes later work of this stream wait for the event, which may belong to another stream.
   void wait(const Event& event);
-  /// From here to finish_recording() the stream keeps what it is given instead of doing it.
+  /// Records work instead of running it, until finish_recording().
   void start_recording();
-  /// Null where the runtime cannot keep such work: it must then be given anew each time.
+  /// Returns the recording; null if the runtime cannot record this work, which must then be queued each time.
   std::unique_ptr<Recording> finish_recording();
   void replay(const Recording& recording);
-  /// What was put in may take so long, beyond what was allowed before, and wait so long for other workers.
+  /// Extends the timeout of synchronize(): by work_seconds for the queued work, and to at least wait_seconds
+  /// for waiting on other workers.
   void allow(double work_seconds, double wait_seconds = 0);
-  /// How long synchronize() waits: a minute, and what the work of the GPU's streams was allowed.
+  /// Returns the timeout of synchronize(): 60 s plus the time allowed for work of all streams of the GPU.
   double patience_seconds() const;
-  /// Returns when everything is done. Throws DeviceError.
+  /// Waits until all queued work is done. Throws DeviceError.
   void synchronize() { synchronize(patience_seconds()); }
   void synchronize(double deadline_seconds);
-  /// What rt::launch takes.
+  /// Returns the native stream that rt::launch takes.
   void* handle();
   struct Parts;
 

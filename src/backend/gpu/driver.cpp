@@ -1,4 +1,4 @@
-// What device.h promises, by the parts of a driver.
+// Implements device.h by calling a driver's Parts.
 #include "backend/gpu/driver.h"
 
 #include <algorithm>

@@ -11,10 +11,10 @@
 #include "backend/gpu/device.h"
 #include "ir/gpu_kernel.h"
 
-/// What a module for GPUs implements. Every call throws DeviceError as device.h says.
+/// Interface that a GPU module implements. Every call may throw DeviceError as described in device.h.
 namespace hearth::gpu {
 
-/// Something that a module made, and that stays where it was made.
+/// Base of objects that a module allocates; not copyable.
 class MadeByModule {
  public:
   MadeByModule() = default;
@@ -26,13 +26,14 @@ class MadeByModule {
 class Driver : public MadeByModule {
  public:
   virtual Runtime runtime() const = 0;
-  /// Every GPU that it shows, in its order.
+  /// Lists every GPU of the runtime, in its order.
   virtual std::vector<DeviceInfo> list_devices() const = 0;
   virtual std::unique_ptr<Device::Parts> open(const DeviceInfo& info) const = 0;
   virtual void release_host(std::byte* memory) const = 0;
-  /// Of the op of that name; null: it has none.
+  /// Returns the kernel of the op with that name; null if there is none.
   virtual const ir::GpuKernel* find_kernel(std::string_view op) const = 0;
-  /// The kernel for nodes of that op, which has one: for several only where GpuKernel::many is set.
+  /// Returns the kernel prepared for nodes of this op, which must have one; several nodes only if
+  /// GpuKernel::many is set.
   ir::Kernel kernel(std::string_view op, std::span<const ir::NodeView> nodes) const;
   ir::Kernel kernel(std::string_view op, const ir::NodeView& node) const { return kernel(op, {&node, 1}); }
 };
@@ -57,7 +58,7 @@ struct Stream::Parts : MadeByModule {
   virtual void fill(std::byte* device, int value, int64_t num_bytes) = 0;
   virtual void call(void (*function)(void*), void* argument) = 0;
   virtual void multiply(const BlasMatmul& matmul, const BlasArrays& arrays) = 0;
-  /// Makes the event, or one of its own in place of another GPU's.
+  /// Records the event. Creates it if null, and replaces it if it belongs to another GPU.
   virtual void record(std::unique_ptr<Event::Parts>& event) = 0;
   virtual void wait(const Event::Parts& event) = 0;
   virtual void start_recording() = 0;
@@ -69,16 +70,16 @@ struct Stream::Parts : MadeByModule {
   virtual void* handle() = 0;
 };
 
-/// The drivers of vendor/ or emu/, over the kernels of a module.
+/// Creates the driver of vendor/ or emu/ for the kernels of a module.
 using FindKernel = const ir::GpuKernel* (*)(std::string_view op);
 std::unique_ptr<Driver> make_driver(FindKernel find_kernel);
 
-/// What a module exports as `hearth_gpu_module`.
+/// Symbol that a module exports as `hearth_gpu_module`.
 struct Module {
-  uint64_t layout;  ///< kModuleLayout of the sources that it was built from
+  uint64_t layout;  ///< kModuleLayout of the sources that the module was built from
   const Driver& (*driver)();
 };
-/// Differs where a module and the program would see each other's data differently.
+/// Hash of struct sizes; differs if a module and the program would disagree on the layout of shared structs.
 inline constexpr uint64_t kModuleLayout =
     ((((sizeof(ir::OpDef) * 1009 + sizeof(ir::NodeView)) * 1009 + sizeof(ir::KernelArgs)) * 1009 +
       sizeof(DeviceInfo)) *

@@ -2,8 +2,8 @@
 
 namespace hearth::gpu {
 
-/// What a vendor's runtime said of a launch, 0 for well; the next Stream::synchronize() throws it. Some
-/// runtimes forget it at their next call.
+/// Stores the runtime's result code of a launch (0: success); the next Stream::synchronize() throws it. Some
+/// runtimes clear the code at their next call.
 void launched(int result);
 
 }  // namespace hearth::gpu

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/shared_library.h"
 
-/// That of the emulator in a program which it is linked into; else null.
+/// The emulator's module if it is linked into this program, otherwise null.
 extern "C" __attribute__((weak)) const hearth::gpu::Module hearth_gpu_module;
 
 namespace hearth::gpu {
@@ -14,13 +14,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What was opened, or why it was not.
+/// Result of opening a module: its driver, or the reason it failed.
 struct Opened {
   const Driver* driver = nullptr;
   std::string fault;
 };
 
-/// Where the user says that modules lie; empty: beside the program.
+/// Folder of modules set by the user; empty: the program's folder.
 fs::path told_folder() {
   const char* const told = std::getenv("HEARTH_MODULES");
   return told == nullptr ? "" : told;
@@ -39,7 +39,7 @@ fs::path find_module(const std::string& name) {
 }
 
 Opened open(const fs::path& file) {
-  // NCCL's stand-in for emulated GPUs calls what the emulator offers.
+  // The emulator's NCCL substitute calls functions that the emulator exports.
   const SharedLibrary library({file.string()}, SharedLibrary::Symbols::offered);
   const Module* module = nullptr;
   if (!library) return {.driver = nullptr, .fault = library.fault()};
@@ -48,7 +48,7 @@ Opened open(const fs::path& file) {
   return {.driver = &module->driver(), .fault = ""};
 }
 
-/// The HIP runtimes that a module works with, the newest first; its symbols are looked for in what is open.
+/// HIP runtimes that a module works with, newest first. A module's symbols are resolved from the opened one.
 std::vector<std::string> hip_files() {
   std::vector<std::string> files;
   for (const char* version : {"7", "6", "5"}) {
@@ -65,7 +65,7 @@ Opened open_hip(const fs::path& file) {
 }
 
 struct Vendor {
-  std::string name;  ///< of its runtime
+  std::string name;  ///< name of its runtime
   Opened opened;
 };
 

@@ -5,20 +5,20 @@
 
 #include "backend/gpu/driver.h"
 
-/// Modules for GPUs: libhearth_hip.so for AMD's, libhearth_cuda.so for NVIDIA's, libhearth_emu.so for
-/// emulated ones. They lie beside the program or in ../lib/hearth from there, or where HEARTH_MODULES says,
-/// and are opened when somebody asks for their GPUs; a program of tests may have the emulator inside.
+/// GPU modules: libhearth_hip.so for AMD, libhearth_cuda.so for NVIDIA, libhearth_emu.so for emulated GPUs.
+/// They are searched in the program's folder, in ../lib/hearth relative to it, or in HEARTH_MODULES, and
+/// opened on first use; test programs may link the emulator.
 namespace hearth::gpu {
 
-/// Where ROCm lies, if not among the system's libraries: ROCM_PATH, or /opt/rocm.
+/// Returns the ROCm folder for libraries outside the system's folders: ROCM_PATH, or /opt/rocm.
 std::string rocm_folder();
-/// HIP and CUDA, as far as there is a module: one that could not be opened has a fault.
+/// Returns HIP and CUDA, each if its module exists; Runtime::fault is set if it could not be opened.
 std::vector<Runtime> runtimes();
-/// Every GPU that they show, HIP's first.
+/// Lists every GPU of these runtimes, HIP's first.
 std::vector<DeviceInfo> list_devices();
-/// The first of them that was opened; null: none.
+/// Returns the first driver that was opened; null if none was.
 const Driver* vendor_driver();
-/// UserError where its module is missing.
+/// Returns the emulator; throws UserError if its module is missing.
 const Driver& emulator();
 
 }  // namespace hearth::gpu

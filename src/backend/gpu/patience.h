@@ -5,19 +5,21 @@
 
 namespace hearth::gpu {
 
-/// How long any stream of a GPU may be waited for: a minute, and what the work of all its streams was allowed
-/// since each was waited for last, for any of them may wait for any other.
+/// Timeout for waiting on any stream of a GPU: one minute, plus what was allowed for the work of all its
+/// streams since each was last waited for, because any of them may wait for any other.
 class Patience {
  public:
   static constexpr double kLeastSeconds = 60;
 
+  /// Adds work_seconds to the stream's expected work, and raises its wait for other workers to wait_seconds.
   void allow(const void* stream, double work_seconds, double wait_seconds) {
     Allowed& allowed = allowed_[stream];
     allowed.work_seconds += work_seconds;
     allowed.wait_seconds = std::max(allowed.wait_seconds, wait_seconds);
   }
-  /// Its work is done, or it is gone.
+  /// Drops the allowance of a stream whose work is done, or that was destroyed.
   void forget(const void* stream) { allowed_.erase(stream); }
+  /// Returns the current timeout in seconds.
   double seconds() const {
     double work = 0, wait = kLeastSeconds;
     for (const auto& [stream, allowed] : allowed_) {

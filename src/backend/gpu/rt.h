@@ -7,26 +7,26 @@
 ///   __global__ void __launch_bounds__(256) scale(const T* in, T* out, int64_t count, float factor);
 ///   rt::launch(scale<rt::bf16>, {blocks, 256}, stream, in, out, count, factor);
 ///
-/// As in HIP and CUDA: __global__, __launch_bounds__, threadIdx, blockIdx, blockDim, gridDim, expf and its
-/// kind. The rest is named here, because the two differ or the emulator must see it:
+/// As in HIP and CUDA: __global__, __launch_bounds__, threadIdx, blockIdx, blockDim, gridDim, expf and
+/// similar. The names below replace what differs between the two or what the emulator must intercept:
 ///   RT_DEVICE                    a function that kernels call
-///   RT_UNROLL                    before a loop of constant length, whose copies must have their own
-///                                registers
-///   RT_NO_UNROLL                 before one that must stay a loop
-///   RT_SHARED(name, T)           a variable of the block, for instance RT_SHARED(rows, float[16][33]); not
-///                                set
-///   RT_DYNAMIC_SHARED(T, name)   T* to the bytes that the launch asked for
+///   RT_UNROLL                    before a loop of constant length whose iterations must be unrolled into
+///                                separate registers
+///   RT_NO_UNROLL                 before a loop that must not be unrolled
+///   RT_SHARED(name, T)           a shared variable of the block, such as RT_SHARED(rows, float[16][33]);
+///                                uninitialized
+///   RT_DYNAMIC_SHARED(T, name)   T* to the dynamic shared memory that the launch requested
 ///   rt::sync_block()             barrier of all threads of the block; one per source line
-///   rt::sync_warp()              orders the memory of a warp's lanes
+///   rt::sync_warp()              orders memory accesses between a warp's lanes
 ///   rt::shuffle(v, lane), shuffle_xor(v, mask), shuffle_down(v, by), ballot(p), lane()
-///                                of all 32 lanes of a warp; v has 4 or 8 bytes; they order no memory
-///   rt::warp()                   this warp's number in its block, along x, kept once for all of its lanes
-///   rt::lowest_bit(mask)         the number of the lowest bit that is set; one must be
-///   rt::multiply_then_add(a, b, c)   a b + c, rounded after each
-///   rt::fast_exp(x)              by the GPU's instruction: relative error |x| 2^-23, 0 for what is denormal
+///                                over all 32 lanes of a warp; v has 4 or 8 bytes; no memory ordering
+///   rt::warp()                   index of this warp in its block, along x, in a scalar (per-warp) register
+///   rt::lowest_bit(mask)         index of the lowest set bit; mask must not be 0
+///   rt::multiply_then_add(a, b, c)   a b + c without fusing: rounded after each operation
+///   rt::fast_exp(x)              the GPU's instruction: relative error |x| 2^-23, subnormal results are 0
 ///   rt::bf16, rt::f16            two bytes; to_float(v), from_float<T>(f) rounds to nearest even
-///   rt::Vec<T, n>                n elements side by side; load and store move 4, 8 or 16 bytes at once where
-///                                they fill them
+///   rt::Vec<T, n>                n adjacent elements; load and store use one 4, 8 or 16 byte access if the
+///                                elements fill it
 /// A warp has 32 lanes on every GPU.
 #if defined(__HIPCC__)
 #include "backend/gpu/rt_hip.h"

@@ -60,7 +60,7 @@ inline void sync_warp(const char* file = __builtin_FILE(), int line = __builtin_
   emu::post(nullptr, 0, {file, line});
 }
 
-/// The value of `from`, which wraps around.
+/// Returns the value of lane `from` modulo 32.
 template <typename T>
 T shuffle(T value, int from, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);
@@ -72,12 +72,12 @@ template <typename T>
 T shuffle_xor(T value, int mask, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   return shuffle(value, lane() ^ mask, file, line);
 }
-/// The value of the lane `by` above; its own where there is none.
+/// Returns the value of the lane `by` above; the lane's own value if there is none.
 template <typename T>
 T shuffle_down(T value, int by, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   return shuffle(value, lane() + by < kWarp ? lane() + by : lane(), file, line);
 }
-/// Bit i: whether lane i said yes.
+/// Bit i of the result is lane i's `yes`.
 inline uint32_t ballot(bool yes, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   const std::byte* slots = emu::post(&yes, sizeof yes, {file, line});
   uint32_t all = 0;
@@ -103,7 +103,7 @@ struct Shape {
       : blocks(grid), threads(block), shared_bytes(dynamic_shared_bytes), site{file, line} {}
 };
 
-/// Queues the kernel after what the stream holds.
+/// Queues the kernel on the stream.
 template <typename... P>
 void launch(void (*kernel)(P...), const Shape& shape, void* stream, std::type_identity_t<P>... args) {
   const emu::Grid grid{.blocks = shape.blocks,

@@ -2,7 +2,7 @@
 
 #include "backend/gpu/launched.h"
 
-/// rt::launch of hipcc and nvcc.
+/// rt::launch for hipcc and nvcc.
 namespace hearth::rt {
 
 #if defined(__HIPCC__)
@@ -12,7 +12,7 @@ inline void allow_shared_bytes(const void*, size_t) {}
 #else
 using NativeStream = cudaStream_t;
 inline int last_error() { return cudaGetLastError(); }
-/// More than this CUDA grants to kernels that ask for it alone.
+/// CUDA requires an opt-in per kernel for more dynamic shared memory than this.
 inline constexpr size_t kSharedBytesUnasked = 48 * 1024;
 inline void allow_shared_bytes(const void* kernel, size_t num_bytes) {
   if (num_bytes <= kSharedBytesUnasked) return;
@@ -20,7 +20,7 @@ inline void allow_shared_bytes(const void* kernel, size_t num_bytes) {
 }
 #endif
 
-/// Blocks, their threads, and the bytes of RT_DYNAMIC_SHARED.
+/// Grid and block dimensions, and bytes of RT_DYNAMIC_SHARED.
 struct Shape {
   dim3 blocks;
   dim3 threads;
@@ -33,10 +33,10 @@ struct Shape {
       : blocks(grid), threads(block), shared_bytes(dynamic_shared_bytes) {}
 };
 
-/// Queues the kernel after what the stream holds. What goes wrong is known when the stream is waited for.
+/// Queues the kernel on the stream. Errors are reported when the stream is synchronized.
 template <typename... P>
 void launch(void (*kernel)(P...), const Shape& shape, void* stream, std::type_identity_t<P>... args) {
-  // What a library left behind is not this launch's.
+  // Clears errors that a library left behind.
   static_cast<void>(last_error());
   const auto shared_bytes = static_cast<size_t>(shape.shared_bytes);
   allow_shared_bytes(reinterpret_cast<const void*>(kernel), shared_bytes);

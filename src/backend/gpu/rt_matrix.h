@@ -5,7 +5,7 @@
 #include "backend/gpu/emu/matrix.h"
 #endif
 
-/// The matrix instructions behind rt_tile.h, on the words of a lane's fragments.
+/// Matrix instructions used by rt_tile.h, on the words of a lane's fragments.
 namespace hearth::rt {
 
 /// A register that other lanes of the half-warp may read.
@@ -16,31 +16,32 @@ RT_DEVICE Shown show(uint32_t word) { return word; }
 using Shown = emu::Shown;
 inline Shown show(uint32_t word) { return emu::show(word); }
 #endif
-/// c += a(lane `from` of the half-warp) * b, of floats; the same of pairs of f16.
+/// c += a(lane `from` of the half-warp) * b, for floats.
 template <int from>
 RT_DEVICE void add_product(float& c, Shown a, uint32_t b);
+/// c += dot product of a(lane `from` of the half-warp) and b, for pairs of f16.
 template <int from>
 RT_DEVICE void add_dot(float& c, Shown a, uint32_t b);
-/// c[8] += a * b, a tile by one instruction. Only on the path that has it.
+/// c[8] += a * b for a 16 x 16 x 16 tile, by one WMMA instruction. Paths 11 and 12 only.
 template <typename T, int path>
 RT_DEVICE void multiply_wave(float* c, const uint32_t* a, const uint32_t* b);
-/// c[4] += a (16 x 16) * b (16 x 8). Only where mma.sync is.
+/// c[4] += a (16 x 16) * b (16 x 8), by mma.sync. Path 90 only.
 template <typename T>
 RT_DEVICE void multiply_half(float* c, const uint32_t* a, uint32_t b0, uint32_t b1);
-/// A lane's four words of a tile of 16 bits in shared memory (PTX ISA, "ldmatrix"). Each lane names a slot of
-/// 16 bytes: 8 * i + j that of row j of the matrix i of 8 x 8. Of each matrix a lane gets two neighbors of
-/// row lane / 4; across, of column lane / 4. Only where mma.sync is.
+/// Loads a lane's four words of a 16-bit tile in shared memory (PTX ISA, "ldmatrix"). Lane 8 * i + j passes
+/// the 16-byte slot of row j of the 8 x 8 matrix i. From each matrix a lane gets two adjacent elements of row
+/// lane / 4; with `across`, of column lane / 4. Path 90 only.
 template <bool across>
 RT_DEVICE void load_slots(uint32_t* words, const std::byte* slot);
-/// 16 bytes into shared memory, zeros unless they are `there`: beside what comes after (PTX ISA, "cp.async"),
-/// or at once. They have arrived for the thread after wait_copies(), which leaves that many of the last
-/// groups on their way.
+/// Copies 16 bytes to shared memory, or writes zeros unless `there`; asynchronously where supported (PTX ISA,
+/// "cp.async"). The data is visible to the thread after wait_copies(), which leaves the last `groups` groups
+/// in flight.
 RT_DEVICE void copy_beside(std::byte* to, const void* from, bool there);
 RT_DEVICE void end_copy_group();
 template <int groups>
 RT_DEVICE void wait_copies();
 
-/// Bytes of two words side by side, as the selector says: 0 to 3 are those of `low`, 4 to 7 those of `high`.
+/// Selects 4 bytes of two words: selector bytes 0 to 3 name bytes of `low`, 4 to 7 bytes of `high`.
 RT_DEVICE uint32_t bytes_of(uint32_t low, uint32_t high, uint32_t selector) {
 #if defined(__HIP_DEVICE_COMPILE__)
   return __builtin_amdgcn_perm(high, low, selector);
@@ -56,42 +57,42 @@ RT_DEVICE uint32_t bytes_of(uint32_t low, uint32_t high, uint32_t selector) {
   return made;
 #endif
 }
-/// The lower halves of two words, or their upper ones.
+/// Selectors for the lower or the upper halves of two words.
 inline constexpr uint32_t kLowHalves = 0x05040100, kHighHalves = 0x07060302;
 
 #if defined(__HIP_DEVICE_COMPILE__)
-/// The value of lane l ^ 16.
+/// Returns the value of lane l ^ 16.
 RT_DEVICE uint32_t of_other_half(uint32_t value) {
-  constexpr uint32_t kLower = 0x76543210, kUpper = 0xfedcba98;  // lanes as they are
+  constexpr uint32_t kLower = 0x76543210, kUpper = 0xfedcba98;  // identity permutation of the lanes
   uint32_t other = __builtin_amdgcn_permlanex16(value, value, kLower, kUpper, true, false);
-  // clang 17 else moves the exchange to where some lanes alone need it, and the others are off.
+  // Without this, clang 17 moves the exchange into a branch where the other lanes are inactive.
   asm volatile("" : "+v"(other));
   return other;
 }
-/// Keeps the compiler from loading what is after it before it, into registers that it then lacks; with
-/// a value, also from computing that only after it.
+/// Scheduling barrier: keeps the compiler from hoisting later loads above it, which would exhaust registers;
+/// with a value, also from sinking that value's computation below it.
 RT_DEVICE void keep_order() { __builtin_amdgcn_sched_barrier(0); }
 RT_DEVICE void keep_order(float& value) {
   asm volatile("" : "+v"(value) : : "memory");
   keep_order();
 }
-/// The value, of which the compiler may not know that it was the same the time before: what follows from it
-/// is computed here, and not kept in registers across a loop. It is not negative.
+/// Returns the value as one that the compiler must treat as new: values derived from it are recomputed here
+/// instead of being kept in registers across a loop. It must not be negative.
 RT_DEVICE int renewed(int value) {
   asm volatile("" : "+v"(value));
   __builtin_assume(value >= 0);
   return value;
 }
-/// The same of a value that is alike in all lanes of a warp.
+/// renewed() for a value that is uniform across a warp.
 RT_DEVICE int renewed_for_warp(int value) {
   asm volatile("" : "+s"(value));
   return value;
 }
-/// The same of a word of any value, in its place.
+/// renewed() in place, for a word of any value.
 RT_DEVICE void renew(uint32_t& word) { asm volatile("" : "+v"(word)); }
-/// A value that is alike in all lanes of a warp, kept once for all of them.
+/// Moves a value that is uniform across a warp to a scalar register.
 RT_DEVICE int kept_for_warp(int value) { return __builtin_amdgcn_readfirstlane(value); }
-/// Keeps the compiler from taking a word apart where it was loaded, which would wait for it there.
+/// Keeps the compiler from splitting a word right after its load, which would wait for the load there.
 RT_DEVICE void keep_whole(Word16& word) {
   auto parts = bits_as<Vec<uint32_t, 4>>(word);
   asm volatile("" : "+v"(parts.at[0]), "+v"(parts.at[1]), "+v"(parts.at[2]), "+v"(parts.at[3]));
@@ -254,7 +255,7 @@ RT_DEVICE void multiply_halves(float* c, const uint32_t* a, const uint32_t* b) {
   multiply_half<T>(c + 4, a, b[1], b[3]);
 }
 
-/// The word's `second` bf16 as a float's bits.
+/// Returns the word's first or `second` bf16 as the bits of a float.
 RT_DEVICE uint32_t widened(uint32_t pair, bool second) { return second ? pair & 0xffff0000U : pair << 16; }
 
 template <bool dot, int from>
@@ -266,7 +267,7 @@ RT_DEVICE void add_row(float* c, Shown rows, uint32_t b) {
   }
 }
 
-/// One register of each side, into the eight rows whose lines the half-warp's first lanes hold.
+/// Multiplies one register of each side, for the eight rows held by the half-warp's first eight lanes.
 template <bool dot>
 RT_DEVICE void add_registers(float* c, uint32_t a, uint32_t b) {
   const Shown rows = show(a);

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
-/// 16-bit numbers and wide loads, alike on every GPU; included by rt.h, which defines RT_DEVICE.
+/// 16-bit numbers and wide loads, identical on every GPU; included by rt.h, which defines RT_DEVICE.
 namespace hearth::rt {
 
 struct bf16 {
@@ -13,6 +13,7 @@ struct f16 {
   uint16_t bits;
 };
 
+/// Returns the same bits as another type of equal size.
 template <typename To, typename From>
 RT_DEVICE To bits_as(From value) {
   static_assert(sizeof(To) == sizeof(From));
@@ -42,7 +43,7 @@ RT_DEVICE f16 from_float<f16>(float value) {
   return {float_to_f16_bits(value)};
 }
 
-/// `n` elements, aligned for one move.
+/// `n` elements, aligned for a single load or store of up to 16 bytes.
 template <typename T, int n>
 struct alignas(n * sizeof(T) < 16 ? n * sizeof(T) : 16) Vec {
   T at[n];

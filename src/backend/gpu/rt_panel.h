@@ -2,19 +2,20 @@
 
 #include "backend/gpu/rt_tile.h"
 
-/// Operands of tiles in shared memory, without bank conflicts. A panel holds 64 bytes of each of its lines,
-/// two lines to a row of 128 bytes, which is all banks once: eight slots of 16 bytes. Slots change places
-/// from row to row, so that the lanes of one access meet no bank twice: reading one slot of eight lines,
-/// writing all slots of two, or writing one word of every eighth line.
+/// Operand panels in shared memory, swizzled against bank conflicts. A panel holds 64 bytes of each of its
+/// lines (rows of the left operand, columns of the right), two lines per 128-byte row of shared memory, which
+/// spans all banks once: eight slots of 16 bytes. The order of slots is permuted by an exclusive or that
+/// depends on the row, so that no access of a warp hits a bank twice: reading one slot of eight lines,
+/// writing all slots of two lines, or writing one word of every eighth line.
 namespace hearth::rt {
 
-/// Elements of a slot, and terms of a panel.
+/// Elements per slot, and terms per panel.
 template <typename T>
 inline constexpr int kWide = static_cast<int>(16 / sizeof(T));
 template <typename T>
 inline constexpr int kPanelTerms = static_cast<int>(64 / sizeof(T));
 
-/// Whether lanes load slots of panels for each other, and panels are filled beside what a block does.
+/// True if fragments are loaded from panels by ldmatrix and panels are filled by asynchronous copies.
 template <typename T>
 inline constexpr bool kLoadsSlots = kPathOf<T> == 90;
 
@@ -23,20 +24,20 @@ struct Swizzle {
   static constexpr uint32_t kTileBytes = kTile * kLineBytes;
   static constexpr int kSlots = kLineBytes / kSlotBytes;
 
-  /// Of a line's first slot in its tile; slot s lies at that ^ (s * kSlotBytes).
+  /// Returns the byte offset of a line's first slot in its tile; slot s is at that ^ (s * kSlotBytes).
   RT_DEVICE static uint32_t of_line(int line) {
     const uint32_t row = static_cast<uint32_t>(line) % kTile / 2;
     return row * kRowBytes + (static_cast<uint32_t>(line) % 2 * kSlots ^ row ^ row / 4) * kSlotBytes;
   }
-  /// What every slot of a tile is moved by, likewise.
+  /// Returns the exclusive-or mask of all slot offsets of a tile.
   RT_DEVICE static uint32_t of_tile(int tile) { return static_cast<uint32_t>(tile) % 4 * 2 * kSlotBytes; }
-  /// What moves a place to that of one of the next lines, of as many as a slot has elements: likewise, if the
-  /// place's own line is a multiple of that number.
+  /// Returns the exclusive-or mask from a line's offset to that of the line `line` further. Valid if the
+  /// first line's index is a multiple of the number of elements per slot and `line` is smaller than it.
   RT_DEVICE static constexpr uint32_t of_next(int line) {
     const auto row = static_cast<uint32_t>(line / 2);
     return row * kRowBytes + (static_cast<uint32_t>(line % 2 * kSlots) ^ row) * kSlotBytes;
   }
-  /// Of a byte of a line. Four tiles on, the same lies four times kTileBytes further.
+  /// Returns the offset of a byte of a line. The pattern repeats every four tiles, 4 * kTileBytes further.
   RT_DEVICE static uint32_t at(int line, int byte) {
     const int tile = line / kTile;
     const auto place = static_cast<uint32_t>(byte);
@@ -45,7 +46,8 @@ struct Swizzle {
   }
 };
 
-/// The part of a lane of the tile `tile` of a panel's lines, from `first_term` on. Slots are moved by `by`.
+/// Loads a lane's fragment of tile `tile` of the panel's lines, from `first_term` on. Slot offsets are XORed
+/// with `by`.
 template <typename T, Side side>
 RT_DEVICE Fragment<T, side> load_panel(const std::byte* panel, int tile, int first_term, uint32_t by = 0,
                                        int lane = rt::lane()) {
@@ -66,12 +68,12 @@ RT_DEVICE Fragment<T, side> load_panel(const std::byte* panel, int tile, int fir
   }
 }
 
-/// Where a lane reads a warp's tiles of panels. The number of the first one, and of a tile counted from it,
-/// have none of their last two bits in common: tile and term of a load are then constants that change the
-/// place by an exclusive or.
+/// Reads a warp's tiles from panels. `first_tile` and tile numbers counted from it must not share any of
+/// their lowest two bits: tile and term of a load are then constants that change the offset by an exclusive
+/// or.
 template <typename T, Side side>
 struct PanelReader {
-  uint32_t place;  ///< byte of the lane's first slot
+  uint32_t place;  ///< offset in bytes of the lane's first slot
 
   RT_DEVICE explicit PanelReader(int first_tile, int lane = rt::lane()) {
     int line = lane % kTile, term = lane / kTile * kWide<T>;
@@ -81,9 +83,9 @@ struct PanelReader {
     }
     place = Swizzle::at(first_tile * kTile + line, term * static_cast<int>(sizeof(T)));
   }
-  /// Keeps the place in a register from here on.
+  /// Keeps the offset in a register from here on.
   RT_DEVICE void keep() { place = static_cast<uint32_t>(renewed(static_cast<int>(place))); }
-  /// `tile` counts from the first one. Slots are moved by `by`.
+  /// Loads a fragment; `tile` counts from the first one. Slot offsets are XORed with `by`.
   RT_DEVICE Fragment<T, side> load(const std::byte* panel, int tile, int first_term, uint32_t by = 0) const {
     using Made = Fragment<T, side>;
     const std::byte* lines = panel + static_cast<uint32_t>(tile) * Swizzle::kTileBytes;
@@ -106,9 +108,9 @@ struct PanelReader {
   }
 };
 
-/// Who moves what of lines that lie side by side in memory: move `number` has kWide of `lines` lines, from
-/// `line` on, in the terms of a word, from `term` on. 32 moves touch 128 bytes or all lines of four such
-/// words.
+/// Assigns moves of transposed operands (lines adjacent in memory) to threads: move `number` covers kWide of
+/// `lines` lines, from `line` on, in the terms of one word, from `term` on. The 32 moves of a warp touch 128
+/// bytes, or all lines of four such words.
 template <typename T, int lines>
 struct AcrossMove {
   static constexpr int kTerms = static_cast<int>(4 / sizeof(T)), kGroups = lines / kWide<T>;
@@ -122,8 +124,8 @@ struct AcrossMove {
   }
 };
 
-/// Word e of a slot of elements of one term (and of the next term, where elements have two bytes), whose
-/// kWide lines lie side by side: what line e has in those terms.
+/// Returns word e of a slot for line e, from words of one term (and of the next term, if elements have two
+/// bytes) that hold kWide adjacent lines: the transpose of a small block.
 template <typename T>
 RT_DEVICE uint32_t word_across(const Word16& first, const Word16& second, int e) {
   const auto a = bits_as<Vec<uint32_t, 4>>(first), b = bits_as<Vec<uint32_t, 4>>(second);
@@ -135,7 +137,7 @@ RT_DEVICE uint32_t word_across(const Word16& first, const Word16& second, int e)
   }
 }
 
-/// Puts what such a move has read into panels, terms side by side, the first line at byte `place`.
+/// Writes the words of such a move to panels, with terms adjacent; the first line is at byte `place`.
 template <typename T>
 RT_DEVICE void put_across(std::byte* panels, uint32_t place, const Word16& first, const Word16& second) {
   RT_UNROLL
@@ -143,15 +145,15 @@ RT_DEVICE void put_across(std::byte* panels, uint32_t place, const Word16& first
     *reinterpret_cast<Word4*>(panels + (place ^ Swizzle::of_next(e))) = word_across<T>(first, second, e);
 }
 
-/// Lines of `terms` elements in panels side by side. In every other panel slots are moved by half a row, so
-/// that eight neighbors of one line meet no bank twice either.
+/// Lines of `terms` elements, in consecutive panels. In every second panel slots are swapped by half a row,
+/// so that eight adjacent slots of one line do not hit a bank twice either.
 template <typename T, int lines, int terms>
 struct Panels {
   static constexpr int kPanelBytes = lines * static_cast<int>(Swizzle::kLineBytes);
   static_assert(terms % kPanelTerms<T> == 0 && lines % kTile == 0);
   alignas(16) std::byte at[terms / kPanelTerms<T> * kPanelBytes];
 
-  /// Byte of an element.
+  /// Returns the offset in bytes of an element.
   RT_DEVICE static uint32_t place(int line, int term) {
     const int panel = term / kPanelTerms<T>;
     const uint32_t in_panel = Swizzle::at(line, term % kPanelTerms<T> * static_cast<int>(sizeof(T)));
@@ -163,14 +165,14 @@ struct Panels {
     return load_panel<T, side>(at + panel * kPanelBytes, tile, first_term % kPanelTerms<T>, of_panel(panel),
                                lane);
   }
-  /// The same, `tile` being counted from the reader's first one.
+  /// Loads a fragment by a reader; `tile` counts from the reader's first one.
   template <Side side>
   RT_DEVICE Fragment<T, side> load(const PanelReader<T, side>& reader, int tile, int first_term) const {
     const int panel = first_term / kPanelTerms<T>;
     return reader.load(at + panel * kPanelBytes, tile, first_term % kPanelTerms<T>, of_panel(panel));
   }
-  /// The same of the panels turned: of tile `tile` of their terms, as lines, from line `first_line` on. Only
-  /// where kLoadsSlots.
+  /// Loads a fragment of the transposed panels: tile `tile` of their terms becomes the lines, from line
+  /// `first_line` on. Only if kLoadsSlots.
   template <Side side>
   RT_DEVICE Fragment<T, side> load_across(int tile, int first_line, int lane) const {
     const int line = first_line + lane / kTile * kWide<T> + lane % kWide<T>;

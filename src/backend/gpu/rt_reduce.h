@@ -1,6 +1,6 @@
 #pragma once
 
-/// Sums and maxima over a warp or a block, in an order that depends on nothing but the number of threads.
+/// Reductions over a warp or a block, in an order that depends on the number of threads alone.
 namespace hearth::rt {
 
 struct Add {
@@ -10,14 +10,15 @@ struct Max {
   RT_DEVICE float operator()(float a, float b) const { return a > b ? a : b; }
 };
 
-/// Every lane gets the result.
+/// Reduces over a warp; every lane gets the result.
 template <typename Op>
 RT_DEVICE float reduce_warp(float value, Op op) {
   for (int mask = kWarp / 2; mask > 0; mask /= 2) value = op(value, shuffle_xor(value, mask));
   return value;
 }
 
-/// Every thread of a block of whole warps gets the result; all of them must call it. `none`: op(none, x) = x.
+/// Reduces over a block of full warps; all threads must call it and get the result. `none` is the identity:
+/// op(none, x) = x.
 template <typename Op>
 RT_DEVICE float reduce_block(float value, Op op, float none) {
   RT_SHARED(parts, float[kWarp]);

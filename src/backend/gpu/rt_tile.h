@@ -2,24 +2,24 @@
 
 #include "backend/gpu/rt.h"
 
-/// Matmuls of 16 x 16 tiles by a warp: one type over each GPU's matrix instruction.
+/// Matmuls of 16 x 16 tiles by a warp: one interface over each GPU's matrix instruction.
 ///
-///   rt::Acc<T> c;                                          c(i, j) = 0
-///   rt::multiply_add(c, rt::load_side<T, Side::left>(a, a_stride), rt::load_side<T, Side::right>(b,
-///   b_stride));
-///                                                          c(i, j) += sum over t of a(i, t) b(t, j)
-///   for (int e = 0; e < 8; ++e) out[c.row(e)][c.column(e)] = c.at[e];
+///   rt::Acc<T> c;                                                     c(i, j) = 0
+///   const auto left = rt::load_side<T, Side::left>(a, a_stride);
+///   const auto right = rt::load_side<T, Side::right>(b, b_stride);
+///   rt::multiply_add(c, left, right);                                 c(i, j) += sum of a(i, t) b(t, j) over
+///   t for (int e = 0; e < 8; ++e) out[c.row(e)][c.column(e)] = c.at[e];
 ///
-/// T is bf16, f16 or float; sums are f32. a(i, t) lies at a[i * a_stride + t] and b(t, j) at
-/// b[j * b_stride + t]: the 16 terms of a line side by side, each line aligned to 16 bytes. All lanes call
-/// these together; what they load must have been synchronized.
+/// T is bf16, f16 or float; sums are f32. a(i, t) is at a[i * a_stride + t], b(t, j) at b[j * b_stride + t]:
+/// the 16 terms of a line (a row of a, a column of b) are contiguous, and each line is aligned to 16 bytes.
+/// All lanes must call these together; what they load must have been synchronized.
 ///
-/// Which instruction: RT_TILE, from the target unless it is set.
+/// RT_TILE selects the instruction, by default from the target:
 ///   10  RDNA2: dot products and multiply-adds whose left operand comes from another lane (DPP row_share)
 ///   11  RDNA3: v_wmma, every line held twice         12  RDNA4: v_wmma, every line held once
-///   90  NVIDIA (sm_80 on): mma.sync m16n8k16, twice
-/// The host compiler emulates the instruction, not the tile: loads and layouts are the GPU's own.
-/// float has no such instruction without loss: it goes the way of 10 everywhere.
+///   90  NVIDIA (from sm_80): mma.sync m16n8k16, twice
+/// The host compiler emulates the instruction, not the tile: loads and layouts are the GPU's.
+/// float has no lossless matrix instruction: it uses path 10 everywhere.
 #if !defined(RT_TILE)
 #if defined(__HIPCC__) && defined(__GFX12__)
 #define RT_TILE 12
@@ -41,18 +41,20 @@ namespace hearth::rt {
 #endif
 
 inline constexpr int kTile = 16;
-/// Shared memory that a block may declare.
+/// Shared memory that a block may declare statically, in bytes.
 inline constexpr int kSharedBytes = (RT_TILE == 90 ? 48 : 64) * 1024;
-/// The elements of a tile's product that a lane holds.
+/// Number of elements of a tile's product per lane.
 inline constexpr int kOwn = 8;
 enum class Side : uint8_t { left, right };
 
-/// A lane holds its lines in kRuns runs of kRun terms side by side: line(side, r) from term(r) on. Of the
-/// product it holds element e at (row(e), column(e)). Each is told the lane.
+/// Fragment layout of an instruction. A lane holds its lines in kRuns runs of kRun contiguous terms:
+/// line(side, r) from term(r) on. Of the product it holds element e at (row(e), column(e)). The last argument
+/// is the lane.
 template <int path>
 struct Layout;
 
-/// A lane has a column of the right side and every row of its half-warp is some lane's of the same half.
+/// A lane holds one column of the right side; each row of its half-warp is held by some lane of the same
+/// half.
 template <>
 struct Layout<10> {
   static constexpr int kTerms = kTile;
@@ -112,7 +114,7 @@ inline constexpr int kPathOf = RT_TILE;
 template <>
 inline constexpr int kPathOf<float> = 10;
 
-/// A lane's part of a tile's left or right side.
+/// A lane's fragment of a tile's left or right operand.
 template <typename T, Side side, int path = kPathOf<T>>
 struct Fragment {
   using Held = Layout<path>;
@@ -122,8 +124,8 @@ struct Fragment {
   uint32_t words[kWords];
 };
 
-/// Element (line, term) lies at place(line, term), and up to 16 / sizeof(T) terms, counted from a multiple of
-/// that, side by side.
+/// Loads a fragment. Element (line, term) is at place(line, term); up to 16 / sizeof(T) terms, counted from a
+/// multiple of that, are contiguous.
 template <typename T, Side side, int path = kPathOf<T>, typename Place>
 RT_DEVICE Fragment<T, side, path> load_side(const Place& place, int lane = rt::lane()) {
   using Made = Fragment<T, side, path>;
@@ -140,7 +142,7 @@ template <typename T, Side side, int path = kPathOf<T>>
 RT_DEVICE Fragment<T, side, path> load_side(const T* from, int stride) {
   return load_side<T, side, path>([&](int line, int term) { return from + line * stride + term; });
 }
-/// A lane's part of a tile's product, f32.
+/// A lane's accumulators of a tile's product, f32.
 template <typename T, int path = kPathOf<T>>
 struct Acc {
   float at[kOwn] = {};
@@ -160,10 +162,10 @@ RT_DEVICE void multiply_add(Acc<T, path>& c, const Fragment<T, Side::left, path>
   }
 }
 
-/// A product seen from one of its sides: a warp holds 16 lines of the fixed side while lines of the other
-/// side, the taken ones, pass by. Which of them is the left one is the path's affair, and such that the
-/// product is the fixed side of the next one with little or no exchange between lanes. Element e of a lane's
-/// part belongs to the lines fixed(e) and taken(e).
+/// A product seen from one of its operands, for chained matmuls as in attention. A warp holds 16 lines of the
+/// fixed operand while lines of the other (taken) operand stream by. The path decides which of them is the
+/// left one, such that the product becomes the fixed operand of the next matmul with little or no exchange
+/// between lanes. Accumulator element e belongs to the lines fixed(e) and taken(e).
 template <int path>
 inline constexpr Side kFixedSide = path == 90 ? Side::left : Side::right;
 template <int path>
@@ -194,17 +196,17 @@ RT_DEVICE void multiply_add(FixedAcc<T, path>& c, const FixedFragment<T, path>& 
   }
 }
 
-/// A value for each fixed line of a tile that the lane holds elements of: [e] is that of element e's line.
+/// One value per fixed line of which the lane holds elements: [e] is the value of element e's line.
 template <typename T, typename Value = float, int path = kPathOf<T>>
 struct PerFixed {
   static constexpr int kCount = path == 90 ? 2 : 1;
   Value at[kCount];
   RT_DEVICE Value& operator[](int e) { return at[path == 90 ? e / 2 % 2 : 0]; }
   RT_DEVICE Value operator[](int e) const { return at[path == 90 ? e / 2 % 2 : 0]; }
-  /// An element of the line of at[i].
+  /// Index of an element in the line of at[i].
   RT_DEVICE static constexpr int element(int i) { return 2 * i; }
 
-  /// op over the values of the lanes that hold elements of the same line.
+  /// Reduces by op over the lanes that hold elements of the same line.
   template <typename Op>
   RT_DEVICE void join_lanes(Op op) {
     if constexpr (path == 90) {
@@ -219,8 +221,8 @@ struct PerFixed {
   }
 };
 
-/// Two numbers side by side. Of a NaN only its upper half counts, which is all that arithmetic sets but on
-/// NVIDIA's GPUs.
+/// Packs two numbers into a word. Of a NaN only the upper half is kept, which is all that arithmetic sets on
+/// AMD GPUs; NVIDIA converts exactly.
 template <typename T>
 RT_DEVICE uint32_t packed(float first, float second) {
   if constexpr (std::is_same_v<T, bf16> && RT_TILE != 90) {
@@ -234,7 +236,8 @@ RT_DEVICE uint32_t packed(float first, float second) {
   }
 }
 
-/// A product, rounded to T, as the fixed side of another: its terms are the taken lines.
+/// Rounds a product to T and converts it to the fixed operand of the next matmul, whose terms are the taken
+/// lines.
 template <typename T, int path>
 RT_DEVICE FixedFragment<T, path> fixed_of(const FixedAcc<T, path>& c) {
   using Made = FixedFragment<T, path>;
@@ -252,7 +255,7 @@ RT_DEVICE FixedFragment<T, path> fixed_of(const FixedAcc<T, path>& c) {
   if constexpr (path == 90 || path == 12) {
     made = {{own[0], own[1], own[2], own[3]}};
   } else {
-    // What the lower half-warp has comes first.
+    // The lower half-warp's words come first.
     constexpr uint32_t kSwapped = 0x04040404;
     const uint32_t order = lane() < 16 ? 0 : kSwapped;
     RT_UNROLL
@@ -270,12 +273,12 @@ RT_DEVICE FixedFragment<T, path> fixed_of(const FixedAcc<T, path>& c) {
   return made;
 }
 
-/// Calls body(fixed line, first taken line, elements) for runs of elements side by side that together are the
-/// tile, each once in the warp.
+/// Calls body(fixed line, first taken line, elements) for runs of contiguous elements that together cover the
+/// tile, each exactly once in the warp.
 template <typename T, int path = kPathOf<T>, typename Body>
 RT_DEVICE void for_each_run(const FixedFragment<T, path>& tile, Body body) {
   using Held = FixedFragment<T, path>;
-  // Where every half-warp holds all terms, each of them has half of the runs.
+  // If both half-warps hold all terms, each handles half of the runs.
   constexpr int kShare = path == 10 || path == 11 ? 2 : 1, kRuns = Held::kRuns / kShare;
   constexpr int kWords = Held::kWords / Held::kRuns;
   const bool upper = kShare == 2 && lane() >= 16;

@@ -5,10 +5,10 @@
 
 namespace hearth::emu {
 
-/// gpu::Stream::multiply of an emulated GPU, by plain loops. It spoils its workspace; a wrong one
-/// forgets the last term, a fatal one ends the program, as rocBLAS does on a GPU that it has no kernels for.
-/// Throws DeviceError where the GPU has none, or one that fails, and where a matmul is recorded that was
-/// never asked for before.
+/// Implements gpu::Stream::multiply of an emulated GPU by plain loops. Overwrites its workspace.
+/// GpuSettings::library selects faults: `wrong` drops the last term, `fatal` ends the program, as rocBLAS
+/// does on a GPU that it has no kernels for. Throws DeviceError if the GPU has no library or a failing one,
+/// and if the first matmul of a kind is recorded.
 void multiply(Stream& stream, const gpu::BlasMatmul& matmul, const gpu::BlasArrays& arrays);
 
 }  // namespace hearth::emu

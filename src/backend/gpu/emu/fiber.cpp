@@ -19,12 +19,12 @@ constexpr size_t kGuardBytes = 4096;
 
 }  // namespace
 
-/// What a jump carries: who left, and for whom.
+/// Data passed by a jump: the fibers it leaves and enters.
 struct Fiber::Start {
   Fiber* from;
   Fiber* to;
 
-  /// On the new stack, first of all.
+  /// First function on a new stack.
   static void arrive(transfer_t transfer, void* fake_stack) {
     Fiber& from = *static_cast<Start*>(transfer.data)->from;
     from.place_ = transfer.fctx;

@@ -4,22 +4,23 @@
 
 namespace hearth::emu {
 
-/// A flow of control with a stack of its own; fibers of one OS thread hand over to each other. A fiber that
-/// is left for good is abandoned: nothing on its stack is destroyed.
+/// A flow of control with its own stack (a coroutine); the fibers of one OS thread switch to each other. A
+/// fiber that was left for good is abandoned: no destructor runs for objects on its stack.
 class Fiber {
  public:
-  /// The OS thread's own flow of control.
+  /// The OS thread's original flow of control.
   Fiber() = default;
-  /// `entry(argument)` must never return: it ends by leaving for good.
+  /// `entry(argument)` must never return: it ends with leave_for().
   Fiber(void (*entry)(void*), void* argument) : entry_(entry), argument_(argument) {}
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  /// Makes the next switch to it start from `entry` again.
+  /// Makes the next switch to this fiber start from `entry` again.
   void restart();
-  /// Continues with `to`; comes back when something switches to this fiber, which must be the running one.
+  /// Continues with `to`; returns when a fiber switches back to this one, which must be the running fiber.
   void switch_to(Fiber& to) { jump(to, false); }
+  /// Continues with `to` and never returns.
   void leave_for(Fiber& to) { jump(to, true); }
 
   static constexpr size_t kStackBytes = size_t{256} << 10;
@@ -30,11 +31,11 @@ class Fiber {
 
   void (*entry_)(void*) = nullptr;
   void* argument_ = nullptr;
-  void* stack_ = nullptr;  ///< lowest address; of the OS thread: as AddressSanitizer knows it
+  void* stack_ = nullptr;  ///< lowest address; for the OS thread as reported by AddressSanitizer
   size_t stack_bytes_ = 0;
   bool owns_stack_ = false;
-  void* place_ = nullptr;       ///< where it was left
-  void* fake_stack_ = nullptr;  ///< AddressSanitizer's
+  void* place_ = nullptr;       ///< saved context
+  void* fake_stack_ = nullptr;  ///< AddressSanitizer's fake stack
 };
 
 }  // namespace hearth::emu

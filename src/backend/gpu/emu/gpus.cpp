@@ -12,7 +12,7 @@ constexpr int64_t kLeastMemory = 64 << 10;
 constexpr size_t kMostGpus = 64;
 constexpr std::string_view kLibrary = "library";
 
-/// Takes what stands before the next `separator`, and that, off `text`.
+/// Removes and returns the text before the next `separator`, and removes the separator.
 std::string_view take_part(std::string_view& text, char separator) {
   const size_t end = text.find(separator);
   const std::string_view part = trimmed(text.substr(0, end));
@@ -27,8 +27,8 @@ std::string_view take_part(std::string_view& text, char separator) {
       kMostGpus, human_bytes(kLeastMemory), gpu);
 }
 
-/// One of "link=6GB", "fault=500", "hang=500", "refuse=2", "lose=5", "broken=FILE", "integrated"; false for
-/// what is none.
+/// Parses a fault setting such as "link=6GB", "fault=500", "hang=500", "refuse=2", "lose=5", "broken=FILE",
+/// "integrated"; returns false if it is not one.
 bool set_trouble(GpuSettings& gpu, std::string_view trouble) {
   const std::string_view name = take_part(trouble, '=');
   if (name == "integrated") return gpu.integrated = trouble.empty();
@@ -48,7 +48,7 @@ bool set_trouble(GpuSettings& gpu, std::string_view trouble) {
                         : name == "fault" || name == "hang" || name == "refuse" || name == "lose";
 }
 
-/// Of "20GiB;link=6GB;fault=500".
+/// Parses the settings of one GPU, such as "20GiB;link=6GB;fault=500".
 GpuSettings gpu_of(std::string_view text) {
   const std::string_view whole = text;
   GpuSettings gpu{.memory_bytes = parse_bytes(take_part(text, ';')).value_or(0)};

@@ -18,11 +18,16 @@
 #include "base/asan.h"
 #include "base/philox.h"
 
+/// A deterministic scheduler for GPU threads. Each thread of a block is a fiber; it runs until it waits at a
+/// barrier or a warp operation, and then the next runnable thread continues, in the order of Settings::order
+/// (a seeded random order finds missing barriers). A barrier releases its threads once all have arrived, a
+/// warp operation once all lanes have posted their values. If no thread can run, or threads wait at different
+/// lines, the kernel is wrong on a GPU too: that is a Fault. The blocks of a grid run one after another.
 namespace hearth::emu {
 namespace {
 
 constexpr int kMostWarps = kMostThreads / kWarpThreads;
-/// Between variables of a block, where nothing may be touched.
+/// Unused bytes between variables of a block; any access to them is a fault.
 constexpr size_t kGapBytes = 64;
 
 std::string to_string(Site site) {
@@ -30,7 +35,7 @@ std::string to_string(Site site) {
   return fmt::format("{}:{}", path.substr(path.rfind('/') + 1), site.line);
 }
 
-/// A set of threads, a word per warp.
+/// A set of threads, one word per warp.
 class ThreadSet {
  public:
   void clear() { warps_.fill(0); }
@@ -55,11 +60,11 @@ struct Warp {
   int num_ended = 0;
   uint32_t num_syncs = 0;
   Site site;
-  size_t side = 0;  ///< of the two tables, the one that is posted to
+  size_t side = 0;  ///< index of the slot table (of two) that lanes write now
   std::array<std::array<std::byte, kWarpThreads * kSlotBytes>, 2> slots;
 };
 
-/// Variables of a block: places in one arena, found by key.
+/// Shared memory of a block: one arena, in which variables are found by key.
 class SharedMemory {
  public:
   SharedMemory() = default;
@@ -78,7 +83,7 @@ class SharedMemory {
     used_ = asked_ = 0;
     dynamic_ = dynamic_bytes == 0 ? nullptr : find(this, static_cast<size_t>(dynamic_bytes));
   }
-  /// Null when it does not fit.
+  /// Returns null if it does not fit.
   void* find(const void* key, size_t size) {
     for (const Entry& entry : entries_) {
       if (entry.key == key) return entry.place;
@@ -121,7 +126,7 @@ class SharedMemory {
   size_t limit_ = 0, used_ = 0, asked_ = 0;
 };
 
-/// Runs blocks one after another in one OS thread. A thread that ends without having waited leaves its stack
+/// Runs blocks one after another in one OS thread. A thread that ends without having waited passes its stack
 /// to the next one, so that kernels without barriers cost no switches.
 class Processor {
  public:
@@ -132,7 +137,7 @@ class Processor {
   const std::byte* post(const void* value, size_t bytes, Site site);
   void* shared(const void* key, size_t bytes);
   void* dynamic_shared() const { return shared_.dynamic(); }
-  /// Ends the grid with a Fault; the text is made first, so that nothing is left on the abandoned stack.
+  /// Ends the grid with a Fault. The text is built before the stack is abandoned, so that nothing leaks.
   [[noreturn]] void fail(FunctionRef<std::string()> text);
   [[noreturn]] void fail_here(const char* text);
   void overdue();
@@ -223,7 +228,7 @@ Fiber& Processor::idle_fiber() {
   return fiber;
 }
 
-/// One of the threads that can continue, by the order; -1: none.
+/// Returns the next runnable thread in the configured order; -1 if none can run.
 int Processor::pick() {
   const auto going = [&](int warp) { return fresh_.warp(warp) | ready_.warp(warp); };
   const Order order = settings().order;
@@ -267,7 +272,7 @@ void Processor::become(int thread) {
   progress_.fetch_add(1, std::memory_order_relaxed);
 }
 
-/// On a fiber's stack: runs the current thread, then whatever can continue.
+/// Main loop of a fiber: runs the current thread, then any thread that can continue.
 void Processor::work() {
   for (;;) {
     Fiber& own = *fiber_of_[static_cast<size_t>(current_)];
@@ -306,7 +311,7 @@ void Processor::end_thread() {
     });
 }
 
-/// The current thread waits; returns when it is its turn again.
+/// Suspends the current thread; returns when it is scheduled again.
 void Processor::wait() {
   Fiber& own = *fiber_of_[static_cast<size_t>(current_)];
   const int next = pick();
@@ -365,7 +370,7 @@ const std::byte* Processor::post(const void* value, size_t bytes, Site site) {
 }
 
 void* Processor::shared(const void* key, size_t bytes) {
-  // What the emulator does here is not the kernel's doing.
+  // The emulator's accesses here are not the kernel's.
   now.in_kernel = false;
   void* place = shared_.find(key, bytes);
   now.in_kernel = true;
@@ -382,7 +387,7 @@ std::string Processor::where(int thread) const {
   return fmt::format("thread {} of block ({}, {}, {})", thread, b.x, b.y, b.z);
 }
 
-/// Nobody can continue: names one thread that waits, and another that waits elsewhere.
+/// Deadlock: names one waiting thread, and another that waits at a different line.
 void Processor::refuse_waiting() {
   fail([&] {
     std::string text = "divergent threads:";

@@ -6,8 +6,9 @@
 
 #include "base/function_ref.h"
 
-/// Grids of GPU threads on the CPU: every thread of a block is a fiber, barriers and warp operations are
-/// real, and what a GPU would let pass by luck is a Fault. Kernels see this through backend/gpu/rt.h alone.
+/// Runs grids of GPU threads on the CPU: every thread of a block is a fiber, barriers and warp operations are
+/// real, and undefined behavior that a GPU may let pass is a Fault. Kernels use this through backend/gpu/rt.h
+/// alone.
 namespace hearth::emu {
 
 inline constexpr int kWarpThreads = 32;
@@ -18,27 +19,28 @@ struct Dim3 {
   bool operator==(const Dim3&) const = default;
 };
 
-/// A place in a source file.
+/// A location in a source file.
 struct Site {
   const char* file = "";
   int line = 0;
   bool operator==(const Site&) const = default;
 };
 
-/// Which of the threads that can continue does, and which block is next.
+/// Order in which runnable threads and blocks are scheduled.
 enum class Order : uint8_t { forward, reverse, random };
 
 struct Settings {
   Order order = Order::forward;
-  uint64_t seed = 1;                 ///< of the random order
-  int64_t shared_bytes = 64 * 1024;  ///< of a block, static and dynamic
-  double deadline_seconds = 10;      ///< of processor time: a thread that neither waits nor ends is a Fault
+  uint64_t seed = 1;                 ///< seed of the random order
+  int64_t shared_bytes = 64 * 1024;  ///< shared memory per block, static and dynamic
+  /// CPU time limit of a thread between synchronizations; exceeding it is a Fault
+  double deadline_seconds = 10;
 };
-/// Of every grid of this process; changed between grids only.
+/// Settings of every grid of this process; change them between grids only.
 Settings& settings();
 
-/// A kernel did what it must not: a barrier that some threads never reach, lanes missing from a warp
-/// operation, too much shared memory, a loop without end. Says what, where, and in which block and thread.
+/// A kernel error: a barrier that some threads never reach, lanes missing from a warp operation, too much
+/// shared memory, an endless loop. The message names the error, source line, block and thread.
 class Fault : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -46,32 +48,35 @@ class Fault : public std::runtime_error {
 
 struct Grid {
   Dim3 blocks;
-  Dim3 threads;  ///< of a block
+  Dim3 threads;  ///< threads per block
   int64_t dynamic_shared_bytes = 0;
   Site launched;
 };
 
-/// Calls `kernel` once as every thread of the grid. Throws Fault; the memory that the kernel wrote to is then
-/// as it left it.
+/// Calls `kernel` once per thread of the grid. Throws Fault; memory that the kernel wrote to then has
+/// unspecified contents.
 void run(const Grid& grid, FunctionRef<void()> kernel);
 
-// What follows is called by a kernel's thread.
+// The functions below are called by a kernel's threads.
 
-/// Where the running thread stands.
+/// Indices and dimensions of the running thread.
 struct Running {
   Dim3 thread, block, threads, blocks;
 };
 inline thread_local Running running;
 
+/// Returns the running thread's index in its warp.
 int lane();
+/// Waits until every thread of the block has reached this barrier; a Fault if one ends or waits elsewhere.
 void barrier(Site site);
-/// What one lane may hand to the others.
+/// Max bytes that a lane can exchange in one warp operation.
 inline constexpr size_t kSlotBytes = 128;
-/// Waits until every lane of the warp has posted at this site; lane i's value lies at i * kSlotBytes of the
-/// result until the next but one operation of the warp.
+/// Waits until every lane of the warp has posted at this site; lane i's value is at i * kSlotBytes of the
+/// result, which is valid until the warp's second next operation.
 const std::byte* post(const void* value, size_t bytes, Site site);
-/// The block's variable of that key, aligned to 16 bytes; every byte is 0xFF before the first write.
+/// Returns the block's variable of that key, aligned to 16 bytes; every byte is 0xFF before the first write.
 void* shared(const void* key, size_t bytes);
+/// Returns the block's dynamic shared memory of Grid::dynamic_shared_bytes.
 void* dynamic_shared();
 
 }  // namespace hearth::emu

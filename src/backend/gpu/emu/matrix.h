@@ -5,28 +5,29 @@
 
 #include "backend/gpu/emu/grid.h"
 
-/// Matrix instructions of GPUs, on the registers that each lane of a warp gives: every lane gets what the
-/// GPU would leave in its registers. All lanes call together. Products are summed in f32, term after term; a
-/// GPU's order may differ. The layouts are written from the vendors' guides, not from rt_tile.h.
+/// Matrix instructions of GPUs, on the registers of each lane of a warp: every lane gets the contents that
+/// the GPU would leave in its registers. All lanes must call together. Products are summed in f32, term after
+/// term; a GPU's order may differ. The layouts are written from the vendors' guides, independently of
+/// rt_tile.h.
 namespace hearth::emu {
 
-/// What 16 bits mean: bf16, or f16.
+/// Format of 16-bit numbers: bf16 or f16.
 struct Numbers {
   bool are_f16;
 };
 
-/// A register of every lane, until the next but one operation of the warp.
+/// A register of every lane, valid until the warp's second next operation.
 struct Shown {
   const std::byte* slots;
 };
 Shown show(uint32_t value, Site site = {__builtin_FILE(), __builtin_LINE()});
-/// That of the half-warp's lane `from` (DPP row_share).
+/// Returns the register of lane `from` of the same half-warp (DPP row_share).
 uint32_t row_share(Shown shown, int from);
-/// c + the dot product of two pairs of f16 (v_dot2c_f32_f16).
+/// Returns c + the dot product of two pairs of f16 (v_dot2c_f32_f16).
 float dot2(uint32_t a, uint32_t b, float c);
 
-/// v_wmma_f32_16x16x16 of wave32: c[8] += a * b. generation 11: a and b are 8 words, and the two half-warps
-/// must hold the same, else Fault; generation 12: 4 words.
+/// v_wmma_f32_16x16x16 of wave32: c[8] += a * b. generation 11 (RDNA3): a and b are 8 words, and both
+/// half-warps must hold the same, otherwise Fault; generation 12 (RDNA4): 4 words.
 template <int generation>
 void wmma(Numbers numbers, float* c, const uint32_t* a, const uint32_t* b,
           Site site = {__builtin_FILE(), __builtin_LINE()});

@@ -13,7 +13,7 @@
 namespace hearth::emu {
 namespace {
 
-/// Ignored where nobody listens for it.
+/// A signal that is ignored by default.
 constexpr int kSignal = SIGURG;
 constexpr auto kPeriod = std::chrono::milliseconds(20);
 
@@ -22,7 +22,7 @@ thread_local void (*overdue_here)() = nullptr;
 struct Entry {
   const void* owner;
   pthread_t thread;
-  clockid_t clock;  ///< of the thread's processor time
+  clockid_t clock;  ///< clock of the thread's CPU time
   const std::atomic<uint64_t>* progress;
   double deadline_seconds;
   uint64_t seen = 0;
@@ -35,7 +35,7 @@ double seconds_of(clockid_t clock) {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-/// Looks after every grid of the process, in a thread of its own that ends with the process.
+/// Watches every grid of the process, in a thread that ends with the process.
 class Watchdog {
  public:
   static Watchdog& get() {

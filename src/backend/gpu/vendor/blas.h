@@ -7,12 +7,13 @@
 
 namespace hearth::gpu::vendor {
 
-/// The library, opened for one stream. Where Hearth was built without, opening it throws DeviceError.
+/// The vendor's BLAS, opened for one stream. The constructor throws DeviceError if Hearth was built without
+/// it.
 class Blas {
  public:
   explicit Blas(NativeStream stream);
   ~Blas();
-  /// As Stream::multiply, whose stream's GPU is current.
+  /// Implements Stream::multiply; the stream's GPU must be current.
   void multiply(const BlasMatmul& matmul, const BlasArrays& arrays);
 
  private:

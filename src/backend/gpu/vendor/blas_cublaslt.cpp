@@ -11,7 +11,7 @@ namespace hearth::gpu {
 namespace vendor {
 namespace {
 
-/// What is called of it, null where it is not installed: the one of the release that the headers are of.
+/// Entry points of cuBLASLt, of the release whose headers were used; null if it is not installed.
 struct CublasLt {
   decltype(&cublasLtCreate) create = nullptr;
   decltype(&cublasLtDestroy) destroy = nullptr;
@@ -48,10 +48,10 @@ const CublasLt& cublaslt() {
   return library;
 }
 
-/// What cuBLAS gives itself on Hopper; older GPUs do with less.
+/// cuBLAS's default workspace size on Hopper; older GPUs need less.
 constexpr uint64_t kWorkspaceBytes = uint64_t{32} << 20;
 constexpr uint32_t kAlignment = 64;
-/// Of the workspace: on Hopper a matmul is refused with less.
+/// Alignment of the workspace: on Hopper a matmul with less is refused.
 constexpr uintptr_t kWorkspaceAlignment = 256;
 
 std::byte* aligned(std::byte* workspace) {
@@ -81,7 +81,7 @@ void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttribut
         "describing a matmul");
 }
 
-/// [rows, columns] or, transposed, [columns, rows].
+/// Describes a matrix [rows, columns], or [columns, rows] if transposed.
 cublasLtMatrixLayoutOpaque_t layout(DType dtype, bool transposed, int64_t rows, int64_t columns,
                                     int64_t leading) {
   cublasLtMatrixLayoutOpaque_t made;
@@ -92,7 +92,8 @@ cublasLtMatrixLayoutOpaque_t layout(DType dtype, bool transposed, int64_t rows, 
   return made;
 }
 
-/// Split sums are added in f32: in place, or in the dtype of d, they would be rounded in between.
+/// Requires split-K partial sums in f32: in place, or in the dtype of d, they would be rounded before they
+/// are added.
 cublasLtMatmulPreferenceOpaque_t preference() {
   cublasLtMatmulPreferenceOpaque_t made;
   check(cublaslt().preference_init(&made, sizeof made), "describing a matmul");
@@ -105,7 +106,7 @@ cublasLtMatmulPreferenceOpaque_t preference() {
   return made;
 }
 
-/// A matmul with the algorithm that the library thinks fastest.
+/// A matmul with the algorithm that the library's heuristic ranks first.
 struct Plan {
   cublasLtMatmulDescOpaque_t desc;
   cublasLtMatrixLayoutOpaque_t a, b, c;

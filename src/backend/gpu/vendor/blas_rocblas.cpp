@@ -1,7 +1,7 @@
 #include "backend/gpu/vendor/blas.h"
 #include "backend/gpu/modules.h"
 #include "backend/gpu/vendor/parts.h"
-// After what tells HIP its platform.
+// Must follow the header that defines HIP's platform.
 #include <rocblas/rocblas.h>
 
 #include "base/error.h"
@@ -11,7 +11,7 @@ namespace hearth::gpu {
 namespace vendor {
 namespace {
 
-/// What is called of it, null where it is not installed: the one of the HIP runtime's release.
+/// Entry points of rocBLAS, of the HIP runtime's release; null if it is not installed.
 struct Rocblas {
   decltype(&rocblas_create_handle) create_handle = nullptr;
   decltype(&rocblas_destroy_handle) destroy_handle = nullptr;
@@ -55,7 +55,7 @@ const Rocblas& rocblas() {
   return library;
 }
 
-/// What split sums of thin matmuls take at most.
+/// Upper bound of the workspace for split-K sums of thin matmuls.
 constexpr int64_t kWorkspaceBytes = int64_t{16} << 20;
 
 void check(rocblas_status status, std::string_view doing) {
@@ -118,7 +118,7 @@ std::string blas_library() {
   if (vendor::rocblas().get_version_string(version, sizeof version) != rocblas_status_success)
     return "rocBLAS";
   std::string_view text = version;
-  while (text.ends_with('.')) text.remove_suffix(1);  // of a build without a commit
+  while (text.ends_with('.')) text.remove_suffix(1);  // a build without a commit ends with dots
   return fmt::format("rocBLAS {}", text);
 }
 int64_t blas_workspace_bytes() { return vendor::kWorkspaceBytes; }

@@ -10,29 +10,29 @@
 
 namespace hearth::gpu::vendor {
 
-/// A GPU gave no answer: whatever waits for it would wait for ever, the release of memory too. What this
-/// process still holds is left to its end.
+/// True once a GPU timed out: any further wait for it would never return, including freeing memory. Its
+/// resources are then left to the end of the process.
 inline std::atomic<bool> no_answer = false;
 
-/// Throws DeviceError with what the runtime said.
+/// Throws DeviceError with the runtime's error text.
 [[noreturn]] void fail(Result result, std::string_view doing);
 inline void check(Result result, std::string_view doing) {
   if (result != RUNTIME(Success)) fail(result, doing);
 }
-/// For destructors: nothing is left to be told.
+/// For destructors, which cannot report errors: clears the error.
 inline void ignore(Result result) {
   if (result != RUNTIME(Success)) static_cast<void>(RUNTIME(GetLastError)());
 }
 
-/// What the streams of an open GPU share.
+/// State shared by the streams of an open GPU.
 struct SharedParts {
   int index = 0;
   std::string name;
-  /// Something was asked of a stream under recording that a recording cannot keep.
+  /// True if a stream under recording was given work that cannot be recorded.
   bool broken_recording = false;
   Patience patience = {};
 
-  /// What follows in this thread is for this GPU.
+  /// Makes this GPU current for the calling thread.
   void make_current() const { check(RUNTIME(SetDevice)(index), "choosing the GPU"); }
 };
 

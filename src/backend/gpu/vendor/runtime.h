@@ -1,8 +1,8 @@
 #pragma once
 
-/// What HIP's and CUDA's runtimes have in common, by one name: RUNTIME(Malloc) is hipMalloc or cudaMalloc.
+/// Common names of the HIP and CUDA runtimes: RUNTIME(Malloc) is hipMalloc or cudaMalloc.
 #if defined(HEARTH_GPU_HIP)
-#define __HIP_PLATFORM_AMD__  // NOLINT(bugprone-reserved-identifier): HIP asks for it.
+#define __HIP_PLATFORM_AMD__  // HIP requires it.
 #include <hip/hip_runtime_api.h>
 #define RUNTIME(name) hip##name
 #elif defined(HEARTH_GPU_CUDA)
@@ -16,7 +16,7 @@
 
 #include <string>
 
-/// What they name differently.
+/// Names that differ between the two runtimes.
 namespace hearth::gpu::vendor {
 
 using Result = RUNTIME(Error_t);

@@ -7,6 +7,10 @@
 #include "backend/gpu/vendor/parts.h"
 #include "base/error.h"
 
+/// Streams of HIP and CUDA. Recording is stream capture: work is added to a graph instead of being run. Work
+/// that cannot be captured only marks the recording as broken instead of throwing; finish_recording() then
+/// returns null, and the caller queues the work each time. synchronize() polls with a timeout, because a
+/// blocking wait for a hung GPU never returns.
 namespace hearth::gpu {
 namespace {
 
@@ -16,7 +20,7 @@ using std::chrono::steady_clock;
 constexpr std::chrono::microseconds kFirstPause{20};
 constexpr std::chrono::microseconds kLongestPause{1000};
 
-/// The first launch that was refused since somebody asked.
+/// Result code of the first failed launch since the last check.
 std::atomic<int> refused_launch = RUNTIME(Success);
 
 Result take_refused_launch() { return static_cast<Result>(refused_launch.exchange(RUNTIME(Success))); }
@@ -97,7 +101,7 @@ class VendorStream : public Stream::Parts {
   }
 
  private:
-  /// By its own recording, or by one of a stream that it waited for.
+  /// True if this stream is captured by its recording, or by that of a stream it waited for.
   bool is_recorded() const {
     auto status = RUNTIME(StreamCaptureStatusNone);
     ignore(RUNTIME(StreamIsCapturing)(stream_, &status));
