@@ -4,11 +4,11 @@
 
 /// Matmuls of 16 x 16 tiles by a warp: one interface over each GPU's matrix instruction.
 ///
-///   rt::Acc<T> c;                                                     c(i, j) = 0
+///   rt::Acc<T> c;                      c(i, j) = 0
 ///   const auto left = rt::load_side<T, Side::left>(a, a_stride);
 ///   const auto right = rt::load_side<T, Side::right>(b, b_stride);
-///   rt::multiply_add(c, left, right);                                 c(i, j) += sum of a(i, t) b(t, j) over
-///   t for (int e = 0; e < 8; ++e) out[c.row(e)][c.column(e)] = c.at[e];
+///   rt::multiply_add(c, left, right);  c(i, j) += sum over t of a(i, t) b(t, j)
+///   for (int e = 0; e < 8; ++e) out[c.row(e)][c.column(e)] = c.at[e];
 ///
 /// T is bf16, f16 or float; sums are f32. a(i, t) is at a[i * a_stride + t], b(t, j) at b[j * b_stride + t]:
 /// the 16 terms of a line (a row of a, a column of b) are contiguous, and each line is aligned to 16 bytes.
