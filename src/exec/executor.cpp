@@ -12,14 +12,21 @@
 #include "exec/device/staging.h"
 #include "exec/host_queue.h"
 
+/// The executor has two modes. Queued execution calls each step's kernel: on the CPU the kernel computes; on
+/// a GPU it launches work into one of four queues (compute, copies in, copies out, exchange). Events order
+/// the queues where their steps touch the same memory (exec/waits.h); fork() and join() enclose a run.
+/// Recorded execution replays a HIP or CUDA graph of those launches in one call, which saves their overhead.
+/// Addresses are constants of a recording, so there is one recording per half of the double-buffered inputs.
+/// A recording may be wrong where a runtime or library has a bug; ReplayCheck therefore compares the first
+/// replay with queued execution bit for bit, and recording is turned off if they differ.
 namespace hearth::exec {
 namespace {
 
 using ir::kNone;
 using ir::ValueId;
 
-/// How long a GPU may wait for others, of which one may evaluate; and for collectives of the host, whose own
-/// deadline comes first.
+/// Timeouts of a GPU that waits for other workers, one of which may be evaluating, and for collectives on the
+/// host, which have a timeout that passes first.
 constexpr double kMeetSeconds = 3600, kHostSeconds = 1e6;
 
 bool meets_on_gpu(const Program& program) {
@@ -169,7 +176,8 @@ void Executor::stage_ahead() {
   ahead_ = places_.staging->num_fills();
 }
 
-/// Whether what was sent ahead is what is bound, and no other program was run since.
+/// True if the inputs that were staged ahead are the bound ones, and no other program has used the staging
+/// since.
 bool Executor::is_ahead() const {
   return ahead_ == places_.staging->num_fills() && std::ranges::all_of(staged_, [&](const auto& item) {
            return !is_large(item.second) || item.second.sent_from == item.second.from;
@@ -198,7 +206,7 @@ void Executor::make(void* call) {
   own->step->kernel.run(args);
 }
 
-/// On the processor nothing but a collective is left to wait for.
+/// On the CPU only a collective can be pending.
 void Executor::wait_for(const Call& call, gpu::Stream* waiting) {
   if (waiting != nullptr) {
     waiting->wait(*call.done);
@@ -234,19 +242,20 @@ void Executor::run_call(Call& call, ThreadPool& threads) {
   if (call.done) stream->record(*call.done);
 }
 
-/// What is queued elsewhere belongs to this run from here ...
+/// Other queues wait for the compute queue: their work belongs to this run from here ...
 void Executor::fork() {
   if (forked_.empty()) return;
   queue(Queue::compute)->record(*begun_);
   for (gpu::Stream* other : forked_) other->wait(*begun_);
 }
 
-/// ... to here.
+/// ... to here, where the compute queue waits for the others.
 void Executor::join() {
   for (const size_t other : last_waits_) wait_for(calls_[other], queue(Queue::compute));
 }
 
-/// Whatever queue the work is in: that of computing waits for all others, and is waited for.
+/// Extends the timeout of the compute queue, which waits for all other queues and is the one that is waited
+/// for.
 void Executor::allow(double seconds) {
   if (is_on_gpu()) queue(Queue::compute)->allow(allowed_seconds(seconds), wait_seconds_);
 }
@@ -262,7 +271,7 @@ bool Executor::may_record() const {
   return can_record_ && recorder != nullptr && recorder->when != RecordMode::never && recorder->fault.empty();
 }
 
-/// Libraries differ in what of their collectives can be recorded; what the host computes cannot be.
+/// Vendor collectives differ in what can be recorded, and work on the host cannot be recorded at all.
 std::string Executor::obstacle() const {
   if (meets_on_gpu(program_)) return "sums that GPUs make between themselves";
   if (program_.num_host_nodes > 0)
@@ -293,7 +302,7 @@ void Executor::leave_off(std::string fault) {
   places_.recorder->fault = std::move(fault);
 }
 
-/// What the first replay does otherwise than queued work; empty: nothing.
+/// Describes how the first replay differs from queued execution; empty if it does not.
 std::string Executor::replay_fault(size_t half) {
   try {
     replay(half);
@@ -315,7 +324,7 @@ void Executor::check_replay(ThreadPool& threads, size_t half) {
   wait();
   check->save();
   check_ = std::move(check);
-  // The others of a group get what queued work makes.
+  // Other workers of a group receive the results of the queued run.
   queue_calls(threads);
   wait();
   check_->keep_results();
@@ -330,7 +339,7 @@ void Executor::check_replay(ThreadPool& threads, size_t half) {
 }
 
 void Executor::queue_run(ThreadPool& threads, size_t half) {
-  // What libraries set up when they are first used cannot be recorded.
+  // The first run is never recorded: libraries do setup then that cannot be recorded.
   if (may_record() && num_runs_++ > 0 && !recordings_[half]) {
     record(threads, half);
     if (recordings_[half] && places_.recorder->when == RecordMode::automatic)

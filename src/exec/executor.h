@@ -27,8 +27,8 @@ class HostQueue;
 class ReplayCheck;
 class Staging;
 
-/// Runs a program, which outlives it: a loop over steps whose every pointer is decided. Running allocates
-/// nothing and cannot fail.
+/// Runs a program: a loop over steps with fixed kernels and addresses. The program must outlive the executor.
+/// Running a CPU program allocates nothing and cannot fail; on a GPU it may throw DeviceError.
 class Executor {
  public:
   explicit Executor(const Program& program);
@@ -36,15 +36,16 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  /// Fixes the addresses of weights and of the arena; before the first run.
+  /// Sets the addresses of weights, arena and queues. Call before the first run.
   void bind(const Places& places);
-  /// What its collectives go by, and on the processor the queue that they run in; before the first run.
+  /// Sets the process group for collectives and, on the CPU, the queue they run in. Call before the first
+  /// run.
   void connect(distributed::ProcessGroup& group, HostQueue* queue);
-  /// Points an input at the caller's bytes (its type's size plus 64 bytes of readable slack). May change
-  /// between runs.
+  /// Points an input at the caller's bytes: the size of its type plus 64 readable bytes. May change between
+  /// runs.
   void bind_input(std::string_view name, const void* data);
-  /// Sends large inputs that are bound ahead of the next run, which may be bound to others still. For a GPU
-  /// that is computing; elsewhere it does nothing.
+  /// Starts copying the bound large inputs to the GPU for the next run, while the GPU computes; inputs may
+  /// still be rebound. Does nothing on the CPU.
   void stage_ahead();
   bool has_input(std::string_view name) const { return program_.inputs.contains(name); }
   /// Returns an input by name, for bind_input(); kNone if the program does not have it.
@@ -52,27 +53,29 @@ class Executor {
   void bind_input(ir::ValueId input, const void* data);
   /// Sets a scalar input for the next run.
   void set_scalar(std::string_view name, float value);
+  /// Runs the program and waits.
   void run(ThreadPool& threads);
   /// Starts a run, which a GPU may finish later: on return it has read inputs and scalars, and its results
   /// are complete after wait(). If every node has a GPU kernel, the second run is recorded and later runs
   /// replay the recording by one call; with RecordMode::automatic only after the first replay has given the
   /// same bits as queued execution.
   void start(ThreadPool& threads);
+  /// Waits until the started run is complete.
   void wait();
   /// Copies a graph output to the caller's memory (page-locked, for a GPU); done after wait().
   void read(ir::ValueId id, void* host);
-  /// Runs one node at a time and calls `after(node index, seconds)` after each: what it took, by the GPU's
-  /// clock where a GPU did it. Of nodes that are done by one call the first has all of it.
+  /// Runs one step at a time and calls `after(node index, seconds)` for each node; seconds are measured by
+  /// the GPU's clock for GPU steps. If several nodes are one step, the first one gets all of its time.
   void run_with(ThreadPool& threads, FunctionRef<void(size_t, double)> after);
 
-  /// Bytes of a value, on the host: valid for graph outputs after a run, and inside run_with for outputs of
-  /// the node just run; from a GPU they are copied here, which waits for it.
+  /// Returns the bytes of a value on the host: valid for graph outputs after a run, and inside run_with for
+  /// outputs of the node just run. Values on a GPU are copied to the host, which waits for the GPU.
   const void* data(ir::ValueId id) const;
   const Program& program() const { return program_; }
   const ir::Graph& graph() const { return program_.graph; }
-  /// Whether runs are queued by one call.
+  /// True if runs are replayed from a recording.
   bool is_recorded() const { return recordings_[0] != nullptr && may_record(); }
-  /// Why its work can never be recorded; empty where nothing is known against it.
+  /// Returns the reason why the program can never be recorded; empty if there is none.
   std::string obstacle() const;
 
  private:
@@ -82,21 +85,21 @@ class Executor {
     const Step* step = nullptr;
     std::vector<void*> in, out;
     std::byte* workspace = nullptr;
-    std::vector<size_t> waits;         ///< calls of other queues
-    std::unique_ptr<gpu::Event> done;  ///< where one waits for this call, on a GPU ...
-    int64_t num_added = 0;             ///< ... and on the processor: HostQueue::add of this run
+    std::vector<size_t> waits;         ///< indices of calls in other queues that must finish first
+    std::unique_ptr<gpu::Event> done;  ///< on a GPU: recorded after this call if another call waits for it
+    int64_t num_added = 0;             ///< on the CPU: result of HostQueue::add in this run
   };
-  /// Where a pointer must be patched when an input is bound.
+  /// An input pointer of a call to update when an input is bound.
   struct Patch {
     size_t call;
     size_t input;
   };
-  /// An input or scalar on its way to a GPU.
+  /// An input or scalar that is copied to a GPU through the staging buffer.
   struct Staged {
     int64_t offset = 0;
     int64_t num_bytes = 0;
     const void* from = nullptr;
-    const void* sent_from = nullptr;  ///< ahead
+    const void* sent_from = nullptr;  ///< source of the copy that stage_ahead made
     void copy_to(std::byte* host) const;
   };
 
@@ -112,7 +115,7 @@ class Executor {
   void wait_for(const Call& call, gpu::Stream* waiting);
   void run_call(Call& call, ThreadPool& threads);
   void exchange(Call& call);
-  /// A collective, for a queue that knows plain functions alone.
+  /// Runs a collective (a Call); a plain function for stream and host queues.
   static void make(void* call);
   void fork();
   void join();
@@ -128,26 +131,26 @@ class Executor {
 
   const Program& program_;
   std::vector<Call> calls_;
-  std::vector<std::byte*> addresses_;  ///< of each value
+  std::vector<std::byte*> addresses_;  ///< address of each value
   std::map<ir::ValueId, std::vector<Patch>> patches_;
   std::vector<std::byte> scalars_;
   distributed::ProcessGroup* group_ = nullptr;
   HostQueue* host_queue_ = nullptr;
-  std::vector<size_t> last_waits_;  ///< of Queue::compute, after the last call
+  std::vector<size_t> last_waits_;  ///< calls that Queue::compute waits for at the end of a run
 
   // Backend::gpu only.
   Places places_;
-  std::vector<gpu::Stream*> forked_;  ///< queues of copies that have some to do
+  std::vector<gpu::Stream*> forked_;  ///< queues other than compute that have work
   std::unique_ptr<gpu::Event> begun_;
-  /// One for each half of the staging.
+  /// One recording for each half of the staging.
   std::array<std::unique_ptr<gpu::Recording>, 2> recordings_;
   bool can_record_;
-  std::unique_ptr<ReplayCheck> check_;  ///< while one goes on
-  double wait_seconds_;                 ///< for other workers
+  std::unique_ptr<ReplayCheck> check_;  ///< set during the check of the first replay
+  double wait_seconds_;                 ///< timeout for other workers
   int64_t num_runs_ = 0;
-  int64_t ahead_ = -1;  ///< which filling of the staging holds large inputs
+  int64_t ahead_ = -1;  ///< Staging::num_fills() of the large inputs staged ahead; -1: none
   std::map<ir::ValueId, Staged> staged_;
-  mutable std::map<ir::ValueId, std::vector<std::byte>> copies_;  ///< what data() gave out
+  mutable std::map<ir::ValueId, std::vector<std::byte>> copies_;  ///< values that data() returned
 };
 
 }  // namespace hearth::exec

@@ -7,20 +7,20 @@
 
 namespace hearth::exec {
 
-/// A queue of the processor: calls that a thread of its own makes in order, beside the caller's work.
+/// A host queue: a separate thread runs calls in order, concurrently with the caller.
 class HostQueue {
  public:
   HostQueue();
-  /// What was added is done first.
+  /// Finishes the queued calls first.
   ~HostQueue();
   HostQueue(const HostQueue&) = delete;
   HostQueue& operator=(const HostQueue&) = delete;
 
-  /// Returns how many calls were added, this one included. The function must not throw.
+  /// Queues a call, which must not throw. Returns the number of calls added so far, including this one.
   int64_t add(void (*function)(void*), void* argument);
-  /// Returns when so many of them are done.
+  /// Waits until the first `count` calls are done.
   void wait(int64_t count);
-  /// That wait() took in all.
+  /// Total seconds blocked in wait().
   double waited_seconds() const { return waited_seconds_; }
 
  private:

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kHugePageBytes = int64_t{2} << 20;
 
-/// Front, middle or end of a layout.
+/// Returns the section of a layout: 0 front (frozen), 1 middle, 2 end (carried).
 int place_of(ir::Role role) {
   if (role == ir::Role::frozen) return 0;
   return role == ir::Role::carried ? 2 : 1;
@@ -40,7 +40,7 @@ Region::Region(int64_t num_bytes)
   if (head > 0) munmap(mapped, static_cast<size_t>(head));
   if (tail > 0) munmap(data_ + num_bytes_, static_cast<size_t>(tail));
   madvise(data_, static_cast<size_t>(num_bytes_), MADV_HUGEPAGE);
-  // An ended thread's stack may have been there, and left its marks.
+  // Removes AddressSanitizer's poison left by an ended thread's stack at the same address.
   unpoison(data_, static_cast<size_t>(num_bytes_));
 }
 

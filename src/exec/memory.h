@@ -9,12 +9,11 @@
 
 namespace hearth::exec {
 
-/// Zeroed, 2 MiB aligned memory straight from the kernel (huge pages where it grants them), freed by the
-/// destructor.
+/// Zeroed, 2 MiB aligned memory from mmap (huge pages if available), freed by the destructor.
 class Region {
  public:
   Region() = default;
-  /// UserError when the machine refuses that many bytes.
+  /// Throws UserError if the machine refuses that many bytes.
   explicit Region(int64_t num_bytes);
   Region(Region&& other) noexcept;
   Region& operator=(Region&& other) noexcept;
@@ -32,33 +31,36 @@ class Region {
 struct PersistentBuffer {
   std::string name;
   ir::Type type;
+  /// Offset in the persistent region (the host's image), in bytes.
   ir::Role role = ir::Role::parameter;
   int64_t offset = 0;
   bool on_host = false;
-  int64_t device_offset = 0;  ///< among those that are on the device
+  int64_t device_offset = 0;  ///< offset among the buffers on the device
   bool is_on_device() const { return !on_host && role != ir::Role::remote; }
 };
 
-/// Bytes of the region that lie in one piece on a device too.
+/// A range of the region that is contiguous on the device too.
 struct DevicePiece {
   int64_t offset = 0;
   int64_t device_offset = 0;
   int64_t num_bytes = 0;
 };
 
-/// Where weights and state live: an offset per name, shared by every program of a run. Frozen weights come
-/// first and what is carried within an update last, so that what a run keeps is one piece between them.
+/// Layout of the persistent region: an offset per weight and state, shared by every program of a run. Frozen
+/// weights come first and values carried within an update last, so that checkpoints are one contiguous range
+/// between them.
 class PersistentLayout {
  public:
-  /// Adds the parameters and states of a graph; a name seen before must have the same type. The first graph
-  /// has all frozen weights, and what comes after one with carried values has no new weights or states.
+  /// Adds the parameters and states of a graph; a name added before must have the same type. The first graph
+  /// must have all frozen weights, and no weights or states may be added after carried values.
   void add(const ir::Graph& graph);
   const PersistentBuffer& at(const std::string& name) const;
   const PersistentBuffer* find(const std::string& name) const;
   const std::vector<PersistentBuffer>& buffers() const { return buffers_; }
   int64_t num_bytes() const { return num_bytes_; }
-  /// What a device with memory of its own has to hold.
+  /// Returns the bytes to allocate on a device with separate memory.
   int64_t device_bytes() const { return device_bytes_; }
+  /// Returns the contiguous ranges to copy between host image and device.
   std::vector<DevicePiece> device_pieces() const;
   int64_t frozen_bytes() const { return bytes_of(ir::Role::frozen); }
   int64_t carried_bytes() const { return bytes_of(ir::Role::carried); }

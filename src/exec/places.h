@@ -16,18 +16,20 @@ namespace hearth::exec {
 
 class Staging;
 
-/// The memory of a program's regions, and what it runs on. With Backend::gpu the first two are a GPU's.
+/// Addresses of a program's memory and the queues it runs on. With Backend::gpu, persistent and arena are on
+/// the GPU.
 struct Places {
   std::byte* persistent = nullptr;
-  std::byte* arena = nullptr;  ///< Program::arena_bytes()
-  std::byte* host = nullptr;   ///< ArenaReport::host_bytes
+  std::byte* arena = nullptr;  ///< Program::arena_bytes() bytes
+  std::byte* host = nullptr;   ///< ArenaReport::host_bytes bytes
 
   // Backend::gpu only.
-  std::byte* host_persistent = nullptr;  ///< weights and states of the layout that are on the host
-  Staging* staging = nullptr;            ///< halves of Program::staging_bytes: inputs and scalars
+  /// the host's image of the layout: weights and states that stay on the host
+  std::byte* host_persistent = nullptr;
+  Staging* staging = nullptr;  ///< halves of Program::staging_bytes, for inputs and scalars
   std::array<gpu::Stream*, kNumQueues> queues = {};
-  std::span<const DevicePiece> pieces;  ///< of the layout
-  Recorder* recorder = nullptr;         ///< null: nothing is recorded
+  std::span<const DevicePiece> pieces;  ///< ranges of the layout on the device
+  Recorder* recorder = nullptr;         ///< null: recording is off
 };
 
 }  // namespace hearth::exec

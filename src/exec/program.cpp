@@ -1,6 +1,6 @@
-// From a graph to a program: which nodes are a step, what kernel each has, and where every value lies.
-// Nothing here knows a device but by its kernels' trust, so that a plan of any machine can be made on any
-// other.
+// Compiles a graph to a program: groups nodes into steps, chooses a kernel for each, and packs every value
+// into the arena. Uses no device (only the verdict of its kernels' tests), so a plan for any machine can be
+// made on any other.
 #include "exec/program.h"
 
 #include <algorithm>
@@ -22,23 +22,23 @@ using ir::kNone;
 using ir::ValueId;
 
 constexpr double kPlanSeconds = 60;
-/// Of the packer's exact search: at most a second or so. Steps, not seconds, so that a plan does not depend
-/// on the machine.
+/// Step limit of the packer's exact search, about a second. A limit on steps rather than seconds keeps plans
+/// independent of the machine's speed.
 constexpr int64_t kPlanSteps = 120'000'000;
-/// A packing that is a 512th above its bound is not worth another look.
+/// A packing within 1/512 of its lower bound is accepted without further search.
 constexpr int64_t kCloseEnough = 512;
-/// An input of so many bytes is sent to a GPU ahead of its run.
+/// Min size of an input that is staged ahead of its run.
 constexpr int64_t kLargeBytes = 4096;
 constexpr int64_t kScalarBytes = 64;
 constexpr double kPatience = 50;
 
-/// Whether a GPU's stream, not the host, makes the collective.
+/// True if the collective runs on a GPU's stream, not on the host.
 bool meets_on_gpu(const ir::Node& node, Backend backend) {
   return backend == Backend::gpu && node.op->transfer == ir::Transfer::exchange &&
          node.attrs.contains(ops::kOnGpu);
 }
 
-/// On the processor copies are computed like all else.
+/// On the CPU, copies run in the compute queue like any other op.
 Queue queue_of(const ir::OpDef& op, Backend backend) {
   if (op.transfer == ir::Transfer::exchange) return Queue::exchange;
   if (op.transfer == ir::Transfer::none || backend != Backend::gpu) return Queue::compute;
@@ -95,7 +95,7 @@ class ProgramCompiler {
   const CompileOptions& options_;
   passes::StorageMap map_;
   Program program_;
-  std::vector<size_t> buffers_;  ///< of each storage, in its problem
+  std::vector<size_t> buffers_;  ///< index of each storage's buffer in its problem
   std::shared_ptr<HostScratch> scratch_;
 };
 
@@ -125,7 +125,7 @@ double ProgramCompiler::seconds_of(size_t first, size_t num_nodes) const {
   return seconds;
 }
 
-/// Whether the node has a kernel for GPUs that may be used.
+/// True if the node has a GPU kernel that passed its tests.
 bool ProgramCompiler::runs_on_gpu(const ir::Node& node) const {
   if (options_.backend != Backend::gpu || !node.op->gpu) return false;
   if (node.op->transfer == ir::Transfer::exchange) return meets_on_gpu(node, options_.backend);
@@ -133,7 +133,7 @@ bool ProgramCompiler::runs_on_gpu(const ir::Node& node) const {
          options_.trusts(*node.op, ir::NodeTypes(program_.graph, node).view(node, options_.num_threads));
 }
 
-/// How many nodes from number `first` on are one step.
+/// Returns the number of nodes, from node `first` on, that one kernel call can do.
 size_t ProgramCompiler::num_at_once(size_t first) const {
   if (options_.backend != Backend::gpu) return 1;
   const size_t most = ir::num_together(program_.graph, first);
@@ -201,7 +201,7 @@ void ProgramCompiler::add_workspaces() {
   }
 }
 
-/// What any node of a step needs is there for all of them.
+/// Extends the lifetimes of all buffers of a step to the full step, because its nodes run together.
 void ProgramCompiler::keep_together(const Step& step) {
   const auto begin = static_cast<int64_t>(step.node), end = static_cast<int64_t>(step.node + step.num_nodes);
   for (arena::Problem* problem : {&program_.problem, &program_.host_problem}) {
@@ -297,7 +297,7 @@ Location ProgramCompiler::weight_location(const PersistentBuffer& buffer) const 
   return {Location::In::weights, buffer.device_offset};
 }
 
-/// A number that tells memory that programs write apart, the same wherever they are bound to.
+/// Returns an address that distinguishes memory written by programs, independent of where it is bound.
 std::optional<int64_t> number_of(const Location& location) {
   switch (location.in) {
     case Location::In::arena:

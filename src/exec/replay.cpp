@@ -6,19 +6,23 @@
 
 #include "base/error.h"
 
+/// A discrete-event simulation. In each round, steps at the front of their queue start once their waits are
+/// over and, for a meeting, once its steps of all workers are ready. Running steps first take their seconds,
+/// then move bytes at rates from max-min fair sharing of the paths; the clock advances to the next end of
+/// either. A round costs O(steps running x paths), and each round ends at least one phase of a step.
 namespace hearth::exec {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-/// Of a step's bytes: what is left of them by rounding.
+/// Fraction of a step's bytes below which the rest is a rounding error.
 constexpr double kNothing = 1e-12;
 
 /// A step that has begun.
 struct Running {
   size_t worker = 0, step = 0;
   const ReplayStep* what = nullptr;
-  double seconds = 0;    ///< that are left before its bytes move
-  double num_bytes = 0;  ///< that are left
+  double seconds = 0;    ///< seconds left before its bytes move
+  double num_bytes = 0;  ///< bytes left to move
   double rate = 0;       ///< bytes per second
   bool moves() const { return seconds <= 0 && num_bytes > 0; }
   bool done() const { return seconds <= 0 && num_bytes <= 0; }
@@ -52,7 +56,7 @@ class Player {
   }
 
  private:
-  /// A queue's steps in their order.
+  /// Steps of a queue, in order.
   struct Line {
     std::vector<size_t> steps;
     size_t next = 0;
@@ -102,7 +106,7 @@ class Player {
     });
   }
 
-  /// Whether there was any.
+  /// Ends all steps that are done; returns whether there were any.
   bool finish_what_ended() {
     std::vector<Running> on;
     for (const Running& one : running_) {
@@ -126,7 +130,8 @@ class Player {
     --num_left_;
   }
 
-  /// Raises all rates together; where a path is full, those that use it stay as they are.
+  /// Computes rates by progressive filling: raises all rates together until a path is saturated, fixes the
+  /// rates of its users there, and continues with the others.
   void share_paths() {
     std::vector<double> free(bytes_per_second_.begin(), bytes_per_second_.end());
     std::vector<Running*> rising;
@@ -156,7 +161,7 @@ class Player {
     }
   }
 
-  /// To the next end of a step's bytes, or of the seconds before them.
+  /// Advances the clock to the next end of a step's seconds or bytes.
   void advance() {
     double least = kNever;
     for (const Running& one : running_) {
@@ -178,7 +183,7 @@ class Player {
   std::span<const std::vector<ReplayStep>> workers_;
   std::span<const double> bytes_per_second_;
   std::vector<std::array<Line, kNumQueues>> lines_;
-  std::map<int64_t, int> num_expected_;  ///< steps of each meeting
+  std::map<int64_t, int> num_expected_;  ///< number of workers in each meeting
   std::vector<Running> running_;
   size_t num_left_ = 0;
   double now_ = 0;

@@ -10,22 +10,23 @@
 
 namespace hearth::exec {
 
-/// Of every byte that a step moves, what it moves through a path that others may use at the same time.
+/// Load that a step puts on a shared path: bytes through the path per byte that the step moves.
 struct PathUse {
   size_t path = 0;
   double per_byte = 1;
 };
 
-/// A step of a worker's program as a replay runs it: `seconds`, then `num_bytes` as fast as its paths let it.
+/// A step of a worker's program in the simulation: `seconds` of work, then `num_bytes` at the rate its paths
+/// allow.
 struct ReplayStep {
   Queue queue = Queue::compute;
   double seconds = 0;
   double num_bytes = 0;
   std::vector<PathUse> paths = {};
-  /// Earlier steps of the same program, of other queues (exec/waits.h).
+  /// Indices of earlier steps of the same program in other queues (exec/waits.h).
   std::vector<size_t> waits = {};
-  /// Steps of several workers with one number, not negative, begin and end together: a collective, or a send
-  /// and its receive. Each worker has at most one of a number.
+  /// Steps of several workers with the same non-negative number begin and end together: a collective, or a
+  /// send and its receive. Each worker has at most one step per number.
   int64_t meeting = -1;
 };
 
@@ -33,22 +34,22 @@ struct ReplaySpan {
   double begin = 0, end = 0;  ///< seconds since the start
 };
 
+/// Result of a simulation.
 struct Replay {
-  double seconds = 0;                          ///< until every step is done
-  std::vector<std::vector<ReplaySpan>> spans;  ///< of every step of every worker
-  /// Of each worker, how long each queue had something to do.
+  double seconds = 0;                          ///< time at which all steps are done
+  std::vector<std::vector<ReplaySpan>> spans;  ///< begin and end of every step of every worker
+  /// Busy seconds of each queue of each worker.
   std::vector<std::array<double, kNumQueues>> busy_seconds;
 
-  /// How long a worker's Queue::compute stood still.
+  /// Returns the idle seconds of a worker's compute queue.
   double exposed_seconds(size_t worker) const {
     return seconds - busy_seconds[worker][static_cast<size_t>(Queue::compute)];
   }
 };
 
-/// Runs the programs of all workers at once, each queue in order, over paths of that many bytes per second.
-/// Bytes on their way share paths evenly, as far as they can use them (max-min fairness: Bertsekas, Gallager,
-/// Data Networks, 6.5.2). Nothing is measured. Programs whose steps wait for each other in a circle are a
-/// broken invariant.
+/// Simulates the programs of all workers, each queue in order, over shared paths with these rates. Concurrent
+/// transfers share paths by max-min fairness (Bertsekas, Gallager, Data Networks, 6.5.2). Steps that wait for
+/// each other in a cycle are an internal error.
 Replay replay(std::span<const std::vector<ReplayStep>> workers, std::span<const double> bytes_per_second);
 
 }  // namespace hearth::exec

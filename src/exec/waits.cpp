@@ -4,10 +4,16 @@
 #include <array>
 #include <functional>
 
+/// Steps are visited in program order. A step conflicts with an earlier step of another queue if both access
+/// the same bytes and one of them writes. It must wait for the latest conflicting step of each queue, because
+/// queues run in order, unless an earlier wait implies that: each step has a vector clock that tells up to
+/// which step every queue is known to be done when it ends. The cost is quadratic in steps at worst; clocks
+/// end the search early.
 namespace hearth::exec {
 namespace {
 
-/// Of each queue, how many of all steps are known to lie after: those of it below that number are done.
+/// For each queue, the number of steps (of all queues) below which its steps are known to be done: a vector
+/// clock.
 using Clock = std::array<size_t, kNumQueues>;
 
 void merge(Clock& clock, const Clock& other) {
@@ -46,7 +52,8 @@ class Finder {
   }
 
  private:
-  /// The latest step of every other queue that is `wanted` and not known to be done; `clock` then knows.
+  /// Returns the latest step of every other queue that is `wanted` and not known to be done, and merges their
+  /// clocks into `clock`.
   template <typename Wanted>
   std::vector<size_t> take(Clock& clock, size_t own, Wanted wanted) const {
     std::vector<size_t> found;
@@ -59,7 +66,7 @@ class Finder {
         break;
       }
     }
-    // What a later step knows may make waiting for an earlier one needless, never the other way round.
+    // Later steps first: waiting for a later step can make an earlier wait redundant, never the reverse.
     std::ranges::sort(found, std::greater<>());
     std::vector<size_t> needed;
     for (const size_t step : found) {
@@ -71,7 +78,7 @@ class Finder {
   }
 
   std::span<const QueuedStep> steps_;
-  std::vector<Clock> clocks_;  ///< of each step, when it is done
+  std::vector<Clock> clocks_;  ///< clock of each step at its end
   std::array<Clock, kNumQueues> now_ = {};
   std::array<std::vector<size_t>, kNumQueues> of_queue_;
 };

@@ -9,18 +9,21 @@
 
 namespace hearth::exec {
 
-/// Memory of programs that run on a GPU in turns: arena and staging there, and what waits in page-locked
-/// host memory.
+/// Memory for programs that run one at a time on a GPU: arena and staging on the GPU, and page-locked host
+/// memory for offloaded activations.
 class GpuRoom {
  public:
+  /// Bytes required by the largest program.
   struct Needs {
     int64_t arena_bytes = 0;
-    int64_t staging_bytes = 0;  ///< of one half
+    int64_t staging_bytes = 0;  ///< size of one half of the double buffer
     int64_t host_bytes = 0;
+    /// Grows to the requirements of the program.
     void cover(const Program& program);
+    /// Returns the bytes to allocate on the GPU: arena, staging and slack.
     int64_t gpu_bytes() const;
   };
-  /// In `memory`, Needs::gpu_bytes() of it, or in memory of its own where that is null.
+  /// Places arena and staging in `memory`, which has Needs::gpu_bytes(); if null, allocates that memory.
   GpuRoom(gpu::Device& device, const Needs& needs, std::byte* memory = nullptr);
 
  private:
@@ -31,33 +34,34 @@ class GpuRoom {
   Staging staging_;
 };
 
-/// An open GPU and what the programs of an engine share on it, in one allocation.
+/// An open GPU and the memory that an engine's programs share on it, in one allocation.
 class Gpu {
  public:
-  /// UserError where there is none of that name: see choose_gpu.
+  /// Opens the GPU; throws UserError if there is none of that name, see choose_gpu.
   explicit Gpu(const GpuWish& wish);
 
-  /// Bytes after everything that a kernel may read by mistake: matmuls of vendors' libraries read past thin
-  /// operands (ROCm issues 6413, 6600, 6647).
+  /// Bytes after all memory that a kernel may read out of bounds: vendors' BLAS libraries read past the end
+  /// of thin operands (ROCm issues 6413, 6600, 6647).
   static constexpr int64_t kSlackBytes = 64 << 10;
 
-  /// Everything that allocate() takes from the GPU.
+  /// Returns the bytes that allocate() takes from the GPU.
   static int64_t needed_bytes(const PersistentLayout& layout, const GpuRoom::Needs& needs);
-  /// Free, beside the reserve. A GPU that shares the processor's memory has what is free there, less the
-  /// bytes that the host is about to take.
+  /// Returns the free bytes less the reserve. A GPU that shares the processor's memory is also limited by the
+  /// available host memory, less the `host_bytes` that the host is about to take.
   int64_t usable_bytes(int64_t host_bytes) const;
-  /// The layout is complete, and `image` its bytes in host memory: page-locked where the layout has something
-  /// stay there. Throws DeviceError.
+  /// Allocates memory for a complete layout. `image` is the layout's copy in host memory; it must outlive the
+  /// programs and be page-locked if the layout has buffers that stay on the host. Throws DeviceError.
   void allocate(const PersistentLayout& layout, std::byte* image, const GpuRoom::Needs& needs);
+  /// Returns the memory and streams of the engine's programs.
   Places places() { return places_in(*room_); }
-  /// The same for a program that runs beside the others.
+  /// Returns the memory and streams of a program that needs a separate room, to run alongside the others.
   Places places_in(GpuRoom& room);
 
-  /// Copies what of the image is on the GPU there or back, and waits.
+  /// Copies the persistent buffers of the image to the GPU, and waits.
   void upload();
+  /// Copies the persistent buffers back to the image, and waits.
   void download();
-  /// Queues a copy of a weight's or state's first bytes to page-locked host memory, for when the queue is
-  /// waited for.
+  /// Queues a copy of the first bytes of a weight or state to page-locked host memory; valid after wait().
   void read(const PersistentBuffer& buffer, void* host, int64_t num_bytes);
   void wait() { compute().synchronize(); }
   gpu::Device& device() { return device_; }

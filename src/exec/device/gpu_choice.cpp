@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kGpu = "gpu", kEmulated = "emulated", kHip = "HIP", kCuda = "CUDA";
 
-/// What stands after "gpu:" or "emulated:"; empty after the word alone, nothing for other words.
+/// Returns the text after "gpu:" or "emulated:"; empty for the word alone, nullopt for other devices.
 std::optional<std::string_view> selector_of(std::string_view device) {
   for (const std::string_view kind : {kGpu, kEmulated}) {
     if (device == kind) return "";
@@ -30,7 +30,7 @@ std::optional<int> number_of(std::string_view text) {
   return number;
 }
 
-/// Whether it reads 0000:03:00.0, or without the domain.
+/// True if the text is a PCI address such as 0000:03:00.0, with or without the domain.
 bool is_address(std::string_view text) {
   constexpr std::string_view kForm = "xxxx:xx:xx.x";
   if (text.size() != kForm.size() && text.size() != kForm.size() - 5) return false;
@@ -76,7 +76,7 @@ std::string described(std::span<const gpu::DeviceInfo> gpus) {
              advice);
 }
 
-/// Of those with memory of their own.
+/// Returns the index of the GPU with that number among the discrete ones.
 size_t counted(const std::string& device, int number, std::span<const gpu::DeviceInfo> gpus) {
   int num_passed = 0;
   for (size_t i = 0; i < gpus.size(); ++i) {
@@ -104,7 +104,7 @@ size_t named(const std::string& device, std::string_view selector, std::span<con
              described(gpus), device.substr(0, device.find(':')), gpus[0].pci_address);
 }
 
-/// Of sm_86: 86.
+/// Returns the number of a CUDA architecture: 86 for sm_86.
 int cuda_number(std::string_view architecture) {
   return number_of(architecture.substr(architecture.find('_') + 1)).value_or(0);
 }
@@ -157,7 +157,7 @@ const gpu::Driver& driver_of(const std::string& device) {
   try {
     return *find_gpu(device).driver;
   } catch (const UserError&) {
-    // Whoever opens the GPU says what is wrong.
+    // The error is reported when the GPU is opened.
   }
   const gpu::Driver* const own = gpu::vendor_driver();
   return own == nullptr ? gpu::emulator() : *own;

@@ -10,40 +10,41 @@
 
 namespace hearth::exec {
 
-/// A GPU as a recipe asks for it.
+/// A GPU as requested by a recipe.
 struct GpuWish {
-  /// "gpu", the first with memory of its own; "gpu:1", by its number; "gpu:0000:03:00.0", by its address; the
-  /// same with "emulated".
+  /// "gpu" (the first discrete one), "gpu:1" (by index), "gpu:0000:03:00.0" (by PCI address); likewise
+  /// "emulated".
   std::string device = "gpu";
-  /// Of the GPUs that such a word without a number stands for: 0 is the first.
+  /// Index among the discrete GPUs, if `device` names none.
   int number = 0;
-  /// Left free for the desktop.
+  /// Bytes to leave free, for example for the desktop.
   int64_t reserve_bytes = 0;
   RecordMode record = RecordMode::automatic;
 };
 
-/// Whether it has one of those forms.
+/// True if the text has one of the forms of GpuWish::device.
 bool names_gpu(std::string_view device);
-/// Whether kernels for `architectures` ("gfx1030 gfx1100") run on it: AMD's on their own architecture alone,
-/// NVIDIA's on every later one.
+/// True if kernels for `architectures` ("gfx1030 gfx1100") run on architecture `gpu`: AMD kernels on exactly
+/// theirs, NVIDIA kernels also on every later one.
 bool has_kernels_for(std::string_view architectures, std::string_view gpu);
 
-/// The GPUs that "gpu" or "emulated" stand for. UserError where there is no emulator.
+/// Lists the GPUs of "gpu" or "emulated". Throws UserError if the emulator is missing.
 std::vector<gpu::DeviceInfo> list_gpus(std::string_view device);
-/// Of list_gpus the one that a wish's device and number stand for. UserError where there is none, with what
-/// to look at, and where this program has no kernels for it.
+/// Returns the GPU selected by `device` and `number`. Throws UserError with advice if there is none, or if
+/// this build has no kernels for it.
 gpu::DeviceInfo find_gpu(const std::string& device, int number = 0);
-/// The same on a machine that has these: its place among them.
+/// Returns the index in `gpus` of the GPU selected by `device` and `number`; errors as for find_gpu.
 size_t choose_gpu(const std::string& device, std::span<const gpu::DeviceInfo> gpus,
                   std::span<const gpu::Runtime> runtimes, int number = 0);
-/// Whose kernels a program for that device is compiled from, be there such a GPU here or not.
+/// Returns the driver whose kernels a program for that device is compiled from, even if the machine has no
+/// such GPU.
 const gpu::Driver& driver_of(const std::string& device);
-/// Of the GPU, among these.
+/// Returns the runtime of the GPU; it must be in `runtimes`.
 const gpu::Runtime& runtime_of(const gpu::DeviceInfo& gpu, std::span<const gpu::Runtime> runtimes);
-/// What builds the module of a runtime for that architecture.
+/// Returns the command that builds the runtime's module for that architecture.
 std::string build_command(const gpu::Runtime& runtime, std::string_view architecture);
 
-/// What HSA_OVERRIDE_GFX_VERSION (null: not set) does to an AMD GPU, empty where it does nothing.
+/// Returns a warning if HSA_OVERRIDE_GFX_VERSION (null: not set) is set for an AMD GPU; otherwise empty.
 std::string override_warning(const char* version);
 
 }  // namespace hearth::exec

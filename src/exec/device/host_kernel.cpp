@@ -6,7 +6,7 @@
 namespace hearth::exec {
 namespace {
 
-/// Places in the scratch memory: one for each input, one for each output that overwrites none, the workspace.
+/// Offsets in the scratch memory of inputs, outputs (in-place outputs use their input's) and workspace.
 struct Layout {
   std::vector<int64_t> in_bytes, in_offsets, out_bytes, out_offsets;
   int64_t workspace = 0, total = 0;

@@ -7,10 +7,10 @@
 
 namespace hearth::exec {
 
-/// Host memory that such kernels of a program take turns with.
+/// Host scratch memory shared by a program's host kernels, which run one at a time.
 class HostScratch {
  public:
-  /// Makes room; the address may change until the last call.
+  /// Grows the memory if needed; the address may change with each call.
   void reserve(size_t num_bytes) {
     if (lines_.size() * sizeof(Line) < num_bytes) lines_.resize(num_bytes / sizeof(Line) + 1);
   }
@@ -23,8 +23,8 @@ class HostScratch {
   std::vector<Line> lines_ = std::vector<Line>(1);
 };
 
-/// The op's CPU kernel as a kernel for a GPU: copies what it reads from the GPU, computes on the host, and
-/// copies back what it made, waiting for the GPU each time. Correct, and slow.
+/// Wraps the op's CPU kernel for a GPU program: copies inputs to the host, computes there, and copies outputs
+/// back, synchronizing the stream each time. Correct but slow.
 ir::Kernel host_kernel(const ir::OpDef& op, const ir::NodeView& view, std::shared_ptr<HostScratch> scratch);
 
 }  // namespace hearth::exec

@@ -19,9 +19,9 @@
 namespace hearth::exec {
 namespace {
 
-/// Stands before a process's number.
+/// Prefix of a stored value, followed by the id of the process that measures.
 constexpr std::string_view kTrialOf = "trying ";
-/// Rows of a result that are compared.
+/// Number of rows of a result that are compared.
 constexpr int64_t kComparedRows = 128;
 
 std::string key_of(const ir::NodeView& node) {
@@ -30,7 +30,7 @@ std::string key_of(const ir::NodeView& node) {
                      dtype_name(node.in_type(0).dtype), dtype_name(node.out_type(0).dtype));
 }
 
-/// A value of that type, drawn on the GPU.
+/// Allocates a tensor of that type on the GPU and fills it with random numbers.
 std::unique_ptr<gpu::Memory> draw(gpu::Device& device, gpu::Stream& stream, const ir::Type& type,
                                   uint32_t seed) {
   auto memory = std::make_unique<gpu::Memory>(device, std::max<int64_t>(1, type.num_bytes()));
@@ -38,7 +38,7 @@ std::unique_ptr<gpu::Memory> draw(gpu::Device& device, gpu::Stream& stream, cons
   return memory;
 }
 
-/// Some rows of a matrix.
+/// Reads kComparedRows rows of a matrix, spread over it.
 std::vector<float> read(gpu::Stream& stream, const std::byte* from, const ir::Type& type) {
   const std::vector<int64_t> rows = spread(type.shape[0], kComparedRows);
   const int64_t width = type.shape[1], row_bytes = width * dtype_bytes(type.dtype);
@@ -53,7 +53,7 @@ std::vector<float> read(gpu::Stream& stream, const std::byte* from, const ir::Ty
   return values;
 }
 
-/// A matmul with what it multiplies alone, done one way.
+/// Prepares the matmul without bias and other fused inputs, with the given kernel variant.
 ir::Kernel kernel_of(const gpu::Driver& driver, const ir::NodeView& node, std::string_view way) {
   ir::Attrs attrs = node.attrs;
   attrs.set("way", std::string(way));
@@ -63,7 +63,8 @@ ir::Kernel kernel_of(const gpu::Driver& driver, const ir::NodeView& node, std::s
 
 }  // namespace
 
-/// While it lives, the file says that this process asks the library.
+/// While it exists, the file records that this process is measuring the library, so that a crash is detected
+/// at the next start.
 class MatmulChoice::Attempt {
  public:
   explicit Attempt(MatmulChoice& choice) : choice_(choice) {
@@ -111,7 +112,7 @@ gpu::Device& MatmulChoice::device() {
   return *device_;
 }
 
-/// Empty where there is nothing to choose.
+/// Returns the name of the fastest variant; empty if there is only one.
 std::string MatmulChoice::winner(const ir::NodeView& node) {
   const Ways ways = gpu_.driver->find_kernel(ops::matmul.name)->ways(node, !library_.empty());
   if (ways.size() < 2) return "";

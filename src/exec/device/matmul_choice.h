@@ -10,22 +10,21 @@
 
 namespace hearth::exec {
 
-/// Chooses by measurement who multiplies each pair of matrices on a GPU, the vendor's library or blocks of
-/// Hearth's own, and how these share it: every way that a node allows is run on random numbers once per GPU,
-/// driver, library, shape and dtype, and the fastest that agrees with the usual one is kept in a file.
-/// Nothing is measured in a step; what the time does not suffice for goes the usual way until another run
-/// measures it. A library that took a process with it while it was asked is not asked
-/// again.
+/// Autotunes matmuls on a GPU: chooses between the vendor's BLAS and Hearth's kernels, and among their
+/// variants. Every variant that a node allows is run on random numbers, once per GPU, driver, library, shape
+/// and dtype; the fastest one that agrees with the default variant is cached in a file. Measuring happens
+/// before training only; matmuls that exceed the time limit use the default variant until a later run
+/// measures them. A library that crashed the process while it was measured is not used again.
 class MatmulChoice {
  public:
-  /// `file` empty: nothing is remembered beyond this object. All measuring together ends after so long.
+  /// `file` empty: results are kept in this object only. `most_seconds` limits the total time of measuring.
   MatmulChoice(gpu::DeviceInfo gpu, const fs::path& file, double most_seconds = 60);
 
-  /// Writes the choice into the nodes that have GpuKernel::matmuls, as the attribute `way`. Throws
+  /// Writes the chosen variant into the attribute `way` of nodes that have GpuKernel::matmuls. Throws
   /// DeviceError.
   void choose(ir::Graph& graph);
   int num_autotuned() const { return num_autotuned_; }
-  /// Sentences on ways that failed, gave another result or were not measured.
+  /// Sentences on variants that failed, disagreed or were not measured.
   const std::vector<std::string>& dropped() const { return dropped_; }
 
  private:
@@ -38,7 +37,7 @@ class MatmulChoice {
 
   gpu::DeviceInfo gpu_;
   std::string gpu_name_;
-  std::string library_;                  ///< empty: not asked
+  std::string library_;                  ///< name and version of the BLAS; empty: not used
   std::unique_ptr<gpu::Device> device_;  ///< open while a graph's matmuls are autotuned
   gpu::WinnerFile file_;
   std::map<std::string, std::string> winners_;

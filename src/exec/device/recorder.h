@@ -7,10 +7,10 @@
 
 namespace hearth::exec {
 
-/// What the programs of an engine share of it.
+/// Recording mode and state shared by an engine's programs.
 struct Recorder {
   RecordMode when = RecordMode::automatic;
-  std::string fault;  ///< why recordings are left off; empty: they are not
+  std::string fault;  ///< reason why recording is off; empty if it is on
 };
 
 }  // namespace hearth::exec

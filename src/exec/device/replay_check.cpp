@@ -16,8 +16,8 @@ using ir::ValueId;
 using In = Location::In;
 
 constexpr int64_t kPieceBytes = int64_t{4} << 20;
-/// Not a number, in every floating type, and no length or index that leads far. What a lost kernel would have
-/// written must not stand there from the run before.
+/// Fill byte of the arena before each run: NaN in every floating dtype, and an invalid but harmless length or
+/// index. The output of a kernel that is missing from the recording must not be present from the run before.
 constexpr int kNothing = 0xFF;
 
 size_t index(ValueId id) { return static_cast<size_t>(id); }
@@ -60,7 +60,7 @@ void ReplayCheck::add(ValueId id, bool is_kept) {
   results_.push_back(std::move(result));
 }
 
-/// Where the host has a copy of a weight or state.
+/// Returns the address of a weight or state in the host's image.
 std::byte* ReplayCheck::image_of(const std::byte* at) const {
   const int64_t offset = at - places_.persistent;
   for (const DevicePiece& piece : places_.pieces) {

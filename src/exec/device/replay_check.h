@@ -11,39 +11,44 @@
 
 namespace hearth::exec {
 
-/// Compares runs of one program from the same weights, states and inputs, bit for bit. In between, what the
-/// program changes is kept on the host: the GPU's part in the image of the weights, which is out of date
-/// while programs run. The GPU is idle whenever a function but meet() is called.
+/// Compares two runs of a program from the same weights, states and inputs, bit for bit: first queued kernel
+/// by kernel, then replayed from a recording. This detects kernels that a runtime drops from, or reorders in,
+/// its recording. In between, the persistent buffers that the program changes are saved on the host: the
+/// GPU's part in the image of the weights, which is stale while programs run. Outputs are compared by hash.
+/// The GPU must be idle whenever a function other than meet() is called.
 class ReplayCheck {
  public:
-  /// `addresses`: of each value of the program.
+  /// `addresses` has the address of each value of the program.
   ReplayCheck(const Program& program, const Places& places, std::span<std::byte* const> addresses);
 
-  /// Host memory that it takes.
+  /// Returns the bytes of host memory that the check takes.
   int64_t needed_bytes() const;
-  /// Keeps what the program will change, and clears its arena.
+  /// Saves the buffers that the program will change, and fills its arena with NaN.
   void save();
-  /// Makes everything as it was after save().
+  /// Restores the state after save().
   void put_back();
-  /// Keeps what a run has come to.
+  /// Stores the hashes of a run's results.
   void keep_results();
-  /// What is not as it was then, as the end of a sentence; empty where nothing is.
+  /// Describes the first difference from the stored results, as the end of a sentence; empty if there is
+  /// none.
   std::string difference();
-  /// In place of a collective: the first run makes it, and later ones are given its results.
+  /// Replaces a collective: the first run executes it and stores its results, later runs receive these.
   void meet(const Step& step, const ir::KernelArgs& args) noexcept;
 
  private:
-  /// A weight, state or output.
+  /// A buffer that a run changes: a weight, state or output.
   struct Result {
     std::string name;
     std::byte* at = nullptr;
     int64_t num_bytes = 0;
     bool on_gpu = false;
-    bool is_kept = false;  ///< a run begins with what the one before it left
+    /// true for persistent buffers, which a run reads and must be restored before the next one
+    bool is_kept = false;
     std::byte* saved = nullptr;
     uint64_t hash = 0;
   };
   struct Collective {
+    /// True once the collective has run.
     bool is_made = false;
     uint64_t sent = 0;  ///< hash of its inputs
     std::vector<std::vector<std::byte>> received;
@@ -61,11 +66,11 @@ class ReplayCheck {
   gpu::Stream& stream_;
   std::vector<Result> results_;
   Region saved_on_host_;
-  int64_t host_bytes_ = 0;        ///< of results that lie there
-  int64_t collective_bytes_ = 0;  ///< that collectives hand out
+  int64_t host_bytes_ = 0;        ///< bytes of saved results in saved_on_host_
+  int64_t collective_bytes_ = 0;  ///< bytes of the stored results of collectives
   std::vector<std::byte> piece_;
   std::map<const Step*, Collective> collectives_;
-  std::string other_sent_;  ///< the first collective that was given something else
+  std::string other_sent_;  ///< name of the first collective whose inputs differed
 };
 
 }  // namespace hearth::exec

@@ -22,11 +22,11 @@
 namespace hearth::exec {
 namespace {
 
-/// And what a node may take by the model.
+/// Base timeout of a node; the time by the cost model is added.
 constexpr double kDeadlineSeconds = 10;
 constexpr std::string_view kRight = "right", kWrong = "wrong", kTrying = "trying", kUntried = "untried",
                            kOpen = "open";
-/// The attribute that says which of an op's kernels a node has; empty: the usual one.
+/// Attribute that selects one of an op's kernel variants; empty: the default.
 constexpr std::string_view kWay = "way";
 
 std::vector<std::string_view> dtypes_of(std::span<const ir::Type> types) {
@@ -35,7 +35,8 @@ std::vector<std::string_view> dtypes_of(std::span<const ir::Type> types) {
     names.push_back(type.dtype == DType::boolean ? "none" : dtype_name(type.dtype));
   return names;
 }
-/// As a kernel has them: inputs that are left out at the end are not there, and many alike are one.
+/// Returns the dtypes that identify a kernel: omitted trailing inputs are dropped, and repeated inputs count
+/// once.
 std::vector<std::string_view> input_dtypes(const ir::OpDef& op, std::span<const ir::Type> types) {
   std::vector<std::string_view> names = dtypes_of(types);
   while (!names.empty() && names.back() == "none") names.pop_back();
@@ -65,19 +66,20 @@ std::string text_of(const ir::Attr& attr) {
       attr);
 }
 
-/// When that file was made; 0 where the system does not say.
+/// Returns the modification time of a file; 0 if unknown.
 int64_t time_of(const fs::path& file) {
   std::error_code ignored;
   const auto time = fs::last_write_time(file, ignored);
   return ignored ? 0 : static_cast<int64_t>(time.time_since_epoch().count());
 }
-/// When the program and the module with its kernels were built.
+/// Returns the build times of the program and of the module that contains its kernels.
 std::string time_of_build(const gpu::Driver& driver) {
   const auto kernel = reinterpret_cast<const void*>(driver.find_kernel("matmul")->one);
   return fmt::format("{}|{}", time_of("/proc/self/exe"), time_of(file_of(kernel)));
 }
 
-/// The sample done the way of `like`, with floating dtypes as `like` has them where `retyped`.
+/// Returns the sample with the kernel variant of `like` and, if `retyped`, with the floating dtypes of
+/// `like`.
 ir::Sample typed_like(ir::Sample sample, const ir::NodeView& like, bool retyped) {
   if (like.attrs.contains(kWay)) sample.attrs.set(kWay, like.attrs.text(kWay));
   for (size_t i = 0; retyped && i < std::min(sample.in.size(), like.in.size()); ++i) {
@@ -87,7 +89,7 @@ ir::Sample typed_like(ir::Sample sample, const ir::NodeView& like, bool retyped)
   return sample;
 }
 
-/// What the node of a sample is called; empty where the op refuses it.
+/// Returns the kernel name of a sample's node; empty if the op rejects the sample.
 std::string name_of_sample(const ir::OpDef& op, const ir::Sample& sample) {
   std::vector<ir::Type> in;
   for (const ir::SampleInput& input : sample.in) {
@@ -99,7 +101,8 @@ std::string name_of_sample(const ir::OpDef& op, const ir::Sample& sample) {
   return kernel_name(op, ir::NodeView{.attrs = sample.attrs, .in = in, .out = inferred.out});
 }
 
-/// The op's samples with the dtypes of a node: its own, else others of the same shapes.
+/// Returns the op's samples with the dtypes of a node; if there are none, its other samples converted to
+/// these dtypes.
 std::vector<ir::Sample> samples_like(const ir::OpDef& op, const ir::NodeView& view) {
   std::vector<ir::Sample> found;
   if (op.samples == nullptr) return found;
@@ -131,7 +134,7 @@ std::string node_name(const ir::OpDef& op, const ir::NodeView& view) {
   return name;
 }
 
-/// How long a GPU may take for the node alone.
+/// Returns the timeout in seconds for running the node alone.
 double deadline_of(const ir::OpDef& op, const ir::NodeView& view) {
   ir::Graph graph;
   std::vector<ir::ValueId> in;
@@ -141,14 +144,14 @@ double deadline_of(const ir::OpDef& op, const ir::NodeView& view) {
   return kDeadlineSeconds + allowed_seconds(cost::seconds_of(graph, graph.nodes[0], cost::usual_gpu()));
 }
 
-/// The GPU while kernels are tried.
+/// The GPU, open while kernels are tested.
 class SelfTest::Session {
  public:
   explicit Session(const gpu::DeviceInfo& gpu) : device_(gpu), stream_(device_) {}
 
   using Outputs = std::vector<std::vector<std::byte>>;
 
-  /// The outputs of a sample's node.
+  /// Runs a sample's node and returns its outputs.
   Outputs run(const ops::DrawnSample& sample) {
     const ir::Node& node = sample.node();
     const ir::NodeTypes types(sample.graph, node);
@@ -256,7 +259,7 @@ void SelfTest::note(std::string_view verdict, const std::string& kernel, std::st
 void SelfTest::cover(ir::Graph& graph) {
   if (options_.when == SelfTestMode::never) return;
   for (ir::Node& node : graph.nodes) {
-    // What copies between memories needs more than a GPU's.
+    // Ops that copy between memories need more than the GPU's memory.
     if (!node.op->gpu || node.op->transfer != ir::Transfer::none) continue;
     if (cover_node(graph, node) || !node.attrs.contains(kWay)) continue;
     node.attrs.set(kWay, std::string());
@@ -265,7 +268,7 @@ void SelfTest::cover(ir::Graph& graph) {
   session_.reset();
 }
 
-/// Whether its kernel may be used.
+/// Tests the node's kernel unless its result is known; returns whether it may be used.
 bool SelfTest::cover_node(const ir::Graph& graph, const ir::Node& node) {
   const ir::NodeTypes types(graph, node);
   const ir::NodeView view = types.view(node);
@@ -281,7 +284,7 @@ bool SelfTest::cover_node(const ir::Graph& graph, const ir::Node& node) {
          }) != Verdict::wrong;
 }
 
-/// What is known, or what the trial finds out.
+/// Returns the stored result of a test, or runs the test.
 SelfTest::Verdict SelfTest::verdict_on(const std::string& name, FunctionRef<Found()> trial) {
   const auto known = verdicts_.find(name);
   if (known == verdicts_.end()) {
@@ -318,7 +321,7 @@ SelfTest::Found SelfTest::try_samples(const ir::OpDef& op, const ir::NodeView& v
   return found;
 }
 
-/// A node that does not fit is left to whoever places it.
+/// Tests a node at its real size. Untested if the node does not fit the GPU: allocation reports that later.
 SelfTest::Found SelfTest::try_node(const ir::OpDef& op, const ir::NodeView& view) {
   const std::optional<Trial> trial = trial_of(op, view);
   if (!trial) return {};

@@ -21,18 +21,19 @@ class SelfTest {
  public:
   struct Options {
     SelfTestMode when = SelfTestMode::never;
-    fs::path folder;  ///< of the files; empty: nothing is remembered
+    fs::path folder;  ///< folder of the result files; empty: results are not stored
   };
   SelfTest(gpu::DeviceInfo gpu, Options options);
   ~SelfTest();
 
-  /// Tries what the graph needs and nobody has tried; a node whose way is wrong gets the usual one. UserError
-  /// where the GPU answers nothing any more.
+  /// Tests every untested kernel of the graph. A node whose kernel variant fails uses the default variant.
+  /// Throws UserError if the GPU stops responding.
   void cover(ir::Graph& graph);
-  /// Whether the kernel was not found to be wrong.
+  /// True unless a test of this kernel or node failed.
   bool trusts(const ir::OpDef& op, const ir::NodeView& view) const;
-  /// Kernels, by kernel_name or node_name, that must not be used, with what they did.
+  /// Kernels that must not be used, by kernel_name or node_name, with the reason.
   const std::map<std::string, std::string>& failures() const { return failures_; }
+  /// Number of kernels and nodes tested by this object.
   int num_tried() const { return num_tried_; }
 
  private:
@@ -40,6 +41,7 @@ class SelfTest {
   void read();
   void note(std::string_view verdict, const std::string& kernel, std::string_view what);
   enum class Verdict : uint8_t { right, wrong, untried };
+  /// Result of a test and the reason for it.
   struct Found {
     Verdict verdict = Verdict::untried;
     std::string what = "";
@@ -49,7 +51,7 @@ class SelfTest {
   Found try_samples(const ir::OpDef& op, const ir::NodeView& view);
   Found try_node(const ir::OpDef& op, const ir::NodeView& view);
   Session& session();
-  /// What a trial found wrong, or the GPU said; untried where it has too little memory.
+  /// Runs a test. Its text, or the GPU's error, is a failure; out of memory counts as untested.
   Found run(FunctionRef<std::string(Session&)> trial);
 
   gpu::DeviceInfo info_;
@@ -61,9 +63,9 @@ class SelfTest {
   int num_tried_ = 0;
 };
 
-/// What a kernel is known by: "add(f32, f32) -> f32", "matmul(bf16, bf16) -> bf16, way library".
+/// Returns the key of a kernel: "add(f32, f32) -> f32", "matmul(bf16, bf16) -> bf16, way library".
 std::string kernel_name(const ir::OpDef& op, const ir::NodeView& view);
-/// The same with its shapes and all attributes: "relu(f32[4, 4]) -> f32[4, 4]".
+/// Returns the key of a node, with shapes and all attributes: "relu(f32[4, 4]) -> f32[4, 4]".
 std::string node_name(const ir::OpDef& op, const ir::NodeView& view);
 
 }  // namespace hearth::exec

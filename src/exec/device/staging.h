@@ -6,26 +6,28 @@
 
 namespace hearth::exec {
 
-/// How the inputs of programs that take turns reach a GPU: through two halves of page-locked memory, each
-/// with its like on the GPU, so that one is filled and copied while kernels read the other.
+/// Double buffer for the inputs of programs that run one at a time on a GPU: two halves of page-locked
+/// memory, each with a counterpart on the GPU. While kernels read one half, the other is filled and copied.
 class Staging {
  public:
-  /// `on_gpu`: gpu_bytes(half_bytes) of the GPU's memory.
+  /// `on_gpu` points to gpu_bytes(half_bytes) of the GPU's memory.
   Staging(gpu::Device& device, std::byte* on_gpu, int64_t half_bytes);
   static int64_t gpu_bytes(int64_t half_bytes) { return kNumHalves * half_bytes; }
 
-  /// Makes it the next half's turn, and returns its host memory for the caller to fill. Waits until the GPU
-  /// has taken what stood there.
+  /// Switches to the other half and returns its host memory for the caller to fill. First waits until earlier
+  /// copies to the GPU are done.
   std::byte* fill();
-  /// Of the half whose turn it is.
+  /// Returns the host memory of the current half.
   std::byte* host() const { return memory_.data() + static_cast<int64_t>(half_) * half_bytes_; }
-  /// Copies bytes [begin, end) of it to the GPU, once nothing reads that half any more.
+  /// Queues a copy of bytes [begin, end) of the current half to the GPU, after release() of that half.
   void send(int64_t begin, int64_t end);
-  /// What is queued at `reader` from here on finds what was sent. Returns which half it is.
+  /// Makes later work of `reader` wait for the copies. Returns the index of the half.
   size_t arrive(gpu::Stream& reader);
-  /// `reader` is given nothing more that reads the half.
+  /// Marks the end of the work of `reader` that reads the current half.
   void release(gpu::Stream& reader);
+  /// Returns the GPU memory of a half.
   std::byte* on_gpu(size_t half) const { return on_gpu_ + static_cast<int64_t>(half) * half_bytes_; }
+  /// Number of calls of fill(), which identifies the contents of the current half.
   int64_t num_fills() const { return num_fills_; }
 
   static constexpr size_t kNumHalves = 2;

@@ -18,6 +18,11 @@
 #include "ops/sample.h"
 #include "ops/support.h"
 
+/// A node of a model is too large for the float64 reference on the host. For many ops, however, some output
+/// elements depend on small parts of the inputs (a few rows of a and columns of b for a matmul), and these
+/// parts form a small node of the same op: the excerpt. Random inputs are a pure function of seed and index,
+/// so the host computes the excerpt's inputs without reading the full ones. The GPU runs the node at its real
+/// size, and the elements of the excerpt are compared.
 namespace hearth::exec {
 namespace {
 
@@ -25,12 +30,12 @@ using namespace ops;  // Excerpts follow the definitions of single ops.
 
 using Indices = std::vector<int64_t>;
 
-/// Of rows and of columns of a product.
+/// Number of rows and of columns of a product in an excerpt.
 constexpr int64_t kFew = 24;
 constexpr int64_t kFewRows = 16, kManyElements = 4096;
-/// Multiplications of an excerpt: below a second.
+/// Max multiplications of an excerpt: less than a second on the host.
 constexpr int64_t kMostWork = 200'000'000;
-/// Elements of an excerpt's inputs and outputs.
+/// Max elements of an excerpt's inputs and outputs.
 constexpr int64_t kMostElements = 20'000'000;
 
 Indices run(int64_t first, int64_t count) {
@@ -40,7 +45,7 @@ Indices run(int64_t first, int64_t count) {
 }
 Indices all(int64_t size) { return run(0, size); }
 
-/// The elements of `whole` whose indices are among those of each axis.
+/// Returns the elements of `whole` whose indices are chosen on every axis.
 Part part_of(const Shape& whole, const std::vector<Indices>& axes) {
   HEARTH_CHECK(std::ssize(axes) == whole.rank());
   Indices shape, at = {0};
@@ -56,7 +61,7 @@ Part part_of(const Shape& whole, const std::vector<Indices>& axes) {
   return {.shape = Shape(std::span(shape)), .at = std::move(at)};
 }
 Part whole(const Shape& shape) { return {.shape = shape, .at = all(shape.num_elements())}; }
-/// Some of the first axis.
+/// Returns the chosen indices of the first axis.
 Part rows_of(const Shape& shape, const Indices& rows) {
   std::vector<Indices> axes = {rows};
   for (int axis = 1; axis < shape.rank(); ++axis) axes.push_back(all(shape[axis]));
@@ -93,11 +98,11 @@ std::optional<Trial> try_matmul(const NodeView& node) {
   return trial;
 }
 
-/// So many elements of a quantized matrix have parts of their own.
+/// Number of elements of a quantized matrix after which blocks and their scales start again.
 constexpr int64_t kQuantizedBlock = 64 * 256;
 
-/// x W^T: the last rows of W whose parts stand alone. x W, where all rows of W count: as many as the host can
-/// do.
+/// x W^T: the excerpt is the last rows of W whose quantization blocks are complete. x W needs all rows of W,
+/// so W has as many rows as the host can compute.
 std::optional<Trial> try_quantized(const NodeView& node) {
   Trial trial = trial_like(node);
   const Quantization kind = quantization_from_name(node.attrs.text("format"));
@@ -129,7 +134,7 @@ std::optional<Trial> try_quantized(const NodeView& node) {
   return trial;
 }
 
-/// Rows of the output are made of rows of those inputs, and of all of the others.
+/// For ops whose output rows depend on the same rows of the inputs `rowed` and on all of the others.
 template <size_t... rowed>
 std::optional<Trial> try_rows(const NodeView& node) {
   Trial trial = trial_like(node);
@@ -159,13 +164,14 @@ std::optional<Trial> try_cross_entropy(const NodeView& node) {
   return trial;
 }
 
-/// Under it logits, sums of so many products, are around 1: their exponentials are numbers.
+/// Returns a scale of the inputs under which logits, sums of `width` products, are around 1, so that their
+/// exponentials are finite.
 float scale_of_logits(int64_t width) {
   const double usual = kDrawnProduct * std::sqrt(static_cast<double>(width));
   return std::ldexp(1.0F, -std::max(0, std::ilogb(usual)));
 }
 
-/// Over fewer words where the vocabulary is large.
+/// Tests over fewer words if the vocabulary is large.
 std::optional<Trial> try_head(const NodeView& node) {
   Trial shorter = trial_like(node);
   const Shape& weight = node.in_type(HeadIn::weight).shape;
@@ -178,7 +184,7 @@ std::optional<Trial> try_head(const NodeView& node) {
   return trial;
 }
 
-/// Every row counts for every element of the weight's gradient: few rows and words.
+/// Every row contributes to every element of the weight's gradient, so rows and words are both few.
 std::optional<Trial> try_head_gradient(const NodeView& node, std::initializer_list<size_t> of_rows) {
   Trial trial = trial_like(node);
   const Shape& x = node.in_type(HeadIn::x).shape;
@@ -200,8 +206,9 @@ std::optional<Trial> try_head_train(const NodeView& node) {
   return try_head_gradient(node, {HeadIn::labels});
 }
 
-/// One group of heads of one sample. Queries at its front see the keys at its front alone where attention is
-/// causal; elsewhere, and for gradients, rows are as many as the host can do.
+/// The excerpt is one group of heads of one sample. With causal attention the first queries depend on the
+/// first keys alone; otherwise, and for gradients, the test is shortened to as many rows as the host can
+/// compute.
 template <bool is_gradient>
 std::optional<Trial> try_attention(const NodeView& node) {
   Trial trial = trial_like(node);
@@ -214,7 +221,7 @@ std::optional<Trial> try_attention(const NodeView& node) {
   const bool is_shorter = is_gradient || node.attrs.integer_or("causal", 1) == 0;
   const int64_t ran_time = is_shorter ? time : own_time;
   const Indices rows = run((batch - 1) * ran_time, time);
-  // The last group's columns of what has a width.
+  // Selects the last group's columns of values that have a width.
   const auto shorten = [&](Type& type) {
     if (type.dtype == DType::boolean) return Part{};
     if (type.shape.rank() == 1) {
@@ -239,8 +246,8 @@ std::optional<Trial> try_attention(const NodeView& node) {
   return trial;
 }
 
-/// Channels of a convolution that stand alone: those of some groups, or, of a single one, all inputs and some
-/// outputs or the other way round.
+/// Channels of a convolution that can be computed separately: those of some groups; with a single group, all
+/// inputs and some outputs or the reverse.
 struct ConvChannels {
   int64_t groups;
   Indices in, out, weight_in;
@@ -266,7 +273,7 @@ struct ConvChannels {
   }
 };
 
-/// Some channels of one image, whose borders and middle are all there.
+/// The excerpt is some channels of one full image, with its borders.
 std::optional<Trial> try_conv(const NodeView& node) {
   Trial trial = trial_like(node);
   const Shape& w = trial.in[ConvIn::w].shape;
@@ -312,7 +319,7 @@ std::optional<Trial> try_conv_grad_weight(const NodeView& node) {
   return trial;
 }
 
-/// Each element of the output is made of those at its place.
+/// Each output element depends on the input elements with the same index.
 std::optional<Trial> try_elements(const NodeView& node) {
   Trial trial = trial_like(node);
   const Shape shape = trial.out[0].shape;
@@ -327,7 +334,7 @@ std::optional<Trial> try_elements(const NodeView& node) {
   return trial;
 }
 
-/// The one place that knows what of which op's inputs an output's element is made of.
+/// The table of rules: which parts of an op's inputs an output element depends on.
 Rule rule_of(const OpDef& op) {
   static const std::map<std::string_view, Rule> kRules = {
       {"matmul", try_matmul},
@@ -353,7 +360,8 @@ Rule rule_of(const OpDef& op) {
   return found == kRules.end() ? nullptr : found->second;
 }
 
-/// Types of a trial's outputs follow from its inputs, those of an excerpt from the inputs' parts.
+/// Infers the output types of the test from its inputs, and those of the excerpt from the inputs' parts.
+/// Returns false if the op rejects them or the excerpt is too large.
 bool complete(const OpDef& op, Trial& trial) {
   ir::Inferred ran = op.infer({.attrs = trial.attrs, .in = trial.in, .out = {}});
   if (!ran.error.empty()) return false;
@@ -382,7 +390,7 @@ double trial_element(const Trial& trial, size_t input, int64_t index) {
   return static_cast<double>(drawn_bits(seed, index) % static_cast<uint32_t>(trial.bounds[input]));
 }
 
-/// The excerpt's graph with the values of its inputs and outputs.
+/// Returns the excerpt's graph with the values of its inputs and outputs, computed in float64.
 DrawnSample evaluated_excerpt(const OpDef& op, const Trial& trial) {
   DrawnSample made;
   std::vector<ValueId> inputs;
@@ -406,7 +414,7 @@ gpu::Tolerance tolerance_of(const OpDef& op, const Trial& trial, DType dtype,
   double scale = 1;
   for (const double value : expected)
     if (std::isfinite(value)) scale = std::max(scale, std::fabs(value));
-  // What is made of 16 bits is rounded to them on its way to f32 too.
+  // Results of 16-bit inputs are rounded to 16 bits on their way to f32 as well.
   const DType first = trial.in[0].dtype;
   double share = sample_tolerance({.tolerance = 0}, first);
   for (const Sample& sample : op.samples())

@@ -11,35 +11,39 @@
 
 namespace hearth::exec {
 
-/// A part of a value: its shape, and where each of its elements lies in the whole.
+/// A part of a tensor: its shape, and the index of each of its elements in the full tensor.
 struct Part {
   Shape shape;
   std::vector<int64_t> at;
 };
 
-/// `count` of so many indices, or all: the first, the last, and one of each stretch between them, so that no
-/// block of threads is left out that has a stretch.
+/// Returns `count` of `size` indices, or all: the first, the last, and one of each interval between them, so
+/// that every thread block that computes such an interval is tested.
 std::vector<int64_t> spread(int64_t size, int64_t count);
 
-/// How a node of a model is tried at its own size: it runs on drawn inputs, and an excerpt of it, a node so
-/// small that the host computes it in float64, says what some of its outputs' elements are.
+/// A test of a model's node at its real size. The node runs on random inputs on the GPU. An excerpt, a node
+/// small enough for the host to compute in float64, gives the expected values of some output elements.
 struct Trial {
-  ir::Attrs attrs;  ///< of what runs: the node, or one that is shorter where no output has a small excerpt
+  /// attributes of the node that runs: shorter than the model's if no output element has a small excerpt
+  ir::Attrs attrs;
   std::vector<ir::Type> in;
   std::vector<ir::Type> out;
-  std::vector<int64_t> bounds;  ///< of each input: it is drawn from whole numbers below; 0: from all numbers
-  std::vector<float> scales;    ///< of each input: what its drawn numbers are multiplied by
+  /// upper bound of the random integers of each input; 0: floating-point numbers
+  std::vector<int64_t> bounds;
+  std::vector<float> scales;  ///< factor of the random numbers of each input
   ir::Attrs excerpt_attrs;
   std::vector<Part> excerpt_in, excerpt_out;
-  std::optional<gpu::Tolerance> tolerance;  ///< none: that of the op's samples, of the largest element
+  /// nullopt: tolerance of the op's samples, relative to the largest element
+  std::optional<gpu::Tolerance> tolerance;
 };
-/// None where the op has none or the host would take too long. `node` has a kernel for GPUs.
+/// Returns the test of a node that has a GPU kernel; nullopt if the op has no rule or the host would take too
+/// long.
 std::optional<Trial> trial_of(const ir::OpDef& op, const ir::NodeView& node);
 
-/// Input `index` of a trial, as it lies in memory; floating ones are what draw_on_gpu draws with that seed
-/// and scale.
+/// Returns the bytes of input `index`; floating-point inputs are equal to draw_on_gpu with that seed and
+/// scale.
 std::vector<std::byte> trial_input(const Trial& trial, size_t index);
-/// Compares what ran with the excerpt. Says the first difference; empty where there is none.
+/// Compares the outputs of the GPU with the excerpt. Describes the first difference; empty if there is none.
 std::string compare_with_excerpt(const ir::OpDef& op, const Trial& trial,
                                  std::span<const std::vector<std::byte>> outputs);
 
