@@ -13,7 +13,7 @@ namespace {
 using ir::Precision;
 using ir::ValueId;
 
-/// Rebuilds the graph node by node, casting inputs to what each op wants; types are inferred anew.
+/// Rebuilds the graph node by node, casting inputs to the dtype each op requires; types are inferred again.
 class Autocast {
  public:
   Autocast(const ir::Graph& old, DType dtype)
@@ -43,28 +43,29 @@ class Autocast {
       if (takes_part(node, i)) inputs[i] = as(inputs[i], wanted);
     }
     const auto out = graph_.add(*node.op, std::move(inputs), node.attrs, node.name);
-    // What only looks rows up does not make what follows less precise.
+    // Looking up rows (embedding) does not reduce the precision of later ops, so its output stays f32.
     const bool looks_up = node.op->precision != Precision::compute &&
                           std::ranges::any_of(node.inputs, [&](ValueId id) { return is_frozen_matrix(id); });
     for (size_t k = 0; k < out.size(); ++k)
       map_[static_cast<size_t>(node.outputs[k])] = looks_up ? as(out[k], DType::f32) : out[k];
   }
 
-  /// Nothing updates it, so it needs no f32 copy: it is kept in the low precision.
+  /// True for a frozen matrix: nothing updates it, so it needs no f32 master copy and is stored in the low
+  /// precision.
   bool is_frozen_matrix(ValueId id) const {
     if (id == ir::kNone) return false;
     const ir::Value& value = old_.value(id);
     return value.role == ir::Role::frozen && value.type.shape.rank() >= 2 && is_floating(value.type.dtype);
   }
 
-  /// Floating activations and the weights of compute ops are cast; vectors (bias, norm weights) and state
-  /// stay f32.
+  /// True if input `i` is cast: floating-point activations and matrices of compute ops are; vectors (bias,
+  /// norm weights) and states stay f32.
   bool takes_part(const ir::Node& node, size_t i) const {
     const ValueId id = node.inputs[i];
     if (id == ir::kNone || !is_floating(old_.type(id).dtype)) return false;
     const ir::Value& value = old_.value(id);
     if (value.role == ir::Role::scalar || value.role == ir::Role::frozen) return false;
-    // Evaluation may read a weight's average, which is a state.
+    // An evaluation may read a weight's moving average, which is a state.
     if (value.role == ir::Role::parameter || value.role == ir::Role::state) {
       return node.op->precision == Precision::compute && value.type.shape.rank() >= 2;
     }

@@ -4,10 +4,10 @@
 
 namespace hearth::passes {
 
-/// Mixed precision: ops that ask for it (OpDef::precision) read their floating inputs in `dtype` (bf16 or
-/// f16), losses and optimizers in f32, the rest follow their inputs. Trained weights stay f32; one cast per
-/// weight is shared; frozen matrices are kept in `dtype`. Micikevicius et al., ICLR 2018. f32 leaves the
-/// graph alone.
+/// Mixed precision (Micikevicius et al., ICLR 2018). Compute ops (OpDef::precision) read their floating
+/// inputs in `dtype` (bf16 or f16), losses and optimizers in f32; other ops follow their inputs. Trained
+/// weights stay f32, with one cast per weight shared by its readers; frozen matrices are stored in `dtype`.
+/// With f32 the graph is unchanged.
 void autocast(TrainGraph& train, DType dtype);
 
 }  // namespace hearth::passes

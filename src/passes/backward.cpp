@@ -31,7 +31,7 @@ class Backward {
   size_t index(ValueId id) const { return static_cast<size_t>(id); }
 
   void visit(ir::NodeId id) {
-    const ir::Node node = graph_.node(id);  // a copy: rules append nodes
+    const ir::Node node = graph_.node(id);  // copied because rules append nodes
     std::vector<ValueId> grad_out;
     bool wanted = false;
     for (const ValueId out : node.outputs) {
@@ -55,7 +55,7 @@ class Backward {
     }
   }
 
-  /// Sums when a value is used more than once.
+  /// Adds up the cotangents of a value that is used more than once.
   void add_cotangent(ValueId value, ValueId cotangent) {
     if (depends_[index(value)] == 0) return;
     cotangents_.resize(graph_.values.size(), kNone);

@@ -17,7 +17,7 @@
 namespace hearth::passes {
 namespace {
 
-/// Runs a pass before `backward` that drops dead nodes; what `backward` starts from counts as read.
+/// Runs a pass that removes dead nodes, before `backward`; keeps loss_weight, which `backward` starts from.
 template <typename GraphPass>
 void keeping_loss_weight(TrainGraph& train, GraphPass pass) {
   if (train.loss_weight == ir::kNone) return pass(train.graph);
@@ -27,7 +27,8 @@ void keeping_loss_weight(TrainGraph& train, GraphPass pass) {
   train.graph.outputs.pop_back();
 }
 
-/// The same after it: what is summed for another worker counts as read.
+/// Runs a pass that removes dead nodes, after `backward`; keeps the shared values, which other workers may
+/// need.
 template <typename GraphPass>
 void keeping_shared(TrainGraph& train, GraphPass pass) {
   std::vector<ir::ValueId>& outputs = train.graph.outputs;

@@ -9,7 +9,7 @@
 namespace hearth::passes {
 
 Readers::Readers(const ir::Graph& graph) : begin_(graph.values.size() + 1, 0) {
-  // Counts first, then ends; filling from the back turns ends into beginnings.
+  // Counts readers first, then computes ends; filling from the back turns ends into begins.
   const auto for_each_read = [&](size_t i, auto&& read) {
     const std::vector<ir::ValueId>& inputs = graph.nodes[i].inputs;
     for (size_t k = 0; k < inputs.size(); ++k) {

@@ -8,7 +8,7 @@
 
 namespace hearth::passes {
 
-/// For each value, the nodes that read it, in order.
+/// Index of the nodes that read each value, in node order.
 class Readers {
  public:
   Readers() = default;
@@ -19,27 +19,27 @@ class Readers {
   }
 
  private:
-  std::vector<int64_t> begin_;  ///< of each value in nodes_
+  std::vector<int64_t> begin_;  ///< for each value, its first index in nodes_
   std::vector<ir::NodeId> nodes_;
 };
 
-/// Puts the nodes into the order of their numbers in `order`, which has each once.
+/// Reorders the nodes by `order`, which has each index once.
 void reorder(ir::Graph& graph, std::span<const ir::NodeId> order);
 
-/// Moves each node from number `first` on to where everything it needs has been made and nothing reads any
-/// more what it overwrites. Keeps the order of all others.
+/// Moves each node from index `first` on to the earliest position where its inputs exist and nothing reads
+/// any more what it overwrites. The order of all other nodes is kept.
 void hoist(ir::Graph& graph, size_t first);
 
-/// An input of a node, kNone where it is absent or left out at the end.
+/// Returns an input of a node; kNone if it is absent.
 ir::ValueId input_or_none(const ir::Node& node, size_t index);
 ir::ValueId input_or_none(const ir::Node& node, std::string_view name);
-/// For each value, whether parameters have a part in it other than through whole numbers, which have no
-/// gradient.
+/// Returns, for each value, whether it depends on a parameter through floating-point values (integers have no
+/// gradient).
 std::vector<char> depend_on_parameters(const ir::Graph& graph);
-/// Whether something is done to the node's result before it is stored: relu.
+/// True if the node applies an activation function (relu) to its result before storing it.
 bool has_activation(const ir::Node& node);
 
-/// Whether `id` is an activation made by a node of the op with that name.
+/// True if `id` is produced by a node of the op with that name.
 bool is_made_by(const ir::Graph& graph, ir::ValueId id, std::string_view op_name);
 
 }  // namespace hearth::passes

@@ -13,31 +13,31 @@ struct Gradient {
   ir::ValueId gradient = ir::kNone;
 };
 
-/// An f32 value of which everything after it is to read the sum over all workers: of each of them, or of
-/// worker `root` alone, where that is one.
+/// An f32 value to be summed over all workers: every later reader reads the sum, on all workers or on worker
+/// `root` only.
 struct Shared {
   ir::ValueId value = ir::kNone;
   int root = -1;
-  DType wire = DType::f32;  ///< what travels, of values for all workers
-  /// Later ones, which stand after the others, may be made of sums of earlier ones.
+  DType wire = DType::f32;  ///< dtype that is sent, for sums on all workers
+  /// Order of communication: values of later stages may depend on sums of earlier ones.
   int stage = 0;
 };
 
-/// A weight, or its new version, that in the end is to be on every worker what it is on worker `root`.
+/// A weight, or its updated version, to be copied from worker `root` to all workers at the end.
 struct Spread {
   ir::ValueId value = ir::kNone;
   int root = 0;
 };
 
-/// A graph on its way through the passes, with the values that passes and the trainer must find again.
+/// A graph during the passes, with the values that passes and the trainer need to find.
 struct TrainGraph {
   ir::Graph graph;
-  /// Per-sample losses, f32 [batch]: what `backward` differentiates.
+  /// Per-sample losses, f32 [batch], which `backward` differentiates.
   ir::ValueId losses = ir::kNone;
-  /// Cotangent of every element of `losses`, a scalar: loss scale / samples of the whole batch.
+  /// Cotangent of every element of `losses`, a scalar: loss scale / number of samples of the full batch.
   ir::ValueId loss_weight = ir::kNone;
   std::vector<Gradient> gradients;
-  /// In about the order they are made.
+  /// Values to all-reduce, approximately in the order they are computed.
   std::vector<Shared> shared;
   std::vector<Spread> spread;
 };

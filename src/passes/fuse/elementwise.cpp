@@ -12,7 +12,7 @@ using ir::kNone;
 using ir::NodeId;
 using ir::ValueId;
 
-/// A chain being built: its inputs and steps.
+/// A chain of ops under construction: its inputs and steps.
 struct Chain {
   std::vector<ValueId> inputs;
   std::vector<ops::ElementwiseStep> steps;
@@ -24,7 +24,7 @@ class FuseElementwise {
 
   void run() {
     mark_early_sums();
-    // Last node of each chain first, so that a chain is as long as possible.
+    // Starts at the last node of each chain, so that chains are as long as possible.
     for (size_t i = graph_.nodes.size(); i-- > 0;) {
       if (!is_elementwise(graph_.nodes[i]) || absorbed(graph_.nodes[i])) continue;
       Chain chain;
@@ -43,8 +43,8 @@ class FuseElementwise {
   bool is_early_sum(ValueId value) const {
     return is_early_sum_[static_cast<size_t>(graph_.value(value).producer)] != 0;
   }
-  /// Marks sums whose only reader waits for more than elementwise work: they would hold both terms instead of
-  /// one until then. Gradients of what many branches read add up so.
+  /// Marks sums whose only reader is scheduled much later: fused into it, both terms would stay live until
+  /// then instead of their sum. Gradients of values with several readers add up this way.
   void mark_early_sums() {
     is_early_sum_.assign(graph_.nodes.size(), 0);
     const auto is_late = [&](ValueId value, NodeId sum) {
@@ -63,7 +63,7 @@ class FuseElementwise {
     }
   }
 
-  /// Whether the node's only reader is an elementwise node, which will take it in.
+  /// True if the node's only reader is an elementwise node that will absorb it.
   bool absorbed(const ir::Node& node) const {
     const ValueId out = node.outputs[0];
     if (uses_[static_cast<size_t>(out)] != 1 || reads_[out].empty() || is_early_sum(out)) return false;
@@ -71,7 +71,8 @@ class FuseElementwise {
     return is_elementwise(reader) || reader.op->name == "fused_elementwise";
   }
 
-  /// Appends the node, its single-use elementwise producers before it; false when the chain gets too large.
+  /// Appends the node's single-use elementwise producers and then the node; returns false if the chain gets
+  /// too long.
   bool grow(const ir::Node& node, Chain& chain) {
     ops::ElementwiseStep step{.op = node.op, .parameter = ops::elementwise_parameter(*node.op, node.attrs)};
     for (size_t k = 0; k < node.inputs.size(); ++k) {
@@ -94,8 +95,8 @@ class FuseElementwise {
 
   ir::Graph& graph_;
   std::vector<int> uses_;
-  Readers reads_;                   ///< as it was before any fusion
-  std::vector<char> is_early_sum_;  ///< of nodes
+  Readers reads_;                   ///< readers before any fusion
+  std::vector<char> is_early_sum_;  ///< for each node
 };
 
 }  // namespace

@@ -13,8 +13,9 @@ using ir::kNone;
 using ir::NodeId;
 using ir::ValueId;
 
-/// Names of an op's optional inputs for epilogues; empty: it takes none. A bias of batch_norm is its own.
-/// All take relu. That of given statistics leaves silu alone: it may yet become part of a convolution.
+/// Names of an op's optional epilogue inputs; empty: not supported. batch_norm has its own bias, not an
+/// epilogue. All ops support relu. batch_norm with given statistics does not fold silu, because it may itself
+/// be folded into a convolution later.
 struct EpilogueSlots {
   std::string_view op;
   std::string_view bias;
@@ -45,7 +46,7 @@ class FuseEpilogues {
   }
 
  private:
-  /// Moves the producer of an input of node `id` to the place of node `id`, which becomes its epilogue.
+  /// Folds node `id` into the producer of one of its inputs, which moves to the position of node `id`.
   bool try_fold(NodeId id) {
     const ir::Node& node = graph_.node(id);
     if (node.op->name == "bias_add") return fold(id, 0, &FuseEpilogues::add_bias);
@@ -68,7 +69,7 @@ class FuseEpilogues {
     ir::Node fused = graph_.node(producer);
     const ValueId other = epilogue.inputs.size() > 1 ? epilogue.inputs[1 - input] : kNone;
     if (!(this->*apply)(fused, *slots, other)) return false;
-    // The old producer keeps only its place; with fresh outputs that nobody reads it is removed as dead.
+    // The old producer gets new outputs that nobody reads and is removed as dead code.
     fused.outputs[0] = epilogue.outputs[0];
     graph_.nodes[static_cast<size_t>(id)] = std::move(fused);
     graph_.nodes[static_cast<size_t>(producer)] = placeholder(made);
@@ -76,7 +77,7 @@ class FuseEpilogues {
     return true;
   }
 
-  /// A node that makes `value` out of nothing that matters; removed as dead at the end of the pass.
+  /// Returns a cheap node that produces `value`; removed as dead code at the end of the pass.
   ir::Node placeholder(ValueId value) {
     const ir::Type& type = graph_.type(value);
     ir::Node node{.op = ops::find_op("broadcast_scalar"),

@@ -13,14 +13,15 @@ using ir::kNone;
 using ir::NodeId;
 using ir::ValueId;
 
-/// The weight that all losses of a gradient node share; kNone: they may differ.
+/// Returns the weight shared by all losses of a gradient node; kNone if they may differ.
 ValueId shared_weight(const ir::Graph& graph, const ir::Node& grad) {
   const ValueId weights = input_or_none(grad, "dlosses");
   return is_made_by(graph, weights, "broadcast_scalar") ? graph.node(graph.value(weights).producer).inputs[0]
                                                         : kNone;
 }
 
-/// The node whose gradient `grad` is, when nothing else reads its lse and `weight` is known before it.
+/// Returns the forward node of `grad` if nothing else reads its lse and `weight` is available before it;
+/// otherwise kNone.
 NodeId forward_of(const ir::Graph& graph, const ir::Node& grad, ValueId weight) {
   const ValueId lse = input_or_none(grad, "lse");
   if (weight == kNone || !is_made_by(graph, lse, "head_cross_entropy")) return kNone;

@@ -9,7 +9,7 @@ namespace {
 using ir::kNone;
 using ir::ValueId;
 
-/// The convolution that makes x, with at most a bias; null: something else does.
+/// Returns the convolution that computes x, if it has no epilogue but a bias; otherwise null.
 ir::Node* plain_conv_of(ir::Graph& graph, ValueId x) {
   if (!is_made_by(graph, x, "conv2d")) return nullptr;
   ir::Node& conv = graph.nodes[static_cast<size_t>(graph.value(x).producer)];

@@ -10,6 +10,11 @@
 #include "ops/op_list.h"
 #include "passes/rewrite.h"
 
+/// offload() rebuilds the node list: a node that reads an offloaded value gets a fetch before it, one that
+/// writes it gets a store after it. prefetch() then hides the copies: from its reader, each fetch moves back
+/// over as many nodes as take the copy's time in the cost model. A fetched value is live from its fetch on,
+/// so a step back is allowed only while live bytes stay within the limit. Fetches keep their order, because
+/// they share one copy queue. Linear in nodes, plus the steps moved.
 namespace hearth::passes {
 namespace {
 
@@ -53,7 +58,7 @@ class Offload {
     }
   }
 
-  /// `out` is new bytes of what lives at `home` on the host.
+  /// Appends a store of `out`, the new contents of the host value `home`.
   void write_back(ValueId out, ValueId home) {
     if (home == kNone) return;
     const std::string name = graph_.value(home).name;
@@ -68,11 +73,12 @@ class Offload {
 
   ir::Graph& graph_;
   const OffloadOptions& options_;
-  /// Of values on the device that are the newest bytes of an offloaded one: its name on the host.
+  /// For device values that are the newest contents of an offloaded value: that host value.
   std::map<ValueId, ValueId> home_;
 };
 
-/// Adds a buffer that lives over nodes [begin, end) if live bytes allow.
+/// Adds a buffer live over nodes [begin, end) if no node then exceeds `limit` bytes; returns whether it was
+/// added.
 bool grow(std::vector<int64_t>& live, size_t begin, size_t end, int64_t num_bytes, int64_t limit) {
   const auto first = live.begin() + static_cast<int64_t>(begin);
   const auto last = live.begin() + static_cast<int64_t>(end);
@@ -93,7 +99,7 @@ void prefetch(ir::Graph& graph, int64_t limit_bytes, const WorkspaceOf& workspac
   if (std::none_of(graph.nodes.begin(), graph.nodes.end(), is_fetch)) return;
   std::vector<int64_t> live = live_bytes(graph, assign_storage(graph), workspace_of);
   const int64_t limit = std::max(limit_bytes, *std::max_element(live.begin(), live.end()));
-  std::vector<size_t> places;  // where each node goes
+  std::vector<size_t> places;  // new position of each node
   size_t earliest = 0;
   bool follows_fetch = false;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -112,7 +118,7 @@ void prefetch(ir::Graph& graph, int64_t limit_bytes, const WorkspaceOf& workspac
     }
     places.push_back(place);
   }
-  // A moved node goes before the one that stands where it goes.
+  // A moved node goes before the node that was at its new position.
   const auto key = [&](ir::NodeId id) {
     const auto stood = static_cast<size_t>(id);
     return std::pair(places[stood], places[stood] == stood);

@@ -1,10 +1,12 @@
-// Every round looks at the node where most bytes are alive, and asks of each value that is alive there but
-// not used: what would it cost to drop it now and have it back before its next reader, either by computing it
-// again from what is alive then, or by a copy to the host and back, and how many bytes does the peak lose?
-// The one with most bytes per second of work goes, together with its equals in the other layers, and the peak
-// is measured again on the changed graph. So the answer is always the real peak of a graph that computes the
-// same values with the same ops: bits cannot change. It is the greedy form of Checkmate's problem (Jain et
-// al., MLSys 2020), whose exact form is an integer program.
+// Problem: choose values to drop after the forward pass so that the peak fits a byte budget at minimal extra
+// work. Method: each round looks at the node with the most live bytes. For every value that is live there but
+// not used, it estimates the cost of dropping it and restoring it before its next reader, either by
+// recomputing it from values that are live then, or by a copy to the host and back, and the bytes that the
+// peak would lose. The value with the most bytes per second of work is dropped, together with equal ones in
+// the other layers, and the peak is measured again on the changed graph. Why it is right: the graph computes
+// the same values with the same ops, so bits cannot change, and the reported peak is that of the final graph,
+// not an estimate. This is the greedy form of Checkmate's problem (Jain et al., MLSys 2020), whose exact form
+// is an integer program.
 #include "passes/memory/recompute.h"
 
 #include <algorithm>
@@ -25,18 +27,19 @@ using ir::kNone;
 using ir::NodeId;
 using ir::ValueId;
 
-/// A value that is made, waits over the peak, and is read again later.
+/// A value produced before the peak and next read after it, with one method of restoring it.
 struct Candidate {
-  std::vector<ValueId> chain = {};  ///< what is made again, in order; the value itself is last
-  NodeId next_read = kNone;         ///< the first reader after the peak
-  bool stashed = false;             ///< copied to the host and back instead; `chain` is the value alone
-  bool smaller = false;             ///< made in less workspace instead; `chain` is a node's first output
+  std::vector<ValueId> chain = {};  ///< values to recompute, in order; the value itself is last
+  NodeId next_read = kNone;         ///< first reader after the peak
+  bool stashed = false;  ///< true: offloaded to the host and fetched back instead; `chain` is the value alone
+  /// true: computed with a smaller workspace instead; `chain` is the node's first output
+  bool smaller = false;
   int64_t saved_bytes = 0;
-  double seconds = 0;  ///< estimate of the extra work
+  double seconds = 0;  ///< estimated seconds of extra work
   double score = 0;    ///< bytes saved per second
 };
 
-/// Whether its producer, or what stands for it, can make `value` again.
+/// True if its producer, or OpDef::repeat, can recompute `value`.
 bool can_repeat(const ir::Graph& graph, ValueId value) {
   if (graph.value(value).producer == kNone) return false;
   const ir::Node& node = graph.node(graph.value(value).producer);
@@ -44,14 +47,14 @@ bool can_repeat(const ir::Graph& graph, ValueId value) {
   return node.op->repeat != nullptr || (node.op->writes.empty() && node.outputs.size() == 1);
 }
 
-/// The node that makes `value` again, without outputs.
+/// Returns the node that recomputes `value`, without outputs.
 ir::Node repeat_node(const ir::Graph& graph, ValueId value) {
   const ir::Node& node = graph.node(graph.value(value).producer);
   if (node.op->repeat != nullptr) return node.op->repeat(node);
   return {.op = node.op, .inputs = node.inputs, .outputs = {}, .attrs = node.attrs, .name = node.name};
 }
 
-/// What repeat_node(graph, value) reads.
+/// Returns the inputs of repeat_node(graph, value).
 std::vector<ValueId> repeat_inputs(const ir::Graph& graph, ValueId value) {
   const ir::Node& node = graph.node(graph.value(value).producer);
   return node.op->repeat != nullptr ? node.op->repeat(node).inputs : node.inputs;
@@ -99,7 +102,7 @@ class Recompute {
     return flops;
   }
 
-  /// The peak of the graph as it is now; notes where it stands.
+  /// Computes the peak of the current graph and stores its node in peak_.
   int64_t survey() {
     map_ = assign_storage(graph_);
     const std::vector<int64_t> live = live_bytes(graph_, map_, remember_);
@@ -109,7 +112,8 @@ class Recompute {
     return live.empty() ? 0 : *peak;
   }
 
-  /// A weight that moves in the backward pass is another one from there on.
+  /// Records the node that overwrites each value: from there on, a weight updated in the backward pass has
+  /// other contents.
   void note_overwritten() {
     overwritten_.assign(graph_.values.size(), static_cast<NodeId>(graph_.nodes.size()));
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -123,7 +127,7 @@ class Recompute {
     }
   }
 
-  /// Whether all that a chain reads is what it was, before node `at`.
+  /// True if no input of the chain is overwritten before node `at`.
   bool can_read(const std::vector<ValueId>& chain, NodeId at) const {
     for (const ValueId id : chain) {
       for (const ValueId in : repeat_inputs(graph_, id)) {
@@ -133,7 +137,7 @@ class Recompute {
     return true;
   }
 
-  /// A node's workspace, asked for once: its first output names it.
+  /// Returns a node's workspace bytes, cached by its first output.
   int64_t workspace(const ir::Node& node) const {
     if (!workspace_of_ || node.outputs.empty()) return workspace_of_ ? workspace_of_(node) : 0;
     if (workspaces_.size() < graph_.values.size()) workspaces_.resize(graph_.values.size(), -1);
@@ -142,7 +146,7 @@ class Recompute {
     return bytes;
   }
 
-  /// Of making a value, asked for once.
+  /// Returns the seconds to compute a value, cached.
   double seconds_of(ValueId value) const {
     if (seconds_.size() < graph_.values.size()) seconds_.resize(graph_.values.size(), -1);
     double& seconds = seconds_[static_cast<size_t>(value)];
@@ -153,7 +157,7 @@ class Recompute {
     return seconds;
   }
 
-  /// Starts again and makes the first `count` rounds of insertions.
+  /// Restores the original graph and applies the first `count` rounds only.
   void insert_only(const ir::Graph& original, size_t count) {
     graph_ = original;
     original_.clear();
@@ -178,8 +182,8 @@ class Recompute {
     return node.op->smaller(ir::NodeTypes(graph_, node).view(node));
   }
 
-  /// Applies the best candidates over the present peak, as many equal ones (the same value of repeated
-  /// layers) as it takes to save `wanted` bytes; false when there is none.
+  /// Applies the best candidates at the current peak: as many equal ones (the same value of repeated layers)
+  /// as needed to save `wanted` bytes. Returns false if there is none.
   bool improve(int64_t wanted) {
     reads_ = Readers(graph_);
     std::vector<Candidate> best;
@@ -205,7 +209,7 @@ class Recompute {
     return true;
   }
 
-  /// Keeps the first candidates that save `wanted` bytes together, none of which is made from another.
+  /// Keeps the first candidates that save `wanted` bytes together and do not depend on each other.
   void keep_independent(std::vector<Candidate>& candidates, int64_t wanted) {
     std::set<ValueId> dropped;
     std::set<ValueId> needed;
@@ -232,11 +236,11 @@ class Recompute {
     candidates = std::move(kept);
   }
 
-  /// By the node that makes what is stashed.
+  /// Stash nodes to insert, keyed by the node after which they go.
   using Stashes = std::map<NodeId, std::vector<ir::Node>>;
 
-  /// Makes each chain again before its first late reader; all readers after it, also of earlier copies, read
-  /// the new values. `candidates` are in the order of their readers.
+  /// Inserts each chain before its first late reader. All later readers, also those of earlier copies, read
+  /// the new values. `candidates` are sorted by reader.
   void insert_all(const std::vector<Candidate>& candidates) {
     Stashes stashes;
     std::vector<std::vector<ir::Node>> copies;
@@ -255,7 +259,7 @@ class Recompute {
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes.size()); ++id) {
       for (; next < candidates.size() && candidates[next].next_read == id; ++next) {
         for (ir::Node& copy : copies[next]) {
-          // One that stands before it may read an earlier copy of the same value.
+          // A copy inserted before this one may have recomputed an input already.
           const ValueId made = copy.outputs[0];
           append(std::move(copy));
           newest[static_cast<size_t>(original(made))] = made;
@@ -270,8 +274,8 @@ class Recompute {
     graph_.remove_dead_nodes();
   }
 
-  /// The value that each storage waits for; kNone where it is none or several (each was made in the place of
-  /// another).
+  /// Returns, for each storage, the one value that is read after the peak; kNone if there is none or several
+  /// (in-place results).
   std::vector<ValueId> waiting_values() const {
     std::vector<ValueId> waiting(map_.storages.size(), kNone);
     std::vector<char> num_waiting(map_.storages.size(), 0);
@@ -305,7 +309,7 @@ class Recompute {
     return best;
   }
 
-  /// The node on which the peak stands, in less workspace.
+  /// Returns the candidate of computing the peak's node with a smaller workspace.
   std::optional<Candidate> made_smaller() const {
     const ir::Node& node = graph_.node(peak_);
     const auto attrs = smaller_attrs(node);
@@ -341,8 +345,8 @@ class Recompute {
     return candidate;
   }
 
-  /// Appends to `chain` what must be made again to make `value` again, and returns the bytes that stay live
-  /// over the peak only for that. An input that is gone by then is made again too, where that is possible.
+  /// Appends to `chain` the values to recompute for `value`, and returns the bytes that stay live over the
+  /// peak for that purpose only. Inputs that are dead by then are recomputed too, if possible.
   int64_t kept_bytes(ValueId value, std::vector<ValueId>& chain) const {
     int64_t bytes = 0;
     for (const ValueId in : repeat_inputs(graph_, value)) {
@@ -367,7 +371,7 @@ class Recompute {
     return std::find(graph_.outputs.begin(), graph_.outputs.end(), id) != graph_.outputs.end();
   }
 
-  /// The nodes that make a chain again, reading originals, or that bring a value back from the host.
+  /// Returns the nodes that recompute a chain from original values, or that fetch a value from the host.
   std::vector<ir::Node> make_copies(const Candidate& candidate, Stashes& stashes) {
     std::vector<ir::Node> copies;
     for (const ValueId value : candidate.chain) {
@@ -390,7 +394,7 @@ class Recompute {
     return copies;
   }
 
-  /// What a value is a copy of, or the value itself.
+  /// Returns the value that `id` is a copy of, or `id` itself.
   ValueId original(ValueId id) const {
     const auto index = static_cast<size_t>(id);
     return index < original_.size() && original_[index] != kNone ? original_[index] : id;
@@ -404,18 +408,18 @@ class Recompute {
     return {.op = ops::find_op("fetch"), .inputs = {away}, .outputs = {}, .attrs = {}, .name = name};
   }
 
-  /// What an op makes besides its first output it makes again too, for nobody.
+  /// A multi-output op recomputes its other outputs too; nothing reads them.
   void add_other_outputs(const ir::Node& original, ir::Node& copy) {
     for (size_t k = 1; copy.op == original.op && k < original.outputs.size(); ++k)
       copy.outputs.push_back(graph_.add_value("", graph_.type(original.outputs[k]), ir::Role::activation));
   }
 
   static constexpr size_t kLongestChain = 64;
-  /// Rounds without gain before giving up: several values can share a plateau.
+  /// Rounds without gain before giving up: several values can share a plateau of the peak.
   static constexpr int kPatience = 24;
-  /// Of a step's work, all that may be added: beyond it, a smaller micro-batch costs less.
+  /// Max extra work as a fraction of a step: beyond it, a smaller micro-batch costs less.
   static constexpr double kLargestShare = 0.5;
-  /// What a copy that hides behind computing is taken to cost, of the seconds it takes.
+  /// Cost of a copy that overlaps with computing, as a fraction of its seconds.
   static constexpr double kHiddenShare = 0.1;
 
   ir::Graph& graph_;
@@ -424,12 +428,12 @@ class Recompute {
   const cost::Device& device_;
   const OffloadOptions& offload_;
   WorkspaceOf remember_;
-  mutable std::vector<int64_t> workspaces_;       ///< by the first value a node makes
-  mutable std::vector<double> seconds_;           ///< by value
-  std::vector<std::vector<Candidate>> inserted_;  ///< by round
-  std::set<ValueId> smaller_;                     ///< first outputs of nodes that work in less workspace
-  std::vector<ValueId> original_;                 ///< of each value that was made again, what it is a copy of
-  std::vector<NodeId> overwritten_;               ///< by value: the node that writes over it, or the end
+  mutable std::vector<int64_t> workspaces_;       ///< indexed by the first output of a node
+  mutable std::vector<double> seconds_;           ///< indexed by value
+  std::vector<std::vector<Candidate>> inserted_;  ///< candidates of each round
+  std::set<ValueId> smaller_;                     ///< first outputs of nodes that use a smaller workspace
+  std::vector<ValueId> original_;                 ///< for each recomputed value, the original it is a copy of
+  std::vector<NodeId> overwritten_;  ///< for each value, the node that overwrites it, or the number of nodes
   StorageMap map_;
   Readers reads_;
   NodeId peak_ = 0;

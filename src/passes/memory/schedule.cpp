@@ -7,6 +7,10 @@
 #include "ir/op_def.h"
 #include "passes/rewrite.h"
 
+/// Finding the order with the lowest peak is NP-hard (Sethi, 1975), so this is a heuristic. Greedy list
+/// scheduling tends to run gradients' consumers early; it can also be worse than the original order, hence
+/// the comparison. Any order that respects producers, readers and in-place writes computes the same bits.
+/// O((nodes + reads) log nodes).
 namespace hearth::passes {
 namespace {
 
@@ -15,8 +19,8 @@ using ir::kNone;
 using ir::NodeId;
 using ir::ValueId;
 
-/// Edges between nodes: producer before reader, and every reader of a value before the node that overwrites
-/// it.
+/// Edges between nodes: from a producer to its readers, and from every reader of a value to the node that
+/// overwrites it.
 struct Dependencies {
   std::vector<std::vector<NodeId>> after;
   std::vector<int> num_before;
@@ -47,8 +51,8 @@ struct Dependencies {
   }
 };
 
-/// List scheduling: of the ready nodes, the one that frees most bytes on balance; where none frees any, the
-/// first as built.
+/// List scheduling: runs the ready node that frees the most bytes (inputs that die minus outputs); if none
+/// frees any, the first one in the original order.
 class GreedyOrder {
  public:
   explicit GreedyOrder(const ir::Graph& graph)
@@ -115,7 +119,7 @@ class GreedyOrder {
   Readers reads_;
   std::vector<int> reads_left_;
   std::set<NodeId> ready_;
-  /// Of the ready nodes, those that free bytes, with how many (negative).
+  /// Ready nodes that free bytes, sorted by their net bytes (negative).
   std::set<std::pair<int64_t, NodeId>> freeing_;
   std::vector<char> is_ready_;
   std::vector<int64_t> net_;

@@ -4,8 +4,9 @@
 
 namespace hearth::passes {
 
-/// Reorders nodes (dependencies and in-place writes kept) to lower the peak of live bytes: tries the order as
-/// built and a greedy one that runs first what frees most, and keeps the better. Deterministic.
+/// Reorders nodes, keeping dependencies and in-place writes, to lower the peak of live bytes: compares the
+/// original order with a greedy one that first runs nodes that free the most bytes, and keeps the better.
+/// Deterministic.
 void schedule(ir::Graph& graph, const WorkspaceOf& workspace_of);
 
 }  // namespace hearth::passes

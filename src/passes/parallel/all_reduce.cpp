@@ -10,22 +10,28 @@
 #include "ops/collective/collective.h"
 #include "ops/transfer/transfer.h"
 
+/// Overlaps all-reduce with the backward pass. Nodes that do not depend on a result keep their order, and
+/// each bucket is sent right after its last value; nodes that read results come after. Values of GPUs without
+/// direct communication are staged through the host in three ops: stash (copy to host memory), the collective
+/// there, fetch (copy back). These run in queues other than compute, and the executor's waits order them.
+/// Buckets are sent in the order of `shared` on every worker, which is what keeps collectives matched.
 namespace hearth::passes {
 namespace {
 
 using ir::ValueId;
 
-/// What travels together.
+/// Values that are reduced by one collective.
 struct Bucket {
   std::vector<ValueId> values;
   int root = -1;
   DType wire = DType::f32;
 };
 
-/// What follows a copy takes its memory, and then waits for it. So a GPU's next nodes come before the copy
-/// of a bucket to the host, which starts as early all the same, ...
+/// With staging through the host: the copy of a bucket frees memory that later nodes reuse, so they would
+/// wait for it. The copy is therefore placed a few nodes later, which does not delay its start ...
 constexpr int64_t kNumBetween = 4;
-/// ... and a bucket comes back after the next ones, which have host memory of their own until then.
+/// ... and a bucket's result is fetched after the next ones were sent; they have separate host memory until
+/// then.
 constexpr size_t kNumOnTheWay = 2;
 
 std::vector<Bucket> make_buckets(const TrainGraph& train, int64_t bucket_bytes) {
@@ -34,14 +40,14 @@ std::vector<Bucket> make_buckets(const TrainGraph& train, int64_t bucket_bytes) 
     std::vector<ValueId> values;
     int64_t num_bytes = 0;
   };
-  using Kind = std::pair<int, DType>;  // root and wire
+  using Kind = std::pair<int, DType>;  // root and wire dtype
   std::map<Kind, Open> open;
   const auto close = [&](const Kind& kind, Open& small) {
     if (!small.values.empty())
       buckets.push_back({.values = std::move(small.values), .root = kind.first, .wire = kind.second});
     small = {};
   };
-  // Sums for all workers last: these may be made of the others.
+  // All-reduces last: their values may depend on the results of reductions to one root.
   const auto close_all = [&] {
     for (auto last = open.rbegin(); last != open.rend(); ++last) close(last->first, last->second);
   };
@@ -90,7 +96,8 @@ class AllReduce {
   }
 
  private:
-  /// What is left over stands after a sum.
+  /// Appends all nodes that do not depend on a pending result, and sends buckets as they become complete.
+  /// Returns the remaining nodes, which go after the results.
   std::vector<ir::Node> append_what_needs_no_sum(std::vector<ir::Node> nodes) {
     std::set<ValueId> late = unsent_, read_late;
     const auto must_wait = [&](const ir::Node& node) {
@@ -122,7 +129,7 @@ class AllReduce {
     return found == sums_.end() ? id : found->second;
   }
 
-  /// What a node overwrites stays its own where the sum is a copy.
+  /// An input that a node overwrites stays the original value if the result is a separate copy.
   void replace(ir::Node& node, size_t k) const {
     if (!overwrites(node, k) || !options_.through_host) node.inputs[k] = sum_of(node.inputs[k]);
   }
@@ -162,7 +169,7 @@ class AllReduce {
     if (options_.through_host) fetch_all_but(kNumOnTheWay);
   }
 
-  /// Brings sums back to the GPU, the oldest first, but those of the last `num_buckets` that were sent.
+  /// Fetches results to the GPU, oldest first, except those of the last `num_buckets` sent.
   void fetch_all_but(size_t num_buckets) {
     for (; num_fetched_ + num_buckets < num_sent_; ++num_fetched_) {
       const Bucket& bucket = buckets_[num_fetched_];
@@ -206,9 +213,9 @@ class AllReduce {
   ir::Graph& graph_;
   const AllReduceOptions& options_;
   std::vector<Bucket> buckets_;
-  std::set<ValueId> missing_;  ///< of the shared values, those that no node has made yet
+  std::set<ValueId> missing_;  ///< shared values that no node has produced yet
   std::set<ValueId> unsent_;
-  int64_t num_kept_ = 0;          ///< nodes so far, but for those of this pass
+  int64_t num_kept_ = 0;          ///< number of original nodes appended so far
   std::vector<int64_t> made_at_;  ///< num_kept_ after the last value of each bucket
   size_t num_sent_ = 0, num_fetched_ = 0;
   std::map<ValueId, ValueId> sums_;

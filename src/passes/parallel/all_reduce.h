@@ -5,21 +5,21 @@
 namespace hearth::passes {
 
 struct AllReduceOptions {
-  /// Values of at least so many bytes travel alone, in place; smaller ones together, in buckets of about so
-  /// many.
+  /// Values of at least this size are reduced alone and in place; smaller ones share buckets of about this
+  /// size.
   int64_t bucket_bytes = int64_t{1} << 20;
-  /// A GPU's values go through host memory.
+  /// True if a GPU's values are staged through host memory.
   bool through_host = false;
-  /// They stay there, and the GPUs reach one another (Capability::device_memory).
+  /// True if values stay on the GPUs, which communicate directly (Capability::device_memory).
   bool on_gpu = false;
-  int rank = 0;  ///< of the worker whose graph it is
+  int rank = 0;  ///< rank of the worker whose graph this is
 };
 
-/// Lets every node after a value of `train.shared` read its sum over the workers; such nodes come last, and
-/// after them what spreads `train.spread`. The
-/// sum of a bucket begins where the last of its values is made, beside the nodes that follow (Li and others,
-/// VLDB 2020). Buckets and their order follow from `shared` alone, so that workers whose micro-batches have
-/// other shapes meet.
+/// Inserts all-reduces (or reduces to a root) of `train.shared` and redirects later readers to the results;
+/// these readers are moved to the end, and broadcasts of `train.spread` follow them. The all-reduce of a
+/// bucket starts when its last value is computed and overlaps with the following nodes (Li et al., PyTorch
+/// Distributed, VLDB 2020). Buckets and their order depend on `shared` alone, so that workers whose
+/// micro-batches have different shapes issue the same collectives.
 void all_reduce(TrainGraph& train, const AllReduceOptions& options);
 
 }  // namespace hearth::passes

@@ -14,7 +14,7 @@ namespace {
 
 using ir::ValueId;
 
-/// A gradient as a matrix [rows, columns]: all axes but the last are rows.
+/// Returns the shape of a gradient as a matrix [rows, columns]: all axes but the last are rows.
 Shape matrix_of(const Shape& shape) {
   if (shape.rank() < 2 || shape.back() == 0) return {0, 0};
   return {shape.num_elements() / shape.back(), shape.back()};
@@ -51,13 +51,13 @@ class Compress {
 
  private:
   struct Rewritten {
-    ValueId gradient = ir::kNone;  ///< what stands for it
-    bool in_place = false;         ///< in its bytes
-    Shared shared = {};            ///< what workers sum instead, and what they sum after that
+    ValueId gradient = ir::kNone;  ///< value that replaces the gradient
+    bool in_place = false;         ///< true if it has the gradient's storage
+    Shared shared = {};  ///< value that is all-reduced instead; `last`: value that is all-reduced after that
     Shared last = {};
   };
 
-  /// Which of the shared values are gradients that are worth it, with their weights' names.
+  /// Selects the shared gradients that are worth compressing, with their weights' names.
   void choose() {
     for (const Gradient& gradient : train_.gradients) {
       const auto is_it = [&](const Shared& shared) { return shared.value == gradient.gradient; };
@@ -103,13 +103,14 @@ class Compress {
       return add("reshape", {value}, {{"shape", std::vector<int64_t>(as.begin(), as.end())}});
     };
     const ir::Attrs transpose_a = {{"transpose_a", int64_t{1}}}, transpose_b = {{"transpose_b", int64_t{1}}};
-    // The error is where the gradient and it become M, and what is left of that becomes the next one.
+    // The error buffer accumulates the gradient to M; after subtracting the sent part, it is the next step's
+    // error.
     const ValueId error = add_state(ir::StateKind::error, name, matrix);
     const ValueId whole = add("accumulate", {error, viewed(gradient, matrix)});
     const ValueId factor = add_state(ir::StateKind::factor, name, {matrix[1], options_.rank});
     const ValueId left_sum = add("matmul", {whole, factor});
     const ValueId left = add("orthogonalize", {left_sum});
-    // Of its own right factor a worker needs the product too: a copy is summed.
+    // The worker still needs its local right factor, so a copy of it is all-reduced.
     const ValueId minus_right = add("neg", {add("matmul", {whole, left}, transpose_a)});
     const ValueId right_sum = add("neg", {minus_right});
     add("accumulate", {whole, add("matmul", {left, minus_right}, transpose_b)});

@@ -6,17 +6,19 @@
 namespace hearth::passes {
 
 struct CompressOptions {
+  /// Compression method.
   Compress way = Compress::none;
-  /// PowerSGD: columns of a matrix's factors.
+  /// PowerSGD: rank, the number of columns of a matrix's factors.
   int64_t rank = 4;
-  /// PowerSGD: what it makes fewer than so many times smaller is sent whole.
+  /// PowerSGD: gradients that it would compress by less than this factor are sent uncompressed.
   double least_ratio = 10;
 };
 
-/// Lets workers send less of each gradient in `train.shared`, f32: what is left out is added to the next one
-/// (error feedback). bf16: the gradient rounded. PowerSGD (arXiv 1905.13727): of a matrix M [N, M] the sums
-/// of P = M Q and of M^T P with P orthogonalized, whose product stands for the sum of M. What is not finite
-/// stays in the states, which are the weight's `error` and, of PowerSGD, its `factor`: Q of the next step.
+/// Compresses the f32 gradients in `train.shared` before they are all-reduced. The rounding or approximation
+/// error is added to the next step's gradient (error feedback). bf16: sends the rounded gradient. PowerSGD
+/// (Vogels et al., arXiv 1905.13727): all-reduces P = M Q of a matrix M [N, M], orthogonalizes it, and
+/// all-reduces M^T P; their product approximates the sum of M. Non-finite values stay in the states: the
+/// weight's `error` and, for PowerSGD, `factor`, the Q of the next step.
 void compress(TrainGraph& train, const CompressOptions& options);
 
 }  // namespace hearth::passes

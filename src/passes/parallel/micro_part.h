@@ -4,13 +4,15 @@
 
 namespace hearth::passes {
 
-/// When a node of a micro-batch is made, in a pipeline.
+/// Phase of a pipeline in which a node runs.
 enum class MicroPart : uint8_t {
-  once,      ///< from weights alone: one time for all micro-batches
-  early,     ///< ahead of an earlier stage's forward pass, from a weight of both: a table's rows
-  forward,   ///< in a micro-batch's forward pass
-  backward,  ///< in its backward pass
-  late,      ///< when an earlier stage's backward pass has given its part: the gradient of a weight of both
+  once,  ///< once for all micro-batches: depends on weights only
+  /// ahead of an earlier stage's forward pass, from a weight that both stages use, e.g. rows of an embedding
+  /// table
+  early,
+  forward,   ///< forward pass of a micro-batch
+  backward,  ///< backward pass of a micro-batch
+  late,      ///< after an earlier stage's backward pass: gradient of a weight that both stages use
 };
 
 }  // namespace hearth::passes

@@ -10,6 +10,10 @@
 #include "ops/collective/collective.h"
 #include "ops/transfer/transfer.h"
 
+/// Each weight has at most two uses, in the forward and in the backward pass, sorted by their first readers.
+/// Before the first reader of use u, the owner's broadcast of use u + num_ahead is inserted (prefetch), so
+/// that it overlaps with the nodes in between. Values computed from a weight alone (casts, transposes) are
+/// recomputed for each use, so that neither they nor the weight stay live between the passes.
 namespace hearth::passes {
 namespace {
 
@@ -20,12 +24,13 @@ using ir::ValueId;
 
 enum Part : uint8_t { kForwardPart, kBackwardPart };
 
-/// What the forward or the backward pass reads of a weight.
+/// The readers of a weight in the forward or the backward pass.
 struct Use {
   ValueId weight = kNone;
   Part part = kForwardPart;
-  NodeId first = 0;             ///< that reads it
-  std::vector<ValueId> values;  ///< the weight itself or what is made of it alone
+  NodeId first = 0;  ///< first node that reads it
+  /// the weight itself, or values computed from it alone, that these nodes read
+  std::vector<ValueId> values;
   ValueId received = kNone;
 };
 
@@ -69,7 +74,7 @@ class ShardWeights {
     }
   }
 
-  /// Whether the node makes one value of one weight and of nothing else.
+  /// True if the node computes one value from a single weight and nothing else.
   bool is_made_of_weight(const ir::Node& node) const {
     if (!node.op->writes.empty() || node.op->transfer != ir::Transfer::none || node.outputs.size() != 1 ||
         node.inputs.empty() || std::ranges::count(graph_.outputs, node.outputs[0]) > 0)
@@ -107,7 +112,7 @@ class ShardWeights {
     return use < options_.num_ahead || uses_[use - options_.num_ahead].first <= id;
   }
 
-  /// What travels.
+  /// Returns the value to broadcast: the weight, or the only value computed from it if that is not larger.
   ValueId sent(const Use& use) const {
     const bool is_smaller = use.values.size() == 1 &&
                             graph_.type(use.values[0]).num_bytes() <= graph_.type(use.weight).num_bytes();
@@ -135,7 +140,7 @@ class ShardWeights {
     for (const ValueId value : use.values) made(value, use.part);
   }
 
-  /// A weight, or what is made of it, as nodes of that part read it.
+  /// Returns the weight, or a value computed from it, as nodes of this pass read it; recomputes it if needed.
   ValueId made(ValueId value, Part part) {
     if (const auto found = here_[part].find(value); found != here_[part].end()) return found->second;
     if (weight_of_[index(value)] == value) return value;
@@ -161,9 +166,9 @@ class ShardWeights {
   ir::Graph& graph_;
   const ShardOptions& options_;
   const std::vector<ir::Node>* old_ = nullptr;
-  std::vector<ValueId> weight_of_;  ///< of each value that is made of a weight alone
+  std::vector<ValueId> weight_of_;  ///< for each value computed from a single weight, that weight
   NodeId first_backward_ = 0;
-  std::vector<Use> uses_;  ///< in the order of their first readers
+  std::vector<Use> uses_;  ///< sorted by first reader
   std::array<std::map<ValueId, ValueId>, 2> here_;
 };
 

@@ -13,64 +13,71 @@
 
 namespace hearth::passes {
 
-/// What each node of a micro-batch's graph is, and its position: its own number among the nodes that lead to
-/// the losses, or that of the one it belongs to.
+/// Classifies the nodes of a micro-batch's graph and assigns each a position along the forward path (the
+/// nodes that the losses depend on): its own index on the path, or that of the node it belongs to.
 class Positions {
  public:
   static constexpr int kNowhere = std::numeric_limits<int>::max();
 
-  /// `homes`: see StageOptions. Both outlive it.
+  /// `homes`: see StageOptions. Both arguments must outlive this object.
   Positions(const TrainGraph& train, const std::map<std::string, int>& homes);
 
+  /// Number of nodes on the forward path.
   int num_positions() const { return num_positions_; }
+  /// True if the node depends on no weight, so that every stage can compute it.
   bool is_free(size_t node) const { return free_[node] != 0; }
   MicroPart part(size_t node) const { return part_[node]; }
   bool is_on_path(size_t node) const { return part_[node] == MicroPart::forward && path_[node] != 0; }
   int of_node(size_t node) const { return position_[node]; }
-  /// Where a value is made, or, of what lasts, read last on the way to the losses; kNowhere: in every stage
-  /// that reads it.
+  /// Returns the position where a value is computed or, for a persistent value, last read on the path;
+  /// kNowhere if every stage that reads it computes it.
   int of_value(ir::ValueId id) const;
-  /// Of what lasts: its stage, where that is known beforehand.
+  /// Returns the stage of a persistent value, if it is fixed in advance.
   std::optional<int> home_of(ir::ValueId id) const;
+  /// True if the value is computed in the backward pass.
   bool is_made_backward(ir::ValueId id) const;
-  /// What is read later on the way too, and is larger than what this node makes of it alone; or kNone.
+  /// Returns a weight that is also read later on the path and is larger than what this node computes from it
+  /// alone (as an embedding table); otherwise kNone.
   ir::ValueId larger_weight(size_t node) const;
 
  private:
-  /// What values depend on.
+  /// Dependencies of values: on weights, on the micro-batch's inputs, on the losses' cotangent.
   struct Marks {
     std::vector<char> weights, micro, cotangent;
   };
 
   void mark();
   std::set<ir::ValueId> written_leaves() const;
-  /// The nodes that the losses depend on.
+  /// Marks the nodes that the losses depend on.
   void mark_path();
   void classify(size_t i, Marks& marks);
   void number_path();
-  /// Where a value is read.
+  /// First and last position where a value is read.
   struct Range {
     int first = kNowhere, last = kNowhere;
     void add(Range other);
   };
-  /// Of what lasts and has no place so far, from the positions that are known.
+  /// Computes the readers of persistent values that have none yet, from the positions assigned so far.
   void find_readers();
-  /// The position of a weight, to which nodes belong that make nothing but its gradient.
+  /// Position of a weight; nodes that compute only its gradient belong there.
   struct Pin {
     int position = kNowhere;
-    bool is_late = false;  ///< the weight is read at several positions: its gradient waits for all of them
+    /// true if the weight is read at several positions: its gradient waits for all of them
+    bool is_late = false;
   };
   std::map<ir::NodeId, Pin> pins() const;
-  /// Of a cast, a view or a sum that is kept; kNone for a node that puts several values together.
+  /// Returns the single computed input of a cast, view or accumulation; kNone for a node with several.
   ir::ValueId only_made_input(const ir::Node& node) const;
   void place_rest();
-  /// Casts and the like of a gradient that crosses a cut anyway are made after it, not sent too.
+  /// Moves casts and views of a gradient that is sent across a cut anyway to the receiving side, so that they
+  /// are not sent too.
   void follow_readers(const Readers& readers);
-  /// A part of such a gradient is made beside the others, where what it is made of is smaller.
+  /// Moves nodes that enlarge such a gradient to their readers, because sending their smaller input is
+  /// cheaper.
   void follow_late_readers(const Readers& readers);
-  /// The last position that a node's inputs of the forward pass have, or `otherwise`.
+  /// Returns the last position of a node's forward inputs, or `otherwise` if it has none.
   int last_input(const ir::Node& node, int otherwise) const;
-  /// Never after what it reads of the backward pass.
+  /// Returns the position of a backward node: at most that of its backward inputs.
   int backward_position(const ir::Node& node, Pin pin) const;
 
   const TrainGraph& train_;

@@ -22,7 +22,9 @@ using ir::NodeId;
 using ir::ValueId;
 
 constexpr int kNowhere = Positions::kNowhere;
-/// Chooses cuts; cut c stands before position c.
+/// Chooses cuts between stages by dynamic programming over the possible cut positions: best[s][p] is the best
+/// partition of everything before cut position p into s stages, in O(stages * positions^2). Cut c is before
+/// position c.
 class Cuts {
  public:
   Cuts(const ir::Graph& graph, const Positions& positions, const StageOptions& options)
@@ -38,7 +40,7 @@ class Cuts {
     find_places();
   }
 
-  /// Stage s has positions [result[s], result[s + 1]).
+  /// Returns the cuts: stage s has positions [result[s], result[s + 1]).
   std::vector<int> choose() const {
     const size_t num_stages = options_.devices.size(), num_places = places_.size();
     std::vector<std::vector<Way>> best(num_stages + 1, std::vector<Way>(num_places));
@@ -69,8 +71,8 @@ class Cuts {
   }
 
  private:
-  /// Stages up to some place: weights that are elsewhere and stages that train none come first, then bytes
-  /// that do not fit, then the slowest of them.
+  /// A partition of the first stages, compared lexicographically: first by weights in other stages and stages
+  /// without trained weights, then by bytes that do not fit, then by the slowest stage.
   struct Way {
     int64_t num_away = 0;
     int64_t excess_bytes = std::numeric_limits<int64_t>::max();
@@ -97,7 +99,7 @@ class Cuts {
 
   size_t num_positions() const { return index(positions_.num_positions()); }
 
-  /// values[p] = the sum of those before position p.
+  /// Converts values to exclusive prefix sums: values[p] = the sum before position p.
   template <typename T>
   static void add_up(std::vector<T>& values) {
     values.push_back(0);
@@ -128,7 +130,7 @@ class Cuts {
     }
   }
 
-  /// The bytes of the forward pass that the backward pass reads.
+  /// Adds up the forward activations that the backward pass reads.
   void add_activations() {
     saved_bytes_.resize(num_positions());
     std::set<ValueId> saved;
@@ -165,7 +167,7 @@ class Cuts {
     return id;
   }
 
-  /// The cuts that the fewest values cross, as many as are needed.
+  /// Finds the cut positions that the fewest values cross; at least as many as needed.
   void find_places() {
     const std::vector<int> crossing = num_crossing();
     const size_t wanted = options_.devices.size() - 1;
@@ -185,8 +187,8 @@ class Cuts {
     places_.push_back(positions_.num_positions());
   }
 
-  /// Values of a micro-batch that are made before each position and read after it, on the way to the
-  /// losses.
+  /// Returns, for each position, the number of the micro-batch's values that are computed before it and read
+  /// after it on the forward path.
   std::vector<int> num_crossing() const {
     std::map<ValueId, int> last_read;
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -210,10 +212,10 @@ class Cuts {
   const ir::Graph& graph_;
   const Positions& positions_;
   const StageOptions& options_;
-  /// Before each position.
+  /// Prefix sums by position.
   std::vector<double> seconds_;
   std::vector<int64_t> weight_bytes_, num_trained_, saved_bytes_;
-  /// For each stage, weights that are in another one.
+  /// For each stage, prefix sums of the number of weights whose home is another stage.
   std::vector<std::vector<int64_t>> num_away_;
   std::vector<int> places_;
 };
@@ -222,13 +224,13 @@ int stage_of(const std::vector<int>& cuts, int position) {
   return static_cast<int>(std::upper_bound(cuts.begin(), cuts.end() - 1, position) - cuts.begin()) - 1;
 }
 
-/// Where a value is.
+/// Returns the stage of a value.
 int stage_of(const std::vector<int>& cuts, const Positions& positions, ValueId id) {
   const std::optional<int> home = positions.home_of(id);
   return home ? *home : stage_of(cuts, positions.of_value(id));
 }
 
-/// But for what an update carries from one micro-batch to another.
+/// Returns the home stage of each persistent value, except values carried between micro-batches.
 std::map<std::string, int> find_homes(const ir::Graph& graph, const Positions& positions,
                                       const std::vector<int>& cuts) {
   std::map<std::string, int> homes;
@@ -242,7 +244,7 @@ std::map<std::string, int> find_homes(const ir::Graph& graph, const Positions& p
   return homes;
 }
 
-/// What another stage has to send; weights that nothing trains are everywhere, and so is what is told to all.
+/// True if other stages must receive the value. Frozen weights and values sent to all stages are everywhere.
 bool is_sent(const ir::Graph& graph, const Positions& positions, ValueId id) {
   const ir::Value& value = graph.value(id);
   if (value.role == ir::Role::frozen) return false;
@@ -250,14 +252,14 @@ bool is_sent(const ir::Graph& graph, const Positions& positions, ValueId id) {
   return !positions.is_free(index(value.producer));
 }
 
-/// What is sent for what is made in some part.
+/// Returns the phase in which a value computed in phase `made` is sent.
 MicroPart part_of(MicroPart made, int from, int to) {
   if (made == MicroPart::once || made == MicroPart::early) return made;
   if (from > to) return MicroPart::backward;
   return made == MicroPart::forward ? made : MicroPart::late;
 }
 
-/// A table's rows are read in the stage that has the table.
+/// Moves lookups of a large table to the stage that has the table.
 void move_early(const ir::Graph& graph, const Positions& positions, const std::vector<int>& cuts,
                 Stages& stages) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -270,7 +272,7 @@ void move_early(const ir::Graph& graph, const Positions& positions, const std::v
   }
 }
 
-/// Marks what waits for an earlier stage's backward pass.
+/// Marks nodes that wait for an earlier stage's backward pass.
 void find_late(const ir::Graph& graph, Stages& stages) {
   const auto is_late_for = [&](ValueId in, int stage) {
     const NodeId producer = in == kNone ? kNone : graph.value(in).producer;

@@ -12,56 +12,56 @@ namespace hearth::passes {
 
 /// A device of a pipeline.
 struct StageDevice {
-  double speed = 1;          ///< of all devices, in shares
-  int64_t memory_bytes = 0;  ///< 0: as much as it takes
+  double speed = 1;          ///< relative to StageOptions::device
+  int64_t memory_bytes = 0;  ///< 0: unlimited
 };
 
 struct StageOptions {
-  std::vector<StageDevice> devices;  ///< in the order of their stages
-  cost::Device device;               ///< of a device of speed 1
-  int64_t num_micro = 1;             ///< micro-batches of an update
-  double weight_copies = 4;          ///< bytes kept for each byte of a trained weight, itself included
-  /// Weights, and states read in their place, by name: the stages that they are in already, as Stages::homes
-  /// of another graph of the model has them.
+  std::vector<StageDevice> devices;  ///< one per stage, in order
+  cost::Device device;               ///< a device of speed 1 in the cost model
+  int64_t num_micro = 1;             ///< micro-batches per update
+  /// bytes stored per byte of a trained weight, including the weight: gradient and optimizer states
+  double weight_copies = 4;
+  /// Stages already assigned to weights and states by name: Stages::homes of another graph of the model.
   std::map<std::string, int> homes;
 };
 
-/// A value that one stage makes or keeps and another one reads.
+/// A value that one stage computes or stores and another stage reads.
 struct Crossing {
   ir::ValueId value = ir::kNone;
   int from = 0;
   int to = 0;
-  /// What it is read for; what is read late is made in the backward pass.
+  /// Phase in which it is read; values read in phase `late` are computed in the backward pass.
   MicroPart part = MicroPart::forward;
 };
 
-/// What falls to a stage, by the model that the cuts were chosen by.
+/// Predicted load of a stage.
 struct StageShare {
-  double seconds = 0;            ///< of a micro-batch
-  int64_t weight_bytes = 0;      ///< weights in all their copies
-  int64_t activation_bytes = 0;  ///< what its micro-batches in flight keep for the backward pass
+  double seconds = 0;            ///< seconds per micro-batch
+  int64_t weight_bytes = 0;      ///< weights with all their copies
+  int64_t activation_bytes = 0;  ///< activations kept for the backward pass by its micro-batches in flight
 };
 
-/// A graph in stages, one after the other.
+/// A graph partitioned into consecutive stages.
 struct Stages {
-  /// Of a node that is made in every stage which reads it: it depends on no weight.
+  /// Stage number of nodes that every reading stage computes: they depend on no weight.
   static constexpr int kEvery = -1;
 
   std::vector<int> of_node;
   std::vector<MicroPart> part_of_node;
-  std::vector<Crossing> crossings;  ///< by value; each value at most once to a stage
+  std::vector<Crossing> crossings;  ///< sorted by value; at most one per value and receiving stage
   std::vector<StageShare> shares;
-  /// The stage that keeps each weight and each state, or reads it last where several keep it, by name.
+  /// Stage that stores each weight and state, by name; the last reader's if several do.
   std::map<std::string, int> homes;
 };
 
-/// Cuts the forward and backward pass of a micro-batch, as `backward` leaves it, into a stage for each
-/// device. Cuts go where the fewest values cross, between layers; of those, the ones under which the slowest
-/// stage is the fastest, in the memory of each. A stage keeps micro-batches in flight for those after it
-/// (1F1B, Narayanan and others, SOSP 2019). A weight lives where it is read last, so that a head that is the
-/// table too has it, and only the rows of a micro-batch and their gradients travel; a node of the backward
-/// pass goes to the stage of what it differentiates. Follows from graph and options alone, so that all
-/// workers agree. UserError where there are too few places to cut.
+/// Partitions the forward and backward pass of a micro-batch, as built by `backward`, into one stage per
+/// device. Candidate cuts are where the fewest values cross, between layers; of those, it chooses the ones
+/// that minimize the time of the slowest stage within each device's memory. A stage stores the activations of
+/// the micro-batches in flight (1F1B, PipeDream, Narayanan et al., SOSP 2019). A weight is stored where it is
+/// read last, so that a head tied to the embedding table has it, and only the rows of a micro-batch and their
+/// gradients are sent. A backward node belongs to the stage of the node it differentiates. The result depends
+/// on graph and options alone, so all workers agree. Throws UserError if there are too few places to cut.
 Stages split_stages(const TrainGraph& train, const StageOptions& options);
 
 }  // namespace hearth::passes

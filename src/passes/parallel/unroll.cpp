@@ -1,9 +1,9 @@
-// A pipeline needs no scheduler at run time when one order of all passes and messages is fixed beforehand.
-// order_pipeline writes down that order for all stages together by playing 1F1B on a clock of ticks. Each
-// stage's graph is then its own part of the list: the nodes of a micro-batch, renamed per micro-batch, with a
-// send or a receive where a value crosses a cut. Because both ends take every message from the same list, the
-// earliest event that is not done can always be done, so stages cannot wait for each other in a circle; and
-// because it is one graph, the packer sees the micro-batches in flight.
+// A pipeline needs no scheduler at run time if one order of all passes and messages is fixed in advance.
+// order_pipeline computes that order for all stages by simulating 1F1B on a clock of ticks. Each stage's
+// graph is its part of the list: the nodes of a micro-batch, renamed per micro-batch, with a send or receive
+// for each value that crosses a cut. Both ends take every message from the same list, so the earliest
+// unfinished event can always run and stages cannot deadlock. Because it is one graph, the packer sees all
+// micro-batches in flight.
 #include "passes/parallel/unroll.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ using ir::NodeId;
 using ir::ValueId;
 using Kind = PipelineEvent::Kind;
 
-/// Of a forward pass, and with its backward pass.
+/// Ticks of a forward pass, and of a forward and a backward pass together.
 constexpr int64_t kForwardTicks = 1, kMicroTicks = 3;
 
 MicroPart part_of(Kind pass) {
@@ -36,7 +36,7 @@ MicroPart part_of(Kind pass) {
   return pass == Kind::forward ? MicroPart::forward : MicroPart::backward;
 }
 
-/// The passes of a stage, in order.
+/// Returns the passes of a stage, in 1F1B order.
 std::vector<PipelineEvent> passes_of(int stage, int num_stages, int64_t num_micro) {
   std::vector<PipelineEvent> passes;
   int64_t num_forward = 0;
@@ -49,7 +49,7 @@ std::vector<PipelineEvent> passes_of(int stage, int num_stages, int64_t num_micr
   return passes;
 }
 
-/// When each pass ends.
+/// End times of all passes, in ticks.
 class Clock {
  public:
   Clock(int num_stages, int64_t num_micro) : num_stages_(num_stages) {
@@ -75,7 +75,7 @@ class Clock {
   int64_t end(Kind kind, int stage, int64_t micro) const {
     return ends_.at(key({.kind = kind, .stage = stage, .micro = micro}));
   }
-  /// When a stage has ended the pass that it is in at a time, if it is in one.
+  /// Returns the end of the pass that the stage is running at `time`; `time` if it is idle.
   int64_t next_end(int stage, int64_t time) const {
     int64_t next = std::numeric_limits<int64_t>::max();
     for (const auto& [pass, end] : ends_) {
@@ -88,7 +88,7 @@ class Clock {
   using Key = std::tuple<Kind, int, int64_t>;
   static Key key(const PipelineEvent& pass) { return {pass.kind, pass.stage, pass.micro}; }
 
-  /// -1: what it needs is not known yet.
+  /// Returns the start time of a pass; -1 if the pass it depends on has no end time yet.
   int64_t start_of(const PipelineEvent& pass, int64_t now) const {
     const bool forward = pass.kind == Kind::forward;
     const int before = forward ? pass.stage - 1 : pass.stage + 1;
@@ -129,7 +129,8 @@ class Unroll {
   }
 
  private:
-  /// A value that is written has one reader, so that every micro-batch finds what the one before it left.
+  /// Checks that a written persistent value has one reader, so that each micro-batch reads what the one
+  /// before it wrote.
   void check_written() const {
     const std::vector<int> uses = from_.use_counts();
     for (const ir::Node& node : from_.nodes) {
@@ -152,7 +153,7 @@ class Unroll {
     return is_once(id) ? latest_[index(id)] : copies_[static_cast<size_t>(micro)][index(id)];
   }
 
-  /// The copy of a value for a micro-batch; what nobody sends is made here.
+  /// Returns the copy of a value for a micro-batch; computes it here if no stage sends it.
   ValueId copy_of(ValueId id, int64_t micro) {
     if (id == kNone) return kNone;
     if (place(id, micro) != kNone) return place(id, micro);
@@ -185,7 +186,7 @@ class Unroll {
     }
   }
 
-  /// What a micro-batch leaves in a persistent value is what the next one finds.
+  /// Makes the contents that a micro-batch writes to a persistent value the input of the next micro-batch.
   void pass_on(ValueId written, ValueId left) {
     while (from_.value(written).producer != kNone) {
       const ir::Node& writer = from_.node(from_.value(written).producer);
@@ -248,11 +249,11 @@ class Unroll {
   const UnrollOptions& options_;
   TrainGraph made_;
   std::map<std::string, ValueId> first_values_;
-  std::vector<ValueId> latest_;               ///< of what lasts, or is made once
-  std::vector<std::vector<ValueId>> copies_;  ///< of each micro-batch
+  std::vector<ValueId> latest_;               ///< for persistent values and values computed once
+  std::vector<std::vector<ValueId>> copies_;  ///< for each micro-batch
 };
 
-/// Puts what all stages do in order.
+/// Sorts the events of all stages.
 class Order {
  public:
   Order(int num_stages, int64_t num_micro, std::span<const Crossing> crossings)
@@ -274,7 +275,7 @@ class Order {
   }
 
  private:
-  /// What ends at one time stands in this order.
+  /// Order of events that end at the same time.
   enum Rank : uint8_t { kEarly, kPass, kMessage, kLate };
   using Key = std::tuple<int64_t, Rank, int, size_t>;
 
@@ -310,7 +311,8 @@ class Order {
     return clock_.next_end(stage, clock_.end(Kind::backward, other_stage(MicroPart::late, stage), micro));
   }
 
-  /// The first stage that a stage makes something for early, or gets something from late; or that stage.
+  /// Returns the first stage that exchanges values of this phase with the given stage; the stage itself if
+  /// none does.
   int other_stage(MicroPart part, int stage) const {
     int first = stage;
     for (const Crossing& crossing : crossings_) {

@@ -10,47 +10,46 @@
 
 namespace hearth::passes {
 
-/// A pass of one micro-batch through a stage, or a value on its way between two.
+/// A pass of one micro-batch through a stage, or a message between two stages.
 struct PipelineEvent {
   enum class Kind : uint8_t { early, forward, backward, late, message };
   Kind kind = Kind::forward;
-  int stage = 0;        ///< of a pass
-  int64_t micro = 0;    ///< of a pass, and of a message that is not MicroPart::once
-  size_t crossing = 0;  ///< of a message: its place in the crossings
+  int stage = 0;        ///< for passes
+  int64_t micro = 0;    ///< for passes, and for messages that are not MicroPart::once
+  size_t crossing = 0;  ///< for messages: index in the list of crossings
 };
 
-/// All that the stages of a pipeline do in an update, in one order: 1F1B, where stage s of S passes
-/// S - 1 - s micro-batches forward, then one forward and one backward in turns, then the rest backward
-/// (PipeDream-Flush, Narayanan and others, arXiv 2006.09503).
+/// Returns the order of all events of a pipeline's stages in one update: 1F1B, where stage s of S first runs
+/// S - 1 - s forward passes, then alternates one forward and one backward pass, then runs the remaining
+/// backward passes (PipeDream-Flush, Narayanan et al., arXiv 2006.09503).
 ///
-/// Stages that each do their own events in this order never wait for each other in a circle, even where a
-/// send ends only when it is received and a worker does one thing at a time: a message stands after the pass
-/// that makes it and before the pass that reads it, and in one place for both ends. So of all events
-/// that are not done, the first can always be done: whoever has a part in it has nothing left before it.
-/// The order is that of the ends of events, were a forward pass to take one tick and a backward pass two, so
-/// that a message that arrives while a pass is computed stands before it and is received beside it. What
-/// a stage makes early or late takes no tick: it stands a micro-batch's time ahead of the pass that reads it,
-/// or after the pass beside which it could begin.
+/// Stages that each process their own events in this order cannot deadlock, even if a send ends only when it
+/// is received and a worker does one thing at a time: a message comes after the pass that computes it and
+/// before the pass that reads it, at the same place of the order for both ends. So the first unfinished event
+/// can always run, because its participants have nothing left before it. Events are sorted by their end if a
+/// forward pass takes one tick and a backward pass two, so that a message that arrives during a pass is
+/// before that pass and its transfer overlaps with it. Early and late work takes no tick: early work is one
+/// micro-batch's time ahead of the pass that reads it, late work after the pass during which it could begin.
 std::vector<PipelineEvent> order_pipeline(int num_stages, int64_t num_micro,
                                           std::span<const Crossing> crossings);
 
+/// Options of unroll().
 struct UnrollOptions {
   int stage = 0;
   int64_t num_micro = 1;
-  bool through_host = false;            ///< what is sent is a GPU's, and is brought to host memory first
-  std::vector<ir::Value> first_values;  ///< persistent ones that the graph begins with, by name
+  bool through_host = false;  ///< true if sent values are on a GPU and are staged through host memory
+  std::vector<ir::Value> first_values;  ///< persistent values to add to the graph first, by name
 };
 
-/// What an input or scalar of a micro-batch is called in the graph of a whole update.
+/// Returns the name of a micro-batch's input or scalar in the graph of a full update.
 std::string name_in_micro_batch(int64_t micro, std::string_view name);
 
-/// What one stage does in an update as one graph: `train`, a micro-batch's forward and backward pass with
-/// what keeps its gradients, repeated for every micro-batch, the nodes of this stage alone, in the order of
-/// order_pipeline, with a `send` or `receive` for each value that crosses. Inputs and scalars have
-/// their name_in_micro_batch; persistent values keep their names and are written by one micro-batch after
-/// the other, so that sums add up as in separate runs. Outputs: those of `train` that this stage makes,
-/// micro-batch by micro-batch. Gradients: of the weights that this stage has, as the last micro-batch
-/// leaves them.
+/// Returns one stage's work in an update as one graph. `train` is the forward and backward pass of a
+/// micro-batch, with gradient accumulation; its nodes of this stage are repeated for every micro-batch in the
+/// order of order_pipeline, with a `send` or `receive` for each crossing value. Inputs and scalars are named
+/// by name_in_micro_batch; persistent values keep their names and are updated by one micro-batch after the
+/// other, so that gradients accumulate as in separate runs. Outputs: those of `train` that this stage
+/// computes, for each micro-batch. Gradients: those of this stage's weights after the last micro-batch.
 TrainGraph unroll(const TrainGraph& train, const Stages& stages, const UnrollOptions& options);
 
 }  // namespace hearth::passes
