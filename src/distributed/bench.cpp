@@ -15,17 +15,17 @@ namespace hearth::distributed {
 namespace {
 
 constexpr int kTries = 7;
-/// What is moved in one try, of small arrays by repeating.
+/// Bytes moved in one measurement; small arrays are repeated up to it.
 constexpr int64_t kTryBytes = int64_t{32} << 20;
 constexpr int64_t kMostRepeats = 1000;
-/// Beyond any processor's caches.
+/// Larger than any processor's caches.
 constexpr int64_t kCopyBytes = int64_t{256} << 20;
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// One rank's part in all of it.
+/// One rank of the benchmark: measures every collective at every size.
 class Rank {
  public:
   Rank(ProcessGroup& group, const CommBenchOptions& options) : group_(group), options_(options) {}
@@ -42,20 +42,20 @@ class Rank {
   }
 
  protected:
-  /// Bytes of each of a rank's two arrays.
+  /// Returns the bytes of each of a rank's two arrays.
   int64_t array_bytes() const { return std::max(options_.most_bytes, kCopyBytes); }
-  /// kCopyBytes.
+  /// Copies kCopyBytes.
   virtual void copy() = 0;
-  /// Of `send`, from the first rank to the last.
+  /// Calls the collective; `send` goes from the first rank to the last.
   virtual void call(std::string_view collective, int64_t num_bytes) = 0;
-  /// Returns when what was called is done.
+  /// Waits until queued work is done.
   virtual void finish() {}
 
   ProcessGroup& group_;
   const CommBenchOptions& options_;
 
  private:
-  /// Seconds of one call, which every rank makes, in the middle of kTries tries.
+  /// Returns the median seconds of one call, over kTries measurements; a collective call.
   double time(int64_t num_bytes, FunctionRef<void()> once) {
     const int64_t repeats = std::clamp<int64_t>(kTryBytes / num_bytes, 1, kMostRepeats);
     std::vector<double> seconds;
@@ -103,7 +103,7 @@ class HostRank : public Rank {
   std::vector<float> data_, other_;
 };
 
-/// Arrays on a GPU; what is copied goes from there to the host.
+/// A rank with arrays on a GPU; copy() copies from the GPU to the host.
 class GpuRank : public Rank {
  public:
   GpuRank(ProcessGroup& group, gpu::Device& device, const CommBenchOptions& options)

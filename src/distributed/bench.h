@@ -10,36 +10,39 @@
 
 namespace hearth::distributed {
 
+/// Sizes and wire dtype of a benchmark.
 struct CommBenchOptions {
   int64_t least_bytes = 1024;
   int64_t most_bytes = int64_t{1} << 30;
   DType wire = DType::f32;
 };
 
-/// What a collective on that many bytes took, in the middle of several tries. A rank's whole array counts:
-/// the input of all_reduce, reduce_scatter and send, the output of all_gather.
+/// Median time of a collective. `num_bytes` is the size of a rank's full array: the input of all_reduce,
+/// reduce_scatter and send, the output of all_gather.
 struct CommTiming {
   std::string collective;
   int64_t num_bytes = 0;
   double seconds = 0;
   double bytes_per_second() const { return static_cast<double>(num_bytes) / seconds; }
-  /// What each rank has to send and to receive whatever the way (NCCL's "bus bandwidth").
+  /// Returns the bytes per second that each rank must at least send and receive, for any algorithm (NCCL's
+  /// "bus bandwidth").
   double bus_bytes_per_second(int num_ranks) const;
 };
 
 struct CommBenchResult {
-  /// Bytes that each rank copies from one of its arrays to another, all at once, outside the caches.
+  /// Rate at which each rank copies one of its arrays to another, outside the caches, all ranks at once.
   double copy_bytes_per_second = 0;
   std::vector<CommTiming> timings;
 };
 
-/// Sizes go up by 4. Every rank of the group calls it. UserError where the group cannot add up or copy known
-/// numbers (distributed/probe.h).
+/// Measures host collectives at sizes that grow by a factor of 4. Collective call. Throws UserError if the
+/// group fails its test (distributed/probe.h).
 CommBenchResult bench_group(ProcessGroup& group, const CommBenchOptions& options);
-/// Of shared memory, between this process and `num_ranks` - 1 that it forks; it may have one thread alone.
+/// Measures shared memory, between this process and `num_ranks` - 1 forked ones; the caller must be
+/// single-threaded.
 CommBenchResult bench_shm(int num_ranks, const CommBenchOptions& options);
-/// The same of NCCL or RCCL, with one of the GPUs and its memory for each; what is copied goes from GPU to
-/// host. UserError where it cannot be trusted (distributed/nccl/nccl.h) or there are too few GPUs.
+/// Measures NCCL or RCCL with one GPU per rank; the copy is from GPU to host. Throws UserError if the group
+/// fails its test (distributed/nccl/nccl.h) or there are too few GPUs.
 CommBenchResult bench_nccl(std::span<const gpu::DeviceInfo> gpus, int num_ranks,
                            const CommBenchOptions& options);
 

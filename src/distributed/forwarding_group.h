@@ -4,7 +4,8 @@
 
 namespace hearth::distributed {
 
-/// What another end does, which outlives it: for ends that add to it or do some of it in their own way.
+/// Forwards every call to another process group, which must outlive this one; base class of groups that
+/// override some calls.
 class ForwardingGroup : public ProcessGroup {
  public:
   explicit ForwardingGroup(ProcessGroup& other) : other_(other) {}

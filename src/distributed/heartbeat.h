@@ -10,7 +10,7 @@
 
 namespace hearth::distributed {
 
-/// What a worker of a run is at.
+/// Current activity of a worker.
 enum class Phase : uint32_t {
   starting,
   training,
@@ -24,26 +24,27 @@ enum class Phase : uint32_t {
 inline constexpr std::array<const char*, 8> kPhaseNames = {
     "starting", "training", "evaluating", "saving", "finishing", "reporting", "resting", "encoding"};
 
-/// How a worker shows that it continues, in some nanoseconds: an entry of a HeartbeatBoard, of which copies
-/// are one; or nothing, where nobody watches. An entry belongs to one thread.
+/// A worker's heartbeat, written in nanoseconds to its entry of a HeartbeatBoard. Copies share the entry; a
+/// default-constructed one does nothing. Each entry is written by one thread.
 class Heartbeat {
  public:
-  /// What is known of a phase, from every time that a worker was in it.
+  /// Statistics of a phase.
   struct Learned {
-    std::atomic<int64_t> longest_ns;  ///< between two beats; long ago counts less
-    std::atomic<int64_t> num_rounds;  ///< times that it was gone through: of training, steps
+    std::atomic<int64_t> longest_ns;  ///< longest interval between two beats in nanoseconds; decays over time
+    std::atomic<int64_t> num_rounds;  ///< number of times the phase began; for training, steps
   };
+  /// Shared state of one worker.
   struct Entry {
     std::atomic<int64_t> step;
-    std::atomic<int64_t> time_ns;     ///< of the last beat, on the steady clock
-    std::atomic<int64_t> allowed_ns;  ///< between two beats of training or evaluating, by the worker's word
+    std::atomic<int64_t> time_ns;     ///< time of the last beat, on the steady clock
+    std::atomic<int64_t> allowed_ns;  ///< expected max interval of training or evaluation, set by the worker
     std::atomic<Phase> phase;
     std::array<Learned, kPhaseNames.size()> learned;
   };
   Heartbeat() = default;
   explicit Heartbeat(Entry& entry) : entry_(&entry) {}
 
-  /// Begins a phase, or the next step of it; `step` counts the updates that are done.
+  /// Begins a phase or its next step; `step` is the number of completed updates.
   void beat(Phase phase, int64_t step) const {
     if (entry_ == nullptr) return;
     beat();
@@ -52,13 +53,13 @@ class Heartbeat {
     entry_->phase.store(phase, std::memory_order_relaxed);
     entry_->step.store(step, std::memory_order_relaxed);
   }
-  /// Continues in another phase of the same step, and returns the one before it.
+  /// Switches to another phase of the same step, and returns the previous one.
   Phase turn_to(Phase phase) const {
     if (entry_ == nullptr) return phase;
     beat();
     return entry_->phase.exchange(phase);
   }
-  /// Continues with what was begun.
+  /// Reports progress within the current phase.
   void beat() const {
     if (entry_ == nullptr) return;
     const int64_t now = now_ns(), interval = now - entry_->time_ns.load(std::memory_order_relaxed);
@@ -67,7 +68,7 @@ class Heartbeat {
     longest.store(std::max(interval, before - before / kMemory), std::memory_order_relaxed);
     entry_->time_ns.store(now, std::memory_order_relaxed);
   }
-  /// Of training and evaluating: while their rhythm is not known, two beats may be so far apart.
+  /// Sets the max interval of training and evaluation that is expected until intervals have been measured.
   void allow(double seconds) const {
     if (entry_ != nullptr) entry_->allowed_ns.store(static_cast<int64_t>(1e9 * seconds));
   }
@@ -75,7 +76,7 @@ class Heartbeat {
 
  private:
   using Clock = std::chrono::steady_clock;
-  /// After so many beats an interval counts a third.
+  /// Decay of longest_ns: after this many beats an old interval has a third of its weight.
   static constexpr int64_t kMemory = 256;
 
   Learned& learned() const {
@@ -85,8 +86,8 @@ class Heartbeat {
   Entry* entry_ = nullptr;
 };
 
-/// While it lives, a worker runs other programs than those that it trains and evaluates, at a pace that
-/// nobody knows.
+/// Scope in which a worker runs programs other than training and evaluation (encoding), whose duration is
+/// unknown.
 class OtherWork {
  public:
   explicit OtherWork(const Heartbeat& heartbeat)
@@ -100,21 +101,21 @@ class OtherWork {
   Phase before_;
 };
 
-/// The heartbeats of a group of workers, shared with processes that are forked once it is made.
+/// Heartbeats of all workers, in memory shared with processes forked after construction.
 class HeartbeatBoard {
  public:
-  /// Every worker starts, as of this moment.
+  /// Initializes all workers as starting now.
   explicit HeartbeatBoard(int size);
   Heartbeat::Entry& entry(int rank) const {
     return reinterpret_cast<Heartbeat::Entry*>(bytes_.data() + kFirst)[rank];
   }
-  /// Asks the workers to end.
+  /// Set by the supervisor to request the workers to stop.
   std::atomic<bool>& stop() const { return flags()[0]; }
-  /// For the workers: whether one has said what all would.
+  /// Set by the first worker that reports an error all workers have, so that it is reported once.
   std::atomic<bool>& said() const { return flags()[1]; }
 
  private:
-  /// Of the first entry: before it are the flags.
+  /// Offset of the first entry, after the flags.
   static constexpr int64_t kFirst = 64;
   std::atomic<bool>* flags() const { return reinterpret_cast<std::atomic<bool>*>(bytes_.data()); }
 

@@ -19,7 +19,7 @@ std::string to_string(const char* collective, const Place& place) {
 }
 
 void ProcessGroup::reduce(std::span<float> data, int /*root*/) {
-  // To every rank: their links to the host's memory carry only what they fetch from there.
+  // An all-reduce costs no more: the sums are in host memory, and only `root` copies them to its GPU.
   all_reduce(data, DType::f32);
 }
 

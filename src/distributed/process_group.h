@@ -15,36 +15,37 @@ namespace hearth::gpu {
 class Stream;
 }
 
-/// What ranks say to each other. The folder lies below ops/, whose kernels of collectives call it.
+/// Communication between ranks. This room is below ops/, whose collective kernels call it.
 namespace hearth::distributed {
 
-/// A collective that did not come to its end: which rank is missing, in what, and how long was waited.
+/// A collective timed out: names the missing rank, the collective and the seconds waited.
 class CommError : public std::runtime_error {
  public:
   CommError(int rank, const std::string& what) : std::runtime_error(what), rank_(rank) {}
-  /// "rank 1 stopped in all_reduce 3 of step 412, rank 0 waited 5.0 s"
+  /// Creates the error: "rank 1 stopped in all_reduce 3 of step 412, rank 0 waited 5.0 s".
   static CommError missing(int rank, const std::string& whereabouts, int waiting, double seconds);
-  /// The one that is missing.
+  /// Rank that is missing; -1 if unknown.
   int rank() const { return rank_; }
 
  private:
   int rank_;
 };
 
-/// What the next collectives belong to, for messages and for who watches: "all_reduce 3 of step 412".
+/// Step and index of a collective, for messages and the supervisor: "all_reduce 3 of step 412".
 struct Place {
   int64_t step = 0;
   int64_t index = 0;
 };
 std::string to_string(const char* collective, const Place& place);
 
+/// Optional features of a process group.
 enum class Capability : uint8_t {
-  device_memory,  ///< collectives on the memory of the ranks' devices, not on the host's alone
-  own_cores,      ///< bytes are moved by the cores that ranks compute with: another thread would win nothing
+  device_memory,  ///< collectives on the memory of the ranks' devices, not only on host memory
+  own_cores,  ///< bytes are moved by the cores that compute, so a separate communication thread gains nothing
 };
 
-/// One rank's end of a group of `size()` ranks. Every rank calls the same collectives in the same order with
-/// the same sizes; arrays do not overlap. An end belongs to one thread at a time.
+/// One rank of a group of `size()` ranks. Every rank must call the same collectives in the same order with
+/// the same sizes; arrays must not overlap. Not thread-safe.
 class ProcessGroup {
  public:
   ProcessGroup() = default;
@@ -55,53 +56,55 @@ class ProcessGroup {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual bool has(Capability capability) const = 0;
+  /// Sets the step and index that error messages name.
   virtual void set_place(const Place& place) = 0;
-  /// Ranks may compute so long between collectives: beyond the deadline they are waited for so much longer.
+  /// Extends the timeout by the seconds that ranks may compute between collectives.
   virtual void allow(double seconds) { allowed_seconds_ = seconds; }
 
-  // Of this process's own memory. Each returns when this rank may use its memory again, and throws CommError
-  // when a rank does not come within the deadline.
+  // Collectives on host memory. Each returns when this rank may reuse its memory, and throws CommError if a
+  // rank does not arrive before the timeout.
   virtual void barrier() = 0;
-  /// data = the sum over all ranks, by the order of sum.h, the same bits on every rank. What travels is of
-  /// dtype `wire`, f32 or bf16, and so are the sums that arrive; they are made in f32.
+  /// data = the sum over all ranks in the order of sum.h, with the same bits on every rank. Inputs and
+  /// results are sent as dtype `wire`, f32 or bf16; sums are computed in f32.
   virtual void all_reduce(std::span<float> data, DType wire) = 0;
-  /// The same in f32 for rank `root` alone; what the others' data then are is undefined.
+  /// Like all_reduce in f32, but only rank `root` gets the sum; the data of the others is undefined
+  /// afterwards.
   virtual void reduce(std::span<float> data, int root);
-  /// The same as all_reduce, but rank r gets part r of size() equal parts alone: `out` of its own part.
+  /// Like all_reduce, but rank r gets only part r of size() equal parts, in `out`.
   virtual void reduce_scatter(std::span<const float> in, std::span<float> out, DType wire) = 0;
-  /// Part r of `out` = rank r's `in`; all of them have one size.
+  /// Part r of `out` = the `in` of rank r; all parts have equal size.
   virtual void all_gather(std::span<const std::byte> in, std::span<std::byte> out) = 0;
-  /// `data` of every rank = that of rank `root`, which are only read.
+  /// Copies `data` of rank `root` to all ranks.
   virtual void broadcast(std::span<std::byte> data, int root) = 0;
-  /// From one rank to another; the others take no part. A send may wait until it is received.
+  /// Sends from this rank to `to`; other ranks are not involved. May block until it is received.
   virtual void send(std::span<const std::byte> data, int to) = 0;
   virtual void receive(std::span<std::byte> data, int from) = 0;
 
-  // The same with Capability::device_memory for arrays of `count` numbers, f32 or bf16, or of bytes on this
-  // rank's device. Each is put into the stream; the vendor's library chose the order of its sums. Throws
-  // CommError where the library refuses; InternalError without the capability.
+  // Collectives on device memory, for Capability::device_memory: arrays of `count` numbers, f32 or bf16, or
+  // of bytes on this rank's device. Each is queued on the stream; the order of summation is the vendor
+  // library's. Throws CommError if the library reports an error, InternalError without the capability.
   virtual void all_reduce(void* data, int64_t count, DType dtype, gpu::Stream& stream);
   virtual void reduce(void* data, int64_t count, DType dtype, int root, gpu::Stream& stream);
-  /// `count` numbers for each rank.
+  /// `count` is the number of elements per rank.
   virtual void reduce_scatter(const void* in, void* out, int64_t count, DType dtype, gpu::Stream& stream);
-  /// `num_bytes` of each rank.
+  /// `num_bytes` is the size of each rank's part.
   virtual void all_gather(const void* in, void* out, int64_t num_bytes, gpu::Stream& stream);
   virtual void broadcast(void* data, int64_t num_bytes, int root, gpu::Stream& stream);
   virtual void send(const void* data, int64_t num_bytes, int to, gpu::Stream& stream);
   virtual void receive(void* data, int64_t num_bytes, int from, gpu::Stream& stream);
 
   // For the kernels of a step, which must not throw.
-  /// The collectives that follow are of this step, numbered anew.
+  /// Begins a step; its collectives are numbered from 0.
   void start_step(int64_t step) { place_ = {.step = step, .index = 0}; }
-  /// Makes the step's next collective, unless one has failed: then memory stays as it is. What it throws is
-  /// kept for check().
+  /// Runs the step's next collective, unless an earlier one failed; memory is then unchanged. Its exception
+  /// is stored for check().
   void in_step(FunctionRef<void()> collective) noexcept;
-  /// Has `collective` done to all pieces of the host's memory as one array.
+  /// Runs `collective` on all pieces of host memory as one contiguous array.
   void in_step(std::span<const std::span<float>> pieces,
                FunctionRef<void(std::span<float>)> collective) noexcept;
-  /// Throws what a collective of a step failed with, CommError as a rule; while no kernel is at work.
+  /// Rethrows the error of a failed collective of a step, usually CommError. No kernel may be running.
   void check() const;
-  /// That collectives of steps took so far.
+  /// Total seconds spent in collectives of steps.
   double seconds() const { return seconds_; }
 
  protected:

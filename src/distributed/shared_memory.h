@@ -5,11 +5,11 @@
 
 namespace hearth::distributed {
 
-/// Zeroed memory that a process shares with those it forks. It has no name: when the last process that has
-/// it ends, however it ends, nothing is left behind.
+/// Zeroed anonymous memory shared with processes forked after construction. The system frees it when the last
+/// of these processes ends.
 class SharedMemory {
  public:
-  /// InternalError where the system has none to give. Pages are taken when they are first touched.
+  /// Throws InternalError if the system refuses it. Pages are allocated on first access.
   explicit SharedMemory(int64_t num_bytes);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;

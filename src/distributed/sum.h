@@ -8,18 +8,19 @@
 
 namespace hearth::distributed {
 
-/// The order in which contributions 0 .. n - 1 are added up: the first 2^k of them, 2^k the largest power of
-/// two below n, apart from the rest, and each of both likewise. Sums over 2^k neighbors from a multiple of
-/// 2^k on are parts of it, whoever makes them: results do not depend on how many do.
-/// Returns how many of `count` (2 at least) are in the first part.
+/// Order of summation of contributions 0 .. n - 1, a fixed binary tree: the first 2^k (the largest power of
+/// two below n) are summed separately from the rest, and each of both recursively. Sums over an aligned range
+/// of 2^k contributions are subtrees, whichever worker computes them, so results do not depend on the number
+/// of workers.
+/// Returns the size of the first part, for `count` >= 2.
 constexpr int64_t first_part(int64_t count) {
   int64_t part = 1;
   while (2 * part < count) part *= 2;
   return part;
 }
 
-/// to[i] = 0 + the sum over all of from[r][i] in that order, in f32; `from` has f32 or bf16, and `to` the
-/// same. `to` may be one of `from`.
+/// Computes to[i] = 0 + the sum over all from[r][i] in that order, in f32. `dtype` (f32 or bf16) is the dtype
+/// of `from` and `to`; `to` may be one of `from`.
 void sum_in_order(DType dtype, std::span<const std::byte* const> from, std::byte* to, int64_t count);
 
 }  // namespace hearth::distributed

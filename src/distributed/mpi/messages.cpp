@@ -11,7 +11,7 @@
 namespace hearth::distributed {
 namespace {
 
-/// Calls body(begin, count) for runs of at most `most` of `count` elements.
+/// Calls body(begin, count) for consecutive ranges of at most `most` elements.
 template <typename Body>
 void in_runs(int64_t count, int64_t most, Body body) {
   for (int64_t begin = 0; begin < count; begin += most) body(begin, std::min(most, count - begin));
@@ -38,8 +38,8 @@ void MessageProcessGroup::barrier() {
   exchange(out_, in_);
 }
 
-/// `own` has a part of sums.size() bytes for each rank, in their order; sums = those of this rank's part over
-/// all ranks.
+/// Reduce-scatter of bytes: `own` has one part of sums.size() bytes per rank, in rank order; `sums` receives
+/// the sum over all ranks of this rank's part.
 void MessageProcessGroup::sum_parts(std::span<const std::byte> own, std::span<std::byte> sums, DType wire) {
   const int64_t part_bytes = std::ssize(sums);
   arrived_.resize(own.size());
@@ -61,7 +61,7 @@ void MessageProcessGroup::sum_parts(std::span<const std::byte> own, std::span<st
 void MessageProcessGroup::all_reduce(std::span<float> data, DType wire) {
   const int64_t element_bytes = dtype_bytes(wire), most = kMostBytes / element_bytes;
   in_runs(std::ssize(data), most * size(), [&](int64_t begin, int64_t count) {
-    // Every rank has a part of one size; nobody reads the sums after the array's end.
+    // Parts have equal size; the sums past the array's end are never read.
     const int64_t part_count = (count + size() - 1) / size(), part_bytes = part_count * element_bytes;
     brought_.resize(static_cast<size_t>(part_bytes * size()));
     sums_.resize(brought_.size());

@@ -6,9 +6,9 @@
 
 namespace hearth::distributed {
 
-/// Collectives made of messages between pairs of ranks, for groups that have no memory in common. Every rank
-/// sends and receives (size - 1) / size of an array for a reduce_scatter or an all_gather, the least there
-/// is, and twice that for an all_reduce.
+/// Collectives built from point-to-point messages, for groups without shared memory. Each rank sends and
+/// receives (size - 1) / size of an array for reduce_scatter or all_gather, which is optimal, and twice that
+/// for all_reduce.
 class MessageProcessGroup : public ProcessGroup {
  public:
   void barrier() override;
@@ -30,11 +30,11 @@ class MessageProcessGroup : public ProcessGroup {
     int from;
     std::span<std::byte> bytes;
   };
-  /// Sends and receives all of them; between two ranks they arrive in the order in which they are sent, and
-  /// have the sizes that are expected. None has more than kMostBytes. Throws CommError.
+  /// Sends and receives all messages. Messages between two ranks arrive in order and have the expected sizes,
+  /// at most kMostBytes each. Throws CommError.
   virtual void exchange(std::span<const Outgoing> out, std::span<const Incoming> in) = 0;
   static constexpr int64_t kMostBytes = int64_t{1} << 20;
-  /// The collective that this rank is in: "all_reduce 3 of step 412".
+  /// Returns the collective that this rank is in: "all_reduce 3 of step 412".
   std::string whereabouts() const { return to_string(collective_, place_); }
 
  private:

@@ -15,7 +15,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kTag = 0;
-/// Asked as often as may be for this long, then with naps: a neighbor's processor may be this one.
+/// Duration of busy polling; after it, polling sleeps in between, because a neighbor may need this processor.
 constexpr std::chrono::milliseconds kEager(2);
 constexpr unsigned kNapMicroseconds = 50;
 
@@ -89,7 +89,7 @@ class MpiProcessGroup : public MessageProcessGroup {
   int rank_ = 0, size_ = 1;
   bool broken_ = false;
   std::vector<MPI_Request> requests_;
-  std::vector<int> partners_;  ///< of each request
+  std::vector<int> partners_;  ///< partner rank of each request
 };
 
 }  // namespace

@@ -6,9 +6,9 @@
 
 namespace hearth::distributed {
 
-/// This process's rank among those that mpirun or Slurm started, over whatever MPI finds between them: TCP,
-/// InfiniBand. Once in a process; it ends with what it returns. A group that missed a deadline cannot be
-/// closed: with it end all its processes. UserError where Hearth was built without MPI.
+/// Opens this process's rank of the group that mpirun or Slurm started, over any transport that MPI supports
+/// (TCP, InfiniBand). Call once per process; MPI is finalized with the returned group. A group that timed out
+/// cannot be closed: all of its processes are aborted. Throws UserError if Hearth was built without MPI.
 std::unique_ptr<ProcessGroup> open_mpi(double deadline_seconds = 60);
 
 }  // namespace hearth::distributed

@@ -6,8 +6,8 @@
 
 namespace hearth::distributed {
 
-/// The part of NCCL's interface (2.7 or later) that Hearth calls, which is RCCL's too: declared here, so that
-/// one program works with the library and without it. Results are 0 or an error.
+/// The functions of NCCL (2.7 or later) and RCCL that Hearth calls, declared here so that one program works
+/// with and without the library. Results are 0 or an error code.
 struct NcclId {
   std::array<char, 128> bytes;
 };
@@ -15,17 +15,17 @@ struct NcclComm;
 enum class NcclType : int { u8 = 1, f32 = 7, bf16 = 9 };
 enum class NcclOperation : int { sum = 0 };
 
-/// A vendor's library of collectives, loaded; it stays until the process ends. Arrays lie on the GPU that a
-/// communicator was made for, and streams are what gpu::Stream::handle() gives.
+/// A vendor's collectives library, loaded until the process ends. Arrays must be on the GPU that a
+/// communicator was created for; streams are gpu::Stream::handle().
 class NcclLibrary {
  public:
-  /// UserError where there is none at `path`, or what is there lacks a function.
+  /// Loads the library; throws UserError if it is missing at `path` or lacks a function.
   explicit NcclLibrary(const std::string& path);
 
-  /// HEARTH_NCCL; else librccl.so.1 of the runtime "HIP" or libnccl.so.2 of "CUDA". UserError where that
-  /// leaves none: emulated GPUs have none of their own.
+  /// Returns the path to load: HEARTH_NCCL, or librccl.so.1 for the runtime "HIP", libnccl.so.2 for "CUDA".
+  /// Throws UserError for emulated GPUs without HEARTH_NCCL.
   static std::string usual_path(const std::string& runtime);
-  /// Throws CommError with the library's words for a result that is none of success.
+  /// Throws CommError with the library's error text unless result is 0.
   void check(int result, const char* doing) const;
   std::string version() const;
 

@@ -22,12 +22,12 @@
 namespace hearth::distributed {
 namespace {
 
-/// One element; one kernel's; several of the library's chunks and a rest.
+/// Sizes of the self-test: one element; one kernel's work; several of the library's chunks and a remainder.
 constexpr int64_t kTrialCounts[] = {1, 1000, (1 << 20) + 13};
 constexpr int64_t kMostCount = kTrialCounts[2];
-/// For a thread to notice that its collective was aborted.
+/// Seconds for a thread to notice that its collective was aborted.
 constexpr double kLeaveSeconds = 5;
-/// The trial's own deadline comes before that of its stream.
+/// Timeout of the self-test's stream, which never passes: the self-test has its own timeout.
 constexpr double kEver = 1e6;
 
 NcclType type_of(DType dtype) {
@@ -35,11 +35,12 @@ NcclType type_of(DType dtype) {
   return dtype == DType::f32 ? NcclType::f32 : NcclType::bf16;
 }
 
-/// A rank's end of a group of GPUs. Every call is put into a stream. Only its host's collectives touch the
-/// host's group: a thread that hangs may outlive that.
+/// A rank of a group of GPUs: collectives on device memory are queued on a stream; those on host memory are
+/// forwarded to the host's group. Device collectives do not use the host's group, because a hung thread may
+/// outlive it.
 class NcclProcessGroup : public ForwardingGroup {
  public:
-  /// Returns when all ranks have called it with the id that one of them made, for the GPU that the calling
+  /// Joins the group; returns once all ranks have called it with the same id. Uses the GPU that the calling
   /// thread used last.
   NcclProcessGroup(ProcessGroup& host, std::shared_ptr<const NcclLibrary> library, const NcclId& id, int rank,
                    int size)
@@ -55,8 +56,8 @@ class NcclProcessGroup : public ForwardingGroup {
   NcclProcessGroup(const NcclProcessGroup&) = delete;
   NcclProcessGroup& operator=(const NcclProcessGroup&) = delete;
 
-  /// Ends what is in streams; from any thread. Device memory is of no use to it from then on. The library may
-  /// wait until every rank has called it.
+  /// Aborts queued collectives, from any thread; device collectives fail afterwards. May block until every
+  /// rank has called it.
   void abort() {
     if (NcclComm* comm = comm_.exchange(nullptr)) library_->comm_abort(comm);
   }
@@ -115,7 +116,7 @@ class NcclProcessGroup : public ForwardingGroup {
   int rank_;
 };
 
-/// The sentence that the first rank with a fault says; empty: none has any.
+/// Returns the fault of the first rank that has one; empty if none has. Collective call.
 std::string agree(ProcessGroup& host, const std::string& fault) {
   using Words = std::array<char, 512>;
   Words own{};
@@ -127,7 +128,7 @@ std::string agree(ProcessGroup& host, const std::string& fault) {
   return "";
 }
 
-/// What `make` throws, in words.
+/// Runs `make` and returns the text of its exception; empty if it throws none.
 std::string fault_of(FunctionRef<void()> make) {
   try {
     make();
@@ -137,7 +138,7 @@ std::string fault_of(FunctionRef<void()> make) {
   return "";
 }
 
-/// Collectives of numbers that every rank knows.
+/// Self-test: runs collectives on numbers that every rank can compute.
 class KnownNumbers {
  public:
   KnownNumbers(NcclProcessGroup& group, int rank, int size, gpu::Device& device)
@@ -148,7 +149,7 @@ class KnownNumbers {
         stream_(device),
         host_(static_cast<size_t>(kMostCount)) {}
 
-  /// All of them, whatever goes wrong: the others wait for each. Returns what was wrong first.
+  /// Runs all collectives even after a failure, because other ranks wait for each. Returns the first failure.
   std::string find_fault() {
     const int root = size_ - 1;
     const auto sum = [&](int64_t i) { return sum_of_known_numbers(size_, i); };
@@ -190,7 +191,7 @@ class KnownNumbers {
   std::string fault_;
 };
 
-/// A thread whose work may never end: joined where it has, else left alone with all that the work holds.
+/// A thread that may hang: joined if its work has ended, otherwise detached with everything its work holds.
 class ThreadThatMayHang {
  public:
   explicit ThreadThatMayHang(std::function<void()> work)
@@ -211,7 +212,7 @@ class ThreadThatMayHang {
   std::thread thread_;
 };
 
-/// A group's beginning.
+/// Creation and self-test of a group.
 class Trial {
  public:
   Trial(std::shared_ptr<const NcclLibrary> library, const NcclId& id, ProcessGroup& host, gpu::DeviceInfo gpu)
@@ -224,7 +225,7 @@ class Trial {
 
   void run() {
     fault_ = fault_of([&] {
-      // The library goes by the GPU that a thread used last.
+      // The library uses the GPU that the thread used last.
       gpu::Device device(gpu_);
       const auto group = std::make_shared<NcclProcessGroup>(host_, library_, id_, rank_, size_);
       if (!keep(group)) return group->abort();
@@ -232,22 +233,22 @@ class Trial {
         throw CommError(rank_, wrong);
     });
   }
-  /// What was wrong, once run() has ended.
+  /// Returns the failure, after run() has ended.
   const std::string& fault() const { return fault_; }
-  /// None where the group never came to be; one that comes from now on is aborted.
+  /// Returns the group if it was created; a group created after this call is aborted.
   std::shared_ptr<NcclProcessGroup> give_up() {
     const std::lock_guard lock(mutex_);
     given_up_ = true;
     return group_;
   }
-  /// None as long as the group has not come to be.
+  /// Returns the group; null if it is not created yet.
   std::shared_ptr<NcclProcessGroup> group() {
     const std::lock_guard lock(mutex_);
     return group_;
   }
 
  private:
-  /// False where nobody waits for it any more.
+  /// Stores the group; returns false if give_up() was called.
   bool keep(const std::shared_ptr<NcclProcessGroup>& group) {
     const std::lock_guard lock(mutex_);
     if (!given_up_) group_ = group;
@@ -265,7 +266,7 @@ class Trial {
   bool given_up_ = false;
 };
 
-/// The group of GPUs, or what is wrong on any rank.
+/// Returns the group of GPUs, or the failure of any rank. Collective call.
 OpenedNccl open_group(std::shared_ptr<const NcclLibrary> library, const NcclId& id, ProcessGroup& host,
                       const gpu::DeviceInfo& gpu, double deadline_seconds) {
   const auto trial = std::make_shared<Trial>(std::move(library), id, host, gpu);
@@ -280,7 +281,7 @@ OpenedNccl open_group(std::shared_ptr<const NcclLibrary> library, const NcclId& 
   if (opened.fault.empty()) {
     opened.group = trial->group();
   } else if (const std::shared_ptr<NcclProcessGroup> group = trial->give_up()) {
-    // Aborts wait for each other, so that all ranks begin them once they have agreed.
+    // Aborts wait for each other, so all ranks start them after they agreed on the failure.
     const ThreadThatMayHang abort([group] { group->abort(); });
     if (abort.ends_within(kLeaveSeconds)) beginning.ends_within(kLeaveSeconds);
   }

@@ -8,17 +8,17 @@
 
 namespace hearth::distributed {
 
+/// Result of open_nccl().
 struct OpenedNccl {
-  std::shared_ptr<ProcessGroup> group;  ///< null where there is a fault
-  std::string version;                  ///< "2.27.3"
-  std::string fault;                    ///< a sentence, the same on every rank
+  std::shared_ptr<ProcessGroup> group;  ///< null if there is a fault
+  std::string version;                  ///< version of the library: "2.27.3"
+  std::string fault;                    ///< the failure, with the same text on every rank
 };
-/// Loads NCCL or RCCL on every rank of `host`, makes a group with Capability::device_memory of them, which
-/// does all else as `host`, and lets it sum and copy known numbers, small arrays and large ones. Where any of
-/// that fails on any rank, or takes longer than the deadline, no rank has a group, and what was under way is
-/// aborted. Every rank calls it, with its GPU. `host` outlives the
-/// group, whose end waits for the other ranks' ends; while an exception unwinds it does not, for the others
-/// do not end.
+/// Loads NCCL or RCCL on every rank of `host`, creates a group with Capability::device_memory that forwards
+/// host collectives to `host`, and tests it on known numbers, small arrays and large ones. If any step fails
+/// or times out on any rank, no rank gets a group, and collectives in flight are aborted. Collective call.
+/// `host` must outlive the group. The group's destructor waits for the other ranks, except during stack
+/// unwinding, when they may never get there.
 OpenedNccl open_nccl(ProcessGroup& host, const gpu::DeviceInfo& gpu, double deadline_seconds = 30);
 
 }  // namespace hearth::distributed

@@ -1,4 +1,4 @@
-// Where a vendor's header is there, holds the declarations of library.h against it.
+// Checks the declarations of library.h against the vendor's header, if it is installed.
 #if __has_include(<rccl/rccl.h>) && __has_include(<hip/hip_runtime_api.h>)
 #ifndef __HIP_PLATFORM_AMD__
 #define __HIP_PLATFORM_AMD__  // NOLINT(bugprone-reserved-identifier): HIP asks for it.

@@ -9,11 +9,11 @@
 #include "distributed/shm/options.h"
 #include "distributed/shm/signal.h"
 
-/// What the ranks of an ShmGroup share. Zeroed bytes are a group that has done nothing.
+/// Layout of the memory shared by the ranks of a ShmGroup. Zeroed bytes are a valid initial state.
 namespace hearth::distributed {
 
 inline constexpr int64_t kShmAlignment = 64;
-/// While one chunk is summed, the next two are brought.
+/// Slots per rank: while one chunk is summed, the next two are copied in.
 inline constexpr int64_t kShmSlots = 3;
 
 enum class ShmKind : uint32_t {
@@ -29,24 +29,24 @@ enum class ShmKind : uint32_t {
 inline constexpr std::array<const char*, 8> kShmKindNames = {
     "nothing", "barrier", "all_reduce", "reduce_scatter", "all_gather", "broadcast", "send", "receive"};
 
-/// What a rank shows the others: how many chunks it brought, and of how many it read what all brought, and
-/// made its sums.
+/// Progress of a rank, visible to the others: the number of chunks it has copied in (`brought`), and of
+/// chunks of which it has read all contributions and written its sums (`read`).
 struct ShmBoard {
   Signal brought, read;
-  /// Where it is.
+  /// Step and index of its current collective.
   std::atomic<int64_t> step, index;
   std::atomic<ShmKind> kind;
 };
-/// From one rank to another.
+/// Progress of the messages from one rank to another, in chunks.
 struct ShmChannel {
   Signal sent, received;
 };
 struct alignas(kShmAlignment) ShmHead {
-  std::atomic<int> missing;  ///< 1 + the rank that was given up
+  std::atomic<int> missing;  ///< 1 + the rank declared missing; 0: none
 };
 
-/// The shared bytes: a head, boards, channels; then the slots: of each rank its contributions, and the sums
-/// that it made, of each pair what is sent.
+/// The shared memory: head, boards, channels, and then slots: each rank's contributions, each rank's sums,
+/// and the messages of each pair of ranks.
 struct ShmMemory {
   int size;
   ShmOptions options;
@@ -56,7 +56,7 @@ struct ShmMemory {
   ShmMemory(int num_ranks, const ShmOptions& given)
       : size(num_ranks),
         options(given),
-        // Slots a power of two apart would meet in the caches.
+        // One more line, because slots at a power-of-two distance would conflict in the caches.
         slot_bytes(round_up(given.chunk_bytes) + kShmAlignment),
         bytes(slots_at() + (2 + num_ranks) * num_ranks * kShmSlots * slot_bytes) {
     HEARTH_CHECK(num_ranks >= 1 && given.chunk_bytes >= kShmAlignment * num_ranks);
@@ -70,7 +70,7 @@ struct ShmMemory {
     std::byte* const first = bytes.data() + sizeof(ShmHead) + static_cast<size_t>(size) * sizeof(ShmBoard);
     return reinterpret_cast<ShmChannel*>(first)[from * size + to];
   }
-  /// Where a rank is, in words.
+  /// Describes the collective that a rank is in.
   std::string whereabouts(int rank) const {
     const ShmBoard& of = board(rank);
     const auto kind = of.kind.load();

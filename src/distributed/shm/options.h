@@ -6,7 +6,7 @@ namespace hearth::distributed {
 
 struct ShmOptions {
   double deadline_seconds = 60;
-  /// What is moved at a time; it should stay in the processor's caches.
+  /// Bytes moved at a time; should fit the processor's caches.
   int64_t chunk_bytes = int64_t{512} << 10;
 };
 

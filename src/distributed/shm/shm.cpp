@@ -1,10 +1,10 @@
-// The ranks of one machine meet in anonymous shared memory. An array passes through it in chunks that stay in
-// the cores' caches: every rank copies its chunk in, adds up one part of all ranks' chunks in the tree's
-// order, and copies the sums of the others out. Each of these turns is announced by a count that its rank
-// alone raises, and every wait is for a count of another rank, so there is no lock to be left held by a rank
-// that dies. Three chunks are under way at once: a rank waits only for what the others did a turn ago. A wait
-// spins for microseconds, then sleeps on a futex until its deadline, and then names the rank that did not
-// come.
+// Collectives over anonymous shared memory, for the ranks of one machine. An array passes through the memory
+// in chunks that stay in the cores' caches: every rank copies its chunk in, reduces one part of all ranks'
+// chunks in the order of sum.h, and copies the sums of the other parts out (reduce-scatter and all-gather).
+// Each of these turns is announced by a counter that only its rank increments, and every wait is for another
+// rank's counter, so there is no lock that a dying rank could hold. Three chunks are in flight at once, so a
+// rank waits only for what the others did one turn earlier. A wait spins for microseconds, then sleeps on a
+// futex until the timeout, and then names the missing rank.
 #include "distributed/shm/shm.h"
 
 #include <sys/wait.h>
@@ -24,12 +24,13 @@
 namespace hearth::distributed {
 namespace {
 
-/// How long a rank sleeps before it looks whether another was given up.
+/// Interval at which a sleeping rank checks whether another rank was declared missing.
 constexpr std::chrono::milliseconds kNap(100);
-/// Arrays up to this are added up by every rank for itself: one wait less is worth more than shared work.
+/// Arrays up to this size are reduced by every rank separately: one wait less is faster than sharing the
+/// work.
 constexpr int64_t kSmallBytes = int64_t{16} << 10;
 
-/// Elements that are summed and shown while they are in the processor's first cache.
+/// Number of elements that are summed and then published while they are in the L1 cache.
 constexpr int64_t kPiece = 2048;
 
 int64_t bytes_of(DType dtype, int64_t count) { return count * dtype_bytes(dtype); }
@@ -65,7 +66,7 @@ class ShmProcessGroup : public ProcessGroup {
   void receive(std::span<std::byte> data, int from) override;
 
  private:
-  /// Shows the collective that this rank is in, while it lives.
+  /// Publishes the collective that this rank is in, for a scope.
   class Stay {
    public:
     Stay(ShmProcessGroup& group, ShmKind kind) : board_(group.board()) {
@@ -78,12 +79,12 @@ class ShmProcessGroup : public ProcessGroup {
    private:
     ShmBoard& board_;
   };
-  /// Elements [at, at + count) of a collective are chunk number `chunk`.
+  /// Chunk number `chunk` of the group: elements [at, at + count) of a collective.
   struct Chunk {
     int64_t chunk, at, count;
   };
   using Work = FunctionRef<void(const Chunk&)>;
-  /// A collective's elements in chunks, which are counted over the group's life.
+  /// The chunks of a collective; chunk numbers count over the group's life.
   struct Chunks {
     int64_t first, num_elements, chunk_elements;
 
@@ -105,16 +106,16 @@ class ShmProcessGroup : public ProcessGroup {
   void sum_part(const Chunk& chunk, int64_t first, std::span<const float> own, float* to, DType wire,
                 For whom);
   void sum_piece(const Chunk& chunk, int64_t first, std::span<const float> own, float* to, DType wire);
-  /// Whether `part` is this rank's and is summed from where it is, in the dtype that it has there.
+  /// True if `part` is this rank's and is summed in place, because its dtype is the wire dtype.
   bool stays(int part, DType wire) const { return part == rank_ && wire == DType::f32; }
   void all_reduce_small(std::span<float> data, DType wire);
   void take_part(const Chunk& chunk, int part, std::span<float> values, DType wire) const;
 
   const ShmMemory& memory_;
   int rank_;
-  int64_t num_chunks_ = 0;  ///< that the group has moved
+  int64_t num_chunks_ = 0;  ///< number of chunks moved so far
   std::vector<const std::byte*> from_;
-  std::vector<int64_t> sent_, received_;  ///< chunks to and from each rank
+  std::vector<int64_t> sent_, received_;  ///< number of chunks sent to and received from each rank
 };
 
 void ShmProcessGroup::await(Signal& signal, int64_t count, int rank) const {
@@ -141,8 +142,9 @@ ShmProcessGroup::Chunks ShmProcessGroup::count(int64_t num_elements, int64_t chu
   return chunks;
 }
 
-/// Two chunks are on their way while one is summed: what a rank waits for, the others did a turn before. Who
-/// has brought a chunk has taken those that had its place.
+/// Pipeline of three turns: while one chunk is summed, two are being copied in, so a rank waits only for what
+/// the others did a turn before. A rank that has copied in a chunk has read the earlier chunk in the same
+/// slot.
 void ShmProcessGroup::run(const Chunks& chunks, Work bring, Work sum, Work take) {
   const int64_t num_chunks = chunks.size(), first = chunks.first;
   for (int64_t turn = 0; turn < num_chunks + 3; ++turn) {
@@ -163,7 +165,7 @@ void ShmProcessGroup::run(const Chunks& chunks, Work bring, Work sum, Work take)
   }
 }
 
-/// Where a chunk is taken from contributions themselves.
+/// Pipeline of two turns, for collectives that read contributions directly.
 void ShmProcessGroup::run(const Chunks& chunks, Work bring, Work take) {
   const int64_t num_chunks = chunks.size(), first = chunks.first;
   for (int64_t turn = 0; turn <= num_chunks; ++turn) {
@@ -179,13 +181,13 @@ void ShmProcessGroup::run(const Chunks& chunks, Work bring, Work take) {
   }
 }
 
-/// This rank's values, from element `first` of the chunk on.
+/// Copies this rank's values to its slot, from element `first` of the chunk on.
 void ShmProcessGroup::bring_part(const Chunk& chunk, int64_t first, std::span<const float> values,
                                  DType wire) const {
   cpu::store_f32(wire, values.data(), memory_.contribution(rank_, chunk.chunk), first, std::ssize(values));
 }
-/// `to` = the sums from element `first` of the chunk on, where this rank has `own`, which may
-/// be the same; all others are shown them in its slot.
+/// Computes in `to` the sums from element `first` of the chunk on. `own` is this rank's contribution and may
+/// be `to`. With For::all, also publishes them in this rank's slot.
 void ShmProcessGroup::sum_part(const Chunk& chunk, int64_t first, std::span<const float> own, float* to,
                                DType wire, For whom) {
   std::byte* const sums = memory_.sums(rank_, chunk.chunk);
@@ -196,7 +198,7 @@ void ShmProcessGroup::sum_part(const Chunk& chunk, int64_t first, std::span<cons
     if (whom == For::all) cpu::store_f32(wire, to + at, sums, at, count);
   }
 }
-/// This rank's f32 is summed from where it is, anything else as it travels.
+/// This rank's f32 contribution is summed in place; bf16 is summed as rounded for sending.
 void ShmProcessGroup::sum_piece(const Chunk& chunk, int64_t first, std::span<const float> own, float* to,
                                 DType wire) {
   for (int rank = 0; rank < size(); ++rank)
@@ -209,7 +211,7 @@ void ShmProcessGroup::sum_piece(const Chunk& chunk, int64_t first, std::span<con
   sum_in_order(wire, from_, rounded.data(), std::ssize(own));
   cpu::load_f32(wire, rounded.data(), 0, std::ssize(own), to);
 }
-/// The sums that rank `part` made.
+/// Copies the sums that rank `part` computed.
 void ShmProcessGroup::take_part(const Chunk& chunk, int part, std::span<float> values, DType wire) const {
   cpu::load_f32(wire, memory_.sums(part, chunk.chunk), 0, std::ssize(values), values.data());
 }
@@ -339,7 +341,7 @@ void ShmGroup::give_up(int rank) { memory_->head().missing.store(rank + 1, std::
 
 namespace {
 
-/// In a process of its own, which ends with it.
+/// Runs in a forked process, which ends with it.
 [[noreturn]] void run_forked(ShmGroup& group, int rank, FunctionRef<void(ProcessGroup&)> work) {
   try {
     work(*group.open(rank));

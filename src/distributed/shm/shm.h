@@ -10,29 +10,30 @@ namespace hearth::distributed {
 
 struct ShmMemory;
 
-/// A group of ranks of one machine: made once, then each rank, a process forked after it or a thread, opens
-/// its end.
+/// A group of ranks on one machine. Construct it once; then each rank, a process forked afterwards or a
+/// thread, calls open().
 class ShmGroup {
  public:
   explicit ShmGroup(int size, const ShmOptions& options = {});
   ~ShmGroup();
+  /// Opens the process group of a rank; the ShmGroup must outlive it.
   std::unique_ptr<ProcessGroup> open(int rank);
   int size() const;
 
-  /// Where a rank is: its collective in words, "all_reduce 3 of step 412", or "none".
+  /// Describes the collective that a rank is in: "all_reduce 3 of step 412", or "nothing".
   std::string whereabouts(int rank) const;
-  /// Lets every rank that waits, or will, throw CommError: `rank` is missing.
+  /// Makes every rank that waits now or later throw CommError naming `rank` as missing.
   void give_up(int rank);
 
-  /// What its ranks share (distributed/shm/memory.h).
+  /// Memory shared by the ranks (distributed/shm/memory.h).
   const ShmMemory& memory() const { return *memory_; }
 
  private:
   std::unique_ptr<ShmMemory> memory_;
 };
 
-/// Calls work() as every rank of a group: as rank 0 here, as the others in processes forked for it, so that
-/// this one may have a single thread. Returns when all have ended; InternalError when another one threw.
+/// Calls work() as every rank of a group: rank 0 in this process, the others in forked processes, so the
+/// caller must be single-threaded. Returns when all have ended; throws InternalError if another rank failed.
 void run_ranks(int size, FunctionRef<void(ProcessGroup&)> work);
 
 }  // namespace hearth::distributed

@@ -11,9 +11,9 @@
 namespace hearth::distributed {
 namespace {
 
-/// A busy neighbor answers within this, and a sleeping one wakes no later for it.
+/// Polls before sleeping: a running neighbor answers within these, and they barely delay a sleeping one.
 constexpr int kLooks = 256;
-/// Where there are more threads than processors, the one that is waited for needs this one's.
+/// Polls before yielding: with more threads than processors, the awaited thread may need this processor.
 constexpr int kLooksBeforeYield = 200;
 
 void pause_processor() {
@@ -22,7 +22,7 @@ void pause_processor() {
 #endif
 }
 
-/// std::atomic's own wait has no deadline, and works within one process alone.
+/// std::atomic::wait has no timeout and works within one process only.
 long futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const timespec* timeout) {
   return syscall(SYS_futex, &word, operation, value, timeout, nullptr, 0);
 }

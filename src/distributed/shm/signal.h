@@ -8,18 +8,18 @@ namespace hearth::distributed {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-/// A count in shared memory that one thread raises and others wait for. Zeroed memory is a Signal of 0.
-/// Counts go round at 2^32; none may be 2^31 ahead of another.
+/// A counter in shared memory that one thread increments and others wait for. Zeroed memory is a Signal of 0.
+/// Counts wrap at 2^32; none may be 2^31 ahead of another.
 class Signal {
  public:
   void raise() { set(count_.load(std::memory_order_relaxed) + 1); }
-  /// What was written before is seen by whoever waits for it.
+  /// Sets the count and wakes waiters, which then see all earlier writes of this thread (release/acquire).
   void set(uint32_t count);
   bool has_reached(uint32_t count) const {
     return static_cast<int32_t>(count_.load(std::memory_order_acquire) - count) >= 0;
   }
-  /// Looks for some microseconds, then sleeps until the count is reached or `until` has come; whether it was
-  /// reached. May return early without.
+  /// Spins for some microseconds, then sleeps until the count is reached or `until` has passed. Returns
+  /// whether it was reached; may return false early.
   bool wait(uint32_t count, Deadline until);
 
  private:
