@@ -7,8 +7,9 @@
 
 namespace hearth::models {
 
-/// torch's names of f32, bf16 and f16, as config.json has them ("bfloat16"; "torch.bfloat16" is read too).
+/// Returns torch's name of f32, bf16 or f16, as in config.json ("bfloat16").
 const char* torch_name(DType dtype);
+/// Returns the dtype of a torch name; accepts "torch.bfloat16" too.
 std::optional<DType> dtype_of_torch_name(std::string_view name);
 
 }  // namespace hearth::models

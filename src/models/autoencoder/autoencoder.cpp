@@ -10,7 +10,7 @@ namespace {
 using ir::ValueId;
 using Scope = nn::Builder::Scope;
 
-/// What encoder and decoder are made of.
+/// Layers shared by encoder and decoder.
 class PictureBlocks {
  public:
   PictureBlocks(nn::Builder& builder, const AutoencoderConfig& config) : builder_(builder), config_(config) {}
@@ -40,7 +40,7 @@ class PictureBlocks {
     return resnet("resnets.1", x, channels);
   }
 
-  /// Half the size, by a convolution that sees zeros below and to the right alone.
+  /// Halves the size by a convolution of stride 2, padded with zeros below and to the right only.
   ValueId shrink(ValueId x) {
     const Shape shape = builder_.graph().type(x).shape;
     const int64_t n = shape[0], height = shape[1], width = shape[2], channels = shape[3];
@@ -60,7 +60,7 @@ class PictureBlocks {
   ValueId reshape(ValueId x, const std::vector<int64_t>& shape) {
     return builder_.op("reshape", {x}, {{"shape", shape}});
   }
-  /// Zeros after each of so many rows.
+  /// Appends zeros to each of `rows` rows, up to `width` elements.
   ValueId pad(ValueId x, const std::vector<int64_t>& rows, int64_t width) {
     return builder_.op("pad_last", {reshape(x, rows)}, {{"begin", int64_t{0}}, {"width", width}});
   }

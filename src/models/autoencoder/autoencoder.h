@@ -7,42 +7,43 @@
 
 namespace hearth::models {
 
-/// An autoencoder of pictures, as a config.json of diffusers describes it: AutoencoderKL (Rombach et al.
-/// 2022, arXiv 2112.10752) or AutoencoderKLFlux2.
+/// An image autoencoder, as described by config.json of diffusers: AutoencoderKL (Rombach et al. 2022, arXiv
+/// 2112.10752) or AutoencoderKLFlux2.
 struct AutoencoderConfig {
-  std::vector<int64_t> widths;          ///< channels of the encoder's levels, the largest picture first
-  std::vector<int64_t> decoder_widths;  ///< of the decoder's, in the same order
-  int64_t layers = 1;                   ///< blocks in each level of the encoder; the decoder has one more
-  int64_t channels = 4;                 ///< of the latents
-  int64_t groups = 32;                  ///< of every group norm
-  bool attention = true;                ///< in the middle of encoder and decoder
-  bool quant_conv = true;               ///< a convolution of one tap after the encoder
-  bool post_quant_conv = true;          ///< and one before the decoder
-  /// Latents as they are noised are (mean - shift) * scale.
+  std::vector<int64_t> widths;          ///< channels of the encoder's levels, largest image first
+  std::vector<int64_t> decoder_widths;  ///< channels of the decoder's levels, in the same order
+  int64_t layers = 1;                   ///< ResNet blocks per level of the encoder; the decoder has one more
+  int64_t channels = 4;                 ///< channels of the latents
+  int64_t groups = 32;                  ///< groups of every group norm
+  bool attention = true;                ///< true if encoder and decoder have attention in the middle
+  bool quant_conv = true;               ///< true if a 1x1 convolution follows the encoder
+  bool post_quant_conv = true;          ///< true if a 1x1 convolution precedes the decoder
+  /// The diffusion model's latents are (mean - shift) * scale.
   double shift = 0;
   double scale = 1;
-  /// Or, by statistics "bn.running_mean" and "bn.running_var" of patches of 2 x 2 latents,
-  /// (mean - running mean) / sqrt(running variance + statistics_eps).
+  /// If has_statistics, they are (mean - running mean) / sqrt(running variance + statistics_eps) instead,
+  /// with the tensors "bn.running_mean" and "bn.running_var" per patch of 2 x 2 latents.
   bool has_statistics = false;
   double statistics_eps = 0;
 
-  /// Pixels per latent along each axis.
+  /// Returns the image pixels per latent, along each axis.
   int64_t factor() const { return int64_t{1} << (widths.size() - 1); }
-  /// What sides of pictures have to be multiples of.
+  /// Returns the number that image sides must be multiples of.
   int64_t side_multiple() const { return (has_statistics ? 2 : 1) * factor(); }
 };
 
-/// Reads a config; `where` names it in messages. UserError for another class, a missing or absurd value.
+/// Reads a config; `where` names it in messages. Throws UserError for another class, or a missing or invalid
+/// value.
 AutoencoderConfig parse_autoencoder_config(std::string_view json, const std::string& where);
 AutoencoderConfig read_autoencoder_config(const fs::path& file);
 
-/// Grows the encoder under diffusers' names ("encoder.down_blocks.0.resnets.0.norm1.weight"): pictures
-/// [N, H, W, 3] in [-1, 1], sides a multiple of the factor, to [N, H / factor, W / factor, 2 * channels], the
-/// means of the latents and then the logarithms of their variances.
+/// Builds the encoder with diffusers' names ("encoder.down_blocks.0.resnets.0.norm1.weight"): images [N, H,
+/// W, 3] in [-1, 1], sides a multiple of factor(), to [N, H / factor, W / factor, 2 * channels]: the means of
+/// the latents, then the logarithms of their variances.
 ir::ValueId build_picture_encoder(nn::Builder& builder, const AutoencoderConfig& config,
                                   ir::ValueId pictures);
-/// Grows the decoder: latents [N, h, w, channels], neither shifted nor scaled, to pictures
-/// [N, factor * h, factor * w, 3].
+/// Builds the decoder: latents [N, h, w, channels], neither shifted nor scaled, to images [N, factor * h,
+/// factor * w, 3].
 ir::ValueId build_picture_decoder(nn::Builder& builder, const AutoencoderConfig& config, ir::ValueId latents);
 
 }  // namespace hearth::models

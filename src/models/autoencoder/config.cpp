@@ -20,7 +20,7 @@ std::vector<int64_t> read_widths(const ConfigReader& reader, const char* key, in
   return widths;
 }
 
-/// Of what a picture's autoencoder may be made of, this reads the one kind that is in use.
+/// Checks that all blocks under `key` are of the one supported kind.
 void check_blocks(const ConfigReader& reader, const char* key, std::string_view kind, size_t count) {
   if (!reader.has(key)) return;
   const nlohmann::ordered_json& blocks = reader.at(key);

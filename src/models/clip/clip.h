@@ -8,30 +8,31 @@
 
 namespace hearth::models {
 
-/// The text half of CLIP (Radford et al. 2021, arXiv 2103.00020), as a config.json of transformers describes
-/// it.
+/// The text encoder of CLIP (Radford et al. 2021, arXiv 2103.00020), as described by config.json of
+/// transformers.
 struct ClipConfig {
   int64_t vocab_size = 0;
   int64_t hidden = 0;
   int64_t intermediate = 0;
   int64_t num_layers = 0;
   int64_t num_heads = 0;
-  int64_t num_positions = 0;  ///< tokens that every text is padded to
+  int64_t num_positions = 0;  ///< number of tokens that every text is padded to
   double norm_eps = 1e-5;
-  std::string activation = "quick_gelu";  ///< or gelu, gelu_tanh
+  std::string activation = "quick_gelu";  ///< quick_gelu, gelu or gelu_tanh
   int64_t eos_id = 0;
 };
 
-/// Reads a config; `where` names it in messages. UserError for another model, a missing or absurd value.
+/// Reads a config; `where` names it in messages. Throws UserError for another model, or a missing or invalid
+/// value.
 ClipConfig parse_clip_config(std::string_view json, const std::string& where);
 ClipConfig read_clip_config(const fs::path& file);
 
-/// Grows one layer under transformers' names from "self_attn.q_proj.weight" on: x [num_rows * positions,
-/// hidden] to the same.
+/// Builds one layer with transformers' names below the layer ("self_attn.q_proj.weight"): x and the result
+/// are [num_rows * positions, hidden].
 ir::ValueId build_clip_layer(nn::Builder& builder, const ClipConfig& config, ir::ValueId x, int64_t num_rows);
 
-/// Which token's last hidden state stands for the text: as in transformers, the first of the ids that is
-/// eos_id, or the largest id where eos_id is 2, which old configs say wrongly.
+/// Returns the index of the token whose last hidden state is the pooled embedding: as in transformers, the
+/// first eos_id, or the largest id if eos_id is 2, a value that old configs have by mistake.
 size_t clip_pooled_token(const ClipConfig& config, std::span<const int32_t> ids);
 
 }  // namespace hearth::models

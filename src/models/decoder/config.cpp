@@ -21,10 +21,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Positions = DecoderConfig::Positions;
 
-/// Eight times the deepest model there is; plans take time that grows with the square of the layers.
+/// Eight times the deepest known model; planning time grows with the square of the number of layers.
 constexpr int64_t kMostLayers = 1024;
 constexpr int64_t kMostExperts = 1024;
-/// Of all layers together: twice those of the largest model of these families.
+/// Max experts of all layers together: twice those of the largest model of these families.
 constexpr int64_t kMostExpertsInAll = 1 << 14;
 
 using Reader = ConfigReader;
@@ -37,12 +37,12 @@ std::string activation_of(const Reader& reader, const char* key, const char* oth
   user_error("{}: expected {} silu, gelu or gelu_pytorch_tanh, got '{}'", reader.where(), key, name);
 }
 
-/// What transformers takes where a key is absent.
+/// Defaults of transformers for absent keys.
 struct Defaults {
   int64_t max_positions = 2048;
   double norm_eps = 1e-6;
-  int64_t num_kv_heads = 0;  ///< 0: as many as heads
-  int64_t head_size = 0;     ///< 0: what the heads have of the hidden size
+  int64_t num_kv_heads = 0;  ///< 0: equal to num_heads
+  int64_t head_size = 0;     ///< 0: hidden / num_heads
   bool tied_head = false;
   const char* activation_key = "hidden_act";
   const char* activation = "silu";
@@ -63,7 +63,7 @@ void check_not_quantized(const Json& config, std::string_view where) {
   refuse_quantized(where, fmt::format("a quantization_config (quant_method {})", method.substr(0, 40)));
 }
 
-/// Keys that change what a model computes, where they are set, and that nothing here follows.
+/// Rejects keys that change the model's computation and that are not supported.
 void check_unfollowed(const Json& config, const Reader& reader) {
   check_not_quantized(config, reader.where());
   if (!reader.flag("is_causal", true)) reader.fail("is_causal", "true");
@@ -92,13 +92,13 @@ void read_usual_sizes(const Reader& reader, const Defaults& defaults, DecoderCon
   }
 }
 
-/// "sliding_window", 0 where it is null.
+/// Reads "sliding_window"; 0 if it is null.
 int64_t read_window(const Reader& reader, int64_t otherwise) {
   if (reader.says_null("sliding_window")) return 0;
   return reader.integer("sliding_window", otherwise, 1, int64_t{1} << 32);
 }
 
-/// Which layers see a window alone, where "layer_types" says so; else none.
+/// Returns which layers have a sliding window, from "layer_types"; nullopt if it is absent.
 std::optional<std::vector<bool>> read_layer_types(const Reader& reader, int64_t num_layers) {
   if (!reader.has("layer_types")) return std::nullopt;
   const Json& types = reader.at("layer_types");
@@ -115,8 +115,8 @@ std::optional<std::vector<bool>> read_layer_types(const Reader& reader, int64_t 
   return slides;
 }
 
-/// Which layers see a window of so many tokens (0: none): as "layer_types" lists them, or by the family's own
-/// rule.
+/// Returns the window of each layer in tokens (0: full attention), from "layer_types" or by the family's rule
+/// `slides`.
 std::vector<int64_t> read_windows(const Reader& reader, const DecoderConfig& config, int64_t window,
                                   const std::function<bool(int64_t layer)>& slides) {
   const auto listed = read_layer_types(reader, config.num_layers);
@@ -130,7 +130,7 @@ std::vector<int64_t> read_windows(const Reader& reader, const DecoderConfig& con
   return windows;
 }
 
-/// The same for a family that transformers gives one kind of layers, whatever "layer_types" says.
+/// Returns the windows of a family whose layers transformers treats alike, whatever "layer_types" lists.
 std::vector<int64_t> read_one_window(const Reader& reader, const DecoderConfig& config, int64_t window) {
   const auto listed = read_layer_types(reader, config.num_layers);
   if (listed && std::ranges::find(*listed, window == 0) != listed->end())
@@ -172,7 +172,7 @@ double read_positive(const Reader& reader, const char* key, double otherwise) {
   return value;
 }
 
-/// A soft cap; null: off.
+/// Reads a soft cap; null: off.
 double read_cap(const Reader& reader, const char* key, double otherwise) {
   if (reader.says_null(key)) return 0;
   const double cap = reader.number(key, otherwise);
@@ -207,7 +207,7 @@ void set_granite(const Reader& reader, DecoderConfig& config) {
   config.hidden_scale = 1 / read_positive(reader, "logits_scaling", 1);
 }
 
-/// "no_rope_layers" says 1 where a layer has rotary positions.
+/// Reads "no_rope_layers", which has 1 for layers with RoPE (not without).
 std::vector<Positions> read_no_rope(const Reader& reader, int64_t num_layers) {
   const int64_t interval = reader.integer("no_rope_layer_interval", 4, 1, 1 << 30);
   std::vector<Positions> positions;
@@ -243,7 +243,7 @@ void set_gemma3(const Reader& reader, DecoderConfig& config) {
   config.qk_norm = config.post_norms = true;
   config.embedding_scale = std::sqrt(static_cast<double>(config.hidden));
   config.attention_scale = 1 / std::sqrt(read_positive(reader, "query_pre_attn_scalar", 256));
-  // transformers has attn_logit_softcapping among this family's keys and takes no notice of it.
+  // transformers has attn_logit_softcapping among this family's keys but ignores it.
   if (reader.has("final_logit_softcapping")) config.head_cap = read_cap(reader, "final_logit_softcapping", 0);
   const int64_t pattern = reader.integer("sliding_window_pattern", 6, 1, 1 << 30);
   const auto slides = [=](int64_t layer) { return (layer + 1) % pattern != 0; };
@@ -252,7 +252,7 @@ void set_gemma3(const Reader& reader, DecoderConfig& config) {
     config.positions.push_back(window > 0 ? Positions::local_rope : Positions::rope);
 }
 
-/// The sizes under this family's own names; transformers takes the usual ones for them too.
+/// Reads the sizes under GPT-2's own key names; transformers accepts the standard names too.
 void read_gpt2_sizes(const Reader& reader, const Defaults& defaults, DecoderConfig& config) {
   for (const char* key :
        {"hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"}) {
@@ -284,13 +284,13 @@ void set_gpt2(const Reader& reader, DecoderConfig& config) {
   config.windows.assign(static_cast<size_t>(config.num_layers), 0);
 }
 
-/// What changes the loss, or the router while it is trained, and is not computed here.
+/// Rejects router options that change the loss or training and are not implemented.
 void check_router(const Reader& reader) {
   if (reader.flag("output_router_logits", false)) reader.fail("output_router_logits", "false");
   if (reader.number("router_jitter_noise", 0) != 0) reader.fail("router_jitter_noise", "0");
 }
 
-/// Version 4 has a key for each family, for which version 5 takes the other one too.
+/// Reads the number of experts: version 4 has a different key for each family, version 5 accepts both.
 int64_t read_num_experts(const Reader& reader, const char* key, const char* other, int64_t otherwise) {
   const int64_t count = reader.integer(reader.has(key) ? key : other, otherwise, 1, kMostExperts);
   if (reader.integer(other, count, 1, kMostExperts) != count)
@@ -318,7 +318,7 @@ void set_mixtral(const Reader& reader, DecoderConfig& config) {
                     .layers = std::vector<bool>(static_cast<size_t>(config.num_layers), true)};
 }
 
-/// Every so many layers have experts, but for those listed.
+/// Every decoder_sparse_step-th layer has experts, except those listed in "mlp_only_layers".
 std::vector<bool> read_sparse_layers(const Reader& reader, int64_t num_layers) {
   const int64_t step = reader.integer("decoder_sparse_step", 1, 1, 1 << 30);
   std::vector<bool> layers;
@@ -349,7 +349,7 @@ struct Family {
   Defaults defaults;
   void (*read_sizes)(const Reader&, const Defaults&, DecoderConfig&) = read_usual_sizes;
 };
-/// To add a family: what differs from Llama, and a line here.
+/// To add a family: a function with its differences from Llama, and a row here.
 constexpr std::array kFamilies = {
     Family{"llama", set_llama, {}},
     Family{"mistral", set_mistral, {.max_positions = 131072, .num_kv_heads = 8}},
@@ -481,7 +481,7 @@ std::string read_decoder_json(const fs::path& file) {
   if (!fs::exists(file))
     user_error("expected the config.json of a language model, got '{}', which is not there{}", file.string(),
                download_advice(file.parent_path()));
-  // Older GPTQ and AWQ models say it beside config.json.
+  // Older GPTQ and AWQ models have this information in a separate file.
   for (const char* name : {"quantize_config.json", "quant_config.json"}) {
     if (fs::exists(file.parent_path() / name))
       refuse_quantized(file.string(), fmt::format("a {} beside it", name));

@@ -12,20 +12,21 @@
 
 namespace hearth::models {
 
-/// Several MLPs of which a router picks some for every token (arXiv 2101.03961, 2401.04088).
+/// Mixture of experts (arXiv 2101.03961, 2401.04088): several MLPs per layer, of which a router picks some
+/// for every token.
 struct ExpertsConfig {
-  int64_t count = 0;           ///< 0: one MLP per layer
-  int64_t per_token = 0;       ///< how many see a token
-  int64_t intermediate = 0;    ///< width of each
-  bool normalized = false;     ///< the weights of those that see a token add up to 1
-  bool mixtral_names = false;  ///< block_sparse_moe and w1, w3, w2 in place of mlp and gate, up, down
-  std::vector<bool> layers;    ///< which layers have them
+  int64_t count = 0;           ///< number of experts; 0: a dense MLP per layer
+  int64_t per_token = 0;       ///< number of experts per token
+  int64_t intermediate = 0;    ///< hidden width of each expert
+  bool normalized = false;     ///< true if the router weights of a token's experts are scaled to sum to 1
+  bool mixtral_names = false;  ///< true for Mixtral's names block_sparse_moe and w1, w3, w2
+  std::vector<bool> layers;    ///< true for layers with experts
 };
 
-/// A decoder of the Llama shape, as a config.json of transformers (version 4 or 5) describes it. One struct
-/// for every family: what differs is data.
+/// Configuration of a Llama-like decoder, as described by config.json of transformers (version 4 or 5). One
+/// struct describes all families by data.
 struct DecoderConfig {
-  /// How the heads of a layer learn of positions.
+  /// Position encoding of a layer's queries and keys.
   enum class Positions : uint8_t { none, rope, local_rope };
   std::string family;  ///< model_type
   int64_t vocab_size = 0;
@@ -41,58 +42,61 @@ struct DecoderConfig {
   bool qkv_bias = false;
   bool out_bias = false;
   bool mlp_bias = false;
-  bool qk_norm = false;            ///< RMS norm of every head's query and key
-  bool qk_norm_whole = false;      ///< or of a token's queries and keys as a whole
-  bool fused_projections = false;  ///< qkv_proj and gate_up_proj are one matrix each
-  bool gated_mlp = true;           ///< else the activation lies between two matrices
-  bool transposed = false;         ///< files hold the weights of linear layers as [in, out]
-  bool layer_norms = false;        ///< with means and biases, in place of RMS norms
-  bool learned_positions = false;  ///< a table of max_positions rows is added to the embedding
+  bool qk_norm = false;            ///< RMS norm of each head's query and key (QK norm)
+  bool qk_norm_whole = false;      ///< RMS norm over all heads of a token's query and key
+  bool fused_projections = false;  ///< true if qkv_proj and gate_up_proj are one matrix each
+  bool gated_mlp = true;           ///< false: the activation is between two matrices (no gate)
+  bool transposed = false;         ///< true if files store the weights of linear layers as [in, out]
+  bool layer_norms = false;        ///< layer norms with means and biases instead of RMS norms
+  bool learned_positions = false;  ///< a table [max_positions, hidden] is added to the embedding
   bool pre_norms = true;           ///< norms before attention and MLP
   bool post_norms = false;         ///< norms after attention and MLP
   double norm_offset = 0;          ///< norms multiply by offset + weight
   double embedding_scale = 1;
-  double residual_scale = 1;         ///< attention and MLP are multiplied by this before they are added
-  double hidden_scale = 1;           ///< what the head reads is multiplied by this
-  double init_normal = 0.02;         ///< standard deviation of a new model's weights
-  double branch_init_normal = 0;     ///< of the last ones of attention and MLP; 0: the same
-  std::string activation = "silu";   ///< of the gate: silu, gelu or gelu_tanh
-  double attention_scale = 0;        ///< queries times keys are multiplied by this
-  bool scale_by_layer = false;       ///< and divided by the layer's number, from 1
-  double attention_cap = 0;          ///< scores become cap * tanh(score / cap); 0: off
-  double head_cap = 0;               ///< the same for logits
-  std::vector<int64_t> windows;      ///< per layer: how many positions back are seen, 0: all
-  std::vector<Positions> positions;  ///< per layer; empty: rope in all
+  /// attention and MLP outputs are multiplied by this before the residual addition
+  double residual_scale = 1;
+  double hidden_scale = 1;    ///< the head's input is multiplied by this
+  double init_normal = 0.02;  ///< standard deviation of a new model's weights
+  /// standard deviation of the output layers of attention and MLP; 0: init_normal
+  double branch_init_normal = 0;
+  std::string activation = "silu";   ///< activation of the MLP: silu, gelu or gelu_tanh
+  double attention_scale = 0;        ///< attention scores are multiplied by this
+  bool scale_by_layer = false;       ///< true if scores are also divided by the layer's number, from 1
+  double attention_cap = 0;          ///< soft cap: scores become cap * tanh(score / cap); 0: off
+  double head_cap = 0;               ///< soft cap of the logits; 0: off
+  std::vector<int64_t> windows;      ///< sliding window of each layer in positions; 0: full attention
+  std::vector<Positions> positions;  ///< position encoding of each layer; empty: rope in all
   std::vector<int64_t> eos_ids;
   ExpertsConfig experts;
   RopeOptions rope;
-  std::optional<RopeOptions> local_rope;  ///< of layers that see a window, where they have their own
+  std::optional<RopeOptions> local_rope;  ///< RoPE of layers with a sliding window, if it differs
   /// Keys and values of dropout rates in config.json, which training ignores.
   std::vector<std::pair<std::string, double>> dropouts;
 };
 
-/// The longest config.json that is read.
+/// Max size of a config.json, in bytes.
 inline constexpr int64_t kMaxConfigBytes = 1 << 22;
 
-/// Reads a config; `where` names it in messages. UserError for an unknown family, a missing or absurd value.
+/// Reads a config; `where` names it in messages. Throws UserError for an unknown family, or a missing or
+/// invalid value.
 DecoderConfig parse_decoder_config(std::string_view json, const std::string& where);
 DecoderConfig read_decoder_config(const fs::path& file);
-/// Returns the text of a config.json. UserError if the file does not exist, or if it or a
+/// Returns the text of a config.json. Throws UserError if the file does not exist, or if it or a
 /// quantize_config.json in the same folder describes quantized weights.
 std::string read_decoder_json(const fs::path& config_file);
 
-/// A sentence on a context of more tokens than the model has positions for, which it computes nonetheless;
-/// empty where it is none.
+/// Returns a warning if `context` exceeds the model's trained positions but can be computed (RoPE); otherwise
+/// empty.
 std::string context_note(const DecoderConfig& config, int64_t context);
 
 /// Returns a sentence on the dropout rates of config.json, which training ignores; empty if there are none.
 std::string dropout_note(const DecoderConfig& config);
 
-/// UserError where the model has no positions for a context of so many tokens.
+/// Throws UserError if the model has no positions for a context of that many tokens.
 void check_context(const DecoderConfig& config, int64_t context);
 
-/// The same config with the rotary positions, the dtype and the number of experts under the keys of both
-/// versions of transformers: a reader of the older ones would silently fall back to theta = 10000.
+/// Returns the config with RoPE settings, dtype and number of experts under the keys of both versions of
+/// transformers: version 4 would otherwise silently use theta = 10000.
 nlohmann::ordered_json with_both_versions(nlohmann::ordered_json config, const DecoderConfig& decoder);
 
 }  // namespace hearth::models

@@ -12,13 +12,13 @@
 
 namespace hearth::models {
 
-/// A JSON object whose members are read by name, with messages that say where.
+/// Reads members of a JSON object by name; error messages name the file and key.
 class ConfigReader {
  public:
   ConfigReader(const nlohmann::ordered_json& object, std::string where)
       : object_(object), where_(std::move(where)) {}
 
-  /// Of a config that says nothing.
+  /// Returns a reader of an empty config.
   static ConfigReader none(std::string where) {
     static const nlohmann::ordered_json empty = nlohmann::ordered_json::object();
     return {empty, std::move(where)};
@@ -29,11 +29,14 @@ class ConfigReader {
     for (const auto& [name, value] : object_.items()) names.push_back(name);
     return names;
   }
-  /// Whether the key holds anything but null.
+  /// True if the key is present and not null.
   bool has(const char* key) const { return object_.contains(key) && !object_.at(key).is_null(); }
 
+  /// True if the key is present and null.
   bool says_null(const char* key) const { return object_.contains(key) && object_.at(key).is_null(); }
 
+  /// Returns an integer in [least, most]; `otherwise` if the key is absent. The getters below throw UserError
+  /// for a wrong type.
   int64_t integer(const char* key, std::optional<int64_t> otherwise, int64_t least, int64_t most) const {
     if (!has(key) && otherwise) return *otherwise;
     const nlohmann::ordered_json& value = at(key);
@@ -66,7 +69,7 @@ class ConfigReader {
     }
     return values;
   }
-  /// One number or a list of them.
+  /// Returns a number or a list of numbers as a list.
   std::vector<int64_t> ids(const char* key) const {
     if (!has(key)) return {};
     const nlohmann::ordered_json& value = at(key);
@@ -76,15 +79,18 @@ class ConfigReader {
     }
     return list.get<std::vector<int64_t>>();
   }
+  /// Returns a reader of a member object; nullopt if it is absent.
   std::optional<ConfigReader> object(const char* key) const {
     if (!has(key)) return std::nullopt;
     if (!at(key).is_object()) fail(key, "an object");
     return ConfigReader(at(key), fmt::format("{}, {}", where_, key));
   }
+  /// Returns a member; throws UserError if it is absent.
   const nlohmann::ordered_json& at(const char* key) const {
     if (!object_.contains(key)) user_error("{}: expected the key \"{}\", got none", where_, key);
     return object_.at(key);
   }
+  /// Throws UserError: `expected` describes valid values of the key.
   [[noreturn]] void fail(const char* key, std::string_view expected) const {
     user_error("{}: expected {} for \"{}\", got {}", where_, expected, key,
                object_.at(key).dump().substr(0, 60));

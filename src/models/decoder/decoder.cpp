@@ -9,7 +9,7 @@ using ir::ValueId;
 using Scope = nn::Builder::Scope;
 using Positions = DecoderConfig::Positions;
 
-/// What transformers calls the modules of a family.
+/// transformers' module names of a family.
 struct Names {
   const char* model = "model";
   const char* table = "embed_tokens";
@@ -74,7 +74,7 @@ class Decoder {
   }
 
  private:
-  /// Rows of the batch that hold no token have position -1; no other row reads them.
+  /// Adds learned position embeddings. Padding tokens have position -1; no other token attends to them.
   ValueId add_positions(ValueId x) {
     const ValueId table = builder_.table("wpe", config_.max_positions, config_.hidden, config_.init_normal);
     return builder_.add(x, builder_.op("embedding", {in_.positions, table}));
@@ -114,7 +114,7 @@ class Decoder {
   ValueId linear(const char* name, ValueId x, int64_t out_features, bool bias) {
     return linear(name, x, out_features, bias, config_.init_normal);
   }
-  /// The last layer of attention or MLP.
+  /// Output projection of attention or MLP.
   ValueId last_linear(const char* name, ValueId x, bool bias) {
     const double normal = config_.branch_init_normal > 0 ? config_.branch_init_normal : config_.init_normal;
     return linear(name, x, config_.hidden, bias, normal);
@@ -129,7 +129,7 @@ class Decoder {
   ValueId pre_norm(const char* name, ValueId x) { return config_.pre_norms ? norm(name, x) : x; }
   ValueId post_norm(const char* name, ValueId x) { return config_.post_norms ? norm(name, x) : x; }
 
-  /// One RMS norm per head or of all heads, then rotation.
+  /// Applies QK norm, per head or over all heads, and then RoPE.
   ValueId turn(const char* norm_name, ValueId x, int64_t num_heads, Positions by) {
     if (config_.qk_norm_whole) x = norm(norm_name, x);
     if (config_.qk_norm) {
@@ -220,7 +220,7 @@ class Decoder {
     return last_linear(names.down, gated, config_.mlp_bias);
   }
 
-  /// How much each expert counts for each token, [N, experts]: 0 for those that do not see it.
+  /// Returns the router weight of each expert for each token, [N, experts]; 0 for experts not chosen.
   ValueId route(ValueId x) {
     const ValueId logits = linear("gate", x, config_.experts.count, false);
     const ValueId shares = builder_.op("softmax", {logits});
@@ -231,7 +231,7 @@ class Decoder {
     return builder_.op("scale_rows", {kept, builder_.op("reciprocal", {sum})});
   }
 
-  /// Every expert computes every token.
+  /// Computes every expert on every token; weights of experts that were not chosen are 0.
   ValueId run_experts(ValueId x) {
     const ValueId shares = route(x);
     ValueId sum = ir::kNone;

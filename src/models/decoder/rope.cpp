@@ -13,7 +13,7 @@ namespace hearth::models {
 namespace {
 
 constexpr int64_t kMostPositions = int64_t{1} << 32;
-/// What transformers reads or is known to pass over in rope_scaling and rope_parameters.
+/// Keys of rope_scaling and rope_parameters that transformers reads or is known to ignore.
 constexpr std::array kKnownKeys = {"rope_type",        "type",
                                    "rope_theta",       "partial_rotary_factor",
                                    "factor",           "original_max_position_embeddings",
@@ -24,13 +24,13 @@ constexpr std::array kKnownKeys = {"rope_type",        "type",
                                    "low_freq_factor",  "high_freq_factor",
                                    "finetuned"};
 
-/// The two places of a config that say something about rotary positions.
+/// The two objects of a config that have RoPE settings, and defaults.
 struct Source {
   const ConfigReader& config;
   const ConfigReader& scaling;
   const RopeDefaults& defaults;
   RopeSizes sizes;
-  bool is_version_4;  ///< of transformers, whose key for `scaling` is rope_scaling
+  bool is_version_4;  ///< true if `scaling` is rope_scaling, the key of transformers version 4
 };
 
 double positive(const ConfigReader& reader, const char* key, double otherwise) {
@@ -43,7 +43,7 @@ int64_t positions(const ConfigReader& reader, int64_t otherwise) {
   return reader.integer("original_max_position_embeddings", otherwise, 1, kMostPositions);
 }
 
-/// A number that stands in the config, in the object beside it, or in both alike.
+/// Returns a number from the config, the object `scaling`, or both if they agree.
 double from_either(const ConfigReader& config, const ConfigReader& scaling, const char* key,
                    double otherwise) {
   const double outer = config.number(key, otherwise);
@@ -57,7 +57,8 @@ void read_default(const Source&, RopeOptions&) {}
 
 void read_linear(const Source& in, RopeOptions& rope) { rope.factor = positive(in.scaling, "factor", 1); }
 
-/// The original context as both versions find it: version 5 prefers the config's own key.
+/// Returns the original context length; both versions must find the same one. Version 5 prefers the key of
+/// the config.
 int64_t original_positions(const Source& in) {
   const int64_t inner = positions(in.scaling, in.sizes.max_positions);
   if (in.config.has("original_max_position_embeddings") && positions(in.config, inner) != inner) {
@@ -76,7 +77,7 @@ void read_llama3(const Source& in, RopeOptions& rope) {
     in.scaling.fail("high_freq_factor", "a number above low_freq_factor");
 }
 
-/// Yarn's factor on cos and sin, which grows with the logarithm of the stretch.
+/// YaRN's factor on cos and sin, which grows with the logarithm of the context extension.
 double yarn_magnitude(double factor, double scale) {
   return factor <= 1 ? 1 : 0.1 * scale * std::log(factor) + 1;
 }
@@ -86,7 +87,7 @@ void read_yarn(const Source& in, RopeOptions& rope) {
   rope.factor = positive(scaling, "factor", 1);
   rope.original_positions = original_positions(in);
   if (!(rope.theta > 1)) user_error("{}: expected a rope_theta above 1, got {}", scaling.where(), rope.theta);
-  // Zero counts as absent, as Python has it.
+  // Zero counts as absent, as in transformers (Python's `or`).
   const auto or_else = [&](const char* key, double otherwise) {
     const double value = scaling.number(key, otherwise);
     return value == 0 ? otherwise : value;
@@ -103,13 +104,14 @@ void read_yarn(const Source& in, RopeOptions& rope) {
   rope.attention_factor = positive(scaling, "attention_factor", rope.attention_factor);
 }
 
-/// sqrt(1 + ln stretch / ln original).
+/// LongRoPE's factor on cos and sin: sqrt(1 + ln stretch / ln original).
 double longrope_magnitude(double stretch, int64_t original) {
   if (stretch <= 1) return 1;
   return std::sqrt(1 + std::log(stretch) / std::log(static_cast<double>(original)));
 }
 
-/// Version 4 finds the original context in the config alone, and where it does, `factor` does not count.
+/// Version 4 reads the original context from the config only, and then ignores `factor`; throws UserError if
+/// that changes the result.
 void check_longrope_of_version_4(const Source& in, const RopeOptions& rope, double ratio, bool outside) {
   if (!outside && rope.original_positions != in.sizes.max_positions) {
     in.scaling.fail(
@@ -159,7 +161,7 @@ const std::vector<RopeType>& rope_types() {
   return types;
 }
 
-/// "rope_type", which was "type" once.
+/// Returns "rope_type", or its older name "type".
 std::string type_of(const ConfigReader& scaling, const RopeDefaults& defaults) {
   const std::string old = scaling.text("type", scaling.text("rope_type", "default"));
   const std::string type = scaling.text("rope_type", old);
@@ -170,7 +172,7 @@ std::string type_of(const ConfigReader& scaling, const RopeDefaults& defaults) {
 const RopeType& find_type(const ConfigReader& scaling, const std::string& name, bool is_phi) {
   std::vector<std::string> names;
   for (const RopeType& type : rope_types()) {
-    // transformers has no others of this family.
+    // transformers supports only these types for Phi models.
     if (is_phi && type.name != std::string_view("default") && type.name != std::string_view("longrope"))
       continue;
     if (name == type.name) return type;
@@ -228,7 +230,7 @@ RopeOptions read_options(const Source& in, double theta) {
   return rope;
 }
 
-/// Llama 3.1's rule: long waves are stretched, short ones kept, those between blended.
+/// Llama 3.1's rule: long wavelengths are scaled, short ones kept, those in between interpolated.
 double llama3_frequency(const RopeOptions& rope, double frequency) {
   const double wave = 2 * std::numbers::pi / frequency;
   const auto original = static_cast<double>(rope.original_positions);
@@ -239,8 +241,8 @@ double llama3_frequency(const RopeOptions& rope, double frequency) {
   return (1 - smooth) * frequency / rope.factor + smooth * frequency;
 }
 
-/// Yarn's rule: pairs that turn more than beta_fast times within the original context are kept, those that
-/// turn less than beta_slow times stretched, those between blended along their index.
+/// YaRN's rule: pairs that rotate more than beta_fast times within the original context are kept, those that
+/// rotate less than beta_slow times are scaled, those in between are interpolated by their index.
 class YarnRamp {
  public:
   YarnRamp(const RopeOptions& rope, int64_t rotary) : factor_(rope.factor) {
@@ -271,7 +273,7 @@ class YarnRamp {
 }  // namespace
 
 RopeOptions read_rope(const ConfigReader& reader, const RopeDefaults& defaults, const RopeSizes& sizes) {
-  // Where there is rope_scaling, both versions leave rope_parameters aside.
+  // If rope_scaling is present, both versions ignore rope_parameters.
   if (const auto scaling = reader.object("rope_scaling")) {
     if (!scaling->has("rope_type") && !scaling->has("type"))
       user_error("{}: expected the key \"rope_type\", got none", scaling->where());
@@ -288,7 +290,7 @@ RopeOptions read_rope(const ConfigReader& reader, const RopeDefaults& defaults, 
 
 namespace {
 
-/// The objects of rope_parameters, empty where there are none.
+/// The objects of rope_parameters for full and sliding attention; empty if absent.
 struct ParametersByLayer {
   explicit ParametersByLayer(const ConfigReader& reader)
       : full(ConfigReader::none(reader.where())), local(ConfigReader::none(reader.where())) {
@@ -316,7 +318,7 @@ RopeOptions read_local(const ConfigReader& reader, const ConfigReader& local, do
   return {.theta = inner};
 }
 
-/// Version 5 adds what rope_scaling says to what rope_parameters say.
+/// Version 5 merges rope_scaling into rope_parameters; throws UserError if keys would be mixed.
 void check_merged(const ConfigReader& full, const ConfigReader& scaling) {
   if (!scaling.has("rope_type")) user_error("{}: expected the key \"rope_type\", got none", scaling.where());
   for (const std::string& key : full.keys()) {

@@ -1,7 +1,6 @@
-// Fully convolutional networks for segmentation on a ResNet-50 of output stride 8, in the names of
+// Fully convolutional networks for segmentation on a ResNet-50 of output stride 8, with the tensor names of
 // torchvision's fcn_resnet50 and deeplabv3_resnet50: FCN (Long et al. 2015, arXiv 1411.4038) and DeepLabV3
-// (Chen et al. 2017, arXiv 1706.05587). In training a second head on the third stage helps the layers before
-// it.
+// (Chen et al. 2017, arXiv 1706.05587). In training an auxiliary head on the third stage adds a loss.
 #include "models/resnet/resnet.h"
 
 namespace hearth::models {
@@ -13,7 +12,7 @@ using nn::Builder;
 constexpr int64_t kAsppChannels = 256;
 constexpr int64_t kAsppDilations[] = {12, 24, 36};
 
-/// Convolution, batch norm and relu under the names `name` and `norm`.
+/// Convolution, batch norm and relu with the names `name` and `norm`.
 ValueId block(Builder& builder, const std::string& name, const std::string& norm, ValueId in,
               const Builder::Conv& conv) {
   return builder.relu(builder.batch_norm(norm, builder.conv(name, in, conv)));
@@ -23,7 +22,7 @@ Builder::Conv one_by_one(int64_t channels, bool bias = false) {
   return {.out_channels = channels, .kernel = 1, .padding = 0, .bias = bias};
 }
 
-/// A convolution of 3x3 to a quarter of the channels, and one to classes.
+/// A 3x3 convolution to a quarter of the channels, and a 1x1 convolution to classes.
 ValueId fcn_head(Builder& builder, const char* name, ValueId in, int64_t num_classes, bool drops) {
   const Builder::Scope scope(builder, name);
   const int64_t channels = builder.graph().type(in).shape.back() / 4;
@@ -31,7 +30,7 @@ ValueId fcn_head(Builder& builder, const char* name, ValueId in, int64_t num_cla
   return builder.conv("4", builder.dropout("3", x, drops ? 0.1 : 0), one_by_one(num_classes, true));
 }
 
-/// The mean of the whole picture, for every pixel.
+/// Returns the mean of the full image, broadcast to every pixel.
 ValueId pooled(Builder& builder, ValueId in) {
   const Shape shape = builder.graph().type(in).shape;
   const ValueId mean = builder.op("reshape", {builder.global_avg_pool(in)},
@@ -40,7 +39,7 @@ ValueId pooled(Builder& builder, ValueId in) {
   return builder.resize(x, shape[1], shape[2], true);
 }
 
-/// Atrous spatial pyramid pooling: the same place seen at several scales.
+/// Atrous spatial pyramid pooling (ASPP): convolutions with several dilations over the same pixels.
 ValueId aspp(Builder& builder, ValueId in, bool drops) {
   const Builder::Scope scope(builder, "0");
   std::vector<ValueId> seen = {block(builder, "convs.0.0", "convs.0.1", in, one_by_one(kAsppChannels))};

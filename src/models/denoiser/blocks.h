@@ -7,33 +7,36 @@
 
 namespace hearth::models {
 
-/// What the families of denoisers share. Rows of a sample are consecutive.
+/// Layers shared by all families of denoisers. Tokens of a sample are consecutive rows.
 class DenoiserBlocks {
  public:
   DenoiserBlocks(nn::Builder& builder, const DenoiserConfig& config, const DenoiserInputs& in)
       : builder_(builder), config_(config), in_(in) {}
 
  protected:
-  /// Xavier's start.
+  /// Linear layer with Xavier initialization.
   ir::ValueId linear(std::string_view name, ir::ValueId x, int64_t size, bool bias = true);
-  /// Starts at zero, so that a new model's blocks pass their input through.
+  /// Linear layer initialized to zero, so that a new model's blocks are the identity.
   ir::ValueId zero_linear(std::string_view name, ir::ValueId x, int64_t size, bool bias = true);
-  /// linear_1, SiLU and linear_2 under `name`: a vector for each sample.
+  /// linear_1, SiLU and linear_2 below `name`: an embedding vector per sample.
   ir::ValueId embed(std::string_view name, ir::ValueId x, bool bias = true);
-  /// `shift` is diffusers' downscale_freq_shift.
+  /// Sinusoidal embedding of `time`; `shift` is diffusers' downscale_freq_shift.
   ir::ValueId sinusoids(ir::ValueId time, int64_t shift);
-  /// The guidance scale as a time, f32 [B].
+  /// Returns the guidance scale in the units of time, f32 [B].
   ir::ValueId guidance_time();
 
+  /// Returns columns [begin, begin + count).
   ir::ValueId columns(ir::ValueId x, int64_t begin, int64_t count);
-  /// `count` equal parts of the columns.
+  /// Splits the columns into `count` equal parts.
   std::vector<ir::ValueId> chunks(ir::ValueId x, int64_t count);
   ir::ValueId reshape(ir::ValueId x, int64_t rows, int64_t size);
   ir::ValueId silu(ir::ValueId x) { return builder_.op("silu", {x}); }
+  /// Adaptive norm: norm(x) * (1 + scale) + shift, with vectors per sample.
   ir::ValueId modulated_norm(ir::ValueId x, ir::ValueId shift, ir::ValueId scale, double eps);
   ir::ValueId modulated_norm(ir::ValueId x, ir::ValueId shift, ir::ValueId scale) {
     return modulated_norm(x, shift, scale, config_.eps);
   }
+  /// Returns x + gate * branch, with a gate vector per sample.
   ir::ValueId gated_add(ir::ValueId x, ir::ValueId gate, ir::ValueId branch);
   ir::ValueId attend(ir::ValueId q, ir::ValueId k, ir::ValueId v);
 
@@ -44,7 +47,7 @@ class DenoiserBlocks {
   const DenoiserInputs& in_;
 };
 
-/// And what FLUX.1 and FLUX.2 share: every sample's text tokens stand before those of its picture.
+/// Layers shared by FLUX.1 and FLUX.2: each sample's text tokens precede its image tokens.
 class FluxBlocks : public DenoiserBlocks {
  public:
   FluxBlocks(nn::Builder& builder, const DenoiserConfig& config, const DenoiserInputs& in, bool bias);
@@ -53,18 +56,18 @@ class FluxBlocks : public DenoiserBlocks {
   struct Streams {
     ir::ValueId text, picture;
   };
-  /// Shift, scale and gate of attention, and those of the MLP.
+  /// Shift, scale and gate of attention, then of the MLP.
   using Modulation = std::vector<ir::ValueId>;
 
-  /// A sample's rows of both, one after the other, and apart again.
+  /// Concatenates the streams' tokens sample by sample; split() is the inverse.
   ir::ValueId join(Streams parts);
   Streams split(ir::ValueId joined);
-  /// RMS norm of each head of a query or key, then rotation.
+  /// Applies RMS norm to each head of a query or key, then RoPE.
   ir::ValueId norm_heads(std::string_view name, ir::ValueId x);
   ir::ValueId rotate(ir::ValueId x);
-  /// Attention of both streams to both, with weights of their own.
+  /// Joint attention over both streams; each stream has separate projections.
   Streams attend_both(Streams x);
-  /// norm_out and proj_out, of pictures' rows.
+  /// norm_out and proj_out, applied to image tokens.
   ir::ValueId last_layers(ir::ValueId joined, ir::ValueId condition);
 
   int64_t text_tokens_;
@@ -74,7 +77,7 @@ class FluxBlocks : public DenoiserBlocks {
   ir::ValueId rope_;
 };
 
-/// The families, for build_denoiser.
+/// Build functions of the families, for build_denoiser.
 ir::ValueId build_flux(nn::Builder& builder, const DenoiserConfig& config, const DenoiserInputs& in);
 ir::ValueId build_flux2(nn::Builder& builder, const DenoiserConfig& config, const DenoiserInputs& in);
 ir::ValueId build_dit(nn::Builder& builder, const DenoiserConfig& config, const DenoiserInputs& in);

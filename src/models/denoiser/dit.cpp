@@ -17,7 +17,7 @@ class Dit : public DenoiserBlocks {
     for (int64_t i = 0; i < config_.num_single; ++i) {
       const Scope scope(builder_, "transformer_blocks." + std::to_string(i));
       const ValueId condition = embed_condition();
-      // The last layer has the condition of the first block.
+      // The output layer uses the condition of the first block.
       if (i == 0) last = condition;
       x = run_block(x, condition);
     }
@@ -34,7 +34,7 @@ class Dit : public DenoiserBlocks {
                             .file_shape = {width, config_.channels, config_.patch, config_.patch}});
   }
 
-  /// Sine and cosine of columns, then of rows, f32 [B * T, width].
+  /// Sinusoidal position embedding: sine and cosine of columns, then of rows, f32 [B * T, width].
   ValueId positions() {
     const int64_t axis = config_.width() / 2;
     const ValueId table = builder_.op("axes_rope_table", {},
@@ -44,7 +44,8 @@ class Dit : public DenoiserBlocks {
                                        {"width", in_.patches.width},
                                        {"axes", std::vector<int64_t>{axis, axis}},
                                        {"theta", config_.theta}});
-    const std::vector<ValueId> parts = chunks(table, 4);  // cosines of rows, of columns; sines of both
+    // cosines of rows and of columns, then sines of both
+    const std::vector<ValueId> parts = chunks(table, 4);
     return builder_.concat({parts[3], parts[1], parts[2], parts[0]});
   }
 

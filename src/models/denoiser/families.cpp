@@ -23,7 +23,7 @@ using Family = DenoiserConfig::Family;
 constexpr int64_t kMostLayers = 1024;
 constexpr int64_t kMostWidth = 1 << 17;
 
-/// Elements of a head that turn by each axis.
+/// Reads the elements of a head that RoPE rotates by each axis.
 std::vector<int64_t> read_axes(const Reader& reader, const DenoiserConfig& config,
                                std::vector<int64_t> otherwise, size_t count) {
   std::vector<int64_t> axes =
@@ -40,7 +40,7 @@ std::vector<int64_t> read_axes(const Reader& reader, const DenoiserConfig& confi
   return axes;
 }
 
-/// in_channels of FLUX are those of latents times the patch.
+/// Converts in_channels of FLUX, which are channels of a packed patch, to channels of latents.
 int64_t unpacked(const Reader& reader, const char* key, int64_t features, int64_t patch) {
   if (features % (patch * patch) != 0)
     user_error("{}: expected {} to be a multiple of {}, the latents of a token, got {}", reader.where(), key,
@@ -68,7 +68,7 @@ void read_heads(const Reader& reader, int64_t heads, int64_t head_size, Denoiser
                    : "");
 }
 
-/// What both FLUX say; sizes are those of the model that a class of diffusers has by default.
+/// Keys common to both FLUX; the sizes are the defaults of the diffusers class.
 struct FluxSizes {
   int64_t features, heads, num_double, num_single, text_width;
 };

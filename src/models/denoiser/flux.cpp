@@ -36,7 +36,8 @@ class Flux : public FluxBlocks {
                    config_.text_width);
   }
 
-  /// SiLU of the sum of what time, guidance and the pooled vector become: every modulation begins with it.
+  /// Returns SiLU of the sum of the embeddings of time, guidance and the pooled vector, the input of every
+  /// modulation.
   ValueId embed_condition() {
     const ValueId pooled =
         config_.num_classes == 0 ? in_.pooled : of_class("class_pooled", config_.pooled_width);
@@ -50,7 +51,7 @@ class Flux : public FluxBlocks {
     return chunks(zero_linear(name, condition, count * config_.width()), count);
   }
 
-  /// x + gate * MLP(norm of x), by the second half of a modulation.
+  /// Returns x + gate * MLP(norm(x)), by the second half of a modulation.
   ValueId feed_forward(std::string_view name, ValueId x, const Modulation& by) {
     const Scope scope(builder_, name);
     const ValueId inner = linear("net.0.proj", modulated_norm(x, by[3], by[4]), config_.mlp);
@@ -67,7 +68,7 @@ class Flux : public FluxBlocks {
     return x;
   }
 
-  /// Attention and MLP side by side.
+  /// Single-stream block: attention and MLP in parallel.
   ValueId run_single(ValueId x, ValueId condition) {
     const Modulation by = modulation("norm.linear", condition, 3);
     const ValueId normed = modulated_norm(x, by[0], by[1]);

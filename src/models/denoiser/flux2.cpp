@@ -6,7 +6,7 @@ namespace {
 using ir::ValueId;
 using Scope = nn::Builder::Scope;
 
-/// All blocks share one modulation per stream, and no layer has a bias.
+/// FLUX.2: all blocks share one modulation per stream, and no layer has a bias.
 class Flux2 : public FluxBlocks {
  public:
   using FluxBlocks::FluxBlocks;
@@ -43,7 +43,7 @@ class Flux2 : public FluxBlocks {
     return chunks(zero_linear(name, condition, count * config_.width(), false), count);
   }
 
-  /// silu(first half) * second half.
+  /// SwiGLU: silu(first half) * second half.
   ValueId gated(ValueId x) {
     const std::vector<ValueId> halves = chunks(x, 2);
     return builder_.op("glu", {halves[0], halves[1]}, {{"activation", "silu"}});
@@ -63,7 +63,8 @@ class Flux2 : public FluxBlocks {
     return x;
   }
 
-  /// One matrix makes queries, keys, values and both halves of the MLP; one reads attention and MLP.
+  /// Single-stream block: one matrix produces queries, keys, values and both halves of the MLP; one projects
+  /// the concatenated attention and MLP outputs.
   ValueId run_single(ValueId x, const Modulation& by) {
     const Scope scope(builder_, "attn");
     const int64_t width = config_.width();

@@ -1,5 +1,5 @@
-// EfficientNet-B0 (Tan and Le 2019, arXiv 1905.11946) in torchvision's names. Blocks are never skipped in
-// training: the probability of stochastic depth is 0.
+// EfficientNet-B0 (Tan and Le 2019, arXiv 1905.11946) with torchvision's names. Stochastic depth is not
+// implemented (probability 0).
 #include <algorithm>
 #include <array>
 #include <string>

@@ -11,7 +11,7 @@ namespace {
 using ir::ValueId;
 using nn::Builder;
 
-/// A convolution of the pyramid: a bias at 0, and weights as spread as what comes in is wide.
+/// A convolution of the pyramid: bias 0 and weights with standard deviation 1 / sqrt(fan in).
 ValueId even_conv(Builder& builder, std::string_view name, ValueId in, const Builder::Conv& options) {
   Builder::Conv conv = options;
   const int64_t fan_in = conv.kernel * conv.kernel * builder.graph().type(in).shape.back();

@@ -7,32 +7,33 @@
 
 namespace hearth::models {
 
-/// Levels P3 to P7 of a picture, finest first; each has about half the size of the one before it.
+/// Levels P3 to P7 of the pyramid, finest first; each has about half the size of the one before.
 inline constexpr size_t kNumPyramidLevels = 5;
 using Pyramid = std::array<ir::ValueId, kNumPyramidLevels>;
 
-/// A detector's body: ResNet-50 with a feature pyramid, in the names of torchvision's detectors.
+/// Options of a detector's backbone: ResNet-50 with a feature pyramid, with the names of torchvision's
+/// detectors.
 struct PyramidOptions {
-  int64_t width = 64;  ///< channels of the ResNet's stem; the pyramid's levels have four times as many
-  /// Batch norms stay as they are (ResNet::frozen_norm).
+  int64_t width = 64;  ///< channels of the ResNet's stem; pyramid levels have four times as many
+  /// True if batch norms are not trained (ResNet::frozen_norm).
   bool frozen_norm = false;
 };
 
-/// ResNet-50 with a feature pyramid (Lin et al. 2016, arXiv 1612.03144) of pictures [N, H, W, 3], whose P6
-/// and P7 are made from P5. UserError for sides that 32 does not divide.
+/// ResNet-50 with a feature pyramid (FPN, Lin et al. 2016, arXiv 1612.03144) on images [N, H, W, 3]; P6 and
+/// P7 are computed from P5. Throws UserError for image sides not divisible by 32.
 Pyramid build_resnet50_fpn(nn::Builder& builder, ir::ValueId images, const PyramidOptions& options);
 
-/// Deviation of the weights that a head of so many channels starts from: 0.01 for 256, and more for fewer, so
-/// that as much comes through.
+/// Returns the standard deviation of a head's initial weights: 0.01 for 256 channels, larger for fewer, so
+/// that the output variance stays the same.
 double head_deviation(int64_t channels);
-/// Where the bias of the classes' logits starts: each is there with a probability of 0.01.
+/// Returns the initial bias of class logits: a prior probability of 0.01 (focal loss).
 double rare_class_bias();
 
-/// A head's last convolution, 3x3: [N, H, W, channels]. It starts from small weights.
+/// Final 3x3 convolution of a head: [N, H, W, channels], initialized with small weights.
 ir::ValueId predict(nn::Builder& builder, std::string_view name, ir::ValueId in, int64_t channels,
                     double bias = 0);
-/// What all levels predict, [N, H, W, K * values] each, as [N, anchors, values] in f32; a cell's K anchors
-/// are neighbors.
+/// Concatenates the predictions of all levels, [N, H, W, K * values] each, to [N, anchors, values] in f32;
+/// the K anchors of a cell are adjacent.
 ir::ValueId join_levels(nn::Builder& builder, std::span<const ir::ValueId> levels, int64_t values);
 
 }  // namespace hearth::models

@@ -11,7 +11,7 @@ namespace {
 using ir::ValueId;
 using nn::Builder;
 
-/// A factor for each channel of each picture, from the channels' means.
+/// Scales the channels of each image by factors computed from the channels' means.
 ValueId squeeze_excite(Builder& builder, const std::string& name, ValueId in, const InvertedResidual& block) {
   const Builder::Scope scope(builder, name);
   const Shape shape = builder.graph().type(in).shape;

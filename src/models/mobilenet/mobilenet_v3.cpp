@@ -1,4 +1,4 @@
-// MobileNetV3 (Howard et al. 2019, arXiv 1905.02244) in torchvision's names.
+// MobileNetV3 (Howard et al. 2019, arXiv 1905.02244) with torchvision's names.
 #include <array>
 #include <span>
 #include <string>

@@ -6,24 +6,26 @@
 
 namespace hearth::models {
 
-/// The body of a ResNet (He et al. 2015, arXiv 1512.03385) without its classifier, in torchvision's names.
+/// Backbone of a ResNet (He et al. 2015, arXiv 1512.03385) without its classifier, with torchvision's names.
 struct ResNet {
-  std::array<int, 4> blocks;  ///< of each stage
+  std::array<int, 4> blocks;  ///< number of blocks of each stage
   bool bottleneck = false;
-  int64_t width = 64;  ///< channels of the stem and of the first stage, before a bottleneck widens them
-  /// How many of the last stages keep their size and dilate their convolutions instead (DeepLab).
+  int64_t width = 64;  ///< channels of the stem and of the first stage, before the bottleneck's expansion
+  /// Number of last stages that keep their size and use dilated convolutions instead (DeepLab).
   int num_dilated = 0;
-  bool small_stem = true;  ///< a 3x3 stem without max-pool for images below 64 pixels
-  /// Batch norms keep the statistics, weights and biases that they have, as torchvision's FrozenBatchNorm2d.
+  bool small_stem = true;  ///< true: images below 64 pixels get a 3x3 stem without max-pool
+  /// True if batch norms use their given statistics, weights and biases, like torchvision's
+  /// FrozenBatchNorm2d.
   bool frozen_norm = false;
 };
 inline constexpr ResNet kResNet18{.blocks = {2, 2, 2, 2}};
 inline constexpr ResNet kResNet34{.blocks = {3, 4, 6, 3}};
 inline constexpr ResNet kResNet50{.blocks = {3, 4, 6, 3}, .bottleneck = true};
 
-/// What it makes on its way.
+/// Intermediate outputs of a ResNet.
 struct ResNetFeatures {
-  ir::ValueId stem = ir::kNone;  ///< before the max-pool; half the size from 64 pixels on
+  /// output of the stem before the max-pool, at half the image size (full size with a small stem)
+  ir::ValueId stem = ir::kNone;
   std::array<ir::ValueId, 4> stages = {};
 };
 ResNetFeatures resnet_features(nn::Builder& builder, ir::ValueId images, const ResNet& net);

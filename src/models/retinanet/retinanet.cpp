@@ -6,7 +6,7 @@ namespace {
 using ir::ValueId;
 using nn::Builder;
 
-/// Four convolutions of 3x3, each with a relu, and what they predict.
+/// Four 3x3 convolutions, each with a relu, and the predicting convolution.
 ValueId head(Builder& builder, const char* name, const char* last, ValueId x, int64_t values, double bias) {
   const Builder::Scope scope(builder, name);
   const int64_t channels = builder.graph().type(x).shape.back();

@@ -13,7 +13,8 @@ namespace {
 using ir::ValueId;
 using Scope = nn::Builder::Scope;
 
-/// `distance`: of the key after the query. In f32, as the tables were trained.
+/// Returns the bucket of a relative position `distance` (key minus query). Computed in f32, as when the
+/// tables were trained.
 int64_t bucket_of(const T5Config& config, int64_t distance) {
   const int64_t half = config.num_buckets / 2, exact = half / 2;
   const int64_t first = distance > 0 ? half : 0, apart = std::abs(distance);

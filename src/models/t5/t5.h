@@ -9,8 +9,8 @@
 
 namespace hearth::models {
 
-/// The encoder of a T5 with gated GELU (Raffel et al. 2020, arXiv 1910.10683; version 1.1), as a config.json
-/// of transformers describes it.
+/// The encoder of T5 with gated GELU (Raffel et al. 2020, arXiv 1910.10683; version 1.1), as described by
+/// config.json of transformers.
 struct T5Config {
   int64_t vocab_size = 0;
   int64_t hidden = 0;
@@ -19,22 +19,23 @@ struct T5Config {
   int64_t num_heads = 0;
   int64_t head_size = 0;
   double norm_eps = 1e-6;
-  int64_t num_buckets = 32;    ///< of distances between tokens
-  int64_t max_distance = 128;  ///< from which on distances are alike
+  int64_t num_buckets = 32;    ///< buckets of relative positions
+  int64_t max_distance = 128;  ///< distances from here on share a bucket
   int64_t pad_id = 0;
 };
 
-/// Reads a config; `where` names it in messages. UserError for another model, a missing or absurd value.
+/// Reads a config; `where` names it in messages. Throws UserError for another model, or a missing or invalid
+/// value.
 T5Config parse_t5_config(std::string_view json, const std::string& where);
 T5Config read_t5_config(const fs::path& file);
 
-/// What is added to the scores of a token's query (rows) and a token's key (columns), [heads, tokens,
-/// tokens], from a table [num_buckets, heads]: half of the buckets are for keys after the query, half of each
-/// half for single distances, the others for logarithmically growing ones.
+/// Returns the relative position bias added to the attention scores of a query (rows) and a key (columns),
+/// [heads, tokens, tokens], from a table [num_buckets, heads]: half of the buckets are for keys after the
+/// query; half of each half are for single distances, the others for logarithmically growing ranges.
 std::vector<float> t5_bias(const T5Config& config, std::span<const float> table, int64_t num_tokens);
 
-/// Grows one layer under transformers' names from "layer.0.SelfAttention.q.weight" on: x [num_rows * tokens,
-/// hidden] to the same; bias as above.
+/// Builds one layer with transformers' names below the block ("layer.0.SelfAttention.q.weight"): x and the
+/// result are [num_rows * tokens, hidden]; `bias` is the result of t5_bias.
 ir::ValueId build_t5_layer(nn::Builder& builder, const T5Config& config, ir::ValueId x, ir::ValueId bias,
                            int64_t num_rows);
 

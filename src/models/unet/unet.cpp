@@ -31,7 +31,7 @@ ValueId resize_like(Builder& builder, ValueId in, ValueId like, bool linear) {
   return builder.resize(in, shape[1], shape[2], linear);
 }
 
-/// Up through the sizes of `skips`, the largest of them last, with so many channels at each.
+/// Upsamples x to the sizes of `skips`, largest last, with `channels` channels at each.
 ValueId decode(Builder& builder, ValueId x, const std::vector<ValueId>& skips,
                const std::vector<int64_t>& channels) {
   for (size_t i = 0; i < skips.size(); ++i) {

@@ -22,10 +22,10 @@ constexpr std::array<YoloxSize, 6> kSizes = {{
     {.name = "yolox_l"},
 }};
 
-/// Finest first.
+/// Outputs of three levels, finest first.
 using Levels = std::array<ValueId, 3>;
 
-/// The layers that all parts are made of.
+/// Layers shared by all parts.
 class Layers {
  public:
   Layers(Builder& builder, const YoloxSize& size) : builder_(builder), size_(size) {}
@@ -35,7 +35,7 @@ class Layers {
   }
   int num_blocks(int of_large) const { return static_cast<int>(std::lround(of_large * size_.depth)); }
 
-  /// Convolution, batch norm, SiLU.
+  /// Convolution, batch norm and SiLU.
   ValueId unit(std::string_view name, ValueId in, Builder::Conv conv) {
     const Builder::Scope scope(builder_, name);
     conv.padding = (conv.kernel - 1) / 2;
@@ -46,7 +46,7 @@ class Layers {
   ValueId pointwise(std::string_view name, ValueId in, int64_t channels) {
     return unit(name, in, {.out_channels = channels, .kernel = 1});
   }
-  /// 3x3.
+  /// 3x3 convolution, depthwise-separable if the model is.
   ValueId spatial(std::string_view name, ValueId in, int64_t channels, int64_t stride = 1) {
     if (!size_.depthwise) return unit(name, in, {.out_channels = channels, .stride = stride});
     const Builder::Scope scope(builder_, name);
@@ -54,7 +54,7 @@ class Layers {
     return pointwise("pconv", unit("dconv", in, {.out_channels = before, .stride = stride, .groups = before}),
                      channels);
   }
-  /// Cross-stage partial layer (arXiv 1911.11929).
+  /// Cross-stage partial layer (CSP, arXiv 1911.11929).
   ValueId csp(std::string_view name, ValueId in, int64_t channels, int num_blocks, bool residual) {
     const Builder::Scope scope(builder_, name);
     ValueId x = pointwise("conv1", in, channels / 2);
@@ -66,7 +66,7 @@ class Layers {
     }
     return pointwise("conv3", builder_.concat({x, beside}), channels);
   }
-  /// Spatial pyramid pooling.
+  /// Spatial pyramid pooling (SPP).
   ValueId pyramid_pool(std::string_view name, ValueId in) {
     const Builder::Scope scope(builder_, name);
     const ValueId x = pointwise("conv1", in, channels_of(in) / 2);
@@ -108,8 +108,8 @@ Levels darknet(Layers& layers, ValueId images) {
   return made;
 }
 
-/// Path aggregation (arXiv 1803.01534): coarse levels are joined to finer ones, and these to coarse ones
-/// again.
+/// Path aggregation network (PAN, arXiv 1803.01534): merges coarse levels into finer ones, then fine levels
+/// into coarser ones.
 Levels neck(Layers& layers, const Levels& in) {
   Builder& builder = layers.builder();
   const Builder::Scope scope(builder, "backbone");
@@ -128,7 +128,7 @@ Levels neck(Layers& layers, const Levels& in) {
   return made;
 }
 
-/// What one level predicts, [N, cells * (5 + C)].
+/// Returns the predictions of one level, [N, cells * (5 + C)].
 ValueId predict(Layers& layers, ValueId in, int level, int64_t num_classes) {
   Builder& builder = layers.builder();
   const int64_t width = layers.channels(256);
@@ -137,7 +137,7 @@ ValueId predict(Layers& layers, ValueId in, int level, int64_t num_classes) {
     const Builder::Scope scope(builder, name(part));
     return layers.spatial("1", layers.spatial("0", x, width), width);
   };
-  const double rare = -std::log((1 - 0.01) / 0.01);  // the focal loss's prior: one anchor in a hundred
+  const double rare = -std::log((1 - 0.01) / 0.01);  // prior of the focal loss: one anchor in a hundred
   const auto last = [&](const char* part, ValueId x, int64_t channels, std::optional<double> bias) {
     return builder.conv(
         name(part), x,
