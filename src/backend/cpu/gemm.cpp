@@ -64,7 +64,7 @@ int64_t thread_floats(const GemmSpec& s) {
 int64_t num_tasks(const GemmSpec& s) {
   if (s.m * s.n * s.k < 65536) return 1;
   if (!splits_rows(s)) return s.num_threads;
-  // The same number for each thread: with few tasks, an uneven number would leave threads idle at the end.
+  // Every thread gets the same number: with few tasks, an uneven number would leave threads idle at the end.
   return std::clamp<int64_t>(s.m / kLeastRows / s.num_threads, 1, kTasksPerThread) * s.num_threads;
 }
 

@@ -25,7 +25,7 @@ struct GemmSpec {
   int num_threads = 1;
 };
 
-/// A prepared matmul. Allocates nothing; concurrent runs need separate workspaces.
+/// A prepared matmul. run() allocates nothing and must not be called concurrently.
 class Gemm {
  public:
   explicit Gemm(const GemmSpec& spec);

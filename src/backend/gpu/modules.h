@@ -6,7 +6,7 @@
 #include "backend/gpu/driver.h"
 
 /// GPU modules: libhearth_hip.so for AMD, libhearth_cuda.so for NVIDIA, libhearth_emu.so for emulated GPUs.
-/// They are searched in the program's folder, in ../lib/hearth relative to it, or in HEARTH_MODULES, and
+/// Modules are searched in the program's folder, in ../lib/hearth relative to it, or in HEARTH_MODULES, and
 /// opened on first use; test programs may link the emulator.
 namespace hearth::gpu {
 

@@ -43,8 +43,9 @@ class FuseElementwise {
   bool is_early_sum(ValueId value) const {
     return is_early_sum_[static_cast<size_t>(graph_.value(value).producer)] != 0;
   }
-  /// Marks sums whose only reader is scheduled much later: fused into it, both terms would stay live until
-  /// then instead of their sum. Gradients of values with several readers add up this way.
+  /// Marks sums whose only reader also depends on non-elementwise work: fused into it, both terms would stay
+  /// live until that work is done, instead of their sum. Gradients of values with several readers add up this
+  /// way.
   void mark_early_sums() {
     is_early_sum_.assign(graph_.nodes.size(), 0);
     const auto is_late = [&](ValueId value, NodeId sum) {

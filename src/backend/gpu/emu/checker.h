@@ -29,7 +29,7 @@ struct Checker {
 /// The active checker; null without one. Set before the first GPU is opened.
 extern const Checker* checker;
 
-/// Ends the running grid with a Fault of that text, to which the source location is appended.
+/// Ends the running grid with a Fault of that text, to which thread, block and launch are appended.
 [[noreturn]] void fail(const char* text);
 
 /// Allocates device memory of exactly that size, aligned to 256 bytes, so that AddressSanitizer or the

@@ -24,7 +24,7 @@ struct Fiber::Start {
   Fiber* from;
   Fiber* to;
 
-  /// First function on a new stack.
+  /// Stores the context of the fiber that was left; called first after every jump.
   static void arrive(transfer_t transfer, void* fake_stack) {
     Fiber& from = *static_cast<Start*>(transfer.data)->from;
     from.place_ = transfer.fctx;

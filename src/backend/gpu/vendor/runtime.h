@@ -2,7 +2,7 @@
 
 /// Common names of the HIP and CUDA runtimes: RUNTIME(Malloc) is hipMalloc or cudaMalloc.
 #if defined(HEARTH_GPU_HIP)
-#define __HIP_PLATFORM_AMD__  // HIP requires it.
+#define __HIP_PLATFORM_AMD__  // NOLINT(bugprone-reserved-identifier): HIP requires it.
 #include <hip/hip_runtime_api.h>
 #define RUNTIME(name) hip##name
 #elif defined(HEARTH_GPU_CUDA)
