@@ -273,9 +273,9 @@ bool Executor::may_record() const {
 
 /// Vendor collectives differ in what can be recorded, and work on the host cannot be recorded at all.
 std::string Executor::obstacle() const {
-  if (meets_on_gpu(program_)) return "sums that GPUs make between themselves";
+  if (meets_on_gpu(program_)) return "collectives between GPUs";
   if (program_.num_host_nodes > 0)
-    return fmt::format("{} nodes that the host computes for the GPU", program_.num_host_nodes);
+    return fmt::format("{} nodes that the host computes instead of the GPU", program_.num_host_nodes);
   return "";
 }
 
@@ -287,8 +287,7 @@ void Executor::record(ThreadPool& threads, size_t half) {
   can_record_ = recordings_[half] != nullptr;
   if (!can_record_ && places_.recorder->when == RecordMode::always) {
     user_error(
-        "expected a GPU whose runtime records a step for record=always, got one that does not; try "
-        "record=auto");
+        "the runtime of this GPU cannot record a step, but record=always requires it; set record=auto");
   }
 }
 
@@ -307,17 +306,17 @@ std::string Executor::replay_fault(size_t half) {
   try {
     replay(half);
   } catch (const gpu::DeviceError& error) {
-    return fmt::format("its first replay was refused: {}", error.what());
+    return fmt::format("its first replay failed: {}", error.what());
   }
   wait();
   const std::string difference = check_->difference();
-  return difference.empty() ? "" : "its first replay came to " + difference;
+  return difference.empty() ? "" : "its first replay computed " + difference;
 }
 
 void Executor::check_replay(ThreadPool& threads, size_t half) {
   auto check = std::make_unique<ReplayCheck>(program_, places_, addresses_);
   if (check->needed_bytes() > available_memory_bytes()) {
-    leave_off(fmt::format("comparing its first replay takes {} of host memory",
+    leave_off(fmt::format("checking its first replay needs {} of host memory, more than is free",
                           human_bytes(check->needed_bytes())));
     return queue_calls(threads);
   }

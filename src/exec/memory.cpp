@@ -30,8 +30,9 @@ Region::Region(int64_t num_bytes)
   void* mapped =
       mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) {
-    user_error("this machine refuses {} of memory; lower train.batch or set memory to use recomputation",
-               human_bytes(num_bytes));
+    user_error(
+        "the system cannot allocate {} of memory; lower train.batch or set memory to use recomputation",
+        human_bytes(num_bytes));
   }
   const auto past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(mapped) % kHugePageBytes);
   const int64_t head = past == 0 ? 0 : kHugePageBytes - past;

@@ -227,9 +227,9 @@ TEST_F(Mistakes, InKeysAndValues) {
   refused("hearth train tiny.yaml model=nowhere", {"'nowhere'", "language model's folder", "model=./FOLDER"});
   refused("hearth train tiny.yaml device=cuda", {"device", "'cuda'", "cpu, gpu, gpu:0", "try device=gpu"});
   refused(kNoModules + "hearth train tiny.yaml device=gpu",
-          {"without a module for GPUs", "tools/build --gpu hip"});
+          {"needs a module for GPUs", "tools/build --gpu hip"});
   refused(kNoModules + "hearth train tiny.yaml device=gpu devices=2",
-          {"without a module for GPUs", "tools/build --gpu hip"});
+          {"needs a module for GPUs", "tools/build --gpu hip"});
   refused("hearth train tiny.yaml device=emulated:3", {"device=emulated:3", "0 emulated GPU 0"});
   refused("export HEARTH_EMULATED=20 && hearth train tiny.yaml device=emulated",
           {"HEARTH_EMULATED", "20GiB,20GiB"});

@@ -20,16 +20,17 @@ class Modules : public Program {
 };
 
 TEST_F(Modules, ThatAreMissingAreSaidToBe) {
-  refused(with({}) + "hearth train demo device=emulated",
-          {"the module for emulated GPUs", "no libhearth_emu.so in modules, which HEARTH_MODULES names"});
-  refused(with({}) + "hearth train demo device=gpu", {"without a module for GPUs", "tools/build --gpu hip"});
+  refused(
+      with({}) + "hearth train demo device=emulated",
+      {"the module for emulated GPUs", "no libhearth_emu.so in modules, the folder set by HEARTH_MODULES"});
+  refused(with({}) + "hearth train demo device=gpu", {"needs a module for GPUs", "tools/build --gpu hip"});
 }
 
 TEST_F(Modules, ThatCannotBeOpenedAreSaidWhy) {
   const std::string env = works(with({"libhearth_cuda.so"}) + "hearth doctor");
   EXPECT_THAT(env, HasSubstr("modules    CUDA, not opened: modules/libhearth_cuda.so: "));
   refused(with({"libhearth_cuda.so"}) + "hearth train demo device=gpu",
-          {"expected a GPU for device=gpu, got none: ", "libhearth_cuda.so", "hearth doctor"});
+          {"no GPU found for device=gpu: ", "libhearth_cuda.so", "hearth doctor"});
 }
 
 TEST_F(Modules, ThatAreBuiltAnewAreTriedAnew) {

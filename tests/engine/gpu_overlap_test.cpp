@@ -190,7 +190,7 @@ TEST_F(GpuOverlap, ARunSaysOnceThatItsRecordingsAreLeftOff) {
   EXPECT_THAT(warnings, testing::IsEmpty());
   emu::gpus() = {{.lost_node = 3}};
   EXPECT_EQ(weights_with("auto"), want);
-  EXPECT_THAT(warnings, testing::ElementsAre(testing::HasSubstr("its first replay came to other bits in")));
+  EXPECT_THAT(warnings, testing::ElementsAre(testing::HasSubstr("its first replay computed other bits in")));
   EXPECT_NE(weights_with("always"), want);
   EXPECT_EQ(warnings.size(), 1U);
 }

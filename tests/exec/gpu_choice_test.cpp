@@ -72,14 +72,14 @@ TEST(GpuChoice, SaysWhatIsMissing) {
   without.fault = "no ROCm-capable device is detected";
   EXPECT_EQ(
       refusal("gpu", {}, {without}),
-      "expected a GPU for device=gpu, got none: no ROCm-capable device is detected; look at ls -l /dev/kfd "
-      "/dev/dri, and whether id names the groups render and video; hearth doctor says what is missing");
-  EXPECT_THAT(refusal("gpu", {}, {kCuda}), HasSubstr("look at nvidia-smi"));
+      "no GPU found for device=gpu: no ROCm-capable device is detected; check ls -l /dev/kfd /dev/dri, and "
+      "that id lists the groups render and video; run hearth doctor to see what is missing");
+  EXPECT_THAT(refusal("gpu", {}, {kCuda}), HasSubstr("check nvidia-smi"));
   EXPECT_THAT(refusal("gpu", {kDesktop}, {kHip}), HasSubstr("device=gpu:0000:0c:00.0"));
-  EXPECT_EQ(refusal("gpu:2", {kDesktop, kFirst}, {kHip}),
-            "expected one of the GPUs here for device=gpu:2, which are 0 AMD Radeon Graphics (gfx1036, "
-            "0000:0c:00.0, "
-            "integrated), 1 RX 7900 XT (gfx1100, 0000:03:00.0); try device=gpu:0000:0c:00.0");
+  EXPECT_EQ(
+      refusal("gpu:2", {kDesktop, kFirst}, {kHip}),
+      "device=gpu:2 is not among the GPUs of this machine: 0 AMD Radeon Graphics (gfx1036, 0000:0c:00.0, "
+      "integrated), 1 RX 7900 XT (gfx1100, 0000:03:00.0); set device=gpu:0000:0c:00.0");
   EXPECT_THAT(refusal("gpu:0000:04:00.0", {kFirst}, {kHip}), HasSubstr("0000:03:00.0"));
 }
 

@@ -250,7 +250,7 @@ TEST_F(GpuPrograms, EachNodeThatARecordingLosesIsFoundAndTheBytesAreRight) {
       EXPECT_GE(lost, std::ssize(program_.steps));
       continue;
     }
-    EXPECT_THAT(gpu_->recorder().fault, testing::HasSubstr("its first replay came to other bits in "));
+    EXPECT_THAT(gpu_->recorder().fault, testing::HasSubstr("its first replay computed other bits in "));
     EXPECT_FALSE(executor_->is_recorded());
     ++num_found;
   }
@@ -294,7 +294,7 @@ TEST_F(GpuPrograms, WhatTheHostComputesCannotBeRecorded) {
   program_ = compile(Builder().build(), layout_,
                      {.backend = Backend::gpu, .driver = &gpu::emulator(), .trusts = trusts_none});
   executor_.emplace(program_);
-  EXPECT_THAT(executor_->obstacle(), testing::EndsWith(" nodes that the host computes for the GPU"));
+  EXPECT_THAT(executor_->obstacle(), testing::EndsWith(" nodes that the host computes instead of the GPU"));
 }
 
 TEST_F(GpuPrograms, StartingDoesNotWait) {
@@ -394,7 +394,7 @@ TEST_F(GpuPrograms, AreWaitedForByTheirModeledTimeAndThenReported) {
     return hang;
   };
   const auto said = [](double seconds) {
-    return fmt::format("the GPU gave no answer for {:.0f} s", seconds);
+    return fmt::format("the GPU did not respond for {:.0f} s", seconds);
   };
   const Hang small = hang_on({});
   EXPECT_LT(small.allowed_seconds, 0.5);

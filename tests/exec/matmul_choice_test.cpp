@@ -161,7 +161,7 @@ TEST_F(MatmulChoices, DropALibraryThatIsWrongOrFails) {
   const Found failing = choose(Library::failing);
   EXPECT_THAT(failing.ways, Each(Not("library")));
   EXPECT_EQ(failing.dropped.size(), 3U);
-  EXPECT_THAT(failing.dropped, Each(HasSubstr("told to fail")));
+  EXPECT_THAT(failing.dropped, Each(HasSubstr("configured to fail")));
 }
 
 TEST_F(MatmulChoices, DropALibraryThatLosesOneOfManyTerms) {
@@ -182,8 +182,8 @@ TEST_F(MatmulChoices, AreLeftToAnotherRunWhereTheTimeIsOver) {
   hasty.choose(made);
   EXPECT_EQ(hasty.num_autotuned(), 0);
   EXPECT_THAT(ways(made), Each(""));
-  EXPECT_THAT(hasty.dropped(), ElementsAre(StartsWith("4 of 4 ways of the matmul 20 40 33 "),
-                                           StartsWith("4 of 4 ways of the matmul 7 9 16 ")));
+  EXPECT_THAT(hasty.dropped(), ElementsAre(StartsWith("4 of 4 variants of the matmul 20 40 33 "),
+                                           StartsWith("4 of 4 variants of the matmul 7 9 16 ")));
   EXPECT_EQ(choose(Library::none).num_autotuned, 2);
 }
 
@@ -193,8 +193,9 @@ TEST_F(MatmulChoices, AreLeftToAnotherRunWhereThereIsNoMemory) {
   MatmulChoice choice(find_gpu("emulated"), file());
   choice.choose(made);
   EXPECT_THAT(ways(made), ElementsAre("", "", Not(""), "")) << "the small one";
-  EXPECT_THAT(choice.dropped(), ElementsAre("4 of 4 ways of the matmul 20 40 33 a 33 1 b 40 1 bf16 bf16 were "
-                                            "not measured: there is no memory for it"));
+  EXPECT_THAT(choice.dropped(),
+              ElementsAre("4 of 4 variants of the matmul 20 40 33 a 33 1 b 40 1 bf16 bf16 were "
+                          "not measured: not enough GPU memory"));
 }
 
 TEST_F(MatmulChoices, AreMadeForEachMatmulInsideAnOp) {
@@ -243,7 +244,7 @@ TEST_F(MatmulChoices, NeverAskALibraryAgainThatEndedTheProgram) {
   ASSERT_TRUE(WIFSIGNALED(status));
   const Found after = choose(Library::right);
   EXPECT_THAT(after.ways, Each(Not("library")));
-  EXPECT_THAT(after.dropped, ElementsAre(HasSubstr("emulated library 1: it ended the program")));
+  EXPECT_THAT(after.dropped, ElementsAre(HasSubstr("emulated library 1: disabled, because it crashed")));
   fs::remove(file());
   choose(Library::right);
   say_trying();

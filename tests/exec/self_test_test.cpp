@@ -207,7 +207,7 @@ TEST_F(SelfTests, WhatNothingCanBeTriedOnIsNotRight) {
   test.cover(graph);
   ASSERT_EQ(test.failures().size(), 1U);
   EXPECT_THAT(test.failures().begin()->first, StartsWith("scale_rows(f32["));
-  EXPECT_EQ(test.failures().begin()->second, "there is nothing to try it on");
+  EXPECT_EQ(test.failures().begin()->second, "there is no test for it");
   const ir::NodeTypes types(graph, graph.nodes[0]);
   EXPECT_FALSE(test.trusts(bare, types.view(graph.nodes[0])));
   SelfTest next(find_gpu("emulated"), {.when = SelfTestMode::once, .folder = folder_.path()});

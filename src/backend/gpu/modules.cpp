@@ -44,7 +44,8 @@ Opened open(const fs::path& file) {
   const Module* module = nullptr;
   if (!library) return {.driver = nullptr, .fault = library.fault()};
   if (!library.find("hearth_gpu_module", module) || module->layout != kModuleLayout)
-    return {.driver = nullptr, .fault = file.string() + " is of another build of Hearth"};
+    return {.driver = nullptr,
+            .fault = file.string() + " belongs to another build of Hearth; run tools/build again"};
   return {.driver = &module->driver(), .fault = ""};
 }
 
@@ -85,9 +86,9 @@ Opened open_emulator() {
   if (file.empty()) {
     const fs::path folder = told_folder();
     return {.driver = nullptr,
-            .fault = "there is no libhearth_emu.so " +
-                     (folder.empty() ? "beside the program; try tools/build --gpu emulated"
-                                     : "in " + folder.string() + ", which HEARTH_MODULES names")};
+            .fault = "there is no libhearth_emu.so in " +
+                     (folder.empty() ? "the program's folder; run tools/build --gpu emulated"
+                                     : folder.string() + ", the folder set by HEARTH_MODULES")};
   }
   return open(file);
 }
@@ -127,8 +128,7 @@ const Driver* vendor_driver() {
 
 const Driver& emulator() {
   static const Opened opened = open_emulator();
-  if (opened.driver == nullptr)
-    user_error("expected the module for emulated GPUs, got none: {}", opened.fault);
+  if (opened.driver == nullptr) user_error("cannot open the module for emulated GPUs: {}", opened.fault);
   return *opened.driver;
 }
 

@@ -61,18 +61,18 @@ std::string described(std::span<const gpu::DeviceInfo> gpus) {
 [[noreturn]] void refuse_absence(const std::string& device, std::span<const gpu::Runtime> runtimes) {
   if (runtimes.empty()) {
     user_error(
-        "expected a Hearth built for GPUs for device={}, got one without a module for GPUs; try "
-        "tools/build --gpu hip for AMD's, --gpu cuda for NVIDIA's, or device=emulated",
+        "device={} needs a module for GPUs, but this build of Hearth has none; run tools/build --gpu hip "
+        "(AMD) or tools/build --gpu cuda (NVIDIA), or set device=emulated",
         device);
   }
   std::string faults, advice;
   for (const gpu::Runtime& runtime : runtimes) {
     if (!runtime.fault.empty()) faults += fmt::format("{}{}", faults.empty() ? ": " : "; ", runtime.fault);
     advice += runtime.name == kHip
-                  ? "look at ls -l /dev/kfd /dev/dri, and whether id names the groups render and video; "
-                  : "look at nvidia-smi and ls -l /dev/nvidia*; ";
+                  ? "check ls -l /dev/kfd /dev/dri, and that id lists the groups render and video; "
+                  : "check nvidia-smi and ls -l /dev/nvidia*; ";
   }
-  user_error("expected a GPU for device={}, got none{}; {}hearth doctor says what is missing", device, faults,
+  user_error("no GPU found for device={}{}; {}run hearth doctor to see what is missing", device, faults,
              advice);
 }
 
@@ -83,13 +83,11 @@ size_t counted(const std::string& device, int number, std::span<const gpu::Devic
     if (!is_integrated(gpus[i]) && num_passed++ == number) return i;
   }
   if (num_passed > 0) {
-    user_error("expected {} GPUs with memory of their own for device={}, got {}; try devices={}", number + 1,
-               device, described(gpus), num_passed);
+    user_error("expected {} discrete GPUs for device={}, got {}; set devices={}", number + 1, device,
+               described(gpus), num_passed);
   }
-  user_error(
-      "expected a GPU with memory of its own for device={}, got {}; name it to use it all the same: "
-      "device=gpu:{}",
-      device, described(gpus), gpus[0].pci_address);
+  user_error("device={} uses discrete GPUs, but found only {}; set device=gpu:{} to use this one", device,
+             described(gpus), gpus[0].pci_address);
 }
 
 size_t named(const std::string& device, std::string_view selector, std::span<const gpu::DeviceInfo> gpus) {
@@ -100,8 +98,8 @@ size_t named(const std::string& device, std::string_view selector, std::span<con
         std::ranges::find_if(gpus, [&](const auto& gpu) { return has_address(gpu, selector); });
     if (found != gpus.end()) return static_cast<size_t>(found - gpus.begin());
   }
-  user_error("expected one of the GPUs here for device={}, which are {}; try device={}:{}", device,
-             described(gpus), device.substr(0, device.find(':')), gpus[0].pci_address);
+  user_error("device={} is not among the GPUs of this machine: {}; set device={}:{}", device, described(gpus),
+             device.substr(0, device.find(':')), gpus[0].pci_address);
 }
 
 /// Returns the number of a CUDA architecture: 86 for sm_86.
@@ -145,7 +143,7 @@ size_t choose_gpu(const std::string& device, std::span<const gpu::DeviceInfo> gp
   const gpu::DeviceInfo& gpu = gpus[chosen];
   const gpu::Runtime& runtime = runtime_of(gpu, runtimes);
   if (!has_kernels_for(runtime.architectures, gpu.architecture)) {
-    user_error("expected a GPU with kernels in this Hearth ({}), got {} ({}, {}); try {}",
+    user_error("this build of Hearth has kernels for {}, but not for {} ({}, {}); run {}",
                runtime.architectures, gpu.name, gpu.architecture, gpu.pci_address,
                build_command(runtime, gpu.architecture));
   }
@@ -180,8 +178,8 @@ std::string build_command(const gpu::Runtime& runtime, std::string_view architec
 std::string override_warning(const char* version) {
   if (version == nullptr || *version == '\0') return "";
   return fmt::format(
-      "HSA_OVERRIDE_GFX_VERSION={} is set: the driver passes the GPU off as another, whose kernels may "
-      "compute wrong numbers on it or hang the machine; unset it",
+      "HSA_OVERRIDE_GFX_VERSION={} is set: the driver treats the GPU as another model, whose kernels "
+      "may compute wrong numbers on it or hang the machine; unset it",
       version);
 }
 

@@ -86,8 +86,9 @@ MatmulChoice::MatmulChoice(gpu::DeviceInfo gpu, const fs::path& file, double mos
   gpu_name_ = fmt::format("{}|{}|{}|{}", gpu_.name, gpu_.architecture, gpu_.driver_version, kVersion);
   const std::string last = file_.find(library_key()).value_or("");
   if (library_.empty() || !last.starts_with(kTrialOf) || process_runs(last.substr(kTrialOf.size()))) return;
-  dropped_.push_back(fmt::format("{}: it ended the program that tried it on {}; try again without {}",
-                                 library_, gpu_.name, file.string()));
+  dropped_.push_back(fmt::format(
+      "{}: disabled, because it crashed the process that measured it on {}; delete {} to measure it again",
+      library_, gpu_.name, file.string()));
   library_.clear();
 }
 
@@ -121,7 +122,7 @@ std::string MatmulChoice::winner(const ir::NodeView& node) {
   if (const auto known = winners_.find(key); known != winners_.end()) return known->second;
   std::vector<gpu::Candidate> names;
   for (const std::string_view way : ways) names.push_back({.name = std::string(way)});
-  std::string_view why = "the time for it is over";
+  std::string_view why = "the time limit is reached";
   const gpu::Verdict none{.num_untried = static_cast<int>(ways.size())};
   const gpu::Verdict verdict = gpu::find_or_autotune(file_, key, names, [&] {
     if (seconds_left_ <= 0) return none;
@@ -131,12 +132,12 @@ std::string MatmulChoice::winner(const ir::NodeView& node) {
       return autotune(node, ways);
     } catch (const gpu::DeviceError& error) {
       if (error.kind() != gpu::DeviceError::Kind::out_of_memory) throw;
-      why = "there is no memory for it";
+      why = "not enough GPU memory";
       return none;
     }
   });
   if (verdict.num_untried > 0)
-    dropped_.push_back(fmt::format("{} of {} ways of the matmul {} were not measured: {}",
+    dropped_.push_back(fmt::format("{} of {} variants of the matmul {} were not measured: {}",
                                    verdict.num_untried, ways.size(), key_of(node), why));
   return winners_[key] = verdict.name;
 }

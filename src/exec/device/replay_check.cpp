@@ -54,7 +54,7 @@ void ReplayCheck::add(ValueId id, bool is_kept) {
                 .on_gpu = in != In::host_weights && in != In::host_arena,
                 .is_kept = is_kept};
   if (result.name.empty() && value.producer != kNone)
-    result.name = "what " + program_.graph.node(value.producer).name + " makes";
+    result.name = "the output of " + program_.graph.node(value.producer).name;
   if (in == In::weights) result.saved = image_of(at);
   if (in == In::host_weights) host_bytes_ += passes::padded_bytes(result.num_bytes);
   results_.push_back(std::move(result));
@@ -125,14 +125,14 @@ void ReplayCheck::keep_results() {
 }
 
 std::string ReplayCheck::difference() {
-  if (!other_sent_.empty()) return fmt::format("other bits for {} to send", other_sent_);
+  if (!other_sent_.empty()) return fmt::format("other bits in the data that {} sends", other_sent_);
   size_t num_other = 0;
   std::string first;
   for (const Result& result : results_) {
     if (hash_of(result) != result.hash && num_other++ == 0) first = result.name;
   }
   if (num_other == 0) return "";
-  return fmt::format("other bits in {} of {} results, {} the first", num_other, results_.size(), first);
+  return fmt::format("other bits in {} of {} results, first in {}", num_other, results_.size(), first);
 }
 
 uint64_t ReplayCheck::hash_of(const Step& step, const ir::KernelArgs& args) const {

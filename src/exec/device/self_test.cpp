@@ -246,7 +246,7 @@ void SelfTest::read() {
   });
   for (const auto& [kernel, verdict] : verdicts_) {
     if (verdict == kWrong) failures_[kernel] = whats[kernel];
-    if (verdict == kTrying) failures_[kernel] = "the program ended while it was tried";
+    if (verdict == kTrying) failures_[kernel] = "the program crashed while it was tested";
   }
 }
 
@@ -279,7 +279,7 @@ bool SelfTest::cover_node(const ir::Graph& graph, const ir::Node& node) {
   return verdict_on(own, [&] {
            Found found = try_node(op, view);
            if (found.verdict == Verdict::untried && of_samples == Verdict::untried)
-             found = {.verdict = Verdict::wrong, .what = "there is nothing to try it on"};
+             found = {.verdict = Verdict::wrong, .what = "there is no test for it"};
            return found;
          }) != Verdict::wrong;
 }
@@ -316,8 +316,7 @@ SelfTest::Found SelfTest::try_samples(const ir::OpDef& op, const ir::NodeView& v
     if (found.verdict != Verdict::right) break;
   }
   if (found.verdict == Verdict::untried && !found.what.empty())
-    user_error("expected some memory of {} to be free, got '{}'; try to end what else uses it", info_.name,
-               found.what);
+    user_error("{} is out of memory ({}); close other programs that use this GPU", info_.name, found.what);
   return found;
 }
 
@@ -332,8 +331,7 @@ SelfTest::Session& SelfTest::session() {
   try {
     if (!session_) session_ = std::make_unique<Session>(info_);
   } catch (const gpu::DeviceError& error) {
-    user_error("expected {} to answer, got '{}'; try again after restarting the machine", info_.name,
-               error.what());
+    user_error("{} does not respond ({}); restart the machine and try again", info_.name, error.what());
   }
   return *session_;
 }

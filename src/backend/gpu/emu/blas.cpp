@@ -45,10 +45,10 @@ void multiply(Stream& stream, const BlasMatmul& matmul, const BlasArrays& arrays
   Gpu& gpu = stream.gpu();
   const Library library = gpu.settings.library;
   const auto refuse = [](const char* what) { throw gpu::DeviceError(gpu::DeviceError::Kind::fault, what); };
-  if (library == Library::none) refuse("the GPU has no library of matmuls");
+  if (library == Library::none) refuse("the GPU has no BLAS library");
   if (library == Library::fatal) std::abort();
-  if (library == Library::failing) refuse("the library was told to fail");
-  if (!is_sound(matmul)) refuse("the library takes no such matmul");
+  if (library == Library::failing) refuse("the library is configured to fail");
+  if (!is_sound(matmul)) refuse("the library does not support this matmul");
   if (gpu.matmuls.insert(matmul).second && stream.records())
     refuse("the library cannot be set up within a recording");
   const int64_t num_terms = matmul.k - (library == Library::wrong ? 1 : 0);

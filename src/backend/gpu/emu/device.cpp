@@ -101,7 +101,7 @@ void EmulatedStream::synchronize(double deadline_seconds) {
   }
   if (!gpu_.hangs) return gpu_.patience.forget(this);
   std::this_thread::sleep_for(std::chrono::duration<double>(deadline_seconds * gpu_.settings.hang_scale));
-  throw DeviceError(Kind::no_answer, fmt::format("the GPU gave no answer for {:.0f} s", deadline_seconds));
+  throw DeviceError(Kind::no_answer, fmt::format("the GPU did not respond for {:.0f} s", deadline_seconds));
 }
 
 class EmulatedDevice : public Device::Parts {
@@ -130,7 +130,7 @@ class EmulatedDevice : public Device::Parts {
 std::byte* EmulatedDevice::allocate(int64_t num_bytes) {
   const bool refused = gpu_.num_allocations++ == gpu_.settings.refused_allocation;
   if (refused || num_bytes > free_bytes()) {
-    throw DeviceError(Kind::out_of_memory, fmt::format("{} has {} free, {} were asked for", name_,
+    throw DeviceError(Kind::out_of_memory, fmt::format("{} has {} free, {} requested", name_,
                                                        human_bytes(free_bytes()), human_bytes(num_bytes)));
   }
   std::byte* memory = emu::allocate(num_bytes);

@@ -22,8 +22,8 @@ std::string_view take_part(std::string_view& text, char separator) {
 
 [[noreturn]] void refuse(std::string_view gpu) {
   user_error(
-      "expected at most {} sizes from {} for HEARTH_EMULATED, each with link, fault, hang, refuse, lose, "
-      "broken or integrated at will, got '{}'; try HEARTH_EMULATED=20GiB,20GiB or '20GiB;link=6GB;fault=500'",
+      "expected at most {} sizes from {} for HEARTH_EMULATED, each optionally with link, fault, hang, "
+      "refuse, lose, broken or integrated, got '{}'; try HEARTH_EMULATED=20GiB,20GiB or '20GiB;link=6GB'",
       kMostGpus, human_bytes(kLeastMemory), gpu);
 }
 

@@ -205,7 +205,7 @@ void Processor::run_block(const Grid& grid, Dim3 index, FunctionRef<void()> kern
   fault_.clear();
   shared_.begin(settings().shared_bytes, grid.dynamic_shared_bytes);
   if (grid.dynamic_shared_bytes > 0 && shared_.dynamic() == nullptr) {
-    throw Fault(fmt::format("the kernel launched at {} asks for {} bytes of shared memory, a block has {}",
+    throw Fault(fmt::format("the kernel launched at {} requests {} bytes of shared memory, a block has {}",
                             to_string(launched_), grid.dynamic_shared_bytes, settings().shared_bytes));
   }
   become(pick());
@@ -301,7 +301,7 @@ void Processor::end_thread() {
   ++warp.num_ended;
   if (num_at_barrier_ > 0)
     fail([&] {
-      return fmt::format("divergent barrier: {} of {} threads wait at {}, which {} ended without",
+      return fmt::format("divergent barrier: {} of {} threads wait at {}, but {} ended without reaching it",
                          num_at_barrier_, num_threads_, to_string(barrier_), where(current_));
     });
   if (warp.num_posted > 0)

@@ -54,7 +54,7 @@ void Stream::wait(std::shared_ptr<Mark> mark) {
   const std::shared_ptr<Recording> recording = mark->recording.lock();
   if (!records() && recording && recording->open) recording_ = recording;
   if (!records()) return wait_until(mark->stream, mark->end);
-  if (recording != recording_) throw Fault("a recording waits for what is not part of it");
+  if (recording != recording_) throw Fault("a recording waits for an event outside of it");
   recording_->calls.push_back([this, mark = std::move(mark)] { wait_until(mark->stream, mark->end); });
 }
 
@@ -72,7 +72,7 @@ void Stream::launch(const Grid& grid, std::function<void()> kernel) {
     const int64_t number = gpu_.num_launches++;
     if (number == gpu_.settings.hanging_launch) gpu_.hangs = true;
     if (gpu_.hangs) return;
-    if (number == gpu_.settings.faulty_launch) throw Fault("the GPU was told to fail at this launch");
+    if (number == gpu_.settings.faulty_launch) throw Fault("this launch is configured to fail");
     if (const std::string& file = gpu_.settings.broken_while; !file.empty() && fs::exists(file))
       throw Fault("the GPU is broken");
     gpu_.num_threads += num_threads(grid.blocks) * num_threads(grid.threads);

@@ -11,7 +11,7 @@ namespace vendor {
 struct Blas::Parts {};
 
 Blas::Blas(NativeStream) {
-  throw DeviceError(DeviceError::Kind::fault, "this Hearth was built without a library of matmuls");
+  throw DeviceError(DeviceError::Kind::fault, "this build of Hearth has no BLAS library");
 }
 Blas::~Blas() = default;
 void Blas::multiply(const BlasMatmul&, const BlasArrays&) {}

@@ -91,7 +91,7 @@ struct Blas::Parts {
 Blas::Blas(NativeStream stream) : parts_(std::make_unique<Parts>()) {
   if (!rocblas().is_here) throw DeviceError(DeviceError::Kind::fault, "rocBLAS is not installed");
   check(rocblas().create_handle(&parts_->handle), "opening rocBLAS");
-  check(rocblas().set_stream(parts_->handle, stream), "giving rocBLAS a stream");
+  check(rocblas().set_stream(parts_->handle, stream), "setting the stream of rocBLAS");
   check(rocblas().set_pointer_mode(parts_->handle, rocblas_pointer_mode_host), "setting up rocBLAS");
   check(rocblas().set_atomics_mode(parts_->handle, rocblas_atomics_not_allowed), "setting up rocBLAS");
 }

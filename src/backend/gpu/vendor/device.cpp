@@ -34,7 +34,7 @@ std::string driver_version() {
 
 std::string pci_address(int index) {
   char address[32] = "";
-  check(RUNTIME(DeviceGetPCIBusId)(address, sizeof address, index), "asking for the GPU's address");
+  check(RUNTIME(DeviceGetPCIBusId)(address, sizeof address, index), "reading the PCI address of the GPU");
   std::string text = address;
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
   return text;
@@ -49,7 +49,7 @@ class VendorDevice : public Device::Parts {
   int64_t free_bytes() const override {
     shared_.make_current();
     size_t free = 0, all = 0;
-    check(RUNTIME(MemGetInfo)(&free, &all), "asking for the GPU's free memory");
+    check(RUNTIME(MemGetInfo)(&free, &all), "reading the free memory of the GPU");
     return static_cast<int64_t>(free);
   }
   std::byte* allocate(int64_t num_bytes) override {
@@ -112,7 +112,7 @@ class VendorDriver : public Driver {
 
 DeviceInfo VendorDriver::info_of(int index) const {
   Properties gpu;
-  check(RUNTIME(GetDeviceProperties)(&gpu, index), "asking for the GPU's properties");
+  check(RUNTIME(GetDeviceProperties)(&gpu, index), "reading the properties of the GPU");
   return {.driver = this,
           .index = index,
           .name = gpu.name,

@@ -33,7 +33,7 @@ struct SharedParts {
   Patience patience = {};
 
   /// Makes this GPU current for the calling thread.
-  void make_current() const { check(RUNTIME(SetDevice)(index), "choosing the GPU"); }
+  void make_current() const { check(RUNTIME(SetDevice)(index), "selecting the GPU"); }
 };
 
 std::unique_ptr<Stream::Parts> make_stream(SharedParts& gpu);

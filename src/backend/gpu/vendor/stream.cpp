@@ -37,7 +37,7 @@ struct VendorEvent : Event::Parts {
   double seconds_since(const Event::Parts& earlier) const override {
     float milliseconds = 0;
     check(RUNTIME(EventElapsedTime)(&milliseconds, static_cast<const VendorEvent&>(earlier).event, event),
-          "asking for the time between events");
+          "reading the time between events");
     return static_cast<double>(milliseconds) / 1e3;
   }
 };
@@ -54,7 +54,7 @@ class VendorStream : public Stream::Parts {
  public:
   explicit VendorStream(SharedParts& gpu) : gpu_(gpu) {
     gpu_.make_current();
-    vendor::check(RUNTIME(StreamCreateWithFlags)(&stream_, RUNTIME(StreamNonBlocking)), "making a stream");
+    vendor::check(RUNTIME(StreamCreateWithFlags)(&stream_, RUNTIME(StreamNonBlocking)), "creating a stream");
   }
   ~VendorStream() override {
     blas_.reset();
@@ -74,7 +74,7 @@ class VendorStream : public Stream::Parts {
   }
   void call(void (*function)(void*), void* argument) override {
     gpu_.make_current();
-    check(RUNTIME(LaunchHostFunc)(stream_, function, argument), "a call of the host");
+    check(RUNTIME(LaunchHostFunc)(stream_, function, argument), "queuing a call on the host");
   }
   void multiply(const BlasMatmul& matmul, const BlasArrays& arrays) override;
   void record(std::unique_ptr<Event::Parts>& event) override;
@@ -88,7 +88,7 @@ class VendorStream : public Stream::Parts {
   void replay(const Recording::Parts& recording) override {
     gpu_.make_current();
     vendor::check(RUNTIME(GraphLaunch)(static_cast<const VendorRecording&>(recording).graph, stream_),
-                  "repeating a recording");
+                  "replaying a recording");
   }
   void allow(double work_seconds, double wait_seconds) override {
     gpu_.patience.allow(this, work_seconds, wait_seconds);
@@ -140,7 +140,7 @@ void VendorStream::record(std::unique_ptr<Event::Parts>& event) {
   auto& moment = static_cast<VendorEvent&>(*event);
   if (moment.gpu != gpu_.index) {
     moment.release();
-    check(RUNTIME(EventCreate)(&moment.event), "making an event");
+    check(RUNTIME(EventCreate)(&moment.event), "creating an event");
     moment.gpu = gpu_.index;
   }
   check(RUNTIME(EventRecord)(moment.event, stream_), "recording an event");
@@ -182,13 +182,13 @@ void VendorStream::synchronize(double deadline_seconds) {
     if (steady_clock::now() > deadline) {
       no_answer = true;
       throw DeviceError(DeviceError::Kind::no_answer,
-                        fmt::format("{} gave no answer for {:.0f} s", gpu_.name, deadline_seconds));
+                        fmt::format("{} did not respond for {:.0f} s", gpu_.name, deadline_seconds));
     }
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, kLongestPause);
     result = RUNTIME(StreamQuery)(stream_);
   }
-  vendor::check(take_refused_launch(), "a kernel's launch");
+  vendor::check(take_refused_launch(), "a kernel launch");
   vendor::check(result, "work on the GPU");
   gpu_.patience.forget(this);
 }
