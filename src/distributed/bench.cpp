@@ -146,7 +146,7 @@ double CommTiming::bus_bytes_per_second(int num_ranks) const {
 
 CommBenchResult bench_group(ProcessGroup& group, const CommBenchOptions& options) {
   if (const std::string fault = find_fault(group); !fault.empty())
-    user_error("expected processes that add up and copy alike, got: {}", fault);
+    user_error("the process group failed its test: {}", fault);
   return HostRank(group, options).run();
 }
 
@@ -162,7 +162,7 @@ CommBenchResult bench_nccl(std::span<const gpu::DeviceInfo> gpus, int num_ranks,
   std::string fault;
   run_ranks(num_ranks, [&](ProcessGroup& host) {
     if (std::ssize(gpus) < num_ranks) {
-      fault = fmt::format("expected a GPU for each of {} ranks, got {}", num_ranks, gpus.size());
+      fault = fmt::format("each rank needs a GPU: {} ranks, but {} GPUs", num_ranks, gpus.size());
       return;
     }
     const gpu::DeviceInfo& gpu = gpus[static_cast<size_t>(host.rank())];

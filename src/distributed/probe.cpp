@@ -44,8 +44,8 @@ std::string verdict(ProcessGroup& group, const char* what, int64_t count, int64_
   group.all_gather(std::as_bytes(std::span(&wrong, 1)), std::as_writable_bytes(std::span(all)));
   const auto found = std::ranges::find_if(all, [](int64_t at) { return at != -1; });
   if (found == all.end()) return "";
-  return fmt::format("rank {} got a wrong {} of {} known numbers, at {}", found - all.begin(), what, count,
-                     *found);
+  return fmt::format("rank {} got a wrong {} of {} test numbers, first at index {}", found - all.begin(),
+                     what, count, *found);
 }
 
 }  // namespace

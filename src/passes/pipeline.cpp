@@ -41,16 +41,16 @@ void keeping_shared(TrainGraph& train, GraphPass pass) {
 
 constexpr Pass kPasses[] = {
     {.name = "autocast",
-     .doc = "matmul and convolution in the low precision, losses in f32",
+     .doc = "mixed precision: matmuls and convolutions in bf16 or f16, losses in f32",
      .run = [](TrainGraph& train, PassContext& context) { autocast(train, context.precision); }},
     {.name = "fuse_epilogues",
-     .doc = "bias, residual and relu into the op that feeds them",
+     .doc = "fuses bias, residual and relu into the op before them",
      .run = [](TrainGraph& train, PassContext&) { keeping_loss_weight(train, fuse_epilogues); }},
     {.name = "fuse_conv_pool",
-     .doc = "convolution, relu and 2x2 max-pool over an image as one op",
+     .doc = "fuses convolution, relu and 2x2 max-pool over an image",
      .run = [](TrainGraph& train, PassContext&) { keeping_loss_weight(train, fuse_conv_pool); }},
     {.name = "fuse_norm",
-     .doc = "batch norm into the convolution before it, in training on a GPU its statistics alone",
+     .doc = "fuses batch norm into the convolution before it; in training on a GPU its statistics only",
      .run =
          [](TrainGraph& train, PassContext& context) {
            const NormFusion how{.moments = context.device.measures_matmuls,
@@ -58,7 +58,7 @@ constexpr Pass kPasses[] = {
            keeping_loss_weight(train, [&](ir::Graph& graph) { fuse_norm(graph, how); });
          }},
     {.name = "backward",
-     .doc = "gradients of the losses for every parameter, and what consumes them",
+     .doc = "appends the gradients of all parameters and their consumers (optimizer or accumulation)",
      .required = true,
      .run =
          [](TrainGraph& train, PassContext& context) {
@@ -68,41 +68,41 @@ constexpr Pass kPasses[] = {
            keeping_shared(train, [](ir::Graph& graph) { graph.remove_dead_nodes(); });
          }},
     {.name = "compress",
-     .doc = "what workers sum of each gradient made smaller, the rest kept for the next one",
+     .doc = "compresses gradients before they are all-reduced, with error feedback",
      .required = true,
      .run = [](TrainGraph& train, PassContext& context) { compress(train, context.compress); }},
     {.name = "fuse_head",
-     .doc = "a language model's losses and their gradient as one op",
+     .doc = "fuses a language model's losses with their gradient",
      .run = [](TrainGraph& train, PassContext&) { keeping_shared(train, fuse_head); }},
     {.name = "fuse_elementwise",
-     .doc = "chains of elementwise ops as one loop",
+     .doc = "fuses chains of elementwise ops into one loop",
      .run = [](TrainGraph& train, PassContext&) { keeping_shared(train, fuse_elementwise); }},
     {.name = "schedule",
-     .doc = "the order of nodes with the lowest peak",
+     .doc = "reorders nodes to lower the memory peak",
      .run =
          [](TrainGraph& train, PassContext& context) {
            if (context.shard.owners == nullptr) schedule(train.graph, context.workspace_of);
          }},
     {.name = "all_reduce",
-     .doc = "sums over the workers, each begun as soon as there is something to send",
+     .doc = "inserts all-reduces between workers, overlapped with the backward pass",
      .required = true,
      .stage = Stage::exchange,
      .run = [](TrainGraph& train, PassContext& context) { all_reduce(train, context.all_reduce); }},
     {.name = "shard_weights",
-     .doc = "weights that another worker has, received before each pass that reads them",
+     .doc = "shards weights (FSDP): broadcasts each weight before the pass that reads it",
      .required = true,
      .stage = Stage::exchange,
      .run = [](TrainGraph& train, PassContext& context) { shard_weights(train, context.shard); }},
     {.name = "group_updates",
-     .doc = "updates of one kind next to each other, for a GPU to make in one launch",
+     .doc = "groups optimizer updates, so that a GPU does them in one launch",
      .stage = Stage::exchange,
      .run = [](TrainGraph& train, PassContext&) { group_updates(train.graph); }},
     {.name = "offload",
-     .doc = "weights and states in host memory are copied to where they are needed",
+     .doc = "offloads weights and states to host memory; copies them to the device when needed",
      .stage = Stage::place,
      .run = [](TrainGraph& train, PassContext& context) { offload(train.graph, context.offload); }},
     {.name = "recompute",
-     .doc = "values dropped and made again, or copied back, until the peak is under the budget",
+     .doc = "recomputes or offloads activations until the peak is within the memory budget",
      .stage = Stage::place,
      .run =
          [](TrainGraph& train, PassContext& context) {
@@ -110,7 +110,7 @@ constexpr Pass kPasses[] = {
                                          context.device, context.offload);
          }},
     {.name = "prefetch",
-     .doc = "copies from the host start while the node before them computes",
+     .doc = "starts copies from the host earlier, so that they overlap with computing",
      .stage = Stage::place,
      .run =
          [](TrainGraph& train, PassContext& context) {

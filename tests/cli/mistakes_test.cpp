@@ -194,7 +194,7 @@ TEST_F(Mistakes, InTheCommandLine) {
   refused("hearth bench mlp-b64-fp16", {"'mlp-b64-fp16'", "did you mean 'mlp-b64-fp32'?"});
   refused("hearth bench", {"expected a case", "comm"});
   refused("hearth bench comm --transport telepathy", {"shm, nccl or mpi", "'telepathy'"});
-  refused("hearth bench comm --transport nccl --ranks 2", {"expected a GPU for each of 2 ranks, got 0"});
+  refused("hearth bench comm --transport nccl --ranks 2", {"each rank needs a GPU: 2 ranks, but 0 GPUs"});
   refused("hearth train tiny.yaml devices=2 parallel=sharded --dump-gradients g.safetensors",
           {"parallel=data or zero1 for --dump-gradients", "got sharded", "devices=1"});
   refused("hearth bench comm --ranks 1", {"--ranks", "2 to 64", "1"});

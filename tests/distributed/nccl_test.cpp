@@ -118,7 +118,7 @@ TEST_F(Nccl, SumsAndMovesWhatIsOnGpus) {
 
 TEST_F(Nccl, IsRefusedWhereItSumsWrong) {
   setenv("HEARTH_FAKE_NCCL", "wrong", 1);
-  EXPECT_EQ(fault(), "rank 0: a wrong sum of 1048589 known numbers, at 16384");
+  EXPECT_EQ(fault(), "rank 0: wrong sum of 1048589 test numbers, first at index 16384");
 }
 
 TEST_F(Nccl, IsRefusedWhereItRefuses) {
@@ -148,9 +148,9 @@ TEST_F(Nccl, IsRefusedWhereItIsIncompleteOrAbsent) {
   setenv("HEARTH_NCCL", HEARTH_FAKE_NCCL_INCOMPLETE, 1);
   EXPECT_THAT(fault(), StartsWith("rank 0: expected ncclReduce in "));
   setenv("HEARTH_NCCL", "/nowhere/libnccl.so.2", 1);
-  EXPECT_THAT(fault(), StartsWith("rank 0: expected a library of collectives, got none: /nowhere/libnccl"));
+  EXPECT_THAT(fault(), StartsWith("rank 0: cannot open NCCL or RCCL: /nowhere/libnccl"));
   unsetenv("HEARTH_NCCL");
-  EXPECT_THAT(fault(), HasSubstr("emulated GPUs have none of their own"));
+  EXPECT_THAT(fault(), HasSubstr("emulated GPUs have no such library"));
 }
 
 // In a process of its own: threads that hang stay, and a process that has some cannot be forked as another.
@@ -161,9 +161,9 @@ TEST_F(Nccl, IsRefusedWhereItHangs) {
     _exit(0);
   };
   const testing::ExitedWithCode ends_well(0);
-  EXPECT_EXIT(say_fault("hang", 2), ends_well, StrEq("rank 0: a collective gave no answer for 2 s"));
+  EXPECT_EXIT(say_fault("hang", 2), ends_well, StrEq("rank 0: a collective timed out after 2 s"));
   EXPECT_EXIT(say_fault("join", 0.2), ends_well,
-              StrEq("rank 0: joining the group of GPUs gave no answer for 0.2 s"));
+              StrEq("rank 0: joining the group of GPUs timed out after 0.2 s"));
 }
 
 }  // namespace

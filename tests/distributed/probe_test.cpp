@@ -50,13 +50,14 @@ std::vector<std::string> said(Lying::Lie lie) {
 TEST(Probe, PassesWhatIsRight) { EXPECT_EQ(said(Lying::Lie::none), std::vector<std::string>(3)); }
 
 TEST(Probe, NamesAWrongSumOnEveryRank) {
-  EXPECT_EQ(said(Lying::Lie::sum),
-            std::vector<std::string>(3, "rank 1 got a wrong sum of 524301 known numbers, at 5000"));
+  EXPECT_EQ(
+      said(Lying::Lie::sum),
+      std::vector<std::string>(3, "rank 1 got a wrong sum of 524301 test numbers, first at index 5000"));
 }
 
 TEST(Probe, NamesAWrongCopyOnEveryRank) {
   EXPECT_EQ(said(Lying::Lie::copy),
-            std::vector<std::string>(3, "rank 1 got a wrong copy of 524301 known numbers, at 0"));
+            std::vector<std::string>(3, "rank 1 got a wrong copy of 524301 test numbers, first at index 0"));
 }
 
 }  // namespace

@@ -32,10 +32,10 @@ class MpiProcessGroup : public MessageProcessGroup {
   explicit MpiProcessGroup(double deadline_seconds) : deadline_seconds_(deadline_seconds) {
     int provided = 0;
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "opening MPI");
-    if (provided < MPI_THREAD_SERIALIZED) internal_error("expected an MPI that may be used from any thread");
+    if (provided < MPI_THREAD_SERIALIZED) internal_error("this MPI does not support MPI_THREAD_SERIALIZED");
     check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "opening MPI");
-    check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "asking MPI for the rank");
-    check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size_), "asking MPI for the number of ranks");
+    check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "reading the MPI rank");
+    check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size_), "reading the number of MPI ranks");
   }
   ~MpiProcessGroup() override { broken_ ? MPI_Abort(MPI_COMM_WORLD, 1) : MPI_Finalize(); }
   MpiProcessGroup(const MpiProcessGroup&) = delete;

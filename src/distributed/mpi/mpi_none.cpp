@@ -4,10 +4,7 @@
 namespace hearth::distributed {
 
 std::unique_ptr<ProcessGroup> open_mpi(double) {
-  user_error(
-      "expected a Hearth with MPI, got one that was built without; install libopenmpi-dev and openmpi-bin, "
-      "then "
-      "tools/build");
+  user_error("this build of Hearth has no MPI; install libopenmpi-dev and openmpi-bin, then run tools/build");
 }
 
 }  // namespace hearth::distributed

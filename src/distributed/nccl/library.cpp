@@ -10,11 +10,12 @@ namespace hearth::distributed {
 NcclLibrary::NcclLibrary(const std::string& path) {
   const SharedLibrary library({path});
   if (!library) {
-    user_error("expected a library of collectives, got none: {}; HEARTH_NCCL=FILE says where it is",
+    user_error("cannot open NCCL or RCCL: {}; set HEARTH_NCCL=FILE to the path of the library",
                library.fault());
   }
   const auto find = [&](const char* name, auto*& function) {
-    if (!library.find(name, function)) user_error("expected {} in {}, got a library without it", name, path);
+    if (!library.find(name, function))
+      user_error("{1} has no function {0}; NCCL 2.7 or later is needed", name, path);
   };
   find("ncclGetVersion", get_version);
   find("ncclGetErrorString", get_error_string);
@@ -35,7 +36,9 @@ std::string NcclLibrary::usual_path(const std::string& runtime) {
   if (const char* path = std::getenv("HEARTH_NCCL"); path != nullptr && *path != '\0') return path;
   if (runtime == "HIP") return "librccl.so.1";
   if (runtime == "CUDA") return "libnccl.so.2";
-  user_error("expected a library of collectives, got none: {} GPUs have none of their own", runtime);
+  user_error(
+      "cannot open NCCL or RCCL: {} GPUs have no such library; set HEARTH_NCCL=FILE to the path of one",
+      runtime);
 }
 
 void NcclLibrary::check(int result, const char* doing) const {
@@ -45,7 +48,7 @@ void NcclLibrary::check(int result, const char* doing) const {
 
 std::string NcclLibrary::version() const {
   int version = 0;
-  check(get_version(&version), "asking for the library's version");
+  check(get_version(&version), "reading the version of the library");
   // Before 2.9 the version was major * 1000 + minor * 100 + patch.
   const int major = version < 10000 ? version / 1000 : version / 10000;
   return fmt::format("{}.{}.{}", major, version / 100 % (version < 10000 ? 10 : 100), version % 100);

@@ -179,7 +179,7 @@ class KnownNumbers {
     stream_.synchronize(kEver);
     for (int64_t i = 0; i < count && fault_.empty(); ++i) {
       if (host_[static_cast<size_t>(i)] != right(i))
-        fault_ = fmt::format("a wrong {} of {} known numbers, at {}", what, count, i);
+        fault_ = fmt::format("wrong {} of {} test numbers, first at index {}", what, count, i);
     }
   }
 
@@ -273,7 +273,7 @@ OpenedNccl open_group(std::shared_ptr<const NcclLibrary> library, const NcclId& 
   const ThreadThatMayHang beginning([trial] { trial->run(); });
   const auto fault = [&] {
     if (beginning.ends_within(deadline_seconds)) return trial->fault();
-    return fmt::format("{} gave no answer for {} s",
+    return fmt::format("{} timed out after {} s",
                        trial->group() ? "a collective" : "joining the group of GPUs", deadline_seconds);
   };
   OpenedNccl opened;
@@ -297,7 +297,7 @@ OpenedNccl open_nccl(ProcessGroup& host, const gpu::DeviceInfo& gpu, double dead
   const std::string missing = fault_of([&] {
     library = std::make_shared<NcclLibrary>(NcclLibrary::usual_path(gpu.driver->runtime().name));
     opened.version = library->version();
-    if (host.rank() == 0) library->check(library->get_unique_id(&id), "naming the group of GPUs");
+    if (host.rank() == 0) library->check(library->get_unique_id(&id), "creating the id of the group of GPUs");
   });
   opened.fault = agree(host, missing);
   if (!opened.fault.empty()) return opened;

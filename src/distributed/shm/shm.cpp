@@ -358,7 +358,7 @@ void run_ranks(int size, FunctionRef<void(ProcessGroup&)> work) {
   std::vector<pid_t> others;
   for (int rank = 1; rank < size; ++rank) {
     const pid_t child = fork();
-    if (child < 0) internal_error("expected a process for rank {}, got none", rank);
+    if (child < 0) internal_error("cannot fork a process for rank {}", rank);
     if (child == 0) run_forked(group, rank, work);
     others.push_back(child);
   }
@@ -366,7 +366,7 @@ void run_ranks(int size, FunctionRef<void(ProcessGroup&)> work) {
   for (size_t i = 0; i < others.size(); ++i) {
     int status = 0;
     waitpid(others[i], &status, 0);
-    if (status != 0) internal_error("expected rank {} to end well, got status {}", i + 1, status);
+    if (status != 0) internal_error("rank {} exited with status {}", i + 1, status);
   }
 }
 

@@ -174,8 +174,8 @@ class Cuts {
     std::vector<int> counts(crossing.begin() + std::min<int64_t>(1, std::ssize(crossing)), crossing.end());
     if (counts.size() < wanted) {
       user_error(
-          "expected a model that can be cut into {} stages, got one with places for {} cuts; try fewer "
-          "devices",
+          "the model cannot be cut into {} pipeline stages, because it has only {} positions for cuts; try "
+          "fewer devices",
           wanted + 1, counts.size());
     }
     std::ranges::sort(counts);
