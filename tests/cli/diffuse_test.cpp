@@ -148,7 +148,7 @@ TEST_F(Diffuse, RunsAreEvaluatedAndRecipesChecked) {
 }
 
 TEST_F(Diffuse, MistakesAreOneSentence) {
-  refused("hearth train flux-lora", {"config.json of a denoiser", "FLUX.1-dev", "not there"});
+  refused("hearth train flux-lora", {"config.json of a denoiser", "FLUX.1-dev", "there is no"});
   refused("hearth train flux.yaml model.config=none.json", {"config.json of a model", "none.json"});
   refused("hearth train flux.yaml data.kind=captions data.path=.", {"data.kind folder, idx", "got captions"});
   refused("hearth train flux.yaml data.image_size=18",
@@ -288,7 +288,7 @@ TEST_F(LatentDiffuse, RunsAreAskedEvaluatedAndPlanned) {
   EXPECT_THAT(works("hearth eval run"), HasSubstr(fmt::format("{:.4f}", last_eval_loss("run"))));
   EXPECT_THAT(works("hearth validate latent.yaml --out other"), HasSubstr("the recipe is well-formed"));
   works("mv vae elsewhere");
-  refused("hearth generate run --prompt star", {"config.json of an autoencoder", "vae", "not there"});
+  refused("hearth generate run --prompt star", {"config.json of an autoencoder", "vae", "there is no"});
   works("hearth generate run --prompt star --seed 8 --out moved.png model.autoencoder=elsewhere");
   EXPECT_TRUE(get("moved.png") == get("one.png"));
   EXPECT_THAT(works("hearth plan latent.yaml model.autoencoder= data.image_size=32"),

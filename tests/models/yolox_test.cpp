@@ -72,7 +72,7 @@ TEST(Yolox, TheStemsFileHoldsTheFourPixelsOfABlockColumnByColumn) {
 TEST(Yolox, RefusalsSayWhatWasExpected) {
   EXPECT_THAT([] { grow("yolox_pico", 64, 100, 3); },
               testing::ThrowsMessage<UserError>(
-                  testing::HasSubstr("expected pictures whose sides 32 divides, got 64 x 100")));
+                  testing::HasSubstr("expected images with sides that are multiples of 32, got 64 x 100")));
   EXPECT_THAT([] { find_yolox("yolox_tny"); },
               testing::ThrowsMessage<UserError>(testing::HasSubstr("did you mean 'yolox_tiny'")));
 }

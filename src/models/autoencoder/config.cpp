@@ -80,7 +80,7 @@ AutoencoderConfig parse_autoencoder_config(std::string_view json, const std::str
 AutoencoderConfig read_autoencoder_config(const fs::path& file) {
   if (!fs::exists(file)) {
     const std::string advice = download_advice(file.parent_path());
-    user_error("expected the config.json of an autoencoder, got '{}', which is not there{}", file.string(),
+    user_error("expected the config.json of an autoencoder, but there is no '{}'{}", file.string(),
                advice.empty() ? "; try model.autoencoder=FOLDER" : advice);
   }
   return parse_autoencoder_config(read_file(file, kMaxConfigBytes), file.string());

@@ -51,8 +51,8 @@ struct Defaults {
 
 [[noreturn]] void refuse_quantized(std::string_view where, std::string_view found) {
   user_error(
-      "{}: expected weights in f32, bf16, f16 or f64, got {}; try the model that was quantized, which "
-      "adapter.quantize=nf4 stores in 4 bits here (QLoRA)",
+      "{}: the weights are quantized ({}); use the original model in f32, bf16, f16 or f64, which "
+      "adapter.quantize=nf4 stores in 4 bits (QLoRA)",
       where, found);
 }
 
@@ -479,12 +479,12 @@ DecoderConfig parse_decoder_config(std::string_view json, const std::string& whe
 std::string read_decoder_json(const fs::path& file) {
   if (!fs::exists(file)) refuse_unsupported_pipeline(file.parent_path());
   if (!fs::exists(file))
-    user_error("expected the config.json of a language model, got '{}', which is not there{}", file.string(),
+    user_error("expected the config.json of a language model, but there is no '{}'{}", file.string(),
                download_advice(file.parent_path()));
   // Older GPTQ and AWQ models have this information in a separate file.
   for (const char* name : {"quantize_config.json", "quant_config.json"}) {
     if (fs::exists(file.parent_path() / name))
-      refuse_quantized(file.string(), fmt::format("a {} beside it", name));
+      refuse_quantized(file.string(), fmt::format("a {} in the same folder", name));
   }
   std::string json = read_file(file, kMaxConfigBytes);
   check_not_quantized(parse_json_object<Json>(json, file.string()), file.string());

@@ -9,7 +9,7 @@ std::string context_note(const DecoderConfig& config, int64_t context) {
   if (context <= config.max_positions) return "";
   return fmt::format(
       "a context of {} tokens is above max_position_embeddings {} in the model's config.json: it has not "
-      "learned positions from there on",
+      "been trained on later positions",
       context, config.max_positions);
 }
 
@@ -25,7 +25,7 @@ std::string dropout_note(const DecoderConfig& config) {
 void check_context(const DecoderConfig& config, int64_t context) {
   if (!config.learned_positions || context <= config.max_positions) return;
   user_error(
-      "expected a context of at most {} tokens, the n_positions that this {} model learned, got {}; try a "
+      "expected a context of at most {} tokens, the n_positions of this {} model, got {}; try a "
       "smaller data.context or --context",
       config.max_positions, config.family, context);
 }

@@ -49,7 +49,7 @@ double from_either(const ConfigReader& config, const ConfigReader& scaling, cons
   const double outer = config.number(key, otherwise);
   const double inner = scaling.number(key, outer);
   if (config.has(key) && inner != outer)
-    scaling.fail(key, fmt::format("the {} that stands outside too", outer));
+    scaling.fail(key, fmt::format("{} as in the enclosing object", outer));
   return inner;
 }
 
@@ -62,8 +62,7 @@ void read_linear(const Source& in, RopeOptions& rope) { rope.factor = positive(i
 int64_t original_positions(const Source& in) {
   const int64_t inner = positions(in.scaling, in.sizes.max_positions);
   if (in.config.has("original_max_position_embeddings") && positions(in.config, inner) != inner) {
-    in.config.fail("original_max_position_embeddings",
-                   fmt::format("what {} says, {}", in.scaling.where(), inner));
+    in.config.fail("original_max_position_embeddings", fmt::format("{} as in {}", inner, in.scaling.where()));
   }
   return inner;
 }
@@ -116,16 +115,15 @@ void check_longrope_of_version_4(const Source& in, const RopeOptions& rope, doub
   if (!outside && rope.original_positions != in.sizes.max_positions) {
     in.scaling.fail(
         "original_max_position_embeddings",
-        "that key beside \"max_position_embeddings\", where every version of transformers finds it");
+        "this key next to \"max_position_embeddings\", where every version of transformers reads it,");
   }
   if (in.scaling.has("attention_factor")) return;
   if (outside && rope.factor != ratio)
-    in.scaling.fail("factor", fmt::format("what the two numbers of positions say, {}", ratio));
+    in.scaling.fail("factor", fmt::format("{}, the ratio of the two numbers of positions,", ratio));
   if (!outside && !in.scaling.has("factor")) {
     user_error(
-        "{}: expected \"factor\", or \"original_max_position_embeddings\" beside "
-        "\"max_position_embeddings\", "
-        "got neither",
+        "{}: expected \"factor\", or \"original_max_position_embeddings\" next to "
+        "\"max_position_embeddings\", got neither",
         in.scaling.where());
   }
 }
@@ -165,7 +163,7 @@ const std::vector<RopeType>& rope_types() {
 std::string type_of(const ConfigReader& scaling, const RopeDefaults& defaults) {
   const std::string old = scaling.text("type", scaling.text("rope_type", "default"));
   const std::string type = scaling.text("rope_type", old);
-  if (type != old) scaling.fail("type", fmt::format("the \"rope_type\" beside it, {}", type));
+  if (type != old) scaling.fail("type", fmt::format("{} as in \"rope_type\"", type));
   return defaults.is_phi && (type == "su" || type == "yarn") ? "longrope" : type;
 }
 
@@ -184,7 +182,7 @@ const RopeType& find_type(const ConfigReader& scaling, const std::string& name, 
 void check_keys(const ConfigReader& scaling, const RopeType& type) {
   for (const std::string& key : scaling.keys()) {
     if (std::ranges::find(kKnownKeys, key) != kKnownKeys.end()) continue;
-    user_error("{}: expected the keys of one way to turn heads, got '{}'", scaling.where(), key);
+    user_error("{}: expected keys of a rope_type, got '{}'", scaling.where(), key);
   }
   for (const char* key : type.required) {
     if (!scaling.has(key))
@@ -200,12 +198,13 @@ void check_sizes(const RopeOptions& rope, const Source& in) {
   const int64_t rotary = rotary_size(rope, in.sizes.head_size);
   if (!(rope.theta > 0) || rotary < 2 || rotary > in.sizes.head_size || rotary % 2 != 0) {
     user_error(
-        "{}: expected rotary positions over an even part of a head of {}, got a share of {} (theta {})",
+        "{}: expected RoPE over an even number of the {} elements of a head, got a fraction of {} (theta {})",
         in.scaling.where(), in.sizes.head_size, rope.rotary_share, rope.theta);
   }
   if (rope.rotary_share != 1 && !in.defaults.is_phi) {
     user_error(
-        "{}: expected no partial_rotary_factor, which transformers has not for this model_type, got {}",
+        "{}: expected no partial_rotary_factor, which transformers does not support for this model_type, got "
+        "{}",
         in.scaling.where(), rope.rotary_share);
   }
   if (rope.type != "longrope") return;

@@ -79,9 +79,8 @@ class Dit : public DenoiserBlocks {
 ValueId build_dit(nn::Builder& builder, const DenoiserConfig& config, const DenoiserInputs& in) {
   if (in.patches != Extent(config.side)) {
     user_error(
-        "expected latents of {0} x {0}, the sample_size that this DiT is made for, got {1} x {2}; try "
-        "pictures "
-        "of that size, or another sample_size in config.json for a new model",
+        "expected latents of {0} x {0}, the sample_size of this DiT, got {1} x {2}; use images of that size, "
+        "or set sample_size in config.json of a new model",
         config.side * config.patch, in.patches.height * config.patch, in.patches.width * config.patch);
   }
   return Dit(builder, config, in).run();

@@ -60,7 +60,7 @@ void read_heads(const Reader& reader, int64_t heads, int64_t head_size, Denoiser
 [[noreturn]] void refuse_tool(const Reader& reader, const DenoiserConfig& config) {
   const int64_t ratio = config.channels / std::max<int64_t>(config.out_channels, 1);
   user_error(
-      "{}: the model predicts {} of the {} channels that it reads{}; Hearth trains models of one image: take "
+      "{}: the model predicts {} of the {} channels that it reads{}, which is not supported; use "
       "FLUX.1-dev with the recipe flux-lora, or FLUX.2 klein 4B with klein-lora",
       reader.where(), config.out_channels, config.channels,
       ratio == 6   ? ", so it is a FLUX.1-Fill"
@@ -169,7 +169,7 @@ DenoiserConfig parse_denoiser_config(std::string_view json, const std::string& w
 std::string read_denoiser_json(const fs::path& config_json) {
   if (!fs::exists(config_json)) refuse_unsupported_pipeline(config_json.parent_path());
   if (!fs::exists(config_json))
-    user_error("expected the config.json of a denoiser, got '{}', which is not there{}", config_json.string(),
+    user_error("expected the config.json of a denoiser, but there is no '{}'{}", config_json.string(),
                download_advice(config_json.parent_path()));
   return read_file(config_json, kMaxConfigBytes);
 }

@@ -25,7 +25,7 @@ ValueId tower(Builder& builder, ValueId x) {
 
 FcosOutputs build_fcos(Builder& builder, ValueId images, const PyramidOptions& options, int64_t num_classes) {
   if (4 * options.width % kGroups != 0)
-    user_error("expected a model.width that is a multiple of 8 for FCOS, got {}", options.width);
+    user_error("model.width of FCOS must be a multiple of 8, got {}", options.width);
   const Pyramid pyramid = build_resnet50_fpn(builder, images, options);
   const Builder::Scope scope(builder, "head");
   std::vector<ValueId> logits, edges, centerness;

@@ -25,7 +25,7 @@ ValueId even_conv(Builder& builder, std::string_view name, ValueId in, const Bui
 Pyramid build_resnet50_fpn(Builder& builder, ValueId images, const PyramidOptions& options) {
   const Shape pictures = builder.graph().type(images).shape;
   if (pictures[1] % 32 != 0 || pictures[2] % 32 != 0)
-    user_error("expected pictures whose sides 32 divides, got {} x {}", pictures[1], pictures[2]);
+    user_error("expected images with sides that are multiples of 32, got {} x {}", pictures[1], pictures[2]);
   ResNet body = kResNet50;
   body.width = options.width;
   body.small_stem = false;

@@ -172,8 +172,8 @@ int64_t num_yolox_anchors(int64_t height, int64_t width) {
 ValueId build_yolox(Builder& builder, ValueId images, const YoloxSize& size, int64_t num_classes) {
   const Shape pictures = builder.graph().type(images).shape;
   if (pictures[1] % 32 != 0 || pictures[2] % 32 != 0)
-    user_error("expected pictures whose sides 32 divides, got {} x {} for {}", pictures[1], pictures[2],
-               size.name);
+    user_error("expected images with sides that are multiples of 32, got {} x {} for {}", pictures[1],
+               pictures[2], size.name);
   Layers layers(builder, size);
   const Levels levels = neck(layers, darknet(layers, images));
   const Builder::Scope scope(builder, "head");
