@@ -7,9 +7,9 @@
 #include "base/error.h"
 
 /// A discrete-event simulation. In each round, steps at the front of their queue start once their waits are
-/// over and, for a meeting, once its steps of all workers are ready. Running steps first take their seconds,
-/// then move bytes at rates from max-min fair sharing of the paths; the clock advances to the next end of
-/// either. A round costs O(steps running x paths), and each round ends at least one phase of a step.
+/// over and, for a meeting, once its steps of all workers are ready. A step first takes its seconds, then
+/// moves its bytes at a rate from max-min fair sharing of the paths; the clock advances to the next end of
+/// either. A round costs O(active steps x paths) and ends one phase of a step or more.
 namespace hearth::exec {
 namespace {
 

@@ -11,7 +11,7 @@
 namespace hearth::distributed {
 namespace {
 
-/// Calls body(begin, count) for consecutive ranges of at most `most` elements.
+/// Calls body(begin, count) for consecutive ranges of up to `most` elements.
 template <typename Body>
 void in_runs(int64_t count, int64_t most, Body body) {
   for (int64_t begin = 0; begin < count; begin += most) body(begin, std::min(most, count - begin));

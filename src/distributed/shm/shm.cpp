@@ -1,5 +1,5 @@
 // Collectives over anonymous shared memory, for the ranks of one machine. An array passes through the memory
-// in chunks that stay in the cores' caches: every rank copies its chunk in, reduces one part of all ranks'
+// in chunks that fit the cores' caches: every rank copies its chunk in, reduces one part of all ranks'
 // chunks in the order of sum.h, and copies the sums of the other parts out (reduce-scatter and all-gather).
 // Each of these turns is announced by a counter that only its rank increments, and every wait is for another
 // rank's counter, so there is no lock that a dying rank could hold. Three chunks are in flight at once, so a

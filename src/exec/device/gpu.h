@@ -23,7 +23,7 @@ class GpuRoom {
     /// Returns the bytes to allocate on the GPU: arena, staging and slack.
     int64_t gpu_bytes() const;
   };
-  /// Places arena and staging in `memory`, which has Needs::gpu_bytes(); if null, allocates that memory.
+  /// Puts arena and staging into `memory`, which has Needs::gpu_bytes(); if null, allocates that memory.
   GpuRoom(gpu::Device& device, const Needs& needs, std::byte* memory = nullptr);
 
  private:
