@@ -133,7 +133,7 @@ TEST_F(Mistakes, WhatTrainingRefusesValidateRefusesToo) {
       {"model.name=resnet18 train.batch=3 data.drop_last=false", "at least 2 values per channel"},
       {"data.image_size=4096 data.count=1000000 train.batch=1000000", "fits the"},
       {"device=emulated:3", "device=emulated:3"},
-      {"device=emulated devices=2", "expected 2 GPUs"},
+      {"device=emulated devices=2", "expected 2 discrete GPUs"},
       {"devices=2 supervise=false", "supervise=true"},
       {"devices=2 memory=1KiB", "above memory=1.00 KiB"},
       {"devices=2 data.count=3 train.batch=8", "every one of 2 devices"},
@@ -236,7 +236,7 @@ TEST_F(Mistakes, InKeysAndValues) {
   refused("export HEARTH_EMULATED='1GiB;broken=' && hearth train tiny.yaml device=emulated",
           {"HEARTH_EMULATED", "broken"});
   refused("hearth train tiny.yaml device=emulated:0 devices=2", {"device=emulated"});
-  refused("hearth train tiny.yaml device=emulated devices=2", {"expected 2 GPUs", "devices=1"});
+  refused("hearth train tiny.yaml device=emulated devices=2", {"expected 2 discrete GPUs", "devices=1"});
   refused("hearth train tiny.yaml devices=2 supervise=false", {"supervise=true", "mpirun -n 2"});
   refused("hearth train tiny.yaml devices=2 train.accumulate=3", {"train.accumulate=4"});
   refused("hearth train tiny.yaml devices=2 train.shards=6 train.accumulate=6", {"train.shards=2"});
