@@ -29,6 +29,7 @@ struct CommTiming {
   double bus_bytes_per_second(int num_ranks) const;
 };
 
+/// Rates measured by a benchmark.
 struct CommBenchResult {
   /// Rate at which each rank copies one of its arrays to another, outside the caches, all ranks at once.
   double copy_bytes_per_second = 0;

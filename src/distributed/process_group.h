@@ -36,6 +36,7 @@ struct Place {
   int64_t step = 0;
   int64_t index = 0;
 };
+/// Describes a collective for messages.
 std::string to_string(const char* collective, const Place& place);
 
 /// Optional features of a process group.
@@ -55,6 +56,7 @@ class ProcessGroup {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  /// True if the group has the capability, the same on every rank.
   virtual bool has(Capability capability) const = 0;
   /// Sets the step and index that error messages name.
   virtual void set_place(const Place& place) = 0;

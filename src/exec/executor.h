@@ -31,6 +31,7 @@ class Staging;
 /// Running a CPU program allocates nothing and cannot fail; on a GPU it may throw DeviceError.
 class Executor {
  public:
+  /// Prepares to run the program, which must outlive the executor.
   explicit Executor(const Program& program);
   ~Executor();
   Executor(const Executor&) = delete;

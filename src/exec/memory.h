@@ -54,7 +54,9 @@ class PersistentLayout {
   /// Adds the parameters and states of a graph; a name added before must have the same type. The first graph
   /// must have all frozen weights, and no weights or states may be added after carried values.
   void add(const ir::Graph& graph);
+  /// Returns the buffer with that name; throws InternalError if there is none.
   const PersistentBuffer& at(const std::string& name) const;
+  /// Returns the buffer with that name, or null.
   const PersistentBuffer* find(const std::string& name) const;
   const std::vector<PersistentBuffer>& buffers() const { return buffers_; }
   int64_t num_bytes() const { return num_bytes_; }

@@ -20,6 +20,7 @@ namespace hearth::exec {
 /// Device that a program is compiled for; `null` prepares kernels that touch no memory, for planning.
 enum class Backend : uint8_t { cpu, gpu, null };
 
+/// Options of compile().
 struct CompileOptions {
   Backend backend = Backend::cpu;
   const gpu::Driver* driver = nullptr;  ///< driver of the kernels, for Backend::gpu
@@ -98,6 +99,7 @@ struct Program {
   int num_host_nodes = 0;  ///< number of nodes that the host computes for the GPU
 
   int64_t arena_bytes() const { return report.height_bytes; }
+  /// Returns the nodes of a step.
   std::span<const ir::Node> nodes_of(const Step& step) const {
     return {&graph.nodes[step.node], step.num_nodes};
   }

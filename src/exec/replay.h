@@ -30,6 +30,7 @@ struct ReplayStep {
   int64_t meeting = -1;
 };
 
+/// Interval in which a step runs.
 struct ReplaySpan {
   double begin = 0, end = 0;  ///< seconds since the start
 };

@@ -24,6 +24,7 @@ struct Access {
   bool writes = false;
 };
 
+/// A step with its queue and the memory that it accesses.
 struct QueuedStep {
   Queue queue = Queue::compute;
   std::vector<Access> accesses;

@@ -39,6 +39,7 @@ struct PassContext {
 /// workers, `place` moves values within a memory budget.
 enum class Stage : uint8_t { compute, exchange, place };
 
+/// A row of the pass list: name, description and function.
 struct Pass {
   std::string_view name;
   std::string_view doc;

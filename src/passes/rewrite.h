@@ -12,6 +12,7 @@ namespace hearth::passes {
 class Readers {
  public:
   Readers() = default;
+  /// Indexes the current nodes of the graph; later changes are not seen.
   explicit Readers(const ir::Graph& graph);
   std::span<const ir::NodeId> operator[](ir::ValueId id) const {
     const auto index = static_cast<size_t>(id);

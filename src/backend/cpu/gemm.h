@@ -31,6 +31,8 @@ class Gemm {
   explicit Gemm(const GemmSpec& spec);
   /// Bytes of `workspace` that run() needs.
   int64_t workspace_bytes() const;
+  /// Computes c on spec.num_threads threads. `workspace` has workspace_bytes(); bias and residual are null
+  /// unless the spec has them.
   void run(const void* a, const void* b, const float* bias, const void* residual, void* c,
            std::byte* workspace, ThreadPool& threads) const;
 

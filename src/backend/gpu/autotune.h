@@ -30,6 +30,7 @@ struct Verdict {
   int num_untried = 0;  ///< number of candidates that were not run because time ran out
 };
 
+/// Limits and tolerance of autotuning.
 struct AutotuneOptions {
   Tolerance tolerance;  ///< tolerance of every number of a result
   int num_runs = 5;     ///< timed runs per candidate, by the GPU's clock; their median counts
@@ -48,6 +49,7 @@ Verdict autotune(std::span<const Candidate> candidates, Device& device,
 /// empty.
 class WinnerFile {
  public:
+  /// With an empty path nothing is stored or found.
   explicit WinnerFile(fs::path path);
   /// Returns ~/.cache/hearth/matmuls.json, or the same below XDG_CACHE_HOME; nullopt if neither is known.
   static std::optional<fs::path> usual_path();

@@ -30,6 +30,7 @@ class DeviceError : public std::runtime_error {
   Kind kind_;
 };
 
+/// Properties of a GPU, as reported by its runtime.
 struct DeviceInfo {
   const Driver* driver = nullptr;  ///< the driver that lists this GPU
   int index = 0;                   ///< index among the GPUs of its driver
@@ -66,6 +67,7 @@ class Device {
 
   /// Allocates bytes on the GPU, aligned to 256. Throws DeviceError.
   std::byte* allocate(int64_t num_bytes);
+  /// Frees memory of allocate(); does not throw.
   void release(std::byte* memory);
 
   struct Parts;
@@ -158,6 +160,7 @@ class Stream {
   void start_recording();
   /// Returns the recording; null if the runtime cannot record this work, which must then be queued each time.
   std::unique_ptr<Recording> finish_recording();
+  /// Queues the recorded work, by one call.
   void replay(const Recording& recording);
   /// Extends the timeout of synchronize(): by work_seconds for the queued work, and to at least wait_seconds
   /// for waiting on other workers.
@@ -166,6 +169,7 @@ class Stream {
   double patience_seconds() const;
   /// Waits until all queued work is done. Throws DeviceError.
   void synchronize() { synchronize(patience_seconds()); }
+  /// Waits for at most this long; throws DeviceError with Kind::no_answer after it.
   void synchronize(double deadline_seconds);
   /// Returns the native stream that rt::launch takes.
   void* handle();

@@ -23,6 +23,7 @@ class MadeByModule {
   MadeByModule& operator=(const MadeByModule&) = delete;
 };
 
+/// A GPU runtime with its kernels: HIP, CUDA or the emulator.
 class Driver : public MadeByModule {
  public:
   virtual Runtime runtime() const = 0;
@@ -38,6 +39,7 @@ class Driver : public MadeByModule {
   ir::Kernel kernel(std::string_view op, const ir::NodeView& node) const { return kernel(op, {&node, 1}); }
 };
 
+/// Implementation of Device.
 struct Device::Parts : MadeByModule {
   virtual int64_t free_bytes() const = 0;
   virtual std::byte* allocate(int64_t num_bytes) = 0;
@@ -52,6 +54,7 @@ struct Event::Parts : MadeByModule {
 
 struct Recording::Parts : MadeByModule {};
 
+/// Implementation of Stream; the functions are documented there.
 struct Stream::Parts : MadeByModule {
   virtual void copy_in(std::byte* device, const void* host, int64_t num_bytes) = 0;
   virtual void copy_out(void* host, const std::byte* device, int64_t num_bytes) = 0;

@@ -88,6 +88,7 @@ inline uint32_t ballot(bool yes, const char* file = __builtin_FILE(), int line =
 
 inline int lowest_bit(uint32_t mask) { return std::countr_zero(mask); }
 
+/// Grid and block dimensions, and bytes of RT_DYNAMIC_SHARED.
 struct Shape {
   Dim3 blocks;
   Dim3 threads;

@@ -19,6 +19,7 @@ inline constexpr int kPanelTerms = static_cast<int>(64 / sizeof(T));
 template <typename T>
 inline constexpr bool kLoadsSlots = kPathOf<T> == 90;
 
+/// Maps bytes of a line to offsets in a panel; all masks are combined by exclusive or.
 struct Swizzle {
   static constexpr uint32_t kSlotBytes = 16, kLineBytes = 64, kRowBytes = 2 * kLineBytes;
   static constexpr uint32_t kTileBytes = kTile * kLineBytes;

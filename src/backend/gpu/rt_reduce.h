@@ -3,6 +3,7 @@
 /// Reductions over a warp or a block, in an order that depends on the number of threads alone.
 namespace hearth::rt {
 
+/// Reduction operators.
 struct Add {
   RT_DEVICE float operator()(float a, float b) const { return a + b; }
 };

@@ -45,6 +45,7 @@ inline constexpr int kTile = 16;
 inline constexpr int kSharedBytes = (RT_TILE == 90 ? 48 : 64) * 1024;
 /// Number of elements of a tile's product per lane.
 inline constexpr int kOwn = 8;
+/// Operand of a matmul.
 enum class Side : uint8_t { left, right };
 
 /// Fragment layout of an instruction. A lane holds its lines in kRuns runs of kRun contiguous terms:

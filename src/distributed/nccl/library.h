@@ -27,6 +27,7 @@ class NcclLibrary {
   static std::string usual_path(const std::string& runtime);
   /// Throws CommError with the library's error text unless result is 0.
   void check(int result, const char* doing) const;
+  /// Returns the library's version, such as "2.27.3".
   std::string version() const;
 
   int (*get_version)(int* version);

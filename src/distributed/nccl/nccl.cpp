@@ -19,6 +19,10 @@
 #include "distributed/nccl/library.h"
 #include "distributed/probe.h"
 
+/// Vendor libraries may hang, in joining a group or in a collective, and may compute wrong sums on unusual
+/// machines. The group is therefore created and tested in a separate thread with a timeout. The ranks then
+/// exchange their failures over the host's group (agree), so that either all of them use the group or none
+/// does. A group that failed is aborted; a thread that still hangs is detached, and keeps alive what it uses.
 namespace hearth::distributed {
 namespace {
 

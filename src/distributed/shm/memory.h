@@ -16,6 +16,7 @@ inline constexpr int64_t kShmAlignment = 64;
 /// Slots per rank: while one chunk is summed, the next two are copied in.
 inline constexpr int64_t kShmSlots = 3;
 
+/// Collective that a rank is in.
 enum class ShmKind : uint32_t {
   none,
   barrier,
@@ -41,6 +42,7 @@ struct ShmBoard {
 struct ShmChannel {
   Signal sent, received;
 };
+/// State of the whole group.
 struct alignas(kShmAlignment) ShmHead {
   std::atomic<int> missing;  ///< 1 + the rank declared missing; 0: none
 };

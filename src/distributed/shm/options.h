@@ -4,6 +4,7 @@
 
 namespace hearth::distributed {
 
+/// Timeout and chunk size of a ShmGroup.
 struct ShmOptions {
   double deadline_seconds = 60;
   /// Bytes moved at a time; should fit the processor's caches.

@@ -12,6 +12,7 @@ using Deadline = std::chrono::steady_clock::time_point;
 /// Counts wrap at 2^32; none may be 2^31 ahead of another.
 class Signal {
  public:
+  /// Increments the count and wakes waiters.
   void raise() { set(count_.load(std::memory_order_relaxed) + 1); }
   /// Sets the count and wakes waiters, which then see all earlier writes of this thread (release/acquire).
   void set(uint32_t count);

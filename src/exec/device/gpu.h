@@ -63,6 +63,7 @@ class Gpu {
   void download();
   /// Queues a copy of the first bytes of a weight or state to page-locked host memory; valid after wait().
   void read(const PersistentBuffer& buffer, void* host, int64_t num_bytes);
+  /// Waits until the compute queue is done. Throws DeviceError.
   void wait() { compute().synchronize(); }
   gpu::Device& device() { return device_; }
   const Recorder& recorder() const { return recorder_; }

@@ -23,6 +23,7 @@ class MatmulChoice {
   /// Writes the chosen variant into the attribute `way` of nodes that have GpuKernel::matmuls. Throws
   /// DeviceError.
   void choose(ir::Graph& graph);
+  /// Number of matmuls measured by this object.
   int num_autotuned() const { return num_autotuned_; }
   /// Sentences on variants that failed, disagreed or were not measured.
   const std::vector<std::string>& dropped() const { return dropped_; }

@@ -23,6 +23,8 @@ class SelfTest {
     SelfTestMode when = SelfTestMode::never;
     fs::path folder;  ///< folder of the result files; empty: results are not stored
   };
+  /// Reads the results of earlier tests. With SelfTestMode::never nothing is tested and every kernel is
+  /// trusted; with always, earlier results are discarded.
   SelfTest(gpu::DeviceInfo gpu, Options options);
   ~SelfTest();
 

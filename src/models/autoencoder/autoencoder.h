@@ -35,6 +35,7 @@ struct AutoencoderConfig {
 /// Reads a config; `where` names it in messages. Throws UserError for another class, or a missing or invalid
 /// value.
 AutoencoderConfig parse_autoencoder_config(std::string_view json, const std::string& where);
+/// Reads a config.json; throws UserError if it is missing.
 AutoencoderConfig read_autoencoder_config(const fs::path& file);
 
 /// Builds the encoder with diffusers' names ("encoder.down_blocks.0.resnets.0.norm1.weight"): images [N, H,

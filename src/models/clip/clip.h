@@ -25,6 +25,7 @@ struct ClipConfig {
 /// Reads a config; `where` names it in messages. Throws UserError for another model, or a missing or invalid
 /// value.
 ClipConfig parse_clip_config(std::string_view json, const std::string& where);
+/// Reads a config.json; throws UserError if it is missing.
 ClipConfig read_clip_config(const fs::path& file);
 
 /// Builds one layer with transformers' names below the layer ("self_attn.q_proj.weight"): x and the result

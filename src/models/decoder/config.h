@@ -80,6 +80,7 @@ inline constexpr int64_t kMaxConfigBytes = 1 << 22;
 /// Reads a config; `where` names it in messages. Throws UserError for an unknown family, or a missing or
 /// invalid value.
 DecoderConfig parse_decoder_config(std::string_view json, const std::string& where);
+/// Reads a config.json; throws UserError if it is missing, or if the weights are quantized.
 DecoderConfig read_decoder_config(const fs::path& file);
 /// Returns the text of a config.json. Throws UserError if the file does not exist, or if it or a
 /// quantize_config.json in the same folder describes quantized weights.

@@ -26,6 +26,7 @@ struct DecoderInputs {
   int64_t reach() const { return cache_slots > 0 ? cache_slots : context; }
 };
 
+/// Outputs of a decoder.
 struct DecoderOutputs {
   ir::ValueId hidden = ir::kNone;  ///< [N, hidden], after the final norm
   ir::ValueId head = ir::kNone;    ///< f32 [vocab, hidden]: logits are hidden * head^T

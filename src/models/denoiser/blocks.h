@@ -38,6 +38,7 @@ class DenoiserBlocks {
   }
   /// Returns x + gate * branch, with a gate vector per sample.
   ir::ValueId gated_add(ir::ValueId x, ir::ValueId gate, ir::ValueId branch);
+  /// Multi-head attention within each sample, without a mask.
   ir::ValueId attend(ir::ValueId q, ir::ValueId k, ir::ValueId v);
 
   int64_t num_tokens() const { return in_.patches.num_pixels(); }

@@ -44,9 +44,10 @@ struct DenoiserConfig {
 /// Additional keys of Hearth for FLUX.1: "num_classes" with "class_tokens", and "latent_patch" (default 2).
 /// `where` names the config in messages. Throws UserError for another class, or a missing or invalid value.
 DenoiserConfig parse_denoiser_config(std::string_view json, const std::string& where);
-/// Returns the text of a config.json; UserError if the file does not exist.
-std::string read_denoiser_json(const fs::path& config_json);
+/// Reads a config.json; throws UserError if it is missing.
 DenoiserConfig read_denoiser_config(const fs::path& config_json);
+/// Returns the text of a config.json; throws UserError if it is missing.
+std::string read_denoiser_json(const fs::path& config_json);
 
 /// Inputs of a denoiser: B = num_rows samples of T = patches.num_pixels() tokens.
 struct DenoiserInputs {

@@ -28,6 +28,7 @@ struct ResNetFeatures {
   ir::ValueId stem = ir::kNone;
   std::array<ir::ValueId, 4> stages = {};
 };
+/// Builds the backbone on images [N, H, W, C].
 ResNetFeatures resnet_features(nn::Builder& builder, ir::ValueId images, const ResNet& net);
 
 }  // namespace hearth::models

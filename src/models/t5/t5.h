@@ -27,6 +27,7 @@ struct T5Config {
 /// Reads a config; `where` names it in messages. Throws UserError for another model, or a missing or invalid
 /// value.
 T5Config parse_t5_config(std::string_view json, const std::string& where);
+/// Reads a config.json; throws UserError if it is missing.
 T5Config read_t5_config(const fs::path& file);
 
 /// Returns the relative position bias added to the attention scores of a query (rows) and a key (columns),

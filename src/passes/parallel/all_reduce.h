@@ -4,6 +4,7 @@
 
 namespace hearth::passes {
 
+/// Options of all_reduce().
 struct AllReduceOptions {
   /// Values of at least this size are reduced alone and in place; smaller ones share buckets of about this
   /// size.

@@ -5,6 +5,7 @@
 
 namespace hearth::passes {
 
+/// Options of compress().
 struct CompressOptions {
   /// Compression method.
   Compress way = Compress::none;

@@ -7,6 +7,7 @@
 
 namespace hearth::passes {
 
+/// Options of shard_weights().
 struct ShardOptions {
   /// Owner rank of each weight by name; null: weights are not sharded.
   const std::map<std::string, int>* owners = nullptr;

@@ -4,6 +4,12 @@
 
 #include "ir/op_def.h"
 
+/// Four steps. mark() propagates dependencies in node order and classifies each node: free of weights, once
+/// per update, forward or backward. number_path() numbers the forward nodes that the losses depend on.
+/// place_rest() gives every other node the position of what it belongs to: a forward node that of its last
+/// input, a node of a weight's gradient that of the weight (pins), any other backward node that of its
+/// forward inputs. follow_readers() and follow_late_readers() then move nodes so that the smaller value is
+/// sent where a gradient crosses a cut. Linear in nodes and reads.
 namespace hearth::passes {
 namespace {
 

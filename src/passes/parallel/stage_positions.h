@@ -26,8 +26,11 @@ class Positions {
   int num_positions() const { return num_positions_; }
   /// True if the node depends on no weight, so that every stage can compute it.
   bool is_free(size_t node) const { return free_[node] != 0; }
+  /// Phase of a node.
   MicroPart part(size_t node) const { return part_[node]; }
+  /// True if the losses depend on the node.
   bool is_on_path(size_t node) const { return part_[node] == MicroPart::forward && path_[node] != 0; }
+  /// Position of a node.
   int of_node(size_t node) const { return position_[node]; }
   /// Returns the position where a value is computed or, for a persistent value, last read on the path;
   /// kNowhere if every stage that reads it computes it.

@@ -16,6 +16,7 @@ struct StageDevice {
   int64_t memory_bytes = 0;  ///< 0: unlimited
 };
 
+/// Options of split_stages().
 struct StageOptions {
   std::vector<StageDevice> devices;  ///< one per stage, in order
   cost::Device device;               ///< a device of speed 1 in the cost model

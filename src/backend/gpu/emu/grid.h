@@ -14,6 +14,7 @@ namespace hearth::emu {
 inline constexpr int kWarpThreads = 32;
 inline constexpr int kMostThreads = 1024;
 
+/// Dimensions or index of a grid or block, as dim3 of HIP and CUDA.
 struct Dim3 {
   unsigned x = 1, y = 1, z = 1;
   bool operator==(const Dim3&) const = default;
@@ -29,6 +30,7 @@ struct Site {
 /// Order in which runnable threads and blocks are scheduled.
 enum class Order : uint8_t { forward, reverse, random };
 
+/// Settings of the scheduler and limits of a block.
 struct Settings {
   Order order = Order::forward;
   uint64_t seed = 1;                 ///< seed of the random order
@@ -46,6 +48,7 @@ class Fault : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Dimensions of a launch and its source location.
 struct Grid {
   Dim3 blocks;
   Dim3 threads;  ///< threads per block

@@ -20,6 +20,7 @@ struct Numbers {
 struct Shown {
   const std::byte* slots;
 };
+/// Makes a lane's register readable by the other lanes; all lanes must call together.
 Shown show(uint32_t value, Site site = {__builtin_FILE(), __builtin_LINE()});
 /// Returns the register of lane `from` of the same half-warp (DPP row_share).
 uint32_t row_share(Shown shown, int from);

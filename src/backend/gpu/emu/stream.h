@@ -91,8 +91,11 @@ class Stream {
 
   using Work = std::function<void()>;
 
+  /// Queues work, or adds it to the recording.
   void enqueue(Work work);
+  /// Queues a kernel, with the faults of GpuSettings.
   void launch(const Grid& grid, std::function<void()> kernel);
+  /// Returns a mark of this point of the stream.
   std::shared_ptr<Mark> record();
   /// Waits for a mark. If the marked stream is being recorded, this stream joins the recording.
   void wait(std::shared_ptr<Mark> mark);

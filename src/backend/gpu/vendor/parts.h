@@ -16,6 +16,7 @@ inline std::atomic<bool> no_answer = false;
 
 /// Throws DeviceError with the runtime's error text.
 [[noreturn]] void fail(Result result, std::string_view doing);
+/// Throws DeviceError naming what was being done (`doing`), unless the result is Success.
 inline void check(Result result, std::string_view doing) {
   if (result != RUNTIME(Success)) fail(result, doing);
 }
