@@ -12,8 +12,8 @@
 /// PowerSGD sends rank * (N + M) numbers instead of N * M: one step of subspace iteration per update, warm
 /// started by the previous right factor. Per gradient: M = error + gradient; P = M Q, all-reduced and
 /// orthogonalized; R = M^T P, all-reduced; the gradient becomes P R^T, Q becomes R, and the error M - P R'^T
-/// with this worker's R'. Every worker computes the same bits, because it only combines all-reduced values
-/// with states that are equal on all workers.
+/// with this worker's R'. Every worker computes the same gradient, because P and R are all-reduced; only the
+/// errors differ between workers.
 namespace hearth::passes {
 namespace {
 
