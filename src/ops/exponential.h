@@ -5,8 +5,8 @@
 
 #include "ops/formula.h"
 
-/// e^x, log(1 + x) and the logistic function as formulas. The processor's in f32 have no branch and no call,
-/// so that compilers make vectors of loops over them; a GPU's and those in f64 are the library's.
+/// e^x, log(1 + x) and the logistic function, shared by kernels. The f32 versions for the CPU have no branch
+/// and no call, so that compilers vectorize loops over them; GPUs and f64 use the math library.
 namespace hearth::ops {
 
 #if defined(__CUDACC__) || defined(__HIPCC__)
@@ -14,7 +14,7 @@ HEARTH_FORMULA inline float exp_of(float x) { return std::exp(x); }
 HEARTH_FORMULA inline float log1p_of(float x) { return std::log1p(x); }
 HEARTH_FORMULA inline float sigmoid_of(float x) { return 1.0F / (1.0F + std::exp(-x)); }
 #else
-/// 2^n for n in [-126, 127]; infinity for 128.
+/// Returns 2^n for n in [-126, 127]; infinity for n = 128.
 [[gnu::always_inline]] inline float power_of_two(uint32_t n) {
   const uint32_t bits = (n + 127U) << 23U;
   float made;
@@ -22,16 +22,16 @@ HEARTH_FORMULA inline float sigmoid_of(float x) { return 1.0F / (1.0F + std::exp
   return made;
 }
 
-/// To 2 ulp; infinity from where f32 ends, NaN kept.
+/// Returns e^x within 2 ulp; infinity on overflow, NaN for NaN.
 [[gnu::always_inline]] inline float exp_of(float x) {
-  // Half of an integer's f32 has its bits at the end.
+  // Adding 1.5 * 2^23 rounds to an integer, which is then in the low bits of the float.
   constexpr float kShift = 12582912.0F;
   constexpr uint32_t kShiftBits = 0x4B400000;
   x = x < -104.5F ? -104.5F : x;
   x = x > 89.0F ? 89.0F : x;
   const float shifted = x * 1.44269504F + kShift;
   const float n = shifted - kShift;
-  // log 2 in two parts, of which n times the first is exact.
+  // log 2 is split in two (Cody-Waite); the product of n and the first part is exact.
   const float r = (x - n * 0.693359375F) - n * -2.12194440e-4F;
   float p = 1.9875691500e-4F;
   p = p * r + 1.3981999507e-3F;
@@ -48,8 +48,9 @@ HEARTH_FORMULA inline float sigmoid_of(float x) { return 1.0F / (1.0F + std::exp
          power_of_two(static_cast<uint32_t>(whole - half));
 }
 
-/// 1 / (1 + e^-x), to 1.5e-7, and to 5e-6 of itself where it is normal; NaN kept. Half the work of exp_of:
-/// 2^r for r in [-1/2, 1/2] is a polynomial of degree 5, and a result below f32's normal numbers may be 0.
+/// Returns 1 / (1 + e^-x) within 1.5e-7 absolute and 5e-6 relative error (where the result is normal); NaN
+/// for NaN. Half the work of exp_of: 2^r for r in [-1/2, 1/2] is a polynomial of degree 5, and results below
+/// the normal range of f32 may become 0.
 [[gnu::always_inline]] inline float sigmoid_of(float x) {
   constexpr float kShift = 12582912.0F;
   constexpr uint32_t kShiftBits = 0x4B400000;
@@ -70,7 +71,7 @@ HEARTH_FORMULA inline float sigmoid_of(float x) { return 1.0F / (1.0F + std::exp
   return 1.0F / (1.0F + p * power_of_two(bits - kShiftBits));
 }
 
-/// Of x in [0, 1], to 3 ulp: twice the series of artanh(x / (2 + x)). NaN kept.
+/// Returns log(1 + x) for x in [0, 1] within 3 ulp: twice the series of artanh(x / (2 + x)). NaN for NaN.
 [[gnu::always_inline]] inline float log1p_of(float x) {
   const float s = x / (2.0F + x), square = s * s;
   float sum = 1.0F / 17;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Marks a formula that the processor's kernels and those of GPUs share.
+/// Marks a function that CPU and GPU kernels share.
 #if defined(__CUDACC__) || defined(__HIPCC__)
 #define HEARTH_FORMULA __host__ __device__
 #else

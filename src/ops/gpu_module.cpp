@@ -1,4 +1,5 @@
-// What makes kernels a module: each *_gpu.cpp adds its own to one table while the module is opened.
+// The entry point of a GPU module. Each *_gpu.cpp registers its kernels in one table while the module is
+// loaded.
 #include <map>
 
 #include "backend/gpu/driver.h"

@@ -8,26 +8,26 @@
 #include "backend/gpu/rt.h"
 #include "ir/gpu_kernel.h"
 
-/// For the sources of kernels for GPUs (*_gpu.cpp), which hipcc and nvcc compile too.
+/// Helpers for the sources of GPU kernels (*_gpu.cpp), which hipcc and nvcc compile too.
 namespace hearth::ops {
 
-/// Threads of a block that works on a row, or on a run of elements.
+/// Threads per block in kernels that process a row or a contiguous range of elements.
 inline constexpr int kBlockThreads = 256;
 
 inline int64_t divided_up(int64_t count, int64_t by) { return (count + by - 1) / by; }
-/// Blocks of kBlockThreads that go through `count` elements in strides of the grid.
+/// Returns the number of blocks of kBlockThreads for a grid-stride loop over `count` elements.
 inline int64_t num_stride_blocks(int64_t count) {
   return std::clamp<int64_t>(divided_up(count, kBlockThreads), 1, 1024);
 }
 
-/// Where a thread of such a grid begins, and how far apart its elements are.
+/// First element of this thread and the stride between its elements in a grid-stride loop.
 RT_DEVICE int64_t first_element() { return static_cast<int64_t>(blockIdx.x) * kBlockThreads + threadIdx.x; }
 RT_DEVICE int64_t element_stride() { return static_cast<int64_t>(gridDim.x) * kBlockThreads; }
 
-/// Elements of T that one move of 16 bytes takes.
+/// Number of T in a 16-byte load or store.
 template <typename T>
 inline constexpr int kWideMove = 16 / static_cast<int>(sizeof(T));
-/// n neighbors of an array that ends at `end`, from a multiple of n on: zeros from there on.
+/// Loads n adjacent elements from index `at`, a multiple of n; elements at or after `end` are zero.
 template <int n, typename T>
 RT_DEVICE rt::Vec<T, n> load_before(int64_t end, const T* from, int64_t at) {
   if (at + n <= end) return rt::load<T, n>(from + at);
@@ -35,18 +35,19 @@ RT_DEVICE rt::Vec<T, n> load_before(int64_t end, const T* from, int64_t at) {
   for (int e = 0; e < n && at + e < end; ++e) made.at[e] = from[at + e];
   return made;
 }
-/// Those of them that lie in the array.
+/// Stores n adjacent elements from index `at`, skipping those at or after `end`.
 template <typename T, int n>
 RT_DEVICE void store_before(int64_t end, T* to, int64_t at, const rt::Vec<T, n>& value) {
   if (at + n <= end) return rt::store(to + at, value);
   for (int e = 0; e < n && at + e < end; ++e) to[at + e] = value.at[e];
 }
 
+/// InternalError: no GPU kernel computes from this dtype.
 [[noreturn]] void refuse_storage_type(DType dtype);
-/// UserError: GPUs take `what` up to `most` only.
+/// UserError: GPUs support `what` only up to `most`.
 [[noreturn]] void refuse_on_gpu(const char* what, int64_t most, int64_t got);
 
-/// What body(T()) returns, T being the type that holds a storage dtype on a GPU.
+/// Returns body(T()), where T is the type that holds a storage dtype on a GPU.
 template <typename Body>
 ir::Kernel with_storage_type(DType dtype, Body body) {
   if (dtype == DType::bf16) return body(rt::bf16());
@@ -55,13 +56,14 @@ ir::Kernel with_storage_type(DType dtype, Body body) {
   refuse_storage_type(dtype);
 }
 
-/// Makes kernels known to the module that the source belongs to, from a variable outside of functions.
+/// Registers kernels with the module that the source file belongs to. Define it as a namespace-scope
+/// variable.
 class GpuKernels {
  public:
   GpuKernels(std::initializer_list<ir::GpuKernel> kernels);
 };
 
-/// Input or output `index` as an array of T.
+/// Returns input or output `index` as an array of T.
 template <typename T>
 const T* input_of(const ir::KernelArgs& args, size_t index) {
   return static_cast<const T*>(args.in[index]);

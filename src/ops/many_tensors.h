@@ -5,30 +5,34 @@
 
 #include "ops/gpu_support.h"
 
-/// One launch for many tensors: a model has hundreds of weights, and most are small.
+/// Multi-tensor launches: one kernel launch serves many tensors, because a model has hundreds of weights and
+/// most are small.
 namespace hearth::ops {
 
-/// Parameters of a kernel have 4096 bytes on every GPU; the rest is left to what a kernel needs besides.
+/// Bytes of kernel parameters used for the table of tensors. Every GPU allows 4096 bytes; the rest is for
+/// other parameters.
 inline constexpr size_t kTableBytes = 3584;
 
-/// The tensors of a launch, which travels in its parameters; each block has a run of elements of one tensor.
+/// Table of the tensors of one launch, passed by value as a kernel parameter. Each block processes one range
+/// of `run` elements of one tensor.
 template <typename Tensor>
 struct ManyTensors {
   static constexpr int kMost = static_cast<int>((kTableBytes - 16) / (sizeof(Tensor) + 12));
-  int64_t counts[kMost];  ///< of elements
+  int64_t counts[kMost];  ///< elements of each tensor
   Tensor tensors[kMost];
   int first_blocks[kMost];
   int num_tensors;
   int num_blocks;
-  int run;  ///< elements of a block
+  int run;  ///< elements per block
 };
 
-/// Elements [begin, end) of a tensor.
+/// Range [begin, end) of elements of a tensor that one block processes.
 struct BlockRun {
   int tensor;
   int64_t begin;
   int64_t end;
 };
+/// Returns this block's range, by binary search over first_blocks.
 template <typename Tensor>
 RT_DEVICE BlockRun run_of_block(const ManyTensors<Tensor>& all) {
   const int block = static_cast<int>(blockIdx.x);
@@ -44,7 +48,8 @@ RT_DEVICE BlockRun run_of_block(const ManyTensors<Tensor>& all) {
 
 inline int64_t num_runs(int64_t count, int run) { return divided_up(count, run); }
 
-/// Calls launch(table) for tables that hold tensor_of(i) of counts[i] elements, in order.
+/// Calls launch(table) for tables that hold tensor_of(i) of counts[i] elements, in order, as many tables as
+/// needed.
 template <typename Tensor, typename TensorOf, typename Launch>
 void for_many_tensors(std::span<const int64_t> counts, int run, TensorOf tensor_of, Launch launch) {
   ManyTensors<Tensor> all = {};
@@ -62,14 +67,14 @@ void for_many_tensors(std::span<const int64_t> counts, int run, TensorOf tensor_
   if (all.num_tensors > 0) launch(all);
 }
 
-/// Elements of input 0 of each node.
+/// Returns the number of elements of input 0 of each node.
 inline std::vector<int64_t> counts_of(std::span<const ir::NodeView> nodes) {
   std::vector<int64_t> counts;
   for (const ir::NodeView& node : nodes) counts.push_back(node.in_type(0).shape.num_elements());
   return counts;
 }
 
-/// The buffers of node `i` of several that have one kernel.
+/// Returns the buffers of node `i` of `num_nodes` nodes that share one launch.
 inline ir::KernelArgs args_of(const ir::KernelArgs& args, size_t num_nodes, size_t i) {
   const size_t num_in = args.in.size() / num_nodes, num_out = args.out.size() / num_nodes;
   ir::KernelArgs own = args;

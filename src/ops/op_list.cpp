@@ -23,7 +23,7 @@
 namespace hearth::ops {
 namespace {
 
-/// Beside the elementwise ones.
+/// All ops except the elementwise ones.
 constexpr const ir::OpDef* kOps[] = {
     // elementwise, shape, reduce, random
     &bias_add,

@@ -11,9 +11,9 @@ namespace hearth::ops {
 /// record in ops/<family>/<family>.h and add one line to op_list.cpp; the generated tests then cover it.
 std::span<const ir::OpDef* const> op_list();
 
-/// The op with that name, or null.
+/// Returns the op with that name; null if there is none.
 const ir::OpDef* find_op(std::string_view name);
-/// The op with that name; InternalError where there is none.
+/// Returns the op with that name; InternalError if there is none.
 const ir::OpDef& op(std::string_view name);
 
 }  // namespace hearth::ops

@@ -10,25 +10,25 @@
 
 namespace hearth::ops {
 
-/// A sample of an op as a graph of one node.
+/// A test sample of an op: a graph of one node and drawn input values.
 struct DrawnSample {
   ir::Graph graph;
-  std::map<ir::ValueId, std::vector<double>> values;  ///< of its inputs, drawn and rounded to their dtypes
+  std::map<ir::ValueId, std::vector<double>> values;  ///< input values, drawn and rounded to their dtypes
   double tolerance = 0;
 
   const ir::Node& node() const { return graph.nodes[0]; }
 };
-/// The draws follow from `number` alone.
+/// Draws a sample; the values depend only on `number`.
 DrawnSample draw_sample(const ir::OpDef& op, const ir::Sample& sample, uint64_t number);
 
-/// A tensor as it lies in memory.
+/// Returns a tensor in its memory layout.
 std::vector<std::byte> to_bytes(const ir::Type& type, const std::vector<double>& values);
 
-/// What a sample's output of that dtype may be off by, as a share of its largest number.
+/// Returns the tolerance of an output of that dtype, relative to the output's largest absolute value.
 double sample_tolerance(const ir::Sample& sample, DType dtype);
 
-/// Compares outputs, as they lie in memory, with the op's definition in float64, within the sample's
-/// tolerance and what their dtypes resolve. Says the first difference; empty where there is none.
+/// Compares outputs, given in their memory layout, with the op's float64 reference within the sample's
+/// tolerance and the resolution of their dtypes. Returns the first difference; empty if there is none.
 std::string compare_with_reference(const DrawnSample& sample,
                                    std::span<const std::vector<std::byte>> outputs);
 
