@@ -25,7 +25,7 @@ cpu::AttentionSpec spec_of(const NodeView& node) {
           .num_threads = node.num_threads};
 }
 
-/// Whether `count` heads of `size` make up rows of `width`.
+/// True if `count` heads of `size` elements fill rows of `width` elements.
 bool heads_fit(int64_t count, int64_t size, int64_t width) {
   return count > 0 && size > 0 && width % size == 0 && width / size == count;
 }
@@ -43,8 +43,8 @@ std::string check_attributes(const NodeView& node, bool starts, bool bias) {
   return "";
 }
 
-/// Checks q, k and v, which have the same places in both records, at input `starts` the documents, and the
-/// bias after them.
+/// Checks q, k and v, which have the same indices in both ops, the document starts at input `starts`, and the
+/// bias at the input after them.
 std::string check(const NodeView& node, size_t starts) {
   const Type& q = node.in_type(AttentionIn::q);
   const Type& k = node.in_type(AttentionIn::k);
@@ -126,15 +126,15 @@ Kernel grad_kernel(const NodeView& node) {
   return {.run = run, .workspace_bytes = attention->backward_bytes()};
 }
 
-/// The rows of q and k that meet: token t of a sample in one head and the keys it sees.
+/// A query of one head and the keys that it sees.
 struct Meeting {
-  size_t row;                ///< of lse
-  size_t query;              ///< offset of the query
-  std::vector<size_t> keys;  ///< offsets of the keys
-  size_t bias;               ///< offset of the first key's; keys with a bias lack none
+  size_t row;                ///< index in lse
+  size_t query;              ///< element offset of the query
+  std::vector<size_t> keys;  ///< element offsets of the keys
+  size_t bias;               ///< element offset of the bias of the first key; with a bias, all keys are seen
 };
 
-/// Calls body(meeting) for every query, by the definition.
+/// Calls body(meeting) for every query, straight from the definition of the mask.
 template <typename Body>
 void for_queries(const NodeView& node, const std::vector<double>* starts, Body body) {
   const cpu::AttentionSpec s = spec_of(node);
@@ -164,12 +164,12 @@ double dot(const std::vector<double>& a, size_t at_a, const std::vector<double>&
   return sum;
 }
 
-/// A score, and its slope over the plain product.
+/// A score, and its derivative with respect to the unscaled product.
 struct Score {
   double value;
   double slope;
 };
-/// Of key number `key` of a meeting; the bias is input `bias`.
+/// Returns the score of key number `key` of a meeting; the bias is input `bias`.
 Score score(const ReferenceArgs& args, const Meeting& meeting, size_t key, size_t size, size_t bias) {
   const double cap = args.node.attrs.real_or("softcap", 0), scale = args.node.attrs.real("scale");
   double plain =
@@ -307,7 +307,8 @@ std::vector<Sample> samples() {
               .size = 128,
               .starts = true,
               .dtype = DType::bf16}),
-      // More than a block's rows, of heads that fill registers; tiles that some of its warps do not see.
+      // More rows than a block has, with heads that fill the registers; some tiles are invisible to some
+      // warps.
       sample({.batch = 2, .time = 100, .heads = 2, .kv_heads = 1, .size = 128, .dtype = DType::bf16}),
       sample({.batch = 1,
               .time = 150,
@@ -356,7 +357,7 @@ std::vector<Sample> samples() {
               .causal = 0,
               .bias = true,
               .dtype = DType::bf16})};
-  // Every size that kernels have, with all that a score may have.
+  // Every padded head size of the GPU kernels, with all features of scores.
   for (const int64_t size : {27, 61, 93, 125, 251}) {
     Case all{.batch = 1,
              .time = 150,

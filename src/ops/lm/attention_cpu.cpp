@@ -1,11 +1,10 @@
-// A head's queries are taken 56 at a time. Their scores against 256 keys fit a core's second-level cache, so
-// each strip of scores is made by one matmul, turned into weights, and multiplied by its values before the
-// next strip is made: no more than a strip exists, whatever the length of the text (FlashAttention-2, Dao
-// 2023, arXiv 2307.08691). A running maximum and a running sum per query make the softmax exact: when a later
-// strip has a larger score, what was summed so far is scaled down by the exponential of the difference. The
-// backward pass makes the weights again from the logarithm of that sum. Keys and values are packed once per
-// head into the panels that the matmul reads. In pairs of bf16, weights and their cotangents are rounded to
-// bf16; sums stay f32.
+// FlashAttention-2 on the CPU (Dao 2023, arXiv 2307.08691). Queries of a head are processed in tiles of 56. A
+// strip of their scores against 256 keys fits in a core's L2 cache: it is computed by one matmul, turned into
+// weights, and multiplied by its values before the next strip, so that memory does not grow with time x time.
+// A running maximum and a running sum per query keep the softmax exact: when a later strip has a larger
+// score, earlier sums are scaled by the exponential of the difference. The backward pass recomputes the
+// weights from the logarithm of that sum. Keys and values are packed once per head into the panels that the
+// matmul reads. With pairs of bf16, weights and their cotangents are rounded to bf16; sums stay f32.
 #include "ops/lm/attention_cpu.h"
 
 #include <algorithm>
@@ -20,17 +19,17 @@
 namespace hearth::cpu {
 namespace {
 
-/// Queries of a tile: four blocks of 14 rows, the rows of the widest register tile.
+/// Queries per tile: four blocks of 14 rows, the height of the largest register tile.
 constexpr int64_t kQueries = 56;
-/// Queries whose keys are cut off together in products over keys.
+/// Queries that share one range of visible keys in products over keys.
 constexpr int64_t kHalf = 28;
-/// Keys of a strip of scores: a strip is 60 KB, and its rows do not compete for cache sets.
+/// Keys per strip of scores: a strip has 60 KB, and the padded stride avoids conflicts between cache sets.
 constexpr int64_t kKeys = 256;
 constexpr int64_t kStrip = kKeys + 16;
 
 Products products_of(const AttentionSpec& s) { return Products::of(s.dtype, s.head_size); }
 
-/// The queries of a tile and the keys that each sees: [low, high).
+/// A tile of queries and the range [low, high) of keys that each one sees.
 struct Tile {
   int64_t first;
   int64_t rows;
@@ -49,7 +48,7 @@ struct Tile {
   Range keys(int64_t begin, int64_t end) const {
     return {*std::min_element(low + begin, low + end), *std::max_element(high + begin, high + end)};
   }
-  /// The rows between which all that see a key of [begin, end) lie.
+  /// Returns the smallest range of rows that contains all rows that see a key of [begin, end).
   Range rows_that_see(int64_t begin, int64_t end) const {
     const auto sees = [&](int64_t r) { return low[r] < end && high[r] > begin; };
     Range found{0, rows};
@@ -59,7 +58,8 @@ struct Tile {
   }
 };
 
-/// Calls body(keys) for strips of at most kKeys keys that begin at panels and are about equally long.
+/// Calls body(keys) for strips of at most kKeys keys, which begin at panel boundaries and have about equal
+/// lengths.
 template <typename Body>
 void for_strips(Range keys, Body body) {
   const int64_t begin = keys.begin / kPanel * kPanel;
@@ -71,7 +71,7 @@ void for_strips(Range keys, Body body) {
   }
 }
 
-/// Calls body(first key, keys, rows) for the panels of a strip.
+/// Calls body(first key, number of keys, rows) for the panels of a strip.
 template <typename Body>
 void for_panels(const Tile& tile, Range keys, Body body) {
   for (int64_t j = keys.begin; j < keys.end; j += kPanel) {
@@ -92,11 +92,12 @@ void scores(Products products, const Tile& tile, Range keys, const float* querie
   });
 }
 
-/// A strip as matmuls read it. In pairs it is rounded to bf16; what lies after its last key or row is 0.
+/// A strip as an operand of the matmul. In pairs it is rounded to bf16 and zero-padded after its last key and
+/// row.
 struct Weights {
-  const float* by_keys;  ///< words of neighboring keys [rows][key_row]
+  const float* by_keys;  ///< words of key pairs [rows][key_row]
   int64_t key_row;
-  const float* by_rows;  ///< words of neighboring rows [rows][kStrip]
+  const float* by_rows;  ///< words of row pairs [rows][kStrip]
 };
 struct RoundedStrip {
   float* by_keys;
@@ -121,7 +122,7 @@ void weigh_values(Products products, const Tile& tile, Range keys, const Weights
   for (int64_t r = 0; r < tile.rows; r += kHalf) {
     const int64_t end = std::min(r + kHalf, tile.rows);
     const Range seen = tile.keys(r, end);
-    // A word whose first key is not seen has a weight of 0 there.
+    // A word whose first key is invisible has a weight of 0 there.
     const int64_t low = std::max(seen.begin, keys.begin) / (products.pairs ? 2 : 1);
     const int64_t depth = products.words(std::min(seen.end, keys.end)) - low;
     if (depth <= 0) continue;
@@ -134,7 +135,7 @@ void weigh_values(Products products, const Tile& tile, Range keys, const Weights
   }
 }
 
-/// out[key][c] += sum over rows of strip[r][key] rows[r][c]; a word of rows_of is of neighboring rows.
+/// out[key][c] += sum over rows of strip[r][key] rows[r][c]; rows_of has words of row pairs.
 void weigh_rows(Products products, const Tile& tile, Range keys, const Weights& weights, const float* rows_of,
                 int64_t row, int64_t size, float* out) {
   for_panels(tile, keys, [&](int64_t j, int64_t count, Range rows) {
@@ -145,7 +146,7 @@ void weigh_rows(Products products, const Tile& tile, Range keys, const Weights& 
   });
 }
 
-/// The keys of a strip that row r sees, counted from the strip's first; what it does not see is set to 0.
+/// Returns the range of keys that row r sees, relative to the strip's first key, and zeroes the others.
 Range visible(const Tile& tile, int64_t r, Range keys, float* row) {
   const int64_t low = std::clamp(tile.low[r], keys.begin, keys.end) - keys.begin;
   const int64_t high = std::clamp(tile.high[r], keys.begin + low, keys.end) - keys.begin;
@@ -154,8 +155,8 @@ Range visible(const Tile& tile, int64_t r, Range keys, float* row) {
   return {low, high};
 }
 
-/// Brings scores to what the softmax takes, but for a factor, which it returns: strip[r][key] times the
-/// scale, and bias[query][key] of one head more.
+/// Prepares scores for the softmax: applies the scale, bias and soft cap to strip[r][key]. Returns the factor
+/// that remains to be applied.
 float scale_scores(const AttentionSpec& spec, const Tile& tile, Range keys, const float* bias, float* strip) {
   if (bias == nullptr && spec.softcap == 0 && spec.scale > 0) return spec.scale;
   for (int64_t r = 0; r < tile.rows; ++r) {
@@ -168,7 +169,7 @@ float scale_scores(const AttentionSpec& spec, const Tile& tile, Range keys, cons
 
 int64_t query_row(int64_t size) { return round_up(size, 16) + 16; }
 
-/// A thread's pieces of the workspace, in floats.
+/// Assigns parts of a thread's workspace, in floats; with a null base it only counts.
 class Pieces {
  public:
   float* take(int64_t count) {
@@ -208,7 +209,7 @@ struct ForwardSpace {
   }
 };
 
-/// A tile's rows in words of terms within a row, and of neighboring rows.
+/// A tile's rows as words along a row, and as words of row pairs.
 struct TileRows {
   float* words = nullptr;
   float* joined = nullptr;
@@ -247,14 +248,14 @@ HeadRows query_head(const AttentionSpec& s, int64_t sample, int64_t head) {
 HeadRows key_head(const AttentionSpec& s, int64_t sample, int64_t head) {
   return {s.dtype, s.kv_heads * s.head_size, head * s.head_size, s.head_size, sample * s.time};
 }
-/// Calls body(tile) for every tile of a sample's queries.
+/// Calls body(tile) for every tile of queries of a sample.
 template <typename Body>
 void for_tiles(const AttentionSpec& s, const int32_t* starts, int64_t sample, Body body) {
   const int32_t* own = starts == nullptr ? nullptr : starts + sample * s.time;
   for (int64_t i = 0; i < s.time; i += kQueries) body(Tile(s, i, own));
 }
 
-/// One query head on the way forth: the running maximum and sum of each row are corrected strip by strip.
+/// Forward pass of one query head, with an online softmax over strips.
 struct ForwardHead {
   const AttentionSpec& spec;
   const Attention::Forward& arrays;
@@ -299,7 +300,7 @@ struct ForwardHead {
     queries.store(space.out, row, tile.first, tile.rows, arrays.out);
   }
 
-  /// Turns a row of scores into exponentials and brings what was summed before to the new maximum.
+  /// Replaces a row of scores by exponentials and rescales earlier sums to the new maximum.
   void add_row(const Tile& tile, int64_t r, Range keys, float factor, float& most, float& sum) const {
     float* row = space.strip + r * kStrip;
     const Range seen = visible(tile, r, keys, row);
@@ -317,7 +318,7 @@ struct ForwardHead {
   }
 };
 
-/// One key head on the way back, with every query head that reads it.
+/// Backward pass of one key head and every query head that reads it.
 struct BackwardHead {
   const AttentionSpec& spec;
   const Attention::Backward& arrays;
@@ -391,7 +392,7 @@ struct BackwardHead {
     queries.store(space.dq, row, tile.first, tile.rows, arrays.dq);
   }
 
-  /// Scores become probabilities, and their cotangents those of the scores.
+  /// Turns scores into probabilities, and cotangents of probabilities into cotangents of scores.
   void turn_row(const Tile& tile, int64_t r, Range keys, int64_t head, float factor, float delta) const {
     float* p = space.p + r * kStrip;
     float* ds = space.ds + r * kStrip;

@@ -7,8 +7,9 @@
 
 namespace hearth::cpu {
 
-/// Attention over rows of `time` tokens: q and out are [batch * time, heads * head_size], k and v
-/// [batch * time, kv_heads * head_size]. Query head h reads key head h * kv_heads / heads.
+/// Shapes and options of an attention over `batch` sequences of `time` tokens: q and out are [batch * time,
+/// heads * head_size], k and v [batch * time, kv_heads * head_size]. Query head h reads key head h * kv_heads
+/// / heads.
 struct AttentionSpec {
   int64_t batch = 0;
   int64_t time = 0;
@@ -17,14 +18,15 @@ struct AttentionSpec {
   int64_t head_size = 0;
   float scale = 1;
   float softcap = 0;   ///< 0: none
-  int64_t window = 0;  ///< keys that a query sees, its own among them; 0: all
-  bool causal = true;  ///< without it there is neither a window nor are there documents
+  int64_t window = 0;  ///< number of keys that a query sees, including its own; 0: all
+  bool causal = true;  ///< false excludes a window and documents
   DType dtype = DType::f32;
   int num_threads = 1;
 };
 
-/// Scaled dot-product attention in tiles (FlashAttention-2, arXiv 2307.08691): never more than a tile of
-/// scores exists. Sums in f32, in an order that the number of threads does not change; allocates nothing.
+/// Scaled dot-product attention in tiles (FlashAttention-2, arXiv 2307.08691): at most one tile of scores
+/// exists at a time. Sums are in f32, in an order that does not depend on the number of threads. Allocates
+/// nothing.
 class Attention {
  public:
   explicit Attention(const AttentionSpec& spec);
@@ -33,10 +35,11 @@ class Attention {
     const void* q = nullptr;
     const void* k = nullptr;
     const void* v = nullptr;
-    const int32_t* starts = nullptr;  ///< first token of each token's document within its row, or null
-    const float* bias = nullptr;      ///< [heads, time, time], added to scores, or null
+    const int32_t* starts =
+        nullptr;  ///< first token of each token's document, counted within its sequence; or null
+    const float* bias = nullptr;  ///< [heads, time, time], added to scores, or null
     void* out = nullptr;
-    float* lse = nullptr;  ///< [batch * time, heads]: log of the sum of exponentials
+    float* lse = nullptr;  ///< [batch * time, heads]: logsumexp of each query's scores
   };
   struct Backward {
     const void* q = nullptr;

@@ -1,8 +1,8 @@
-// A block of threads keeps a few rows of queries in registers and walks over tiles of keys and values, which
-// it brings to shared memory: scores by matrix tiles, softmax with a running maximum and sum per row
-// (FlashAttention-2, Dao 2023, arXiv 2307.08691), then weights by values into the block's own part of the
-// result. Nothing of the size time x time is ever written; lse, the logarithm of each row's sum, is what the
-// backward pass needs to make the weights again.
+// FlashAttention-2 forward pass (Dao 2023, arXiv 2307.08691). A block holds a few rows of queries in
+// registers and streams tiles of keys and values through shared memory: scores by matrix tiles, softmax with
+// a running maximum and sum per row, then weights * values accumulated into the block's part of the output.
+// The time x time scores are never stored; the backward pass recomputes the weights from lse, the logarithm
+// of each row's sum of exponentials.
 #include "ops/lm/attention_gpu.h"
 
 #include "ops/lm/lm.h"
@@ -13,7 +13,7 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Below every score, without a NaN in differences.
+/// Lower than every score, and finite, so that differences are never NaN.
 constexpr float kLowest = -1e30F;
 
 template <typename T, int size>
@@ -26,7 +26,7 @@ struct Forward : Slices<T, size> {
   static constexpr int kKeyTiles = kKeys / rt::kTile;
   static constexpr int kOutTiles = kSlice / rt::kTile;
 
-  /// Whether the next tile is brought while one is worked on.
+  /// True if the next tile is copied while one is processed (double buffering).
   static constexpr bool kAhead = rt::kLoadsSlots<T> && Slices<T, size>::kCount == 1;
 
   struct Tile {
@@ -51,8 +51,8 @@ struct ForwardArrays {
   float* lse;
 };
 
-/// A warp's queries on their way through the keys: the largest score so far, the sum of exponentials over it
-/// (this lane's part), and their mean of values (arXiv 2307.08691, algorithm 1).
+/// Online softmax state of a warp's queries: the largest score so far, this lane's part of the sum of
+/// exponentials relative to it, and the weighted mean of values (arXiv 2307.08691, algorithm 1).
 template <typename T, typename F>
 struct RunningRows {
   rt::PerFixed<T> most, sum;
@@ -64,7 +64,7 @@ struct RunningRows {
       sum.at[i] = 0;
     }
   }
-  /// Turns scores into exponentials over the largest and scales what was summed down to it.
+  /// Replaces scores by exponentials relative to the running maximum and rescales earlier sums to it.
   RT_DEVICE void take(rt::FixedAcc<T> (&scores)[F::kKeyTiles]) {
     rt::PerFixed<T> largest = most, shrink, base;
     RT_UNROLL
@@ -76,7 +76,7 @@ struct RunningRows {
     RT_UNROLL
     for (int i = 0; i < rt::PerFixed<T>::kCount; ++i) {
       shrink.at[i] = rt::fast_exp(most.at[i] - largest.at[i]);
-      // Where a query has seen nothing yet, exponentials of kLowest are to be 0.
+      // If a query has not seen a key yet, the exponentials of kLowest must be 0.
       base.at[i] = largest.at[i] > kLowest ? largest.at[i] : 0.0F;
       sum.at[i] *= shrink.at[i];
     }
@@ -111,7 +111,7 @@ RT_DEVICE void make_scores(rt::FixedAcc<T> (&products)[tiles], const Attention& 
   }
 }
 
-/// Makes scores of a warp's products of queries, from `own_query` on, and keys.
+/// Turns a warp's products of keys and queries, from `own_query` on, into masked scores.
 template <typename T, int tiles>
 RT_DEVICE void score(rt::FixedAcc<T> (&products)[tiles], const Attention& spec, const Bias& bias,
                      const ScoreTile& tile, const rt::PerFixed<T, int>& starts, int own_query, int lane) {
@@ -134,14 +134,14 @@ RT_DEVICE void score(rt::FixedAcc<T> (&products)[tiles], const Attention& spec, 
       const int key = tile.first_key + t * rt::kTile + products[t].taken(e, lane);
       if (!spec.sees(query, key, starts[e])) products[t].at[e] = kLowest;
     }
-    // Else the masks of all tiles are wanted at a time.
+    // Keeps the compiler from computing the masks of all tiles at once, which needs more registers.
     RT_UNROLL
     for (int e = 0; e < rt::kOwn; ++e) rt::keep_order(products[t].at[e]);
   }
 }
 
-/// A block per kQueries queries of a head of a sample, and per slice of the output's columns. Blocks of late
-/// queries, which see the most keys, come first.
+/// One block per kQueries queries of a head of a sample, and per slice of output columns. Blocks of late
+/// queries, which see the most keys, start first.
 template <typename T, int size, int threads>
 __global__ void __launch_bounds__(threads) attend(ForwardArrays<T> arrays, Attention spec) {
   using F = Forward<T, size>;

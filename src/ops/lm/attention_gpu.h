@@ -3,10 +3,12 @@
 #include "backend/gpu/rt_panel.h"
 #include "ops/gpu_support.h"
 
-/// What the kernels of attention for GPUs share. A block works on the rows of one side (of one head of one
-/// sample), kept in shared memory, and takes the other side's tile after tile.
+/// Shared code of the attention kernels for GPUs. A block keeps the rows of one side (queries or keys, of one
+/// head of one sample) in shared memory, called the fixed rows, and streams tiles of the other side, called
+/// the taken rows.
 namespace hearth::ops {
 
+/// Shapes and options of an attention, as in cpu::AttentionSpec; `size` is the head size.
 struct Attention {
   int batch, time, heads, kv_heads, size;
   float scale, softcap;
@@ -15,7 +17,8 @@ struct Attention {
 
   RT_DEVICE int64_t q_row() const { return static_cast<int64_t>(heads) * size; }
   RT_DEVICE int64_t kv_row() const { return static_cast<int64_t>(kv_heads) * size; }
-  /// Without branches, for it is asked of every element.
+  /// True if the query sees the key: mask of causality, window and document (`start`: the document's first
+  /// token). Branch-free, because it is evaluated for every score.
   RT_DEVICE bool sees(int query, int key, int start) const {
     const int last_key = causal ? query : time - 1, first_key = window == 0 ? 0 : query - window + 1;
     const bool exist = unsigned{query < time} & unsigned{key < time};
@@ -36,39 +39,39 @@ inline Attention attention_of(const ir::NodeView& node) {
           .causal = node.attrs.integer_or("causal", 1) != 0};
 }
 
-/// A value that the compiler knows.
+/// A compile-time constant that can be passed as a function argument.
 template <auto value>
 struct Known {
   RT_DEVICE constexpr operator decltype(value)() const { return value; }
 };
 
-/// What one head adds to the scores of its queries and keys, [time, time]; null: nothing.
+/// Additive bias of one head, [time, time], for the scores of its queries and keys; null: no bias.
 struct Bias {
   const float* at;
 
-  /// Of a head of arrays [heads, time, time], or of null.
+  /// Selects the head's bias in an array [heads, time, time]; `all` may be null.
   RT_DEVICE Bias(const float* all, const Attention& spec, int head)
       : at(all == nullptr ? all : all + static_cast<int64_t>(head) * spec.time * spec.time) {}
-  /// Of one that does not exist it is that of the last one: without branches, all of a tile are on their way
-  /// at once.
+  /// Returns the bias of a query and a key. Indices are clamped to the last row and column, so that all loads
+  /// of a tile issue together without branches.
   RT_DEVICE float of(const Attention& spec, int query, int key) const {
     const int last = spec.time - 1;
     return at[static_cast<int64_t>(query < last ? query : last) * spec.time + (key < last ? key : last)];
   }
 };
 
-/// What scores are more than scaled products; no more than one of these.
+/// Kind of score beyond the scaled product; bias and softcap exclude each other.
 enum class Special { none, bias, softcap };
 RT_DEVICE Special special_of(const Attention& spec, const Bias& bias) {
   if (bias.at != nullptr) return Special::bias;
   return spec.softcap == 0 ? Special::none : Special::softcap;
 }
 
-/// The score of a product of query and key, and its slope over that product.
+/// The score of a query-key product, and its derivative with respect to the product.
 struct Score {
   float value, slope;
 };
-/// `special`: a Special or Known.
+/// Returns the score of a product. `special` is a Special or a Known.
 template <typename Kind>
 RT_DEVICE Score score_of(const Attention& spec, float product, Kind special, const Bias& bias, int query,
                          int key) {
@@ -80,7 +83,7 @@ RT_DEVICE Score score_of(const Attention& spec, float product, Kind special, con
   return {spec.softcap * t, spec.scale * (1 - t * t)};
 }
 
-/// Heads are padded to one of these sizes; columns are held a slice at a time, so that both sides fit.
+/// Padded head size, and the column slices that fit in shared memory for both sides at a time.
 template <typename T, int size, int most = sizeof(T) == 4 ? 64 : 128>
 struct Slices {
   static constexpr int kSize = size;
@@ -95,14 +98,15 @@ struct HeadRows {
   int64_t stride;
   int num_rows, num_columns;
 
-  /// Those from a row on.
+  /// Returns the rows from `row` on.
   RT_DEVICE HeadRows from_row(int row) const {
     return {at + row * stride, stride, num_rows - row, num_columns};
   }
-  /// rt::kWide elements side by side, zeros where there are none. Of the first 128 rows.
+  /// Returns rt::kWide<T> adjacent elements; zero outside of the array. Valid for the first 128 rows (32-bit
+  /// offsets).
   RT_DEVICE rt::Word16 read(int row, int column) const {
     constexpr int kWide = rt::kWide<T>;
-    // In 32 bits, beside an address that is alike in all lanes.
+    // A 32-bit offset from an address that is uniform across the warp.
     const uint32_t place =
         static_cast<uint32_t>(row) * static_cast<uint32_t>(stride) + static_cast<uint32_t>(column);
     const T* from = reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(at) +
@@ -112,7 +116,7 @@ struct HeadRows {
       if (row < num_rows && column < num_columns) word = *reinterpret_cast<const rt::Word16*>(from);
       return word;
     }
-    // Seldom, so it shall cost no registers: the last element first, and the others push it up.
+    // Rare path: shifts elements in from the last to the first, to save registers.
     rt::Vec<uint32_t, 4> words = {};
     RT_NO_UNROLL
     for (int e = kWide - 1; e >= 0; --e) {
@@ -121,7 +125,8 @@ struct HeadRows {
     }
     return rt::bits_as<rt::Word16>(words);
   }
-  /// Brings them to a slot of shared memory, beside what comes after where that is possible.
+  /// Copies 16 bytes to a slot of shared memory, asynchronously where the GPU supports it; zeros outside of
+  /// the array.
   RT_DEVICE void bring(std::byte* slot, int row, int column) const {
     if (num_columns % rt::kWide<T> != 0) {
       *reinterpret_cast<rt::Word16*>(slot) = read(row, column);
@@ -146,7 +151,7 @@ struct HeadRows {
   }
 };
 
-/// Where a query head of a sample lies, and the key head that it reads.
+/// Memory offsets (in elements) of a query head of a sample and of the key head that it reads.
 struct HeadPlace {
   int64_t first_token, q, kv;
 
@@ -163,19 +168,20 @@ struct HeadPlace {
   RT_DEVICE HeadRows<T> keys(const T* all, const Attention& spec) const {
     return {all + kv, spec.kv_row(), spec.time, spec.size};
   }
-  /// Null: every token sees from 0 on.
+  /// Returns the document starts of the sample; null if every token sees from token 0 on.
   RT_DEVICE const int32_t* starts(const int32_t* all) const {
     return all == nullptr ? nullptr : all + first_token;
   }
 };
 
-/// Who a thread is, renewed where a tile begins: what it is good for there would else be kept in registers
-/// that the tiles need.
+/// Thread and lane index, reloaded at the start of each tile so that the compiler does not keep values
+/// derived from them in registers.
 struct Self {
   int thread = rt::renewed(static_cast<int>(threadIdx.x)), lane = rt::renewed(rt::lane());
 };
 
-/// A thread's move of rows x columns of a head.
+/// A thread's part of a copy of rows x columns of a head into shared memory: read at construction, stored by
+/// put().
 template <typename T, int rows, int columns>
 struct TileCopy {
   using Move = rt::AcrossMove<T, columns>;
@@ -198,21 +204,22 @@ struct TileCopy {
     for (int r = 0; r < kRows; ++r)
       *reinterpret_cast<rt::Word16*>(to.at + (place ^ rt::Swizzle::of_next(r))) = held[r];
   }
-  /// With a line per column.
+  /// Stores the transpose: one line per column.
   RT_DEVICE void put_across(rt::Panels<T, columns, rows>& to) const {
     rt::put_across<T>(to.at, to.place(column, row), held[0], held[kRows - 1]);
   }
 };
 
-/// A thread's only move of a tile, for tile after tile of rows with the same stride.
+/// A thread's only part of a tile copy, with offsets computed once for all tiles of rows with the same
+/// stride.
 template <typename T, int rows, int columns>
 struct TileMove {
   using Copy = TileCopy<T, rows, columns>;
   using Held = rt::Word16[Copy::kRows];
-  static constexpr int kNone = 1 << 30;  ///< a row that is nowhere
+  static constexpr int kNone = 1 << 30;  ///< row index of threads without a part
 
   int row;
-  uint32_t from, to, across;  ///< bytes
+  uint32_t from, to, across;  ///< byte offsets
 
   RT_DEVICE TileMove(const HeadRows<T>& of, int thread) {
     const typename Copy::Move move(thread);
@@ -249,7 +256,7 @@ struct TileMove {
   }
 };
 
-/// Calls body(copy) for each move of the thread.
+/// Calls body(copy) for each part of the tile copy that this thread performs.
 template <typename T, int rows, int columns, int threads, typename Body>
 RT_DEVICE void copy_tile(const HeadRows<T>& from, int first_row, int first_column, int thread, Body body) {
   using Copy = TileCopy<T, rows, columns>;
@@ -260,7 +267,7 @@ RT_DEVICE void copy_tile(const HeadRows<T>& from, int first_row, int first_colum
     body(Copy(from, first_row, first_column, move));
   }
 }
-/// Move after move, for what is copied seldom: it takes no registers.
+/// Copies rows in a loop that is not unrolled, which saves registers; for copies outside of the main loop.
 template <int threads, typename T, int rows, int columns>
 RT_DEVICE void copy_rows(rt::Panels<T, rows, columns>& to, const HeadRows<T>& from, int first_row,
                          int first_column, int thread) {
@@ -270,7 +277,7 @@ RT_DEVICE void copy_rows(rt::Panels<T, rows, columns>& to, const HeadRows<T>& fr
     Copy(from, first_row, first_column, move).put(to);
 }
 
-/// Starts to bring a tile of rows; it may be read after rt::wait_copies() and a barrier.
+/// Starts an asynchronous copy of a tile of rows; it may be read after rt::wait_copies() and a barrier.
 template <int threads, typename T, int rows, int columns>
 RT_DEVICE void bring_tile(rt::Panels<T, rows, columns>& to, const HeadRows<T>& from, int first_row,
                           int thread) {
@@ -284,7 +291,7 @@ RT_DEVICE void bring_tile(rt::Panels<T, rows, columns>& to, const HeadRows<T>& f
   }
 }
 
-/// sums[t] += a tile of fixed lines * the tile t of taken lines, over all their terms.
+/// sums[t] += (tile `fixed_tile` of the fixed lines) * (tile t of the taken lines)^T, over all terms.
 template <typename T, int fixed_lines, int taken_lines, int terms, int tiles>
 RT_DEVICE void add_products(rt::FixedAcc<T> (&sums)[tiles], const rt::Panels<T, fixed_lines, terms>& fixed,
                             int fixed_tile, const rt::Panels<T, taken_lines, terms>& taken, int lane) {
@@ -300,8 +307,8 @@ RT_DEVICE void add_products(rt::FixedAcc<T> (&sums)[tiles], const rt::Panels<T, 
     for (int t = 0; t < tiles; ++t) rt::keep_order(sums[t].at[0]);
   }
 }
-/// sums[c] += tiles of fixed lines by taken ones * the tile c of columns of the taken lines. `columns` has a
-/// line per column or, turned, the taken lines.
+/// sums[c] += factors (fixed x taken lines) * (tile c of the columns of the taken lines). `columns` has one
+/// line per column or, if `turned`, the taken lines untransposed.
 template <bool turned, typename T, typename Columns, int tiles, int taken_tiles>
 RT_DEVICE void add_taken(rt::FixedAcc<T> (&sums)[tiles], const rt::FixedAcc<T> (&factors)[taken_tiles],
                          const Columns& columns, int lane) {
@@ -321,7 +328,8 @@ RT_DEVICE void add_taken(rt::FixedAcc<T> (&sums)[tiles], const rt::FixedAcc<T> (
   }
 }
 
-/// Stores the first elements. Seldom, so it shall be short: each is the lowest of what is left.
+/// Stores the first `count` elements. Rare path with short code: shifts out the lowest element in each
+/// iteration.
 template <typename T, int n>
 RT_DEVICE void store_some(T* to, const rt::Vec<T, n>& from, int count) {
   constexpr int kWords = static_cast<int>(n * sizeof(T) / 4), kBits = 8 * static_cast<int>(sizeof(T));
@@ -341,7 +349,7 @@ RT_DEVICE void store_some(T* to, const rt::Vec<T, n>& from, int count) {
   }
 }
 
-/// Writes each `step`th tile of columns, from (first_row, first_column) on, as rows of a head.
+/// Writes every `step`-th tile of columns, from (first_row, first_column) on, to the rows of a head.
 template <int step = 1, typename T, int tiles>
 RT_DEVICE void write_rows(const rt::FixedAcc<T> (&sums)[tiles], T* to, int64_t stride, const Attention& spec,
                           int first_row, int first_column) {
@@ -358,11 +366,11 @@ RT_DEVICE void write_rows(const rt::FixedAcc<T> (&sums)[tiles], T* to, int64_t s
   }
 }
 
-/// Where the documents of some queries start, earliest and latest.
+/// Earliest and latest document start among some queries.
 struct Starts {
   int least, most;
 };
-/// Of up to 64 queries that exist; alike in all lanes.
+/// Returns the document starts of up to 64 queries within the sequence; uniform across the warp.
 RT_DEVICE Starts starts_of(const int32_t* starts, int first_query, int num_queries, int time) {
   if (starts == nullptr) return {0, 0};
   const int last = (first_query + num_queries < time ? first_query + num_queries : time) - 1;
@@ -379,7 +387,7 @@ RT_DEVICE Starts starts_of(const int32_t* starts, int first_query, int num_queri
   return {least, most};
 }
 
-/// Of the fixed queries of a warp, from `first_query` on.
+/// Returns the document starts of a warp's fixed queries, from `first_query` on.
 template <typename T>
 RT_DEVICE rt::PerFixed<T, int> starts_of_fixed(const int32_t* starts, int first_query, int time) {
   rt::PerFixed<T, int> made;
@@ -391,20 +399,20 @@ RT_DEVICE rt::PerFixed<T, int> starts_of_fixed(const int32_t* starts, int first_
   return made;
 }
 
-/// A tile of scores: rows of queries by columns of keys.
+/// Tile of scores: rows of queries by columns of keys.
 struct ScoreTile {
   int first_query, num_queries, first_key, num_keys;
-  Starts starts;  ///< of the queries
+  Starts starts;  ///< document starts of the queries
 
   RT_DEVICE int last_query() const { return first_query + num_queries - 1; }
   RT_DEVICE int last_key() const { return first_key + num_keys - 1; }
-  /// False: none of the queries sees any of the keys.
+  /// False if no query of the tile sees any of its keys.
   RT_DEVICE bool may_be_seen(const Attention& spec) const {
     if (spec.causal && first_key > last_query()) return false;
     if (spec.window > 0 && first_query - last_key() >= spec.window) return false;
     return first_query <= last_key() || starts.least <= last_key();
   }
-  /// The next keys that may be seen, or those after the last.
+  /// Returns the tile of the next keys that may be seen; past the last key if there are none.
   RT_DEVICE ScoreTile next(const Attention& spec) const {
     ScoreTile found = *this;
     do {
@@ -412,7 +420,7 @@ struct ScoreTile {
     } while (found.first_key < spec.time && !found.may_be_seen(spec));
     return found;
   }
-  /// Every query exists and sees every key.
+  /// True if every query exists and sees every key of the tile, so that no mask is needed.
   RT_DEVICE bool is_seen(const Attention& spec) const {
     return last_query() < spec.time && last_key() < spec.time &&
            (!spec.causal || last_key() <= first_query) &&
@@ -420,7 +428,7 @@ struct ScoreTile {
   }
 };
 
-/// Calls body(size of Slices) for the size that holds the node's heads.
+/// Returns body(size of Slices) for the smallest padded size that holds the node's heads.
 template <typename Body>
 ir::Kernel with_head_size(int size, Body body) {
   if (size <= 32) return body(std::integral_constant<int, 32>());

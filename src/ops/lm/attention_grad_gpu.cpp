@@ -7,7 +7,7 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// A block per head of some tokens, of which each warp has one.
+/// Computes QuerySums. One block per head of some tokens, one token per warp.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     dot_heads(const T* out, const T* dout, const float* lse, QuerySums* sums, int64_t num_tokens, int heads,
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(threads) gradient_of_queries(BackwardArrays<T>
   RT_SHARED(shared, Block);
   const int sample = static_cast<int>(blockIdx.z) / B::kCount, head = static_cast<int>(blockIdx.y);
   const int part = static_cast<int>(blockIdx.z) % B::kCount * B::kSlice;
-  // Blocks of late queries, which see the most keys, come first.
+  // Blocks of late queries, which see the most keys, start first.
   const int first_query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * B::kFixed;
   const BackwardHead<T> rows(arrays, spec, sample, head);
   BackwardBlock<T, size, false> block(shared, spec, part, rows.k);
@@ -57,16 +57,16 @@ __global__ void __launch_bounds__(threads) gradient_of_queries(BackwardArrays<T>
                           first_query + block.own_fixed(), block.own_column());
 }
 
-/// Tiles of queries, head after head of a key head.
+/// Iterates over tiles of queries, for each query head of a key head.
 struct QueryTiles {
   const Attention& spec;
   int first_head, first_query;
-  const int32_t* starts;  ///< of the sample, for all heads; or null
+  const int32_t* starts;  ///< of the sample, shared by all heads; or null
   int head;
   ScoreTile tile;
 
   RT_DEVICE bool exists() const { return head >= first_head; }
-  /// From this one on, the first that may be seen.
+  /// Returns the first tile, from this one on, that may be seen.
   RT_DEVICE QueryTiles seen() const {
     QueryTiles found = *this;
     for (; found.exists(); --found.head) {
@@ -85,7 +85,7 @@ struct QueryTiles {
   }
 };
 
-/// Every query head of the key head, one after another.
+/// Computes dk and dv of a key head, summed over its query heads one after another.
 template <typename T, int size, int threads>
 __global__ void __launch_bounds__(threads) gradient_of_keys(BackwardArrays<T> arrays, Attention spec) {
   using B = Backward<T, size, true>;
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(threads) gradient_of_keys(BackwardArrays<T> ar
   const int part = static_cast<int>(blockIdx.z) % B::kCount * B::kSlice;
   const int first_head = static_cast<int>(blockIdx.y) * group;
   const int first_key = static_cast<int>(blockIdx.x) * B::kFixed;
-  // There is more room for a vector register than for another scalar one.
+  // Vector registers are less scarce than scalar ones here.
   BackwardBlock<T, size, true> block(shared, spec, rt::renewed(part),
                                      BackwardHead<T>(arrays, spec, sample, first_head).q);
   block.begin({arrays, spec, sample, first_head}, first_key);

@@ -2,18 +2,19 @@
 
 #include "ops/lm/attention_gpu.h"
 
-/// What the kernels of attention's backward are made of.
+/// Shared code of the attention backward kernels.
 namespace hearth::ops {
 
-/// One kernel makes dq, a block per rows of q that takes keys tile after tile; another dk and dv, a block per
-/// rows of k that takes queries. Their own rows are `fixed`, the others `taken`: products of q and k, of dout
-/// and v, then sums of what was taken.
-/// Two sums of 128 columns and scores that wait for another slice are more than fits into registers.
+/// Column slices of the backward pass. One kernel computes dq: each block holds rows of q and streams tiles
+/// of keys. Another computes dk and dv: each block holds rows of k and streams tiles of queries. The rows a
+/// block holds are `fixed`, the streamed ones `taken`. Per tile: the products q k^T and dout v^T, then the
+/// sums over the taken rows.\nTwo sums of 128 columns each, plus scores that are kept for another slice,
+/// exceed the register file.
 template <typename T, int size, bool of_keys>
 using BackwardSlices = Slices<T, size, sizeof(T) == 4 || (of_keys && size > 128) ? 64 : 128>;
 
-/// What keys need of the queries that they take: tile after tile, in the order of the elements that a lane
-/// of the lower half-warp holds, then in that of the upper one.
+/// Per-query values that a block of keys needs of the queries it streams, in the order of a lane's elements:
+/// for each tile the elements of the lower half-warp, then the upper.
 template <int count>
 struct TakenQueries {
   alignas(16) float lse[count];
@@ -24,12 +25,14 @@ struct TakenQueries {
 template <typename T, int size, bool of_keys>
 struct Backward : BackwardSlices<T, size, of_keys> {
   using BackwardSlices<T, size, of_keys>::kSlice;
-  /// Whether all columns are there at a time; tiles are then brought before they are taken.
+  /// True if all columns are in shared memory at once; tiles are then copied before they are used.
   static constexpr bool kWhole = sizeof(T) == 2 && BackwardSlices<T, size, of_keys>::kCount == 1;
-  /// Whether they are brought to shared memory while another is worked on, and lanes load them turned too.
+  /// True if a tile is copied asynchronously while another is processed (double buffering); lanes then also
+  /// load tiles transposed.
   static constexpr bool kAhead = rt::kLoadsSlots<T> && kWhole;
-  /// Whether two warps have the same fixed rows, one side's in registers: each makes the factors of half of
-  /// the taken rows, shows them to the other, and adds to half of the columns.
+  /// True if two warps share the same fixed rows, one side of which is in registers. Each computes the
+  /// factors of half of the taken rows, exchanges them through shared memory, and accumulates half of the
+  /// columns.
   static constexpr bool kPairs = kWhole && !kAhead;
   static constexpr int kSharing = kPairs ? 2 : 1;
 
@@ -58,7 +61,7 @@ struct Backward : BackwardSlices<T, size, of_keys> {
   struct Fixed : FixedB {
     rt::Panels<T, kFixed, kSlice> fixed_a;
   };
-  /// What a pair of warps shows each other.
+  /// Factors that the two warps of a pair exchange.
   struct FactorA : FixedB {
     rt::Panels<T, kFixed, kTaken> factors_a;
   };
@@ -73,7 +76,7 @@ struct Backward : BackwardSlices<T, size, of_keys> {
   static_assert(sizeof(Shared) <= rt::kSharedBytes);
 };
 
-/// Of a head of a query: the logarithm of the sum of its weights, and the sum of out * dout.
+/// Per query and head: logsumexp of the scores, and the dot product of out and dout.
 struct QuerySums {
   float lse, delta;
 };
@@ -84,7 +87,7 @@ struct BackwardArrays {
   const T* k;
   const T* v;
   const T* dout;
-  const QuerySums* sums;  ///< of all tokens, head after head
+  const QuerySums* sums;  ///< of all tokens, [heads, tokens]
   const int32_t* starts;
   const float* bias;
   T* dq;
@@ -92,7 +95,7 @@ struct BackwardArrays {
   T* dv;
 };
 
-/// Where a block stands: its sample and its head, of keys and of queries.
+/// Rows and sums of the sample, key head and query head that a block processes.
 template <typename T>
 struct BackwardHead {
   HeadRows<T> q, k, v, dout;
@@ -117,7 +120,7 @@ inline constexpr rt::Side kFixedSide = rt::kFixedSide<rt::kPathOf<T>>;
 template <typename T>
 inline constexpr rt::Side kTakenSide = rt::kTakenSide<rt::kPathOf<T>>;
 
-/// Adds what one tile of taken rows gives to a block's sums.
+/// Accumulates the contribution of one tile of taken rows to a block's sums.
 template <typename T, int size, bool of_keys>
 struct BackwardBlock {
   using B = Backward<T, size, of_keys>;
@@ -126,25 +129,26 @@ struct BackwardBlock {
   Shared& block;
   const Attention& spec;
   int part;
-  rt::PerFixed<T> lse, delta;  ///< of fixed queries
+  rt::PerFixed<T> lse, delta;  ///< of the fixed queries
   rt::PerFixed<T, int> starts;
-  float taken_lse, taken_delta;  ///< of a taken query
+  float taken_lse, taken_delta;  ///< of one taken query
   int taken_start;
-  Move move;                           ///< of rows that pairs take
-  typename Move::Held next_a, next_b;  ///< of the next tile, on their way to shared memory
+  Move move;                           ///< copy of taken rows, for kPairs
+  typename Move::Held next_a, next_b;  ///< the next tile, in registers until it is stored to shared memory
   rt::FixedAcc<T> sums_a[B::kOutTiles], sums_b[of_keys ? B::kOutTiles : 1];
   rt::FixedFragment<T> held_a[B::kPairs ? B::kSliceTiles : 1];
 
   RT_DEVICE BackwardBlock(Shared& shared, const Attention& of, int first_column, const HeadRows<T>& taken)
       : block(shared), spec(of), part(first_column), move(taken, static_cast<int>(threadIdx.x)) {}
 
-  /// The warp's fixed rows, from the block's first one on, and its share in what another warp has as well.
+  /// First fixed row of this warp within the block.
   RT_DEVICE static int own_fixed() { return rt::warp() / B::kSharing * rt::kTile; }
+  /// Index of this warp among the warps with the same fixed rows.
   RT_DEVICE static int share() { return rt::warp() % B::kSharing; }
-  /// The first column of its sums; warps that share have columns by turns.
+  /// First column of this warp's sums; warps with the same fixed rows alternate tiles of columns.
   RT_DEVICE int own_column() const { return part + share() * rt::kTile; }
 
-  /// Those of the warp's own queries.
+  /// Reads lse and delta of this warp's queries.
   RT_DEVICE void read_lse(const BackwardHead<T>& head, int first_query) {
     for (int i = 0; i < rt::PerFixed<T>::kCount; ++i) {
       const int own = rt::FixedAcc<T>::fixed(rt::PerFixed<T>::element(i));
@@ -155,7 +159,7 @@ struct BackwardBlock {
     }
     starts = starts_of_fixed<T>(head.starts, first_query + own_fixed(), spec.time);
   }
-  /// What is fixed, for all tiles.
+  /// Loads the fixed rows, once for all tiles.
   RT_DEVICE void begin(const BackwardHead<T>& head, int first_fixed) {
     if constexpr (B::kPairs) {
       hold(of_keys ? head.k : head.q, first_fixed);
@@ -170,7 +174,7 @@ struct BackwardBlock {
     copy_rows<B::kThreads>(block.fixed_a, of_keys ? head.k : head.q, first_fixed, slice, thread);
     copy_rows<B::kThreads>(block.fixed_b, of_keys ? head.v : head.dout, first_fixed, slice, thread);
   }
-  /// Starts to bring the taken rows of a tile, for the take_brought() of that number.
+  /// Starts the copy of the taken rows of tile `number`, for the take_brought() with that number.
   RT_DEVICE void bring(const BackwardHead<T>& head, int first_taken, int number) {
     if constexpr (B::kPairs) {
       read_taken(head, first_taken);
@@ -182,7 +186,7 @@ struct BackwardBlock {
       rt::end_copy_group();
     }
   }
-  /// A tile that was brought, `bring_next` bringing the next one.
+  /// Processes a tile whose copy was started by bring(); calls bring_next to start the next copy.
   template <typename Next>
   RT_DEVICE void take_brought(const BackwardHead<T>& head, const ScoreTile& tile, int number,
                               Next bring_next) {
@@ -192,11 +196,12 @@ struct BackwardBlock {
       take_ahead(head, tile, number, bring_next);
     }
   }
-  /// With a single slice the fixed rows must be there already.
+  /// Processes a tile, including its copy. With a single slice the fixed rows must already be in shared
+  /// memory.
   RT_DEVICE void take(const BackwardHead<T>& head, const ScoreTile& tile) {
     constexpr int kThreads = B::kThreads;
     typename B::Tile& taken = block.taken[0];
-    // There is more room for vector registers than for what is alike in all lanes.
+    // Vector registers are less scarce than scalar (per-wave) registers.
     const int first_fixed = rt::renewed(of_keys ? tile.first_key : tile.first_query);
     const int first_taken = rt::renewed(of_keys ? tile.first_query : tile.first_key);
     const HeadRows<T>& taken_a = of_keys ? head.q : head.k;
@@ -260,14 +265,14 @@ struct BackwardBlock {
   }
   using FixedReader = rt::PanelReader<T, kFixedSide<T>>;
   using TakenReader = rt::PanelReader<T, kTakenSide<T>>;
-  /// From a tile of lines on.
+  /// Returns a reader of the lines from `tile` on.
   template <rt::Side side>
   RT_DEVICE static rt::PanelReader<T, side> reader_of(int tile, int lane) {
     rt::PanelReader<T, side> made(tile, lane);
     made.keep();
     return made;
   }
-  /// Of the warp's own part of a tile, for the pair.
+  /// Computes this warp's half of a tile's factors and shares them with the other warp of the pair.
   RT_DEVICE void make_own_factors(const ScoreTile& part, const Bias& bias) {
     const Self self;
     const typename B::Tile& taken = block.taken[0];
@@ -288,7 +293,7 @@ struct BackwardBlock {
     put_factors(block.factors_a, products[0]);
     if constexpr (of_keys) put_factors(block.factors_b, dprobabilities[0]);
   }
-  /// What a pair's factors give to the warp's columns.
+  /// Accumulates the pair's factors into this warp's columns.
   RT_DEVICE void add_pair(const ScoreTile& tile) {
     const Self self;
     const FixedReader own = reader_of<kFixedSide<T>>(own_fixed() / rt::kTile, self.lane);
@@ -300,7 +305,7 @@ struct BackwardBlock {
       add_shown(sums_a, block.factors_a, own, block.across_a, column, t);
     }
   }
-  /// The warp's fixed rows by way of panels that are free yet.
+  /// Loads this warp's fixed rows into registers by way of panels that are not in use yet.
   RT_DEVICE void hold(const HeadRows<T>& from, int first_row) {
     copy_rows<B::kThreads>(block.fixed_b, from, first_row, 0, static_cast<int>(threadIdx.x));
     rt::sync_block();
@@ -310,7 +315,7 @@ struct BackwardBlock {
           block.fixed_b.template load<kFixedSide<T>>(own_fixed() / rt::kTile, c * rt::kTile, rt::lane());
     rt::sync_block();
   }
-  /// The warp's part of a tile: its fixed rows and a tile of taken ones.
+  /// Returns this warp's part of a tile: its fixed rows and one tile of the taken rows.
   RT_DEVICE ScoreTile part_of(const ScoreTile& tile, int taken_tile) const {
     const int taken = taken_tile * rt::kTile;
     return {.first_query = tile.first_query + (of_keys ? taken : own_fixed()),
@@ -347,7 +352,7 @@ struct BackwardBlock {
       block.queries.starts[thread] = taken_start;
     }
   }
-  /// Of the lane's element e, whose taken query is number `query` of the tile.
+  /// Returns the sums of the lane's element e, whose taken query is number `query` of the tile.
   RT_DEVICE QuerySums sums_of_taken(int e, int query, int lane) const {
     if constexpr (B::kPairs) {
       const int place = share() * rt::kTile + lane / (rt::kWarp / 2) * rt::kOwn + e;
@@ -368,7 +373,7 @@ struct BackwardBlock {
       rt::store(reinterpret_cast<T*>(to.at + to.place(own_fixed() + line, share() * rt::kTile + term)), run);
     });
   }
-  /// sums += factors of the tile t of taken rows * those rows.
+  /// sums += factors of tile t of the taken rows * those rows.
   RT_DEVICE void add_shown(rt::FixedAcc<T> (&sums)[B::kOutTiles],
                            const rt::Panels<T, B::kFixed, B::kTaken>& factors, const FixedReader& own,
                            const rt::Panels<T, B::kSlice, B::kTaken>& across, const TakenReader& column,
@@ -397,7 +402,7 @@ struct BackwardBlock {
     const Special special = special_of(spec, bias);
     const bool masked = !tile.is_seen(spec);
     if constexpr (B::kWhole) {
-      // Branches of every element cost more than the code of three ways.
+      // Per-element branches cost more than three copies of the code.
       if (special != Special::none)
         return make_factors(products, dprobabilities, bias, tile, lane, special, Known<true>());
       if (masked)
@@ -405,16 +410,16 @@ struct BackwardBlock {
                             Known<true>());
       return make_factors(products, dprobabilities, bias, tile, lane, Known<Special::none>(), Known<false>());
     } else {
-      // Registers for the masks of many elements cost more than branches.
+      // The masks of many elements need registers, which cost more than branches.
       make_factors(products, dprobabilities, bias, tile, lane, special, masked);
     }
   }
-  /// Makes probabilities of dprobabilities, and of products the gradients of the products.
+  /// Turns dprobabilities into probabilities, and products into the gradients of the products.
   template <typename Kind, typename Masked>
   RT_DEVICE void make_factors(rt::FixedAcc<T> (&products)[B::kOwnTiles],
                               rt::FixedAcc<T> (&dprobabilities)[B::kOwnTiles], const Bias& bias,
                               const ScoreTile& tile, int lane, Kind special, Masked masked) {
-    // A pair's tile is the warp's own.
+    // The tile of a pair contains only this warp's rows.
     const int own = B::kPairs ? 0 : own_fixed();
     const int first_fixed = (of_keys ? tile.first_key : tile.first_query) + own;
     RT_UNROLL
@@ -434,7 +439,7 @@ struct BackwardBlock {
           if constexpr (of_keys) start = start_of_taken(e, taken, lane);
           if (!spec.sees(query, key, start)) probability = 0;
         }
-        // No product with what is not seen, which may be no number.
+        // Skips masked elements instead of multiplying by zero, because they may be NaN.
         products[t].at[e] =
             probability == 0 ? 0.0F : probability * (dprobabilities[t].at[e] - sums.delta) * score.slope;
         dprobabilities[t].at[e] = probability;

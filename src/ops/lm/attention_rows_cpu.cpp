@@ -9,7 +9,8 @@
 namespace hearth::cpu {
 namespace {
 
-/// Short rows far apart are not foreseen by the processor: they are fetched so many rows ahead.
+/// Software prefetch distance in rows: the hardware prefetcher does not follow short rows with a large
+/// stride.
 constexpr int64_t kAhead = 12;
 
 HEARTH_CLONES void copy_rows(const float* in, int64_t in_row, float* out, int64_t out_row, int64_t rows,
@@ -22,7 +23,7 @@ HEARTH_CLONES void copy_rows(const float* in, int64_t in_row, float* out, int64_
   }
 }
 
-/// The same for rows of a panel, whose width the compiler knows.
+/// Copies rows of a panel, whose width is a compile-time constant.
 HEARTH_CLONES void copy_panel(const float* in, int64_t in_row, float* out, int64_t rows) {
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t c = 0; c < kPanel; ++c) out[r * kPanel + c] = in[r * in_row + c];

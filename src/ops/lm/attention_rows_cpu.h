@@ -7,37 +7,42 @@
 
 namespace hearth::cpu {
 
-/// Products whose operands come in words of one term of a sum, in f32, or of two neighboring ones, in bf16:
-/// then arrays in bf16 are never widened. Sums are f32 either way.
+/// The matmul that attention uses, and the word format of its operands along the reduction axis: one f32
+/// element per word, or a pair of adjacent bf16 elements, so that bf16 arrays are never widened. Sums are f32
+/// in both cases.
 struct Products {
+  /// True if words are pairs of bf16.
   bool pairs;
-  /// Pairs where the processor multiplies them.
+  /// Selects pairs if the array is bf16 and the CPU has instructions that multiply them.
   static Products of(DType dtype, int64_t head_size);
+  /// Returns the number of words that hold `terms` elements.
   int64_t words(int64_t terms) const { return pairs ? (terms + 1) / 2 : terms; }
   auto multiply() const { return pairs ? simd().gemm_pairs : simd().gemm; }
 };
 
-/// words[t][c] = the pair of rows 2t and 2t + 1 of bf16, of which the last may be missing: a zero.
+/// words[t][c] = the pair of rows 2t and 2t + 1 in bf16; a missing last row counts as zero.
 void join_tokens(const uint16_t* rows, int64_t row, int64_t count, int64_t size, float* words,
                  int64_t word_row);
 
-/// A head's part of an array [tokens, num_heads * head_size].
+/// One head's columns in an array [tokens, num_heads * head_size].
 struct HeadRows {
   DType dtype;
-  int64_t width;   ///< of a token
-  int64_t column;  ///< where the head begins
+  int64_t width;   ///< elements per token
+  int64_t column;  ///< first column of the head
   int64_t size;
-  int64_t first;  ///< token 0 of the row
+  int64_t first;  ///< first token of the sequence
 
   struct View {
     const float* data;
     int64_t row;
   };
-  /// The first `count` rows in words of terms within a row: as they lie, or widened to `scratch`.
+  /// Returns the first `count` rows as words along a row: the array itself, or widened to `scratch`.
   View view(const void* data, int64_t count, Products products, float* scratch) const;
-  /// The same in words of terms of neighboring rows [ceil(count / 2)][size]; of one term, those of view().
+  /// Returns the first `count` rows as words of row pairs, [ceil(count / 2)][size]; equal to view() if a word
+  /// has one element.
   View joined(const void* data, int64_t count, Products products, float* scratch) const;
-  /// `count` rows from `row` on, out_row floats apart: in words, in words of neighboring rows, and in f32.
+  /// Copies `count` rows from `row` on to `out`, with a stride of out_row floats: as words along a row
+  /// (load_words), as words of row pairs (load_joined), or in f32 (load).
   void load_words(const void* data, int64_t row, int64_t count, Products products, float* out,
                   int64_t out_row) const;
   void load_joined(const void* data, int64_t row, int64_t count, float* out, int64_t out_row) const;
@@ -46,9 +51,9 @@ struct HeadRows {
   void store(const float* in, int64_t in_row, int64_t row, int64_t count, void* data) const;
 };
 
-/// Panels [time / 32][size][32] of the transpose of rows [time][size].
+/// Packs the transpose of rows [time][size] into panels [time / 32][size][32].
 void pack_keys(HeadRows::View rows, int64_t time, int64_t size, float* panels);
-/// Panels [size / 32][time][32] of rows [time][size].
+/// Packs rows [time][size] into panels [size / 32][time][32].
 void pack_columns(HeadRows::View rows, int64_t time, int64_t size, float* panels);
 
 }  // namespace hearth::cpu

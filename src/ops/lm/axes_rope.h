@@ -6,14 +6,15 @@
 
 namespace hearth::ops {
 
-/// The tokens of an axes_rope_table: of each sample `text`, then height * width patches.
+/// Token layout of an axes_rope_table: each sample has `text` tokens, then height * width patches.
 template <typename Int>
 struct AxesTokens {
   Int text, height, width;
   Int num_axes;
 
+  /// Returns the number of tokens per sample.
   HEARTH_FORMULA Int per_sample() const { return text + height * width; }
-  /// Coordinate `axis` of a sample's token.
+  /// Returns coordinate `axis` of a token of a sample.
   HEARTH_FORMULA Int coordinate(Int token, Int axis) const {
     const Int row_axis = num_axes == 2 ? 0 : 1;
     if (token < text) return axis == 3 ? token : 0;

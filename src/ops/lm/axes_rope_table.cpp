@@ -15,7 +15,7 @@ AxesTokens<int64_t> tokens_of(const NodeView& node) {
           .num_axes = std::ssize(node.attrs.list("axes"))};
 }
 
-/// The axis of each pair, and its frequency.
+/// Axis and frequency of a RoPE pair.
 struct Pair {
   int64_t axis;
   double frequency;
@@ -51,7 +51,7 @@ Inferred infer(const NodeView& node) {
   return {.out = {f32_type({batch * tokens.per_sample(), sum})}, .error = ""};
 }
 
-/// cos and sin of every coordinate's angles: they are few, and the same in each run.
+/// Precomputed cos and sin of every coordinate's angles; all samples share them.
 class Angles {
  public:
   explicit Angles(const NodeView& node) : tokens_(tokens_of(node)) {

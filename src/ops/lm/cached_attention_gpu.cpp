@@ -8,25 +8,25 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Warps that a launch should have at least, where there are slots enough for them.
+/// Minimum number of warps per launch, if there are enough slots for them.
 constexpr int64_t kWantedWarps = 4096;
-/// Fewest slots that are worth a warp.
+/// Minimum number of slots per warp.
 constexpr int64_t kWarpSlots = 16;
-/// Output columns of a lane; a head of more columns takes several turns.
+/// Output columns per lane and pass; wider heads take several passes.
 constexpr int kOwn = 4;
 constexpr int kTurn = kOwn * rt::kWarp;
 
 struct Spec {
   int64_t tokens, slots, heads, kv_heads, head_size, window;
   float scale, softcap;
-  int64_t parts;  ///< that the slots of a row (a token's head) are dealt out to, a warp each
+  int64_t parts;  ///< warps per row (a token's head), each with a share of its slots: split-KV
 
   HEARTH_FORMULA int64_t rows() const { return tokens * heads; }
   HEARTH_FORMULA int64_t kv_width() const { return kv_heads * head_size; }
-  /// Where a head's keys begin within a slot.
+  /// Returns the first column of a head's keys within a slot.
   HEARTH_FORMULA int64_t kv_column(int64_t head) const { return head * kv_heads / heads * head_size; }
   HEARTH_FORMULA bool in_cache(int64_t position) const { return position >= 0 && position < slots; }
-  /// The first slot that the token at `position` sees.
+  /// Returns the first slot that the token at `position` sees.
   HEARTH_FORMULA int64_t first_seen(int64_t position) const {
     return window > 0 && position >= window ? position - window + 1 : 0;
   }
@@ -45,7 +45,8 @@ Spec spec_of(const NodeView& node) {
   return spec;
 }
 
-/// A block per token; of tokens at one position the last is kept.
+/// Writes keys and values to the cache. One block per token; of several tokens at one position the last is
+/// kept.
 __global__ void __launch_bounds__(kBlockThreads)
     store(const float* k, const float* v, const int32_t* positions, float* keys, float* values, Spec spec) {
   const int64_t token = blockIdx.x, slot = positions[token];
@@ -59,8 +60,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-/// The workspace: of each part its largest score, the sum of its weights exp(score - largest), and the
-/// weighted sum of values.
+/// Partial results of split-KV attention in the workspace. Each part has its largest score, the sum of its
+/// weights exp(score - largest), and the weighted sum of values.
 struct Parts {
   float *largest, *sums, *mixed;
   Parts(const Spec& spec, std::byte* base) : largest(reinterpret_cast<float*>(base)) {
@@ -72,8 +73,8 @@ struct Parts {
   }
 };
 
-/// A warp per row and part goes through every parts-th slot that the row's token sees, with the softmax of
-/// what it has seen so far (arXiv 1805.02867); blockIdx.y: the turn of kTurn columns.
+/// Computes partial results: one warp per row and part processes every parts-th slot that the row's token
+/// sees, with an online softmax (arXiv 1805.02867). blockIdx.y is the pass over kTurn columns.
 __global__ void __launch_bounds__(kBlockThreads)
     attend(const float* q, const float* keys, const float* values, const int32_t* positions, Spec spec,
            Parts parts) {
@@ -111,7 +112,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-/// A block per row brings its parts together.
+/// Merges the parts of a row. One block per row.
 __global__ void __launch_bounds__(kBlockThreads) merge(float* out, Spec spec, Parts parts) {
   const int64_t row = blockIdx.x, first = row * spec.parts;
   float largest = -3.4e38F, sum = 0;

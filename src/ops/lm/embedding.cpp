@@ -52,7 +52,7 @@ Kernel kernel(const NodeView& node) {
   return {.run = run};
 }
 
-/// Columns that a thread adds up over every token: the same order, whatever the number of threads.
+/// Columns per thread, each summed over all tokens: the order does not depend on the number of threads.
 constexpr int64_t kStrip = 16;
 
 Kernel grad_kernel(const NodeView& node) {
@@ -81,7 +81,8 @@ Kernel grad_kernel(const NodeView& node) {
   return {.run = run};
 }
 
-/// Calls body(token, id, column) for every element whose id is one of `rows`.
+/// Calls body(element of the output, element of the table) for every column of each token whose id is in the
+/// table.
 template <typename Body>
 void for_known(const std::vector<double>& ids, double rows, size_t width, Body body) {
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -118,7 +119,7 @@ std::vector<Sample> samples() {
 }
 std::vector<Sample> grad_samples() {
   const Attrs attrs = {{"rows", int64_t{11}}};
-  // The second draws -1 too, and ids past the table.
+  // The second sample includes -1 and ids past the end of the table.
   return {{.in = {labels(7, 11), normal({7, 3})}, .attrs = attrs},
           {.in = {labels_or_none(30, 13), normal({30, 37})}, .attrs = attrs},
           {.in = {labels(9, 11), normal({9, 1100}, DType::bf16)}, .attrs = attrs},

@@ -19,8 +19,8 @@ Gate gate_of(const Attrs& attrs) {
                                : Gate::unknown;
 }
 
-/// 2 u of gelu_tanh(x) = x (1 + tanh u) / 2 = x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3) (arXiv
-/// 1606.08415), and its derivative.
+/// gelu_tanh(x) = x (1 + tanh u) / 2 = x sigmoid(2 u) with u = sqrt(2 / pi) (x + 0.044715 x^3) (arXiv
+/// 1606.08415): 2 u and its derivative.
 template <typename T>
 constexpr T kTwice = T(2) * std::numbers::sqrt2_v<T>* std::numbers::inv_sqrtpi_v<T>;
 template <typename T>
@@ -32,7 +32,7 @@ inline T twice_slope(T x) {
   return kTwice<T> * (T(1) + T(0.134145) * x * x);
 }
 
-/// Every gate is x s for some s(x): value = x s, slope = d(x s) / dx.
+/// Value x s(x) of a gated activation, and its derivative.
 template <typename T>
 struct Gated {
   T value;

@@ -10,7 +10,7 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// A block per token; an id outside of the table gives NaN.
+/// Copies the rows of ids. One block per token; an id outside of the table gives NaN.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     look_up(const int32_t* ids, const T* table, T* out, int64_t rows, int64_t width) {
@@ -20,14 +20,14 @@ __global__ void __launch_bounds__(kBlockThreads)
     out[token * width + c] = known ? table[id * width + c] : rt::from_float<T>(nanf(""));
 }
 
-/// Blocks at most. Rows of the table are dealt out to those of a column of the grid, a power of two of them:
-/// row r to block r % gridDim.y.
+/// Maximum number of blocks. The table's rows are distributed over the gridDim.y blocks of a grid column (a
+/// power of two): row r belongs to block r % gridDim.y.
 constexpr int64_t kTableBlocks = 1024;
-/// Columns of a thread, where they come out even.
+/// Columns per thread, if the width is divisible by it.
 constexpr int kTableColumns = 4;
 
-/// Sums of a block's rows in `n` columns of a thread. No two threads meet, and the order of sums is that of
-/// the tokens.
+/// Sums the gradients of a block's table rows in `n` columns per thread. Without atomics: each element
+/// belongs to one thread, which sums in the order of the tokens.
 template <int n, typename T>
 RT_DEVICE void sum_rows(const int32_t* ids, const T* dy, float* table, int64_t tokens, int64_t rows,
                         int64_t width) {
@@ -36,7 +36,7 @@ RT_DEVICE void sum_rows(const int32_t* ids, const T* dy, float* table, int64_t t
   const int32_t part = static_cast<int32_t>(blockIdx.y), parts = static_cast<int32_t>(gridDim.y);
   for (int64_t row = part; row < rows; row += parts)
     if (inside) rt::store(table + row * width + column, rt::Vec<float, n>{});
-  // A warp looks through the ids together, several of a lane on their way at a time.
+  // All lanes of a warp scan the ids together, with several loads in flight per lane.
   constexpr int kLoads = 4;
   for (int64_t first = 0; first < tokens; first += kLoads * rt::kWarp) {
     int32_t id[kLoads];
@@ -72,14 +72,15 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-/// Element i of a head turns with element i + len, or 2i with 2i + 1; what lies after them is copied.
+/// Head layout of RoPE: rotates element i of a head with element i + len (or 2i with 2i + 1) and copies the
+/// elements after the pairs.
 struct Heads {
-  int64_t width;  ///< of a token
-  int64_t size;   ///< of a head
+  int64_t width;  ///< elements per token
+  int64_t size;   ///< elements per head
   int64_t len;
   bool inverse;
 };
-/// A block per token; a thread makes both elements of a pair, so that x may be y.
+/// Applies RoPE. One block per token; one thread computes both elements of a pair, so that y may alias x.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads) turn(const T* x, const float* table, T* y, Heads heads) {
   const T* from = x + blockIdx.x * heads.width;
@@ -96,7 +97,8 @@ __global__ void __launch_bounds__(kBlockThreads) turn(const T* x, const float* t
     to[e + heads.len] = rt::from_float<T>(b * cosine + a * sine);
   }
 }
-/// Two neighbors at a time, which are a pair or lie after them all; the last of a head may have none.
+/// Applies interleaved RoPE. Each thread processes two adjacent elements, either a pair or copied ones; the
+/// second is missing at the end of an odd head.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     turn_neighbors(const T* x, const float* table, T* y, Heads heads) {
@@ -128,7 +130,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-/// Every gate is x s(x): its value and its slope.
+/// Value and derivative of a gated activation x s(x).
 enum class Gate : int { silu, gelu_tanh, gelu };
 struct Gated {
   float value;

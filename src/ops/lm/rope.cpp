@@ -9,7 +9,7 @@
 namespace hearth::ops {
 namespace {
 
-/// Hugging Face multiplies in f32, which at position 4096 moves the angle by 1e-4: so do we.
+/// The angle is rounded to f32 as in Hugging Face, which at position 4096 changes it by 1e-4.
 double angle(double position, double frequency) {
   return static_cast<double>(static_cast<float>(position) * static_cast<float>(frequency));
 }
@@ -63,12 +63,12 @@ void table_reference(const ReferenceArgs& args) {
 
 struct Heads {
   int64_t tokens;
-  int64_t width;  ///< of a token
-  int64_t size;   ///< of a head
-  int64_t len;    ///< pairs that turn
+  int64_t width;  ///< elements per token
+  int64_t size;   ///< elements per head
+  int64_t len;    ///< rotated pairs per head
   bool inverse;
   bool interleaved;
-  /// How far apart the elements of a pair are, and the first elements of neighboring pairs.
+  /// Distance between the elements of a pair, and between the first elements of adjacent pairs.
   int64_t apart() const { return interleaved ? 1 : len; }
   int64_t step() const { return interleaved ? 2 : 1; }
 };
@@ -100,7 +100,7 @@ inline __attribute__((always_inline)) void turn_head(const Heads& heads, const f
                                                      float* out) {
   const int64_t len = heads.len, apart = step == 1 ? len : 1;
   const float sign = heads.inverse ? -1.0F : 1.0F;
-// out may be in: no pair depends on another.
+// `out` may alias `in`, because pairs are independent.
 #ifndef __clang__
 #pragma GCC ivdep
 #endif
@@ -113,7 +113,7 @@ inline __attribute__((always_inline)) void turn_head(const Heads& heads, const f
   for (int64_t j = 2 * len; j < heads.size; ++j) out[j] = in[j];
 }
 
-/// One token: a pair (a, b) of every head becomes (a cos - b sin, b cos + a sin).
+/// Rotates one token: a pair (a, b) of every head becomes (a cos - b sin, b cos + a sin).
 HEARTH_CLONES void turn_row(const Heads& heads, const float* table, const float* x, float* y) {
   for (int64_t at = 0; at < heads.width; at += heads.size) {
     heads.interleaved ? turn_head<2>(heads, table, x + at, y + at)
@@ -153,7 +153,7 @@ void reference(const ReferenceArgs& args) {
 std::vector<ValueId> vjp(const VjpContext& context) {
   Attrs attrs = context.node.attrs;
   attrs.set("inverse", int64_t{attrs.integer_or("inverse", 0) == 0});
-  // The table is made of positions, which nothing is learned about.
+  // Positions, and therefore the table, have no gradient.
   return {emit(context, "rope", {context.grad_out[0], context.node.inputs[1]}, attrs), kNone};
 }
 

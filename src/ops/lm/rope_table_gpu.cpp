@@ -10,8 +10,7 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// What travels in the parameters of a launch; a head has at most twice as many elements, or there are
-/// several launches.
+/// Frequencies passed as kernel parameters. Heads of more than 2 * kMost elements need several launches.
 struct Frequencies {
   static constexpr int kMost = 256;
   int count;
@@ -19,7 +18,8 @@ struct Frequencies {
   float beyond[kMost];
 };
 
-/// Positions of which one that is `original` or more makes a long context; none: it is short.
+/// Positions that select the set of frequencies: the context is long if one of them is `original` or more;
+/// without positions it is short.
 struct Reach {
   const int32_t* positions;
   int64_t count;
@@ -33,7 +33,8 @@ RT_DEVICE bool is_long(const Reach& reach) {
   return rt::reduce_block(most, rt::Max(), -1.0F) >= reach.original;
 }
 
-/// A thread per position and frequency: columns [first, first + count) of both halves of a row.
+/// Fills columns [first, first + count) of the cos and sin halves of each row. One thread per position and
+/// frequency.
 __global__ void __launch_bounds__(kBlockThreads)
     fill_table(const int32_t* positions, Reach reach, float* table, int64_t num_positions, int64_t len,
                int64_t first, double scale, Frequencies frequencies) {
@@ -75,14 +76,15 @@ ir::Kernel rope_table_gpu(const NodeView& node) {
   return {.run = run};
 }
 
-/// The axis and the frequency of each pair, of as many as travel in the parameters of a launch.
+/// Axis and frequency of each pair, as many as fit in the parameters of one launch.
 struct AxisPairs {
   static constexpr int kMost = 128;
   int count;
   int8_t axis[kMost];
   double frequency[kMost];
 };
-/// A block per token and a thread per pair: columns [first, first + count) of both halves of a row.
+/// Fills columns [first, first + count) of the cos and sin halves of each row. One block per token, one
+/// thread per pair.
 __global__ void __launch_bounds__(kBlockThreads)
     fill_axes_table(float* table, int len, int first, AxesTokens<int> tokens, AxisPairs pairs) {
   const int j = static_cast<int>(threadIdx.x);

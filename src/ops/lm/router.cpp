@@ -24,7 +24,7 @@ Rows rows_of(const NodeView& node) {
   return {.dtype = x.dtype, .count = num_rows(x.shape), .width = x.shape.back()};
 }
 
-/// Whether fewer than `count` elements of a row come before element i; the first of equal ones comes first.
+/// True if fewer than `count` elements of the row precede element i; among equal elements the first precedes.
 template <typename T>
 bool is_chosen(const T* row, int64_t width, int64_t i, int64_t count) {
   int64_t before = 0;

@@ -7,7 +7,8 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// A thread per element counts what comes before it in its row; the first of equal ones comes first.
+/// Marks the `wanted` largest elements of each row. One thread per element counts the elements of its row
+/// that precede it; among equal elements the first precedes.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     choose(const T* x, T* y, int64_t count, int64_t width, int64_t wanted) {
@@ -31,7 +32,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     y[i] = rt::from_float<T>(rt::to_float(x[i]) * rt::to_float(factors[i / width]));
 }
 
-/// A block per row.
+/// Dot product of each row. One block per row.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads) dot_rows(const T* a, const T* b, T* y, int64_t width) {
   const int64_t at = static_cast<int64_t>(blockIdx.x) * width;
