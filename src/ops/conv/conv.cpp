@@ -8,7 +8,7 @@
 
 namespace hearth::ops {
 namespace {
-/// So that products of two of them, and of one and an axis, fit into 64 bits.
+/// Maximum of each attribute and kernel extent, so that index arithmetic fits in 64 bits.
 constexpr int64_t kMostExtent = 1 << 20;
 }  // namespace
 
@@ -46,14 +46,14 @@ std::string check_conv(const cpu::ConvShape& s) {
 
 namespace {
 
-/// The three shapes of one convolution, whichever of them an op is given.
+/// Each of these returns the shape of the convolution from the types of a different op.
 cpu::ConvShape shape_of_forward(const NodeView& node) {
   return conv_shape(node.in_type(ConvIn::x).shape, node.in_type(ConvIn::w).shape, node.attrs);
 }
 cpu::ConvShape shape_of_grad_input(const NodeView& node) {
   const Shape& dy = node.in_type(0).shape;
   const Shape& w = node.in_type(1).shape;
-  // Other numbers of groups are refused, but not before there is a shape.
+  // Other numbers of groups are refused, but only after the shape is known.
   const int64_t in_c = w[2] * std::clamp<int64_t>(node.attrs.integer_or("groups", 1), 1, kMostExtent);
   return conv_shape({dy[0], node.attrs.integer("in_h"), node.attrs.integer("in_w"), in_c}, w, node.attrs);
 }
@@ -180,7 +180,7 @@ ValueId emit_bias_gradient(const VjpContext& context, ValueId dy) {
   return emit(context, "sum_leading", {emit(context, "reshape", {dy}, {{"shape", rows}})});
 }
 
-/// What the gradients of a convolution have in common with it.
+/// Attributes that the gradients share with the convolution.
 Attrs geometry_of(const Attrs& attrs) {
   Attrs made = {{"stride", attrs.integer_or("stride", 1)}, {"padding", attrs.integer_or("padding", 0)}};
   for (const char* name : {"dilation", "groups"})
@@ -214,7 +214,7 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   return grads;
 }
 
-/// As a layer it is the transposed convolution, whose gradient is the convolution.
+/// As a layer, this op is the transposed convolution, whose gradient is the convolution.
 std::vector<ValueId> grad_input_vjp(const VjpContext& context) {
   const ir::Node node = context.node;
   const ValueId given = context.grad_out[0], dy = node.inputs[0], w = node.inputs[1];
@@ -228,8 +228,8 @@ std::vector<ValueId> grad_input_vjp(const VjpContext& context) {
   return {grad_dy, emit(context, "conv2d_grad_weight", {given, dy}, attrs)};
 }
 
-/// On GPUs each is a product of matrices, one of which is made while it is read. In groups it is sums without
-/// the matrix unit, and the whole of an output's terms are those of its group.
+/// Dimensions of a convolution as a matrix product for the cost on GPUs, where one operand is gathered
+/// implicitly. Grouped convolutions do not use the matrix unit, and an output sums only over its group.
 struct Extents {
   double pixels, taps, in, out;
   bool grouped;
@@ -284,7 +284,7 @@ struct Case {
     return made;
   }
   Shape y() const { return out_shape(conv_shape(x, w(), attrs())); }
-  /// Rounding errors of a sum of `terms` products of normal values grow with the root of their number.
+  /// Rounding errors of a sum of `terms` products of normal values grow with the square root of their number.
   double tolerance(int64_t terms) const {
     return dtype == DType::f32 ? 1e-5 * std::sqrt(static_cast<double>(terms)) : 2e-2;
   }
@@ -381,7 +381,8 @@ std::vector<Case> grouped_cases() {
            .dtype = DType::bf16,
            .groups = 4}};
 }
-/// Enough pixels, or weights, for the largest blocks of a GPU. Padding keeps them from becoming matmuls.
+/// Enough pixels, or weights, for the largest blocks on a GPU. Padding keeps them from becoming plain
+/// matmuls.
 std::vector<Case> many_pixels(int64_t in, int64_t out) {
   return {{.x = {1, 111, 111, 24}, .kernel = 1, .out = 24, .stride = 1, .padding = 1, .dtype = DType::bf16},
           {.x = {1, 222, 222, 24}, .kernel = 2, .out = 24, .stride = 2, .padding = 0, .dtype = DType::bf16},

@@ -7,18 +7,18 @@
 
 namespace hearth::ops {
 
-/// Convolutions of NHWC images with weights [kh, kw, in / groups, out], equal stride, zero padding and
-/// dilation on both axes. conv2d_pool takes no dilation and no groups.
+/// 2-D convolutions of NHWC images with weights [kh, kw, in / groups, out]; stride, zero padding and dilation
+/// are equal on both axes. conv2d_pool supports neither dilation nor groups.
 extern const ir::OpDef conv2d;
 extern const ir::OpDef conv2d_grad_input;
 extern const ir::OpDef conv2d_grad_weight;
 extern const ir::OpDef conv2d_pool;
 extern const ir::OpDef conv2d_pool_grad_weight;
-/// With what batch normalization after it needs (norm/norm.h): in training the moments of its result, in
-/// evaluation all of it.
+/// Convolutions fused with the following batch normalization (norm/norm.h): conv2d_moments also outputs the
+/// moments of its result, for training; conv2d_norm includes the full normalization, for evaluation.
 extern const ir::OpDef conv2d_moments;
 extern const ir::OpDef conv2d_norm;
-/// The inputs of the records, in their order. conv2d_pool and conv2d_moments have no residual.
+/// Indices of the inputs of the ops. conv2d_pool and conv2d_moments have no residual.
 struct ConvIn {
   enum : size_t { x, w, bias, residual };
 };
@@ -29,12 +29,13 @@ struct ConvPoolGradIn {
   enum : size_t { x, pooled, argmax, dpooled };
 };
 
-/// The shape of a convolution of x with w; axes must already have rank 4.
+/// Returns the shape of a convolution of x with w, both of rank 4.
 cpu::ConvShape conv_shape(const Shape& x, const Shape& w, const ir::Attrs& attrs);
-/// Why such a convolution is refused, or "".
+/// Returns why such a convolution is refused; empty if it is valid.
 std::string check_conv(const cpu::ConvShape& shape);
 
-/// Calls body(x element, w element, y element) for every product of the convolution, images outside excluded.
+/// Calls body(x element, w element, y element) for every product of the convolution, except those with
+/// padding.
 template <typename Body>
 void for_each_product(const cpu::ConvShape& s, Body body) {
   for (int64_t pixel = 0; pixel < s.batch * s.out_h() * s.out_w(); ++pixel) {

@@ -12,7 +12,7 @@ namespace hearth::cpu {
 /// Returns Winograd's algorithm if it is allowed and pays: 3x3, stride 1, enough channels.
 ConvAlgorithm choose_algorithm(const ConvShape& shape, bool winograd_allowed);
 
-/// y = relu(conv(x, w) + bias + residual), each part on request.
+/// y = relu(conv(x, w) + bias + residual); bias, residual and relu are optional.
 class ConvForward {
  public:
   explicit ConvForward(const ConvSpec& spec);
@@ -22,10 +22,10 @@ class ConvForward {
 
  private:
   ConvSpec spec_;
-  std::optional<DepthwiseConv> depthwise_;  ///< if it is one
+  std::optional<DepthwiseConv> depthwise_;  ///< set for depthwise convolutions
 };
 
-/// dx from dy and w.
+/// Gradient of the input: dx from dy and w.
 class ConvBackwardData {
  public:
   explicit ConvBackwardData(const ConvSpec& spec);
@@ -37,7 +37,7 @@ class ConvBackwardData {
   std::optional<DepthwiseConv> depthwise_;
 };
 
-/// dw (f32, HWIO) from x and dy.
+/// Gradient of the weights: dw (f32, HWIO) from x and dy.
 class ConvBackwardWeights {
  public:
   explicit ConvBackwardWeights(const ConvSpec& spec);

@@ -13,7 +13,7 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Moments of what the block has just written, a group and kWarp channels for each of its warps.
+/// Computes moments of the block's outputs; each warp processes a group of rows and kWarp channels.
 template <typename T, typename B>
 RT_DEVICE void measure_block(const T* y, float* moments, const ProductPart& part) {
   constexpr int kRowGroups = B::kRows / kMomentRows, kAcross = (B::kColumns + rt::kWarp - 1) / rt::kWarp;
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kBlockThreads) convolve(Patches<T> x, Strided<
   if (out.moments != nullptr) measure_block<T, B>(out.y, out.moments, part);
 }
 
-/// images(args): the node's own.
+/// Forward kernel; images(args) returns the node's destination.
 template <typename T, typename B, typename ImagesOf>
 ir::Kernel make_forward(const cpu::ConvShape& shape, ImagesOf images) {
   const auto run = [shape, images](const KernelArgs& args) {
@@ -74,7 +74,7 @@ ir::Kernel forward_of(const NodeView& node, ImagesOf images) {
                           [&](auto blocking) { return make_forward<T, decltype(blocking)>(shape, images); });
 }
 
-/// The convolution, with the moments of its result where there is room for them.
+/// Convolution that also outputs the moments of its result, if the node has that output.
 template <typename T>
 ir::Kernel plain_of(const NodeView& node) {
   return forward_of<T>(
@@ -89,7 +89,7 @@ ir::Kernel plain_of(const NodeView& node) {
       });
 }
 
-/// Moments of y [rows, width], whose rows are groups of kMomentRows to threads.
+/// Moments of y [rows, width]; each thread sums a group of kMomentRows rows.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
     measure_groups(const T* y, float* moments, int64_t rows, int64_t width) {
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-/// A kernel that leaves [rows, width] as output 0, and after it the moments of that as output 1.
+/// Extends a kernel with output 0 of [rows, width] by output 1, its moments.
 template <typename T>
 ir::Kernel measured(ir::Kernel kernel, int64_t rows, int64_t width) {
   return with_columns<T>(width, [&](auto n) {
@@ -122,13 +122,13 @@ ir::Kernel measured(ir::Kernel kernel, int64_t rows, int64_t width) {
   });
 }
 
-/// A normalization as what is left to do with a convolution's sums: a factor and a bias per channel.
+/// Batch normalization folded into the epilogue of a convolution: a factor and a bias per channel.
 struct Folding {
   const float* weight;
   const float* bias;
   const float* mean;
   const float* var;
-  const float* conv_bias;  ///< or null
+  const float* conv_bias;  ///< null if the convolution has no bias
   float* factors;
 };
 __global__ void __launch_bounds__(kBlockThreads) fold(Folding in, float eps, int channels) {
@@ -169,11 +169,11 @@ ir::Kernel normalized_of(const NodeView& node) {
   return kernel;
 }
 
-/// The gradient of x. With a stride, pixels of x that are that far apart are reached by the same taps: each
-/// such class is a convolution of its own, with a stride of 1 and no products with what is not there.
+/// Gradient of x. With a stride, pixels of x that are a stride apart are reached by the same taps. Each such
+/// residue class is a separate convolution with stride 1, without products with zeros.
 struct InputGradient : DeviceConv {
-  int tap_step;  ///< from a tap of a class to its next
-  int dy_step;   ///< and how far it goes back in dy
+  int tap_step;  ///< distance between consecutive taps of a class
+  int dy_step;   ///< corresponding step backward in dy
 
   explicit InputGradient(const cpu::ConvShape& s)
       : DeviceConv(device_conv(s)),
@@ -181,11 +181,11 @@ struct InputGradient : DeviceConv {
         dy_step(static_cast<int>(s.dilation / std::gcd(s.stride, s.dilation))) {}
 };
 
-/// Along one axis: the pixels of a class, from `first` on, and the taps that reach them.
+/// One axis of a class: its pixels, from `first` on, and the taps that reach them.
 struct ClassAxis {
   int first, num_pixels;
   int tap, num_taps;
-  int offset;  ///< of the first pixel's first tap, in dy
+  int offset;  ///< position in dy of the first tap of the first pixel
 
   RT_DEVICE ClassAxis(int number, int length, int kernel, const InputGradient& s)
       : first(number),
@@ -200,8 +200,8 @@ struct ClassAxis {
   }
 };
 
-/// Weights [kernel_h, kernel_w, in, out]: a line per input channel, a term per tap of the class and output
-/// channel.
+/// Weights [kernel_h, kernel_w, in, out] as an operand: a line per input channel, a term per tap of the class
+/// and output channel.
 template <typename T>
 struct ClassWeights {
   using Line = int64_t;
@@ -256,7 +256,8 @@ __global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, const T* w,
   const ClassAxis xs(number % shape.stride, shape.in_w, shape.kernel_w, shape);
   if (ys.num_pixels == 0 || xs.num_pixels == 0) return;
   const PixelGrid<> pixels{ys.num_pixels, xs.num_pixels};
-  const int taps_across = xs.num_taps > 0 ? xs.num_taps : 1;  // without taps there are no terms to place
+  const int taps_across =
+      xs.num_taps > 0 ? xs.num_taps : 1;  // avoids a division by zero; without taps there are no terms
   const Patches<T> lines{.images = dy,
                          .h = shape.out_h,
                          .w = shape.out_w,
@@ -273,7 +274,7 @@ __global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, const T* w,
   const ProductPart part =
       own_part<B>(static_cast<int64_t>(shape.batch) * ys.num_pixels * xs.num_pixels, shape.in_c,
                   static_cast<int64_t>(ys.num_taps) * xs.num_taps * shape.out_c);
-  // Where the block's rows lie, if they are no neighbors.
+  // Row positions of the block, if its rows are not adjacent in memory.
   RT_SHARED(places, RowPlaces<B::kRows>);
   const int first_row = static_cast<int>(part.row);
   if (shape.stride != 1) {
@@ -335,14 +336,15 @@ ir::Kernel weight_gradient_of(const NodeView& node) {
   });
 }
 
-/// Axes but the last as one.
+/// Returns the type with all axes but the last merged into one.
 ir::Type matrix_of(ir::Type type) {
   if (type.shape.rank() < 2) return type;
   const int64_t columns = type.shape.back();
   type.shape = {type.shape.num_elements() / columns, columns};
   return type;
 }
-/// With one tap, images are matrices: a row for each pixel, a column for each channel. Nothing with more.
+/// With one tap, images are matrices with a row per pixel and a column per channel: returns the equivalent
+/// matmul. Empty for larger kernels.
 std::vector<ir::LoneNode> matmul_of(const NodeView& node, const Shape& x, const Shape& w,
                                     std::string_view transposed) {
   const cpu::ConvShape shape = conv_shape(x, w, node.attrs);

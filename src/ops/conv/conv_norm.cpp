@@ -55,7 +55,7 @@ ir::Node without_moments(const ir::Node& node) {
   return again;
 }
 
-/// The convolution inside of a conv2d_norm: with a bias and the residual, and the activation if `whole`.
+/// The convolution inside of a conv2d_norm, with a bias and the residual, and with the activation if `whole`.
 struct InnerConv {
   Attrs attrs;
   std::vector<Type> in;
@@ -85,7 +85,7 @@ Inferred infer_norm(const NodeView& node) {
   return conv2d.infer(inner.view(node));
 }
 
-/// weights [rows, channels] times a factor per channel, into `scaled` of the same dtype.
+/// scaled = weights [rows, channels] times a factor per channel, in the same dtype.
 void scale_columns(DType dtype, const void* weights, const float* factors, int64_t rows, int64_t channels,
                    void* scaled, ThreadPool& threads) {
   threads.parallel_for(rows, std::max<int64_t>(1, kGrain / channels), [&](Range range) {
@@ -102,7 +102,7 @@ void scale_columns(DType dtype, const void* weights, const float* factors, int64
   });
 }
 
-/// Where what a convolution takes instead of a normalization lies in a workspace.
+/// Workspace layout of the folded normalization: factors, bias and scaled weights.
 struct Folded {
   int64_t channels, weight_bytes;
   float* factors(std::byte* workspace) const { return reinterpret_cast<float*>(workspace); }
@@ -112,7 +112,8 @@ struct Folded {
   int64_t num_bytes() const { return whole_lines(channels * 8) + whole_lines(weight_bytes); }
 };
 
-/// factor = weight / sqrt(var + eps), bias = norm bias + (conv bias - mean) factor.
+/// Folds the normalization: factor = weight / sqrt(var + eps), bias = norm bias + (conv bias - mean) *
+/// factor.
 void fold(const KernelArgs& args, double eps, int64_t channels, float* factors, float* bias) {
   const auto *weight = args.input<float>(ConvNormIn::weight), *shift = args.input<float>(ConvNormIn::bias),
              *mean = args.input<float>(ConvNormIn::mean);
@@ -171,7 +172,7 @@ void norm_reference(const ReferenceArgs& args) {
   }
 }
 
-/// A convolution of 3 x 3 that leaves three groups of moments, the last of them short.
+/// A sample whose output yields three groups of moments, the last one incomplete.
 Sample base(const Shape& x, int64_t kernel, int64_t out, DType dtype, double tolerance) {
   return {.in = {normal(x, dtype), normal({kernel, kernel, x[3], out}, dtype)},
           .attrs = {{"stride", int64_t{1}}, {"padding", kernel / 2}},

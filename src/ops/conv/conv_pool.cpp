@@ -9,7 +9,7 @@
 namespace hearth::ops {
 namespace {
 
-// The convolution's result exists only one image at a time, in the workspace of the thread that works on it.
+// Each thread materializes the convolution's result for one image at a time, in its workspace.
 
 cpu::ConvShape shape_of_forward(const NodeView& node) {
   return conv_shape(node.in_type(ConvIn::x).shape, node.in_type(ConvIn::w).shape, node.attrs);
@@ -33,8 +33,7 @@ std::string check(const cpu::ConvShape& shape) {
   return "";
 }
 
-/// Sizes of one image and of a thread's part of the workspace: an image of the convolution, then `rest`
-/// bytes.
+/// Sizes of one image and of a thread's workspace: one image of the convolution's result, then `rest` bytes.
 struct Job {
   DType dtype;
   int64_t batch, h, w, channels;
@@ -57,7 +56,7 @@ Job job_of(const NodeView& node, const cpu::ConvShape& s, int64_t rest_bytes) {
           .parts = num_sum_parts(s.batch, 1)};
 }
 
-/// The convolution of one image on one thread.
+/// Returns the single-threaded convolution of one image.
 cpu::ConvSpec image_spec(const NodeView& node, cpu::ConvShape shape, DType w) {
   shape.batch = 1;
   return {.shape = shape,
@@ -67,7 +66,7 @@ cpu::ConvSpec image_spec(const NodeView& node, cpu::ConvShape shape, DType w) {
           .algorithm = cpu::choose_algorithm(shape, node.winograd)};
 }
 
-/// y of the four window elements of a pooled element, in window order.
+/// Returns the indices in y of the four window elements of a pooled element, in window order.
 std::array<int64_t, 4> window(const Job& job, int64_t py, int64_t px, int64_t c) {
   const int64_t first = (2 * py * job.w + 2 * px) * job.channels + c;
   const int64_t below = first + job.w * job.channels;
@@ -113,7 +112,7 @@ void unpool_image(const Job& job, const T* pooled, const uint8_t* argmax, const 
   });
 }
 
-/// Calls body(T{}) with the storage type.
+/// Calls body(T{}), where T is the storage type.
 template <typename Body>
 void with_storage(DType dtype, Body body) {
   if (dtype == DType::f32) return body(float{});
@@ -121,7 +120,7 @@ void with_storage(DType dtype, Body body) {
   body(f16{});
 }
 
-/// Calls body(part, its workspace) for each part, in parallel.
+/// Calls body(part, workspace of the part) for each part, in parallel.
 template <typename Body>
 void for_each_part(const Job& job, const KernelArgs& args, Body body) {
   args.threads->for_parts(job.parts, [&](int part) { body(part, args.workspace + part * job.part_bytes()); });
@@ -172,7 +171,7 @@ Kernel kernel(const NodeView& node) {
   return {.run = run, .workspace_bytes = job.parts * job.part_bytes()};
 }
 
-/// One thread's gradients: dw and dbias of its images, and dw of the image at hand.
+/// Gradients of one thread: dw and dbias summed over its images, and dw of the current image.
 struct Sums {
   int64_t num_weights;
   int64_t num_biases;

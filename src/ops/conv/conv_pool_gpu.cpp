@@ -7,7 +7,7 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-// Pixels are counted by windows, so that the four rows of a thread are one window.
+// Pixels are numbered by 2 x 2 windows, so that a thread's four rows are one window.
 static_assert(kPlainOwn == 4);
 
 template <typename T>
@@ -50,14 +50,14 @@ ir::Kernel make_forward(const NodeView& node) {
   return {.run = run};
 }
 
-/// What relu lets through to where it made `pooled`.
+/// Returns the gradient that passes the ReLU that produced `pooled`.
 template <typename T>
 RT_DEVICE float of_relu(T pooled, T dpooled) {
   return rt::to_float(pooled) > 0 ? rt::to_float(dpooled) : 0.0F;
 }
 
-/// The gradient of the convolution's result, pixels by channels: that of the pooled element where the pixel
-/// won its window and relu let it through, else 0.
+/// Gradient of the convolution's result, pixels by channels: the gradient of the pooled element if the pixel
+/// is its window's maximum and positive, otherwise 0.
 template <typename T>
 struct Unpooled {
   using Line = int64_t;

@@ -6,8 +6,9 @@
 
 namespace hearth::cpu {
 
-/// A 2-D convolution over NHWC images with weights [kernel_h, kernel_w, in_c / groups, out_c]; stride, zero
-/// padding and dilation are those of both axes. Output channels see the inputs of their own group alone.
+/// Shape of a 2-D convolution over NHWC images with weights [kernel_h, kernel_w, in_c / groups, out_c].
+/// Stride, zero padding and dilation apply to both axes. Output channels see only the inputs of their own
+/// group.
 struct ConvShape {
   int64_t batch = 0;
   int64_t in_h = 0;
@@ -20,19 +21,19 @@ struct ConvShape {
   int64_t padding = 1;
   int64_t dilation = 1;
   int64_t groups = 1;
-  /// Pixels from the first to the last tap, both included.
+  /// Height and width of the dilated kernel in pixels.
   int64_t span_h() const { return dilation * (kernel_h - 1) + 1; }
   int64_t span_w() const { return dilation * (kernel_w - 1) + 1; }
   int64_t out_h() const { return (in_h + 2 * padding - span_h()) / stride + 1; }
   int64_t out_w() const { return (in_w + 2 * padding - span_w()) / stride + 1; }
   int64_t group_in() const { return in_c / groups; }
   int64_t group_out() const { return out_c / groups; }
-  /// Whether each input channel is a group of its own.
+  /// True if each input channel is a separate group.
   bool is_depthwise() const { return groups > 1 && groups == in_c; }
 };
 
-/// direct: sums in the order of the definition. winograd: F(4x4,3x3) of Lavin and Gray (CVPR 2016), fewer
-/// multiplications, rms error 3 to 4 times direct's.
+/// direct: sums in the order of the definition. winograd: F(4x4,3x3) of Lavin and Gray (CVPR 2016), with
+/// fewer multiplications and 3 to 4 times the rms error of direct.
 enum class ConvAlgorithm : uint8_t { direct, winograd };
 
 struct ConvSpec {

@@ -10,40 +10,40 @@
 namespace hearth::cpu {
 namespace {
 
-/// Rows, columns and channels of outputs that a thread makes one after another: what they see of the input
-/// stays in the first-level cache.
+/// Rows, columns and channels of outputs that a thread computes consecutively: their inputs stay in the L1
+/// cache.
 constexpr int64_t kRows = 4, kColumns = 8, kChannels = 96;
-/// Gradients of weights are added to in memory once per so many columns.
+/// Columns whose weight gradients are summed in registers before they are added to memory.
 constexpr int64_t kSummedColumns = 16;
 
 int64_t num_blocks(int64_t rows) { return (rows + kRows - 1) / kRows; }
 int64_t taps_bytes(const ConvShape& s) {
   return round_up(s.kernel_h * s.kernel_w * static_cast<int64_t>(sizeof(DepthwiseTap)), 64);
 }
-/// Room for the taps of row `row` of kRows.
+/// Returns the taps of row `row` of kRows in the workspace.
 DepthwiseTap* taps_of(std::byte* room, const ConvShape& s, int64_t row) {
   return reinterpret_cast<DepthwiseTap*>(room + row * taps_bytes(s));
 }
 int64_t num_weights(const ConvShape& s) { return s.kernel_h * s.kernel_w * s.out_c; }
 
-/// Rows of an image of which a thread needs some at a time, in f32, with each channel as often as output
-/// channels see it.
+/// Source rows of an image in f32. With a channel multiplier, each channel is repeated once per output
+/// channel that sees it.
 struct SourceRows {
   DType dtype;
   const void* data;
   int64_t width, channels, repeats;
 
   int64_t row_floats() const { return width * channels * repeats; }
-  /// Whether rows are read from where they lie.
+  /// True if rows are read in place.
   bool in_place() const { return dtype == DType::f32 && repeats == 1; }
 
-  /// Makes rows [rows.begin, rows.end) of the image at pixel row `image`; the first of them is returned.
+  /// Loads rows [rows.begin, rows.end) of the image at pixel row `image`. Returns the first one.
   const float* take(int64_t image, Range rows, float* scratch) const {
     const int64_t own = width * channels;
     if (in_place()) return static_cast<const float*>(data) + (image + rows.begin) * own;
     for (int64_t y = rows.begin; y < rows.end; ++y) {
       float* to = scratch + (y - rows.begin) * row_floats();
-      // Spread from the end of the row, where nothing is overwritten before it is read.
+      // Repeats from the end of the row, so that nothing is overwritten before it is read.
       float* from = to + own * (repeats - 1);
       load_f32(dtype, data, (image + y) * own, own, from);
       if (repeats == 1) continue;
@@ -53,7 +53,7 @@ struct SourceRows {
   }
 };
 
-/// row[i] = the sum of the `repeats` neighbors that channel i is seen by.
+/// row[i] = sum of the `repeats` elements of channel i.
 void join_repeats(float* row, int64_t count, int64_t repeats) {
   for (int64_t i = 0; i < count; ++i) {
     float sum = 0;
@@ -62,8 +62,8 @@ void join_repeats(float* row, int64_t count, int64_t repeats) {
   }
 }
 
-/// The taps of a stretch in `row` of the output: what they find in the source rows from `first` on, and what
-/// of `w` [taps][channels] is theirs.
+/// Returns the taps of a stretch for output row `row`: their sources in the source rows from `first` on, and
+/// their weights in `w` [taps][channels].
 DepthwiseRun run_of(const DepthwisePass& pass, const ConvShape& s, const DepthwisePass::Stretch& stretch,
                     int64_t row, const float* sources, int64_t first, float* w, DepthwiseTap* taps) {
   DepthwiseRun run{.taps = taps,
@@ -83,7 +83,7 @@ DepthwiseRun run_of(const DepthwisePass& pass, const ConvShape& s, const Depthwi
   return run;
 }
 
-/// Calls body(row, its part of the run) for every part of the same stretch of some rows, rows innermost.
+/// Calls body(row, part of its run) for each part of the same stretch of several rows, with rows innermost.
 template <typename Body>
 void for_each_part(DepthwiseRun* runs, int64_t num_rows, int64_t columns, Body body) {
   const int64_t count = runs[0].count, channels = runs[0].channels;
@@ -100,7 +100,7 @@ void for_each_part(DepthwiseRun* runs, int64_t num_rows, int64_t columns, Body b
   }
 }
 
-/// The most rows that some tap finds for kRows rows.
+/// Maximum number of source rows that kRows output rows read.
 int64_t most_source_rows(const ConvShape& s, const DepthwisePass& pass, bool backward) {
   const int64_t reach =
       backward ? (kRows - 1 + s.span_h() - 1) / s.stride + 1 : (kRows - 1) * s.stride + s.span_h();
@@ -117,8 +117,8 @@ int64_t scratch_floats(const SourceRows& source, int64_t rows) {
   return source.in_place() ? 0 : rows * source.row_floats();
 }
 
-/// Calls finish(row of the output, its sums [out_w][out_c], room for as many) for every row; they are made
-/// where to(row, room for them) says.
+/// Computes every output row into to(row, buffer), then calls finish(row, its sums [out_w][out_c], a buffer
+/// of the same size).
 template <typename To, typename Finish>
 void make_rows(const ConvSpec& spec, const DepthwisePass& pass, const SourceRows& source, int64_t source_rows,
                const void* w, std::byte* workspace, ThreadPool& threads, To to, Finish finish) {
@@ -240,8 +240,8 @@ void DepthwiseConv::backward_data(const void* dy, const void* w, void* dx, std::
 
 namespace {
 
-/// How threads share a gradient of weights: parts of the rows have sums of their own, which are joined in
-/// their order. Their number depends on the shape alone.
+/// Split of a weight gradient over rows of pixels: each part has separate sums, which are reduced in order.
+/// The number of parts depends only on the shape.
 struct WeightParts {
   int num_parts;
   int64_t rows_of_x, thread_bytes;

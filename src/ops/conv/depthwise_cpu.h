@@ -8,14 +8,14 @@
 
 namespace hearth::cpu {
 
-/// How one array of pixels is made of another by a kernel's taps: y of x, or dx of dy. Everything but the
-/// rows' addresses is decided when it is made.
+/// Addressing of a depthwise pass from source pixels to output pixels: from x to y, or from dy to dx.
+/// Everything except row addresses is computed in the constructor.
 class DepthwisePass {
  public:
-  /// Neighboring pixels of a row that see the same taps.
+  /// Adjacent output pixels of a row to which the same taps apply.
   struct Stretch {
     struct Tap {
-      int64_t number, source;  ///< in a row of the kernel; the column that it finds for the first pixel
+      int64_t number, source;  ///< index within a kernel row; source column of the tap for the first pixel
     };
     int64_t first, count;
     std::vector<Tap> taps;  ///< from left to right
@@ -27,15 +27,15 @@ class DepthwisePass {
   int64_t in_w() const { return backward_ ? s_.out_w() : s_.in_w; }
   int64_t out_h() const { return backward_ ? s_.in_h : s_.out_h(); }
   int64_t out_w() const { return backward_ ? s_.in_w : s_.out_w(); }
-  /// Columns from one pixel of a stretch to the next, and from what a tap finds for one to the next.
+  /// Distance in columns between consecutive output pixels of a stretch, and between their source pixels.
   int64_t out_step() const { return backward_ ? s_.stride : 1; }
   int64_t in_step() const { return backward_ ? 1 : s_.stride; }
-  /// Whether a tap of a row finds for a pixel what the one before finds for the next pixel.
+  /// True if a tap's source for a pixel equals the previous tap's source for the next pixel.
   bool is_even() const { return s_.dilation == 1 && (backward_ || s_.stride == 1); }
   const std::vector<Stretch>& stretches() const { return stretches_; }
-  /// The row that a tap finds for a row of the output; -1: it is outside, or between the strides.
+  /// Returns the source row of a tap for an output row; -1 if it is outside of the image or between strides.
   int64_t source_row(int64_t row, int64_t tap) const { return source(row, tap, in_h()); }
-  /// The rows that some tap finds for any of these.
+  /// Returns the range of source rows of all taps for these output rows.
   Range source_rows(Range rows) const;
 
  private:
@@ -46,8 +46,8 @@ class DepthwisePass {
   std::vector<Stretch> stretches_;
 };
 
-/// A convolution with a group for each input channel: no matmul, for each output is a sum of a few products.
-/// Vectors run along channels; the outputs of some neighboring pixels stay in registers.
+/// Depthwise convolution: each input channel is a group. Without a matmul, because each output is a sum of a
+/// few products. Vectors run along channels; outputs of several adjacent pixels stay in registers.
 class DepthwiseConv {
  public:
   explicit DepthwiseConv(const ConvSpec& spec);

@@ -1,13 +1,14 @@
-// A convolution is a matmul of patches by weights: the row of a pixel holds the kernel_h x kernel_w x in_c
-// inputs that it sees. Written out, these rows would be 9 times the image for a 3x3 kernel. So each thread
-// gathers a chunk of rows that stays in its cache, multiplies it, and forgets it. With channels last, the
-// taps of one kernel row lie side by side in memory: gathering is a few copies per pixel. The gradient of the
-// weights multiplies the same rows from the left, that of the inputs scatters what the transposed weights
-// give back. A group of channels is a convolution of its own over parts of the same rows. Where a kernel is
-// dilated so far that whole chunks see only padding through a tap, taps are multiplied one by one and those
-// are left out: of DeepLab's 27 on 32x32 pixels, as many as 19. Of images with few channels, whose patches
-// are short runs, nothing is gathered: a row of a kernel sees the patches of a row of pixels as a matrix
-// whose rows overlap.
+// Convolution as matmul of patches by weights (im2col). The patch of a pixel is a row of the kernel_h x
+// kernel_w x in_c inputs that it sees. All patches of a 3x3 kernel would be 9 times the size of the image, so
+// each thread gathers a chunk that stays in its cache, multiplies it, and discards it. With channels last,
+// the taps of a kernel row are adjacent in memory, so that gathering is a few copies per pixel. The gradient
+// of the weights multiplies the same rows from the left; the gradient of the inputs multiplies by the
+// transposed weights and scatters the result (col2im). A group of channels is a separate convolution over
+// parts of the same rows.
+// With large dilations, full chunks see only padding through some taps: taps are then multiplied one by one
+// and such taps are skipped (up to 19 of 27 in DeepLab on 32x32 pixels). For few channels, whose patches are
+// short runs, nothing is gathered: a kernel row sees the patches of a row of pixels as a matrix with
+// overlapping rows.
 #include "ops/conv/direct_cpu.h"
 
 #include "backend/cpu/simd/simd.h"
@@ -16,19 +17,19 @@
 namespace hearth::cpu {
 namespace {
 
-/// What pack_groups() needs beside the panels.
+/// Floats of scratch that pack_groups() needs in addition to the panels.
 int64_t packing_floats(const ConvSpec& spec) {
   const ConvShape& s = spec.shape;
   return spec.w == DType::f32 && s.groups == 1 ? 0 : s.kernel_h * s.kernel_w * s.group_in() * s.out_c;
 }
 
-/// Floats of the panels of one group's matrix of weights, rows by columns.
+/// Floats in the panels of one group's weight matrix.
 int64_t group_panel_floats(const ConvShape& s, bool transposed) {
   const int64_t k = s.kernel_h * s.kernel_w * s.group_in(), o = s.group_out();
   return transposed ? panel_floats(o, k) : panel_floats(k, o);
 }
 
-/// Packs each group's [k][o] of the weights [k][out_c], or its transpose.
+/// Packs each group's [k][o] part of the weights [k][out_c], or its transpose, into panels.
 void pack_groups(const ConvSpec& spec, const void* w, bool transposed, float* panels, float* scratch,
                  ThreadPool& threads) {
   const ConvShape& s = spec.shape;
@@ -42,7 +43,7 @@ void pack_groups(const ConvSpec& spec, const void* w, bool transposed, float* pa
   }
 }
 
-/// c [count][out_c] = patches from pixel `first` on times the panels of weights, which are gathered part by
+/// c [count][out_c] = patches from pixel `first` on times the weight panels; patches are gathered part by
 /// part.
 void multiply_parts(const ConvSpec& spec, const void* x, int64_t first, int64_t count, const float* panels,
                     float* gathered, float* c) {
@@ -62,7 +63,7 @@ void multiply_parts(const ConvSpec& spec, const void* x, int64_t first, int64_t 
     for (int64_t i = 0; !begun && i < count; ++i) std::fill_n(c + i * o + g * group_o, group_o, 0.0F);
   }
 }
-/// The same without gathering but at images' sides.
+/// Like multiply_parts, but gathers only at the left and right border of images.
 void multiply_runs(const Patches& patches, const float* x, int64_t first, int64_t count, const float* panels,
                    float* gathered, float* c) {
   const int64_t o = patches.s.out_c, k = patches.length();
@@ -87,7 +88,7 @@ void multiply_runs(const Patches& patches, const float* x, int64_t first, int64_
   });
 }
 
-/// Of a thread in the forward pass: gathered patches, and outputs and residual where they are not in f32.
+/// Per-thread workspace of the forward pass: gathered patches, and outputs and residual if they are not f32.
 struct ForwardRoom {
   int64_t gathered, wide;
   explicit ForwardRoom(const ConvSpec& spec) {
@@ -98,8 +99,8 @@ struct ForwardRoom {
   int64_t total() const { return gathered + 2 * wide; }
 };
 
-/// Of a thread in the gradient of the input: what the weights give back to patches, and dy and dx of an image
-/// where they are not in f32.
+/// Per-thread workspace of the input gradient: gradients of patches, and dy and dx of an image if they are
+/// not f32.
 struct DataRoom {
   int64_t patches, dy, dx;
   explicit DataRoom(const ConvSpec& spec) {

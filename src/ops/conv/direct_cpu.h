@@ -7,8 +7,8 @@
 
 namespace hearth::cpu {
 
-/// Convolution as matmuls over patches: rows of kernel_h * kernel_w * in_c inputs, gathered a
-/// cache-sized chunk at a time (1x1 with stride 1 reads the image itself).
+/// Convolution as matmuls over patches (im2col): rows of kernel_h * kernel_w * in_c inputs, gathered in
+/// cache-sized chunks (1x1 with stride 1 reads the image itself).
 struct DirectConv {
   ConvSpec spec;
 

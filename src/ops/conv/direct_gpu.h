@@ -6,12 +6,12 @@
 #include "ops/pool/pixels_gpu.h"
 #include "ops/reduce/columns.h"
 
-/// Convolutions in groups on GPUs: too few products for each output to be a matmul. A thread keeps `n`
-/// neighboring channels and goes from run of pixels to run; with more channels than one, each is a group of
-/// its own.
+/// Grouped convolutions on GPUs without matrix instructions, because an output has too few products for a
+/// matmul. A thread computes `n` adjacent channels and iterates over runs of pixels; n > 1 requires that each
+/// channel is a group.
 namespace hearth::ops {
 
-/// A convolution as kernels see it.
+/// Shape of a convolution as a kernel parameter.
 struct DeviceConv {
   int batch, in_h, in_w, in_c;
   int out_h, out_w, out_c;
@@ -35,13 +35,13 @@ inline DeviceConv device_conv(const cpu::ConvShape& s) {
           .group_out = static_cast<int>(s.group_out())};
 }
 
-/// Where the sums of a convolution go.
+/// Destination and epilogue of a convolution's sums.
 template <typename T>
 struct Images {
   Epilogue<T> epilogue;
-  const float* factors;  ///< of the sums of each channel, or null
+  const float* factors;  ///< scale of each channel's sums; or null
   T* y;
-  float* moments;  ///< of y, or null
+  float* moments;  ///< moments of y; or null
 
   RT_DEVICE T finished(float sum, int column, int64_t at) const {
     return epilogue(factors == nullptr ? sum : sum * factors[column], column, at);
@@ -55,9 +55,9 @@ RT_DEVICE void add_product(float (&sums)[n], const rt::Vec<T, n>& a, const rt::V
   for (int c = 0; c < n; ++c) sums[c] += rt::to_float(a.at[c]) * rt::to_float(b.at[c]);
 }
 
-/// Neighboring pixels of a row that a thread makes at once, with each weight in its hands for all of them.
+/// Adjacent pixels of a row that a thread computes together, reusing each weight from a register.
 inline constexpr int kRun = 4;
-/// Runs of pixels, numbered like pixels: as many in a row as cover `width`.
+/// Position of run `number`; each row has as many runs as cover `width`.
 RT_DEVICE Pixel run_at(int64_t number, int height, int width) {
   Pixel place = pixel_at(number, height, (width + kRun - 1) / kRun);
   place.x *= kRun;
@@ -66,12 +66,12 @@ RT_DEVICE Pixel run_at(int64_t number, int height, int width) {
 inline int64_t counted_runs(int64_t batch, int64_t height, int64_t width) {
   return counted_pixels(batch, height, divided_up(width, kRun));
 }
-/// Whether 0 <= at < length.
+/// True if 0 <= at < length.
 RT_DEVICE bool is_within(int at, int length) {
   return static_cast<unsigned>(at) < static_cast<unsigned>(length);
 }
-/// Pixels of a line at column_of(p), which is -1 for zeros. Loads have no branches between them, so that all
-/// are on their way together.
+/// Loads the pixels of a line at column_of(p); -1 yields zeros. Branch-free, so that all loads are in flight
+/// at once.
 template <typename T, int n, typename ColumnOf>
 RT_DEVICE void load_run(const T* line, int channels, ColumnOf column_of, rt::Vec<T, n> (&made)[kRun]) {
   RT_UNROLL
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-/// `at` divided by the stride where that leaves no rest, below `length`; else -1.
+/// Returns at / stride if `at` is a multiple of the stride and the quotient is below `length`; otherwise -1.
 RT_DEVICE int before_stride(int at, int stride, int length) {
   const int found = stride == 1 ? at : at / stride;
   return at >= 0 && found * stride == at && found < length ? found : -1;
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-/// Taps whose gradients a thread adds up at once.
+/// Kernel taps whose gradients a thread sums at once.
 inline constexpr int kOwnTaps = 3;
 struct TapSums {
   float at[kOwnTaps];
@@ -178,7 +178,8 @@ struct TapSums {
   }
 };
 
-/// blockIdx.z: the taps, and which of a group's inputs they multiply; blockIdx.y: the part.
+/// Partial sums of the weight gradient. blockIdx.z selects the taps and the input channel within the group;
+/// blockIdx.y the part of the pixels.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
     add_group_weights(const T* x, const T* dy, float* parts, DeviceConv s, int64_t runs) {
@@ -187,7 +188,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   const int first_tap = static_cast<int>(blockIdx.z) / s.group_in * kOwnTaps;
   const int num_taps = s.kernel_h * s.kernel_w;
   const int in_channel = channel / s.group_out * s.group_in + within;
-  // Where the taps find the pixel (0, 0); those that there are not, nowhere.
+  // Source position of each tap for pixel (0, 0); taps past the end of the kernel are placed outside of the
+  // image.
   constexpr int kNowhere = -(1 << 30);
   int tap_y[kOwnTaps], tap_x[kOwnTaps];
   RT_UNROLL
@@ -230,14 +232,14 @@ __global__ void __launch_bounds__(kBlockThreads)
   });
 }
 
-/// What body(n) returns, n being how many channels a thread keeps.
+/// Returns body(n), where n is the number of channels per thread.
 template <typename T, typename Body>
 ir::Kernel with_group_columns(const cpu::ConvShape& s, Body body) {
   const bool own_groups = s.group_in() == 1 && s.group_out() == 1;
   return own_groups ? with_columns<T>(s.in_c, body) : body(std::integral_constant<int, 1>());
 }
 
-/// images(args): the node's own. Moments are left out.
+/// Forward kernel; images(args) returns the node's destination. Does not compute moments.
 template <typename T, typename ImagesOf>
 ir::Kernel groups_forward(const cpu::ConvShape& shape, ImagesOf images) {
   return with_group_columns<T>(shape, [&](auto n) -> ir::Kernel {

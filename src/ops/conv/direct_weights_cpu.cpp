@@ -5,14 +5,15 @@
 namespace hearth::cpu {
 namespace {
 
-/// How threads share a weight gradient dw [k][o] = sum over pixels of patch^T dy. Each computes rows of dw
-/// over all pixels, so that no sums have to be joined. Where dw has few elements it is summed over parts of
-/// the pixels instead, which are joined in their order. Either way no bit depends on the number of threads.
+/// Distribution of a weight gradient dw [k][o] = sum over pixels of patch^T dy. Each thread computes rows of
+/// dw over all pixels, so that no reduction is needed. If dw has few elements, it is summed over parts of the
+/// pixels instead (split-K), which are reduced in order. In both cases the result does not depend on the
+/// number of threads.
 struct WeightsPlan {
   Patches patches;
   int64_t k, o, groups, chunk;
-  int pixel_parts;         ///< 0: threads share rows of dw
-  int64_t scratch_floats;  ///< of a thread: parts of patches, and panels of dy
+  int pixel_parts;         ///< 0: threads divide the rows of dw
+  int64_t scratch_floats;  ///< per thread: parts of patches, and panels of dy
   int64_t row_tasks;
 
   explicit WeightsPlan(const ConvSpec& spec)
@@ -29,10 +30,11 @@ struct WeightsPlan {
   int64_t num_floats(int num_threads) const { return pixel_parts * k * o + num_threads * scratch_floats; }
 };
 
-/// From this many rows of the weight gradient on, dy is read often enough to be put together before.
+/// Minimum number of rows of dw for which packing dy into panels pays off.
 constexpr int64_t kPackRows = 192;
 
-/// dy of `count` pixels from `first` on, as panels of each group's columns: [group][columns / kPanel][count].
+/// Packs dy of `count` pixels from `first` on into panels of each group's columns: [group][columns /
+/// kPanel][count].
 void pack_cotangents(const WeightsPlan& plan, DType dtype, const void* dy, int64_t first, int64_t count,
                      float* panels) {
   const int64_t group_o = plan.o / plan.groups;
@@ -46,8 +48,7 @@ void pack_cotangents(const WeightsPlan& plan, DType dtype, const void* dy, int64
   }
 }
 
-/// sum [k][o] += the patches of these pixels, transposed, times dy [count][o], without gathering but at
-/// images' sides.
+/// sum [k][o] += patches^T * dy [count][o], gathering only at the left and right border of images.
 void add_run_weights(const Patches& patches, const float* x, const float* dy, int64_t first, int64_t count,
                      float* sum, float* gathered) {
   const int64_t o = patches.s.out_c, k = patches.length();
@@ -63,7 +64,7 @@ void add_run_weights(const Patches& patches, const float* x, const float* dy, in
   });
 }
 
-/// c [rows][o] += the patches' elements `rows` of these pixels, transposed, times dy: [count][o], or panels.
+/// c [rows][o] += elements `rows` of the patches, transposed, times dy: [count][o], or packed panels.
 void add_block(const WeightsPlan& plan, const ConvSpec& spec, const void* x, Range pixels, Range rows,
                const float* dy, bool in_panels, float* c, float* scratch) {
   const int64_t o = plan.o, group_o = o / plan.groups, count = pixels.size();
@@ -78,7 +79,7 @@ void add_block(const WeightsPlan& plan, const ConvSpec& spec, const void* x, Ran
   }
 }
 
-/// sum [rows][o] += the patches' elements `rows` of these pixels, transposed, times dy.
+/// sum [rows][o] += elements `rows` of these pixels' patches, transposed, times dy.
 void add_weights(const WeightsPlan& plan, const ConvSpec& spec, const void* x, const void* dy, Range pixels,
                  Range rows, float* sum, float* scratch) {
   float* panels = scratch + plan.chunk * std::min(plan.k, kWeightsRows);

@@ -10,49 +10,53 @@
 
 namespace hearth::cpu {
 
-/// Rows of the weight gradient that are made at once of kWeightsPixels pixels, or of fewer where some of them
-/// may see only padding: their inputs stay in the second-level cache while all columns are made.
+/// Rows of the weight gradient computed at once, and pixels per chunk (fewer for dilated kernels, where a
+/// chunk may see only padding through some taps): their inputs stay in the L2 cache while all columns are
+/// computed.
 inline constexpr int64_t kWeightsRows = 252, kWeightsPixels = 336, kDilatedPixels = 112;
 
-/// For short runs, where a call costs more than the copy.
+/// Copies a short run, for which a call of memcpy costs more than the copy.
 inline void copy_run(const float* from, int64_t count, float* to) {
   constexpr int64_t kStep = 8, kMost = 64;
   if (count < kStep || count > kMost) return static_cast<void>(std::copy_n(from, count, to));
   for (int64_t i = 0; i < count - kStep; i += kStep) std::memcpy(to + i, from + i, kStep * sizeof(float));
-  // The last step overlaps the one before.
+  // The last step overlaps the previous one.
   std::memcpy(to + count - kStep, from + count - kStep, kStep * sizeof(float));
 }
 
-/// The rows of inputs that pixels of a convolution see, as all three passes of DirectConv take them.
+/// Rows of inputs that the pixels of a convolution see (im2col), for all three passes of DirectConv.
 struct Patches {
   const ConvShape& s;
   int64_t group = 0;
   int64_t length() const { return s.kernel_h * s.kernel_w * s.group_in(); }
   int64_t num_pixels() const { return s.batch * s.out_h() * s.out_w(); }
   bool is_dilated() const { return s.dilation > 1; }
-  /// Elements of a patch that are multiplied at once.
+  /// Elements of a patch per matmul: one tap if dilated, otherwise all.
   int64_t part() const { return is_dilated() ? s.group_in() : length(); }
-  /// Pixels whose parts of patches stay in the second-level cache, in whole blocks of the register kernel.
+  /// Pixels per chunk, a multiple of the register kernel's rows: their part of the patches stays in the L2
+  /// cache.
   int64_t chunk() const {
     constexpr int64_t kFloats = 64 * 1024, kRows = 14;
     return std::clamp<int64_t>(kFloats / part() / kRows * kRows, kRows, 32 * kRows);
   }
   int64_t weights_chunk() const { return is_dilated() ? kDilatedPixels : kWeightsPixels; }
-  /// Patches are the image's own rows.
+  /// True if the patches are the rows of the image itself.
   bool trivial() const {
     return s.kernel_h == 1 && s.kernel_w == 1 && s.stride == 1 && s.padding == 0 && s.groups == 1;
   }
 
-  /// Patches are never gathered.
+  /// True if patches are read directly from x, without gathering.
   bool is_in_place(DType dtype) const { return trivial() && dtype == DType::f32; }
-  /// Patches are multiplied as they lie, a row of the kernel at a time.
+  /// True if patches are multiplied in place, one row of the kernel at a time (a matrix with overlapping
+  /// rows).
   bool slides(DType dtype) const {
     constexpr int64_t kMostChannels = 8;
     return dtype == DType::f32 && s.in_c <= kMostChannels && s.groups == 1 && !is_dilated() && !trivial() &&
            length() <= kWeightsRows;
   }
 
-  /// An output pixel; for_each_pixel calls visit(i, pixel) for `count` of them without a division for each.
+  /// Position of an output pixel. for_each_pixel calls visit(i, pixel) for `count` pixels with one division
+  /// in total.
   struct Pixel {
     int64_t x, y, image;
   };
@@ -70,8 +74,8 @@ struct Patches {
     }
   }
 
-  /// Calls visit(place in the patch, element index in x or -1 when outside, run of taps) for each tap run of
-  /// a pixel.
+  /// Calls visit(index in the patch, element index in x or -1 for padding, length) for each run of taps of a
+  /// pixel.
   template <typename Visit>
   void for_each_tap(const Pixel& pixel, Visit visit) const {
     const auto [ox, oy, image] = pixel;
@@ -89,7 +93,7 @@ struct Patches {
         }
         continue;
       }
-      // Neighboring taps of a row are neighbors in NHWC memory: one run of them, padding on either side.
+      // Adjacent taps of a row are adjacent in NHWC memory: one run, with padding on both sides.
       const int64_t first = real ? std::clamp<int64_t>(-x0, 0, s.kernel_w) : s.kernel_w;
       const int64_t last = real ? std::clamp<int64_t>(s.in_w - x0, first, s.kernel_w) : s.kernel_w;
       if (first > 0) visit(row * s.in_c, int64_t{-1}, first * s.in_c);
@@ -101,7 +105,7 @@ struct Patches {
     }
   }
 
-  /// Whether some of `count` pixels from `first` on find a pixel of their image through a tap.
+  /// True if one of `count` pixels from `first` on reads a pixel inside of its image through the tap.
   bool reaches(int64_t tap, int64_t first, int64_t count) const {
     const int64_t dy = s.dilation * (tap / s.kernel_w) - s.padding;
     const int64_t dx = s.dilation * (tap % s.kernel_w) - s.padding;
@@ -112,7 +116,7 @@ struct Patches {
     });
     return found;
   }
-  /// Calls visit(columns) for the parts of these pixels' patches that may be more than padding.
+  /// Calls visit(columns) for the parts of these pixels' patches that are not only padding.
   template <typename Visit>
   void for_each_part(int64_t first, int64_t count, Visit visit) const {
     if (!is_dilated()) return visit(Range{0, length()});
@@ -120,7 +124,8 @@ struct Patches {
       if (reaches(tap, first, count)) visit(Range{tap * part(), (tap + 1) * part()});
   }
 
-  /// Elements [columns.begin, columns.end) of `count` patches from pixel `first` on, side by side.
+  /// Gathers elements [columns.begin, columns.end) of `count` patches from pixel `first` on into adjacent
+  /// rows.
   void gather(DType dtype, const void* x, int64_t first, int64_t count, Range columns, float* out) const {
     for_each_pixel(first, count, [&](int64_t i, const Pixel& pixel) {
       float* patch = out + i * columns.size() - columns.begin;
@@ -139,8 +144,9 @@ struct Patches {
     });
   }
 
-  /// Calls visit(i, size, pixel, inside) for runs of pixels of one row, which begin at the i-th of `count`
-  /// from `first` on, with `pixel`; inside: no patch of theirs reaches beyond the image's left or right.
+  /// Calls visit(i, size, pixel, inside) for runs of pixels of one row. A run starts at `pixel`, the i-th of
+  /// `count` pixels from `first` on; `inside` is true if none of its patches crosses the left or right
+  /// border.
   template <typename Visit>
   void for_each_run(int64_t first, int64_t count, Visit visit) const {
     const int64_t w = s.out_w(), h = s.out_h();
@@ -154,8 +160,8 @@ struct Patches {
       visit(i, size, Pixel{.x = x, .y = row % h, .image = row / h}, inside);
     }
   }
-  /// Calls visit(columns of the patches, place in x of those of `pixel`) for each row of the kernel that lies
-  /// within the image.
+  /// Calls visit(columns of the patch, element index in x of `pixel`'s inputs) for each kernel row that is
+  /// inside of the image.
   template <typename Visit>
   void for_each_kernel_row(const Pixel& pixel, Visit visit) const {
     const int64_t run = s.kernel_w * s.in_c;
@@ -167,12 +173,12 @@ struct Patches {
     }
   }
 
-  /// Rows of patch elements, `row` floats apart.
+  /// A matrix of patch elements with a row stride of `row` floats.
   struct View {
     const float* data;
     int64_t row;
   };
-  /// The gathered patches, or x itself where they lie there as such.
+  /// Returns the gathered patches, or x itself if it has the layout of patches.
   View rows(DType dtype, const void* x, int64_t first, int64_t count, Range columns, float* gathered) const {
     if (is_in_place(dtype)) return {static_cast<const float*>(x) + first * s.in_c + columns.begin, s.in_c};
     if (trivial() && columns.size() == s.in_c) {
@@ -183,7 +189,7 @@ struct Patches {
     return {gathered, columns.size()};
   }
 
-  /// Adds these elements of patches, of whole taps, to where they come from.
+  /// Adds these elements of patches (full taps) to the pixels they were gathered from (col2im).
   void scatter(const float* patches, int64_t first, int64_t count, Range columns, float* dx,
                int64_t dx_begin) const {
     for_each_pixel(first, count, [&](int64_t i, const Pixel& pixel) {

@@ -4,11 +4,11 @@
 #include "ops/conv/product_gpu.h"
 #include "ops/reduce/add_rows.h"
 
-/// Convolutions of GPUs as matmuls: a row per pixel, a term per tap and channel, read from where
-/// they lie in the image.
+/// Convolutions on GPUs as implicit GEMM: the matrix has a row per pixel and a term (reduction index) per tap
+/// and channel, read directly from the image.
 namespace hearth::ops {
 
-/// Pixels of images of h by w, in their order in memory or by windows of 2 x 2.
+/// Positions of the pixels of h x w images, in memory order or grouped by 2 x 2 windows.
 template <bool by_window = false>
 struct PixelGrid {
   struct Place {
@@ -25,20 +25,20 @@ struct PixelGrid {
   }
 };
 
-/// A channel of a tap.
+/// A tap and a channel: one reduction index.
 struct TapChannel {
   int y, x, channel;
 };
 
-/// From channel to channel and tap to tap: in each row `across` taps, `step` apart in an image and
-/// `tap_bytes` in memory.
+/// Steps through channels and taps. A kernel row has `across` taps, which are `step` pixels apart in the
+/// image and `tap_bytes` apart in memory.
 struct TapGrid {
   struct Walk {
     Spot spot;
     int channel;
   };
   int channels, across, step;
-  uint32_t element_bytes, tap_bytes, row_bytes;  ///< modulo 2^32
+  uint32_t element_bytes, tap_bytes, row_bytes;  ///< strides in bytes, modulo 2^32
 
   RT_DEVICE Walk walk(int term) const {
     const int tap = term / channels, channel = term % channels, row = tap / across, column = tap % across;
@@ -47,7 +47,7 @@ struct TapGrid {
              .bytes = row * row_bytes + column * tap_bytes + channel * element_bytes},
             channel};
   }
-  /// kDepth terms on.
+  /// Moves kDepth terms forward.
   RT_DEVICE void advance(Walk& walk) const {
     walk.channel += kDepth;
     walk.spot.bytes += kDepth * element_bytes;
@@ -63,19 +63,19 @@ struct TapGrid {
   }
 };
 
-/// What taps find, pixels by taps: tap (b, a) of the pixel (y, x) of a grid lies at (stride y + first_y +
-/// direction b, stride x + first_x + direction a) of an image, 0 outside of it.
+/// The implicit patch matrix, pixels by taps. Tap (b, a) of pixel (y, x) reads (stride y + first_y +
+/// direction b, stride x + first_x + direction a) of the image; 0 outside.
 template <typename T, bool by_window = false>
 struct Patches {
   using Pixels = PixelGrid<by_window>;
   struct Line {
-    int64_t image;  ///< where it begins
-    int y, x;       ///< of tap 0
+    int64_t image;  ///< element offset of the image
+    int y, x;       ///< position of tap 0
   };
   using Term = TapChannel;
   struct PixelWalk {
     Spot spot;
-    int end_y, end_x;  ///< after the last pixels of an image
+    int end_y, end_x;  ///< position after the last pixel of an image
 
     RT_DEVICE void move(const Spot& by) {
       spot = spot + by;
@@ -89,7 +89,7 @@ struct Patches {
   Pixels pixels;
   int taps_across;
   int stride, first_y, first_x, direction;
-  typename Pixels::Place step;  ///< from pixel to pixel kDepth later, in their order in memory
+  typename Pixels::Place step;  ///< step to the pixel kDepth later in memory order
 
   RT_DEVICE Line line(int64_t i) const {
     const typename Pixels::Place place = pixels[i];
@@ -100,7 +100,7 @@ struct Patches {
     const int number = static_cast<int>(i), tap = number / channels;
     return {direction * (tap / taps_across), direction * (tap % taps_across), number % channels};
   }
-  /// Null: outside.
+  /// Returns the address of an element; null if it is outside of the image.
   RT_DEVICE const T* where(const Line& pixel, const Term& tap) const {
     const int y = pixel.y + tap.y, x = pixel.x + tap.x;
     if (y < 0 || x < 0 || y >= h || x >= w) return nullptr;
@@ -111,7 +111,7 @@ struct Patches {
     return found == nullptr ? 0.0F : rt::to_float(*found);
   }
 
-  // The same by spots, where 32 bits hold the bytes of all images.
+  // Access by spots, for images whose byte offsets fit in 32 bits.
   RT_DEVICE const T* origin() const { return images; }
   RT_DEVICE bool has(const Spot& spot) const {
     return static_cast<unsigned>(spot.y) < static_cast<unsigned>(h) &&
@@ -155,7 +155,7 @@ struct Patches {
 inline int64_t num_pixels(const cpu::ConvShape& s) { return s.batch * s.out_h() * s.out_w(); }
 inline int64_t num_taps(const cpu::ConvShape& s) { return s.kernel_h * s.kernel_w * s.group_in(); }
 
-/// What is known of channels of a convolution: `any` where 32 bits do not hold the bytes of its arrays.
+/// Returns the alignment of a convolution's channels; `any` if byte offsets of its arrays exceed 32 bits.
 inline Channels channels_of_images(const cpu::ConvShape& s, int64_t channels) {
   const int64_t most =
       std::max({s.batch * s.in_h * s.in_w * s.in_c, num_pixels(s) * s.out_c, num_taps(s) * s.out_c});
@@ -178,16 +178,16 @@ Patches<T, by_window> forward_patches(const cpu::ConvShape& s, const T* x) {
                    static_cast<int>(kDepth / s.out_w() % s.out_h()), static_cast<int>(kDepth % s.out_w())}};
 }
 
-/// How a gradient of weights, [taps, channels], shares out its sums over pixels: each part is an array of its
-/// own until add_rows adds them up. Depends on the shape alone.
+/// Split-K of a weight gradient [taps, channels] over pixels: each part is a separate array until add_rows
+/// reduces them. Depends only on the shape.
 struct WeightParts {
   int64_t taps, channels, pixels;
   int64_t num_parts;
 
-  /// Of blocks of `rows` by `columns`.
+  /// Parts for a blocking of `rows` by `columns` per block.
   WeightParts(const cpu::ConvShape& s, int64_t rows, int64_t columns)
       : taps(num_taps(s)), channels(s.out_c), pixels(num_pixels(s)) {
-    // Nine taps share these blocks without a rest.
+    // 252 is divisible by the nine taps of a 3x3 kernel.
     constexpr int64_t kBlocks = 252, kLeastPixels = 256;
     const int64_t tiles = divided_up(taps, rows) * divided_up(channels, columns);
     num_parts = std::clamp<int64_t>(kBlocks / tiles, 1, divided_up(pixels, kLeastPixels));
@@ -197,7 +197,7 @@ struct WeightParts {
   }
 };
 
-/// blockIdx.z: the part.
+/// Partial sums of a weight gradient; blockIdx.z is the part.
 template <typename T, typename B, typename Left, typename Right>
 __global__ void __launch_bounds__(kBlockThreads)
     add_weight_gradients(Left x, Right dy, float* parts, int64_t taps, int64_t channels, int64_t pixels) {

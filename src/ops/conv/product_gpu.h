@@ -5,24 +5,25 @@
 
 #include "ops/matmul/product_blocks.h"
 
-/// Products of sides that are read from where their elements lie, by plain arithmetic in f32 or, of 16-bit
-/// elements, by matrix tiles.
+/// Implicit GEMM: products of operands ("sides") that are gathered from memory while they are read, with
+/// plain f32 arithmetic or, for 16-bit elements, with matrix tiles. A side has lines (rows of the left or
+/// columns of the right operand) and terms (the reduction axis).
 namespace hearth::ops {
 
 struct PlainBlocking {
   static constexpr int kRows = kPlainTile, kColumns = kPlainTile;
 };
 
-/// A place in an image, counted from another, and its distance in bytes modulo 2^32.
+/// Displacement between two positions of images, and its distance in bytes modulo 2^32.
 struct Spot {
-  static constexpr int kNowhere = -(1 << 30);  ///< a y that stays outside of images
+  static constexpr int kNowhere = -(1 << 30);  ///< y coordinate that is outside of every image
   int y = 0, x = 0;
   uint32_t bytes = 0;
 
   RT_DEVICE Spot operator+(const Spot& more) const { return {y + more.y, x + more.x, bytes + more.bytes}; }
 };
 
-/// A side whose lines are another's terms.
+/// A side with lines and terms exchanged.
 template <typename Side>
 struct Transposed {
   using Line = typename Side::Term;
@@ -44,8 +45,8 @@ struct Transposed {
   RT_DEVICE bool has(const Spot& spot) const { return side.has(spot); }
 };
 
-/// A side for tiles (Operand in product_blocks.h) of one that TileLoader can ask, which also has
-///   const T* where(Line, Term)   the element; null: it is 0
+/// Adapts a side of TileLoader for matrix tiles (Operand in product_blocks.h). The side also has
+///   const T* where(Line, Term)   address of the element; null if the element is 0
 template <typename T, typename Side>
 struct Gathered {
   static constexpr bool kAlongTerms = !Side::kLinesAreNeighbors;
@@ -65,15 +66,16 @@ struct Gathered {
   }
 };
 
-/// A side for tiles where kWide neighbors, counted from a multiple of kWide, are in or outside an image
-/// together, and then aligned to all of them. An element lies at the sum of its line's and its term's spots.
-/// The side has
-///   Walk walk_of_line(int), walk_of_term(int)   Walk::spot is that of the line or term
-///   void advance(Walk&)                         to the term kDepth later
-///   const T* origin()                           of the spots
-///   bool has(Spot)                              else the element is 0
-/// and where its lines are neighbors, Walk::move(Spot) adds to the spot. `uniform`: kDepth neighboring terms
-/// are channels of one tap.
+/// Adapts a side in which each kWide adjacent elements, from a multiple of kWide on, are all inside or all
+/// outside of the image, and aligned for wide loads if inside. The address of an element is the sum of its
+/// line's and its term's spots. The side has
+///   Walk walk_of_line(int), walk_of_term(int)   Walk::spot is the spot of the line or term
+///   void advance(Walk&)                         moves to the term kDepth later
+///   const T* origin()                           address that spots are relative to
+///   bool has(Spot)                              false if the element is 0
+/// If its lines are adjacent in memory, also Walk::move(Spot), which adds to the spot. `uniform`: kDepth
+/// adjacent terms are channels of one tap.
+/// also Walk::move(Spot), which adds to the spot. `uniform`: kDepth adjacent terms are channels of one tap.
 template <typename T, typename Side, bool uniform>
 struct EvenGathered {
   static constexpr bool kAlongTerms = !Side::kLinesAreNeighbors;
@@ -82,8 +84,8 @@ struct EvenGathered {
 
   RT_DEVICE bool along_terms() const { return kAlongTerms; }
 };
-/// A thread keeps the spots of its lines, and walks from term to term; through uniform terms the warp walks
-/// as one. Lines that do not exist are moved out of the image, for nobody asks for their sums.
+/// Keeps the spots of a thread's lines and steps from term to term; uniform terms are stepped once per warp.
+/// Nonexistent lines are moved out of the image, because their sums are not used.
 template <typename T, int kLines, typename Side, bool uniform>
 struct Feed<T, kLines, EvenGathered<T, Side, uniform>> {
   static constexpr bool kAlongTerms = EvenGathered<T, Side, uniform>::kAlongTerms;
@@ -92,7 +94,7 @@ struct Feed<T, kLines, EvenGathered<T, Side, uniform>> {
   using Walk = decltype(std::declval<Side>().walk_of_term(0));
   const Side& side;
   Spot lines[kOwnLines];
-  Walk terms[kOwnTerms];  ///< from the line, where that is one
+  Walk terms[kOwnTerms];  ///< relative to the line, if a thread has a single line
 
   RT_DEVICE Feed(const Panel<T, kLines>& panel, const EvenGathered<T, Side, uniform>& from, int first_line,
                  int first_term)
@@ -128,7 +130,7 @@ struct Feed<T, kLines, EvenGathered<T, Side, uniform>> {
   }
 };
 
-/// An even operand in memory that is known to lie that way.
+/// An even operand in memory whose contiguous axis is known at compile time.
 template <typename T, bool lines_are_neighbors>
 struct EvenStrided : EvenOperand<T> {
   RT_DEVICE bool along_terms() const { return !lines_are_neighbors; }
@@ -153,7 +155,8 @@ RT_DEVICE auto tile_side(const Strided<T, lines_are_neighbors>& side, int lines)
   }
 }
 
-/// The block's part of an m x n product, blockIdx.x counting rows and blockIdx.y columns: all terms of it.
+/// Returns the block's part of an m x n product with all terms; blockIdx.x counts blocks of rows, blockIdx.y
+/// blocks of columns.
 template <typename B>
 RT_DEVICE ProductPart own_part(int64_t m, int64_t n, int64_t num_terms) {
   return {.m = m,
@@ -164,10 +167,10 @@ RT_DEVICE ProductPart own_part(int64_t m, int64_t n, int64_t num_terms) {
           .end = num_terms};
 }
 
-/// The outputs of a thread in a matrix of rows of `width`. 32 bits hold their distances in bytes from the
-/// block's first one.
+/// Indices of a thread's outputs in a matrix with rows of `width` elements. Byte offsets from the block's
+/// first output fit in 32 bits.
 struct OwnOutputs {
-  int row, column;  ///< of the thread's first one
+  int row, column;  ///< of the thread's first output
   int first, width;
 
   RT_DEVICE OwnOutputs(const ProductPart& part, int own_row, int own_column, int64_t row_width)
@@ -175,9 +178,9 @@ struct OwnOutputs {
     const int down = row - static_cast<int>(part.row), across = column - static_cast<int>(part.column);
     first = rt::renewed(down * width + across);
   }
-  /// From the block's first one.
+  /// Returns the index of an output, relative to the block's first one.
   RT_DEVICE uint32_t index(int at_row, int at_column) const {
-    // Kept apart, the compiler multiplies for the warp only.
+    // Separate variables let the compiler use a scalar (per-wave) multiply.
     const int of_warp = rt::kept_for_warp((at_row - row) * width + at_column - column);
     return static_cast<uint32_t>(first + of_warp);
   }
@@ -187,8 +190,8 @@ RT_DEVICE T& element(T* base, uint32_t index) {
   return *reinterpret_cast<T*>(reinterpret_cast<std::byte*>(base) + index * static_cast<uint32_t>(sizeof(T)));
 }
 
-/// Calls body(row, column, sum) for the outputs of the thread; body_of(row, column of the first of them)
-/// returns the body. All threads of the block must call it, once in a kernel.
+/// Calls body(row, column, sum) for each output of the thread; body_of(row, column of the first) returns the
+/// body. All threads of the block must call it, and only once per kernel.
 template <typename T, typename B, typename Left, typename Right, typename BodyOf>
 RT_DEVICE void for_each_product(const Left& left, const Right& right, const ProductPart& part,
                                 BodyOf body_of) {
@@ -210,8 +213,8 @@ RT_DEVICE void for_each_product(const Left& left, const Right& right, const Prod
   }
 }
 
-/// What is known of channels that lie side by side: whether wide moves read them, and whether kDepth terms
-/// are of one tap.
+/// Alignment of adjacent channels: `even` allows wide loads; with `uniform`, kDepth terms also belong to one
+/// tap.
 enum class Channels : uint8_t { any, even, uniform };
 inline Channels channels_of(int64_t channels) {
   if (channels % kWide != 0) return Channels::any;
@@ -226,7 +229,7 @@ struct OfUniformTaps : OfEvenSides<B> {
   static constexpr bool kUniform = true;
 };
 
-/// What body(B()) returns, B being how blocks share an m x n product of elements of T.
+/// Returns body(B()), where B is the block size chosen for an m x n product of elements of T.
 template <typename T, typename Body>
 auto with_blocking(int64_t m, int64_t n, Channels channels, Body body) {
   if constexpr (std::is_same_v<T, float>) {
@@ -238,14 +241,14 @@ auto with_blocking(int64_t m, int64_t n, Channels channels, Body body) {
     if (way == MatmulWay::tall) return body(OfEvenSides<Tall>());
     if (channels == Channels::even)
       return way == MatmulWay::large ? body(OfEvenSides<Large>()) : body(OfEvenSides<Small>());
-    // Of few large blocks, the last ones would leave much of the GPU idle.
+    // With few large blocks, the last wave would leave most of the GPU idle.
     if (n > Narrow::kColumns && num_blocks(shape, MatmulWay::large) >= 2 * kBusy)
       return body(OfUniformTaps<Large>());
     if (way == MatmulWay::large) return body(OfUniformTaps<Narrow>());
     return body(OfUniformTaps<Small>());
   }
 }
-/// The same of a product whose terms are dealt out to as many blocks as it takes.
+/// Like with_blocking, for a product with split-K: its terms are distributed over as many blocks as needed.
 template <typename T, typename Body>
 auto with_blocking_in_parts(int64_t m, int64_t n, bool even, Body body) {
   if constexpr (std::is_same_v<T, float>) {

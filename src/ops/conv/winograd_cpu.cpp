@@ -1,10 +1,9 @@
-// F(4x4,3x3) makes 16 outputs of a 3x3 convolution with 36 multiplications per channel in place of 144 (Lavin
-// and Gray, arXiv 1509.09308): a tile of 6x6 inputs and the filter are transformed by fixed small matrices,
-// multiplied position by position, and transformed back. The 36 positions are 36 independent matmuls over
-// channels, tiles by filters, which is where the time goes. Transforms are additions on data that is in the
-// cache already, because a thread's chunk of tiles is transformed, multiplied and transformed back before the
-// next one begins. All of it is in f32, whatever the storage type: the transforms' constants cost about two
-// digits.
+// Winograd F(4x4,3x3) computes 16 outputs of a 3x3 convolution with 36 multiplications per channel instead of
+// 144 (Lavin and Gray, arXiv 1509.09308). A tile of 6x6 inputs and the filter are transformed by small
+// constant matrices, multiplied elementwise, and transformed back. Over channels, the 36 positions are 36
+// independent matmuls of tiles by filters, which dominate the time. The transforms are additions on data in
+// the cache, because a thread transforms, multiplies and transforms back one chunk of tiles before the next.
+// Everything is in f32 whatever the storage type: the transforms lose about two decimal digits.
 #include "ops/conv/winograd_cpu.h"
 
 #include "ops/conv/winograd_tiles.h"
@@ -13,22 +12,23 @@ namespace hearth::cpu {
 namespace {
 
 constexpr int64_t kP = kWinogradPositions;
-/// Transformed tiles of one thread's chunk: most of a 1 MiB L2.
+/// Transformed tiles of one thread's chunk: most of a 1 MiB L2 cache.
 constexpr int64_t kChunkFloats = 200 * 1024;
-/// Transformed inputs that all threads share when each makes its own output channels: a part of L3.
+/// Transformed inputs shared by all threads if each computes its own output channels: a part of the L3 cache.
 constexpr int64_t kSharedFloats = 2560 * 1024;
-/// With more pairs of channels than this, transformed filters outgrow the caches: threads then share inputs
-/// and each transforms the filters of a panel when it needs them, instead of keeping all filters.
+/// If there are more pairs of input and output channels than this, the transformed filters exceed the caches:
+/// threads then share inputs, and each transforms a panel's filters when it needs them instead of keeping all
+/// filters.
 constexpr int64_t kManyPairs = 200 * 200;
 constexpr int64_t kMaxRows = 112;
 
-/// Sizes of the parts of the workspace, in floats, and the distances within them.
+/// Workspace layout: sizes of its parts and strides within them, in floats.
 struct Layout {
   TileGrid grid;
   int64_t num_tiles;
   int64_t num_panels;
   bool by_outputs;
-  int64_t held_tiles;  ///< transformed inputs kept: of one thread, or of all when by_outputs
+  int64_t held_tiles;  ///< transformed input tiles in the workspace: of one thread, or of all if by_outputs
   int64_t chunk;       ///< tiles multiplied at once
   int64_t v_position, u_position, m_position;
   int64_t v_floats, u_floats, m_floats, filter_scratch, tile_scratch;
@@ -60,7 +60,7 @@ struct Layout {
   }
 };
 
-/// One call of run: its operands and its workspace.
+/// Operands and workspace of one run.
 struct Job {
   const WinogradForward& c;
   const Layout& layout;

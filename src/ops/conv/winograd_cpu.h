@@ -7,14 +7,15 @@
 
 namespace hearth::cpu {
 
-/// A 3x3, stride-1 correlation by F(4x4,3x3), whose padding is a multiple of its dilation: tiles are
-/// transformed, multiplied at 36 positions one panel of output channels at a time, and transformed back while
-/// the panel is in the cache.
+/// A 3x3 convolution with stride 1 by Winograd F(4x4,3x3); its padding is a multiple of its dilation. Tiles
+/// are transformed, multiplied at 36 positions for one panel of output channels at a time, and transformed
+/// back while the panel is in the cache.
 struct WinogradForward {
   int64_t batch, in_h, in_w, in_c, out_h, out_w, out_c;
-  int64_t dilation, padding;  ///< padding in dilations
+  int64_t dilation, padding;  ///< padding as a multiple of the dilation
   DType x, w;
-  /// Uses w turned by 180 degrees with in and out channels swapped: the gradient of the input.
+  /// True to use w rotated by 180 degrees with in and out channels exchanged, which computes the gradient of
+  /// the input.
   bool adjoint;
   bool relu;
   int num_threads;
@@ -24,7 +25,7 @@ struct WinogradForward {
            std::byte* workspace, ThreadPool& threads) const;
 };
 
-/// The weight gradient of the same convolution. Sums run over tiles in one order whatever the number of
+/// Weight gradient of the same convolution. The order of sums over tiles does not depend on the number of
 /// threads.
 struct WinogradBackwardWeights {
   ConvShape shape;

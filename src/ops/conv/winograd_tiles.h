@@ -9,19 +9,19 @@
 
 namespace hearth::cpu {
 
-/// Sides of a tile of outputs and of the patch of inputs it depends on, in F(4x4,3x3).
+/// Side of an output tile, and of the input patch that it depends on, in F(4x4,3x3).
 inline constexpr int64_t kTileSide = 4;
 inline constexpr int64_t kPatchSide = 6;
 
-/// Transformed positions are this many floats apart: an odd number of cache lines, so that a tile's 36 values
-/// do not compete for the same cache set.
+/// Returns the distance in floats between transformed positions: an odd number of cache lines, so that a
+/// tile's 36 values are in different cache sets.
 inline int64_t odd_lines(int64_t floats) {
   const int64_t lines = (floats + 15) / 16;
   return (lines + 1 - lines % 2) * 16;
 }
 
-/// Where a tile lies. A dilated convolution is one without dilation of each image that every dilation-th row
-/// and column make, from (first_y, first_x) on, in whose pixels y and x count.
+/// Position of a tile. A dilated convolution is computed as convolutions without dilation over the subsampled
+/// images of every dilation-th row and column, from (first_y, first_x) on; y and x count their pixels.
 struct Tile {
   int64_t image, first_y, first_x, y, x;
 };
@@ -43,17 +43,17 @@ struct TileGrid {
   }
 };
 
-/// An image tensor NHWC from which f32 tiles are read.
+/// An NHWC image tensor from which f32 tiles are read.
 struct Images {
   DType dtype;
   const void* data;
   int64_t h, w, c, dilation;
 
-  /// Of the tile's first pixel.
+  /// Returns the element index of the tile's first pixel.
   int64_t index(const Tile& at) const {
     return ((at.image * h + at.first_y + at.y * dilation) * w + at.first_x + at.x * dilation) * c;
   }
-  /// The rows and columns of a side x side tile that lie inside the image.
+  /// Returns the rows and columns of a side x side tile that are inside of the image.
   TileWindow window(const Tile& at, int64_t side) const {
     const int64_t rows = (h - at.first_y + dilation - 1) / dilation;
     const int64_t columns = (w - at.first_x + dilation - 1) / dilation;
@@ -61,8 +61,8 @@ struct Images {
             std::min(side, columns - at.x)};
   }
 
-  /// `count` channels from `first` on of a tile: the image itself for f32, else a copy of the
-  /// window in `scratch` (side * side * count floats).
+  /// Returns channels [first, first + count) of a tile: the image itself if it is f32, otherwise a copy of
+  /// the window in `scratch` (side * side * count floats).
   Field<const float> tile(const Tile& at, TileWindow window, int64_t side, int64_t first, int64_t count,
                           float* scratch) const {
     const int64_t origin = index(at) + first, across = dilation * c, down = w * across;

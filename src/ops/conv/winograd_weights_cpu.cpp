@@ -5,16 +5,15 @@ namespace hearth::cpu {
 namespace {
 
 constexpr int64_t kP = kWinogradPositions;
-/// Where the sums over tiles of all filters would take more than so many floats, they are made for some input
-/// channels at a time.
+/// Maximum floats for the sums over tiles of all filters; above it, input channels are processed in batches.
 constexpr int64_t kFilterFloats = 10'000'000;
 constexpr int64_t kWeightsChunkFloats = 512 * 1024;
 
-/// Sizes of the workspace and of what is computed at once.
+/// Workspace sizes, and the batch sizes of the computation.
 struct WeightsPlan {
   int64_t channels;  ///< input channels
   int64_t tiles, chunk;
-  int64_t v, z, u, of_thread;  ///< floats
+  int64_t v, z, u, of_thread;  ///< in floats
 
   WeightsPlan(const ConvShape& s, const TileGrid& grid) : tiles(s.batch * grid.per_image()) {
     const int64_t outputs = round_up(s.out_c, kPanel);
@@ -55,7 +54,7 @@ void WinogradBackwardWeights::run(const void* in, const void* dy, float* dw, std
     const int64_t c = std::min(plan.channels, shape.in_c - channel);
     for (int64_t begin = 0; begin < plan.tiles; begin += chunk) {
       const int64_t count = std::min(chunk, plan.tiles - begin);
-      // One chunk of all tiles is there already.
+      // If one chunk has all tiles, z is still valid from the first iteration.
       const bool needs_z = channel == 0 || plan.tiles > chunk;
       threads.run([&](int thread) {
         float* mine = scratch + thread * plan.of_thread;
