@@ -12,7 +12,7 @@
 namespace hearth::ops {
 namespace {
 
-/// The problem a node states: c is [m, n], the inner axis has length k.
+/// Returns the shape of the node's matmul: c is [m, n], the inner dimension is k.
 cpu::GemmSpec spec_of(const NodeView& node) {
   const Type& a = node.in_type(MatmulIn::a);
   const Type& b = node.in_type(MatmulIn::b);
@@ -79,7 +79,7 @@ void reference(const ReferenceArgs& args) {
   }
 }
 
-/// A matmul written so that its result is op-transposed when `flip`: (x y)^T = y^T x^T.
+/// Adds a matmul whose result is transposed if `flip`, by (x y)^T = y^T x^T.
 ValueId emit_matmul(const VjpContext& context, ValueId x, bool transpose_x, ValueId y, bool transpose_y,
                     bool flip, DType dtype) {
   const Attrs attrs = {{"transpose_a", int64_t{flip ? !transpose_y : transpose_x}},
@@ -147,7 +147,7 @@ std::vector<Sample> samples() {
       sample({.m = 24, .n = 40, .k = 530, .transpose_a = true, .transpose_b = true, .dtype = DType::bf16}),
       sample({.m = 9, .n = 11, .k = 530}),
       sample({.m = 12, .n = 21, .k = 35, .transpose_a = true, .dtype = DType::f16}),
-      // Whole and broken blocks of every size, with all that an epilogue has.
+      // Full and partial blocks of every size, with all features of an epilogue.
       sample({.m = 136,
               .n = 144,
               .k = 72,

@@ -7,15 +7,17 @@
 
 namespace hearth::ops {
 
-/// y = act(op(a) op(b) + bias + residual): sums in f32; out_dtype, if given, replaces the dtype of a. On
-/// GPUs `way` says how blocks share it (MatmulWay), or "library": the vendor's multiplies.
+/// y = act(op(a) op(b) + bias + residual). Sums are f32; out_dtype, if present, replaces the dtype of a. On
+/// GPUs the attribute `way` selects the kernel variant (a name of MatmulWay, or "library" for the vendor's
+/// BLAS).
 extern const ir::OpDef matmul;
-/// The inputs of its record, in their order.
+/// Indices of the inputs of matmul.
 struct MatmulIn {
   enum : size_t { a, b, bias, residual };
 };
 inline constexpr std::string_view kLibraryWay = "library";
-/// Word `index` of the attribute `way`: how that one of GpuKernel::matmuls is done. Empty: the usual way.
+/// Returns word `index` of the attribute `way`: the variant of matmul number `index` of GpuKernel::matmuls.
+/// Empty: the default variant.
 std::string_view way_at(const ir::Attrs& attrs, size_t index);
 /// Cost of an m x n product over k terms that moves `bytes`: kernels compute it in blocks of up to 128 x 128
 /// outputs.
@@ -25,9 +27,10 @@ ir::KernelKind matmul_kind(bool transpose_a, bool transpose_b);
 /// Columns of length 1 at right angles that span those of a tall matrix. A column that the ones before it
 /// span becomes one of a fixed direction.
 extern const ir::OpDef orthogonalize;
-/// y = x W^T for a frozen matrix W in a few bits (ops/matmul/quantized.h), read tile by tile; back: x W.
+/// y = x W^T for a frozen quantized matrix W (ops/matmul/quantized.h), which is dequantized tile by tile;
+/// with `back`: y = x W.
 extern const ir::OpDef quantized_linear;
-/// The inputs of its record: the parts of int8 end with absmax, the rows' scales.
+/// Indices of the inputs of quantized_linear. For int8, absmax (the scales of the rows) is the last input.
 struct QuantizedIn {
   enum : size_t { x, codes, absmax, absmax_scale, offset };
 };

@@ -6,7 +6,7 @@
 namespace hearth::ops {
 namespace {
 
-/// How BLAS sees an array whose element (row, column) lies at row * row_stride + column * column_stride.
+/// BLAS layout of an array whose element (row, column) is at row * row_stride + column * column_stride.
 struct Side {
   bool transposed;
   int64_t leading;
@@ -16,7 +16,7 @@ Side side_of(int64_t row_stride, int64_t column_stride, int64_t num_rows) {
   return {.transposed = true, .leading = row_stride};
 }
 
-/// Columns first, where a matmul is c^T = b^T a^T.
+/// BLAS is column-major, which turns a matmul into c^T = b^T a^T.
 gpu::BlasMatmul blas_matmul_of(const MatmulShape& p, DType in, DType out) {
   const Side a = side_of(p.b_column, p.b_term, p.n), b = side_of(p.a_term, p.a_row, p.k);
   return {.transpose_a = a.transposed,
@@ -31,7 +31,7 @@ gpu::BlasMatmul blas_matmul_of(const MatmulShape& p, DType in, DType out) {
           .out = out};
 }
 
-/// The one of that name, or the usual one.
+/// Returns the variant with that name; the default variant for an unknown name.
 MatmulWay way_named(std::string_view name, const MatmulShape& shape, DType in) {
   for (const MatmulWay way : ways_of(in)) {
     if (name_of(way) == name) return way;
@@ -44,7 +44,8 @@ bool library_takes(const ir::NodeView& node) {
          gpu::blas_takes(node.in_type(MatmulIn::a).dtype, node.out_type(0).dtype);
 }
 
-/// The usual one first and the library last, which takes no bias and no activation.
+/// Returns the names of the variants: the default one first, the library last. The library supports neither
+/// bias nor activation.
 std::vector<std::string_view> matmul_ways(const ir::NodeView& node, bool has_library) {
   const DType in = node.in_type(MatmulIn::a).dtype;
   const MatmulWay usual = MatmulKernel::usual_way(matmul_shape_of(node), in);

@@ -11,9 +11,9 @@
 
 namespace hearth::ops {
 
-/// c = activation(a b + bias + residual) on a GPU: a(i, p) lies at i * a_row + p * a_term of its array,
-/// b(p, j) at p * b_term + j * b_column, c(i, j) and residual(i, j) at i * c_row + j. One of a's strides is
-/// 1, and one of b's.
+/// Layout of a matmul on a GPU, c = activation(a b + bias + residual), with strides in elements: a(i, p) is
+/// at i * a_row + p * a_term, b(p, j) at p * b_term + j * b_column, c(i, j) and residual(i, j) at i * c_row +
+/// j. One of a's strides must be 1, and one of b's.
 struct MatmulShape {
   int m = 0, n = 0, k = 0;
   int64_t a_row = 0, a_term = 1;
@@ -22,13 +22,13 @@ struct MatmulShape {
   bool relu = false;
 };
 
-/// That of a matmul's node.
+/// Returns the layout of a matmul node.
 MatmulShape matmul_shape_of(const ir::NodeView& node);
 
-/// The kernel of the op matmul, for other ops' kernels.
+/// Returns the kernel of the op matmul, for kernels of other ops.
 ir::Kernel matmul_gpu(const ir::NodeView& node);
 
-/// Arrays of one run on the GPU. `residual` has c's dtype and may be c: that adds to it.
+/// Device arrays of one run. `residual` has c's dtype and may be c, which accumulates into it.
 struct MatmulArrays {
   const void* a = nullptr;
   const void* b = nullptr;
@@ -38,36 +38,37 @@ struct MatmulArrays {
   std::byte* workspace = nullptr;
 };
 
-/// What a block of threads makes of a matmul: plain arithmetic on 64 x 64, or matrix tiles on 128 x 128,
-/// 64 x 64, 128 x 16 or 16 x 128.
+/// Kernel variant of a matmul: the outputs that one thread block computes. plain: 64 x 64 with plain
+/// arithmetic; large, small, tall, wide: 128 x 128, 64 x 64, 128 x 16, 16 x 128 with matrix tiles.
 enum class MatmulWay : uint8_t { plain, large, small, tall, wide };
 std::string_view name_of(MatmulWay way);
-/// Every way for operands of that dtype.
+/// Returns all variants for operands of that dtype.
 std::span<const MatmulWay> ways_of(DType in);
 
-/// Blocks that keep a GPU of the middle busy, whichever GPU it is: the order of sums must not depend on it.
+/// Number of blocks that keep a mid-range GPU busy. Constant for all GPUs, because the order of sums must not
+/// depend on the GPU.
 inline constexpr int64_t kBusy = 96;
 inline constexpr int64_t kMostSplits = 32;
-/// Terms that a split must have at least, so that its sums are worth a detour.
+/// Minimum number of terms per split, below which split-K does not pay off.
 inline constexpr int64_t kLeastTerms = 256;
-/// Blocks whose last round, which leaves part of a GPU idle, is short beside the others; what they are worth
-/// costs less than this share of the terms.
+/// Split-K goes beyond kBusy, up to kManyRounds blocks, if each split keeps kEvenTerms terms: with many waves
+/// of blocks the last one, which leaves part of a GPU idle, is short, and the reduction costs little.
 inline constexpr int64_t kManyRounds = 640, kEvenTerms = 16384;
-/// In how many parts so many blocks deal out the terms of a matmul.
+/// Returns the number of splits of the reduction axis (split-K) for a matmul of `blocks` blocks.
 inline int choose_splits(int64_t blocks, int64_t terms) {
   const int64_t wanted = std::max(kBusy / blocks, std::min(kManyRounds / blocks, terms / kEvenTerms));
   return static_cast<int>(std::clamp<int64_t>(std::min(wanted, terms / kLeastTerms), 1, kMostSplits));
 }
 
-/// Hearth's own kernels for a matmul. 16-bit operands are multiplied by matrix tiles, f32 by plain
-/// arithmetic; sums are f32 and their order depends on the shape alone.
+/// Hearth's kernels for a matmul. 16-bit operands are multiplied with matrix instructions, f32 with plain
+/// arithmetic. Sums are f32, in an order that depends only on the shape.
 class MatmulKernel {
  public:
-  /// `a` and `b` have dtype `in`. `plain` is for f32, the others are for 16 bits.
+  /// `a` and `b` have dtype `in`. The variant `plain` is for f32, the others for 16-bit dtypes.
   MatmulKernel(const MatmulShape& shape, DType in, DType out, MatmulWay way);
   MatmulKernel(const MatmulShape& shape, DType in, DType out)
       : MatmulKernel(shape, in, out, usual_way(shape, in)) {}
-  /// What the shape suggests.
+  /// Returns the default variant for the shape.
   static MatmulWay usual_way(const MatmulShape& shape, DType in);
   int64_t workspace_bytes() const;
   void launch(void* stream, const MatmulArrays& arrays) const;
@@ -78,11 +79,11 @@ class MatmulKernel {
   MatmulWay way_;
 };
 
-/// A matmul done the way that was measured: by Hearth's kernels or by the vendor's library.
+/// A matmul by the variant that autotuning selected: Hearth's kernels or the vendor's library.
 class ChosenMatmul {
  public:
-  /// `way`: a name of MatmulWay or "library"; others, and "library" where it cannot multiply these, are the
-  /// usual way. Under "library" there is no bias, and arrays are aligned to 64 bytes.
+  /// `way` is a name of MatmulWay or "library"; an unknown name, or "library" where it cannot multiply these,
+  /// selects the default variant. "library" supports no bias and requires arrays aligned to 64 bytes.
   ChosenMatmul(const MatmulShape& shape, DType in, DType out, std::string_view way);
   int64_t workspace_bytes() const;
   void launch(gpu::Stream& stream, const MatmulArrays& arrays) const;

@@ -23,7 +23,7 @@ void launch_all(void* stream, const MatmulPlan& plan, const MatmulArrays& arrays
     launch_matmul<T>(stream, plan, rows, columns, out);
   }
 }
-/// Into f32, or the operands' dtype; f32 operands into any.
+/// Dispatches on the output dtype: f32 or the operands' dtype; any dtype for f32 operands.
 template <typename T>
 void launch_into(void* stream, const MatmulPlan& plan, const MatmulArrays& arrays, DType out) {
   if (out == DType::f32) return launch_all<T, float>(stream, plan, arrays);
@@ -41,8 +41,8 @@ MatmulWay MatmulKernel::usual_way(const MatmulShape& shape, DType in) {
   if (in == DType::f32) return MatmulWay::plain;
   if (shape.n <= Tall::kColumns) return MatmulWay::tall;
   if (shape.m <= Wide::kRows) return MatmulWay::wide;
-  // Large blocks keep a GPU busy by number, or, with so many terms each that adding up parts is little, by
-  // splits.
+  // Large blocks keep a GPU busy if there are enough of them, or if split-K yields enough because each has
+  // many terms, so that the reduction is cheap.
   constexpr int64_t kManyTerms = 4 * kLeastTerms;
   const int64_t splits =
       fills_large(shape.m, shape.n) ? std::clamp<int64_t>(shape.k / kManyTerms, 1, kMostSplits) : 1;

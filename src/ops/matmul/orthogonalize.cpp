@@ -8,7 +8,8 @@
 namespace hearth::ops {
 namespace {
 
-/// The columns of a row-major matrix, in place. On one thread: there are few.
+/// Orthonormalizes the columns of a row-major matrix in place. Single-threaded, because there are few
+/// columns.
 template <typename T>
 class GramSchmidt {
  public:
@@ -34,7 +35,8 @@ class GramSchmidt {
     for (int64_t i = 0; i < num_rows_; ++i) sum += static_cast<double>(at(i, a)) * at(i, b);
     return sum;
   }
-  /// Takes the columns before it out of a column; the sum of its squares after the first time.
+  /// Subtracts the projections on earlier columns from a column. Returns its squared norm after the first
+  /// pass.
   double leave_rest(int64_t column) {
     double left = 0;
     for (int pass = 0; pass < kNumPasses; ++pass) {
@@ -84,7 +86,7 @@ Cost cost(const NodeView& node) {
 std::vector<Sample> samples() {
   return {{.in = {normal({300, 4})}},
           {.in = {filled(SampleInput::Fill::zero, {41, 4})}},
-          // Every column is the first one again.
+          // All columns are equal.
           {.in = {filled(SampleInput::Fill::one, {4, 2})}},
           {.in = {normal({1, 1})}}};
 }

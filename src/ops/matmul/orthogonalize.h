@@ -4,16 +4,18 @@
 
 #include "ops/formula.h"
 
-/// Gram-Schmidt on the columns of a tall matrix [n, r], each against those before it, twice: what rounding
-/// leaves of the first time goes in the second (Giraud, Langou and Rozloznik 2005).
+/// Modified Gram-Schmidt with reorthogonalization on the columns of a tall matrix [n, r]: each column is
+/// orthogonalized against the earlier ones twice, which removes the rounding errors of the first pass
+/// (Giraud, Langou and Rozloznik 2005).
 namespace hearth::ops {
 
-/// A column of which less than this part of its squares is left has no direction of its own.
+/// A column whose remaining share of its squared norm is below this is linearly dependent on the earlier
+/// ones.
 inline constexpr float kLeastLeft = 1e-10F;
 inline constexpr int kNumPasses = 2;
 
-/// Element of the fixed column, from -1 to below 1, that stands in for one without a direction (the finalizer
-/// of MurmurHash3).
+/// Element in [-1, 1) of the pseudorandom column that replaces a linearly dependent one (the finalizer of
+/// MurmurHash3).
 HEARTH_FORMULA inline float stand_in(int64_t row, int64_t column) {
   auto x = static_cast<uint32_t>(row * 31 + column + 1) * 0x9e3779b9U;
   x = (x ^ x >> 16) * 0x85ebca6bU;

@@ -2,31 +2,31 @@
 
 #include "ops/gpu_support.h"
 
-/// Matmuls on GPUs in plain f32, of whatever can be asked for its elements.
+/// Matmuls on GPUs in plain f32 arithmetic, with operands that are computed or gathered while they are read.
 namespace hearth::ops {
 
-/// Outputs of a block of kBlockThreads, kPlainTile x kPlainTile; each of its threads makes kOwn x kOwn of
-/// them.
+/// A block of kBlockThreads computes kPlainTile x kPlainTile outputs; each thread computes kPlainOwn x
+/// kPlainOwn.
 inline constexpr int kPlainTile = 64;
 inline constexpr int kPlainOwn = 4;
 inline constexpr int kPlainSide = kPlainTile / kPlainOwn;
 static_assert(kPlainSide * kPlainSide == kBlockThreads);
-/// Terms that a block holds at a time.
+/// Terms (of the reduction axis) that a block keeps in shared memory at a time.
 inline constexpr int kPlainDepth = 16;
 
-/// The outputs of a thread, from own_row() and own_column() of its block's on.
+/// Sums of a thread's outputs, from own_plain_row() and own_plain_column() of its block on.
 struct OwnSums {
   float at[kPlainOwn][kPlainOwn] = {};
 };
 RT_DEVICE int own_plain_row() { return static_cast<int>(threadIdx.x) / kPlainSide * kPlainOwn; }
 RT_DEVICE int own_plain_column() { return static_cast<int>(threadIdx.x) % kPlainSide * kPlainOwn; }
 
-/// One side of a product: rows of the left matrix or columns of the right one, called lines here, by terms.
-/// `Side` has
-///   Line line(int64_t), Term term(int64_t)  what is worth knowing of a line or a term before at()
-///   float at(Line, Term)
-///   kLinesAreNeighbors                     whether lines, rather than terms, lie side by side in memory
-/// and is never asked for a line or a term outside of the product.
+/// Loads tiles of one operand of a product. Lines are rows of the left matrix or columns of the right one;
+/// terms are indices of the reduction axis. `Side` has
+///   Line line(int64_t), Term term(int64_t)  precomputed parts of the address of a line or a term
+///   float at(Line, Term)                    the element
+///   kLinesAreNeighbors                      true if lines, not terms, are adjacent in memory
+/// Lines and terms outside of the product are never read.
 template <typename Side>
 class TileLoader {
   static constexpr bool kByLine = Side::kLinesAreNeighbors;
@@ -43,7 +43,7 @@ class TileLoader {
       lines_[i] = side.line(inside_[i] ? line : 0);
     }
   }
-  /// Fills tile[term][line] with the terms from `first` on; zero from `end` on.
+  /// Fills tile[term][line] with the terms from `first` on; terms from `end` on are zero.
   template <typename Tile>
   RT_DEVICE void load(int64_t first, int64_t end, Tile& tile) const {
     for (int j = 0; j < kTerms; ++j) {
@@ -69,14 +69,15 @@ class TileLoader {
   bool inside_[kLines];
 };
 
-/// A product of m rows by n columns, of which a block makes what lies from (row, column) on.
+/// The part of an m x n product that a block computes: outputs from (row, column) on, over terms [begin,
+/// end).
 struct ProductPart {
   int64_t m, n;
   int64_t row, column;
-  int64_t begin, end;  ///< terms
+  int64_t begin, end;  ///< range of terms
 };
 
-/// All threads of the block must call it, once in a kernel.
+/// Computes the sums of a thread's outputs. All threads of the block must call it, and only once per kernel.
 template <typename Left, typename Right>
 RT_DEVICE OwnSums add_products(const Left& left, const Right& right, const ProductPart& part) {
   RT_SHARED(rows, float[kPlainDepth][kPlainTile + 1]);
@@ -99,7 +100,7 @@ RT_DEVICE OwnSums add_products(const Left& left, const Right& right, const Produ
   return sums;
 }
 
-/// A matrix in memory: line i, term p lies at i * of_line + p * of_term.
+/// A matrix in memory: element (line i, term p) is at i * of_line + p * of_term.
 template <typename T, bool lines_are_neighbors>
 struct Strided {
   using Line = int64_t;
@@ -114,7 +115,7 @@ struct Strided {
   RT_DEVICE float at(Line line, Term term) const { return rt::to_float(data[line + term]); }
 };
 
-/// What becomes of sums: bias and residual (null: none) are added, then relu, which lets NaN through.
+/// Epilogue of the sums: adds bias and residual (either may be null), then applies ReLU, which preserves NaN.
 template <typename C>
 struct Epilogue {
   const float* bias;
@@ -128,7 +129,7 @@ struct Epilogue {
   }
 };
 
-/// Calls body(row, column, sum) for each output of the thread that exists.
+/// Calls body(row, column, sum) for each output of the thread that is inside of the product.
 template <typename Body>
 RT_DEVICE void for_each_sum(const OwnSums& sums, const ProductPart& part, Body body) {
   for (int r = 0; r < kPlainOwn; ++r) {

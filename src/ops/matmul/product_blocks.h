@@ -5,24 +5,25 @@
 #include "ops/matmul/matmul_kernel.h"
 #include "ops/matmul/plain_product.h"
 
-/// What matmuls on GPUs are made of, for kernels whose right side is made while it is read.
+/// Building blocks of GPU matmuls, for kernels whose right operand is computed while it is read. "Lines" are
+/// rows of the left or columns of the right operand; "terms" are indices of the reduction axis.
 namespace hearth::ops {
 
-/// Terms that a block of tiles of 16 bits holds at a time, and elements of a wide move.
+/// Terms per step of a block with 16-bit tiles, and elements of a 16-byte move.
 inline constexpr int kDepth = rt::kPanelTerms<rt::bf16>;
 inline constexpr int kWide = rt::kWide<rt::bf16>;
 
-/// Sums as they are, in place of an Epilogue.
+/// Epilogue that only converts the sums, in place of Epilogue.
 template <typename C>
 struct Rounded {
   RT_DEVICE C operator()(float sum, int64_t, int64_t) const { return rt::from_float<C>(sum); }
 };
-/// Where a block's sums go.
+/// Destination of a block's sums.
 template <typename C, typename End = Epilogue<C>>
 struct Out {
   End epilogue;
   C* c;
-  float* parts;  ///< [splits][m][n]; null: straight into c
+  float* parts;  ///< split-K partial sums [splits][m][n]; null: sums are written to c
 };
 
 template <typename To>
@@ -37,7 +38,7 @@ RT_DEVICE void put(const MatmulShape& shape, const To& out, int64_t row, int64_t
   out.parts[(blockIdx.z * static_cast<int64_t>(shape.m) + row) * shape.n + column] = sum;
 }
 
-/// Adds the parts of a matmul whose terms were dealt out, which has few outputs.
+/// Reduces the partial sums of a split-K matmul, which has few outputs.
 template <typename To>
 __global__ void __launch_bounds__(kBlockThreads) add_parts(MatmulShape shape, To out, int splits) {
   const int64_t count = static_cast<int64_t>(shape.m) * shape.n;
@@ -49,7 +50,7 @@ __global__ void __launch_bounds__(kBlockThreads) add_parts(MatmulShape shape, To
   }
 }
 
-/// The terms of this block: [first, end).
+/// The range of terms [first, end) that this block sums (its split).
 struct Terms {
   int first, end;
 };
@@ -62,10 +63,10 @@ RT_DEVICE Terms terms_of(int k, int depth) {
 
 // --- f32 ---
 
-/// A side in memory, whichever way it lies.
+/// An f32 operand in memory with any strides.
 using PlainRows = Strided<float, false>;
 
-/// Plain arithmetic, for any GPU.
+/// Matmul with plain arithmetic, for any GPU.
 template <typename To, typename Columns>
 __global__ void __launch_bounds__(kBlockThreads)
     multiply_plain(PlainRows rows, Columns columns, MatmulShape shape, To out) {
@@ -83,7 +84,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 // --- 16 bits ---
 
-/// A wide move whose 16-bit element e is bits(e), zero from `count` on.
+/// Returns a 16-byte word whose 16-bit element e is bits(e); zero from element `count` on.
 template <typename Bits>
 RT_DEVICE rt::Word16 wide_of(int count, Bits bits) {
   rt::Vec<uint32_t, 4> words;
@@ -96,8 +97,8 @@ RT_DEVICE rt::Word16 wide_of(int count, Bits bits) {
   return rt::bits_as<rt::Word16>(words);
 }
 
-/// One side of a matmul in memory: element (line, term) at line * line_stride + term * term_stride. A side
-/// of another kind, which is made while it is read, has the same members.
+/// One operand of a matmul in memory: element (line, term) is at line * line_stride + term * term_stride.
+/// Operands that are computed while they are read have the same members.
 template <typename T>
 struct Operand {
   using Element = T;
@@ -105,9 +106,9 @@ struct Operand {
   int64_t line_stride, term_stride;
   int lines;
 
-  /// Whether the terms of a line lie side by side, or the lines of a term.
+  /// True if the terms of a line are adjacent in memory, false if the lines of a term are.
   RT_DEVICE bool along_terms() const { return term_stride == 1; }
-  /// kWide elements from (line, term) on, zeros after `lines_left` lines and `terms_left` terms.
+  /// Returns kWide elements from (line, term) on; zero after `lines_left` lines and `terms_left` terms.
   RT_DEVICE rt::Word16 wide(int line, int term, int lines_left, int terms_left) const {
     const T* from = at + line * line_stride + term * term_stride;
     const bool aligned = (along_terms() ? line_stride : term_stride) % kWide == 0;
@@ -117,10 +118,10 @@ struct Operand {
     return wide_of(count, [&](int e) { return uint32_t{from[e].bits}; });
   }
 };
-/// A side in memory whose every wide move is aligned, and inside or outside as a whole.
+/// An operand in memory whose 16-byte moves are all aligned, and fully inside or fully outside.
 template <typename T>
 struct EvenOperand : Operand<T> {};
-/// Whether it is one, of matmuls of k terms. 32 bits must hold the bytes between the elements of a block.
+/// True if `side` is an EvenOperand for matmuls of k terms. Byte offsets within a block must fit in 32 bits.
 template <typename T>
 bool is_even(const Operand<T>& side, int k) {
   const bool along_terms = side.term_stride == 1;
@@ -128,9 +129,9 @@ bool is_even(const Operand<T>& side, int k) {
   return (along_terms ? k : side.lines) % kWide == 0 && apart % kWide == 0 && apart < int64_t{1} << 23;
 }
 
-/// kLines lines of a block's terms, on their way from the operand through registers into shared memory. A
-/// thread has two moves: of kWide terms each, or of the kWide lines of two neighboring terms. Lines for which
-/// that is not enough lie along terms.
+/// A tile of kLines lines by kDepth terms, copied from the operand through registers into shared memory. A
+/// thread has two moves: of kWide terms each, or of kWide lines of two adjacent terms. Tiles that need more
+/// moves are copied along terms.
 template <typename T, int kLines>
 struct Panel {
   static constexpr int kMoves = kLines * kDepth / kWide;
@@ -138,8 +139,8 @@ struct Panel {
   static_assert(kMoves <= kOwn * kBlockThreads);
   rt::Word16 held[kOwn];
   bool along_terms;
-  int line, term;  ///< of the first move, counted from the panel's first
-  uint32_t place;  ///< byte where that is put
+  int line, term;  ///< of the first move, relative to the tile's first
+  uint32_t place;  ///< byte offset of the first move in shared memory
 
   RT_DEVICE explicit Panel(bool terms) : along_terms(terms || kOwn > 2) {
     const int thread = static_cast<int>(threadIdx.x);
@@ -163,7 +164,7 @@ struct Panel {
   }
   RT_DEVICE int term_of(int i) const { return along_terms ? term : term + i; }
 
-  /// Into a panel of shared memory.
+  /// Stores the registers to a tile in shared memory.
   RT_DEVICE void put(std::byte* shared) {
     RT_UNROLL
     for (int i = 0; i < kOwn; ++i) rt::keep_whole(held[i]);
@@ -183,8 +184,8 @@ struct Panel {
   using Swizzle = rt::Swizzle;
 };
 
-/// What fills a panel, step after step of kDepth terms: from a side that is asked for each move. That of a
-/// right side may have a member finish(panel) too: what remains to be done when it has arrived.
+/// Loads one tile after another, kDepth terms per step, through Operand::wide. The Feed of a right operand
+/// may also have finish(panel), which completes the conversion after the loads have arrived.
 template <typename T, int kLines, typename Side>
 struct Feed {
   const Side& from;
@@ -192,7 +193,7 @@ struct Feed {
 
   RT_DEVICE Feed(const Panel<T, kLines>& /*panel*/, const Side& side, int line, int /*first_term*/)
       : from(side), first_line(line) {}
-  /// The terms [first_term, first_term + kDepth), zeros after end_term and after the last line.
+  /// Loads the terms [first_term, first_term + kDepth); zero from end_term on and after the last line.
   RT_DEVICE void fetch(Panel<T, kLines>& panel, int first_term, int end_term) const {
     RT_UNROLL
     for (int i = 0; i < panel.kOwn; ++i) {
@@ -201,8 +202,8 @@ struct Feed {
     }
   }
 };
-/// From an even operand: each move has a fixed distance from an element that all threads share. Lines that do
-/// not exist are the last ones again, for nobody asks for their sums.
+/// Feed of an even operand: each move has a constant offset from an address that is uniform across the block.
+/// Nonexistent lines are clamped to the last ones, because their sums are not used.
 template <typename T, int kLines>
 struct Feed<T, kLines, EvenOperand<T>> {
   const EvenOperand<T>& from;
@@ -238,7 +239,7 @@ struct Feed<T, kLines, EvenOperand<T>> {
   }
 };
 
-/// A block makes kRows x kColumns; its warps stand kWarpsDown below each other.
+/// Block size of a matmul: kRows x kColumns outputs, with warps in a grid of kWarpsDown rows.
 template <int rows, int columns, int warps_down>
 struct Blocking {
   static constexpr int kRows = rows, kColumns = columns;
@@ -250,10 +251,11 @@ struct Blocking {
   static_assert(kTilesAcross >= 1 && (kWarpsAcross == 1 || (kTilesAcross & (kTilesAcross - 1)) == 0));
 };
 
-/// The sums of a warp's tiles.
+/// Accumulators of a warp's tiles.
 template <typename T, typename B>
 struct WarpTiles {
-  /// Whether a tile is on its way while another is multiplied: of so many, few warps share a compute unit.
+  /// True if the next fragment is loaded while one is multiplied: with this many tiles, few warps are
+  /// resident to hide the latency.
   static constexpr bool kAhead = B::kTilesAcross > 4;
   rt::Acc<T> sums[B::kTilesDown][B::kTilesAcross];
   int row, column;  ///< the first tile
@@ -266,10 +268,10 @@ struct WarpTiles {
         of_left(row),
         of_right(column) {}
 
-  /// Of a block's panels.
+  /// Accumulates the products of two tiles in shared memory.
   RT_DEVICE void add(const std::byte* left, const std::byte* right) {
-    // Not a loop: compilers do not unroll it where a tile takes much code, on GPUs without matrix
-    // instructions.
+    // Unrolled by hand, because compilers do not unroll the loop where a tile takes much code, on GPUs
+    // without matrix instructions.
     static_assert(kDepth == 2 * rt::kTile);
     add_terms(left, right, 0);
     add_terms(left, right, rt::kTile);
@@ -297,16 +299,16 @@ struct WarpTiles {
   }
 };
 
-/// Shared memory of two panels: one is multiplied while the next is on its way.
+/// Double buffer in shared memory: one tile is multiplied while the next is loaded.
 template <int lines>
 struct TwoPanels {
   alignas(16) std::byte at[2][lines * rt::Swizzle::kLineBytes];
 };
 
-/// Calls body(row, column, sum over `terms`) for each output of a block, from (first_row, first_column) on,
-/// that the thread holds, whether it exists or not. body_of(row, column of the first of these) returns the
-/// body: the others are at distances from it that are alike in all threads. All threads must call it, once in
-/// a kernel.
+/// Calls body(row, column, sum over `terms`) for each output of a block that the thread holds, from
+/// (first_row, first_column) on, including outputs outside of the product. body_of(row, column of the first
+/// one) returns the body; offsets from the first one to the others are equal in all threads. All threads must
+/// call it, and only once per kernel.
 template <typename T, typename B, typename Rows, typename Columns, typename BodyOf>
 RT_DEVICE void for_each_tile_sum(const Rows& rows, const Columns& columns, int first_row, int first_column,
                                  Terms terms, BodyOf body_of) {
@@ -318,7 +320,7 @@ RT_DEVICE void for_each_tile_sum(const Rows& rows, const Columns& columns, int f
   Feed<T, B::kRows, Rows> feed_left(next_left, rows, first_row, terms.first);
   Feed<T, B::kColumns, Columns> feed_right(next_right, columns, first_column, terms.first);
   WarpTiles<T, B> tiles;
-  // At the edge, warps may have nothing to multiply.
+  // At the edge of the product, warps may have nothing to multiply.
   const bool any = first_row + tiles.row * rt::kTile < rows.lines &&
                    first_column + tiles.column * rt::kTile < columns.lines;
   feed_left.fetch(next_left, terms.first, terms.end);
@@ -363,7 +365,7 @@ __global__ void __launch_bounds__(kBlockThreads)
       [&](int, int) { return [&](int row, int column, float sum) { put(shape, out, row, column, sum); }; });
 }
 
-// --- what the host decides ---
+// --- host ---
 
 using Large = Blocking<128, 128, 4>;
 using Small = Blocking<64, 64, 4>;
@@ -371,7 +373,7 @@ using Narrow = Blocking<128, 64, 4>;
 using Tall = Blocking<128, 16, 8>;
 using Wide = Blocking<16, 128, 1>;
 
-/// Whether an m x n product fills a large block.
+/// True if an m x n product fills at least one large block.
 inline bool fills_large(int64_t m, int64_t n) { return m >= Large::kRows && n >= Large::kColumns; }
 
 struct Extent {
@@ -389,7 +391,7 @@ inline int64_t num_blocks(const MatmulShape& shape, MatmulWay way) {
   return divided_up(shape.m, extent.rows) * divided_up(shape.n, extent.columns);
 }
 
-/// How a matmul is done, which its shape alone decides.
+/// Variant and number of splits of a matmul; both depend only on the shape.
 struct MatmulPlan {
   MatmulShape shape;
   MatmulWay way;
@@ -397,7 +399,7 @@ struct MatmulPlan {
 
   MatmulPlan(const MatmulShape& of, MatmulWay by)
       : shape(of), way(by), splits(choose_splits(num_blocks(of, by), of.k)) {}
-  /// Of Out::parts.
+  /// Returns the bytes of Out::parts.
   int64_t workspace_bytes() const {
     return splits == 1 ? 0 : int64_t{splits} * shape.m * shape.n * int64_t{sizeof(float)};
   }
@@ -426,7 +428,7 @@ auto matmul_kernel(MatmulWay way) {
   }
 }
 
-/// rows: PlainRows or an operand, and columns a side of the same kind.
+/// Launches a matmul. `rows` is PlainRows or an operand; `columns` is an operand of the same kind.
 template <typename T, typename To, typename Rows, typename Columns>
 void launch_matmul(void* stream, const MatmulPlan& plan, const Rows& rows, const Columns& columns,
                    const To& out) {

@@ -23,7 +23,7 @@ float largest(const float* values, int64_t count) {
   return most;
 }
 
-/// How many middles between neighboring values lie below x.
+/// Returns the code nearest to x: the number of midpoints between adjacent values that are below x.
 uint8_t nearest4(float x) {
   static const std::array<float, 16> middles = [] {
     std::array<float, 16> made{};
@@ -35,14 +35,14 @@ uint8_t nearest4(float x) {
   return static_cast<uint8_t>(at);
 }
 
-/// Both values of every byte.
+/// The two values of every byte.
 constexpr std::array<std::array<float, 2>, 256> kPairs = [] {
   std::array<std::array<float, 2>, 256> made{};
   for (size_t i = 0; i < made.size(); ++i) made[i] = {kNormalFloat4[i / 16], kNormalFloat4[i % 16]};
   return made;
 }();
 
-/// The values of codes [begin, end), without a scale.
+/// Dequantizes codes [begin, end) without a scale.
 void look_up(const uint8_t* codes, int64_t begin, int64_t end, float* out) {
   if (begin % 2 != 0) *out++ = kPairs[codes[begin++ / 2]][1];
   for (; begin + 1 < end; begin += 2, out += 2) std::memcpy(out, kPairs[codes[begin / 2]].data(), 8);
@@ -53,7 +53,7 @@ void read_nf4(const QuantizedMatrix& m, int64_t begin, int64_t count, float* out
   const DynamicMap& map = dynamic_map(true);
   for (int64_t i = begin; i < begin + count;) {
     const int64_t block = i / kBlock4;
-    // Two roundings, as in bitsandbytes.
+    // Rounded twice, as in bitsandbytes.
     const float product = map[m.absmax8[block]] * m.absmax[block / kBlockAbsmax];
     const float scale = product + *m.offset;
     const int64_t end = std::min((block + 1) * kBlock4, begin + count);
@@ -72,7 +72,7 @@ void read_int8(const QuantizedMatrix& m, int64_t begin, int64_t count, float* ou
   }
 }
 
-/// out[i] = scale times the value of E4M3 codes.
+/// out[i] = scale * value of E4M3 code i.
 HEARTH_CLONES void read_codes8(const uint8_t* codes, int64_t count, float scale, float* out) {
   for (int64_t i = 0; i < count; ++i) {
     const uint32_t magnitude = codes[i] & 0x7FU, sign = (codes[i] & 0x80U) << 24;
@@ -91,7 +91,7 @@ void read_fp8(const QuantizedMatrix& m, int64_t begin, int64_t count, float* out
   }
 }
 
-/// The nearest E4M3, ties to even, the largest beyond it.
+/// Returns the nearest E4M3 code, ties to even, saturating.
 uint8_t nearest8(float x) {
   const float magnitude = std::fabs(x);
   const auto sign = static_cast<uint8_t>(std::signbit(x) ? 0x80 : 0);
@@ -102,7 +102,8 @@ uint8_t nearest8(float x) {
   const uint32_t rounded = bits + 0x7FFFFU + (bits >> 20 & 1U);
   return static_cast<uint8_t>(sign | ((rounded >> 20) - (120U << 3)));
 }
-/// The least power of two by which a row with this absmax stays within E4M3, 448 = 7/8 2^9 at most.
+/// Returns the smallest power of two that scales a row with this absmax into the range of E4M3 (448 = 7/8 *
+/// 2^9).
 float fp8_scale(float most) {
   if (!(most > 0) || !std::isfinite(most)) return 1;
   int exponent = 0;

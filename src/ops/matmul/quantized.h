@@ -10,24 +10,24 @@
 
 namespace hearth::ops {
 
-/// How a frozen matrix is stored in less than 16 bits an element.
-///   nf4: 4-bit codes with an absmax for each 64 elements, row after row, and those in 8 bits (QLoRA,
-///   Dettmers et
-///        al. 2023, arXiv 2305.14314: NormalFloat of appendix E, and double quantization with blocks of 256)
-///   int8: whole numbers from -127 to 127 with an absmax for each row (LLM.int8, arXiv 2208.07339)
-///   fp8: E4M3 (arXiv 2209.05433) times a power of two for each row, by which a matrix that came in E4M3 is
-///        kept as it is; codes of NaN are never written, and read as 480
-/// Codes, scales and what is read back of nf4 and int8 are those of bitsandbytes 0.50 bit for bit, up to the
-/// last bit of the mean of a matrix's absmax, which depends on the order of its sum.
+/// Storage formats of a frozen matrix with less than 16 bits per element.
+///   nf4: 4-bit codes with an absmax for each 64 elements in row-major order; the absmax values are quantized
+///        to 8 bits (QLoRA, Dettmers et al. 2023, arXiv 2305.14314: NormalFloat of appendix E, and double
+///        quantization in blocks of 256)
+///   int8: integers in [-127, 127] with an absmax for each row (LLM.int8, arXiv 2208.07339)
+///   fp8: E4M3 (arXiv 2209.05433) times a power of two for each row, which stores a matrix that was in E4M3
+///        without loss; NaN codes are never written, and are read as 480
+/// Codes, scales and dequantized values of nf4 and int8 are equal to those of bitsandbytes 0.50 bit for bit,
+/// except for the last bit of the mean of a matrix's absmax, which depends on the order of summation.
 enum class Quantization : uint8_t { none, nf4, int8, fp8 };
-/// Those that store anything in fewer bits.
+/// All formats except none.
 inline constexpr std::array kQuantizations = {Quantization::nf4, Quantization::int8, Quantization::fp8};
 std::string_view quantization_name(Quantization kind);
-/// The one with that name ("nf4", "int8", "fp8"); none for any other.
+/// Returns the format with that name ("nf4", "int8", "fp8"); none for any other name.
 Quantization quantization_from_name(std::string_view name);
 
-/// The 16 values of NormalFloat4, rising: quantiles of a normal, scaled to [-1, 1], with an exact 0 (appendix
-/// E of the paper; the digits stand in bitsandbytes' functional.py too).
+/// The 16 values of NormalFloat4 in ascending order: quantiles of a normal distribution, scaled to [-1, 1],
+/// with an exact 0 (appendix E of the paper; same digits as in bitsandbytes' functional.py).
 inline constexpr std::array<float, 16> kNormalFloat4 = {-1.0F,
                                                         -0.6961928009986877F,
                                                         -0.5250730514526367F,
@@ -45,44 +45,44 @@ inline constexpr std::array<float, 16> kNormalFloat4 = {-1.0F,
                                                         0.7229568362236023F,
                                                         1.0F};
 inline constexpr int64_t kBlock4 = 64;        ///< elements that share an absmax
-inline constexpr int64_t kBlockAbsmax = 256;  ///< absmax that share one of their own
+inline constexpr int64_t kBlockAbsmax = 256;  ///< absmax values that share a second-level absmax
 
-/// 1/127 with bitsandbytes' digits (int8_vectorwise_dequant).
+/// 1/127 with the digits of bitsandbytes (int8_vectorwise_dequant).
 inline constexpr float kInverse127 = 7.874015718698502e-3F;
 
-/// The tensors that a matrix [rows, columns] is stored as: the matrix's own name and these ends.
+/// A tensor that stores a part of a matrix [rows, columns]; its name is the matrix's name plus `suffix`.
 struct QuantizedPart {
   std::string_view suffix;
   ir::Type type;
 };
 std::vector<QuantizedPart> quantized_parts(Quantization kind, int64_t rows, int64_t columns);
 
-/// A stored matrix; absmax8 and offset for nf4 alone.
+/// View of a stored matrix; absmax8 and offset only for nf4.
 struct QuantizedMatrix {
   Quantization kind = Quantization::none;
   int64_t rows = 0;
   int64_t columns = 0;
-  const uint8_t* codes = nullptr;  ///< nf4: the first of two in the upper half of a byte; int8: int8_t
+  const uint8_t* codes = nullptr;  ///< nf4: two codes per byte, the first in the upper half; int8: int8_t
   const uint8_t* absmax8 = nullptr;
-  const float* absmax = nullptr;  ///< fp8: a row's power of two
+  const float* absmax = nullptr;  ///< fp8: the power of two of each row
   const float* offset = nullptr;
 
-  /// `parts` in the order of quantized_parts.
+  /// `parts` are in the order of quantized_parts.
   QuantizedMatrix(Quantization kind, int64_t rows, int64_t columns, std::span<void* const> parts);
-  /// Elements [begin, begin + count), row after row.
+  /// Dequantizes elements [begin, begin + count) in row-major order.
   void read(int64_t begin, int64_t count, float* out) const;
 };
 
-/// Fills the parts of a matrix from its elements, piece by piece, in any order and by several threads: no
-/// more than a piece for each and the absmax of nf4 need be in memory.
+/// Quantizes a matrix piece by piece, in any order and from several threads, so that only one piece per
+/// thread and the absmax of nf4 need memory.
 class Quantizer {
  public:
   Quantizer(Quantization kind, int64_t rows, int64_t columns, std::span<void* const> parts);
-  /// Elements of each piece but the last.
+  /// Returns the number of elements of each piece except the last.
   int64_t piece() const { return piece_; }
-  /// The piece that starts at element `at`.
+  /// Adds the piece that starts at element `at`.
   void add(int64_t at, const float* values, int64_t count);
-  /// After the last piece.
+  /// Completes the matrix; call after the last piece.
   void finish();
 
  private:

@@ -9,20 +9,20 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// What nf4 is read by, in the workspace.
+/// Tables for decoding nf4, in the workspace.
 struct Nf4Tables {
-  float* values;  ///< the 16 of NormalFloat4
-  float* scales;  ///< of each block
+  float* values;  ///< the 16 values of NormalFloat4
+  float* scales;  ///< scale of each block
 };
 
-/// Groups of kWide neighbors are numbered, row after row.
+/// Returns the index of a group of kWide adjacent elements, in row-major order.
 RT_DEVICE uint32_t group_of(int row, int column, int64_t columns) {
   return static_cast<uint32_t>(row) * static_cast<uint32_t>(columns / kWide) +
          static_cast<uint32_t>(column) / kWide;
 }
 
-/// Stored matrices: an element with the bits of QuantizedMatrix::read, and, where rows are whole groups, that
-/// of number first + further, in `row`.
+/// Stored matrices. element() returns the same bits as QuantizedMatrix::read. Where rows consist of full
+/// groups, load() returns group number first + further, which is in `row`.
 struct Nf4 {
   int64_t columns;
   const uint8_t* codes;
@@ -33,7 +33,7 @@ struct Nf4 {
     const int two = codes[i / 2];
     return tables.values[i % 2 == 0 ? two / 16 : two % 16] * tables.scales[i / kBlock4];
   }
-  /// A group as it is stored.
+  /// A group as stored.
   struct Group {
     uint32_t codes;
     float scale;
@@ -50,14 +50,14 @@ struct Nf4 {
       made.at[e] = tables.values[group.codes >> (e % 2 == 0 ? 4 * e + 4 : 4 * e - 4) & 15] * group.scale;
     return made;
   }
-  /// Every thread of a block calls it: afterwards values come from shared memory.
+  /// Moves the table of values to shared memory. All threads of a block must call it.
   RT_DEVICE void keep_values(float* shared) {
     if (threadIdx.x < 16) shared[threadIdx.x] = tables.values[threadIdx.x];
     rt::sync_block();
     tables.values = shared;
   }
 };
-/// A byte an element, with a factor for each row: what a code and the factor stand for is Format's.
+/// A matrix of one byte per element and one factor per row; Format decodes a code and its factor.
 template <typename Format>
 struct Bytes {
   int64_t columns;
@@ -84,7 +84,7 @@ struct Bytes {
   }
   RT_DEVICE void keep_values(float* /*shared*/) const {}
 };
-/// Of the lowest byte.
+/// Decodes the lowest byte.
 struct Int8 {
   RT_DEVICE static float value(uint32_t code, float absmax) {
     return static_cast<float>(static_cast<int8_t>(code)) * absmax * kInverse127;
@@ -99,7 +99,7 @@ struct Fp8 {
   }
 };
 
-/// The right side of a plain matmul (plain_product.h): lines are the rows of the matrix or, with `back`, its
+/// Right operand of a plain matmul (plain_product.h): lines are the rows of the matrix or, with `back`, its
 /// columns.
 template <typename Matrix, bool back>
 struct PlainSide {
@@ -118,7 +118,7 @@ struct PlainSide {
 template <typename T>
 using Result = Out<T, Rounded<T>>;
 
-/// A group as T. A scale that is not a number is one that packed() leaves so.
+/// Dequantizes a group to T. Replaces a NaN scale by a NaN that packed() preserves.
 template <typename T, typename Matrix>
 RT_DEVICE rt::Word16 group_as(const Matrix& matrix, typename Matrix::Group group) {
   group.scale = group.scale == group.scale ? group.scale : nanf("");
@@ -129,10 +129,10 @@ RT_DEVICE rt::Word16 group_as(const Matrix& matrix, typename Matrix::Group group
   return rt::bits_as<rt::Word16>(made);
 }
 
-/// The same for a matmul of tiles (Operand in product_blocks.h), whose elements are rounded to T.
+/// Right operand of a matmul of tiles (Operand in product_blocks.h); elements are rounded to T.
 template <typename T, typename Matrix>
 struct TileSide {
-  /// What would fill them comes out even, and goes another way.
+  /// Excludes large blocks: matmuls that would fill them have even groups, which use GroupSide.
   using NoLargeBlocks = void;
   Matrix matrix;
   int lines;
@@ -150,7 +150,7 @@ struct TileSide {
   }
 };
 
-/// One of whole groups, which are on their way as they are stored.
+/// Operand of full groups, which are loaded in their stored form and dequantized after they arrive.
 template <typename T, typename Matrix>
 struct GroupSide : TileSide<T, Matrix> {};
 
@@ -161,8 +161,8 @@ struct Feed<T, kLines, GroupSide<T, Matrix>> {
   static constexpr int kOwn = Panel<T, kLines>::kOwn;
   const GroupSide<T, Matrix>& from;
   int first_line;
-  int line[kOwn];          ///< of a move, counted from there; lines that do not exist are the last again
-  uint32_t further[kOwn];  ///< groups from that of the first line and term to a move's
+  int line[kOwn];  ///< of a move, relative to first_line; nonexistent lines are clamped to the last ones
+  uint32_t further[kOwn];  ///< groups from the first line and term to the move's group
   typename Matrix::Group held[kOwn];
 
   RT_DEVICE Feed(const Panel<T, kLines>& panel, const GroupSide<T, Matrix>& side, int first,
@@ -195,7 +195,7 @@ struct Feed<T, kLines, GroupSide<T, Matrix>> {
 
 namespace {
 
-/// The matrix as T, rows dealt out to blocks.
+/// Dequantizes the matrix to T; the rows are distributed over blocks.
 template <typename T, typename Matrix>
 __global__ void __launch_bounds__(kBlockThreads) dequantize(Matrix matrix, T* to, int rows) {
   RT_SHARED(values, float[16]);
@@ -215,13 +215,13 @@ __global__ void __launch_bounds__(kBlockThreads) dequantize(Matrix matrix, T* to
     }
   }
 }
-/// Blocks that take several rows each.
+/// Maximum number of blocks of dequantize(); each processes several rows.
 constexpr int64_t kDequantizeBlocks = 1024;
 
-/// All rows of x, up to 256, in a block, so that the matrix is read once: as many columns as a thread's
-/// registers can sum.
+/// All rows of x, up to 256, in one block, so that the matrix is read once; as many columns as fit in the
+/// threads' registers.
 using Whole = Blocking<256, 112, 8>;
-/// Such blocks, which fill a compute unit each, that keep a GPU of the middle busy.
+/// Number of such blocks that keep a mid-range GPU busy; each fills a compute unit.
 constexpr int64_t kBusyWhole = 40;
 template <typename T, typename Matrix>
 __global__ void __launch_bounds__(kBlockThreads)
@@ -233,13 +233,13 @@ __global__ void __launch_bounds__(kBlockThreads)
       static_cast<int>(blockIdx.x) * Whole::kColumns, terms_of(shape.k, kDepth),
       [&](int, int) { return [&](int row, int column, float sum) { put(shape, out, row, column, sum); }; });
 }
-/// Rows of x from which that costs less than reading codes in every block of the matmul.
+/// Rows of x from which dequantizing first costs less than decoding in every block of the matmul.
 constexpr int kDequantizedRows = 256;
 
 struct Codebook {
   float at[16];
 };
-/// A thread per block of nf4.
+/// Computes the scales of nf4; one thread per nf4 block.
 __global__ void __launch_bounds__(kBlockThreads)
     make_scales(const uint8_t* absmax8, const float* absmax, const float* offset, int64_t blocks,
                 Codebook codebook, Nf4Tables tables) {
@@ -259,7 +259,8 @@ struct Problem {
 
   bool may_be_dequantized() const { return dtype != DType::f32 && shape.m >= kDequantizedRows; }
   bool is_dequantized() const { return may_be_dequantized() && !is_whole(); }
-  /// Whether few blocks read the matrix; a library, where that is faster than Hearth, wants it dequantized.
+  /// True if only few blocks read the matrix, so that it is decoded in the matmul. The library, where it is
+  /// faster than Hearth's kernels, needs a dequantized matrix.
   bool is_whole() const {
     return dtype != DType::f32 && way != "library" && shape.m > Whole::kRows / 2 &&
            shape.m <= 2 * Whole::kRows && rows % kWide == 0 && columns % kWide == 0;
@@ -381,7 +382,8 @@ ir::Kernel make(const NodeView& node) {
   return format == "int8" ? make_bytes<T, Int8>(p) : make_bytes<T, Fp8>(p);
 }
 
-/// Of many rows of x, W is written out first; under 16 bits its elements are rounded to x's dtype.
+/// The matmul after W is dequantized, used for many rows of x; with 16 bits the elements are rounded to x's
+/// dtype.
 std::vector<ir::LoneNode> quantized_matmuls(const NodeView& node) {
   const Problem p = problem_of(node);
   if (!p.may_be_dequantized()) return {};

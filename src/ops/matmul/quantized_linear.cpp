@@ -12,11 +12,11 @@
 namespace hearth::ops {
 namespace {
 
-/// The matmul that a node states: y [m, n] = x [m, k] op(w), w [rows, columns].
+/// The matmul of a node: y [m, n] = x [m, k] op(w), w [rows, columns].
 struct Problem {
   Quantization kind;
   int64_t rows, columns;
-  bool back;  ///< x w; else x w^T
+  bool back;  ///< x w; otherwise x w^T
   int64_t m, n, k;
   DType dtype;
   int num_threads;
@@ -50,13 +50,13 @@ Inferred infer(const NodeView& node) {
   return {.out = {{.dtype = x.dtype, .shape = {p.m, p.n}}}, .error = ""};
 }
 
-/// So few rows of x are multiplied with rows of the matrix as they are read: turning a panel would cost more
-/// than its matmul.
+/// Up to this many rows of x are multiplied directly with the rows of the matrix: transposing a panel would
+/// cost more than its matmul.
 constexpr int64_t kFewRows = 8;
 constexpr int64_t kRowsAtOnce = 16;
 bool by_rows(const Problem& p) { return !p.back && p.m <= kFewRows; }
 
-/// Pieces of the workspace, in floats.
+/// Workspace layout, in floats.
 struct Layout {
   int64_t x, y, own, total;
   int64_t packed = 0, panel, run, own_floats;
@@ -72,7 +72,7 @@ struct Layout {
   }
 };
 
-/// Fills panel[i][j] = op(w)[from_k + i][from_n + j].
+/// Fills panel[i][j] = op(w)[k.begin + i][n.begin + j].
 void read_panel(const QuantizedMatrix& w, bool back, Range k, Range n, float* run, float* panel) {
   if (back) {
     for (int64_t i = 0; i < k.size(); ++i)
@@ -85,7 +85,7 @@ void read_panel(const QuantizedMatrix& w, bool back, Range k, Range n, float* ru
   }
 }
 
-/// One thread's columns of y, for few rows of x.
+/// Computes one thread's columns of y for few rows of x.
 void multiply_by_rows(const Problem& p, const QuantizedMatrix& w, const float* x, float* y, float* rows,
                       int thread) {
   const Range mine = split_range(p.n, p.num_threads, thread);
@@ -96,7 +96,7 @@ void multiply_by_rows(const Problem& p, const QuantizedMatrix& w, const float* x
   }
 }
 
-/// One thread's columns of y.
+/// Computes one thread's columns of y.
 void multiply(const Problem& p, const QuantizedMatrix& w, const float* x, float* y, float* own, int thread) {
   const Layout layout(p);
   const Range panels = split_range((p.n + cpu::kPanel - 1) / cpu::kPanel, p.num_threads, thread);
@@ -142,7 +142,7 @@ Kernel kernel(const NodeView& node) {
   return {.run = run, .workspace_bytes = Layout(p).total * int64_t{sizeof(float)}};
 }
 
-/// Element `i` of the matrix by the definition.
+/// Returns element `i` of the matrix, straight from the definition.
 double element(const ReferenceArgs& args, const Problem& p, size_t i) {
   const auto& codes = args.in[QuantizedIn::codes];
   if (p.kind == Quantization::int8)
@@ -248,7 +248,7 @@ std::vector<Sample> samples() {
                                            {520, 24, 40}})
       made.push_back(sample(kind, m, rows, columns, false, DType::bf16));
   }
-  // Lines and terms that come out uneven, in blocks of every form.
+  // Lines and terms that do not fill blocks, for all block sizes.
   for (const Quantization kind : kQuantizations) {
     for (const auto& [m, width] : {std::pair{4, 71}, {40, 71}, {140, 13}}) {
       made.push_back(sample(kind, m, width, 45, false, DType::bf16));
@@ -256,7 +256,7 @@ std::vector<Sample> samples() {
       made.push_back(sample(kind, m, 521, width, true, DType::bf16));
     }
   }
-  // Rows that a block takes as a whole, with and without parts of their terms.
+  // Rows that fit in one block, with and without split-K.
   for (const Quantization kind : kQuantizations) {
     for (const int64_t terms : {40, 600}) {
       made.push_back(sample(kind, 150, 120, terms, false, DType::bf16));
