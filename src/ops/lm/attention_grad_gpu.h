@@ -8,8 +8,8 @@ namespace hearth::ops {
 /// Column slices of the backward pass. One kernel computes dq: each block holds rows of q and streams tiles
 /// of keys. Another computes dk and dv: each block holds rows of k and streams tiles of queries. The rows a
 /// block holds are `fixed`, the streamed ones `taken`. Per tile: the products q k^T and dout v^T, then the
-/// sums over the taken rows.\nTwo sums of 128 columns each, plus scores that are kept for another slice,
-/// exceed the register file.
+/// sums over the taken rows.
+/// Two sums of 128 columns each, plus scores that are kept for another slice, exceed the register file.
 template <typename T, int size, bool of_keys>
 using BackwardSlices = Slices<T, size, sizeof(T) == 4 || (of_keys && size > 128) ? 64 : 128>;
 
