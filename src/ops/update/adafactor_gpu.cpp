@@ -8,17 +8,17 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Columns of a row that a block takes.
+/// Columns of a row per block.
 constexpr int64_t kPiece = 1024;
-/// Rows whose squares are added up for a column on their own.
+/// Rows whose squares are summed as one part of a column.
 constexpr int64_t kPartRows = 32;
 constexpr int64_t kMostParts = 64;
 
-/// A weight as rows and columns; one that is no matrix is one row, whose second moment is kept whole.
+/// A weight as a matrix. A weight that is not a matrix is one row with an unfactored second moment.
 struct Matrix {
   int64_t rows, columns;
-  int64_t pieces;  ///< of a row
-  int64_t parts;   ///< of a column
+  int64_t pieces;  ///< per row
+  int64_t parts;   ///< per column
   bool factored;
   HEARTH_FORMULA int64_t num_pieces() const { return rows * pieces; }
 };
@@ -32,14 +32,14 @@ Matrix matrix_of(const ir::Type& type) {
   return m;
 }
 
-/// What the kernels of one update hand on.
+/// Values that the kernels of one update share.
 struct Shared {
   AdafactorStep step;
   float mean_of_rows;
-  float size;  ///< of the weight: its root mean square
+  float size;  ///< root mean square of the weight
   float rate;
 };
-/// The workspace: Shared, then sums of a piece each, and of a part of a column.
+/// Workspace layout: Shared, then one sum per piece, then one sum per part of a column.
 struct Space {
   Shared* shared;
   float *param_squares, *squares, *columns;
@@ -56,7 +56,7 @@ struct Space {
   }
 };
 
-/// The arrays of a weight; `columns` is null where the second moment is whole.
+/// Arrays of a weight; `columns` is null if the second moment is unfactored.
 template <typename T>
 struct Weight {
   float* param;
@@ -82,7 +82,8 @@ RT_DEVICE int64_t piece_end(const Matrix& m) {
   return end < row_end ? end : row_end;
 }
 
-/// A block per piece: squares of the weight and of its gradient; a whole second moment moves at once.
+/// Sums the squares of the weight and of its gradient; one block per piece. An unfactored second moment is
+/// updated here.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads) measure(Weight<T> weight, Matrix matrix, Space space) {
   if (*weight.factor < 0) return;
@@ -101,7 +102,7 @@ __global__ void __launch_bounds__(kBlockThreads) measure(Weight<T> weight, Matri
   space.squares[blockIdx.x] = squares;
 }
 
-/// A thread per column and part adds up squares of every gridDim.y-th row.
+/// Sums the squares of every gridDim.y-th row; one thread per column and part.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     measure_columns(Weight<T> weight, Matrix matrix, Space space) {
@@ -115,7 +116,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   space.columns[blockIdx.y * matrix.columns + column] = sum;
 }
 
-/// A thread per row, then a thread per column: moments go towards the means of squares.
+/// Updates the moments with the means of squares; one thread per row, then one thread per column.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads) move_moments(Weight<T> weight, Matrix matrix, Space space) {
   if (*weight.factor < 0) return;
@@ -132,7 +133,7 @@ __global__ void __launch_bounds__(kBlockThreads) move_moments(Weight<T> weight, 
   }
 }
 
-/// One block adds up an array.
+/// Returns the sum of an array, computed by one block.
 RT_DEVICE float sum_of(const float* values, int64_t count) {
   float sum = 0;
   for (int64_t i = threadIdx.x; i < count; i += kBlockThreads) sum += values[i];
@@ -150,7 +151,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   space.shared->size = sqrtf(size / static_cast<float>(matrix.rows * matrix.columns));
 }
 
-/// The gradient over the root of its second moment.
+/// Returns the gradient divided by the square root of its second moment.
 template <typename T>
 RT_DEVICE float direction(const Weight<T>& weight, const Matrix& matrix, const Shared& shared, int64_t i) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) / matrix.pieces;
@@ -161,7 +162,7 @@ RT_DEVICE float direction(const Weight<T>& weight, const Matrix& matrix, const S
   return *weight.factor * rt::to_float(weight.grad[i]) / sqrtf(estimate > floor ? estimate : floor);
 }
 
-/// A block per piece: squares of the direction.
+/// Sums the squares of the direction; one block per piece.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     measure_direction(Weight<T> weight, Matrix matrix, Space space) {

@@ -13,7 +13,7 @@
 namespace hearth::ops {
 namespace {
 
-/// A weight as rows and columns; a vector is one row, whose second moment is kept whole.
+/// A weight as a matrix; a vector is one row with an unfactored second moment.
 struct Matrix {
   int64_t rows;
   int64_t columns;
@@ -31,7 +31,7 @@ HEARTH_CLONES void add_squares(const float* g, double* sums, int64_t count) {
 HEARTH_CLONES void move_squares(const float* g, float weight, float* variance, int64_t count) {
   for (int64_t i = 0; i < count; ++i) variance[i] += weight * (g[i] * g[i] - variance[i]);
 }
-/// g over the root of factor * variance.
+/// Divides g by the square root of factor * variance, at least floor.
 HEARTH_CLONES void normalize(float* g, float factor, const float* variance, float floor, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     const float estimate = factor * variance[i];
@@ -47,7 +47,7 @@ double square_sum(const float* row, int64_t count) {
   return static_cast<double>(sum);
 }
 
-/// One part's piece of the workspace: two sums, one for each column, and a row.
+/// Bytes of one part's workspace: two sums, one sum per column, and a row.
 int64_t own_bytes(const Matrix& matrix) {
   return cpu::round_up(2 * int64_t{sizeof(double)} + matrix.columns * int64_t{sizeof(double) + sizeof(float)},
                        64);
@@ -86,7 +86,7 @@ class Run {
   void for_parts(Body body) const {
     args_.threads->for_parts(parts_, [&](int part) { body(part, split_range(matrix_.rows, parts_, part)); });
   }
-  /// Of a part: sum of squares of the weight, of the direction, then of each column's gradient.
+  /// Returns a part's sums of squares: of the weight, of the direction, then of the gradient in each column.
   double* doubles(int part) const {
     return reinterpret_cast<double*>(args_.workspace + part * own_bytes(matrix_));
   }
@@ -105,7 +105,7 @@ class Run {
     return g;
   }
 
-  /// Moves the rows' second moments and adds up what the columns' need.
+  /// Updates the second moments of the rows and sums the squares for those of the columns.
   void measure(int part, Range rows) {
     double* sums = doubles(part);
     std::fill_n(sums, 2 + matrix_.columns, 0.0);
@@ -134,7 +134,7 @@ class Run {
     mean_of_rows_ = std::max(options_.eps1, sum / static_cast<double>(matrix_.rows));
   }
 
-  /// A row of the gradient over the root of its second moment.
+  /// Returns a row of the gradient divided by the square root of its second moment.
   const float* direction(int part, int64_t row) const {
     gradient(part, row);
     const float factor =
@@ -155,8 +155,8 @@ class Run {
   double mean_of_rows_ = 1;
 };
 
-/// Inputs: param, grad, lr, factor, row moment (or the whole one), column moment (absent for vectors),
-/// step_count.
+/// Inputs: param, grad, lr, factor, row moment (or the unfactored moment), column moment (absent for
+/// vectors), step_count.
 Inferred infer(const NodeView& node) {
   if (auto error = check_same_shape(node, adafactor_update, {kGrad}); !error.empty()) return refuse(error);
   if (auto error = check_scalars(node, adafactor_update, kRate, kFactor); !error.empty())

@@ -9,9 +9,9 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Elements of a block of threads, whose warps take those that share a scale in turn.
+/// Elements per block; its warps iterate over groups of elements that share a scale.
 constexpr int kRun = 64 * kBlock8Bit;
-/// Neighbors of a thread, and how many such groups it has of those that share a scale.
+/// Adjacent elements per thread, and the number of such groups per thread for elements that share a scale.
 constexpr int kNeighbors = 4, kGroups = kBlock8Bit / (kNeighbors * rt::kWarp);
 
 template <typename T>
@@ -24,24 +24,26 @@ struct Tensor {
   float* v_scale;
 };
 
-/// A dynamic map, and how the nearest of its values from 0 on is found by the bits of a float, which rise
-/// with it. Their upper 16 are a cell, in which lies at most one middle between neighboring values.
+/// A dynamic map and a table that finds the nearest of its non-negative values from the bits of a float,
+/// which are monotonic in its value. The upper 16 bits are a cell, which contains at most one midpoint
+/// between adjacent values.
 template <bool with_sign>
 struct alignas(64) Codes {
   static constexpr int kZero = with_sign ? 127 : 0;
-  static constexpr uint32_t kFirst = 0x3400, kLast = 0x3f80;  ///< cells of 2^-23, below all middles, and of 1
+  static constexpr uint32_t kFirst = 0x3400,
+                            kLast = 0x3f80;  ///< cells of 2^-23, below all midpoints, and of 1
   static constexpr int kCells = 12 * kBlockThreads;
   static_assert(kLast < kFirst + kCells);
   float values[256];
-  uint32_t middles[256];  ///< bits of that after value kZero + i
-  uint8_t ranks[kCells];  ///< how many middles lie below a cell
+  uint32_t middles[256];  ///< bits of the midpoint after value kZero + i
+  uint8_t ranks[kCells];  ///< number of midpoints below each cell
 
   RT_DEVICE static float value(int code) { return dynamic_value(with_sign, static_cast<uint8_t>(code)); }
   RT_DEVICE static uint32_t middle(int rank) {
     const int code = kZero + rank;
     return code < 255 ? rt::bits_as<uint32_t>(0.5F * (value(code) + value(code + 1))) : 0xffffffffU;
   }
-  /// Entry i of each table.
+  /// Fills entry i of each table.
   RT_DEVICE void fill(int i) {
     if (i < 256) {
       values[i] = value(i);
@@ -52,7 +54,7 @@ struct alignas(64) Codes {
     for (int step = 128; step > 0; step /= 2) rank += begin > middle(rank + step - 1) ? step : 0;
     ranks[i] = static_cast<uint8_t>(rank);
   }
-  /// How many middles have bits below these, which are taken for no fewer than `least`.
+  /// Returns the number of midpoints with smaller bits; bits below `least` are treated as `least`.
   RT_DEVICE int rank_of(uint32_t bits, uint32_t least = kFirst << 16) const {
     bits = bits < least ? least : bits;
     const uint32_t cell = bits >> 16;
@@ -61,10 +63,11 @@ struct alignas(64) Codes {
   }
 };
 
-/// Bits of a number whose nearest code is the first after that of 0.
+/// Bits of a number whose nearest code is the first after the code of 0.
 constexpr uint32_t kLeastNegative = 0x35860000;
 
-/// The nearest code to x, but below that of 0 where `value` is. Halfway between two it is the lower one.
+/// Returns the code nearest to x, restricted to codes below zero if `value` is negative. Ties go to the lower
+/// code.
 RT_DEVICE uint8_t code_of(const Codes<true>& codes, float value, float x) {
   const uint32_t bits = rt::bits_as<uint32_t>(x) & 0x7fffffffU;
   const bool negative = value < 0;
@@ -75,7 +78,7 @@ RT_DEVICE uint8_t code_of(const Codes<false>& codes, float x) {
   return static_cast<uint8_t>(codes.rank_of(rt::bits_as<uint32_t>(x)));
 }
 
-/// What all tensors need, in the workspace.
+/// Tables and step constants that all tensors share, in the workspace.
 struct Tables {
   Codes<true> with_sign;
   Codes<false> without_sign;
@@ -98,7 +101,8 @@ RT_DEVICE void copy_codes(const C& from, C& to) {
     reinterpret_cast<rt::Word16*>(&to)[i] = reinterpret_cast<const rt::Word16*>(&from)[i];
 }
 
-/// A warp moves the elements from `begin` on that share a scale; `all` of them lie before `end`, or not.
+/// Updates the elements from `begin` on that share a scale; one warp. `all`: true if none of them is after
+/// `end`.
 template <bool all, typename T>
 RT_DEVICE void move_block(const Tensor<T>& tensor, const Adam8Step& step, const Codes<true>& with_sign,
                           const Codes<false>& without_sign, int64_t begin, int64_t end) {
@@ -144,7 +148,7 @@ RT_DEVICE void move_block(const Tensor<T>& tensor, const Adam8Step& step, const 
     store_before(end, tensor.m, at(g), m_codes[g]);
     store_before(end, tensor.v, at(g), v_codes[g]);
   }
-  // Every lane has read the scales.
+  // Every lane has read the scales before they are overwritten.
   rt::sync_warp();
   if (rt::lane() > 0) return;
   tensor.m_scale[block] = most_m;

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kBlock = kBlock8Bit;
 int64_t num_blocks(int64_t count) { return (count + kBlock - 1) / kBlock; }
 
-/// The block's values from their codes, moved by the gradient.
+/// Updates a block's dequantized moments with the gradient.
 HEARTH_CLONES void move_states(const Adam8Step& step, const float* grad, float* m, float* v, int64_t count) {
   const Adam8Step s = step;
   for (int64_t i = 0; i < count; ++i) s.move_moments(grad[i], m[i], v[i]);
@@ -29,7 +29,7 @@ void read_codes(const DynamicMap& map, float scale, const uint8_t* codes, float*
   for (int64_t i = 0; i < count; ++i) out[i] = scale * map[codes[i]];
 }
 
-/// Writes codes and returns their scale.
+/// Quantizes a block to codes. Returns its scale.
 float write_codes(bool with_sign, const float* in, uint8_t* codes, int64_t count) {
   float most = 0;
   for (int64_t i = 0; i < count; ++i) most = std::max(most, std::fabs(in[i]));
@@ -84,7 +84,7 @@ Kernel cpu(const NodeView& node) {
   return {.run = run, .workspace_bytes = 0};
 }
 
-/// The nearest code, by looking at all of them; the same sign where there is one.
+/// Returns the nearest code by exhaustive search, moved by one if its value lost the sign of `value`.
 double nearest_code(bool with_sign, double value, double most) {
   const DynamicMap& map = dynamic_map(with_sign);
   const double x = most > 0 ? value / most : 0;

@@ -13,7 +13,7 @@ DynamicMap make_map(bool with_sign) {
   return map;
 }
 
-/// The value halfway between each pair of neighbors; after the last, none is reached.
+/// Returns the midpoint of each pair of adjacent values; the entry after the last value is infinity.
 DynamicMap make_middles(const DynamicMap& map) {
   DynamicMap middles{};
   for (size_t i = 0; i + 1 < map.size(); ++i) middles[i] = 0.5F * (map[i] + map[i + 1]);
@@ -31,7 +31,7 @@ const Tables& tables(bool with_sign) {
   return with_sign ? with : without;
 }
 
-/// Counts the middles below each value by halving.
+/// Counts the midpoints below each value by binary search.
 HEARTH_CLONES void search(const float* middles, const float* in, float factor, uint8_t* codes,
                           int64_t count) {
   for (int64_t i = 0; i < count; ++i) {

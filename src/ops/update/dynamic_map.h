@@ -8,23 +8,23 @@
 
 namespace hearth::ops {
 
-/// The 256 values of the dynamic 8-bit type, rising: fractions evenly spread over each of seven powers of
-/// ten, twice as many for each greater one, with 0 and 1 (arXiv 1511.04561 and 2110.02861; the layout is that
-/// of bitsandbytes' create_dynamic_map). Signed: both signs, 0 at index 127; else 0 at index 0.
+/// The 256 values of the dynamic 8-bit type in ascending order: evenly spaced fractions in each of seven
+/// powers of ten, twice as many for each larger power, and 0 and 1 (arXiv 1511.04561 and 2110.02861; equal to
+/// bitsandbytes' create_dynamic_map). With sign: values of both signs, 0 at index 127; without: 0 at index 0.
 using DynamicMap = std::array<float, 256>;
 const DynamicMap& dynamic_map(bool with_sign);
 
-/// End i of the `count` parts that [0.1, 1] is cut into, rounded where torch.linspace rounds.
+/// Returns boundary i of the `count` equal parts of [0.1, 1], rounded like torch.linspace.
 HEARTH_FORMULA inline float dynamic_cut(int i, int count) {
   const float step = (1.0F - 0.1F) / static_cast<float>(count);
   if (i < (count + 1) / 2) return std::fma(step, static_cast<float>(i), 0.1F);
   return std::fma(-step, static_cast<float>(count - i), 1.0F);
 }
-/// Entry `code` of dynamic_map(with_sign).
+/// Returns entry `code` of dynamic_map(with_sign).
 HEARTH_FORMULA inline float dynamic_value(bool with_sign, uint8_t code) {
   const int zero = with_sign ? 127 : 0;
   if (code == zero || code == 255) return code == 255 ? 1.0F : 0.0F;
-  // Numbers of one sign stand in runs of count = 1, 2, 4, ... (without a sign: from 2 on), up to 64 (128).
+  // The values of one sign are in runs of count = 1, 2, 4, ... up to 64 (without sign: 2 up to 128).
   const int least = with_sign ? 1 : 2;
   const int rank = (code > zero ? code - zero : zero - code) - 1 + least;
   int count = 64 * least;
@@ -41,8 +41,8 @@ HEARTH_FORMULA inline float dynamic_value(bool with_sign, uint8_t code) {
 
 /// codes[i] = index of the value nearest to factor * in[i].
 void quantize_dynamic(bool with_sign, const float* in, float factor, uint8_t* codes, int64_t count);
-/// Moves signed codes that lost the sign of in[i] to the neighbor that has it; a small
-/// positive number may be 0, as in bitsandbytes' optimizers.
+/// Moves signed codes whose value has a different sign than in[i] to the adjacent code; a small positive
+/// number may become 0, as in bitsandbytes' optimizers.
 void keep_signs(const float* in, uint8_t* codes, int64_t count);
 
 }  // namespace hearth::ops

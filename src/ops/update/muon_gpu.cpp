@@ -11,14 +11,15 @@ using ir::NodeView;
 
 constexpr int64_t kMostParts = 256;
 
-/// x is the direction with no more rows than columns: small x wide.
+/// Shape of a weight and of its direction x, which is transposed if needed to have no more rows than columns:
+/// small x wide.
 struct Matrix {
   int64_t rows, columns;
   int64_t small, wide;
-  int64_t parts;  ///< of the sum of squares
+  int64_t parts;  ///< parts of the sum of squares
   HEARTH_FORMULA int64_t count() const { return rows * columns; }
   RT_DEVICE bool tall() const { return rows > columns; }
-  /// Where element `i` of the weight lies in x.
+  /// Returns the index in x of element `i` of the weight.
   RT_DEVICE int64_t place(int64_t i) const { return tall() ? i % columns * rows + i / columns : i; }
 };
 Matrix matrix_of(const Shape& shape) {
@@ -33,7 +34,7 @@ Matrix matrix_of(const Shape& shape) {
 
 struct Space {
   float *x, *y, *gram, *square, *squares;
-  std::byte* workspace;  ///< of its matmuls
+  std::byte* workspace;  ///< workspace of the matmuls
 
   Space(const Matrix& m, std::byte* base) : x(reinterpret_cast<float*>(base)) {
     y = x + m.count();
@@ -42,7 +43,7 @@ struct Space {
     squares = square + m.small * m.small;
     workspace = base + own_bytes(m);
   }
-  /// Of everything before `workspace`.
+  /// Returns the bytes before `workspace`.
   static int64_t own_bytes(const Matrix& m) {
     return (2 * m.count() + 2 * m.small * m.small + m.parts) * int64_t{sizeof(float)};
   }
@@ -52,7 +53,7 @@ struct Momentum {
   float momentum;
   bool nesterov;
 };
-/// Moves the momentum; x gets the direction, squares[block] a part of its squares' sum.
+/// Updates the momentum; writes the direction to x and the sum of its squares per block to squares[block].
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     make_direction(const T* grad, const float* factor, float* buffer, Momentum rule, Matrix matrix,
@@ -70,7 +71,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   if (threadIdx.x == 0) space.squares[blockIdx.x] = sum;
 }
 
-/// Divides by the Frobenius norm, which bounds every singular value.
+/// Divides x by its Frobenius norm, which bounds all singular values by 1.
 __global__ void __launch_bounds__(kBlockThreads)
     normalize(const float* factor, float eps, Matrix matrix, Space space) {
   if (*factor < 0) return;
@@ -81,7 +82,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   for (int64_t i = first_element(); i < matrix.count(); i += element_stride()) space.x[i] *= inverse;
 }
 
-/// square = a + b gram + c square.
+/// square = a I + b gram + c square.
 __global__ void __launch_bounds__(kBlockThreads)
     make_polynomial(const float* gram, float* square, int64_t small) {
   for (int64_t i = first_element(); i < small * small; i += element_stride()) {
@@ -100,7 +101,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     param[i] = keep * param[i] - rate * x[matrix.place(i)];
 }
 
-/// x x^T, its square, and a polynomial of it times x.
+/// The matmuls of an iteration: x x^T, its square, and a polynomial of it times x.
 struct Matmuls {
   MatmulKernel gram, square, apply;
 
@@ -113,7 +114,7 @@ struct Matmuls {
   }
 
  private:
-  /// [m, k] by [k, n] or, transposed, by [n, k].
+  /// Returns the shape of [m, k] times [k, n] or, if `transposed`, times [n, k]^T.
   static MatmulShape shape_of(int64_t m, int64_t n, int64_t k, bool transposed) {
     return {.m = static_cast<int>(m),
             .n = static_cast<int>(n),
@@ -125,7 +126,7 @@ struct Matmuls {
   }
 };
 
-/// x becomes a x + (b g + c g^2) x, g = x x^T; it lies where y was.
+/// x becomes a x + (b g + c g^2) x, g = x x^T; the result is in the buffer of y.
 void iterate(const Matrix& matrix, const Matmuls& matmuls, Space& space, void* stream) {
   const auto multiply = [&](const MatmulKernel& kernel, const float* a, const float* b, float* c) {
     kernel.launch(stream, {.a = a, .b = b, .c = c, .workspace = space.workspace});

@@ -34,7 +34,8 @@ HEARTH_CLONES void combine(const float* x, float of_x, const float* y, float of_
   for (int64_t i = 0; i < count; ++i) out[i] = of_x * x[i] + of_y * y[i];
 }
 
-/// A weight and its work: x is the direction with no more rows than columns, of size small x wide.
+/// Shape and matmuls of a weight. x is the direction, transposed if needed to have no more rows than columns:
+/// small x wide.
 struct Plan {
   int64_t rows;
   int64_t columns;
@@ -55,11 +56,11 @@ struct Plan {
         apply({.m = small, .n = wide, .k = small, .num_threads = num_threads}),
         gemm_bytes(std::max({gram.workspace_bytes(), square.workspace_bytes(), apply.workspace_bytes()})) {}
 
-  /// Of the sum for the norm.
+  /// Returns the number of parts of the sum for the norm.
   int num_parts() const { return num_sum_parts(rows * columns, kGrain); }
 };
 
-/// Pieces of the workspace.
+/// Workspace layout.
 struct Space {
   float *x, *y, *gram, *other;
   double* partial;
@@ -126,7 +127,7 @@ class Run {
     });
   }
 
-  /// Divides by the Frobenius norm, which bounds every singular value.
+  /// Divides x by its Frobenius norm, which bounds all singular values by 1.
   void normalize() {
     const int num_parts = plan_.num_parts();
     args_.threads->for_parts(num_parts, [&](int part) {
@@ -180,7 +181,7 @@ Kernel cpu(const NodeView& node) {
 
 using Doubles = std::vector<double>;
 
-/// a [m, k] times b [k, n], or its transpose [n, k].
+/// Returns a [m, k] times b [k, n] or, if `transposed`, times the transpose of b [n, k].
 Doubles matmul(const Doubles& a, const Doubles& b, size_t m, size_t k, size_t n, bool transposed) {
   Doubles c(m * n);
   for (size_t i = 0; i < m; ++i) {
@@ -191,7 +192,7 @@ Doubles matmul(const Doubles& a, const Doubles& b, size_t m, size_t k, size_t n,
   return c;
 }
 
-/// The iteration on x as it lies: (x x^T) x is the same for a tall x, only dearer.
+/// Iterates without transposing: (x x^T) x is the same for a tall x, only slower.
 Doubles orthogonal(Doubles x, size_t rows, size_t columns, double eps) {
   double squares = 0;
   for (const double value : x) squares += value * value;

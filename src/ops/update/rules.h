@@ -5,8 +5,8 @@
 #include "ops/formula.h"
 #include "ops/update/adam_options.h"
 
-/// How one element of a weight moves, for the processor and for GPUs. What is the same for every element of
-/// a step is worked out once, in double where torch does so.
+/// Update rules of the optimizers for one element of a weight, shared by CPU and GPU kernels. Values that are
+/// equal for all elements of a step are computed once, in double where PyTorch does so.
 namespace hearth::ops {
 
 /// torch.optim.SGD with dampening 0.
@@ -20,7 +20,7 @@ struct SgdRule {
   HEARTH_FORMULA void move(float grad, float& param) const {
     param -= rate * (factor * grad + weight_decay * param);
   }
-  /// The buffer b is followed by b (heavy ball) or g + momentum b (Nesterov): one form with two weights.
+  /// The step follows b (heavy ball) or g + momentum b (Nesterov): one formula with two weights.
   HEARTH_FORMULA void move(float grad, float& param, float& buffer) const {
     const float of_gradient = nesterov ? 1.0F : 0.0F, of_buffer = nesterov ? momentum : 1.0F;
     const float g = factor * grad + weight_decay * param;
@@ -61,28 +61,29 @@ HEARTH_FORMULA inline AdamStep adam_step(const AdamOptions& options, double lr, 
           .factor = factor};
 }
 
-/// What share of a moving average a weight becomes in update `count`: 1 - decay, and 9 / (10 + count) before
-/// that is less, so that the weights of the start are soon forgotten (num_updates of TensorFlow's
+/// Returns the weight of the new value in a moving average at update `count`: 1 - decay, or 9 / (10 + count)
+/// while that is larger, so that the initial weights are forgotten quickly (num_updates of TensorFlow's
 /// ExponentialMovingAverage).
 HEARTH_FORMULA inline float average_share(float one_decay, float count) {
   const float early = 9.0F / (10.0F + count);
   return one_decay > early ? one_decay : early;
 }
 
-/// What goes with the next gradient because this one's bf16 did not hold it (error feedback, arXiv
-/// 1901.09847). What is not finite would stay so.
+/// Returns the rounding error of this gradient in bf16, which is added to the next gradient (error feedback,
+/// arXiv 1901.09847); 0 if it is not finite, because it would never become finite again.
 HEARTH_FORMULA inline float left_over(float whole, float sent) {
   return std::isfinite(whole - sent) ? whole - sent : 0.0F;
 }
 
-/// Elements whose 8-bit moments share a scale.
+/// Number of elements whose 8-bit moments share a scale.
 inline constexpr int kBlock8Bit = 256;
-/// As in bitsandbytes the weight decays after the step, and eps is added before the correction of v.
+/// AdamW with 8-bit moments. As in bitsandbytes, weight decay follows the step, and eps is added before the
+/// correction of v.
 struct Adam8Step {
   float beta1, one_beta1, beta2, one_beta2;
   float factor;
   float rate;  ///< lr correction / (1 - beta1^t), correction = sqrt(1 - beta2^t)
-  float eps;   ///< times the correction
+  float eps;   ///< eps times the correction
   float keep;  ///< 1 - lr weight_decay
 
   HEARTH_FORMULA void move_moments(float grad, float& m, float& v) const {
@@ -107,7 +108,7 @@ HEARTH_FORMULA inline Adam8Step adam8_step(const AdamOptions& options, double lr
           .keep = static_cast<float>(1 - lr * options.weight_decay)};
 }
 
-/// The direction is the sign of one average of gradients; another one is remembered.
+/// Lion (arXiv 2302.06675): the step is the sign of one average of gradients; another average is stored.
 struct LionRule {
   double weight_decay;
   float beta1;
@@ -141,10 +142,10 @@ struct AdafactorOptions {
 AdafactorOptions adafactor_options(const ir::Attrs& attrs);
 struct AdafactorStep {
   double factor;
-  double weight;  ///< of the new second moment
+  double weight;  ///< weight of the new value in the second moment
   double keep;    ///< 1 - lr weight_decay
-  double floor;   ///< least second moment
-  double rate;    ///< min(lr, 1 / sqrt(t)), then times the size of the weight
+  double floor;   ///< minimum second moment
+  double rate;    ///< min(lr, 1 / sqrt(t)), later multiplied by the root mean square of the weight
 };
 HEARTH_FORMULA inline AdafactorStep adafactor_step(const AdafactorOptions& options, double lr, double factor,
                                                    double count) {
@@ -156,7 +157,7 @@ HEARTH_FORMULA inline AdafactorStep adafactor_step(const AdafactorOptions& optio
           .rate = lr < most ? lr : most};
 }
 
-/// The quintic a x + b x^3 + c x^5 brings singular values near 1 (Jordan et al., Muon, 2024).
+/// Muon (Jordan et al. 2024): the quintic a x + b x^3 + c x^5 moves singular values toward 1.
 struct MuonOptions {
   static constexpr int kSteps = 5;
   static constexpr float kA = 3.4445F, kB = -4.7750F, kC = 2.0315F;
@@ -164,7 +165,7 @@ struct MuonOptions {
   bool nesterov;
   double weight_decay;
   double eps;
-  double ratio;  ///< of the step to the learning rate, by the weight's shape
+  double ratio;  ///< ratio of the step to the learning rate, which depends on the weight's shape
 
   HEARTH_FORMULA static void move(float g, float momentum, float& buffer) {
     buffer += (1 - momentum) * (g - buffer);

@@ -5,7 +5,7 @@
 #include "ir/attrs.h"
 #include "ops/formula.h"
 
-/// Ops of a few scalar operations, each written once: for the processor, for GPUs, and in float64 for tests.
+/// Arithmetic of scalar ops, written once for CPU kernels, GPU kernels and the float64 reference.
 namespace hearth::ops {
 
 struct LossScale {
@@ -29,7 +29,7 @@ HEARTH_FORMULA T gradient_factor(T sum_squares, T inverse_scale, double max_norm
   return static_cast<T>(static_cast<double>(inverse_scale) * (factor < 1 ? factor : 1.0));
 }
 
-/// {scale, good steps, skipped steps} after a step; out may be state.
+/// Computes {scale, good steps, skipped steps} after a step; `out` may be `state`.
 template <typename T>
 HEARTH_FORMULA void next_loss_scale(const LossScale& rule, T factor, const T* state, T* out) {
   const T scale = state[0], good = state[1], skips = state[2];

@@ -13,22 +13,23 @@
 
 namespace hearth::ops {
 
-/// What the updates share: the inputs that theirs begin with, and those of the only or first state.
+/// Indices of the inputs that all updates start with, and of the first state.
 enum UpdateInput : size_t { kParam, kGrad, kRate, kFactor, kFirstState };
 
 inline constexpr std::string_view kUpdateHasNoGradient = "updates run after the gradients are known";
 
-/// Refuses anything but f32 scalars at inputs [first, last]; an empty error otherwise.
+/// Returns an error unless inputs [first, last] are f32 scalars; empty if they are.
 std::string check_scalars(const NodeView& node, const OpDef& op, size_t first, size_t last);
-/// Refuses unless input 0 is f32 and the given inputs have its shape (gradient dtype may be narrower).
+/// Returns an error unless input 0 is f32 and the given inputs have its shape (gradients may have a narrower
+/// dtype); empty if valid.
 std::string check_same_shape(const NodeView& node, const OpDef& op, std::initializer_list<size_t> inputs);
-/// Inference of an update whose only state is a momentum of the parameter's type.
+/// Infers an update whose only state is a momentum of the parameter's type.
 Inferred infer_with_momentum(const NodeView& node, const OpDef& op);
 
-/// Most elements that a kernel takes at a time; their gradient fits in L1 beside their state.
+/// Maximum number of elements per run; their gradient and state fit in the L1 cache.
 inline constexpr int64_t kRun = 1024;
 
-/// Calls body(first, count) for the runs of [0, count), split over threads.
+/// Calls body(first, count) for runs of [0, count), distributed over threads.
 template <typename Body>
 void for_runs(int64_t count, ThreadPool& threads, Body body) {
   threads.parallel_for(count, 4 * kRun, [&](Range range) {
@@ -36,7 +37,7 @@ void for_runs(int64_t count, ThreadPool& threads, Body body) {
   });
 }
 
-/// Calls body(gradient, first, count) for the runs of the gradient as f32.
+/// Calls body(gradient, first, count) for runs of the gradient, converted to f32.
 template <typename Body>
 void for_gradient_runs(const Type& gradient, const KernelArgs& args, Body body) {
   for_runs(gradient.shape.num_elements(), *args.threads, [&](int64_t first, int64_t count) {

@@ -4,8 +4,8 @@
 
 namespace hearth::ops {
 
-/// Ops that change persistent state in place. Where there is a `factor` (f32 []), the gradient is multiplied
-/// by it, and a negative factor means "skip this step": nothing is touched.
+/// Ops that update persistent state in place. With an input `factor` (f32 []), the gradient is multiplied by
+/// it; a negative factor skips the step and leaves all state unchanged.
 extern const ir::OpDef zero;
 extern const ir::OpDef accumulate;
 extern const ir::OpDef bf16_feedback;

@@ -8,17 +8,18 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Elements of a block.
+/// Elements per block.
 constexpr int kRun = 4096;
 
-/// What all tensors of a launch share; null where an op has none.
+/// Scalar inputs that all tensors of a launch share; null if an op lacks one.
 struct Scalars {
   const float* lr;
   const float* factor;
   const float* step_count;
 };
 
-/// How the ops of this file differ: the arrays of a tensor, what a step is, and what it does to an element.
+/// Traits of the ops of this file: the arrays of a tensor, the constants of a step, and the update of one
+/// element.
 template <typename T>
 struct Sgd {
   struct Tensor {
@@ -111,7 +112,7 @@ struct Ema {
   };
   static constexpr bool kHasFactor = true;
   using Options = float;  ///< 1 - decay
-  using Step = float;     ///< weight of the new
+  using Step = float;     ///< weight of the new value
   static Tensor tensor(const KernelArgs& args) {
     return {output_of<float>(args, 0), input_of<float>(args, 1)};
   }
@@ -176,7 +177,7 @@ struct Zero {
   RT_DEVICE static void move(int /*step*/, const Tensor& t, int64_t i) { t.values[i] = 0; }
 };
 
-/// Nothing changes for a negative factor: the gradients were not finite.
+/// Updates all tensors of a launch. A negative factor skips the step, because the gradients were not finite.
 template <typename Rule>
 __global__ void __launch_bounds__(kBlockThreads)
     update(ManyTensors<typename Rule::Tensor> all, typename Rule::Options options, Scalars scalars) {
