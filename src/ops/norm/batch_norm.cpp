@@ -9,7 +9,7 @@
 namespace hearth::ops {
 namespace {
 
-/// The inputs in both records; moments of batch_norm alone.
+/// Indices of the inputs of both ops; only batch_norm has moments.
 struct NormIn {
   enum : size_t { x, weight, bias, mean, var, residual, moments };
 };
@@ -18,7 +18,7 @@ struct Options {
   double momentum;
   double eps;
   NormActivation activation;
-  /// batch_norm_infer: var holds 1 / sqrt(variance + eps) already.
+  /// True if var holds 1 / sqrt(variance + eps), in batch_norm_infer.
   bool given_rstd;
 };
 Options options_of(const Attrs& attrs) {
@@ -32,7 +32,7 @@ double rstd_of(const Options& options, double statistic) {
   return options.given_rstd ? statistic : 1 / std::sqrt(statistic + options.eps);
 }
 
-/// Turns moments into the outputs mean, rstd and running statistics, and into the scale in work.a.
+/// Computes the outputs mean, rstd and running statistics from moments, and the scale into work.a.
 void finish_moments(const NormShape& shape, const Options& options, const NormWorkspace& work,
                     const KernelArgs& args) {
   const auto rows = static_cast<double>(shape.rows);
@@ -44,7 +44,7 @@ void finish_moments(const NormShape& shape, const Options& options, const NormWo
   for (int64_t c = 0; c < shape.width; ++c) {
     const double rstd = 1 / std::sqrt(work.second[c] / rows + options.eps);
     args.output<float>(1)[c] = static_cast<float>(work.first[c]);
-    // The scale comes from the stored, rounded rstd, so that recomputing y from it gives the same bits.
+    // The scale is computed from the stored, rounded rstd, so that recomputing y gives the same bits.
     const auto stored = static_cast<float>(rstd);
     args.output<float>(2)[c] = stored;
     running_mean[c] = blend(running_mean[c], work.first[c]);
@@ -121,7 +121,7 @@ Inferred infer_infer(const NodeView& node) {
   return {.out = {node.in_type(NormIn::x)}, .error = ""};
 }
 
-/// y of one channel for given statistics.
+/// Computes y of one channel for given statistics.
 void reference_channel(const ReferenceArgs& args, size_t c, double mean, double rstd) {
   const auto width = static_cast<size_t>(args.node.in_type(NormIn::x).shape.back());
   const Options options = options_of(args.node.attrs);
@@ -147,7 +147,8 @@ ChannelMoments reference_moments(const ReferenceArgs& args, size_t c) {
   for (size_t i = c; i < x.size(); i += width) all.squares += (x[i] - all.mean) * (x[i] - all.mean);
   return all;
 }
-/// From input 6: the mean of the groups' means, and deviations within groups and among them.
+/// Merges the moments of groups (input 6): the mean of their means, and the deviations within and between
+/// groups.
 ChannelMoments reference_join(const ReferenceArgs& args, size_t c) {
   const auto width = static_cast<size_t>(args.node.in_type(NormIn::x).shape.back());
   const std::vector<double>& groups = args.in[NormIn::moments];
@@ -210,13 +211,13 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   return grads;
 }
 
-/// Whether the gradient of a weight or bias may be asked for.
+/// True if the gradient of a weight or bias may be needed.
 bool may_train(const ir::Graph& graph, ValueId id) {
   const ir::Value& value = graph.value(id);
   return value.producer != kNone || value.role == ir::Role::parameter;
 }
 
-/// The cotangent before a silu, whose input is made once more.
+/// Returns the cotangent before a silu, whose input is recomputed.
 ValueId before_silu(const VjpContext& context) {
   const ir::Node node = context.node;
   Attrs plain = node.attrs;
@@ -247,7 +248,7 @@ std::vector<ValueId> infer_vjp(const VjpContext& context) {
   return grads;
 }
 
-/// Without moments, x is read once for them and once for y.
+/// Without given moments, x is read twice: for the moments and for y.
 Cost train_cost(const NodeView& node) {
   Cost cost = stream_cost(node, 8);
   if (!node.has_input(NormIn::moments))
@@ -283,7 +284,7 @@ std::vector<Sample> samples() {
 }
 std::vector<Sample> train_samples() {
   std::vector<Sample> made = samples();
-  // Moments of some other x, so in a dtype whose gradients no test compares with differences.
+  // Moments of a different x, so bf16 is used: no test compares its gradients with finite differences.
   for (const bool residual : {true, false}) {
     made.push_back(sample({2, 9, 9, 5}, DType::bf16, residual, "relu", 1e-2));
     if (!residual) made.back().in.push_back(absent());
@@ -299,7 +300,7 @@ std::vector<Sample> infer_samples() {
   return made;
 }
 
-/// With the saved statistics, so that running averages move only once.
+/// Recomputes y from the saved statistics, so that running averages are updated only once.
 ir::Node repeat(const ir::Node& node) {
   ir::Node again = node;
   again.op = &batch_norm_infer;

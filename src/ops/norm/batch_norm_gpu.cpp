@@ -25,8 +25,8 @@ Rows rows_of(const NodeView& node) {
           .activation = norm_activation(node.attrs)};
 }
 
-/// x itself, or the moments of its groups, as what moments of a thread's rows and kOwn columns are made
-/// from.
+/// Source of the moments of a thread's rows and kOwn columns: the elements of x, or the moments of its
+/// groups.
 template <typename T, int n>
 struct Values {
   static constexpr int kOwn = n;
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kBlockThreads) measure(Source from, Moments* p
   });
 }
 
-/// Of the values of a column in each part, those that this thread joins.
+/// Merges the values of a column over the parts that this thread processes.
 template <typename Value>
 RT_DEVICE Value join_own_parts(const Value* parts, int num_parts, int column, int width) {
   Value own = {};
@@ -67,7 +67,7 @@ RT_DEVICE Value join_own_parts(const Value* parts, int num_parts, int column, in
   return own;
 }
 
-/// What a channel keeps of its statistics, an element per channel.
+/// Statistics outputs, one element per channel.
 struct Statistics {
   float* mean;
   float* rstd;
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   });
 }
 
-/// What 1 / sqrt(variance + eps) of a channel is read from: it, or the variance.
+/// Source of 1 / sqrt(variance + eps) of a channel: the value itself, or the variance.
 struct Statistic {
   const float* of_channel;
   float eps;
@@ -100,7 +100,7 @@ struct Statistic {
 };
 bool has_variance(const NodeView& node) { return node.attrs.text_or("statistics", "variance") == "variance"; }
 
-/// A channel's statistics, and its weight and bias.
+/// Statistics, weight and bias of all channels.
 struct Channels {
   Statistic statistic;
   const float* mean;
@@ -188,7 +188,7 @@ ir::Kernel make_infer(const NodeView& node) {
   return {.run = run};
 }
 
-/// Of a channel's cotangents, as they are before the activation.
+/// Sums of a channel's cotangents before the activation.
 struct GradientSums {
   float plain;
   float by_deviation;
@@ -199,7 +199,7 @@ struct GradientSums {
   }
 };
 
-/// What the input of silu is made of again, an element per channel; null bias: there is no silu.
+/// Values to recompute the input of silu, one element per channel; a null bias means no silu.
 struct SiluChannels {
   const float* mean;
   const float* rstd;
@@ -207,7 +207,7 @@ struct SiluChannels {
   const float* bias;
 };
 
-/// What the gradient reads: y is null without relu.
+/// Inputs of the gradient; y is null without relu.
 template <typename T>
 struct Cotangents {
   const T* x;
@@ -215,7 +215,7 @@ struct Cotangents {
   const T* y;
   SiluChannels silu;
 
-  /// Of n neighbors from element i on, of channels from `column` on.
+  /// Returns g of n adjacent elements from element i on, in the channels from `column` on.
   template <int n>
   RT_DEVICE rt::Vec<float, n> at(int64_t i, int column) const {
     const rt::Vec<T, n> given = rt::load<T, n>(dy + i);
@@ -261,14 +261,14 @@ __global__ void __launch_bounds__(kBlockThreads)
   });
 }
 
-/// A channel's weight and statistics, and where the gradients of weight and bias are.
+/// Weight and statistics of the channels, and the gradients of weight and bias.
 struct GradientChannels {
   Statistic statistic;
   const float* weight;
-  const float* mean;  ///< read with x alone
+  const float* mean;  ///< null without x
   float* dweight;     ///< or null
   float* dbias;
-  bool is_frozen;  ///< the statistics do not depend on x
+  bool is_frozen;  ///< true if the statistics do not depend on x
 };
 
 __global__ void __launch_bounds__(kBlockThreads)
@@ -280,7 +280,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   });
 }
 
-/// dx = weight rstd (g - dbias / n - xhat dweight / n), or weight rstd g where statistics are frozen, g being
+/// dx = weight rstd (g - dbias / n - xhat dweight / n), or weight rstd g if statistics are frozen, where g is
 /// the masked dy.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
@@ -315,7 +315,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-/// Gradients of weight and bias, then that of x, and of a residual unless it is null.
+/// Computes the gradients of weight and bias, then of x, and of the residual unless it is null.
 template <typename T, int n>
 void launch_gradient(const KernelArgs& args, const Cotangents<T>& in, const GradientChannels& channels,
                      T* dresidual, const Rows& rows) {

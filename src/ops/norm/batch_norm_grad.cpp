@@ -35,7 +35,7 @@ Inferred infer(const NodeView& node) {
   return {.out = out, .error = ""};
 }
 
-/// Writes dweight and dbias and the weights of dx but that of g.
+/// Writes dweight and dbias, and the coefficients of dx except that of g.
 void finish_sums(const NormShape& shape, const KernelArgs& args, const NormWorkspace& work) {
   const auto rows = static_cast<double>(shape.rows);
   for (int64_t c = 0; c < shape.width; ++c) {

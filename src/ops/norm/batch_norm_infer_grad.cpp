@@ -7,8 +7,8 @@
 namespace hearth::ops {
 namespace {
 
-// With g = dy masked by y > 0 and statistics that do not move: dx = weight rstd g, dbias = sum g,
-// dweight = sum g (x - mean) rstd.
+// With g = dy masked by y > 0 and constant statistics: dx = weight rstd g, dbias = sum g, dweight = sum g (x
+// - mean) rstd.
 
 struct FrozenGradIn {
   enum : size_t { dy, weight, var, y, x, mean };

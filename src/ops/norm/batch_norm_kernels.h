@@ -9,21 +9,21 @@
 
 namespace hearth::ops {
 
-/// Shape and storage of a batch normalization as its kernels see it: `rows` runs of `width` channels.
+/// Shape and dtype of a batch normalization: `rows` runs of `width` channels.
 struct NormShape {
   DType dtype = DType::f32;
   int64_t rows = 0;
   int64_t width = 0;
-  /// Partial results are kept per part and combined in the order of the parts.
+  /// Number of partial results, which are combined in order.
   int parts = 1;
 };
 NormShape norm_shape(const ir::Type& x);
 
-/// Floats per tile: a tile and its result stay in the second-level cache.
+/// Floats per tile: a tile and its result stay in the L2 cache.
 inline constexpr int64_t kNormTile = 8192;
 
-/// Calls body(row, num_rows, channel, num_channels) for contiguous tiles of rows [begin, end): whole rows, or
-/// parts of one row when rows are longer than a tile.
+/// Calls body(row, num_rows, channel, num_channels) for contiguous tiles of rows [begin, end): full rows, or
+/// parts of one row if rows are longer than a tile.
 template <typename Body>
 void for_each_tile(const NormShape& shape, int64_t begin, int64_t end, Body body) {
   const int64_t step = shape.width <= kNormTile ? kNormTile / shape.width : 1;
@@ -36,22 +36,22 @@ void for_each_tile(const NormShape& shape, int64_t begin, int64_t end, Body body
   }
 }
 
-/// Bytes of two double arrays per part and three float arrays of `width`.
+/// Returns the bytes of a NormWorkspace: two double arrays per part and three float arrays of `width`.
 int64_t norm_workspace_bytes(const NormShape& shape);
 struct NormWorkspace {
   double* first;   ///< [parts, width]
   double* second;  ///< [parts, width]
-  float* a;        ///< [width] each
+  float* a;        ///< [width], as b and c
   float* b;
   float* c;
 };
 NormWorkspace norm_workspace(const NormShape& shape, std::byte* workspace);
 
-/// Leaves mean and summed squared deviations of all rows in part 0 of the workspace.
+/// Computes the mean and the sum of squared deviations over all rows, into part 0 of the workspace.
 void moments(const NormShape& shape, const void* x, const NormWorkspace& work, ThreadPool& threads);
-/// The same of groups, as moments_type() has them.
+/// Computes the same moments from moments of groups, laid out as in moments_type().
 void join_groups(const NormShape& shape, const float* groups, const NormWorkspace& work);
-/// Makes such groups of x.
+/// Computes the moments of groups of rows of x.
 void measure_groups(const NormShape& shape, const void* x, const NormWorkspace& work, float* groups,
                     ThreadPool& threads);
 
@@ -65,8 +65,8 @@ struct Normalize {
 void normalize(const NormShape& shape, const Normalize& how, const void* x, const void* residual, void* y,
                ThreadPool& threads);
 
-/// What the gradient of a normalization is made from. With relu, y is given, and g is dy where y > 0, else 0.
-/// With silu, scale and bias are given, and g = dy silu'((x - mean) scale + bias). Otherwise g = dy.
+/// Inputs of the gradient of a normalization. With relu, y is set, and g is dy where y > 0, otherwise 0. With
+/// silu, scale and bias are set, and g = dy silu'((x - mean) scale + bias). Otherwise g = dy.
 struct NormCotangents {
   const void* x;
   const void* dy;
@@ -74,18 +74,18 @@ struct NormCotangents {
   const float* mean;
   const float* scale = nullptr;
   const float* bias = nullptr;
-  /// Where gradient_sums leaves the g of silu, in f32, as the dy of what follows; or null.
+  /// Destination of g with silu, in f32, written by gradient_sums and used as dy afterwards; or null.
   float* made = nullptr;
 };
-/// Leaves in part 0 of the workspace each channel's sums of g and of g (x - mean).
+/// Computes each channel's sums of g and of g (x - mean), into part 0 of the workspace.
 void gradient_sums(const NormShape& shape, const NormCotangents& in, const NormWorkspace& work,
                    ThreadPool& threads);
-/// Per channel, dx = a g + b (x - mean) + c by the workspace's arrays, or a g where x is null; dresidual = g,
+/// Per channel, dx = a g + b (x - mean) + c with the workspace's arrays, or a g if x is null; dresidual = g,
 /// unless it is null.
 void spread_gradient(const NormShape& shape, const NormCotangents& in, const NormWorkspace& work, void* dx,
                      void* dresidual, ThreadPool& threads);
 
-/// Shared checks of x and of the f32 [channels] inputs from index 1 to `last`.
+/// Returns an error unless x and the f32 [channels] inputs 1 to `last` are valid; empty if they are.
 std::string check_norm_inputs(const ir::NodeView& node, const ir::OpDef& op, size_t last);
 
 }  // namespace hearth::ops

@@ -18,7 +18,7 @@ struct GroupGradIn {
   enum : size_t { x, dy, mean, rstd, weight };
 };
 
-/// Kernels take one sample after another, as `rows` of channels.
+/// Shape of a group normalization; kernels process one sample at a time, as `rows` of channels.
 struct Groups {
   NormShape sample;
   int64_t samples;
@@ -74,7 +74,7 @@ Inferred infer_grad(const NodeView& node) {
   return {.out = {x, channels, channels}, .error = ""};
 }
 
-/// Input `index`, f32 [C], or null.
+/// Returns input `index`, f32 [C]; null if absent.
 const float* channels_of(const KernelArgs& args, size_t index) {
   return args.in.size() > index ? args.input<float>(index) : nullptr;
 }
@@ -83,7 +83,7 @@ struct GroupMoments {
   double mean = 0;
   double squares = 0;
 };
-/// From the moments of channels [begin, begin + count), of `rows` elements each.
+/// Merges the moments of channels [begin, begin + count), of `rows` elements each.
 GroupMoments join_channels(const NormWorkspace& work, int64_t begin, int64_t count, int64_t rows) {
   GroupMoments all;
   for (int64_t c = begin; c < begin + count; ++c) all.mean += work.first[c] / static_cast<double>(count);
@@ -126,11 +126,11 @@ Kernel kernel(const NodeView& node) {
   return {.run = run, .workspace_bytes = norm_workspace_bytes(groups.sample)};
 }
 
-/// Adds a sample's share to dweight and dbias, in double.
+/// Adds one sample's contribution to dweight and dbias, in double.
 struct GradientSums {
   double* dweight;
   double* dbias;
-  float* mean;  ///< of each channel
+  float* mean;  ///< per channel
 };
 
 void grad_sample(const Groups& groups, const KernelArgs& args, int64_t n, const GradientSums& sums) {
@@ -184,7 +184,7 @@ Kernel grad_kernel(const NodeView& node) {
           .workspace_bytes = width * int64_t{3 * sizeof(double)} + norm_workspace_bytes(groups.sample)};
 }
 
-/// Calls element(index of an element, its channel) for all of a group of a sample.
+/// Calls element(index of an element, its channel) for all elements of a group of a sample.
 template <typename Element>
 void for_each_element(const Groups& groups, int64_t n, int64_t g, Element element) {
   const int64_t count = groups.channels_of_group();
@@ -192,7 +192,7 @@ void for_each_element(const Groups& groups, int64_t n, int64_t g, Element elemen
     for (int64_t c = g * count; c < (g + 1) * count; ++c)
       element(static_cast<size_t>(r * groups.sample.width + c), static_cast<size_t>(c));
 }
-/// Calls group(n, g, index of its statistics) for all of them.
+/// Calls group(n, g, index of its statistics) for all groups of all samples.
 template <typename Group>
 void for_each_group(const Groups& groups, Group group) {
   for (int64_t n = 0; n < groups.samples; ++n)
@@ -252,7 +252,7 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   return grads;
 }
 
-/// x is read once more for its moments.
+/// x is read a second time, for its moments.
 Cost cost(const NodeView& node) {
   Cost cost = stream_cost(node, 8);
   cost.bytes += static_cast<double>(node.in_type(0).num_bytes());

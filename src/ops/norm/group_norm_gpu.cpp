@@ -8,7 +8,7 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// An array [samples, rows, width]; blockIdx.z is the sample.
+/// Shape of an array [samples, rows, width]; blockIdx.z is the sample.
 struct Groups {
   int64_t samples;
   int64_t rows;
@@ -17,7 +17,7 @@ struct Groups {
   float eps;
 
   RT_DEVICE int64_t sample_begin() const { return blockIdx.z * rows * width; }
-  /// Of a channel's statistics in [samples, groups].
+  /// Returns the index of a channel's statistics in [samples, groups].
   RT_DEVICE int64_t statistic_of(int column) const {
     return static_cast<int64_t>(blockIdx.z) * groups + column / (width / groups);
   }
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kBlockThreads) measure(const T* x, Moments* pa
   join_lanes(own, all.width, [&](int at, const Moments& joined) { parts[part * all.width + at] = joined; });
 }
 
-/// What the threads of a block have, joined two by two; thread 0 gets it.
+/// Merges the values of a block's threads by tree reduction; the result is in thread 0.
 template <typename Value>
 RT_DEVICE Value join_block(const Value& own) {
   RT_SHARED(values, Value[kBlockThreads]);
@@ -64,7 +64,7 @@ RT_DEVICE Value join_block(const Value& own) {
   return values[thread];
 }
 
-/// A block joins the moments of a group's channels and parts.
+/// Merges the moments of a group's channels and parts; one block per group and sample.
 __global__ void __launch_bounds__(kBlockThreads)
     keep_statistics(const Moments* parts, int num_parts, float* mean, float* rstd, Groups all) {
   const int count = all.width / all.groups, group = static_cast<int>(blockIdx.x);
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   rstd[at] = 1 / sqrtf(joined.squares / joined.count + all.eps);
 }
 
-/// What an element is normalized with; weight and bias may be null.
+/// Inputs of the normalization of an element; weight and bias may be null.
 struct Channels {
   const float* mean;
   const float* rstd;
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kBlockThreads) normalize(const T* x, T* y, Cha
   }
 }
 
-/// Of dy: its sum, and that of dy (x - mean).
+/// Sums of dy and of dy (x - mean).
 struct Sums {
   float plain;
   float by_deviation;
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   join_lanes(own, all.width, [&](int at, const Sums& joined) { parts[part * all.width + at] = joined; });
 }
 
-/// The first part of each sample becomes the sum of its parts.
+/// Sums the parts of each sample into its first part.
 __global__ void __launch_bounds__(kBlockThreads) join_parts(Sums* parts, int num_parts, Groups all) {
   Sums* of_sample = parts + static_cast<int64_t>(blockIdx.z) * num_parts * all.width;
   Sums own[1] = {};
@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(kBlockThreads) join_parts(Sums* parts, int num
   join_lanes(own, all.width, [&](int at, const Sums& joined) { of_sample[at] = joined; });
 }
 
-/// A block adds up a group of a sample, its channels times their weights.
+/// Sums the channels, times their weights, of a group of a sample; one block each.
 __global__ void __launch_bounds__(kBlockThreads)
     add_groups(const Sums* parts, int num_parts, Channels channels, Sums* sums, Groups all) {
   const int count = all.width / all.groups, first = static_cast<int>(blockIdx.x) * count;
@@ -220,7 +220,7 @@ rt::Shape block_per_group(const Groups& all) {
   return {rt::Dim3{static_cast<unsigned>(all.groups), 1, static_cast<unsigned>(all.samples)},
           rt::Dim3{kBlockThreads, 1, 1}};
 }
-/// Input `index`, f32 [C], or null.
+/// Returns input `index`, f32 [C]; null if absent.
 const float* channels_of(const KernelArgs& args, size_t index) {
   return args.in.size() > index ? input_of<float>(args, index) : nullptr;
 }

@@ -4,13 +4,13 @@
 
 namespace hearth::ops {
 
-/// Of `count` values of a channel: mean and sum of squared deviations.
+/// Mean and sum of squared deviations of `count` values of a channel.
 struct Moments {
   float count;
   float mean;
   float squares;
 
-  /// Of both groups (Chan, Golub, LeVeque 1979).
+  /// Merges the moments of another group (Chan, Golub, LeVeque 1979).
   RT_DEVICE void join(const Moments& more) {
     if (more.count == 0) return;
     const float share = more.count / (count + more.count), delta = more.mean - mean;
@@ -20,8 +20,9 @@ struct Moments {
   }
 };
 
-/// Of every `stride`-th row of the n columns that begin at x, in an array of `width`, from row `first` on.
-/// Deviations from one of the values lose no more digits than the number of values has.
+/// Computes moments of n adjacent columns at x, over every `stride`-th row from `first` on, of an array with
+/// rows of `width`. Deviations are from one of the values (shifted data), so that the loss of digits is
+/// bounded by the number of values.
 template <typename T, int n>
 RT_DEVICE void moments_of(const T* x, int64_t width, int64_t first, int64_t stride, int64_t end,
                           Moments (&own)[n]) {

@@ -4,13 +4,13 @@
 
 namespace hearth::ops {
 
-/// Moments of an array of channels, f32 [groups, 2, channels]: of each kMomentRows rows in their order (the
-/// last group may have fewer), the mean and the summed squared deviations from it.
+/// Partial moments of an array of channels, f32 [groups, 2, channels]: the mean, and the sum of squared
+/// deviations from it, of each kMomentRows consecutive rows (the last group may have fewer).
 inline constexpr int64_t kMomentRows = 64;
 constexpr int64_t moment_groups(int64_t rows) { return (rows + kMomentRows - 1) / kMomentRows; }
 ir::Type moments_type(const ir::Type& x);
 
-/// What follows a batch normalization in the same op, attribute `activation`; silu comes without a residual.
+/// Activation after a batch normalization in the same op (attribute `activation`); silu excludes a residual.
 enum class NormActivation { none, relu, silu };
 inline NormActivation norm_activation(const ir::Attrs& attrs) {
   const auto name = attrs.text_or("activation", "none");
@@ -22,18 +22,18 @@ inline NormActivation norm_activation(const ir::Attrs& attrs) {
 extern const ir::OpDef batch_norm;
 extern const ir::OpDef batch_norm_infer;
 extern const ir::OpDef batch_norm_grad;
-/// Of batch_norm_infer; without x and mean, of x alone.
+/// Gradient of batch_norm_infer; without inputs x and mean only the gradient of x.
 extern const ir::OpDef batch_norm_infer_grad;
 
-/// Group normalization (arXiv 1803.08494) of x [N, ..., C]: statistics of each sample and each of `groups`
-/// runs of channels, kept as mean and rstd f32 [N, groups].
+/// Group normalization (arXiv 1803.08494) of x [N, ..., C]: statistics per sample and per each of `groups`
+/// runs of channels, output as mean and rstd, f32 [N, groups].
 extern const ir::OpDef group_norm;
 extern const ir::OpDef group_norm_grad;
 
 /// Root mean square normalization (arXiv 1910.07467) of each row.
 extern const ir::OpDef rms_norm;
 extern const ir::OpDef rms_norm_grad;
-/// Layer normalization (arXiv 1607.06450) of each row, its bias included.
+/// Layer normalization (arXiv 1607.06450) of each row, with a bias.
 extern const ir::OpDef layer_norm;
 extern const ir::OpDef layer_norm_grad;
 

@@ -18,13 +18,13 @@ struct Rows {
   int64_t width;
   float eps;
   float offset;
-  /// Layer normalization: rows less their means, a bias after.
+  /// True for layer normalization: subtracts the mean of each row and adds a bias.
   bool centered;
-  /// Each part of the rows has its own scratch and partial sums.
+  /// Number of parts of the rows; each has separate scratch and partial sums.
   int parts;
   Range part(int64_t index) const { return split_range(count, parts, static_cast<int>(index)); }
 };
-/// Layer normalization takes one input more: the bias, or on the way back the means.
+/// True for layer normalization, which has one more input: the bias or, for the gradient, the means.
 bool is_centered(const NodeView& node) { return node.in.size() % 2 == 1; }
 Rows rows_of(const NodeView& node) {
   const Type& x = node.in_type(0);
@@ -99,7 +99,7 @@ Inferred infer_grad(const NodeView& node) {
   return {.out = {x, weight, weight}, .error = ""};
 }
 
-/// A row of x, or that row less its mean in `to`.
+/// Returns a row of x, minus its mean (in `to`) for layer normalization.
 const float* centered_row(const Rows& rows, const float* x, float mean, float* to) {
   if (!rows.centered) return x;
   subtract(x, mean, to, rows.width);
@@ -126,7 +126,7 @@ Kernel kernel(const NodeView& node) {
   return row_kernel(rows.count, rows.parts, 2 * rows.width, row);
 }
 
-/// Sums over a part's rows: of dy x rstd, and of dy after them where there is a bias; the newest rows' in
+/// Sums over a part's rows: of dy x rstd, and then of dy if there is a bias. The latest rows are summed in
 /// f32.
 struct GradScratch {
   double* sums;
@@ -149,8 +149,8 @@ struct GradScratch {
   }
 };
 
-/// With g = dy (offset + w), x less its mean where rows are centered: dx = rstd (g - x rstd^2 mean(g x)),
-/// there less rstd mean(g) (arXiv 1607.06450 differentiated).
+/// With g = dy (offset + w), and x minus its mean for layer normalization: dx = rstd (g - x rstd^2 mean(g
+/// x)), for layer normalization minus rstd mean(g) (derivative of arXiv 1607.06450).
 void grad_row(const Rows& rows, const KernelArgs& args, int64_t r, const GradScratch& scratch) {
   const int64_t at = r * rows.width;
   const float* given = cpu::as_f32(rows.dtype, args.in[0], at, rows.width, scratch.x);
@@ -168,7 +168,7 @@ void grad_row(const Rows& rows, const KernelArgs& args, int64_t r, const GradScr
 }
 
 void grad_part(const Rows& rows, const KernelArgs& args, int64_t part) {
-  constexpr int64_t kRun = 64;  // rows added in f32 before their sum moves to double
+  constexpr int64_t kRun = 64;  // rows summed in f32 before the sum is added in double
   const GradScratch scratch(args.workspace, rows, part);
   const int64_t num_sums = GradScratch::num_sums(rows);
   std::fill_n(scratch.sums, num_sums, 0.0);

@@ -7,8 +7,8 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Sums of dweight that blocks keep apart, so that their order is fixed; and what these are added up to
-/// first.
+/// Number of partial sums of dweight, kept separate so that their order is constant, and of the intermediate
+/// sums that they are reduced to.
 constexpr int64_t kMostParts = 512, kFewParts = 16;
 
 struct Rows {
@@ -25,7 +25,7 @@ Rows rows_of(const NodeView& node) {
           .offset = static_cast<float>(node.attrs.real_or("offset", 0))};
 }
 
-/// Of layer_norm alone: bias and mean.
+/// Arrays of a normalization; bias and mean only for layer_norm.
 template <typename T>
 struct Arrays {
   const T* x;
@@ -47,7 +47,7 @@ struct GradArrays {
   float* bias_parts;
 };
 
-/// A block per row.
+/// Normalizes a row; one block per row.
 template <typename T, bool centered>
 __global__ void __launch_bounds__(kBlockThreads) normalize(Arrays<T> arrays, Rows rows) {
   const int64_t at = static_cast<int64_t>(blockIdx.x) * rows.width;
@@ -73,8 +73,8 @@ __global__ void __launch_bounds__(kBlockThreads) normalize(Arrays<T> arrays, Row
   }
 }
 
-/// A block takes every gridDim.x-th row and has its own sums of dweight and dbias. Each thread owns its
-/// columns.
+/// Computes dx of every gridDim.x-th row, and this block's partial sums of dweight and dbias. Each thread
+/// owns its columns.
 template <typename T, bool centered>
 __global__ void __launch_bounds__(kBlockThreads) gradient(GradArrays<T> arrays, Rows rows) {
   float* weight_sums = arrays.weight_parts + static_cast<int64_t>(blockIdx.x) * rows.width;
@@ -120,7 +120,7 @@ ir::Kernel make(const Rows& rows) {
   return {.run = run};
 }
 
-/// The sum of parts [num_parts, width], by way of kFewParts of them in `few`.
+/// Sums parts [num_parts, width], with kFewParts intermediate sums in `few`.
 void add_parts(void* stream, const float* parts, float* few, float* sum, int64_t num_parts, int64_t width) {
   const auto blocks = static_cast<unsigned>(divided_up(width, kBlockThreads));
   if (num_parts > kFewParts) {
