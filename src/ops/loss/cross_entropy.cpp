@@ -10,7 +10,7 @@ namespace {
 
 constexpr auto kNan = std::numeric_limits<float>::quiet_NaN();
 
-/// The inputs of both records.
+/// Indices of the inputs of both ops.
 struct LossIn {
   enum : size_t { logits, labels, class_weights };
 };
@@ -18,7 +18,7 @@ struct LossGradIn {
   enum : size_t { logits, labels, dlosses, class_weights };
 };
 
-/// What a row counts by its label: 0 for `ignore`, NaN for one that is none.
+/// Weight of a row by its label: 0 for `ignore`, NaN for an invalid label.
 struct LabelWeights {
   int64_t num_classes;
   bool ignores;
@@ -31,7 +31,7 @@ struct LabelWeights {
     if (label < 0 || label >= num_classes) return std::numeric_limits<double>::quiet_NaN();
     return class_weight(static_cast<size_t>(label));
   }
-  /// From the input at `class_weights`, which may be null.
+  /// Returns the weight of a label; `class_weights` may be null.
   float of(int64_t label, const float* class_weights) const {
     return static_cast<float>(of(label, [&](size_t k) {
       return class_weights == nullptr ? 1.0 : static_cast<double>(class_weights[k]);
@@ -97,7 +97,7 @@ Kernel kernel(const NodeView& node) {
   });
 }
 
-/// Takes the targets' share from rows of factor * softmax.
+/// Subtracts the smoothed targets from rows of factor * softmax.
 void subtract_targets(const LabelWeights& weights, const RowBlocks::Block& block, const int32_t* labels,
                       float* rows) {
   const auto s = static_cast<float>(weights.smoothing), num = static_cast<float>(block.width);
@@ -132,7 +132,7 @@ Kernel grad_kernel(const NodeView& node) {
   });
 }
 
-/// Calls row(r, its first element, label, weight, log of its exponentials' sum) for each row.
+/// Calls row(r, index of its first element, label, weight, logsumexp) for each row.
 template <typename Row>
 void reference_rows(const ReferenceArgs& args, size_t class_weights, Row row) {
   const LabelWeights weights = weights_of(args.node);

@@ -16,7 +16,7 @@ struct Rows {
   const int32_t* labels;
   const float* class_weights;  ///< or null
 
-  /// 0 for `ignore`, NaN for a label that is none.
+  /// Returns 0 for `ignore`, NaN for an invalid label.
   RT_DEVICE float weight_of(int label) const {
     if (ignores && label == ignore) return 0;
     if (label < 0 || label >= width) return nanf("");
@@ -77,7 +77,7 @@ Rows rows_of(const NodeView& node) {
           .labels = nullptr,
           .class_weights = nullptr};
 }
-/// With the arrays of a run.
+/// Returns rows with the arrays of a run.
 Rows bound(Rows rows, const KernelArgs& args, size_t class_weights) {
   rows.labels = input_of<int32_t>(args, 1);
   if (args.in.size() > class_weights) rows.class_weights = input_of<float>(args, class_weights);

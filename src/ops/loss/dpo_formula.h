@@ -7,12 +7,13 @@
 
 namespace hearth::ops {
 
-/// The arithmetic of dpo_loss for one pair, in double, because it takes small differences of large
-/// log-probabilities.
+/// Arithmetic of dpo_loss for one pair. In double, because it subtracts large log-probabilities of similar
+/// size.
 struct DpoFormula {
   double beta, smoothing;
 
-  /// beta times how much more than the reference the policy prefers the chosen answer.
+  /// Returns beta times the log-ratio margin: how much more than the reference the policy prefers the chosen
+  /// answer.
   template <typename T>
   HEARTH_FORMULA double margin(const T* logps, const T* reference, int64_t pair) const {
     return beta * (gain(logps, reference, 2 * pair) - gain(logps, reference, 2 * pair + 1));
@@ -21,7 +22,7 @@ struct DpoFormula {
     const double rest = std::log1p(std::exp(-std::fabs(x)));
     return (1 - smoothing) * (x < 0 ? -x : 0.0) + smoothing * (x > 0 ? x : 0.0) + rest;
   }
-  /// Of the loss, by the log-probability of the chosen answer.
+  /// Returns the derivative of the loss with respect to the log-probability of the chosen answer.
   HEARTH_FORMULA double slope(double x) const { return beta * (1 / (1 + std::exp(-x)) - (1 - smoothing)); }
 
  private:

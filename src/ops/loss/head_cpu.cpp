@@ -1,8 +1,8 @@
-// A language model's logits are the largest array of its step: tokens x vocabulary. They are never needed
-// whole. For a chunk of tokens the head makes logits, softmax, loss and, from the same numbers, their
-// gradient, which two matmuls turn into what the hidden states and the table get; then the chunk's memory
-// serves the next one. Where losses and gradients are computed apart, lse, the logarithm of each token's sum
-// of exponentials, makes the softmax again tile by tile.
+// Fused LM head and cross-entropy. The logits (tokens x vocabulary) are the largest array of a step, and are
+// never needed all at once. For a chunk of tokens the head computes logits, softmax, loss and, from the same
+// values, the gradient of the logits, which two matmuls turn into the gradients of the hidden states and of
+// the weight; then the next chunk reuses the memory. If losses and gradients are computed separately, the
+// softmax is recomputed tile by tile from lse, the logarithm of each token's sum of exponentials.
 #include "ops/loss/head_cpu.h"
 
 #include <algorithm>
@@ -21,26 +21,26 @@ namespace {
 
 using Task = HeadSpec::Task;
 
-/// Rows of the vocabulary worked on at a time: their logits for a chunk stay in the second-level cache.
+/// Rows of the vocabulary per tile: their logits for a chunk stay in the L2 cache.
 constexpr int64_t kTileRows = kRowBlock;
-/// Of a part of the vocabulary, which has sums of its own.
+/// Minimum number of vocabulary rows per part; each part has separate sums.
 constexpr int64_t kLeastPartRows = 16;
 
 HEARTH_CLONES void max_with(const float* row, float* most, int64_t count) {
   for (int64_t i = 0; i < count; ++i) most[i] = row[i] > most[i] ? row[i] : most[i];
 }
 
-/// Where everything lies in the workspace, in floats. Logits are kept transposed: [vocab][chunk].
+/// Workspace layout, in floats. Logits are stored transposed: [vocab][chunk].
 struct Layout {
-  bool pairs;         ///< matmuls are of pairs of bf16, to which cotangents of logits are rounded
+  bool pairs;         ///< true if matmuls use pairs of bf16, to which cotangents of logits are rounded
   int64_t chunk;      ///< tokens of a full chunk
-  int64_t logit_row;  ///< floats from one vocabulary row of logits to the next
+  int64_t logit_row;  ///< row stride of logits
   int64_t tokens = 0, x = 0, x_panels = 0, x_columns = 0, lse = 0, factor = 0, of_label = 0, logits = 0;
   int64_t parts = 0, threads = 0, total = 0;
-  int64_t dx = 0, most = 0, sum = 0;                                   ///< of a part
-  int64_t tile = 0, weight = 0, packed = 0, panel = 0, next_most = 0;  ///< of a thread
-  int64_t x_rows = 0;                                                  ///< pairs of tokens side by side
-  int64_t rounded = 0, rounded_pairs = 0;  ///< of a thread: a tile's cotangents in bf16
+  int64_t dx = 0, most = 0, sum = 0;                                   ///< per part
+  int64_t tile = 0, weight = 0, packed = 0, panel = 0, next_most = 0;  ///< per thread
+  int64_t x_rows = 0;                                                  ///< pairs of adjacent tokens
+  int64_t rounded = 0, rounded_pairs = 0;  ///< per thread: a tile's cotangents in bf16
   int64_t num_parts = 0, part_floats = 0, thread_floats = 0;
 
   explicit Layout(const HeadSpec& s) {
@@ -100,7 +100,7 @@ struct Layout {
   }
 };
 
-/// One run over every chunk.
+/// One run over all chunks.
 class HeadRun {
  public:
   HeadRun(const HeadSpec& spec, const Head::Arrays& arrays, std::byte* workspace, ThreadPool& threads)
@@ -125,7 +125,7 @@ class HeadRun {
   }
 
  private:
-  /// Tokens that count; the others get their zeros.
+  /// Lists the tokens that have a label, and zeroes the outputs of the others.
   void list_tokens() {
     for (int64_t t = 0; t < s_.tokens; ++t) {
       if (arrays_.labels[t] >= 0) {
@@ -140,10 +140,10 @@ class HeadRun {
     }
   }
 
-  /// Token of row r of this chunk.
+  /// Returns the token of row r of this chunk.
   int64_t token(int64_t r) const { return tokens_[first_ + r]; }
 
-  /// The chunk's rows side by side, and as panels for the matmuls.
+  /// Gathers the chunk's rows into adjacent rows, and packs them into panels for the matmuls.
   void gather() {
     float* x = base_ + layout_.x;
     const int64_t width = layout_.pairs ? s_.width / 2 : s_.width;
@@ -169,10 +169,11 @@ class HeadRun {
 
   size_t row_bytes() const { return static_cast<size_t>(s_.width * dtype_bytes(s_.x)); }
 
-  /// Terms of a sum over the chunk's tokens, or pairs of them.
+  /// Returns the number of words on the reduction axis of a sum over the chunk's tokens: tokens, or pairs of
+  /// tokens.
   int64_t num_terms() const { return layout_.pairs ? (rows_ + 1) / 2 : rows_; }
 
-  /// The chunk as the right side of the weight's gradient; a token without a partner gets one of zeros.
+  /// Packs the chunk as the right operand of the weight's gradient; an odd last token is paired with zeros.
   void pack_columns(float* x) {
     float* columns = base_ + layout_.x_columns;
     if (!layout_.pairs) return pack_panels(DType::f32, x, rows_, s_.width, false, columns, nullptr, threads_);
@@ -189,7 +190,7 @@ class HeadRun {
     return base_ + layout_.parts + part * layout_.part_floats + at;
   }
 
-  /// Rows [first, first + count) of the vocabulary and their logits for the chunk.
+  /// Rows [first, first + count) of the vocabulary, and their logits for the chunk.
   struct Tile {
     int64_t first;
     int64_t count;
@@ -231,7 +232,7 @@ class HeadRun {
       simd().cap_max(tile.logits + v * layout_.logit_row, rows_, s_.softcap);
   }
 
-  /// Calls body(row, the label's logit) for the rows of the chunk whose label lies in the tile.
+  /// Calls body(row, logit of its label) for the rows of the chunk whose label is in the tile.
   template <typename Body>
   void for_labels(const Tile& tile, Body body) const {
     for (int64_t r = 0; r < rows_; ++r) {
@@ -240,7 +241,7 @@ class HeadRun {
     }
   }
 
-  /// Losses of the chunk, and lse for its gradients.
+  /// Computes the losses of the chunk, and lse for its gradients.
   void measure() {
     float* of_label = base_ + layout_.of_label;
     std::fill_n(of_label, rows_, std::numeric_limits<float>::quiet_NaN());
@@ -261,7 +262,7 @@ class HeadRun {
     }
   }
 
-  /// Brings the sums to the tile's maximum, then adds its exponentials.
+  /// Rescales the sums to the tile's maximum, then adds the tile's exponentials (online softmax).
   void add_to_sums(int64_t part, int thread, const Tile& tile) const {
     float* most = of_part(part, layout_.most);
     float* sum = of_part(part, layout_.sum);
@@ -286,7 +287,7 @@ class HeadRun {
     return static_cast<float>(static_cast<double>(most) + std::log(sum));
   }
 
-  /// Adds the chunk to dweight and writes its dx.
+  /// Adds the chunk's gradient to dweight and writes its dx.
   void differentiate() {
     threads_.run_tasks(layout_.num_parts, s_.num_threads, [&](int64_t part, int thread) {
       std::fill_n(of_part(part, layout_.dx), rows_ * s_.width, 0.0F);
@@ -308,7 +309,8 @@ class HeadRun {
     });
   }
 
-  /// Logits become their cotangents: factor (softmax - one at the label), times the slope of the cap.
+  /// Replaces logits by their cotangents: factor (softmax - one-hot label), times the derivative of the soft
+  /// cap.
   void turn_logits(const Tile& tile) const {
     const float* factor = base_ + layout_.factor;
     float* of_label = base_ + layout_.of_label;
@@ -324,15 +326,15 @@ class HeadRun {
     for_labels(tile, [&](int64_t r, float& logit) { logit -= of_label[r]; });
   }
 
-  /// The sums that the next matmul adds to have long left the caches.
+  /// Prefetches the rows of dweight that the next matmul adds to; they are no longer in the caches.
   void prefetch_gradient(int64_t v) const {
     if (first_ == 0 || s_.frozen) return;
     const float* row = arrays_.dweight + v * s_.width;
     for (int64_t c = 0; c < s_.width; c += 16) __builtin_prefetch(row + c, 1);
   }
 
-  /// A tile's cotangents in bf16: by rows of the vocabulary, and pairs of rows side by side. Where a partner
-  /// is missing stands a zero.
+  /// Rounds a tile's cotangents to bf16: by rows of the vocabulary, and as pairs of adjacent rows. A missing
+  /// second row counts as zero.
   void round_cotangents(int thread, const Tile& tile) const {
     const int64_t row = layout_.logit_row;
     auto* rounded = reinterpret_cast<uint16_t*>(own(thread, layout_.rounded));
@@ -386,8 +388,8 @@ class HeadRun {
     });
   }
 
-  /// Columns [j, j + count) of rows v and v + 1 of a tile's weight as pairs. After the last row: the last
-  /// again, whose cotangents are zeros.
+  /// Joins columns [j, j + count) of rows v and v + 1 of a tile's weight into pairs. The last row is paired
+  /// with itself if it is odd; the cotangent of the second is zero.
   void join_weights(const Tile& tile, int64_t v, int64_t j, int64_t count, float* words) const {
     const auto* first = reinterpret_cast<const uint16_t*>(tile.weight) + v * s_.width + j;
     join_row(first, v + 1 < tile.count ? first + s_.width : first, count, words);
@@ -400,8 +402,8 @@ class HeadRun {
   ThreadPool& threads_;
   int32_t* tokens_;
   int64_t num_tokens_ = 0;
-  int64_t first_ = 0;  ///< of the listed tokens, the chunk's first
-  int64_t rows_ = 0;   ///< tokens of the chunk
+  int64_t first_ = 0;  ///< index of the chunk's first token in the list
+  int64_t rows_ = 0;   ///< tokens in the chunk
 };
 
 }  // namespace

@@ -7,27 +7,28 @@
 
 namespace hearth::cpu {
 
-/// logits = x weight^T, x [tokens, width], weight [vocab, width], and their cross-entropy with labels. Logits
-/// are f32; where x and weight are bf16 and the processor multiplies pairs of bf16, their cotangents are
-/// rounded to bf16 for the matmuls with x and weight, as torch.autocast does.
+/// Shapes and options of an LM head: logits = x weight^T, x [tokens, width], weight [vocab, width], and their
+/// cross-entropy with labels. Logits are f32. If x and weight are bf16 and the CPU multiplies pairs of bf16,
+/// cotangents of logits are rounded to bf16 for the matmuls with x and weight, as torch.autocast does.
 struct HeadSpec {
-  /// What a run computes: losses and lse; from lse the gradients; or losses and gradients at once.
+  /// Outputs of a run: losses and lse; gradients, recomputed from lse; or losses and gradients at once.
   enum class Task : uint8_t { losses, gradients, both };
   Task task = Task::losses;
   int64_t tokens = 0;
   int64_t width = 0;
   int64_t vocab = 0;
-  int64_t chunk = 256;  ///< tokens whose logits exist at a time
+  int64_t chunk = 256;  ///< tokens whose logits are in memory at a time
   float softcap = 0;    ///< logits = cap tanh(x weight^T / cap); 0: none
   DType x = DType::f32;
   DType weight = DType::f32;
-  bool frozen = false;  ///< no dweight
+  bool frozen = false;  ///< true if dweight is not needed
   int num_threads = 1;
 };
 
-/// A language model's head and its loss together, so that logits exist only for a chunk of tokens (task both)
-/// or a tile of chunk and vocabulary (the others). Tokens whose label is negative cost nothing: their loss,
-/// lse and dx are 0. A label past the vocabulary makes NaN. Same bits for a given number of threads.
+/// LM head fused with its cross-entropy: logits exist only for a chunk of tokens (task both) or a tile of a
+/// chunk and the vocabulary (other tasks). Tokens with a negative label are ignored: their loss, lse and dx
+/// are 0. A label past the vocabulary yields NaN. Results are bitwise reproducible for a given number of
+/// threads.
 class Head {
  public:
   explicit Head(const HeadSpec& spec);
@@ -39,8 +40,8 @@ class Head {
     float* losses = nullptr;         ///< [tokens]; tasks losses and both
     float* lse = nullptr;            ///< [tokens]; written by losses, read by gradients
     const float* dlosses = nullptr;  ///< [tokens]; task gradients
-    float dloss = 0;                 ///< of every token; task both
-    void* dx = nullptr;              ///< as x
+    float dloss = 0;                 ///< gradient of every token's loss; task both
+    void* dx = nullptr;              ///< dtype of x
     float* dweight = nullptr;        ///< [vocab, width]; null when frozen
   };
 

@@ -11,7 +11,7 @@ namespace {
 
 using Task = cpu::HeadSpec::Task;
 
-/// Fewer would read the weight more often than they compute with it.
+/// Minimum number of tokens per chunk; with fewer, reading the weight dominates.
 constexpr int64_t kLeastRows = 32;
 
 int64_t rows_of(const NodeView& node) { return node.attrs.integer_or("rows", kHeadRows); }
@@ -52,7 +52,7 @@ Inferred infer(const NodeView& node) {
   const Type losses = f32_type({node.in_type(HeadIn::x).shape[0]});
   return {.out = {losses, losses}, .error = ""};
 }
-/// Adds the weight's gradient unless it is frozen.
+/// Adds the type of dweight to `out`, unless the weight is frozen.
 Inferred with_dweight(const NodeView& node, std::vector<Type> out) {
   if (node.attrs.integer_or("frozen", 0) == 0) out.push_back(f32_type(node.in_type(HeadIn::weight).shape));
   return {.out = std::move(out), .error = ""};
@@ -73,7 +73,7 @@ Inferred infer_train(const NodeView& node) {
   return with_dweight(node, {f32_type({x.shape[0]}), x});
 }
 
-/// A kernel of the task; `arrays` fills in what lies at the node's own places.
+/// Returns a kernel for the task; `fill` sets the members of the arrays from the node's inputs and outputs.
 template <typename Fill>
 Kernel make_kernel(const NodeView& node, Task task, Fill fill) {
   const auto head = std::make_shared<const cpu::Head>(spec_of(node, task));
@@ -109,7 +109,7 @@ Kernel train_kernel(const NodeView& node) {
   });
 }
 
-/// One token by the definition.
+/// Computes one token straight from the definition.
 struct TokenReference {
   const ReferenceArgs& args;
   size_t token;
@@ -137,7 +137,7 @@ struct TokenReference {
     return label < static_cast<double>(vocab) ? logits[static_cast<size_t>(label)]
                                               : std::numeric_limits<double>::quiet_NaN();
   }
-  /// Adds to dx, which is out[at], and to dweight after it, if that is wanted.
+  /// Adds to dx, which is out[at], and to dweight in the next output, if it exists.
   void add_gradients(double lse, double dloss, size_t at) const {
     const std::vector<double> all = logits();
     for (size_t v = 0; v < vocab; ++v) {
@@ -153,7 +153,7 @@ struct TokenReference {
   }
 };
 
-/// Calls body(token) for each token that counts, with every output at zero.
+/// Calls body(token) for each token that has a label, after zeroing all outputs.
 template <typename Body>
 void for_tokens(const ReferenceArgs& args, Body body) {
   for (auto& out : args.out) std::fill(out.begin(), out.end(), 0.0);
@@ -184,7 +184,8 @@ void train_reference(const ReferenceArgs& args) {
   });
 }
 
-/// Whether a value comes from a trained weight: the gradient of a frozen one is a third of the work.
+/// True if a value depends on a trained weight. Skipping the gradient of a frozen one saves a third of the
+/// work.
 bool is_trained(const ir::Graph& graph, ValueId id) {
   if (id == kNone) return false;
   const ir::Value& value = graph.value(id);
@@ -205,7 +206,8 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   return {grads[0], grads.size() > 1 ? grads[1] : kNone, kNone};
 }
 
-/// Every chunk reads the weight for `matmuls` of them and adds to its gradient, which a frozen one lacks.
+/// Returns the cost of `matmuls` matmuls per chunk. Every chunk reads the weight for up to two of them, and
+/// reads and writes the weight's gradient unless the weight is frozen.
 Cost cost_of_matmuls(const NodeView& node, double matmuls) {
   const cpu::HeadSpec s = spec_of(node, Task::losses);
   const bool sums = matmuls > 1 && !s.frozen;
@@ -238,7 +240,7 @@ std::vector<Sample> samples() {
           sample({300, 256}, 35, 290, 3, DType::f32), sample({4, 7}, 9, 1, 0, DType::f16),
           sample({40, 16}, 100, 4, 3, DType::bf16)};
 }
-/// Adds one whose weight is frozen. In 16 bits the cotangents of logits may be rounded.
+/// Adds a sample with a frozen weight. With 16 bits, cotangents of logits may be rounded.
 std::vector<Sample> gradient_samples(std::vector<Sample> made) {
   for (Sample& sample : made) {
     if (sample.in[0].type.dtype == DType::bf16) sample.tolerance = 0x1p-8;

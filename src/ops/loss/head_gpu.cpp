@@ -9,11 +9,11 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Each chunk reads and writes the whole gradient of the weight, which takes a GPU as long as the products of
-/// hundreds of tokens: it takes more of them at a time than the host.
+/// Tokens per chunk, relative to the CPU: each chunk reads and writes the full gradient of the weight, which
+/// takes a GPU as long as the matmuls of hundreds of tokens.
 constexpr int64_t kChunkOfRows = 4;
 
-/// The head of a node, `chunk` tokens at a time.
+/// The head of a node, computed in chunks of `chunk` tokens.
 struct Head {
   int64_t tokens, width, vocab, chunk;
   float softcap;
@@ -28,10 +28,10 @@ struct Head {
         dtype(node.in_type(HeadIn::x).dtype) {
     if (node.in_type(HeadIn::weight).dtype != dtype) refuse_storage_type(node.in_type(HeadIn::weight).dtype);
   }
-  /// Whether the rows of each chunk begin where a library wants them.
+  /// True if the rows of each chunk are aligned as the BLAS library requires.
   bool is_aligned() const { return chunk * width * element_bytes() % 64 == 0; }
   int64_t element_bytes() const { return dtype == DType::f32 ? 4 : 2; }
-  /// A token's gradients of logits lie where its logits lay.
+  /// Returns the row stride of the logits' gradients, which overwrite the token's logits.
   int64_t gradient_row() const { return vocab * 4 / element_bytes(); }
   int64_t logits_bytes() const { return divided_up(chunk * vocab * 4, 256) * 256; }
 
@@ -63,7 +63,7 @@ struct Head {
   }
 };
 
-/// The matmuls of a chunk of that many tokens.
+/// The matmuls of a chunk of `rows` tokens.
 struct ChunkKernels {
   int64_t rows;
   ChosenMatmul logits, dx, dweight;
@@ -81,14 +81,14 @@ struct ChunkKernels {
   }
 };
 
-/// Arrays of the tokens of a chunk; null where the task has none.
+/// Per-token arrays of a chunk; null if the task lacks one.
 struct Tokens {
   const int32_t* labels;
   float* losses;
   float* lse;
   const float* known_lse;
   const float* dlosses;
-  int64_t dloss_stride;  ///< 0: one for all tokens
+  int64_t dloss_stride;  ///< 0 if all tokens share one dloss
 };
 Tokens tokens_from(const Tokens& all, int64_t first) {
   const auto behind = [first](auto* array) { return array == nullptr ? array : array + first; };
@@ -104,10 +104,10 @@ RT_DEVICE float capped(float logit, float softcap) {
   return softcap > 0 ? softcap * tanhf(logit / softcap) : logit;
 }
 
-/// Logits that a thread takes at a time, where all rows begin at a multiple of them.
+/// Logits per load of a thread, if all rows start at multiples of it.
 constexpr int kHeadWide = 4;
 
-/// As softmax_of_row, of capped logits; vocab is a multiple of n.
+/// Like softmax_of_row, for logits with a soft cap; vocab must be a multiple of n.
 template <int n>
 RT_DEVICE RowSoftmax softmax_of_logits(const float* row, int vocab, float softcap) {
   constexpr float kLeast = -3.4e38F;
@@ -127,7 +127,7 @@ RT_DEVICE RowSoftmax softmax_of_logits(const float* row, int vocab, float softca
   return {most, rt::reduce_block(sum, rt::Add(), 0.0F)};
 }
 
-/// How a row's gradients follow from its logits.
+/// Parameters that turn a row's logits into their gradients.
 struct RowGradient {
   float weight, lse, softcap;
   int label;
@@ -139,7 +139,8 @@ struct RowGradient {
     return softcap > 0 ? gradient * (1 - t * t) : gradient;
   }
 };
-/// Writes them over the logits as T, which is no wider: over what has been read by then.
+/// Overwrites the logits with their gradients as T. T is not wider than f32, so that only logits that were
+/// already read are overwritten.
 template <int n, typename T>
 RT_DEVICE void write_gradients(float* row, int vocab, const RowGradient& gradient) {
   T* gradients = reinterpret_cast<T*>(row);
@@ -175,7 +176,8 @@ RT_DEVICE void work_on_row(float* row, int vocab, float softcap, const Tokens& t
   write_gradients<n, T>(row, vocab, {.weight = weight, .lse = lse, .softcap = softcap, .label = label});
 }
 
-/// A block per token: its loss, then the gradients of its logits in their place, as T; 0 without a label.
+/// Computes a token's loss, then overwrites its logits with their gradients as T; 0 without a label. One
+/// block per token.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     head_rows(float* logits, int64_t vocab, float softcap, Tokens tokens) {
@@ -193,7 +195,7 @@ HeadRows head_rows_of(DType dtype) {
   return dtype == DType::f16 ? head_rows<rt::f16> : head_rows<float>;
 }
 
-/// What lies where, for all tokens.
+/// Arrays of all tokens.
 struct Arrays {
   const std::byte* x;
   const void* weight;
@@ -269,7 +271,7 @@ Arrays both_of(const KernelArgs& args) {
   return arrays;
 }
 
-/// Of a whole chunk of logits.
+/// Returns the matmuls of a full chunk, for autotuning.
 std::vector<ir::LoneNode> head_matmuls(const ir::NodeView& node) {
   const Head head(node);
   const ir::Type x{.dtype = head.dtype, .shape = {head.chunk, head.width}};

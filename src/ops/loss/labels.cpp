@@ -5,10 +5,10 @@
 namespace hearth::ops {
 namespace {
 
-/// Elements that are converted at a time.
+/// Elements converted to f32 at a time.
 constexpr int64_t kRun = 4096;
 
-/// Calls row(index, elements) for rows [range) of an array of that type.
+/// Calls row(index, elements in f32) for the rows `range` of an array of that type.
 template <typename Row>
 void for_each_row(const Type& type, const void* data, Range range, float* scratch, Row row) {
   const int64_t width = type.shape.back(), step = std::max<int64_t>(1, kRun / width);
@@ -20,7 +20,7 @@ void for_each_row(const Type& type, const void* data, Range range, float* scratc
 }
 int64_t scratch_floats(const Type& type) { return std::max(kRun, type.shape.back()); }
 
-/// The first of the largest.
+/// Returns the index of the first maximum.
 int64_t place_of_most(const float* x, int64_t width) {
   int64_t place = 0;
   for (int64_t k = 1; k < width; ++k) place = x[k] > x[place] ? k : place;

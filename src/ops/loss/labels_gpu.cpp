@@ -11,7 +11,7 @@ using ir::NodeView;
 
 constexpr int kWarps = kBlockThreads / rt::kWarp;
 
-/// The column of the first largest logit of a row that `lanes` lanes share, a power of 2.
+/// Returns the column of the first maximum of a row that is shared by `lanes` lanes, a power of two.
 template <typename T>
 RT_DEVICE int first_largest(const T* row, int width, int lanes) {
   float most = rt::to_float(row[0]);
@@ -34,7 +34,8 @@ RT_DEVICE int first_largest(const T* row, int width, int lanes) {
   return at;
 }
 
-/// One block; its warps take the rows in turn. Counts stay whole numbers, in whatever order they are added.
+/// Counts correct rows in one block; its warps iterate over the rows. Integer counts do not depend on the
+/// order of additions.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     count(const T* logits, const int32_t* labels, float* out, int64_t rows, int width) {
@@ -47,7 +48,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   if (threadIdx.x == 0) *out = correct;
 }
 
-/// `lanes` neighboring lanes have a row; those past the last row look at it once more.
+/// Computes the argmax of rows with `lanes` adjacent lanes each; lanes past the last row repeat it.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     find_largest(const T* x, int32_t* out, int64_t rows, int width, int lanes) {

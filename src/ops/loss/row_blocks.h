@@ -10,28 +10,27 @@
 
 namespace hearth::ops {
 
-/// Why inputs 0 and 1 are not floating logits [N, K] and i32 labels [N]; empty: they are.
+/// Returns an error unless inputs 0 and 1 are floating logits [N, K] and i32 labels [N]; empty if they are.
 std::string logits_fault(const NodeView& node);
 
-/// Rows of an array that kernels take many at a time, turned round in f32, so that vectors run over the rows
-/// however short these are.
+/// Blocks of rows, transposed and converted to f32, so that vectors run across rows however short these are.
 class RowBlocks {
  public:
   explicit RowBlocks(const Type& type)
       : dtype_(type.dtype), rows_(num_rows(type.shape)), width_(type.shape.back()) {}
 
-  /// Some rows in scratch memory: element k of row r at columns[k * stride + r].
+  /// A transposed block of rows in scratch memory: element k of row r is at columns[k * stride + r].
   struct Block {
     int64_t begin, rows, width, stride;
     float* columns;
-    float* more;  ///< as many floats
-    float* most;  ///< `stride` floats each
+    float* more;  ///< scratch of the size of `columns`
+    float* most;  ///< `stride` floats, as sum and factor
     float* sum;
     float* factor;
-    float* plain;  ///< as many as `columns`
+    float* plain;  ///< untransposed rows, of the size of `columns`
   };
 
-  /// A kernel that calls body(args, block) for all rows, whose columns are not set yet.
+  /// Returns a kernel that calls body(args, block) for all blocks of rows; body fills the columns by read().
   template <typename Body>
   Kernel kernel(int num_threads, Body body) const {
     const int64_t stride = std::clamp<int64_t>(16384 / width_, 16, 64) / 16 * 16, area = stride * width_;
@@ -53,12 +52,12 @@ class RowBlocks {
     return row_kernel(blocks, parts, 3 * area + 3 * stride, block);
   }
 
-  /// Sets `columns` from an array of this type.
+  /// Fills `columns` from an array of this type.
   void read(const Block& block, const void* data, float* columns) const {
     const float* from = cpu::as_f32(dtype_, data, block.begin * width_, block.rows * width_, block.plain);
     cpu::simd().transpose(from, width_, block.rows, width_, columns, block.stride);
   }
-  /// Writes the rows back, after finish(rows in their own order, f32).
+  /// Writes a block of rows back, after calling finish(untransposed rows in f32).
   template <typename Finish>
   void write(const Block& block, const float* columns, void* data, Finish finish) const {
     float* to = run_to_write(dtype_, data, block.begin * width_, block.plain);
@@ -73,7 +72,7 @@ class RowBlocks {
   int64_t width_;
 };
 
-/// Sets `most` to each row's largest element and `sum` to what exp(element - largest) adds up to.
+/// Sets `most` to each row's maximum and `sum` to its sum of exp(element - maximum).
 void add_up_exponentials(const RowBlocks::Block& block);
 
 }  // namespace hearth::ops

@@ -6,7 +6,7 @@
 
 namespace hearth::ops {
 
-/// Of a row's logits: the largest, and the sum of exp(logit - largest).
+/// Softmax statistics of a row of logits: the maximum, and the sum of exp(logit - maximum).
 struct RowSoftmax {
   float largest;
   float sum;
@@ -14,11 +14,11 @@ struct RowSoftmax {
   RT_DEVICE float log_sum() const { return largest + logf(sum); }
 };
 
-/// Rows of wider arrays have a block each; of others a lane for so many elements: images have many pixels of
-/// few classes.
+/// Rows wider than kWidestOfLanes have a block each; others share a warp, with kOwnOfLane elements per lane,
+/// because segmentation has many pixels with few classes.
 inline constexpr int64_t kWidestOfLanes = 1024, kOwnOfLane = 8;
 
-/// A block of kBlockThreads that shares a row.
+/// Distribution of rows in which a block of kBlockThreads processes one row.
 struct BlockOfRow {
   RT_DEVICE int rows_of_block() const { return 1; }
   RT_DEVICE int row() const { return 0; }
@@ -29,7 +29,7 @@ struct BlockOfRow {
     return rt::reduce_block(value, op, none);
   }
 };
-/// Neighboring lanes that share a row, a power of 2 of them; neighbors have neighboring rows.
+/// Distribution of rows in which a power of two of adjacent lanes processes one row.
 struct LanesOfRow {
   int lanes;
 
@@ -44,8 +44,8 @@ struct LanesOfRow {
   }
 };
 
-/// Calls body(row, whether it is one) in every thread that has a share in it; all threads of a block get as
-/// many calls, the superfluous ones with the last row.
+/// Calls body(row, true if the row exists) in every thread that processes a part of the row. All threads of a
+/// block make the same number of calls; surplus calls get the last row.
 template <typename Threads, typename Body>
 RT_DEVICE void for_each_row(Threads threads, int64_t rows, Body body) {
   const int64_t of_block = threads.rows_of_block();
@@ -55,7 +55,7 @@ RT_DEVICE void for_each_row(Threads threads, int64_t rows, Body body) {
   }
 }
 
-/// What body(threads, blocks) returns, for an array of `rows` rows of `width`.
+/// Returns body(threads, blocks) with the distribution for an array of `rows` rows of `width`.
 template <typename Body>
 ir::Kernel with_row_threads(int64_t rows, int64_t width, Body body) {
   constexpr int64_t kMostBlocks = 1 << 16;
@@ -66,7 +66,7 @@ ir::Kernel with_row_threads(int64_t rows, int64_t width, Body body) {
   return body(LanesOfRow{lanes}, std::clamp<int64_t>(blocks, 1, kMostBlocks));
 }
 
-/// All threads that share the row get it.
+/// Computes a row's softmax statistics; all threads of the row get the result.
 template <typename Threads, typename T>
 RT_DEVICE RowSoftmax softmax_of_row(Threads threads, const T* row, int64_t width) {
   constexpr float kLeast = -3.4e38F;

@@ -6,7 +6,7 @@
 namespace hearth::ops {
 namespace {
 
-/// Elements that are added in f32 before their sum moves to double; a part has some of them.
+/// Elements summed in f32 before their sum is added in double, and elements per part.
 constexpr int64_t kRun = 1024, kPart = 16 * kRun;
 
 struct Samples {

@@ -9,7 +9,7 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Partial sums of a sample at most, and elements that are worth one.
+/// Maximum number of partial sums per sample, and minimum number of elements per partial sum.
 constexpr int64_t kMostParts = 64, kPartElements = 4096;
 
 template <typename T, int n>
@@ -20,7 +20,7 @@ RT_DEVICE void for_errors(const T* prediction, const float* target, int64_t at, 
   for (int e = 0; e < n; ++e) body(e, rt::to_float(got.at[e]) - wanted.at[e]);
 }
 
-/// parts [samples, gridDim.x] of the sums of squares of samples, which are blockIdx.y.
+/// parts [samples, gridDim.x] = partial sums of squares; blockIdx.y is the sample.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
     add_squares(const T* prediction, const float* target, float* parts, int64_t size) {
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   sum = rt::reduce_block(sum, rt::Add(), 0.0F);
   if (threadIdx.x == 0) parts[blockIdx.y * gridDim.x + blockIdx.x] = sum;
 }
-/// A thread per sample.
+/// One thread per sample.
 __global__ void __launch_bounds__(kBlockThreads)
     keep_losses(const float* parts, const float* weight, float* losses, int64_t samples, int num_parts,
                 int64_t size) {
@@ -93,7 +93,7 @@ ir::Kernel make_grad(int64_t samples, int64_t size) {
   return {.run = run};
 }
 
-/// What body(T(), n, samples, elements of one) returns, n elements of a sample moving at a time.
+/// Returns body(T(), n, samples, elements per sample), where n is the number of elements per load.
 template <typename Body>
 ir::Kernel with_samples(const NodeView& node, Body body) {
   constexpr int64_t kMostSamples = 65535;
