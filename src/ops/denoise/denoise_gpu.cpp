@@ -9,24 +9,24 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// A thread per element.
+/// One thread per element.
 __global__ void __launch_bounds__(kBlockThreads)
     embed_times(const float* t, float* out, int64_t count, int size, TimestepFormula formula) {
   const int64_t i = first_element();
   if (i < count) out[i] = static_cast<float>(formula.element(t[i / size], i % size));
 }
 
-/// An array [samples, time, width]; in sums over the rows of a sample, blockIdx.z is the sample.
+/// Shape of an array [samples, time, width]; in sums over the rows of a sample, blockIdx.z is the sample.
 struct SampleRows {
   int64_t samples, time;
   int width;
 
   HEARTH_FORMULA int64_t rows() const { return samples * time; }
-  /// In 32 bits: GPUs have no division of more.
+  /// Returns the sample of a row, in 32 bits because GPUs have no 64-bit division.
   RT_DEVICE int64_t sample_of(int64_t row) const {
     return static_cast<uint32_t>(row) / static_cast<uint32_t>(time);
   }
-  /// Of the part of a sum that the block makes, in [samples, parts].
+  /// Returns the index in [samples, parts] of the partial sum that this block computes.
   RT_DEVICE int64_t part() const { return static_cast<int64_t>(blockIdx.z) * gridDim.y + blockIdx.y; }
 };
 SampleRows rows_of(const NodeView& node) {
@@ -66,7 +66,7 @@ struct Sum {
   RT_DEVICE void join(const Sum& more) { value += more.value; }
 };
 
-/// dbranch, which may be branch, and parts [samples, parts, width] of dgate.
+/// Computes dbranch, which may alias branch, and partial sums [samples, parts, width] of dgate.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
     spread_gated(const T* branch, const T* gate, const T* dy, T* dbranch, float* parts, SampleRows all) {
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kBlockThreads)
              [&](int c, const Sum& joined) { parts[all.part() * all.width + c] = joined.value; });
 }
 
-/// out [samples, width] = the sums of parts [samples, num_parts, width]; a thread per column.
+/// out [samples, width] = sums of parts [samples, num_parts, width]; one thread per column.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     keep_sums(const float* parts, T* out, int num_parts, SampleRows all) {
@@ -109,10 +109,10 @@ void launch_keep_sums(const KernelArgs& args, const float* parts, size_t output,
              args.stream->handle(), parts, output_of<T>(args, output), static_cast<int>(num_parts), all);
 }
 
-/// Of a block that works on one row: few enough that short rows keep most of them busy.
+/// Threads per row; few enough that most are busy with short rows.
 constexpr int kRowThreads = 128;
 
-/// Calls body(column) for a thread's runs of n columns.
+/// Calls body(column) for each run of n columns that this thread processes.
 template <int n, typename Body>
 RT_DEVICE void for_columns(int width, Body body) {
   for (int c = static_cast<int>(threadIdx.x) * n; c < width; c += kRowThreads * n) body(c);
@@ -127,7 +127,7 @@ struct NormArrays {
   float* rstd;
   float* mean;
 };
-/// A block per row.
+/// One block per row.
 template <typename T, int n>
 __global__ void __launch_bounds__(kRowThreads) modulate(NormArrays<T> arrays, SampleRows all, float eps) {
   const T* x = arrays.x + static_cast<int64_t>(blockIdx.x) * all.width;
@@ -174,8 +174,8 @@ struct NormGradArrays {
   const T* dy;
   T* dx;
 };
-/// A block per row: with normal = (x - mean) rstd and g = dy (1 + scale), dx = rstd (g - mean(g) - normal
-/// mean(g normal)).
+/// With normal = (x - mean) rstd and g = dy (1 + scale): dx = rstd (g - mean(g) - normal mean(g normal)). One
+/// block per row.
 template <typename T, int n>
 __global__ void __launch_bounds__(kRowThreads) spread_norm(NormGradArrays<T> arrays, SampleRows all) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * all.width;
@@ -210,7 +210,7 @@ __global__ void __launch_bounds__(kRowThreads) spread_norm(NormGradArrays<T> arr
   });
 }
 
-/// Sums over a sample's rows of dy and of dy normal.
+/// Sums of dy and of dy normal over a sample's rows.
 struct NormSums {
   float plain, by_normal;
 
@@ -219,7 +219,7 @@ struct NormSums {
     by_normal += more.by_normal;
   }
 };
-/// Parts [samples, parts, width] of dshift and of dscale.
+/// Computes partial sums [samples, parts, width] of dshift and of dscale.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
     add_modulations(NormGradArrays<T> arrays, float* of_shift, float* of_scale, SampleRows all) {

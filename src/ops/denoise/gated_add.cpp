@@ -9,11 +9,11 @@ namespace {
 enum In : size_t { kX, kGate, kBranch };
 enum GradIn : size_t { kGradBranch, kGradGate, kDy };
 
-/// Of either record.
+/// Returns the shape, for either op.
 SampleRows rows_of(const NodeView& node) { return {node.in_type(0), node.in_type(1)}; }
 
 HEARTH_CLONES void add_row(const float* x, const float* gate, const float* branch, float* y, int64_t count) {
-// y may be x: no element depends on another.
+// y may alias x, because elements are independent.
 #ifndef __clang__
 #pragma GCC ivdep
 #endif
@@ -21,7 +21,7 @@ HEARTH_CLONES void add_row(const float* x, const float* gate, const float* branc
 }
 HEARTH_CLONES void spread_row(const float* branch, const float* gate, const float* dy, float* dbranch,
                               float* dgate, int64_t count) {
-// dbranch may be branch.
+// dbranch may alias branch.
 #ifndef __clang__
 #pragma GCC ivdep
 #endif
@@ -31,7 +31,7 @@ HEARTH_CLONES void spread_row(const float* branch, const float* gate, const floa
   }
 }
 
-/// Of inputs x, modulation, and a third that is like x, in either record.
+/// Returns an error unless inputs 0 and 2 have the same type and input 1 is its modulation; for either op.
 std::string fault(const NodeView& node) {
   if (auto error = modulation_fault(node, 1); !error.empty()) return error;
   if (node.in_type(2) == node.in_type(0)) return "";

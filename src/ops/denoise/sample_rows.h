@@ -5,21 +5,21 @@
 
 namespace hearth::ops {
 
-/// An array [batch * time, width] whose rows of a sample share a row of arrays [batch, width]. Sums over a
-/// sample's rows are made in parts of kPartRows rows.
+/// Shape of an array [batch * time, width] in which all rows of a sample share a row of a modulation [batch,
+/// width]. Sums over a sample's rows are split into parts of kPartRows rows.
 struct SampleRows {
   static constexpr int64_t kPartRows = 64;
 
   DType dtype;
   int64_t batch, time, width;
 
-  /// Of x [N, D] and what modulates it.
+  /// Shape of x [N, D] with its modulation [B, D].
   SampleRows(const Type& x, const Type& modulation)
       : dtype(x.dtype), batch(modulation.shape[0]), time(x.shape[0] / batch), width(x.shape[1]) {}
 
   int64_t parts_of_sample() const { return (time + kPartRows - 1) / kPartRows; }
   int64_t num_parts() const { return batch * parts_of_sample(); }
-  /// Of x.
+  /// Returns the range of rows of x in a part.
   Range rows_of_part(int64_t part) const {
     const int64_t sample = part / parts_of_sample(), first = part % parts_of_sample() * kPartRows;
     return {sample * time + first, sample * time + std::min(first + kPartRows, time)};
@@ -33,17 +33,17 @@ struct SampleRows {
   float* to_write(void* data, int64_t row, float* scratch, int64_t slot) const {
     return run_to_write(dtype, data, row * width, scratch + scratch_floats(slot));
   }
-  /// What to_write() gave.
+  /// Stores a row that was written to to_write().
   void store(const float* made, void* data, int64_t row) const {
     cpu::store_f32(dtype, made, data, row * width, width);
   }
 
-  /// Writes the sums of each sample's parts, of which `parts` has one every `stride` floats, to [batch,
-  /// width].
+  /// Sums the parts of each sample and writes them to out [batch, width]. Part i is at parts + i * stride
+  /// floats.
   void add_parts(const float* parts, int64_t stride, void* out, ThreadPool& threads) const;
 };
 
-/// Why x [N, D] and what modulates it, inputs 1 to `count`, do not fit; empty: they do.
+/// Returns an error unless x [N, D] and its modulations, inputs 1 to `count`, are valid; empty if they are.
 std::string modulation_fault(const NodeView& node, size_t count);
 
 }  // namespace hearth::ops

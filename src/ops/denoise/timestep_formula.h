@@ -8,7 +8,7 @@
 
 namespace hearth::ops {
 
-/// The arithmetic of a timestep_embedding: whatever comes before the sinusoid is rounded to f32.
+/// Arithmetic of timestep_embedding; the angle is rounded to f32 before the sinusoid.
 struct TimestepFormula {
   explicit TimestepFormula(const ir::Attrs& attrs)
       : half(attrs.integer("size") / 2),
@@ -16,7 +16,7 @@ struct TimestepFormula {
         log_period(static_cast<float>(std::log(attrs.real_or("max_period", 10000)))),
         steps(static_cast<float>(half - attrs.integer_or("shift", 0))) {}
 
-  int64_t half;  ///< frequencies
+  int64_t half;  ///< number of frequencies
   bool cos_first;
   float log_period, steps;
 

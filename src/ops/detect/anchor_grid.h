@@ -9,16 +9,16 @@
 
 namespace hearth::ops {
 
-/// The anchors of a picture.
+/// The anchors of an image: the cells of each feature level.
 struct AnchorGrid {
   static constexpr int kMostLevels = 8;
   int num_levels = 0;
   int strides[kMostLevels] = {};
-  int columns[kMostLevels] = {};  ///< cells in a row
-  int ends[kMostLevels] = {};     ///< anchor after a level's last
+  int columns[kMostLevels] = {};  ///< cells per row
+  int ends[kMostLevels] = {};     ///< index after a level's last anchor
   int anchors = 0, classes = 0;
 
-  /// Of a node that inference took.
+  /// Returns the grid of a node that passed inference.
   static AnchorGrid of(const ir::NodeView& node) {
     AnchorGrid made;
     const auto size = [](int64_t value) { return static_cast<int>(value); };
@@ -33,7 +33,7 @@ struct AnchorGrid {
     return made;
   }
 
-  /// The cell's upper left corner, in pixels.
+  /// Upper left corner and side of a cell, in pixels.
   struct Cell {
     double x, y, stride;
   };
@@ -45,7 +45,7 @@ struct AnchorGrid {
     return {at % columns[level] * stride, at / columns[level] * stride, stride};
   }
 
-  /// What `value`, number `part` of what is predicted for an anchor, says: pixels, or a probability.
+  /// Decodes `value`, which is prediction number `part` of an anchor, to pixels or a probability.
   HEARTH_FORMULA float decoded(int anchor, int part, float value) const {
     if (part >= 4) return 1 / (1 + std::exp(-value));
     const Cell at = cell(anchor);
@@ -54,7 +54,8 @@ struct AnchorGrid {
   }
 };
 
-/// Why a node's input 0 is no f32 [N, A, 5 + C] of the anchors that its attributes say; empty: it is.
+/// Returns an error unless a node's input 0 is f32 [N, A, 5 + C] with the anchors of its attributes; empty if
+/// it is.
 std::string check_anchor_grid(const ir::NodeView& node);
 
 }  // namespace hearth::ops

@@ -29,12 +29,12 @@ Inferred infer(const NodeView& node) {
           .error = ""};
 }
 
-/// A picture's part of the workspace: of its candidates, one after another.
+/// Workspace of one image: arrays over its candidate anchors.
 struct Scratch {
   Corners* predicted;
   double* no_class;
   int32_t* anchors;
-  int32_t* matched;  ///< its target, or one of:
+  int32_t* matched;  ///< target index, or one of:
   static constexpr int kNobody = -1, kSeveral = -2;
 
   static int64_t num_bytes(const SimOta& rule) {
@@ -47,7 +47,7 @@ struct Scratch {
         matched(anchors + rule.anchors) {}
 };
 
-/// Assigns the boxes of one picture.
+/// Assigns the boxes of one image.
 class Picture {
  public:
   Picture(const SimOta& rule, const float* raw, const float* targets, std::byte* workspace)
@@ -72,7 +72,7 @@ class Picture {
     }
   }
 
-  /// put(anchor, target, IoU) of each anchor that learns.
+  /// Calls put(anchor, target, IoU) for each anchor with a box.
   template <typename Put>
   void assign(Put put) const {
     for (int i = 0; i < count_; ++i) {
@@ -124,7 +124,7 @@ class Picture {
   const SimOta& rule_;
   const float *raw_, *targets_;
   Scratch scratch_;
-  int count_ = 0;  ///< of candidates
+  int count_ = 0;  ///< number of candidates
 };
 
 void run_picture(const SimOta& rule, const KernelArgs& args, int64_t picture) {
@@ -160,15 +160,15 @@ Kernel kernel(const NodeView& node) {
   return {.run = run, .workspace_bytes = pictures * Scratch::num_bytes(rule)};
 }
 
-// The definition, every pair of anchor and target at once.
+// Reference implementation: all pairs of anchor and target.
 
 struct Pairs {
   size_t anchors, targets;
-  std::vector<double> iou, cost;  ///< [targets][anchors]; a cost of infinity: never
+  std::vector<double> iou, cost;  ///< [targets][anchors]; infinite cost: excluded
   size_t at(size_t target, size_t anchor) const { return target * anchors + anchor; }
 };
 
-/// {center x, center y, stride} of every anchor.
+/// Returns {center x, center y, stride} of every anchor.
 std::vector<std::array<double, 3>> centers_of(const Attrs& attrs) {
   std::vector<std::array<double, 3>> centers;
   for (const int64_t stride : attrs.list("strides")) {
@@ -229,7 +229,7 @@ Pairs judge(const Attrs& attrs, size_t classes, std::span<const double> raw,
   return pairs;
 }
 
-/// The target that each anchor learns, or -1.
+/// Returns the target of each anchor; -1 for background.
 std::vector<int> assignment(const Pairs& pairs) {
   std::vector<int> found(pairs.anchors, -1), times(pairs.anchors, 0);
   for (size_t t = 0; t < pairs.targets; ++t) {
@@ -291,7 +291,8 @@ Cost cost(const NodeView& node) {
       .flops = count(raw[0] * raw[1]) * of_anchor, .bytes = bytes_moved(node), .kernel = KernelKind::simota};
 }
 
-/// Pictures of a few pixels: targets are from 0.5 to 1.5 in all of their numbers. The class 1 is none of one.
+/// Images of a few pixels: all values of targets are in [0.5, 1.5]. Class 1 is out of range if there is only
+/// one class.
 Sample sample(int64_t pictures, int64_t targets, int64_t classes, std::vector<int64_t> strides,
               int64_t height, int64_t width) {
   int64_t anchors = 0;

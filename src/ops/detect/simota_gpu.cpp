@@ -10,11 +10,11 @@ using ir::NodeView;
 
 constexpr int kWarps = kBlockThreads / rt::kWarp;
 
-/// A picture's part of the workspace.
+/// Workspace of one image.
 struct Scratch {
   Corners* predicted;  ///< [anchors]
-  double* no_class;    ///< [anchors], of candidates; NaN: it is none
-  int32_t* matches;    ///< [targets, Ranking::kMost]: anchors, or -1
+  double* no_class;    ///< [anchors], for candidates; NaN for other anchors
+  int32_t* matches;    ///< [targets, Ranking::kMost]: anchor indices, or -1
 };
 int64_t scratch_bytes(const SimOta& rule) {
   const int64_t bytes = int64_t{rule.anchors} * static_cast<int64_t>(sizeof(Corners) + sizeof(double)) +
@@ -29,7 +29,7 @@ RT_DEVICE Scratch scratch_at(const SimOta& rule, std::byte* from) {
   return made;
 }
 
-/// Of one picture.
+/// Outputs of one image.
 struct Outputs {
   int32_t* labels;
   float* assigned;
@@ -55,7 +55,7 @@ struct Outputs {
 
 RT_DEVICE bool is_candidate(double no_class) { return no_class == no_class; }
 
-/// The first of all lanes' rankings, which loses it; every lane gets it.
+/// Removes the best entry of all lanes' rankings and returns it in every lane.
 RT_DEVICE int take_first(Ranking& ranking, double& value) {
   value = ranking.values[0];
   int number = ranking.numbers[0];
@@ -71,7 +71,7 @@ RT_DEVICE int take_first(Ranking& ranking, double& value) {
   return number;
 }
 
-/// A warp finds the anchors that match a target.
+/// Finds the anchors that match a target; one warp.
 RT_DEVICE void match(const SimOta& rule, const float* raw, const Target& target, const Scratch& scratch,
                      int32_t* matches) {
   Ranking ious, costs;
@@ -97,8 +97,8 @@ RT_DEVICE void match(const SimOta& rule, const float* raw, const Target& target,
   }
 }
 
-/// The target of the anchor of match `own`, or -1 where an earlier match is of the same anchor. One that
-/// matches several learns the cheapest of all.
+/// Returns the target for the anchor of match `own`; -1 if an earlier match has the same anchor. An anchor
+/// with several matches learns the target with the lowest cost.
 RT_DEVICE int target_of(const SimOta& rule, const float* raw, const float* targets, const Scratch& scratch,
                         int own) {
   const int anchor = scratch.matches[own];
@@ -123,12 +123,12 @@ RT_DEVICE int target_of(const SimOta& rule, const float* raw, const float* targe
   return best;
 }
 
-/// What the three kernels, which have a block for each picture, are called with.
+/// Arguments of the three kernels; each image has a row of blocks.
 struct Arrays {
   const float *raw, *targets;
   Outputs out;
   std::byte* workspace;
-  int64_t bytes;  ///< of a picture's workspace
+  int64_t bytes;  ///< workspace bytes per image
 
   RT_DEVICE Arrays of_picture(const SimOta& rule, int64_t picture) const {
     return {raw + picture * rule.anchors * (5 + rule.classes), targets + picture * rule.targets * 5,
@@ -136,7 +136,7 @@ struct Arrays {
   }
 };
 
-/// Which anchors may match a target at all.
+/// Finds the anchors that may match any target.
 __global__ void __launch_bounds__(kBlockThreads) find_candidates(Arrays all, SimOta rule) {
   const Arrays own = all.of_picture(rule, static_cast<int64_t>(blockIdx.x));
   const Scratch scratch = scratch_at(rule, own.workspace);
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(kBlockThreads) find_candidates(Arrays all, Sim
   }
 }
 
-/// The anchors that match each target.
+/// Finds the anchors that match each target.
 __global__ void __launch_bounds__(kBlockThreads) find_matches(Arrays all, SimOta rule) {
   const Arrays own = all.of_picture(rule, static_cast<int64_t>(blockIdx.x));
   const Scratch scratch = scratch_at(rule, own.workspace);
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(kBlockThreads) find_matches(Arrays all, SimOta
     match(rule, own.raw, rule.target(own.targets, t), scratch, scratch.matches + t * Ranking::kMost);
 }
 
-/// What each matched anchor learns.
+/// Writes the assignment of each matched anchor.
 __global__ void __launch_bounds__(kBlockThreads) assign(Arrays all, SimOta rule) {
   const Arrays arrays = all.of_picture(rule, static_cast<int64_t>(blockIdx.x));
   const Scratch scratch = scratch_at(rule, arrays.workspace);
@@ -172,8 +172,8 @@ __global__ void __launch_bounds__(kBlockThreads) assign(Arrays all, SimOta rule)
   }
 }
 
-/// Blocks that share each picture, as many as have `of_block` of its `count` parts, such as one for each unit
-/// of a GPU.
+/// Returns a launch shape with one row of blocks per image, each block processing `of_block` of its `count`
+/// parts.
 rt::Shape shared(int64_t pictures, int64_t count, int64_t of_block) {
   constexpr int64_t kMost = 256;
   rt::Shape shape{pictures, kBlockThreads};

@@ -7,7 +7,7 @@
 
 namespace hearth::ops {
 
-/// A box by its corners, in pixels.
+/// Corners of a box, in pixels.
 struct Corners {
   double left, top, right, bottom;
 
@@ -15,8 +15,8 @@ struct Corners {
     return {x - w / 2, y - h / 2, x + w / 2, y + h / 2};
   }
   HEARTH_FORMULA double area() const { return (right - left) * (bottom - top); }
-  /// 0 where one of them is no box. Rounded to f32: what devices compute alike but for the last bits of
-  /// float64 is equal.
+  /// Returns the intersection over union; 0 if a box is empty. Rounded to f32, so that devices whose float64
+  /// results differ in the last bits agree.
   HEARTH_FORMULA double iou(const Corners& other) const {
     const double w = (right < other.right ? right : other.right) - (left > other.left ? left : other.left);
     const double h = (bottom < other.bottom ? bottom : other.bottom) - (top > other.top ? top : other.top);
@@ -26,18 +26,18 @@ struct Corners {
   }
 };
 
-/// A target: its class, -1 where there is no box.
+/// A target box and its class; class -1 if there is no box.
 struct Target {
   int label;
   double x, y, w, h;
   HEARTH_FORMULA Corners corners() const { return Corners::around(x, y, w, h); }
 };
 
-/// The first `kMost` of what is added, by value and then by number, in their order.
+/// The `kMost` best entries, ordered by value and then by number.
 struct Ranking {
   static constexpr int kMost = 10;
   double values[kMost];
-  int numbers[kMost];  ///< -1: fewer were added
+  int numbers[kMost];  ///< -1 for unused entries
 
   HEARTH_FORMULA void clear() {
     for (int i = 0; i < kMost; ++i) {
@@ -50,7 +50,7 @@ struct Ranking {
   }
   HEARTH_FORMULA void add(double value, int number) {
     if (!(value < HUGE_VAL) || !is_before(value, number, kMost - 1)) return;
-    // Without branches: what is in a place moves on where something earlier comes.
+    // Branch-free insertion: entries after the new one move by one position.
     for (int i = 0; i < kMost; ++i) {
       const bool comes = is_before(value, number, i);
       const double later = values[i];
@@ -76,7 +76,7 @@ struct Ranking {
   }
 };
 
-/// Sizes of the op, and the rules by which a pair of anchor and target is judged, for processors and GPUs.
+/// Sizes of the op and its cost rules for a pair of anchor and target, shared by CPU and GPU kernels.
 struct SimOta : AnchorGrid {
   int targets = 0;
 
@@ -103,14 +103,15 @@ struct SimOta : AnchorGrid {
                            std::exp(static_cast<double>(own[3])) * at.stride);
   }
 
-  /// Side `i` of a target's box {x, y, width, height}, in cells from the corner of an anchor's.
+  /// Returns component `i` of a target's box {x, y, width, height}, in cells, relative to the corner of the
+  /// anchor's cell.
   HEARTH_FORMULA float side(int anchor, const Target& target, int i) const {
     const Cell at = cell(anchor);
     const double pixels = i == 0 ? target.x - at.x : i == 1 ? target.y - at.y : i == 2 ? target.w : target.h;
     return static_cast<float>(pixels / at.stride);
   }
 
-  /// Where the middle of a cell lies: in the box, and less than 2.5 strides from the box's center.
+  /// Position of a cell's center: inside of the box; and within 2.5 strides of the box's center.
   struct Place {
     bool in_box, near_center;
   };
@@ -119,7 +120,7 @@ struct SimOta : AnchorGrid {
     const double dx = std::fabs(x - target.x), dy = std::fabs(y - target.y);
     return {dx < target.w / 2 && dy < target.h / 2, dx < radius && dy < radius};
   }
-  /// Only anchors that lie in the box, or near the center, of a target may learn one.
+  /// True if the anchor is in the box, or near the center, of any target; only candidates may learn a target.
   HEARTH_FORMULA bool is_candidate(const float* from, int anchor) const {
     const Cell at = cell(anchor);
     for (int t = 0; t < targets; ++t) {
@@ -131,8 +132,8 @@ struct SimOta : AnchorGrid {
     return false;
   }
 
-  /// The cross-entropy of every class's score with 0: the part of the cost that all targets share. The score
-  /// is the square root of the probabilities of object and class multiplied.
+  /// Returns the cross-entropy of all class scores with target 0, which is the part of the cost that all
+  /// targets share. The score is the square root of the product of objectness and class probability.
   HEARTH_FORMULA double cost_of_no_class(const float* raw, int anchor) const {
     const float* own = raw_of(raw, anchor);
     double sum = 0, product = 1;
@@ -144,7 +145,8 @@ struct SimOta : AnchorGrid {
     }
     return sum - std::log(product);
   }
-  /// Rounded to f32, but for what lies outside, so that equal costs are ties on all devices.
+  /// Returns the cost of a pair, rounded to f32 (except for the penalty outside of the box), so that equal
+  /// costs are ties on all devices.
   HEARTH_FORMULA double cost(const float* raw, int anchor, double of_no_class, const Target& wanted,
                              double iou) const {
     const double own = score(raw_of(raw, anchor), wanted.label);
@@ -153,12 +155,13 @@ struct SimOta : AnchorGrid {
         of_no_class + std::log(at_least(1 - own) / at_least(own)) - kIouWeight * std::log(iou + 1e-8);
     return static_cast<float>(inside) + (found.in_box && found.near_center ? 0 : kOutside);
   }
-  /// How many anchors learn a target whose `Ranking::kMost` largest IoUs have that sum.
+  /// Returns the number of anchors (dynamic k) that learn a target whose `Ranking::kMost` largest IoUs have
+  /// this sum.
   HEARTH_FORMULA static int num_matches(double sum) { return sum < 1 ? 1 : static_cast<int>(sum); }
 
  private:
   static constexpr double kRadius = 2.5, kIouWeight = 3, kOutside = 1e5;
-  static constexpr double kLeast = 3.720075976020836e-44;  ///< e^-100, as far as cross-entropy goes
+  static constexpr double kLeast = 3.720075976020836e-44;  ///< e^-100, the clamp of the cross-entropy
   static constexpr double kFlush = 1e-200;
 
   HEARTH_FORMULA static double at_least(double share) { return share < kLeast ? kLeast : share; }
