@@ -8,11 +8,12 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Of `count` images.
+/// Shape of a batch of `count` images.
 struct Images {
   explicit Images(const Shape& shape)
       : count(shape[0]), pixels(shape[1] * shape[2]), channels(static_cast<int>(shape[3])) {}
-  /// Where the channels of the image of this pixel begin.
+  /// Returns the index of the first channel of the image that contains this pixel, in an array [count,
+  /// channels].
   RT_DEVICE int64_t channels_of(int64_t pixel) const {
     return int64_t{static_cast<uint32_t>(pixel) / static_cast<uint32_t>(pixels)} * channels;
   }
@@ -26,7 +27,7 @@ struct Sum {
   RT_DEVICE void join(const Sum& other) { value += other.value; }
 };
 
-/// Rows are pixels.
+/// One row per pixel.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
     multiply_channels(const T* x, const T* factors, T* y, Images images) {
@@ -43,7 +44,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-/// blockIdx.y is the image, whose pixels the block's lanes share.
+/// blockIdx.y is the image; the block's lanes share its pixels.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads) dot_channels(const T* a, const T* b, T* y, Images images) {
   const int channel = first_column<n>();
@@ -60,7 +61,7 @@ __global__ void __launch_bounds__(kBlockThreads) dot_channels(const T* a, const 
              [&](int column, const Sum& sum) { out[column] = rt::from_float<T>(sum.value); });
 }
 
-/// blockIdx.y is the image, whose pixels the block's lanes share.
+/// blockIdx.y is the image; the block's lanes share its pixels.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads) average(const T* x, T* y, Images images) {
   const int channel = first_column<n>();
@@ -77,7 +78,7 @@ __global__ void __launch_bounds__(kBlockThreads) average(const T* x, T* y, Image
              [&](int column, const Sum& sum) { out[column] = rt::from_float<T>(sum.value * share); });
 }
 
-/// Rows are pixels.
+/// One row per pixel.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, T* dx, Images images) {
   const int channel = first_column<n>();
@@ -92,7 +93,7 @@ __global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, T* dx, Imag
   }
 }
 
-/// Blocks of dot_channels() and average().
+/// Returns the launch shape of dot_channels() and average().
 rt::Shape image_blocks(const Images& images, int n) {
   constexpr int64_t kMostImages = 65535;
   if (images.count > kMostImages) refuse_on_gpu("images of a batch", kMostImages, images.count);
@@ -100,7 +101,7 @@ rt::Shape image_blocks(const Images& images, int n) {
   grid.blocks.y = static_cast<unsigned>(images.count);
   return grid;
 }
-/// Blocks of multiply_channels() and spread().
+/// Returns the launch shape of multiply_channels() and spread().
 rt::Shape pixel_blocks(const Images& images, int n) {
   return ColumnBlocks(counted_pixels(images.count, images.pixels, 1), images.channels, n).for_rows();
 }

@@ -4,17 +4,18 @@
 
 namespace hearth::ops {
 
-/// Square windows over NHWC images. `argmax` is the index ky * kernel + kx of the first largest element of
-/// each window; padding never wins.
+/// Max pooling over square windows of NHWC images. `argmax` is the index ky * kernel + kx of the first
+/// maximum of each window; padding never wins.
 extern const ir::OpDef max_pool2d;
 extern const ir::OpDef max_pool2d_grad;
 extern const ir::OpDef global_avg_pool;
 extern const ir::OpDef global_avg_pool_grad;
-/// Each image's channels times a factor of their own, as squeeze-and-excitation has it, and the factors'
-/// gradient.
+/// Multiplies each channel of each image by a factor, as in squeeze-and-excitation; channel_dot is the
+/// factors' gradient.
 extern const ir::OpDef scale_channels;
 extern const ir::OpDef channel_dot;
-/// Images of another height and width, as torch's interpolate makes them without aligned corners.
+/// Resizes images like torch.nn.functional.interpolate: nearest or (linear=1) bilinear, with align_corners
+/// optional.
 extern const ir::OpDef resize;
 extern const ir::OpDef resize_grad;
 

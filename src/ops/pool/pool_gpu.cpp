@@ -8,7 +8,7 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Rows are pixels.
+/// Shape of a pooling; one row per pixel.
 struct Pool {
   int64_t batch;
   int in_h, in_w, out_h, out_w, channels;
@@ -34,7 +34,7 @@ RT_DEVICE rt::Vec<T, n> rounded(const float (&values)[n]) {
   return made;
 }
 
-/// The first of the largest; NaN wins.
+/// Computes each window's first maximum; NaN wins.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads) find_largest(const T* x, T* y, uint8_t* argmax, Pool pool) {
   const int channel = first_column<n>();
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kBlockThreads) find_largest(const T* x, T* y, 
   }
 }
 
-/// Each input pixel adds up the windows that it won, in their order.
+/// Sums, for each input pixel, the gradients of the windows in which it is the maximum, in window order.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
     give_to_largest(const T* dy, const uint8_t* argmax, T* dx, Pool pool) {

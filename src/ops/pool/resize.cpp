@@ -10,11 +10,11 @@
 namespace hearth::ops {
 namespace {
 
-/// Elements that are converted at a time.
+/// Elements converted to f32 at a time.
 constexpr int64_t kChunk = 1024;
 
-/// What each element of an axis is made of: `count` elements from `first` on, by shares[at], shares[at +
-/// 1]...
+/// Source elements and weights of each output element of an axis: `count` elements from `first` on, with
+/// weights shares[at], shares[at + 1], ...
 struct Taps {
   struct Span {
     int first, count;
@@ -43,7 +43,7 @@ HEARTH_CLONES void add_share(const float* in, float share, float* sum, int64_t c
   for (int64_t i = 0; i < count; ++i) sum[i] += share * in[i];
 }
 
-/// A line out of one as long as what is read.
+/// Resizes one line along its columns.
 HEARTH_CLONES void blend_columns(const Taps& taps, const float* line, int64_t channels, float* out) {
   for (const Taps::Span& span : taps.spans) {
     const float* in = line + span.first * channels;
@@ -62,7 +62,7 @@ HEARTH_CLONES void blend_columns(const Taps& taps, const float* line, int64_t ch
   }
 }
 
-/// Makes lines of images: first each column of the lines that a line is made of, then its columns.
+/// Resizes images line by line: first blends source lines into one, then its columns.
 class Lines {
  public:
   Lines(const Resize& resize, DType dtype, int num_threads)
@@ -105,7 +105,7 @@ class Lines {
     cpu::store_f32(dtype_, made, args.out[0], index * length, length);
   }
 
-  /// In `sum`, or, of a single line that is taken as it is, where it lies.
+  /// Returns the blended source lines in `sum`; a single line with weight 1 may be returned in place.
   const float* blend_rows(const void* images, int64_t image, Taps::Span span, float* sum) const {
     alignas(64) float chunk[kChunk];
     const int64_t length = in_length(), start = (image * read_height_ + span.first) * length;
@@ -145,7 +145,7 @@ Inferred infer(const NodeView& node) {
   return {.out = {{.dtype = x.dtype, .shape = {x.shape[0], height, width, x.shape[3]}}}, .error = ""};
 }
 
-/// Straight from the definition, in real numbers.
+/// Computes a pixel straight from the definition, in floating point.
 void add_pixel(const ReferenceArgs& args, const Resize& resize, bool back, int64_t n, int y, int x) {
   const auto taps = [](const ResizeAxis& axis, int o) {
     const double scale = static_cast<double>(axis.in) / axis.out;
@@ -154,7 +154,7 @@ void add_pixel(const ReferenceArgs& args, const Resize& resize, bool back, int64
       made.emplace_back(static_cast<int>(std::floor(o * scale + 1e-9)), 1.0);
     } else {
       const double step = axis.out > 1 ? (axis.in - 1.0) / (axis.out - 1) : 0.0;
-      // The last place is whole, but for rounding.
+      // The last position is an integer except for rounding.
       const double place =
           axis.aligned ? std::min(o * step, axis.in - 1.0) : std::max(0.0, (o + 0.5) * scale - 0.5);
       const int first = std::min(static_cast<int>(place), axis.in - 1);
@@ -183,7 +183,7 @@ void reference_of(const ReferenceArgs& args, bool back) {
   }
 }
 
-/// The attributes for images of another size.
+/// Returns attributes for images of another size.
 Attrs of_size(Attrs attrs, int64_t height, int64_t width) {
   attrs.set("height", height);
   attrs.set("width", width);

@@ -9,10 +9,10 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Elements of a line whose shares are computed once for all lines that are read.
+/// Columns whose weights are computed once for all source lines.
 constexpr int kKept = 8;
 
-/// Rows are pixels of what is made: of the resized images, or, back, of those that were resized.
+/// Computes one pixel per row: of the resized images or, for the gradient, of the original ones.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads) gather(const T* from, T* to, Resize resize) {
   const int channel = first_column<n>();

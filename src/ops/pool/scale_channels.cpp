@@ -7,7 +7,7 @@ namespace hearth::ops {
 namespace {
 
 constexpr int64_t kChannels = 1024;
-/// Pixels whose products are added by themselves first, so that rounding does not grow with the image.
+/// Pixels whose products are summed separately, so that rounding errors do not grow with the image size.
 constexpr int64_t kRun = 64;
 
 HEARTH_CLONES void multiply(const float* a, const float* b, float* out, int64_t count) {
@@ -20,7 +20,7 @@ HEARTH_CLONES void add(const float* in, float* sum, int64_t count) {
   for (int64_t c = 0; c < count; ++c) sum[c] += in[c];
 }
 
-/// Images of `pixels` by `channels`.
+/// Shape of a batch of images.
 struct Images {
   DType dtype;
   int64_t count, pixels, channels;
@@ -68,7 +68,7 @@ Kernel scale_kernel(const NodeView& node) {
   }};
 }
 
-/// Channels [c, c + n) of image i.
+/// Sums channels [c, c + n) of image i.
 void dot_image(const Images& images, const KernelArgs& args, int64_t i, int64_t c, int64_t n) {
   alignas(64) float sum[kChannels] = {}, part[kChannels], a_scratch[kChannels], b_scratch[kChannels];
   for (int64_t begin = 0; begin < images.pixels; begin += kRun) {
@@ -96,7 +96,7 @@ Kernel dot_kernel(const NodeView& node) {
   }};
 }
 
-/// The element of [N, C] that belongs to element i of the images.
+/// Returns the index in [N, C] of the factor of element i of the images.
 size_t factor_of(const Images& images, size_t i) {
   const auto channels = static_cast<size_t>(images.channels), pixels = static_cast<size_t>(images.pixels);
   return i / (channels * pixels) * channels + i % channels;

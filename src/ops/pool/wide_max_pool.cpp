@@ -6,10 +6,10 @@
 namespace hearth::ops {
 namespace {
 
-/// Channels that a task takes, of one image.
+/// Channels of one image per task.
 constexpr int64_t kChannels = 64;
 
-/// Maxima of runs of kChannels channels, and where they are.
+/// Maxima of runs of kChannels channels, and their indices in the window.
 struct Largest {
   float* value;
   int32_t* place;
@@ -17,7 +17,7 @@ struct Largest {
   Largest at(int64_t run) const { return {value + run * kChannels, place + run * kChannels}; }
 };
 
-/// NaN wins, as in torch.
+/// NaN wins, as in PyTorch.
 template <bool kPlaced>
 inline __attribute__((always_inline)) void widen_by(const float* in, const int32_t* places, int32_t tap,
                                                     float* best, int32_t* place, int64_t count) {
@@ -27,11 +27,11 @@ inline __attribute__((always_inline)) void widen_by(const float* in, const int32
     place[i] = wins ? (kPlaced ? places[i] : 0) + tap : place[i];
   }
 }
-/// Takes in a tap of `count` windows.
+/// Updates the maxima of `count` windows with one tap.
 HEARTH_CLONES void widen(const float* in, int32_t tap, float* best, int32_t* place, int64_t count) {
   widen_by<false>(in, nullptr, tap, best, place, count);
 }
-/// The same of maxima that have places of their own.
+/// Updates maxima with maxima of lines, which have their own indices.
 HEARTH_CLONES void widen_placed(const float* in, const int32_t* places, int32_t tap, float* best,
                                 int32_t* place, int64_t count) {
   widen_by<true>(in, places, tap, best, place, count);
@@ -56,7 +56,7 @@ Task task_of(const Pool& pool, int64_t index) {
   return {index / runs, channel, std::min(kChannels, pool.channels - channel)};
 }
 
-/// Sets `to` to the maxima of the windows of one line of the image.
+/// Computes the maxima of the windows of one line of the image.
 void largest_of_line(const Pool& pool, const float* line, const Largest& to) {
   for (int64_t ox = 0; ox < pool.out_w; ++ox) {
     const int64_t first = pool.taps(ox, pool.in_w).begin;
@@ -65,7 +65,7 @@ void largest_of_line(const Pool& pool, const float* line, const Largest& to) {
     std::fill_n(window.place, kChannels, static_cast<int32_t>(first));
   }
   for (int64_t k = 1; k < pool.kernel; ++k) {
-    // Of the windows whose tap k lies inside, those that are neighbors as their taps are go together.
+    // Windows whose tap k is inside of the image are processed together if their taps are adjacent.
     const int64_t begin = std::max<int64_t>(0, (pool.padding - k + pool.stride - 1) / pool.stride);
     const int64_t last = pool.in_w - 1 + pool.padding - k;
     const int64_t end = last < 0 ? 0 : std::min(pool.out_w, last / pool.stride + 1);
@@ -78,7 +78,7 @@ void largest_of_line(const Pool& pool, const float* line, const Largest& to) {
   }
 }
 
-/// An image's channels: maxima of its lines' windows, then of these in columns.
+/// Pools some channels of an image: maxima along lines, then along columns (separable).
 void pool_task(const Pool& pool, const KernelArgs& args, const Task& task, const Largest& lines,
                const Largest& made, float* line) {
   std::fill_n(line, pool.in_w * kChannels, 0.0F);
@@ -105,7 +105,7 @@ void pool_task(const Pool& pool, const KernelArgs& args, const Task& task, const
   }
 }
 
-/// An image's sums of cotangents with its padding, where a place may lie too.
+/// Shape of an image's gradient with padding, because an index may point into the padding.
 struct Padded {
   int64_t height, width;
 
@@ -116,7 +116,7 @@ struct Padded {
   int64_t at(int64_t y, int64_t x) const { return (y * width + x) * kChannels; }
 };
 
-/// Adds every cotangent where its maximum was, in the order of the windows.
+/// Adds every cotangent to the position of its maximum, in the order of the windows.
 void give_task(const Pool& pool, const KernelArgs& args, const Task& task, float* sums) {
   alignas(64) float scratch[kChannels];
   const Padded padded(pool);
@@ -141,7 +141,7 @@ void give_task(const Pool& pool, const KernelArgs& args, const Task& task, float
   }
 }
 
-/// A kernel that calls body(args, task, floats of the thread's own) for all tasks.
+/// Returns a kernel that calls body(args, task, per-thread buffer of `floats` floats) for all tasks.
 template <typename Body>
 Kernel tasks_kernel(const Pool& pool, int num_threads, int64_t floats, Body body) {
   const int64_t tasks = pool.batch * ((pool.channels + kChannels - 1) / kChannels);
