@@ -18,7 +18,7 @@ Inferred infer(const NodeView& node) {
   return {.out = {node.in.begin(), node.in.end()}, .error = ""};
 }
 
-/// Of the host's memory, as one array.
+/// Kernel for buffers in host memory, exchanged as one array.
 template <typename Collective>
 Kernel kernel(const NodeView& node, Collective collective) {
   return each_output(node, [collective](const KernelArgs& args, std::span<const std::span<float>> pieces) {
@@ -42,7 +42,7 @@ Kernel broadcast_cpu(const NodeView& node) {
   });
 }
 
-/// Of a worker that is alone.
+/// Reference for a single worker: no exchange.
 void reference(const ReferenceArgs& args) { std::ranges::copy(args.in, args.out.begin()); }
 
 std::vector<int> each_in_place() {

@@ -6,7 +6,7 @@ namespace {
 
 using distributed::ProcessGroup;
 
-/// Of a GPU's memory.
+/// Kernel for buffers in GPU memory.
 template <typename Collective>
 ir::Kernel each_piece(const ir::NodeView& node, Collective collective) {
   return each_output(node,

@@ -10,7 +10,7 @@
 
 namespace hearth::ops {
 
-/// A kernel that hands the f32 outputs to `collective`, which is not called where there is no other worker.
+/// Returns a kernel that calls `collective` with the f32 outputs; does nothing for a single worker.
 template <typename Collective>
 ir::Kernel each_output(const ir::NodeView& node, Collective collective) {
   std::vector<size_t> counts;

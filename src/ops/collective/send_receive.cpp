@@ -40,7 +40,7 @@ Kernel send_broadcast_kernel(const NodeView& node) {
   }};
 }
 
-/// Of attrs "shape" and "dtype".
+/// Infers a received value from the attributes "shape" and "dtype".
 Inferred infer_received(const NodeView& node) {
   const std::optional<DType> dtype = dtype_from_name(node.attrs.text_or("dtype", "f32"));
   if (!dtype) return refuse("expected a known \"dtype\"");
@@ -76,7 +76,7 @@ Kernel receive_broadcast_kernel(const NodeView& node) {
   }};
 }
 
-/// Of a worker that is alone: outputs come as zeros.
+/// Reference for a single worker: outputs are zeros.
 void reference(const ReferenceArgs& /*args*/) {}
 
 std::vector<Sample> send_samples() { return {{.in = {normal({7, 11})}, .attrs = {{"to", int64_t{1}}}}}; }
@@ -97,7 +97,8 @@ std::vector<Sample> receive_broadcast_samples() {
 
 }  // namespace
 
-// That they overwrite nothing keeps them where nobody reads what they make, and from being made again.
+// `writes` without overwriting an input marks a side effect: the node is neither removed as dead nor
+// recomputed.
 const OpDef send{.name = "send",
                  .doc = "to another worker of a run",
                  .inputs = {"x"},

@@ -23,7 +23,7 @@ void reference(const ReferenceArgs& args) {
   for (size_t i = 0; i < a.size(); ++i) args.out[0][i] = F()(a[i], b[i], p);
 }
 
-/// Runs a tile function over [0, count) in the inputs' dtype.
+/// Returns a kernel that runs a tile function over all elements, converting from and to the inputs' dtype.
 Kernel elementwise_kernel(const NodeView& node, decltype(OpDef::elementwise) run_tile) {
   const DType dtype = node.in[0].dtype;
   const int64_t count = node.in[0].shape.num_elements();
@@ -67,7 +67,7 @@ ValueId dy(const VjpContext& c) { return c.grad_out[0]; }
 ValueId in(const VjpContext& c, size_t i) { return c.node.inputs[i]; }
 ValueId out(const VjpContext& c) { return c.node.outputs[0]; }
 
-/// cotangent masked to where the comparison of the inputs holds, for maximum and minimum.
+/// Gradient of maximum and minimum: routes the cotangent to the input that was selected.
 std::vector<ValueId> select_vjp(const VjpContext& c, size_t first, size_t second) {
   const ValueId mask = emit(c, "greater", {in(c, first), in(c, second)});
   const ValueId taken = emit(c, "mul", {dy(c), mask});
@@ -80,7 +80,7 @@ struct Row {
   std::span<const std::string_view> inputs;
   decltype(OpDef::elementwise) tile;
   Kernel (*cpu)(const NodeView&);
-  size_t formula;  ///< of Formulas
+  size_t formula;  ///< index in Formulas
   void (*reference)(const ReferenceArgs&);
   Vjp vjp;
   SampleInput::Fill fill = SampleInput::Fill::normal;
@@ -95,7 +95,7 @@ constexpr Row row(std::string_view name, std::string_view doc, std::span<const s
 using Ids = std::vector<ValueId>;
 constexpr auto kPositive = SampleInput::Fill::positive;
 
-/// Names of their inputs.
+/// Input names of the kinds of ops: unary, binary, gradient from the output, gradient from the input.
 constexpr std::string_view kOne[] = {"a"};
 constexpr std::string_view kTwo[] = {"a", "b"};
 constexpr std::string_view kOfOutput[] = {"dy", "y"};

@@ -7,11 +7,11 @@
 
 namespace hearth::ops {
 
-/// The elementwise ops, one row each in elementwise.cpp: a formula written once as a functor serves the f32
-/// kernel, the kernel for GPUs, the float64 reference and fused chains. To add one: a functor and its place
-/// in Formulas (formulas.h), a gradient rule and a row.
+/// Returns the elementwise ops, one row each in elementwise.cpp: a formula written once as a functor serves
+/// the f32 kernel, the GPU kernel, the float64 reference and fused chains. To add one: a functor and its
+/// entry in Formulas (formulas.h), a gradient rule and a row.
 std::span<const ir::OpDef> elementwise_ops();
-/// The one with that name; InternalError where there is none.
+/// Returns the elementwise op with that name; InternalError if there is none.
 const ir::OpDef& elementwise_op(std::string_view name);
 
 extern const ir::OpDef bias_add;

@@ -9,7 +9,7 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// An array of a storage dtype; the branch is the same for every thread.
+/// An array of a storage dtype; branches on the dtype are uniform across all threads.
 struct Elements {
   void* data;
   DType dtype;

@@ -12,7 +12,7 @@
 #include "ops/exponential.h"
 #include "ops/formula.h"
 
-/// The formulas of the elementwise ops, for the processor, for GPUs, and in float64 for tests.
+/// Formulas of the elementwise ops, shared by CPU kernels, GPU kernels and the float64 reference.
 namespace hearth::ops {
 
 /// Each functor is a formula of (a, b, p): first input, second input, constant.
@@ -130,8 +130,8 @@ struct Gelu {
     return T(0.5) * a * (T(1) + std::erf(a * std::numbers::sqrt2_v<T> / T(2)));
   }
 };
-/// The tanh form (arXiv 1606.08415), x (1 + tanh u) / 2 = x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715
-/// x^3).
+/// gelu_tanh(x) = x (1 + tanh u) / 2 = x sigmoid(2 u) with u = sqrt(2 / pi) (x + 0.044715 x^3) (arXiv
+/// 1606.08415).
 struct GeluTanh {
   template <class T>
   static constexpr T kTwice = T(2) * std::numbers::sqrt2_v<T>* std::numbers::inv_sqrtpi_v<T>;
@@ -255,7 +255,7 @@ struct HardSwishGrad {
 template <class... F>
 struct FormulaList {
   static constexpr size_t kCount = sizeof...(F);
-  /// The place of a formula in the list.
+  /// Returns the index of a formula in the list.
   template <class Wanted>
   static constexpr size_t index() {
     constexpr bool same[] = {std::is_same_v<Wanted, F>...};
@@ -270,9 +270,9 @@ using Formulas =
                 SigmoidGrad, SiluGrad, GeluGrad, GeluTanh, GeluTanhGrad, Softplus, SoftplusGrad, HardSigmoid,
                 HardSigmoidGrad, HardSwish, HardSwishGrad>;
 
-/// The op of each formula, in their order.
+/// Returns the op name of each formula, in the order of Formulas.
 std::span<const std::string_view, Formulas::kCount> formula_names();
-/// The constant of a node, or 0.
+/// Returns the constant of a node; 0 if it has none.
 double formula_parameter(const ir::Attrs& attrs);
 
 }  // namespace hearth::ops

@@ -11,10 +11,10 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// A step's result is a formula of two values. Values lie in slots: inputs in the first ones, and a result
-/// where the step before it last read a value.
+/// A step applies a formula to two slots and stores its result in a slot. Inputs are in the first slots;
+/// results reuse the slots of values that are no longer needed.
 struct GpuStep {
-  int formula;  ///< of Formulas
+  int formula;  ///< index in Formulas
   int a, b, to;
   float parameter;
 };
@@ -29,7 +29,7 @@ struct GpuInputs {
   const T* at[kMaxInputs];
 };
 
-/// What a thread makes at a time.
+/// Elements per thread at a time.
 constexpr int kOwn = 4;
 using Values = rt::Vec<float, kOwn>;
 
@@ -39,7 +39,7 @@ RT_DEVICE bool apply_to(Values& result, const Values& a, const Values& b, float 
   for (int e = 0; e < kOwn; ++e) result.at[e] = F()(a.at[e], b.at[e], p);
   return true;
 }
-/// One branch finds the formula for all elements.
+/// Applies a formula to all elements with a single branch.
 template <class... F>
 RT_DEVICE Values apply(FormulaList<F...>, int formula, const Values& a, const Values& b, float p) {
   Values result = {};
@@ -48,8 +48,8 @@ RT_DEVICE Values apply(FormulaList<F...>, int formula, const Values& a, const Va
   return result;
 }
 
-/// The steps of a thread's elements one after another. Its slots lie in shared memory: what a variable
-/// indexes cannot stay in registers.
+/// Runs the steps on a thread's elements one after another. The slots are in shared memory, because
+/// dynamically indexed arrays cannot be kept in registers.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     run_program(GpuInputs<T> in, T* out, int64_t count, GpuProgram program) {
@@ -87,7 +87,7 @@ GpuProgram program_of(const NodeView& node) {
   const int num_inputs = static_cast<int>(std::ssize(node.in)),
             num_steps = static_cast<int>(std::ssize(steps));
   GpuProgram made{.num_inputs = num_inputs, .num_steps = num_steps, .num_slots = num_inputs, .steps = {}};
-  // Values are numbered: inputs, then results.
+  // Values are numbered: inputs first, then results.
   const auto value_of = [&](int operand) { return operand >= 0 ? operand : num_inputs - 1 - operand; };
   int slot_of[kMaxInputs + kMaxSteps], last_step[kMaxInputs + kMaxSteps] = {};
   for (int s = 0; s < num_steps; ++s) {

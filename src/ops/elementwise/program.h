@@ -8,24 +8,25 @@
 
 namespace hearth::ops {
 
-/// What fused_elementwise takes.
+/// Maximum number of inputs and steps of fused_elementwise.
 inline constexpr int kMaxInputs = 8;
 inline constexpr int kMaxSteps = 16;
 
-/// A chain of elementwise ops over shared tiles. Text form, the "program" attribute of fused_elementwise:
-///   "add(i0,i1);relu(t0);scale(t1,0.5)"  inputs i0.., results t0.. in order, the last one is the output.
+/// A step of a chain of elementwise ops over shared tiles. Text form of a chain, the attribute "program" of
+/// fused_elementwise:
+///   "add(i0,i1);relu(t0);scale(t1,0.5)"  inputs i0.., results t0.. in order; the last result is the output.
 struct ElementwiseStep {
   const ir::OpDef* op = nullptr;
-  /// Operands: input index, or -1 - step index; the second is unused by unary ops.
+  /// Operands: an input index, or -1 - step index; unary ops do not use the second.
   int operands[2] = {0, 0};
   float parameter = 0;
 };
 
 std::string print_program(const std::vector<ElementwiseStep>& steps);
-/// InternalError for a malformed program.
+/// Parses the text form; InternalError if it is malformed.
 std::vector<ElementwiseStep> parse_program(std::string_view text);
 
-/// The constant of a scale or add_scalar node; 0 for other ops.
+/// Returns the constant of a scale or add_scalar node; 0 for other ops.
 float elementwise_parameter(const ir::OpDef& op, const ir::Attrs& attrs);
 
 }  // namespace hearth::ops

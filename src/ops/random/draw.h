@@ -17,15 +17,16 @@ HEARTH_PHILOX inline uint32_t drawn_bits(uint32_t seed, int64_t index) {
   bits = (bits ^ bits >> 13) * 0xC2B2AE35U;
   return bits ^ bits >> 16;
 }
-/// Element `index` of a drawn array. It follows from its place alone, so that the host knows any part of what
-/// a GPU draws: an odd multiple of 1/64 between -1 and 1, which every floating dtype holds.
+/// Returns element `index` of a pseudorandom array: an odd multiple of 1/64 in (-1, 1), exact in every
+/// floating dtype. Depends only on seed and index, so that the host can compute any part of an array drawn on
+/// a GPU.
 HEARTH_PHILOX inline float drawn_element(uint32_t seed, int64_t index) {
   return static_cast<float>(static_cast<int>(drawn_bits(seed, index) >> 26) * 2 - 63) / 64;
 }
-/// What the product of two of them is like: the root of its mean square.
+/// Root mean square of the product of two such elements.
 inline constexpr double kDrawnProduct = 1.0 / 3;
 
-/// Queues the drawing of a value of bf16, f16 or f32, times `scale`, a power of two.
+/// Enqueues filling a bf16, f16 or f32 array with pseudorandom values times `scale`, a power of two.
 void draw_on_gpu(gpu::Device& device, gpu::Stream& stream, const ir::Type& type, std::byte* to, uint32_t seed,
                  float scale = 1);
 

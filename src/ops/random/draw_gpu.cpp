@@ -10,7 +10,7 @@ __global__ void __launch_bounds__(kBlockThreads) draw(T* out, int64_t count, uin
     out[i] = rt::from_float<T>(scale * drawn_element(seed, i));
 }
 
-/// What draw_on_gpu asks for; no op.
+/// Kernel of draw_on_gpu; not an op of the list.
 ir::Kernel draw_gpu(const ir::NodeView& node) {
   const auto seed = static_cast<uint32_t>(node.attrs.integer("seed"));
   const auto scale = static_cast<float>(node.attrs.real("scale"));

@@ -7,7 +7,7 @@
 
 namespace hearth::ops {
 
-/// What decides every bit of a dropout mask besides the element's index.
+/// Philox key and counter parts of a dropout mask; with an element's index they determine every bit.
 struct MaskKey {
   uint64_t key;
   uint32_t step;
@@ -15,10 +15,10 @@ struct MaskKey {
   uint32_t threshold;  ///< words below it are dropped
   float scale;
 };
-/// At step 0 and micro-batch 0.
+/// Returns the key for step 0 and micro-batch 0.
 MaskKey mask_key(const ir::Attrs& attrs);
 
-/// Factors, 0 or the scale, of elements [4 * group, 4 * group + 4).
+/// Computes the factors (0 or the scale) of elements [4 * group, 4 * group + 4).
 HEARTH_PHILOX inline void mask_factors(const MaskKey& key, uint64_t group, float* out) {
   uint32_t words[4] = {static_cast<uint32_t>(group), static_cast<uint32_t>(group >> 32), key.step,
                        key.micro_batch};

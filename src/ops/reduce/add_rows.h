@@ -4,8 +4,8 @@
 
 namespace hearth::ops {
 
-/// A thread per column: parts[part][column] = the sum of every gridDim.y-th row of in [rows, width] from
-/// `part`, which is blockIdx.y, on.
+/// parts[part][column] = sum of every gridDim.y-th row of in [rows, width] from row `part` on, where part is
+/// blockIdx.y; one thread per column.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     add_rows(const T* in, float* parts, int64_t rows, int64_t width) {

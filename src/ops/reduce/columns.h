@@ -5,23 +5,23 @@
 
 #include "ops/gpu_support.h"
 
-/// Kernels over an array [rows, width] whose threads keep their columns, `n` neighbors each. threadIdx.x
-/// counts such runs of columns, threadIdx.y the lanes that share the rows; blockIdx likewise.
+/// Kernels over an array [rows, width] in which each thread processes `n` adjacent columns. threadIdx.x and
+/// blockIdx.x index such runs of columns; threadIdx.y and blockIdx.y index rows.
 namespace hearth::ops {
 
 template <int n>
 RT_DEVICE int first_column() {
   return static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) * n;
 }
-/// Where a thread begins, and how far apart its rows are.
+/// First row of a thread, and the stride between its rows.
 RT_DEVICE int64_t first_row() { return static_cast<int64_t>(blockIdx.y) * blockDim.y + threadIdx.y; }
 RT_DEVICE int64_t row_stride() { return static_cast<int64_t>(gridDim.y) * blockDim.y; }
 
-/// Calls keep(column, value) for each column of the block, value being what join() makes of its lanes'
-/// values in their order. Every thread of the block must call it, once in a kernel.
+/// Merges the values of the lanes that share a column with Value::join(), in order, and calls keep(column,
+/// value) for each column of the block. Every thread of the block must call it, and only once per kernel.
 template <typename Value, int n, typename Keep>
 RT_DEVICE void join_lanes(const Value (&own)[n], int width, Keep keep) {
-  // Neighboring columns lie in different banks.
+  // Adjacent columns are in different banks.
   RT_SHARED(values, Value[n][kBlockThreads + rt::kWarp / n]);
   const int across = static_cast<int>(blockDim.x), lanes = static_cast<int>(blockDim.y);
   const int thread = static_cast<int>(threadIdx.y) * across + static_cast<int>(threadIdx.x);
@@ -35,8 +35,8 @@ RT_DEVICE void join_lanes(const Value (&own)[n], int width, Keep keep) {
   keep(column, joined);
 }
 
-/// What body(n) returns, n being the constant number of columns that a thread keeps: 16 bytes of T where the
-/// width is a multiple of them, else 1.
+/// Returns body(n), where n is the constant number of columns per thread: 16 bytes of T if the width is a
+/// multiple of that, otherwise 1.
 template <typename T, typename Body>
 ir::Kernel with_columns(int64_t width, Body body) {
   constexpr int kWide = 16 / sizeof(T);
@@ -44,7 +44,7 @@ ir::Kernel with_columns(int64_t width, Body body) {
   return body(std::integral_constant<int, 1>());
 }
 
-/// What body(T(), n) returns for an array of that type, whose columns are its last axis.
+/// Returns body(T(), n) for an array of that type, whose columns are its last axis.
 template <typename Body>
 ir::Kernel with_columns(const ir::Type& type, Body body) {
   return with_storage_type(type.dtype, [&](auto element) {
@@ -52,34 +52,35 @@ ir::Kernel with_columns(const ir::Type& type, Body body) {
   });
 }
 
-/// How blocks share an array whose threads keep `own` columns each.
+/// Launch shapes for an array whose threads process `own` columns each.
 class ColumnBlocks {
  public:
   ColumnBlocks(int64_t rows, int64_t width, int own)
       : rows_(rows), runs_(width / own), across_(threads_across(runs_)), lanes_(kBlockThreads / across_) {}
 
-  /// Partial sums of a column, blocks that share the rows: their number depends on the shape alone, and so
+  /// Returns the number of partial sums per column (blocks along the rows). Depends only on the shape, and so
   /// does the order of additions.
   int64_t num_parts() const {
     constexpr int64_t kRowsOfLane = 16, kMost = 512;
     return std::clamp<int64_t>(divided_up(rows_, kRowsOfLane * lanes_), 1, kMost);
   }
   rt::Shape for_parts() const { return shape(num_parts()); }
-  /// For rows that do not depend on each other, of which a thread takes `least` if there are many.
+  /// Returns a launch shape for independent rows, with at least `least` rows per thread if there are many
+  /// rows.
   rt::Shape for_rows(int64_t least = 4) const {
     constexpr int64_t kMostBlocks = 2048;
     const int64_t most = std::max<int64_t>(1, kMostBlocks / divided_up(runs_, across_));
     return shape(std::clamp<int64_t>(divided_up(rows_, least * lanes_), 1, most));
   }
-  /// One block for all rows of a few columns.
+  /// Returns a launch shape in which one block processes all rows of a few columns.
   static rt::Shape for_columns(int64_t width) {
     return {grid(divided_up(width, kFewest), 1), block(kFewest)};
   }
 
  private:
-  /// Threads side by side that read a line of 128 bytes by 16 each.
+  /// Minimum number of adjacent threads: they read a 128-byte line with 16 bytes each.
   static constexpr int64_t kFewest = 8;
-  /// So many that few of them lie beyond the last column.
+  /// Returns the number of threads across the columns for which the fewest threads are past the last column.
   static int64_t threads_across(int64_t runs) {
     if (runs < kFewest) return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(runs)));
     int64_t best = rt::kWarp;

@@ -12,7 +12,7 @@
 namespace hearth::ops {
 namespace {
 
-/// Rows added in f32 before the partial sum moves to double: keeps the error of long columns small.
+/// Rows summed in f32 before the partial sum is added in double, which keeps the error of long columns small.
 constexpr int64_t kRun = 64;
 
 HEARTH_CLONES void add_sum(const float* in, int64_t count, double* sums) {
@@ -44,7 +44,7 @@ Inferred infer_sum_leading(const NodeView& node) {
   return {.out = {{.dtype = DType::f32, .shape = {node.in[0].shape.back()}}}, .error = ""};
 }
 
-/// Sums rows [begin, end) into doubles; `partial` and `scratch` hold `width` floats each.
+/// Sums rows [begin, end) in double; `partial` and `scratch` hold `width` floats each.
 void sum_rows(DType dtype, const void* data, Range rows, int64_t width, double* sums, float* partial,
               float* scratch) {
   std::fill(sums, sums + width, 0.0);
@@ -80,7 +80,7 @@ Kernel sum_leading_kernel(const NodeView& node) {
 }
 
 std::vector<ValueId> sum_leading_vjp(const VjpContext& c) {
-  // The gradient of a column sum is the cotangent repeated: zeros plus a bias.
+  // The gradient of a column sum is the cotangent repeated for every row: zeros plus a bias.
   const ValueId zeros = emit(c, "scale", {c.node.inputs[0]}, {{"factor", 0.0}});
   return {emit(c, "bias_add", {zeros, c.grad_out[0]})};
 }
@@ -112,13 +112,13 @@ Inferred infer_sum_squares(const NodeView& node) {
   return {.out = {{.dtype = DType::f32, .shape = {count}}}, .error = ""};
 }
 
-/// A part of an input whose squares are added up by one thread.
+/// A part of an input whose squares are summed by one thread.
 struct SquaresPart {
   size_t input;
   Range elements;
 };
 
-/// The sums of an input's parts are added in their order.
+/// Sums of squares per input; partial sums are added in order.
 Kernel sum_squares_kernel(const NodeView& node) {
   std::vector<SquaresPart> parts;
   for (size_t k = 0; k < node.in.size(); ++k) {

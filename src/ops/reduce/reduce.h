@@ -9,11 +9,11 @@ namespace hearth::ops {
 
 extern const ir::OpDef sum_leading;
 extern const ir::OpDef sum_all;
-/// Of x [N, ...], what each of the N rows adds up to, f32 [N]; and each of N numbers repeated in such a row.
+/// Sums each of the N rows of x [N, ...] to f32 [N]; and the inverse broadcast of N values to rows.
 extern const ir::OpDef sum_trailing;
 extern const ir::OpDef broadcast_trailing;
 extern const ir::OpDef sum_squares;
-/// Elements of sum_squares' output, and where in it the sum of each input goes.
+/// Number of elements of sum_squares' output, and the index in it for the sum of each input.
 int64_t num_squares(const ir::NodeView& node);
 std::vector<int64_t> square_places(const ir::NodeView& node);
 

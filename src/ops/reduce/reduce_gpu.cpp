@@ -12,16 +12,16 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Partial sums of an array or a column, so that their order is fixed.
+/// Maximum number of partial sums of an array or a column; kept separate so that their order is constant.
 constexpr int64_t kMostParts = 64;
-/// Elements that are worth a part.
+/// Minimum number of elements per part.
 constexpr int64_t kPartElements = 4096;
-/// The same for squares of many arrays, whose parts one block adds up.
+/// Elements per part for squares of many arrays; one block adds up an array's parts.
 constexpr int kSquaresRun = 16384;
-/// Rows that are worth a part.
+/// Minimum number of rows per part.
 constexpr int64_t kPartRows = 16;
 
-/// parts[block] = the block's share of the sum of `in`; one block adds parts up.
+/// parts[block] = the block's share of the sum of `in`.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads) add_elements(const T* in, float* parts, int64_t count) {
   float sum = 0;
@@ -29,12 +29,12 @@ __global__ void __launch_bounds__(kBlockThreads) add_elements(const T* in, float
   sum = rt::reduce_block(sum, rt::Add(), 0.0F);
   if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
-/// Parts of an array's sum, and where it goes.
+/// Partial sums of an array, and the destination of their sum.
 struct Parts {
   const float* parts;
   float* out;
 };
-/// Each block adds up the parts of one array.
+/// Adds up the parts of one array per block.
 __global__ void __launch_bounds__(kBlockThreads) add_parts(ManyTensors<Parts> all) {
   const BlockRun run = run_of_block(all);
   const Parts array = all.tensors[run.tensor];
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kBlockThreads) add_parts(ManyTensors<Parts> al
   sum = rt::reduce_block(sum, rt::Add(), 0.0F);
   if (threadIdx.x == 0) *array.out = sum;
 }
-/// parts[block] = the sum of squares of the block's run.
+/// parts[block] = sum of squares of the block's run.
 __global__ void __launch_bounds__(kBlockThreads) add_squares(ManyTensors<const float*> all, float* parts) {
   const BlockRun run = run_of_block(all);
   const float* in = all.tensors[run.tensor];

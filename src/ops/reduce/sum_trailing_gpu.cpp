@@ -15,7 +15,7 @@ Rows rows_of(const Shape& shape) {
   return {.count = shape[0], .width = shape[0] == 0 ? 0 : shape.num_elements() / shape[0]};
 }
 
-/// sums [rows, parts]: a block adds up every gridDim.x-th run of a row, for each gridDim.y-th row.
+/// sums [rows, parts]: a block sums every gridDim.x-th run of a row, for every gridDim.y-th row.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads) add_row_parts(const T* in, float* sums, Rows rows) {
   for (int64_t row = blockIdx.y; row < rows.count; row += gridDim.y) {
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kBlockThreads) repeat_in_rows(const float* val
   }
 }
 
-/// Blocks of `per_row` for each row, or for some rows each where there are many.
+/// Returns a launch shape of `per_row` blocks for each row, or for several rows each if there are many.
 rt::Shape blocks_of(int64_t per_row, const Rows& rows) {
   constexpr int64_t kMostRows = 1 << 15;
   return {rt::Dim3{static_cast<unsigned>(per_row),

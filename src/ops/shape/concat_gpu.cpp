@@ -7,7 +7,8 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Runs of n elements of T: `count` columns of each row from `begin` on, of `width` in the output.
+/// Copies of one input in elements of T: `count` columns of each row, to columns from `begin` on of rows of
+/// `width`.
 struct Columns {
   int64_t rows;
   int count;
@@ -48,7 +49,7 @@ ir::Kernel make(const NodeView& node) {
   }};
 }
 
-/// Elements are moved by as many bytes as every row of every input is a multiple of.
+/// Uses the widest element type that divides every row of every input.
 ir::Kernel concat_last_gpu(const NodeView& node) {
   int64_t bits = 16;
   for (const ir::Type& type : node.in) bits |= type.shape.back() * dtype_bytes(type.dtype);

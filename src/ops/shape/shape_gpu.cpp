@@ -7,7 +7,7 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// What body(T()) returns, T having the bytes of an element: these kernels only move them.
+/// Returns body(T()), where T has the size of an element; these kernels only move bytes.
 template <typename Body>
 ir::Kernel with_element(DType dtype, Body body) {
   const int64_t num_bytes = dtype_bytes(dtype);
@@ -17,13 +17,13 @@ ir::Kernel with_element(DType dtype, Body body) {
   return body(uint64_t());
 }
 
-/// Strides of the input in the order of the output's axes, the last one first.
+/// Extents and input strides in the order of the output's axes, last axis first.
 struct Walk {
   int rank;
   int64_t length[Shape::kMaxRank];
   int64_t stride[Shape::kMaxRank];
 };
-/// Axes that stay neighbors are walked as one.
+/// Merges axes that stay adjacent.
 Walk walk_of(const Shape& in, const std::vector<int64_t>& perm) {
   Walk walk{};
   for (int j = in.rank(); j-- > 0;) {
@@ -41,7 +41,7 @@ Walk walk_of(const Shape& in, const std::vector<int64_t>& perm) {
   return walk;
 }
 
-/// GPUs take a hundred instructions to divide 64 bits.
+/// Divides in 32 bits if possible, because a 64-bit division takes GPUs a hundred instructions.
 RT_DEVICE int64_t divide(int64_t value, int64_t by) {
   if (value > UINT32_MAX) return value / by;
   return by > UINT32_MAX ? 0 : static_cast<uint32_t>(value) / static_cast<uint32_t>(by);
@@ -49,7 +49,8 @@ RT_DEVICE int64_t divide(int64_t value, int64_t by) {
 
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads) gather(const T* in, T* out, int64_t count, Walk given) {
-  // Indexed by a variable, an argument would have to lie in scratch memory.
+  // Copied to shared memory, because a dynamically indexed argument would be placed in local (scratch)
+  // memory.
   RT_SHARED(walk, Walk);
   if (threadIdx.x == 0) walk = given;
   rt::sync_block();
@@ -76,8 +77,8 @@ ir::Kernel make_transpose(const NodeView& node) {
   return {.run = run};
 }
 
-/// Rows of `in_width` become rows of `out_width`: out column c is in column c + shift, or 0 where there is
-/// none.
+/// Rows of `in_width` columns become rows of `out_width`: output column c is input column c + shift, or 0 if
+/// there is none.
 struct Columns {
   int64_t rows;
   int in_width;

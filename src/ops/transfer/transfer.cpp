@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kNoGradient = "copies between memories are placed after the gradients";
 
-/// Copies input number `from`.
+/// Copies input `from` to output 0.
 template <size_t from>
 Kernel copy_cpu(const NodeView& node) {
   const int64_t num_bytes = node.in_type(0).num_bytes();
@@ -31,7 +31,7 @@ Inferred infer_store(const NodeView& node) {
 void copy_reference(const ReferenceArgs& args) { args.out[0] = args.in[0]; }
 void load_reference(const ReferenceArgs& args) { args.out[0] = args.in[1]; }
 
-/// Every byte crosses once; reading `store`'s target is no work.
+/// Every byte crosses the link once; the overwritten input of store and load is not read.
 Cost copy_cost(const NodeView& node) { return {.bytes = static_cast<double>(node.in_type(0).num_bytes())}; }
 
 std::vector<Sample> copies() {

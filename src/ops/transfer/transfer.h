@@ -4,8 +4,8 @@
 
 namespace hearth::ops {
 
-/// Copies between a device and host memory; results never change by them. Where device and host are one
-/// memory, they are plain copies.
+/// Copies between device and host memory, for offloading; they never change values. On devices that share the
+/// host's memory they are plain copies.
 extern const ir::OpDef fetch;  ///< (on host) -> a copy on the device
 extern const ir::OpDef store;  ///< (x, weight or state on host): overwrites it with x
 extern const ir::OpDef stash;  ///< (x) -> a copy on the host

@@ -4,7 +4,7 @@
 namespace hearth::ops {
 namespace {
 
-/// A GPU's copies go beside its computing; the host's side is page-locked memory.
+/// Copies run asynchronously to computation; the host memory is page-locked.
 ir::Kernel fetch_gpu(const ir::NodeView& node) {
   const int64_t num_bytes = node.in_type(0).num_bytes();
   const auto run = [=](const ir::KernelArgs& args) {
