@@ -14,6 +14,7 @@ namespace hearth::ops {
 /// Threads per block in kernels that process a row or a contiguous range of elements.
 inline constexpr int kBlockThreads = 256;
 
+/// Returns count / by, rounded up.
 inline int64_t divided_up(int64_t count, int64_t by) { return (count + by - 1) / by; }
 /// Returns the number of blocks of kBlockThreads for a grid-stride loop over `count` elements.
 inline int64_t num_stride_blocks(int64_t count) {

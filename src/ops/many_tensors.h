@@ -46,6 +46,7 @@ RT_DEVICE BlockRun run_of_block(const ManyTensors<Tensor>& all) {
   return {low, begin, end < all.counts[low] ? end : all.counts[low]};
 }
 
+/// Returns the number of blocks for a tensor of `count` elements.
 inline int64_t num_runs(int64_t count, int run) { return divided_up(count, run); }
 
 /// Calls launch(table) for tables that hold tensor_of(i) of counts[i] elements, in order, as many tables as

@@ -36,6 +36,7 @@ inline constexpr int64_t kTile = 1024;
 /// Minimum number of elements per thread; below it another thread does not pay off.
 inline constexpr int64_t kGrain = 8192;
 
+/// The type f32 [].
 inline constexpr Type kScalar{.dtype = DType::f32, .shape = {}};
 inline Type f32_type(const Shape& shape) { return {.dtype = DType::f32, .shape = shape}; }
 /// True for the three storage dtypes that kernels compute from.
@@ -45,6 +46,7 @@ inline bool is_storage_float(DType dtype) {
 inline std::string to_string(const Type& type) {
   return fmt::format("{}{}", dtype_name(type.dtype), hearth::to_string(type.shape));
 }
+/// Refuses a node because `what` has the wrong type: "expected {what} to be {expected}, got {got}".
 inline Inferred refuse_type(std::string_view what, std::string_view expected, const Type& got) {
   return refuse(fmt::format("expected {} to be {}, got {}", what, expected, to_string(got)));
 }
@@ -61,7 +63,9 @@ DType gradient_dtype(const ir::Graph& graph, ValueId id);
 /// OpDef::no_vjp_because for an op that is itself a gradient.
 inline constexpr std::string_view kNoSecondDerivatives = "second derivatives are not taken";
 
+/// Returns the extents of a shape.
 inline std::vector<int64_t> axes_of(const Shape& shape) { return {shape.begin(), shape.end()}; }
+/// Returns the dtype in an attribute; `fallback` if it is absent or unknown.
 inline DType dtype_attr(const Attrs& attrs, std::string_view name, DType fallback) {
   return attrs.contains(name) ? dtype_from_name(attrs.text(name)).value_or(fallback) : fallback;
 }

@@ -20,6 +20,7 @@ extern const ir::OpDef send;  ///< (x) -> u8[1], unused; attribute "to": the rec
 /// () -> the value sent by rank "from", with attributes "dtype" and "shape"; zeros for a single worker.
 extern const ir::OpDef receive;
 
+/// Attribute: buffers are in GPU memory.
 inline constexpr const char* kOnGpu = "on_gpu";
 
 /// Maximum number of inputs of all_reduce.

@@ -23,6 +23,7 @@ ir::Kernel each_output(const ir::NodeView& node, Collective collective) {
   }};
 }
 
+/// Returns the rank in the attribute "root".
 inline int root_of(const ir::NodeView& node) { return static_cast<int>(node.attrs.integer("root")); }
 
 }  // namespace hearth::ops

@@ -22,9 +22,11 @@ extern const ir::OpDef conv2d_norm;
 struct ConvIn {
   enum : size_t { x, w, bias, residual };
 };
+/// Indices of the inputs of conv2d_norm; `weight` and `bias` are those of the normalization.
 struct ConvNormIn {
   enum : size_t { x, w, weight, bias, mean, var, conv_bias, residual };
 };
+/// Indices of the inputs of conv2d_pool_grad_weight.
 struct ConvPoolGradIn {
   enum : size_t { x, pooled, argmax, dpooled };
 };

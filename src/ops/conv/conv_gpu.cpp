@@ -256,8 +256,7 @@ __global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, const T* w,
   const ClassAxis xs(number % shape.stride, shape.in_w, shape.kernel_w, shape);
   if (ys.num_pixels == 0 || xs.num_pixels == 0) return;
   const PixelGrid<> pixels{ys.num_pixels, xs.num_pixels};
-  const int taps_across =
-      xs.num_taps > 0 ? xs.num_taps : 1;  // avoids a division by zero; without taps there are no terms
+  const int taps_across = xs.num_taps > 0 ? xs.num_taps : 1;  // without taps there are no terms
   const Patches<T> lines{.images = dy,
                          .h = shape.out_h,
                          .w = shape.out_w,

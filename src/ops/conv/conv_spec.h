@@ -36,6 +36,7 @@ struct ConvShape {
 /// fewer multiplications and 3 to 4 times the rms error of direct.
 enum class ConvAlgorithm : uint8_t { direct, winograd };
 
+/// A convolution with its dtypes, fused epilogue, number of threads and algorithm.
 struct ConvSpec {
   ConvShape shape;
   DType x = DType::f32;  ///< activations: x, y, residual and their gradients

@@ -23,6 +23,7 @@ class DepthwisePass {
 
   DepthwisePass(const ConvShape& shape, bool backward);
 
+  /// Height and width of the source and of the result of the pass.
   int64_t in_h() const { return backward_ ? s_.out_h() : s_.in_h; }
   int64_t in_w() const { return backward_ ? s_.out_w() : s_.in_w; }
   int64_t out_h() const { return backward_ ? s_.in_h : s_.out_h(); }
@@ -52,12 +53,15 @@ class DepthwiseConv {
  public:
   explicit DepthwiseConv(const ConvSpec& spec);
 
+  /// y = relu(conv(x, w) + bias + residual). `workspace` has forward_workspace_bytes().
   int64_t forward_workspace_bytes() const { return pass_workspace_bytes(false); }
   void forward(const void* x, const void* w, const float* bias, const void* residual, void* y,
                std::byte* workspace, ThreadPool& threads) const;
+  /// dx from dy and w. `workspace` has data_workspace_bytes().
   int64_t data_workspace_bytes() const { return pass_workspace_bytes(true); }
   void backward_data(const void* dy, const void* w, void* dx, std::byte* workspace,
                      ThreadPool& threads) const;
+  /// dw (f32, HWIO) from x and dy. `workspace` has weights_workspace_bytes().
   int64_t weights_workspace_bytes() const;
   void backward_weights(const void* x, const void* dy, float* dw, std::byte* workspace,
                         ThreadPool& threads) const;

@@ -12,12 +12,15 @@ namespace hearth::cpu {
 struct DirectConv {
   ConvSpec spec;
 
+  /// y = relu(conv(x, w) + bias + residual). `workspace` has forward_workspace_bytes().
   int64_t forward_workspace_bytes() const;
   void forward(const void* x, const void* w, const float* bias, const void* residual, void* y,
                std::byte* workspace, ThreadPool& threads) const;
+  /// dx from dy and w. `workspace` has data_workspace_bytes().
   int64_t data_workspace_bytes() const;
   void backward_data(const void* dy, const void* w, void* dx, std::byte* workspace,
                      ThreadPool& threads) const;
+  /// dw (f32, HWIO) from x and dy. `workspace` has weights_workspace_bytes().
   int64_t weights_workspace_bytes() const;
   void backward_weights(const void* x, const void* dy, float* dw, std::byte* workspace,
                         ThreadPool& threads) const;

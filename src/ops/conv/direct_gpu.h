@@ -63,6 +63,7 @@ RT_DEVICE Pixel run_at(int64_t number, int height, int width) {
   place.x *= kRun;
   return place;
 }
+/// Returns the number of runs; UserError if their pixels exceed 32 bits.
 inline int64_t counted_runs(int64_t batch, int64_t height, int64_t width) {
   return counted_pixels(batch, height, divided_up(width, kRun));
 }
@@ -170,6 +171,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 /// Kernel taps whose gradients a thread sums at once.
 inline constexpr int kOwnTaps = 3;
+/// Weight gradients of kOwnTaps taps of one channel.
 struct TapSums {
   float at[kOwnTaps];
   RT_DEVICE void join(const TapSums& more) {
@@ -254,6 +256,7 @@ ir::Kernel groups_forward(const cpu::ConvShape& shape, ImagesOf images) {
   });
 }
 
+/// Kernel of the gradient of the input, for grouped convolutions.
 template <typename T>
 ir::Kernel groups_grad_input(const cpu::ConvShape& shape) {
   return with_group_columns<T>(shape, [&](auto n) -> ir::Kernel {
@@ -267,6 +270,7 @@ ir::Kernel groups_grad_input(const cpu::ConvShape& shape) {
   });
 }
 
+/// Kernel of the gradient of the weights, for grouped convolutions.
 template <typename T>
 ir::Kernel groups_grad_weight(const cpu::ConvShape& shape) {
   constexpr int64_t kMostBlocks = 4096, kMostRows = 65535;

@@ -28,6 +28,7 @@ inline void copy_run(const float* from, int64_t count, float* to) {
 struct Patches {
   const ConvShape& s;
   int64_t group = 0;
+  /// Returns the elements of a patch.
   int64_t length() const { return s.kernel_h * s.kernel_w * s.group_in(); }
   int64_t num_pixels() const { return s.batch * s.out_h() * s.out_w(); }
   bool is_dilated() const { return s.dilation > 1; }

@@ -117,6 +117,7 @@ struct Patches {
     return static_cast<unsigned>(spot.y) < static_cast<unsigned>(h) &&
            static_cast<unsigned>(spot.x) < static_cast<unsigned>(w);
   }
+  /// Returns the spot of a pixel, to step to the pixel kDepth later with advance().
   RT_DEVICE PixelWalk walk_of_line(int i) const {
     const typename Pixels::Place place = pixels[i];
     const int y = stride * place.y + first_y, x = stride * place.x + first_x;
@@ -152,7 +153,9 @@ struct Patches {
   }
 };
 
+/// Returns the number of output pixels: the rows of the implicit matrix.
 inline int64_t num_pixels(const cpu::ConvShape& s) { return s.batch * s.out_h() * s.out_w(); }
+/// Returns the number of elements of a patch: the columns of the implicit matrix.
 inline int64_t num_taps(const cpu::ConvShape& s) { return s.kernel_h * s.kernel_w * s.group_in(); }
 
 /// Returns the alignment of a convolution's channels; `any` if byte offsets of its arrays exceed 32 bits.
@@ -162,6 +165,7 @@ inline Channels channels_of_images(const cpu::ConvShape& s, int64_t channels) {
   return most < int64_t{1} << 31 ? channels_of(channels) : Channels::any;
 }
 
+/// Returns the patches of x for the forward pass and the weight gradient.
 template <bool by_window = false, typename T>
 Patches<T, by_window> forward_patches(const cpu::ConvShape& s, const T* x) {
   return {.images = x,
@@ -212,6 +216,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   });
 }
 
+/// Launches a weight gradient dw [taps, channels] = x^T dy and the reduction of its parts.
 template <typename T, typename B, typename Left, typename Right>
 void launch_weight_gradient(const Left& x, const Right& dy, const WeightParts& parts, float* workspace,
                             float* dw, void* stream) {

@@ -10,6 +10,7 @@
 /// columns of the right operand) and terms (the reduction axis).
 namespace hearth::ops {
 
+/// Block size of the plain f32 arithmetic.
 struct PlainBlocking {
   static constexpr int kRows = kPlainTile, kColumns = kPlainTile;
 };
@@ -75,7 +76,6 @@ struct Gathered {
 ///   bool has(Spot)                              false if the element is 0
 /// If its lines are adjacent in memory, also Walk::move(Spot), which adds to the spot. `uniform`: kDepth
 /// adjacent terms are channels of one tap.
-/// also Walk::move(Spot), which adds to the spot. `uniform`: kDepth adjacent terms are channels of one tap.
 template <typename T, typename Side, bool uniform>
 struct EvenGathered {
   static constexpr bool kAlongTerms = !Side::kLinesAreNeighbors;
@@ -140,6 +140,7 @@ struct Feed<T, kLines, EvenStrided<T, lines_are_neighbors>> : Feed<T, kLines, Ev
   using Feed<T, kLines, EvenOperand<T>>::Feed;
 };
 
+/// Returns the side as an operand for the blocking B.
 template <typename T, typename B, typename Side>
 RT_DEVICE auto tile_side(const Side& side, int lines) {
   using Even = EvenGathered<T, Side, B::kUniform && !Side::kLinesAreNeighbors>;
@@ -185,6 +186,7 @@ struct OwnOutputs {
     return static_cast<uint32_t>(first + of_warp);
   }
 };
+/// Returns element `index` of base, with 32-bit address arithmetic.
 template <typename T>
 RT_DEVICE T& element(T* base, uint32_t index) {
   return *reinterpret_cast<T*>(reinterpret_cast<std::byte*>(base) + index * static_cast<uint32_t>(sizeof(T)));
@@ -220,10 +222,12 @@ inline Channels channels_of(int64_t channels) {
   if (channels % kWide != 0) return Channels::any;
   return channels % kDepth == 0 ? Channels::uniform : Channels::even;
 }
+/// Blocking for sides that allow wide loads.
 template <typename B>
 struct OfEvenSides : B {
   static constexpr bool kEven = true;
 };
+/// Blocking for sides whose kDepth adjacent terms belong to one tap.
 template <typename B>
 struct OfUniformTaps : OfEvenSides<B> {
   static constexpr bool kUniform = true;
@@ -262,6 +266,7 @@ auto with_blocking_in_parts(int64_t m, int64_t n, bool even, Body body) {
   }
 }
 
+/// Returns the launch shape of an m x n product in `parts` splits of its terms.
 template <typename B>
 rt::Shape product_blocks(int64_t m, int64_t n, int64_t parts) {
   return {rt::Dim3{static_cast<unsigned>(divided_up(m, B::kRows)),

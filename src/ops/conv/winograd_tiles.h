@@ -26,6 +26,7 @@ struct Tile {
   int64_t image, first_y, first_x, y, x;
 };
 
+/// Numbering of the tiles of a batch: image, then subsampled image of the dilation, then rows of tiles.
 struct TileGrid {
   int64_t dilation, rows, columns;
   TileGrid(int64_t out_h, int64_t out_w, int64_t dilation_of_taps)

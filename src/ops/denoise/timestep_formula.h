@@ -20,6 +20,7 @@ struct TimestepFormula {
   bool cos_first;
   float log_period, steps;
 
+  /// Returns element `index` of the embedding of timestep t.
   HEARTH_FORMULA double element(float t, int64_t index) const {
     if (index >= 2 * half) return 0;
     const int64_t i = index % half;

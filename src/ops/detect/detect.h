@@ -16,6 +16,7 @@ namespace hearth::ops {
 /// cells, relative to the corner of the anchor's cell, f32 [N, A, 4]; the IoU of that box with the predicted
 /// one, f32 [N, A]. Computed in float64 with ties broken by index, so that all devices agree.
 extern const ir::OpDef simota;
+/// Indices of the inputs and outputs of simota.
 struct SimOtaIn {
   enum : size_t { raw, targets };
 };

@@ -39,15 +39,18 @@ struct Ranking {
   double values[kMost];
   int numbers[kMost];  ///< -1 for unused entries
 
+  /// Removes all entries.
   HEARTH_FORMULA void clear() {
     for (int i = 0; i < kMost; ++i) {
       values[i] = HUGE_VAL;
       numbers[i] = -1;
     }
   }
+  /// True if the first entry precedes the second.
   HEARTH_FORMULA static bool before(double value, int number, double other, int other_number) {
     return value < other || (value == other && number < other_number);
   }
+  /// Inserts an entry; ignores infinity and entries after the last one.
   HEARTH_FORMULA void add(double value, int number) {
     if (!(value < HUGE_VAL) || !is_before(value, number, kMost - 1)) return;
     // Branch-free insertion: entries after the new one move by one position.
@@ -61,6 +64,7 @@ struct Ranking {
       number = comes ? later_number : number;
     }
   }
+  /// Removes the first entry.
   HEARTH_FORMULA void drop_first() {
     for (int i = 0; i + 1 < kMost; ++i) {
       values[i] = values[i + 1];

@@ -14,10 +14,15 @@ std::span<const ir::OpDef> elementwise_ops();
 /// Returns the elementwise op with that name; InternalError if there is none.
 const ir::OpDef& elementwise_op(std::string_view name);
 
+/// x + bias, with an f32 bias over the last axis.
 extern const ir::OpDef bias_add;
+/// x times an f32 scalar value.
 extern const ir::OpDef scale_by;
+/// Converts to another floating dtype, rounding to nearest even.
 extern const ir::OpDef cast;
+/// Fills a tensor of the attribute "shape" with an f32 scalar value.
 extern const ir::OpDef broadcast_scalar;
+/// A chain of elementwise ops in one loop (attribute "program", see program.h).
 extern const ir::OpDef fused_elementwise;
 
 }  // namespace hearth::ops

@@ -31,16 +31,17 @@ class Attention {
  public:
   explicit Attention(const AttentionSpec& spec);
 
+  /// Arrays of the forward pass, with out and lse as results.
   struct Forward {
     const void* q = nullptr;
     const void* k = nullptr;
     const void* v = nullptr;
-    const int32_t* starts =
-        nullptr;  ///< first token of each token's document, counted within its sequence; or null
-    const float* bias = nullptr;  ///< [heads, time, time], added to scores, or null
+    const int32_t* starts = nullptr;  ///< first token of each token's document within its sequence, or null
+    const float* bias = nullptr;      ///< [heads, time, time], added to scores, or null
     void* out = nullptr;
     float* lse = nullptr;  ///< [batch * time, heads]: logsumexp of each query's scores
   };
+  /// Arrays of the backward pass, with dq, dk and dv as results. `bias` has no gradient.
   struct Backward {
     const void* q = nullptr;
     const void* k = nullptr;
@@ -55,6 +56,7 @@ class Attention {
     void* dv = nullptr;
   };
 
+  /// Workspace bytes of forward() and backward().
   int64_t forward_bytes() const;
   int64_t backward_bytes() const;
   void forward(const Forward& arrays, std::byte* workspace, ThreadPool& threads) const;

@@ -33,6 +33,7 @@ class Head {
  public:
   explicit Head(const HeadSpec& spec);
 
+  /// Arrays of a run; those that the task does not use are null.
   struct Arrays {
     const void* x = nullptr;
     const void* weight = nullptr;

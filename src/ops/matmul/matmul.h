@@ -15,6 +15,7 @@ extern const ir::OpDef matmul;
 struct MatmulIn {
   enum : size_t { a, b, bias, residual };
 };
+/// Name of the variant that calls the vendor's BLAS library.
 inline constexpr std::string_view kLibraryWay = "library";
 /// Returns word `index` of the attribute `way`: the variant of matmul number `index` of GpuKernel::matmuls.
 /// Empty: the default variant.

@@ -41,6 +41,7 @@ struct MatmulArrays {
 /// Kernel variant of a matmul: the outputs that one thread block computes. plain: 64 x 64 with plain
 /// arithmetic; large, small, tall, wide: 128 x 128, 64 x 64, 128 x 16, 16 x 128 with matrix tiles.
 enum class MatmulWay : uint8_t { plain, large, small, tall, wide };
+/// Returns the variant's name.
 std::string_view name_of(MatmulWay way);
 /// Returns all variants for operands of that dtype.
 std::span<const MatmulWay> ways_of(DType in);
@@ -48,6 +49,7 @@ std::span<const MatmulWay> ways_of(DType in);
 /// Number of blocks that keep a mid-range GPU busy. Constant for all GPUs, because the order of sums must not
 /// depend on the GPU.
 inline constexpr int64_t kBusy = 96;
+/// Maximum number of splits.
 inline constexpr int64_t kMostSplits = 32;
 /// Minimum number of terms per split, below which split-K does not pay off.
 inline constexpr int64_t kLeastTerms = 256;

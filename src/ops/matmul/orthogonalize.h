@@ -12,6 +12,7 @@ namespace hearth::ops {
 /// A column whose remaining share of its squared norm is below this is linearly dependent on the earlier
 /// ones.
 inline constexpr float kLeastLeft = 1e-10F;
+/// Orthogonalization passes per column.
 inline constexpr int kNumPasses = 2;
 
 /// Element in [-1, 1) of the pseudorandom column that replaces a linearly dependent one (the finalizer of

@@ -26,11 +26,13 @@ struct Out {
   float* parts;  ///< split-K partial sums [splits][m][n]; null: sums are written to c
 };
 
+/// Applies the epilogue to a sum and stores it to c.
 template <typename To>
 RT_DEVICE void finish(const MatmulShape& shape, const To& out, int64_t row, int64_t column, float sum) {
   const int64_t at = row * shape.c_row + column;
   out.c[at] = out.epilogue(sum, column, at);
 }
+/// Stores a sum: to c or, with split-K, to this split's partial sums.
 template <typename To>
 RT_DEVICE void put(const MatmulShape& shape, const To& out, int64_t row, int64_t column, float sum) {
   if (row >= shape.m || column >= shape.n) return;
@@ -367,6 +369,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 // --- host ---
 
+/// Block sizes of the variants: rows and columns of outputs, and rows in the grid of warps.
 using Large = Blocking<128, 128, 4>;
 using Small = Blocking<64, 64, 4>;
 using Narrow = Blocking<128, 64, 4>;
@@ -379,6 +382,7 @@ inline bool fills_large(int64_t m, int64_t n) { return m >= Large::kRows && n >=
 struct Extent {
   int rows, columns;
 };
+/// Returns the outputs per block of a variant.
 inline Extent extent_of(MatmulWay way) {
   if (way == MatmulWay::large) return {Large::kRows, Large::kColumns};
   if (way == MatmulWay::small) return {Small::kRows, Small::kColumns};
@@ -386,6 +390,7 @@ inline Extent extent_of(MatmulWay way) {
   if (way == MatmulWay::wide) return {Wide::kRows, Wide::kColumns};
   return {kPlainTile, kPlainTile};
 }
+/// Returns the number of blocks of a variant.
 inline int64_t num_blocks(const MatmulShape& shape, MatmulWay way) {
   const Extent extent = extent_of(way);
   return divided_up(shape.m, extent.rows) * divided_up(shape.n, extent.columns);
@@ -414,6 +419,7 @@ struct MatmulPlan {
   }
 };
 
+/// Returns the kernel of a variant.
 template <typename T, typename To, typename Rows, typename Columns>
 auto matmul_kernel(MatmulWay way) {
   if constexpr (std::is_same_v<T, float>) {

@@ -55,6 +55,7 @@ struct QuantizedPart {
   std::string_view suffix;
   ir::Type type;
 };
+/// Returns the tensors that store a matrix of that format, in order.
 std::vector<QuantizedPart> quantized_parts(Quantization kind, int64_t rows, int64_t columns);
 
 /// View of a stored matrix; absmax8 and offset only for nf4.

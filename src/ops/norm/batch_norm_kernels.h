@@ -17,6 +17,7 @@ struct NormShape {
   /// Number of partial results, which are combined in order.
   int parts = 1;
 };
+/// Returns the shape of x as rows of channels, with parts that depend only on the shape.
 NormShape norm_shape(const ir::Type& x);
 
 /// Floats per tile: a tile and its result stay in the L2 cache.
@@ -38,6 +39,7 @@ void for_each_tile(const NormShape& shape, int64_t begin, int64_t end, Body body
 
 /// Returns the bytes of a NormWorkspace: two double arrays per part and three float arrays of `width`.
 int64_t norm_workspace_bytes(const NormShape& shape);
+/// Workspace of a normalization: two double arrays per part, then three float arrays.
 struct NormWorkspace {
   double* first;   ///< [parts, width]
   double* second;  ///< [parts, width]
@@ -62,6 +64,7 @@ struct Normalize {
   const float* bias;
   NormActivation activation = NormActivation::none;
 };
+/// Computes y; x, residual and y have shape.dtype.
 void normalize(const NormShape& shape, const Normalize& how, const void* x, const void* residual, void* y,
                ThreadPool& threads);
 

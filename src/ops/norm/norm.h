@@ -8,6 +8,7 @@ namespace hearth::ops {
 /// deviations from it, of each kMomentRows consecutive rows (the last group may have fewer).
 inline constexpr int64_t kMomentRows = 64;
 constexpr int64_t moment_groups(int64_t rows) { return (rows + kMomentRows - 1) / kMomentRows; }
+/// Returns the type of the partial moments of x.
 ir::Type moments_type(const ir::Type& x);
 
 /// Activation after a batch normalization in the same op (attribute `activation`); silu excludes a residual.

@@ -8,6 +8,7 @@ namespace hearth::ops {
 /// maximum of each window; padding never wins.
 extern const ir::OpDef max_pool2d;
 extern const ir::OpDef max_pool2d_grad;
+/// Mean over the pixels of each image: [N, H, W, C] to [N, C].
 extern const ir::OpDef global_avg_pool;
 extern const ir::OpDef global_avg_pool_grad;
 /// Multiplies each channel of each image by a factor, as in squeeze-and-excitation; channel_dot is the

@@ -10,6 +10,7 @@
 
 namespace hearth::ops {
 
+/// Returns a hash of seed and index (the finalizer of MurmurHash3).
 HEARTH_PHILOX inline uint32_t drawn_bits(uint32_t seed, int64_t index) {
   const auto place = static_cast<uint64_t>(index);
   uint32_t bits = (seed + static_cast<uint32_t>(place >> 32)) * 0x9E3779B9U + static_cast<uint32_t>(place);

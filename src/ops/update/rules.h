@@ -31,6 +31,7 @@ struct SgdRule {
 };
 SgdRule sgd_rule(const ir::Attrs& attrs);
 
+/// Constants of one step of AdamW.
 struct AdamStep {
   float keep;       ///< 1 - lr weight_decay
   float one_beta1;  ///< 1 - beta1
@@ -50,6 +51,7 @@ struct AdamStep {
     param = keep * param - rate * (new_m / (std::sqrt(new_v) * inverse_root + eps));
   }
 };
+/// Returns the constants of step number `count` (from 1).
 HEARTH_FORMULA inline AdamStep adam_step(const AdamOptions& options, double lr, float factor, double count) {
   return {.keep = static_cast<float>(1 - lr * options.weight_decay),
           .one_beta1 = static_cast<float>(1 - options.beta1),
@@ -132,6 +134,7 @@ struct LionRule {
 };
 LionRule lion_rule(const ir::Attrs& attrs);
 
+/// Adafactor (arXiv 1804.04235), as torch.optim.Adafactor.
 struct AdafactorOptions {
   double beta2_decay;
   double eps1;
@@ -140,6 +143,7 @@ struct AdafactorOptions {
   double weight_decay;
 };
 AdafactorOptions adafactor_options(const ir::Attrs& attrs);
+/// Constants of one step of Adafactor.
 struct AdafactorStep {
   double factor;
   double weight;  ///< weight of the new value in the second moment

@@ -8,6 +8,8 @@
 /// Arithmetic of scalar ops, written once for CPU kernels, GPU kernels and the float64 reference.
 namespace hearth::ops {
 
+/// Dynamic loss scaling, as torch.amp.GradScaler: multiplies the scale by `growth` after `interval` good
+/// steps, and by `backoff` after a skipped step.
 struct LossScale {
   double interval;
   double growth;
@@ -15,11 +17,14 @@ struct LossScale {
 };
 LossScale loss_scale_of(const ir::Attrs& attrs);
 
+/// Returns the count after a step; skipped steps do not count.
 template <typename T>
 HEARTH_FORMULA T next_count(T count, T factor) {
   return factor < 0 ? count : count + 1;
 }
 
+/// Returns the factor of the gradients: the inverse loss scale, times max_norm / norm where the norm is
+/// larger; -1 (skip the step) if the sum of squares is not finite. max_norm 0: no clipping.
 template <typename T>
 HEARTH_FORMULA T gradient_factor(T sum_squares, T inverse_scale, double max_norm) {
   if (!std::isfinite(sum_squares)) return -1;
@@ -40,6 +45,7 @@ HEARTH_FORMULA void next_loss_scale(const LossScale& rule, T factor, const T* st
   out[2] = skipped ? skips + 1 : skips;
 }
 
+/// Returns factor * scale, or 1 / scale if `inverse`.
 template <typename T>
 HEARTH_FORMULA T read_loss_scale(T scale, T factor, bool inverse) {
   return inverse ? 1 / scale : factor * scale;

@@ -16,6 +16,7 @@ namespace hearth::ops {
 /// Indices of the inputs that all updates start with, and of the first state.
 enum UpdateInput : size_t { kParam, kGrad, kRate, kFactor, kFirstState };
 
+/// OpDef::no_vjp_because of updates.
 inline constexpr std::string_view kUpdateHasNoGradient = "updates run after the gradients are known";
 
 /// Returns an error unless inputs [first, last] are f32 scalars; empty if they are.
