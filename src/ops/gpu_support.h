@@ -45,7 +45,7 @@ RT_DEVICE void store_before(int64_t end, T* to, int64_t at, const rt::Vec<T, n>&
 
 /// InternalError: no GPU kernel computes from this dtype.
 [[noreturn]] void refuse_storage_type(DType dtype);
-/// UserError: GPUs support `what` only up to `most`.
+/// UserError: `what` is `got`, but GPUs support at most `most`.
 [[noreturn]] void refuse_on_gpu(const char* what, int64_t most, int64_t got);
 
 /// Returns body(T()), where T is the type that holds a storage dtype on a GPU.

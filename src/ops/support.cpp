@@ -3,11 +3,11 @@
 namespace hearth::ops {
 
 void refuse_storage_type(DType dtype) {
-  internal_error("no kernel for GPUs computes from {}", dtype_name(dtype));
+  internal_error("no GPU kernel supports dtype {}", dtype_name(dtype));
 }
 
 void refuse_on_gpu(const char* what, int64_t most, int64_t got) {
-  user_error("expected a {} of at most {} on a GPU, got {}; try device=cpu", what, most, got);
+  user_error("{} is {}, but GPUs support at most {}; use device=cpu", what, got, most);
 }
 
 Inferred same_as_first(const NodeView& node) { return {.out = {node.in[0]}, .error = ""}; }

@@ -61,7 +61,7 @@ ValueId emit(const VjpContext& context, std::string_view name, std::vector<Value
 /// the operand is a cast, otherwise the operand's dtype.
 DType gradient_dtype(const ir::Graph& graph, ValueId id);
 /// OpDef::no_vjp_because for an op that is itself a gradient.
-inline constexpr std::string_view kNoSecondDerivatives = "second derivatives are not taken";
+inline constexpr std::string_view kNoSecondDerivatives = "second derivatives are not supported";
 
 /// Returns the extents of a shape.
 inline std::vector<int64_t> axes_of(const Shape& shape) { return {shape.begin(), shape.end()}; }

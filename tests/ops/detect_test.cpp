@@ -124,7 +124,7 @@ TEST(SimOta, RefusalsSayWhatWasExpected) {
       targets{.dtype = DType::f32, .shape = {2, 3, 5}};
   EXPECT_EQ(refused({raw, targets}, {8}), "");
   EXPECT_EQ(refused({raw, targets}, {8, 16}), "expected 20 anchors for 32 x 32, got f32[2, 16, 7]");
-  EXPECT_EQ(refused({raw, targets}, {5}), "expected a stride that divides 32 x 32, got 5");
+  EXPECT_EQ(refused({raw, targets}, {5}), "the image size 32 x 32 is not divisible by the stride 5");
   EXPECT_EQ(refused({targets, targets}, {8}), "expected predictions f32[N, A, 5 + C], got f32[2, 3, 5]");
   EXPECT_EQ(refused({raw, raw}, {8}), "expected targets f32[2, M, 5], got f32[2, 16, 7]");
 }

@@ -7,7 +7,7 @@
 namespace hearth::ops {
 namespace {
 
-constexpr std::string_view kNoGradient = "workers meet after the gradients";
+constexpr std::string_view kNoGradient = "collectives run after the backward pass";
 
 using distributed::ProcessGroup;
 

@@ -7,12 +7,12 @@
 namespace hearth::ops {
 namespace {
 
-constexpr std::string_view kNoGradient = "what workers exchange is placed after the backward pass";
+constexpr std::string_view kNoGradient = "collectives are inserted after the backward pass";
 
 const Type kNothing{.dtype = DType::u8, .shape = {1}};
 
 Inferred infer_send(const NodeView& node) {
-  if (node.attrs.integer_or("to", -1) < 0) return refuse("expected the number of a worker in \"to\"");
+  if (node.attrs.integer_or("to", -1) < 0) return refuse("expected a rank in attribute \"to\"");
   return {.out = {kNothing}, .error = ""};
 }
 
@@ -43,12 +43,12 @@ Kernel send_broadcast_kernel(const NodeView& node) {
 /// Infers a received value from the attributes "shape" and "dtype".
 Inferred infer_received(const NodeView& node) {
   const std::optional<DType> dtype = dtype_from_name(node.attrs.text_or("dtype", "f32"));
-  if (!dtype) return refuse("expected a known \"dtype\"");
+  if (!dtype) return refuse("unknown dtype in attribute \"dtype\"");
   return {.out = {{.dtype = *dtype, .shape = Shape(node.attrs.list("shape"))}}, .error = ""};
 }
 
 Inferred infer_receive(const NodeView& node) {
-  if (node.attrs.integer_or("from", -1) < 0) return refuse("expected the number of a worker in \"from\"");
+  if (node.attrs.integer_or("from", -1) < 0) return refuse("expected a rank in attribute \"from\"");
   return infer_received(node);
 }
 

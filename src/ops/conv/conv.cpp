@@ -31,16 +31,16 @@ std::string check_conv(const cpu::ConvShape& s) {
   if (!fits(s.stride, 1) || !fits(s.padding, 0) || !fits(s.dilation, 1) || !fits(s.groups, 1) ||
       !fits(s.kernel_h, 1) || !fits(s.kernel_w, 1))
     return fmt::format(
-        "expected stride, dilation, groups and kernel from 1 and padding from 0, all up to {}, got stride "
-        "{}, "
+        "expected stride, dilation, groups and kernel in [1, {}] and padding in [0, {}], got stride {}, "
         "dilation {}, groups {}, kernel {} x {}, padding {}",
-        kMostExtent, s.stride, s.dilation, s.groups, s.kernel_h, s.kernel_w, s.padding);
+        kMostExtent, kMostExtent, s.stride, s.dilation, s.groups, s.kernel_h, s.kernel_w, s.padding);
   if (s.in_h + 2 * s.padding < s.span_h() || s.in_w + 2 * s.padding < s.span_w())
-    return fmt::format("expected an image no smaller than the kernel {} x {}, got {} x {} with padding {}",
-                       s.span_h(), s.span_w(), s.in_h, s.in_w, s.padding);
+    return fmt::format(
+        "the image ({} x {} pixels, padding {}) is smaller than the kernel ({} x {}); use larger images",
+        s.in_h, s.in_w, s.padding, s.span_h(), s.span_w());
   if (s.in_c % s.groups != 0 || s.out_c % s.groups != 0)
-    return fmt::format("expected channels that {} groups share evenly, got {} in and {} out", s.groups,
-                       s.in_c, s.out_c);
+    return fmt::format("{} input and {} output channels are not divisible by {} groups", s.in_c, s.out_c,
+                       s.groups);
   return "";
 }
 

@@ -276,7 +276,7 @@ ir::Kernel groups_grad_weight(const cpu::ConvShape& shape) {
   constexpr int64_t kMostBlocks = 4096, kMostRows = 65535;
   const int64_t across = divided_up(shape.kernel_h * shape.kernel_w, kOwnTaps) * shape.group_in();
   if (across > kMostRows)
-    refuse_on_gpu("third of a kernel's taps times a group's channels", kMostRows, across);
+    refuse_on_gpu("the number of kernel taps / 3 times channels per group", kMostRows, across);
   const int64_t width = num_taps(shape) * shape.out_c;
   return with_group_columns<T>(shape, [&](auto n) -> ir::Kernel {
     const int64_t runs = counted_runs(shape.batch, shape.out_h(), shape.out_w());

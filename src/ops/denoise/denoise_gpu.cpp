@@ -32,8 +32,8 @@ struct SampleRows {
 SampleRows rows_of(const NodeView& node) {
   constexpr int64_t kMostSamples = 65535, kMostRows = (int64_t{1} << 31) - 1;
   const Shape &x = node.in_type(0).shape, &modulation = node.in_type(1).shape;
-  if (modulation[0] > kMostSamples) refuse_on_gpu("batch of modulations", kMostSamples, modulation[0]);
-  if (x[0] > kMostRows) refuse_on_gpu("number of rows", kMostRows, x[0]);
+  if (modulation[0] > kMostSamples) refuse_on_gpu("the number of samples", kMostSamples, modulation[0]);
+  if (x[0] > kMostRows) refuse_on_gpu("the number of tokens", kMostRows, x[0]);
   return {.samples = modulation[0], .time = x[0] / modulation[0], .width = static_cast<int>(x[1])};
 }
 rt::Shape for_samples(rt::Shape shape, const SampleRows& all) {

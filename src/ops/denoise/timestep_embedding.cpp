@@ -11,7 +11,7 @@ Inferred infer(const NodeView& node) {
   const int64_t size = node.attrs.integer("size"), shift = node.attrs.integer_or("shift", 0);
   if (size / 2 - shift < 1 || shift < 0)
     return refuse(fmt::format("expected a size of at least {}, got {}", 2 * shift + 2, size));
-  if (!(node.attrs.real_or("max_period", 10000) > 0)) return refuse("expected max_period above 0");
+  if (!(node.attrs.real_or("max_period", 10000) > 0)) return refuse("expected max_period > 0");
   return {.out = {f32_type({t.shape[0], size})}, .error = ""};
 }
 
@@ -56,7 +56,7 @@ const OpDef timestep_embedding{
     .doc = "timestep_embedding(t f32 [B]){size, cos_first, shift, max_period}: sinusoids of t, f32 [B, size]",
     .inputs = {"t"},
     .infer = infer,
-    .no_vjp_because = "times are drawn",
+    .no_vjp_because = "timesteps are sampled, not learned",
     .cpu = kernel,
     .gpu = true,
     .reference = reference,

@@ -17,7 +17,7 @@ std::string check(const NodeView& node) {
       targets.shape[1] < 1 || targets.shape[2] != 5)
     return fmt::format("expected targets f32[{}, M, 5], got {}", raw.shape[0], to_string(targets));
   if (targets.shape[1] <= INT32_MAX / (5 * Ranking::kMost)) return "";
-  return fmt::format("expected fewer targets of a picture than {}", to_string(targets));
+  return fmt::format("too many targets per image: {}", to_string(targets));
 }
 Inferred infer(const NodeView& node) {
   if (auto error = check(node); !error.empty()) return refuse(error);

@@ -75,7 +75,7 @@ std::string check_anchor_grid(const NodeView& node) {
   for (const int64_t stride : strides) {
     if (stride < 1 || height < 1 || height > kLongest || width < 1 || width > kLongest ||
         height % stride != 0 || width % stride != 0)
-      return fmt::format("expected a stride that divides {} x {}, got {}", height, width, stride);
+      return fmt::format("the image size {} x {} is not divisible by the stride {}", height, width, stride);
     anchors += height / stride * (width / stride);
   }
   if (anchors != raw.shape[1] || anchors * raw.shape[2] > INT32_MAX)
@@ -88,7 +88,7 @@ const OpDef yolox_decode{
     .doc = "yolox_decode(raw f32 [N, A, 5 + C]){strides, height, width}: boxes in pixels, and probabilities",
     .inputs = {"raw"},
     .infer = infer,
-    .no_vjp_because = "losses are taken of what is predicted, in cells",
+    .no_vjp_because = "the losses use the raw predictions",
     .cpu = kernel,
     .gpu = true,
     .reference = reference,

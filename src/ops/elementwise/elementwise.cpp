@@ -239,20 +239,19 @@ std::vector<Sample> samples() {
 template <size_t... index>
 std::array<OpDef, sizeof...(index)> make_defs(std::index_sequence<index...>) {
   constexpr auto def = [](const Row& row, std::vector<Sample> (*make_samples)()) {
-    return OpDef{
-        .name = row.name,
-        .doc = row.doc,
-        .inputs = {row.inputs.begin(), row.inputs.end()},
-        .infer = row.inputs.size() == 2 ? infer_binary : infer_unary,
-        .vjp = row.vjp,
-        .no_vjp_because = row.vjp == nullptr ? "it is itself part of a gradient, or a step function" : "",
-        .cpu = row.cpu,
-        .gpu = true,
-        .reference = row.reference,
-        .cost = [](const NodeView& node) { return cost_per_element(node, 1); },
-        .may_work_in_place = true,
-        .elementwise = row.tile,
-        .samples = make_samples};
+    return OpDef{.name = row.name,
+                 .doc = row.doc,
+                 .inputs = {row.inputs.begin(), row.inputs.end()},
+                 .infer = row.inputs.size() == 2 ? infer_binary : infer_unary,
+                 .vjp = row.vjp,
+                 .no_vjp_because = row.vjp == nullptr ? "it is part of a gradient, or a step function" : "",
+                 .cpu = row.cpu,
+                 .gpu = true,
+                 .reference = row.reference,
+                 .cost = [](const NodeView& node) { return cost_per_element(node, 1); },
+                 .may_work_in_place = true,
+                 .elementwise = row.tile,
+                 .samples = make_samples};
   };
   return {def(kRows[index], samples<index>)...};
 }

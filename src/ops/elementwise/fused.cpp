@@ -105,7 +105,7 @@ const OpDef fused_elementwise{
     .inputs = {"x+"},
     .most_inputs = kMaxInputs,
     .infer = infer,
-    .no_vjp_because = "it is formed after the backward pass",
+    .no_vjp_because = "ops are fused after the backward pass",
     .cpu = kernel,
     .gpu = true,
     .reference = reference,

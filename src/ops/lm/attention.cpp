@@ -37,9 +37,9 @@ std::string check_attributes(const NodeView& node, bool starts, bool bias) {
   const cpu::AttentionSpec spec = spec_of(node);
   if (spec.kv_heads < 1 || spec.heads % spec.kv_heads != 0)
     return fmt::format("expected kv_heads to divide {} heads, got {}", spec.heads, spec.kv_heads);
-  if (spec.window < 0 || !(spec.softcap >= 0)) return "expected no negative window or softcap";
-  if (!spec.causal && (spec.window > 0 || starts)) return "expected causal=1 with a window or documents";
-  if (bias && (spec.causal || spec.softcap > 0)) return "expected causal=0 and no softcap with a bias";
+  if (spec.window < 0 || !(spec.softcap >= 0)) return "window and softcap must not be negative";
+  if (!spec.causal && (spec.window > 0 || starts)) return "a window or documents require causal=1";
+  if (bias && (spec.causal || spec.softcap > 0)) return "a bias requires causal=0 and no softcap";
   return "";
 }
 

@@ -52,7 +52,7 @@ Inferred infer(const NodeView& node) {
   const Type positions{.dtype = DType::i32, .shape = {spec.tokens}};
   if (node.in_type(CachedAttentionIn::positions) != positions)
     return refuse_type("positions", to_string(positions), node.in_type(CachedAttentionIn::positions));
-  if (spec.window < 0 || !(spec.softcap >= 0)) return refuse("expected no negative window or softcap");
+  if (spec.window < 0 || !(spec.softcap >= 0)) return refuse("window and softcap must not be negative");
   return {.out = {q, slots, slots}, .error = ""};
 }
 
@@ -175,7 +175,7 @@ const OpDef cached_attention{.name = "cached_attention",
                                  "that k and v go into first",
                              .inputs = {"q", "k", "v", "keys", "values", "positions"},
                              .infer = infer,
-                             .no_vjp_because = "generation takes no gradients",
+                             .no_vjp_because = "the KV cache is for generation, which has no backward pass",
                              .cpu = kernel,
                              .gpu = true,
                              .reference = reference,

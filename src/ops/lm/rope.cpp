@@ -205,7 +205,7 @@ const OpDef rope_table{
         "positions * inv_freq, or of positions * long_inv_freq where one of reach is `original` or more",
     .inputs = {"positions", "reach?"},
     .infer = infer_table,
-    .no_vjp_because = "positions are whole numbers",
+    .no_vjp_because = "positions are integers",
     .cpu = table_kernel,
     .gpu = true,
     .reference = table_reference,

@@ -121,7 +121,7 @@ ir::Kernel axes_rope_table_gpu(const NodeView& node) {
                                .num_axes = static_cast<int>(std::ssize(sizes))};
   constexpr int64_t kMostRows = (int64_t{1} << 31) - 1;
   const int64_t rows = node.out_type(0).shape[0];
-  if (rows > kMostRows) refuse_on_gpu("number of tokens", kMostRows, rows);
+  if (rows > kMostRows) refuse_on_gpu("the number of tokens", kMostRows, rows);
   const auto len = static_cast<int>(node.out_type(0).shape[1] / 2);
   const auto run = [=, pieces = axis_pairs(sizes, node.attrs.real("theta"))](const KernelArgs& args) {
     int first = 0;

@@ -46,7 +46,7 @@ Inferred infer_mask(const NodeView& node) {
   if (auto error = check_matrix(node); !error.empty()) return refuse(error);
   const int64_t count = node.attrs.integer("count"), width = node.in_type(0).shape[1];
   if (count < 1 || count > width)
-    return refuse(fmt::format("expected a count from 1 to {}, got {}", width, count));
+    return refuse(fmt::format("expected a count in [1, {}], got {}", width, count));
   return {.out = {node.in_type(0)}, .error = ""};
 }
 Inferred infer_scale_rows(const NodeView& node) {

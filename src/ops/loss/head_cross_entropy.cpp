@@ -43,7 +43,7 @@ std::string check(const NodeView& node) {
     return fmt::format("expected labels to be i32[{}], got {}", x.shape[0],
                        to_string(node.in_type(HeadIn::labels)));
   if (rows_of(node) < 1 || !(node.attrs.real_or("softcap", 0) >= 0))
-    return "expected rows of at least 1 and no negative softcap";
+    return "expected rows >= 1 and softcap >= 0";
   return "";
 }
 
@@ -68,7 +68,7 @@ Inferred infer_grad(const NodeView& node) {
 Inferred infer_train(const NodeView& node) {
   if (auto error = check(node); !error.empty()) return refuse(error);
   if (node.in_type(HeadIn::dloss) != kScalar)
-    return refuse_type("the weight of a loss", "f32[]", node.in_type(HeadIn::dloss));
+    return refuse_type("the gradient of a loss", "f32[]", node.in_type(HeadIn::dloss));
   const Type& x = node.in_type(HeadIn::x);
   return with_dweight(node, {f32_type({x.shape[0]}), x});
 }
@@ -302,7 +302,7 @@ const OpDef head_cross_entropy_train{.name = "head_cross_entropy_train",
                                          "dweight f32, dloss being every token's",
                                      .inputs = {"x", "weight", "labels", "dloss"},
                                      .infer = infer_train,
-                                     .no_vjp_because = "it holds its own gradient",
+                                     .no_vjp_because = "it computes its gradients itself",
                                      .cpu = train_kernel,
                                      .gpu = true,
                                      .reference = train_reference,

@@ -88,7 +88,7 @@ Inferred infer_one_hot(const NodeView& node) {
   if (labels.dtype != DType::i32 || labels.shape.rank() >= Shape::kMaxRank)
     return refuse_type("labels", "i32 [...]", labels);
   if (classes < 1 || classes > (int64_t{1} << 30))
-    return refuse(fmt::format("expected classes from 1 to 2^30, got {}", classes));
+    return refuse(fmt::format("expected a number of classes in [1, 2^30], got {}", classes));
   std::vector<int64_t> axes = axes_of(labels.shape);
   axes.push_back(classes);
   return {.out = {f32_type(Shape(std::span<const int64_t>(axes)))}, .error = ""};
@@ -125,7 +125,7 @@ const OpDef count_correct{
     .doc = "count_correct(logits, labels): how many rows have their first maximum at the label",
     .inputs = {"logits", "labels"},
     .infer = infer_correct,
-    .no_vjp_because = "a count has no gradient",
+    .no_vjp_because = "counts are not differentiable",
     .cpu = correct_kernel,
     .gpu = true,
     .reference = correct_reference,
@@ -142,7 +142,7 @@ const OpDef argmax{.name = "argmax",
                    .doc = "argmax(x [..., K]): i32 [...], the place of the first maximum",
                    .inputs = {"x"},
                    .infer = infer_argmax,
-                   .no_vjp_because = "a place has no gradient",
+                   .no_vjp_because = "indices are not differentiable",
                    .cpu = argmax_kernel,
                    .gpu = true,
                    .reference = argmax_reference,
@@ -163,7 +163,7 @@ const OpDef one_hot{
         "is no class",
     .inputs = {"labels"},
     .infer = infer_one_hot,
-    .no_vjp_because = "labels have no gradient",
+    .no_vjp_because = "labels are not differentiable",
     .cpu = one_hot_kernel,
     .gpu = true,
     .reference = one_hot_reference,

@@ -98,7 +98,7 @@ template <typename Body>
 ir::Kernel with_samples(const NodeView& node, Body body) {
   constexpr int64_t kMostSamples = 65535;
   const int64_t samples = node.in_type(SquaredErrorIn::weight).shape[0];
-  if (samples > kMostSamples) refuse_on_gpu("number of samples", kMostSamples, samples);
+  if (samples > kMostSamples) refuse_on_gpu("the number of samples", kMostSamples, samples);
   const ir::Type& prediction = node.in_type(SquaredErrorIn::prediction);
   const int64_t size = prediction.shape.num_elements() / samples;
   return with_storage_type(prediction.dtype, [&](auto element) {

@@ -98,7 +98,7 @@ const OpDef orthogonalize{
     .doc = "orthogonalize(x [N, R], N >= R): columns of length 1 at right angles that span those of x",
     .inputs = {"x"},
     .infer = infer,
-    .no_vjp_because = "workers compress after the gradients",
+    .no_vjp_because = "gradient compression runs after the backward pass",
     .cpu = cpu,
     .gpu = true,
     .reference = reference,

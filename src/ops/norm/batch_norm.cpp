@@ -100,7 +100,7 @@ std::string check(const NodeView& node, const OpDef& op) {
     return fmt::format("expected the residual to be {}, got {}", to_string(node.in_type(NormIn::x)),
                        to_string(node.in_type(NormIn::residual)));
   if (node.has_input(NormIn::residual) && norm_activation(node.attrs) == NormActivation::silu)
-    return "expected no residual with activation silu";
+    return "activation silu excludes a residual";
   return "";
 }
 
@@ -111,7 +111,9 @@ Inferred infer_train(const NodeView& node) {
     return refuse_type("the moments", to_string(moments_type(node.in_type(NormIn::x))),
                        node.in_type(NormIn::moments));
   if (num_rows(node.in_type(NormIn::x).shape) < 2)
-    return refuse("expected at least 2 values per channel to train on, got 1; try a larger batch");
+    return refuse(
+        "batch normalization needs at least 2 values per channel to train, but this batch has 1; use a "
+        "larger batch");
   const Type channels = f32_type({node.in_type(NormIn::x).shape.back()});
   return {.out = {node.in_type(NormIn::x), channels, channels, channels, channels}, .error = ""};
 }

@@ -19,12 +19,13 @@ Inferred infer(const NodeView& node) {
   if (node.in_type(NormGradIn::dy) != x) return refuse_type("dy", to_string(x), node.in_type(NormGradIn::dy));
   const NormActivation activation = norm_activation(node.attrs);
   const bool relu = activation == NormActivation::relu, silu = activation == NormActivation::silu;
-  if (relu != node.has_input(NormGradIn::y)) return refuse("expected y exactly when the activation is relu");
+  if (relu != node.has_input(NormGradIn::y))
+    return refuse("expected y if and only if the activation is relu");
   if (relu && node.in_type(NormGradIn::y) != x)
     return refuse_type("y", to_string(x), node.in_type(NormGradIn::y));
   const Type channels = f32_type({x.shape.back()});
   if (silu != node.has_input(NormGradIn::bias))
-    return refuse("expected the bias exactly when the activation is silu");
+    return refuse("expected the bias if and only if the activation is silu");
   if (silu && node.in_type(NormGradIn::bias) != channels)
     return refuse_type("bias", to_string(channels), node.in_type(NormGradIn::bias));
   std::vector<Type> out = {x, channels, channels};

@@ -37,7 +37,7 @@ Inferred infer(const NodeView& node) {
   const Options options = options_of(node.attrs);
   const bool measures = node.has_input(FrozenGradIn::x);
   if (options.relu != node.has_input(FrozenGradIn::y))
-    return refuse("expected y exactly when the activation is relu");
+    return refuse("expected y if and only if the activation is relu");
   if (options.residual && !options.relu)
     return refuse("expected activation relu: without it the residual's gradient is dy itself");
   if (measures != node.has_input(FrozenGradIn::mean)) return refuse("expected both x and mean, or neither");

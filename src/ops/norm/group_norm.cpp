@@ -44,8 +44,7 @@ std::string fault(const NodeView& node) {
     return fmt::format("expected x to be floating [N, ..., C], got {}", to_string(x));
   const int64_t groups = node.attrs.integer("groups");
   if (groups < 1 || x.shape.back() % groups != 0)
-    return fmt::format("expected groups of equal size of the {} channels, got {} groups", x.shape.back(),
-                       groups);
+    return fmt::format("{} channels are not divisible by {} groups", x.shape.back(), groups);
   return "";
 }
 Type statistics_type(const NodeView& node) {

@@ -28,7 +28,7 @@ struct Groups {
 Groups groups_of(const NodeView& node) {
   constexpr int64_t kMostSamples = 65535;
   const Shape& x = node.in_type(0).shape;
-  if (x[0] > kMostSamples) refuse_on_gpu("samples of a group norm", kMostSamples, x[0]);
+  if (x[0] > kMostSamples) refuse_on_gpu("the number of samples of a group norm", kMostSamples, x[0]);
   return {.samples = x[0],
           .rows = x.num_elements() / (x[0] * x.back()),
           .width = static_cast<int>(x.back()),

@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, T* dx, Imag
 /// Returns the launch shape of dot_channels() and average().
 rt::Shape image_blocks(const Images& images, int n) {
   constexpr int64_t kMostImages = 65535;
-  if (images.count > kMostImages) refuse_on_gpu("images of a batch", kMostImages, images.count);
+  if (images.count > kMostImages) refuse_on_gpu("the number of images per batch", kMostImages, images.count);
   rt::Shape grid = ColumnBlocks(images.pixels, images.channels, n).for_parts();
   grid.blocks.y = static_cast<unsigned>(images.count);
   return grid;

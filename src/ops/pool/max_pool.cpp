@@ -33,11 +33,14 @@ std::string check(const Pool& pool) {
   if (pool.kernel < 1 || pool.kernel > kLargestKernel || pool.stride < 1 || pool.padding < 0 ||
       pool.padding > pool.kernel / 2)
     return fmt::format(
-        "expected kernel 1 to {}, stride >= 1 and padding of at most half the kernel, got {}, {}, {}",
+        "expected kernel in [1, {}], stride >= 1 and padding <= kernel / 2, got kernel {}, stride {}, "
+        "padding {}",
         kLargestKernel, pool.kernel, pool.stride, pool.padding);
   if (std::min(pool.in_h, pool.in_w) + 2 * pool.padding < pool.kernel)
-    return fmt::format("expected an image no smaller than the window of {}, got {} x {}", pool.kernel,
-                       pool.in_h, pool.in_w);
+    return fmt::format(
+        "the image ({} x {} pixels, padding {}) is smaller than the pooling window ({} x {}); use larger "
+        "images",
+        pool.in_h, pool.in_w, pool.padding, pool.kernel, pool.kernel);
   return "";
 }
 

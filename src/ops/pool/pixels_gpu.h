@@ -19,7 +19,7 @@ RT_DEVICE Pixel pixel_at(int64_t number, int h, int w) {
 }
 /// Returns the number of pixels; UserError if it exceeds 32 bits.
 inline int64_t counted_pixels(int64_t batch, int64_t h, int64_t w) {
-  if (batch * h * w > UINT32_MAX) refuse_on_gpu("pixels of a batch", UINT32_MAX, batch * h * w);
+  if (batch * h * w > UINT32_MAX) refuse_on_gpu("the number of pixels per batch", UINT32_MAX, batch * h * w);
   return batch * h * w;
 }
 

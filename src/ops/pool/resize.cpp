@@ -139,9 +139,9 @@ Inferred infer(const NodeView& node) {
   const int64_t height = node.attrs.integer("height"), width = node.attrs.integer("width");
   const auto fits = [](int64_t length) { return length >= 1 && length <= ResizeAxis::kLongest; };
   if (!fits(height) || !fits(width) || !fits(x.shape[1]) || !fits(x.shape[2]))
-    return refuse(fmt::format("expected heights and widths from 1 to {}", ResizeAxis::kLongest));
+    return refuse(fmt::format("expected heights and widths in [1, {}]", ResizeAxis::kLongest));
   if (node.attrs.integer_or("align_corners", 0) != 0 && node.attrs.integer("linear") == 0)
-    return refuse("expected align_corners with linear=1 alone");
+    return refuse("align_corners requires linear=1");
   return {.out = {{.dtype = x.dtype, .shape = {x.shape[0], height, width, x.shape[3]}}}, .error = ""};
 }
 

@@ -105,10 +105,10 @@ Inferred infer_sum_squares(const NodeView& node) {
   }
   const int64_t count = num_squares(node);
   std::vector<int64_t> places = square_places(node);
-  if (places.size() != node.in.size()) return refuse("expected a place for each input");
+  if (places.size() != node.in.size()) return refuse("expected one place per input");
   std::ranges::sort(places);
   if (std::ranges::adjacent_find(places) != places.end() || places.front() < 0 || places.back() >= count)
-    return refuse("expected each place once, below count");
+    return refuse("expected distinct places in [0, count)");
   return {.out = {{.dtype = DType::f32, .shape = {count}}}, .error = ""};
 }
 
@@ -218,7 +218,7 @@ const OpDef sum_squares{.name = "sum_squares",
                             "each input); places (0, 1 ...)",
                         .inputs = {"x+"},
                         .infer = infer_sum_squares,
-                        .no_vjp_because = "it measures gradients",
+                        .no_vjp_because = "gradient norms are computed after the backward pass",
                         .cpu = sum_squares_kernel,
                         .gpu = true,
                         .reference =

@@ -15,11 +15,12 @@ Inferred infer(const NodeView& node) {
     const Type& type = node.in_type(i);
     std::vector<int64_t> wanted = axes_of(first.shape);
     if (type.dtype != first.dtype || type.shape.rank() != first.shape.rank())
-      return refuse_type(fmt::format("array {}", i), fmt::format("like {}", to_string(first)), type);
+      return refuse_type(fmt::format("array {}", i),
+                         fmt::format("{} except for its last axis", to_string(first)), type);
     wanted.back() = type.shape.back();
     if (axes_of(type.shape) != wanted)
       return refuse_type(fmt::format("array {}", i),
-                         fmt::format("like {} but for its last axis", to_string(first)), type);
+                         fmt::format("{} except for its last axis", to_string(first)), type);
     axes.back() += type.shape.back();
   }
   return {.out = {{.dtype = first.dtype, .shape = Shape(std::span<const int64_t>(axes))}}, .error = ""};

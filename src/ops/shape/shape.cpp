@@ -30,7 +30,7 @@ Inferred infer_transpose(const NodeView& node) {
   if (std::ssize(perm) != in.rank()) return refuse(fmt::format("expected {} axes in perm", in.rank()));
   for (const int64_t axis : perm) {
     if (axis < 0 || axis >= in.rank() || seen[static_cast<size_t>(axis)]++ != 0)
-      return refuse("perm is no permutation");
+      return refuse("perm is not a permutation");
     axes.push_back(in[static_cast<int>(axis)]);
   }
   return {.out = {{.dtype = node.in[0].dtype, .shape = Shape(axes)}}, .error = ""};

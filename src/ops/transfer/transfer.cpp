@@ -8,7 +8,8 @@
 namespace hearth::ops {
 namespace {
 
-constexpr std::string_view kNoGradient = "copies between memories are placed after the gradients";
+constexpr std::string_view kNoGradient =
+    "copies between device and host memory are inserted after the backward pass";
 
 /// Copies input `from` to output 0.
 template <size_t from>
@@ -24,7 +25,7 @@ Kernel copy_cpu(const NodeView& node) {
 
 Inferred infer_store(const NodeView& node) {
   if (node.in_type(0) != node.in_type(1))
-    return refuse_type("what is stored", to_string(node.in_type(1)), node.in_type(0));
+    return refuse_type("the stored value", to_string(node.in_type(1)), node.in_type(0));
   return {.out = {node.in_type(1)}, .error = ""};
 }
 

@@ -167,10 +167,10 @@ Inferred infer(const NodeView& node) {
   const Type first = matrix.factored ? f32_type({matrix.rows}) : type;
   if (node.in_type(4) != first) return refuse_type("the moment", to_string(first), node.in_type(4));
   if (node.has_input(5) != matrix.factored)
-    return refuse("expected a moment of columns exactly for a matrix");
+    return refuse("expected a column moment if and only if the weight is a matrix");
   if (!matrix.factored) return {.out = {type, first}, .error = ""};
   if (node.in_type(5) != f32_type({matrix.columns}))
-    return refuse_type("the columns' moment", fmt::format("f32[{}]", matrix.columns), node.in_type(5));
+    return refuse_type("the column moment", fmt::format("f32[{}]", matrix.columns), node.in_type(5));
   return {.out = {type, first, node.in_type(5)}, .error = ""};
 }
 

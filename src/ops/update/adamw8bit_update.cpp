@@ -50,7 +50,7 @@ Inferred infer(const NodeView& node) {
   for (const size_t i : {size_t{4}, size_t{6}}) {
     if (node.in_type(i) != codes) return refuse_type("the moments", to_string(codes), node.in_type(i));
     if (node.in_type(i + 1) != scales)
-      return refuse_type("their scales", to_string(scales), node.in_type(i + 1));
+      return refuse_type("the scales of the moments", to_string(scales), node.in_type(i + 1));
   }
   return {.out = {type, codes, scales, codes, scales}, .error = ""};
 }

@@ -19,7 +19,8 @@ Inferred infer(const NodeView& node) {
   if (auto error = check_scalars(node, adamw_update, kRate, kFactor); !error.empty()) return refuse(error);
   if (auto error = check_scalars(node, adamw_update, 6, 6); !error.empty()) return refuse(error);
   const Type& type = node.in_type(kParam);
-  if (node.in_type(4) != type || node.in_type(5) != type) return refuse("expected both moments to be f32");
+  if (node.in_type(4) != type || node.in_type(5) != type)
+    return refuse("expected both moments to be f32 and of the shape of the parameter");
   return {.out = {type, type, type}, .error = ""};
 }
 

@@ -14,7 +14,7 @@ std::string check_scalars(const NodeView& node, const OpDef& op, size_t first, s
 std::string check_same_shape(const NodeView& node, const OpDef& op, std::initializer_list<size_t> inputs) {
   const Type& first = node.in_type(0);
   if (first.dtype != DType::f32)
-    return fmt::format("expected f32 to update, got {}", dtype_name(first.dtype));
+    return fmt::format("expected an f32 parameter, got {}", dtype_name(first.dtype));
   for (const size_t i : inputs) {
     const Type& type = node.in_type(i);
     if (type.shape != first.shape || !is_storage_float(type.dtype))

@@ -17,7 +17,7 @@ namespace hearth::ops {
 enum UpdateInput : size_t { kParam, kGrad, kRate, kFactor, kFirstState };
 
 /// OpDef::no_vjp_because of updates.
-inline constexpr std::string_view kUpdateHasNoGradient = "updates run after the gradients are known";
+inline constexpr std::string_view kUpdateHasNoGradient = "weight updates run after the backward pass";
 
 /// Returns an error unless inputs [first, last] are f32 scalars; empty if they are.
 std::string check_scalars(const NodeView& node, const OpDef& op, size_t first, size_t last);
