@@ -58,7 +58,7 @@ std::vector<Sample> samples() {
 }  // namespace
 
 const OpDef all_reduce{.name = "all_reduce",
-                       .doc = "sums over the workers of a run, in place",
+                       .doc = "all-reduce: sums over all workers, in place",
                        .inputs = {"x+"},
                        .most_inputs = kMostPieces,
                        .infer = infer,
@@ -71,7 +71,7 @@ const OpDef all_reduce{.name = "all_reduce",
                        .samples = samples};
 
 const OpDef reduce{.name = "reduce",
-                   .doc = "sums over the workers of a run, in place, for one of them",
+                   .doc = "reduce: sums over all workers on rank `root`, in place",
                    .inputs = {"x+"},
                    .most_inputs = kMostPieces,
                    .infer = infer,
@@ -84,7 +84,7 @@ const OpDef reduce{.name = "reduce",
                    .samples = samples};
 
 const OpDef broadcast{.name = "broadcast",
-                      .doc = "what one worker of a run has, in place",
+                      .doc = "broadcast: the values of rank `root`, in place",
                       .inputs = {"x+"},
                       .most_inputs = kMostPieces,
                       .infer = infer,

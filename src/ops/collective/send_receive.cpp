@@ -100,7 +100,7 @@ std::vector<Sample> receive_broadcast_samples() {
 // `writes` without overwriting an input marks a side effect: the node is neither removed as dead nor
 // recomputed.
 const OpDef send{.name = "send",
-                 .doc = "to another worker of a run",
+                 .doc = "sends x to rank `to`",
                  .inputs = {"x"},
                  .infer = infer_send,
                  .no_vjp_because = kNoGradient,
@@ -111,7 +111,7 @@ const OpDef send{.name = "send",
                  .samples = send_samples};
 
 const OpDef receive{.name = "receive",
-                    .doc = "what another worker of a run sends",
+                    .doc = "the value sent by rank `from`",
                     .inputs = {},
                     .infer = infer_receive,
                     .no_vjp_because = kNoGradient,
@@ -122,7 +122,7 @@ const OpDef receive{.name = "receive",
                     .samples = receive_samples};
 
 const OpDef send_broadcast{.name = "send_broadcast",
-                           .doc = "to all other workers of a run",
+                           .doc = "sends x to all other ranks",
                            .inputs = {"x"},
                            .infer = infer_send_broadcast,
                            .no_vjp_because = kNoGradient,
@@ -133,7 +133,7 @@ const OpDef send_broadcast{.name = "send_broadcast",
                            .samples = send_broadcast_samples};
 
 const OpDef receive_broadcast{.name = "receive_broadcast",
-                              .doc = "what another worker of a run broadcasts",
+                              .doc = "the value that rank `root` sends to all",
                               .inputs = {},
                               .infer = infer_received,
                               .no_vjp_because = kNoGradient,

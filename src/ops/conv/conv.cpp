@@ -446,20 +446,19 @@ std::vector<Sample> grad_weight_samples() {
 
 }  // namespace
 
-const OpDef conv2d{
-    .name = "conv2d",
-    .doc =
-        "conv2d(x [N, H, W, C], w [kh, kw, C / groups, O], bias? [O], residual?): activation(conv + bias + "
-        "residual), by stride, padding, dilation and groups",
-    .inputs = {"x", "w", "bias?", "residual?"},
-    .infer = infer,
-    .vjp = vjp,
-    .cpu = forward_kernel,
-    .gpu = true,
-    .reference = reference,
-    .cost = cost,
-    .precision = ir::Precision::compute,
-    .samples = samples};
+const OpDef conv2d{.name = "conv2d",
+                   .doc =
+                       "conv2d(x [N, H, W, C], w [kh, kw, C / groups, O], bias? [O], residual?){stride, "
+                       "padding, dilation, groups}: activation(conv + bias + residual)",
+                   .inputs = {"x", "w", "bias?", "residual?"},
+                   .infer = infer,
+                   .vjp = vjp,
+                   .cpu = forward_kernel,
+                   .gpu = true,
+                   .reference = reference,
+                   .cost = cost,
+                   .precision = ir::Precision::compute,
+                   .samples = samples};
 
 const OpDef conv2d_grad_input{.name = "conv2d_grad_input",
                               .doc =

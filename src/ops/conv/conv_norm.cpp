@@ -230,8 +230,8 @@ const OpDef conv2d_moments{.name = "conv2d_moments",
 
 const OpDef conv2d_norm{.name = "conv2d_norm",
                         .doc =
-                            "conv2d_norm(x, w, weight, bias, mean, var, conv bias?, residual?): "
-                            "activation(batch_norm_infer(conv2d(x, w, conv bias), ...) + residual)",
+                            "conv2d_norm(x, w, weight, bias, mean, var, conv_bias?, residual?): "
+                            "activation(batch_norm_infer(conv2d(x, w, conv_bias), ...) + residual)",
                         .inputs = {"x", "w", "weight", "bias", "mean", "var", "conv_bias?", "residual?"},
                         .infer = infer_norm,
                         .no_vjp_because = "it is for evaluation; train with conv2d_moments and batch_norm",

@@ -127,19 +127,20 @@ std::vector<Sample> samples() {
 
 }  // namespace
 
-const OpDef gated_add{
-    .name = "gated_add",
-    .doc = "gated_add(x [N, D], gate [B, D], branch [N, D]): x + gate branch, the gate of the row's sample",
-    .inputs = {"x", "gate", "branch"},
-    .infer = infer,
-    .vjp = vjp,
-    .cpu = kernel,
-    .gpu = true,
-    .reference = reference,
-    .cost = [](const NodeView& node) { return stream_cost(node, 2); },
-    .num_following = 3,
-    .may_work_in_place = true,
-    .samples = samples};
+const OpDef gated_add{.name = "gated_add",
+                      .doc =
+                          "gated_add(x [N, D], gate [B, D], branch [N, D]): x + gate * branch with the gate "
+                          "of the row's sample",
+                      .inputs = {"x", "gate", "branch"},
+                      .infer = infer,
+                      .vjp = vjp,
+                      .cpu = kernel,
+                      .gpu = true,
+                      .reference = reference,
+                      .cost = [](const NodeView& node) { return stream_cost(node, 2); },
+                      .num_following = 3,
+                      .may_work_in_place = true,
+                      .samples = samples};
 
 const OpDef gated_add_grad{.name = "gated_add_grad",
                            .doc = "gated_add_grad(branch, gate, dy): dbranch, dgate",

@@ -307,21 +307,20 @@ std::vector<Sample> samples() {
 
 }  // namespace
 
-const OpDef simota{
-    .name = "simota",
-    .doc =
-        "simota(raw f32 [N, A, 5 + C], targets f32 [N, M, 5]){strides, height, width}: the class, whether "
-        "there is one, the box and its IoU, for each anchor",
-    .inputs = {"raw", "targets"},
-    .infer = infer,
-    .vjp = [](const VjpContext&) -> std::vector<ValueId> {
-      return {kNone, kNone};
-    },
-    .cpu = kernel,
-    .gpu = true,
-    .reference = reference,
-    .cost = cost,
-    .precision = ir::Precision::full,
-    .samples = samples};
+const OpDef simota{.name = "simota",
+                   .doc =
+                       "simota(raw f32 [N, A, 5 + C], targets f32 [N, M, 5]){strides, height, width}: label "
+                       "assignment: class, 1 if assigned, box and IoU of each anchor",
+                   .inputs = {"raw", "targets"},
+                   .infer = infer,
+                   .vjp = [](const VjpContext&) -> std::vector<ValueId> {
+                     return {kNone, kNone};
+                   },
+                   .cpu = kernel,
+                   .gpu = true,
+                   .reference = reference,
+                   .cost = cost,
+                   .precision = ir::Precision::full,
+                   .samples = samples};
 
 }  // namespace hearth::ops

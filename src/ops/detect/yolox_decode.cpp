@@ -85,7 +85,7 @@ std::string check_anchor_grid(const NodeView& node) {
 
 const OpDef yolox_decode{
     .name = "yolox_decode",
-    .doc = "yolox_decode(raw f32 [N, A, 5 + C]){strides, height, width}: boxes in pixels, and probabilities",
+    .doc = "yolox_decode(raw f32 [N, A, 5 + C]){strides, height, width}: boxes in pixels and probabilities",
     .inputs = {"raw"},
     .infer = infer,
     .no_vjp_because = "the losses use the raw predictions",

@@ -107,7 +107,7 @@ Kernel broadcast_kernel(const NodeView& node) {
 }  // namespace
 
 const OpDef bias_add{.name = "bias_add",
-                     .doc = "x + b over the last axis",
+                     .doc = "x + bias over the last axis",
                      .inputs = {"x", "bias"},
                      .infer = infer_bias_add,
                      .vjp = [](const VjpContext& c) -> std::vector<ValueId> {
@@ -134,7 +134,7 @@ const OpDef bias_add{.name = "bias_add",
 
 const OpDef scale_by{
     .name = "scale_by",
-    .doc = "x times a scalar value",
+    .doc = "x times an f32 scalar value",
     .inputs = {"x", "factor"},
     .infer = infer_scale_by,
     .vjp = [](const VjpContext& c) -> std::vector<ValueId> {
@@ -156,7 +156,7 @@ const OpDef scale_by{
         }};
 
 const OpDef cast{.name = "cast",
-                 .doc = "the same numbers in another floating dtype, rounded to nearest even",
+                 .doc = "conversion to another floating dtype, rounded to nearest even",
                  .inputs = {"x"},
                  .infer = infer_cast,
                  .vjp = cast_vjp,

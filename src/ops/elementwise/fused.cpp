@@ -101,7 +101,7 @@ std::vector<Sample> samples() {
 
 const OpDef fused_elementwise{
     .name = "fused_elementwise",
-    .doc = "a chain of elementwise ops in one loop; attribute program",
+    .doc = "a chain of elementwise ops in one loop (attribute `program`)",
     .inputs = {"x+"},
     .most_inputs = kMaxInputs,
     .infer = infer,

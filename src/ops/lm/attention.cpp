@@ -387,8 +387,8 @@ std::vector<Sample> grad_samples() {
 
 const OpDef attention{.name = "attention",
                       .doc =
-                          "attention(q, k, v, starts?, bias?): softmax(scale q k^T + bias) v, and the log of "
-                          "its sums [N, heads]",
+                          "attention(q, k, v, starts?, bias?): softmax(scale q k^T + bias) v, and the "
+                          "logsumexp of the scores [N, heads]",
                       .inputs = {"q", "k", "v", "starts?", "bias?"},
                       .infer = infer,
                       .vjp = vjp,

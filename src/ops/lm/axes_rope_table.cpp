@@ -129,19 +129,19 @@ Cost cost(const NodeView& node) {
 
 }  // namespace
 
-const OpDef axes_rope_table{.name = "axes_rope_table",
-                            .doc =
-                                "axes_rope_table(){batch, text, height, width, axes, theta}: cos then sin of "
-                                "the angles of tokens with "
-                                "several coordinates, f32 [batch * (text + height * width), sum of axes]",
-                            .inputs = {},
-                            .infer = infer,
-                            .no_vjp_because = "it has no inputs",
-                            .cpu = kernel,
-                            .gpu = true,
-                            .reference = reference,
-                            .cost = cost,
-                            .precision = ir::Precision::full,
-                            .samples = samples};
+const OpDef axes_rope_table{
+    .name = "axes_rope_table",
+    .doc =
+        "axes_rope_table(){batch, text, height, width, axes, theta}: cos, then sin, of the RoPE angles of "
+        "tokens with several coordinates, f32 [batch * (text + height * width), sum of axes]",
+    .inputs = {},
+    .infer = infer,
+    .no_vjp_because = "it has no inputs",
+    .cpu = kernel,
+    .gpu = true,
+    .reference = reference,
+    .cost = cost,
+    .precision = ir::Precision::full,
+    .samples = samples};
 
 }  // namespace hearth::ops

@@ -171,8 +171,8 @@ std::vector<Sample> samples() {
 
 const OpDef cached_attention{.name = "cached_attention",
                              .doc =
-                                 "cached_attention(q, k, v, keys, values, positions): attention over a cache "
-                                 "that k and v go into first",
+                                 "cached_attention(q, k, v, keys, values, positions): writes k and v to the "
+                                 "KV cache, then attends to it",
                              .inputs = {"q", "k", "v", "keys", "values", "positions"},
                              .infer = infer,
                              .no_vjp_because = "the KV cache is for generation, which has no backward pass",

@@ -144,7 +144,7 @@ const OpDef embedding{.name = "embedding",
                       .samples = samples};
 
 const OpDef embedding_grad{.name = "embedding_grad",
-                           .doc = "embedding_grad(ids, dy [N, D]): sums of dy by id, f32 [rows, D]",
+                           .doc = "embedding_grad(ids, dy [N, D]): sums of dy per id, f32 [rows, D]",
                            .inputs = {"ids", "dy"},
                            .infer = infer_grad,
                            .no_vjp_because = kNoSecondDerivatives,

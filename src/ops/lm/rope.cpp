@@ -201,8 +201,8 @@ RopeFrequencies::RopeFrequencies(const NodeView& node)
 const OpDef rope_table{
     .name = "rope_table",
     .doc =
-        "rope_table(positions i32 [N], reach i32 [M] (absent: positions)): scale * cos then scale * sin of "
-        "positions * inv_freq, or of positions * long_inv_freq where one of reach is `original` or more",
+        "rope_table(positions i32 [N], reach i32 [M] (absent: positions)): scale * cos, then scale * sin, of "
+        "positions * inv_freq, or of positions * long_inv_freq if an element of reach is `original` or more",
     .inputs = {"positions", "reach?"},
     .infer = infer_table,
     .no_vjp_because = "positions are integers",
@@ -216,8 +216,7 @@ const OpDef rope_table{
 const OpDef rope{.name = "rope",
                  .doc =
                      "rope(x [N, heads * head_size], table){head_size, inverse, interleaved}: pairs of each "
-                     "head turned by "
-                     "the table's angles",
+                     "head rotated by the table's angles",
                  .inputs = {"x", "table"},
                  .infer = infer,
                  .vjp = vjp,

@@ -137,19 +137,20 @@ std::vector<Sample> row_dot_samples() {
 
 }  // namespace
 
-const OpDef top_k_mask{.name = "top_k_mask",
-                       .doc = "top_k_mask(x [N, D]): 1 for the `count` largest of each row, else 0",
-                       .inputs = {"x"},
-                       .infer = infer_mask,
-                       .vjp = [](const VjpContext&) -> std::vector<ValueId> { return {kNone}; },
-                       .cpu = mask_kernel,
-                       .gpu = true,
-                       .reference = mask_reference,
-                       .cost =
-                           [](const NodeView& node) {
-                             return stream_cost(node, static_cast<double>(node.in_type(0).shape.back()));
-                           },
-                       .samples = mask_samples};
+const OpDef top_k_mask{
+    .name = "top_k_mask",
+    .doc = "top_k_mask(x [N, D]): 1 for the `count` largest elements of each row, otherwise 0",
+    .inputs = {"x"},
+    .infer = infer_mask,
+    .vjp = [](const VjpContext&) -> std::vector<ValueId> { return {kNone}; },
+    .cpu = mask_kernel,
+    .gpu = true,
+    .reference = mask_reference,
+    .cost =
+        [](const NodeView& node) {
+          return stream_cost(node, static_cast<double>(node.in_type(0).shape.back()));
+        },
+    .samples = mask_samples};
 
 const OpDef scale_rows{.name = "scale_rows",
                        .doc = "scale_rows(x [N, D], s [N, 1]): row i times s[i]",

@@ -213,20 +213,20 @@ std::vector<Sample> grad_samples() {
 
 }  // namespace
 
-const OpDef softmax_cross_entropy{.name = "softmax_cross_entropy",
-                                  .doc =
-                                      "losses f32 [N] of logits [N, K] and labels i32 [N], with label "
-                                      "smoothing; times the class weight f32 "
-                                      "[K] of the label, 0 where it is `ignore`",
-                                  .inputs = {"logits", "labels", "class_weights?"},
-                                  .infer = infer,
-                                  .vjp = vjp,
-                                  .cpu = kernel,
-                                  .gpu = true,
-                                  .reference = reference,
-                                  .cost = cost,
-                                  .precision = ir::Precision::full,
-                                  .samples = samples};
+const OpDef softmax_cross_entropy{
+    .name = "softmax_cross_entropy",
+    .doc =
+        "losses f32 [N] of logits [N, K] and labels i32 [N], with label smoothing; times the class weight "
+        "f32 [K] of the label; 0 for the label `ignore`",
+    .inputs = {"logits", "labels", "class_weights?"},
+    .infer = infer,
+    .vjp = vjp,
+    .cpu = kernel,
+    .gpu = true,
+    .reference = reference,
+    .cost = cost,
+    .precision = ir::Precision::full,
+    .samples = samples};
 
 const OpDef softmax_cross_entropy_grad{
     .name = "softmax_cross_entropy_grad",

@@ -88,19 +88,18 @@ std::vector<Sample> grad_samples() {
 
 }  // namespace
 
-const OpDef dpo_loss{
-    .name = "dpo_loss",
-    .doc =
-        "dpo_loss(logps f32 [2P], reference f32 [2P]){beta, smoothing}: losses [P] of pairs, "
-        "the chosen answer first",
-    .inputs = {"logps", "reference"},
-    .infer = infer,
-    .vjp = vjp,
-    .cpu = kernel,
-    .gpu = true,
-    .reference = reference,
-    .precision = ir::Precision::full,
-    .samples = samples};
+const OpDef dpo_loss{.name = "dpo_loss",
+                     .doc =
+                         "dpo_loss(logps f32 [2P], reference f32 [2P]){beta, smoothing}: losses [P] of pairs "
+                         "{chosen, rejected}",
+                     .inputs = {"logps", "reference"},
+                     .infer = infer,
+                     .vjp = vjp,
+                     .cpu = kernel,
+                     .gpu = true,
+                     .reference = reference,
+                     .precision = ir::Precision::full,
+                     .samples = samples};
 
 const OpDef dpo_loss_grad{.name = "dpo_loss_grad",
                           .doc = "dpo_loss_grad(logps, reference, dlosses): dlogps",

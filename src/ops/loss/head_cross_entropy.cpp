@@ -269,8 +269,8 @@ std::vector<Sample> train_samples() {
 
 const OpDef head_cross_entropy{.name = "head_cross_entropy",
                                .doc =
-                                   "head_cross_entropy(x [N, D], weight [V, D], labels i32 [N]): losses of x "
-                                   "weight^T, and lse; -1: no loss",
+                                   "head_cross_entropy(x [N, D], weight [V, D], labels i32 [N]): losses of "
+                                   "the logits x weight^T, and lse; label -1: ignored",
                                .inputs = {"x", "weight", "labels"},
                                .infer = infer,
                                .vjp = vjp,
@@ -284,7 +284,7 @@ const OpDef head_cross_entropy{.name = "head_cross_entropy",
 
 const OpDef head_cross_entropy_grad{
     .name = "head_cross_entropy_grad",
-    .doc = "head_cross_entropy_grad(x, weight, labels, lse, dlosses): dx, dweight f32; the logits once more",
+    .doc = "head_cross_entropy_grad(x, weight, labels, lse, dlosses): dx, dweight f32; recomputes the logits",
     .inputs = {"x", "weight", "labels", "lse", "dlosses"},
     .infer = infer_grad,
     .no_vjp_because = kNoSecondDerivatives,
@@ -299,7 +299,7 @@ const OpDef head_cross_entropy_grad{
 const OpDef head_cross_entropy_train{.name = "head_cross_entropy_train",
                                      .doc =
                                          "head_cross_entropy_train(x, weight, labels, dloss []): losses, dx, "
-                                         "dweight f32, dloss being every token's",
+                                         "dweight f32; all tokens share dloss",
                                      .inputs = {"x", "weight", "labels", "dloss"},
                                      .infer = infer_train,
                                      .no_vjp_because = "it computes its gradients itself",

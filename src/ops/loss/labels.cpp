@@ -122,7 +122,7 @@ Sample one_hot_sample(SampleInput labels, int64_t classes) {
 
 const OpDef count_correct{
     .name = "count_correct",
-    .doc = "count_correct(logits, labels): how many rows have their first maximum at the label",
+    .doc = "count_correct(logits, labels): the number of rows with their first maximum at the label",
     .inputs = {"logits", "labels"},
     .infer = infer_correct,
     .no_vjp_because = "counts are not differentiable",
@@ -139,7 +139,7 @@ const OpDef count_correct{
     }};
 
 const OpDef argmax{.name = "argmax",
-                   .doc = "argmax(x [..., K]): i32 [...], the place of the first maximum",
+                   .doc = "argmax(x [..., K]): i32 [...], the index of the first maximum",
                    .inputs = {"x"},
                    .infer = infer_argmax,
                    .no_vjp_because = "indices are not differentiable",
@@ -158,9 +158,7 @@ const OpDef argmax{.name = "argmax",
 
 const OpDef one_hot{
     .name = "one_hot",
-    .doc =
-        "one_hot(labels i32 [...]): f32 [..., classes], 1 at the label; zeros for a label that "
-        "is no class",
+    .doc = "one_hot(labels i32 [...]): f32 [..., classes], 1 at the label; zeros for an invalid label",
     .inputs = {"labels"},
     .infer = infer_one_hot,
     .no_vjp_because = "labels are not differentiable",

@@ -93,17 +93,16 @@ std::vector<Sample> samples() {
 
 }  // namespace
 
-const OpDef orthogonalize{
-    .name = "orthogonalize",
-    .doc = "orthogonalize(x [N, R], N >= R): columns of length 1 at right angles that span those of x",
-    .inputs = {"x"},
-    .infer = infer,
-    .no_vjp_because = "gradient compression runs after the backward pass",
-    .cpu = cpu,
-    .gpu = true,
-    .reference = reference,
-    .cost = cost,
-    .precision = ir::Precision::full,
-    .samples = samples};
+const OpDef orthogonalize{.name = "orthogonalize",
+                          .doc = "orthogonalize(x [N, R], N >= R): an orthonormal basis of the columns of x",
+                          .inputs = {"x"},
+                          .infer = infer,
+                          .no_vjp_because = "gradient compression runs after the backward pass",
+                          .cpu = cpu,
+                          .gpu = true,
+                          .reference = reference,
+                          .cost = cost,
+                          .precision = ir::Precision::full,
+                          .samples = samples};
 
 }  // namespace hearth::ops

@@ -271,7 +271,7 @@ std::vector<Sample> samples() {
 const OpDef quantized_linear{.name = "quantized_linear",
                              .doc =
                                  "quantized_linear(x [M, K], parts of a matrix W in nf4, int8 or fp8): x "
-                                 "W^T, or back: x W, tile by tile",
+                                 "W^T, or x W if `back` is 1, dequantized tile by tile",
                              .inputs = {"x", "codes", "absmax", "absmax_scale?", "offset?"},
                              .infer = infer,
                              .vjp = vjp,

@@ -319,8 +319,9 @@ ir::Node repeat(const ir::Node& node) {
 const OpDef batch_norm{
     .name = "batch_norm",
     .doc =
-        "batch_norm(x, weight, bias, running_mean, running_var, residual?, moments of x?): y, mean, rstd and "
-        "the updated running statistics (in place, unbiased variance as torch); activation: none, relu, silu",
+        "batch_norm(x, weight, bias, running_mean, running_var, residual?, moments?): y, mean, rstd and the "
+        "updated running statistics (in place, unbiased variance as in PyTorch); activation: none, relu, "
+        "silu",
     .inputs = {"x", "weight", "bias", "running_mean", "running_var", "residual?", "moments?"},
     .infer = infer_train,
     .vjp = vjp,

@@ -133,19 +133,18 @@ std::vector<Sample> samples() {
 
 }  // namespace
 
-const OpDef batch_norm_grad{
-    .name = "batch_norm_grad",
-    .doc =
-        "batch_norm_grad(x, weight, mean, rstd, dy, y?, bias?): dx, dweight, dbias and, if `residual` is 1, "
-        "dresidual; with activation relu dy is masked by y > 0, with silu its input is made again of the "
-        "bias",
-    .inputs = {"x", "weight", "mean", "rstd", "dy", "y?", "bias?"},
-    .infer = infer,
-    .no_vjp_because = kNoSecondDerivatives,
-    .cpu = kernel,
-    .gpu = true,
-    .reference = reference,
-    .cost = cost,
-    .samples = samples};
+const OpDef batch_norm_grad{.name = "batch_norm_grad",
+                            .doc =
+                                "batch_norm_grad(x, weight, mean, rstd, dy, y?, bias?): dx, dweight, dbias "
+                                "and, if `residual` is 1, dresidual; with activation relu dy is masked by y "
+                                "> 0, with silu the bias serves to recompute its input",
+                            .inputs = {"x", "weight", "mean", "rstd", "dy", "y?", "bias?"},
+                            .infer = infer,
+                            .no_vjp_because = kNoSecondDerivatives,
+                            .cpu = kernel,
+                            .gpu = true,
+                            .reference = reference,
+                            .cost = cost,
+                            .samples = samples};
 
 }  // namespace hearth::ops

@@ -150,8 +150,8 @@ std::vector<Sample> samples() {
 const OpDef batch_norm_infer_grad{
     .name = "batch_norm_infer_grad",
     .doc =
-        "batch_norm_infer_grad(dy, weight, var, y?, x?, mean?): dx; with x and mean dweight and dbias; if "
-        "`residual` is 1, dresidual; with activation relu dy is masked by y > 0",
+        "batch_norm_infer_grad(dy, weight, var, y?, x?, mean?): dx; with x and mean also dweight and dbias; "
+        "if `residual` is 1, dresidual; with activation relu dy is masked by y > 0",
     .inputs = {"dy", "weight", "var", "y?", "x?", "mean?"},
     .infer = infer,
     .no_vjp_because = kNoSecondDerivatives,

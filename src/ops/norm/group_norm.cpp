@@ -295,20 +295,19 @@ std::vector<Sample> grad_samples() {
 
 }  // namespace
 
-const OpDef group_norm{.name = "group_norm",
-                       .doc =
-                           "group_norm(x [N, ..., C], weight?, bias?): y, and of each sample and group mean "
-                           "and rstd [N, groups]",
-                       .inputs = {"x", "weight?", "bias?"},
-                       .infer = infer,
-                       .vjp = vjp,
-                       .cpu = kernel,
-                       .gpu = true,
-                       .reference = reference,
-                       .cost = cost,
-                       .num_following = 1,
-                       .repeat = repeat_itself,
-                       .samples = samples};
+const OpDef group_norm{
+    .name = "group_norm",
+    .doc = "group_norm(x [N, ..., C], weight?, bias?): y, mean and rstd [N, groups] per sample and group",
+    .inputs = {"x", "weight?", "bias?"},
+    .infer = infer,
+    .vjp = vjp,
+    .cpu = kernel,
+    .gpu = true,
+    .reference = reference,
+    .cost = cost,
+    .num_following = 1,
+    .repeat = repeat_itself,
+    .samples = samples};
 
 const OpDef group_norm_grad{.name = "group_norm_grad",
                             .doc = "group_norm_grad(x, dy, mean, rstd, weight?): dx, dweight, dbias",

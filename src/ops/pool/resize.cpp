@@ -242,8 +242,8 @@ std::vector<Sample> grad_samples() {
 
 const OpDef resize{.name = "resize",
                    .doc =
-                       "resize(x [N, H, W, C]): [N, height, width, C], nearest or (linear=1) bilinear, that "
-                       "with or without align_corners",
+                       "resize(x [N, H, W, C]){height, width, linear, align_corners}: [N, height, width, C], "
+                       "nearest or (linear=1) bilinear",
                    .inputs = {"x"},
                    .infer = infer,
                    .vjp = vjp,

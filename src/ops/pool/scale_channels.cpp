@@ -130,20 +130,21 @@ std::vector<Sample> samples() {
 
 }  // namespace
 
-const OpDef scale_channels{.name = "scale_channels",
-                           .doc = "scale_channels(x [N, H, W, C], s [N, C]): each image's channels times s",
-                           .inputs = {"x", "s"},
-                           .infer = infer_scale,
-                           .vjp = [](const VjpContext& c) -> std::vector<ValueId> {
-                             return {emit(c, "scale_channels", {c.grad_out[0], c.node.inputs[1]}),
-                                     emit(c, "channel_dot", {c.grad_out[0], c.node.inputs[0]})};
-                           },
-                           .cpu = scale_kernel,
-                           .gpu = true,
-                           .reference = scale_reference,
-                           .cost = [](const NodeView& node) { return stream_cost(node, 1); },
-                           .may_work_in_place = true,
-                           .samples = samples<true>};
+const OpDef scale_channels{
+    .name = "scale_channels",
+    .doc = "scale_channels(x [N, H, W, C], s [N, C]): x times the factor of the image and channel",
+    .inputs = {"x", "s"},
+    .infer = infer_scale,
+    .vjp = [](const VjpContext& c) -> std::vector<ValueId> {
+      return {emit(c, "scale_channels", {c.grad_out[0], c.node.inputs[1]}),
+              emit(c, "channel_dot", {c.grad_out[0], c.node.inputs[0]})};
+    },
+    .cpu = scale_kernel,
+    .gpu = true,
+    .reference = scale_reference,
+    .cost = [](const NodeView& node) { return stream_cost(node, 1); },
+    .may_work_in_place = true,
+    .samples = samples<true>};
 
 const OpDef channel_dot{.name = "channel_dot",
                         .doc = "channel_dot(a, b [N, H, W, C]): sum of a b over each image's pixels, [N, C]",

@@ -76,19 +76,20 @@ MaskKey mask_key(const Attrs& attrs) {
           .scale = static_cast<float>(1.0 / (1.0 - rate))};
 }
 
-const OpDef dropout{
-    .name = "dropout",
-    .doc = "zero with probability rate, scaled to keep the mean; Philox of (seed, salt, counter, element)",
-    .inputs = {"x", "counter"},
-    .infer = infer,
-    .vjp = [](const VjpContext& c) -> std::vector<ValueId> {
-      return {emit(c, "dropout", {c.grad_out[0], c.node.inputs[1]}, c.node.attrs), kNone};
-    },
-    .cpu = kernel,
-    .gpu = true,
-    .reference = reference,
-    .cost = [](const NodeView& node) { return cost_per_element(node, 10); },
-    .may_work_in_place = true,
-    .samples = samples};
+const OpDef dropout{.name = "dropout",
+                    .doc =
+                        "zeroes elements with probability rate and scales the others to keep the mean; "
+                        "Philox of (seed, salt, counter, element)",
+                    .inputs = {"x", "counter"},
+                    .infer = infer,
+                    .vjp = [](const VjpContext& c) -> std::vector<ValueId> {
+                      return {emit(c, "dropout", {c.grad_out[0], c.node.inputs[1]}, c.node.attrs), kNone};
+                    },
+                    .cpu = kernel,
+                    .gpu = true,
+                    .reference = reference,
+                    .cost = [](const NodeView& node) { return cost_per_element(node, 10); },
+                    .may_work_in_place = true,
+                    .samples = samples};
 
 }  // namespace hearth::ops

@@ -213,9 +213,8 @@ const OpDef sum_all{
 
 const OpDef sum_squares{.name = "sum_squares",
                         .doc =
-                            "out[places[k]] = sum of the squares of input k; attributes: count, elements of "
-                            "out, the others 0 (one for "
-                            "each input); places (0, 1 ...)",
+                            "out[places[k]] = sum of squares of input k; attributes: count, the elements of "
+                            "out (default: one per input; others are 0), and places (default: 0, 1, ...)",
                         .inputs = {"x+"},
                         .infer = infer_sum_squares,
                         .no_vjp_because = "gradient norms are computed after the backward pass",

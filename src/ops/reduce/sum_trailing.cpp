@@ -124,7 +124,7 @@ const OpDef sum_trailing{
 
 const OpDef broadcast_trailing{
     .name = "broadcast_trailing",
-    .doc = "f32 [N] to `shape` [N, ...] in `dtype` (f32): each number repeated in its row",
+    .doc = "f32 [N] to `shape` [N, ...] in `dtype` (default f32): repeats each value in its row",
     .inputs = {"x"},
     .infer = infer_broadcast,
     .vjp = [](const VjpContext& c) -> std::vector<ValueId> {

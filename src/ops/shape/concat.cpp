@@ -88,15 +88,16 @@ std::vector<Sample> samples() {
 
 }  // namespace
 
-const OpDef concat_last{.name = "concat_last",
-                        .doc = "arrays of one dtype and equal leading axes, one after another along the last",
-                        .inputs = {"a+"},
-                        .infer = infer,
-                        .vjp = vjp,
-                        .cpu = kernel,
-                        .gpu = true,
-                        .reference = reference,
-                        .num_following = std::numeric_limits<size_t>::max(),
-                        .samples = samples};
+const OpDef concat_last{
+    .name = "concat_last",
+    .doc = "concatenation along the last axis, of arrays of one dtype and equal leading axes",
+    .inputs = {"a+"},
+    .infer = infer,
+    .vjp = vjp,
+    .cpu = kernel,
+    .gpu = true,
+    .reference = reference,
+    .num_following = std::numeric_limits<size_t>::max(),
+    .samples = samples};
 
 }  // namespace hearth::ops

@@ -116,7 +116,7 @@ const OpDef reshape{.name = "reshape",
 
 const OpDef transpose{
     .name = "transpose",
-    .doc = "axes reordered: out axis j is in axis perm[j]",
+    .doc = "permuted axes: output axis j is input axis perm[j]",
     .inputs = {"x"},
     .infer = infer_transpose,
     .vjp = transpose_vjp,

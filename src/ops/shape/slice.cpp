@@ -130,7 +130,7 @@ const OpDef slice_last{
 
 const OpDef pad_last{
     .name = "pad_last",
-    .doc = "the last axis at `begin` of `width` columns, the others zero",
+    .doc = "the last axis placed at column `begin` of `width`, the others zero",
     .inputs = {"x"},
     .infer = infer_pad,
     .vjp = pad_vjp,

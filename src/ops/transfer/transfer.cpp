@@ -48,7 +48,7 @@ std::vector<Sample> stores() {
 }  // namespace
 
 const OpDef fetch{.name = "fetch",
-                  .doc = "copy of a value in host memory",
+                  .doc = "copies a value from host memory to the device",
                   .inputs = {"x"},
                   .infer = same_as_first,
                   .no_vjp_because = kNoGradient,
@@ -60,7 +60,7 @@ const OpDef fetch{.name = "fetch",
                   .samples = copies};
 
 const OpDef store{.name = "store",
-                  .doc = "a weight or state in host memory becomes x",
+                  .doc = "overwrites a weight or state in host memory with x",
                   .inputs = {"x", "home"},
                   .infer = infer_store,
                   .no_vjp_because = kNoGradient,
@@ -73,7 +73,7 @@ const OpDef store{.name = "store",
                   .samples = stores};
 
 const OpDef stash{.name = "stash",
-                  .doc = "copy of a value, in host memory",
+                  .doc = "copies a value from the device to host memory",
                   .inputs = {"x"},
                   .infer = same_as_first,
                   .no_vjp_because = kNoGradient,
@@ -85,7 +85,7 @@ const OpDef stash{.name = "stash",
                   .samples = copies};
 
 const OpDef load{.name = "load",
-                 .doc = "a weight or state becomes x, which is in host memory",
+                 .doc = "overwrites a weight or state on the device with x, which is in host memory",
                  .inputs = {"home", "x"},
                  .infer = infer_store,
                  .no_vjp_because = kNoGradient,

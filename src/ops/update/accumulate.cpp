@@ -33,7 +33,7 @@ std::vector<Sample> samples() {
 }  // namespace
 
 const OpDef accumulate{.name = "accumulate",
-                       .doc = "acc' = acc + g, in place; acc is f32",
+                       .doc = "sum' = sum + x, in place; sum is f32",
                        .inputs = {"sum", "x"},
                        .infer = infer,
                        .no_vjp_because = kUpdateHasNoGradient,

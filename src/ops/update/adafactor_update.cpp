@@ -247,8 +247,8 @@ AdafactorOptions adafactor_options(const Attrs& attrs) {
 const OpDef adafactor_update{
     .name = "adafactor_update",
     .doc =
-        "adafactor_update(param, grad, lr, factor, row moment, column moment?, step_count): Adafactor (arXiv "
-        "1804.04235) as torch.optim.Adafactor, in place; a vector keeps its whole second moment",
+        "adafactor_update(param, grad, lr, factor, row_moment, column_moment?, step_count): "
+        "torch.optim.Adafactor (arXiv 1804.04235), in place; the second moment of a vector is not factored",
     .inputs = {"param", "grad", "lr", "factor", "row_moment", "column_moment?", "step_count"},
     .infer = infer,
     .no_vjp_because = kUpdateHasNoGradient,

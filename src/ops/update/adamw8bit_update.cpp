@@ -147,9 +147,8 @@ std::vector<Sample> samples() {
 const OpDef adamw8bit_update{
     .name = "adamw8bit_update",
     .doc =
-        "adamw8bit_update(param, grad, lr, factor, m, m_scale, v, v_scale, "
-        "step_count): AdamW whose moments are "
-        "dynamic 8-bit codes with a scale for 256 (arXiv 2110.02861), in place",
+        "adamw8bit_update(param, grad, lr, factor, m, m_scale, v, v_scale, step_count): AdamW with moments "
+        "in dynamic 8-bit codes, one scale per 256 (arXiv 2110.02861), in place",
     .inputs = {"param", "grad", "lr", "factor", "m", "m_scale", "v", "v_scale", "step_count"},
     .infer = infer,
     .no_vjp_because = kUpdateHasNoGradient,

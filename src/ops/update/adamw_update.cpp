@@ -70,21 +70,20 @@ std::vector<Sample> samples() {
 
 }  // namespace
 
-const OpDef adamw_update{
-    .name = "adamw_update",
-    .doc =
-        "adamw_update(param, grad, lr, factor, m, v, step_count): torch.optim.AdamW (arXiv 1711.05101), in "
-        "place; step_count counts this step",
-    .inputs = {"param", "grad", "lr", "factor", "m", "v", "step_count"},
-    .infer = infer,
-    .no_vjp_because = kUpdateHasNoGradient,
-    .cpu = cpu,
-    .gpu = true,
-    .gpu_many = true,
-    .reference = reference,
-    .cost = cost,
-    .precision = ir::Precision::full,
-    .writes = {0, 4, 5},
-    .samples = samples};
+const OpDef adamw_update{.name = "adamw_update",
+                         .doc =
+                             "adamw_update(param, grad, lr, factor, m, v, step_count): torch.optim.AdamW "
+                             "(arXiv 1711.05101), in place; step_count includes this step",
+                         .inputs = {"param", "grad", "lr", "factor", "m", "v", "step_count"},
+                         .infer = infer,
+                         .no_vjp_because = kUpdateHasNoGradient,
+                         .cpu = cpu,
+                         .gpu = true,
+                         .gpu_many = true,
+                         .reference = reference,
+                         .cost = cost,
+                         .precision = ir::Precision::full,
+                         .writes = {0, 4, 5},
+                         .samples = samples};
 
 }  // namespace hearth::ops

@@ -47,7 +47,7 @@ std::vector<Sample> samples() {
 }  // namespace
 
 const OpDef bf16_feedback{.name = "bf16_feedback",
-                          .doc = "g' = g + error as bf16 holds it, error' = g + error - g', in place",
+                          .doc = "g' = bf16(g + error), error' = g + error - g', in place",
                           .inputs = {"grad", "error"},
                           .infer = infer,
                           .no_vjp_because = kUpdateHasNoGradient,

@@ -51,21 +51,20 @@ std::vector<Sample> samples() {
 
 }  // namespace
 
-const OpDef ema_update{
-    .name = "ema_update",
-    .doc =
-        "ema_update(ema, param, factor, steps?): ema' = d ema + (1 - d) param, in place, d being `decay`, or "
-        "(1 + steps) / (10 + steps) where that is less",
-    .inputs = {"ema", "param", "factor", "steps?"},
-    .infer = infer,
-    .no_vjp_because = kUpdateHasNoGradient,
-    .cpu = cpu,
-    .gpu = true,
-    .gpu_many = true,
-    .reference = reference,
-    .cost = cost,
-    .precision = ir::Precision::full,
-    .writes = {0},
-    .samples = samples};
+const OpDef ema_update{.name = "ema_update",
+                       .doc =
+                           "ema_update(ema, param, factor, steps?): ema' = d ema + (1 - d) param, in place, "
+                           "d = min(decay, (1 + steps) / (10 + steps))",
+                       .inputs = {"ema", "param", "factor", "steps?"},
+                       .infer = infer,
+                       .no_vjp_because = kUpdateHasNoGradient,
+                       .cpu = cpu,
+                       .gpu = true,
+                       .gpu_many = true,
+                       .reference = reference,
+                       .cost = cost,
+                       .precision = ir::Precision::full,
+                       .writes = {0},
+                       .samples = samples};
 
 }  // namespace hearth::ops
