@@ -1,3 +1,7 @@
+// Convolutions on GPUs as implicit GEMM: the matrix of patches (im2col) is never stored; its elements are
+// addressed in the image while a block loads its tiles. Forward: pixels x taps times taps x output channels.
+// Weight gradient: the transposed patches times dy, with split-K over the pixels. Input gradient: one product
+// per residue class of the stride. Grouped convolutions have too few products for tiles and use direct_gpu.h.
 #include <numeric>
 
 #include "backend/gpu/rt_tile.h"

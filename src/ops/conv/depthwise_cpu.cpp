@@ -1,3 +1,7 @@
+// Depthwise convolution on the CPU. A thread loads the source rows of a block of kRows output rows, and for
+// each stretch of pixels to which the same taps apply calls a SIMD kernel that sums the taps in registers,
+// with vectors along channels. The input gradient is the same pass with source and destination exchanged. The
+// weight gradient sums over parts of the rows, which are then added in order.
 #include "ops/conv/depthwise_cpu.h"
 
 #include <algorithm>

@@ -1,3 +1,8 @@
+// SimOTA label assignment (Ge et al. 2021, arXiv 2107.08430). Candidates are the anchors inside of a box or
+// near a center. For each target, the sum of its ten largest IoUs gives the number k of anchors that it gets
+// (dynamic k), which are its k candidates with the lowest cost (classification loss + IoU loss, with a
+// penalty for anchors that are not both inside and near). An anchor that several targets select goes to the
+// cheapest one.
 #include <array>
 #include <cmath>
 

@@ -1,3 +1,7 @@
+// Attention with a KV cache on a GPU, for decoding one or a few tokens. A token's head has too little work to
+// fill a GPU, so its slots are divided over several warps (split-KV, as in Flash-Decoding): each computes an
+// online softmax over its slots, and a second kernel merges the partial results. A first kernel writes the
+// new keys and values to the cache.
 #include "ops/formula.h"
 #include "ops/gpu_support.h"
 #include "ops/lm/lm.h"

@@ -5,8 +5,13 @@
 #include "ops/matmul/matmul_kernel.h"
 #include "ops/matmul/plain_product.h"
 
-/// Building blocks of GPU matmuls, for kernels whose right operand is computed while it is read. "Lines" are
-/// rows of the left or columns of the right operand; "terms" are indices of the reduction axis.
+/// Building blocks of GPU matmuls, for kernels whose operands are computed or gathered while they are read.
+/// "Lines" are rows of the left or columns of the right operand; "terms" are indices of the reduction axis.
+/// A block of threads computes a rectangle of outputs. It steps through its terms kDepth at a time: each step
+/// loads a tile of both operands through registers into one half of a double buffer in shared memory, while
+/// the warps multiply the other half with matrix instructions. Matmuls with few blocks divide their terms
+/// over several blocks (split-K), whose partial sums a second kernel adds in order. The number of splits
+/// depends only on the shape, so that results do not depend on the GPU.
 namespace hearth::ops {
 
 /// Terms per step of a block with 16-bit tiles, and elements of a 16-byte move.

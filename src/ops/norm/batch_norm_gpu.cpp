@@ -265,7 +265,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 struct GradientChannels {
   Statistic statistic;
   const float* weight;
-  const float* mean;  ///< null without x
+  const float* mean;  ///< read only if x is present
   float* dweight;     ///< or null
   float* dbias;
   bool is_frozen;  ///< true if the statistics do not depend on x

@@ -1,3 +1,7 @@
+// Adafactor (Shazeer and Stern 2018, arXiv 1804.04235): the second moment of an n x m matrix is stored as the
+// n means of its rows and the m means of its columns, and estimated by row * column / mean of rows. One pass
+// updates the row moments and sums the columns; a second pass computes the direction's norm for clipping, a
+// third applies it.
 #include <algorithm>
 #include <cmath>
 

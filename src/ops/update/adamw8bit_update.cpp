@@ -1,3 +1,6 @@
+// AdamW with 8-bit moments (Dettmers et al. 2021, arXiv 2110.02861): each block of kBlock8Bit elements is
+// dequantized, updated in f32, and quantized again with the block's absmax as its scale. Codes are
+// bitsandbytes' dynamic map: signed for m, unsigned for v.
 #include <algorithm>
 #include <cmath>
 

@@ -1,3 +1,5 @@
+// Muon on a GPU; see muon_update.cpp for the method. Elementwise kernels update the momentum, normalize, and
+// form the polynomial a I + b g + c g^2 of g = x x^T; the products are matmuls in f32.
 #include "ops/gpu_support.h"
 #include "ops/matmul/matmul_kernel.h"
 #include "ops/update/rules.h"

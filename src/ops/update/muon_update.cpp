@@ -1,3 +1,7 @@
+// Muon (Jordan et al. 2024): the momentum of a weight matrix is orthogonalized before it is applied. The
+// matrix is divided by its Frobenius norm, and kSteps Newton-Schulz steps x <- a x + b (x x^T) x + c (x
+// x^T)^2 x bring its singular values near 1. Each step is three matmuls; x is transposed first if that makes
+// x x^T smaller.
 #include <algorithm>
 #include <cmath>
 #include <memory>
