@@ -1,8 +1,8 @@
 // Matmul by a frozen matrix in nf4, int8 or fp8 on a GPU, in one of three ways. For many rows of x the matrix
 // is dequantized to the workspace first and multiplied by an ordinary matmul or the vendor's library. For up
 // to a few hundred rows, blocks of 256 rows decode the matrix while they read it, so that it is decoded once
-// or twice. For fewer rows the blocks of the ordinary matmul decode it. Elements are rounded to x's dtype in
-// all three.
+// or twice. For fewer rows the blocks of the ordinary matmul decode it. With a 16-bit x, elements are rounded
+// to its dtype in all three.
 #include "ops/matmul/matmul.h"
 #include "ops/matmul/product_blocks.h"
 #include "ops/matmul/quantized.h"
