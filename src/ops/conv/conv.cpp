@@ -46,7 +46,7 @@ std::string check_conv(const cpu::ConvShape& s) {
 
 namespace {
 
-/// Each of these returns the shape of the convolution from the types of a different op.
+/// Returns the shape of the convolution from the types of conv2d; the next two from those of its gradients.
 cpu::ConvShape shape_of_forward(const NodeView& node) {
   return conv_shape(node.in_type(ConvIn::x).shape, node.in_type(ConvIn::w).shape, node.attrs);
 }

@@ -185,7 +185,7 @@ struct InputGradient : DeviceConv {
         dy_step(static_cast<int>(s.dilation / std::gcd(s.stride, s.dilation))) {}
 };
 
-/// One axis of a class: its pixels, from `first` on, and the taps that reach them.
+/// An axis of a class: its pixels, from `first` on, and the taps that reach them.
 struct ClassAxis {
   int first, num_pixels;
   int tap, num_taps;
@@ -252,7 +252,7 @@ template <int rows>
 struct RowPlaces {
   int64_t at[rows];
 };
-/// blockIdx.z: the class.
+/// Computes dx of one class; blockIdx.z is the class.
 template <typename T, typename B>
 __global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, const T* w, T* dx, InputGradient shape) {
   const int number = static_cast<int>(blockIdx.z);

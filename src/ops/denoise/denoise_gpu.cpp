@@ -9,7 +9,7 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// One thread per element.
+/// Computes timestep embeddings; one thread per element.
 __global__ void __launch_bounds__(kBlockThreads)
     embed_times(const float* t, float* out, int64_t count, int size, TimestepFormula formula) {
   const int64_t i = first_element();
@@ -127,7 +127,7 @@ struct NormArrays {
   float* rstd;
   float* mean;
 };
-/// One block per row.
+/// Computes y, rstd and mean of modulated_norm; one block per row.
 template <typename T, int n>
 __global__ void __launch_bounds__(kRowThreads) modulate(NormArrays<T> arrays, SampleRows all, float eps) {
   const T* x = arrays.x + static_cast<int64_t>(blockIdx.x) * all.width;

@@ -140,8 +140,8 @@ RT_DEVICE void score(rt::FixedAcc<T> (&products)[tiles], const Attention& spec, 
   }
 }
 
-/// One block per kQueries queries of a head of a sample, and per slice of output columns. Blocks of late
-/// queries, which see the most keys, start first.
+/// Forward pass of attention. One block per kQueries queries of a head of a sample, and per slice of output
+/// columns. Blocks of late queries, which see the most keys, start first.
 template <typename T, int size, int threads>
 __global__ void __launch_bounds__(threads) attend(ForwardArrays<T> arrays, Attention spec) {
   using F = Forward<T, size>;

@@ -24,7 +24,7 @@ struct Products {
 void join_tokens(const uint16_t* rows, int64_t row, int64_t count, int64_t size, float* words,
                  int64_t word_row);
 
-/// One head's columns in an array [tokens, num_heads * head_size].
+/// Columns of one head in an array [tokens, num_heads * head_size].
 struct HeadRows {
   DType dtype;
   int64_t width;   ///< elements per token

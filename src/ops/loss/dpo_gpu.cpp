@@ -8,7 +8,7 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// One thread per pair.
+/// Computes the losses; one thread per pair.
 __global__ void __launch_bounds__(kBlockThreads)
     losses(const float* logps, const float* reference, float* out, int64_t pairs, DpoFormula formula) {
   const int64_t i = first_element();

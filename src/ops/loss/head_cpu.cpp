@@ -100,7 +100,7 @@ struct Layout {
   }
 };
 
-/// One run over all chunks.
+/// A run of Head over all chunks.
 class HeadRun {
  public:
   HeadRun(const HeadSpec& spec, const Head::Arrays& arrays, std::byte* workspace, ThreadPool& threads)

@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   sum = rt::reduce_block(sum, rt::Add(), 0.0F);
   if (threadIdx.x == 0) parts[blockIdx.y * gridDim.x + blockIdx.x] = sum;
 }
-/// One thread per sample.
+/// Reduces the partial sums of each sample to its loss; one thread per sample.
 __global__ void __launch_bounds__(kBlockThreads)
     keep_losses(const float* parts, const float* weight, float* losses, int64_t samples, int num_parts,
                 int64_t size) {

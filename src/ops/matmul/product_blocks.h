@@ -104,7 +104,7 @@ RT_DEVICE rt::Word16 wide_of(int count, Bits bits) {
   return rt::bits_as<rt::Word16>(words);
 }
 
-/// One operand of a matmul in memory: element (line, term) is at line * line_stride + term * term_stride.
+/// Operand of a matmul in memory: element (line, term) is at line * line_stride + term * term_stride.
 /// Operands that are computed while they are read have the same members.
 template <typename T>
 struct Operand {

@@ -27,7 +27,7 @@ struct Sum {
   RT_DEVICE void join(const Sum& other) { value += other.value; }
 };
 
-/// One row per pixel.
+/// y = x times the factor of the image and channel; one row per pixel.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
     multiply_channels(const T* x, const T* factors, T* y, Images images) {
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-/// blockIdx.y is the image; the block's lanes share its pixels.
+/// Sums a b over the pixels of each image; blockIdx.y is the image, whose pixels are divided over the lanes.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads) dot_channels(const T* a, const T* b, T* y, Images images) {
   const int channel = first_column<n>();
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kBlockThreads) dot_channels(const T* a, const 
              [&](int column, const Sum& sum) { out[column] = rt::from_float<T>(sum.value); });
 }
 
-/// blockIdx.y is the image; the block's lanes share its pixels.
+/// Averages the pixels of each image; blockIdx.y is the image, whose pixels are divided over the lanes.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads) average(const T* x, T* y, Images images) {
   const int channel = first_column<n>();
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kBlockThreads) average(const T* x, T* y, Image
              [&](int column, const Sum& sum) { out[column] = rt::from_float<T>(sum.value * share); });
 }
 
-/// One row per pixel.
+/// Gradient of average: dy / pixels for every pixel; one row per pixel.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, T* dx, Images images) {
   const int channel = first_column<n>();

@@ -8,7 +8,7 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// One thread per four elements, whose factors come from one Philox block.
+/// Applies dropout; one thread per four elements, whose factors come from one Philox block.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     drop(const T* in, const int64_t* counter, T* out, int64_t count, MaskKey key) {
