@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kMatched = 0.5, kMissed = 0.4;
 
-/// Cells whose anchors share more than an edge with what lies from `low` to `high`, along one axis.
+/// Range of cells along one axis whose anchors overlap [low, high] by more than an edge.
 struct AnchorStretch {
   int64_t begin, end;
 

@@ -13,6 +13,13 @@
 namespace hearth::tasks {
 namespace {
 
+// Per class: (1) In each image, detections are matched greedily to ground-truth boxes by descending score,
+// for ten IoU thresholds and four area ranges. (2) The matches of all images, merged by descending score,
+// give precision as a function of recall. (3) Precision is made monotonic (the maximum at any higher recall)
+// and sampled at 101 recalls. (4) The twelve numbers are means over classes, thresholds and recalls. Ties
+// are resolved as in pycocotools.
+
+/// Number of IoU thresholds, and of recalls at which precision is sampled.
 constexpr size_t kOverlaps = 10;
 constexpr size_t kRecalls = 101;
 constexpr std::array<size_t, 3> kMaxDetections{1, 10, 100};
@@ -25,7 +32,7 @@ constexpr double kAny = 1e5 * 1e5;
 constexpr std::array<AreaRange, 4> kAreas{
     {{"all", 0, kAny}, {"small", 0, 32 * 32}, {"medium", 32 * 32, 96 * 96}, {"large", 96 * 96, kAny}}};
 
-/// Numbers from `first` to `last`, to the bits of numpy's linspace.
+/// Returns evenly spaced numbers from `first` to `last`, bitwise equal to numpy.linspace.
 template <size_t Count>
 std::array<double, Count> spaced(double first, double last) {
   const double step = (last - first) / (Count - 1);
@@ -38,20 +45,20 @@ std::array<double, Count> spaced(double first, double last) {
   return values;
 }
 
-/// What is judged together: boxes of one class in one picture, detections by falling score.
+/// Boxes of one class in one image: the unit of matching. Detections by descending score.
 struct Cell {
   std::vector<Truth> truths;
   std::vector<Detection> detections;
-  std::vector<double> overlaps;  ///< [detection][truth]
+  std::vector<double> overlaps;  ///< IoU [detection][truth]
 };
 
-/// A detection's fate at each overlap. Kept by one byte each.
+/// Result of matching a detection, for each IoU threshold.
 struct Fate {
   double score = 0;
   std::array<bool, kOverlaps> matched{}, ignored{};
 };
 
-/// Cells of each class, in the order of the pictures' ids; those without boxes are left out.
+/// Returns the cells of each class in the order of image ids, without empty ones.
 std::vector<std::vector<Cell>> make_cells(std::span<const JudgedPicture> pictures, int64_t num_classes) {
   std::vector<const JudgedPicture*> order;
   for (const JudgedPicture& picture : pictures) order.push_back(&picture);
@@ -79,8 +86,8 @@ void measure_overlaps(Cell& cell) {
     for (const Truth& truth : cell.truths) cell.overlaps.push_back(overlap(found, truth, truth.crowd));
 }
 
-/// The truth that a detection takes: the free one it overlaps most, the last of equals; an ignored one only
-/// where no other will do. `order` has ignored truths last.
+/// Returns the ground-truth box for a detection: the unmatched one with the highest IoU (the last of equal
+/// ones); an ignored one only if no other matches. `order` lists ignored boxes last.
 std::optional<size_t> match(const double* overlaps, std::span<const size_t> order, const Cell& cell,
                             const std::vector<bool>& ignored, const std::vector<bool>& taken, double least) {
   std::optional<size_t> best;
@@ -95,7 +102,7 @@ std::optional<size_t> match(const double* overlaps, std::span<const size_t> orde
   return best;
 }
 
-/// Appends the fates of a cell's detections; returns how many truths count.
+/// Appends the results of a cell's detections; returns the number of ground-truth boxes that are not ignored.
 int64_t judge(const Cell& cell, const AreaRange& area, std::span<const double> thresholds,
               std::vector<Fate>& fates) {
   std::vector<bool> ignored;
@@ -120,13 +127,13 @@ int64_t judge(const Cell& cell, const AreaRange& area, std::span<const double> t
   return std::ranges::count(ignored, false);
 }
 
-/// Of one class, area and number of detections.
+/// Precision and recall for one class, area range and max number of detections.
 struct Curve {
   std::array<double, kRecalls> precision{};
   double recall = 0;
 };
 
-/// `fates`: by falling score.
+/// Computes the precision-recall curve at an IoU threshold. `fates`: by descending score.
 Curve trace(std::span<const Fate* const> fates, size_t threshold, int64_t num_truths,
             std::span<const double> recalls) {
   std::vector<double> recall, precision;
@@ -146,11 +153,11 @@ Curve trace(std::span<const Fate* const> fates, size_t threshold, int64_t num_tr
   return curve;
 }
 
-/// The mean of numbers that are added one by one; -1 of none.
+/// Running mean; -1 without numbers.
 class Mean {
  public:
   void add(double value) {
-    // Compensated: numpy adds pairwise, whose error is as small.
+    // Compensated (Kahan) summation, as accurate as numpy's pairwise summation.
     const double with = value - lost_;
     const double sum = sum_ + with;
     lost_ = (sum - sum_) - with;
@@ -164,7 +171,7 @@ class Mean {
   int64_t count_ = 0;
 };
 
-/// What becomes the twelve numbers, over all classes.
+/// Means over all classes, from which the twelve numbers are taken.
 struct Means {
   Mean ap, ap50, ap75;
   std::array<Mean, kAreas.size()> ap_of_area, recall_of_area;
@@ -194,7 +201,8 @@ void add_curve(const Curve& curve, size_t threshold, size_t area, size_t count, 
   }
 }
 
-/// The fates of the `most` best of each cell, by falling score; `sizes`: detections of each cell.
+/// Returns the results of the `most` best detections of each cell, by descending score. `sizes`: detections
+/// per cell.
 std::vector<const Fate*> best_fates(const std::vector<Fate>& fates, std::span<const size_t> sizes,
                                     size_t most) {
   std::vector<const Fate*> best;

@@ -9,25 +9,27 @@
 
 namespace hearth::tasks {
 
-/// COCO's evaluation of boxes (Lin et al., 2014, as in pycocotools' COCOeval): precision at 101 recalls for
-/// ten overlaps from 0.5 to 0.95, at most 100 detections a class and picture. -1 where there is no truth.
+/// COCO's evaluation of boxes (Lin et al. 2014), equal to pycocotools' COCOeval: precision at 101 recalls for
+/// ten IoU thresholds from 0.5 to 0.95, at most 100 detections per class and image. -1 where there are no
+/// ground-truth boxes.
 struct CocoResult {
   /// AP, AP50, AP75, AP small, medium, large; AR with 1, 10, 100 detections, AR small, medium, large.
   std::array<double, 12> numbers{};
+  /// Results of one class.
   struct Class {
     double ap = -1, ap50 = -1;
-    double recall = -1;  ///< mean over overlaps, 100 detections
-    int64_t truths = 0;  ///< crowds and ignored ones are left out
-    /// At overlap 0.5: precision at recalls 0, 0.01 ... 1; empty without truth.
+    double recall = -1;  ///< mean over IoU thresholds, 100 detections
+    int64_t truths = 0;  ///< ground-truth boxes, without crowds and ignored ones
+    /// Precision at recalls 0, 0.01 ... 1, at IoU 0.5; empty without ground-truth boxes.
     std::vector<double> precision_at_recall = {};
   };
   std::vector<Class> classes;
 };
 
-/// Labels are below `num_classes`.
+/// Evaluates the detections of all images. Labels must be below `num_classes`.
 CocoResult evaluate_coco(std::span<const JudgedPicture> pictures, int64_t num_classes);
 
-/// The twelve lines that pycocotools prints, each with a newline.
+/// Returns the twelve lines that pycocotools prints for CocoResult::numbers, each with a newline.
 std::string coco_summary(const std::array<double, 12>& numbers);
 
 }  // namespace hearth::tasks

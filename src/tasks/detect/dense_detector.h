@@ -5,7 +5,8 @@
 
 namespace hearth::tasks {
 
-/// What the detectors on feature pyramids have in common. Pictures are normalized as for ImageNet.
+/// Common base of the detectors with a feature pyramid (RetinaNet, FCOS). Images are normalized as for
+/// ImageNet.
 class DenseDetector : public Detector {
  public:
   explicit DenseDetector(const DetectorOptions& options);
@@ -19,8 +20,10 @@ class DenseDetector : public Detector {
   data::PixelOptions pixels_;
 };
 
+/// Returns the options of the backbone with its feature pyramid.
 models::PyramidOptions body_of(const DetectorOptions& options);
-/// Of the pictures of a micro-batch.
+/// Returns the image size of a micro-batch: a square of row_length pixels, or options.image_size if that is
+/// 0.
 Extent picture_size(const DetectorOptions& options, engine::BatchShape shape);
 
 }  // namespace hearth::tasks

@@ -4,12 +4,12 @@
 
 namespace hearth::tasks {
 
-/// Losses of detectors that predict at every anchor, as nodes.
+/// Losses of detectors that predict at every anchor or cell, as graph nodes.
 
-/// Of logits f32 [N, A, C] and labels i32 [N, A], where none is below 0: the focal loss of all classes of an
-/// anchor with alpha 0.25 and gamma 2 (Lin et al. 2017, arXiv 1708.02002), [N * A, 1].
+/// Returns the focal loss of each anchor, summed over classes, with alpha 0.25 and gamma 2 (Lin et al. 2017,
+/// arXiv 1708.02002): logits f32 [N, A, C] and labels i32 [N, A] (negative: background) -> [N * A, 1].
 ir::ValueId class_losses(nn::Builder& builder, ir::ValueId logits, ir::ValueId labels);
-/// Losses [N * A, 1] times weights of any shape of as many -> their sum by picture, [N].
+/// Returns the sum over each image's anchors of losses [N * A, 1] times weights of N * A elements: [N].
 ir::ValueId sum_of_pictures(nn::Builder& builder, ir::ValueId losses, ir::ValueId weights, int64_t pictures);
 
 }  // namespace hearth::tasks

@@ -10,7 +10,8 @@ constexpr size_t kMostOfALevel = 1000;
 
 double sigmoid(double logit) { return 1 / (1 + std::exp(-logit)); }
 
-/// What a class's logit must be at least where all else speaks for it, less what rounding may take.
+/// Returns the lowest class logit that can reach a score (with centerness: at centerness 1), less a margin
+/// for rounding. Saves the sigmoid of most logits.
 double least_logit(double least_score, bool has_centerness) {
   constexpr double kRounding = 1e-6;
   const double probability = has_centerness ? least_score * least_score : least_score;
@@ -40,7 +41,7 @@ std::vector<Candidate> best_of_levels(const DensePredictions& predictions, doubl
     }
     const auto first = made.begin() + before;
     if (made.end() - first <= static_cast<int64_t>(kMostOfALevel)) continue;
-    // A stable order, so that ties fall to the first.
+    // Stable, so that the first of equal scores is kept.
     std::ranges::stable_sort(first, made.end(), std::ranges::greater(), &Candidate::score);
     made.erase(first + kMostOfALevel, made.end());
   }

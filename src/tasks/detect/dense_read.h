@@ -8,23 +8,25 @@
 
 namespace hearth::tasks {
 
-/// What a detector says of a picture at each anchor of a pyramid, before it is decoded.
+/// Predictions of a detector for one image at each anchor of a pyramid, before decoding.
 struct DensePredictions {
   PyramidLevels levels;
   int64_t anchors_per_cell = 1;
   int64_t num_classes = 0;
   const float* logits = nullptr;      ///< [anchors, classes]
-  const float* centerness = nullptr;  ///< logits [anchors]; the score is the square root of both; or null
+  const float* centerness = nullptr;  ///< logits [anchors]; null: none. Score: sqrt(class * centerness)
 };
+/// A class predicted at an anchor, with its probability.
 struct Candidate {
   int64_t anchor = 0;
   int32_t label = 0;
   double score = 0;
 };
-/// The best thousand of each level that reach the score, in the order of levels.
+/// Returns the candidates with at least `least_score`, at most the 1000 best of each level, in the order of
+/// levels.
 std::vector<Candidate> best_of_levels(const DensePredictions& predictions, double least_score);
 
-/// A candidate whose corners were decoded, inside a picture of that size.
+/// Returns a candidate with decoded corners as a detection, clipped to an image of `size`.
 Detection detection_at(const Candidate& candidate, double x0, double y0, double x1, double y1, Extent size);
 
 }  // namespace hearth::tasks

@@ -6,15 +6,16 @@
 namespace hearth::tasks {
 
 struct DetectFilesOptions {
-  Extent size;  ///< of the pictures that the model takes
+  Extent size;  ///< input size of the model
   NmsOptions nms;
+  /// Min score of the boxes that are drawn and listed.
   double shown_score = 0.25;
   Exif exif = Exif::apply;
 };
 
-/// Writes into a folder, for each picture, NAME.png with the boxes drawn and labels/NAME.txt in YOLO's lines;
-/// and predictions.json, COCO's results, whose image_id counts the pictures from 1 in the order in which they
-/// came, as images.json says.
+/// Writes detections of images into a folder. For each image: NAME.png with the boxes drawn and
+/// labels/NAME.txt in YOLO's format. For all images: predictions.json (COCO results) and images.json, which
+/// maps its image_id, numbered from 1 in the order of predict() calls, to file names.
 class DetectFiles : public Predictor {
  public:
   DetectFiles(std::unique_ptr<Detector> detector, DetectionClasses classes, DetectFilesOptions options,

@@ -10,7 +10,7 @@ namespace hearth::tasks {
 namespace {
 
 constexpr int64_t kChannels = 3;
-/// Pictures that training sees in one size before it takes another, in batches of any size.
+/// Number of consecutive training images with one size in multi-scale training, for any batch size.
 constexpr int64_t kPicturesOfASize = 160;
 
 Extent largest(const DetectRowOptions& options) {

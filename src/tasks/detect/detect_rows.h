@@ -7,20 +7,20 @@
 namespace hearth::tasks {
 
 struct DetectRowOptions {
-  Extent size;  ///< of pictures
+  Extent size;  ///< input size of the detector
   std::vector<int64_t>
-      sides;                 ///< training: sides of square pictures, another every ten batches; empty: `size`
-  bool is_training = false;  ///< augmented; else each picture as it is
+      sides;  ///< multi-scale training: sides of square images, redrawn every 160 images; empty: `size`
+  bool is_training = false;  ///< true: augmented; false: only letterboxed
   data::BoxAugment augment;
-  int64_t plain_from_epoch = 0;               ///< from here on without mosaic and mixup
-  int64_t max_boxes = 120;                    ///< the largest of a picture; crowds are left out
-  std::shared_ptr<data::PictureBudget> keep;  ///< for decoded pictures; null: none is kept
+  int64_t plain_from_epoch = 0;               ///< first epoch without mosaic and mixup
+  int64_t max_boxes = 120;                    ///< per image: the largest ones, without crowds
+  std::shared_ptr<data::PictureBudget> keep;  ///< cache of decoded images; null: none
 };
 
-/// Pictures with boxes as rows of a detector's arrays.
+/// Row source of a detector: images and the target arrays of their boxes.
 class DetectRows : public data::RowSource {
  public:
-  /// UserError where the options do not fit. Set and detector must outlive it.
+  /// UserError if the options are invalid. Set and detector must outlive the rows.
   DetectRows(const data::BoxedPictures& set, const Detector& detector, DetectRowOptions options);
 
   int64_t num_rows() const override { return std::ssize(set_.pictures); }

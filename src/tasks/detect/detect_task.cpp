@@ -19,7 +19,7 @@
 namespace hearth::tasks {
 namespace {
 
-/// Sides of pictures in the report.
+/// Max side of images in the report, in pixels.
 constexpr int64_t kLongestShown = 480;
 
 std::unique_ptr<Detector> open(const DetectTaskOptions& options) {
@@ -44,7 +44,7 @@ DetectRowOptions for_evaluation(DetectRowOptions options) {
   return options;
 }
 
-/// Bright ones, which stand out from photographs; the hues of neighboring classes are a golden angle apart.
+/// Returns the color of a class's boxes: bright, with the hues of adjacent classes a golden angle apart.
 std::array<uint8_t, 3> color_of(int32_t label) {
   constexpr double kGoldenAngle = 137.508, kFirst = 345, kGray = 0.1;
   const double hue = std::fmod(kFirst + kGoldenAngle * label, 360) / 60;
@@ -86,8 +86,8 @@ double value_at(const std::vector<io::CurvePoint>& curve, int64_t step) {
   return found == curve.end() ? 0.0 : found->value;
 }
 
-/// Encodes a JPEG file for the report at the highest quality that fits kMaxBytes, so that a report of 16
-/// strips with two images each in base64 is below 3 MB.
+/// Returns a JPEG file for the report, at the highest quality that fits kMaxBytes: a report with 16 strips of
+/// two images in base64 stays below 3 MB.
 std::string small_jpeg(const data::Image& image) {
   constexpr size_t kMaxBytes = 56 << 10;
   std::string file;
@@ -98,7 +98,7 @@ std::string small_jpeg(const data::Image& image) {
   return file;
 }
 
-/// Of each picture's boxes, each class once.
+/// Returns the distinct classes of each image's boxes.
 std::vector<std::vector<int32_t>> classes_of(const data::BoxedPictures& set) {
   std::vector<std::vector<int32_t>> made;
   for (const data::BoxedPicture& picture : set.pictures) {
@@ -121,7 +121,7 @@ DetectionClasses read_detection_classes(const fs::path& path) {
     DetectionClasses made{.names = json.at("names"), .category_ids = json.at("category_ids")};
     if (!made.names.empty() && made.names.size() == made.category_ids.size()) return made;
   } catch (const nlohmann::json::exception&) {
-    // Said below.
+    // Reported below.
   }
   user_error("{}: expected names and category_ids of the classes of a run", path.string());
 }
@@ -145,7 +145,7 @@ std::vector<Detection> detections_of(const Detector& detector, const engine::Eng
 data::Image draw_detections(data::Image picture, std::span<const Detection> detections,
                             const std::vector<std::string>& names, double least_score) {
   std::vector<data::LabeledBox> boxes;
-  // The surest comes last, over the others.
+  // The most confident box is drawn last, on top.
   for (auto one = detections.rbegin(); one != detections.rend(); ++one) {
     if (one->score < least_score) continue;
     const auto label = static_cast<size_t>(one->label);
@@ -206,7 +206,7 @@ Evaluation DetectTask::evaluate(engine::Engine& engine, int64_t num_shown) const
   }
   made.loss /= static_cast<double>(test_rows_.num_rows());
   const auto num_classes = std::ssize(set.class_names);
-  // Classes that the data does not have are wrong wherever they are found, and no class of the evaluation.
+  // Detections of classes that the validation data lacks are always wrong and belong to no evaluated class.
   for (JudgedPicture& picture : judged)
     std::erase_if(picture.detections, [&](const Detection& one) { return one.label >= num_classes; });
   const CocoResult result = evaluate_coco(judged, num_classes);
@@ -295,7 +295,7 @@ void DetectTask::report(const Evaluation& last, const fs::path& log, io::ReportD
   for (io::CurvePoint& point : data.score.points) point.value *= 100;
   data.class_names = options_.held_out.class_names;
   data.class_names.emplace_back("background");
-  // Reports have the truth in rows.
+  // Rows of a report's matrix are true classes; count_confusions has them in columns.
   const size_t n = data.class_names.size();
   data.confusion.assign(last.confusion.size(), 0);
   for (size_t i = 0; i < last.confusion.size(); ++i) data.confusion[i % n * n + i / n] = last.confusion[i];

@@ -13,10 +13,10 @@ struct DetectTaskOptions {
   DetectorOptions detector;
   data::BoxedPictures train, held_out;
   data::LoaderOptions loader;
-  DetectRowOptions rows;  ///< of training
+  DetectRowOptions rows;  ///< of training rows
   NmsOptions nms;
-  double shown_score = 0.25;  ///< of predictions that are drawn
-  /// Training draws the classes equally often that are the rarest of an image's boxes.
+  double shown_score = 0.25;  ///< min score of drawn predictions
+  /// True to draw training images such that each image's rarest class is equally frequent.
   bool balance = false;
 };
 
@@ -25,17 +25,18 @@ struct DetectionClasses {
   std::vector<std::string> names;
   std::vector<int64_t> category_ids;
 };
-/// UserError where the file is none.
+/// Reads kDetectionClasses. UserError if the file is malformed.
 DetectionClasses read_detection_classes(const fs::path& path);
 
-/// What a picture's row of an evaluation says, in pixels of the picture as it is stored, overlaps suppressed.
+/// Returns the detections of a row of the engine's last evaluation, after non-maximum suppression, in pixels
+/// of the stored image. `picture`: size of the stored image; `input`: size of the model's input.
 std::vector<Detection> detections_of(const Detector& detector, const engine::Engine& engine, int64_t row,
                                      Extent picture, Extent input, const NmsOptions& nms);
-/// The picture with detections of at least that score drawn into it.
+/// Returns the image with the detections of at least that score drawn, the most confident on top.
 data::Image draw_detections(data::Image picture, std::span<const Detection> detections,
                             const std::vector<std::string>& names, double least_score);
 
-/// Boxes around objects and their classes. UserError where the data does not fit the model.
+/// Object detection. UserError if the data does not fit the model.
 class DetectTask : public Task {
  public:
   explicit DetectTask(DetectTaskOptions options);
@@ -62,13 +63,15 @@ class DetectTask : public Task {
   int64_t staging_bytes() const override;
 
  private:
+  /// Returns a strip of the report: held-out image `index` with its ground-truth boxes, and with the
+  /// detections.
   io::ImageStrip strip(int64_t index, std::span<const Detection> found) const;
 
   DetectTaskOptions options_;
   std::unique_ptr<Detector> detector_;
   DetectRows train_rows_, test_rows_;
   std::optional<data::ClassBalance> balance_;
-  data::PictureReader reader_;  ///< of held-out pictures, for people
+  data::PictureReader reader_;  ///< decodes held-out images for the report
 };
 
 }  // namespace hearth::tasks

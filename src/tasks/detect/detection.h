@@ -7,32 +7,31 @@
 
 namespace hearth::tasks {
 
-/// A box that a model found: its corner and size in pixels of the picture as it is stored, as in COCO's
-/// files.
+/// A detected box: upper left corner and size in pixels of the stored image, as in COCO's files.
 struct Detection {
   double x = 0, y = 0, width = 0, height = 0;
   double score = 0;
   int32_t label = 0;
 };
 
-/// An object that is there. Crowds and ignored objects are neither found nor missed; of a detection on a
-/// crowd the overlap is its share inside.
+/// A ground-truth box. Crowds and ignored objects count neither as found nor as missed; the overlap of a
+/// detection with a crowd is the share of the detection's area inside it.
 struct Truth {
   double x = 0, y = 0, width = 0, height = 0;
-  double area = 0;  ///< of its outline, by which it is small, medium or large
+  double area = 0;  ///< of the object's outline; decides whether it is small, medium or large
   int32_t label = 0;
   bool crowd = false;
   bool ignored = false;
 };
 
-/// Boxes of one picture. The order of pictures by id settles ties of scores.
+/// Ground truth and detections of one image. Ties of scores are resolved in the order of the ids.
 struct JudgedPicture {
   int64_t id = 0;
   std::vector<Truth> truths = {};
   std::vector<Detection> detections = {};
 };
 
-/// A labeled box as a truth: VOC's difficult objects are ignored.
+/// Returns a labeled box as ground truth. VOC's difficult objects are ignored.
 inline Truth truth_of(const data::Box& box) {
   return {.x = box.x0,
           .y = box.y0,

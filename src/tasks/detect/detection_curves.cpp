@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kScores = 101;
 constexpr double kOverlap = 0.5;
 
-/// Detections by the highest of the scores 0, 0.01 ... 1 that they reach.
+/// Numbers of detections by the highest threshold (0, 0.01 ... 1) that they reach.
 struct Counts {
   std::array<int64_t, kScores> hits{}, misses{};
   int64_t truths = 0;
@@ -20,7 +20,8 @@ struct Counts {
 
 enum class Outcome { hit, miss, ignored };
 
-/// The free truth of its class that a detection overlaps most, ignored ones last.
+/// Matches a detection with the unmatched ground-truth box of its class with the highest IoU; ignored boxes
+/// last.
 Outcome take(const JudgedPicture& picture, const Detection& found, std::vector<bool>& taken) {
   size_t best = picture.truths.size();
   double most = kOverlap;
@@ -51,7 +52,7 @@ void count(const JudgedPicture& picture, std::vector<Counts>& classes) {
     const Outcome outcome = take(picture, found, taken);
     if (outcome == Outcome::ignored) continue;
     Counts& of = classes[static_cast<size_t>(found.label)];
-    // Exactly the scores i / 100 that are not above this one.
+    // Index of the highest threshold i / 100 that is at most the score, exact despite rounding.
     size_t at = static_cast<size_t>(std::clamp(found.score, 0.0, 1.0) * (kScores - 1));
     if (at + 1 < kScores && static_cast<double>(at + 1) / (kScores - 1) <= found.score) ++at;
     ++(outcome == Outcome::hit ? of.hits : of.misses).at(at);
@@ -74,7 +75,7 @@ ConfidenceCurves::Curve make_curve(const Counts& counts) {
   return curve;
 }
 
-/// Pairs of boxes that overlap enough: the most first, then by their places.
+/// Pairs {-IoU, detection, ground truth} above the threshold, by descending IoU, then by index.
 using Pair = std::tuple<double, size_t, size_t>;
 std::vector<Pair> pairs_of(const JudgedPicture& picture, const ConfusionOptions& options) {
   std::vector<Pair> pairs;

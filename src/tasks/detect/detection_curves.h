@@ -7,26 +7,29 @@
 
 namespace hearth::tasks {
 
-/// What a threshold of the score makes of detections at overlap 0.5.
+/// Precision, recall and F1 at IoU 0.5 as functions of the score threshold.
 struct ConfidenceCurves {
-  /// At scores 0, 0.01 ... 1. Of no detections the precision is 1; without truth all are 0.
+  /// Values at thresholds 0, 0.01 ... 1. Without detections the precision is 1; without ground-truth boxes
+  /// all are 0.
   struct Curve {
     std::vector<double> precision, recall, f1;
   };
   std::vector<Curve> classes;
-  Curve mean;                          ///< over the classes that have truths
-  double best_score = 0, best_f1 = 0;  ///< of the mean; the lowest of equal ones
+  Curve mean;  ///< over the classes with ground-truth boxes
+  double best_score = 0,
+         best_f1 = 0;  ///< threshold and value of the highest mean F1; of equal ones, the lowest threshold
 };
+/// Computes the curves of all images. Labels must be below `num_classes`.
 ConfidenceCurves trace_confidence(std::span<const JudgedPicture> pictures, int64_t num_classes);
 
 struct ConfusionOptions {
-  double score = 0.25;    ///< lower detections are left out
-  double overlap = 0.45;  ///< less is no match
+  double score = 0.25;    ///< min score of a detection
+  double overlap = 0.45;  ///< a match has a higher IoU
 };
 
-/// Counts [found][true] of num_classes + 1 classes, the last of which is the background: what was found where
-/// nothing is, and what was missed. Each box is matched once, pairs of most overlap first, whatever their
-/// classes. Ignored truths count for nothing, and neither do detections on them.
+/// Returns counts [predicted][true] of num_classes + 1 classes; the last is the background: false positives
+/// in its column, missed objects in its row. Each box is matched once, pairs with the highest IoU first, even
+/// if their classes differ. Ignored ground-truth boxes and the detections that overlap them are not counted.
 std::vector<int64_t> count_confusions(std::span<const JudgedPicture> pictures, int64_t num_classes,
                                       const ConfusionOptions& options = {});
 

@@ -10,15 +10,15 @@
 
 namespace hearth::tasks {
 
-/// COCO's results: a list of {image_id, category_id, bbox, score}; numbers keep every digit. Detections'
-/// labels become the set's category ids.
+/// Returns detections as COCO results, a JSON list of {image_id, category_id, bbox, score}, with shortest
+/// round-trip numbers. `category_ids`: by label.
 std::string write_coco_results(std::span<const JudgedPicture> pictures,
                                std::span<const int64_t> category_ids);
 
 /// A set's boxes as truths, without detections.
 std::vector<JudgedPicture> truths_of(const data::BoxedPictures& set);
 
-/// YOLO's lines "class cx cy width height score", shares of a picture of this size.
+/// Returns lines "class cx cy width height score" (YOLO), relative to the image's size.
 std::string write_yolo_labels(std::span<const Detection> detections, int64_t width, int64_t height);
 
 }  // namespace hearth::tasks

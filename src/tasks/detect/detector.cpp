@@ -5,7 +5,7 @@
 
 namespace hearth::tasks {
 
-// Each in a source of its own.
+// Defined in NAME_detector.cpp.
 using Open = std::unique_ptr<Detector>(const DetectorOptions& options);
 Open open_fcos, open_retinanet, open_yolox;
 

@@ -14,26 +14,29 @@
 
 namespace hearth::tasks {
 
+/// Options of every detector; a model ignores those that it has no use for.
 struct DetectorOptions {
   std::string model = "yolox_s";  ///< one of detectors()
   int64_t num_classes = 80;
-  Extent image_size = 640;  ///< of pictures where a batch has no row_length
-  int64_t max_boxes = 120;  ///< of a training picture; more are left out, the smallest first
-  /// Of RetinaNet and FCOS (models::PyramidOptions): channels of the ResNet's stem, 0: 64; batch norms stay.
+  Extent image_size = 640;  ///< image size of batches with row_length 0
+  int64_t max_boxes = 120;  ///< max boxes of a training image; the smallest beyond it are left out
+  /// RetinaNet and FCOS (models::PyramidOptions): channels of the ResNet's stem, 0: 64; frozen_norm: batch
+  /// norms are not trained.
   int64_t width = 0;
   bool frozen_norm = false;
 };
 
-/// A family of detectors: what a model learns from and what it makes of a picture. A micro-batch is {images
-/// f32 [rows, height, width, 3], then the arrays that write_targets fills}; a sample is a picture.
+/// A family of detectors: its objective, its training targets and the decoding of its predictions. A
+/// micro-batch is {images f32 [rows, height, width, 3], then the arrays that write_targets fills}; a sample
+/// is an image.
 class Detector {
  public:
   virtual ~Detector() = default;
   virtual std::shared_ptr<const engine::Objective> objective() const = 0;
 
-  /// How bytes become the input: (pixel / 255 - mean) / std, RGB.
+  /// Returns the normalization of pixels: (pixel / 255 - mean) / std, RGB.
   virtual const data::PixelOptions& pixels() const = 0;
-  /// What the sides of pictures must be multiples of.
+  /// Returns the number of pixels that the sides of images must be multiples of.
   virtual int64_t side_multiple() const { return 32; }
   /// Returns the formats of the arrays after the images, for images of this size.
   virtual data::ArrayFormats target_formats(Extent size) const = 0;
@@ -41,21 +44,21 @@ class Detector {
   /// so that losses may be sharper.
   virtual void write_targets(std::span<const data::Box> boxes, Extent size, bool last_epochs,
                              std::span<std::byte* const> arrays) const = 0;
-  /// What the engine's last evaluation says of row `row`: boxes in pixels of the input, of at least that
-  /// score, overlapping ones too.
+  /// Returns the detections of row `row` of the engine's last evaluation with at least that score, before
+  /// non-maximum suppression, in pixels of the input.
   virtual std::vector<Detection> read(const engine::Engine& engine, int64_t row, Extent size,
                                       double least_score) const = 0;
 };
 
-/// A model of a family.
+/// A built-in detection model.
 struct DetectorDef {
   std::string_view name;
   std::string_view doc;
   std::unique_ptr<Detector> (*open)(const DetectorOptions& options);
 };
-/// Every built-in detector. To add one: a source in src/tasks/detect/ and its row in detector.cpp.
+/// Returns all built-in detectors. To add one: a source in src/tasks/detect/ and its row in detector.cpp.
 std::span<const DetectorDef> detectors();
-/// The detector with that name, or null.
+/// Returns the detector with that name; null if there is none.
 const DetectorDef* find_detector(std::string_view name);
 
 }  // namespace hearth::tasks

@@ -13,8 +13,8 @@ namespace {
 using ir::ValueId;
 using nn::Builder;
 
-/// Inputs after the images, each with an entry for every cell: the class or -1, and of the box the edges, 4
-/// values, and how central the cell is; 0 where there is no box.
+/// Inputs after the images, with an entry for every cell: the class (-1: none), the 4 edge distances of the
+/// box and the centerness (0 without a box).
 struct CellInput {
   enum : size_t { labels, edges, centerness };
 };
@@ -22,14 +22,15 @@ struct CellOutput {
   enum : size_t { logits, edges, centerness };
 };
 
-/// Boxes around cells, in their sides: edges [rows, 4] as {center x, center y, width, height}.
+/// Returns boxes relative to their cells, in units of the cell's side: edges [rows, 4] -> {center x, center
+/// y, width, height}.
 ValueId boxes_of(Builder& builder, ValueId edges) {
   const ValueId before = columns(builder, edges, 0, 2), after = columns(builder, edges, 2, 2);
   const ValueId center = builder.op("scale", {builder.op("sub", {after, before})}, {{"factor", 0.5}});
   return builder.concat({center, builder.add(after, before)});
 }
 
-/// 1 for each cell that has a box, [rows, 1].
+/// Returns 1 for each cell with a box, otherwise 0: [rows, 1].
 ValueId cells_with_boxes(Builder& builder, ValueId labels, int64_t num_classes) {
   const Shape shape = builder.graph().type(labels).shape;
   const ValueId one_hot = builder.op("one_hot", {labels}, {{"classes", num_classes}});
@@ -58,8 +59,7 @@ class FcosObjective : public engine::Objective {
   }
 
  private:
-  /// The paper divides by the cells of the whole micro-batch that have boxes; a picture's loss is its share,
-  /// times their number.
+  /// Returns the loss of each image, scaled by per_learning_anchor.
   ValueId losses(Builder& builder, const models::FcosOutputs& predicted,
                  std::span<const ValueId> targets) const {
     const Shape shape = builder.graph().type(predicted.logits).shape;

@@ -11,7 +11,7 @@ constexpr double kRadius = 1.5, kNearest = 4, kFarthest = 8;
 
 double side_of(size_t level) { return std::ldexp(8.0, static_cast<int>(level)); }
 
-/// Cells of an axis within `radius` of a place, and perhaps one more at each end.
+/// Range of cells along one axis within `radius` of `center`; may include one more at each end.
 struct CellStretch {
   int64_t begin, end;
 
@@ -22,11 +22,12 @@ struct CellStretch {
   }
 };
 
-/// Pixels from a cell to the left, upper, right and lower edges.
+/// Returns the distances in pixels from a point to the box's left, upper, right and lower edges.
 std::array<double, 4> edges_of(const data::Box& box, double x, double y) {
   return {x - box.x0, y - box.y0, box.x1 - x, box.y1 - y};
 }
 
+/// True if a cell is a candidate for a box by the criteria of fcos_targets().
 bool learns(const data::Box& box, const FcosCell& cell, size_t level) {
   const double away =
       std::max(std::abs(cell.x - (box.x0 + box.x1) / 2), std::abs(cell.y - (box.y0 + box.y1) / 2));

@@ -6,7 +6,7 @@ namespace {
 using ir::ValueId;
 using nn::Builder;
 
-constexpr double kTiny = 1e-16;  ///< so that nothing is divided by 0
+constexpr double kTiny = 1e-16;  ///< prevents division by 0
 
 ValueId scaled(Builder& builder, ValueId in, double factor) {
   return builder.op("scale", {in}, {{"factor", factor}});
@@ -27,11 +27,11 @@ struct Edges {
   }
 };
 
-/// [..., 2] -> [..., 1].
+/// Returns the product of two sides: [..., 2] -> [..., 1].
 ValueId area(Builder& builder, ValueId sides) {
   return builder.op("mul", {columns(builder, sides, 0, 1), columns(builder, sides, 1, 1)});
 }
-/// Sides of what lies between two corners; 0 where `high` is below `low`.
+/// Returns the sides of the rectangle between two corners; 0 where `high` is below `low`.
 ValueId sides(Builder& builder, ValueId low, ValueId high) {
   return builder.relu(builder.op("sub", {high, low}));
 }
@@ -80,8 +80,7 @@ ValueId binary_cross_entropy(Builder& builder, ValueId logits, ValueId targets) 
 }
 
 ValueId sigmoid_focal(Builder& builder, ValueId logits, ValueId targets, double alpha, double gamma) {
-  // Of the logit of being wrong, z, the cross-entropy is softplus(z), and the logarithm of the probability
-  // -softplus(-z).
+  // With z the logit of the wrong answer, the cross-entropy is softplus(z) and log(1 - p) is -softplus(-z).
   const ValueId sign = plus(builder, scaled(builder, targets, -2), 1);
   const ValueId wrong = builder.op("mul", {logits, sign});
   const ValueId log_wrong = builder.op("softplus", {scaled(builder, wrong, -1)});

@@ -4,32 +4,33 @@
 
 namespace hearth::tasks {
 
-/// Losses of detectors as nodes. Boxes are [..., 4], {center x, center y, width, height} in any unit; what is
-/// made of two of them is [..., 1].
+/// Losses of detectors as graph nodes. Boxes are [..., 4], {center x, center y, width, height} in any unit;
+/// functions of two boxes return [..., 1].
 
-/// How much of what either box covers both cover; 0 where neither covers anything.
+/// Returns the intersection over union; 0 if the union is empty.
 ir::ValueId box_iou(nn::Builder& builder, ir::ValueId a, ir::ValueId b);
-/// The IoU less what neither covers of the smallest box around both, as its share (Rezatofighi et al. 2019,
-/// arXiv 1902.09630).
+/// Returns the generalized IoU: IoU - (enclosing - union) / enclosing, with the area of the smallest box
+/// around both (Rezatofighi et al. 2019, arXiv 1902.09630).
 ir::ValueId box_giou(nn::Builder& builder, ir::ValueId a, ir::ValueId b);
 
-/// Cross-entropy of sigmoid(logits) with targets in [0, 1], elementwise.
+/// Returns the cross-entropy of sigmoid(logits) with targets in [0, 1], elementwise.
 ir::ValueId binary_cross_entropy(nn::Builder& builder, ir::ValueId logits, ir::ValueId targets);
-/// The same for targets 0 and 1, weighted by `alpha` and 1 - `alpha`, and by the probability of being wrong
-/// to the power of `gamma` (Lin et al. 2017, arXiv 1708.02002).
+/// Returns the focal loss for targets 0 and 1: the cross-entropy weighted by `alpha` (target 1) or 1 -
+/// `alpha`, and by (1 - p)^gamma with p the probability of the target (Lin et al. 2017, arXiv 1708.02002).
+/// Elementwise.
 ir::ValueId sigmoid_focal(nn::Builder& builder, ir::ValueId logits, ir::ValueId targets, double alpha,
                           double gamma);
 
-/// What `values` is for other axes of the same number of elements.
+/// Returns `values` with another shape of as many elements.
 ir::ValueId reshaped(nn::Builder& builder, ir::ValueId values, const Shape& shape);
-/// Columns [begin, begin + count) of the last axis.
+/// Returns columns [begin, begin + count) of the last axis.
 ir::ValueId columns(nn::Builder& builder, ir::ValueId values, int64_t begin, int64_t count);
 
-/// [rows, K] -> [rows, 1].
+/// Returns the sum of each row: [rows, K] -> [rows, 1].
 ir::ValueId sum_of_row(nn::Builder& builder, ir::ValueId values);
-/// Of `learns`, 1 for each anchor that learns a box and 0 for the others: the sums [pictures] of losses that
-/// a paper divides by the number of such anchors in the whole micro-batch (at least 1), so that their mean
-/// over pictures is the paper's loss.
+/// Divides sums of losses [images] by the micro-batch's number of positive anchors (at least 1), times the
+/// number of images: the mean over images is then the paper's loss. `learns`: 1 for anchors with a box, 0 for
+/// others.
 ir::ValueId per_learning_anchor(nn::Builder& builder, ir::ValueId sums, ir::ValueId learns);
 
 }  // namespace hearth::tasks

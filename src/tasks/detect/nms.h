@@ -7,14 +7,14 @@
 namespace hearth::tasks {
 
 struct NmsOptions {
-  double score = 0.01;           ///< lower ones are dropped
-  double overlap = 0.65;         ///< more than this with a better one of the same class: dropped
-  int64_t candidates = 1000;     ///< that are looked at, the best of all classes: bounds the time
-  int64_t max_detections = 100;  ///< that are kept
+  double score = 0.01;           ///< min score
+  double overlap = 0.65;         ///< max IoU with a kept box of the same class
+  int64_t candidates = 1000;     ///< max boxes considered, the best of all classes: bounds the time
+  int64_t max_detections = 100;  ///< max boxes returned
 };
 
-/// Non-maximum suppression, class by class, greedy: what is kept, by falling score; the first of equal ones
-/// comes first. Scores that are not numbers are dropped.
+/// Non-maximum suppression, greedy, per class. Returns the kept detections by descending score; equal scores
+/// keep their order. Detections with a NaN score are dropped.
 std::vector<Detection> suppress(std::vector<Detection> detections, const NmsOptions& options);
 
 }  // namespace hearth::tasks

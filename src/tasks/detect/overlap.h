@@ -4,16 +4,16 @@
 
 namespace hearth::tasks {
 
-/// Intersection over union of two boxes with x, y, width and height; over the first one's area alone where
-/// the second is a crowd. The operations and their order are those of COCO's tools, so that results are equal
-/// to the bit.
+/// Returns the intersection over union of two boxes with x, y, width and height; the intersection over the
+/// first box's area if the second is a crowd. The operations and their order are those of pycocotools, so
+/// results are bitwise equal.
 template <typename First, typename Second>
 double overlap(const First& a, const Second& b, bool crowd = false) {
   const double width = std::min(a.width + a.x, b.width + b.x) - std::max(a.x, b.x);
   if (width <= 0) return 0;
   const double height = std::min(a.height + a.y, b.height + b.y) - std::max(a.y, b.y);
   if (height <= 0) return 0;
-  // Statements of their own: nothing may be fused into one rounding.
+  // Separate statements prevent contraction into fused multiply-adds, which round differently.
   const double area_a = a.width * a.height;
   const double area_b = b.width * b.height;
   const double both = width * height;

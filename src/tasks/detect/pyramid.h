@@ -7,17 +7,17 @@
 
 namespace hearth::tasks {
 
-/// The cells of a level of a feature pyramid; cell (0, 0) is at the picture's corner.
+/// Grid of cells of a feature pyramid's level; cell (0, 0) is at the image's upper left corner.
 struct PyramidLevel {
   int64_t rows = 0, columns = 0;
-  int64_t stride_y = 0, stride_x = 0;  ///< pixels between cells: sides of the picture by cells, rounded down
-  int64_t first = 0;                   ///< cells of all levels before it
+  int64_t stride_y = 0, stride_x = 0;  ///< pixels between cells: image side / cells, rounded down
+  int64_t first = 0;                   ///< index of its first cell: number of cells of the finer levels
 };
 using PyramidLevels = std::array<PyramidLevel, models::kNumPyramidLevels>;
 
-/// P3 to P7 of a picture whose sides 32 divides.
+/// Returns levels P3 to P7 of an image whose sides are multiples of 32.
 PyramidLevels pyramid_levels(Extent size);
-/// Cells of all levels.
+/// Returns the number of cells of all levels.
 int64_t num_cells(const PyramidLevels& levels);
 
 }  // namespace hearth::tasks

@@ -13,11 +13,11 @@ namespace {
 using ir::ValueId;
 using nn::Builder;
 
-/// What a box may be larger than its anchor at most, as a logarithm.
+/// Max logarithm of a decoded side relative to its anchor's, as in torchvision; prevents overflow of exp.
 const double kMostGrowth = std::log(1000.0 / 16);
 
-/// Inputs after the images, each with an entry for every anchor: the class, or a Match; what is learned of
-/// the box, 4 values; the weights of both losses.
+/// Inputs after the images, with an entry for every anchor: the class or a Match, the 4 regression targets,
+/// and the weights of the class and box losses.
 struct AnchorInput {
   enum : size_t { labels, boxes, class_weights, box_weights };
 };
@@ -56,7 +56,7 @@ class RetinanetObjective : public engine::Objective {
   DetectorOptions options_;
 };
 
-/// A box as its anchor sees it (models::RetinanetOutputs).
+/// Returns the regression targets of a box relative to its anchor (models::RetinanetOutputs).
 std::array<float, 4> encoded(const data::Box& box, const AnchorBox& anchor) {
   const double width = anchor.x1 - anchor.x0, height = anchor.y1 - anchor.y0;
   return {static_cast<float>(((box.x0 + box.x1) - (anchor.x0 + anchor.x1)) / 2 / width),
@@ -65,6 +65,7 @@ std::array<float, 4> encoded(const data::Box& box, const AnchorBox& anchor) {
           static_cast<float>(std::log((box.y1 - box.y0) / height))};
 }
 
+/// Returns a candidate's box from its anchor and the predicted offsets; the inverse of encoded().
 Detection decoded(const Candidate& candidate, const AnchorBox& anchor, const float* offsets, Extent size) {
   const double width = anchor.x1 - anchor.x0, height = anchor.y1 - anchor.y0;
   const auto offset = [&](int i) { return static_cast<double>(offsets[candidate.anchor * 4 + i]); };

@@ -12,7 +12,7 @@ constexpr int64_t kBoxFloats = 5;
 class YoloxDetector : public Detector {
  public:
   explicit YoloxDetector(const DetectorOptions& options) : options_(options) {
-    // The networks take pixels from 0 to 255.
+    // The networks were trained on pixels from 0 to 255.
     pixels_.mean = {0};
     pixels_.std = {1.0F / 255};
   }

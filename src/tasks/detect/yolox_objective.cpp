@@ -11,6 +11,7 @@ namespace {
 using ir::ValueId;
 using nn::Builder;
 
+/// Weight of the IoU loss of boxes, as in the paper.
 constexpr double kBoxWeight = 5;
 
 ir::Attrs grid_attrs(int64_t height, int64_t width) {
@@ -20,8 +21,8 @@ ir::Attrs grid_attrs(int64_t height, int64_t width) {
           {"width", width}};
 }
 
-/// The losses of every anchor. Rows are anchors of all pictures; those of the background predict nothing of
-/// boxes and classes, and what they would predict is out of the way before it is exponentiated.
+/// Losses of every anchor. Rows are the anchors of all images. Background anchors have no loss of boxes and
+/// classes; their predictions are zeroed before exp, so that no overflow reaches the sum.
 class AnchorLosses {
  public:
   AnchorLosses(Builder& builder, ValueId raw, std::span<const ValueId> assignment)
@@ -35,7 +36,7 @@ class AnchorLosses {
         iou_(reshaped(builder, assignment[ops::SimOtaOut::iou], {rows_, 1})),
         box_(builder.op("scale_rows", {columns(builder, raw_, 0, 4), assigned_})) {}
 
-  /// [rows, 1] each.
+  /// Losses, [rows, 1]: 1 - IoU^2 of boxes, objectness, classes, L1 of boxes.
   ValueId of_box() {
     const ValueId size = builder_.op("exp", {columns(builder_, box_, 2, 2)});
     const ValueId box = builder_.concat({columns(builder_, box_, 0, 2), size});
@@ -55,11 +56,11 @@ class AnchorLosses {
     const ValueId wanted = builder_.concat({columns(builder_, target_, 0, 2), builder_.op("log", {size})});
     return learned(sum_of_row(builder_, builder_.op("abs", {builder_.op("sub", {box_, wanted})})));
   }
-  /// [rows, 1] -> [pictures].
+  /// Returns the sum of each image's rows: [rows, 1] -> [images].
   ValueId of_pictures(ValueId losses) {
     return builder_.op("sum_trailing", {reshaped(builder_, losses, {shape_[0], shape_[1]})});
   }
-  /// 1 for those that learn a box, [rows, 1].
+  /// Returns 1 for positive anchors, otherwise 0: [rows, 1].
   ValueId assigned() const { return assigned_; }
 
  private:
