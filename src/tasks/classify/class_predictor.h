@@ -7,10 +7,10 @@
 
 namespace hearth::tasks {
 
-/// The three likeliest classes of a picture, for people; nothing is written.
+/// Predictor that reports the three most probable classes of an image with their probabilities.
 class ClassPredictor : public Predictor {
  public:
-  /// Classes beyond the names are called by their numbers; `weights` is for messages.
+  /// Classes without a name are printed as numbers. `weights`: path of the weights, for messages.
   ClassPredictor(models::ModelOptions model, data::PixelOptions pixels, std::vector<std::string> names,
                  fs::path weights, Exif exif);
   std::string predict(engine::Engine& engine, const fs::path& picture) override;

@@ -38,7 +38,7 @@ std::unique_ptr<Task> open(const Job& job, int /*device*/) {
 }
 
 std::vector<std::string> classes_of(recipe::Recipe recipe) {
-  recipe.data.bad_records = recipe::BadRecords::refuse;  // No image is decoded to leave some out.
+  recipe.data.bad_records = recipe::BadRecords::refuse;  // Decodes no images to find unreadable ones.
   check_is_labeled(recipe);
   return open_any_dataset(dataset_options(recipe, "train"), recipe.model.num_classes)->class_names();
 }
@@ -81,7 +81,7 @@ const TaskDef classify_task = {.name = "classify",
                                .objective = objective_of,
                                .open = open,
                                .classes = [](const recipe::Recipe& recipe) { return classes_of(recipe); },
-                               .planned_classes = 1000,  // as ImageNet
+                               .planned_classes = 1000,  // ImageNet
                                .read_pixels = read_pixels,
                                .check_images = check_images,
                                .exported = exported,

@@ -15,7 +15,7 @@
 namespace hearth::tasks {
 namespace {
 
-/// What a recipe can ask for.
+/// Min side of data.image_size.
 constexpr int64_t kLeastSide = 4;
 
 void check_fits(const models::ModelOptions& model, const data::DatasetOptions& options,
@@ -62,7 +62,7 @@ std::vector<int32_t> labels_of(const data::Dataset& dataset) {
   return labels;
 }
 
-/// Adds up one evaluated batch after the other.
+/// Accumulates the metrics of evaluated batches.
 class Tally {
  public:
   Tally(const data::Dataset& dataset, int64_t num_classes, int64_t num_shown)

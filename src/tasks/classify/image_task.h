@@ -17,8 +17,8 @@ struct ImageTaskOptions {
   bool balance = false;  ///< training draws each class equally often
 };
 
-/// Labeled images into classes. Opens the data; UserError where it does not fit the
-/// model.
+/// Image classification on a labeled dataset. The constructor opens the data: UserError if it does not fit
+/// the model.
 class ImageTask : public Task {
  public:
   explicit ImageTask(const ImageTaskOptions& options);
