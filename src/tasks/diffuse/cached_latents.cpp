@@ -27,7 +27,7 @@ CachedLatents::CachedLatents(std::vector<data::CaptionedPicture> pictures, const
     crops_.push_back(buckets.crop(picture.size));
     if (buckets.is_small(picture.size)) small_.push_back(picture.file.filename().string());
     const MappedFile file(picture.file);
-    // The hash differs if pixels are kept as stored.
+    // Images read without their EXIF orientation have another hash.
     const uint64_t content = hash64(file.bytes()) + (picture.exif == Exif::ignore ? 1 : 0);
     coded_.add({.content = content, .model = hashes.pictures, .pixels = crops_.back().bucket});
     places_.insert(places_.end(), static_cast<size_t>(picture.repeats), i);

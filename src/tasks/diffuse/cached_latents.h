@@ -11,37 +11,38 @@
 
 namespace hearth::tasks {
 
-/// Hashes of the weights of both encoders.
+/// Hashes of the weights of the autoencoder and of the text encoders.
 struct CoderHashes {
   uint64_t pictures = 0;
   uint64_t captions = 0;
 };
 
-/// Takes the embeddings of captions[number].
+/// Receives the embeddings of captions[number]: hidden states and the pooled vector.
 using TakeText =
     std::function<void(size_t number, std::span<const float> text, std::span<const float> pooled)>;
 
-/// Where the embeddings of a caption are in a cache.
+/// Returns the key of a caption's embeddings in a cache. `encoders`: hash of the text encoders.
 io::CaptionKey caption_key(std::string_view caption, const LatentFormat& format, uint64_t encoders);
 
-/// Pictures of a folder and their captions as encoders have made latents and embeddings of them, in a cache;
-/// a picture that comes several times an epoch has as many indices. Files are read when they are asked for.
+/// Images of a folder with their captions, as latents and text embeddings in a cache. An image that is
+/// repeated N times per epoch has N indices. Files are read on access.
 class CachedLatents : public data::LatentSource {
  public:
-  /// Hashes every image. UserError if one cannot be read.
+  /// Hashes every image file to find its latents in the cache. UserError if one cannot be read.
   CachedLatents(std::vector<data::CaptionedPicture> pictures, const data::Buckets& buckets,
                 const LatentFormat& format, const CoderHashes& hashes, io::LatentCache cache);
 
-  /// Pictures, and distinct captions with the empty one, that the cache lacks.
+  /// Number of images that the cache lacks; of distinct captions, with the empty one.
   int64_t num_missing_pictures() const { return coded_.num_missing(); }
   int64_t num_missing_captions() const;
-  /// Images, and file names of the enlarged ones (Buckets::is_small).
+  /// All images; file names of those that are enlarged (Buckets::is_small).
   const std::vector<data::CaptionedPicture>& pictures() const { return pictures_; }
   const std::vector<std::string>& small() const { return small_; }
-  /// CodedPictures::make.
+  /// Encodes the missing images into the cache (CodedPictures::make).
   void make_latents(FunctionRef<std::vector<float>(const data::Image&)> encode,
                     FunctionRef<void(int64_t count)> done) const;
-  /// The same of captions, with `encode` called once.
+  /// Encodes the missing captions into the cache. Calls `encode` once, with all of them; `done` receives the
+  /// count after each.
   void make_text(FunctionRef<void(std::span<const std::string> captions, const TakeText& take)> encode,
                  FunctionRef<void(int64_t count)> done) const;
 
@@ -61,9 +62,9 @@ class CachedLatents : public data::LatentSource {
   std::vector<std::string> missing_captions() const;
 
   std::vector<data::CaptionedPicture> pictures_;
-  std::vector<data::BucketCrop> crops_;  ///< of each picture
+  std::vector<data::BucketCrop> crops_;  ///< by image
   std::vector<std::string> small_;
-  std::vector<size_t> places_;  ///< for each index: position in pictures_ and crops_
+  std::vector<size_t> places_;  ///< by index: position in pictures_ and crops_
   LatentFormat format_;
   uint64_t hash_of_captions_;
   io::LatentCache cache_;

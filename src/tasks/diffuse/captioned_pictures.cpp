@@ -20,16 +20,16 @@
 namespace hearth::tasks {
 namespace {
 
-/// Captions of the data that evaluations make pictures of.
+/// Number of the data's captions that are default prompts.
 constexpr size_t kMostPrompts = 4;
-/// Fewer pictures than this are all trained on, and judged by.
+/// Below this number of images none is held out: all are used for training and evaluation.
 constexpr int64_t kFewPictures = 10;
 /// Max number of file names listed in a message.
 constexpr size_t kMaxNamed = 3;
-/// Others that prepare the same cache may take as long as they need.
+/// Timeout in seconds for the cache's lock: other processes may take as long as they need to fill it.
 constexpr double kPatience = 1e9;
 
-/// Embeddings that are made already, to which others are added.
+/// Read and write access to the cache of embeddings.
 struct CaptionCache {
   io::LatentCache cache;
   LatentFormat format;
@@ -49,6 +49,8 @@ struct CaptionCache {
   }
 };
 
+/// Encodes prompts with the text encoders of a folder; results are cached in memory or, if given, in a
+/// CaptionCache.
 class TextTranslator : public PictureTranslator {
  public:
   explicit TextTranslator(TextTranslatorOptions options, std::optional<CaptionCache> cache = std::nullopt)
@@ -75,12 +77,12 @@ class TextTranslator : public PictureTranslator {
           std::make_unique<encoders::PictureCoder>(options_.autoencoder, options_.compute, options_.memory);
     return coder_->decode(latents, size);
   }
-  /// A run asks for the same few prompts again and again: they are kept, in the cache if there is one, and
-  /// the encoders' memory is given back.
+  /// Encodes prompts that are in neither memory nor cache, and frees the text encoders' memory. A run uses
+  /// the same few prompts repeatedly.
   void learn(std::span<const std::string> prompts, const encoders::Compute& compute) const {
     if (const std::vector<std::string> found = unknown(prompts); !found.empty()) encode(found, compute);
   }
-  /// Which of them would have to be encoded.
+  /// Returns the distinct prompts that are not encoded yet.
   std::vector<std::string> unknown(std::span<const std::string> prompts) const {
     std::vector<std::string> unknown;
     for (const std::string& prompt : prompts) {
@@ -109,7 +111,8 @@ class TextTranslator : public PictureTranslator {
   mutable std::string note_;
 };
 
-/// How many of the last pictures are held out: all of one that an epoch has several times.
+/// Returns the number of images held out from the end; repeats of an image are held out together. 0 if the
+/// data is too small to split.
 int64_t num_held_out(const data::LatentSource& all, double val_share) {
   if (val_share <= 0 || all.size() < kFewPictures) return 0;
   int64_t first =
@@ -118,7 +121,7 @@ int64_t num_held_out(const data::LatentSource& all, double val_share) {
   return first == 0 ? 0 : all.size() - first;
 }
 
-/// Training and held-out parts of a source; where there are few pictures, both are all of them.
+/// Training and held-out parts of a source; with few images, both are the full source.
 class Parts {
  public:
   Parts(const data::LatentSource& all, double val_share)
@@ -183,11 +186,11 @@ std::vector<std::string> captions_of(const Folders& folders) {
   return {captions.begin(), captions.end()};
 }
 
-/// What the encoders of a folder make, which has to be what the denoiser takes.
+/// Properties of the encoders in a folder, checked against the denoiser.
 struct Encoders {
   CoderHashes hashes;
   int64_t factor;
-  std::string cut_note;  ///< on captions that are too long
+  std::string cut_note;  ///< warning about truncated captions
 };
 Encoders check_encoders(const CaptionedPicturesOptions& options, const Folders& folders) {
   const models::DenoiserConfig& model = options.format.model;
@@ -309,7 +312,7 @@ class CaptionedPictures : public PictureSet {
   CaptionedPicturesOptions options_;
   Folders folders_;
   Encoders encoders_;
-  std::vector<std::string> notes_;  ///< on images that are left out or enlarged
+  std::vector<std::string> notes_;  ///< on images that are left out or upscaled
   CachedLatents all_;
   Parts parts_;
   std::optional<CachedLatents> prior_;
@@ -328,7 +331,7 @@ class KohyaPictures : public PictureSet {
 
   const data::LatentSource& train() const override { return parts_.train(); }
   const data::LatentSource& held_out() const override { return parts_.held_out(); }
-  /// Caches hold no captions: without prompts in the recipe there is nothing to ask for.
+  /// Null without encoders. Caches hold no captions, so the prompts come from the recipe only.
   const PictureTranslator* translator() const override { return has_encoders_ ? &translator_ : nullptr; }
   std::string describe() const override { return parts_.describe() + ", cached by sd-scripts"; }
   std::string warning() const override { return parts_.warning(); }
@@ -341,7 +344,7 @@ class KohyaPictures : public PictureSet {
   }
 
  private:
-  /// With what guidance compares with. Without encoders nothing is asked.
+  /// Returns the prompts to encode: the given ones and the empty one for guidance; none without encoders.
   std::vector<std::string> asked(std::span<const std::string> prompts) const {
     if (prompts.empty() || !has_encoders_) return {};
     std::vector<std::string> texts(prompts.begin(), prompts.end());

@@ -8,36 +8,36 @@
 
 namespace hearth::tasks {
 
-/// Where prompts are read and pictures made by the encoders of a folder of diffusers.
+/// Text encoders and autoencoder in a folder in diffusers' layout.
 struct TextTranslatorOptions {
-  fs::path model;        ///< with text encoders and tokenizers
-  fs::path autoencoder;  ///< its folder
+  fs::path model;        ///< folder with text encoders and tokenizers
+  fs::path autoencoder;  ///< folder of the autoencoder
   int64_t text_tokens = 512;
   encoders::Compute compute;
-  int64_t memory = 0;  ///< budget of the decoder, bytes; 0: none
+  int64_t memory = 0;  ///< memory budget of the decoder in bytes; 0: no limit
 };
-/// Encoders are opened when they are needed first. UserError for a folder that has none.
+/// Returns a translator whose encoders are loaded on first use. UserError (then) if the folder lacks them.
 std::unique_ptr<PictureTranslator> text_translator(const TextTranslatorOptions& options);
 
 struct CaptionedPicturesOptions {
-  fs::path folder;  ///< of pictures with captions
-  fs::path prior;   ///< more, of the class (JoinedLatents); empty: none
+  fs::path folder;  ///< folder of images with captions
+  fs::path prior;   ///< folder of class images for prior preservation (JoinedLatents); empty: none
   double prior_weight = 1;
-  double val_share = 0.1;  ///< held out: the last pictures
+  double val_share = 0.1;  ///< share of images held out: the last ones
   int64_t resolution = 1024;
-  std::string trigger;  ///< put before captions
+  std::string trigger;  ///< text prepended to every caption
   Exif exif = Exif::apply;
-  bool allow_outside = false;  ///< images may be links out of the folder
-  bool skip_bad = false;       ///< leave out pictures that cannot be read
-  fs::path cache;              ///< folder of latents and embeddings
+  bool allow_outside = false;  ///< true: images may be links to files outside the folder
+  bool skip_bad = false;       ///< true: unreadable images are left out
+  fs::path cache;              ///< cache folder of latents and embeddings
   DenoiseFormat format;
   TextTranslatorOptions encoders;
   encoders::Compute preparation;  ///< device for prepare(); all other encoding uses encoders.compute
 };
-/// Pictures with captions, which prepare() has encoded into the cache, and prompts with them. UserError where
-/// data, encoders and model do not go together.
+/// Opens image-caption pairs, which prepare() encodes into the cache, and a translator of prompts with the
+/// same encoders. UserError if data, encoders and model do not fit together.
 std::unique_ptr<PictureSet> captioned_pictures(const CaptionedPicturesOptions& options);
-/// Of caches by kohya's sd-scripts in options.folder; no encoder is needed but to make pictures.
+/// Opens caches by kohya's sd-scripts in options.folder. Encoders are only needed to generate images.
 std::unique_ptr<PictureSet> kohya_pictures(const CaptionedPicturesOptions& options);
 
 }  // namespace hearth::tasks

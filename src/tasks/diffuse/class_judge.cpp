@@ -12,7 +12,7 @@ namespace hearth::tasks {
 namespace {
 
 constexpr int64_t kBatch = ClassJudge::kLeastImages;
-/// Images that it learns from: an epoch of MNIST.
+/// Max number of training images: one epoch of MNIST.
 constexpr int64_t kMostImages = 60000;
 constexpr double kRate = 0.004;
 
@@ -50,7 +50,7 @@ struct ClassJudge::State {
     engine.initialize();
     for (int64_t step = 0; step < steps;) {
       const engine::MicroBatch batch = stream.next();
-      // The last of an epoch may be smaller than what was compiled.
+      // Skips a smaller last batch: the engine is compiled for kBatch rows.
       if (batch.num_rows < kBatch) continue;
       const double part = static_cast<double>(step) / static_cast<double>(steps);
       engine.train_step(

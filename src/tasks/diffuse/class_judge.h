@@ -9,17 +9,19 @@
 
 namespace hearth::tasks {
 
-/// A small convolutional classifier that learns the classes of a dataset by itself, to say what pictures show
-/// that others have made.
+/// A small convolutional classifier, trained on a dataset to measure whether generated images show the class
+/// that they were generated for.
 class ClassJudge {
  public:
-  /// Images that it needs to learn from.
+  /// Min number of training images.
   static constexpr int64_t kLeastImages = 64;
-  /// Trains for some epochs over `train`, which outlives it.
+  /// Trains on the CPU on min(60000, train.size()) images, in batches of 64; `train` has at least
+  /// kLeastImages.
   ClassJudge(const data::Dataset& train, uint64_t seed, int num_threads);
   ~ClassJudge();
 
-  /// The class of each picture, which is brought to the dataset's size and channels.
+  /// Returns the predicted class of each image. Images are resized and converted to the dataset's size and
+  /// channels.
   std::vector<int32_t> classes(std::span<const data::Image> pictures) const;
 
  private:

@@ -9,7 +9,7 @@
 namespace hearth::tasks {
 namespace {
 
-/// Names of classes that a message lists.
+/// Max number of class names listed in a message.
 constexpr size_t kMostListed = 20;
 
 class ClassTranslator : public PictureTranslator {

@@ -7,8 +7,8 @@
 
 namespace hearth::tasks {
 
-/// What a denoiser takes: latents of `channels`, one for `factor` x `factor` pixels, in patches of `patch` x
-/// `patch`; and text of num_tokens x text_width with a pooled vector (each may be 0: there is none).
+/// Inputs of a denoiser: latents of `channels`, one for `factor` x `factor` pixels, in patches of `patch` x
+/// `patch`; text embeddings of num_tokens x text_width and a pooled vector (a width of 0: none).
 struct LatentFormat {
   int64_t channels = 0;
   int64_t factor = 8;
@@ -18,23 +18,23 @@ struct LatentFormat {
   int64_t pooled_width = 0;
 };
 
-/// Pictures by number as an autoencoder has made latents of them, in a cache; each file is read when it is
-/// asked for.
+/// Latents of numbered images in a cache, as an autoencoder encoded them. Files are read on access.
 class CodedPictures {
  public:
   CodedPictures(const LatentFormat& format, io::LatentCache cache)
       : format_(format), cache_(std::move(cache)) {}
-  /// One more. Sides of key.pixels are multiples of factor * patch.
+  /// Appends an image. The sides of key.pixels must be multiples of factor * patch.
   void add(const io::LatentKey& key);
 
   int64_t size() const { return std::ssize(keys_); }
-  /// Of its latents.
+  /// Returns the size of an image's latents.
   Extent extent(size_t number) const;
+  /// Reads latents [channels, height, width]. UserError if the cache lacks them.
   void read(size_t number, std::span<float> latents) const;
-  /// How many the cache lacks.
+  /// Returns the number of images that the cache lacks.
   int64_t num_missing() const { return std::ssize(missing()); }
-  /// Has latents [channels, height, width] made of those that the cache lacks, in their order, and keeps each
-  /// at once: whatever stops it, what was made stays. `done` hears how many there are.
+  /// Calls `encode` for each image that the cache lacks, in order, and stores its latents [channels, height,
+  /// width] at once, so an interrupted call loses no finished work. `done` receives the count after each.
   void make(FunctionRef<std::vector<float>(size_t number)> encode,
             FunctionRef<void(int64_t count)> done) const;
 

@@ -9,9 +9,9 @@ namespace hearth::tasks {
 namespace {
 
 constexpr int64_t kLongestSide = 1 << 20;
-/// Streams of random numbers of a row.
+/// Philox stream numbers of a row.
 enum Stream : uint32_t { kLevel, kNoise, kDropout };
-/// Of rows whose noise never changes.
+/// Philox key of evaluation rows, whose noise never changes.
 constexpr uint64_t kFixedKey = 0x6E6F697365;
 
 }  // namespace

@@ -13,35 +13,38 @@ namespace hearth::tasks {
 struct DenoiseArray {
   enum : size_t { tokens, target, settings, label, text = label, pooled };
 };
-/// The columns of settings, f32 [N, 3].
+/// Columns of the settings array, f32 [N, 3]: timestep (0 to 1000), weight of the loss, guidance.
 struct DenoiseSettings {
   float time = 0, weight = 0, guidance = 1;
 };
 
-/// What rows of one denoiser hold.
+/// Format of the rows of a denoiser.
 struct DenoiseFormat {
   models::DenoiserConfig model;
   int64_t text_tokens = 0;
 
   bool has_labels() const { return model.num_classes > 0; }
+  /// Number of floats of a row's text embeddings and of its pooled vector.
   int64_t text_size() const { return has_labels() ? 0 : text_tokens * model.text_width; }
   int64_t pooled_size() const { return has_labels() ? 0 : model.pooled_width; }
   /// Returns the formats of a row's arrays for latents of this size.
   data::ArrayFormats arrays(Extent latents) const;
 };
 
-/// A size of latents as a row length, and back.
+/// Packs a size of latents into a row length (BatchShape::row_length), and unpacks it.
 int64_t length_of(Extent latents);
 Extent extent_of(int64_t length);
 
-/// Noised pictures as rows: tokens f32 [T, features], what to predict of them, settings, and a condition.
-/// Every random choice is Philox's of the row's key and its index.
+/// Row source of a denoiser: noised latents as tokens f32 [T, features], the prediction target, settings and
+/// the condition. All random choices are Philox numbers of the row's key and its index.
 class DenoiseRows : public data::RowSource {
  public:
-  /// `dropout`: the share of rows without condition. The sources outlive it.
+  /// Training rows, at random noise levels. `dropout`: share of rows without condition (classifier-free
+  /// guidance). The sources must outlive the rows.
   DenoiseRows(const data::LatentSource& pictures, DenoiseFormat format, const Noising& noising,
               double dropout);
-  /// Of each picture a row at each level, with the same noise whenever it is read.
+  /// Evaluation rows: one for each of the first `num_pictures` images and each level, with noise that never
+  /// changes.
   DenoiseRows(const data::LatentSource& pictures, DenoiseFormat format, const Noising& noising,
               std::vector<double> levels, int64_t num_pictures);
 
@@ -55,7 +58,7 @@ class DenoiseRows : public data::RowSource {
   DenoiseFormat format_;
   const Noising& noising_;
   double dropout_ = 0;
-  std::vector<double> levels_;  ///< empty: drawn
+  std::vector<double> levels_;  ///< empty: random levels
   int64_t num_pictures_;
   Extent largest_;
 };

@@ -9,11 +9,11 @@ namespace hearth::tasks {
 
 struct DenoiserOptions {
   DenoiseFormat format;
-  Extent latents = 0;  ///< of rows whose length is 0
+  Extent latents = 0;  ///< size of the latents of rows with row_length 0
 };
 
-/// The weighted squared error of what a denoiser predicts, of the arrays of DenoiseRows. Evaluation's output
-/// 0 is the prediction, f32 [N * T, features].
+/// Returns the objective: the weighted squared error of a denoiser's prediction. Its inputs are the arrays of
+/// DenoiseRows. Output 0 of an evaluation is the prediction, f32 [N * T, features].
 std::shared_ptr<const engine::Objective> denoiser_objective(DenoiserOptions options);
 
 }  // namespace hearth::tasks

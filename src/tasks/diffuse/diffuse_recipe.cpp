@@ -23,7 +23,7 @@
 namespace hearth::tasks {
 namespace {
 
-/// Pixels per latent of an autoencoder that is not there.
+/// Pixels per latent along each axis if the model's folder has no autoencoder.
 constexpr int64_t kUsualFactor = 8;
 constexpr int64_t kUsualSide = 1024;
 constexpr const char* kAutoencoder = "vae";
@@ -65,7 +65,7 @@ fs::path cache_folder(const recipe::Data& data) {
 
 bool can_be_pixels(int64_t channels) { return channels == 1 || channels == 3; }
 
-/// Of a model of classes; empty: it works on pixels.
+/// Returns the autoencoder's folder of a class-conditional model; empty: the model works on pixels.
 fs::path autoencoder_of_classes(const recipe::Recipe& recipe, const models::DenoiserConfig& model) {
   fs::path folder = autoencoder_folder(recipe.model);
   if (folder.empty() && !can_be_pixels(model.channels))
@@ -76,7 +76,7 @@ fs::path autoencoder_of_classes(const recipe::Recipe& recipe, const models::Deno
   return folder;
 }
 
-/// Beside a training, whose plan has the GPU for itself.
+/// Returns the CPU as device: during training the plan owns the GPU's memory.
 encoders::Compute on_processor(const recipe::Recipe& recipe) {
   encoders::Compute compute = tasks::compute_of(recipe, 0);
   compute.gpu.reset();
@@ -92,7 +92,7 @@ LatentSpace latent_space(const Job& job, int device, const fs::path& folder) {
   const models::DenoiserConfig& model = *job.denoiser;
   const encoders::PictureCoder coder(folder, on_processor(recipe), 0);
   coder.expect_channels(model.channels);
-  latents_of(job);  // It refuses sizes that cannot be encoded.
+  latents_of(job);  // Throws for sizes that cannot be encoded.
   return {.open_encoder = coder_opener(folder, compute_of(recipe, device), recipe.memory),
           .open_decoder = coder_opener(folder, on_processor(recipe), recipe.memory),
           .hash = coder.hash(),
@@ -164,7 +164,7 @@ std::shared_ptr<const PictureSet> open_pictures(const Job& job, int device) {
   return kind == kKohya ? kohya_pictures(options) : captioned_pictures(options);
 }
 
-/// How many pixels a latent stands for along each axis, and what sides are multiples of.
+/// Pixels per latent along each axis, and the number that sides must be multiples of.
 struct Grain {
   int64_t factor = kUsualFactor;
   int64_t multiple = 1;
@@ -181,7 +181,7 @@ Grain grain_of(const Job& job) {
   return grain;
 }
 
-/// The names of a class in diffusers' id2label are parted by commas.
+/// Appends the names of a class. In diffusers' id2label they are separated by commas.
 void add_names(const std::string& names, int32_t label, std::vector<NamedClass>& classes) {
   for (size_t begin = 0, end = 0; end != names.npos; begin = end + 1) {
     end = names.find(',', begin);
@@ -191,7 +191,7 @@ void add_names(const std::string& names, int32_t label, std::vector<NamedClass>&
   }
 }
 
-/// Those that the index of a folder of diffusers names.
+/// Returns the class names in the model_index.json of a diffusers folder.
 std::vector<NamedClass> named_classes(const fs::path& file, int64_t num_classes) {
   std::vector<NamedClass> classes;
   const auto index =
@@ -209,7 +209,8 @@ std::vector<NamedClass> named_classes(const fs::path& file, int64_t num_classes)
   return classes;
 }
 
-/// Of a run; of a folder of diffusers, whose classes have their numbers for names too.
+/// Returns the class names of a run, or of a diffusers folder, whose classes can also be named by their
+/// numbers.
 std::vector<NamedClass> classes_in(const fs::path& folder, int64_t num_classes) {
   if (path_exists(folder / kClassNames)) return numbered(lines_of(folder / kClassNames));
   std::vector<NamedClass> classes = named_classes(folder / kModelIndex, num_classes);
@@ -279,7 +280,7 @@ std::shared_ptr<const engine::Objective> denoiser_of(const Job& job) {
   return denoiser_objective({.format = denoise_format(job), .latents = latents_of(job)});
 }
 
-/// Decodes every image with a caption, of the data and of diffuse.prior.
+/// Decodes all images with captions, of the data and of diffuse.prior, and reports them.
 void check_captions(const recipe::Recipe& recipe, const DataReport& report) {
   if (recipe.data.bad_records == recipe::BadRecords::skip) return;
   const fs::path prior = recipe.diffuse.prior.empty() ? data::regularization_folder(recipe.data.path)

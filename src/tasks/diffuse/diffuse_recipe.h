@@ -4,13 +4,14 @@
 #include "tasks/diffuse/diffuse_task.h"
 #include "tasks/job.h"
 
-/// Options of image generation, from recipes.
+/// Options of image generation in recipes.
 namespace hearth::tasks {
 
-/// Of data.kind: pictures with captions, and caches of them by kohya's sd-scripts.
+/// Values of data.kind: image-caption pairs; caches of them by kohya's sd-scripts.
 inline constexpr const char* kCaptions = "captions";
 inline constexpr const char* kKohya = "kohya";
 
+/// Returns the noise schedule that a recipe trains with.
 NoisingOptions noising_options(const recipe::Recipe& recipe);
 /// Returns the size of the latents of an image of data.image_size: divided by the factor of the autoencoder,
 /// by 1 for a model of pixels, or by 8. UserError for a side that the model cannot divide into patches.

@@ -17,12 +17,12 @@
 namespace hearth::tasks {
 namespace {
 
-/// Levels of noise at which held-out pictures are judged.
+/// Noise levels of the evaluation loss.
 constexpr double kLevels[] = {0.1, 0.3, 0.5, 0.7, 0.9};
-/// Prompts of the data that evaluations make pictures of, and pictures of each class.
+/// Max number of default prompts of an evaluation; number of generated images per class.
 constexpr int64_t kMostPrompts = 16;
 constexpr int64_t kOfEachClass = 4;
-/// Apart from the pictures for people.
+/// First noise number of the images for class agreement; those for the samples folder start at 0.
 constexpr uint64_t kFirstJudged = 1 << 20;
 constexpr const char* kAgreement = "class_agreement";
 constexpr int64_t kMostInStrip = 8;
@@ -55,7 +55,7 @@ std::vector<int64_t> lengths_of(const data::LatentSource& source) {
   return lengths;
 }
 
-/// Those of both, each once, longest first.
+/// Returns the distinct row lengths of both, longest first.
 std::vector<int64_t> joined_lengths(const data::LatentSource& held_out, const data::BucketOrder& train) {
   std::vector<int64_t> lengths = lengths_of(held_out);
   lengths.insert(lengths.end(), train.lengths().begin(), train.lengths().end());
@@ -64,7 +64,7 @@ std::vector<int64_t> joined_lengths(const data::LatentSource& held_out, const da
   return lengths;
 }
 
-/// Of many classes.
+/// Returns at most kMostPrompts prompts, spread over all.
 std::vector<std::string> some_of(const std::vector<std::string>& prompts) {
   std::vector<std::string> some;
   for (const int64_t i : spread(kMostPrompts, std::ssize(prompts)))

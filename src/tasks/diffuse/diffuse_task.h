@@ -13,19 +13,19 @@ struct DiffuseTaskOptions {
   recipe::Diffuse diffuse;
   data::LoaderOptions loader;
   std::shared_ptr<const PictureSet> pictures;
-  std::string config;  ///< the text of the model's config.json
+  std::string config;  ///< text of the model's config.json
 };
 
-/// The sampler that evaluations and `hearth generate` use where nobody says another, for latents of that
-/// size.
+/// Returns the default sampler of evaluations and `hearth generate`, for latents of that size: DDIM for
+/// epsilon and v; Euler, with the shift of training, for flow matching.
 SamplerOptions sampler_for(const NoisingOptions& noising, const models::DenoiserConfig& model, int64_t steps,
                            Extent latents);
 
-/// Makes pictures from noise. Evaluations measure the loss of held-out pictures at fixed noise, and make
-/// pictures for people; the last one has them judged.
+/// Training of diffusion models. Evaluations measure the loss of held-out images at fixed noise levels and
+/// generate images; the last one also measures class agreement (ClassJudge).
 class DiffuseTask : public Task {
  public:
-  /// UserError where the pictures do not fit the model.
+  /// UserError if the images do not fit the model.
   explicit DiffuseTask(DiffuseTaskOptions options);
 
   int64_t num_rows() const override { return order_.num_places(); }
@@ -50,25 +50,29 @@ class DiffuseTask : public Task {
   int64_t staging_bytes() const override;
 
  private:
-  /// What evaluations make pictures of.
+  /// Returns the prompts that evaluations generate images for: diffuse.prompts, or at most 16 of the data.
   std::vector<std::string> asked_prompts() const;
+  /// Returns the mean loss of the evaluation rows.
   double fixed_loss(engine::Engine& engine) const;
+  /// Returns the generator of images of latents_'s size.
   PictureMaker maker(engine::Engine& engine) const;
   void make_pictures(engine::Engine& engine, PictureMaker& maker, Evaluation& made) const;
-  /// The i-th one's noise is that of number first + i.
+  /// Generates an image for each condition; image i starts from noise number first + i.
   std::vector<data::Image> pictures_of(engine::Engine& engine, PictureMaker& maker,
                                        std::span<const Condition> asked, uint64_t first) const;
+  /// Returns the class agreement of diffuse.judged generated images; nothing if it is 0 or there are no
+  /// classes.
   std::optional<double> judge(engine::Engine& engine, PictureMaker& maker) const;
 
-  /// Rows of an evaluation; pictures of several sizes come one by one.
+  /// Returns the rows of an evaluation micro-batch; 1 if images have several sizes.
   int64_t eval_batch() const;
 
   DiffuseTaskOptions options_;
   Noising noising_;
   DenoiseRows rows_, eval_rows_;
-  data::BucketOrder order_;       ///< of training: micro-batches are of one size
-  std::vector<int64_t> lengths_;  ///< of training and held-out rows, each once, longest first
-  Extent latents_;                ///< of the pictures that are made: the most frequent size
+  data::BucketOrder order_;       ///< training order: a micro-batch has images of one size
+  std::vector<int64_t> lengths_;  ///< distinct row lengths of training and held-out images, longest first
+  Extent latents_;  ///< size of generated images' latents: the most frequent size of the training data
 };
 
 }  // namespace hearth::tasks

@@ -17,7 +17,7 @@ constexpr const char* kText = "t5_out";
 constexpr const char* kPooled = "l_pooled";
 constexpr const char* kMasked = "apply_t5_attn_mask";
 
-/// NAME of NAME_WWWWxHHHH_flux.npz, with its folder; nothing for another file.
+/// Returns folder/NAME of folder/NAME_WWWWxHHHH_flux.npz; nothing for other files.
 std::optional<std::string> name_of_latents(const fs::path& path) {
   std::string name = path.string();
   if (!name.ends_with(kLatentsEnding)) return std::nullopt;
@@ -28,14 +28,14 @@ std::optional<std::string> name_of_latents(const fs::path& path) {
   return name.substr(0, at);
 }
 
-/// Latents alone: not those of the mirrored picture, and not its mask.
+/// True if an array of the file holds latents, not those of the mirrored image or the mask.
 bool is_latents(std::string_view array) {
   constexpr std::string_view kStem = "latents_";
   return array == "latents" ||
          (array.starts_with(kStem) && array.find_first_not_of("0123456789x", kStem.size()) == array.npos);
 }
 
-/// The pictures that have latents, by name; a name has one file of them.
+/// Returns the files of latents by image name. UserError if a name has two.
 std::map<std::string, fs::path> find_latents(const fs::path& folder) {
   std::map<std::string, fs::path> found;
   for (const fs::path& path : data::files_below(folder)) {

@@ -16,9 +16,9 @@ namespace hearth::tasks {
 /// NUM times. Files are read when they are asked for.
 class KohyaLatents : public data::LatentSource {
  public:
-  /// Of latents of several sizes the largest is taken that has at most resolution x resolution pixels.
-  /// UserError where there are none, a picture lacks one of its files, the sizes are another model's, or the
-  /// embeddings were made with an attention mask, which FLUX.1 does not see when it makes pictures.
+  /// Takes, of an image's latents of several sizes, the largest of at most resolution x resolution pixels.
+  /// UserError if there are none, an image lacks one of its files, sizes differ from the model's, or the
+  /// embeddings were computed with an attention mask, which FLUX.1 does not use when it generates images.
   KohyaLatents(const fs::path& folder, int64_t resolution, const LatentFormat& format);
 
   int64_t size() const override { return std::ssize(places_); }
@@ -26,13 +26,14 @@ class KohyaLatents : public data::LatentSource {
   Extent extent(int64_t index) const override { return picture(index).latents_size; }
   void read(int64_t index, uint64_t key, std::span<float> latents) const override;
   bool is_repeat(int64_t index) const override { return index > 0 && &picture(index) == &picture(index - 1); }
-  /// UserError for the empty text, which these caches do not hold.
+  /// UserError for the empty text (index -1), which these caches lack.
   void text(int64_t index, std::span<float> text, std::span<float> pooled) const override;
 
  private:
+  /// Files of an image.
   struct Picture {
     fs::path latents, text;
-    std::string array;  ///< of `latents`
+    std::string array;  ///< name of the array in `latents`
     Extent latents_size;
   };
   const Picture& picture(int64_t index) const { return pictures_[places_.at(static_cast<size_t>(index))]; }
@@ -41,7 +42,7 @@ class KohyaLatents : public data::LatentSource {
 
   fs::path folder_;
   std::vector<Picture> pictures_;
-  std::vector<size_t> places_;  ///< in pictures_, of each index
+  std::vector<size_t> places_;  ///< by index: position in pictures_
   LatentFormat format_;
 };
 

@@ -6,7 +6,7 @@
 namespace hearth::tasks {
 namespace {
 
-/// Apart from the same files as pictures with captions have them, which are cropped.
+/// Seed of the hash of resized images; captioned images, which are cropped, have other cache keys.
 constexpr uint64_t kResized = 0x6C6162656C6564;
 
 }  // namespace

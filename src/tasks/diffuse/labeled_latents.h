@@ -6,23 +6,23 @@
 namespace hearth::tasks {
 
 struct LabeledLatentsOptions {
-  Extent pixels;  ///< what images are resized to; sides are multiples of factor * patch
+  Extent pixels;  ///< size that images are resized to; sides are multiples of factor * patch
   bool flip = false;
   LatentFormat format;
   uint64_t coder = 0;  ///< hash of the autoencoder
-  fs::path cache;      ///< folder
+  fs::path cache;      ///< cache folder
 };
 
-/// Images of a dataset as an autoencoder has made latents of them, in a cache, with their labels. With `flip`
-/// it has made some of the mirrored images too, which half of what is read is of.
+/// Images of a dataset with labels, as latents in a cache. With `flip` the cache also holds the latents of
+/// the mirrored images, and half of all reads return those.
 class LabeledLatents : public data::LatentSource {
  public:
-  /// Hashes every image. The dataset outlives it.
+  /// Hashes every image. The dataset must outlive the source.
   LabeledLatents(const data::Dataset& images, const LabeledLatentsOptions& options);
 
-  /// Images, and mirrored ones, that the cache lacks.
+  /// Number of images, including mirrored ones, that the cache lacks.
   int64_t num_missing() const { return coded_.num_missing(); }
-  /// CodedPictures::make.
+  /// Encodes the missing images into the cache (CodedPictures::make).
   void make(FunctionRef<std::vector<float>(const data::Image&)> encode,
             FunctionRef<void(int64_t count)> done) const;
 

@@ -12,9 +12,9 @@
 namespace hearth::tasks {
 namespace {
 
-/// A grid has pixels of this color between its pictures.
+/// Gray level of the lines between the images of a grid.
 constexpr uint8_t kGap = 64;
-/// Others that prepare the same cache may take as long as they need.
+/// Timeout in seconds for the cache's lock: other processes may take as long as they need to fill it.
 constexpr double kPatience = 1e9;
 
 class LabeledPictures : public PictureSet {
@@ -99,9 +99,10 @@ class LabeledPictures : public PictureSet {
 
   LabeledPicturesOptions options_;
   std::unique_ptr<data::Dataset> train_images_, held_out_images_;
-  data::ChosenImages chosen_;  ///< of those that are held out
+  data::ChosenImages chosen_;  ///< the held-out images that are evaluated
   data::PixelLatents train_, held_out_;
-  std::optional<LabeledLatents> train_latents_, held_out_latents_;  ///< in place of both
+  std::optional<LabeledLatents> train_latents_,
+      held_out_latents_;  ///< used instead of train_ and held_out_ with an autoencoder
   std::unique_ptr<PictureTranslator> translator_;
 };
 

@@ -4,7 +4,7 @@
 
 namespace hearth::tasks {
 
-/// `count` of another source's pictures, from number `first` on. The source outlives it.
+/// `count` images of another source, starting at index `first`. The source must outlive it.
 class PartOfLatents : public data::LatentSource {
  public:
   PartOfLatents(const data::LatentSource& source, int64_t first, int64_t count)
@@ -28,8 +28,9 @@ class PartOfLatents : public data::LatentSource {
   int64_t first_, count_;
 };
 
-/// One source's pictures and then another's, whose losses count `weight`: prior preservation (Ruiz et al.
-/// 2022, arXiv 2208.12242) has pictures of the class learned beside those of the one subject.
+/// The images of one source followed by those of another, whose losses are multiplied by `weight`. For prior
+/// preservation (Ruiz et al. 2022, arXiv 2208.12242): training on images of the class alongside those of the
+/// subject.
 class JoinedLatents : public data::LatentSource {
  public:
   JoinedLatents(const data::LatentSource& pictures, const data::LatentSource& prior, double weight)

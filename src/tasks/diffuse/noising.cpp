@@ -13,7 +13,7 @@ using recipe::NoiseSampling;
 using recipe::NoiseWeighting;
 
 constexpr double kFirstBeta = 1e-4, kLastBeta = 0.02;
-/// Flow matching's weight sigma^-2 has no end.
+/// Min sigma: bounds the weight sigma^-2 of flow matching.
 constexpr double kLeastSigma = 1e-3;
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
@@ -82,7 +82,7 @@ double Noising::weight(double level, double signal_to_noise) const {
     }
     case NoiseWeighting::cosmap:
       return 2 / (std::numbers::pi * (1 - 2 * level + 2 * level * level));
-    // Hang et al. 2023, arXiv 2303.09556.
+    // Min-SNR-gamma, Hang et al. 2023, arXiv 2303.09556.
     case NoiseWeighting::min_snr: {
       const double least = std::min(signal_to_noise, options_.min_snr);
       return options_.objective == recipe::Objective::v ? least / (signal_to_noise + 1)

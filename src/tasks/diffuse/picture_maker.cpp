@@ -31,7 +31,7 @@ void PictureMaker::fill(int64_t row, const Condition& condition) {
   std::ranges::copy(std::as_bytes(std::span(condition.pooled)), at(DenoiseArray::pooled));
 }
 
-/// Rows that nobody asked for repeat the last.
+/// Unused rows of the batch repeat the last condition.
 void PictureMaker::fill(std::span<const Condition> conditions) {
   for (int64_t row = 0; row < options_.batch; ++row)
     fill(row, conditions[std::min(static_cast<size_t>(row), conditions.size() - 1)]);

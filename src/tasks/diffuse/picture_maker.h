@@ -6,7 +6,7 @@
 
 namespace hearth::tasks {
 
-/// What a picture is made from: a class, or text as LatentSource has it.
+/// Condition of a generated image: a class, or text embeddings as in data::LatentSource::text.
 struct Condition {
   int32_t label = 0;
   std::vector<float> text, pooled;
@@ -16,32 +16,34 @@ struct PictureMakerOptions {
   DenoiseFormat format;
   Extent latents = 0;
   SamplerOptions sampler;
-  /// How much more than without a condition it counts (Ho and Salimans 2022, arXiv 2207.12598); 1: as it is.
-  /// A model with a guidance embedding is told it instead.
+  /// Scale of classifier-free guidance (Ho and Salimans 2022, arXiv 2207.12598); 1: none. A model with a
+  /// guidance embedding receives it as an input instead.
   double guidance = 1;
-  Condition unconditional;  ///< what guidance is measured from, where it compares
-  int64_t batch = 1;        ///< rows of the engine's evaluations
-  int64_t row_length = 0;   ///< and their length
+  Condition unconditional;  ///< condition of the unconditional prediction, if compares()
+  int64_t batch = 1;        ///< rows of an evaluation of the engine
+  int64_t row_length = 0;   ///< row_length of those rows
 
-  /// Whether each step evaluates without the condition too.
+  /// True if each step also evaluates the unconditional prediction.
   bool compares() const { return guidance != 1 && !format.model.guidance; }
 };
 
-/// Makes pictures with a denoiser's evaluation program.
+/// Generates latents with the evaluation program of a denoiser.
 class PictureMaker {
  public:
-  /// Engine and noising outlive it.
+  /// Engine and noising must outlive it.
   PictureMaker(engine::Engine& engine, const Noising& noising, PictureMakerOptions options);
 
-  /// Latents [channels, height, width] of a picture for each condition. The i-th one's noise is that of
-  /// `seed` and first + i, whatever else is made beside it.
+  /// Generates latents [channels, height, width] for each condition. Noise i depends only on `seed` and first
+  /// + i, so results do not depend on the batch.
   std::vector<std::vector<float>> make(std::span<const Condition> conditions, uint64_t seed,
                                        uint64_t first = 0);
 
  private:
   using Bytes = std::vector<std::byte>;
+  /// Write the conditions of a batch, or of one row, into the input arrays.
   void fill(std::span<const Condition> conditions);
   void fill(int64_t row, const Condition& condition);
+  /// Returns the denoiser's prediction of the tokens x at timestep `time`.
   std::span<const float> evaluate(std::span<const float> x, double time);
 
   engine::Engine& engine_;

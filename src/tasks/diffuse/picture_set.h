@@ -13,91 +13,94 @@
 
 namespace hearth::tasks {
 
-/// Between people and a denoiser: prompts become conditions, latents become pictures.
+/// Converts prompts to conditions and latents to images.
 class PictureTranslator {
  public:
   virtual ~PictureTranslator() = default;
-  /// Of each prompt, all at once, since text encoders go layer by layer. UserError for a prompt that there is
-  /// no condition for.
+  /// Returns the condition of each prompt. Pass all prompts in one call: text encoders are loaded layer by
+  /// layer. UserError if a prompt has no condition.
   virtual std::vector<Condition> conditions(std::span<const std::string> prompts) const = 0;
+  /// Returns the unconditional input: the empty text, or the extra class.
   virtual Condition no_condition() const = 0;
   /// Returns a warning about parts of the last prompts that were truncated for the text encoders; empty if
   /// none.
   virtual std::string note() const { return ""; }
+  /// Decodes latents [channels, height, width] into an image. `size`: of the latents.
   virtual data::Image picture(std::span<const float> latents, Extent size) const = 0;
 };
 
 /// Function that opens an autoencoder. Destroying the autoencoder frees its memory.
 using OpenCoder = std::function<std::unique_ptr<encoders::PictureCoder>()>;
 
-/// What people call a class; it may have several names.
+/// A name of a class; a class may have several.
 struct NamedClass {
   std::string name;
   int32_t label = 0;
 };
-/// Labels 0, 1 and so on.
+/// Returns names with labels 0, 1 and so on.
 std::vector<NamedClass> numbered(std::span<const std::string> names);
 
 struct ClassTranslatorOptions {
-  std::vector<NamedClass> classes;  ///< of two of one name the last one counts
+  std::vector<NamedClass> classes;  ///< the last of equal names counts
   int64_t num_classes = 0;          ///< of the model
   int64_t channels = 0;             ///< of latents
-  OpenCoder open_coder;             ///< called for the first picture; none: latents are pixels
+  OpenCoder open_coder;             ///< called before the first image is decoded; empty: latents are pixels
 };
-/// Prompts are names of classes.
+/// Returns a translator whose prompts are class names.
 std::unique_ptr<PictureTranslator> class_translator(ClassTranslatorOptions options);
 
-/// What a denoiser trains on.
+/// Training and held-out data of a denoiser.
 class PictureSet {
  public:
   virtual ~PictureSet() = default;
   virtual const data::LatentSource& train() const = 0;
   virtual const data::LatentSource& held_out() const = 0;
-  /// Null where there are no encoders to ask for a picture with.
+  /// Returns the translator of prompts; null if there are no encoders, so that no images can be generated.
   virtual const PictureTranslator* translator() const = 0;
-  /// "60000 training and 10000 validation pictures of 10 classes".
+  /// Returns a summary of the data: "60000 training and 10000 validation images of 10 classes".
   virtual std::string describe() const = 0;
-  /// What people should know of them before they believe the results; empty: nothing.
+  /// Returns warnings about the data, one per line; empty if none.
   virtual std::string warning() const { return ""; }
   using Say = std::function<void(const std::string&)>;
-  /// Before the first row is read: makes what has to be made of the pictures, and of the prompts that
-  /// evaluations will ask for; it may take long, so that it tells people.
+  /// Encodes images and prompts into the cache. Called before the first row is read; may take long; reports
+  /// progress with the second argument.
   virtual void prepare(std::span<const std::string> /*prompts*/, const Say&) const {}
-  /// Whether nothing is left to make.
+  /// True if prepare() has nothing to encode.
   virtual bool is_prepared(std::span<const std::string> /*prompts*/) const { return true; }
-  /// What pictures are made of where a recipe does not say.
+  /// Returns the default prompts: all class names, or some captions of the data.
   virtual std::vector<std::string> prompts() const = 0;
-  /// The share of pictures that show the label they were asked for; nothing without classes.
+  /// Returns the share of generated images that show the class of their label; nothing for data without
+  /// classes.
   virtual std::optional<double> agreement(std::span<const data::Image> /*pictures*/,
                                           std::span<const int32_t> /*labels*/) const {
     return std::nullopt;
   }
 };
 
-/// Where latents are those of an autoencoder.
+/// Latents of an autoencoder, in a cache.
 struct LatentSpace {
-  OpenCoder open_encoder;  ///< before a run takes its memory
-  OpenCoder open_decoder;  ///< beside a run
-  uint64_t hash = 0;       ///< of the autoencoder
+  OpenCoder open_encoder;  ///< on the training device, for prepare()
+  OpenCoder open_decoder;  ///< on the CPU, during training
+  uint64_t hash = 0;       ///< of the autoencoder's weights
   LatentFormat format;
-  Extent pixels;   ///< what pictures are resized to; sides are multiples of factor * patch
-  fs::path cache;  ///< folder of latents
+  Extent pixels;   ///< size that images are resized to; sides are multiples of factor * patch
+  fs::path cache;  ///< cache folder of the latents
 };
 
 struct LabeledPicturesOptions {
   data::DatasetOptions train, held_out;
   int64_t num_classes = 0;   ///< of the model
-  int64_t val_pictures = 1;  ///< held-out pictures that are looked at, from all classes
+  int64_t val_pictures = 1;  ///< number of held-out images that are evaluated, from all classes
   bool flip = false;
-  std::optional<LatentSpace> space;  ///< none: latents are pixels
-  uint64_t seed = 0;                 ///< and threads, of the classifier that judges
+  std::optional<LatentSpace> space;  ///< empty: latents are pixels
+  uint64_t seed = 0;                 ///< seed and threads of ClassJudge
   int num_threads = 1;
 };
 
-/// Images with classes. UserError where there are more classes than the model has.
+/// Opens images with classes. UserError if the data has more classes than the model.
 std::unique_ptr<PictureSet> labeled_pictures(const LabeledPicturesOptions& options);
 
-/// Pictures of one size side by side in rows of `columns`, a pixel apart.
+/// Returns a grid of images of one size, `columns` per row, one pixel apart.
 data::Image picture_grid(std::span<const data::Image> pictures, int64_t columns);
 
 }  // namespace hearth::tasks

@@ -8,9 +8,10 @@
 namespace hearth::tasks {
 namespace {
 
-/// Beside those that rows of training use.
+/// Philox stream of sampling noise; the rows of training use streams 0 to 2.
 constexpr uint32_t kSampleStream = 32;
 
+/// Euler's method for dx / dsigma = predicted velocity.
 void euler(const Noising& noising, const SamplerOptions& options, Denoise denoise, std::span<float> x) {
   const std::vector<double> levels = sampler_levels(options);
   std::vector<float> velocity(x.size());
@@ -21,7 +22,7 @@ void euler(const Noising& noising, const SamplerOptions& options, Denoise denois
   }
 }
 
-/// The steps of training that are visited, the noisiest first; -1 ends it.
+/// Returns the timesteps that the sampler visits, noisiest first, then -1 (no noise).
 std::vector<int> visited_steps(int64_t count) {
   std::vector<int> steps;
   const auto stride = static_cast<double>(Noising::kSteps) / static_cast<double>(count);
@@ -31,7 +32,7 @@ std::vector<int> visited_steps(int64_t count) {
   return steps;
 }
 
-/// x and a prediction of epsilon or v as picture and noise.
+/// Splits a noisy x into image and noise, given a prediction of epsilon or v.
 struct Parts {
   float signal, noise;
   bool is_v;
@@ -49,6 +50,7 @@ Parts parts_at(const Noising& noising, int step) {
           .is_v = noising.options().objective == recipe::Objective::v};
 }
 
+/// DDIM with eta 0: re-noises the predicted image to the next timestep's level with the predicted noise.
 void ddim(const Noising& noising, const SamplerOptions& options, Denoise denoise, std::span<float> x) {
   const std::vector<int> steps = visited_steps(options.steps);
   std::vector<float> prediction(x.size());
@@ -62,9 +64,10 @@ void ddim(const Noising& noising, const SamplerOptions& options, Denoise denoise
   }
 }
 
-/// Half the logarithm of the signal-to-noise ratio.
+/// Returns half the logarithm of the signal-to-noise ratio (lambda of DPM-Solver).
 double log_snr(const Parts& parts) { return std::log(parts.signal) - std::log(parts.noise); }
 
+/// DPM-Solver++(2M): multistep of order 2 in the predicted image, with the log-SNR as time.
 void dpm(const Noising& noising, const SamplerOptions& options, Denoise denoise, std::span<float> x) {
   const std::vector<int> steps = visited_steps(options.steps);
   std::vector<float> prediction(x.size()), picture(x.size()), before(x.size());
@@ -73,7 +76,7 @@ void dpm(const Noising& noising, const SamplerOptions& options, Denoise denoise,
     denoise(x, steps[i], prediction);
     const Parts here = parts_at(noising, steps[i]), next = parts_at(noising, steps[i + 1]);
     for (size_t j = 0; j < x.size(); ++j) picture[j] = here.picture(x[j], prediction[j]);
-    // The last step, to no noise, is of order 1: its stride is infinite.
+    // The last step, to zero noise, is of order 1: its stride in log-SNR is infinite.
     const bool is_last = steps[i + 1] < 0;
     const double stride = is_last ? 0 : log_snr(next) - log_snr(here);
     const auto along = static_cast<float>(!is_last && last_stride ? stride / (2 * *last_stride) : 0);
