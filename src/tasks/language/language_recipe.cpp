@@ -10,7 +10,7 @@ namespace hearth::tasks {
 
 namespace {
 
-/// Reports what training would see of a file; returns the number of records that cannot be used.
+/// Reports how training would use a file; returns the number of invalid records.
 int64_t check_text(const TextSource& source, const recipe::Recipe& recipe, const fs::path& path,
                    const DataReport& report) {
   const text::DataFile file = source.open(path);
@@ -20,7 +20,7 @@ int64_t check_text(const TextSource& source, const recipe::Recipe& recipe, const
       .context = recipe.data.context,
       .check = [&](const text::Sample& sample) { check_answers(sample, reader, recipe::has_pairs(recipe)); }};
   const text::TextSummary summary = text::summarize(reader, options);
-  // Printed as it is: it has colors, and control characters of its texts are escaped.
+  // Printed unchanged: the text has ANSI colors, and its control characters are escaped.
   report.print(text::describe(summary, reader, options));
   return summary.faults.total();
 }

@@ -8,11 +8,11 @@
 namespace hearth::tasks {
 namespace {
 
-/// Rows that are sorted by length together, and those of a run that stays together; fixed, so that the order
-/// does not depend on the batch.
+/// Number of rows that are sorted by length together, and of rows in a run that shuffling keeps together.
+/// Constants, so that the order does not depend on the batch size.
 constexpr int64_t kWindow = 512;
 constexpr int64_t kRun = 16;
-/// Rows shorter than this are not worth programs of their own.
+/// Rows below this length are padded to it: shorter ones are not worth separate programs.
 constexpr int64_t kShortestRow = 32;
 constexpr int64_t kNumLengths = 4;
 constexpr size_t kNumArrays = 4;
@@ -37,7 +37,7 @@ int64_t length_of_most(const std::vector<TextPiece>& pieces) {
   return *at;
 }
 
-/// The shortest of `lengths` (longest first) that holds so many tokens.
+/// Returns the shortest of `lengths` (longest first) that holds `num_tokens` tokens.
 int64_t fitting(std::span<const int64_t> lengths, int64_t num_tokens) {
   int64_t found = lengths.front();
   for (const int64_t length : lengths) {
@@ -46,7 +46,7 @@ int64_t fitting(std::span<const int64_t> lengths, int64_t num_tokens) {
   return found;
 }
 
-/// A micro-batch in staging memory of its own.
+/// A staging buffer for one micro-batch.
 class Staging {
  public:
   Staging(int64_t num_places, int64_t num_answers) : reference_(static_cast<size_t>(num_answers) + 16) {
@@ -106,7 +106,7 @@ class RowStream : public BatchStream {
     }
     return out.data();
   }
-  /// Takes the rows of a micro-batch; their greatest length.
+  /// Sets chosen_ to the rows of the next micro-batch; returns their max length.
   int64_t choose() {
     auto [row, count] = cursor_.next();
     int64_t longest = 0;
@@ -150,14 +150,13 @@ void TextRows::add_row(int64_t row) {
   num_tokens_ += options_.pairs ? answer(last, 0).length + answer(last, 1).length : lengths_.back();
 }
 
-/// One of the answers in a pair's placement, which is as long as the longer one.
+/// A pair's placement has the length of its longer answer; this returns the answer's real length.
 text::Placement TextRows::answer(text::Placement pair, int64_t index) const {
   pair.sample += index;
   pair.length = std::min(pair.length, std::ssize(cache_.sample(pair.sample)));
   return pair;
 }
 
-/// The length that is planned for: none where a row would hold nothing to train on.
 int64_t TextRows::usable(const TextPiece& piece) {
   const bool cut = options_.overlong == Overlong::truncate && piece.length > options_.context;
   const text::Placement whole{
@@ -269,7 +268,7 @@ int64_t RowOrder::row_in_place(const data::LoaderPosition& position, int64_t pla
   if (lengths_.empty()) return unsorted(position, place);
   const int64_t window = place / kWindow;
   if (window != window_ || position.epoch != epoch_) sort_window(position, window);
-  // The runs come in an order of their own, or every epoch would go from long rows to short ones.
+  // Without this shuffle of runs every window would go from long rows to short ones.
   const int64_t at = place % kWindow;
   const int64_t run = at / kRun, num_whole_runs = std::ssize(sorted_) / kRun;
   const bool moves = shuffle_ && run < num_whole_runs;

@@ -24,7 +24,7 @@ fs::path cache_file(const recipe::Data& data, const fs::path& file, uint64_t key
   return cache_folder(data) / fmt::format("{}-{:016x}.tokens", file.stem().string(), key);
 }
 
-/// Tokens that are numbers already: "tokens", whole numbers [N], of a safetensors file.
+/// Reads token ids from a safetensors file: "tokens", integers [N].
 text::Tokens read_token_ids(const fs::path& path, int64_t vocab_size) {
   const io::SafetensorsFile file(path);
   const io::TensorView* found = file.find("tokens");
@@ -66,7 +66,7 @@ text::TextUnit unit_of(recipe::Document document) {
   return document == recipe::Document::line ? text::TextUnit::line : text::TextUnit::file;
 }
 
-/// Throws what is wrong with the first bad record.
+/// Throws a UserError about the first invalid record, if there is one.
 void refuse(const text::Faults& faults) {
   if (faults.total() == 0) return;
   const std::string more =
@@ -92,7 +92,8 @@ void check_answers(const text::Sample& sample, const text::SampleReader& reader,
 
 namespace {
 
-/// With `pairs`, each record becomes two samples: the chosen answer, then the rejected one.
+/// Writes a file's samples into the token cache. With `pairs` each record becomes two samples: the chosen
+/// answer, then the rejected one.
 void produce(const text::SampleReader& reader, bool pairs, bool skips, text::TokenSink& sink) {
   text::Faults faults;
   int64_t num_unprinted = 0;

@@ -7,7 +7,7 @@
 
 namespace hearth::tasks {
 
-/// A language model's files and its text.
+/// The files of a language model and its text data.
 struct TextOptions {
   recipe::Model model;
   recipe::Data data;
@@ -15,12 +15,13 @@ struct TextOptions {
   bool documents = false;  ///< LanguageModelOptions::documents
 };
 
-/// A tokenizer's folder, or the folder of its file.
+/// Returns the tokenizer's folder, or the folder of its file.
 fs::path tokenizer_folder(const recipe::Model& model);
 /// Returns the path of the tokenizer: a folder or a file.
 fs::path tokenizer_path(const recipe::Model& model);
 
-/// What a chat template is told beside the messages: date and variables of the recipe, else today's.
+/// Returns the variables of a chat template besides the messages: the recipe's date (default: today) and
+/// variables.
 text::ChatOptions chat_options(const recipe::Data& data);
 /// Returns true if the chat template asks for the current date.
 bool uses_date(const TextOptions& options);
@@ -28,22 +29,24 @@ bool uses_date(const TextOptions& options);
 /// Throws a UserError if a sample has one answer but the objective needs pairs, or the reverse.
 void check_answers(const text::Sample& sample, const text::SampleReader& reader, bool pairs);
 
-/// Turns files into tokens as a recipe says: its tokenizer, its chat template, its formats.
+/// Tokenization of files with a recipe's tokenizer, chat template and record formats.
 class TextSource {
  public:
-  /// UserError where the tokenizer has more tokens than the model, or the chat template is not supported.
+  /// UserError if data.template is neither a built-in chat template nor a file. The tokenizer is opened on
+  /// first use: UserError if it has more tokens than the model.
   TextSource(const TextOptions& options, const models::DecoderConfig& config);
 
-  /// The tokens of a file (text, records, or "tokens" of a safetensors file), from the cache where they are
-  /// there. UserError "FILE:LINE: ..." where a record cannot be used and the recipe does not skip it: then
-  /// nothing is left behind.
+  /// Returns the tokens of a file (text, records, or "tokens" of a safetensors file), from the token cache if
+  /// they are in it. UserError "FILE:LINE: ..." for an invalid record, unless data.bad_records=skip; the
+  /// cache is not written then.
   text::TokenCache tokens(const fs::path& file) const;
+  /// Opens a file of text or records.
   text::DataFile open(const fs::path& file) const;
-  /// Both must outlive the reader.
+  /// Returns a reader of a file's samples. The file and this source must outlive the reader.
   text::SampleReader reader(const text::DataFile& file) const;
-  /// The id that fills up rows.
+  /// Returns the token id for padding: the pad token, or the end of sequence, or 0.
   int32_t padding() const;
-  /// The source of the chat template that the recipe names; empty where it names none.
+  /// Returns the text of the chat template that data.template names; empty if it is not set.
   const std::string& own_template() const { return own_template_; }
 
  private:
@@ -54,7 +57,7 @@ class TextSource {
   TextOptions options_;
   int64_t vocab_size_;
   std::string own_template_;
-  mutable std::unique_ptr<text::Tokenizer> tokenizer_;  ///< opened when it is needed
+  mutable std::unique_ptr<text::Tokenizer> tokenizer_;  ///< opened on first use
 };
 
 }  // namespace hearth::tasks

@@ -18,7 +18,7 @@ namespace {
 
 using Pieces = std::vector<TextPiece>;
 
-/// A pair is as long as the longer of its answers.
+/// Returns one piece per sample. A pair is one piece with the length of its longer answer.
 Pieces whole_samples(const text::TokenCache& tokens, bool pairs) {
   Pieces pieces;
   for (int64_t i = 0; i < tokens.num_samples(); i += pairs ? 2 : 1) {
@@ -28,7 +28,7 @@ Pieces whole_samples(const text::TokenCache& tokens, bool pairs) {
   return pieces;
 }
 
-/// Takes the last share of the samples away, or of the tokens of the only one.
+/// Removes and returns the last `share` of the samples; with `by_tokens`, of a single sample's tokens.
 Pieces take_end(Pieces& pieces, double share, bool by_tokens) {
   const auto kept = [&](int64_t count) {
     return static_cast<int64_t>(static_cast<double>(count) * (1 - share));
@@ -76,10 +76,10 @@ void check_rows(const TextRows& rows, const char* purpose, const char* advice) {
       count == 1 ? " is" : "s are", share);
 }
 
-/// True if the part is more than a tenth.
+/// True if the part exceeds 10%.
 bool is_much(int64_t part, int64_t whole) { return 10 * part > whole; }
 
-/// A sentence on samples that do not fit into the context, where they are more than a tenth.
+/// Returns a warning if more than 10% of the samples do not fit into the context; otherwise empty.
 std::string overlong_note(const TextRows& rows) {
   const RowCounts& counts = rows.counts();
   const int64_t left_out = counts.dropped + counts.untrained_start, unfit = left_out + counts.truncated;
@@ -90,7 +90,7 @@ std::string overlong_note(const TextRows& rows) {
       unfit, counts.samples, rows.options().context, left_out, counts.truncated, common_context(rows));
 }
 
-/// A sentence on samples without anything to train on at any context, where they are more than a tenth.
+/// Returns a warning if more than 10% of the samples have no trained token at any context; otherwise empty.
 std::string untrained_note(const RowCounts& counts) {
   const int64_t count = counts.untrained - counts.untrained_start;
   if (!is_much(count, counts.samples)) return "";

@@ -5,7 +5,8 @@
 
 namespace hearth::tasks {
 
-/// ", 3 cut, 2 too long and left out": what rows do not hold whole.
+/// Returns text about samples that rows do not hold in full: ", 3 cut, 2 too long and left out"; empty if
+/// none.
 std::string losses_text(const RowCounts& counts);
 
 struct TextTaskOptions {
@@ -13,12 +14,12 @@ struct TextTaskOptions {
   models::DecoderConfig config;
   std::string config_json;  ///< text of the model's config.json
   int64_t batch = 32;
-  bool adapts = false;  ///< an adapter trains, not the model
+  bool adapts = false;  ///< true: an adapter is trained, not the full model
 };
 
-/// Text and conversations into rows of tokens, for a language model; a sample is a token that is trained on.
-/// Opens and tokenizes the data; UserError where it or its tokenizer does not fit the model, or a part of it
-/// has nothing to train on.
+/// Training of language models on text and conversations in rows of tokens; a sample is a token with a label.
+/// The constructor opens and tokenizes the data: UserError if it does not fit the model, or if the training
+/// or the held-out part has no trained token.
 class TextTask : public Task {
  public:
   explicit TextTask(const TextTaskOptions& options);
@@ -38,12 +39,12 @@ class TextTask : public Task {
   std::string score_text(double score) const override;
   void report(const Evaluation& last, const fs::path& log, io::ReportData& data) const override;
   int64_t staging_bytes() const override;
-  /// The tokenizer's files and, unless an adapter trains, config.json, so that the run folder is that of a
-  /// model or of an adapter: transformers 5 takes a folder with a config.json for a model with weights.
+  /// Writes the tokenizer's files and, unless an adapter is trained, config.json: the run folder is then a
+  /// model's or an adapter's. transformers 5 takes any folder with a config.json for a model with weights.
   void save_companions(const fs::path& run, DType weights) const override;
 
  protected:
-  /// ", 3 bad records left out", or nothing.
+  /// Returns ", 3 bad records left out"; empty if none.
   std::string left_out_text() const;
 
   TextOptions options_;
@@ -52,6 +53,7 @@ class TextTask : public Task {
   std::vector<int64_t> lengths_;
 
  private:
+  /// Splits off the held-out part and packs both parts into rows.
   void lay_out();
   std::string bad_records_note() const;
   std::string reasoning_note() const;
@@ -62,8 +64,8 @@ class TextTask : public Task {
   std::string config_json_;
   TextSource source_;
   text::TokenCache train_tokens_;
-  std::optional<text::TokenCache> held_out_tokens_;  ///< of data.val_path
-  mutable std::optional<RowOrder> counted_;          ///< of num_samples; holds what it sorted last
+  std::optional<text::TokenCache> held_out_tokens_;  ///< tokens of data.val_path
+  mutable std::optional<RowOrder> counted_;          ///< for num_samples(); caches a window
 };
 
 }  // namespace hearth::tasks
