@@ -24,7 +24,7 @@ io::TensorView view_of(const char* name, const TextRows& rows) {
           .bytes = std::as_bytes(rows.reference())};
 }
 
-/// The tensor with that name, if the file has it as it is to be.
+/// Returns the tensor with that name; null if it is missing or has another dtype or shape.
 const io::TensorView* find(const io::SafetensorsFile& file, const char* name, DType dtype,
                            const Shape& shape) {
   const io::TensorView* found = file.find(name);

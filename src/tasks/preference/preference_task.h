@@ -4,9 +4,9 @@
 
 namespace hearth::tasks {
 
-/// Pairs of a chosen and a rejected answer, for tasks/preference/dpo.h; a row and a sample are a pair. What
-/// the starting model makes of the answers is computed before the first step and kept in the run folder, so
-/// that no second model is in memory and a resumed run continues with the same numbers.
+/// DPO on pairs of a chosen and a rejected answer; a row and a sample are a pair. The log-probabilities under
+/// the reference model (the initial weights) are computed before the first step and stored in the run folder:
+/// no second model is in memory, and a resumed run continues with the same numbers.
 class PreferenceTask : public TextTask {
  public:
   PreferenceTask(const TextTaskOptions& options, double beta);
@@ -15,7 +15,8 @@ class PreferenceTask : public TextTask {
   void begin(engine::Engine& engine, const Say& say) override;
   void save_beginning(const fs::path& run) const override;
   void resume(const fs::path& run) override;
-  /// Rewards are beta times how far a log-probability has moved; names as in TRL.
+  /// Computes the rewards, beta times the change of an answer's log-probability, and their metrics, named as
+  /// in TRL.
   Evaluation evaluate(engine::Engine& engine, int64_t num_shown) const override;
   const char* unit() const override { return "pair"; }
   std::string describe() const override;
@@ -24,6 +25,7 @@ class PreferenceTask : public TextTask {
   void report(const Evaluation& last, const fs::path& log, io::ReportData& data) const override;
 
  private:
+  /// Returns the log-probabilities of both answers of each row, in the order of the rows.
   std::vector<float> reference_of(engine::Engine& engine, const TextRows& rows) const;
 
   double beta_;
