@@ -6,24 +6,26 @@
 
 namespace hearth::tasks {
 
-/// Pixels counted by their true and their predicted class, over a whole set.
+/// Confusion matrix of pixels, by true and predicted class, over a dataset.
 class Confusion {
  public:
   explicit Confusion(int64_t num_classes);
 
-  /// A true class that is none counts nothing.
+  /// Counts a pixel. A negative `truth` (unlabeled) is not counted.
   void add(int64_t truth, int64_t predicted) {
     if (truth >= 0 && truth < num_classes_) ++counts_[static_cast<size_t>(truth * num_classes_ + predicted)];
   }
   const std::vector<int64_t>& counts() const { return counts_; }  ///< [true][predicted]
 
-  /// Intersection over union of each class; -1 where neither truth nor prediction has it.
+  /// Returns the intersection over union of each class; -1 if it is neither in the truth nor in a prediction.
   std::vector<double> iou() const;
-  /// Of the true pixels of each class, the share that was found; -1 where there are none.
+  /// Returns the recall of each class: the share of its true pixels that were predicted; -1 if it has none.
   std::vector<double> accuracy() const;
+  /// Returns the number of pixels with that true class.
   int64_t num_true(int64_t label) const;
+  /// Returns the share of labeled pixels that were predicted correctly; 0 if there are none.
   double pixel_accuracy() const;
-  /// The mean of those that are not -1; 0 where there are none.
+  /// Returns the mean of the values that are not -1; 0 if there are none.
   static double mean(const std::vector<double>& of_classes);
 
  private:

@@ -5,7 +5,7 @@
 namespace hearth::tasks {
 namespace {
 
-/// Classes that a line about a picture names.
+/// Max number of classes listed for an image.
 constexpr size_t kNamed = 4;
 
 }  // namespace

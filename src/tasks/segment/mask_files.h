@@ -5,8 +5,8 @@
 
 namespace hearth::tasks {
 
-/// Writes three PNG files for each picture into a folder: NAME.png, palette indices that are the classes of
-/// the pixels; NAME_color.png, the classes in their colors; NAME_overlay.png, these over the picture.
+/// Writes three PNG files for each image into a folder: NAME.png, the predicted classes as palette indices;
+/// NAME_color.png, the classes in their colors; NAME_overlay.png, the colors over the image.
 class MaskFiles : public Predictor {
  public:
   MaskFiles(MaskInput input, std::vector<data::MaskClass> classes, fs::path folder);

@@ -5,41 +5,44 @@
 
 namespace hearth::tasks {
 
-/// How pictures come into a segmenter, and its classes out of it.
+/// Input of a segmentation model and the number of its classes.
 struct MaskInput {
-  Extent size;          ///< of the pictures that it takes
-  bool resizes = true;  ///< a whole picture is resized to `size`; else windows of `size` slide over it
+  Extent size;          ///< input size of the model
+  bool resizes = true;  ///< true: images are resized to `size`; false: windows of `size` slide over them
   data::PixelOptions pixels;
   int64_t num_classes = 0;
-  std::vector<float> class_weights;  ///< of its loss, if it has them
+  std::vector<float> class_weights;  ///< class weights of the loss; empty: none
   Exif exif = Exif::apply;
 };
 
-/// A whole picture's class of each pixel, in the picture's own size. With sliding windows, which overlap by
-/// half, a pixel's probabilities are the sum of those of its windows.
+/// Predicts the class of each pixel of an image, at the image's size. Sliding windows overlap by half; the
+/// probabilities of a pixel are summed over its windows.
 class MaskPredictor {
  public:
-  /// The engine evaluates micro-batches of `batch` rows, and of a segmenter that hands out probabilities
-  /// where windows slide.
+  /// The engine must evaluate micro-batches of `batch` rows and, for sliding windows, output probabilities.
   MaskPredictor(engine::Engine& engine, MaskInput input, int64_t batch);
 
-  /// `picture` is RGB.
+  /// Returns a mask with the class of each pixel. `picture`: RGB.
   data::Image predict(const data::Image& picture) { return predict(picture, nullptr, nullptr); }
-  /// Adds the losses of the windows, and their number, for a picture whose truth is known.
+  /// Sum of the losses of windows, and their number.
   struct Loss {
     double sum = 0;
     int64_t count = 0;
   };
+  /// As above; adds to `loss` (may be null) the losses against the true mask (null: unlabeled).
   data::Image predict(const data::Image& picture, const data::Image* truth, Loss* loss);
 
  private:
   struct Window {
     int64_t top, left;
   };
+  /// Returns the windows that cover an image.
   std::vector<Window> windows(Extent picture) const;
-  /// Adds a window's probabilities [height, width, classes] where it lies in the whole picture.
+  /// Adds a window's probabilities [height, width, classes] to the sums of the full image.
   void add_window(const float* from, Window window, Extent whole, std::vector<float>& sums) const;
+  /// Returns the class with the highest sum for each pixel.
   data::Image largest(const std::vector<float>& sums, Extent whole) const;
+  /// Writes row `row` of the input arrays from a window of the image and of its mask.
   void fill_row(const data::Image& scaled, const data::Image* truth, Window window, int64_t row);
 
   engine::Engine& engine_;

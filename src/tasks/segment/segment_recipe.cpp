@@ -54,7 +54,7 @@ SegmentTaskOptions segment_options(const recipe::Recipe& recipe) {
 }
 
 std::vector<std::string> classes_of(recipe::Recipe recipe) {
-  recipe.data.bad_records = recipe::BadRecords::refuse;  // No image is decoded to leave some out.
+  recipe.data.bad_records = recipe::BadRecords::refuse;  // Decodes no images to find unreadable ones.
   std::vector<std::string> names;
   const auto masks = data::open_masks(mask_options(recipe, "train"));
   for (const data::MaskClass& one : masks->classes()) names.push_back(one.name);
@@ -152,7 +152,7 @@ const TaskDef segment_task = {.name = "segment",
                               .objective = objective_of,
                               .open = open,
                               .classes = [](const recipe::Recipe& recipe) { return classes_of(recipe); },
-                              .planned_classes = 21,  // as PASCAL VOC
+                              .planned_classes = 21,  // PASCAL VOC
                               .fill_in = decide_mask_numbers,
                               .read_pixels = read_pixels,
                               .check_images = check_images,

@@ -14,7 +14,7 @@
 namespace hearth::tasks {
 namespace {
 
-/// Of pictures in the report.
+/// Max side of images in the report, in pixels.
 constexpr int64_t kLongestShown = 320;
 
 /// Adds the class weights of the loss, if there are any, to the arrays of the rows.
@@ -37,7 +37,7 @@ class MaskStream : public LoaderStream {
   std::vector<float> class_weights_;
 };
 
-/// A picture, its mask and the predicted one, in colors and no larger than is shown.
+/// Returns an image, its mask and the predicted mask in colors, shrunk for the report.
 io::ImageStrip strip_of(const data::Image& image, const data::Image& truth, const data::Image& predicted,
                         const std::vector<data::MaskClass>& classes, std::string caption) {
   const Extent size = data::shrunk_to_fit(image.size(), kLongestShown);
@@ -48,7 +48,7 @@ io::ImageStrip strip_of(const data::Image& image, const data::Image& truth, cons
           .caption = std::move(caption)};
 }
 
-/// Adds up one picture after the other.
+/// Accumulates the metrics of evaluated images.
 class Tally {
  public:
   Tally(const data::MaskedImages& images, int64_t num_classes, int64_t num_shown)
@@ -56,7 +56,7 @@ class Tally {
         confusion_(num_classes),
         shown_(spread(std::min(num_shown, kMostStrips), images.size())) {}
 
-  /// `predicted` has the picture's own size.
+  /// Adds an image. `predicted` has the size of `truth`.
   void add(int64_t index, const data::Image& truth, const data::Image& predicted) {
     for (size_t i = 0; i < truth.pixels.size(); ++i) {
       if (truth.pixels[i] != data::kUnlabeled) confusion_.add(truth.pixels[i], predicted.pixels[i]);

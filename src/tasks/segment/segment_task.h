@@ -16,13 +16,13 @@ struct SegmentTaskOptions {
   models::ModelOptions model;
   data::MaskOptions train, held_out;
   data::LoaderOptions loader;
-  data::MaskRowOptions rows;  ///< of training; its class_weights are those given
+  data::MaskRowOptions rows;  ///< of training; class_weights as set by the recipe
   recipe::ClassWeights class_weights = recipe::ClassWeights::none;
-  /// Training draws the classes equally often that are the rarest of an image's.
+  /// True to draw training images such that each image's rarest class is equally frequent.
   bool balance = false;
 };
 
-/// A class for each pixel of a picture. Opens the data; UserError where it does not fit the model.
+/// Semantic segmentation. The constructor opens the data: UserError if it does not fit the model.
 class SegmentTask : public Task {
  public:
   explicit SegmentTask(const SegmentTaskOptions& options);
@@ -54,7 +54,7 @@ class SegmentTask : public Task {
   data::LoaderOptions loader_;
   data::MaskRowOptions options_;
   std::unique_ptr<data::MaskedImages> train_, test_;
-  std::unique_ptr<data::MaskRows> rows_;  ///< of the training images
+  std::unique_ptr<data::MaskRows> rows_;  ///< rows of the training images
   std::optional<data::ClassBalance> balance_;
 };
 

@@ -10,9 +10,9 @@ namespace {
 using ir::ValueId;
 using nn::Builder;
 
-/// What the loss of a head with an auxiliary one counts of the latter, as in torchvision's recipes.
+/// Weight of the auxiliary head's loss, as in torchvision's recipes.
 constexpr double kAuxiliaryShare = 0.5;
-/// Keeps a micro-batch without a labeled pixel at a loss of 0.
+/// Prevents division by 0 in a micro-batch without labeled pixels: its loss is 0.
 constexpr double kTiny = 1e-9;
 
 std::vector<int64_t> axes(std::initializer_list<int64_t> list) { return list; }
@@ -58,11 +58,11 @@ class Segmenter : public engine::Objective {
   }
 
  private:
-  /// The pixels of a micro-batch as rows of logits.
+  /// Labels and weights of a micro-batch's pixels. Logits are flattened to one row per pixel.
   struct Pixels {
     int64_t rows, count, num_classes;
     ValueId labels, weight;
-    ValueId class_weights;  ///< or kNone
+    ValueId class_weights;  ///< kNone: no weights
 
     ValueId flat(Builder& builder, ValueId logits) const {
       return builder.op("reshape", {logits}, {{"shape", axes({rows * count, num_classes})}});
@@ -105,7 +105,7 @@ class Segmenter : public engine::Objective {
     return builder.op("scale_by", {sums, share});
   }
 
-  /// The same for every row.
+  /// Returns the dice loss of the micro-batch, repeated for each row.
   static ValueId dice(Builder& builder, ValueId logits, const Pixels& pixels) {
     const ValueId truth = builder.op("one_hot", {pixels.labels}, {{"classes", pixels.num_classes}});
     const ValueId is_labeled = builder.op("row_dot", {truth, truth});

@@ -6,27 +6,27 @@
 
 namespace hearth::tasks {
 
-/// A loss of every pixel or class; an objective takes the sum of several.
+/// Segmentation losses; an objective takes the sum of several.
 enum class MaskLoss : uint8_t {
-  cross_entropy,  ///< the mean over labeled pixels, weighted by class
-  /// Sudre et al. 2017 (arXiv 1707.03237): 1 - the mean over classes of 2 |P T| / (|P| + |T|), over all
-  /// pixels of a micro-batch, 1 added above and below.
+  cross_entropy,  ///< mean over labeled pixels, weighted by class
+  /// Soft dice, Sudre et al. 2017 (arXiv 1707.03237): 1 - the mean over classes of (2 |P T| + 1) / (|P| + |T|
+  /// + 1), over all labeled pixels of a micro-batch.
   dice,
   focal,  ///< Lin et al. 2017 (arXiv 1708.02002): cross entropy times (1 - p)^2
 };
 
-/// A class for each pixel.
+/// Semantic segmentation: a class for each pixel.
 struct SegmenterOptions {
   models::ModelOptions model;
   std::vector<MaskLoss> losses = {MaskLoss::cross_entropy};
   bool has_class_weights = false;
-  /// Evaluation hands out probabilities beside the classes.
+  /// True if evaluations also output probabilities.
   bool wants_probabilities = false;
 };
 
-/// A micro-batch is what data::MaskRows makes, {images f32 [rows, height, width, 3], masks i32 [rows, height,
-/// width], weight f32 [rows]}, and with class weights {..., f32 [classes]}. A sample is an image; a
-/// micro-batch's loss is a mean over its labeled pixels, so that it counts like one of its images for each.
+/// Returns the objective. A micro-batch is the arrays of data::MaskRows, {images f32 [rows, height, width,
+/// 3], masks i32 [rows, height, width], weight f32 [rows]}, and with class weights {..., f32 [classes]}. A
+/// sample is an image. The mean of a micro-batch's losses is the mean over its labeled pixels.
 std::shared_ptr<const engine::Objective> segmenter(SegmenterOptions options);
 
 /// Positions after an evaluation: classes i32 [rows, height, width] (Engine::int_output), probabilities f32
