@@ -7,9 +7,9 @@
 
 namespace hearth::tasks {
 
-/// In which order and batches rows are read.
+/// Returns the order, batch size and threads with which the recipe's training rows are read.
 data::LoaderOptions loader_options(const recipe::Recipe& recipe);
-/// The dataset of images, its split "train" or "test".
+/// Returns how to open the recipe's image dataset. `split`: "train" or "test".
 data::DatasetOptions dataset_options(const recipe::Recipe& recipe, const std::string& split);
 /// Returns the options of a segmentation recipe's masks. `split`: "train" or "test". UserError if
 /// data.unlabeled is invalid.

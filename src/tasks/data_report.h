@@ -10,7 +10,7 @@ namespace hearth::tasks {
 
 /// Output of `hearth validate` on the data of a recipe.
 struct DataReport {
-  std::function<void(const std::string& text)> print;  ///< prints text as it is
+  std::function<void(const std::string& text)> print;  ///< prints text unchanged
   bool has_colors = false;                             ///< true if the output shows ANSI colors
 
   /// Prints a line. Control characters in it are escaped.

@@ -5,10 +5,11 @@
 
 namespace hearth::tasks {
 
-/// GPU number `device` of those that a recipe asks for, and which of its kernels are tried first.
+/// Returns what to open for GPU number `device` of the recipe: memory to leave free and whether steps are
+/// recorded.
 exec::GpuWish gpu_of(const recipe::Recipe& recipe, int device);
-/// Where a recipe has parts of models evaluated that it does not train: on GPU number `device` if it wants
-/// GPUs.
+/// Returns the device that evaluates frozen parts of a model (autoencoder, text encoders): GPU number
+/// `device` if the recipe uses GPUs, the CPU if not.
 encoders::Compute compute_of(const recipe::Recipe& recipe, int device);
 
 }  // namespace hearth::tasks

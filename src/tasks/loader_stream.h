@@ -8,7 +8,7 @@ namespace hearth::tasks {
 /// Said after the number of training images that LoaderOptions::balance draws.
 inline constexpr const char* kBalanced = " (each class drawn equally often)";
 
-/// The rows of a source as micro-batches, from a position or from the beginning. The source outlives it.
+/// Micro-batches of a row source, from a position or from the first row. The source must outlive the stream.
 class LoaderStream : public BatchStream {
  public:
   LoaderStream(const data::RowSource& rows, const data::LoaderOptions& options,

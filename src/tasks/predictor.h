@@ -7,20 +7,21 @@
 
 namespace hearth::tasks {
 
-/// Says what a trained model sees in pictures, one after the other.
+/// Predictions of a trained model for images, one call per image.
 class Predictor {
  public:
   virtual ~Predictor() = default;
-  /// The line about a picture for people, and its files in the folder of predictions, where the task writes
-  /// any. The engine evaluates micro-batches of one row. UserError for a picture that cannot be read.
+  /// Evaluates the model on an image (a micro-batch of one row), writes its files, if any, and returns a line
+  /// of text about the prediction. UserError if the image cannot be read.
   virtual std::string predict(engine::Engine& engine, const fs::path& picture) = 0;
-  /// Whether it writes files, called by the pictures' names.
+  /// True if predict() writes files that are named after the image.
   virtual bool writes_files() const { return true; }
-  /// After the last picture: files about all of them.
+  /// Writes the files about all images. Called once, after the last predict().
   virtual void finish() {}
 };
 
-/// UserError for results of weights that are not finite, or too large: they mean nothing.
+/// Throws a UserError if a result is not finite: such weights are not usable. `weights`: path for the
+/// message.
 void check_finite(double result, const fs::path& weights);
 
 }  // namespace hearth::tasks

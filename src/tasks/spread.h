@@ -5,11 +5,11 @@
 
 namespace hearth::tasks {
 
-/// Photographs side by side that a report shows at most: each takes some 400 kB.
+/// Max number of image strips in a report: each takes about 400 kB.
 inline constexpr int64_t kMostStrips = 16;
 
-/// At most `count` of `size` images, ascending: one from each of as many equal stretches, since many datasets
-/// lie sorted by class.
+/// Returns at most `count` of the indices [0, size), ascending: one random index (fixed seed) from each of
+/// `count` equal ranges, so that a dataset sorted by class is covered evenly (stratified sampling).
 std::vector<int64_t> spread(int64_t count, int64_t size);
 
 }  // namespace hearth::tasks

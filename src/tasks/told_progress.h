@@ -9,13 +9,13 @@
 
 namespace hearth::tasks {
 
-/// Tells people of slow work how far it has come, "encoding pictures: 120 of 400", at most once in so many
-/// seconds.
+/// Reports the progress of slow work, "encoding images: 120 of 400", at most once per `seconds`.
 class ToldProgress {
  public:
   ToldProgress(std::function<void(const std::string&)> say, std::string what, int64_t total,
                double seconds = 10)
       : say_(std::move(say)), what_(std::move(what)), total_(total), least_(seconds) {}
+  /// Reports `done` units, unless the last report is too recent.
   void operator()(int64_t done) {
     const Clock::time_point now = Clock::now();
     if (now - last_ < least_) return;
