@@ -9,8 +9,8 @@ namespace hearth::tasks {
 void check_finite(double result, const fs::path& weights) {
   if (std::isfinite(result)) return;
   user_error(
-      "expected weights that give finite numbers, got others from {}; try another run, or train again "
-      "with a lower optimizer.lr",
+      "{}: results of these weights are not finite (NaN or infinite); use another run, or train with a lower "
+      "optimizer.lr",
       weights.string());
 }
 

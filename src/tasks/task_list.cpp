@@ -24,7 +24,8 @@ const TaskDef& image_task_of(const recipe::Recipe& recipe, const fs::path& run) 
   const TaskDef& task = task_of(recipe);
   if (task.predictor == nullptr)
     user_error(
-        "'{0}' generates {1}, but a run that judges images is needed; try hearth generate {0} --prompt ...",
+        "'{0}' generates {1}, but this command needs a model for classification, segmentation or detection; "
+        "use hearth generate {0} --prompt ...",
         run.string(), task.generates);
   return task;
 }

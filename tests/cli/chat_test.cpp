@@ -98,7 +98,7 @@ TEST_F(Chat, ValidateNamesBadLines) {
               HasSubstr("chat.jsonl:2: expected JSON in UTF-8, but it breaks at byte 15 of 15\n"));
   EXPECT_THAT(result.out, HasSubstr("chat.jsonl:3: turn 2 (assistant) is empty\n"));
   EXPECT_THAT(result.out, HasSubstr("chat.jsonl:4: expected a JSON object, got array\n"));
-  EXPECT_EQ(result.err, "hearth: expected records that can be used, got 3 in chat.jsonl that cannot\n");
+  EXPECT_EQ(result.err, "hearth: 3 invalid records in chat.jsonl; fix them, or set data.bad_records=skip\n");
 }
 
 TEST_F(Chat, BadRecordsMayBeSkippedAndAreCounted) {
@@ -144,7 +144,7 @@ TEST_F(Chat, ARunKeepsTheDateAndTheVariablesOfItsTemplate) {
     return said.substr(said.find(" prompt of ") + 11, 3);
   };
   EXPECT_EQ(std::stoi(prompt_of("a")), std::stoi(prompt_of("b")) + 10);
-  refused(on_chat("data.date=2023-02-29"), {"a day like 2026-11-24 as data.date", "2023-02-29"});
+  refused(on_chat("data.date=2023-02-29"), {"data.date must be a date like 2026-11-24", "2023-02-29"});
   refused(on_chat("data.variables=[a-b=1]"), {"like enable_thinking=false", "a-b=1"});
   refused(on_chat("data.variables=[messages=1]"), {"data.variables sets 'messages'", "remove it"});
 }
@@ -177,7 +177,7 @@ TEST_F(Chat, MistakesInModelAndTemplate) {
   fs::remove(at("base/chat_template.jinja"));
   refused_and_clean(on_chat(), {"chat template", "data.template"});
   write_tiny_model(at("base"), 99);
-  refused_and_clean(on_chat(), {"at most the 99 tokens of base/config.json", "got one of 100 in base"});
+  refused_and_clean(on_chat(), {"the model has 99 tokens (base/config.json)", "the tokenizer has 100 (base"});
 }
 
 }  // namespace

@@ -41,8 +41,8 @@ threads: 1
 TEST_F(Diffuse, RunsEndWithPicturesAndTheirReport) {
   for (const char* name : {"flux", "dit"}) {
     const std::string out = works(fmt::format("hearth train {0}.yaml --out {0}", name));
-    EXPECT_THAT(out, AllOf(HasSubstr("64 training and 8 validation pictures of 10 classes, 16x16 pixels"),
-                           HasSubstr("step 6: validation loss "), HasSubstr("1 pictures in samples/")));
+    EXPECT_THAT(out, AllOf(HasSubstr("64 training and 8 validation images of 10 classes, 16x16 pixels"),
+                           HasSubstr("step 6: validation loss "), HasSubstr("1 images in samples/")));
     EXPECT_TRUE(has(fmt::format("{}/samples/step-000003-classes.png", name)));
     EXPECT_EQ(count_of(get(fmt::format("{}/report.html", name)), "data:image/png"), 2U);
     EXPECT_EQ(get(fmt::format("{}/classes.txt", name)).substr(0, 7), "circle\n");
@@ -155,7 +155,7 @@ TEST_F(Diffuse, MistakesAreOneSentence) {
           {"multiples of 4", "got 18x18", "try data.image_size=16"});
   refused("hearth train flux.yaml diffuse.prompts=[stern]", {"got 'stern'", "star"});
   refused("hearth train flux.yaml diffuse.judged=8 data.count=40",
-          {"64 training pictures or more", "got 40", "try diffuse.judged=0"});
+          {"at least 64 training images", "got 40", "try diffuse.judged=0"});
   works("hearth train flux.yaml --out run");
   refused("hearth generate run --prompt stern", {"got 'stern'", "did you mean 'star'"});
   refused("hearth generate run --prompt star --solver ddim", {"--solver euler", "objective flow"});
@@ -200,8 +200,8 @@ threads: 1
 
 TEST_F(LatentDiffuse, PicturesAreEncodedOnceAndSamplesDecoded) {
   const std::string out = works("hearth train latent.yaml --out run");
-  EXPECT_THAT(out, AllOf(HasSubstr("64 training and 8 validation pictures of 10 classes, 16x16 pixels"),
-                         HasSubstr("encoding 132 pictures into cache"), HasSubstr("1 pictures in samples/")));
+  EXPECT_THAT(out, AllOf(HasSubstr("64 training and 8 validation images of 10 classes, 16x16 pixels"),
+                         HasSubstr("encoding 132 images into cache"), HasSubstr("1 images in samples/")));
   EXPECT_EQ(num_cached(), 132) << "mirrored ones too, and held-out ones that are looked at";
   const data::Image grid = image("run/samples/step-000006-classes.png");
   EXPECT_EQ(grid.size(), Extent(4 * 17 - 1, 10 * 17 - 1));
@@ -209,7 +209,7 @@ TEST_F(LatentDiffuse, PicturesAreEncodedOnceAndSamplesDecoded) {
   EXPECT_THAT(works("hearth train latent.yaml --out again"), Not(HasSubstr("encod")));
   EXPECT_TRUE(get("run/model.safetensors") == get("again/model.safetensors"));
   works("rm $(ls -d cache/latents-* | head -3)");
-  EXPECT_THAT(works("hearth train latent.yaml --out third"), HasSubstr("encoding 3 pictures"));
+  EXPECT_THAT(works("hearth train latent.yaml --out third"), HasSubstr("encoding 3 images"));
   EXPECT_TRUE(get("run/model.safetensors") == get("third/model.safetensors"));
 }
 
@@ -241,7 +241,7 @@ TEST_F(LatentDiffuse, GpusEncodeBeforeTheyTrain) {
   works("hearth train latent.yaml --out here data.cache=here-cache train.shards=2");
   const std::string out = works(
       "export HEARTH_EMULATED=1GiB,1GiB && hearth train latent.yaml --out there device=emulated devices=2");
-  EXPECT_EQ(count_of(out, "encoding 132 pictures"), 1U) << out;
+  EXPECT_EQ(count_of(out, "encoding 132 images"), 1U) << out;
   EXPECT_EQ(num_cached(), 132);
   EXPECT_NEAR(last_eval_loss("there"), last_eval_loss("here"), 1e-5);
   const auto cached = [&](const char* folder) {
@@ -272,13 +272,14 @@ TEST_F(LatentDiffuse, GrayPicturesAreResizedAndRepeated) {
   }
   const std::string out = works(
       "hearth train latent.yaml --out gray data.kind=idx data.path=mnist data.channels=1 diffuse.judged=16");
-  EXPECT_THAT(out, AllOf(HasSubstr("encoding 132 pictures"), HasSubstr("of 10 classes, 16x16 pixels")));
+  EXPECT_THAT(out, AllOf(HasSubstr("encoding 132 images"), HasSubstr("of 10 classes, 16x16 pixels")));
   EXPECT_EQ(image("gray/samples/step-000006-classes.png").channels, 3);
   EXPECT_THAT(get("gray/trainer_log.jsonl"), HasSubstr("class_agreement"));
 }
 
 TEST_F(LatentDiffuse, RunsAreAskedEvaluatedAndPlanned) {
-  EXPECT_THAT(works("hearth validate latent.yaml"), HasSubstr("16x16 pixels; 132 latents are not made yet"));
+  EXPECT_THAT(works("hearth validate latent.yaml"),
+              HasSubstr("16x16 pixels; 132 latents are not encoded yet"));
   EXPECT_FALSE(has("cache"));
   works("hearth train latent.yaml --out run");
   works("hearth generate run --prompt star --seed 7 --count 2 --out two.png");

@@ -262,7 +262,7 @@ TEST_F(Segmentation, MistakesAreNamed) {
   refused("hearth train s.yaml model.num_classes=2", {"3 classes, but model.num_classes is 2"});
   refused("hearth train s.yaml segment.loss=[dise]", {"cross_entropy, dice, focal", "did you mean 'dice'"});
   refused("hearth train s.yaml data.scale=[1]", {"two factors in data.scale"});
-  refused("hearth train s.yaml model.name=resnet18", {"a model of segmentation for data.kind=masks", "unet"});
+  refused("hearth train s.yaml model.name=resnet18", {"data.kind=masks needs a segmentation model", "unet"});
   refused("hearth train s.yaml data.channels=1 data.mean=[0.5]", {"data.channels=3"});
   refused("hearth train s.yaml data.image_size=[16]", {"[width, height]"});
   put("set/train/masks/2.png", mask_of(7));
@@ -392,7 +392,7 @@ TEST_F(Detection, MistakesAreNamed) {
           {"the data has 2 classes, but model.num_classes is 1"});
   refused("hearth train d.yaml data.image_size=40 --out a", {"multiples of 32", "data.image_size=32"});
   refused("hearth train d.yaml model.name=smallcnn --out a",
-          {"a model of detection for data.kind=boxes", "yolox_s"});
+          {"data.kind=boxes needs a detection model", "yolox_s"});
   refused("hearth train d.yaml model.name=yolox_x --out a", {"yolox_"});
   refused("hearth train d.yaml data.kind=coco --out a", {"set"});
   put("set/labels/train/1.txt", "0 0.5 0.5 0.4\n");

@@ -121,8 +121,8 @@ TEST_F(Mistakes, WhatTrainingRefusesValidateRefusesToo) {
   put("w.safetensors", "abc");
   const std::string idx = "data.kind=idx data.channels=1 data.path=";
   const std::vector<std::pair<std::string, std::string>> mistakes = {
-      {idx + "none", "one image of the train split in none"},
-      {idx + "untested", "one image of the test split in untested"},
+      {idx + "none", "no images of the train split in none"},
+      {idx + "untested", "no images of the test split in untested"},
       {idx + "points", "at least 4x4 pixels, got 1x1"},
       {idx + "other", "got 9x9x1 in the test split of other"},
       {idx + "classes", "classes has 78 classes, but model.num_classes is 10"},

@@ -219,14 +219,14 @@ TEST_F(Kohya, TheLargestThatTheResolutionAllows) {
   EXPECT_EQ(open(16).extent(0), Extent(2));
   EXPECT_EQ(
       refusal(15),
-      "/a_0064x0064_flux.npz: expected latents of at most 15x15 pixels, as data.image_size says, got 256 "
-      "pixels; set it to theirs, or have sd-scripts cache them at this one");
+      "/a_0064x0064_flux.npz: the latents exceed the 15x15 pixels of data.image_size: the smallest have 256 "
+      "pixels; increase data.image_size, or cache them at this size");
 }
 
 TEST_F(Kohya, MistakesAreExplained) {
   EXPECT_THAT(refusal(), HasSubstr("expected caches of sd-scripts"));
   put_latents("a_0064x0064_flux.npz", "latents_4x4", 4, 1);
-  EXPECT_THAT(refusal(), HasSubstr("expected the embeddings of its caption in /a_flux_te.npz, found none"));
+  EXPECT_THAT(refusal(), HasSubstr("the file of its caption embeddings, /a_flux_te.npz, is missing"));
   put_text("a_flux_te.npz", 1);
   EXPECT_EQ(refusal(), "no error");
   put_text("a_flux_te.npz", 1, 5);
@@ -242,7 +242,7 @@ TEST_F(Kohya, MistakesAreExplained) {
   put_latents("a_0064x0064_flux.npz", "latents_flipped_4x4", 4, 1);
   EXPECT_THAT(refusal(), HasSubstr("expected an array 'latents_HxW', found none"));
   put_latents("a_0032x0032_flux.npz", "latents_4x4", 4, 1);
-  EXPECT_THAT(refusal(), HasSubstr("expected latents of one picture of that name"));
+  EXPECT_THAT(refusal(), HasSubstr("has latents of the same image"));
   put_bytes(folder_.path() / "a_0032x0032_flux.npz", "nothing");
   fs::remove(folder_.path() / "a_0064x0064_flux.npz");
   EXPECT_THAT(refusal(), HasSubstr("this is not an .npz file of NumPy"));

@@ -41,7 +41,7 @@ TEST(HeldOut, ArePicturesThatAreNotTrainedOn) {
   auto pictures = open_cached(folder.path());
   EXPECT_EQ(pictures->train().size(), 6) << "few are all trained on";
   EXPECT_EQ(pictures->held_out().size(), 6);
-  EXPECT_THAT(pictures->warning(), testing::HasSubstr("no picture is held out"));
+  EXPECT_THAT(pictures->warning(), testing::HasSubstr("no image is held out"));
   put_cached(folder.path() / "5_z/06");
   pictures = open_cached(folder.path());
   EXPECT_EQ(pictures->train().size(), 6);
@@ -128,7 +128,7 @@ TEST_F(CaptionsInCache, KohyasFolderOfTheClassIsThePrior) {
       .height = 64, .width = 64, .channels = 3, .pixels = std::vector<uint8_t>(64 * 64 * 3, 1)};
   put(root() / "reg/1_dog/x.png", encode_png(image));
   const auto pictures = open();
-  EXPECT_THAT(pictures->describe(), testing::HasSubstr("1 of the class beside them"));
+  EXPECT_THAT(pictures->describe(), testing::HasSubstr("and 1 class images"));
   EXPECT_EQ(pictures->train().size(), num_images + 1);
   EXPECT_EQ(pictures->held_out().size(), num_images);
 }

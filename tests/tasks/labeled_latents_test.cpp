@@ -127,11 +127,11 @@ TEST_F(Labeled, ChosenImagesAreThoseOfTheWhole) {
 TEST(ToldProgress, IsSaidNowAndThen) {
   std::vector<std::string> said;
   const auto say = [&](const std::string& text) { said.push_back(text); };
-  ToldProgress often(say, "encoding pictures", 400, 0), rarely(say, "encoding captions", 3, 1000);
+  ToldProgress often(say, "encoding images", 400, 0), rarely(say, "encoding captions", 3, 1000);
   often(120);
   rarely(1);
   often(121);
-  EXPECT_THAT(said, ElementsAre("encoding pictures: 120 of 400", "encoding pictures: 121 of 400"));
+  EXPECT_THAT(said, ElementsAre("encoding images: 120 of 400", "encoding images: 121 of 400"));
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ void check_is_labeled(const recipe::Recipe& recipe) {
   const std::string& kind = recipe.data.kind;
   const bool has_boxes = std::ranges::find(box_kinds(), kind) != box_kinds().end();
   if (kind != "masks" && !has_boxes) return;
-  user_error("expected a model of {} for data.kind={}, got {}; try model.name={}",
+  user_error("data.kind={1} needs a {0} model, but model.name is {2}; set model.name={3}",
              has_boxes ? "detection" : "segmentation", kind, recipe.model.name,
              has_boxes ? "yolox_s" : "unet");
 }
@@ -46,7 +46,9 @@ std::vector<std::string> classes_of(recipe::Recipe recipe) {
 void read_pixels(const recipe::Recipe& recipe, TakePixels take) {
   const auto dataset = open_any_dataset(dataset_options(recipe, "train"), recipe.model.num_classes);
   if (dataset->holds_floats())
-    user_error("data.normalize=dataset is for images, but data.kind=tensors is used as it is; leave it out");
+    user_error(
+        "data.normalize=dataset is for images, but data.kind=tensors is not normalized; remove "
+        "data.normalize");
   std::vector<uint8_t> pixels(static_cast<size_t>(dataset->image_size().num_pixels() * dataset->channels()));
   int32_t label = 0;
   for (const int64_t index : spread(kMaxMeasured, dataset->size())) {

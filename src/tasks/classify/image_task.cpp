@@ -22,7 +22,7 @@ void check_fits(const models::ModelOptions& model, const data::DatasetOptions& o
                 const data::Dataset& dataset) {
   const std::string& split = options.split;
   if (dataset.size() == 0)
-    user_error("expected at least one image of the {} split in {}, found none", split, options.path.string());
+    user_error("found no images of the {} split in {}; check data.path", split, options.path.string());
   const Extent size = dataset.image_size();
   if (size.shorter() < kLeastSide) {
     user_error("expected images of at least {0}x{0} pixels, got {1}x{2} in the {3} split of {4}", kLeastSide,
@@ -32,15 +32,15 @@ void check_fits(const models::ModelOptions& model, const data::DatasetOptions& o
     const std::string sides = size.width == size.height ? std::to_string(size.width)
                                                         : fmt::format("[{},{}]", size.width, size.height);
     user_error(
-        "expected images of {}x{}x{} as the recipe says, got {}x{}x{} in the {} split of {}; try "
-        "data.image_size={} data.channels={}",
+        "the recipe expects images of {}x{}x{}, got {}x{}x{} in the {} split of {}; try data.image_size={} "
+        "data.channels={}",
         model.image_size.width, model.image_size.height, model.channels, size.width, size.height,
         dataset.channels(), split, options.path.string(), sides, dataset.channels());
   }
   if (std::ssize(dataset.class_names()) > model.num_classes) {
     user_error(
-        "{} has {} classes, but model.num_classes is {}; leave model.num_classes out, which takes the number "
-        "from the data",
+        "{} has {} classes, but model.num_classes is {}; remove model.num_classes to use the number in the "
+        "data",
         recipe::data_kind(options.kind) == recipe::DataKind::shapes ? "data.kind=shapes"
                                                                     : options.path.string(),
         dataset.class_names().size(), model.num_classes);

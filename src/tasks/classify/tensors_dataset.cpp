@@ -19,8 +19,7 @@ class TensorsDataset : public data::Dataset {
     const bool shaped = images_ != nullptr && labels_ != nullptr && images_->shape.rank() == 4 &&
                         images_->dtype == DType::f32 && labels_->shape == Shape{images_->shape[0]} &&
                         !is_floating(labels_->dtype);
-    if (!shaped)
-      user_error("{}: expected images f32 [N, C, H, W] and whole-numbered labels [N]", path.string());
+    if (!shaped) user_error("{}: expected images f32 [N, C, H, W] and integer labels [N]", path.string());
     channels_ = images_->shape[1];
     image_size_ = {images_->shape[2], images_->shape[3]};
     if (num_classes == 0) num_classes = 1 + largest_label();
@@ -54,7 +53,7 @@ class TensorsDataset : public data::Dataset {
     for (int64_t i = 0; i < size(); ++i) {
       const double label = load_element(labels_->dtype, labels_->bytes.data(), i);
       if (label >= 0 && label < static_cast<double>(num_classes)) continue;
-      user_error("{}: expected labels from 0 to {}, got {} for image {}; leave model.num_classes out",
+      user_error("{}: expected labels from 0 to {}, got {} for image {}; remove model.num_classes",
                  path.string(), num_classes - 1, label, i);
     }
   }

@@ -128,12 +128,12 @@ void check_boxes(const recipe::Recipe& recipe, const char* split, const DataRepo
   }
   if (check.turned_upright > 0)
     report.notes({fmt::format(
-        "{} images are turned upright by their EXIF orientation; data.exif=ignore keeps the stored pixels",
+        "{} images are rotated by their EXIF orientation; data.exif=ignore keeps the stored pixels",
         check.turned_upright)});
   if (check.kept_as_stored > 0)
     report.notes(
-        {fmt::format("{} images have an EXIF orientation that is not applied, since their boxes are "
-                     "those of the stored pixels",
+        {fmt::format("{} images have an EXIF orientation that is not applied because their boxes refer to "
+                     "the stored pixels",
                      check.kept_as_stored)});
   report.notes(set.notes);
   report.refuse(check.faults, std::ssize(set.pictures), split);

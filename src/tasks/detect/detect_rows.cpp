@@ -30,8 +30,8 @@ DetectRows::DetectRows(const data::BoxedPictures& set, const Detector& detector,
   sides.insert(sides.end(), {options_.size.height, options_.size.width});
   for (const int64_t side : sides) {
     if (side < multiple || side % multiple != 0) {
-      user_error("expected sides of pictures that are multiples of {}, got {}; try data.image_size={}",
-                 multiple, side, std::max(multiple, (side + multiple / 2) / multiple * multiple));
+      user_error("image sides must be multiples of {}, got {}; try data.image_size={}", multiple, side,
+                 std::max(multiple, (side + multiple / 2) / multiple * multiple));
     }
   }
 }

@@ -28,13 +28,15 @@ std::unique_ptr<Detector> open(const DetectTaskOptions& options) {
   const size_t classes = options.train.class_names.size();
   if (std::ssize(options.train.class_names) > options.detector.num_classes) {
     user_error(
-        "the data has {} classes, but model.num_classes is {}; leave model.num_classes out, which takes the "
-        "number from the data",
+        "the data has {} classes, but model.num_classes is {}; remove model.num_classes to use the number in "
+        "the data",
         classes, options.detector.num_classes);
   }
   if (options.train.class_names != options.held_out.class_names)
-    user_error("expected the same classes in training and validation data, got {} and {} of them or others",
-               classes, options.held_out.class_names.size());
+    user_error(
+        "the classes of the training and the validation data differ ({} and {} classes); use the same class "
+        "names for both",
+        classes, options.held_out.class_names.size());
   return found->open(options.detector);
 }
 
@@ -68,7 +70,7 @@ io::ReportTable class_table(const CocoResult& result, const std::vector<std::str
 }
 
 io::ReportTable number_table(const CocoResult& result) {
-  io::ReportTable made{.title = "COCO's numbers", .header = {"", "value"}};
+  io::ReportTable made{.title = "COCO metrics", .header = {"", "value"}};
   const std::string lines = coco_summary(result.numbers);
   std::string_view rest = lines;
   for (const double number : result.numbers) {
@@ -269,7 +271,7 @@ std::string DetectTask::warning() const {
   for (const auto* notes : {&options_.train.notes, &options_.held_out.notes})
     if (!notes->empty() && std::ranges::find(first, notes->front()) == first.end())
       first.push_back(notes->front());
-  return fmt::format("warning: {} remark{} on the labels (hearth validate lists them), such as: {}", count,
+  return fmt::format("warning: {} note{} on the labels (hearth validate lists them), for example: {}", count,
                      count == 1 ? "" : "s", fmt::join(first, "\n  and: "));
 }
 
@@ -300,7 +302,7 @@ void DetectTask::report(const Evaluation& last, const fs::path& log, io::ReportD
   data.confusion.assign(last.confusion.size(), 0);
   for (size_t i = 0; i < last.confusion.size(); ++i) data.confusion[i % n * n + i / n] = last.confusion[i];
   data.tables = last.tables;
-  data.strips_title = "Labels, and what was predicted";
+  data.strips_title = "Labels and predictions";
   data.strips = last.strips;
 }
 

@@ -132,14 +132,14 @@ class Parts {
   const PartOfLatents& train() const { return train_; }
   const PartOfLatents& held_out() const { return held_out_; }
   std::string describe() const {
-    return is_split_ ? fmt::format("{} training and {} validation pictures with captions", train_.size(),
+    return is_split_ ? fmt::format("{} training and {} validation images with captions", train_.size(),
                                    num_held_out_)
-                     : fmt::format("{} training pictures with captions", train_.size());
+                     : fmt::format("{} training images with captions", train_.size());
   }
   std::string warning() const {
     return is_split_
                ? ""
-               : "warning: no picture is held out, so the loss at fixed noise is one of training pictures";
+               : "warning: no image is held out, so the loss at fixed noise is measured on training images";
   }
 
  private:
@@ -166,9 +166,8 @@ Folders read_folders(const CaptionedPicturesOptions& options) {
   const fs::path kohyas = data::regularization_folder(options.folder);
   std::error_code ignored;
   if (!options.prior.empty() && !kohyas.empty() && !fs::equivalent(options.prior, kohyas, ignored))
-    user_error(
-        "expected one folder of the class's images, got diffuse.prior={} and {}; remove one of the two",
-        options.prior.string(), kohyas.string());
+    user_error("there are two folders of class images: diffuse.prior={} and {}; remove one of them",
+               options.prior.string(), kohyas.string());
   const fs::path& prior = options.prior.empty() ? kohyas : options.prior;
   Folders read{.train = data::read_captions(options.folder, options.trigger, options.exif,
                                             options.allow_outside, options.skip_bad)};
@@ -200,7 +199,8 @@ Encoders check_encoders(const CaptionedPicturesOptions& options, const Folders& 
   pictures.expect_channels(model.channels);
   if (text.text_width() != model.text_width || text.pooled_width() != model.pooled_width)
     user_error(
-        "expected text encoders of width {} and {} pooled, as the denoiser takes them, got {} and {} in {}",
+        "the denoiser expects text embeddings of width {} ({} pooled), but got width {} ({} pooled) from {}; "
+        "use the text encoders of the same model",
         model.text_width, model.pooled_width, text.text_width(), text.pooled_width(),
         options.encoders.model.string());
   return {.hashes = {.pictures = pictures.hash(), .captions = text.hash()},
@@ -235,7 +235,7 @@ class CaptionedPictures : public PictureSet {
   const PictureTranslator* translator() const override { return &translator_; }
   std::string describe() const override {
     std::string text = parts_.describe() + ": " + data::describe_captions(all_.pictures());
-    if (prior_) text += fmt::format(", {} of the class beside them", prior_->size());
+    if (prior_) text += fmt::format(", and {} class images", prior_->size());
     if (const int64_t missing = all_.num_missing_pictures(); missing > 0)
       text += fmt::format("; {} are not encoded yet", missing);
     return text;
@@ -294,11 +294,11 @@ class CaptionedPictures : public PictureSet {
   void prepare(const CachedLatents& latents, const Say& say) const {
     if (const int64_t missing = latents.num_missing_pictures(); missing > 0) {
       if (!options_.skip_bad) expect_readable(latents);
-      say(fmt::format("encoding {} pictures into {}", missing, options_.cache.string()));
+      say(fmt::format("encoding {} images into {}", missing, options_.cache.string()));
       encoders::PictureCoder coder(options_.encoders.autoencoder, options_.preparation,
                                    options_.encoders.memory);
       latents.make_latents([&](const data::Image& image) { return coder.encode(image); },
-                           ToldProgress(say, "encoding pictures", missing));
+                           ToldProgress(say, "encoding images", missing));
     }
     if (const int64_t missing = latents.num_missing_captions(); missing > 0) {
       say(fmt::format("encoding {} captions", missing));
@@ -371,10 +371,8 @@ std::unique_ptr<PictureSet> captioned_pictures(const CaptionedPicturesOptions& o
 
 std::unique_ptr<PictureSet> kohya_pictures(const CaptionedPicturesOptions& options) {
   if (const fs::path found = data::regularization_folder(options.folder); !found.empty())
-    user_error(
-        "expected caches of one set of images, got {} too, which is kohya's folder of the class; set "
-        "data.path={}",
-        found.string(), (options.folder / "img").string());
+    user_error("{} holds class images, which data.kind=kohya does not support; set data.path={}",
+               found.string(), (options.folder / "img").string());
   return std::make_unique<KohyaPictures>(options);
 }
 

@@ -39,7 +39,7 @@ class ClassTranslator : public PictureTranslator {
     const std::string advice = did_you_mean(prompt, names);
     const bool has_more = names.size() > kMostListed;
     if (has_more) names.resize(kMostListed);
-    user_error("expected a class that the model knows as prompt ({}{}), got '{}'{}", fmt::join(names, ", "),
+    user_error("the prompt must be one of the model's classes ({}{}), got '{}'{}", fmt::join(names, ", "),
                has_more ? " and so on" : "", prompt, advice);
   }
 

@@ -60,7 +60,7 @@ std::vector<std::string> lines_of(const fs::path& file) {
 fs::path cache_folder(const recipe::Data& data) {
   if (!data.cache.empty()) return data.cache;
   if (const fs::path folder = user_cache_folder(); !folder.empty()) return folder / "latents";
-  user_error("expected a folder for latents, got neither data.cache nor HOME; try data.cache=DIR");
+  user_error("no folder for latents: neither data.cache nor HOME is set; set data.cache=DIR");
 }
 
 bool can_be_pixels(int64_t channels) { return channels == 1 || channels == 3; }
@@ -69,10 +69,8 @@ bool can_be_pixels(int64_t channels) { return channels == 1 || channels == 3; }
 fs::path autoencoder_of_classes(const recipe::Recipe& recipe, const models::DenoiserConfig& model) {
   fs::path folder = autoencoder_folder(recipe.model);
   if (folder.empty() && !can_be_pixels(model.channels))
-    user_error(
-        "expected the autoencoder of the model's latents, which have {} channels, got none; try "
-        "model.autoencoder=FOLDER",
-        model.channels);
+    user_error("found no autoencoder for the model's latents of {} channels; try model.autoencoder=FOLDER",
+               model.channels);
   return folder;
 }
 
@@ -139,12 +137,11 @@ std::shared_ptr<const PictureSet> open_pictures(const Job& job, int device) {
   }
   if (kind != kCaptions && kind != kKohya)
     user_error(
-        "expected data.kind captions or kohya for a model that is told by text, got {}; try "
-        "data.kind=captions",
+        "expected data.kind captions or kohya for a text-to-image model, got {}; try data.kind=captions",
         kind);
   if (kind == kKohya && recipe.diffuse.dropout > 0)
     user_error(
-        "expected diffuse.dropout=0 for data.kind=kohya, whose caches lack the empty caption, got {}; try "
+        "diffuse.dropout is {}, but the caches of data.kind=kohya lack the empty caption; set "
         "diffuse.dropout=0",
         recipe.diffuse.dropout);
   const CaptionedPicturesOptions options{
@@ -240,7 +237,7 @@ Extent latents_of(const Job& job) {
   const Extent size = job.recipe.data.image_size;
   const auto [factor, step] = grain_of(job);
   if (size.height % step != 0 || size.width % step != 0)
-    user_error("expected sides that are multiples of {} pixels for this model, got {}x{}; try {}x{}", step,
+    user_error("image sides must be multiples of {} pixels for this model, got {}x{}; try {}x{}", step,
                size.width, size.height, std::max(step, size.width / step * step),
                std::max(step, size.height / step * step));
   return {size.height / factor, size.width / factor};

@@ -29,22 +29,21 @@ constexpr int64_t kMostInStrip = 8;
 
 void check_fits(const models::DenoiserConfig& model, int64_t channels, Extent size) {
   if (channels != model.channels)
-    user_error("expected pictures of {} channels, as the model has them, got {}; try data.channels={}",
+    user_error("the model expects images of {} channels, but the data has {}; set data.channels={}",
                model.channels, channels, model.channels);
   if (size.height % model.patch != 0 || size.width % model.patch != 0)
     user_error(
-        "expected sides that are multiples of {}, as the model has its patches, got {}x{}; try "
-        "data.image_size={}",
+        "image sides must be multiples of {}, the model's patch size, got {}x{}; try data.image_size={}",
         model.patch, size.width, size.height,
         std::max(model.patch, size.shorter() / model.patch * model.patch));
 }
 
 DiffuseTaskOptions checked(DiffuseTaskOptions options) {
   if (options.pictures->train().size() == 0 || options.pictures->held_out().size() == 0)
-    user_error("expected at least one picture to train on and one to validate by, found none");
+    user_error("found no images to train on or to validate with; check data.path and data.val_share");
   const int64_t size = options.pictures->train().size();
   if (options.diffuse.judged > 0 && options.format.has_labels() && size < ClassJudge::kLeastImages)
-    user_error("expected {} training pictures or more for diffuse.judged, got {}; try diffuse.judged=0",
+    user_error("diffuse.judged needs at least {} training images, got {}; try diffuse.judged=0",
                ClassJudge::kLeastImages, size);
   return options;
 }
@@ -239,7 +238,7 @@ std::string DiffuseTask::score_text(double score) const {
 std::string DiffuseTask::evaluation_text(const Evaluation& found) const {
   for (const auto& [name, value] : found.metrics)
     if (std::string_view(name) == kAgreement) return fmt::format("class agreement: {:.3f}", value);
-  return fmt::format("{} pictures in samples/", found.pictures.size());
+  return fmt::format("{} images in samples/", found.pictures.size());
 }
 
 std::string DiffuseTask::last_line(const fs::path& log) const {
@@ -248,7 +247,7 @@ std::string DiffuseTask::last_line(const fs::path& log) const {
 }
 
 void DiffuseTask::report(const Evaluation& last, const fs::path& log, io::ReportData& data) const {
-  data.summary.emplace_back("training pictures", std::to_string(rows_.num_rows()));
+  data.summary.emplace_back("training images", std::to_string(rows_.num_rows()));
   for (const auto& [name, value] : last.metrics)
     if (std::string_view(name) == kAgreement)
       data.summary.emplace_back("class agreement", fmt::format("{:.3f}", value));

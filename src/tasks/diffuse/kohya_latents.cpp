@@ -43,8 +43,8 @@ std::map<std::string, fs::path> find_latents(const fs::path& folder) {
     if (!name) continue;
     const auto [other, is_new] = found.emplace(*name, path);
     if (!is_new)
-      user_error("{}: expected latents of one picture of that name, found {} too; delete the older",
-                 path.string(), other->second.filename().string());
+      user_error("{}: {} has latents of the same image; delete the older file", path.string(),
+                 other->second.filename().string());
   }
   return found;
 }
@@ -57,9 +57,8 @@ KohyaLatents::KohyaLatents(const fs::path& folder, int64_t resolution, const Lat
     Picture picture{
         .latents = path, .text = name + std::string(kTextEnding), .array = {}, .latents_size = {}};
     if (!path_exists(picture.text))
-      user_error(
-          "{}: expected the embeddings of its caption in {}, found none; have sd-scripts cache them too",
-          path.string(), picture.text.string());
+      user_error("{}: the file of its caption embeddings, {}, is missing; cache them with sd-scripts too",
+                 path.string(), picture.text.string());
     choose(picture, resolution);
     check_text(picture.text);
     const fs::path inside = path.lexically_relative(folder.lexically_normal()).parent_path();
@@ -93,8 +92,8 @@ void KohyaLatents::choose(Picture& picture, int64_t resolution) const {
   if (!picture.array.empty()) return;
   if (smallest == 0) user_error("{}: expected an array 'latents_HxW', found none", picture.latents.string());
   user_error(
-      "{}: expected latents of at most {}x{} pixels, as data.image_size says, got {} pixels; set it to "
-      "theirs, or have sd-scripts cache them at this one",
+      "{}: the latents exceed the {}x{} pixels of data.image_size: the smallest have {} pixels; increase "
+      "data.image_size, or cache them at this size",
       picture.latents.string(), resolution, resolution, smallest * format_.factor * format_.factor);
 }
 
@@ -114,8 +113,8 @@ void KohyaLatents::check_text(const fs::path& path) const {
   file.read_floats(kMasked, {}, is_masked);
   if (is_masked[0] != 0)
     user_error(
-        "{}: expected embeddings that were made without an attention mask, got some with one; have "
-        "sd-scripts cache them without --apply_t5_attn_mask",
+        "{}: the embeddings were computed with an attention mask, which FLUX.1 does not use; cache them "
+        "without --apply_t5_attn_mask",
         path.string());
 }
 
@@ -128,10 +127,8 @@ void KohyaLatents::read(int64_t index, uint64_t /*key*/, std::span<float> latent
 
 void KohyaLatents::text(int64_t index, std::span<float> text, std::span<float> pooled) const {
   if (index < 0)
-    user_error(
-        "expected the embeddings of the empty text in {}, which caches of sd-scripts lack; set "
-        "diffuse.dropout=0",
-        folder_.string());
+    user_error("the caches of sd-scripts in {} lack embeddings of the empty text; set diffuse.dropout=0",
+               folder_.string());
   const io::NpzFile file(picture(index).text);
   file.read_floats(kText, {format_.num_tokens, format_.text_width}, text);
   file.read_floats(kPooled, {format_.pooled_width}, pooled);

@@ -31,10 +31,8 @@ class LabeledPictures : public PictureSet {
                                       .channels = train_.channels(),
                                       .open_coder = options.space ? options.space->open_decoder : nullptr})) {
     if (std::ssize(names()) > options.num_classes)
-      user_error(
-          "expected at most the {} classes of the model, got {} in {}; try \"num_classes\": {} in "
-          "model.config",
-          options.num_classes, names().size(), options.train.path.string(), names().size());
+      user_error("{2} has {1} classes, but the model has {0}; set \"num_classes\": {3} in model.config",
+                 options.num_classes, names().size(), options.train.path.string(), names().size());
     if (!options.space) return;
     const LatentSpace& space = *options.space;
     LabeledLatentsOptions coded{.pixels = space.pixels,
@@ -58,10 +56,10 @@ class LabeledPictures : public PictureSet {
   std::string describe() const override {
     const Extent size = options_.space ? options_.space->pixels : train_images_->image_size();
     std::string text =
-        fmt::format("{} training and {} validation pictures of {} classes, {}x{} pixels",
-                    train_images_->size(), held_out_images_->size(), names().size(), size.width, size.height);
+        fmt::format("{} training and {} validation images of {} classes, {}x{} pixels", train_images_->size(),
+                    held_out_images_->size(), names().size(), size.width, size.height);
     if (const int64_t missing = num_missing(); missing > 0)
-      text += fmt::format("; {} latents are not made yet", missing);
+      text += fmt::format("; {} latents are not encoded yet", missing);
     return text;
   }
   std::vector<std::string> prompts() const override { return names(); }
@@ -73,9 +71,9 @@ class LabeledPictures : public PictureSet {
     const io::RunLock lock(cache, kPatience);
     const int64_t missing = num_missing();
     if (missing == 0) return;
-    say(fmt::format("encoding {} pictures into {}", missing, cache.string()));
+    say(fmt::format("encoding {} images into {}", missing, cache.string()));
     const std::unique_ptr<encoders::PictureCoder> coder = options_.space->open_encoder();
-    ToldProgress progress(say, "encoding pictures", missing);
+    ToldProgress progress(say, "encoding images", missing);
     int64_t count = 0;
     for (const LabeledLatents* latents : {&*train_latents_, &*held_out_latents_})
       latents->make([&](const data::Image& image) { return coder->encode(image); },

@@ -37,7 +37,7 @@ TextOptions text_options(const recipe::Recipe& recipe) {
 TextTaskOptions text_task_options(const Job& job) {
   const recipe::Recipe& recipe = job.recipe;
   if (recipe.data.balance)
-    user_error("expected a model of images for data.balance=true, got {}; try data.balance=false",
+    user_error("data.balance=true is for image models, got {}; set data.balance=false",
                recipe::model_name(recipe));
   return {.text = text_options(recipe),
           .config = *job.decoder,
@@ -61,7 +61,7 @@ int64_t check_texts(const Job& job, const DataReport& report) {
     if (path.empty() || path.extension() == ".safetensors") continue;
     const int64_t bad = check_text(source, recipe, path, report);
     if (bad > 0 && recipe.data.bad_records != recipe::BadRecords::skip)
-      user_error("expected records that can be used, got {} in {} that cannot", bad, path.string());
+      user_error("{} invalid records in {}; fix them, or set data.bad_records=skip", bad, path.string());
     num_left_out += bad;
   }
   return num_left_out;

@@ -17,7 +17,7 @@ constexpr int64_t kMaxTemplateBytes = int64_t{64} << 20;
 fs::path cache_folder(const recipe::Data& data) {
   if (!data.cache.empty()) return data.cache;
   if (fs::path folder = user_cache_folder(); !folder.empty()) return folder;
-  user_error("expected a folder for tokens, got neither data.cache nor HOME; try data.cache=DIR");
+  user_error("no folder for tokens: neither data.cache nor HOME is set; set data.cache=DIR");
 }
 
 fs::path cache_file(const recipe::Data& data, const fs::path& file, uint64_t key) {
@@ -29,12 +29,12 @@ text::Tokens read_token_ids(const fs::path& path, int64_t vocab_size) {
   const io::SafetensorsFile file(path);
   const io::TensorView* found = file.find("tokens");
   if (found == nullptr || found->shape.rank() != 1 || is_floating(found->dtype))
-    user_error("{}: expected whole-numbered tokens [N]", path.string());
+    user_error("{}: expected integer tokens [N]", path.string());
   text::Tokens tokens;
   for (int64_t i = 0; i < found->shape[0]; ++i) {
     const double id = load_element(found->dtype, found->bytes.data(), i);
     if (!(id >= 0 && id < static_cast<double>(vocab_size))) {
-      user_error("{}: expected tokens from 0 to {}, got {} at place {}", path.string(), vocab_size - 1, id,
+      user_error("{}: expected tokens from 0 to {}, got {} at index {}", path.string(), vocab_size - 1, id,
                  i);
     }
     tokens.ids.push_back(static_cast<int32_t>(id));
@@ -71,7 +71,7 @@ void refuse(const text::Faults& faults) {
   if (faults.total() == 0) return;
   const std::string more =
       faults.total() > 1 ? fmt::format(" (and {} more bad records)", faults.total() - 1) : "";
-  user_error("{}{}; try hearth validate, which lists bad records", faults.sentences().front(), more);
+  user_error("{}{}; run hearth validate to list the bad records", faults.sentences().front(), more);
 }
 
 }  // namespace
@@ -120,7 +120,7 @@ std::span<const std::byte> bytes_of(const std::string& text) { return std::as_by
 text::ChatOptions chat_options(const recipe::Data& data) {
   text::ChatOptions chat;
   chat.now = text::second_of_day(data.date.empty() ? text::today() : data.date);
-  if (!chat.now) user_error("expected a day like 2026-11-24 as data.date, got '{}'", data.date);
+  if (!chat.now) user_error("data.date must be a date like 2026-11-24, got '{}'", data.date);
   for (const std::string& variable : data.variables) text::add_variable(chat, variable);
   return chat;
 }
@@ -154,8 +154,8 @@ const text::Tokenizer& TextSource::tokenizer() const {
   const fs::path path = model.tokenizer.empty() ? tokenizer_folder(model) : fs::path(model.tokenizer);
   auto opened = text::open_tokenizer(path);
   if (opened->vocab_size() > vocab_size_) {
-    user_error("expected a tokenizer of at most the {} tokens of {}, got one of {} in {}", vocab_size_,
-               model.config_file().string(), opened->vocab_size(), path.string());
+    user_error("the model has {} tokens ({}), but the tokenizer has {} ({}); use the model's tokenizer",
+               vocab_size_, model.config_file().string(), opened->vocab_size(), path.string());
   }
   tokenizer_ = std::move(opened);
   return *tokenizer_;

@@ -62,8 +62,7 @@ void check_rows(const TextRows& rows, const char* purpose, const char* advice) {
   const RowCounts& counts = rows.counts();
   const bool is_short = counts.dropped + counts.untrained_start > 0;
   user_error(
-      "expected samples {}, got none from {} ({} read, {} with nothing to train on, {} longer than {} "
-      "tokens); try {}",
+      "found no samples {} in {} ({} read, {} with nothing to train on, {} longer than {} tokens); try {}",
       purpose, rows.options().name, counts.samples, counts.untrained, counts.dropped, rows.options().context,
       is_short ? fmt::format("data.context={}", common_context(rows)) : advice);
 }
@@ -162,7 +161,8 @@ std::unique_ptr<BatchStream> TextTask::open(const data::LoaderPosition& from,
                                             const data::LoaderShare& share) const {
   if (from.sample >= num_rows()) {
     user_error(
-        "expected the data that the run began with, got {} rows in an epoch that stood at {}; try a new run",
+        "the data has changed since the run began: an epoch has {} rows, but the run is at row {}; start a "
+        "new run",
         num_rows(), from.sample);
   }
   return stream_rows(*train_, batch_, options_.data.shuffle, lengths_, from, share);

@@ -70,7 +70,7 @@ std::vector<float> PreferenceTask::reference_of(engine::Engine& engine, const Te
 void PreferenceTask::begin(engine::Engine& engine, const Say& say) {
   if (has_begun_) return;
   has_begun_ = true;
-  say(fmt::format("computing what the starting model makes of {} pairs", num_rows() + num_eval_rows()));
+  say(fmt::format("computing the reference log-probabilities of {} pairs", num_rows() + num_eval_rows()));
   for (TextRows* rows : {train_.get(), held_out_.get()}) rows->set_reference(reference_of(engine, *rows));
 }
 
@@ -91,7 +91,7 @@ void PreferenceTask::resume(const fs::path& run) {
   for (const Part& part : {Part{"train", *train_}, Part{"held_out", *held_out_}}) {
     const io::TensorView* found = find(file, part.name, DType::f32, {part.rows.num_rows(), 2});
     if (!same || found == nullptr) {
-      user_error("expected the pairs that the run began with, got others than {} was made of; try a new run",
+      user_error("the pairs have changed since the run began: {} belongs to others; start a new run",
                  (run / kReferenceFile).string());
     }
     std::vector<float> reference(part.rows.reference().size());

@@ -28,7 +28,7 @@ std::vector<MaskLoss> mask_losses(const recipe::Recipe& recipe) {
     }
     losses.push_back(static_cast<MaskLoss>(found - names.begin()));
   }
-  if (losses.empty()) user_error("expected a loss in segment.loss, got none; try segment.loss=cross_entropy");
+  if (losses.empty()) user_error("segment.loss is empty; set segment.loss=cross_entropy");
   return losses;
 }
 

@@ -113,8 +113,8 @@ SegmentTask::SegmentTask(const SegmentTaskOptions& options)
     user_error("expected data.channels=3 for segmentation, got {}; try data.channels=3", model_.channels);
   if (std::ssize(train_->classes()) > model_.num_classes) {
     user_error(
-        "the data has {} classes, but model.num_classes is {}; leave model.num_classes out, which takes the "
-        "number from the data",
+        "the data has {} classes, but model.num_classes is {}; remove model.num_classes to use the number in "
+        "the data",
         train_->classes().size(), model_.num_classes);
   }
   if (options.class_weights == recipe::ClassWeights::median_frequency)
