@@ -40,40 +40,42 @@ inline constexpr int64_t kMaxMeasured = 4096;
 /// a folder with its record, and a row in task_list.cpp.
 struct TaskDef {
   std::string_view name;  ///< "detect"
-  /// True if this task trains a recipe. The first task of the list that owns a recipe has it.
+  /// True if this task trains a recipe. The first such task of the list is used.
   bool (*owns)(const recipe::Recipe&);
   /// Returns the training objective; reads no files.
   std::shared_ptr<const engine::Objective> (*objective)(const Job&);
-  /// Opens the data; GPU number `device` helps to prepare it if the recipe asks for GPUs. UserError if the
-  /// data does not fit the model.
+  /// Opens the data; GPU number `device` prepares it if the recipe uses GPUs. UserError if the data does not
+  /// fit the model.
   std::unique_ptr<Task> (*open)(const Job&, int device);
-  /// Reads the class names of the training data and decodes no image, except masks if only their values give
+  /// Returns the class names of the training data. Decodes no image, except masks if only their values give
   /// the number of classes. Null: the model has no classes that the data names.
   std::vector<std::string> (*classes)(const recipe::Recipe&) = nullptr;
   int64_t planned_classes = 0;  ///< number of classes that a plan without data assumes
   /// Fills in values of a recipe from the data, or from the recipe that an existing run was trained with
-  /// (null: new run); returns sentences on them. Null: no such values.
+  /// (null: new run); returns notes about them. Null: no such values.
   std::vector<std::string> (*fill_in)(recipe::Recipe&, const recipe::Recipe* trained) = nullptr;
   /// Passes the pixels of training images and their number of channels to `take`, for data.normalize=dataset.
   /// Null: images are normalized by the model.
   void (*read_pixels)(const recipe::Recipe&, TakePixels take) = nullptr;
-  /// Reads all records of the data before training's own checks, which stop at the first bad one; returns the
-  /// number of records that are left out. UserError if training would refuse them. Null: no records.
+  /// Reads all records of the data and reports the invalid ones; training itself stops at the first. Returns
+  /// the number of records that are left out. UserError if training would reject them. Null: no records.
   int64_t (*check_records)(const Job&, const DataReport& report) = nullptr;
-  /// Decodes all images of the data and reports their counts; UserError if some cannot be used. Null: no
+  /// Decodes all images of the data and reports their counts; UserError if some are unusable. Null: no
   /// images.
   void (*check_images)(const Job&, const DataReport& report) = nullptr;
-  /// Null: the task has no ONNX export.
+  /// Returns the metadata for ONNX export. Null: the task has no ONNX export.
   ExportFacts (*exported)(const recipe::Recipe&, const fs::path& run) = nullptr;
-  /// Null: the model does not judge images.
+  /// Opens a predictor with the weights of a run. Null: the model makes no predictions for images.
   std::unique_ptr<Predictor> (*predictor)(const recipe::Recipe&, const PredictionPaths&) = nullptr;
-  bool has_model_folder = false;  ///< true if models come as a folder with config.json; false: built in, by name
-  std::string_view generates = "";  ///< what its models generate, "text"; empty: they judge images
+  bool has_model_folder =
+      false;  ///< true if models come as a folder with config.json; false: built in, by name
+  std::string_view generates = "";  ///< what its models generate: "text", "images"; empty: nothing
 };
 
 /// Returns the task that trains a recipe.
 const TaskDef& task_of(const recipe::Recipe& recipe);
-/// Returns the task of a run that judges images; UserError if its task generates something instead.
+/// Returns the task of a run that makes predictions for images; UserError if its task generates something
+/// instead.
 const TaskDef& image_task_of(const recipe::Recipe& recipe, const fs::path& run);
 
 }  // namespace hearth::tasks

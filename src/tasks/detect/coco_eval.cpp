@@ -171,7 +171,7 @@ class Mean {
   int64_t count_ = 0;
 };
 
-/// Means over all classes, from which the twelve numbers are taken.
+/// Means over all classes, the source of the twelve numbers.
 struct Means {
   Mean ap, ap50, ap75;
   std::array<Mean, kAreas.size()> ap_of_area, recall_of_area;

@@ -7,10 +7,9 @@
 namespace hearth::tasks {
 
 struct DetectRowOptions {
-  Extent size;  ///< input size of the detector
-  std::vector<int64_t>
-      sides;  ///< multi-scale training: sides of square images, redrawn every 160 images; empty: `size`
-  bool is_training = false;  ///< true: augmented; false: only letterboxed
+  Extent size;                 ///< input size of the detector
+  std::vector<int64_t> sides;  ///< square sides for multi-scale training; empty: `size`
+  bool is_training = false;    ///< true: augmented; false: only letterboxed
   data::BoxAugment augment;
   int64_t plain_from_epoch = 0;               ///< first epoch without mosaic and mixup
   int64_t max_boxes = 120;                    ///< per image: the largest ones, without crowds

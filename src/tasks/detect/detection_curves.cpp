@@ -52,7 +52,7 @@ void count(const JudgedPicture& picture, std::vector<Counts>& classes) {
     const Outcome outcome = take(picture, found, taken);
     if (outcome == Outcome::ignored) continue;
     Counts& of = classes[static_cast<size_t>(found.label)];
-    // Index of the highest threshold i / 100 that is at most the score, exact despite rounding.
+    // Index of the highest threshold i / 100 that does not exceed the score, exact despite rounding.
     size_t at = static_cast<size_t>(std::clamp(found.score, 0.0, 1.0) * (kScores - 1));
     if (at + 1 < kScores && static_cast<double>(at + 1) / (kScores - 1) <= found.score) ++at;
     ++(outcome == Outcome::hit ? of.hits : of.misses).at(at);

@@ -16,8 +16,8 @@ struct ConfidenceCurves {
   };
   std::vector<Curve> classes;
   Curve mean;  ///< over the classes with ground-truth boxes
-  double best_score = 0,
-         best_f1 = 0;  ///< threshold and value of the highest mean F1; of equal ones, the lowest threshold
+  /// Threshold and value of the highest mean F1; the lowest threshold of equal ones.
+  double best_score = 0, best_f1 = 0;
 };
 /// Computes the curves of all images. Labels must be below `num_classes`.
 ConfidenceCurves trace_confidence(std::span<const JudgedPicture> pictures, int64_t num_classes);

@@ -63,7 +63,7 @@ std::vector<int64_t> joined_lengths(const data::LatentSource& held_out, const da
   return lengths;
 }
 
-/// Returns at most kMostPrompts prompts, spread over all.
+/// Returns at most kMostPrompts prompts, chosen evenly from all.
 std::vector<std::string> some_of(const std::vector<std::string>& prompts) {
   std::vector<std::string> some;
   for (const int64_t i : spread(kMostPrompts, std::ssize(prompts)))
