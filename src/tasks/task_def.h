@@ -67,8 +67,7 @@ struct TaskDef {
   ExportFacts (*exported)(const recipe::Recipe&, const fs::path& run) = nullptr;
   /// Opens a predictor with the weights of a run. Null: the model makes no predictions for images.
   std::unique_ptr<Predictor> (*predictor)(const recipe::Recipe&, const PredictionPaths&) = nullptr;
-  bool has_model_folder =
-      false;  ///< true if models come as a folder with config.json; false: built in, by name
+  bool has_model_folder = false;    ///< true: models are folders with config.json; false: built in, by name
   std::string_view generates = "";  ///< what its models generate: "text", "images"; empty: nothing
 };
 
