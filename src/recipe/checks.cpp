@@ -7,7 +7,7 @@
 namespace hearth::recipe {
 namespace {
 
-/// Plans take time that grows with the square of the layers.
+/// Max entries of model.hidden: planning time grows with the square of the number of layers.
 constexpr int64_t kMostLayers = 1024;
 
 void check_pixels(const Recipe& recipe, const Places& places) {
@@ -76,8 +76,9 @@ void check_pairs(const Recipe& recipe, const Places& places) {
          name_of(data.overlong));
 }
 
-/// Stages work at once on micro-batches of an update, the more the better: one that has no number of them
-/// gets four for each stage, or as many as divide it.
+/// Divides an update into micro-batches if the recipe has only one. Pipeline stages compute different
+/// micro-batches at the same time, so more of them mean less idle time: four per stage, or the next smaller
+/// number that divides train.batch.
 void fill_pipeline(Recipe& recipe, const Places& places) {
   if (recipe.train.shards > 1) {
     user_error("expected train.shards=1 for parallel=pipeline, got {} in {}; try parallel=data",
@@ -98,7 +99,7 @@ void fill_pipeline(Recipe& recipe, const Places& places) {
       recipe.train.accumulate, recipe.train.batch, places.of("train.accumulate"), 4 * recipe.devices);
 }
 
-/// What a vendor's library between GPUs does not go together with.
+/// Throws a UserError for settings that all-reduce through NCCL or RCCL does not support.
 void check_transport(const Recipe& recipe, const Places& places) {
   if (recipe.exchange.transport == Transport::host || recipe.devices == 1) return;
   const auto expect = [&](bool holds, const char* key, std::string_view value, std::string_view got) {
@@ -111,7 +112,7 @@ void check_transport(const Recipe& recipe, const Places& places) {
   expect(recipe.device != kCpu, "device", "gpu", recipe.device);
   expect(recipe.parallel == Parallel::data || recipe.parallel == Parallel::zero1, "parallel",
          name_of(Parallel::data), name_of(recipe.parallel));
-  // More of them ask for the bits that other numbers of devices make.
+  // More shards than devices request bits that do not depend on the number of devices; NCCL's do.
   expect(recipe.train.shards == recipe.devices, "train.shards", std::to_string(recipe.devices),
          std::to_string(recipe.train.shards));
   expect(recipe.exchange.compress != Compress::bf16, "exchange.compress", name_of(Compress::none),
@@ -120,7 +121,7 @@ void check_transport(const Recipe& recipe, const Places& places) {
   expect(!recipe.offload.weights, "offload.weights", "false", "true");
 }
 
-/// What devices that send less do not go together with.
+/// Throws a UserError for settings that gradient compression and local steps do not support.
 void check_exchange(const Recipe& recipe, const Places& places) {
   const bool is_local = recipe.exchange.local_steps > 1;
   const bool compresses = recipe.exchange.compress != Compress::none;
@@ -145,7 +146,7 @@ void check_exchange(const Recipe& recipe, const Places& places) {
 }
 
 /// Throws a UserError if data.kind=shapes would ignore data.path, unless data.kind was set on purpose: as an
-/// override, or in the recipe file if data.path is there too.
+/// override, or in the same recipe file as data.path.
 void check_path_of_shapes(const Recipe& recipe, const Places& places) {
   if (data_kind(recipe.data.kind) != DataKind::shapes || recipe.data.path.empty()) return;
   const bool is_meant =
@@ -176,14 +177,15 @@ void take_up_normalization(Recipe& recipe, const Places& places) {
   data.normalize = Normalize::given;
 }
 
-/// What train.objective dpo says of other keys, where they are left at their defaults.
+/// Sets defaults of data keys that depend on train.objective=dpo.
 void take_up_objective(Recipe& recipe, const Places& places) {
   if (!has_pairs(recipe)) return;
   if (!places.contains("data.packing")) recipe.data.packing = false;
   if (recipe.data.format == RecordFormat::detect) recipe.data.format = RecordFormat::preference;
 }
 
-/// An update that the recipe does not divide among its devices is divided by a smaller micro-batch.
+/// Sets train.shards, and distributes an update over the devices by a smaller micro-batch if train.accumulate
+/// is 1. Throws a UserError if the devices cannot share an update.
 void share_out(Recipe& recipe, const Places& places) {
   if (recipe.devices > 1 && recipe.device.find(':') != std::string::npos) {
     user_error("expected device=cpu, gpu or emulated for devices={}, got {} in {}; try device={}",

@@ -8,7 +8,7 @@
 
 namespace hearth::recipe {
 
-/// Where each key of a recipe was given: FILE:LINE, or an override.
+/// Location of each key of a recipe, for messages: FILE:LINE, or the override that set it.
 class Places {
  public:
   /// Prefix of the location of a key that was set by an override.
@@ -16,8 +16,10 @@ class Places {
 
   explicit Places(std::string file) : file_(std::move(file)) {}
   void set(const std::string& key, const std::string& where) { where_[key] = where; }
+  /// True if the recipe sets the key.
   bool contains(const std::string& key) const { return where_.contains(key); }
   bool is_override(const std::string& key) const { return contains(key) && of(key).starts_with(kOverride); }
+  /// Returns the location of a key; the file's name for a default value.
   const std::string& of(const std::string& key) const {
     const auto found = where_.find(key);
     return found == where_.end() ? file_ : found->second;
@@ -28,11 +30,10 @@ class Places {
   std::map<std::string, std::string> where_;
 };
 
-/// Fills in what follows from other keys: what the objective says of the data, and how devices share an
-/// update, by a smaller micro-batch where the recipe does not divide it. UserError for what devices cannot
-/// share.
+/// Sets values that depend on other keys: data keys of the objective, mean and std of data.normalize, and the
+/// division of an update into shards and micro-batches. UserError if the devices cannot share an update.
 void complete(Recipe& recipe, const Places& places);
-/// UserError for values that do not go together.
+/// Throws a UserError if values contradict each other or a required key is missing.
 void check(const Recipe& recipe, const Places& places);
 
 }  // namespace hearth::recipe

@@ -7,15 +7,15 @@
 
 namespace hearth::recipe {
 
-/// What registries of other rooms let keys be.
+/// Allowed names of recipe keys, from registries of other rooms (models, datasets, optimizers).
 struct Choices {
-  /// By key: "model.name" is one of {"mlp", ...}; "data.template" may be a file too. A key that is not here
-  /// takes any text.
+  /// Allowed values by key: "model.name" is one of {"mlp", ...}. "data.template" may also be a file. A key
+  /// that is not here takes any text.
   std::map<std::string, std::vector<std::string>> names;
-  /// Whether a text other than "cpu" stands for a device; null: every text does.
+  /// Returns true if a text other than "cpu" is the name of a device; null: every text is.
   bool (*is_gpu)(std::string_view) = nullptr;
 
-  /// Those of a key, or none.
+  /// Returns the allowed values of a key; empty if any value is allowed.
   const std::vector<std::string>& of(const std::string& key) const {
     static const std::vector<std::string> kNone;
     const auto found = names.find(key);

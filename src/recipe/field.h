@@ -13,17 +13,19 @@ class Node;
 
 namespace hearth::recipe {
 
+/// Placeholder in Field::doc for the allowed names of the key.
 inline constexpr std::string_view kNamesHere = "{}";
 
-/// All that is known of one key.
+/// Definition of a recipe key.
 struct Field {
-  std::string key;
-  std::string doc;  ///< kNamesHere stands for its names in Choices
-  /// Takes the value; returns what was expected when it does not fit.
+  std::string key;  ///< full name, "train.batch"
+  std::string doc;  ///< meaning, for users; kNamesHere is replaced by the names in Choices
+  /// Parses a value into the recipe. Returns "" or a description of the expected value.
   std::function<std::string(Recipe&, const YAML::Node&, const Choices&)> read;
+  /// Returns the value in YAML.
   std::function<std::string(const Recipe&)> write;
-  bool is_list = false;
-  std::string advice = "";  ///< what to try in place of a value that does not fit; empty: the default
+  bool is_list = false;     ///< true if overrides of the key are parsed as YAML
+  std::string advice = "";  ///< suggested value after an invalid one; empty: the default
 };
 
 }  // namespace hearth::recipe

@@ -16,7 +16,7 @@
 namespace hearth::recipe {
 namespace {
 
-/// The number that the whole text of a scalar is; nothing for inf, nan and whatever does not fit.
+/// Parses a scalar as a number; nullopt for inf, nan, values out of range and other text.
 template <typename T>
 std::optional<T> number_of(const YAML::Node& node) {
   if (!node.IsScalar()) return std::nullopt;
@@ -30,7 +30,7 @@ std::optional<T> number_of(const YAML::Node& node) {
   return value;
 }
 
-/// The text of a scalar, "" for null; nothing where it is no scalar.
+/// Returns the text of a scalar, "" for null; nullopt if the node is not a scalar or contains NUL.
 std::optional<std::string> text_of(const YAML::Node& node) {
   if (node.IsNull()) return "";
   if (!node.IsScalar() || node.Scalar().find('\0') != std::string::npos) return std::nullopt;

@@ -12,37 +12,39 @@
 
 namespace hearth::recipe {
 
-/// Whole numbers from `least` to `most`.
+// Limits of values, one type for each kind of key.
+
+/// Integers in [least, most].
 struct Whole {
   int64_t least;
   int64_t most = int64_t{1} << 40;
 };
-/// A square's side, or [width, height], each from `least` to `most`.
+/// Image size in pixels: the side of a square, or [width, height]; each in [least, most].
 struct Sides {
   int64_t least;
   int64_t most;
 };
-/// Numbers from `least` to below `below`.
+/// Numbers in [least, below).
 struct Real {
   double least;
   double below;
 };
-/// Numbers from 0 to 1.
+/// Numbers in [0, 1].
 struct Share {};
-/// A number of bytes, written like 20GiB; `expected` is what it says of one that is not.
+/// A number of bytes with a unit, such as 20GiB. `expected`: description of a valid value, for messages.
 struct Bytes {
   const char* expected;
 };
-/// A text that is one of Choices::names of its key; `more` is what else messages name.
+/// One of Choices::names of the key. `more`: text that messages append to the list of names.
 struct Named {
   const char* more = "";
 };
-/// A name of a device.
+/// Name of a device.
 struct Device {};
-/// A list of words, or one of them.
+/// A list of words, or a single word.
 struct OneOrMore {};
 
-/// These read a value by its type and its limits and return what was expected of one that does not fit.
+/// Parse a value according to its type and limits. Return "" or a description of the expected value.
 std::string read_value(const YAML::Node& node, uint64_t& value);
 std::string read_value(const YAML::Node& node, int64_t& value, Whole limits);
 std::string read_value(const YAML::Node& node, int64_t& value, Bytes limits);
@@ -57,11 +59,12 @@ std::string read_value(const YAML::Node& node, std::vector<int64_t>& value);
 std::string read_value(const YAML::Node& node, std::vector<float>& value);
 std::string read_value(const YAML::Node& node, std::vector<std::string>& value);
 std::string read_value(const YAML::Node& node, std::vector<std::string>& value, OneOrMore limits);
-/// `names`: what the text may be; any, if empty.
+/// `names`: allowed values; empty: any text.
 std::string read_name(const YAML::Node& node, std::string& value, std::span<const std::string> names);
 std::string read_name(const YAML::Node& node, size_t& value, std::span<const std::string_view> names);
 std::string read_device(const YAML::Node& node, std::string& value, const Choices& choices);
 
+/// Return a value in YAML, quoted if necessary.
 std::string write_value(uint64_t value);
 std::string write_value(int64_t value);
 std::string write_value(Extent value);
@@ -81,14 +84,16 @@ inline constexpr bool kIsList<std::vector<T>> = true;
 template <>
 inline constexpr bool kIsList<Extent> = true;
 
-/// Adds the keys of one section, a struct S that At finds in a recipe.
+/// Adds the keys of one section to a list of fields. `S`: struct of the section; `At`: function that returns
+/// the section of a recipe.
 template <typename S, typename At>
 class Section {
  public:
   Section(std::vector<Field>& fields, std::string prefix, At at)
       : fields_(fields), prefix_(std::move(prefix)), at_(at) {}
 
-  /// The key `name` is kept in `member`; its type and `limits` say what it may be.
+  /// Adds the key `name`, stored in `member`. The type of the member and `limits` determine the allowed
+  /// values.
   template <typename T, typename... Limits>
   Field& operator()(const char* name, const char* doc, T S::*member, Limits... limits) const {
     const std::string key = prefix_ + name;
@@ -137,13 +142,13 @@ class Section {
   At at_;
 };
 
-/// The section `name` of a recipe.
+/// Returns the Section object for the section `name`, a member of Recipe.
 template <typename S>
 auto section(std::vector<Field>& fields, const std::string& name, S Recipe::*member) {
   const auto at = [member](auto& recipe) -> auto& { return recipe.*member; };
   return Section<S, decltype(at)>(fields, name + ".", at);
 }
-/// The keys that are in no section.
+/// Returns the Section object for keys outside of sections.
 inline auto top_level(std::vector<Field>& fields) {
   const auto at = [](auto& recipe) -> auto& { return recipe; };
   return Section<Recipe, decltype(at)>(fields, "", at);

@@ -7,11 +7,10 @@
 
 namespace hearth::recipe {
 
-/// Every key of a recipe, those of a section side by side. A new key touches two files: recipe.h, which gets
-/// its member, and fields.cpp, which gets one entry; reading, range checks, writing and documentation follow
-/// from it.
+/// Returns all keys of a recipe, grouped by section. A new key needs a member in recipe.h and an entry in
+/// fields.cpp; parsing, range checks, writing and documentation follow from the entry.
 const std::vector<Field>& recipe_fields();
-/// What the key means.
+/// Returns the description of a key, including its allowed names.
 std::string doc_of(const Field& field, const Choices& choices);
 
 }  // namespace hearth::recipe

@@ -36,7 +36,7 @@ bool has_pairs(const Recipe& recipe) { return recipe.train.objective == Objectiv
 
 fs::path Model::config_file() const {
   if (!config.empty()) return local_file(config);
-  // A folder of diffusers has a folder for each of its networks.
+  // A diffusers folder has a subfolder for each network.
   const fs::path denoiser = fs::path(path) / "transformer/config.json";
   return path_exists(denoiser) ? denoiser : fs::path(path) / kModelConfig;
 }

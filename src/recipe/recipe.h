@@ -13,36 +13,37 @@
 
 namespace hearth::recipe {
 
-/// What sums over devices go by: host memory, or the vendor's library between GPUs.
+/// Transport of the gradient all-reduce: host memory, or NCCL/RCCL between GPUs.
 enum class Transport : uint8_t { host, nccl };
 enum class AdapterKind : uint8_t { none, lora };
-/// What becomes of a record that cannot be used: the run ends, or it is left out and counted.
+/// Action for an unusable record: end the run, or skip and count the record.
 enum class BadRecords : uint8_t { refuse, skip };
-/// Whether to drop a smaller last micro-batch of an epoch. Automatic: only if the model cannot train on it.
+/// Handling of a smaller last micro-batch of an epoch. Automatic: dropped only if the model cannot train on
+/// it.
 enum class DropLast : uint8_t { automatic, no, yes };
-/// What one document of plain text is.
+/// Unit of plain text that counts as one document.
 enum class Document : uint8_t { file, paragraph, line };
-/// What is minimized. The last three train a denoiser, which predicts of a noisy picture: noise less picture
+/// Training objective. The last three train a denoiser, which predicts from a noisy image: noise - image
 /// (flow matching, Lipman et al. 2022, arXiv 2210.02747), the noise (Ho et al. 2020, arXiv 2006.11239), or v
 /// (Salimans and Ho 2022, arXiv 2202.00512).
 enum class Objective : uint8_t { cross_entropy, dpo, flow, epsilon, v };
-/// How much noise training pictures get (tasks/diffuse/noising.h).
+/// Distribution of the timesteps of training images (tasks/diffuse/noising.h).
 enum class NoiseSampling : uint8_t { uniform, sigmoid, shift, flux_shift, logit_normal, mode };
-/// How losses are weighed by the noise.
+/// Loss weight as a function of the timestep.
 enum class NoiseWeighting : uint8_t { none, sigma_sqrt, cosmap, min_snr };
-/// How classes of masks are weighed in the loss.
+/// Source of the class weights in the segmentation loss.
 enum class ClassWeights : uint8_t { none, given, median_frequency };
 /// Source of the mean and std for normalizing images. Automatic: config.json of the `init` weights, else
 /// data.mean and data.std. Given: data.mean and data.std.
 enum class Normalize : uint8_t { automatic, given, imagenet, half, dataset };
-/// How the learning rate moves over a run.
+/// Learning rate schedule.
 enum class ScheduleKind : uint8_t { constant, step, cosine, onecycle };
-/// Kind of a dataset, as far as the checks of a recipe distinguish it. Names of data.kind are in a registry.
+/// Category of a data.kind, for the checks of a recipe. The full list of kinds is in Choices.
 enum class DataKind : uint8_t {
   shapes,   ///< needs no data.path
-  tensors,  ///< of any number of channels
-  text,     ///< of language models
-  pictures  ///< every other name: a dataset in a folder
+  tensors,  ///< safetensors with any number of channels
+  text,     ///< text of language models
+  pictures  ///< all other kinds: images in a folder
 };
 
 }  // namespace hearth::recipe
@@ -86,22 +87,27 @@ inline constexpr auto kNames<recipe::DataKind> = std::to_array<std::string_view>
 
 namespace hearth::recipe {
 
-/// The name of a device that is no GPU.
+/// Value of Recipe::device for training on the CPU.
 inline constexpr const char* kCpu = "cpu";
 
+/// Returns the category of a value of data.kind; `pictures` for names that are not in kNames<DataKind>.
 DataKind data_kind(std::string_view name);
+
+// Each struct below is a section of the YAML file with the same name.
 
 struct Passes {
   std::vector<std::string> off;
 };
 
-/// What waits in host memory.
+/// Values that are offloaded to host memory.
 struct Offload {
   bool states = false;
   bool weights = false;
   bool activations = false;
 };
 
+/// Communication between devices. The outer step and its optimizer are DiLoCo's (Douillard et al. 2023,
+/// arXiv 2311.08105).
 struct Exchange {
   Transport transport = Transport::host;
   Compress compress = Compress::none;
@@ -110,41 +116,44 @@ struct Exchange {
   double outer_momentum = 0.9;
 };
 
-/// A built-in model of images, or a language model's files.
+/// A built-in image model, or the files of a language model or denoiser.
 struct Model {
   std::string name = "simplecnn";
-  std::string path;                      ///< a transformers folder: config.json, weights, tokenizer
-  std::string config;                    ///< config.json of a new model instead
+  std::string path;                      ///< folder of transformers or diffusers; empty: see `config`
+  std::string config;                    ///< config.json of a new model; empty: see `path`
   std::string autoencoder;               ///< folder of a diffusion model's VAE; empty: vae in `path`
-  std::string tokenizer;                 ///< folder or file; empty: in the folder of the model or config
+  std::string tokenizer;                 ///< folder or file; empty: the folder of the model or config
   int64_t num_classes = 0;               ///< image models; 0: taken from the data
   std::vector<std::string> class_names;  ///< image models: by class index; empty: taken from the data
   std::vector<int64_t> hidden = {512, 256};
   double dropout = 0.2;
-  int64_t width = 0;  ///< 0: the model's own
-  bool frozen_norm = false;
+  int64_t width = 0;         ///< channels of the stem; 0: default of the model
+  bool frozen_norm = false;  ///< detection: batch norms of the backbone are not trained
 
-  /// Returns the path of config.json: `config` (unpacked if built in), or the one in `path`.
+  /// Returns the path of config.json: `config` (unpacked if built in), or config.json in `path`.
   fs::path config_file() const;
 };
 
-/// A low-rank adapter, as PEFT's adapter_config.json says it too.
+/// Low-rank adapter (LoRA, Hu et al. 2021, arXiv 2106.09685), with the settings of PEFT's
+/// adapter_config.json.
 struct Adapter {
-  AdapterKind name = AdapterKind::none;  ///< none: there is one all the same if there is a path
-  std::string path;                      ///< a PEFT adapter to start from: its rank, alpha and modules hold
+  AdapterKind name = AdapterKind::none;  ///< none: no adapter, unless `path` is set
+  std::string path;  ///< PEFT adapter to start from; its rank, alpha and modules replace those here
   int64_t rank = 16;
   double alpha = 32;
   double dropout = 0;
   bool rslora = false;  ///< scale alpha / sqrt(rank) (Kalajdzievski 2023, arXiv 2312.03732), not alpha / rank
   std::vector<std::string> targets = {"all-linear"};
-  std::string quantize;  ///< how the model under it is stored; empty: as it is
+  std::string quantize;  ///< storage of the frozen linear layers: nf4, int8, fp8; empty: unquantized
   std::vector<std::string> modules_to_save;
 
+  /// True if the recipe trains an adapter.
   bool wanted() const { return name != AdapterKind::none || !path.empty(); }
+  /// Returns the factor of the adapter's output.
   double scale() const;
 };
 
-/// Images, or text: see data/loader_options.h, text/samples.h and text/packing.h.
+/// Training data and augmentation: see data/loader_options.h, text/samples.h and text/packing.h.
 struct Data {
   std::string kind = std::string(name_of(DataKind::shapes));
   fs::path path;
@@ -152,125 +161,125 @@ struct Data {
   int64_t channels = 3;
   int64_t count = 10000;
   int64_t val_count = 1000;
-  bool allow_outside = false;  ///< labels may name images outside of data.path
+  bool allow_outside = false;  ///< true if labels may refer to images outside of data.path
   bool shuffle = true;
-  bool balance = false;  ///< images: each class is drawn equally often
-  int64_t threads = 1;
-  int64_t crop_padding = 0;
+  bool balance = false;      ///< images: each class is drawn equally often
+  int64_t threads = 1;       ///< decoding threads; 0: decode on the training thread
+  int64_t crop_padding = 0;  ///< padding of random crops, in pixels
   bool flip = false;
   bool resize = true;  ///< masks: resize images; false: sliding windows
-  float jitter = 0;
+  float jitter = 0;    ///< max change of brightness, contrast and saturation, as a fraction
   Normalize normalize = Normalize::automatic;
   DropLast drop_last = DropLast::automatic;
   Exif exif = Exif::apply;
-  std::vector<float> mean = {0.5F};
+  std::vector<float> mean = {0.5F};  ///< one value, or one per channel, of pixels in [0, 1]; so is `std`
   std::vector<float> std = {0.5F};
-  std::vector<float> scale = {1, 1};   ///< masks: random scale from, to
-  std::string classes;                 ///< masks: file of the class table
-  std::string unlabeled = "auto";      ///< masks: a number, auto or none
+  std::vector<float> scale = {1, 1};   ///< masks: range of the random scale factor
+  std::string classes;                 ///< masks: file with the class table
+  std::string unlabeled = "auto";      ///< masks: ignored pixel value: a number, auto or none
   std::vector<int64_t> class_numbers;  ///< masks: see data::MaskOptions::class_numbers
-  int64_t keep_pictures = 0;  ///< bytes of decoded pictures that are kept in memory, over all devices
-  int64_t context = 1024;     ///< tokens of a row
-  std::string val_path;       ///< held-out text; empty: the last val_share of the data
+  int64_t keep_pictures = 0;           ///< max bytes of decoded images in memory, over all devices
+  int64_t context = 1024;              ///< tokens in a row (sequence length)
+  std::string val_path;                ///< held-out text; empty: the last val_share of the data
   double val_share = 0.1;
   RecordFormat format = RecordFormat::detect;
-  std::vector<std::string> fields;  ///< "prompt=frage": what the data calls a field
-  std::string template_;            ///< data.template: built-in name or file; empty: the tokenizer's own
-  std::string date;  ///< YYYY-MM-DD that templates see as today; empty: today, which a run keeps
-  std::vector<std::string> variables;  ///< of the template: "enable_thinking=false"
+  std::vector<std::string> fields;  ///< names of fields in the data: "prompt=question"
+  std::string template_;            ///< data.template: built-in name or file; empty: the tokenizer's template
+  std::string date;                 ///< date in chat templates, YYYY-MM-DD; empty: first day of the run
+  std::vector<std::string> variables;  ///< variables of the template: "enable_thinking=false"
   BadRecords bad_records = BadRecords::refuse;
   bool train_on_prompt = false;
-  bool train_on_generation_prompt = false;  ///< train the prompt's end if the answer repeats it
-  bool packing = true;                      ///< several samples to a row, without attention between them
+  bool train_on_generation_prompt = false;  ///< train the end of the prompt if the answer repeats it
+  bool packing = true;                      ///< several samples per row, without attention between them
   Overlong overlong = Overlong::automatic;
   Document document = Document::file;
-  std::string cache;  ///< folder of tokens; empty: the user's cache folder
+  std::string cache;  ///< folder for cached tokens and latents; empty: the user's cache folder
 
-  /// Whether a file of text is one stream of tokens rather than samples.
+  /// True if a file of text is read as one stream of tokens, not as separate samples.
   bool is_stream(const fs::path& file) const;
 };
 
 struct Train {
-  int64_t steps = 0;  ///< 0: epochs decide
+  int64_t steps = 0;  ///< updates in total; 0: `epochs` decides
   int64_t epochs = 1;
   Objective objective = Objective::cross_entropy;
-  int64_t batch = 32;
-  int64_t accumulate = 1;
-  int64_t shards = 0;  ///< 0: as many as devices
-  int64_t checkpoint_every = 500;
+  int64_t batch = 32;                   ///< rows of a micro-batch
+  int64_t accumulate = 1;               ///< micro-batches per update, over all devices
+  int64_t shards = 0;                   ///< separately summed parts of an update; 0: one per device
+  int64_t checkpoint_every = 500;       ///< updates
   double memory_checkpoint_every = 20;  ///< seconds; 0: none
   int64_t keep_checkpoints = 2;
-  int64_t eval_every = 0;      ///< 0: at the end of each epoch
-  bool eval_on_start = false;  ///< the first weights too
-  int64_t log_every = 10;
+  int64_t eval_every = 0;      ///< updates; 0: at the end of each epoch
+  bool eval_on_start = false;  ///< true: also evaluate the initial weights
+  int64_t log_every = 10;      ///< updates
   double label_smoothing = 0;
-  double clip_norm = 0;
-  double ema = 0;
-  int64_t early_stop = 0;           ///< evaluations without a better score, 0: off
-  std::vector<std::string> freeze;  ///< modules that do not train
+  double clip_norm = 0;             ///< max global norm of the gradients; 0: off
+  double ema = 0;                   ///< decay of the weight average; 0: off
+  int64_t early_stop = 0;           ///< max evaluations without a better score; 0: off
+  std::vector<std::string> freeze;  ///< prefixes of the modules that are not trained
 };
 
-/// Segmentation: losses, which are added up, and how its classes are weighed.
+/// Segmentation: loss terms, which are added, and class weights.
 struct Segment {
   std::vector<std::string> loss = {"cross_entropy"};
   ClassWeights class_weights = ClassWeights::none;
-  std::vector<float> weights;  ///< of ClassWeights::given
+  std::vector<float> weights;  ///< weight of each class, for ClassWeights::given
 };
 
-/// Detection: how training pictures are mixed and changed (data/box_augment.h), and what is kept of
-/// predictions.
+/// Detection: augmentation (data/box_augment.h) and filtering of predictions.
 struct Detect {
-  double mosaic = 1, mixup = 0;
-  double degrees = 10, translate = 0.1, shear = 2;
-  std::vector<float> scale = {0.5F, 1.5F};
+  double mosaic = 1, mixup = 0;                     ///< probabilities
+  double degrees = 10, translate = 0.1, shear = 2;  ///< max degrees, fraction of the image, degrees
+  std::vector<float> scale = {0.5F, 1.5F};          ///< range of the random scale factor
   bool hsv = true;
-  int64_t plain_epochs = 15;
-  std::vector<int64_t> sizes;  ///< of several scales; empty: data.image_size alone
-  int64_t max_boxes = 120;
-  double score = 0.01, nms = 0.65;
+  int64_t plain_epochs = 15;        ///< last epochs, augmented by flips alone
+  std::vector<int64_t> sizes;       ///< multi-scale training: sides in pixels; empty: data.image_size
+  int64_t max_boxes = 120;          ///< max boxes of a training image
+  double score = 0.01, nms = 0.65;  ///< min score in evaluations; IoU threshold of non-maximum suppression
   int64_t max_detections = 100;
-  double shown_score = 0.25;
+  double shown_score = 0.25;  ///< min score of a drawn prediction
 };
 
-/// Updates that come to gradients or losses that are not finite, or to a loss far above those before: all is
-/// made as it was, and their samples are left out.
+/// Rollback of bad steps: after an update with a non-finite loss or gradient, or a loss spike, the run
+/// returns to the newest checkpoint and skips the samples of that update (run/rollback.h).
 struct BadSteps {
-  int64_t most = 10;   ///< in a run; one more ends it, and so do three one after the other
-  double z_score = 0;  ///< a loss so many standard deviations above the mean is bad; 0: off
+  int64_t most = 10;   ///< max skipped updates of a run; the run also ends after three in a row
+  double z_score = 0;  ///< a loss above mean + z_score standard deviations is a spike; 0: off
 };
 
-/// What GPUs are kept below, by gaps between steps.
+/// Temperature limit of GPUs, enforced by idling between steps.
 struct Thermal {
-  double limit = 0;  ///< Celsius; 0: 5 K below the limit that a GPU has itself
+  double limit = 0;  ///< degrees Celsius; 0: 5 below the limit of the GPU
 };
+/// Power limit of GPUs, enforced by idling between steps.
 struct Power {
-  double limit = 0;  ///< Watts of each GPU; 0: none
+  double limit = 0;  ///< mean watts per GPU; 0: none
 };
 
 /// Direct preference optimization (Rafailov et al. 2023, arXiv 2305.18290).
 struct Dpo {
-  double beta = 0.1;           ///< how dear it is to leave the reference
-  double label_smoothing = 0;  ///< the share of pairs that are taken to be the wrong way round
+  double beta = 0.1;           ///< strength of the penalty for diverging from the reference model
+  double label_smoothing = 0;  ///< assumed fraction of pairs with swapped labels
 };
 
-/// Training of a denoiser: its noise, and the pictures that evaluations make.
+/// Training of a denoiser: noise, and the images that evaluations generate.
 struct Diffuse {
   NoiseSampling sampling = NoiseSampling::sigmoid;
-  double mean = 0, std = 1;  ///< of the normal under the sigmoid
-  double shift = 3;          ///< of NoiseSampling::shift
-  double mode_scale = 1.29;  ///< of NoiseSampling::mode
+  double mean = 0, std = 1;  ///< of the normal distribution in sigmoid and logit_normal
+  double shift = 3;          ///< timestep shift of NoiseSampling::shift
+  double mode_scale = 1.29;  ///< scale of NoiseSampling::mode
   NoiseWeighting weighting = NoiseWeighting::none;
-  double min_snr = 5;    ///< gamma of NoiseWeighting::min_snr
-  double dropout = 0.1;  ///< the share of training pictures that lose their class or caption
-  std::string trigger;   ///< put before captions that do not have it
-  std::string prior;     ///< folder of pictures of the class, for prior preservation
-  double prior_weight = 1;
-  int64_t text_tokens = 512;
-  int64_t val_pictures = 64;         ///< held-out pictures of the loss at fixed noise
-  std::vector<std::string> prompts;  ///< of the pictures that evaluations make; empty: of the data
-  int64_t steps = 20;                ///< of the sampler
-  double guidance = 1;               ///< of these pictures
-  int64_t judged = 0;                ///< pictures whose class a classifier judges in the end
+  double min_snr = 5;                ///< gamma of NoiseWeighting::min_snr
+  double dropout = 0.1;              ///< fraction of training images without class or caption, for guidance
+  std::string trigger;               ///< word that is prepended to captions without it
+  std::string prior;                 ///< folder of images of the class, for prior preservation
+  double prior_weight = 1;           ///< loss weight of the images of `prior`
+  int64_t text_tokens = 512;         ///< max tokens of a caption
+  int64_t val_pictures = 64;         ///< held-out images for the loss at fixed noise
+  std::vector<std::string> prompts;  ///< prompts of generated images; empty: classes or captions of the data
+  int64_t steps = 20;                ///< sampling steps of generated images
+  double guidance = 1;               ///< guidance scale of generated images
+  int64_t judged = 0;                ///< generated images whose class a classifier checks after training
 };
 
 struct Optimizer {
@@ -283,32 +292,32 @@ struct Optimizer {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
-  std::vector<std::string> rates;  ///< "module=factor"
+  std::vector<std::string> rates;  ///< factors of the learning rate: "module=factor"
 };
 
 struct Schedule {
   ScheduleKind name = ScheduleKind::cosine;
   int64_t warmup_steps = 0;
-  int64_t step_size = 1000;  ///< step: every so many steps ...
-  double gamma = 0.1;        ///< ... the rate is multiplied by this
-  double min_lr = 0;         ///< cosine: the last rate
+  int64_t step_size = 1000;  ///< step: updates between drops of the learning rate
+  double gamma = 0.1;        ///< step: factor of each drop
+  double min_lr = 0;         ///< cosine: final learning rate
 };
 
-/// A whole run as its YAML file says it: the key "train.batch" is train.batch here, and defaults are these.
-/// What keys mean and may be is in fields.cpp.
+/// Configuration of a run: the contents of its YAML file. The key "train.batch" is the member train.batch;
+/// the member initializers are the defaults. Meaning and range of each key are in fields.cpp.
 struct Recipe {
   uint64_t seed = 0;
-  int64_t threads = 0;                   ///< 0: every processor
-  std::string device = kCpu;             ///< or a GPU, as in exec::GpuWish
-  int64_t reserve = int64_t{512} << 20;  ///< bytes of a GPU that are left free
-  int64_t devices = 1;                   ///< workers that share each update, a device each
+  int64_t threads = 0;                   ///< CPU threads; 0: one per core
+  std::string device = kCpu;             ///< kCpu or a GPU, as in exec::GpuWish
+  int64_t reserve = int64_t{512} << 20;  ///< bytes of GPU memory that are not used
+  int64_t devices = 1;                   ///< number of workers; each has a device
   Parallel parallel = Parallel::data;
-  bool supervise = true;  ///< by a process that starts it again when it fails
+  bool supervise = true;  ///< true: a supervisor process restarts failed workers
   SelfTestMode self_test = SelfTestMode::once;
   RecordMode record = RecordMode::automatic;
   DType precision = DType::f32;
-  int64_t memory = 0;  ///< arena budget in bytes, 0: none
-  std::string init;    ///< safetensors to start from
+  int64_t memory = 0;  ///< arena budget in bytes; 0: none
+  std::string init;    ///< file with initial weights; empty: random, or those in model.path
   Passes passes;
   Offload offload;
   Exchange exchange;
@@ -327,25 +336,27 @@ struct Recipe {
   Schedule schedule;
 };
 
-/// Whether the recipe trains a language model.
+/// True if the recipe trains a language model.
 bool is_text(const Recipe& recipe);
-/// Whether it trains a denoiser, which makes pictures.
+/// True if the recipe trains a denoiser, which generates images.
 bool makes_pictures(const Recipe& recipe);
-/// Whether rows of its text hold several documents.
+/// True if rows of text may contain several documents.
 bool has_documents(const Recipe& recipe);
-/// Whether its records are pairs of a chosen and a rejected answer.
+/// True if the records are pairs of a chosen and a rejected answer (DPO).
 bool has_pairs(const Recipe& recipe);
-/// The model's name, for people.
+/// Returns the name of the model for users: model.name, or the name of the model's folder.
 std::string model_name(const Recipe& recipe);
-/// Threads of each of its workers: where it says 0, an equal part of all cores.
+/// Returns the CPU threads of each worker; threads=0 divides all cores equally between the workers.
 int num_threads(const Recipe& recipe);
-/// Entry of passes.off that is a choice of kernels instead of a pass.
+/// Entry of passes.off that disables Winograd convolutions; not a graph pass.
 inline constexpr const char* kWinograd = "winograd";
-/// Whether workers keep what the others do not know, so that a run continues with as many as it had.
+/// True if workers keep private state (compression residuals, local weights of DiLoCo), so that a run can
+/// resume only with the same number of workers.
 bool have_own_states(const Recipe& recipe);
-/// How many of at most `num_devices` devices can share each update to the same bits; 0: none can.
+/// Returns the max number of workers, at most `num_devices`, that compute the same bits as devices=N does; 0
+/// if there is none.
 int num_sharing(const Recipe& recipe, int num_devices);
-/// The same model and data on one device, for a run that several have trained.
+/// Returns a copy of the recipe for one device.
 Recipe on_one_device(Recipe recipe);
 
 }  // namespace hearth::recipe

@@ -19,7 +19,7 @@ namespace {
 
 constexpr YamlKind kRecipe{"recipe", "try hearth cp demo FILE.yaml for a new one"};
 
-/// Names that other tools use for the same thing.
+/// Names of other tools (transformers, LLaMA-Factory, axolotl) and short names, with the key that they set.
 constexpr std::pair<const char*, const char*> kAliases[] = {
     {"model", "model.name"},
     {"lr", "optimizer.lr"},
@@ -72,7 +72,7 @@ constexpr std::pair<const char*, const char*> kAliases[] = {
     {"rl_beta", "dpo.beta"},
     {"pref_beta", "dpo.beta"}};
 
-/// A value as a message shows it: on one line, and not longer than is needed to find it.
+/// Returns a value for a message: one line, shortened to kLongest characters.
 std::string shown(const YAML::Node& value) {
   if (value.IsNull()) return "nothing";
   if (value.IsSequence()) return fmt::format("a list of {}", value.size());
@@ -86,7 +86,8 @@ std::string shown(const YAML::Node& value) {
 std::string section_of(const std::string& key) { return key.substr(0, key.find('.') + 1); }
 std::string leaf_of(const std::string& key) { return key.substr(key.find('.') + 1); }
 
-/// The key that was probably meant: one of that name in another section, else the one spelt nearest.
+/// Returns the key that was probably meant: a key of that name in another section, otherwise the key with the
+/// smallest edit distance.
 std::optional<std::string> likely_key(const std::string& key) {
   std::map<std::string, std::string> meant;
   for (const auto& [alias, name] : kAliases) meant.emplace(alias, name);
@@ -103,8 +104,9 @@ std::optional<std::string> likely_key(const std::string& key) {
   return near ? std::optional(meant.at(*near)) : std::nullopt;
 }
 
-/// model=FOLDER and data=FILE name files where they name neither a model nor a kind of data: those have no
-/// slash and no extension.
+/// Returns model.path for model=FOLDER and data.path for data=FILE, otherwise the key unchanged. A value is a
+/// path if it has a slash or an extension, or if the file exists; names of models and data kinds have
+/// neither.
 std::string meant_key(const std::string& key, const YAML::Node& value) {
   if ((key != "model" && key != "data") || !value.IsScalar()) return key;
   const std::string& text = value.Scalar();
@@ -125,7 +127,7 @@ const Field* find_field(std::string key) {
   return nullptr;
 }
 
-/// The first field of a section such as 'train', or null.
+/// Returns the first field of a section such as 'train'; null if there is no such section.
 const Field* first_of_section(const std::string& name) {
   for (const Field& field : recipe_fields()) {
     if (section_of(field.key) == name + ".") return &field;
@@ -146,7 +148,7 @@ std::string advice(const Field& field) {
   return usual == "\"\"" || usual == "[]" ? "try hearth ls --keys" : "try " + usual;
 }
 
-/// What is being read, and where its keys were given.
+/// Recipe that is being parsed, and the locations of its keys.
 struct Reading {
   Recipe recipe;
   Places places;
@@ -194,7 +196,9 @@ void read_map(Reading& reading, const YAML::Node& map, const std::string& prefix
   }
 }
 
-/// The value of an override: lists are YAML, the rest is taken as it stands ('#' and ':' may be in a path).
+/// Returns the value of an override. Lists are parsed as YAML; other values are taken literally, because '#'
+/// and
+/// ':' may be in a path.
 YAML::Node override_value(const std::string& key, const std::string& value, const std::string& where) {
   const Field* field = find_field(key);
   if (line_of_bytes_that_are_no_text(value) != 0)

@@ -9,9 +9,9 @@
 
 namespace hearth::recipe {
 
-/// Reads a recipe, then `overrides` of the form key=value, and checks everything that needs no files; names
-/// by `choices`, which run/from_recipe.h has. Mistakes are UserErrors with FILE:LINE, and the nearest key
-/// where one is unknown.
+/// Reads a recipe and applies `overrides` of the form key=value; later ones win. Then sets values that depend
+/// on other keys and runs all checks that need no files. `choices`: allowed names, from run/from_recipe.h.
+/// Throws a UserError with FILE:LINE, and the most similar key for an unknown one.
 Recipe load_recipe(const fs::path& path, const Choices& choices, std::span<const std::string> overrides = {});
 Recipe parse_recipe(const std::string& yaml, const std::string& where, const Choices& choices,
                     std::span<const std::string> overrides = {});
@@ -19,14 +19,14 @@ Recipe parse_recipe(const std::string& yaml, const std::string& where, const Cho
 /// load_recipe does. `where`: name of the recipe in messages.
 Recipe with_overrides(Recipe recipe, const std::string& where, const Choices& choices,
                       std::span<const std::string> overrides);
-/// Every key with its value; load_recipe reads it back to the same recipe.
+/// Returns a YAML file with all keys and values; load_recipe() reads it back to the same recipe.
 std::string write_recipe(const Recipe& recipe);
 
-/// Every key, those of a section side by side.
+/// Returns the names of all keys, grouped by section.
 std::vector<std::string> recipe_keys();
-/// One line per key: name, default, what it means.
+/// Returns a line per key: name, default, description.
 std::string describe_keys(const Choices& choices);
-/// The same as tables in Markdown, one for each section, and the names of other tools that are understood.
+/// Returns the keys as Markdown tables, one per section, and a table of the accepted names of other tools.
 std::string describe_keys_in_markdown(const Choices& choices);
 
 }  // namespace hearth::recipe
