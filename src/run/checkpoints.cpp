@@ -13,7 +13,7 @@
 namespace hearth::run {
 namespace {
 
-/// A checkpoint in memory stops training: at least so many times as long lies between two.
+/// Min time between two checkpoints in memory, as a multiple of the time that training stops for one.
 constexpr double kLeastShare = 50;
 
 }  // namespace
@@ -23,7 +23,7 @@ Checkpoints::Checkpoints(Worker worker, const RunFolder& folder)
 
 void Checkpoints::take_inputs(bool accepts_changed_inputs) {
   accepts_changed_inputs_ = accepts_changed_inputs;
-  // Gigabytes are hashed at the pace of the disk.
+  // Hashing gigabytes takes as long as reading them from the disk; no heartbeat is due meanwhile.
   const distributed::OtherWork work(worker_.events.heartbeat);
   inputs_ = inputs_of(worker_.recipe);
 }
@@ -33,7 +33,7 @@ std::optional<RunState> Checkpoints::load() {
   std::vector<std::string> refused;
   const std::optional<Restored> found = restore(&refused);
   if (!found && !refused.empty()) {
-    // A new start would overwrite what is left of the run.
+    // A restart from step 0 would overwrite the damaged run.
     user_error("expected a complete checkpoint in {}, got {}; try hearth train {} --out of another folder",
                folder_.checkpoints().string(), fmt::join(refused, "; "), (run / kRunRecipe).string());
   }
@@ -62,7 +62,7 @@ std::optional<Checkpoints::Restored> Checkpoints::restore(std::vector<std::strin
   const io::CheckpointMemory* const memory = worker_.events.memory;
   const auto on_disk = io::find_newest_checkpoint(folder_.checkpoints(), refused);
   const auto in_memory = memory != nullptr ? memory->find_newest(run_id_, refused) : std::nullopt;
-  // Of one step, that on the disk counts: it knows of a change of the order.
+  // At the same step the checkpoint on disk wins: it contains a change of the sample order.
   if (in_memory && (!on_disk || in_memory->step > on_disk->step)) {
     RunState state = restore(in_memory->state, in_memory->memory, "the checkpoint in memory");
     std::string text = fmt::format("resumed step {} from memory", state.step);
@@ -143,7 +143,8 @@ void Checkpoints::open() {
 void Checkpoints::save(RunState& state, RunSink& sink) {
   worker_.events.heartbeat.beat(distributed::Phase::saving, state.step);
   const StateText text = write(state);
-  // A run that resumes cuts its log at the checkpoint, so the log must reach it after a power cut too.
+  // A resumed run truncates its log at the checkpoint, so the log must be complete up to it even after a
+  // power failure.
   sink.sync();
   writer_->save(state.step, worker_.engine.state(), std::string_view(text.data(), text.size()));
 }
@@ -155,7 +156,8 @@ std::string Checkpoints::allocate_memory() {
   const double every = worker_.recipe.train.memory_checkpoint_every;
   if (memory == nullptr || every <= 0) return "";
   const int64_t num_bytes = std::ssize(worker_.engine.state());
-  // What a run on the processor has asked for it may not have touched yet.
+  // A CPU run has allocated memory for its plan that the system still counts as free, because pages that were
+  // not written yet have no memory.
   const int64_t wanted = worker_.engine.device().gpu ? 0 : worker_.engine.plan().memory_bytes();
   const int64_t free_bytes = std::max<int64_t>(0, available_memory_bytes() - wanted);
   if (!memory->make_room(num_bytes, free_bytes)) {

@@ -21,10 +21,12 @@ class Checkpoints {
   /// `folder` must outlive this object.
   Checkpoints(Worker worker, const RunFolder& folder);
 
-  /// Computes fingerprints of the input files that checkpoints depend on. Call on the leader before load().
+  /// Computes fingerprints of the input files that checkpoints depend on. `accepts_changed_inputs`: true to
+  /// resume from a checkpoint with other fingerprints. Call on the leader before load().
   void take_inputs(bool accepts_changed_inputs);
   /// Restores the newest checkpoint of a resumed run and reports which one it is; nullopt if there is none.
-  /// Throws a UserError if all checkpoints are damaged or the newest one does not match the run.
+  /// Throws a UserError if all checkpoints are damaged, or if the newest one does not match the recipe, the
+  /// number of workers or the input files.
   std::optional<RunState> load();
   /// Restores the newest checkpoint without reporting it; nullopt if there is none.
   std::optional<RunState> restore_newest();

@@ -11,7 +11,7 @@
 namespace hearth::run {
 namespace {
 
-/// The name that the driver has for the GPU; empty where there is none: whoever opens it says what is wrong.
+/// Returns the GPU's name from its driver; empty if there is no such GPU (opening it later throws the error).
 std::string driver_name(const exec::GpuWish& wish) {
   try {
     return exec::find_gpu(wish.device, wish.number).name;
@@ -20,7 +20,7 @@ std::string driver_name(const exec::GpuWish& wish) {
   }
 }
 
-/// Of all workers' GPUs.
+/// Returns the slowest GPU of all workers (lowest half-precision rate). Collective call.
 const cost::Device& slowest(const cost::Device& own, distributed::ProcessGroup& group) {
   const std::span<const cost::Device> known = cost::known_gpus();
   const int64_t number = &own - known.data();

@@ -7,17 +7,17 @@
 
 namespace hearth::run {
 
-/// Lets the options plan by the rates of the GPU that they name, found by what its driver calls it
-/// (cost::nearest_gpu); a processor and an emulated GPU keep theirs. Returns a sentence where the GPU is not
-/// known, else nothing. `group`: every worker calls it, and where their GPUs differ all plan by the slowest,
-/// so that their programs agree. Asks the driver: not before a fork.
+/// Sets options.device, the cost model's rates, to those of the GPU in the options, which is looked up by the
+/// name that its driver reports (cost::nearest_gpu). Leaves the CPU and emulated GPUs unchanged. Returns a
+/// note of one sentence if the GPU is unknown, otherwise "". `group`: if not null, a collective call; all
+/// workers use the rates of the slowest GPU, so that they plan the same program. Opens the driver: call after
+/// fork().
 std::string use_device_rates(engine::EngineOptions& options, distributed::ProcessGroup* group = nullptr);
-/// The rates of the slowest of all workers' GPUs; null for a processor and emulated GPUs. Every worker calls
-/// it.
+/// Returns the rates of the slowest GPU of all workers; null for the CPU and emulated GPUs. Collective call.
 const cost::Device* slowest_gpu(const exec::GpuWish& own, distributed::ProcessGroup& group);
 
-/// What share of a GPU's peak by its vendor, of dense matmuls in that precision, a rate of arithmetic is; 0
-/// where it is not known, and for a processor (null).
+/// Returns a rate as a fraction of the vendor's peak for dense matmuls in `precision`; 0 if the peak is
+/// unknown or `gpu` is null (CPU).
 double share_of_peak(double flops_per_second, const gpu::DeviceInfo* gpu, DType precision);
 
 }  // namespace hearth::run

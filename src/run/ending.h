@@ -6,15 +6,16 @@
 
 namespace hearth::run {
 
-/// How a piece of work ended.
+/// Exit status and error message of a command.
 struct Ending {
-  int status = 0;          ///< to exit with
-  std::string words;       ///< for people, on standard error; empty where it threw nothing
-  bool has_lines = false;  ///< several of them, else a sentence
+  int status = 0;          ///< exit status of the process
+  std::string words;       ///< error message for standard error; empty if the work threw nothing
+  bool has_lines = false;  ///< true if the message has several lines
 };
 
-/// Does `work`, whose result is an exit status. What it throws becomes a sentence, and 2 for a mistake of the
-/// user, 69 for a worker that is missing, 71 for a GPU that failed, 70 for what should not be.
+/// Runs `work`, which returns an exit status. Converts an exception to a message and a status: 2 for a user
+/// error or lack of memory, 69 for a missing worker (CommError), 71 for a failed GPU, 70 for an internal
+/// error.
 Ending ending_of(FunctionRef<int()> work);
 
 }  // namespace hearth::run

@@ -7,8 +7,8 @@
 
 namespace hearth::run {
 
-/// An engine of these options. Where the GPU has too little free for it, the UserError has the table of the
-/// plan and the settings that would fit, each planned.
+/// Creates an engine. `train_sizes`, `eval_sizes`: rows of its micro-batches. If the GPU has too little free
+/// memory, throws a UserReport with the memory plan and settings that fit, fastest first.
 std::unique_ptr<engine::Engine> make_engine(const engine::EngineOptions& options,
                                             std::span<const int64_t> train_sizes,
                                             std::span<const int64_t> eval_sizes);

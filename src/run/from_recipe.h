@@ -9,9 +9,9 @@
 
 namespace hearth::run {
 
-/// What keys of a recipe can name in this program, out of its registries.
+/// Returns the allowed names of recipe keys: registered models, datasets, optimizers and so on.
 const recipe::Choices& recipe_choices();
-/// recipe/recipe_file.h's, with those choices.
+/// Read a recipe with recipe_choices(), see recipe/recipe_file.h.
 recipe::Recipe load_recipe(const fs::path& path, std::span<const std::string> overrides = {});
 recipe::Recipe parse_recipe(const std::string& yaml, const std::string& where,
                             std::span<const std::string> overrides = {});
@@ -19,11 +19,12 @@ recipe::Recipe parse_recipe(const std::string& yaml, const std::string& where,
 /// Returns the options of the engine for a job, on GPU number `device` if the recipe asks for GPUs, as one of
 /// `num_workers` workers; 0: one for each device.
 engine::EngineOptions engine_options(const tasks::Job& job, int device = 0, int64_t num_workers = 0);
-/// Opens the files of first weights that a recipe names. UserError if that fails, before the data is read.
+/// Opens the initial weights of the recipe, so that a missing or damaged file is reported before the data is
+/// read. Throws a UserError.
 void check_first_weights(const tasks::Job& job);
 
-/// How a run on images is exported to ONNX: what it is called, and what a reader has to know of its pictures
-/// and classes (task, model, names, mean, std, layout, as text). UserError for a language model's run.
+/// Returns the ONNX export options of an image run: name of the graph, and metadata for preprocessing (task,
+/// class names, mean, std, color, fit, as text). Throws a UserError for the run of a language model.
 hub::OnnxOptions onnx_options(const recipe::Recipe& recipe, const fs::path& run);
 
 }  // namespace hearth::run

@@ -19,8 +19,8 @@ namespace {
 
 /// Max batch of a class-conditional model, which is small.
 constexpr int64_t kMaxRows = 64;
-/// Default guidance scales: of models with a guidance embedding (FLUX.1-dev), and of models with
-/// classifier-free guidance (FLUX.2, DiT), which are evaluated with and without the condition.
+/// Default guidance scale of models with a guidance embedding (FLUX.1-dev), and of models with
+/// classifier-free guidance (FLUX.2, DiT), which run twice per sampling step: with and without the condition.
 constexpr double kUsualGuidance = 3.5, kComparingGuidance = 4;
 constexpr int64_t kMaxConfigBytes = 1 << 22;
 
@@ -34,8 +34,8 @@ nlohmann::json scheduler_of(const fs::path& model) {
   return path_exists(file) ? read_json(file) : nlohmann::json::object();
 }
 
-/// Sets the timestep shift from the scheduler configuration, and the default guidance, of a text-to-image
-/// model.
+/// Sets the timestep shift and the default guidance of a text-to-image model from the scheduler configuration
+/// and model_index.json.
 void take_up_text_model(const fs::path& model, const models::DenoiserConfig& config, recipe::Recipe& recipe) {
   recipe::Diffuse& diffuse = recipe.diffuse;
   diffuse.sampling = recipe::NoiseSampling::flux_shift;
@@ -49,7 +49,8 @@ void take_up_text_model(const fs::path& model, const models::DenoiserConfig& con
   diffuse.guidance = config.guidance ? kUsualGuidance : compares ? kComparingGuidance : 1;
 }
 
-/// Sets the objective and the default guidance of a class-conditional model.
+/// Sets the objective, the timestep shift and the default guidance of a class-conditional model from the
+/// scheduler configuration. Throws a UserError for an unsupported scheduler.
 void take_up_class_model(const fs::path& model, recipe::Recipe& recipe) {
   const auto scheduler = scheduler_of(model);
   const auto text = [&](const char* key, const char* otherwise) {
@@ -71,8 +72,8 @@ void take_up_class_model(const fs::path& model, recipe::Recipe& recipe) {
   recipe.diffuse.guidance = kComparingGuidance;
 }
 
-/// Throws a UserError if the model is a single file in the original FLUX format, which contains neither text
-/// encoders nor an autoencoder.
+/// Throws a UserError if the run's base model is a single weights file (original FLUX format): generation
+/// also needs text encoders and an autoencoder, which only a folder in diffusers' layout contains.
 void refuse_lone_file(const fs::path& model, const fs::path& run) {
   if (!fs::is_regular_file(model)) return;
   user_error(

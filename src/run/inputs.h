@@ -10,7 +10,7 @@ namespace hearth::run {
 
 /// Returns fingerprints of the files that a run reads again when it resumes: training data, tokenizer, and
 /// weights that are not in its checkpoints, such as an adapter's base model. Excludes run folders inside
-/// them. Inputs up to 256 MiB (text: 4 GiB) are hashed in full; of larger ones, names, sizes, heads and
+/// them. Inputs up to 256 MiB (text: 4 GiB) are hashed in full; larger ones by names, sizes, first bytes and
 /// samples.
 std::vector<InputState> inputs_of(const recipe::Recipe& recipe);
 

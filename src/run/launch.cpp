@@ -40,13 +40,13 @@ namespace {
 
 std::atomic<bool> stop_requested{false};
 
-/// Once: end after this step with a checkpoint. Twice: at once, but for SIGHUP, which shells and kernels
-/// both send.
+/// First signal: ends the run after the current step with a checkpoint. Second signal: exits immediately,
+/// except for SIGHUP, which shell and kernel may both send when a terminal closes.
 void on_interrupt(int signal) {
   if (stop_requested.exchange(true) && signal != SIGHUP) _exit(130);
 }
 
-/// Of an update, where it is a long one; else empty.
+/// Returns a note with the modeled time of an update if it is long, otherwise "".
 std::string wait_of(const engine::Engine& engine) {
   const engine::EngineOptions& options = engine.plan().options;
   const double seconds = cost::simulate(engine.plan().train_program().graph, options.device).seconds;
@@ -127,7 +127,7 @@ void conclude(const RunSummary& summary, const LaunchOptions& options, const eng
   if (!summary.last_line.empty()) reporter.message(summary.last_line);
 }
 
-/// What a check found out.
+/// Prints the result of a check: data, memory plan and modeled time.
 void describe(Trainer& trainer, const recipe::Recipe& recipe, Reporter& reporter) {
   reporter.message(trainer.task().describe());
   warn(trainer.task(), reporter);
@@ -144,7 +144,8 @@ void describe(Trainer& trainer, const recipe::Recipe& recipe, Reporter& reporter
 int check_only(Trainer& trainer, distributed::ProcessGroup* group, const LaunchOptions& options,
                Reporter& reporter) {
   const bool leads = group == nullptr || group->rank() == 0;
-  // The others wait for what the leader has made, and end after it.
+  // Rank 0 has created the cached data, which the other ranks wait for in train_here(). The second barrier
+  // keeps all ranks alive until each has loaded the weights.
   if (group != nullptr && leads) group->barrier();
   trainer.load_first_weights();
   if (group != nullptr) group->barrier();
@@ -159,8 +160,8 @@ void check_group(distributed::ProcessGroup& group) {
     user_error("expected workers that add up and copy alike, got: {}", fault);
 }
 
-/// The workers as a group that sums between their GPUs, where the recipe wants that and it can be trusted;
-/// else null, which a sentence explains.
+/// Returns a process group that all-reduces on the GPUs with NCCL or RCCL, if the recipe requests it and the
+/// library passes its test; otherwise null. Prints which transport is used.
 std::shared_ptr<distributed::ProcessGroup> join_gpus(const recipe::Recipe& recipe,
                                                      distributed::ProcessGroup& group, int number,
                                                      Reporter& reporter) {
@@ -176,8 +177,8 @@ std::shared_ptr<distributed::ProcessGroup> join_gpus(const recipe::Recipe& recip
   return opened.group;
 }
 
-/// Trains in this process, and returns what it ends with. `group`: null where it is alone; `memory`: where
-/// nobody continues after it.
+/// Trains in this process and returns the exit status. `group`: null for a single worker; `memory`: storage
+/// of checkpoints in memory, which the next attempt resumes from; null: none.
 int train_here(const LaunchOptions& options, const supervise::Seat& seat, distributed::ProcessGroup* group,
                const io::CheckpointMemory* memory = nullptr) {
   if (group != nullptr) check_group(*group);
@@ -189,15 +190,15 @@ int train_here(const LaunchOptions& options, const supervise::Seat& seat, distri
   Membership member{.group = group, .device = seat.device};
   if (group != nullptr && options.job.recipe.parallel == Parallel::pipeline)
     member.devices = gather_stage_devices(stage_device(options.job.recipe, seat.device), *group);
-  // Not in the trainer: the leader makes its own before the others.
+  // The trainer cannot call this collective, because the leader constructs its trainer before the others.
   if (group != nullptr)
     member.rates = slowest_gpu({.device = options.job.recipe.device, .number = seat.device}, *group);
   std::optional<io::RunLock> lock;
-  // A killed worker's lock goes a moment after it.
+  // The lock of a killed worker is released with a delay, so a resumed run waits for it, at most 5 s.
   const auto lock_folder = [&] {
     if (leads && !lock && !options.only_checks) lock.emplace(options.out, resume ? 5.0 : 0.0);
   };
-  // The leader makes what all of them read, and says it if that cannot be.
+  // The leader constructs its trainer first: it writes the cached data that all workers read.
   if (!leads) group->barrier();
   if (fs::exists(options.out)) lock_folder();
   TrainerEvents events{
@@ -236,18 +237,19 @@ int train_here(const LaunchOptions& options, const supervise::Seat& seat, distri
 int train_alone(const LaunchOptions& options) {
   std::signal(SIGINT, on_interrupt);
   std::signal(SIGTERM, on_interrupt);
-  // nohup has it ignored.
+  // Keep SIGHUP ignored if it was (nohup).
   if (std::signal(SIGHUP, on_interrupt) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
   const auto group = join_launched(options.job.recipe.devices);
   if (group == nullptr) return train_here(options, {.stop = &stop_requested}, nullptr);
   const supervise::Seat seat{.device = group->rank(), .stop = &stop_requested};
   const Ending ending = ending_of([&] { return train_here(options, seat, group.get()); });
-  // A process that leaves its group by failing would wait for the others, which wait for it.
+  // Skip the destructor of the group: MPI_Finalize would wait for the other processes, which wait for this
+  // one.
   if (!ending.words.empty()) _exit(options.tell(ending));
   return ending.status;
 }
 
-/// Says what is wrong with a device.
+/// Returns true if the GPU passes its self-test; otherwise prints the fault.
 bool passes_probe(const LaunchOptions& options, int device) {
   const Ending ending = ending_of([&] {
     const std::string fault = supervise::probe_gpu({.device = options.job.recipe.device, .number = device});
@@ -259,12 +261,12 @@ bool passes_probe(const LaunchOptions& options, int device) {
 
 int train_supervised(const LaunchOptions& options) {
   const std::unique_ptr<Reporter> reporter = options.open_reporter({});
-  // Workers come and go; what the last one has left here stays.
+  // Owned by the supervisor, so that checkpoints in memory outlive the workers.
   const io::CheckpointMemory memory;
   const auto work = [&](const supervise::Seat& seat) {
     const auto group = seat.group == nullptr ? nullptr : seat.group->open(seat.rank);
     const Ending ending = ending_of([&] { return train_here(options, seat, group.get(), &memory); });
-    // The others have made it too.
+    // All workers detect the same user error; only the first one prints it.
     const bool told = ending.status == supervise::kMistake && seat.said->exchange(true);
     return told ? ending.status : options.tell(ending);
   };
@@ -283,7 +285,7 @@ int train_supervised(const LaunchOptions& options) {
   return supervise::supervise(work, supervisor);
 }
 
-/// UserError for a folder of which a new run would overwrite a run or a model.
+/// Throws a UserError if a new run in this folder would overwrite a run or a model.
 void check_overwrites_nothing(const fs::path& folder) {
   const bool has_checkpoints = !list_folder(folder / kCheckpoints).empty();
   if (!has_checkpoints && !path_exists(folder / kModelWeights) && !path_exists(folder / hub::kAdapterFile))

@@ -25,12 +25,12 @@ struct LaunchOptions {
   std::string dump_gradients;
   /// True to prepare everything up to the first step and print the plan, without training or writing.
   bool only_checks = false;
-  system::SamplerOptions sensors;       ///< where the sensors of GPUs are read
+  system::SamplerOptions sensors;       ///< options of the GPU sensor reader
   supervise::GovernorOptions governor;  ///< its limits are set from the recipe
   /// Opens the reporter of a worker or of the supervisor; `heartbeat` beats while a report waits for a
   /// reader.
   std::function<std::unique_ptr<Reporter>(distributed::Heartbeat heartbeat)> open_reporter;
-  /// Reports how a worker ended, and returns the exit status.
+  /// Prints the error message of a worker, if any, and returns the exit status.
   std::function<int(const Ending&)> tell;
 };
 
@@ -43,8 +43,8 @@ void check_run_folder(const fs::path& out, bool resume);
 /// Calls check_run_folder(), opens the files of the model and resolves the recipe (resolve()).
 Resolved prepare_run(recipe::Recipe recipe, const fs::path& out, bool resume);
 
-/// Trains or checks a resolved job, in this process or in workers that it supervises. Returns the exit
-/// status. UserError if the recipe, its files or this machine do not allow it.
+/// Trains or checks a resolved job, in this process or in supervised worker processes. Returns the exit
+/// status. Throws a UserError if the recipe, its files or this machine do not allow it.
 int launch(const LaunchOptions& options);
 
 }  // namespace hearth::run

@@ -10,7 +10,7 @@
 namespace hearth::run {
 namespace {
 
-/// Others wait while the first rank evaluates.
+/// Timeout of a collective: the other ranks wait in one while rank 0 evaluates.
 constexpr double kDeadlineSeconds = 3600;
 
 }  // namespace

@@ -8,13 +8,14 @@
 
 namespace hearth::run {
 
-/// How many processes mpirun, or srun with PMIx, started together with this one, itself included: 1 where
-/// nobody did.
+/// Returns the number of processes that mpirun, or srun with PMIx, started, including this one; 1 if this
+/// process was started alone.
 int num_launched();
-/// `overrides` with devices=num_launched(), where there are several and they do not say it themselves.
+/// Returns `overrides` with devices=num_launched() added, if there are several processes and `overrides` do
+/// not set devices.
 std::vector<std::string> with_launched(std::vector<std::string> overrides);
-/// This process's end of their group; null where it is alone. UserError where `num_workers`, which the recipe
-/// wants, is another number.
+/// Opens the MPI process group of the processes that were started together; null for a single process. Throws
+/// a UserError if `num_workers`, from the recipe, differs from their number.
 std::unique_ptr<distributed::ProcessGroup> join_launched(int64_t num_workers);
 
 }  // namespace hearth::run

@@ -9,9 +9,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Between two beats of a worker that rests.
+/// Time between two heartbeats while sleeping.
 constexpr std::chrono::milliseconds kBeat{50};
-/// A longer gap would leave people wondering, whatever the share.
+/// Max sleep after a step: after a longer one users would take the run for stuck.
 constexpr double kMaxRestSeconds = 120;
 
 }  // namespace

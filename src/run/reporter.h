@@ -6,14 +6,15 @@
 
 namespace hearth::run {
 
-/// Tells people what a run does. Each call returns when it was taken, which may wait for a reader.
+/// Output of a run for users, such as the terminal. Calls block until the text is written, which may take
+/// long if the reader has stopped (a pager, Ctrl-S).
 class Reporter {
  public:
   virtual ~Reporter() = default;
   virtual void progress(const Progress& progress) = 0;
-  /// One or more whole lines, without the last line break.
+  /// Prints one or more complete lines. `text` does not end with a line break.
   virtual void message(const std::string& text) = 0;
-  /// What has gone wrong.
+  /// Prints a warning or an error.
   virtual void warn(const std::string& text) = 0;
 };
 

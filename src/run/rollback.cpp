@@ -9,7 +9,7 @@
 namespace hearth::run {
 namespace {
 
-/// So many one after the other are no accident of the data.
+/// Number of consecutive bad steps that ends a run: bad samples alone do not cause so many.
 constexpr int64_t kMaxInRow = 3;
 
 bool is_finite(const engine::StepResult& result) { return !result.skipped && std::isfinite(result.loss); }
@@ -45,7 +45,7 @@ std::string Rollback::fault_of(const engine::StepResult& result, const RunState&
 
 void Rollback::note_good(const engine::StepResult& result, RunState& state) {
   state.num_bad_in_row = 0;
-  // A loss scale that is too high says nothing.
+  // fp16: the update was skipped because the loss scale was too high. This is neither good nor bad.
   if (result.skipped) return;
   last_good_step_ = state.step;
   state.losses.add(result.loss);
@@ -70,7 +70,8 @@ void Rollback::roll_back(const engine::StepResult& result, RunState& state, Func
   worker_.barrier();
 }
 
-/// Weights that give no finite loss are of no use to continue from, unless they are all there is.
+// A checkpoint whose weights give a non-finite loss is useless. discard_after() keeps the checkpoints if all
+// of them are later than the last good step.
 void Rollback::discard_unsound(const engine::StepResult& result) {
   checkpoints_.flush();
   if (!is_finite(result)) checkpoints_.discard_after(last_good_step_);

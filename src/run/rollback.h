@@ -23,6 +23,8 @@ class Rollback {
   bool is_bad(int64_t step) const;
   /// Describes why the step that ran at `state` is bad; empty if it is good.
   std::string fault_of(const engine::StepResult& result, const RunState& state) const;
+  /// Adds the loss of a good step to the statistics of `state`, for the detection of loss spikes, and records
+  /// the step as one whose weights are good. Call before the step of `state` is incremented.
   void note_good(const engine::StepResult& result, RunState& state);
   /// True if the recipe allows to skip another bad step.
   bool may_skip(const RunState& state) const;
@@ -33,7 +35,9 @@ class Rollback {
   [[noreturn]] void stop(const engine::StepResult& result, const RunState& state, const std::string& fault);
 
  private:
+  /// Deletes the checkpoints after the last good step, if the step of `result` was not finite.
   void discard_unsound(const engine::StepResult& result);
+  /// Repeats the step at `state` op by op and describes the first non-finite tensor.
   std::string find_not_finite(const RunState& state) const;
 
   Worker worker_;

@@ -17,7 +17,8 @@ passes::StageDevice stage_device(const recipe::Recipe& recipe, int device) {
     if (const cost::Device* model = cost::find_gpu_by_full_name(gpu.name))
       found.speed = cost::peak_flops_per_second(*model, DType::f32);
   } catch (const UserError&) {
-    // Whoever opens the GPU says what is wrong, when all workers listen.
+    // The error is reported when the engine opens the GPU: this worker must still take part in the
+    // collective.
   }
   return found;
 }

@@ -8,10 +8,11 @@
 
 namespace hearth::run {
 
-/// The GPU of number `device` for a stage of a pipeline; of speed 0 where nothing is known of it, and for
-/// the processor.
+/// Returns memory and speed of GPU number `device`, for a pipeline stage. The speed is 0 for an unknown GPU
+/// and for the CPU.
 passes::StageDevice stage_device(const recipe::Recipe& recipe, int device);
-/// Those of all workers, from each its own; every worker calls it. Alike where the speed of one is not known.
+/// Returns the stage devices of all workers by rank. If the speed of one is unknown, all get the same speed.
+/// Collective call. `own`: stage_device() of this worker.
 std::vector<passes::StageDevice> gather_stage_devices(const passes::StageDevice& own,
                                                       distributed::ProcessGroup& group);
 

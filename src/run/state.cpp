@@ -16,11 +16,12 @@
 namespace hearth::run {
 namespace {
 
+/// Number of losses after which the weight of a new one stays at 1 / kMemory.
 constexpr int64_t kMemory = 100;
-/// Losses that have to be known before one can lie too high.
+/// Min number of losses for a z-score.
 constexpr int64_t kLeast = 20;
 
-/// Numbers that count something: whole, none below 0.
+/// Reads non-negative integers from a JSON object.
 class Counts {
  public:
   Counts(const nlohmann::json& text, std::string_view where) : text_(text), where_(where) {}
@@ -40,7 +41,8 @@ class Counts {
   std::string_view where_;
 };
 
-/// Places where the order of an epoch has changed ascend up to where the run is.
+/// Throws a UserError unless the samples at which the order of the epoch changed are sorted and not after the
+/// current sample.
 void check_changes(const std::vector<int64_t>& changes, const data::LoaderPosition& position,
                    std::string_view where) {
   const bool ascend = std::ranges::is_sorted(changes);

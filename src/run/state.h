@@ -13,15 +13,16 @@
 
 namespace hearth::run {
 
-/// How the losses of updates spread, the latest hundred counting most: exponentially weighted mean and
-/// variance (Finch 2009, "Incremental calculation of weighted mean and variance").
+/// Mean and variance of the losses of about the last 100 updates: plain averages at first, then exponentially
+/// weighted (Finch 2009, "Incremental calculation of weighted mean and variance").
 struct LossSpread {
   double mean = 0;
   double variance = 0;
   int64_t count = 0;
 
   void add(double loss);
-  /// Standard deviations that a loss lies above the mean; 0 while too few are known.
+  /// Returns by how many standard deviations a loss exceeds the mean; 0 if it does not, or for fewer than 20
+  /// losses.
   double z_score(double loss) const;
 };
 
@@ -29,30 +30,31 @@ struct LossSpread {
 struct InputState {
   std::string key;
   int64_t num_files = 0, num_bytes = 0;
-  uint64_t digest = 0;  ///< of names, sizes, and contents or samples of them (run/inputs.h)
+  uint64_t digest = 0;  ///< XXH3 of names, sizes, and full or sampled contents (run/inputs.h)
   bool operator==(const InputState&) const = default;
 };
 
-/// What a run is at between two updates: with weights and optimizer state, all that a checkpoint holds.
+/// State of a run between two updates. A checkpoint contains it with the weights and the optimizer state.
 struct RunState {
   static constexpr double kNoScore = std::numeric_limits<double>::lowest();
-  int64_t step = 0;  ///< updates that are done
+  int64_t step = 0;  ///< number of completed updates
   double best_score = kNoScore;
   int64_t evaluations_without_gain = 0;
   data::LoaderPosition position;
-  int num_workers = 1;    ///< that it was left by, where each of them has states of its own; else 1
-  std::string optimizer;  ///< by its name in a recipe; empty: a checkpoint that does not say
-  int64_t num_rows = 0;   ///< of data in an epoch; 0: a checkpoint that does not say
+  int num_workers = 1;    ///< number of workers if each has private state; otherwise 1
+  std::string optimizer;  ///< optimizer.name; empty: an old checkpoint without this field
+  int64_t num_rows = 0;   ///< rows of data in an epoch; 0: an old checkpoint without this field
   LossSpread losses;
   int64_t num_bad = 0;             ///< skipped updates (recipe::BadSteps)
   int64_t num_bad_in_row = 0;      ///< consecutive skipped updates up to now
-  std::vector<InputState> inputs;  ///< empty: a checkpoint that does not say
+  std::vector<InputState> inputs;  ///< empty: an old checkpoint without this field
 };
 
-/// JSON, made without allocating.
+/// A RunState as JSON. Up to 2048 bytes need no heap allocation, as the training loop requires.
 using StateText = fmt::basic_memory_buffer<char, 2048>;
 StateText write_run_state(const RunState& state);
-/// UserError naming `where` for a text that holds no such state.
+/// Parses the text of write_run_state(). `where`: name of its file in messages. Throws a UserError if the
+/// text is not a valid state.
 RunState parse_run_state(std::string_view json, std::string_view where);
 
 /// Returns text that differs between runs of different recipes. Class names are not part of it, because they

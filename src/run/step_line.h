@@ -6,9 +6,10 @@
 
 namespace hearth::run {
 
-/// A step in one line of torchtitan's form, which programs that compare trainers read: rates have decimals,
-/// no number a comma, and tps (ips: images), tflops and mfu, N/A where it is not known, stand together.
-/// Writes at most `size` characters, the line break among them, and returns how many there are.
+/// Writes a line about a step in the format of torchtitan, which benchmark scripts parse: rates with
+/// decimals, no thousands separators, and tps (images: ips), tflops and mfu (N/A if unknown) adjacent. Writes
+/// at most `size` characters including the line break. Returns the length of the full line, which may exceed
+/// `size`.
 size_t write_step_line(char* text, size_t size, const Progress& p);
 
 }  // namespace hearth::run

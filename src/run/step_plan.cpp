@@ -42,7 +42,7 @@ bool StepPlan::is_together(int64_t step) const {
 
 bool StepPlan::is_evaluated(int64_t step) const {
   const int64_t every = recipe_.train.eval_every > 0 ? recipe_.train.eval_every : steps_per_epoch();
-  // With local SGD, an evaluation that is due between exchanges is delayed to the next exchange.
+  // With local steps, an evaluation that is due between two outer steps is delayed to the next outer step.
   const bool is_due = step / every > (step - recipe_.exchange.local_steps) / every;
   return is_last(step) || (is_due && is_together(step));
 }

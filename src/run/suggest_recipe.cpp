@@ -19,8 +19,8 @@
 #include "text/conversation.h"
 #include "text/jsonl.h"
 
-// The readers of data/ and text/ recognize their layouts. This file asks them from the most specific layout
-// to the most general one, since a folder of masks is also a folder of folders, and picks a recipe for the
+// The readers of data/ and text/ recognize their layouts. This file tries them from the most specific layout
+// to the most general one, because a folder of masks is also a folder of folders, and picks a recipe for the
 // first match.
 
 namespace hearth::run {
@@ -28,7 +28,7 @@ namespace {
 
 constexpr auto kTextEndings =
     std::to_array<std::string_view>({".jsonl", ".json", ".txt", ".parquet", ".arrow"});
-/// Class names in a line about the data.
+/// Max number of class names in a line about the data.
 constexpr size_t kMaxNamed = 8;
 /// Max records of a text file that are parsed to detect the format.
 constexpr int64_t kMaxParsed = 1000;

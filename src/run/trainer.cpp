@@ -25,7 +25,7 @@
 namespace hearth::run {
 namespace {
 
-/// Images with their predictions in the report.
+/// Number of images with predictions in the report.
 constexpr int64_t kNumSamples = 36;
 
 void check_memory(const recipe::Recipe& recipe, const engine::Engine& engine, int64_t staging_bytes) {
@@ -97,7 +97,9 @@ Trainer::Trainer(tasks::Job job, fs::path out, TrainerEvents events, Membership 
   engine_ = make_engine(options, sizes, eval_sizes);
   check_memory(recipe_, *engine_, task_->staging_bytes());
   if (use == Use::run && !task_->is_prepared()) {
-    // What does not fit is said before anything slow, but what prepares has the GPU for itself.
+    // The engine was created first, so that a model that does not fit is reported before the slow
+    // preparation. It is released during the preparation, which needs the memory of the GPU, and created
+    // again.
     if (options.backend == exec::Backend::gpu) engine_.reset();
     prepare();
     if (!engine_) engine_ = make_engine(options, sizes, eval_sizes);
@@ -144,12 +146,12 @@ void Trainer::start(const Start& how) {
     if (leads()) task_->save_beginning(folder_.path());
   }
   if (leads()) open_files(resumed);
-  // It is said once, not before every attempt.
+  // Report it in the first attempt only, not after every restart.
   const std::string no_memory = leads() ? checkpoints_->allocate_memory() : "";
   if (!no_memory.empty() && how.reason.empty()) report_event(state_.step, no_memory);
   // The supervisor has already printed the reason.
   if (!how.reason.empty()) sink_->event({.step = state_.step, .text = how.reason, .is_printed = true});
-  // A step's first line in the log is written where it is above this.
+  // Below 0, so that evaluate_first_weights() reports step 0.
   logged_step_ = resumed ? state_.step : -1;
   if (!resumed) evaluate_first_weights();
   logged_step_ = state_.step;
@@ -167,7 +169,7 @@ void Trainer::change_order() {
   if (!data::change_order(state_.position)) return;
   engine_->gather_states();
   if (!leads()) return;
-  // Whoever resumes from here continues in the same order.
+  // Save immediately, so that every later restart has the same order.
   checkpoints_->save(state_, *sink_);
   checkpoints_->flush();
   report_event(
@@ -178,7 +180,7 @@ void Trainer::change_order() {
 
 void Trainer::open_files(bool resumed) {
   folder_.choose_dtype(job_, resumed);
-  // The folder alone is enough to continue with, but for the data.
+  // Copies of the tokenizer and configuration: the folder has everything to continue with except the data.
   task_->save_companions(folder_.path(), folder_.saved_dtype());
   folder_.open(job_, *engine_, resumed);
   sink_ = open_sinks({.folder = folder_.path(),
@@ -230,7 +232,7 @@ RunSummary Trainer::run(const Start& how) {
   try {
     return run_to_end(how);
   } catch (const UserError&) {
-    // What a write to a folder that is gone fails with does not say so.
+    // A failed write to a deleted folder has an unclear message; check() throws a better one.
     folder_.check();
     throw;
   }
@@ -267,7 +269,7 @@ RunSummary Trainer::run_to_end(const Start& how) {
     if (next.order == Order::interrupt || next.order == Order::stop_early) break;
     pacer_.rest(next.rest_seconds);
   }
-  // A run that was killed after its last step, or that stopped early, has nothing to show yet.
+  // A run that stopped early, or was killed after its last step, has no final evaluation yet.
   if (!summary.interrupted && !final_ && evaluates()) final_ = task_->evaluate(*engine_, kNumSamples);
   if (summary.interrupted || engine_->plan().evaluates_jointly) engine_->gather_states();
   summary.led = leads();

@@ -14,56 +14,58 @@
 
 namespace hearth::run {
 
-/// How a run begins.
+/// Options of the start of a run.
 struct Start {
-  bool resume = false;  ///< from the newest complete checkpoint of the folder or of memory, if there is one
-  bool new_order = false;               ///< the remaining data comes in another order
-  std::string reason;                   ///< reason for the log; empty: nothing is logged
-  bool accepts_changed_inputs = false;  ///< resumes although data or base weights have changed
+  bool resume = false;     ///< true: resume from the newest checkpoint on disk or in memory, if there is one
+  bool new_order = false;  ///< true: shuffle the remaining data again
+  std::string reason;      ///< reason of a restart, for the log; empty: nothing is logged
+  bool accepts_changed_inputs = false;  ///< true: resume even if data or base weights have changed
   std::string command;                  ///< shell line that started the run, for its report
 };
 
 struct RunSummary {
   int64_t steps = 0;
   double best_score = 0;
-  std::string best;       ///< for people
+  std::string best;       ///< readable best score
   std::string last_line;  ///< tasks::Task::last_line
   double seconds = 0;
   bool interrupted = false;
-  bool led = true;  ///< false: another worker has written the run folder, and says how the run ended
+  bool led = true;  ///< false: this worker is not rank 0, which writes the run folder and prints the summary
 };
 
-/// A worker's place among those that share a run.
+/// Process group and devices of a worker.
 struct Membership {
-  /// Of recipe.devices workers, or of fewer where devices have failed (num_sharing); null: there is one
-  /// alone.
+  /// Group of recipe.devices workers, or fewer after devices have failed (num_sharing); null: a single
+  /// worker.
   distributed::ProcessGroup* group = nullptr;
-  std::optional<int> device;                 ///< the number of its GPU; none: its rank
-  std::vector<passes::StageDevice> devices;  ///< of a pipeline's workers; empty: they are alike
-  const cost::Device* rates = nullptr;       ///< what all workers plan by (slowest_gpu); null: its own
+  std::optional<int> device;                 ///< number of this worker's GPU; nullopt: its rank
+  std::vector<passes::StageDevice> devices;  ///< devices of the pipeline stages; empty: equal ones
+  const cost::Device* rates = nullptr;  ///< device that all workers plan for (slowest_gpu); null: their own
 };
 
-/// What a trainer is for: a run, or to know what one would need.
+/// Purpose of a trainer: to train, or only to check the plan.
 enum class Use : uint8_t { run, check };
 
-/// One run in one folder: config.yaml, model.safetensors (or a PEFT adapter), trainer_log.jsonl, TensorBoard
-/// events, checkpoints/, report.html. Several workers may share a run: each has a trainer for the same recipe
-/// and folder, and rank 0 leads: it alone writes, and evaluates where it has the whole model.
+/// Trains a model and writes the run folder: config.yaml, model.safetensors (or a PEFT adapter),
+/// trainer_log.jsonl, TensorBoard events, checkpoints/, report.html. If several workers share a run, each has
+/// a trainer for the same recipe and folder. Rank 0, the leader, writes all files; it also evaluates, alone
+/// if it has the full model.
 class Trainer {
  public:
-  /// Compiles everything for the recipe's task; exchanges nothing. For a run the data is prepared first, on
-  /// the device that is still free. `out` is created.
+  /// Opens the data and compiles the programs; calls no collectives. For Use::run, also prepares the data on
+  /// the device (latents, embeddings) before the engine takes its memory. The folder `out` is created by
+  /// run(). Throws a UserError if the data cannot be read or the model does not fit in memory.
   Trainer(tasks::Job job, fs::path out, TrainerEvents events, Membership member = {}, Use use = Use::run);
   ~Trainer();
 
-  /// Trains to the end.
+  /// Trains until the last step, an early stop or a stop request. All workers call it.
   RunSummary run(const Start& start);
   RunSummary run(bool resume) { return run({.resume = resume}); }
-  /// The weights that a run begins with, from the files that the recipe names; run() does it where it begins.
+  /// Loads the initial weights from the files in the recipe. run() calls it for a new run.
   void load_first_weights();
-  /// Writes the first micro-batch's gradients in torch's names and layouts.
+  /// Writes the gradients of the first micro-batch to a safetensors file, with torch's names and layouts.
   void dump_gradients(const fs::path& path);
-  /// Judges the present weights on what is held out, for a run that is in its folder.
+  /// Evaluates the current weights on the held-out data. The run folder must exist.
   tasks::Evaluation evaluate() {
     task_->resume(folder_.path());
     return task_->evaluate(*engine_, 0);
@@ -75,7 +77,8 @@ class Trainer {
   const recipe::Recipe& recipe() const { return job_.recipe; }
 
  private:
-  /// Decision of the leader after a step, which all workers follow.
+  /// Decision of the leader after a step, which all workers follow: train on, save a checkpoint to memory,
+  /// end after train.early_stop evaluations, end on a stop request, or pause until the GPUs are cool.
   enum class Order : int32_t { proceed, remember, stop_early, interrupt, pause };
   struct Decision {
     Order order = Order::proceed;

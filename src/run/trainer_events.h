@@ -32,15 +32,17 @@ struct Progress {
 struct TrainerEvents {
   std::function<void(const Progress&)> progress = [](const Progress&) {};       ///< every log_every updates
   std::function<void(const std::string&)> message = [](const std::string&) {};  ///< rare, one sentence
-  /// Set by the caller (Ctrl-C): the trainer ends after the next update with a checkpoint. Of a group, the
-  /// leader's counts.
+  /// Stop request (Ctrl-C): if true, the run ends after the current update with a checkpoint. Only the
+  /// leader's flag is read. null: never stops.
   const std::atomic<bool>* stop = nullptr;
-  distributed::Heartbeat heartbeat;  ///< beats with every micro-batch
-  /// Checkpoints between those on the disk, for whoever continues where this process fails; null: none. It
-  /// outlives the trainer.
+  distributed::Heartbeat heartbeat;  ///< sent after every micro-batch
+  /// Storage for checkpoints in memory, which a new worker resumes from after a crash; null: none. Must
+  /// outlive the trainer.
   const io::CheckpointMemory* memory = nullptr;
-  const supervise::GpuBoard* gpus = nullptr;  ///< how they are, and whether to rest; null: nobody says
-  std::function<void(const std::string&)> warning = [](const std::string&) {};  ///< of this worker's device
+  /// Sensor readings and requested idle time of the GPUs, from the supervisor; null: no supervisor.
+  const supervise::GpuBoard* gpus = nullptr;
+  std::function<void(const std::string&)> warning = [](const std::string&) {
+  };  ///< about this worker's device
 };
 
 }  // namespace hearth::run
