@@ -18,21 +18,22 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMaxAdapterConfigBytes = 1 << 20;
 
-/// What a file says of modules; a run that continues from an adapter says the same.
+/// Keys that define rank and scale of modules. A run that continues from an adapter copies them to its own
+/// file.
 constexpr auto kRuleKeys = std::to_array<std::string_view>(
     {"r", "lora_alpha", "use_rslora", "target_modules", "exclude_modules", "modules_to_save",
      "layers_to_transform", "layers_pattern", "rank_pattern", "alpha_pattern"});
-/// Keys that are read beside them.
+/// Other keys that are read.
 constexpr auto kReadKeys =
     std::to_array<std::string_view>({"peft_type", "task_type", "bias", "use_dora", "init_lora_weights",
                                      "base_model_name_or_path", "fan_in_fan_out"});
-/// Keys whose value changes nothing that is computed here: where an adapter came from, how it was trained,
-/// and details of what other keys turn on.
+/// Keys that do not affect the computation: origin of the adapter, how it was trained, and parameters of
+/// features that other keys enable.
 constexpr auto kHarmless = std::to_array<std::string_view>(
     {"auto_mapping", "peft_version", "revision", "inference_mode", "lora_dropout", "runtime_config",
      "megatron_core", "eva_config", "qalora_group_size", "ensure_weight_tying", "loftq_config",
      "corda_config", "lora_ga_config"});
-/// Keys that turn something on with an empty value too.
+/// Keys that enable a feature even if their value is empty.
 constexpr auto kOnWhenEmpty = std::to_array<std::string_view>(
     {"alora_invocation_tokens", "arrow_config", "kasa_config", "velora_config", "trainable_token_indices",
      "monteclora_config", "use_bdlora"});
@@ -48,7 +49,7 @@ fs::path config_of(const fs::path& file_or_folder) {
 
 std::string dumped(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-/// Whether a value turns nothing on.
+/// True if a value disables the feature of its key.
 bool is_neutral(std::string_view key, const Json& value) {
   if (value.is_null() || value == false) return true;
   const bool is_empty = value == "" || (value.is_structured() && value.empty());
@@ -79,7 +80,7 @@ void check_plain(const fs::path& file, const Json& config) {
   const Json transposed = config.value("fan_in_fan_out", Json());
   if (!transposed.is_null() && !transposed.is_boolean())
     refuse_value(file, "fan_in_fan_out", config, "true or false");
-  // PiSSA, OLoRA and their like change the base model before they train.
+  // Other initializations (PiSSA, OLoRA) modify the base weights before training.
   const Json start = config.value("init_lora_weights", Json(true));
   if (!start.is_boolean() && !start.is_null() && start != "gaussian" && start != "eva" &&
       start != "orthogonal")
@@ -105,7 +106,7 @@ bool all_linear(const std::vector<std::string>& targets) {
   return std::ranges::find(targets, kAllLinear) != targets.end();
 }
 
-/// The names of the adapted layers, each once.
+/// Returns the short names of the layers with an adapter, without duplicates.
 std::vector<std::string> adapted_names(const std::vector<nn::Tensor>& tensors) {
   constexpr std::string_view kEnd = ".lora_A.weight";
   std::vector<std::string> modules;
@@ -116,8 +117,9 @@ std::vector<std::string> adapted_names(const std::vector<nn::Tensor>& tensors) {
   return nn::short_names(modules);
 }
 
-/// Names of whole modules as PEFT understands them: to it "norm" is every module whose name ends so, an
-/// input_layernorm too, so that full names stand where a short one would name more.
+/// Returns modules_to_save for PEFT, which matches any module whose name ends with an entry ("norm" also
+/// matches input_layernorm). Replaces an entry by full module names if PEFT would match more modules than
+/// Hearth.
 std::vector<std::string> saved_names(const std::vector<std::string>& names,
                                      const std::vector<nn::Tensor>& tensors) {
   std::vector<std::string> saved;

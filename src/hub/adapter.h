@@ -16,30 +16,32 @@ inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
 /// Name of the weights file of older PEFT versions, in torch.save's format.
 inline constexpr const char* kOldAdapterFile = "adapter_model.bin";
 inline constexpr const char* kAdapterConfig = "adapter_config.json";
-/// What diffusers calls a file of a LoRA.
+/// Name of the weights file of a LoRA saved by diffusers.
 inline constexpr const char* kDiffusersLora = "pytorch_lora_weights.safetensors";
-/// What PEFT puts before the names of the model.
+/// Prefix of the model's tensor names in PEFT files.
 inline constexpr const char* kAdapterPrefix = "base_model.model.";
 
-/// 16, not 16.0: a number as PEFT's own files have it.
+/// Returns a JSON number that is written as 16, not 16.0, if it is an integer, as in PEFT's files.
 nlohmann::ordered_json json_number(double value);
 
-/// For models whose embed_tokens and lm_head are one table: UserError if the adapter would train one of the
-/// two, because PEFT would load it as a table of its own.
+/// Throws a UserError if the adapter trains embed_tokens or lm_head. Call for models that tie the two tables:
+/// PEFT would load the trained table separately and untie them.
 void check_untied(const nn::Adapter& adapter);
 
-/// The weights of an adapter given as its folder, or as the file itself.
+/// Returns the weights file of an adapter. `file_or_folder`: the adapter's folder, or the file itself. Throws
+/// a UserError if the folder has only weights in an unsupported format.
 fs::path adapter_weights(const fs::path& file_or_folder);
 
+/// Contents of PEFT's adapter_config.json.
 struct AdapterConfig {
-  recipe::Adapter options;                 ///< targets are empty where they are no list of names
+  recipe::Adapter options;                 ///< targets are empty if they are a regular expression
   std::string base;                        ///< base_model_name_or_path
-  std::shared_ptr<const ModuleRule> rule;  ///< what becomes of each module
-  bool transposed = false;                 ///< fan_in_fan_out
-  std::string rule_json;                   ///< the keys that say it, as an object
+  std::shared_ptr<const ModuleRule> rule;  ///< rank and scale of each module
+  bool transposed = false;                 ///< fan_in_fan_out: weights are [in, out]
+  std::string rule_json;                   ///< JSON object with the keys that define `rule`
 };
-/// Reads the adapter_config.json beside an adapter's weights. UserError naming the key for what is no plain
-/// LoRA and for a key that is not known, unless its value turns nothing on.
+/// Reads the adapter_config.json in the folder of an adapter. Throws a UserError with the key for an adapter
+/// that is not a plain LoRA, and for an unknown key, unless its value disables it (null, false, empty).
 AdapterConfig read_adapter_config(const fs::path& file_or_folder);
 /// Returns the adapter that a model is built with. `first`: config of the adapter that training starts from;
 /// null: a new one.

@@ -30,7 +30,7 @@ constexpr const char* kScaledMetadataKey = "hearth_lora_metadata";
 constexpr int64_t kMostRank = 1 << 16;
 /// Extensions of weight files.
 constexpr std::string_view kEndings[] = {".safetensors", ".pt", ".pth", ".bin"};
-/// What programs put before the names of diffusers.
+/// Prefixes of diffusers' module names in files of various programs.
 constexpr std::string_view kPrefixes[] = {kDenoiserPrefix, kAdapterPrefix, "diffusion_model."};
 
 bool any_ends_with(const io::WeightFiles& files, std::string_view ending) {
@@ -40,7 +40,7 @@ bool any_ends_with(const io::WeightFiles& files, std::string_view ending) {
 
 bool is_matrix(const TensorView& tensor) { return tensor.shape.rank() == 2 && is_floating(tensor.dtype); }
 
-/// A name without its ending, where it has it.
+/// Returns a name without its ending; nullopt if it does not have this ending.
 std::optional<std::string> without(const std::string& name, std::string_view ending) {
   if (!name.ends_with(ending)) return std::nullopt;
   return name.substr(0, name.size() - ending.size());
@@ -55,7 +55,7 @@ double scalar_of(const TensorView& tensor, const fs::path& path) {
   return value;
 }
 
-/// Floats as the bytes that a view can show.
+/// Returns a copy of the values as bytes, for a TensorView.
 std::vector<std::byte> bytes_of(const std::vector<float>& values) {
   const auto bytes = std::as_bytes(std::span(values));
   return {bytes.begin(), bytes.end()};
@@ -65,7 +65,7 @@ TensorView view_of(std::string name, const Shape& shape, const std::vector<std::
   return {.name = std::move(name), .dtype = DType::f32, .shape = shape, .bytes = bytes};
 }
 
-/// What PEFT's config says of modules, in the metadata of a file.
+/// Parses PEFT's configuration in the metadata of a safetensors file; null if it has no keys of a denoiser.
 std::unique_ptr<ModuleRule> rule_in(const std::string& text, const std::string& where) {
   const Json all = parse_json_object<Json>(text, where);
   Json config = Json::object();
@@ -88,7 +88,7 @@ fs::path file_of(const fs::path& file_or_folder) {
                                                  : adapter_weights(file_or_folder);
 }
 
-/// The value that most have.
+/// Returns the most frequent value of `of` over all modules.
 template <typename Of>
 double usual(const Modules& modules, Of of) {
   std::map<double, int> counts;
@@ -97,7 +97,7 @@ double usual(const Modules& modules, Of of) {
 }
 
 double rank_of(const Change& change) { return static_cast<double>(change.rank); }
-/// Rounded as a file would say it, so that a scale of 0.1 has no tail.
+/// Returns alpha = scale * rank, rounded to f32 so that JSON shows 0.1 rather than 0.10000000149.
 double alpha_of(const Change& change) {
   return static_cast<double>(static_cast<float>(change.scale * rank_of(change)));
 }
@@ -184,14 +184,15 @@ void DenoiserAdapter::read_diffusers() {
 
 namespace {
 
-/// The matrices of one module in kohya's keys.
+/// Matrices of a (possibly fused) module in kohya's keys.
 struct KohyaPair {
   const TensorView* down = nullptr;
   const TensorView* up = nullptr;
   std::optional<double> alpha;
 };
 
-/// Takes kohya's matrices of several modules apart.
+/// Splits kohya's matrices of a fused module. up [out, rank] is split by rows. down [rank, in] is shared by
+/// the parts, unless up is block diagonal: then each part has a share of the rank.
 class KohyaParts {
  public:
   std::vector<TensorView> tensors;
@@ -224,7 +225,7 @@ class KohyaParts {
     }
   }
 
-  /// Whether each part reads an equal share of the rank, and nothing else.
+  /// True if `up` is block diagonal: each part uses an equal share of the rank and nothing else.
   bool has_blocks(int64_t count) const {
     if (rank_ % count != 0) return false;
     const int64_t share = rank_ / count;
@@ -251,7 +252,7 @@ class KohyaParts {
   const FluxModule& module_;
   std::vector<float> down_, up_;
   int64_t rank_ = 0, columns_ = 0, rows_ = 0;
-  int64_t usual_ = 0;  ///< rows of each part but the last
+  int64_t usual_ = 0;  ///< rows of each part except the last
   double scale_ = 1;
 };
 
@@ -272,7 +273,8 @@ std::map<std::string, KohyaPair> pairs_in(const io::WeightFiles& files, const fs
   return pairs;
 }
 
-/// FLUX.2 by its modules, or by the rows of what its single blocks fuse: nine times the width, not seven.
+/// True for a LoRA of FLUX.2: it has shared modulation modules, or linear1 of its single blocks has 9 times
+/// as many rows as columns (FLUX.1: 7 times).
 bool is_flux2(const std::map<std::string, KohyaPair>& pairs) {
   return std::ranges::any_of(pairs, [](const auto& entry) {
     const auto& [name, pair] = entry;
@@ -282,7 +284,7 @@ bool is_flux2(const std::map<std::string, KohyaPair>& pairs) {
   });
 }
 
-/// By their names in kohya's keys.
+/// Returns the modules of a model by kohya's name.
 std::map<std::string, FluxModule> kohya_modules(const FluxBlocks& blocks) {
   std::map<std::string, FluxModule> modules;
   for (FluxModule& module : flux_modules(blocks)) {
@@ -319,7 +321,6 @@ void DenoiserAdapter::read_kohya() {
   files_.show(std::move(tensors), std::move(memory));
 }
 
-/// Every tensor is one of two matrices that belong together.
 void DenoiserAdapter::check() {
   if (modules_.empty())
     user_error("{}: expected a LoRA of a denoiser, found no matrices lora_A in it", path().string());

@@ -11,41 +11,45 @@
 
 namespace hearth::hub {
 
-/// What diffusers puts before the names of a denoiser's modules.
+/// Prefix of a denoiser's module names in diffusers' LoRA files.
 inline constexpr const char* kDenoiserPrefix = "transformer.";
 
-/// A LoRA of a denoiser, from a file in the keys of diffusers or PEFT (`transformer.NAME.lora_A.weight`) or
-/// of kohya's scripts (`lora_unet_NAME.lora_down.weight`), whose matrices for several modules are taken
-/// apart.
+/// A LoRA of a denoiser. Reads files with the keys of diffusers or PEFT (`transformer.NAME.lora_A.weight`)
+/// and of kohya's sd-scripts (`lora_unet_NAME.lora_down.weight`). kohya's matrices of fused modules (qkv) are
+/// split into those of diffusers' separate modules.
 class DenoiserAdapter {
  public:
-  /// UserError for keys of another kind, matrices that do not belong together, and a scale that nobody can
-  /// know.
+  /// Throws a UserError for unknown keys, matrices whose shapes do not match, and an invalid alpha.
   explicit DenoiserAdapter(const fs::path& file_or_folder);
 
-  /// By module of diffusers: rank, and what the product of the matrices is multiplied by.
+  /// Returns rank and scale (factor of B A) by diffusers' module name.
   const std::map<std::string, nn::Adapter::Change, std::less<>>& modules() const { return modules_; }
-  /// The matrices, as "transformer.NAME.lora_A.weight" and "transformer.NAME.lora_B.weight".
+  /// Returns the matrices, named "transformer.NAME.lora_A.weight" [rank, in] and
+  /// "transformer.NAME.lora_B.weight" [out, rank].
   const io::WeightFiles& files() const { return files_; }
+  /// Returns matrix 'A' or 'B' of a module. The module must have an adapter.
   const io::TensorView& matrix(const std::string& module, char which) const;
   const fs::path& path() const { return files_.paths()[0]; }
 
  private:
   void read_kohya();
   void read_diffusers();
+  /// Throws a UserError unless every tensor is lora_A or lora_B of a module, with matching ranks and finite
+  /// scales.
   void check();
 
   io::WeightFiles files_;
   std::map<std::string, nn::Adapter::Change, std::less<>> modules_;
 };
 
-/// Whether a file, or the file in a folder, is a LoRA of a denoiser.
+/// True if a file, or the weights file in a folder, is a LoRA of a denoiser.
 bool is_denoiser_adapter(const fs::path& file_or_folder);
 
-/// What the builder is told of a denoiser's adapter; with a path, what that file says of each module.
+/// Returns the adapter that a denoiser is built with. If options.path is set, ranks and scales come from that
+/// file.
 nn::Adapter denoiser_adapter(const recipe::Adapter& options);
 
-/// What becomes of each module that has an adapter among `tensors`.
+/// Rank and scale of each module with an adapter, by diffusers' module name.
 using AdaptedModules = std::map<std::string, nn::Adapter::Change, std::less<>>;
 AdaptedModules adapted_modules(const nn::Adapter& adapter, const std::vector<nn::Tensor>& tensors);
 /// Returns the factor by which a tensor is multiplied in a LoRA file: the module's scale alpha / rank for
@@ -59,8 +63,9 @@ std::string peft_config_json(const AdaptedModules& modules, const fs::path& base
 /// modules' scales, by which DenoiserAdapter divides lora_B when it reads the file.
 std::map<std::string, std::string> diffusers_metadata(const AdaptedModules& modules);
 
-/// Writes a LoRA in f32 for others: in diffusers' keys, or in kohya's with alphas and its metadata, where
-/// modules that are one there have their matrices side by side. UserError for a module without a name there.
+/// Write a LoRA in f32 with diffusers' keys, or with kohya's keys, alphas and metadata. For kohya, matrices
+/// of modules that are fused there are combined. Throws a UserError for a module that has no name in kohya's
+/// keys.
 void write_diffusers_lora(const DenoiserAdapter& adapter, const fs::path& file);
 void write_kohya_lora(const DenoiserAdapter& adapter, const fs::path& file);
 

@@ -10,10 +10,11 @@
 namespace hearth::hub {
 namespace {
 
-/// What the rotary positions of FLUX are made for; how other heads are divided among the axes no tensor says.
+/// Head size of FLUX.1 and FLUX.2. Other sizes are unsupported, because the tensors do not show how RoPE
+/// splits a head into axes.
 constexpr int64_t kHeadSize = 128;
 
-/// The tensors of a denoiser under diffusers' names.
+/// Tensors of a denoiser under diffusers' names.
 class Tensors {
  public:
   explicit Tensors(const fs::path& file) : files_(open_weights(file)) {}

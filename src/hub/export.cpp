@@ -24,7 +24,7 @@ void copy_into(const fs::path& file, const fs::path& folder) {
   write_file_atomically(folder / file.filename(), read_file(file));
 }
 
-/// Config, tokenizer and templates, byte for byte.
+/// Copies configuration, tokenizer and chat template unchanged.
 void copy_companions(const ModelFolder& model, const fs::path& to) {
   constexpr auto kKinds = std::to_array<std::string_view>({".json", ".model", ".txt", ".jinja"});
   for (const fs::directory_entry& entry : fs::directory_iterator(model.model)) {
@@ -36,7 +36,7 @@ void copy_companions(const ModelFolder& model, const fs::path& to) {
   for (const fs::path& file : text::tokenizer_files(model.text)) copy_into(file, to);
 }
 
-/// config.json names the dtype, under the keys of both versions of transformers.
+/// Sets the dtype in config.json, under the keys of old and new versions of transformers.
 void set_dtype(const fs::path& file, DType type) {
   auto config = parse_json_object<Json>(read_file(file, models::kMaxConfigBytes), file.string());
   config["dtype"] = config["torch_dtype"] = models::torch_name(type);

@@ -5,16 +5,17 @@
 
 namespace hearth::hub {
 
-/// Whether a folder is that of a run on images.
+/// True if a folder is the run of an image model.
 bool is_image_run(const fs::path& folder);
 
-/// Writes a model, merged with its adapter, as a transformers folder: weights, config.json and tokenizer, one
-/// tensor in memory at a time. Returns how many tensors the adapter changed. UserError leaves nothing behind.
+/// Writes a model, merged with its adapter, as a transformers folder: weights, config.json and tokenizer.
+/// Holds one tensor in memory at a time. Returns the number of tensors that the adapter changed. If it throws
+/// a UserError, the folder is not created.
 int64_t export_folder(const ModelFolder& model, const FolderOptions& options);
 
-/// Writes the weights of a run on images, the best ones where there are some, and its recipe as a folder
-/// that evaluation and prediction open as they do the run. Returns the file of the weights. Takes no
-/// shard_bytes.
+/// Writes the best weights of an image run (its last ones if it has no best ones) and its recipe to a folder
+/// that `hearth eval` and `hearth predict` accept as a run. Returns the file of the weights that were copied.
+/// options.shard_bytes must be 0.
 fs::path export_image_run(const fs::path& run, const FolderOptions& options);
 
 }  // namespace hearth::hub

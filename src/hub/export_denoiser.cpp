@@ -18,7 +18,7 @@
 namespace hearth::hub {
 namespace {
 
-/// The other parts of a folder of diffusers, whatever they are.
+/// Copies the other parts of a diffusers folder: text encoders, autoencoder, scheduler and so on.
 void copy_other_parts(const fs::path& from, const fs::path& to) {
   for (const fs::directory_entry& entry : fs::directory_iterator(from)) {
     if (entry.path().filename() == kDenoiserFolder) continue;

@@ -4,16 +4,16 @@
 
 namespace hearth::hub {
 
-/// Whether a path is of a model that makes pictures: a folder of diffusers or of its denoiser, a run, or a
-/// LoRA of one.
+/// True if a path is a model that generates images: a diffusers folder or its denoiser's folder, a run, or a
+/// LoRA of such a model.
 bool is_denoiser(const fs::path& given);
 
-/// The parts of such a model; of a LoRA the model that it is for is `base`, or else what adapter_config.json
-/// beside it names. UserError where nobody says it.
+/// Returns the parts of a model that generates images. `base`: base model of a LoRA; empty: the one in the
+/// adapter_config.json in the same folder. Throws a UserError if the base model of a LoRA is unknown.
 ModelFolder find_denoiser(const fs::path& given, const fs::path& base = {});
 
-/// Writes a denoiser, merged with its LoRA: a folder of diffusers with all of its parts, or config.json and
-/// weights where the model has no other parts. Returns how many tensors the LoRA changed.
+/// Writes a denoiser, merged with its LoRA, as a complete diffusers folder, or as config.json and weights if
+/// the model has no other parts. Returns the number of tensors that the LoRA changed.
 int64_t export_denoiser(const ModelFolder& model, const FolderOptions& options);
 
 }  // namespace hearth::hub

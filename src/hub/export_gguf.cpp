@@ -28,12 +28,12 @@ constexpr uint32_t kQuantizationVersion = 2;
 constexpr int64_t kGemma27bLayers = 46;
 constexpr float kLargestQ8 = 127.0F * 65504.0F;
 
-/// llama.cpp's name of a family.
+/// Returns llama.cpp's architecture name of a model family.
 std::string architecture(const DecoderConfig& config) {
   return config.family == "mistral" ? "llama" : config.family;
 }
 
-/// Gemma 2's layers see a window in turns, the first one too.
+/// True if even layers (from 0) use sliding-window attention and odd ones full attention, as in Gemma 2.
 bool windows_alternate(const DecoderConfig& config) {
   for (size_t i = 0; i < config.windows.size(); ++i) {
     if ((config.windows[i] > 0) != (i % 2 == 0)) return false;
@@ -45,7 +45,7 @@ int64_t window_of(const DecoderConfig& config) {
   return *std::max_element(config.windows.begin(), config.windows.end());
 }
 
-/// Numbers that llama.cpp's code for the family takes for granted.
+/// Throws a UserError for values that differ from the constants in llama.cpp's Gemma 2 code.
 void check_gemma(const DecoderConfig& config, const std::string& where) {
   if (config.attention_cap <= 0 || config.head_cap <= 0)
     user_error("{}: expected both soft caps, without which llama.cpp has no Gemma 2", where);
@@ -90,16 +90,16 @@ void check_expressible(const DecoderConfig& config, const std::string& where) {
   if (config.family == "gemma2") check_gemma(config, where);
 }
 
-/// A tensor to be written, and the one that it is made of; none for tables.
+/// A tensor to write, and the model's tensor that it is converted from (empty for tables).
 struct Part {
   std::string source;
   io::GgufTensor target;
-  int64_t heads = 0;               ///< above 0: rows are put into interleaved order
+  int64_t heads = 0;               ///< number of heads whose rows are interleaved for RoPE; 0: none
   float offset = 0;                ///< added to every value
-  std::vector<float> values = {};  ///< of a table
+  std::vector<float> values = {};  ///< values of a table
 };
 
-/// Every tensor that the family has, in the order of the layers.
+/// List of all tensors of a model, in layer order.
 class Parts {
  public:
   explicit Parts(const DecoderConfig& config) : config_(config) {
@@ -175,7 +175,7 @@ class Parts {
     add_linear("mlp.down_proj", "ffn_down", {hidden, size}, config_.mlp_bias);
   }
 
-  /// What frequencies are divided by, where that is more than one number.
+  /// Adds the per-frequency divisors of RoPE for llama3 and longrope scaling.
   void add_rope_tables() {
     const models::RopeOptions& rope = config_.rope;
     if (rope.type == "llama3") {
@@ -200,7 +200,8 @@ class Parts {
   std::vector<Part> parts_;
 };
 
-/// Vectors are f32, and rows that are no whole blocks f16.
+/// Returns the type of a tensor: f32 for vectors, f16 instead of q8_0 if the row length is not a multiple of
+/// the q8_0 block.
 GgufType type_of(const Shape& shape, GgufType wanted) {
   if (shape.rank() < 2) return GgufType::f32;
   return wanted == GgufType::q8_0 && shape.back() % io::kQ8Block != 0 ? GgufType::f16 : wanted;
@@ -220,7 +221,8 @@ uint32_t file_type(GgufType type) {
   internal_error("no file type for {}", static_cast<uint32_t>(type));
 }
 
-/// A weight that nothing is made of would be lost.
+/// Throws a UserError if a source tensor is missing or has another shape, or if a tensor of the model would
+/// not be exported.
 void check_weights(const std::vector<Part>& parts, const io::WeightFiles& files, const fs::path& folder) {
   std::set<std::string> used;
   for (const Part& part : parts) {
@@ -346,7 +348,7 @@ RowEncoding encoding_of(const Part& part) {
       return interleaved_row(row, rows, heads);
     };
   } else if (part.heads > 0 || part.offset != 0) {
-    // A vector is one row of f32.
+    // ModelWeights treats a vector as one row of f32.
     encoding.write = [&part](std::span<float> values, std::byte* out) {
       const int64_t count = std::ssize(values);
       for (int64_t i = 0; i < count; ++i) {

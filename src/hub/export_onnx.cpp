@@ -10,7 +10,7 @@
 namespace hearth::hub {
 namespace {
 
-/// A tensor of the files in the order of memory.
+/// Reads a tensor from the files and converts it to Hearth's memory layout.
 std::vector<float> memory_values(const io::WeightFiles& files, const fs::path& path,
                                  const nn::Tensor& tensor) {
   const io::TensorView* found = files.find(tensor.name);
@@ -29,7 +29,7 @@ std::vector<float> memory_values(const io::WeightFiles& files, const fs::path& p
   return memory;
 }
 
-/// An input or output with the batch first, images as NCHW.
+/// Returns the ONNX description of an input or output: dynamic batch axis first, images as NCHW.
 io::OnnxValue described(const std::string& name, const Shape& shape) {
   std::vector<int64_t> axes(shape.begin(), shape.end());
   if (axes.size() == 4) std::rotate(axes.begin() + 1, axes.end() - 1, axes.end());

@@ -6,9 +6,10 @@
 
 namespace hearth::hub {
 
-/// Elements [from, from + count) of a floating tensor of a file, times its scale where it is in 8 bits.
+/// Returns elements [from, from + count) of a floating-point tensor as f32. fp8 values are multiplied by the
+/// scale of the tensor.
 std::vector<float> floats_of(const io::TensorView& view, int64_t from, int64_t count);
-/// All of them.
+/// Returns all elements of a floating-point tensor as f32.
 std::vector<float> floats_of(const io::TensorView& view);
 
 }  // namespace hearth::hub

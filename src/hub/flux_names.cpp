@@ -6,7 +6,7 @@
 namespace hearth::hub {
 namespace {
 
-/// No model has more; a file that speaks of more names them in vain.
+/// Max number of blocks of a kind, so that an index in a damaged file cannot exhaust the memory.
 constexpr int64_t kMostBlocks = 1024;
 
 struct Row {
@@ -28,7 +28,7 @@ const std::vector<Row>& attention_rows() {
   return rows;
 }
 
-/// What the two versions name differently.
+/// Modules whose names differ between FLUX.1 and FLUX.2.
 struct Version {
   std::vector<Row> whole, in_double, in_single;
 };

@@ -8,24 +8,26 @@
 
 namespace hearth::hub {
 
-/// A module of FLUX as its authors' files name it, and the modules of diffusers that its rows become, one
-/// after the other.
+/// A module of FLUX under its original name (Black Forest Labs), and the diffusers modules that it
+/// corresponds to. The rows of a fused original weight (qkv) are the concatenated rows of the parts.
 struct FluxModule {
   std::string original;            ///< "double_blocks.3.img_attn.qkv"
   std::vector<std::string> parts;  ///< "transformer_blocks.3.attn.to_q", ...
-  /// The first half of the rows is the second one there: shift before scale.
+  /// True if diffusers stores the two halves of the rows in reverse order (scale, shift instead of shift,
+  /// scale).
   bool swapped = false;
 };
 
-/// Every module that a model with these blocks may have; FLUX.2 has other ones than FLUX.1.
+/// Version of FLUX and numbers of its double-stream and single-stream blocks.
 struct FluxBlocks {
   bool flux2 = false;
   int64_t num_double = 0, num_single = 0;
 };
+/// Returns all modules that a model with these blocks may have.
 std::vector<FluxModule> flux_modules(const FluxBlocks& blocks);
 
-/// How many blocks the names of tensors speak of: one more than the largest number after `name`, as after
-/// "double_blocks" in "double_blocks.3.img_attn.qkv" or "lora_unet_double_blocks_3_img_attn_qkv".
+/// Returns the number of blocks in tensor names: 1 + the max index after `name`, such as "double_blocks" in
+/// "double_blocks.3.img_attn.qkv" or "lora_unet_double_blocks_3_img_attn_qkv". At most 1024.
 int64_t num_blocks(std::span<const std::string> names, std::string_view name);
 
 }  // namespace hearth::hub

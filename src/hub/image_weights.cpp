@@ -13,7 +13,7 @@
 namespace hearth::hub {
 namespace {
 
-/// The longest first.
+/// Prefixes of backbone tensors, longest first.
 constexpr auto kPrefixes = std::to_array<std::string_view>({"backbone.body.", "backbone.", "encoder."});
 constexpr size_t kMostNames = 3;
 
@@ -23,7 +23,7 @@ bool has_prefix(std::string_view name) {
 
 std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.')); }
 
-/// The tensor's place in the files, or null.
+/// Finds a tensor in the files, with or without a backbone prefix; null if there is none.
 const io::TensorView* find_in(const io::WeightFiles& files, const std::string& name) {
   if (const io::TensorView* found = files.find(name)) return found;
   for (const std::string_view prefix : kPrefixes) {
@@ -38,7 +38,7 @@ bool fits(const nn::Tensor& tensor, const io::TensorView* found) {
          dtype_bytes(found->dtype) >= 2;
 }
 
-/// What to try for weights of a first convolution that differs.
+/// Returns advice for a tensor whose shape differs; specific for a first convolution.
 std::string advice(const Shape& wanted, const Shape& found) {
   if (wanted.rank() == 4 && found.rank() == 4) {
     if (wanted[2] == 3 && found[2] == 7)
@@ -61,14 +61,14 @@ std::string advice(const Shape& wanted, const Shape& found) {
              advice(tensor.layout.file_shape, found->shape));
 }
 
-/// "a, b, c and 4 more".
+/// Returns "a, b, c and 4 more".
 std::string some_of(const std::vector<std::string>& names) {
   const size_t shown = std::min(names.size(), kMostNames);
   const std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + shown, ", "));
   return names.size() > shown ? fmt::format("{} and {} more", text, names.size() - shown) : text;
 }
 
-/// Why a tensor is not read.
+/// Describes why a tensor is not loaded.
 std::string misfit(const nn::Tensor& tensor, const io::TensorView* found) {
   if (found == nullptr) return tensor.name + " is missing";
   return fmt::format("{} {} is not {}", found->name, to_string(found->shape),

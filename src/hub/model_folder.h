@@ -4,27 +4,29 @@
 
 namespace hearth::hub {
 
-/// A model as commands name it, and where its parts are.
+/// Locations of the parts of a model that is named on the command line.
 struct ModelFolder {
-  fs::path model;    ///< a transformers folder: config.json and weights
-  fs::path weights;  ///< that folder, or a file of other weights for it
-  fs::path adapter;  ///< a PEFT adapter on top of it, as its folder or file; empty: none
-  fs::path text;     ///< the folder with tokenizer and chat template
+  fs::path model;    ///< transformers folder with config.json and weights
+  fs::path weights;  ///< `model`, or a file with other weights for it
+  fs::path adapter;  ///< folder or file of a PEFT adapter; empty: none
+  fs::path text;     ///< folder with tokenizer and chat template
 
-  /// The weights that tell this model from others, for people: the adapter's, or its own.
+  /// Returns the path of the weights to show to users: the adapter if there is one, otherwise `weights`.
   const fs::path& named_weights() const { return adapter.empty() ? weights : adapter; }
 };
 
-/// The weights that commands take of a run: its best where there are some, else its last, which are an
-/// adapter's or a model's.
+/// Returns the weights file of a run: the best weights if it has any, otherwise the last ones. `adapter`:
+/// true if the run trains an adapter.
 fs::path run_weights(const fs::path& run, bool adapter);
-/// Whether a folder has a tokenizer.
+/// True if a folder has a tokenizer.
 bool has_tokenizer(const fs::path& folder);
 
-/// The parts of a transformers folder, of a run, or of an adapter (its folder or file), whose base is `base`
-/// or else the one that its config names; of a run, run_weights. UserError when there is no such folder.
+/// Finds the parts of a transformers folder, a run, or an adapter (folder or file). `base`: base model of an
+/// adapter; empty: the one in its adapter_config.json. Throws a UserError if a part is missing, or if `base`
+/// is given and `given` is not an adapter.
 ModelFolder find_model(const fs::path& given, const fs::path& base = {});
-/// The same for what must be an adapter.
+/// Finds the parts of an adapter and its base model, as find_model() does. Throws a UserError if `adapter` is
+/// not an adapter.
 ModelFolder find_adapted_model(const fs::path& adapter, const fs::path& base = {});
 
 }  // namespace hearth::hub

@@ -33,13 +33,14 @@ bool is_stored(const io::TensorView& tensor) {
 
 int64_t num_rows(const Shape& shape) { return shape.rank() < 2 ? 1 : shape[0]; }
 
-/// Whether every value is finite and can be written.
+/// True if all values are finite and at most `largest` in magnitude.
 bool all_within(std::span<const float> values, float largest) {
   if (std::isinf(largest)) return cpu::all_finite(values.data(), std::ssize(values));
   return std::ranges::all_of(values, [=](float value) { return std::abs(value) <= largest; });
 }
 
-/// For models of any family where config.json says it.
+/// True if embedding table and lm_head are tied: tie_word_embeddings in config.json, or the default of the
+/// family.
 bool ties_tables(const fs::path& config) {
   const auto json =
       parse_json_object<nlohmann::json>(read_file(config, models::kMaxConfigBytes), config.string());
@@ -90,7 +91,8 @@ void ModelWeights::open_adapter(const ModelFolder& model) {
   check_untied(model.model / kModelConfig);
 }
 
-/// GPT-2 has the layers of transformers' Conv1D, and its first files have names of their own.
+/// Detects GPT-2: its linear layers are transformers' Conv1D with [in, out] weights, and its original files
+/// omit the prefix "transformer." of names.
 void ModelWeights::look_at(const fs::path& file, const AdapterConfig& config) {
   const auto json =
       parse_json_object<nlohmann::json>(read_file(file, models::kMaxConfigBytes), file.string());
@@ -100,7 +102,7 @@ void ModelWeights::look_at(const fs::path& file, const AdapterConfig& config) {
   if (transposed_ && name_in(base_, outer + "wte.weight") == "wte.weight") outer_ = outer;
 }
 
-/// An adapter that lacks a module would be merged in part.
+/// Throws a UserError if the adapter has no weights for a module that its configuration targets.
 void ModelWeights::check_all_there(const ModuleRule& rule) const {
   constexpr std::string_view kWeight = ".weight";
   if (rule.all_linear()) return;
@@ -114,7 +116,8 @@ void ModelWeights::check_all_there(const ModuleRule& rule) const {
   }
 }
 
-/// Of one table with two names an adapter would change both here, and one in PEFT.
+/// Throws a UserError for an adapter of a tied embedding table: merging changes the embedding and the head,
+/// PEFT changes only one of them.
 void ModelWeights::check_untied(const fs::path& config) const {
   for (const auto& [name, change] : changes_) {
     const bool is_table = name.ends_with("embed_tokens.weight") || name.ends_with("wte.weight") ||
@@ -169,7 +172,7 @@ void ModelWeights::check_shape(const io::TensorView& tensor, const Shape& wanted
              to_string(tensor.shape), dtype_name(tensor.dtype));
 }
 
-/// Gives the memory of the tensor before back and reads what the adapter does to this one.
+/// Releases the memory of the previous tensor and reads the adapter's matrices for this one.
 void ModelWeights::prepare(const io::TensorView& weight) {
   if (read_ != nullptr && read_ != &weight) base_.release(*read_);
   read_ = whole_ = &weight;

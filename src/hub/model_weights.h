@@ -17,37 +17,39 @@
 
 namespace hearth::hub {
 
-/// How the rows of a tensor are written.
+/// Output format of the rows of a tensor.
 struct RowEncoding {
   int64_t row_bytes = 0;
-  float largest = std::numeric_limits<float>::infinity();  ///< magnitude that can be written
-  std::function<void(std::span<float> values, std::byte* out)> write;
-  std::function<int64_t(int64_t row)> place = {};  ///< which row it becomes; empty: the same
+  float largest = std::numeric_limits<float>::infinity();              ///< max magnitude of a value
+  std::function<void(std::span<float> values, std::byte* out)> write;  ///< encodes a row
+  std::function<int64_t(int64_t row)> place = {};  ///< returns the output index of a row; empty: unchanged
 };
 
-/// The weights of a model, base + scale * B * A where there is an adapter, one tensor in memory at a time.
+/// The weights of a model, merged with its adapter (W + scale * B A), one tensor in memory at a time.
 class ModelWeights {
  public:
-  /// UserError for an adapter that is not one of this model.
+  /// Opens the files. Throws a UserError if the adapter does not belong to the model.
   ModelWeights(const ModelFolder& model, int num_threads);
 
-  /// Names, shapes and places; their bytes are those under the adapter.
+  /// Returns the tensors of the base model; their bytes are not merged.
   const io::WeightFiles& files() const { return base_; }
+  /// Returns the number of tensors that the adapter changes.
   int64_t num_changed() const { return std::ssize(changes_); }
 
-  /// A tensor's bytes; valid until the next call. A tensor that is no matrix is one row (of more axes, rows
-  /// are those of the first). UserError for values above encoding.largest.
+  /// Returns the merged and encoded bytes of a tensor, valid until the next call. A row runs over all axes
+  /// but the first; a vector is one row. Throws a UserError for values that are not finite or above
+  /// encoding.largest.
   std::span<const std::byte> encoded(const io::TensorView& weight, const RowEncoding& encoding);
-  /// The same in a floating dtype.
+  /// Returns the merged bytes of a tensor in a floating-point dtype, valid until the next call.
   std::span<const std::byte> bytes_of(const io::TensorView& weight, DType dtype);
 
  private:
-  /// What an adapter does to one weight: two matrices, or other values.
+  /// Change of a weight by the adapter: low-rank matrices, or a replacement (modules_to_save).
   struct Change {
     const io::TensorView* a = nullptr;
     const io::TensorView* b = nullptr;
-    const io::TensorView* whole = nullptr;
-    double scale = 0;  ///< of their product
+    const io::TensorView* whole = nullptr;  ///< replacement; null: a and b
+    double scale = 0;                       ///< factor of B A
   };
   void open_adapter(const ModelFolder& model);
   void open_denoiser_adapter(const ModelFolder& model);
@@ -60,23 +62,23 @@ class ModelWeights {
   void prepare(const io::TensorView& weight);
   std::vector<float> rows(const io::TensorView& weight, Range rows) const;
 
-  fs::path path_;  ///< of the adapter's weights
+  fs::path path_;  ///< weights file of the adapter
   std::optional<io::WeightFiles> adapter_;
-  std::unique_ptr<const DenoiserAdapter> denoiser_;  ///< in its place
+  std::unique_ptr<const DenoiserAdapter> denoiser_;  ///< adapter of a denoiser, instead of adapter_
   io::WeightFiles base_;
   double scale_ = 0;
-  std::string outer_;        ///< what names of the model begin with and those of its files do not
+  std::string outer_;        ///< prefix of the model's tensor names that its files omit
   bool transposed_ = false;  ///< weights of linear layers are [in, out]
   ThreadPool threads_;
   std::map<std::string, Change> changes_;
-  const io::TensorView* read_ = nullptr;   ///< the last tensor, whose memory can go
-  const io::TensorView* whole_ = nullptr;  ///< what stands in its place
+  const io::TensorView* read_ = nullptr;   ///< last tensor, whose mapped memory is released by the next call
+  const io::TensorView* whole_ = nullptr;  ///< read_ or its replacement
   std::vector<float> a_, b_;
   int64_t rank_ = 0;
   std::vector<std::byte> bytes_;
 };
 
-/// How floating values become a dtype.
+/// Returns the encoding of rows of `columns` values in a floating-point dtype.
 RowEncoding row_encoding(DType dtype, int64_t columns);
 
 }  // namespace hearth::hub

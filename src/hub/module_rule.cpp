@@ -14,12 +14,13 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMaxRank = 1 << 16;
 constexpr size_t kMaxPatterns = 4096;
-/// All patterns and modules together may take as long as one text of that size.
+/// Time limit for all patterns and modules together, as the number of bytes of a matched text.
 constexpr size_t kTimedBytes = 1 << 20;
 
 bool is_printable_ascii(char c) { return c > ' ' && c <= '~'; }
 
-/// What Python reads differently, or not at all.
+/// Returns the first part of a regular expression that Python's `re` interprets differently or rejects; empty
+/// if there is none.
 std::string_view unlike_python(std::string_view pattern) {
   if (!std::ranges::all_of(pattern, is_printable_ascii)) return "a character that no name has";
   if (pattern.find("}?") != std::string_view::npos || pattern.find("}+") != std::string_view::npos)
@@ -33,7 +34,7 @@ std::string_view unlike_python(std::string_view pattern) {
   return "";
 }
 
-/// (?i) must stay at the very front.
+/// Anchors a pattern to the full name. (?i) must remain at the start.
 std::string whole_name(const std::string& pattern) {
   constexpr std::string_view kAnyCase = "(?i)";
   const size_t skip = pattern.starts_with(kAnyCase) ? kAnyCase.size() : 0;
@@ -44,7 +45,7 @@ text::Regex compile(const std::string& pattern, ModulePattern::Of part, const st
   if (const std::string_view found = unlike_python(pattern); !found.empty())
     user_error("{}: expected a regular expression of names that Hearth and Python read alike, got {} in '{}'",
                where, found, shortened(pattern, 80));
-  // What compiles only between the brackets around it is none.
+  // Compile the pattern alone first, because the added parentheses could complete an invalid one.
   const text::Regex alone(pattern, where);
   return {part == ModulePattern::Of::name ? whole_name(pattern) : fmt::format("\\A(.*\\.)?({})$", pattern),
           where};
@@ -139,7 +140,8 @@ std::vector<ModuleRule::Override> ModuleRule::overrides(const Json& config, cons
   return found;
 }
 
-/// Of the layers alone that layers_to_transform numbers, in a list of modules that layers_pattern names.
+/// Reads layers_to_transform, the indices of the layers with an adapter, and layers_pattern, the names of the
+/// module lists that they index.
 void ModuleRule::read_layers(const Json& config) {
   const Json layers = config.value("layers_to_transform", Json());
   const Json lists = config.value("layers_pattern", Json());
@@ -171,7 +173,8 @@ bool ModuleRule::is_named(const Names& names, std::string_view module) const {
   return std::ranges::any_of(names.list, [&](const std::string& name) { return ends_as(module, name); });
 }
 
-/// PEFT takes every module whose name ends with one of the texts, and what is in it.
+/// True if PEFT would train this module in full: its name, or that of a module around it, ends with an entry
+/// of modules_to_save.
 bool ModuleRule::is_saved(std::string_view module) const {
   for (size_t end = 0; end != std::string_view::npos;) {
     end = module.find('.', end + 1);
@@ -182,14 +185,15 @@ bool ModuleRule::is_saved(std::string_view module) const {
   return false;
 }
 
-/// What gets no adapter because it is, or lies in, a module of that whole name.
+/// True if the module is, or is inside, a module with a name in modules_to_save. It gets no adapter then.
 bool ModuleRule::is_in_saved(std::string_view module) const {
   const std::string dotted = "." + std::string(module) + ".";
   return std::ranges::any_of(
       saved_, [&](const std::string& name) { return dotted.find("." + name + ".") != std::string::npos; });
 }
 
-/// By the first number that follows the name of a list.
+/// True if the layer index of the module is in layers_to_transform. The index is the first number after the
+/// name of a module list.
 bool ModuleRule::is_in_layers(std::string_view module) const {
   if (layers_.empty()) return true;
   std::vector<std::string_view> parts;

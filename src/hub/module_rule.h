@@ -13,24 +13,26 @@
 
 namespace hearth::hub {
 
-/// The UserError for a key of an adapter_config.json; `expected` is what could stand there.
+/// Throws a UserError for the value of a key in adapter_config.json. `expected`: description of a valid
+/// value.
 [[noreturn]] void refuse_value(const fs::path& file, std::string_view key,
                                const nlohmann::ordered_json& config, std::string_view expected);
-/// What PEFT calls every linear layer but the head.
+/// PEFT's value of target_modules for all linear layers except the head.
 inline constexpr const char* kAllLinear = "all-linear";
-/// Whether target_modules says it, in any case.
+/// True if a value of target_modules is kAllLinear, ignoring case.
 bool is_all_linear(std::string_view target);
-/// Whether a module has that name, or one that ends with it after a dot.
+/// True if a module's name is `name` or ends with "." + name.
 inline bool ends_as(std::string_view module, const std::string& name) {
   return module == name || module.ends_with("." + name);
 }
 
-/// A pattern of PEFT's adapter_config.json, as Python's `re` matches it against the ASCII names of modules.
+/// A pattern in PEFT's adapter_config.json. Matches ASCII module names as Python's `re` does.
 class ModulePattern {
  public:
-  /// Of a whole name, or of its end after a dot. UserError naming `where` for a regular expression that does
-  /// not compile or that Python reads differently.
+  /// Part of a module's name that is matched: the full name, or its end after a dot.
   enum class Of : uint8_t { name, end };
+  /// Throws a UserError, starting with `where`, for an invalid regular expression and for one that Python
+  /// interprets differently.
   ModulePattern(const std::string& pattern, Of part, const std::string& where);
   bool matches(std::string_view module, text::RegexScratch& scratch, text::MatchTime& time) const;
 
@@ -38,24 +40,26 @@ class ModulePattern {
   text::Regex regex_;
 };
 
-/// What PEFT's adapter_config.json says becomes of a module: target_modules, exclude_modules,
-/// layers_to_transform, layers_pattern, rank_pattern, alpha_pattern, modules_to_save, r, lora_alpha and
-/// use_rslora together. Not for several threads at once.
+/// Maps module names to rank and scale according to PEFT's adapter_config.json: target_modules,
+/// exclude_modules, layers_to_transform, layers_pattern, rank_pattern, alpha_pattern, modules_to_save, r,
+/// lora_alpha and use_rslora. Not thread-safe.
 class ModuleRule {
  public:
-  /// UserError naming `file` and the key for a value that PEFT would not take or that is not supported.
+  /// Throws a UserError with `file` and the key for a value that PEFT rejects or that is not supported.
   ModuleRule(const nlohmann::ordered_json& config, std::string file);
 
-  /// By a module's full name in the model. UserError for a regular expression that takes too long.
+  /// Returns the change of a module by its full name in the model; rank 0: no adapter. Throws a UserError if
+  /// the regular expressions take too long.
   nn::Adapter::Change change_of(std::string_view module) const;
-  /// Every linear layer but the head; change_of then answers for linear layers alone.
+  /// True for target_modules=all-linear. change_of() must then be called for linear layers only, not the
+  /// head.
   bool all_linear() const { return all_linear_; }
   const std::string& file() const { return file_; }
 
  private:
   struct Names {
     std::vector<std::string> list;
-    std::unique_ptr<ModulePattern> pattern;  ///< in place of the list
+    std::unique_ptr<ModulePattern> pattern;  ///< regular expression instead of the list
   };
   struct Override {
     ModulePattern pattern;

@@ -12,10 +12,10 @@ namespace hearth::hub {
 namespace {
 
 constexpr int64_t kMostBytes = 16 << 20;
-/// A quarter of a gray value of 8 bits: what people round to.
+/// Tolerance: a quarter of an 8-bit gray level, because published values are rounded.
 constexpr float kClose = 0.001F;
 
-/// The numbers under a key, one for each channel; none where it holds anything else.
+/// Returns the numbers of a key, one per channel; empty if the value is not a list of numbers.
 std::vector<float> numbers_of(const nlohmann::json& config, const char* key) {
   const auto found = config.find(key);
   if (found == config.end() || !found->is_array()) return {};

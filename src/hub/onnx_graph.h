@@ -12,49 +12,53 @@
 
 namespace hearth::hub {
 
-/// What follows a linear layer and can be a part of it: y = scale x + shift for each channel.
+/// Affine map that follows a linear layer and is folded into it: y = scale x + shift for each channel.
 struct OnnxAffine {
-  std::vector<double> scale;  ///< empty: 1
-  std::vector<double> shift;  ///< empty: 0
-  ir::ValueId result = ir::kNone;
+  std::vector<double> scale;       ///< per channel; empty: 1
+  std::vector<double> shift;       ///< per channel; empty: 0
+  ir::ValueId result = ir::kNone;  ///< value of y in Hearth's graph
 };
 
-/// An ONNX graph that grows beside one of ours. Values of rank 4 are NCHW there, all others as here; the
-/// first axis of each is the batch, of any size.
+/// Builds an ONNX graph from Hearth's graph. Values of rank 4 are NCHW in ONNX and NHWC in Hearth; all others
+/// are equal. The first axis is the batch, with a dynamic size.
 class OnnxGraph {
  public:
-  /// Values of a weight or statistic in the order of memory.
+  /// Returns the values of a weight or statistic in Hearth's memory layout.
   using ValuesOf = std::function<std::vector<float>(const nn::Tensor&)>;
   OnnxGraph(const ir::Graph& graph, std::span<const nn::Tensor> tensors, ValuesOf values_of);
 
   const ir::Graph& graph() const { return graph_; }
   const Shape& shape(ir::ValueId value) const { return graph_.type(value).shape; }
-  /// The axis of ONNX that is the last one here.
+  /// Returns the ONNX axis of Hearth's last axis (channels).
   int64_t last_axis(ir::ValueId value) const;
 
-  /// Gives an input or output its name, before anything is added.
+  /// Sets the ONNX name of an input or output. Call before nodes are added.
   void set_name(ir::ValueId value, const std::string& name);
-  /// The value's name; a weight becomes a constant.
+  /// Returns the ONNX name of a value; adds a constant for a weight.
   std::string name(ir::ValueId value);
-  /// Adds a node; returns the name of what it makes.
+  /// Adds an ONNX node with a new output and returns the name of the output.
   std::string add(const std::string& op, std::vector<std::string> inputs,
                   std::vector<std::pair<std::string, io::OnnxAttr>> attrs = {});
-  /// The same for a node that makes a value of ours.
+  /// Adds an ONNX node whose output is `value` of Hearth's graph.
   void make(ir::ValueId value, const std::string& op, std::vector<std::string> inputs,
             std::vector<std::pair<std::string, io::OnnxAttr>> attrs = {});
+  /// Add an i64 or f32 constant and return its name.
   std::string whole_numbers(const std::vector<int64_t>& values);
   std::string numbers(const std::vector<float>& values, const std::vector<int64_t>& shape);
 
-  /// Bias and batch norms that read nothing but this node: they are taken as done.
+  /// Returns the bias and batch norms that follow a node, as one affine map. Only nodes that are the sole
+  /// reader of their input are folded; they are marked as done.
   OnnxAffine take_following(const ir::Node& node);
-  /// A weight as a constant: each element times scale[channel_of(its place in memory)], unless scale is
-  /// empty, in the order `layout`.
+  /// Adds a weight as a constant in the order `layout` and returns its name. If `scale` is not empty,
+  /// multiplies each element by scale[channel_of(index)], with its index in Hearth's memory layout.
   std::string weight(ir::ValueId value, const nn::FileLayout& layout, const std::vector<double>& scale,
                      std::function<int64_t(int64_t)> channel_of);
+  /// True if the node was folded into another one.
   bool is_done(ir::NodeId node) const { return done_.contains(node); }
 
   const io::OnnxModel& model() const { return model_; }
   io::OnnxModel& model() { return model_; }
+  /// Returns the contents of model().tensors[tensor]; reads a weight from its file.
   std::vector<std::byte> bytes_of(size_t tensor) const { return sources_[tensor](); }
 
  private:
@@ -78,7 +82,7 @@ class OnnxGraph {
   std::vector<std::function<std::vector<std::byte>()>> sources_;
 };
 
-/// Adds what a node of ours is in ONNX. UserError naming an operation that has no counterpart.
+/// Adds the ONNX nodes for a node of Hearth's graph. Throws a UserError for an op without an ONNX equivalent.
 void add_onnx_node(OnnxGraph& onnx, const ir::Node& node);
 
 }  // namespace hearth::hub

@@ -1,4 +1,4 @@
-// What each operation of image models is in ONNX. To export one more: its function and a row of kOps.
+// ONNX equivalents of the ops of image models. To add an op, write its function and add a row to kOps.
 
 #include <algorithm>
 #include <array>
@@ -21,7 +21,7 @@ std::vector<float> rounded(const std::vector<double>& values) {
   return made;
 }
 
-/// Of an image, whether both orders of axes put its elements in one order.
+/// True if the elements of an image have the same order in NHWC and NCHW.
 bool is_same_in_both_orders(const Shape& shape) { return shape[3] == 1 || shape[1] * shape[2] == 1; }
 
 nn::FileLayout file_layout(const Shape& memory, std::vector<int> axes) {
@@ -32,7 +32,7 @@ nn::FileLayout file_layout(const Shape& memory, std::vector<int> axes) {
           .file_shape = Shape(std::span<const int64_t>(file))};
 }
 
-/// Attributes that convolutions both ways have.
+/// Returns the attributes that Conv and ConvTranspose share.
 std::vector<std::pair<std::string, io::OnnxAttr>> conv_attrs(const Node& node, const Shape& weight) {
   const int64_t stride = node.attrs.integer_or("stride", 1), padding = node.attrs.integer_or("padding", 0);
   const int64_t dilation = node.attrs.integer_or("dilation", 1);
@@ -43,7 +43,7 @@ std::vector<std::pair<std::string, io::OnnxAttr>> conv_attrs(const Node& node, c
           {"group", node.attrs.integer_or("groups", 1)}};
 }
 
-/// A layer with its weight as the second input, and its bias.
+/// Returns the inputs of a linear layer: input, weight and, if the affine map has a shift, bias.
 std::vector<std::string> with_bias(OnnxGraph& onnx, const Node& node, const std::string& weight,
                                    const OnnxAffine& affine) {
   std::vector<std::string> inputs = {onnx.name(node.inputs[0]), weight};
@@ -104,7 +104,7 @@ void batch_norm(OnnxGraph& onnx, const Node& node) {
             {{"epsilon", static_cast<float>(node.attrs.real("eps"))}});
 }
 
-/// Groups are channels of an instance norm, for opset 17 has no group norm.
+/// Opset 17 has no group norm: normalizes groups as the channels of an InstanceNormalization.
 void group_norm(OnnxGraph& onnx, const Node& node) {
   const Shape shape = onnx.shape(node.inputs[0]);
   const int64_t groups = node.attrs.integer("groups");
@@ -124,7 +124,7 @@ void group_norm(OnnxGraph& onnx, const Node& node) {
   onnx.make(node.outputs[0], "Add", {onnx.add("Mul", {back, column(1)}), column(2)});
 }
 
-/// The same operation under another name.
+/// Adds an op with the same inputs and semantics under its ONNX name.
 template <const char* const& kName>
 void same(OnnxGraph& onnx, const Node& node) {
   std::vector<std::string> inputs;
@@ -186,7 +186,7 @@ void concat(OnnxGraph& onnx, const Node& node) {
   onnx.make(node.outputs[0], "Concat", inputs, {{"axis", onnx.last_axis(node.outputs[0])}});
 }
 
-/// Elements [begin, end) along an axis.
+/// Returns the inputs of a Slice of elements [begin, end) along an axis.
 std::vector<std::string> slice_inputs(OnnxGraph& onnx, const std::string& in, int64_t begin, int64_t end,
                                       int64_t axis) {
   return {in, onnx.whole_numbers({begin}), onnx.whole_numbers({end}), onnx.whole_numbers({axis})};
@@ -204,7 +204,7 @@ void softmax(OnnxGraph& onnx, const Node& node) {
             {{"axis", onnx.last_axis(node.inputs[0])}});
 }
 
-/// Elements keep the order that they have with channels last; the batch keeps its size.
+/// Reshapes in NHWC element order, with transposes for NCHW values. The batch axis is unchanged.
 void reshape(OnnxGraph& onnx, const Node& node) {
   const Shape in = onnx.shape(node.inputs[0]), out = onnx.shape(node.outputs[0]);
   if (in.rank() == 0 || out.rank() == 0 || in[0] != out[0])
@@ -236,7 +236,7 @@ void resize(OnnxGraph& onnx, const Node& node) {
   onnx.make(node.outputs[0], "Resize", {in, "", "", sizes}, std::move(attrs));
 }
 
-/// The place and stride of each anchor's cell, finest level first.
+/// Cell coordinates (x, y) and stride in pixels of each YOLOX anchor, finest level first.
 struct Cells {
   std::vector<float> corners, strides;
 };

@@ -14,10 +14,10 @@ namespace {
 
 using io::TensorView;
 
-/// What programs put before the names of a denoiser.
+/// Prefixes of a denoiser's tensor names in files of various programs.
 constexpr std::string_view kPrefixes[] = {"model.diffusion_model.", "diffusion_model.", ""};
 constexpr std::string_view kFirstBlock = "double_blocks.0.";
-/// Of a tensor in 8 bits: what its elements are multiplied by, and what its input was in some programs.
+/// Endings of the scale of an fp8 weight, and of the scale of a layer's input, which is ignored.
 constexpr std::string_view kScales[] = {".scale_weight", ".weight_scale"};
 constexpr std::string_view kInputScales[] = {".scale_input", ".input_scale"};
 constexpr std::string_view kMarker = "scaled_fp8";
@@ -28,7 +28,7 @@ bool ends_with_any(std::string_view name, std::span<const std::string_view> endi
   return std::ranges::any_of(endings, [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
-/// Rows [first, first + count) under another name.
+/// Returns a view of rows [first, first + count) under another name.
 TensorView rows_of(const TensorView& whole, int64_t first, int64_t count, std::string name) {
   TensorView part = whole;
   const auto row_bytes = whole.bytes.size() / static_cast<size_t>(whole.shape[0]);
@@ -41,19 +41,19 @@ TensorView rows_of(const TensorView& whole, int64_t first, int64_t count, std::s
   return part;
 }
 
-/// The tensors of a file as they stand there, and what becomes of them.
+/// Converts the tensors of a file to diffusers' names and layouts.
 class Translation {
  public:
   Translation(const io::WeightFiles& files, std::string where)
       : where_(std::move(where)), tensors_(files.tensors()) {}
 
-  /// Those of one prefix alone, without it.
+  /// Keeps only the tensors with this prefix and removes it from their names.
   void take_prefix(std::string_view prefix) {
     std::erase_if(tensors_, [&](const TensorView& tensor) { return !tensor.name.starts_with(prefix); });
     for (TensorView& tensor : tensors_) tensor.name.erase(0, prefix.size());
   }
 
-  /// Scales become a part of the tensors that they are for.
+  /// Moves scales from separate tensors to TensorView::scale of their fp8 weights.
   void take_scales() {
     std::map<std::string, float, std::less<>> scales;
     for (const TensorView& tensor : tensors_) {
@@ -73,7 +73,7 @@ class Translation {
     }
   }
 
-  /// From the names of FLUX's authors to those of diffusers.
+  /// Renames and splits tensors from FLUX's original format to diffusers'.
   void rename() {
     std::vector<std::string> names;
     for (const TensorView& tensor : tensors_) names.push_back(tensor.name);
@@ -104,7 +104,8 @@ class Translation {
     return floats_of(tensor)[0];
   }
 
-  /// Every part has as many rows as the matrix has columns, but the last one, which has the others.
+  /// Splits a tensor by rows. Three parts (qkv) are equal; otherwise each part has as many rows as the weight
+  /// has columns, and the last one has the remaining rows (MLP).
   void add_parts(const TensorView& tensor, const FluxModule& module, std::vector<TensorView>& parts) {
     std::string ending = tensor.name.substr(module.original.size());
     if (ending == ".scale") ending = ".weight";
@@ -129,8 +130,8 @@ class Translation {
     }
   }
 
-  /// Of queries, keys and values that stand before the rows of an MLP: as many as the module's matrix has
-  /// columns.
+  /// Returns the rows of each of query, key and value in a tensor fused with an MLP: the number of columns of
+  /// the module's weight.
   int64_t width_of(const TensorView& tensor, const FluxModule& module) const {
     const std::string weight = module.original + ".weight";
     const auto found = std::ranges::find(tensors_, weight, &TensorView::name);

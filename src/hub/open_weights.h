@@ -4,13 +4,13 @@
 
 namespace hearth::hub {
 
-/// Name of the denoiser's folder in a folder of diffusers.
+/// Name of the denoiser subfolder in a diffusers folder.
 inline constexpr const char* kDenoiserFolder = "transformer";
 
-/// Opens a model's weights under the names that models have here: a file, a folder, or the denoiser of a
-/// folder of diffusers. Of FLUX the files of its authors too, whose rows become those of several tensors, and
-/// files in 8 bits with a scale per tensor (`.scale_weight`, `.weight_scale`) or without. UserError for
-/// scales of another kind, and for a tensor of the authors' that no model has.
+/// Opens the weights of a model under diffusers' or transformers' names: a file, a folder, or the denoiser of
+/// a diffusers folder. Also reads FLUX in its original format (Black Forest Labs), whose fused tensors are
+/// split by rows, and fp8 files with one scale per tensor (`.scale_weight`, `.weight_scale`) or without.
+/// Throws a UserError for other kinds of scales and for unknown tensors of the original format.
 io::WeightFiles open_weights(const fs::path& file_or_folder);
 
 }  // namespace hearth::hub

@@ -18,7 +18,7 @@ int64_t num_bytes(const io::TensorView& tensor) {
   return tensor.shape.num_elements() * dtype_bytes(tensor.dtype);
 }
 
-/// A file of weights that will be: tensors as they will be stored, and where they come from.
+/// A weights file to write: its tensors, and the input tensors that they come from.
 struct Shard {
   std::string name;
   std::vector<io::TensorView> tensors;

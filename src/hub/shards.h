@@ -12,15 +12,15 @@ namespace hearth::hub {
 class ModelWeights;
 
 struct FolderOptions {
-  fs::path out;               ///< a folder that is not there yet, or empty: else UserError before any work
-  std::optional<DType> type;  ///< of the weights; none: as the model has them
-  int64_t shard_bytes = 0;    ///< most bytes of a file of weights; 0: files as the model has them
+  fs::path out;               ///< output folder; must not exist or be empty
+  std::optional<DType> type;  ///< dtype of the weights; nullopt: unchanged
+  int64_t shard_bytes = 0;    ///< max bytes of a weights file; 0: the same files as the input
   int num_threads = 1;
   std::map<std::string, std::string> metadata = {};  ///< metadata of the safetensors files
 };
 
-/// Writes weights into a folder: as one file `stem`.safetensors, or as files of at most options.shard_bytes
-/// with an index. 0: files as the model has them. Weights in 8 bits become bf16.
+/// Writes weights into a folder: one file `stem`.safetensors, or shards of at most options.shard_bytes with
+/// an index (0: the same shards as the input). fp8 weights are converted to bf16, unless options.type is set.
 void write_weights(ModelWeights& weights, const FolderOptions& options, const fs::path& folder,
                    const std::string& stem);
 

@@ -24,7 +24,7 @@ namespace hearth::hub {
 namespace {
 
 constexpr int64_t kChunk = 1 << 20;
-/// Rounds to infinity.
+/// Smallest magnitude that f16 rounds to infinity.
 constexpr float kTooLargeForF16 = 65520;
 
 std::string memory_name(const engine::Engine& engine, const nn::Tensor& tensor, bool average) {
@@ -43,7 +43,7 @@ AdaptedModules denoiser_modules(const engine::Engine& engine) {
   return adapted_modules(plan.options.adapter, plan.tensors);
 }
 
-/// The tensors of a file of weights, and their names there.
+/// Returns the tensors of a weights file, with their names in the file.
 std::vector<std::pair<const nn::Tensor*, std::string>> saved_tensors(const engine::Engine& engine) {
   const bool adapter = has_adapter(engine);
   std::vector<std::pair<const nn::Tensor*, std::string>> saved;
@@ -54,14 +54,14 @@ std::vector<std::pair<const nn::Tensor*, std::string>> saved_tensors(const engin
   return saved;
 }
 
-/// Nothing that is finite becomes infinite.
+/// True if no value overflows in f16.
 bool fits_f16(std::span<const float> values) {
   return std::ranges::none_of(values, [](float value) { return std::abs(value) >= kTooLargeForF16; });
 }
 
 bool all_finite(std::span<const float> values) { return cpu::all_finite(values.data(), std::ssize(values)); }
 
-/// False for values that are not finite.
+/// Quantizes a tensor of a file into the engine's memory. Returns false if a value is not finite.
 bool quantize_in(engine::Engine& engine, const nn::Tensor& tensor, const io::TensorView& view) {
   const int64_t rows = view.shape[0], columns = view.shape[1];
   std::vector<void*> parts;
@@ -81,8 +81,8 @@ bool quantize_in(engine::Engine& engine, const nn::Tensor& tensor, const io::Ten
   return is_finite;
 }
 
-/// Copies a tensor of a file into the engine's memory; only what lies there in another order than in files
-/// stands in memory once more. False for values that are not finite.
+/// Copies a tensor of a file into the engine's memory, in chunks if both have the same layout. Returns false
+/// if a value is not finite.
 bool copy_in(engine::Engine& engine, const nn::Tensor& tensor, const io::TensorView& view) {
   const bool plain = nn::is_in_file_order(tensor.layout);
   if (tensor.quantized != ops::Quantization::none) {
@@ -107,7 +107,7 @@ bool copy_in(engine::Engine& engine, const nn::Tensor& tensor, const io::TensorV
   return true;
 }
 
-/// Frozen weights are on the workers alone that read them.
+/// True if this worker has the tensor: frozen weights are only on workers that read them.
 bool has(const engine::Engine& engine, const nn::Tensor& tensor) {
   std::string name = tensor.name;
   const Shape& shape = tensor.layout.file_shape;
@@ -116,7 +116,8 @@ bool has(const engine::Engine& engine, const nn::Tensor& tensor) {
   return engine.plan().layout->find(name) != nullptr;
 }
 
-/// An adapter for other modules than the recipe's would be used in part only.
+/// Throws a UserError if the file has tensors of modules without an adapter in the recipe; they would be
+/// ignored.
 void check_nothing_is_left(const std::vector<std::pair<const nn::Tensor*, std::string>>& saved,
                            const io::WeightFiles& files, const fs::path& path) {
   for (const io::TensorView& view : files.tensors()) {
@@ -147,7 +148,8 @@ bool same_values(const io::TensorView& a, const io::TensorView& b) {
   return true;
 }
 
-/// Two versions of transformers read a tied head that differs from the table differently.
+/// Throws a UserError if the head of a tied model differs from its embedding table: versions of transformers
+/// disagree on which of the two to use.
 void check_tied_head(const io::WeightFiles& files, const io::TensorView& head, const fs::path& path) {
   const auto table = std::ranges::find_if(files.tensors(), [](const io::TensorView& view) {
     return std::ranges::any_of(kTables, [&](std::string_view end) { return view.name.ends_with(end); });

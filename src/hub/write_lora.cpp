@@ -12,7 +12,7 @@ namespace {
 
 using io::TensorView;
 
-/// Tensors in f32 that are made one by one.
+/// Owns a list of f32 tensors.
 struct Made {
   std::vector<std::vector<float>> memory;
   std::vector<TensorView> tensors;
@@ -26,8 +26,8 @@ struct Made {
   }
 };
 
-/// The matrices of the modules that are one in kohya's keys: those of `down` one below the other, those of
-/// `up` on the diagonal. A module without an adapter has zeros of the others' rank.
+/// Combines the matrices of modules that are fused in kohya's keys: stacks lora_A in `down`, and puts lora_B
+/// on the block diagonal of `up`. A module without an adapter gets zeros of the max rank of the others.
 class Fused {
  public:
   Fused(const DenoiserAdapter& adapter, const FluxModule& module) : adapter_(adapter), module_(module) {
@@ -70,7 +70,8 @@ class Fused {
     const auto found = adapter_.modules().find(part);
     return found == adapter_.modules().end() ? usual_rank_ : found->second.rank;
   }
-  /// Queries, keys and values are as wide as what they read; an MLP of FLUX.1 is four times as wide.
+  /// Returns the rows of lora_B. Without an adapter, the input width for query, key and value, and four times
+  /// that for the MLP of FLUX.1.
   int64_t rows_of(const std::string& part) const {
     if (adapter_.modules().contains(part)) return adapter_.matrix(part, 'B').shape[0];
     return part.ends_with("proj_mlp") ? 4 * columns_ : columns_;
@@ -134,7 +135,7 @@ void write_kohya_lora(const DenoiserAdapter& adapter, const fs::path& file) {
            name.find("stream_modulation") != std::string::npos;
   };
   const bool flux2 = std::ranges::any_of(names, is_of_second);
-  // "single_transformer_blocks" ends so too.
+  // Also counts "single_transformer_blocks", so this is the max of both block counts.
   const int64_t blocks = num_blocks(names, "transformer_blocks");
   const std::vector<FluxModule> modules =
       flux_modules({.flux2 = flux2, .num_double = blocks, .num_single = blocks});
