@@ -19,12 +19,13 @@ namespace {
 
 using ir::ValueId;
 
-/// Tokens of a prompt that run together.
+/// Tokens of a prefill chunk: a prompt is fed in runs of this many tokens.
 constexpr int64_t kPieceTokens = 64;
 constexpr int64_t kMaxGenerationConfigBytes = 1 << 22;
 
-/// A "row" is a token of one sequence: inputs {tokens, positions (-1: none), the row whose logits are
-/// wanted, the last position of what is fed}.
+/// Computes the logits of the next token. A row is a token of one sequence. Inputs: tokens [rows]; positions
+/// [rows], -1 for padding; last [1], the row whose logits are returned; last_position [1], the last position
+/// of the sequence, from which LongRoPE selects its factors.
 class NextToken : public engine::Objective {
  public:
   NextToken(models::DecoderConfig config, int64_t slots) : config_(std::move(config)), slots_(slots) {}
@@ -53,7 +54,7 @@ class NextToken : public engine::Objective {
   int64_t slots_;
 };
 
-/// "eos_token_id" of generation_config.json: a number or a list.
+/// Adds eos_token_id of generation_config.json, which is a number or a list.
 void add_generation_ends(const fs::path& file, std::vector<int32_t>& ends) {
   if (!fs::exists(file)) return;
   const auto json =
@@ -65,13 +66,14 @@ void add_generation_ends(const fs::path& file, std::vector<int32_t>& ends) {
   }
 }
 
-/// Hands out text that grows, up to a stop text.
+/// Streams a growing text to a callback, up to the first stop text.
 class Emitter {
  public:
   Emitter(const std::vector<std::string>& stops, FunctionRef<void(std::string_view)> emit)
       : stops_(stops), emit_(emit) {}
 
-  /// `text` is all there is by now; `last`: nothing follows. True at a stop text.
+  /// Emits the new part of `text`, the full text so far. `last`: true if no more text follows. Returns true
+  /// if a stop text was found.
   bool update(std::string_view text, bool last) {
     size_t end = std::string_view::npos;
     for (const std::string& stop : stops_) end = std::min(end, text.find(stop, done_));
@@ -81,10 +83,12 @@ class Emitter {
     done_ = std::max(done_, end);
     return stopped;
   }
+  /// Returns the number of bytes that were emitted.
   size_t num_bytes() const { return done_; }
 
  private:
-  /// Before what may become a stop text or is half a character.
+  /// Returns the end of the text that no later token can change: before an incomplete UTF-8 character and
+  /// before the possible start of a stop text.
   size_t safe_end(std::string_view text) const {
     size_t end = whole_characters(text);
     for (const std::string& stop : stops_) {
@@ -160,7 +164,8 @@ double Generator::prompt_seconds(int64_t num_tokens) const {
   return num_pieces * engine_->plan().evaluation_seconds({.num_rows = kPieceTokens, .row_length = 0});
 }
 
-/// Whether with so many tokens more the context becomes a long one, whose keys are others.
+/// True if `num_more` tokens extend the context past the length at which LongRoPE switches to its long
+/// factors. The cached keys are rotated with the short factors and must be computed again.
 bool Generator::turns_otherwise(int64_t num_more) const {
   const auto& rope = config_.rope;
   const int64_t before = std::ssize(tokens_);
@@ -200,7 +205,8 @@ std::span<const float> Generator::feed(std::span<const int32_t> ids) {
   return logits_;
 }
 
-/// Some of the tokens of a sequence that ends before `end` for now.
+/// Runs the model on the next tokens. `end`: length of the sequence after the current feed(); `num_rows`:
+/// rows of the program, at least the number of tokens.
 void Generator::run(std::span<const int32_t> ids, int64_t end, int64_t num_rows) {
   std::fill(ids_.begin(), ids_.end(), 0);
   std::fill(positions_.begin(), positions_.end(), -1);

@@ -29,29 +29,30 @@ struct GeneratorOptions {
 /// two programs share it, one for chunks of a prompt (prefill) and one for single tokens (decoding).
 class Generator {
  public:
-  /// Opens config.json, weights and adapter; the adapter stays beside the weights. UserError where something
-  /// is missing or wrong.
+  /// Loads config.json, weights and adapter; the adapter is not merged. Throws a UserError if a file is
+  /// missing or damaged.
   Generator(const hub::ModelFolder& model, const GeneratorOptions& options);
-  /// A model of that config with the random weights that training begins with.
+  /// Creates a model with random initial weights.
   static Generator untrained(models::DecoderConfig config, const GeneratorOptions& options);
 
-  /// Forgets every token.
+  /// Clears the KV cache.
   void restart() { tokens_.clear(), num_in_pieces_ = 0; }
   /// Reuses the KV cache for a new prompt `ids`: keeps the tokens of the common prefix, removes the others,
   /// and returns the number of kept tokens, which is less than the size of `ids`. Only full prefill chunks
   /// are kept, so that feeding the remaining tokens gives the same bits as feeding the full prompt.
   int64_t keep_prefix(std::span<const int32_t> ids);
-  /// Appends tokens, at least one; the logits [vocab] of what follows, valid until the next call. UserError
-  /// when the cache has no room for them.
+  /// Appends at least one token and returns the logits [vocab] of the next one, valid until the next call.
+  /// Throws a UserError if the KV cache is full or an id is out of range.
   std::span<const float> feed(std::span<const int32_t> ids);
-  /// What was fed since the restart.
+  /// Returns the tokens in the KV cache.
   std::span<const int32_t> tokens() const { return tokens_; }
+  /// Returns the size of the KV cache in tokens.
   int64_t num_slots() const { return slots_; }
-  /// That reading a prompt of so many tokens takes, by Engine::evaluation_seconds.
+  /// Returns the modeled seconds of feeding a prompt (Plan::evaluation_seconds).
   double prompt_seconds(int64_t num_tokens) const;
   const models::DecoderConfig& config() const { return config_; }
 
-  /// Whether a sequence ends with this token, by config.json or generation_config.json.
+  /// True for an end token: eos_token_id of config.json or generation_config.json.
   bool is_end(int32_t id) const;
 
  private:
@@ -61,7 +62,7 @@ class Generator {
   void run(std::span<const int32_t> ids, int64_t end, int64_t num_rows);
 
   models::DecoderConfig config_;
-  std::vector<int32_t> ends_;
+  std::vector<int32_t> ends_;  ///< end tokens
   int64_t slots_;
   std::unique_ptr<engine::Engine> engine_;
   std::vector<int32_t> tokens_;
@@ -73,17 +74,18 @@ class Generator {
 struct AnswerOptions {
   SamplerOptions sampler;
   int64_t max_tokens = 256;
-  std::vector<std::string> stop;  ///< texts before which an answer ends
+  std::vector<std::string> stop;  ///< stop texts; the answer ends before the first one
 };
 
 struct Answer {
-  std::vector<int32_t> ids;  ///< without the token that ended it
-  std::string text;
-  bool ended = false;  ///< by an end token or a stop text, not by max_tokens or a full cache
+  std::vector<int32_t> ids;  ///< generated tokens, without the end token
+  std::string text;          ///< without the stop text
+  bool ended = false;  ///< true if ended by an end token or stop text; false: max_tokens or full KV cache
 };
 
-/// Continues from a prompt. `emit` gets the text piece by piece as soon as no later token can change it:
-/// whole characters, and nothing that may begin a stop text. Without a tokenizer there are ids alone.
+/// Generates the answer to a prompt. `prompt`: tokens after those that are in the KV cache; not empty. `emit`
+/// receives the text in pieces, as soon as no later token can change it: complete UTF-8 characters that
+/// cannot be the start of a stop text. `tokenizer`: null to return token ids only.
 Answer answer(Generator& generator, const text::Tokenizer* tokenizer, std::span<const int32_t> prompt,
               const AnswerOptions& options, FunctionRef<void(std::string_view)> emit);
 

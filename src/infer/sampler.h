@@ -6,21 +6,22 @@
 
 namespace hearth::infer {
 
-/// How the next token is chosen from logits; the order and the meaning of the steps are those of
-/// transformers' generate().
+/// Sampling parameters, with the order and meaning of transformers' generate().
 struct SamplerOptions {
-  double temperature = 0;  ///< logits are divided by it; 0: the likeliest token, whatever the rest says
-  int64_t top_k = 0;       ///< only so many likeliest tokens; 0: all
-  double top_p = 1;        ///< only the likeliest that together reach it (arXiv 1904.09751)
-  double repetition_penalty = 1;  ///< logits of tokens that were there shrink by it (arXiv 1909.05858)
+  double temperature = 0;  ///< divisor of the logits; 0: greedy (top_k and top_p are ignored)
+  int64_t top_k = 0;       ///< number of most likely tokens to sample from; 0: all
+  double top_p = 1;        ///< nucleus sampling: min total probability of the kept tokens (arXiv 1904.09751)
+  double repetition_penalty = 1;  ///< positive logits of tokens in the context are divided by it, negative
+                                  ///< ones multiplied (arXiv 1909.05858)
   uint64_t seed = 0;
 };
 
-/// Chooses tokens one after the other; draw number i depends on (seed, i) alone.
+/// Samples tokens one by one. Sample number i depends only on (seed, i) and the logits.
 class Sampler {
  public:
   explicit Sampler(const SamplerOptions& options) : options_(options) {}
-  /// The next token by the logits of all tokens, after `so_far`. Of equal logits the lowest id comes first.
+  /// Returns the next token. `logits`: [vocab]; `so_far`: tokens of the context, for the repetition penalty.
+  /// Of equal logits the lowest id is first.
   int32_t next(std::span<const float> logits, std::span<const int32_t> so_far);
 
  private:

@@ -11,15 +11,16 @@ namespace {
 
 constexpr std::string_view kMark = "####";
 
-/// A record up to its last answer, and that answer.
+/// A record up to its last answer, and the expected answer.
 struct Question {
   int64_t line = 0;
   std::vector<int32_t> prompt;
   std::string answer;
-  std::vector<std::string> stop;  ///< what ends a turn, where that is a token
+  std::vector<std::string> stop;  ///< text of the end-of-turn token; empty: none
 };
 
-/// The trained tokens at the end are the answer, with the token that ends a turn.
+/// Splits a sample into question and answer. The answer is the last run of trained tokens, without the
+/// end-of-turn token.
 Question question_of(const text::Sample& sample, const text::Tokenizer& tokenizer) {
   const std::vector<uint8_t>& trained = sample.tokens.trained;
   size_t end = trained.size();
@@ -55,7 +56,7 @@ std::vector<Question> read_questions(const tasks::TextOptions& options, const fs
   return questions;
 }
 
-/// What stands after the first mark; nothing where there is none.
+/// Returns the number after the first kMark, without commas and currency; nullopt if there is none.
 std::optional<std::string> number_in(std::string_view text) {
   const size_t mark = text.find(kMark);
   if (mark == std::string_view::npos) return std::nullopt;

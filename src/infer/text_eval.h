@@ -9,7 +9,7 @@
 namespace hearth::infer {
 
 struct MatchOptions {
-  int64_t limit = 0;  ///< questions, 0: all
+  int64_t limit = 0;  ///< max number of questions; 0: all
   int64_t max_tokens = 256;
   int num_threads = 1;
 };
@@ -18,15 +18,15 @@ struct MatchResult {
   int64_t num_right = 0;
 };
 
-/// Lets the model answer each question of a file of conversations or of prompts with completions, always by
-/// the likeliest token; right is what same_answer says of the record's last answer. UserError for records
+/// Answers each question of a file of conversations or prompt-completion pairs by greedy decoding, and counts
+/// the answers for which same_answer() is true with the record's last answer. Throws a UserError for records
 /// without a question.
 MatchResult match_answers(tasks::TextOptions text, const hub::ModelFolder& model, const fs::path& file,
                           const MatchOptions& options);
 
-/// Whether two answers agree. Where the wanted one has "####", as in GSM8K, the numbers after it, without
-/// commas, currency and a dot at the end (lm-evaluation-harness' strict match); else the whole texts without
-/// blanks around.
+/// True if two answers agree. If the expected one contains "####", as in GSM8K, compares the numbers after
+/// it, without commas, currency and a final dot (strict match of lm-evaluation-harness); otherwise compares
+/// the full texts without surrounding white space.
 bool same_answer(std::string_view found, std::string_view wanted);
 
 }  // namespace hearth::infer
