@@ -15,8 +15,8 @@
 
 namespace hearth::cli {
 
-/// Adds a verb to the program: its options, its help, and what it does. To add one: verb_NAME.cpp with a
-/// function of this form, and its name here and in kVerbs.
+/// Adds a command with its options, help and callback. To add a command, write such a function in
+/// verb_NAME.cpp and add its name here and in kVerbs.
 using AddVerb = void(CLI::App& app);
 AddVerb add_train, add_resume, add_eval, add_predict, add_plan, add_dump, add_ops, add_pack, add_bench,
     add_ls, add_cp, add_validate, add_tokenize, add_merge, add_export, add_generate, add_checkpoints,
@@ -24,13 +24,13 @@ AddVerb add_train, add_resume, add_eval, add_predict, add_plan, add_dump, add_op
 
 namespace {
 
-/// In the order of the help.
+/// Functions of all commands, in the order of the help.
 constexpr AddVerb* kVerbs[] = {
     add_train, add_resume, add_eval,        add_predict, add_plan,     add_dump,     add_ops,
     add_pack,  add_bench,  add_ls,          add_cp,      add_validate, add_tokenize, add_generate,
     add_merge, add_export, add_checkpoints, add_doctor,  add_topology, add_watch,    add_completions};
 
-/// Printed without arguments.
+/// Text that hearth prints without arguments.
 constexpr const char* kGreeting =
     R"(Hearth trains neural networks on the machine you own: classifiers, segmenters, detectors, language models
 and image LoRAs, on AMD and NVIDIA GPUs or the CPU.
@@ -44,7 +44,7 @@ and image LoRAs, on AMD and NVIDIA GPUs or the CPU.
 All commands: hearth --help. One command: hearth train --help. Recipes: hearth ls.
 )";
 
-/// Printed by --help, before the commands.
+/// Text that hearth --help prints before the list of commands.
 constexpr const char* kExamples = R"(Hearth trains neural networks on the machine you own.
 
   hearth train recipes/demo.yaml                 train the demo (generated images, about a minute)
@@ -69,8 +69,8 @@ std::vector<std::string> verb_names(const CLI::App& app) {
   return names;
 }
 
-/// What is wrong with a value for an option of this type (CLI11's name of it), whatever the option's own
-/// range; empty: nothing is. CLI11 lets nan pass every range, and wraps what is below zero or too large.
+/// Returns why a value is invalid for an option of this CLI11 type, regardless of the option's range; empty
+/// if it is valid. CLI11 alone accepts NaN in every range, and wraps negative and too large integers.
 std::string fault_of(const std::string& type, const std::string& value) {
   if (value.empty()) return "expected a value, got an empty one";
   if (type != "FLOAT" && type != "INT" && type != "UINT") return "";
@@ -86,7 +86,7 @@ std::string fault_of(const std::string& type, const std::string& value) {
   return "";
 }
 
-/// Text may be empty where it is what a model reads.
+/// True for options whose value may be empty, because it is text for a model.
 bool takes_empty(const CLI::Option& option) {
   static const std::set<std::string> names = {"prompt", "system", "text", "stop", "user"};
   return option.get_lnames().empty() || names.contains(option.get_lnames().front());
@@ -137,7 +137,8 @@ int& exit_code() {
 }  // namespace hearth::cli
 
 int main(int argc, char** argv) {
-  // A file that may not grow is a failed write with a sentence of its own.
+  // Without this, a file above the size limit (ulimit -f) would kill the process; now the write fails with a
+  // message.
   std::signal(SIGXFSZ, SIG_IGN);
   hearth::explain_lost_pages();
   const auto run = [&] { return hearth::cli::run(argc, argv); };

@@ -10,7 +10,8 @@
 
 namespace hearth::cli {
 
-/// Everything that verbs print goes through here: names from files reach a terminal printable (base/text.h).
+/// Prints formatted text. All output of commands goes through this function, so that control characters in
+/// names from files do not reach the terminal (printable(), base/text.h).
 template <typename... Args>
 void say(std::FILE* file, fmt::format_string<Args...> format, Args&&... args) {
   const std::string text = printable(fmt::format(format, std::forward<Args>(args)...));

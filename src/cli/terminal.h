@@ -11,8 +11,9 @@
 
 namespace hearth::cli {
 
-/// What a run says on standard output: one live line where that is a terminal, plain lines elsewhere. Who
-/// reads may take any time, and may leave: that is said once, and the run continues.
+/// Prints progress and messages of a run to standard output: one live line on a terminal, otherwise a line
+/// per report. Writing may block as long as the reader likes. If the reader closes the pipe, warns once on
+/// standard error and discards further output; the run continues.
 class Terminal : public run::Reporter {
  public:
   explicit Terminal(distributed::Heartbeat heartbeat = {});
@@ -22,7 +23,7 @@ class Terminal : public run::Reporter {
 
   void progress(const run::Progress& p) override;
   void message(const std::string& text) override;
-  /// On standard error.
+  /// Prints to standard error.
   void warn(const std::string& text) override;
 
  private:
@@ -33,13 +34,14 @@ class Terminal : public run::Reporter {
   distributed::Heartbeat heartbeat_;
   bool live_;
   bool color_;
-  bool taken_ = true;  ///< what was put so far
+  bool taken_ = true;  ///< false after a failed write
 };
 
-/// A Terminal, as run::LaunchOptions wants it.
+/// Returns a Terminal, for run::LaunchOptions::open_reporter. `heartbeat`: set to Phase::reporting during
+/// writes.
 std::unique_ptr<run::Reporter> open_terminal(distributed::Heartbeat heartbeat);
 
-/// Says its words, and returns its status.
+/// Prints the error message, if any, to standard error and returns the exit status.
 int tell(const run::Ending& ending);
 
 }  // namespace hearth::cli

@@ -11,7 +11,7 @@
 namespace hearth::cli {
 namespace {
 
-/// Every flag that a verb with overrides takes, recipe keys too.
+/// Returns all flags of a command, including recipe keys as flags.
 std::vector<std::string> flags_of(const CLI::App& verb) {
   std::vector<std::string> names;
   for (const std::string& key : recipe::recipe_keys()) names.push_back("--" + key);

@@ -28,13 +28,14 @@ void check_device(const std::string& device) {
     user_error("expected cpu, gpu, gpu:0, gpu:0000:03:00.0 or emulated for --device, got '{}'", device);
 }
 
-/// What a model of GPUs is made of.
+/// Arguments of the cost model: GPU and links.
 struct ModelArguments {
   std::string gpu;
   LinkArguments links;
 };
 
-/// Recipes have ends of their own; every other name is a case.
+/// Returns the engine options of a recipe (a name that ends with .yaml, or any name with overrides) or of a
+/// benchmark case.
 engine::EngineOptions model_options(const std::string& name, std::vector<std::string> overrides,
                                     int num_workers) {
   if (name.ends_with(".yaml") || !overrides.empty()) {

@@ -8,21 +8,21 @@ namespace hearth::cli {
 namespace {
 
 struct Flag {
-  std::string name;  ///< with its dashes
+  std::string name;  ///< with dashes
   std::string about;
   bool takes_value;
-  std::string choices;  ///< of its value, with blanks between them; empty: any, or a file
+  std::string choices;  ///< allowed values, separated by spaces; empty: any value, or a file
 };
 
 struct Verb {
-  std::string name;  ///< "train"; "bench comm" for one within another
+  std::string name;  ///< "train"; "bench comm" for a subcommand
   std::string about;
   std::vector<Flag> flags;
-  std::string words;  ///< what may stand without dashes, with blanks between them
-  bool takes_keys;
+  std::string words;  ///< positional words (subcommands, recipes), separated by spaces
+  bool takes_keys;    ///< true if it accepts recipe overrides
 };
 
-/// CLI11 keeps the members of a set in the name of an option's type: "TEXT:{hf,gguf}".
+/// Returns the allowed values of an option. CLI11 stores them in the name of its type: "TEXT:{hf,gguf}".
 std::string choices_of(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const size_t first = type.find('{'), last = type.find('}');
@@ -56,7 +56,7 @@ Verb describe(const CLI::App& app, const std::string& name) {
   return verb;
 }
 
-/// The verbs of the program, each followed by those within it.
+/// Returns all commands, each followed by its subcommands.
 std::vector<Verb> verbs_of(const CLI::App& app, const std::string& before = "") {
   std::vector<Verb> verbs;
   for (const CLI::App* verb : app.get_subcommands(nullptr)) {
@@ -68,14 +68,15 @@ std::vector<Verb> verbs_of(const CLI::App& app, const std::string& before = "") 
 
 bool is_inner(const Verb& verb) { return verb.name.find(' ') != std::string::npos; }
 
-/// Every key of recipes, as an override begins.
+/// Returns "KEY= " for every recipe key.
 std::string keys() {
   std::string words;
   for (const std::string& key : recipe::recipe_keys()) words += key + "= ";
   return words;
 }
 
-/// As one word of a shell that takes single quotes; fish alone reads a backslash in them.
+/// Quotes a text as one shell word in single quotes. fish interprets backslashes inside them; bash and zsh do
+/// not.
 std::string quoted(const std::string& text, bool fish = false) {
   std::string out = "'";
   for (const char c : text) {
@@ -90,7 +91,7 @@ std::string quoted(const std::string& text, bool fish = false) {
   return out + "'";
 }
 
-/// `case` patterns of verbs within verbs, or one that matches nothing.
+/// Returns the `case` patterns of all subcommands, or '' (which matches nothing) if there are none.
 std::string inner_names(const std::vector<Verb>& verbs) {
   std::string names;
   for (const Verb& verb : verbs) {
@@ -99,7 +100,7 @@ std::string inner_names(const std::vector<Verb>& verbs) {
   return names.empty() ? "''" : names;
 }
 
-/// What follows a flag that takes a value: its choices, else a file.
+/// Returns the `case` branches that complete the values of flags.
 std::string values_in_bash(const Verb& verb) {
   std::string cases;
   for (const Flag& flag : verb.flags) {
@@ -137,7 +138,7 @@ complete -o bashdefault -o default -F _hearth hearth
                      quoted(keys()), inner_names(verbs), quoted(names + "--help --version"), cases);
 }
 
-/// A word with its description, as zsh's _describe reads it.
+/// Returns a word with its description in the format of zsh's _describe.
 std::string described(std::string word, const std::string& about) {
   for (size_t at = 0; (at = word.find(':', at)) != std::string::npos; at += 2) word.insert(at, "\\");
   return " " + quoted(word + ":" + about);
@@ -185,7 +186,7 @@ if [[ $funcstack[1] == _hearth ]]; then _hearth "$@"; else compdef _hearth heart
                      quoted(keys()), names, inner_names(verbs), cases);
 }
 
-/// When fish is to offer what belongs to a verb.
+/// Returns the condition under which fish offers completions of a command.
 std::string seen_in_fish(const std::string& name) {
   const size_t blank = name.find(' ');
   const std::string seen = "__fish_seen_subcommand_from ";

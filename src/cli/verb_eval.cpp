@@ -18,7 +18,7 @@ struct EvalArguments {
   infer::MatchOptions match;
 };
 
-/// A recipe for a model that was not trained here.
+/// Returns a recipe for the evaluation of a model folder, which has no recipe.
 recipe::Recipe recipe_of_model(const CLI::App& verb, const std::string& model) {
   recipe::Recipe recipe;
   recipe.model.path = ".";
@@ -26,7 +26,8 @@ recipe::Recipe recipe_of_model(const CLI::App& verb, const std::string& model) {
                                 run::recipe_choices(), overrides_of(verb));
 }
 
-/// Other data than the run's is judged as a whole, not by the part of it that training would hold out.
+/// If data.path differs from that of the run, evaluates the full file, not the fraction that training would
+/// hold out.
 void judge_whole_file(recipe::Recipe& recipe, const recipe::Recipe& trained) {
   const bool other = recipe.data.path != trained.data.path;
   if (other && recipe.data.val_path == trained.data.val_path) recipe.data.val_path = recipe.data.path;
@@ -58,7 +59,7 @@ void eval_text(recipe::Recipe recipe, const hub::ModelFolder& model, const EvalA
   if (arguments.exact_match) match_questions(recipe, model, arguments.match);
 }
 
-/// A model folder, or an adapter, that holds no recipe.
+/// Evaluates a model folder or an adapter without a recipe.
 void eval_model(const CLI::App& verb, const EvalArguments& arguments) {
   const hub::ModelFolder model = hub::find_model(arguments.run, arguments.base);
   recipe::Recipe recipe = recipe_of_model(verb, arguments.run);

@@ -23,7 +23,7 @@ struct ExportArguments {
   std::string model, base, out, format, type, shard_size;
 };
 
-/// What --format says, or else the ending of --out.
+/// Returns --format, or the format of the ending of --out. Throws a UserError if the two contradict.
 std::string format_of(const ExportArguments& arguments) {
   const fs::path ending = fs::path(arguments.out).extension();
   const std::string named = ending == kGgufEnding ? "gguf" : ending == kOnnxEnding ? "onnx" : "hf";
@@ -37,7 +37,7 @@ std::string format_of(const ExportArguments& arguments) {
   return format;
 }
 
-/// Which weights were taken.
+/// Describes the source of the exported weights.
 std::string origin(const hub::ModelFolder& model, int64_t num_changed) {
   if (model.adapter.empty()) return "weights of " + model.weights.string();
   return fmt::format("{} weights changed by {}", num_changed, model.adapter.string());
@@ -67,7 +67,7 @@ void to_folder(const ExportArguments& arguments) {
   say("{}: a model folder, {}\n", arguments.out, origin(model, changed));
 }
 
-/// A LoRA of a denoiser alone, as diffusers or kohya's scripts name it.
+/// Writes only the LoRA of a denoiser, with the keys of diffusers or kohya's scripts.
 void to_lora(const ExportArguments& arguments, const std::string& format) {
   const std::string flag = !arguments.type.empty()         ? "--type"
                            : !arguments.shard_size.empty() ? "--shard-size"
@@ -122,7 +122,7 @@ void to_onnx(const ExportArguments& arguments) {
       recipe.data.image_size.width);
 }
 
-/// A run on images goes to ONNX or to a folder of Hearth's own.
+/// Exports the run of an image model to ONNX, or to a folder that Hearth reads.
 void export_images(const ExportArguments& arguments) {
   const std::string format = format_of(arguments);
   const std::string flag = format == "gguf"                ? "--format gguf"

@@ -20,7 +20,7 @@
 namespace hearth::cli {
 namespace {
 
-/// In the order of tasks::Solver.
+/// Names of tasks::Solver, in its order.
 const std::vector<std::string> kSolvers = {"euler", "ddim", "dpm"};
 
 struct PictureArguments {
@@ -41,7 +41,7 @@ struct GenerateArguments {
   PictureArguments picture;
 };
 
-/// "1024x768", or a square's side.
+/// Parses an image size in pixels: "1024x768", or the side of a square.
 Extent size_of(const std::string& text) {
   int64_t width = 0, height = 0;
   char end = 0;
@@ -53,7 +53,7 @@ Extent size_of(const std::string& text) {
   return {height, width};
 }
 
-/// picture.png, or picture-1.png and so on where there are several.
+/// Returns the name of an output file: picture.png, or picture-1.png and so on for several images.
 fs::path file_of(const std::string& out, size_t number, size_t count) {
   if (count == 1) return out;
   const fs::path path(out);

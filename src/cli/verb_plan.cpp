@@ -29,7 +29,7 @@
 namespace hearth::cli {
 namespace {
 
-/// Less than this was meant in GiB.
+/// Min bytes of a budget: a smaller number was probably meant in GiB.
 constexpr int64_t kLeastMemory = 1024;
 constexpr int64_t kMostGpus = 64;
 
@@ -49,7 +49,7 @@ engine::EngineOptions plan_options(const recipe::Recipe& recipe) {
   return run::engine_options(resolved.job);
 }
 
-/// Lets the options plan for the GPU that is named, else for the device that is used.
+/// Sets the device of the cost model: the GPU of --model-gpu, otherwise the device of the recipe.
 void choose_rates(const PlanArguments& arguments, engine::EngineOptions& options) {
   if (!arguments.gpu.empty()) {
     options.device = cost::find_gpu(arguments.gpu);
@@ -58,20 +58,22 @@ void choose_rates(const PlanArguments& arguments, engine::EngineOptions& options
   }
 }
 
-/// What `options` plan for where the bytes of a GPU are named, and none that is used: the usual one.
+/// Returns the GPU that memory budgets and times are modeled for: that of the options, or the default GPU if
+/// the options are for the CPU.
 const cost::Device& gpu_of(const engine::EngineOptions& options) {
   const bool is_known = cost::find_gpu_by_full_name(options.device.full_name) != nullptr;
   return is_known ? options.device : cost::usual_gpu();
 }
 
-/// What fits a budget: freely, and by every means.
+/// Plans that fit a memory budget.
 struct Fits {
   std::optional<planner::PlanReport> free;
   std::optional<planner::MemoryFit> cheapest;
   std::optional<planner::PlanReport> largest;
 };
 
-/// What takes longest, in a thread of its own.
+/// Searches the largest micro-batch with recompute and offload, in a separate thread, because it takes
+/// longest.
 std::future<std::optional<planner::PlanReport>> by_every_means(const engine::EngineOptions& options,
                                                                int64_t memory) {
   return std::async(std::launch::async, [options, memory] {
@@ -100,7 +102,7 @@ void print_fits(const Fits& fits, int64_t batch, int64_t memory, const cost::Dev
       human_bytes(fits.largest->peak_bytes));
 }
 
-/// The report as JSON, and with a budget what fits it.
+/// Returns the report as JSON, with the plans that fit the budget, if there is one.
 std::string plan_json(const planner::PlanReport& report, const std::optional<Fits>& fits, int64_t memory) {
   std::string text = planner::to_json(report);
   if (!fits) return text;
@@ -116,7 +118,7 @@ std::string plan_json(const planner::PlanReport& report, const std::optional<Fit
                     fit.report.recompute.extra_flops, fit.report.time.seconds, fits->largest->batch);
 }
 
-/// 0 without a budget.
+/// Returns the bytes of --memory; 0 without the flag.
 int64_t memory_of(const PlanArguments& arguments) {
   if (arguments.memory.empty()) return 0;
   const int64_t bytes = parse_bytes(arguments.memory).value_or(0);
@@ -124,7 +126,7 @@ int64_t memory_of(const PlanArguments& arguments) {
   return bytes;
 }
 
-/// Adds the GPUs that "2x20GiB" or "16GiB" stands for; false where it is neither.
+/// Parses "2x20GiB" or "16GiB" and appends the bytes of each GPU. Returns false for other text.
 bool add_gpus(std::string_view text, std::vector<int64_t>& gpus) {
   int64_t count = 1;
   if (const size_t times = text.find('x'); times != std::string_view::npos) {
@@ -138,8 +140,8 @@ bool add_gpus(std::string_view text, std::vector<int64_t>& gpus) {
   return true;
 }
 
-/// The bytes of each GPU that an override like devices=2x20GiB or devices=20GiB,16GiB names, which becomes
-/// devices=2; none where there is no such override.
+/// Finds an override such as devices=2x20GiB or devices=20GiB,16GiB, replaces it by devices=2, and returns
+/// the bytes of each GPU; empty if there is no such override.
 std::vector<int64_t> take_gpu_bytes(std::vector<std::string>& overrides) {
   constexpr std::string_view kKey = "devices=";
   const auto found = std::ranges::find_if(overrides, [&](const std::string& text) {
@@ -157,7 +159,7 @@ std::vector<int64_t> take_gpu_bytes(std::vector<std::string>& overrides) {
   return gpus;
 }
 
-/// How several GPUs can share the updates of a recipe.
+/// Prints memory and modeled time of each parallelism strategy on several GPUs.
 void print_ways(const PlanArguments& arguments, const std::vector<std::string>& overrides,
                 std::span<const int64_t> gpu_bytes) {
   const planner::Links links = links_of(arguments.links);

@@ -16,7 +16,7 @@ struct PredictArguments {
   std::vector<std::string> rest;
 };
 
-/// Pictures, and what is in folders; predictions are called by the names of pictures.
+/// Returns the images among the arguments, and those in the folders among them.
 std::vector<fs::path> pictures_of(const std::vector<std::string>& names) {
   std::vector<fs::path> pictures;
   for (const std::string& name : names) {

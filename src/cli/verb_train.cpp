@@ -24,7 +24,7 @@ struct TrainArguments {
   std::string dump_gradients;
 };
 
-/// The recipe that was named, or the one of the run that is resumed.
+/// Returns the path or name of the recipe: the argument, or config.yaml of the resumed run.
 std::string recipe_of(const TrainArguments& arguments) {
   if (arguments.resume && arguments.out.empty())
     user_error("--resume needs --out DIR, the folder of the run");
@@ -59,11 +59,12 @@ std::string command_of(const TrainArguments& arguments, const std::vector<std::s
   return line;
 }
 
-/// On another machine, what describes a language model is in the run folder alone.
+/// Uses config.json and tokenizer in the run folder if those of the recipe do not exist, as after a move to
+/// another machine.
 void look_into_folder(recipe::Recipe& recipe, const fs::path& run) {
   recipe::Model& model = recipe.model;
   if (!recipe::is_text(recipe)) return;
-  // An adapter needs the model itself.
+  // An adapter needs the base model, not only its configuration.
   const bool has_config = !recipe.adapter.wanted() && fs::exists(run / kModelConfig);
   if (has_config && !fs::exists(model.config_file())) {
     model.path.clear();
@@ -99,7 +100,7 @@ bool suggest(TrainArguments& arguments, std::vector<std::string>& overrides) {
 
 void run_train(const CLI::App& verb, TrainArguments arguments) {
   std::vector<std::string> overrides = overrides_of(verb);
-  // Without a recipe, the first override stands in its place: --resume --out DIR train.epochs=3.
+  // Without a recipe, CLI11 parses the first override as the recipe: --resume --out DIR train.epochs=3.
   const bool stands_for_recipe =
       arguments.resume && arguments.recipe.find('=') != std::string::npos && !fs::exists(arguments.recipe);
   if (stands_for_recipe) overrides.insert(overrides.begin(), std::exchange(arguments.recipe, ""));

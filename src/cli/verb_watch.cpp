@@ -22,7 +22,7 @@
 namespace hearth::cli {
 namespace {
 
-constexpr double kRecentSeconds = 3600;  // of a run that is shown without being named
+constexpr double kRecentSeconds = 3600;  // max age of the log of a run that is shown by default
 constexpr size_t kMostRuns = 8;
 constexpr int kBar = 30;
 
@@ -33,8 +33,7 @@ struct WatchArguments {
   std::string root = "/";
 };
 
-/// The folders that were given, else those below runs/ that something was written to lately, the newest
-/// first.
+/// Returns the folders on the command line, or those in runs/ with a recent log, newest first.
 std::vector<fs::path> runs_to_show(const WatchArguments& arguments) {
   std::vector<fs::path> runs(arguments.runs.begin(), arguments.runs.end());
   if (!runs.empty()) return runs;
@@ -49,7 +48,7 @@ std::vector<fs::path> runs_to_show(const WatchArguments& arguments) {
   return runs;
 }
 
-/// The last numbers as a row of bars, from the least to the most of them.
+/// Draws numbers as a row of `width` bars, scaled from their min to their max.
 std::string sparkline(const std::vector<double>& numbers, size_t width) {
   constexpr std::array<const char*, 8> kBars = {"\u2581", "\u2582", "\u2583", "\u2584",
                                                 "\u2585", "\u2586", "\u2587", "\u2588"};
@@ -114,7 +113,7 @@ std::string gpu_text(const system::GpuReading& reading) {
   return text + "\n";
 }
 
-/// The terminal in a mode of single keys on a screen of its own, put back by the destructor.
+/// Switches the terminal to the alternate screen and unbuffered keys; the destructor restores it.
 class Screen {
  public:
   Screen() {
@@ -136,7 +135,7 @@ class Screen {
     ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
     return size;
   }
-  /// What fits, in place of what was there.
+  /// Replaces the contents of the screen by the lines of `text` that fit.
   void show(const std::string& text) const {
     std::string out = "\033[H";
     int rows = 0;
@@ -144,7 +143,7 @@ class Screen {
       out += std::string(take_line(rest)) + "\033[K\r\n";
     put(out + "\033[J");
   }
-  /// Whether somebody wants to leave within this time.
+  /// Waits for this time; returns true early if the user presses q or Escape, or on a signal.
   bool wants_to_leave(double seconds) const {
     pollfd key{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
     if (poll(&key, 1, static_cast<int>(seconds * 1000)) <= 0) return left_ != 0;
@@ -154,7 +153,7 @@ class Screen {
   static inline volatile std::sig_atomic_t left_ = 0;
 
  private:
-  /// As it is: what comes from files was made printable before.
+  /// Writes text unchanged; text from files has already been made printable.
   static void put(const std::string& text) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
