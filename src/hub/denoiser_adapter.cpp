@@ -1,3 +1,7 @@
+// LoRA files of denoisers. Formats differ in names, in the modules (kohya follows FLUX's original modules, in
+// which query, key and value are fused) and in the scale: alpha tensors (kohya), alpha in the metadata
+// (diffusers) or scales contained in lora_B (files written here, see file_factor()). All are converted to one
+// form: lora_A and lora_B of diffusers' modules, and a scale for each.
 #include "hub/denoiser_adapter.h"
 
 #include <algorithm>

@@ -1,3 +1,6 @@
+// Conversion of FLUX weights from the original format to diffusers' names. All conversions are views of the
+// mapped file: a fused weight is split into ranges of rows, and an fp8 weight gets its scale. Only the
+// modulation of the last layer is copied, because its two halves are swapped.
 #include "hub/open_weights.h"
 
 #include <algorithm>

@@ -1,3 +1,8 @@
+// Text generation with a KV cache. One graph, the decoder with cached_attention, is compiled for two numbers
+// of rows: kPieceTokens for prefill chunks and 1 for decoding. Keys and values are persistent state with one
+// slot per token, so both programs extend the same cache, and a new prompt reuses the chunks of a common
+// prefix. The bits of a token's logits depend on the chunks before it, so only full chunks are reused. A step
+// costs O(context) per token for attention.
 #include "infer/generator.h"
 
 #include <algorithm>

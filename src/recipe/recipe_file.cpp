@@ -196,9 +196,8 @@ void read_map(Reading& reading, const YAML::Node& map, const std::string& prefix
   }
 }
 
-/// Returns the value of an override. Lists are parsed as YAML; other values are taken literally, because '#'
-/// and
-/// ':' may be in a path.
+/// Returns the value of an override. Lists are parsed as YAML; other values are literal, because '#' and ':'
+/// may be in a path.
 YAML::Node override_value(const std::string& key, const std::string& value, const std::string& where) {
   const Field* field = find_field(key);
   if (line_of_bytes_that_are_no_text(value) != 0)

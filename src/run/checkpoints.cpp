@@ -23,7 +23,8 @@ Checkpoints::Checkpoints(Worker worker, const RunFolder& folder)
 
 void Checkpoints::take_inputs(bool accepts_changed_inputs) {
   accepts_changed_inputs_ = accepts_changed_inputs;
-  // Hashing gigabytes takes as long as reading them from the disk; no heartbeat is due meanwhile.
+  // Hashing gigabytes takes as long as reading them from the disk: switch to a heartbeat phase of unknown
+  // duration.
   const distributed::OtherWork work(worker_.events.heartbeat);
   inputs_ = inputs_of(worker_.recipe);
 }

@@ -1,3 +1,7 @@
+// Start of a run. Three cases: train_supervised() runs a supervisor in this process, which forks the workers
+// and restarts them; train_alone() is the only worker, or one of those that mpirun started; a check
+// (only_checks) on one device runs here. Every worker ends in train_here(), which constructs the Trainer. The
+// supervisor forks before any thread or GPU context exists, so nothing here may create one before fork().
 #include "run/launch.h"
 
 #include <fmt/format.h>
