@@ -9,61 +9,66 @@ namespace {
 
 void add_run_fields(std::vector<Field>& fields) {
   const auto key = top_level(fields);
-  key("seed", "seed of initial weights, shuffling, augmentation and dropout", &Recipe::seed);
-  key("threads", "CPU threads; 0: one for each core", &Recipe::threads, Whole{0, 1024});
+  key("seed", "Seed of initial weights, shuffling, augmentation and dropout", &Recipe::seed);
+  key("threads", "CPU threads of a worker; 0: all cores, divided equally between workers", &Recipe::threads,
+      Whole{0, 1024});
   key("device",
-      "cpu; gpu: the first GPU; gpu:0 or gpu:0000:03:00.0: that one (hearth doctor lists them); emulated: "
-      "GPU "
-      "kernels run on the CPU, for tests",
+      "Device to train on. cpu; gpu: first GPU; gpu:0 or gpu:0000:03:00.0: this GPU (hearth doctor lists "
+      "them); emulated: run GPU kernels on the CPU, for tests",
       &Recipe::device, Device())
       .advice = "device=gpu for the first AMD or NVIDIA GPU";
-  key("reserve", "GPU memory left free for the desktop and other programs, like 1GiB", &Recipe::reserve,
+  key("reserve", "GPU memory to leave free for the desktop and other programs, e.g. 1GiB", &Recipe::reserve,
       Bytes{"a size like 512MiB"});
-  key("devices", "devices that share each update; each has a worker process", &Recipe::devices, Whole{1, 64});
+  key("devices", "Number of devices that share each update; each has a worker process", &Recipe::devices,
+      Whole{1, 64});
   key("parallel",
-      "data: each device holds the whole model; zero1: optimizer state is split over devices; sharded: "
-      "weights "
-      "too (FSDP); pipeline: each device holds some of the layers",
+      "Parallelism strategy for several devices. data: full model on each device; zero1: optimizer state "
+      "sharded over the devices; sharded: weights sharded too (FSDP); pipeline: each device holds some of "
+      "the layers",
       &Recipe::parallel);
-  key("supervise", "restart a run that crashes or hangs from its newest checkpoint", &Recipe::supervise);
+  key("supervise", "Restart a run that crashes or hangs from its newest checkpoint", &Recipe::supervise);
   key("self_test",
-      "when a GPU's kernels are tested: once (the result is kept), always (before each run), never",
+      "When to test the kernels of a GPU. once: test and store the result; always: before each run; never",
       &Recipe::self_test);
   key("record",
-      "whether a GPU's steps are recorded as graphs and replayed: auto (where the first replay gives the "
-      "same bits as queued work), always, never",
+      "Record the steps of a GPU as graphs and replay them. auto: if the first replay gives the same bits as "
+      "launching the kernels one by one; always; never",
       &Recipe::record);
-  key("precision", "fp32, bf16, or fp16 with dynamic loss scaling", &Recipe::precision);
-  key("memory", "budget of activations, gradients and workspaces, met by recompute, like 10GiB; 0: none",
+  key("precision", "Precision of training: fp32, bf16, or fp16 with dynamic loss scaling",
+      &Recipe::precision);
+  key("memory",
+      "Memory budget of activations, gradients and workspaces, e.g. 10GiB; activations are recomputed to "
+      "meet it; 0: no budget",
       &Recipe::memory, Bytes{"a size like 20GiB, or 0 for no budget"});
-  key("init", "file with initial weights: safetensors, or .pt, .pth and .bin of torch.save", &Recipe::init);
+  key("init", "File with initial weights: safetensors, or .pt, .pth and .bin of torch.save", &Recipe::init);
 }
 
 void add_pass_fields(std::vector<Field>& fields) {
   section(fields, "passes", &Recipe::passes)(
-      "off", "passes to switch off (hearth dump --list names them); also winograd", &Passes::off);
+      "off", "Graph passes to disable (hearth dump --list lists them); winograd: Winograd convolutions",
+      &Passes::off);
 }
 
 void add_offload_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "offload", &Recipe::offload);
-  key("states", "keep optimizer state, accumulated gradients and moving averages in host memory",
+  key("states", "Keep optimizer state, accumulated gradients and moving averages in host memory",
       &Offload::states);
-  key("weights", "keep weights in host memory", &Offload::weights);
-  key("activations", "with a budget (memory): saved activations may be kept in host memory",
+  key("weights", "Keep weights in host memory", &Offload::weights);
+  key("activations", "Allow saved activations in host memory, in order to meet the budget of `memory`",
       &Offload::activations);
 }
 
 void add_exchange_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "exchange", &Recipe::exchange);
   key("transport",
-      "what sums gradients over devices; host: host memory, in one fixed order; nccl: NCCL or RCCL, if it "
-      "passes a test, in its own order",
+      "Transport of the gradient all-reduce. host: host memory, with a fixed order of summation; nccl: NCCL "
+      "or RCCL, if it passes its test, in its own order of summation",
       &Exchange::transport);
   key("compress",
-      "compression of the gradients that devices send: none; bf16; powersgd (rank 4); what it leaves out is "
-      "added to the next update",
+      "Gradient compression between devices. none; bf16; powersgd (rank 4). The compression error is added "
+      "to the gradients of the next update",
       &Exchange::compress);
-  key("local_steps", "DiLoCo: updates that each device makes alone between outer steps; 1: off",
+  key("local_steps", "DiLoCo: number of local updates of each device between two outer steps; 1: off",
       &Exchange::local_steps, Whole{1, 1 << 20});
   key("outer_lr", "DiLoCo: learning rate of the outer step", &Exchange::outer_lr, Real{0, 1e6});
   key("outer_momentum", "DiLoCo: Nesterov momentum of the outer step", &Exchange::outer_momentum, Real{0, 1});
@@ -71,323 +76,334 @@ void add_exchange_fields(std::vector<Field>& fields) {
 
 void add_model_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "model", &Recipe::model);
-  key("name", "{}", &Model::name, Named{", or a language model's folder,"}).advice =
-      "model=simplecnn, or model=./FOLDER with a config.json";
+  key("name", "Image model: {}; for other models see model.path and model.config", &Model::name,
+      Named{", or a language model's folder,"})
+      .advice = "model=simplecnn, or model=./FOLDER with a config.json";
   key("path",
-      "language model: folder with config.json, weights and tokenizer; model that makes pictures: folder of "
-      "diffusers, or file of weights",
+      "Language model: folder with config.json, weights and tokenizer. Image generation: diffusers folder, "
+      "or weights file",
       &Model::path);
-  key("config", "new language model, or new model that makes pictures: its config.json", &Model::config);
+  key("config", "config.json of a new language model, or of a new model for image generation",
+      &Model::config);
   key("autoencoder",
-      "model that makes pictures: folder of the autoencoder of its latents (diffusers' config.json and "
-      "weights); empty: vae in model.path; where there is neither, a model of classes works on pixels",
+      "Image generation: folder of the autoencoder (VAE), with diffusers' config.json and weights; empty: "
+      "vae in model.path. Without an autoencoder, a class-conditional model works on pixels",
       &Model::autoencoder);
   key("tokenizer",
-      "language model: folder or file of the tokenizer; empty: the one beside the model or its config",
+      "Language model: folder or file of the tokenizer; empty: the folder of the model or of its config",
       &Model::tokenizer);
-  key("num_classes", "images: number of classes; 0: as many as the data has", &Model::num_classes,
+  key("num_classes", "Images: number of classes; 0: number in the data", &Model::num_classes,
       Whole{0, 100000});
   key("class_names",
-      "images: names of the classes, in the order of their numbers, like [cat, dog]; empty: those of the "
-      "data, which a run keeps here",
+      "Images: class names by class index, e.g. [cat, dog]; empty: names in the data, which the run stores "
+      "here",
       &Model::class_names);
   key("hidden", "mlp: widths of the hidden layers", &Model::hidden);
-  key("dropout", "mlp, mobilenet, efficientnet: dropout probability; fcn, deeplab: 0 switches theirs off",
+  key("dropout", "mlp, mobilenet, efficientnet: dropout probability. fcn, deeplab: 0 disables their dropout",
       &Model::dropout, Real{0, 1});
   key("width",
-      "resnet, mobilenet, efficientnet, retinanet, fcos: channels of the stem; unet: of its first level; 0: "
-      "the model's own",
+      "resnet, mobilenet, efficientnet, retinanet, fcos: channels of the stem. unet: channels of the first "
+      "level. 0: default of the model",
       &Model::width, Whole{0, 4096});
-  key("frozen_norm", "retinanet, fcos: the backbone's batch norms stay as init has them",
+  key("frozen_norm", "retinanet, fcos: freeze the batch norms of the backbone at their values in init",
       &Model::frozen_norm);
 }
 
 void add_adapter_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "adapter", &Recipe::adapter);
-  key("name", "lora: train low-rank matrices beside the frozen weights; empty: train all weights",
+  key("name", "lora: train low-rank matrices (LoRA) and freeze the weights; empty: train all weights",
       &Adapter::name);
-  key("path", "PEFT adapter to start from; its rank, alpha, rslora and modules replace these keys",
+  key("path", "PEFT adapter to start from; its rank, alpha, rslora and modules replace the keys here",
       &Adapter::path);
-  key("rank", "rank of the low-rank matrices (r in PEFT)", &Adapter::rank, Whole{1, 1 << 16});
-  key("alpha", "the adapter's output is scaled by alpha / rank", &Adapter::alpha, Real{0, 1e6});
-  key("dropout", "dropout probability of the adapter's inputs", &Adapter::dropout, Real{0, 1});
-  key("rslora", "scale by alpha / sqrt(rank) instead", &Adapter::rslora);
-  key("targets", "linear layers that get an adapter, like [q_proj, v_proj]; all-linear: every one",
+  key("rank", "Rank of the low-rank matrices (r in PEFT)", &Adapter::rank, Whole{1, 1 << 16});
+  key("alpha", "Scale of the adapter's output: alpha / rank", &Adapter::alpha, Real{0, 1e6});
+  key("dropout", "Dropout probability of the adapter's inputs", &Adapter::dropout, Real{0, 1});
+  key("rslora", "Scale the adapter's output by alpha / sqrt(rank) instead of alpha / rank", &Adapter::rslora);
+  key("targets", "Linear layers with an adapter, e.g. [q_proj, v_proj]; all-linear: all of them",
       &Adapter::targets, OneOrMore());
-  key("quantize", "nf4 (QLoRA), int8 or fp8: how frozen linear layers are stored; empty: unquantized",
+  key("quantize", "Storage of frozen linear layers: nf4 (QLoRA), int8 or fp8; empty: unquantized",
       &Adapter::quantize, Named());
-  key("modules_to_save", "modules that are trained in full, like [lm_head]", &Adapter::modules_to_save);
+  key("modules_to_save", "Modules to train in full instead of with an adapter, e.g. [lm_head]",
+      &Adapter::modules_to_save);
 }
 
 void add_image_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "data", &Recipe::data);
   key("kind",
-      "images: folder (a folder per class), idx (MNIST), cifar10, shapes (generated), tensors (safetensors); "
-      "masks (pictures with masks); boxes (any of these, found by looking), coco, voc, yolo, label_studio, "
-      "cvat, labelme, csv, createml; text; "
-      "captions (pictures with captions); kohya (caches of sd-scripts)",
+      "Format of the data. Images: folder (a folder per class), idx (MNIST), cifar10, shapes (generated "
+      "images), tensors (safetensors). Segmentation: masks (images with masks). Detection: boxes (detects "
+      "the format), coco, voc, yolo, label_studio, cvat, labelme, csv, createml. Language models: text. "
+      "Image generation: captions (image-caption pairs), kohya (caches of sd-scripts)",
       &Data::kind, Named());
-  key("path", "images: folder of the dataset; text: a .txt, .jsonl or .json file", &Data::path);
+  key("path", "Images: folder of the dataset. Text: a .txt, .jsonl or .json file", &Data::path);
   key("allow_outside",
-      "boxes, captions: true: read images outside of data.path that labels name, by absolute paths, by ../ "
-      "or "
+      "boxes, captions: read images outside of data.path, which labels refer to by absolute paths, by ../ or "
       "through links; false: refuse them",
       &Data::allow_outside);
-  key("image_size", "pixels that images are resized to: a square's side, or [width, height]",
+  key("image_size", "Size of training images in pixels: side of a square, or [width, height]",
       &Data::image_size, Sides{4, 4096});
-  key("channels", "1: grayscale, 3: RGB", &Data::channels, Whole{1, 3});
-  key("count", "shapes: training images", &Data::count, Whole{1});
-  key("val_count", "shapes: validation images", &Data::val_count, Whole{1});
-  key("shuffle", "shuffle in each epoch", &Data::shuffle);
+  key("channels", "Color channels. 1: grayscale; 3: RGB", &Data::channels, Whole{1, 3});
+  key("count", "shapes: number of training images", &Data::count, Whole{1});
+  key("val_count", "shapes: number of validation images", &Data::val_count, Whole{1});
+  key("shuffle", "Shuffle the samples in each epoch", &Data::shuffle);
   key("balance",
-      "images: draw each class equally often (of several in an image, the rarest counts); an epoch stays as "
-      "long, repeats images of rare classes and leaves out some of frequent ones",
+      "Images: draw each class equally often (an image with several classes counts for the rarest). The "
+      "length of an epoch stays the same: images of rare classes repeat, some of frequent classes are "
+      "skipped",
       &Data::balance);
-  key("threads", "threads that decode images ahead; 0: none", &Data::threads, Whole{0, 64});
-  key("crop_padding", "random crop after padding by this many pixels", &Data::crop_padding, Whole{0, 1024});
-  key("flip", "random horizontal flip", &Data::flip);
-  key("jitter", "random brightness, contrast and saturation, by up to this fraction", &Data::jitter,
-      Real{0, 1});
+  key("threads", "Threads that decode images in advance; 0: none", &Data::threads, Whole{0, 64});
+  key("crop_padding", "Random crop after padding by this number of pixels; 0: off", &Data::crop_padding,
+      Whole{0, 1024});
+  key("flip", "Random horizontal flip", &Data::flip);
+  key("jitter", "Random change of brightness, contrast and saturation, at most by this fraction",
+      &Data::jitter, Real{0, 1});
   key("normalize",
-      "what images are normalized by; auto: mean and std of the weights in init, where their config.json "
-      "(timm) has them, else data.mean and data.std; given: data.mean and data.std; imagenet; half (0.5 and "
-      "0.5); dataset: measured on at most 4096 training images",
+      "Source of mean and std. auto: config.json (timm) next to the weights in init, otherwise data.mean and "
+      "data.std; given: data.mean and data.std; imagenet: ImageNet's; half: 0.5 and 0.5; dataset: measured "
+      "on at most 4096 training images",
       &Data::normalize);
-  key("mean", "mean of each channel, of pixels from 0 to 1; images are normalized by it", &Data::mean);
-  key("std", "standard deviation of each channel", &Data::std);
+  key("mean",
+      "Mean of each channel for normalization, for pixels in [0, 1]; one value applies to all channels",
+      &Data::mean);
+  key("std", "Standard deviation of each channel for normalization; one value applies to all channels",
+      &Data::std);
   key("resize",
-      "masks: resize pictures to data.image_size; false: train on parts of that size, evaluate by sliding "
+      "masks: resize images to data.image_size; false: train on crops of that size and evaluate with sliding "
       "windows",
       &Data::resize);
-  key("scale", "masks: scale training pictures by a random factor, like [0.5, 2]", &Data::scale);
+  key("scale", "masks: range of the random scale factor of training images, e.g. [0.5, 2]", &Data::scale);
   key("classes",
-      "masks: table of classes, a line NAME or NAME,RED,GREEN,BLUE each; empty: classes.csv, class_dict.csv "
-      "or "
+      "masks: file with a line NAME or NAME,RED,GREEN,BLUE per class; empty: classes.csv, class_dict.csv or "
       "classes.txt in data.path",
       &Data::classes);
   key("keep_pictures",
-      "folder, masks, boxes: memory for decoded pictures, which are then read once, like 2GiB; devices share "
-      "it",
+      "folder, masks, boxes: memory for decoded images, e.g. 2GiB, so that each file is read once; shared by "
+      "all devices; 0: off",
       &Data::keep_pictures, Bytes{"a size like 2GiB, or 0"});
   key("exif",
-      "images: orientation in EXIF data (or of TIFF and AVIF): apply (turn images upright), or ignore (keep "
-      "the "
-      "pixels as stored)",
+      "Images: orientation in EXIF (also of TIFF and AVIF). apply: rotate images upright; ignore: keep the "
+      "pixels as stored",
       &Data::exif);
   key("unlabeled",
-      "masks: ignore pixels of this value, and of 255, in the loss and the metrics (ignore_index); auto: "
-      "ignore "
-      "255 alone, unless it is a class; none: ignore no pixel",
+      "masks: pixel value to ignore in the loss and the metrics (ignore_index), in addition to 255. auto: "
+      "only 255, unless it is a class; none: no pixel is ignored",
       &Data::unlabeled);
   key("class_numbers",
-      "masks: the value of each class in the files, like [0, 255]; empty: 0, 1, 2, ..., or decided from the "
-      "values of all masks",
+      "masks: pixel value of each class in the files, e.g. [0, 255]; empty: 0, 1, 2, ..., or detected from "
+      "the values in all masks",
       &Data::class_numbers);
   key("drop_last",
-      "images: leave out a last micro-batch of an epoch that is smaller than train.batch; auto: if the model "
-      "cannot train on it (DeepLab: a single image)",
+      "Images: drop the last micro-batch of an epoch if it is smaller than train.batch. auto: only if the "
+      "model cannot train on it (DeepLab: a single image)",
       &Data::drop_last);
 }
 
 void add_text_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "data", &Recipe::data);
-  key("context", "text: tokens in a row (sequence length)", &Data::context, Whole{1, 1 << 24});
-  key("val_path", "text: validation file; empty: the end of data.path", &Data::val_path);
+  key("context", "Text: tokens in a row (sequence length)", &Data::context, Whole{1, 1 << 24});
+  key("val_path", "Text: validation file; empty: the last part of data.path", &Data::val_path);
   key("val_share",
-      "text, captions, folder: fraction of data.path that is held out for validation; of a folder per class, "
-      "where no folder or list is held out",
+      "Text, captions, folder: fraction of data.path to hold out for validation. For a folder per class, "
+      "only if it has no validation split",
       &Data::val_share, Real{0, 1});
   key("format",
-      "text: format of records: text, prompt_completion, alpaca, sharegpt, openai, preference; "
-      "detect: by their fields",
+      "Text: format of the records: text, prompt_completion, alpaca, sharegpt, openai, preference; detect: "
+      "detect it from the fields of each record",
       &Data::format);
-  key("fields", "text: names of fields in the data, like [prompt=question,completion=answer]", &Data::fields);
-  key("template", "text: chat template: {} or a file; empty: the tokenizer's", &Data::template_);
-  key("date",
-      "text: the date that chat templates see, like 2026-11-24; empty: the day on which the run starts",
+  key("fields", "Text: names of fields in the data, e.g. [prompt=question, completion=answer]",
+      &Data::fields);
+  key("template", "Text: chat template: {} or a file; empty: template of the tokenizer", &Data::template_);
+  key("date", "Text: date in chat templates, e.g. 2026-11-24; empty: day on which the run starts",
       &Data::date);
-  key("variables", "text: variables for the chat template, like [enable_thinking=false]", &Data::variables);
+  key("variables", "Text: variables of the chat template, e.g. [enable_thinking=false]", &Data::variables);
   key("bad_records",
-      "records, images, masks and labels of objects that cannot be read: refuse (end the run), or skip "
-      "(leave "
-      "them out, labels with their image, and count them)",
+      "Action for unreadable records, images, masks and labels. refuse: end the run; skip: skip and count "
+      "them (for a label, with its image)",
       &Data::bad_records);
-  key("train_on_prompt", "text: compute the loss on prompts too, not on answers alone",
+  key("train_on_prompt", "Text: compute the loss on prompts too, not only on answers",
       &Data::train_on_prompt);
   key("train_on_generation_prompt",
-      "text: compute the loss on an empty thinking block too, which the chat template puts into the prompt "
-      "for "
-      "an answer",
+      "Text: compute the loss also on an empty thinking block that the chat template adds to the prompt",
       &Data::train_on_generation_prompt);
-  key("packing", "text: put several samples into a row; false: one each, rows of similar length together",
+  key("packing",
+      "Text: pack several samples into a row; false: one sample per row, with rows of similar length in a "
+      "micro-batch",
       &Data::packing);
   key("overlong",
-      "text: samples longer than a row: truncate, drop, split, refuse; auto: split plain text, truncate "
-      "records",
+      "Text: action for samples longer than a row: truncate, drop, split, refuse; auto: split plain text, "
+      "truncate records",
       &Data::overlong);
-  key("document", "text: what one document of a .txt file is: file, paragraph or line", &Data::document);
-  key("cache", "folder for cached tokens, or latents and embeddings; empty: ~/.cache/hearth", &Data::cache);
+  key("document", "Text: unit of a .txt file that is one document: file, paragraph or line", &Data::document);
+  key("cache", "Folder for cached tokens, latents and embeddings; empty: ~/.cache/hearth", &Data::cache);
 }
 
 void add_train_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "train", &Recipe::train);
-  key("steps", "updates in total; 0: as many as train.epochs has", &Train::steps, Whole{0});
-  key("epochs", "passes over the training data", &Train::epochs, Whole{1});
+  key("steps", "Number of updates; 0: train.epochs decides", &Train::steps, Whole{0});
+  key("epochs", "Number of passes over the training data", &Train::epochs, Whole{1});
   key("objective",
-      "cross_entropy; dpo (direct preference optimization); of models that make pictures: flow (flow "
+      "Training objective: cross_entropy; dpo (direct preference optimization); image generation: flow (flow "
       "matching), epsilon, v",
       &Train::objective);
-  key("batch", "micro-batch: images, or rows of tokens, in one forward and backward pass", &Train::batch,
+  key("batch", "Micro-batch size: images, or rows of tokens, in a forward and backward pass", &Train::batch,
       Whole{1, 1 << 20});
-  key("accumulate", "gradient accumulation: micro-batches per update, over all devices", &Train::accumulate,
+  key("accumulate", "Gradient accumulation: micro-batches per update, over all devices", &Train::accumulate,
       Whole{1, 1 << 20});
   key("shards",
-      "parts of an update that are summed separately: up to so many devices give the same bits; 0: devices",
+      "Number of parts of an update that are summed separately. Runs on N devices give the same bits if "
+      "shards / N is 1, 2, 4, ...; 0: number of devices",
       &Train::shards, Whole{0, 64});
-  key("checkpoint_every", "updates between checkpoints", &Train::checkpoint_every, Whole{1});
+  key("checkpoint_every", "Updates between two checkpoints", &Train::checkpoint_every, Whole{1});
   key("memory_checkpoint_every",
-      "seconds between snapshots in memory, which an automatic restart resumes from; 0: none",
+      "Seconds between two checkpoints in memory, which an automatic restart resumes from; 0: none",
       &Train::memory_checkpoint_every, Real{0, 1e6});
-  key("keep_checkpoints", "checkpoints to keep", &Train::keep_checkpoints, Whole{1, 1000});
-  key("eval_every", "updates between evaluations; 0: once per epoch", &Train::eval_every, Whole{0});
-  key("eval_on_start", "also evaluate before the first update", &Train::eval_on_start);
-  key("log_every", "updates between log lines", &Train::log_every, Whole{1});
-  key("label_smoothing", "probability that is spread over all classes", &Train::label_smoothing, Real{0, 1});
-  key("clip_norm", "clip gradients to this global norm; 0: off", &Train::clip_norm, Real{0, 1e30});
+  key("keep_checkpoints", "Number of newest checkpoints to keep", &Train::keep_checkpoints, Whole{1, 1000});
+  key("eval_every", "Updates between two evaluations; 0: once per epoch", &Train::eval_every, Whole{0});
+  key("eval_on_start", "Evaluate before the first update too", &Train::eval_on_start);
+  key("log_every", "Updates between two log lines", &Train::log_every, Whole{1});
+  key("label_smoothing", "Label smoothing: probability that is distributed over all classes",
+      &Train::label_smoothing, Real{0, 1});
+  key("clip_norm", "Clip gradients to this global norm; 0: off", &Train::clip_norm, Real{0, 1e30});
   key("ema",
-      "decay of the exponential moving average of weights and running statistics, like 0.999, less in the "
-      "first steps; 0: off",
+      "Decay of the exponential moving average of weights and running statistics, e.g. 0.999; smaller in the "
+      "first updates; 0: off",
       &Train::ema, Real{0, 1});
-  key("early_stop", "stop after so many evaluations without improvement; 0: off", &Train::early_stop,
+  key("early_stop", "Stop after this number of evaluations without improvement; 0: off", &Train::early_stop,
       Whole{0});
   key("freeze",
-      "modules whose weights do not train, by the start of their names, like [encoder, layer1]; their batch "
-      "norms use their running statistics",
+      "Modules to freeze, by prefixes of their names, e.g. [encoder, layer1]; their batch norms use their "
+      "running statistics",
       &Train::freeze, OneOrMore());
 }
 
 void add_segment_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "segment", &Recipe::segment);
-  key("loss", "segmentation: cross_entropy, dice, focal, or a list of them, which are added up",
+  key("loss", "Segmentation: cross_entropy, dice, focal, or a list of them, whose sum is the loss",
       &Segment::loss, OneOrMore());
   key("class_weights",
-      "segmentation: weights of classes in the loss; given: those of segment.weights; median_frequency: "
-      "computed from the training masks",
+      "Segmentation: class weights in the loss. none; given: segment.weights; median_frequency: computed "
+      "from the training masks",
       &Segment::class_weights);
-  key("weights", "segmentation: a weight for each class", &Segment::weights);
+  key("weights", "Segmentation: weight of each class in the loss, for class_weights=given",
+      &Segment::weights);
 }
 
 void add_detect_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "detect", &Recipe::detect);
-  key("mosaic", "detection: probability that a training picture is put together of four", &Detect::mosaic,
-      Share());
-  key("mixup", "detection: probability that such a picture is mixed with another", &Detect::mixup, Share());
-  key("degrees", "detection: random rotation, up to so many degrees either way", &Detect::degrees,
+  key("mosaic", "Detection: probability that a training image is a mosaic of four", &Detect::mosaic, Share());
+  key("mixup", "Detection: probability that a mosaic is mixed with another image", &Detect::mixup, Share());
+  key("degrees", "Detection: max random rotation in degrees, in both directions", &Detect::degrees,
       Real{0, 180});
-  key("translate", "detection: random shift, up to this share of the picture", &Detect::translate,
-      Real{0, 1});
-  key("shear", "detection: random shear, up to so many degrees either way", &Detect::shear, Real{0, 45});
-  key("scale", "detection: random scale, from and to", &Detect::scale);
-  key("hsv", "detection: random hue, saturation and brightness", &Detect::hsv);
-  key("plain_epochs", "detection: the last epochs, in which pictures are only flipped", &Detect::plain_epochs,
-      Whole{0});
+  key("translate", "Detection: max random shift, as a fraction of the image", &Detect::translate, Real{0, 1});
+  key("shear", "Detection: max random shear in degrees, in both directions", &Detect::shear, Real{0, 45});
+  key("scale", "Detection: range of the random scale factor", &Detect::scale);
+  key("hsv", "Detection: random change of hue, saturation and brightness", &Detect::hsv);
+  key("plain_epochs", "Detection: number of last epochs in which images are only flipped",
+      &Detect::plain_epochs, Whole{0});
   key("sizes",
-      "detection: sides that training pictures have, another every ten updates, like [288, 320, 352]",
+      "Detection: sides of training images in pixels for multi-scale training, e.g. [288, 320, 352]; changes "
+      "every ten updates; empty: data.image_size",
       &Detect::sizes);
-  key("max_boxes", "detection: boxes of a training picture; more are left out", &Detect::max_boxes,
+  key("max_boxes", "Detection: max boxes of a training image; further ones are ignored", &Detect::max_boxes,
       Whole{1, 10000});
-  key("score", "detection: predictions below this are left out of evaluations", &Detect::score, Real{0, 1});
-  key("nms", "detection: of boxes of a class that overlap more than this (IoU) the best is kept",
-      &Detect::nms, Share());
-  key("max_detections", "detection: predictions that are kept of a picture", &Detect::max_detections,
-      Whole{1, 10000});
-  key("shown_score", "detection: predictions below this are not drawn", &Detect::shown_score, Real{0, 1});
+  key("score", "Detection: min score of a prediction in evaluations", &Detect::score, Real{0, 1});
+  key("nms", "Detection: IoU threshold of non-maximum suppression within a class", &Detect::nms, Share());
+  key("max_detections", "Detection: max predictions per image", &Detect::max_detections, Whole{1, 10000});
+  key("shown_score", "Detection: min score of a prediction that is drawn", &Detect::shown_score, Real{0, 1});
 }
 
 void add_bad_step_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "bad_steps", &Recipe::bad_steps);
-  key("most", "updates that may be left out, with their samples, because loss or gradients are not finite",
+  key("most",
+      "Max number of updates to roll back and skip with their samples, because loss or gradients are not "
+      "finite",
       &BadSteps::most, Whole{0, 1000000});
-  key("z_score", "also leave out an update whose loss is so many standard deviations above the mean; 0: off",
+  key("z_score",
+      "Also skip an update whose loss is this number of standard deviations above the mean; 0: off",
       &BadSteps::z_score, Real{0, 1e6});
 }
 
 void add_governor_fields(std::vector<Field>& fields) {
-  section(fields, "thermal", &Recipe::thermal)("limit",
-                                               "highest temperature of a GPU's junction in Celsius, held by "
-                                               "gaps between steps and, where they are not "
-                                               "enough, by pauses; 0: 5 below the GPU's own limit",
-                                               &Thermal::limit, Real{0, 200});
+  section(fields, "thermal", &Recipe::thermal)(
+      "limit",
+      "Max junction temperature of each GPU in degrees Celsius, enforced by idling between steps and, if "
+      "that is not enough, by pauses; 0: 5 below the limit of the GPU",
+      &Thermal::limit, Real{0, 200});
   section(fields, "power", &Recipe::power)(
-      "limit", "highest mean power of each GPU in Watts, held by gaps between steps; 0: none", &Power::limit,
-      Real{0, 5000});
+      "limit", "Max mean power of each GPU in watts, enforced by idling between steps; 0: no limit",
+      &Power::limit, Real{0, 5000});
 }
 
 void add_dpo_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "dpo", &Recipe::dpo);
-  key("beta", "strength of the penalty for deviating from the starting model", &Dpo::beta, Real{1e-6, 1e6});
-  key("label_smoothing", "assumed fraction of pairs that are labeled the wrong way round",
+  key("beta", "Strength of the penalty for diverging from the starting model", &Dpo::beta, Real{1e-6, 1e6});
+  key("label_smoothing", "Assumed fraction of pairs whose chosen and rejected answers are swapped",
       &Dpo::label_smoothing, Real{0, 0.5});
 }
 
 void add_diffuse_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "diffuse", &Recipe::diffuse);
   key("sampling",
-      "flow: how noise levels are drawn: uniform; sigmoid of a normal; shift or flux_shift (by the number of "
-      "tokens) moves that towards noise; logit_normal; mode",
+      "flow: distribution of timesteps. uniform; sigmoid: sigmoid of a normal distribution; shift, "
+      "flux_shift: sigmoid, then shifted towards noise by diffuse.shift or by the number of tokens; "
+      "logit_normal; mode",
       &Diffuse::sampling);
-  key("mean", "flow: mean of the normal of logit_normal", &Diffuse::mean, Real{-10, 10});
-  key("std", "flow: standard deviation of the normal under the sigmoid", &Diffuse::std, Real{0, 10});
-  key("shift", "flow: the shift of sampling=shift", &Diffuse::shift, Real{0.01, 100});
-  key("mode_scale", "flow: the scale of sampling=mode", &Diffuse::mode_scale, Real{-1, 1.75});
-  key("weighting", "weights of the loss by the noise: none, sigma_sqrt, cosmap, min_snr (with epsilon and v)",
+  key("mean", "flow: mean of the normal distribution of logit_normal", &Diffuse::mean, Real{-10, 10});
+  key("std", "flow: standard deviation of the normal distribution under the sigmoid", &Diffuse::std,
+      Real{0, 10});
+  key("shift", "flow: timestep shift of sampling=shift", &Diffuse::shift, Real{0.01, 100});
+  key("mode_scale", "flow: scale of sampling=mode", &Diffuse::mode_scale, Real{-1, 1.75});
+  key("weighting", "Loss weight by timestep: none, sigma_sqrt, cosmap, min_snr (for epsilon and v)",
       &Diffuse::weighting);
   key("min_snr", "gamma of weighting=min_snr", &Diffuse::min_snr, Real{0.01, 1000});
-  key("dropout", "share of training pictures that lose their class or caption", &Diffuse::dropout, Share());
-  key("trigger", "a word that is put before captions that do not have it", &Diffuse::trigger);
-  key("prior", "folder of pictures with captions that the model must go on making (prior preservation)",
+  key("dropout", "Fraction of training images without class or caption, for classifier-free guidance",
+      &Diffuse::dropout, Share());
+  key("trigger", "Word to prepend to captions that do not contain it", &Diffuse::trigger);
+  key("prior",
+      "Folder of images with captions for prior preservation, which the model must still be able to generate",
       &Diffuse::prior);
-  key("prior_weight", "weight of their loss", &Diffuse::prior_weight, Real{0, 100});
-  key("text_tokens", "tokens of a caption", &Diffuse::text_tokens, Whole{1, 4096});
-  key("val_pictures", "held-out pictures whose loss is measured, at fixed noise", &Diffuse::val_pictures,
+  key("prior_weight", "Loss weight of the images in diffuse.prior", &Diffuse::prior_weight, Real{0, 100});
+  key("text_tokens", "Max tokens of a caption", &Diffuse::text_tokens, Whole{1, 4096});
+  key("val_pictures", "Number of held-out images for the loss at fixed noise", &Diffuse::val_pictures,
       Whole{1, 100000});
   key("prompts",
-      "what evaluations make pictures of, like [a red house]; empty: the classes or captions of the data",
+      "Prompts of the images that evaluations generate, e.g. [a red house]; empty: classes or captions of "
+      "the data",
       &Diffuse::prompts, OneOrMore());
-  key("steps", "steps of the sampler that makes these", &Diffuse::steps, Whole{1, 1000});
-  key("guidance", "guidance of these", &Diffuse::guidance, Real{0, 100});
+  key("steps", "Sampling steps of generated images", &Diffuse::steps, Whole{1, 1000});
+  key("guidance", "Guidance scale of generated images", &Diffuse::guidance, Real{0, 100});
   key("judged",
-      "classes: pictures that the last evaluation makes, of which a classifier, trained on the same data, "
-      "says how many show the class that was asked for",
+      "Classes: number of images that the last evaluation generates and classifies, with a classifier "
+      "trained on the same data, to report the fraction of requested classes",
       &Diffuse::judged, Whole{0, 100000});
 }
 
 void add_optimizer_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "optimizer", &Recipe::optimizer);
-  key("name", "{}", &Optimizer::name, Named());
-  key("lr", "learning rate", &Optimizer::lr, Real{0, 1e6});
+  key("name", "Optimizer: {}", &Optimizer::name, Named());
+  key("lr", "Learning rate", &Optimizer::lr, Real{0, 1e6});
   key("momentum", "sgd, muon: momentum", &Optimizer::momentum, Real{0, 1});
-  key("nesterov", "sgd, muon: Nesterov momentum", &Optimizer::nesterov);
+  key("nesterov", "sgd, muon: use Nesterov momentum", &Optimizer::nesterov);
   key("in_backward",
-      "update each weight once its gradient is there, so that gradients need no memory; with "
-      "train.accumulate=1 and train.clip_norm=0",
+      "Update each weight in the backward pass as soon as its gradient is final, so that gradients need no "
+      "memory. Requires train.accumulate=1 and train.clip_norm=0",
       &Optimizer::in_backward);
-  key("weight_decay", "L2 regularization for sgd, decoupled weight decay for the others",
-      &Optimizer::weight_decay, Real{0, 1e6});
+  key("weight_decay", "sgd: L2 regularization. Others: decoupled weight decay", &Optimizer::weight_decay,
+      Real{0, 1e6});
   key("beta1", "adamw, lion: decay of the first moment", &Optimizer::beta1, Real{0, 1});
-  key("beta2", "adamw: decay of the second moment; lion: 0.99 is usual", &Optimizer::beta2, Real{0, 1});
-  key("eps", "adamw: added to the denominator", &Optimizer::eps, Real{0, 1});
+  key("beta2", "adamw: decay of the second moment. lion: decay of the momentum, usually 0.99",
+      &Optimizer::beta2, Real{0, 1});
+  key("eps", "adamw: value added to the denominator", &Optimizer::eps, Real{0, 1});
   key("rates",
-      "factors of the learning rate for modules, by the start of their weights' names, like [encoder=0.1]; "
-      "the first that fits holds",
+      "Factors of the learning rate by prefixes of weight names, e.g. [encoder=0.1]; the first match applies",
       &Optimizer::rates, OneOrMore());
 }
 
 void add_schedule_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "schedule", &Recipe::schedule);
-  key("name", "learning rate schedule: constant, step, cosine, onecycle", &Schedule::name);
-  key("warmup_steps", "updates of linear warmup", &Schedule::warmup_steps, Whole{0});
-  key("step_size", "step: updates between drops", &Schedule::step_size, Whole{1});
+  key("name", "Learning rate schedule: constant, step, cosine, onecycle", &Schedule::name);
+  key("warmup_steps", "Updates of linear warmup", &Schedule::warmup_steps, Whole{0});
+  key("step_size", "step: updates between two drops of the learning rate", &Schedule::step_size, Whole{1});
   key("gamma", "step: factor of each drop", &Schedule::gamma, Real{0, 1e6});
   key("min_lr", "cosine: final learning rate", &Schedule::min_lr, Real{0, 1e6});
 }

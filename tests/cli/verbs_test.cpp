@@ -340,7 +340,7 @@ TEST_F(Verbs, LsAndCpAndValidate) {
   EXPECT_THAT(works("hearth ls --keys"), AllOf(HasSubstr("  train.batch "), HasSubstr("  optimizer.lr ")));
   EXPECT_THAT(works("hearth ls --keys --markdown"),
               AllOf(HasSubstr("\n## `train`\n\n| key | default | meaning |\n"),
-                    HasSubstr("\n| `optimizer.lr` | `0.05` | learning rate |\n"),
+                    HasSubstr("\n| `optimizer.lr` | `0.05` | Learning rate |\n"),
                     HasSubstr("\n| `learning_rate` | `optimizer.lr` |\n")));
   refused("hearth ls --markdown", {"--markdown requires --keys"});
   EXPECT_EQ(works("hearth cp demo mine.yaml"), "wrote mine.yaml\n");
