@@ -13,10 +13,14 @@ void add_rate(CLI::App& verb, const std::string& flag, double& rate, const char*
 
 void add_links(CLI::App& verb, LinkArguments& arguments) {
   add_rate(verb, "--link", arguments.gpu,
-           "GB/s each way between a GPU and host memory, for example 24, or 6.5 in a slot of 4 lanes");
-  add_rate(verb, "--host-memory", arguments.memory, "GB/s that host memory reads and writes (60, assumed)");
-  add_rate(verb, "--sums", arguments.sums, "GB/s of all_reduce by hearth bench comm (9)");
-  add_rate(verb, "--network", arguments.network, "a GPU in each machine, and Gb/s between them");
+           "Bandwidth between a GPU and host memory in GB/s per direction, e.g. 24, or 6.5 in a slot with 4 "
+           "lanes (default: from the table of GPUs)");
+  add_rate(verb, "--host-memory", arguments.memory, "Bandwidth of host memory in GB/s (default 60)");
+  add_rate(verb, "--sums", arguments.sums,
+           "Bandwidth of all-reduce in GB/s, as measured by hearth bench comm (default 9)");
+  add_rate(
+      verb, "--network", arguments.network,
+      "Network bandwidth in Gbit/s between machines with one GPU each (default: all GPUs in one machine)");
 }
 
 planner::Links links_of(const LinkArguments& arguments) {

@@ -42,7 +42,7 @@ void add_former_name(CLI::App& verb, const std::string& former, CLI::Option& opt
 void allow_overrides(CLI::App& verb) {
   verb.allow_extras();
   verb.footer(
-      "Any key of the recipe can follow: train.batch=64 or --train.batch 64. hearth ls --keys lists them.");
+      "Recipe keys can be appended, e.g. train.batch=64 or --train.batch 64. hearth ls --keys lists them.");
 }
 
 std::vector<std::string> overrides_of(const CLI::App& verb) {

@@ -138,24 +138,24 @@ void run_bench_comm(const CommArguments& arguments) {
 void add_bench_comm(CLI::App& bench) {
   const auto arguments = std::make_shared<CommArguments>();
   CLI::App* verb =
-      bench.add_subcommand("comm", "Time sums and copies between processes, beside plain copies");
+      bench.add_subcommand("comm", "Measure collectives between processes, and memory copies for comparison");
   verb->add_option("--transport", arguments->transport,
-                   "shm (default), nccl (RCCL too) between GPUs, or mpi within mpirun");
-  verb->add_option("--device", arguments->device, "of nccl: gpu (default) or emulated");
-  verb->add_option("--ranks", arguments->num_ranks, "processes of shm, GPUs of nccl (default 2)");
-  verb->add_option("--least", arguments->least, "smallest array (default 1KiB)");
-  verb->add_option("--most", arguments->most, "largest array (default 256MiB)");
-  verb->add_option("--wire", arguments->wire, "what travels: f32 or bf16");
-  verb->add_flag("--json", arguments->json, "print JSON");
+                   "shm (default), nccl (NCCL or RCCL, between GPUs), or mpi (under mpirun)");
+  verb->add_option("--device", arguments->device, "Devices for nccl: gpu (default) or emulated");
+  verb->add_option("--ranks", arguments->num_ranks, "Processes (shm) or GPUs (nccl) (default 2)");
+  verb->add_option("--least", arguments->least, "Size of the smallest array (default 1KiB)");
+  verb->add_option("--most", arguments->most, "Size of the largest array (default 256MiB)");
+  verb->add_option("--wire", arguments->wire, "Data type of transfers: f32 (default) or bf16");
+  verb->add_flag("--json", arguments->json, "Print JSON");
   verb->callback([=] { run_bench_comm(*arguments); });
 }
 
 void add_bench_data(CLI::App& bench) {
   const auto options = std::make_shared<bench::DataBenchOptions>();
-  CLI::App* verb = bench.add_subcommand("data", "Time on one thread how a detector's rows are made of files");
-  verb->add_option("folder", options->folder, "pictures with boxes")->required();
-  verb->add_option("--side", options->side, "of the rows' pictures (default 416)");
-  verb->add_option("--rows", options->rows, "of each kind (default 200)");
+  CLI::App* verb = bench.add_subcommand("data", "Measure the input pipeline of a detector on one thread");
+  verb->add_option("folder", options->folder, "Folder of images with boxes")->required();
+  verb->add_option("--side", options->side, "Side of the training images in pixels (default 416)");
+  verb->add_option("--rows", options->rows, "Number of images per measurement (default 200)");
   verb->callback([=] {
     check_range("--rows", options->rows, 1, 1'000'000);
     check_range("--side", options->side, 32, 4096);
@@ -176,23 +176,24 @@ void add_bench(CLI::App& app) {
     ModelArguments model;
   };
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* verb = app.add_subcommand(
-      "bench", "Time training steps, answers or a GPU's kernels on random data; the last line is JSON");
-  verb->add_option("case", arguments->name, "for example simplecnn-b32-fp32; a recipe with --model-gpu");
+  CLI::App* verb = app.add_subcommand("bench",
+                                      "Measure training steps, text generation or the kernels of a GPU on "
+                                      "random data; the last line is JSON");
+  verb->add_option("case", arguments->name,
+                   "Benchmark case, e.g. simplecnn-b32-fp32; with --model-gpu also a recipe");
   add_bench_comm(*verb);
   add_bench_data(*verb);
   add_bench_report(*verb);
-  verb->add_option("--steps", arguments->steps, "timed steps");
-  verb->add_option("--threads", arguments->machine.num_threads, "threads");
-  verb->add_option("--device", arguments->machine.device, "cpu, gpu, gpu:1, ... or emulated");
+  verb->add_option("--steps", arguments->steps, "Number of measured steps (default 20)");
+  verb->add_option("--threads", arguments->machine.num_threads, "CPU threads (default: all cores)");
+  verb->add_option("--device", arguments->machine.device, "cpu (default), gpu, gpu:1, ... or emulated");
   verb->add_option("--workers", arguments->num_workers,
-                   "processes that train together, with --threads each; a micro-batch each");
-  verb->add_flag("--tiny", arguments->tiny, "the case's work at sizes of a test");
-  verb->add_flag("--profile", arguments->profile, "also print where the step's time goes, op by op");
-  CLI::Option* model =
-      verb->add_option("--model-gpu", arguments->model.gpu,
-                       "measure nothing: print the step's time by a model of a GPU, for example rx7900xt; of "
-                       "several, with --workers");
+                   "Number of worker processes, each with a micro-batch and --threads threads (default 1)");
+  verb->add_flag("--tiny", arguments->tiny, "Use small sizes, as in tests");
+  verb->add_flag("--profile", arguments->profile, "Also print the time of each op");
+  CLI::Option* model = verb->add_option("--model-gpu", arguments->model.gpu,
+                                        "Print the modeled step time on this GPU instead of measuring, e.g. "
+                                        "rx7900xt; with --workers on several");
   add_former_name(*verb, "--model-card", *model);
   add_links(*verb, arguments->model.links);
   allow_overrides(*verb);

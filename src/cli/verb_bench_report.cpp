@@ -66,29 +66,33 @@ void add_bench_report(CLI::App& bench) {
   const auto arguments = std::make_shared<Arguments>();
   bench::ReportRequest& request = arguments->request;
   request.machine.num_threads = num_available_cpus();
-  CLI::App* verb = bench.add_subcommand(
-      "report",
-      "Train a known model on random tokens or pictures and write the files of AMD's training benchmark");
-  verb->add_option("-t,--mode", request.mode,
-                   "pretrain (default), posttrain (Flux), finetune_fw, finetune_lora or finetune_qlora");
+  CLI::App* verb = bench.add_subcommand("report",
+                                        "Train a known model on random tokens or images and write the result "
+                                        "files of AMD's training benchmark");
+  verb->add_option(
+      "-t,--mode", request.mode,
+      "Training mode: pretrain (default), posttrain (Flux), finetune_fw, finetune_lora or finetune_qlora");
   verb->add_option("-m,--model", request.model,
-                   "such as Llama-3.1-8B or ResNet-50, or a folder with config.json");
-  verb->add_option("-p,--precision", request.precision, "BF16 (default) or FP32");
-  verb->add_option("-s,--seq", request.length,
-                   "tokens of a row, or the side of an image (default: the benchmark's)");
-  verb->add_option("-b,--batch", request.batch, "rows of each device (default: the benchmark's)");
-  verb->add_option("-n,--gpus", request.num_devices, "devices, or processes of the CPU (default 1)");
-  verb->add_option("--steps", request.steps, "training steps (default 50, of finetuning 20)");
+                   "Model, e.g. Llama-3.1-8B or ResNet-50, or a folder with config.json");
+  verb->add_option("-p,--precision", request.precision, "Precision: BF16 (default) or FP32");
+  verb->add_option(
+      "-s,--seq", request.length,
+      "Sequence length in tokens, or side of the images in pixels (default: as in the benchmark)");
+  verb->add_option("-b,--batch", request.batch, "Batch size per device (default: as in the benchmark)");
+  verb->add_option("-n,--gpus", request.num_devices, "Number of GPUs, or of CPU processes (default 1)");
+  verb->add_option("--steps", request.steps, "Number of training steps (default 50, for finetuning 20)");
   verb->add_option("--device", request.machine.device, "cpu (default), gpu, gpu:1, ... or emulated");
-  verb->add_option("--threads", request.machine.num_threads, "threads of each process");
+  verb->add_option("--threads", request.machine.num_threads,
+                   "CPU threads of each process (default: all cores)");
   verb->add_option("--memory", arguments->memory,
-                   "plan as if a device had no more than this, for example 20GiB");
-  verb->add_option("--model-gpu", request.model_gpu,
-                   "a GPU whose modeled figures stand beside the measured (default: the one that trains)");
+                   "Plan for this amount of device memory, e.g. 20GiB (default: all of it)");
+  verb->add_option(
+      "--model-gpu", request.model_gpu,
+      "GPU whose modeled results are printed next to the measured ones (default: the GPU that trains)");
   verb->add_option("--format", arguments->format,
-                   "of the results: mad (default, nine columns) or primus (three)");
-  verb->add_option("--out", request.out, "folder of the files (default: this one)");
-  verb->add_flag("--models", arguments->models, "list the models that have names, with their shapes");
+                   "Format of the result table: mad (default, nine columns) or primus (three columns)");
+  verb->add_option("--out", request.out, "Output folder (default: the current folder)");
+  verb->add_flag("--models", arguments->models, "List the known models with their sizes");
   set_example(*verb, "hearth bench report -t pretrain -m Llama-15M -p BF16 -b 2 --steps 4 --out report");
   verb->callback([=] { run_bench_report(*verb, *arguments); });
 }

@@ -56,9 +56,10 @@ void add_checkpoints(CLI::App& app) {
   };
   const auto arguments = std::make_shared<Arguments>();
   CLI::App* verb =
-      app.add_subcommand("checkpoints", "List and verify a run's checkpoints, or delete old ones");
-  verb->add_option("run", arguments->run, "run folder")->required();
-  const CLI::Option* keep = verb->add_option("--prune", arguments->keep, "delete all but the newest N");
+      app.add_subcommand("checkpoints", "List and verify the checkpoints of a run, or delete old ones");
+  verb->add_option("run", arguments->run, "Run folder")->required();
+  const CLI::Option* keep =
+      verb->add_option("--prune", arguments->keep, "Delete all checkpoints except the newest N");
   set_example(*verb, "hearth checkpoints runs/demo --prune 1");
   verb->callback([=] {
     const fs::path run = arguments->run;

@@ -218,14 +218,14 @@ std::string fish_script(const std::vector<Verb>& verbs) {
 }  // namespace
 
 void add_completions(CLI::App& app) {
-  CLI::App* verb =
-      app.add_subcommand("completions", "Print what makes a shell complete verbs, flags and keys");
+  CLI::App* verb = app.add_subcommand("completions",
+                                      "Print a shell script that completes commands, flags and recipe keys");
   const auto shell = std::make_shared<std::string>();
-  verb->add_option("shell", *shell, "bash, zsh or fish")
+  verb->add_option("shell", *shell, "Shell: bash, zsh or fish")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
   verb->footer(
-      "Packages for Debian have them in place. Else, in a shell's start file: source <(hearth completions "
+      "The Debian packages install the completions. Otherwise add to ~/.bashrc: source <(hearth completions "
       "bash)");
   set_example(*verb, "hearth completions bash");
   verb->callback([&app, shell] {

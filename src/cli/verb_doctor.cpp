@@ -65,7 +65,7 @@ void run_doctor(const DoctorArguments& arguments) {
   exit_code() = doctor::exit_status(findings);
   if (!arguments.deep) return;
   write_file_atomically(arguments.out, doctor::to_page(machine, asked, findings, deep));
-  if (!arguments.json) say("wrote {}, fit to be attached to a bug report\n", arguments.out);
+  if (!arguments.json) say("wrote {}; attach it to bug reports\n", arguments.out);
 }
 
 }  // namespace
@@ -73,23 +73,23 @@ void run_doctor(const DoctorArguments& arguments) {
 void add_doctor(CLI::App& app) {
   const auto arguments = std::make_shared<DoctorArguments>();
   CLI::App* verb = app.add_subcommand("doctor",
-                                      "What this machine has, what is wrong with it, and the commands that "
-                                      "fix it (exit code 1: warnings, 2: broken)");
+                                      "Check GPUs, drivers and system settings, and print commands that fix "
+                                      "problems (exit code 1: warnings, 2: errors)");
   verb->add_option("--root", arguments->root,
-                   "examine the files of another machine below this folder (sys, proc, dev, etc)");
-  verb->add_flag("--json", arguments->json, "print JSON");
-  verb->add_flag("--deep", arguments->deep,
-                 "also test every GPU for some minutes, and write a page with figures");
-  verb->add_option("--device", arguments->tests.device, "of --deep: gpu (default) or emulated");
+                   "Check another machine by copies of its files in this folder (sys, proc, dev, etc)");
+  verb->add_flag("--json", arguments->json, "Print JSON");
+  verb->add_flag("--deep", arguments->deep, "Also test every GPU for some minutes and write an HTML report");
+  verb->add_option("--device", arguments->tests.device,
+                   "With --deep: GPUs to test, gpu (default) or emulated");
   verb->add_option("--memory-seconds", arguments->tests.memory_seconds,
-                   "of --deep: most for the memory of a GPU (default 240)");
+                   "With --deep: max duration of the memory test of a GPU in seconds (default 240)");
   verb->add_option("--load-seconds", arguments->tests.load_seconds,
-                   "of --deep: steady load of a GPU (default 120)");
+                   "With --deep: duration of the load test of a GPU in seconds (default 120)");
   verb->add_option("--kernels", arguments->tests.most_kernels,
-                   "of --deep: samples that are tried, at most (default all)");
+                   "With --deep: max number of kernel tests (default: all)");
   verb->add_option("--memory", arguments->memory,
-                   "of --deep: memory of a GPU that is tested, at most, like 8GiB (default all)");
-  verb->add_option("--out", arguments->out, "of --deep: the page (default doctor.html)");
+                   "With --deep: max amount of memory to test on a GPU, e.g. 8GiB (default: all)");
+  verb->add_option("--out", arguments->out, "With --deep: file of the HTML report (default doctor.html)");
   set_example(*verb, "hearth doctor");
   verb->callback([=] {
     if (!arguments->memory.empty()) arguments->tests.most_memory = bytes_of(arguments->memory);

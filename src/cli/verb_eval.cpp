@@ -90,17 +90,18 @@ void run_eval(const CLI::App& verb, const EvalArguments& arguments) {
 
 void add_eval(CLI::App& app) {
   const auto arguments = std::make_shared<EvalArguments>();
-  CLI::App* verb =
-      app.add_subcommand("eval", "Evaluate a run's best weights (else its last), or a language model");
-  verb->add_option("run", arguments->run, "run folder, model folder or adapter")->required();
+  CLI::App* verb = app.add_subcommand(
+      "eval", "Evaluate the best weights of a run (its last ones if it has no best), or a language model");
+  verb->add_option("run", arguments->run, "Run folder, model folder or adapter")->required();
   verb->add_option("--base", arguments->base,
-                   "base model of an adapter (default: the one adapter_config.json names)");
-  verb->add_flag("--exact-match", arguments->exact_match,
-                 "let a language model answer the questions of data=FILE, and count the right answers");
-  verb->add_option("--limit", arguments->match.limit, "only the first questions, this many; 0: all")
+                   "Base model of an adapter (default: the one in adapter_config.json)");
+  verb->add_flag(
+      "--exact-match", arguments->exact_match,
+      "Let a language model answer the questions in data=FILE and print the fraction of exact matches");
+  verb->add_option("--limit", arguments->match.limit, "Max number of questions; 0: all")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
       ->capture_default_str();
-  verb->add_option("-n,--max-tokens", arguments->match.max_tokens, "maximum tokens of an answer")
+  verb->add_option("-n,--max-tokens", arguments->match.max_tokens, "Max tokens of an answer")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20).description("1 to 1048576"))
       ->capture_default_str();
   allow_overrides(*verb);

@@ -160,26 +160,28 @@ void to_gguf(const ExportArguments& arguments) {
 
 void add_export(CLI::App& app) {
   const auto arguments = std::make_shared<ExportArguments>();
-  CLI::App* verb = app.add_subcommand(
-      "export",
-      "Write a model for other programs: transformers, diffusers, llama.cpp (adapters merged), or ONNX; or a "
-      "LoRA of a model that makes pictures");
+  CLI::App* verb = app.add_subcommand("export",
+                                      "Export a model, merged with its adapter, for transformers, diffusers, "
+                                      "llama.cpp or ONNX; or the LoRA of an image generation model");
   verb->add_option("model", arguments->model,
-                   "model folder, run folder (best weights, else last), or adapter")
+                   "Model folder, run folder (best weights, or last ones if it has no best), or adapter")
+      ->required();
+  verb->add_option("--format", arguments->format,
+                   "hf: folder for transformers or diffusers; gguf: file for llama.cpp; onnx: file of an "
+                   "image model; diffusers, kohya: file with the LoRA of an image generation model, with "
+                   "these keys (default: by the ending of --out)")
+      ->check(CLI::IsMember({"hf", "gguf", "onnx", "diffusers", "kohya"}));
+  verb->add_option("--out", arguments->out,
+                   "Output folder, or output file NAME.gguf, NAME.onnx or NAME.safetensors")
       ->required();
   verb->add_option(
-          "--format", arguments->format,
-          "hf: a folder for transformers or diffusers; gguf: a file for llama.cpp; onnx: a file of an image "
-          "model; diffusers, kohya: a LoRA of a model that makes pictures, in these keys (default: by the "
-          "ending of --out)")
-      ->check(CLI::IsMember({"hf", "gguf", "onnx", "diffusers", "kohya"}));
-  verb->add_option("--out", arguments->out, "folder to write, or file NAME.gguf, .onnx or .safetensors")
-      ->required();
-  verb->add_option("--type", arguments->type,
-                   "of the weights: f32, f16, bf16, for gguf q8_0 too (default: as they are, for gguf f16)")
+          "--type", arguments->type,
+          "Data type of the weights: f32, f16, bf16, or q8_0 for gguf (default: unchanged, for gguf f16)")
       ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0"}));
-  verb->add_option("--shard-size", arguments->shard_size, "hf: most bytes of a file, like 5GB");
-  verb->add_option("--base", arguments->base, "base model (default: the one adapter_config.json names)");
+  verb->add_option("--shard-size", arguments->shard_size,
+                   "hf: max size of a weights file, e.g. 5GB (default: the same files as the model)");
+  verb->add_option("--base", arguments->base,
+                   "Base model of an adapter (default: the one in adapter_config.json)");
   set_example(*verb, "hearth export runs/llama-lora --out model.gguf");
   verb->callback([=] {
     if (hub::is_denoiser(arguments->model)) return export_pictures(*arguments);

@@ -176,25 +176,29 @@ void run_generate(const CLI::App& verb, const GenerateArguments& arguments) {
 }
 
 void add_picture_options(CLI::App& verb, PictureArguments& picture) {
-  const char* group = "Models that make pictures";
-  verb.add_option("--size", picture.size, "WIDTHxHEIGHT in pixels (default: as trained, or 1024x1024)")
+  const char* group = "Image generation";
+  verb.add_option("--size", picture.size,
+                  "Image size WIDTHxHEIGHT in pixels (default: training size, or 1024x1024)")
       ->group(group);
-  verb.add_option("--steps", picture.request.steps, "steps of the sampler; 0: as the run's samples, or 20")
+  verb.add_option("--steps", picture.request.steps,
+                  "Sampling steps; 0: as in the evaluations of the run, or 20")
       ->check(CLI::Range(int64_t{0}, int64_t{1000}).description("0 to 1000"))
       ->group(group);
   verb.add_option("--guidance", picture.guidance,
-                  "how much the prompt counts (default: as the run's samples, or 3.5)")
+                  "Guidance scale; higher values follow the prompt more closely (default: as in the "
+                  "evaluations of the run, or 3.5)")
       ->check(CLI::Range(0.0, 100.0).description("0 to 100"))
       ->group(group);
-  verb.add_option("--count", picture.request.count, "pictures, of seed, seed + 1 and so on")
+  verb.add_option("--count", picture.request.count,
+                  "Number of images, with seeds --seed, --seed + 1 and so on")
       ->check(CLI::Range(int64_t{1}, int64_t{10000}).description("1 to 10000"))
       ->capture_default_str()
       ->group(group);
-  verb.add_option("--adapter", picture.adapter, "LoRA adapter: a run, its folder or file")->group(group);
-  verb.add_option("--out", picture.out, "image to write: NAME.png or NAME.jpg")
+  verb.add_option("--adapter", picture.adapter, "LoRA: run folder, adapter folder or file")->group(group);
+  verb.add_option("--out", picture.out, "Output file: NAME.png or NAME.jpg")
       ->capture_default_str()
       ->group(group);
-  verb.add_option("--solver", picture.solver, "euler (flow), ddim, dpm (epsilon and v)")
+  verb.add_option("--solver", picture.solver, "Solver: euler (for flow), ddim or dpm (for epsilon and v)")
       ->check(CLI::IsMember(kSolvers))
       ->group(group);
 }
@@ -204,46 +208,48 @@ void add_picture_options(CLI::App& verb, PictureArguments& picture) {
 void add_generate(CLI::App& app) {
   const auto arguments = std::make_shared<GenerateArguments>();
   CLI::App* verb = app.add_subcommand(
-      "generate", "Let a language model continue a text or answer a question, or make a picture of a prompt");
+      "generate",
+      "Continue a text or answer a question with a language model, or generate images from a prompt");
   verb->add_option("model", arguments->model,
-                   "model folder, run folder (best weights, else last), or adapter")
+                   "Model folder, run folder (best weights, or last ones if it has no best), or adapter")
       ->required();
   verb->add_option("--base", arguments->base,
-                   "base model of an adapter (default: the one adapter_config.json names)");
-  verb->add_option("-p,--prompt", arguments->prompt, "text to continue (standard input without it)");
-  verb->add_option("--prompt-file", arguments->prompt_file, "file that holds the text");
-  verb->add_flag("--chat", arguments->chat,
-                 "put the text into the model's chat template, as a user's question");
+                   "Base model of an adapter (default: the one in adapter_config.json)");
+  verb->add_option("-p,--prompt", arguments->prompt,
+                   "Text to continue, or description of the image (default: read from standard input)");
+  verb->add_option("--prompt-file", arguments->prompt_file, "File with the text to continue");
+  verb->add_flag("--chat", arguments->chat, "Send the text as a user message in the model's chat template");
   infer::AnswerOptions& answer = arguments->answer;
-  verb->add_option("-n,--max-tokens", answer.max_tokens, "maximum tokens of the answer")
+  verb->add_option("-n,--max-tokens", answer.max_tokens, "Max tokens of the answer")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20).description("1 to 1048576"))
       ->capture_default_str();
-  verb->add_option("--temperature", answer.sampler.temperature, "0: always the most likely token (greedy)")
+  verb->add_option("--temperature", answer.sampler.temperature, "Sampling temperature; 0: greedy")
       ->check(CLI::Range(0.0, 100.0).description("0 to 100"))
       ->capture_default_str();
-  verb->add_option("--top-k", answer.sampler.top_k, "sample from this many most likely tokens; 0: from all")
+  verb->add_option("--top-k", answer.sampler.top_k, "Number of most likely tokens to sample from; 0: all")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   verb->add_option("--top-p", answer.sampler.top_p,
-                   "sample from the most likely tokens whose probabilities add up to this")
+                   "Sample from the most likely tokens whose probabilities add up to this")
       ->check(CLI::Range(0.0, 1.0).description("0 to 1"))
       ->capture_default_str();
   verb->add_option("--repetition-penalty", answer.sampler.repetition_penalty,
-                   "above 1: fewer repeated tokens")
+                   "Repetition penalty; values above 1 reduce repetition")
       ->check(CLI::Range(0.01, 100.0).description("0.01 to 100"))
       ->capture_default_str();
-  verb->add_option("--stop", answer.stop, "text before which the answer ends; may be given several times")
+  verb->add_option("--stop", answer.stop, "Stop text: the answer ends before it; may be given several times")
       ->check(
           [](const std::string& stop) { return stop.empty() ? "expected a text, got an empty one" : ""; });
-  verb->add_option("--seed", answer.sampler.seed, "seed of sampling")->capture_default_str();
+  verb->add_option("--seed", answer.sampler.seed, "Seed of sampling")->capture_default_str();
   verb->add_option("--context", arguments->context,
-                   "maximum tokens of prompt and answer together; 0: as many as they need")
+                   "Size of the KV cache: max tokens of prompt and answer together; 0: as many as needed")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 24).description("0 to 16777216"))
       ->capture_default_str();
-  verb->add_option("--threads", arguments->threads, "0: every processor")
+  verb->add_option("--threads", arguments->threads, "CPU threads; 0: all cores")
       ->check(CLI::Range(0, 1024).description("0 to 1024"))
       ->capture_default_str();
-  verb->add_flag("--tokens", arguments->tokens, "prompt and answer are token ids; no tokenizer is opened");
+  verb->add_flag("--tokens", arguments->tokens,
+                 "Read and print token ids instead of text, without a tokenizer");
   add_picture_options(*verb, arguments->picture);
   allow_overrides(*verb);
   set_example(*verb, "hearth generate MODEL --prompt \"Once upon a time\"");

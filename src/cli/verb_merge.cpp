@@ -10,13 +10,14 @@ void add_merge(CLI::App& app) {
     std::string adapter, out, model;
   };
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* verb = app.add_subcommand("merge", "Write a model with an adapter merged into its weights");
+  CLI::App* verb = app.add_subcommand("merge", "Merge an adapter into the weights of its base model");
   verb->add_option("--adapter", arguments->adapter,
-                   "run folder (best weights, else last), PEFT adapter, or its file of weights")
+                   "Run folder (best weights, or last ones if it has no best), PEFT adapter, or weights file "
+                   "of an adapter")
       ->required();
-  verb->add_option("--out", arguments->out, "folder for the merged model")->required();
+  verb->add_option("--out", arguments->out, "Output folder")->required();
   verb->add_option("--base,--model", arguments->model,
-                   "base model (default: the one adapter_config.json names)");
+                   "Base model (default: the one in adapter_config.json)");
   set_example(*verb, "hearth merge --adapter runs/llama-lora --out merged");
   verb->callback([=] {
     const hub::FolderOptions options{.out = arguments->out, .num_threads = num_available_cpus()};

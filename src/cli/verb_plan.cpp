@@ -287,15 +287,16 @@ void run_pack(const PackArguments& arguments) {
 
 void add_plan(CLI::App& app) {
   const auto arguments = std::make_shared<PlanArguments>();
-  CLI::App* verb = app.add_subcommand("plan", "Show what a recipe needs in memory, without running it");
-  verb->add_option("recipe", arguments->recipe, "recipe file")->required();
+  CLI::App* verb =
+      app.add_subcommand("plan", "Plan the memory and model the step time of a recipe, without running it");
+  verb->add_option("recipe", arguments->recipe, "Recipe file or name")->required();
   verb->add_option("--memory", arguments->memory,
-                   "find the largest micro-batch that fits this budget, like 20GiB");
-  verb->add_option("--svg", arguments->svg, "where to write the drawing of the arena");
-  verb->add_flag("--json", arguments->json, "print JSON");
-  CLI::Option* model = verb->add_option(
-      "--model-gpu", arguments->gpu,
-      "the GPU that times are modeled for (default: the one that is used, else rx7900xt), for example h200");
+                   "Find the largest micro-batch that fits this budget, e.g. 20GiB");
+  verb->add_option("--svg", arguments->svg, "Output file for the drawing of the arena (default plan.svg)");
+  verb->add_flag("--json", arguments->json, "Print JSON");
+  CLI::Option* model =
+      verb->add_option("--model-gpu", arguments->gpu,
+                       "GPU for modeled times, e.g. h200 (default: the GPU of the recipe, or rx7900xt)");
   add_former_name(*verb, "--model-card", *model);
   add_links(*verb, arguments->links);
   allow_overrides(*verb);
@@ -305,17 +306,17 @@ void add_plan(CLI::App& app) {
 
 void add_dump(CLI::App& app) {
   const auto arguments = std::make_shared<DumpArguments>();
-  CLI::App* verb = app.add_subcommand("dump", "Print a recipe's training graph after a pass");
-  verb->add_option("recipe", arguments->recipe, "recipe file");
-  verb->add_option("--after", arguments->after, "name of the pass (default: the last)");
-  verb->add_flag("--list", arguments->list, "list the passes");
+  CLI::App* verb = app.add_subcommand("dump", "Print the training graph of a recipe after a pass");
+  verb->add_option("recipe", arguments->recipe, "Recipe file or name");
+  verb->add_option("--after", arguments->after, "Name of the pass (default: the last one)");
+  verb->add_flag("--list", arguments->list, "List the passes");
   allow_overrides(*verb);
   set_example(*verb, "hearth dump recipes/demo.yaml --after=backward");
   verb->callback([=] { run_dump(*verb, *arguments); });
 }
 
 void add_ops(CLI::App& app) {
-  CLI::App* verb = app.add_subcommand("ops", "List the operations");
+  CLI::App* verb = app.add_subcommand("ops", "List the ops");
   set_example(*verb, "hearth ops");
   verb->callback([] {
     for (const ir::OpDef* op : ops::op_list()) {
@@ -328,15 +329,15 @@ void add_ops(CLI::App& app) {
 
 void add_pack(CLI::App& app) {
   const auto arguments = std::make_shared<PackArguments>();
-  CLI::App* verb =
-      app.add_subcommand("pack", "Pack buffers of a CSV file (id,lower,upper,size) into an arena");
+  CLI::App* verb = app.add_subcommand(
+      "pack", "Pack buffers with lifetimes into an arena; CSV columns: id,lower,upper,size");
   verb->add_option("file", arguments->file, "CSV file")->required();
   verb->add_option("--capacity", arguments->capacity,
-                   "stop at the first answer within it; exit code 2 if there is none")
+                   "Size limit in bytes: stop at the first packing within it; exit code 2 if there is none")
       ->check(CLI::Range(int64_t{0}, arena::kMostBytes));
-  verb->add_option("--seconds", arguments->seconds, "time for the search (default 5)")
+  verb->add_option("--seconds", arguments->seconds, "Max duration of the search in seconds (default 5)")
       ->check(CLI::Range(0.0, 1e6));
-  verb->add_option("--out", arguments->out, "write id,lower,upper,size,offset");
+  verb->add_option("--out", arguments->out, "Output CSV file with columns id,lower,upper,size,offset");
   set_example(*verb, "hearth pack buffers.csv --out packed.csv");
   verb->callback([=] { run_pack(*arguments); });
 }

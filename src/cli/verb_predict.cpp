@@ -58,12 +58,14 @@ void run_predict(const PredictArguments& arguments) {
 
 void add_predict(CLI::App& app) {
   const auto arguments = std::make_shared<PredictArguments>();
-  CLI::App* verb = app.add_subcommand(
-      "predict", "Classify, segment or search pictures with a run's best weights (else its last)");
-  verb->add_option("run", arguments->run, "run folder")->required();
-  verb->add_option("images", arguments->rest, "image files, or folders of them; recipe overrides too")
+  CLI::App* verb = app.add_subcommand("predict",
+                                      "Classify, segment or detect objects in images with the best weights "
+                                      "of a run (its last ones if it has no best)");
+  verb->add_option("run", arguments->run, "Run folder")->required();
+  verb->add_option("images", arguments->rest, "Image files or folders of images; also recipe overrides")
       ->required();
-  verb->add_option("--out", arguments->out, "folder for pictures of predictions (default: RUN/predictions)");
+  verb->add_option("--out", arguments->out,
+                   "Output folder for images of predictions (default: RUN/predictions)");
   set_example(*verb, "hearth predict runs/demo IMAGE.png");
   verb->callback([=] { run_predict(*arguments); });
 }

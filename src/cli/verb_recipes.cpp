@@ -75,18 +75,18 @@ void run_validate(const CLI::App& verb, const std::string& name, const std::stri
 
 void add_ls(CLI::App& app) {
   const auto keys = std::make_shared<bool>(false), markdown = std::make_shared<bool>(false);
-  CLI::App* verb = app.add_subcommand("ls", "List recipes and models");
-  CLI::Option* all = verb->add_flag("--keys", *keys, "list every key of a recipe with its default");
-  verb->add_flag("--markdown", *markdown, "print the keys as tables in Markdown")->needs(all);
+  CLI::App* verb = app.add_subcommand("ls", "List built-in recipes and models");
+  CLI::Option* all = verb->add_flag("--keys", *keys, "List all recipe keys with their defaults");
+  verb->add_flag("--markdown", *markdown, "Print the keys as Markdown tables")->needs(all);
   set_example(*verb, "hearth ls --keys");
   verb->callback([=] { run_ls(*keys, *markdown); });
 }
 
 void add_cp(CLI::App& app) {
   const auto names = std::make_shared<std::pair<std::string, std::string>>();
-  CLI::App* verb = app.add_subcommand("cp", "Copy a built-in recipe to a file of your own");
-  verb->add_option("recipe", names->first, "name, for example demo")->required();
-  verb->add_option("file", names->second, "file to write")->required();
+  CLI::App* verb = app.add_subcommand("cp", "Copy a built-in recipe to a file");
+  verb->add_option("recipe", names->first, "Name of the recipe, e.g. demo")->required();
+  verb->add_option("file", names->second, "Output file")->required();
   set_example(*verb, "hearth cp demo mine.yaml");
   verb->callback([=] { run_cp(names->first, names->second); });
 }
@@ -94,9 +94,9 @@ void add_cp(CLI::App& app) {
 void add_validate(CLI::App& app) {
   const auto names = std::make_shared<std::pair<std::string, std::string>>();
   CLI::App* verb =
-      app.add_subcommand("validate", "Check a recipe, its data and its memory before a long run");
-  verb->add_option("recipe", names->first, "recipe file")->required();
-  verb->add_option("--out", names->second, "run folder that training would be given (default: runs/NAME)");
+      app.add_subcommand("validate", "Check the recipe, data and memory of a run before training");
+  verb->add_option("recipe", names->first, "Recipe file or name")->required();
+  verb->add_option("--out", names->second, "Run folder that training would use (default: runs/NAME)");
   allow_overrides(*verb);
   set_example(*verb, "hearth validate recipes/llama-lora.yaml model=MODEL data=FILE.jsonl");
   verb->callback([=] { run_validate(*verb, names->first, names->second); });

@@ -70,11 +70,13 @@ void run_tokenize(const CLI::App& verb, const TextArguments& arguments) {
 void add_tokenize(CLI::App& app) {
   const auto arguments = std::make_shared<TextArguments>();
   CLI::App* verb = app.add_subcommand(
-      "tokenize", "Print the tokens of a text, or count those of files and how fast they come");
-  verb->add_option("model", arguments->folder, "model folder, or a tokenizer file")->required();
-  verb->add_option("files", arguments->files, "text files to count");
-  verb->add_option("--text", arguments->text, "text to print the tokens of (standard input without it)");
-  verb->add_flag("--special", arguments->special, "take special tokens in the text for what they mean");
+      "tokenize", "Print the tokens of a text, or count the tokens of files and measure the speed");
+  verb->add_option("model", arguments->folder, "Model folder or tokenizer file")->required();
+  verb->add_option("files", arguments->files, "Text files whose tokens are counted");
+  verb->add_option("--text", arguments->text,
+                   "Text whose tokens are printed (default: read from standard input)");
+  verb->add_flag("--special", arguments->special,
+                 "Parse special tokens in the text (default: as plain text)");
   set_example(*verb, "hearth tokenize MODEL --text \"Once upon a time\"");
   verb->callback([=] { run_tokenize(*verb, *arguments); });
 }

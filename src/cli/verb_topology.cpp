@@ -32,11 +32,13 @@ void run_topology(const TopologyArguments& arguments) {
 
 void add_topology(CLI::App& app) {
   const auto arguments = std::make_shared<TopologyArguments>();
-  CLI::App* verb =
-      app.add_subcommand("topology", "How this machine's GPUs hang together, and how they share a run best");
-  verb->add_flag("--measure", arguments->measure, "measure copies, of each GPU alone and of all at once");
-  verb->add_option("--root", arguments->root, "read the files of another machine below this folder");
-  verb->add_flag("--json", arguments->json, "print JSON");
+  CLI::App* verb = app.add_subcommand(
+      "topology", "Show how the GPUs are connected, and the best way to share a run between them");
+  verb->add_flag("--measure", arguments->measure,
+                 "Measure copies of each GPU separately and of all GPUs at the same time");
+  verb->add_option("--root", arguments->root,
+                   "Read copies of another machine's files in this folder (sys, proc, dev, etc)");
+  verb->add_flag("--json", arguments->json, "Print JSON");
   set_example(*verb, "hearth topology");
   verb->callback([=] { run_topology(*arguments); });
 }

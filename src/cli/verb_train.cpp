@@ -130,9 +130,9 @@ void run_train(const CLI::App& verb, TrainArguments arguments) {
 /// Adds the flags that train and resume share.
 void add_flags(CLI::App& verb, TrainArguments& arguments) {
   verb.add_flag("--accept-changed-inputs", arguments.accepts_changed_inputs,
-                "resume although training data, tokenizer or base weights have changed");
+                "Resume even if training data, tokenizer or base weights have changed");
   verb.add_option("--dump-gradients", arguments.dump_gradients,
-                  "write the first batch's gradients (safetensors)");
+                  "Output file for the gradients of the first micro-batch (safetensors)");
   allow_overrides(verb);
 }
 
@@ -140,13 +140,14 @@ void add_flags(CLI::App& verb, TrainArguments& arguments) {
 
 void add_train(CLI::App& app) {
   const auto arguments = std::make_shared<TrainArguments>();
-  CLI::App* verb = app.add_subcommand("train", "Train a recipe into a run folder");
-  verb->add_option("recipe", arguments->recipe,
-                   "recipe, for example recipes/demo.yaml; or data: prints the recipe that fits it");
-  verb->add_option("--out", arguments->out, "run folder (default: runs/NAME)");
-  verb->add_flag("--resume", arguments->resume, "resume from the newest complete checkpoint of --out");
-  verb->add_flag("--yes", arguments->accept,
-                 "after data in place of a recipe: train with the recipe that fits it");
+  CLI::App* verb = app.add_subcommand("train", "Train a model from a recipe and write a run folder");
+  verb->add_option(
+      "recipe", arguments->recipe,
+      "Recipe, e.g. demo or recipes/demo.yaml; or data (folder or file): print the recipe for it");
+  verb->add_option("--out", arguments->out, "Run folder (default: runs/NAME)");
+  verb->add_flag("--resume", arguments->resume,
+                 "Resume the run in --out from its newest complete checkpoint");
+  verb->add_flag("--yes", arguments->accept, "With data instead of a recipe: train with the recipe for it");
   add_flags(*verb, *arguments);
   set_example(*verb, "hearth train recipes/llama-lora.yaml model=MODEL data=FILE.jsonl");
   verb->callback([=] { run_train(*verb, *arguments); });
@@ -156,7 +157,7 @@ void add_resume(CLI::App& app) {
   const auto arguments = std::make_shared<TrainArguments>();
   arguments->resume = true;
   CLI::App* verb = app.add_subcommand("resume", "Resume a run from its newest complete checkpoint");
-  verb->add_option("run", arguments->out, "run folder")->required();
+  verb->add_option("run", arguments->out, "Run folder")->required();
   add_flags(*verb, *arguments);
   set_example(*verb, "hearth resume runs/demo train.epochs=9");
   verb->callback([=] { run_train(*verb, *arguments); });

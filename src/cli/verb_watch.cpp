@@ -214,11 +214,12 @@ void run_watch(const WatchArguments& arguments) {
 
 void add_watch(CLI::App& app) {
   const auto arguments = std::make_shared<WatchArguments>();
-  CLI::App* verb = app.add_subcommand("watch", "GPUs and runs, live in the terminal");
-  verb->add_option("runs", arguments->runs, "folders of runs (default: those below runs/ of the last hour)");
-  verb->add_option("--seconds", arguments->seconds, "between two looks (default 1)");
-  verb->add_flag("--once", arguments->once, "print what there is and end");
-  verb->add_option("--root", arguments->root, "read the sensors of another machine below this folder");
+  CLI::App* verb = app.add_subcommand("watch", "Show GPUs and runs live in the terminal");
+  verb->add_option("runs", arguments->runs,
+                   "Run folders (default: runs in runs/ that were active in the last hour)");
+  verb->add_option("--seconds", arguments->seconds, "Seconds between two updates (default 1)");
+  verb->add_flag("--once", arguments->once, "Print once and exit");
+  verb->add_option("--root", arguments->root, "Read copies of another machine's sensor files in this folder");
   set_example(*verb, "hearth watch --once");
   verb->callback([=] { run_watch(*arguments); });
 }

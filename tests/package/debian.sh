@@ -14,7 +14,7 @@ sums() { (cd "$SYSTEM/home/user" && find . -type f -exec sha256sum {} + | sort);
 # found_by_shells: manual pages and completions, where man and the shells look for them.
 found_by_shells() {
   apt_quietly install man-db bash-completion zsh fish
-  expect_text "Train a recipe into a run folder" "man hearth-train" inside man -P cat hearth-train
+  expect_text "Train a model from a recipe and write a run folder" "man hearth-train" inside man -P cat hearth-train
   expect_text "train" "bash" inside bash -c '. /usr/share/bash-completion/bash_completion; _completion_loader hearth
     COMP_WORDS=(hearth tra) COMP_CWORD=1; _hearth; echo "${COMPREPLY[@]}"'
   expect_text "_hearth" "zsh" inside zsh -c 'autoload -Uz compinit; compinit -u; echo $_comps[hearth]'
