@@ -155,12 +155,14 @@ bool Generator::is_end(int32_t id) const { return std::find(ends_.begin(), ends_
 void Generator::check(std::span<const int32_t> ids) const {
   HEARTH_CHECK(!ids.empty());
   if (std::ssize(tokens_) + std::ssize(ids) > slots_) {
-    user_error("expected at most {} tokens of prompt and answer, got {}; try a larger --context", slots_,
-               tokens_.size() + ids.size());
+    user_error(
+        "prompt and answer have {1} tokens, but the KV cache holds {0}; raise the context (hearth generate "
+        "--context)",
+        slots_, tokens_.size() + ids.size());
   }
   for (const int32_t id : ids) {
     if (id < 0 || id >= config_.vocab_size)
-      user_error("expected tokens from 0 to {}, got {}", config_.vocab_size - 1, id);
+      user_error("expected token ids from 0 to {}, got {}", config_.vocab_size - 1, id);
   }
 }
 

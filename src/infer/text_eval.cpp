@@ -46,13 +46,13 @@ std::vector<Question> read_questions(const tasks::TextOptions& options, const fs
     if (limit > 0 && std::ssize(questions) >= limit) return;
     questions.push_back(question_of(sample, reader.tokenizer()));
     if (questions.back().prompt.size() > 1 && sample.format != RecordFormat::text) return;
-    user_error("{}:{}: expected a record with a question and an answer for --exact-match, got {}",
-               file.string(), sample.line, name_of(sample.format));
+    user_error("{}:{}: exact match needs a record with a question and an answer, got {}", file.string(),
+               sample.line, name_of(sample.format));
   };
   reader.for_each(visit, faults);
   if (faults.total() > 0 && options.data.bad_records != recipe::BadRecords::skip)
     user_error("{}", faults.sentences().front());
-  if (questions.empty()) user_error("expected questions in {}, got none", file.string());
+  if (questions.empty()) user_error("{}: there are no questions", file.string());
   return questions;
 }
 

@@ -21,8 +21,9 @@ const text::ChatRenderer& TextSession::renderer() {
   if (renderer_) return *renderer_;
   const text::ChatSetup setup = text::read_chat_setup(model_.text, *tokenizer_);
   if (!setup.chat_template) {
-    user_error("expected a chat template in {} for --chat; without --chat the model continues the text",
-               model_.text.string());
+    user_error(
+        "the model in {} has no chat template; continue a text instead (hearth generate without --chat)",
+        model_.text.string());
   }
   text::ChatOptions options = options_.chat;
   options.bos_token = setup.bos_token;

@@ -36,15 +36,14 @@ void check_pixels(const Recipe& recipe, const Places& places) {
 
 void check_text(const Recipe& recipe, const Places& places) {
   if (data_kind(recipe.data.kind) == DataKind::text && !is_text(recipe)) {
-    user_error("expected model.path or model.config for text, got neither in {}; try model=FOLDER",
+    user_error("{}: text needs a language model; set model=FOLDER, or model.config for a new one",
                places.of("data.kind"));
   }
   if (recipe.adapter.wanted() && recipe.adapter.targets.empty()) {
-    user_error("expected layers to adapt, got none in {}; try adapter.targets=all-linear",
-               places.of("adapter.targets"));
+    user_error("{}: adapter.targets is empty; set adapter.targets=all-linear", places.of("adapter.targets"));
   }
   if (!recipe.model.path.empty() && !recipe.model.config.empty()) {
-    user_error("expected model.path (to continue from) or model.config (to start new), got both in {}",
+    user_error("{}: both model.path (existing weights) and model.config (new model) are set; remove one",
                places.of("model.config"));
   }
   for (const std::string& field : recipe.data.fields) {
@@ -94,8 +93,7 @@ void fill_pipeline(Recipe& recipe, const Places& places) {
     return;
   }
   user_error(
-      "expected train.accumulate above 1, or a train.batch that can be divided, for parallel=pipeline, got "
-      "{} x {} in {}; try train.accumulate={}",
+      "parallel=pipeline needs several micro-batches per update, got {} x {} in {}; try train.accumulate={}",
       recipe.train.accumulate, recipe.train.batch, places.of("train.accumulate"), 4 * recipe.devices);
 }
 
@@ -195,9 +193,8 @@ void share_out(Recipe& recipe, const Places& places) {
   if (recipe.parallel == Parallel::pipeline) return fill_pipeline(recipe, places);
   if (recipe.train.shards == 0) recipe.train.shards = recipe.devices;
   if (num_sharing(recipe, static_cast<int>(recipe.devices)) != recipe.devices) {
-    user_error(
-        "expected train.shards to be devices={} times 1, 2, 4 or so on, got {} in {}; try train.shards={}",
-        recipe.devices, recipe.train.shards, places.of("train.shards"), recipe.devices);
+    user_error("expected train.shards to be devices={} times 1, 2, 4, ..., got {} in {}; set train.shards={}",
+               recipe.devices, recipe.train.shards, places.of("train.shards"), recipe.devices);
   }
   if (recipe.train.accumulate == 1 && recipe.train.batch % recipe.train.shards == 0) {
     recipe.train.batch /= recipe.train.shards;
@@ -268,9 +265,8 @@ void check(const Recipe& recipe, const Places& places) {
     }
   }
   if (recipe.schedule.name == ScheduleKind::onecycle && recipe.schedule.warmup_steps > 0) {
-    user_error(
-        "expected no schedule.warmup_steps, because onecycle brings its own warm-up, got {} in {}; try 0",
-        recipe.schedule.warmup_steps, places.of("schedule.warmup_steps"));
+    user_error("onecycle includes a warm-up, but schedule.warmup_steps is {} in {}; set it to 0",
+               recipe.schedule.warmup_steps, places.of("schedule.warmup_steps"));
   }
   if (recipe.data.balance && !recipe.data.shuffle) {
     user_error("expected data.shuffle=true for data.balance, got false in {}; try data.shuffle=true",

@@ -179,7 +179,7 @@ void read_map(Reading& reading, const YAML::Node& map, const std::string& prefix
     const std::string key = prefix + entry.first.Scalar();
     const Field* field = find_field(key);
     if (!seen.insert(key).second || (field != nullptr && reading.places.contains(field->key))) {
-      user_error("expected each key once, got '{}' twice, the second time in {}; try without one of them",
+      user_error("'{}' is set twice, the second time in {}; remove one of them",
                  field != nullptr ? field->key : key, where);
     }
     if (!entry.second.IsMap()) {
@@ -187,7 +187,7 @@ void read_map(Reading& reading, const YAML::Node& map, const std::string& prefix
     } else if (prefix.empty() && first_of_section(key) != nullptr) {
       read_map(reading, entry.second, key + ".", file);
     } else if (field != nullptr) {
-      user_error("expected a value for '{}', got keys of its own in {}; {}", key, where, advice(*field));
+      user_error("expected a value for '{}', got a section in {}; {}", key, where, advice(*field));
     } else {
       const YAML::const_iterator first = entry.second.begin();
       const bool named = prefix.empty() && first != entry.second.end() && first->first.IsScalar();
@@ -200,8 +200,7 @@ void read_map(Reading& reading, const YAML::Node& map, const std::string& prefix
 /// may be in a path.
 YAML::Node override_value(const std::string& key, const std::string& value, const std::string& where) {
   const Field* field = find_field(key);
-  if (line_of_bytes_that_are_no_text(value) != 0)
-    user_error("expected text in UTF-8, got bytes that are none in {}", where);
+  if (line_of_bytes_that_are_no_text(value) != 0) user_error("invalid UTF-8 in {}", where);
   if (field == nullptr || !field->is_list) return YAML::Node(value);
   return value.empty() ? YAML::Node() : parse_yaml(value, where, kRecipe);
 }

@@ -35,7 +35,7 @@ std::optional<RunState> Checkpoints::load() {
   const std::optional<Restored> found = restore(&refused);
   if (!found && !refused.empty()) {
     // A restart from step 0 would overwrite the damaged run.
-    user_error("expected a complete checkpoint in {}, got {}; try hearth train {} --out of another folder",
+    user_error("no complete checkpoint in {}: {}; start a new run with hearth train {} --out FOLDER",
                folder_.checkpoints().string(), fmt::join(refused, "; "), (run / kRunRecipe).string());
   }
   if (!found) {
@@ -79,23 +79,22 @@ std::optional<Checkpoints::Restored> Checkpoints::restore(std::vector<std::strin
 void Checkpoints::check_number_of_workers(const RunState& state, const std::string& where) const {
   if (!recipe::have_own_states(worker_.recipe) || state.num_workers == worker_.num_workers()) return;
   user_error(
-      "expected devices={}, as {} has it, because each of them has states of its own (exchange.compress, "
-      "exchange.local_steps), got {}; try devices={}",
+      "{1} was written with devices={0}, each with private state (exchange.compress, exchange.local_steps), "
+      "but devices is {2}; set devices={3}",
       state.num_workers, where, worker_.num_workers(), state.num_workers);
 }
 
 void Checkpoints::check_same_run(const RunState& state, const std::string& where) const {
   if (!state.optimizer.empty() && state.optimizer != worker_.recipe.optimizer.name) {
     user_error(
-        "expected optimizer.name={}, whose state {} holds, got {}; try init=FILE to start anew from its "
-        "weights",
+        "{1} has the state of optimizer.name={0}, but optimizer.name is {2}; set it back, or start a new run "
+        "from its weights with init=FILE",
         state.optimizer, where, worker_.recipe.optimizer.name);
   }
   if (state.num_rows != 0 && state.num_rows != worker_.task.num_data_rows()) {
     user_error(
-        "expected the data that {} was trained on, {} rows an epoch, got {} rows; bring it back, or try "
-        "init=FILE to "
-        "start anew from its weights",
+        "{} was trained on {} rows per epoch, but the data has {}; restore the data, or start a new run from "
+        "its weights with init=FILE",
         where, state.num_rows, worker_.task.num_data_rows());
   }
 }
@@ -105,7 +104,7 @@ void Checkpoints::check_inputs(const RunState& state, const std::string& where) 
   const std::vector<std::string> changes = changes_between(state.inputs, inputs_);
   if (changes.empty()) return;
   user_error(
-      "files have changed since {} was written: {}; bring them back, or resume with --accept-changed-inputs",
+      "files have changed since {} was written: {}; restore them, or resume with --accept-changed-inputs",
       where, fmt::join(changes, ", "));
 }
 
@@ -118,8 +117,8 @@ RunState Checkpoints::restore(const std::string& state_text, std::span<const std
   engine::Engine& engine = worker_.engine;
   if (memory.size() != engine.state().size()) {
     const std::string changed = folder_.changed_keys(worker_.recipe);
-    user_error("{} holds another model or optimizer than the recipe; {}", where,
-               changed.empty() ? "use the run's own config.yaml" : "resume without the change of " + changed);
+    user_error("{} does not match the model or optimizer of the recipe; {}", where,
+               changed.empty() ? "use config.yaml of the run" : "undo the change of " + changed);
   }
   std::ranges::copy(memory, engine.state().begin());
   engine.restore_local_states();
@@ -162,8 +161,9 @@ std::string Checkpoints::allocate_memory() {
   const int64_t wanted = worker_.engine.device().gpu ? 0 : worker_.engine.plan().memory_bytes();
   const int64_t free_bytes = std::max<int64_t>(0, available_memory_bytes() - wanted);
   if (!memory->make_room(num_bytes, free_bytes)) {
-    return fmt::format("no checkpoints in memory: two of {} are more than half of the {} that are free",
-                       human_bytes(num_bytes), human_bytes(free_bytes));
+    return fmt::format(
+        "checkpoints in memory are off: two of {} need more than half of the {} of free memory",
+        human_bytes(num_bytes), human_bytes(free_bytes));
   }
   memory_due_at_ = process_seconds() + every;
   return "";
@@ -183,7 +183,7 @@ void Checkpoints::save_to_memory(RunState& state) {
   memory_due_at_ = now + std::max(worker_.recipe.train.memory_checkpoint_every, kLeastShare * (now - before));
   if (saved) return;
   memory_due_at_ = 0;
-  worker_.events.message("no more checkpoints in memory: the system has none left for them");
+  worker_.events.message("checkpoints in memory are off from now on: out of memory");
 }
 
 }  // namespace hearth::run

@@ -49,7 +49,7 @@ std::string use_device_rates(engine::EngineOptions& options, distributed::Proces
   const cost::Device& own = cost::nearest_gpu(name);
   options.device = group == nullptr ? own : slowest(own, *group);
   if (name.empty() || own.full_name == name) return {};
-  return fmt::format("the rates of {} are not known; plans are made for {}", name, own.full_name);
+  return fmt::format("{} is not in the table of GPUs; times are modeled for {}", name, own.full_name);
 }
 
 double share_of_peak(double flops_per_second, const gpu::DeviceInfo* gpu, DType precision) {

@@ -21,12 +21,11 @@ Ending ending_of(FunctionRef<int()> work) {
             .words = fmt::format("cannot use '{}': {}", error.path1().string(), error.code().message())};
   } catch (const std::system_error& error) {
     return {.status = 2,
-            .words = fmt::format(
-                "the system refused a thread or another resource: {}; try a higher limit (ulimit -u, "
-                "ulimit -v) or fewer threads",
-                error.code().message())};
+            .words = fmt::format("cannot create a thread or another system resource: {}; raise the limit "
+                                 "(ulimit -u, ulimit -v) or use fewer threads",
+                                 error.code().message())};
   } catch (const std::bad_alloc&) {
-    return {.status = 2, .words = "this machine has not enough memory for that; try a smaller train.batch"};
+    return {.status = 2, .words = "out of memory; lower train.batch"};
   } catch (const gpu::DeviceError& error) {
     return {.status = 71,
             .words = fmt::format("the GPU failed: {}; the run resumes from its last checkpoint with --resume",

@@ -10,10 +10,10 @@ namespace {
 
 [[noreturn]] void refuse(const engine::DoesNotFit& refused, const engine::EngineOptions& options,
                          std::span<const int64_t> train_sizes, std::span<const int64_t> eval_sizes) {
-  std::string advice = "no setting was found that fits, try a smaller model";
+  std::string advice = "no settings that fit were found; use a smaller model";
   const std::vector<planner::WayToFit> ways =
       planner::ways_to_fit(options, train_sizes, eval_sizes, refused.usable_bytes);
-  if (!ways.empty()) advice = "try, fastest first by a model:";
+  if (!ways.empty()) advice = "settings that fit, fastest first (modeled):";
   for (const planner::WayToFit& way : ways)
     advice += fmt::format("\n  {}   ({}, {:.2f} times as long)", way.settings, way.what, way.times_as_long);
   throw UserReport(fmt::format("expected a plan of at most {} on {}, got {}:\n{}{}",

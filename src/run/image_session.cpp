@@ -77,8 +77,8 @@ void take_up_class_model(const fs::path& model, recipe::Recipe& recipe) {
 void refuse_lone_file(const fs::path& model, const fs::path& run) {
   if (!fs::is_regular_file(model)) return;
   user_error(
-      "expected a model with text encoders and an autoencoder, but '{0}' was trained on '{1}' alone; try "
-      "hearth generate FOLDER --adapter {0}, with the model's folder in diffusers' layout",
+      "'{0}' was trained on '{1}', a weights file without text encoders and autoencoder; use hearth generate "
+      "FOLDER --adapter {0}, with the model's folder in diffusers' layout",
       run.string(), model.string());
 }
 
@@ -144,9 +144,8 @@ tasks::PictureMakerOptions ImageSession::maker_options(const ImageRequest& reque
   if (request.guidance) options.guidance = *request.guidance;
   if (request.solver) options.sampler.solver = *request.solver;
   if (noising_.is_flow() != (options.sampler.solver == tasks::Solver::euler)) {
-    user_error(
-        "expected --solver {} for a model that was trained with objective {}, got another; try without",
-        noising_.is_flow() ? "euler" : "ddim or dpm", name_of(job_.recipe.train.objective));
+    user_error("expected --solver {} for a model trained with objective {}; leave --solver out",
+               noising_.is_flow() ? "euler" : "ddim or dpm", name_of(job_.recipe.train.objective));
   }
   return options;
 }

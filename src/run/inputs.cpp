@@ -171,7 +171,7 @@ std::vector<std::string> changes_between(const std::vector<InputState>& before,
     const auto is = std::ranges::find(after, was.key, &InputState::key);
     if (is == after.end() || *is == was) continue;
     const bool same_size = is->num_files == was.num_files && is->num_bytes == was.num_bytes;
-    changes.push_back(same_size ? fmt::format("{} ({}, of other contents)", was.key, described(was))
+    changes.push_back(same_size ? fmt::format("{} ({}, contents changed)", was.key, described(was))
                                 : fmt::format("{} ({}, now {})", was.key, described(was), described(*is)));
   }
   return changes;

@@ -96,11 +96,11 @@ void announce(const Trainer& trainer, engine::Engine& engine, const LaunchOption
                                recipe.train.accumulate, human_bytes(engine.plan().arena_bytes),
                                human_bytes(engine.plan().kept_bytes())));
   if (const std::vector<int64_t> stages = engine.plan().stage_parameters; !stages.empty())
-    reporter.message(fmt::format("pipeline: stages of {} weights{}", fmt::join(stages, " and "),
-                                 engine.plan().options.row_lengths.size() > 1
-                                     ? "; rows of several lengths keep one of them at work at a time, "
-                                       "data.packing=true all of them"
-                                     : ""));
+    reporter.message(fmt::format(
+        "pipeline: stages of {} weights{}", fmt::join(stages, " and "),
+        engine.plan().options.row_lengths.size() > 1
+            ? "; with rows of several lengths only one stage works at a time; set data.packing=true"
+            : ""));
   if (const std::string wait = engine.device().gpu ? "" : wait_of(engine); !wait.empty())
     reporter.message(wait);
   const std::string warning = exec::override_warning(std::getenv("HSA_OVERRIDE_GFX_VERSION"));
@@ -109,7 +109,7 @@ void announce(const Trainer& trainer, engine::Engine& engine, const LaunchOption
   if (const gpu::DeviceInfo* gpu = device.gpu) {
     const exec::Program& program = engine.plan().train_program();
     reporter.message(
-        fmt::format("on {} ({}): {} of {} nodes of a step have no kernel for it, the host computes them",
+        fmt::format("on {} ({}): {} of {} nodes of a step have no kernel for it and run on the host",
                     gpu->name, gpu->pci_address, program.num_host_nodes, program.graph.nodes.size()));
     for (const auto& [kernel, what] : device.failed_kernels)
       reporter.message(fmt::format("not used, for it failed its test: {}: {}", kernel, what));
@@ -161,7 +161,7 @@ int check_only(Trainer& trainer, distributed::ProcessGroup* group, const LaunchO
 
 void check_group(distributed::ProcessGroup& group) {
   if (const std::string fault = distributed::find_fault(group); !fault.empty())
-    user_error("expected workers that add up and copy alike, got: {}", fault);
+    user_error("the test of the process group failed: {}", fault);
 }
 
 /// Returns a process group that all-reduces on the GPUs with NCCL or RCCL, if the recipe requests it and the
@@ -174,10 +174,10 @@ std::shared_ptr<distributed::ProcessGroup> join_gpus(const recipe::Recipe& recip
   if (group.rank() > 0) return opened.group;
   reporter.message(
       opened.group
-          ? fmt::format("sums go between GPUs by the vendor's library {}, in an order of its own: other "
-                        "numbers of GPUs make other bits",
+          ? fmt::format("gradients are all-reduced between GPUs with {} (order not fixed: results depend on "
+                        "the number of GPUs)",
                         opened.version)
-          : fmt::format("sums go through host memory, not between GPUs: {}", opened.fault));
+          : fmt::format("gradients are all-reduced through host memory, not between GPUs: {}", opened.fault));
   return opened.group;
 }
 
@@ -295,8 +295,9 @@ void check_overwrites_nothing(const fs::path& folder) {
   if (!has_checkpoints && !path_exists(folder / kModelWeights) && !path_exists(folder / hub::kAdapterFile))
     return;
   if (!has_checkpoints && !path_exists(folder / kRunRecipe))
-    user_error("{} holds a model already; choose another --out", folder.string());
-  user_error("{} holds a run already; add --resume to resume it, or choose another --out", folder.string());
+    user_error("{} already contains a model; choose another --out", folder.string());
+  user_error("{} already contains a run; add --resume to resume it, or choose another --out",
+             folder.string());
 }
 
 /// Throws a UserError if the run's checkpoints cannot continue with this recipe.
@@ -305,7 +306,7 @@ void check_changed_recipe(const LaunchOptions& options) {
   if (!path_exists(config) || list_folder(folder / kCheckpoints).empty()) return;
   const recipe::Recipe before = load_recipe(config, {});
   const std::string fault = recipe::fault_of_resume(before, options.job.recipe);
-  if (!fault.empty()) user_error("{}, or a new run from the weights of this one with init", fault);
+  if (!fault.empty()) user_error("{}, or start a new run from the weights of this one with init=FILE", fault);
 }
 
 void check_devices(const LaunchOptions& options, bool launched) {
@@ -313,7 +314,7 @@ void check_devices(const LaunchOptions& options, bool launched) {
   if (recipe.devices == 1) return;
   if (!recipe.supervise && !launched) {
     user_error(
-        "expected supervise=true for devices={}, got false; leave it out, or start them by mpirun -n {}",
+        "devices={} needs supervise=true; remove supervise=false, or start the workers with mpirun -n {}",
         recipe.devices, recipe.devices);
   }
   const bool has_all_weights = recipe.parallel == Parallel::data || recipe.parallel == Parallel::zero1;

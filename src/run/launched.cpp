@@ -31,8 +31,8 @@ std::vector<std::string> with_launched(std::vector<std::string> overrides) {
 std::unique_ptr<distributed::ProcessGroup> join_launched(int64_t num_workers) {
   if (num_launched() == 1) return nullptr;
   if (num_launched() != num_workers)
-    user_error("expected devices={}, the processes that were started together, got {}; leave devices out",
-               num_launched(), num_workers);
+    user_error("{} processes were started together, but devices is {}; remove devices", num_launched(),
+               num_workers);
   return distributed::open_mpi(kDeadlineSeconds);
 }
 

@@ -42,7 +42,7 @@ infer::TextSession open_text_session(const fs::path& model, const fs::path& base
                                      infer::TextSessionOptions options,
                                      std::span<const std::string> overrides) {
   if (hub::is_image_run(model))
-    user_error("expected a language model, got '{0}', a run on images; try hearth predict {0} IMAGE.png",
+    user_error("'{0}' is the run of an image model, not a language model; use hearth predict {0} IMAGE.png",
                model.string());
   set_compute(overrides, options.generator);
   const fs::path recipe = model / kRunRecipe;

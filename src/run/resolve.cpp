@@ -38,7 +38,7 @@ void take_classes(recipe::Recipe& recipe) {
   if (model.class_names.empty()) model.class_names = tasks::task_of(recipe).classes(recipe);
   model.num_classes = std::ssize(model.class_names);
   if (model.num_classes == 0)
-    user_error("{}: the data names no classes; set model.num_classes", recipe.data.path.string());
+    user_error("{}: the data has no class names; set model.num_classes", recipe.data.path.string());
 }
 
 /// Accumulates sums and squares of pixel values for each channel.
@@ -107,12 +107,12 @@ void compare_with_weights(recipe::Recipe& recipe, bool takes, std::vector<std::s
   theirs.std = known->std;
   theirs.normalize = recipe::Normalize::given;
   if (takes) data = theirs;
-  notes.push_back(takes
-                      ? fmt::format("init: images are normalized by {}, as {} states, in place of {}; "
-                                    "data.normalize=given keeps the recipe's",
-                                    describe(data), known->file.string(), before)
-                      : fmt::format("init: {} states another normalization, {}; data.normalize=auto takes it",
-                                    known->file.string(), describe(theirs)));
+  notes.push_back(
+      takes ? fmt::format("init: images are normalized by {} of {} instead of {}; set data.normalize=given "
+                          "to keep the recipe's",
+                          describe(data), known->file.string(), before)
+            : fmt::format("init: {} has another normalization, {}; set data.normalize=auto to use it",
+                          known->file.string(), describe(theirs)));
 }
 
 }  // namespace
@@ -134,7 +134,8 @@ Resolved resolve(tasks::Job job, const fs::path& run) {
   if (task.read_pixels == nullptr) {
     if (recipe.data.normalize == recipe::Normalize::dataset)
       user_error(
-          "data.normalize=dataset is for classes and masks: detectors have a normalization; leave it out");
+          "data.normalize=dataset is for classification and segmentation; detectors have a fixed "
+          "normalization; remove it");
     return made;
   }
   if (recipe.data.normalize == recipe::Normalize::dataset) {
@@ -170,8 +171,8 @@ void take_class_names(recipe::Recipe& recipe, const tasks::Task& task) {
     names = std::move(of_data);
   else if (!of_data.empty() && of_data != names)
     user_error(
-        "the classes of the data ({}) are not those of model.class_names ({}); use the data that the run "
-        "was trained with, or train another",
+        "the classes of the data ({}) differ from model.class_names ({}); use the data that the run was "
+        "trained with, or start a new run",
         fmt::join(of_data, ", "), fmt::join(names, ", "));
 }
 

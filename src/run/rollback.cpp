@@ -32,15 +32,15 @@ std::string Rollback::fault_of(const engine::StepResult& result, const RunState&
     const bool overflow_only =
         worker_.recipe.precision == DType::f16 && engine::loss_scale(worker_.engine) >= 1;
     if (overflow_only) return "";
-    return std::isnan(result.loss)       ? "a loss that is not a number"
-           : !std::isfinite(result.loss) ? "an infinite loss"
-                                         : "gradients that are not finite";
+    return std::isnan(result.loss)       ? "the loss is NaN"
+           : !std::isfinite(result.loss) ? "the loss is infinite"
+                                         : "the gradients are not finite";
   }
   const double limit = worker_.recipe.bad_steps.z_score;
   const double z_score = limit > 0 ? state.losses.z_score(result.loss) : 0;
   if (z_score <= limit) return "";
-  return fmt::format("a loss of {:.4g}, {:.1f} deviations above the mean of {:.4g}", result.loss, z_score,
-                     state.losses.mean);
+  return fmt::format("the loss is {:.4g}, {:.1f} standard deviations above the mean of {:.4g}", result.loss,
+                     z_score, state.losses.mean);
 }
 
 void Rollback::note_good(const engine::StepResult& result, RunState& state) {
@@ -83,23 +83,22 @@ std::string Rollback::find_not_finite(const RunState& state) const {
     std::string found = engine::Inspector(worker_.engine).find_not_finite(stream->next(), state.step, i);
     if (!found.empty()) return found;
   }
-  return "the sum over all gradients";
+  return "the sum of all gradients";
 }
 
 void Rollback::stop(const engine::StepResult& result, const RunState& state, const std::string& fault) {
   worker_.events.heartbeat.beat(distributed::Phase::finishing, state.step);
   const bool is_spike = is_finite(result);
   const bool can_look = !is_spike && !worker_.engine.plan().evaluates_jointly;
-  const std::string first = can_look ? ", first made by " + find_not_finite(state) : "";
+  const std::string first = can_look ? ", first in " + find_not_finite(state) : "";
   discard_unsound(result);
   const auto kept = checkpoints_.newest();
-  user_error(
-      "expected a finite loss{}, got {} at step {}{}{}; {}; try a lower optimizer.lr or train.clip_norm=1{}",
-      is_spike ? " like those before" : "", fault, state.step + 1, first,
-      state.num_bad == 0 ? "" : fmt::format(", when {} steps had been left out", state.num_bad),
-      kept ? fmt::format("the last good checkpoint is {}", kept->path.string())
-           : std::string("no checkpoint was due before it"),
-      is_spike ? ", or a higher bad_steps.z_score" : "");
+  user_error("training stopped at step {}: {}{}{}; {}; lower optimizer.lr or set train.clip_norm=1{}",
+             state.step + 1, fault, first,
+             state.num_bad == 0 ? "" : fmt::format(", after {} skipped steps", state.num_bad),
+             kept ? fmt::format("the last good checkpoint is {}", kept->path.string())
+                  : std::string("there is no earlier checkpoint"),
+             is_spike ? ", or raise bad_steps.z_score" : "");
 }
 
 }  // namespace hearth::run

@@ -48,7 +48,7 @@ void check_changes(const std::vector<int64_t>& changes, const data::LoaderPositi
   const bool ascend = std::ranges::is_sorted(changes);
   if (!ascend || (!changes.empty() && changes.back() > position.sample) ||
       std::ssize(changes) > position.num_changes) {
-    user_error("{}: expected changes of the order before sample {}, got others", where, position.sample);
+    user_error("{}: invalid changes of the sample order before sample {}", where, position.sample);
   }
 }
 
@@ -88,7 +88,7 @@ RunState state_of(const nlohmann::json& text, std::string_view where) {
   for (const auto& change : text.value("order_changed_at", std::vector<nlohmann::json>()))
     changes.push_back(counts.count(change, "order_changed_at"));
   if (changes.size() > state.position.changed_at.size())
-    user_error("{}: expected at most {} changes of the order, got {}", where,
+    user_error("{}: expected at most {} changes of the sample order, got {}", where,
                state.position.changed_at.size(), changes.size());
   check_changes(changes, state.position, where);
   std::ranges::copy(changes, state.position.changed_at.begin());

@@ -32,9 +32,8 @@ void check_memory(const recipe::Recipe& recipe, const engine::Engine& engine, in
   const int64_t needed = engine.plan().memory_bytes() + staging_bytes;
   if (const int64_t free = available_memory_bytes(); needed > free) {
     user_error(
-        "expected a micro-batch that fits the {} of memory that are free here, got one of {} that needs {}; "
-        "try a lower train.batch with a higher train.accumulate (hearth plan RECIPE --memory={} finds the "
-        "largest)",
+        "a micro-batch of {1} needs {2} of memory, but only {0} are free; lower train.batch and raise "
+        "train.accumulate (hearth plan RECIPE --memory={3} finds the largest)",
         human_bytes(free), recipe.train.batch, human_bytes(needed), free);
   }
   if (recipe.memory > 0 && engine.plan().arena_bytes > recipe.memory) {
@@ -51,8 +50,8 @@ void check_share(const recipe::Recipe& recipe, const tasks::Task& task, int num_
   const data::LoaderShare last{.first = recipe.train.accumulate / num_workers * (num_workers - 1)};
   if (last.first * recipe.train.batch < task.num_rows()) return;
   user_error(
-      "expected data for every one of {} devices, got {} rows in an epoch for an update of {} x {}; try a "
-      "lower train.batch or devices=1",
+      "an epoch of {1} rows is too short for {0} devices with updates of {2} x {3}; lower train.batch or set "
+      "devices=1",
       num_workers, task.num_rows(), recipe.train.accumulate, recipe.train.batch);
 }
 
@@ -174,8 +173,9 @@ void Trainer::change_order() {
   checkpoints_->flush();
   report_event(
       state_.step,
-      fmt::format("from step {} on the samples come in another order, number {}: the rest of epoch {} too",
-                  state_.step, state_.position.num_changes, state_.position.epoch));
+      fmt::format(
+          "from step {} on, samples are shuffled again (order number {}), including the rest of epoch {}",
+          state_.step, state_.position.num_changes, state_.position.epoch));
 }
 
 void Trainer::open_files(bool resumed) {
@@ -215,7 +215,7 @@ engine::StepResult Trainer::train_one(double rate) {
 void Trainer::report_recording_fault() {
   const std::string_view fault = engine_->device().recording_fault;
   if (fault.empty() || std::exchange(said_recording_fault_, true)) return;
-  events_.warning(fmt::format("a recorded step is left off: {}; steps are queued anew instead", fault));
+  events_.warning(fmt::format("graph replay is off: {}; kernels are launched one by one", fault));
 }
 
 engine::StepResult Trainer::skip_one() {
@@ -244,7 +244,7 @@ RunSummary Trainer::run_to_end(const Start& how) {
   RunSummary summary;
   if (state_.step >= plan_->total_steps()) {
     events_.message(fmt::format(
-        "all {} steps were done already; to continue, raise train.steps or train.epochs", state_.step));
+        "all {} steps are already done; to continue, raise train.steps or train.epochs", state_.step));
   }
   while (state_.step < plan_->total_steps()) {
     const double rate = plan_->learning_rate(state_.step);
@@ -297,9 +297,9 @@ Trainer::Decision Trainer::decide(const engine::StepResult& result, double step_
 void Trainer::roll_back(const engine::StepResult& result, const std::string& fault) {
   const int64_t bad = state_.step + 1;
   rollback_->roll_back(result, state_, [&] { start_over(); });
-  report_event(bad, fmt::format("step {} came to {}: back to step {}, and its samples will be left out "
-                                "(bad_steps.most={})",
-                                bad, fault, state_.step, recipe_.bad_steps.most));
+  report_event(
+      bad, fmt::format("step {}: {}; rolled back to step {}, its samples will be skipped (bad_steps.most={})",
+                       bad, fault, state_.step, recipe_.bad_steps.most));
   stream_.emplace(task_->open(state_.position, engine_->share()));
 }
 
@@ -318,11 +318,10 @@ void Trainer::wait_while_hot(const engine::StepResult& result) {
     checkpoints_->save(state_, *sink_);
     checkpoints_->flush();
   }
-  report_event(
-      state_.step,
-      fmt::format("paused after step {}: {}, and gaps between steps do not cool it{}; training "
-                  "continues by itself when it is cool",
-                  state_.step, events_.gpus->read().reason.data(), saves ? "; a checkpoint is saved" : ""));
+  report_event(state_.step, fmt::format("paused after step {}: {}, and idling between steps does not cool "
+                                        "it{}; training continues automatically when it is cool",
+                                        state_.step, events_.gpus->read().reason.data(),
+                                        saves ? "; a checkpoint is saved" : ""));
   const double seconds = pacer_.wait_while_paused();
   report_event(state_.step, fmt::format("continued after a pause of {:.0f} s: {}", seconds,
                                         gpu_text(events_.gpus->read())));

@@ -18,7 +18,7 @@ std::vector<std::pair<std::string, double>> module_rates(const std::vector<std::
     const bool is_pair = equals != text.npos && equals > 0;
     const auto read = std::from_chars(is_pair ? text.data() + equals + 1 : end, end, factor);
     if (read.ptr != end || !(factor >= 0 && factor <= 1e6))
-      user_error("expected optimizer.rates like [encoder=0.1], factors from 0 on, got '{}'", text);
+      user_error("expected optimizer.rates like [encoder=0.1], with factors from 0 on, got '{}'", text);
     made.emplace_back(text.substr(0, equals), factor);
   }
   return made;

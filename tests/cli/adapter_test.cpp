@@ -181,7 +181,7 @@ TEST_F(Adapter, Mistakes) {
   refused(kTrain + " adapter.rank=0", {"adapter.rank", "1 to 65536"});
   refused(kTrain + " adapter=lore", {"adapter.name", "'lora'"});
   refused(kTrain + " adapter.quantize=nf3", {"adapter.quantize", "'nf4'"});
-  refused(kTrain + " --out run", {"run holds a run already"});
+  refused(kTrain + " --out run", {"run already contains a run"});
   refused("hearth train recipe.yaml model=./base adapter.path=base", {"base/adapter_config.json"});
   refused("hearth merge --adapter run --out base", {"base'", "files already"});
   refused("hearth merge --adapter base --out merged", {"adapter_config.json"});

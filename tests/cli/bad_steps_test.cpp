@@ -82,20 +82,19 @@ TEST_F(BadSteps, AreLeftOutWhateverWasInThem) {
   put_pictures("vast", 1e6F);
   for (const char* pictures : {"huge", "vast"}) {
     EXPECT_THAT(works(train(pictures, pictures) + kWithoutNorm),
-                AllOf(HasSubstr("step 26 came to a loss of "), HasSubstr(" deviations above the mean of 2."),
-                      HasSubstr(": back to step 21, and its samples will be left out"),
-                      HasSubstr("step 58 came to"), HasSubstr("done: 64 steps")));
+                AllOf(HasSubstr("step 26: the loss is "), HasSubstr(" deviations above the mean of 2."),
+                      HasSubstr("; rolled back to step 21, its samples will be skipped"),
+                      HasSubstr("step 58: "), HasSubstr("done: 64 steps")));
   }
   EXPECT_THAT(state_of("huge"), HasSubstr("\"num_losses\":62,\"num_bad\":2,\"num_bad_in_row\":0"));
   expect_the_same_run("huge", "vast");
-  EXPECT_THAT(get("huge/trainer_log.jsonl"), HasSubstr("\"event\":\"step 58 came to a loss of "));
+  EXPECT_THAT(get("huge/trainer_log.jsonl"), HasSubstr("\"event\":\"step 58: the loss is "));
   works(train("huge", "off") + kWithoutNorm + "bad_steps.z_score=0");
   EXPECT_FALSE(get("off/model.safetensors") == get("huge/model.safetensors"));
 }
 
 TEST_F(BadSteps, AreTheSameForAllWorkersAndWhenTheRunGoesOn) {
-  EXPECT_THAT(works(train("nan", "whole")),
-              HasSubstr("step 58 came to a loss that is not a number: back to"));
+  EXPECT_THAT(works(train("nan", "whole")), HasSubstr("step 58: the loss is NaN; rolled back to"));
   for (const char* device : {"device=cpu", "device=emulated"}) {
     works("rm -rf own && " + train("nan", "own") + device);
     works("export HEARTH_EMULATED=1GiB,1GiB && rm -rf two && " + train("nan", "two") + device +
@@ -106,7 +105,7 @@ TEST_F(BadSteps, AreTheSameForAllWorkersAndWhenTheRunGoesOn) {
   }
   EXPECT_THAT(
       works(train("nan", "memory") + "train.checkpoint_every=1000 train.memory_checkpoint_every=0.000001"),
-      testing::Not(HasSubstr("back to step 0, ")));
+      testing::Not(HasSubstr("rolled back to step 0, ")));
   expect_the_same_run("memory", "whole");
   works(train("nan", "begun") + "train.checkpoint_every=40 train.steps=25");
   works("hearth train --resume --out begun train.steps=64 train.checkpoint_every=7");
@@ -114,7 +113,8 @@ TEST_F(BadSteps, AreTheSameForAllWorkersAndWhenTheRunGoesOn) {
 }
 
 TEST_F(BadSteps, GoBackToTheFirstWeightsWithoutACheckpoint) {
-  EXPECT_THAT(works(train("nan", "none") + "train.checkpoint_every=1000"), HasSubstr("back to step 0, and"));
+  EXPECT_THAT(works(train("nan", "none") + "train.checkpoint_every=1000"),
+              HasSubstr("rolled back to step 0, its"));
   works(train("nan", "some"));
   EXPECT_TRUE(get("none/model.safetensors") == get("some/model.safetensors"));
   works(train("nan", "judged") + "train.checkpoint_every=1000 train.eval_on_start=true");
@@ -124,10 +124,10 @@ TEST_F(BadSteps, GoBackToTheFirstWeightsWithoutACheckpoint) {
 
 TEST_F(BadSteps, AreLimited) {
   refused(train("nan", "run") + "bad_steps.most=1",
-          {"expected a finite loss, got a loss that is not a number at step 58, first made by the data",
-           "1 steps had been left out", "run/checkpoints/step-000000056", "optimizer.lr"});
+          {"training stopped at step 58: the loss is NaN, first in the data", "after 1 skipped steps",
+           "run/checkpoints/step-000000056", "optimizer.lr"});
   refused(train("huge", "spike") + kWithoutNorm + "bad_steps.most=0",
-          {"expected a finite loss like those before, got a loss of ", "at step 26;", "bad_steps.z_score"});
+          {"training stopped at step 26: the loss is ", " deviations above", "bad_steps.z_score"});
 }
 
 }  // namespace

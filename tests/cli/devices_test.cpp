@@ -129,7 +129,7 @@ TEST_F(Devices, TheSameFailureTwiceChangesTheOrderAndThreeTimesEndsTheRun) {
                     HasSubstr("(attempt 3); the same step failed twice, so the samples get another order"),
                     HasSubstr("giving up: 3 failures at step "), HasSubstr("\n  attempt 1, "),
                     HasSubstr("\n  attempt 3, ")));
-  EXPECT_THAT(result.out, HasSubstr("from step 0 on the samples come in another order, number 1"));
+  EXPECT_THAT(result.out, HasSubstr("from step 0 on, samples are shuffled again (order number 1)"));
 }
 
 TEST_F(Devices, FourGpusOfWhichOneIsSlowOrFailsMakeTheBitsOfOne) {

@@ -64,7 +64,7 @@ TEST_F(EvalText, OneDeviceJudgesWhatSeveralHaveTrained) {
 
 TEST_F(EvalText, MistakesAreNamed) {
   put("text.jsonl", "{\"text\": \"abc\"}\n");
-  refused("hearth eval run data=text.jsonl --exact-match", {"text.jsonl:1", "--exact-match", "text"});
+  refused("hearth eval run data=text.jsonl --exact-match", {"text.jsonl:1", "exact match", "text"});
   refused("hearth eval none data=text.jsonl", {"'none'"});
   refused("hearth eval model data=learnt.jsonl", {"model.safetensors"});
   refused("hearth eval model", {"'model'", "data=FILE.jsonl"});

@@ -74,7 +74,7 @@ TEST_F(Classification, WeightsBringTheirNormalization) {
   const std::string keys = "data.mean=[0.485,0.456,0.406] data.std=[0.229,0.224,0.225]";
   EXPECT_THAT(works(train + "right " + keys), testing::Not(HasSubstr("config.json")));
   EXPECT_EQ(get("right/model.safetensors"), get("again/model.safetensors"));
-  EXPECT_THAT(works(train + "kept data.normalize=given"), HasSubstr("states another normalization"));
+  EXPECT_THAT(works(train + "kept data.normalize=given"), HasSubstr("has another normalization"));
   EXPECT_FALSE(get("kept/model.safetensors") == get("again/model.safetensors"));
   // A run keeps what it began with, whatever becomes of the weights.
   fs::remove_all(at("weights"));

@@ -33,7 +33,7 @@ TEST_F(Nccl, SumsBetweenGpus) {
   works(train("host", 2));
   // A sum of two has one order.
   EXPECT_THAT(works(train("two", 2, kNccl)),
-              HasSubstr("sums go between GPUs by the vendor's library 2.27.3, in an order of its own"));
+              HasSubstr("gradients are all-reduced between GPUs with 2.27.3 (order not fixed"));
   expect_the_same("two", "host");
   works(train("parts", 2, std::string(kNccl) + "parallel=zero1"));
   expect_the_same("parts", "host");
@@ -52,8 +52,10 @@ TEST_F(Nccl, GoesTogetherWithWaysToSendLess) {
 
 TEST_F(Nccl, IsLeftOutWhereItCannotBeTrusted) {
   works(train("host", 2));
-  EXPECT_THAT(works("export HEARTH_FAKE_NCCL=wrong && " + train("wrong", 2, kNccl)),
-              HasSubstr("sums go through host memory, not between GPUs: rank 0: a wrong sum of 1048589"));
+  EXPECT_THAT(
+      works("export HEARTH_FAKE_NCCL=wrong && " + train("wrong", 2, kNccl)),
+      HasSubstr(
+          "gradients are all-reduced through host memory, not between GPUs: rank 0: a wrong sum of 1048589"));
   expect_the_same("wrong", "host");
   EXPECT_THAT(works(fmt::format("export HEARTH_EMULATED=1GiB,1GiB && hearth train tiny.yaml device=emulated "
                                 "devices=2 --out none {}",

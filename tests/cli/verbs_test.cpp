@@ -164,7 +164,7 @@ TEST_F(Verbs, ResumeGoesOn) {
       works("hearth train --resume --out run train.steps=9"),
       AllOf(HasSubstr("resuming from run/checkpoints/step-000000005 (step 5)"), HasSubstr("done: 9 steps")));
   EXPECT_TRUE(get("run/model.safetensors") == get("whole/model.safetensors"));
-  EXPECT_THAT(works("hearth train --resume --out run"), HasSubstr("all 9 steps were done already"));
+  EXPECT_THAT(works("hearth train --resume --out run"), HasSubstr("all 9 steps are already done"));
 }
 
 TEST_F(Verbs, ResumeIsAVerb) {

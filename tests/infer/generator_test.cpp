@@ -180,7 +180,10 @@ TEST_F(Generation, ForgetsAtARestart) {
 
 TEST_F(Generation, RefusesWhatDoesNotFit) {
   Generator model = generator(4);
-  EXPECT_THAT(fault([&] { model.feed(std::vector<int32_t>{1, 2, 3, 4, 5}); }), HasSubstr("at most 4 tokens"));
+  EXPECT_THAT(fault([&] {
+                model.feed(std::vector<int32_t>{1, 2, 3, 4, 5});
+              }),
+              HasSubstr("the KV cache holds 4"));
   EXPECT_THAT(fault([&] { model.feed(std::vector<int32_t>{100}); }), HasSubstr("from 0 to 99, got 100"));
   model.feed(std::vector<int32_t>{1, 2, 3, 4});
 }

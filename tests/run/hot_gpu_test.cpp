@@ -88,7 +88,7 @@ TEST_F(SlowHotGpu, PausesContinuesByItselfAndKeepsTheBits) {
     return true;
   });
   EXPECT_THAT(log(hot), AllOf(HasSubstr("GPU 0 (emu:00:00.0) has 111 C, limit 105 C"),
-                              HasSubstr("; a checkpoint is saved; training continues by itself"),
+                              HasSubstr("; a checkpoint is saved; training continues automatically"),
                               HasSubstr("continued after a pause of ")));
   EXPECT_EQ(losses(hot), losses(cool));
   EXPECT_EQ(losses(hot).size(), 120U);

@@ -312,7 +312,7 @@ TEST_F(InputFiles, ThatAreTheSameElsewhereHaveNotChanged) {
 TEST_F(InputFiles, ThatHaveChangedAreNamed) {
   remember();
   put("data/dog/b.png", "another pictuRe");
-  EXPECT_THAT(changes(), testing::ElementsAre("data.path (2 files of 24 bytes, of other contents)"));
+  EXPECT_THAT(changes(), testing::ElementsAre("data.path (2 files of 24 bytes, contents changed)"));
   put("data/dog/c.png", "");
   EXPECT_THAT(changes(), testing::ElementsAre("data.path (2 files of 24 bytes, now 3 files of 24 bytes)"));
   fs::remove(at("data/dog/c.png"));

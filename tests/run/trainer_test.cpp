@@ -108,7 +108,7 @@ TEST(Trainer, GoesOnInAnotherOrder) {
   EXPECT_EQ(got.losses, want.losses);
   const std::string log = read_file(parts.path() / "trainer_log.jsonl");
   EXPECT_NE(log.find("{\"current_steps\":5,\"event\":\"it failed\"}"), log.npos) << log;
-  EXPECT_NE(log.find("from step 5 on the samples come in another order"), log.npos) << log;
+  EXPECT_NE(log.find("from step 5 on, samples are shuffled again"), log.npos) << log;
 }
 
 TEST(Trainer, GoesOnWithThePaceAndTheTimeOfItsLog) {

@@ -146,7 +146,7 @@ TEST_F(Preferences, ARunGoesOnWithItsOwnPairsOnly) {
     return "";
   };
   EXPECT_EQ(resume({"train.steps=3"}), "");
-  EXPECT_THAT(resume({"data.val_share=0.3"}), HasSubstr("16 rows an epoch, got 15 rows"));
+  EXPECT_THAT(resume({"data.val_share=0.3"}), HasSubstr("16 rows per epoch, but the data has 15"));
   EXPECT_THAT(resume({"data.template=plain"}), HasSubstr("reference.safetensors"));
   fs::remove(at("run/reference.safetensors"));
   EXPECT_THAT(resume({"train.steps=4"}), HasSubstr("reference.safetensors"));
