@@ -79,8 +79,7 @@ std::string fault_of(const std::string& type, const std::string& value) {
   const double number = std::strtod(value.c_str(), &end);
   if (*end != 0 || !std::isfinite(number)) return fmt::format("expected a number, got '{}'", value);
   const bool is_whole = type != "FLOAT";
-  if (is_whole && std::abs(number) >= 0x1p63)
-    return fmt::format("expected a number of 64 bits, got '{}'", value);
+  if (is_whole && std::abs(number) >= 0x1p63) return fmt::format("expected a 64-bit number, got '{}'", value);
   if (type == "UINT" && value.find('-') != std::string::npos)
     return fmt::format("expected 0 or more, got '{}'", value);
   return "";
@@ -116,7 +115,7 @@ int run(int argc, char** argv) {
   const std::vector<std::string> names = verb_names(app);
   const std::string verb = argv[1];
   if (verb[0] != '-' && std::find(names.begin(), names.end(), verb) == names.end()) {
-    user_error("there is no verb '{}'{}; hearth --help lists them", verb, did_you_mean(verb, names));
+    user_error("there is no command '{}'{}; hearth --help lists them", verb, did_you_mean(verb, names));
   }
   try {
     app.parse(argc, argv);

@@ -29,7 +29,7 @@ void Terminal::put(std::string_view text) {
   taken_ = std::fflush(stdout) == 0 && num_taken == text.size();
   if (!taken_) {
     std::fprintf(stderr,
-                 "hearth: standard output takes no more (%s); the run continues, see %s in its folder\n",
+                 "hearth: cannot write to standard output (%s); the run continues, see %s in its folder\n",
                  std::strerror(errno), kLogFile);
   }
   heartbeat_.turn_to(phase);

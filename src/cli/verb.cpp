@@ -54,7 +54,7 @@ std::vector<std::string> overrides_of(const CLI::App& verb) {
       text = text.substr(2);
       if (text.find('=') == std::string::npos) {
         if (i + 1 >= extras.size()) {
-          user_error("expected a flag of hearth {} or a value after it, got --{}{}", verb.get_name(), text,
+          user_error("unknown flag of hearth {}, or a flag without a value: --{}{}", verb.get_name(), text,
                      did_you_mean("--" + text, flags_of(verb)));
         }
         text += "=" + extras[++i];

@@ -36,7 +36,7 @@ void list(const fs::path& folder) {
   for (const io::CheckpointInfo& info : all) {
     const bool complete = info.fault.empty();
     const char* good = is_newest ? "complete; --resume resumes from here" : "complete";
-    say("{}", to_line(info, complete ? good : "passed over: " + info.fault));
+    say("{}", to_line(info, complete ? good : "skipped: " + info.fault));
     is_newest = is_newest && !complete;
   }
 }

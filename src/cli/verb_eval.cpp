@@ -36,7 +36,7 @@ void judge_whole_file(recipe::Recipe& recipe, const recipe::Recipe& trained) {
 void match_questions(const recipe::Recipe& recipe, const hub::ModelFolder& model,
                      infer::MatchOptions options) {
   if (recipe.data.val_path.empty())
-    user_error("expected a file of questions for --exact-match, got none; try data=FILE.jsonl");
+    user_error("--exact-match needs a file of questions; set data=FILE.jsonl");
   options.num_threads = recipe::num_threads(recipe);
   const infer::MatchResult result =
       infer::match_answers(tasks::text_options(recipe), model, recipe.data.val_path, options);
@@ -80,8 +80,9 @@ void run_eval(const CLI::App& verb, const EvalArguments& arguments) {
     return eval_text(std::move(recipe), hub::find_model(run, arguments.base), arguments);
   }
   if (arguments.exact_match) {
-    user_error("expected a language model and no run on preferences for --exact-match, got the run '{}'",
-               run.string());
+    user_error(
+        "--exact-match is for a language model that was not trained on preferences, but '{}' is another run",
+        run.string());
   }
   say_result(run::evaluate_run(std::move(recipe), run, say_note));
 }

@@ -73,15 +73,15 @@ void to_lora(const ExportArguments& arguments, const std::string& format) {
                            : !arguments.shard_size.empty() ? "--shard-size"
                            : !arguments.base.empty()       ? "--base"
                                                            : "";
-  if (!flag.empty()) user_error("expected no {} for a LoRA, which is written in f32", flag);
+  if (!flag.empty()) user_error("{} is not supported for a LoRA, which is exported in f32", flag);
   if (!hub::is_denoiser_adapter(arguments.model))
-    user_error("expected a LoRA for --format {}, got '{}', a whole model; try --out FOLDER", format,
+    user_error("--format {} is for LoRAs, but '{}' is a full model; use --out FOLDER", format,
                arguments.model);
   const hub::DenoiserAdapter adapter(arguments.model);
   format == "kohya" ? hub::write_kohya_lora(adapter, arguments.out)
                     : hub::write_diffusers_lora(adapter, arguments.out);
-  say("{}: a LoRA of {} modules in {}'s keys, of {}\n", arguments.out, adapter.modules().size(), format,
-      adapter.path().string());
+  say("{}: LoRA of {} modules with the keys of {}, from {}\n", arguments.out, adapter.modules().size(),
+      format, adapter.path().string());
 }
 
 void export_pictures(const ExportArguments& arguments) {
@@ -94,9 +94,8 @@ void export_pictures(const ExportArguments& arguments) {
   const std::string format = arguments.format.empty() ? named : arguments.format;
   if (format == "gguf" || format == "onnx")
     user_error(
-        "'{}' makes pictures: it is exported as a folder (--out FOLDER) or, a LoRA, as NAME.safetensors "
-        "(--format "
-        "diffusers or kohya), not as {}",
+        "'{}' generates images: export it as a folder (--out FOLDER) or, for a LoRA, as NAME.safetensors "
+        "(--format diffusers or kohya), not as {}",
         arguments.model, format);
   if ((format == "hf") == is_file)
     user_error("expected --out {} for --format {}, got '{}'", is_file ? "FOLDER" : "NAME.safetensors", format,
@@ -116,8 +115,8 @@ void to_onnx(const ExportArguments& arguments) {
   hub::OnnxOptions options = run::onnx_options(recipe, arguments.model);
   options.out = arguments.out;
   hub::export_onnx(*tasks::task_of(recipe).objective(recipe), weights, options);
-  say("{}: ONNX of {} ({}, batch norms folded), input 'images' [N, {}, {}, {}]; its metadata says mean, std "
-      "and the names of classes\n",
+  say("{}: ONNX of {} ({}, batch norms folded), input 'images' [N, {}, {}, {}]; its metadata has mean, std "
+      "and class names\n",
       arguments.out, recipe.model.name, weights.string(), recipe.data.channels, recipe.data.image_size.height,
       recipe.data.image_size.width);
 }
@@ -130,14 +129,14 @@ void export_images(const ExportArguments& arguments) {
                            : !arguments.base.empty()       ? "--base"
                                                            : "";
   if (!flag.empty())
-    user_error("expected a language model for {}, got '{}', a run on images", flag, arguments.model);
+    user_error("{} is for a language model, but '{}' is the run of an image model", flag, arguments.model);
   if (format == "onnx") return to_onnx(arguments);
   hub::FolderOptions options = folder_options(arguments);
   options.metadata = run::onnx_options(open_run(arguments.model, {}), arguments.model).metadata;
   const fs::path weights = hub::export_image_run(arguments.model, options);
   say("{}: model.safetensors ({}, under torch's names) and config.yaml, the recipe with model, image size, "
-      "mean, std and the names of classes, which the metadata of model.safetensors has too; hearth predict "
-      "opens it anywhere\n",
+      "mean, std and class names, which are also in the metadata of model.safetensors; use it with hearth "
+      "predict\n",
       arguments.out, weights.string());
 }
 
@@ -148,7 +147,7 @@ io::GgufType gguf_type(const std::string& name) {
 }
 
 void to_gguf(const ExportArguments& arguments) {
-  if (!arguments.shard_size.empty()) user_error("expected --shard-size with --format hf alone, got gguf");
+  if (!arguments.shard_size.empty()) user_error("--shard-size is for --format hf, but the format is gguf");
   const hub::ModelFolder model = hub::find_model(arguments.model, arguments.base);
   const hub::GgufResult result = hub::export_gguf(
       model, {.out = arguments.out, .type = gguf_type(arguments.type), .num_threads = num_available_cpus()});
@@ -186,13 +185,13 @@ void add_export(CLI::App& app) {
   verb->callback([=] {
     if (hub::is_denoiser(arguments->model)) return export_pictures(*arguments);
     if (const std::string& format = arguments->format; format == "diffusers" || format == "kohya")
-      user_error("expected a LoRA of a model that makes pictures for --format {}, got '{}'", format,
+      user_error("--format {} is for LoRAs of image generation models, but '{}' is not one", format,
                  arguments->model);
     if (hub::is_image_run(arguments->model)) return export_images(*arguments);
     const std::string format = format_of(*arguments);
     if (format == "onnx") {
       hub::find_model(arguments->model);  // UserError if there is none.
-      user_error("expected a run on images for --format onnx, got '{}'", arguments->model);
+      user_error("--format onnx is for runs of image models, but '{}' is not one", arguments->model);
     }
     format == "hf" ? to_folder(*arguments) : to_gguf(*arguments);
   });

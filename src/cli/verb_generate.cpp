@@ -91,10 +91,9 @@ void make_pictures(const CLI::App& verb, const GenerateArguments& arguments) {
   for (const char* option : {"--prompt-file", "--chat", "--max-tokens", "--temperature", "--top-k", "--top-p",
                              "--repetition-penalty", "--stop", "--context", "--tokens", "--base"}) {
     if (verb.count(option) > 0)
-      user_error("expected no {} for '{}', which makes pictures; it is for language models", option,
-                 arguments.model);
+      user_error("{} is for language models, but '{}' generates images", option, arguments.model);
   }
-  if (verb.count("--prompt") == 0) user_error("expected --prompt, what the picture shows, got none");
+  if (verb.count("--prompt") == 0) user_error("--prompt, the description of the image, is missing");
   const PictureArguments& picture = arguments.picture;
   const bool as_jpeg = is_jpeg(picture.out);
   run::ImageRequest request = picture.request;

@@ -87,18 +87,19 @@ void print_fits(const Fits& fits, int64_t batch, int64_t memory, const cost::Dev
     say("largest micro-batch within {}: {} (peak {})\n", budget, fits.free->batch,
         human_bytes(fits.free->peak_bytes));
   } else {
-    say("not even one sample fits {} as it is\n", budget);
+    say("batch size 1 does not fit {} without recompute or offload\n", budget);
   }
   if (!fits.cheapest) {
-    say("micro-batch {} does not fit {} by any means; try a smaller one, a shorter row or QLoRA\n", batch,
-        budget);
+    say("micro-batch {} does not fit {}, even with recompute and offload; try a smaller micro-batch, shorter "
+        "rows or QLoRA\n",
+        batch, budget);
     return;
   }
   const planner::PlanReport& report = fits.cheapest->report;
-  say("cheapest way to fit micro-batch {}: {}\n", batch, planner::describe(*fits.cheapest));
-  say("  peak {}, in host memory {}, {:.2f} s per micro-batch on {} (a model)\n",
+  say("fastest plan for micro-batch {}: {}\n", batch, planner::describe(*fits.cheapest));
+  say("  peak {}, in host memory {}, {:.2f} s per micro-batch on {} (modeled)\n",
       human_bytes(report.peak_bytes), human_bytes(report.host_bytes), report.time.seconds, gpu.full_name);
-  say("largest micro-batch by every means: {} (peak {})\n", fits.largest->batch,
+  say("largest micro-batch with recompute and offload: {} (peak {})\n", fits.largest->batch,
       human_bytes(fits.largest->peak_bytes));
 }
 

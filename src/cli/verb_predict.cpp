@@ -27,7 +27,7 @@ std::vector<fs::path> pictures_of(const std::vector<std::string>& names) {
     for (const auto& [stem, path] : data::picture_files(name)) pictures.push_back(path);
   }
   if (pictures.empty())
-    user_error("expected images ({}) in {}, found none; try a folder that holds them itself",
+    user_error("there are no images ({}) in {}; try a folder that contains images directly",
                data::kImageFormats, fmt::join(names, ", "));
   return pictures;
 }
@@ -36,7 +36,7 @@ void check_names(const std::vector<fs::path>& pictures) {
   std::set<fs::path> seen;
   for (const fs::path& picture : pictures) {
     if (seen.insert(picture.stem()).second) continue;
-    user_error("expected pictures of different names, for their predictions are called by them, got {} twice",
+    user_error("two images are named {}, but predictions are named after their images; rename one",
                picture.stem().string());
   }
 }

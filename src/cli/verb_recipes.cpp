@@ -66,8 +66,8 @@ void run_validate(const CLI::App& verb, const std::string& name, const std::stri
   if (exit_code() != 0) return;
   if (task.check_images != nullptr) task.check_images(job, report);
   const std::string but = num_left_out == 0 ? ""
-                                            : fmt::format("; of its data, {} bad record{} left out",
-                                                          num_left_out, num_left_out == 1 ? " is" : "s are");
+                                            : fmt::format("; {} bad record{} skipped", num_left_out,
+                                                          num_left_out == 1 ? " is" : "s are");
   say("the recipe is well-formed{}\n", but);
 }
 

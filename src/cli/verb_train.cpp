@@ -33,7 +33,7 @@ std::string recipe_of(const TrainArguments& arguments) {
     user_error("expected a recipe or a folder of data, like hearth train demo or hearth train PHOTOS");
   std::string path = arguments.out + "/config.yaml";
   if (!fs::exists(path)) {
-    user_error("expected a run to resume, got no config.yaml in '{}'; try hearth train RECIPE --out {}",
+    user_error("there is no run to resume in '{}' (no config.yaml); try hearth train RECIPE --out {}",
                arguments.out, arguments.out);
   }
   return path;

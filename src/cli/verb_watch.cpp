@@ -109,7 +109,7 @@ std::string gpu_text(const system::GpuReading& reading) {
     text += fmt::format("  {} of {}", human_bytes(reading.memory_used_bytes),
                         human_bytes(std::max<int64_t>(0, reading.memory_bytes)));
   if (reading.throttle != 0)
-    text += fmt::format("  held down by {}", system::throttle_words(reading.throttle));
+    text += fmt::format("  throttled by {}", system::throttle_words(reading.throttle));
   return text + "\n";
 }
 
@@ -166,7 +166,7 @@ std::string page(const WatchArguments& arguments, std::span<const system::GpuRea
                  const std::vector<std::string>& said, size_t columns) {
   std::string text;
   for (const system::GpuReading& reading : readings) text += gpu_text(reading);
-  if (readings.empty()) text += "no GPU whose sensors can be read\n";
+  if (readings.empty()) text += "no GPU with readable sensors\n";
   for (const std::string& line : said) text += shortened(line, columns) + "\n";
   text += '\n';
   const std::vector<fs::path> runs = runs_to_show(arguments);
@@ -177,7 +177,7 @@ std::string page(const WatchArguments& arguments, std::span<const system::GpuRea
 
 void run_watch(const WatchArguments& arguments) {
   for (const std::string& run : arguments.runs)
-    if (!path_exists(run)) user_error("expected the folder of a run, got '{}', where nothing is", run);
+    if (!path_exists(run)) user_error("there is no run folder '{}'", run);
   if (!(arguments.seconds >= 0.1 && arguments.seconds <= 3600))
     user_error("expected 0.1 to 3600 for --seconds, got {}", arguments.seconds);
   std::vector<std::string> addresses;
@@ -206,7 +206,7 @@ void run_watch(const WatchArguments& arguments) {
   do {
     sampler.look();
     const size_t columns = std::max<size_t>(40, Screen::size().ws_col);
-    screen.show(page(arguments, sampler.readings(), said, columns) + "q: leave\n");
+    screen.show(page(arguments, sampler.readings(), said, columns) + "q: quit\n");
   } while (!screen.wants_to_leave(arguments.seconds));
 }
 

@@ -61,8 +61,8 @@ void check_keys(const fs::path& file, const Json& config) {
     if (is_among(key, kRuleKeys) || is_among(key, kReadKeys) || is_among(key, kHarmless)) continue;
     if (is_neutral(key, value)) continue;
     user_error(
-        "{}: expected no \"{}\", whose meaning is not supported, got {}; try PEFT's merge_and_unload, or "
-        "remove the key where it changes nothing",
+        "{}: \"{}\": {} is not supported; merge the adapter with PEFT's merge_and_unload, or remove the key "
+        "if it has no effect",
         file.string(), shortened(key, 60), shortened(dumped(value), 60));
   }
 }
@@ -167,7 +167,7 @@ void check_untied(const nn::Adapter& adapter) {
   for (const char* name : {"model.embed_tokens", "transformer.wte", "lm_head"}) {
     if (!adapter.change_of(name).whole) continue;
     user_error(
-        "expected {} without '{}', because this model ties its embedding table and lm_head; try "
+        "{} contains '{}', but this model ties its embedding table and lm_head; try "
         "adapter.targets=all-linear with a higher adapter.rank",
         adapter.rule ? adapter.rule_name + ": modules_to_save" : "adapter.modules_to_save", name);
   }

@@ -312,7 +312,7 @@ void DenoiserAdapter::read_kohya() {
   for (const auto& [name, pair] : pairs) {
     const auto module = known.find(name);
     if (module == known.end())
-      user_error("{}: expected a LoRA of a FLUX transformer, got '{}' too", path().string(), name);
+      user_error("{}: '{}' is not a module of a FLUX transformer", path().string(), name);
     const bool fits = pair.down != nullptr && pair.up != nullptr && is_matrix(*pair.down) &&
                       is_matrix(*pair.up) && pair.up->shape[1] == pair.down->shape[0];
     if (!fits)
@@ -327,7 +327,7 @@ void DenoiserAdapter::read_kohya() {
 
 void DenoiserAdapter::check() {
   if (modules_.empty())
-    user_error("{}: expected a LoRA of a denoiser, found no matrices lora_A in it", path().string());
+    user_error("{}: not a LoRA of a denoiser: it has no lora_A matrices", path().string());
   for (const TensorView& tensor : files_.tensors()) {
     const auto of_a = without(tensor.name, kEndA), of_b = without(tensor.name, kEndB);
     const std::string module = of_a.value_or(of_b.value_or(""))
@@ -341,7 +341,7 @@ void DenoiserAdapter::check() {
   }
   for (const auto& [module, change] : modules_) {
     if (files_.find(kDenoiserPrefix + module + std::string(kEndB)) == nullptr)
-      user_error("{}: expected lora_B of '{}' beside its lora_A, found none", path().string(), module);
+      user_error("{}: '{}' has lora_A but no lora_B", path().string(), module);
     if (!std::isfinite(change.scale))
       user_error("{}: expected a finite alpha of '{}', got {}", path().string(), module, change.scale);
   }

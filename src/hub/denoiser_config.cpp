@@ -32,8 +32,8 @@ class Tensors {
   }
   [[noreturn]] void fail(const std::string& name) const {
     user_error(
-        "{}: expected the tensors of a FLUX.1 or FLUX.2, found no '{}' that fits them; try "
-        "model.config=FILE, its config.json",
+        "{}: not the weights of a FLUX.1 or FLUX.2: '{}' is missing or has another shape; set model.config "
+        "to its config.json",
         files_.path().string(), name);
   }
 

@@ -44,7 +44,7 @@ bool is_denoiser(const fs::path& given) {
 
 ModelFolder find_denoiser(const fs::path& given, const fs::path& base) {
   if (!is_denoiser_adapter(given)) {
-    if (!base.empty()) user_error("expected a LoRA beside --base, got '{}', which is none", given.string());
+    if (!base.empty()) user_error("--base is for LoRAs, but '{}' is not one", given.string());
     const bool is_run = fs::exists(given / kRunRecipe);
     return {.model = given, .weights = is_run ? run_weights(given, false) : given, .adapter = {}, .text = {}};
   }
@@ -52,8 +52,8 @@ ModelFolder find_denoiser(const fs::path& given, const fs::path& base) {
   fs::path model = base;
   if (base.empty() && fs::exists(folder / kAdapterConfig)) model = read_adapter_config(given).base;
   if (!fs::is_directory(model)) {
-    user_error("expected the folder of the model that '{}' is for, got '{}'; try --base DIR{}",
-               given.string(), model.string(), download_advice(model));
+    user_error("the base model of '{}' was not found at '{}'; try --base DIR{}", given.string(),
+               model.string(), download_advice(model));
   }
   return {.model = model, .weights = model, .adapter = given, .text = {}};
 }

@@ -48,13 +48,13 @@ int64_t window_of(const DecoderConfig& config) {
 /// Throws a UserError for values that differ from the constants in llama.cpp's Gemma 2 code.
 void check_gemma(const DecoderConfig& config, const std::string& where) {
   if (config.attention_cap <= 0 || config.head_cap <= 0)
-    user_error("{}: expected both soft caps, without which llama.cpp has no Gemma 2", where);
+    user_error("{}: llama.cpp requires both soft caps for Gemma 2", where);
   if (!windows_alternate(config))
-    user_error("{}: expected a sliding window in every other layer, as llama.cpp has Gemma 2", where);
+    user_error("{}: llama.cpp requires a sliding window in every other layer for Gemma 2", where);
   const double head = static_cast<double>(
       config.num_layers == kGemma27bLayers ? config.hidden / config.num_heads : config.head_size);
   if (std::abs(config.attention_scale * std::sqrt(head) - 1) > 1e-6) {
-    user_error("{}: expected query_pre_attn_scalar {}, as llama.cpp has Gemma 2 of this size, got {}", where,
+    user_error("{}: llama.cpp requires query_pre_attn_scalar={} for Gemma 2 of this size, got {}", where,
                head, 1 / (config.attention_scale * config.attention_scale));
   }
 }
@@ -64,12 +64,12 @@ void check_rope(const DecoderConfig& config, const std::string& where) {
   const char* owner = rope.type == "llama3" ? "llama" : rope.type == "longrope" ? "phi3" : "";
   const bool everywhere = rope.type == "default" || rope.type == "linear";
   if (!everywhere && architecture(config) != owner) {
-    user_error("{}: expected rope_type default or linear, as llama.cpp has {}, got {}", where, config.family,
+    user_error("{}: llama.cpp supports rope_type default and linear for {}, got {}", where, config.family,
                rope.type);
   }
   if (rope.rotary_share != 1 && config.family != "phi3")
-    user_error("{}: expected whole heads to be turned, as llama.cpp has {}, got a share of {}", where,
-               config.family, rope.rotary_share);
+    user_error("{}: llama.cpp requires RoPE on full heads for {}, got a fraction of {}", where, config.family,
+               rope.rotary_share);
 }
 
 constexpr std::array kFamilies = {"llama", "mistral", "qwen2", "qwen3", "phi3", "gemma2"};
@@ -81,11 +81,11 @@ void check_expressible(const DecoderConfig& config, const std::string& where) {
   }
   const std::string activation = config.family == "gemma2" ? "gelu_tanh" : "silu";
   if (config.activation != activation) {
-    user_error("{}: expected the activation {}, as llama.cpp has {}, got {}", where, activation,
-               config.family, config.activation);
+    user_error("{}: llama.cpp requires the activation {} for {}, got {}", where, activation, config.family,
+               config.activation);
   }
   if (config.family == "qwen3" && config.qkv_bias)
-    user_error("{}: expected no attention_bias, which llama.cpp has not for qwen3", where);
+    user_error("{}: llama.cpp does not support attention_bias for qwen3", where);
   check_rope(config, where);
   if (config.family == "gemma2") check_gemma(config, where);
 }
@@ -369,12 +369,13 @@ std::vector<std::string> gguf_notes(const DecoderConfig& config) {
   const int64_t window = config.family == "gemma2" ? 0 : window_of(config);
   if (window > 0 && window < config.max_positions)
     notes.push_back(fmt::format(
-        "llama.cpp lets this model see further back than its sliding window of {} tokens", window));
+        "llama.cpp ignores the sliding window of {} tokens of this model and attends to all tokens", window));
   if (config.rope.type == "longrope") {
-    notes.push_back(fmt::format(
-        "llama.cpp takes this model's long RoPE factors where its context (-c) is above {} "
-        "tokens, else the short ones, whatever the text's length; transformers goes by that length",
-        config.rope.original_positions));
+    notes.push_back(
+        fmt::format("llama.cpp uses the long RoPE factors of this model if its context (-c) is above {} "
+                    "tokens and otherwise the short ones, regardless of the length of the text; transformers "
+                    "selects them by that length",
+                    config.rope.original_positions));
   }
   return notes;
 }

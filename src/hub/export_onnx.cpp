@@ -18,7 +18,7 @@ std::vector<float> memory_values(const io::WeightFiles& files, const fs::path& p
       dtype_bytes(found->dtype) < 2) {
     user_error("{}: expected '{}' as {}, {}; try the recipe that these weights were trained with",
                path.string(), tensor.name, to_string(tensor.layout.file_shape),
-               found == nullptr ? "which is not there" : "found " + to_string(found->shape));
+               found == nullptr ? "which is missing" : "found " + to_string(found->shape));
   }
   const std::vector<float> file = floats_of(*found, 0, found->shape.num_elements());
   files.release(*found);
@@ -45,8 +45,8 @@ void export_onnx(const engine::Objective& objective, const fs::path& weights, co
   const engine::Objective::Graph built = objective.build(builder, {.num_rows = 1});
   if (built.exported.empty())
     user_error(
-        "{} has no export to ONNX (of the detectors, YOLOX alone has one); try --format hf, a folder with "
-        "model.safetensors under torchvision's names",
+        "{} cannot be exported to ONNX (the only supported detector is YOLOX); try --format hf, a folder "
+        "with model.safetensors under torchvision's names",
         options.name);
   for (const auto& [name, value] : built.exported) graph.outputs.push_back(value);
   graph.remove_dead_nodes();

@@ -131,8 +131,8 @@ std::vector<std::string> load_image_weights(engine::Engine& engine, const fs::pa
   std::vector<std::string> notes;
   if (turn_yolox_to_rgb(files))
     notes.push_back(
-        fmt::format("init: {} is taken as YOLOX's own checkpoint, of images in BGR: its first "
-                    "convolution is turned to RGB",
+        fmt::format("init: {} is an original YOLOX checkpoint, trained on BGR images: its first convolution "
+                    "is converted to RGB",
                     path.string()));
   const bool has_backbone = std::ranges::any_of(tensors, has_prefix, &nn::Tensor::name);
   const std::string last = module_of(tensors.back().name);
@@ -150,9 +150,9 @@ std::vector<std::string> load_image_weights(engine::Engine& engine, const fs::pa
   for (const nn::Tensor& tensor : tensors)
     if (!misfit_modules.contains(module_of(tensor.name)))
       load_tensor(engine, tensor, find_in(files, tensor.name)->name, files, path);
-  if (!reasons.empty()) notes.push_back(fmt::format("init: {}: drawn anew", some_of(reasons)));
+  if (!reasons.empty()) notes.push_back(fmt::format("init: {}: initialized randomly", some_of(reasons)));
   if (const auto more = beyond(files, used); !more.empty())
-    notes.push_back(fmt::format("init: {} in {} {} no part of the model: not read", some_of(more),
+    notes.push_back(fmt::format("init: {} in {} {} not part of the model: ignored", some_of(more),
                                 path.string(), more.size() == 1 ? "is" : "are"));
   return notes;
 }

@@ -39,15 +39,13 @@ bool has_tokenizer(const fs::path& folder) {
 
 ModelFolder find_adapted_model(const fs::path& adapter, const fs::path& base) {
   if (!fs::exists(adapter))
-    user_error("expected the folder of an adapter, got '{}', which is not there{}", adapter.string(),
-               download_advice(adapter));
+    user_error("there is no adapter at '{}'{}", adapter.string(), download_advice(adapter));
   const fs::path folder = fs::is_directory(adapter) ? adapter : adapter.parent_path();
   if (!has_any(folder, {kAdapterConfig}))
-    user_error("expected the folder of a LoRA adapter, got '{}', which has no {}", adapter.string(),
-               kAdapterConfig);
+    user_error("'{}' is not a LoRA adapter: it has no {}", adapter.string(), kAdapterConfig);
   const fs::path model = base.empty() ? fs::path(read_adapter_config(adapter).base) : base;
   if (!fs::is_directory(model)) {
-    user_error("expected the folder of the base model, got '{}'{}; try --base DIR{}", model.string(),
+    user_error("the base model was not found at '{}'{}; try --base DIR{}", model.string(),
                base.empty() ? " from adapter_config.json" : "", download_advice(model));
   }
   const bool whole_run = fs::is_directory(adapter) && is_run(adapter);
@@ -59,12 +57,9 @@ ModelFolder find_adapted_model(const fs::path& adapter, const fs::path& base) {
 
 ModelFolder find_model(const fs::path& given, const fs::path& base) {
   if (is_adapter(given)) return find_adapted_model(given, base);
-  if (!base.empty())
-    user_error("expected an adapter beside --base, got '{}', which has no {}", given.string(),
-               kAdapterConfig);
+  if (!base.empty()) user_error("--base is for adapters, but '{}' has no {}", given.string(), kAdapterConfig);
   if (!fs::is_directory(given)) {
-    user_error("expected the folder of a model or of a run, or an adapter, got '{}', which is not there{}",
-               given.string(), download_advice(given));
+    user_error("there is no model, run or adapter at '{}'{}", given.string(), download_advice(given));
   }
   const fs::path weights = is_run(given) ? run_weights(given, false) : given;
   return {.model = given, .weights = path_exists(weights) ? weights : given, .adapter = {}, .text = given};

@@ -114,8 +114,7 @@ void ModelWeights::check_all_there(const ModuleRule& rule) const {
     const std::string module = outer_ + name.substr(0, name.size() - kWeight.size());
     const nn::Adapter::Change said = rule.change_of(module);
     if (said.rank == 0 && !said.whole) continue;
-    user_error("{}: expected the weights of '{}', which {} names, got none", path_.string(), module,
-               rule.file());
+    user_error("{}: the weights of '{}' are missing, but {} lists it", path_.string(), module, rule.file());
   }
 }
 
@@ -127,7 +126,7 @@ void ModelWeights::check_untied(const fs::path& config) const {
                           name.ends_with("lm_head.weight");
     if (is_table && ties_tables(config)) {
       user_error(
-          "{}: expected an adapter without '{}', because {} ties its embedding table and lm_head; try PEFT's "
+          "{}: the adapter changes '{}', but {} ties its embedding table and lm_head; try PEFT's "
           "merge_and_unload",
           path_.string(), name, config.string());
     }
@@ -161,8 +160,8 @@ void ModelWeights::check(const std::string& name, const Change& change, int64_t 
   if (change.a == nullptr || change.b == nullptr || weight->shape.rank() != 2)
     user_error("{}: expected lora_A and lora_B for the matrix '{}'", path_.string(), name);
   if (rank == 0) {
-    user_error("{}: expected an adapter of the modules that adapter_config.json names, got '{}' too",
-               path_.string(), change.a->name);
+    user_error("{}: '{}' does not belong to a module that adapter_config.json lists", path_.string(),
+               change.a->name);
   }
   const int in = transposed_ ? 0 : 1;
   check_shape(*change.a, {rank, weight->shape[in]});
@@ -226,10 +225,8 @@ std::span<const std::byte> ModelWeights::encoded(const io::TensorView& weight, c
   });
   if (fits) return bytes_;
   if (std::isinf(encoding.largest)) refuse_not_finite(base_.paths()[0], weight.name);
-  user_error(
-      "expected values of at most {} in '{}', got larger ones or none that are finite; try hearth export "
-      "--type bf16",
-      encoding.largest, weight.name);
+  user_error("'{1}' has values above {0} or values that are not finite; try hearth export --type bf16",
+             encoding.largest, weight.name);
 }
 
 std::span<const std::byte> ModelWeights::bytes_of(const io::TensorView& weight, DType dtype) {

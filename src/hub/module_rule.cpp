@@ -43,7 +43,7 @@ std::string whole_name(const std::string& pattern) {
 
 text::Regex compile(const std::string& pattern, ModulePattern::Of part, const std::string& where) {
   if (const std::string_view found = unlike_python(pattern); !found.empty())
-    user_error("{}: expected a regular expression of names that Hearth and Python read alike, got {} in '{}'",
+    user_error("{}: expected a regular expression that Hearth and Python interpret alike, got {} in '{}'",
                where, found, shortened(pattern, 80));
   // Compile the pattern alone first, because the added parentheses could complete an invalid one.
   const text::Regex alone(pattern, where);
@@ -68,7 +68,7 @@ bool is_integer(const Json& value) { return value.is_number_integer(); }
 void refuse_value(const fs::path& file, std::string_view key, const Json& config, std::string_view expected) {
   const std::string got =
       config.value(std::string(key), Json()).dump(-1, ' ', false, Json::error_handler_t::replace);
-  user_error("{}: expected {} for \"{}\", got {}; where PEFT loads the adapter, try its merge_and_unload",
+  user_error("{}: expected {} for \"{}\", got {}; if PEFT loads the adapter, merge it with merge_and_unload",
              file.string(), expected, key, shortened(got, 60));
 }
 

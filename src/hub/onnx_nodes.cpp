@@ -308,8 +308,8 @@ constexpr auto kOps = std::to_array<Row>({
 void add_onnx_node(OnnxGraph& onnx, const Node& node) {
   const auto found = std::ranges::find(kOps, node.op->name, &Row::op);
   if (found == kOps.end()) {
-    user_error("cannot export '{}' to ONNX: the operation {} has no counterpart there; try --format hf",
-               node.name, node.op->name);
+    user_error("cannot export '{}' to ONNX, which has no equivalent of the op {}; try --format hf", node.name,
+               node.op->name);
   }
   found->add(onnx, node);
 }

@@ -90,7 +90,7 @@ class Translation {
     for (const TensorView& tensor : tensors_) {
       const auto found = modules.find(std::string_view(tensor.name).substr(0, tensor.name.rfind('.')));
       if (found == modules.end())
-        user_error("{}: expected the tensors of a FLUX transformer, got '{}' too", where_, tensor.name);
+        user_error("{}: '{}' is not a tensor of a FLUX transformer", where_, tensor.name);
       add_parts(tensor, found->second, renamed);
     }
     tensors_ = std::move(renamed);
@@ -101,8 +101,8 @@ class Translation {
  private:
   float scale_in(const TensorView& tensor) const {
     if (!is_floating(tensor.dtype) || tensor.shape.num_elements() != 1) {
-      user_error("{}: expected one scale for the whole of a tensor, got '{}' of {}; try a file in bf16",
-                 where_, tensor.name, to_string(tensor.shape));
+      user_error("{}: expected one scale per tensor, got '{}' of {}; try a file in bf16", where_, tensor.name,
+                 to_string(tensor.shape));
     }
     return floats_of(tensor)[0];
   }

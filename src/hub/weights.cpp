@@ -123,8 +123,7 @@ void check_nothing_is_left(const std::vector<std::pair<const nn::Tensor*, std::s
   for (const io::TensorView& view : files.tensors()) {
     if (std::ranges::find(saved, view.name, [](const auto& pair) { return pair.second; }) != saved.end())
       continue;
-    user_error("{}: expected an adapter of the modules that adapter.targets names, got '{}' too",
-               path.string(), view.name);
+    user_error("{}: '{}' does not belong to a module in adapter.targets", path.string(), view.name);
   }
 }
 
@@ -159,18 +158,16 @@ void check_tied_head(const io::WeightFiles& files, const io::TensorView& head, c
   files.release(head);
   if (same) return;
   user_error(
-      "{}: expected no '{}', or one equal to the embedding table, where config.json says that the two are "
-      "tied, got other values; try tie_word_embeddings: false",
+      "{}: '{}' differs from the embedding table, but config.json ties the two; try tie_word_embeddings: "
+      "false",
       path.string(), head.name);
 }
 
 }  // namespace
 
 void refuse_not_finite(const fs::path& path, std::string_view name) {
-  user_error(
-      "{}: expected finite weights, but '{}' holds values that are infinite or not a number; try "
-      "weights of an earlier step",
-      path.string(), name);
+  user_error("{}: '{}' has values that are infinite or NaN; try weights of an earlier step", path.string(),
+             name);
 }
 
 std::string name_in(const io::WeightFiles& files, const std::string& name) {
@@ -187,8 +184,7 @@ void check_leftovers(const io::WeightFiles& files, const std::set<std::string>& 
       check_tied_head(files, view, path);
       continue;
     }
-    user_error("{}: expected tensors of the model that config.json describes, got '{}' too", path.string(),
-               view.name);
+    user_error("{}: '{}' is not a tensor of the model in config.json", path.string(), view.name);
   }
 }
 

@@ -39,8 +39,9 @@ class Fused {
       const Shape& shape = adapter.matrix(part, 'A').shape;
       if (columns_ == 0) columns_ = shape[1];
       if (shape[1] != columns_)
-        user_error("{}: expected lora_A of '{}' with {} columns as the modules beside it, found {}",
-                   adapter.path().string(), part, columns_, shape[1]);
+        user_error(
+            "{}: expected lora_A of '{}' with {} columns, as in the modules that are fused with it, found {}",
+            adapter.path().string(), part, columns_, shape[1]);
     }
   }
 
@@ -148,7 +149,7 @@ void write_kohya_lora(const DenoiserAdapter& adapter, const fs::path& file) {
     std::erase_if(names, [&](const std::string& one) { return std::ranges::count(module.parts, one) > 0; });
   }
   if (!names.empty())
-    user_error("{}: expected a LoRA of a FLUX transformer for kohya's keys, got one of '{}'",
+    user_error("{}: kohya's keys are supported for FLUX transformers only; they have no name for '{}'",
                adapter.path().string(), names.front());
   replace_file(file, [&](const fs::path& temporary) {
     io::write_safetensors(temporary, made.tensors, kohya_metadata(adapter, file, flux2));

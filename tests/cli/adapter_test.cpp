@@ -66,7 +66,7 @@ TEST_F(Adapter, ExportMergesInTheTypeThatIsAskedFor) {
   }
   EXPECT_GT(finer, 32);
   EXPECT_THAT(get("wide/config.json"), testing::HasSubstr("\"torch_dtype\": \"float32\""));
-  refused("hearth export base --base run --out more", {"an adapter", "--base"});
+  refused("hearth export base --base run --out more", {"--base is for adapters"});
 }
 
 TEST_F(Adapter, MergeAddsTheProductInTheBasesDtype) {
@@ -185,7 +185,7 @@ TEST_F(Adapter, Mistakes) {
   refused("hearth train recipe.yaml model=./base adapter.path=base", {"base/adapter_config.json"});
   refused("hearth merge --adapter run --out base", {"base'", "files already"});
   refused("hearth merge --adapter base --out merged", {"adapter_config.json"});
-  refused("hearth merge --adapter nowhere --out merged", {"'nowhere'", "not there"});
+  refused("hearth merge --adapter nowhere --out merged", {"there is no adapter at 'nowhere'"});
   refused("hearth merge --adapter run --out merged --model none", {"'none'", "--base"});
   works("sed -i 's/\"r\": 2/\"r\": 4/' run/adapter_config.json");
   refused("hearth merge --adapter run --out merged", {"lora_A.weight", "[4, 12]", "[2, 12]"});

@@ -110,7 +110,7 @@ TEST_F(Diffuse, FilesAreWhatTheirNamesSay) {
   for (size_t i = 0; i < png.size(); ++i) sum += std::abs(png[i] - jpeg[i]);
   EXPECT_LT(sum, 12 * std::ssize(png));
   refused(generate + "star.webp", {"--out NAME.png or NAME.jpg", "star.webp"});
-  refused("hearth export run --out d.onnx", {"'run' makes pictures", "--out FOLDER", "not as onnx"});
+  refused("hearth export run --out d.onnx", {"'run' generates images", "--out FOLDER", "not as onnx"});
   refused("hearth export run --out d.pt", {"'d.pt'", "a folder", "try --out d"});
   EXPECT_FALSE(has("d.onnx") || has("d.pt") || has("star.webp"));
 }
@@ -159,7 +159,7 @@ TEST_F(Diffuse, MistakesAreOneSentence) {
   works("hearth train flux.yaml --out run");
   refused("hearth generate run --prompt stern", {"got 'stern'", "did you mean 'star'"});
   refused("hearth generate run --prompt star --solver ddim", {"--solver euler", "objective flow"});
-  refused("hearth generate run --prompt star --max-tokens 3", {"--max-tokens", "makes pictures"});
+  refused("hearth generate run --prompt star --max-tokens 3", {"--max-tokens", "generates images"});
   refused("hearth generate run", {"--prompt"});
   put("a.png",
       data::encode_png({.height = 4, .width = 4, .channels = 1, .pixels = std::vector<uint8_t>(16)}));

@@ -85,7 +85,7 @@ TEST_F(Export, WhatLlamaCppCannotSayIsRefusedInOneSentence) {
   refused(gguf, {"'model.layers.2.input_layernorm.weight'"});
   put("model/config.json", config);
   change("model/config.json", R"("num_hidden_layers": 2)", R"("num_hidden_layers": 1)");
-  refused(gguf, {"'model.layers.1.", "config.json describes"});
+  refused(gguf, {"'model.layers.1.", "not a tensor of the model in config.json"});
   put("model/config.json", config);
   change("model/tokenizer.json", R"("use_regex": true)", R"("use_regex": false)");
   refused(gguf, {"tokenizer.json", "pre_tokenizer", "llama.cpp"});
@@ -165,13 +165,14 @@ TEST_F(Export, ARunOnPicturesBecomesAFolderThatPredictAndEvalOpen) {
   works("hearth export pictures --type bf16 --out smaller && hearth predict smaller a.png");
   EXPECT_LT(fs::file_size(at("smaller/model.safetensors")),
             fs::file_size(at("small/model.safetensors")) * 3 / 4);
-  refused("hearth export pictures --out p.gguf", {"a language model", "'pictures'", "a run on images"});
-  refused("hearth export pictures --shard-size 1MB --out p", {"--shard-size", "a run on images"});
+  refused("hearth export pictures --out p.gguf",
+          {"a language model", "'pictures'", "the run of an image model"});
+  refused("hearth export pictures --shard-size 1MB --out p", {"--shard-size", "the run of an image model"});
   EXPECT_FALSE(has("p.gguf") || has("p"));
 }
 
 TEST_F(Export, MistakesAreNamed) {
-  refused("hearth export none --out out", {"'none'", "not there"});
+  refused("hearth export none --out out", {"there is no model, run or adapter at 'none'"});
   refused("hearth export model --type q8_0 --out out", {"--type", "q8_0"});
   refused("hearth export model --shard-size big --out out", {"--shard-size", "'big'"});
   refused("hearth export model --out tiny", {"tiny'", "files already"});

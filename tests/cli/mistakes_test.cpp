@@ -276,7 +276,7 @@ TEST_F(Mistakes, InSizes) {
 
 TEST_F(Mistakes, InFolders) {
   refused("hearth eval runs/none", {"'runs/none'", "ls runs lists the runs here"});
-  refused("hearth export runs/none --out x.onnx", {"'runs/none'", "not there"});
+  refused("hearth export runs/none --out x.onnx", {"there is no model, run or adapter at 'runs/none'"});
   refused("hearth train", {"a recipe or a folder of data", "hearth train demo"});
   refused("hearth train --resume", {"--resume needs --out"});
   refused("hearth train --resume --out none", {"config.yaml", "'none'"});

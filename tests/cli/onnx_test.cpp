@@ -115,7 +115,7 @@ TEST_F(OnnxFile, AModelOfEachTaskCanBeRead) {
 TEST_F(OnnxFile, ADetectorWithoutCounterpartIsRefusedAndNothingIsLeft) {
   works(train("model.name=fcos_resnet50_fpn model.width=8 data.image_size=64 --out run"));
   refused("hearth export run --format onnx --out run.onnx",
-          {"fcos_resnet50_fpn has no export to ONNX", "YOLOX", "--format hf"});
+          {"fcos_resnet50_fpn cannot be exported to ONNX", "YOLOX", "--format hf"});
   refused("hearth export run --format onnx --type bf16 --out run.onnx", {"--type f32", "bf16"});
   refused("hearth export run --format onnx --out run.pt", {"--out NAME.onnx", "'run.pt'"});
   refused("hearth export run --out h.pt", {"'h.pt'", "a folder", "try --out h"});

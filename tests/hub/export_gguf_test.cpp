@@ -26,7 +26,7 @@ TEST(GgufNotes, NameWhatLlamaCppComputesOtherwise) {
   EXPECT_THAT(gguf_notes(config_of("phi3", 0)), IsEmpty());
   EXPECT_THAT(gguf_notes(config_of("phi3", 4096)), IsEmpty());
   EXPECT_THAT(gguf_notes(config_of("phi3", 0, "longrope")),
-              ElementsAre(HasSubstr("where its context (-c) is above 2048 tokens")));
+              ElementsAre(HasSubstr("if its context (-c) is above 2048 tokens")));
   EXPECT_THAT(gguf_notes(config_of("phi3", 2047, "longrope")), testing::SizeIs(2));
 }
 

@@ -56,7 +56,7 @@ class ExportOnnx : public testing::Test {
 
 TEST_F(ExportOnnx, NamesAnOperationWithoutCounterpart) {
   EXPECT_THAT(refusal([](nn::Builder& builder, ir::ValueId in) { return builder.op("tanh", {in}); }),
-              AllOf(HasSubstr("the operation tanh"), HasSubstr("ONNX")));
+              AllOf(HasSubstr("the op tanh"), HasSubstr("ONNX")));
 }
 
 TEST_F(ExportOnnx, RefusesAReshapeOfTheBatch) {
@@ -67,7 +67,7 @@ TEST_F(ExportOnnx, RefusesAReshapeOfTheBatch) {
 }
 
 TEST_F(ExportOnnx, RefusesAnObjectiveThatExportsNothing) {
-  EXPECT_THAT(refusal({}), AllOf(HasSubstr("grown has no export to ONNX"), HasSubstr("--format hf")));
+  EXPECT_THAT(refusal({}), AllOf(HasSubstr("grown cannot be exported to ONNX"), HasSubstr("--format hf")));
 }
 
 TEST_F(ExportOnnx, RefusesWeightsOfAnotherModel) {

@@ -75,8 +75,9 @@ TEST_F(ImageWeights, OfTheSameModelAreReadWhole) {
 TEST_F(ImageWeights, OfOtherClassesLeaveTheLastLayerDrawn) {
   const auto from = engine("resnet18", 7, 32), to = engine("resnet18", 5, 32, 2);
   const std::vector<float> drawn = tensor(*to, "fc.weight"), bias = tensor(*to, "fc.bias");
-  EXPECT_THAT(load_image_weights(*to, save(*from)),
-              ElementsAre("init: fc.weight [7, 32] is not [5, 32], fc.bias [7] is not [5]: drawn anew"));
+  EXPECT_THAT(
+      load_image_weights(*to, save(*from)),
+      ElementsAre("init: fc.weight [7, 32] is not [5, 32], fc.bias [7] is not [5]: initialized randomly"));
   EXPECT_EQ(tensor(*to, "fc.weight"), drawn);
   EXPECT_EQ(tensor(*to, "fc.bias"), bias);
   EXPECT_EQ(tensor(*to, "layer4.1.conv2.weight"), tensor(*from, "layer4.1.conv2.weight"));
@@ -88,7 +89,8 @@ TEST_F(ImageWeights, OfMobileModelsServePicturesOfAnySize) {
     const auto from = engine(model, 7, 64), to = engine(model, 5, 32, 2);
     const std::vector<std::string> notes = load_image_weights(*to, save(*from));
     ASSERT_EQ(notes.size(), 1U) << model;
-    EXPECT_THAT(notes[0], AllOf(HasSubstr(std::string(last) + ".weight"), HasSubstr(": drawn anew")));
+    EXPECT_THAT(notes[0],
+                AllOf(HasSubstr(std::string(last) + ".weight"), HasSubstr(": initialized randomly")));
     for (const nn::Tensor& each : from->plan().tensors) {
       if (each.name.starts_with(last)) continue;
       EXPECT_EQ(tensor(*to, each.name), tensor(*from, each.name)) << each.name;
@@ -104,8 +106,8 @@ TEST_F(ImageWeights, OfAnImageNetModelStartAnEncoder) {
     const auto from = engine(small, 9, 64), to = engine(large, 3, 64, 2);
     const std::vector<std::string> notes = load_image_weights(*to, save(*from));
     ASSERT_EQ(notes.size(), 2U) << large;
-    EXPECT_THAT(notes[0], AllOf(HasSubstr("is missing"), HasSubstr("more: drawn anew")));
-    EXPECT_THAT(notes[1], AllOf(HasSubstr("fc.bias, fc.weight in "), HasSubstr("are no part of the model")));
+    EXPECT_THAT(notes[0], AllOf(HasSubstr("is missing"), HasSubstr("more: initialized randomly")));
+    EXPECT_THAT(notes[1], AllOf(HasSubstr("fc.bias, fc.weight in "), HasSubstr("are not part of the model")));
     for (const nn::Tensor& each : from->plan().tensors) {
       if (each.name.starts_with("fc.")) continue;
       EXPECT_EQ(tensor(*to, prefix + each.name), tensor(*from, each.name)) << each.name;
@@ -119,7 +121,7 @@ TEST_F(ImageWeights, OfADetectorTakeOtherClasses) {
   const std::vector<std::string> notes = load_image_weights(*to, save(*from));
   ASSERT_EQ(notes.size(), 1U);
   EXPECT_THAT(notes[0], AllOf(HasSubstr("head.cls_preds.0.weight [7, 64, 1, 1] is not [5, 64, 1, 1]"),
-                              HasSubstr("and 3 more: drawn anew")));
+                              HasSubstr("and 3 more: initialized randomly")));
   EXPECT_EQ(tensor(*to, "head.cls_preds.0.weight"), drawn);
   EXPECT_EQ(tensor(*to, "head.reg_preds.2.weight"), tensor(*from, "head.reg_preds.2.weight"));
 }
@@ -130,7 +132,7 @@ TEST_F(ImageWeights, OfYolosOwnCheckpointsAreTurnedToRgb) {
   const io::SafetensorsFile file(save(*from));
   write_file_atomically(path, torch_writer::checkpoint(file.tensors(), "model."));
   EXPECT_THAT(load_image_weights(*to, path),
-              ElementsAre(AllOf(HasSubstr("images in BGR"), HasSubstr("RGB"))));
+              ElementsAre(AllOf(HasSubstr("trained on BGR images"), HasSubstr("RGB"))));
   const std::string stem = "backbone.backbone.stem.conv.conv.weight";
   save_weights(*to, folder_.path() / "loaded.safetensors", false);
   const io::SafetensorsFile loaded(folder_.path() / "loaded.safetensors");
@@ -149,7 +151,7 @@ TEST_F(ImageWeights, AModuleIsReadWholeOrNotAtAll) {
   const fs::path path = save(*from);
   leave_out(path, "fc.weight");
   const std::vector<float> bias = tensor(*to, "fc.bias");
-  EXPECT_THAT(load_image_weights(*to, path), ElementsAre("init: fc.weight is missing: drawn anew"));
+  EXPECT_THAT(load_image_weights(*to, path), ElementsAre("init: fc.weight is missing: initialized randomly"));
   EXPECT_EQ(tensor(*to, "fc.bias"), bias);
 }
 

@@ -162,8 +162,7 @@ TEST_F(Generation, WeightsThatAreNotFiniteAreRefused) {
     EXPECT_EQ(faults_with(dtype, 60000, 0), std::pair(std::string(), std::string()));
     for (const float bad : {NAN, -NAN, INFINITY, -INFINITY}) {
       const auto [loaded, exported] = faults_with(dtype, bad, 24 * 16 - 1);
-      EXPECT_THAT(loaded,
-                  HasSubstr(fmt::format("'{}' holds values that are infinite or not a number", kName)));
+      EXPECT_THAT(loaded, HasSubstr(fmt::format("'{}' has values that are infinite or NaN", kName)));
       EXPECT_THAT(exported, HasSubstr(kName));
     }
   }

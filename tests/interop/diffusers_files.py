@@ -373,14 +373,14 @@ def check_refusals(folder):
         "expected lora_A [rank, in] and lora_B [out, rank]",
         state | {key.format("A").replace("lora_A", "lora_magnitude_vector"): torch.zeros(32)},
     )
-    merge("expected finite weights", state | {key.format("A"): torch.full((3, 32), float("nan"))})
+    merge("values that are infinite or NaN", state | {key.format("A"): torch.full((3, 32), float("nan"))})
     merge("try --base DIR", state, base=())
     kohya = {"lora_unet_double_blocks_0_img_attn_qkv.lora_down.weight": torch.zeros(3, 32)}
     merge("expected lora_down [rank, in] and lora_up [out, rank]", kohya)
     up = "lora_unet_double_blocks_0_img_attn_qkv.lora_up.weight"
     merge("for 3 modules, found 95 rows", kohya | {up: torch.zeros(95, 3)})
     merge(
-        "expected a LoRA of a FLUX transformer, got 'lora_te1_text_model' too",
+        "'lora_te1_text_model' is not a module of a FLUX transformer",
         kohya | {up: torch.zeros(96, 3), "lora_te1_text_model.alpha": torch.ones(())},
     )
     file = folder / "cut.safetensors"
@@ -393,8 +393,8 @@ def check_refusals(folder):
     scales = in_8_bits(original(model.state_dict()), "scale_weight")[0] | {"img_in.scale_weight": torch.ones(32)}
     for wanted, spoiled in (
         ("as the rows of 3 tensors", broken),
-        ("got 'double_blocks.0.img_attn.gate.weight' too", extra),
-        ("expected one scale for the whole of a tensor", scales),
+        ("'double_blocks.0.img_attn.gate.weight' is not a tensor of a FLUX transformer", extra),
+        ("expected one scale per tensor", scales),
     ):
         spoilt = folder / wanted.replace(" ", "-").replace("'", "")
         spoilt.mkdir()
