@@ -36,10 +36,10 @@ constexpr const char* kGreeting =
 and image LoRAs, on AMD and NVIDIA GPUs or the CPU.
 
   hearth train demo              train a small classifier on generated images: about a minute
-  hearth train DATA              look at your data (a folder or a JSONL file) and get the command that trains on it
-  hearth predict RUN IMAGE       use a trained run; language models and image LoRAs: hearth generate RUN
-  hearth plan RECIPE             memory and time of a run before it starts, also for GPUs that are not here
-  hearth doctor                  GPUs and drivers of this machine, what is wrong with them, and how to fix it
+  hearth train DATA              inspect data (a folder or a JSONL file) and print the command that trains on it
+  hearth predict RUN IMAGE       predict with a trained model; language models and image LoRAs: hearth generate RUN
+  hearth plan RECIPE             memory and time of a run before it starts, also for GPUs that you do not have
+  hearth doctor                  check GPUs and drivers of this machine and print fixes for problems
 
 All commands: hearth --help. One command: hearth train --help. Recipes: hearth ls.
 )";
@@ -48,19 +48,19 @@ All commands: hearth --help. One command: hearth train --help. Recipes: hearth l
 constexpr const char* kExamples = R"(Hearth trains neural networks on the machine you own.
 
   hearth train recipes/demo.yaml                 train the demo (generated images, about a minute)
-  hearth train recipes/demo.yaml train.epochs=3  the same with a changed key
-  hearth train PHOTOS                            look at data and name the recipe that fits
-  hearth plan recipes/demo.yaml                  memory and time before running
-  hearth predict runs/demo IMAGE.png             use a trained run
-  hearth ls                                      recipes, models, keys
+  hearth train recipes/demo.yaml train.epochs=3  train the demo with a changed key
+  hearth train PHOTOS                            inspect data and print the command that trains on it
+  hearth plan recipes/demo.yaml                  plan memory and time before training
+  hearth predict runs/demo IMAGE.png             predict with a trained model
+  hearth ls                                      list recipes and models
 
-Language models; MODEL is a Hugging Face folder, FILE.jsonl holds conversations, prompts with completions or texts:
+Language models (MODEL: a Hugging Face folder; FILE.jsonl: conversations, prompts with completions, or texts):
 
-  hearth validate recipes/llama-lora.yaml model=MODEL data=FILE.jsonl   samples, bad lines, memory
+  hearth validate recipes/llama-lora.yaml model=MODEL data=FILE.jsonl   check samples, bad lines and memory
   hearth train recipes/llama-lora.yaml model=MODEL data=FILE.jsonl      LoRA; llama-full: all weights, llama-dpo: DPO
-  hearth eval runs/llama-lora                                           loss and perplexity
+  hearth eval runs/llama-lora                                           compute loss and perplexity
   hearth generate runs/llama-lora --prompt "Once upon a time"           continue a text; --chat asks a question
-  hearth export runs/llama-lora --out model.gguf                        for llama.cpp; --out DIR: for transformers
+  hearth export runs/llama-lora --out model.gguf                        export for llama.cpp; --out DIR: for transformers
 )";
 
 std::vector<std::string> verb_names(const CLI::App& app) {
