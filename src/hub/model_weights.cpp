@@ -1,6 +1,6 @@
 // Merging of an adapter into a model's weights: W + scale * B A, in f32. Reads one tensor of the base model
 // at a time and computes blocks of kBlockRows rows in parallel, so that a model of any size needs the memory
-// of its largest tensor.
+// of one tensor.
 #include "hub/model_weights.h"
 
 #include <algorithm>
