@@ -41,8 +41,8 @@ struct TrainerEvents {
   const io::CheckpointMemory* memory = nullptr;
   /// Sensor readings and requested idle time of the GPUs, from the supervisor; null: no supervisor.
   const supervise::GpuBoard* gpus = nullptr;
-  std::function<void(const std::string&)> warning = [](const std::string&) {
-  };  ///< about this worker's device
+  /// Warnings about this worker's device.
+  std::function<void(const std::string&)> warning = [](const std::string&) {};
 };
 
 }  // namespace hearth::run
