@@ -174,7 +174,8 @@ std::shared_ptr<distributed::ProcessGroup> join_gpus(const recipe::Recipe& recip
   if (group.rank() > 0) return opened.group;
   reporter.message(
       opened.group
-          ? fmt::format("gradients are all-reduced between GPUs with {} (order not fixed: results depend on "
+          ? fmt::format("gradients are all-reduced between GPUs with NCCL or RCCL {} (order not fixed: "
+                        "results depend on "
                         "the number of GPUs)",
                         opened.version)
           : fmt::format("gradients are all-reduced through host memory, not between GPUs: {}", opened.fault));
