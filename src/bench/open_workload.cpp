@@ -46,7 +46,7 @@ double seconds_since(Clock::time_point start) {
 }
 
 engine::EngineOptions with_rates(engine::EngineOptions options, const BenchMachine& machine) {
-  run::use_device_rates(options, machine.group);
+  run::set_device_rates(options, machine.group);
   return options;
 }
 
@@ -58,7 +58,7 @@ class Training : public Workload {
         num_samples_(num_samples * options.accumulate) {
     if (machine.group != nullptr) engine_->join(*machine.group);
     engine_->initialize();
-    hub::draw_frozen(*engine_);
+    hub::initialize_frozen(*engine_);
   }
 
   double run(int64_t index) override {

@@ -118,7 +118,7 @@ void take_latents(const ReportRequest& request, const ReportModel& model, Report
 
 engine::EngineOptions options_of(const ReportJob& job, const BenchCase& bench) {
   engine::EngineOptions options = engine_options(bench, job.machine);
-  run::use_device_rates(options, job.machine.group);
+  run::set_device_rates(options, job.machine.group);
   return options;
 }
 

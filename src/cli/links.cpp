@@ -3,10 +3,10 @@
 namespace hearth::cli {
 namespace {
 
-constexpr double kMostRate = 1e6;
+constexpr double kMaxRate = 1e6;
 
 void add_rate(CLI::App& verb, const std::string& flag, double& rate, const char* text) {
-  verb.add_option(flag, rate, text)->check(CLI::Range(1e-6, kMostRate));
+  verb.add_option(flag, rate, text)->check(CLI::Range(1e-6, kMaxRate));
 }
 
 }  // namespace

@@ -141,5 +141,5 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);
   hearth::explain_lost_pages();
   const auto run = [&] { return hearth::cli::run(argc, argv); };
-  return hearth::cli::tell(hearth::run::ending_of([&] { return hearth::with_stack(run); }));
+  return hearth::cli::print_error(hearth::run::exit_status_of([&] { return hearth::with_stack(run); }));
 }

@@ -23,11 +23,11 @@ Terminal::Terminal(distributed::Heartbeat heartbeat)
 Terminal::~Terminal() { clear(); }
 
 void Terminal::put(std::string_view text) {
-  if (!taken_) return;
+  if (!is_writable_) return;
   const distributed::Phase phase = heartbeat_.turn_to(distributed::Phase::reporting);
   const size_t num_taken = std::fwrite(text.data(), 1, text.size(), stdout);
-  taken_ = std::fflush(stdout) == 0 && num_taken == text.size();
-  if (!taken_) {
+  is_writable_ = std::fflush(stdout) == 0 && num_taken == text.size();
+  if (!is_writable_) {
     std::fprintf(stderr,
                  "hearth: cannot write to standard output (%s); the run continues, see %s in its folder\n",
                  std::strerror(errno), kLogFile);
@@ -73,11 +73,11 @@ std::unique_ptr<run::Reporter> open_terminal(distributed::Heartbeat heartbeat) {
   return std::make_unique<Terminal>(heartbeat);
 }
 
-int tell(const run::Ending& ending) {
-  constexpr size_t kMostCharacters = 500;
-  const std::string words =
-      ending.has_lines ? printable(ending.words) : shortened(ending.words, kMostCharacters);
-  if (!words.empty()) std::fprintf(stderr, "hearth: %s\n", words.c_str());
+int print_error(const run::ExitStatus& ending) {
+  constexpr size_t kMaxCharacters = 500;
+  const std::string error_message =
+      ending.has_lines ? printable(ending.error_message) : shortened(ending.error_message, kMaxCharacters);
+  if (!error_message.empty()) std::fprintf(stderr, "hearth: %s\n", error_message.c_str());
   return ending.status;
 }
 

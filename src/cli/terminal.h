@@ -34,7 +34,7 @@ class Terminal : public run::Reporter {
   distributed::Heartbeat heartbeat_;
   bool live_;
   bool color_;
-  bool taken_ = true;  ///< false after a failed write
+  bool is_writable_ = true;  ///< false after a failed write
 };
 
 /// Returns a Terminal, for run::LaunchOptions::open_reporter. `heartbeat`: set to Phase::reporting during
@@ -42,6 +42,6 @@ class Terminal : public run::Reporter {
 std::unique_ptr<run::Reporter> open_terminal(distributed::Heartbeat heartbeat);
 
 /// Prints the error message, if any, to standard error and returns the exit status.
-int tell(const run::Ending& ending);
+int print_error(const run::ExitStatus& ending);
 
 }  // namespace hearth::cli

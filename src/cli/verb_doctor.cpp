@@ -57,14 +57,14 @@ void run_doctor(const DoctorArguments& arguments) {
     const fs::space_info space = fs::space(".", error);
     if (!error) machine.free_disk_bytes = static_cast<int64_t>(space.available);
   }
-  const doctor::Program* asked = program ? &*program : nullptr;
-  std::vector<doctor::Finding> findings = doctor::examine(machine, asked);
+  const doctor::Program* this_program = program ? &*program : nullptr;
+  std::vector<doctor::Finding> findings = doctor::examine(machine, this_program);
   findings.insert(findings.end(), deep.findings.begin(), deep.findings.end());
-  say("{}",
-      arguments.json ? doctor::to_json(machine, asked, findings) : doctor::to_text(machine, asked, findings));
+  say("{}", arguments.json ? doctor::to_json(machine, this_program, findings)
+                           : doctor::to_text(machine, this_program, findings));
   exit_code() = doctor::exit_status(findings);
   if (!arguments.deep) return;
-  write_file_atomically(arguments.out, doctor::to_page(machine, asked, findings, deep));
+  write_file_atomically(arguments.out, doctor::to_page(machine, this_program, findings, deep));
   if (!arguments.json) say("wrote {}; attach it to bug reports\n", arguments.out);
 }
 

@@ -28,7 +28,7 @@ recipe::Recipe recipe_of_model(const CLI::App& verb, const std::string& model) {
 
 /// If data.path differs from that of the run, evaluates the full file, not the fraction that training would
 /// hold out.
-void judge_whole_file(recipe::Recipe& recipe, const recipe::Recipe& trained) {
+void evaluate_full_file(recipe::Recipe& recipe, const recipe::Recipe& trained) {
   const bool other = recipe.data.path != trained.data.path;
   if (other && recipe.data.val_path == trained.data.val_path) recipe.data.val_path = recipe.data.path;
 }
@@ -76,7 +76,7 @@ void run_eval(const CLI::App& verb, const EvalArguments& arguments) {
   if (has_model && !fs::exists(run / kRunRecipe)) return eval_model(verb, arguments);
   recipe::Recipe recipe = open_run(arguments.run, overrides_of(verb));
   if (recipe::is_text(recipe) && !recipe::has_pairs(recipe)) {
-    judge_whole_file(recipe, run::load_recipe(run / kRunRecipe));
+    evaluate_full_file(recipe, run::load_recipe(run / kRunRecipe));
     return eval_text(std::move(recipe), hub::find_model(run, arguments.base), arguments);
   }
   if (arguments.exact_match) {

@@ -15,9 +15,9 @@
 namespace hearth::cli {
 namespace {
 
-constexpr const char* kGgufEnding = ".gguf";
-constexpr const char* kOnnxEnding = ".onnx";
-constexpr const char* kLoraEnding = ".safetensors";
+constexpr const char* kGgufExtension = ".gguf";
+constexpr const char* kOnnxExtension = ".onnx";
+constexpr const char* kLoraExtension = ".safetensors";
 
 struct ExportArguments {
   std::string model, base, out, format, type, shard_size;
@@ -26,7 +26,7 @@ struct ExportArguments {
 /// Returns --format, or the format of the ending of --out. Throws a UserError if the two contradict.
 std::string format_of(const ExportArguments& arguments) {
   const fs::path ending = fs::path(arguments.out).extension();
-  const std::string named = ending == kGgufEnding ? "gguf" : ending == kOnnxEnding ? "onnx" : "hf";
+  const std::string named = ending == kGgufExtension ? "gguf" : ending == kOnnxExtension ? "onnx" : "hf";
   if (arguments.format == "hf" && named != "hf") {
     user_error("expected a folder as --out of --format hf, got '{}'; try --format {}, or another name",
                arguments.out, named);
@@ -49,7 +49,7 @@ hub::FolderOptions folder_options(const ExportArguments& arguments) {
     options.type = dtype_from_name(arguments.type);
     if (!options.type) {
       user_error("expected --type f32, f16 or bf16 for a folder, got {}; try --out NAME{}", arguments.type,
-                 kGgufEnding);
+                 kGgufExtension);
     }
   }
   if (!arguments.shard_size.empty()) {
@@ -84,13 +84,13 @@ void to_lora(const ExportArguments& arguments, const std::string& format) {
       format, adapter.path().string());
 }
 
-void export_pictures(const ExportArguments& arguments) {
+void export_denoiser_model(const ExportArguments& arguments) {
   const fs::path ending = fs::path(arguments.out).extension();
-  const bool is_file = ending == kLoraEnding;
-  const std::string named = is_file                 ? "diffusers"
-                            : ending == kGgufEnding ? "gguf"
-                            : ending == kOnnxEnding ? "onnx"
-                                                    : "hf";
+  const bool is_file = ending == kLoraExtension;
+  const std::string named = is_file                    ? "diffusers"
+                            : ending == kGgufExtension ? "gguf"
+                            : ending == kOnnxExtension ? "onnx"
+                                                       : "hf";
   const std::string format = arguments.format.empty() ? named : arguments.format;
   if (format == "gguf" || format == "onnx")
     user_error(
@@ -183,7 +183,7 @@ void add_export(CLI::App& app) {
                    "Base model of an adapter (default: the one in adapter_config.json)");
   set_example(*verb, "hearth export runs/llama-lora --out model.gguf");
   verb->callback([=] {
-    if (hub::is_denoiser(arguments->model)) return export_pictures(*arguments);
+    if (hub::is_denoiser(arguments->model)) return export_denoiser_model(*arguments);
     if (const std::string& format = arguments->format; format == "diffusers" || format == "kohya")
       user_error("--format {} is for LoRAs of image generation models, but '{}' is not one", format,
                  arguments->model);

@@ -23,7 +23,7 @@ namespace {
 /// Names of tasks::Solver, in its order.
 const std::vector<std::string> kSolvers = {"euler", "ddim", "dpm"};
 
-struct PictureArguments {
+struct ImageArguments {
   run::ImageRequest request;
   std::string size, solver, adapter, out = "picture.png";
   double guidance = 0;
@@ -38,7 +38,7 @@ struct GenerateArguments {
   int threads = 0;
   bool chat = false;
   bool tokens = false;
-  PictureArguments picture;
+  ImageArguments picture;
 };
 
 /// Parses an image size in pixels: "1024x768", or the side of a square.
@@ -47,9 +47,9 @@ Extent size_of(const std::string& text) {
   char end = 0;
   const int found = std::sscanf(text.c_str(), "%ldx%ld%c", &width, &height, &end);
   if (found == 1 && text.find_first_not_of("0123456789") == text.npos) height = width;
-  constexpr int64_t kMost = 8192;
-  if (found > 2 || width < 1 || height < 1 || width > kMost || height > kMost)
-    user_error("expected --size like 1024x768, sides up to {}, got '{}'", kMost, text);
+  constexpr int64_t kMaxSide = 8192;
+  if (found > 2 || width < 1 || height < 1 || width > kMaxSide || height > kMaxSide)
+    user_error("expected --size like 1024x768, sides up to {}, got '{}'", kMaxSide, text);
   return {height, width};
 }
 
@@ -71,13 +71,13 @@ bool is_jpeg(const fs::path& file) {
 
 /// Inserts "key: value" lines into a JPEG file as its comment, after the JFIF segment.
 std::string with_comment(std::string jpeg, const std::vector<std::pair<std::string, std::string>>& texts) {
-  constexpr size_t kPlace = 2 + 2 + 16, kMaxBytes = 65'533;
+  constexpr size_t kCommentOffset = 2 + 2 + 16, kMaxBytes = 65'533;
   std::string comment;
   for (const auto& [key, value] : texts) comment += fmt::format("{}: {}\n", key, value);
   comment.resize(std::min(comment.size(), kMaxBytes));
   const size_t length = comment.size() + 2;
   const std::string head = {'\xff', '\xfe', static_cast<char>(length >> 8), static_cast<char>(length & 0xFF)};
-  return jpeg.insert(kPlace, head + comment);
+  return jpeg.insert(kCommentOffset, head + comment);
 }
 
 std::string encoded(const run::GeneratedImage& picture, bool as_jpeg) {
@@ -87,14 +87,14 @@ std::string encoded(const run::GeneratedImage& picture, bool as_jpeg) {
   return data::with_texts(data::encode_png(picture.image), picture.settings);
 }
 
-void make_pictures(const CLI::App& verb, const GenerateArguments& arguments) {
+void generate_images(const CLI::App& verb, const GenerateArguments& arguments) {
   for (const char* option : {"--prompt-file", "--chat", "--max-tokens", "--temperature", "--top-k", "--top-p",
                              "--repetition-penalty", "--stop", "--context", "--tokens", "--base"}) {
     if (verb.count(option) > 0)
       user_error("{} is for language models, but '{}' generates images", option, arguments.model);
   }
   if (verb.count("--prompt") == 0) user_error("--prompt, the description of the image, is missing");
-  const PictureArguments& picture = arguments.picture;
+  const ImageArguments& picture = arguments.picture;
   const bool as_jpeg = is_jpeg(picture.out);
   run::ImageRequest request = picture.request;
   request.prompt = arguments.prompt;
@@ -107,7 +107,7 @@ void make_pictures(const CLI::App& verb, const GenerateArguments& arguments) {
                                    .adapter = picture.adapter,
                                    .batch = request.count,
                                    .threads = arguments.threads,
-                                   .keeps_denoiser = false};
+                                   .keep_denoiser = false};
   if (!picture.size.empty()) options.size = size_of(picture.size);
   const auto made = run::ImageSession(arguments.model, std::move(options)).generate(request);
   if (!made.empty() && !made[0].note.empty()) say(stderr, "note: {}\n", made[0].note);
@@ -143,7 +143,7 @@ std::vector<int32_t> prompt_ids(infer::TextSession& session, const GenerateArgum
 
 void run_generate(const CLI::App& verb, const GenerateArguments& arguments) {
   using Clock = std::chrono::steady_clock;
-  if (run::generates_images(arguments.model)) return make_pictures(verb, arguments);
+  if (run::generates_images(arguments.model)) return generate_images(verb, arguments);
   infer::TextSession session = run::open_text_session(
       arguments.model, arguments.base,
       {.generator = {.slots = arguments.context,
@@ -174,7 +174,7 @@ void run_generate(const CLI::App& verb, const GenerateArguments& arguments) {
   if (!note.empty()) say(stderr, "{}\n", note);
 }
 
-void add_picture_options(CLI::App& verb, PictureArguments& picture) {
+void add_image_options(CLI::App& verb, ImageArguments& picture) {
   const char* group = "Image generation";
   verb.add_option("--size", picture.size,
                   "Image size WIDTHxHEIGHT in pixels (default: training size, or 1024x1024)")
@@ -249,7 +249,7 @@ void add_generate(CLI::App& app) {
       ->capture_default_str();
   verb->add_flag("--tokens", arguments->tokens,
                  "Read and print token ids instead of text, without a tokenizer");
-  add_picture_options(*verb, arguments->picture);
+  add_image_options(*verb, arguments->picture);
   allow_overrides(*verb);
   set_example(*verb, "hearth generate MODEL --prompt \"Once upon a time\"");
   verb->callback([=] { run_generate(*verb, *arguments); });

@@ -30,8 +30,8 @@ namespace hearth::cli {
 namespace {
 
 /// Min bytes of a budget: a smaller number was probably meant in GiB.
-constexpr int64_t kLeastMemory = 1024;
-constexpr int64_t kMostGpus = 64;
+constexpr int64_t kMinMemory = 1024;
+constexpr int64_t kMaxGpus = 64;
 
 struct PlanArguments {
   std::string recipe;
@@ -53,7 +53,7 @@ engine::EngineOptions plan_options(const recipe::Recipe& recipe) {
 void choose_rates(const PlanArguments& arguments, engine::EngineOptions& options) {
   if (!arguments.gpu.empty()) {
     options.device = cost::find_gpu(arguments.gpu);
-  } else if (const std::string unknown = run::use_device_rates(options); !unknown.empty()) {
+  } else if (const std::string unknown = run::set_device_rates(options); !unknown.empty()) {
     say(stderr, "{}\n", unknown);
   }
 }
@@ -66,7 +66,7 @@ const cost::Device& gpu_of(const engine::EngineOptions& options) {
 }
 
 /// Plans that fit a memory budget.
-struct Fits {
+struct BudgetPlans {
   std::optional<planner::PlanReport> free;
   std::optional<planner::MemoryFit> cheapest;
   std::optional<planner::PlanReport> largest;
@@ -74,14 +74,14 @@ struct Fits {
 
 /// Searches the largest micro-batch with recompute and offload, in a separate thread, because it takes
 /// longest.
-std::future<std::optional<planner::PlanReport>> by_every_means(const engine::EngineOptions& options,
-                                                               int64_t memory) {
+std::future<std::optional<planner::PlanReport>> search_with_offload(const engine::EngineOptions& options,
+                                                                    int64_t memory) {
   return std::async(std::launch::async, [options, memory] {
     return planner::MemoryFits(options, memory).largest_by_every_means();
   });
 }
 
-void print_fits(const Fits& fits, int64_t batch, int64_t memory, const cost::Device& gpu) {
+void print_fits(const BudgetPlans& fits, int64_t batch, int64_t memory, const cost::Device& gpu) {
   const std::string budget = human_bytes(memory);
   if (fits.free) {
     say("largest micro-batch within {}: {} (peak {})\n", budget, fits.free->batch,
@@ -104,7 +104,8 @@ void print_fits(const Fits& fits, int64_t batch, int64_t memory, const cost::Dev
 }
 
 /// Returns the report as JSON, with the plans that fit the budget, if there is one.
-std::string plan_json(const planner::PlanReport& report, const std::optional<Fits>& fits, int64_t memory) {
+std::string plan_json(const planner::PlanReport& report, const std::optional<BudgetPlans>& fits,
+                      int64_t memory) {
   std::string text = planner::to_json(report);
   if (!fits) return text;
   text.pop_back();
@@ -123,7 +124,7 @@ std::string plan_json(const planner::PlanReport& report, const std::optional<Fit
 int64_t memory_of(const PlanArguments& arguments) {
   if (arguments.memory.empty()) return 0;
   const int64_t bytes = parse_bytes(arguments.memory).value_or(0);
-  if (bytes < kLeastMemory) user_error("expected a size like 20GiB for --memory, got '{}'", arguments.memory);
+  if (bytes < kMinMemory) user_error("expected a size like 20GiB for --memory, got '{}'", arguments.memory);
   return bytes;
 }
 
@@ -136,7 +137,7 @@ bool add_gpus(std::string_view text, std::vector<int64_t>& gpus) {
     text.remove_prefix(times + 1);
   }
   const int64_t bytes = parse_bytes(text).value_or(0);
-  if (count < 1 || count > kMostGpus || bytes < kLeastMemory) return false;
+  if (count < 1 || count > kMaxGpus || bytes < kMinMemory) return false;
   gpus.insert(gpus.end(), static_cast<size_t>(count), bytes);
   return true;
 }
@@ -154,15 +155,15 @@ std::vector<int64_t> take_gpu_bytes(std::vector<std::string>& overrides) {
   for (size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
     end = given.find(',', begin);
     if (!add_gpus(std::string_view(given).substr(begin, end - begin), gpus))
-      user_error("expected 1 to {} GPUs like 2x20GiB or 20GiB,16GiB for devices, got '{}'", kMostGpus, given);
+      user_error("expected 1 to {} GPUs like 2x20GiB or 20GiB,16GiB for devices, got '{}'", kMaxGpus, given);
   }
   *found = fmt::format("{}{}", kKey, gpus.size());
   return gpus;
 }
 
 /// Prints memory and modeled time of each parallelism strategy on several GPUs.
-void print_ways(const PlanArguments& arguments, const std::vector<std::string>& overrides,
-                std::span<const int64_t> gpu_bytes) {
+void print_parallel_plans(const PlanArguments& arguments, const std::vector<std::string>& overrides,
+                          std::span<const int64_t> gpu_bytes) {
   const planner::Links links = links_of(arguments.links);
   const recipe::Recipe recipe = open_recipe(arguments.recipe, overrides);
   engine::EngineOptions used = plan_options(recipe);
@@ -195,7 +196,7 @@ void print_ways(const PlanArguments& arguments, const std::vector<std::string>& 
 void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
   std::vector<std::string> overrides = overrides_of(verb);
   if (const std::vector<int64_t> gpus = take_gpu_bytes(overrides); !gpus.empty())
-    return print_ways(arguments, overrides, gpus);
+    return print_parallel_plans(arguments, overrides, gpus);
   const int64_t memory = memory_of(arguments);
   expect_place_for_file(arguments.svg);
   const recipe::Recipe recipe = open_recipe(arguments.recipe, overrides);
@@ -204,13 +205,13 @@ void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
   engine::EngineOptions on_gpu = options;
   on_gpu.device = gpu_of(options);
   std::future<std::optional<planner::PlanReport>> largest;
-  if (memory > 0) largest = by_every_means(on_gpu, memory);
+  if (memory > 0) largest = search_with_offload(on_gpu, memory);
   const engine::Plan plan = engine::make_plan(options, std::span(&options.batch, 1), {});
   planner::PlanReport report = planner::make_plan_report(plan);
   report.kept_bytes = recipe.data.keep_pictures;
   const exec::Program& program = plan.train_program();
   write_file_atomically(arguments.svg, arena::draw_svg(program.problem, program.solution));
-  std::optional<Fits> fits;
+  std::optional<BudgetPlans> fits;
   if (memory > 0) {
     planner::MemoryFits search(on_gpu, memory);
     fits = {.free = search.largest_as_it_is(), .cheapest = search.cheapest(), .largest = largest.get()};

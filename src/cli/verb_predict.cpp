@@ -17,27 +17,27 @@ struct PredictArguments {
 };
 
 /// Returns the images among the arguments, and those in the folders among them.
-std::vector<fs::path> pictures_of(const std::vector<std::string>& names) {
-  std::vector<fs::path> pictures;
+std::vector<fs::path> images_of(const std::vector<std::string>& names) {
+  std::vector<fs::path> images;
   for (const std::string& name : names) {
     if (!fs::is_directory(name)) {
-      pictures.emplace_back(name);
+      images.emplace_back(name);
       continue;
     }
-    for (const auto& [stem, path] : data::picture_files(name)) pictures.push_back(path);
+    for (const auto& [stem, path] : data::picture_files(name)) images.push_back(path);
   }
-  if (pictures.empty())
+  if (images.empty())
     user_error("there are no images ({}) in {}; try a folder that contains images directly",
                data::kImageFormats, fmt::join(names, ", "));
-  return pictures;
+  return images;
 }
 
-void check_names(const std::vector<fs::path>& pictures) {
+void check_names(const std::vector<fs::path>& images) {
   std::set<fs::path> seen;
-  for (const fs::path& picture : pictures) {
-    if (seen.insert(picture.stem()).second) continue;
+  for (const fs::path& image : images) {
+    if (seen.insert(image.stem()).second) continue;
     user_error("two images are named {}, but predictions are named after their images; rename one",
-               picture.stem().string());
+               image.stem().string());
   }
 }
 
@@ -46,10 +46,10 @@ void run_predict(const PredictArguments& arguments) {
   for (const std::string& text : arguments.rest)
     (text.find('=') != text.npos && !fs::exists(text) ? overrides : names).push_back(text);
   const recipe::Recipe recipe = open_run(arguments.run, overrides);
-  const std::vector<fs::path> pictures = pictures_of(names);
+  const std::vector<fs::path> images = images_of(names);
   run::PredictSession session(recipe, arguments.run, arguments.out);
-  if (session.writes_files()) check_names(pictures);
-  for (const fs::path& picture : pictures) say("{}\n", session.predict(picture));
+  if (session.writes_files()) check_names(images);
+  for (const fs::path& image : images) say("{}\n", session.predict(image));
   session.finish();
   say("weights: {}\n", session.weights().string());
 }

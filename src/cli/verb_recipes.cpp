@@ -62,7 +62,7 @@ void run_validate(const CLI::App& verb, const std::string& name, const std::stri
                              .out = folder,
                              .only_checks = true,
                              .open_reporter = open_terminal,
-                             .tell = tell});
+                             .print_error = print_error});
   if (exit_code() != 0) return;
   if (task.check_images != nullptr) task.check_images(job, report);
   const std::string but = num_left_out == 0 ? ""

@@ -61,7 +61,7 @@ std::string command_of(const TrainArguments& arguments, const std::vector<std::s
 
 /// Uses config.json and tokenizer in the run folder if those of the recipe do not exist, as after a move to
 /// another machine.
-void look_into_folder(recipe::Recipe& recipe, const fs::path& run) {
+void use_run_folder(recipe::Recipe& recipe, const fs::path& run) {
   recipe::Model& model = recipe.model;
   if (!recipe::is_text(recipe)) return;
   // An adapter needs the base model, not only its configuration.
@@ -101,17 +101,17 @@ bool suggest(TrainArguments& arguments, std::vector<std::string>& overrides) {
 void run_train(const CLI::App& verb, TrainArguments arguments) {
   std::vector<std::string> overrides = overrides_of(verb);
   // Without a recipe, CLI11 parses the first override as the recipe: --resume --out DIR train.epochs=3.
-  const bool stands_for_recipe =
+  const bool is_override =
       arguments.resume && arguments.recipe.find('=') != std::string::npos && !fs::exists(arguments.recipe);
-  if (stands_for_recipe) overrides.insert(overrides.begin(), std::exchange(arguments.recipe, ""));
+  if (is_override) overrides.insert(overrides.begin(), std::exchange(arguments.recipe, ""));
   if (!arguments.resume && find_built_in(arguments.recipe) == nullptr && run::names_data(arguments.recipe) &&
       !suggest(arguments, overrides))
     return;
   const std::string command = command_of(arguments, overrides);
   const std::string recipe_path = recipe_of(arguments);
-  recipe::Recipe recipe = open_recipe(recipe_path, run::with_launched(std::move(overrides)));
+  recipe::Recipe recipe = open_recipe(recipe_path, run::with_mpi_devices(std::move(overrides)));
   const std::string out = arguments.out.empty() ? run::default_folder(recipe_path) : arguments.out;
-  if (arguments.resume) look_into_folder(recipe, out);
+  if (arguments.resume) use_run_folder(recipe, out);
   // The reader of the output may exit before the run ends.
   std::signal(SIGPIPE, SIG_IGN);
   if (!arguments.dump_gradients.empty()) expect_place_for_file(arguments.dump_gradients);
@@ -124,7 +124,7 @@ void run_train(const CLI::App& verb, TrainArguments arguments) {
                              .accepts_changed_inputs = arguments.accepts_changed_inputs,
                              .dump_gradients = arguments.dump_gradients,
                              .open_reporter = open_terminal,
-                             .tell = tell});
+                             .print_error = print_error});
 }
 
 /// Adds the flags that train and resume share.

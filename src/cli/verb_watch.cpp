@@ -23,7 +23,7 @@ namespace hearth::cli {
 namespace {
 
 constexpr double kRecentSeconds = 3600;  // max age of the log of a run that is shown by default
-constexpr size_t kMostRuns = 8;
+constexpr size_t kMaxRuns = 8;
 constexpr int kBar = 30;
 
 struct WatchArguments {
@@ -44,7 +44,7 @@ std::vector<fs::path> runs_to_show(const WatchArguments& arguments) {
   }
   std::ranges::sort(recent);
   for (const auto& [age, folder] : recent)
-    if (runs.size() < kMostRuns) runs.push_back(folder);
+    if (runs.size() < kMaxRuns) runs.push_back(folder);
   return runs;
 }
 
@@ -86,8 +86,8 @@ std::string run_text(const fs::path& folder, size_t columns) {
   text += fmt::format("\n  {}\n", sparkline(tail.losses, columns - 4));
   if (!tail.evaluation.empty()) text += fmt::format("  {}\n", tail.evaluation);
   if (!tail.event.empty()) text += fmt::format("  last event: {}\n", shortened(tail.event, columns - 16));
-  const double patience = std::max(60.0, 20 * tail.seconds_per_step);
-  if (tail.step < tail.total_steps && tail.age_seconds > patience)
+  const double timeout_seconds = std::max(60.0, 20 * tail.seconds_per_step);
+  if (tail.step < tail.total_steps && tail.age_seconds > timeout_seconds)
     text += fmt::format("  nothing was logged for {}\n", clock_text(tail.age_seconds));
   return text;
 }
@@ -144,13 +144,13 @@ class Screen {
     put(out + "\033[J");
   }
   /// Waits for this time; returns true early if the user presses q or Escape, or on a signal.
-  bool wants_to_leave(double seconds) const {
+  bool wait_for_quit(double seconds) const {
     pollfd key{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
-    if (poll(&key, 1, static_cast<int>(seconds * 1000)) <= 0) return left_ != 0;
+    if (poll(&key, 1, static_cast<int>(seconds * 1000)) <= 0) return stop_requested_ != 0;
     char pressed = 0;
-    return read(STDIN_FILENO, &pressed, 1) <= 0 || pressed == 'q' || pressed == 27 || left_ != 0;
+    return read(STDIN_FILENO, &pressed, 1) <= 0 || pressed == 'q' || pressed == 27 || stop_requested_ != 0;
   }
-  static inline volatile std::sig_atomic_t left_ = 0;
+  static inline volatile std::sig_atomic_t stop_requested_ = 0;
 
  private:
   /// Writes text unchanged; text from files has already been made printable.
@@ -163,11 +163,11 @@ class Screen {
 };
 
 std::string page(const WatchArguments& arguments, std::span<const system::GpuReading> readings,
-                 const std::vector<std::string>& said, size_t columns) {
+                 const std::vector<std::string>& messages, size_t columns) {
   std::string text;
   for (const system::GpuReading& reading : readings) text += gpu_text(reading);
   if (readings.empty()) text += "no GPU with readable sensors\n";
-  for (const std::string& line : said) text += shortened(line, columns) + "\n";
+  for (const std::string& line : messages) text += shortened(line, columns) + "\n";
   text += '\n';
   const std::vector<fs::path> runs = runs_to_show(arguments);
   for (const fs::path& run : runs) text += run_text(run, columns) + "\n";
@@ -185,8 +185,9 @@ void run_watch(const WatchArguments& arguments) {
     system::Tree tree(arguments.root);
     for (const system::PciGpu& gpu : system::list_pci_gpus(tree)) addresses.push_back(gpu.pci_address);
   }
-  std::vector<std::string> said;
-  system::Sampler sampler({.root = arguments.root}, [&](const std::string& text) { said.push_back(text); });
+  std::vector<std::string> messages;
+  system::Sampler sampler({.root = arguments.root},
+                          [&](const std::string& text) { messages.push_back(text); });
   sampler.watch(addresses);
   const auto wait_for_readings = [&] {
     for (int tries = 0; tries < 100 && !addresses.empty() && sampler.readings().empty(); ++tries) {
@@ -197,17 +198,17 @@ void run_watch(const WatchArguments& arguments) {
   wait_for_readings();
   constexpr size_t kColumns = 100;
   if (arguments.once || isatty(STDOUT_FILENO) == 0 || isatty(STDIN_FILENO) == 0) {
-    say("{}", page(arguments, sampler.readings(), said, kColumns));
+    say("{}", page(arguments, sampler.readings(), messages, kColumns));
     return;
   }
-  std::signal(SIGINT, [](int) { Screen::left_ = 1; });
-  std::signal(SIGTERM, [](int) { Screen::left_ = 1; });
+  std::signal(SIGINT, [](int) { Screen::stop_requested_ = 1; });
+  std::signal(SIGTERM, [](int) { Screen::stop_requested_ = 1; });
   const Screen screen;
   do {
     sampler.look();
     const size_t columns = std::max<size_t>(40, Screen::size().ws_col);
-    screen.show(page(arguments, sampler.readings(), said, columns) + "q: quit\n");
-  } while (!screen.wants_to_leave(arguments.seconds));
+    screen.show(page(arguments, sampler.readings(), messages, columns) + "q: quit\n");
+  } while (!screen.wait_for_quit(arguments.seconds));
 }
 
 }  // namespace

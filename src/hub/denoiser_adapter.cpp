@@ -31,9 +31,9 @@ constexpr std::string_view kKohyaPrefix = "lora_unet_";
 constexpr const char* kMetadataKey = "lora_adapter_metadata";
 /// Metadata key that stores the scales contained in lora_B, for reading by Hearth.
 constexpr const char* kScaledMetadataKey = "hearth_lora_metadata";
-constexpr int64_t kMostRank = 1 << 16;
+constexpr int64_t kMaxRank = 1 << 16;
 /// Extensions of weight files.
-constexpr std::string_view kEndings[] = {".safetensors", ".pt", ".pth", ".bin"};
+constexpr std::string_view kExtensions[] = {".safetensors", ".pt", ".pth", ".bin"};
 /// Prefixes of diffusers' module names in files of various programs.
 constexpr std::string_view kPrefixes[] = {kDenoiserPrefix, kAdapterPrefix, "diffusion_model."};
 
@@ -81,7 +81,7 @@ std::unique_ptr<ModuleRule> rule_in(const std::string& text, const std::string& 
   if (const Json dora = config.value("use_dora", Json()); dora == true)
     refuse_value(where, "transformer.use_dora", {{"transformer.use_dora", dora}}, "false (a plain LoRA)");
   const Json rank = config.value("r", Json()), alpha = config.value("lora_alpha", Json());
-  if (!rank.is_number_integer() || rank < 1 || rank > kMostRank || !alpha.is_number())
+  if (!rank.is_number_integer() || rank < 1 || rank > kMaxRank || !alpha.is_number())
     user_error("{}: expected transformer.r and transformer.lora_alpha as numbers in its {}, got {} and {}",
                where, kMetadataKey, rank.dump().substr(0, 60), alpha.dump().substr(0, 60));
   return std::make_unique<ModuleRule>(config, where);
@@ -94,7 +94,7 @@ fs::path file_of(const fs::path& file_or_folder) {
 
 /// Returns the most frequent value of `of` over all modules.
 template <typename Of>
-double usual(const Modules& modules, Of of) {
+double most_frequent(const Modules& modules, Of of) {
   std::map<double, int> counts;
   for (const auto& [name, change] : modules) ++counts[of(change)];
   return std::ranges::max_element(counts, {}, &std::pair<const double, int>::second)->first;
@@ -107,7 +107,7 @@ double alpha_of(const Change& change) {
 }
 
 Json config_of(const Modules& modules) {
-  const double rank = usual(modules, rank_of), alpha = usual(modules, alpha_of);
+  const double rank = most_frequent(modules, rank_of), alpha = most_frequent(modules, alpha_of);
   Json config = {{"peft_type", "LORA"}, {"r", json_number(rank)}, {"lora_alpha", json_number(alpha)}};
   config["target_modules"] = Json::array();
   config["rank_pattern"] = config["alpha_pattern"] = Json::object();
@@ -145,9 +145,9 @@ void DenoiserAdapter::read_diffusers() {
   const std::string where = path().string();
   const auto texts = files_.metadata();
   const auto scaled = texts.find(kScaledMetadataKey);
-  const auto said = scaled == texts.end() ? texts.find(kMetadataKey) : scaled;
+  const auto metadata_entry = scaled == texts.end() ? texts.find(kMetadataKey) : scaled;
   std::shared_ptr<const ModuleRule> rule;
-  if (said != texts.end()) rule = rule_in(said->second, where);
+  if (metadata_entry != texts.end()) rule = rule_in(metadata_entry->second, where);
   std::vector<TensorView> tensors;
   std::vector<std::vector<std::byte>> memory;
   std::map<std::string, double> alphas;
@@ -197,13 +197,13 @@ struct KohyaPair {
 
 /// Splits kohya's matrices of a fused module. up [out, rank] is split by rows. down [rank, in] is shared by
 /// the parts, unless up is block diagonal: then each part has a share of the rank.
-class KohyaParts {
+class KohyaSplitter {
  public:
   std::vector<TensorView> tensors;
   std::vector<std::vector<std::byte>> memory;
   Modules modules;
 
-  KohyaParts(const FluxModule& module, const KohyaPair& pair, const fs::path& path)
+  KohyaSplitter(const FluxModule& module, const KohyaPair& pair, const fs::path& path)
       : module_(module), down_(floats_of(*pair.down)), up_(floats_of(*pair.up)) {
     rank_ = pair.down->shape[0];
     columns_ = pair.down->shape[1];
@@ -217,24 +217,24 @@ class KohyaParts {
  private:
   void split(const fs::path& path) {
     const auto count = static_cast<int64_t>(module_.parts.size());
-    usual_ = count == 1 ? rows_ : count == 3 ? rows_ / 3 : columns_;
-    const int64_t last = rows_ - usual_ * (count - 1);
-    if (last < 1 || (count == 3 && last != usual_))
+    part_rows_ = count == 1 ? rows_ : count == 3 ? rows_ / 3 : columns_;
+    const int64_t last = rows_ - part_rows_ * (count - 1);
+    if (last < 1 || (count == 3 && last != part_rows_))
       user_error("{}: expected the matrices of '{}' for {} modules, found {} rows", path.string(),
                  module_.original, count, rows_);
-    const int64_t share = count > 1 && has_blocks(count) ? rank_ / count : rank_;
+    const int64_t share = count > 1 && is_block_diagonal(count) ? rank_ / count : rank_;
     for (int64_t i = 0; i < count; ++i) {
-      const int64_t end = i + 1 == count ? rows_ : (i + 1) * usual_;
-      add(module_.parts[static_cast<size_t>(i)], {i * usual_, end}, share < rank_ ? i * share : 0, share);
+      const int64_t end = i + 1 == count ? rows_ : (i + 1) * part_rows_;
+      add(module_.parts[static_cast<size_t>(i)], {i * part_rows_, end}, share < rank_ ? i * share : 0, share);
     }
   }
 
   /// True if `up` is block diagonal: each part uses an equal share of the rank and nothing else.
-  bool has_blocks(int64_t count) const {
+  bool is_block_diagonal(int64_t count) const {
     if (rank_ % count != 0) return false;
     const int64_t share = rank_ / count;
     for (int64_t i = 0; i < std::ssize(up_); ++i) {
-      const int64_t part = std::min(i / rank_ / usual_, count - 1);
+      const int64_t part = std::min(i / rank_ / part_rows_, count - 1);
       if (i % rank_ / share != part && up_[static_cast<size_t>(i)] != 0) return false;
     }
     return true;
@@ -256,7 +256,7 @@ class KohyaParts {
   const FluxModule& module_;
   std::vector<float> down_, up_;
   int64_t rank_ = 0, columns_ = 0, rows_ = 0;
-  int64_t usual_ = 0;  ///< rows of each part except the last
+  int64_t part_rows_ = 0;  ///< rows of each part except the last
   double scale_ = 1;
 };
 
@@ -317,7 +317,7 @@ void DenoiserAdapter::read_kohya() {
                       is_matrix(*pair.up) && pair.up->shape[1] == pair.down->shape[0];
     if (!fits)
       user_error("{}: expected lora_down [rank, in] and lora_up [out, rank] of '{}'", path().string(), name);
-    KohyaParts parts(module->second, pair, path());
+    KohyaSplitter parts(module->second, pair, path());
     modules_.insert(parts.modules.begin(), parts.modules.end());
     std::ranges::move(parts.tensors, std::back_inserter(tensors));
     std::ranges::move(parts.memory, std::back_inserter(memory));
@@ -333,7 +333,7 @@ void DenoiserAdapter::check() {
     const std::string module = of_a.value_or(of_b.value_or(""))
                                    .erase(0, of_a || of_b ? std::string_view(kDenoiserPrefix).size() : 0);
     const auto found = modules_.find(module);
-    const bool fits = found != modules_.end() && is_matrix(tensor) && found->second.rank <= kMostRank &&
+    const bool fits = found != modules_.end() && is_matrix(tensor) && found->second.rank <= kMaxRank &&
                       tensor.shape[of_a ? 0 : 1] == found->second.rank;
     if (!fits)
       user_error("{}: expected lora_A [rank, in] and lora_B [out, rank] of modules, found '{}' as {}",
@@ -356,7 +356,7 @@ bool is_denoiser_adapter(const fs::path& file_or_folder) {
     if (found == candidates.end()) return false;
     file = *found;
   }
-  if (std::ranges::find(kEndings, file.extension()) == std::end(kEndings) || !fs::is_regular_file(file))
+  if (std::ranges::find(kExtensions, file.extension()) == std::end(kExtensions) || !fs::is_regular_file(file))
     return false;
   const io::WeightFiles opened(file);
   return std::ranges::any_of(opened.tensors(), [](const TensorView& tensor) {

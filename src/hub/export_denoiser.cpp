@@ -38,7 +38,7 @@ bool has_denoiser_config(const fs::path& folder) {
 bool is_denoiser(const fs::path& given) {
   if (fs::exists(given / kModelIndex)) return true;
   if (fs::is_regular_file(given / kRunRecipe))
-    return recipe::makes_pictures(recipe::load_recipe(given / kRunRecipe, {}));
+    return recipe::is_image_generation(recipe::load_recipe(given / kRunRecipe, {}));
   return is_denoiser_adapter(given) || has_denoiser_config(given);
 }
 

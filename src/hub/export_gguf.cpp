@@ -26,7 +26,7 @@ using models::DecoderConfig;
 
 constexpr uint32_t kQuantizationVersion = 2;
 constexpr int64_t kGemma27bLayers = 46;
-constexpr float kLargestQ8 = 127.0F * 65504.0F;
+constexpr float kMaxQ8 = 127.0F * 65504.0F;
 
 /// Returns llama.cpp's architecture name of a model family.
 std::string architecture(const DecoderConfig& config) {
@@ -91,7 +91,7 @@ void check_expressible(const DecoderConfig& config, const std::string& where) {
 }
 
 /// A tensor to write, and the model's tensor that it is converted from (empty for tables).
-struct Part {
+struct ConvertedTensor {
   std::string source;
   io::GgufTensor target;
   int64_t heads = 0;               ///< number of heads whose rows are interleaved for RoPE; 0: none
@@ -100,9 +100,9 @@ struct Part {
 };
 
 /// List of all tensors of a model, in layer order.
-class Parts {
+class TensorList {
  public:
-  explicit Parts(const DecoderConfig& config) : config_(config) {
+  explicit TensorList(const DecoderConfig& config) : config_(config) {
     add("model.embed_tokens.weight", "token_embd.weight", {config.vocab_size, config.hidden});
     for (int64_t i = 0; i < config.num_layers; ++i) {
       source_ = fmt::format("model.layers.{}.", i);
@@ -116,11 +116,11 @@ class Parts {
     if (!config.tied_head) add("lm_head.weight", "output.weight", {config.vocab_size, config.hidden});
     add_rope_tables();
   }
-  std::vector<Part> take() { return std::move(parts_); }
+  std::vector<ConvertedTensor> take() { return std::move(parts_); }
 
  private:
   void add(const std::string& source, const std::string& target, Shape shape, int64_t heads = 0) {
-    Part& part = parts_.emplace_back();
+    ConvertedTensor& part = parts_.emplace_back();
     part.source = source_ + source;
     part.target.name = target_ + target;
     part.target.shape = shape;
@@ -197,7 +197,7 @@ class Parts {
 
   const DecoderConfig& config_;
   std::string source_, target_;
-  std::vector<Part> parts_;
+  std::vector<ConvertedTensor> parts_;
 };
 
 /// Returns the type of a tensor: f32 for vectors, f16 instead of q8_0 if the row length is not a multiple of
@@ -223,9 +223,10 @@ uint32_t file_type(GgufType type) {
 
 /// Throws a UserError if a source tensor is missing or has another shape, or if a tensor of the model would
 /// not be exported.
-void check_weights(const std::vector<Part>& parts, const io::WeightFiles& files, const fs::path& folder) {
+void check_weights(const std::vector<ConvertedTensor>& parts, const io::WeightFiles& files,
+                   const fs::path& folder) {
   std::set<std::string> used;
-  for (const Part& part : parts) {
+  for (const ConvertedTensor& part : parts) {
     if (!part.values.empty()) continue;
     used.insert(part.source);
     const io::TensorView* found = files.find(part.source);
@@ -332,7 +333,7 @@ class Metadata {
   io::GgufMetadata values_;
 };
 
-RowEncoding encoding_of(const Part& part) {
+RowEncoding encoding_of(const ConvertedTensor& part) {
   const GgufType type = part.target.type;
   RowEncoding encoding = row_encoding(type == GgufType::f16    ? DType::f16
                                       : type == GgufType::bf16 ? DType::bf16
@@ -340,11 +341,11 @@ RowEncoding encoding_of(const Part& part) {
                                       part.target.shape.back());
   if (type == GgufType::q8_0) {
     encoding = {.row_bytes = io::gguf_row_bytes(type, part.target.shape.back()),
-                .largest = kLargestQ8,
+                .max_magnitude = kMaxQ8,
                 .write = io::quantize_q8_0};
   }
   if (part.heads > 0 && part.target.shape.rank() == 2) {
-    encoding.place = [rows = part.target.shape[0], heads = part.heads](int64_t row) {
+    encoding.target_row = [rows = part.target.shape[0], heads = part.heads](int64_t row) {
       return interleaved_row(row, rows, heads);
     };
   } else if (part.heads > 0 || part.offset != 0) {
@@ -352,9 +353,9 @@ RowEncoding encoding_of(const Part& part) {
     encoding.write = [&part](std::span<float> values, std::byte* out) {
       const int64_t count = std::ssize(values);
       for (int64_t i = 0; i < count; ++i) {
-        const int64_t place = part.heads > 0 ? interleaved_row(i, count, part.heads) : i;
+        const int64_t target_row = part.heads > 0 ? interleaved_row(i, count, part.heads) : i;
         const float value = values[static_cast<size_t>(i)] + part.offset;
-        std::memcpy(out + place * 4, &value, sizeof value);
+        std::memcpy(out + target_row * 4, &value, sizeof value);
       }
     };
   }
@@ -395,18 +396,18 @@ GgufResult export_gguf(const ModelFolder& model, const GgufOptions& options) {
   const DecoderConfig config = models::read_decoder_config(file);
   check_expressible(config, file.string());
   ModelWeights weights(model, options.num_threads);
-  std::vector<Part> parts = Parts(config).take();
+  std::vector<ConvertedTensor> parts = TensorList(config).take();
   check_weights(parts, weights.files(), model.model);
   const fs::path& named = model.adapter.empty() ? model.model : model.adapter;
   Metadata metadata(config, options.type, fs::canonical(named).filename().string());
   metadata.add_tokenizer(model);
   std::vector<io::GgufTensor> tensors;
-  for (Part& part : parts) {
+  for (ConvertedTensor& part : parts) {
     part.target.type = type_of(part.target.shape, options.type);
     tensors.push_back(part.target);
   }
   const auto bytes_of = [&](size_t i) {
-    const Part& part = parts[i];
+    const ConvertedTensor& part = parts[i];
     if (!part.values.empty()) return std::as_bytes(std::span(part.values));
     return weights.encoded(*weights.files().find(part.source), encoding_of(part));
   };

@@ -7,7 +7,7 @@ namespace hearth::hub {
 namespace {
 
 /// Max number of blocks of a kind, so that an index in a damaged file cannot exhaust the memory.
-constexpr int64_t kMostBlocks = 1024;
+constexpr int64_t kMaxBlocks = 1024;
 
 struct Row {
   std::string_view original;
@@ -89,12 +89,12 @@ std::vector<FluxModule> flux_modules(const FluxBlocks& blocks) {
   std::vector<FluxModule> modules;
   add(both, "", "", modules);
   add(version.whole, "", "", modules);
-  for (int64_t i = 0; i < std::min(blocks.num_double, kMostBlocks); ++i) {
+  for (int64_t i = 0; i < std::min(blocks.num_double, kMaxBlocks); ++i) {
     const std::string number = std::to_string(i) + ".";
     add(attention_rows(), "double_blocks." + number, "transformer_blocks." + number, modules);
     add(version.in_double, "double_blocks." + number, "transformer_blocks." + number, modules);
   }
-  for (int64_t i = 0; i < std::min(blocks.num_single, kMostBlocks); ++i) {
+  for (int64_t i = 0; i < std::min(blocks.num_single, kMaxBlocks); ++i) {
     const std::string number = std::to_string(i) + ".";
     add(norms, "single_blocks." + number, "single_transformer_blocks." + number, modules);
     add(version.in_single, "single_blocks." + number, "single_transformer_blocks." + number, modules);
@@ -111,7 +111,7 @@ int64_t num_blocks(std::span<const std::string> names, std::string_view name) {
     std::from_chars(one.data() + at + name.size() + 1, one.data() + one.size(), number);
     count = std::max(count, number + 1);
   }
-  return std::min(count, kMostBlocks);
+  return std::min(count, kMaxBlocks);
 }
 
 }  // namespace hearth::hub

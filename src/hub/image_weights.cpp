@@ -15,7 +15,7 @@ namespace {
 
 /// Prefixes of backbone tensors, longest first.
 constexpr auto kPrefixes = std::to_array<std::string_view>({"backbone.body.", "backbone.", "encoder."});
-constexpr size_t kMostNames = 3;
+constexpr size_t kMaxNames = 3;
 
 bool has_prefix(std::string_view name) {
   return std::ranges::any_of(kPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
@@ -63,7 +63,7 @@ std::string advice(const Shape& wanted, const Shape& found) {
 
 /// Returns "a, b, c and 4 more".
 std::string some_of(const std::vector<std::string>& names) {
-  const size_t shown = std::min(names.size(), kMostNames);
+  const size_t shown = std::min(names.size(), kMaxNames);
   const std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + shown, ", "));
   return names.size() > shown ? fmt::format("{} and {} more", text, names.size() - shown) : text;
 }
@@ -87,18 +87,18 @@ constexpr std::string_view kYoloxStem = "backbone.backbone.stem.conv.conv.weight
 
 /// Converts the stem of Megvii's YOLOX, which is trained on BGR, to RGB. Returns true if the file is one of
 /// torch.save with such a stem.
-bool turn_yolox_to_rgb(io::WeightFiles& files) {
+bool convert_yolox_to_rgb(io::WeightFiles& files) {
   const io::TensorView* stem = files.find(kYoloxStem);
   if (stem == nullptr || !files.is_torch(0) || stem->shape.rank() != 4 || stem->shape[1] != 12) return false;
   const size_t plane = stem->bytes.size() / static_cast<size_t>(stem->shape[0] * stem->shape[1]);
-  std::vector<std::byte> turned(stem->bytes.begin(), stem->bytes.end());
-  for (size_t at = 0; plane > 0 && at < turned.size(); at += 3 * plane)
-    std::swap_ranges(&turned[at], &turned[at] + plane, &turned[at] + 2 * plane);
+  std::vector<std::byte> converted(stem->bytes.begin(), stem->bytes.end());
+  for (size_t at = 0; plane > 0 && at < converted.size(); at += 3 * plane)
+    std::swap_ranges(&converted[at], &converted[at] + plane, &converted[at] + 2 * plane);
   std::vector<io::TensorView> tensors = files.tensors();
   for (io::TensorView& tensor : tensors)
-    if (tensor.name == kYoloxStem) tensor.bytes = turned;
+    if (tensor.name == kYoloxStem) tensor.bytes = converted;
   std::vector<std::vector<std::byte>> memory;
-  memory.push_back(std::move(turned));
+  memory.push_back(std::move(converted));
   files.show(std::move(tensors), std::move(memory));
   return true;
 }
@@ -129,7 +129,7 @@ std::vector<std::string> load_image_weights(engine::Engine& engine, const fs::pa
   const std::vector<nn::Tensor>& tensors = engine.plan().tensors;
   remove_outer_name(files, tensors);
   std::vector<std::string> notes;
-  if (turn_yolox_to_rgb(files))
+  if (convert_yolox_to_rgb(files))
     notes.push_back(
         fmt::format("init: {} is an original YOLOX checkpoint, trained on BGR images: its first convolution "
                     "is converted to RGB",

@@ -23,7 +23,7 @@ namespace hearth::hub {
 namespace {
 
 constexpr int64_t kBlockRows = 64;
-constexpr float kLargestF16 = 65504;
+constexpr float kMaxF16 = 65504;
 
 HEARTH_CLONES void add_scaled(const float* in, float factor, float* sum, int64_t count) {
   for (int64_t i = 0; i < count; ++i) sum[i] += factor * in[i];
@@ -37,9 +37,9 @@ bool is_stored(const io::TensorView& tensor) {
 int64_t num_rows(const Shape& shape) { return shape.rank() < 2 ? 1 : shape[0]; }
 
 /// True if all values are finite and at most `largest` in magnitude.
-bool all_within(std::span<const float> values, float largest) {
-  if (std::isinf(largest)) return cpu::all_finite(values.data(), std::ssize(values));
-  return std::ranges::all_of(values, [=](float value) { return std::abs(value) <= largest; });
+bool all_within(std::span<const float> values, float max_magnitude) {
+  if (std::isinf(max_magnitude)) return cpu::all_finite(values.data(), std::ssize(values));
+  return std::ranges::all_of(values, [=](float value) { return std::abs(value) <= max_magnitude; });
 }
 
 /// True if embedding table and lm_head are tied: tie_word_embeddings in config.json, or the default of the
@@ -71,11 +71,11 @@ ModelWeights::ModelWeights(const ModelFolder& model, int num_threads)
 void ModelWeights::open_denoiser_adapter(const ModelFolder& model) {
   denoiser_ = std::make_unique<const DenoiserAdapter>(model.adapter);
   path_ = denoiser_->path();
-  for (const auto& [module, said] : denoiser_->modules()) {
+  for (const auto& [module, expected] : denoiser_->modules()) {
     const std::string name = module + ".weight";
     const Change change{
-        .a = &denoiser_->matrix(module, 'A'), .b = &denoiser_->matrix(module, 'B'), .scale = said.scale};
-    check(name, change, said.rank);
+        .a = &denoiser_->matrix(module, 'A'), .b = &denoiser_->matrix(module, 'B'), .scale = expected.scale};
+    check(name, change, expected.rank);
     changes_[name] = change;
   }
 }
@@ -83,37 +83,38 @@ void ModelWeights::open_denoiser_adapter(const ModelFolder& model) {
 void ModelWeights::open_adapter(const ModelFolder& model) {
   const AdapterConfig config = read_adapter_config(model.adapter);
   path_ = adapter_weights(model.adapter);
-  look_at(model.model / kModelConfig, config);
+  detect_gpt2(model.model / kModelConfig, config);
   for (const io::TensorView& tensor : adapter_.emplace(path_).tensors()) assign(tensor);
   for (auto& [name, change] : changes_) {
-    const nn::Adapter::Change said = config.rule->change_of(outer_ + name.substr(0, name.rfind('.')));
-    change.scale = said.scale;
-    check(name, change, said.rank);
+    const nn::Adapter::Change expected =
+        config.rule->change_of(omitted_prefix_ + name.substr(0, name.rfind('.')));
+    change.scale = expected.scale;
+    check(name, change, expected.rank);
   }
-  check_all_there(*config.rule);
+  check_complete(*config.rule);
   check_untied(model.model / kModelConfig);
 }
 
 /// Detects GPT-2: its linear layers are transformers' Conv1D with [in, out] weights, and its original files
 /// omit the prefix "transformer." of names.
-void ModelWeights::look_at(const fs::path& file, const AdapterConfig& config) {
+void ModelWeights::detect_gpt2(const fs::path& file, const AdapterConfig& config) {
   const auto json =
       parse_json_object<nlohmann::json>(read_file(file, models::kMaxConfigBytes), file.string());
   transposed_ = json.value("model_type", nlohmann::json()) == "gpt2";
   if (config.transposed && !transposed_) nn::refuse_transposed(config.rule->file());
   const std::string outer = "transformer.";
-  if (transposed_ && name_in(base_, outer + "wte.weight") == "wte.weight") outer_ = outer;
+  if (transposed_ && name_in(base_, outer + "wte.weight") == "wte.weight") omitted_prefix_ = outer;
 }
 
 /// Throws a UserError if the adapter has no weights for a module that its configuration targets.
-void ModelWeights::check_all_there(const ModuleRule& rule) const {
+void ModelWeights::check_complete(const ModuleRule& rule) const {
   constexpr std::string_view kWeight = ".weight";
   if (rule.all_linear()) return;
   for (const std::string& name : base_.names()) {
     if (!name.ends_with(kWeight) || changes_.contains(name)) continue;
-    const std::string module = outer_ + name.substr(0, name.size() - kWeight.size());
-    const nn::Adapter::Change said = rule.change_of(module);
-    if (said.rank == 0 && !said.whole) continue;
+    const std::string module = omitted_prefix_ + name.substr(0, name.size() - kWeight.size());
+    const nn::Adapter::Change expected = rule.change_of(module);
+    if (expected.rank == 0 && !expected.whole) continue;
     user_error("{}: the weights of '{}' are missing, but {} lists it", path_.string(), module, rule.file());
   }
 }
@@ -138,7 +139,7 @@ void ModelWeights::assign(const io::TensorView& tensor) {
   if (!name.starts_with(kAdapterPrefix))
     user_error("{}: expected names that start with {}, got '{}'", path_.string(), kAdapterPrefix, name);
   name.erase(0, std::string_view(kAdapterPrefix).size());
-  if (name.starts_with(outer_)) name.erase(0, outer_.size());
+  if (name.starts_with(omitted_prefix_)) name.erase(0, omitted_prefix_.size());
   constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight";
   if (name.ends_with(kA)) {
     changes_[name.substr(0, name.size() - kA.size()) + ".weight"].a = &tensor;
@@ -177,12 +178,12 @@ void ModelWeights::check_shape(const io::TensorView& tensor, const Shape& wanted
 /// Releases the memory of the previous tensor and reads the adapter's matrices for this one.
 void ModelWeights::prepare(const io::TensorView& weight) {
   if (read_ != nullptr && read_ != &weight) base_.release(*read_);
-  read_ = whole_ = &weight;
+  read_ = source_ = &weight;
   rank_ = 0;
   const auto found = changes_.find(weight.name);
   if (found == changes_.end()) return;
   if (found->second.whole != nullptr) {
-    whole_ = found->second.whole;
+    source_ = found->second.whole;
     return;
   }
   // (B A)^T = A^T B^T.
@@ -195,7 +196,7 @@ void ModelWeights::prepare(const io::TensorView& weight) {
 std::vector<float> ModelWeights::rows(const io::TensorView& weight, Range rows) const {
   const int64_t columns = weight.shape.num_elements() / num_rows(weight.shape);
   const int64_t count = rows.end - rows.begin;
-  std::vector<float> values = floats_of(*whole_, rows.begin * columns, count * columns);
+  std::vector<float> values = floats_of(*source_, rows.begin * columns, count * columns);
   for (int64_t i = 0; i < count * rank_; ++i) {
     const float factor = b_[static_cast<size_t>(rows.begin * rank_ + i)];
     add_scaled(a_.data() + i % rank_ * columns, static_cast<float>(scale_ * factor),
@@ -214,19 +215,19 @@ std::span<const std::byte> ModelWeights::encoded(const io::TensorView& weight, c
     for (int64_t block = blocks.begin; block < blocks.end; ++block) {
       const Range range{block * kBlockRows, std::min(count, (block + 1) * kBlockRows)};
       std::vector<float> values = rows(weight, range);
-      if (!all_within(values, encoding.largest)) fits = false;
+      if (!all_within(values, encoding.max_magnitude)) fits = false;
       for (int64_t row = range.begin; fits && row < range.end; ++row) {
         const std::span<float> one =
             std::span(values).subspan(static_cast<size_t>(row - range.begin) * columns, columns);
-        const int64_t place = encoding.place ? encoding.place(row) : row;
-        encoding.write(one, bytes_.data() + place * encoding.row_bytes);
+        const int64_t target_row = encoding.target_row ? encoding.target_row(row) : row;
+        encoding.write(one, bytes_.data() + target_row * encoding.row_bytes);
       }
     }
   });
   if (fits) return bytes_;
-  if (std::isinf(encoding.largest)) refuse_not_finite(base_.paths()[0], weight.name);
+  if (std::isinf(encoding.max_magnitude)) refuse_not_finite(base_.paths()[0], weight.name);
   user_error("'{1}' has values above {0} or values that are not finite; try hearth export --type bf16",
-             encoding.largest, weight.name);
+             encoding.max_magnitude, weight.name);
 }
 
 std::span<const std::byte> ModelWeights::bytes_of(const io::TensorView& weight, DType dtype) {
@@ -238,7 +239,7 @@ std::span<const std::byte> ModelWeights::bytes_of(const io::TensorView& weight, 
 
 RowEncoding row_encoding(DType dtype, int64_t columns) {
   return {.row_bytes = columns * dtype_bytes(dtype),
-          .largest = dtype == DType::f16 ? kLargestF16 : std::numeric_limits<float>::infinity(),
+          .max_magnitude = dtype == DType::f16 ? kMaxF16 : std::numeric_limits<float>::infinity(),
           .write = [dtype](std::span<float> values, std::byte* out) {
             cpu::store_f32(dtype, values.data(), out, 0, std::ssize(values));
           }};

@@ -20,9 +20,10 @@ namespace hearth::hub {
 /// Output format of the rows of a tensor.
 struct RowEncoding {
   int64_t row_bytes = 0;
-  float largest = std::numeric_limits<float>::infinity();              ///< max magnitude of a value
+  float max_magnitude = std::numeric_limits<float>::infinity();        ///< max magnitude of a value
   std::function<void(std::span<float> values, std::byte* out)> write;  ///< encodes a row
-  std::function<int64_t(int64_t row)> place = {};  ///< returns the output index of a row; empty: unchanged
+  std::function<int64_t(int64_t row)> target_row =
+      {};  ///< returns the output index of a row; empty: unchanged
 };
 
 /// The weights of a model, merged with its adapter (W + scale * B A), one tensor in memory at a time.
@@ -53,10 +54,10 @@ class ModelWeights {
   };
   void open_adapter(const ModelFolder& model);
   void open_denoiser_adapter(const ModelFolder& model);
-  void look_at(const fs::path& file, const AdapterConfig& config);
+  void detect_gpt2(const fs::path& file, const AdapterConfig& config);
   void assign(const io::TensorView& tensor);
   void check(const std::string& name, const Change& change, int64_t rank) const;
-  void check_all_there(const ModuleRule& rule) const;
+  void check_complete(const ModuleRule& rule) const;
   void check_untied(const fs::path& config) const;
   void check_shape(const io::TensorView& tensor, const Shape& wanted) const;
   void prepare(const io::TensorView& weight);
@@ -67,12 +68,12 @@ class ModelWeights {
   std::unique_ptr<const DenoiserAdapter> denoiser_;  ///< adapter of a denoiser, instead of adapter_
   io::WeightFiles base_;
   double scale_ = 0;
-  std::string outer_;        ///< prefix of the model's tensor names that its files omit
-  bool transposed_ = false;  ///< weights of linear layers are [in, out]
+  std::string omitted_prefix_;  ///< prefix of the model's tensor names that its files omit
+  bool transposed_ = false;     ///< weights of linear layers are [in, out]
   ThreadPool threads_;
   std::map<std::string, Change> changes_;
-  const io::TensorView* read_ = nullptr;   ///< last tensor, whose mapped memory is released by the next call
-  const io::TensorView* whole_ = nullptr;  ///< read_ or its replacement
+  const io::TensorView* read_ = nullptr;    ///< last tensor, whose mapped memory is released by the next call
+  const io::TensorView* source_ = nullptr;  ///< read_ or its replacement
   std::vector<float> a_, b_;
   int64_t rank_ = 0;
   std::vector<std::byte> bytes_;

@@ -11,7 +11,7 @@
 namespace hearth::hub {
 namespace {
 
-constexpr int64_t kMostBytes = 16 << 20;
+constexpr int64_t kMaxBytes = 16 << 20;
 /// Tolerance: a quarter of an 8-bit gray level, because published values are rounded.
 constexpr float kClose = 0.001F;
 
@@ -40,7 +40,7 @@ bool agree(const Normalization& one, const Normalization& other) {
 std::optional<Normalization> known_normalization(const fs::path& weights) {
   const fs::path file = (fs::is_directory(weights) ? weights : weights.parent_path()) / kModelConfig;
   if (!fs::is_regular_file(file)) return std::nullopt;
-  const auto top = parse_json_object<nlohmann::json>(read_file(file, kMostBytes), file.string());
+  const auto top = parse_json_object<nlohmann::json>(read_file(file, kMaxBytes), file.string());
   const auto nested = top.find("pretrained_cfg");
   const nlohmann::json& config = nested != top.end() && nested->is_object() ? *nested : top;
   Normalization found{.file = file, .mean = numbers_of(config, "mean"), .std = numbers_of(config, "std")};

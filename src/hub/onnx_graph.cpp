@@ -36,12 +36,13 @@ int64_t OnnxGraph::last_axis(ValueId value) const {
 
 std::string OnnxGraph::fresh(const std::string& stem) {
   std::string made = stem;
-  for (int64_t number = 1; !taken_.insert(made).second; ++number) made = fmt::format("{}:{}", stem, number);
+  for (int64_t number = 1; !used_names_.insert(made).second; ++number)
+    made = fmt::format("{}:{}", stem, number);
   return made;
 }
 
 void OnnxGraph::set_name(ValueId value, const std::string& name) {
-  HEARTH_CHECK(taken_.insert(name).second);
+  HEARTH_CHECK(used_names_.insert(name).second);
   names_[value] = name;
 }
 
@@ -84,11 +85,11 @@ void OnnxGraph::make(ValueId value, const std::string& op, std::vector<std::stri
       {.op = op, .inputs = std::move(inputs), .outputs = {names_[value]}, .attrs = std::move(attrs)});
 }
 
-std::string OnnxGraph::whole_numbers(const std::vector<int64_t>& values) {
+std::string OnnxGraph::integer_constant(const std::vector<int64_t>& values) {
   return constant("constant", DType::i64, {std::ssize(values)}, [values] { return to_bytes(values); });
 }
 
-std::string OnnxGraph::numbers(const std::vector<float>& values, const std::vector<int64_t>& shape) {
+std::string OnnxGraph::float_constant(const std::vector<float>& values, const std::vector<int64_t>& shape) {
   return constant("constant", DType::f32, shape, [values] { return to_bytes(values); });
 }
 
@@ -111,7 +112,7 @@ void OnnxGraph::follow(const ir::Node& node, OnnxAffine& affine) const {
   }
 }
 
-OnnxAffine OnnxGraph::take_following(const ir::Node& node) {
+OnnxAffine OnnxGraph::fold_following(const ir::Node& node) {
   OnnxAffine affine{.result = node.outputs[0]};
   while (use_counts_[ir::index(affine.result)] == 1 && readers_.contains(affine.result)) {
     const ir::NodeId reader = readers_[affine.result];

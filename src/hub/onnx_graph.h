@@ -43,12 +43,12 @@ class OnnxGraph {
   void make(ir::ValueId value, const std::string& op, std::vector<std::string> inputs,
             std::vector<std::pair<std::string, io::OnnxAttr>> attrs = {});
   /// Add an i64 or f32 constant and return its name.
-  std::string whole_numbers(const std::vector<int64_t>& values);
-  std::string numbers(const std::vector<float>& values, const std::vector<int64_t>& shape);
+  std::string integer_constant(const std::vector<int64_t>& values);
+  std::string float_constant(const std::vector<float>& values, const std::vector<int64_t>& shape);
 
   /// Returns the bias and batch norms that follow a node, as one affine map. Only nodes that are the sole
   /// reader of their input are folded; they are marked as done.
-  OnnxAffine take_following(const ir::Node& node);
+  OnnxAffine fold_following(const ir::Node& node);
   /// Adds a weight as a constant in the order `layout` and returns its name. If `scale` is not empty,
   /// multiplies each element by scale[channel_of(index)], with its index in Hearth's memory layout.
   std::string weight(ir::ValueId value, const nn::FileLayout& layout, const std::vector<double>& scale,
@@ -76,7 +76,7 @@ class OnnxGraph {
   std::map<ir::ValueId, ir::NodeId> readers_;
   std::map<ir::ValueId, std::string> names_;
   std::map<ir::ValueId, std::string> plain_weights_;
-  std::set<std::string> taken_;
+  std::set<std::string> used_names_;
   std::set<ir::NodeId> done_;
   io::OnnxModel model_;
   std::vector<std::function<std::vector<std::byte>()>> sources_;

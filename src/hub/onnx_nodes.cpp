@@ -48,26 +48,26 @@ std::vector<std::string> with_bias(OnnxGraph& onnx, const Node& node, const std:
                                    const OnnxAffine& affine) {
   std::vector<std::string> inputs = {onnx.name(node.inputs[0]), weight};
   if (!affine.shift.empty())
-    inputs.push_back(onnx.numbers(rounded(affine.shift), {std::ssize(affine.shift)}));
+    inputs.push_back(onnx.float_constant(rounded(affine.shift), {std::ssize(affine.shift)}));
   return inputs;
 }
 
 void conv(OnnxGraph& onnx, const Node& node) {
   const Shape memory = onnx.shape(node.inputs[1]);
-  const OnnxAffine affine = onnx.take_following(node);
+  const OnnxAffine affine = onnx.fold_following(node);
   const std::string weight = onnx.weight(node.inputs[1], file_layout(memory, {3, 2, 0, 1}), affine.scale,
-                                         [channels = memory[3]](int64_t place) { return place % channels; });
+                                         [channels = memory[3]](int64_t index) { return index % channels; });
   onnx.make(affine.result, "Conv", with_bias(onnx, node, weight, affine), conv_attrs(node, memory));
 }
 
 void conv_transpose(OnnxGraph& onnx, const Node& node) {
   const Shape memory = onnx.shape(node.inputs[1]), in = onnx.shape(node.inputs[0]);
-  const OnnxAffine affine = onnx.take_following(node);
-  const int64_t made_by_group = memory[2], read = memory[3];
-  const int64_t read_by_group = read / node.attrs.integer_or("groups", 1);
+  const OnnxAffine affine = onnx.fold_following(node);
+  const int64_t out_per_group = memory[2], read = memory[3];
+  const int64_t in_per_group = read / node.attrs.integer_or("groups", 1);
   const std::string weight =
-      onnx.weight(node.inputs[1], file_layout(memory, {3, 2, 0, 1}), affine.scale, [=](int64_t place) {
-        return place % read / read_by_group * made_by_group + place / read % made_by_group;
+      onnx.weight(node.inputs[1], file_layout(memory, {3, 2, 0, 1}), affine.scale, [=](int64_t index) {
+        return index % read / in_per_group * out_per_group + index / read % out_per_group;
       });
   auto attrs = conv_attrs(node, memory);
   const auto rest = [&](const char* made, int axis) {
@@ -83,17 +83,17 @@ void matmul(OnnxGraph& onnx, const Node& node) {
   const Shape memory = onnx.shape(node.inputs[1]);
   HEARTH_CHECK(node.attrs.integer("transpose_a") == 0);
   const bool transposes = node.attrs.integer("transpose_b") != 0;
-  const OnnxAffine affine = onnx.take_following(node);
+  const OnnxAffine affine = onnx.fold_following(node);
   const std::string weight =
       onnx.weight(node.inputs[1], file_layout(memory, {0, 1}), affine.scale,
-                  [=](int64_t place) { return transposes ? place / memory[1] : place % memory[1]; });
+                  [=](int64_t index) { return transposes ? index / memory[1] : index % memory[1]; });
   onnx.make(affine.result, "Gemm", with_bias(onnx, node, weight, affine), {{"transB", int64_t{transposes}}});
 }
 
 void bias_add(OnnxGraph& onnx, const Node& node) {
   std::string bias = onnx.name(node.inputs[1]);
   if (onnx.shape(node.inputs[0]).rank() == 4)
-    bias = onnx.add("Reshape", {bias, onnx.whole_numbers({1, -1, 1, 1})});
+    bias = onnx.add("Reshape", {bias, onnx.integer_constant({1, -1, 1, 1})});
   onnx.make(node.outputs[0], "Add", {onnx.name(node.inputs[0]), bias});
 }
 
@@ -109,17 +109,17 @@ void group_norm(OnnxGraph& onnx, const Node& node) {
   const Shape shape = onnx.shape(node.inputs[0]);
   const int64_t groups = node.attrs.integer("groups");
   const auto all = [&](float value) {
-    return onnx.numbers(std::vector<float>(static_cast<size_t>(groups), value), {groups});
+    return onnx.float_constant(std::vector<float>(static_cast<size_t>(groups), value), {groups});
   };
   const std::string grouped =
-      onnx.add("Reshape", {onnx.name(node.inputs[0]), onnx.whole_numbers({0, groups, -1})});
+      onnx.add("Reshape", {onnx.name(node.inputs[0]), onnx.integer_constant({0, groups, -1})});
   const std::string normal = onnx.add("InstanceNormalization", {grouped, all(1), all(0)},
                                       {{"epsilon", static_cast<float>(node.attrs.real("eps"))}});
   Axes whole = {0, shape.back(), 1, 1};
   for (int axis = 1; axis + 1 < shape.rank(); ++axis) whole[static_cast<size_t>(axis) + 1] = shape[axis];
-  const std::string back = onnx.add("Reshape", {normal, onnx.whole_numbers(whole)});
+  const std::string back = onnx.add("Reshape", {normal, onnx.integer_constant(whole)});
   const auto column = [&](size_t input) {
-    return onnx.add("Reshape", {onnx.name(node.inputs[input]), onnx.whole_numbers({1, -1, 1, 1})});
+    return onnx.add("Reshape", {onnx.name(node.inputs[input]), onnx.integer_constant({1, -1, 1, 1})});
   };
   onnx.make(node.outputs[0], "Add", {onnx.add("Mul", {back, column(1)}), column(2)});
 }
@@ -153,12 +153,12 @@ void hardsigmoid(OnnxGraph& onnx, const Node& node) {
 
 void scale(OnnxGraph& onnx, const Node& node) {
   const auto factor = static_cast<float>(node.attrs.real("factor"));
-  onnx.make(node.outputs[0], "Mul", {onnx.name(node.inputs[0]), onnx.numbers({factor}, {})});
+  onnx.make(node.outputs[0], "Mul", {onnx.name(node.inputs[0]), onnx.float_constant({factor}, {})});
 }
 
 void add_scalar(OnnxGraph& onnx, const Node& node) {
   const auto value = static_cast<float>(node.attrs.real("value"));
-  onnx.make(node.outputs[0], "Add", {onnx.name(node.inputs[0]), onnx.numbers({value}, {})});
+  onnx.make(node.outputs[0], "Add", {onnx.name(node.inputs[0]), onnx.float_constant({value}, {})});
 }
 
 void max_pool(OnnxGraph& onnx, const Node& node) {
@@ -175,8 +175,9 @@ void global_avg_pool(OnnxGraph& onnx, const Node& node) {
 }
 
 void scale_channels(OnnxGraph& onnx, const Node& node) {
-  const std::string factors = onnx.add(
-      "Reshape", {onnx.name(node.inputs[1]), onnx.whole_numbers({0, onnx.shape(node.inputs[1])[1], 1, 1})});
+  const std::string factors =
+      onnx.add("Reshape",
+               {onnx.name(node.inputs[1]), onnx.integer_constant({0, onnx.shape(node.inputs[1])[1], 1, 1})});
   onnx.make(node.outputs[0], "Mul", {onnx.name(node.inputs[0]), factors});
 }
 
@@ -189,7 +190,7 @@ void concat(OnnxGraph& onnx, const Node& node) {
 /// Returns the inputs of a Slice of elements [begin, end) along an axis.
 std::vector<std::string> slice_inputs(OnnxGraph& onnx, const std::string& in, int64_t begin, int64_t end,
                                       int64_t axis) {
-  return {in, onnx.whole_numbers({begin}), onnx.whole_numbers({end}), onnx.whole_numbers({axis})};
+  return {in, onnx.integer_constant({begin}), onnx.integer_constant({end}), onnx.integer_constant({axis})};
 }
 
 void slice(OnnxGraph& onnx, const Node& node) {
@@ -215,7 +216,7 @@ void reshape(OnnxGraph& onnx, const Node& node) {
   Axes axes(out.begin(), out.end());
   axes[0] = 0;
   if (out.rank() == 4 && is_same_in_both_orders(out)) axes = {0, out[3], out[1], out[2]};
-  const std::vector<std::string> inputs = {from, onnx.whole_numbers(axes)};
+  const std::vector<std::string> inputs = {from, onnx.integer_constant(axes)};
   if (out.rank() != 4 || is_same_in_both_orders(out)) return onnx.make(node.outputs[0], "Reshape", inputs);
   onnx.make(node.outputs[0], "Transpose", {onnx.add("Reshape", inputs)}, {{"perm", kToNchw}});
 }
@@ -225,7 +226,7 @@ void resize(OnnxGraph& onnx, const Node& node) {
   const std::string in = onnx.name(node.inputs[0]);
   const std::string batch = onnx.add("Shape", {in}, {{"start", int64_t{0}}, {"end", int64_t{1}}});
   const std::string sizes =
-      onnx.add("Concat", {batch, onnx.whole_numbers({out[3], out[1], out[2]})}, {{"axis", int64_t{0}}});
+      onnx.add("Concat", {batch, onnx.integer_constant({out[3], out[1], out[2]})}, {{"axis", int64_t{0}}});
   const bool linear = node.attrs.integer("linear") != 0;
   const std::string places = !linear                                          ? "asymmetric"
                              : node.attrs.integer_or("align_corners", 0) != 0 ? "align_corners"
@@ -260,8 +261,8 @@ void yolox_decode(OnnxGraph& onnx, const Node& node) {
   const auto part = [&](int64_t begin, int64_t end) {
     return onnx.add("Slice", slice_inputs(onnx, raw, begin, end, 2));
   };
-  const std::string corners = onnx.numbers(cells.corners, {1, anchors, 2});
-  const std::string strides = onnx.numbers(cells.strides, {1, anchors, 1});
+  const std::string corners = onnx.float_constant(cells.corners, {1, anchors, 2});
+  const std::string strides = onnx.float_constant(cells.strides, {1, anchors, 1});
   const std::string center = onnx.add("Mul", {onnx.add("Add", {part(0, 2), corners}), strides});
   const std::string size = onnx.add("Mul", {onnx.add("Exp", {part(2, 4)}), strides});
   const std::string sure = onnx.add("Sigmoid", {part(4, width)});

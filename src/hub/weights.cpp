@@ -118,8 +118,8 @@ bool has(const engine::Engine& engine, const nn::Tensor& tensor) {
 
 /// Throws a UserError if the file has tensors of modules without an adapter in the recipe; they would be
 /// ignored.
-void check_nothing_is_left(const std::vector<std::pair<const nn::Tensor*, std::string>>& saved,
-                           const io::WeightFiles& files, const fs::path& path) {
+void check_no_extra_tensors(const std::vector<std::pair<const nn::Tensor*, std::string>>& saved,
+                            const io::WeightFiles& files, const fs::path& path) {
   for (const io::TensorView& view : files.tensors()) {
     if (std::ranges::find(saved, view.name, [](const auto& pair) { return pair.second; }) != saved.end())
       continue;
@@ -198,9 +198,10 @@ DType main_dtype(const fs::path& model) {
   const io::WeightFiles files(model);
   std::map<DType, int64_t> counts;
   for (const io::TensorView& view : files.tensors()) counts[view.dtype] += view.shape.num_elements();
-  const auto most = std::ranges::max_element(counts, {}, &std::pair<const DType, int64_t>::second);
-  const bool half = most != counts.end() && (most->first == DType::bf16 || most->first == DType::f16);
-  return half ? most->first : DType::f32;
+  const auto most_common = std::ranges::max_element(counts, {}, &std::pair<const DType, int64_t>::second);
+  const bool half =
+      most_common != counts.end() && (most_common->first == DType::bf16 || most_common->first == DType::f16);
+  return half ? most_common->first : DType::f32;
 }
 
 DType config_dtype(std::string_view json, const std::string& where) {
@@ -251,7 +252,7 @@ void load_weights(engine::Engine& engine, const fs::path& path) {
   const auto saved = saved_tensors(engine);
   const auto load = [&](const io::WeightFiles& files) {
     for (const auto& [tensor, name] : saved) load_tensor(engine, *tensor, name, files, path);
-    if (has_adapter(engine)) check_nothing_is_left(saved, files, path);
+    if (has_adapter(engine)) check_no_extra_tensors(saved, files, path);
   };
   if (has_adapter(engine) && prefix_of(engine) == kDenoiserPrefix) return load(DenoiserAdapter(path).files());
   load(io::WeightFiles(path));
@@ -281,7 +282,7 @@ void check_weights(const ModelFolder& model) {
   if (!model.adapter.empty()) io::WeightFiles{adapter_weights(model.adapter)};
 }
 
-void draw_frozen(engine::Engine& engine) {
+void initialize_frozen(engine::Engine& engine) {
   for (const nn::Tensor& tensor : engine.plan().tensors) {
     if (engine.plan().layout->at(tensor.name).role != ir::Role::frozen) continue;
     std::vector<float> values(static_cast<size_t>(tensor.layout.file_shape.num_elements()));

@@ -56,7 +56,7 @@ void check_weights(const ModelFolder& model);
 
 /// Initializes the frozen weights under an adapter with random values from the engine's seed.
 /// Engine::initialize does not set them, because they usually come from files.
-void draw_frozen(engine::Engine& engine);
+void initialize_frozen(engine::Engine& engine);
 /// Loads the base model, without an adapter, from a file or folder.
 void load_model(engine::Engine& engine, const fs::path& path);
 /// Loads a model, and its adapter if the engine has one.

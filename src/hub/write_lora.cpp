@@ -34,8 +34,8 @@ class Fused {
     for (const std::string& part : module.parts) {
       const auto found = adapter.modules().find(part);
       if (found == adapter.modules().end()) continue;
-      if (usual_rank_ == 0) scale_ = found->second.scale;
-      usual_rank_ = std::max(usual_rank_, found->second.rank);
+      if (max_rank_ == 0) scale_ = found->second.scale;
+      max_rank_ = std::max(max_rank_, found->second.rank);
       const Shape& shape = adapter.matrix(part, 'A').shape;
       if (columns_ == 0) columns_ = shape[1];
       if (shape[1] != columns_)
@@ -45,7 +45,7 @@ class Fused {
     }
   }
 
-  bool empty() const { return usual_rank_ == 0; }
+  bool empty() const { return max_rank_ == 0; }
 
   void add_to(Made& made, const std::string& name) const {
     int64_t rank = 0, rows = 0;
@@ -69,7 +69,7 @@ class Fused {
  private:
   int64_t rank_of(const std::string& part) const {
     const auto found = adapter_.modules().find(part);
-    return found == adapter_.modules().end() ? usual_rank_ : found->second.rank;
+    return found == adapter_.modules().end() ? max_rank_ : found->second.rank;
   }
   /// Returns the rows of lora_B. Without an adapter, the input width for query, key and value, and four times
   /// that for the MLP of FLUX.1.
@@ -94,7 +94,7 @@ class Fused {
 
   const DenoiserAdapter& adapter_;
   const FluxModule& module_;
-  int64_t usual_rank_ = 0, columns_ = 0;
+  int64_t max_rank_ = 0, columns_ = 0;
   double scale_ = 1;
 };
 

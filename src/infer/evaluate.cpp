@@ -20,7 +20,7 @@ tasks::Evaluation evaluate(engine::EngineOptions options, const tasks::Task& tas
 
 tasks::Evaluation evaluate_text(engine::EngineOptions options, const tasks::Task& task,
                                 const hub::ModelFolder& model, int64_t context,
-                                FunctionRef<void(const std::string&)> say) {
+                                FunctionRef<void(const std::string&)> print_note) {
   const std::vector<int64_t> lengths = task.row_lengths();
   const engine::BatchShape largest{.num_rows = task.eval_sizes(options.batch).front(),
                                    .row_length = lengths.empty() ? 0 : *std::ranges::max_element(lengths)};
@@ -29,7 +29,7 @@ tasks::Evaluation evaluate_text(engine::EngineOptions options, const tasks::Task
     const std::string wait = planner::long_wait(
         fmt::format("evaluating {} rows of at most {} tokens", task.num_eval_rows(), context),
         num_batches * engine.plan().evaluation_seconds(largest));
-    if (!wait.empty()) say(wait);
+    if (!wait.empty()) print_note(wait);
     hub::load_model(engine, model);
   });
 }

@@ -17,6 +17,6 @@ tasks::Evaluation evaluate(engine::EngineOptions options, const tasks::Task& tas
 /// first calls `say` with the sentence of planner::long_wait.
 tasks::Evaluation evaluate_text(engine::EngineOptions options, const tasks::Task& task,
                                 const hub::ModelFolder& model, int64_t context,
-                                FunctionRef<void(const std::string&)> say);
+                                FunctionRef<void(const std::string&)> print_note);
 
 }  // namespace hearth::infer

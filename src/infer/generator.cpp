@@ -1,6 +1,6 @@
 // Text generation with a KV cache. One graph, the decoder with cached_attention, is compiled for two numbers
-// of rows: kPieceTokens for prefill chunks and 1 for decoding. Keys and values are persistent state with one
-// slot per token, so both programs extend the same cache, and a new prompt reuses the chunks of a common
+// of rows: kPrefillTokens for prefill chunks and 1 for decoding. Keys and values are persistent state with
+// one slot per token, so both programs extend the same cache, and a new prompt reuses the chunks of a common
 // prefix. The bits of a token's logits depend on the chunks before it, so only full chunks are reused. A step
 // costs O(context) per token for attention.
 #include "infer/generator.h"
@@ -25,7 +25,7 @@ namespace {
 using ir::ValueId;
 
 /// Tokens of a prefill chunk: a prompt is fed in runs of this many tokens.
-constexpr int64_t kPieceTokens = 64;
+constexpr int64_t kPrefillTokens = 64;
 constexpr int64_t kMaxGenerationConfigBytes = 1 << 22;
 
 /// Computes the logits of the next token. A row is a token of one sequence. Inputs: tokens [rows]; positions
@@ -123,8 +123,8 @@ Generator::Generator(models::DecoderConfig config, const nn::Adapter& adapter,
                      const GeneratorOptions& options)
     : config_(std::move(config)),
       slots_(options.slots),
-      ids_(kPieceTokens + 16),
-      positions_(kPieceTokens + 16),
+      ids_(kPrefillTokens + 16),
+      positions_(kPrefillTokens + 16),
       last_(16),
       last_position_(16) {
   for (const int64_t id : config_.eos_ids) ends_.push_back(static_cast<int32_t>(id));
@@ -134,7 +134,7 @@ Generator::Generator(models::DecoderConfig config, const nn::Adapter& adapter,
                                .precision = options.precision,
                                .num_threads = options.num_threads};
   if (options.gpu) engine::use_gpu(engine, *options.gpu, options.self_test);
-  const int64_t sizes[] = {1, kPieceTokens};
+  const int64_t sizes[] = {1, kPrefillTokens};
   engine_ = engine::evaluation_engine(std::move(engine), sizes);
 }
 
@@ -167,13 +167,13 @@ void Generator::check(std::span<const int32_t> ids) const {
 }
 
 double Generator::prompt_seconds(int64_t num_tokens) const {
-  const auto num_pieces = static_cast<double>((num_tokens + kPieceTokens - 1) / kPieceTokens);
-  return num_pieces * engine_->plan().evaluation_seconds({.num_rows = kPieceTokens, .row_length = 0});
+  const auto num_pieces = static_cast<double>((num_tokens + kPrefillTokens - 1) / kPrefillTokens);
+  return num_pieces * engine_->plan().evaluation_seconds({.num_rows = kPrefillTokens, .row_length = 0});
 }
 
 /// True if `num_more` tokens extend the context past the length at which LongRoPE switches to its long
 /// factors. The cached keys are rotated with the short factors and must be computed again.
-bool Generator::turns_otherwise(int64_t num_more) const {
+bool Generator::switches_to_long_rope(int64_t num_more) const {
   const auto& rope = config_.rope;
   const int64_t before = std::ssize(tokens_);
   return !rope.long_factor.empty() && before <= rope.original_positions &&
@@ -182,26 +182,26 @@ bool Generator::turns_otherwise(int64_t num_more) const {
 
 int64_t Generator::keep_prefix(std::span<const int32_t> ids) {
   const int64_t same = std::ranges::mismatch(tokens_, ids).in1 - tokens_.begin();
-  num_in_pieces_ = std::min({num_in_pieces_, same, std::ssize(ids) - 1}) / kPieceTokens * kPieceTokens;
+  num_prefilled_ = std::min({num_prefilled_, same, std::ssize(ids) - 1}) / kPrefillTokens * kPrefillTokens;
   // With LongRoPE the cached keys depend on the length of the full context, so none can be reused.
-  if (!config_.rope.long_factor.empty()) num_in_pieces_ = 0;
-  tokens_.resize(static_cast<size_t>(num_in_pieces_));
-  return num_in_pieces_;
+  if (!config_.rope.long_factor.empty()) num_prefilled_ = 0;
+  tokens_.resize(static_cast<size_t>(num_prefilled_));
+  return num_prefilled_;
 }
 
 std::span<const float> Generator::feed(std::span<const int32_t> ids) {
   check(ids);
   std::vector<int32_t> all;
-  if (turns_otherwise(std::ssize(ids))) {
+  if (switches_to_long_rope(std::ssize(ids))) {
     all.swap(tokens_);
-    num_in_pieces_ = 0;
+    num_prefilled_ = 0;
     all.insert(all.end(), ids.begin(), ids.end());
     ids = all;
   }
   const int64_t end = std::ssize(tokens_) + std::ssize(ids);
   while (!ids.empty()) {
-    const auto count = ids.size() == 1 ? 1 : std::min<size_t>(ids.size(), kPieceTokens);
-    run(ids.first(count), end, count == 1 ? 1 : kPieceTokens);
+    const auto count = ids.size() == 1 ? 1 : std::min<size_t>(ids.size(), kPrefillTokens);
+    run(ids.first(count), end, count == 1 ? 1 : kPrefillTokens);
     ids = ids.subspan(count);
   }
   const std::span<const float> logits = engine_->output(0);
@@ -221,8 +221,8 @@ void Generator::run(std::span<const int32_t> ids, int64_t end, int64_t num_rows)
   for (size_t i = 0; i < ids.size(); ++i) positions_[i] = static_cast<int32_t>(tokens_.size() + i);
   last_[0] = static_cast<int32_t>(ids.size()) - 1;
   last_position_[0] = static_cast<int32_t>(end) - 1;
-  if (num_in_pieces_ == std::ssize(tokens_) && std::ssize(ids) == kPieceTokens)
-    num_in_pieces_ += kPieceTokens;
+  if (num_prefilled_ == std::ssize(tokens_) && std::ssize(ids) == kPrefillTokens)
+    num_prefilled_ += kPrefillTokens;
   tokens_.insert(tokens_.end(), ids.begin(), ids.end());
   engine_->evaluate({{{"tokens", ids_.data()},
                       {"positions", positions_.data()},
@@ -239,8 +239,8 @@ Answer answer(Generator& generator, const text::Tokenizer* tokenizer, std::span<
   std::span<const float> logits = generator.feed(prompt);
   std::vector<int32_t> all(generator.tokens().begin(), generator.tokens().end());
   const size_t prompt_bytes = tokenizer == nullptr ? 0 : tokenizer->decode(all).size();
-  const auto most = std::min(std::ssize(all) + options.max_tokens, generator.num_slots());
-  while (std::ssize(all) < most) {
+  const auto max_length = std::min(std::ssize(all) + options.max_tokens, generator.num_slots());
+  while (std::ssize(all) < max_length) {
     const int32_t id = sampler.next(logits, all);
     result.ended = generator.is_end(id) || (tokenizer != nullptr && tokenizer->eos() == id);
     if (result.ended) break;
@@ -252,7 +252,7 @@ Answer answer(Generator& generator, const text::Tokenizer* tokenizer, std::span<
       result.ended = emitter.update(result.text, false);
     }
     if (result.ended) break;
-    if (std::ssize(all) < most) logits = generator.feed({&id, 1});
+    if (std::ssize(all) < max_length) logits = generator.feed({&id, 1});
   }
   if (!result.ended) emitter.update(result.text, true);
   result.text.resize(emitter.num_bytes());

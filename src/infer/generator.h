@@ -36,7 +36,7 @@ class Generator {
   static Generator untrained(models::DecoderConfig config, const GeneratorOptions& options);
 
   /// Clears the KV cache.
-  void restart() { tokens_.clear(), num_in_pieces_ = 0; }
+  void restart() { tokens_.clear(), num_prefilled_ = 0; }
   /// Reuses the KV cache for a new prompt `ids`: keeps the tokens of the common prefix, removes the others,
   /// and returns the number of kept tokens, which is less than the size of `ids`. Only full prefill chunks
   /// are kept, so that feeding the remaining tokens gives the same bits as feeding the full prompt.
@@ -58,7 +58,7 @@ class Generator {
  private:
   Generator(models::DecoderConfig config, const nn::Adapter& adapter, const GeneratorOptions& options);
   void check(std::span<const int32_t> ids) const;
-  bool turns_otherwise(int64_t num_more) const;
+  bool switches_to_long_rope(int64_t num_more) const;
   void run(std::span<const int32_t> ids, int64_t end, int64_t num_rows);
 
   models::DecoderConfig config_;
@@ -66,7 +66,7 @@ class Generator {
   int64_t slots_;
   std::unique_ptr<engine::Engine> engine_;
   std::vector<int32_t> tokens_;
-  int64_t num_in_pieces_ = 0;  ///< number of first tokens that ran in full prefill chunks
+  int64_t num_prefilled_ = 0;  ///< number of first tokens that ran in full prefill chunks
   std::vector<int32_t> ids_, positions_, last_, last_position_;
   std::vector<float> logits_;
 };

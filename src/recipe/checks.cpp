@@ -8,13 +8,13 @@ namespace hearth::recipe {
 namespace {
 
 /// Max entries of model.hidden: planning time grows with the square of the number of layers.
-constexpr int64_t kMostLayers = 1024;
+constexpr int64_t kMaxLayers = 1024;
 
-void check_pixels(const Recipe& recipe, const Places& places) {
+void check_pixels(const Recipe& recipe, const KeyLocations& locations) {
   const int64_t channels = recipe.data.channels;
   if (channels == 2 && data_kind(recipe.data.kind) != DataKind::tensors) {
     user_error("expected 1 (gray) or 3 (color) for data.channels, got 2 in {}; try 3",
-               places.of("data.channels"));
+               locations.of("data.channels"));
   }
   for (const auto& [key, values] :
        {std::pair("data.mean", &recipe.data.mean), std::pair("data.std", &recipe.data.std)}) {
@@ -22,49 +22,50 @@ void check_pixels(const Recipe& recipe, const Places& places) {
     if (count != 1 && count != channels) {
       user_error("expected {}{} for {}, one per channel, got {} in {}; try [{}]",
                  channels == 1 ? "" : "1 or ",
-                 channels == 1 ? "1 number" : fmt::format("{} numbers", channels), key, count, places.of(key),
-                 fmt::join(std::vector<double>(static_cast<size_t>(channels), 0.5), ", "));
+                 channels == 1 ? "1 number" : fmt::format("{} numbers", channels), key, count,
+                 locations.of(key), fmt::join(std::vector<double>(static_cast<size_t>(channels), 0.5), ", "));
     }
   }
   for (const float std : recipe.data.std) {
     if (!(std > 0)) {
       user_error("expected numbers above 0 for data.std, got {} in {}; try [0.5]", std,
-                 places.of("data.std"));
+                 locations.of("data.std"));
     }
   }
 }
 
-void check_text(const Recipe& recipe, const Places& places) {
+void check_text(const Recipe& recipe, const KeyLocations& locations) {
   if (data_kind(recipe.data.kind) == DataKind::text && !is_text(recipe)) {
     user_error("{}: text needs a language model; set model=FOLDER, or model.config for a new one",
-               places.of("data.kind"));
+               locations.of("data.kind"));
   }
   if (recipe.adapter.wanted() && recipe.adapter.targets.empty()) {
-    user_error("{}: adapter.targets is empty; set adapter.targets=all-linear", places.of("adapter.targets"));
+    user_error("{}: adapter.targets is empty; set adapter.targets=all-linear",
+               locations.of("adapter.targets"));
   }
   if (!recipe.model.path.empty() && !recipe.model.config.empty()) {
     user_error("{}: both model.path (existing weights) and model.config (new model) are set; remove one",
-               places.of("model.config"));
+               locations.of("model.config"));
   }
   for (const std::string& field : recipe.data.fields) {
     if (const size_t equals = field.find('=');
         equals != field.npos && equals > 0 && equals + 1 < field.size())
       continue;
     user_error("expected data.fields like [prompt=question, completion=answer], got '{}' in {}", field,
-               places.of("data.fields"));
+               locations.of("data.fields"));
   }
 }
 
-void check_pairs(const Recipe& recipe, const Places& places) {
+void check_pairs(const Recipe& recipe, const KeyLocations& locations) {
   if (!is_text(recipe)) {
     user_error(
         "expected model.path, a language model, for train.objective=dpo, got none in {}; try model=FOLDER",
-        places.of("train.objective"));
+        locations.of("train.objective"));
   }
   const auto expect = [&](bool holds, const char* key, std::string_view value, std::string_view got) {
     if (holds) return;
     user_error("expected {0}={1} for train.objective=dpo, got {2} in {3}; try {0}={1}", key, value, got,
-               places.of(key));
+               locations.of(key));
   };
   const Data& data = recipe.data;
   expect(!data.packing, "data.packing", "false", "true");
@@ -78,10 +79,10 @@ void check_pairs(const Recipe& recipe, const Places& places) {
 /// Divides an update into micro-batches if the recipe has only one. Pipeline stages compute different
 /// micro-batches at the same time, so more of them mean less idle time: four per stage, or the next smaller
 /// number that divides train.batch.
-void fill_pipeline(Recipe& recipe, const Places& places) {
+void fill_pipeline(Recipe& recipe, const KeyLocations& locations) {
   if (recipe.train.shards > 1) {
     user_error("expected train.shards=1 for parallel=pipeline, got {} in {}; try parallel=data",
-               recipe.train.shards, places.of("train.shards"));
+               recipe.train.shards, locations.of("train.shards"));
   }
   recipe.train.shards = 1;
   if (recipe.devices == 1 || recipe.train.accumulate > 1) return;
@@ -94,18 +95,18 @@ void fill_pipeline(Recipe& recipe, const Places& places) {
   }
   user_error(
       "parallel=pipeline needs several micro-batches per update, got {} x {} in {}; try train.accumulate={}",
-      recipe.train.accumulate, recipe.train.batch, places.of("train.accumulate"), 4 * recipe.devices);
+      recipe.train.accumulate, recipe.train.batch, locations.of("train.accumulate"), 4 * recipe.devices);
 }
 
 /// Throws a UserError for settings that all-reduce through NCCL or RCCL does not support.
-void check_transport(const Recipe& recipe, const Places& places) {
+void check_transport(const Recipe& recipe, const KeyLocations& locations) {
   if (recipe.exchange.transport == Transport::host || recipe.devices == 1) return;
   const auto expect = [&](bool holds, const char* key, std::string_view value, std::string_view got) {
     if (holds) return;
     user_error(
         "expected {0}={1} for exchange.transport={2}, got {3} in {4}; try {0}={1}, or "
         "exchange.transport=host",
-        key, value, name_of(recipe.exchange.transport), got, places.of(key));
+        key, value, name_of(recipe.exchange.transport), got, locations.of(key));
   };
   expect(recipe.device != kCpu, "device", "gpu", recipe.device);
   expect(recipe.parallel == Parallel::data || recipe.parallel == Parallel::zero1, "parallel",
@@ -120,7 +121,7 @@ void check_transport(const Recipe& recipe, const Places& places) {
 }
 
 /// Throws a UserError for settings that gradient compression and local steps do not support.
-void check_exchange(const Recipe& recipe, const Places& places) {
+void check_exchange(const Recipe& recipe, const KeyLocations& locations) {
   const bool is_local = recipe.exchange.local_steps > 1;
   const bool compresses = recipe.exchange.compress != Compress::none;
   const std::string_view compress = name_of(recipe.exchange.compress);
@@ -130,7 +131,7 @@ void check_exchange(const Recipe& recipe, const Places& places) {
   const auto expect = [&](bool holds, const char* key, std::string_view value, std::string_view got) {
     if (holds) return;
     user_error("expected {0}={1} for {2}, got {3} in {4}; try {0}={1}", key, value, wish, got,
-               places.of(key));
+               locations.of(key));
   };
   if (wish.empty()) return;
   expect(recipe.parallel == Parallel::data, "parallel", name_of(Parallel::data), name_of(recipe.parallel));
@@ -145,19 +146,19 @@ void check_exchange(const Recipe& recipe, const Places& places) {
 
 /// Throws a UserError if data.kind=shapes would ignore data.path, unless data.kind was set on purpose: as an
 /// override, or in the same recipe file as data.path.
-void check_path_of_shapes(const Recipe& recipe, const Places& places) {
+void check_path_of_shapes(const Recipe& recipe, const KeyLocations& locations) {
   if (data_kind(recipe.data.kind) != DataKind::shapes || recipe.data.path.empty()) return;
-  const bool is_meant =
-      places.is_override("data.path") ? !places.is_override("data.kind") : !places.contains("data.kind");
+  const bool is_meant = locations.is_override("data.path") ? !locations.is_override("data.kind")
+                                                           : !locations.contains("data.kind");
   if (!is_meant) return;
   user_error(
       "data.path={} would not be read: data.kind=shapes generates its images ({}); set data.kind=folder (a "
       "folder per class), masks or boxes",
-      recipe.data.path.string(), places.of("data.path"));
+      recipe.data.path.string(), locations.of("data.path"));
 }
 
 /// Replaces data.normalize=imagenet and half by mean and std.
-void take_up_normalization(Recipe& recipe, const Places& places) {
+void set_normalization(Recipe& recipe, const KeyLocations& locations) {
   Data& data = recipe.data;
   if (data.normalize == Normalize::half) {
     data.mean = data.std = {0.5F};
@@ -166,7 +167,7 @@ void take_up_normalization(Recipe& recipe, const Places& places) {
       user_error(
           "data.normalize=imagenet is for color images, but data.channels is {} in {}; set "
           "data.normalize=dataset",
-          data.channels, places.of("data.normalize"));
+          data.channels, locations.of("data.normalize"));
     data.mean = {0.485F, 0.456F, 0.406F};
     data.std = {0.229F, 0.224F, 0.225F};
   } else {
@@ -176,25 +177,25 @@ void take_up_normalization(Recipe& recipe, const Places& places) {
 }
 
 /// Sets defaults of data keys that depend on train.objective=dpo.
-void take_up_objective(Recipe& recipe, const Places& places) {
+void set_objective_defaults(Recipe& recipe, const KeyLocations& locations) {
   if (!has_pairs(recipe)) return;
-  if (!places.contains("data.packing")) recipe.data.packing = false;
+  if (!locations.contains("data.packing")) recipe.data.packing = false;
   if (recipe.data.format == RecordFormat::detect) recipe.data.format = RecordFormat::preference;
 }
 
 /// Sets train.shards, and distributes an update over the devices by a smaller micro-batch if train.accumulate
 /// is 1. Throws a UserError if the devices cannot share an update.
-void share_out(Recipe& recipe, const Places& places) {
+void distribute_update(Recipe& recipe, const KeyLocations& locations) {
   if (recipe.devices > 1 && recipe.device.find(':') != std::string::npos) {
     user_error("expected device=cpu, gpu or emulated for devices={}, got {} in {}; try device={}",
-               recipe.devices, recipe.device, places.of("device"),
+               recipe.devices, recipe.device, locations.of("device"),
                recipe.device.substr(0, recipe.device.find(':')));
   }
-  if (recipe.parallel == Parallel::pipeline) return fill_pipeline(recipe, places);
+  if (recipe.parallel == Parallel::pipeline) return fill_pipeline(recipe, locations);
   if (recipe.train.shards == 0) recipe.train.shards = recipe.devices;
-  if (num_sharing(recipe, static_cast<int>(recipe.devices)) != recipe.devices) {
+  if (num_usable_devices(recipe, static_cast<int>(recipe.devices)) != recipe.devices) {
     user_error("expected train.shards to be devices={} times 1, 2, 4, ..., got {} in {}; set train.shards={}",
-               recipe.devices, recipe.train.shards, places.of("train.shards"), recipe.devices);
+               recipe.devices, recipe.train.shards, locations.of("train.shards"), recipe.devices);
   }
   if (recipe.train.accumulate == 1 && recipe.train.batch % recipe.train.shards == 0) {
     recipe.train.batch /= recipe.train.shards;
@@ -206,31 +207,31 @@ void share_out(Recipe& recipe, const Places& places) {
       "expected train.accumulate to be a multiple of {} for devices={} and train.shards={}, got {} in {}; "
       "try train.accumulate={}",
       recipe.train.shards, recipe.devices, recipe.train.shards, recipe.train.accumulate,
-      places.of("train.accumulate"), rounded);
+      locations.of("train.accumulate"), rounded);
 }
 
 }  // namespace
 
-void complete(Recipe& recipe, const Places& places) {
+void set_dependent_values(Recipe& recipe, const KeyLocations& locations) {
   if (is_text(recipe)) recipe.data.kind = name_of(DataKind::text);
-  take_up_objective(recipe, places);
-  take_up_normalization(recipe, places);
-  share_out(recipe, places);
+  set_objective_defaults(recipe, locations);
+  set_normalization(recipe, locations);
+  distribute_update(recipe, locations);
 }
 
-void check(const Recipe& recipe, const Places& places) {
-  check_text(recipe, places);
-  check_transport(recipe, places);
-  check_exchange(recipe, places);
-  if (has_pairs(recipe)) check_pairs(recipe, places);
+void check(const Recipe& recipe, const KeyLocations& locations) {
+  check_text(recipe, locations);
+  check_transport(recipe, locations);
+  check_exchange(recipe, locations);
+  if (has_pairs(recipe)) check_pairs(recipe, locations);
   if (recipe.optimizer.nesterov && recipe.optimizer.momentum == 0) {
     user_error("expected optimizer.momentum above 0 for optimizer.nesterov, got 0 in {}; try 0.9",
-               places.of("optimizer.nesterov"));
+               locations.of("optimizer.nesterov"));
   }
   const bool shards = recipe.parallel == Parallel::zero1 || recipe.parallel == Parallel::sharded;
   if (shards && recipe.train.ema > 0) {
     user_error("expected train.ema=0 for parallel={}, got {} in {}; try parallel=data",
-               name_of(recipe.parallel), recipe.train.ema, places.of("parallel"));
+               name_of(recipe.parallel), recipe.train.ema, locations.of("parallel"));
   }
   if (recipe.optimizer.in_backward &&
       (recipe.train.accumulate > 1 || recipe.train.clip_norm > 0 || recipe.precision == DType::f16)) {
@@ -238,41 +239,41 @@ void check(const Recipe& recipe, const Places& places) {
         "expected train.accumulate=1, train.clip_norm=0 and fp32 or bf16 for optimizer.in_backward, got {}, "
         "{} and {} in {}",
         recipe.train.accumulate, recipe.train.clip_norm, name_of(recipe.precision),
-        places.of("optimizer.in_backward"));
+        locations.of("optimizer.in_backward"));
   }
   if (const DataKind kind = data_kind(recipe.data.kind);
       kind != DataKind::shapes && recipe.data.path.empty()) {
     const bool text = kind == DataKind::text;
     user_error("expected data.path, the {} that holds the data of kind {}, got none in {}; try {}",
-               text ? "file" : "folder", recipe.data.kind, places.of("data.kind"),
+               text ? "file" : "folder", recipe.data.kind, locations.of("data.kind"),
                text ? "data=FILE.jsonl or data=FILE.txt" : "data.path=DIR");
   }
-  check_path_of_shapes(recipe, places);
+  check_path_of_shapes(recipe, locations);
   const int64_t num_names = std::ssize(recipe.model.class_names);
   if (recipe.model.num_classes > 0 && num_names > recipe.model.num_classes) {
     user_error(
         "model.class_names has {} names, but model.num_classes is {} in {}; leave model.num_classes out",
-        num_names, recipe.model.num_classes, places.of("model.num_classes"));
+        num_names, recipe.model.num_classes, locations.of("model.num_classes"));
   }
-  if (std::ssize(recipe.model.hidden) > kMostLayers) {
-    user_error("expected at most {} widths in model.hidden, got {} in {}; try [512, 256]", kMostLayers,
-               recipe.model.hidden.size(), places.of("model.hidden"));
+  if (std::ssize(recipe.model.hidden) > kMaxLayers) {
+    user_error("expected at most {} widths in model.hidden, got {} in {}; try [512, 256]", kMaxLayers,
+               recipe.model.hidden.size(), locations.of("model.hidden"));
   }
   for (const int64_t width : recipe.model.hidden) {
     if (width < 1 || width > 1 << 20) {
       user_error("expected widths from 1 to {} in model.hidden, got {} in {}; try [512, 256]", 1 << 20, width,
-                 places.of("model.hidden"));
+                 locations.of("model.hidden"));
     }
   }
   if (recipe.schedule.name == ScheduleKind::onecycle && recipe.schedule.warmup_steps > 0) {
     user_error("onecycle includes a warm-up, but schedule.warmup_steps is {} in {}; set it to 0",
-               recipe.schedule.warmup_steps, places.of("schedule.warmup_steps"));
+               recipe.schedule.warmup_steps, locations.of("schedule.warmup_steps"));
   }
   if (recipe.data.balance && !recipe.data.shuffle) {
     user_error("expected data.shuffle=true for data.balance, got false in {}; try data.shuffle=true",
-               places.of("data.shuffle"));
+               locations.of("data.shuffle"));
   }
-  check_pixels(recipe, places);
+  check_pixels(recipe, locations);
 }
 
 }  // namespace hearth::recipe

@@ -9,12 +9,12 @@
 namespace hearth::recipe {
 
 /// Location of each key of a recipe, for messages: FILE:LINE, or the override that set it.
-class Places {
+class KeyLocations {
  public:
   /// Prefix of the location of a key that was set by an override.
   static constexpr const char* kOverride = "the override ";
 
-  explicit Places(std::string file) : file_(std::move(file)) {}
+  explicit KeyLocations(std::string file) : file_(std::move(file)) {}
   void set(const std::string& key, const std::string& where) { where_[key] = where; }
   /// True if the recipe sets the key.
   bool contains(const std::string& key) const { return where_.contains(key); }
@@ -32,8 +32,8 @@ class Places {
 
 /// Sets values that depend on other keys: data keys of the objective, mean and std of data.normalize, and the
 /// division of an update into shards and micro-batches. UserError if the devices cannot share an update.
-void complete(Recipe& recipe, const Places& places);
+void set_dependent_values(Recipe& recipe, const KeyLocations& locations);
 /// Throws a UserError if values contradict each other or a required key is missing.
-void check(const Recipe& recipe, const Places& places);
+void check(const Recipe& recipe, const KeyLocations& locations);
 
 }  // namespace hearth::recipe

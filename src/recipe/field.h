@@ -14,12 +14,12 @@ class Node;
 namespace hearth::recipe {
 
 /// Placeholder in Field::doc for the allowed names of the key.
-inline constexpr std::string_view kNamesHere = "{}";
+inline constexpr std::string_view kNamesPlaceholder = "{}";
 
 /// Definition of a recipe key.
 struct Field {
   std::string key;  ///< full name, "train.batch"
-  std::string doc;  ///< meaning, for users; kNamesHere is replaced by the names in Choices
+  std::string doc;  ///< meaning, for users; kNamesPlaceholder is replaced by the names in Choices
   /// Parses a value into the recipe. Returns "" or a description of the expected value.
   std::function<std::string(Recipe&, const YAML::Node&, const Choices&)> read;
   /// Returns the value in YAML.

@@ -38,13 +38,10 @@ std::optional<std::string> text_of(const YAML::Node& node) {
 }
 
 template <typename T>
-std::string read_real(const YAML::Node& node, T& value, Real limits) {
+std::string read_real(const YAML::Node& node, T& value, RealRange limits) {
   const auto number = number_of<T>(node);
-  const auto fits = [&](T x) {
-    return x >= static_cast<T>(limits.least) && x < static_cast<T>(limits.below);
-  };
-  if (!number || !fits(*number))
-    return fmt::format("a number from {} to below {}", limits.least, limits.below);
+  const auto fits = [&](T x) { return x >= static_cast<T>(limits.min) && x < static_cast<T>(limits.below); };
+  if (!number || !fits(*number)) return fmt::format("a number from {} to below {}", limits.min, limits.below);
   value = *number;
   return "";
 }
@@ -71,10 +68,10 @@ std::string read_value(const YAML::Node& node, uint64_t& value) {
   return "";
 }
 
-std::string read_value(const YAML::Node& node, int64_t& value, Whole limits) {
+std::string read_value(const YAML::Node& node, int64_t& value, IntegerRange limits) {
   const auto number = number_of<int64_t>(node);
-  if (!number || *number < limits.least || *number > limits.most)
-    return fmt::format("a whole number from {} to {}", limits.least, limits.most);
+  if (!number || *number < limits.min || *number > limits.most)
+    return fmt::format("a whole number from {} to {}", limits.min, limits.most);
   value = *number;
   return "";
 }
@@ -86,32 +83,32 @@ std::string read_value(const YAML::Node& node, int64_t& value, Bytes limits) {
   return "";
 }
 
-std::string read_value(const YAML::Node& node, Extent& value, Sides limits) {
+std::string read_value(const YAML::Node& node, Extent& value, SideRange limits) {
   std::vector<int64_t> sides;
   if (const auto side = number_of<int64_t>(node)) {
     sides = {*side, *side};
   } else if (!read_numbers(node, sides).empty() || sides.size() != 2) {
     sides.clear();
   }
-  const auto fits = [&](int64_t side) { return side >= limits.least && side <= limits.most; };
+  const auto fits = [&](int64_t side) { return side >= limits.min && side <= limits.most; };
   if (sides.empty() || !std::ranges::all_of(sides, fits))
-    return fmt::format("a whole number from {} to {}, or two as [width, height]", limits.least, limits.most);
+    return fmt::format("a whole number from {} to {}, or two as [width, height]", limits.min, limits.most);
   value = {sides[1], sides[0]};
   return "";
 }
 
-std::string read_value(const YAML::Node& node, double& value, Real limits) {
+std::string read_value(const YAML::Node& node, double& value, RealRange limits) {
   return read_real(node, value, limits);
 }
 
-std::string read_value(const YAML::Node& node, double& value, Share) {
+std::string read_value(const YAML::Node& node, double& value, Fraction) {
   const auto number = number_of<double>(node);
   if (!number || *number < 0 || *number > 1) return "a number from 0 to 1";
   value = *number;
   return "";
 }
 
-std::string read_value(const YAML::Node& node, float& value, Real limits) {
+std::string read_value(const YAML::Node& node, float& value, RealRange limits) {
   return read_real(node, value, limits);
 }
 
@@ -163,9 +160,9 @@ std::string read_name(const YAML::Node& node, std::string& value, std::span<cons
   const auto text = text_of(node);
   if (!text) return "one word or path";
   if (!names.empty() && std::ranges::find(names, *text) == names.end()) {
-    constexpr size_t kMostShown = 16;
+    constexpr size_t kMaxShown = 16;
     const std::string near = did_you_mean(*text, names);
-    if (names.size() > kMostShown && !near.empty())
+    if (names.size() > kMaxShown && !near.empty())
       return fmt::format("one of {} names{}", names.size(), near);
     std::vector<std::string> shown;
     for (const std::string& name : names) shown.push_back(name.empty() ? "\"\"" : name);

@@ -15,29 +15,29 @@ namespace hearth::recipe {
 // Limits of values, one type for each kind of key.
 
 /// Integers in [least, most].
-struct Whole {
-  int64_t least;
+struct IntegerRange {
+  int64_t min;
   int64_t most = int64_t{1} << 40;
 };
 /// Image size in pixels: the side of a square, or [width, height]; each in [least, most].
-struct Sides {
-  int64_t least;
+struct SideRange {
+  int64_t min;
   int64_t most;
 };
 /// Numbers in [least, below).
-struct Real {
-  double least;
+struct RealRange {
+  double min;
   double below;
 };
 /// Numbers in [0, 1].
-struct Share {};
+struct Fraction {};
 /// A number of bytes with a unit, such as 20GiB. `expected`: description of a valid value, for messages.
 struct Bytes {
   const char* expected;
 };
 /// One of Choices::names of the key. `more`: text that messages append to the list of names.
 struct Named {
-  const char* more = "";
+  const char* extra_text = "";
 };
 /// Name of a device.
 struct Device {};
@@ -46,12 +46,12 @@ struct OneOrMore {};
 
 /// Parse a value according to its type and limits. Return "" or a description of the expected value.
 std::string read_value(const YAML::Node& node, uint64_t& value);
-std::string read_value(const YAML::Node& node, int64_t& value, Whole limits);
+std::string read_value(const YAML::Node& node, int64_t& value, IntegerRange limits);
 std::string read_value(const YAML::Node& node, int64_t& value, Bytes limits);
-std::string read_value(const YAML::Node& node, Extent& value, Sides limits);
-std::string read_value(const YAML::Node& node, double& value, Real limits);
-std::string read_value(const YAML::Node& node, double& value, Share limits);
-std::string read_value(const YAML::Node& node, float& value, Real limits);
+std::string read_value(const YAML::Node& node, Extent& value, SideRange limits);
+std::string read_value(const YAML::Node& node, double& value, RealRange limits);
+std::string read_value(const YAML::Node& node, double& value, Fraction limits);
+std::string read_value(const YAML::Node& node, float& value, RealRange limits);
 std::string read_value(const YAML::Node& node, bool& value);
 std::string read_value(const YAML::Node& node, std::string& value);
 std::string read_value(const YAML::Node& node, fs::path& value);
@@ -121,7 +121,7 @@ class Section {
   static std::string read_field(const std::string& key, const YAML::Node& node, std::string& value,
                                 const Choices& choices, Named limits) {
     const std::string expected = read_name(node, value, choices.of(key));
-    return expected.empty() ? "" : expected + limits.more;
+    return expected.empty() ? "" : expected + limits.extra_text;
   }
   static std::string read_field(const std::string&, const YAML::Node& node, std::string& value,
                                 const Choices& choices, Device) {

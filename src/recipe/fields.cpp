@@ -11,7 +11,7 @@ void add_run_fields(std::vector<Field>& fields) {
   const auto key = top_level(fields);
   key("seed", "Seed of initial weights, shuffling, augmentation and dropout", &Recipe::seed);
   key("threads", "CPU threads of a worker; 0: all cores, divided equally between workers", &Recipe::threads,
-      Whole{0, 1024});
+      IntegerRange{0, 1024});
   key("device",
       "Device to train on. cpu; gpu: first GPU; gpu:0 or gpu:0000:03:00.0: this GPU (hearth doctor lists "
       "them); emulated: run GPU kernels on the CPU, for tests",
@@ -20,7 +20,7 @@ void add_run_fields(std::vector<Field>& fields) {
   key("reserve", "GPU memory to leave free for the desktop and other programs, e.g. 1GiB", &Recipe::reserve,
       Bytes{"a size like 512MiB"});
   key("devices", "Number of devices that share each update; each has a worker process", &Recipe::devices,
-      Whole{1, 64});
+      IntegerRange{1, 64});
   key("parallel",
       "Parallelism strategy for several devices. data: full model on each device; zero1: optimizer state "
       "sharded over the devices; sharded: weights sharded too (FSDP); pipeline: each device holds some of "
@@ -69,9 +69,10 @@ void add_exchange_fields(std::vector<Field>& fields) {
       "to the gradients of the next update",
       &Exchange::compress);
   key("local_steps", "DiLoCo: number of local updates of each device between two outer steps; 1: off",
-      &Exchange::local_steps, Whole{1, 1 << 20});
-  key("outer_lr", "DiLoCo: learning rate of the outer step", &Exchange::outer_lr, Real{0, 1e6});
-  key("outer_momentum", "DiLoCo: Nesterov momentum of the outer step", &Exchange::outer_momentum, Real{0, 1});
+      &Exchange::local_steps, IntegerRange{1, 1 << 20});
+  key("outer_lr", "DiLoCo: learning rate of the outer step", &Exchange::outer_lr, RealRange{0, 1e6});
+  key("outer_momentum", "DiLoCo: Nesterov momentum of the outer step", &Exchange::outer_momentum,
+      RealRange{0, 1});
 }
 
 void add_model_fields(std::vector<Field>& fields) {
@@ -93,18 +94,18 @@ void add_model_fields(std::vector<Field>& fields) {
       "Language model: folder or file of the tokenizer; empty: the folder of the model or of its config",
       &Model::tokenizer);
   key("num_classes", "Images: number of classes; 0: number in the data", &Model::num_classes,
-      Whole{0, 100000});
+      IntegerRange{0, 100000});
   key("class_names",
       "Images: class names by class index, e.g. [cat, dog]; empty: names in the data, which the run stores "
       "here",
       &Model::class_names);
   key("hidden", "mlp: widths of the hidden layers", &Model::hidden);
   key("dropout", "mlp, mobilenet, efficientnet: dropout probability. fcn, deeplab: 0 disables their dropout",
-      &Model::dropout, Real{0, 1});
+      &Model::dropout, RealRange{0, 1});
   key("width",
       "resnet, mobilenet, efficientnet, retinanet, fcos: channels of the stem. unet: channels of the first "
       "level. 0: default of the model",
-      &Model::width, Whole{0, 4096});
+      &Model::width, IntegerRange{0, 4096});
   key("frozen_norm", "retinanet, fcos: freeze the batch norms of the backbone at their values in init",
       &Model::frozen_norm);
 }
@@ -115,9 +116,9 @@ void add_adapter_fields(std::vector<Field>& fields) {
       &Adapter::name);
   key("path", "PEFT adapter to start from; its rank, alpha, rslora and modules replace the keys here",
       &Adapter::path);
-  key("rank", "Rank of the low-rank matrices (r in PEFT)", &Adapter::rank, Whole{1, 1 << 16});
-  key("alpha", "Scale of the adapter's output: alpha / rank", &Adapter::alpha, Real{0, 1e6});
-  key("dropout", "Dropout probability of the adapter's inputs", &Adapter::dropout, Real{0, 1});
+  key("rank", "Rank of the low-rank matrices (r in PEFT)", &Adapter::rank, IntegerRange{1, 1 << 16});
+  key("alpha", "Scale of the adapter's output: alpha / rank", &Adapter::alpha, RealRange{0, 1e6});
+  key("dropout", "Dropout probability of the adapter's inputs", &Adapter::dropout, RealRange{0, 1});
   key("rslora", "Scale the adapter's output by alpha / sqrt(rank) instead of alpha / rank", &Adapter::rslora);
   key("targets", "Linear layers with an adapter, e.g. [q_proj, v_proj]; all-linear: all of them",
       &Adapter::targets, OneOrMore());
@@ -141,22 +142,22 @@ void add_image_fields(std::vector<Field>& fields) {
       "through links; false: refuse them",
       &Data::allow_outside);
   key("image_size", "Size of training images in pixels: side of a square, or [width, height]",
-      &Data::image_size, Sides{4, 4096});
-  key("channels", "Color channels. 1: grayscale; 3: RGB", &Data::channels, Whole{1, 3});
-  key("count", "shapes: number of training images", &Data::count, Whole{1});
-  key("val_count", "shapes: number of validation images", &Data::val_count, Whole{1});
+      &Data::image_size, SideRange{4, 4096});
+  key("channels", "Color channels. 1: grayscale; 3: RGB", &Data::channels, IntegerRange{1, 3});
+  key("count", "shapes: number of training images", &Data::count, IntegerRange{1});
+  key("val_count", "shapes: number of validation images", &Data::val_count, IntegerRange{1});
   key("shuffle", "Shuffle the samples in each epoch", &Data::shuffle);
   key("balance",
       "Images: draw each class equally often (an image with several classes counts for the rarest). The "
       "length of an epoch stays the same: images of rare classes repeat, some of frequent classes are "
       "skipped",
       &Data::balance);
-  key("threads", "Threads that decode images in advance; 0: none", &Data::threads, Whole{0, 64});
+  key("threads", "Threads that decode images in advance; 0: none", &Data::threads, IntegerRange{0, 64});
   key("crop_padding", "Random crop after padding by this number of pixels; 0: off", &Data::crop_padding,
-      Whole{0, 1024});
+      IntegerRange{0, 1024});
   key("flip", "Random horizontal flip", &Data::flip);
   key("jitter", "Random change of brightness, contrast and saturation, at most by this fraction",
-      &Data::jitter, Real{0, 1});
+      &Data::jitter, RealRange{0, 1});
   key("normalize",
       "Source of mean and std. auto: config.json (timm) next to the weights in init, otherwise data.mean and "
       "data.std; given: data.mean and data.std; imagenet: ImageNet's; half: 0.5 and 0.5; dataset: measured "
@@ -200,12 +201,12 @@ void add_image_fields(std::vector<Field>& fields) {
 
 void add_text_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "data", &Recipe::data);
-  key("context", "Text: tokens in a row (sequence length)", &Data::context, Whole{1, 1 << 24});
+  key("context", "Text: tokens in a row (sequence length)", &Data::context, IntegerRange{1, 1 << 24});
   key("val_path", "Text: validation file; empty: the last part of data.path", &Data::val_path);
   key("val_share",
       "Text, captions, folder: fraction of data.path to hold out for validation. For a folder per class, "
       "only if it has no validation split",
-      &Data::val_share, Real{0, 1});
+      &Data::val_share, RealRange{0, 1});
   key("format",
       "Text: format of the records: text, prompt_completion, alpaca, sharegpt, openai, preference; detect: "
       "detect it from the fields of each record",
@@ -239,37 +240,39 @@ void add_text_fields(std::vector<Field>& fields) {
 
 void add_train_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "train", &Recipe::train);
-  key("steps", "Number of updates; 0: train.epochs decides", &Train::steps, Whole{0});
-  key("epochs", "Number of passes over the training data", &Train::epochs, Whole{1});
+  key("steps", "Number of updates; 0: train.epochs decides", &Train::steps, IntegerRange{0});
+  key("epochs", "Number of passes over the training data", &Train::epochs, IntegerRange{1});
   key("objective",
       "Training objective: cross_entropy; dpo (direct preference optimization); image generation: flow (flow "
       "matching), epsilon, v",
       &Train::objective);
   key("batch", "Micro-batch size: images, or rows of tokens, in a forward and backward pass", &Train::batch,
-      Whole{1, 1 << 20});
+      IntegerRange{1, 1 << 20});
   key("accumulate", "Gradient accumulation: micro-batches per update, over all devices", &Train::accumulate,
-      Whole{1, 1 << 20});
+      IntegerRange{1, 1 << 20});
   key("shards",
       "Number of parts of an update that are summed separately. Runs on N devices give the same bits if "
       "shards / N is 1, 2, 4, ...; 0: number of devices",
-      &Train::shards, Whole{0, 64});
-  key("checkpoint_every", "Updates between two checkpoints", &Train::checkpoint_every, Whole{1});
+      &Train::shards, IntegerRange{0, 64});
+  key("checkpoint_every", "Updates between two checkpoints", &Train::checkpoint_every, IntegerRange{1});
   key("memory_checkpoint_every",
       "Seconds between two checkpoints in memory, which an automatic restart resumes from; 0: none",
-      &Train::memory_checkpoint_every, Real{0, 1e6});
-  key("keep_checkpoints", "Number of newest checkpoints to keep", &Train::keep_checkpoints, Whole{1, 1000});
-  key("eval_every", "Updates between two evaluations; 0: once per epoch", &Train::eval_every, Whole{0});
+      &Train::memory_checkpoint_every, RealRange{0, 1e6});
+  key("keep_checkpoints", "Number of newest checkpoints to keep", &Train::keep_checkpoints,
+      IntegerRange{1, 1000});
+  key("eval_every", "Updates between two evaluations; 0: once per epoch", &Train::eval_every,
+      IntegerRange{0});
   key("eval_on_start", "Evaluate before the first update too", &Train::eval_on_start);
-  key("log_every", "Updates between two log lines", &Train::log_every, Whole{1});
+  key("log_every", "Updates between two log lines", &Train::log_every, IntegerRange{1});
   key("label_smoothing", "Label smoothing: probability that is distributed over all classes",
-      &Train::label_smoothing, Real{0, 1});
-  key("clip_norm", "Clip gradients to this global norm; 0: off", &Train::clip_norm, Real{0, 1e30});
+      &Train::label_smoothing, RealRange{0, 1});
+  key("clip_norm", "Clip gradients to this global norm; 0: off", &Train::clip_norm, RealRange{0, 1e30});
   key("ema",
       "Decay of the exponential moving average of weights and running statistics, e.g. 0.999; smaller in the "
       "first updates; 0: off",
-      &Train::ema, Real{0, 1});
+      &Train::ema, RealRange{0, 1});
   key("early_stop", "Stop after this number of evaluations without improvement; 0: off", &Train::early_stop,
-      Whole{0});
+      IntegerRange{0});
   key("freeze",
       "Modules to freeze, by prefixes of their names, e.g. [encoder, layer1]; their batch norms use their "
       "running statistics",
@@ -290,26 +293,32 @@ void add_segment_fields(std::vector<Field>& fields) {
 
 void add_detect_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "detect", &Recipe::detect);
-  key("mosaic", "Detection: probability that a training image is a mosaic of four", &Detect::mosaic, Share());
-  key("mixup", "Detection: probability that a mosaic is mixed with another image", &Detect::mixup, Share());
+  key("mosaic", "Detection: probability that a training image is a mosaic of four", &Detect::mosaic,
+      Fraction());
+  key("mixup", "Detection: probability that a mosaic is mixed with another image", &Detect::mixup,
+      Fraction());
   key("degrees", "Detection: max random rotation in degrees, in both directions", &Detect::degrees,
-      Real{0, 180});
-  key("translate", "Detection: max random shift, as a fraction of the image", &Detect::translate, Real{0, 1});
-  key("shear", "Detection: max random shear in degrees, in both directions", &Detect::shear, Real{0, 45});
+      RealRange{0, 180});
+  key("translate", "Detection: max random shift, as a fraction of the image", &Detect::translate,
+      RealRange{0, 1});
+  key("shear", "Detection: max random shear in degrees, in both directions", &Detect::shear,
+      RealRange{0, 45});
   key("scale", "Detection: range of the random scale factor", &Detect::scale);
   key("hsv", "Detection: random change of hue, saturation and brightness", &Detect::hsv);
   key("plain_epochs", "Detection: number of last epochs in which images are only flipped",
-      &Detect::plain_epochs, Whole{0});
+      &Detect::plain_epochs, IntegerRange{0});
   key("sizes",
       "Detection: sides of training images in pixels for multi-scale training, e.g. [288, 320, 352]; changes "
       "every ten updates; empty: data.image_size",
       &Detect::sizes);
   key("max_boxes", "Detection: max boxes of a training image; further ones are ignored", &Detect::max_boxes,
-      Whole{1, 10000});
-  key("score", "Detection: min score of a prediction in evaluations", &Detect::score, Real{0, 1});
-  key("nms", "Detection: IoU threshold of non-maximum suppression within a class", &Detect::nms, Share());
-  key("max_detections", "Detection: max predictions per image", &Detect::max_detections, Whole{1, 10000});
-  key("shown_score", "Detection: min score of a prediction that is drawn", &Detect::shown_score, Real{0, 1});
+      IntegerRange{1, 10000});
+  key("score", "Detection: min score of a prediction in evaluations", &Detect::score, RealRange{0, 1});
+  key("nms", "Detection: IoU threshold of non-maximum suppression within a class", &Detect::nms, Fraction());
+  key("max_detections", "Detection: max predictions per image", &Detect::max_detections,
+      IntegerRange{1, 10000});
+  key("shown_score", "Detection: min score of a prediction that is drawn", &Detect::shown_score,
+      RealRange{0, 1});
 }
 
 void add_bad_step_fields(std::vector<Field>& fields) {
@@ -317,10 +326,10 @@ void add_bad_step_fields(std::vector<Field>& fields) {
   key("most",
       "Max number of updates to roll back and skip with their samples, because loss or gradients are not "
       "finite",
-      &BadSteps::most, Whole{0, 1000000});
+      &BadSteps::most, IntegerRange{0, 1000000});
   key("z_score",
       "Also skip an update whose loss is this number of standard deviations above the mean; 0: off",
-      &BadSteps::z_score, Real{0, 1e6});
+      &BadSteps::z_score, RealRange{0, 1e6});
 }
 
 void add_governor_fields(std::vector<Field>& fields) {
@@ -328,17 +337,18 @@ void add_governor_fields(std::vector<Field>& fields) {
       "limit",
       "Max junction temperature of each GPU in degrees Celsius, enforced by idling between steps and, if "
       "that is not enough, by pauses; 0: 5 below the limit of the GPU",
-      &Thermal::limit, Real{0, 200});
+      &Thermal::limit, RealRange{0, 200});
   section(fields, "power", &Recipe::power)(
       "limit", "Max mean power of each GPU in watts, enforced by idling between steps; 0: no limit",
-      &Power::limit, Real{0, 5000});
+      &Power::limit, RealRange{0, 5000});
 }
 
 void add_dpo_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "dpo", &Recipe::dpo);
-  key("beta", "Strength of the penalty for diverging from the starting model", &Dpo::beta, Real{1e-6, 1e6});
+  key("beta", "Strength of the penalty for diverging from the starting model", &Dpo::beta,
+      RealRange{1e-6, 1e6});
   key("label_smoothing", "Assumed fraction of pairs whose chosen and rejected answers are swapped",
-      &Dpo::label_smoothing, Real{0, 0.5});
+      &Dpo::label_smoothing, RealRange{0, 0.5});
 }
 
 void add_diffuse_fields(std::vector<Field>& fields) {
@@ -348,52 +358,53 @@ void add_diffuse_fields(std::vector<Field>& fields) {
       "flux_shift: sigmoid, then shifted towards noise by diffuse.shift or by the number of tokens; "
       "logit_normal; mode",
       &Diffuse::sampling);
-  key("mean", "flow: mean of the normal distribution of logit_normal", &Diffuse::mean, Real{-10, 10});
+  key("mean", "flow: mean of the normal distribution of logit_normal", &Diffuse::mean, RealRange{-10, 10});
   key("std", "flow: standard deviation of the normal distribution under the sigmoid", &Diffuse::std,
-      Real{0, 10});
-  key("shift", "flow: timestep shift of sampling=shift", &Diffuse::shift, Real{0.01, 100});
-  key("mode_scale", "flow: scale of sampling=mode", &Diffuse::mode_scale, Real{-1, 1.75});
+      RealRange{0, 10});
+  key("shift", "flow: timestep shift of sampling=shift", &Diffuse::shift, RealRange{0.01, 100});
+  key("mode_scale", "flow: scale of sampling=mode", &Diffuse::mode_scale, RealRange{-1, 1.75});
   key("weighting", "Loss weight by timestep: none, sigma_sqrt, cosmap, min_snr (for epsilon and v)",
       &Diffuse::weighting);
-  key("min_snr", "gamma of weighting=min_snr", &Diffuse::min_snr, Real{0.01, 1000});
+  key("min_snr", "gamma of weighting=min_snr", &Diffuse::min_snr, RealRange{0.01, 1000});
   key("dropout", "Fraction of training images without class or caption, for classifier-free guidance",
-      &Diffuse::dropout, Share());
+      &Diffuse::dropout, Fraction());
   key("trigger", "Word to prepend to captions that do not contain it", &Diffuse::trigger);
   key("prior",
       "Folder of images with captions for prior preservation, which the model must still be able to generate",
       &Diffuse::prior);
-  key("prior_weight", "Loss weight of the images in diffuse.prior", &Diffuse::prior_weight, Real{0, 100});
-  key("text_tokens", "Max tokens of a caption", &Diffuse::text_tokens, Whole{1, 4096});
+  key("prior_weight", "Loss weight of the images in diffuse.prior", &Diffuse::prior_weight,
+      RealRange{0, 100});
+  key("text_tokens", "Max tokens of a caption", &Diffuse::text_tokens, IntegerRange{1, 4096});
   key("val_pictures", "Number of held-out images for the loss at fixed noise", &Diffuse::val_pictures,
-      Whole{1, 100000});
+      IntegerRange{1, 100000});
   key("prompts",
       "Prompts of the images that evaluations generate, e.g. [a red house]; empty: classes or captions of "
       "the data",
       &Diffuse::prompts, OneOrMore());
-  key("steps", "Sampling steps of generated images", &Diffuse::steps, Whole{1, 1000});
-  key("guidance", "Guidance scale of generated images", &Diffuse::guidance, Real{0, 100});
+  key("steps", "Sampling steps of generated images", &Diffuse::steps, IntegerRange{1, 1000});
+  key("guidance", "Guidance scale of generated images", &Diffuse::guidance, RealRange{0, 100});
   key("judged",
       "Classes: number of images that the last evaluation generates and classifies, with a classifier "
       "trained on the same data, to report the fraction of requested classes",
-      &Diffuse::judged, Whole{0, 100000});
+      &Diffuse::judged, IntegerRange{0, 100000});
 }
 
 void add_optimizer_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "optimizer", &Recipe::optimizer);
   key("name", "Optimizer: {}", &Optimizer::name, Named());
-  key("lr", "Learning rate", &Optimizer::lr, Real{0, 1e6});
-  key("momentum", "sgd, muon: momentum", &Optimizer::momentum, Real{0, 1});
+  key("lr", "Learning rate", &Optimizer::lr, RealRange{0, 1e6});
+  key("momentum", "sgd, muon: momentum", &Optimizer::momentum, RealRange{0, 1});
   key("nesterov", "sgd, muon: use Nesterov momentum", &Optimizer::nesterov);
   key("in_backward",
       "Update each weight in the backward pass as soon as its gradient is final, so that gradients need no "
       "memory. Requires train.accumulate=1 and train.clip_norm=0",
       &Optimizer::in_backward);
   key("weight_decay", "sgd: L2 regularization. Others: decoupled weight decay", &Optimizer::weight_decay,
-      Real{0, 1e6});
-  key("beta1", "adamw, lion: decay of the first moment", &Optimizer::beta1, Real{0, 1});
+      RealRange{0, 1e6});
+  key("beta1", "adamw, lion: decay of the first moment", &Optimizer::beta1, RealRange{0, 1});
   key("beta2", "adamw: decay of the second moment. lion: decay of the momentum, usually 0.99",
-      &Optimizer::beta2, Real{0, 1});
-  key("eps", "adamw: value added to the denominator", &Optimizer::eps, Real{0, 1});
+      &Optimizer::beta2, RealRange{0, 1});
+  key("eps", "adamw: value added to the denominator", &Optimizer::eps, RealRange{0, 1});
   key("rates",
       "Factors of the learning rate by prefixes of weight names, e.g. [encoder=0.1]; the first match applies",
       &Optimizer::rates, OneOrMore());
@@ -402,10 +413,11 @@ void add_optimizer_fields(std::vector<Field>& fields) {
 void add_schedule_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "schedule", &Recipe::schedule);
   key("name", "Learning rate schedule: constant, step, cosine, onecycle", &Schedule::name);
-  key("warmup_steps", "Updates of linear warmup", &Schedule::warmup_steps, Whole{0});
-  key("step_size", "step: updates between two drops of the learning rate", &Schedule::step_size, Whole{1});
-  key("gamma", "step: factor of each drop", &Schedule::gamma, Real{0, 1e6});
-  key("min_lr", "cosine: final learning rate", &Schedule::min_lr, Real{0, 1e6});
+  key("warmup_steps", "Updates of linear warmup", &Schedule::warmup_steps, IntegerRange{0});
+  key("step_size", "step: updates between two drops of the learning rate", &Schedule::step_size,
+      IntegerRange{1});
+  key("gamma", "step: factor of each drop", &Schedule::gamma, RealRange{0, 1e6});
+  key("min_lr", "cosine: final learning rate", &Schedule::min_lr, RealRange{0, 1e6});
 }
 
 }  // namespace
@@ -425,10 +437,10 @@ const std::vector<Field>& recipe_fields() {
 }
 
 std::string doc_of(const Field& field, const Choices& choices) {
-  const size_t at = field.doc.find(kNamesHere);
+  const size_t at = field.doc.find(kNamesPlaceholder);
   if (at == std::string::npos) return field.doc;
   return fmt::format("{}{}{}", field.doc.substr(0, at), fmt::join(choices.of(field.key), ", "),
-                     field.doc.substr(at + kNamesHere.size()));
+                     field.doc.substr(at + kNamesPlaceholder.size()));
 }
 
 }  // namespace hearth::recipe

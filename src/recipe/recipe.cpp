@@ -16,10 +16,10 @@ DataKind data_kind(std::string_view name) {
   return static_cast<DataKind>(std::ranges::find(names, name) - names.begin());
 }
 
-bool makes_pictures(const Recipe& recipe) { return recipe.train.objective >= Objective::flow; }
+bool is_image_generation(const Recipe& recipe) { return recipe.train.objective >= Objective::flow; }
 
 bool is_text(const Recipe& recipe) {
-  return !makes_pictures(recipe) && (!recipe.model.path.empty() || !recipe.model.config.empty());
+  return !is_image_generation(recipe) && (!recipe.model.path.empty() || !recipe.model.config.empty());
 }
 
 bool Data::is_stream(const fs::path& file) const {
@@ -51,12 +51,12 @@ int num_threads(const Recipe& recipe) {
   return std::max(1, num_available_cpus() / static_cast<int>(recipe.devices));
 }
 
-bool have_own_states(const Recipe& recipe) {
+bool have_private_states(const Recipe& recipe) {
   return recipe.exchange.compress != Compress::none || recipe.exchange.local_steps > 1;
 }
 
-int num_sharing(const Recipe& recipe, int num_devices) {
-  if (have_own_states(recipe) && num_devices < recipe.devices) return 0;
+int num_usable_devices(const Recipe& recipe, int num_devices) {
+  if (have_private_states(recipe) && num_devices < recipe.devices) return 0;
   if (recipe.parallel == Parallel::pipeline) return num_devices;
   const auto shares = [shards = recipe.train.shards](int64_t count) {
     return shards % count == 0 && std::has_single_bit(static_cast<uint64_t>(shards / count));

@@ -339,7 +339,7 @@ struct Recipe {
 /// True if the recipe trains a language model.
 bool is_text(const Recipe& recipe);
 /// True if the recipe trains a denoiser, which generates images.
-bool makes_pictures(const Recipe& recipe);
+bool is_image_generation(const Recipe& recipe);
 /// True if rows of text may contain several documents.
 bool has_documents(const Recipe& recipe);
 /// True if the records are pairs of a chosen and a rejected answer (DPO).
@@ -352,10 +352,10 @@ int num_threads(const Recipe& recipe);
 inline constexpr const char* kWinograd = "winograd";
 /// True if workers keep private state (compression residuals, local weights of DiLoCo), so that a run can
 /// resume only with the same number of workers.
-bool have_own_states(const Recipe& recipe);
+bool have_private_states(const Recipe& recipe);
 /// Returns the max number of workers, at most `num_devices`, that compute the same bits as devices=N does; 0
 /// if there is none.
-int num_sharing(const Recipe& recipe, int num_devices);
+int num_usable_devices(const Recipe& recipe, int num_devices);
 /// Returns a copy of the recipe for one device.
 Recipe on_one_device(Recipe recipe);
 

@@ -72,15 +72,15 @@ constexpr std::pair<const char*, const char*> kAliases[] = {
     {"rl_beta", "dpo.beta"},
     {"pref_beta", "dpo.beta"}};
 
-/// Returns a value for a message: one line, shortened to kLongest characters.
+/// Returns a value for a message: one line, shortened to kMaxShown characters.
 std::string shown(const YAML::Node& value) {
   if (value.IsNull()) return "nothing";
   if (value.IsSequence()) return fmt::format("a list of {}", value.size());
   if (!value.IsScalar()) return "keys";
-  constexpr size_t kLongest = 60;
+  constexpr size_t kMaxShown = 60;
   const std::string& text = value.Scalar();
-  const std::string quoted = yaml_quoted(std::string_view(text).substr(0, kLongest));
-  return fmt::format("'{}{}'", quoted.substr(1, quoted.size() - 2), text.size() > kLongest ? "..." : "");
+  const std::string quoted = yaml_quoted(std::string_view(text).substr(0, kMaxShown));
+  return fmt::format("'{}{}'", quoted.substr(1, quoted.size() - 2), text.size() > kMaxShown ? "..." : "");
 }
 
 std::string section_of(const std::string& key) { return key.substr(0, key.find('.') + 1); }
@@ -107,7 +107,7 @@ std::optional<std::string> likely_key(const std::string& key) {
 /// Returns model.path for model=FOLDER and data.path for data=FILE, otherwise the key unchanged. A value is a
 /// path if it has a slash or an extension, or if the file exists; names of models and data kinds have
 /// neither.
-std::string meant_key(const std::string& key, const YAML::Node& value) {
+std::string key_or_path(const std::string& key, const YAML::Node& value) {
   if ((key != "model" && key != "data") || !value.IsScalar()) return key;
   const std::string& text = value.Scalar();
   std::error_code ignored;
@@ -144,19 +144,19 @@ const Field* first_of_section(const std::string& name) {
 
 std::string advice(const Field& field) {
   if (!field.advice.empty()) return "try " + field.advice;
-  const std::string usual = field.write(Recipe());
-  return usual == "\"\"" || usual == "[]" ? "try hearth ls --keys" : "try " + usual;
+  const std::string default_value = field.write(Recipe());
+  return default_value == "\"\"" || default_value == "[]" ? "try hearth ls --keys" : "try " + default_value;
 }
 
 /// Recipe that is being parsed, and the locations of its keys.
-struct Reading {
+struct Parser {
   Recipe recipe;
-  Places places;
+  KeyLocations locations;
   const Choices& choices;
 };
 
-void read_key(Reading& reading, const std::string& key, const YAML::Node& value, const std::string& where) {
-  const Field* field = find_field(meant_key(key, value));
+void read_key(Parser& parser, const std::string& key, const YAML::Node& value, const std::string& where) {
+  const Field* field = find_field(key_or_path(key, value));
   const Field* inside = first_of_section(key);
   if (field == nullptr && inside != nullptr) {
     if (value.IsNull()) return;
@@ -164,28 +164,28 @@ void read_key(Reading& reading, const std::string& key, const YAML::Node& value,
                where, key, leaf_of(inside->key), inside->write(Recipe()));
   }
   if (field == nullptr) refuse_key(key, where);
-  if (const std::string expected = field->read(reading.recipe, value, reading.choices); !expected.empty()) {
+  if (const std::string expected = field->read(parser.recipe, value, parser.choices); !expected.empty()) {
     user_error("expected {} for {}, got {} in {}; {}", expected, field->key, shown(value), where,
                advice(*field));
   }
-  reading.places.set(field->key, where);
+  parser.locations.set(field->key, where);
 }
 
-void read_map(Reading& reading, const YAML::Node& map, const std::string& prefix, const std::string& file) {
+void read_map(Parser& parser, const YAML::Node& map, const std::string& prefix, const std::string& file) {
   std::set<std::string> seen;
   for (const auto& entry : map) {
     const std::string where = fmt::format("{}:{}", file, entry.first.Mark().line + 1);
     if (!entry.first.IsScalar()) user_error("expected a key, got {} in {}", shown(entry.first), where);
     const std::string key = prefix + entry.first.Scalar();
     const Field* field = find_field(key);
-    if (!seen.insert(key).second || (field != nullptr && reading.places.contains(field->key))) {
+    if (!seen.insert(key).second || (field != nullptr && parser.locations.contains(field->key))) {
       user_error("'{}' is set twice, the second time in {}; remove one of them",
                  field != nullptr ? field->key : key, where);
     }
     if (!entry.second.IsMap()) {
-      read_key(reading, key, entry.second, where);
+      read_key(parser, key, entry.second, where);
     } else if (prefix.empty() && first_of_section(key) != nullptr) {
-      read_map(reading, entry.second, key + ".", file);
+      read_map(parser, entry.second, key + ".", file);
     } else if (field != nullptr) {
       user_error("expected a value for '{}', got a section in {}; {}", key, where, advice(*field));
     } else {
@@ -206,37 +206,38 @@ YAML::Node override_value(const std::string& key, const std::string& value, cons
 }
 
 /// Applies overrides to a recipe, then sets the defaults that depend on other keys and checks it.
-Recipe finish(Reading reading, std::span<const std::string> overrides) {
+Recipe finish(Parser parser, std::span<const std::string> overrides) {
   for (const std::string& text : overrides) {
     const size_t equals = text.find('=');
     if (equals == std::string::npos) user_error("expected an override like train.batch=64, got '{}'", text);
     const std::string key = text.substr(0, equals);
-    const std::string given = Places::kOverride + yaml_quoted(text);
-    read_key(reading, key, override_value(key, text.substr(equals + 1), given), given);
+    const std::string given = KeyLocations::kOverride + yaml_quoted(text);
+    read_key(parser, key, override_value(key, text.substr(equals + 1), given), given);
   }
-  complete(reading.recipe, reading.places);
-  check(reading.recipe, reading.places);
-  return std::move(reading.recipe);
+  set_dependent_values(parser.recipe, parser.locations);
+  check(parser.recipe, parser.locations);
+  return std::move(parser.recipe);
 }
 
 }  // namespace
 
 Recipe with_overrides(Recipe recipe, const std::string& where, const Choices& choices,
                       std::span<const std::string> overrides) {
-  return finish({.recipe = std::move(recipe), .places = Places(where), .choices = choices}, overrides);
+  return finish({.recipe = std::move(recipe), .locations = KeyLocations(where), .choices = choices},
+                overrides);
 }
 
 Recipe parse_recipe(const std::string& yaml, const std::string& where, const Choices& choices,
                     std::span<const std::string> overrides) {
-  Reading reading{.recipe = {}, .places = Places(where), .choices = choices};
+  Parser parser{.recipe = {}, .locations = KeyLocations(where), .choices = choices};
   const YAML::Node root = parse_yaml(yaml, where, kRecipe);
   if (!root.IsMap() && !root.IsNull()) {
     user_error(
         "expected keys like 'train:' at the top, got {} in {}:1; try hearth cp demo FILE.yaml for a recipe",
         shown(root), where);
   }
-  if (root.IsMap()) read_map(reading, root, "", where);
-  return finish(std::move(reading), overrides);
+  if (root.IsMap()) read_map(parser, root, "", where);
+  return finish(std::move(parser), overrides);
 }
 
 Recipe load_recipe(const fs::path& path, const Choices& choices, std::span<const std::string> overrides) {

@@ -11,7 +11,7 @@ namespace {
 
 bool has_adapter(const Recipe& before, const Recipe&) { return before.adapter.wanted(); }
 
-bool is_no_image_generation(const Recipe& before, const Recipe&) { return !makes_pictures(before); }
+bool is_no_image_generation(const Recipe& before, const Recipe&) { return !is_image_generation(before); }
 
 bool keeps_average(const Recipe& before, const Recipe& after) {
   return before.train.ema > 0 && after.train.ema > 0;

@@ -14,14 +14,14 @@ namespace hearth::run {
 namespace {
 
 /// Min time between two checkpoints in memory, as a multiple of the time that training stops for one.
-constexpr double kLeastShare = 50;
+constexpr double kMinIntervalFactor = 50;
 
 }  // namespace
 
 Checkpoints::Checkpoints(Worker worker, const RunFolder& folder)
     : worker_(worker), folder_(folder), run_id_(folder.path().string() + "\n" + identity_of(worker.recipe)) {}
 
-void Checkpoints::take_inputs(bool accepts_changed_inputs) {
+void Checkpoints::hash_inputs(bool accepts_changed_inputs) {
   accepts_changed_inputs_ = accepts_changed_inputs;
   // Hashing gigabytes takes as long as reading them from the disk: switch to a heartbeat phase of unknown
   // duration.
@@ -77,7 +77,7 @@ std::optional<Checkpoints::Restored> Checkpoints::restore(std::vector<std::strin
 }
 
 void Checkpoints::check_number_of_workers(const RunState& state, const std::string& where) const {
-  if (!recipe::have_own_states(worker_.recipe) || state.num_workers == worker_.num_workers()) return;
+  if (!recipe::have_private_states(worker_.recipe) || state.num_workers == worker_.num_workers()) return;
   user_error(
       "{1} was written with devices={0}, each with private state (exchange.compress, exchange.local_steps), "
       "but devices is {2}; set devices={3}",
@@ -128,7 +128,7 @@ RunState Checkpoints::restore(const std::string& state_text, std::span<const std
 }
 
 StateText Checkpoints::write(RunState& state) const {
-  state.num_workers = recipe::have_own_states(worker_.recipe) ? worker_.num_workers() : 1;
+  state.num_workers = recipe::have_private_states(worker_.recipe) ? worker_.num_workers() : 1;
   state.optimizer = worker_.recipe.optimizer.name;
   state.num_rows = worker_.task.num_data_rows();
   state.inputs = inputs_;
@@ -180,7 +180,8 @@ void Checkpoints::save_to_memory(RunState& state) {
   const bool saved =
       worker_.events.memory->save(run_id_, state.step, worker_.engine.state(), {text.data(), text.size()});
   const double now = process_seconds();
-  memory_due_at_ = now + std::max(worker_.recipe.train.memory_checkpoint_every, kLeastShare * (now - before));
+  memory_due_at_ =
+      now + std::max(worker_.recipe.train.memory_checkpoint_every, kMinIntervalFactor * (now - before));
   if (saved) return;
   memory_due_at_ = 0;
   worker_.events.message("checkpoints in memory are off from now on: out of memory");

@@ -23,7 +23,7 @@ class Checkpoints {
 
   /// Computes fingerprints of the input files that checkpoints depend on. `accepts_changed_inputs`: true to
   /// resume from a checkpoint with other fingerprints. Call on the leader before load().
-  void take_inputs(bool accepts_changed_inputs);
+  void hash_inputs(bool accepts_changed_inputs);
   /// Restores the newest checkpoint of a resumed run and reports which one it is; nullopt if there is none.
   /// Throws a UserError if all checkpoints are damaged, or if the newest one does not match the recipe, the
   /// number of workers or the input files.

@@ -21,9 +21,9 @@ std::string driver_name(const exec::GpuWish& wish) {
 }
 
 /// Returns the slowest GPU of all workers (lowest half-precision rate). Collective call.
-const cost::Device& slowest(const cost::Device& own, distributed::ProcessGroup& group) {
+const cost::Device& slowest(const cost::Device& local, distributed::ProcessGroup& group) {
   const std::span<const cost::Device> known = cost::known_gpus();
-  const int64_t number = &own - known.data();
+  const int64_t number = &local - known.data();
   std::vector<int64_t> numbers(static_cast<size_t>(group.size()));
   group.all_gather(std::as_bytes(std::span(&number, 1)), std::as_writable_bytes(std::span(numbers)));
   const int64_t chosen = std::ranges::min(numbers, {}, [&](int64_t i) {
@@ -39,20 +39,20 @@ bool has_rates(std::string_view device) {
 
 }  // namespace
 
-const cost::Device* slowest_gpu(const exec::GpuWish& own, distributed::ProcessGroup& group) {
-  return has_rates(own.device) ? &slowest(cost::nearest_gpu(driver_name(own)), group) : nullptr;
+const cost::Device* slowest_gpu(const exec::GpuWish& local, distributed::ProcessGroup& group) {
+  return has_rates(local.device) ? &slowest(cost::nearest_gpu(driver_name(local)), group) : nullptr;
 }
 
-std::string use_device_rates(engine::EngineOptions& options, distributed::ProcessGroup* group) {
+std::string set_device_rates(engine::EngineOptions& options, distributed::ProcessGroup* group) {
   if (options.backend != exec::Backend::gpu || engine::is_emulated(options.gpu.device)) return {};
   const std::string name = driver_name(options.gpu);
-  const cost::Device& own = cost::nearest_gpu(name);
-  options.device = group == nullptr ? own : slowest(own, *group);
-  if (name.empty() || own.full_name == name) return {};
-  return fmt::format("{} is not in the table of GPUs; times are modeled for {}", name, own.full_name);
+  const cost::Device& local = cost::nearest_gpu(name);
+  options.device = group == nullptr ? local : slowest(local, *group);
+  if (name.empty() || local.full_name == name) return {};
+  return fmt::format("{} is not in the table of GPUs; times are modeled for {}", name, local.full_name);
 }
 
-double share_of_peak(double flops_per_second, const gpu::DeviceInfo* gpu, DType precision) {
+double fraction_of_peak(double flops_per_second, const gpu::DeviceInfo* gpu, DType precision) {
   const cost::Device* model = gpu == nullptr ? nullptr : cost::find_gpu_by_full_name(gpu->name);
   const double peak = model == nullptr ? 0 : cost::peak_flops_per_second(*model, precision);
   return peak > 0 ? flops_per_second / peak : 0;

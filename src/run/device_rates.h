@@ -12,12 +12,12 @@ namespace hearth::run {
 /// note of one sentence if the GPU is unknown, otherwise "". `group`: if not null, a collective call; all
 /// workers use the rates of the slowest GPU, so that they plan the same program. Opens the driver: call after
 /// fork().
-std::string use_device_rates(engine::EngineOptions& options, distributed::ProcessGroup* group = nullptr);
+std::string set_device_rates(engine::EngineOptions& options, distributed::ProcessGroup* group = nullptr);
 /// Returns the rates of the slowest GPU of all workers; null for the CPU and emulated GPUs. Collective call.
-const cost::Device* slowest_gpu(const exec::GpuWish& own, distributed::ProcessGroup& group);
+const cost::Device* slowest_gpu(const exec::GpuWish& local, distributed::ProcessGroup& group);
 
 /// Returns a rate as a fraction of the vendor's peak for dense matmuls in `precision`; 0 if the peak is
 /// unknown or `gpu` is null (CPU).
-double share_of_peak(double flops_per_second, const gpu::DeviceInfo* gpu, DType precision);
+double fraction_of_peak(double flops_per_second, const gpu::DeviceInfo* gpu, DType precision);
 
 }  // namespace hearth::run

@@ -34,15 +34,15 @@ WeightsEvaluation checked(const tasks::Task& task, const tasks::Evaluation& foun
 
 }  // namespace
 
-WeightsEvaluation evaluate_run(recipe::Recipe given, const fs::path& run, const SayNote& say) {
+WeightsEvaluation evaluate_run(recipe::Recipe given, const fs::path& run, const PrintNote& print_note) {
   tasks::Job job = resolve(std::move(given), run).job;
   const recipe::Recipe& recipe = job.recipe;
   const auto task = tasks::task_of(recipe).open(job, 0);
   take_class_names(job.recipe, *task);
   engine::EngineOptions options = engine_options(job);
-  if (const std::string note = use_device_rates(options); !note.empty()) say(note);
+  if (const std::string note = set_device_rates(options); !note.empty()) print_note(note);
   // Prepares the data before the engine exists, while all memory of the GPU is free.
-  if (!task->is_prepared()) task->prepare(say);
+  if (!task->is_prepared()) task->prepare(print_note);
   fs::path weights;
   const tasks::Evaluation found = infer::evaluate(std::move(options), *task, [&](engine::Engine& engine) {
     weights = load_run(engine, recipe, run);
@@ -52,15 +52,15 @@ WeightsEvaluation evaluate_run(recipe::Recipe given, const fs::path& run, const 
 }
 
 WeightsEvaluation evaluate_model(const recipe::Recipe& recipe, const hub::ModelFolder& model,
-                                 const SayNote& say) {
+                                 const PrintNote& print_note) {
   hub::check_weights(model);
   const tasks::Job job(recipe);
   const auto task = tasks::task_of(recipe).open(job, 0);
-  if (const std::string warning = task->warning(); !warning.empty()) say(warning);
+  if (const std::string warning = task->warning(); !warning.empty()) print_note(warning);
   engine::EngineOptions options = engine_options(job);
-  use_device_rates(options);
+  set_device_rates(options);
   const tasks::Evaluation found =
-      infer::evaluate_text(std::move(options), *task, model, recipe.data.context, say);
+      infer::evaluate_text(std::move(options), *task, model, recipe.data.context, print_note);
   return checked(*task, found, model.named_weights());
 }
 

@@ -17,14 +17,14 @@ struct WeightsEvaluation {
 };
 
 /// Callback that prints a note of one sentence.
-using SayNote = std::function<void(const std::string&)>;
+using PrintNote = std::function<void(const std::string&)>;
 
 /// Evaluates the best weights of a run, or its last weights if it has no best ones. Compiles only evaluation
 /// programs and writes nothing to the run folder. Throws a UserError if the data does not match the run or
 /// the loss is not finite.
-WeightsEvaluation evaluate_run(recipe::Recipe recipe, const fs::path& run, const SayNote& say);
+WeightsEvaluation evaluate_run(recipe::Recipe recipe, const fs::path& run, const PrintNote& print_note);
 /// Evaluates a language model with its adapter, if any. `recipe` has the data and the path of the same model.
 WeightsEvaluation evaluate_model(const recipe::Recipe& recipe, const hub::ModelFolder& model,
-                                 const SayNote& say);
+                                 const PrintNote& print_note);
 
 }  // namespace hearth::run

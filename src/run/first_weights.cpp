@@ -15,7 +15,7 @@ void load_frozen_weights(engine::Engine& engine, const recipe::Recipe& recipe) {
   hub::load_model(engine, recipe.init.empty() ? recipe.model.path : recipe.init);
 }
 
-std::vector<std::string> load_first_weights(engine::Engine& engine, const recipe::Recipe& recipe) {
+std::vector<std::string> load_initial_weights(engine::Engine& engine, const recipe::Recipe& recipe) {
   std::vector<std::string> notes;
   const bool adapts = hub::has_adapter(engine);
   const std::string& first = recipe.init.empty() ? recipe.model.path : recipe.init;

@@ -13,6 +13,6 @@ namespace hearth::run {
 void load_frozen_weights(engine::Engine& engine, const recipe::Recipe& recipe);
 /// Loads the initial weights of a run from the files in its recipe. Returns a sentence for each tensor of an
 /// image model that does not match the model and was not loaded.
-std::vector<std::string> load_first_weights(engine::Engine& engine, const recipe::Recipe& recipe);
+std::vector<std::string> load_initial_weights(engine::Engine& engine, const recipe::Recipe& recipe);
 
 }  // namespace hearth::run

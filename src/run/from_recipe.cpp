@@ -92,7 +92,7 @@ engine::EngineOptions engine_options(const tasks::Job& job, int device, int64_t 
   return options;
 }
 
-void check_first_weights(const tasks::Job& job) {
+void check_initial_weights(const tasks::Job& job) {
   const recipe::Recipe& recipe = job.recipe;
   const std::string& model = recipe.init.empty() ? recipe.model.path : recipe.init;
   if (!model.empty()) hub::open_weights(model);

@@ -21,7 +21,7 @@ recipe::Recipe parse_recipe(const std::string& yaml, const std::string& where,
 engine::EngineOptions engine_options(const tasks::Job& job, int device = 0, int64_t num_workers = 0);
 /// Opens the initial weights of the recipe, so that a missing or damaged file is reported before the data is
 /// read. Throws a UserError.
-void check_first_weights(const tasks::Job& job);
+void check_initial_weights(const tasks::Job& job);
 
 /// Returns the ONNX export options of an image run: name of the graph, and metadata for preprocessing (task,
 /// class names, mean, std, color, fit, as text). Throws a UserError for the run of a language model.

@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kMaxRows = 64;
 /// Default guidance scale of models with a guidance embedding (FLUX.1-dev), and of models with
 /// classifier-free guidance (FLUX.2, DiT), which run twice per sampling step: with and without the condition.
-constexpr double kUsualGuidance = 3.5, kComparingGuidance = 4;
+constexpr double kEmbeddedGuidance = 3.5, kClassifierFreeGuidance = 4;
 constexpr int64_t kMaxConfigBytes = 1 << 22;
 
 nlohmann::json read_json(const fs::path& file) {
@@ -36,7 +36,8 @@ nlohmann::json scheduler_of(const fs::path& model) {
 
 /// Sets the timestep shift and the default guidance of a text-to-image model from the scheduler configuration
 /// and model_index.json.
-void take_up_text_model(const fs::path& model, const models::DenoiserConfig& config, recipe::Recipe& recipe) {
+void set_text_model_defaults(const fs::path& model, const models::DenoiserConfig& config,
+                             recipe::Recipe& recipe) {
   recipe::Diffuse& diffuse = recipe.diffuse;
   diffuse.sampling = recipe::NoiseSampling::flux_shift;
   if (const auto scheduler = scheduler_of(model);
@@ -46,16 +47,16 @@ void take_up_text_model(const fs::path& model, const models::DenoiserConfig& con
   }
   const bool is_flux2 = config.family == models::DenoiserConfig::Family::flux2;
   const bool compares = is_flux2 && !read_json(model / kModelIndex).value("is_distilled", false);
-  diffuse.guidance = config.guidance ? kUsualGuidance : compares ? kComparingGuidance : 1;
+  diffuse.guidance = config.guidance ? kEmbeddedGuidance : compares ? kClassifierFreeGuidance : 1;
 }
 
 /// Sets the objective, the timestep shift and the default guidance of a class-conditional model from the
 /// scheduler configuration. Throws a UserError for an unsupported scheduler.
-void take_up_class_model(const fs::path& model, recipe::Recipe& recipe) {
+void set_class_model_defaults(const fs::path& model, recipe::Recipe& recipe) {
   const auto scheduler = scheduler_of(model);
-  const auto text = [&](const char* key, const char* otherwise) {
+  const auto text = [&](const char* key, const char* fallback) {
     const auto found = scheduler.find(key);
-    return found != scheduler.end() && found->is_string() ? found->get<std::string>() : otherwise;
+    return found != scheduler.end() && found->is_string() ? found->get<std::string>() : fallback;
   };
   const std::string predicts = text("prediction_type", "epsilon"), betas = text("beta_schedule", "linear");
   const bool is_flow = text("_class_name", "").starts_with("FlowMatch");
@@ -69,12 +70,12 @@ void take_up_class_model(const fs::path& model, recipe::Recipe& recipe) {
     recipe.diffuse.sampling = recipe::NoiseSampling::shift;
     recipe.diffuse.shift = scheduler.value("shift", 1.0);
   }
-  recipe.diffuse.guidance = kComparingGuidance;
+  recipe.diffuse.guidance = kClassifierFreeGuidance;
 }
 
 /// Throws a UserError if the run's base model is a single weights file (original FLUX format): generation
 /// also needs text encoders and an autoencoder, which only a folder in diffusers' layout contains.
-void refuse_lone_file(const fs::path& model, const fs::path& run) {
+void check_is_folder(const fs::path& model, const fs::path& run) {
   if (!fs::is_regular_file(model)) return;
   user_error(
       "'{0}' was trained on '{1}', a weights file without text encoders and autoencoder; use hearth generate "
@@ -93,8 +94,8 @@ tasks::Job job_of_folder(const fs::path& model, const fs::path& adapter,
   recipe.model.path = model.string();
   recipe.adapter.path = adapter.string();
   tasks::Job job(std::move(recipe));
-  job.denoiser->num_classes > 0 ? take_up_class_model(model, job.recipe)
-                                : take_up_text_model(model, *job.denoiser, job.recipe);
+  job.denoiser->num_classes > 0 ? set_class_model_defaults(model, job.recipe)
+                                : set_text_model_defaults(model, *job.denoiser, job.recipe);
   job.recipe.data.image_size = tasks::usual_side(job);
   return job;
 }
@@ -102,7 +103,7 @@ tasks::Job job_of_folder(const fs::path& model, const fs::path& adapter,
 tasks::Job job_of_run(const fs::path& run, const fs::path& adapter, std::span<const std::string> overrides) {
   recipe::Recipe recipe = recipe::on_one_device(load_recipe(run / kRunRecipe, overrides));
   if (recipe.adapter.wanted()) {
-    refuse_lone_file(recipe.model.path, run);
+    check_is_folder(recipe.model.path, run);
     recipe.adapter.path = run.string();
   } else {
     recipe.model.config = (run / kModelConfig).string();
@@ -123,7 +124,7 @@ tasks::Job job_of(const fs::path& model, const ImageSessionOptions& options) {
 
 bool generates_images(const fs::path& model) {
   if (path_exists(model / kModelIndex)) return true;
-  return path_exists(model / kRunRecipe) && recipe::makes_pictures(load_recipe(model / kRunRecipe));
+  return path_exists(model / kRunRecipe) && recipe::is_image_generation(load_recipe(model / kRunRecipe));
 }
 
 ImageSession::ImageSession(const fs::path& model, ImageSessionOptions options)
@@ -132,7 +133,7 @@ ImageSession::ImageSession(const fs::path& model, ImageSessionOptions options)
       job_(job_of(model_, options_)),
       noising_(tasks::noising_options(job_.recipe)),
       maker_options_(tasks::picture_options(job_)),
-      translator_(tasks::open_translator(job_, model_)) {
+      codec_(tasks::open_translator(job_, model_)) {
   maker_options_.batch = maker_options_.format.has_labels() ? std::min(options_.batch, kMaxRows) : 1;
 }
 
@@ -151,9 +152,9 @@ tasks::PictureMakerOptions ImageSession::maker_options(const ImageRequest& reque
 }
 
 tasks::Condition ImageSession::encode(const ImageRequest& request, tasks::PictureMakerOptions& options) {
-  tasks::Condition condition = translator_->conditions(std::span(&request.prompt, 1)).front();
-  notes_.emplace(request.prompt, translator_->note());
-  if (options.compares()) options.unconditional = translator_->no_condition();
+  tasks::Condition condition = codec_->conditions(std::span(&request.prompt, 1)).front();
+  notes_.emplace(request.prompt, codec_->note());
+  if (options.compares()) options.unconditional = codec_->no_condition();
   return condition;
 }
 
@@ -181,10 +182,10 @@ std::vector<GeneratedImage> ImageSession::generate(const ImageRequest& request) 
   const std::vector<tasks::Condition> conditions(static_cast<size_t>(request.count),
                                                  encode(request, options));
   const auto all = tasks::PictureMaker(denoiser(), noising_, options).make(conditions, 0, request.seed);
-  if (!options_.keeps_denoiser) engine_.reset();
+  if (!options_.keep_denoiser) engine_.reset();
   std::vector<GeneratedImage> made;
   for (const std::vector<float>& latents : all) {
-    GeneratedImage one{.image = translator_->picture(latents, options.latents),
+    GeneratedImage one{.image = codec_->picture(latents, options.latents),
                        .settings = {},
                        .note = notes_.at(request.prompt)};
     one.settings = {{"prompt", request.prompt},

@@ -24,7 +24,7 @@ struct ImageSessionOptions {
   int threads = 0;    ///< 0: one per core
   /// True if the denoiser stays loaded between requests. False: its memory is freed before images are
   /// decoded.
-  bool keeps_denoiser = true;
+  bool keep_denoiser = true;
 };
 
 struct ImageRequest {
@@ -71,7 +71,7 @@ class ImageSession {
   tasks::Job job_;
   tasks::Noising noising_;
   tasks::PictureMakerOptions maker_options_;
-  std::unique_ptr<tasks::PictureTranslator> translator_;
+  std::unique_ptr<tasks::PictureTranslator> codec_;
   std::map<std::string, std::string> notes_;  ///< GeneratedImage::note of each encoded prompt
   std::unique_ptr<engine::Engine> engine_;    ///< null until the first request
 };

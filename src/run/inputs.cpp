@@ -159,7 +159,7 @@ std::vector<InputState> inputs_of(const recipe::Recipe& recipe) {
     inputs.add(starts_elsewhere ? "init" : "model.path", starts_elsewhere ? recipe.init : recipe.model.path,
                is_text ? holds_language_model : holds_weights);
   }
-  if (recipe::makes_pictures(recipe))
+  if (recipe::is_image_generation(recipe))
     inputs.add("model.autoencoder", recipe.model.autoencoder, holds_weights);
   return inputs.take();
 }

@@ -1,6 +1,6 @@
 // Start of a run. Three cases: train_supervised() runs a supervisor in this process, which forks the workers
 // and restarts them; train_alone() is the only worker, or one of those that mpirun started; a check
-// (only_checks) on one device runs here. Every worker ends in train_here(), which constructs the Trainer. The
+// (only_checks) on one device runs here. Every worker ends in run_worker(), which constructs the Trainer. The
 // supervisor forks before any thread or GPU context exists, so nothing here may create one before fork().
 #include "run/launch.h"
 
@@ -64,19 +64,19 @@ void warn(const tasks::Task& task, Reporter& reporter) {
 }
 
 /// Prints the class names of an image model, at most the first few.
-void say_classes(const recipe::Recipe& recipe, Reporter& reporter) {
+void print_classes(const recipe::Recipe& recipe, Reporter& reporter) {
   constexpr size_t kMaxShown = 12;
   const std::vector<std::string>& names = recipe.model.class_names;
   if (names.empty()) return;
   reporter.message(fmt::format("{} classes: {}", names.size(), listed(names, kMaxShown)));
 }
 
-void announce(const Trainer& trainer, engine::Engine& engine, const LaunchOptions& options,
-              Reporter& reporter) {
+void print_start(const Trainer& trainer, engine::Engine& engine, const LaunchOptions& options,
+                 Reporter& reporter) {
   const recipe::Recipe& recipe = options.job.recipe;
   reporter.message("run folder: " + options.out);
   for (const std::string& note : options.notes) reporter.message(note);
-  say_classes(trainer.recipe(), reporter);
+  print_classes(trainer.recipe(), reporter);
   int64_t parameters = 0, all = 0;
   for (const nn::Tensor& tensor : engine.plan().tensors) {
     const int64_t count = tensor.layout.file_shape.num_elements();
@@ -117,8 +117,8 @@ void announce(const Trainer& trainer, engine::Engine& engine, const LaunchOption
   }
 }
 
-void conclude(const RunSummary& summary, const LaunchOptions& options, const engine::Engine& engine,
-              Reporter& reporter) {
+void print_end(const RunSummary& summary, const LaunchOptions& options, const engine::Engine& engine,
+               Reporter& reporter) {
   if (summary.interrupted) {
     reporter.message(
         fmt::format("stopped at step {}; resume with: hearth resume {}", summary.steps, options.out));
@@ -148,10 +148,10 @@ void describe(Trainer& trainer, const recipe::Recipe& recipe, Reporter& reporter
 int check_only(Trainer& trainer, distributed::ProcessGroup* group, const LaunchOptions& options,
                Reporter& reporter) {
   const bool leads = group == nullptr || group->rank() == 0;
-  // Rank 0 has created the cached data, which the other ranks wait for in train_here(). The second barrier
+  // Rank 0 has created the cached data, which the other ranks wait for in run_worker(). The second barrier
   // keeps all ranks alive until each has loaded the weights.
   if (group != nullptr && leads) group->barrier();
-  trainer.load_first_weights();
+  trainer.load_initial_weights();
   if (group != nullptr) group->barrier();
   if (leads)
     for (const std::string& note : options.notes) reporter.message(note);
@@ -166,9 +166,9 @@ void check_group(distributed::ProcessGroup& group) {
 
 /// Returns a process group that all-reduces on the GPUs with NCCL or RCCL, if the recipe requests it and the
 /// library passes its test; otherwise null. Prints which transport is used.
-std::shared_ptr<distributed::ProcessGroup> join_gpus(const recipe::Recipe& recipe,
-                                                     distributed::ProcessGroup& group, int number,
-                                                     Reporter& reporter) {
+std::shared_ptr<distributed::ProcessGroup> open_gpu_group(const recipe::Recipe& recipe,
+                                                          distributed::ProcessGroup& group, int number,
+                                                          Reporter& reporter) {
   if (recipe.exchange.transport == recipe::Transport::host) return nullptr;
   distributed::OpenedNccl opened = distributed::open_nccl(group, exec::find_gpu(recipe.device, number));
   if (group.rank() > 0) return opened.group;
@@ -184,15 +184,15 @@ std::shared_ptr<distributed::ProcessGroup> join_gpus(const recipe::Recipe& recip
 
 /// Trains in this process and returns the exit status. `group`: null for a single worker; `memory`: storage
 /// of checkpoints in memory, which the next attempt resumes from; null: none.
-int train_here(const LaunchOptions& options, const supervise::Seat& seat, distributed::ProcessGroup* group,
+int run_worker(const LaunchOptions& options, const supervise::Seat& seat, distributed::ProcessGroup* group,
                const io::CheckpointMemory* memory = nullptr) {
   if (group != nullptr) check_group(*group);
   const bool leads = group == nullptr || group->rank() == 0, resume = options.resume || seat.attempt > 1;
   const std::unique_ptr<Reporter> reporter = options.open_reporter(seat.heartbeat);
   const std::shared_ptr<distributed::ProcessGroup> gpus =
-      group == nullptr ? nullptr : join_gpus(options.job.recipe, *group, seat.device, *reporter);
+      group == nullptr ? nullptr : open_gpu_group(options.job.recipe, *group, seat.device, *reporter);
   if (gpus != nullptr) group = gpus.get();
-  Membership member{.group = group, .device = seat.device};
+  WorkerSetup member{.group = group, .device = seat.device};
   if (group != nullptr && options.job.recipe.parallel == Parallel::pipeline)
     member.devices = gather_stage_devices(stage_device(options.job.recipe, seat.device), *group);
   // The trainer cannot call this collective, because the leader constructs its trainer before the others.
@@ -225,7 +225,7 @@ int train_here(const LaunchOptions& options, const supervise::Seat& seat, distri
   if (options.only_checks) return check_only(trainer, group, options, *reporter);
   if (const gpu::DeviceInfo* gpu = trainer.engine().device().gpu; gpu != nullptr && seat.gpus != nullptr)
     seat.gpus->use(seat.rank, gpu->pci_address);
-  if (leads && seat.attempt == 1) announce(trainer, trainer.engine(), options, *reporter);
+  if (leads && seat.attempt == 1) print_start(trainer, trainer.engine(), options, *reporter);
   if (leads && !options.dump_gradients.empty()) trainer.dump_gradients(options.dump_gradients);
   make_folder(options.out);
   lock_folder();
@@ -235,7 +235,7 @@ int train_here(const LaunchOptions& options, const supervise::Seat& seat, distri
                                           .reason = seat.reason,
                                           .accepts_changed_inputs = options.accepts_changed_inputs,
                                           .command = options.command});
-  if (leads) conclude(summary, options, trainer.engine(), *reporter);
+  if (leads) print_end(summary, options, trainer.engine(), *reporter);
   return summary.interrupted ? supervise::kInterrupted : supervise::kDone;
 }
 
@@ -244,24 +244,24 @@ int train_alone(const LaunchOptions& options) {
   std::signal(SIGTERM, on_interrupt);
   // Keep SIGHUP ignored if it was (nohup).
   if (std::signal(SIGHUP, on_interrupt) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
-  const auto group = join_launched(options.job.recipe.devices);
-  if (group == nullptr) return train_here(options, {.stop = &stop_requested}, nullptr);
+  const auto group = open_mpi_group(options.job.recipe.devices);
+  if (group == nullptr) return run_worker(options, {.stop = &stop_requested}, nullptr);
   const supervise::Seat seat{.device = group->rank(), .stop = &stop_requested};
-  const Ending ending = ending_of([&] { return train_here(options, seat, group.get()); });
+  const ExitStatus ending = exit_status_of([&] { return run_worker(options, seat, group.get()); });
   // Skip the destructor of the group: MPI_Finalize would wait for the other processes, which wait for this
   // one.
-  if (!ending.words.empty()) _exit(options.tell(ending));
+  if (!ending.error_message.empty()) _exit(options.print_error(ending));
   return ending.status;
 }
 
 /// Returns true if the GPU passes its self-test; otherwise prints the fault.
 bool passes_probe(const LaunchOptions& options, int device) {
-  const Ending ending = ending_of([&] {
+  const ExitStatus ending = exit_status_of([&] {
     const std::string fault = supervise::probe_gpu({.device = options.job.recipe.device, .number = device});
     if (!fault.empty()) options.open_reporter({})->warn(fmt::format("device {}: {}", device, fault));
     return fault.empty() ? supervise::kDone : supervise::kMistake;
   });
-  return options.tell(ending) == supervise::kDone;
+  return options.print_error(ending) == supervise::kDone;
 }
 
 int train_supervised(const LaunchOptions& options) {
@@ -270,15 +270,16 @@ int train_supervised(const LaunchOptions& options) {
   const io::CheckpointMemory memory;
   const auto work = [&](const supervise::Seat& seat) {
     const auto group = seat.group == nullptr ? nullptr : seat.group->open(seat.rank);
-    const Ending ending = ending_of([&] { return train_here(options, seat, group.get(), &memory); });
+    const ExitStatus ending = exit_status_of([&] { return run_worker(options, seat, group.get(), &memory); });
     // All workers detect the same user error; only the first one prints it.
-    const bool told = ending.status == supervise::kMistake && seat.said->exchange(true);
-    return told ? ending.status : options.tell(ending);
+    const bool was_printed = ending.status == supervise::kMistake && seat.said->exchange(true);
+    return was_printed ? ending.status : options.print_error(ending);
   };
   supervise::SupervisorOptions supervisor{
       .size = static_cast<int>(options.job.recipe.devices),
       .say = [&](const std::string& text) { reporter->warn(text); },
-      .num_workers = [&](int num_devices) { return recipe::num_sharing(options.job.recipe, num_devices); }};
+      .num_workers =
+          [&](int num_devices) { return recipe::num_usable_devices(options.job.recipe, num_devices); }};
   if (options.job.recipe.device != recipe::kCpu) {
     supervisor.probe = [&](int device) { return passes_probe(options, device); };
     supervisor.watch_gpus = true;
@@ -291,7 +292,7 @@ int train_supervised(const LaunchOptions& options) {
 }
 
 /// Throws a UserError if a new run in this folder would overwrite a run or a model.
-void check_overwrites_nothing(const fs::path& folder) {
+void check_no_overwrite(const fs::path& folder) {
   const bool has_checkpoints = !list_folder(folder / kCheckpoints).empty();
   if (!has_checkpoints && !path_exists(folder / kModelWeights) && !path_exists(folder / hub::kAdapterFile))
     return;
@@ -336,21 +337,21 @@ std::string default_folder(const std::string& recipe) {
 
 void check_run_folder(const fs::path& out, bool resume) {
   expect_place_for_folder(out);
-  if (!resume) check_overwrites_nothing(out);
+  if (!resume) check_no_overwrite(out);
 }
 
 Resolved prepare_run(recipe::Recipe recipe, const fs::path& out, bool resume) {
   check_run_folder(out, resume);
   tasks::Job job(std::move(recipe));
-  if (!resume) check_first_weights(job);
+  if (!resume) check_initial_weights(job);
   return resolve(std::move(job), out);
 }
 
 int launch(const LaunchOptions& options) {
-  const bool launched = num_launched() > 1;
+  const bool launched = num_mpi_processes() > 1;
   check_devices(options, launched);
   if (options.resume) check_changed_recipe(options);
-  if (options.only_checks && options.job.recipe.devices == 1) return train_here(options, {}, nullptr);
+  if (options.only_checks && options.job.recipe.devices == 1) return run_worker(options, {}, nullptr);
   return options.job.recipe.supervise && !launched ? train_supervised(options) : train_alone(options);
 }
 

@@ -21,7 +21,7 @@ struct LaunchOptions {
   std::string out;                      ///< run folder
   bool resume = false;
   std::string command;                  ///< shell line that started the run, for its report
-  bool accepts_changed_inputs = false;  ///< see Start
+  bool accepts_changed_inputs = false;  ///< see RunStart
   std::string dump_gradients;
   /// True to prepare everything up to the first step and print the plan, without training or writing.
   bool only_checks = false;
@@ -31,7 +31,7 @@ struct LaunchOptions {
   /// reader.
   std::function<std::unique_ptr<Reporter>(distributed::Heartbeat heartbeat)> open_reporter;
   /// Prints the error message of a worker, if any, and returns the exit status.
-  std::function<int(const Ending&)> tell;
+  std::function<int(const ExitStatus&)> print_error;
 };
 
 /// Returns runs/NAME, or runs/NAME-2 and so on if that folder exists.

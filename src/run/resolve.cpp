@@ -21,7 +21,7 @@ namespace {
 constexpr double kMinStd = 1e-3;
 
 /// Copies values that the recipe leaves open from the run's config.yaml.
-void keep_trained(recipe::Recipe& recipe, const recipe::Recipe& trained) {
+void copy_run_values(recipe::Recipe& recipe, const recipe::Recipe& trained) {
   if (recipe.model.num_classes == 0) recipe.model.num_classes = trained.model.num_classes;
   if (recipe.model.class_names.empty()) recipe.model.class_names = trained.model.class_names;
   if (recipe.data.normalize != recipe::Normalize::automatic ||
@@ -124,7 +124,7 @@ Resolved resolve(tasks::Job job, const fs::path& run) {
   const fs::path config = run / kRunRecipe;
   std::optional<recipe::Recipe> trained;
   if (path_exists(config)) trained = recipe::load_recipe(config, {});
-  if (trained && task.classes != nullptr) keep_trained(recipe, *trained);
+  if (trained && task.classes != nullptr) copy_run_values(recipe, *trained);
   if (task.fill_in != nullptr) made.notes = task.fill_in(recipe, trained ? &*trained : nullptr);
   if (task.classes == nullptr) return made;
   take_classes(recipe);

@@ -27,7 +27,7 @@ void clear_sums(engine::Engine& engine) {
 
 bool Rollback::is_bad(int64_t step) const { return std::ranges::find(bad_steps_, step) != bad_steps_.end(); }
 
-std::string Rollback::fault_of(const engine::StepResult& result, const RunState& state) const {
+std::string Rollback::describe_fault(const engine::StepResult& result, const RunState& state) const {
   if (!is_finite(result)) {
     const bool overflow_only =
         worker_.recipe.precision == DType::f16 && engine::loss_scale(worker_.engine) >= 1;
@@ -43,7 +43,7 @@ std::string Rollback::fault_of(const engine::StepResult& result, const RunState&
                      z_score, state.losses.mean);
 }
 
-void Rollback::note_good(const engine::StepResult& result, RunState& state) {
+void Rollback::record_good_step(const engine::StepResult& result, RunState& state) {
   state.num_bad_in_row = 0;
   // fp16: the update was skipped because the loss scale was too high. This is neither good nor bad.
   if (result.skipped) return;
@@ -60,7 +60,7 @@ bool Rollback::may_skip(const RunState& state) const {
 void Rollback::roll_back(const engine::StepResult& result, RunState& state, FunctionRef<void()> start_over) {
   bad_steps_.push_back(state.step);
   worker_.events.heartbeat.beat(distributed::Phase::saving, state.step);
-  if (worker_.leads()) discard_unsound(result);
+  if (worker_.leads()) discard_bad_checkpoints(result);
   worker_.barrier();
   if (std::optional<RunState> restored = checkpoints_.restore_newest())
     state = std::move(*restored);
@@ -72,7 +72,7 @@ void Rollback::roll_back(const engine::StepResult& result, RunState& state, Func
 
 // A checkpoint whose weights give a non-finite loss is useless. discard_after() keeps the checkpoints if all
 // of them are later than the last good step.
-void Rollback::discard_unsound(const engine::StepResult& result) {
+void Rollback::discard_bad_checkpoints(const engine::StepResult& result) {
   checkpoints_.flush();
   if (!is_finite(result)) checkpoints_.discard_after(last_good_step_);
 }
@@ -91,7 +91,7 @@ void Rollback::stop(const engine::StepResult& result, const RunState& state, con
   const bool is_spike = is_finite(result);
   const bool can_look = !is_spike && !worker_.engine.plan().evaluates_jointly;
   const std::string first = can_look ? ", first in " + find_not_finite(state) : "";
-  discard_unsound(result);
+  discard_bad_checkpoints(result);
   const auto kept = checkpoints_.newest();
   user_error("training stopped at step {}: {}{}{}; {}; lower optimizer.lr or set train.clip_norm=1{}",
              state.step + 1, fault, first,

@@ -22,10 +22,10 @@ class Rollback {
   /// True if the samples of this step must be skipped.
   bool is_bad(int64_t step) const;
   /// Describes why the step that ran at `state` is bad; empty if it is good.
-  std::string fault_of(const engine::StepResult& result, const RunState& state) const;
+  std::string describe_fault(const engine::StepResult& result, const RunState& state) const;
   /// Adds the loss of a good step to the statistics of `state`, for the detection of loss spikes, and records
   /// the step as one whose weights are good. Call before the step of `state` is incremented.
-  void note_good(const engine::StepResult& result, RunState& state);
+  void record_good_step(const engine::StepResult& result, RunState& state);
   /// True if the recipe allows to skip another bad step.
   bool may_skip(const RunState& state) const;
   /// Marks the step at `state` as bad and restores the newest checkpoint into `state` and the engine. Calls
@@ -36,7 +36,7 @@ class Rollback {
 
  private:
   /// Deletes the checkpoints after the last good step, if the step of `result` was not finite.
-  void discard_unsound(const engine::StepResult& result);
+  void discard_bad_checkpoints(const engine::StepResult& result);
   /// Repeats the step at `state` op by op and describes the first non-finite tensor.
   std::string find_not_finite(const RunState& state) const;
 

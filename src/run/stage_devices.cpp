@@ -23,10 +23,10 @@ passes::StageDevice stage_device(const recipe::Recipe& recipe, int device) {
   return found;
 }
 
-std::vector<passes::StageDevice> gather_stage_devices(const passes::StageDevice& own,
+std::vector<passes::StageDevice> gather_stage_devices(const passes::StageDevice& local,
                                                       distributed::ProcessGroup& group) {
   std::vector<passes::StageDevice> all(static_cast<size_t>(group.size()));
-  group.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+  group.all_gather(std::as_bytes(std::span(&local, 1)), std::as_writable_bytes(std::span(all)));
   if (std::ranges::any_of(all, [](const auto& device) { return device.speed <= 0; })) {
     for (passes::StageDevice& device : all) device.speed = 1;
   }

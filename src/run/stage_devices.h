@@ -13,7 +13,7 @@ namespace hearth::run {
 passes::StageDevice stage_device(const recipe::Recipe& recipe, int device);
 /// Returns the stage devices of all workers by rank. If the speed of one is unknown, all get the same speed.
 /// Collective call. `own`: stage_device() of this worker.
-std::vector<passes::StageDevice> gather_stage_devices(const passes::StageDevice& own,
+std::vector<passes::StageDevice> gather_stage_devices(const passes::StageDevice& local,
                                                       distributed::ProcessGroup& group);
 
 }  // namespace hearth::run

@@ -16,10 +16,10 @@
 namespace hearth::run {
 namespace {
 
-/// Number of losses after which the weight of a new one stays at 1 / kMemory.
-constexpr int64_t kMemory = 100;
+/// Number of losses after which the weight of a new one stays at 1 / kWindow.
+constexpr int64_t kWindow = 100;
 /// Min number of losses for a z-score.
-constexpr int64_t kLeast = 20;
+constexpr int64_t kMinLosses = 20;
 
 /// Reads non-negative integers from a JSON object.
 class Counts {
@@ -27,8 +27,8 @@ class Counts {
   Counts(const nlohmann::json& text, std::string_view where) : text_(text), where_(where) {}
 
   int64_t at(const char* key) const { return count(text_.at(key), key); }
-  int64_t value(const char* key, int64_t otherwise) const {
-    return text_.contains(key) ? at(key) : otherwise;
+  int64_t value(const char* key, int64_t default_value) const {
+    return text_.contains(key) ? at(key) : default_value;
   }
   int64_t count(const nlohmann::json& value, const char* key) const {
     const bool is_count = value.is_number_unsigned() && value.get<uint64_t>() <= INT64_MAX;
@@ -98,14 +98,14 @@ RunState state_of(const nlohmann::json& text, std::string_view where) {
 
 }  // namespace
 
-void LossSpread::add(double loss) {
-  const double weight = 1.0 / static_cast<double>(std::min(++count, kMemory)), difference = loss - mean;
+void LossStatistics::add(double loss) {
+  const double weight = 1.0 / static_cast<double>(std::min(++count, kWindow)), difference = loss - mean;
   mean += weight * difference;
   variance = (1 - weight) * (variance + weight * difference * difference);
 }
 
-double LossSpread::z_score(double loss) const {
-  if (count < kLeast || loss <= mean) return 0;
+double LossStatistics::z_score(double loss) const {
+  if (count < kMinLosses || loss <= mean) return 0;
   return (loss - mean) / std::sqrt(variance);
 }
 

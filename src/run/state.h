@@ -15,7 +15,7 @@ namespace hearth::run {
 
 /// Mean and variance of the losses of about the last 100 updates: plain averages at first, then exponentially
 /// weighted (Finch 2009, "Incremental calculation of weighted mean and variance").
-struct LossSpread {
+struct LossStatistics {
   double mean = 0;
   double variance = 0;
   int64_t count = 0;
@@ -44,7 +44,7 @@ struct RunState {
   int num_workers = 1;    ///< number of workers if each has private state; otherwise 1
   std::string optimizer;  ///< optimizer.name; empty: an old checkpoint without this field
   int64_t num_rows = 0;   ///< rows of data in an epoch; 0: an old checkpoint without this field
-  LossSpread losses;
+  LossStatistics losses;
   int64_t num_bad = 0;             ///< skipped updates (recipe::BadSteps)
   int64_t num_bad_in_row = 0;      ///< consecutive skipped updates up to now
   std::vector<InputState> inputs;  ///< empty: an old checkpoint without this field

@@ -36,7 +36,7 @@ void StepPlan::advance(RunState& state) const {
   state.position = data::advanced(state.position, num_rows(state.position), task_.num_rows());
 }
 
-bool StepPlan::is_together(int64_t step) const {
+bool StepPlan::has_equal_weights(int64_t step) const {
   return step % recipe_.exchange.local_steps == 0 || is_last(step);
 }
 
@@ -44,7 +44,7 @@ bool StepPlan::is_evaluated(int64_t step) const {
   const int64_t every = recipe_.train.eval_every > 0 ? recipe_.train.eval_every : steps_per_epoch();
   // With local steps, an evaluation that is due between two outer steps is delayed to the next outer step.
   const bool is_due = step / every > (step - recipe_.exchange.local_steps) / every;
-  return is_last(step) || (is_due && is_together(step));
+  return is_last(step) || (is_due && has_equal_weights(step));
 }
 
 }  // namespace hearth::run

@@ -27,7 +27,7 @@ class StepPlan {
   bool is_last(int64_t step) const { return step == total_steps_; }
   /// True if all workers have equal weights after this step. False only between two outer steps of DiLoCo
   /// (exchange.local_steps > 1), where each worker trains its own copy.
-  bool is_together(int64_t step) const;
+  bool has_equal_weights(int64_t step) const;
   bool is_evaluated(int64_t step) const;
   bool is_checkpoint_due(int64_t step) const { return step % recipe_.train.checkpoint_every == 0; }
   bool is_progress_due(int64_t step) const { return step % recipe_.train.log_every == 0; }

@@ -49,7 +49,7 @@ std::string counted(int64_t count, const char* noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : plural);
 }
 
-std::optional<Suggestion> of_boxes(const fs::path& data) {
+std::optional<Suggestion> suggest_for_boxes(const fs::path& data) {
   if (!data::has_boxes(data)) return std::nullopt;
   const data::BoxedPictures train = data::read_boxes(data, "train"), test = data::read_boxes(data, "test");
   int64_t num_boxes = 0;
@@ -64,7 +64,7 @@ std::optional<Suggestion> of_boxes(const fs::path& data) {
   return made;
 }
 
-std::optional<Suggestion> of_masks(const fs::path& data) {
+std::optional<Suggestion> suggest_for_masks(const fs::path& data) {
   if (!data::has_masks(data)) return std::nullopt;
   const auto count = [&](const char* split) {
     return data::open_masks({.kind = "masks", .path = data, .split = split})->size();
@@ -75,7 +75,7 @@ std::optional<Suggestion> of_masks(const fs::path& data) {
                     .overrides = {data_path(data)}};
 }
 
-std::optional<Suggestion> of_captions(const fs::path& data) {
+std::optional<Suggestion> suggest_for_captions(const fs::path& data) {
   if (!data::has_captions(data)) return std::nullopt;
   return Suggestion{
       .found = {fmt::format("{} with captions", counted(std::ssize(data::read_captions(data)), "image"))},
@@ -98,7 +98,7 @@ int64_t typical_side(const data::Dataset& images) {
   return sides[sides.size() / 2];
 }
 
-Suggestion of_classes(const fs::path& data, const char* kind, const char* recipe) {
+Suggestion suggest_for_classes(const fs::path& data, const char* kind, const char* recipe) {
   const auto open = [&](const char* split) {
     return data::open_dataset({.kind = kind, .path = data, .split = split});
   };
@@ -117,7 +117,7 @@ Suggestion of_classes(const fs::path& data, const char* kind, const char* recipe
   return made;
 }
 
-Suggestion of_texts(const fs::path& file) {
+Suggestion suggest_for_texts(const fs::path& file) {
   const text::DataFile data(file);
   std::map<RecordFormat, int64_t> formats;
   int64_t num_records = 0;
@@ -151,7 +151,7 @@ std::optional<Suggestion> of_text_folder(const fs::path& folder) {
   std::vector<fs::path> files = list_folder(folder);
   std::erase_if(files, [](const fs::path& path) { return !is_text_file(path); });
   if (files.size() != 1) return std::nullopt;
-  return of_texts(files[0]);
+  return suggest_for_texts(files[0]);
 }
 
 }  // namespace
@@ -166,7 +166,7 @@ bool names_data(const fs::path& path) {
 Suggestion suggest_recipe(const fs::path& data) {
   if (!path_exists(data))
     user_error("there is no data at '{}'; hearth train needs a recipe or a folder of data", data.string());
-  if (is_text_file(data)) return of_texts(data);
+  if (is_text_file(data)) return suggest_for_texts(data);
   for (const char* config : {kModelConfig, kModelIndex}) {
     if (!fs::exists(data / config)) continue;
     user_error("'{}' is a model; give the data first: hearth train DATA model={}", data.string(),
@@ -175,7 +175,7 @@ Suggestion suggest_recipe(const fs::path& data) {
   if (fs::exists(data / kRunRecipe))
     user_error("'{}' is a run; continue it with hearth train --resume --out {}", data.string(),
                data.string());
-  for (const auto suggest : {of_boxes, of_masks, of_captions}) {
+  for (const auto suggest : {suggest_for_boxes, suggest_for_masks, suggest_for_captions}) {
     if (auto made = suggest(data)) return *made;
   }
   const std::vector<fs::path> files = data::files_below(data);
@@ -183,14 +183,14 @@ Suggestion suggest_recipe(const fs::path& data) {
     return std::ranges::any_of(
         files, [&](const fs::path& path) { return path.filename().string().starts_with(beginning); });
   };
-  if (has_file("train-images-idx3-ubyte")) return of_classes(data, "idx", "mnist-mlp");
-  if (has_file("data_batch_1.bin")) return of_classes(data, "cifar10", "cifar10-simplecnn");
+  if (has_file("train-images-idx3-ubyte")) return suggest_for_classes(data, "idx", "mnist-mlp");
+  if (has_file("data_batch_1.bin")) return suggest_for_classes(data, "cifar10", "cifar10-simplecnn");
   const auto num_images = std::ranges::count_if(files, data::is_image_file);
   // Remove a trailing slash, which shell completion adds.
   const fs::path root = (data / "").lexically_normal().parent_path();
   const auto num_loose = std::ranges::count_if(
       files, [&](const fs::path& path) { return path.parent_path() == root && data::is_image_file(path); });
-  if (num_images > num_loose) return of_classes(data, "folder", "images-resnet18");
+  if (num_images > num_loose) return suggest_for_classes(data, "folder", "images-resnet18");
   if (num_images > 0)
     user_error(
         "{}: {} without labels; move them into a folder per class, or add captions, masks or boxes "

@@ -71,19 +71,19 @@ std::vector<int64_t> train_sizes(int64_t num_rows, int64_t batch, const fs::path
 
 }  // namespace
 
-Trainer::Trainer(tasks::Job job, fs::path out, TrainerEvents events, Membership member, Use use)
+Trainer::Trainer(tasks::Job job, fs::path out, TrainerEvents events, WorkerSetup member, Use use)
     : job_(std::move(job)),
       folder_(std::move(out)),
       events_(std::move(events)),
       group_(member.group),
       pacer_(events_) {
-  HEARTH_CHECK(num_sharing(recipe_, num_workers()) == num_workers());
+  HEARTH_CHECK(num_usable_devices(recipe_, num_workers()) == num_workers());
   const int device = member.device.value_or(rank());
   task_ = tasks::task_of(recipe_).open(job_, device);
   take_class_names(job_.recipe, *task_);
   engine::EngineOptions options = engine_options(job_, device, num_workers());
   options.rank = rank();
-  const std::string unknown_rates = use_device_rates(options);
+  const std::string unknown_rates = set_device_rates(options);
   if (!unknown_rates.empty()) events_.message(unknown_rates);
   if (member.rates != nullptr) options.device = *member.rates;
   options.devices = std::move(member.devices);
@@ -123,15 +123,15 @@ void Trainer::prepare() {
   task_->prepare(events_.message);
 }
 
-void Trainer::load_first_weights() {
-  const std::vector<std::string> notes = run::load_first_weights(*engine_, recipe_);
-  if (std::exchange(said_first_weights_, true) || !leads()) return;
+void Trainer::load_initial_weights() {
+  const std::vector<std::string> notes = run::load_initial_weights(*engine_, recipe_);
+  if (std::exchange(reported_initial_weights_, true) || !leads()) return;
   for (const std::string& note : notes) events_.message(note);
 }
 
-void Trainer::start(const Start& how) {
+void Trainer::start(const RunStart& how) {
   make_folder(folder_.path());
-  if (leads()) checkpoints_->take_inputs(how.accepts_changed_inputs);
+  if (leads()) checkpoints_->hash_inputs(how.accepts_changed_inputs);
   std::optional<RunState> restored;
   if (how.resume) restored = checkpoints_->load();
   const bool resumed = restored.has_value();
@@ -140,7 +140,7 @@ void Trainer::start(const Start& how) {
   if (resumed) {
     task_->resume(folder_.path());
   } else {
-    load_first_weights();
+    load_initial_weights();
     task_->begin(*engine_, events_.message);
     if (leads()) task_->save_beginning(folder_.path());
   }
@@ -150,15 +150,15 @@ void Trainer::start(const Start& how) {
   if (!no_memory.empty() && how.reason.empty()) report_event(state_.step, no_memory);
   // The supervisor has already printed the reason.
   if (!how.reason.empty()) sink_->event({.step = state_.step, .text = how.reason, .is_printed = true});
-  // Below 0, so that evaluate_first_weights() reports step 0.
+  // Below 0, so that evaluate_initial_weights() reports step 0.
   logged_step_ = resumed ? state_.step : -1;
-  if (!resumed) evaluate_first_weights();
+  if (!resumed) evaluate_initial_weights();
   logged_step_ = state_.step;
   if (how.new_order) change_order();
   stream_.emplace(task_->open(state_.position, engine_->share()));
 }
 
-void Trainer::evaluate_first_weights() {
+void Trainer::evaluate_initial_weights() {
   if (!recipe_.train.eval_on_start) return;
   if (engine_->plan().evaluates_jointly) engine_->gather_states();
   if (evaluates()) evaluate_and_report();
@@ -214,7 +214,7 @@ engine::StepResult Trainer::train_one(double rate) {
 
 void Trainer::report_recording_fault() {
   const std::string_view fault = engine_->device().recording_fault;
-  if (fault.empty() || std::exchange(said_recording_fault_, true)) return;
+  if (fault.empty() || std::exchange(reported_recording_fault_, true)) return;
   events_.warning(fmt::format("graph replay is off: {}; kernels are launched one by one", fault));
 }
 
@@ -228,7 +228,7 @@ engine::StepResult Trainer::skip_one() {
   return {.loss = kNone, .grad_norm = kNone, .skipped = true};
 }
 
-RunSummary Trainer::run(const Start& how) {
+RunSummary Trainer::run(const RunStart& how) {
   try {
     return run_to_end(how);
   } catch (const UserError&) {
@@ -238,7 +238,7 @@ RunSummary Trainer::run(const Start& how) {
   }
 }
 
-RunSummary Trainer::run_to_end(const Start& how) {
+RunSummary Trainer::run_to_end(const RunStart& how) {
   meter_.start();
   start(how);
   RunSummary summary;
@@ -252,7 +252,7 @@ RunSummary Trainer::run_to_end(const Start& how) {
     const double began = process_seconds();
     const engine::StepResult result = skips ? skip_one() : train_one(rate);
     const double step_seconds = process_seconds() - began;
-    if (const std::string fault = skips ? "" : rollback_->fault_of(result, state_); !fault.empty()) {
+    if (const std::string fault = skips ? "" : rollback_->describe_fault(result, state_); !fault.empty()) {
       if (rollback_->may_skip(state_)) {
         roll_back(result, fault);
         continue;
@@ -260,10 +260,10 @@ RunSummary Trainer::run_to_end(const Start& how) {
       if (leads()) rollback_->stop(result, state_, fault);
       break;
     }
-    if (!skips) rollback_->note_good(result, state_);
+    if (!skips) rollback_->record_good_step(result, state_);
     after_step(result, rate);
     const Decision next = decide(result, step_seconds);
-    if (next.order == Order::remember) checkpoints_->save_to_memory(state_);
+    if (next.order == Order::snapshot) checkpoints_->save_to_memory(state_);
     if (next.order == Order::pause) wait_while_hot(result);
     summary.interrupted = next.order == Order::interrupt;
     if (next.order == Order::interrupt || next.order == Order::stop_early) break;
@@ -285,7 +285,7 @@ Trainer::Order Trainer::order(const engine::StepResult& result) const {
   }
   if (events_.stop != nullptr && *events_.stop) return Order::interrupt;
   if (pacer_.is_paused() && state_.step < plan_->total_steps()) return Order::pause;
-  return checkpoints_->is_memory_due() && std::isfinite(result.loss) ? Order::remember : Order::proceed;
+  return checkpoints_->is_memory_due() && std::isfinite(result.loss) ? Order::snapshot : Order::proceed;
 }
 
 Trainer::Decision Trainer::decide(const engine::StepResult& result, double step_seconds) const {
@@ -306,9 +306,9 @@ void Trainer::roll_back(const engine::StepResult& result, const std::string& fau
 void Trainer::start_over() {
   std::ranges::fill(engine_->state(), std::byte{});
   engine_->initialize();
-  load_first_weights();
+  load_initial_weights();
   state_ = {.position = {.seed = recipe_.seed}};
-  evaluate_first_weights();
+  evaluate_initial_weights();
 }
 
 void Trainer::wait_while_hot(const engine::StepResult& result) {
@@ -331,7 +331,7 @@ void Trainer::after_step(const engine::StepResult& result, double rate) {
   meter_.count_step(result.num_samples);
   plan_->advance(state_);
   const int64_t step = state_.step;
-  if (plan_->is_together(step)) engine_->outer_step();
+  if (plan_->has_equal_weights(step)) engine_->outer_step();
   // Weights that give no finite loss are no checkpoint; the loss scale may only mend gradients.
   const bool saves = plan_->is_last(step) || (plan_->is_checkpoint_due(step) && std::isfinite(result.loss));
   const bool judges = plan_->is_evaluated(step);
@@ -418,7 +418,7 @@ void Trainer::finish(RunSummary& summary, const std::string& command) {
 }
 
 void Trainer::dump_gradients(const fs::path& path) {
-  load_first_weights();
+  load_initial_weights();
   task_->begin(*engine_, events_.message);
   const std::unique_ptr<tasks::BatchStream> stream = task_->open({.seed = recipe_.seed});
   const engine::MicroBatch batch = stream->next();

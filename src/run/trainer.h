@@ -15,7 +15,7 @@
 namespace hearth::run {
 
 /// Options of the start of a run.
-struct Start {
+struct RunStart {
   bool resume = false;     ///< true: resume from the newest checkpoint on disk or in memory, if there is one
   bool new_order = false;  ///< true: shuffle the remaining data again
   std::string reason;      ///< reason of a restart, for the log; empty: nothing is logged
@@ -34,8 +34,8 @@ struct RunSummary {
 };
 
 /// Process group and devices of a worker.
-struct Membership {
-  /// Group of recipe.devices workers, or fewer after devices have failed (num_sharing); null: a single
+struct WorkerSetup {
+  /// Group of recipe.devices workers, or fewer after devices have failed (num_usable_devices); null: a single
   /// worker.
   distributed::ProcessGroup* group = nullptr;
   std::optional<int> device;                 ///< number of this worker's GPU; nullopt: its rank
@@ -55,14 +55,14 @@ class Trainer {
   /// Opens the data and compiles the programs; calls no collectives. For Use::run, also prepares the data on
   /// the device (latents, embeddings) before the engine takes its memory. The folder `out` is created by
   /// run(). Throws a UserError if the data cannot be read or the model does not fit in memory.
-  Trainer(tasks::Job job, fs::path out, TrainerEvents events, Membership member = {}, Use use = Use::run);
+  Trainer(tasks::Job job, fs::path out, TrainerEvents events, WorkerSetup member = {}, Use use = Use::run);
   ~Trainer();
 
   /// Trains until the last step, an early stop or a stop request. All workers call it.
-  RunSummary run(const Start& start);
+  RunSummary run(const RunStart& start);
   RunSummary run(bool resume) { return run({.resume = resume}); }
   /// Loads the initial weights from the files in the recipe. run() calls it for a new run.
-  void load_first_weights();
+  void load_initial_weights();
   /// Writes the gradients of the first micro-batch to a safetensors file, with torch's names and layouts.
   void dump_gradients(const fs::path& path);
   /// Evaluates the current weights on the held-out data. The run folder must exist.
@@ -79,7 +79,7 @@ class Trainer {
  private:
   /// Decision of the leader after a step, which all workers follow: train on, save a checkpoint to memory,
   /// end after train.early_stop evaluations, end on a stop request, or pause until the GPUs are cool.
-  enum class Order : int32_t { proceed, remember, stop_early, interrupt, pause };
+  enum class Order : int32_t { proceed, snapshot, stop_early, interrupt, pause };
   struct Decision {
     Order order = Order::proceed;
     double rest_seconds = 0;
@@ -95,13 +95,13 @@ class Trainer {
 
   // Preparation before the first step.
   void prepare();
-  void start(const Start& how);
+  void start(const RunStart& how);
   void open_files(bool resumed);
   void change_order();
-  void evaluate_first_weights();
+  void evaluate_initial_weights();
 
   // Training loop.
-  RunSummary run_to_end(const Start& how);
+  RunSummary run_to_end(const RunStart& how);
   engine::StepResult train_one(double rate);
   /// Consumes the samples of a bad step without training on them.
   engine::StepResult skip_one();
@@ -140,8 +140,8 @@ class Trainer {
   RunState state_;
   int64_t logged_step_ = 0;                 ///< last step in the log
   std::optional<tasks::Evaluation> final_;  ///< evaluation of the weights after the last step
-  bool said_recording_fault_ = false;
-  bool said_first_weights_ = false;
+  bool reported_recording_fault_ = false;
+  bool reported_initial_weights_ = false;
 };
 
 }  // namespace hearth::run

@@ -34,7 +34,7 @@ Job::Job(recipe::Recipe given) : recipe(std::move(given)) {
     user_error("there is no file '{}'; set model.config to the config.json of a model", config);
   if (recipe::is_text(recipe)) {
     read_decoder(*this);
-  } else if (recipe::makes_pictures(recipe)) {
+  } else if (recipe::is_image_generation(recipe)) {
     read_denoiser(*this);
   }
 }

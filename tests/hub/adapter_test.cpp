@@ -172,7 +172,7 @@ TEST_F(Adapters, AreReadBackWithTheirConfig) {
   for (const char* part : {"first", "first/adapter_model.safetensors"}) {
     run::Trainer second(recipe({"model.path=" + at("base").string(), "adapter.path=" + at(part).string()}),
                         at("second"), quiet());
-    second.load_first_weights();
+    second.load_initial_weights();
     EXPECT_EQ(second.evaluate().loss, first.evaluate().loss);
   }
 }
@@ -180,8 +180,8 @@ TEST_F(Adapters, AreReadBackWithTheirConfig) {
 TEST_F(Adapters, StartAsTheBaseModel) {
   run::Trainer base(recipe({"model.path=" + at("base").string()}), at("run"), quiet());
   run::Trainer adapted(lora({}), at("run"), quiet());
-  base.load_first_weights();
-  adapted.load_first_weights();
+  base.load_initial_weights();
+  adapted.load_initial_weights();
   EXPECT_EQ(adapted.evaluate().loss, base.evaluate().loss);
 }
 

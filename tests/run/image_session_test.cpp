@@ -45,7 +45,7 @@ TEST_F(ImageSessions, AnswerTwiceWithoutTheFilesOfTheRun) {
   const std::vector<uint8_t> wanted_circle = pixels(other, circle);
   ImageSession session(run(), {.batch = 4});
   const std::vector<uint8_t> first = pixels(session, star);
-  ImageSession closing(run(), {.keeps_denoiser = false});
+  ImageSession closing(run(), {.keep_denoiser = false});
   EXPECT_EQ(pixels(closing, star), first);
   fs::remove_all(run());
   EXPECT_EQ(pixels(session, circle), wanted_circle);

@@ -28,7 +28,7 @@ struct Death : std::runtime_error {
 class MemoryCheckpoint : public testing::Test {
  protected:
   /// Trains from where the folder and the memory are, and dies where `dies` says so of a step.
-  void train(const Start& start, const std::function<bool(int64_t)>& dies = {},
+  void train(const RunStart& start, const std::function<bool(int64_t)>& dies = {},
              const std::string& more = "seed=0") {
     const recipe::Recipe recipe = run::parse_recipe(
         kStoppedRecipe, "test", std::vector<std::string>{"train.memory_checkpoint_every=1e-9", more});
@@ -43,7 +43,7 @@ class MemoryCheckpoint : public testing::Test {
     trainer.run(start);
     state_.assign(trainer.engine().state().begin(), trainer.engine().state().end());
   }
-  void die_at(int64_t step, const Start& start) {
+  void die_at(int64_t step, const RunStart& start) {
     EXPECT_THROW(train(start, [=](int64_t at) { return at == step; }), Death);
   }
 

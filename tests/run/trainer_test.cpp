@@ -79,7 +79,7 @@ Outcome run_in_another_order(const fs::path& folder, int64_t stop_after) {
   TrainerEvents events{.progress = [&](const Progress& progress) { stop = progress.step == stop_at; },
                        .message = [](const std::string&) {},
                        .stop = &stop};
-  const auto train = [&](const Start& start) {
+  const auto train = [&](const RunStart& start) {
     stop = false;
     Trainer trainer(recipe, folder, events);
     const bool interrupted = trainer.run(start).interrupted;

@@ -313,7 +313,7 @@ std::unique_ptr<Task> open(const Job& job, int device) {
 
 extern const TaskDef diffuse_task;
 const TaskDef diffuse_task = {.name = "diffuse",
-                              .owns = recipe::makes_pictures,
+                              .owns = recipe::is_image_generation,
                               .objective = denoiser_of,
                               .open = open,
                               .check_images = check_images,
