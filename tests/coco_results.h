@@ -8,7 +8,7 @@
 namespace hearth::tasks {
 
 /// Returns a set's boxes as truths with the detections of COCO's results for it.
-inline std::vector<JudgedPicture> read_coco_results(std::string_view text, const data::BoxedPictures& set) {
+inline std::vector<JudgedPicture> read_coco_results(std::string_view text, const data::BoxedImages& set) {
   std::vector<JudgedPicture> pictures = truths_of(set);
   for (const nlohmann::json& result : nlohmann::json::parse(text)) {
     const auto picture =

@@ -21,7 +21,7 @@ inline EngineOptions tiny_text_options() {
       .batch = kTinyRows};
   options.optimizer.name = "adamw";
   options.num_threads = 2;
-  options.offload.least_bytes = 64;
+  options.offload.min_bytes = 64;
   return options;
 }
 

@@ -27,8 +27,8 @@ int64_t number(const std::vector<std::string>& cells, size_t column, const std::
   int64_t value = 0;
   const std::string& text = column < cells.size() ? cells[column] : "";
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > kMostBytes) {
-    user_error("{}: expected a whole number from 0 to {}, got '{}'", where, kMostBytes, text);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > kMaxProblemBytes) {
+    user_error("{}: expected a whole number from 0 to {}, got '{}'", where, kMaxProblemBytes, text);
   }
   return value;
 }
@@ -60,8 +60,8 @@ Problem read_csv(const std::filesystem::path& path) {
                   .id = columns["id"] < cells.size() ? cells[columns["id"]] : ""};
     if (buffer.lower >= buffer.upper)
       user_error("{}: expected lower < upper, got {} and {}", where, buffer.lower, buffer.upper);
-    if (buffer.size > kMostBytes - total)
-      user_error("{}: the sizes add up to more than {} bytes", where, kMostBytes);
+    if (buffer.size > kMaxProblemBytes - total)
+      user_error("{}: the sizes add up to more than {} bytes", where, kMaxProblemBytes);
     total += buffer.size;
     problem.buffers.push_back(std::move(buffer));
   }

@@ -28,7 +28,7 @@ class Improver {
   }
 
   /// Searches at the capacity; if it is not reached, the rest of the budget lowers the height by bisection.
-  void aim_at_capacity(int64_t capacity) {
+  void search_at_capacity(int64_t capacity) {
     const int64_t target = capacity / pieces_.unit;
     attempt(target, share_of(budget_, 0.82));
     if (height() > target) bisect();
@@ -52,8 +52,8 @@ class Improver {
 
  private:
   void bisect() {
-    while (least_open_ < height() && budget_.steps > 0 && Clock::now() < budget_.deadline) {
-      attempt(least_open_ + (height() - least_open_) / 2, share_of(budget_, 0.5));
+    while (min_open_height_ < height() && budget_.steps > 0 && Clock::now() < budget_.deadline) {
+      attempt(min_open_height_ + (height() - min_open_height_) / 2, share_of(budget_, 0.5));
     }
   }
 
@@ -80,7 +80,7 @@ class Improver {
         continue;
       }
       if (verdict == Verdict::impossible) proven_bound_ = std::max(proven_bound_, target + 1);
-      least_open_ = std::max(least_open_, target + 1);
+      min_open_height_ = std::max(min_open_height_, target + 1);
       return;
     }
   }
@@ -102,7 +102,7 @@ class Improver {
   int64_t proven_bound_ = 0;
   /// Lowest height that is still worth a search; for all lower heights the search failed or
   /// exceeded its budget.
-  int64_t least_open_ = 0;
+  int64_t min_open_height_ = 0;
 };
 
 }  // namespace
@@ -111,7 +111,7 @@ void improve(const Problem& problem, std::optional<int64_t> capacity, const Budg
              Solution& solution) {
   Improver improver(problem, budget, solution);
   if (capacity) {
-    improver.aim_at_capacity(*capacity);
+    improver.search_at_capacity(*capacity);
   } else {
     improver.minimize();
   }

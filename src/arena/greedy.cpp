@@ -77,7 +77,7 @@ class Placer {
   size_t slot_of(int64_t time) const { return static_cast<size_t>(std::max<int64_t>(0, time) / span_); }
 
   /// Returns the placed buffers whose lifetime may overlap the lifetime of `buffer`.
-  const std::vector<Placed>& rivals(const Buffer& buffer) const {
+  const std::vector<Placed>& overlapping(const Buffer& buffer) const {
     const size_t slot = slot_of(buffer.lower);
     return slot == slot_of(buffer.upper - 1) ? slots_[slot] : placed_;
   }
@@ -86,7 +86,7 @@ class Placer {
     int64_t top = 0;
     int64_t best = -1;
     int64_t best_gap = INT64_MAX;
-    for (const Placed& other : rivals(buffer)) {
+    for (const Placed& other : overlapping(buffer)) {
       if (other.lower >= buffer.upper || buffer.lower >= other.upper) continue;
       const int64_t start = aligned(top, buffer.alignment);
       if (other.begin - start >= buffer.size && other.begin - top < best_gap) {

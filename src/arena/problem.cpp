@@ -13,12 +13,12 @@ int64_t lower_bound(const Problem& problem) {
   }
   std::sort(events.begin(), events.end());
   int64_t live = 0;
-  int64_t most = 0;
+  int64_t max_live = 0;
   for (const auto& [time, change] : events) {
     live += change;
-    most = std::max(most, live);
+    max_live = std::max(max_live, live);
   }
-  return most;
+  return max_live;
 }
 
 }  // namespace hearth::arena

@@ -7,7 +7,7 @@
 namespace hearth::arena {
 
 /// A memory buffer with its lifetime, the half-open time interval [lower, upper), lower < upper. Sizes are in
-/// bytes; the sizes of a problem add up to at most kMostBytes.
+/// bytes; the sizes of a problem add up to at most kMaxProblemBytes.
 struct Buffer {
   int64_t lower = 0;
   int64_t upper = 0;
@@ -37,7 +37,7 @@ inline int64_t aligned(int64_t offset, int64_t alignment) {
 }
 
 /// Maximum total size of the buffers of a problem, in bytes.
-inline constexpr int64_t kMostBytes = int64_t{1} << 50;
+inline constexpr int64_t kMaxProblemBytes = int64_t{1} << 50;
 
 /// Offsets of all buffers, in the order of Problem::buffers, and their total height in bytes.
 struct Solution {

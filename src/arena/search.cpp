@@ -25,7 +25,7 @@ constexpr int64_t kShuffledSteps = 20;
 constexpr double kShuffle = 0.1;
 /// Weight gained by an item in the clique with the highest failure count, relative to an item in cliques that
 /// never failed, and the factor by which failure counts decay with each attempt.
-constexpr double kFailureGain = 8;
+constexpr double kFailureWeight = 8;
 constexpr double kFailureDecay = 0.95;
 constexpr int64_t kStepsPerClock = 1 << 16;
 constexpr size_t kFirstFailed = size_t{1} << 10;
@@ -149,11 +149,11 @@ void Search::reset(int attempt) {
 
 /// Raises the traits of items in cliques that failed often (weights of old failures decay).
 std::vector<Traits> Search::weighted(std::vector<Traits> traits) {
-  const double most = *std::max_element(failures_.begin(), failures_.end());
-  for (size_t i = 0; most > 0 && i < traits.size(); ++i) {
+  const double max_failures = *std::max_element(failures_.begin(), failures_.end());
+  for (size_t i = 0; max_failures > 0 && i < traits.size(); ++i) {
     const Item& item = piece_.items[i];
     const double worst = *std::max_element(failures_.begin() + item.first, failures_.begin() + item.last);
-    const double factor = 1 + kFailureGain * worst / most;
+    const double factor = 1 + kFailureWeight * worst / max_failures;
     traits[i] = {.total = factor * traits[i].total,
                  .width = factor * traits[i].width,
                  .area = factor * traits[i].area};
@@ -195,14 +195,14 @@ Search::Answer Search::step() {
     if (place(frame)) return Answer::none;
     undo(frame);
   }
-  remember_failure(frame.part.hash);
+  cache_failure(frame.part.hash);
   frames_.pop_back();
   if (frames_.empty()) return Answer::no;
   undo(frames_.back());
   return Answer::none;
 }
 
-void Search::remember_failure(uint64_t hash) {
+void Search::cache_failure(uint64_t hash) {
   if (num_failed_ * 2 >= failed_.size() && failed_.size() < kMaxFailed) {
     const std::vector<uint64_t> before =
         std::exchange(failed_, std::vector<uint64_t>(std::max<size_t>(kFirstFailed, 4 * failed_.size())));
@@ -249,7 +249,7 @@ bool Search::place(Frame& frame) {
   previous_[static_cast<size_t>(next_[item])] = previous_[item];
   add_clique_totals(piece_.items[item], -piece_.items[item].size);
   raise_overlapping(frame);
-  return find_least(frame) && split(frame);
+  return find_min_offsets(frame) && split(frame);
 }
 
 void Search::undo(Frame& frame) {
@@ -271,7 +271,7 @@ void Search::add_clique_totals(const Item& item, int64_t size) {
   for (int c = item.first; c < item.last; ++c) total_[static_cast<size_t>(c)] += size;
 }
 
-int Search::first_left(const Frame& frame) const {
+int Search::first_remaining(const Frame& frame) const {
   const int begin = frame.part.begin;
   return begin == frame.placed ? next_[static_cast<size_t>(begin)] : begin;
 }
@@ -280,7 +280,7 @@ int Search::first_left(const Frame& frame) const {
 void Search::raise_overlapping(const Frame& frame) {
   const Item& placed = piece_.items[static_cast<size_t>(frame.placed)];
   const int64_t top = frame.tried.offset + placed.size;
-  for (int i = first_left(frame); i < frame.part.end; i = next_[static_cast<size_t>(i)]) {
+  for (int i = first_remaining(frame); i < frame.part.end; i = next_[static_cast<size_t>(i)]) {
     const Item& item = piece_.items[static_cast<size_t>(i)];
     if (item.first >= placed.last) break;
     int64_t& offset = offset_[static_cast<size_t>(i)];
@@ -293,30 +293,31 @@ void Search::raise_overlapping(const Frame& frame) {
 /// Computes a lower bound of the offset of each remaining item. A skipped item must rest on a remaining item
 /// that starts below the skipped item's top, because otherwise it would fit into the hole: returns false if
 /// there is none.
-bool Search::find_least(const Frame& frame) {
-  left_.clear();
+bool Search::find_min_offsets(const Frame& frame) {
+  remaining_.clear();
   skipped_.clear();
-  for (int i = first_left(frame); i < frame.part.end; i = next_[static_cast<size_t>(i)]) {
+  for (int i = first_remaining(frame); i < frame.part.end; i = next_[static_cast<size_t>(i)]) {
     const Item& item = piece_.items[static_cast<size_t>(i)];
-    if (key_of(i) <= frame.tried) skipped_.push_back(left_.size());
-    const int64_t least = std::max(offset_[static_cast<size_t>(i)], frame.tried.offset);
-    left_.push_back({.first = item.first, .last = item.last, .least = least, .size = item.size, .item = i});
+    if (key_of(i) <= frame.tried) skipped_.push_back(remaining_.size());
+    const int64_t min_offset = std::max(offset_[static_cast<size_t>(i)], frame.tried.offset);
+    remaining_.push_back(
+        {.first = item.first, .last = item.last, .min_offset = min_offset, .size = item.size, .item = i});
   }
-  steps_used_ += static_cast<int64_t>(left_.size());
+  steps_used_ += static_cast<int64_t>(remaining_.size());
   for (const size_t k : skipped_) {
-    Left& skipped = left_[k];
+    Remaining& skipped = remaining_[k];
     const int64_t top = offset_[static_cast<size_t>(skipped.item)] + skipped.size;
-    skipped.least = kNever;
-    int64_t least = kNever;
+    skipped.min_offset = kNever;
+    int64_t min_offset = kNever;
     size_t j = 0;
-    for (; j < left_.size() && left_[j].first < skipped.last; ++j) {
-      const Left& below = left_[j];
-      const bool carries = below.last > skipped.first && below.least < top;
-      least = std::min(least, carries ? below.least + below.size : kNever);
+    for (; j < remaining_.size() && remaining_[j].first < skipped.last; ++j) {
+      const Remaining& below = remaining_[j];
+      const bool carries = below.last > skipped.first && below.min_offset < top;
+      min_offset = std::min(min_offset, carries ? below.min_offset + below.size : kNever);
     }
     steps_used_ += static_cast<int64_t>(j);
-    if (least == kNever) return false;
-    skipped.least = aligned(least, piece_.items[static_cast<size_t>(skipped.item)].alignment);
+    if (min_offset == kNever) return false;
+    skipped.min_offset = aligned(min_offset, piece_.items[static_cast<size_t>(skipped.item)].alignment);
   }
   return true;
 }
@@ -324,11 +325,11 @@ bool Search::find_least(const Frame& frame) {
 /// Splits the remaining items into parts without common time, and checks for each part whether it
 /// can still fit.
 bool Search::split(const Frame& frame) {
-  if (left_.empty()) return true;
-  Part part{.begin = left_.front().item};
-  int from = left_.front().first;
+  if (remaining_.empty()) return true;
+  Part part{.begin = remaining_.front().item};
+  int from = remaining_.front().first;
   int to = from;
-  for (const Left& left : left_) {
+  for (const Remaining& left : remaining_) {
     steps_used_ += 1 + (left.last - left.first) / 8;
     if (left.first >= to && left.item != part.begin) {
       part.end = left.item;
@@ -339,9 +340,9 @@ bool Search::split(const Frame& frame) {
     part.hash += hash_of(left.item, key_of(left.item) <= frame.tried);
     const int old_end = std::min(to, left.last);
     for (int c = left.first; c < old_end; ++c) {
-      floor_[static_cast<size_t>(c)] = std::min(floor_[static_cast<size_t>(c)], left.least);
+      floor_[static_cast<size_t>(c)] = std::min(floor_[static_cast<size_t>(c)], left.min_offset);
     }
-    for (int c = to; c < left.last; ++c) floor_[static_cast<size_t>(c)] = left.least;
+    for (int c = to; c < left.last; ++c) floor_[static_cast<size_t>(c)] = left.min_offset;
     to = std::max(to, left.last);
   }
   part.end = frame.part.end;

@@ -75,16 +75,16 @@ class Search {
     size_t next_part = 0;
   };
   /// An offset before it was raised, for undo().
-  struct Raise {
+  struct RaisedOffset {
     int item = 0;
     int64_t before = 0;
   };
   /// A remaining item, in the layout that the innermost loops read.
-  struct Left {
+  struct Remaining {
     int first = 0;
     int last = 0;
     /// Lower bound of its offset, used to decide whether skipped items can rest on it.
-    int64_t least = 0;
+    int64_t min_offset = 0;
     int64_t size = 0;
     int item = 0;
   };
@@ -96,13 +96,13 @@ class Search {
   Answer step();
   bool choose(Frame& frame);
   bool place(Frame& frame);
-  int first_left(const Frame& frame) const;
+  int first_remaining(const Frame& frame) const;
   void raise_overlapping(const Frame& frame);
-  bool find_least(const Frame& frame);
+  bool find_min_offsets(const Frame& frame);
   bool split(const Frame& frame);
   bool close_part(Part part, int from, int to);
   void undo(Frame& frame);
-  void remember_failure(uint64_t hash);
+  void cache_failure(uint64_t hash);
   void add_clique_totals(const Item& item, int64_t size);
   Key key_of(int item) const;
   uint64_t hash_of(int item, bool is_skipped) const;
@@ -116,8 +116,9 @@ class Search {
   std::vector<int> rank_;
   /// Lowest offset that an item can have, given the placed items; for a placed item, its offset.
   std::vector<int64_t> offset_;
-  /// Remaining items visited by find_least(), by first clique, and the indices of those that were skipped.
-  std::vector<Left> left_;
+  /// Remaining items visited by find_min_offsets(), by first clique, and the indices of those that were
+  /// skipped.
+  std::vector<Remaining> remaining_;
   std::vector<size_t> skipped_;
   std::vector<int> next_;
   std::vector<int> previous_;
@@ -130,7 +131,7 @@ class Search {
   std::vector<Frame> frames_;
   std::vector<Part> parts_;
   std::vector<int> placed_;
-  std::vector<Raise> raised_;
+  std::vector<RaisedOffset> raised_;
   /// Hash table of states without a solution, indexed by hash modulo size; new entries replace old ones.
   std::vector<uint64_t> failed_;
   size_t num_failed_ = 0;

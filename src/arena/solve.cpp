@@ -16,7 +16,7 @@ void check(const Problem& problem) {
   int64_t total = 0;
   for (const Buffer& buffer : problem.buffers) {
     HEARTH_CHECK(buffer.lower < buffer.upper && buffer.alignment >= 1);
-    HEARTH_CHECK(buffer.size >= 0 && buffer.size <= kMostBytes - total);
+    HEARTH_CHECK(buffer.size >= 0 && buffer.size <= kMaxProblemBytes - total);
     total += buffer.size;
   }
 }

@@ -9,7 +9,7 @@ namespace hearth::arena {
 namespace {
 
 // A gap of sufficient size may be too small after alignment of its start.
-constexpr int kMostGapsTried = 16;
+constexpr int kMaxGapsTried = 16;
 
 /// Free list: the gaps below the top of the used range.
 class Gaps {
@@ -19,7 +19,7 @@ class Gaps {
   /// Allocates a buffer in the smallest sufficient gap (best fit) and returns its offset.
   int64_t take(const Buffer& buffer) {
     auto gap = by_size_.lower_bound({buffer.size, 0});
-    for (int tried = 0; gap != by_size_.end() && tried < kMostGapsTried; ++gap, ++tried) {
+    for (int tried = 0; gap != by_size_.end() && tried < kMaxGapsTried; ++gap, ++tried) {
       const auto [size, begin] = *gap;
       if (aligned(begin, buffer.alignment) + buffer.size <= begin + size)
         return take_from(begin, begin + size, buffer);
@@ -30,7 +30,7 @@ class Gaps {
     return take_from(begin, top_, buffer);
   }
 
-  void give_back(int64_t begin, int64_t end) {
+  void free(int64_t begin, int64_t end) {
     const auto after = by_begin_.find(end);
     if (after != by_begin_.end()) {
       end = after->second;
@@ -45,7 +45,7 @@ class Gaps {
   }
 
  private:
-  using Places = std::map<int64_t, int64_t>;
+  using GapMap = std::map<int64_t, int64_t>;
 
   int64_t take_from(int64_t begin, int64_t end, const Buffer& buffer) {
     const int64_t start = aligned(begin, buffer.alignment);
@@ -61,12 +61,12 @@ class Gaps {
     by_size_.emplace(end - begin, begin);
   }
 
-  void erase(Places::iterator gap) {
+  void erase(GapMap::iterator gap) {
     by_size_.erase({gap->second - gap->first, gap->first});
     by_begin_.erase(gap);
   }
 
-  Places by_begin_;  ///< begin to end of each gap
+  GapMap by_begin_;  ///< begin to end of each gap
   std::set<std::pair<int64_t, int64_t>> by_size_;
   int64_t top_ = 0;
 };
@@ -92,7 +92,7 @@ Solution sweep(const Problem& problem) {
     if (starts) {
       offset = gaps.take(problem.buffers[i]);
     } else {
-      gaps.give_back(offset, offset - size);
+      gaps.free(offset, offset - size);
     }
   }
   solution.height = gaps.top();

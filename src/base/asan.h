@@ -31,14 +31,14 @@ inline void unpoison([[maybe_unused]] const void* place, [[maybe_unused]] size_t
 
 /// Announces a switch to another stack, before and after the switch. A null `fake_stack` means that the code
 /// never returns to the old stack.
-inline void about_to_jump([[maybe_unused]] void** fake_stack, [[maybe_unused]] const void* stack,
-                          [[maybe_unused]] size_t bytes) {
+inline void before_stack_switch([[maybe_unused]] void** fake_stack, [[maybe_unused]] const void* stack,
+                                [[maybe_unused]] size_t bytes) {
 #ifdef HEARTH_ASAN
   __sanitizer_start_switch_fiber(fake_stack, stack, bytes);
 #endif
 }
-inline void has_jumped([[maybe_unused]] void* fake_stack, [[maybe_unused]] const void** stack,
-                       [[maybe_unused]] size_t* bytes) {
+inline void after_stack_switch([[maybe_unused]] void* fake_stack, [[maybe_unused]] const void** stack,
+                               [[maybe_unused]] size_t* bytes) {
 #ifdef HEARTH_ASAN
   __sanitizer_finish_switch_fiber(fake_stack, stack, bytes);
 #endif

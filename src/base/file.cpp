@@ -66,7 +66,7 @@ void refuse_pointer(std::string_view contents, const fs::path& path) {
 /// Table of the mapped files for the signal handler: fixed size and no locks, because a handler must not
 /// allocate or block. A file that finds no free entry is not named in the message.
 struct MappedEntry {
-  std::atomic<bool> taken{false};
+  std::atomic<bool> in_use{false};
   std::atomic<uintptr_t> begin{0}, end{0};
   std::array<char, 480> path;
 };
@@ -82,7 +82,7 @@ MappedEntry* find_mapped(const void* at) {
 
 void remember_mapped(const std::byte* data, size_t size, const fs::path& path) {
   for (MappedEntry& entry : mapped_files) {
-    if (entry.taken.exchange(true)) continue;
+    if (entry.in_use.exchange(true)) continue;
     const std::string& name = path.native();
     const size_t length = std::min(name.size(), entry.path.size() - 1);
     const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
@@ -99,14 +99,14 @@ void forget_mapped(const std::byte* data) {
   MappedEntry* const entry = find_mapped(data);
   if (entry == nullptr) return;
   entry->begin = entry->end = 0;
-  entry->taken = false;
+  entry->in_use = false;
 }
 
 void put_on_stderr(const char* text) {
   if (::write(STDERR_FILENO, text, std::strlen(text)) < 0) return;
 }
 
-void explain_lost_page(int signal, siginfo_t* info, void*) {
+void on_sigbus(int signal, siginfo_t* info, void*) {
   const MappedEntry* const entry = find_mapped(info->si_addr);
   put_on_stderr("hearth: ");
   if (entry == nullptr) {
@@ -125,9 +125,9 @@ void explain_lost_page(int signal, siginfo_t* info, void*) {
 
 }  // namespace
 
-void explain_lost_pages() {
+void install_sigbus_handler() {
   struct sigaction action = {};
-  action.sa_sigaction = explain_lost_page;
+  action.sa_sigaction = on_sigbus;
   action.sa_flags = SA_SIGINFO;
   sigaction(SIGBUS, &action, nullptr);
 }
@@ -258,14 +258,14 @@ void make_folder(const fs::path& folder) {
   for (const fs::path& path : missing) sync_folder(path.has_parent_path() ? path.parent_path() : ".");
 }
 
-HeldFolder::HeldFolder(fs::path path)
+WatchedFolder::WatchedFolder(fs::path path)
     : path_(std::move(path)), descriptor_(open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
   if (descriptor_ < 0) system_error("open", path_);
 }
 
-HeldFolder::~HeldFolder() { close(descriptor_); }
+WatchedFolder::~WatchedFolder() { close(descriptor_); }
 
-void HeldFolder::check() const {
+void WatchedFolder::check() const {
   struct stat held {
   }, found{};
   if (fstat(descriptor_, &held) != 0) system_error("look at", path_);

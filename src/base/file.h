@@ -31,7 +31,7 @@ class MappedFile {
 
 /// Installs a SIGBUS handler: if a mapped file is truncated while it is read, the process prints the file's
 /// name and exits with status 2.
-void explain_lost_pages();
+void install_sigbus_handler();
 
 /// Returns the contents of a file; UserError if it cannot be read, is larger than `limit_bytes`, or is
 /// a git-lfs pointer.
@@ -73,13 +73,13 @@ void rename_durably(const fs::path& from, const fs::path& to);
 void make_folder(const fs::path& folder);
 
 /// An open folder, to detect that it was moved, deleted or replaced.
-class HeldFolder {
+class WatchedFolder {
  public:
   /// Opens the folder; UserError on failure.
-  explicit HeldFolder(fs::path path);
-  ~HeldFolder();
-  HeldFolder(const HeldFolder&) = delete;
-  HeldFolder& operator=(const HeldFolder&) = delete;
+  explicit WatchedFolder(fs::path path);
+  ~WatchedFolder();
+  WatchedFolder(const WatchedFolder&) = delete;
+  WatchedFolder& operator=(const WatchedFolder&) = delete;
 
   /// Throws a UserError if the path no longer leads to this folder.
   void check() const;

@@ -85,7 +85,7 @@ std::string download_advice(const fs::path& path, std::string_view flags) {
       flags, name.substr(name.find('/') + 1));
 }
 
-void refuse_foreign_weights(std::span<const std::byte> bytes, std::string_view path) {
+void refuse_unsupported_weights(std::span<const std::byte> bytes, std::string_view path) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   // A safetensors file starts with eight bytes of header length, which may look like a pickle, then '{'.
   if (text.size() > 8 && text[8] == '{') return;
@@ -95,7 +95,7 @@ void refuse_foreign_weights(std::span<const std::byte> bytes, std::string_view p
     user_error("{} is a GGUF file, which cannot be loaded; use the original model with safetensors", path);
 }
 
-void refuse_foreign_weights(const fs::path& folder) {
+void refuse_unsupported_weights(const fs::path& folder) {
   std::vector<fs::path> files = list_folder(folder);
   std::ranges::sort(files);
   for (const fs::path& file : files) {
@@ -124,7 +124,7 @@ void refuse_binary_data(std::string_view contents, const fs::path& path) {
   }
 }
 
-void refuse_foreign_records(const fs::path& path) {
+void refuse_unsupported_records(const fs::path& path) {
   std::error_code unknown;
   if (!fs::exists(path, unknown)) {
     const std::string advice = download_advice(path, " --repo-type dataset");

@@ -16,13 +16,13 @@ namespace hearth {
 std::string download_advice(const fs::path& path, std::string_view flags = "");
 
 /// Throws a UserError if bytes that should be safetensors are a pickle outside a zip archive, or a GGUF file.
-void refuse_foreign_weights(std::span<const std::byte> bytes, std::string_view path);
+void refuse_unsupported_weights(std::span<const std::byte> bytes, std::string_view path);
 /// Throws a UserError if a folder has no weights under the default names, but has weights in another format.
-void refuse_foreign_weights(const fs::path& folder);
+void refuse_unsupported_weights(const fs::path& folder);
 
 /// Throws a UserError if the contents of a text file are compressed or Parquet.
 void refuse_binary_data(std::string_view contents, const fs::path& path);
 /// Throws a UserError if a file of records is missing, compressed, Parquet, CSV or TSV.
-void refuse_foreign_records(const fs::path& path);
+void refuse_unsupported_records(const fs::path& path);
 
 }  // namespace hearth

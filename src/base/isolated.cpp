@@ -62,14 +62,14 @@ std::optional<std::string> read_text(int socket) {
 
 /// Request loop of the forked process. noexcept: no exception may unwind into stack frames copied
 /// from the parent.
-[[noreturn]] void serve(pid_t parent, int socket, const Isolated::Function& function) noexcept {
+[[noreturn]] void serve(pid_t parent, int socket, const IsolatedProcess::Function& function) noexcept {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(0);  // the parent has died before the prctl call
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) std::signal(signal, SIG_IGN);
   try {
     while (const std::optional<std::string> request = read_text(socket)) {
       const std::string answer = function(*request);
-      if (std::ssize(answer) > Isolated::kMostAnswerBytes || !write_text(socket, answer)) break;
+      if (std::ssize(answer) > IsolatedProcess::kMaxReplyBytes || !write_text(socket, answer)) break;
     }
   } catch (...) {
     _exit(1);
@@ -79,9 +79,9 @@ std::optional<std::string> read_text(int socket) {
 
 }  // namespace
 
-Isolated::~Isolated() { end(); }
+IsolatedProcess::~IsolatedProcess() { end(); }
 
-void Isolated::start() {
+void IsolatedProcess::start() {
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
     user_error("cannot create a socket for the reader process: {}; raise the limit of open files (ulimit -n)",
@@ -106,7 +106,7 @@ void Isolated::start() {
   }
 }
 
-void Isolated::end() {
+void IsolatedProcess::end() {
   if (socket_ >= 0) close(std::exchange(socket_, -1));
   if (process_ <= 0) return;
   const pid_t process = std::exchange(process_, -1);
@@ -118,7 +118,7 @@ void Isolated::end() {
   }
 }
 
-void Isolated::send(std::string_view request, double seconds) {
+void IsolatedProcess::send(std::string_view request, double seconds) {
   HEARTH_CHECK(state_ != State::waiting);
   if (process_ < 0) start();
   received_.clear();
@@ -128,7 +128,7 @@ void Isolated::send(std::string_view request, double seconds) {
   if (state_ == State::lost) end();
 }
 
-bool Isolated::read_some() {
+bool IsolatedProcess::read_some() {
   std::array<char, 1 << 16> bytes;
   const ssize_t count = recv(socket_, bytes.data(), bytes.size(), MSG_DONTWAIT);
   if (count < 0) return errno == EAGAIN || errno == EINTR;
@@ -136,7 +136,7 @@ bool Isolated::read_some() {
   return count > 0;
 }
 
-Isolated::State Isolated::look() {
+IsolatedProcess::State IsolatedProcess::look() {
   if (state_ != State::waiting) return state_;
   bool open = true;
   for (size_t before = received_.size() + 1; open && before != received_.size();) {
@@ -154,13 +154,13 @@ Isolated::State Isolated::look() {
   return state_;
 }
 
-std::string Isolated::take() {
+std::string IsolatedProcess::take() {
   HEARTH_CHECK(state_ == State::answered);
   state_ = State::idle;
   return received_.substr(kSizeBytes);
 }
 
-std::optional<std::string> Isolated::ask(std::string_view request, double seconds) {
+std::optional<std::string> IsolatedProcess::ask(std::string_view request, double seconds) {
   send(request, seconds);
   while (look() == State::waiting) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now()).count();

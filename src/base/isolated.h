@@ -12,17 +12,17 @@ namespace hearth {
 
 /// Runs a function in a forked process, one request at a time, so that a hang or a crash in it does not
 /// affect this process. The process starts with the first request, is killed if a reply misses its timeout,
-/// and ends with this object. Replies have at most kMostAnswerBytes bytes.
-class Isolated {
+/// and ends with this object. Replies have at most kMaxReplyBytes bytes.
+class IsolatedProcess {
  public:
   using Function = std::function<std::string(std::string_view request)>;
-  static constexpr int64_t kMostAnswerBytes = int64_t{64} << 20;
+  static constexpr int64_t kMaxReplyBytes = int64_t{64} << 20;
 
   /// `function` runs in the forked process; an exception from it ends that process.
-  explicit Isolated(Function function) : function_(std::move(function)) {}
-  ~Isolated();
-  Isolated(const Isolated&) = delete;
-  Isolated& operator=(const Isolated&) = delete;
+  explicit IsolatedProcess(Function function) : function_(std::move(function)) {}
+  ~IsolatedProcess();
+  IsolatedProcess(const IsolatedProcess&) = delete;
+  IsolatedProcess& operator=(const IsolatedProcess&) = delete;
 
   /// Returns the reply; nullopt if none arrived within `seconds` or the process died.
   std::optional<std::string> ask(std::string_view request, double seconds);

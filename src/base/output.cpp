@@ -53,7 +53,7 @@ bool expect_free(const fs::path& path) {
 
 }  // namespace
 
-void expect_place_for_file(const fs::path& path) {
+void check_writable_file(const fs::path& path) {
   std::error_code unknown;
   const fs::file_status status = fs::status(path, unknown);
   if (fs::is_character_file(status) || fs::is_fifo(status)) return;
@@ -64,7 +64,7 @@ void expect_place_for_file(const fs::path& path) {
   const Temporary tried(path, Temporary::Kind::file);
 }
 
-void expect_place_for_folder(const fs::path& folder) {
+void check_writable_folder(const fs::path& folder) {
   const fs::path path = plain_path(folder);
   const fs::path found = path_exists(path) ? path : folder_above(path);
   if (!fs::is_directory(found))
@@ -74,7 +74,7 @@ void expect_place_for_folder(const fs::path& folder) {
 
 NewFolder::NewFolder(const fs::path& path) : path_(plain_path(path)), was_there_(expect_free(path_)) {
   if (!was_there_) refuse_file_name(path);
-  expect_place_for_folder(path);
+  check_writable_folder(path);
   for (fs::path above = path_.parent_path(); !path_exists(above); above = above.parent_path())
     made_.push_back(above);
   make_folder(path_.parent_path());

@@ -10,10 +10,10 @@ namespace hearth {
 
 /// Throws a UserError unless a file can be created or overwritten at the path. Call it before long work whose
 /// result is written there.
-void expect_place_for_file(const fs::path& path);
+void check_writable_file(const fs::path& path);
 /// Throws a UserError unless files can be written into the folder, which may not exist yet. Leaves
 /// no files behind.
-void expect_place_for_folder(const fs::path& folder);
+void check_writable_folder(const fs::path& folder);
 
 /// An output folder that is filled under a temporary name and appears complete by a rename: at a path that
 /// does not exist, or inside an existing empty folder, which keeps its permissions and owner.

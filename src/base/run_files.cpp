@@ -28,14 +28,14 @@ void make_inner_folder(const fs::path& folder) {
   make_folder(folder);
 }
 
-HeldFile::HeldFile(fs::path path)
+WatchedFile::WatchedFile(fs::path path)
     : path_(std::move(path)), descriptor_(open(path_.c_str(), O_PATH | O_CLOEXEC)) {
   if (descriptor_ < 0) user_error("cannot open {}: {}", path_.string(), std::strerror(errno));
 }
 
-HeldFile::~HeldFile() { close(descriptor_); }
+WatchedFile::~WatchedFile() { close(descriptor_); }
 
-void HeldFile::check() const {
+void WatchedFile::check() const {
   struct stat held {
   }, found{};
   const bool is_there = stat(path_.c_str(), &found) == 0;

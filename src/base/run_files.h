@@ -29,13 +29,13 @@ void refuse_link(const fs::path& path);
 void make_inner_folder(const fs::path& folder);
 
 /// An open file of a run folder, to detect that the file was deleted or replaced during the run.
-class HeldFile {
+class WatchedFile {
  public:
   /// Opens the file. UserError if that fails.
-  explicit HeldFile(fs::path path);
-  ~HeldFile();
-  HeldFile(const HeldFile&) = delete;
-  HeldFile& operator=(const HeldFile&) = delete;
+  explicit WatchedFile(fs::path path);
+  ~WatchedFile();
+  WatchedFile(const WatchedFile&) = delete;
+  WatchedFile& operator=(const WatchedFile&) = delete;
 
   /// Throws a UserError if the path no longer leads to this file.
   void check() const;

@@ -14,7 +14,7 @@
 namespace hearth {
 namespace {
 
-/// Stack limit, in bytes, below which the main thread's stack is too small for take_stack().
+/// Stack limit, in bytes, below which the main thread's stack is too small for touch_stack_pages().
 constexpr size_t kMinLimit = size_t{2} << 20;
 /// Size in bytes of the mapped stack, equal to the default stack limit of Linux.
 constexpr size_t kMappedStackBytes = size_t{8} << 20;
@@ -71,7 +71,7 @@ int with_stack(FunctionRef<int()> work) {
     raise_stack_of_threads();
     return on_mapped_stack(work);
   }
-  take_stack();
+  touch_stack_pages();
   return work();
 }
 

@@ -71,14 +71,14 @@ void refuse_to_write(const fs::path& path, int code) {
   user_error("cannot write to {}: {}; use another path", path.string(), std::strerror(code));
 }
 
-Temporary::Temporary(const fs::path& path, Kind kind, const fs::path& known_as) {
+Temporary::Temporary(const fs::path& path, Kind kind, const fs::path& display_path) {
   delete_leftovers(path);
   std::random_device random;
   const std::string start = hidden_start(path);
   while (true) {
     path_ = path.parent_path() / fmt::format("{}{:08x}{:08x}", start, random(), random());
     const bool is_made = create(path_, kind) >= 0;
-    if (!is_made && errno != EEXIST) refuse_to_write(known_as.empty() ? path : known_as, errno);
+    if (!is_made && errno != EEXIST) refuse_to_write(display_path.empty() ? path : display_path, errno);
     if (is_made && lock()) return;
   }
 }

@@ -9,8 +9,8 @@ namespace hearth {
 class Temporary {
  public:
   enum class Kind { file, folder };
-  /// Creates the file or folder; UserError on failure, which names `path`, or `known_as` if given.
-  Temporary(const fs::path& path, Kind kind, const fs::path& known_as = {});
+  /// Creates the file or folder; UserError on failure, which names `path`, or `display_path` if given.
+  Temporary(const fs::path& path, Kind kind, const fs::path& display_path = {});
   /// Deletes the file or folder if it still exists.
   ~Temporary();
   Temporary(const Temporary&) = delete;

@@ -55,7 +55,7 @@ constexpr size_t kStackBytes = size_t{1} << 20;
 
 }  // namespace
 
-void take_stack() {
+void touch_stack_pages() {
   void* const room = mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (room == MAP_FAILED) throw std::bad_alloc();
   munmap(room, kStackBytes);
@@ -70,8 +70,8 @@ Range split_range(int64_t count, int parts, int index) {
 }
 
 int num_sum_parts(int64_t work, int64_t grain) {
-  constexpr int64_t kMostParts = 16;
-  return static_cast<int>(std::clamp<int64_t>(work / grain, 1, kMostParts));
+  constexpr int64_t kMaxParts = 16;
+  return static_cast<int>(std::clamp<int64_t>(work / grain, 1, kMaxParts));
 }
 
 ThreadPool::ThreadPool(int num_threads) {

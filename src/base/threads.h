@@ -29,7 +29,7 @@ int num_sum_parts(int64_t work, int64_t grain);
 /// Touches all stack pages that the main thread will need. Without this a process whose address space is
 /// limited (ulimit -v) would be killed silently when the stack cannot grow. std::bad_alloc if there is no
 /// memory. Call it first in main().
-void take_stack();
+void touch_stack_pages();
 
 /// A fixed number of threads, including the caller. Waiting threads spin briefly, then yield, then sleep, so
 /// that other load on the machine slows a run only by its share. `run` is not reentrant. An exception thrown

@@ -62,7 +62,7 @@ size_t valid_prefix(std::string_view text) {
   return at;
 }
 
-size_t whole_characters(std::string_view text) {
+size_t complete_prefix(std::string_view text) {
   size_t start = text.size();
   while (start > 0 && text.size() - start < 4) {
     const auto byte = static_cast<unsigned char>(text[--start]);

@@ -21,7 +21,7 @@ Character last_character(std::string_view text);
 /// Returns the number of bytes at the start of `text` that are valid UTF-8.
 size_t valid_prefix(std::string_view text);
 /// Returns the number of bytes of `text` without an incomplete character at its end.
-size_t whole_characters(std::string_view text);
+size_t complete_prefix(std::string_view text);
 /// Appends a code point of at most 0x10FFFF.
 void append_utf8(std::string& out, char32_t value);
 

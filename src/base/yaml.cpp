@@ -15,18 +15,18 @@ namespace {
 /// Limits the nesting, because yaml-cpp recurses per level; valid files need two or three levels. Counts
 /// opening brackets only: quoted text may contain closing ones.
 void check_nesting(std::string_view text, const std::string& where) {
-  constexpr int64_t kMostBrackets = 256;
-  constexpr size_t kMostColumns = 64;
-  if (std::ranges::count_if(text, [](char c) { return c == '[' || c == '{'; }) > kMostBrackets) {
-    user_error("more than {} opening brackets in {}; write one 'key: value' per line", kMostBrackets, where);
+  constexpr int64_t kMaxBrackets = 256;
+  constexpr size_t kMaxColumns = 64;
+  if (std::ranges::count_if(text, [](char c) { return c == '[' || c == '{'; }) > kMaxBrackets) {
+    user_error("more than {} opening brackets in {}; write one 'key: value' per line", kMaxBrackets, where);
   }
   int64_t line = 1;
   for (size_t at = 0; at < text.size(); ++line) {
     const size_t end = std::min(text.find('\n', at), text.size());
     const size_t indent = std::min(text.find_first_not_of(" \t-?:!&*|>", at), end) - at;
-    if (indent > kMostColumns) {
+    if (indent > kMaxColumns) {
       user_error("expected at most {} columns of indentation, got {} in {}:{}; try two for each level",
-                 kMostColumns, indent, where, line);
+                 kMaxColumns, indent, where, line);
     }
     at = end + 1;
   }

@@ -165,7 +165,7 @@ double measure_gemm_peak(ThreadPool& threads) {
 
 BenchGpu gpu_of(const gpu::DeviceInfo& info, DType precision, int64_t num_bytes) {
   BenchGpu gpu{.name = info.name, .driver = info.driver_version, .num_bytes = num_bytes};
-  if (const cost::Device* model = cost::find_gpu_by_full_name(info.name))
+  if (const cost::Device* model = cost::find_gpu_by_driver_name(info.name))
     gpu.peak_flops_per_second = cost::peak_flops_per_second(*model, precision);
   return gpu;
 }

@@ -37,7 +37,7 @@ Times time_rows(const tasks::DetectRows& rows, int64_t count) {
 }  // namespace
 
 std::string bench_data(const DataBenchOptions& options) {
-  const data::BoxedPictures set = data::read_boxes(options.folder, "train");
+  const data::BoxedImages set = data::read_boxes(options.folder, "train");
   const tasks::DetectorOptions of_detector{
       .model = "yolox_nano", .num_classes = std::ssize(set.class_names), .image_size = options.side};
   const auto detector = tasks::find_detector(of_detector.model)->open(of_detector);

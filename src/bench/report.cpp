@@ -92,7 +92,7 @@ double counted_flops(const ReportResult& result) {
 /// GPU.
 std::optional<ReportModeled> model_of(const ReportRequest& request, const ReportJob& job,
                                       const BenchCase& bench, const gpu::DeviceInfo* gpu) {
-  const cost::Device* device = gpu == nullptr ? nullptr : cost::find_gpu_by_full_name(gpu->name);
+  const cost::Device* device = gpu == nullptr ? nullptr : cost::find_gpu_by_driver_name(gpu->name);
   if (!request.model_gpu.empty()) device = &cost::find_gpu(request.model_gpu);
   if (device == nullptr) return std::nullopt;
   BenchMachine machine = job.machine;

@@ -139,7 +139,7 @@ int main(int argc, char** argv) {
   // Without this, a file above the size limit (ulimit -f) would kill the process; now the write fails with a
   // message.
   std::signal(SIGXFSZ, SIG_IGN);
-  hearth::explain_lost_pages();
+  hearth::install_sigbus_handler();
   const auto run = [&] { return hearth::cli::run(argc, argv); };
   return hearth::cli::print_error(hearth::run::exit_status_of([&] { return hearth::with_stack(run); }));
 }

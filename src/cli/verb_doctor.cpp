@@ -28,7 +28,7 @@ void check(const DoctorArguments& arguments) {
     user_error("expected gpu or emulated for --device, got '{}'", arguments.tests.device);
   for (const double seconds : {arguments.tests.memory_seconds, arguments.tests.load_seconds})
     if (!(seconds >= 0.01 && seconds <= 3600)) user_error("expected 0.01 to 3600 seconds, got {}", seconds);
-  if (arguments.deep) expect_place_for_file(arguments.out);
+  if (arguments.deep) check_writable_file(arguments.out);
 }
 
 int64_t bytes_of(const std::string& text) {

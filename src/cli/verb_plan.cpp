@@ -61,8 +61,8 @@ void choose_rates(const PlanArguments& arguments, engine::EngineOptions& options
 /// Returns the GPU that memory budgets and times are modeled for: that of the options, or the default GPU if
 /// the options are for the CPU.
 const cost::Device& gpu_of(const engine::EngineOptions& options) {
-  const bool is_known = cost::find_gpu_by_full_name(options.device.full_name) != nullptr;
-  return is_known ? options.device : cost::usual_gpu();
+  const bool is_known = cost::find_gpu_by_driver_name(options.device.full_name) != nullptr;
+  return is_known ? options.device : cost::default_gpu();
 }
 
 /// Plans that fit a memory budget.
@@ -77,7 +77,7 @@ struct BudgetPlans {
 std::future<std::optional<planner::PlanReport>> search_with_offload(const engine::EngineOptions& options,
                                                                     int64_t memory) {
   return std::async(std::launch::async, [options, memory] {
-    return planner::MemoryFits(options, memory).largest_by_every_means();
+    return planner::MemoryFits(options, memory).largest_with_offload();
   });
 }
 
@@ -169,13 +169,13 @@ void print_parallel_plans(const PlanArguments& arguments, const std::vector<std:
   engine::EngineOptions used = plan_options(recipe);
   choose_rates(arguments, used);
   const cost::Device& gpu = gpu_of(used);
-  std::vector<planner::WayToShare> ways;
+  std::vector<planner::ParallelPlan> ways;
   const auto add = [&](const std::vector<std::string>& settings) {
     std::vector<std::string> all = overrides;
     all.insert(all.end(), settings.begin(), settings.end());
     const engine::EngineOptions options = plan_options(open_recipe(arguments.recipe, all));
-    ways.push_back(planner::plan_way_to_share(fmt::format("{}", fmt::join(settings, " ")), options, gpu_bytes,
-                                              gpu, links));
+    ways.push_back(planner::plan_parallelism(fmt::format("{}", fmt::join(settings, " ")), options, gpu_bytes,
+                                             gpu, links));
   };
   add({"devices=1", "parallel=data"});
   for (const std::string_view way : kNames<Parallel>)
@@ -198,7 +198,7 @@ void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
   if (const std::vector<int64_t> gpus = take_gpu_bytes(overrides); !gpus.empty())
     return print_parallel_plans(arguments, overrides, gpus);
   const int64_t memory = memory_of(arguments);
-  expect_place_for_file(arguments.svg);
+  check_writable_file(arguments.svg);
   const recipe::Recipe recipe = open_recipe(arguments.recipe, overrides);
   engine::EngineOptions options = plan_options(recipe);
   choose_rates(arguments, options);
@@ -214,7 +214,7 @@ void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
   std::optional<BudgetPlans> fits;
   if (memory > 0) {
     planner::MemoryFits search(on_gpu, memory);
-    fits = {.free = search.largest_as_it_is(), .cheapest = search.cheapest(), .largest = largest.get()};
+    fits = {.free = search.largest_unmodified(), .cheapest = search.cheapest(), .largest = largest.get()};
     if (!fits->largest && fits->cheapest) fits->largest = fits->cheapest->report;
   }
   if (arguments.json) {
@@ -263,7 +263,7 @@ struct PackArguments {
 };
 
 void run_pack(const PackArguments& arguments) {
-  if (!arguments.out.empty()) expect_place_for_file(arguments.out);
+  if (!arguments.out.empty()) check_writable_file(arguments.out);
   const arena::Problem problem = arena::read_csv(arguments.file);
   arena::SolveOptions options{.seconds = arguments.seconds};
   if (arguments.capacity >= 0) options.capacity = arguments.capacity;

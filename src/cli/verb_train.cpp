@@ -114,7 +114,7 @@ void run_train(const CLI::App& verb, TrainArguments arguments) {
   if (arguments.resume) use_run_folder(recipe, out);
   // The reader of the output may exit before the run ends.
   std::signal(SIGPIPE, SIG_IGN);
-  if (!arguments.dump_gradients.empty()) expect_place_for_file(arguments.dump_gradients);
+  if (!arguments.dump_gradients.empty()) check_writable_file(arguments.dump_gradients);
   run::Resolved prepared = run::prepare_run(std::move(recipe), out, arguments.resume);
   exit_code() = run::launch({.job = std::move(prepared.job),
                              .notes = std::move(prepared.notes),

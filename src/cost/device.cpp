@@ -107,21 +107,21 @@ const Device& find_gpu(std::string_view name) {
   user_error("unknown GPU '{}'; known GPUs are {}", name, fmt::join(names, ", "));
 }
 
-const Device* find_gpu_by_full_name(std::string_view full_name) {
+const Device* find_gpu_by_driver_name(std::string_view full_name) {
   const auto* const found = std::ranges::find(kGpus, full_name, &Device::full_name);
   return found == std::end(kGpus) ? nullptr : found;
 }
 
 const Device& nearest_gpu(std::string_view full_name) {
-  if (const Device* const known = find_gpu_by_full_name(full_name)) return *known;
-  return full_name.starts_with("NVIDIA") ? find_gpu("rtx4090") : usual_gpu();
+  if (const Device* const known = find_gpu_by_driver_name(full_name)) return *known;
+  return full_name.starts_with("NVIDIA") ? find_gpu("rtx4090") : default_gpu();
 }
 
-const Device& usual_gpu() { return kGpus[0]; }
+const Device& default_gpu() { return kGpus[0]; }
 
 // The emulator runs one kernel or copy at a time, and all matmuls of a model have the same precision.
 Device emulated_gpu(DType precision) {
-  Device gpu = usual_gpu();
+  Device gpu = default_gpu();
   gpu.name = gpu.full_name = "emulated";
   if (precision == DType::f32) gpu.half_flops_per_second = gpu.full_flops_per_second;
   gpu.full_flops_per_second = gpu.half_flops_per_second;

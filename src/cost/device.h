@@ -39,12 +39,12 @@ std::span<const Device> known_gpus();
 /// Returns the GPU with that name; UserError with the known names if there is none.
 const Device& find_gpu(std::string_view name);
 /// Returns the GPU whose driver reports that name; null if unknown.
-const Device* find_gpu_by_full_name(std::string_view full_name);
+const Device* find_gpu_by_driver_name(std::string_view full_name);
 /// Returns the GPU whose driver reports that name; if unknown, the RTX 4090 for an NVIDIA name and the RX
 /// 7900 XT for all others.
 const Device& nearest_gpu(std::string_view full_name);
 /// Returns the GPU assumed by plans if none is used or named: an RX 7900 XT.
-const Device& usual_gpu();
+const Device& default_gpu();
 /// Returns the model used for plans on an emulated GPU: the same on every machine.
 Device emulated_gpu(DType precision);
 

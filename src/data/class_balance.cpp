@@ -52,9 +52,9 @@ std::vector<int32_t> rarest_classes(std::span<const std::vector<int32_t>> rows) 
     for (const int32_t label : classes) ++count[label];
   std::vector<int32_t> rarest;
   for (const std::vector<int32_t>& classes : rows) {
-    const auto least =
+    const auto rarest_class =
         std::ranges::min_element(classes, {}, [&](int32_t label) { return std::pair(count[label], label); });
-    rarest.push_back(least == classes.end() ? -1 : *least);
+    rarest.push_back(rarest_class == classes.end() ? -1 : *rarest_class);
   }
   return rarest;
 }

@@ -289,7 +289,7 @@ std::vector<bool> hold_out(const std::vector<Entry>& entries, double share) {
   return picked;
 }
 
-std::vector<Entry> take_share(std::vector<Entry> entries, const ClassFilesOptions& options,
+std::vector<Entry> keep_split(std::vector<Entry> entries, const ClassFilesOptions& options,
                               ClassFiles& made) {
   const std::vector<bool> held_out = hold_out(entries, options.val_share);
   std::vector<Entry> kept;
@@ -354,7 +354,7 @@ ClassFiles list_class_files(const ClassFilesOptions& options) {
   if (made.class_names.size() < 2)
     made.faults.push_back(fmt::format("expected at least two classes in {}, found {}",
                                       layout.train.path.string(), made.class_names.size()));
-  std::vector<Entry> entries = !all.held_out         ? take_share(std::move(all.train), options, made)
+  std::vector<Entry> entries = !all.held_out         ? keep_split(std::move(all.train), options, made)
                                : options.is_training ? std::move(all.train)
                                                      : std::move(*all.held_out);
   std::map<std::string_view, int32_t> numbers;

@@ -92,7 +92,7 @@ void DataFolder::check(const fs::path& file, std::string_view where) {
 ImageFinder::ImageFinder(DataFolder& folder, std::vector<fs::path> roots)
     : folder_(folder), roots_(std::move(roots)) {}
 
-std::optional<fs::path> ImageFinder::find_as_given(const std::string& name, std::string_view where) {
+std::optional<fs::path> ImageFinder::find_by_path(const std::string& name, std::string_view where) {
   for (const std::string& spelled : {name, with_slashes(name)}) {
     for (const fs::path& root : roots_) {
       fs::path file = (root / spelled).lexically_normal();
@@ -125,7 +125,7 @@ std::optional<fs::path> ImageFinder::find_by_end(std::string name) {
 }
 
 std::optional<fs::path> ImageFinder::find(const std::string& name, std::string_view where) {
-  std::optional<fs::path> found = find_as_given(name, where);
+  std::optional<fs::path> found = find_by_path(name, where);
   if (!found && (found = find_by_end(name))) ++num_shortened_;
   if (!found) return found;
   const auto [known, is_new] = names_.try_emplace(*found, name);

@@ -42,10 +42,10 @@ class ImageFinder {
   /// names of one file.
   std::optional<fs::path> find(const std::string& name, std::string_view where);
   /// Number of images that were found by the last parts of their names.
-  int64_t num_shortened() const { return num_shortened_; }
+  int64_t num_found_by_suffix() const { return num_shortened_; }
 
  private:
-  std::optional<fs::path> find_as_given(const std::string& name, std::string_view where);
+  std::optional<fs::path> find_by_path(const std::string& name, std::string_view where);
   std::optional<fs::path> find_by_end(std::string name);
 
   DataFolder& folder_;

@@ -16,7 +16,7 @@ Open open_shapes, open_idx, open_cifar10, open_folder;
 std::unique_ptr<Dataset> open_folder(const DatasetOptions& options, std::vector<std::string>& faults);
 /// Returns the dataset without images that cannot be read; `num_threads` threads decode all images, and a
 /// note lists the unreadable ones.
-std::unique_ptr<Dataset> without_bad(std::unique_ptr<Dataset> all, int num_threads);
+std::unique_ptr<Dataset> without_unreadable(std::unique_ptr<Dataset> all, int num_threads);
 
 namespace {
 
@@ -26,7 +26,7 @@ struct Kind {
   bool has_folder = true;    ///< True if data.path must be a folder
   bool reads_files = false;  ///< True if data.path may be a file
   /// Opens the readable part and appends errors to the list; null: `open` throws the first error.
-  std::unique_ptr<Dataset> (*open_all_the_same)(const DatasetOptions&, std::vector<std::string>&) = nullptr;
+  std::unique_ptr<Dataset> (*open_with_faults)(const DatasetOptions&, std::vector<std::string>&) = nullptr;
 };
 /// Table of dataset kinds. To add one, write a source with its open function and add a row here.
 constexpr auto kKinds = std::to_array<Kind>({
@@ -100,7 +100,7 @@ std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
   check_options(options, kind);
   auto dataset = kind.open(options);
   if (!options.class_names.empty()) dataset->name_classes(options.class_names);
-  if (options.skip_bad && kind.has_folder) return without_bad(std::move(dataset), options.num_threads);
+  if (options.skip_bad && kind.has_folder) return without_unreadable(std::move(dataset), options.num_threads);
   return dataset;
 }
 
@@ -115,8 +115,8 @@ DatasetCheck check_dataset(const DatasetOptions& options) {
   try {
     const Kind& kind = kind_of(options);
     check_options(options, kind);
-    check_images(kind.open_all_the_same != nullptr ? *kind.open_all_the_same(options, check.faults)
-                                                   : *kind.open(options),
+    check_images(kind.open_with_faults != nullptr ? *kind.open_with_faults(options, check.faults)
+                                                  : *kind.open(options),
                  check);
   } catch (const UserError& error) {
     check.faults.emplace_back(error.what());

@@ -11,7 +11,7 @@
 
 namespace hearth::data {
 
-class PictureBudget;
+class ImageCacheBudget;
 
 /// Options of open_dataset().
 struct DatasetOptions {
@@ -32,7 +32,7 @@ struct DatasetOptions {
   std::vector<std::string> class_names = {};
   double val_share = 0.1;  ///< folder: fraction held out if there is no test split
   /// Memory budget for caching decoded images of a folder; null: no cache.
-  std::shared_ptr<PictureBudget> keep = nullptr;
+  std::shared_ptr<ImageCacheBudget> keep = nullptr;
   Exif exif = Exif::apply;  ///< for images of a folder
   bool skip_bad = false;    ///< folder: leave out images that cannot be read (Dataset::notes names them)
   int num_threads = 1;      ///< threads that search for unreadable images

@@ -56,7 +56,7 @@ class FolderDataset : public Dataset {
 
   std::vector<LabeledFile> files_;
   Exif exif_;
-  mutable PictureCache cache_;
+  mutable ImageCache cache_;
 };
 
 }  // namespace

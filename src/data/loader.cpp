@@ -1,9 +1,9 @@
 // Prefetching loader. Every choice (order, augmentation, class balance) is a pure function of (seed, epoch,
 // sample), computed with Philox and permutations that need no memory, so a position is a few numbers and
-// any thread can make any row. Batches are staged in a ring of kRing slots. A thread takes a piece (a few
+// any thread can make any row. Batches are staged in a ring of kNumSlots slots. A thread takes a piece (a few
 // rows) of the newest open batch, makes the rows without holding the lock, and decrements the slot's count
 // of pending rows; next() waits until the oldest slot has none. A slot is refilled only when the caller has
-// moved kHeld batches on. All state is guarded by one mutex.
+// moved kNumHeldBatches batches on. All state is guarded by one mutex.
 #include "data/loader.h"
 
 #include <algorithm>
@@ -22,8 +22,8 @@ namespace hearth::data {
 namespace {
 
 /// Number of staging buffers in the ring. The caller uses up to two batches; the others are being filled.
-constexpr int64_t kRing = 4;
-constexpr int64_t kHeld = 2;
+constexpr int64_t kNumSlots = 4;
+constexpr int64_t kNumHeldBatches = 2;
 /// Padding after the last row, readable by kernels that load full vectors.
 constexpr int64_t kSlackBytes = 64;
 constexpr std::align_val_t kAlignment{64};
@@ -74,7 +74,7 @@ int64_t permuted(uint64_t key, int64_t count, int64_t position) {
 
 BucketOrder::Draw in_bucket(const BucketOrder& buckets, const LoaderPosition& position, bool shuffle) {
   return buckets.at(epoch_key(position, changes_before(position)),
-                    place_at(position, buckets.num_places(), buckets.batch()), shuffle);
+                    position_in_epoch(position, buckets.num_places(), buckets.batch()), shuffle);
 }
 
 /// Returns the number of rows in an epoch.
@@ -112,13 +112,13 @@ int64_t epoch_rows(int64_t num_rows, const LoaderOptions& options) {
 }
 
 bool change_order(LoaderPosition& position) {
-  if (position.num_changes_here == LoaderPosition::kMostChanges) return false;
+  if (position.num_changes_here == LoaderPosition::kMaxChanges) return false;
   position.changed_at.at(static_cast<size_t>(position.num_changes_here++)) = position.sample;
   ++position.num_changes;
   return true;
 }
 
-int64_t place_at(const LoaderPosition& position, int64_t count, int64_t run) {
+int64_t position_in_epoch(const LoaderPosition& position, int64_t count, int64_t run) {
   int64_t place = position.sample;
   // Each change of order permutes only the places not read before it.
   for (int64_t i = position.num_changes_here; i > 0; --i) {
@@ -162,9 +162,9 @@ ShareCursor::ShareCursor(const LoaderShare& share, const LoaderPosition& start, 
                share.first < (epoch_size + batch - 1) / batch);
 }
 
-ShareCursor::Stretch ShareCursor::next() {
+ShareCursor::BatchRange ShareCursor::next() {
   while (true) {
-    const Stretch stretch{position_, std::min(batch_, epoch_size_ - position_.sample)};
+    const BatchRange stretch{position_, std::min(batch_, epoch_size_ - position_.sample)};
     const bool is_own = number_ >= share_.first && number_ < share_.first + share_.count;
     position_ = advanced(position_, stretch.count, epoch_size_);
     number_ = position_.sample == 0 ? 0 : (number_ + 1) % share_.group;
@@ -176,7 +176,7 @@ struct Loader::State {
   State(const RowSource& rows_of, const LoaderOptions& chosen, const LoaderPosition& start)
       : source(rows_of),
         options(chosen),
-        handed_out(start),
+        position_after(start),
         num_rows(epoch_size(source, options)),
         cursor(options.share, start, options.batch, num_rows) {
     allocate();
@@ -194,7 +194,7 @@ struct Loader::State {
   void allocate();
   void stop();
   void work(std::byte* own);
-  bool can_take() const { return next_row < rows || opened - released < kRing; }
+  bool can_take() const { return next_row < rows || opened - released < kNumSlots; }
   Piece take();
   void open_slot();
   void fill(const Piece& piece, std::byte* own);
@@ -203,11 +203,11 @@ struct Loader::State {
   int64_t length_at(const LoaderPosition& begin) const;
   void finish(const Piece& piece);
   const Batch& next();
-  Slot& slot_of(int64_t sequence) { return ring[static_cast<size_t>(sequence % kRing)]; }
+  Slot& slot_of(int64_t sequence) { return ring[static_cast<size_t>(sequence % kNumSlots)]; }
 
   const RowSource& source;
   const LoaderOptions options;
-  LoaderPosition handed_out;
+  LoaderPosition position_after;
   const int64_t num_rows;  ///< per epoch
   std::vector<Slot> ring;
   std::vector<std::vector<std::byte>> scratch;  ///< of each thread
@@ -229,7 +229,7 @@ struct Loader::State {
 void Loader::State::allocate() {
   const ArrayFormats formats = source.formats(0);
   const int64_t kept_rows = std::min(options.batch, num_rows);
-  ring.resize(kRing);
+  ring.resize(kNumSlots);
   for (Slot& slot : ring) {
     for (size_t i = 0; i < kMaxArrays && formats[i].row_bytes > 0; ++i) {
       const auto num_bytes = static_cast<size_t>(kept_rows * formats[i].row_bytes + kSlackBytes);
@@ -276,7 +276,7 @@ Piece Loader::State::take() {
 }
 
 void Loader::State::open_slot() {
-  const ShareCursor::Stretch stretch = cursor.next();
+  const ShareCursor::BatchRange stretch = cursor.next();
   Slot& slot = slot_of(opened++);
   rows = stretch.count;
   next_row = 0;
@@ -317,7 +317,7 @@ ClassBalance::Draw Loader::State::draw_at(const LoaderPosition& position) const 
     const BucketOrder::Draw drawn = in_bucket(*options.buckets, position, options.shuffle);
     return {.index = drawn.index, .repeat = drawn.repeat};
   }
-  int64_t place = place_at(position, num_rows);
+  int64_t place = position_in_epoch(position, num_rows);
   if (options.shuffle) place = shuffled(position, source.num_rows(), place);
   if (options.balance == nullptr) return {.index = place};
   return options.balance->at(epoch_key(position, 0, Purpose::balance), place);
@@ -346,7 +346,7 @@ void Loader::State::finish(const Piece& piece) {
 
 const Batch& Loader::State::next() {
   std::unique_lock lock(mutex);
-  released = std::max(released, returned + 1 - kHeld);
+  released = std::max(released, returned + 1 - kNumHeldBatches);
   room.notify_all();
   Slot& slot = slot_of(returned);
   while (threads.empty() && (opened <= returned || next_row < rows)) {
@@ -359,7 +359,7 @@ const Batch& Loader::State::next() {
   ready.wait(lock, [&] { return opened > returned && slot.pending == 0; });
   if (slot.error != nullptr) std::rethrow_exception(slot.error);
   ++returned;
-  handed_out = advanced(slot.begin, slot.batch.count, num_rows);
+  position_after = advanced(slot.begin, slot.batch.count, num_rows);
   return slot.batch;
 }
 
@@ -372,7 +372,7 @@ Loader::~Loader() = default;
 
 const Batch& Loader::next() { return state_->next(); }
 
-LoaderPosition Loader::position() const { return state_->handed_out; }
+LoaderPosition Loader::position() const { return state_->position_after; }
 
 int64_t Loader::batches_per_epoch() const {
   return (state_->num_rows + state_->options.batch - 1) / state_->options.batch;

@@ -18,10 +18,10 @@ struct LoaderPosition {
   int64_t total = 0;   ///< samples read since the start
   /// Number of changes of the sample order, in total and in this epoch, and the samples before
   /// which they happened.
-  static constexpr int64_t kMostChanges = 4;
+  static constexpr int64_t kMaxChanges = 4;
   int64_t num_changes = 0;
   int64_t num_changes_here = 0;
-  std::array<int64_t, kMostChanges> changed_at = {};
+  std::array<int64_t, kMaxChanges> changed_at = {};
   bool operator==(const LoaderPosition&) const = default;
 };
 
@@ -30,7 +30,7 @@ struct LoaderPosition {
 int64_t epoch_rows(int64_t num_rows, const LoaderOptions& options);
 
 /// Changes the order of the samples not read yet in this epoch (each is still read once) and of later
-/// shuffled epochs. Returns false, with no effect, after kMostChanges changes in one epoch.
+/// shuffled epochs. Returns false, with no effect, after kMaxChanges changes in one epoch.
 bool change_order(LoaderPosition& position);
 
 /// Returns the position `count` samples later. An epoch has `epoch_size` samples, and no batch extends
@@ -43,11 +43,11 @@ class ShareCursor {
   /// An epoch has `epoch_size` samples and must contain at least one batch of the share.
   ShareCursor(const LoaderShare& share, const LoaderPosition& start, int64_t batch, int64_t epoch_size);
   /// The samples of a batch.
-  struct Stretch {
+  struct BatchRange {
     LoaderPosition begin;
     int64_t count = 0;  ///< number of samples
   };
-  Stretch next();
+  BatchRange next();
 
  private:
   LoaderShare share_;
@@ -119,7 +119,7 @@ class RowSource {
 
 /// Returns the place, in an epoch of `count`, of the sample at `position`: equal to position.sample unless
 /// the order was changed. Groups of `run` consecutive places stay together, if there are several groups.
-int64_t place_at(const LoaderPosition& position, int64_t count, int64_t run = 1);
+int64_t position_in_epoch(const LoaderPosition& position, int64_t count, int64_t run = 1);
 /// Returns element `index` of a random permutation of [0, count), keyed by the seed and epoch of `position`.
 int64_t shuffled(const LoaderPosition& position, int64_t count, int64_t index);
 

@@ -11,9 +11,9 @@
 namespace hearth::data {
 
 /// A memory budget in bytes, shared by several caches. Thread-safe.
-class PictureBudget {
+class ImageCacheBudget {
  public:
-  explicit PictureBudget(int64_t bytes) : bytes_(bytes) {}
+  explicit ImageCacheBudget(int64_t bytes) : bytes_(bytes) {}
   /// Reserves bytes; returns false, with no effect, if fewer are free.
   bool take(int64_t bytes);
   int64_t used() const { return used_; }
@@ -25,10 +25,10 @@ class PictureBudget {
 
 /// Cache of decoded images by index. Images stay cached; no more are added when the budget is
 /// used up. Thread-safe.
-class PictureCache {
+class ImageCache {
  public:
   /// A null budget disables the cache.
-  PictureCache(int64_t count, std::shared_ptr<PictureBudget> budget);
+  ImageCache(int64_t count, std::shared_ptr<ImageCacheBudget> budget);
 
   /// Returns a cached image; null if it is not cached.
   std::shared_ptr<const Image> find(int64_t number) const;
@@ -39,7 +39,7 @@ class PictureCache {
   static int64_t bytes_of(const Image& image);
 
  private:
-  std::shared_ptr<PictureBudget> budget_;
+  std::shared_ptr<ImageCacheBudget> budget_;
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<const Image>> kept_;
 };

@@ -19,13 +19,13 @@ Extent shrunk_to_fit(Extent picture, Extent frame) {
   return shrinks ? fit(picture, frame) : picture;
 }
 
-PictureReader::PictureReader(const BoxedPictures& set, int64_t height, int64_t width,
-                             std::shared_ptr<PictureBudget> budget)
+ImageReader::ImageReader(const BoxedImages& set, int64_t height, int64_t width,
+                         std::shared_ptr<ImageCacheBudget> budget)
     : set_(set), height_(height), width_(width), cache_(std::ssize(set.pictures), std::move(budget)) {
   HEARTH_CHECK(height > 0 && width > 0);
 }
 
-std::shared_ptr<const Image> PictureReader::read(int64_t index) const {
+std::shared_ptr<const Image> ImageReader::read(int64_t index) const {
   if (auto kept = cache_.find(index)) return kept;
   const Image drawn = set_.draw ? set_.draw(index) : Image();
   const Image& image = set_.draw ? drawn : read_file(index);
@@ -33,8 +33,8 @@ std::shared_ptr<const Image> PictureReader::read(int64_t index) const {
   return std::make_shared<const Image>(image);
 }
 
-const Image& PictureReader::read_file(int64_t index) const {
-  const BoxedPicture& picture = set_.pictures.at(static_cast<size_t>(index));
+const Image& ImageReader::read_file(int64_t index) const {
+  const BoxedImage& picture = set_.pictures.at(static_cast<size_t>(index));
   const std::string name = picture.file.string();
   const MappedFile file(picture.file);
   const ImageHeader header = read_image_header(file.bytes(), name);

@@ -16,11 +16,11 @@ Extent shrunk_to_fit(Extent picture, Extent frame);
 
 /// Reads images of a set as RGB, downscaled to fit into a frame if larger, with a cache of limited size.
 /// Thread-safe; the result depends only on the index.
-class PictureReader {
+class ImageReader {
  public:
   /// The set must outlive the reader.
-  PictureReader(const BoxedPictures& set, int64_t height, int64_t width,
-                std::shared_ptr<PictureBudget> budget);
+  ImageReader(const BoxedImages& set, int64_t height, int64_t width,
+              std::shared_ptr<ImageCacheBudget> budget);
 
   /// Returns an image. UserError if the file is damaged or its size differs from the size in its labels.
   std::shared_ptr<const Image> read(int64_t index) const;
@@ -28,9 +28,9 @@ class PictureReader {
  private:
   const Image& read_file(int64_t index) const;
 
-  const BoxedPictures& set_;
+  const BoxedImages& set_;
   int64_t height_, width_;
-  mutable PictureCache cache_;
+  mutable ImageCache cache_;
 };
 
 }  // namespace hearth::data

@@ -19,7 +19,7 @@ class ReadableImages : public ChosenImages {
 
 }  // namespace
 
-std::unique_ptr<Dataset> without_bad(std::unique_ptr<Dataset> all, int num_threads) {
+std::unique_ptr<Dataset> without_unreadable(std::unique_ptr<Dataset> all, int num_threads) {
   const ReadCheck check = check_reading(all->size(), num_threads, [&](int64_t index) { all->check(index); });
   if (check.faults.empty()) return all;
   return std::make_unique<ReadableImages>(std::move(all), check);

@@ -199,7 +199,7 @@ class Shapes : public Dataset {
     if (options.channels != 3)
       user_error("expected 3 channels for the shapes dataset, got {}", options.channels);
     check_shapes(options.image_size, count_);
-    seed_ = series_of(seed_, options.split);
+    seed_ = seed_of_split(seed_, options.split);
     image_size_ = options.image_size;
     channels_ = 3;
     class_names_ = shape_names();
@@ -233,7 +233,7 @@ void check_shapes(Extent size, int64_t count) {
   if (count < 1) user_error("expected at least 1 image in the shapes dataset, got {}", count);
 }
 
-uint64_t series_of(uint64_t seed, std::string_view split) {
+uint64_t seed_of_split(uint64_t seed, std::string_view split) {
   return split == "train" ? seed : seed ^ 0x7e57'0000'0000'0000ULL;
 }
 
@@ -256,9 +256,9 @@ ShapeScene draw_shape(uint64_t seed, int64_t index, Extent size, uint8_t* pixels
   return truth;
 }
 
-BoxedPictures shape_boxes(uint64_t series, int64_t count, Extent size) {
+BoxedImages shape_boxes(uint64_t series, int64_t count, Extent size) {
   check_shapes(size, count);
-  BoxedPictures made{.class_names = shape_names()};
+  BoxedImages made{.class_names = shape_names()};
   for (int64_t i = 0; i < kNumShapes; ++i) made.category_ids.push_back(i);
   Image image{.height = size.height, .width = size.width, .channels = 3};
   image.pixels.resize(static_cast<size_t>(3 * size.num_pixels()));

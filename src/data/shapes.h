@@ -10,7 +10,7 @@
 
 namespace hearth::data {
 
-struct BoxedPictures;
+struct BoxedImages;
 
 /// Ground truth of a generated image: label, bounding box of the shape (pixels, half-open) and,
 /// on request, mask.
@@ -27,7 +27,7 @@ std::vector<std::string> shape_names();
 /// Throws a UserError if the image size or number of images is not possible.
 void check_shapes(Extent size, int64_t count);
 /// Returns the `seed` of draw_shape for the training or test images of a run: disjoint series.
-uint64_t series_of(uint64_t seed, std::string_view split);
+uint64_t seed_of_split(uint64_t seed, std::string_view split);
 
 /// Draws image `index` of series `seed`: one of ten shapes with random color, size, rotation and position
 /// over an uneven background with specks and noise. A pure function of its arguments. `pixels`: height x
@@ -35,6 +35,6 @@ uint64_t series_of(uint64_t seed, std::string_view split);
 ShapeScene draw_shape(uint64_t seed, int64_t index, Extent size, uint8_t* pixels, uint8_t* mask);
 
 /// Returns images 0 to `count` - 1 of that series, with one box each; images are drawn when they are read.
-BoxedPictures shape_boxes(uint64_t series, int64_t count, Extent size);
+BoxedImages shape_boxes(uint64_t series, int64_t count, Extent size);
 
 }  // namespace hearth::data

@@ -142,11 +142,11 @@ class Deep {
   std::optional<Json> ask(const std::string& what, const std::string& device, double number, double other,
                           double seconds) {
     process_.send(fmt::format("{} {} {} {:.0f}", what, device, number, other), seconds);
-    while (process_.look() == Isolated::State::waiting) {
+    while (process_.look() == IsolatedProcess::State::waiting) {
       if (sampler_) sample();
       usleep(50'000);
     }
-    if (process_.look() == Isolated::State::lost) {
+    if (process_.look() == IsolatedProcess::State::lost) {
       lost(fmt::format("it gave no answer within {:.0f} s, or crashed its process, during the test '{}'",
                        seconds, what));
       return std::nullopt;
@@ -224,7 +224,7 @@ class Deep {
     }
   }
   void test_rates() {
-    const cost::Device* model = cost::find_gpu_by_full_name(name_);
+    const cost::Device* model = cost::find_gpu_by_driver_name(name_);
     const struct {
       const char* what;
       const char* name;
@@ -322,7 +322,7 @@ class Deep {
   }
   void test_sums(int size) {
     say_(fmt::format("all-reduce of {} GPUs", size));
-    Isolated group([this, size](std::string_view) { return try_sums(options_.device, size); });
+    IsolatedProcess group([this, size](std::string_view) { return try_sums(options_.device, size); });
     const std::optional<std::string> fault = group.ask("", kRateSeconds);
     if (fault && fault->empty()) {
       add(Level::ok, "sums", fmt::format("the all-reduce of {} GPUs over host memory is correct", size));
@@ -335,7 +335,7 @@ class Deep {
   const system::Machine& machine_;
   const DeepOptions& options_;
   const std::function<void(const std::string&)>& say_;
-  Isolated process_;
+  IsolatedProcess process_;
   std::unique_ptr<system::Sampler> sampler_;
   double load_start_ = 0;
   std::string address_, name_, device_;

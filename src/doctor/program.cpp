@@ -26,7 +26,7 @@ std::string answer(std::string_view) {
 
 }  // namespace
 
-Program read_program(Isolated& process, double seconds) {
+Program read_program(IsolatedProcess& process, double seconds) {
   const std::optional<std::string> text = process.ask("", seconds);
   if (!text)
     return {.fault = fmt::format("the GPU runtimes gave no answer within {:.0f} s, or crashed", seconds)};
@@ -47,7 +47,7 @@ Program read_program(Isolated& process, double seconds) {
 }
 
 Program own_program() {
-  Isolated process(answer);
+  IsolatedProcess process(answer);
   return read_program(process, kSeconds);
 }
 

@@ -174,8 +174,8 @@ std::string html_figures(const std::vector<Figure>& figures) {
   return html_table({"GPU", "what", "measured", "predicted", ""}, rows);
 }
 
-io::Series series_of(const std::vector<LoadSample>& load, const char* name, const char* color,
-                     const std::function<std::optional<double>(const LoadSample&)>& value) {
+io::Series seed_of_split(const std::vector<LoadSample>& load, const char* name, const char* color,
+                         const std::function<std::optional<double>(const LoadSample&)>& value) {
   io::Series series{.name = name, .color = color, .points = {}};
   for (const LoadSample& sample : load)
     if (const std::optional<double> found = value(sample))
@@ -185,12 +185,12 @@ io::Series series_of(const std::vector<LoadSample>& load, const char* name, cons
 
 std::string html_load(const std::vector<LoadSample>& load) {
   const std::vector<io::Series> all = {
-      series_of(
+      seed_of_split(
           load, "TFLOP/s", "#1f77b4",
           [](const LoadSample& s) { return s.teraflops > 0 ? std::optional(s.teraflops) : std::nullopt; }),
-      series_of(load, "temperature (C)", "#d62728", [](const LoadSample& s) { return s.celsius; }),
-      series_of(load, "power (W)", "#ff7f0e", [](const LoadSample& s) { return s.watts; }),
-      series_of(load, "core clock (MHz)", "#2ca02c", [](const LoadSample& s) { return s.megahertz; })};
+      seed_of_split(load, "temperature (C)", "#d62728", [](const LoadSample& s) { return s.celsius; }),
+      seed_of_split(load, "power (W)", "#ff7f0e", [](const LoadSample& s) { return s.watts; }),
+      seed_of_split(load, "core clock (MHz)", "#2ca02c", [](const LoadSample& s) { return s.megahertz; })};
   std::string html;
   for (const io::Series& series : all)
     if (series.points.size() > 1) html += io::line_chart("", {series}, "seconds");

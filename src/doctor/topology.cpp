@@ -142,7 +142,7 @@ Topology topology_of(const Machine& machine) {
 
 std::string measure_topology(Topology& topology, const std::string& device) {
   const auto size = static_cast<int>(topology.gpus.size());
-  Isolated process([&](std::string_view) -> std::string {
+  IsolatedProcess process([&](std::string_view) -> std::string {
     try {
       return measure(device, size).dump();
     } catch (const std::exception& error) {

@@ -80,7 +80,7 @@ io::WeightFiles open_autoencoder(const fs::path& folder) {
   if (const fs::path other = folder / "diffusion_pytorch_model.bin"; !path_exists(file) && path_exists(other))
     file = other;
   if (!path_exists(file)) {
-    refuse_foreign_weights(folder);
+    refuse_unsupported_weights(folder);
     user_error("{}: the weights of the autoencoder are missing; use a folder in diffusers' layout",
                file.string());
   }

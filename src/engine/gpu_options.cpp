@@ -13,7 +13,7 @@ void use_gpu(EngineOptions& options, exec::GpuWish gpu, SelfTestMode self_test) 
   if (emulated && self_test == When::once) self_test = When::never;
   options.backend = exec::Backend::gpu;
   options.gpu = std::move(gpu);
-  options.device = emulated ? cost::emulated_gpu(options.precision) : cost::usual_gpu();
+  options.device = emulated ? cost::emulated_gpu(options.precision) : cost::default_gpu();
   options.self_test = {.when = self_test, .folder = user_cache_folder()};
   // Autotuning an emulated GPU only serves tests of a requested library.
   if (!emulated || !exec::driver_of(options.gpu.device).runtime().library.empty())

@@ -19,7 +19,7 @@ using ir::ValueId;
 void use_average(ir::Graph& graph, std::span<const nn::Tensor> tensors) {
   for (const nn::Tensor& tensor : tensors) {
     ir::Value& value = graph.value(tensor.value);
-    if (value.role == ir::Role::parameter || tensor.is_moving)
+    if (value.role == ir::Role::parameter || tensor.is_running_statistic)
       value.name = ir::spell(ir::StateKind::average, value.name);
   }
   for (ir::Value& value : graph.values)

@@ -136,7 +136,7 @@ bool ProgramCompiler::runs_on_gpu(const ir::Node& node) const {
 /// Returns the number of nodes, from node `first` on, that one kernel call can do.
 size_t ProgramCompiler::num_at_once(size_t first) const {
   if (options_.backend != Backend::gpu) return 1;
-  const size_t most = ir::num_together(program_.graph, first);
+  const size_t most = ir::num_nodes_in_kernel(program_.graph, first);
   size_t count = 0;
   while (count < most && runs_on_gpu(program_.graph.nodes[first + count])) ++count;
   return std::max<size_t>(1, count);

@@ -177,7 +177,7 @@ fs::path adapter_weights(const fs::path& file_or_folder) {
   if (!fs::is_directory(file_or_folder)) return file_or_folder;
   for (const char* name : {kAdapterFile, kDiffusersLora, kOldAdapterFile})
     if (fs::exists(file_or_folder / name)) return file_or_folder / name;
-  refuse_foreign_weights(file_or_folder);
+  refuse_unsupported_weights(file_or_folder);
   return file_or_folder / kAdapterFile;
 }
 

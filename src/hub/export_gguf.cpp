@@ -391,7 +391,7 @@ GgufResult export_gguf(const ModelFolder& model, const GgufOptions& options) {
   if (fs::is_directory(options.out))
     user_error("expected a file to write, got the folder '{}'; try --out {}/model.gguf", options.out.string(),
                options.out.string());
-  expect_place_for_file(options.out);
+  check_writable_file(options.out);
   const fs::path file = model.model / kModelConfig;
   const DecoderConfig config = models::read_decoder_config(file);
   check_expressible(config, file.string());

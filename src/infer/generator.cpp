@@ -95,7 +95,7 @@ class Emitter {
   /// Returns the end of the text that no later token can change: before an incomplete UTF-8 character and
   /// before the possible start of a stop text.
   size_t safe_end(std::string_view text) const {
-    size_t end = whole_characters(text);
+    size_t end = complete_prefix(text);
     for (const std::string& stop : stops_) {
       for (size_t length = std::min(stop.size() - 1, text.size() - done_); length > 0; --length) {
         if (!text.ends_with(std::string_view(stop).substr(0, length))) continue;

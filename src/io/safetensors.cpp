@@ -187,7 +187,7 @@ void check_no_holes(std::vector<TensorView>& tensors, std::span<const std::byte>
 
 std::vector<TensorView> parse_safetensors(std::span<const std::byte> bytes, std::string_view where) {
   uint64_t header_bytes = 0;
-  refuse_foreign_weights(bytes, where);
+  refuse_unsupported_weights(bytes, where);
   if (bytes.size() < 8)
     user_error("{}: a safetensors file has at least 8 bytes, but this one has {} bytes{}", where,
                bytes.size(), kDamaged);

@@ -65,7 +65,7 @@ WeightFiles::WeightFiles(const fs::path& file_or_folder) : path_(file_or_folder)
   if (!fs::is_directory(file_or_folder)) {
     tensors_ = open(file_or_folder);
   } else if (name == std::end(kWeightNames)) {
-    refuse_foreign_weights(file_or_folder);
+    refuse_unsupported_weights(file_or_folder);
     user_error(
         "{}: no weights found (model.safetensors, pytorch_model.bin or an index of shards); hf download NAME "
         "--local-dir FOLDER writes a model folder with config.json, weights and tokenizer",

@@ -19,7 +19,7 @@ struct GpuKernel {
   Kernel (*many)(std::span<const NodeView>) = nullptr;
   /// Returns the matmuls inside the node that are autotuned, as nodes of op matmul. The attribute `way` holds
   /// one kernel variant for each, comma-separated (ops/matmul/matmul.h). Null: none.
-  std::vector<LoneNode> (*matmuls)(const NodeView&) = nullptr;
+  std::vector<StandaloneNode> (*matmuls)(const NodeView&) = nullptr;
   /// For op matmul only: returns all kernel variants (values of `way`) for the node, the default first and
   /// the vendor library last.
   std::vector<std::string_view> (*ways)(const NodeView&, bool has_library) = nullptr;

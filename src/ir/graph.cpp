@@ -31,7 +31,7 @@ std::vector<ValueId> Graph::add(const OpDef& op, std::vector<ValueId> inputs, At
             .outputs = {},
             .attrs = std::move(attrs),
             .name = std::move(name)};
-  if (const std::string fault = op.inputs_fault(node.inputs); !fault.empty())
+  if (const std::string fault = op.inputs_error(node.inputs); !fault.empty())
     internal_error("{}{}", fault, node.name.empty() ? "" : " (" + node.name + ")");
   const std::vector<Type> in = input_types(node);
   const Inferred inferred = op.infer({.attrs = node.attrs, .in = in, .out = {}});

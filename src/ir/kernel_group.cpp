@@ -10,7 +10,7 @@ namespace {
 
 /// True if all inputs that the node overwrites are resident on the device. An input that was fetched from
 /// host memory occupies device memory until the node is done.
-bool overwrites_residents(const Graph& graph, const Node& node) {
+bool overwrites_resident_inputs(const Graph& graph, const Node& node) {
   for (size_t k = 0; k < node.inputs.size(); ++k) {
     const ValueId in = node.inputs[k];
     if (in != kNone && overwrites(node, k) && graph.value(in).producer != kNone) return false;
@@ -24,10 +24,10 @@ bool overwrites(const Node& node, size_t index) {
   return std::ranges::find(node.op->writes, static_cast<int>(index)) != node.op->writes.end();
 }
 
-bool may_share_kernel(const Graph& graph, const Node& a, const Node& b) {
+bool can_share_kernel(const Graph& graph, const Node& a, const Node& b) {
   if (a.op != b.op || !a.op->gpu_many || a.attrs != b.attrs || a.inputs.size() != b.inputs.size())
     return false;
-  if (!overwrites_residents(graph, a) || !overwrites_residents(graph, b)) return false;
+  if (!overwrites_resident_inputs(graph, a) || !overwrites_resident_inputs(graph, b)) return false;
   for (size_t k = 0; k < a.inputs.size(); ++k) {
     const ValueId own = a.inputs[k], other = b.inputs[k];
     if ((own == kNone) != (other == kNone)) return false;
@@ -40,11 +40,11 @@ bool may_share_kernel(const Graph& graph, const Node& a, const Node& b) {
   return true;
 }
 
-size_t num_together(const Graph& graph, size_t first) {
+size_t num_nodes_in_kernel(const Graph& graph, size_t first) {
   std::set<ValueId> made, read, overwritten;
   size_t count = 0;
   for (size_t i = first;
-       i < graph.nodes.size() && may_share_kernel(graph, graph.nodes[first], graph.nodes[i]); ++i) {
+       i < graph.nodes.size() && can_share_kernel(graph, graph.nodes[first], graph.nodes[i]); ++i) {
     const Node& node = graph.nodes[i];
     for (size_t k = 0; k < node.inputs.size(); ++k) {
       const ValueId in = node.inputs[k];
@@ -66,7 +66,7 @@ std::vector<bool> kernel_starts(const Graph& graph) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     if (graph.nodes[i].op->is_view) continue;
     starts[i] = together == 0;
-    if (starts[i]) together = num_together(graph, i);
+    if (starts[i]) together = num_nodes_in_kernel(graph, i);
     --together;
   }
   return starts;

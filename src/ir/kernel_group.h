@@ -12,12 +12,12 @@ bool overwrites(const Node& node, size_t index);
 
 /// Returns true if one kernel may run both nodes (OpDef::gpu_many), by op, attributes and dtypes; data
 /// dependencies are not checked.
-bool may_share_kernel(const Graph& graph, const Node& a, const Node& b);
+bool can_share_kernel(const Graph& graph, const Node& a, const Node& b);
 
 /// Returns how many consecutive nodes from node `first` on can run as one kernel: nodes of one op that
 /// differ in shapes only, have the same scalar inputs, and do not read or overwrite each other's
 /// outputs. At least 1.
-size_t num_together(const Graph& graph, size_t first);
+size_t num_nodes_in_kernel(const Graph& graph, size_t first);
 
 /// Returns for each node true if it starts a kernel: false for views and for all but the first node
 /// of a group.

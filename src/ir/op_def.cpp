@@ -28,13 +28,13 @@ size_t OpDef::input_index(std::string_view input) const {
   return static_cast<size_t>(found - inputs.begin());
 }
 
-std::string OpDef::inputs_fault(std::span<const ValueId> given) const {
+std::string OpDef::inputs_error(std::span<const ValueId> given) const {
   const bool repeats = !inputs.empty() && inputs.back().ends_with('+');
-  const size_t most = repeats ? most_inputs : inputs.size();
+  const size_t max_count = repeats ? max_inputs : inputs.size();
   const auto count = [&] {
     return fmt::format("expected inputs ({}), got {}", fmt::join(inputs, ", "), given.size());
   };
-  if (given.size() > most) return fmt::format("{}: {}", name, count());
+  if (given.size() > max_count) return fmt::format("{}: {}", name, count());
   for (size_t i = 0; i < std::max(given.size(), inputs.size()); ++i) {
     if (!is_optional(i) && (i >= given.size() || given[i] == kNone))
       return fmt::format("{}: input '{}' is missing: {}", name, input_name(i), count());

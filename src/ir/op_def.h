@@ -143,7 +143,7 @@ enum class Precision : uint8_t {
 };
 
 /// A node outside any graph, which owns its attributes and types.
-struct LoneNode {
+struct StandaloneNode {
   Attrs attrs;
   std::vector<Type> in, out;
 
@@ -187,7 +187,7 @@ struct OpDef {
   /// a node, or omitted if only optional inputs follow. A trailing + on the last name: one or more inputs.
   std::vector<std::string_view> inputs;
   /// Maximum total number of inputs, for ops with a + input.
-  size_t most_inputs = std::numeric_limits<size_t>::max();
+  size_t max_inputs = std::numeric_limits<size_t>::max();
   /// Returns the name of a node's input number `index`, without ? or +.
   std::string_view input_name(size_t index) const;
   /// Returns the index of the input with that name, which must exist.
@@ -195,7 +195,7 @@ struct OpDef {
   /// True if input `index` is optional.
   bool is_optional(size_t index) const { return index < inputs.size() && inputs[index].ends_with('?'); }
   /// Returns why a node cannot have these inputs, as one sentence with the op's name; empty if it can.
-  std::string inputs_fault(std::span<const ValueId> given) const;
+  std::string inputs_error(std::span<const ValueId> given) const;
   Inferred (*infer)(const NodeView&) = nullptr;
   std::vector<ValueId> (*vjp)(const VjpContext&) = nullptr;
   std::string_view no_vjp_because = "";

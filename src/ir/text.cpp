@@ -173,7 +173,7 @@ class Parser {
     const OpDef* op = find_op_(name);
     if (op == nullptr) user_error("unknown op '{}'", name);
     std::vector<ValueId> inputs = parse_inputs(line);
-    if (const std::string fault = op->inputs_fault(inputs); !fault.empty()) user_error("{}", fault);
+    if (const std::string fault = op->inputs_error(inputs); !fault.empty()) user_error("{}", fault);
     Attrs attrs = parse_attrs(line);
     finish_node(line, *op, std::move(inputs), std::move(attrs), out_ids);
   }

@@ -29,7 +29,7 @@ class Verifier {
   bool in_range(ValueId id) const { return id >= 0 && static_cast<size_t>(id) < graph_.values.size(); }
 
   void check_node(const Node& node) {
-    if (const std::string fault = node.op->inputs_fault(node.inputs); !fault.empty()) fail(fault);
+    if (const std::string fault = node.op->inputs_error(node.inputs); !fault.empty()) fail(fault);
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (const char* fault = input_fault(node.inputs[i])) fail_input(node, i, fault);
     }

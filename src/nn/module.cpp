@@ -149,8 +149,9 @@ bool is_under(std::string_view tensor, std::string_view module) {
   return tensor.size() == module.size() || module.ends_with('.') || tensor[module.size()] == '.';
 }
 
-bool Builder::is_kept(std::string_view tensor_name) const {
-  return std::ranges::any_of(kept_, [&](const std::string& module) { return is_under(tensor_name, module); });
+bool Builder::is_in_frozen_module(std::string_view tensor_name) const {
+  return std::ranges::any_of(frozen_modules_,
+                             [&](const std::string& module) { return is_under(tensor_name, module); });
 }
 
 Builder::Scope::Scope(Builder& builder, std::string_view name)
@@ -177,9 +178,9 @@ ValueId Builder::tensor(const std::string& name, const Shape& shape, Init init, 
     return shared->value;
   }
   Tensor made{.name = name, .init = init, .layout = std::move(layout)};
-  const ir::Role role = !trainable || is_kept(name) ? ir::Role::state
-                        : is_frozen(name)           ? ir::Role::frozen
-                                                    : ir::Role::parameter;
+  const ir::Role role = !trainable || is_in_frozen_module(name) ? ir::Role::state
+                        : is_frozen(name)                       ? ir::Role::frozen
+                                                                : ir::Role::parameter;
   return add_tensor(std::move(made), {.dtype = DType::f32, .shape = shape}, role);
 }
 
@@ -196,11 +197,11 @@ ValueId Builder::input(std::string_view name, ir::Type type) {
   return graph_.add_value(std::string(name), type, ir::Role::input);
 }
 
-ValueId Builder::conv_weight(std::string_view name, const Shape& shape, Init init, bool of_blocks) {
+ValueId Builder::conv_weight(std::string_view name, const Shape& shape, Init init, bool space_to_depth) {
   FileLayout layout{.memory_view = shape,
                     .file_axes = {3, 2, 0, 1},
                     .file_shape = {shape[3], shape[2], shape[0], shape[1]}};
-  if (of_blocks) {
+  if (space_to_depth) {
     const int64_t height = shape[0] / 2, width = shape[1] / 2;
     layout = {.memory_view = {height, 2, width, 2, shape[2], shape[3]},
               .file_axes = {5, 3, 1, 4, 0, 2},
@@ -225,13 +226,13 @@ ValueId Builder::conv(std::string_view name, ValueId in, const Conv& options) {
                                      options.normal > 0        ? normal
                                      : options.kaiming_fan_out ? kaiming
                                                                : uniform,
-                                     options.of_blocks);
+                                     options.space_to_depth);
   ir::Attrs attrs = {{"stride", options.stride}, {"padding", options.padding}};
   if (options.dilation != 1) attrs.set("dilation", options.dilation);
   if (options.groups != 1) attrs.set("groups", options.groups);
   const ValueId out = apply("conv2d", {in, weight}, attrs, name);
   if (!options.bias) return out;
-  const Init start = options.bias_start   ? Init{.scale = *options.bias_start}
+  const Init start = options.bias_init    ? Init{.scale = *options.bias_init}
                      : options.normal > 0 ? Init{}
                                           : uniform;
   const ValueId bias = plain_tensor(full(name, "bias"), {options.out_channels}, start);
@@ -261,13 +262,13 @@ ValueId Builder::conv_transpose(std::string_view name, ValueId in, const ConvTra
 
 ValueId Builder::batch_norm(std::string_view name, ValueId in, const BatchNorm& options) {
   const Shape channels{graph_.type(in).shape.back()};
-  const bool frozen = options.frozen || is_kept(full(name, "weight"));
+  const bool frozen = options.frozen || is_in_frozen_module(full(name, "weight"));
   const ValueId weight = plain_tensor(full(name, "weight"), channels, {.scale = 1}, !frozen);
   const ValueId bias = plain_tensor(full(name, "bias"), channels, {}, !frozen);
   const ValueId mean = plain_tensor(full(name, "running_mean"), channels, {}, false);
   const ValueId variance = plain_tensor(full(name, "running_var"), channels, {.scale = 1}, false);
   for (Tensor& tensor : tensors_)
-    if (tensor.value == mean || tensor.value == variance) tensor.is_moving = !frozen;
+    if (tensor.value == mean || tensor.value == variance) tensor.is_running_statistic = !frozen;
   const std::vector<ValueId> inputs = {in, weight, bias, mean, variance};
   if (mode_ == Mode::eval || frozen) return apply("batch_norm_infer", inputs, {{"eps", options.eps}}, name);
   return apply("batch_norm", inputs, {{"momentum", options.momentum}, {"eps", options.eps}}, name);

@@ -40,9 +40,9 @@ struct Tensor {
   bool trainable = true;
   /// if not none, stored quantized in several tensors
   ops::Quantization quantized = ops::Quantization::none;
-  bool adapter = false;    ///< True if it is a low-rank matrix of an adapter
-  bool is_table = false;   ///< True if made by Builder::table
-  bool is_moving = false;  ///< True if it is a running mean or variance that training updates
+  bool adapter = false;               ///< True if it is a low-rank matrix of an adapter
+  bool is_table = false;              ///< True if made by Builder::table
+  bool is_running_statistic = false;  ///< True if it is a running mean or variance that training updates
 };
 
 /// Returns the distinct last components of full names ("q_proj"), in order of first occurrence.
@@ -126,11 +126,11 @@ class Builder {
     /// the initializations above.
     double normal = 0;
     /// Initial value of the bias; nullopt: torch's default.
-    std::optional<double> bias_start = {};
+    std::optional<double> bias_init = {};
     /// For stride 2 and an even kernel: files store the weight as a convolution with half the kernel
     /// size over space-to-depth blocks of 2 x 2 pixels, whose channels are ordered by columns
     /// (YOLOX's Focus layer).
-    bool of_blocks = false;
+    bool space_to_depth = false;
   };
   /// Options of a transposed convolution; lengths in pixels.
   struct ConvTranspose {
@@ -146,7 +146,7 @@ class Builder {
 
   /// Freezes modules: their weights are not trained, and their batch norms use the running statistics. Call
   /// it before the first layer.
-  void freeze(std::vector<std::string> modules) { kept_ = std::move(modules); }
+  void freeze(std::vector<std::string> modules) { frozen_modules_ = std::move(modules); }
   /// Adds a graph input.
   ir::ValueId input(std::string_view name, ir::Type type);
   ir::ValueId conv(std::string_view name, ir::ValueId in, const Conv& options);
@@ -234,7 +234,7 @@ class Builder {
                      bool trainable);
   ir::ValueId add_tensor(Tensor tensor, ir::Type type, ir::Role role);
   bool is_frozen(std::string_view tensor_name);
-  bool is_kept(std::string_view tensor_name) const;
+  bool is_in_frozen_module(std::string_view tensor_name) const;
   FileLayout linear_layout(ir::ValueId in, const Shape& shape, const Linear& options) const;
   /// Returns in W^T for a frozen, quantized W.
   ir::ValueId quantized_linear(std::string_view name, ir::ValueId in, const FileLayout& layout);
@@ -243,7 +243,7 @@ class Builder {
   ir::ValueId adapt(std::string_view name, ir::ValueId in, ir::ValueId out, FileLayout layout,
                     int64_t out_patch);
   /// Adds a convolution's weight, which files store as [last axis, third axis, kernel, kernel].
-  ir::ValueId conv_weight(std::string_view name, const Shape& shape, Init init, bool of_blocks = false);
+  ir::ValueId conv_weight(std::string_view name, const Shape& shape, Init init, bool space_to_depth = false);
   ir::ValueId plain_tensor(const std::string& name, const Shape& shape, Init init, bool trainable = true);
   std::string full(std::string_view name, std::string_view part = "") const;
   ir::ValueId apply(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attrs attrs,
@@ -255,9 +255,9 @@ class Builder {
   std::string prefix_;
   std::vector<Tensor> tensors_;
   Adapter adapter_;
-  std::vector<std::string> kept_;     ///< modules passed to freeze()
-  std::vector<std::string> linears_;  ///< with an adapter: full names of the linear layers
-  std::vector<std::string> modules_;  ///< with an adapter: full names of all modules with weights
+  std::vector<std::string> frozen_modules_;  ///< modules passed to freeze()
+  std::vector<std::string> linears_;         ///< with an adapter: full names of the linear layers
+  std::vector<std::string> modules_;         ///< with an adapter: full names of all modules with weights
   int num_dropouts_ = 0;
 };
 

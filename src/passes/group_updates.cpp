@@ -33,7 +33,7 @@ void group_updates(ir::Graph& graph) {
       return false;
     };
     const auto found = std::ranges::find_if(leaders, [&](size_t leader) {
-      return ir::may_share_kernel(graph, graph.nodes[leader], node) && !needs(leader);
+      return ir::can_share_kernel(graph, graph.nodes[leader], node) && !needs(leader);
     });
     if (found == leaders.end()) {
       leaders.push_back(i);

@@ -12,9 +12,9 @@
 namespace hearth::planner {
 namespace {
 
-constexpr size_t kMostWays = 3;
+constexpr size_t kMaxOptions = 3;
 /// Maximum attempts to lower a budget that the packing exceeded.
-constexpr int kMostTries = 3;
+constexpr int kMaxTries = 3;
 
 /// Search for the fastest settings with which a run fits a GPU.
 class Search {
@@ -25,18 +25,18 @@ class Search {
     base_seconds_ = seconds_per_row(make(options_, false));
   }
 
-  std::vector<WayToFit> run() {
+  std::vector<FitOption> run() {
     add_smaller_batch();
-    for (passes::OffloadOptions way : ways_to_offload()) {
-      way.least_bytes = options_.offload.least_bytes;
+    for (passes::OffloadOptions way : offload_choices()) {
+      way.min_bytes = options_.offload.min_bytes;
       add_offload(way);
     }
     add_8bit();
-    std::ranges::stable_sort(found_, {}, &WayToFit::times_as_long);
+    std::ranges::stable_sort(found_, {}, &FitOption::slowdown);
     // Drops a candidate that does more than another one with the same effect.
-    const auto same = [](const WayToFit& a, const WayToFit& b) { return a.what == b.what; };
+    const auto same = [](const FitOption& a, const FitOption& b) { return a.what == b.what; };
     found_.erase(std::unique(found_.begin(), found_.end(), same), found_.end());
-    if (found_.size() > kMostWays) found_.resize(kMostWays);
+    if (found_.size() > kMaxOptions) found_.resize(kMaxOptions);
     return std::move(found_);
   }
 
@@ -63,7 +63,7 @@ class Search {
   void add(const engine::Plan& plan, std::string settings, std::string what) {
     found_.push_back({.settings = std::move(settings),
                       .what = std::move(what),
-                      .times_as_long = seconds_per_row(plan) / base_seconds_});
+                      .slowdown = seconds_per_row(plan) / base_seconds_});
   }
 
   void add_smaller_batch() {
@@ -95,7 +95,7 @@ class Search {
     options.budget_bytes = 0;
     engine::Plan plan = make(options, true);
     // Gives the arena the bytes that the other regions leave free.
-    for (int i = 0; i < kMostTries && !holds(plan); ++i) {
+    for (int i = 0; i < kMaxTries && !holds(plan); ++i) {
       const int64_t over = std::max<int64_t>(0, plan.gpu_bytes() - gpu_bytes_);
       const int64_t from = over == 0 || i == 0 ? plan.arena_bytes : options.budget_bytes;
       options.budget_bytes = from - over;
@@ -127,13 +127,14 @@ class Search {
   std::span<const int64_t> train_sizes_, eval_sizes_;
   int64_t gpu_bytes_;
   double base_seconds_ = 0;
-  std::vector<WayToFit> found_;
+  std::vector<FitOption> found_;
 };
 
 }  // namespace
 
-std::vector<WayToFit> ways_to_fit(const engine::EngineOptions& options, std::span<const int64_t> train_sizes,
-                                  std::span<const int64_t> eval_sizes, int64_t gpu_bytes) {
+std::vector<FitOption> find_fit_options(const engine::EngineOptions& options,
+                                        std::span<const int64_t> train_sizes,
+                                        std::span<const int64_t> eval_sizes, int64_t gpu_bytes) {
   return Search(options, train_sizes, eval_sizes, gpu_bytes).run();
 }
 

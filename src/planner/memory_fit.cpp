@@ -18,12 +18,12 @@ namespace hearth::planner {
 namespace {
 
 /// Upper limit of the batch size.
-constexpr int64_t kMostRows = 1 << 20;
+constexpr int64_t kMaxRows = 1 << 20;
 /// Number of secant steps before bisection.
 constexpr int kSecants = 6;
 
 /// Offload choices in order of increasing traffic.
-constexpr passes::OffloadOptions kWays[] = {
+constexpr passes::OffloadOptions kOffloadChoices[] = {
     {},
     {.activations = true},
     {.states = true},
@@ -35,17 +35,17 @@ constexpr passes::OffloadOptions kWays[] = {
 /// Returns how many rows of `row_bytes` bytes fit into `bytes`.
 int64_t rows_within(int64_t bytes, double row_bytes) {
   const double rows = static_cast<double>(bytes) / std::max(1.0, row_bytes);
-  return static_cast<int64_t>(std::min<double>(rows, kMostRows));
+  return static_cast<int64_t>(std::min<double>(rows, kMaxRows));
 }
 
 }  // namespace
 
-std::span<const passes::OffloadOptions> ways_to_offload() { return kWays; }
+std::span<const passes::OffloadOptions> offload_choices() { return kOffloadChoices; }
 
 MemoryFits::MemoryFits(engine::EngineOptions options, int64_t memory_bytes, int64_t host_bytes)
     : options_(std::move(options)), memory_bytes_(memory_bytes), host_bytes_(host_bytes) {}
 
-PlanReport MemoryFits::placed(int64_t batch, const passes::OffloadOptions& offload, int64_t budget_bytes) {
+PlanReport MemoryFits::planned(int64_t batch, const passes::OffloadOptions& offload, int64_t budget_bytes) {
   auto found = measured_.find(batch);
   if (found == measured_.end()) {
     engine::EngineOptions options = options_;
@@ -64,23 +64,24 @@ PlanReport MemoryFits::placed(int64_t batch, const passes::OffloadOptions& offlo
 /// row has no variance.
 PlanReport MemoryFits::smallest() {
   try {
-    return placed(1, {}, 0);
+    return planned(1, {}, 0);
   } catch (const UserError&) {
-    return placed(2, {}, 0);
+    return planned(2, {}, 0);
   }
 }
 
 /// Returns the plan of the largest batch that fits; `least` must fit. Root finding by secant steps, because
 /// the peak is nearly affine in the batch, then bisection.
-PlanReport MemoryFits::largest_from(const PlanReport& least, FunctionRef<PlanReport(int64_t)> plan_of) {
-  PlanReport best = least;
+PlanReport MemoryFits::largest_from(const PlanReport& min_plan, FunctionRef<PlanReport(int64_t)> plan_of) {
+  PlanReport best = min_plan;
   std::optional<PlanReport> too_large;
   // First guess: the arena is proportional to the batch.
-  int64_t guess = rows_within(memory_bytes_ - (least.peak_bytes - least.arena_bytes),
-                              static_cast<double>(least.arena_bytes) / static_cast<double>(least.batch));
-  for (int round = 0; best.batch < kMostRows && (!too_large || best.batch + 1 < too_large->batch); ++round) {
-    const int64_t most = too_large ? too_large->batch - 1 : kMostRows;
-    const PlanReport probe = plan_of(std::clamp(guess, best.batch + 1, most));
+  int64_t guess =
+      rows_within(memory_bytes_ - (min_plan.peak_bytes - min_plan.arena_bytes),
+                  static_cast<double>(min_plan.arena_bytes) / static_cast<double>(min_plan.batch));
+  for (int round = 0; best.batch < kMaxRows && (!too_large || best.batch + 1 < too_large->batch); ++round) {
+    const int64_t max_batch = too_large ? too_large->batch - 1 : kMaxRows;
+    const PlanReport probe = plan_of(std::clamp(guess, best.batch + 1, max_batch));
     const PlanReport before = best;
     if (probe.peak_bytes > memory_bytes_) {
       too_large = probe;
@@ -101,56 +102,55 @@ PlanReport MemoryFits::largest_from(const PlanReport& least, FunctionRef<PlanRep
   return best;
 }
 
-std::optional<PlanReport> MemoryFits::largest_as_it_is() {
-  const PlanReport least = smallest();
-  if (least.peak_bytes > memory_bytes_) return std::nullopt;
-  return largest_from(least, [&](int64_t batch) { return placed(batch, {}, 0); });
+std::optional<PlanReport> MemoryFits::largest_unmodified() {
+  const PlanReport min_plan = smallest();
+  if (min_plan.peak_bytes > memory_bytes_) return std::nullopt;
+  return largest_from(min_plan, [&](int64_t batch) { return planned(batch, {}, 0); });
 }
 
 /// Returns the unmodified plan if it fits, otherwise a plan whose arena is limited to the free bytes; nullopt
 /// if that fails.
 std::optional<PlanReport> MemoryFits::fitting(int64_t batch, const passes::OffloadOptions& offload) {
-  PlanReport report = placed(batch, offload, 0);
+  PlanReport report = planned(batch, offload, 0);
   if (report.host_bytes > host_bytes_) return std::nullopt;
   if (report.peak_bytes <= memory_bytes_) return report;
   const int64_t budget = memory_bytes_ - (report.peak_bytes - report.arena_bytes);
   if (budget <= 0) return std::nullopt;
-  report = placed(batch, offload, budget);
+  report = planned(batch, offload, budget);
   if (report.peak_bytes > memory_bytes_ || report.host_bytes > host_bytes_) return std::nullopt;
   return report;
 }
 
 std::optional<MemoryFit> MemoryFits::cheapest() {
-  const int64_t least_bytes = options_.offload.least_bytes;
+  const int64_t min_bytes = options_.offload.min_bytes;
   const bool has_states =
-      host_bytes_ > 0 &&
-      placed(options_.batch, {.states = true, .least_bytes = least_bytes}, 0).host_bytes > 0;
+      host_bytes_ > 0 && planned(options_.batch, {.states = true, .min_bytes = min_bytes}, 0).host_bytes > 0;
   std::optional<MemoryFit> best;
-  for (passes::OffloadOptions way : kWays) {
+  for (passes::OffloadOptions way : kOffloadChoices) {
     if (way != passes::OffloadOptions() && host_bytes_ == 0) break;
     if (way.states && !has_states) continue;
-    way.least_bytes = least_bytes;
+    way.min_bytes = min_bytes;
     const auto report = fitting(options_.batch, way);
     if (!report) continue;
     if (!best || report->time.seconds < best->report.time.seconds)
       best = MemoryFit{.offload = way,
                        .report = *report,
                        .budget_bytes = measured_.at(options_.batch).options.budget_bytes};
-    const passes::RecomputeResult& given_up = report->recompute;
+    const passes::RecomputeResult& recomputed = report->recompute;
     // No recompute and no offload, so no other choice can be faster.
-    if (report->host_bytes == 0 && given_up.num_recomputed == 0 && given_up.num_smaller == 0) break;
+    if (report->host_bytes == 0 && recomputed.num_recomputed == 0 && recomputed.num_smaller == 0) break;
   }
   return best;
 }
 
-std::optional<PlanReport> MemoryFits::largest_by_every_means() {
-  constexpr int64_t kAsLowAsItGoes = 1;
-  passes::OffloadOptions everything = kWays[std::size(kWays) - 1];
-  everything.least_bytes = options_.offload.least_bytes;
-  const auto plan_of = [&](int64_t batch) { return placed(batch, everything, kAsLowAsItGoes); };
-  const PlanReport least = plan_of(options_.batch);
-  if (least.peak_bytes > memory_bytes_) return std::nullopt;
-  return largest_from(least, plan_of);
+std::optional<PlanReport> MemoryFits::largest_with_offload() {
+  constexpr int64_t kMinArenaBudget = 1;
+  passes::OffloadOptions everything = kOffloadChoices[std::size(kOffloadChoices) - 1];
+  everything.min_bytes = options_.offload.min_bytes;
+  const auto plan_of = [&](int64_t batch) { return planned(batch, everything, kMinArenaBudget); };
+  const PlanReport min_plan = plan_of(options_.batch);
+  if (min_plan.peak_bytes > memory_bytes_) return std::nullopt;
+  return largest_from(min_plan, plan_of);
 }
 
 std::string describe(const MemoryFit& fit) {

@@ -20,7 +20,7 @@ struct MemoryFit {
 };
 
 /// Returns all choices of offloaded values, in order of increasing traffic.
-std::span<const passes::OffloadOptions> ways_to_offload();
+std::span<const passes::OffloadOptions> offload_choices();
 
 /// Search for plans that fit a memory budget. Plans are computed, not estimated. The graph is built
 /// once per micro-batch size.
@@ -32,16 +32,16 @@ class MemoryFits {
 
   /// Returns the largest micro-batch that fits without recompute or offload; nullopt if not even
   /// one sample fits.
-  std::optional<PlanReport> largest_as_it_is();
+  std::optional<PlanReport> largest_unmodified();
   /// Returns the fastest plan, as predicted for EngineOptions::device, for micro-batch EngineOptions::batch:
   /// unmodified, with recompute, or with states, weights or activations offloaded. nullopt if none fits.
   std::optional<MemoryFit> cheapest();
   /// Returns the largest micro-batch of at least EngineOptions::batch that fits with full recompute and
   /// offload, at any cost in time.
-  std::optional<PlanReport> largest_by_every_means();
+  std::optional<PlanReport> largest_with_offload();
 
  private:
-  PlanReport placed(int64_t batch, const passes::OffloadOptions& offload, int64_t budget_bytes);
+  PlanReport planned(int64_t batch, const passes::OffloadOptions& offload, int64_t budget_bytes);
   PlanReport smallest();
   std::optional<PlanReport> fitting(int64_t batch, const passes::OffloadOptions& offload);
   PlanReport largest_from(const PlanReport& least, FunctionRef<PlanReport(int64_t)> plan_of);

@@ -95,7 +95,7 @@ class Paths {
 
 /// Numbers the collectives and the messages between each pair of workers: steps of different workers with the
 /// same number belong together, because all workers run collectives in the same order.
-class Meetings {
+class CollectiveNumbers {
  public:
   int64_t next(const ir::Node& node, int64_t worker) {
     std::array<int64_t, 2> pair = {-1, -1};
@@ -113,13 +113,14 @@ class Meetings {
 
 exec::Replay replay_programs(std::span<const exec::Program* const> programs, const Paths& paths) {
   std::vector<std::vector<exec::ReplayStep>> workers;
-  Meetings meetings;
+  CollectiveNumbers collective_numbers;
   for (const exec::Program* program : programs) {
     std::vector<exec::ReplayStep>& steps = workers.emplace_back();
     for (const exec::Step& step : program->steps) {
       steps.push_back(paths.replayed(*program, step, workers.size() - 1));
       if (step.queue == exec::Queue::exchange)
-        steps.back().meeting = meetings.next(program->graph.nodes[step.node], std::ssize(workers) - 1);
+        steps.back().meeting =
+            collective_numbers.next(program->graph.nodes[step.node], std::ssize(workers) - 1);
     }
     exec::Waits waits = exec::find_waits(*program);
     for (size_t i = 0; i < steps.size(); ++i) steps[i].waits = std::move(waits.before[i]);

@@ -12,9 +12,9 @@ namespace hearth::planner {
 namespace {
 
 /// Maximum attempts to lower a budget that the packing exceeded, and the minimum step as a fraction
-/// (1/kLeastPart) of the budget. Packing needs more than the bytes alive at any time.
+/// (1/kMaxBudgetSteps) of the budget. Packing needs more than the bytes alive at any time.
 constexpr int kTries = 3;
-constexpr int64_t kLeastPart = 128;
+constexpr int64_t kMaxBudgetSteps = 128;
 
 /// Changes the options to fit the GPU; returns false if that is impossible.
 bool fit(engine::EngineOptions& options, int64_t gpu_bytes, std::string& how) {
@@ -37,12 +37,12 @@ bool lower_budgets(std::vector<engine::EngineOptions>& workers, const ScalingMod
     fits = false;
     int64_t& budget = workers[i].budget_bytes;
     const int64_t before = budget > 0 ? budget : plan.arena_bytes;
-    budget = std::max<int64_t>(1, before - std::max(above, before / kLeastPart));
+    budget = std::max<int64_t>(1, before - std::max(above, before / kMaxBudgetSteps));
   }
   return fits;
 }
 
-std::string stage_line(const WayToShare& way, size_t stage) {
+std::string stage_line(const ParallelPlan& way, size_t stage) {
   const PlanReport& plan = way.model->plans[stage];
   return fmt::format("    {:<25} {:>12} {:>12} {:>10.1f} {:>23}  {}\n",
                      fmt::format("stage {}: {} weights", stage, plan.num_parameters),
@@ -52,14 +52,14 @@ std::string stage_line(const WayToShare& way, size_t stage) {
 
 }  // namespace
 
-WayToShare plan_way_to_share(std::string settings, engine::EngineOptions options,
-                             std::span<const int64_t> gpu_bytes, const cost::Device& gpu,
-                             const Links& links) {
+ParallelPlan plan_parallelism(std::string settings, engine::EngineOptions options,
+                              std::span<const int64_t> gpu_bytes, const cost::Device& gpu,
+                              const Links& links) {
   options.backend = exec::Backend::gpu;
   options.device = gpu;
   const bool has_stages = options.parallel == Parallel::pipeline && options.num_workers > 1;
   std::vector<int64_t> room(gpu_bytes.begin(), gpu_bytes.begin() + options.num_workers);
-  WayToShare way{.settings = std::move(settings)};
+  ParallelPlan way{.settings = std::move(settings)};
   if (has_stages) {
     for (const int64_t num_bytes : room) options.devices.push_back({.memory_bytes = num_bytes});
   } else {
@@ -79,10 +79,10 @@ WayToShare plan_way_to_share(std::string settings, engine::EngineOptions options
   return way;
 }
 
-std::string to_table(const std::vector<WayToShare>& ways) {
+std::string to_table(const std::vector<ParallelPlan>& ways) {
   std::string text = fmt::format("  {:<27} {:>12} {:>12} {:>10} {:>10} {:>12}  {}\n", "", "on each GPU",
                                  "host memory", "ms", "exposed", "per second", "changes to fit");
-  for (const WayToShare& way : ways) {
+  for (const ParallelPlan& way : ways) {
     if (!way.model) {
       text += fmt::format("  {:<27} does not fit\n", way.settings);
       continue;
@@ -96,9 +96,9 @@ std::string to_table(const std::vector<WayToShare>& ways) {
   return text;
 }
 
-std::string to_json(const std::vector<WayToShare>& ways) {
+std::string to_json(const std::vector<ParallelPlan>& ways) {
   std::vector<std::string> rows;
-  for (const WayToShare& way : ways) {
+  for (const ParallelPlan& way : ways) {
     std::string row = fmt::format("{{\"settings\":\"{}\",\"fits\":{}", way.settings, way.model.has_value());
     if (way.model) {
       const ScalingModel& model = *way.model;

@@ -9,7 +9,7 @@
 namespace hearth::planner {
 
 /// A parallelism strategy for a recipe, with its predicted performance.
-struct WayToShare {
+struct ParallelPlan {
   std::string settings;                 ///< recipe settings: "devices=2 parallel=zero1"
   std::string fit;                      ///< changes needed to fit a GPU: "unchanged", "recomputation (...)"
   std::vector<std::string> stage_fits;  ///< pipeline: changes needed for each stage
@@ -19,11 +19,12 @@ struct WayToShare {
 /// Plans a run with these settings on GPUs with `gpu_bytes` bytes, one for each device, using the fastest
 /// plan that fits (MemoryFits::cheapest). All workers use the plan for the smallest GPU, except for the
 /// stages of a pipeline.
-WayToShare plan_way_to_share(std::string settings, engine::EngineOptions options,
-                             std::span<const int64_t> gpu_bytes, const cost::Device& gpu, const Links& links);
+ParallelPlan plan_parallelism(std::string settings, engine::EngineOptions options,
+                              std::span<const int64_t> gpu_bytes, const cost::Device& gpu,
+                              const Links& links);
 
 /// Formats the strategies as a table for terminals, or as JSON.
-std::string to_table(const std::vector<WayToShare>& ways);
-std::string to_json(const std::vector<WayToShare>& ways);
+std::string to_table(const std::vector<ParallelPlan>& ways);
+std::string to_json(const std::vector<ParallelPlan>& ways);
 
 }  // namespace hearth::planner

@@ -53,7 +53,7 @@ std::string set_device_rates(engine::EngineOptions& options, distributed::Proces
 }
 
 double fraction_of_peak(double flops_per_second, const gpu::DeviceInfo* gpu, DType precision) {
-  const cost::Device* model = gpu == nullptr ? nullptr : cost::find_gpu_by_full_name(gpu->name);
+  const cost::Device* model = gpu == nullptr ? nullptr : cost::find_gpu_by_driver_name(gpu->name);
   const double peak = model == nullptr ? 0 : cost::peak_flops_per_second(*model, precision);
   return peak > 0 ? flops_per_second / peak : 0;
 }

@@ -11,12 +11,12 @@ namespace {
 [[noreturn]] void refuse(const engine::DoesNotFit& refused, const engine::EngineOptions& options,
                          std::span<const int64_t> train_sizes, std::span<const int64_t> eval_sizes) {
   std::string advice = "no settings that fit were found; use a smaller model";
-  const std::vector<planner::WayToFit> options_that_fit =
-      planner::ways_to_fit(options, train_sizes, eval_sizes, refused.usable_bytes);
+  const std::vector<planner::FitOption> options_that_fit =
+      planner::find_fit_options(options, train_sizes, eval_sizes, refused.usable_bytes);
   if (!options_that_fit.empty()) advice = "settings that fit, fastest first (modeled):";
-  for (const planner::WayToFit& option : options_that_fit)
-    advice += fmt::format("\n  {}   ({}, {:.2f} times as long)", option.settings, option.what,
-                          option.times_as_long);
+  for (const planner::FitOption& option : options_that_fit)
+    advice +=
+        fmt::format("\n  {}   ({}, {:.2f} times as long)", option.settings, option.what, option.slowdown);
   throw UserReport(fmt::format("expected a plan of at most {} on {}, got {}:\n{}{}",
                                human_bytes(refused.usable_bytes), refused.device,
                                human_bytes(refused.needed_bytes),

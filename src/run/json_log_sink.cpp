@@ -59,7 +59,7 @@ class JsonLogSink : public RunSink {
   }
 
   io::RunLog log_;
-  HeldFile file_;
+  WatchedFile file_;
   int64_t logged_sample_ = 0;  ///< GpuState::number of the last logged readings
 };
 

@@ -336,7 +336,7 @@ std::string default_folder(const std::string& recipe) {
 }
 
 void check_run_folder(const fs::path& out, bool resume) {
-  expect_place_for_folder(out);
+  check_writable_folder(out);
   if (!resume) check_no_overwrite(out);
 }
 

@@ -42,9 +42,9 @@ class RunFolder {
 
  private:
   fs::path path_;
-  std::optional<HeldFolder> held_;  ///< set by open()
-  bool wrote_config_ = false;       ///< true if config.yaml is up to date
-  DType saved_dtype_ = DType::f32;  ///< dtype of saved weights; checkpoints are f32
+  std::optional<WatchedFolder> held_;  ///< set by open()
+  bool wrote_config_ = false;          ///< true if config.yaml is up to date
+  DType saved_dtype_ = DType::f32;     ///< dtype of saved weights; checkpoints are f32
 };
 
 }  // namespace hearth::run

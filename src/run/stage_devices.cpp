@@ -14,7 +14,7 @@ passes::StageDevice stage_device(const recipe::Recipe& recipe, int device) {
   try {
     const gpu::DeviceInfo gpu = exec::find_gpu(recipe.device, device);
     found.memory_bytes = gpu.memory_bytes;
-    if (const cost::Device* model = cost::find_gpu_by_full_name(gpu.name))
+    if (const cost::Device* model = cost::find_gpu_by_driver_name(gpu.name))
       found.speed = cost::peak_flops_per_second(*model, DType::f32);
   } catch (const UserError&) {
     // The error is reported when the engine opens the GPU: this worker must still take part in the

@@ -51,9 +51,9 @@ std::string counted(int64_t count, const char* noun) {
 
 std::optional<Suggestion> suggest_for_boxes(const fs::path& data) {
   if (!data::has_boxes(data)) return std::nullopt;
-  const data::BoxedPictures train = data::read_boxes(data, "train"), test = data::read_boxes(data, "test");
+  const data::BoxedImages train = data::read_boxes(data, "train"), test = data::read_boxes(data, "test");
   int64_t num_boxes = 0;
-  for (const data::BoxedPicture& image : train.pictures) num_boxes += std::ssize(image.boxes);
+  for (const data::BoxedImage& image : train.pictures) num_boxes += std::ssize(image.boxes);
   Suggestion made{.overrides = {data_path(data)}};
   made.found = {fmt::format("{} training and {} test images with {} around objects of {}: {}",
                             train.pictures.size(), test.pictures.size(), counted(num_boxes, "box"),

@@ -150,7 +150,7 @@ std::optional<int> Attempt::find_late(Worker::Clock::time_point awake) const {
   for (int rank = 0; rank < size(); ++rank) {
     if (!is_running(rank)) continue;
     // A worker sends a heartbeat before it changes its phase, so read the timeout first.
-    const double patience = patience_seconds(rank);
+    const double patience = timeout_seconds(rank);
     if (silent_seconds(rank, awake) <= patience) return std::nullopt;
     if (!found || innocence(rank) < innocence(*found)) found = rank;
   }
@@ -163,7 +163,7 @@ double Attempt::silent_seconds(int rank, Worker::Clock::time_point awake) const 
   return 1e-9 * static_cast<double>(Heartbeat::now_ns() - from);
 }
 
-double Attempt::patience_seconds(int rank) const {
+double Attempt::timeout_seconds(int rank) const {
   const Heartbeat::Entry& entry = board_.entry(rank);
   const Phase phase = entry.phase;
   if (phase == Phase::reporting || phase == Phase::encoding) return std::numeric_limits<double>::infinity();

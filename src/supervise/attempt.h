@@ -74,7 +74,7 @@ class Attempt {
   std::optional<int> find_stopped() const;
   std::optional<int> find_late(Worker::Clock::time_point awake) const;
   double silent_seconds(int rank, Worker::Clock::time_point awake) const;
-  double patience_seconds(int rank) const;
+  double timeout_seconds(int rank) const;
   bool is_running(int rank) const { return workers_[static_cast<size_t>(rank)]->running(); }
   Failure failure_of(int rank, const std::string& fate) const;
   Failure death_of(int rank) const;

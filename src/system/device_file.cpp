@@ -38,7 +38,7 @@ bool is_number(std::string_view text) {
 }
 
 /// Returns the identity of the calling process.
-Identity own_identity() {
+Identity current_identity() {
   std::vector<gid_t> groups(static_cast<size_t>(std::max(0, getgroups(0, nullptr))));
   const int count = getgroups(static_cast<int>(groups.size()), groups.data());
   groups.resize(static_cast<size_t>(std::max(0, count)));
@@ -51,12 +51,12 @@ Identity own_identity() {
 Identity read_identity(Tree& tree) {
   const std::string status = "proc/self/status";
   // Fields: real, effective, saved and file system id.
-  std::istringstream users(tree.value(status, "Uid")), own_group(tree.value(status, "Gid"));
+  std::istringstream users(tree.value(status, "Uid")), group_line(tree.value(status, "Gid"));
   std::istringstream groups(tree.value(status, "Groups"));
   Identity identity;
   int64_t real = 0, group = 0;
-  if (!(users >> real >> identity.user)) return own_identity();
-  if (own_group >> real >> group) identity.groups.push_back(group);
+  if (!(users >> real >> identity.user)) return current_identity();
+  if (group_line >> real >> group) identity.groups.push_back(group);
   while (groups >> group) identity.groups.push_back(group);
   return identity;
 }

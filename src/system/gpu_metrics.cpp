@@ -11,7 +11,7 @@ namespace {
 /// Header: structure size in 2 bytes, format revision, content revision.
 constexpr size_t kHeadBytes = 4;
 
-enum class Meaning : uint8_t {
+enum class Quantity : uint8_t {
   edge,
   junction,
   memory,
@@ -24,8 +24,8 @@ enum class Meaning : uint8_t {
   throttle
 };
 
-struct Place {
-  Meaning meaning;
+struct Field {
+  Quantity meaning;
   uint8_t bytes;  ///< size of the number
   uint16_t offset;
   float scale = 1;  ///< factor to the unit of GpuReading
@@ -33,38 +33,38 @@ struct Place {
 
 struct Version {
   uint8_t format, content;
-  uint16_t least_bytes, most_bytes;  ///< size of the structure
-  std::span<const Place> places;
+  uint16_t min_bytes, max_bytes;  ///< size of the structure
+  std::span<const Field> fields;
 };
 
-using enum Meaning;
+using enum Quantity;
 
-constexpr Place kV1_0[] = {{edge, 2, 16},  {junction, 2, 18}, {memory, 2, 20},       {busy, 2, 28},
+constexpr Field kV1_0[] = {{edge, 2, 16},  {junction, 2, 18}, {memory, 2, 20},       {busy, 2, 28},
                            {power, 2, 34}, {clock, 2, 54},    {memory_clock, 2, 58}, {fan, 2, 72}};
-constexpr Place kV1_1[] = {{edge, 2, 4},   {junction, 2, 6}, {memory, 2, 8},        {busy, 2, 16},
+constexpr Field kV1_1[] = {{edge, 2, 4},   {junction, 2, 6}, {memory, 2, 8},        {busy, 2, 16},
                            {power, 2, 22}, {clock, 2, 54},   {memory_clock, 2, 58}, {fan, 2, 72}};
-constexpr Place kV1_3[] = {{edge, 2, 4},          {junction, 2, 6}, {memory, 2, 8},
+constexpr Field kV1_3[] = {{edge, 2, 4},          {junction, 2, 6}, {memory, 2, 8},
                            {busy, 2, 16},         {power, 2, 22},   {clock, 2, 54},
                            {memory_clock, 2, 58}, {fan, 2, 72},     {throttle, 8, 112}};
-constexpr Place kV1_4[] = {{junction, 2, 4}, {memory, 2, 6},  {power, 2, 10},        {busy, 2, 12},
+constexpr Field kV1_4[] = {{junction, 2, 4}, {memory, 2, 6},  {power, 2, 10},        {busy, 2, 12},
                            {replays, 8, 88}, {clock, 2, 240}, {memory_clock, 2, 280}};
-constexpr Place kV1_5[] = {{junction, 2, 4},  {memory, 2, 6},  {power, 2, 10},        {busy, 2, 12},
+constexpr Field kV1_5[] = {{junction, 2, 4},  {memory, 2, 6},  {power, 2, 10},        {busy, 2, 12},
                            {replays, 8, 152}, {clock, 2, 312}, {memory_clock, 2, 352}};
 /// Early revisions of version 1.6 still contained the activity of the video engines.
-constexpr Place kV1_6Early[] = {{junction, 2, 4},  {memory, 2, 6},  {power, 2, 10},        {busy, 2, 12},
+constexpr Field kV1_6Early[] = {{junction, 2, 4},  {memory, 2, 6},  {power, 2, 10},        {busy, 2, 12},
                                 {replays, 8, 176}, {clock, 2, 336}, {memory_clock, 2, 376}};
-constexpr Place kV1_6[] = {{junction, 2, 4},  {memory, 2, 6},  {power, 2, 10},        {busy, 2, 12},
+constexpr Field kV1_6[] = {{junction, 2, 4},  {memory, 2, 6},  {power, 2, 10},        {busy, 2, 12},
                            {replays, 8, 104}, {clock, 2, 264}, {memory_clock, 2, 304}};
-constexpr Place kV1_7[] = {{junction, 2, 4},  {memory, 2, 6},  {power, 2, 10},        {busy, 2, 12},
+constexpr Field kV1_7[] = {{junction, 2, 4},  {memory, 2, 6},  {power, 2, 10},        {busy, 2, 12},
                            {replays, 8, 112}, {clock, 2, 296}, {memory_clock, 2, 336}};
 /// Integrated GPUs use hundredths of a degree and milliwatts.
-constexpr Place kV2_0[] = {
+constexpr Field kV2_0[] = {
     {edge, 2, 16, 0.01F}, {busy, 2, 40}, {power, 2, 44, 0.001F}, {clock, 2, 80}, {memory_clock, 2, 84}};
-constexpr Place kV2_1[] = {
+constexpr Field kV2_1[] = {
     {edge, 2, 4, 0.01F}, {busy, 2, 28}, {power, 2, 40, 0.001F}, {clock, 2, 76}, {memory_clock, 2, 80}};
-constexpr Place kV2_2[] = {{edge, 2, 4, 0.01F}, {busy, 2, 28},         {power, 2, 40, 0.001F},
+constexpr Field kV2_2[] = {{edge, 2, 4, 0.01F}, {busy, 2, 28},         {power, 2, 40, 0.001F},
                            {clock, 2, 76},      {memory_clock, 2, 80}, {throttle, 8, 120}};
-constexpr Place kV3_0[] = {
+constexpr Field kV3_0[] = {
     {edge, 2, 4, 0.01F}, {busy, 2, 42}, {power, 4, 112, 0.001F}, {clock, 2, 174}, {memory_clock, 2, 186}};
 
 /// In versions 1.6 to 1.8, the part after the common fields depends on the number of partitions.
@@ -84,7 +84,7 @@ constexpr uint64_t kPowerBits = 0xff, kCurrentBits = uint64_t{0xff} << 16;
 constexpr uint64_t kTemperatureBits = (uint64_t{0xfff} << 32) & ~kHotspotBit;
 constexpr uint64_t kExternalBits = uint64_t{0xf} << 44;
 
-constexpr uint64_t kMostReplays = std::numeric_limits<int64_t>::max();
+constexpr uint64_t kMaxReplays = std::numeric_limits<int64_t>::max();
 
 uint32_t reasons_of(uint64_t status) {
   uint32_t reasons = 0;
@@ -104,21 +104,21 @@ const Version* find_version(std::string_view bytes) {
   std::memcpy(&size, bytes.data(), sizeof(size));
   const auto format = static_cast<uint8_t>(bytes[2]), content = static_cast<uint8_t>(bytes[3]);
   const auto* const found = std::ranges::find_if(kVersions, [&](const Version& version) {
-    return version.format == format && version.content == content && size >= version.least_bytes &&
-           size <= version.most_bytes;
+    return version.format == format && version.content == content && size >= version.min_bytes &&
+           size <= version.max_bytes;
   });
   return found == std::end(kVersions) || bytes.size() < size ? nullptr : found;
 }
 
 /// Returns the number; nullopt if all its bits are set, which means not available.
-std::optional<uint64_t> number_at(std::string_view bytes, const Place& place) {
+std::optional<uint64_t> number_at(std::string_view bytes, const Field& place) {
   uint64_t number = 0;
   std::memcpy(&number, bytes.data() + place.offset, place.bytes);
   const uint64_t absent = ~uint64_t{0} >> (64 - 8 * place.bytes);
   return number == absent ? std::nullopt : std::optional(number);
 }
 
-float* member_of(GpuReading& reading, Meaning meaning) {
+float* member_of(GpuReading& reading, Quantity meaning) {
   switch (meaning) {
     case edge:
       return &reading.edge;
@@ -149,13 +149,13 @@ std::optional<GpuReading> parse_gpu_metrics(std::string_view bytes) {
   const Version* const version = find_version(bytes);
   if (version == nullptr) return std::nullopt;
   GpuReading reading;
-  for (const Place& place : version->places) {
+  for (const Field& place : version->fields) {
     const auto number = number_at(bytes, place);
     if (!number) continue;
     if (place.meaning == throttle) {
       reading.throttle = reasons_of(*number);
     } else if (place.meaning == replays) {
-      reading.pcie_errors = static_cast<int64_t>(std::min(*number, kMostReplays));
+      reading.pcie_errors = static_cast<int64_t>(std::min(*number, kMaxReplays));
     } else {
       *member_of(reading, place.meaning) = static_cast<float>(*number) * place.scale;
     }

@@ -198,23 +198,23 @@ std::string read_log(Tree& tree) {
 }
 
 /// Text in the kernel log that indicates an event; the most specific first.
-struct Sign {
+struct LogPattern {
   std::string_view text;
   LoggedEvent::Kind kind;
 };
-constexpr std::array kSigns = {
-    Sign{"device lost from bus", LoggedEvent::Kind::lost},
-    Sign{"GPU has fallen off the bus", LoggedEvent::Kind::lost},
-    Sign{"PCI rejects atomics", LoggedEvent::Kind::atomics},
-    Sign{"NVRM: Xid", LoggedEvent::Kind::xid},
-    Sign{"GCVM_L2_PROTECTION_FAULT_STATUS", LoggedEvent::Kind::fault},
-    Sign{"[gfxhub] page fault", LoggedEvent::Kind::fault},
-    Sign{"amdgpu_job_timedout", LoggedEvent::Kind::timeout},
-    Sign{"MES failed to respond", LoggedEvent::Kind::timeout},
-    Sign{"MES might be in unrecoverable state", LoggedEvent::Kind::timeout},
-    Sign{"GPU reset begin", LoggedEvent::Kind::reset},
-    Sign{"amdgpu: GPU reset", LoggedEvent::Kind::reset},
-    Sign{"Direct firmware load for amdgpu/", LoggedEvent::Kind::firmware},
+constexpr std::array kLogPatterns = {
+    LogPattern{"device lost from bus", LoggedEvent::Kind::lost},
+    LogPattern{"GPU has fallen off the bus", LoggedEvent::Kind::lost},
+    LogPattern{"PCI rejects atomics", LoggedEvent::Kind::atomics},
+    LogPattern{"NVRM: Xid", LoggedEvent::Kind::xid},
+    LogPattern{"GCVM_L2_PROTECTION_FAULT_STATUS", LoggedEvent::Kind::fault},
+    LogPattern{"[gfxhub] page fault", LoggedEvent::Kind::fault},
+    LogPattern{"amdgpu_job_timedout", LoggedEvent::Kind::timeout},
+    LogPattern{"MES failed to respond", LoggedEvent::Kind::timeout},
+    LogPattern{"MES might be in unrecoverable state", LoggedEvent::Kind::timeout},
+    LogPattern{"GPU reset begin", LoggedEvent::Kind::reset},
+    LogPattern{"amdgpu: GPU reset", LoggedEvent::Kind::reset},
+    LogPattern{"Direct firmware load for amdgpu/", LoggedEvent::Kind::firmware},
 };
 
 void read_events(Tree& tree, Machine& machine) {
@@ -223,8 +223,8 @@ void read_events(Tree& tree, Machine& machine) {
   std::istringstream lines(log);
   for (std::string line; std::getline(lines, line);) {
     const auto sign = std::ranges::find_if(
-        kSigns, [&](const Sign& one) { return line.find(one.text) != std::string::npos; });
-    if (sign != kSigns.end()) machine.events.push_back({sign->kind, shortened(line, 300)});
+        kLogPatterns, [&](const LogPattern& one) { return line.find(one.text) != std::string::npos; });
+    if (sign != kLogPatterns.end()) machine.events.push_back({sign->kind, shortened(line, 300)});
   }
 }
 

@@ -66,7 +66,7 @@ std::optional<GpuReading> Nvml::read(const std::string& pci_address) const {
 
 /// Reads temperature limits: the GPU lowers its clocks at the lowest of its thresholds.
 void Nvml::read_limits(Device* device, GpuReading& reading) const {
-  for (const Threshold threshold : {Threshold::slowdown, Threshold::most_gpu}) {
+  for (const Threshold threshold : {Threshold::slowdown, Threshold::max_gpu}) {
     const auto celsius = ask<unsigned>(threshold_, device, threshold);
     if (!celsius || *celsius == 0) continue;
     const auto limit = static_cast<float>(*celsius);

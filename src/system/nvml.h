@@ -32,7 +32,7 @@ class Nvml {
   struct Utilization {
     unsigned gpu, memory;
   };
-  enum class Threshold : int { shutdown = 0, slowdown = 1, most_memory = 2, most_gpu = 3 };
+  enum class Threshold : int { shutdown = 0, slowdown = 1, max_memory = 2, max_gpu = 3 };
   enum class Clock : int { graphics = 0, memory = 2 };
 
   void read_limits(Device* device, GpuReading& reading) const;

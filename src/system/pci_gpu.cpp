@@ -71,9 +71,9 @@ bool has_link(Tree& tree, const fs::path& folder) {
 PciLink read_link(Tree& tree, const fs::path& lower, const fs::path& upper) {
   const auto width = [&](const fs::path& end, const char* file) {
     // A link that is down reports 63 or 255 lanes.
-    constexpr int64_t kMostLanes = 32;
+    constexpr int64_t kMaxLanes = 32;
     const int64_t lanes = tree.number((end / file).string()).value_or(0);
-    return static_cast<int>(lanes > kMostLanes ? 0 : lanes);
+    return static_cast<int>(lanes > kMaxLanes ? 0 : lanes);
   };
   const auto speed = [&](const fs::path& end, const char* file) {
     return speed_in(tree.line((end / file).string()));

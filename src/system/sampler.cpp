@@ -1,5 +1,5 @@
-// The reader process writes the GPU and sensor that it is about to read into shared memory (Mark). If it
-// hangs past the timeout or crashes, the mark names the sensor at fault, which is disabled, and a new
+// The reader process writes the GPU and sensor that it is about to read into shared memory (ReaderState). If
+// it hangs past the timeout or crashes, the mark names the sensor at fault, which is disabled, and a new
 // process continues with the others.
 #include "system/sampler.h"
 
@@ -16,7 +16,7 @@ namespace hearth::system {
 namespace {
 
 /// Number of consecutive implausible values that disables a sensor; a single one may be caused by a busy bus.
-constexpr int kMostLies = 3;
+constexpr int kMaxImpossibleReadings = 3;
 
 /// Returns a message when a count first grows, and again each time it has doubled.
 std::string growth(int64_t count, int64_t& first, int64_t& said, std::string_view what,
@@ -34,23 +34,23 @@ std::string growth(int64_t count, int64_t& first, int64_t& said, std::string_vie
 
 }  // namespace
 
-struct Sampler::Mark {
+struct Sampler::ReaderState {
   std::atomic<uint32_t> gpu, sensor;
 };
 
 Sampler::Sampler(SamplerOptions options, std::function<void(const std::string&)> say)
-    : options_(std::move(options)), say_(std::move(say)), mark_(sizeof(Mark)) {}
+    : options_(std::move(options)), say_(std::move(say)), mark_(sizeof(ReaderState)) {}
 
-Sampler::Mark& Sampler::mark() const { return *reinterpret_cast<Mark*>(mark_.data()); }
+Sampler::ReaderState& Sampler::mark() const { return *reinterpret_cast<ReaderState*>(mark_.data()); }
 
 void Sampler::watch(const std::vector<std::string>& pci_addresses) {
   const auto same = [](const Gpu& gpu, const std::string& address) { return gpu.address == address; };
   if (std::ranges::equal(gpus_, pci_addresses, same)) return;
   gpus_.clear();
   for (const std::string& address : pci_addresses) gpus_.push_back({.address = address});
-  left_out_.assign(gpus_.size(), 0);
+  disabled_sensors_.assign(gpus_.size(), 0);
   readings_.clear();
-  process_ = std::make_unique<Isolated>([this](std::string_view request) { return answer(request); });
+  process_ = std::make_unique<IsolatedProcess>([this](std::string_view request) { return answer(request); });
   next_ = Clock::now();
   gave_up_ = false;
 }
@@ -75,15 +75,15 @@ std::string Sampler::answer(std::string_view request) {
 bool Sampler::look() {
   if (process_ == nullptr || gpus_.empty() || gave_up_) return false;
   switch (process_->look()) {
-    case Isolated::State::waiting:
+    case IsolatedProcess::State::waiting:
       return false;
-    case Isolated::State::answered:
+    case IsolatedProcess::State::answered:
       take();
       return true;
-    case Isolated::State::lost:
-      note_lost();
+    case IsolatedProcess::State::lost:
+      handle_lost_reader();
       return false;
-    case Isolated::State::idle:
+    case IsolatedProcess::State::idle:
       if (Clock::now() >= next_) start();
       return false;
   }
@@ -95,8 +95,9 @@ void Sampler::start() {
           std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.seconds));
   mark().sensor = kNumSensors;
   try {
-    process_->send({reinterpret_cast<const char*>(left_out_.data()), left_out_.size() * sizeof(uint32_t)},
-                   options_.patience_seconds);
+    process_->send({reinterpret_cast<const char*>(disabled_sensors_.data()),
+                    disabled_sensors_.size() * sizeof(uint32_t)},
+                   options_.timeout_seconds);
   } catch (const UserError& error) {
     give_up(error.what());
   }
@@ -123,29 +124,30 @@ void Sampler::take() {
 void Sampler::judge(size_t gpu, const GpuSample& sample) {
   Gpu& known = gpus_[gpu];
   for (size_t k = 0; k < kNumSensors; ++k) {
-    const float lie = sample.lies[k];
-    known.num_lies[k] = std::isnan(lie) ? 0 : known.num_lies[k] + 1;
-    if (known.num_lies[k] == kMostLies)
-      leave_out(gpu, static_cast<Sensor>(k), fmt::format("it reports an impossible value, {:.4g}", lie));
+    const float impossible = sample.impossible_values[k];
+    known.num_impossible[k] = std::isnan(impossible) ? 0 : known.num_impossible[k] + 1;
+    if (known.num_impossible[k] == kMaxImpossibleReadings)
+      disable(gpu, static_cast<Sensor>(k), fmt::format("it reports an impossible value, {:.4g}", impossible));
   }
   for (const std::string& text : {growth(sample.reading.pcie_errors, known.first_pcie_errors,
-                                         known.said_pcie_errors, "PCIe error", known.address),
+                                         known.reported_pcie_errors, "PCIe error", known.address),
                                   growth(sample.reading.memory_errors, known.first_memory_errors,
-                                         known.said_memory_errors, "memory error", known.address)})
+                                         known.reported_memory_errors, "memory error", known.address)})
     if (!text.empty()) say_(text);
 }
 
 /// Handles a hang or crash of the reader process: disables the sensor that it was reading.
-void Sampler::note_lost() {
+void Sampler::handle_lost_reader() {
   const size_t gpu = mark().gpu, sensor = mark().sensor;
-  const bool is_known = sensor < kNumSensors && (left_out_[gpu] & bit(static_cast<Sensor>(sensor))) == 0;
+  const bool is_known =
+      sensor < kNumSensors && (disabled_sensors_[gpu] & bit(static_cast<Sensor>(sensor))) == 0;
   if (!is_known) return give_up("the search for them does not respond");
-  leave_out(gpu, static_cast<Sensor>(sensor), "it does not respond");
-  process_ = std::make_unique<Isolated>([this](std::string_view request) { return answer(request); });
+  disable(gpu, static_cast<Sensor>(sensor), "it does not respond");
+  process_ = std::make_unique<IsolatedProcess>([this](std::string_view request) { return answer(request); });
 }
 
-void Sampler::leave_out(size_t gpu, Sensor sensor, const std::string& why) {
-  left_out_[gpu] |= bit(sensor);
+void Sampler::disable(size_t gpu, Sensor sensor, const std::string& why) {
+  disabled_sensors_[gpu] |= bit(sensor);
   say_(fmt::format("disabled a sensor, {} of GPU {}: {}", kSensorNames.at(static_cast<size_t>(sensor)),
                    gpus_[gpu].address, why));
 }

@@ -17,8 +17,8 @@ namespace hearth::system {
 struct SamplerOptions {
   fs::path root = "/";  ///< replaced in tests
   std::string nvml = Nvml::kLibrary;
-  double seconds = 1;           ///< interval between samples
-  double patience_seconds = 3;  ///< timeout of a sample; the sensor that exceeds it is disabled
+  double seconds = 1;          ///< interval between samples
+  double timeout_seconds = 3;  ///< timeout of a sample; the sensor that exceeds it is disabled
 };
 
 /// Reads GPU sensors periodically in a separate process, so that the caller never blocks. A sensor that
@@ -39,30 +39,30 @@ class Sampler {
  private:
   using Clock = std::chrono::steady_clock;
   /// The GPU and sensor that the reader process is about to read, in shared memory.
-  struct Mark;
+  struct ReaderState;
   struct Gpu {
     std::string address;
-    std::array<int, kNumSensors> num_lies{};  ///< consecutive implausible values
+    std::array<int, kNumSensors> num_impossible{};  ///< consecutive implausible values
     int64_t first_pcie_errors = -1, first_memory_errors = -1;
-    int64_t said_pcie_errors = 0, said_memory_errors = 0;
+    int64_t reported_pcie_errors = 0, reported_memory_errors = 0;
   };
-  Mark& mark() const;
+  ReaderState& mark() const;
   std::string answer(std::string_view request);
   void start();
   void take();
-  void note_lost();
+  void handle_lost_reader();
   void give_up(const std::string& why);
-  void leave_out(size_t gpu, Sensor sensor, const std::string& why);
+  void disable(size_t gpu, Sensor sensor, const std::string& why);
   void judge(size_t gpu, const GpuSample& sample);
 
   SamplerOptions options_;
   std::function<void(const std::string&)> say_;
   std::vector<Gpu> gpus_;
-  std::vector<uint32_t> left_out_;  ///< for each GPU, a set of bit()
+  std::vector<uint32_t> disabled_sensors_;  ///< for each GPU, a set of bit()
   std::vector<GpuReading> readings_;
   distributed::SharedMemory mark_;
   std::optional<Sensors> sensors_;  ///< used in the reader process
-  std::unique_ptr<Isolated> process_;
+  std::unique_ptr<IsolatedProcess> process_;
   Clock::time_point next_;
   bool gave_up_ = false;
 };

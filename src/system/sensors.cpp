@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::array<const char*, 3> kLabels = {"edge", "junction", "mem"};
 /// Maximum number of sensors of one kind in a hwmon folder.
-constexpr int kMostInputs = 16;
+constexpr int kMaxInputs = 16;
 
 std::string text_of(const fs::path& path) { return read_start(path.native()); }
 
@@ -52,7 +52,7 @@ fs::path find_hwmon(const fs::path& device) {
 
 /// Returns N of the file KIND{N}_label that contains `label`; 0 if there is none.
 int find_input(const fs::path& hwmon, std::string_view kind, std::string_view label) {
-  for (int i = 1; i <= kMostInputs; ++i) {
+  for (int i = 1; i <= kMaxInputs; ++i) {
     if (trimmed(text_of(hwmon / fmt::format("{}{}_label", kind, i))) == label) return i;
   }
   return 0;
@@ -114,19 +114,19 @@ void fill(GpuReading& reading, const GpuReading& other) {
 
 }  // namespace
 
-float take_lie(GpuReading& reading, float busy) {
-  constexpr float kColdest = -20, kHottest = 130, kMostPower = 2000, kLeastPower = 1, kAllBusy = 99;
-  float lie = GpuReading::kUnknown;
+float take_impossible_value(GpuReading& reading, float busy) {
+  constexpr float kColdest = -20, kHottest = 130, kMaxPower = 2000, kMinPower = 1, kAllBusy = 99;
+  float impossible = GpuReading::kUnknown;
   const auto check = [&](float& value, bool cannot_be) {
     if (!cannot_be) return;
-    if (std::isnan(lie)) lie = value;
+    if (std::isnan(impossible)) impossible = value;
     value = GpuReading::kUnknown;
   };
   for (float* const value : {&reading.edge, &reading.junction, &reading.memory})
     check(*value, *value < kColdest || *value > kHottest || *value == 0 || *value == 127);
   check(reading.power,
-        reading.power < 0 || reading.power > kMostPower || (reading.power < kLeastPower && busy >= kAllBusy));
-  return lie;
+        reading.power < 0 || reading.power > kMaxPower || (reading.power < kMinPower && busy >= kAllBusy));
+  return impossible;
 }
 
 Sensors::Sensors(fs::path root, std::span<const std::string> pci_addresses, std::string nvml)
@@ -147,15 +147,15 @@ Sensors::Gpu Sensors::find(const fs::path& root, const std::string& address) {
 std::vector<GpuSample> Sensors::read(std::span<const uint32_t> left_out, const Before& before) {
   std::vector<GpuSample> samples;
   for (size_t i = 0; i < gpus_.size(); ++i) {
-    GpuSample sample{.reading = {.address = gpu_address(gpus_[i].address)}, .lies = {}};
-    sample.lies.fill(GpuReading::kUnknown);
+    GpuSample sample{.reading = {.address = gpu_address(gpus_[i].address)}, .impossible_values = {}};
+    sample.impossible_values.fill(GpuReading::kUnknown);
     for (size_t k = 0; k < kNumSensors; ++k) {
       const auto sensor = static_cast<Sensor>(k);
       if ((left_out[i] & bit(sensor)) != 0) continue;
       before(i, sensor);
       GpuReading part = read_sensor(gpus_[i], sensor);
       const float busy = std::isnan(sample.reading.busy) ? part.busy : sample.reading.busy;
-      sample.lies[k] = take_lie(part, busy);
+      sample.impossible_values[k] = take_impossible_value(part, busy);
       fill(sample.reading, part);
     }
     samples.push_back(sample);

@@ -51,7 +51,7 @@ constexpr uint32_t bit(Sensor sensor) { return uint32_t{1} << static_cast<uint32
 struct GpuSample {
   GpuReading reading;
   /// For each sensor, an impossible value that it returned and that is not in the reading; NaN: none.
-  std::array<float, kNumSensors> lies;
+  std::array<float, kNumSensors> impossible_values;
 };
 
 /// Reads the sensors of GPUs: hwmon by label, other files of their PCI devices below `root` (kernel
@@ -85,6 +85,6 @@ class Sensors {
 /// Sets impossible values in a sensor's readings to unknown, and returns the first of them; NaN if there is
 /// none. Impossible are temperatures below -20 C, above 130 C, or equal to 0 or 127 C, which a stuck bus
 /// returns; power above 2 kW, or zero while the GPU is always busy.
-float take_lie(GpuReading& reading, float busy);
+float take_impossible_value(GpuReading& reading, float busy);
 
 }  // namespace hearth::system

@@ -23,7 +23,7 @@ std::string read_start(std::string_view path) {
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) break;
     size += static_cast<size_t>(count);
-    if (size == text.size()) text.resize(std::min<size_t>(Tree::kMostBytes, 16 * size));
+    if (size == text.size()) text.resize(std::min<size_t>(Tree::kMaxFileBytes, 16 * size));
   }
   close(file);
   text.resize(size);
@@ -81,7 +81,7 @@ std::vector<std::string> Tree::list(const std::string& folder) const {
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator at(root_ / folder, error), end;
-       at != end && !error && names.size() < kMostEntries; at.increment(error))
+       at != end && !error && names.size() < kMaxEntries; at.increment(error))
     names.push_back(at->path().filename().string());
   std::ranges::sort(names);
   return names;

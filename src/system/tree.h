@@ -12,7 +12,7 @@
 
 namespace hearth::system {
 
-/// Returns the contents of a file, at most Tree::kMostBytes; empty if it does not exist or cannot be read.
+/// Returns the contents of a file, at most Tree::kMaxFileBytes; empty if it does not exist or cannot be read.
 /// May block inside a driver.
 std::string read_start(std::string_view path);
 
@@ -24,8 +24,8 @@ std::optional<int64_t> number_of(std::string_view text);
 /// that a blocking file is reported instead of stopping the program. Each file is read once.
 class Tree {
  public:
-  static constexpr int64_t kMostBytes = 1 << 20;  ///< per file; the rest is not read
-  static constexpr double kSeconds = 2;           ///< timeout per file
+  static constexpr int64_t kMaxFileBytes = 1 << 20;  ///< per file; the rest is not read
+  static constexpr double kSeconds = 2;              ///< timeout per file
 
   explicit Tree(fs::path root = "/");
 
@@ -41,8 +41,8 @@ class Tree {
   /// Returns the number at the start of that value.
   std::optional<int64_t> number(const std::string& path, std::string_view name);
   bool exists(const std::string& path) const;
-  /// Returns the names of a folder's entries, sorted; at most kMostEntries.
-  static constexpr size_t kMostEntries = 4096;
+  /// Returns the names of a folder's entries, sorted; at most kMaxEntries.
+  static constexpr size_t kMaxEntries = 4096;
   std::vector<std::string> list(const std::string& folder) const;
   /// Returns the last component of a link's target: "amdgpu" for a device's driver; empty if it is
   /// not a link.
@@ -54,7 +54,7 @@ class Tree {
 
  private:
   fs::path root_;
-  Isolated reader_;
+  IsolatedProcess reader_;
   std::map<std::string, std::string> read_;
   std::vector<std::string> blocked_;
 };

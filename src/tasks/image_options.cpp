@@ -29,9 +29,9 @@ data::PixelOptions pixel_options(const recipe::Recipe& recipe) {
           .std = data.std};
 }
 
-std::shared_ptr<data::PictureBudget> picture_budget(const recipe::Recipe& recipe) {
+std::shared_ptr<data::ImageCacheBudget> picture_budget(const recipe::Recipe& recipe) {
   const int64_t bytes = recipe.data.keep_pictures / recipe.devices;
-  return bytes > 0 ? std::make_shared<data::PictureBudget>(bytes) : nullptr;
+  return bytes > 0 ? std::make_shared<data::ImageCacheBudget>(bytes) : nullptr;
 }
 
 data::LoaderOptions image_loader_options(const recipe::Recipe& recipe) {

@@ -169,7 +169,7 @@ void visit_paragraphs(std::string_view text, Deliverer& out) {
 }  // namespace
 
 DataFile::DataFile(const fs::path& path, TextUnit unit) : path_(path), unit_(unit) {
-  refuse_foreign_records(path);
+  refuse_unsupported_records(path);
   file_ = MappedFile(path);
   const std::string_view text = text_of(file_);
   const size_t first = text.find_first_not_of(kBlank);

@@ -180,7 +180,7 @@ std::optional<Range> match_across(const Pattern& pattern, std::string_view text,
                                   RegexScratch& scratch) {
   if (start == 0) return std::nullopt;
   constexpr size_t kMaxBehind = 256;
-  const std::string_view near = text.substr(0, whole_characters(text.substr(0, start + kMaxBehind)));
+  const std::string_view near = text.substr(0, complete_prefix(text.substr(0, start + kMaxBehind)));
   if (valid_prefix(near) != near.size()) return std::nullopt;
   MatchTime time(near.size());
   const std::optional<Range> match = pattern.find(near, 0, scratch, time);

@@ -193,7 +193,7 @@ double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_P
 
 TEST(Packer, StepsEndTheSearch) {
   const Problem problem = cut_rectangle(3, 400, 200, 1 << 20);
-  int64_t last_height = kMostBytes;
+  int64_t last_height = kMaxProblemBytes;
   for (const int64_t steps : {0, 1, 1000, 3'000'000}) {
     const double start = processor_seconds();
     const Solution solution = solve(problem, {.seconds = 1e6, .steps = steps});
@@ -315,7 +315,7 @@ TEST(Packer, BrokenBuffersAreRefused) {
   bad.alignment = 0;
   EXPECT_THROW(solve({.buffers = {good, bad}}), InternalError);
   bad = good;
-  bad.size = kMostBytes;
+  bad.size = kMaxProblemBytes;
   EXPECT_THROW(solve({.buffers = {good, bad}}), InternalError);
 }
 
@@ -432,7 +432,7 @@ TEST(PlanCsv, TheLargestNumbersDoNotOverflow) {
   const Problem problem = read_csv(file.path());
   const Solution solution = solve(problem);
   EXPECT_EQ(validate(problem, solution), std::nullopt);
-  EXPECT_EQ(solution.height, kMostBytes);
+  EXPECT_EQ(solution.height, kMaxProblemBytes);
 }
 
 TEST(PlanPicture, HoldsOneRectanglePerBuffer) {

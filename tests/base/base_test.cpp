@@ -171,7 +171,7 @@ TEST(Threads, TheStackIsTakenAtTheStart) {
   EXPECT_EXIT(
       {
         const int64_t before = main_stack_bytes("self");
-        take_stack();
+        touch_stack_pages();
         std::_Exit(before < 1 << 20 && main_stack_bytes("self") >= 1 << 20 ? 0 : 1);
       },
       testing::ExitedWithCode(0), "");
@@ -184,10 +184,10 @@ TEST(Threads, AStackThatIsTooMuchIsSaid) {
   const rlimit full{size_t{1} << 20, size_t{1} << 20};
   EXPECT_EXIT(
       {
-        take_stack();  // what is thrown needs some
+        touch_stack_pages();  // what is thrown needs some
         setrlimit(RLIMIT_AS, &full);
         try {
-          take_stack();
+          touch_stack_pages();
         } catch (const std::bad_alloc&) {
           std::fputs("no room\n", stderr);
           std::_Exit(0);
@@ -306,7 +306,7 @@ TEST(File, OneThatIsCutShortWhileItIsReadIsNamed) {
   };
   EXPECT_EXIT(
       {
-        explain_lost_pages();
+        install_sigbus_handler();
         sum_of_cut();
       },
       testing::ExitedWithCode(2), "^hearth: .*hearth_cut_\\?[0-9]+: the file was truncated .* --resume\n$");
@@ -321,7 +321,7 @@ TEST(File, LostPagesOfOtherMemoryAreExplainedAndFatal) {
   };
   EXPECT_EXIT(
       {
-        explain_lost_pages();
+        install_sigbus_handler();
         read_lost();
       },
       testing::KilledBySignal(SIGBUS), "^hearth: a page of memory cannot be read.*\n$");

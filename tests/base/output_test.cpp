@@ -95,15 +95,15 @@ TEST_F(Output, PlacesThatAreTakenAreRefused) {
   for (const char* name : {"file", "full", "dangling", "file/new"})
     EXPECT_THROW(NewFolder{at(name)}, UserError) << name;
   EXPECT_THROW(NewFolder{"/proc/hearth"}, UserError);
-  EXPECT_THROW(expect_place_for_folder("/proc/hearth"), UserError);
-  EXPECT_THROW(expect_place_for_folder(at("file")), UserError);
-  EXPECT_THROW(expect_place_for_file("/proc/hearth"), UserError);
-  EXPECT_THROW(expect_place_for_file(at("full")), UserError);
-  EXPECT_THROW(expect_place_for_file(at("none/file")), UserError);
-  expect_place_for_folder(at("full"));
-  expect_place_for_folder(at("x/y"));
-  expect_place_for_file(at("file"));
-  expect_place_for_file("/dev/null");
+  EXPECT_THROW(check_writable_folder("/proc/hearth"), UserError);
+  EXPECT_THROW(check_writable_folder(at("file")), UserError);
+  EXPECT_THROW(check_writable_file("/proc/hearth"), UserError);
+  EXPECT_THROW(check_writable_file(at("full")), UserError);
+  EXPECT_THROW(check_writable_file(at("none/file")), UserError);
+  check_writable_folder(at("full"));
+  check_writable_folder(at("x/y"));
+  check_writable_file(at("file"));
+  check_writable_file("/dev/null");
   EXPECT_EQ(read_file(at("file")), "mine");
   EXPECT_THAT(names_in(folder_.path()), testing::UnorderedElementsAre("file", "full", "dangling"));
 }

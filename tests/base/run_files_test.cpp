@@ -66,11 +66,11 @@ TEST(Links, AreReplacedByFilesAndRefusedAsFolders) {
   EXPECT_NO_THROW(make_inner_folder(folder.path() / "others"));
 }
 
-TEST(HeldFile, IsMissedWhereItIsDeletedOrReplaced) {
+TEST(WatchedFile, IsMissedWhereItIsDeletedOrReplaced) {
   const TemporaryFolder folder;
   const fs::path file = folder.path() / "log";
   write_file_atomically(file, "one");
-  const HeldFile held(file);
+  const WatchedFile held(file);
   EXPECT_NO_THROW(held.check());
   write_file_atomically(file, "two");
   EXPECT_THAT(error_of([&] { held.check(); }), HasSubstr("deleted or replaced"));
@@ -78,11 +78,11 @@ TEST(HeldFile, IsMissedWhereItIsDeletedOrReplaced) {
   EXPECT_THAT(error_of([&] { held.check(); }), HasSubstr("deleted or replaced"));
 }
 
-TEST(HeldFolder, SaysWhetherItWasMovedOrDeleted) {
+TEST(WatchedFolder, SaysWhetherItWasMovedOrDeleted) {
   const TemporaryFolder folder;
   const fs::path run = folder.path() / "run", moved = folder.path() / "moved";
   fs::create_directory(run);
-  const HeldFolder held(run);
+  const WatchedFolder held(run);
   fs::rename(run, moved);
   EXPECT_THAT(error_of([&] { held.check(); }), HasSubstr("hearth resume " + moved.string()));
   fs::remove(moved);

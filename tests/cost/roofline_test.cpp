@@ -90,12 +90,12 @@ TEST(Roofline, IsFasterByWhatBoundsIt) {
 TEST(KnownGpus, AreKnownByName) {
   for (const Device& gpu : known_gpus()) {
     EXPECT_EQ(&find_gpu(gpu.name), &gpu);
-    EXPECT_EQ(find_gpu_by_full_name(gpu.full_name), &gpu);
+    EXPECT_EQ(find_gpu_by_driver_name(gpu.full_name), &gpu);
     EXPECT_LT(gpu.half_flops_per_second, gpu.half_peak_flops_per_second);
     EXPECT_LT(gpu.full_flops_per_second, gpu.full_peak_flops_per_second);
     EXPECT_FALSE(gpu.sources.empty());
   }
-  EXPECT_EQ(find_gpu_by_full_name("emulated GPU 0"), nullptr);
+  EXPECT_EQ(find_gpu_by_driver_name("emulated GPU 0"), nullptr);
   try {
     find_gpu("rx580");
     ADD_FAILURE() << "there is none";

@@ -134,9 +134,9 @@ class BadLabels : public testing::TestWithParam<Case> {
       put_file(images / (image + ".png"), encode_png(speckled(10, 20, 3)));
     GetParam().put(folder_.path(), is_bad);
   }
-  std::vector<std::string> names(const BoxedPictures& set) const {
+  std::vector<std::string> names(const BoxedImages& set) const {
     std::vector<std::string> names;
-    for (const BoxedPicture& picture : set.pictures) names.push_back(picture.file.stem().string());
+    for (const BoxedImage& picture : set.pictures) names.push_back(picture.file.stem().string());
     return names;
   }
 
@@ -147,28 +147,28 @@ TEST_P(BadLabels, AreLeftOutWithTheirImage) {
   put(true);
   const fs::path& root = folder_.path();
   EXPECT_THAT(error_of([&] { read_boxes(root, "train"); }), HasSubstr(GetParam().fault));
-  BoxedPictures train = read_boxes(root, "train", {.skip_bad = true});
+  BoxedImages train = read_boxes(root, "train", {.skip_bad = true});
   EXPECT_THAT(names(train), ElementsAre("a", "b", "c", "d"));
   EXPECT_THAT(train.pictures.at(1).fault, HasSubstr(GetParam().fault));
   EXPECT_THAT(train.pictures[1].boxes, IsEmpty());
-  leave_out_bad(train, 1);
+  remove_unreadable(train, 1);
   EXPECT_THAT(names(train), ElementsAre("a", "c", "d"));
-  for (const BoxedPicture& picture : train.pictures) EXPECT_EQ(picture.boxes.size(), 1U) << picture.file;
+  for (const BoxedImage& picture : train.pictures) EXPECT_EQ(picture.boxes.size(), 1U) << picture.file;
   EXPECT_THAT(train.notes.at(0),
               AllOf(HasSubstr("data.bad_records=skip leaves out 1 of 4 images with boxes: "),
                     HasSubstr(GetParam().fault)));
   EXPECT_THAT(train.notes, testing::Not(Contains(HasSubstr("without area"))));
   // The split of the other images does not change.
-  BoxedPictures held_out = read_boxes(root, "test", {.skip_bad = true});
-  leave_out_bad(held_out, 1);
+  BoxedImages held_out = read_boxes(root, "test", {.skip_bad = true});
+  remove_unreadable(held_out, 1);
   EXPECT_THAT(names(held_out), ElementsAre("e"));
 }
 
 TEST_P(BadLabels, GoodOnesAreTheSameWithAndWithoutSkip) {
   put(false);
-  const BoxedPictures plain = read_boxes(folder_.path(), "train");
-  BoxedPictures skipping = read_boxes(folder_.path(), "train", {.skip_bad = true});
-  leave_out_bad(skipping, 1);
+  const BoxedImages plain = read_boxes(folder_.path(), "train");
+  BoxedImages skipping = read_boxes(folder_.path(), "train", {.skip_bad = true});
+  remove_unreadable(skipping, 1);
   EXPECT_EQ(names(skipping), names(plain));
   EXPECT_EQ(skipping.notes, plain.notes);
 }
@@ -178,9 +178,9 @@ INSTANTIATE_TEST_SUITE_P(Formats, BadLabels, testing::ValuesIn(kCases),
 
 /// The faults of a COCO file's images by name, and its notes.
 std::vector<std::string> coco_faults(const std::string& annotations, const std::string& images) {
-  const BoxedPictures set = parse_coco(coco_text(annotations, images), "a.json", {.skip_bad = true}).labels;
+  const BoxedImages set = parse_coco(coco_text(annotations, images), "a.json", {.skip_bad = true}).labels;
   std::vector<std::string> faults = set.notes;
-  for (const BoxedPicture& picture : set.pictures)
+  for (const BoxedImage& picture : set.pictures)
     if (!picture.fault.empty()) faults.push_back(picture.file.string() + ": " + picture.fault);
   return faults;
 }
@@ -230,7 +230,7 @@ TEST(BadLabelFiles, RecordsWithoutAnImageAreNoted) {
   put_file(folder.path() / "a.xml",
            "<annotations><image width=\"20\"/>\n<image name=\"a.png\"><box label=\"cat\" xtl=\"1\" ytl=\"1\" "
            "xbr=\"5\" ybr=\"5\"/></image></annotations>");
-  const BoxedPictures set = read_boxes(folder.path(), "train", {.skip_bad = true});
+  const BoxedImages set = read_boxes(folder.path(), "train", {.skip_bad = true});
   EXPECT_EQ(set.pictures.size(), 1U);
   EXPECT_THAT(set.notes, Contains(HasSubstr("whose image is not known: ")));
 }
@@ -253,8 +253,8 @@ TEST(BadLabelFiles, AnImageWithoutAHeaderIsLeftOutToo) {
     put_file(folder.path() / "images" / (image + ".png"), encode_png(speckled(10, 20, 3)));
   label_yolo(folder.path(), false);
   put_file(folder.path() / "images/b.png", "no image");
-  BoxedPictures set = read_boxes(folder.path(), "train", {.skip_bad = true});
-  leave_out_bad(set, 1);
+  BoxedImages set = read_boxes(folder.path(), "train", {.skip_bad = true});
+  remove_unreadable(set, 1);
   EXPECT_EQ(set.pictures.size(), 3U);
   EXPECT_THAT(set.notes.at(0), HasSubstr("leaves out 1 of 4 images with boxes: "));
 }

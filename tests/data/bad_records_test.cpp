@@ -91,9 +91,9 @@ TEST(BadRecords, ImagesWithBoxesAreLeftOut) {
   }
   put_file(root / "images/train/2.png", bad_png());
   put_file(root / "data.yaml", "train: images/train\nval: images/val\nnames: [cat]\n");
-  BoxedPictures set = read_boxes(root, "train");
+  BoxedImages set = read_boxes(root, "train");
   ASSERT_EQ(set.pictures.size(), 2U);
-  leave_out_bad(set, 2);
+  remove_unreadable(set, 2);
   ASSERT_EQ(set.pictures.size(), 1U);
   EXPECT_THAT(set.pictures[0].file, root / "images/train/1.png");
   EXPECT_THAT(set.notes.front(), HasSubstr("leaves out 1 of 2 images with boxes: "));
@@ -104,12 +104,12 @@ TEST(BadRecords, ImagesWithCaptionsAreDecoded) {
   put_file(folder.path() / "a.png", good_png());
   // The header is good, the pixels are cut short.
   put_file(folder.path() / "b.png", bad_png());
-  std::vector<CaptionedPicture> pictures = read_captions(folder.path(), "x");
+  std::vector<CaptionedImage> pictures = read_captions(folder.path(), "x");
   EXPECT_THAT(check_captioned(pictures, 2).faults, ElementsAre(HasSubstr("b.png: cannot decode the PNG")));
   put_file(folder.path() / "c.png", "no header");
   EXPECT_THAT(error_of([&] { read_captions(folder.path(), "x"); }), HasSubstr("c.png: "));
   pictures = read_captions(folder.path(), "x", Exif::apply, false, true);
-  EXPECT_THAT(leave_out_bad(pictures, 2), HasSubstr("leaves out 2 of 3 images with captions: "));
+  EXPECT_THAT(remove_unreadable(pictures, 2), HasSubstr("leaves out 2 of 3 images with captions: "));
   ASSERT_EQ(pictures.size(), 1U);
   EXPECT_EQ(pictures[0].size, Extent(6, 5));
 }
@@ -172,13 +172,13 @@ TEST(ExifOrientation, BoxesSayWhichPixelsTheyAreOf) {
   };
   put_file(folder.path() / "1.jpg", sideways());
   const auto size_of = [&] {
-    const BoxedPictures set = read_boxes(folder.path() / "a.json", "train");
-    return PictureReader(set, 64, 64, nullptr).read(0)->size();
+    const BoxedImages set = read_boxes(folder.path() / "a.json", "train");
+    return ImageReader(set, 64, 64, nullptr).read(0)->size();
   };
   // Made on the upright image, on the stored one, and on another.
   put_file(folder.path() / "a.json", coco(5, 6));
   EXPECT_EQ(size_of(), Extent(6, 5));
-  EXPECT_EQ(check_boxes(read_boxes(folder.path() / "a.json", "train")).turned_upright, 1);
+  EXPECT_EQ(check_boxes(read_boxes(folder.path() / "a.json", "train")).rotated_upright, 1);
   put_file(folder.path() / "a.json", coco(6, 5));
   EXPECT_EQ(size_of(), Extent(5, 6));
   EXPECT_EQ(check_boxes(read_boxes(folder.path() / "a.json", "train")).kept_as_stored, 1);
@@ -194,9 +194,9 @@ TEST(ExifOrientation, SharesOfYoloAreThoseOfTheUprightImage) {
     put_file(root / "labels" / split / "1.txt", "0 0.5 0.5 1 0.5\n");
   }
   put_file(root / "data.yaml", "train: images/train\nval: images/val\nnames: [cat]\n");
-  const BoxedPictures upright = read_boxes(root, "train");
+  const BoxedImages upright = read_boxes(root, "train");
   EXPECT_EQ(upright.pictures[0].boxes[0].y1, 4.5);
-  EXPECT_EQ(PictureReader(upright, 64, 64, nullptr).read(0)->pixels, orient(stored(), 6).pixels);
+  EXPECT_EQ(ImageReader(upright, 64, 64, nullptr).read(0)->pixels, orient(stored(), 6).pixels);
 }
 
 }  // namespace

@@ -27,13 +27,13 @@ Image rectangle(int64_t height, int64_t width, const Box& box, std::array<uint8_
 }
 
 /// Three pictures with a rectangle in red, green or blue, which is their class.
-BoxedPictures put_rectangles(const fs::path& folder) {
-  BoxedPictures set{.class_names = {"red", "green", "blue"}, .category_ids = {0, 1, 2}};
+BoxedImages put_rectangles(const fs::path& folder) {
+  BoxedImages set{.class_names = {"red", "green", "blue"}, .category_ids = {0, 1, 2}};
   const std::array<Box, 3> boxes{{{10, 5, 40, 30}, {50, 30, 78, 56, 1}, {8, 20, 70, 44, 2}}};
   for (size_t i = 0; i < boxes.size(); ++i) {
     std::array<uint8_t, 3> color{};
     color[i] = 255;
-    BoxedPicture picture{.file = folder / fmt::format("{}.png", i), .width = kWidth, .height = kHeight};
+    BoxedImage picture{.file = folder / fmt::format("{}.png", i), .width = kWidth, .height = kHeight};
     picture.boxes = {boxes[i]};
     picture.boxes[0].area = (boxes[i].x1 - boxes[i].x0) * (boxes[i].y1 - boxes[i].y0);
     put_file(picture.file, encode_png(rectangle(kHeight, kWidth, boxes[i], color)));
@@ -49,8 +49,8 @@ BoxAugment still() {
           .degrees = 0,
           .translate = 0,
           .shear = 0,
-          .scale_least = 1,
-          .scale_most = 1,
+          .scale_min = 1,
+          .scale_max = 1,
           .flip = 0,
           .hsv = 0};
 }
@@ -84,14 +84,14 @@ double distance(const Box& a, const Box& b) {
 
 TEST(BoxAugment, BoxesOfMosaicsAreWhereTheirPixelsAre) {
   const TemporaryFolder folder;
-  const BoxedPictures set = put_rectangles(folder.path());
-  const PictureReader reader(set, 96, 96, nullptr);
+  const BoxedImages set = put_rectangles(folder.path());
+  const ImageReader reader(set, 96, 96, nullptr);
   BoxAugment augment = still();
   augment.mosaic = 1;
   augment.flip = 0.5;
   augment.translate = 0.1;
-  augment.scale_least = 0.5;
-  augment.scale_most = 1.5;
+  augment.scale_min = 0.5;
+  augment.scale_max = 1.5;
   int num_boxes = 0;
   for (uint64_t key = 0; key < 100; ++key) {
     const BoxSample sample =
@@ -147,10 +147,10 @@ TEST(BoxAugment, WarpByWholePixelsCopies) {
 
 TEST(BoxAugment, TheSameOnAnyThreadAndWithoutACache) {
   const TemporaryFolder folder;
-  const BoxedPictures set = put_rectangles(folder.path());
-  const auto budget = std::make_shared<PictureBudget>(1 << 20);
-  const PictureReader cached(set, 48, 64, budget), forgetful(set, 48, 64, nullptr);
-  const auto sample = [&](const PictureReader& reader, int64_t index) {
+  const BoxedImages set = put_rectangles(folder.path());
+  const auto budget = std::make_shared<ImageCacheBudget>(1 << 20);
+  const ImageReader cached(set, 48, 64, budget), forgetful(set, 48, 64, nullptr);
+  const auto sample = [&](const ImageReader& reader, int64_t index) {
     return make_train_sample(set, reader, {}, 48, 64, 5, index % 3);
   };
   std::vector<BoxSample> found(12);
@@ -173,8 +173,8 @@ TEST(BoxAugment, TheSameOnAnyThreadAndWithoutACache) {
 
 TEST(BoxAugment, MixupAddsBoxesAtHalfTheLight) {
   const TemporaryFolder folder;
-  const BoxedPictures set = put_rectangles(folder.path());
-  const PictureReader reader(set, 96, 96, nullptr);
+  const BoxedImages set = put_rectangles(folder.path());
+  const ImageReader reader(set, 96, 96, nullptr);
   BoxAugment augment = still();
   augment.mosaic = augment.mixup = 1;
   BoxAugment alone = augment;
@@ -194,8 +194,8 @@ TEST(BoxAugment, MixupAddsBoxesAtHalfTheLight) {
 
 TEST(BoxAugment, WhatIsHardlyInsideIsDropped) {
   const TemporaryFolder folder;
-  BoxedPictures set = put_rectangles(folder.path());
-  const PictureReader reader(set, kHeight, kWidth, nullptr);
+  BoxedImages set = put_rectangles(folder.path());
+  const ImageReader reader(set, kHeight, kWidth, nullptr);
   set.pictures[0].boxes = {{.x0 = 0, .y0 = 0, .x1 = 1, .y1 = 50}, {.x0 = 0, .y0 = 0, .x1 = 2, .y1 = 2}};
   const BoxSample sample = make_train_sample(set, reader, still(), kHeight, kWidth, 0, 0);
   ASSERT_EQ(sample.boxes.size(), 1U);
@@ -204,10 +204,10 @@ TEST(BoxAugment, WhatIsHardlyInsideIsDropped) {
   set.pictures[0].boxes = {{.x0 = 38, .y0 = 0, .x1 = 78, .y1 = 30}, {.x0 = 30, .y0 = 0, .x1 = 50, .y1 = 30}};
   BoxAugment twice = still();
   twice.mosaic = 1;
-  twice.scale_least = twice.scale_most = 2;
-  BoxedPictures one = set;
+  twice.scale_min = twice.scale_max = 2;
+  BoxedImages one = set;
   one.pictures.resize(1);
-  const PictureReader of_one(one, kHeight, kWidth, nullptr);
+  const ImageReader of_one(one, kHeight, kWidth, nullptr);
   for (uint64_t key = 0; key < 50; ++key) {
     for (const Box& box : make_train_sample(one, of_one, twice, kHeight, kWidth, key, 0).boxes)
       EXPECT_GE(box.area, 0.1 * 4 * 600 * 0.1);
@@ -216,8 +216,8 @@ TEST(BoxAugment, WhatIsHardlyInsideIsDropped) {
 
 TEST(BoxAugment, LettersAreUndone) {
   const TemporaryFolder folder;
-  const BoxedPictures set = put_rectangles(folder.path());
-  const PictureReader reader(set, 100, 50, nullptr);
+  const BoxedImages set = put_rectangles(folder.path());
+  const ImageReader reader(set, 100, 50, nullptr);
   const EvalSample sample = make_eval_sample(set, reader, 100, 50, 2);
   // 80 x 60 into a frame 50 wide and 100 high.
   EXPECT_EQ(sample.letterbox.scale_x, 50.0 / 80);
@@ -253,7 +253,7 @@ TEST(BoxAugment, ColorsShift) {
 TEST(BoxAugment, NumbersOutOfRangeAreRefused) {
   BoxAugment augment;
   EXPECT_EQ(error_of([&] { check_box_augment(augment); }), "no error");
-  augment.scale_most = 0.05;
+  augment.scale_max = 0.05;
   EXPECT_EQ(error_of([&] { check_box_augment(augment); }),
             "expected a mosaic's largest scale from 0.1 to 10, got 0.05");
   augment = {.mosaic = std::nan("")};
@@ -261,12 +261,12 @@ TEST(BoxAugment, NumbersOutOfRangeAreRefused) {
               HasSubstr("expected a probability of mosaics from 0 to 1"));
 }
 
-TEST(PictureReader, KeepsUpToItsBudget) {
+TEST(ImageReader, KeepsUpToItsBudget) {
   const TemporaryFolder folder;
-  BoxedPictures set = put_rectangles(folder.path());
-  const int64_t bytes = PictureCache::bytes_of(gray_image(30, 40));
-  const auto budget = std::make_shared<PictureBudget>(3 * bytes - 1);
-  const PictureReader reader(set, 30, 80, budget);
+  BoxedImages set = put_rectangles(folder.path());
+  const int64_t bytes = ImageCache::bytes_of(gray_image(30, 40));
+  const auto budget = std::make_shared<ImageCacheBudget>(3 * bytes - 1);
+  const ImageReader reader(set, 30, 80, budget);
   for (int64_t i = 0; i < 3; ++i) {
     EXPECT_EQ(reader.read(i)->height, 30);
     EXPECT_EQ(reader.read(i)->width, 40);
@@ -274,9 +274,9 @@ TEST(PictureReader, KeepsUpToItsBudget) {
   EXPECT_EQ(budget->used(), 2 * bytes);
   EXPECT_EQ(reader.read(0), reader.read(0));
   EXPECT_NE(reader.read(2), reader.read(2));
-  EXPECT_EQ(PictureReader(set, 200, 200, nullptr).read(0)->height, kHeight);
+  EXPECT_EQ(ImageReader(set, 200, 200, nullptr).read(0)->height, kHeight);
   set.pictures[1].width = 81;
-  EXPECT_THAT(error_of([&] { PictureReader(set, 30, 80, nullptr).read(1); }),
+  EXPECT_THAT(error_of([&] { ImageReader(set, 30, 80, nullptr).read(1); }),
               HasSubstr("1.png: the image has 80x60 pixels, but its labels are for 81x60"));
 }
 

@@ -63,7 +63,7 @@ TEST(VocBoxes, CornersCountFromOneAndClassesAreThoseOfBothSplits) {
               "<ymax>4</ymax></bndbox></object>");
   put_file(root / "ImageSets/Main/train.txt", "b\n");
   put_file(root / "ImageSets/Main/val.txt", "a 1\n\n");
-  const BoxedPictures train = read_boxes(root, "train");
+  const BoxedImages train = read_boxes(root, "train");
   EXPECT_THAT(train.class_names, ElementsAre("cat", "dog", "x"));
   EXPECT_THAT(train.category_ids, ElementsAre(1, 2, 3));
   ASSERT_EQ(train.pictures.size(), 1U);
@@ -73,7 +73,7 @@ TEST(VocBoxes, CornersCountFromOneAndClassesAreThoseOfBothSplits) {
   EXPECT_TRUE(train.pictures[0].boxes[0].difficult);
   EXPECT_EQ(train.pictures[0].boxes[0].area, 200);
   EXPECT_THAT(train.notes, IsEmpty());
-  const BoxedPictures test = read_boxes(root, "test");
+  const BoxedImages test = read_boxes(root, "test");
   ASSERT_EQ(test.pictures.size(), 1U);
   ASSERT_EQ(test.pictures[0].boxes.size(), 2U);
   EXPECT_THAT(corners(test.pictures[0].boxes[0]), ElementsAre(2, 1, 5.5, 7));
@@ -88,7 +88,7 @@ TEST(VocBoxes, BoxesThatCannotBeAreNotedByLine) {
               voc_object("cat", "0 1 4 4"));
   put_small_picture(root / "JPEGImages/unlabeled.png");
   put_file(root / "Annotations/lost.xml", voc(""));
-  const BoxedPictures set = read_boxes(root, "train");
+  const BoxedImages set = read_boxes(root, "train");
   ASSERT_EQ(set.pictures.size(), 2U);
   ASSERT_EQ(set.pictures[0].boxes.size(), 2U);
   EXPECT_THAT(corners(set.pictures[0].boxes[0]), ElementsAre(14, 1, 20, 4));
@@ -154,7 +154,7 @@ TEST(VocBoxes, PicturesByTheirFileName) {
   const fs::path& root = folder.path();
   put_small_picture(root / "images/a.png");
   put_file(root / "annotations/1.xml", voc(voc_object("cat", "1 1 3 3")));
-  const BoxedPictures set = read_boxes(root, "train");
+  const BoxedImages set = read_boxes(root, "train");
   ASSERT_EQ(set.pictures.size(), 1U);
   EXPECT_EQ(set.pictures[0].file, root / "images/a.png");
   EXPECT_EQ(set.pictures[0].boxes.size(), 1U);
@@ -169,7 +169,7 @@ TEST(VocBoxes, FoldersOfSplits) {
   put_file(root / "train/1.xml", voc(voc_object("dog", "1 1 5 5")));
   put_small_picture(root / "valid/2.png");
   put_file(root / "valid/2.xml", voc(voc_object("cat", "1 1 5 5"), 0, 0));
-  const BoxedPictures test = read_boxes(root, "test");
+  const BoxedImages test = read_boxes(root, "test");
   EXPECT_THAT(test.class_names, ElementsAre("cat", "dog"));
   ASSERT_EQ(test.pictures.size(), 1U);
   EXPECT_EQ(test.pictures[0].file, root / "valid/2.png");
@@ -180,14 +180,14 @@ TEST(VocBoxes, FoldersOfSplits) {
 TEST(Boxes, BloodCells) {
   HEARTH_SHARED_DATA(path, "bccd");
   // The held-out images are those of val.txt; test.txt is not read.
-  const BoxedPictures train = read_boxes(path, "train"), test = read_boxes(path, "test");
+  const BoxedImages train = read_boxes(path, "train"), test = read_boxes(path, "test");
   EXPECT_THAT(train.class_names, ElementsAre("Platelets", "RBC", "WBC"));
   EXPECT_EQ(train.pictures.size(), 205U);
   EXPECT_EQ(test.pictures.size(), 87U);
   std::vector<int64_t> counts(3);
   size_t num_left_out = 0;
-  for (const BoxedPictures* set : {&train, &test}) {
-    for (const BoxedPicture& picture : set->pictures)
+  for (const BoxedImages* set : {&train, &test}) {
+    for (const BoxedImage& picture : set->pictures)
       for (const Box& box : picture.boxes) ++counts[static_cast<size_t>(box.label)];
     num_left_out += static_cast<size_t>(std::ranges::count_if(
         set->notes, [](const std::string& note) { return note.find("without area") != note.npos; }));
@@ -199,12 +199,12 @@ TEST(Boxes, BloodCells) {
 
 TEST(Boxes, Raccoons) {
   HEARTH_SHARED_DATA(path, "raccoon");
-  const BoxedPictures train = read_boxes(path, "train"), test = read_boxes(path, "test");
+  const BoxedImages train = read_boxes(path, "train"), test = read_boxes(path, "test");
   EXPECT_EQ(train.pictures.size(), 160U);
   EXPECT_EQ(test.pictures.size(), 40U);
   size_t num_boxes = 0;
-  for (const BoxedPictures* set : {&train, &test})
-    for (const BoxedPicture& picture : set->pictures) num_boxes += picture.boxes.size();
+  for (const BoxedImages* set : {&train, &test})
+    for (const BoxedImage& picture : set->pictures) num_boxes += picture.boxes.size();
   EXPECT_EQ(num_boxes, 217U);
   EXPECT_THAT(check_boxes(test).faults, IsEmpty());
 }
@@ -220,7 +220,7 @@ TEST(CocoBoxes, IdsHaveGapsAndListsAnyOrder) {
   const std::string text =
       coco(R"({"id":1,"image_id":7,"category_id":90,"bbox":[1.5,2,3,4],"area":9.25,"iscrowd":1},)"
            R"({"id":2,"image_id":7,"category_id":3,"bbox":[0,0,20,10],"segmentation":[[1,2]]})");
-  const BoxedPictures set = parse_coco(text, "a.json").labels;
+  const BoxedImages set = parse_coco(text, "a.json").labels;
   EXPECT_THAT(set.class_names, ElementsAre("cat", "dog"));
   EXPECT_THAT(set.category_ids, ElementsAre(3, 90));
   ASSERT_EQ(set.pictures.size(), 1U);
@@ -275,12 +275,12 @@ TEST(CocoBoxes, BadFilesAreRefusedByObjectAndByte) {
 }
 
 TEST(CocoBoxes, BoxesThatCannotBeAreNoted) {
-  const BoxedPictures set = parse_coco(coco(R"({"id":1,"image_id":7,"category_id":3,"bbox":[1,2,0,4]},)"
-                                            R"({"id":1,"image_id":8,"category_id":3,"bbox":[1,2,3,4]},)"
-                                            R"({"id":3,"image_id":7,"category_id":3,"bbox":[1,2,-3,4]},)"
-                                            R"({"id":4,"image_id":7,"category_id":3,"bbox":[18,2,6,4]})"),
-                                       "a.json")
-                                .labels;
+  const BoxedImages set = parse_coco(coco(R"({"id":1,"image_id":7,"category_id":3,"bbox":[1,2,0,4]},)"
+                                          R"({"id":1,"image_id":8,"category_id":3,"bbox":[1,2,3,4]},)"
+                                          R"({"id":3,"image_id":7,"category_id":3,"bbox":[1,2,-3,4]},)"
+                                          R"({"id":4,"image_id":7,"category_id":3,"bbox":[18,2,6,4]})"),
+                                     "a.json")
+                              .labels;
   EXPECT_THAT(set.notes,
               ElementsAre(HasSubstr("annotation 1 (byte 34): skipped a box without area"),
                           HasSubstr("skipped, there is no image 8"), HasSubstr("skipped a box without area"),
@@ -300,7 +300,7 @@ TEST(CocoBoxes, FilesOfSplitsWithPicturesInTheirFolders) {
            coco(annotation, R"({"id":7,"file_name":"sub/a.png","width":20,"height":10},)"
                             R"({"id":9,"file_name":"sub/b.png","width":20,"height":10})"));
   put_file(root / "annotations/captions_val2017.json", "{}");
-  const BoxedPictures test = read_boxes(root, "test");
+  const BoxedImages test = read_boxes(root, "test");
   ASSERT_EQ(test.pictures.size(), 1U);
   EXPECT_EQ(test.pictures[0].file, root / "val2017/sub/a.png");
   EXPECT_THAT(test.notes,
@@ -328,7 +328,7 @@ TEST(YoloBoxes, CentersAndOutlines) {
   const TemporaryFolder folder;
   put_yolo(folder.path(), "1 0.5 0.5 0.5 0.2\n\n0.0 .1 .1 .3 .1 .2 .4\r\n");
   put_file(folder.path() / "labels/train/lost.txt", "");
-  const BoxedPictures set = read_boxes(folder.path(), "train");
+  const BoxedImages set = read_boxes(folder.path(), "train");
   EXPECT_THAT(set.class_names, ElementsAre("cat", "dog"));
   EXPECT_THAT(set.category_ids, ElementsAre(0, 1));
   ASSERT_EQ(set.pictures.size(), 1U);
@@ -348,7 +348,7 @@ TEST(YoloBoxes, CentersAndOutlines) {
 
 TEST(YoloBoxes, BadLinesAreRefused) {
   const auto fault = [](std::string_view text) {
-    BoxedPicture picture{.width = 20, .height = 10};
+    BoxedImage picture{.width = 20, .height = 10};
     std::vector<std::string> notes;
     YoloLines lines{.num_classes = 2};
     const std::string error = error_of([&] { parse_yolo(text, "a.txt", lines, picture, notes); });
@@ -395,7 +395,7 @@ TEST(YoloBoxes, ListsAndPathsThatMissTheirFolder) {
   EXPECT_EQ(read_boxes(root, "train").pictures[0].file, root / "train/images/a.png");
   EXPECT_THAT(fault_of(root, "test"), HasSubstr("expected labels of the images, such as "));
   put_file(root / "valid/labels/b.txt", "");
-  const BoxedPictures test = read_boxes(root, "test");
+  const BoxedImages test = read_boxes(root, "test");
   EXPECT_THAT(test.notes, ElementsAre(HasSubstr("1 of 1 images have no boxes")));
   put_file(root / "val.txt", "./valid/images/b.png\nnone.png\n");
   EXPECT_THAT(fault_of(root, "test"), HasSubstr("val.txt:2: expected an image (PNG, "));
@@ -430,7 +430,7 @@ TEST(Boxes, PicturesAreCheckedAgainstTheirLabels) {
   EXPECT_EQ(check.classes[0].boxes, 3);
   EXPECT_EQ(check.classes[0].pictures, 2);
   EXPECT_EQ(check.classes[0].small, 3);
-  EXPECT_EQ(check.pictures_without_boxes, 1);
+  EXPECT_EQ(check.images_without_boxes, 1);
   EXPECT_THAT(check.faults,
               ElementsAre(HasSubstr("b.png: the image has 20x10 pixels, but its labels are for 40x10"),
                           HasSubstr("c.png: cannot decode the PNG")));

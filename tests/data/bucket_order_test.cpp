@@ -160,7 +160,7 @@ TEST_F(InBuckets, AChangedOrderKeepsBatchesAndWhatIsLeft) {
   Rows expected = epoch(plain);
   LoaderPosition position{.seed = 5};
   Rows seen;
-  for (int64_t i = 0; i < LoaderPosition::kMostChanges; ++i) {
+  for (int64_t i = 0; i < LoaderPosition::kMaxChanges; ++i) {
     ASSERT_TRUE(change_order(position));
     Loader changed(rows_, options(order), position);
     for (int64_t k = 0; k < 3 && changed.position().epoch == 0; ++k) {

@@ -91,7 +91,7 @@ TEST(Buckets, PicturesAreTurnedUpright) {
   const std::string jpeg = encode_jpeg(speckled(16, 64, 3));
   put_file(folder.path() / "a.txt", "x");
   put_file(file, with_orientation(jpeg, 6));
-  const CaptionedPicture picture = read_captions(folder.path())[0];
+  const CaptionedImage picture = read_captions(folder.path())[0];
   EXPECT_EQ(picture.size, Extent(64, 16));
   const BucketCrop crop = Buckets(32, 16).crop(picture.size);
   EXPECT_EQ(crop, (BucketCrop{.bucket = {64, 16}, .resized = {64, 16}}));

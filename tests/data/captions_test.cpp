@@ -19,7 +19,7 @@ void put_captioned(const fs::path& path, int64_t height = 6, int64_t width = 5) 
 /// "NAME: CAPTION" of each picture, NAME from the folder on.
 std::vector<std::string> read(const fs::path& folder, std::string_view trigger = "") {
   std::vector<std::string> lines;
-  for (const CaptionedPicture& picture : read_captions(folder, trigger))
+  for (const CaptionedImage& picture : read_captions(folder, trigger))
     lines.push_back(fmt::format("{}: {}", picture.file.lexically_relative(folder).string(), picture.caption));
   return lines;
 }

@@ -38,13 +38,12 @@ std::string annotation(std::string_view members) {
 }
 
 /// The first box of an annotation with these members, and its outline.
-BoxedPicture one_picture(std::string_view members) {
+BoxedImage one_picture(std::string_view members) {
   return parse_coco(coco(annotation(members)), "a.json", {.keep_outlines = true}).labels.pictures.at(0);
 }
 
 TEST(CocoOutlines, ABoxIsThatOfThePolygons) {
-  const BoxedPicture picture =
-      one_picture(R"("segmentation":[[2,3,6,3,6,8,2,8],[10,1,12,1,12,2]],"bbox":[])");
+  const BoxedImage picture = one_picture(R"("segmentation":[[2,3,6,3,6,8,2,8],[10,1,12,1,12,2]],"bbox":[])");
   ASSERT_EQ(picture.boxes.size(), 1U);
   EXPECT_THAT(corners(picture.boxes[0]), ElementsAre(2, 1, 12, 8));
   EXPECT_EQ(picture.boxes[0].area, 20 + 1);
@@ -56,7 +55,7 @@ TEST(CocoOutlines, ABoxIsThatOfThePolygons) {
 // Bitmap of 10 rows and 20 columns whose pixels (row 2 to 4, column 3 to 5) are set, by pycocotools 2.0.
 TEST(CocoOutlines, ABoxIsThatOfTheRuns) {
   for (const char* counts : {R"([32,3,7,3,7,3,145])", R"("P137000Z4")"}) {
-    const BoxedPicture picture =
+    const BoxedImage picture =
         one_picture(fmt::format(R"("segmentation":{{"counts":{},"size":[10,20]}},"iscrowd":1)", counts));
     ASSERT_EQ(picture.boxes.size(), 1U) << counts;
     EXPECT_THAT(corners(picture.boxes[0]), ElementsAre(3, 2, 6, 5)) << counts;
@@ -96,7 +95,7 @@ TEST(CocoOutlines, DamagedOnesAreRefused) {
 
 TEST(CocoOutlines, AnAnnotationOfNoAreaIsLeftOut) {
   for (const char* segmentation : {"[]", "[[1,2,3,4]]", "null", R"({"counts":[200],"size":[10,20]})"}) {
-    const BoxedPictures set =
+    const BoxedImages set =
         parse_coco(coco(annotation(fmt::format(R"("segmentation":{})", segmentation))), "a.json").labels;
     EXPECT_THAT(set.pictures[0].boxes, IsEmpty());
     EXPECT_THAT(set.notes, ElementsAre(HasSubstr("skipped, it has neither a box nor an outline with area")));
@@ -118,7 +117,7 @@ TEST(CocoFiles, CategoriesWithoutAnnotationsAreLeftOutUnlessTheModelHasThem) {
                 R"({"id":7,"file_name":"a.png","width":20,"height":10})",
                 R"({"id":0,"name":"cells"},{"id":1,"name":"cat"},{"id":2,"name":"dog"})"));
   for (const char* split : {"train", "test"}) {
-    const BoxedPictures set = read_boxes(root, split);
+    const BoxedImages set = read_boxes(root, split);
     EXPECT_THAT(set.class_names, ElementsAre("cat", "dog"));
     EXPECT_THAT(set.category_ids, ElementsAre(1, 2));
     EXPECT_EQ(set.pictures[0].boxes.at(0).label, split == std::string_view("train") ? 1 : 0);
@@ -139,7 +138,7 @@ TEST(CocoFiles, IdsMayBeTextsAndPathsThoseOfWindows) {
                coco(R"({"id":"x1","image_id":"img-2","category_id":"1","bbox":[1,2,3,4]})",
                     R"({"id":"img-2","file_name":"images\\a b.png","width":20,"height":10},)"
                     R"({"id":"img-3","file_name":"/home/me/pictures/c.png","width":20,"height":10})"));
-  const BoxedPictures set = read_boxes(folder.path(), "train");
+  const BoxedImages set = read_boxes(folder.path(), "train");
   ASSERT_EQ(set.pictures.size(), 2U);
   EXPECT_EQ(set.pictures[0].file, folder.path() / "images/c.png");
   EXPECT_EQ(set.pictures[1].file, folder.path() / "images/a b.png");
@@ -149,11 +148,11 @@ TEST(CocoFiles, IdsMayBeTextsAndPathsThoseOfWindows) {
 }
 
 TEST(CocoFiles, CategoryIdsThatAreTextsAreNumberedInTheirOrder) {
-  const BoxedPictures set = parse_coco(coco(R"({"image_id":7,"category_id":"dog","bbox":[1,2,3,4]})",
-                                            R"({"id":7,"file_name":"a.png","width":20,"height":10})",
-                                            R"({"id":"cat","name":"cat"},{"id":"dog","name":"dog"})"),
-                                       "a.json")
-                                .labels;
+  const BoxedImages set = parse_coco(coco(R"({"image_id":7,"category_id":"dog","bbox":[1,2,3,4]})",
+                                          R"({"id":7,"file_name":"a.png","width":20,"height":10})",
+                                          R"({"id":"cat","name":"cat"},{"id":"dog","name":"dog"})"),
+                                     "a.json")
+                              .labels;
   EXPECT_THAT(set.class_names, ElementsAre("cat", "dog"));
   EXPECT_THAT(set.category_ids, ElementsAre(1, 2));
   EXPECT_EQ(set.pictures[0].boxes.at(0).label, 1);
@@ -214,7 +213,7 @@ TEST(YoloLabels, KeyPointsAreLeftOutAndTheBoxIsRead) {
   put_file(root / "data.yaml", "train: images\nval: images\nnames: [cat]\nkpt_shape: [2, 2]\n");
   put_image(root / "images/a.png");
   put_file(root / "labels/a.txt", "0 0.5 0.5 0.5 0.2 0.1 0.1 0.9 0.9\n0 0.5 0.5 0.5 0.2\n");
-  const BoxedPictures set = read_boxes(root, "train");
+  const BoxedImages set = read_boxes(root, "train");
   ASSERT_EQ(set.pictures[0].boxes.size(), 2U);
   EXPECT_THAT(corners(set.pictures[0].boxes[0]), ElementsAre(5, 4, 15, 6));
   EXPECT_THAT(set.notes, ElementsAre(HasSubstr("without their key points (1 objects)")));
@@ -234,7 +233,7 @@ TEST(YoloLabels, ClassesInATextFile) {
     put_file(root / fmt::format("{}.txt", i), "1 0.5 0.5 0.5 0.2\n");
   }
   put_file(root / "classes.txt", "cat\r\ndog\r\n");
-  const BoxedPictures train = read_boxes(root, "train");
+  const BoxedImages train = read_boxes(root, "train");
   EXPECT_THAT(train.class_names, ElementsAre("cat", "dog"));
   EXPECT_EQ(train.pictures.size(), 4U);
   EXPECT_EQ(train.pictures[0].boxes.at(0).label, 1);
@@ -357,7 +356,7 @@ TEST(LabelStudio, AFolderAsItIsExported) {
   const std::string box =
       region("rectanglelabels", R"("x":10,"y":20,"width":50,"height":40,"rectanglelabels":["cat"])");
   put_file(folder.path() / "project-1.json", label_studio(box));
-  const BoxedPictures set = read_boxes(folder.path(), "train");
+  const BoxedImages set = read_boxes(folder.path(), "train");
   ASSERT_EQ(set.pictures.size(), 1U);
   EXPECT_EQ(set.pictures[0].boxes.size(), 1U);
   EXPECT_THAT(set.notes, Contains(HasSubstr("skipped 1 images without labels, such as unlabeled.png")));
@@ -433,7 +432,7 @@ TEST(Cvat, SubsetsAreSplits) {
   };
   put_file(root / "annotations.xml", "<annotations>" + image("a.png", "Train", "dog") +
                                          image("b.png", "Validation", "cat") + "</annotations>");
-  const BoxedPictures test = read_boxes(root, "test");
+  const BoxedImages test = read_boxes(root, "test");
   EXPECT_THAT(test.class_names, ElementsAre("cat", "dog"));
   ASSERT_EQ(test.pictures.size(), 1U);
   EXPECT_EQ(test.pictures[0].file, root / "images/Validation/b.png");
@@ -478,7 +477,7 @@ TEST(Labelme, AFileForEachImage) {
   for (const char* name : {"a", "b", "c"}) put_image(root / "images" / (std::string(name) + ".png"));
   put_file(root / "labels/a.json", labelme(shape("rectangle", "[9,8],[2,3]")));
   put_file(root / "labels/b.json", labelme(shape("line", "[9,8],[2,3]"), "renamed.png"));
-  const BoxedPictures set = read_boxes(root, "train");
+  const BoxedImages set = read_boxes(root, "train");
   ASSERT_EQ(set.pictures.size(), 2U);
   EXPECT_EQ(set.pictures[1].file, root / "images/b.png");
   EXPECT_THAT(set.notes, Contains(HasSubstr("skipped 1 labels of the kind 'line'")));
@@ -513,7 +512,7 @@ TEST(Csv, RoboflowsFolders) {
     put_file(root / split / "_annotations.csv",
              fmt::format("filename,width,height,class,xmin,ymin,xmax,ymax\na.png,20,10,{},1,2,5,6\n", split));
   }
-  const BoxedPictures test = read_boxes(root, "test");
+  const BoxedImages test = read_boxes(root, "test");
   EXPECT_THAT(test.class_names, ElementsAre("train", "valid"));
   EXPECT_EQ(test.pictures.at(0).file, root / "valid/a.png");
   EXPECT_EQ(test.pictures[0].boxes.at(0).label, 1);
@@ -526,7 +525,7 @@ TEST(Createml, CoordinatesAreCenters) {
   put_file(
       folder.path() / "_annotations.createml.json",
       R"([{"image":"a.png","annotations":[{"label":"cat","coordinates":{"x":10,"y":5,"width":4,"height":6}}]}])");
-  const BoxedPictures set = read_boxes(folder.path(), "train");
+  const BoxedImages set = read_boxes(folder.path(), "train");
   EXPECT_THAT(corners(set.pictures.at(0).boxes.at(0)), ElementsAre(8, 2, 12, 8));
   EXPECT_EQ(set.pictures[0].width, kWidth);
   const auto fault = [](std::string_view text) { return error_of([&] { parse_createml(text, "a.json"); }); };

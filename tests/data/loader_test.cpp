@@ -186,7 +186,7 @@ TEST(Loader, AChangedOrderStillHasEverySampleOncePerEpoch) {
     const std::vector<int64_t> before = samples_of(collect(unchanged, *dataset, 16));
     LoaderPosition position{.seed = options.seed};
     std::vector<int64_t> seen;
-    for (int64_t i = 0; i < LoaderPosition::kMostChanges; ++i) {
+    for (int64_t i = 0; i < LoaderPosition::kMaxChanges; ++i) {
       ASSERT_TRUE(change_order(position));
       Loader loader(dataset->rows, options, position);
       const std::vector<int64_t> part = samples_of(collect(loader, *dataset, 2));
@@ -207,7 +207,7 @@ TEST(Loader, AChangedOrderStillHasEverySampleOncePerEpoch) {
 
 TEST(Loader, AnEpochsOrderChangesAFewTimes) {
   LoaderPosition position{.sample = 3};
-  for (int64_t i = 0; i < LoaderPosition::kMostChanges; ++i) EXPECT_TRUE(change_order(position));
+  for (int64_t i = 0; i < LoaderPosition::kMaxChanges; ++i) EXPECT_TRUE(change_order(position));
   const LoaderPosition last = position;
   EXPECT_FALSE(change_order(position));
   EXPECT_EQ(position, last);

@@ -182,7 +182,7 @@ TEST(Masks, ShapesHaveThem) {
     images->read(i, image, mask);
     EXPECT_EQ(image.size(), (Extent{24, 40}));
     std::vector<uint8_t> drawn(24 * 40 * 3);
-    const int label = draw_shape(series_of(3, "train"), i, {24, 40}, drawn.data(), nullptr).label;
+    const int label = draw_shape(seed_of_split(3, "train"), i, {24, 40}, drawn.data(), nullptr).label;
     EXPECT_EQ(image.pixels, drawn);
     const auto inside = std::ranges::count(mask.pixels, label + 1);
     EXPECT_GT(inside, 20) << i;
@@ -250,8 +250,8 @@ TEST(MaskRows, TheMaskGoesWithThePicture) {
   const Painted images;
   const Extent size{16, 20};
   const MaskRows rows(images, {.size = size,
-                               .least_scale = 0.5,
-                               .most_scale = 2,
+                               .min_scale = 0.5,
+                               .max_scale = 2,
                                .pixels = {.augment = {.flip = true}, .mean = {0.05F}, .std = {1}},
                                .class_weights = {1, 2, 4}});
   int64_t checked = 0, outside = 0;
@@ -288,7 +288,7 @@ TEST(MaskRows, WithoutChangesResizesOrCuts) {
   const MaskRows part(images, {.size = 8, .resizes = false, .pixels = {.mean = {0}, .std = {1}}});
   const PaintedRow cut = make_row(part, 8, 1, 0);
   EXPECT_EQ(std::ranges::count(cut.mask, -1), 0);
-  EXPECT_THAT(error_of([&] { MaskRows(images, {.size = 8, .least_scale = 0}); }), HasSubstr("random scale"));
+  EXPECT_THAT(error_of([&] { MaskRows(images, {.size = 8, .min_scale = 0}); }), HasSubstr("random scale"));
 }
 
 TEST(Png, PaletteIndicesAndGrayValuesComeBackAsNumbers) {

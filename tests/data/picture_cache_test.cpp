@@ -74,10 +74,10 @@ void expect_all(const Set& set, const std::vector<std::vector<uint8_t>>& wanted)
 class Keeping : public testing::Test {
  protected:
   Keeping() { put_pictures(folder_.path()); }
-  DatasetOptions classes(std::shared_ptr<PictureBudget> budget) const {
+  DatasetOptions classes(std::shared_ptr<ImageCacheBudget> budget) const {
     return {.kind = "folder", .path = folder_.path(), .image_size = kResized, .keep = std::move(budget)};
   }
-  MaskOptions masks(std::shared_ptr<PictureBudget> budget) const {
+  MaskOptions masks(std::shared_ptr<ImageCacheBudget> budget) const {
     return {.kind = "masks", .path = folder_.path() / "set", .num_classes = 3, .keep = std::move(budget)};
   }
   TemporaryFolder folder_;
@@ -87,15 +87,15 @@ TEST_F(Keeping, ChangesNoPixelWhateverTheBudget) {
   const auto pictures = read_all(*open_dataset(classes(nullptr)));
   const auto masked = read_all(*open_masks(masks(nullptr)));
   for (const int64_t bytes : {1, 700, 1500, 100000}) {
-    expect_all(*open_dataset(classes(std::make_shared<PictureBudget>(bytes))), pictures);
-    expect_all(*open_masks(masks(std::make_shared<PictureBudget>(bytes))), masked);
+    expect_all(*open_dataset(classes(std::make_shared<ImageCacheBudget>(bytes))), pictures);
+    expect_all(*open_masks(masks(std::make_shared<ImageCacheBudget>(bytes))), masked);
   }
 }
 
 TEST_F(Keeping, AFolderTakesNoMoreThanItsBudget) {
   const int64_t one = static_cast<int64_t>(sizeof(Image)) + kResized * kResized * 3;
   for (const int64_t bytes : {one - 1, one, 4 * one - 1, kCount * one, 100 * one}) {
-    const auto budget = std::make_shared<PictureBudget>(bytes);
+    const auto budget = std::make_shared<ImageCacheBudget>(bytes);
     const auto dataset = open_dataset(classes(budget));
     expect_all(*dataset, read_all(*dataset));
     EXPECT_EQ(budget->used(), std::min(bytes / one, dataset->size()) * one) << bytes;
@@ -104,7 +104,7 @@ TEST_F(Keeping, AFolderTakesNoMoreThanItsBudget) {
 
 TEST_F(Keeping, PicturesAndMasksShareABudget) {
   const int64_t both = 2 * static_cast<int64_t>(sizeof(Image)) + kStoredHeight * kStoredWidth * 4;
-  const auto budget = std::make_shared<PictureBudget>(2 * both);
+  const auto budget = std::make_shared<ImageCacheBudget>(2 * both);
   const auto first = open_masks(masks(budget)), second = open_masks(masks(budget));
   read_all(*first);
   EXPECT_EQ(budget->used(), 2 * both);
@@ -113,8 +113,8 @@ TEST_F(Keeping, PicturesAndMasksShareABudget) {
 }
 
 TEST_F(Keeping, WhatIsKeptIsNotReadAgain) {
-  const auto dataset = open_dataset(classes(std::make_shared<PictureBudget>(1 << 20)));
-  const auto images = open_masks(masks(std::make_shared<PictureBudget>(1 << 20)));
+  const auto dataset = open_dataset(classes(std::make_shared<ImageCacheBudget>(1 << 20)));
+  const auto images = open_masks(masks(std::make_shared<ImageCacheBudget>(1 << 20)));
   const auto pictures = read_all(*dataset), masked = read_all(*images);
   fs::remove_all(folder_.path() / "train");
   fs::remove_all(folder_.path() / "set");

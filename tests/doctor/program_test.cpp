@@ -63,7 +63,7 @@ TEST(OwnProgram, WithoutTheVendorsMatmulsSaysHowToGetThem) {
 }
 
 TEST(OwnProgram, WhoseRuntimeHangsSaysSo) {
-  Isolated process([](std::string_view) -> std::string {
+  IsolatedProcess process([](std::string_view) -> std::string {
     pause();
     return "";
   });
@@ -73,7 +73,7 @@ TEST(OwnProgram, WhoseRuntimeHangsSaysSo) {
 
 TEST(OwnProgram, IsReadFromAnotherProcess) {
   EXPECT_EQ(own_program().fault, "");
-  Isolated process([](std::string_view) -> std::string {
+  IsolatedProcess process([](std::string_view) -> std::string {
     return R"({"runtimes":[["HIP","5.7","gfx1100","rocBLAS 3.1.0",""]],"devices":[["RX 7900 XT","gfx1100","0000:03:00.0","6.0"]]})";
   });
   EXPECT_THAT(found(read_program(process, 10)),

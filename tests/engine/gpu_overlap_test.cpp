@@ -21,7 +21,7 @@ class GpuOverlap : public GpuTraining {
   static emu::GpuSettings ahead(uint64_t seed) { return {.order_seed = seed}; }
 
   static EngineOptions offloading(EngineOptions options) {
-    options.offload = {.states = true, .weights = true, .activations = true, .least_bytes = 64};
+    options.offload = {.states = true, .weights = true, .activations = true, .min_bytes = 64};
     options.device.link_bytes_per_second = 1e15;
     options.budget_bytes = planner::make_plan_report(on_gpu(options)).arena_bytes * 7 / 10;
     return options;
@@ -52,7 +52,7 @@ TEST_F(GpuOverlap, OffloadChangesNoBit) {
 TEST_F(GpuOverlap, WhatIsOffloadedTakesNoMemoryOfTheGpu) {
   EngineOptions options = on_gpu(text());
   const int64_t all = Course(options).engine().plan().gpu_bytes();
-  options.offload = {.states = true, .least_bytes = 64};
+  options.offload = {.states = true, .min_bytes = 64};
   emu::gpus() = {{.memory_bytes = Course(options).engine().plan().gpu_bytes()}};
   EXPECT_LT(emu::gpus()[0].memory_bytes, all);
   EXPECT_NO_THROW(Course(options).step());

@@ -53,7 +53,7 @@ class Builder {
     const ir::ValueId small = graph_.add_value("small", kSmall, ir::Role::parameter);
     add("accumulate", {graph_.add_value("small_sum", kSmall, ir::Role::state), small});
     graph_.outputs = {total};
-    passes::offload(graph_, {.states = true, .weights = true, .least_bytes = 2 * kSmall.num_bytes()});
+    passes::offload(graph_, {.states = true, .weights = true, .min_bytes = 2 * kSmall.num_bytes()});
     passes::prefetch(graph_, 10 * kRow.num_bytes(), nullptr, {.link_bytes_per_second = 1e7});
     return std::move(graph_);
   }

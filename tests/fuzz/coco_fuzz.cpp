@@ -7,10 +7,10 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace hearth;
   try {
-    const data::BoxedPictures set = data::parse_coco({reinterpret_cast<const char*>(data), size}, "fuzz",
-                                                     {.keep_outlines = true, .skip_bad = size % 2 == 1})
-                                        .labels;
-    for (const data::BoxedPicture& picture : set.pictures) {
+    const data::BoxedImages set = data::parse_coco({reinterpret_cast<const char*>(data), size}, "fuzz",
+                                                   {.keep_outlines = true, .skip_bad = size % 2 == 1})
+                                      .labels;
+    for (const data::BoxedImage& picture : set.pictures) {
       for (const data::Box& box : picture.boxes) {
         const bool inside = box.x0 >= 0 && box.x0 < box.x1 && box.x1 <= static_cast<double>(picture.width);
         if (picture.outlines.size() != picture.boxes.size()) std::abort();

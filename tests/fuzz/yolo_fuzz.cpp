@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       if (data::parse_yolo_index(text, "fuzz").class_names.empty()) std::abort();
       return 0;
     }
-    data::BoxedPicture picture{.width = 640, .height = 480};
+    data::BoxedImage picture{.width = 640, .height = 480};
     std::vector<std::string> notes;
     // Every other label file has a key point of three numbers.
     data::YoloLines lines{.num_classes = 3, .keypoint_numbers = data[0] / 2 % 2 * 3, .keep_outlines = true};

@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
   using namespace hearth;
   if (argc != 3) return 2;
   try {
-    const data::BoxedPictures set = data::parse_coco(read_file(argv[1]), argv[1]).labels;
+    const data::BoxedImages set = data::parse_coco(read_file(argv[1]), argv[1]).labels;
     const auto pictures = tasks::read_coco_results(read_file(argv[2]), set);
     const tasks::CocoResult result = tasks::evaluate_coco(pictures, std::ssize(set.class_names));
     for (const double number : result.numbers) fmt::print("{:.17g}\n", number);

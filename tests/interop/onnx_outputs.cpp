@@ -68,7 +68,7 @@ class Operations : public Objective {
     give("batch_norm", builder.batch_norm("bn", builder.relu(images)));
     give("blocks",
          builder.conv("blocks", builder.resize(images, 8, 6, true),
-                      {.out_channels = 3, .kernel = 6, .stride = 2, .padding = 2, .of_blocks = true}));
+                      {.out_channels = 3, .kernel = 6, .stride = 2, .padding = 2, .space_to_depth = true}));
     const ValueId larger = builder.conv_transpose(
         "larger", images, {.out_channels = 3, .kernel = 3, .padding = 1, .out_h = 18, .out_w = 13});
     give("transposed", builder.batch_norm("larger_bn", larger));

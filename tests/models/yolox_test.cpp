@@ -58,7 +58,7 @@ TEST(Yolox, TheStemsFileHoldsTheFourPixelsOfABlockColumnByColumn) {
   nn::Builder builder(graph, nn::Builder::Mode::train, 1);
   const ir::ValueId images = builder.input("images", {.dtype = DType::f32, .shape = {1, 8, 8, 3}});
   builder.conv("stem", images,
-               {.out_channels = 2, .kernel = 6, .stride = 2, .padding = 2, .of_blocks = true});
+               {.out_channels = 2, .kernel = 6, .stride = 2, .padding = 2, .space_to_depth = true});
   std::vector<float> file(2 * 12 * 9), memory(file.size());
   for (size_t i = 0; i < file.size(); ++i) file[i] = static_cast<float>(i);
   nn::from_file_order(builder.tensors()[0].layout, file.data(), memory.data());

@@ -189,7 +189,7 @@ TEST(OpList, SamplesHaveTheInputsThatTheRecordNames) {
       std::vector<ir::ValueId> ids;
       for (const ir::SampleInput& input : sample.in)
         ids.push_back(input.fill == ir::SampleInput::Fill::absent ? ir::kNone : 0);
-      EXPECT_EQ(op->inputs_fault(ids), "") << op->name;
+      EXPECT_EQ(op->inputs_error(ids), "") << op->name;
     }
   }
 }

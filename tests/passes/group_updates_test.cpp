@@ -26,7 +26,7 @@ TEST(GroupUpdates, BringsTogetherWhatIsAlike) {
 %10 = accumulate(%4, %7) : f32[4]
 %11 = ema_update(%6, %10, %1) {decay=0.9} : f32[4]
 )");
-  EXPECT_EQ(ir::num_together(graph, 1), 1U);
+  EXPECT_EQ(ir::num_nodes_in_kernel(graph, 1), 1U);
   group_updates(graph);
   ir::verify(graph, "group_updates");
   EXPECT_EQ(renumbered(graph), renumbered(kLeaves + R"(%7 = relu(%0) : f32[4]
@@ -35,9 +35,9 @@ TEST(GroupUpdates, BringsTogetherWhatIsAlike) {
 %10 = ema_update(%5, %8, %1) {decay=0.9} : f32[4]
 %11 = ema_update(%6, %9, %1) {decay=0.9} : f32[4]
 )"));
-  EXPECT_EQ(ir::num_together(graph, 0), 1U) << "relu has no kernel for many nodes";
-  EXPECT_EQ(ir::num_together(graph, 1), 2U);
-  EXPECT_EQ(ir::num_together(graph, 3), 2U);
+  EXPECT_EQ(ir::num_nodes_in_kernel(graph, 0), 1U) << "relu has no kernel for many nodes";
+  EXPECT_EQ(ir::num_nodes_in_kernel(graph, 1), 2U);
+  EXPECT_EQ(ir::num_nodes_in_kernel(graph, 3), 2U);
 }
 
 TEST(GroupUpdates, LeavesApartWhatNeedsOneAnotherOrDiffers) {
@@ -51,15 +51,15 @@ TEST(GroupUpdates, LeavesApartWhatNeedsOneAnotherOrDiffers) {
     ir::Graph graph = graph_of(text);
     group_updates(graph);
     EXPECT_EQ(renumbered(graph), renumbered(text));
-    EXPECT_EQ(ir::num_together(graph, 0), 1U) << second;
+    EXPECT_EQ(ir::num_nodes_in_kernel(graph, 0), 1U) << second;
   }
   const std::string first = "%7 = ema_update(%5, %3, %1) {decay=0.9} : f32[4]\n";
   for (const char* second : {"%8 = ema_update(%6, %4, %1) {decay=0.8} : f32[4]\n",
                              "%8 = ema_update(%6, %4, %2) {decay=0.9} : f32[4]\n"})
-    EXPECT_EQ(ir::num_together(graph_of(kLeaves + first + second), 0), 1U) << second;
-  EXPECT_EQ(
-      ir::num_together(graph_of(kLeaves + first + "%8 = ema_update(%6, %4, %1) {decay=0.9} : f32[4]\n"), 0),
-      2U);
+    EXPECT_EQ(ir::num_nodes_in_kernel(graph_of(kLeaves + first + second), 0), 1U) << second;
+  EXPECT_EQ(ir::num_nodes_in_kernel(
+                graph_of(kLeaves + first + "%8 = ema_update(%6, %4, %1) {decay=0.9} : f32[4]\n"), 0),
+            2U);
 }
 
 TEST(GroupUpdates, NeverOvertakesAReaderOfWhatItOverwrites) {

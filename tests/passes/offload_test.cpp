@@ -34,7 +34,7 @@ std::vector<std::string> ops_of(const ir::Graph& graph) {
 TEST(Offload, FetchesWhatIsReadAndStoresWhatIsWritten) {
   ir::Graph graph = graph_of(std::string(kUpdate) + "%5 = mul(%0, %1) : f32[256]\n" +
                              "%6 = accumulate(%2, %5) : f32[256]\n%7 = zero(%3) : f32[2]\nreturn %5\n");
-  offload(graph, {.states = true, .least_bytes = 64});
+  offload(graph, {.states = true, .min_bytes = 64});
   ir::verify(graph, "offload");
   EXPECT_EQ(ops_of(graph), (std::vector<std::string>{"mul", "fetch", "accumulate", "store", "zero"}));
   const std::vector<char> host = ir::on_host(graph);
@@ -46,7 +46,7 @@ TEST(Offload, FetchesWhatIsReadAndStoresWhatIsWritten) {
 TEST(Offload, WritesBackEveryNewNameOfAState) {
   ir::Graph graph = graph_of(std::string(kUpdate) + "%5 = accumulate(%2, %0) : f32[256]\n" +
                              "%6 = mul(%5, %1) : f32[256]\n%7 = zero(%5) : f32[256]\nreturn %6\n");
-  offload(graph, {.states = true, .weights = true, .least_bytes = 64});
+  offload(graph, {.states = true, .weights = true, .min_bytes = 64});
   ir::verify(graph, "offload");
   EXPECT_EQ(ops_of(graph),
             (std::vector<std::string>{"fetch", "accumulate", "store", "fetch", "mul", "zero", "store"}));
@@ -72,7 +72,7 @@ TEST(Prefetch, OverlapsCopiesWithComputingWithinTheLimit) {
   constexpr cost::Device kMachine{
       .full_flops_per_second = 1e9, .bytes_per_second = 1e10, .link_bytes_per_second = 4e9};
   ir::Graph graph = graph_of(multiplied(6));
-  offload(graph, {.weights = true, .least_bytes = 64});
+  offload(graph, {.weights = true, .min_bytes = 64});
   const double before = cost::simulate(graph, kMachine).seconds;
   const int64_t peak = peak_bytes(graph, no_workspace);
   ir::Graph held = graph;
@@ -117,7 +117,7 @@ TEST(Recompute, StashesWhatCostsLessToCopy) {
   ir::Graph graph = graph_of(costly(12));
   const int64_t budget = peak_bytes(graph, no_workspace) / 2;
   const RecomputeResult result =
-      recompute(graph, budget, no_workspace, kMachine, {.activations = true, .least_bytes = 64});
+      recompute(graph, budget, no_workspace, kMachine, {.activations = true, .min_bytes = 64});
   ir::verify(graph, "recompute");
   EXPECT_TRUE(result.fits);
   EXPECT_GT(result.num_stashed, 0);

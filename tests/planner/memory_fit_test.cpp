@@ -12,7 +12,7 @@ TEST(MemoryFits, FindsTheLargestBatchThatFits) {
   const engine::EngineOptions options = engine::tiny_text_options();
   const int64_t memory = make_plan_report(options).peak_bytes * 3;
   MemoryFits fits(options, memory);
-  const auto largest = fits.largest_as_it_is();
+  const auto largest = fits.largest_unmodified();
   ASSERT_TRUE(largest);
   EXPECT_LE(largest->peak_bytes, memory);
   engine::EngineOptions more = options;
@@ -48,7 +48,7 @@ TEST(MemoryFits, GivesUpNoMoreThanItMust) {
   EXPECT_LE(recomputed->report.peak_bytes, free.peak_bytes - free.arena_bytes / 4);
   EXPECT_GT(recomputed->report.recompute.num_recomputed, 0);
   EXPECT_EQ(recomputed->report.host_bytes, 0);
-  const auto largest = a_little.largest_by_every_means();
+  const auto largest = a_little.largest_with_offload();
   ASSERT_TRUE(largest);
   EXPECT_GT(largest->batch, 8);
   EXPECT_LE(largest->peak_bytes, free.peak_bytes - free.arena_bytes / 4);

@@ -16,7 +16,7 @@ TEST(WaysToShare, SayWhatItTakesToFit) {
   bench::share_out(options, 2);
   const cost::Device& gpu = cost::find_gpu("rx7900xt");
   const auto fit = [&](int64_t gpu_bytes) {
-    const WayToShare way = plan_way_to_share("devices=2", options, std::vector(2, gpu_bytes), gpu, {});
+    const ParallelPlan way = plan_parallelism("devices=2", options, std::vector(2, gpu_bytes), gpu, {});
     if (!way.model) return std::string("does not fit");
     EXPECT_LE(way.model->gpu_bytes, gpu_bytes);
     return way.fit;
@@ -31,9 +31,9 @@ TEST(WaysToShare, EachKeepsAPartOfTheStates) {
   bench::share_out(options, 4);
   const cost::Device& gpu = cost::find_gpu("rx7900xt");
   const std::vector gpus(4, int64_t{20} << 30);
-  const WayToShare data = plan_way_to_share("data", options, gpus, gpu, {});
+  const ParallelPlan data = plan_parallelism("data", options, gpus, gpu, {});
   options.parallel = Parallel::zero1;
-  const WayToShare zero1 = plan_way_to_share("zero1", options, gpus, gpu, {});
+  const ParallelPlan zero1 = plan_parallelism("zero1", options, gpus, gpu, {});
   ASSERT_TRUE(data.model && zero1.model);
   // The embedding is most of all weights: who has its two moments saves the others' alone.
   const engine::Plan plan = engine::make_plan(options, std::span(&options.batch, 1), {});
@@ -55,8 +55,8 @@ TEST(WaysToShare, UnequalGpusGetUnequalStages) {
   options.accumulate = 8;
   options.parallel = Parallel::pipeline;
   const auto stages = [&](int64_t first, int64_t second) {
-    const WayToShare way =
-        plan_way_to_share("pipeline", options, std::vector{first, second}, cost::find_gpu("rx7900xt"), {});
+    const ParallelPlan way =
+        plan_parallelism("pipeline", options, std::vector{first, second}, cost::find_gpu("rx7900xt"), {});
     EXPECT_TRUE(way.model);
     return way.model.value_or(ScalingModel{.plans = {{}, {}}}).plans;
   };

@@ -35,11 +35,11 @@ class Sensing : public testing::Test {
     }
     EXPECT_TRUE(end());
   }
-  Sampler open_sampler(double patience_seconds = 30) {
+  Sampler open_sampler(double timeout_seconds = 30) {
     return {{.root = planted_.root(),
              .nvml = HEARTH_FAKE_NVML,
              .seconds = 0.01,
-             .patience_seconds = patience_seconds},
+             .timeout_seconds = timeout_seconds},
             [this](const std::string& text) { said_.push_back(text); }};
   }
 
@@ -133,7 +133,7 @@ TEST_F(Sensing, WhatCannotBeIsALie) {
   const auto lie = [](float GpuReading::*member, float value, float busy = 0) {
     GpuReading reading;
     reading.*member = value;
-    const float found = take_lie(reading, busy);
+    const float found = take_impossible_value(reading, busy);
     EXPECT_EQ(std::isnan(reading.*member), !std::isnan(found));
     return found;
   };

@@ -48,10 +48,10 @@ TEST_F(PlantedTree, AFileThatBlocksIsNamedAndTheNextOneRead) {
 }
 
 TEST_F(PlantedTree, OfAHugeFileTheStartIsRead) {
-  plant("sys/large", std::string(Tree::kMostBytes + 5, 'x'));
+  plant("sys/large", std::string(Tree::kMaxFileBytes + 5, 'x'));
   Tree tree(root());
-  EXPECT_EQ(std::ssize(tree.text("sys/large")), Tree::kMostBytes);
-  EXPECT_EQ(Tree("/").text("dev/zero").size(), static_cast<size_t>(Tree::kMostBytes));
+  EXPECT_EQ(std::ssize(tree.text("sys/large")), Tree::kMaxFileBytes);
+  EXPECT_EQ(Tree("/").text("dev/zero").size(), static_cast<size_t>(Tree::kMaxFileBytes));
 }
 
 TEST_F(PlantedTree, LinksStayBelowTheRoot) {

@@ -137,9 +137,9 @@ TEST(Confusions, WithTheBackground) {
 }
 
 TEST(DetectionFiles, ResultsReadAsTheyWereWritten) {
-  const data::BoxedPictures set{.class_names = {"a", "b"},
-                                .category_ids = {3, 90},
-                                .pictures = {{.file = "x.png", .id = 7}, {.file = "y.png", .id = 5}}};
+  const data::BoxedImages set{.class_names = {"a", "b"},
+                              .category_ids = {3, 90},
+                              .pictures = {{.file = "x.png", .id = 7}, {.file = "y.png", .id = 5}}};
   std::vector<JudgedPicture> pictures = truths_of(set);
   pictures[1].detections = {found(0.1, 1.0 / 3, 20, 1e-7, 1), found(1, 2, 3, 0.5)};
   const std::string text = write_coco_results(pictures, set.category_ids);

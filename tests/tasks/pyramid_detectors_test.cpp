@@ -214,7 +214,7 @@ TEST_P(PyramidDetectors, FindTheShapesThatTheyWereTrainedOn) {
                                     .image_size = kTaughtSide,
                                     .max_boxes = 1,
                                     .width = 8});
-  const data::BoxedPictures set = data::shape_boxes(5, kTaught, kTaughtSide);
+  const data::BoxedImages set = data::shape_boxes(5, kTaught, kTaughtSide);
   std::vector<std::vector<std::byte>> arrays(data::kMaxArrays);
   constexpr int64_t kFloats = kTaughtSide * kTaughtSide * 3;
   const data::ArrayFormats formats = detector->target_formats(kTaughtSide);

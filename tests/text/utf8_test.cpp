@@ -57,8 +57,8 @@ TEST(Utf8, HoldsBackHalfACharacterAtTheEnd) {
   const std::string text = "a\u20ac\U0001F600";
   const std::vector<size_t> whole = {0, 1, 1, 1, 4, 4, 4, 4, 8};
   for (size_t count = 0; count <= text.size(); ++count)
-    EXPECT_EQ(whole_characters(std::string_view(text).substr(0, count)), whole[count]) << count;
-  EXPECT_EQ(whole_characters("\x80\x80\x80\x80"), 4u);
+    EXPECT_EQ(complete_prefix(std::string_view(text).substr(0, count)), whole[count]) << count;
+  EXPECT_EQ(complete_prefix("\x80\x80\x80\x80"), 4u);
 }
 
 }  // namespace

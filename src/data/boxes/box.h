@@ -15,14 +15,14 @@ namespace hearth::data {
 /// decides whether the pixels are those of the upright or of the stored image.
 struct Box {
   double x0 = 0, y0 = 0, x1 = 0, y1 = 0;
-  int32_t label = 0;       ///< index into BoxedPictures::class_names
+  int32_t label = 0;       ///< index into BoxedImages::class_names
   bool crowd = false;      ///< COCO's iscrowd: the box contains many objects and is not used for training
   bool difficult = false;  ///< VOC's flag for objects that are hard to recognize
   double area = 0;         ///< COCO: area of the object's outline; otherwise area of the box; in pixels
 };
 
 /// An image with its labels.
-struct BoxedPicture {
+struct BoxedImage {
   fs::path file;
   int64_t width = 0, height = 0;  ///< from the labels, otherwise from the image file (see `exif`)
   int64_t id = 0;                 ///< COCO's image id; otherwise the position in the set, from 1
@@ -30,15 +30,15 @@ struct BoxedPicture {
   /// Outline of each box; empty unless LabelOptions::keep_outlines. For an empty outline use the box.
   std::vector<Outline> outlines = {};
   /// "FILE:LINE: reason" if the labels of the image are invalid and LabelOptions::skip_bad is set; otherwise
-  /// empty. An image with a fault has no boxes; leave_out_bad() removes it.
+  /// empty. An image with a fault has no boxes; remove_unreadable() removes it.
   std::string fault = {};
 };
 
 /// Images with boxes, sorted by name.
-struct BoxedPictures {
+struct BoxedImages {
   std::vector<std::string> class_names;
   std::vector<int64_t> category_ids;  ///< COCO's id of each class; counted from 0 for YOLO, from 1 for VOC
-  std::vector<BoxedPicture> pictures;
+  std::vector<BoxedImage> pictures;
   /// Messages about labels that were skipped or changed, as "FILE:LINE: what".
   std::vector<std::string> notes;
   Exif exif = Exif::apply;
@@ -56,7 +56,7 @@ struct LabelOptions {
   bool allow_outside = false;
   bool keep_outlines = false;  ///< True if polygons and bitmaps of objects are kept, for masks
   Exif exif = Exif::apply;
-  bool skip_bad = false;  ///< store errors in an image's labels in BoxedPicture::fault instead of throwing
+  bool skip_bad = false;  ///< store errors in an image's labels in BoxedImage::fault instead of throwing
   /// Number of classes of the model; 0: taken from the data. COCO categories without annotations are left out
   /// unless the model has a class for each category.
   int64_t num_classes = 0;
@@ -67,6 +67,6 @@ struct LabelOptions {
 /// Returns whether to apply the EXIF orientation so that the image has the size given by its labels: `ignore`
 /// if only the stored size fits or `wanted` is ignore, otherwise `apply`. UserError "NAME: ..." if neither
 /// size fits.
-Exif exif_of(const BoxedPicture& picture, const ImageHeader& header, Exif wanted);
+Exif exif_of(const BoxedImage& picture, const ImageHeader& header, Exif wanted);
 
 }  // namespace hearth::data

@@ -19,8 +19,8 @@ namespace {
 
 constexpr uint32_t kStream = 0xB0C5;
 /// Minimum visible fraction of a box's area, and minimum side in pixels, to keep the box.
-constexpr double kLeastShare = 0.1;
-constexpr double kLeastSide = 1;
+constexpr double kMinVisibleShare = 0.1;
+constexpr double kMinSide = 1;
 
 /// An image scaled to fit into the sample, with its boxes.
 struct Fitted {
@@ -57,15 +57,15 @@ double extent(const Box& box) { return (box.x1 - box.x0) * (box.y1 - box.y0); }
 void keep_visible(const Image& image, std::vector<Box>& boxes) {
   for (Box& box : boxes) clip(box, 0, 0, static_cast<double>(image.width), static_cast<double>(image.height));
   std::erase_if(boxes, [](const Box& box) {
-    const bool thin = std::min(box.x1 - box.x0, box.y1 - box.y0) <= kLeastSide;
-    return thin || extent(box) < kLeastShare * box.area;
+    const bool thin = std::min(box.x1 - box.x0, box.y1 - box.y0) <= kMinSide;
+    return thin || extent(box) < kMinVisibleShare * box.area;
   });
   for (Box& box : boxes) box.area = extent(box);
 }
 
-Fitted fitted(const BoxedPictures& set, const PictureReader& reader, int64_t height, int64_t width,
+Fitted fitted(const BoxedImages& set, const ImageReader& reader, int64_t height, int64_t width,
               int64_t index) {
-  const BoxedPicture& picture = set.pictures.at(static_cast<size_t>(index));
+  const BoxedImage& picture = set.pictures.at(static_cast<size_t>(index));
   Fitted result{.image = reader.read(index)};
   const Extent size = fit({picture.height, picture.width}, {height, width});
   if (result.image->height != size.height || result.image->width != size.width)
@@ -101,7 +101,7 @@ class Draws {
 Affine draw_affine(const BoxAugment& augment, int64_t height, int64_t width, Draws& draws) {
   constexpr double kRadians = std::numbers::pi / 180;
   const double angle = draws.between(-augment.degrees, augment.degrees) * kRadians;
-  const double scale = draws.between(augment.scale_least, augment.scale_most);
+  const double scale = draws.between(augment.scale_min, augment.scale_max);
   const double shear_x = std::tan(draws.between(-augment.shear, augment.shear) * kRadians);
   const double shear_y = std::tan(draws.between(-augment.shear, augment.shear) * kRadians);
   const double cosine = scale * std::cos(angle), sine = scale * std::sin(angle);
@@ -132,11 +132,11 @@ void add_quarter(const Fitted& picture, int quarter, int64_t center_y, int64_t c
     const double whole = box.area;
     clip(box, static_cast<double>(x), static_cast<double>(y), static_cast<double>(x + width),
          static_cast<double>(y + height));
-    if (extent(box) > 0 && extent(box) >= kLeastShare * whole) boxes.push_back(box);
+    if (extent(box) > 0 && extent(box) >= kMinVisibleShare * whole) boxes.push_back(box);
   }
 }
 
-BoxSample make_mosaic(const BoxedPictures& set, const PictureReader& reader, const BoxAugment& augment,
+BoxSample make_mosaic(const BoxedImages& set, const ImageReader& reader, const BoxAugment& augment,
                       int64_t height, int64_t width, int64_t index, Draws& draws) {
   const auto center_y = static_cast<int64_t>(draws.between(0.5, 1.5) * static_cast<double>(height));
   const auto center_x = static_cast<int64_t>(draws.between(0.5, 1.5) * static_cast<double>(width));
@@ -159,7 +159,7 @@ BoxSample make_mosaic(const BoxedPictures& set, const PictureReader& reader, con
 }
 
 /// Draws a random image with boxes; any image if several draws find none.
-int64_t draw_labeled(const BoxedPictures& set, Draws& draws) {
+int64_t draw_labeled(const BoxedImages& set, Draws& draws) {
   constexpr int kTries = 16;
   int64_t found = -1;
   for (int i = 0; i < kTries && found < 0; ++i) {
@@ -169,11 +169,11 @@ int64_t draw_labeled(const BoxedPictures& set, Draws& draws) {
   return found;
 }
 
-void mix_up(const BoxedPictures& set, const PictureReader& reader, const BoxAugment& augment, Draws& draws,
+void mix_up(const BoxedImages& set, const ImageReader& reader, const BoxAugment& augment, Draws& draws,
             BoxSample& sample) {
   const int64_t height = sample.image.height, width = sample.image.width;
   const int64_t which = draw_labeled(set, draws);
-  const double scale = draws.between(augment.mixup_scale_least, augment.mixup_scale_most);
+  const double scale = draws.between(augment.mixup_scale_min, augment.mixup_scale_max);
   const bool flips = draws.happens(0.5);
   const auto scaled = [&](int64_t side) {
     return std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(side) * scale));
@@ -200,17 +200,17 @@ void mix_up(const BoxedPictures& set, const PictureReader& reader, const BoxAugm
 }
 
 /// Draws a random shift in [-most, most]; 0 with probability 1/2.
-int draw_shift(int most, Draws& draws) {
-  const auto shift = static_cast<int>(draws.between(-1, 1) * most);
+int draw_shift(int maximum, Draws& draws) {
+  const auto shift = static_cast<int>(draws.between(-1, 1) * maximum);
   return draws.happens(0.5) ? shift : 0;
 }
 
 }  // namespace
 
 void check_box_augment(const BoxAugment& augment) {
-  const auto demand = [](double value, double least, double most, const char* what) {
-    if (!(value >= least && value <= most))
-      user_error("expected {} from {} to {}, got {}", what, least, most, value);
+  const auto demand = [](double value, double minimum, double maximum, const char* what) {
+    if (!(value >= minimum && value <= maximum))
+      user_error("expected {} from {} to {}, got {}", what, minimum, maximum, value);
   };
   demand(augment.mosaic, 0, 1, "a probability of mosaics");
   demand(augment.mixup, 0, 1, "a probability of mixup");
@@ -219,10 +219,10 @@ void check_box_augment(const BoxAugment& augment) {
   demand(augment.degrees, 0, 180, "degrees of rotation");
   demand(augment.translate, 0, 1, "a share of translation");
   demand(augment.shear, 0, 30, "degrees of shear");
-  demand(augment.scale_least, 0.01, 10, "a mosaic's smallest scale");
-  demand(augment.scale_most, augment.scale_least, 10, "a mosaic's largest scale");
-  demand(augment.mixup_scale_least, 0.01, 10, "mixup's smallest scale");
-  demand(augment.mixup_scale_most, augment.mixup_scale_least, 10, "mixup's largest scale");
+  demand(augment.scale_min, 0.01, 10, "a mosaic's smallest scale");
+  demand(augment.scale_max, augment.scale_min, 10, "a mosaic's largest scale");
+  demand(augment.mixup_scale_min, 0.01, 10, "mixup's smallest scale");
+  demand(augment.mixup_scale_max, augment.mixup_scale_min, 10, "mixup's largest scale");
   demand(augment.hue, 0, 90, "a shift of the hue");
   demand(augment.saturation, 0, 255, "a shift of the saturation");
   demand(augment.value, 0, 255, "a shift of the value");
@@ -235,7 +235,7 @@ Box Letterbox::undo(const Box& box) const {
                       .y0 = -static_cast<double>(pad_y) / scale_y});
 }
 
-BoxSample make_train_sample(const BoxedPictures& set, const PictureReader& reader, const BoxAugment& augment,
+BoxSample make_train_sample(const BoxedImages& set, const ImageReader& reader, const BoxAugment& augment,
                             int64_t height, int64_t width, uint64_t key, int64_t index) {
   Draws draws(key, index);
   BoxSample sample;
@@ -272,11 +272,11 @@ EvalSample letterbox(const Image& image, int64_t height, int64_t width) {
   return sample;
 }
 
-EvalSample make_eval_sample(const BoxedPictures& set, const PictureReader& reader, int64_t height,
-                            int64_t width, int64_t index) {
-  const BoxedPicture& picture = set.pictures.at(static_cast<size_t>(index));
-  const Fitted fit_picture = fitted(set, reader, height, width, index);
-  EvalSample sample{framed(fit_picture, height, width), {}};
+EvalSample make_eval_sample(const BoxedImages& set, const ImageReader& reader, int64_t height, int64_t width,
+                            int64_t index) {
+  const BoxedImage& picture = set.pictures.at(static_cast<size_t>(index));
+  const Fitted fitted_image = fitted(set, reader, height, width, index);
+  EvalSample sample{framed(fitted_image, height, width), {}};
   sample.letterbox = letterbox_of({picture.height, picture.width}, {height, width});
   return sample;
 }

@@ -17,8 +17,8 @@ struct BoxAugment {
   double degrees = 10;
   double translate = 0.1;  ///< fraction of the sample's sides
   double shear = 2;        ///< degrees
-  double scale_least = 0.1, scale_most = 2;
-  double mixup_scale_least = 0.5, mixup_scale_most = 1.5;
+  double scale_min = 0.1, scale_max = 2;
+  double mixup_scale_min = 0.5, mixup_scale_max = 1.5;
   double flip = 0.5;                         ///< probability
   double hsv = 1;                            ///< probability
   int hue = 5, saturation = 30, value = 30;  ///< maximum shifts in 8-bit HSV (hue in units of 2 degrees)
@@ -49,7 +49,7 @@ Letterbox letterbox_of(Extent picture, Extent frame);
 /// Returns training sample `index`, `height` x `width`, with image `index` of the set; the other images of a
 /// mosaic and of mixup are drawn randomly. Boxes are dropped if less than a tenth of their area or at most
 /// one pixel of a side stays visible. Deterministic: does not depend on the thread or on the reader's cache.
-BoxSample make_train_sample(const BoxedPictures& set, const PictureReader& reader, const BoxAugment& augment,
+BoxSample make_train_sample(const BoxedImages& set, const ImageReader& reader, const BoxAugment& augment,
                             int64_t height, int64_t width, uint64_t key, int64_t index);
 
 /// An image scaled to fit, at the top left of a gray frame, with all of its boxes.
@@ -57,8 +57,8 @@ struct EvalSample : BoxSample {
   Letterbox letterbox;
 };
 /// Returns image `index` of the set for evaluation.
-EvalSample make_eval_sample(const BoxedPictures& set, const PictureReader& reader, int64_t height,
-                            int64_t width, int64_t index);
+EvalSample make_eval_sample(const BoxedImages& set, const ImageReader& reader, int64_t height, int64_t width,
+                            int64_t index);
 
 /// Returns an image without labels for evaluation.
 EvalSample letterbox(const Image& image, int64_t height, int64_t width);

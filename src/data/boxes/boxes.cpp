@@ -63,7 +63,7 @@ BoxFormat detect(const fs::path& path) {
   return found[0].format;
 }
 
-BoxedPictures read_as(const fs::path& path, std::string_view split, LabelOptions options) {
+BoxedImages read_as(const fs::path& path, std::string_view split, LabelOptions options) {
   if (options.format == BoxFormat::detect) options.format = detect(path);
   switch (options.format) {
     case BoxFormat::coco:
@@ -81,7 +81,7 @@ BoxedPictures read_as(const fs::path& path, std::string_view split, LabelOptions
   }
 }
 
-void count_boxes(const BoxedPicture& picture, BoxCheck& check) {
+void count_boxes(const BoxedImage& picture, BoxCheck& check) {
   std::vector<int32_t> labels;
   for (const Box& box : picture.boxes) {
     BoxCheck::Class& of = check.classes.at(static_cast<size_t>(box.label));
@@ -94,22 +94,22 @@ void count_boxes(const BoxedPicture& picture, BoxCheck& check) {
   std::ranges::sort(labels);
   labels.erase(std::unique(labels.begin(), labels.end()), labels.end());
   for (const int32_t label : labels) ++check.classes[static_cast<size_t>(label)].pictures;
-  check.pictures_without_boxes += picture.boxes.empty() ? 1 : 0;
+  check.images_without_boxes += picture.boxes.empty() ? 1 : 0;
 }
 
-void check_picture(const BoxedPicture& picture, Exif wanted, BoxCheck& check) {
+void check_image(const BoxedImage& picture, Exif wanted, BoxCheck& check) {
   if (!picture.fault.empty()) throw UserError(picture.fault);
   const std::string name = picture.file.string();
   const MappedFile file(picture.file);
   const ImageHeader header = read_image_header(file.bytes(), name);
   decode_image(file.bytes(), 3, name, Exif::ignore);
   const Exif exif = exif_of(picture, header, wanted);
-  if (header.orientation != 1) ++(exif == Exif::apply ? check.turned_upright : check.kept_as_stored);
+  if (header.orientation != 1) ++(exif == Exif::apply ? check.rotated_upright : check.kept_as_stored);
 }
 
 }  // namespace
 
-Exif exif_of(const BoxedPicture& picture, const ImageHeader& header, Exif wanted) {
+Exif exif_of(const BoxedImage& picture, const ImageHeader& header, Exif wanted) {
   const Extent labeled(picture.height, picture.width);
   if (wanted == Exif::apply && header.upright() == labeled) return Exif::apply;
   if (header.stored() == labeled) return Exif::ignore;
@@ -118,10 +118,10 @@ Exif exif_of(const BoxedPicture& picture, const ImageHeader& header, Exif wanted
              picture.file.string(), size.width, size.height, labeled.width, labeled.height);
 }
 
-BoxedPictures read_boxes(const fs::path& path, std::string_view split, const LabelOptions& options) {
+BoxedImages read_boxes(const fs::path& path, std::string_view split, const LabelOptions& options) {
   if (!path_exists(path)) user_error("expected labels at {}, found nothing", printable(path.string(), false));
   split_names(split);  // Throws a UserError if the split is neither "train" nor "test".
-  BoxedPictures set = read_as(path, split, options);
+  BoxedImages set = read_as(path, split, options);
   set.exif = options.exif;
   if (set.pictures.empty())
     user_error("expected images for '{}' in {}, found none", split, printable(path.string(), false));
@@ -135,28 +135,28 @@ BoxedPictures read_boxes(const fs::path& path, std::string_view split, const Lab
 
 bool has_boxes(const fs::path& path) { return !find_formats(path).empty(); }
 
-void leave_out_bad(BoxedPictures& set, int num_threads) {
+void remove_unreadable(BoxedImages& set, int num_threads) {
   if (set.draw) return;
   const ReadCheck check = check_reading(std::ssize(set.pictures), num_threads, [&](int64_t index) {
     BoxCheck ignored;
-    check_picture(set.pictures[static_cast<size_t>(index)], set.exif, ignored);
+    check_image(set.pictures[static_cast<size_t>(index)], set.exif, ignored);
   });
   if (check.faults.empty()) return;
   set.notes.insert(set.notes.begin(), describe_skipped(check, "images with boxes"));
-  std::vector<BoxedPicture> kept;
+  std::vector<BoxedImage> kept;
   for (const int64_t index : check.readable)
     kept.push_back(std::move(set.pictures[static_cast<size_t>(index)]));
   set.pictures = std::move(kept);
 }
 
-BoxCheck check_boxes(const BoxedPictures& set) {
+BoxCheck check_boxes(const BoxedImages& set) {
   BoxCheck check;
   check.classes.resize(set.class_names.size());
-  for (const BoxedPicture& picture : set.pictures) {
+  for (const BoxedImage& picture : set.pictures) {
     count_boxes(picture, check);
     if (set.draw) continue;
     try {
-      check_picture(picture, set.exif, check);
+      check_image(picture, set.exif, check);
     } catch (const UserError& fault) {
       check.faults.emplace_back(fault.what());
     }

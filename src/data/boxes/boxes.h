@@ -21,8 +21,8 @@ namespace hearth::data {
 /// - detect: the format that is found; UserError if several are found.
 /// In data without splits every fifth image is held out for tests. exif_of decides the orientation of each
 /// image. Throws a UserError with file and line (JSON: object and byte) if labels are invalid; with
-/// options.skip_bad it stores the error as the fault of the image, which leave_out_bad() removes.
-BoxedPictures read_boxes(const fs::path& path, std::string_view split, const LabelOptions& options = {});
+/// options.skip_bad it stores the error as the fault of the image, which remove_unreadable() removes.
+BoxedImages read_boxes(const fs::path& path, std::string_view split, const LabelOptions& options = {});
 
 /// True if a folder, or a file, has labels in one of these formats.
 bool has_boxes(const fs::path& path);
@@ -35,16 +35,16 @@ struct BoxCheck {
     int64_t crowd = 0, difficult = 0;
   };
   std::vector<Class> classes;
-  int64_t pictures_without_boxes = 0;
+  int64_t images_without_boxes = 0;
   /// number of images with an EXIF orientation, by LabelOptions::exif
-  int64_t turned_upright = 0, kept_as_stored = 0;
+  int64_t rotated_upright = 0, kept_as_stored = 0;
   std::vector<std::string> faults;  ///< "FILE: reason"
 };
 /// Decodes every image and counts the labels.
-BoxCheck check_boxes(const BoxedPictures& set);
+BoxCheck check_boxes(const BoxedImages& set);
 /// Decodes every image on `num_threads` threads, and removes images that have a fault, cannot be decoded or
 /// do not match their labels. Inserts a note with the number of removed images and the names of the first
 /// ones at the front of set.notes. Throws a UserError if no image remains.
-void leave_out_bad(BoxedPictures& set, int num_threads);
+void remove_unreadable(BoxedImages& set, int num_threads);
 
 }  // namespace hearth::data

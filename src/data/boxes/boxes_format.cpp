@@ -21,7 +21,7 @@ void check_corner(double corner, std::string_view where) {
 
 }  // namespace
 
-void add_box(Box box, std::string_view where, BoxedPicture& picture, std::vector<std::string>& notes,
+void add_box(Box box, std::string_view where, BoxedImage& picture, std::vector<std::string>& notes,
              Outline* outline) {
   if (box.x1 <= box.x0 || box.y1 <= box.y0) {
     notes.push_back(fmt::format("{}: skipped a box without area ({:g} {:g} {:g} {:g})", where, box.x0, box.y0,
@@ -52,7 +52,7 @@ void add_box(Box box, std::string_view where, BoxedPicture& picture, std::vector
   picture.outlines.push_back(std::move(*outline));
 }
 
-void read_or_keep_fault(BoxedPicture& picture, std::vector<std::string>& notes, bool skip_bad,
+void read_or_keep_fault(BoxedImage& picture, std::vector<std::string>& notes, bool skip_bad,
                         FunctionRef<void()> read) {
   if (!picture.fault.empty()) return;
   const size_t num_notes = notes.size();
@@ -67,7 +67,7 @@ void read_or_keep_fault(BoxedPicture& picture, std::vector<std::string>& notes, 
   }
 }
 
-std::string describe_lost(std::string_view fault) {
+std::string describe_skipped_labels(std::string_view fault) {
   return fmt::format("data.bad_records=skip leaves out labels whose image is not known: {}", fault);
 }
 
@@ -122,18 +122,18 @@ std::vector<fs::path> image_roots(const fs::path& label_file) {
   return roots;
 }
 
-void take_share(std::string_view split, const fs::path& path, BoxedPictures& set) {
-  set.pictures = every_fifth_apart(std::move(set.pictures), split);
+void keep_split(std::string_view split, const fs::path& path, BoxedImages& set) {
+  set.pictures = split_every_fifth(std::move(set.pictures), split);
   set.notes.push_back(fmt::format("{}: has no splits; every fifth image is for tests, {} are for '{}'",
                                   path.string(), set.pictures.size(), split));
 }
 
-void number_pictures(BoxedPictures& set) {
-  std::ranges::stable_sort(set.pictures, {}, [](const BoxedPicture& p) { return p.file.native(); });
+void number_images(BoxedImages& set) {
+  std::ranges::stable_sort(set.pictures, {}, [](const BoxedImage& p) { return p.file.native(); });
   for (size_t i = 0; i < set.pictures.size(); ++i) set.pictures[i].id = static_cast<int64_t>(i) + 1;
 }
 
-void measure(BoxedPicture& picture, Exif exif) {
+void measure(BoxedImage& picture, Exif exif) {
   const MappedFile file(picture.file);
   const Extent size = read_image_header(file.bytes(), picture.file.string()).size(exif);
   picture.width = size.width;

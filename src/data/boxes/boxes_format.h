@@ -14,16 +14,16 @@ namespace hearth::data {
 
 /// Adds a box, clipped to the image, and its outline unless null. Adds a note "WHERE: ..." if the box is
 /// empty after clipping or lost more than a pixel. UserError if the outline is far outside of any image.
-void add_box(Box box, std::string_view where, BoxedPicture& picture, std::vector<std::string>& notes,
+void add_box(Box box, std::string_view where, BoxedImage& picture, std::vector<std::string>& notes,
              Outline* outline = nullptr);
 
 /// Calls read(), which adds boxes to `picture`. If `skip_bad` and read() throws a UserError, stores its
 /// message as the fault of the image and removes the boxes of the image and the notes of read(). Does nothing
 /// if the image already has a fault.
-void read_or_keep_fault(BoxedPicture& picture, std::vector<std::string>& notes, bool skip_bad,
+void read_or_keep_fault(BoxedImage& picture, std::vector<std::string>& notes, bool skip_bad,
                         FunctionRef<void()> read);
 /// Returns a note about invalid labels that skip_bad leaves out although their image is unknown.
-std::string describe_lost(std::string_view fault);
+std::string describe_skipped_labels(std::string_view fault);
 /// Returns "; the first fault: FAULT", the end of the message that labels contain no objects; "" if `fault`
 /// is empty.
 std::string first_fault(std::string_view fault);
@@ -36,13 +36,13 @@ void check_corners(const Box& box, std::string_view where);
 
 /// For a set without splits: keeps the images of the split (every fifth image by name is for tests, the
 /// others for training) and adds a note.
-void take_share(std::string_view split, const fs::path& path, BoxedPictures& set);
+void keep_split(std::string_view split, const fs::path& path, BoxedImages& set);
 
 /// Sorts images by name and numbers them from 1.
-void number_pictures(BoxedPictures& set);
+void number_images(BoxedImages& set);
 
 /// Sets width and height from the header of the image file.
-void measure(BoxedPicture& picture, Exif exif);
+void measure(BoxedImage& picture, Exif exif);
 
 /// Returns the files of a folder whose names end in `ending`, sorted, without hidden files.
 std::vector<fs::path> sorted_files(const fs::path& folder, std::string_view ending);
@@ -71,7 +71,7 @@ VocFile parse_voc(std::string_view text, std::string_view name, bool skip_bad = 
 /// in file order. With options.skip_bad, an image has a fault if its record or one of its annotations is
 /// invalid.
 struct CocoFile {
-  BoxedPictures labels;
+  BoxedImages labels;
   std::vector<bool> is_used;  ///< for each class: true if an annotation has it
 };
 CocoFile parse_coco(std::string_view text, std::string_view name, const LabelOptions& options = {});
@@ -86,7 +86,7 @@ struct YoloLines {
   int64_t num_outlines = 0, num_keypoints = 0;  ///< lines read so far
 };
 /// Parses a YOLO label file and adds its boxes to an image whose size is known.
-void parse_yolo(std::string_view text, std::string_view name, YoloLines& lines, BoxedPicture& picture,
+void parse_yolo(std::string_view text, std::string_view name, YoloLines& lines, BoxedImage& picture,
                 std::vector<std::string>& notes);
 
 /// Contents of a data.yaml; paths as written.
@@ -139,11 +139,11 @@ LabelFile parse_createml(std::string_view text, std::string_view name, bool skip
 bool has_format(const fs::path& file, BoxFormat format);
 
 /// Read the labels of a split in one format, as read_boxes does.
-BoxedPictures read_coco(const fs::path& path, std::string_view split, const LabelOptions& options);
-BoxedPictures read_voc(const fs::path& folder, std::string_view split, const LabelOptions& options);
-BoxedPictures read_yolo(const fs::path& index, std::string_view split, const LabelOptions& options);
+BoxedImages read_coco(const fs::path& path, std::string_view split, const LabelOptions& options);
+BoxedImages read_voc(const fs::path& folder, std::string_view split, const LabelOptions& options);
+BoxedImages read_yolo(const fs::path& index, std::string_view split, const LabelOptions& options);
 /// Reads Label Studio, CVAT, LabelMe, CSV and CreateML.
-BoxedPictures read_label_files(const fs::path& path, std::string_view split, const LabelOptions& options);
+BoxedImages read_label_files(const fs::path& path, std::string_view split, const LabelOptions& options);
 
 /// Returns the label files of a format below a path; empty if there are none.
 std::vector<fs::path> find_coco(const fs::path& path);

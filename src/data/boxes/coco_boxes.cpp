@@ -16,12 +16,12 @@ std::string_view text_of(const MappedFile& file) {
 }
 
 /// Replaces each image's file_name by its path, and removes images that are not found.
-void find_pictures(const fs::path& json, const fs::path& path, bool allow_outside, BoxedPictures& set) {
+void find_images(const fs::path& json, const fs::path& path, bool allow_outside, BoxedImages& set) {
   DataFolder folder(path, allow_outside);
   const std::vector<fs::path> roots = image_roots(json);
   ImageFinder finder(folder, roots);
-  std::vector<BoxedPicture> found;
-  for (BoxedPicture& picture : set.pictures) {
+  std::vector<BoxedImage> found;
+  for (BoxedImage& picture : set.pictures) {
     const std::string name = picture.file.string();
     const auto file = finder.find(name, fmt::format("{}: image {}", json.string(), picture.id));
     if (!file) {
@@ -36,17 +36,17 @@ void find_pictures(const fs::path& json, const fs::path& path, bool allow_outsid
     user_error("expected the images of {} in its folder or in {}, found none (the first is {})",
                json.string(), roots[1].string(), printable(set.pictures[0].file.string(), false));
   set.pictures = std::move(found);
-  if (finder.num_shortened() > 0)
+  if (finder.num_found_by_suffix() > 0)
     set.notes.push_back(fmt::format(
         "{}: {} images are not at the given paths and were found by the last parts of their paths",
-        json.string(), finder.num_shortened()));
+        json.string(), finder.num_found_by_suffix()));
 }
 
 /// Removes classes without annotations, if at least one class has some.
-void leave_out_unused(const fs::path& json, const std::vector<bool>& is_used, BoxedPictures& set) {
+void leave_out_unused(const fs::path& json, const std::vector<bool>& is_used, BoxedImages& set) {
   const auto num_used = std::ranges::count(is_used, true);
   if (num_used == 0 || num_used == std::ssize(is_used)) return;
-  BoxedPictures kept;
+  BoxedImages kept;
   std::vector<int32_t> labels;
   std::string names;
   for (size_t i = 0; i < is_used.size(); ++i) {
@@ -60,7 +60,7 @@ void leave_out_unused(const fs::path& json, const std::vector<bool>& is_used, Bo
   }
   set.class_names = std::move(kept.class_names);
   set.category_ids = std::move(kept.category_ids);
-  for (BoxedPicture& picture : set.pictures)
+  for (BoxedImage& picture : set.pictures)
     for (Box& box : picture.boxes) box.label = labels[static_cast<size_t>(box.label)];
   set.notes.push_back(fmt::format(
       "{}: skipped {} of {} categories, which have no annotations ({}); model.num_classes={} keeps them",
@@ -114,7 +114,7 @@ std::vector<fs::path> find_coco(const fs::path& path) {
   return files;
 }
 
-BoxedPictures read_coco(const fs::path& path, std::string_view split, const LabelOptions& options) {
+BoxedImages read_coco(const fs::path& path, std::string_view split, const LabelOptions& options) {
   const std::vector<fs::path> files = find_coco(path);
   if (files.empty())
     user_error("expected a JSON file of COCO in {} or its annotations/, found none", path.string());
@@ -126,19 +126,19 @@ BoxedPictures read_coco(const fs::path& path, std::string_view split, const Labe
     const MappedFile bytes(*json);
     file = parse_coco(text_of(bytes), json->string(), options);
   }
-  find_pictures(*json, path, options.allow_outside, file.labels);
+  find_images(*json, path, options.allow_outside, file.labels);
   if (files.size() > 1) {
     for (const char* other : {"train", "test"})
       if (const auto found = file_of_split(files, other); found && *found != *json)
         merge_classes(*json, *found, options, file);
   }
-  BoxedPictures set = std::move(file.labels);
+  BoxedImages set = std::move(file.labels);
   for (size_t i = 0; i < file.is_used.size(); ++i)
     if (std::ranges::find(options.class_names, set.class_names[i]) != options.class_names.end())
       file.is_used[i] = true;
   const bool keeps_all = options.num_classes >= std::ssize(set.class_names);
   if (!keeps_all) leave_out_unused(*json, file.is_used, set);
-  if (files.size() == 1) take_share(split, *json, set);
+  if (files.size() == 1) keep_split(split, *json, set);
   return set;
 }
 

@@ -66,13 +66,13 @@ class CocoParser {
         skip_bad_(options.skip_bad) {}
 
   std::vector<Category> categories;
-  std::vector<BoxedPicture> pictures;
+  std::vector<BoxedImage> pictures;
   std::vector<Annotation> annotations;
   std::unordered_set<int64_t> used_categories;
   int64_t repeated_annotations = 0;
   std::unordered_set<int64_t> repeated_images;  ///< with skip_bad: ids that more than one image has
   std::vector<std::string>
-      lost_images;  ///< with skip_bad: faults of images that have neither id nor file_name
+      unidentified_images;  ///< with skip_bad: faults of images that have neither id nor file_name
 
   void parse() {
     json_.read_file([&] {
@@ -140,7 +140,7 @@ class CocoParser {
   std::string* kept(std::string& fault) const { return skip_bad_ ? &fault : nullptr; }
 
   void read_image() {
-    BoxedPicture picture;
+    BoxedImage picture;
     bool has_id = false;
     const auto read_members = [&](bool with_size) {
       json_.read_object([&](const std::string& key) {
@@ -164,7 +164,7 @@ class CocoParser {
     json_.read_record(
         kept(picture.fault), [&] { read_members(true); }, [&] { read_members(false); });
     if (!has_id || picture.file.empty()) {
-      lost_images.push_back(std::move(picture.fault));
+      unidentified_images.push_back(std::move(picture.fault));
       return;
     }
     if (!known_images_.insert(picture.id).second) {
@@ -338,7 +338,7 @@ class CocoParser {
 };
 
 /// Adds the box of a valid annotation to its image.
-void add_annotation(Annotation& annotation, int32_t label, const std::string& where, BoxedPicture& picture,
+void add_annotation(Annotation& annotation, int32_t label, const std::string& where, BoxedImage& picture,
                     bool keep_outlines, std::vector<std::string>& notes) {
   if (!annotation.has_shape) {
     notes.push_back(fmt::format("{}: skipped, it has neither a box nor an outline with area", where));
@@ -357,7 +357,7 @@ void add_annotation(Annotation& annotation, int32_t label, const std::string& wh
 }
 
 void add_annotations(CocoParser& parser, std::string_view name, const LabelOptions& options,
-                     BoxedPictures& set) {
+                     BoxedImages& set) {
   std::unordered_map<int64_t, size_t> picture_of;
   std::unordered_map<int64_t, int32_t> class_of;
   for (size_t i = 0; i < set.pictures.size(); ++i) picture_of[set.pictures[i].id] = i;
@@ -366,7 +366,7 @@ void add_annotations(CocoParser& parser, std::string_view name, const LabelOptio
   for (Annotation& annotation : parser.annotations) {
     const std::string where = parser.where(annotation);
     if (!annotation.has_image) {
-      set.notes.push_back(describe_lost(annotation.fault));
+      set.notes.push_back(describe_skipped_labels(annotation.fault));
       continue;
     }
     const auto found = picture_of.find(annotation.image_id);
@@ -374,7 +374,7 @@ void add_annotations(CocoParser& parser, std::string_view name, const LabelOptio
       set.notes.push_back(fmt::format("{}: skipped, there is no image {}", where, annotation.image_id));
       continue;
     }
-    BoxedPicture& picture = set.pictures[found->second];
+    BoxedImage& picture = set.pictures[found->second];
     read_or_keep_fault(picture, set.notes, options.skip_bad, [&] {
       if (!annotation.fault.empty()) throw UserError(annotation.fault);
       const auto label = class_of.find(annotation.category_id);
@@ -395,7 +395,7 @@ CocoFile classes_of(const CocoParser& parser) {
   CocoFile file;
   const bool has_text_ids = parser.has_text_ids();
   for (const Category& category : parser.categories) {
-    BoxedPictures& set = file.labels;
+    BoxedImages& set = file.labels;
     set.class_names.push_back(category.name);
     set.category_ids.push_back(has_text_ids ? std::ssize(set.class_names) : category.id);
     file.is_used.push_back(parser.used_categories.contains(category.id));
@@ -415,10 +415,11 @@ CocoFile parse_coco(std::string_view text, std::string_view name, const LabelOpt
   CocoParser parser(text, name, CocoParser::Part::all, options);
   parser.parse();
   CocoFile file = classes_of(parser);
-  BoxedPictures& set = file.labels;
+  BoxedImages& set = file.labels;
   set.pictures = std::move(parser.pictures);
-  for (const std::string& fault : parser.lost_images) set.notes.push_back(describe_lost(fault));
-  for (BoxedPicture& picture : set.pictures) {
+  for (const std::string& fault : parser.unidentified_images)
+    set.notes.push_back(describe_skipped_labels(fault));
+  for (BoxedImage& picture : set.pictures) {
     read_or_keep_fault(picture, set.notes, options.skip_bad, [&] {
       if (picture.width == 0 || picture.height == 0)
         user_error("{}: expected width and height of image {}, found none", name, picture.id);
@@ -426,7 +427,7 @@ CocoFile parse_coco(std::string_view text, std::string_view name, const LabelOpt
         user_error("{}: two images have the id {}; export the labels again", name, picture.id);
     });
   }
-  std::ranges::stable_sort(set.pictures, {}, [](const BoxedPicture& p) { return p.file.native(); });
+  std::ranges::stable_sort(set.pictures, {}, [](const BoxedImage& p) { return p.file.native(); });
   add_annotations(parser, name, options, set);
   return file;
 }

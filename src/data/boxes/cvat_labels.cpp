@@ -70,7 +70,7 @@ class CvatParser : public LabelXml {
       is_read = read_polygon(attributes, object);
     } else if (element == "ellipse") {
       const auto [x, y, radius_x, radius_y] = numbers(attributes, {"cx", "cy", "rx", "ry"});
-      set_polygon(turned_ellipse(x, y, radius_x, radius_y, rotation(attributes)), object);
+      set_polygon(rotated_ellipse(x, y, radius_x, radius_y, rotation(attributes)), object);
     } else if (element == "mask") {
       is_read = read_mask(attributes, object);
     } else {
@@ -105,7 +105,7 @@ class CvatParser : public LabelXml {
     const double degrees = rotation(attributes);
     object.box = {.x0 = x0, .y0 = y0, .x1 = x1, .y1 = y1};
     if (degrees != 0)
-      set_polygon(turned_rectangle(x0, y0, x1, y1, degrees, (x0 + x1) / 2, (y0 + y1) / 2), object);
+      set_polygon(rotated_rectangle(x0, y0, x1, y1, degrees, (x0 + x1) / 2, (y0 + y1) / 2), object);
   }
 
   /// Returns false for fewer than three corners.

@@ -105,7 +105,7 @@ Split read_split(const fs::path& path, std::string_view split, const LabelOption
   return made;
 }
 
-void add_labeled_objects(LabeledImage& image, bool keep_outlines, BoxedPicture& picture, BoxedPictures& set) {
+void add_labeled_objects(LabeledImage& image, bool keep_outlines, BoxedImage& picture, BoxedImages& set) {
   for (LabeledObject& object : image.objects) {
     Box box = object.box;
     check_corners(box, object.where);
@@ -133,7 +133,7 @@ std::optional<fs::path> find_image(const LabeledImage& image, const fs::path& la
   return std::nullopt;
 }
 
-void add_file(ReadFile& file, DataFolder& folder, const LabelOptions& options, BoxedPictures& set) {
+void add_file(ReadFile& file, DataFolder& folder, const LabelOptions& options, BoxedImages& set) {
   ImageFinder finder(folder, image_roots(file.path));
   for (LabeledImage& image : file.labels.images) {
     const auto found = find_image(image, file.path, options.format, finder);
@@ -142,10 +142,10 @@ void add_file(ReadFile& file, DataFolder& folder, const LabelOptions& options, B
                               ? fmt::format("{}: skipped, there is no image {}",
                                             image.where.empty() ? file.path.string() : image.where,
                                             shortened(image.file, 200))
-                              : describe_lost(image.fault));
+                              : describe_skipped_labels(image.fault));
       continue;
     }
-    BoxedPicture picture{.file = *found, .width = image.width, .height = image.height, .fault = image.fault};
+    BoxedImage picture{.file = *found, .width = image.width, .height = image.height, .fault = image.fault};
     read_or_keep_fault(picture, set.notes, options.skip_bad, [&] {
       if (image.width == 0 || image.height == 0) measure(picture, options.exif);
       add_labeled_objects(image, options.keep_outlines, picture, set);
@@ -165,14 +165,14 @@ void note_left_out(const std::vector<ReadFile>& files, const fs::path& path,
 
 /// Counts the images without labels in the folders of labeled images. One folder may have the files of both
 /// splits.
-void note_images_without_labels(const BoxedPictures& set, std::vector<std::string>& notes) {
+void note_images_without_labels(const BoxedImages& set, std::vector<std::string>& notes) {
   std::set<fs::path> used, folders;
-  for (const BoxedPicture& picture : set.pictures) {
+  for (const BoxedImage& picture : set.pictures) {
     used.insert(picture.file);
     folders.insert(picture.file.parent_path());
   }
   for (const fs::path& folder : folders) {
-    std::vector<fs::path> unused = sorted_pictures(folder);
+    std::vector<fs::path> unused = sorted_images(folder);
     std::erase_if(unused, [&](const fs::path& file) { return used.contains(file.lexically_normal()); });
     if (unused.empty()) continue;
     notes.push_back(fmt::format("{}: skipped {} images without labels, such as {}", folder.string(),
@@ -180,9 +180,9 @@ void note_images_without_labels(const BoxedPictures& set, std::vector<std::strin
   }
 }
 
-void refuse_repeated(const BoxedPictures& set) {
+void refuse_repeated(const BoxedImages& set) {
   std::set<fs::path> seen;
-  for (const BoxedPicture& picture : set.pictures)
+  for (const BoxedImage& picture : set.pictures)
     if (!seen.insert(picture.file).second)
       user_error("{}: two records label this image; delete one", picture.file.string());
 }
@@ -226,12 +226,12 @@ std::vector<fs::path> find_label_files(const fs::path& path, BoxFormat format) {
   return files;
 }
 
-BoxedPictures read_label_files(const fs::path& path, std::string_view split, const LabelOptions& options) {
+BoxedImages read_label_files(const fs::path& path, std::string_view split, const LabelOptions& options) {
   Split read = read_split(path, split, options);
   if (read.class_names.empty())
     user_error("expected labeled boxes or areas in the files of {}, found none{}",
                printable(path.string(), false), first_fault(read.fault));
-  BoxedPictures set{.class_names = read.class_names};
+  BoxedImages set{.class_names = read.class_names};
   for (size_t i = 1; i <= read.class_names.size(); ++i) set.category_ids.push_back(static_cast<int64_t>(i));
   DataFolder folder(path, options.allow_outside);
   note_left_out(read.files, path, set.notes);
@@ -240,10 +240,10 @@ BoxedPictures read_label_files(const fs::path& path, std::string_view split, con
     user_error("expected the images that the files of {} name, found none ({} is the first)",
                printable(path.string(), false), read.files[0].path.string());
   refuse_repeated(set);
-  number_pictures(set);
+  number_images(set);
   if (!read.is_given) {
     note_images_without_labels(set, set.notes);
-    take_share(split, path, set);
+    keep_split(split, path, set);
   }
   return set;
 }

@@ -207,14 +207,14 @@ class LabelStudioParser {
     if (!has("x") || !has("y")) return false;
     const double x = number("x") * across, y = number("y") * down, degrees = number("rotation");
     if (has("radiusX") && has("radiusY")) {
-      set_polygon(turned_ellipse(x, y, number("radiusX") * across, number("radiusY") * down, degrees),
+      set_polygon(rotated_ellipse(x, y, number("radiusX") * across, number("radiusY") * down, degrees),
                   object);
       return true;
     }
     if (!has("width") || !has("height")) return false;
     const double x1 = x + number("width") * across, y1 = y + number("height") * down;
     object.box = {.x0 = x, .y0 = y, .x1 = x1, .y1 = y1};
-    if (degrees != 0) set_polygon(turned_rectangle(x, y, x1, y1, degrees, x, y), object);
+    if (degrees != 0) set_polygon(rotated_rectangle(x, y, x1, y1, degrees, x, y), object);
     return true;
   }
 

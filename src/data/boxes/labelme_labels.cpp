@@ -94,7 +94,7 @@ class LabelmeParser {
     if (points.size() < 4) return false;
     if (shape.type == "circle") {
       const double radius = std::hypot(points[2] - points[0], points[3] - points[1]);
-      set_polygon(turned_ellipse(points[0], points[1], radius, radius, 0), object);
+      set_polygon(rotated_ellipse(points[0], points[1], radius, radius, 0), object);
       return true;
     }
     // The second corner of a mask's box is inclusive. The mask, an embedded PNG, is not read.

@@ -99,8 +99,8 @@ void add_labels(const fs::path& folder, std::map<std::string, fs::path>& labels)
   for (fs::path& file : sorted_files(folder, ".xml")) labels[file.stem().string()] = std::move(file);
 }
 
-void add_pictures(const fs::path& folder, std::map<std::string, fs::path>& pictures) {
-  for (fs::path& file : sorted_pictures(folder)) {
+void add_images(const fs::path& folder, std::map<std::string, fs::path>& pictures) {
+  for (fs::path& file : sorted_images(folder)) {
     const auto [at, added] = pictures.try_emplace(file.stem().string(), file);
     if (!added && at->second.parent_path() == folder)
       user_error("{}: {} has the same name; keep one of them", at->second.string(), file.filename().string());
@@ -149,8 +149,8 @@ bool read_split_folders(const fs::path& path, std::string_view split, VocFolder&
   VocFolder train, test;
   add_labels(path / *train_name, train.labels);
   add_labels(path / *test_name, test.labels);
-  add_pictures(path / *train_name, train.pictures);
-  add_pictures(path / *test_name, test.pictures);
+  add_images(path / *train_name, train.pictures);
+  add_images(path / *test_name, test.pictures);
   folder = split == "train" ? train : test;
   folder.train = keys_of(train.labels, train.pictures);
   folder.test = keys_of(test.labels, test.pictures);
@@ -173,7 +173,7 @@ VocFolder list_folder_of_voc(const fs::path& path, std::string_view split) {
   if (folder.labels.empty())
     user_error("expected XML files in {} or its Annotations/, found none", path.string());
   for (const char* inside : {"JPEGImages", "images", "Images", ""}) {
-    add_pictures(path / inside, folder.pictures);
+    add_images(path / inside, folder.pictures);
     if (!folder.pictures.empty()) break;
   }
   folder.has_splits = read_lists(path, folder);
@@ -181,8 +181,8 @@ VocFolder list_folder_of_voc(const fs::path& path, std::string_view split) {
   return folder;
 }
 
-void add_objects(const VocFile& labels, const std::string& name, const BoxedPictures& set,
-                 BoxedPicture& picture, std::vector<std::string>& notes) {
+void add_objects(const VocFile& labels, const std::string& name, const BoxedImages& set, BoxedImage& picture,
+                 std::vector<std::string>& notes) {
   for (const VocObject& object : labels.objects) {
     const std::string where = fmt::format("{}:{}", name, object.line);
     Box box = object.box;
@@ -212,7 +212,8 @@ std::map<std::string, VocFile> read_labels(const VocFolder& folder, bool skip_ba
 
 /// Returns the image of the same name; otherwise the image named in <filename>, unless that has a label file
 /// of its own name. Null if there is none.
-const fs::path* find_picture(const VocFolder& folder, const std::string& name, const VocFile& labels) {
+const fs::path* find_image_of_labels(const VocFolder& folder, const std::string& name,
+                                     const VocFile& labels) {
   if (const auto at = folder.pictures.find(name); at != folder.pictures.end()) return &at->second;
   const std::string given = fs::path(labels.picture).stem().string();
   const auto at = folder.pictures.find(given);
@@ -220,11 +221,10 @@ const fs::path* find_picture(const VocFolder& folder, const std::string& name, c
 }
 
 /// Returns the images whose label file has another name.
-std::set<fs::path> pictures_by_filename(const VocFolder& folder,
-                                        const std::map<std::string, VocFile>& labels) {
+std::set<fs::path> images_by_filename(const VocFolder& folder, const std::map<std::string, VocFile>& labels) {
   std::map<fs::path, std::string> claimed;
   for (const auto& [name, file] : labels) {
-    const fs::path* picture = find_picture(folder, name, file);
+    const fs::path* picture = find_image_of_labels(folder, name, file);
     if (picture == nullptr || picture->stem() == name) continue;
     const auto [at, added] = claimed.try_emplace(*picture, name);
     if (!added)
@@ -252,7 +252,7 @@ bool has_voc(const fs::path& path) {
          find_split_name("train", has_labels);
 }
 
-BoxedPictures read_voc(const fs::path& path, std::string_view split, const LabelOptions& options) {
+BoxedImages read_voc(const fs::path& path, std::string_view split, const LabelOptions& options) {
   const VocFolder folder = list_folder_of_voc(path, split);
   const std::map<std::string, VocFile> labels = read_labels(folder, options.skip_bad);
   std::set<std::string> names;
@@ -263,25 +263,25 @@ BoxedPictures read_voc(const fs::path& path, std::string_view split, const Label
   }
   if (names.empty())
     user_error("expected objects in the XML files of {}, found none{}", path.string(), first_fault(fault));
-  BoxedPictures set{.class_names = {names.begin(), names.end()}};
+  BoxedImages set{.class_names = {names.begin(), names.end()}};
   for (size_t i = 1; i <= names.size(); ++i) set.category_ids.push_back(static_cast<int64_t>(i));
-  const std::set<fs::path> claimed = pictures_by_filename(folder, labels);
+  const std::set<fs::path> claimed = images_by_filename(folder, labels);
   DataFolder data_folder(path, options.allow_outside);
   for (const std::string& name : split == "train" ? folder.train : folder.test) {
     const auto at = labels.find(name);
     const VocFile none;
     const VocFile& file = at == labels.end() ? none : at->second;
     const std::string where = at == labels.end() ? name : folder.labels.at(name).string();
-    const fs::path* found = find_picture(folder, name, file);
+    const fs::path* found = find_image_of_labels(folder, name, file);
     if (at == labels.end() && found != nullptr && claimed.contains(*found)) continue;
     if (found == nullptr) {
       set.notes.push_back(file.fault.empty()
                               ? fmt::format("{}: skipped, it has no image", printable(where, false))
-                              : describe_lost(file.fault));
+                              : describe_skipped_labels(file.fault));
       continue;
     }
     data_folder.check(*found, where);
-    BoxedPicture picture{.file = *found, .width = file.width, .height = file.height, .fault = file.fault};
+    BoxedImage picture{.file = *found, .width = file.width, .height = file.height, .fault = file.fault};
     read_or_keep_fault(picture, set.notes, options.skip_bad, [&] {
       if (picture.width == 0 || picture.height == 0) measure(picture, options.exif);
       add_objects(file, where, set, picture, set.notes);
@@ -295,8 +295,8 @@ BoxedPictures read_voc(const fs::path& path, std::string_view split, const Label
         "found none",
         labels.size(), path.string());
   }
-  number_pictures(set);
-  if (!folder.has_splits) take_share(split, path, set);
+  number_images(set);
+  if (!folder.has_splits) keep_split(split, path, set);
   return set;
 }
 

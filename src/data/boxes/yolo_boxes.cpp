@@ -138,7 +138,7 @@ fs::path resolve(const std::string& given, const fs::path& index, const YoloInde
 }
 
 /// Adds the images below a folder, or those listed in a .txt file with paths relative to its folder.
-void add_pictures(const fs::path& source, DataFolder& folder, std::vector<fs::path>& files) {
+void add_images(const fs::path& source, DataFolder& folder, std::vector<fs::path>& files) {
   if (fs::is_directory(source)) {
     std::error_code code;
     for (fs::recursive_directory_iterator at(source, code), end; !code && at != end; at.increment(code)) {
@@ -178,7 +178,7 @@ fs::path label_file_of(const fs::path& picture) {
   return file.replace_extension(".txt");
 }
 
-void note_labels_without_pictures(const std::set<fs::path>& used, std::vector<std::string>& notes) {
+void note_labels_without_images(const std::set<fs::path>& used, std::vector<std::string>& notes) {
   std::set<fs::path> folders;
   for (const fs::path& file : used) folders.insert(file.parent_path());
   for (const fs::path& folder : folders) {
@@ -192,12 +192,13 @@ void note_labels_without_pictures(const std::set<fs::path>& used, std::vector<st
 
 bool is_class_list(const fs::path& index) { return index.extension() == ".txt"; }
 
-/// Returns the label file of an image; `may_be_beside`: in the image's folder too (data without a data.yaml).
-fs::path find_label_file(const fs::path& picture, bool may_be_beside) {
+/// Returns the label file of an image; `may_be_in_image_folder`: in the image's folder too (data without a
+/// data.yaml).
+fs::path find_label_file(const fs::path& picture, bool may_be_in_image_folder) {
   const fs::path file = label_file_of(picture);
   fs::path beside = picture;
   beside.replace_extension(".txt");
-  return may_be_beside && !path_exists(file) && path_exists(beside) ? beside : file;
+  return may_be_in_image_folder && !path_exists(file) && path_exists(beside) ? beside : file;
 }
 
 void note_left_out(const YoloLines& lines, const fs::path& index, std::vector<std::string>& notes) {
@@ -210,10 +211,10 @@ void note_left_out(const YoloLines& lines, const fs::path& index, std::vector<st
                                 lines.num_keypoints));
 }
 
-void read_labels(BoxedPictures& set, const fs::path& index, YoloLines lines, const LabelOptions& options) {
+void read_labels(BoxedImages& set, const fs::path& index, YoloLines lines, const LabelOptions& options) {
   std::set<fs::path> used;
   int64_t num_labeled = 0;
-  for (BoxedPicture& picture : set.pictures) {
+  for (BoxedImage& picture : set.pictures) {
     const fs::path file = find_label_file(picture.file, is_class_list(index));
     if (!used.insert(file).second)
       user_error("{}: two images have these labels; keep one of them", printable(file.string(), false));
@@ -230,17 +231,17 @@ void read_labels(BoxedPictures& set, const fs::path& index, YoloLines lines, con
   if (num_labeled == 0)
     user_error("{}: expected labels of the images, such as {}, found none", index.string(),
                label_file_of(set.pictures[0].file).string());
-  note_labels_without_pictures(used, set.notes);
+  note_labels_without_images(used, set.notes);
   note_left_out(lines, index, set.notes);
 }
 
-BoxedPictures list_pictures(const std::vector<std::string>& class_names, std::vector<fs::path> files) {
-  BoxedPictures set{.class_names = class_names};
+BoxedImages list_images(const std::vector<std::string>& class_names, std::vector<fs::path> files) {
+  BoxedImages set{.class_names = class_names};
   for (size_t i = 0; i < set.class_names.size(); ++i) set.category_ids.push_back(static_cast<int64_t>(i));
   std::ranges::sort(files);
   files.erase(std::unique(files.begin(), files.end()), files.end());
   for (fs::path& file : files) set.pictures.push_back({.file = std::move(file)});
-  number_pictures(set);
+  number_images(set);
   return set;
 }
 
@@ -275,7 +276,7 @@ bool has_label_lines(const fs::path& folder) {
 
 /// Handles a folder of images with a classes.txt, as LabelImg and Label Studio write it. Subfolders train/
 /// and valid/, in it or in its images/, are splits.
-BoxedPictures read_class_list(const fs::path& index, std::string_view split, const LabelOptions& options) {
+BoxedImages read_class_list(const fs::path& index, std::string_view split, const LabelOptions& options) {
   fs::path root = index.parent_path();
   if (root.filename() == "labels") root = root.parent_path();
   DataFolder folder(root, options.allow_outside);
@@ -285,7 +286,7 @@ BoxedPictures read_class_list(const fs::path& index, std::string_view split, con
     std::vector<fs::path> files;
     for (const std::string_view name : split_names(which)) {
       for (const fs::path& at : {images / name, root / name})
-        if (files.empty() && fs::is_directory(at)) add_pictures(at, folder, files);
+        if (files.empty() && fs::is_directory(at)) add_images(at, folder, files);
     }
     return files;
   };
@@ -295,13 +296,13 @@ BoxedPictures read_class_list(const fs::path& index, std::string_view split, con
   std::vector<fs::path> files = split == "train" ? train : held_out;
   if (!has_splits) {
     files.clear();
-    add_pictures(images, folder, files);
+    add_images(images, folder, files);
   }
   if (files.empty()) user_error("{}: expected images in {}, found none", index.string(), images.string());
-  BoxedPictures set = list_pictures(names, std::move(files));
+  BoxedImages set = list_images(names, std::move(files));
   read_labels(set, index, {.num_classes = std::ssize(names), .keep_outlines = options.keep_outlines},
               options);
-  if (!has_splits) take_share(split, root, set);
+  if (!has_splits) keep_split(split, root, set);
   return set;
 }
 
@@ -349,7 +350,7 @@ std::vector<std::string> parse_class_names(std::string_view text, std::string_vi
   return names;
 }
 
-void parse_yolo(std::string_view text, std::string_view name, YoloLines& lines, BoxedPicture& picture,
+void parse_yolo(std::string_view text, std::string_view name, YoloLines& lines, BoxedImage& picture,
                 std::vector<std::string>& notes) {
   const auto num_posed = static_cast<size_t>(5 + lines.keypoint_numbers);
   const auto width = static_cast<double>(picture.width), height = static_cast<double>(picture.height);
@@ -403,17 +404,16 @@ std::optional<fs::path> find_yolo(const fs::path& path) {
   return std::nullopt;
 }
 
-BoxedPictures read_yolo(const fs::path& index, std::string_view split, const LabelOptions& options) {
+BoxedImages read_yolo(const fs::path& index, std::string_view split, const LabelOptions& options) {
   if (is_class_list(index)) return read_class_list(index, split, options);
   const YoloIndex yaml = parse_yolo_index(read_file(index, kMaxYamlBytes), index.string());
   DataFolder folder(index, options.allow_outside);
   const auto read = [&](const std::vector<std::string>& sources) {
     std::vector<fs::path> files;
-    for (const std::string& source : sources)
-      add_pictures(resolve(source, index, yaml, folder), folder, files);
+    for (const std::string& source : sources) add_images(resolve(source, index, yaml, folder), folder, files);
     if (files.empty())
       user_error("{}: expected images ({}) in {}, found none", index.string(), kImageFormats, sources[0]);
-    BoxedPictures set = list_pictures(yaml.class_names, std::move(files));
+    BoxedImages set = list_images(yaml.class_names, std::move(files));
     read_labels(set, index,
                 {.num_classes = std::ssize(yaml.class_names),
                  .keypoint_numbers = yaml.keypoint_numbers,
@@ -424,8 +424,8 @@ BoxedPictures read_yolo(const fs::path& index, std::string_view split, const Lab
   if (yaml.train.empty() || yaml.held_out.empty()) {
     const auto& only = yaml.train.empty() ? yaml.held_out : yaml.train;
     if (only.empty()) user_error("{}: expected train: and val: with images, found neither", index.string());
-    BoxedPictures set = read(only);
-    take_share(split, index, set);
+    BoxedImages set = read(only);
+    keep_split(split, index, set);
     return set;
   }
   return read(split == "train" ? yaml.train : yaml.held_out);

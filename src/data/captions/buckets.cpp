@@ -31,13 +31,13 @@ Buckets::Buckets(int64_t resolution, int64_t step) : min_side_(resolution / 2) {
     user_error("expected data.image_size as a multiple of {} of at most {}, got {}; try data.image_size={}",
                step, kMaxImageSide / 2, resolution,
                std::clamp((resolution + step / 2) / step * step, step, kMaxImageSide / 2 / step * step));
-  const int64_t least = std::max(step, min_side_ / step * step);
+  const int64_t min_side = std::max(step, min_side_ / step * step);
   const auto longest = [&](int64_t side) {
     return std::min(2 * resolution, resolution * resolution / side / step * step);
   };
-  for (int64_t height = least; height <= 2 * resolution; height += step) {
+  for (int64_t height = min_side; height <= 2 * resolution; height += step) {
     const int64_t width = longest(height);
-    if (width >= least && longest(width) == height) sizes_.push_back({height, width});
+    if (width >= min_side && longest(width) == height) sizes_.push_back({height, width});
   }
 }
 

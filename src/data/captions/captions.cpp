@@ -72,7 +72,7 @@ std::map<fs::path, std::string> read_tables(const Found& found, DataFolder& fold
   return captions;
 }
 
-std::optional<std::string> text_beside(fs::path picture) {
+std::optional<std::string> text_file_of(fs::path picture) {
   for (const char* ending : kTextEndings) {
     const fs::path path = picture.replace_extension(ending);
     if (path_exists(path)) return parse_caption(read_file(path, kMaxCaptionBytes), path.string());
@@ -111,7 +111,7 @@ std::string with_trigger(std::string caption, std::string_view trigger) {
       printable(text.string(), false));
 }
 
-void measure(CaptionedPicture& picture, Exif exif) {
+void measure(CaptionedImage& picture, Exif exif) {
   const MappedFile file(picture.file);
   const ImageHeader header = read_image_header(file.bytes(), picture.file.string());
   picture.exif = header.orientation == 1 ? Exif::apply : exif;
@@ -264,8 +264,8 @@ bool has_captions(const fs::path& folder) {
   });
 }
 
-std::vector<CaptionedPicture> read_captions(const fs::path& folder, std::string_view trigger, Exif exif,
-                                            bool allow_outside, bool keep_damaged) {
+std::vector<CaptionedImage> read_captions(const fs::path& folder, std::string_view trigger, Exif exif,
+                                          bool allow_outside, bool keep_damaged) {
   if (!fs::is_directory(folder))
     user_error("expected a folder of images with captions at '{}', found none; set data.path=FOLDER",
                folder.string());
@@ -277,15 +277,15 @@ std::vector<CaptionedPicture> read_captions(const fs::path& folder, std::string_
                folder.string());
   DataFolder data_folder(root, allow_outside);
   std::map<fs::path, std::string> in_tables = read_tables(found, data_folder);
-  std::vector<CaptionedPicture> pictures;
+  std::vector<CaptionedImage> pictures;
   std::vector<fs::path> missing;
   for (const fs::path& path : found.pictures) {
     const fs::path inside = path.lexically_relative(root).parent_path();
     const FolderName named = parse_folder_name(inside.filename().string());
     const auto in_table = in_tables.find(path);
     std::optional<std::string> caption =
-        in_table == in_tables.end() ? text_beside(path) : std::move(in_table->second);
-    using Source = CaptionedPicture::Source;
+        in_table == in_tables.end() ? text_file_of(path) : std::move(in_table->second);
+    using Source = CaptionedImage::Source;
     const Source source = caption ? Source::own : named.shows ? Source::folder : Source::none;
     if (!caption) caption = named.shows;
     if (!caption) missing.push_back(path);
@@ -297,7 +297,7 @@ std::vector<CaptionedPicture> read_captions(const fs::path& folder, std::string_
   }
   const bool stands_for_all = !trigger.empty() && missing.size() == pictures.size();
   if (!missing.empty() && !stands_for_all) refuse_missing(root, missing, pictures.size());
-  for (CaptionedPicture& picture : pictures) {
+  for (CaptionedImage& picture : pictures) {
     try {
       measure(picture, exif);
     } catch (const UserError&) {
@@ -307,26 +307,26 @@ std::vector<CaptionedPicture> read_captions(const fs::path& folder, std::string_
   return pictures;
 }
 
-ReadCheck check_captioned(const std::vector<CaptionedPicture>& pictures, int num_threads) {
+ReadCheck check_captioned(const std::vector<CaptionedImage>& pictures, int num_threads) {
   return check_reading(std::ssize(pictures), num_threads, [&](int64_t index) {
-    const CaptionedPicture& picture = pictures[static_cast<size_t>(index)];
+    const CaptionedImage& picture = pictures[static_cast<size_t>(index)];
     const MappedFile file(picture.file);
     decode_image(file.bytes(), 3, picture.file.string(), picture.exif);
   });
 }
 
-std::string leave_out_bad(std::vector<CaptionedPicture>& pictures, int num_threads) {
+std::string remove_unreadable(std::vector<CaptionedImage>& pictures, int num_threads) {
   const ReadCheck check = check_captioned(pictures, num_threads);
-  std::vector<CaptionedPicture> kept;
+  std::vector<CaptionedImage> kept;
   for (const int64_t index : check.readable) kept.push_back(std::move(pictures[static_cast<size_t>(index)]));
   pictures = std::move(kept);
   return describe_skipped(check, "images with captions");
 }
 
-std::string describe_captions(const std::vector<CaptionedPicture>& pictures) {
-  using Source = CaptionedPicture::Source;
+std::string describe_captions(const std::vector<CaptionedImage>& pictures) {
+  using Source = CaptionedImage::Source;
   const auto count = [&](Source source) {
-    return std::ranges::count(pictures, source, &CaptionedPicture::source);
+    return std::ranges::count(pictures, source, &CaptionedImage::source);
   };
   std::string text = fmt::format("{} captions from files", count(Source::own));
   if (const auto named = count(Source::folder); named > 0)

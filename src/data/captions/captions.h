@@ -13,7 +13,7 @@
 namespace hearth::data {
 
 /// An image-caption pair for training.
-struct CaptionedPicture {
+struct CaptionedImage {
   /// Origin of the caption: a table or text file, the folder's name, or none (the trigger alone).
   enum class Source : uint8_t { own, folder, none };
   fs::path file;
@@ -32,16 +32,16 @@ struct CaptionedPicture {
 /// captions, as in kohya's sd-scripts. UserError if there is no image, an image has no caption or an
 /// unsupported format, metadata names a missing image, or an image is a link out of the folder and
 /// `allow_outside` is false.
-std::vector<CaptionedPicture> read_captions(const fs::path& folder, std::string_view trigger = "",
-                                            Exif exif = Exif::apply, bool allow_outside = false,
-                                            bool keep_damaged = false);
+std::vector<CaptionedImage> read_captions(const fs::path& folder, std::string_view trigger = "",
+                                          Exif exif = Exif::apply, bool allow_outside = false,
+                                          bool keep_damaged = false);
 /// Decodes every image on `num_threads` threads, and returns which ones can be read.
-ReadCheck check_captioned(const std::vector<CaptionedPicture>& pictures, int num_threads);
+ReadCheck check_captioned(const std::vector<CaptionedImage>& pictures, int num_threads);
 /// Removes images that cannot be decoded; returns a sentence about them (describe_skipped).
-std::string leave_out_bad(std::vector<CaptionedPicture>& pictures, int num_threads);
+std::string remove_unreadable(std::vector<CaptionedImage>& pictures, int num_threads);
 
 /// Counts images by Source: "20 captions from files, 4 from the folder's name, 1 without".
-std::string describe_captions(const std::vector<CaptionedPicture>& pictures);
+std::string describe_captions(const std::vector<CaptionedImage>& pictures);
 
 /// Returns the subfolder "reg" of kohya's layout, which has folders NUM_NAME of class images (prior
 /// preservation); empty if there is none.

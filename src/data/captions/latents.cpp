@@ -15,7 +15,7 @@ constexpr uint32_t kFlipStream = 16;
 
 /// Calls body(index in the latents, index in the tokens) for each element.
 template <typename Body>
-void for_places(int64_t channels, Extent size, int64_t patch, Body body) {
+void for_each_element(int64_t channels, Extent size, int64_t patch, Body body) {
   HEARTH_CHECK(size.height % patch == 0 && size.width % patch == 0);
   size_t token = 0;
   for (int64_t top = 0; top < size.height; top += patch)
@@ -69,12 +69,14 @@ Image image_of(std::span<const float> latents, int64_t channels, Extent size) {
 
 void to_tokens(std::span<const float> latents, int64_t channels, Extent size, int64_t patch,
                std::span<float> tokens) {
-  for_places(channels, size, patch, [&](size_t place, size_t token) { tokens[token] = latents[place]; });
+  for_each_element(channels, size, patch,
+                   [&](size_t place, size_t token) { tokens[token] = latents[place]; });
 }
 
 void from_tokens(std::span<const float> tokens, int64_t channels, Extent size, int64_t patch,
                  std::span<float> latents) {
-  for_places(channels, size, patch, [&](size_t place, size_t token) { latents[place] = tokens[token]; });
+  for_each_element(channels, size, patch,
+                   [&](size_t place, size_t token) { latents[place] = tokens[token]; });
 }
 
 }  // namespace hearth::data

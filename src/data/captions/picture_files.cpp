@@ -48,7 +48,7 @@ FolderName parse_folder_name(std::string_view name) {
   return {repeats, std::string(name.substr(digits + 1))};
 }
 
-std::vector<fs::path> sorted_pictures(const fs::path& folder) {
+std::vector<fs::path> sorted_images(const fs::path& folder) {
   std::vector<fs::path> files;
   for (fs::path& path : list_folder(folder))
     if (is_image_file(path) && path.filename().string()[0] != '.') files.push_back(std::move(path));
@@ -85,7 +85,7 @@ std::string describe_unread(const std::set<fs::path>& folders) {
 
 std::map<std::string, fs::path> picture_files(const fs::path& folder) {
   std::map<std::string, fs::path> files;
-  for (fs::path& path : sorted_pictures(folder)) {
+  for (fs::path& path : sorted_images(folder)) {
     std::error_code ignored;
     if (!fs::is_regular_file(path, ignored)) continue;
     const auto [found, is_new] = files.try_emplace(path.stem().string(), path);

@@ -25,7 +25,7 @@ struct FolderName {
 FolderName parse_folder_name(std::string_view name);
 
 /// Lists the image files of a folder, sorted, without hidden files. UserError if the folder cannot be listed.
-std::vector<fs::path> sorted_pictures(const fs::path& folder);
+std::vector<fs::path> sorted_images(const fs::path& folder);
 /// Returns the image files of a folder by name without extension; UserError if two have the same name.
 std::map<std::string, fs::path> picture_files(const fs::path& folder);
 
@@ -39,7 +39,7 @@ std::string describe_unread(const std::set<fs::path>& folders);
 /// Selects the items of a split from data without splits: every fifth item is held out, the
 /// others are "train".
 template <typename T>
-std::vector<T> every_fifth_apart(std::vector<T> all, std::string_view split) {
+std::vector<T> split_every_fifth(std::vector<T> all, std::string_view split) {
   std::vector<T> kept;
   for (size_t i = 0; i < all.size(); ++i) {
     if ((i % 5 == 4) == (split != "train")) kept.push_back(std::move(all[i]));

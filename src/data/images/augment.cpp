@@ -37,7 +37,7 @@ struct Jitter {
 };
 
 /// Random crop and mirroring of an image: offset of the crop in pixels, and flip.
-struct Placement {
+struct CropOffset {
   int64_t shift_y, shift_x;
   bool flip;
 };
@@ -61,7 +61,7 @@ Table make_table(const PixelOptions& options, int64_t channels, bool normalized)
 }
 
 /// Writes the cropped and mirrored image; padding is black.
-void place(const Placement& placement, const Table& table, Extent size, int64_t channels, const uint8_t* in,
+void place(const CropOffset& placement, const Table& table, Extent size, int64_t channels, const uint8_t* in,
            float* out) {
   constexpr std::array<uint8_t, kMaxChannels> kBlack{};
   for (int64_t y = 0; y < size.height; ++y) {

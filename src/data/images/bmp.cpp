@@ -83,9 +83,9 @@ void check_header(const BmpHeader& header, std::string_view name) {
 
 /// Extracts a channel of a pixel by its bit mask, scaled to 8 bits.
 uint8_t channel_of(uint32_t pixel, uint32_t mask) {
-  const uint64_t most = mask >> std::countr_zero(mask);
+  const uint64_t maximum = mask >> std::countr_zero(mask);
   const uint64_t value = (pixel & mask) >> std::countr_zero(mask);
-  return static_cast<uint8_t>((value * 255 + most / 2) / most);
+  return static_cast<uint8_t>((value * 255 + maximum / 2) / maximum);
 }
 
 class BmpDecoder {
@@ -120,8 +120,8 @@ class BmpDecoder {
 
   /// Determines the number of palette entries; the palette ends where the pixels begin.
   void count_colors() {
-    const int64_t most = int64_t{1} << header_.bits;
-    if (header_.num_colors == 0 || header_.num_colors > most) header_.num_colors = most;
+    const int64_t maximum = int64_t{1} << header_.bits;
+    if (header_.num_colors == 0 || header_.num_colors > maximum) header_.num_colors = maximum;
     const int64_t room = static_cast<int64_t>(header_.pixels) - static_cast<int64_t>(header_.palette);
     header_.num_colors =
         std::min(header_.num_colors, std::max<int64_t>(room, 0) / static_cast<int64_t>(header_.color_bytes));

@@ -59,8 +59,8 @@ void check_image_size(int64_t height, int64_t width, std::string_view name) {
                height, kMaxImageSide, kMaxImagePixels);
 }
 
-void check_density(int64_t size, int64_t most_per_byte, size_t file_bytes, std::string_view name) {
-  if (size / most_per_byte > static_cast<int64_t>(file_bytes))
+void check_density(int64_t size, int64_t max_per_byte, size_t file_bytes, std::string_view name) {
+  if (size / max_per_byte > static_cast<int64_t>(file_bytes))
     user_error("{}: the file has only {} bytes, too few for the image size in its header; replace the file",
                name, file_bytes);
 }
@@ -136,7 +136,7 @@ Image enlarge(const Image& image, int64_t factor) {
 
 namespace {
 
-PictureArea area_of(const Image& image) {
+ImageArea area_of(const Image& image) {
   return {static_cast<double>(image.height), static_cast<double>(image.width)};
 }
 
@@ -167,7 +167,7 @@ void sum_columns(const ResizeTaps& columns, const float* sums, uint8_t* out) {
   }
 }
 
-void resize_into(const Image& image, const PictureArea& area, Extent size, ImageBuffers& buffers) {
+void resize_into(const Image& image, const ImageArea& area, Extent size, ImageBuffers& buffers) {
   make_taps(image.height, area.height, size.height, buffers.rows);
   make_taps(image.width, area.width, size.width, buffers.columns);
   buffers.resized.height = size.height;
@@ -229,7 +229,7 @@ const Image& read_image(std::span<const std::byte> bytes, int channels, Extent s
   // Resize before orienting, because the pixel grid of a JPEG decoded at reduced size starts at the stored
   // image's corner.
   if (orientation >= 5) size = {size.width, size.height};
-  const PictureArea area = decode_stored(bytes, name, Pixels::colors, size, buffers.decoded);
+  const ImageArea area = decode_stored(bytes, name, Pixels::colors, size, buffers.decoded);
   const Image& image = as_channels(buffers.decoded, channels, buffers);
   if (image.size() == size) return as_upright(image, orientation, buffers);
   resize_into(image, area, size, buffers);

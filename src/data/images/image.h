@@ -31,7 +31,7 @@ struct Image {
 
 /// Part of a decoded image that is the actual image, in pixels. Smaller than the decoded size only if a JPEG
 /// was decoded at a reduced scale that does not divide its size.
-struct PictureArea {
+struct ImageArea {
   double height = 0;
   double width = 0;
 };
@@ -55,14 +55,14 @@ Image decode_numbers(std::span<const std::byte> bytes, std::string_view name, Ex
 enum class Pixels : uint8_t { colors, numbers };
 /// Decodes with the file's channels and without applying the orientation. A JPEG may be decoded at a smaller
 /// size, but not below `least`. Reuses the memory of `image`.
-PictureArea decode_stored(std::span<const std::byte> bytes, std::string_view name, Pixels pixels,
-                          Extent least, Image& image);
+ImageArea decode_stored(std::span<const std::byte> bytes, std::string_view name, Pixels pixels,
+                        Extent min_size, Image& image);
 /// Returns the EXIF orientation (1 to 8) to pass to orient() after decode_stored; 1 for Exif::ignore.
 int orientation_of(std::span<const std::byte> bytes, std::string_view name, Exif exif);
 /// Decodes a JPEG without its orientation, at an eighth, a quarter or half of its size if that is not below
 /// `least`. Reuses the memory of `image`.
-PictureArea decode_jpeg(std::span<const std::byte> bytes, std::string_view name, Image& image,
-                        Extent least = kMaxImageSide);
+ImageArea decode_jpeg(std::span<const std::byte> bytes, std::string_view name, Image& image,
+                      Extent min_size = kMaxImageSide);
 
 /// Size and orientation in an image file's header. Orientation: EXIF's, 1 to 8, where 1 is upright.
 struct ImageHeader {
@@ -88,9 +88,9 @@ bool is_unsupported_image_file(const fs::path& path);
 /// Throws a UserError "NAME: ..." if a side or the number of pixels exceeds the limits.
 void check_image_size(int64_t height, int64_t width, std::string_view name);
 
-/// Throws a UserError "NAME: ..." if a file of `file_bytes` bytes is too short for `size` at `most_per_byte`
+/// Throws a UserError "NAME: ..." if a file of `file_bytes` bytes is too short for `size` at `max_per_byte`
 /// per byte. Protects against headers that claim a huge image (decompression bombs).
-void check_density(int64_t size, int64_t most_per_byte, size_t file_bytes, std::string_view name);
+void check_density(int64_t size, int64_t max_per_byte, size_t file_bytes, std::string_view name);
 
 /// Converts between gray and RGB, with or without alpha, like PIL's convert: alpha is dropped or set to 255;
 /// gray is the ITU-R 601 luma.

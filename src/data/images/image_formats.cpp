@@ -72,10 +72,10 @@ const ImageFormat& format_of(std::span<const std::byte> bytes, std::string_view 
 
 }  // namespace
 
-PictureArea decode_stored(std::span<const std::byte> bytes, std::string_view name, Pixels pixels,
-                          Extent least, Image& image) {
+ImageArea decode_stored(std::span<const std::byte> bytes, std::string_view name, Pixels pixels,
+                        Extent min_size, Image& image) {
   const ImageFormat& format = format_of(bytes, name);
-  if (format.decode == nullptr) return decode_jpeg(bytes, name, image, least);
+  if (format.decode == nullptr) return decode_jpeg(bytes, name, image, min_size);
   format.decode(bytes, name, pixels, image);
   return {static_cast<double>(image.height), static_cast<double>(image.width)};
 }

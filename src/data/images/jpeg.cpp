@@ -18,7 +18,7 @@ constexpr int64_t kMaxCoefficientsPerByte = 8 * 64;
 constexpr int64_t kMaxPixelsPerByte = 8 * 32 * 32;
 // Memory that libjpeg needs for a file of any size: tables, rows, and coefficients of an
 // image without detail.
-constexpr int64_t kLeastMemory = 16 << 20;
+constexpr int64_t kMinMemory = 16 << 20;
 
 /// libjpeg's error manager with the target of longjmp; `base` must come first.
 struct JpegErrors {
@@ -73,7 +73,7 @@ class JpegReader {
     if (setjmp(errors_.back) != 0) return false;
     jpeg_create_decompress(&info_);
     info_.mem->max_memory_to_use =
-        kLeastMemory + std::ssize(file) * kMaxCoefficientsPerByte * static_cast<int64_t>(sizeof(JCOEF));
+        kMinMemory + std::ssize(file) * kMaxCoefficientsPerByte * static_cast<int64_t>(sizeof(JCOEF));
     progress_.progress_monitor = on_progress;
     info_.progress = &progress_;
     jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(file.data()), file.size());
@@ -83,7 +83,7 @@ class JpegReader {
 
   /// Starts decoding at an eighth, a quarter or half of the size if that has `least` pixels or more
   /// along both sides.
-  bool start(Extent least) {
+  bool start(Extent min_size) {
     if (setjmp(errors_.back) != 0) return false;
     const bool gray = info_.jpeg_color_space == JCS_GRAYSCALE;
     const bool inks = info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK;
@@ -92,7 +92,7 @@ class JpegReader {
     info_.scale_num = 1;
     info_.scale_denom = 8;
     const auto scaled = [&](int64_t side) { return (side + info_.scale_denom - 1) / info_.scale_denom; };
-    while (info_.scale_denom > 1 && (scaled(height()) < least.height || scaled(width()) < least.width))
+    while (info_.scale_denom > 1 && (scaled(height()) < min_size.height || scaled(width()) < min_size.width))
       info_.scale_denom /= 2;
     jpeg_start_decompress(&info_);
     return true;
@@ -132,7 +132,8 @@ void inks_to_rgb(bool inverted, Image& image) {
 
 }  // namespace
 
-PictureArea decode_jpeg(std::span<const std::byte> bytes, std::string_view name, Image& image, Extent least) {
+ImageArea decode_jpeg(std::span<const std::byte> bytes, std::string_view name, Image& image,
+                      Extent min_size) {
   if (bytes.empty()) user_error("{}: the JPEG is empty; replace the file", name);
   JpegReader reader;
   const auto demand = [&](bool good) {
@@ -141,7 +142,7 @@ PictureArea decode_jpeg(std::span<const std::byte> bytes, std::string_view name,
   demand(reader.read_header(bytes));
   check_image_size(reader.height(), reader.width(), name);
   check_density(reader.height() * reader.width(), kMaxPixelsPerByte, bytes.size(), name);
-  demand(reader.start(least));
+  demand(reader.start(min_size));
   image.height = reader.output_height();
   image.width = reader.output_width();
   image.channels = reader.channels();

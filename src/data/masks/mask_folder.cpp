@@ -25,7 +25,7 @@ class MaskFolder : public MaskedImages {
 
   void read(int64_t index, Image& image, Image& mask) const override {
     const MaskPair& files = pair(index);
-    read_picture(index, image);
+    read_image_of(index, image);
     read_mask(index, mask);
     if (mask.size() == image.size()) return;
     user_error("{}: the mask has {}x{} pixels, but {} has {}x{}; export the mask again", files.mask.string(),
@@ -68,7 +68,7 @@ class MaskFolder : public MaskedImages {
   }
 
  private:
-  void read_picture(int64_t index, Image& image) const {
+  void read_image_of(int64_t index, Image& image) const {
     if (const auto kept = images_.find(index)) {
       image = *kept;
       return;
@@ -99,7 +99,7 @@ class MaskFolder : public MaskedImages {
   std::vector<MaskPair> pairs_;
   MaskMeaning meaning_;
   Exif exif_;
-  mutable PictureCache images_, masks_;
+  mutable ImageCache images_, masks_;
 };
 
 /// Counts the values of all masks that can be read; `fault` is the first UserError of those that cannot.

@@ -233,7 +233,7 @@ std::vector<MaskPair> find_mask_pairs(const fs::path& root, std::string_view spl
     }
     pairs.push_back({images.at(name), *mask});
   }
-  if (layout.is_divided) pairs = every_fifth_apart(std::move(pairs), split);
+  if (layout.is_divided) pairs = split_every_fifth(std::move(pairs), split);
   if (pairs.empty())
     user_error("expected images of the {} split in {}, found none", split, layout.images.string());
   return pairs;

@@ -71,9 +71,9 @@ MaskRows::MaskRows(const MaskedImages& images, MaskRowOptions options)
   options_.pixels.augment.crop_padding = 0;
   options_.pixels.augment.flip = false;
   check_pixels(options_.pixels, options_.size, kChannels);
-  if (!(options_.least_scale > 0 && options_.least_scale <= options_.most_scale && options_.most_scale <= 16))
-    user_error("expected a random scale from above 0 to at most 16, got {} to {}", options_.least_scale,
-               options_.most_scale);
+  if (!(options_.min_scale > 0 && options_.min_scale <= options_.max_scale && options_.max_scale <= 16))
+    user_error("expected a random scale from above 0 to at most 16, got {} to {}", options_.min_scale,
+               options_.max_scale);
 }
 
 ArrayFormats MaskRows::formats(int64_t) const {
@@ -85,8 +85,8 @@ MaskPlacement MaskRows::place(const Row& row, Extent stored) const {
   const Extent whole = options_.resizes ? options_.size : stored;
   PhiloxSequence random(row.key, static_cast<uint64_t>(row.index), 0x5E6);
   // Log-uniform: a factor and its inverse are equally likely.
-  const double scale = std::exp(random.uniform(static_cast<float>(std::log(options_.least_scale)),
-                                               static_cast<float>(std::log(options_.most_scale))));
+  const double scale = std::exp(random.uniform(static_cast<float>(std::log(options_.min_scale)),
+                                               static_cast<float>(std::log(options_.max_scale))));
   const auto scaled = [scale](int64_t side) {
     return std::max<int64_t>(1, std::llround(static_cast<double>(side) * scale));
   };

@@ -9,9 +9,9 @@ namespace hearth::data {
 struct MaskRowOptions {
   Extent size;          ///< image size of a row
   bool resizes = true;  ///< True if images are resized to `size` first; otherwise their size is kept
-  /// Training: both sides are scaled by the same random factor from `least_scale` to `most_scale`, then a
+  /// Training: both sides are scaled by the same random factor from `min_scale` to `max_scale`, then a
   /// random crop of `size` is taken; pixels outside of the image are unlabeled.
-  double least_scale = 1, most_scale = 1;
+  double min_scale = 1, max_scale = 1;
   PixelOptions pixels;               ///< crop_padding is ignored
   std::vector<float> class_weights;  ///< weight of each class in the loss; empty: all 1
 };

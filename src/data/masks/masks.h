@@ -12,7 +12,7 @@
 
 namespace hearth::data {
 
-class PictureBudget;
+class ImageCacheBudget;
 
 /// Value of a mask pixel without a class; ignored by loss and metrics.
 inline constexpr uint8_t kUnlabeled = 255;
@@ -60,7 +60,7 @@ struct MaskOptions {
   bool skip_bad = false;  ///< masks: leave out pairs that cannot be read (MaskedImages::notes names them)
   int num_threads = 1;    ///< masks: for skip_bad and decide_masks
   /// masks: budget for caching decoded images and masks; null: no cache.
-  std::shared_ptr<PictureBudget> keep = nullptr;
+  std::shared_ptr<ImageCacheBudget> keep = nullptr;
 };
 
 /// Images with a class for every pixel, by index. Thread-safe.

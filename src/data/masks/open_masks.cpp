@@ -13,7 +13,7 @@ namespace {
 class ShapeMasks : public MaskedImages {
  public:
   explicit ShapeMasks(const MaskOptions& options)
-      : size_(options.image_size), count_(options.count), seed_(series_of(options.seed, options.split)) {
+      : size_(options.image_size), count_(options.count), seed_(seed_of_split(options.seed, options.split)) {
     check_shapes(size_, count_);
     classes_ = {{"background", {}}};
     for (const std::string& name : shape_names())
@@ -68,7 +68,7 @@ class ReadableMasks : public MaskedImages {
   std::vector<int64_t> readable_;
 };
 
-std::unique_ptr<MaskedImages> without_bad(std::unique_ptr<MaskedImages> all, int num_threads) {
+std::unique_ptr<MaskedImages> without_unreadable(std::unique_ptr<MaskedImages> all, int num_threads) {
   ReadCheck check = check_reading(all->size(), num_threads, [&](int64_t index) {
     thread_local Image image, mask;
     all->read(index, image, mask);
@@ -87,7 +87,7 @@ std::unique_ptr<MaskedImages> open_masks(const MaskOptions& options) {
   if (options.kind == "shapes") return std::make_unique<ShapeMasks>(options);
   if (options.kind == "masks") {
     auto images = is_outlined(options) ? open_outlined_masks(options) : open_mask_folder(options);
-    return options.skip_bad ? without_bad(std::move(images), options.num_threads) : std::move(images);
+    return options.skip_bad ? without_unreadable(std::move(images), options.num_threads) : std::move(images);
   }
   user_error("expected data.kind shapes or masks for segmentation, got '{}'{}", options.kind,
              did_you_mean(options.kind, mask_kinds()));

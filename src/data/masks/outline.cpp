@@ -68,14 +68,14 @@ void turn(std::vector<double>& points, double degrees, double about_x, double ab
 
 }  // namespace
 
-std::vector<double> turned_rectangle(double x0, double y0, double x1, double y1, double degrees,
-                                     double about_x, double about_y) {
+std::vector<double> rotated_rectangle(double x0, double y0, double x1, double y1, double degrees,
+                                      double about_x, double about_y) {
   std::vector<double> corners = {x0, y0, x1, y0, x1, y1, x0, y1};
   turn(corners, degrees, about_x, about_y);
   return corners;
 }
 
-std::vector<double> turned_ellipse(double x, double y, double radius_x, double radius_y, double degrees) {
+std::vector<double> rotated_ellipse(double x, double y, double radius_x, double radius_y, double degrees) {
   constexpr int kNumCorners = 64;
   std::vector<double> corners;
   for (int i = 0; i < kNumCorners; ++i) {

@@ -30,9 +30,9 @@ std::optional<OutlineExtent> extent_of(const Outline& outline);
 
 /// Return the corners of a rectangle rotated clockwise about a point, and of a polygon that approximates an
 /// ellipse rotated about its center.
-std::vector<double> turned_rectangle(double x0, double y0, double x1, double y1, double degrees,
-                                     double about_x, double about_y);
-std::vector<double> turned_ellipse(double x, double y, double radius_x, double radius_y, double degrees);
+std::vector<double> rotated_rectangle(double x0, double y0, double x1, double y1, double degrees,
+                                      double about_x, double about_y);
+std::vector<double> rotated_ellipse(double x, double y, double radius_x, double radius_y, double degrees);
 
 /// Decodes COCO's compressed RLE string (rleFrString of pycocotools). Returns nullopt if the string is
 /// damaged or the run lengths do not add up to `num_pixels`.

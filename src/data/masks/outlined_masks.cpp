@@ -53,7 +53,7 @@ class OutlinedMasks : public MaskedImages {
     std::vector<std::string> notes;
     int64_t num_boxes = 0, num_objects = 0;
     std::vector<bool> is_used(classes_.size());
-    for (const BoxedPicture& each : set_.pictures) {
+    for (const BoxedImage& each : set_.pictures) {
       num_objects += std::ssize(each.boxes);
       num_boxes += std::ranges::count_if(each.outlines, &Outline::empty);
       for (const Box& box : each.boxes) is_used[label_of_[static_cast<size_t>(box.label)]] = true;
@@ -82,7 +82,7 @@ class OutlinedMasks : public MaskedImages {
   }
 
  private:
-  const BoxedPicture& picture(int64_t index) const { return set_.pictures[static_cast<size_t>(index)]; }
+  const BoxedImage& picture(int64_t index) const { return set_.pictures[static_cast<size_t>(index)]; }
 
   void expect_readable(int64_t index) const {
     if (!picture(index).fault.empty()) throw UserError(picture(index).fault);
@@ -92,7 +92,7 @@ class OutlinedMasks : public MaskedImages {
   void draw(int64_t index, Extent size, Image& mask) const {
     mask = {.height = size.height, .width = size.width, .channels = 1};
     mask.pixels.assign(static_cast<size_t>(size.num_pixels()), 0);
-    const BoxedPicture& labels = picture(index);
+    const BoxedImage& labels = picture(index);
     for (size_t i = 0; i < labels.boxes.size(); ++i) {
       const Outline& outline = labels.outlines[i];
       const uint8_t label = label_of_[static_cast<size_t>(labels.boxes[i].label)];
@@ -113,7 +113,7 @@ class OutlinedMasks : public MaskedImages {
   /// Throws a UserError if the labels have boxes but no outlines.
   void check_outlines(const fs::path& path) const {
     bool has_boxes = false;
-    for (const BoxedPicture& each : set_.pictures) {
+    for (const BoxedImage& each : set_.pictures) {
       has_boxes = has_boxes || !each.boxes.empty();
       if (std::ranges::any_of(each.outlines, [](const Outline& outline) { return !outline.empty(); })) return;
     }
@@ -123,8 +123,8 @@ class OutlinedMasks : public MaskedImages {
           path.string());
   }
 
-  BoxedPictures set_;
-  PictureReader images_;
+  BoxedImages set_;
+  ImageReader images_;
   std::vector<uint8_t> label_of_;  ///< of each class of the labels
 };
 

@@ -100,7 +100,7 @@ void MatmulChoice::choose(ir::Graph& graph) {
     if (kernel == nullptr || kernel->matmuls == nullptr) continue;
     const ir::NodeTypes types(graph, node);
     std::vector<std::string> words;
-    for (const ir::LoneNode& matmul : kernel->matmuls(types.view(node)))
+    for (const ir::StandaloneNode& matmul : kernel->matmuls(types.view(node)))
       words.push_back(winner(matmul.view()));
     if (std::ranges::any_of(words, [](const std::string& word) { return !word.empty(); }))
       node.attrs.set("way", fmt::format("{}", fmt::join(words, ",")));

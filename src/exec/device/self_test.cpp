@@ -141,7 +141,7 @@ double deadline_of(const ir::OpDef& op, const ir::NodeView& view) {
   for (const ir::Type& type : view.in)
     in.push_back(type.dtype == DType::boolean ? ir::kNone : graph.add_value("", type, ir::Role::input));
   graph.add(op, in, view.attrs);
-  return kDeadlineSeconds + allowed_seconds(cost::seconds_of(graph, graph.nodes[0], cost::usual_gpu()));
+  return kDeadlineSeconds + allowed_seconds(cost::seconds_of(graph, graph.nodes[0], cost::default_gpu()));
 }
 
 /// The GPU, open while kernels are tested.

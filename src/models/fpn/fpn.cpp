@@ -68,7 +68,7 @@ ValueId predict(Builder& builder, std::string_view name, ValueId in, int64_t cha
                       {.out_channels = channels,
                        .bias = true,
                        .normal = head_deviation(builder.graph().type(in).shape.back()),
-                       .bias_start = bias});
+                       .bias_init = bias});
 }
 
 ValueId join_levels(Builder& builder, std::span<const ValueId> levels, int64_t values) {

@@ -22,7 +22,7 @@ ValueId squeeze_excite(Builder& builder, const std::string& name, ValueId in, co
                          .padding = 0,
                          .bias = true,
                          .kaiming_fan_out = true,
-                         .bias_start = 0});
+                         .bias_init = 0});
   };
   const ValueId mean = builder.op("reshape", {builder.global_avg_pool(in)},
                                   {{"shape", std::vector<int64_t>{shape[0], 1, 1, shape[3]}}});

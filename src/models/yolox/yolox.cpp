@@ -93,7 +93,7 @@ Levels darknet(Layers& layers, ValueId images) {
   ValueId x = ir::kNone;
   {
     const Builder::Scope stem(layers.builder(), "stem");
-    x = layers.unit("conv", images, {.out_channels = base, .kernel = 6, .stride = 2, .of_blocks = true});
+    x = layers.unit("conv", images, {.out_channels = base, .kernel = 6, .stride = 2, .space_to_depth = true});
   }
   Levels made{};
   for (int stage = 0; stage < 4; ++stage) {
@@ -141,7 +141,7 @@ ValueId predict(Layers& layers, ValueId in, int level, int64_t num_classes) {
   const auto last = [&](const char* part, ValueId x, int64_t channels, std::optional<double> bias) {
     return builder.conv(
         name(part), x,
-        {.out_channels = channels, .kernel = 1, .padding = 0, .bias = true, .bias_start = bias});
+        {.out_channels = channels, .kernel = 1, .padding = 0, .bias = true, .bias_init = bias});
   };
   const ValueId x = layers.pointwise(name("stems"), in, width);
   const ValueId of_class = branch("cls_convs", x), of_box = branch("reg_convs", x);

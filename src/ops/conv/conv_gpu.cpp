@@ -348,25 +348,25 @@ ir::Type matrix_of(ir::Type type) {
 }
 /// With one tap, images are matrices with a row per pixel and a column per channel: returns the equivalent
 /// matmul. Empty for larger kernels.
-std::vector<ir::LoneNode> matmul_of(const NodeView& node, const Shape& x, const Shape& w,
-                                    std::string_view transposed) {
+std::vector<ir::StandaloneNode> matmul_of(const NodeView& node, const Shape& x, const Shape& w,
+                                          std::string_view transposed) {
   const cpu::ConvShape shape = conv_shape(x, w, node.attrs);
   if (shape.kernel_h != 1 || shape.kernel_w != 1 || shape.stride != 1 || shape.padding != 0 ||
       shape.groups != 1)
     return {};
-  ir::LoneNode made{.attrs = node.attrs, .in = {}, .out = {matrix_of(node.out_type(0))}};
+  ir::StandaloneNode made{.attrs = node.attrs, .in = {}, .out = {matrix_of(node.out_type(0))}};
   for (const ir::Type& type : node.in) made.in.push_back(matrix_of(type));
   if (!transposed.empty()) made.attrs.set(transposed, int64_t{1});
   return {made};
 }
 
-std::vector<ir::LoneNode> conv2d_matmuls(const NodeView& node) {
+std::vector<ir::StandaloneNode> conv2d_matmuls(const NodeView& node) {
   return matmul_of(node, node.in_type(ConvIn::x).shape, node.in_type(ConvIn::w).shape, "");
 }
-std::vector<ir::LoneNode> conv2d_grad_input_matmuls(const NodeView& node) {
+std::vector<ir::StandaloneNode> conv2d_grad_input_matmuls(const NodeView& node) {
   return matmul_of(node, node.out_type(0).shape, node.in_type(1).shape, "transpose_b");
 }
-std::vector<ir::LoneNode> conv2d_grad_weight_matmuls(const NodeView& node) {
+std::vector<ir::StandaloneNode> conv2d_grad_weight_matmuls(const NodeView& node) {
   return matmul_of(node, node.in_type(0).shape, node.out_type(0).shape, "transpose_a");
 }
 

@@ -103,7 +103,7 @@ const OpDef fused_elementwise{
     .name = "fused_elementwise",
     .doc = "a chain of elementwise ops in one loop (attribute `program`)",
     .inputs = {"x+"},
-    .most_inputs = kMaxInputs,
+    .max_inputs = kMaxInputs,
     .infer = infer,
     .no_vjp_because = "ops are fused after the backward pass",
     .cpu = kernel,

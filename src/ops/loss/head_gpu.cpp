@@ -275,19 +275,19 @@ Arrays both_of(const KernelArgs& args) {
 }
 
 /// Returns the matmuls of a full chunk, for autotuning.
-std::vector<ir::LoneNode> head_matmuls(const ir::NodeView& node) {
+std::vector<ir::StandaloneNode> head_matmuls(const ir::NodeView& node) {
   const Head head(node);
   const ir::Type x{.dtype = head.dtype, .shape = {head.chunk, head.width}};
   return {{.attrs = {{"transpose_b", int64_t{1}}, {"out_dtype", std::string("f32")}},
            .in = {x, node.in_type(HeadIn::weight)},
            .out = {{.dtype = DType::f32, .shape = {head.chunk, head.vocab}}}}};
 }
-std::vector<ir::LoneNode> head_grad_matmuls(const ir::NodeView& node) {
+std::vector<ir::StandaloneNode> head_grad_matmuls(const ir::NodeView& node) {
   const Head head(node);
   const ir::Type x{.dtype = head.dtype, .shape = {head.chunk, head.width}};
   const ir::Type dlogits{.dtype = head.dtype, .shape = {head.chunk, head.vocab}};
   const ir::Type& weight = node.in_type(HeadIn::weight);
-  std::vector<ir::LoneNode> made = head_matmuls(node);
+  std::vector<ir::StandaloneNode> made = head_matmuls(node);
   made.push_back({.attrs = {}, .in = {dlogits, weight}, .out = {x}});
   if (node.attrs.integer_or("frozen", 0) == 0)
     made.push_back({.attrs = {{"transpose_a", int64_t{1}}, {"out_dtype", std::string("f32")}},

@@ -57,7 +57,7 @@ std::vector<std::string_view> matmul_ways(const ir::NodeView& node, bool has_lib
   return names;
 }
 
-std::vector<ir::LoneNode> itself(const ir::NodeView& node) {
+std::vector<ir::StandaloneNode> itself(const ir::NodeView& node) {
   return {{.attrs = node.attrs,
            .in = {node.in.begin(), node.in.end()},
            .out = {node.out.begin(), node.out.end()}}};

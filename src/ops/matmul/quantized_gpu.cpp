@@ -389,7 +389,7 @@ ir::Kernel make(const NodeView& node) {
 
 /// The matmul after W is dequantized, used for many rows of x; with 16 bits the elements are rounded to x's
 /// dtype.
-std::vector<ir::LoneNode> quantized_matmuls(const NodeView& node) {
+std::vector<ir::StandaloneNode> quantized_matmuls(const NodeView& node) {
   const Problem p = problem_of(node);
   if (!p.may_be_dequantized()) return {};
   return {{.attrs = {{"transpose_b", int64_t{p.back ? 0 : 1}}},

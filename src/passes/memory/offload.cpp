@@ -34,7 +34,7 @@ class Offload {
  private:
   bool is_offloaded(ValueId id) const {
     const ir::Value& value = graph_.value(id);
-    if (value.type.num_bytes() < options_.least_bytes || value.producer != kNone) return false;
+    if (value.type.num_bytes() < options_.min_bytes || value.producer != kNone) return false;
     if (value.role == ir::Role::state || value.role == ir::Role::carried) return options_.states;
     return options_.weights && (value.role == ir::Role::parameter || value.role == ir::Role::frozen);
   }

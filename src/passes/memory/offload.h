@@ -12,7 +12,7 @@ struct OffloadOptions {
   bool weights = false;  ///< trained and frozen weights
   /// Saved activations: recompute() selects those for which copying is cheaper than recomputing.
   bool activations = false;
-  int64_t least_bytes = 1 << 20;  ///< smaller values stay on the device
+  int64_t min_bytes = 1 << 20;  ///< smaller values stay on the device
   bool operator==(const OffloadOptions&) const = default;
 };
 

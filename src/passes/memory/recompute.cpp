@@ -326,7 +326,7 @@ class Recompute {
 
   std::optional<Candidate> copied_back(ValueId value, NodeId next_read) const {
     const int64_t num_bytes = padded_bytes(graph_.type(value).num_bytes());
-    if (!offload_.activations || num_bytes < offload_.least_bytes) return std::nullopt;
+    if (!offload_.activations || num_bytes < offload_.min_bytes) return std::nullopt;
     const double crossing = static_cast<double>(num_bytes) / device_.link_bytes_per_second;
     Candidate candidate{.chain = {value}, .next_read = next_read, .stashed = true};
     candidate.saved_bytes = num_bytes;

@@ -21,7 +21,7 @@ constexpr std::string_view kBoxKinds[] = {"boxes", "coco",    "voc", "yolo",    
                                           "cvat",  "labelme", "csv", "createml"};
 
 /// Reads the labels of a split without decoding images.
-data::BoxedPictures read_boxed_pictures(const recipe::Recipe& recipe, const std::string& split) {
+data::BoxedImages read_boxed_pictures(const recipe::Recipe& recipe, const std::string& split) {
   const recipe::Data& data = recipe.data;
   const auto format = std::ranges::find(kBoxKinds, data.kind);
   if (format != std::end(kBoxKinds)) {
@@ -34,7 +34,7 @@ data::BoxedPictures read_boxed_pictures(const recipe::Recipe& recipe, const std:
                              .class_names = recipe.model.class_names});
   }
   if (data.kind == name_of(recipe::DataKind::shapes)) {
-    return data::shape_boxes(data::series_of(recipe.seed, split),
+    return data::shape_boxes(data::seed_of_split(recipe.seed, split),
                              split == "test" ? data.val_count : data.count, data.image_size);
   }
   user_error("expected data.kind shapes, {} for detection, got {}; try data.kind=boxes",
@@ -66,8 +66,8 @@ data::BoxAugment box_augment(const recipe::Recipe& recipe) {
           .degrees = detect.degrees,
           .translate = detect.translate,
           .shear = detect.shear,
-          .scale_least = static_cast<double>(detect.scale[0]),
-          .scale_most = static_cast<double>(detect.scale[1]),
+          .scale_min = static_cast<double>(detect.scale[0]),
+          .scale_max = static_cast<double>(detect.scale[1]),
           .flip = recipe.data.flip ? 0.5 : 0.0,
           .hsv = detect.hsv ? 1.0 : 0.0};
 }
@@ -117,19 +117,19 @@ std::unique_ptr<Predictor> open_predictor(const recipe::Recipe& recipe, const Pr
 }
 
 void check_boxes(const recipe::Recipe& recipe, const char* split, const DataReport& report) {
-  const data::BoxedPictures set = boxed_pictures(recipe, split);
+  const data::BoxedImages set = boxed_pictures(recipe, split);
   const data::BoxCheck check = data::check_boxes(set);
   report.line(fmt::format("{}: {} images, {} classes, {} images without boxes", split, set.pictures.size(),
-                          set.class_names.size(), check.pictures_without_boxes));
+                          set.class_names.size(), check.images_without_boxes));
   for (size_t i = 0; i < check.classes.size(); ++i) {
     const data::BoxCheck::Class& one = check.classes[i];
     report.line(fmt::format("  {:<20} {} boxes on {} images: {} small, {} medium, {} large",
                             set.class_names[i], one.boxes, one.pictures, one.small, one.medium, one.large));
   }
-  if (check.turned_upright > 0)
+  if (check.rotated_upright > 0)
     report.notes({fmt::format(
         "{} images are rotated by their EXIF orientation; data.exif=ignore keeps the stored pixels",
-        check.turned_upright)});
+        check.rotated_upright)});
   if (check.kept_as_stored > 0)
     report.notes(
         {fmt::format("{} images have an EXIF orientation that is not applied because their boxes refer to "
@@ -147,10 +147,10 @@ void check_images(const Job& job, const DataReport& report) {
 
 std::span<const std::string_view> box_kinds() { return kBoxKinds; }
 
-data::BoxedPictures boxed_pictures(const recipe::Recipe& recipe, const std::string& split) {
-  data::BoxedPictures set = read_boxed_pictures(recipe, split);
+data::BoxedImages boxed_pictures(const recipe::Recipe& recipe, const std::string& split) {
+  data::BoxedImages set = read_boxed_pictures(recipe, split);
   if (recipe.data.bad_records == recipe::BadRecords::skip)
-    data::leave_out_bad(set, recipe::num_threads(recipe));
+    data::remove_unreadable(set, recipe::num_threads(recipe));
   return set;
 }
 

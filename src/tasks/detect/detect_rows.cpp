@@ -19,7 +19,7 @@ Extent largest(const DetectRowOptions& options) {
 
 }  // namespace
 
-DetectRows::DetectRows(const data::BoxedPictures& set, const Detector& detector, DetectRowOptions options)
+DetectRows::DetectRows(const data::BoxedImages& set, const Detector& detector, DetectRowOptions options)
     : set_(set),
       detector_(detector),
       options_(std::move(options)),

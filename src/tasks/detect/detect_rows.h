@@ -11,16 +11,16 @@ struct DetectRowOptions {
   std::vector<int64_t> sides;  ///< square sides for multi-scale training; empty: `size`
   bool is_training = false;    ///< true: augmented; false: only letterboxed
   data::BoxAugment augment;
-  int64_t plain_from_epoch = 0;               ///< first epoch without mosaic and mixup
-  int64_t max_boxes = 120;                    ///< per image: the largest ones, without crowds
-  std::shared_ptr<data::PictureBudget> keep;  ///< cache of decoded images; null: none
+  int64_t plain_from_epoch = 0;                  ///< first epoch without mosaic and mixup
+  int64_t max_boxes = 120;                       ///< per image: the largest ones, without crowds
+  std::shared_ptr<data::ImageCacheBudget> keep;  ///< cache of decoded images; null: none
 };
 
 /// Row source of a detector: images and the target arrays of their boxes.
 class DetectRows : public data::RowSource {
  public:
   /// UserError if the options are invalid. Set and detector must outlive the rows.
-  DetectRows(const data::BoxedPictures& set, const Detector& detector, DetectRowOptions options);
+  DetectRows(const data::BoxedImages& set, const Detector& detector, DetectRowOptions options);
 
   int64_t num_rows() const override { return std::ssize(set_.pictures); }
   int64_t row_length(const data::LoaderPosition& begin) const override;
@@ -31,10 +31,10 @@ class DetectRows : public data::RowSource {
   Extent size_of(int64_t length) const;
   data::BoxSample sample(const data::Row& row, Extent size, bool is_plain) const;
 
-  const data::BoxedPictures& set_;
+  const data::BoxedImages& set_;
   const Detector& detector_;
   DetectRowOptions options_;
-  data::PictureReader reader_;
+  data::ImageReader reader_;
 };
 
 }  // namespace hearth::tasks

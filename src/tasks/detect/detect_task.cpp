@@ -101,9 +101,9 @@ std::string small_jpeg(const data::Image& image) {
 }
 
 /// Returns the distinct classes of each image's boxes.
-std::vector<std::vector<int32_t>> classes_of(const data::BoxedPictures& set) {
+std::vector<std::vector<int32_t>> classes_of(const data::BoxedImages& set) {
   std::vector<std::vector<int32_t>> made;
-  for (const data::BoxedPicture& picture : set.pictures) {
+  for (const data::BoxedImage& picture : set.pictures) {
     std::vector<int32_t> classes;
     for (const data::Box& box : picture.boxes)
       if (!box.crowd) classes.push_back(box.label);
@@ -188,7 +188,7 @@ std::unique_ptr<BatchStream> DetectTask::open(const data::LoaderPosition& from,
 }
 
 Evaluation DetectTask::evaluate(engine::Engine& engine, int64_t num_shown) const {
-  const data::BoxedPictures& set = options_.held_out;
+  const data::BoxedImages& set = options_.held_out;
   const data::LoaderOptions options = data::in_order(options_.loader);
   LoaderStream stream(test_rows_, options);
   std::vector<JudgedPicture> judged = truths_of(set);
@@ -200,7 +200,7 @@ Evaluation DetectTask::evaluate(engine::Engine& engine, int64_t num_shown) const
     if (!options_.rows.sides.empty()) batch.row_length = size.height;
     made.loss += engine.evaluate(batch);
     for (int64_t row = 0; row < batch.num_rows; ++row, ++done) {
-      const data::BoxedPicture& picture = set.pictures[static_cast<size_t>(done)];
+      const data::BoxedImage& picture = set.pictures[static_cast<size_t>(done)];
       std::vector<Detection>& found = judged[static_cast<size_t>(done)].detections;
       found = detections_of(*detector_, engine, row, {picture.height, picture.width}, size, options_.nms);
       if (std::ranges::binary_search(shown, done)) made.strips.push_back(strip(done, found));
@@ -227,7 +227,7 @@ Evaluation DetectTask::evaluate(engine::Engine& engine, int64_t num_shown) const
 }
 
 io::ImageStrip DetectTask::strip(int64_t index, std::span<const Detection> found) const {
-  const data::BoxedPicture& picture = options_.held_out.pictures[static_cast<size_t>(index)];
+  const data::BoxedImage& picture = options_.held_out.pictures[static_cast<size_t>(index)];
   const std::shared_ptr<const data::Image> stored = reader_.read(index);
   const data::Image small = data::resize(*stored, data::shrunk_to_fit(stored->size(), kLongestShown));
   const double scale_x = static_cast<double>(small.width) / static_cast<double>(picture.width);
@@ -257,7 +257,7 @@ io::ImageStrip DetectTask::strip(int64_t index, std::span<const Detection> found
 
 std::string DetectTask::describe() const {
   int64_t boxes = 0;
-  for (const data::BoxedPicture& picture : options_.train.pictures) boxes += std::ssize(picture.boxes);
+  for (const data::BoxedImage& picture : options_.train.pictures) boxes += std::ssize(picture.boxes);
   return fmt::format("{} training{} and {} validation images, {} boxes of {} classes to learn from{}",
                      train_rows_.num_rows(), balance_ ? kBalanced : "", test_rows_.num_rows(), boxes,
                      options_.train.class_names.size(), left_out_text(*this));

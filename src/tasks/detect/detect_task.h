@@ -11,7 +11,7 @@ namespace hearth::tasks {
 
 struct DetectTaskOptions {
   DetectorOptions detector;
-  data::BoxedPictures train, held_out;
+  data::BoxedImages train, held_out;
   data::LoaderOptions loader;
   DetectRowOptions rows;  ///< of training rows
   NmsOptions nms;
@@ -71,7 +71,7 @@ class DetectTask : public Task {
   std::unique_ptr<Detector> detector_;
   DetectRows train_rows_, test_rows_;
   std::optional<data::ClassBalance> balance_;
-  data::PictureReader reader_;  ///< decodes held-out images for the report
+  data::ImageReader reader_;  ///< decodes held-out images for the report
 };
 
 }  // namespace hearth::tasks

@@ -18,9 +18,9 @@ std::string write_coco_results(std::span<const JudgedPicture> pictures,
   return text + "]\n";
 }
 
-std::vector<JudgedPicture> truths_of(const data::BoxedPictures& set) {
+std::vector<JudgedPicture> truths_of(const data::BoxedImages& set) {
   std::vector<JudgedPicture> pictures;
-  for (const data::BoxedPicture& picture : set.pictures) {
+  for (const data::BoxedImage& picture : set.pictures) {
     pictures.push_back({.id = picture.id});
     for (const data::Box& box : picture.boxes) pictures.back().truths.push_back(truth_of(box));
   }

@@ -15,7 +15,7 @@ io::CaptionKey caption_key(std::string_view caption, const LatentFormat& format,
           .pooled = format.pooled_width};
 }
 
-CachedLatents::CachedLatents(std::vector<data::CaptionedPicture> pictures, const data::Buckets& buckets,
+CachedLatents::CachedLatents(std::vector<data::CaptionedImage> pictures, const data::Buckets& buckets,
                              const LatentFormat& format, const CoderHashes& hashes, io::LatentCache cache)
     : pictures_(std::move(pictures)),
       format_(format),
@@ -23,7 +23,7 @@ CachedLatents::CachedLatents(std::vector<data::CaptionedPicture> pictures, const
       cache_(std::move(cache)),
       coded_(format_, cache_) {
   for (size_t i = 0; i < pictures_.size(); ++i) {
-    const data::CaptionedPicture& picture = pictures_[i];
+    const data::CaptionedImage& picture = pictures_[i];
     crops_.push_back(buckets.crop(picture.size));
     if (buckets.is_small(picture.size)) small_.push_back(picture.file.filename().string());
     const MappedFile file(picture.file);
@@ -37,7 +37,7 @@ CachedLatents::CachedLatents(std::vector<data::CaptionedPicture> pictures, const
 std::vector<std::string> CachedLatents::missing_captions() const {
   if (format_.num_tokens == 0) return {};
   std::set<std::string> captions = {""};
-  for (const data::CaptionedPicture& picture : pictures_) captions.insert(picture.caption);
+  for (const data::CaptionedImage& picture : pictures_) captions.insert(picture.caption);
   std::erase_if(captions, [&](const std::string& caption) { return cache_.holds(key_of(caption)); });
   return {captions.begin(), captions.end()};
 }

@@ -29,14 +29,14 @@ io::CaptionKey caption_key(std::string_view caption, const LatentFormat& format,
 class CachedLatents : public data::LatentSource {
  public:
   /// Hashes every image file to find its latents in the cache. UserError if one cannot be read.
-  CachedLatents(std::vector<data::CaptionedPicture> pictures, const data::Buckets& buckets,
+  CachedLatents(std::vector<data::CaptionedImage> pictures, const data::Buckets& buckets,
                 const LatentFormat& format, const CoderHashes& hashes, io::LatentCache cache);
 
   /// Number of images that the cache lacks; of distinct captions, with the empty one.
   int64_t num_missing_pictures() const { return coded_.num_missing(); }
   int64_t num_missing_captions() const;
   /// All images; file names of those that are enlarged (Buckets::is_small).
-  const std::vector<data::CaptionedPicture>& pictures() const { return pictures_; }
+  const std::vector<data::CaptionedImage>& pictures() const { return pictures_; }
   const std::vector<std::string>& small() const { return small_; }
   /// Encodes the missing images into the cache (CodedPictures::make).
   void make_latents(FunctionRef<std::vector<float>(const data::Image&)> encode,
@@ -61,7 +61,7 @@ class CachedLatents : public data::LatentSource {
   }
   std::vector<std::string> missing_captions() const;
 
-  std::vector<data::CaptionedPicture> pictures_;
+  std::vector<data::CaptionedImage> pictures_;
   std::vector<data::BucketCrop> crops_;  ///< by image
   std::vector<std::string> small_;
   std::vector<size_t> places_;  ///< by index: position in pictures_ and crops_

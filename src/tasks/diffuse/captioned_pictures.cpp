@@ -160,7 +160,7 @@ LatentFormat latent_format(const CaptionedPicturesOptions& options, int64_t fact
 
 /// Images and captions of the data folder, and of the class folder (prior preservation).
 struct Folders {
-  std::vector<data::CaptionedPicture> train, prior;
+  std::vector<data::CaptionedImage> train, prior;
 };
 Folders read_folders(const CaptionedPicturesOptions& options) {
   const fs::path kohyas = data::regularization_folder(options.folder);
@@ -181,7 +181,7 @@ Folders read_folders(const CaptionedPicturesOptions& options) {
 std::vector<std::string> captions_of(const Folders& folders) {
   std::set<std::string> captions;
   for (const auto* pictures : {&folders.train, &folders.prior})
-    for (const data::CaptionedPicture& picture : *pictures) captions.insert(picture.caption);
+    for (const data::CaptionedImage& picture : *pictures) captions.insert(picture.caption);
   return {captions.begin(), captions.end()};
 }
 
@@ -267,9 +267,9 @@ class CaptionedPictures : public PictureSet {
   }
 
  private:
-  CachedLatents open(std::vector<data::CaptionedPicture> pictures) {
+  CachedLatents open(std::vector<data::CaptionedImage> pictures) {
     if (options_.skip_bad) {
-      const std::string note = data::leave_out_bad(pictures, options_.encoders.compute.num_threads);
+      const std::string note = data::remove_unreadable(pictures, options_.encoders.compute.num_threads);
       if (!note.empty()) notes_.push_back("note: " + note);
     }
     return {std::move(pictures), data::Buckets(options_.resolution),

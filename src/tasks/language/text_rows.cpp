@@ -261,7 +261,8 @@ void RowOrder::sort_window(const data::LoaderPosition& position, int64_t window)
 }
 
 int64_t RowOrder::row_at(const data::LoaderPosition& position) {
-  return row_in_place(position, data::place_at(position, rows_.num_rows(), lengths_.empty() ? 1 : kRun));
+  return row_in_place(position,
+                      data::position_in_epoch(position, rows_.num_rows(), lengths_.empty() ? 1 : kRun));
 }
 
 int64_t RowOrder::row_in_place(const data::LoaderPosition& position, int64_t place) {

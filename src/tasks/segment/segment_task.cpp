@@ -96,7 +96,7 @@ class Tally {
 };
 
 data::MaskRowOptions unchanged(data::MaskRowOptions options) {
-  options.least_scale = options.most_scale = 1;
+  options.min_scale = options.max_scale = 1;
   options.pixels.augment = {};
   return options;
 }

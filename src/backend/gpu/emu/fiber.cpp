@@ -30,7 +30,7 @@ struct Fiber::Start {
     from.place_ = transfer.fctx;
     const void* stack = nullptr;
     size_t bytes = 0;
-    has_jumped(fake_stack, &stack, &bytes);
+    after_stack_switch(fake_stack, &stack, &bytes);
     if (from.owns_stack_) return;
     from.stack_ = const_cast<void*>(stack);
     from.stack_bytes_ = bytes;
@@ -62,7 +62,7 @@ void Fiber::restart() {
 
 void Fiber::jump(Fiber& to, bool for_good) {
   Start start{.from = this, .to = &to};
-  about_to_jump(for_good ? nullptr : &fake_stack_, to.stack_, to.stack_bytes_);
+  before_stack_switch(for_good ? nullptr : &fake_stack_, to.stack_, to.stack_bytes_);
   const transfer_t back = jump_fcontext(static_cast<fcontext_t>(to.place_), &start);
   Start::arrive(back, fake_stack_);
 }
