@@ -15,10 +15,10 @@ namespace hearth::ops {
 inline constexpr int kBlockThreads = 256;
 
 /// Returns count / by, rounded up.
-inline int64_t divided_up(int64_t count, int64_t by) { return (count + by - 1) / by; }
+inline int64_t ceil_div(int64_t count, int64_t by) { return (count + by - 1) / by; }
 /// Returns the number of blocks of kBlockThreads for a grid-stride loop over `count` elements.
 inline int64_t num_stride_blocks(int64_t count) {
-  return std::clamp<int64_t>(divided_up(count, kBlockThreads), 1, 1024);
+  return std::clamp<int64_t>(ceil_div(count, kBlockThreads), 1, 1024);
 }
 
 /// First element of this thread and the stride between its elements in a grid-stride loop.
@@ -46,7 +46,7 @@ RT_DEVICE void store_before(int64_t end, T* to, int64_t at, const rt::Vec<T, n>&
 /// InternalError: no GPU kernel computes from this dtype.
 [[noreturn]] void refuse_storage_type(DType dtype);
 /// UserError: `what` is `got`, but GPUs support at most `most`.
-[[noreturn]] void refuse_on_gpu(const char* what, int64_t most, int64_t got);
+[[noreturn]] void refuse_on_gpu(const char* what, int64_t limit, int64_t got);
 
 /// Returns body(T()), where T is the type that holds a storage dtype on a GPU.
 template <typename Body>

@@ -17,10 +17,10 @@ inline constexpr size_t kTableBytes = 3584;
 /// of `run` elements of one tensor.
 template <typename Tensor>
 struct ManyTensors {
-  static constexpr int kMost = static_cast<int>((kTableBytes - 16) / (sizeof(Tensor) + 12));
-  int64_t counts[kMost];  ///< elements of each tensor
-  Tensor tensors[kMost];
-  int first_blocks[kMost];
+  static constexpr int kMaxTensors = static_cast<int>((kTableBytes - 16) / (sizeof(Tensor) + 12));
+  int64_t counts[kMaxTensors];  ///< elements of each tensor
+  Tensor tensors[kMaxTensors];
+  int first_blocks[kMaxTensors];
   int num_tensors;
   int num_blocks;
   int run;  ///< elements per block
@@ -47,7 +47,7 @@ RT_DEVICE BlockRun run_of_block(const ManyTensors<Tensor>& all) {
 }
 
 /// Returns the number of blocks for a tensor of `count` elements.
-inline int64_t num_runs(int64_t count, int run) { return divided_up(count, run); }
+inline int64_t num_runs(int64_t count, int run) { return ceil_div(count, run); }
 
 /// Calls launch(table) for tables that hold tensor_of(i) of counts[i] elements, in order, as many tables as
 /// needed.
@@ -61,7 +61,7 @@ void for_many_tensors(std::span<const int64_t> counts, int run, TensorOf tensor_
     all.tensors[all.num_tensors] = tensor_of(i);
     all.first_blocks[all.num_tensors] = all.num_blocks;
     all.num_blocks += static_cast<int>(num_runs(counts[i], run));
-    if (++all.num_tensors < ManyTensors<Tensor>::kMost) continue;
+    if (++all.num_tensors < ManyTensors<Tensor>::kMaxTensors) continue;
     launch(all);
     all.num_tensors = all.num_blocks = 0;
   }
@@ -78,10 +78,10 @@ inline std::vector<int64_t> counts_of(std::span<const ir::NodeView> nodes) {
 /// Returns the buffers of node `i` of `num_nodes` nodes that share one launch.
 inline ir::KernelArgs args_of(const ir::KernelArgs& args, size_t num_nodes, size_t i) {
   const size_t num_in = args.in.size() / num_nodes, num_out = args.out.size() / num_nodes;
-  ir::KernelArgs own = args;
-  own.in = args.in.subspan(i * num_in, num_in);
-  own.out = args.out.subspan(i * num_out, num_out);
-  return own;
+  ir::KernelArgs local = args;
+  local.in = args.in.subspan(i * num_in, num_in);
+  local.out = args.out.subspan(i * num_out, num_out);
+  return local;
 }
 
 }  // namespace hearth::ops

@@ -6,8 +6,8 @@ void refuse_storage_type(DType dtype) {
   internal_error("no GPU kernel supports dtype {}", dtype_name(dtype));
 }
 
-void refuse_on_gpu(const char* what, int64_t most, int64_t got) {
-  user_error("{} is {}, but GPUs support at most {}; use device=cpu", what, got, most);
+void refuse_on_gpu(const char* what, int64_t limit, int64_t got) {
+  user_error("{} is {}, but GPUs support at most {}; use device=cpu", what, got, limit);
 }
 
 Inferred same_as_first(const NodeView& node) { return {.out = {node.in[0]}, .error = ""}; }

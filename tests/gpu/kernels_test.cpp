@@ -65,7 +65,7 @@ TEST_P(GpuKernel, MatchesTheReferenceInEveryWay) {
   const auto matmuls = gpu::Gpu().find_kernel(*op_)->matmuls;
   const size_t count = matmuls == nullptr ? 0 : matmuls(types.view(node())).size();
   if (count == 0 || graph_.type(node().inputs[0]).dtype == DType::f32) return;
-  for (const MatmulWay way : ways_of(graph_.type(node().inputs[0]).dtype)) {
+  for (const MatmulVariant way : variants_of(graph_.type(node().inputs[0]).dtype)) {
     SCOPED_TRACE(name_of(way));
     ir::Attrs attrs = node().attrs;
     attrs.set("way", fmt::format("{}", fmt::join(std::vector(count, name_of(way)), ",")));

@@ -15,7 +15,7 @@ namespace {
 using rt::bf16;
 
 struct Case {
-  MatmulWay way;
+  MatmulVariant way;
   int m, n, k;
   bool transpose_a, transpose_b;
 };
@@ -70,30 +70,30 @@ std::vector<Case> cases() {
   std::vector<Case> made;
   for (const bool transpose_a : {false, true}) {
     for (const bool transpose_b : {false, true}) {
-      made.push_back({MatmulWay::large, 130, 144, 40, transpose_a, transpose_b});
-      made.push_back({MatmulWay::large, 136, 144, 104, transpose_a, transpose_b});
-      made.push_back({MatmulWay::small, 80, 65, 72, transpose_a, transpose_b});
-      made.push_back({MatmulWay::small, 80, 72, 88, transpose_a, transpose_b});
-      made.push_back({MatmulWay::tall, 136, 16, 33, transpose_a, transpose_b});
-      made.push_back({MatmulWay::tall, 136, 8, 48, transpose_a, transpose_b});
-      made.push_back({MatmulWay::wide, 8, 150, 64, transpose_a, transpose_b});
-      made.push_back({MatmulWay::wide, 8, 152, 56, transpose_a, transpose_b});
+      made.push_back({MatmulVariant::large, 130, 144, 40, transpose_a, transpose_b});
+      made.push_back({MatmulVariant::large, 136, 144, 104, transpose_a, transpose_b});
+      made.push_back({MatmulVariant::small, 80, 65, 72, transpose_a, transpose_b});
+      made.push_back({MatmulVariant::small, 80, 72, 88, transpose_a, transpose_b});
+      made.push_back({MatmulVariant::tall, 136, 16, 33, transpose_a, transpose_b});
+      made.push_back({MatmulVariant::tall, 136, 8, 48, transpose_a, transpose_b});
+      made.push_back({MatmulVariant::wide, 8, 150, 64, transpose_a, transpose_b});
+      made.push_back({MatmulVariant::wide, 8, 152, 56, transpose_a, transpose_b});
     }
   }
-  made.push_back({MatmulWay::tall, 20, 7, 1030, false, true});
-  made.push_back({MatmulWay::wide, 5, 24, 800, true, false});
+  made.push_back({MatmulVariant::tall, 20, 7, 1030, false, true});
+  made.push_back({MatmulVariant::wide, 5, 24, 800, true, false});
   return made;
 }
 INSTANTIATE_TEST_SUITE_P(Ways, Matmuls, testing::ValuesIn(cases()));
 
 TEST(MatmulWays, AreTheWordsOfAnAttribute) {
   const ir::Attrs one = {{"way", std::string("large")}}, three = {{"way", std::string("tall,,library")}};
-  EXPECT_EQ(way_at({}, 0), "");
-  EXPECT_EQ(way_at(one, 0), "large");
-  EXPECT_EQ(way_at(one, 1), "");
-  EXPECT_EQ(way_at(three, 0), "tall");
-  EXPECT_EQ(way_at(three, 1), "");
-  EXPECT_EQ(way_at(three, 2), "library");
+  EXPECT_EQ(variant_at({}, 0), "");
+  EXPECT_EQ(variant_at(one, 0), "large");
+  EXPECT_EQ(variant_at(one, 1), "");
+  EXPECT_EQ(variant_at(three, 0), "tall");
+  EXPECT_EQ(variant_at(three, 1), "");
+  EXPECT_EQ(variant_at(three, 2), "library");
 }
 
 }  // namespace

@@ -28,22 +28,23 @@ __global__ void multiply(const T* a, const T* b, float* c) {
 /// The largest element of each fixed line.
 template <typename T, int path>
 __global__ void largest_of_lines(const float* in, float* out) {
-  rt::FixedAcc<T, path> acc;
-  rt::PerFixed<T, float, path> most;
+  rt::StationaryAcc<T, path> acc;
+  rt::PerStationary<T, float, path> most;
   for (float& value : most.at) value = -1e30F;
-  for (int e = 0; e < rt::kOwn; ++e) acc.at[e] = in[acc.fixed(e) * kTile + acc.taken(e)];
+  for (int e = 0; e < rt::kOwn; ++e) acc.at[e] = in[acc.stationary(e) * kTile + acc.streamed(e)];
   for (int e = 0; e < rt::kOwn; ++e) most[e] = rt::Max()(most[e], acc.at[e]);
   most.join_lanes(rt::Max());
-  for (int e = 0; e < rt::kOwn; ++e) out[acc.fixed(e) * kTile + acc.taken(e)] = most[e];
+  for (int e = 0; e < rt::kOwn; ++e) out[acc.stationary(e) * kTile + acc.streamed(e)] = most[e];
 }
 
 /// in, fixed lines by taken ones, times b^T, whose lines are taken: written in runs.
 template <typename T, int path>
 __global__ void multiply_again(const float* in, const T* b, T* out) {
-  rt::FixedAcc<T, path> factors, sums;
-  for (int e = 0; e < rt::kOwn; ++e) factors.at[e] = in[factors.fixed(e) * kTile + factors.taken(e)];
-  rt::multiply_add(sums, rt::fixed_of(factors), rt::load_side<T, rt::kTakenSide<path>, path>(b, kTile));
-  rt::for_each_run<T, path>(rt::fixed_of(sums), [&](int line, int term, const auto& run) {
+  rt::StationaryAcc<T, path> factors, sums;
+  for (int e = 0; e < rt::kOwn; ++e) factors.at[e] = in[factors.stationary(e) * kTile + factors.streamed(e)];
+  rt::multiply_add(sums, rt::stationary_of(factors),
+                   rt::load_side<T, rt::kStreamedSide<path>, path>(b, kTile));
+  rt::for_each_run<T, path>(rt::stationary_of(sums), [&](int line, int term, const auto& run) {
     rt::store(out + line * kTile + term, run);
   });
 }

@@ -168,38 +168,38 @@ RT_DEVICE void multiply_add(Acc<T, path>& c, const Fragment<T, Side::left, path>
 /// left one, such that the product becomes the fixed operand of the next matmul with little or no exchange
 /// between lanes. Accumulator element e belongs to the lines fixed(e) and taken(e).
 template <int path>
-inline constexpr Side kFixedSide = path == 90 ? Side::left : Side::right;
+inline constexpr Side kStationarySide = path == 90 ? Side::left : Side::right;
 template <int path>
-inline constexpr Side kTakenSide = path == 90 ? Side::right : Side::left;
+inline constexpr Side kStreamedSide = path == 90 ? Side::right : Side::left;
 
 template <typename T, int path = kPathOf<T>>
-struct FixedAcc : Acc<T, path> {
-  RT_DEVICE static int fixed(int e, int lane = rt::lane()) {
+struct StationaryAcc : Acc<T, path> {
+  RT_DEVICE static int stationary(int e, int lane = rt::lane()) {
     return path == 90 ? Layout<path>::row(e, lane) : Layout<path>::column(e, lane);
   }
-  RT_DEVICE static int taken(int e, int lane = rt::lane()) {
+  RT_DEVICE static int streamed(int e, int lane = rt::lane()) {
     return path == 90 ? Layout<path>::column(e, lane) : Layout<path>::row(e, lane);
   }
 };
 template <typename T, int path = kPathOf<T>>
-using FixedFragment = Fragment<T, kFixedSide<path>, path>;
+using StationaryFragment = Fragment<T, kStationarySide<path>, path>;
 template <typename T, int path = kPathOf<T>>
-using TakenFragment = Fragment<T, kTakenSide<path>, path>;
+using StreamedFragment = Fragment<T, kStreamedSide<path>, path>;
 
 template <typename T, int path>
-RT_DEVICE void multiply_add(FixedAcc<T, path>& c, const FixedFragment<T, path>& fixed,
-                            const TakenFragment<T, path>& taken) {
+RT_DEVICE void multiply_add(StationaryAcc<T, path>& c, const StationaryFragment<T, path>& stationary,
+                            const StreamedFragment<T, path>& streamed) {
   Acc<T, path>& sums = c;
   if constexpr (path == 90) {
-    multiply_add(sums, fixed, taken);
+    multiply_add(sums, stationary, streamed);
   } else {
-    multiply_add(sums, taken, fixed);
+    multiply_add(sums, streamed, stationary);
   }
 }
 
 /// One value per fixed line of which the lane holds elements: [e] is the value of element e's line.
 template <typename T, typename Value = float, int path = kPathOf<T>>
-struct PerFixed {
+struct PerStationary {
   static constexpr int kCount = path == 90 ? 2 : 1;
   Value at[kCount];
   RT_DEVICE Value& operator[](int e) { return at[path == 90 ? e / 2 % 2 : 0]; }
@@ -240,8 +240,8 @@ RT_DEVICE uint32_t packed(float first, float second) {
 /// Rounds a product to T and converts it to the fixed operand of the next matmul, whose terms are the taken
 /// lines.
 template <typename T, int path>
-RT_DEVICE FixedFragment<T, path> fixed_of(const FixedAcc<T, path>& c) {
-  using Made = FixedFragment<T, path>;
+RT_DEVICE StationaryFragment<T, path> stationary_of(const StationaryAcc<T, path>& c) {
+  using Made = StationaryFragment<T, path>;
   constexpr int kOwnWords = static_cast<int>(kOwn * sizeof(T) / 4);
   uint32_t own[kOwnWords];
   RT_UNROLL
@@ -277,8 +277,8 @@ RT_DEVICE FixedFragment<T, path> fixed_of(const FixedAcc<T, path>& c) {
 /// Calls body(fixed line, first taken line, elements) for runs of contiguous elements that together cover the
 /// tile, each exactly once in the warp.
 template <typename T, int path = kPathOf<T>, typename Body>
-RT_DEVICE void for_each_run(const FixedFragment<T, path>& tile, Body body) {
-  using Held = FixedFragment<T, path>;
+RT_DEVICE void for_each_run(const StationaryFragment<T, path>& tile, Body body) {
+  using Held = StationaryFragment<T, path>;
   // If both half-warps hold all terms, each handles half of the runs.
   constexpr int kShare = path == 10 || path == 11 ? 2 : 1, kRuns = Held::kRuns / kShare;
   constexpr int kWords = Held::kWords / Held::kRuns;
@@ -293,8 +293,8 @@ RT_DEVICE void for_each_run(const FixedFragment<T, path>& tile, Body body) {
       words.at[w] = upper ? high : low;
     }
     const int run = upper ? kRuns + r : r;
-    body(Held::Held::line(kFixedSide<path>, r, lane()), Held::Held::template term<Held::kRun>(run, lane()),
-         bits_as<Vec<T, Held::kRun>>(words));
+    body(Held::Held::line(kStationarySide<path>, r, lane()),
+         Held::Held::template term<Held::kRun>(run, lane()), bits_as<Vec<T, Held::kRun>>(words));
   }
 }
 

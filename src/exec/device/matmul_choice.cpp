@@ -117,7 +117,7 @@ gpu::Device& MatmulChoice::device() {
 std::string MatmulChoice::winner(const ir::NodeView& node) {
   const Ways ways = gpu_.driver->find_kernel(ops::matmul.name)->ways(node, !library_.empty());
   if (ways.size() < 2) return "";
-  const bool asks_library = ways.back() == ops::kLibraryWay;
+  const bool asks_library = ways.back() == ops::kLibraryVariant;
   const std::string key = (asks_library ? library_key() : gpu_name_) + "|" + key_of(node);
   if (const auto known = winners_.find(key); known != winners_.end()) return known->second;
   std::vector<gpu::Candidate> names;

@@ -46,7 +46,7 @@ Kernel broadcast_cpu(const NodeView& node) {
 void reference(const ReferenceArgs& args) { std::ranges::copy(args.in, args.out.begin()); }
 
 std::vector<int> each_in_place() {
-  std::vector<int> writes(kMostPieces);
+  std::vector<int> writes(kMaxPieces);
   std::iota(writes.begin(), writes.end(), 0);
   return writes;
 }
@@ -60,7 +60,7 @@ std::vector<Sample> samples() {
 const OpDef all_reduce{.name = "all_reduce",
                        .doc = "all-reduce: sums over all workers, in place",
                        .inputs = {"x+"},
-                       .max_inputs = kMostPieces,
+                       .max_inputs = kMaxPieces,
                        .infer = infer,
                        .no_vjp_because = kNoGradient,
                        .cpu = all_reduce_cpu,
@@ -73,7 +73,7 @@ const OpDef all_reduce{.name = "all_reduce",
 const OpDef reduce{.name = "reduce",
                    .doc = "reduce: sums over all workers on rank `root`, in place",
                    .inputs = {"x+"},
-                   .max_inputs = kMostPieces,
+                   .max_inputs = kMaxPieces,
                    .infer = infer,
                    .no_vjp_because = kNoGradient,
                    .cpu = reduce_cpu,
@@ -86,7 +86,7 @@ const OpDef reduce{.name = "reduce",
 const OpDef broadcast{.name = "broadcast",
                       .doc = "broadcast: the values of rank `root`, in place",
                       .inputs = {"x+"},
-                      .max_inputs = kMostPieces,
+                      .max_inputs = kMaxPieces,
                       .infer = infer,
                       .no_vjp_because = kNoGradient,
                       .cpu = broadcast_cpu,

@@ -8,7 +8,7 @@ namespace hearth::ops {
 /// host memory or, with the attribute kOnGpu of all_reduce, reduce and broadcast, in GPU memory, for groups
 /// with Capability::device_memory.
 /// Attribute "wire": the dtype that is transferred, f32 (default) or bf16.
-extern const ir::OpDef all_reduce;  ///< (x...), at most kMostPieces -> sums over all workers, in place
+extern const ir::OpDef all_reduce;  ///< (x...), at most kMaxPieces -> sums over all workers, in place
 /// Attribute "root": a rank.
 extern const ir::OpDef reduce;     ///< (x...) -> sums on rank `root`, in place; undefined elsewhere
 extern const ir::OpDef broadcast;  ///< (x...) -> the values of rank `root`, in place
@@ -24,6 +24,6 @@ extern const ir::OpDef receive;
 inline constexpr const char* kOnGpu = "on_gpu";
 
 /// Maximum number of inputs of all_reduce.
-inline constexpr int kMostPieces = 64;
+inline constexpr int kMaxPieces = 64;
 
 }  // namespace hearth::ops

@@ -17,7 +17,7 @@ ir::Kernel each_output(const ir::NodeView& node, Collective collective) {
   for (const ir::Type& type : node.out) counts.push_back(static_cast<size_t>(type.shape.num_elements()));
   return {.run = [counts, collective](const ir::KernelArgs& args) {
     if (args.group == nullptr) return;
-    std::array<std::span<float>, kMostPieces> pieces;
+    std::array<std::span<float>, kMaxPieces> pieces;
     for (size_t k = 0; k < counts.size(); ++k) pieces[k] = {args.output<float>(k), counts[k]};
     collective(args, std::span<const std::span<float>>(pieces).first(counts.size()));
   }};

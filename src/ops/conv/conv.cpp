@@ -9,7 +9,7 @@
 namespace hearth::ops {
 namespace {
 /// Maximum of each attribute and kernel extent, so that index arithmetic fits in 64 bits.
-constexpr int64_t kMostExtent = 1 << 20;
+constexpr int64_t kMaxExtent = 1 << 20;
 }  // namespace
 
 cpu::ConvShape conv_shape(const Shape& x, const Shape& w, const Attrs& attrs) {
@@ -27,13 +27,15 @@ cpu::ConvShape conv_shape(const Shape& x, const Shape& w, const Attrs& attrs) {
 }
 
 std::string check_conv(const cpu::ConvShape& s) {
-  const auto fits = [](int64_t value, int64_t least) { return value >= least && value <= kMostExtent; };
+  const auto fits = [](int64_t value, int64_t min_value) {
+    return value >= min_value && value <= kMaxExtent;
+  };
   if (!fits(s.stride, 1) || !fits(s.padding, 0) || !fits(s.dilation, 1) || !fits(s.groups, 1) ||
       !fits(s.kernel_h, 1) || !fits(s.kernel_w, 1))
     return fmt::format(
         "expected stride, dilation, groups and kernel in [1, {}] and padding in [0, {}], got stride {}, "
         "dilation {}, groups {}, kernel {} x {}, padding {}",
-        kMostExtent, kMostExtent, s.stride, s.dilation, s.groups, s.kernel_h, s.kernel_w, s.padding);
+        kMaxExtent, kMaxExtent, s.stride, s.dilation, s.groups, s.kernel_h, s.kernel_w, s.padding);
   if (s.in_h + 2 * s.padding < s.span_h() || s.in_w + 2 * s.padding < s.span_w())
     return fmt::format(
         "the image ({} x {} pixels, padding {}) is smaller than the kernel ({} x {}); use larger images",
@@ -54,7 +56,7 @@ cpu::ConvShape shape_of_grad_input(const NodeView& node) {
   const Shape& dy = node.in_type(0).shape;
   const Shape& w = node.in_type(1).shape;
   // Other numbers of groups are refused, but only after the shape is known.
-  const int64_t in_c = w[2] * std::clamp<int64_t>(node.attrs.integer_or("groups", 1), 1, kMostExtent);
+  const int64_t in_c = w[2] * std::clamp<int64_t>(node.attrs.integer_or("groups", 1), 1, kMaxExtent);
   return conv_shape({dy[0], node.attrs.integer("in_h"), node.attrs.integer("in_w"), in_c}, w, node.attrs);
 }
 cpu::ConvShape shape_of_grad_weight(const NodeView& node) {
@@ -182,10 +184,10 @@ ValueId emit_bias_gradient(const VjpContext& context, ValueId dy) {
 
 /// Attributes that the gradients share with the convolution.
 Attrs geometry_of(const Attrs& attrs) {
-  Attrs made = {{"stride", attrs.integer_or("stride", 1)}, {"padding", attrs.integer_or("padding", 0)}};
+  Attrs result = {{"stride", attrs.integer_or("stride", 1)}, {"padding", attrs.integer_or("padding", 0)}};
   for (const char* name : {"dilation", "groups"})
-    if (attrs.integer_or(name, 1) != 1) made.set(name, attrs.integer(name));
-  return made;
+    if (attrs.integer_or(name, 1) != 1) result.set(name, attrs.integer(name));
+  return result;
 }
 
 std::vector<ValueId> vjp(const VjpContext& context) {
@@ -260,10 +262,10 @@ Cost grad_input_cost(const NodeView& node) {
   const cpu::ConvShape shape = shape_of_grad_input(node);
   const Extents e(shape);
   if (e.grouped) return grouped_cost(node, e, KernelKind::depthwise_conv_grad_input);
-  Cost made = product_cost(static_cast<double>(shape.batch * shape.in_h * shape.in_w), e.in, e.taps * e.out,
-                           bytes_moved(node), kind_of(e, false, true));
-  made.flops = e.flops();  // Taps between the strides are left out.
-  return made;
+  Cost result = product_cost(static_cast<double>(shape.batch * shape.in_h * shape.in_w), e.in, e.taps * e.out,
+                             bytes_moved(node), kind_of(e, false, true));
+  result.flops = e.flops();  // Taps between the strides are left out.
+  return result;
 }
 Cost grad_weight_cost(const NodeView& node) {
   const Extents e(shape_of_grad_weight(node));
@@ -278,10 +280,10 @@ struct Case {
   int64_t dilation = 1, groups = 1;
   Shape w() const { return {kernel, kernel, x[3] / groups, out}; }
   Attrs attrs() const {
-    Attrs made = {{"stride", stride}, {"padding", padding}};
-    if (dilation > 1) made.set("dilation", dilation);
-    if (groups > 1) made.set("groups", groups);
-    return made;
+    Attrs result = {{"stride", stride}, {"padding", padding}};
+    if (dilation > 1) result.set("dilation", dilation);
+    if (groups > 1) result.set("groups", groups);
+    return result;
   }
   Shape y() const { return out_shape(conv_shape(x, w(), attrs())); }
   /// Rounding errors of a sum of `terms` products of normal values grow with the square root of their number.
@@ -400,48 +402,48 @@ std::vector<Case> joined(std::vector<Case> all, const std::vector<Case>& more) {
 std::vector<Case> all_cases() { return joined(joined(cases(), dilated_cases()), grouped_cases()); }
 
 std::vector<Sample> samples() {
-  std::vector<Sample> made;
+  std::vector<Sample> result;
   for (const Case& c : all_cases()) {
     const Sample plain{.in = {normal(c.x, c.dtype), normal(c.w(), c.dtype)},
                        .attrs = c.attrs(),
                        .tolerance = c.tolerance(num_rows(c.w()))};
     Sample full = plain;
-    full.in.push_back(made.size() % 4 == 0 ? absent() : normal(Shape{c.out}));
+    full.in.push_back(result.size() % 4 == 0 ? absent() : normal(Shape{c.out}));
     full.in.push_back(normal(c.y(), c.dtype));
     full.attrs.set("activation", std::string("relu"));
-    made.push_back(plain);
-    made.push_back(full);
+    result.push_back(plain);
+    result.push_back(full);
   }
   for (const Case& c : many_pixels(32, 96)) {
-    made.push_back(
+    result.push_back(
         {.in = {normal(c.x, c.dtype), normal(c.w(), c.dtype), normal(Shape{c.out}), normal(c.y(), c.dtype)},
          .attrs = c.attrs(),
          .tolerance = c.tolerance(c.x[3])});
-    made.back().attrs.set("activation", std::string("relu"));
+    result.back().attrs.set("activation", std::string("relu"));
   }
-  return made;
+  return result;
 }
 std::vector<Sample> grad_input_samples() {
-  std::vector<Sample> made;
+  std::vector<Sample> result;
   for (const Case& c : joined(all_cases(), many_pixels(96, 32))) {
-    made.push_back({.in = {normal(c.y(), c.dtype), normal(c.w(), c.dtype)},
-                    .attrs = c.attrs(),
-                    .tolerance = c.tolerance(c.kernel * c.kernel * c.out / c.groups)});
-    made.back().attrs.set("in_h", c.x[1]);
-    made.back().attrs.set("in_w", c.x[2]);
+    result.push_back({.in = {normal(c.y(), c.dtype), normal(c.w(), c.dtype)},
+                      .attrs = c.attrs(),
+                      .tolerance = c.tolerance(c.kernel * c.kernel * c.out / c.groups)});
+    result.back().attrs.set("in_h", c.x[1]);
+    result.back().attrs.set("in_w", c.x[2]);
   }
-  return made;
+  return result;
 }
 std::vector<Sample> grad_weight_samples() {
-  std::vector<Sample> made;
+  std::vector<Sample> result;
   for (const Case& c : joined(all_cases(), many_weights())) {
-    made.push_back({.in = {normal(c.x, c.dtype), normal(c.y(), c.dtype)},
-                    .attrs = c.attrs(),
-                    .tolerance = c.tolerance(num_rows(c.y()))});
-    made.back().attrs.set("kernel_h", c.kernel);
-    made.back().attrs.set("kernel_w", c.kernel);
+    result.push_back({.in = {normal(c.x, c.dtype), normal(c.y(), c.dtype)},
+                      .attrs = c.attrs(),
+                      .tolerance = c.tolerance(num_rows(c.y()))});
+    result.back().attrs.set("kernel_h", c.kernel);
+    result.back().attrs.set("kernel_w", c.kernel);
   }
-  return made;
+  return result;
 }
 
 }  // namespace

@@ -28,27 +28,27 @@ RT_DEVICE void measure_block(const T* y, float* moments, const ProductPart& part
     const int64_t column = part.column + within;
     const int64_t first = part.row + task / kAcross * kMomentRows, end = first + kMomentRows;
     if (within >= B::kColumns || column >= part.n || first >= part.m) continue;
-    Moments own[1];
-    moments_of(y + column, part.n, first, 1, end < part.m ? end : part.m, own);
+    Moments local[1];
+    moments_of(y + column, part.n, first, 1, end < part.m ? end : part.m, local);
     float* at = moments + first / kMomentRows * 2 * part.n + column;
-    at[0] = own[0].mean;
-    at[part.n] = own[0].squares;
+    at[0] = local[0].mean;
+    at[part.n] = local[0].squares;
   }
 }
 
 template <typename T, typename B>
 __global__ void __launch_bounds__(kBlockThreads) convolve(Patches<T> x, Strided<T, true> w, Images<T> out,
                                                           int64_t pixels, int64_t taps, int64_t channels) {
-  const ProductPart part = own_part<B>(pixels, channels, taps);
+  const ProductPart part = block_part<B>(pixels, channels, taps);
   const int64_t corner = part.row * channels + part.column;
   T* y = out.y + corner;
   const T* residual = out.epilogue.residual;
   const Epilogue<T> epilogue{out.epilogue.bias, residual == nullptr ? residual : residual + corner,
                              out.epilogue.relu};
-  for_each_product<T, B>(x, w, part, [&](int own_row, int own_column) {
-    const OwnOutputs own(part, own_row, own_column, channels);
+  for_each_product<T, B>(x, w, part, [&](int thread_output_row, int thread_output_column) {
+    const ThreadOutputs local(part, thread_output_row, thread_output_column, channels);
     return [=](int row, int column, float sum) {
-      const uint32_t at = own.index(row, column);
+      const uint32_t at = local.index(row, column);
       if (out.factors != nullptr) sum *= out.factors[column];
       element(y, at) = epilogue(sum, column, at);
     };
@@ -101,13 +101,13 @@ __global__ void __launch_bounds__(kBlockThreads)
   if (column >= width) return;
   for (int64_t group = first_row(); group * kMomentRows < rows; group += row_stride()) {
     const int64_t first = group * kMomentRows, end = first + kMomentRows;
-    Moments own[n];
-    moments_of(y + column, width, first, 1, end < rows ? end : rows, own);
+    Moments local[n];
+    moments_of(y + column, width, first, 1, end < rows ? end : rows, local);
     float* at = moments + group * 2 * width + column;
     RT_UNROLL
     for (int c = 0; c < n; ++c) {
-      at[c] = own[c].mean;
-      at[width + c] = own[c].squares;
+      at[c] = local[c].mean;
+      at[width + c] = local[c].squares;
     }
   }
 }
@@ -160,7 +160,7 @@ ir::Kernel normalized_of(const NodeView& node) {
   kernel.workspace_bytes = 2 * channels * int64_t{sizeof(float)};
   kernel.run = [convolve = kernel.run, channels, conv_bias = node.has_input(ConvNormIn::conv_bias),
                 eps = static_cast<float>(node.attrs.real_or("eps", 1e-5))](const KernelArgs& args) {
-    rt::launch(fold, {divided_up(channels, kBlockThreads), kBlockThreads}, args.stream->handle(),
+    rt::launch(fold, {ceil_div(channels, kBlockThreads), kBlockThreads}, args.stream->handle(),
                Folding{.weight = input_of<float>(args, ConvNormIn::weight),
                        .bias = input_of<float>(args, ConvNormIn::bias),
                        .mean = input_of<float>(args, ConvNormIn::mean),
@@ -228,7 +228,7 @@ struct ClassWeights {
   }
 
   RT_DEVICE const T* origin() const { return where(0, {tap_y, tap_x, 0}); }
-  RT_DEVICE bool has(const Spot& /*spot*/) const { return true; }
+  RT_DEVICE bool has(const TapOffset& /*spot*/) const { return true; }
   RT_DEVICE TapGrid::Walk walk_of_line(int i) const {
     return {{.bytes = static_cast<uint32_t>(line(i) * int64_t{sizeof(T)})}, 0};
   }
@@ -249,7 +249,7 @@ struct ClassWeights {
 };
 
 template <int rows>
-struct RowPlaces {
+struct RowOffsets {
   int64_t at[rows];
 };
 /// Computes dx of one class; blockIdx.z is the class.
@@ -275,28 +275,28 @@ __global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, const T* w,
   const ClassWeights<T> weights{
       .data = w, .shape = shape, .tap_y = ys.tap, .tap_x = xs.tap, .taps_across = taps_across};
   const ProductPart part =
-      own_part<B>(static_cast<int64_t>(shape.batch) * ys.num_pixels * xs.num_pixels, shape.in_c,
-                  static_cast<int64_t>(ys.num_taps) * xs.num_taps * shape.out_c);
+      block_part<B>(static_cast<int64_t>(shape.batch) * ys.num_pixels * xs.num_pixels, shape.in_c,
+                    static_cast<int64_t>(ys.num_taps) * xs.num_taps * shape.out_c);
   // Row positions of the block, if its rows are not adjacent in memory.
-  RT_SHARED(places, RowPlaces<B::kRows>);
+  RT_SHARED(row_offsets, RowOffsets<B::kRows>);
   const int first_row = static_cast<int>(part.row);
   if (shape.stride != 1) {
     for (int i = static_cast<int>(threadIdx.x); i < B::kRows; i += kBlockThreads) {
-      const PixelGrid<>::Place place = pixels[first_row + i];
-      const int64_t y = ys.first + place.y * shape.stride, x = xs.first + place.x * shape.stride;
-      places.at[i] = ((place.image * shape.in_h + y) * shape.in_w + x) * shape.in_c;
+      const PixelGrid<>::PixelPosition position = pixels[first_row + i];
+      const int64_t y = ys.first + position.y * shape.stride, x = xs.first + position.x * shape.stride;
+      row_offsets.at[i] = ((position.image * shape.in_h + y) * shape.in_w + x) * shape.in_c;
     }
     rt::sync_block();
   }
-  const int64_t* place_of_row = places.at;
+  const int64_t* offset_of_row = row_offsets.at;
   T* own_dx = dx + part.row * shape.in_c + part.column;
-  for_each_product<T, B>(lines, weights, part, [&](int own_row, int own_column) {
-    const OwnOutputs own(part, own_row, own_column, shape.in_c);
+  for_each_product<T, B>(lines, weights, part, [&](int thread_output_row, int thread_output_column) {
+    const ThreadOutputs local(part, thread_output_row, thread_output_column, shape.in_c);
     return [=](int row, int column, float sum) {
       if (shape.stride == 1) {
-        element(own_dx, own.index(row, column)) = rt::from_float<T>(sum);
+        element(own_dx, local.index(row, column)) = rt::from_float<T>(sum);
       } else {
-        dx[place_of_row[row - first_row] + column] = rt::from_float<T>(sum);
+        dx[offset_of_row[row - first_row] + column] = rt::from_float<T>(sum);
       }
     };
   });
@@ -307,7 +307,7 @@ ir::Kernel input_gradient_of(const NodeView& node) {
   const cpu::ConvShape shape = conv_shape(node.out_type(0).shape, node.in_type(1).shape, node.attrs);
   if (shape.groups > 1) return groups_grad_input<T>(shape);
   const int64_t largest =
-      shape.batch * divided_up(shape.in_h, shape.stride) * divided_up(shape.in_w, shape.stride);
+      shape.batch * ceil_div(shape.in_h, shape.stride) * ceil_div(shape.in_w, shape.stride);
   return with_blocking<T>(
       largest, shape.in_c, channels_of_images(shape, shape.out_c), [&](auto blocking) -> ir::Kernel {
         using B = decltype(blocking);
@@ -354,10 +354,10 @@ std::vector<ir::StandaloneNode> matmul_of(const NodeView& node, const Shape& x, 
   if (shape.kernel_h != 1 || shape.kernel_w != 1 || shape.stride != 1 || shape.padding != 0 ||
       shape.groups != 1)
     return {};
-  ir::StandaloneNode made{.attrs = node.attrs, .in = {}, .out = {matrix_of(node.out_type(0))}};
-  for (const ir::Type& type : node.in) made.in.push_back(matrix_of(type));
-  if (!transposed.empty()) made.attrs.set(transposed, int64_t{1});
-  return {made};
+  ir::StandaloneNode result{.attrs = node.attrs, .in = {}, .out = {matrix_of(node.out_type(0))}};
+  for (const ir::Type& type : node.in) result.in.push_back(matrix_of(type));
+  if (!transposed.empty()) result.attrs.set(transposed, int64_t{1});
+  return {result};
 }
 
 std::vector<ir::StandaloneNode> conv2d_matmuls(const NodeView& node) {

@@ -14,9 +14,9 @@ constexpr int64_t kLine = 64;
 int64_t whole_lines(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
 Inferred infer_moments(const NodeView& node) {
-  Inferred made = conv2d.infer(node);
-  if (made.error.empty()) made.out.push_back(moments_type(made.out[0]));
-  return made;
+  Inferred result = conv2d.infer(node);
+  if (result.error.empty()) result.out.push_back(moments_type(result.out[0]));
+  return result;
 }
 
 Kernel moments_kernel(const NodeView& node) {
@@ -180,27 +180,27 @@ Sample base(const Shape& x, int64_t kernel, int64_t out, DType dtype, double tol
 }
 
 std::vector<Sample> moments_samples() {
-  std::vector<Sample> made = {
+  std::vector<Sample> result = {
       base({2, 9, 9, 5}, 3, 7, DType::f32, 1e-4),       base({1, 8, 8, 16}, 1, 40, DType::f32, 1e-4),
       base({2, 9, 11, 16}, 3, 17, DType::bf16, 2e-2),   base({3, 12, 12, 8}, 1, 70, DType::f16, 4e-3),
       base({1, 111, 111, 8}, 1, 17, DType::bf16, 2e-2), base({2, 9, 11, 16}, 1, 72, DType::bf16, 2e-2),
       base({1, 8, 8, 16}, 1, 37, DType::f32, 1e-4),     base({1, 111, 111, 8}, 3, 24, DType::bf16, 2e-2)};
-  made[0].in.push_back(normal({7}));
+  result[0].in.push_back(normal({7}));
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    made.push_back(base({2, 9, 9, 12}, 3, 24, dtype, dtype == DType::f32 ? 1e-4 : 2e-2));
-    made.back().in[1] = normal({3, 3, 1, 24}, dtype);
-    made.back().attrs.set("groups", int64_t{12});
+    result.push_back(base({2, 9, 9, 12}, 3, 24, dtype, dtype == DType::f32 ? 1e-4 : 2e-2));
+    result.back().in[1] = normal({3, 3, 1, 24}, dtype);
+    result.back().attrs.set("groups", int64_t{12});
   }
-  made.push_back(base({1, 11, 9, 6}, 3, 8, DType::f32, 1e-4));
-  made.back().attrs.set("dilation", int64_t{2});
-  made.back().attrs.set("padding", int64_t{2});
-  return made;
+  result.push_back(base({1, 11, 9, 6}, 3, 8, DType::f32, 1e-4));
+  result.back().attrs.set("dilation", int64_t{2});
+  result.back().attrs.set("padding", int64_t{2});
+  return result;
 }
 
 std::vector<Sample> norm_samples() {
-  std::vector<Sample> made = moments_samples();
-  for (size_t i = 0; i < made.size(); ++i) {
-    Sample& sample = made[i];
+  std::vector<Sample> result = moments_samples();
+  for (size_t i = 0; i < result.size(); ++i) {
+    Sample& sample = result[i];
     const Shape x = sample.in[0].type.shape, channels{sample.in[1].type.shape.back()};
     sample.in.resize(2);
     sample.in.insert(sample.in.end(),
@@ -210,7 +210,7 @@ std::vector<Sample> norm_samples() {
     sample.in.push_back(normal({x[0], x[1], x[2], channels[0]}, sample.in[0].type.dtype));
     sample.attrs.set("activation", std::string("relu"));
   }
-  return made;
+  return result;
 }
 
 }  // namespace

@@ -8,31 +8,31 @@ using ir::KernelArgs;
 using ir::NodeView;
 
 // Pixels are numbered by 2 x 2 windows, so that a thread's four rows are one window.
-static_assert(kPlainOwn == 4);
+static_assert(kPlainThreadTile == 4);
 
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     convolve_and_pool(Patches<T, true> x, Strided<T, true> w, const float* bias, T* pooled, uint8_t* argmax,
                       int64_t pixels, int64_t taps, int64_t channels) {
-  const ProductPart part = own_part<PlainBlocking>(pixels, channels, taps);
-  const OwnSums sums = add_products(x, w, part);
-  const int64_t first = part.row + own_plain_row();
+  const ProductPart part = block_part<PlainBlocking>(pixels, channels, taps);
+  const ThreadSums sums = add_products(x, w, part);
+  const int64_t first = part.row + thread_row();
   if (first >= pixels) return;
-  for (int s = 0; s < kPlainOwn; ++s) {
-    const int64_t column = part.column + own_plain_column() + s;
+  for (int s = 0; s < kPlainThreadTile; ++s) {
+    const int64_t column = part.column + thread_column() + s;
     if (column >= channels) continue;
     float best = 0;
-    int place = -1;
-    for (int k = 0; k < kPlainOwn; ++k) {
+    int argmax_index = -1;
+    for (int k = 0; k < kPlainThreadTile; ++k) {
       const float sum = sums.at[k][s] + (bias == nullptr ? 0 : bias[column]);
       const float stored = rt::to_float(rt::from_float<T>(sum));
-      if (place >= 0 && !(stored > best)) continue;
+      if (argmax_index >= 0 && !(stored > best)) continue;
       best = stored;
-      place = k;
+      argmax_index = k;
     }
-    const int64_t at = first / kPlainOwn * channels + column;
+    const int64_t at = first / kPlainThreadTile * channels + column;
     pooled[at] = rt::from_float<T>(best > 0 ? best : 0.0F);
-    argmax[at] = static_cast<uint8_t>(place);
+    argmax[at] = static_cast<uint8_t>(argmax_index);
   }
 }
 
@@ -63,7 +63,7 @@ struct Unpooled {
   using Line = int64_t;
   struct Term {
     int64_t window;
-    int place;
+    int argmax_index;
   };
   static constexpr bool kLinesAreNeighbors = true;
   const T* pooled;
@@ -75,7 +75,7 @@ struct Unpooled {
   RT_DEVICE Term term(int64_t p) const { return {p / 4 * channels, static_cast<int>(p % 4)}; }
   RT_DEVICE float at(Line line, const Term& term) const {
     const int64_t i = term.window + line;
-    return argmax[i] == term.place ? of_relu(pooled[i], dpooled[i]) : 0.0F;
+    return argmax[i] == term.argmax_index ? of_relu(pooled[i], dpooled[i]) : 0.0F;
   }
 };
 
@@ -88,14 +88,14 @@ template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
     add_bias_gradients(Unpooled<T> dy, float* parts, int64_t windows) {
   const int first = first_column<n>();
-  Sum own[n] = {};
+  Sum local[n] = {};
   for (int64_t row = first_row(); row < windows && first < dy.channels; row += row_stride()) {
     const int64_t i = row * dy.channels + first;
     const rt::Vec<T, n> pooled = rt::load<T, n>(dy.pooled + i), given = rt::load<T, n>(dy.dpooled + i);
     RT_UNROLL
-    for (int c = 0; c < n; ++c) own[c].value += of_relu(pooled.at[c], given.at[c]);
+    for (int c = 0; c < n; ++c) local[c].value += of_relu(pooled.at[c], given.at[c]);
   }
-  join_lanes(own, static_cast<int>(dy.channels),
+  join_lanes(local, static_cast<int>(dy.channels),
              [&](int column, const Sum& all) { parts[blockIdx.y * dy.channels + column] = all.value; });
 }
 
@@ -116,8 +116,8 @@ ir::Kernel make_gradient(const NodeView& node) {
         Transposed<Patches<T, true>>{forward_patches<true>(shape, input_of<T>(args, ConvPoolGradIn::x))}, dy,
         parts, biases + bias_parts * shape.out_c, output_of<float>(args, 0), args.stream->handle());
     rt::launch(add_bias_gradients<T, n>, blocks.for_parts(), args.stream->handle(), dy, biases, windows);
-    rt::launch(add_rows<float>, {divided_up(shape.out_c, kBlockThreads), kBlockThreads},
-               args.stream->handle(), biases, output_of<float>(args, 1), bias_parts, shape.out_c);
+    rt::launch(add_rows<float>, {ceil_div(shape.out_c, kBlockThreads), kBlockThreads}, args.stream->handle(),
+               biases, output_of<float>(args, 1), bias_parts, shape.out_c);
   };
   return {.run = run,
           .workspace_bytes = bias_parts * shape.out_c * int64_t{sizeof(float)} + parts.workspace_bytes()};

@@ -43,15 +43,15 @@ struct SourceRows {
 
   /// Loads rows [rows.begin, rows.end) of the image at pixel row `image`. Returns the first one.
   const float* take(int64_t image, Range rows, float* scratch) const {
-    const int64_t own = width * channels;
-    if (in_place()) return static_cast<const float*>(data) + (image + rows.begin) * own;
+    const int64_t local = width * channels;
+    if (in_place()) return static_cast<const float*>(data) + (image + rows.begin) * local;
     for (int64_t y = rows.begin; y < rows.end; ++y) {
       float* to = scratch + (y - rows.begin) * row_floats();
       // Repeats from the end of the row, so that nothing is overwritten before it is read.
-      float* from = to + own * (repeats - 1);
-      load_f32(dtype, data, (image + y) * own, own, from);
+      float* from = to + local * (repeats - 1);
+      load_f32(dtype, data, (image + y) * local, local, from);
       if (repeats == 1) continue;
-      for (int64_t i = 0; i < own; ++i) std::fill_n(to + i * repeats, repeats, from[i]);
+      for (int64_t i = 0; i < local; ++i) std::fill_n(to + i * repeats, repeats, from[i]);
     }
     return scratch;
   }
@@ -105,7 +105,7 @@ void for_each_part(DepthwiseRun* runs, int64_t num_rows, int64_t columns, Body b
 }
 
 /// Maximum number of source rows that kRows output rows read.
-int64_t most_source_rows(const ConvShape& s, const DepthwisePass& pass, bool backward) {
+int64_t max_source_rows(const ConvShape& s, const DepthwisePass& pass, bool backward) {
   const int64_t reach =
       backward ? (kRows - 1 + s.span_h() - 1) / s.stride + 1 : (kRows - 1) * s.stride + s.span_h();
   return std::min(pass.in_h(), reach);
@@ -134,25 +134,26 @@ void make_rows(const ConvSpec& spec, const DepthwisePass& pass, const SourceRows
   std::byte* of_threads = workspace + round_up(float_bytes(num_weights(s)), 64);
   const int64_t thread_bytes = kRows * taps_bytes(s) + float_bytes(source_floats + (kRows + 1) * row_floats);
   threads.run_tasks(s.batch * blocks, spec.num_threads, [&](int64_t task, int thread) {
-    std::byte* own = of_threads + thread * thread_bytes;
-    auto* rows = reinterpret_cast<float*>(own + kRows * taps_bytes(s));
+    std::byte* local = of_threads + thread * thread_bytes;
+    auto* rows = reinterpret_cast<float*>(local + kRows * taps_bytes(s));
     float* scratch = rows + source_floats;
     const int64_t image = task / blocks, begin = task % blocks * kRows;
-    const Range made{begin, std::min(begin + kRows, pass.out_h())};
-    const Range seen = pass.source_rows(made);
+    const Range result{begin, std::min(begin + kRows, pass.out_h())};
+    const Range seen = pass.source_rows(result);
     const float* sources = source.take(image * pass.in_h(), seen, rows);
-    const int64_t first_row = image * pass.out_h() + made.begin;
+    const int64_t first_row = image * pass.out_h() + result.begin;
     float* sums[kRows];
-    for (int64_t y = 0; y < made.size(); ++y) sums[y] = to(first_row + y, scratch + y * row_floats);
+    for (int64_t y = 0; y < result.size(); ++y) sums[y] = to(first_row + y, scratch + y * row_floats);
     for (const DepthwisePass::Stretch& stretch : pass.stretches()) {
       DepthwiseRun runs[kRows];
-      for (int64_t y = 0; y < made.size(); ++y)
-        runs[y] = run_of(pass, s, stretch, made.begin + y, sources, seen.begin, weights, taps_of(own, s, y));
-      for_each_part(runs, made.size(), kColumns, [&](int64_t y, const DepthwiseRun& run) {
+      for (int64_t y = 0; y < result.size(); ++y)
+        runs[y] =
+            run_of(pass, s, stretch, result.begin + y, sources, seen.begin, weights, taps_of(local, s, y));
+      for_each_part(runs, result.size(), kColumns, [&](int64_t y, const DepthwiseRun& run) {
         simd().depthwise(run, sums[y] + stretch.first * s.out_c);
       });
     }
-    for (int64_t y = 0; y < made.size(); ++y) finish(first_row + y, sums[y], scratch + kRows * row_floats);
+    for (int64_t y = 0; y < result.size(); ++y) finish(first_row + y, sums[y], scratch + kRows * row_floats);
   });
 }
 
@@ -201,7 +202,7 @@ DepthwiseConv::DepthwiseConv(const ConvSpec& spec)
 int64_t DepthwiseConv::pass_workspace_bytes(bool backward) const {
   const DepthwisePass& pass = backward ? backward_ : forward_;
   const SourceRows source = backward ? rows_of_dy(spec_, nullptr) : rows_of_x(spec_, nullptr);
-  const int64_t source_floats = scratch_floats(source, most_source_rows(spec_.shape, pass, backward));
+  const int64_t source_floats = scratch_floats(source, max_source_rows(spec_.shape, pass, backward));
   return round_up(float_bytes(num_weights(spec_.shape)), 64) +
          spec_.num_threads * (kRows * taps_bytes(spec_.shape) +
                               float_bytes(source_floats + (kRows + 1) * pass.out_w() * spec_.shape.out_c));
@@ -222,8 +223,8 @@ void DepthwiseConv::forward(const void* x, const void* w, const float* bias, con
     }
     store_f32(spec_.x, sums, y, at, row_floats);
   };
-  make_rows(spec_, forward_, rows_of_x(spec_, x), most_source_rows(spec_.shape, forward_, false), w,
-            workspace, threads, to, finish);
+  make_rows(spec_, forward_, rows_of_x(spec_, x), max_source_rows(spec_.shape, forward_, false), w, workspace,
+            threads, to, finish);
 }
 
 void DepthwiseConv::backward_data(const void* dy, const void* w, void* dx, std::byte* workspace,
@@ -238,7 +239,7 @@ void DepthwiseConv::backward_data(const void* dy, const void* w, void* dx, std::
     if (repeats > 1) join_repeats(sums, row_floats, repeats);
     store_f32(spec_.x, sums, dx, row * row_floats, row_floats);
   };
-  make_rows(spec_, backward_, rows_of_dy(spec_, dy), most_source_rows(s, backward_, true), w, workspace,
+  make_rows(spec_, backward_, rows_of_dy(spec_, dy), max_source_rows(s, backward_, true), w, workspace,
             threads, to, finish);
 }
 
@@ -251,11 +252,11 @@ struct WeightParts {
   int64_t rows_of_x, thread_bytes;
 
   WeightParts(const ConvSpec& spec, const DepthwisePass& pass) {
-    constexpr int64_t kLeast = 16 * 1024;
+    constexpr int64_t kMinElements = 16 * 1024;
     const ConvShape& s = spec.shape;
     const int64_t row_floats = s.out_w() * s.out_c;
-    num_parts = num_sum_parts(s.batch * num_blocks(s.out_h()) * row_floats, kLeast);
-    rows_of_x = scratch_floats(cpu::rows_of_x(spec, nullptr), most_source_rows(s, pass, false));
+    num_parts = num_sum_parts(s.batch * num_blocks(s.out_h()) * row_floats, kMinElements);
+    rows_of_x = scratch_floats(cpu::rows_of_x(spec, nullptr), max_source_rows(s, pass, false));
     thread_bytes = kRows * taps_bytes(s) + float_bytes(rows_of_x + kRows * row_floats);
   }
 };
@@ -277,23 +278,23 @@ void DepthwiseConv::backward_weights(const void* x, const void* dy, float* dw, s
   auto* all_sums = reinterpret_cast<float*>(workspace);
   std::byte* of_threads = workspace + round_up(float_bytes(parts.num_parts * total), 64);
   threads.run_tasks(parts.num_parts, spec_.num_threads, [&](int64_t part, int thread) {
-    std::byte* own = of_threads + thread * parts.thread_bytes;
-    auto* rows = reinterpret_cast<float*>(own + kRows * taps_bytes(s));
+    std::byte* local = of_threads + thread * parts.thread_bytes;
+    auto* rows = reinterpret_cast<float*>(local + kRows * taps_bytes(s));
     float* sums = all_sums + part * total;
     std::fill_n(sums, total, 0.0F);
     const Range mine = split_range(s.batch * blocks, parts.num_parts, static_cast<int>(part));
     for (int64_t block = mine.begin; block < mine.end; ++block) {
       const int64_t image = block / blocks, begin = block % blocks * kRows;
-      const Range made{begin, std::min(begin + kRows, s.out_h())};
-      const Range seen = forward_.source_rows(made);
+      const Range result{begin, std::min(begin + kRows, s.out_h())};
+      const Range seen = forward_.source_rows(result);
       const float* sources = source.take(image * s.in_h, seen, rows);
-      const float* dys = given.take(image * s.out_h(), made, rows + parts.rows_of_x);
+      const float* dys = given.take(image * s.out_h(), result, rows + parts.rows_of_x);
       for (const DepthwisePass::Stretch& stretch : forward_.stretches()) {
         DepthwiseRun runs[kRows];
-        for (int64_t y = 0; y < made.size(); ++y)
+        for (int64_t y = 0; y < result.size(); ++y)
           runs[y] =
-              run_of(forward_, s, stretch, made.begin + y, sources, seen.begin, sums, taps_of(own, s, y));
-        for_each_part(runs, made.size(), kSummedColumns, [&](int64_t y, const DepthwiseRun& run) {
+              run_of(forward_, s, stretch, result.begin + y, sources, seen.begin, sums, taps_of(local, s, y));
+        for_each_part(runs, result.size(), kSummedColumns, [&](int64_t y, const DepthwiseRun& run) {
           simd().depthwise_weights(run, dys + (y * s.out_w() + stretch.first) * s.out_c);
         });
       }

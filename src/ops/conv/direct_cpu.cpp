@@ -77,8 +77,8 @@ void multiply_runs(const Patches& patches, const float* x, int64_t first, int64_
       begun = true;
     };
     if (inside) {
-      patches.for_each_kernel_row(pixel, [&](Range part, int64_t place) {
-        multiply(x + place, patches.s.stride * patches.s.in_c, part);
+      patches.for_each_kernel_row(pixel, [&](Range part, int64_t x_offset) {
+        multiply(x + x_offset, patches.s.stride * patches.s.in_c, part);
       });
       if (!begun) std::fill_n(c + i * o, size * o, 0.0F);
     } else {

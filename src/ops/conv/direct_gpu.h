@@ -59,13 +59,13 @@ RT_DEVICE void add_product(float (&sums)[n], const rt::Vec<T, n>& a, const rt::V
 inline constexpr int kRun = 4;
 /// Position of run `number`; each row has as many runs as cover `width`.
 RT_DEVICE Pixel run_at(int64_t number, int height, int width) {
-  Pixel place = pixel_at(number, height, (width + kRun - 1) / kRun);
-  place.x *= kRun;
-  return place;
+  Pixel position = pixel_at(number, height, (width + kRun - 1) / kRun);
+  position.x *= kRun;
+  return position;
 }
 /// Returns the number of runs; UserError if their pixels exceed 32 bits.
 inline int64_t counted_runs(int64_t batch, int64_t height, int64_t width) {
-  return counted_pixels(batch, height, divided_up(width, kRun));
+  return counted_pixels(batch, height, ceil_div(width, kRun));
 }
 /// True if 0 <= at < length.
 RT_DEVICE bool is_within(int at, int length) {
@@ -74,12 +74,12 @@ RT_DEVICE bool is_within(int at, int length) {
 /// Loads the pixels of a line at column_of(p); -1 yields zeros. Branch-free, so that all loads are in flight
 /// at once.
 template <typename T, int n, typename ColumnOf>
-RT_DEVICE void load_run(const T* line, int channels, ColumnOf column_of, rt::Vec<T, n> (&made)[kRun]) {
+RT_DEVICE void load_run(const T* line, int channels, ColumnOf column_of, rt::Vec<T, n> (&result)[kRun]) {
   RT_UNROLL
   for (int p = 0; p < kRun; ++p) {
     const int column = column_of(p);
-    made[p] = rt::load<T, n>(line + int64_t{column < 0 ? 0 : column} * channels);
-    if (column < 0) made[p] = {};
+    result[p] = rt::load<T, n>(line + int64_t{column < 0 ? 0 : column} * channels);
+    if (column < 0) result[p] = {};
   }
 }
 
@@ -90,16 +90,16 @@ __global__ void __launch_bounds__(kBlockThreads)
   if (channel >= s.out_c) return;
   const int first_in = channel / s.group_out * s.group_in;
   for (int64_t row = first_row(); row < runs; row += row_stride()) {
-    const Pixel place = run_at(row, s.out_h, s.out_w);
+    const Pixel position = run_at(row, s.out_h, s.out_w);
     float sums[kRun][n] = {};
     for (int ky = 0; ky < s.kernel_h; ++ky) {
-      const int in_y = place.y * s.stride - s.padding + ky * s.dilation;
+      const int in_y = position.y * s.stride - s.padding + ky * s.dilation;
       if (!is_within(in_y, s.in_h)) continue;
-      const T* line = x + (place.image * s.in_h + in_y) * s.in_w * s.in_c + first_in;
+      const T* line = x + (position.image * s.in_h + in_y) * s.in_w * s.in_c + first_in;
       const T* weights = w + static_cast<int64_t>(ky * s.kernel_w) * s.group_in * s.out_c + channel;
       for (int tap = 0; tap < s.kernel_w * s.group_in; ++tap, weights += s.out_c) {
         const int kx = s.group_in == 1 ? tap : tap / s.group_in, c = tap - kx * s.group_in;
-        const int first_x = place.x * s.stride - s.padding + kx * s.dilation;
+        const int first_x = position.x * s.stride - s.padding + kx * s.dilation;
         const rt::Vec<T, n> weight = rt::load<T, n>(weights);
         rt::Vec<T, n> seen[kRun];
         load_run(
@@ -115,12 +115,13 @@ __global__ void __launch_bounds__(kBlockThreads)
     }
     RT_UNROLL
     for (int p = 0; p < kRun; ++p) {
-      if (place.x + p >= s.out_w) continue;
-      const int64_t at = ((place.image * s.out_h + place.y) * s.out_w + place.x + p) * s.out_c + channel;
-      rt::Vec<T, n> made;
+      if (position.x + p >= s.out_w) continue;
+      const int64_t at =
+          ((position.image * s.out_h + position.y) * s.out_w + position.x + p) * s.out_c + channel;
+      rt::Vec<T, n> result;
       RT_UNROLL
-      for (int c = 0; c < n; ++c) made.at[c] = out.finished(sums[p][c], channel + c, at + c);
-      rt::store(out.y + at, made);
+      for (int c = 0; c < n; ++c) result.at[c] = out.finished(sums[p][c], channel + c, at + c);
+      rt::store(out.y + at, result);
     }
   }
 }
@@ -138,14 +139,14 @@ __global__ void __launch_bounds__(kBlockThreads)
   if (channel >= s.in_c) return;
   const int first_out = channel / s.group_in * s.group_out, within = channel % s.group_in;
   for (int64_t row = first_row(); row < runs; row += row_stride()) {
-    const Pixel place = run_at(row, s.in_h, s.in_w);
+    const Pixel position = run_at(row, s.in_h, s.in_w);
     float sums[kRun][n] = {};
     for (int ky = 0; ky < s.kernel_h; ++ky) {
-      const int y = before_stride(place.y + s.padding - ky * s.dilation, s.stride, s.out_h);
+      const int y = before_stride(position.y + s.padding - ky * s.dilation, s.stride, s.out_h);
       if (y < 0) continue;
-      const T* line = dy + (place.image * s.out_h + y) * s.out_w * s.out_c + first_out;
+      const T* line = dy + (position.image * s.out_h + y) * s.out_w * s.out_c + first_out;
       for (int kx = 0; kx < s.kernel_w; ++kx) {
-        const int first_x = place.x + s.padding - kx * s.dilation;
+        const int first_x = position.x + s.padding - kx * s.dilation;
         const T* weights =
             w + static_cast<int64_t>((ky * s.kernel_w + kx) * s.group_in + within) * s.out_c + first_out;
         for (int o = 0; o < s.group_out; ++o) {
@@ -160,23 +161,24 @@ __global__ void __launch_bounds__(kBlockThreads)
     }
     RT_UNROLL
     for (int p = 0; p < kRun; ++p) {
-      if (place.x + p >= s.in_w) continue;
-      rt::Vec<T, n> made;
+      if (position.x + p >= s.in_w) continue;
+      rt::Vec<T, n> result;
       RT_UNROLL
-      for (int c = 0; c < n; ++c) made.at[c] = rt::from_float<T>(sums[p][c]);
-      rt::store(dx + ((place.image * s.in_h + place.y) * s.in_w + place.x + p) * s.in_c + channel, made);
+      for (int c = 0; c < n; ++c) result.at[c] = rt::from_float<T>(sums[p][c]);
+      rt::store(dx + ((position.image * s.in_h + position.y) * s.in_w + position.x + p) * s.in_c + channel,
+                result);
     }
   }
 }
 
 /// Kernel taps whose gradients a thread sums at once.
-inline constexpr int kOwnTaps = 3;
-/// Weight gradients of kOwnTaps taps of one channel.
+inline constexpr int kTapsPerThread = 3;
+/// Weight gradients of kTapsPerThread taps of one channel.
 struct TapSums {
-  float at[kOwnTaps];
+  float at[kTapsPerThread];
   RT_DEVICE void join(const TapSums& more) {
     RT_UNROLL
-    for (int t = 0; t < kOwnTaps; ++t) at[t] += more.at[t];
+    for (int t = 0; t < kTapsPerThread; ++t) at[t] += more.at[t];
   }
 };
 
@@ -187,35 +189,35 @@ __global__ void __launch_bounds__(kBlockThreads)
     add_group_weights(const T* x, const T* dy, float* parts, DeviceConv s, int64_t runs) {
   const int channel = first_column<n>();
   const int within = static_cast<int>(blockIdx.z) % s.group_in;
-  const int first_tap = static_cast<int>(blockIdx.z) / s.group_in * kOwnTaps;
+  const int first_tap = static_cast<int>(blockIdx.z) / s.group_in * kTapsPerThread;
   const int num_taps = s.kernel_h * s.kernel_w;
   const int in_channel = channel / s.group_out * s.group_in + within;
   // Source position of each tap for pixel (0, 0); taps past the end of the kernel are placed outside of the
   // image.
-  constexpr int kNowhere = -(1 << 30);
-  int tap_y[kOwnTaps], tap_x[kOwnTaps];
+  constexpr int kOutside = -(1 << 30);
+  int tap_y[kTapsPerThread], tap_x[kTapsPerThread];
   RT_UNROLL
-  for (int t = 0; t < kOwnTaps; ++t) {
+  for (int t = 0; t < kTapsPerThread; ++t) {
     const int tap = first_tap + t;
-    tap_y[t] = tap < num_taps ? tap / s.kernel_w * s.dilation - s.padding : kNowhere;
+    tap_y[t] = tap < num_taps ? tap / s.kernel_w * s.dilation - s.padding : kOutside;
     tap_x[t] = tap % s.kernel_w * s.dilation - s.padding;
   }
-  TapSums own[n] = {};
+  TapSums local[n] = {};
   for (int64_t row = first_row(); row < runs && channel < s.out_c; row += row_stride()) {
-    const Pixel place = run_at(row, s.out_h, s.out_w);
+    const Pixel position = run_at(row, s.out_h, s.out_w);
     rt::Vec<T, n> given[kRun];
     load_run(
-        dy + (place.image * s.out_h + place.y) * s.out_w * s.out_c + channel, s.out_c,
-        [&](int p) { return place.x + p < s.out_w ? place.x + p : -1; }, given);
+        dy + (position.image * s.out_h + position.y) * s.out_w * s.out_c + channel, s.out_c,
+        [&](int p) { return position.x + p < s.out_w ? position.x + p : -1; }, given);
     RT_UNROLL
-    for (int t = 0; t < kOwnTaps; ++t) {
-      const int in_y = place.y * s.stride + tap_y[t];
+    for (int t = 0; t < kTapsPerThread; ++t) {
+      const int in_y = position.y * s.stride + tap_y[t];
       if (!is_within(in_y, s.in_h)) continue;
       rt::Vec<T, n> seen[kRun];
       load_run(
-          x + (place.image * s.in_h + in_y) * s.in_w * s.in_c + in_channel, s.in_c,
+          x + (position.image * s.in_h + in_y) * s.in_w * s.in_c + in_channel, s.in_c,
           [&](int p) {
-            const int in_x = (place.x + p) * s.stride + tap_x[t];
+            const int in_x = (position.x + p) * s.stride + tap_x[t];
             return is_within(in_x, s.in_w) ? in_x : -1;
           },
           seen);
@@ -223,13 +225,13 @@ __global__ void __launch_bounds__(kBlockThreads)
       for (int c = 0; c < n; ++c) {
         RT_UNROLL
         for (int p = 0; p < kRun; ++p)
-          own[c].at[t] += rt::to_float(seen[p].at[c]) * rt::to_float(given[p].at[c]);
+          local[c].at[t] += rt::to_float(seen[p].at[c]) * rt::to_float(given[p].at[c]);
       }
     }
   }
   float* sums = parts + static_cast<int64_t>(blockIdx.y) * num_taps * s.group_in * s.out_c;
-  join_lanes(own, s.out_c, [&](int column, const TapSums& all) {
-    for (int t = 0; t < kOwnTaps && first_tap + t < num_taps; ++t)
+  join_lanes(local, s.out_c, [&](int column, const TapSums& all) {
+    for (int t = 0; t < kTapsPerThread && first_tap + t < num_taps; ++t)
       sums[(static_cast<int64_t>(first_tap + t) * s.group_in + within) * s.out_c + column] = all.at[t];
   });
 }
@@ -273,17 +275,17 @@ ir::Kernel groups_grad_input(const cpu::ConvShape& shape) {
 /// Kernel of the gradient of the weights, for grouped convolutions.
 template <typename T>
 ir::Kernel groups_grad_weight(const cpu::ConvShape& shape) {
-  constexpr int64_t kMostBlocks = 4096, kMostRows = 65535;
-  const int64_t across = divided_up(shape.kernel_h * shape.kernel_w, kOwnTaps) * shape.group_in();
-  if (across > kMostRows)
-    refuse_on_gpu("the number of kernel taps / 3 times channels per group", kMostRows, across);
+  constexpr int64_t kMaxBlocks = 4096, kMaxRows = 65535;
+  const int64_t across = ceil_div(shape.kernel_h * shape.kernel_w, kTapsPerThread) * shape.group_in();
+  if (across > kMaxRows)
+    refuse_on_gpu("the number of kernel taps / 3 times channels per group", kMaxRows, across);
   const int64_t width = num_taps(shape) * shape.out_c;
   return with_group_columns<T>(shape, [&](auto n) -> ir::Kernel {
     const int64_t runs = counted_runs(shape.batch, shape.out_h(), shape.out_w());
     const ColumnBlocks blocks(runs, shape.out_c, n);
     rt::Shape grid = blocks.for_parts();
     const int64_t of_part = across * grid.blocks.x;
-    const int64_t num_parts = std::min(blocks.num_parts(), std::max<int64_t>(1, kMostBlocks / of_part));
+    const int64_t num_parts = std::min(blocks.num_parts(), std::max<int64_t>(1, kMaxBlocks / of_part));
     grid.blocks.y = static_cast<unsigned>(num_parts);
     grid.blocks.z = static_cast<unsigned>(across);
     const auto run = [=](const ir::KernelArgs& args) {
@@ -292,7 +294,7 @@ ir::Kernel groups_grad_weight(const cpu::ConvShape& shape) {
       rt::launch(add_group_weights<T, decltype(n)::value>, grid, args.stream->handle(), input_of<T>(args, 0),
                  input_of<T>(args, 1), parts, device_conv(shape), runs);
       if (num_parts == 1) return;
-      rt::launch(add_rows<float>, {divided_up(width, kBlockThreads), kBlockThreads}, args.stream->handle(),
+      rt::launch(add_rows<float>, {ceil_div(width, kBlockThreads), kBlockThreads}, args.stream->handle(),
                  parts, dw, num_parts, width);
     };
     return {.run = run, .workspace_bytes = num_parts > 1 ? num_parts * width * int64_t{sizeof(float)} : 0};

@@ -57,8 +57,8 @@ void add_run_weights(const Patches& patches, const float* x, const float* dy, in
       patches.gather(DType::f32, x, first + i, size, {0, k}, gathered);
       return simd().gemm(k, o, size, gathered, 1, k, dy + i * o, o, sum, o, true);
     }
-    patches.for_each_kernel_row(pixel, [&](Range part, int64_t place) {
-      simd().gemm(part.size(), o, size, x + place, 1, patches.s.stride * patches.s.in_c, dy + i * o, o,
+    patches.for_each_kernel_row(pixel, [&](Range part, int64_t x_offset) {
+      simd().gemm(part.size(), o, size, x + x_offset, 1, patches.s.stride * patches.s.in_c, dy + i * o, o,
                   sum + part.begin * o, o, true);
     });
   });

@@ -17,8 +17,8 @@ inline constexpr int64_t kWeightsRows = 252, kWeightsPixels = 336, kDilatedPixel
 
 /// Copies a short run, for which a call of memcpy costs more than the copy.
 inline void copy_run(const float* from, int64_t count, float* to) {
-  constexpr int64_t kStep = 8, kMost = 64;
-  if (count < kStep || count > kMost) return static_cast<void>(std::copy_n(from, count, to));
+  constexpr int64_t kStep = 8, kMaxRun = 64;
+  if (count < kStep || count > kMaxRun) return static_cast<void>(std::copy_n(from, count, to));
   for (int64_t i = 0; i < count - kStep; i += kStep) std::memcpy(to + i, from + i, kStep * sizeof(float));
   // The last step overlaps the previous one.
   std::memcpy(to + count - kStep, from + count - kStep, kStep * sizeof(float));
@@ -51,8 +51,8 @@ struct Patches {
   /// True if patches are multiplied in place, one row of the kernel at a time (a matrix with overlapping
   /// rows).
   bool slides(DType dtype) const {
-    constexpr int64_t kMostChannels = 8;
-    return dtype == DType::f32 && s.in_c <= kMostChannels && s.groups == 1 && !is_dilated() && !trivial() &&
+    constexpr int64_t kMaxChannels = 8;
+    return dtype == DType::f32 && s.in_c <= kMaxChannels && s.groups == 1 && !is_dilated() && !trivial() &&
            length() <= kWeightsRows;
   }
 
@@ -130,16 +130,16 @@ struct Patches {
   void gather(DType dtype, const void* x, int64_t first, int64_t count, Range columns, float* out) const {
     for_each_pixel(first, count, [&](int64_t i, const Pixel& pixel) {
       float* patch = out + i * columns.size() - columns.begin;
-      for_each_tap(pixel, [&](int64_t place, int64_t source, int64_t run) {
-        const int64_t begin = std::max(place, columns.begin);
-        const int64_t size = std::min(place + run, columns.end) - begin;
+      for_each_tap(pixel, [&](int64_t patch_index, int64_t source, int64_t run) {
+        const int64_t begin = std::max(patch_index, columns.begin);
+        const int64_t size = std::min(patch_index + run, columns.end) - begin;
         if (size <= 0) return;
         if (source < 0) {
           std::fill_n(patch + begin, size, 0.0F);
         } else if (dtype == DType::f32) {
-          copy_run(static_cast<const float*>(x) + source + begin - place, size, patch + begin);
+          copy_run(static_cast<const float*>(x) + source + begin - patch_index, size, patch + begin);
         } else {
-          load_f32(dtype, x, source + begin - place, size, patch + begin);
+          load_f32(dtype, x, source + begin - patch_index, size, patch + begin);
         }
       });
     });
@@ -195,9 +195,9 @@ struct Patches {
                int64_t dx_begin) const {
     for_each_pixel(first, count, [&](int64_t i, const Pixel& pixel) {
       const float* patch = patches + i * columns.size() - columns.begin;
-      for_each_tap(pixel, [&](int64_t place, int64_t target, int64_t run) {
-        const bool is_asked = place >= columns.begin && place < columns.end;
-        if (is_asked && target >= 0) add_row(patch + place, dx + target - dx_begin, run);
+      for_each_tap(pixel, [&](int64_t patch_index, int64_t target, int64_t run) {
+        const bool is_asked = patch_index >= columns.begin && patch_index < columns.end;
+        if (is_asked && target >= 0) add_row(patch + patch_index, dx + target - dx_begin, run);
       });
     });
   }

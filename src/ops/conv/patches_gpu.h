@@ -11,12 +11,12 @@ namespace hearth::ops {
 /// Positions of the pixels of h x w images, in memory order or grouped by 2 x 2 windows.
 template <bool by_window = false>
 struct PixelGrid {
-  struct Place {
+  struct PixelPosition {
     int image, y, x;
   };
   int h, w;
 
-  RT_DEVICE Place operator[](int64_t i) const {
+  RT_DEVICE PixelPosition operator[](int64_t i) const {
     const int number = static_cast<int>(i);
     if constexpr (!by_window) return {number / (h * w), number / w % h, number % w};
     const int window = number / 4, across = w / 2, down = h / 2;
@@ -34,7 +34,7 @@ struct TapChannel {
 /// image and `tap_bytes` apart in memory.
 struct TapGrid {
   struct Walk {
-    Spot spot;
+    TapOffset tap_offset;
     int channel;
   };
   int channels, across, step;
@@ -50,15 +50,15 @@ struct TapGrid {
   /// Moves kDepth terms forward.
   RT_DEVICE void advance(Walk& walk) const {
     walk.channel += kDepth;
-    walk.spot.bytes += kDepth * element_bytes;
+    walk.tap_offset.bytes += kDepth * element_bytes;
     while (walk.channel >= channels) {
       walk.channel -= channels;
-      walk.spot.x += step;
-      walk.spot.bytes += tap_bytes - channels * element_bytes;
-      if (walk.spot.x != step * across) continue;
-      walk.spot.x = 0;
-      walk.spot.y += step;
-      walk.spot.bytes += row_bytes - across * tap_bytes;
+      walk.tap_offset.x += step;
+      walk.tap_offset.bytes += tap_bytes - channels * element_bytes;
+      if (walk.tap_offset.x != step * across) continue;
+      walk.tap_offset.x = 0;
+      walk.tap_offset.y += step;
+      walk.tap_offset.bytes += row_bytes - across * tap_bytes;
     }
   }
 };
@@ -74,11 +74,11 @@ struct Patches {
   };
   using Term = TapChannel;
   struct PixelWalk {
-    Spot spot;
+    TapOffset tap_offset;
     int end_y, end_x;  ///< position after the last pixel of an image
 
-    RT_DEVICE void move(const Spot& by) {
-      spot = spot + by;
+    RT_DEVICE void move(const TapOffset& by) {
+      tap_offset = tap_offset + by;
       end_y += by.y;
       end_x += by.x;
     }
@@ -89,12 +89,12 @@ struct Patches {
   Pixels pixels;
   int taps_across;
   int stride, first_y, first_x, direction;
-  typename Pixels::Place step;  ///< step to the pixel kDepth later in memory order
+  typename Pixels::PixelPosition step;  ///< step to the pixel kDepth later in memory order
 
   RT_DEVICE Line line(int64_t i) const {
-    const typename Pixels::Place place = pixels[i];
-    return {static_cast<int64_t>(place.image) * h * w * channels, stride * place.y + first_y,
-            stride * place.x + first_x};
+    const typename Pixels::PixelPosition position = pixels[i];
+    return {static_cast<int64_t>(position.image) * h * w * channels, stride * position.y + first_y,
+            stride * position.x + first_x};
   }
   RT_DEVICE Term term(int64_t i) const {
     const int number = static_cast<int>(i), tap = number / channels;
@@ -113,29 +113,30 @@ struct Patches {
 
   // Access by spots, for images whose byte offsets fit in 32 bits.
   RT_DEVICE const T* origin() const { return images; }
-  RT_DEVICE bool has(const Spot& spot) const {
-    return static_cast<unsigned>(spot.y) < static_cast<unsigned>(h) &&
-           static_cast<unsigned>(spot.x) < static_cast<unsigned>(w);
+  RT_DEVICE bool has(const TapOffset& tap_offset) const {
+    return static_cast<unsigned>(tap_offset.y) < static_cast<unsigned>(h) &&
+           static_cast<unsigned>(tap_offset.x) < static_cast<unsigned>(w);
   }
   /// Returns the spot of a pixel, to step to the pixel kDepth later with advance().
   RT_DEVICE PixelWalk walk_of_line(int i) const {
-    const typename Pixels::Place place = pixels[i];
-    const int y = stride * place.y + first_y, x = stride * place.x + first_x;
-    return {.spot = {.y = y, .x = x, .bytes = bytes_to(place.image, y, x)},
+    const typename Pixels::PixelPosition position = pixels[i];
+    const int y = stride * position.y + first_y, x = stride * position.x + first_x;
+    return {.tap_offset = {.y = y, .x = x, .bytes = bytes_to(position.image, y, x)},
             .end_y = first_y + stride * pixels.h,
             .end_x = first_x + stride * pixels.w};
   }
   RT_DEVICE TapGrid::Walk walk_of_term(int i) const { return taps().walk(i); }
   RT_DEVICE void advance(TapGrid::Walk& walk) const { taps().advance(walk); }
   RT_DEVICE void advance(PixelWalk& walk) const {
-    Spot& spot = walk.spot;
+    TapOffset& tap_offset = walk.tap_offset;
     const int across = stride * pixels.w, down = stride * pixels.h;
-    spot =
-        spot + Spot{stride * step.y, stride * step.x, bytes_to(step.image, stride * step.y, stride * step.x)};
-    const bool next_row = spot.x >= walk.end_x;
-    spot = spot + (next_row ? Spot{stride, -across, bytes_to(0, stride, -across)} : Spot{});
-    const bool next_image = spot.y >= walk.end_y;
-    spot = spot + (next_image ? Spot{-down, 0, bytes_to(1, -down, 0)} : Spot{});
+    tap_offset = tap_offset + TapOffset{stride * step.y, stride * step.x,
+                                        bytes_to(step.image, stride * step.y, stride * step.x)};
+    const bool next_row = tap_offset.x >= walk.end_x;
+    tap_offset =
+        tap_offset + (next_row ? TapOffset{stride, -across, bytes_to(0, stride, -across)} : TapOffset{});
+    const bool next_image = tap_offset.y >= walk.end_y;
+    tap_offset = tap_offset + (next_image ? TapOffset{-down, 0, bytes_to(1, -down, 0)} : TapOffset{});
   }
 
  private:
@@ -160,9 +161,9 @@ inline int64_t num_taps(const cpu::ConvShape& s) { return s.kernel_h * s.kernel_
 
 /// Returns the alignment of a convolution's channels; `any` if byte offsets of its arrays exceed 32 bits.
 inline Channels channels_of_images(const cpu::ConvShape& s, int64_t channels) {
-  const int64_t most =
+  const int64_t max_elements =
       std::max({s.batch * s.in_h * s.in_w * s.in_c, num_pixels(s) * s.out_c, num_taps(s) * s.out_c});
-  return most < int64_t{1} << 31 ? channels_of(channels) : Channels::any;
+  return max_elements < int64_t{1} << 31 ? channels_of(channels) : Channels::any;
 }
 
 /// Returns the patches of x for the forward pass and the weight gradient.
@@ -192,9 +193,9 @@ struct WeightParts {
   WeightParts(const cpu::ConvShape& s, int64_t rows, int64_t columns)
       : taps(num_taps(s)), channels(s.out_c), pixels(num_pixels(s)) {
     // 252 is divisible by the nine taps of a 3x3 kernel.
-    constexpr int64_t kBlocks = 252, kLeastPixels = 256;
-    const int64_t tiles = divided_up(taps, rows) * divided_up(channels, columns);
-    num_parts = std::clamp<int64_t>(kBlocks / tiles, 1, divided_up(pixels, kLeastPixels));
+    constexpr int64_t kBlocks = 252, kMinPixelsPerPart = 256;
+    const int64_t tiles = ceil_div(taps, rows) * ceil_div(channels, columns);
+    num_parts = std::clamp<int64_t>(kBlocks / tiles, 1, ceil_div(pixels, kMinPixelsPerPart));
   }
   int64_t workspace_bytes() const {
     return num_parts > 1 ? num_parts * taps * channels * int64_t{sizeof(float)} : 0;
@@ -205,14 +206,14 @@ struct WeightParts {
 template <typename T, typename B, typename Left, typename Right>
 __global__ void __launch_bounds__(kBlockThreads)
     add_weight_gradients(Left x, Right dy, float* parts, int64_t taps, int64_t channels, int64_t pixels) {
-  ProductPart part = own_part<B>(taps, channels, pixels);
+  ProductPart part = block_part<B>(taps, channels, pixels);
   const int64_t share = (pixels + gridDim.z - 1) / gridDim.z;
   part.begin = blockIdx.z * share;
   part.end = part.begin + share < pixels ? part.begin + share : pixels;
   float* sums = parts + blockIdx.z * taps * channels + part.row * channels + part.column;
-  for_each_product<T, B>(x, dy, part, [&](int own_row, int own_column) {
-    const OwnOutputs own(part, own_row, own_column, channels);
-    return [=](int row, int column, float sum) { element(sums, own.index(row, column)) = sum; };
+  for_each_product<T, B>(x, dy, part, [&](int thread_output_row, int thread_output_column) {
+    const ThreadOutputs local(part, thread_output_row, thread_output_column, channels);
+    return [=](int row, int column, float sum) { element(sums, local.index(row, column)) = sum; };
   });
 }
 
@@ -226,7 +227,7 @@ void launch_weight_gradient(const Left& x, const Right& dy, const WeightParts& p
              product_blocks<B>(parts.taps, parts.channels, parts.num_parts), stream, x, dy,
              whole ? dw : workspace, parts.taps, parts.channels, parts.pixels);
   if (whole) return;
-  rt::launch(add_rows<float>, {divided_up(width, kBlockThreads), kBlockThreads}, stream, workspace, dw,
+  rt::launch(add_rows<float>, {ceil_div(width, kBlockThreads), kBlockThreads}, stream, workspace, dw,
              parts.num_parts, width);
 }
 

@@ -16,12 +16,14 @@ struct PlainBlocking {
 };
 
 /// Displacement between two positions of images, and its distance in bytes modulo 2^32.
-struct Spot {
-  static constexpr int kNowhere = -(1 << 30);  ///< y coordinate that is outside of every image
+struct TapOffset {
+  static constexpr int kOutside = -(1 << 30);  ///< y coordinate that is outside of every image
   int y = 0, x = 0;
   uint32_t bytes = 0;
 
-  RT_DEVICE Spot operator+(const Spot& more) const { return {y + more.y, x + more.x, bytes + more.bytes}; }
+  RT_DEVICE TapOffset operator+(const TapOffset& more) const {
+    return {y + more.y, x + more.x, bytes + more.bytes};
+  }
 };
 
 /// A side with lines and terms exchanged.
@@ -43,7 +45,7 @@ struct Transposed {
     side.advance(walk);
   }
   RT_DEVICE auto origin() const { return side.origin(); }
-  RT_DEVICE bool has(const Spot& spot) const { return side.has(spot); }
+  RT_DEVICE bool has(const TapOffset& tap_offset) const { return side.has(tap_offset); }
 };
 
 /// Adapts a side of TileLoader for matrix tiles (Operand in product_blocks.h). The side also has
@@ -73,8 +75,8 @@ struct Gathered {
 ///   Walk walk_of_line(int), walk_of_term(int)   Walk::spot is the spot of the line or term
 ///   void advance(Walk&)                         moves to the term kDepth later
 ///   const T* origin()                           address that spots are relative to
-///   bool has(Spot)                              false if the element is 0
-/// If its lines are adjacent in memory, also Walk::move(Spot), which adds to the spot. `uniform`: kDepth
+///   bool has(TapOffset)                              false if the element is 0
+/// If its lines are adjacent in memory, also Walk::move(TapOffset), which adds to the spot. `uniform`: kDepth
 /// adjacent terms are channels of one tap.
 template <typename T, typename Side, bool uniform>
 struct EvenGathered {
@@ -87,23 +89,23 @@ struct EvenGathered {
 /// Keeps the spots of a thread's lines and steps from term to term; uniform terms are stepped once per warp.
 /// Nonexistent lines are moved out of the image, because their sums are not used.
 template <typename T, int kLines, typename Side, bool uniform>
-struct Feed<T, kLines, EvenGathered<T, Side, uniform>> {
+struct PanelLoader<T, kLines, EvenGathered<T, Side, uniform>> {
   static constexpr bool kAlongTerms = EvenGathered<T, Side, uniform>::kAlongTerms;
   static constexpr int kOwnLines = kAlongTerms ? 2 : 1, kOwnTerms = kAlongTerms ? 1 : 2;
   static_assert(kAlongTerms || !uniform);
   using Walk = decltype(std::declval<Side>().walk_of_term(0));
   const Side& side;
-  Spot lines[kOwnLines];
+  TapOffset lines[kOwnLines];
   Walk terms[kOwnTerms];  ///< relative to the line, if a thread has a single line
 
-  RT_DEVICE Feed(const Panel<T, kLines>& panel, const EvenGathered<T, Side, uniform>& from, int first_line,
-                 int first_term)
+  RT_DEVICE PanelLoader(const Panel<T, kLines>& panel, const EvenGathered<T, Side, uniform>& from,
+                        int first_line, int first_term)
       : side(from.side) {
     const int last = from.lines - (kAlongTerms ? 1 : kWide);
     for (int i = 0; i < kOwnLines; ++i) {
       const int line = first_line + panel.line_of(i);
-      lines[i] = side.walk_of_line(line < last ? line : last).spot;
-      if (line > last) lines[i].y = Spot::kNowhere;
+      lines[i] = side.walk_of_line(line < last ? line : last).tap_offset;
+      if (line > last) lines[i].y = TapOffset::kOutside;
       if constexpr (uniform) lines[i].bytes += static_cast<uint32_t>(panel.term_of(i) * sizeof(T));
     }
     for (int i = 0; i < kOwnTerms; ++i) {
@@ -115,11 +117,11 @@ struct Feed<T, kLines, EvenGathered<T, Side, uniform>> {
     const auto* origin = reinterpret_cast<const std::byte*>(side.origin());
     RT_UNROLL
     for (int i = 0; i < panel.kOwn; ++i) {
-      Spot spot = terms[i % kOwnTerms].spot;
-      if (kAlongTerms) spot = spot + lines[i];
+      TapOffset tap_offset = terms[i % kOwnTerms].tap_offset;
+      if (kAlongTerms) tap_offset = tap_offset + lines[i];
       panel.held[i] = {};
-      if (panel.has_move(i) && own_term(panel, i) < end_term - first_term && side.has(spot))
-        panel.held[i] = *reinterpret_cast<const rt::Word16*>(origin + spot.bytes);
+      if (panel.has_move(i) && own_term(panel, i) < end_term - first_term && side.has(tap_offset))
+        panel.held[i] = *reinterpret_cast<const rt::Word16*>(origin + tap_offset.bytes);
     }
     for (int i = 0; i < kOwnTerms; ++i) side.advance(terms[i]);
   }
@@ -132,24 +134,25 @@ struct Feed<T, kLines, EvenGathered<T, Side, uniform>> {
 
 /// An even operand in memory whose contiguous axis is known at compile time.
 template <typename T, bool lines_are_neighbors>
-struct EvenStrided : EvenOperand<T> {
+struct EvenStrided : AlignedOperand<T> {
   RT_DEVICE bool along_terms() const { return !lines_are_neighbors; }
 };
 template <typename T, int kLines, bool lines_are_neighbors>
-struct Feed<T, kLines, EvenStrided<T, lines_are_neighbors>> : Feed<T, kLines, EvenOperand<T>> {
-  using Feed<T, kLines, EvenOperand<T>>::Feed;
+struct PanelLoader<T, kLines, EvenStrided<T, lines_are_neighbors>>
+    : PanelLoader<T, kLines, AlignedOperand<T>> {
+  using PanelLoader<T, kLines, AlignedOperand<T>>::PanelLoader;
 };
 
 /// Returns the side as an operand for the blocking B.
 template <typename T, typename B, typename Side>
 RT_DEVICE auto tile_side(const Side& side, int lines) {
   using Even = EvenGathered<T, Side, B::kUniform && !Side::kLinesAreNeighbors>;
-  return std::conditional_t<B::kEven, Even, Gathered<T, Side>>{side, lines};
+  return std::conditional_t<B::kAligned, Even, Gathered<T, Side>>{side, lines};
 }
 template <typename T, typename B, bool lines_are_neighbors>
 RT_DEVICE auto tile_side(const Strided<T, lines_are_neighbors>& side, int lines) {
   const Operand<T> operand{side.data, side.of_line, side.of_term, lines};
-  if constexpr (B::kEven) {
+  if constexpr (B::kAligned) {
     return EvenStrided<T, lines_are_neighbors>{{operand}};
   } else {
     return operand;
@@ -159,7 +162,7 @@ RT_DEVICE auto tile_side(const Strided<T, lines_are_neighbors>& side, int lines)
 /// Returns the block's part of an m x n product with all terms; blockIdx.x counts blocks of rows, blockIdx.y
 /// blocks of columns.
 template <typename B>
-RT_DEVICE ProductPart own_part(int64_t m, int64_t n, int64_t num_terms) {
+RT_DEVICE ProductPart block_part(int64_t m, int64_t n, int64_t num_terms) {
   return {.m = m,
           .n = n,
           .row = static_cast<int64_t>(blockIdx.x) * B::kRows,
@@ -170,12 +173,13 @@ RT_DEVICE ProductPart own_part(int64_t m, int64_t n, int64_t num_terms) {
 
 /// Indices of a thread's outputs in a matrix with rows of `width` elements. Byte offsets from the block's
 /// first output fit in 32 bits.
-struct OwnOutputs {
+struct ThreadOutputs {
   int row, column;  ///< of the thread's first output
   int first, width;
 
-  RT_DEVICE OwnOutputs(const ProductPart& part, int own_row, int own_column, int64_t row_width)
-      : row(own_row), column(own_column), width(static_cast<int>(row_width)) {
+  RT_DEVICE ThreadOutputs(const ProductPart& part, int thread_output_row, int thread_output_column,
+                          int64_t row_width)
+      : row(thread_output_row), column(thread_output_column), width(static_cast<int>(row_width)) {
     const int down = row - static_cast<int>(part.row), across = column - static_cast<int>(part.column);
     first = rt::renewed(down * width + across);
   }
@@ -198,19 +202,20 @@ template <typename T, typename B, typename Left, typename Right, typename BodyOf
 RT_DEVICE void for_each_product(const Left& left, const Right& right, const ProductPart& part,
                                 BodyOf body_of) {
   if constexpr (std::is_same_v<B, PlainBlocking>) {
-    const OwnSums sums = add_products(left, right, part);
-    for_each_sum(sums, part,
-                 body_of(static_cast<int>(part.row) + own_plain_row(),
-                         static_cast<int>(part.column) + own_plain_column()));
+    const ThreadSums sums = add_products(left, right, part);
+    for_each_sum(
+        sums, part,
+        body_of(static_cast<int>(part.row) + thread_row(), static_cast<int>(part.column) + thread_column()));
   } else {
     const int m = static_cast<int>(part.m), n = static_cast<int>(part.n);
     for_each_tile_sum<T, B>(
         tile_side<T, B>(left, m), tile_side<T, B>(right, n), static_cast<int>(part.row),
         static_cast<int>(part.column), {static_cast<int>(part.begin), static_cast<int>(part.end)},
-        [&](int own_row, int own_column) {
-          return [=, body = body_of(own_row, own_column)](int row, int column, float sum) {
-            if (row < m && column < n) body(row, column, sum);
-          };
+        [&](int thread_output_row, int thread_output_column) {
+          return
+              [=, body = body_of(thread_output_row, thread_output_column)](int row, int column, float sum) {
+                if (row < m && column < n) body(row, column, sum);
+              };
         });
   }
 }
@@ -225,7 +230,7 @@ inline Channels channels_of(int64_t channels) {
 /// Blocking for sides that allow wide loads.
 template <typename B>
 struct OfEvenSides : B {
-  static constexpr bool kEven = true;
+  static constexpr bool kAligned = true;
 };
 /// Blocking for sides whose kDepth adjacent terms belong to one tap.
 template <typename B>
@@ -240,15 +245,15 @@ auto with_blocking(int64_t m, int64_t n, Channels channels, Body body) {
     return body(PlainBlocking());
   } else {
     const MatmulShape shape{.m = static_cast<int>(m), .n = static_cast<int>(n)};
-    const MatmulWay way = MatmulKernel::usual_way(shape, DType::bf16);
-    if (channels == Channels::any) return way == MatmulWay::tall ? body(Tall()) : body(Small());
-    if (way == MatmulWay::tall) return body(OfEvenSides<Tall>());
+    const MatmulVariant way = MatmulKernel::default_variant(shape, DType::bf16);
+    if (channels == Channels::any) return way == MatmulVariant::tall ? body(Tall()) : body(Small());
+    if (way == MatmulVariant::tall) return body(OfEvenSides<Tall>());
     if (channels == Channels::even)
-      return way == MatmulWay::large ? body(OfEvenSides<Large>()) : body(OfEvenSides<Small>());
+      return way == MatmulVariant::large ? body(OfEvenSides<Large>()) : body(OfEvenSides<Small>());
     // With few large blocks, the last wave would leave most of the GPU idle.
-    if (n > Narrow::kColumns && num_blocks(shape, MatmulWay::large) >= 2 * kBusy)
+    if (n > Narrow::kColumns && num_blocks(shape, MatmulVariant::large) >= 2 * kMinBusyBlocks)
       return body(OfUniformTaps<Large>());
-    if (way == MatmulWay::large) return body(OfUniformTaps<Narrow>());
+    if (way == MatmulVariant::large) return body(OfUniformTaps<Narrow>());
     return body(OfUniformTaps<Small>());
   }
 }
@@ -269,8 +274,8 @@ auto with_blocking_in_parts(int64_t m, int64_t n, bool even, Body body) {
 /// Returns the launch shape of an m x n product in `parts` splits of its terms.
 template <typename B>
 rt::Shape product_blocks(int64_t m, int64_t n, int64_t parts) {
-  return {rt::Dim3{static_cast<unsigned>(divided_up(m, B::kRows)),
-                   static_cast<unsigned>(divided_up(n, B::kColumns)), static_cast<unsigned>(parts)},
+  return {rt::Dim3{static_cast<unsigned>(ceil_div(m, B::kRows)),
+                   static_cast<unsigned>(ceil_div(n, B::kColumns)), static_cast<unsigned>(parts)},
           rt::Dim3{kBlockThreads, 1, 1}};
 }
 

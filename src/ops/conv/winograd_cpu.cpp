@@ -71,7 +71,7 @@ struct Job {
   float* shared;
 
   int64_t columns(int64_t panel) const { return std::min(kPanel, c.out_c - panel * kPanel); }
-  float* own(int thread) const { return shared + layout.shared_floats() + thread * layout.thread_floats(); }
+  float* local(int thread) const { return shared + layout.shared_floats() + thread * layout.thread_floats(); }
 
   void transform_filters(int64_t panel, float* u, float* scratch) const;
   void transform_input(int64_t index, float* v, float* scratch) const;
@@ -151,13 +151,13 @@ void Job::transform_outputs(int64_t begin, int64_t count, int64_t panel, const f
 
 void Job::run_by_tiles(ThreadPool& threads) const {
   threads.run([&](int thread) {
-    float* scratch = own(thread) + layout.v_floats + layout.m_floats;
+    float* scratch = local(thread) + layout.v_floats + layout.m_floats;
     const Range panels = split_range(layout.num_panels, c.num_threads, thread);
     for (int64_t panel = panels.begin; panel < panels.end; ++panel)
       transform_filters(panel, shared + panel * layout.u_floats, scratch);
   });
   threads.run([&](int thread) {
-    float* v = own(thread);
+    float* v = local(thread);
     float* m = v + layout.v_floats;
     float* scratch = m + layout.m_floats + layout.filter_scratch;
     const Range mine = split_range(layout.num_tiles, c.num_threads, thread);
@@ -178,10 +178,10 @@ void Job::run_by_outputs(ThreadPool& threads) const {
     threads.run([&](int thread) {
       const Range mine = split_range(num_held, c.num_threads, thread);
       for (int64_t t = mine.begin; t < mine.end; ++t)
-        transform_input(held + t, shared + t * c.in_c, own(thread));
+        transform_input(held + t, shared + t * c.in_c, local(thread));
     });
     threads.run([&](int thread) {
-      float* u = own(thread);
+      float* u = local(thread);
       float* m = u + layout.u_floats;
       float* scratch = m + layout.m_floats;
       const Range panels = split_range(layout.num_panels, c.num_threads, thread);

@@ -30,10 +30,10 @@ struct SampleRows {
   RT_DEVICE int64_t part() const { return static_cast<int64_t>(blockIdx.z) * gridDim.y + blockIdx.y; }
 };
 SampleRows rows_of(const NodeView& node) {
-  constexpr int64_t kMostSamples = 65535, kMostRows = (int64_t{1} << 31) - 1;
+  constexpr int64_t kMaxSamples = 65535, kMaxRows = (int64_t{1} << 31) - 1;
   const Shape &x = node.in_type(0).shape, &modulation = node.in_type(1).shape;
-  if (modulation[0] > kMostSamples) refuse_on_gpu("the number of samples", kMostSamples, modulation[0]);
-  if (x[0] > kMostRows) refuse_on_gpu("the number of tokens", kMostRows, x[0]);
+  if (modulation[0] > kMaxSamples) refuse_on_gpu("the number of samples", kMaxSamples, modulation[0]);
+  if (x[0] > kMaxRows) refuse_on_gpu("the number of tokens", kMaxRows, x[0]);
   return {.samples = modulation[0], .time = x[0] / modulation[0], .width = static_cast<int>(x[1])};
 }
 rt::Shape for_samples(rt::Shape shape, const SampleRows& all) {
@@ -50,12 +50,12 @@ __global__ void __launch_bounds__(kBlockThreads)
     const int64_t at = r * all.width + column;
     const rt::Vec<T, n> values = rt::load<T, n>(x + at), more = rt::load<T, n>(branch + at);
     const rt::Vec<T, n> gates = rt::load<T, n>(gate + all.sample_of(r) * all.width + column);
-    rt::Vec<T, n> made;
+    rt::Vec<T, n> result;
     RT_UNROLL
     for (int c = 0; c < n; ++c)
-      made.at[c] = rt::from_float<T>(rt::to_float(values.at[c]) +
-                                     rt::to_float(gates.at[c]) * rt::to_float(more.at[c]));
-    rt::store(y + at, made);
+      result.at[c] = rt::from_float<T>(rt::to_float(values.at[c]) +
+                                       rt::to_float(gates.at[c]) * rt::to_float(more.at[c]));
+    rt::store(y + at, result);
   }
 }
 
@@ -71,23 +71,23 @@ template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
     spread_gated(const T* branch, const T* gate, const T* dy, T* dbranch, float* parts, SampleRows all) {
   const int column = first_column<n>();
-  Sum own[n] = {};
+  Sum local[n] = {};
   if (column < all.width) {
     const rt::Vec<T, n> gates = rt::load<T, n>(gate + static_cast<int64_t>(blockIdx.z) * all.width + column);
     for (int64_t r = first_row(); r < all.time; r += row_stride()) {
       const int64_t at = (blockIdx.z * all.time + r) * all.width + column;
       const rt::Vec<T, n> values = rt::load<T, n>(branch + at), slopes = rt::load<T, n>(dy + at);
-      rt::Vec<T, n> made;
+      rt::Vec<T, n> result;
       RT_UNROLL
       for (int c = 0; c < n; ++c) {
         const float slope = rt::to_float(slopes.at[c]);
-        own[c].value += slope * rt::to_float(values.at[c]);
-        made.at[c] = rt::from_float<T>(slope * rt::to_float(gates.at[c]));
+        local[c].value += slope * rt::to_float(values.at[c]);
+        result.at[c] = rt::from_float<T>(slope * rt::to_float(gates.at[c]));
       }
-      rt::store(dbranch + at, made);
+      rt::store(dbranch + at, result);
     }
   }
-  join_lanes(own, all.width,
+  join_lanes(local, all.width,
              [&](int c, const Sum& joined) { parts[all.part() * all.width + c] = joined.value; });
 }
 
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 template <typename T>
 void launch_keep_sums(const KernelArgs& args, const float* parts, size_t output, int64_t num_parts,
                       const SampleRows& all) {
-  rt::launch(keep_sums<T>, for_samples({divided_up(all.width, kBlockThreads), kBlockThreads}, all),
+  rt::launch(keep_sums<T>, for_samples({ceil_div(all.width, kBlockThreads), kBlockThreads}, all),
              args.stream->handle(), parts, output_of<T>(args, output), static_cast<int>(num_parts), all);
 }
 
@@ -152,13 +152,14 @@ __global__ void __launch_bounds__(kRowThreads) modulate(NormArrays<T> arrays, Sa
   for_columns<n>(all.width, [&](int c) {
     const rt::Vec<T, n> values = rt::load<T, n>(x + c), scales = rt::load<T, n>(arrays.scale + sample + c),
                         shifts = rt::load<T, n>(arrays.shift + sample + c);
-    rt::Vec<T, n> made;
+    rt::Vec<T, n> result;
     RT_UNROLL
     for (int e = 0; e < n; ++e) {
       const float normal = (rt::to_float(values.at[e]) - mean) * rstd;
-      made.at[e] = rt::from_float<T>(normal * (1 + rt::to_float(scales.at[e])) + rt::to_float(shifts.at[e]));
+      result.at[e] =
+          rt::from_float<T>(normal * (1 + rt::to_float(scales.at[e])) + rt::to_float(shifts.at[e]));
     }
-    rt::store(arrays.y + static_cast<int64_t>(blockIdx.x) * all.width + c, made);
+    rt::store(arrays.y + static_cast<int64_t>(blockIdx.x) * all.width + c, result);
   });
   if (threadIdx.x != 0) return;
   arrays.rstd[blockIdx.x] = rstd;
@@ -202,11 +203,11 @@ __global__ void __launch_bounds__(kRowThreads) spread_norm(NormGradArrays<T> arr
   const float mean_g = rt::reduce_block(sum, rt::Add(), 0.0F) * share;
   const float mean_dot = rt::reduce_block(dot, rt::Add(), 0.0F) * share;
   for_columns<n>(all.width, [&](int c) {
-    rt::Vec<T, n> made;
+    rt::Vec<T, n> result;
     for_elements(c, [&](int e, float normal, float g) {
-      made.at[e] = rt::from_float<T>(rstd * (g - mean_g - normal * mean_dot));
+      result.at[e] = rt::from_float<T>(rstd * (g - mean_g - normal * mean_dot));
     });
-    rt::store(arrays.dx + row + c, made);
+    rt::store(arrays.dx + row + c, result);
   });
 }
 
@@ -224,7 +225,7 @@ template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
     add_modulations(NormGradArrays<T> arrays, float* of_shift, float* of_scale, SampleRows all) {
   const int column = first_column<n>();
-  NormSums own[n] = {};
+  NormSums local[n] = {};
   for (int64_t r = first_row(); r < all.time && column < all.width; r += row_stride()) {
     const int64_t row = blockIdx.z * all.time + r, at = row * all.width + column;
     const rt::Vec<T, n> values = rt::load<T, n>(arrays.x + at), slopes = rt::load<T, n>(arrays.dy + at);
@@ -232,10 +233,10 @@ __global__ void __launch_bounds__(kBlockThreads)
     RT_UNROLL
     for (int c = 0; c < n; ++c) {
       const float slope = rt::to_float(slopes.at[c]);
-      own[c].join({slope, slope * (rt::to_float(values.at[c]) - mean) * rstd});
+      local[c].join({slope, slope * (rt::to_float(values.at[c]) - mean) * rstd});
     }
   }
-  join_lanes(own, all.width, [&](int c, const NormSums& joined) {
+  join_lanes(local, all.width, [&](int c, const NormSums& joined) {
     of_shift[all.part() * all.width + c] = joined.plain;
     of_scale[all.part() * all.width + c] = joined.by_normal;
   });
@@ -308,7 +309,7 @@ ir::Kernel timestep_embedding_gpu(const NodeView& node) {
   const Shape& out = node.out_type(0).shape;
   const auto run = [formula, count = out.num_elements(),
                     size = static_cast<int>(out[1])](const KernelArgs& args) {
-    rt::launch(embed_times, {divided_up(count, kBlockThreads), kBlockThreads}, args.stream->handle(),
+    rt::launch(embed_times, {ceil_div(count, kBlockThreads), kBlockThreads}, args.stream->handle(),
                input_of<float>(args, 0), output_of<float>(args, 0), count, size, formula);
   };
   return {.run = run};

@@ -65,8 +65,8 @@ void grad_part(const SampleRows& rows, const KernelArgs& args, int64_t part, flo
   const int64_t width = rows.width;
   std::fill_n(dgate, width, 0.0F);
   const float* gate = rows.read(args.in[kGradGate], part / rows.parts_of_sample(), scratch, 0);
-  const Range own = rows.rows_of_part(part);
-  for (int64_t r = own.begin; r < own.end; ++r) {
+  const Range local = rows.rows_of_part(part);
+  for (int64_t r = local.begin; r < local.end; ++r) {
     const float* branch = rows.read(args.in[kGradBranch], r, scratch, 1);
     const float* dy = rows.read(args.in[kDy], r, scratch, 2);
     float* dbranch = rows.to_write(args.out[0], r, scratch, 1);
@@ -110,9 +110,9 @@ void grad_reference(const ReferenceArgs& args) {
 
 std::vector<ValueId> vjp(const VjpContext& context) {
   const ir::Node node = context.node;
-  const auto made = context.graph.add(
+  const auto result = context.graph.add(
       gated_add_grad, {node.inputs[kBranch], node.inputs[kGate], context.grad_out[0]}, {}, node.name);
-  return {context.grad_out[0], made[1], made[0]};
+  return {context.grad_out[0], result[1], result[0]};
 }
 
 std::vector<Sample> samples() {

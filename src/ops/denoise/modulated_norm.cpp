@@ -115,9 +115,9 @@ Kernel kernel(const NodeView& node) {
 void grad_part(const SampleRows& rows, const KernelArgs& args, int64_t part, float* sums, float* scratch) {
   const int64_t width = rows.width;
   std::fill_n(sums, 2 * width, 0.0F);
-  const Range own = rows.rows_of_part(part);
+  const Range local = rows.rows_of_part(part);
   const float* scale = rows.read(args.in[kGradScale], part / rows.parts_of_sample(), scratch, 0);
-  for (int64_t r = own.begin; r < own.end; ++r) {
+  for (int64_t r = local.begin; r < local.end; ++r) {
     const Moments moments{.mean = args.input<float>(kMean)[r], .rstd = args.input<float>(kRstd)[r]};
     const float* x = rows.read(args.in[kGradX], r, scratch, 1);
     const float* dy = rows.read(args.in[kDy], r, scratch, 2);
@@ -205,13 +205,13 @@ std::vector<Sample> samples() {
           sample(1, 2, 33, DType::f16), sample(2, 2, 2056, DType::bf16)};
 }
 std::vector<Sample> grad_samples() {
-  std::vector<Sample> made = samples();
-  for (Sample& sample : made) {
+  std::vector<Sample> result = samples();
+  for (Sample& sample : result) {
     const SampleInput x = sample.in[kX];
     const int64_t rows = x.type.shape[0];
     sample = {.in = {x, sample.in[kScale], positive({rows}), normal({rows}), x}};
   }
-  return made;
+  return result;
 }
 
 /// x and dy are read a second time, for the sums over rows.

@@ -34,8 +34,8 @@ struct SampleRows {
     return run_to_write(dtype, data, row * width, scratch + scratch_floats(slot));
   }
   /// Stores a row that was written to to_write().
-  void store(const float* made, void* data, int64_t row) const {
-    cpu::store_f32(dtype, made, data, row * width, width);
+  void store(const float* result, void* data, int64_t row) const {
+    cpu::store_f32(dtype, result, data, row * width, width);
   }
 
   /// Sums the parts of each sample and writes them to out [batch, width]. Part i is at parts + i * stride

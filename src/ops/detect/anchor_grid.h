@@ -11,26 +11,26 @@ namespace hearth::ops {
 
 /// The anchors of an image: the cells of each feature level.
 struct AnchorGrid {
-  static constexpr int kMostLevels = 8;
+  static constexpr int kMaxLevels = 8;
   int num_levels = 0;
-  int strides[kMostLevels] = {};
-  int columns[kMostLevels] = {};  ///< cells per row
-  int ends[kMostLevels] = {};     ///< index after a level's last anchor
+  int strides[kMaxLevels] = {};
+  int columns[kMaxLevels] = {};  ///< cells per row
+  int ends[kMaxLevels] = {};     ///< index after a level's last anchor
   int anchors = 0, classes = 0;
 
   /// Returns the grid of a node that passed inference.
   static AnchorGrid of(const ir::NodeView& node) {
-    AnchorGrid made;
+    AnchorGrid result;
     const auto size = [](int64_t value) { return static_cast<int>(value); };
     for (const int64_t stride : node.attrs.list("strides")) {
-      const int level = made.num_levels++;
-      made.strides[level] = size(stride);
-      made.columns[level] = size(node.attrs.integer("width") / stride);
-      made.anchors += made.columns[level] * size(node.attrs.integer("height") / stride);
-      made.ends[level] = made.anchors;
+      const int level = result.num_levels++;
+      result.strides[level] = size(stride);
+      result.columns[level] = size(node.attrs.integer("width") / stride);
+      result.anchors += result.columns[level] * size(node.attrs.integer("height") / stride);
+      result.ends[level] = result.anchors;
     }
-    made.classes = size(node.in_type(0).shape[2]) - 5;
-    return made;
+    result.classes = size(node.in_type(0).shape[2]) - 5;
+    return result;
   }
 
   /// Upper left corner and side of a cell, in pixels.

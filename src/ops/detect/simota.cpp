@@ -21,7 +21,7 @@ std::string check(const NodeView& node) {
   if (targets.dtype != DType::f32 || targets.shape.rank() != 3 || targets.shape[0] != raw.shape[0] ||
       targets.shape[1] < 1 || targets.shape[2] != 5)
     return fmt::format("expected targets f32[{}, M, 5], got {}", raw.shape[0], to_string(targets));
-  if (targets.shape[1] <= INT32_MAX / (5 * Ranking::kMost)) return "";
+  if (targets.shape[1] <= INT32_MAX / (5 * Ranking::kMaxCount)) return "";
   return fmt::format("too many targets per image: {}", to_string(targets));
 }
 Inferred infer(const NodeView& node) {
@@ -40,7 +40,7 @@ struct Scratch {
   double* no_class;
   int32_t* anchors;
   int32_t* matched;  ///< target index, or one of:
-  static constexpr int kNobody = -1, kSeveral = -2;
+  static constexpr int kUnmatched = -1, kSeveral = -2;
 
   static int64_t num_bytes(const SimOta& rule) {
     return cpu::round_up(rule.anchors * static_cast<int64_t>(sizeof(Corners) + sizeof(double) + 8), 64);
@@ -53,9 +53,9 @@ struct Scratch {
 };
 
 /// Assigns the boxes of one image.
-class Picture {
+class ImageAssigner {
  public:
-  Picture(const SimOta& rule, const float* raw, const float* targets, std::byte* workspace)
+  ImageAssigner(const SimOta& rule, const float* raw, const float* targets, std::byte* workspace)
       : rule_(rule), raw_(raw), targets_(targets), scratch_(rule, workspace) {}
 
   void find_candidates() {
@@ -66,7 +66,7 @@ class Picture {
       scratch_.predicted[count_] = rule_.predicted(raw_, a);
       scratch_.no_class[count_] = no_class;
       scratch_.anchors[count_] = a;
-      scratch_.matched[count_++] = Scratch::kNobody;
+      scratch_.matched[count_++] = Scratch::kUnmatched;
     }
   }
 
@@ -81,7 +81,7 @@ class Picture {
   template <typename Put>
   void assign(Put put) const {
     for (int i = 0; i < count_; ++i) {
-      if (scratch_.matched[i] == Scratch::kNobody) continue;
+      if (scratch_.matched[i] == Scratch::kUnmatched) continue;
       const int t = scratch_.matched[i] == Scratch::kSeveral ? cheapest_target(i) : scratch_.matched[i];
       const Target target = rule_.target(targets_, t);
       put(scratch_.anchors[i], target, iou(i, target));
@@ -104,23 +104,23 @@ class Picture {
       costs.add(cost(i, target, overlap), i);
     }
     double sum = 0;
-    for (int k = 0; k < Ranking::kMost && ious.numbers[k] >= 0; ++k) sum -= ious.values[k];
+    for (int k = 0; k < Ranking::kMaxCount && ious.numbers[k] >= 0; ++k) sum -= ious.values[k];
     const int wanted = SimOta::num_matches(sum);
     for (int k = 0; k < wanted && costs.numbers[k] >= 0; ++k) {
       int32_t& matched = scratch_.matched[costs.numbers[k]];
-      matched = matched == Scratch::kNobody ? t : Scratch::kSeveral;
+      matched = matched == Scratch::kUnmatched ? t : Scratch::kSeveral;
     }
   }
 
   int cheapest_target(int i) const {
-    double least = HUGE_VAL;
+    double min_cost = HUGE_VAL;
     int best = 0;
     for (int t = 0; t < rule_.targets; ++t) {
       const Target target = rule_.target(targets_, t);
       if (target.label < 0) continue;
       const double found = cost(i, target, iou(i, target));
-      if (!(found < least)) continue;
-      least = found;
+      if (!(found < min_cost)) continue;
+      min_cost = found;
       best = t;
     }
     return best;
@@ -132,8 +132,8 @@ class Picture {
   int count_ = 0;  ///< number of candidates
 };
 
-void run_picture(const SimOta& rule, const KernelArgs& args, int64_t picture) {
-  const int64_t first = picture * rule.anchors;
+void run_picture(const SimOta& rule, const KernelArgs& args, int64_t image) {
+  const int64_t first = image * rule.anchors;
   auto* labels = args.output<int32_t>(SimOtaOut::label) + first;
   auto* assigned = args.output<float>(SimOtaOut::assigned) + first;
   auto* boxes = args.output<float>(SimOtaOut::box) + first * 4;
@@ -142,9 +142,9 @@ void run_picture(const SimOta& rule, const KernelArgs& args, int64_t picture) {
   std::fill_n(assigned, rule.anchors, 0.0F);
   std::fill_n(boxes, rule.anchors * 4, 0.0F);
   std::fill_n(ious, rule.anchors, 0.0F);
-  Picture work(rule, args.input<float>(SimOtaIn::raw) + first * (5 + rule.classes),
-               args.input<float>(SimOtaIn::targets) + picture * rule.targets * 5,
-               args.workspace + picture * Scratch::num_bytes(rule));
+  ImageAssigner work(rule, args.input<float>(SimOtaIn::raw) + first * (5 + rule.classes),
+                     args.input<float>(SimOtaIn::targets) + image * rule.targets * 5,
+                     args.workspace + image * Scratch::num_bytes(rule));
   work.find_candidates();
   work.match();
   work.assign([&](int anchor, const Target& target, double iou) {
@@ -157,12 +157,12 @@ void run_picture(const SimOta& rule, const KernelArgs& args, int64_t picture) {
 
 Kernel kernel(const NodeView& node) {
   const SimOta rule = SimOta::of(node);
-  const int64_t pictures = node.in_type(0).shape[0];
+  const int64_t images = node.in_type(0).shape[0];
   const auto run = [=](const KernelArgs& args) {
-    args.threads->run_tasks(pictures, args.threads->size(),
-                            [&](int64_t picture, int) { run_picture(rule, args, picture); });
+    args.threads->run_tasks(images, args.threads->size(),
+                            [&](int64_t image, int) { run_picture(rule, args, image); });
   };
-  return {.run = run, .workspace_bytes = pictures * Scratch::num_bytes(rule)};
+  return {.run = run, .workspace_bytes = images * Scratch::num_bytes(rule)};
 }
 
 // Reference implementation: all pairs of anchor and target.
@@ -206,9 +206,9 @@ Pairs judge(const Attrs& attrs, size_t classes, std::span<const double> raw,
   pairs.cost.assign(pairs.anchors * pairs.targets, HUGE_VAL);
   for (size_t a = 0; a < pairs.anchors; ++a) {
     const auto [x, y, stride] = centers[a];
-    const auto own = raw.subspan(a * (5 + classes), 5 + classes);
-    const std::array box = {x + (own[0] - 0.5) * stride, y + (own[1] - 0.5) * stride,
-                            std::exp(own[2]) * stride, std::exp(own[3]) * stride};
+    const auto local = raw.subspan(a * (5 + classes), 5 + classes);
+    const std::array box = {x + (local[0] - 0.5) * stride, y + (local[1] - 0.5) * stride,
+                            std::exp(local[2]) * stride, std::exp(local[3]) * stride};
     bool is_candidate = false;
     for (size_t t = 0; t < pairs.targets; ++t) {
       const auto wanted = targets.subspan(t * 5, 5);
@@ -221,7 +221,7 @@ Pairs judge(const Attrs& attrs, size_t classes, std::span<const double> raw,
       iou = iou_of(box, {wanted[1], wanted[2], wanted[3], wanted[4]});
       double cost = -3 * std::log(iou + 1e-8) + (in_box && near ? 0 : 1e5);
       for (size_t c = 0; c < classes; ++c) {
-        const double chance = 1 / (1 + std::exp(-own[5 + c])) / (1 + std::exp(-own[4]));
+        const double chance = 1 / (1 + std::exp(-local[5 + c])) / (1 + std::exp(-local[4]));
         cost += entropy(std::sqrt(chance), std::floor(wanted[0]) == static_cast<double>(c));
       }
       pairs.cost[pairs.at(t, a)] = cost;
@@ -263,11 +263,11 @@ std::vector<int> assignment(const Pairs& pairs) {
 }
 
 void reference(const ReferenceArgs& args) {
-  const auto pictures = static_cast<size_t>(args.node.in_type(0).shape[0]);
-  const size_t raw_size = args.in[0].size() / pictures, targets_size = args.in[1].size() / pictures;
+  const auto images = static_cast<size_t>(args.node.in_type(0).shape[0]);
+  const size_t raw_size = args.in[0].size() / images, targets_size = args.in[1].size() / images;
   const auto classes = static_cast<size_t>(args.node.in_type(0).shape[2]) - 5;
   const auto centers = centers_of(args.node.attrs);
-  for (size_t n = 0; n < pictures; ++n) {
+  for (size_t n = 0; n < images; ++n) {
     const auto targets = std::span(args.in[1]).subspan(n * targets_size, targets_size);
     const Pairs pairs =
         judge(args.node.attrs, classes, std::span(args.in[0]).subspan(n * raw_size, raw_size), targets);
@@ -298,11 +298,11 @@ Cost cost(const NodeView& node) {
 
 /// Images of a few pixels: all values of targets are in [0.5, 1.5]. Class 1 is out of range if there is only
 /// one class.
-Sample sample(int64_t pictures, int64_t targets, int64_t classes, std::vector<int64_t> strides,
-              int64_t height, int64_t width) {
+Sample sample(int64_t images, int64_t targets, int64_t classes, std::vector<int64_t> strides, int64_t height,
+              int64_t width) {
   int64_t anchors = 0;
   for (const int64_t stride : strides) anchors += height / stride * (width / stride);
-  return {.in = {normal({pictures, anchors, 5 + classes}), positive({pictures, targets, 5})},
+  return {.in = {normal({images, anchors, 5 + classes}), positive({images, targets, 5})},
           .attrs = {{"strides", std::move(strides)}, {"height", height}, {"width", width}}};
 }
 std::vector<Sample> samples() {

@@ -14,19 +14,19 @@ constexpr int kWarps = kBlockThreads / rt::kWarp;
 struct Scratch {
   Corners* predicted;  ///< [anchors]
   double* no_class;    ///< [anchors], for candidates; NaN for other anchors
-  int32_t* matches;    ///< [targets, Ranking::kMost]: anchor indices, or -1
+  int32_t* matches;    ///< [targets, Ranking::kMaxCount]: anchor indices, or -1
 };
 int64_t scratch_bytes(const SimOta& rule) {
   const int64_t bytes = int64_t{rule.anchors} * static_cast<int64_t>(sizeof(Corners) + sizeof(double)) +
-                        int64_t{rule.targets} * Ranking::kMost * 4;
-  return divided_up(bytes, 64) * 64;
+                        int64_t{rule.targets} * Ranking::kMaxCount * 4;
+  return ceil_div(bytes, 64) * 64;
 }
 RT_DEVICE Scratch scratch_at(const SimOta& rule, std::byte* from) {
-  Scratch made;
-  made.predicted = reinterpret_cast<Corners*>(from);
-  made.no_class = reinterpret_cast<double*>(made.predicted + rule.anchors);
-  made.matches = reinterpret_cast<int32_t*>(made.no_class + rule.anchors);
-  return made;
+  Scratch result;
+  result.predicted = reinterpret_cast<Corners*>(from);
+  result.no_class = reinterpret_cast<double*>(result.predicted + rule.anchors);
+  result.matches = reinterpret_cast<int32_t*>(result.no_class + rule.anchors);
+  return result;
 }
 
 /// Outputs of one image.
@@ -36,7 +36,7 @@ struct Outputs {
   float* boxes;
   float* ious;
 
-  RT_DEVICE Outputs of_picture(int64_t first) const {
+  RT_DEVICE Outputs of_image(int64_t first) const {
     return {labels + first, assigned + first, boxes + first * 4, ious + first};
   }
   RT_DEVICE void clear(int anchor) const {
@@ -87,11 +87,11 @@ RT_DEVICE void match(const SimOta& rule, const float* raw, const Target& target,
     }
   }
   double sum = 0, value = 0;
-  for (int i = 0; i < Ranking::kMost; ++i) {
+  for (int i = 0; i < Ranking::kMaxCount; ++i) {
     if (take_first(ious, value) >= 0) sum -= value;
   }
   const int count = SimOta::num_matches(sum);
-  for (int i = 0; i < Ranking::kMost; ++i) {
+  for (int i = 0; i < Ranking::kMaxCount; ++i) {
     const int anchor = take_first(costs, value);
     if (rt::lane() == 0) matches[i] = i < count ? anchor : -1;
   }
@@ -100,24 +100,24 @@ RT_DEVICE void match(const SimOta& rule, const float* raw, const Target& target,
 /// Returns the target for the anchor of match `own`; -1 if an earlier match has the same anchor. An anchor
 /// with several matches learns the target with the lowest cost.
 RT_DEVICE int target_of(const SimOta& rule, const float* raw, const float* targets, const Scratch& scratch,
-                        int own) {
-  const int anchor = scratch.matches[own];
+                        int local) {
+  const int anchor = scratch.matches[local];
   bool alone = true;
-  for (int other = 0; other < rule.targets * Ranking::kMost; ++other) {
-    if (other == own || scratch.matches[other] != anchor) continue;
-    if (other < own) return -1;
+  for (int other = 0; other < rule.targets * Ranking::kMaxCount; ++other) {
+    if (other == local || scratch.matches[other] != anchor) continue;
+    if (other < local) return -1;
     alone = false;
   }
-  int best = own / Ranking::kMost;
+  int best = local / Ranking::kMaxCount;
   if (alone) return best;
-  double least = HUGE_VAL;
+  double min_cost = HUGE_VAL;
   for (int t = 0; t < rule.targets; ++t) {
     const Target target = rule.target(targets, t);
     if (target.label < 0) continue;
     const double iou = scratch.predicted[anchor].iou(target.corners());
     const double cost = rule.cost(raw, anchor, scratch.no_class[anchor], target, iou);
-    if (!(cost < least)) continue;
-    least = cost;
+    if (!(cost < min_cost)) continue;
+    min_cost = cost;
     best = t;
   }
   return best;
@@ -130,42 +130,43 @@ struct Arrays {
   std::byte* workspace;
   int64_t bytes;  ///< workspace bytes per image
 
-  RT_DEVICE Arrays of_picture(const SimOta& rule, int64_t picture) const {
-    return {raw + picture * rule.anchors * (5 + rule.classes), targets + picture * rule.targets * 5,
-            out.of_picture(picture * rule.anchors), workspace + picture * bytes, bytes};
+  RT_DEVICE Arrays of_image(const SimOta& rule, int64_t image) const {
+    return {raw + image * rule.anchors * (5 + rule.classes), targets + image * rule.targets * 5,
+            out.of_image(image * rule.anchors), workspace + image * bytes, bytes};
   }
 };
 
 /// Finds the anchors that may match any target.
 __global__ void __launch_bounds__(kBlockThreads) find_candidates(Arrays all, SimOta rule) {
-  const Arrays own = all.of_picture(rule, static_cast<int64_t>(blockIdx.x));
-  const Scratch scratch = scratch_at(rule, own.workspace);
+  const Arrays local = all.of_image(rule, static_cast<int64_t>(blockIdx.x));
+  const Scratch scratch = scratch_at(rule, local.workspace);
   const int first = static_cast<int>(blockIdx.y) * kBlockThreads + static_cast<int>(threadIdx.x);
   for (int a = first; a < rule.anchors; a += static_cast<int>(gridDim.y) * kBlockThreads) {
-    own.out.clear(a);
+    local.out.clear(a);
     scratch.no_class[a] = NAN;
-    if (!rule.is_candidate(own.targets, a)) continue;
-    scratch.predicted[a] = rule.predicted(own.raw, a);
-    scratch.no_class[a] = rule.cost_of_no_class(own.raw, a);
+    if (!rule.is_candidate(local.targets, a)) continue;
+    scratch.predicted[a] = rule.predicted(local.raw, a);
+    scratch.no_class[a] = rule.cost_of_no_class(local.raw, a);
   }
 }
 
 /// Finds the anchors that match each target.
 __global__ void __launch_bounds__(kBlockThreads) find_matches(Arrays all, SimOta rule) {
-  const Arrays own = all.of_picture(rule, static_cast<int64_t>(blockIdx.x));
-  const Scratch scratch = scratch_at(rule, own.workspace);
+  const Arrays local = all.of_image(rule, static_cast<int64_t>(blockIdx.x));
+  const Scratch scratch = scratch_at(rule, local.workspace);
   const int first = static_cast<int>(blockIdx.y) * kWarps + static_cast<int>(threadIdx.x) / rt::kWarp;
   for (int t = first; t < rule.targets; t += static_cast<int>(gridDim.y) * kWarps)
-    match(rule, own.raw, rule.target(own.targets, t), scratch, scratch.matches + t * Ranking::kMost);
+    match(rule, local.raw, rule.target(local.targets, t), scratch, scratch.matches + t * Ranking::kMaxCount);
 }
 
 /// Writes the assignment of each matched anchor.
 __global__ void __launch_bounds__(kBlockThreads) assign(Arrays all, SimOta rule) {
-  const Arrays arrays = all.of_picture(rule, static_cast<int64_t>(blockIdx.x));
+  const Arrays arrays = all.of_image(rule, static_cast<int64_t>(blockIdx.x));
   const Scratch scratch = scratch_at(rule, arrays.workspace);
-  for (int own = static_cast<int>(threadIdx.x); own < rule.targets * Ranking::kMost; own += kBlockThreads) {
-    const int anchor = scratch.matches[own];
-    const int best = anchor < 0 ? -1 : target_of(rule, arrays.raw, arrays.targets, scratch, own);
+  for (int local = static_cast<int>(threadIdx.x); local < rule.targets * Ranking::kMaxCount;
+       local += kBlockThreads) {
+    const int anchor = scratch.matches[local];
+    const int best = anchor < 0 ? -1 : target_of(rule, arrays.raw, arrays.targets, scratch, local);
     if (best < 0) continue;
     const Target target = rule.target(arrays.targets, best);
     arrays.out.put(rule, anchor, target, scratch.predicted[anchor].iou(target.corners()));
@@ -174,27 +175,27 @@ __global__ void __launch_bounds__(kBlockThreads) assign(Arrays all, SimOta rule)
 
 /// Returns a launch shape with one row of blocks per image, each block processing `of_block` of its `count`
 /// parts.
-rt::Shape shared(int64_t pictures, int64_t count, int64_t of_block) {
-  constexpr int64_t kMost = 256;
-  rt::Shape shape{pictures, kBlockThreads};
-  shape.blocks.y = static_cast<unsigned>(std::min(kMost, divided_up(count, of_block)));
+rt::Shape shared(int64_t images, int64_t count, int64_t of_block) {
+  constexpr int64_t kMaxCount = 256;
+  rt::Shape shape{images, kBlockThreads};
+  shape.blocks.y = static_cast<unsigned>(std::min(kMaxCount, ceil_div(count, of_block)));
   return shape;
 }
 
 ir::Kernel simota_gpu(const NodeView& node) {
   const SimOta rule = SimOta::of(node);
-  const int64_t bytes = scratch_bytes(rule), pictures = node.in_type(0).shape[0];
+  const int64_t bytes = scratch_bytes(rule), images = node.in_type(0).shape[0];
   const auto run = [=](const KernelArgs& args) {
     const Outputs out{output_of<int32_t>(args, SimOtaOut::label), output_of<float>(args, SimOtaOut::assigned),
                       output_of<float>(args, SimOtaOut::box), output_of<float>(args, SimOtaOut::iou)};
     const Arrays all{input_of<float>(args, SimOtaIn::raw), input_of<float>(args, SimOtaIn::targets), out,
                      args.workspace, bytes};
-    rt::launch(find_candidates, shared(pictures, rule.anchors, kBlockThreads), args.stream->handle(), all,
+    rt::launch(find_candidates, shared(images, rule.anchors, kBlockThreads), args.stream->handle(), all,
                rule);
-    rt::launch(find_matches, shared(pictures, rule.targets, kWarps), args.stream->handle(), all, rule);
-    rt::launch(assign, {pictures, kBlockThreads}, args.stream->handle(), all, rule);
+    rt::launch(find_matches, shared(images, rule.targets, kWarps), args.stream->handle(), all, rule);
+    rt::launch(assign, {images, kBlockThreads}, args.stream->handle(), all, rule);
   };
-  return {.run = run, .workspace_bytes = pictures * bytes};
+  return {.run = run, .workspace_bytes = images * bytes};
 }
 
 const GpuKernels kKernels = {{.op = "simota", .one = simota_gpu}};

@@ -33,15 +33,15 @@ struct Target {
   HEARTH_FORMULA Corners corners() const { return Corners::around(x, y, w, h); }
 };
 
-/// The `kMost` best entries, ordered by value and then by number.
+/// The `kMaxCount` best entries, ordered by value and then by number.
 struct Ranking {
-  static constexpr int kMost = 10;
-  double values[kMost];
-  int numbers[kMost];  ///< -1 for unused entries
+  static constexpr int kMaxCount = 10;
+  double values[kMaxCount];
+  int numbers[kMaxCount];  ///< -1 for unused entries
 
   /// Removes all entries.
   HEARTH_FORMULA void clear() {
-    for (int i = 0; i < kMost; ++i) {
+    for (int i = 0; i < kMaxCount; ++i) {
       values[i] = HUGE_VAL;
       numbers[i] = -1;
     }
@@ -52,9 +52,9 @@ struct Ranking {
   }
   /// Inserts an entry; ignores infinity and entries after the last one.
   HEARTH_FORMULA void add(double value, int number) {
-    if (!(value < HUGE_VAL) || !is_before(value, number, kMost - 1)) return;
+    if (!(value < HUGE_VAL) || !is_before(value, number, kMaxCount - 1)) return;
     // Branch-free insertion: entries after the new one move by one position.
-    for (int i = 0; i < kMost; ++i) {
+    for (int i = 0; i < kMaxCount; ++i) {
       const bool comes = is_before(value, number, i);
       const double later = values[i];
       const int later_number = numbers[i];
@@ -66,12 +66,12 @@ struct Ranking {
   }
   /// Removes the first entry.
   HEARTH_FORMULA void drop_first() {
-    for (int i = 0; i + 1 < kMost; ++i) {
+    for (int i = 0; i + 1 < kMaxCount; ++i) {
       values[i] = values[i + 1];
       numbers[i] = numbers[i + 1];
     }
-    values[kMost - 1] = HUGE_VAL;
-    numbers[kMost - 1] = -1;
+    values[kMaxCount - 1] = HUGE_VAL;
+    numbers[kMaxCount - 1] = -1;
   }
 
  private:
@@ -85,10 +85,10 @@ struct SimOta : AnchorGrid {
   int targets = 0;
 
   static SimOta of(const ir::NodeView& node) {
-    SimOta made;
-    static_cast<AnchorGrid&>(made) = AnchorGrid::of(node);
-    made.targets = static_cast<int>(node.in_type(1).shape[1]);
-    return made;
+    SimOta result;
+    static_cast<AnchorGrid&>(result) = AnchorGrid::of(node);
+    result.targets = static_cast<int>(node.in_type(1).shape[1]);
+    return result;
   }
 
   HEARTH_FORMULA const float* raw_of(const float* raw, int anchor) const {
@@ -101,10 +101,10 @@ struct SimOta : AnchorGrid {
   }
   HEARTH_FORMULA Corners predicted(const float* raw, int anchor) const {
     const Cell at = cell(anchor);
-    const float* own = raw_of(raw, anchor);
-    return Corners::around(at.x + own[0] * at.stride, at.y + own[1] * at.stride,
-                           std::exp(static_cast<double>(own[2])) * at.stride,
-                           std::exp(static_cast<double>(own[3])) * at.stride);
+    const float* local = raw_of(raw, anchor);
+    return Corners::around(at.x + local[0] * at.stride, at.y + local[1] * at.stride,
+                           std::exp(static_cast<double>(local[2])) * at.stride,
+                           std::exp(static_cast<double>(local[3])) * at.stride);
   }
 
   /// Returns component `i` of a target's box {x, y, width, height}, in cells, relative to the corner of the
@@ -116,10 +116,10 @@ struct SimOta : AnchorGrid {
   }
 
   /// Position of a cell's center: inside of the box; and within 2.5 strides of the box's center.
-  struct Place {
+  struct CellPosition {
     bool in_box, near_center;
   };
-  HEARTH_FORMULA static Place place(const Cell& at, const Target& target) {
+  HEARTH_FORMULA static CellPosition position_of(const Cell& at, const Target& target) {
     const double x = at.x + at.stride / 2, y = at.y + at.stride / 2, radius = kRadius * at.stride;
     const double dx = std::fabs(x - target.x), dy = std::fabs(y - target.y);
     return {dx < target.w / 2 && dy < target.h / 2, dx < radius && dy < radius};
@@ -130,7 +130,7 @@ struct SimOta : AnchorGrid {
     for (int t = 0; t < targets; ++t) {
       const Target wanted = target(from, t);
       if (wanted.label < 0) continue;
-      const Place found = place(at, wanted);
+      const CellPosition found = position_of(at, wanted);
       if (found.in_box || found.near_center) return true;
     }
     return false;
@@ -139,10 +139,10 @@ struct SimOta : AnchorGrid {
   /// Returns the cross-entropy of all class scores with target 0, which is the part of the cost that all
   /// targets share. The score is the square root of the product of objectness and class probability.
   HEARTH_FORMULA double cost_of_no_class(const float* raw, int anchor) const {
-    const float* own = raw_of(raw, anchor);
+    const float* local = raw_of(raw, anchor);
     double sum = 0, product = 1;
     for (int c = 0; c < classes; ++c) {
-      product *= at_least(1 - score(own, c));
+      product *= clamp_probability(1 - score(local, c));
       if (product > kFlush) continue;
       sum -= std::log(product);
       product = 1;
@@ -153,25 +153,28 @@ struct SimOta : AnchorGrid {
   /// costs are ties on all devices.
   HEARTH_FORMULA double cost(const float* raw, int anchor, double of_no_class, const Target& wanted,
                              double iou) const {
-    const double own = score(raw_of(raw, anchor), wanted.label);
-    const Place found = place(cell(anchor), wanted);
-    const double inside =
-        of_no_class + std::log(at_least(1 - own) / at_least(own)) - kIouWeight * std::log(iou + 1e-8);
+    const double local = score(raw_of(raw, anchor), wanted.label);
+    const CellPosition found = position_of(cell(anchor), wanted);
+    const double inside = of_no_class + std::log(clamp_probability(1 - local) / clamp_probability(local)) -
+                          kIouWeight * std::log(iou + 1e-8);
     return static_cast<float>(inside) + (found.in_box && found.near_center ? 0 : kOutside);
   }
-  /// Returns the number of anchors (dynamic k) that learn a target whose `Ranking::kMost` largest IoUs have
-  /// this sum.
+  /// Returns the number of anchors (dynamic k) that learn a target whose `Ranking::kMaxCount` largest IoUs
+  /// have this sum.
   HEARTH_FORMULA static int num_matches(double sum) { return sum < 1 ? 1 : static_cast<int>(sum); }
 
  private:
   static constexpr double kRadius = 2.5, kIouWeight = 3, kOutside = 1e5;
-  static constexpr double kLeast = 3.720075976020836e-44;  ///< e^-100, the clamp of the cross-entropy
+  static constexpr double kMinProbability =
+      3.720075976020836e-44;  ///< e^-100, the clamp of the cross-entropy
   static constexpr double kFlush = 1e-200;
 
-  HEARTH_FORMULA static double at_least(double share) { return share < kLeast ? kLeast : share; }
-  HEARTH_FORMULA static double score(const float* own, int label) {
-    return 1 / std::sqrt((1 + std::exp(-static_cast<double>(own[4]))) *
-                         (1 + std::exp(-static_cast<double>(own[5 + label]))));
+  HEARTH_FORMULA static double clamp_probability(double share) {
+    return share < kMinProbability ? kMinProbability : share;
+  }
+  HEARTH_FORMULA static double score(const float* local, int label) {
+    return 1 / std::sqrt((1 + std::exp(-static_cast<double>(local[4]))) *
+                         (1 + std::exp(-static_cast<double>(local[5 + label]))));
   }
 };
 

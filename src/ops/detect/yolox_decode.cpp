@@ -68,12 +68,12 @@ std::string check_anchor_grid(const NodeView& node) {
     return fmt::format("expected predictions f32[N, A, 5 + C], got {}", to_string(raw));
   const int64_t height = node.attrs.integer("height"), width = node.attrs.integer("width");
   const std::vector<int64_t>& strides = node.attrs.list("strides");
-  if (strides.empty() || strides.size() > AnchorGrid::kMostLevels)
-    return fmt::format("expected 1 to {} strides, got {}", AnchorGrid::kMostLevels, strides.size());
-  constexpr int64_t kLongest = 1 << 15;
+  if (strides.empty() || strides.size() > AnchorGrid::kMaxLevels)
+    return fmt::format("expected 1 to {} strides, got {}", AnchorGrid::kMaxLevels, strides.size());
+  constexpr int64_t kMaxLength = 1 << 15;
   int64_t anchors = 0;
   for (const int64_t stride : strides) {
-    if (stride < 1 || height < 1 || height > kLongest || width < 1 || width > kLongest ||
+    if (stride < 1 || height < 1 || height > kMaxLength || width < 1 || width > kMaxLength ||
         height % stride != 0 || width % stride != 0)
       return fmt::format("the image size {} x {} is not divisible by the stride {}", height, width, stride);
     anchors += height / stride * (width / stride);

@@ -43,8 +43,8 @@ RT_DEVICE bool apply_to(Values& result, const Values& a, const Values& b, float 
 template <class... F>
 RT_DEVICE Values apply(FormulaList<F...>, int formula, const Values& a, const Values& b, float p) {
   Values result = {};
-  int place = 0;
-  static_cast<void>(((place++ == formula && apply_to<F>(result, a, b, p)) || ...));
+  int formula_index = 0;
+  static_cast<void>(((formula_index++ == formula && apply_to<F>(result, a, b, p)) || ...));
   return result;
 }
 
@@ -54,7 +54,7 @@ template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     run_program(GpuInputs<T> in, T* out, int64_t count, GpuProgram program) {
   RT_DYNAMIC_SHARED(float, shared);
-  const auto slot = [own = shared + threadIdx.x * kOwn](int i) { return own + i * kOwn * kBlockThreads; };
+  const auto slot = [local = shared + threadIdx.x * kOwn](int i) { return local + i * kOwn * kBlockThreads; };
   for (int64_t at = first_element() * kOwn; at < count; at += element_stride() * kOwn) {
     for (int k = 0; k < program.num_inputs; ++k) {
       const auto input = load_before<kOwn>(count, in.at[k], at);
@@ -119,7 +119,7 @@ ir::Kernel make(const NodeView& node) {
     GpuInputs<T> in{};
     for (int k = 0; k < program.num_inputs; ++k) in.at[k] = input_of<T>(args, static_cast<size_t>(k));
     rt::launch(run_program<T>,
-               {num_stride_blocks(divided_up(count, kOwn)), kBlockThreads,
+               {num_stride_blocks(ceil_div(count, kOwn)), kBlockThreads,
                 program.num_slots * kBlockThreads * int64_t{sizeof(Values)}},
                args.stream->handle(), in, output_of<T>(args, 0), count, program);
   };

@@ -127,7 +127,7 @@ Kernel grad_kernel(const NodeView& node) {
 }
 
 /// A query of one head and the keys that it sees.
-struct Meeting {
+struct VisibleKeys {
   size_t row;                ///< index in lse
   size_t query;              ///< element offset of the query
   std::vector<size_t> keys;  ///< element offsets of the keys
@@ -141,19 +141,19 @@ void for_queries(const NodeView& node, const std::vector<double>* starts, Body b
   for (int64_t row = 0; row < s.batch * s.time * s.heads; ++row) {
     const int64_t token = row / s.heads, head = row % s.heads;
     const int64_t t = token % s.time, sample = token / s.time;
-    Meeting meeting{.row = static_cast<size_t>(row),
-                    .query = static_cast<size_t>(row * s.head_size),
-                    .keys = {},
-                    .bias = static_cast<size_t>((head * s.time + t) * s.time)};
+    VisibleKeys visible_keys{.row = static_cast<size_t>(row),
+                             .query = static_cast<size_t>(row * s.head_size),
+                             .keys = {},
+                             .bias = static_cast<size_t>((head * s.time + t) * s.time)};
     for (int64_t j = 0; j < (s.causal ? t + 1 : s.time); ++j) {
       if (s.window > 0 && t - j >= s.window) continue;
       if (starts != nullptr && j != t && static_cast<double>(j) < (*starts)[static_cast<size_t>(token)])
         continue;
       const int64_t kv_head = head * s.kv_heads / s.heads;
-      meeting.keys.push_back(
+      visible_keys.keys.push_back(
           static_cast<size_t>(((sample * s.time + j) * s.kv_heads + kv_head) * s.head_size));
     }
-    body(meeting);
+    body(visible_keys);
   }
 }
 
@@ -170,11 +170,12 @@ struct Score {
   double slope;
 };
 /// Returns the score of key number `key` of a meeting; the bias is input `bias`.
-Score score(const ReferenceArgs& args, const Meeting& meeting, size_t key, size_t size, size_t bias) {
+Score score(const ReferenceArgs& args, const VisibleKeys& visible_keys, size_t key, size_t size,
+            size_t bias) {
   const double cap = args.node.attrs.real_or("softcap", 0), scale = args.node.attrs.real("scale");
-  double plain =
-      scale * dot(args.in[AttentionIn::q], meeting.query, args.in[AttentionIn::k], meeting.keys[key], size);
-  if (args.node.has_input(bias)) plain += args.in[bias][meeting.bias + key];
+  double plain = scale * dot(args.in[AttentionIn::q], visible_keys.query, args.in[AttentionIn::k],
+                             visible_keys.keys[key], size);
+  if (args.node.has_input(bias)) plain += args.in[bias][visible_keys.bias + key];
   if (cap == 0) return {plain, scale};
   const double t = std::tanh(plain / cap);
   return {cap * t, scale * (1 - t * t)};
@@ -187,18 +188,18 @@ const std::vector<double>* starts_of(const ReferenceArgs& args, size_t index) {
 void reference(const ReferenceArgs& args) {
   const auto size = static_cast<size_t>(args.node.attrs.integer("head_size"));
   std::fill(args.out[0].begin(), args.out[0].end(), 0.0);
-  for_queries(args.node, starts_of(args, AttentionIn::starts), [&](const Meeting& meeting) {
+  for_queries(args.node, starts_of(args, AttentionIn::starts), [&](const VisibleKeys& visible_keys) {
     const auto exponential = [&](size_t key) {
-      return std::exp(score(args, meeting, key, size, AttentionIn::bias).value);
+      return std::exp(score(args, visible_keys, key, size, AttentionIn::bias).value);
     };
     double sum = 0;
-    for (size_t key = 0; key < meeting.keys.size(); ++key) sum += exponential(key);
-    for (size_t key = 0; key < meeting.keys.size(); ++key) {
+    for (size_t key = 0; key < visible_keys.keys.size(); ++key) sum += exponential(key);
+    for (size_t key = 0; key < visible_keys.keys.size(); ++key) {
       const double p = exponential(key) / sum;
       for (size_t c = 0; c < size; ++c)
-        args.out[0][meeting.query + c] += p * args.in[AttentionIn::v][meeting.keys[key] + c];
+        args.out[0][visible_keys.query + c] += p * args.in[AttentionIn::v][visible_keys.keys[key] + c];
     }
-    args.out[1][meeting.row] = std::log(sum);
+    args.out[1][visible_keys.row] = std::log(sum);
   });
 }
 
@@ -207,13 +208,13 @@ void grad_reference(const ReferenceArgs& args) {
   const std::vector<double>&q = args.in[AttentionGradIn::q], &k = args.in[AttentionGradIn::k],
         &v = args.in[AttentionGradIn::v], &dout = args.in[AttentionGradIn::dout];
   for (auto& out : args.out) std::fill(out.begin(), out.end(), 0.0);
-  for_queries(args.node, starts_of(args, AttentionGradIn::starts), [&](const Meeting& meeting) {
-    const size_t query = meeting.query;
+  for_queries(args.node, starts_of(args, AttentionGradIn::starts), [&](const VisibleKeys& visible_keys) {
+    const size_t query = visible_keys.query;
     const double delta = dot(dout, query, args.in[AttentionGradIn::out], query, size);
-    for (size_t number = 0; number < meeting.keys.size(); ++number) {
-      const size_t key = meeting.keys[number];
-      const Score s = score(args, meeting, number, size, AttentionGradIn::bias);
-      const double p = std::exp(s.value - args.in[AttentionGradIn::lse][meeting.row]);
+    for (size_t number = 0; number < visible_keys.keys.size(); ++number) {
+      const size_t key = visible_keys.keys[number];
+      const Score s = score(args, visible_keys, number, size, AttentionGradIn::bias);
+      const double p = std::exp(s.value - args.in[AttentionGradIn::lse][visible_keys.row]);
       const double ds = p * (dot(dout, query, v, key, size) - delta) * s.slope;
       for (size_t c = 0; c < size; ++c) {
         args.out[0][query + c] += ds * k[key + c];
@@ -235,8 +236,8 @@ std::vector<ValueId> vjp(const VjpContext& context) {
                                  node.outputs[1],
                                  context.grad_out[0]};
   for (size_t i = AttentionIn::starts; i < node.inputs.size(); ++i) inputs.push_back(node.inputs[i]);
-  const auto made = context.graph.add(attention_grad, inputs, node.attrs, node.name);
-  std::copy_n(made.begin(), 3, grads.begin());
+  const auto result = context.graph.add(attention_grad, inputs, node.attrs, node.name);
+  std::copy_n(result.begin(), 3, grads.begin());
   return grads;
 }
 
@@ -267,7 +268,7 @@ struct Case {
 };
 Sample sample(const Case& c) {
   const int64_t tokens = c.batch * c.time;
-  Sample made{
+  Sample result{
       .in = {normal({tokens, c.heads * c.size}, c.dtype), normal({tokens, c.kv_heads * c.size}, c.dtype),
              normal({tokens, c.kv_heads * c.size}, c.dtype)},
       .attrs = {{"batch", c.batch},
@@ -279,15 +280,15 @@ Sample sample(const Case& c) {
                 {"window", c.window},
                 {"softcap", c.softcap}},
       .tolerance = c.dtype == DType::f32 ? 1e-5 : 1e-2};
-  if (c.starts) made.in.push_back(labels(tokens, c.time));
+  if (c.starts) result.in.push_back(labels(tokens, c.time));
   if (c.bias) {
-    made.in.push_back(absent());
-    made.in.push_back(normal({c.heads, c.time, c.time}));
+    result.in.push_back(absent());
+    result.in.push_back(normal({c.heads, c.time, c.time}));
   }
-  return made;
+  return result;
 }
 std::vector<Sample> samples() {
-  std::vector<Sample> made = {
+  std::vector<Sample> result = {
       sample({.batch = 2, .time = 7, .heads = 4, .kv_heads = 2, .size = 5}),
       sample({.batch = 1, .time = 61, .heads = 2, .kv_heads = 1, .size = 35}),
       sample({.batch = 3, .time = 9, .heads = 2, .kv_heads = 2, .size = 4, .causal = 0, .softcap = 1.5}),
@@ -367,20 +368,20 @@ std::vector<Sample> samples() {
              .window = 70,
              .softcap = 2,
              .starts = true};
-    made.push_back(sample(all));
+    result.push_back(sample(all));
     all.dtype = DType::bf16;
-    made.push_back(sample(all));
+    result.push_back(sample(all));
   }
-  return made;
+  return result;
 }
 std::vector<Sample> grad_samples() {
-  std::vector<Sample> made = samples();
-  for (Sample& sample : made) {
+  std::vector<Sample> result = samples();
+  for (Sample& sample : result) {
     const SampleInput q = sample.in[0];
     const SampleInput lse = positive({q.type.shape[0], sample.attrs.integer("heads")});
     sample.in.insert(sample.in.begin() + 3, {q, lse, q});
   }
-  return made;
+  return result;
 }
 
 }  // namespace

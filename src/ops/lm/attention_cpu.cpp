@@ -251,8 +251,8 @@ HeadRows key_head(const AttentionSpec& s, int64_t sample, int64_t head) {
 /// Calls body(tile) for every tile of queries of a sample.
 template <typename Body>
 void for_tiles(const AttentionSpec& s, const int32_t* starts, int64_t sample, Body body) {
-  const int32_t* own = starts == nullptr ? nullptr : starts + sample * s.time;
-  for (int64_t i = 0; i < s.time; i += kQueries) body(Tile(s, i, own));
+  const int32_t* local = starts == nullptr ? nullptr : starts + sample * s.time;
+  for (int64_t i = 0; i < s.time; i += kQueries) body(Tile(s, i, local));
 }
 
 /// Forward pass of one query head, with an online softmax over strips.
@@ -280,40 +280,42 @@ struct ForwardHead {
     const HeadRows queries = query_head(spec, sample, head);
     const int64_t row = query_row(spec.head_size);
     const float* bias = arrays.bias == nullptr ? nullptr : arrays.bias + head * spec.time * spec.time;
-    float most[kQueries], sum[kQueries];
-    std::fill_n(most, kQueries, -std::numeric_limits<float>::infinity());
+    float running_max[kQueries], sum[kQueries];
+    std::fill_n(running_max, kQueries, -std::numeric_limits<float>::infinity());
     std::fill_n(sum, kQueries, 0.0F);
     std::fill_n(space.out, tile.rows * row, 0.0F);
     queries.load_words(arrays.q, tile.first, tile.rows, products, space.q, row);
     for_strips(tile.keys(0, tile.rows), [&](Range keys) {
       scores(products, tile, keys, space.q, row, space.keys, spec.head_size, space.strip);
       const float factor = scale_scores(spec, tile, keys, bias, space.strip);
-      for (int64_t r = 0; r < tile.rows; ++r) add_row(tile, r, keys, factor, most[r], sum[r]);
+      for (int64_t r = 0; r < tile.rows; ++r) add_row(tile, r, keys, factor, running_max[r], sum[r]);
       const Weights weights = weights_of(products, space.strip, tile.rows, keys.size(), space.rounded, false);
       weigh_values(products, tile, keys, weights, space.values, spec.time, spec.head_size, space.out, row);
     });
     for (int64_t r = 0; r < tile.rows; ++r) {
       float* out = space.out + r * row;
       scale_row(out, 1 / sum[r], out, spec.head_size);
-      arrays.lse[(sample * spec.time + tile.first + r) * spec.heads + head] = most[r] + std::log(sum[r]);
+      arrays.lse[(sample * spec.time + tile.first + r) * spec.heads + head] =
+          running_max[r] + std::log(sum[r]);
     }
     queries.store(space.out, row, tile.first, tile.rows, arrays.out);
   }
 
   /// Replaces a row of scores by exponentials and rescales earlier sums to the new maximum.
-  void add_row(const Tile& tile, int64_t r, Range keys, float factor, float& most, float& sum) const {
+  void add_row(const Tile& tile, int64_t r, Range keys, float factor, float& running_max, float& sum) const {
     float* row = space.strip + r * kStrip;
     const Range seen = visible(tile, r, keys, row);
     if (seen.size() == 0) return;
-    const float now = std::max(most, factor * simd().cap_max(row + seen.begin, seen.size(), spec.softcap));
+    const float now =
+        std::max(running_max, factor * simd().cap_max(row + seen.begin, seen.size(), spec.softcap));
     const float total = simd().exp_sum(row + seen.begin, factor, now, row + seen.begin, seen.size());
-    if (sum != 0 && now != most) {
-      const float before = std::exp(most - now);
+    if (sum != 0 && now != running_max) {
+      const float before = std::exp(running_max - now);
       sum *= before;
       float* out = space.out + r * query_row(spec.head_size);
       scale_row(out, before, out, spec.head_size);
     }
-    most = now;
+    running_max = now;
     sum += total;
   }
 };
@@ -380,7 +382,7 @@ struct BackwardHead {
       scores(products, tile, keys, space.q.words, row, space.keys, size, space.p);
       const float factor = scale_scores(spec, tile, keys, bias, space.p);
       scores(products, tile, keys, space.dout.words, row, space.values, size, space.ds);
-      for (int64_t r = 0; r < tile.rows; ++r) turn_row(tile, r, keys, head, factor, delta[r]);
+      for (int64_t r = 0; r < tile.rows; ++r) softmax_backward_row(tile, r, keys, head, factor, delta[r]);
       const Weights p = weights_of(products, space.p, tile.rows, keys.size(), space.rounded, true);
       weigh_rows(products, tile, keys, p, space.dout.joined, row, size, space.dv);
       const Weights ds = weights_of(products, space.ds, tile.rows, keys.size(), space.rounded, true);
@@ -393,7 +395,8 @@ struct BackwardHead {
   }
 
   /// Turns scores into probabilities, and cotangents of probabilities into cotangents of scores.
-  void turn_row(const Tile& tile, int64_t r, Range keys, int64_t head, float factor, float delta) const {
+  void softmax_backward_row(const Tile& tile, int64_t r, Range keys, int64_t head, float factor,
+                            float delta) const {
     float* p = space.p + r * kStrip;
     float* ds = space.ds + r * kStrip;
     visible(tile, r, keys, ds);

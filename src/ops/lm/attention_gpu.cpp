@@ -14,11 +14,11 @@ using ir::KernelArgs;
 using ir::NodeView;
 
 /// Lower than every score, and finite, so that differences are never NaN.
-constexpr float kLowest = -1e30F;
+constexpr float kMaskedScore = -1e30F;
 
-template <typename T, int size>
-struct Forward : Slices<T, size> {
-  using Slices<T, size>::kSlice;
+template <typename T, int head_size>
+struct Forward : Slices<T, head_size> {
+  using Slices<T, head_size>::kSlice;
   static constexpr int kWarps = 4;
   static constexpr int kThreads = kWarps * rt::kWarp;
   static constexpr int kQueries = kWarps * rt::kTile;
@@ -27,15 +27,15 @@ struct Forward : Slices<T, size> {
   static constexpr int kOutTiles = kSlice / rt::kTile;
 
   /// True if the next tile is copied while one is processed (double buffering).
-  static constexpr bool kAhead = rt::kLoadsSlots<T> && Slices<T, size>::kCount == 1;
+  static constexpr bool kDoubleBuffered = rt::kLoadsSlots<T> && Slices<T, head_size>::kCount == 1;
 
   struct Tile {
     rt::Panels<T, kKeys, kSlice> keys;
-    std::conditional_t<kAhead, rt::Panels<T, kKeys, kSlice>, rt::Panels<T, kSlice, kKeys>> values;
+    std::conditional_t<kDoubleBuffered, rt::Panels<T, kKeys, kSlice>, rt::Panels<T, kSlice, kKeys>> values;
   };
   struct Shared {
     rt::Panels<T, kQueries, kSlice> queries;
-    Tile tiles[kAhead ? 2 : 1];
+    Tile tiles[kDoubleBuffered ? 2 : 1];
   };
   static_assert(sizeof(Shared) <= 48 * 1024);
 };
@@ -55,18 +55,18 @@ struct ForwardArrays {
 /// exponentials relative to it, and the weighted mean of values (arXiv 2307.08691, algorithm 1).
 template <typename T, typename F>
 struct RunningRows {
-  rt::PerFixed<T> most, sum;
-  rt::FixedAcc<T> out[F::kOutTiles];
+  rt::PerStationary<T> running_max, sum;
+  rt::StationaryAcc<T> out[F::kOutTiles];
 
   RT_DEVICE RunningRows() {
-    for (int i = 0; i < rt::PerFixed<T>::kCount; ++i) {
-      most.at[i] = kLowest;
+    for (int i = 0; i < rt::PerStationary<T>::kCount; ++i) {
+      running_max.at[i] = kMaskedScore;
       sum.at[i] = 0;
     }
   }
   /// Replaces scores by exponentials relative to the running maximum and rescales earlier sums to it.
-  RT_DEVICE void take(rt::FixedAcc<T> (&scores)[F::kKeyTiles]) {
-    rt::PerFixed<T> largest = most, shrink, base;
+  RT_DEVICE void take(rt::StationaryAcc<T> (&scores)[F::kKeyTiles]) {
+    rt::PerStationary<T> largest = running_max, shrink, base;
     RT_UNROLL
     for (int t = 0; t < F::kKeyTiles; ++t) {
       RT_UNROLL
@@ -74,13 +74,13 @@ struct RunningRows {
     }
     largest.join_lanes(rt::Max());
     RT_UNROLL
-    for (int i = 0; i < rt::PerFixed<T>::kCount; ++i) {
-      shrink.at[i] = rt::fast_exp(most.at[i] - largest.at[i]);
-      // If a query has not seen a key yet, the exponentials of kLowest must be 0.
-      base.at[i] = largest.at[i] > kLowest ? largest.at[i] : 0.0F;
+    for (int i = 0; i < rt::PerStationary<T>::kCount; ++i) {
+      shrink.at[i] = rt::fast_exp(running_max.at[i] - largest.at[i]);
+      // If a query has not seen a key yet, the exponentials of kMaskedScore must be 0.
+      base.at[i] = largest.at[i] > kMaskedScore ? largest.at[i] : 0.0F;
       sum.at[i] *= shrink.at[i];
     }
-    most = largest;
+    running_max = largest;
     RT_UNROLL
     for (int t = 0; t < F::kOutTiles; ++t) {
       RT_UNROLL
@@ -98,41 +98,42 @@ struct RunningRows {
 };
 
 template <typename T, int tiles, typename Kind>
-RT_DEVICE void make_scores(rt::FixedAcc<T> (&products)[tiles], const Attention& spec, Kind special,
+RT_DEVICE void make_scores(rt::StationaryAcc<T> (&products)[tiles], const Attention& spec, Kind score_kind,
                            const Bias& bias, int own_query, int first_key, int lane) {
   RT_UNROLL
   for (int t = 0; t < tiles; ++t) {
     RT_UNROLL
     for (int e = 0; e < rt::kOwn; ++e) {
-      const int query = own_query + products[t].fixed(e, lane);
-      const int key = first_key + t * rt::kTile + products[t].taken(e, lane);
-      products[t].at[e] = score_of(spec, products[t].at[e], special, bias, query, key).value;
+      const int query = own_query + products[t].stationary(e, lane);
+      const int key = first_key + t * rt::kTile + products[t].streamed(e, lane);
+      products[t].at[e] = score_of(spec, products[t].at[e], score_kind, bias, query, key).value;
     }
   }
 }
 
 /// Turns a warp's products of keys and queries, from `own_query` on, into masked scores.
 template <typename T, int tiles>
-RT_DEVICE void score(rt::FixedAcc<T> (&products)[tiles], const Attention& spec, const Bias& bias,
-                     const ScoreTile& tile, const rt::PerFixed<T, int>& starts, int own_query, int lane) {
-  switch (special_of(spec, bias)) {
-    case Special::none:
-      make_scores(products, spec, Known<Special::none>(), bias, own_query, tile.first_key, lane);
+RT_DEVICE void score(rt::StationaryAcc<T> (&products)[tiles], const Attention& spec, const Bias& bias,
+                     const ScoreTile& tile, const rt::PerStationary<T, int>& starts, int own_query,
+                     int lane) {
+  switch (score_kind_of(spec, bias)) {
+    case ScoreKind::none:
+      make_scores(products, spec, Constant<ScoreKind::none>(), bias, own_query, tile.first_key, lane);
       break;
-    case Special::bias:
-      make_scores(products, spec, Known<Special::bias>(), bias, own_query, tile.first_key, lane);
+    case ScoreKind::bias:
+      make_scores(products, spec, Constant<ScoreKind::bias>(), bias, own_query, tile.first_key, lane);
       break;
-    case Special::softcap:
-      make_scores(products, spec, Known<Special::softcap>(), bias, own_query, tile.first_key, lane);
+    case ScoreKind::softcap:
+      make_scores(products, spec, Constant<ScoreKind::softcap>(), bias, own_query, tile.first_key, lane);
   }
   if (tile.is_seen(spec)) return;
   RT_UNROLL
   for (int t = 0; t < tiles; ++t) {
     RT_UNROLL
     for (int e = 0; e < rt::kOwn; ++e) {
-      const int query = own_query + products[t].fixed(e, lane);
-      const int key = tile.first_key + t * rt::kTile + products[t].taken(e, lane);
-      if (!spec.sees(query, key, starts[e])) products[t].at[e] = kLowest;
+      const int query = own_query + products[t].stationary(e, lane);
+      const int key = tile.first_key + t * rt::kTile + products[t].streamed(e, lane);
+      if (!spec.sees(query, key, starts[e])) products[t].at[e] = kMaskedScore;
     }
     // Keeps the compiler from computing the masks of all tiles at once, which needs more registers.
     RT_UNROLL
@@ -142,13 +143,13 @@ RT_DEVICE void score(rt::FixedAcc<T> (&products)[tiles], const Attention& spec, 
 
 /// Forward pass of attention. One block per kQueries queries of a head of a sample, and per slice of output
 /// columns. Blocks of late queries, which see the most keys, start first.
-template <typename T, int size, int threads>
+template <typename T, int head_size, int threads>
 __global__ void __launch_bounds__(threads) attend(ForwardArrays<T> arrays, Attention spec) {
-  using F = Forward<T, size>;
+  using F = Forward<T, head_size>;
   using Block = typename F::Shared;
   RT_SHARED(block, Block);
   const int head = static_cast<int>(blockIdx.y);
-  const HeadPlace place(spec, static_cast<int>(blockIdx.z) / F::kCount, head);
+  const HeadOffsets place(spec, static_cast<int>(blockIdx.z) / F::kCount, head);
   const int part = static_cast<int>(blockIdx.z) % F::kCount * F::kSlice;
   const int first_query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * F::kQueries;
   const int own_query = first_query + rt::warp() * rt::kTile;
@@ -163,41 +164,42 @@ __global__ void __launch_bounds__(threads) attend(ForwardArrays<T> arrays, Atten
                  .starts = starts_of(starts, first_query, F::kQueries, spec.time)};
 
   RunningRows<T, F> rows;
-  const rt::PerFixed<T, int> own_starts = starts_of_fixed<T>(starts, own_query, spec.time);
+  const rt::PerStationary<T, int> own_starts = starts_of_stationary<T>(starts, own_query, spec.time);
   if (F::kCount == 1)
     copy_rows<threads>(block.queries, queries, first_query, 0, static_cast<int>(threadIdx.x));
-  const auto bring = [&](int first_key, int number) {
+  const auto copy_async = [&](int first_key, int number) {
     typename F::Tile& to = block.tiles[number % 2];
-    bring_tile<threads>(to.keys, keys, first_key, static_cast<int>(threadIdx.x));
-    bring_tile<threads>(to.values, values, first_key, static_cast<int>(threadIdx.x));
+    copy_tile_async<threads>(to.keys, keys, first_key, static_cast<int>(threadIdx.x));
+    copy_tile_async<threads>(to.values, values, first_key, static_cast<int>(threadIdx.x));
     rt::end_copy_group();
   };
   if (!tile.may_be_seen(spec)) tile = tile.next(spec);
-  if constexpr (F::kAhead) bring(tile.first_key, 0);
+  if constexpr (F::kDoubleBuffered) copy_async(tile.first_key, 0);
   for (int number = 0; tile.first_key < spec.time; ++number) {
-    typename F::Tile& own = block.tiles[F::kAhead ? number % 2 : 0];
-    rt::FixedAcc<T> scores[F::kKeyTiles];
+    typename F::Tile& local = block.tiles[F::kDoubleBuffered ? number % 2 : 0];
+    rt::StationaryAcc<T> scores[F::kKeyTiles];
     for (int slice = 0; slice < F::kSize; slice += F::kSlice) {
-      const Self self;
+      const ThreadIndex indices;
       rt::sync_block();
-      if (F::kCount > 1) copy_rows<threads>(block.queries, queries, first_query, slice, self.thread);
-      if constexpr (F::kAhead) {
-        bring(tile.next(spec).first_key, number + 1);
+      if (F::kCount > 1) copy_rows<threads>(block.queries, queries, first_query, slice, indices.thread);
+      if constexpr (F::kDoubleBuffered) {
+        copy_async(tile.next(spec).first_key, number + 1);
         rt::wait_copies<1>();
       } else {
-        copy_tile<T, F::kKeys, F::kSlice, threads>(keys, tile.first_key, slice, self.thread,
-                                                   [&](const auto& copy) { copy.put(own.keys); });
+        copy_tile<T, F::kKeys, F::kSlice, threads>(keys, tile.first_key, slice, indices.thread,
+                                                   [&](const auto& copy) { copy.put(local.keys); });
         if (slice == 0)
-          copy_tile<T, F::kKeys, F::kSlice, threads>(values, tile.first_key, part, self.thread,
-                                                     [&](const auto& copy) { copy.put_across(own.values); });
+          copy_tile<T, F::kKeys, F::kSlice, threads>(
+              values, tile.first_key, part, indices.thread,
+              [&](const auto& copy) { copy.put_across(local.values); });
       }
       rt::sync_block();
-      add_products(scores, block.queries, rt::warp(), own.keys, self.lane);
+      add_products(scores, block.queries, rt::warp(), local.keys, indices.lane);
     }
-    const Self self;
-    score(scores, spec, bias, tile, own_starts, own_query, self.lane);
+    const ThreadIndex indices;
+    score(scores, spec, bias, tile, own_starts, own_query, indices.lane);
     rows.take(scores);
-    add_taken<F::kAhead>(rows.out, scores, own.values, self.lane);
+    add_streamed<F::kDoubleBuffered>(rows.out, scores, local.values, indices.lane);
     tile = tile.next(spec);
   }
   rows.sum.join_lanes(rt::Add());
@@ -208,17 +210,17 @@ __global__ void __launch_bounds__(threads) attend(ForwardArrays<T> arrays, Atten
   }
   write_rows(rows.out, arrays.out + place.q, spec.q_row(), spec, own_query, part);
   RT_UNROLL
-  for (int i = 0; i < rt::PerFixed<T>::kCount; ++i) {
-    const int e = rt::PerFixed<T>::element(i), query = own_query + rows.out[0].fixed(e);
-    if (part == 0 && rows.out[0].taken(e) == 0 && query < spec.time)
-      arrays.lse[(place.first_token + query) * spec.heads + head] = rows.most[e] + logf(rows.sum[e]);
+  for (int i = 0; i < rt::PerStationary<T>::kCount; ++i) {
+    const int e = rt::PerStationary<T>::element(i), query = own_query + rows.out[0].stationary(e);
+    if (part == 0 && rows.out[0].streamed(e) == 0 && query < spec.time)
+      arrays.lse[(place.first_token + query) * spec.heads + head] = rows.running_max[e] + logf(rows.sum[e]);
   }
 }
 
-template <typename T, int size>
+template <typename T, int head_size>
 ir::Kernel make(const Attention& spec, bool documents, bool biased) {
-  using F = Forward<T, size>;
-  const rt::Dim3 blocks{static_cast<unsigned>(divided_up(spec.time, F::kQueries)),
+  using F = Forward<T, head_size>;
+  const rt::Dim3 blocks{static_cast<unsigned>(ceil_div(spec.time, F::kQueries)),
                         static_cast<unsigned>(spec.heads), static_cast<unsigned>(spec.batch * F::kCount)};
   const auto run = [=](const KernelArgs& args) {
     const ForwardArrays<T> arrays{
@@ -229,8 +231,8 @@ ir::Kernel make(const Attention& spec, bool documents, bool biased) {
         .bias = biased ? input_of<float>(args, AttentionIn::bias) : nullptr,
         .out = output_of<T>(args, 0),
         .lse = output_of<float>(args, 1)};
-    rt::launch(attend<T, size, F::kThreads>, {blocks, rt::Dim3{F::kThreads, 1, 1}}, args.stream->handle(),
-               arrays, spec);
+    rt::launch(attend<T, head_size, F::kThreads>, {blocks, rt::Dim3{F::kThreads, 1, 1}},
+               args.stream->handle(), arrays, spec);
   };
   return {.run = run};
 }
@@ -238,9 +240,9 @@ ir::Kernel make(const Attention& spec, bool documents, bool biased) {
 ir::Kernel attention_gpu(const NodeView& node) {
   const Attention spec = attention_of(node);
   return with_storage_type(node.in_type(AttentionIn::q).dtype, [&](auto q) {
-    return with_head_size(spec.size, [&](auto size) {
-      return make<decltype(q), size()>(spec, node.has_input(AttentionIn::starts),
-                                       node.has_input(AttentionIn::bias));
+    return with_head_size(spec.head_size, [&](auto head_size) {
+      return make<decltype(q), head_size()>(spec, node.has_input(AttentionIn::starts),
+                                            node.has_input(AttentionIn::bias));
     });
   });
 }

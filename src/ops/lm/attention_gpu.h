@@ -10,13 +10,13 @@ namespace hearth::ops {
 
 /// Shapes and options of an attention, as in cpu::AttentionSpec; `size` is the head size.
 struct Attention {
-  int batch, time, heads, kv_heads, size;
+  int batch, time, heads, kv_heads, head_size;
   float scale, softcap;
   int window;
   bool causal;
 
-  RT_DEVICE int64_t q_row() const { return static_cast<int64_t>(heads) * size; }
-  RT_DEVICE int64_t kv_row() const { return static_cast<int64_t>(kv_heads) * size; }
+  RT_DEVICE int64_t q_row() const { return static_cast<int64_t>(heads) * head_size; }
+  RT_DEVICE int64_t kv_row() const { return static_cast<int64_t>(kv_heads) * head_size; }
   /// True if the query sees the key: mask of causality, window and document (`start`: the document's first
   /// token). Branch-free, because it is evaluated for every score.
   RT_DEVICE bool sees(int query, int key, int start) const {
@@ -32,7 +32,7 @@ inline Attention attention_of(const ir::NodeView& node) {
           .time = static_cast<int>(node.in_type(0).shape[0] / batch),
           .heads = static_cast<int>(node.attrs.integer("heads")),
           .kv_heads = static_cast<int>(node.attrs.integer("kv_heads")),
-          .size = static_cast<int>(node.attrs.integer("head_size")),
+          .head_size = static_cast<int>(node.attrs.integer("head_size")),
           .scale = static_cast<float>(node.attrs.real("scale")),
           .softcap = static_cast<float>(node.attrs.real_or("softcap", 0)),
           .window = static_cast<int>(node.attrs.integer_or("window", 0)),
@@ -41,7 +41,7 @@ inline Attention attention_of(const ir::NodeView& node) {
 
 /// A compile-time constant that can be passed as a function argument.
 template <auto value>
-struct Known {
+struct Constant {
   RT_DEVICE constexpr operator decltype(value)() const { return value; }
 };
 
@@ -61,34 +61,34 @@ struct Bias {
 };
 
 /// Kind of score beyond the scaled product; bias and softcap exclude each other.
-enum class Special { none, bias, softcap };
-RT_DEVICE Special special_of(const Attention& spec, const Bias& bias) {
-  if (bias.at != nullptr) return Special::bias;
-  return spec.softcap == 0 ? Special::none : Special::softcap;
+enum class ScoreKind { none, bias, softcap };
+RT_DEVICE ScoreKind score_kind_of(const Attention& spec, const Bias& bias) {
+  if (bias.at != nullptr) return ScoreKind::bias;
+  return spec.softcap == 0 ? ScoreKind::none : ScoreKind::softcap;
 }
 
 /// The score of a query-key product, and its derivative with respect to the product.
 struct Score {
   float value, slope;
 };
-/// Returns the score of a product. `special` is a Special or a Known.
+/// Returns the score of a product. `special` is a ScoreKind or a Constant.
 template <typename Kind>
-RT_DEVICE Score score_of(const Attention& spec, float product, Kind special, const Bias& bias, int query,
+RT_DEVICE Score score_of(const Attention& spec, float product, Kind score_kind, const Bias& bias, int query,
                          int key) {
   const float plain = spec.scale * product;
-  if (special == Special::none) return {plain, spec.scale};
-  if (special == Special::bias) return {plain + bias.of(spec, query, key), spec.scale};
+  if (score_kind == ScoreKind::none) return {plain, spec.scale};
+  if (score_kind == ScoreKind::bias) return {plain + bias.of(spec, query, key), spec.scale};
   // tanh(x) = 1 - 2 / (exp(2 x) + 1)
   const float t = 1 - 2 / (rt::fast_exp(2 * plain / spec.softcap) + 1);
   return {spec.softcap * t, spec.scale * (1 - t * t)};
 }
 
 /// Padded head size, and the column slices that fit in shared memory for both sides at a time.
-template <typename T, int size, int most = sizeof(T) == 4 ? 64 : 128>
+template <typename T, int head_size, int maximum = sizeof(T) == 4 ? 64 : 128>
 struct Slices {
-  static constexpr int kSize = size;
-  static constexpr int kCount = (size + most - 1) / most;
-  static constexpr int kSlice = size / kCount;
+  static constexpr int kSize = head_size;
+  static constexpr int kCount = (head_size + maximum - 1) / maximum;
+  static constexpr int kSlice = head_size / kCount;
   static_assert(kSlice % rt::kTile == 0);
 };
 /// Rows of one head of one sample: element (r, c) at r * stride + c.
@@ -127,7 +127,7 @@ struct HeadRows {
   }
   /// Copies 16 bytes to a slot of shared memory, asynchronously where the GPU supports it; zeros outside of
   /// the array.
-  RT_DEVICE void bring(std::byte* slot, int row, int column) const {
+  RT_DEVICE void copy_async(std::byte* slot, int row, int column) const {
     if (num_columns % rt::kWide<T> != 0) {
       *reinterpret_cast<rt::Word16*>(slot) = read(row, column);
       return;
@@ -152,21 +152,21 @@ struct HeadRows {
 };
 
 /// Memory offsets (in elements) of a query head of a sample and of the key head that it reads.
-struct HeadPlace {
+struct HeadOffsets {
   int64_t first_token, q, kv;
 
-  RT_DEVICE HeadPlace(const Attention& spec, int sample, int head)
+  RT_DEVICE HeadOffsets(const Attention& spec, int sample, int head)
       : first_token(static_cast<int64_t>(sample) * spec.time),
-        q(first_token * spec.q_row() + static_cast<int64_t>(head) * spec.size),
+        q(first_token * spec.q_row() + static_cast<int64_t>(head) * spec.head_size),
         kv(first_token * spec.kv_row() +
-           static_cast<int64_t>(head / (spec.heads / spec.kv_heads)) * spec.size) {}
+           static_cast<int64_t>(head / (spec.heads / spec.kv_heads)) * spec.head_size) {}
   template <typename T>
   RT_DEVICE HeadRows<T> queries(const T* all, const Attention& spec) const {
-    return {all + q, spec.q_row(), spec.time, spec.size};
+    return {all + q, spec.q_row(), spec.time, spec.head_size};
   }
   template <typename T>
   RT_DEVICE HeadRows<T> keys(const T* all, const Attention& spec) const {
-    return {all + kv, spec.kv_row(), spec.time, spec.size};
+    return {all + kv, spec.kv_row(), spec.time, spec.head_size};
   }
   /// Returns the document starts of the sample; null if every token sees from token 0 on.
   RT_DEVICE const int32_t* starts(const int32_t* all) const {
@@ -176,7 +176,7 @@ struct HeadPlace {
 
 /// Thread and lane index, reloaded at the start of each tile so that the compiler does not keep values
 /// derived from them in registers.
-struct Self {
+struct ThreadIndex {
   int thread = rt::renewed(static_cast<int>(threadIdx.x)), lane = rt::renewed(rt::lane());
 };
 
@@ -279,49 +279,51 @@ RT_DEVICE void copy_rows(rt::Panels<T, rows, columns>& to, const HeadRows<T>& fr
 
 /// Starts an asynchronous copy of a tile of rows; it may be read after rt::wait_copies() and a barrier.
 template <int threads, typename T, int rows, int columns>
-RT_DEVICE void bring_tile(rt::Panels<T, rows, columns>& to, const HeadRows<T>& from, int first_row,
-                          int thread) {
+RT_DEVICE void copy_tile_async(rt::Panels<T, rows, columns>& to, const HeadRows<T>& from, int first_row,
+                               int thread) {
   constexpr int kWide = rt::kWide<T>, kSlots = columns / kWide;
   const HeadRows<T> near = from.from_row(first_row);
   RT_UNROLL
   for (int first = 0; first < rows * kSlots; first += threads) {
     const int slot = first + thread, row = slot / kSlots, column = slot % kSlots * kWide;
     if (rows * kSlots % threads != 0 && slot >= rows * kSlots) continue;
-    near.bring(to.at + to.place(row, column), row, column);
+    near.copy_async(to.at + to.place(row, column), row, column);
   }
 }
 
 /// sums[t] += (tile `fixed_tile` of the fixed lines) * (tile t of the taken lines)^T, over all terms.
 template <typename T, int fixed_lines, int taken_lines, int terms, int tiles>
-RT_DEVICE void add_products(rt::FixedAcc<T> (&sums)[tiles], const rt::Panels<T, fixed_lines, terms>& fixed,
-                            int fixed_tile, const rt::Panels<T, taken_lines, terms>& taken, int lane) {
+RT_DEVICE void add_products(rt::StationaryAcc<T> (&sums)[tiles],
+                            const rt::Panels<T, fixed_lines, terms>& stationary, int fixed_tile,
+                            const rt::Panels<T, taken_lines, terms>& streamed, int lane) {
   static_assert(tiles * rt::kTile == taken_lines);
   constexpr int kPath = rt::kPathOf<T>;
   RT_UNROLL
   for (int c = 0; c < terms; c += rt::kTile) {
-    const auto lines = fixed.template load<rt::kFixedSide<kPath>>(fixed_tile, c, lane);
+    const auto lines = stationary.template load<rt::kStationarySide<kPath>>(fixed_tile, c, lane);
     RT_UNROLL
     for (int t = 0; t < tiles; ++t)
-      rt::multiply_add(sums[t], lines, taken.template load<rt::kTakenSide<kPath>>(t, c, lane));
+      rt::multiply_add(sums[t], lines, streamed.template load<rt::kStreamedSide<kPath>>(t, c, lane));
     RT_UNROLL
     for (int t = 0; t < tiles; ++t) rt::keep_order(sums[t].at[0]);
   }
 }
 /// sums[c] += factors (fixed x taken lines) * (tile c of the columns of the taken lines). `columns` has one
 /// line per column or, if `turned`, the taken lines untransposed.
-template <bool turned, typename T, typename Columns, int tiles, int taken_tiles>
-RT_DEVICE void add_taken(rt::FixedAcc<T> (&sums)[tiles], const rt::FixedAcc<T> (&factors)[taken_tiles],
-                         const Columns& columns, int lane) {
-  constexpr rt::Side kSide = rt::kTakenSide<rt::kPathOf<T>>;
+template <bool transposed, typename T, typename Columns, int tiles, int taken_tiles>
+RT_DEVICE void add_streamed(rt::StationaryAcc<T> (&sums)[tiles],
+                            const rt::StationaryAcc<T> (&factors)[taken_tiles], const Columns& columns,
+                            int lane) {
+  constexpr rt::Side kSide = rt::kStreamedSide<rt::kPathOf<T>>;
   RT_UNROLL
   for (int t = 0; t < taken_tiles; ++t) {
-    const auto own = rt::fixed_of(factors[t]);
+    const auto local = rt::stationary_of(factors[t]);
     RT_UNROLL
     for (int c = 0; c < tiles; ++c) {
-      if constexpr (turned) {
-        rt::multiply_add(sums[c], own, columns.template load_across<kSide>(c, t * rt::kTile, lane));
+      if constexpr (transposed) {
+        rt::multiply_add(sums[c], local, columns.template load_across<kSide>(c, t * rt::kTile, lane));
       } else {
-        rt::multiply_add(sums[c], own, columns.template load<kSide>(c, t * rt::kTile, lane));
+        rt::multiply_add(sums[c], local, columns.template load<kSide>(c, t * rt::kTile, lane));
       }
       rt::keep_order(sums[c].at[0]);
     }
@@ -351,52 +353,52 @@ RT_DEVICE void store_some(T* to, const rt::Vec<T, n>& from, int count) {
 
 /// Writes every `step`-th tile of columns, from (first_row, first_column) on, to the rows of a head.
 template <int step = 1, typename T, int tiles>
-RT_DEVICE void write_rows(const rt::FixedAcc<T> (&sums)[tiles], T* to, int64_t stride, const Attention& spec,
-                          int first_row, int first_column) {
+RT_DEVICE void write_rows(const rt::StationaryAcc<T> (&sums)[tiles], T* to, int64_t stride,
+                          const Attention& spec, int first_row, int first_column) {
   RT_UNROLL
   for (int t = 0; t < tiles; ++t) {
-    rt::for_each_run<T>(rt::fixed_of(sums[t]), [&](int line, int term, const auto& run) {
+    rt::for_each_run<T>(rt::stationary_of(sums[t]), [&](int line, int term, const auto& run) {
       constexpr int kRun = static_cast<int>(sizeof(run) / sizeof(T));
       const int row = first_row + line, column = first_column + t * step * rt::kTile + term;
-      if (row >= spec.time || column >= spec.size) return;
+      if (row >= spec.time || column >= spec.head_size) return;
       T* at = to + row * stride + column;
-      if (spec.size % kRun == 0) return rt::store(at, run);
-      store_some(at, run, spec.size - column);
+      if (spec.head_size % kRun == 0) return rt::store(at, run);
+      store_some(at, run, spec.head_size - column);
     });
   }
 }
 
 /// Earliest and latest document start among some queries.
 struct Starts {
-  int least, most;
+  int minimum, maximum;
 };
 /// Returns the document starts of up to 64 queries within the sequence; uniform across the warp.
 RT_DEVICE Starts starts_of(const int32_t* starts, int first_query, int num_queries, int time) {
   if (starts == nullptr) return {0, 0};
   const int last = (first_query + num_queries < time ? first_query + num_queries : time) - 1;
   const int one = first_query + rt::lane(), two = one + rt::kWarp;
-  int least = starts[one < last ? one : last], most = least;
+  int minimum = starts[one < last ? one : last], maximum = minimum;
   const int other = starts[two < last ? two : last];
-  least = other < least ? other : least;
-  most = other > most ? other : most;
+  minimum = other < minimum ? other : minimum;
+  maximum = other > maximum ? other : maximum;
   for (int mask = rt::kWarp / 2; mask > 0; mask /= 2) {
-    const int low = rt::shuffle_xor(least, mask), high = rt::shuffle_xor(most, mask);
-    least = low < least ? low : least;
-    most = high > most ? high : most;
+    const int low = rt::shuffle_xor(minimum, mask), high = rt::shuffle_xor(maximum, mask);
+    minimum = low < minimum ? low : minimum;
+    maximum = high > maximum ? high : maximum;
   }
-  return {least, most};
+  return {minimum, maximum};
 }
 
 /// Returns the document starts of a warp's fixed queries, from `first_query` on.
 template <typename T>
-RT_DEVICE rt::PerFixed<T, int> starts_of_fixed(const int32_t* starts, int first_query, int time) {
-  rt::PerFixed<T, int> made;
+RT_DEVICE rt::PerStationary<T, int> starts_of_stationary(const int32_t* starts, int first_query, int time) {
+  rt::PerStationary<T, int> result;
   RT_UNROLL
-  for (int i = 0; i < made.kCount; ++i) {
-    const int query = first_query + rt::FixedAcc<T>::fixed(made.element(i));
-    made.at[i] = starts != nullptr && query < time ? starts[query] : 0;
+  for (int i = 0; i < result.kCount; ++i) {
+    const int query = first_query + rt::StationaryAcc<T>::stationary(result.element(i));
+    result.at[i] = starts != nullptr && query < time ? starts[query] : 0;
   }
-  return made;
+  return result;
 }
 
 /// Tile of scores: rows of queries by columns of keys.
@@ -410,7 +412,7 @@ struct ScoreTile {
   RT_DEVICE bool may_be_seen(const Attention& spec) const {
     if (spec.causal && first_key > last_query()) return false;
     if (spec.window > 0 && first_query - last_key() >= spec.window) return false;
-    return first_query <= last_key() || starts.least <= last_key();
+    return first_query <= last_key() || starts.minimum <= last_key();
   }
   /// Returns the tile of the next keys that may be seen; past the last key if there are none.
   RT_DEVICE ScoreTile next(const Attention& spec) const {
@@ -424,19 +426,19 @@ struct ScoreTile {
   RT_DEVICE bool is_seen(const Attention& spec) const {
     return last_query() < spec.time && last_key() < spec.time &&
            (!spec.causal || last_key() <= first_query) &&
-           (spec.window == 0 || last_query() - first_key < spec.window) && starts.most <= first_key;
+           (spec.window == 0 || last_query() - first_key < spec.window) && starts.maximum <= first_key;
   }
 };
 
 /// Returns body(size of Slices) for the smallest padded size that holds the node's heads.
 template <typename Body>
-ir::Kernel with_head_size(int size, Body body) {
-  if (size <= 32) return body(std::integral_constant<int, 32>());
-  if (size <= 64) return body(std::integral_constant<int, 64>());
-  if (size <= 96) return body(std::integral_constant<int, 96>());
-  if (size <= 128) return body(std::integral_constant<int, 128>());
-  if (size <= 256) return body(std::integral_constant<int, 256>());
-  refuse_on_gpu("head_size", 256, size);
+ir::Kernel with_head_size(int head_size, Body body) {
+  if (head_size <= 32) return body(std::integral_constant<int, 32>());
+  if (head_size <= 64) return body(std::integral_constant<int, 64>());
+  if (head_size <= 96) return body(std::integral_constant<int, 96>());
+  if (head_size <= 128) return body(std::integral_constant<int, 128>());
+  if (head_size <= 256) return body(std::integral_constant<int, 256>());
+  refuse_on_gpu("head_size", 256, head_size);
 }
 
 }  // namespace hearth::ops

@@ -11,50 +11,50 @@ using ir::NodeView;
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     dot_heads(const T* out, const T* dout, const float* lse, QuerySums* sums, int64_t num_tokens, int heads,
-              int size) {
+              int head_size) {
   const auto head = static_cast<int>(blockIdx.y);
   const int64_t token =
       static_cast<int64_t>(blockIdx.x) * (kBlockThreads / rt::kWarp) + threadIdx.x / rt::kWarp;
   if (token >= num_tokens) return;
   const int64_t row = token * heads + head;
   float sum = 0;
-  for (int c = rt::lane(); c < size; c += rt::kWarp)
-    sum += rt::to_float(out[row * size + c]) * rt::to_float(dout[row * size + c]);
+  for (int c = rt::lane(); c < head_size; c += rt::kWarp)
+    sum += rt::to_float(out[row * head_size + c]) * rt::to_float(dout[row * head_size + c]);
   sum = rt::reduce_warp(sum, rt::Add());
   if (rt::lane() == 0) sums[head * num_tokens + token] = {lse[row], sum};
 }
 
-template <typename T, int size, int threads>
+template <typename T, int head_size, int threads>
 __global__ void __launch_bounds__(threads) gradient_of_queries(BackwardArrays<T> arrays, Attention spec) {
-  using B = Backward<T, size, false>;
+  using B = Backward<T, head_size, false>;
   using Block = typename B::Shared;
   RT_SHARED(shared, Block);
   const int sample = static_cast<int>(blockIdx.z) / B::kCount, head = static_cast<int>(blockIdx.y);
   const int part = static_cast<int>(blockIdx.z) % B::kCount * B::kSlice;
   // Blocks of late queries, which see the most keys, start first.
-  const int first_query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * B::kFixed;
+  const int first_query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * B::kStationary;
   const BackwardHead<T> rows(arrays, spec, sample, head);
-  BackwardBlock<T, size, false> block(shared, spec, part, rows.k);
+  BackwardBlock<T, head_size, false> block(shared, spec, part, rows.k);
   block.read_lse(rows, first_query);
   block.begin(rows, first_query);
   ScoreTile tile{.first_query = first_query,
-                 .num_queries = B::kFixed,
+                 .num_queries = B::kStationary,
                  .first_key = 0,
-                 .num_keys = B::kTaken,
-                 .starts = starts_of(rows.starts, first_query, B::kFixed, spec.time)};
+                 .num_keys = B::kStreamed,
+                 .starts = starts_of(rows.starts, first_query, B::kStationary, spec.time)};
   if (!tile.may_be_seen(spec)) tile = tile.next(spec);
-  if constexpr (B::kWhole) block.bring(rows, tile.first_key, 0);
+  if constexpr (B::kSingleSlice) block.copy_async(rows, tile.first_key, 0);
   for (int number = 0; tile.first_key < spec.time; ++number) {
-    if constexpr (B::kWhole) {
-      block.take_brought(rows, tile, number,
-                         [&] { block.bring(rows, tile.next(spec).first_key, number + 1); });
+    if constexpr (B::kSingleSlice) {
+      block.process_copied(rows, tile, number,
+                           [&] { block.copy_async(rows, tile.next(spec).first_key, number + 1); });
     } else {
       block.take(rows, tile);
     }
     tile = tile.next(spec);
   }
-  write_rows<B::kSharing>(block.sums_a, arrays.dq + HeadPlace(spec, sample, head).q, spec.q_row(), spec,
-                          first_query + block.own_fixed(), block.own_column());
+  write_rows<B::kSharing>(block.sums_a, arrays.dq + HeadOffsets(spec, sample, head).q, spec.q_row(), spec,
+                          first_query + block.warp_fixed_row(), block.thread_output_column());
 }
 
 /// Iterates over tiles of queries, for each query head of a key head.
@@ -86,66 +86,66 @@ struct QueryTiles {
 };
 
 /// Computes dk and dv of a key head, summed over its query heads one after another.
-template <typename T, int size, int threads>
+template <typename T, int head_size, int threads>
 __global__ void __launch_bounds__(threads) gradient_of_keys(BackwardArrays<T> arrays, Attention spec) {
-  using B = Backward<T, size, true>;
+  using B = Backward<T, head_size, true>;
   using Block = typename B::Shared;
   RT_SHARED(shared, Block);
   const int sample = static_cast<int>(blockIdx.z) / B::kCount, group = spec.heads / spec.kv_heads;
   const int part = static_cast<int>(blockIdx.z) % B::kCount * B::kSlice;
   const int first_head = static_cast<int>(blockIdx.y) * group;
-  const int first_key = static_cast<int>(blockIdx.x) * B::kFixed;
+  const int first_key = static_cast<int>(blockIdx.x) * B::kStationary;
   // Vector registers are less scarce than scalar ones here.
-  BackwardBlock<T, size, true> block(shared, spec, rt::renewed(part),
-                                     BackwardHead<T>(arrays, spec, sample, first_head).q);
+  BackwardBlock<T, head_size, true> block(shared, spec, rt::renewed(part),
+                                          BackwardHead<T>(arrays, spec, sample, first_head).q);
   block.begin({arrays, spec, sample, first_head}, first_key);
-  ScoreTile tile{.first_query = spec.causal ? first_key / B::kTaken * B::kTaken : 0,
-                 .num_queries = B::kTaken,
+  ScoreTile tile{.first_query = spec.causal ? first_key / B::kStreamed * B::kStreamed : 0,
+                 .num_queries = B::kStreamed,
                  .first_key = first_key,
-                 .num_keys = B::kFixed,
+                 .num_keys = B::kStationary,
                  .starts = {}};
   const int last_head = first_head + group - 1, first_query = tile.first_query;
-  if constexpr (B::kWhole) {
+  if constexpr (B::kSingleSlice) {
     const BackwardHead<T> of_sample(arrays, spec, sample, last_head);
-    QueryTiles own = QueryTiles{spec, first_head, first_query, of_sample.starts, last_head, tile}.seen();
-    if (own.exists()) block.bring(of_sample, own.tile.first_query, 0);
-    for (int number = 0; own.exists(); ++number) {
-      const QueryTiles next = own.next();
-      block.take_brought({arrays, spec, sample, own.head}, own.tile, number, [&] {
+    QueryTiles local = QueryTiles{spec, first_head, first_query, of_sample.starts, last_head, tile}.seen();
+    if (local.exists()) block.copy_async(of_sample, local.tile.first_query, 0);
+    for (int number = 0; local.exists(); ++number) {
+      const QueryTiles next = local.next();
+      block.process_copied({arrays, spec, sample, local.head}, local.tile, number, [&] {
         if (!next.exists()) return rt::end_copy_group();
-        block.bring({arrays, spec, sample, next.head}, next.tile.first_query, number + 1);
+        block.copy_async({arrays, spec, sample, next.head}, next.tile.first_query, number + 1);
       });
-      own.head = next.head;
-      own.tile = next.tile;
+      local.head = next.head;
+      local.tile = next.tile;
     }
   } else {
     for (int head = last_head; head >= first_head; --head) {
-      for (tile.first_query = first_query; tile.first_query < spec.time; tile.first_query += B::kTaken) {
+      for (tile.first_query = first_query; tile.first_query < spec.time; tile.first_query += B::kStreamed) {
         const BackwardHead<T> rows(arrays, spec, sample, rt::renewed_for_warp(head));
-        tile.starts = starts_of(rows.starts, tile.first_query, B::kTaken, spec.time);
+        tile.starts = starts_of(rows.starts, tile.first_query, B::kStreamed, spec.time);
         if (tile.may_be_seen(spec)) block.take(rows, tile);
       }
     }
   }
-  const HeadPlace place(spec, sample, first_head);
-  const int own_key = first_key + block.own_fixed();
+  const HeadOffsets place(spec, sample, first_head);
+  const int own_key = first_key + block.warp_fixed_row();
   write_rows<B::kSharing>(block.sums_a, arrays.dk + place.kv, spec.kv_row(), spec, own_key,
-                          block.own_column());
+                          block.thread_output_column());
   write_rows<B::kSharing>(block.sums_b, arrays.dv + place.kv, spec.kv_row(), spec, own_key,
-                          block.own_column());
+                          block.thread_output_column());
 }
 
-template <typename T, int size>
+template <typename T, int head_size>
 ir::Kernel make(const Attention& spec, bool documents, bool biased) {
-  using OfQueries = Backward<T, size, false>;
-  using OfKeys = Backward<T, size, true>;
+  using OfQueries = Backward<T, head_size, false>;
+  using OfKeys = Backward<T, head_size, true>;
   const int64_t num_tokens = static_cast<int64_t>(spec.batch) * spec.time;
   const auto shape = [&](auto of, int heads) {
-    return rt::Shape{rt::Dim3{static_cast<unsigned>(divided_up(spec.time, of.kFixed)),
+    return rt::Shape{rt::Dim3{static_cast<unsigned>(ceil_div(spec.time, of.kStationary)),
                               static_cast<unsigned>(heads), static_cast<unsigned>(spec.batch * of.kCount)},
                      rt::Dim3{static_cast<unsigned>(of.kThreads), 1, 1}};
   };
-  const rt::Shape of_dots{rt::Dim3{static_cast<unsigned>(divided_up(num_tokens, kBlockThreads / rt::kWarp)),
+  const rt::Shape of_dots{rt::Dim3{static_cast<unsigned>(ceil_div(num_tokens, kBlockThreads / rt::kWarp)),
                                    static_cast<unsigned>(spec.heads), 1},
                           rt::Dim3{kBlockThreads, 1, 1}};
   const rt::Shape of_queries = shape(OfQueries(), spec.heads), of_keys = shape(OfKeys(), spec.kv_heads);
@@ -164,9 +164,9 @@ ir::Kernel make(const Attention& spec, bool documents, bool biased) {
         .dv = output_of<T>(args, 2)};
     void* stream = args.stream->handle();
     rt::launch(dot_heads<T>, of_dots, stream, input_of<T>(args, AttentionGradIn::out), arrays.dout,
-               input_of<float>(args, AttentionGradIn::lse), sums, num_tokens, spec.heads, spec.size);
-    rt::launch(gradient_of_queries<T, size, OfQueries::kThreads>, of_queries, stream, arrays, spec);
-    rt::launch(gradient_of_keys<T, size, OfKeys::kThreads>, of_keys, stream, arrays, spec);
+               input_of<float>(args, AttentionGradIn::lse), sums, num_tokens, spec.heads, spec.head_size);
+    rt::launch(gradient_of_queries<T, head_size, OfQueries::kThreads>, of_queries, stream, arrays, spec);
+    rt::launch(gradient_of_keys<T, head_size, OfKeys::kThreads>, of_keys, stream, arrays, spec);
   };
   return {.run = run, .workspace_bytes = num_tokens * spec.heads * int64_t{sizeof(QuerySums)}};
 }
@@ -174,9 +174,9 @@ ir::Kernel make(const Attention& spec, bool documents, bool biased) {
 ir::Kernel attention_grad_gpu(const NodeView& node) {
   const Attention spec = attention_of(node);
   return with_storage_type(node.in_type(AttentionGradIn::q).dtype, [&](auto q) {
-    return with_head_size(spec.size, [&](auto size) {
-      return make<decltype(q), size()>(spec, node.has_input(AttentionGradIn::starts),
-                                       node.has_input(AttentionGradIn::bias));
+    return with_head_size(spec.head_size, [&](auto head_size) {
+      return make<decltype(q), head_size()>(spec, node.has_input(AttentionGradIn::starts),
+                                            node.has_input(AttentionGradIn::bias));
     });
   });
 }

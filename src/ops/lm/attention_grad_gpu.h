@@ -10,68 +10,69 @@ namespace hearth::ops {
 /// block holds are `fixed`, the streamed ones `taken`. Per tile: the products q k^T and dout v^T, then the
 /// sums over the taken rows.
 /// Two sums of 128 columns each, plus scores that are kept for another slice, exceed the register file.
-template <typename T, int size, bool of_keys>
-using BackwardSlices = Slices<T, size, sizeof(T) == 4 || (of_keys && size > 128) ? 64 : 128>;
+template <typename T, int head_size, bool of_keys>
+using BackwardSlices = Slices<T, head_size, sizeof(T) == 4 || (of_keys && head_size > 128) ? 64 : 128>;
 
 /// Per-query values that a block of keys needs of the queries it streams, in the order of a lane's elements:
 /// for each tile the elements of the lower half-warp, then the upper.
 template <int count>
-struct TakenQueries {
+struct StreamedQueries {
   alignas(16) float lse[count];
   alignas(16) float delta[count];
   alignas(16) int32_t starts[count];
 };
 
-template <typename T, int size, bool of_keys>
-struct Backward : BackwardSlices<T, size, of_keys> {
-  using BackwardSlices<T, size, of_keys>::kSlice;
+template <typename T, int head_size, bool of_keys>
+struct Backward : BackwardSlices<T, head_size, of_keys> {
+  using BackwardSlices<T, head_size, of_keys>::kSlice;
   /// True if all columns are in shared memory at once; tiles are then copied before they are used.
-  static constexpr bool kWhole = sizeof(T) == 2 && BackwardSlices<T, size, of_keys>::kCount == 1;
+  static constexpr bool kSingleSlice = sizeof(T) == 2 && BackwardSlices<T, head_size, of_keys>::kCount == 1;
   /// True if a tile is copied asynchronously while another is processed (double buffering); lanes then also
   /// load tiles transposed.
-  static constexpr bool kAhead = rt::kLoadsSlots<T> && kWhole;
+  static constexpr bool kDoubleBuffered = rt::kLoadsSlots<T> && kSingleSlice;
   /// True if two warps share the same fixed rows, one side of which is in registers. Each computes the
   /// factors of half of the taken rows, exchanges them through shared memory, and accumulates half of the
   /// columns.
-  static constexpr bool kPairs = kWhole && !kAhead;
+  static constexpr bool kPairs = kSingleSlice && !kDoubleBuffered;
   static constexpr int kSharing = kPairs ? 2 : 1;
 
   static constexpr bool kNarrow = kSlice <= 64 && sizeof(T) == 2;
   static constexpr int kWarps = kPairs ? 8 : kNarrow || rt::kSharedBytes >= 64 * 1024 ? 4 : 2;
   static constexpr int kThreads = kWarps * rt::kWarp;
-  static constexpr int kFixed = kWarps / kSharing * rt::kTile;
-  static constexpr int kTaken = rt::kPanelTerms<T>;
-  static constexpr int kTakenTiles = kTaken / rt::kTile, kOwnTiles = kTakenTiles / kSharing;
+  static constexpr int kStationary = kWarps / kSharing * rt::kTile;
+  static constexpr int kStreamed = rt::kPanelTerms<T>;
+  static constexpr int kStreamedTiles = kStreamed / rt::kTile, kTilesPerWarp = kStreamedTiles / kSharing;
   static constexpr int kSliceTiles = kSlice / rt::kTile, kOutTiles = kSliceTiles / kSharing;
 
   struct Tile {
-    rt::Panels<T, kTaken, kSlice> a, b;
+    rt::Panels<T, kStreamed, kSlice> a, b;
   };
   struct NoneAcross {};
   struct OneAcross {
-    rt::Panels<T, kSlice, kTaken> across_a;
+    rt::Panels<T, kSlice, kStreamed> across_a;
   };
   struct BothAcross : OneAcross {
-    rt::Panels<T, kSlice, kTaken> across_b;
+    rt::Panels<T, kSlice, kStreamed> across_b;
   };
   using Across = std::conditional_t<of_keys, BothAcross, OneAcross>;
   struct FixedB {
-    rt::Panels<T, kFixed, kSlice> fixed_b;
+    rt::Panels<T, kStationary, kSlice> fixed_b;
   };
   struct Fixed : FixedB {
-    rt::Panels<T, kFixed, kSlice> fixed_a;
+    rt::Panels<T, kStationary, kSlice> fixed_a;
   };
   /// Factors that the two warps of a pair exchange.
   struct FactorA : FixedB {
-    rt::Panels<T, kFixed, kTaken> factors_a;
+    rt::Panels<T, kStationary, kStreamed> factors_a;
   };
   struct Factors : FactorA {
-    rt::Panels<T, kFixed, kTaken> factors_b;
-    TakenQueries<kTaken> queries;
+    rt::Panels<T, kStationary, kStreamed> factors_b;
+    StreamedQueries<kStreamed> queries;
   };
   using OfPairs = std::conditional_t<of_keys, Factors, FactorA>;
-  struct Shared : std::conditional_t<kAhead, NoneAcross, Across>, std::conditional_t<kPairs, OfPairs, Fixed> {
-    Tile taken[kAhead ? 2 : 1];
+  struct Shared : std::conditional_t<kDoubleBuffered, NoneAcross, Across>,
+                  std::conditional_t<kPairs, OfPairs, Fixed> {
+    Tile streamed[kDoubleBuffered ? 2 : 1];
   };
   static_assert(sizeof(Shared) <= rt::kSharedBytes);
 };
@@ -105,7 +106,7 @@ struct BackwardHead {
 
   RT_DEVICE BackwardHead(const BackwardArrays<T>& arrays, const Attention& spec, int sample, int head)
       : bias(arrays.bias, spec, head) {
-    const HeadPlace place(spec, sample, head);
+    const HeadOffsets place(spec, sample, head);
     q = place.queries(arrays.q, spec);
     dout = place.queries(arrays.dout, spec);
     k = place.keys(arrays.k, spec);
@@ -116,193 +117,195 @@ struct BackwardHead {
 };
 
 template <typename T>
-inline constexpr rt::Side kFixedSide = rt::kFixedSide<rt::kPathOf<T>>;
+inline constexpr rt::Side kStationarySide = rt::kStationarySide<rt::kPathOf<T>>;
 template <typename T>
-inline constexpr rt::Side kTakenSide = rt::kTakenSide<rt::kPathOf<T>>;
+inline constexpr rt::Side kStreamedSide = rt::kStreamedSide<rt::kPathOf<T>>;
 
 /// Accumulates the contribution of one tile of taken rows to a block's sums.
-template <typename T, int size, bool of_keys>
+template <typename T, int head_size, bool of_keys>
 struct BackwardBlock {
-  using B = Backward<T, size, of_keys>;
+  using B = Backward<T, head_size, of_keys>;
   using Shared = typename B::Shared;
-  using Move = TileMove<T, B::kTaken, B::kSlice>;
+  using Move = TileMove<T, B::kStreamed, B::kSlice>;
   Shared& block;
   const Attention& spec;
   int part;
-  rt::PerFixed<T> lse, delta;  ///< of the fixed queries
-  rt::PerFixed<T, int> starts;
-  float taken_lse, taken_delta;  ///< of one taken query
-  int taken_start;
+  rt::PerStationary<T> lse, delta;  ///< of the fixed queries
+  rt::PerStationary<T, int> starts;
+  float streamed_lse, streamed_delta;  ///< of one taken query
+  int streamed_start;
   Move move;                           ///< copy of taken rows, for kPairs
   typename Move::Held next_a, next_b;  ///< the next tile, in registers until it is stored to shared memory
-  rt::FixedAcc<T> sums_a[B::kOutTiles], sums_b[of_keys ? B::kOutTiles : 1];
-  rt::FixedFragment<T> held_a[B::kPairs ? B::kSliceTiles : 1];
+  rt::StationaryAcc<T> sums_a[B::kOutTiles], sums_b[of_keys ? B::kOutTiles : 1];
+  rt::StationaryFragment<T> held_a[B::kPairs ? B::kSliceTiles : 1];
 
-  RT_DEVICE BackwardBlock(Shared& shared, const Attention& of, int first_column, const HeadRows<T>& taken)
-      : block(shared), spec(of), part(first_column), move(taken, static_cast<int>(threadIdx.x)) {}
+  RT_DEVICE BackwardBlock(Shared& shared, const Attention& of, int first_column, const HeadRows<T>& streamed)
+      : block(shared), spec(of), part(first_column), move(streamed, static_cast<int>(threadIdx.x)) {}
 
   /// First fixed row of this warp within the block.
-  RT_DEVICE static int own_fixed() { return rt::warp() / B::kSharing * rt::kTile; }
+  RT_DEVICE static int warp_fixed_row() { return rt::warp() / B::kSharing * rt::kTile; }
   /// Index of this warp among the warps with the same fixed rows.
   RT_DEVICE static int share() { return rt::warp() % B::kSharing; }
   /// First column of this warp's sums; warps with the same fixed rows alternate tiles of columns.
-  RT_DEVICE int own_column() const { return part + share() * rt::kTile; }
+  RT_DEVICE int thread_output_column() const { return part + share() * rt::kTile; }
 
   /// Reads lse and delta of this warp's queries.
   RT_DEVICE void read_lse(const BackwardHead<T>& head, int first_query) {
-    for (int i = 0; i < rt::PerFixed<T>::kCount; ++i) {
-      const int own = rt::FixedAcc<T>::fixed(rt::PerFixed<T>::element(i));
-      const int query = first_query + own_fixed() + own;
+    for (int i = 0; i < rt::PerStationary<T>::kCount; ++i) {
+      const int local = rt::StationaryAcc<T>::stationary(rt::PerStationary<T>::element(i));
+      const int query = first_query + warp_fixed_row() + local;
       const QuerySums of_query = query < spec.time ? head.sums[query] : QuerySums{};
       lse.at[i] = of_query.lse;
       delta.at[i] = of_query.delta;
     }
-    starts = starts_of_fixed<T>(head.starts, first_query + own_fixed(), spec.time);
+    starts = starts_of_stationary<T>(head.starts, first_query + warp_fixed_row(), spec.time);
   }
   /// Loads the fixed rows, once for all tiles.
-  RT_DEVICE void begin(const BackwardHead<T>& head, int first_fixed) {
+  RT_DEVICE void begin(const BackwardHead<T>& head, int first_stationary) {
     if constexpr (B::kPairs) {
-      hold(of_keys ? head.k : head.q, first_fixed);
-      copy_rows<B::kThreads>(block.fixed_b, of_keys ? head.v : head.dout, first_fixed, 0,
+      hold(of_keys ? head.k : head.q, first_stationary);
+      copy_rows<B::kThreads>(block.fixed_b, of_keys ? head.v : head.dout, first_stationary, 0,
                              static_cast<int>(threadIdx.x));
     } else if constexpr (B::kCount == 1) {
-      copy_fixed(head, first_fixed, 0, static_cast<int>(threadIdx.x));
+      copy_fixed(head, first_stationary, 0, static_cast<int>(threadIdx.x));
     }
   }
 
-  RT_DEVICE void copy_fixed(const BackwardHead<T>& head, int first_fixed, int slice, int thread) {
-    copy_rows<B::kThreads>(block.fixed_a, of_keys ? head.k : head.q, first_fixed, slice, thread);
-    copy_rows<B::kThreads>(block.fixed_b, of_keys ? head.v : head.dout, first_fixed, slice, thread);
+  RT_DEVICE void copy_fixed(const BackwardHead<T>& head, int first_stationary, int slice, int thread) {
+    copy_rows<B::kThreads>(block.fixed_a, of_keys ? head.k : head.q, first_stationary, slice, thread);
+    copy_rows<B::kThreads>(block.fixed_b, of_keys ? head.v : head.dout, first_stationary, slice, thread);
   }
-  /// Starts the copy of the taken rows of tile `number`, for the take_brought() with that number.
-  RT_DEVICE void bring(const BackwardHead<T>& head, int first_taken, int number) {
+  /// Starts the copy of the taken rows of tile `number`, for the process_copied() with that number.
+  RT_DEVICE void copy_async(const BackwardHead<T>& head, int first_streamed, int number) {
     if constexpr (B::kPairs) {
-      read_taken(head, first_taken);
+      load_streamed(head, first_streamed);
     } else {
       const int thread = static_cast<int>(threadIdx.x);
-      typename B::Tile& to = block.taken[number % 2];
-      bring_tile<B::kThreads>(to.a, of_keys ? head.q : head.k, first_taken, thread);
-      bring_tile<B::kThreads>(to.b, of_keys ? head.dout : head.v, first_taken, thread);
+      typename B::Tile& to = block.streamed[number % 2];
+      copy_tile_async<B::kThreads>(to.a, of_keys ? head.q : head.k, first_streamed, thread);
+      copy_tile_async<B::kThreads>(to.b, of_keys ? head.dout : head.v, first_streamed, thread);
       rt::end_copy_group();
     }
   }
-  /// Processes a tile whose copy was started by bring(); calls bring_next to start the next copy.
+  /// Processes a tile whose copy was started by bring(); calls copy_next_async to start the next copy.
   template <typename Next>
-  RT_DEVICE void take_brought(const BackwardHead<T>& head, const ScoreTile& tile, int number,
-                              Next bring_next) {
+  RT_DEVICE void process_copied(const BackwardHead<T>& head, const ScoreTile& tile, int number,
+                                Next copy_next_async) {
     if constexpr (B::kPairs) {
-      take_in_pairs(head, tile, bring_next);
+      process_in_pairs(head, tile, copy_next_async);
     } else {
-      take_ahead(head, tile, number, bring_next);
+      process_double_buffered(head, tile, number, copy_next_async);
     }
   }
   /// Processes a tile, including its copy. With a single slice the fixed rows must already be in shared
   /// memory.
   RT_DEVICE void take(const BackwardHead<T>& head, const ScoreTile& tile) {
     constexpr int kThreads = B::kThreads;
-    typename B::Tile& taken = block.taken[0];
+    typename B::Tile& streamed = block.streamed[0];
     // Vector registers are less scarce than scalar (per-wave) registers.
-    const int first_fixed = rt::renewed(of_keys ? tile.first_key : tile.first_query);
-    const int first_taken = rt::renewed(of_keys ? tile.first_query : tile.first_key);
+    const int first_stationary = rt::renewed(of_keys ? tile.first_key : tile.first_query);
+    const int first_streamed = rt::renewed(of_keys ? tile.first_query : tile.first_key);
     const HeadRows<T>& taken_a = of_keys ? head.q : head.k;
     const HeadRows<T>& taken_b = of_keys ? head.dout : head.v;
-    rt::FixedAcc<T> products[B::kOwnTiles], dprobabilities[B::kOwnTiles];
+    rt::StationaryAcc<T> products[B::kTilesPerWarp], dprobabilities[B::kTilesPerWarp];
     RT_NO_UNROLL
     for (int slice = 0; slice < B::kSize; slice += B::kSlice) {
-      const Self self;
+      const ThreadIndex indices;
       rt::sync_block();
-      if (B::kCount > 1) copy_fixed(head, first_fixed, slice, self.thread);
+      if (B::kCount > 1) copy_fixed(head, first_stationary, slice, indices.thread);
       const bool is_own = B::kCount == 1 || slice == part;
-      copy_tile<T, B::kTaken, B::kSlice, kThreads>(taken_a, first_taken, slice, self.thread,
-                                                   [&](const auto& copy) {
-                                                     copy.put(taken.a);
-                                                     if (is_own) copy.put_across(block.across_a);
-                                                   });
-      copy_tile<T, B::kTaken, B::kSlice, kThreads>(taken_b, first_taken, slice, self.thread,
-                                                   [&](const auto& copy) {
-                                                     copy.put(taken.b);
-                                                     if constexpr (of_keys) {
-                                                       if (is_own) copy.put_across(block.across_b);
-                                                     }
-                                                   });
-      if constexpr (of_keys) read_taken_lse(head, first_taken);
+      copy_tile<T, B::kStreamed, B::kSlice, kThreads>(taken_a, first_streamed, slice, indices.thread,
+                                                      [&](const auto& copy) {
+                                                        copy.put(streamed.a);
+                                                        if (is_own) copy.put_across(block.across_a);
+                                                      });
+      copy_tile<T, B::kStreamed, B::kSlice, kThreads>(taken_b, first_streamed, slice, indices.thread,
+                                                      [&](const auto& copy) {
+                                                        copy.put(streamed.b);
+                                                        if constexpr (of_keys) {
+                                                          if (is_own) copy.put_across(block.across_b);
+                                                        }
+                                                      });
+      if constexpr (of_keys) load_streamed_lse(head, first_streamed);
       rt::sync_block();
-      add_products(products, block.fixed_a, rt::warp(), taken.a, self.lane);
-      add_products(dprobabilities, block.fixed_b, rt::warp(), taken.b, self.lane);
+      add_products(products, block.fixed_a, rt::warp(), streamed.a, indices.lane);
+      add_products(dprobabilities, block.fixed_b, rt::warp(), streamed.b, indices.lane);
     }
-    const Self self;
-    make_factors(products, dprobabilities, head.bias, tile, self.lane);
-    if constexpr (of_keys) add_taken<false>(sums_b, dprobabilities, block.across_b, self.lane);
-    add_taken<false>(sums_a, products, block.across_a, self.lane);
+    const ThreadIndex indices;
+    make_factors(products, dprobabilities, head.bias, tile, indices.lane);
+    if constexpr (of_keys) add_streamed<false>(sums_b, dprobabilities, block.across_b, indices.lane);
+    add_streamed<false>(sums_a, products, block.across_a, indices.lane);
   }
 
  private:
   template <typename Next>
-  RT_DEVICE void take_ahead(const BackwardHead<T>& head, const ScoreTile& tile, int number, Next bring_next) {
-    const typename B::Tile& taken = block.taken[number % 2];
-    rt::FixedAcc<T> products[B::kTakenTiles], dprobabilities[B::kTakenTiles];
+  RT_DEVICE void process_double_buffered(const BackwardHead<T>& head, const ScoreTile& tile, int number,
+                                         Next copy_next_async) {
+    const typename B::Tile& streamed = block.streamed[number % 2];
+    rt::StationaryAcc<T> products[B::kStreamedTiles], dprobabilities[B::kStreamedTiles];
     rt::sync_block();
-    bring_next();
-    if constexpr (of_keys) read_taken_lse(head, tile.first_query);
+    copy_next_async();
+    if constexpr (of_keys) load_streamed_lse(head, tile.first_query);
     rt::wait_copies<1>();
     rt::sync_block();
-    const Self self;
-    add_products(products, block.fixed_a, rt::warp(), taken.a, self.lane);
-    add_products(dprobabilities, block.fixed_b, rt::warp(), taken.b, self.lane);
-    make_factors(products, dprobabilities, head.bias, tile, self.lane);
-    if constexpr (of_keys) add_taken<true>(sums_b, dprobabilities, taken.b, self.lane);
-    add_taken<true>(sums_a, products, taken.a, self.lane);
+    const ThreadIndex indices;
+    add_products(products, block.fixed_a, rt::warp(), streamed.a, indices.lane);
+    add_products(dprobabilities, block.fixed_b, rt::warp(), streamed.b, indices.lane);
+    make_factors(products, dprobabilities, head.bias, tile, indices.lane);
+    if constexpr (of_keys) add_streamed<true>(sums_b, dprobabilities, streamed.b, indices.lane);
+    add_streamed<true>(sums_a, products, streamed.a, indices.lane);
   }
   template <typename Next>
-  RT_DEVICE void take_in_pairs(const BackwardHead<T>& head, const ScoreTile& tile, Next bring_next) {
+  RT_DEVICE void process_in_pairs(const BackwardHead<T>& head, const ScoreTile& tile, Next copy_next_async) {
     rt::sync_block();
-    put_taken();
+    store_streamed();
     rt::sync_block();
-    bring_next();
+    copy_next_async();
     if (part_of(tile, share()).may_be_seen(spec)) make_own_factors(part_of(tile, share()), head.bias);
     rt::sync_block();
     add_pair(tile);
   }
-  using FixedReader = rt::PanelReader<T, kFixedSide<T>>;
-  using TakenReader = rt::PanelReader<T, kTakenSide<T>>;
+  using FixedReader = rt::PanelReader<T, kStationarySide<T>>;
+  using TakenReader = rt::PanelReader<T, kStreamedSide<T>>;
   /// Returns a reader of the lines from `tile` on.
   template <rt::Side side>
   RT_DEVICE static rt::PanelReader<T, side> reader_of(int tile, int lane) {
-    rt::PanelReader<T, side> made(tile, lane);
-    made.keep();
-    return made;
+    rt::PanelReader<T, side> result(tile, lane);
+    result.keep();
+    return result;
   }
   /// Computes this warp's half of a tile's factors and shares them with the other warp of the pair.
   RT_DEVICE void make_own_factors(const ScoreTile& part, const Bias& bias) {
-    const Self self;
-    const typename B::Tile& taken = block.taken[0];
-    rt::FixedAcc<T> products[1], dprobabilities[1];
-    const FixedReader own = reader_of<kFixedSide<T>>(own_fixed() / rt::kTile, self.lane);
-    const TakenReader other = reader_of<kTakenSide<T>>(share(), self.lane);
+    const ThreadIndex indices;
+    const typename B::Tile& streamed = block.streamed[0];
+    rt::StationaryAcc<T> products[1], dprobabilities[1];
+    const FixedReader local = reader_of<kStationarySide<T>>(warp_fixed_row() / rt::kTile, indices.lane);
+    const TakenReader other = reader_of<kStreamedSide<T>>(share(), indices.lane);
     RT_UNROLL
     for (int c = 0; c < B::kSliceTiles; ++c) {
       const int term = c * rt::kTile;
       RT_UNROLL
       for (uint32_t& word : held_a[c].words) rt::renew(word);
-      rt::multiply_add(products[0], held_a[c], taken.a.load(other, 0, term));
-      rt::multiply_add(dprobabilities[0], block.fixed_b.load(own, 0, term), taken.b.load(other, 0, term));
+      rt::multiply_add(products[0], held_a[c], streamed.a.load(other, 0, term));
+      rt::multiply_add(dprobabilities[0], block.fixed_b.load(local, 0, term),
+                       streamed.b.load(other, 0, term));
       rt::keep_order(products[0].at[0]);
       rt::keep_order(dprobabilities[0].at[0]);
     }
-    make_factors(products, dprobabilities, bias, part, self.lane);
+    make_factors(products, dprobabilities, bias, part, indices.lane);
     put_factors(block.factors_a, products[0]);
     if constexpr (of_keys) put_factors(block.factors_b, dprobabilities[0]);
   }
   /// Accumulates the pair's factors into this warp's columns.
   RT_DEVICE void add_pair(const ScoreTile& tile) {
-    const Self self;
-    const FixedReader own = reader_of<kFixedSide<T>>(own_fixed() / rt::kTile, self.lane);
-    const TakenReader column = reader_of<kTakenSide<T>>(share(), self.lane);
+    const ThreadIndex indices;
+    const FixedReader local = reader_of<kStationarySide<T>>(warp_fixed_row() / rt::kTile, indices.lane);
+    const TakenReader column = reader_of<kStreamedSide<T>>(share(), indices.lane);
     RT_UNROLL
-    for (int t = 0; t < B::kTakenTiles; ++t) {
+    for (int t = 0; t < B::kStreamedTiles; ++t) {
       if (!part_of(tile, t).may_be_seen(spec)) continue;
-      if constexpr (of_keys) add_shown(sums_b, block.factors_b, own, block.across_b, column, t);
-      add_shown(sums_a, block.factors_a, own, block.across_a, column, t);
+      if constexpr (of_keys) add_exchanged(sums_b, block.factors_b, local, block.across_b, column, t);
+      add_exchanged(sums_a, block.factors_a, local, block.across_a, column, t);
     }
   }
   /// Loads this warp's fixed rows into registers by way of panels that are not in use yet.
@@ -311,132 +314,136 @@ struct BackwardBlock {
     rt::sync_block();
     RT_UNROLL
     for (int c = 0; c < B::kSliceTiles; ++c)
-      held_a[c] =
-          block.fixed_b.template load<kFixedSide<T>>(own_fixed() / rt::kTile, c * rt::kTile, rt::lane());
+      held_a[c] = block.fixed_b.template load<kStationarySide<T>>(warp_fixed_row() / rt::kTile, c * rt::kTile,
+                                                                  rt::lane());
     rt::sync_block();
   }
   /// Returns this warp's part of a tile: its fixed rows and one tile of the taken rows.
   RT_DEVICE ScoreTile part_of(const ScoreTile& tile, int taken_tile) const {
-    const int taken = taken_tile * rt::kTile;
-    return {.first_query = tile.first_query + (of_keys ? taken : own_fixed()),
+    const int streamed = taken_tile * rt::kTile;
+    return {.first_query = tile.first_query + (of_keys ? streamed : warp_fixed_row()),
             .num_queries = rt::kTile,
-            .first_key = tile.first_key + (of_keys ? own_fixed() : taken),
+            .first_key = tile.first_key + (of_keys ? warp_fixed_row() : streamed),
             .num_keys = rt::kTile,
             .starts = tile.starts};
   }
-  RT_DEVICE void read_taken(const BackwardHead<T>& head, int first_taken) {
-    const int thread = Self().thread;
-    move.read(next_a, of_keys ? head.q : head.k, first_taken, thread);
-    move.read(next_b, of_keys ? head.dout : head.v, first_taken, thread);
+  RT_DEVICE void load_streamed(const BackwardHead<T>& head, int first_streamed) {
+    const int thread = ThreadIndex().thread;
+    move.read(next_a, of_keys ? head.q : head.k, first_streamed, thread);
+    move.read(next_b, of_keys ? head.dout : head.v, first_streamed, thread);
     if constexpr (of_keys) {
-      if (thread >= B::kTaken) return;
-      // In the order of TakenQueries.
+      if (thread >= B::kStreamed) return;
+      // In the order of StreamedQueries.
       const int half = thread / rt::kOwn % 2, e = thread % rt::kOwn;
-      const int own = thread / rt::kTile * rt::kTile + rt::FixedAcc<T>::taken(e, half * (rt::kWarp / 2));
-      read_query(head, first_taken + own);
+      const int local =
+          thread / rt::kTile * rt::kTile + rt::StationaryAcc<T>::streamed(e, half * (rt::kWarp / 2));
+      read_query(head, first_streamed + local);
     }
   }
-  RT_DEVICE void put_taken() {
-    const int thread = Self().thread;
-    typename B::Tile& taken = block.taken[0];
+  RT_DEVICE void store_streamed() {
+    const int thread = ThreadIndex().thread;
+    typename B::Tile& streamed = block.streamed[0];
     if (thread < Move::Copy::kMoves) {
-      move.put(taken.a, next_a);
+      move.put(streamed.a, next_a);
       move.put_across(block.across_a, next_a);
-      move.put(taken.b, next_b);
+      move.put(streamed.b, next_b);
       if constexpr (of_keys) move.put_across(block.across_b, next_b);
     }
     if constexpr (of_keys) {
-      if (thread >= B::kTaken) return;
-      block.queries.lse[thread] = taken_lse;
-      block.queries.delta[thread] = taken_delta;
-      block.queries.starts[thread] = taken_start;
+      if (thread >= B::kStreamed) return;
+      block.queries.lse[thread] = streamed_lse;
+      block.queries.delta[thread] = streamed_delta;
+      block.queries.starts[thread] = streamed_start;
     }
   }
   /// Returns the sums of the lane's element e, whose taken query is number `query` of the tile.
-  RT_DEVICE QuerySums sums_of_taken(int e, int query, int lane) const {
+  RT_DEVICE QuerySums sums_of_streamed(int e, int query, int lane) const {
     if constexpr (B::kPairs) {
       const int place = share() * rt::kTile + lane / (rt::kWarp / 2) * rt::kOwn + e;
       return {block.queries.lse[place], block.queries.delta[place]};
     } else {
-      return {rt::shuffle(taken_lse, query), rt::shuffle(taken_delta, query)};
+      return {rt::shuffle(streamed_lse, query), rt::shuffle(streamed_delta, query)};
     }
   }
-  RT_DEVICE int start_of_taken(int e, int query, int lane) const {
+  RT_DEVICE int start_of_streamed(int e, int query, int lane) const {
     if constexpr (B::kPairs) {
       return block.queries.starts[share() * rt::kTile + lane / (rt::kWarp / 2) * rt::kOwn + e];
     } else {
-      return rt::shuffle(taken_start, query);
+      return rt::shuffle(streamed_start, query);
     }
   }
-  RT_DEVICE void put_factors(rt::Panels<T, B::kFixed, B::kTaken>& to, const rt::FixedAcc<T>& factors) {
-    rt::for_each_run<T>(rt::fixed_of(factors), [&](int line, int term, const auto& run) {
-      rt::store(reinterpret_cast<T*>(to.at + to.place(own_fixed() + line, share() * rt::kTile + term)), run);
+  RT_DEVICE void put_factors(rt::Panels<T, B::kStationary, B::kStreamed>& to,
+                             const rt::StationaryAcc<T>& factors) {
+    rt::for_each_run<T>(rt::stationary_of(factors), [&](int line, int term, const auto& run) {
+      rt::store(reinterpret_cast<T*>(to.at + to.place(warp_fixed_row() + line, share() * rt::kTile + term)),
+                run);
     });
   }
   /// sums += factors of tile t of the taken rows * those rows.
-  RT_DEVICE void add_shown(rt::FixedAcc<T> (&sums)[B::kOutTiles],
-                           const rt::Panels<T, B::kFixed, B::kTaken>& factors, const FixedReader& own,
-                           const rt::Panels<T, B::kSlice, B::kTaken>& across, const TakenReader& column,
-                           int t) {
-    const auto shown = factors.load(own, 0, t * rt::kTile);
+  RT_DEVICE void add_exchanged(rt::StationaryAcc<T> (&sums)[B::kOutTiles],
+                               const rt::Panels<T, B::kStationary, B::kStreamed>& factors,
+                               const FixedReader& local, const rt::Panels<T, B::kSlice, B::kStreamed>& across,
+                               const TakenReader& column, int t) {
+    const auto shown = factors.load(local, 0, t * rt::kTile);
     RT_UNROLL
     for (int c = 0; c < B::kOutTiles; ++c) {
       rt::multiply_add(sums[c], shown, across.load(column, c * B::kSharing, t * rt::kTile));
       rt::keep_order(sums[c].at[0]);
     }
   }
-  RT_DEVICE void read_taken_lse(const BackwardHead<T>& head, int first_query) {
-    static_assert(B::kTaken <= rt::kWarp);
+  RT_DEVICE void load_streamed_lse(const BackwardHead<T>& head, int first_query) {
+    static_assert(B::kStreamed <= rt::kWarp);
     read_query(head, first_query + rt::lane());
   }
   RT_DEVICE void read_query(const BackwardHead<T>& head, int number) {
     const int query = number < spec.time ? number : spec.time - 1;
     const QuerySums sums = head.sums[query];
-    taken_lse = sums.lse;
-    taken_delta = sums.delta;
-    taken_start = head.starts != nullptr ? head.starts[query] : 0;
+    streamed_lse = sums.lse;
+    streamed_delta = sums.delta;
+    streamed_start = head.starts != nullptr ? head.starts[query] : 0;
   }
-  RT_DEVICE void make_factors(rt::FixedAcc<T> (&products)[B::kOwnTiles],
-                              rt::FixedAcc<T> (&dprobabilities)[B::kOwnTiles], const Bias& bias,
+  RT_DEVICE void make_factors(rt::StationaryAcc<T> (&products)[B::kTilesPerWarp],
+                              rt::StationaryAcc<T> (&dprobabilities)[B::kTilesPerWarp], const Bias& bias,
                               const ScoreTile& tile, int lane) {
-    const Special special = special_of(spec, bias);
+    const ScoreKind score_kind = score_kind_of(spec, bias);
     const bool masked = !tile.is_seen(spec);
-    if constexpr (B::kWhole) {
+    if constexpr (B::kSingleSlice) {
       // Per-element branches cost more than three copies of the code.
-      if (special != Special::none)
-        return make_factors(products, dprobabilities, bias, tile, lane, special, Known<true>());
+      if (score_kind != ScoreKind::none)
+        return make_factors(products, dprobabilities, bias, tile, lane, score_kind, Constant<true>());
       if (masked)
-        return make_factors(products, dprobabilities, bias, tile, lane, Known<Special::none>(),
-                            Known<true>());
-      return make_factors(products, dprobabilities, bias, tile, lane, Known<Special::none>(), Known<false>());
+        return make_factors(products, dprobabilities, bias, tile, lane, Constant<ScoreKind::none>(),
+                            Constant<true>());
+      return make_factors(products, dprobabilities, bias, tile, lane, Constant<ScoreKind::none>(),
+                          Constant<false>());
     } else {
       // The masks of many elements need registers, which cost more than branches.
-      make_factors(products, dprobabilities, bias, tile, lane, special, masked);
+      make_factors(products, dprobabilities, bias, tile, lane, score_kind, masked);
     }
   }
   /// Turns dprobabilities into probabilities, and products into the gradients of the products.
   template <typename Kind, typename Masked>
-  RT_DEVICE void make_factors(rt::FixedAcc<T> (&products)[B::kOwnTiles],
-                              rt::FixedAcc<T> (&dprobabilities)[B::kOwnTiles], const Bias& bias,
-                              const ScoreTile& tile, int lane, Kind special, Masked masked) {
+  RT_DEVICE void make_factors(rt::StationaryAcc<T> (&products)[B::kTilesPerWarp],
+                              rt::StationaryAcc<T> (&dprobabilities)[B::kTilesPerWarp], const Bias& bias,
+                              const ScoreTile& tile, int lane, Kind score_kind, Masked masked) {
     // The tile of a pair contains only this warp's rows.
-    const int own = B::kPairs ? 0 : own_fixed();
-    const int first_fixed = (of_keys ? tile.first_key : tile.first_query) + own;
+    const int local = B::kPairs ? 0 : warp_fixed_row();
+    const int first_stationary = (of_keys ? tile.first_key : tile.first_query) + local;
     RT_UNROLL
-    for (int t = 0; t < B::kOwnTiles; ++t) {
+    for (int t = 0; t < B::kTilesPerWarp; ++t) {
       RT_UNROLL
       for (int e = 0; e < rt::kOwn; ++e) {
-        const int taken = t * rt::kTile + products[t].taken(e, lane);
+        const int streamed = t * rt::kTile + products[t].streamed(e, lane);
         QuerySums sums = {lse[e], delta[e]};
-        if constexpr (of_keys) sums = sums_of_taken(e, taken, lane);
-        const int fixed = first_fixed + products[t].fixed(e, lane);
-        const int query = of_keys ? tile.first_query + taken : fixed;
-        const int key = of_keys ? fixed : tile.first_key + taken;
-        const Score score = score_of(spec, products[t].at[e], special, bias, query, key);
+        if constexpr (of_keys) sums = sums_of_streamed(e, streamed, lane);
+        const int stationary = first_stationary + products[t].stationary(e, lane);
+        const int query = of_keys ? tile.first_query + streamed : stationary;
+        const int key = of_keys ? stationary : tile.first_key + streamed;
+        const Score score = score_of(spec, products[t].at[e], score_kind, bias, query, key);
         float probability = rt::fast_exp(score.value - sums.lse);
         if (masked) {
           int start = starts[e];
-          if constexpr (of_keys) start = start_of_taken(e, taken, lane);
+          if constexpr (of_keys) start = start_of_streamed(e, streamed, lane);
           if (!spec.sees(query, key, start)) probability = 0;
         }
         // Skips masked elements instead of multiplying by zero, because they may be NaN.

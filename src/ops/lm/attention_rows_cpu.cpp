@@ -11,14 +11,14 @@ namespace {
 
 /// Software prefetch distance in rows: the hardware prefetcher does not follow short rows with a large
 /// stride.
-constexpr int64_t kAhead = 12;
+constexpr int64_t kPrefetchRows = 12;
 
 HEARTH_CLONES void copy_rows(const float* in, int64_t in_row, float* out, int64_t out_row, int64_t rows,
                              int64_t size) {
   for (int64_t r = 0; r < rows; ++r) {
     const float* from = in + r * in_row;
     float* to = out + r * out_row;
-    for (int64_t c = 0; c < size; c += 16) __builtin_prefetch(from + kAhead * in_row + c);
+    for (int64_t c = 0; c < size; c += 16) __builtin_prefetch(from + kPrefetchRows * in_row + c);
     for (int64_t c = 0; c < size; ++c) to[c] = from[c];
   }
 }

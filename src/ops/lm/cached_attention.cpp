@@ -73,8 +73,8 @@ void attend(const Spec& spec, Range seen, const float* query, const float* keys,
   const cpu::SimdKernels& simd = cpu::simd();
   simd.dot(1, count, spec.head_size, query, spec.head_size, keys + first, width, weights, count, 1);
   for (int64_t i = 0; i < count; ++i) weights[i] *= spec.scale;
-  const float most = simd.cap_max(weights, count, spec.softcap);
-  const float sum = simd.exp_sum(weights, 1, most, weights, count);
+  const float max_score = simd.cap_max(weights, count, spec.softcap);
+  const float sum = simd.exp_sum(weights, 1, max_score, weights, count);
   for (int64_t c = 0; c < spec.head_size; c += cpu::kPanel) {
     simd.gemm(1, std::min(cpu::kPanel, spec.head_size - c), count, weights, count, 1, values + first + c,
               width, out + c, spec.head_size, false);
@@ -123,7 +123,7 @@ void reference(const ReferenceArgs& args) {
         spec.seen(static_cast<int64_t>(args.in[CachedAttentionIn::positions][at(row / spec.heads)]));
     const int64_t column = spec.kv_column(row % spec.heads), query = row * spec.head_size;
     double sum = 0;
-    std::vector<double> mixed(at(spec.head_size), 0.0);
+    std::vector<double> weighted(at(spec.head_size), 0.0);
     for (int64_t slot = seen.begin; slot < seen.end; ++slot) {
       const int64_t key = slot * spec.kv_width() + column;
       double score = 0;
@@ -132,10 +132,11 @@ void reference(const ReferenceArgs& args) {
       score *= spec.scale;
       if (spec.softcap > 0) score = spec.softcap * std::tanh(score / spec.softcap);
       sum += std::exp(score);
-      for (int64_t c = 0; c < spec.head_size; ++c) mixed[at(c)] += std::exp(score) * args.out[2][at(key + c)];
+      for (int64_t c = 0; c < spec.head_size; ++c)
+        weighted[at(c)] += std::exp(score) * args.out[2][at(key + c)];
     }
     for (int64_t c = 0; c < spec.head_size; ++c)
-      args.out[0][at(query + c)] = sum > 0 ? mixed[at(c)] / sum : 0;
+      args.out[0][at(query + c)] = sum > 0 ? weighted[at(c)] / sum : 0;
   }
 }
 

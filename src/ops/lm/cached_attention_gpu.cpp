@@ -18,7 +18,7 @@ constexpr int64_t kWantedWarps = 4096;
 constexpr int64_t kWarpSlots = 16;
 /// Output columns per lane and pass; wider heads take several passes.
 constexpr int kOwn = 4;
-constexpr int kTurn = kOwn * rt::kWarp;
+constexpr int kPassColumns = kOwn * rt::kWarp;
 
 struct Spec {
   int64_t tokens, slots, heads, kv_heads, head_size, window;
@@ -45,7 +45,7 @@ Spec spec_of(const NodeView& node) {
             .scale = static_cast<float>(node.attrs.real("scale")),
             .softcap = static_cast<float>(node.attrs.real("softcap"))};
   const int64_t seen = spec.window > 0 ? std::min(spec.window, spec.slots) : spec.slots;
-  spec.parts = std::clamp<int64_t>(kWantedWarps / spec.rows(), 1, divided_up(seen, kWarpSlots));
+  spec.parts = std::clamp<int64_t>(kWantedWarps / spec.rows(), 1, ceil_div(seen, kWarpSlots));
   return spec;
 }
 
@@ -67,10 +67,10 @@ __global__ void __launch_bounds__(kBlockThreads)
 /// Partial results of split-KV attention in the workspace. Each part has its largest score, the sum of its
 /// weights exp(score - largest), and the weighted sum of values.
 struct Parts {
-  float *largest, *sums, *mixed;
+  float *largest, *sums, *weighted;
   Parts(const Spec& spec, std::byte* base) : largest(reinterpret_cast<float*>(base)) {
     sums = largest + spec.rows() * spec.parts;
-    mixed = sums + spec.rows() * spec.parts;
+    weighted = sums + spec.rows() * spec.parts;
   }
   static int64_t num_bytes(const Spec& spec) {
     return spec.rows() * spec.parts * (2 + spec.head_size) * int64_t{sizeof(float)};
@@ -78,7 +78,7 @@ struct Parts {
 };
 
 /// Computes partial results: one warp per row and part processes every parts-th slot that the row's token
-/// sees, with an online softmax (arXiv 1805.02867). blockIdx.y is the pass over kTurn columns.
+/// sees, with an online softmax (arXiv 1805.02867). blockIdx.y is the pass over kPassColumns columns.
 __global__ void __launch_bounds__(kBlockThreads)
     attend(const float* q, const float* keys, const float* values, const int32_t* positions, Spec spec,
            Parts parts) {
@@ -87,8 +87,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   const int64_t row = index / spec.parts, position = positions[row / spec.heads];
   const int64_t column = spec.kv_column(row % spec.heads);
   const float* query = q + row * spec.head_size;
-  const int64_t first = static_cast<int64_t>(blockIdx.y) * kTurn + rt::lane();
-  float largest = -3.4e38F, sum = 0, mixed[kOwn] = {};
+  const int64_t first = static_cast<int64_t>(blockIdx.y) * kPassColumns + rt::lane();
+  float largest = -3.4e38F, sum = 0, weighted[kOwn] = {};
   const int64_t end = spec.in_cache(position) ? position + 1 : 0;
   for (int64_t slot = spec.first_seen(position) + index % spec.parts; slot < end; slot += spec.parts) {
     const float* key = keys + slot * spec.kv_width() + column;
@@ -97,13 +97,13 @@ __global__ void __launch_bounds__(kBlockThreads)
     for (int64_t c = rt::lane(); c < spec.head_size; c += rt::kWarp) score += query[c] * key[c];
     score = spec.scale * rt::reduce_warp(score, rt::Add());
     if (spec.softcap > 0) score = spec.softcap * tanhf(score / spec.softcap);
-    const float most = rt::Max()(score, largest);
-    const float keep = expf(largest - most), weight = expf(score - most);
-    largest = most;
+    const float max_score = rt::Max()(score, largest);
+    const float keep = expf(largest - max_score), weight = expf(score - max_score);
+    largest = max_score;
     sum = sum * keep + weight;
     for (int i = 0; i < kOwn; ++i) {
       const int64_t c = first + i * rt::kWarp;
-      mixed[i] = mixed[i] * keep + (c < spec.head_size ? weight * value[c] : 0.0F);
+      weighted[i] = weighted[i] * keep + (c < spec.head_size ? weight * value[c] : 0.0F);
     }
   }
   if (blockIdx.y == 0 && rt::lane() == 0) {
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
   for (int i = 0; i < kOwn; ++i) {
     const int64_t c = first + i * rt::kWarp;
-    if (c < spec.head_size) parts.mixed[index * spec.head_size + c] = mixed[i];
+    if (c < spec.head_size) parts.weighted[index * spec.head_size + c] = weighted[i];
   }
 }
 
@@ -124,10 +124,10 @@ __global__ void __launch_bounds__(kBlockThreads) merge(float* out, Spec spec, Pa
   for (int64_t p = first; p < first + spec.parts; ++p)
     sum += parts.sums[p] * expf(parts.largest[p] - largest);
   for (int64_t c = threadIdx.x; c < spec.head_size; c += kBlockThreads) {
-    float mixed = 0;
+    float weighted = 0;
     for (int64_t p = first; p < first + spec.parts; ++p)
-      mixed += parts.mixed[p * spec.head_size + c] * expf(parts.largest[p] - largest);
-    out[row * spec.head_size + c] = sum > 0 ? mixed / sum : 0.0F;
+      weighted += parts.weighted[p * spec.head_size + c] * expf(parts.largest[p] - largest);
+    out[row * spec.head_size + c] = sum > 0 ? weighted / sum : 0.0F;
   }
 }
 
@@ -139,9 +139,8 @@ ir::Kernel cached_attention_gpu(const NodeView& node) {
     auto *keys = output_of<float>(args, 1), *values = output_of<float>(args, 2);
     rt::launch(store, {spec.tokens, kBlockThreads}, stream, input_of<float>(args, CachedAttentionIn::k),
                input_of<float>(args, CachedAttentionIn::v), positions, keys, values, spec);
-    const auto blocks =
-        static_cast<unsigned>(divided_up(spec.rows() * spec.parts * rt::kWarp, kBlockThreads));
-    const auto turns = static_cast<unsigned>(divided_up(spec.head_size, kTurn));
+    const auto blocks = static_cast<unsigned>(ceil_div(spec.rows() * spec.parts * rt::kWarp, kBlockThreads));
+    const auto turns = static_cast<unsigned>(ceil_div(spec.head_size, kPassColumns));
     rt::launch(attend, {rt::Dim3{blocks, turns, 1}, rt::Dim3{kBlockThreads, 1, 1}}, stream,
                input_of<float>(args, CachedAttentionIn::q), keys, values, positions, spec, parts);
     rt::launch(merge, {spec.rows(), kBlockThreads}, stream, output_of<float>(args, 0), spec, parts);

@@ -169,14 +169,14 @@ std::vector<ValueId> vjp(const VjpContext& context) {
 }
 
 std::vector<Sample> samples_of(size_t inputs) {
-  std::vector<Sample> made;
+  std::vector<Sample> result;
   for (const char* activation : {"silu", "gelu_tanh", "gelu"}) {
     for (const auto& [rows, dtype] : {std::pair{3, DType::f32}, {41, DType::f32}, {5, DType::bf16}}) {
-      made.push_back({.in = std::vector(inputs, normal({rows, 211}, dtype)),
-                      .attrs = {{"activation", std::string(activation)}}});
+      result.push_back({.in = std::vector(inputs, normal({rows, 211}, dtype)),
+                        .attrs = {{"activation", std::string(activation)}}});
     }
   }
-  return made;
+  return result;
 }
 
 }  // namespace

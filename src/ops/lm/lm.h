@@ -55,14 +55,14 @@ struct RopeFrequencies {
   explicit RopeFrequencies(const ir::NodeView& node);
 
   /// True if there is a second set, for contexts of more than `original` positions (long_inv_freq).
-  bool has_two() const { return !beyond.empty(); }
+  bool has_two() const { return !long_frequencies.empty(); }
   /// Returns the frequencies to use if the largest position is in `reach`.
   const std::vector<double>& chosen(const auto& reach) const {
     const auto is_beyond = [&](auto position) { return static_cast<int64_t>(position) >= original; };
-    return has_two() && std::ranges::any_of(reach, is_beyond) ? beyond : within;
+    return has_two() && std::ranges::any_of(reach, is_beyond) ? long_frequencies : short_frequencies;
   }
 
-  std::vector<double> within, beyond;
+  std::vector<double> short_frequencies, long_frequencies;
   int64_t original = 0;  ///< context length up to which `within` applies
   double scale;
 };

@@ -47,8 +47,8 @@ RT_DEVICE void sum_rows(const int32_t* ids, const T* dy, float* table, int64_t t
     }
     RT_UNROLL
     for (int j = 0; j < kLoads; ++j) {
-      const bool own = id[j] >= 0 && id[j] < rows && (id[j] & (parts - 1)) == part;
-      for (uint32_t left = rt::ballot(own); left != 0; left &= left - 1) {
+      const bool local = id[j] >= 0 && id[j] < rows && (id[j] & (parts - 1)) == part;
+      for (uint32_t left = rt::ballot(local); left != 0; left &= left - 1) {
         const int lane = rt::lowest_bit(left);
         const int64_t token = first + j * rt::kWarp + lane, row = rt::shuffle(id[j], lane);
         if (!inside) continue;
@@ -82,7 +82,8 @@ struct Heads {
 };
 /// Applies RoPE. One block per token; one thread computes both elements of a pair, so that y may alias x.
 template <typename T>
-__global__ void __launch_bounds__(kBlockThreads) turn(const T* x, const float* table, T* y, Heads heads) {
+__global__ void __launch_bounds__(kBlockThreads)
+    apply_rope(const T* x, const float* table, T* y, Heads heads) {
   const T* from = x + blockIdx.x * heads.width;
   T* to = y + blockIdx.x * heads.width;
   const float* cosines = table + blockIdx.x * 2 * heads.len;
@@ -101,7 +102,7 @@ __global__ void __launch_bounds__(kBlockThreads) turn(const T* x, const float* t
 /// second is missing at the end of an odd head.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
-    turn_neighbors(const T* x, const float* table, T* y, Heads heads) {
+    apply_rope_interleaved(const T* x, const float* table, T* y, Heads heads) {
   const T* from = x + blockIdx.x * heads.width;
   T* to = y + blockIdx.x * heads.width;
   const float* cosines = table + blockIdx.x * 2 * heads.len;
@@ -154,11 +155,12 @@ __global__ void __launch_bounds__(kBlockThreads)
   constexpr int n = kWideMove<T>;
   for (int64_t at = first_element() * n; at < count; at += element_stride() * n) {
     const auto gates = load_before<n>(count, gate, at), ups = load_before<n>(count, up, at);
-    rt::Vec<T, n> made;
+    rt::Vec<T, n> result;
     RT_UNROLL
     for (int e = 0; e < n; ++e)
-      made.at[e] = rt::from_float<T>(gated(kind, rt::to_float(gates.at[e])).value * rt::to_float(ups.at[e]));
-    store_before(count, y, at, made);
+      result.at[e] =
+          rt::from_float<T>(gated(kind, rt::to_float(gates.at[e])).value * rt::to_float(ups.at[e]));
+    store_before(count, y, at, result);
   }
 }
 template <typename T>
@@ -171,10 +173,10 @@ __global__ void __launch_bounds__(kBlockThreads)
     rt::Vec<T, n> dgates, dups;
     RT_UNROLL
     for (int e = 0; e < n; ++e) {
-      const Gated made = gated(kind, rt::to_float(gates.at[e]));
+      const Gated result = gated(kind, rt::to_float(gates.at[e]));
       const float cotangent = rt::to_float(cotangents.at[e]);
-      dgates.at[e] = rt::from_float<T>(cotangent * rt::to_float(ups.at[e]) * made.slope);
-      dups.at[e] = rt::from_float<T>(cotangent * made.value);
+      dgates.at[e] = rt::from_float<T>(cotangent * rt::to_float(ups.at[e]) * result.slope);
+      dups.at[e] = rt::from_float<T>(cotangent * result.value);
     }
     store_before(count, dgate, at, dgates);
     store_before(count, dup, at, dups);
@@ -201,7 +203,7 @@ ir::Kernel make_embedding_grad(const NodeView& node) {
   const ir::Type& table = node.out_type(0);
   const int64_t tokens = node.in_type(0).shape[0], rows = table.shape[0], width = table.shape[1];
   const int64_t columns = width % kTableColumns == 0 ? width / kTableColumns : width;
-  const int64_t column_blocks = divided_up(columns, kBlockThreads);
+  const int64_t column_blocks = ceil_div(columns, kBlockThreads);
   const auto parts =
       std::bit_floor(static_cast<uint64_t>(std::clamp<int64_t>(kTableBlocks / column_blocks, 1, rows)));
   const auto run = [=](const KernelArgs& args) {
@@ -221,8 +223,9 @@ ir::Kernel make_rope(const NodeView& node) {
                     .inverse = node.attrs.integer_or("inverse", 0) != 0};
   const bool interleaved = node.attrs.integer_or("interleaved", 0) != 0;
   const auto run = [=](const KernelArgs& args) {
-    rt::launch(interleaved ? turn_neighbors<T> : turn<T>, {tokens, kBlockThreads}, args.stream->handle(),
-               input_of<T>(args, 0), input_of<float>(args, 1), output_of<T>(args, 0), heads);
+    rt::launch(interleaved ? apply_rope_interleaved<T> : apply_rope<T>, {tokens, kBlockThreads},
+               args.stream->handle(), input_of<T>(args, 0), input_of<float>(args, 1), output_of<T>(args, 0),
+               heads);
   };
   return {.run = run};
 }
@@ -232,7 +235,7 @@ ir::Kernel make_glu(const NodeView& node) {
   const bool backward = node.in.size() == 3;
   const Gate gate = gate_of(node);
   const auto run = [=](const KernelArgs& args) {
-    const rt::Shape shape(num_stride_blocks(divided_up(count, kWideMove<T>)), kBlockThreads);
+    const rt::Shape shape(num_stride_blocks(ceil_div(count, kWideMove<T>)), kBlockThreads);
     if (backward) {
       rt::launch(glu_backward<T>, shape, args.stream->handle(), input_of<T>(args, 0), input_of<T>(args, 1),
                  input_of<T>(args, 2), output_of<T>(args, 0), output_of<T>(args, 1), count, gate);

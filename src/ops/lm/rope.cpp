@@ -22,14 +22,14 @@ Inferred infer_table(const NodeView& node) {
   const auto len = std::ssize(node.attrs.reals("inv_freq"));
   if (len == 0) return refuse("expected at least one frequency");
   const RopeFrequencies frequencies(node);
-  if (frequencies.has_two() && std::ssize(frequencies.beyond) != len)
+  if (frequencies.has_two() && std::ssize(frequencies.long_frequencies) != len)
     return refuse(fmt::format("expected {} frequencies beyond the original context", len));
   return {.out = {f32_type({node.in_type(0).shape[0], 2 * len})}, .error = ""};
 }
 
 Kernel table_kernel(const NodeView& node) {
   const RopeFrequencies frequencies(node);
-  const int64_t count = node.in_type(0).shape[0], len = std::ssize(frequencies.within);
+  const int64_t count = node.in_type(0).shape[0], len = std::ssize(frequencies.short_frequencies);
   const int64_t num_reach = node.in.back().shape[0];
   const auto run = [=](const KernelArgs& args) {
     const auto* reach = static_cast<const int32_t*>(args.in.back());
@@ -96,8 +96,8 @@ Inferred infer(const NodeView& node) {
 }
 
 template <int64_t step>
-inline __attribute__((always_inline)) void turn_head(const Heads& heads, const float* table, const float* in,
-                                                     float* out) {
+inline __attribute__((always_inline)) void rotate_head(const Heads& heads, const float* table,
+                                                       const float* in, float* out) {
   const int64_t len = heads.len, apart = step == 1 ? len : 1;
   const float sign = heads.inverse ? -1.0F : 1.0F;
 // `out` may alias `in`, because pairs are independent.
@@ -114,10 +114,10 @@ inline __attribute__((always_inline)) void turn_head(const Heads& heads, const f
 }
 
 /// Rotates one token: a pair (a, b) of every head becomes (a cos - b sin, b cos + a sin).
-HEARTH_CLONES void turn_row(const Heads& heads, const float* table, const float* x, float* y) {
+HEARTH_CLONES void rotate_row(const Heads& heads, const float* table, const float* x, float* y) {
   for (int64_t at = 0; at < heads.width; at += heads.size) {
-    heads.interleaved ? turn_head<2>(heads, table, x + at, y + at)
-                      : turn_head<1>(heads, table, x + at, y + at);
+    heads.interleaved ? rotate_head<2>(heads, table, x + at, y + at)
+                      : rotate_head<1>(heads, table, x + at, y + at);
   }
 }
 
@@ -127,8 +127,8 @@ Kernel kernel(const NodeView& node) {
   const auto row = [=](const KernelArgs& args, int64_t i, float* scratch) {
     const int64_t at = i * heads.width;
     float* out = run_to_write(dtype, args.out[0], at, scratch == nullptr ? scratch : scratch + heads.width);
-    turn_row(heads, args.input<float>(1) + i * 2 * heads.len,
-             cpu::as_f32(dtype, args.in[0], at, heads.width, scratch), out);
+    rotate_row(heads, args.input<float>(1) + i * 2 * heads.len,
+               cpu::as_f32(dtype, args.in[0], at, heads.width, scratch), out);
     cpu::store_f32(dtype, out, args.out[0], at, heads.width);
   };
   return row_kernel(heads.tokens, node.num_threads, dtype == DType::f32 ? 0 : 2 * heads.width, row);
@@ -178,23 +178,23 @@ Sample sample(int64_t tokens, int64_t num_heads, int64_t size, int64_t len, int6
           .attrs = {{"head_size", size}, {"inverse", inverse}}};
 }
 std::vector<Sample> samples() {
-  std::vector<Sample> made = {sample(5, 3, 6, 3, 0, DType::f32),   sample(9, 2, 50, 11, 0, DType::f32),
-                              sample(70, 1, 8, 4, 1, DType::f32),  sample(6, 2, 10, 4, 0, DType::bf16),
-                              sample(3, 1, 4, 2, 1, DType::f16),   sample(4, 3, 7, 2, 0, DType::f32),
-                              sample(3, 2, 64, 32, 0, DType::bf16)};
-  for (size_t i = 0, count = made.size(); i < count; ++i) {
-    made.push_back(made[i]);
-    made.back().attrs.set("interleaved", int64_t{1});
+  std::vector<Sample> result = {sample(5, 3, 6, 3, 0, DType::f32),   sample(9, 2, 50, 11, 0, DType::f32),
+                                sample(70, 1, 8, 4, 1, DType::f32),  sample(6, 2, 10, 4, 0, DType::bf16),
+                                sample(3, 1, 4, 2, 1, DType::f16),   sample(4, 3, 7, 2, 0, DType::f32),
+                                sample(3, 2, 64, 32, 0, DType::bf16)};
+  for (size_t i = 0, count = result.size(); i < count; ++i) {
+    result.push_back(result[i]);
+    result.back().attrs.set("interleaved", int64_t{1});
   }
-  return made;
+  return result;
 }
 
 }  // namespace
 
 RopeFrequencies::RopeFrequencies(const NodeView& node)
-    : within(node.attrs.reals("inv_freq")), scale(node.attrs.real_or("scale", 1)) {
+    : short_frequencies(node.attrs.reals("inv_freq")), scale(node.attrs.real_or("scale", 1)) {
   if (!node.attrs.contains("long_inv_freq")) return;
-  beyond = node.attrs.reals("long_inv_freq");
+  long_frequencies = node.attrs.reals("long_inv_freq");
   original = node.attrs.integer("original");
 }
 

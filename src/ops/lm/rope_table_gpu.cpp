@@ -10,12 +10,13 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Frequencies passed as kernel parameters. Heads of more than 2 * kMost elements need several launches.
+/// Frequencies passed as kernel parameters. Heads of more than 2 * kMaxFrequencies elements need several
+/// launches.
 struct Frequencies {
-  static constexpr int kMost = 256;
+  static constexpr int kMaxFrequencies = 256;
   int count;
-  float within[kMost];
-  float beyond[kMost];
+  float short_frequencies[kMaxFrequencies];
+  float long_frequencies[kMaxFrequencies];
 };
 
 /// Positions that select the set of frequencies: the context is long if one of them is `original` or more;
@@ -27,10 +28,10 @@ struct Reach {
 };
 RT_DEVICE bool is_long(const Reach& reach) {
   if (reach.count == 0) return false;
-  float most = -1;
+  float max_position = -1;
   for (int64_t i = threadIdx.x; i < reach.count; i += kBlockThreads)
-    most = rt::Max()(static_cast<float>(reach.positions[i]), most);
-  return rt::reduce_block(most, rt::Max(), -1.0F) >= reach.original;
+    max_position = rt::Max()(static_cast<float>(reach.positions[i]), max_position);
+  return rt::reduce_block(max_position, rt::Max(), -1.0F) >= reach.original;
 }
 
 /// Fills columns [first, first + count) of the cos and sin halves of each row. One thread per position and
@@ -38,7 +39,7 @@ RT_DEVICE bool is_long(const Reach& reach) {
 __global__ void __launch_bounds__(kBlockThreads)
     fill_table(const int32_t* positions, Reach reach, float* table, int64_t num_positions, int64_t len,
                int64_t first, double scale, Frequencies frequencies) {
-  const float* chosen = is_long(reach) ? frequencies.beyond : frequencies.within;
+  const float* chosen = is_long(reach) ? frequencies.long_frequencies : frequencies.short_frequencies;
   const int64_t i = first_element() / frequencies.count;
   const int j = static_cast<int>(first_element() % frequencies.count);
   if (i >= num_positions) return;
@@ -51,25 +52,25 @@ __global__ void __launch_bounds__(kBlockThreads)
 ir::Kernel rope_table_gpu(const NodeView& node) {
   const RopeFrequencies all(node);
   std::vector<Frequencies> pieces;
-  for (size_t i = 0; i < all.within.size(); ++i) {
-    if (i % Frequencies::kMost == 0) pieces.push_back({});
+  for (size_t i = 0; i < all.short_frequencies.size(); ++i) {
+    if (i % Frequencies::kMaxFrequencies == 0) pieces.push_back({});
     Frequencies& piece = pieces.back();
-    piece.within[piece.count] = static_cast<float>(all.within[i]);
-    if (all.has_two()) piece.beyond[piece.count] = static_cast<float>(all.beyond[i]);
+    piece.short_frequencies[piece.count] = static_cast<float>(all.short_frequencies[i]);
+    if (all.has_two()) piece.long_frequencies[piece.count] = static_cast<float>(all.long_frequencies[i]);
     ++piece.count;
   }
   const Reach reach{.positions = nullptr,
                     .count = all.has_two() ? node.in.back().shape[0] : 0,
                     .original = static_cast<float>(all.original)};
-  const auto run = [reach, pieces, len = std::ssize(all.within), scale = all.scale,
+  const auto run = [reach, pieces, len = std::ssize(all.short_frequencies), scale = all.scale,
                     positions = node.in_type(0).shape[0]](const KernelArgs& args) {
-    Reach own = reach;
-    own.positions = static_cast<const int32_t*>(args.in.back());
+    Reach local = reach;
+    local.positions = static_cast<const int32_t*>(args.in.back());
     int64_t first = 0;
     for (const Frequencies& piece : pieces) {
-      rt::launch(fill_table, {divided_up(positions * piece.count, kBlockThreads), kBlockThreads},
-                 args.stream->handle(), input_of<int32_t>(args, 0), own, output_of<float>(args, 0), positions,
-                 len, first, scale, piece);
+      rt::launch(fill_table, {ceil_div(positions * piece.count, kBlockThreads), kBlockThreads},
+                 args.stream->handle(), input_of<int32_t>(args, 0), local, output_of<float>(args, 0),
+                 positions, len, first, scale, piece);
       first += piece.count;
     }
   };
@@ -78,10 +79,10 @@ ir::Kernel rope_table_gpu(const NodeView& node) {
 
 /// Axis and frequency of each pair, as many as fit in the parameters of one launch.
 struct AxisPairs {
-  static constexpr int kMost = 128;
+  static constexpr int kMaxFrequencies = 128;
   int count;
-  int8_t axis[kMost];
-  double frequency[kMost];
+  int8_t axis[kMaxFrequencies];
+  double frequency[kMaxFrequencies];
 };
 /// Fills columns [first, first + count) of the cos and sin halves of each row. One block per token, one
 /// thread per pair.
@@ -95,13 +96,13 @@ __global__ void __launch_bounds__(kBlockThreads)
   row[0] = static_cast<float>(cos(angle));
   row[len] = static_cast<float>(sin(angle));
 }
-static_assert(AxisPairs::kMost <= kBlockThreads);
+static_assert(AxisPairs::kMaxFrequencies <= kBlockThreads);
 
 std::vector<AxisPairs> axis_pairs(const std::vector<int64_t>& sizes, double theta) {
   std::vector<AxisPairs> pieces;
   for (size_t axis = 0; axis < sizes.size(); ++axis) {
     for (int64_t i = 0; i < sizes[axis] / 2; ++i) {
-      if (pieces.empty() || pieces.back().count == AxisPairs::kMost) pieces.push_back({});
+      if (pieces.empty() || pieces.back().count == AxisPairs::kMaxFrequencies) pieces.push_back({});
       AxisPairs& piece = pieces.back();
       piece.axis[piece.count] = static_cast<int8_t>(axis);
       piece.frequency[piece.count] =
@@ -119,9 +120,9 @@ ir::Kernel axes_rope_table_gpu(const NodeView& node) {
                                .height = integer("height"),
                                .width = integer("width"),
                                .num_axes = static_cast<int>(std::ssize(sizes))};
-  constexpr int64_t kMostRows = (int64_t{1} << 31) - 1;
+  constexpr int64_t kMaxRows = (int64_t{1} << 31) - 1;
   const int64_t rows = node.out_type(0).shape[0];
-  if (rows > kMostRows) refuse_on_gpu("the number of tokens", kMostRows, rows);
+  if (rows > kMaxRows) refuse_on_gpu("the number of tokens", kMaxRows, rows);
   const auto len = static_cast<int>(node.out_type(0).shape[1] / 2);
   const auto run = [=, pieces = axis_pairs(sizes, node.attrs.real("theta"))](const KernelArgs& args) {
     int first = 0;

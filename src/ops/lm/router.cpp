@@ -116,13 +116,13 @@ void row_dot_reference(const ReferenceArgs& args) {
 }
 
 std::vector<Sample> mask_samples() {
-  std::vector<Sample> made;
+  std::vector<Sample> result;
   for (const auto& [shape, count, dtype] : {std::tuple{Shape{7, 10}, 3, DType::f32},
                                             {Shape{300, 128}, 8, DType::f32},
                                             {Shape{5, 4}, 4, DType::f32},
                                             {Shape{41, 60}, 2, DType::bf16}})
-    made.push_back({.in = {normal(shape, dtype)}, .attrs = {{"count", int64_t{count}}}});
-  return made;
+    result.push_back({.in = {normal(shape, dtype)}, .attrs = {{"count", int64_t{count}}}});
+  return result;
 }
 std::vector<Sample> scale_rows_samples() {
   return {{.in = {normal({7, 10}), normal({7, 1})}},

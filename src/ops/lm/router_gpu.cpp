@@ -15,11 +15,11 @@ __global__ void __launch_bounds__(kBlockThreads)
   for (int64_t at = first_element(); at < count; at += element_stride()) {
     const int64_t i = at % width;
     const T* row = x + (at - i);
-    const float own = rt::to_float(row[i]);
+    const float local = rt::to_float(row[i]);
     int64_t before = 0;
     for (int64_t j = 0; j < width; ++j) {
       const float other = rt::to_float(row[j]);
-      before += other > own || (other == own && j < i) ? 1 : 0;
+      before += other > local || (other == local && j < i) ? 1 : 0;
     }
     y[at] = rt::from_float<T>(before < wanted ? 1.0F : 0.0F);
   }

@@ -88,7 +88,7 @@ Kernel kernel(const NodeView& node) {
       const int64_t label = args.input<int32_t>(LossIn::labels)[block.begin + r];
       float loss = weights.of(label, class_weights_of(args, LossIn::class_weights));
       if (weights.is_class(label)) {
-        const float total = block.most[r] + std::log(block.sum[r]);
+        const float total = block.row_max[r] + std::log(block.sum[r]);
         const float of_label = total - block.columns[label * block.stride + r];
         loss *= (1 - s) * of_label + s * (total - block.factor[r] / num);
       }
@@ -123,7 +123,7 @@ Kernel grad_kernel(const NodeView& node) {
     add_up_exponentials(block);
     for (int64_t r = 0; r < block.rows; ++r) {
       block.factor[r] = dlosses[r] * weights.of(labels[r], class_weights_of(args, LossGradIn::class_weights));
-      block.sum[r] = block.most[r] + std::log(block.sum[r]);
+      block.sum[r] = block.row_max[r] + std::log(block.sum[r]);
     }
     for (int64_t k = 0; k < block.width; ++k)
       cpu::simd().scaled_exp(block.columns + k * block.stride, block.sum, block.factor, block.rows, 0);
@@ -139,13 +139,13 @@ void reference_rows(const ReferenceArgs& args, size_t class_weights, Row row) {
   const auto width = static_cast<size_t>(weights.num_classes);
   for (size_t r = 0; r < args.in[1].size(); ++r) {
     const double* x = args.in[0].data() + r * width;
-    const double most = *std::max_element(x, x + width);
+    const double row_max = *std::max_element(x, x + width);
     double sum = 0;
-    for (size_t k = 0; k < width; ++k) sum += std::exp(x[k] - most);
+    for (size_t k = 0; k < width; ++k) sum += std::exp(x[k] - row_max);
     const auto label = static_cast<int64_t>(args.in[1][r]);
     const double weight = weights.of(
         label, [&](size_t k) { return args.node.has_input(class_weights) ? args.in[class_weights][k] : 1; });
-    row(r, x, label, weight, most + std::log(sum));
+    row(r, x, label, weight, row_max + std::log(sum));
   }
 }
 void reference(const ReferenceArgs& args) {
@@ -205,10 +205,10 @@ std::vector<Sample> samples() {
           {.in = {normal({40, 3}, DType::bf16), labels(40, 3), positive({3})}, .attrs = with(0, 0)}};
 }
 std::vector<Sample> grad_samples() {
-  std::vector<Sample> made = samples();
-  for (Sample& sample : made)
+  std::vector<Sample> result = samples();
+  for (Sample& sample : result)
     sample.in.insert(sample.in.begin() + LossGradIn::dlosses, normal(sample.in[1].type.shape));
-  return made;
+  return result;
 }
 
 }  // namespace

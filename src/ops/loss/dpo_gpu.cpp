@@ -31,7 +31,7 @@ DpoFormula formula_of(const NodeView& node) {
 ir::Kernel dpo_loss_gpu(const NodeView& node) {
   const auto run = [formula = formula_of(node),
                     pairs = node.in_type(0).shape[0] / 2](const KernelArgs& args) {
-    rt::launch(losses, {divided_up(pairs, kBlockThreads), kBlockThreads}, args.stream->handle(),
+    rt::launch(losses, {ceil_div(pairs, kBlockThreads), kBlockThreads}, args.stream->handle(),
                input_of<float>(args, 0), input_of<float>(args, 1), output_of<float>(args, 0), pairs, formula);
   };
   return {.run = run};
@@ -39,7 +39,7 @@ ir::Kernel dpo_loss_gpu(const NodeView& node) {
 ir::Kernel dpo_loss_grad_gpu(const NodeView& node) {
   const auto run = [formula = formula_of(node),
                     pairs = node.in_type(0).shape[0] / 2](const KernelArgs& args) {
-    rt::launch(gradients, {divided_up(pairs, kBlockThreads), kBlockThreads}, args.stream->handle(),
+    rt::launch(gradients, {ceil_div(pairs, kBlockThreads), kBlockThreads}, args.stream->handle(),
                input_of<float>(args, 0), input_of<float>(args, 1), input_of<float>(args, 2),
                output_of<float>(args, 0), pairs, formula);
   };

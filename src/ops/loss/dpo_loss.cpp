@@ -81,9 +81,9 @@ Sample sample(int64_t pairs, double beta, double smoothing) {
 }
 std::vector<Sample> samples() { return {sample(1, 0.1, 0), sample(7, 0.5, 0.2), sample(33, 40, 0.1)}; }
 std::vector<Sample> grad_samples() {
-  std::vector<Sample> made = samples();
-  for (Sample& sample : made) sample.in.push_back(normal({sample.in[0].type.shape[0] / 2}));
-  return made;
+  std::vector<Sample> result = samples();
+  for (Sample& sample : result) sample.in.push_back(normal({sample.in[0].type.shape[0] / 2}));
+  return result;
 }
 
 }  // namespace

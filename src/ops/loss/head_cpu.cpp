@@ -24,10 +24,10 @@ using Task = HeadSpec::Task;
 /// Rows of the vocabulary per tile: their logits for a chunk stay in the L2 cache.
 constexpr int64_t kTileRows = kRowBlock;
 /// Minimum number of vocabulary rows per part; each part has separate sums.
-constexpr int64_t kLeastPartRows = 16;
+constexpr int64_t kMinPartRows = 16;
 
-HEARTH_CLONES void max_with(const float* row, float* most, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) most[i] = row[i] > most[i] ? row[i] : most[i];
+HEARTH_CLONES void max_with(const float* row, float* row_max, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) row_max[i] = row[i] > row_max[i] ? row[i] : row_max[i];
 }
 
 /// Workspace layout, in floats. Logits are stored transposed: [vocab][chunk].
@@ -37,7 +37,7 @@ struct Layout {
   int64_t logit_row;  ///< row stride of logits
   int64_t tokens = 0, x = 0, x_panels = 0, x_columns = 0, lse = 0, factor = 0, of_label = 0, logits = 0;
   int64_t parts = 0, threads = 0, total = 0;
-  int64_t dx = 0, most = 0, sum = 0;                                   ///< per part
+  int64_t dx = 0, row_max = 0, sum = 0;                                ///< per part
   int64_t tile = 0, weight = 0, packed = 0, panel = 0, next_most = 0;  ///< per thread
   int64_t x_rows = 0;                                                  ///< pairs of adjacent tokens
   int64_t rounded = 0, rounded_pairs = 0;  ///< per thread: a tile's cotangents in bf16
@@ -50,7 +50,7 @@ struct Layout {
     place_shared(s);
     place_parts(s);
     place_threads(s);
-    num_parts = num_sum_parts(s.vocab, kLeastPartRows);
+    num_parts = num_sum_parts(s.vocab, kMinPartRows);
     threads = parts + num_parts * part_floats;
     total = threads + s.num_threads * thread_floats;
   }
@@ -80,7 +80,7 @@ struct Layout {
   void place_parts(const HeadSpec& s) {
     int64_t next = 0;
     dx = take(next, s.task != Task::losses, chunk * s.width);
-    most = take(next, true, chunk);
+    row_max = take(next, true, chunk);
     sum = take(next, true, chunk);
     part_floats = next;
   }
@@ -183,7 +183,7 @@ class HeadRun {
     pack_panels(DType::f32, joined, num_terms(), s_.width, false, columns, nullptr, threads_);
   }
 
-  float* own(int thread, int64_t at) const {
+  float* local(int thread, int64_t at) const {
     return base_ + layout_.threads + thread * layout_.thread_floats + at;
   }
   float* of_part(int64_t part, int64_t at) const {
@@ -204,11 +204,11 @@ class HeadRun {
     const Range rows = split_range(s_.vocab, static_cast<int>(layout_.num_parts), static_cast<int>(part));
     for (int64_t v = rows.begin; v < rows.end; v += kTileRows) {
       Tile tile{.first = v, .count = std::min(kTileRows, rows.end - v), .logits = nullptr, .weight = nullptr};
-      tile.logits =
-          s_.task == Task::both ? base_ + layout_.logits + v * layout_.logit_row : own(thread, layout_.tile);
+      tile.logits = s_.task == Task::both ? base_ + layout_.logits + v * layout_.logit_row
+                                          : local(thread, layout_.tile);
       tile.weight = layout_.pairs ? static_cast<const float*>(arrays_.weight) + v * s_.width / 2
                                   : as_f32(s_.weight, arrays_.weight, v * s_.width, tile.count * s_.width,
-                                           own(thread, layout_.weight));
+                                           local(thread, layout_.weight));
       body(tile);
     }
   }
@@ -224,7 +224,7 @@ class HeadRun {
                                .a_k = 1,
                                .c = tile.logits,
                                .c_row = layout_.logit_row,
-                               .packed_a = packs_a(rows_) ? own(thread, layout_.packed) : nullptr,
+                               .packed_a = packs_a(rows_) ? local(thread, layout_.packed) : nullptr,
                                .pairs = layout_.pairs};
     multiply_blocks(product, panels);
     if (s_.softcap == 0) return;
@@ -246,7 +246,7 @@ class HeadRun {
     float* of_label = base_ + layout_.of_label;
     std::fill_n(of_label, rows_, std::numeric_limits<float>::quiet_NaN());
     threads_.run_tasks(layout_.num_parts, s_.num_threads, [&](int64_t part, int thread) {
-      std::fill_n(of_part(part, layout_.most), rows_, -std::numeric_limits<float>::infinity());
+      std::fill_n(of_part(part, layout_.row_max), rows_, -std::numeric_limits<float>::infinity());
       std::fill_n(of_part(part, layout_.sum), rows_, 0.0F);
       for_tiles(part, thread, [&](const Tile& tile) {
         compute_logits(thread, tile);
@@ -264,27 +264,28 @@ class HeadRun {
 
   /// Rescales the sums to the tile's maximum, then adds the tile's exponentials (online softmax).
   void add_to_sums(int64_t part, int thread, const Tile& tile) const {
-    float* most = of_part(part, layout_.most);
+    float* row_max = of_part(part, layout_.row_max);
     float* sum = of_part(part, layout_.sum);
-    float* now = own(thread, layout_.next_most);
-    std::copy_n(most, rows_, now);
+    float* now = local(thread, layout_.next_most);
+    std::copy_n(row_max, rows_, now);
     for (int64_t v = 0; v < tile.count; ++v) max_with(tile.logits + v * layout_.logit_row, now, rows_);
-    simd().scaled_exp(most, now, sum, rows_, 0);
-    std::copy_n(most, rows_, sum);
-    std::copy_n(now, rows_, most);
+    simd().scaled_exp(row_max, now, sum, rows_, 0);
+    std::copy_n(row_max, rows_, sum);
+    std::copy_n(now, rows_, row_max);
     for (int64_t v = 0; v < tile.count; ++v)
-      simd().add_exp(tile.logits + v * layout_.logit_row, most, sum, rows_);
+      simd().add_exp(tile.logits + v * layout_.logit_row, row_max, sum, rows_);
   }
 
   float log_of_sums(int64_t r) const {
-    float most = -std::numeric_limits<float>::infinity();
-    for (int64_t p = 0; p < layout_.num_parts; ++p) most = std::max(most, of_part(p, layout_.most)[r]);
+    float row_max = -std::numeric_limits<float>::infinity();
+    for (int64_t p = 0; p < layout_.num_parts; ++p)
+      row_max = std::max(row_max, of_part(p, layout_.row_max)[r]);
     double sum = 0;
     for (int64_t p = 0; p < layout_.num_parts; ++p) {
       const double part = static_cast<double>(of_part(p, layout_.sum)[r]);
-      sum += part * std::exp(static_cast<double>(of_part(p, layout_.most)[r] - most));
+      sum += part * std::exp(static_cast<double>(of_part(p, layout_.row_max)[r] - row_max));
     }
-    return static_cast<float>(static_cast<double>(most) + std::log(sum));
+    return static_cast<float>(static_cast<double>(row_max) + std::log(sum));
   }
 
   /// Adds the chunk's gradient to dweight and writes its dx.
@@ -293,7 +294,7 @@ class HeadRun {
       std::fill_n(of_part(part, layout_.dx), rows_ * s_.width, 0.0F);
       for_tiles(part, thread, [&](const Tile& tile) {
         if (s_.task == Task::gradients) compute_logits(thread, tile);
-        turn_logits(tile);
+        logits_to_cotangents(tile);
         if (layout_.pairs) round_cotangents(thread, tile);
         if (!s_.frozen) add_weight_gradient(thread, tile);
         add_input_gradient(part, thread, tile);
@@ -311,7 +312,7 @@ class HeadRun {
 
   /// Replaces logits by their cotangents: factor (softmax - one-hot label), times the derivative of the soft
   /// cap.
-  void turn_logits(const Tile& tile) const {
+  void logits_to_cotangents(const Tile& tile) const {
     const float* factor = base_ + layout_.factor;
     float* of_label = base_ + layout_.of_label;
     const float inverse = s_.softcap > 0 ? 1 / s_.softcap : 0;
@@ -337,13 +338,13 @@ class HeadRun {
   /// second row counts as zero.
   void round_cotangents(int thread, const Tile& tile) const {
     const int64_t row = layout_.logit_row;
-    auto* rounded = reinterpret_cast<uint16_t*>(own(thread, layout_.rounded));
+    auto* rounded = reinterpret_cast<uint16_t*>(local(thread, layout_.rounded));
     for (int64_t v = 0; v < tile.count; ++v) {
       store_f32(DType::bf16, tile.logits + v * row, rounded, v * row, rows_);
       rounded[v * row + rows_] = 0;
     }
     if (tile.count % 2 != 0) std::fill_n(rounded + tile.count * row, rows_, uint16_t{0});
-    join_rows(rounded, (tile.count + 1) / 2, row, own(thread, layout_.rounded_pairs));
+    join_rows(rounded, (tile.count + 1) / 2, row, local(thread, layout_.rounded_pairs));
   }
 
   void add_weight_gradient(int thread, const Tile& tile) const {
@@ -352,28 +353,28 @@ class HeadRun {
     const BlockProduct product{.m = tile.count,
                                .n = s_.width,
                                .k = terms,
-                               .a = layout_.pairs ? own(thread, layout_.rounded) : tile.logits,
+                               .a = layout_.pairs ? local(thread, layout_.rounded) : tile.logits,
                                .a_row = layout_.pairs ? layout_.logit_row / 2 : layout_.logit_row,
                                .a_k = 1,
                                .c = arrays_.dweight + tile.first * s_.width,
                                .c_row = s_.width,
-                               .packed_a = packs_a(s_.width) ? own(thread, layout_.packed) : nullptr,
+                               .packed_a = packs_a(s_.width) ? local(thread, layout_.packed) : nullptr,
                                .accumulate = first_ > 0,
                                .pairs = layout_.pairs};
     multiply_blocks(product, panels);
   }
 
   void add_input_gradient(int64_t part, int thread, const Tile& tile) const {
-    float* panel = own(thread, layout_.panel);
+    float* panel = local(thread, layout_.panel);
     const BlockProduct product{.m = rows_,
                                .n = s_.width,
                                .k = layout_.pairs ? (tile.count + 1) / 2 : tile.count,
-                               .a = layout_.pairs ? own(thread, layout_.rounded_pairs) : tile.logits,
+                               .a = layout_.pairs ? local(thread, layout_.rounded_pairs) : tile.logits,
                                .a_row = 1,
                                .a_k = layout_.logit_row,
                                .c = of_part(part, layout_.dx),
                                .c_row = s_.width,
-                               .packed_a = packs_a(s_.width) ? own(thread, layout_.packed) : nullptr,
+                               .packed_a = packs_a(s_.width) ? local(thread, layout_.packed) : nullptr,
                                .accumulate = true,
                                .pairs = layout_.pairs};
     multiply_blocks(product, kPanel, [&](int64_t p, int64_t depth, int64_t j, int64_t columns) {

@@ -12,7 +12,7 @@ namespace {
 using Task = cpu::HeadSpec::Task;
 
 /// Minimum number of tokens per chunk; with fewer, reading the weight dominates.
-constexpr int64_t kLeastRows = 32;
+constexpr int64_t kMinChunkRows = 32;
 
 int64_t rows_of(const NodeView& node) { return node.attrs.integer_or("rows", kHeadRows); }
 
@@ -120,13 +120,13 @@ struct TokenReference {
 
   bool counts() const { return label >= 0; }
   std::vector<double> logits() const {
-    std::vector<double> made(vocab);
+    std::vector<double> result(vocab);
     for (size_t v = 0; v < vocab; ++v) {
       for (size_t c = 0; c < width; ++c)
-        made[v] += args.in[HeadIn::x][token * width + c] * args.in[HeadIn::weight][v * width + c];
-      if (cap > 0) made[v] = cap * std::tanh(made[v] / cap);
+        result[v] += args.in[HeadIn::x][token * width + c] * args.in[HeadIn::weight][v * width + c];
+      if (cap > 0) result[v] = cap * std::tanh(result[v] / cap);
     }
-    return made;
+    return result;
   }
   static double log_sum(const std::vector<double>& logits) {
     double sum = 0;
@@ -223,7 +223,7 @@ Cost cost_of_matmuls(const NodeView& node, double matmuls) {
 
 std::optional<Attrs> half_the_rows(const NodeView& node) {
   const int64_t rows = std::min(rows_of(node), node.in_type(HeadIn::x).shape[0]);
-  if (rows < 2 * kLeastRows) return std::nullopt;
+  if (rows < 2 * kMinChunkRows) return std::nullopt;
   Attrs attrs = node.attrs;
   attrs.set("rows", (rows + 1) / 2);
   return attrs;
@@ -241,28 +241,28 @@ std::vector<Sample> samples() {
           sample({40, 16}, 100, 4, 3, DType::bf16)};
 }
 /// Adds a sample with a frozen weight. With 16 bits, cotangents of logits may be rounded.
-std::vector<Sample> gradient_samples(std::vector<Sample> made) {
-  for (Sample& sample : made) {
+std::vector<Sample> gradient_samples(std::vector<Sample> result) {
+  for (Sample& sample : result) {
     if (sample.in[0].type.dtype == DType::bf16) sample.tolerance = 0x1p-8;
     if (sample.in[0].type.dtype == DType::f16) sample.tolerance = 0x1p-11;
   }
-  made.push_back(made[1]);
-  made.back().attrs.set("frozen", int64_t{1});
-  return made;
+  result.push_back(result[1]);
+  result.back().attrs.set("frozen", int64_t{1});
+  return result;
 }
 std::vector<Sample> grad_samples() {
-  std::vector<Sample> made = samples();
-  for (Sample& sample : made) {
+  std::vector<Sample> result = samples();
+  for (Sample& sample : result) {
     const int64_t tokens = sample.in[0].type.shape[0];
     sample.in.push_back(positive({tokens}));
     sample.in.push_back(normal({tokens}));
   }
-  return gradient_samples(std::move(made));
+  return gradient_samples(std::move(result));
 }
 std::vector<Sample> train_samples() {
-  std::vector<Sample> made = samples();
-  for (Sample& sample : made) sample.in.push_back(positive({}));
-  return gradient_samples(std::move(made));
+  std::vector<Sample> result = samples();
+  for (Sample& sample : result) sample.in.push_back(positive({}));
+  return gradient_samples(std::move(result));
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ struct Head {
   int64_t element_bytes() const { return dtype == DType::f32 ? 4 : 2; }
   /// Returns the row stride of the logits' gradients, which overwrite the token's logits.
   int64_t gradient_row() const { return vocab * 4 / element_bytes(); }
-  int64_t logits_bytes() const { return divided_up(chunk * vocab * 4, 256) * 256; }
+  int64_t logits_bytes() const { return ceil_div(chunk * vocab * 4, 256) * 256; }
 
   MatmulShape logits(int64_t rows) const {
     return {.m = static_cast<int>(rows),
@@ -77,7 +77,7 @@ struct ChunkKernels {
         dx(head.dx(count), head.dtype, head.dtype, way(head, attrs, 1)),
         dweight(head.dweight(count), head.dtype, DType::f32, way(head, attrs, 2)) {}
   static std::string_view way(const Head& head, const ir::Attrs& attrs, size_t index) {
-    return head.is_aligned() ? way_at(attrs, index) : "";
+    return head.is_aligned() ? variant_at(attrs, index) : "";
   }
   int64_t workspace_bytes() const {
     return std::max({logits.workspace_bytes(), dx.workspace_bytes(), dweight.workspace_bytes()});
@@ -113,21 +113,21 @@ constexpr int kHeadWide = 4;
 /// Like softmax_of_row, for logits with a soft cap; vocab must be a multiple of n.
 template <int n>
 RT_DEVICE RowSoftmax softmax_of_logits(const float* row, int vocab, float softcap) {
-  constexpr float kLeast = -3.4e38F;
-  float most = kLeast, sum = 0;
+  constexpr float kLowest = -3.4e38F;
+  float row_max = kLowest, sum = 0;
   const int first = static_cast<int>(threadIdx.x) * n;
   for (int v = first; v < vocab; v += kBlockThreads * n) {
     const auto logits = rt::load<float, n>(row + v);
     RT_UNROLL
-    for (int e = 0; e < n; ++e) most = rt::Max()(logits.at[e], most);
+    for (int e = 0; e < n; ++e) row_max = rt::Max()(logits.at[e], row_max);
   }
-  most = capped(rt::reduce_block(most, rt::Max(), kLeast), softcap);
+  row_max = capped(rt::reduce_block(row_max, rt::Max(), kLowest), softcap);
   for (int v = first; v < vocab; v += kBlockThreads * n) {
     const auto logits = rt::load<float, n>(row + v);
     RT_UNROLL
-    for (int e = 0; e < n; ++e) sum += rt::fast_exp(capped(logits.at[e], softcap) - most);
+    for (int e = 0; e < n; ++e) sum += rt::fast_exp(capped(logits.at[e], softcap) - row_max);
   }
-  return {most, rt::reduce_block(sum, rt::Add(), 0.0F)};
+  return {row_max, rt::reduce_block(sum, rt::Add(), 0.0F)};
 }
 
 /// Parameters that turn a row's logits into their gradients.
@@ -149,14 +149,14 @@ RT_DEVICE void write_gradients(float* row, int vocab, const RowGradient& gradien
   T* gradients = reinterpret_cast<T*>(row);
   for (int first = 0; first < vocab; first += kBlockThreads * n) {
     const int v = first + static_cast<int>(threadIdx.x) * n;
-    rt::Vec<T, n> made = {};
+    rt::Vec<T, n> result = {};
     if (v < vocab && gradient.label >= 0) {
       const auto logits = rt::load<float, n>(row + v);
       RT_UNROLL
-      for (int e = 0; e < n; ++e) made.at[e] = rt::from_float<T>(gradient.of(logits.at[e], v + e));
+      for (int e = 0; e < n; ++e) result.at[e] = rt::from_float<T>(gradient.of(logits.at[e], v + e));
     }
     rt::sync_block();
-    if (v < vocab) rt::store(gradients + v, made);
+    if (v < vocab) rt::store(gradients + v, result);
   }
 }
 
@@ -287,13 +287,13 @@ std::vector<ir::StandaloneNode> head_grad_matmuls(const ir::NodeView& node) {
   const ir::Type x{.dtype = head.dtype, .shape = {head.chunk, head.width}};
   const ir::Type dlogits{.dtype = head.dtype, .shape = {head.chunk, head.vocab}};
   const ir::Type& weight = node.in_type(HeadIn::weight);
-  std::vector<ir::StandaloneNode> made = head_matmuls(node);
-  made.push_back({.attrs = {}, .in = {dlogits, weight}, .out = {x}});
+  std::vector<ir::StandaloneNode> result = head_matmuls(node);
+  result.push_back({.attrs = {}, .in = {dlogits, weight}, .out = {x}});
   if (node.attrs.integer_or("frozen", 0) == 0)
-    made.push_back({.attrs = {{"transpose_a", int64_t{1}}, {"out_dtype", std::string("f32")}},
-                    .in = {dlogits, x},
-                    .out = {{.dtype = DType::f32, .shape = weight.shape}}});
-  return made;
+    result.push_back({.attrs = {{"transpose_a", int64_t{1}}, {"out_dtype", std::string("f32")}},
+                      .in = {dlogits, x},
+                      .out = {{.dtype = DType::f32, .shape = weight.shape}}});
+  return result;
 }
 
 ir::Kernel head_cross_entropy_gpu(const NodeView& node) { return make(node, losses_of); }

@@ -21,10 +21,10 @@ void for_each_row(const Type& type, const void* data, Range range, float* scratc
 int64_t scratch_floats(const Type& type) { return std::max(kRun, type.shape.back()); }
 
 /// Returns the index of the first maximum.
-int64_t place_of_most(const float* x, int64_t width) {
-  int64_t place = 0;
-  for (int64_t k = 1; k < width; ++k) place = x[k] > x[place] ? k : place;
-  return place;
+int64_t argmax_of(const float* x, int64_t width) {
+  int64_t best = 0;
+  for (int64_t k = 1; k < width; ++k) best = x[k] > x[best] ? k : best;
+  return best;
 }
 
 Inferred infer_argmax(const NodeView& node) {
@@ -43,7 +43,7 @@ Kernel argmax_kernel(const NodeView& node) {
     args.threads->for_parts(parts, [&](int part) {
       float* scratch = reinterpret_cast<float*>(args.workspace) + part * floats;
       for_each_row(x, args.in[0], split_range(rows, parts, part), scratch, [&](int64_t r, const float* row) {
-        args.output<int32_t>(0)[r] = static_cast<int32_t>(place_of_most(row, x.shape.back()));
+        args.output<int32_t>(0)[r] = static_cast<int32_t>(argmax_of(row, x.shape.back()));
       });
     });
   };
@@ -67,7 +67,7 @@ Kernel correct_kernel(const NodeView& node) {
     float correct = 0;
     for_each_row(logits, args.in[0], {0, logits.shape[0]}, reinterpret_cast<float*>(args.workspace),
                  [&](int64_t r, const float* row) {
-                   if (place_of_most(row, logits.shape[1]) == args.input<int32_t>(1)[r]) correct += 1;
+                   if (argmax_of(row, logits.shape[1]) == args.input<int32_t>(1)[r]) correct += 1;
                  });
     args.output<float>(0)[0] = correct;
   };

@@ -14,20 +14,20 @@ constexpr int kWarps = kBlockThreads / rt::kWarp;
 /// Returns the column of the first maximum of a row that is shared by `lanes` lanes, a power of two.
 template <typename T>
 RT_DEVICE int first_largest(const T* row, int width, int lanes) {
-  float most = rt::to_float(row[0]);
+  float row_max = rt::to_float(row[0]);
   int at = 0;
   for (int k = rt::lane() & (lanes - 1); k < width; k += lanes) {
     const float logit = rt::to_float(row[k]);
-    if (logit > most) {
-      most = logit;
+    if (logit > row_max) {
+      row_max = logit;
       at = k;
     }
   }
   for (int mask = lanes / 2; mask > 0; mask /= 2) {
-    const float other = rt::shuffle_xor(most, mask);
+    const float other = rt::shuffle_xor(row_max, mask);
     const int other_at = rt::shuffle_xor(at, mask);
-    if (other > most || (other == most && other_at < at)) {
-      most = other;
+    if (other > row_max || (other == row_max && other_at < at)) {
+      row_max = other;
       at = other_at;
     }
   }
@@ -84,7 +84,7 @@ ir::Kernel argmax_gpu(const NodeView& node) {
   const auto width = static_cast<int>(x.back());
   const int64_t rows = x.num_elements() / width;
   const int lanes = std::min(rt::kWarp, static_cast<int>(std::bit_ceil(static_cast<uint64_t>(width))));
-  const int64_t blocks = std::clamp<int64_t>(divided_up(rows, kBlockThreads / lanes), 1, 1 << 16);
+  const int64_t blocks = std::clamp<int64_t>(ceil_div(rows, kBlockThreads / lanes), 1, 1 << 16);
   return with_storage_type(node.in_type(0).dtype, [&](auto element) -> ir::Kernel {
     using T = decltype(element);
     return {.run = [=](const KernelArgs& args) {

@@ -5,8 +5,8 @@
 namespace hearth::ops {
 namespace {
 
-HEARTH_CLONES void raise(const float* x, float* most, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) most[i] = x[i] > most[i] ? x[i] : most[i];
+HEARTH_CLONES void raise(const float* x, float* row_max, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) row_max[i] = x[i] > row_max[i] ? x[i] : row_max[i];
 }
 
 }  // namespace
@@ -21,11 +21,12 @@ std::string logits_fault(const NodeView& node) {
 }
 
 void add_up_exponentials(const RowBlocks::Block& block) {
-  std::copy_n(block.columns, block.rows, block.most);
+  std::copy_n(block.columns, block.rows, block.row_max);
   std::fill_n(block.sum, block.rows, 0.0F);
-  for (int64_t k = 1; k < block.width; ++k) raise(block.columns + k * block.stride, block.most, block.rows);
+  for (int64_t k = 1; k < block.width; ++k)
+    raise(block.columns + k * block.stride, block.row_max, block.rows);
   for (int64_t k = 0; k < block.width; ++k)
-    cpu::simd().add_exp(block.columns + k * block.stride, block.most, block.sum, block.rows);
+    cpu::simd().add_exp(block.columns + k * block.stride, block.row_max, block.sum, block.rows);
 }
 
 }  // namespace hearth::ops

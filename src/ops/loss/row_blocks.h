@@ -23,8 +23,8 @@ class RowBlocks {
   struct Block {
     int64_t begin, rows, width, stride;
     float* columns;
-    float* more;  ///< scratch of the size of `columns`
-    float* most;  ///< `stride` floats, as sum and factor
+    float* more;     ///< scratch of the size of `columns`
+    float* row_max;  ///< `stride` floats, as sum and factor
     float* sum;
     float* factor;
     float* plain;  ///< untransposed rows, of the size of `columns`
@@ -44,7 +44,7 @@ class RowBlocks {
                        .stride = stride,
                        .columns = at,
                        .more = at + area,
-                       .most = at + 3 * area,
+                       .row_max = at + 3 * area,
                        .sum = at + 3 * area + stride,
                        .factor = at + 3 * area + 2 * stride,
                        .plain = at + 2 * area});

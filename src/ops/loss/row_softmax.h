@@ -14,9 +14,9 @@ struct RowSoftmax {
   RT_DEVICE float log_sum() const { return largest + logf(sum); }
 };
 
-/// Rows wider than kWidestOfLanes have a block each; others share a warp, with kOwnOfLane elements per lane,
-/// because segmentation has many pixels with few classes.
-inline constexpr int64_t kWidestOfLanes = 1024, kOwnOfLane = 8;
+/// Rows wider than kMaxLaneRowWidth have a block each; others share a warp, with kElementsPerLane elements
+/// per lane, because segmentation has many pixels with few classes.
+inline constexpr int64_t kMaxLaneRowWidth = 1024, kElementsPerLane = 8;
 
 /// Distribution of rows in which a block of kBlockThreads processes one row.
 struct BlockOfRow {
@@ -58,24 +58,25 @@ RT_DEVICE void for_each_row(Threads threads, int64_t rows, Body body) {
 /// Returns body(threads, blocks) with the distribution for an array of `rows` rows of `width`.
 template <typename Body>
 ir::Kernel with_row_threads(int64_t rows, int64_t width, Body body) {
-  constexpr int64_t kMostBlocks = 1 << 16;
-  if (width > kWidestOfLanes) return body(BlockOfRow(), std::clamp<int64_t>(rows, 1, kMostBlocks));
+  constexpr int64_t kMaxBlocks = 1 << 16;
+  if (width > kMaxLaneRowWidth) return body(BlockOfRow(), std::clamp<int64_t>(rows, 1, kMaxBlocks));
   const int lanes = std::min(
-      rt::kWarp, static_cast<int>(std::bit_ceil(static_cast<uint64_t>(divided_up(width, kOwnOfLane)))));
-  const int64_t blocks = divided_up(rows, kBlockThreads / lanes);
-  return body(LanesOfRow{lanes}, std::clamp<int64_t>(blocks, 1, kMostBlocks));
+      rt::kWarp, static_cast<int>(std::bit_ceil(static_cast<uint64_t>(ceil_div(width, kElementsPerLane)))));
+  const int64_t blocks = ceil_div(rows, kBlockThreads / lanes);
+  return body(LanesOfRow{lanes}, std::clamp<int64_t>(blocks, 1, kMaxBlocks));
 }
 
 /// Computes a row's softmax statistics; all threads of the row get the result.
 template <typename Threads, typename T>
 RT_DEVICE RowSoftmax softmax_of_row(Threads threads, const T* row, int64_t width) {
-  constexpr float kLeast = -3.4e38F;
-  float most = kLeast, sum = 0;
+  constexpr float kLowest = -3.4e38F;
+  float row_max = kLowest, sum = 0;
   for (int64_t k = threads.first(); k < width; k += threads.step())
-    most = rt::Max()(rt::to_float(row[k]), most);
-  most = threads.reduce(most, rt::Max(), kLeast);
-  for (int64_t k = threads.first(); k < width; k += threads.step()) sum += expf(rt::to_float(row[k]) - most);
-  return {most, threads.reduce(sum, rt::Add(), 0.0F)};
+    row_max = rt::Max()(rt::to_float(row[k]), row_max);
+  row_max = threads.reduce(row_max, rt::Max(), kLowest);
+  for (int64_t k = threads.first(); k < width; k += threads.step())
+    sum += expf(rt::to_float(row[k]) - row_max);
+  return {row_max, threads.reduce(sum, rt::Add(), 0.0F)};
 }
 
 }  // namespace hearth::ops

@@ -33,7 +33,7 @@ Kernel kernel(const NodeView& node) {
     add_up_exponentials(block);
     for (int64_t r = 0; r < block.rows; ++r) block.factor[r] = 1 / block.sum[r];
     for (int64_t k = 0; k < block.width; ++k)
-      cpu::simd().scaled_exp(block.columns + k * block.stride, block.most, block.factor, block.rows, 0);
+      cpu::simd().scaled_exp(block.columns + k * block.stride, block.row_max, block.factor, block.rows, 0);
     all.write(block, block.columns, args.out[0], [](float*) {});
   });
 }
@@ -61,9 +61,9 @@ void reference_rows(const ReferenceArgs& args, Row row) {
 void reference(const ReferenceArgs& args) {
   reference_rows(args, [&](size_t at, size_t width) {
     const double* x = args.in[0].data() + at;
-    const double most = *std::max_element(x, x + width);
+    const double row_max = *std::max_element(x, x + width);
     double sum = 0;
-    for (size_t k = 0; k < width; ++k) sum += args.out[0][at + k] = std::exp(x[k] - most);
+    for (size_t k = 0; k < width; ++k) sum += args.out[0][at + k] = std::exp(x[k] - row_max);
     for (size_t k = 0; k < width; ++k) args.out[0][at + k] /= sum;
   });
 }
@@ -93,9 +93,9 @@ std::vector<Sample> samples() {
           {.in = {normal({70, 21}, DType::f16)}}};
 }
 std::vector<Sample> grad_samples() {
-  std::vector<Sample> made = samples();
-  for (Sample& sample : made) sample.in.push_back(sample.in[0]);
-  return made;
+  std::vector<Sample> result = samples();
+  for (Sample& sample : result) sample.in.push_back(sample.in[0]);
+  return result;
 }
 
 }  // namespace

@@ -106,14 +106,14 @@ Kernel grad_kernel(const NodeView& node) {
   const int64_t runs = (samples.size + kRun - 1) / kRun;
   return {.run = [=](const KernelArgs& args) {
     args.threads->parallel_for(samples.count * runs, kGrain / kRun, [&](Range range) {
-      alignas(64) float scratch[kRun], made[kRun];
+      alignas(64) float scratch[kRun], result[kRun];
       for (int64_t r = range.begin; r < range.end; ++r) {
         const int64_t sample = r / runs, first = r % runs * kRun;
         const int64_t at = sample * samples.size + first, count = std::min(kRun, samples.size - first);
         const float factor = 2 * args.input<float>(SquaredErrorIn::weight)[sample] *
                              args.input<float>(SquaredErrorIn::dlosses)[sample] /
                              static_cast<float>(samples.size);
-        float* out = run_to_write(samples.dtype, args.out[0], at, made);
+        float* out = run_to_write(samples.dtype, args.out[0], at, result);
         scaled_errors(cpu::as_f32(samples.dtype, args.in[SquaredErrorIn::prediction], at, count, scratch),
                       args.input<float>(SquaredErrorIn::target) + at, factor, out, count);
         cpu::store_f32(samples.dtype, out, args.out[0], at, count);
@@ -156,9 +156,9 @@ std::vector<Sample> samples() {
           sample(3, 9, 16, DType::bf16), sample(2, 170, 130, DType::bf16), sample(2, 3, 5, DType::bf16)};
 }
 std::vector<Sample> grad_samples() {
-  std::vector<Sample> made = samples();
-  for (Sample& sample : made) sample.in.push_back(normal(sample.in[SquaredErrorIn::weight].type.shape));
-  return made;
+  std::vector<Sample> result = samples();
+  for (Sample& sample : result) sample.in.push_back(normal(sample.in[SquaredErrorIn::weight].type.shape));
+  return result;
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ using ir::KernelArgs;
 using ir::NodeView;
 
 /// Maximum number of partial sums per sample, and minimum number of elements per partial sum.
-constexpr int64_t kMostParts = 64, kPartElements = 4096;
+constexpr int64_t kMaxParts = 64, kPartElements = 4096;
 
 template <typename T, int n>
 RT_DEVICE void for_errors(const T* prediction, const float* target, int64_t at, auto body) {
@@ -55,16 +55,16 @@ __global__ void __launch_bounds__(kBlockThreads) spread(GradArrays<T> arrays, in
   for (int64_t i = first_element() * n; i < count; i += element_stride() * n) {
     const int64_t sample = i / size;
     const float factor = 2 * arrays.weight[sample] * arrays.dlosses[sample] / static_cast<float>(size);
-    rt::Vec<T, n> made;
+    rt::Vec<T, n> result;
     for_errors<T, n>(arrays.prediction, arrays.target, i,
-                     [&](int e, float error) { made.at[e] = rt::from_float<T>(factor * error); });
-    rt::store(arrays.dprediction + i, made);
+                     [&](int e, float error) { result.at[e] = rt::from_float<T>(factor * error); });
+    rt::store(arrays.dprediction + i, result);
   }
 }
 
 template <typename T, int n>
 ir::Kernel make(int64_t samples, int64_t size) {
-  const int64_t num_parts = std::clamp<int64_t>(divided_up(size, kPartElements), 1, kMostParts);
+  const int64_t num_parts = std::clamp<int64_t>(ceil_div(size, kPartElements), 1, kMaxParts);
   const rt::Shape blocks{rt::Dim3{static_cast<unsigned>(num_parts), static_cast<unsigned>(samples), 1},
                          rt::Dim3{kBlockThreads, 1, 1}};
   const auto run = [=](const KernelArgs& args) {
@@ -72,7 +72,7 @@ ir::Kernel make(int64_t samples, int64_t size) {
     rt::launch(add_squares<T, n>, blocks, args.stream->handle(),
                input_of<T>(args, SquaredErrorIn::prediction), input_of<float>(args, SquaredErrorIn::target),
                parts, size);
-    rt::launch(keep_losses, {divided_up(samples, kBlockThreads), kBlockThreads}, args.stream->handle(), parts,
+    rt::launch(keep_losses, {ceil_div(samples, kBlockThreads), kBlockThreads}, args.stream->handle(), parts,
                input_of<float>(args, SquaredErrorIn::weight), output_of<float>(args, 0), samples,
                static_cast<int>(num_parts), size);
   };
@@ -87,7 +87,7 @@ ir::Kernel make_grad(int64_t samples, int64_t size) {
                                .weight = input_of<float>(args, SquaredErrorIn::weight),
                                .dlosses = input_of<float>(args, SquaredErrorIn::dlosses),
                                .dprediction = output_of<T>(args, 0)};
-    rt::launch(spread<T, n>, {num_stride_blocks(divided_up(count, n)), kBlockThreads}, args.stream->handle(),
+    rt::launch(spread<T, n>, {num_stride_blocks(ceil_div(count, n)), kBlockThreads}, args.stream->handle(),
                arrays, size, count);
   };
   return {.run = run};
@@ -96,9 +96,9 @@ ir::Kernel make_grad(int64_t samples, int64_t size) {
 /// Returns body(T(), n, samples, elements per sample), where n is the number of elements per load.
 template <typename Body>
 ir::Kernel with_samples(const NodeView& node, Body body) {
-  constexpr int64_t kMostSamples = 65535;
+  constexpr int64_t kMaxSamples = 65535;
   const int64_t samples = node.in_type(SquaredErrorIn::weight).shape[0];
-  if (samples > kMostSamples) refuse_on_gpu("the number of samples", kMostSamples, samples);
+  if (samples > kMaxSamples) refuse_on_gpu("the number of samples", kMaxSamples, samples);
   const ir::Type& prediction = node.in_type(SquaredErrorIn::prediction);
   const int64_t size = prediction.shape.num_elements() / samples;
   return with_storage_type(prediction.dtype, [&](auto element) {

@@ -125,15 +125,15 @@ struct Case {
 Sample sample(const Case& c) {
   const Shape a = c.transpose_a ? Shape{c.k, c.m} : Shape{c.m, c.k};
   const Shape b = c.transpose_b ? Shape{c.n, c.k} : Shape{c.k, c.n};
-  Sample made{.in = {normal(a, c.dtype), normal(b, c.dtype)},
-              .attrs = {{"transpose_a", int64_t{c.transpose_a}},
-                        {"transpose_b", int64_t{c.transpose_b}},
-                        {"activation", std::string(c.relu ? "relu" : "none")},
-                        {"out_dtype", std::string(dtype_name(c.out))}},
-              .tolerance = c.out == DType::f32 ? 1e-5 : 1e-2};
-  if (c.bias || c.residual) made.in.push_back(c.bias ? normal(Shape{c.n}) : absent());
-  if (c.residual) made.in.push_back(normal(Shape{c.m, c.n}, c.out));
-  return made;
+  Sample result{.in = {normal(a, c.dtype), normal(b, c.dtype)},
+                .attrs = {{"transpose_a", int64_t{c.transpose_a}},
+                          {"transpose_b", int64_t{c.transpose_b}},
+                          {"activation", std::string(c.relu ? "relu" : "none")},
+                          {"out_dtype", std::string(dtype_name(c.out))}},
+                .tolerance = c.out == DType::f32 ? 1e-5 : 1e-2};
+  if (c.bias || c.residual) result.in.push_back(c.bias ? normal(Shape{c.n}) : absent());
+  if (c.residual) result.in.push_back(normal(Shape{c.m, c.n}, c.out));
+  return result;
 }
 std::vector<Sample> samples() {
   return {
@@ -215,15 +215,15 @@ MatmulShape matmul_shape_of(const ir::NodeView& node) {
           .relu = node.attrs.text_or("activation", "none") == "relu"};
 }
 
-std::string_view name_of(MatmulWay way) {
+std::string_view name_of(MatmulVariant way) {
   constexpr std::string_view kNames[] = {"plain", "large", "small", "tall", "wide"};
   return kNames[static_cast<size_t>(way)];
 }
-std::span<const MatmulWay> ways_of(DType in) {
-  static constexpr MatmulWay kPlain[] = {MatmulWay::plain};
-  static constexpr MatmulWay kTiles[] = {MatmulWay::large, MatmulWay::small, MatmulWay::tall,
-                                         MatmulWay::wide};
-  return in == DType::f32 ? std::span<const MatmulWay>(kPlain) : kTiles;
+std::span<const MatmulVariant> variants_of(DType in) {
+  static constexpr MatmulVariant kPlain[] = {MatmulVariant::plain};
+  static constexpr MatmulVariant kTiles[] = {MatmulVariant::large, MatmulVariant::small, MatmulVariant::tall,
+                                             MatmulVariant::wide};
+  return in == DType::f32 ? std::span<const MatmulVariant>(kPlain) : kTiles;
 }
 
 // Large, small and flat blocks, as in product_blocks.h.
@@ -243,7 +243,7 @@ ir::KernelKind matmul_kind(bool transpose_a, bool transpose_b) {
   return transpose_a ? ir::KernelKind::matmul_tn : ir::KernelKind::matmul_nn;
 }
 
-std::string_view way_at(const ir::Attrs& attrs, size_t index) {
+std::string_view variant_at(const ir::Attrs& attrs, size_t index) {
   if (!attrs.contains("way")) return "";
   std::string_view words = attrs.text("way");
   for (; index > 0; --index) {

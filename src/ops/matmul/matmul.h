@@ -8,18 +8,18 @@
 namespace hearth::ops {
 
 /// y = act(op(a) op(b) + bias + residual). Sums are f32; out_dtype, if present, replaces the dtype of a. On
-/// GPUs the attribute `way` selects the kernel variant (a name of MatmulWay, or "library" for the vendor's
-/// BLAS).
+/// GPUs the attribute `way` selects the kernel variant (a name of MatmulVariant, or "library" for the
+/// vendor's BLAS).
 extern const ir::OpDef matmul;
 /// Indices of the inputs of matmul.
 struct MatmulIn {
   enum : size_t { a, b, bias, residual };
 };
 /// Name of the variant that calls the vendor's BLAS library.
-inline constexpr std::string_view kLibraryWay = "library";
+inline constexpr std::string_view kLibraryVariant = "library";
 /// Returns word `index` of the attribute `way`: the variant of matmul number `index` of GpuKernel::matmuls.
 /// Empty: the default variant.
-std::string_view way_at(const ir::Attrs& attrs, size_t index);
+std::string_view variant_at(const ir::Attrs& attrs, size_t index);
 /// Cost of an m x n product over k terms that moves `bytes`: kernels compute it in blocks of up to 128 x 128
 /// outputs.
 ir::Cost product_cost(double m, double n, double k, double bytes, ir::KernelKind kernel);

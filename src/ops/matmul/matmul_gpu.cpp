@@ -32,11 +32,11 @@ gpu::BlasMatmul blas_matmul_of(const MatmulShape& p, DType in, DType out) {
 }
 
 /// Returns the variant with that name; the default variant for an unknown name.
-MatmulWay way_named(std::string_view name, const MatmulShape& shape, DType in) {
-  for (const MatmulWay way : ways_of(in)) {
+MatmulVariant variant_named(std::string_view name, const MatmulShape& shape, DType in) {
+  for (const MatmulVariant way : variants_of(in)) {
     if (name_of(way) == name) return way;
   }
-  return MatmulKernel::usual_way(shape, in);
+  return MatmulKernel::default_variant(shape, in);
 }
 
 bool library_takes(const ir::NodeView& node) {
@@ -46,14 +46,14 @@ bool library_takes(const ir::NodeView& node) {
 
 /// Returns the names of the variants: the default one first, the library last. The library supports neither
 /// bias nor activation.
-std::vector<std::string_view> matmul_ways(const ir::NodeView& node, bool has_library) {
+std::vector<std::string_view> matmul_variants(const ir::NodeView& node, bool has_library) {
   const DType in = node.in_type(MatmulIn::a).dtype;
-  const MatmulWay usual = MatmulKernel::usual_way(matmul_shape_of(node), in);
+  const MatmulVariant usual = MatmulKernel::default_variant(matmul_shape_of(node), in);
   std::vector<std::string_view> names = {name_of(usual)};
-  for (const MatmulWay way : ways_of(in)) {
+  for (const MatmulVariant way : variants_of(in)) {
     if (way != usual) names.push_back(name_of(way));
   }
-  if (has_library && library_takes(node)) names.push_back(kLibraryWay);
+  if (has_library && library_takes(node)) names.push_back(kLibraryVariant);
   return names;
 }
 
@@ -63,13 +63,13 @@ std::vector<ir::StandaloneNode> itself(const ir::NodeView& node) {
            .out = {node.out.begin(), node.out.end()}}};
 }
 
-const GpuKernels kKernels = {{.op = "matmul", .one = matmul_gpu, .matmuls = itself, .ways = matmul_ways}};
+const GpuKernels kKernels = {{.op = "matmul", .one = matmul_gpu, .matmuls = itself, .ways = matmul_variants}};
 
 }  // namespace
 
 ChosenMatmul::ChosenMatmul(const MatmulShape& shape, DType in, DType out, std::string_view way)
-    : own_(shape, in, out, way_named(way, shape, in)) {
-  if (way == kLibraryWay && !shape.relu && gpu::blas_takes(in, out))
+    : own_(shape, in, out, variant_named(way, shape, in)) {
+  if (way == kLibraryVariant && !shape.relu && gpu::blas_takes(in, out))
     library_ = blas_matmul_of(shape, in, out);
 }
 
@@ -85,10 +85,10 @@ void ChosenMatmul::launch(gpu::Stream& stream, const MatmulArrays& arrays) const
 }
 
 ir::Kernel matmul_gpu(const ir::NodeView& node) {
-  const std::string_view way = way_at(node.attrs, 0);
+  const std::string_view way = variant_at(node.attrs, 0);
   const bool bias = node.has_input(MatmulIn::bias), residual = node.has_input(MatmulIn::residual);
   const ChosenMatmul matmul(matmul_shape_of(node), node.in_type(MatmulIn::a).dtype, node.out_type(0).dtype,
-                            way == kLibraryWay && !library_takes(node) ? "" : way);
+                            way == kLibraryVariant && !library_takes(node) ? "" : way);
   const auto run = [=](const ir::KernelArgs& args) {
     matmul.launch(*args.stream, {.a = args.in[MatmulIn::a],
                                  .b = args.in[MatmulIn::b],

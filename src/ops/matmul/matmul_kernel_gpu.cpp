@@ -18,8 +18,8 @@ void launch_all(void* stream, const MatmulPlan& plan, const MatmulArrays& arrays
   } else {
     const Operand<T> rows{a, shape.a_row, shape.a_term, shape.m};
     const Operand<T> columns{b, shape.b_column, shape.b_term, shape.n};
-    if (is_even(rows, shape.k) && is_even(columns, shape.k))
-      return launch_matmul<T>(stream, plan, EvenOperand<T>{rows}, EvenOperand<T>{columns}, out);
+    if (is_aligned(rows, shape.k) && is_aligned(columns, shape.k))
+      return launch_matmul<T>(stream, plan, AlignedOperand<T>{rows}, AlignedOperand<T>{columns}, out);
     launch_matmul<T>(stream, plan, rows, columns, out);
   }
 }
@@ -37,27 +37,28 @@ void launch_into(void* stream, const MatmulPlan& plan, const MatmulArrays& array
 
 }  // namespace
 
-MatmulWay MatmulKernel::usual_way(const MatmulShape& shape, DType in) {
-  if (in == DType::f32) return MatmulWay::plain;
-  if (shape.n <= Tall::kColumns) return MatmulWay::tall;
-  if (shape.m <= Wide::kRows) return MatmulWay::wide;
+MatmulVariant MatmulKernel::default_variant(const MatmulShape& shape, DType in) {
+  if (in == DType::f32) return MatmulVariant::plain;
+  if (shape.n <= Tall::kColumns) return MatmulVariant::tall;
+  if (shape.m <= Wide::kRows) return MatmulVariant::wide;
   // Large blocks keep a GPU busy if there are enough of them, or if split-K yields enough because each has
   // many terms, so that the reduction is cheap.
-  constexpr int64_t kManyTerms = 4 * kLeastTerms;
+  constexpr int64_t kManyTerms = 4 * kMinTermsPerSplit;
   const int64_t splits =
-      fills_large(shape.m, shape.n) ? std::clamp<int64_t>(shape.k / kManyTerms, 1, kMostSplits) : 1;
-  return num_blocks(shape, MatmulWay::large) * splits >= kBusy ? MatmulWay::large : MatmulWay::small;
+      fills_large(shape.m, shape.n) ? std::clamp<int64_t>(shape.k / kManyTerms, 1, kMaxSplits) : 1;
+  return num_blocks(shape, MatmulVariant::large) * splits >= kMinBusyBlocks ? MatmulVariant::large
+                                                                            : MatmulVariant::small;
 }
 
-MatmulKernel::MatmulKernel(const MatmulShape& shape, DType in, DType out, MatmulWay way)
-    : shape_(shape), in_(in), out_(out), way_(way) {
+MatmulKernel::MatmulKernel(const MatmulShape& shape, DType in, DType out, MatmulVariant way)
+    : shape_(shape), in_(in), out_(out), variant_(way) {
   if (in != DType::f32 && out != DType::f32 && out != in) refuse_storage_type(out);
 }
 
-int64_t MatmulKernel::workspace_bytes() const { return MatmulPlan(shape_, way_).workspace_bytes(); }
+int64_t MatmulKernel::workspace_bytes() const { return MatmulPlan(shape_, variant_).workspace_bytes(); }
 
 void MatmulKernel::launch(void* stream, const MatmulArrays& arrays) const {
-  const MatmulPlan plan(shape_, way_);
+  const MatmulPlan plan(shape_, variant_);
   if (in_ == DType::f32) return launch_into<float>(stream, plan, arrays, out_);
   if (in_ == DType::bf16) return launch_into<rt::bf16>(stream, plan, arrays, out_);
   launch_into<rt::f16>(stream, plan, arrays, out_);

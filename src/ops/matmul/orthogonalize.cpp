@@ -19,9 +19,9 @@ class GramSchmidt {
   void run() {
     for (int64_t column = 0; column < num_columns_; ++column) {
       const double whole = product(column, column);
-      if (!(leave_rest(column) > kLeastLeft * whole)) {
-        for (int64_t i = 0; i < num_rows_; ++i) at(i, column) = stand_in(i, column);
-        leave_rest(column);
+      if (!(subtract_projections(column) > kMinRemainingNorm * whole)) {
+        for (int64_t i = 0; i < num_rows_; ++i) at(i, column) = replacement_element(i, column);
+        subtract_projections(column);
       }
       const double inverse = 1 / std::sqrt(product(column, column));
       for (int64_t i = 0; i < num_rows_; ++i) at(i, column) = static_cast<T>(at(i, column) * inverse);
@@ -37,7 +37,7 @@ class GramSchmidt {
   }
   /// Subtracts the projections on earlier columns from a column. Returns its squared norm after the first
   /// pass.
-  double leave_rest(int64_t column) {
+  double subtract_projections(int64_t column) {
     double left = 0;
     for (int pass = 0; pass < kNumPasses; ++pass) {
       for (int64_t other = 0; other < column; ++other) {

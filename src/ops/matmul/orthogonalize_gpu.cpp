@@ -18,7 +18,7 @@ struct Columns {
     for (int64_t i = threadIdx.x; i < num_rows; i += kBlockThreads) sum += at(i, a) * at(i, b);
     return rt::reduce_block(sum, rt::Add(), 0.0F);
   }
-  RT_DEVICE float leave_rest(int64_t column) const {
+  RT_DEVICE float subtract_projections(int64_t column) const {
     float left = 0;
     for (int pass = 0; pass < kNumPasses; ++pass) {
       for (int64_t other = 0; other < column; ++other) {
@@ -39,10 +39,10 @@ __global__ void __launch_bounds__(kBlockThreads) orthogonalize_columns(const flo
   }
   for (int64_t column = 0; column < columns.num_columns; ++column) {
     const float whole = columns.product(column, column);
-    if (!(columns.leave_rest(column) > kLeastLeft * whole)) {
+    if (!(columns.subtract_projections(column) > kMinRemainingNorm * whole)) {
       for (int64_t i = threadIdx.x; i < columns.num_rows; i += kBlockThreads)
-        columns.at(i, column) = stand_in(i, column);
-      columns.leave_rest(column);
+        columns.at(i, column) = replacement_element(i, column);
+      columns.subtract_projections(column);
     }
     const float inverse = 1 / sqrtf(columns.product(column, column));
     for (int64_t i = threadIdx.x; i < columns.num_rows; i += kBlockThreads) columns.at(i, column) *= inverse;

@@ -5,21 +5,21 @@
 /// Matmuls on GPUs in plain f32 arithmetic, with operands that are computed or gathered while they are read.
 namespace hearth::ops {
 
-/// A block of kBlockThreads computes kPlainTile x kPlainTile outputs; each thread computes kPlainOwn x
-/// kPlainOwn.
+/// A block of kBlockThreads computes kPlainTile x kPlainTile outputs; each thread computes kPlainThreadTile x
+/// kPlainThreadTile.
 inline constexpr int kPlainTile = 64;
-inline constexpr int kPlainOwn = 4;
-inline constexpr int kPlainSide = kPlainTile / kPlainOwn;
+inline constexpr int kPlainThreadTile = 4;
+inline constexpr int kPlainSide = kPlainTile / kPlainThreadTile;
 static_assert(kPlainSide * kPlainSide == kBlockThreads);
 /// Terms (of the reduction axis) that a block keeps in shared memory at a time.
 inline constexpr int kPlainDepth = 16;
 
-/// Sums of a thread's outputs, from own_plain_row() and own_plain_column() of its block on.
-struct OwnSums {
-  float at[kPlainOwn][kPlainOwn] = {};
+/// Sums of a thread's outputs, from thread_row() and thread_column() of its block on.
+struct ThreadSums {
+  float at[kPlainThreadTile][kPlainThreadTile] = {};
 };
-RT_DEVICE int own_plain_row() { return static_cast<int>(threadIdx.x) / kPlainSide * kPlainOwn; }
-RT_DEVICE int own_plain_column() { return static_cast<int>(threadIdx.x) % kPlainSide * kPlainOwn; }
+RT_DEVICE int thread_row() { return static_cast<int>(threadIdx.x) / kPlainSide * kPlainThreadTile; }
+RT_DEVICE int thread_column() { return static_cast<int>(threadIdx.x) % kPlainSide * kPlainThreadTile; }
 
 /// Loads tiles of one operand of a product. Lines are rows of the left matrix or columns of the right one;
 /// terms are indices of the reduction axis. `Side` has
@@ -79,20 +79,20 @@ struct ProductPart {
 
 /// Computes the sums of a thread's outputs. All threads of the block must call it, and only once per kernel.
 template <typename Left, typename Right>
-RT_DEVICE OwnSums add_products(const Left& left, const Right& right, const ProductPart& part) {
+RT_DEVICE ThreadSums add_products(const Left& left, const Right& right, const ProductPart& part) {
   RT_SHARED(rows, float[kPlainDepth][kPlainTile + 1]);
   RT_SHARED(columns, float[kPlainDepth][kPlainTile + 1]);
   const TileLoader<Left> load_rows(left, part.row, part.m);
   const TileLoader<Right> load_columns(right, part.column, part.n);
-  const int row = own_plain_row(), column = own_plain_column();
-  OwnSums sums;
+  const int row = thread_row(), column = thread_column();
+  ThreadSums sums;
   for (int64_t term = part.begin; term < part.end; term += kPlainDepth) {
     load_rows.load(term, part.end, rows);
     load_columns.load(term, part.end, columns);
     rt::sync_block();
     for (int t = 0; t < kPlainDepth; ++t) {
-      for (int r = 0; r < kPlainOwn; ++r) {
-        for (int s = 0; s < kPlainOwn; ++s) sums.at[r][s] += rows[t][row + r] * columns[t][column + s];
+      for (int r = 0; r < kPlainThreadTile; ++r) {
+        for (int s = 0; s < kPlainThreadTile; ++s) sums.at[r][s] += rows[t][row + r] * columns[t][column + s];
       }
     }
     rt::sync_block();
@@ -131,11 +131,11 @@ struct Epilogue {
 
 /// Calls body(row, column, sum) for each output of the thread that is inside of the product.
 template <typename Body>
-RT_DEVICE void for_each_sum(const OwnSums& sums, const ProductPart& part, Body body) {
-  for (int r = 0; r < kPlainOwn; ++r) {
-    const int64_t row = part.row + own_plain_row() + r;
-    for (int s = 0; s < kPlainOwn; ++s) {
-      const int64_t column = part.column + own_plain_column() + s;
+RT_DEVICE void for_each_sum(const ThreadSums& sums, const ProductPart& part, Body body) {
+  for (int r = 0; r < kPlainThreadTile; ++r) {
+    const int64_t row = part.row + thread_row() + r;
+    for (int s = 0; s < kPlainThreadTile; ++s) {
+      const int64_t column = part.column + thread_column() + s;
       if (row < part.m && column < part.n) body(row, column, sums.at[r][s]);
     }
   }

@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kBlockThreads)
                          .column = static_cast<int64_t>(blockIdx.x) * kPlainTile,
                          .begin = terms.first,
                          .end = terms.end};
-  const OwnSums sums = add_products(rows, columns, part);
+  const ThreadSums sums = add_products(rows, columns, part);
   for_each_sum(sums, part,
                [&](int64_t row, int64_t column, float sum) { put(shape, out, row, column, sum); });
 }
@@ -127,10 +127,11 @@ struct Operand {
 };
 /// An operand in memory whose 16-byte moves are all aligned, and fully inside or fully outside.
 template <typename T>
-struct EvenOperand : Operand<T> {};
-/// True if `side` is an EvenOperand for matmuls of k terms. Byte offsets within a block must fit in 32 bits.
+struct AlignedOperand : Operand<T> {};
+/// True if `side` is an AlignedOperand for matmuls of k terms. Byte offsets within a block must fit in 32
+/// bits.
 template <typename T>
-bool is_even(const Operand<T>& side, int k) {
+bool is_aligned(const Operand<T>& side, int k) {
   const bool along_terms = side.term_stride == 1;
   const int64_t apart = along_terms ? side.line_stride : side.term_stride;
   return (along_terms ? k : side.lines) % kWide == 0 && apart % kWide == 0 && apart < int64_t{1} << 23;
@@ -146,8 +147,8 @@ struct Panel {
   static_assert(kMoves <= kOwn * kBlockThreads);
   rt::Word16 held[kOwn];
   bool along_terms;
-  int line, term;  ///< of the first move, relative to the tile's first
-  uint32_t place;  ///< byte offset of the first move in shared memory
+  int line, term;          ///< of the first move, relative to the tile's first
+  uint32_t shared_offset;  ///< byte offset of the first move in shared memory
 
   RT_DEVICE explicit Panel(bool terms) : along_terms(terms || kOwn > 2) {
     const int thread = static_cast<int>(threadIdx.x);
@@ -159,7 +160,7 @@ struct Panel {
       line = move.line;
       term = move.term;
     }
-    place = Swizzle::at(line, 2 * term);
+    shared_offset = Swizzle::at(line, 2 * term);
   }
   RT_DEVICE bool has_move(int i) const {
     if (kMoves == kOwn * kBlockThreads) return true;
@@ -179,11 +180,11 @@ struct Panel {
       static_assert(kBlockThreads / Swizzle::kSlots % (4 * rt::kTile) == 0);
       RT_UNROLL
       for (int i = 0; i < kOwn; ++i) {
-        std::byte* to = shared + place + i * kBlockThreads * static_cast<int>(Swizzle::kSlotBytes);
+        std::byte* to = shared + shared_offset + i * kBlockThreads * static_cast<int>(Swizzle::kSlotBytes);
         if (has_move(i)) *reinterpret_cast<rt::Word16*>(to) = held[i];
       }
     } else if (has_move(0)) {
-      rt::put_across<T>(shared, place, held[0], held[1]);
+      rt::put_across<T>(shared, shared_offset, held[0], held[1]);
     }
   }
 
@@ -191,14 +192,14 @@ struct Panel {
   using Swizzle = rt::Swizzle;
 };
 
-/// Loads one tile after another, kDepth terms per step, through Operand::wide. The Feed of a right operand
-/// may also have finish(panel), which completes the conversion after the loads have arrived.
+/// Loads one tile after another, kDepth terms per step, through Operand::wide. The PanelLoader of a right
+/// operand may also have finish(panel), which completes the conversion after the loads have arrived.
 template <typename T, int kLines, typename Side>
-struct Feed {
+struct PanelLoader {
   const Side& from;
   int first_line;
 
-  RT_DEVICE Feed(const Panel<T, kLines>& /*panel*/, const Side& side, int line, int /*first_term*/)
+  RT_DEVICE PanelLoader(const Panel<T, kLines>& /*panel*/, const Side& side, int line, int /*first_term*/)
       : from(side), first_line(line) {}
   /// Loads the terms [first_term, first_term + kDepth); zero from end_term on and after the last line.
   RT_DEVICE void fetch(Panel<T, kLines>& panel, int first_term, int end_term) const {
@@ -209,15 +210,16 @@ struct Feed {
     }
   }
 };
-/// Feed of an even operand: each move has a constant offset from an address that is uniform across the block.
-/// Nonexistent lines are clamped to the last ones, because their sums are not used.
+/// PanelLoader of an even operand: each move has a constant offset from an address that is uniform across the
+/// block. Nonexistent lines are clamped to the last ones, because their sums are not used.
 template <typename T, int kLines>
-struct Feed<T, kLines, EvenOperand<T>> {
-  const EvenOperand<T>& from;
+struct PanelLoader<T, kLines, AlignedOperand<T>> {
+  const AlignedOperand<T>& from;
   int first_line;
   uint32_t distance[Panel<T, kLines>::kOwn];
 
-  RT_DEVICE Feed(const Panel<T, kLines>& panel, const EvenOperand<T>& side, int first, int /*first_term*/)
+  RT_DEVICE PanelLoader(const Panel<T, kLines>& panel, const AlignedOperand<T>& side, int first,
+                        int /*first_term*/)
       : from(side), first_line(first) {
     const int last = from.lines - first_line - (from.along_terms() ? 1 : kWide);
     RT_UNROLL
@@ -250,7 +252,7 @@ struct Feed<T, kLines, EvenOperand<T>> {
 template <int rows, int columns, int warps_down>
 struct Blocking {
   static constexpr int kRows = rows, kColumns = columns;
-  static constexpr bool kEven = false, kUniform = false;
+  static constexpr bool kAligned = false, kUniform = false;
   static constexpr int kWarpsAcross = kBlockThreads / rt::kWarp / warps_down;
   static constexpr int kTilesDown = rows / warps_down / rt::kTile;
   static constexpr int kTilesAcross = columns / kWarpsAcross / rt::kTile;
@@ -263,7 +265,7 @@ template <typename T, typename B>
 struct WarpTiles {
   /// True if the next fragment is loaded while one is multiplied: with this many tiles, few warps are
   /// resident to hide the latency.
-  static constexpr bool kAhead = B::kTilesAcross > 4;
+  static constexpr bool kPrefetch = B::kTilesAcross > 4;
   rt::Acc<T> sums[B::kTilesDown][B::kTilesAcross];
   int row, column;  ///< the first tile
   rt::PanelReader<T, rt::Side::left> of_left;
@@ -295,13 +297,13 @@ struct WarpTiles {
     for (int s = 0; s < B::kTilesAcross; ++s) {
       const bool is_last = s + 1 == B::kTilesAcross;
       const auto load_next = [&] { next[(s + 1) % 2] = of_right.load(right, s + 1, first); };
-      if (kAhead && !is_last) {
+      if (kPrefetch && !is_last) {
         load_next();
         rt::keep_order();
       }
       RT_UNROLL
       for (int r = 0; r < B::kTilesDown; ++r) rt::multiply_add(sums[r][s], lines[r], next[s % 2]);
-      if (!kAhead && !is_last) load_next();
+      if (!kPrefetch && !is_last) load_next();
     }
   }
 };
@@ -324,8 +326,8 @@ RT_DEVICE void for_each_tile_sum(const Rows& rows, const Columns& columns, int f
   RT_SHARED(right, TwoPanels<B::kColumns>);
   Panel<T, B::kRows> next_left(rows.along_terms());
   Panel<T, B::kColumns> next_right(columns.along_terms());
-  Feed<T, B::kRows, Rows> feed_left(next_left, rows, first_row, terms.first);
-  Feed<T, B::kColumns, Columns> feed_right(next_right, columns, first_column, terms.first);
+  PanelLoader<T, B::kRows, Rows> feed_left(next_left, rows, first_row, terms.first);
+  PanelLoader<T, B::kColumns, Columns> feed_right(next_right, columns, first_column, terms.first);
   WarpTiles<T, B> tiles;
   // At the edge of the product, warps may have nothing to multiply.
   const bool any = first_row + tiles.row * rt::kTile < rows.lines &&
@@ -388,26 +390,26 @@ struct Extent {
   int rows, columns;
 };
 /// Returns the outputs per block of a variant.
-inline Extent extent_of(MatmulWay way) {
-  if (way == MatmulWay::large) return {Large::kRows, Large::kColumns};
-  if (way == MatmulWay::small) return {Small::kRows, Small::kColumns};
-  if (way == MatmulWay::tall) return {Tall::kRows, Tall::kColumns};
-  if (way == MatmulWay::wide) return {Wide::kRows, Wide::kColumns};
+inline Extent extent_of(MatmulVariant way) {
+  if (way == MatmulVariant::large) return {Large::kRows, Large::kColumns};
+  if (way == MatmulVariant::small) return {Small::kRows, Small::kColumns};
+  if (way == MatmulVariant::tall) return {Tall::kRows, Tall::kColumns};
+  if (way == MatmulVariant::wide) return {Wide::kRows, Wide::kColumns};
   return {kPlainTile, kPlainTile};
 }
 /// Returns the number of blocks of a variant.
-inline int64_t num_blocks(const MatmulShape& shape, MatmulWay way) {
+inline int64_t num_blocks(const MatmulShape& shape, MatmulVariant way) {
   const Extent extent = extent_of(way);
-  return divided_up(shape.m, extent.rows) * divided_up(shape.n, extent.columns);
+  return ceil_div(shape.m, extent.rows) * ceil_div(shape.n, extent.columns);
 }
 
 /// Variant and number of splits of a matmul; both depend only on the shape.
 struct MatmulPlan {
   MatmulShape shape;
-  MatmulWay way;
+  MatmulVariant way;
   int splits;
 
-  MatmulPlan(const MatmulShape& of, MatmulWay by)
+  MatmulPlan(const MatmulShape& of, MatmulVariant by)
       : shape(of), way(by), splits(choose_splits(num_blocks(of, by), of.k)) {}
   /// Returns the bytes of Out::parts.
   int64_t workspace_bytes() const {
@@ -418,22 +420,22 @@ struct MatmulPlan {
   }
   rt::Shape launch_shape() const {
     const Extent extent = extent_of(way);
-    return {rt::Dim3{static_cast<unsigned>(divided_up(shape.n, extent.columns)),
-                     static_cast<unsigned>(divided_up(shape.m, extent.rows)), static_cast<unsigned>(splits)},
+    return {rt::Dim3{static_cast<unsigned>(ceil_div(shape.n, extent.columns)),
+                     static_cast<unsigned>(ceil_div(shape.m, extent.rows)), static_cast<unsigned>(splits)},
             rt::Dim3{kBlockThreads, 1, 1}};
   }
 };
 
 /// Returns the kernel of a variant.
 template <typename T, typename To, typename Rows, typename Columns>
-auto matmul_kernel(MatmulWay way) {
+auto matmul_kernel(MatmulVariant way) {
   if constexpr (std::is_same_v<T, float>) {
     return multiply_plain<To, Columns>;
   } else {
-    if (way == MatmulWay::tall) return multiply_tiles<T, To, Tall, Rows, Columns>;
-    if (way == MatmulWay::wide) return multiply_tiles<T, To, Wide, Rows, Columns>;
+    if (way == MatmulVariant::tall) return multiply_tiles<T, To, Tall, Rows, Columns>;
+    if (way == MatmulVariant::wide) return multiply_tiles<T, To, Wide, Rows, Columns>;
     if constexpr (!requires { typename Columns::NoLargeBlocks; }) {
-      if (way == MatmulWay::large) return multiply_tiles<T, To, Large, Rows, Columns>;
+      if (way == MatmulVariant::large) return multiply_tiles<T, To, Large, Rows, Columns>;
     }
     return multiply_tiles<T, To, Small, Rows, Columns>;
   }

@@ -13,22 +13,22 @@ namespace hearth::ops {
 namespace {
 
 constexpr int64_t kPieceElements = 1 << 17;
-constexpr float kLeastAbsmax = 1e-38F;
+constexpr float kMinAbsmax = 1e-38F;
 
 int64_t parts_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
 float largest(const float* values, int64_t count) {
-  float most = 0;
-  for (int64_t i = 0; i < count; ++i) most = std::max(most, std::abs(values[i]));
-  return most;
+  float largest_abs = 0;
+  for (int64_t i = 0; i < count; ++i) largest_abs = std::max(largest_abs, std::abs(values[i]));
+  return largest_abs;
 }
 
 /// Returns the code nearest to x: the number of midpoints between adjacent values that are below x.
 uint8_t nearest4(float x) {
   static const std::array<float, 16> middles = [] {
-    std::array<float, 16> made{};
-    for (size_t i = 0; i + 1 < made.size(); ++i) made[i] = (kNormalFloat4[i] + kNormalFloat4[i + 1]) / 2;
-    return made;
+    std::array<float, 16> result{};
+    for (size_t i = 0; i + 1 < result.size(); ++i) result[i] = (kNormalFloat4[i] + kNormalFloat4[i + 1]) / 2;
+    return result;
   }();
   size_t at = 0;
   for (size_t step = 8; step > 0; step /= 2) at += x > middles[at + step - 1] ? step : 0;
@@ -37,9 +37,9 @@ uint8_t nearest4(float x) {
 
 /// The two values of every byte.
 constexpr std::array<std::array<float, 2>, 256> kPairs = [] {
-  std::array<std::array<float, 2>, 256> made{};
-  for (size_t i = 0; i < made.size(); ++i) made[i] = {kNormalFloat4[i / 16], kNormalFloat4[i % 16]};
-  return made;
+  std::array<std::array<float, 2>, 256> result{};
+  for (size_t i = 0; i < result.size(); ++i) result[i] = {kNormalFloat4[i / 16], kNormalFloat4[i % 16]};
+  return result;
 }();
 
 /// Dequantizes codes [begin, end) without a scale.
@@ -104,10 +104,10 @@ uint8_t nearest8(float x) {
 }
 /// Returns the smallest power of two that scales a row with this absmax into the range of E4M3 (448 = 7/8 *
 /// 2^9).
-float fp8_scale(float most) {
-  if (!(most > 0) || !std::isfinite(most)) return 1;
+float fp8_scale(float largest_abs) {
+  if (!(largest_abs > 0) || !std::isfinite(largest_abs)) return 1;
   int exponent = 0;
-  const float fraction = std::frexp(most, &exponent);
+  const float fraction = std::frexp(largest_abs, &exponent);
   return std::ldexp(1.0F, std::max(exponent - (fraction <= 0.875F ? 9 : 8), -126));
 }
 
@@ -176,9 +176,9 @@ void Quantizer::add_nf4(int64_t at, const float* values, int64_t count) {
   std::fill_n(codes, parts_of(count, 2), uint8_t{0});
   for (int64_t first = 0; first < count; first += kBlock4) {
     const int64_t size = std::min(kBlock4, count - first);
-    const float most = largest(values + first, size);
-    absmax_[static_cast<size_t>((at + first) / kBlock4)] = most;
-    const float factor = 1 / std::max(most, kLeastAbsmax);
+    const float largest_abs = largest(values + first, size);
+    absmax_[static_cast<size_t>((at + first) / kBlock4)] = largest_abs;
+    const float factor = 1 / std::max(largest_abs, kMinAbsmax);
     for (int64_t i = first; i < first + size; ++i) {
       const int code = nearest4(values[i] * factor) << (i % 2 == 0 ? 4 : 0);
       codes[i / 2] = static_cast<uint8_t>(codes[i / 2] | code);
@@ -189,9 +189,9 @@ void Quantizer::add_nf4(int64_t at, const float* values, int64_t count) {
 void Quantizer::add_int8(int64_t at, const float* values, int64_t count) {
   auto* codes = static_cast<int8_t*>(parts_[0]) + at;
   for (int64_t first = 0; first < count; first += columns_) {
-    const float most = largest(values + first, columns_);
-    static_cast<float*>(parts_[1])[(at + first) / columns_] = most;
-    const float factor = most > 0 ? 127 / most : 0;
+    const float largest_abs = largest(values + first, columns_);
+    static_cast<float*>(parts_[1])[(at + first) / columns_] = largest_abs;
+    const float factor = largest_abs > 0 ? 127 / largest_abs : 0;
     for (int64_t i = first; i < first + columns_; ++i)
       codes[i] = static_cast<int8_t>(std::nearbyint(values[i] * factor));
   }
@@ -216,9 +216,9 @@ void Quantizer::finish() {
   const auto count = std::ssize(absmax_);
   for (int64_t first = 0; first < count; first += kBlockAbsmax) {
     const int64_t size = std::min(kBlockAbsmax, count - first);
-    const float most = largest(absmax_.data() + first, size);
-    static_cast<float*>(parts_[2])[first / kBlockAbsmax] = most;
-    quantize_dynamic(true, absmax_.data() + first, 1 / std::max(most, kLeastAbsmax),
+    const float largest_abs = largest(absmax_.data() + first, size);
+    static_cast<float*>(parts_[2])[first / kBlockAbsmax] = largest_abs;
+    quantize_dynamic(true, absmax_.data() + first, 1 / std::max(largest_abs, kMinAbsmax),
                      static_cast<uint8_t*>(parts_[1]) + first, size);
   }
 }

@@ -43,17 +43,17 @@ struct Nf4 {
     uint32_t codes;
     float scale;
   };
-  RT_DEVICE Group load(uint32_t first, uint32_t further, int /*row*/) const {
+  RT_DEVICE Group load(uint32_t first, uint32_t group_offset, int /*row*/) const {
     const uint8_t* at = codes + uint64_t{first} * (kWide / 2);
-    return {*reinterpret_cast<const rt::Word4*>(at + further * (kWide / 2)),
-            tables.scales[(first + further) / (kBlock4 / kWide)]};
+    return {*reinterpret_cast<const rt::Word4*>(at + group_offset * (kWide / 2)),
+            tables.scales[(first + group_offset) / (kBlock4 / kWide)]};
   }
   RT_DEVICE rt::Vec<float, kWide> values_of(const Group& group) const {
-    rt::Vec<float, kWide> made;
+    rt::Vec<float, kWide> result;
     RT_UNROLL
     for (int e = 0; e < kWide; ++e)
-      made.at[e] = tables.values[group.codes >> (e % 2 == 0 ? 4 * e + 4 : 4 * e - 4) & 15] * group.scale;
-    return made;
+      result.at[e] = tables.values[group.codes >> (e % 2 == 0 ? 4 * e + 4 : 4 * e - 4) & 15] * group.scale;
+    return result;
   }
   /// Moves the table of values to shared memory. All threads of a block must call it.
   RT_DEVICE void keep_values(float* shared) {
@@ -76,16 +76,17 @@ struct Bytes {
     uint32_t codes[2];
     float scale;
   };
-  RT_DEVICE Group load(uint32_t first, uint32_t further, int row) const {
+  RT_DEVICE Group load(uint32_t first, uint32_t group_offset, int row) const {
     const auto* at = reinterpret_cast<const uint32_t*>(codes + uint64_t{first} * kWide);
-    const auto two = rt::load<uint32_t, 2>(at + further * 2);
+    const auto two = rt::load<uint32_t, 2>(at + group_offset * 2);
     return {{two.at[0], two.at[1]}, factors[row]};
   }
   RT_DEVICE rt::Vec<float, kWide> values_of(const Group& group) const {
-    rt::Vec<float, kWide> made;
+    rt::Vec<float, kWide> result;
     RT_UNROLL
-    for (int e = 0; e < kWide; ++e) made.at[e] = Format::value(group.codes[e / 4] >> e % 4 * 8, group.scale);
-    return made;
+    for (int e = 0; e < kWide; ++e)
+      result.at[e] = Format::value(group.codes[e / 4] >> e % 4 * 8, group.scale);
+    return result;
   }
   RT_DEVICE void keep_values(float* /*shared*/) const {}
 };
@@ -128,10 +129,10 @@ template <typename T, typename Matrix>
 RT_DEVICE rt::Word16 group_as(const Matrix& matrix, typename Matrix::Group group) {
   group.scale = group.scale == group.scale ? group.scale : nanf("");
   const rt::Vec<float, kWide> values = matrix.values_of(group);
-  rt::Vec<uint32_t, kWide / 2> made;
+  rt::Vec<uint32_t, kWide / 2> result;
   RT_UNROLL
-  for (int w = 0; w < kWide / 2; ++w) made.at[w] = rt::packed<T>(values.at[2 * w], values.at[2 * w + 1]);
-  return rt::bits_as<rt::Word16>(made);
+  for (int w = 0; w < kWide / 2; ++w) result.at[w] = rt::packed<T>(values.at[2 * w], values.at[2 * w + 1]);
+  return rt::bits_as<rt::Word16>(result);
 }
 
 /// Right operand of a matmul of tiles (Operand in product_blocks.h); elements are rounded to T.
@@ -162,23 +163,23 @@ struct GroupSide : TileSide<T, Matrix> {};
 }  // namespace
 
 template <typename T, int kLines, typename Matrix>
-struct Feed<T, kLines, GroupSide<T, Matrix>> {
+struct PanelLoader<T, kLines, GroupSide<T, Matrix>> {
   static constexpr int kOwn = Panel<T, kLines>::kOwn;
   const GroupSide<T, Matrix>& from;
   int first_line;
   int line[kOwn];  ///< of a move, relative to first_line; nonexistent lines are clamped to the last ones
-  uint32_t further[kOwn];  ///< groups from the first line and term to the move's group
+  uint32_t group_offset[kOwn];  ///< groups from the first line and term to the move's group
   typename Matrix::Group held[kOwn];
 
-  RT_DEVICE Feed(const Panel<T, kLines>& panel, const GroupSide<T, Matrix>& side, int first,
-                 int /*first_term*/)
+  RT_DEVICE PanelLoader(const Panel<T, kLines>& panel, const GroupSide<T, Matrix>& side, int first,
+                        int /*first_term*/)
       : from(side), first_line(first) {
     const int last = from.lines - first_line - (from.back ? kWide : 1);
     RT_UNROLL
     for (int i = 0; i < kOwn; ++i) {
       line[i] = panel.line_of(i) < last ? panel.line_of(i) : last;
-      further[i] = from.back ? group_of(panel.term_of(i), line[i], from.matrix.columns)
-                             : group_of(line[i], panel.term_of(i), from.matrix.columns);
+      group_offset[i] = from.back ? group_of(panel.term_of(i), line[i], from.matrix.columns)
+                                  : group_of(line[i], panel.term_of(i), from.matrix.columns);
     }
   }
   RT_DEVICE void fetch(Panel<T, kLines>& panel, int first_term, int end_term) {
@@ -189,7 +190,7 @@ struct Feed<T, kLines, GroupSide<T, Matrix>> {
       const int term = first_term + panel.term_of(i);
       held[i] = {};
       if (first_term + kDepth <= end_term || term < end_term)
-        held[i] = from.matrix.load(first, further[i], from.back ? term : first_line + line[i]);
+        held[i] = from.matrix.load(first, group_offset[i], from.back ? term : first_line + line[i]);
     }
   }
   RT_DEVICE void finish(Panel<T, kLines>& panel) const {
@@ -225,17 +226,18 @@ constexpr int64_t kDequantizeBlocks = 1024;
 
 /// All rows of x, up to 256, in one block, so that the matrix is read once; as many columns as fit in the
 /// threads' registers.
-using Whole = Blocking<256, 112, 8>;
+using FullRows = Blocking<256, 112, 8>;
 /// Number of such blocks that keep a mid-range GPU busy; each fills a compute unit.
-constexpr int64_t kBusyWhole = 40;
+constexpr int64_t kMinFullRowBlocks = 40;
 template <typename T, typename Matrix>
 __global__ void __launch_bounds__(kBlockThreads)
-    multiply_quantized(EvenOperand<T> rows, GroupSide<T, Matrix> columns, MatmulShape shape, Result<T> out) {
+    multiply_quantized(AlignedOperand<T> rows, GroupSide<T, Matrix> columns, MatmulShape shape,
+                       Result<T> out) {
   RT_SHARED(values, float[16]);
   columns.matrix.keep_values(values);
-  for_each_tile_sum<T, Whole>(
-      rows, columns, static_cast<int>(blockIdx.y) * Whole::kRows,
-      static_cast<int>(blockIdx.x) * Whole::kColumns, terms_of(shape.k, kDepth),
+  for_each_tile_sum<T, FullRows>(
+      rows, columns, static_cast<int>(blockIdx.y) * FullRows::kRows,
+      static_cast<int>(blockIdx.x) * FullRows::kColumns, terms_of(shape.k, kDepth),
       [&](int, int) { return [&](int row, int column, float sum) { put(shape, out, row, column, sum); }; });
 }
 /// Rows of x from which dequantizing first costs less than decoding in every block of the matmul.
@@ -263,29 +265,29 @@ struct Problem {
   std::string way;
 
   bool may_be_dequantized() const { return dtype != DType::f32 && shape.m >= kDequantizedRows; }
-  bool is_dequantized() const { return may_be_dequantized() && !is_whole(); }
+  bool is_dequantized() const { return may_be_dequantized() && !fits_full_rows(); }
   /// True if only few blocks read the matrix, so that it is decoded in the matmul. The library, where it is
   /// faster than Hearth's kernels, needs a dequantized matrix.
-  bool is_whole() const {
-    return dtype != DType::f32 && way != "library" && shape.m > Whole::kRows / 2 &&
-           shape.m <= 2 * Whole::kRows && rows % kWide == 0 && columns % kWide == 0;
+  bool fits_full_rows() const {
+    return dtype != DType::f32 && way != "library" && shape.m > FullRows::kRows / 2 &&
+           shape.m <= 2 * FullRows::kRows && rows % kWide == 0 && columns % kWide == 0;
   }
   ChosenMatmul dequantized_matmul() const { return {shape, dtype, dtype, way}; }
   rt::Dim3 whole_blocks() const {
-    return {static_cast<unsigned>(divided_up(shape.n, Whole::kColumns)),
-            static_cast<unsigned>(divided_up(shape.m, Whole::kRows)), 1};
+    return {static_cast<unsigned>(ceil_div(shape.n, FullRows::kColumns)),
+            static_cast<unsigned>(ceil_div(shape.m, FullRows::kRows)), 1};
   }
   MatmulPlan plan() const {
-    const MatmulWay usual = MatmulKernel::usual_way(shape, dtype);
-    MatmulPlan made(shape, usual == MatmulWay::large ? MatmulWay::small : usual);
-    if (is_whole()) {
+    const MatmulVariant usual = MatmulKernel::default_variant(shape, dtype);
+    MatmulPlan result(shape, usual == MatmulVariant::large ? MatmulVariant::small : usual);
+    if (fits_full_rows()) {
       const rt::Dim3 blocks = whole_blocks();
-      made.splits = static_cast<int>(std::clamp<int64_t>(kBusyWhole / (blocks.x * blocks.y), 1,
-                                                         std::max<int64_t>(shape.k / kLeastTerms, 1)));
+      result.splits = static_cast<int>(std::clamp<int64_t>(
+          kMinFullRowBlocks / (blocks.x * blocks.y), 1, std::max<int64_t>(shape.k / kMinTermsPerSplit, 1)));
     }
-    return made;
+    return result;
   }
-  int64_t matrix_bytes() const { return divided_up(rows * columns * 2, 256) * 256; }
+  int64_t matrix_bytes() const { return ceil_div(rows * columns * 2, 256) * 256; }
   int64_t workspace_bytes() const {
     return is_dequantized() ? matrix_bytes() + dequantized_matmul().workspace_bytes()
                             : plan().workspace_bytes();
@@ -297,7 +299,7 @@ Problem problem_of(const NodeView& node) {
             .back = node.attrs.integer_or("back", 0) != 0,
             .dtype = node.in_type(QuantizedIn::x).dtype,
             .shape = {},
-            .way = std::string(way_at(node.attrs, 0))};
+            .way = std::string(variant_at(node.attrs, 0))};
   const int64_t k = p.back ? p.rows : p.columns, n = p.back ? p.columns : p.rows;
   p.shape = {.m = static_cast<int>(node.in_type(QuantizedIn::x).shape[0]),
              .n = static_cast<int>(n),
@@ -327,7 +329,7 @@ void multiply_whole(void* stream, const Problem& p, const Operand<T>& rows, cons
   rt::Dim3 blocks = p.whole_blocks();
   blocks.z = static_cast<unsigned>(plan.splits);
   rt::launch(multiply_quantized<T, Matrix>, {blocks, rt::Dim3{kBlockThreads, 1, 1}}, stream,
-             EvenOperand<T>{rows}, GroupSide<T, Matrix>{{matrix, p.shape.n, p.back}}, p.shape, out);
+             AlignedOperand<T>{rows}, GroupSide<T, Matrix>{{matrix, p.shape.n, p.back}}, p.shape, out);
   if (plan.splits == 1) return;
   rt::launch(add_parts<Result<T>>, {num_stride_blocks(int64_t{p.shape.m} * p.shape.n), kBlockThreads}, stream,
              p.shape, out, plan.splits);
@@ -342,7 +344,7 @@ void multiply(const KernelArgs& args, const Problem& p, const Matrix& matrix, st
   if constexpr (!std::is_same_v<T, float>) {
     if (p.is_dequantized()) return multiply_dequantized<T>(args, p, matrix, workspace);
     const Operand<T> rows{x, p.shape.a_row, 1, p.shape.m};
-    if (p.is_whole()) return multiply_whole<T>(stream, p, rows, matrix, out);
+    if (p.fits_full_rows()) return multiply_whole<T>(stream, p, rows, matrix, out);
     launch_matmul<T>(stream, plan, rows, TileSide<T, Matrix>{matrix, p.shape.n, p.back}, out);
   } else if (p.back) {
     launch_matmul<T>(stream, plan, PlainRows{x, p.shape.a_row, 1}, PlainSide<Matrix, true>{matrix}, out);
@@ -353,14 +355,14 @@ void multiply(const KernelArgs& args, const Problem& p, const Matrix& matrix, st
 
 template <typename T>
 ir::Kernel make_nf4(const Problem& p) {
-  const int64_t blocks = divided_up(p.rows * p.columns, kBlock4);
-  const int64_t table_bytes = divided_up((16 + blocks) * int64_t{sizeof(float)}, 256) * 256;
+  const int64_t blocks = ceil_div(p.rows * p.columns, kBlock4);
+  const int64_t table_bytes = ceil_div((16 + blocks) * int64_t{sizeof(float)}, 256) * 256;
   Codebook codebook;
   std::copy(kNormalFloat4.begin(), kNormalFloat4.end(), codebook.at);
   const auto run = [=](const KernelArgs& args) {
     auto* floats = reinterpret_cast<float*>(args.workspace);
     const Nf4Tables tables{floats, floats + 16};
-    rt::launch(make_scales, {divided_up(std::max<int64_t>(blocks, 16), kBlockThreads), kBlockThreads},
+    rt::launch(make_scales, {ceil_div(std::max<int64_t>(blocks, 16), kBlockThreads), kBlockThreads},
                args.stream->handle(), input_of<uint8_t>(args, QuantizedIn::absmax),
                input_of<float>(args, QuantizedIn::absmax_scale), input_of<float>(args, QuantizedIn::offset),
                blocks, codebook, tables);

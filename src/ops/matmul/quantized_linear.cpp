@@ -58,17 +58,17 @@ bool by_rows(const Problem& p) { return !p.back && p.m <= kFewRows; }
 
 /// Workspace layout, in floats.
 struct Layout {
-  int64_t x, y, own, total;
+  int64_t x, y, local, total;
   int64_t packed = 0, panel, run, own_floats;
   explicit Layout(const Problem& p) {
     const bool wide = p.dtype == DType::f32;
     x = 0;
     y = x + (wide ? 0 : cpu::round_up(p.m * p.k, 16));
-    own = y + (wide ? 0 : cpu::round_up(p.m * p.n, 16));
+    local = y + (wide ? 0 : cpu::round_up(p.m * p.n, 16));
     panel = cpu::packs_a(p.n) ? cpu::packed_floats(p.m, p.k) : 0;
     run = panel + cpu::kDepthBlock * cpu::kPanel;
     own_floats = by_rows(p) ? kRowsAtOnce * p.k : run + cpu::kDepthBlock;
-    total = own + p.num_threads * own_floats;
+    total = local + p.num_threads * own_floats;
   }
 };
 
@@ -97,13 +97,14 @@ void multiply_by_rows(const Problem& p, const QuantizedMatrix& w, const float* x
 }
 
 /// Computes one thread's columns of y.
-void multiply(const Problem& p, const QuantizedMatrix& w, const float* x, float* y, float* own, int thread) {
+void multiply(const Problem& p, const QuantizedMatrix& w, const float* x, float* y, float* local,
+              int thread) {
   const Layout layout(p);
   const Range panels = split_range((p.n + cpu::kPanel - 1) / cpu::kPanel, p.num_threads, thread);
   const int64_t first = panels.begin * cpu::kPanel;
   const int64_t count = std::min(panels.end * cpu::kPanel, p.n) - first;
   if (count <= 0) return;
-  float* panel = own + layout.panel;
+  float* panel = local + layout.panel;
   const cpu::BlockProduct part{.m = p.m,
                                .n = count,
                                .k = p.k,
@@ -112,9 +113,9 @@ void multiply(const Problem& p, const QuantizedMatrix& w, const float* x, float*
                                .a_k = 1,
                                .c = y + first,
                                .c_row = p.n,
-                               .packed_a = layout.panel > 0 ? own : nullptr};
+                               .packed_a = layout.panel > 0 ? local : nullptr};
   cpu::multiply_blocks(part, cpu::kPanel, [&](int64_t at, int64_t depth, int64_t j, int64_t columns) {
-    read_panel(w, p.back, {at, at + depth}, {first + j, first + j + columns}, own + layout.run, panel);
+    read_panel(w, p.back, {at, at + depth}, {first + j, first + j + columns}, local + layout.run, panel);
     return panel;
   });
 }
@@ -131,8 +132,8 @@ Kernel kernel(const NodeView& node) {
     float* y = wide ? args.output<float>(0) : base + layout.y;
     args.threads->run([&](int thread) {
       if (thread >= p.num_threads) return;
-      float* own = base + layout.own + thread * layout.own_floats;
-      by_rows(p) ? multiply_by_rows(p, w, x, y, own, thread) : multiply(p, w, x, y, own, thread);
+      float* local = base + layout.local + thread * layout.own_floats;
+      by_rows(p) ? multiply_by_rows(p, w, x, y, local, thread) : multiply(p, w, x, y, local, thread);
     });
     if (wide) return;
     args.threads->parallel_for(p.m * p.n, 16384, [&](Range r) {
@@ -196,49 +197,49 @@ std::vector<ValueId> vjp(const VjpContext& context) {
 Cost cost(const NodeView& node) {
   const Problem p = problem_of(node);
   const auto m = static_cast<double>(p.m);
-  Cost made = product_cost(m, static_cast<double>(p.n), static_cast<double>(p.k), bytes_moved(node),
-                           p.back ? KernelKind::quantized_matmul_nn : KernelKind::quantized_matmul_nt);
-  made.rows = m;
-  return made;
+  Cost result = product_cost(m, static_cast<double>(p.n), static_cast<double>(p.k), bytes_moved(node),
+                             p.back ? KernelKind::quantized_matmul_nn : KernelKind::quantized_matmul_nt);
+  result.rows = m;
+  return result;
 }
 
 Sample sample(Quantization kind, int64_t m, int64_t rows, int64_t columns, bool back = false,
               DType dtype = DType::f32) {
-  Sample made{.in = {normal({m, back ? rows : columns}, dtype)},
-              .attrs = {{"format", std::string(quantization_name(kind))},
-                        {"rows", rows},
-                        {"columns", columns},
-                        {"back", int64_t{back}}},
-              .tolerance = dtype == DType::f32 ? 1e-5 : 1e-2};
+  Sample result{.in = {normal({m, back ? rows : columns}, dtype)},
+                .attrs = {{"format", std::string(quantization_name(kind))},
+                          {"rows", rows},
+                          {"columns", columns},
+                          {"back", int64_t{back}}},
+                .tolerance = dtype == DType::f32 ? 1e-5 : 1e-2};
   for (const QuantizedPart& part : quantized_parts(kind, rows, columns)) {
     const bool codes = part.type.dtype != DType::f32;
-    made.in.push_back(
+    result.in.push_back(
         codes ? indices(part.type.shape, part.type.dtype == DType::i8 ? 128 : 256, part.type.dtype)
               : positive(part.type.shape));
   }
-  return made;
+  return result;
 }
 std::vector<Sample> samples() {
-  std::vector<Sample> made = {sample(Quantization::nf4, 5, 7, 600),
-                              sample(Quantization::nf4, 5, 7, 24),
-                              sample(Quantization::nf4, 3, 33, 71, true),
-                              sample(Quantization::nf4, 9, 70, 401),
-                              sample(Quantization::nf4, 6, 40, 64, false, DType::bf16),
-                              sample(Quantization::nf4, 260, 40, 72, false, DType::bf16),
-                              sample(Quantization::nf4, 40, 72, 40, false, DType::bf16),
-                              sample(Quantization::nf4, 140, 12, 64, true, DType::bf16),
-                              sample(Quantization::nf4, 140, 12, 72, false, DType::bf16),
-                              sample(Quantization::nf4, 140, 12, 520, false, DType::bf16),
-                              sample(Quantization::nf4, 40, 72, 520, false, DType::bf16),
-                              sample(Quantization::nf4, 4, 72, 520, false, DType::bf16),
-                              sample(Quantization::int8, 7, 12, 33, false, DType::f16),
-                              sample(Quantization::int8, 256, 40, 48, true, DType::f16),
-                              sample(Quantization::nf4, 150, 120, 600, true, DType::bf16),
-                              sample(Quantization::nf4, 260, 21, 45, true, DType::bf16)};
+  std::vector<Sample> result = {sample(Quantization::nf4, 5, 7, 600),
+                                sample(Quantization::nf4, 5, 7, 24),
+                                sample(Quantization::nf4, 3, 33, 71, true),
+                                sample(Quantization::nf4, 9, 70, 401),
+                                sample(Quantization::nf4, 6, 40, 64, false, DType::bf16),
+                                sample(Quantization::nf4, 260, 40, 72, false, DType::bf16),
+                                sample(Quantization::nf4, 40, 72, 40, false, DType::bf16),
+                                sample(Quantization::nf4, 140, 12, 64, true, DType::bf16),
+                                sample(Quantization::nf4, 140, 12, 72, false, DType::bf16),
+                                sample(Quantization::nf4, 140, 12, 520, false, DType::bf16),
+                                sample(Quantization::nf4, 40, 72, 520, false, DType::bf16),
+                                sample(Quantization::nf4, 4, 72, 520, false, DType::bf16),
+                                sample(Quantization::int8, 7, 12, 33, false, DType::f16),
+                                sample(Quantization::int8, 256, 40, 48, true, DType::f16),
+                                sample(Quantization::nf4, 150, 120, 600, true, DType::bf16),
+                                sample(Quantization::nf4, 260, 21, 45, true, DType::bf16)};
   for (const Quantization kind : {Quantization::int8, Quantization::fp8}) {
-    made.push_back(sample(kind, 5, 37, 19));
-    made.push_back(sample(kind, 4, 9, 45, true));
-    made.push_back(sample(kind, 4, 40, 72, true, DType::bf16));
+    result.push_back(sample(kind, 5, 37, 19));
+    result.push_back(sample(kind, 4, 9, 45, true));
+    result.push_back(sample(kind, 4, 40, 72, true, DType::bf16));
     for (const auto& [m, rows, columns] : {std::array<int64_t, 3>{40, 72, 40},
                                            {140, 12, 64},
                                            {140, 12, 520},
@@ -246,24 +247,24 @@ std::vector<Sample> samples() {
                                            {4, 72, 520},
                                            {260, 40, 72},
                                            {520, 24, 40}})
-      made.push_back(sample(kind, m, rows, columns, false, DType::bf16));
+      result.push_back(sample(kind, m, rows, columns, false, DType::bf16));
   }
   // Lines and terms that do not fill blocks, for all block sizes.
   for (const Quantization kind : kQuantizations) {
     for (const auto& [m, width] : {std::pair{4, 71}, {40, 71}, {140, 13}}) {
-      made.push_back(sample(kind, m, width, 45, false, DType::bf16));
-      made.push_back(sample(kind, m, width, 521, false, DType::bf16));
-      made.push_back(sample(kind, m, 521, width, true, DType::bf16));
+      result.push_back(sample(kind, m, width, 45, false, DType::bf16));
+      result.push_back(sample(kind, m, width, 521, false, DType::bf16));
+      result.push_back(sample(kind, m, 521, width, true, DType::bf16));
     }
   }
   // Rows that fit in one block, with and without split-K.
   for (const Quantization kind : kQuantizations) {
     for (const int64_t terms : {40, 600}) {
-      made.push_back(sample(kind, 150, 120, terms, false, DType::bf16));
-      made.push_back(sample(kind, 150, terms, 120, true, DType::bf16));
+      result.push_back(sample(kind, 150, 120, terms, false, DType::bf16));
+      result.push_back(sample(kind, 150, terms, 120, true, DType::bf16));
     }
   }
-  return made;
+  return result;
 }
 
 }  // namespace

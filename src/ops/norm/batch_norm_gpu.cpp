@@ -31,15 +31,15 @@ template <typename T, int n>
 struct Values {
   static constexpr int kOwn = n;
   const T* x;
-  RT_DEVICE void of_own_rows(int column, const Rows& rows, Moments (&own)[n]) const {
-    moments_of(x + column, rows.width, first_row(), row_stride(), rows.count, own);
+  RT_DEVICE void of_own_rows(int column, const Rows& rows, Moments (&local)[n]) const {
+    moments_of(x + column, rows.width, first_row(), row_stride(), rows.count, local);
   }
 };
 struct Groups {
   static constexpr int kOwn = 1;
   const float* moments;
-  RT_DEVICE void of_own_rows(int column, const Rows& rows, Moments (&own)[1]) const {
-    Moments& all = own[0];
+  RT_DEVICE void of_own_rows(int column, const Rows& rows, Moments (&local)[1]) const {
+    Moments& all = local[0];
     for (int64_t g = first_row(); g * kMomentRows < rows.count; g += row_stride()) {
       const int64_t left = rows.count - g * kMomentRows, at = 2 * g * rows.width + column;
       all.join({static_cast<float>(left < kMomentRows ? left : kMomentRows), moments[at],
@@ -51,20 +51,20 @@ struct Groups {
 template <typename Source>
 __global__ void __launch_bounds__(kBlockThreads) measure(Source from, Moments* parts, Rows rows) {
   const int column = first_column<Source::kOwn>();
-  Moments own[Source::kOwn] = {};
-  if (column < rows.width) from.of_own_rows(column, rows, own);
-  join_lanes(own, rows.width, [&](int at, const Moments& joined) {
+  Moments local[Source::kOwn] = {};
+  if (column < rows.width) from.of_own_rows(column, rows, local);
+  join_lanes(local, rows.width, [&](int at, const Moments& joined) {
     parts[static_cast<int64_t>(blockIdx.y) * rows.width + at] = joined;
   });
 }
 
 /// Merges the values of a column over the parts that this thread processes.
 template <typename Value>
-RT_DEVICE Value join_own_parts(const Value* parts, int num_parts, int column, int width) {
-  Value own = {};
+RT_DEVICE Value merge_parts(const Value* parts, int num_parts, int column, int width) {
+  Value local = {};
   for (auto part = first_row(); part < num_parts && column < width; part += row_stride())
-    own.join(parts[part * width + column]);
-  return own;
+    local.join(parts[part * width + column]);
+  return local;
 }
 
 /// Statistics outputs, one element per channel.
@@ -78,8 +78,8 @@ RT_DEVICE float blend(float old, float now, float momentum) { return (1 - moment
 
 __global__ void __launch_bounds__(kBlockThreads)
     keep_statistics(const Moments* parts, int num_parts, Statistics kept, Rows rows) {
-  const Moments own[] = {join_own_parts(parts, num_parts, first_column<1>(), rows.width)};
-  join_lanes(own, rows.width, [&](int column, const Moments& all) {
+  const Moments local[] = {merge_parts(parts, num_parts, first_column<1>(), rows.width)};
+  join_lanes(local, rows.width, [&](int column, const Moments& all) {
     kept.mean[column] = all.mean;
     kept.rstd[column] = 1 / sqrtf(all.squares / all.count + rows.eps);
     kept.running_mean[column] = blend(kept.running_mean[column], all.mean, rows.momentum);
@@ -243,7 +243,7 @@ template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
     add_cotangents(Cotangents<T> in, const float* means, GradientSums* parts, Rows rows) {
   const int column = first_column<n>();
-  GradientSums own[n] = {};
+  GradientSums local[n] = {};
   if (column < rows.width) {
     float mean[n];
     RT_UNROLL
@@ -253,10 +253,10 @@ __global__ void __launch_bounds__(kBlockThreads)
       const rt::Vec<float, n> g = in.template at<n>(i, column);
       const rt::Vec<T, n> x = rt::load<T, n>(in.x + i);
       RT_UNROLL
-      for (int c = 0; c < n; ++c) own[c].join({g.at[c], g.at[c] * (rt::to_float(x.at[c]) - mean[c])});
+      for (int c = 0; c < n; ++c) local[c].join({g.at[c], g.at[c] * (rt::to_float(x.at[c]) - mean[c])});
     }
   }
-  join_lanes(own, rows.width, [&](int at, const GradientSums& joined) {
+  join_lanes(local, rows.width, [&](int at, const GradientSums& joined) {
     parts[static_cast<int64_t>(blockIdx.y) * rows.width + at] = joined;
   });
 }
@@ -273,8 +273,8 @@ struct GradientChannels {
 
 __global__ void __launch_bounds__(kBlockThreads)
     keep_gradients(const GradientSums* parts, int num_parts, GradientChannels channels, int width) {
-  const GradientSums own[] = {join_own_parts(parts, num_parts, first_column<1>(), width)};
-  join_lanes(own, width, [&](int column, const GradientSums& all) {
+  const GradientSums local[] = {merge_parts(parts, num_parts, first_column<1>(), width)};
+  join_lanes(local, width, [&](int column, const GradientSums& all) {
     channels.dweight[column] = all.by_deviation * channels.statistic.rstd(column);
     channels.dbias[column] = all.plain;
   });
@@ -330,8 +330,8 @@ void launch_gradient(const KernelArgs& args, const Cotangents<T>& in, const Grad
   rt::launch(spread<T, n>, blocks.for_rows(), args.stream->handle(), in, channels, output_of<T>(args, 0),
              dresidual, rows);
 }
-int64_t gradient_bytes(const Rows& rows, int own) {
-  return ColumnBlocks(rows.count, rows.width, own).num_parts() * rows.width * int64_t{sizeof(GradientSums)};
+int64_t gradient_bytes(const Rows& rows, int local) {
+  return ColumnBlocks(rows.count, rows.width, local).num_parts() * rows.width * int64_t{sizeof(GradientSums)};
 }
 
 template <typename T, int n>

@@ -82,8 +82,8 @@ void measure_groups(const NormShape& shape, const void* x, const NormWorkspace& 
   const int64_t num_groups = moment_groups(shape.rows);
   threads.for_parts(shape.parts, [&](int p) {
     double *mean = work.first + p * shape.width, *squares = work.second + p * shape.width;
-    const Range own = split_range(num_groups, shape.parts, p);
-    for (int64_t g = own.begin; g < own.end; ++g) {
+    const Range local = split_range(num_groups, shape.parts, p);
+    for (int64_t g = local.begin; g < local.end; ++g) {
       const int64_t first = g * kMomentRows;
       part_moments(shape, x, {first, std::min(first + kMomentRows, shape.rows)}, mean, squares);
       float* out = groups + 2 * g * shape.width;

@@ -26,9 +26,9 @@ struct Groups {
   }
 };
 Groups groups_of(const NodeView& node) {
-  constexpr int64_t kMostSamples = 65535;
+  constexpr int64_t kMaxSamples = 65535;
   const Shape& x = node.in_type(0).shape;
-  if (x[0] > kMostSamples) refuse_on_gpu("the number of samples of a group norm", kMostSamples, x[0]);
+  if (x[0] > kMaxSamples) refuse_on_gpu("the number of samples of a group norm", kMaxSamples, x[0]);
   return {.samples = x[0],
           .rows = x.num_elements() / (x[0] * x.back()),
           .width = static_cast<int>(x.back()),
@@ -44,19 +44,19 @@ rt::Shape for_samples(rt::Shape shape, const Groups& all) {
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads) measure(const T* x, Moments* parts, Groups all) {
   const int column = first_column<n>();
-  Moments own[n] = {};
+  Moments local[n] = {};
   if (column < all.width)
-    moments_of(x + all.sample_begin() + column, all.width, first_row(), row_stride(), all.rows, own);
+    moments_of(x + all.sample_begin() + column, all.width, first_row(), row_stride(), all.rows, local);
   const int64_t part = static_cast<int64_t>(blockIdx.z) * gridDim.y + blockIdx.y;
-  join_lanes(own, all.width, [&](int at, const Moments& joined) { parts[part * all.width + at] = joined; });
+  join_lanes(local, all.width, [&](int at, const Moments& joined) { parts[part * all.width + at] = joined; });
 }
 
 /// Merges the values of a block's threads by tree reduction; the result is in thread 0.
 template <typename Value>
-RT_DEVICE Value join_block(const Value& own) {
+RT_DEVICE Value join_block(const Value& local) {
   RT_SHARED(values, Value[kBlockThreads]);
   const int thread = static_cast<int>(threadIdx.x);
-  values[thread] = own;
+  values[thread] = local;
   for (int apart = 1; apart < kBlockThreads; apart *= 2) {
     rt::sync_block();
     if (thread % (2 * apart) == 0) values[thread].join(values[thread + apart]);
@@ -69,10 +69,10 @@ __global__ void __launch_bounds__(kBlockThreads)
     keep_statistics(const Moments* parts, int num_parts, float* mean, float* rstd, Groups all) {
   const int count = all.width / all.groups, group = static_cast<int>(blockIdx.x);
   const Moments* of_group = parts + static_cast<int64_t>(blockIdx.z) * num_parts * all.width + group * count;
-  Moments own = {};
+  Moments local = {};
   for (int i = static_cast<int>(threadIdx.x); i < num_parts * count; i += kBlockThreads)
-    own.join(of_group[static_cast<int64_t>(i / count) * all.width + i % count]);
-  const Moments joined = join_block(own);
+    local.join(of_group[static_cast<int64_t>(i / count) * all.width + i % count]);
+  const Moments joined = join_block(local);
   if (threadIdx.x != 0) return;
   const int64_t at = static_cast<int64_t>(blockIdx.z) * all.groups + group;
   mean[at] = joined.mean;
@@ -128,7 +128,7 @@ template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
     add_cotangents(const T* x, const T* dy, const float* means, Sums* parts, Groups all) {
   const int column = first_column<n>();
-  Sums own[n] = {};
+  Sums local[n] = {};
   if (column < all.width) {
     float mean[n];
     RT_UNROLL
@@ -139,22 +139,22 @@ __global__ void __launch_bounds__(kBlockThreads)
       RT_UNROLL
       for (int c = 0; c < n; ++c) {
         const float slope = rt::to_float(slopes.at[c]);
-        own[c].join({slope, slope * (rt::to_float(values.at[c]) - mean[c])});
+        local[c].join({slope, slope * (rt::to_float(values.at[c]) - mean[c])});
       }
     }
   }
   const int64_t part = static_cast<int64_t>(blockIdx.z) * gridDim.y + blockIdx.y;
-  join_lanes(own, all.width, [&](int at, const Sums& joined) { parts[part * all.width + at] = joined; });
+  join_lanes(local, all.width, [&](int at, const Sums& joined) { parts[part * all.width + at] = joined; });
 }
 
 /// Sums the parts of each sample into its first part.
 __global__ void __launch_bounds__(kBlockThreads) join_parts(Sums* parts, int num_parts, Groups all) {
   Sums* of_sample = parts + static_cast<int64_t>(blockIdx.z) * num_parts * all.width;
-  Sums own[1] = {};
+  Sums local[1] = {};
   const int column = first_column<1>();
   for (int64_t part = first_row(); part < num_parts && column < all.width; part += row_stride())
-    own[0].join(of_sample[part * all.width + column]);
-  join_lanes(own, all.width, [&](int at, const Sums& joined) { of_sample[at] = joined; });
+    local[0].join(of_sample[part * all.width + column]);
+  join_lanes(local, all.width, [&](int at, const Sums& joined) { of_sample[at] = joined; });
 }
 
 /// Sums the channels, times their weights, of a group of a sample; one block each.
@@ -162,12 +162,12 @@ __global__ void __launch_bounds__(kBlockThreads)
     add_groups(const Sums* parts, int num_parts, Channels channels, Sums* sums, Groups all) {
   const int count = all.width / all.groups, first = static_cast<int>(blockIdx.x) * count;
   const Sums* of_sample = parts + static_cast<int64_t>(blockIdx.z) * num_parts * all.width;
-  Sums own = {};
+  Sums local = {};
   for (int c = first + static_cast<int>(threadIdx.x); c < first + count; c += kBlockThreads) {
     const float weight = channels.weight_of(c);
-    own.join({of_sample[c].plain * weight, of_sample[c].by_deviation * weight});
+    local.join({of_sample[c].plain * weight, of_sample[c].by_deviation * weight});
   }
-  const Sums joined = join_block(own);
+  const Sums joined = join_block(local);
   if (threadIdx.x == 0) sums[static_cast<int64_t>(blockIdx.z) * all.groups + blockIdx.x] = joined;
 }
 
@@ -259,7 +259,7 @@ ir::Kernel make_grad(const NodeView& node) {
                channels.mean, parts, all);
     rt::launch(join_parts, for_samples(ColumnBlocks::for_columns(all.width), all), args.stream->handle(),
                parts, num_parts, all);
-    rt::launch(keep_gradients, {divided_up(all.width, kBlockThreads), kBlockThreads}, args.stream->handle(),
+    rt::launch(keep_gradients, {ceil_div(all.width, kBlockThreads), kBlockThreads}, args.stream->handle(),
                parts, num_parts, channels.rstd, output_of<float>(args, 1), output_of<float>(args, 2), all);
     rt::launch(add_groups, block_per_group(all), args.stream->handle(), parts, num_parts, channels,
                parts + num_sums, all);

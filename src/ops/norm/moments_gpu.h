@@ -25,9 +25,9 @@ struct Moments {
 /// bounded by the number of values.
 template <typename T, int n>
 RT_DEVICE void moments_of(const T* x, int64_t width, int64_t first, int64_t stride, int64_t end,
-                          Moments (&own)[n]) {
+                          Moments (&local)[n]) {
   RT_UNROLL
-  for (int c = 0; c < n; ++c) own[c] = {0, 0, 0};
+  for (int c = 0; c < n; ++c) local[c] = {0, 0, 0};
   if (first >= end) return;
   const rt::Vec<T, n> near = rt::load<T, n>(x + first * width);
   float count = 0, sum[n] = {}, squares[n] = {};
@@ -43,7 +43,7 @@ RT_DEVICE void moments_of(const T* x, int64_t width, int64_t first, int64_t stri
   }
   RT_UNROLL
   for (int c = 0; c < n; ++c)
-    own[c] = {count, rt::to_float(near.at[c]) + sum[c] / count, squares[c] - sum[c] / count * sum[c]};
+    local[c] = {count, rt::to_float(near.at[c]) + sum[c] / count, squares[c] - sum[c] / count * sum[c]};
 }
 
 }  // namespace hearth::ops

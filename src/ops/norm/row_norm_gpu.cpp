@@ -9,7 +9,7 @@ using ir::NodeView;
 
 /// Number of partial sums of dweight, kept separate so that their order is constant, and of the intermediate
 /// sums that they are reduced to.
-constexpr int64_t kMostParts = 512, kFewParts = 16;
+constexpr int64_t kMaxParts = 512, kFewParts = 16;
 
 struct Rows {
   int64_t count;
@@ -122,7 +122,7 @@ ir::Kernel make(const Rows& rows) {
 
 /// Sums parts [num_parts, width], with kFewParts intermediate sums in `few`.
 void add_parts(void* stream, const float* parts, float* few, float* sum, int64_t num_parts, int64_t width) {
-  const auto blocks = static_cast<unsigned>(divided_up(width, kBlockThreads));
+  const auto blocks = static_cast<unsigned>(ceil_div(width, kBlockThreads));
   if (num_parts > kFewParts) {
     rt::launch(add_rows<float>, {rt::Dim3{blocks, kFewParts, 1}, rt::Dim3{kBlockThreads, 1, 1}}, stream,
                parts, few, num_parts, width);
@@ -134,7 +134,7 @@ void add_parts(void* stream, const float* parts, float* few, float* sum, int64_t
 
 template <typename T, bool centered>
 ir::Kernel make_grad(const Rows& rows) {
-  const int64_t num_parts = std::clamp<int64_t>(rows.count, 1, kMostParts), size = num_parts * rows.width;
+  const int64_t num_parts = std::clamp<int64_t>(rows.count, 1, kMaxParts), size = num_parts * rows.width;
   const int64_t few = kFewParts * rows.width;
   const auto run = [rows, num_parts, size](const KernelArgs& args) {
     auto* parts = reinterpret_cast<float*>(args.workspace);

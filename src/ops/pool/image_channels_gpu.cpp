@@ -34,13 +34,13 @@ __global__ void __launch_bounds__(kBlockThreads)
   const int channel = first_column<n>();
   if (channel >= images.channels) return;
   for (int64_t row = first_row(); row < images.count * images.pixels; row += row_stride()) {
-    const rt::Vec<T, n> own = rt::load<T, n>(x + row * images.channels + channel);
+    const rt::Vec<T, n> local = rt::load<T, n>(x + row * images.channels + channel);
     const rt::Vec<T, n> by = rt::load<T, n>(factors + images.channels_of(row) + channel);
-    rt::Vec<T, n> made;
+    rt::Vec<T, n> result;
     RT_UNROLL
     for (int c = 0; c < n; ++c)
-      made.at[c] = rt::from_float<T>(rt::to_float(own.at[c]) * rt::to_float(by.at[c]));
-    rt::store(y + row * images.channels + channel, made);
+      result.at[c] = rt::from_float<T>(rt::to_float(local.at[c]) * rt::to_float(by.at[c]));
+    rt::store(y + row * images.channels + channel, result);
   }
 }
 
@@ -95,8 +95,8 @@ __global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, T* dx, Imag
 
 /// Returns the launch shape of dot_channels() and average().
 rt::Shape image_blocks(const Images& images, int n) {
-  constexpr int64_t kMostImages = 65535;
-  if (images.count > kMostImages) refuse_on_gpu("the number of images per batch", kMostImages, images.count);
+  constexpr int64_t kMaxImages = 65535;
+  if (images.count > kMaxImages) refuse_on_gpu("the number of images per batch", kMaxImages, images.count);
   rt::Shape grid = ColumnBlocks(images.pixels, images.channels, n).for_parts();
   grid.blocks.y = static_cast<unsigned>(images.count);
   return grid;

@@ -28,10 +28,10 @@ Pool pool_of(const NodeView& node, const Shape& in, const Shape& out) {
 
 template <typename T, int n>
 RT_DEVICE rt::Vec<T, n> rounded(const float (&values)[n]) {
-  rt::Vec<T, n> made;
+  rt::Vec<T, n> result;
   RT_UNROLL
-  for (int c = 0; c < n; ++c) made.at[c] = rt::from_float<T>(values[c]);
-  return made;
+  for (int c = 0; c < n; ++c) result.at[c] = rt::from_float<T>(values[c]);
+  return result;
 }
 
 /// Computes each window's first maximum; NaN wins.
@@ -43,9 +43,9 @@ __global__ void __launch_bounds__(kBlockThreads) find_largest(const T* x, T* y, 
     const Pixel out = pixel_at(row, pool.out_h, pool.out_w);
     const int top = out.y * pool.stride - pool.padding, left = out.x * pool.stride - pool.padding;
     float best[n] = {};
-    int place[n];
+    int tap_index[n];
     RT_UNROLL
-    for (int c = 0; c < n; ++c) place[c] = -1;
+    for (int c = 0; c < n; ++c) tap_index[c] = -1;
     for (int tap = 0; tap < pool.kernel * pool.kernel; ++tap) {
       const int in_y = top + tap / pool.kernel, in_x = left + tap % pool.kernel;
       if (in_y < 0 || in_x < 0 || in_y >= pool.in_h || in_x >= pool.in_w) continue;
@@ -54,14 +54,14 @@ __global__ void __launch_bounds__(kBlockThreads) find_largest(const T* x, T* y, 
       RT_UNROLL
       for (int c = 0; c < n; ++c) {
         const float value = rt::to_float(values.at[c]);
-        const bool wins = place[c] < 0 || value > best[c] || value != value;
+        const bool wins = tap_index[c] < 0 || value > best[c] || value != value;
         best[c] = wins ? value : best[c];
-        place[c] = wins ? tap : place[c];
+        tap_index[c] = wins ? tap : tap_index[c];
       }
     }
     rt::Vec<uint8_t, n> taps;
     RT_UNROLL
-    for (int c = 0; c < n; ++c) taps.at[c] = static_cast<uint8_t>(place[c]);
+    for (int c = 0; c < n; ++c) taps.at[c] = static_cast<uint8_t>(tap_index[c]);
     rt::store(y + row * pool.channels + channel, rounded<T>(best));
     rt::store(argmax + row * pool.channels + channel, taps);
   }
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kBlockThreads) find_largest(const T* x, T* y, 
 /// Sums, for each input pixel, the gradients of the windows in which it is the maximum, in window order.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
-    give_to_largest(const T* dy, const uint8_t* argmax, T* dx, Pool pool) {
+    scatter_to_argmax(const T* dy, const uint8_t* argmax, T* dx, Pool pool) {
   const int channel = first_column<n>();
   if (channel >= pool.channels) return;
   for (int64_t row = first_row(); row < pool.batch * pool.in_h * pool.in_w; row += row_stride()) {
@@ -82,11 +82,11 @@ __global__ void __launch_bounds__(kBlockThreads)
     for (int out_y = top; out_y <= y / pool.stride && out_y < pool.out_h; ++out_y) {
       for (int out_x = left; out_x <= x / pool.stride && out_x < pool.out_w; ++out_x) {
         const int64_t i = ((in.image * pool.out_h + out_y) * pool.out_w + out_x) * pool.channels + channel;
-        const int place = (y - out_y * pool.stride) * pool.kernel + x - out_x * pool.stride;
+        const int tap_index = (y - out_y * pool.stride) * pool.kernel + x - out_x * pool.stride;
         const rt::Vec<T, n> given = rt::load<T, n>(dy + i);
         const rt::Vec<uint8_t, n> won = rt::load<uint8_t, n>(argmax + i);
         RT_UNROLL
-        for (int c = 0; c < n; ++c) sum[c] += won.at[c] == place ? rt::to_float(given.at[c]) : 0.0F;
+        for (int c = 0; c < n; ++c) sum[c] += won.at[c] == tap_index ? rt::to_float(given.at[c]) : 0.0F;
       }
     }
     rt::store(dx + row * pool.channels + channel, rounded<T>(sum));
@@ -108,8 +108,9 @@ ir::Kernel make_max_grad(const NodeView& node) {
   const Pool pool = pool_of(node, node.out_type(0).shape, node.in_type(0).shape);
   const int64_t rows = counted_pixels(pool.batch, pool.in_h, pool.in_w);
   const auto run = [=](const KernelArgs& args) {
-    rt::launch(give_to_largest<T, n>, ColumnBlocks(rows, pool.channels, n).for_rows(), args.stream->handle(),
-               input_of<T>(args, 0), input_of<uint8_t>(args, 1), output_of<T>(args, 0), pool);
+    rt::launch(scatter_to_argmax<T, n>, ColumnBlocks(rows, pool.channels, n).for_rows(),
+               args.stream->handle(), input_of<T>(args, 0), input_of<uint8_t>(args, 1), output_of<T>(args, 0),
+               pool);
   };
   return {.run = run};
 }

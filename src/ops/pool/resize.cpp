@@ -26,12 +26,12 @@ struct Taps {
 
 Taps taps_of(const ResizeAxis& axis) {
   Taps taps;
-  for (int made = 0; made < axis.num_made(); ++made) {
-    auto [first, last] = axis.reads(made);
-    while (first < last && axis.share(made, first) == 0) ++first;
-    while (first < last && axis.share(made, last) == 0) --last;
+  for (int result = 0; result < axis.num_made(); ++result) {
+    auto [first, last] = axis.reads(result);
+    while (first < last && axis.share(result, first) == 0) ++first;
+    while (first < last && axis.share(result, last) == 0) --last;
     taps.spans.push_back({.first = first, .count = last - first + 1, .at = taps.shares.size()});
-    for (int read = first; read <= last; ++read) taps.shares.push_back(axis.share(made, read));
+    for (int read = first; read <= last; ++read) taps.shares.push_back(axis.share(result, read));
   }
   return taps;
 }
@@ -100,9 +100,9 @@ class Lines {
       blend_columns(columns_, line, channels_, args.output<float>(0) + index * length);
       return;
     }
-    float* made = scratch + in_length();
-    blend_columns(columns_, line, channels_, made);
-    cpu::store_f32(dtype_, made, args.out[0], index * length, length);
+    float* result = scratch + in_length();
+    blend_columns(columns_, line, channels_, result);
+    cpu::store_f32(dtype_, result, args.out[0], index * length, length);
   }
 
   /// Returns the blended source lines in `sum`; a single line with weight 1 may be returned in place.
@@ -137,9 +137,9 @@ Inferred infer(const NodeView& node) {
   const Type& x = node.in_type(0);
   if (x.shape.rank() != 4 || !is_storage_float(x.dtype)) return refuse_type("x", "floating [N, H, W, C]", x);
   const int64_t height = node.attrs.integer("height"), width = node.attrs.integer("width");
-  const auto fits = [](int64_t length) { return length >= 1 && length <= ResizeAxis::kLongest; };
+  const auto fits = [](int64_t length) { return length >= 1 && length <= ResizeAxis::kMaxLength; };
   if (!fits(height) || !fits(width) || !fits(x.shape[1]) || !fits(x.shape[2]))
-    return refuse(fmt::format("expected heights and widths in [1, {}]", ResizeAxis::kLongest));
+    return refuse(fmt::format("expected heights and widths in [1, {}]", ResizeAxis::kMaxLength));
   if (node.attrs.integer_or("align_corners", 0) != 0 && node.attrs.integer("linear") == 0)
     return refuse("align_corners requires linear=1");
   return {.out = {{.dtype = x.dtype, .shape = {x.shape[0], height, width, x.shape[3]}}}, .error = ""};
@@ -149,19 +149,19 @@ Inferred infer(const NodeView& node) {
 void add_pixel(const ReferenceArgs& args, const Resize& resize, bool back, int64_t n, int y, int x) {
   const auto taps = [](const ResizeAxis& axis, int o) {
     const double scale = static_cast<double>(axis.in) / axis.out;
-    std::vector<std::pair<int, double>> made;
+    std::vector<std::pair<int, double>> result;
     if (!axis.linear) {
-      made.emplace_back(static_cast<int>(std::floor(o * scale + 1e-9)), 1.0);
+      result.emplace_back(static_cast<int>(std::floor(o * scale + 1e-9)), 1.0);
     } else {
       const double step = axis.out > 1 ? (axis.in - 1.0) / (axis.out - 1) : 0.0;
       // The last position is an integer except for rounding.
-      const double place =
+      const double position =
           axis.aligned ? std::min(o * step, axis.in - 1.0) : std::max(0.0, (o + 0.5) * scale - 0.5);
-      const int first = std::min(static_cast<int>(place), axis.in - 1);
-      made.emplace_back(first, 1 - (place - first));
-      made.emplace_back(std::min(first + 1, axis.in - 1), place - first);
+      const int first = std::min(static_cast<int>(position), axis.in - 1);
+      result.emplace_back(first, 1 - (position - first));
+      result.emplace_back(std::min(first + 1, axis.in - 1), position - first);
     }
-    return made;
+    return result;
   };
   const auto channels = static_cast<size_t>(resize.channels);
   for (const auto& [i, of_row] : taps(resize.y, y)) {
@@ -208,34 +208,34 @@ std::vector<Sample> samples() {
     return Sample{.in = {normal(x, dtype)},
                   .attrs = {{"height", height}, {"width", width}, {"linear", linear}}};
   };
-  std::vector<Sample> made = {sample({2, 4, 5, 3}, 8, 10, 0),
-                              sample({2, 4, 5, 3}, 8, 10, 1),
-                              sample({1, 5, 7, 40}, 3, 11, 0),
-                              sample({1, 5, 7, 40}, 3, 11, 1),
-                              sample({3, 1, 9, 2}, 4, 1, 1),
-                              sample({1, 2, 3, 2}, 16, 30, 1),
-                              sample({1, 2, 2, 1031}, 3, 3, 1),
-                              sample({2, 6, 4, 33}, 9, 8, 1, DType::bf16),
-                              sample({2, 3, 4, 8}, 6, 8, 0, DType::f16),
-                              sample({1, 2, 3, 16}, 3, 36, 1, DType::bf16)};
+  std::vector<Sample> result = {sample({2, 4, 5, 3}, 8, 10, 0),
+                                sample({2, 4, 5, 3}, 8, 10, 1),
+                                sample({1, 5, 7, 40}, 3, 11, 0),
+                                sample({1, 5, 7, 40}, 3, 11, 1),
+                                sample({3, 1, 9, 2}, 4, 1, 1),
+                                sample({1, 2, 3, 2}, 16, 30, 1),
+                                sample({1, 2, 2, 1031}, 3, 3, 1),
+                                sample({2, 6, 4, 33}, 9, 8, 1, DType::bf16),
+                                sample({2, 3, 4, 8}, 6, 8, 0, DType::f16),
+                                sample({1, 2, 3, 16}, 3, 36, 1, DType::bf16)};
   for (Sample sample : {sample({2, 4, 5, 3}, 8, 10, 1), sample({1, 5, 7, 40}, 3, 11, 1),
                         sample({3, 1, 9, 2}, 4, 1, 1), sample({1, 9, 2, 2}, 17, 31, 1),
                         sample({1, 4, 5, 3}, 1, 2, 1), sample({2, 6, 4, 33}, 9, 8, 1, DType::bf16)}) {
     sample.attrs.set("align_corners", int64_t{1});
-    made.push_back(std::move(sample));
+    result.push_back(std::move(sample));
   }
-  return made;
+  return result;
 }
 
 std::vector<Sample> grad_samples() {
-  std::vector<Sample> made = samples();
-  for (Sample& sample : made) {
+  std::vector<Sample> result = samples();
+  for (Sample& sample : result) {
     ir::Type& type = sample.in[0].type;
     const Shape x = type.shape;
     type.shape = {x[0], sample.attrs.integer("height"), sample.attrs.integer("width"), x[3]};
     sample.attrs = of_size(sample.attrs, x[1], x[2]);
   }
-  return made;
+  return result;
 }
 
 }  // namespace

@@ -10,9 +10,9 @@ namespace hearth::ops {
 /// Resampling along one axis from `in` to `out` elements, like torch's interpolate, in integer arithmetic.
 /// Nearest: element floor(o in / out). Linear: the elements on both sides of (o + 1/2) in / out - 1/2,
 /// clamped to the first and last element, or of o (in - 1) / (out - 1) with aligned corners. Products of
-/// lengths up to kLongest fit in 32 bits.
+/// lengths up to kMaxLength fit in 32 bits.
 struct ResizeAxis {
-  static constexpr int kLongest = 1 << 15;
+  static constexpr int kMaxLength = 1 << 15;
   int in, out;
   bool linear;
   bool aligned;  ///< align_corners; only with linear
@@ -26,15 +26,15 @@ struct ResizeAxis {
     int first, last;
   };
   /// Range of elements read for element `made`, and the weight of element `read` in it.
-  HEARTH_FORMULA Span reads(int made) const { return back ? outputs_of(made) : inputs_of(made); }
-  HEARTH_FORMULA float share(int made, int read) const {
-    return back ? share_of(made, read) : share_of(read, made);
+  HEARTH_FORMULA Span reads(int result) const { return back ? outputs_of(result) : inputs_of(result); }
+  HEARTH_FORMULA float share(int result, int read) const {
+    return back ? share_of(result, read) : share_of(read, result);
   }
 
  private:
   /// Returns the inputs of output o.
   HEARTH_FORMULA Span inputs_of(int o) const {
-    const int first = place(o) / unit();
+    const int first = position(o) / unit();
     return {first, linear && first + 1 < in ? first + 1 : first};
   }
   /// Returns the outputs that input i may contribute to.
@@ -49,7 +49,7 @@ struct ResizeAxis {
     const Span span = inputs_of(o);
     if (i < span.first || i > span.last) return 0.0F;
     if (span.first == span.last) return 1.0F;
-    const auto second = static_cast<float>(place(o) % unit()) / static_cast<float>(unit());
+    const auto second = static_cast<float>(position(o) % unit()) / static_cast<float>(unit());
     return i == span.last ? second : 1.0F - second;
   }
   /// Position arithmetic in integers: unit() is the length of an input element, place(o) the position of
@@ -58,7 +58,7 @@ struct ResizeAxis {
     if (aligned) return out > 1 ? out - 1 : 1;
     return linear ? 2 * out : out;
   }
-  HEARTH_FORMULA int place(int o) const {
+  HEARTH_FORMULA int position(int o) const {
     if (aligned) return o * (in - 1);
     if (!linear) return o * in;
     const int at = (2 * o + 1) * in - out;

@@ -19,15 +19,15 @@ __global__ void __launch_bounds__(kBlockThreads) gather(const T* from, T* to, Re
   if (channel >= resize.channels) return;
   const int height = resize.y.num_made(), width = resize.x.num_made(), read_width = resize.x.num_read();
   for (int64_t row = first_row(); row < resize.batch * height * width; row += row_stride()) {
-    const Pixel made = pixel_at(row, height, width);
-    const T* image = from + made.image * resize.y.num_read() * read_width * resize.channels + channel;
-    const auto rows = resize.y.reads(made.y), columns = resize.x.reads(made.x);
+    const Pixel result = pixel_at(row, height, width);
+    const T* image = from + result.image * resize.y.num_read() * read_width * resize.channels + channel;
+    const auto rows = resize.y.reads(result.y), columns = resize.x.reads(result.x);
     float kept[kKept], sums[n] = {};
     RT_UNROLL
     for (int k = 0; k < kKept; ++k)
-      kept[k] = columns.first + k <= columns.last ? resize.x.share(made.x, columns.first + k) : 0.0F;
+      kept[k] = columns.first + k <= columns.last ? resize.x.share(result.x, columns.first + k) : 0.0F;
     for (int i = rows.first; i <= rows.last; ++i) {
-      const float of_row = resize.y.share(made.y, i);
+      const float of_row = resize.y.share(result.y, i);
       if (of_row == 0) continue;
       const auto add = [&](int j, float of_column) {
         const float share = of_row * of_column;
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kBlockThreads) gather(const T* from, T* to, Re
       };
       RT_UNROLL
       for (int k = 0; k < kKept; ++k) add(columns.first + k, kept[k]);
-      for (int j = columns.first + kKept; j <= columns.last; ++j) add(j, resize.x.share(made.x, j));
+      for (int j = columns.first + kKept; j <= columns.last; ++j) add(j, resize.x.share(result.x, j));
     }
     rt::Vec<T, n> resized;
     RT_UNROLL

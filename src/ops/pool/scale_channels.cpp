@@ -120,12 +120,12 @@ constexpr std::pair<std::array<int64_t, 4>, DType> kSamples[] = {{{3, 4, 4, 7}, 
                                                                  {{2, 9, 8, 72}, DType::bf16}};
 template <bool scales>
 std::vector<Sample> samples() {
-  std::vector<Sample> made;
+  std::vector<Sample> result;
   for (const auto& [axes, dtype] : kSamples) {
     const Shape shape(std::vector<int64_t>(axes.begin(), axes.end()));
-    made.push_back({.in = {normal(shape, dtype), normal(scales ? Shape{axes[0], axes[3]} : shape, dtype)}});
+    result.push_back({.in = {normal(shape, dtype), normal(scales ? Shape{axes[0], axes[3]} : shape, dtype)}});
   }
-  return made;
+  return result;
 }
 
 }  // namespace

@@ -12,39 +12,39 @@ constexpr int64_t kChannels = 64;
 /// Maxima of runs of kChannels channels, and their indices in the window.
 struct Largest {
   float* value;
-  int32_t* place;
+  int32_t* tap_index;
 
-  Largest at(int64_t run) const { return {value + run * kChannels, place + run * kChannels}; }
+  Largest at(int64_t run) const { return {value + run * kChannels, tap_index + run * kChannels}; }
 };
 
 /// NaN wins, as in PyTorch.
 template <bool kPlaced>
-inline __attribute__((always_inline)) void widen_by(const float* in, const int32_t* places, int32_t tap,
-                                                    float* best, int32_t* place, int64_t count) {
+inline __attribute__((always_inline)) void widen_by(const float* in, const int32_t* tap_indices, int32_t tap,
+                                                    float* best, int32_t* tap_index, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     const bool wins = (in[i] > best[i]) | (in[i] != in[i]);
     best[i] = wins ? in[i] : best[i];
-    place[i] = wins ? (kPlaced ? places[i] : 0) + tap : place[i];
+    tap_index[i] = wins ? (kPlaced ? tap_indices[i] : 0) + tap : tap_index[i];
   }
 }
 /// Updates the maxima of `count` windows with one tap.
-HEARTH_CLONES void widen(const float* in, int32_t tap, float* best, int32_t* place, int64_t count) {
-  widen_by<false>(in, nullptr, tap, best, place, count);
+HEARTH_CLONES void widen(const float* in, int32_t tap, float* best, int32_t* tap_index, int64_t count) {
+  widen_by<false>(in, nullptr, tap, best, tap_index, count);
 }
 /// Updates maxima with maxima of lines, which have their own indices.
-HEARTH_CLONES void widen_placed(const float* in, const int32_t* places, int32_t tap, float* best,
-                                int32_t* place, int64_t count) {
-  widen_by<true>(in, places, tap, best, place, count);
+HEARTH_CLONES void widen_placed(const float* in, const int32_t* tap_indices, int32_t tap, float* best,
+                                int32_t* tap_index, int64_t count) {
+  widen_by<true>(in, tap_indices, tap, best, tap_index, count);
 }
-HEARTH_CLONES void start_placed(const float* in, const int32_t* places, int32_t tap, float* best,
-                                int32_t* place, int64_t count) {
+HEARTH_CLONES void start_placed(const float* in, const int32_t* tap_indices, int32_t tap, float* best,
+                                int32_t* tap_index, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     best[i] = in[i];
-    place[i] = places[i] + tap;
+    tap_index[i] = tap_indices[i] + tap;
   }
 }
-HEARTH_CLONES void narrow(const int32_t* place, uint8_t* out, int64_t count) {
-  for (int64_t c = 0; c < count; ++c) out[c] = static_cast<uint8_t>(place[c]);
+HEARTH_CLONES void narrow(const int32_t* tap_index, uint8_t* out, int64_t count) {
+  for (int64_t c = 0; c < count; ++c) out[c] = static_cast<uint8_t>(tap_index[c]);
 }
 
 struct Task {
@@ -57,12 +57,12 @@ Task task_of(const Pool& pool, int64_t index) {
 }
 
 /// Computes the maxima of the windows of one line of the image.
-void largest_of_line(const Pool& pool, const float* line, const Largest& to) {
+void pool_line(const Pool& pool, const float* line, const Largest& to) {
   for (int64_t ox = 0; ox < pool.out_w; ++ox) {
     const int64_t first = pool.taps(ox, pool.in_w).begin;
     const Largest window = to.at(ox);
     std::copy_n(line + (ox * pool.stride - pool.padding + first) * kChannels, kChannels, window.value);
-    std::fill_n(window.place, kChannels, static_cast<int32_t>(first));
+    std::fill_n(window.tap_index, kChannels, static_cast<int32_t>(first));
   }
   for (int64_t k = 1; k < pool.kernel; ++k) {
     // Windows whose tap k is inside of the image are processed together if their taps are adjacent.
@@ -73,34 +73,35 @@ void largest_of_line(const Pool& pool, const float* line, const Largest& to) {
     for (int64_t ox = begin; ox < end; ox += together) {
       const Largest window = to.at(ox);
       widen(line + (ox * pool.stride - pool.padding + k) * kChannels, static_cast<int32_t>(k), window.value,
-            window.place, together * kChannels);
+            window.tap_index, together * kChannels);
     }
   }
 }
 
 /// Pools some channels of an image: maxima along lines, then along columns (separable).
 void pool_task(const Pool& pool, const KernelArgs& args, const Task& task, const Largest& lines,
-               const Largest& made, float* line) {
+               const Largest& result, float* line) {
   std::fill_n(line, pool.in_w * kChannels, 0.0F);
   for (int64_t y = 0; y < pool.in_h; ++y) {
     for (int64_t x = 0; x < pool.in_w; ++x) {
       cpu::load_f32(pool.dtype, args.in[0], pool.in_at(task.image, y, x) + task.channel, task.count,
                     line + x * kChannels);
     }
-    largest_of_line(pool, line, lines.at(y * pool.out_w));
+    pool_line(pool, line, lines.at(y * pool.out_w));
   }
   const int64_t width = pool.out_w * kChannels;
   for (int64_t oy = 0; oy < pool.out_h; ++oy) {
     const Range taps = pool.taps(oy, pool.in_h);
     for (int64_t k = taps.begin; k < taps.end; ++k) {
       const Largest from = lines.at((oy * pool.stride - pool.padding + k) * pool.out_w);
-      (k == taps.begin ? start_placed : widen_placed)(
-          from.value, from.place, static_cast<int32_t>(k * pool.kernel), made.value, made.place, width);
+      (k == taps.begin ? start_placed : widen_placed)(from.value, from.tap_index,
+                                                      static_cast<int32_t>(k * pool.kernel), result.value,
+                                                      result.tap_index, width);
     }
     for (int64_t ox = 0; ox < pool.out_w; ++ox) {
       const int64_t at = pool.out_at(task.image, oy, ox) + task.channel;
-      cpu::store_f32(pool.dtype, made.at(ox).value, args.out[0], at, task.count);
-      narrow(made.at(ox).place, args.output<uint8_t>(1) + at, task.count);
+      cpu::store_f32(pool.dtype, result.at(ox).value, args.out[0], at, task.count);
+      narrow(result.at(ox).tap_index, args.output<uint8_t>(1) + at, task.count);
     }
   }
 }
@@ -160,18 +161,18 @@ Kernel tasks_kernel(const Pool& pool, int num_threads, int64_t floats, Body body
 Kernel wide_max_pool(const Pool& pool, int num_threads) {
   const int64_t image = pool.in_h * pool.out_w * kChannels, width = pool.out_w * kChannels;
   return tasks_kernel(pool, num_threads, 2 * (image + width) + pool.in_w * kChannels,
-                      [=](const KernelArgs& args, const Task& task, float* own) {
-                        const Largest lines{own, reinterpret_cast<int32_t*>(own + image)};
-                        float* rest = own + 2 * image;
-                        const Largest made{rest, reinterpret_cast<int32_t*>(rest + width)};
-                        pool_task(pool, args, task, lines, made, rest + 2 * width);
+                      [=](const KernelArgs& args, const Task& task, float* local) {
+                        const Largest lines{local, reinterpret_cast<int32_t*>(local + image)};
+                        float* rest = local + 2 * image;
+                        const Largest result{rest, reinterpret_cast<int32_t*>(rest + width)};
+                        pool_task(pool, args, task, lines, result, rest + 2 * width);
                       });
 }
 
 Kernel wide_max_pool_grad(const Pool& pool, int num_threads) {
   return tasks_kernel(
       pool, num_threads, Padded(pool).num_floats(),
-      [=](const KernelArgs& args, const Task& task, float* own) { give_task(pool, args, task, own); });
+      [=](const KernelArgs& args, const Task& task, float* local) { give_task(pool, args, task, local); });
 }
 
 }  // namespace hearth::ops

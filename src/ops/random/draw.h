@@ -12,8 +12,9 @@ namespace hearth::ops {
 
 /// Returns a hash of seed and index (the finalizer of MurmurHash3).
 HEARTH_PHILOX inline uint32_t drawn_bits(uint32_t seed, int64_t index) {
-  const auto place = static_cast<uint64_t>(index);
-  uint32_t bits = (seed + static_cast<uint32_t>(place >> 32)) * 0x9E3779B9U + static_cast<uint32_t>(place);
+  const auto position = static_cast<uint64_t>(index);
+  uint32_t bits =
+      (seed + static_cast<uint32_t>(position >> 32)) * 0x9E3779B9U + static_cast<uint32_t>(position);
   bits = (bits ^ bits >> 16) * 0x85EBCA6BU;
   bits = (bits ^ bits >> 13) * 0xC2B2AE35U;
   return bits ^ bits >> 16;

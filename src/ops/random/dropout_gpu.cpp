@@ -28,7 +28,7 @@ template <typename T>
 ir::Kernel make(const NodeView& node) {
   const int64_t count = node.in_type(0).shape.num_elements();
   const auto run = [count, key = mask_key(node.attrs)](const KernelArgs& args) {
-    rt::launch(drop<T>, {num_stride_blocks(divided_up(count, 4)), kBlockThreads}, args.stream->handle(),
+    rt::launch(drop<T>, {num_stride_blocks(ceil_div(count, 4)), kBlockThreads}, args.stream->handle(),
                input_of<T>(args, 0), input_of<int64_t>(args, 1), output_of<T>(args, 0), count, key);
   };
   return {.run = run};

@@ -20,13 +20,13 @@ RT_DEVICE int64_t row_stride() { return static_cast<int64_t>(gridDim.y) * blockD
 /// Merges the values of the lanes that share a column with Value::join(), in order, and calls keep(column,
 /// value) for each column of the block. Every thread of the block must call it, and only once per kernel.
 template <typename Value, int n, typename Keep>
-RT_DEVICE void join_lanes(const Value (&own)[n], int width, Keep keep) {
+RT_DEVICE void join_lanes(const Value (&local)[n], int width, Keep keep) {
   // Adjacent columns are in different banks.
   RT_SHARED(values, Value[n][kBlockThreads + rt::kWarp / n]);
   const int across = static_cast<int>(blockDim.x), lanes = static_cast<int>(blockDim.y);
   const int thread = static_cast<int>(threadIdx.y) * across + static_cast<int>(threadIdx.x);
   RT_UNROLL
-  for (int c = 0; c < n; ++c) values[c][thread] = own[c];
+  for (int c = 0; c < n; ++c) values[c][thread] = local[c];
   rt::sync_block();
   const int column = static_cast<int>(blockIdx.x) * across * n + thread;
   if (thread >= across * n || column >= width) return;
@@ -55,37 +55,37 @@ ir::Kernel with_columns(const ir::Type& type, Body body) {
 /// Launch shapes for an array whose threads process `own` columns each.
 class ColumnBlocks {
  public:
-  ColumnBlocks(int64_t rows, int64_t width, int own)
-      : rows_(rows), runs_(width / own), across_(threads_across(runs_)), lanes_(kBlockThreads / across_) {}
+  ColumnBlocks(int64_t rows, int64_t width, int local)
+      : rows_(rows), runs_(width / local), across_(threads_across(runs_)), lanes_(kBlockThreads / across_) {}
 
   /// Returns the number of partial sums per column (blocks along the rows). Depends only on the shape, and so
   /// does the order of additions.
   int64_t num_parts() const {
-    constexpr int64_t kRowsOfLane = 16, kMost = 512;
-    return std::clamp<int64_t>(divided_up(rows_, kRowsOfLane * lanes_), 1, kMost);
+    constexpr int64_t kRowsOfLane = 16, kMaxColumnParts = 512;
+    return std::clamp<int64_t>(ceil_div(rows_, kRowsOfLane * lanes_), 1, kMaxColumnParts);
   }
   rt::Shape for_parts() const { return shape(num_parts()); }
   /// Returns a launch shape for independent rows, with at least `least` rows per thread if there are many
   /// rows.
-  rt::Shape for_rows(int64_t least = 4) const {
-    constexpr int64_t kMostBlocks = 2048;
-    const int64_t most = std::max<int64_t>(1, kMostBlocks / divided_up(runs_, across_));
-    return shape(std::clamp<int64_t>(divided_up(rows_, least * lanes_), 1, most));
+  rt::Shape for_rows(int64_t min_rows = 4) const {
+    constexpr int64_t kMaxBlocks = 2048;
+    const int64_t max_blocks = std::max<int64_t>(1, kMaxBlocks / ceil_div(runs_, across_));
+    return shape(std::clamp<int64_t>(ceil_div(rows_, min_rows * lanes_), 1, max_blocks));
   }
   /// Returns a launch shape in which one block processes all rows of a few columns.
   static rt::Shape for_columns(int64_t width) {
-    return {grid(divided_up(width, kFewest), 1), block(kFewest)};
+    return {grid(ceil_div(width, kMinThreadsAcross), 1), block(kMinThreadsAcross)};
   }
 
  private:
   /// Minimum number of adjacent threads: they read a 128-byte line with 16 bytes each.
-  static constexpr int64_t kFewest = 8;
+  static constexpr int64_t kMinThreadsAcross = 8;
   /// Returns the number of threads across the columns for which the fewest threads are past the last column.
   static int64_t threads_across(int64_t runs) {
-    if (runs < kFewest) return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(runs)));
+    if (runs < kMinThreadsAcross) return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(runs)));
     int64_t best = rt::kWarp;
-    for (int64_t across = rt::kWarp / 2; across >= kFewest; across /= 2)
-      if (divided_up(runs, across) * across < divided_up(runs, best) * best) best = across;
+    for (int64_t across = rt::kWarp / 2; across >= kMinThreadsAcross; across /= 2)
+      if (ceil_div(runs, across) * across < ceil_div(runs, best) * best) best = across;
     return best;
   }
   static rt::Dim3 grid(int64_t x, int64_t y) {
@@ -93,7 +93,7 @@ class ColumnBlocks {
   }
   static rt::Dim3 block(int64_t across) { return grid(across, kBlockThreads / across); }
   rt::Shape shape(int64_t num_blocks) const {
-    return {grid(divided_up(runs_, across_), num_blocks), block(across_)};
+    return {grid(ceil_div(runs_, across_), num_blocks), block(across_)};
   }
 
   int64_t rows_, runs_, across_, lanes_;

@@ -104,7 +104,7 @@ Inferred infer_sum_squares(const NodeView& node) {
     if (type.dtype != DType::f32) return refuse("expected f32 inputs");
   }
   const int64_t count = num_squares(node);
-  std::vector<int64_t> places = square_places(node);
+  std::vector<int64_t> places = square_indices(node);
   if (places.size() != node.in.size()) return refuse("expected one place per input");
   std::ranges::sort(places);
   if (std::ranges::adjacent_find(places) != places.end() || places.front() < 0 || places.back() >= count)
@@ -127,7 +127,7 @@ Kernel sum_squares_kernel(const NodeView& node) {
     for (int i = 0; i < num_parts; ++i) parts.push_back({k, split_range(count, num_parts, i)});
   }
   const int64_t workspace_bytes = std::ssize(parts) * int64_t{sizeof(double)};
-  const auto run = [parts, places = square_places(node), count = num_squares(node)](const KernelArgs& args) {
+  const auto run = [parts, places = square_indices(node), count = num_squares(node)](const KernelArgs& args) {
     auto* partial = reinterpret_cast<double*>(args.workspace);
     args.threads->run_tasks(std::ssize(parts), args.threads->size(), [&](int64_t task, int) {
       const auto& [input, elements] = parts[static_cast<size_t>(task)];
@@ -150,7 +150,7 @@ Kernel sum_squares_kernel(const NodeView& node) {
 
 int64_t num_squares(const NodeView& node) { return node.attrs.integer_or("count", std::ssize(node.in)); }
 
-std::vector<int64_t> square_places(const NodeView& node) {
+std::vector<int64_t> square_indices(const NodeView& node) {
   if (node.attrs.contains("places")) return node.attrs.list("places");
   std::vector<int64_t> places(node.in.size());
   std::iota(places.begin(), places.end(), 0);
@@ -223,7 +223,7 @@ const OpDef sum_squares{.name = "sum_squares",
                         .reference =
                             [](const ReferenceArgs& args) {
                               std::ranges::fill(args.out[0], 0);
-                              const std::vector<int64_t> places = square_places(args.node);
+                              const std::vector<int64_t> places = square_indices(args.node);
                               for (size_t k = 0; k < places.size(); ++k) {
                                 for (const double value : args.in[k])
                                   args.out[0][static_cast<size_t>(places[k])] += value * value;

@@ -18,6 +18,6 @@ extern const ir::OpDef broadcast_trailing;
 extern const ir::OpDef sum_squares;
 /// Number of elements of sum_squares' output, and the index in it for the sum of each input.
 int64_t num_squares(const ir::NodeView& node);
-std::vector<int64_t> square_places(const ir::NodeView& node);
+std::vector<int64_t> square_indices(const ir::NodeView& node);
 
 }  // namespace hearth::ops

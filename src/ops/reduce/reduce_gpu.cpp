@@ -13,7 +13,7 @@ using ir::KernelArgs;
 using ir::NodeView;
 
 /// Maximum number of partial sums of an array or a column; kept separate so that their order is constant.
-constexpr int64_t kMostParts = 64;
+constexpr int64_t kMaxParts = 64;
 /// Minimum number of elements per part.
 constexpr int64_t kPartElements = 4096;
 /// Elements per part for squares of many arrays; one block adds up an array's parts.
@@ -53,9 +53,7 @@ __global__ void __launch_bounds__(kBlockThreads) add_squares(ManyTensors<const f
   if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
 
-int64_t num_parts(int64_t count) {
-  return std::clamp<int64_t>(divided_up(count, kPartElements), 1, kMostParts);
-}
+int64_t num_parts(int64_t count) { return std::clamp<int64_t>(ceil_div(count, kPartElements), 1, kMaxParts); }
 
 template <typename T>
 ir::Kernel make_sum(const NodeView& node) {
@@ -74,8 +72,8 @@ template <typename T>
 ir::Kernel make_sum_leading(const NodeView& node) {
   const int64_t width = node.in_type(0).shape.back();
   const int64_t rows = node.in_type(0).shape.num_elements() / std::max<int64_t>(1, width);
-  const int64_t parts = std::clamp<int64_t>(divided_up(rows, kPartRows), 1, kMostParts);
-  const auto columns = static_cast<unsigned>(divided_up(width, kBlockThreads));
+  const int64_t parts = std::clamp<int64_t>(ceil_div(rows, kPartRows), 1, kMaxParts);
+  const auto columns = static_cast<unsigned>(ceil_div(width, kBlockThreads));
   const auto run = [=](const KernelArgs& args) {
     auto* sums = reinterpret_cast<float*>(args.workspace);
     const rt::Dim3 threads{kBlockThreads, 1, 1};
@@ -105,7 +103,7 @@ ir::Kernel sum_squares_gpu(const NodeView& node) {
   std::vector<int64_t> first(num_parts.size());
   std::exclusive_scan(num_parts.begin(), num_parts.end(), first.begin(), int64_t{0});
   const int64_t workspace = std::reduce(num_parts.begin(), num_parts.end()) * int64_t{sizeof(float)};
-  const auto run = [=, places = square_places(node), count = num_squares(node)](const KernelArgs& args) {
+  const auto run = [=, places = square_indices(node), count = num_squares(node)](const KernelArgs& args) {
     auto* parts = reinterpret_cast<float*>(args.workspace);
     args.stream->fill_zero(static_cast<std::byte*>(args.out[0]), count * int64_t{sizeof(float)});
     for_many_tensors<const float*>(

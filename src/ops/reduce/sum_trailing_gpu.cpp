@@ -38,17 +38,17 @@ __global__ void __launch_bounds__(kBlockThreads) repeat_in_rows(const float* val
 
 /// Returns a launch shape of `per_row` blocks for each row, or for several rows each if there are many.
 rt::Shape blocks_of(int64_t per_row, const Rows& rows) {
-  constexpr int64_t kMostRows = 1 << 15;
+  constexpr int64_t kMaxRows = 1 << 15;
   return {rt::Dim3{static_cast<unsigned>(per_row),
-                   static_cast<unsigned>(std::clamp<int64_t>(rows.count, 1, kMostRows)), 1},
+                   static_cast<unsigned>(std::clamp<int64_t>(rows.count, 1, kMaxRows)), 1},
           rt::Dim3{kBlockThreads, 1, 1}};
 }
 
 template <typename T>
 ir::Kernel make_sum(const NodeView& node) {
-  constexpr int64_t kPartElements = 4096, kMostParts = 64;
+  constexpr int64_t kPartElements = 4096, kMaxParts = 64;
   const Rows rows = rows_of(node.in_type(0).shape);
-  const int64_t parts = std::clamp<int64_t>(divided_up(rows.width, kPartElements), 1, kMostParts);
+  const int64_t parts = std::clamp<int64_t>(ceil_div(rows.width, kPartElements), 1, kMaxParts);
   const auto run = [=](const KernelArgs& args) {
     auto* sums = parts == 1 ? output_of<float>(args, 0) : reinterpret_cast<float*>(args.workspace);
     rt::launch(add_row_parts<T>, blocks_of(parts, rows), args.stream->handle(), input_of<T>(args, 0), sums,

@@ -12,7 +12,7 @@ using ir::NodeView;
 constexpr int64_t kPiece = 1024;
 /// Rows whose squares are summed as one part of a column.
 constexpr int64_t kPartRows = 32;
-constexpr int64_t kMostParts = 64;
+constexpr int64_t kMaxParts = 64;
 
 /// A weight as a matrix. A weight that is not a matrix is one row with an unfactored second moment.
 struct Matrix {
@@ -27,8 +27,8 @@ Matrix matrix_of(const ir::Type& type) {
   Matrix m{.rows = factored ? type.shape[0] : 1,
            .columns = factored ? type.shape[1] : type.shape.num_elements(),
            .factored = factored};
-  m.pieces = divided_up(m.columns, kPiece);
-  m.parts = factored ? std::clamp<int64_t>(divided_up(m.rows, kPartRows), 1, kMostParts) : 0;
+  m.pieces = ceil_div(m.columns, kPiece);
+  m.parts = factored ? std::clamp<int64_t>(ceil_div(m.rows, kPartRows), 1, kMaxParts) : 0;
   return m;
 }
 
@@ -146,8 +146,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   const float size = sum_of(space.param_squares, matrix.num_pieces());
   const float rows = matrix.factored ? sum_of(weight.rows, matrix.rows) : 0.0F;
   if (threadIdx.x != 0) return;
-  const float mean = rows / static_cast<float>(matrix.rows), least = static_cast<float>(options.eps1);
-  space.shared->mean_of_rows = mean > least ? mean : least;
+  const float mean = rows / static_cast<float>(matrix.rows), min_mean = static_cast<float>(options.eps1);
+  space.shared->mean_of_rows = mean > min_mean ? mean : min_mean;
   space.shared->size = sqrtf(size / static_cast<float>(matrix.rows * matrix.columns));
 }
 
@@ -193,9 +193,9 @@ template <typename T>
 __global__ void __launch_bounds__(kBlockThreads) move_param(Weight<T> weight, Matrix matrix, Space space) {
   if (*weight.factor < 0) return;
   const Shared shared = *space.shared;
-  const auto keep = static_cast<float>(shared.step.keep);
+  const auto decay_factor = static_cast<float>(shared.step.decay_factor);
   for (int64_t i = piece_begin(matrix) + threadIdx.x; i < piece_end(matrix); i += kBlockThreads)
-    weight.param[i] = keep * weight.param[i] - shared.rate * direction(weight, matrix, shared, i);
+    weight.param[i] = decay_factor * weight.param[i] - shared.rate * direction(weight, matrix, shared, i);
 }
 
 template <typename T>
@@ -211,11 +211,11 @@ ir::Kernel make(const NodeView& node) {
                input_of<float>(args, 6), space);
     rt::launch(measure<T>, per_piece, stream, weight, matrix, space);
     if (matrix.factored) {
-      const auto blocks = static_cast<unsigned>(divided_up(matrix.columns, kBlockThreads));
+      const auto blocks = static_cast<unsigned>(ceil_div(matrix.columns, kBlockThreads));
       rt::launch(measure_columns<T>,
                  {rt::Dim3{blocks, static_cast<unsigned>(matrix.parts), 1}, rt::Dim3{kBlockThreads, 1, 1}},
                  stream, weight, matrix, space);
-      rt::launch(move_moments<T>, {divided_up(matrix.rows + matrix.columns, kBlockThreads), kBlockThreads},
+      rt::launch(move_moments<T>, {ceil_div(matrix.rows + matrix.columns, kBlockThreads), kBlockThreads},
                  stream, weight, matrix, space);
     }
     rt::launch(finish_moments<T>, one, stream, weight, matrix, options, space);

@@ -42,8 +42,9 @@ HEARTH_CLONES void normalize(float* g, float factor, const float* variance, floa
     g[i] /= std::sqrt(estimate > floor ? estimate : floor);
   }
 }
-HEARTH_CLONES void move_param(const float* direction, float keep, float rate, float* param, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) param[i] = keep * param[i] - rate * direction[i];
+HEARTH_CLONES void move_param(const float* direction, float decay_factor, float rate, float* param,
+                              int64_t count) {
+  for (int64_t i = 0; i < count; ++i) param[i] = decay_factor * param[i] - rate * direction[i];
 }
 double square_sum(const float* row, int64_t count) {
   float sum = 0;
@@ -81,7 +82,8 @@ class Run {
     const auto rate = static_cast<float>(std::max(options_.eps2, size) * step_.rate / clip);
     for_parts([&](int part, Range rows) {
       for (int64_t r = rows.begin; r < rows.end; ++r)
-        move_param(direction(part, r), static_cast<float>(step_.keep), rate, param(r), matrix_.columns);
+        move_param(direction(part, r), static_cast<float>(step_.decay_factor), rate, param(r),
+                   matrix_.columns);
     });
   }
 
@@ -226,13 +228,13 @@ void reference(const ReferenceArgs& args) {
 
 std::vector<Sample> samples() {
   const auto sample = [](const Shape& shape, DType dtype, double decay) {
-    Sample made{.in = {normal(shape), normal(shape, dtype), positive({}), positive({})},
-                .attrs = {{"weight_decay", decay}}};
+    Sample result{.in = {normal(shape), normal(shape, dtype), positive({}), positive({})},
+                  .attrs = {{"weight_decay", decay}}};
     const bool factored = shape.rank() == 2;
-    made.in.push_back(factored ? positive({shape[0]}) : positive(shape));
-    made.in.push_back(factored ? positive({shape[1]}) : absent());
-    made.in.push_back(positive({}));
-    return made;
+    result.in.push_back(factored ? positive({shape[0]}) : positive(shape));
+    result.in.push_back(factored ? positive({shape[1]}) : absent());
+    result.in.push_back(positive({}));
+    return result;
   };
   return {sample({3, 7}, DType::f32, 0.01), sample({2053}, DType::f32, 0), sample({70, 1030}, DType::f16, 0),
           sample({9, 4}, DType::bf16, 0.1)};

@@ -55,8 +55,8 @@ struct alignas(64) Codes {
     ranks[i] = static_cast<uint8_t>(rank);
   }
   /// Returns the number of midpoints with smaller bits; bits below `least` are treated as `least`.
-  RT_DEVICE int rank_of(uint32_t bits, uint32_t least = kFirst << 16) const {
-    bits = bits < least ? least : bits;
+  RT_DEVICE int rank_of(uint32_t bits, uint32_t min_bits = kFirst << 16) const {
+    bits = bits < min_bits ? min_bits : bits;
     const uint32_t cell = bits >> 16;
     const int rank = ranks[(cell > kLast ? kLast : cell) - kFirst];
     return rank + (bits > middles[rank] ? 1 : 0);
@@ -64,14 +64,14 @@ struct alignas(64) Codes {
 };
 
 /// Bits of a number whose nearest code is the first after the code of 0.
-constexpr uint32_t kLeastNegative = 0x35860000;
+constexpr uint32_t kMinNegativeBits = 0x35860000;
 
 /// Returns the code nearest to x, restricted to codes below zero if `value` is negative. Ties go to the lower
 /// code.
 RT_DEVICE uint8_t code_of(const Codes<true>& codes, float value, float x) {
   const uint32_t bits = rt::bits_as<uint32_t>(x) & 0x7fffffffU;
   const bool negative = value < 0;
-  const int rank = codes.rank_of(bits + (negative ? 1 : 0), negative ? kLeastNegative : codes.kFirst << 16);
+  const int rank = codes.rank_of(bits + (negative ? 1 : 0), negative ? kMinNegativeBits : codes.kFirst << 16);
   return static_cast<uint8_t>(negative ? 127 - (rank > 127 ? 127 : rank) : 127 + rank);
 }
 RT_DEVICE uint8_t code_of(const Codes<false>& codes, float x) {
@@ -120,7 +120,7 @@ RT_DEVICE void move_block(const Tensor<T>& tensor, const Adam8Step& step, const 
     v_codes[g] = load_before<kNeighbors>(end, tensor.v, at(g));
   }
   const float m_scale = tensor.m_scale[block], v_scale = tensor.v_scale[block];
-  float most_m = 0, most_v = 0;
+  float absmax_m = 0, absmax_v = 0;
   RT_UNROLL
   for (int g = 0; g < kGroups; ++g) {
     RT_UNROLL
@@ -130,14 +130,14 @@ RT_DEVICE void move_block(const Tensor<T>& tensor, const Adam8Step& step, const 
       float& own_v = v[g].at[e] = inside ? v_scale * without_sign.values[v_codes[g].at[e]] : 0.0F;
       step.move_moments(rt::to_float(grad[g].at[e]), own_m, own_v);
       step.move(own_m, own_v, param[g].at[e]);
-      most_m = rt::Max()(fabsf(own_m), most_m);
-      most_v = rt::Max()(fabsf(own_v), most_v);
+      absmax_m = rt::Max()(fabsf(own_m), absmax_m);
+      absmax_v = rt::Max()(fabsf(own_v), absmax_v);
     }
     store_before(end, tensor.param, at(g), param[g]);
   }
-  most_m = rt::reduce_warp(most_m, rt::Max());
-  most_v = rt::reduce_warp(most_v, rt::Max());
-  const float per_m = most_m > 0 ? 1 / most_m : 0.0F, per_v = most_v > 0 ? 1 / most_v : 0.0F;
+  absmax_m = rt::reduce_warp(absmax_m, rt::Max());
+  absmax_v = rt::reduce_warp(absmax_v, rt::Max());
+  const float per_m = absmax_m > 0 ? 1 / absmax_m : 0.0F, per_v = absmax_v > 0 ? 1 / absmax_v : 0.0F;
   RT_UNROLL
   for (int g = 0; g < kGroups; ++g) {
     RT_UNROLL
@@ -151,8 +151,8 @@ RT_DEVICE void move_block(const Tensor<T>& tensor, const Adam8Step& step, const 
   // Every lane has read the scales before they are overwritten.
   rt::sync_warp();
   if (rt::lane() > 0) return;
-  tensor.m_scale[block] = most_m;
-  tensor.v_scale[block] = most_v;
+  tensor.m_scale[block] = absmax_m;
+  tensor.v_scale[block] = absmax_v;
 }
 
 template <typename T>

@@ -34,11 +34,11 @@ void read_codes(const DynamicMap& map, float scale, const uint8_t* codes, float*
 
 /// Quantizes a block to codes. Returns its scale.
 float write_codes(bool with_sign, const float* in, uint8_t* codes, int64_t count) {
-  float most = 0;
-  for (int64_t i = 0; i < count; ++i) most = std::max(most, std::fabs(in[i]));
-  quantize_dynamic(with_sign, in, most > 0 ? 1 / most : 0, codes, count);
+  float absmax = 0;
+  for (int64_t i = 0; i < count; ++i) absmax = std::max(absmax, std::fabs(in[i]));
+  quantize_dynamic(with_sign, in, absmax > 0 ? 1 / absmax : 0, codes, count);
   if (with_sign) keep_signs(in, codes, count);
-  return most;
+  return absmax;
 }
 
 /// Inputs: param, grad, lr, factor, m, m_scale, v, v_scale, step_count.
@@ -88,9 +88,9 @@ Kernel cpu(const NodeView& node) {
 }
 
 /// Returns the nearest code by exhaustive search, moved by one if its value lost the sign of `value`.
-double nearest_code(bool with_sign, double value, double most) {
+double nearest_code(bool with_sign, double value, double absmax) {
   const DynamicMap& map = dynamic_map(with_sign);
-  const double x = most > 0 ? value / most : 0;
+  const double x = absmax > 0 ? value / absmax : 0;
   size_t best = 0;
   for (size_t c = 1; c < map.size(); ++c) {
     if (std::fabs(static_cast<double>(map[c]) - x) < std::fabs(static_cast<double>(map[best]) - x)) best = c;
@@ -105,7 +105,7 @@ void reference_block(const ReferenceArgs& args, size_t begin, size_t end) {
   const double rate = args.in[kRate][0], count = args.in[8][0];
   const size_t block = begin / kBlock;
   std::vector<double> m, v;
-  double most_m = 0, most_v = 0;
+  double absmax_m = 0, absmax_v = 0;
   for (size_t i = begin; i < end; ++i) {
     const double g = args.in[kFactor][0] * args.in[kGrad][i];
     const double old_m = static_cast<double>(dynamic_map(true)[static_cast<size_t>(args.in[4][i])]);
@@ -116,14 +116,14 @@ void reference_block(const ReferenceArgs& args, size_t begin, size_t end) {
     const double v_hat = v.back() / (1 - std::pow(options.beta2, count));
     const double moved = args.in[kParam][i] - rate * m_hat / (std::sqrt(v_hat) + options.eps);
     args.out[0][i] = moved * (1 - rate * options.weight_decay);
-    most_m = std::max(most_m, std::fabs(m.back()));
-    most_v = std::max(most_v, v.back());
+    absmax_m = std::max(absmax_m, std::fabs(m.back()));
+    absmax_v = std::max(absmax_v, v.back());
   }
-  args.out[2][block] = most_m;
-  args.out[4][block] = most_v;
+  args.out[2][block] = absmax_m;
+  args.out[4][block] = absmax_v;
   for (size_t i = begin; i < end; ++i) {
-    args.out[1][i] = nearest_code(true, m[i - begin], most_m);
-    args.out[3][i] = nearest_code(false, v[i - begin], most_v);
+    args.out[1][i] = nearest_code(true, m[i - begin], absmax_m);
+    args.out[3][i] = nearest_code(false, v[i - begin], absmax_v);
   }
 }
 

@@ -10,7 +10,7 @@ HEARTH_CLONES void round_off(float* gradient, float* error, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     const float whole = gradient[i] + error[i];
     gradient[i] = to_f32(to_bf16(whole));
-    error[i] = left_over(whole, gradient[i]);
+    error[i] = rounding_error(whole, gradient[i]);
   }
 }
 

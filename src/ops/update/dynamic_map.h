@@ -25,9 +25,9 @@ HEARTH_FORMULA inline float dynamic_value(bool with_sign, uint8_t code) {
   const int zero = with_sign ? 127 : 0;
   if (code == zero || code == 255) return code == 255 ? 1.0F : 0.0F;
   // The values of one sign are in runs of count = 1, 2, 4, ... up to 64 (without sign: 2 up to 128).
-  const int least = with_sign ? 1 : 2;
-  const int rank = (code > zero ? code - zero : zero - code) - 1 + least;
-  int count = 64 * least;
+  const int first_count = with_sign ? 1 : 2;
+  const int rank = (code > zero ? code - zero : zero - code) - 1 + first_count;
+  int count = 64 * first_count;
   float decade = 1;
   for (const float below : {1e-1F, 1e-2F, 1e-3F, 1e-4F, 1e-5F, 1e-6F}) {
     if (rank >= count) break;

@@ -24,7 +24,7 @@ Kernel cpu(const NodeView& node) {
   const auto run = [count, counts = node.has_input(3),
                     one_decay = static_cast<float>(1 - node.attrs.real("decay"))](const KernelArgs& args) {
     if (*args.input<float>(2) < 0) return;
-    const float weight = counts ? average_share(one_decay, *args.input<float>(3)) : one_decay;
+    const float weight = counts ? ema_weight(one_decay, *args.input<float>(3)) : one_decay;
     args.threads->parallel_for(count, 4096, [&](Range range) {
       blend(args.input<float>(1) + range.begin, args.output<float>(0) + range.begin, weight, range.size());
     });

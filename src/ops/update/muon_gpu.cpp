@@ -11,7 +11,7 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-constexpr int64_t kMostParts = 256;
+constexpr int64_t kMaxParts = 256;
 
 /// Shape of a weight and of its direction x, which is transposed if needed to have no more rows than columns:
 /// small x wide.
@@ -22,7 +22,7 @@ struct Matrix {
   HEARTH_FORMULA int64_t count() const { return rows * columns; }
   RT_DEVICE bool tall() const { return rows > columns; }
   /// Returns the index in x of element `i` of the weight.
-  RT_DEVICE int64_t place(int64_t i) const { return tall() ? i % columns * rows + i / columns : i; }
+  RT_DEVICE int64_t x_index(int64_t i) const { return tall() ? i % columns * rows + i / columns : i; }
 };
 Matrix matrix_of(const Shape& shape) {
   Matrix m{.rows = shape[0],
@@ -30,7 +30,7 @@ Matrix matrix_of(const Shape& shape) {
            .small = std::min(shape[0], shape[1]),
            .wide = std::max(shape[0], shape[1]),
            .parts = 1};
-  m.parts = std::clamp<int64_t>(divided_up(m.count(), 4 * kBlockThreads), 1, kMostParts);
+  m.parts = std::clamp<int64_t>(ceil_div(m.count(), 4 * kBlockThreads), 1, kMaxParts);
   return m;
 }
 
@@ -65,8 +65,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   for (int64_t i = first_element(); i < matrix.count(); i += element_stride()) {
     const float g = *factor * rt::to_float(grad[i]);
     MuonOptions::move(g, rule.momentum, buffer[i]);
-    const float d = rule.nesterov ? MuonOptions::look_ahead(g, rule.momentum, buffer[i]) : buffer[i];
-    space.x[matrix.place(i)] = d;
+    const float d = rule.nesterov ? MuonOptions::nesterov_direction(g, rule.momentum, buffer[i]) : buffer[i];
+    space.x[matrix.x_index(i)] = d;
     sum += d * d;
   }
   sum = rt::reduce_block(sum, rt::Add(), 0.0F);
@@ -97,10 +97,10 @@ __global__ void __launch_bounds__(kBlockThreads)
     move_param(float* param, const float* x, const float* lr, const float* factor, double weight_decay,
                double ratio, Matrix matrix) {
   if (*factor < 0) return;
-  const auto keep = static_cast<float>(1 - static_cast<double>(*lr) * weight_decay);
+  const auto decay_factor = static_cast<float>(1 - static_cast<double>(*lr) * weight_decay);
   const auto rate = static_cast<float>(static_cast<double>(*lr) * ratio);
   for (int64_t i = first_element(); i < matrix.count(); i += element_stride())
-    param[i] = keep * param[i] - rate * x[matrix.place(i)];
+    param[i] = decay_factor * param[i] - rate * x[matrix.x_index(i)];
 }
 
 /// The matmuls of an iteration: x x^T, its square, and a polynomial of it times x.

@@ -30,7 +30,8 @@ HEARTH_CLONES void move_momentum(const float* grad, float factor, float momentum
 }
 HEARTH_CLONES void blend(const float* grad, float factor, float momentum, const float* buffer, float* out,
                          int64_t count) {
-  for (int64_t i = 0; i < count; ++i) out[i] = MuonOptions::look_ahead(factor * grad[i], momentum, buffer[i]);
+  for (int64_t i = 0; i < count; ++i)
+    out[i] = MuonOptions::nesterov_direction(factor * grad[i], momentum, buffer[i]);
 }
 /// out = of_x x + of_y y.
 HEARTH_CLONES void combine(const float* x, float of_x, const float* y, float of_y, float* out,

@@ -33,8 +33,8 @@ SgdRule sgd_rule(const ir::Attrs& attrs);
 
 /// Constants of one step of AdamW.
 struct AdamStep {
-  float keep;       ///< 1 - lr weight_decay
-  float one_beta1;  ///< 1 - beta1
+  float decay_factor;  ///< 1 - lr weight_decay
+  float one_beta1;     ///< 1 - beta1
   float beta2;
   float one_beta2;     ///< 1 - beta2
   float rate;          ///< lr / (1 - beta1^t)
@@ -48,12 +48,12 @@ struct AdamStep {
     const float new_v = beta2 * v + one_beta2 * g * g;
     m = new_m;
     v = new_v;
-    param = keep * param - rate * (new_m / (std::sqrt(new_v) * inverse_root + eps));
+    param = decay_factor * param - rate * (new_m / (std::sqrt(new_v) * inverse_root + eps));
   }
 };
 /// Returns the constants of step number `count` (from 1).
 HEARTH_FORMULA inline AdamStep adam_step(const AdamOptions& options, double lr, float factor, double count) {
-  return {.keep = static_cast<float>(1 - lr * options.weight_decay),
+  return {.decay_factor = static_cast<float>(1 - lr * options.weight_decay),
           .one_beta1 = static_cast<float>(1 - options.beta1),
           .beta2 = static_cast<float>(options.beta2),
           .one_beta2 = static_cast<float>(1 - options.beta2),
@@ -66,14 +66,14 @@ HEARTH_FORMULA inline AdamStep adam_step(const AdamOptions& options, double lr, 
 /// Returns the weight of the new value in a moving average at update `count`: 1 - decay, or 9 / (10 + count)
 /// while that is larger, so that the initial weights are forgotten quickly (num_updates of TensorFlow's
 /// ExponentialMovingAverage).
-HEARTH_FORMULA inline float average_share(float one_decay, float count) {
+HEARTH_FORMULA inline float ema_weight(float one_decay, float count) {
   const float early = 9.0F / (10.0F + count);
   return one_decay > early ? one_decay : early;
 }
 
 /// Returns the rounding error of this gradient in bf16, which is added to the next gradient (error feedback,
 /// arXiv 1901.09847); 0 if it is not finite, because it would never become finite again.
-HEARTH_FORMULA inline float left_over(float whole, float sent) {
+HEARTH_FORMULA inline float rounding_error(float whole, float sent) {
   return std::isfinite(whole - sent) ? whole - sent : 0.0F;
 }
 
@@ -84,9 +84,9 @@ inline constexpr int kBlock8Bit = 256;
 struct Adam8Step {
   float beta1, one_beta1, beta2, one_beta2;
   float factor;
-  float rate;  ///< lr correction / (1 - beta1^t), correction = sqrt(1 - beta2^t)
-  float eps;   ///< eps times the correction
-  float keep;  ///< 1 - lr weight_decay
+  float rate;          ///< lr correction / (1 - beta1^t), correction = sqrt(1 - beta2^t)
+  float eps;           ///< eps times the correction
+  float decay_factor;  ///< 1 - lr weight_decay
 
   HEARTH_FORMULA void move_moments(float grad, float& m, float& v) const {
     const float g = factor * grad;
@@ -94,7 +94,7 @@ struct Adam8Step {
     v = beta2 * v + one_beta2 * g * g;
   }
   HEARTH_FORMULA void move(float m, float v, float& param) const {
-    param = keep * (param - rate * (m / (std::sqrt(v) + eps)));
+    param = decay_factor * (param - rate * (m / (std::sqrt(v) + eps)));
   }
 };
 HEARTH_FORMULA inline Adam8Step adam8_step(const AdamOptions& options, double lr, float factor,
@@ -107,7 +107,7 @@ HEARTH_FORMULA inline Adam8Step adam8_step(const AdamOptions& options, double lr
           .factor = factor,
           .rate = static_cast<float>(lr * correction / (1 - std::pow(options.beta1, count))),
           .eps = static_cast<float>(options.eps * correction),
-          .keep = static_cast<float>(1 - lr * options.weight_decay)};
+          .decay_factor = static_cast<float>(1 - lr * options.weight_decay)};
 }
 
 /// Lion (arXiv 2302.06675): the step is the sign of one average of gradients; another average is stored.
@@ -115,12 +115,12 @@ struct LionRule {
   double weight_decay;
   float beta1;
   float beta2;
-  float keep;  ///< 1 - lr weight_decay
+  float decay_factor;  ///< 1 - lr weight_decay
   float rate;
   float factor;
 
   HEARTH_FORMULA void begin(float lr, float gradient_factor) {
-    keep = static_cast<float>(1 - static_cast<double>(lr) * weight_decay);
+    decay_factor = static_cast<float>(1 - static_cast<double>(lr) * weight_decay);
     rate = lr;
     factor = gradient_factor;
   }
@@ -129,7 +129,7 @@ struct LionRule {
     const float direction = beta1 * m + (1 - beta1) * g;
     const float sign = direction > 0 ? 1.0F : direction < 0 ? -1.0F : 0.0F;
     m = beta2 * m + (1 - beta2) * g;
-    param = keep * param - rate * sign;
+    param = decay_factor * param - rate * sign;
   }
 };
 LionRule lion_rule(const ir::Attrs& attrs);
@@ -146,19 +146,19 @@ AdafactorOptions adafactor_options(const ir::Attrs& attrs);
 /// Constants of one step of Adafactor.
 struct AdafactorStep {
   double factor;
-  double weight;  ///< weight of the new value in the second moment
-  double keep;    ///< 1 - lr weight_decay
-  double floor;   ///< minimum second moment
-  double rate;    ///< min(lr, 1 / sqrt(t)), later multiplied by the root mean square of the weight
+  double weight;        ///< weight of the new value in the second moment
+  double decay_factor;  ///< 1 - lr weight_decay
+  double floor;         ///< minimum second moment
+  double rate;          ///< min(lr, 1 / sqrt(t)), later multiplied by the root mean square of the weight
 };
 HEARTH_FORMULA inline AdafactorStep adafactor_step(const AdafactorOptions& options, double lr, double factor,
                                                    double count) {
-  const double most = 1 / std::sqrt(count);
+  const double max_rate = 1 / std::sqrt(count);
   return {.factor = factor,
           .weight = std::pow(count, options.beta2_decay),
-          .keep = 1 - lr * options.weight_decay,
+          .decay_factor = 1 - lr * options.weight_decay,
           .floor = options.eps1 * options.eps1,
-          .rate = lr < most ? lr : most};
+          .rate = lr < max_rate ? lr : max_rate};
 }
 
 /// Muon (Jordan et al. 2024): the quintic a x + b x^3 + c x^5 moves singular values toward 1.
@@ -174,7 +174,7 @@ struct MuonOptions {
   HEARTH_FORMULA static void move(float g, float momentum, float& buffer) {
     buffer += (1 - momentum) * (g - buffer);
   }
-  HEARTH_FORMULA static float look_ahead(float g, float momentum, float buffer) {
+  HEARTH_FORMULA static float nesterov_direction(float g, float momentum, float buffer) {
     return g + momentum * (buffer - g);
   }
 };

@@ -120,7 +120,7 @@ struct Ema {
     return {nullptr, input_of<float>(args, 2), args.in.size() > 3 ? input_of<float>(args, 3) : nullptr};
   }
   RT_DEVICE static Step begin(float one_decay, const Scalars& scalars) {
-    return scalars.step_count == nullptr ? one_decay : average_share(one_decay, *scalars.step_count);
+    return scalars.step_count == nullptr ? one_decay : ema_weight(one_decay, *scalars.step_count);
   }
   RT_DEVICE static void move(float weight, const Tensor& t, int64_t i) {
     t.ema[i] += weight * (t.param[i] - t.ema[i]);
@@ -160,7 +160,7 @@ struct Feedback {
   RT_DEVICE static void move(int /*step*/, const Tensor& t, int64_t i) {
     const float whole = t.gradient[i] + t.error[i];
     t.gradient[i] = rt::to_float(rt::from_float<rt::bf16>(whole));
-    t.error[i] = left_over(whole, t.gradient[i]);
+    t.error[i] = rounding_error(whole, t.gradient[i]);
   }
 };
 

@@ -63,7 +63,7 @@ std::vector<Bucket> make_buckets(const TrainGraph& train, int64_t bucket_bytes) 
     Open& small = open[kind];
     small.values.push_back(shared.value);
     small.num_bytes += num_bytes;
-    if (small.num_bytes >= bucket_bytes || std::ssize(small.values) == ops::kMostPieces) close(kind, small);
+    if (small.num_bytes >= bucket_bytes || std::ssize(small.values) == ops::kMaxPieces) close(kind, small);
   }
   close_all();
   return buckets;
