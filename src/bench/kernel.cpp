@@ -81,8 +81,8 @@ class Kernel : public Workload {
         num_launches_(bench.tiny ? 1 : kLaunches) {
     ThreadPool threads(num_threads);
     for (const ir::Value& value : graph_.values) {
-      places_.push_back(room(value.type.num_bytes()));
-      if (value.role == ir::Role::input) draw(value, places_.back(), threads);
+      addresses_.push_back(allocate(value.type.num_bytes()));
+      if (value.role == ir::Role::input) draw(value, addresses_.back(), threads);
     }
     for (const ir::Node& node : graph_.nodes) prepare(node);
     for (size_t node = 0; node < kernels_.size(); ++node) launch(node);
@@ -102,12 +102,12 @@ class Kernel : public Workload {
   int64_t gpu_bytes() const override { return gpu_bytes_; }
 
  private:
-  std::byte* room(int64_t num_bytes) {
+  std::byte* allocate(int64_t num_bytes) {
     num_bytes += exec::Gpu::kSlackBytes;
     gpu_bytes_ += num_bytes;
     return memory_.emplace_back(std::make_unique<gpu::Memory>(device_, num_bytes))->data();
   }
-  void draw(const ir::Value& value, std::byte* place, ThreadPool& threads) {
+  void draw(const ir::Value& value, std::byte* address, ThreadPool& threads) {
     const Shape flat{value.type.shape.num_elements()};
     std::vector<float> values(static_cast<size_t>(flat[0]));
     const nn::Tensor tensor{.name = value.name,
@@ -116,19 +116,19 @@ class Kernel : public Workload {
     nn::initialize(tensor, 0, values, threads);
     std::vector<std::byte> bytes(static_cast<size_t>(value.type.num_bytes()));
     cpu::store_f32(value.type.dtype, values.data(), bytes.data(), 0, std::ssize(values));
-    stream_.copy_in(place, bytes.data(), std::ssize(bytes));
+    stream_.copy_in(address, bytes.data(), std::ssize(bytes));
     stream_.synchronize();
   }
   void prepare(const ir::Node& node) {
     const ir::NodeTypes types(graph_, node);
     const ir::NodeView view = types.view(node);
     kernels_.push_back(device_.info().driver->kernel(node.op->name, view));
-    workspaces_.push_back(room(kernels_.back().workspace_bytes));
+    workspaces_.push_back(allocate(kernels_.back().workspace_bytes));
   }
   void launch(size_t node) {
     std::vector<void*> in, out;
-    for (const ValueId id : graph_.nodes[node].inputs) in.push_back(places_[static_cast<size_t>(id)]);
-    for (const ValueId id : graph_.nodes[node].outputs) out.push_back(places_[static_cast<size_t>(id)]);
+    for (const ValueId id : graph_.nodes[node].inputs) in.push_back(addresses_[static_cast<size_t>(id)]);
+    for (const ValueId id : graph_.nodes[node].outputs) out.push_back(addresses_[static_cast<size_t>(id)]);
     kernels_[node].run({.in = in, .out = out, .workspace = workspaces_[node], .stream = &stream_});
   }
 
@@ -137,7 +137,7 @@ class Kernel : public Workload {
   gpu::Stream stream_;
   gpu::Event start_, end_;
   std::vector<std::unique_ptr<gpu::Memory>> memory_;
-  std::vector<std::byte*> places_;  ///< GPU addresses of the graph's values
+  std::vector<std::byte*> addresses_;  ///< GPU addresses of the graph's values
   std::vector<ir::Kernel> kernels_;
   std::vector<std::byte*> workspaces_;
   int64_t gpu_bytes_ = 0;

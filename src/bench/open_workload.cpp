@@ -122,18 +122,18 @@ std::vector<float> random_boxes(const BenchCase& bench, PhiloxSequence& random) 
   return boxes;
 }
 
-class PictureTraining : public Training {
+class ImageTraining : public Training {
  public:
-  PictureTraining(const BenchCase& bench, const BenchMachine& machine)
+  ImageTraining(const BenchCase& bench, const BenchMachine& machine)
       : Training(engine_options(bench, machine), machine, bench.batch),
         images_(static_cast<size_t>(bench.batch * bench.length * bench.length * bench.channels) + kSlack),
         weights_(static_cast<size_t>(bench.batch) + kSlack) {
     PhiloxSequence random(1, 0);
     const auto rows = static_cast<size_t>(bench.batch);
     const Labels kind = labels_of(bench);
-    const float least = kind == Labels::boxes ? 0 : -1;
-    const float most = kind == Labels::boxes ? 255 : 1;
-    for (float& value : images_) value = random.uniform(least, most);
+    const float min_pixel = kind == Labels::boxes ? 0 : -1;
+    const float max_pixel = kind == Labels::boxes ? 255 : 1;
+    for (float& value : images_) value = random.uniform(min_pixel, max_pixel);
     if (kind == Labels::boxes) {
       boxes_ = random_boxes(bench, random);
       set_inputs({{"images", images_.data()}, {"targets", boxes_.data()}, {"l1_weight", weights_.data()}});
@@ -271,13 +271,13 @@ engine::EngineOptions engine_options(const BenchCase& bench, const BenchMachine&
   options.optimizer.in_backward = true;
   const int rank = machine.group == nullptr ? 0 : machine.group->rank();
   options.rank = rank;
-  if (machine.group != nullptr) share_out(options, machine.group->size());
+  if (machine.group != nullptr) set_data_parallel(options, machine.group->size());
   if (exec::names_gpu(machine.device))
     engine::use_gpu(options, {.device = machine.device, .number = rank}, SelfTestMode::once);
   return options;
 }
 
-void share_out(engine::EngineOptions& options, int num_workers) {
+void set_data_parallel(engine::EngineOptions& options, int num_workers) {
   options.num_workers = options.shards = options.accumulate = num_workers;
   options.optimizer.in_backward = false;
 }
@@ -286,7 +286,7 @@ std::unique_ptr<Workload> open_workload(const BenchCase& bench, const BenchMachi
   if (!bench.kernel.empty()) return open_kernel(bench, machine);
   if (const auto format = bench_latents(bench))
     return std::make_unique<LatentTraining>(bench, machine, *format);
-  if (bench.channels > 0) return std::make_unique<PictureTraining>(bench, machine);
+  if (bench.channels > 0) return std::make_unique<ImageTraining>(bench, machine);
   if (bench.prompt == 0) return std::make_unique<TextTraining>(bench, machine);
   if (machine.device != "cpu")
     user_error("expected --device cpu for '{}', got {}: answers are generated on the CPU", bench.name,

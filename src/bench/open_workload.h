@@ -15,7 +15,7 @@ inline constexpr double kBenchRate = 1e-4;
 engine::EngineOptions engine_options(const BenchCase& bench, const BenchMachine& machine);
 
 /// Changes the options to data-parallel training by `num_workers` workers with one micro-batch each.
-void share_out(engine::EngineOptions& options, int num_workers);
+void set_data_parallel(engine::EngineOptions& options, int num_workers);
 
 /// Prepares the workload of a case. Throws a UserError if the machine cannot run it.
 std::unique_ptr<Workload> open_workload(const BenchCase& bench, const BenchMachine& machine);

@@ -33,7 +33,7 @@ class ReportFiles {
   ReportFiles(const ReportRequest& request, const ReportJob& job, const Say& say) : say_(say) {
     make_folder(request.out);
     log_.emplace(request.out / (stem_of(job) + ".log"));
-    if (!job.is_text || !job.tunes()) return;
+    if (!job.is_text || !job.is_finetuning()) return;
     const fs::path path = request.out / (stem_of(job) + ".txt");
     torchtune_.emplace(path);
     put(fmt::format("Writing logs to {}\n", path.string()));
@@ -116,7 +116,7 @@ std::string describe(const ReportResult& result, int64_t memory_bytes) {
   std::string text;
   if (fit.refused) {
     text = fmt::format("{} was requested, but needs {} of the {} that {} has for it:\n{}",
-                       result.job.shape_of(result.job.asked), human_bytes(fit.refused->peak_bytes),
+                       result.job.shape_of(result.job.requested), human_bytes(fit.refused->peak_bytes),
                        human_bytes(memory_bytes), result.device, planner::to_table(*fit.refused));
   }
   return text + fmt::format("{} runs on {} ({}), {}:\n{}", result.job.shape_of(fit.bench), result.device,
@@ -144,7 +144,7 @@ void train(ReportResult& result, Workload& work, ReportFiles* files) {
          .tflops = flops / seconds * 1e-12,
          .memory_bytes = memory_bytes,
          .device_bytes = device_bytes,
-         .mfu = run::fraction_of_peak(flops / seconds, gpu, result.job.asked.precision),
+         .mfu = run::fraction_of_peak(flops / seconds, gpu, result.job.requested.precision),
          .eta_seconds = total / static_cast<double>(step) * static_cast<double>(result.job.steps - step)});
     if (files != nullptr) files->put_step(result.steps.back());
   }
@@ -187,7 +187,7 @@ void run_worker(const ReportRequest& request, const ReportJob& job, const Say& s
   if (job.machine.group == nullptr) result.profile = work->profile(1);
   const exec::Program& program = work->plan()->train_program();
   result.arena_svg = arena::draw_svg(program.problem, program.solution);
-  if (job.is_text && job.tunes()) files->put(to_torchtune_summary(result));
+  if (job.is_text && job.is_finetuning()) files->put(to_torchtune_summary(result));
   files->put(to_table(result) + to_performance_line(result));
   files->close();
   write_results(request, result);

@@ -13,7 +13,7 @@ namespace {
 
 using run::Progress;
 
-constexpr int64_t kMostOps = 14;
+constexpr int64_t kMaxOps = 14;
 
 double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
@@ -29,7 +29,7 @@ double memory_share(const Progress& step) {
 std::string_view unit_of(const ReportResult& result) { return result.job.is_text ? "tokens" : "images"; }
 
 std::string_view precision_of(const ReportResult& result) {
-  return result.job.asked.precision == DType::f32 ? "FP32" : "BF16";
+  return result.job.requested.precision == DType::f32 ? "FP32" : "BF16";
 }
 
 /// Removes commas from a CSV cell.
@@ -100,7 +100,7 @@ std::string time_chart(const std::vector<ProfileRow>& profile) {
   for (const auto& [op, spent] : seconds)
     bars.push_back({op, spent, fmt::format("{:.2f} ms, {:.1f}%", 1e3 * spent, 100 * spent / total)});
   std::ranges::stable_sort(bars, std::greater<>(), &io::Bar::value);
-  if (std::ssize(bars) > kMostOps) bars.resize(kMostOps);
+  if (std::ssize(bars) > kMaxOps) bars.resize(kMaxOps);
   return io::bar_chart("Time by op", "#dd6b20", bars);
 }
 
@@ -129,7 +129,7 @@ std::vector<ReportMetric> metrics_of(const ReportResult& result) {
   const std::string tflops = decimals(result.mean(&Progress::tflops), 4);
   if (!result.job.is_text) return {{"FPS_per_GPU", rate}, {"TFLOPS_per_GPU", tflops}};
   const Progress& last = result.steps.back();
-  if (result.job.tunes())
+  if (result.job.is_finetuning())
     return {{"max_memory_alloc", decimals(gib(last.memory_bytes), 4)}, {"avg_tokens_per_s_per_gpu", rate}};
   std::vector<ReportMetric> metrics = {{"tok_per_s_per_gpu", rate}, {"TFLOPS_per_gpu", tflops}};
   if (result.on_gpu) metrics.push_back({"GPU_memory_usage", decimals(100 * memory_share(last), 2)});
@@ -184,7 +184,8 @@ std::string to_torchtune_summary(const ReportResult& result) {
 
 std::string to_performance_line(const ReportResult& result) {
   const std::vector<ReportMetric> metrics = metrics_of(result);
-  const ReportMetric& first = result.job.is_text && result.job.tunes() ? metrics.back() : metrics.front();
+  const ReportMetric& first =
+      result.job.is_text && result.job.is_finetuning() ? metrics.back() : metrics.front();
   return fmt::format("performance: {} {}\n", first.value, first.name);
 }
 
@@ -211,7 +212,7 @@ std::string to_page(const ReportResult& result) {
                   {"it fits", result.fit.how}};
   if (result.fit.refused)
     data.summary.emplace_back("requested, does not fit",
-                              fmt::format("{}: {}", result.job.shape_of(result.job.asked),
+                              fmt::format("{}: {}", result.job.shape_of(result.job.requested),
                                           human_bytes(result.fit.refused->peak_bytes)));
   data.loss = curve(result, &Progress::loss);
   const std::string rate = fmt::format("{}/s", unit_of(result));

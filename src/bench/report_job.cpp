@@ -26,9 +26,9 @@ constexpr int64_t kPixelsPerLatent = 8, kLatentChannels = 16;
 constexpr int64_t kPretrainSteps = 50, kFinetuneSteps = 20;
 /// LoRA rank on every linear layer, as in torchtune's recipes.
 constexpr int64_t kRank = 8;
-constexpr int64_t kLeastLength = 16, kLeastSide = 16, kMostSide = 1024;
+constexpr int64_t kMinLength = 16, kMinSide = 16, kMaxSide = 1024;
 constexpr int64_t kNumClasses = 1000, kNumChannels = 3;
-constexpr int64_t kMostBatch = 65536;
+constexpr int64_t kMaxBatch = 65536;
 /// Usable fraction of free host memory.
 constexpr double kHostShare = 0.9;
 
@@ -73,20 +73,20 @@ ReportModel shape_of_folder(const models::DecoderConfig& decoder) {
   return shape;
 }
 
-void check(const char* flag, int64_t value, int64_t least, int64_t most, const std::string& model) {
-  if (value < least || value > most)
-    user_error("expected {} to {} for {} of {}, got {}", least, most, flag, model, value);
+void check(const char* flag, int64_t value, int64_t min_value, int64_t max_value, const std::string& model) {
+  if (value < min_value || value > max_value)
+    user_error("expected {} to {} for {} of {}, got {}", min_value, max_value, flag, model, value);
 }
 
 void take_text(const ReportRequest& request, const ReportModel& shape, ReportJob& job) {
-  BenchCase& bench = job.asked;
+  BenchCase& bench = job.requested;
   if (job.mode == "posttrain") {
     user_error("expected pretrain, finetune_fw, finetune_lora or finetune_qlora for -t of {}, got '{}'",
                job.model, job.mode);
   }
   bench.decoder = job.decoder.get();
   bench.length = request.length > 0 ? request.length : shape.length;
-  check("-s", bench.length, kLeastLength, job.decoder->max_positions, job.model);
+  check("-s", bench.length, kMinLength, job.decoder->max_positions, job.model);
   if (job.mode == "finetune_lora" || job.mode == "finetune_qlora") bench.rank = kRank;
   if (job.mode == "finetune_qlora") bench.quantized = ops::Quantization::nf4;
 }
@@ -94,22 +94,22 @@ void take_text(const ReportRequest& request, const ReportModel& shape, ReportJob
 void take_images(const ReportRequest& request, const ReportModel& model, ReportJob& job) {
   if (job.mode != "pretrain") user_error("expected -t pretrain for {}, got {}", model.name, job.mode);
   if (request.primus) user_error("expected a language model for --format primus, got {}", model.name);
-  BenchCase& bench = job.asked;
+  BenchCase& bench = job.requested;
   bench.model = model.image_model;
   bench.channels = kNumChannels;
   bench.num_classes = kNumClasses;
   bench.length = request.length > 0 ? request.length : model.length;
-  check("-s", bench.length, kLeastSide, kMostSide, job.model);
+  check("-s", bench.length, kMinSide, kMaxSide, job.model);
 }
 
 void take_latents(const ReportRequest& request, const ReportModel& model, ReportJob& job) {
   if (job.mode != "posttrain") user_error("expected -t posttrain for {}, got {}", model.name, job.mode);
   if (request.primus) user_error("expected a language model for --format primus, got {}", model.name);
-  BenchCase& bench = job.asked;
+  BenchCase& bench = job.requested;
   bench.model = model.denoiser;
   bench.channels = kLatentChannels;
   const int64_t pixels = request.length > 0 ? request.length : model.length;
-  check("-s", pixels, 2 * kPixelsPerLatent, 2 * kMostSide, job.model);
+  check("-s", pixels, 2 * kPixelsPerLatent, 2 * kMaxSide, job.model);
   if (pixels % (2 * kPixelsPerLatent) != 0)
     user_error("expected a multiple of {} for -s of {}, got {}", 2 * kPixelsPerLatent, job.model, pixels);
   job.pixels_per_length = kPixelsPerLatent;
@@ -122,20 +122,20 @@ engine::EngineOptions options_of(const ReportJob& job, const BenchCase& bench) {
   return options;
 }
 
-planner::PlanReport plan_as_it_is(const ReportJob& job, const BenchCase& bench) {
+planner::PlanReport plan_unmodified(const ReportJob& job, const BenchCase& bench) {
   return planner::make_plan_report(
       engine::measure_plan(options_of(job, bench), std::span(&bench.batch, 1), {}));
 }
 
 /// Memory available to each device of a job.
-struct Room {
+struct MemoryLimits {
   int64_t device_bytes = 0;
   int64_t host_bytes = 0;  ///< for offloaded values
 };
 
 /// Returns the memory of a device. For a GPU, host memory also holds a copy of weights and states; for the
 /// CPU, device memory is host memory.
-Room room_of(const ReportJob& job, int64_t memory_bytes, const planner::PlanReport& plan) {
+MemoryLimits memory_limits_of(const ReportJob& job, int64_t memory_bytes, const planner::PlanReport& plan) {
   const exec::GpuWish wish{.device = job.machine.device};
   if (!exec::names_gpu(wish.device) || gpu::is_integrated(exec::find_gpu(wish.device)))
     return {memory_bytes, 0};
@@ -144,8 +144,8 @@ Room room_of(const ReportJob& job, int64_t memory_bytes, const planner::PlanRepo
   return {memory_bytes, std::max<int64_t>(0, free / job.num_devices - kept_bytes)};
 }
 
-std::optional<ReportFit> fit_case(const ReportJob& job, BenchCase bench, const Room& room) {
-  planner::MemoryFits fits(options_of(job, bench), room.device_bytes, room.host_bytes);
+std::optional<ReportFit> fit_case(const ReportJob& job, BenchCase bench, const MemoryLimits& limits) {
+  planner::MemoryFits fits(options_of(job, bench), limits.device_bytes, limits.host_bytes);
   const std::optional<planner::MemoryFit> found = fits.cheapest();
   if (!found) return std::nullopt;
   bench.arena_bytes = found->budget_bytes;
@@ -154,12 +154,13 @@ std::optional<ReportFit> fit_case(const ReportJob& job, BenchCase bench, const R
 }
 
 /// Returns the fit with the largest batch in [least, bench.batch), found by bisection; nothing if none fits.
-std::optional<ReportFit> fit_smaller(const ReportJob& job, BenchCase bench, int64_t least, const Room& room) {
+std::optional<ReportFit> fit_smaller(const ReportJob& job, BenchCase bench, int64_t min_value,
+                                     const MemoryLimits& limits) {
   int64_t too_large = bench.batch;
   std::optional<ReportFit> best;
-  for (int64_t fits = least - 1; fits + 1 < too_large;) {
+  for (int64_t fits = min_value - 1; fits + 1 < too_large;) {
     bench.batch = (fits + too_large) / 2;
-    if (auto found = fit_case(job, bench, room)) {
+    if (auto found = fit_case(job, bench, limits)) {
       best = std::move(found);
       fits = bench.batch;
     } else {
@@ -186,7 +187,7 @@ std::string ReportJob::shape_of(const BenchCase& bench) const {
 ReportJob open_job(const ReportRequest& request) {
   ReportJob job{
       .mode = mode_of(request.mode), .num_devices = request.num_devices, .machine = request.machine};
-  job.asked = {.name = "report", .precision = precision_of(request.precision)};
+  job.requested = {.name = "report", .precision = precision_of(request.precision)};
   const ReportModel* named = find_report_model(request.model);
   ReportModel shape;
   if (named != nullptr) {
@@ -208,31 +209,31 @@ ReportJob open_job(const ReportRequest& request) {
   } else {
     take_images(request, shape, job);
   }
-  job.asked.batch = request.batch > 0 ? request.batch
-                    : job.tunes()     ? shape.finetune_batch
-                                      : shape.pretrain_batch;
-  check("-b", job.asked.batch, job.least_batch(), kMostBatch, job.model);
-  job.steps = request.steps > 0 ? request.steps : job.tunes() ? kFinetuneSteps : kPretrainSteps;
+  job.requested.batch = request.batch > 0     ? request.batch
+                        : job.is_finetuning() ? shape.finetune_batch
+                                              : shape.pretrain_batch;
+  check("-b", job.requested.batch, job.min_batch(), kMaxBatch, job.model);
+  job.steps = request.steps > 0 ? request.steps : job.is_finetuning() ? kFinetuneSteps : kPretrainSteps;
   return job;
 }
 
 ReportFit fit_job(const ReportJob& job, int64_t memory_bytes) {
-  const planner::PlanReport refused = plan_as_it_is(job, job.asked);
-  const Room room = room_of(job, memory_bytes, refused);
-  if (auto found = fit_case(job, job.asked, room)) return *found;
-  const int64_t least = job.least_batch();
-  BenchCase bench = job.asked;
+  const planner::PlanReport refused = plan_unmodified(job, job.requested);
+  const MemoryLimits limits = memory_limits_of(job, memory_bytes, refused);
+  if (auto found = fit_case(job, job.requested, limits)) return *found;
+  const int64_t min_value = job.min_batch();
+  BenchCase bench = job.requested;
   std::optional<ReportFit> found;
-  if (bench.batch > least) found = fit_smaller(job, bench, least, room);
-  bench.batch = least;
-  while (!found && job.is_text && bench.length / 2 >= kLeastLength) {
+  if (bench.batch > min_value) found = fit_smaller(job, bench, min_value, limits);
+  bench.batch = min_value;
+  while (!found && job.is_text && bench.length / 2 >= kMinLength) {
     bench.length /= 2;
-    found = fit_case(job, bench, room);
+    found = fit_case(job, bench, limits);
   }
   if (!found) {
     user_error(
         "the device has {0}, but {1} needs {2} for {3} ({4}), and nothing smaller fits; try a smaller model",
-        human_bytes(memory_bytes), job.model, human_bytes(refused.peak_bytes), job.shape_of(job.asked),
+        human_bytes(memory_bytes), job.model, human_bytes(refused.peak_bytes), job.shape_of(job.requested),
         purposes_of(refused));
   }
   found->refused = refused;

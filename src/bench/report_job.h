@@ -37,14 +37,14 @@ struct ReportJob {
   int num_devices = 1;
   BenchMachine machine;
   /// The requested case; fit_job() may reduce its batch and length.
-  BenchCase asked;
+  BenchCase requested;
   int64_t pixels_per_length = 1;                         ///< for latents: pixels per latent along each axis
   std::shared_ptr<const models::DecoderConfig> decoder;  ///< owner of asked.decoder
 
   /// True for fine-tuning and post-training.
-  bool tunes() const { return mode != "pretrain"; }
+  bool is_finetuning() const { return mode != "pretrain"; }
   /// Min. batch: batch norm over a single value has no variance.
-  int64_t least_batch() const { return is_text || pixels_per_length > 1 ? 1 : 2; }
+  int64_t min_batch() const { return is_text || pixels_per_length > 1 ? 1 : 2; }
   /// Describes a case of this job: "batch 4 of 8192 tokens".
   std::string shape_of(const BenchCase& bench) const;
 };

@@ -16,7 +16,7 @@ int64_t ReportResult::samples_per_step() const {
 
 double ReportResult::mean(double Progress::*value) const {
   const int64_t count = std::ssize(steps);
-  const bool as_published = !job.tunes() && count >= kEndCounted;
+  const bool as_published = !job.is_finetuning() && count >= kEndCounted;
   const int64_t first = as_published ? kFirstCounted : count / 2, end = as_published ? kEndCounted : count;
   double sum = 0;
   for (int64_t i = first; i < end; ++i) sum += steps[static_cast<size_t>(i)].*value;

@@ -43,7 +43,7 @@ engine::EngineOptions model_options(const std::string& name, std::vector<std::st
     return run::engine_options(run::resolve_for_plan(open_recipe(name, overrides)).job);
   }
   engine::EngineOptions options = bench::engine_options(bench::find_bench_case(name), {});
-  if (num_workers > 1) bench::share_out(options, num_workers);
+  if (num_workers > 1) bench::set_data_parallel(options, num_workers);
   return options;
 }
 

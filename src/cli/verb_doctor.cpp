@@ -52,7 +52,7 @@ void run_doctor(const DoctorArguments& arguments) {
   // With --root, this program and its disk are not those of the examined machine.
   std::optional<doctor::Program> program;
   if (arguments.root == "/") {
-    program = doctor::own_program();
+    program = doctor::query_program();
     std::error_code error;
     const fs::space_info space = fs::space(".", error);
     if (!error) machine.free_disk_bytes = static_cast<int64_t>(space.available);
@@ -85,14 +85,14 @@ void add_doctor(CLI::App& app) {
                    "With --deep: max duration of the memory test of a GPU in seconds (default 240)");
   verb->add_option("--load-seconds", arguments->tests.load_seconds,
                    "With --deep: duration of the load test of a GPU in seconds (default 120)");
-  verb->add_option("--kernels", arguments->tests.most_kernels,
+  verb->add_option("--kernels", arguments->tests.max_kernels,
                    "With --deep: max number of kernel tests (default: all)");
   verb->add_option("--memory", arguments->memory,
                    "With --deep: max amount of memory to test on a GPU, e.g. 8GiB (default: all)");
   verb->add_option("--out", arguments->out, "With --deep: file of the HTML report (default doctor.html)");
   set_example(*verb, "hearth doctor");
   verb->callback([=] {
-    if (!arguments->memory.empty()) arguments->tests.most_memory = bytes_of(arguments->memory);
+    if (!arguments->memory.empty()) arguments->tests.max_memory_bytes = bytes_of(arguments->memory);
     run_doctor(*arguments);
   });
 }

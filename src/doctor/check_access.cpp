@@ -18,7 +18,7 @@ bool has_file(const Machine& machine, std::string_view path) {
 }
 
 /// Returns the device file that a GPU of this vendor needs.
-std::string_view way_in(PciGpu::Vendor vendor) {
+std::string_view device_file_of(PciGpu::Vendor vendor) {
   return vendor == PciGpu::Vendor::amd ? "/dev/kfd" : "/dev/nvidiactl";
 }
 
@@ -34,14 +34,14 @@ void check_files(const Machine& machine, PciGpu::Vendor vendor, Findings& found)
   if (!has_driver(machine, vendor)) return;
   const std::string pass = amd ? "docker run --device /dev/kfd --device /dev/dri" : "docker run --gpus all";
   const std::string id = contained ? "container-devices" : "device-file";
-  if (!has_file(machine, way_in(vendor))) {
+  if (!has_file(machine, device_file_of(vendor))) {
     const std::string make =
         amd ? "sudo modprobe amdgpu; a kernel without CONFIG_HSA_AMD has none" : "sudo nvidia-modprobe";
     found.push_back({.level = Level::broken,
                      .id = id,
                      .what = contained ? fmt::format("the container ({}) was not given {}", machine.container,
-                                                     way_in(vendor))
-                                       : fmt::format("there is no {}", way_in(vendor)),
+                                                     device_file_of(vendor))
+                                       : fmt::format("there is no {}", device_file_of(vendor)),
                      .cost = "no program can compute on the GPU",
                      .fix = contained ? pass : make});
     return;
@@ -58,7 +58,7 @@ void check_files(const Machine& machine, PciGpu::Vendor vendor, Findings& found)
   const auto closed = std::ranges::find_if(
       machine.files, [&](const DeviceFile& file) { return is_for(file, vendor) && !file.usable; });
   if (closed == machine.files.end()) {
-    found.push_back({.id = "permission", .what = fmt::format("you may use {}", way_in(vendor))});
+    found.push_back({.id = "permission", .what = fmt::format("you may use {}", device_file_of(vendor))});
     return;
   }
   const std::string groups = amd ? "render,video" : closed->group;

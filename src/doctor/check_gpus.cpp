@@ -7,7 +7,7 @@
 namespace hearth::doctor {
 namespace {
 
-constexpr double kMuch = 0.1;  // as a fraction of a GPU's memory or power
+constexpr double kSignificantShare = 0.1;  // as a fraction of a GPU's memory or power
 
 std::string described(const PciGpu& gpu) {
   std::string text = gpu.title();
@@ -59,7 +59,7 @@ void check_answers(const PciGpu& gpu, Findings& found) {
 /// Reports settings that reduce a GPU's speed.
 void check_power(const PciGpu& gpu, Findings& found) {
   if (gpu.power_cap_watts && gpu.default_power_cap_watts &&
-      *gpu.power_cap_watts < (1 - kMuch) * *gpu.default_power_cap_watts) {
+      *gpu.power_cap_watts < (1 - kSignificantShare) * *gpu.default_power_cap_watts) {
     found.push_back({.level = Level::note,
                      .id = "power-cap",
                      .subject = gpu.pci_address,
@@ -93,7 +93,7 @@ void check_users(const PciGpu& gpu, Findings& found) {
          .fix = "connect displays to the processor's own graphics, or leave memory free: reserve=1GiB"});
   }
   if (gpu.memory_bytes > 0 &&
-      static_cast<double>(gpu.used_bytes) > kMuch * static_cast<double>(gpu.memory_bytes)) {
+      static_cast<double>(gpu.used_bytes) > kSignificantShare * static_cast<double>(gpu.memory_bytes)) {
     found.push_back({.level = Level::note,
                      .id = "memory-in-use",
                      .subject = gpu.pci_address,

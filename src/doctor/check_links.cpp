@@ -38,7 +38,7 @@ void check_generation(const PciGpu& gpu, const system::PciLink& link, Findings& 
 }
 
 /// Checks the links above the GPU's link, such as a chipset's that is shared with disks and network.
-void check_way(const PciGpu& gpu, Findings& found) {
+void check_upstream_links(const PciGpu& gpu, Findings& found) {
   const system::PciLink* slowest = gpu.slowest_link();
   if (slowest == nullptr || slowest == gpu.links.data()) return;
   const double share = slowest->best_bytes_per_second() / gpu.links[0].best_bytes_per_second();
@@ -118,7 +118,7 @@ void check_links(const Machine& machine, Findings& found) {
       check_width(gpu, gpu.links[0], found);
       check_generation(gpu, gpu.links[0], found);
     }
-    check_way(gpu, found);
+    check_upstream_links(gpu, found);
     const system::PciLink* slowest = gpu.slowest_link();
     if (found.size() == before && slowest != nullptr) {
       found.push_back(

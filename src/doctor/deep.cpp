@@ -75,8 +75,8 @@ Json answer(const std::string& what, const std::string& device, double number) {
   if (what == "list") return list(device);
   const gpu::DeviceInfo gpu = exec::find_gpu(device);
   if (what == "kernels") {
-    const KernelTrials found = try_kernels(gpu, static_cast<int>(number));
-    return {{"tried", found.num_tried}, {"failures", found.failures}};
+    const KernelTestResult found = run_kernel_tests(gpu, static_cast<int>(number));
+    return {{"tried", found.num_tested}, {"failures", found.failures}};
   }
   if (what == "copies") {
     const CopyRates found = measure_copies(gpu);
@@ -96,7 +96,8 @@ std::string serve(std::string_view request) {
   words >> what >> device >> number >> other;
   try {
     if (what != "memory") return answer(what, device, number).dump();
-    const MemoryTrial found = try_memory(exec::find_gpu(device), static_cast<int64_t>(other), number);
+    const MemoryTestResult found =
+        run_memory_test(exec::find_gpu(device), static_cast<int64_t>(other), number);
     return Json{{"bytes", found.num_bytes},
                 {"patterns", found.num_patterns},
                 {"wrong", found.num_wrong_words},
@@ -109,10 +110,10 @@ std::string serve(std::string_view request) {
 
 // ----------------------------------------------------------------------------------------- in this process
 
-class Deep {
+class DeepTester {
  public:
-  Deep(const system::Machine& machine, const DeepOptions& options,
-       const std::function<void(const std::string&)>& say)
+  DeepTester(const system::Machine& machine, const DeepOptions& options,
+             const std::function<void(const std::string&)>& say)
       : machine_(machine), options_(options), say_(say), process_(serve) {}
 
   DeepResult run() {
@@ -184,7 +185,7 @@ class Deep {
   }
   /// Returns false if the GPU does not respond; the other tests are skipped then.
   bool test_kernels() {
-    const auto found = ask("kernels", device_, options_.most_kernels, 0, kKernelSeconds);
+    const auto found = ask("kernels", device_, options_.max_kernels, 0, kKernelSeconds);
     if (!found) return false;
     const auto& failures = found->at("failures");
     if (failures.empty())
@@ -197,9 +198,9 @@ class Deep {
           "report it with doctor.html; another driver may be right");
     return true;
   }
-  void figure(const std::string& name, double value, double promised, const std::string& unit) {
+  void figure(const std::string& name, double value, double predicted, const std::string& unit) {
     result_.figures.push_back(
-        {.gpu = address_, .name = name, .value = value, .promised = promised, .unit = unit});
+        {.gpu = address_, .name = name, .value = value, .predicted = predicted, .unit = unit});
   }
   double link_bytes_per_second() const {
     const auto gpu = std::ranges::find(machine_.gpus, address_, &system::PciGpu::pci_address);
@@ -228,7 +229,7 @@ class Deep {
     const struct {
       const char* what;
       const char* name;
-      double promised, scale;
+      double predicted, scale;
       const char* unit;
     } rates[] = {{"fill", "writing its memory", model ? model->bytes_per_second : 0, 1e-9, "GB/s"},
                  {"bf16", "matmul, bf16", model ? model->half_flops_per_second : 0, 1e-12, "TFLOP/s"},
@@ -237,11 +238,11 @@ class Deep {
       const auto found = ask(rate.what, device_, 0, 0, kRateSeconds);
       if (!found) continue;
       const double value = found->get<double>();
-      figure(rate.name, value * rate.scale, rate.promised * rate.scale, rate.unit);
+      figure(rate.name, value * rate.scale, rate.predicted * rate.scale, rate.unit);
       const std::string said = fmt::format("{}: {:.1f} {}", rate.name, value * rate.scale, rate.unit);
-      if (value < kLowRate * rate.promised) {
+      if (value < kLowRate * rate.predicted) {
         add(Level::warning, "gpu-rate",
-            fmt::format("{} of the {:.1f} that such GPUs reach", said, rate.promised * rate.scale),
+            fmt::format("{} of the {:.1f} that such GPUs reach", said, rate.predicted * rate.scale),
             "training is slower than predicted",
             "hearth doctor without --deep names what holds its clocks down; end what else uses it");
       } else {
@@ -251,7 +252,7 @@ class Deep {
   }
   void test_memory() {
     const auto found =
-        ask("memory", device_, options_.memory_seconds, static_cast<double>(options_.most_memory),
+        ask("memory", device_, options_.memory_seconds, static_cast<double>(options_.max_memory_bytes),
             2 * options_.memory_seconds + kRateSeconds);
     if (!found) return;
     const auto wrong = found->at("wrong").get<int64_t>();
@@ -322,7 +323,7 @@ class Deep {
   }
   void test_sums(int size) {
     say_(fmt::format("all-reduce of {} GPUs", size));
-    IsolatedProcess group([this, size](std::string_view) { return try_sums(options_.device, size); });
+    IsolatedProcess group([this, size](std::string_view) { return test_all_reduce(options_.device, size); });
     const std::optional<std::string> fault = group.ask("", kRateSeconds);
     if (fault && fault->empty()) {
       add(Level::ok, "sums", fmt::format("the all-reduce of {} GPUs over host memory is correct", size));
@@ -346,7 +347,7 @@ class Deep {
 
 DeepResult examine_deep(const system::Machine& machine, const DeepOptions& options,
                         const std::function<void(const std::string&)>& say) {
-  return Deep(machine, options, say).run();
+  return DeepTester(machine, options, say).run();
 }
 
 }  // namespace hearth::doctor

@@ -12,18 +12,18 @@ namespace hearth::doctor {
 
 /// Parameters of the deep tests.
 struct DeepOptions {
-  std::string device = "gpu";              ///< GPUs to test: gpu or emulated
-  double memory_seconds = 240;             ///< max. time for the memory of one GPU
-  double load_seconds = 120;               ///< duration of the steady load
-  int64_t most_memory = int64_t{1} << 50;  ///< max. bytes to test per GPU
-  int most_kernels = 1 << 20;              ///< max. number of kernels to test
+  std::string device = "gpu";                   ///< GPUs to test: gpu or emulated
+  double memory_seconds = 240;                  ///< max. time for the memory of one GPU
+  double load_seconds = 120;                    ///< duration of the steady load
+  int64_t max_memory_bytes = int64_t{1} << 50;  ///< max. bytes to test per GPU
+  int max_kernels = 1 << 20;                    ///< max. number of kernels to test
 };
 
 /// A measured rate and the rate that the GPU's model (cost/device.h) or its link predicts; 0: unknown.
 struct Figure {
   std::string gpu;   ///< PCI address
   std::string name;  ///< "matmul, bf16"
-  double value = 0, promised = 0;
+  double value = 0, predicted = 0;
   std::string unit;
 };
 

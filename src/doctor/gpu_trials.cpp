@@ -35,11 +35,11 @@ void add_sample(const ir::OpDef& op, const ir::Sample& sample, ir::Graph& graph)
 
 /// Allocates the free memory except a reserve for desktop and driver, in chunks, since one large block may
 /// not be available.
-std::vector<std::unique_ptr<gpu::Memory>> take_free_memory(gpu::Device& device, int64_t most_bytes) {
+std::vector<std::unique_ptr<gpu::Memory>> take_free_memory(gpu::Device& device, int64_t max_bytes) {
   const int64_t reserve = std::max<int64_t>(kChunkBytes, device.free_bytes() / 32);
   std::vector<std::unique_ptr<gpu::Memory>> chunks;
   try {
-    while (std::ssize(chunks) * kChunkBytes < most_bytes && device.free_bytes() > reserve + kChunkBytes)
+    while (std::ssize(chunks) * kChunkBytes < max_bytes && device.free_bytes() > reserve + kChunkBytes)
       chunks.push_back(std::make_unique<gpu::Memory>(device, kChunkBytes));
   } catch (const gpu::DeviceError& error) {
     if (error.kind() != gpu::DeviceError::Kind::out_of_memory) throw;
@@ -50,15 +50,15 @@ std::vector<std::unique_ptr<gpu::Memory>> take_free_memory(gpu::Device& device, 
 /// Tests the memory of a GPU through a host buffer of one chunk.
 class MemoryTester {
  public:
-  MemoryTester(const gpu::DeviceInfo& gpu, int64_t most_bytes)
+  MemoryTester(const gpu::DeviceInfo& gpu, int64_t max_bytes)
       : device_(gpu),
         stream_(device_),
-        chunks_(take_free_memory(device_, most_bytes)),
+        chunks_(take_free_memory(device_, max_bytes)),
         host_(device_, kChunkBytes) {}
 
   /// Writes to each word its index XOR `mask` and verifies all words. Chunks that are not written in time are
   /// dropped from this and later patterns.
-  void try_addresses(uint64_t mask, FunctionRef<bool()> in_time) {
+  void test_addresses(uint64_t mask, FunctionRef<bool()> in_time) {
     for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
       if (chunk > 0 && !in_time()) {
         chunks_.resize(chunk);
@@ -79,7 +79,7 @@ class MemoryTester {
     }
     ++result_.num_patterns;
   }
-  void try_byte(int value) {
+  void test_byte(int value) {
     uint64_t word = 0;
     std::memset(&word, value, sizeof(word));
     for (const auto& chunk : chunks_) stream_.fill(chunk->data(), value, kChunkBytes);
@@ -92,7 +92,7 @@ class MemoryTester {
     }
     ++result_.num_patterns;
   }
-  const MemoryTrial& result() const { return result_; }
+  const MemoryTestResult& result() const { return result_; }
 
  private:
   static uint64_t first_word(size_t chunk) { return chunk * (kChunkBytes / sizeof(uint64_t)); }
@@ -118,32 +118,32 @@ class MemoryTester {
   gpu::Stream stream_;
   std::vector<std::unique_ptr<gpu::Memory>> chunks_;
   gpu::HostMemory host_;
-  MemoryTrial result_;
+  MemoryTestResult result_;
 };
 
 }  // namespace
 
-KernelTrials try_kernels(const gpu::DeviceInfo& gpu, int most) {
+KernelTestResult run_kernel_tests(const gpu::DeviceInfo& gpu, int max_kernels) {
   ir::Graph graph;
   for (const ir::OpDef* op : ops::op_list()) {
     if (op->samples == nullptr || gpu.driver->find_kernel(op->name) == nullptr) continue;
     for (const ir::Sample& sample : op->samples())
-      if (std::ssize(graph.nodes) < most) add_sample(*op, sample, graph);
+      if (std::ssize(graph.nodes) < max_kernels) add_sample(*op, sample, graph);
   }
   exec::SelfTest test(gpu, {.when = SelfTestMode::always});
   test.cover(graph);
-  return {.num_tried = test.num_tried(), .failures = test.failures()};
+  return {.num_tested = test.num_tested(), .failures = test.failures()};
 }
 
-MemoryTrial try_memory(const gpu::DeviceInfo& gpu, int64_t most_bytes, double seconds) {
+MemoryTestResult run_memory_test(const gpu::DeviceInfo& gpu, int64_t max_bytes, double seconds) {
   const double start = process_seconds();
-  MemoryTester tester(gpu, most_bytes);
+  MemoryTester tester(gpu, max_bytes);
   const auto in_time = [&] { return process_seconds() - start < seconds; };
   // Half of the time, since reading takes as long as writing.
-  tester.try_addresses(0, [&] { return process_seconds() - start < seconds / 2; });
-  if (in_time()) tester.try_addresses(~uint64_t{0}, in_time);
+  tester.test_addresses(0, [&] { return process_seconds() - start < seconds / 2; });
+  if (in_time()) tester.test_addresses(~uint64_t{0}, in_time);
   for (const int value : {0x55, 0xaa, 0x00, 0xff})
-    if (in_time()) tester.try_byte(value);
+    if (in_time()) tester.test_byte(value);
   return tester.result();
 }
 
@@ -182,7 +182,7 @@ double measure_fill(const gpu::DeviceInfo& gpu) {
   return best;
 }
 
-std::string try_sums(const std::string& device_name, int size) {
+std::string test_all_reduce(const std::string& device_name, int size) {
   constexpr int64_t kNumbers = 1 << 20;
   std::string fault;
   distributed::run_ranks(size, [&](distributed::ProcessGroup& group) {

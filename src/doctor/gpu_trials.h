@@ -10,24 +10,24 @@
 namespace hearth::doctor {
 
 /// Result of testing kernels: the number tested, and what is wrong by kernel.
-struct KernelTrials {
-  int num_tried = 0;
+struct KernelTestResult {
+  int num_tested = 0;
   std::map<std::string, std::string> failures;
 };
 /// Tests the kernels of all ops on their samples, at most `most`.
-KernelTrials try_kernels(const gpu::DeviceInfo& gpu, int most);
+KernelTestResult run_kernel_tests(const gpu::DeviceInfo& gpu, int max_kernels);
 
 /// Result of the memory test.
-struct MemoryTrial {
+struct MemoryTestResult {
   int64_t num_bytes = 0;  ///< bytes tested at least once
   int num_patterns = 0;   ///< patterns written to all of them
   int64_t num_wrong_words = 0;
   std::string first_wrong;  ///< "offset 0x1000: wrote 0x..., read 0x..."
 };
-/// Tests all free memory, up to `most_bytes`, by writing patterns and reading them back: the address of
+/// Tests all free memory, up to `max_bytes`, by writing patterns and reading them back: the address of
 /// each word and its complement, which detects aliased addresses, then alternating bits. Ends after
 /// `seconds`.
-MemoryTrial try_memory(const gpu::DeviceInfo& gpu, int64_t most_bytes, double seconds);
+MemoryTestResult run_memory_test(const gpu::DeviceInfo& gpu, int64_t max_bytes, double seconds);
 
 /// Rates in bytes/s of copies from page-locked host memory to the GPU and back.
 struct CopyRates {
@@ -39,6 +39,6 @@ double measure_fill(const gpu::DeviceInfo& gpu);
 
 /// Tests an all-reduce of `size` GPUs of `device` over host memory with known numbers. Returns what was
 /// wrong, or an empty string. Forks, so this process must not have opened a GPU.
-std::string try_sums(const std::string& device, int size);
+std::string test_all_reduce(const std::string& device, int size);
 
 }  // namespace hearth::doctor

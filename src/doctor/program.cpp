@@ -46,7 +46,7 @@ Program read_program(IsolatedProcess& process, double seconds) {
   return program;
 }
 
-Program own_program() {
+Program query_program() {
   IsolatedProcess process(answer);
   return read_program(process, kSeconds);
 }

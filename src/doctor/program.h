@@ -17,7 +17,7 @@ struct Program {
 };
 
 /// Queries the runtimes in a separate process, since a call to a failed GPU may never return.
-Program own_program();
+Program query_program();
 /// Reads the answer of a process that runs the query, with a timeout in seconds.
 Program read_program(IsolatedProcess& process, double seconds);
 

@@ -165,11 +165,11 @@ std::string html_findings(const std::vector<Finding>& findings) {
 std::string html_figures(const std::vector<Figure>& figures) {
   std::vector<std::vector<std::string>> rows;
   for (const Figure& figure : figures) {
-    const bool known = figure.promised > 0;
+    const bool known = figure.predicted > 0;
     rows.push_back({io::escape_html(figure.gpu), io::escape_html(figure.name),
                     fmt::format("{:.1f} {}", figure.value, figure.unit),
-                    known ? fmt::format("{:.1f} {}", figure.promised, figure.unit) : "unknown",
-                    known ? fmt::format("{:.0f}%", 100 * figure.value / figure.promised) : ""});
+                    known ? fmt::format("{:.1f} {}", figure.predicted, figure.unit) : "unknown",
+                    known ? fmt::format("{:.0f}%", 100 * figure.value / figure.predicted) : ""});
   }
   return html_table({"GPU", "what", "measured", "predicted", ""}, rows);
 }

@@ -119,13 +119,13 @@ std::string advice(const Topology& topology, const std::vector<SharedTraining>& 
 }  // namespace
 
 double Topology::common_bytes_per_second() const {
-  double least = 0;
+  double min_rate = 0;
   for (const Gpu& one : gpus) {
     double own = one.together_bytes_per_second;
     if (own == 0) own = one.shares.empty() ? one.link_bytes_per_second : one.link_bytes_per_second / 2;
-    if (own > 0 && (least == 0 || own < least)) least = own;
+    if (own > 0 && (min_rate == 0 || own < min_rate)) min_rate = own;
   }
-  return least;
+  return min_rate;
 }
 
 Topology topology_of(const Machine& machine) {
@@ -175,7 +175,7 @@ std::vector<SharedTraining> model_sharing(const Topology& topology) {
   for (const auto& [name, words] : kCases) {
     engine::EngineOptions options = bench::engine_options(bench::find_bench_case(name), {});
     const planner::ScalingModel one = planner::model_scaling(options, gpu, links);
-    bench::share_out(options, static_cast<int>(topology.gpus.size()));
+    bench::set_data_parallel(options, static_cast<int>(topology.gpus.size()));
     const planner::ScalingModel all = planner::model_scaling(options, gpu, links);
     found.push_back({.name = words, .speedup = all.samples_per_second() / one.samples_per_second()});
   }

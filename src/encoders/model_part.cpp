@@ -7,9 +7,9 @@
 namespace hearth::encoders {
 namespace {
 
-class GrownPart : public engine::Objective {
+class PartObjective : public engine::Objective {
  public:
-  explicit GrownPart(std::function<Graph(nn::Builder&)> grow) : grow_(std::move(grow)) {}
+  explicit PartObjective(std::function<Graph(nn::Builder&)> grow) : grow_(std::move(grow)) {}
   Graph build(nn::Builder& builder, engine::BatchShape) const override { return grow_(builder); }
 
  private:
@@ -20,7 +20,7 @@ constexpr int64_t kOneSize[] = {1};
 
 engine::EngineOptions part_options(std::function<ModelPart::Graph(nn::Builder&)> grow,
                                    const Compute& compute) {
-  engine::EngineOptions options{.objective = std::make_shared<GrownPart>(std::move(grow)),
+  engine::EngineOptions options{.objective = std::make_shared<PartObjective>(std::move(grow)),
                                 .num_threads = compute.num_threads,
                                 .winograd = compute.winograd};
   if (compute.gpu) engine::use_gpu(options, *compute.gpu, compute.self_test);

@@ -101,27 +101,28 @@ io::WeightFiles open_autoencoder(const fs::path& folder) {
 
 }  // namespace
 
-PictureCoder::PictureCoder(const fs::path& vae_folder, Compute compute, int64_t memory_budget)
+ImageCoder::ImageCoder(const fs::path& vae_folder, Compute compute, int64_t memory_budget)
     : config_(models::read_autoencoder_config(vae_folder / kModelConfig)),
       files_(open_autoencoder(vae_folder)),
       compute_(std::move(compute)),
       budget_(memory_budget),
-      normals_(static_cast<size_t>(4 * config_.channels),
-               {.shift = static_cast<float>(config_.shift), .scale = static_cast<float>(config_.scale)}) {
+      normalizations_(
+          static_cast<size_t>(4 * config_.channels),
+          {.shift = static_cast<float>(config_.shift), .scale = static_cast<float>(config_.scale)}) {
   if (config_.has_statistics) read_statistics();
 }
 
-void PictureCoder::expect_channels(int64_t channels) const {
+void ImageCoder::expect_channels(int64_t channels) const {
   if (this->channels() == channels) return;
   user_error("{2}: the autoencoder has {1} channels, but the denoiser expects {0}", channels,
              this->channels(), files_.path().parent_path().string());
 }
 
-uint64_t PictureCoder::hash() const {
-  return hash64(std::as_bytes(std::span(normals_)), io::fingerprint(files_));
+uint64_t ImageCoder::hash() const {
+  return hash64(std::as_bytes(std::span(normalizations_)), io::fingerprint(files_));
 }
 
-void PictureCoder::read_statistics() {
+void ImageCoder::read_statistics() {
   const auto statistic = [&](const char* name) {
     const io::TensorView* found = files_.find(name);
     const Shape shape = {4 * config_.channels};
@@ -132,30 +133,30 @@ void PictureCoder::read_statistics() {
     return hub::floats_of(*found, 0, shape.num_elements());
   };
   const std::vector<float> mean = statistic("bn.running_mean"), variance = statistic("bn.running_var");
-  for (size_t i = 0; i < normals_.size(); ++i) {
+  for (size_t i = 0; i < normalizations_.size(); ++i) {
     const double deviation = std::sqrt(static_cast<double>(variance[i]) + config_.statistics_eps);
-    normals_[i] = {.shift = mean[i], .scale = static_cast<float>(1 / deviation)};
+    normalizations_[i] = {.shift = mean[i], .scale = static_cast<float>(1 / deviation)};
   }
 }
 
-ModelPart::Graph PictureCoder::grow_encoder(nn::Builder& builder, Extent size) const {
+ModelPart::Graph ImageCoder::grow_encoder(nn::Builder& builder, Extent size) const {
   const ir::ValueId picture =
       builder.input("picture", {.dtype = DType::f32, .shape = {1, size.height, size.width, 3}});
   return {.inputs = {picture}, .outputs = {models::build_picture_encoder(builder, config_, picture)}};
 }
 
-ModelPart::Graph PictureCoder::grow_decoder(nn::Builder& builder, Extent size) const {
+ModelPart::Graph ImageCoder::grow_decoder(nn::Builder& builder, Extent size) const {
   const ir::ValueId latents = builder.input(
       "latents", {.dtype = DType::f32, .shape = {1, size.height, size.width, config_.channels}});
   return {.inputs = {latents}, .outputs = {models::build_picture_decoder(builder, config_, latents)}};
 }
 
-ModelPart& PictureCoder::encoder(Extent pixels) {
+ModelPart& ImageCoder::encoder(Extent pixels) {
   if (!encoder_ || encoder_->size != pixels) {
     encoder_.reset();
     const auto grow = [this, pixels](nn::Builder& builder) { return grow_encoder(builder, pixels); };
     const auto open = [&](const Compute& compute) {
-      encoder_.emplace(Sized{.size = pixels, .part = ModelPart(grow, compute)});
+      encoder_.emplace(SizedPart{.size = pixels, .part = ModelPart(grow, compute)});
     };
     try {
       open(compute_);
@@ -167,7 +168,7 @@ ModelPart& PictureCoder::encoder(Extent pixels) {
   return encoder_->part;
 }
 
-std::vector<float> PictureCoder::encode(const data::Image& picture) {
+std::vector<float> ImageCoder::encode(const data::Image& picture) {
   const int64_t multiple = config_.side_multiple();
   if (picture.height % multiple != 0 || picture.width % multiple != 0 || picture.size().shorter() == 0) {
     user_error("the image has {1} x {2} pixels, but its sides must be multiples of {0}", multiple,
@@ -184,16 +185,16 @@ std::vector<float> PictureCoder::encode(const data::Image& picture) {
   for (int64_t c = 0; c < channels(); ++c) {
     for (int64_t y = 0; y < height; ++y) {
       for (int64_t x = 0; x < width; ++x) {
-        const Normal& normal = this->normal(c, y, x);
+        const Normalization& normalization = this->normalization(c, y, x);
         const float mean = moments[static_cast<size_t>((y * width + x) * 2 * channels() + c)];
-        latents.push_back((mean - normal.shift) * normal.scale);
+        latents.push_back((mean - normalization.shift) * normalization.scale);
       }
     }
   }
   return latents;
 }
 
-std::optional<ModelPart> PictureCoder::decoder_within_budget(Extent tile) const {
+std::optional<ModelPart> ImageCoder::decoder_within_budget(Extent tile) const {
   const auto grow = [this, tile](nn::Builder& builder) { return grow_decoder(builder, tile); };
   // needed_bytes is a lower bound of the packed size and cheaper to compute.
   if (budget_ > 0 && ModelPart::needed_bytes(grow, compute_) > budget_) return std::nullopt;
@@ -206,13 +207,13 @@ std::optional<ModelPart> PictureCoder::decoder_within_budget(Extent tile) const 
   }
 }
 
-void PictureCoder::open_decoder(Extent latents) {
+void ImageCoder::open_decoder(Extent latents) {
   if (decoder_ && decoded_ == latents) return;
   decoder_.reset();
   Extent tile = latents;
   std::optional<ModelPart> part = decoder_within_budget(tile);
-  const int64_t most = std::min(kLargestTile, (latents.longer() - 1) / kTileStep * kTileStep);
-  for (int64_t side = most; !part && side >= kSmallestTile; side -= kTileStep) {
+  const int64_t max_side = std::min(kLargestTile, (latents.longer() - 1) / kTileStep * kTileStep);
+  for (int64_t side = max_side; !part && side >= kSmallestTile; side -= kTileStep) {
     tile = {std::min(side, latents.height), std::min(side, latents.width)};
     part = decoder_within_budget(tile);
   }
@@ -224,31 +225,31 @@ void PictureCoder::open_decoder(Extent latents) {
     user_error("the memory budget of {1} bytes is too small to decode {0} x {0} latents; raise it",
                kSmallestTile, budget_);
   }
-  decoder_.emplace(Sized{.size = tile, .part = std::move(*part)});
+  decoder_.emplace(SizedPart{.size = tile, .part = std::move(*part)});
   decoder_->part.load(files_, "");
   decoded_ = latents;
 }
 
-Extent PictureCoder::tile_of(Extent latents) {
+Extent ImageCoder::tile_of(Extent latents) {
   open_decoder(latents);
   return decoder_->size;
 }
 
-void PictureCoder::read_tile(std::span<const float> latents, Extent size, Place start, Extent tile,
-                             std::vector<float>& in) const {
+void ImageCoder::read_tile(std::span<const float> latents, Extent size, TileStart start, Extent tile,
+                           std::vector<float>& in) const {
   float* to = in.data();
   for (int64_t y = start.y; y < start.y + tile.height; ++y) {
     for (int64_t x = start.x; x < start.x + tile.width; ++x) {
       for (int64_t c = 0; c < channels(); ++c) {
-        const Normal& normal = this->normal(c, y, x);
+        const Normalization& normalization = this->normalization(c, y, x);
         const float latent = latents[static_cast<size_t>((c * size.height + y) * size.width + x)];
-        *to++ = latent / normal.scale + normal.shift;
+        *to++ = latent / normalization.scale + normalization.shift;
       }
     }
   }
 }
 
-data::Image PictureCoder::decode(std::span<const float> latents, Extent size) {
+data::Image ImageCoder::decode(std::span<const float> latents, Extent size) {
   HEARTH_CHECK(std::ssize(latents) == channels() * size.num_pixels());
   const Extent tile = tile_of(size), whole = {size.height * factor(), size.width * factor()};
   const TiledAxis rows(size.height, tile.height, factor()), columns(size.width, tile.width, factor());

@@ -14,11 +14,11 @@ namespace hearth::encoders {
 /// Encodes images to the latents of a denoiser and decodes latents to images, with the autoencoder of a
 /// folder in diffusers' layout, in f32. Keeps program and weights for the last size in each direction in
 /// memory.
-class PictureCoder {
+class ImageCoder {
  public:
   /// `memory_budget`: max. bytes for decoding; 0: no limit. Throws a UserError if a file or tensor is missing
   /// or invalid.
-  PictureCoder(const fs::path& vae_folder, Compute compute, int64_t memory_budget);
+  ImageCoder(const fs::path& vae_folder, Compute compute, int64_t memory_budget);
 
   int64_t channels() const { return config_.channels; }
   /// Pixels per latent along each axis.
@@ -39,21 +39,21 @@ class PictureCoder {
 
  private:
   /// Normalization of a latent: (mean - shift) * scale.
-  struct Normal {
+  struct Normalization {
     float shift = 0;
     float scale = 1;
   };
-  struct Sized {
+  struct SizedPart {
     Extent size;
     ModelPart part;
   };
-  struct Place {
+  struct TileStart {
     int64_t y = 0;
     int64_t x = 0;
   };
   void read_statistics();
-  const Normal& normal(int64_t channel, int64_t y, int64_t x) const {
-    return normals_[static_cast<size_t>(4 * channel + 2 * (y % 2) + x % 2)];
+  const Normalization& normalization(int64_t channel, int64_t y, int64_t x) const {
+    return normalizations_[static_cast<size_t>(4 * channel + 2 * (y % 2) + x % 2)];
   }
   ModelPart::Graph grow_encoder(nn::Builder& builder, Extent size) const;
   ModelPart::Graph grow_decoder(nn::Builder& builder, Extent size) const;
@@ -61,15 +61,16 @@ class PictureCoder {
   void open_decoder(Extent latents);
   std::optional<ModelPart> decoder_within_budget(Extent tile) const;
   /// Copies the denormalized latents of a tile to `in`, channels last, as the decoder expects them.
-  void read_tile(std::span<const float> latents, Extent size, Place start, Extent tile,
+  void read_tile(std::span<const float> latents, Extent size, TileStart start, Extent tile,
                  std::vector<float>& in) const;
 
   models::AutoencoderConfig config_;
   io::WeightFiles files_;
   Compute compute_;
   int64_t budget_;
-  std::vector<Normal> normals_;  ///< indexed by channel, then by row and column within 2 x 2 latents
-  std::optional<Sized> encoder_, decoder_;
+  std::vector<Normalization>
+      normalizations_;  ///< indexed by channel, then by row and column within 2 x 2 latents
+  std::optional<SizedPart> encoder_, decoder_;
   Extent decoded_;  ///< size of the latents for which the decoder's tile was chosen
 };
 

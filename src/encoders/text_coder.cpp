@@ -31,7 +31,7 @@ class CaptionEncoder {
   virtual int64_t pooled_width() const = 0;
   virtual uint64_t hash() const = 0;
   virtual int64_t memory_bytes() const = 0;
-  virtual std::string cut_note(std::span<const std::string> captions) const = 0;
+  virtual std::string truncation_note(std::span<const std::string> captions) const = 0;
   virtual void encode(std::span<const std::string> captions, const Take& take) = 0;
 };
 
@@ -39,8 +39,9 @@ namespace {
 
 /// Describes captions that exceed a token limit: "3 of 40 texts are longer than the 77 tokens of ... (the
 /// longest has 93): ..."; empty if none does.
-std::string cut_sentence(std::span<const std::string> captions, int64_t limit, std::string_view reader,
-                         std::string_view effect, FunctionRef<int64_t(const std::string&)> num_tokens) {
+std::string truncation_sentence(std::span<const std::string> captions, int64_t limit, std::string_view reader,
+                                std::string_view effect,
+                                FunctionRef<int64_t(const std::string&)> num_tokens) {
   int64_t count = 0, longest = 0;
   for (const std::string& caption : captions) {
     const int64_t tokens = num_tokens(caption);
@@ -54,9 +55,9 @@ std::string cut_sentence(std::span<const std::string> captions, int64_t limit, s
 constexpr std::string_view kTextTokens = "diffuse.text_tokens", kCut = "their ends are cut off";
 
 /// Added to the attention scores of masked keys; exp() of the result is 0.
-constexpr float kUnseen = -1e30F;
+constexpr float kMaskedScore = -1e30F;
 
-std::string first_that_is_there(const io::WeightFiles& files, std::initializer_list<const char*> names) {
+std::string first_existing(const io::WeightFiles& files, std::initializer_list<const char*> names) {
   const auto is_there = [&](const char* name) { return files.find(name) != nullptr; };
   const auto* const found = std::ranges::find_if(names, is_there);
   return found == names.end() ? *names.begin() : *found;
@@ -78,10 +79,10 @@ class Clip {
         encoder_(parts(), files_, compute) {}
 
   int64_t width() const { return config_.hidden; }
-  std::string cut_note(std::span<const std::string> captions) const {
-    return cut_sentence(captions, config_.num_positions, "CLIP",
-                        "only the other text encoder reads their ends",
-                        [&](const std::string& caption) { return num_ids(*tokenizer_, caption); });
+  std::string truncation_note(std::span<const std::string> captions) const {
+    return truncation_sentence(captions, config_.num_positions, "CLIP",
+                               "only the other text encoder reads their ends",
+                               [&](const std::string& caption) { return num_ids(*tokenizer_, caption); });
   }
   const io::WeightFiles& files() const { return files_; }
   int64_t memory_bytes() const { return encoder_.memory_bytes(); }
@@ -99,18 +100,18 @@ class Clip {
   }
 
  private:
-  TextEncoder::Parts parts() const {
+  TextEncoder::Structure parts() const {
     // Names in transformers 4 (first) and 5.
-    const std::string table = first_that_is_there(
+    const std::string table = first_existing(
         files_, {"text_model.embeddings.token_embedding.weight", "embeddings.token_embedding.weight"});
     const std::string outer = table.starts_with("text_model.") ? "text_model." : "";
-    TextEncoder::Parts made{.width = config_.hidden,
-                            .length = config_.num_positions,
-                            .table = table,
-                            .positions = outer + "embeddings.position_embedding.weight",
-                            .layers = outer + "encoder.layers.",
-                            .num_layers = config_.num_layers,
-                            .outer = outer};
+    TextEncoder::Structure made{.width = config_.hidden,
+                                .length = config_.num_positions,
+                                .table = table,
+                                .positions = outer + "embeddings.position_embedding.weight",
+                                .layers = outer + "encoder.layers.",
+                                .num_layers = config_.num_layers,
+                                .outer = outer};
     made.grow_layer = [config = config_](nn::Builder& builder, const TextEncoder::Inputs& in) {
       return models::build_clip_layer(builder, config, in.hidden, 1);
     };
@@ -140,9 +141,9 @@ class T5 {
   int64_t memory_bytes() const { return encoder_.memory_bytes() + 4 * std::ssize(bias_); }
   TextEncoder& encoder() { return encoder_; }
   const TextEncoder& encoder() const { return encoder_; }
-  std::string cut_note(std::span<const std::string> captions) const {
-    return cut_sentence(captions, encoder_.length(), kTextTokens, kCut,
-                        [&](const std::string& caption) { return num_ids(*tokenizer_, caption); });
+  std::string truncation_note(std::span<const std::string> captions) const {
+    return truncation_sentence(captions, encoder_.length(), kTextTokens, kCut,
+                               [&](const std::string& caption) { return num_ids(*tokenizer_, caption); });
   }
   const io::WeightFiles& files() const { return files_; }
   TextIds ids(const std::string& caption) const {
@@ -162,11 +163,11 @@ class T5 {
     bias.resize(bias.size() + engine::kInputSlack);
     return bias;
   }
-  TextEncoder::Parts parts(int64_t num_tokens) const {
-    TextEncoder::Parts made{
+  TextEncoder::Structure parts(int64_t num_tokens) const {
+    TextEncoder::Structure made{
         .width = config_.hidden,
         .length = num_tokens,
-        .table = first_that_is_there(files_, {"shared.weight", "encoder.embed_tokens.weight"}),
+        .table = first_existing(files_, {"shared.weight", "encoder.embed_tokens.weight"}),
         .layers = "encoder.block.",
         .num_layers = config_.num_layers,
         .outer = "encoder.",
@@ -201,8 +202,8 @@ class ClipAndT5 : public CaptionEncoder {
     return hash64(std::as_bytes(std::span(both)));
   }
   int64_t memory_bytes() const override { return clip_.memory_bytes() + t5_.memory_bytes(); }
-  std::string cut_note(std::span<const std::string> captions) const override {
-    const std::string text = t5_.cut_note(captions), pooled = clip_.cut_note(captions);
+  std::string truncation_note(std::span<const std::string> captions) const override {
+    const std::string text = t5_.truncation_note(captions), pooled = clip_.truncation_note(captions);
     return text + (text.empty() || pooled.empty() ? "" : "\n") + pooled;
   }
   void encode(std::span<const std::string> captions, const Take& take) override {
@@ -233,9 +234,10 @@ class Qwen3 : public CaptionEncoder {
   int64_t pooled_width() const override { return 0; }
   uint64_t hash() const override { return io::fingerprint(files_); }
   int64_t memory_bytes() const override { return encoder_.memory_bytes() + 4 * std::ssize(bias_); }
-  std::string cut_note(std::span<const std::string> captions) const override {
-    return cut_sentence(captions, encoder_.length(), kTextTokens, kCut,
-                        [&](const std::string& caption) { return num_ids(*tokenizer_, prompt_of(caption)); });
+  std::string truncation_note(std::span<const std::string> captions) const override {
+    return truncation_sentence(
+        captions, encoder_.length(), kTextTokens, kCut,
+        [&](const std::string& caption) { return num_ids(*tokenizer_, prompt_of(caption)); });
   }
   void encode(std::span<const std::string> captions, const Take& take) override {
     std::vector<TextIds> texts;
@@ -273,14 +275,14 @@ class Qwen3 : public CaptionEncoder {
                                .variables = {{"enable_thinking", false}}});
   }
 
-  TextEncoder::Parts parts(int64_t num_tokens) {
-    TextEncoder::Parts made{.width = config_.hidden,
-                            .length = num_tokens,
-                            .table = "model.embed_tokens.weight",
-                            .layers = "model.layers.",
-                            .num_layers = kKept[2],
-                            .heads = config_.num_heads,
-                            .kept = {std::begin(kKept), std::end(kKept)}};
+  TextEncoder::Structure parts(int64_t num_tokens) {
+    TextEncoder::Structure made{.width = config_.hidden,
+                                .length = num_tokens,
+                                .table = "model.embed_tokens.weight",
+                                .layers = "model.layers.",
+                                .num_layers = kKept[2],
+                                .heads = config_.num_heads,
+                                .kept = {std::begin(kKept), std::end(kKept)}};
     made.grow_layer = [config = config_, num_tokens](nn::Builder& builder, const TextEncoder::Inputs& in) {
       const models::DecoderInputs rows{.positions = in.positions, .bias = in.bias, .context = num_tokens};
       return models::build_decoder_layer(builder, config, rows, in.hidden, 0);
@@ -294,7 +296,7 @@ class Qwen3 : public CaptionEncoder {
     for (int64_t row = 0; row < config_.num_heads * num_tokens; ++row) {
       const int64_t seen = std::min(row % num_tokens + 1, count);
       std::fill_n(out, seen, 0.0F);
-      std::fill_n(out + seen, num_tokens - seen, kUnseen);
+      std::fill_n(out + seen, num_tokens - seen, kMaskedScore);
       out += num_tokens;
     }
     return bias_;
@@ -354,8 +356,8 @@ int64_t TextCoder::pooled_width() const { return encoder_->pooled_width(); }
 int64_t TextCoder::num_tokens() const { return encoder_->text().length(); }
 uint64_t TextCoder::hash() const { return encoder_->hash(); }
 int64_t TextCoder::memory_bytes() const { return encoder_->memory_bytes(); }
-std::string TextCoder::cut_note(std::span<const std::string> captions) const {
-  return encoder_->cut_note(captions);
+std::string TextCoder::truncation_note(std::span<const std::string> captions) const {
+  return encoder_->truncation_note(captions);
 }
 void TextCoder::encode(
     std::span<const std::string> captions,

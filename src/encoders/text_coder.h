@@ -37,7 +37,7 @@ class TextCoder {
 
   /// Returns sentences with the number of captions that exceed the token limits of the text encoders; empty
   /// if none.
-  std::string cut_note(std::span<const std::string> captions) const;
+  std::string truncation_note(std::span<const std::string> captions) const;
 
   /// Calls take(caption, text, pooled) for each caption in order: hidden states [num_tokens, text_width] and
   /// pooled vector [pooled_width].

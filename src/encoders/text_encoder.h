@@ -36,11 +36,11 @@ class TextEncoder {
   /// Graph inputs of a layer.
   struct Inputs {
     ir::ValueId hidden = ir::kNone;     ///< f32 [length, width]
-    ir::ValueId bias = ir::kNone;       ///< f32 [heads, length, length], if Parts::heads > 0
+    ir::ValueId bias = ir::kNone;       ///< f32 [heads, length, length], if Structure::heads > 0
     ir::ValueId positions = ir::kNone;  ///< i32 [length], 0, 1, ...
   };
   /// Properties that differ between text models.
-  struct Parts {
+  struct Structure {
     int64_t width = 0;
     int64_t length = 0;      ///< tokens per text
     std::string table;       ///< [vocabulary, width]
@@ -59,13 +59,13 @@ class TextEncoder {
     std::function<ir::ValueId(nn::Builder&, ir::ValueId hidden)> grow_norm = {};  ///< empty: no final norm
   };
   /// `files` must outlive this object.
-  TextEncoder(Parts parts, const io::WeightFiles& files, const Compute& compute);
+  TextEncoder(Structure parts, const io::WeightFiles& files, const Compute& compute);
   TextEncoder(const TextEncoder&) = delete;
   TextEncoder& operator=(const TextEncoder&) = delete;
 
   /// Width of a hidden state in the output, with all kept layers concatenated.
-  int64_t width() const { return parts_.width * std::max<int64_t>(1, std::ssize(parts_.kept)); }
-  int64_t length() const { return parts_.length; }
+  int64_t width() const { return structure_.width * std::max<int64_t>(1, std::ssize(structure_.kept)); }
+  int64_t length() const { return structure_.length; }
   /// Bytes of the layer in memory, including its activations.
   int64_t memory_bytes() const { return layer_.memory_bytes(); }
   /// Calls take(text, hidden) with the hidden states [length, width()] of each text in order. Texts pass
@@ -82,7 +82,7 @@ class TextEncoder {
   void keep(int64_t num_layers, States& states) const;
   void encode_group(std::span<const TextIds> texts, std::vector<States>& states);
 
-  Parts parts_;
+  Structure structure_;
   const io::WeightFiles& files_;
   std::vector<int32_t> positions_;
   ModelPart layer_;

@@ -161,15 +161,15 @@ std::string line_chart(const std::string& title, const std::vector<Series>& seri
 
 std::string bar_chart(const std::string& title, const std::string& color, const std::vector<Bar>& bars) {
   constexpr double kRow = 24, kNames = 190, kTexts = 130;
-  double most = 0;
-  for (const Bar& bar : bars) most = std::max(most, bar.value);
+  double max_value = 0;
+  for (const Bar& bar : bars) max_value = std::max(max_value, bar.value);
   const double height = kTop + kRow * static_cast<double>(bars.size()) + 10;
   std::string svg = fmt::format(
       "<svg class='chart' viewBox='0 0 {} {}' role='img'><text class='title' x='14' y='20'>{}</text>", kWidth,
       height, escape_html(title));
   double y = kTop;
   for (const Bar& bar : bars) {
-    const double width = most > 0 ? (kWidth - kNames - kTexts) * bar.value / most : 0;
+    const double width = max_value > 0 ? (kWidth - kNames - kTexts) * bar.value / max_value : 0;
     svg += fmt::format(
         "<text class='tick' x='{}' y='{:.1f}' text-anchor='end'>{}</text><rect x='{}' y='{:.1f}' "
         "width='{:.1f}' "

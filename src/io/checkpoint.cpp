@@ -60,7 +60,7 @@ void delete_temporary(const fs::path& folder) {
 
 /// Moves a finished folder to its final path. An existing folder is exchanged atomically (RENAME_EXCHANGE),
 /// so one of both exists at every moment, and deleted after the exchange is on disk.
-void put_in_place(const fs::path& temporary, const fs::path& final_path) {
+void move_to_final_path(const fs::path& temporary, const fs::path& final_path) {
   const bool swapped =
       renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) == 0;
   if (swapped) {
@@ -154,7 +154,7 @@ void CheckpointWriter::flush() {
   rethrow();
 }
 
-void CheckpointWriter::discard_behind(int64_t step) {
+void CheckpointWriter::discard_later(int64_t step) {
   flush();
   const std::vector<fs::path> paths = step_folders(folder_);
   const auto is_older = [&](const fs::path& path) {
@@ -199,7 +199,7 @@ void CheckpointWriter::write(int64_t step) {
     const std::string manifest = make_manifest(step, pending_.memory, pending_.state);
     write_part(temporary, kManifest, std::as_bytes(std::span(manifest)));
     sync_folder(temporary);
-    put_in_place(temporary, final_path);
+    move_to_final_path(temporary, final_path);
     sync_folder(folder_);
   } catch (const fs::filesystem_error& error) {
     fs::remove_all(temporary, ignored);

@@ -40,7 +40,7 @@ class CheckpointWriter {
   /// Waits until all saved checkpoints are on disk.
   void flush();
   /// Deletes the checkpoints after `step`, if there is a complete one at or before `step`.
-  void discard_behind(int64_t step);
+  void discard_later(int64_t step);
 
  private:
   void work();

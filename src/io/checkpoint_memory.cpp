@@ -104,7 +104,7 @@ void CheckpointMemory::clear(int slot) const {
 bool CheckpointMemory::save(std::string_view run, int64_t step, std::span<const std::byte> memory,
                             std::string_view state) const {
   // Later steps were rolled back and must not be restored.
-  discard_behind(step);
+  discard_later(step);
   const int slot = head(1).is_newer_than(head(0)) ? 0 : 1;
   const int64_t at = slot * slot_bytes();
   const std::string manifest = make_manifest(step, memory, state);
@@ -121,7 +121,7 @@ bool CheckpointMemory::save(std::string_view run, int64_t step, std::span<const 
   return write(at, &made, sizeof made);
 }
 
-void CheckpointMemory::discard_behind(int64_t step) const {
+void CheckpointMemory::discard_later(int64_t step) const {
   for (int slot = 0; slot < kNumSlots; ++slot) {
     const Head found = head(slot);
     if (found.manifest_bytes > 0 && found.step > step) clear(slot);

@@ -52,7 +52,7 @@ class CheckpointMemory {
   Head head(int slot) const;
   bool write(int64_t offset, const void* data, size_t num_bytes) const;
   void clear(int slot) const;
-  void discard_behind(int64_t step) const;
+  void discard_later(int64_t step) const;
 
   int file_;
 };

@@ -55,11 +55,11 @@ int open_lock(const fs::path& path) {
 
 }  // namespace
 
-RunLock::RunLock(const fs::path& folder, double patience_seconds)
+RunLock::RunLock(const fs::path& folder, double timeout_seconds)
     // If the file cannot be created, no other file of the run can be either; that error explains why.
     : descriptor_(open_lock(folder / ".lock")) {
   if (descriptor_ < 0) return;
-  const auto until = Clock::now() + std::chrono::duration<double>(patience_seconds);
+  const auto until = Clock::now() + std::chrono::duration<double>(timeout_seconds);
   while (is_taken(descriptor_)) {
     if (Clock::now() < until) {
       std::this_thread::sleep_for(kNap);

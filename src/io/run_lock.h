@@ -8,9 +8,9 @@ namespace hearth::io {
 /// The kernel releases the lock when the process ends. On file systems without locks, nothing is locked.
 class RunLock {
  public:
-  /// Waits up to `patience_seconds` for the lock of an existing folder. Throws a UserError naming the process
+  /// Waits up to `timeout_seconds` for the lock of an existing folder. Throws a UserError naming the process
   /// that holds it, or if `.lock` is a symbolic link.
-  RunLock(const fs::path& folder, double patience_seconds);
+  RunLock(const fs::path& folder, double timeout_seconds);
   ~RunLock();
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;

@@ -149,7 +149,7 @@ void Checkpoints::save(RunState& state, RunSink& sink) {
   writer_->save(state.step, worker_.engine.state(), std::string_view(text.data(), text.size()));
 }
 
-void Checkpoints::discard_after(int64_t step) { writer_->discard_behind(step); }
+void Checkpoints::discard_after(int64_t step) { writer_->discard_later(step); }
 
 std::string Checkpoints::allocate_memory() {
   const io::CheckpointMemory* const memory = worker_.events.memory;

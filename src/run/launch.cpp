@@ -184,20 +184,23 @@ std::shared_ptr<distributed::ProcessGroup> open_gpu_group(const recipe::Recipe& 
 
 /// Trains in this process and returns the exit status. `group`: null for a single worker; `memory`: storage
 /// of checkpoints in memory, which the next attempt resumes from; null: none.
-int run_worker(const LaunchOptions& options, const supervise::Seat& seat, distributed::ProcessGroup* group,
-               const io::CheckpointMemory* memory = nullptr) {
+int run_worker(const LaunchOptions& options, const supervise::WorkerContext& worker_context,
+               distributed::ProcessGroup* group, const io::CheckpointMemory* memory = nullptr) {
   if (group != nullptr) check_group(*group);
-  const bool leads = group == nullptr || group->rank() == 0, resume = options.resume || seat.attempt > 1;
-  const std::unique_ptr<Reporter> reporter = options.open_reporter(seat.heartbeat);
+  const bool leads = group == nullptr || group->rank() == 0,
+             resume = options.resume || worker_context.attempt > 1;
+  const std::unique_ptr<Reporter> reporter = options.open_reporter(worker_context.heartbeat);
   const std::shared_ptr<distributed::ProcessGroup> gpus =
-      group == nullptr ? nullptr : open_gpu_group(options.job.recipe, *group, seat.device, *reporter);
+      group == nullptr ? nullptr
+                       : open_gpu_group(options.job.recipe, *group, worker_context.device, *reporter);
   if (gpus != nullptr) group = gpus.get();
-  WorkerSetup member{.group = group, .device = seat.device};
+  WorkerSetup member{.group = group, .device = worker_context.device};
   if (group != nullptr && options.job.recipe.parallel == Parallel::pipeline)
-    member.devices = gather_stage_devices(stage_device(options.job.recipe, seat.device), *group);
+    member.devices = gather_stage_devices(stage_device(options.job.recipe, worker_context.device), *group);
   // The trainer cannot call this collective, because the leader constructs its trainer before the others.
   if (group != nullptr)
-    member.rates = slowest_gpu({.device = options.job.recipe.device, .number = seat.device}, *group);
+    member.rates =
+        slowest_gpu({.device = options.job.recipe.device, .number = worker_context.device}, *group);
   std::optional<io::RunLock> lock;
   // The lock of a killed worker is released with a delay, so a resumed run waits for it, at most 5 s.
   const auto lock_folder = [&] {
@@ -206,33 +209,35 @@ int run_worker(const LaunchOptions& options, const supervise::Seat& seat, distri
   // The leader constructs its trainer first: it writes the cached data that all workers read.
   if (!leads) group->barrier();
   if (fs::exists(options.out)) lock_folder();
-  TrainerEvents events{
-      .progress = [&](const Progress& p) { reporter->progress(p); },
-      .message =
-          [&](const std::string& text) {
-            if (leads) reporter->message(text);
-          },
-      .stop = seat.stop,
-      .heartbeat = seat.heartbeat,
-      .memory = memory,
-      .gpus = seat.gpus,
-      .warning =
-          [&](const std::string& text) {
-            reporter->warn(group == nullptr ? text : fmt::format("device {}: {}", seat.device, text));
-          }};
+  TrainerEvents events{.progress = [&](const Progress& p) { reporter->progress(p); },
+                       .message =
+                           [&](const std::string& text) {
+                             if (leads) reporter->message(text);
+                           },
+                       .stop = worker_context.stop,
+                       .heartbeat = worker_context.heartbeat,
+                       .memory = memory,
+                       .gpus = worker_context.gpus,
+                       .warning =
+                           [&](const std::string& text) {
+                             reporter->warn(group == nullptr
+                                                ? text
+                                                : fmt::format("device {}: {}", worker_context.device, text));
+                           }};
   Trainer trainer(options.job, options.out, std::move(events), std::move(member),
                   options.only_checks ? Use::check : Use::run);
   if (options.only_checks) return check_only(trainer, group, options, *reporter);
-  if (const gpu::DeviceInfo* gpu = trainer.engine().device().gpu; gpu != nullptr && seat.gpus != nullptr)
-    seat.gpus->use(seat.rank, gpu->pci_address);
-  if (leads && seat.attempt == 1) print_start(trainer, trainer.engine(), options, *reporter);
+  if (const gpu::DeviceInfo* gpu = trainer.engine().device().gpu;
+      gpu != nullptr && worker_context.gpus != nullptr)
+    worker_context.gpus->use(worker_context.rank, gpu->pci_address);
+  if (leads && worker_context.attempt == 1) print_start(trainer, trainer.engine(), options, *reporter);
   if (leads && !options.dump_gradients.empty()) trainer.dump_gradients(options.dump_gradients);
   make_folder(options.out);
   lock_folder();
   if (leads && group != nullptr) group->barrier();
   const RunSummary summary = trainer.run({.resume = resume,
-                                          .new_order = seat.new_order,
-                                          .reason = seat.reason,
+                                          .new_order = worker_context.new_order,
+                                          .reason = worker_context.reason,
                                           .accepts_changed_inputs = options.accepts_changed_inputs,
                                           .command = options.command});
   if (leads) print_end(summary, options, trainer.engine(), *reporter);
@@ -246,8 +251,8 @@ int train_alone(const LaunchOptions& options) {
   if (std::signal(SIGHUP, on_interrupt) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
   const auto group = open_mpi_group(options.job.recipe.devices);
   if (group == nullptr) return run_worker(options, {.stop = &stop_requested}, nullptr);
-  const supervise::Seat seat{.device = group->rank(), .stop = &stop_requested};
-  const ExitStatus ending = exit_status_of([&] { return run_worker(options, seat, group.get()); });
+  const supervise::WorkerContext worker_context{.device = group->rank(), .stop = &stop_requested};
+  const ExitStatus ending = exit_status_of([&] { return run_worker(options, worker_context, group.get()); });
   // Skip the destructor of the group: MPI_Finalize would wait for the other processes, which wait for this
   // one.
   if (!ending.error_message.empty()) _exit(options.print_error(ending));
@@ -268,11 +273,13 @@ int train_supervised(const LaunchOptions& options) {
   const std::unique_ptr<Reporter> reporter = options.open_reporter({});
   // Owned by the supervisor, so that checkpoints in memory outlive the workers.
   const io::CheckpointMemory memory;
-  const auto work = [&](const supervise::Seat& seat) {
-    const auto group = seat.group == nullptr ? nullptr : seat.group->open(seat.rank);
-    const ExitStatus ending = exit_status_of([&] { return run_worker(options, seat, group.get(), &memory); });
+  const auto work = [&](const supervise::WorkerContext& worker_context) {
+    const auto group =
+        worker_context.group == nullptr ? nullptr : worker_context.group->open(worker_context.rank);
+    const ExitStatus ending =
+        exit_status_of([&] { return run_worker(options, worker_context, group.get(), &memory); });
     // All workers detect the same user error; only the first one prints it.
-    const bool was_printed = ending.status == supervise::kMistake && seat.said->exchange(true);
+    const bool was_printed = ending.status == supervise::kMistake && worker_context.said->exchange(true);
     return was_printed ? ending.status : options.print_error(ending);
   };
   supervise::SupervisorOptions supervisor{

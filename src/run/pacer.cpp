@@ -27,7 +27,7 @@ double Pacer::rest_seconds(double step_seconds) const {
   if (events_.gpus == nullptr) return 0;
   const double share = events_.gpus->idle_share();
   const double seconds = std::min(kMaxRestSeconds, step_seconds * share / (1 - share));
-  events_.gpus->tell_period(step_seconds + seconds);
+  events_.gpus->set_period(step_seconds + seconds);
   return seconds;
 }
 

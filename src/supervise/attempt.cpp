@@ -15,11 +15,11 @@ using distributed::Heartbeat;
 using distributed::Phase;
 
 /// Allowed factor over the longest heartbeat interval seen.
-constexpr double kMargin = 20;
+constexpr double kTimeoutFactor = 20;
 /// Lower factor used if intervals are long themselves.
-constexpr double kLeastMargin = 3;
+constexpr double kMinTimeoutFactor = 3;
 /// The first interval is not representative, since it includes loading.
-constexpr int64_t kRoundsToLearn = 2;
+constexpr int64_t kMinIntervals = 2;
 
 bool has_rhythm(Phase phase) { return phase == Phase::training || phase == Phase::evaluating; }
 
@@ -36,18 +36,18 @@ Attempt::Attempt(AttemptPlan plan, const Work& work, const SupervisorOptions& op
       board_(size()) {
   if (size() > 1) group_ = std::make_unique<distributed::ShmGroup>(size(), options.group);
   for (int rank = 0; rank < size(); ++rank) {
-    const Seat seat{.rank = rank,
-                    .size = size(),
-                    .device = plan_.devices[static_cast<size_t>(rank)],
-                    .attempt = plan_.number,
-                    .new_order = plan_.new_order,
-                    .reason = plan_.reason,
-                    .heartbeat = Heartbeat(board_.entry(rank)),
-                    .stop = &board_.stop(),
-                    .said = &board_.said(),
-                    .group = group_.get(),
-                    .gpus = gpus};
-    workers_.push_back(std::make_unique<Worker>([&] { return work(seat); }));
+    const WorkerContext worker_context{.rank = rank,
+                                       .size = size(),
+                                       .device = plan_.devices[static_cast<size_t>(rank)],
+                                       .attempt = plan_.number,
+                                       .new_order = plan_.new_order,
+                                       .reason = plan_.reason,
+                                       .heartbeat = Heartbeat(board_.entry(rank)),
+                                       .stop = &board_.stop(),
+                                       .said = &board_.said(),
+                                       .group = group_.get(),
+                                       .gpus = gpus};
+    workers_.push_back(std::make_unique<Worker>([&] { return work(worker_context); }));
   }
 }
 
@@ -82,7 +82,7 @@ void Attempt::kill_all() const {
     if (worker->running()) worker->kill_now();
 }
 
-std::vector<std::string> Attempt::left() const {
+std::vector<std::string> Attempt::survivors() const {
   std::vector<std::string> sentences;
   for (int rank = 0; rank < size(); ++rank) {
     if (!is_running(rank)) continue;
@@ -92,14 +92,14 @@ std::vector<std::string> Attempt::left() const {
   return sentences;
 }
 
-std::optional<Failure> Attempt::failure(Worker::Clock::time_point awake) const {
+std::optional<Failure> Attempt::failure(Worker::Clock::time_point resumed_at) const {
   if (const auto rank = find_dead()) return death_of(*rank);
   if (const auto rank = find_stopped())
-    return failure_of(*rank, workers_[static_cast<size_t>(*rank)]->fate());
-  const auto rank = find_late(awake);
+    return failure_of(*rank, workers_[static_cast<size_t>(*rank)]->describe_exit());
+  const auto rank = find_late(resumed_at);
   if (!rank) return std::nullopt;
   Failure failure =
-      failure_of(*rank, fmt::format("made no progress for {:.1f} s", silent_seconds(*rank, awake)));
+      failure_of(*rank, fmt::format("made no progress for {:.1f} s", silent_seconds(*rank, resumed_at)));
   failure.late = true;
   return failure;
 }
@@ -107,7 +107,7 @@ std::optional<Failure> Attempt::failure(Worker::Clock::time_point awake) const {
 Failure Attempt::death_of(int rank) const {
   const Worker& worker = *workers_[static_cast<size_t>(rank)];
   const bool is_memory = worker.was_killed() && options_.num_memory_kills() > num_memory_kills_;
-  if (!is_memory) return failure_of(rank, worker.fate());
+  if (!is_memory) return failure_of(rank, worker.describe_exit());
   const auto limit = memory_limit();
   Failure failure = failure_of(
       rank, fmt::format("was killed by the kernel because memory ran out{}",
@@ -141,25 +141,25 @@ std::optional<int> Attempt::find_stopped() const {
 /// Returns the rank that is stuck, once all running workers have timed out: workers wait for each other in
 /// collectives, so the stuck one is the one that is not in a collective, is at the lowest step, or has been
 /// silent the longest.
-std::optional<int> Attempt::find_late(Worker::Clock::time_point awake) const {
+std::optional<int> Attempt::find_late(Worker::Clock::time_point resumed_at) const {
   std::optional<int> found;
-  const auto innocence = [&](int rank) {
+  const auto blame_key = [&](int rank) {
     return std::tuple(!collective(rank).empty(), board_.entry(rank).step.load(),
-                      -silent_seconds(rank, awake));
+                      -silent_seconds(rank, resumed_at));
   };
   for (int rank = 0; rank < size(); ++rank) {
     if (!is_running(rank)) continue;
     // A worker sends a heartbeat before it changes its phase, so read the timeout first.
-    const double patience = timeout_seconds(rank);
-    if (silent_seconds(rank, awake) <= patience) return std::nullopt;
-    if (!found || innocence(rank) < innocence(*found)) found = rank;
+    const double timeout = timeout_seconds(rank);
+    if (silent_seconds(rank, resumed_at) <= timeout) return std::nullopt;
+    if (!found || blame_key(rank) < blame_key(*found)) found = rank;
   }
   return found;
 }
 
-double Attempt::silent_seconds(int rank, Worker::Clock::time_point awake) const {
+double Attempt::silent_seconds(int rank, Worker::Clock::time_point resumed_at) const {
   const int64_t beat = board_.entry(rank).time_ns.load();
-  const int64_t from = std::max(beat, std::chrono::nanoseconds(awake.time_since_epoch()).count());
+  const int64_t from = std::max(beat, std::chrono::nanoseconds(resumed_at.time_since_epoch()).count());
   return 1e-9 * static_cast<double>(Heartbeat::now_ns() - from);
 }
 
@@ -168,27 +168,27 @@ double Attempt::timeout_seconds(int rank) const {
   const Phase phase = entry.phase;
   if (phase == Phase::reporting || phase == Phase::encoding) return std::numeric_limits<double>::infinity();
   const Heartbeat::Learned& learned = entry.learned.at(static_cast<size_t>(phase));
-  if (!has_rhythm(phase)) return plan_.patience * options_.start_seconds;
+  if (!has_rhythm(phase)) return plan_.timeout * options_.start_seconds;
   const double start = std::max(options_.start_seconds, 1e-9 * static_cast<double>(entry.allowed_ns.load()));
-  if (learned.num_rounds < kRoundsToLearn) return plan_.patience * start;
+  if (learned.num_rounds < kMinIntervals) return plan_.timeout * start;
   const double longest = 1e-9 * static_cast<double>(learned.longest_ns.load());
-  const double most = std::max(start, kLeastMargin * longest);
-  return plan_.patience * std::max(options_.least_seconds, std::min(kMargin * longest, most));
+  const double most = std::max(start, kMinTimeoutFactor * longest);
+  return plan_.timeout * std::max(options_.min_timeout_seconds, std::min(kTimeoutFactor * longest, most));
 }
 
-Failure Attempt::failure_of(int rank, const std::string& fate) const {
+Failure Attempt::failure_of(int rank, const std::string& describe_exit) const {
   const Heartbeat::Entry& entry = board_.entry(rank);
   Failure failure{.attempt = plan_.number, .rank = rank, .step = entry.step, .phase = entry.phase};
-  failure.what = fmt::format("{} {} at step {} while {}", name(rank), fate, failure.step,
+  failure.what = fmt::format("{} {} at step {} while {}", name(rank), describe_exit, failure.step,
                              distributed::kPhaseNames.at(static_cast<size_t>(entry.phase.load())));
   if (const std::string where = collective(rank); !where.empty()) failure.what += ", in " + where;
-  bool told = false;
+  bool is_reported = false;
   for (int other = 0; other < size(); ++other) {
     failure.newest = std::max(failure.newest, board_.entry(other).step.load());
     const std::string where = collective(other);
-    if (other == rank || told || where.empty()) continue;
+    if (other == rank || is_reported || where.empty()) continue;
     failure.what += fmt::format("; {} waited {:.1f} s in {}", name(other), silent_seconds(other, {}), where);
-    told = true;
+    is_reported = true;
   }
   return failure;
 }

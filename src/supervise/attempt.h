@@ -29,7 +29,7 @@ struct Failure {
 /// Parameters of an attempt.
 struct AttemptPlan {
   int number = 1;
-  double patience = 1;       ///< factor on all timeouts; doubled after a timeout
+  double timeout = 1;        ///< factor on all timeouts; doubled after a timeout
   std::vector<int> devices;  ///< device number of each worker
   /// True to continue with the samples in another order.
   bool new_order = false;
@@ -40,7 +40,7 @@ struct AttemptPlan {
 /// The workers of one attempt and the memory that they share. Destroying it kills the workers.
 class Attempt {
  public:
-  using Work = std::function<int(const Seat&)>;
+  using Work = std::function<int(const WorkerContext&)>;
   /// Forks the workers. `gpus`: shared memory with GPU readings, passed to the workers; null: none.
   Attempt(AttemptPlan plan, const Work& work, const SupervisorOptions& options,
           const GpuBoard* gpus = nullptr);
@@ -54,11 +54,11 @@ class Attempt {
   std::optional<int> status() const;
   /// Returns the first failure as of the last look(), or nothing. Timeouts start at `awake` at the earliest:
   /// before, this process was suspended.
-  std::optional<Failure> failure(Worker::Clock::time_point awake) const;
+  std::optional<Failure> failure(Worker::Clock::time_point resumed_at) const;
   /// True if no worker has produced anything that an abrupt end would lose.
   bool starting() const;
 
-  /// Sets Seat::stop of all workers.
+  /// Sets WorkerContext::stop of all workers.
   void ask_to_stop() { board_.stop() = true; }
   /// Aborts the collectives that wait for a failed rank.
   void give_up(int rank) {
@@ -67,16 +67,16 @@ class Attempt {
   /// Sends SIGKILL to all running workers.
   void kill_all() const;
   /// Returns a sentence for each worker that is still running.
-  std::vector<std::string> left() const;
+  std::vector<std::string> survivors() const;
 
  private:
   std::optional<int> find_dead() const;
   std::optional<int> find_stopped() const;
-  std::optional<int> find_late(Worker::Clock::time_point awake) const;
-  double silent_seconds(int rank, Worker::Clock::time_point awake) const;
+  std::optional<int> find_late(Worker::Clock::time_point resumed_at) const;
+  double silent_seconds(int rank, Worker::Clock::time_point resumed_at) const;
   double timeout_seconds(int rank) const;
   bool is_running(int rank) const { return workers_[static_cast<size_t>(rank)]->running(); }
-  Failure failure_of(int rank, const std::string& fate) const;
+  Failure failure_of(int rank, const std::string& describe_exit) const;
   Failure death_of(int rank) const;
   std::string name(int rank) const;
   std::string collective(int rank) const;

@@ -16,7 +16,7 @@ namespace hearth::supervise {
 struct Excess {
   double kelvin = 0;
   double celsius = 0, limit = 0;  ///< temperature of that sensor and its limit
-  const char* place = "";
+  const char* sensor = "";
 };
 /// Returns the largest excess of a GPU; nothing if no temperature or no limit is known.
 std::optional<Excess> excess_of(const system::GpuReading& reading, double limit);
@@ -27,7 +27,7 @@ struct GovernorOptions {
   double power_limit = 0;  ///< watts per GPU, averaged over some seconds; 0: none
   double pause_after_seconds =
       3;  ///< duration for which the max. share does not cool the GPU, before a pause
-  double least_pause_seconds = 120;
+  double min_pause_seconds = 120;
 };
 
 /// Keeps GPUs below a temperature and a power limit by idling a share of the time, before they throttle or
@@ -37,7 +37,7 @@ struct GovernorOptions {
 class Governor {
  public:
   static constexpr double kMargin = 5;        ///< K below the GPU's limit
-  static constexpr double kMostIdle = 0.8;    ///< max. share of idle time
+  static constexpr double kMaxIdle = 0.8;     ///< max. share of idle time
   static constexpr double kResumeBelow = 15;  ///< K below the limit at which a pause ends
 
   explicit Governor(GovernorOptions options) : options_(options) {}
@@ -47,7 +47,7 @@ class Governor {
   /// temperature and power oscillate.
   void update(std::span<const system::GpuReading> readings, double seconds, double period);
 
-  /// Fraction of time the GPUs are kept idle, in [0, kMostIdle].
+  /// Fraction of time the GPUs are kept idle, in [0, kMaxIdle].
   double idle_share() const { return shown_; }
   /// True while training should pause until the GPUs have cooled.
   bool paused() const { return paused_; }
@@ -55,10 +55,10 @@ class Governor {
   const std::string& reason() const { return reason_; }
 
  private:
-  struct Law;
+  struct Gains;
   /// Controller of one quantity (temperature or power) of a GPU.
   struct Loop {
-    double advance(const Law& law, double over, double seconds, double period, bool paused);
+    double advance(const Gains& gains, double over, double seconds, double period, bool paused);
 
     struct Sample {
       double value, age;
@@ -72,18 +72,18 @@ class Governor {
   struct Gpu {
     Loop heat, power;
   };
-  static const Law kHeatLaw, kPowerLaw;
+  static const Gains kHeatGains, kPowerGains;
 
   double govern(size_t i, const system::GpuReading& reading, double seconds, double period);
-  void decide_pause(double wish, double seconds, double period);
-  void show(double wish, double seconds);
+  void decide_pause(double requested_share, double seconds, double period);
+  void show(double requested_share, double seconds);
 
   GovernorOptions options_;
   std::vector<Gpu> gpus_;
   double shown_ = 0;
-  double unwanted_seconds_ = 0;  ///< since the requested share was last above kLeastShare
+  double unwanted_seconds_ = 0;  ///< since the requested share was last above kMinShare
   bool paused_ = false;
-  double at_most_seconds_ = 0;  ///< since the max. share last cooled the GPU
+  double seconds_at_max_share_ = 0;  ///< since the max. share last cooled the GPU
   double paused_seconds_ = 0;
   std::string reason_;
 };

@@ -13,7 +13,7 @@ struct GpuBoard::Memory {
   std::atomic<uint64_t> version;  ///< odd while `state` is written
   std::atomic<double> period, idle_share;
   std::atomic<bool> paused;
-  std::array<Name, GpuState::kMostGpus> names;
+  std::array<Name, GpuState::kMaxGpus> names;
   GpuState state;
 };
 
@@ -22,13 +22,13 @@ GpuBoard::GpuBoard() : bytes_(sizeof(Memory)) {}
 GpuBoard::Memory& GpuBoard::memory() const { return *reinterpret_cast<Memory*>(bytes_.data()); }
 
 void GpuBoard::use(int rank, std::string_view pci_address) const {
-  if (rank >= static_cast<int>(GpuState::kMostGpus)) return;
+  if (rank >= static_cast<int>(GpuState::kMaxGpus)) return;
   Memory::Name& name = memory().names[static_cast<size_t>(rank)];
   name.address = system::gpu_address(pci_address);
   name.there = true;
 }
 
-void GpuBoard::tell_period(double seconds) const { memory().period = seconds; }
+void GpuBoard::set_period(double seconds) const { memory().period = seconds; }
 double GpuBoard::period() const { return memory().period; }
 double GpuBoard::idle_share() const { return memory().idle_share; }
 bool GpuBoard::paused() const { return memory().paused; }

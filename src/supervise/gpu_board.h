@@ -13,7 +13,7 @@ namespace hearth::supervise {
 
 /// GPU readings and the governor's decision at one moment. Plain bytes in shared memory.
 struct GpuState {
-  static constexpr size_t kMostGpus = 64;
+  static constexpr size_t kMaxGpus = 64;
 
   int64_t number = 0;  ///< number of the sample, from 1; 0: none
   /// Fraction of time to keep the GPUs idle; see Governor::idle_share
@@ -21,7 +21,7 @@ struct GpuState {
   bool paused = false;
   std::array<char, 160> reason{};  ///< cause of the idle share; see Governor::reason
   uint32_t num_gpus = 0;
-  std::array<system::GpuReading, kMostGpus> readings;  ///< indexed by the rank of the GPU's worker
+  std::array<system::GpuReading, kMaxGpus> readings;  ///< indexed by the rank of the GPU's worker
 
   std::span<const system::GpuReading> gpus() const { return {readings.data(), num_gpus}; }
 };
@@ -36,7 +36,7 @@ class GpuBoard {
   /// Called by a worker: registers the PCI address of its GPU.
   void use(int rank, std::string_view pci_address) const;
   /// Called by rank 0: publishes the seconds per step.
-  void tell_period(double seconds) const;
+  void set_period(double seconds) const;
   /// Returns a consistent copy of the last published state.
   GpuState read() const;
   double idle_share() const;

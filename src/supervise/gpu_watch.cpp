@@ -15,7 +15,7 @@ constexpr auto kBetweenSentences = 10min;
 /// Age after which readings are stale. If a GPU hangs, its sensors fail one after the other.
 constexpr auto kStale = 60s;
 /// Max. time step of the controller; a longer interval means that the machine was suspended.
-constexpr double kMostSeconds = 10;
+constexpr double kMaxSeconds = 10;
 
 bool says_nothing(const system::GpuReading& reading) {
   return std::isnan(reading.hottest()) && std::isnan(reading.memory) && std::isnan(reading.power) &&
@@ -33,14 +33,14 @@ void GpuWatch::look(int num_workers) {
   if (gpus.empty()) return;
   if (gpus != gpus_) {
     gpus_ = gpus;
-    blind_ = false;
+    has_no_readings_ = false;
     governor_ = Governor(limits_);
     sampler_.watch(gpus);
   }
-  if (!blind_ && sampler_.look()) {
+  if (!has_no_readings_ && sampler_.look()) {
     take_sample();
   } else if (num_samples_ > 0 && Clock::now() - sampled_ > kStale) {
-    let_go();
+    reset_governor();
   }
 }
 
@@ -51,40 +51,41 @@ void GpuWatch::take_sample() {
   sampled_ = now;
   ++num_samples_;
   // True for emulated GPUs and GPUs whose driver has no sensors.
-  blind_ = std::ranges::all_of(readings, says_nothing);
-  if (blind_) return let_go();
-  governor_.update(readings, std::min(seconds, kMostSeconds), board_.period());
+  has_no_readings_ = std::ranges::all_of(readings, says_nothing);
+  if (has_no_readings_) return reset_governor();
+  governor_.update(readings, std::min(seconds, kMaxSeconds), board_.period());
   publish();
-  say_share();
+  report_share();
 }
 
 /// Resets the governor if there are no readings, since nothing could end an idle gap or a pause.
-void GpuWatch::let_go() {
+void GpuWatch::reset_governor() {
   const bool held = governor_.idle_share() > 0 || governor_.paused();
   governor_ = Governor(limits_);
   publish();
   sampled_ = Clock::now();
-  slows_ = false;
+  is_slowing_ = false;
   if (held) say_("the GPUs' sensors no longer respond: gaps between steps and pauses end");
 }
 
 void GpuWatch::publish() {
-  GpuState state{.number = blind_ ? 0 : num_samples_,
+  GpuState state{.number = has_no_readings_ ? 0 : num_samples_,
                  .idle_share = governor_.idle_share(),
                  .paused = governor_.paused()};
   state.reason.back() = '\0';
   const std::string& reason = governor_.reason();
   std::copy_n(reason.begin(), std::min(reason.size(), state.reason.size() - 1), state.reason.begin());
   const auto readings = sampler_.readings();
-  state.num_gpus = static_cast<uint32_t>(std::min(readings.size(), GpuState::kMostGpus));
+  state.num_gpus = static_cast<uint32_t>(std::min(readings.size(), GpuState::kMaxGpus));
   std::copy_n(readings.begin(), state.num_gpus, state.readings.begin());
   board_.publish(state);
 }
 
-void GpuWatch::say_share() {
+void GpuWatch::report_share() {
   const bool slows = governor_.idle_share() > 0;
-  if (slows == slows_ || (said_ != Clock::time_point{} && Clock::now() - said_ < kBetweenSentences)) return;
-  slows_ = slows;
+  if (slows == is_slowing_ || (said_ != Clock::time_point{} && Clock::now() - said_ < kBetweenSentences))
+    return;
+  is_slowing_ = slows;
   said_ = Clock::now();
   say_(slows ? fmt::format("slowing down by gaps between steps, {:.0f}% of the time: {}",
                            100 * governor_.idle_share(), governor_.reason())

@@ -26,8 +26,8 @@ class GpuWatch {
  private:
   using Clock = std::chrono::steady_clock;
   void take_sample();
-  void let_go();
-  void say_share();
+  void reset_governor();
+  void report_share();
   void publish();
 
   GpuBoard board_;
@@ -36,10 +36,10 @@ class GpuWatch {
   Governor governor_;
   std::function<void(const std::string&)> say_;
   std::vector<std::string> gpus_;
-  bool blind_ = false;  ///< true if these GPUs have no sensor readings
+  bool has_no_readings_ = false;  ///< true if these GPUs have no sensor readings
   int64_t num_samples_ = 0;
   Clock::time_point sampled_;
-  bool slows_ = false;  ///< true if slowing down was the last reported state
+  bool is_slowing_ = false;  ///< true if slowing down was the last reported state
   Clock::time_point said_;
 };
 

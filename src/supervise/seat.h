@@ -10,7 +10,7 @@
 namespace hearth::supervise {
 
 /// Context of a worker.
-struct Seat {
+struct WorkerContext {
   int rank = 0;
   int size = 1;
   int device = 0;   ///< index in the run's initial list of devices

@@ -23,8 +23,8 @@ constexpr auto kSleep = 2s;
 constexpr auto kLeave = 1s;
 /// Time for killed processes to disappear.
 constexpr auto kReap = 5s;
-constexpr int kMostAtOneStep = 3;
-constexpr int kMostWithoutProgress = 4;
+constexpr int kMaxFailuresAtStep = 3;
+constexpr int kMaxFailuresWithoutProgress = 4;
 /// Exit status of a failed probe.
 constexpr int kFailedProbe = 1;
 
@@ -33,21 +33,21 @@ class History {
  public:
   void add(const Failure& failure) {
     num_at_step_ = !all_.empty() && failure.step == all_.back().step ? num_at_step_ + 1 : 1;
-    num_in_vain_ = failure.newest > newest_ ? 1 : num_in_vain_ + 1;
+    failures_without_progress_ = failure.newest > newest_ ? 1 : failures_without_progress_ + 1;
     newest_ = std::max(newest_, failure.newest);
     all_.push_back(failure);
   }
   /// True if two failures at the same step suggest that the data cause them.
   bool wants_new_order() const {
-    return num_at_step_ == kMostAtOneStep - 1 && all_.back().phase == distributed::Phase::training;
+    return num_at_step_ == kMaxFailuresAtStep - 1 && all_.back().phase == distributed::Phase::training;
   }
   /// Returns why no further attempt is made; empty if one is.
   std::string why_stop(const SupervisorOptions& options) const {
-    if (num_at_step_ >= kMostAtOneStep)
+    if (num_at_step_ >= kMaxFailuresAtStep)
       return fmt::format("{} failures at step {}", num_at_step_, all_.back().step);
-    if (num_in_vain_ >= kMostWithoutProgress)
-      return fmt::format("{} failures without progress beyond step {}", num_in_vain_, newest_);
-    if (std::ssize(all_) >= options.most_failures) return fmt::format("{} failures", all_.size());
+    if (failures_without_progress_ >= kMaxFailuresWithoutProgress)
+      return fmt::format("{} failures without progress beyond step {}", failures_without_progress_, newest_);
+    if (std::ssize(all_) >= options.max_failures) return fmt::format("{} failures", all_.size());
     return "";
   }
   /// Returns a remedy for the last failure; empty if none is known.
@@ -67,7 +67,7 @@ class History {
   std::vector<Failure> all_;
   int64_t newest_ = -1;
   int num_at_step_ = 0;
-  int num_in_vain_ = 0;
+  int failures_without_progress_ = 0;
 };
 
 /// The parent process of all workers. Runs attempts: forks the workers, polls their state and heartbeats
@@ -85,13 +85,13 @@ class Supervisor {
 
  private:
   /// Result of watch(): the exit status of the run, or a failure.
-  struct End {
+  struct WatchResult {
     int status = kGaveUp;
     std::optional<Failure> failure;
   };
-  End watch(Attempt& attempt);
-  void rest(std::chrono::milliseconds patience);
-  bool wait_for_end(Attempt& attempt, std::chrono::milliseconds patience);
+  WatchResult watch(Attempt& attempt);
+  void rest(std::chrono::milliseconds timeout);
+  bool wait_for_end(Attempt& attempt, std::chrono::milliseconds timeout);
   void end(Attempt& attempt);
   void probe();
   AttemptPlan plan_after(const AttemptPlan& failed, const Failure& failure) const;
@@ -101,7 +101,7 @@ class Supervisor {
 
   const Attempt::Work& work_;
   const SupervisorOptions& options_;
-  HeldSignals signals_;
+  BlockedSignals signals_;
   int num_interrupts_ = 0;
   History history_;
   std::vector<int> devices_;  ///< devices that are not disabled
@@ -113,7 +113,7 @@ int Supervisor::run() {
   while (true) {
     if (gpus_) gpus_->board().clear();
     Attempt attempt(plan, work_, options_, gpus_ ? &gpus_->board() : nullptr);
-    const End found = watch(attempt);
+    const WatchResult found = watch(attempt);
     if (found.failure) {
       options_.say(found.failure->what);
       attempt.give_up(found.failure->rank);
@@ -134,7 +134,7 @@ int Supervisor::run() {
 
 AttemptPlan Supervisor::plan_after(const AttemptPlan& failed, const Failure& failure) const {
   AttemptPlan plan{.number = failed.number + 1,
-                   .patience = failed.patience * (failure.late ? 2 : 1),
+                   .timeout = failed.timeout * (failure.late ? 2 : 1),
                    .devices = devices_,
                    .new_order = history_.wants_new_order(),
                    .reason = failure.what};
@@ -157,8 +157,8 @@ std::string Supervisor::start_sentence(const AttemptPlan& plan) const {
 }
 
 /// Sleeps until a worker changes, a signal arrives, or `patience` has passed.
-void Supervisor::rest(std::chrono::milliseconds patience) {
-  const int signal = signals_.next(patience);
+void Supervisor::rest(std::chrono::milliseconds timeout) {
+  const int signal = signals_.next(timeout);
   if (signal == SIGINT || signal == SIGTERM) ++num_interrupts_;
   if (signal != SIGHUP) return;
   num_interrupts_ = std::max(num_interrupts_, 1);
@@ -166,12 +166,12 @@ void Supervisor::rest(std::chrono::milliseconds patience) {
   std::signal(SIGHUP, SIG_IGN);
 }
 
-Supervisor::End Supervisor::watch(Attempt& attempt) {
-  Clock::time_point awake = Clock::now(), looked = awake;
+Supervisor::WatchResult Supervisor::watch(Attempt& attempt) {
+  Clock::time_point resumed_at = Clock::now(), looked = resumed_at;
   while (true) {
     rest(kPoll);
     const Clock::time_point now = Clock::now();
-    if (now - looked > kSleep) awake = now;
+    if (now - looked > kSleep) resumed_at = now;
     looked = now;
     attempt.look();
     if (gpus_) gpus_->look(attempt.size());
@@ -181,12 +181,12 @@ Supervisor::End Supervisor::watch(Attempt& attempt) {
     }
     if (num_interrupts_ > 0) attempt.ask_to_stop();
     if (const auto status = attempt.status()) return {.status = *status};
-    if (auto failure = attempt.failure(awake)) return {.failure = std::move(failure)};
+    if (auto failure = attempt.failure(resumed_at)) return {.failure = std::move(failure)};
   }
 }
 
-bool Supervisor::wait_for_end(Attempt& attempt, std::chrono::milliseconds patience) {
-  const auto until = Clock::now() + patience;
+bool Supervisor::wait_for_end(Attempt& attempt, std::chrono::milliseconds timeout) {
+  const auto until = Clock::now() + timeout;
   for (attempt.look(); attempt.running() && Clock::now() < until; attempt.look()) rest(kPoll);
   return !attempt.running();
 }
@@ -195,7 +195,7 @@ void Supervisor::end(Attempt& attempt) {
   if (attempt.size() > 1 && wait_for_end(attempt, kLeave)) return;
   attempt.kill_all();
   if (wait_for_end(attempt, kReap)) return;
-  for (const std::string& sentence : attempt.left()) options_.say(sentence);
+  for (const std::string& sentence : attempt.survivors()) options_.say(sentence);
 }
 
 /// Tests all devices and disables those that fail.
@@ -218,7 +218,7 @@ void Supervisor::probe() {
       passed.push_back(devices_[i]);
     } else {
       options_.say(fmt::format("device {} disabled: its probe {}", devices_[i],
-                               probe.running() ? "gave no answer" : probe.fate()));
+                               probe.running() ? "gave no answer" : probe.describe_exit()));
     }
   }
   devices_ = passed;
@@ -231,7 +231,7 @@ int Supervisor::give_up(const std::string& why) const {
 
 }  // namespace
 
-int supervise(const std::function<int(const Seat&)>& work, const SupervisorOptions& options) {
+int supervise(const std::function<int(const WorkerContext&)>& work, const SupervisorOptions& options) {
   return Supervisor(work, options).run();
 }
 

@@ -13,10 +13,10 @@ inline constexpr int kGaveUp = 75;
 /// Forks workers that run `work`, and restarts all of them if one fails: it dies, exits with an unknown
 /// status, is stopped, or exceeds its heartbeat timeout. Returns the exit status of rank 0, or kMistake if
 /// any worker returns it, kInterrupted after a signal, or kGaveUp after three failures at one step, four
-/// failures without progress, most_failures in total, or if too few devices are left. The first SIGINT or
-/// SIGTERM sets Seat::stop, the second kills the workers. SIGHUP, unless it was ignored, counts as a first
-/// signal only and is ignored from then on, since shells and kernels both send it. The calling process must
-/// have one thread and no open device.
-int supervise(const std::function<int(const Seat&)>& work, const SupervisorOptions& options);
+/// failures without progress, max_failures in total, or if too few devices are left. The first SIGINT or
+/// SIGTERM sets WorkerContext::stop, the second kills the workers. SIGHUP, unless it was ignored, counts as a
+/// first signal only and is ignored from then on, since shells and kernels both send it. The calling process
+/// must have one thread and no open device.
+int supervise(const std::function<int(const WorkerContext&)>& work, const SupervisorOptions& options);
 
 }  // namespace hearth::supervise

@@ -19,10 +19,10 @@ struct SupervisorOptions {
   double start_seconds = 600;
   /// Min. timeout in the phases training and evaluating. Their timeout is 20 times the longest heartbeat
   /// interval.
-  double least_seconds = 10;
+  double min_timeout_seconds = 10;
   /// A worker that has been stopped (SIGSTOP) for longer counts as failed.
   double stopped_seconds = 1;
-  int most_failures = 1000;  ///< total number of failures after which the run ends
+  int max_failures = 1000;  ///< total number of failures after which the run ends
   /// Returns the number of processes that the kernel has killed because memory ran out.
   std::function<int64_t()> num_memory_kills = [] { return hearth::num_memory_kills(); };
   double probe_seconds = 120;
@@ -33,7 +33,8 @@ struct SupervisorOptions {
   /// Tests a device after a failure, in a separate process. The device is disabled if it returns false, dies,
   /// or does not return within probe_seconds.
   std::function<bool(int device)> probe;
-  /// True to watch the sensors of the GPUs that workers register (Seat::gpus) and to govern them by `limits`.
+  /// True to watch the sensors of the GPUs that workers register (WorkerContext::gpus) and to govern them by
+  /// `limits`.
   bool watch_gpus = false;
   system::SamplerOptions sensors;
   GovernorOptions limits;

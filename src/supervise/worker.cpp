@@ -27,7 +27,7 @@ sigset_t signals_to_hold() {
 }
 
 /// Runs the child. noexcept: an exception must not unwind into stack frames of the parent.
-[[noreturn]] void live(pid_t parent, FunctionRef<int()> work) noexcept {
+[[noreturn]] void run_child(pid_t parent, FunctionRef<int()> work) noexcept {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(0);  // the parent has died already
   const sigset_t held = signals_to_hold();
@@ -50,7 +50,7 @@ Worker::Worker(FunctionRef<int()> work) {
   std::fflush(nullptr);
   const pid_t parent = getpid();
   process_ = fork();
-  if (process_ == 0) live(parent, work);
+  if (process_ == 0) run_child(parent, work);
   if (process_ < 0) {
     user_error("cannot start a worker process: {}; raise the limits (ulimit -u, ulimit -v)",
                std::strerror(errno));
@@ -82,7 +82,7 @@ void Worker::look() {
 
 int Worker::exit_status() const { return ended_ && WIFEXITED(status_) ? WEXITSTATUS(status_) : -1; }
 
-std::string Worker::fate() const {
+std::string Worker::describe_exit() const {
   if (WIFSTOPPED(status_)) return "was stopped by " + signal_name(WSTOPSIG(status_));
   if (WIFSIGNALED(status_)) return "was killed by " + signal_name(WTERMSIG(status_));
   return fmt::format("ended with status {}", WEXITSTATUS(status_));
@@ -92,18 +92,18 @@ bool Worker::was_killed() const { return ended_ && WIFSIGNALED(status_) && WTERM
 
 void Worker::kill_now() const { kill(process_, SIGKILL); }
 
-HeldSignals::HeldSignals() : held_(signals_to_hold()) {
+BlockedSignals::BlockedSignals() : held_(signals_to_hold()) {
   sigprocmask(SIG_BLOCK, &held_, &before_);
   // If SIGCHLD is ignored, waitpid gets no exit status.
   std::signal(SIGCHLD, SIG_DFL);
 }
 
-HeldSignals::~HeldSignals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+BlockedSignals::~BlockedSignals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
 
-int HeldSignals::next(std::chrono::milliseconds patience) const {
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(patience);
+int BlockedSignals::next(std::chrono::milliseconds timeout) const {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
   const timespec time{.tv_sec = seconds.count(),
-                      .tv_nsec = std::chrono::nanoseconds(patience - seconds).count()};
+                      .tv_nsec = std::chrono::nanoseconds(timeout - seconds).count()};
   const int signal = sigtimedwait(&held_, nullptr, &time);
   return signal > 0 ? signal : 0;
 }

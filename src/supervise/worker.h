@@ -32,7 +32,7 @@ class Worker {
   /// Exit status of a process that has exited; -1 if it is running or was killed by a signal.
   int exit_status() const;
   /// Describes how a process ended or stopped, for example "was killed by SIGSEGV".
-  std::string fate() const;
+  std::string describe_exit() const;
   /// True if SIGKILL ended the process.
   bool was_killed() const;
   /// Sends SIGKILL.
@@ -47,14 +47,14 @@ class Worker {
 
 /// Blocks SIGINT, SIGTERM, SIGCHLD and, unless it is ignored, SIGHUP while this object lives. Forked workers
 /// do not get them.
-class HeldSignals {
+class BlockedSignals {
  public:
-  HeldSignals();
-  ~HeldSignals();
-  HeldSignals(const HeldSignals&) = delete;
-  HeldSignals& operator=(const HeldSignals&) = delete;
+  BlockedSignals();
+  ~BlockedSignals();
+  BlockedSignals(const BlockedSignals&) = delete;
+  BlockedSignals& operator=(const BlockedSignals&) = delete;
   /// Returns the next of these signals, or 0 if none arrives within `patience`.
-  int next(std::chrono::milliseconds patience) const;
+  int next(std::chrono::milliseconds timeout) const;
 
  private:
   sigset_t held_, before_;

@@ -60,7 +60,7 @@ Bpe::Bpe(Vocabulary vocabulary, const std::vector<Merge>& merges, BpeOptions opt
       merges_(merges),
       options_(std::move(options)),
       where_(where),
-      split_words_(words_are_apart(merges)) {
+      split_words_(no_token_spans_words(merges)) {
   find_bytes(where);
 }
 
@@ -77,7 +77,7 @@ void Bpe::find_bytes(std::string_view where) {
   }
 }
 
-bool Bpe::words_are_apart(const std::vector<Merge>& merges) const {
+bool Bpe::no_token_spans_words(const std::vector<Merge>& merges) const {
   if (options_.byte_level || options_.ignore_merges || !options_.end_of_word_suffix.empty()) return false;
   if (!vocabulary_.find(kMetaspace)) return false;
   return std::none_of(merges.begin(), merges.end(),
@@ -153,27 +153,28 @@ void Bpe::start_character(std::string_view character, bool last, BpeScratch& scr
   }
 }
 
-void Bpe::offer(BpeScratch& scratch, int32_t place) const {
-  if (place < 0) return;
-  const BpeScratch::Symbol& left = scratch.symbols[static_cast<size_t>(place)];
+void Bpe::offer(BpeScratch& scratch, int32_t symbol_index) const {
+  if (symbol_index < 0) return;
+  const BpeScratch::Symbol& left = scratch.symbols[static_cast<size_t>(symbol_index)];
   if (left.next < 0) return;
   const Merge* merge = merges_.find(left.id, scratch.symbols[static_cast<size_t>(left.next)].id);
   if (merge == nullptr) return;
   const uint64_t rank = static_cast<uint32_t>(merge->rank);
-  scratch.heap.push_back({rank << 32 | static_cast<uint32_t>(place), merge->merged});
+  scratch.heap.push_back({rank << 32 | static_cast<uint32_t>(symbol_index), merge->merged});
   std::push_heap(scratch.heap.begin(), scratch.heap.end());
 }
 
 void Bpe::merge_all(BpeScratch& scratch) const {
   std::vector<BpeScratch::Symbol>& symbols = scratch.symbols;
   scratch.heap.clear();
-  for (int32_t place = 0; place < std::ssize(symbols); ++place) offer(scratch, place);
+  for (int32_t symbol_index = 0; symbol_index < std::ssize(symbols); ++symbol_index)
+    offer(scratch, symbol_index);
   while (!scratch.heap.empty()) {
     std::pop_heap(scratch.heap.begin(), scratch.heap.end());
     const BpeScratch::Candidate best = scratch.heap.back();
     scratch.heap.pop_back();
-    const auto place = static_cast<int32_t>(best.rank_and_place & 0xFFFFFFFFU);
-    BpeScratch::Symbol& left = symbols[static_cast<size_t>(place)];
+    const auto symbol_index = static_cast<int32_t>(best.rank_and_index & 0xFFFFFFFFU);
+    BpeScratch::Symbol& left = symbols[static_cast<size_t>(symbol_index)];
     if (left.id < 0 || left.next < 0) continue;
     BpeScratch::Symbol& right = symbols[static_cast<size_t>(left.next)];
     // Skip stale candidates: a neighbor may have merged after this one was pushed.
@@ -182,9 +183,9 @@ void Bpe::merge_all(BpeScratch& scratch) const {
     left.id = best.merged;
     left.next = right.next;
     right.id = -1;
-    if (left.next >= 0) symbols[static_cast<size_t>(left.next)].previous = place;
+    if (left.next >= 0) symbols[static_cast<size_t>(left.next)].previous = symbol_index;
     offer(scratch, left.previous);
-    offer(scratch, place);
+    offer(scratch, symbol_index);
   }
 }
 

@@ -37,9 +37,9 @@ class BpeScratch {
   };
   /// A possible merge of the symbol at an index with its successor.
   struct Candidate {
-    uint64_t rank_and_place;  ///< rank in the upper 32 bits, index in the lower: the smallest merges first
+    uint64_t rank_and_index;  ///< rank in the upper 32 bits, index in the lower: the smallest merges first
     int32_t merged;
-    bool operator<(const Candidate& other) const { return rank_and_place > other.rank_and_place; }
+    bool operator<(const Candidate& other) const { return rank_and_index > other.rank_and_index; }
   };
   std::vector<Symbol> symbols;
   std::vector<Candidate> heap;
@@ -64,7 +64,7 @@ class Bpe {
  private:
   void find_bytes(std::string_view where);
   /// True if no token spans two words, so that words can be encoded and cached separately.
-  bool words_are_apart(const std::vector<Merge>& merges) const;
+  bool no_token_spans_words(const std::vector<Merge>& merges) const;
   void encode_word(std::string_view word, PieceCache& cache, BpeScratch& scratch,
                    std::vector<int32_t>& ids) const;
   /// Splits a word into its initial symbols.
@@ -72,7 +72,7 @@ class Bpe {
   void start_character(std::string_view character, bool last, BpeScratch& scratch, bool& unknown) const;
   void merge_all(BpeScratch& scratch) const;
   /// Pushes the merge of the symbol at an index with its successor onto the heap, if they merge.
-  void offer(BpeScratch& scratch, int32_t place) const;
+  void offer(BpeScratch& scratch, int32_t symbol_index) const;
 
   Vocabulary vocabulary_;
   MergeTable merges_;

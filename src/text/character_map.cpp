@@ -55,23 +55,23 @@ CharacterMap::CharacterMap(std::string_view bytes, std::string_view where) : whe
     user_error("{}: the character map's strings are not UTF-8; download the file again", where);
 }
 
-uint32_t CharacterMap::unit(size_t place) const {
-  if (place < units_.size()) return units_[place];
-  user_error("{}: index {} is out of range (array of {} units); download the file again", where_, place,
+uint32_t CharacterMap::unit(size_t unit_index) const {
+  if (unit_index < units_.size()) return units_[unit_index];
+  user_error("{}: index {} is out of range (array of {} units); download the file again", where_, unit_index,
              units_.size());
 }
 
 std::optional<std::string_view> CharacterMap::find(std::string_view text) const {
-  size_t place = offset_of(unit(0));
+  size_t unit_index = offset_of(unit(0));
   for (const char c : text) {
     const auto byte = static_cast<uint8_t>(c);
     if (byte == 0) break;
-    place ^= byte;
-    const uint32_t found = unit(place);
+    unit_index ^= byte;
+    const uint32_t found = unit(unit_index);
     if (label_of(found) != byte) break;
-    place ^= offset_of(found);
+    unit_index ^= offset_of(found);
     if (!has_leaf(found)) continue;
-    const size_t begin = value_of(unit(place));
+    const size_t begin = value_of(unit(unit_index));
     const bool inside = begin <= strings_.size();
     if (!inside || (begin < strings_.size() && (static_cast<uint8_t>(strings_[begin]) & 0xC0) == 0x80))
       user_error("{}: no string starts at byte {} of {}; download the file again", where_, begin,
@@ -81,10 +81,10 @@ std::optional<std::string_view> CharacterMap::find(std::string_view text) const 
   return std::nullopt;
 }
 
-void CharacterMap::append(std::string& out, std::string_view text, size_t most) const {
+void CharacterMap::append(std::string& out, std::string_view text, size_t max_bytes) const {
   const auto add = [&](std::string_view part) {
     out.append(part);
-    check_growth(out.size(), most);
+    check_growth(out.size(), max_bytes);
   };
   while (!text.empty()) {
     std::string_view cluster = first_cluster(text);

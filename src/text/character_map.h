@@ -19,12 +19,12 @@ class CharacterMap {
   /// Appends the mapped text to `out`. `text` must be valid UTF-8. Like Hugging Face's tokenizers, maps
   /// character by character, but a short grapheme cluster as one unit. Throws a UserError if `out` would
   /// exceed `most` bytes or if the map is malformed.
-  void append(std::string& out, std::string_view text, size_t most) const;
+  void append(std::string& out, std::string_view text, size_t max_bytes) const;
 
  private:
   /// Returns the replacement of the shortest key that `text` starts with, or nothing if there is no such key.
   std::optional<std::string_view> find(std::string_view text) const;
-  uint32_t unit(size_t place) const;
+  uint32_t unit(size_t unit_index) const;
 
   std::vector<uint32_t> units_;
   std::string strings_;

@@ -113,8 +113,8 @@ class TurnFinder {
     const size_t shared = shared_start(*prompt_, full_);
     const bool is_whole = shared == prompt_->size();
     if (is_whole && !renderer_.options_.train_on_generation_prompt) return shared;
-    const size_t thought = prompt_->rfind("<think>");
-    if (thought <= shared && thought >= start_of_header(before_)) return thought;
+    const size_t think_offset = prompt_->rfind("<think>");
+    if (think_offset <= shared && think_offset >= start_of_header(before_)) return think_offset;
     return is_whole ? std::optional(shared) : std::nullopt;
   }
 
@@ -147,12 +147,12 @@ class TurnFinder {
     const auto frame = frame_of(messages_, turn, false);
     if (!frame || !full_.ends_with(frame->after)) return;
     if (!first && full_.starts_with(frame->before))
-      first = frame->before.size() - size_of_lead(frame->before, turn);
-    if (!last) last = full_.size() - frame->after.size() + size_of_end_mark(frame->after, turn);
+      first = frame->before.size() - lead_bytes(frame->before, turn);
+    if (!last) last = full_.size() - frame->after.size() + end_of_turn_bytes(frame->after, turn);
   }
 
   /// Returns the number of bytes before a content that follow the generation prompt and belong to the turn.
-  size_t size_of_lead(std::string_view before, size_t turn) const {
+  size_t lead_bytes(std::string_view before, size_t turn) const {
     const auto alone = frame_of(before_, turn, false);
     if (!prompt_ || !alone || !alone->before.starts_with(*prompt_)) return 0;
     const std::string_view lead = std::string_view(alone->before).substr(prompt_->size());
@@ -162,7 +162,7 @@ class TurnFinder {
   /// Returns the number of bytes after a content that belong to the turn (end-of-turn token): the text
   /// between the content and the next generation prompt if that rendering succeeds, otherwise the text that
   /// also follows the content if the turn is the last.
-  size_t size_of_end_mark(std::string_view after, size_t turn) const {
+  size_t end_of_turn_bytes(std::string_view after, size_t turn) const {
     Json before = before_;
     before.erase(turn);
     const std::string header = prompt_ ? prompt_->substr(start_of_header(before)) : "";
@@ -176,13 +176,14 @@ class TurnFinder {
   }
 
   /// Returns `place`, or the start of the special token if `place` is inside one.
-  size_t before_special_token(std::string_view text, size_t place) const {
+  size_t before_special_token(std::string_view text, size_t offset) const {
     for (const std::string& token : renderer_.options_.special_tokens) {
-      const size_t low = place - std::min(place, token.size() - 1);
-      const size_t found = text.substr(low, token.size() + place - low - 1).find(token);
-      if (found != text.npos && low + found < place && low + found + token.size() > place) return low + found;
+      const size_t low = offset - std::min(offset, token.size() - 1);
+      const size_t found = text.substr(low, token.size() + offset - low - 1).find(token);
+      if (found != text.npos && low + found < offset && low + found + token.size() > offset)
+        return low + found;
     }
-    return place;
+    return offset;
   }
 
   const ChatRenderer& renderer_;
@@ -228,30 +229,31 @@ namespace {
 /// Returns the ranges of the trained messages; `generated` has one range per assistant message.
 std::vector<Span> trained_spans(const Json& messages, const std::vector<Span>& generated,
                                 const std::vector<uint8_t>& trained) {
-  std::vector<size_t> speaking;
+  std::vector<size_t> assistant_messages;
   for (size_t i = 0; i < messages.size(); ++i) {
-    if (messages[i]["role"] == "assistant") speaking.push_back(i);
+    if (messages[i]["role"] == "assistant") assistant_messages.push_back(i);
   }
-  const bool all = std::all_of(speaking.begin(), speaking.end(), [&](size_t i) { return trained[i] != 0; });
+  const bool all = std::all_of(assistant_messages.begin(), assistant_messages.end(),
+                               [&](size_t i) { return trained[i] != 0; });
   if (all) return generated;
-  if (speaking.size() != generated.size()) {
+  if (assistant_messages.size() != generated.size()) {
     throw RecordError(
         "unclear turn",
         fmt::format(
             "{} turns of the assistant need one {{% generation %}} block each, but the template writes {}",
-            speaking.size(), generated.size()));
+            assistant_messages.size(), generated.size()));
   }
   std::vector<Span> spans;
-  for (size_t i = 0; i < speaking.size(); ++i) {
-    if (trained[speaking[i]] != 0) spans.push_back(generated[i]);
+  for (size_t i = 0; i < assistant_messages.size(); ++i) {
+    if (trained[assistant_messages[i]] != 0) spans.push_back(generated[i]);
   }
   return spans;
 }
 
 /// True if the text of a turn ends with the message's content, without an end-of-turn token after it.
-bool is_open(std::string_view said, const Json& message) {
+bool is_open(std::string_view turn_text, const Json& message) {
   const std::string content = message["content"].get<std::string>();
-  return !trimmed(content).empty() && without_blank_end(said).ends_with(trimmed(content));
+  return !trimmed(content).empty() && without_blank_end(turn_text).ends_with(trimmed(content));
 }
 
 /// True if the assistant's messages have reasoning and `text` contains the start of none of it.
@@ -328,10 +330,10 @@ MarkedText ChatRenderer::render(const Json& messages, const Json& tools, size_t 
   for (size_t i = 0; i < messages.size(); ++i) {
     if (trained[i] == 0) continue;
     const Span span = finder.find(i);
-    const std::string_view said =
+    const std::string_view turn_text =
         std::string_view(marked.text)
             .substr(static_cast<size_t>(span.first), static_cast<size_t>(span.last - span.first));
-    marked.num_open_turns += is_open(said, messages[i]) ? 1 : 0;
+    marked.num_open_turns += is_open(turn_text, messages[i]) ? 1 : 0;
     marked.trained.push_back(span);
   }
   return marked;

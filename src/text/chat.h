@@ -121,7 +121,7 @@ class MarkedEncoder {
 
  private:
   class Aligner;
-  std::vector<int32_t> encode_part(std::string_view text, bool goes_on) const;
+  std::vector<int32_t> encode_part(std::string_view text, bool is_continuation) const;
 
   const Tokenizer& tokenizer_;
   std::vector<int32_t> anchor_;  ///< ids of a newline

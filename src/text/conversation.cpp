@@ -129,7 +129,7 @@ class Reader {
   /// Returns the field by the first of its names that is present; null if there is none.
   const Json* find(const Json& object, const std::string& field) const {
     const auto set = std::find_if(options_.fields.begin(), options_.fields.end(),
-                                  [&](const auto& own) { return own.first == field; });
+                                  [&](const auto& renamed) { return renamed.first == field; });
     const Aliases aliases = set != options_.fields.end() ? Aliases{set->second} : known_fields().at(field);
     for (const std::string& alias : aliases) {
       const auto found = object.find(alias);
@@ -179,12 +179,13 @@ class Reader {
                        names_of(object_)));
   }
 
-  void say(const char* role, std::string content) {
+  void add_message(const char* role, std::string content) {
     record_.messages.push_back(Json{{"role", role}, {"content", std::move(content)}});
   }
 
   void add_system() {
-    if (const std::string system = optional_string("system"); !is_blank(system)) say("system", system);
+    if (const std::string system = optional_string("system"); !is_blank(system))
+      add_message("system", system);
   }
 
   void read_prompt_and_completion() {
@@ -195,8 +196,8 @@ class Reader {
       append(record_.messages, turns_of(*completion, "assistant"));
     } else {
       add_system();
-      say("user", string_field(object_, "prompt"));
-      say("assistant", string_field(object_, "completion"));
+      add_message("user", string_field(object_, "prompt"));
+      add_message("assistant", string_field(object_, "completion"));
     }
     check_turns(record_.messages, 0);
   }
@@ -209,8 +210,8 @@ class Reader {
     const std::string input = optional_string("input");
     std::string instruction = string_field(object_, "instruction");
     if (!is_blank(input)) instruction += "\n" + input;
-    say("user", std::move(instruction));
-    say("assistant", string_field(object_, "output"));
+    add_message("user", std::move(instruction));
+    add_message("assistant", string_field(object_, "output"));
     check_turns(record_.messages, 0);
   }
 
@@ -218,8 +219,8 @@ class Reader {
     if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() || !pair[1].is_string()) {
       refuse("wrong type", "expected pairs of strings as 'history'");
     }
-    say("user", pair[0].get<std::string>());
-    say("assistant", pair[1].get<std::string>());
+    add_message("user", pair[0].get<std::string>());
+    add_message("assistant", pair[1].get<std::string>());
   }
 
   void read_conversation() {

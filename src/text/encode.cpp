@@ -25,9 +25,9 @@ MarkedEncoder::MarkedEncoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer)
 
 /// Tokenizes a part of a text. A tokenizer that prepends a blank would add one at the start of a part that
 /// continues another. Such a part is encoded after a newline, whose ids are then removed.
-std::vector<int32_t> MarkedEncoder::encode_part(std::string_view text, bool goes_on) const {
+std::vector<int32_t> MarkedEncoder::encode_part(std::string_view text, bool is_continuation) const {
   Ids ids;
-  if (goes_on && adds_blank_) {
+  if (is_continuation && adds_blank_) {
     tokenizer_.encode("\n" + std::string(text), SpecialTokens::parsed, ids);
     if (starts_with(ids, anchor_)) return Ids(ids.begin() + std::ssize(anchor_), ids.end());
     ids.clear();
@@ -43,22 +43,22 @@ class MarkedEncoder::Aligner {
  public:
   /// Position of a byte offset. `num_ids`: number of ids that end at or before it. `inside`: true if the next
   /// id begins before the offset and ends after it.
-  struct Place {
+  struct Position {
     size_t num_ids = 0;
     bool inside = false;
-    bool operator==(const Place&) const = default;
+    bool operator==(const Position&) const = default;
   };
 
   Aligner(const MarkedEncoder& encoder, std::string_view text)
       : encoder_(encoder), text_(text), ids_(encoder.encode_part(text, false)) {}
 
   /// Returns the position of a byte offset. Call with increasing offsets.
-  Place place_of(int64_t mark) {
+  Position position_of(int64_t mark) {
     const auto byte = static_cast<size_t>(mark);
     if (byte == text_.size()) return {ids_.size()};
     if (byte <= done_bytes_) return done_;
-    const Place place = after_last(byte).value_or(Place{.inside = true});
-    done_ = place.inside ? from_start(byte) : place;
+    const Position position = after_last(byte).value_or(Position{.inside = true});
+    done_ = position.inside ? from_start(byte) : position;
     done_bytes_ = byte;
     return done_;
   }
@@ -67,30 +67,30 @@ class MarkedEncoder::Aligner {
  private:
   /// Encodes only the text since the last offset, as a continuation or, as after some special tokens, as the
   /// start of a text. Returns nothing if the ids do not match.
-  std::optional<Place> after_last(size_t byte) const {
+  std::optional<Position> after_last(size_t byte) const {
     if (done_.inside) return std::nullopt;
-    for (const bool goes_on : {true, false}) {
-      const Ids part = encoder_.encode_part(text_.substr(done_bytes_, byte - done_bytes_), goes_on);
+    for (const bool is_continuation : {true, false}) {
+      const Ids part = encoder_.encode_part(text_.substr(done_bytes_, byte - done_bytes_), is_continuation);
       if (starts_with(std::span(ids_).subspan(done_.num_ids), part))
-        return Place{done_.num_ids + part.size()};
+        return Position{done_.num_ids + part.size()};
     }
     return std::nullopt;
   }
 
   /// Encodes the full text before the offset. Where its ids diverge from those of the full text, compares
   /// decoded sizes in bytes.
-  Place from_start(size_t byte) const {
+  Position from_start(size_t byte) const {
     const Ids start = encoder_.encode_part(text_.substr(0, byte), false);
     const auto parted = std::mismatch(start.begin(), start.end(), ids_.begin(), ids_.end()).first;
-    auto place = static_cast<size_t>(parted - start.begin());
-    if (place == start.size()) return {place};
-    const size_t shared = place > kContext ? place - kContext : 0;
+    auto position = static_cast<size_t>(parted - start.begin());
+    if (position == start.size()) return {position};
+    const size_t shared = position > kContext ? position - kContext : 0;
     const auto size_of = [&](const Ids& ids, size_t count) {
       return encoder_.tokenizer_.decode(std::span(ids).subspan(shared, count - shared)).size();
     };
     const size_t wanted = size_of(start, start.size());
-    while (place < ids_.size() && size_of(ids_, place + 1) <= wanted) ++place;
-    return {place, size_of(ids_, place) < wanted};
+    while (position < ids_.size() && size_of(ids_, position + 1) <= wanted) ++position;
+    return {position, size_of(ids_, position) < wanted};
   }
 
   /// Number of ids decoded before the compared ones, since the text of a token may depend on its
@@ -101,7 +101,7 @@ class MarkedEncoder::Aligner {
   std::string_view text_;
   Ids ids_;
   size_t done_bytes_ = 0;
-  Place done_;
+  Position done_;
 };
 
 Tokens MarkedEncoder::encode(const MarkedText& marked) const {
@@ -109,13 +109,13 @@ Tokens MarkedEncoder::encode(const MarkedText& marked) const {
   std::vector<std::pair<size_t, size_t>> trained;
   for (const Span& span : marked.trained) {
     if (span.first == span.last) continue;
-    Aligner::Place first = aligner.place_of(span.first);
+    Aligner::Position first = aligner.position_of(span.first);
     const Character blank =
         first_character(std::string_view(marked.text).substr(static_cast<size_t>(span.first)));
     const bool may_be_taken = marked.by_template && !first.inside && first.num_ids > 0 && is_space(blank);
-    if (may_be_taken && aligner.place_of(span.first + static_cast<int64_t>(blank.bytes)) == first)
+    if (may_be_taken && aligner.position_of(span.first + static_cast<int64_t>(blank.bytes)) == first)
       --first.num_ids;
-    const Aligner::Place last = aligner.place_of(span.last);
+    const Aligner::Position last = aligner.position_of(span.last);
     trained.emplace_back(first.num_ids, last.num_ids + (last.inside ? 1 : 0));
   }
   Tokens tokens{.ids = aligner.take()};

@@ -146,13 +146,13 @@ std::string length_histogram(const std::vector<int64_t>& lengths) {
   std::map<int, int64_t> counts;
   for (const int64_t length : lengths)
     ++counts[static_cast<int>(std::bit_width(static_cast<uint64_t>(std::max<int64_t>(length - 1, 0))))];
-  int64_t most = 1;
-  for (const auto& [power, number] : counts) most = std::max(most, number);
+  int64_t max_count = 1;
+  for (const auto& [power, number] : counts) max_count = std::max(max_count, number);
   std::string text;
   if (counts.empty()) return text;
   for (int power = counts.begin()->first; power <= counts.rbegin()->first; ++power) {
     const int64_t number = counts[power];
-    const auto bar = static_cast<size_t>((number * kBarWidth + most - 1) / most);
+    const auto bar = static_cast<size_t>((number * kBarWidth + max_count - 1) / max_count);
     const int64_t lowest = power == 0 ? 0 : (int64_t{1} << (power - 1)) + 1;
     text +=
         fmt::format("{:>8}..{:<8}|{:<40}| {}\n", lowest, int64_t{1} << power, std::string(bar, '#'), number);

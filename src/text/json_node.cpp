@@ -91,14 +91,14 @@ int64_t JsonNode::integer(int64_t low, int64_t high) const {
   return json_->get<int64_t>();
 }
 
-std::string JsonNode::string_or(const std::string& key, const std::string& otherwise) const {
+std::string JsonNode::string_or(const std::string& key, const std::string& default_value) const {
   const std::optional<JsonNode> found = find(key);
-  return found ? found->string() : otherwise;
+  return found ? found->string() : default_value;
 }
 
-bool JsonNode::boolean_or(const std::string& key, bool otherwise) const {
+bool JsonNode::boolean_or(const std::string& key, bool default_value) const {
   const std::optional<JsonNode> found = find(key);
-  return found ? found->boolean() : otherwise;
+  return found ? found->boolean() : default_value;
 }
 
 }  // namespace hearth::text

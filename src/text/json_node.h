@@ -42,8 +42,8 @@ class JsonNode {
   /// Returns the integer; throws a UserError if it is not in [low, high].
   int64_t integer(int64_t low, int64_t high) const;
   /// Returns the string member, or `otherwise` if it is missing or null.
-  std::string string_or(const std::string& key, const std::string& otherwise) const;
-  bool boolean_or(const std::string& key, bool otherwise) const;
+  std::string string_or(const std::string& key, const std::string& default_value) const;
+  bool boolean_or(const std::string& key, bool default_value) const;
 
   /// Throws a UserError: FILE: expected `expected` for the field, got this value.
   [[noreturn]] void refuse(std::string_view expected) const;

@@ -45,9 +45,9 @@ size_t end_of_value(std::string_view text) {
 }
 
 /// Passes records to the visitor and adds the errors it throws to `faults`.
-class Deliverer {
+class RecordVisitor {
  public:
-  Deliverer(std::string path, Visit visit, Faults& faults)
+  RecordVisitor(std::string path, Visit visit, Faults& faults)
       : path_(std::move(path)), visit_(visit), faults_(faults) {}
 
   void deliver(const Entry& entry) {
@@ -65,7 +65,7 @@ class Deliverer {
   Faults& faults_;
 };
 
-void visit_lines(std::string_view text, Deliverer& out) {
+void visit_lines(std::string_view text, RecordVisitor& out) {
   for (int64_t line = 1; !text.empty(); ++line) {
     const std::string_view record = trimmed(take_line(text));
     if (!record.empty()) out.deliver({.line = line, .text = record});
@@ -75,7 +75,7 @@ void visit_lines(std::string_view text, Deliverer& out) {
 /// Iterates over the elements of one JSON array.
 class ArrayReader {
  public:
-  ArrayReader(std::string_view text, Deliverer& out) : rest_(text), out_(out) {}
+  ArrayReader(std::string_view text, RecordVisitor& out) : rest_(text), out_(out) {}
 
   void run() {
     skip_blank();
@@ -119,7 +119,7 @@ class ArrayReader {
   void skip_blank() { skip(std::min(rest_.find_first_not_of(kBlank), rest_.size())); }
 
   std::string_view rest_;
-  Deliverer& out_;
+  RecordVisitor& out_;
   int64_t line_ = 1;
 };
 
@@ -132,7 +132,7 @@ size_t end_of_piece(std::string_view text, size_t from) {
   return text.size();
 }
 
-void visit_pieces(std::string_view text, Deliverer& out) {
+void visit_pieces(std::string_view text, RecordVisitor& out) {
   for (int64_t line = 1; !text.empty();) {
     const size_t end =
         text.size() <= DataFile::kPieceBytes ? text.size() : end_of_piece(text, DataFile::kPieceBytes);
@@ -142,7 +142,7 @@ void visit_pieces(std::string_view text, Deliverer& out) {
   }
 }
 
-void visit_paragraphs(std::string_view text, Deliverer& out) {
+void visit_paragraphs(std::string_view text, RecordVisitor& out) {
   int64_t first_line = 1;
   const char* first = nullptr;
   const char* last = nullptr;
@@ -182,7 +182,7 @@ DataFile::DataFile(const fs::path& path, TextUnit unit) : path_(path), unit_(uni
 }
 
 void DataFile::for_each(Visit visit, Faults& faults) const {
-  Deliverer out(path_.string(), visit, faults);
+  RecordVisitor out(path_.string(), visit, faults);
   const std::string_view text = text_of(file_);
   if (kind_ == Kind::array) return ArrayReader(text, out).run();
   if (kind_ == Kind::lines || unit_ == TextUnit::line) return visit_lines(text, out);

@@ -128,11 +128,11 @@ void append_lower(std::string& out, std::string_view run) {
 }
 
 void append_replaced(std::string& out, std::string_view run, const Replace& step, RegexScratch& scratch,
-                     size_t most) {
+                     size_t max_bytes) {
   size_t done = 0;
   for_each_match(step.pattern, run, scratch, [&](Range match) {
     out.append(run, done, match.begin - done).append(step.content);
-    check_growth(out.size(), most);
+    check_growth(out.size(), max_bytes);
     done = match.end;
   });
   out.append(run.substr(done));
@@ -190,7 +190,7 @@ std::optional<Range> match_across(const Pattern& pattern, std::string_view text,
 struct Apply {
   std::string& text;
   RegexScratch& scratch;
-  size_t most;
+  size_t max_bytes;
 
   void operator()(const Compose& step) const {
     const auto changes = [&](char byte) { return may_change(byte, step.form); };
@@ -208,16 +208,16 @@ struct Apply {
     change(step.one, [](std::string& out, std::string_view character) {
       out.append(1, ' ').append(character).append(1, ' ');
     });
-    check_growth(text.size(), most);
+    check_growth(text.size(), max_bytes);
   }
   void operator()(const MapCharacters& step) const {
-    rewrite(text, [&](std::string& out, std::string_view run) { step.map->append(out, run, most); });
+    rewrite(text, [&](std::string& out, std::string_view run) { step.map->append(out, run, max_bytes); });
   }
-  void operator()(const Replace& step) const { step.apply(text, scratch, most); }
+  void operator()(const Replace& step) const { step.apply(text, scratch, max_bytes); }
   void operator()(const Prepend& step) const {
     if (text.empty()) return;
     text.insert(0, step.content);
-    check_growth(text.size(), most);
+    check_growth(text.size(), max_bytes);
   }
   void operator()(const Strip& step) const { strip(text, step); }
 
@@ -230,10 +230,11 @@ struct Apply {
 
 }  // namespace
 
-void Replace::apply(std::string& text, RegexScratch& scratch, size_t most) const {
-  if (!pattern.regex) return replace_all(text, pattern.literal, content, most);
-  rewrite(text,
-          [&](std::string& out, std::string_view run) { append_replaced(out, run, *this, scratch, most); });
+void Replace::apply(std::string& text, RegexScratch& scratch, size_t max_bytes) const {
+  if (!pattern.regex) return replace_all(text, pattern.literal, content, max_bytes);
+  rewrite(text, [&](std::string& out, std::string_view run) {
+    append_replaced(out, run, *this, scratch, max_bytes);
+  });
 }
 
 void Normalizer::apply(std::string& text, RegexScratch& scratch) const {
@@ -242,7 +243,7 @@ void Normalizer::apply(std::string& text, RegexScratch& scratch) const {
 }
 
 void Normalizer::apply(std::string& text, size_t& start, RegexScratch& scratch) const {
-  const size_t most = max_grown_bytes(text.size());
+  const size_t max_bytes = max_grown_bytes(text.size());
   for (const NormalizerStep& step : steps_) {
     std::string head = text.substr(0, start);
     const auto* replace = std::get_if<Replace>(&step);
@@ -253,9 +254,9 @@ void Normalizer::apply(std::string& text, size_t& start, RegexScratch& scratch) 
     } else if (const auto* sides = std::get_if<Strip>(&step)) {
       strip(head, {.left = sides->left, .right = false});
     } else {
-      std::visit(Apply{head, scratch, most}, step);
+      std::visit(Apply{head, scratch, max_bytes}, step);
     }
-    std::visit(Apply{text, scratch, most}, step);
+    std::visit(Apply{text, scratch, max_bytes}, step);
     // If a character map removes the start of a text, Hugging Face's tokenizers count the following character
     // as the start.
     const bool follows =

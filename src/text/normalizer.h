@@ -42,7 +42,7 @@ struct Replace {
   std::string content;
 
   /// Throws a UserError if the text would exceed `most` bytes.
-  void apply(std::string& text, RegexScratch& scratch, size_t most) const;
+  void apply(std::string& text, RegexScratch& scratch, size_t max_bytes) const;
 };
 /// Puts `content` before each nonempty text.
 struct Prepend {

@@ -11,26 +11,27 @@ namespace {
 /// Packing is bin packing: first-fit decreasing (Johnson 1973) sorts samples by length and puts each into the
 /// first row with enough space. A segment tree of maxima finds that row in O(log rows), so packing takes O(n
 /// log n).
-class Rooms {
+class FreeTokens {
  public:
-  Rooms(int64_t most_rows, int64_t row_length)
-      : num_leaves_(std::bit_ceil(static_cast<size_t>(std::max<int64_t>(most_rows, 1)))),
-        most_(2 * num_leaves_, row_length) {}
+  FreeTokens(int64_t max_rows, int64_t row_length)
+      : num_leaves_(std::bit_ceil(static_cast<size_t>(std::max<int64_t>(max_rows, 1)))),
+        max_free_(2 * num_leaves_, row_length) {}
 
   /// Returns the first row with at least `length` free tokens and reserves them.
-  int64_t take(int64_t length) {
+  int64_t reserve(int64_t length) {
     size_t node = 1;
-    while (node < num_leaves_) node = 2 * node + (most_[2 * node] >= length ? 0 : 1);
-    most_[node] -= length;
+    while (node < num_leaves_) node = 2 * node + (max_free_[2 * node] >= length ? 0 : 1);
+    max_free_[node] -= length;
     const auto row = static_cast<int64_t>(node - num_leaves_);
-    for (node /= 2; node > 0; node /= 2) most_[node] = std::max(most_[2 * node], most_[2 * node + 1]);
+    for (node /= 2; node > 0; node /= 2)
+      max_free_[node] = std::max(max_free_[2 * node], max_free_[2 * node + 1]);
     return row;
   }
-  int64_t room(int64_t row) const { return most_[num_leaves_ + static_cast<size_t>(row)]; }
+  int64_t free_in(int64_t row) const { return max_free_[num_leaves_ + static_cast<size_t>(row)]; }
 
  private:
   size_t num_leaves_;
-  std::vector<int64_t> most_;
+  std::vector<int64_t> max_free_;
 };
 
 class Packer {
@@ -86,7 +87,7 @@ class Packer {
     for (int64_t first = 0; first < used; first += options_.row_length) {
       const int64_t count = std::min(options_.row_length, used - first);
       plan_.placements.push_back(
-          {.sample = sample, .first = first, .length = count, .goes_on = first + count < used});
+          {.sample = sample, .first = first, .length = count, .continues = first + count < used});
     }
   }
 
@@ -118,10 +119,10 @@ class Packer {
   void place_longest_first() {
     std::stable_sort(plan_.placements.begin(), plan_.placements.end(),
                      [](const Placement& a, const Placement& b) { return a.length > b.length; });
-    Rooms rooms(std::ssize(plan_.placements), options_.row_length);
+    FreeTokens free_tokens(std::ssize(plan_.placements), options_.row_length);
     for (Placement& piece : plan_.placements) {
-      piece.row = rooms.take(piece.length);
-      piece.offset = options_.row_length - rooms.room(piece.row) - piece.length;
+      piece.row = free_tokens.reserve(piece.length);
+      piece.offset = options_.row_length - free_tokens.free_in(piece.row) - piece.length;
     }
     std::sort(plan_.placements.begin(), plan_.placements.end(), [](const Placement& a, const Placement& b) {
       return std::pair(a.row, a.offset) < std::pair(b.row, b.offset);
@@ -147,7 +148,7 @@ class Packer {
 /// Returns the token that follows token `i` of a piece; -1 if there is none or the loss does not count it.
 int32_t label_of(const Placement& piece, std::span<const PackedToken> sample, int64_t i) {
   const auto next = static_cast<size_t>(piece.first + i + 1);
-  const bool has_next = next < sample.size() && (i + 1 < piece.length || piece.goes_on);
+  const bool has_next = next < sample.size() && (i + 1 < piece.length || piece.continues);
   return has_next && sample[next].trained() ? sample[next].id() : -1;
 }
 
@@ -170,8 +171,8 @@ std::span<const Placement> PackPlan::row(int64_t index) const {
 }
 
 double PackPlan::fill() const {
-  const auto places = static_cast<double>(num_rows() * row_length);
-  return places > 0 ? static_cast<double>(num_tokens) / places : 0;
+  const auto num_positions = static_cast<double>(num_rows() * row_length);
+  return num_positions > 0 ? static_cast<double>(num_tokens) / num_positions : 0;
 }
 
 PackPlan plan_rows(std::span<const int64_t> lengths, const PackOptions& options,

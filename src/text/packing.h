@@ -32,7 +32,7 @@ struct Placement {
   int64_t length = 0;
   int64_t row = 0;
   int64_t offset = 0;
-  bool goes_on = false;  ///< true if the sample continues in another row
+  bool continues = false;  ///< true if the sample continues in another row
   bool operator==(const Placement&) const = default;
 };
 

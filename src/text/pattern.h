@@ -81,10 +81,10 @@ void for_each_match(const Pattern& pattern, std::string_view text, RegexScratch&
 /// Returns the max. size of a text of `bytes` bytes after replacements, which a tokenizer file defines.
 constexpr size_t max_grown_bytes(size_t bytes) { return 64 * bytes + 1024; }
 /// Throws a UserError if `bytes` exceeds `most`.
-void check_growth(size_t bytes, size_t most);
+void check_growth(size_t bytes, size_t max_bytes);
 
 /// Replaces each occurrence of `from` (nothing if it is empty) by `to`. Throws a UserError if the text would
 /// exceed `most` bytes.
-void replace_all(std::string& text, std::string_view from, std::string_view to, size_t most);
+void replace_all(std::string& text, std::string_view from, std::string_view to, size_t max_bytes);
 
 }  // namespace hearth::text

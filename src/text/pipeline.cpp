@@ -14,24 +14,24 @@ struct Pipeline::Scratch {
 };
 
 /// Borrows scratch memory from the pool and returns it on destruction.
-class Pipeline::Lease {
+class Pipeline::ScratchLease {
  public:
-  explicit Lease(const Pipeline& owner) : owner_(owner) {
+  explicit ScratchLease(const Pipeline& owner) : owner_(owner) {
     {
       const std::lock_guard lock(owner.mutex_);
-      if (!owner.idle_.empty()) {
-        scratch_ = std::move(owner.idle_.back());
-        owner.idle_.pop_back();
+      if (!owner.scratch_pool_.empty()) {
+        scratch_ = std::move(owner.scratch_pool_.back());
+        owner.scratch_pool_.pop_back();
       }
     }
     if (!scratch_) scratch_ = std::make_unique<Scratch>();
   }
-  ~Lease() {
+  ~ScratchLease() {
     const std::lock_guard lock(owner_.mutex_);
-    owner_.idle_.push_back(std::move(scratch_));
+    owner_.scratch_pool_.push_back(std::move(scratch_));
   }
-  Lease(const Lease&) = delete;
-  Lease& operator=(const Lease&) = delete;
+  ScratchLease(const ScratchLease&) = delete;
+  ScratchLease& operator=(const ScratchLease&) = delete;
   Scratch& operator*() { return *scratch_; }
 
  private:
@@ -51,7 +51,7 @@ Pipeline::Pipeline(Parts parts)
 Pipeline::~Pipeline() = default;
 
 void Pipeline::encode(std::string_view text, SpecialTokens special, std::vector<int32_t>& ids) const {
-  Lease scratch(*this);
+  ScratchLease scratch(*this);
   added_.split_raw(text, special, [&](std::string_view part, const AddedToken* token) {
     if (token != nullptr) return ids.push_back(token->id);
     const size_t start = part.data() == text.data() ? first_character(part).bytes : 0;

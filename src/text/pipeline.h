@@ -35,7 +35,7 @@ class Pipeline final : public Tokenizer {
 
  private:
   struct Scratch;
-  class Lease;
+  class ScratchLease;
   /// `start`: number of bytes at the start of `text` that stem from the first character of the user's text.
   void encode_raw(std::string_view text, size_t start, SpecialTokens special, Scratch& scratch,
                   std::vector<int32_t>& ids) const;
@@ -49,7 +49,7 @@ class Pipeline final : public Tokenizer {
   Decoder decoder_;
   /// Pool of scratch memory: grows to the number of threads that encode at the same time.
   mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<Scratch>> idle_;
+  mutable std::vector<std::unique_ptr<Scratch>> scratch_pool_;
 };
 
 }  // namespace hearth::text

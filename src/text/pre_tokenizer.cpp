@@ -56,15 +56,15 @@ size_t behind(size_t start, std::ptrdiff_t bytes) {
 class Splitting {
  public:
   Splitting(const std::vector<PreTokenizerStep>& steps, SplitScratch& scratch, PreTokenizer::Emit emit,
-            size_t most)
-      : steps_(steps), scratch_(scratch), emit_(emit), most_(most) {}
+            size_t max_bytes)
+      : steps_(steps), scratch_(scratch), emit_(emit), max_bytes_(max_bytes) {}
 
   /// Applies the steps from number `index` on to a piece.
   void pass(size_t index, std::string_view piece, size_t start) {
     if (piece.empty()) return;
     if (index == steps_.size()) return emit_(piece);
     passed_ += piece.size();
-    check_growth(passed_, most_);
+    check_growth(passed_, max_bytes_);
     start = std::min(start, piece.size());
     std::visit([&](const auto& step) { apply(step, index, piece, start); }, steps_[index]);
   }
@@ -145,7 +145,7 @@ class Splitting {
   PreTokenizer::Emit emit_;
   /// Number of bytes passed to steps so far, and its limit.
   size_t passed_ = 0;
-  size_t most_;
+  size_t max_bytes_;
 };
 
 }  // namespace

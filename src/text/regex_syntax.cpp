@@ -78,18 +78,19 @@ class Translation {
       while (end < pattern_.size() && is_digit(pattern_[end])) ++end;
       return pattern_.substr(begin, end - begin);
     };
-    const std::string_view least = number();
+    const std::string_view min_count = number();
     const bool range = end < pattern_.size() && pattern_[end] == ',';
     if (range) ++end;
-    const std::string_view most = range ? number() : least;
-    if (end >= pattern_.size() || pattern_[end] != '}' || (least.empty() && most.empty())) {
+    const std::string_view max_count = range ? number() : min_count;
+    if (end >= pattern_.size() || pattern_[end] != '}' || (min_count.empty() && max_count.empty())) {
       atom_ = out_.size();
       out_ += "\\{";
       ++at_;
       return;
     }
     at_ = end + 1;
-    out_ += fmt::format("{{{}{}{}}}", least.empty() ? "0" : least, range ? "," : "", range ? most : "");
+    out_ += fmt::format("{{{}{}{}}}", min_count.empty() ? "0" : min_count, range ? "," : "",
+                        range ? max_count : "");
     if (peek() == '+' || (peek() == '?' && !range)) {
       out_.insert(atom_, "(?:");
       out_ += ')';
@@ -229,13 +230,13 @@ class Translation {
   void code_point() {
     const bool braces = peek(1) == 'x' && peek(2) == '{';
     const size_t begin = at_ + (braces ? 3 : 2);
-    const size_t most = braces ? 8 : peek(1) == 'u' ? 4 : 2;
+    const size_t max_count = braces ? 8 : peek(1) == 'u' ? 4 : 2;
     size_t end = begin;
-    while (end < pattern_.size() && end - begin < most && is_hex(pattern_[end])) ++end;
+    while (end < pattern_.size() && end - begin < max_count && is_hex(pattern_[end])) ++end;
     const std::string_view digits = pattern_.substr(begin, end - begin);
-    const bool whole = braces ? end < pattern_.size() && pattern_[end] == '}' : digits.size() == most;
+    const bool whole = braces ? end < pattern_.size() && pattern_[end] == '}' : digits.size() == max_count;
     if (digits.empty() || !whole) refuse("an incomplete character number");
-    if (most == 2 && digits[0] > '7') refuse("a byte beyond ASCII");
+    if (max_count == 2 && digits[0] > '7') refuse("a byte beyond ASCII");
     out_ += fmt::format("\\x{{{}}}", digits);
     at_ = end + (braces ? 1 : 0);
   }

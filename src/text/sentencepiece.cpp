@@ -143,13 +143,13 @@ std::vector<AddedToken> added_of(const SentencePieceModel& model, const Tokenize
 }
 
 SpecialIds special_of(const std::vector<AddedToken>& added, TokenizerConfig config) {
-  const auto otherwise = [](std::optional<std::string>& role, const char* token) {
+  const auto set_default = [](std::optional<std::string>& role, const char* token) {
     if (!role) role = token;
   };
-  otherwise(config.bos, "<s>");
-  otherwise(config.eos, "</s>");
-  otherwise(config.unk, "<unk>");
-  otherwise(config.pad, "<pad>");
+  set_default(config.bos, "<s>");
+  set_default(config.eos, "</s>");
+  set_default(config.unk, "<unk>");
+  set_default(config.pad, "<pad>");
   SpecialIds special;
   set_roles(special, config, added, nullptr);
   const bool t5 = config.tokenizer_class == "T5Tokenizer";

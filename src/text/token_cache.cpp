@@ -12,7 +12,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 static_assert(sizeof(PackedToken) == 4);
-static_assert(sizeof(RecordNotes) == 16);
+static_assert(sizeof(RecordCounts) == 16);
 
 constexpr uint64_t kMagic = 0x3330'4E4B'5448'5248;  // "HRHTKN03"
 constexpr size_t kBufferBytes = size_t{1} << 20;
@@ -79,7 +79,7 @@ class FileSink : public TokenSink {
     open_ = continues;
   }
 
-  void note(const RecordNotes& notes) override { notes_ = notes; }
+  void note(const RecordCounts& notes) override { notes_ = notes; }
 
   void finish() {
     const PackedToken filler;
@@ -98,7 +98,7 @@ class FileSink : public TokenSink {
   Footer footer_;
   std::vector<uint64_t> starts_;
   std::vector<int64_t> lines_;
-  RecordNotes notes_;
+  RecordCounts notes_;
   std::vector<PackedToken> packed_;
   bool open_ = false;
 };
@@ -112,7 +112,7 @@ std::optional<Footer> checked_footer(std::span<const std::byte> bytes, uint64_t 
   if (footer.magic != kMagic || footer.key != key) return std::nullopt;
   if (footer.num_tokens > body.size() / 4 || footer.num_samples > body.size() / 16) return std::nullopt;
   const uint64_t wanted = token_bytes(footer.num_tokens) + 8 * (footer.num_samples + 1) +
-                          8 * footer.num_samples + sizeof(RecordNotes);
+                          8 * footer.num_samples + sizeof(RecordCounts);
   if (body.size() != wanted || footer.digest != hash64(body)) return std::nullopt;
   return footer;
 }
@@ -149,7 +149,7 @@ std::optional<TokenCache> TokenCache::open(const fs::path& path, uint64_t key) {
   cache.tokens_ = values_at<PackedToken>(bytes, 0, footer->num_tokens);
   cache.starts_ = values_at<uint64_t>(bytes, starts_at, footer->num_samples + 1);
   cache.lines_ = values_at<int64_t>(bytes, starts_at + 8 * (footer->num_samples + 1), footer->num_samples);
-  cache.notes_ = values_at<RecordNotes>(bytes, bytes.size() - sizeof(Footer) - sizeof(RecordNotes), 1)[0];
+  cache.notes_ = values_at<RecordCounts>(bytes, bytes.size() - sizeof(Footer) - sizeof(RecordCounts), 1)[0];
   if (!are_starts(cache.starts_, footer->num_tokens)) return std::nullopt;
   return cache;
 }

@@ -30,10 +30,10 @@ uint64_t cache_key(std::span<const std::byte> data, std::span<const std::byte> t
                    std::string_view fingerprint);
 
 /// Counts of a data file that cannot be derived from its tokens.
-struct RecordNotes {
+struct RecordCounts {
   int64_t left_out = 0;           ///< records that could not be used
   int64_t without_reasoning = 0;  ///< samples whose reasoning the chat template does not print
-  bool operator==(const RecordNotes&) const = default;
+  bool operator==(const RecordCounts&) const = default;
 };
 
 /// Receives the samples of a cache that is being built, in order.
@@ -44,7 +44,7 @@ class TokenSink {
   /// its start in the data file.
   virtual void add(const Tokens& tokens, int64_t line, bool continues) = 0;
   /// Stores counts of the data file with the samples.
-  virtual void note(const RecordNotes& notes) = 0;
+  virtual void note(const RecordCounts& notes) = 0;
 };
 
 /// Tokenized samples in a memory-mapped file. Layout: all tokens, the start of each sample, its line in the
@@ -61,7 +61,7 @@ class TokenCache {
   static TokenCache open_or_build(const fs::path& path, uint64_t key, FunctionRef<void(TokenSink&)> produce);
 
   int64_t num_samples() const { return std::ssize(lines_); }
-  const RecordNotes& notes() const { return notes_; }
+  const RecordCounts& notes() const { return notes_; }
   int64_t num_tokens() const { return std::ssize(tokens_); }
   /// Returns the tokens of a sample; valid as long as this object.
   std::span<const PackedToken> sample(int64_t index) const;
@@ -77,7 +77,7 @@ class TokenCache {
   std::span<const PackedToken> tokens_;
   std::span<const uint64_t> starts_;  ///< start of each sample in tokens_; one entry more than samples
   std::span<const int64_t> lines_;
-  RecordNotes notes_;
+  RecordCounts notes_;
 };
 
 }  // namespace hearth::text

@@ -11,10 +11,10 @@ int32_t unknown_id(std::optional<int32_t> unk, std::string_view where) {
   user_error("{}: the text has an unknown word, but the vocabulary has no 'unk_token'", where);
 }
 
-bool has_more_characters(std::string_view text, int64_t most) {
+bool has_more_characters(std::string_view text, int64_t limit) {
   int64_t count = 0;
-  for (; !text.empty() && count <= most; ++count) text.remove_prefix(first_character(text).bytes);
-  return count > most;
+  for (; !text.empty() && count <= limit; ++count) text.remove_prefix(first_character(text).bytes);
+  return count > limit;
 }
 
 }  // namespace

@@ -100,7 +100,7 @@ TEST(ReportJob, RunsTheLargestBatchThatFitsAndElseAShorterRow) {
   EXPECT_EQ(smaller.plan.host_bytes, 0) << "the processor's memory is the host's";
   EXPECT_EQ(smaller.refused->peak_bytes, all.plan.peak_bytes);
   ReportJob one_more = job;
-  one_more.asked.batch = smaller.bench.batch + 1;
+  one_more.requested.batch = smaller.bench.batch + 1;
   EXPECT_TRUE(fit_job(one_more, some).refused) << "a larger batch fits too";
 
   const int64_t kept = all.plan.peak_bytes - all.plan.arena_bytes - all.plan.staging_bytes;

@@ -24,7 +24,7 @@ using testing::Not;
 DeepResult examine_emulated(std::vector<std::string>* said = nullptr) {
   const system::Machine machine;
   const DeepOptions options{
-      .device = "emulated", .load_seconds = 0.05, .most_memory = 64 << 20, .most_kernels = 6};
+      .device = "emulated", .load_seconds = 0.05, .max_memory_bytes = 64 << 20, .max_kernels = 6};
   return examine_deep(machine, options, [&](const std::string& text) {
     if (said != nullptr) said->push_back(text);
   });

@@ -72,7 +72,7 @@ TEST(OwnProgram, WhoseRuntimeHangsSaysSo) {
 }
 
 TEST(OwnProgram, IsReadFromAnotherProcess) {
-  EXPECT_EQ(own_program().fault, "");
+  EXPECT_EQ(query_program().fault, "");
   IsolatedProcess process([](std::string_view) -> std::string {
     return R"({"runtimes":[["HIP","5.7","gfx1100","rocBLAS 3.1.0",""]],"devices":[["RX 7900 XT","gfx1100","0000:03:00.0","6.0"]]})";
   });

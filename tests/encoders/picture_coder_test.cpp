@@ -51,8 +51,8 @@ class Pictures : public testing::Test {
     hub::save_weights(engine, weights(), false);
   }
   fs::path weights() const { return folder_.path() / "diffusion_pytorch_model.safetensors"; }
-  PictureCoder coder(int64_t budget = 0) const {
-    return PictureCoder(folder_.path(), {.num_threads = 2}, budget);
+  ImageCoder coder(int64_t budget = 0) const {
+    return ImageCoder(folder_.path(), {.num_threads = 2}, budget);
   }
 
   /// Sets every value of a tensor of the file.
@@ -88,7 +88,7 @@ std::string refusal(FunctionRef<void()> body) {
 }
 
 TEST_F(Pictures, BecomeLatents) {
-  PictureCoder pictures = coder();
+  ImageCoder pictures = coder();
   EXPECT_EQ(pictures.factor(), 4);
   EXPECT_EQ(pictures.channels(), 2);
   const data::Image image{
@@ -114,8 +114,8 @@ TEST_F(Pictures, MeansAreShiftedAndScaled) {
 }
 
 TEST_F(Pictures, AreCodedOnAGpuAsOnTheProcessor) {
-  PictureCoder here = coder();
-  PictureCoder there(folder_.path(), {.gpu = exec::GpuWish{.device = "emulated"}}, 0);
+  ImageCoder here = coder();
+  ImageCoder there(folder_.path(), {.gpu = exec::GpuWish{.device = "emulated"}}, 0);
   data::Image image{.height = 8, .width = 8, .channels = 3};
   for (int i = 0; i < 8 * 8 * 3; ++i) image.pixels.push_back(static_cast<uint8_t>(i * 37 % 256));
   const std::vector<float> latents = here.encode(image);
@@ -132,7 +132,7 @@ TEST_F(Pictures, AreEncodedOnTheProcessorWhereAGpuHasNoRoom) {
   EXPECT_EXIT(
       {
         setenv("HEARTH_EMULATED", "64KiB", 1);
-        PictureCoder there(folder_.path(), {.gpu = exec::GpuWish{.device = "emulated"}}, 0);
+        ImageCoder there(folder_.path(), {.gpu = exec::GpuWish{.device = "emulated"}}, 0);
         std::_Exit(there.encode(image) == coder().encode(image) ? 0 : 1);
       },
       testing::ExitedWithCode(0), "");
@@ -194,7 +194,7 @@ TEST_F(Pictures, AreDecodedInTilesWhereTheBudgetAsksForIt) {
   const Extent size{24, 40};
   const int64_t budget = bytes_for({16, 16});
   ASSERT_LT(budget, bytes_for(size));
-  PictureCoder tiled = coder(budget);
+  ImageCoder tiled = coder(budget);
   EXPECT_EQ(tiled.tile_of(size), (Extent{16, 16}));
   EXPECT_EQ(tiled.tile_of({16, 16}), (Extent{16, 16}));
   EXPECT_EQ(tiled.tile_of({8, 12}), (Extent{8, 12})) << "fits as it is";
@@ -230,7 +230,7 @@ Extent largest_difference(const data::Image& a, const data::Image& b) {
 
 TEST_F(Pictures, TilesLieWhereTheyBelong) {
   const Extent size{24, 40};
-  PictureCoder tiled = coder(bytes_for({16, 16}));
+  ImageCoder tiled = coder(bytes_for({16, 16}));
   const std::vector<float> empty(2 * 24 * 40);
   for (const Extent at : {Extent{2, 3}, Extent{20, 5}, Extent{3, 36}, Extent{21, 20}}) {
     std::vector<float> latents = empty;

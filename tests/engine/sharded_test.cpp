@@ -96,7 +96,7 @@ TEST_F(Sharded, WhatIsMadeAgainChangesNoBit) {
 
 EngineOptions options_of(const char* bench_case, int num_workers, int rank) {
   EngineOptions options = bench::engine_options(bench::find_bench_case(bench_case), {});
-  bench::share_out(options, num_workers);
+  bench::set_data_parallel(options, num_workers);
   options.parallel = Parallel::sharded;
   options.rank = rank;
   options.backend = exec::Backend::gpu;

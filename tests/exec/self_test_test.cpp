@@ -131,13 +131,13 @@ TEST_F(SelfTests, NameWhatIsWrongAndWhatFaultsAndGoOn) {
 
 TEST_F(SelfTests, EveryOpWithAKernelIsRight) {
   SelfTest test(find_gpu("emulated"), {.when = SelfTestMode::always});
-  int num_tried = 0;
+  int num_tested = 0;
   for (const ir::OpDef* op : ops::op_list()) {
     if (!op->gpu || op->transfer != ir::Transfer::none) continue;
     ir::Graph graph = graph_of(*op, op->samples()[0]);
     test.cover(graph);
-    EXPECT_GT(test.num_tried(), num_tried) << op->name;
-    num_tried = test.num_tried();
+    EXPECT_GT(test.num_tested(), num_tested) << op->name;
+    num_tested = test.num_tested();
   }
   EXPECT_EQ(names(test), std::vector<std::string>());
 }
@@ -228,7 +228,7 @@ TEST_F(SelfTests, SamplesStandForMoreInputsOfAKindAndForLeftOutOnes) {
   SelfTest test(find_gpu("emulated"), {.when = SelfTestMode::always});
   test.cover(graph);
   EXPECT_EQ(names(test), std::vector<std::string>());
-  EXPECT_EQ(test.num_tried(), 3) << "sums by samples, the matmul by itself too";
+  EXPECT_EQ(test.num_tested(), 3) << "sums by samples, the matmul by itself too";
 }
 
 TEST_F(SelfTests, ANodeThatDoesNotFitIsJudgedBySamples) {
@@ -238,7 +238,7 @@ TEST_F(SelfTests, ANodeThatDoesNotFitIsJudgedBySamples) {
              {graph.add_value("x", {.dtype = DType::f32, .shape = {1 << 20}}, ir::Role::input)});
   SelfTest test(find_gpu("emulated"), {.when = SelfTestMode::always});
   test.cover(graph);
-  EXPECT_EQ(test.num_tried(), 1);
+  EXPECT_EQ(test.num_tested(), 1);
   EXPECT_THAT(names(test), IsEmpty());
 }
 
@@ -248,7 +248,7 @@ TEST_F(SelfTests, AreRememberedForTheGpuAndItsDriver) {
     SelfTest test(find_gpu("emulated"), {.when = when, .folder = folder_.path()});
     test.cover(graph);
     EXPECT_EQ(names(test).size(), when == SelfTestMode::never ? 0U : 1U);
-    return test.num_tried();
+    return test.num_tested();
   };
   EXPECT_EQ(run(SelfTestMode::never), 0);
   // The samples of both, and the node of the one whose samples are right.
@@ -258,7 +258,7 @@ TEST_F(SelfTests, AreRememberedForTheGpuAndItsDriver) {
   emu::gpus() = {{}, {}};
   SelfTest other(find_gpu("emulated:1"), {.when = SelfTestMode::once, .folder = folder_.path()});
   other.cover(graph);
-  EXPECT_EQ(other.num_tried(), 3) << "another GPU is another matter";
+  EXPECT_EQ(other.num_tested(), 3) << "another GPU is another matter";
 }
 
 TEST_F(SelfTests, AKernelThatEndedTheProgramIsNotTriedAgain) {
@@ -268,7 +268,7 @@ TEST_F(SelfTests, AKernelThatEndedTheProgramIsNotTriedAgain) {
     std::ofstream(file.path()) << "trying\trelu(f32) -> f32\t\n";
   SelfTest next(find_gpu("emulated"), {.when = SelfTestMode::once, .folder = folder_.path()});
   next.cover(graph);
-  EXPECT_EQ(next.num_tried(), 0);
+  EXPECT_EQ(next.num_tested(), 0);
   EXPECT_THAT(names(next), Contains("relu(f32) -> f32"));
 }
 
@@ -279,7 +279,7 @@ TEST_F(SelfTests, WhatAnotherProcessIsTryingIsTriedHereToo) {
     std::ofstream(file.path()) << "trying\trelu(f32) -> f32\t" << getpid() << "\n";
   SelfTest next(find_gpu("emulated"), {.when = SelfTestMode::once, .folder = folder_.path()});
   next.cover(graph);
-  EXPECT_EQ(next.num_tried(), 2);
+  EXPECT_EQ(next.num_tested(), 2);
   EXPECT_EQ(names(next), std::vector<std::string>());
 }
 
@@ -299,13 +299,13 @@ TEST_F(SelfTests, AWrongWayIsReplacedByTheUsualOne) {
   emu::gpus() = {{.library = emu::GpuSettings::Library::right}};
   SelfTest right(find_gpu("emulated"), {.when = SelfTestMode::always});
   EXPECT_EQ(covered(right), "library");
-  EXPECT_EQ(right.num_tried(), 2);
+  EXPECT_EQ(right.num_tested(), 2);
   EXPECT_EQ(names(right), std::vector<std::string>());
   for (const auto library : {emu::GpuSettings::Library::wrong, emu::GpuSettings::Library::failing}) {
     emu::gpus() = {{.library = library}};
     SelfTest test(find_gpu("emulated"), {.when = SelfTestMode::always});
     EXPECT_EQ(covered(test), "");
-    EXPECT_EQ(test.num_tried(), 3);
+    EXPECT_EQ(test.num_tested(), 3);
     EXPECT_EQ(names(test), std::vector<std::string>{"matmul(f32, f32) -> f32, way library"});
   }
 }

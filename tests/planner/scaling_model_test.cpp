@@ -22,7 +22,7 @@ const cost::Device& gpu() { return cost::find_gpu("rx7900xt"); }
 
 engine::EngineOptions options_of(const char* name, int num_workers) {
   engine::EngineOptions options = bench::engine_options(bench::find_bench_case(name), {});
-  bench::share_out(options, num_workers);
+  bench::set_data_parallel(options, num_workers);
   options.backend = exec::Backend::gpu;
   return options;
 }

@@ -13,7 +13,7 @@ namespace {
 
 TEST(WaysToShare, SayWhatItTakesToFit) {
   engine::EngineOptions options = bench::engine_options(bench::find_bench_case("llama15m-b8-fp32"), {});
-  bench::share_out(options, 2);
+  bench::set_data_parallel(options, 2);
   const cost::Device& gpu = cost::find_gpu("rx7900xt");
   const auto fit = [&](int64_t gpu_bytes) {
     const ParallelPlan way = plan_parallelism("devices=2", options, std::vector(2, gpu_bytes), gpu, {});
@@ -28,7 +28,7 @@ TEST(WaysToShare, SayWhatItTakesToFit) {
 
 TEST(WaysToShare, EachKeepsAPartOfTheStates) {
   engine::EngineOptions options = bench::engine_options(bench::find_bench_case("llama15m-b8-fp32"), {});
-  bench::share_out(options, 4);
+  bench::set_data_parallel(options, 4);
   const cost::Device& gpu = cost::find_gpu("rx7900xt");
   const std::vector gpus(4, int64_t{20} << 30);
   const ParallelPlan data = plan_parallelism("data", options, gpus, gpu, {});

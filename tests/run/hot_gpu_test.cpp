@@ -41,7 +41,7 @@ class SlowHotGpu : public engine::GpuTraining {
     LaunchOptions options{.job = prepare_run(parse_recipe("", "a test", all), out, false).job,
                           .out = out.string(),
                           .sensors = {.root = planted_.root(), .seconds = 0.02},
-                          .governor = {.pause_after_seconds = 0.05, .least_pause_seconds = 0.1},
+                          .governor = {.pause_after_seconds = 0.05, .min_pause_seconds = 0.1},
                           .open_reporter = [](distributed::Heartbeat) { return std::make_unique<Silent>(); },
                           .tell = [](const ExitStatus& ending) { return ending.status; }};
     supervise::Worker run([&] { return launch(options); });

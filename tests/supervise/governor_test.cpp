@@ -152,7 +152,7 @@ TEST(Governor, PausesWhereTheLargestGapIsTooLittle) {
   Simulation machine({.room = 30, .air_resistance = 1.5});
   machine.run(7200);
   EXPECT_GT(machine.num_pauses(), 0);
-  EXPECT_LT(machine.num_pauses(), 2 * 7200 / GovernorOptions{}.least_pause_seconds);
+  EXPECT_LT(machine.num_pauses(), 2 * 7200 / GovernorOptions{}.min_pause_seconds);
   EXPECT_LT(machine.hottest(), 105);
   machine.clog(0.1);
   machine.run(1800);

@@ -68,10 +68,10 @@ bool wait_for(const std::function<bool()>& end) {
 }
 
 TEST_F(Watched, AWorkerSeesTheSensorsOfItsGpu) {
-  const auto work = [](const Seat& seat) {
-    seat.gpus->use(seat.rank, PlantedGpu::kAddress);
-    if (!wait_for([&] { return seat.gpus->read().number > 0; })) return kMistake;
-    const GpuState state = seat.gpus->read();
+  const auto work = [](const WorkerContext& worker_context) {
+    worker_context.gpus->use(worker_context.rank, PlantedGpu::kAddress);
+    if (!wait_for([&] { return worker_context.gpus->read().number > 0; })) return kMistake;
+    const GpuState state = worker_context.gpus->read();
     const bool right = state.num_gpus == 1 && state.gpus()[0].junction == 83 && state.gpus()[0].power == 290;
     return right && state.idle_share == 0 && !state.paused ? kDone : kMistake;
   };
@@ -81,12 +81,12 @@ TEST_F(Watched, AWorkerSeesTheSensorsOfItsGpu) {
 
 TEST_F(Watched, AHotGpuAsksForGapsAndThenForAPause) {
   planted_.plant_hwmon("temp2_input", "111000\n");
-  const auto work = [](const Seat& seat) {
-    seat.gpus->use(seat.rank, PlantedGpu::kAddress);
-    seat.gpus->tell_period(0.01);
-    const bool slows = wait_for([&] { return seat.gpus->idle_share() > 0; });
-    const bool pauses = wait_for([&] { return seat.gpus->paused(); });
-    const std::string reason = seat.gpus->read().reason.data();
+  const auto work = [](const WorkerContext& worker_context) {
+    worker_context.gpus->use(worker_context.rank, PlantedGpu::kAddress);
+    worker_context.gpus->set_period(0.01);
+    const bool slows = wait_for([&] { return worker_context.gpus->idle_share() > 0; });
+    const bool pauses = wait_for([&] { return worker_context.gpus->paused(); });
+    const std::string reason = worker_context.gpus->read().reason.data();
     return slows && pauses && reason == "GPU 0 (0000:03:00.0) has 111 C, limit 105 C" ? kDone : kMistake;
   };
   EXPECT_EQ(supervise(work, options()), kDone);
@@ -98,20 +98,22 @@ TEST_F(Watched, AHotGpuAsksForGapsAndThenForAPause) {
 TEST_F(Watched, TheRecipesLimitCounts) {
   SupervisorOptions made = options();
   made.limits.limit = 80;
-  const auto work = [](const Seat& seat) {
-    seat.gpus->use(seat.rank, PlantedGpu::kAddress);
-    return wait_for([&] { return seat.gpus->idle_share() > 0; }) ? kDone : kMistake;
+  const auto work = [](const WorkerContext& worker_context) {
+    worker_context.gpus->use(worker_context.rank, PlantedGpu::kAddress);
+    return wait_for([&] { return worker_context.gpus->idle_share() > 0; }) ? kDone : kMistake;
   };
   EXPECT_EQ(supervise(work, made), kDone);
 }
 
 TEST_F(Watched, SensorsThatGoHoldNobodyBack) {
   planted_.plant_hwmon("temp2_input", "111000\n");
-  const auto work = [&](const Seat& seat) {
-    seat.gpus->use(seat.rank, PlantedGpu::kAddress);
-    if (!wait_for([&] { return seat.gpus->paused(); })) return kMistake;
+  const auto work = [&](const WorkerContext& worker_context) {
+    worker_context.gpus->use(worker_context.rank, PlantedGpu::kAddress);
+    if (!wait_for([&] { return worker_context.gpus->paused(); })) return kMistake;
     fs::remove_all(planted_.hwmon());
-    return wait_for([&] { return seat.gpus->idle_share() == 0 && !seat.gpus->paused(); }) ? kDone : kMistake;
+    return wait_for([&] { return worker_context.gpus->idle_share() == 0 && !worker_context.gpus->paused(); })
+               ? kDone
+               : kMistake;
   };
   EXPECT_EQ(supervise(work, options()), kDone);
   EXPECT_THAT(said_, ElementsAre(HasSubstr("slowing down by gaps"),
@@ -119,23 +121,23 @@ TEST_F(Watched, SensorsThatGoHoldNobodyBack) {
 }
 
 TEST_F(Watched, ANewAttemptNamesItsGpusAnew) {
-  const auto work = [](const Seat& seat) {
-    if (seat.attempt == 1) {
-      seat.gpus->use(seat.rank, "0000:99:00.0");
+  const auto work = [](const WorkerContext& worker_context) {
+    if (worker_context.attempt == 1) {
+      worker_context.gpus->use(worker_context.rank, "0000:99:00.0");
       return 71;
     }
-    if (!seat.gpus->used(1).empty()) return kMistake;
-    seat.gpus->use(seat.rank, PlantedGpu::kAddress);
-    return wait_for([&] { return seat.gpus->read().number > 0; }) ? kDone : kMistake;
+    if (!worker_context.gpus->used(1).empty()) return kMistake;
+    worker_context.gpus->use(worker_context.rank, PlantedGpu::kAddress);
+    return wait_for([&] { return worker_context.gpus->read().number > 0; }) ? kDone : kMistake;
   };
   EXPECT_EQ(supervise(work, options()), kDone);
 }
 
 TEST_F(Watched, NothingIsToldOfAGpuWithoutSensors) {
-  const auto work = [](const Seat& seat) {
-    seat.gpus->use(seat.rank, "emu:00:00.0");
+  const auto work = [](const WorkerContext& worker_context) {
+    worker_context.gpus->use(worker_context.rank, "emu:00:00.0");
     std::this_thread::sleep_for(500ms);
-    return seat.gpus->read().number == 0 ? kDone : kMistake;
+    return worker_context.gpus->read().number == 0 ? kDone : kMistake;
   };
   EXPECT_EQ(supervise(work, options()), kDone);
   EXPECT_THAT(said_, IsEmpty());

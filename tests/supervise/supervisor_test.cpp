@@ -27,7 +27,7 @@ using testing::IsEmpty;
 using testing::Not;
 using namespace std::chrono_literals;
 
-using Work = std::function<int(const Seat&)>;
+using Work = std::function<int(const WorkerContext&)>;
 
 void sleep_for(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 [[noreturn]] void hang() {
@@ -46,7 +46,7 @@ class Supervisor : public testing::Test {
 
 TEST_F(Supervisor, PassesOnALastWord) {
   for (const int status : {kDone, kMistake, kInterrupted}) {
-    EXPECT_EQ(supervise_workers([&](const Seat&) { return status; }), status);
+    EXPECT_EQ(supervise_workers([&](const WorkerContext&) { return status; }), status);
   }
   EXPECT_THAT(said_, IsEmpty());
 }
@@ -54,8 +54,8 @@ TEST_F(Supervisor, PassesOnALastWord) {
 TEST_F(Supervisor, EndsTheOthersBehindALastWord) {
   options_.size = 2;
   for (const auto& [who, status] : {std::pair(0, kDone), std::pair(1, kMistake)}) {
-    const auto work = [who = who, status = status](const Seat& seat) {
-      if (seat.rank != who) hang();
+    const auto work = [who = who, status = status](const WorkerContext& worker_context) {
+      if (worker_context.rank != who) hang();
       return status;
     };
     EXPECT_EQ(supervise_workers(work), status);
@@ -65,8 +65,8 @@ TEST_F(Supervisor, EndsTheOthersBehindALastWord) {
 
 TEST_F(Supervisor, WaitsForTheLeader) {
   options_.size = 2;
-  const auto work = [](const Seat& seat) {
-    if (seat.rank == 1) return kInterrupted;
+  const auto work = [](const WorkerContext& worker_context) {
+    if (worker_context.rank == 1) return kInterrupted;
     sleep_for(0.3);
     return kDone;
   };
@@ -74,11 +74,11 @@ TEST_F(Supervisor, WaitsForTheLeader) {
 }
 
 TEST_F(Supervisor, StartsAgainBehindADeath) {
-  const auto work = [](const Seat& seat) {
-    seat.heartbeat.beat(Phase::training, 10 * seat.attempt);
-    if (seat.attempt == 1) raise(SIGKILL);
-    if (seat.attempt == 2) return 71;
-    return seat.attempt == 3 ? kDone : kMistake;
+  const auto work = [](const WorkerContext& worker_context) {
+    worker_context.heartbeat.beat(Phase::training, 10 * worker_context.attempt);
+    if (worker_context.attempt == 1) raise(SIGKILL);
+    if (worker_context.attempt == 2) return 71;
+    return worker_context.attempt == 3 ? kDone : kMistake;
   };
   EXPECT_EQ(supervise_workers(work), kDone);
   EXPECT_THAT(
@@ -88,11 +88,11 @@ TEST_F(Supervisor, StartsAgainBehindADeath) {
 }
 
 /// Rank 1 does `trouble` in the first attempt, while rank 0 waits for it.
-Work with_trouble(const std::function<void(const Seat&)>& trouble) {
-  return [=](const Seat& seat) {
-    seat.heartbeat.beat(Phase::training, 412);
-    if (seat.rank == 1 && seat.attempt == 1) trouble(seat);
-    const auto transport = seat.group->open(seat.rank);
+Work with_trouble(const std::function<void(const WorkerContext&)>& trouble) {
+  return [=](const WorkerContext& worker_context) {
+    worker_context.heartbeat.beat(Phase::training, 412);
+    if (worker_context.rank == 1 && worker_context.attempt == 1) trouble(worker_context);
+    const auto transport = worker_context.group->open(worker_context.rank);
     transport->set_place({.step = 412, .index = 3});
     try {
       transport->barrier();
@@ -106,7 +106,7 @@ Work with_trouble(const std::function<void(const Seat&)>& trouble) {
 TEST_F(Supervisor, NamesAStoppedWorkerAndWhoWaitedForIt) {
   options_.size = 2;
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_EQ(supervise_workers(with_trouble([](const Seat&) { raise(SIGSTOP); })), kDone);
+  EXPECT_EQ(supervise_workers(with_trouble([](const WorkerContext&) { raise(SIGSTOP); })), kDone);
   // The timeout alone would take 600 s.
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 300s);
   ASSERT_FALSE(said_.empty());
@@ -117,10 +117,10 @@ TEST_F(Supervisor, NamesAStoppedWorkerAndWhoWaitedForIt) {
 TEST_F(Supervisor, NamesTheOneThatHangsAndThenHasMorePatience) {
   options_.size = 2;
   options_.start_seconds = 2;
-  const auto work = with_trouble([](const Seat&) { hang(); });
-  const auto slow = [&](const Seat& seat) {
-    if (seat.attempt == 2) sleep_for(2.5);
-    return work(seat);
+  const auto work = with_trouble([](const WorkerContext&) { hang(); });
+  const auto slow = [&](const WorkerContext& worker_context) {
+    if (worker_context.attempt == 2) sleep_for(2.5);
+    return work(worker_context);
   };
   EXPECT_EQ(supervise_workers(slow), kDone);
   ASSERT_EQ(said_.size(), 2U);
@@ -130,17 +130,17 @@ TEST_F(Supervisor, NamesTheOneThatHangsAndThenHasMorePatience) {
 
 TEST_F(Supervisor, LearnsHowLongStepsTake) {
   options_.start_seconds = 30;
-  options_.least_seconds = 1;
-  const auto work = [](const Seat& seat) {
+  options_.min_timeout_seconds = 1;
+  const auto work = [](const WorkerContext& worker_context) {
     for (int64_t step = 0; step < 20; ++step) {
-      seat.heartbeat.beat(Phase::training, step);
+      worker_context.heartbeat.beat(Phase::training, step);
       sleep_for(0.001);
     }
     // What has no rhythm may take longer.
-    seat.heartbeat.beat(Phase::saving, 20);
+    worker_context.heartbeat.beat(Phase::saving, 20);
     sleep_for(0.5);
-    seat.heartbeat.beat(Phase::training, 20);
-    if (seat.attempt == 1) hang();
+    worker_context.heartbeat.beat(Phase::training, 20);
+    if (worker_context.attempt == 1) hang();
     return kDone;
   };
   EXPECT_EQ(supervise_workers(work), kDone);
@@ -151,16 +151,16 @@ TEST_F(Supervisor, LearnsHowLongStepsTake) {
 
 TEST_F(Supervisor, TakesAWorkersWordForHowLongItsStepsAre) {
   options_.start_seconds = 0.5;
-  const auto work = [](const Seat& seat) {
-    seat.heartbeat.allow(seat.attempt == 1 ? 3600 : 0);
-    seat.heartbeat.beat(Phase::training, 412);
+  const auto work = [](const WorkerContext& worker_context) {
+    worker_context.heartbeat.allow(worker_context.attempt == 1 ? 3600 : 0);
+    worker_context.heartbeat.beat(Phase::training, 412);
     sleep_for(2);
     // That was of steps; for what has no rhythm it counts for nothing.
-    seat.heartbeat.beat(Phase::saving, 413);
-    if (seat.attempt == 1) hang();
+    worker_context.heartbeat.beat(Phase::saving, 413);
+    if (worker_context.attempt == 1) hang();
     return kDone;
   };
-  options_.most_failures = 2;
+  options_.max_failures = 2;
   EXPECT_EQ(supervise_workers(work), kGaveUp);
   ASSERT_EQ(said_.size(), 4U);
   EXPECT_THAT(said_[0], HasSubstr("at step 413 while saving"));
@@ -170,14 +170,14 @@ TEST_F(Supervisor, TakesAWorkersWordForHowLongItsStepsAre) {
 TEST_F(Supervisor, LetsAReaderTakeItsTime) {
   options_.size = 2;
   options_.start_seconds = 1;
-  const auto work = [](const Seat& seat) {
-    seat.heartbeat.beat(Phase::training, 412);
-    if (seat.rank == 0) {
-      const Phase before = seat.heartbeat.turn_to(Phase::reporting);
+  const auto work = [](const WorkerContext& worker_context) {
+    worker_context.heartbeat.beat(Phase::training, 412);
+    if (worker_context.rank == 0) {
+      const Phase before = worker_context.heartbeat.turn_to(Phase::reporting);
       sleep_for(2);
-      seat.heartbeat.turn_to(before);
+      worker_context.heartbeat.turn_to(before);
     }
-    seat.group->open(seat.rank)->barrier();
+    worker_context.group->open(worker_context.rank)->barrier();
     return kDone;
   };
   EXPECT_EQ(supervise_workers(work), kDone);
@@ -186,10 +186,10 @@ TEST_F(Supervisor, LetsAReaderTakeItsTime) {
 
 TEST_F(Supervisor, IsWatchfulAgainBehindAReport) {
   options_.start_seconds = 1;
-  const auto work = [](const Seat& seat) {
-    seat.heartbeat.beat(Phase::training, 412);
-    seat.heartbeat.turn_to(seat.heartbeat.turn_to(Phase::reporting));
-    if (seat.attempt == 1) hang();
+  const auto work = [](const WorkerContext& worker_context) {
+    worker_context.heartbeat.beat(Phase::training, 412);
+    worker_context.heartbeat.turn_to(worker_context.heartbeat.turn_to(Phase::reporting));
+    if (worker_context.attempt == 1) hang();
     return kDone;
   };
   EXPECT_EQ(supervise_workers(work), kDone);
@@ -199,9 +199,9 @@ TEST_F(Supervisor, IsWatchfulAgainBehindAReport) {
 
 /// Dies at steps.at(attempt - 1), and is done after them.
 Work dies_at(const std::vector<int64_t>& steps) {
-  return [=](const Seat& seat) {
-    if (seat.attempt > std::ssize(steps)) return kDone;
-    seat.heartbeat.beat(Phase::training, steps[static_cast<size_t>(seat.attempt - 1)]);
+  return [=](const WorkerContext& worker_context) {
+    if (worker_context.attempt > std::ssize(steps)) return kDone;
+    worker_context.heartbeat.beat(Phase::training, steps[static_cast<size_t>(worker_context.attempt - 1)]);
     raise(SIGKILL);
     return kDone;
   };
@@ -224,12 +224,13 @@ TEST_F(Supervisor, SaysThatTheKernelKilledAWorkerForMemory) {
 }
 
 TEST_F(Supervisor, AsksForAnotherOrderWhereTrainingFailsTwiceAtAStep) {
-  const auto work = [](const Seat& seat) {
+  const auto work = [](const WorkerContext& worker_context) {
     // What this process expects is lost with it, so that its last word says it.
-    if (seat.new_order != (seat.attempt == 4 || seat.attempt == 8)) return kMistake;
-    if (seat.attempt > 8) return kDone;
+    if (worker_context.new_order != (worker_context.attempt == 4 || worker_context.attempt == 8))
+      return kMistake;
+    if (worker_context.attempt > 8) return kDone;
     const std::array<int64_t, 8> steps = {5, 7, 7, 8, 9, 10, 10, 11};
-    seat.heartbeat.beat(Phase::training, steps.at(static_cast<size_t>(seat.attempt - 1)));
+    worker_context.heartbeat.beat(Phase::training, steps.at(static_cast<size_t>(worker_context.attempt - 1)));
     raise(SIGKILL);
     return kDone;
   };
@@ -239,9 +240,9 @@ TEST_F(Supervisor, AsksForAnotherOrderWhereTrainingFailsTwiceAtAStep) {
 }
 
 TEST_F(Supervisor, KeepsTheOrderWhereItFailsTwiceOutsideOfTraining) {
-  const auto work = [](const Seat& seat) {
-    if (seat.attempt == 3) return seat.new_order ? kMistake : kDone;
-    seat.heartbeat.beat(Phase::saving, 7);
+  const auto work = [](const WorkerContext& worker_context) {
+    if (worker_context.attempt == 3) return worker_context.new_order ? kMistake : kDone;
+    worker_context.heartbeat.beat(Phase::saving, 7);
     return 71;
   };
   EXPECT_EQ(supervise_workers(work), kDone);
@@ -251,18 +252,18 @@ TEST_F(Supervisor, GivesUpWithoutProgress) {
   EXPECT_EQ(supervise_workers(dies_at({9, 8, 7, 8})), kGaveUp);
   EXPECT_THAT(said_.back(), HasSubstr("4 failures without progress beyond step 9"));
   EXPECT_EQ(supervise_workers(dies_at({9, 8, 7, 10, 8, 7, 11, 12, 12, 13})), kDone);
-  options_.most_failures = 2;
+  options_.max_failures = 2;
   EXPECT_EQ(supervise_workers(dies_at({1, 2})), kGaveUp);
 }
 
 /// Rank 0 dies in the first attempt; later ones expect `devices`.
 Work goes_on_with(const std::vector<int>& devices) {
-  return [=](const Seat& seat) {
-    seat.heartbeat.beat(Phase::training, 1);
-    if (seat.attempt == 1 && seat.rank == 0) raise(SIGKILL);
-    if (seat.attempt == 1) hang();
-    const bool right =
-        seat.size == std::ssize(devices) && seat.device == devices[static_cast<size_t>(seat.rank)];
+  return [=](const WorkerContext& worker_context) {
+    worker_context.heartbeat.beat(Phase::training, 1);
+    if (worker_context.attempt == 1 && worker_context.rank == 0) raise(SIGKILL);
+    if (worker_context.attempt == 1) hang();
+    const bool right = worker_context.size == std::ssize(devices) &&
+                       worker_context.device == devices[static_cast<size_t>(worker_context.rank)];
     return right ? kDone : kMistake;
   };
 }
@@ -296,7 +297,7 @@ TEST_F(Supervisor, GoesOnWithAsManyDevicesAsTheWorkAllows) {
 class Supervising {
  public:
   /// hangup: what the process that supervises does at SIGHUP, whatever the tests run under (nohup).
-  Supervising(int size, const std::function<int(const Seat&, int pipe)>& work,
+  Supervising(int size, const std::function<int(const WorkerContext&, int pipe)>& work,
               sighandler_t hangup = SIG_DFL) {
     if (pipe(pipe_.data()) != 0) std::abort();
     std::fflush(nullptr);
@@ -304,7 +305,8 @@ class Supervising {
     if (process_ == 0) {
       close(pipe_[0]);
       std::signal(SIGHUP, hangup);
-      _exit(supervise([&](const Seat& seat) { return work(seat, pipe_[1]); }, {.size = size}));
+      _exit(supervise([&](const WorkerContext& worker_context) { return work(worker_context, pipe_[1]); },
+                      {.size = size}));
     }
     close(pipe_[1]);
   }
@@ -344,14 +346,14 @@ class Supervising {
 
 int64_t tell(int pipe) { return write(pipe, "x", 1); }
 
-void wait_for_stop(const Seat& seat, int pipe) {
-  seat.heartbeat.beat(Phase::training, 1);
+void wait_for_stop(const WorkerContext& worker_context, int pipe) {
+  worker_context.heartbeat.beat(Phase::training, 1);
   tell(pipe);
-  while (!*seat.stop) sleep_for(0.001);
+  while (!*worker_context.stop) sleep_for(0.001);
 }
 
 TEST_P(SupervisorOf, TakesItsWorkersWithIt) {
-  Supervising supervising(GetParam(), [](const Seat&, int pipe) -> int {
+  Supervising supervising(GetParam(), [](const WorkerContext&, int pipe) -> int {
     tell(pipe);
     hang();
   });
@@ -364,8 +366,8 @@ TEST_P(SupervisorOf, TakesItsWorkersWithIt) {
 
 TEST_P(SupervisorOf, AsksToStopOnce) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    Supervising supervising(GetParam(), [](const Seat& seat, int pipe) {
-      wait_for_stop(seat, pipe);
+    Supervising supervising(GetParam(), [](const WorkerContext& worker_context, int pipe) {
+      wait_for_stop(worker_context, pipe);
       tell(pipe);
       return kInterrupted;
     });
@@ -377,8 +379,8 @@ TEST_P(SupervisorOf, AsksToStopOnce) {
 }
 
 TEST_P(SupervisorOf, EndsWorkersAtTheSecondSignal) {
-  Supervising supervising(GetParam(), [](const Seat& seat, int pipe) -> int {
-    wait_for_stop(seat, pipe);
+  Supervising supervising(GetParam(), [](const WorkerContext& worker_context, int pipe) -> int {
+    wait_for_stop(worker_context, pipe);
     tell(pipe);
     hang();
   });
@@ -391,8 +393,8 @@ TEST_P(SupervisorOf, EndsWorkersAtTheSecondSignal) {
 }
 
 TEST_P(SupervisorOf, EndsWorkersThatEncodeBeforeTheyTrainAtTheFirstSignal) {
-  Supervising supervising(GetParam(), [](const Seat& seat, int pipe) -> int {
-    if (seat.rank == 0) seat.heartbeat.turn_to(distributed::Phase::encoding);
+  Supervising supervising(GetParam(), [](const WorkerContext& worker_context, int pipe) -> int {
+    if (worker_context.rank == 0) worker_context.heartbeat.turn_to(distributed::Phase::encoding);
     tell(pipe);
     hang();
   });
@@ -402,8 +404,8 @@ TEST_P(SupervisorOf, EndsWorkersThatEncodeBeforeTheyTrainAtTheFirstSignal) {
 }
 
 TEST_P(SupervisorOf, TakesHangupsForOneWish) {
-  Supervising supervising(GetParam(), [](const Seat& seat, int pipe) {
-    wait_for_stop(seat, pipe);
+  Supervising supervising(GetParam(), [](const WorkerContext& worker_context, int pipe) {
+    wait_for_stop(worker_context, pipe);
     tell(pipe);
     sleep_for(0.5);
     tell(pipe);
@@ -418,11 +420,11 @@ TEST_P(SupervisorOf, TakesHangupsForOneWish) {
 }
 
 TEST_P(SupervisorOf, IgnoresHangupsWhereTheyAreIgnored) {
-  const auto work = [](const Seat& seat, int pipe) {
-    seat.heartbeat.beat(Phase::training, 1);
+  const auto work = [](const WorkerContext& worker_context, int pipe) {
+    worker_context.heartbeat.beat(Phase::training, 1);
     tell(pipe);
     sleep_for(0.5);
-    return *seat.stop ? kInterrupted : kDone;
+    return *worker_context.stop ? kInterrupted : kDone;
   };
   Supervising supervising(GetParam(), work, SIG_IGN);
   supervising.read_bytes(GetParam());
@@ -435,7 +437,7 @@ int supervise_without_processes() {
   const rlimit none{0, 0};
   if ((geteuid() == 0 && setuid(54321) != 0) || setrlimit(RLIMIT_NPROC, &none) != 0) return 1;
   try {
-    return supervise([](const Seat&) { return kDone; }, {});
+    return supervise([](const WorkerContext&) { return kDone; }, {});
   } catch (const UserError& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 2;

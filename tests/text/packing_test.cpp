@@ -167,7 +167,7 @@ TEST(TokenCacheFile, KeepsSamplesMasksAndLines) {
     produce(sink);
     sink.note({.left_out = 3, .without_reasoning = 2});
   });
-  EXPECT_EQ(part.notes(), (RecordNotes{.left_out = 3, .without_reasoning = 2}));
+  EXPECT_EQ(part.notes(), (RecordCounts{.left_out = 3, .without_reasoning = 2}));
   built = 1;
   TokenCache::open_or_build(path, 2, produce);
   EXPECT_EQ(built, 2);

@@ -36,7 +36,7 @@ class SelfTest {
   /// Kernels that must not be used, by kernel_name or node_name, with the reason.
   const std::map<std::string, std::string>& failures() const { return failures_; }
   /// Number of kernels and nodes tested by this object.
-  int num_tried() const { return num_tried_; }
+  int num_tested() const { return num_tried_; }
 
  private:
   class Session;

@@ -74,7 +74,7 @@ class TextTranslator : public PictureTranslator {
   data::Image picture(std::span<const float> latents, Extent size) const override {
     if (!coder_)
       coder_ =
-          std::make_unique<encoders::PictureCoder>(options_.autoencoder, options_.compute, options_.memory);
+          std::make_unique<encoders::ImageCoder>(options_.autoencoder, options_.compute, options_.memory);
     return coder_->decode(latents, size);
   }
   /// Encodes prompts that are in neither memory nor cache, and frees the text encoders' memory. A run uses
@@ -95,7 +95,7 @@ class TextTranslator : public PictureTranslator {
  private:
   void encode(std::span<const std::string> prompts, const encoders::Compute& compute) const {
     encoders::TextCoder coder(options_.model, options_.text_tokens, compute);
-    if (const std::string note = coder.cut_note(prompts); !note.empty()) note_ = note;
+    if (const std::string note = coder.truncation_note(prompts); !note.empty()) note_ = note;
     coder.encode(prompts, [&](size_t i, std::span<const float> text, std::span<const float> pooled) {
       if (cache_) return cache_->put(prompts[i], text, pooled);
       Condition& made = conditions_[prompts[i]];
@@ -107,7 +107,7 @@ class TextTranslator : public PictureTranslator {
   TextTranslatorOptions options_;
   std::optional<CaptionCache> cache_;
   mutable std::map<std::string, Condition> conditions_;
-  mutable std::unique_ptr<encoders::PictureCoder> coder_;
+  mutable std::unique_ptr<encoders::ImageCoder> coder_;
   mutable std::string note_;
 };
 
@@ -189,11 +189,11 @@ std::vector<std::string> captions_of(const Folders& folders) {
 struct Encoders {
   CoderHashes hashes;
   int64_t factor;
-  std::string cut_note;  ///< warning about truncated captions
+  std::string truncation_note;  ///< warning about truncated captions
 };
 Encoders check_encoders(const CaptionedPicturesOptions& options, const Folders& folders) {
   const models::DenoiserConfig& model = options.format.model;
-  const encoders::PictureCoder pictures(options.encoders.autoencoder, options.encoders.compute, 0);
+  const encoders::ImageCoder pictures(options.encoders.autoencoder, options.encoders.compute, 0);
   const encoders::TextCoder text(options.encoders.model, options.format.text_tokens,
                                  options.encoders.compute);
   pictures.expect_channels(model.channels);
@@ -205,7 +205,7 @@ Encoders check_encoders(const CaptionedPicturesOptions& options, const Folders& 
         options.encoders.model.string());
   return {.hashes = {.pictures = pictures.hash(), .captions = text.hash()},
           .factor = pictures.factor(),
-          .cut_note = text.cut_note(captions_of(folders))};
+          .truncation_note = text.truncation_note(captions_of(folders))};
 }
 
 class CaptionedPictures : public PictureSet {
@@ -219,7 +219,7 @@ class CaptionedPictures : public PictureSet {
         translator_(options_.encoders, CaptionCache{.cache = io::LatentCache(options_.cache),
                                                     .format = latent_format(options_, encoders_.factor),
                                                     .encoders = encoders_.hashes.captions}) {
-    if (!encoders_.cut_note.empty()) notes_.push_back("warning: " + encoders_.cut_note);
+    if (!encoders_.truncation_note.empty()) notes_.push_back("warning: " + encoders_.truncation_note);
     note_small(all_);
     if (folders_.prior.empty()) return;
     prior_.emplace(open(folders_.prior));
@@ -295,8 +295,8 @@ class CaptionedPictures : public PictureSet {
     if (const int64_t missing = latents.num_missing_pictures(); missing > 0) {
       if (!options_.skip_bad) expect_readable(latents);
       say(fmt::format("encoding {} images into {}", missing, options_.cache.string()));
-      encoders::PictureCoder coder(options_.encoders.autoencoder, options_.preparation,
-                                   options_.encoders.memory);
+      encoders::ImageCoder coder(options_.encoders.autoencoder, options_.preparation,
+                                 options_.encoders.memory);
       latents.make_latents([&](const data::Image& image) { return coder.encode(image); },
                            ToldProgress(say, "encoding images", missing));
     }

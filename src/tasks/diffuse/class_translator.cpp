@@ -44,7 +44,7 @@ class ClassTranslator : public PictureTranslator {
   }
 
   ClassTranslatorOptions options_;
-  mutable std::unique_ptr<encoders::PictureCoder> coder_;
+  mutable std::unique_ptr<encoders::ImageCoder> coder_;
 };
 
 }  // namespace

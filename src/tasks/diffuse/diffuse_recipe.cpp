@@ -82,13 +82,13 @@ encoders::Compute on_processor(const recipe::Recipe& recipe) {
 }
 
 OpenCoder coder_opener(const fs::path& folder, const encoders::Compute& compute, int64_t memory) {
-  return [=] { return std::make_unique<encoders::PictureCoder>(folder, compute, memory); };
+  return [=] { return std::make_unique<encoders::ImageCoder>(folder, compute, memory); };
 }
 
 LatentSpace latent_space(const Job& job, int device, const fs::path& folder) {
   const recipe::Recipe& recipe = job.recipe;
   const models::DenoiserConfig& model = *job.denoiser;
-  const encoders::PictureCoder coder(folder, on_processor(recipe), 0);
+  const encoders::ImageCoder coder(folder, on_processor(recipe), 0);
   coder.expect_channels(model.channels);
   latents_of(job);  // Throws for sizes that cannot be encoded.
   return {.open_encoder = coder_opener(folder, compute_of(recipe, device), recipe.memory),

@@ -72,7 +72,7 @@ class LabeledPictures : public PictureSet {
     const int64_t missing = num_missing();
     if (missing == 0) return;
     say(fmt::format("encoding {} images into {}", missing, cache.string()));
-    const std::unique_ptr<encoders::PictureCoder> coder = options_.space->open_encoder();
+    const std::unique_ptr<encoders::ImageCoder> coder = options_.space->open_encoder();
     ToldProgress progress(say, "encoding images", missing);
     int64_t count = 0;
     for (const LabeledLatents* latents : {&*train_latents_, &*held_out_latents_})

@@ -30,7 +30,7 @@ class PictureTranslator {
 };
 
 /// Function that opens an autoencoder. Destroying the autoencoder frees its memory.
-using OpenCoder = std::function<std::unique_ptr<encoders::PictureCoder>()>;
+using OpenCoder = std::function<std::unique_ptr<encoders::ImageCoder>()>;
 
 /// A name of a class; a class may have several.
 struct NamedClass {

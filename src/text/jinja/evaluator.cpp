@@ -50,7 +50,7 @@ class Evaluator {
       case StatementKind::print:
         write(text_of(run_, evaluate(*statement.expression)));
         break;
-      case StatementKind::choice:
+      case StatementKind::conditional:
         return execute_choice(statement);
       case StatementKind::loop:
         return execute_loop(statement, evaluate(*statement.expression), scopes_.here());
@@ -73,7 +73,7 @@ class Evaluator {
         break;
       case StatementKind::generation:
         return execute_generation(statement);
-      case StatementKind::stop:
+      case StatementKind::break_loop:
         return Flow::leave_loop;
       case StatementKind::next:
         return Flow::next_round;
@@ -151,7 +151,7 @@ class Evaluator {
   Flow execute_scope(const Statement& statement) {
     Variables variables;
     for (const Parameter& variable : statement.parameters)
-      variables[variable.name] = evaluate(*variable.preset);
+      variables[variable.name] = evaluate(*variable.default_value);
     scopes_.open(run_, scopes_.here(), std::move(variables));
     const Flow flow = execute(statement.body);
     scopes_.close();
@@ -171,10 +171,10 @@ class Evaluator {
   void execute_assign(const Statement& statement) {
     Value value = evaluate(*statement.expression);
     if (!statement.text.empty()) {
-      Space* space = lookup(statement.text).space();
-      if (space == nullptr)
+      Namespace* namespace_object = lookup(statement.text).namespace_object();
+      if (namespace_object == nullptr)
         run_.fail(fmt::format("'{}' is no namespace, so it cannot be assigned to", statement.text));
-      (*space)[statement.names[0]] = std::move(value);
+      (*namespace_object)[statement.names[0]] = std::move(value);
       return;
     }
     unpack(statement, value);
@@ -219,10 +219,10 @@ class Evaluator {
       case ExpressionKind::list:
         return list_value(run_, evaluate_all(e));
       case ExpressionKind::tuple:
-        return list_value(run_, evaluate_all(e)).looking(Look::tuple);
+        return list_value(run_, evaluate_all(e)).with_print_type(PrintType::tuple);
       case ExpressionKind::mapping:
         return evaluate_mapping(e);
-      case ExpressionKind::space:
+      case ExpressionKind::namespace_object:
         return evaluate_space(e);
       case ExpressionKind::attribute:
         return evaluate_attribute(e);
@@ -251,7 +251,7 @@ class Evaluator {
         return evaluate_logic(e, false);
       case ExpressionKind::disjunction:
         return evaluate_logic(e, true);
-      case ExpressionKind::choice:
+      case ExpressionKind::conditional:
         return evaluate_choice(e);
       case ExpressionKind::concatenation:
         return concatenate(e);
@@ -290,17 +290,18 @@ class Evaluator {
 
   Value evaluate_space(const Expression& e) {
     run_.spend(16);
-    Space& space = spaces_.emplace_back();
+    Namespace& namespace_object = namespaces_.emplace_back();
     for (size_t i = 0; i + 1 < e.operands.size(); i += 2) {
       run_.spend(8);
       Value value = evaluate(*e.operands[i + 1]);
       if (!e.operands[i]) {
-        for (auto& [key, part] : entries_of(run_, value)) space[std::string(key)] = std::move(part);
+        for (auto& [key, part] : entries_of(run_, value))
+          namespace_object[std::string(key)] = std::move(part);
         continue;
       }
-      space[e.operands[i]->value.get<std::string>()] = std::move(value);
+      namespace_object[e.operands[i]->value.get<std::string>()] = std::move(value);
     }
-    return Value::of(&space);
+    return Value::of(&namespace_object);
   }
 
   Value evaluate_attribute(const Expression& e) {
@@ -396,7 +397,7 @@ class Evaluator {
         for (auto& [key, part] : entries_of(run_, value)) {
           run_.spend(std::ssize(e.words));
           if (!key_of_mapping(key).is_string()) run_.fail("expected strings as keys of the mapping after **");
-          if (std::ranges::find(e.words, key) != e.words.end()) fail_twice(run_, e.text, key);
+          if (std::ranges::find(e.words, key) != e.words.end()) fail_duplicate_argument(run_, e.text, key);
           made.names.emplace_back(key);
           named.push_back(std::move(part));
         }
@@ -452,8 +453,8 @@ class Evaluator {
   void fill_presets(const Statement& macro) {
     for (const Parameter& parameter : macro.parameters) {
       if (scopes_.variables().contains(parameter.name)) continue;
-      scopes_.set(parameter.name,
-                  parameter.preset ? evaluate(*parameter.preset) : Value::undefined(parameter.name));
+      scopes_.set(parameter.name, parameter.default_value ? evaluate(*parameter.default_value)
+                                                          : Value::undefined(parameter.name));
     }
     if (macro.special.caller) scopes_.variables().try_emplace("caller", Value::undefined("caller"));
   }
@@ -474,7 +475,7 @@ class Evaluator {
   const Json& variables_;
   Rendered out_;
   /// Here for as long as the rendering lasts: namespaces may hold each other, in a ring or a million deep.
-  std::deque<Space> spaces_;
+  std::deque<Namespace> namespaces_;
   Scopes scopes_;
   int depth_ = 0;
   int calls_ = 0;

@@ -74,21 +74,21 @@ ExpressionPtr ExpressionParser::parse() {
     const int line = tokens_.take().line;
     ExpressionPtr condition = parse_condition();
     ExpressionPtr otherwise = tokens_.take_word("else") ? parse() : nullptr;
-    expression = make(ExpressionKind::choice, line,
+    expression = make(ExpressionKind::conditional, line,
                       list_of(std::move(expression), std::move(condition), std::move(otherwise)));
   }
   return expression;
 }
 
-ExpressionPtr ExpressionParser::parse_tuple(bool with_choice) {
+ExpressionPtr ExpressionParser::parse_tuple(bool with_conditional) {
   const int line = tokens_.line();
-  ExpressionPtr first = with_choice ? parse() : parse_condition();
+  ExpressionPtr first = with_conditional ? parse() : parse_condition();
   if (!tokens_.is_symbol(",")) return first;
   std::vector<ExpressionPtr> operands = list_of(std::move(first));
   while (tokens_.take_symbol(",")) {
     const TokenKind next = tokens_.peek().kind;
     if (next == TokenKind::block_end || next == TokenKind::variable_end || tokens_.is_symbol(")")) break;
-    operands.push_back(with_choice ? parse() : parse_condition());
+    operands.push_back(with_conditional ? parse() : parse_condition());
   }
   return make(ExpressionKind::tuple, line, std::move(operands));
 }
@@ -377,7 +377,7 @@ ExpressionPtr ExpressionParser::mapping_of(Call call, ExpressionKind kind, int l
 
 ExpressionPtr ExpressionParser::parse_function(const std::string& name, int line) {
   Call call = parse_call();
-  if (name == "namespace") return mapping_of(std::move(call), ExpressionKind::space, line, name);
+  if (name == "namespace") return mapping_of(std::move(call), ExpressionKind::namespace_object, line, name);
   if (name == "dict") return mapping_of(std::move(call), ExpressionKind::mapping, line, name);
   if (const Builtin* function = find_function(name)) {
     return bound(ExpressionKind::function, *function, nullptr, std::move(call), line);

@@ -68,7 +68,7 @@ Value capitalize_filter(Run& run, const Value& subject, Arguments) {
 Value same(Run&, const Value& subject, Arguments) { return subject; }
 Value length(Run& run, const Value& subject, Arguments) { return Json(length_of(run, subject)); }
 
-Value preset(Run&, const Value& subject, Arguments arguments) {
+Value default_value(Run&, const Value& subject, Arguments arguments) {
   const bool missing = subject.is_undefined() || (is_true(arguments[1]) && !is_true(subject));
   if (!missing) return subject;
   return given(arguments[0]) ? arguments[0] : Value(Json(""));
@@ -93,18 +93,18 @@ Value join(Run& run, const Value& subject, Arguments arguments) {
 }
 
 /// True for lists and strings, whose items can be accessed by index.
-bool has_places(const Value& value) {
+bool is_sequence(const Value& value) {
   return value.json() != nullptr && (value.json()->is_array() || value.json()->is_string());
 }
 
 Value first(Run& run, const Value& subject, Arguments) {
-  if (has_places(subject)) return item_of(run, subject, Json(0));
+  if (is_sequence(subject)) return item_of(run, subject, Json(0));
   const std::vector<Value> items = items_of(run, subject);
   return items.empty() ? Value::undefined("the first item") : items.front();
 }
 
 Value last(Run& run, const Value& subject, Arguments) {
-  if (has_places(subject)) return item_of(run, subject, Json(-1));
+  if (is_sequence(subject)) return item_of(run, subject, Json(-1));
   const std::vector<Value> items = items_of(run, subject);
   return items.empty() ? Value::undefined("the last item") : items.back();
 }
@@ -376,8 +376,8 @@ const Builtin kFilters[] = {
     {"safe", same},
     {"length", length},
     {"count", length},
-    {"default", preset, {"default_value", "boolean"}},
-    {"d", preset, {"default_value", "boolean"}},
+    {"default", default_value, {"default_value", "boolean"}},
+    {"d", default_value, {"default_value", "boolean"}},
     {"replace", replace_filter, {"old", "new", "count"}, 2},
     {"join", join, {"d", "attribute"}},
     {"first", first},

@@ -64,8 +64,8 @@ class Cursor {
     return found;
   }
   /// Reads an integer of at most `max`; returns `preset` if there are no digits.
-  int64_t take_number(int64_t preset, int64_t max) {
-    if (!is_one_of(peek(), "0123456789")) return preset;
+  int64_t take_number(int64_t default_value, int64_t max) {
+    if (!is_one_of(peek(), "0123456789")) return default_value;
     int64_t value = 0;
     while (is_one_of(peek(), "0123456789")) {
       value = 10 * value + (take() - '0');
@@ -381,7 +381,7 @@ Value format_by_percent(Run& run, const Value& subject, const FormatArguments& a
 
 Value format_by_percent(Run& run, const Value& subject, const Value& value) {
   const std::string_view text = string_subject(run, subject, "%");
-  if (value.look() == Look::tuple)
+  if (value.print_type() == PrintType::tuple)
     return Json(PercentFormat(run, items_of(run, value), Value()).format(text));
   const bool is_mapping = value.json() != nullptr && value.json()->is_structured();
   return Json(PercentFormat(run, std::span(&value, 1), is_mapping ? value : Value()).format(text));

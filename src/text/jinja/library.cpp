@@ -39,7 +39,7 @@ Value loop_attribute(const Loop& loop, std::string_view name) {
 }
 
 /// Converts a Python index, which may be negative, to a position; nothing if it is out of range.
-std::optional<int64_t> place_of(int64_t index, int64_t length) {
+std::optional<int64_t> position_of(int64_t index, int64_t length) {
   if (index < 0) index += length;
   if (index < 0 || index >= length) return std::nullopt;
   return index;
@@ -52,10 +52,10 @@ std::string character_string(std::string_view text, int64_t index) {
 
 Value item_at(Run& run, const Value& value, int64_t index) {
   const Json& json = *value.json();
-  const auto place = place_of(index, length_of(run, value));
-  if (!place) return Value::undefined("the item " + std::to_string(index));
-  if (json.is_array()) return value.part(json[static_cast<size_t>(*place)]);
-  return Json(character_string(*value.string(), *place));
+  const auto position = position_of(index, length_of(run, value));
+  if (!position) return Value::undefined("the item " + std::to_string(index));
+  if (json.is_array()) return value.part(json[static_cast<size_t>(*position)]);
+  return Json(character_string(*value.string(), *position));
 }
 
 [[noreturn]] void fail_for(Run& run, std::string_view symbol, const Value& a, const Value& b) {
@@ -131,24 +131,24 @@ Value repeated(Run& run, const Json& what, int64_t count) {
 }
 
 /// Positions of a slice: from `first` to `last` (exclusive) in steps.
-struct Places {
+struct SlicePositions {
   int64_t first = 0;
   int64_t last = 0;
   int64_t step = 1;
 };
 
 /// Returns the positions of a slice [first:last:step] of a sequence.
-Places slice_places(Run& run, std::span<const Value> bounds, int64_t length) {
-  const auto given = [&](size_t which, int64_t preset) {
+SlicePositions slice_positions(Run& run, std::span<const Value> bounds, int64_t length) {
+  const auto given = [&](size_t which, int64_t default_value) {
     const Json* json = bounds[which].json();
-    return json == nullptr || json->is_null() ? preset : integer_argument(run, bounds[which]);
+    return json == nullptr || json->is_null() ? default_value : integer_argument(run, bounds[which]);
   };
   const int64_t step = given(2, 1);
   if (step == 0) run.fail("a slice's step cannot be zero");
   const int64_t low = step > 0 ? 0 : -1;
   const int64_t high = step > 0 ? length : length - 1;
-  const auto clamped = [&](size_t which, int64_t preset) {
-    int64_t bound = given(which, preset);
+  const auto clamped = [&](size_t which, int64_t default_value) {
+    int64_t bound = given(which, default_value);
     const Json* json = bounds[which].json();
     if (json == nullptr || json->is_null()) return bound;
     if (bound < 0) bound = bound < -length ? low : bound + length;
@@ -214,7 +214,7 @@ std::string text_of(Run& run, const Value& value) {
   }
   std::string text;
   if (json->is_array()) {
-    append_list(text, *json, value.look());
+    append_list(text, *json, value.print_type());
   } else {
     append_str(text, *json);
   }
@@ -279,9 +279,9 @@ Value attribute_of(Run& run, const Value& value, std::string_view name) {
   run.spend(1);
   if (value.is_undefined()) run.fail(fmt::format("cannot take '{}' of {}", name, kind_of(value)));
   if (const Loop* loop = value.loop()) return loop_attribute(*loop, name);
-  if (const Space* space = value.space()) {
-    const auto found = space->find(name);
-    return found != space->end() ? found->second : Value::undefined(std::string(name));
+  if (const Namespace* namespace_object = value.namespace_object()) {
+    const auto found = namespace_object->find(name);
+    return found != namespace_object->end() ? found->second : Value::undefined(std::string(name));
   }
   if (value.macro() != nullptr) run.fail(fmt::format("'.{}' of a macro is not supported", name));
   const Json* json = value.json();
@@ -386,34 +386,35 @@ Value slice_of(Run& run, const Value& value, std::span<const Value> bounds) {
   if (json == nullptr || !(json->is_array() || json->is_string()))
     run.fail(fmt::format("cannot slice {}", kind_of(value)));
   const int64_t length = length_of(run, value);
-  const Places places = slice_places(run, bounds, length);
-  if (json->is_string() && places.step == 1) {
+  const SlicePositions positions = slice_positions(run, bounds, length);
+  if (json->is_string() && positions.step == 1) {
     run.spend(std::ssize(*value.string()) / 16);
-    const size_t first = byte_of_character(*value.string(), places.first);
-    const size_t last = byte_of_character(*value.string(), std::max(places.first, places.last));
+    const size_t first = byte_of_character(*value.string(), positions.first);
+    const size_t last = byte_of_character(*value.string(), std::max(positions.first, positions.last));
     return Json(value.string()->substr(first, last - first));
   }
   const std::vector<Value> items = items_of(run, value);
   std::vector<Value> taken;
   std::string text;
-  for (int64_t at = places.first; places.step > 0 ? at < places.last : at > places.last;) {
+  for (int64_t at = positions.first; positions.step > 0 ? at < positions.last : at > positions.last;) {
     run.spend(4);
     taken.push_back(items[static_cast<size_t>(at)]);
     if (json->is_string()) text += *taken.back().string();
-    if (__builtin_add_overflow(at, places.step, &at)) break;
+    if (__builtin_add_overflow(at, positions.step, &at)) break;
   }
   return json->is_string() ? Value(Json(text)) : list_value(run, taken);
 }
 
-std::string_view string_argument(Run& run, const Value& argument, std::string_view preset) {
-  if (argument.is_undefined() || (argument.json() != nullptr && argument.json()->is_null())) return preset;
+std::string_view string_argument(Run& run, const Value& argument, std::string_view default_value) {
+  if (argument.is_undefined() || (argument.json() != nullptr && argument.json()->is_null()))
+    return default_value;
   const auto text = argument.string();
   if (!text) run.fail(fmt::format("expected a string as argument, got {}", kind_of(argument)));
   return *text;
 }
 
-int64_t integer_argument(Run& run, const Value& argument, int64_t preset) {
-  if (argument.is_undefined()) return preset;
+int64_t integer_argument(Run& run, const Value& argument, int64_t default_value) {
+  if (argument.is_undefined()) return default_value;
   const auto value = integer_of(argument);
   if (!value) run.fail(fmt::format("expected an integer, got {}", kind_of(argument)));
   return *value;
@@ -430,9 +431,9 @@ Value list_value(Run& run, const std::vector<Value>& items) {
   Json list = Json::array();
   run.spend(1);
   for (const Value& item : items) list.push_back(json_of(run, item));
-  const auto is_tuple = [](const Value& item) { return item.look() == Look::tuple; };
+  const auto is_tuple = [](const Value& item) { return item.print_type() == PrintType::tuple; };
   const bool are_tuples = !items.empty() && std::ranges::all_of(items, is_tuple);
-  return Value(std::move(list)).looking(are_tuples ? Look::tuples : Look::plain);
+  return Value(std::move(list)).with_print_type(are_tuples ? PrintType::tuples : PrintType::plain);
 }
 
 }  // namespace hearth::text::jinja

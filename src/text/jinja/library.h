@@ -92,8 +92,8 @@ Value slice_of(Run& run, const Value& value, std::span<const Value> bounds);
 Value cycled(Run& run, const Value& subject, std::span<const Value> values);
 
 /// Returns a string or integer argument; `preset` if it is undefined. Fails for other types.
-std::string_view string_argument(Run& run, const Value& argument, std::string_view preset = {});
-int64_t integer_argument(Run& run, const Value& argument, int64_t preset = 0);
+std::string_view string_argument(Run& run, const Value& argument, std::string_view default_value = {});
+int64_t integer_argument(Run& run, const Value& argument, int64_t default_value = 0);
 /// Returns the string operand of a method or filter; fails for other types, naming `builtin`.
 std::string_view string_subject(Run& run, const Value& subject, std::string_view builtin);
 /// Returns a list of values, each of which must have JSON.

@@ -69,11 +69,11 @@ Value strip_method(Run& run, const Value& subject, Arguments arguments, Side sid
 constexpr int64_t kPartWork = 4;
 
 std::vector<std::string_view> split_at(Run& run, std::string_view text, std::string_view separator,
-                                       int64_t most, Side from = Side::left) {
+                                       int64_t max_splits, Side from = Side::left) {
   std::vector<std::string_view> parts;
   run.spend_search(text, separator);
   const auto next = [&] { return from == Side::left ? text.find(separator) : text.rfind(separator); };
-  for (size_t at = 0; most != 0 && (at = next()) != text.npos; --most) {
+  for (size_t at = 0; max_splits != 0 && (at = next()) != text.npos; --max_splits) {
     run.spend(kPartWork);
     const std::string_view before = text.substr(0, at), after = text.substr(at + separator.size());
     parts.push_back(from == Side::left ? before : after);
@@ -97,10 +97,11 @@ size_t last_space_end(std::string_view text) {
   return text.size();
 }
 
-std::vector<std::string_view> split_at_space(Run& run, std::string_view text, int64_t most,
+std::vector<std::string_view> split_at_space(Run& run, std::string_view text, int64_t max_splits,
                                              Side from = Side::left) {
   std::vector<std::string_view> parts;
-  for (text = strip(text, {}, from); !text.empty() && most != 0; text = strip(text, {}, from), --most) {
+  for (text = strip(text, {}, from); !text.empty() && max_splits != 0;
+       text = strip(text, {}, from), --max_splits) {
     run.spend(kPartWork);
     const size_t at = from == Side::left ? first_space(text) : last_space_end(text);
     const std::string_view before = text.substr(0, at), after = text.substr(at);
@@ -124,19 +125,19 @@ Value list_of(Run& run, const std::vector<std::string_view>& parts) {
 Value split_method(Run& run, const Value& subject, Arguments arguments) {
   const std::string_view text = string_subject(run, subject, "split");
   const std::string_view separator = string_argument(run, arguments[0]);
-  const int64_t most = integer_argument(run, arguments[1], -1);
+  const int64_t max_splits = integer_argument(run, arguments[1], -1);
   if (arguments[0].string() && separator.empty()) run.fail("expected a separator that is not empty");
-  return list_of(run,
-                 separator.empty() ? split_at_space(run, text, most) : split_at(run, text, separator, most));
+  return list_of(run, separator.empty() ? split_at_space(run, text, max_splits)
+                                        : split_at(run, text, separator, max_splits));
 }
 
 Value rsplit_method(Run& run, const Value& subject, Arguments arguments) {
   const std::string_view text = string_subject(run, subject, "rsplit");
   const std::string_view separator = string_argument(run, arguments[0]);
-  const int64_t most = integer_argument(run, arguments[1], -1);
+  const int64_t max_splits = integer_argument(run, arguments[1], -1);
   if (arguments[0].string() && separator.empty()) run.fail("expected a separator that is not empty");
-  return list_of(run, separator.empty() ? split_at_space(run, text, most, Side::right)
-                                        : split_at(run, text, separator, most, Side::right));
+  return list_of(run, separator.empty() ? split_at_space(run, text, max_splits, Side::right)
+                                        : split_at(run, text, separator, max_splits, Side::right));
 }
 
 Value splitlines_method(Run& run, const Value& subject, Arguments arguments) {
@@ -184,7 +185,7 @@ Value removesuffix_method(Run& run, const Value& subject, Arguments arguments) {
   return Json(text.ends_with(affix) ? text.substr(0, text.size() - affix.size()) : text);
 }
 
-Value place_in(std::string_view text, size_t at) {
+Value position_in(std::string_view text, size_t at) {
   return Json(at == text.npos ? int64_t{-1} : num_characters(text.substr(0, at)));
 }
 
@@ -192,14 +193,14 @@ Value find_method_of_strings(Run& run, const Value& subject, Arguments arguments
   const std::string_view text = string_subject(run, subject, "find");
   const std::string_view part = string_argument(run, arguments[0]);
   run.spend_search(text, part);
-  return place_in(text, text.find(part));
+  return position_in(text, text.find(part));
 }
 
 Value rfind_method(Run& run, const Value& subject, Arguments arguments) {
   const std::string_view text = string_subject(run, subject, "rfind");
   const std::string_view part = string_argument(run, arguments[0]);
   run.spend_search(text, part);
-  return place_in(text, text.rfind(part));
+  return position_in(text, text.rfind(part));
 }
 
 /// Implements index(): returns the position of a part; fails if it is not found.
@@ -225,9 +226,9 @@ Value partition_method(Run& run, const Value& subject, Arguments arguments, bool
   if (at == text.npos)
     return list_of(run, from_right ? std::vector<std::string_view>{"", "", text}
                                    : std::vector<std::string_view>{text, "", ""})
-        .looking(Look::tuple);
+        .with_print_type(PrintType::tuple);
   return list_of(run, {text.substr(0, at), separator, text.substr(at + separator.size())})
-      .looking(Look::tuple);
+      .with_print_type(PrintType::tuple);
 }
 
 /// Pads the text with blanks (or `fill`) to a width in characters, as str.ljust, rjust and zfill do.
@@ -328,7 +329,7 @@ Value items_method(Run& run, const Value& subject, Arguments) {
   run.spend_copy(mapping);
   Json list = Json::array();
   for (const auto& [key, value] : mapping.items()) list.push_back(Json::array({key_of_mapping(key), value}));
-  return Value(std::move(list)).looking(Look::items);
+  return Value(std::move(list)).with_print_type(PrintType::items);
 }
 
 Value keys_method(Run& run, const Value& subject, Arguments) {

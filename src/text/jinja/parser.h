@@ -18,8 +18,8 @@ class ExpressionParser {
   ExpressionPtr parse();
   /// Parses an expression without `x if y else z`, as after `for ... in`.
   ExpressionPtr parse_condition();
-  /// Parses an expression, or a tuple if a comma follows. `with_choice`: allows `x if y else z`.
-  ExpressionPtr parse_tuple(bool with_choice);
+  /// Parses an expression, or a tuple if a comma follows. `with_conditional`: allows `x if y else z`.
+  ExpressionPtr parse_tuple(bool with_conditional);
 
   /// Parses any number of `|filter` and `is test` after the subject.
   ExpressionPtr parse_filters(ExpressionPtr subject);

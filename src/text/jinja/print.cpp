@@ -214,20 +214,20 @@ void append_str(std::string& text, const Json& json) {
   }
 }
 
-void append_list(std::string& text, const Json& list, Look look) {
-  if (look == Look::plain) return append_repr(text, list);
-  const bool is_tuple = look == Look::tuple;
-  text += is_tuple ? "(" : look == Look::items ? "dict_items([" : "[";
+void append_list(std::string& text, const Json& list, PrintType print_type) {
+  if (print_type == PrintType::plain) return append_repr(text, list);
+  const bool is_tuple = print_type == PrintType::tuple;
+  text += is_tuple ? "(" : print_type == PrintType::items ? "dict_items([" : "[";
   for (size_t i = 0; i < list.size(); ++i) {
     if (i > 0) text += ", ";
     if (is_tuple) {
       append_repr(text, list[i]);
     } else {
-      append_list(text, list[i], Look::tuple);
+      append_list(text, list[i], PrintType::tuple);
     }
   }
   if (is_tuple && list.size() == 1) text += ",";
-  text += is_tuple ? ")" : look == Look::items ? "])" : "]";
+  text += is_tuple ? ")" : print_type == PrintType::items ? "])" : "]";
 }
 
 std::string dump(const Json& json, const DumpOptions& options) {

@@ -20,7 +20,7 @@ const Value* Scopes::find(std::string_view name) const {
   }
 }
 
-void fail_twice(const Run& run, std::string_view callee, std::string_view argument) {
+void fail_duplicate_argument(const Run& run, std::string_view callee, std::string_view argument) {
   run.fail(fmt::format("{}() gets two values for '{}'; pass one", callee, argument));
 }
 
@@ -28,7 +28,8 @@ void pass_caller(Run& run, const Statement& macro, Variables& variables, Value c
   if (!macro.special.caller &&
       std::ranges::find(macro.parameters, "caller", &Parameter::name) == macro.parameters.end())
     run.fail(fmt::format("the macro {}() does not use caller(), so {{% call %}} cannot call it", macro.text));
-  if (!variables.try_emplace("caller", std::move(caller)).second) fail_twice(run, macro.text, "caller");
+  if (!variables.try_emplace("caller", std::move(caller)).second)
+    fail_duplicate_argument(run, macro.text, "caller");
 }
 
 Variables bind(Run& run, const Statement& macro, const CallArguments& arguments) {
@@ -56,12 +57,13 @@ Variables bind(Run& run, const Statement& macro, const CallArguments& arguments)
     } else if (macro.special.kwargs) {
       kwargs[name] = json_of(run, value);
     } else if (known != parameters.end()) {
-      fail_twice(run, macro.text, name);
+      fail_duplicate_argument(run, macro.text, name);
     } else {
       run.fail(fmt::format("the macro {}() has no parameter {}", macro.text, name));
     }
   }
-  if (macro.special.varargs) variables["varargs"] = list_value(run, varargs).looking(Look::tuple);
+  if (macro.special.varargs)
+    variables["varargs"] = list_value(run, varargs).with_print_type(PrintType::tuple);
   if (macro.special.kwargs) variables["kwargs"] = std::move(kwargs);
   return variables;
 }

@@ -50,6 +50,6 @@ Variables bind(Run& run, const Statement& macro, const CallArguments& arguments)
 /// it.
 void pass_caller(Run& run, const Statement& macro, Variables& variables, Value caller);
 /// Fails because an argument is passed twice in a call of `callee`.
-[[noreturn]] void fail_twice(const Run& run, std::string_view callee, std::string_view argument);
+[[noreturn]] void fail_duplicate_argument(const Run& run, std::string_view callee, std::string_view argument);
 
 }  // namespace hearth::text::jinja

@@ -85,7 +85,7 @@ class Parser {
   }
 
   void parse_if(Statement& made) {
-    made.kind = StatementKind::choice;
+    made.kind = StatementKind::conditional;
     ExpressionPtr condition = expressions_.parse_tuple(false);
     while (true) {
       end_tag();
@@ -158,9 +158,9 @@ class Parser {
   void parse_with(Statement& made) {
     made.kind = StatementKind::scope;
     while (tokens_.peek().kind == TokenKind::name) {
-      Parameter variable{.name = tokens_.expect_name("a variable"), .preset = nullptr};
+      Parameter variable{.name = tokens_.expect_name("a variable"), .default_value = nullptr};
       tokens_.expect_symbol("=");
-      variable.preset = expressions_.parse();
+      variable.default_value = expressions_.parse();
       made.parameters.push_back(std::move(variable));
       if (!tokens_.take_symbol(",")) break;
     }
@@ -226,8 +226,8 @@ class Parser {
   void parse_parameters(Statement& made) {
     tokens_.expect_symbol("(");
     while (!tokens_.is_symbol(")")) {
-      Parameter parameter{.name = tokens_.expect_name("a parameter"), .preset = nullptr};
-      if (tokens_.take_symbol("=")) parameter.preset = expressions_.parse();
+      Parameter parameter{.name = tokens_.expect_name("a parameter"), .default_value = nullptr};
+      if (tokens_.take_symbol("=")) parameter.default_value = expressions_.parse();
       made.parameters.push_back(std::move(parameter));
       if (!tokens_.take_symbol(",")) break;
     }
@@ -249,7 +249,7 @@ class Parser {
 
   void parse_jump(Statement& made, std::string_view tag) {
     if (loops_ == 0) tokens_.fail(fmt::format("{{% {} %}} outside of a loop", tag));
-    made.kind = tag == "break" ? StatementKind::stop : StatementKind::next;
+    made.kind = tag == "break" ? StatementKind::break_loop : StatementKind::next;
     end_tag();
   }
 

@@ -14,28 +14,28 @@ using ExpressionPtr = std::unique_ptr<Expression>;
 
 /// Kind of an expression; the comments name the members that it uses.
 enum class ExpressionKind {
-  literal,    ///< value
-  name,       ///< text
-  list,       ///< operands
-  tuple,      ///< operands, printed as Python prints a tuple
-  mapping,    ///< operands: key, value, key, value ...; null key: ** of the value
-  space,      ///< namespace(...): operands as in mapping
-  attribute,  ///< operands[0] . text
-  item,       ///< operands[0] [ operands[1] ]
-  slice,      ///< operands[0] [ 1 : 2 : 3 ], null if omitted
-  filter,     ///< operands[0] | builtin(operands[1...], null if omitted)
-  test,       ///< operands[0] is builtin(...)
-  method,     ///< operands[0] . builtin(...)
-  function,   ///< builtin(operands[0...])
-  format,     ///< operands[0] . text(operands[1...], words): a method with any number of arguments
-  macro,      ///< text(operands..., words): a call of a macro, caller() or a recursive loop
+  literal,           ///< value
+  name,              ///< text
+  list,              ///< operands
+  tuple,             ///< operands, printed as Python prints a tuple
+  mapping,           ///< operands: key, value, key, value ...; null key: ** of the value
+  namespace_object,  ///< namespace(...): operands as in mapping
+  attribute,         ///< operands[0] . text
+  item,              ///< operands[0] [ operands[1] ]
+  slice,             ///< operands[0] [ 1 : 2 : 3 ], null if omitted
+  filter,            ///< operands[0] | builtin(operands[1...], null if omitted)
+  test,              ///< operands[0] is builtin(...)
+  method,            ///< operands[0] . builtin(...)
+  function,          ///< builtin(operands[0...])
+  format,            ///< operands[0] . text(operands[1...], words): a method with any number of arguments
+  macro,             ///< text(operands..., words): a call of a macro, caller() or a recursive loop
   negate,
   negation,  ///< not
   arithmetic,
   compare,      ///< operands with symbols between them
   conjunction,  ///< and
   disjunction,  ///< or
-  choice,       ///< conditional expression: operands[0] if operands[1] else operands[2] (or null)
+  conditional,  ///< conditional expression: operands[0] if operands[1] else operands[2] (or null)
   concatenation,
   unsupported  ///< fails with text when it is evaluated
 };
@@ -66,7 +66,7 @@ using Body = std::vector<Statement>;
 enum class StatementKind {
   text,
   print,
-  choice,
+  conditional,
   loop,
   assign,
   assign_block,
@@ -75,14 +75,14 @@ enum class StatementKind {
   macro,
   call,
   generation,
-  stop,
+  break_loop,
   next
 };
 
 /// A parameter of a macro with its default value (null if it has none).
 struct Parameter {
   std::string name;
-  ExpressionPtr preset;
+  ExpressionPtr default_value;
 };
 
 /// Special variables of a macro, which are defined only if its body uses them.

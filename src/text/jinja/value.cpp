@@ -15,7 +15,8 @@ Value Value::boolean(bool value) {
 
 Value Value::part(const Json& json) const {
   Value found(std::shared_ptr<const Json>(std::get<std::shared_ptr<const Json>>(data_), &json), 0);
-  if (look_ == Look::tuples || look_ == Look::items) found.look_ = Look::tuple;
+  if (print_type_ == PrintType::tuples || print_type_ == PrintType::items)
+    found.print_type_ = PrintType::tuple;
   return found;
 }
 
@@ -24,8 +25,8 @@ const Json* Value::json() const {
   return found != nullptr ? found->get() : nullptr;
 }
 
-Space* Value::space() const {
-  const auto* found = std::get_if<Space*>(&data_);
+Namespace* Value::namespace_object() const {
+  const auto* found = std::get_if<Namespace*>(&data_);
   return found != nullptr ? *found : nullptr;
 }
 
@@ -78,7 +79,9 @@ std::string kind_of(const Value& value) {
   }
   const Json* json = value.json();
   if (json == nullptr)
-    return value.space() != nullptr ? "a namespace" : value.loop() != nullptr ? "loop" : "a function";
+    return value.namespace_object() != nullptr ? "a namespace"
+           : value.loop() != nullptr           ? "loop"
+                                               : "a function";
   switch (json->type()) {
     case Json::value_t::null:
       return "none";

@@ -23,7 +23,7 @@ struct Undefined {
 };
 
 /// Variables of a namespace() object. Namespaces are the only values that a template can modify.
-using Space = std::map<std::string, Value, std::less<>>;
+using Namespace = std::map<std::string, Value, std::less<>>;
 
 /// Reference to a scope of the rendering (Scopes). It remains valid to check after the scope is closed.
 struct ScopeRef {
@@ -49,7 +49,7 @@ struct Loop {
 };
 
 /// Python type that a list is printed as: a list, a tuple, a list of tuples, or dict_items.
-enum class Look : uint8_t { plain, tuple, tuples, items };
+enum class PrintType : uint8_t { plain, tuple, tuples, items };
 
 /// A value of a template: immutable, shared JSON, or a value without JSON (undefined, namespace, loop, macro,
 /// function).
@@ -64,7 +64,7 @@ class Value {
     return Value(std::shared_ptr<const Json>(std::shared_ptr<const Json>(), &json), 0);
   }
   /// Returns a value that refers to a namespace, which must outlive all values of the rendering.
-  static Value of(Space* space) { return Value(space, 0); }
+  static Value of(Namespace* namespace_object) { return Value(namespace_object, 0); }
   static Value of(std::shared_ptr<const Loop> loop) { return Value(std::move(loop), 0); }
   static Value of(Macro macro) { return Value(macro, 0); }
   static Value of(const Builtin* function) { return Value(function, 0); }
@@ -72,17 +72,17 @@ class Value {
   /// Returns a part of this value's JSON, which shares ownership of the whole JSON.
   Value part(const Json& json) const;
   /// Sets the Python type that the list is printed as.
-  Value looking(Look look) && {
-    look_ = look;
+  Value with_print_type(PrintType print_type) && {
+    print_type_ = print_type;
     return std::move(*this);
   }
-  Look look() const { return look_; }
+  PrintType print_type() const { return print_type_; }
 
   bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
   const std::string& undefined_name() const { return std::get<Undefined>(data_).name; }
   /// Returns the JSON; null if the value has none.
   const Json* json() const;
-  Space* space() const;
+  Namespace* namespace_object() const;
   const Loop* loop() const;
   const Macro* macro() const;
   bool is_callable() const;
@@ -90,12 +90,12 @@ class Value {
   std::optional<std::string_view> string() const;
 
  private:
-  using Data = std::variant<Undefined, std::shared_ptr<const Json>, Space*, std::shared_ptr<const Loop>,
+  using Data = std::variant<Undefined, std::shared_ptr<const Json>, Namespace*, std::shared_ptr<const Loop>,
                             Macro, const Builtin*>;
   Value(Data data, int) : data_(std::move(data)) {}
 
   Data data_;
-  Look look_ = Look::plain;
+  PrintType print_type_ = PrintType::plain;
 };
 
 /// Implements Python's bool().
@@ -114,7 +114,7 @@ std::optional<double> number_of(const Value& value);
 void append_repr(std::string& text, const Json& json);
 void append_str(std::string& text, const Json& json);
 /// Appends Python's str() of a list that is printed as type `look`.
-void append_list(std::string& text, const Json& list, Look look);
+void append_list(std::string& text, const Json& list, PrintType print_type);
 
 /// Returns the JSON member name for a Python key: strings unchanged, integers after a byte that never occurs
 /// in UTF-8; nullopt for other types.
