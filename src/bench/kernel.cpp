@@ -153,7 +153,7 @@ std::unique_ptr<Workload> open_kernel(const BenchCase& bench, const BenchMachine
   const gpu::DeviceInfo gpu = exec::find_gpu(machine.device);
   ir::Graph graph = kernel_graph(bench);
   if (!engine::is_emulated(machine.device))
-    exec::MatmulChoice(gpu, gpu::WinnerFile::usual_path().value_or("")).choose(graph);
+    exec::MatmulChoice(gpu, gpu::WinnerFile::default_path().value_or("")).choose(graph);
   return std::make_unique<Kernel>(bench, gpu, std::move(graph), machine.num_threads);
 }
 

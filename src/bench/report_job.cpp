@@ -136,7 +136,7 @@ struct MemoryLimits {
 /// Returns the memory of a device. For a GPU, host memory also holds a copy of weights and states; for the
 /// CPU, device memory is host memory.
 MemoryLimits memory_limits_of(const ReportJob& job, int64_t memory_bytes, const planner::PlanReport& plan) {
-  const exec::GpuWish wish{.device = job.machine.device};
+  const exec::GpuRequest wish{.device = job.machine.device};
   if (!exec::names_gpu(wish.device) || gpu::is_integrated(exec::find_gpu(wish.device)))
     return {memory_bytes, 0};
   const int64_t kept_bytes = plan.peak_bytes - plan.arena_bytes - plan.staging_bytes;

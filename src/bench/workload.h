@@ -13,7 +13,7 @@ namespace hearth::bench {
 /// Device and threads that run a case.
 struct BenchMachine {
   int num_threads = 1;
-  std::string device = "cpu";  ///< "cpu", or a GPU as in exec::GpuWish
+  std::string device = "cpu";  ///< "cpu", or a GPU as in exec::GpuRequest
   /// Process group for data-parallel training, in which each rank trains one micro-batch per update; null:
   /// one process.
   distributed::ProcessGroup* group = nullptr;

@@ -24,7 +24,7 @@ Terminal::~Terminal() { clear(); }
 
 void Terminal::put(std::string_view text) {
   if (!is_writable_) return;
-  const distributed::Phase phase = heartbeat_.turn_to(distributed::Phase::reporting);
+  const distributed::Phase phase = heartbeat_.switch_phase(distributed::Phase::reporting);
   const size_t num_taken = std::fwrite(text.data(), 1, text.size(), stdout);
   is_writable_ = std::fflush(stdout) == 0 && num_taken == text.size();
   if (!is_writable_) {
@@ -32,7 +32,7 @@ void Terminal::put(std::string_view text) {
                  "hearth: cannot write to standard output (%s); the run continues, see %s in its folder\n",
                  std::strerror(errno), kLogFile);
   }
-  heartbeat_.turn_to(phase);
+  heartbeat_.switch_phase(phase);
 }
 
 void Terminal::clear() {

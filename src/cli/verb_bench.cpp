@@ -100,10 +100,10 @@ struct CommArguments {
 
 distributed::CommBenchOptions options_of(const CommArguments& arguments) {
   distributed::CommBenchOptions options{.min_bytes = bytes_option("--least", arguments.least),
-                                        .most_bytes = bytes_option("--most", arguments.most)};
+                                        .max_bytes = bytes_option("--most", arguments.most)};
   check_range("--ranks", arguments.num_ranks, 2, 64);
-  check_range("--least", options.min_bytes, 1, options.most_bytes);
-  check_range("--most", options.most_bytes, 1, int64_t{4} << 30);
+  check_range("--least", options.min_bytes, 1, options.max_bytes);
+  check_range("--most", options.max_bytes, 1, int64_t{4} << 30);
   if (arguments.device != "gpu" && arguments.device != "emulated")
     user_error("expected gpu or emulated for --device, got '{}'", arguments.device);
   if (arguments.wire != "f32" && arguments.wire != "bf16")

@@ -17,7 +17,7 @@ namespace {
 constexpr int kTries = 7;
 /// Bytes moved in one measurement; small arrays are repeated up to it.
 constexpr int64_t kTryBytes = int64_t{32} << 20;
-constexpr int64_t kMostRepeats = 1000;
+constexpr int64_t kMaxRepeats = 1000;
 /// Larger than any processor's caches.
 constexpr int64_t kCopyBytes = int64_t{256} << 20;
 
@@ -35,7 +35,7 @@ class Rank {
     CommBenchResult result;
     result.copy_bytes_per_second = static_cast<double>(kCopyBytes) / time(kCopyBytes, [&] { copy(); });
     for (const char* collective : {"all_reduce", "reduce_scatter", "all_gather", "send"}) {
-      for (int64_t bytes = options_.least_bytes; bytes <= options_.most_bytes; bytes *= 4)
+      for (int64_t bytes = options_.min_bytes; bytes <= options_.max_bytes; bytes *= 4)
         result.timings.push_back({collective, bytes, time(bytes, [&] { call(collective, bytes); })});
     }
     return result;
@@ -43,7 +43,7 @@ class Rank {
 
  protected:
   /// Returns the bytes of each of a rank's two arrays.
-  int64_t array_bytes() const { return std::max(options_.most_bytes, kCopyBytes); }
+  int64_t array_bytes() const { return std::max(options_.max_bytes, kCopyBytes); }
   /// Copies kCopyBytes.
   virtual void copy() = 0;
   /// Calls the collective; `send` goes from the first rank to the last.
@@ -57,7 +57,7 @@ class Rank {
  private:
   /// Returns the median seconds of one call, over kTries measurements; a collective call.
   double time(int64_t num_bytes, FunctionRef<void()> once) {
-    const int64_t repeats = std::clamp<int64_t>(kTryBytes / num_bytes, 1, kMostRepeats);
+    const int64_t repeats = std::clamp<int64_t>(kTryBytes / num_bytes, 1, kMaxRepeats);
     std::vector<double> seconds;
     once();
     finish();

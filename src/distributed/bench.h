@@ -12,8 +12,8 @@ namespace hearth::distributed {
 
 /// Sizes and wire dtype of a benchmark.
 struct CommBenchOptions {
-  int64_t least_bytes = 1024;
-  int64_t most_bytes = int64_t{1} << 30;
+  int64_t min_bytes = 1024;
+  int64_t max_bytes = int64_t{1} << 30;
   DType wire = DType::f32;
 };
 

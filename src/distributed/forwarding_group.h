@@ -15,7 +15,7 @@ class ForwardingGroup : public ProcessGroup {
   int rank() const override { return other_.rank(); }
   int size() const override { return other_.size(); }
   bool has(Capability capability) const override { return other_.has(capability); }
-  void set_place(const Place& place) override { other_.set_place(place); }
+  void set_collective_id(const CollectiveId& place) override { other_.set_collective_id(place); }
   void allow(double seconds) override { other_.allow(seconds); }
   void barrier() override { other_.barrier(); }
   void all_reduce(std::span<float> data, DType wire) override { other_.all_reduce(data, wire); }

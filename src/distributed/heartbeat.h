@@ -54,7 +54,7 @@ class Heartbeat {
     entry_->step.store(step, std::memory_order_relaxed);
   }
   /// Switches to another phase of the same step, and returns the previous one.
-  Phase turn_to(Phase phase) const {
+  Phase switch_phase(Phase phase) const {
     if (entry_ == nullptr) return phase;
     beat();
     return entry_->phase.exchange(phase);
@@ -88,13 +88,13 @@ class Heartbeat {
 
 /// Scope in which a worker runs programs other than training and evaluation (encoding), whose duration is
 /// unknown.
-class OtherWork {
+class EncodingPhase {
  public:
-  explicit OtherWork(const Heartbeat& heartbeat)
-      : heartbeat_(heartbeat), before_(heartbeat.turn_to(Phase::encoding)) {}
-  ~OtherWork() { heartbeat_.turn_to(before_); }
-  OtherWork(const OtherWork&) = delete;
-  OtherWork& operator=(const OtherWork&) = delete;
+  explicit EncodingPhase(const Heartbeat& heartbeat)
+      : heartbeat_(heartbeat), before_(heartbeat.switch_phase(Phase::encoding)) {}
+  ~EncodingPhase() { heartbeat_.switch_phase(before_); }
+  EncodingPhase(const EncodingPhase&) = delete;
+  EncodingPhase& operator=(const EncodingPhase&) = delete;
 
  private:
   Heartbeat heartbeat_;

@@ -13,7 +13,7 @@ constexpr int64_t kCounts[] = {1, 1000, (1 << 19) + 13};
 
 std::vector<float> numbers(int rank, int64_t count) {
   std::vector<float> made(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i) made[static_cast<size_t>(i)] = known_number(rank, i);
+  for (int64_t i = 0; i < count; ++i) made[static_cast<size_t>(i)] = test_number(rank, i);
   return made;
 }
 
@@ -22,7 +22,7 @@ int64_t wrong_sum(ProcessGroup& group, int64_t count) {
   std::vector<float> data = numbers(group.rank(), count);
   group.all_reduce(data, DType::f32);
   for (int64_t i = 0; i < count; ++i) {
-    if (data[static_cast<size_t>(i)] != sum_of_known_numbers(group.size(), i)) return i;
+    if (data[static_cast<size_t>(i)] != sum_of_test_numbers(group.size(), i)) return i;
   }
   return -1;
 }
@@ -32,7 +32,7 @@ int64_t wrong_copy(ProcessGroup& group, int64_t count) {
   std::vector<float> all(static_cast<size_t>(count * group.size()));
   group.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
   for (int64_t i = 0; i < std::ssize(all); ++i) {
-    if (all[static_cast<size_t>(i)] != known_number(static_cast<int>(i / count), i % count)) return i;
+    if (all[static_cast<size_t>(i)] != test_number(static_cast<int>(i / count), i % count)) return i;
   }
   return -1;
 }
@@ -50,21 +50,21 @@ std::string verdict(ProcessGroup& group, const char* what, int64_t count, int64_
 
 }  // namespace
 
-float known_number(int rank, int64_t i) { return static_cast<float>((i * 7 + rank * 3) % 8); }
+float test_number(int rank, int64_t i) { return static_cast<float>((i * 7 + rank * 3) % 8); }
 
-float sum_of_known_numbers(int num_ranks, int64_t i) {
+float sum_of_test_numbers(int num_ranks, int64_t i) {
   float sum = 0;
-  for (int rank = 0; rank < num_ranks; ++rank) sum += known_number(rank, i);
+  for (int rank = 0; rank < num_ranks; ++rank) sum += test_number(rank, i);
   return sum;
 }
 
 std::string find_fault(ProcessGroup& group) {
-  struct Trial {
+  struct GroupTest {
     const char* what;
     int64_t (*first_wrong)(ProcessGroup&, int64_t count);
   };
   for (const int64_t count : kCounts) {
-    for (const Trial& trial : {Trial{"sum", wrong_sum}, {"copy", wrong_copy}}) {
+    for (const GroupTest& trial : {GroupTest{"sum", wrong_sum}, {"copy", wrong_copy}}) {
       std::string fault = verdict(group, trial.what, count, trial.first_wrong(group, count));
       if (!fault.empty()) return fault;
     }

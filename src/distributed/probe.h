@@ -14,7 +14,7 @@ std::string find_fault(ProcessGroup& group);
 
 /// Returns element `i` of a rank's test data, and of the sum over all ranks: small integers whose sums are
 /// exact in bf16 in any order.
-float known_number(int rank, int64_t i);
-float sum_of_known_numbers(int num_ranks, int64_t i);
+float test_number(int rank, int64_t i);
+float sum_of_test_numbers(int num_ranks, int64_t i);
 
 }  // namespace hearth::distributed

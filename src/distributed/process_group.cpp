@@ -14,7 +14,7 @@ CommError CommError::missing(int rank, const std::string& whereabouts, int waiti
           fmt::format("rank {} stopped in {}, rank {} waited {:.1f} s", rank, whereabouts, waiting, seconds)};
 }
 
-std::string to_string(const char* collective, const Place& place) {
+std::string to_string(const char* collective, const CollectiveId& place) {
   return fmt::format("{} {} of step {}", collective, place.index, place.step);
 }
 
@@ -45,8 +45,8 @@ void ProcessGroup::in_step(FunctionRef<void()> collective) noexcept {
   if (error_) return;
   const auto start = std::chrono::steady_clock::now();
   try {
-    set_place(place_);
-    ++place_.index;
+    set_collective_id(collective_id_);
+    ++collective_id_.index;
     collective();
   } catch (...) {
     error_ = std::current_exception();

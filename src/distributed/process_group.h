@@ -32,17 +32,18 @@ class CommError : public std::runtime_error {
 };
 
 /// Step and index of a collective, for messages and the supervisor: "all_reduce 3 of step 412".
-struct Place {
+struct CollectiveId {
   int64_t step = 0;
   int64_t index = 0;
 };
 /// Describes a collective for messages.
-std::string to_string(const char* collective, const Place& place);
+std::string to_string(const char* collective, const CollectiveId& place);
 
 /// Optional features of a process group.
 enum class Capability : uint8_t {
   device_memory,  ///< collectives on the memory of the ranks' devices, not only on host memory
-  own_cores,  ///< bytes are moved by the cores that compute, so a separate communication thread gains nothing
+  compute_cores,  ///< bytes are moved by the cores that compute, so a separate communication thread gains
+                  ///< nothing
 };
 
 /// One rank of a group of `size()` ranks. Every rank must call the same collectives in the same order with
@@ -59,7 +60,7 @@ class ProcessGroup {
   /// True if the group has the capability, the same on every rank.
   virtual bool has(Capability capability) const = 0;
   /// Sets the step and index that error messages name.
-  virtual void set_place(const Place& place) = 0;
+  virtual void set_collective_id(const CollectiveId& place) = 0;
   /// Extends the timeout by the seconds that ranks may compute between collectives.
   virtual void allow(double seconds) { allowed_seconds_ = seconds; }
 
@@ -97,7 +98,7 @@ class ProcessGroup {
 
   // For the kernels of a step, which must not throw.
   /// Begins a step; its collectives are numbered from 0.
-  void start_step(int64_t step) { place_ = {.step = step, .index = 0}; }
+  void start_step(int64_t step) { collective_id_ = {.step = step, .index = 0}; }
   /// Runs the step's next collective, unless an earlier one failed; memory is then unchanged. Its exception
   /// is stored for check().
   void in_step(FunctionRef<void()> collective) noexcept;
@@ -114,7 +115,7 @@ class ProcessGroup {
 
  private:
   double allowed_seconds_ = 0;
-  Place place_;
+  CollectiveId collective_id_;
   std::vector<float> joined_;
   std::exception_ptr error_;
   double seconds_ = 0;

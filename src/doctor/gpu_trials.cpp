@@ -191,7 +191,7 @@ std::string test_all_reduce(const std::string& device_name, int size) {
     const gpu::Memory memory(device, kNumbers * 4);
     std::vector<float> numbers(kNumbers);
     for (int64_t i = 0; i < kNumbers; ++i)
-      numbers[static_cast<size_t>(i)] = distributed::known_number(group.rank(), i);
+      numbers[static_cast<size_t>(i)] = distributed::test_number(group.rank(), i);
     const auto through_gpu = [&] {
       stream.copy_in(memory.data(), numbers.data(), kNumbers * 4);
       stream.synchronize();
@@ -204,7 +204,7 @@ std::string test_all_reduce(const std::string& device_name, int size) {
     through_gpu();
     int64_t num_wrong = 0;
     for (int64_t i = 0; i < kNumbers; ++i)
-      num_wrong += numbers[static_cast<size_t>(i)] != distributed::sum_of_known_numbers(size, i);
+      num_wrong += numbers[static_cast<size_t>(i)] != distributed::sum_of_test_numbers(size, i);
     std::vector<int64_t> all(static_cast<size_t>(size));
     group.all_gather(std::as_bytes(std::span(&num_wrong, 1)), std::as_writable_bytes(std::span(all)));
     for (int rank = 0; rank < size; ++rank)

@@ -15,8 +15,8 @@ namespace hearth::encoders {
 /// Device on which parts of models are evaluated.
 struct Compute {
   int num_threads = 1;
-  bool winograd = true;                   ///< convolutions on the CPU may use Winograd's algorithm
-  std::optional<exec::GpuWish> gpu = {};  ///< none: on the processor
+  bool winograd = true;                      ///< convolutions on the CPU may use Winograd's algorithm
+  std::optional<exec::GpuRequest> gpu = {};  ///< none: on the processor
   SelfTestMode self_test = SelfTestMode::once;
 };
 

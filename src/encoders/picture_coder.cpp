@@ -142,13 +142,13 @@ void ImageCoder::read_statistics() {
 ModelPart::Graph ImageCoder::grow_encoder(nn::Builder& builder, Extent size) const {
   const ir::ValueId picture =
       builder.input("picture", {.dtype = DType::f32, .shape = {1, size.height, size.width, 3}});
-  return {.inputs = {picture}, .outputs = {models::build_picture_encoder(builder, config_, picture)}};
+  return {.inputs = {picture}, .outputs = {models::build_image_encoder(builder, config_, picture)}};
 }
 
 ModelPart::Graph ImageCoder::grow_decoder(nn::Builder& builder, Extent size) const {
   const ir::ValueId latents = builder.input(
       "latents", {.dtype = DType::f32, .shape = {1, size.height, size.width, config_.channels}});
-  return {.inputs = {latents}, .outputs = {models::build_picture_decoder(builder, config_, latents)}};
+  return {.inputs = {latents}, .outputs = {models::build_image_decoder(builder, config_, latents)}};
 }
 
 ModelPart& ImageCoder::encoder(Extent pixels) {

@@ -6,7 +6,7 @@ namespace hearth::engine {
 
 bool is_emulated(std::string_view device) { return device.starts_with("emulated"); }
 
-void use_gpu(EngineOptions& options, exec::GpuWish gpu, SelfTestMode self_test) {
+void use_gpu(EngineOptions& options, exec::GpuRequest gpu, SelfTestMode self_test) {
   using When = SelfTestMode;
   const bool emulated = is_emulated(gpu.device);
   if (emulated) gpu.reserve_bytes = 0;
@@ -17,7 +17,7 @@ void use_gpu(EngineOptions& options, exec::GpuWish gpu, SelfTestMode self_test) 
   options.self_test = {.when = self_test, .folder = user_cache_folder()};
   // Autotuning an emulated GPU only serves tests of a requested library.
   if (!emulated || !exec::driver_of(options.gpu.device).runtime().library.empty())
-    options.matmul_cache = gpu::WinnerFile::usual_path();
+    options.matmul_cache = gpu::WinnerFile::default_path();
 }
 
 }  // namespace hearth::engine

@@ -44,12 +44,12 @@ void Memory::open_gpu() {
     persistent_ = exec::Region(image_bytes);
     image_ = persistent_.data();
   }
-  exec::GpuRoom::Needs needs;
+  exec::ProgramMemory::Requirements needs;
   for (const exec::Program* program : plan_->programs()) needs.cover(*program);
   gpu_->allocate(layout, image_, needs);
 }
 
-exec::Places Memory::places() {
+exec::Bindings Memory::places() {
   if (gpu_) return gpu_->places();
   return {.persistent = image_, .arena = arena_.data(), .host = host_arena_.data()};
 }
@@ -78,10 +78,10 @@ void Memory::read_loss_scale(float* to) {
 
 ScratchMemory::ScratchMemory(Memory& memory, const exec::Program& program) {
   if (exec::Gpu* gpu = memory.gpu()) {
-    exec::GpuRoom::Needs needs;
+    exec::ProgramMemory::Requirements needs;
     needs.cover(program);
     on_gpu_.emplace(gpu->device(), needs);
-    places_ = gpu->places_in(*on_gpu_);
+    places_ = gpu->bindings_in(*on_gpu_);
   } else {
     arena_ = exec::Region(program.arena_bytes());
     host_ = exec::Region(program.report.host_bytes);

@@ -29,7 +29,7 @@ class Memory {
   /// Allocates everything. DoesNotFit if the GPU has too little free memory.
   explicit Memory(const std::shared_ptr<const Plan>& plan);
 
-  exec::Places places();
+  exec::Bindings places();
   /// Returns the up-to-date weights and states on the host, which the caller may change.
   std::byte* host_image();
   /// Uploads weights and states that the host may have changed. Before each run of a program.
@@ -57,12 +57,12 @@ class Memory {
 class ScratchMemory {
  public:
   ScratchMemory(Memory& memory, const exec::Program& program);
-  const exec::Places& places() const { return places_; }
+  const exec::Bindings& places() const { return places_; }
 
  private:
   exec::Region arena_, host_;
-  std::optional<exec::GpuRoom> on_gpu_;
-  exec::Places places_;
+  std::optional<exec::ProgramMemory> on_gpu_;
+  exec::Bindings places_;
 };
 
 }  // namespace hearth::engine

@@ -61,7 +61,7 @@ struct EngineOptions {
   /// host memory.
   bool reduces_on_gpu = false;
   /// For Backend::gpu: the GPU to use.
-  exec::GpuWish gpu = {.device = "emulated"};
+  exec::GpuRequest gpu = {.device = "emulated"};
   /// For Backend::gpu: which kernels are tested before use.
   exec::SelfTest::Options self_test;
   /// For Backend::gpu: file with the fastest matmul implementations by autotuning; none: the default ones.

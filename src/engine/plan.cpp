@@ -19,7 +19,7 @@ std::vector<const exec::Program*> Plan::programs() const {
 }
 
 int64_t Plan::gpu_bytes() const {
-  exec::GpuRoom::Needs needs;
+  exec::ProgramMemory::Requirements needs;
   for (const exec::Program* program : programs()) needs.cover(*program);
   return exec::Gpu::needed_bytes(*layout, needs);
 }

@@ -21,7 +21,7 @@ Runtime::Runtime(const EngineOptions& options, std::span<const int64_t> train_si
   plan_ = std::make_shared<Plan>(make_plan(options, train_sizes, eval_sizes, checks()));
   input_order_.emplace(plan_->input_names);
   memory_ = std::make_unique<Memory>(plan_);
-  const exec::Places places = memory_->places();
+  const exec::Bindings places = memory_->places();
   for (const exec::Program* program : plan_->programs())
     executors_.try_emplace(program, *program).first->second.bind(places);
   if (options.shards > 1) make_idle_batch();
@@ -77,7 +77,8 @@ void Runtime::join(distributed::ProcessGroup& group, bool needs_exchange_queue) 
   HEARTH_CHECK(group.size() == options.num_workers && group.rank() == options.rank);
   group_ = &group;
   group.allow(plan_->allowed_seconds());
-  if (memory_->gpu() == nullptr && (needs_exchange_queue || !group.has(distributed::Capability::own_cores)))
+  if (memory_->gpu() == nullptr &&
+      (needs_exchange_queue || !group.has(distributed::Capability::compute_cores)))
     exchange_queue_ = std::make_unique<exec::HostQueue>();
   for (auto& [program, executor] : executors_) executor.connect(group, exchange_queue_.get());
   // Earlier collectives of the group do not count for the first update.

@@ -27,9 +27,9 @@ using ir::ValueId;
 
 /// Timeouts of a GPU that waits for other workers, one of which may be evaluating, and for collectives on the
 /// host, which have a timeout that passes first.
-constexpr double kMeetSeconds = 3600, kHostSeconds = 1e6;
+constexpr double kCollectiveSeconds = 3600, kHostSeconds = 1e6;
 
-bool meets_on_gpu(const Program& program) {
+bool has_gpu_collectives(const Program& program) {
   return program.backend == Backend::gpu && std::ranges::any_of(program.steps, [](const Step& step) {
            return step.queue == Queue::exchange && !step.on_host;
          });
@@ -41,9 +41,9 @@ Executor::Executor(const Program& program)
     : program_(program),
       scalars_(static_cast<size_t>(program.scalar_bytes)),
       can_record_(obstacle().empty()),
-      wait_seconds_(meets_on_gpu(program)       ? kMeetSeconds
-                    : program.has_collectives() ? kHostSeconds
-                                                : 0) {
+      wait_seconds_(has_gpu_collectives(program) ? kCollectiveSeconds
+                    : program.has_collectives()  ? kHostSeconds
+                                                 : 0) {
   for (const auto& [name, input] : program.inputs) {
     if (input.staging_offset < 0) continue;
     Staged& staged = staged_[input.id];
@@ -54,8 +54,8 @@ Executor::Executor(const Program& program)
 
 Executor::~Executor() = default;
 
-void Executor::bind(const Places& places) {
-  places_ = places;
+void Executor::bind(const Bindings& places) {
+  bindings_ = places;
   addresses_.clear();
   patches_.clear();
   for (const Location& location : program_.locations) addresses_.push_back(address_of(location, places));
@@ -65,7 +65,7 @@ void Executor::bind(const Places& places) {
   if (is_on_gpu() || program_.has_collectives()) order_queues();
 }
 
-std::byte* Executor::address_of(const Location& location, const Places& places) {
+std::byte* Executor::address_of(const Location& location, const Bindings& places) {
   switch (location.in) {
     case Location::In::arena:
       return places.arena + location.offset;
@@ -86,7 +86,7 @@ std::byte* Executor::address_of(const Location& location, const Places& places) 
   return nullptr;
 }
 
-void Executor::bind_call(size_t number, const Places& places) {
+void Executor::bind_call(size_t number, const Bindings& places) {
   Call& call = calls_[number];
   const Step& step = program_.steps[number];
   call.executor = this;
@@ -129,7 +129,7 @@ void Executor::connect(distributed::ProcessGroup& group, HostQueue* queue) {
   host_queue_ = queue;
 }
 
-void Executor::point_at(ValueId root, void* place) {
+void Executor::set_input_pointers(ValueId root, void* place) {
   const auto found = patches_.find(root);
   if (found == patches_.end()) return;
   for (const Patch& patch : found->second) calls_[patch.call].in[patch.input] = place;
@@ -150,7 +150,7 @@ void Executor::bind_input(ValueId input, const void* data) {
   if (const auto staged = staged_.find(input); staged != staged_.end()) {
     staged->second.from = data;
   } else {
-    point_at(input, const_cast<void*>(data));
+    set_input_pointers(input, const_cast<void*>(data));
   }
 }
 
@@ -167,19 +167,20 @@ void Executor::Staged::copy_to(std::byte* host) const {
 
 void Executor::stage_ahead() {
   if (!is_on_gpu() || program_.large_bytes == 0) return;
-  std::byte* host = places_.staging->fill();
+  std::byte* host = bindings_.staging->fill();
   for (auto& [id, staged] : staged_) {
     staged.sent_from = staged.from;
     if (is_large(staged)) staged.copy_to(host);
   }
-  places_.staging->send(0, program_.large_bytes);
-  ahead_ = places_.staging->num_fills();
+  bindings_.staging->send(0, program_.large_bytes);
+  staged_fill_ = bindings_.staging->num_fills();
 }
 
 /// True if the inputs that were staged ahead are the bound ones, and no other program has used the staging
 /// since.
-bool Executor::is_ahead() const {
-  return ahead_ == places_.staging->num_fills() && std::ranges::all_of(staged_, [&](const auto& item) {
+bool Executor::has_staged_inputs() const {
+  return staged_fill_ == bindings_.staging->num_fills() &&
+         std::ranges::all_of(staged_, [&](const auto& item) {
            return !is_large(item.second) || item.second.sent_from == item.second.from;
          });
 }
@@ -187,22 +188,23 @@ bool Executor::is_ahead() const {
 size_t Executor::stage_inputs() {
   if (!is_on_gpu()) return 0;
   copies_.clear();
-  const bool ahead = is_ahead();
-  std::byte* host = ahead ? places_.staging->host() : places_.staging->fill();
+  const bool ahead = has_staged_inputs();
+  std::byte* host = ahead ? bindings_.staging->host() : bindings_.staging->fill();
   for (const auto& [id, staged] : staged_) {
     if (!ahead || !is_large(staged)) staged.copy_to(host);
   }
-  places_.staging->send(ahead ? program_.large_bytes : 0, program_.staging_bytes);
-  ahead_ = -1;
-  const size_t half = places_.staging->arrive(*queue(Queue::compute));
-  for (const auto& [id, staged] : staged_) point_at(id, places_.staging->on_gpu(half) + staged.offset);
+  bindings_.staging->send(ahead ? program_.large_bytes : 0, program_.staging_bytes);
+  staged_fill_ = -1;
+  const size_t half = bindings_.staging->arrive(*queue(Queue::compute));
+  for (const auto& [id, staged] : staged_)
+    set_input_pointers(id, bindings_.staging->on_gpu(half) + staged.offset);
   return half;
 }
 
-void Executor::make(void* call) {
+void Executor::run_collective(void* call) {
   const auto* own = static_cast<const Call*>(call);
   const ir::KernelArgs args{.in = own->in, .out = own->out, .group = own->executor->group_};
-  if (ReplayCheck* check = own->executor->check_.get()) return check->meet(*own->step, args);
+  if (ReplayCheck* check = own->executor->check_.get()) return check->run_collective_once(*own->step, args);
   own->step->kernel.run(args);
 }
 
@@ -217,11 +219,11 @@ void Executor::wait_for(const Call& call, gpu::Stream* waiting) {
 
 void Executor::exchange(Call& call) {
   if (is_on_gpu()) {
-    queue(Queue::exchange)->call(make, &call);
+    queue(Queue::exchange)->call(run_collective, &call);
   } else if (host_queue_ != nullptr) {
-    call.num_added = host_queue_->add(make, &call);
+    call.num_added = host_queue_->add(run_collective, &call);
   } else {
-    make(&call);
+    run_collective(&call);
   }
 }
 
@@ -267,13 +269,13 @@ void Executor::queue_calls(ThreadPool& threads) {
 }
 
 bool Executor::may_record() const {
-  const Recorder* recorder = places_.recorder;
+  const Recorder* recorder = bindings_.recorder;
   return can_record_ && recorder != nullptr && recorder->when != RecordMode::never && recorder->fault.empty();
 }
 
 /// Vendor collectives differ in what can be recorded, and work on the host cannot be recorded at all.
 std::string Executor::obstacle() const {
-  if (meets_on_gpu(program_)) return "collectives between GPUs";
+  if (has_gpu_collectives(program_)) return "collectives between GPUs";
   if (program_.num_host_nodes > 0)
     return fmt::format("{} nodes that the host computes instead of the GPU", program_.num_host_nodes);
   return "";
@@ -285,7 +287,7 @@ void Executor::record(ThreadPool& threads, size_t half) {
   queue_calls(threads);
   recordings_[half] = stream.finish_recording();
   can_record_ = recordings_[half] != nullptr;
-  if (!can_record_ && places_.recorder->when == RecordMode::always) {
+  if (!can_record_ && bindings_.recorder->when == RecordMode::always) {
     user_error(
         "the runtime of this GPU cannot record a step, but record=always requires it; set record=auto");
   }
@@ -296,9 +298,9 @@ void Executor::replay(size_t half) {
   queue(Queue::compute)->replay(*recordings_[half]);
 }
 
-void Executor::leave_off(std::string fault) {
+void Executor::disable_recording(std::string fault) {
   recordings_ = {};
-  places_.recorder->fault = std::move(fault);
+  bindings_.recorder->fault = std::move(fault);
 }
 
 /// Describes how the first replay differs from queued execution; empty if it does not.
@@ -314,10 +316,10 @@ std::string Executor::replay_fault(size_t half) {
 }
 
 void Executor::check_replay(ThreadPool& threads, size_t half) {
-  auto check = std::make_unique<ReplayCheck>(program_, places_, addresses_);
+  auto check = std::make_unique<ReplayCheck>(program_, bindings_, addresses_);
   if (check->needed_bytes() > available_memory_bytes()) {
-    leave_off(fmt::format("checking its first replay needs {} of host memory, more than is free",
-                          human_bytes(check->needed_bytes())));
+    disable_recording(fmt::format("checking its first replay needs {} of host memory, more than is free",
+                                  human_bytes(check->needed_bytes())));
     return queue_calls(threads);
   }
   wait();
@@ -326,11 +328,11 @@ void Executor::check_replay(ThreadPool& threads, size_t half) {
   // Other workers of a group receive the results of the queued run.
   queue_calls(threads);
   wait();
-  check_->keep_results();
-  check_->put_back();
+  check_->store_result_hashes();
+  check_->restore();
   if (std::string fault = replay_fault(half); !fault.empty()) {
-    leave_off(std::move(fault));
-    check_->put_back();
+    disable_recording(std::move(fault));
+    check_->restore();
     queue_calls(threads);
     wait();
   }
@@ -341,7 +343,7 @@ void Executor::queue_run(ThreadPool& threads, size_t half) {
   // The first run is never recorded: libraries do setup then that cannot be recorded.
   if (may_record() && num_runs_++ > 0 && !recordings_[half]) {
     record(threads, half);
-    if (recordings_[half] && places_.recorder->when == RecordMode::automatic)
+    if (recordings_[half] && bindings_.recorder->when == RecordMode::automatic)
       return check_replay(threads, half);
   }
   if (recordings_[half] && may_record()) {
@@ -355,7 +357,7 @@ void Executor::start(ThreadPool& threads) {
   const size_t half = stage_inputs();
   if (!is_on_gpu()) return queue_calls(threads);
   queue_run(threads, half);
-  places_.staging->release(*queue(Queue::compute));
+  bindings_.staging->release(*queue(Queue::compute));
 }
 
 void Executor::wait() {
@@ -389,7 +391,7 @@ void Executor::run_with(ThreadPool& threads, FunctionRef<void(size_t, double)> a
   }
   join();
   wait();
-  if (is_on_gpu()) places_.staging->release(*queue(Queue::compute));
+  if (is_on_gpu()) bindings_.staging->release(*queue(Queue::compute));
 }
 
 void Executor::read(ValueId id, void* host) {

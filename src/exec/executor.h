@@ -38,7 +38,7 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   /// Sets the addresses of weights, arena and queues. Call before the first run.
-  void bind(const Places& places);
+  void bind(const Bindings& places);
   /// Sets the process group for collectives and, on the CPU, the queue they run in. Call before the first
   /// run.
   void connect(distributed::ProcessGroup& group, HostQueue* queue);
@@ -104,20 +104,20 @@ class Executor {
     void copy_to(std::byte* host) const;
   };
 
-  std::byte* address_of(const Location& location, const Places& places);
-  void bind_call(size_t call, const Places& places);
+  std::byte* address_of(const Location& location, const Bindings& places);
+  void bind_call(size_t call, const Bindings& places);
   void order_queues();
-  void point_at(ir::ValueId root, void* place);
-  gpu::Stream* queue(Queue which) const { return places_.queues[static_cast<size_t>(which)]; }
-  bool is_on_gpu() const { return places_.staging != nullptr; }
+  void set_input_pointers(ir::ValueId root, void* place);
+  gpu::Stream* queue(Queue which) const { return bindings_.queues[static_cast<size_t>(which)]; }
+  bool is_on_gpu() const { return bindings_.staging != nullptr; }
   bool is_large(const Staged& staged) const { return staged.offset < program_.large_bytes; }
-  bool is_ahead() const;
+  bool has_staged_inputs() const;
   size_t stage_inputs();
   void wait_for(const Call& call, gpu::Stream* waiting);
   void run_call(Call& call, ThreadPool& threads);
   void exchange(Call& call);
   /// Runs a collective (a Call); a plain function for stream and host queues.
-  static void make(void* call);
+  static void run_collective(void* call);
   void fork();
   void join();
   void queue_calls(ThreadPool& threads);
@@ -126,7 +126,7 @@ class Executor {
   void record(ThreadPool& threads, size_t half);
   void allow(double seconds);
   void replay(size_t half);
-  void leave_off(std::string fault);
+  void disable_recording(std::string fault);
   void check_replay(ThreadPool& threads, size_t half);
   std::string replay_fault(size_t half);
 
@@ -140,7 +140,7 @@ class Executor {
   std::vector<size_t> last_waits_;  ///< calls that Queue::compute waits for at the end of a run
 
   // Backend::gpu only.
-  Places places_;
+  Bindings bindings_;
   std::vector<gpu::Stream*> forked_;  ///< queues other than compute that have work
   std::unique_ptr<gpu::Event> begun_;
   /// One recording for each half of the staging.
@@ -149,7 +149,7 @@ class Executor {
   std::unique_ptr<ReplayCheck> check_;  ///< set during the check of the first replay
   double wait_seconds_;                 ///< timeout for other workers
   int64_t num_runs_ = 0;
-  int64_t ahead_ = -1;  ///< Staging::num_fills() of the large inputs staged ahead; -1: none
+  int64_t staged_fill_ = -1;  ///< Staging::num_fills() of the large inputs staged ahead; -1: none
   std::map<ir::ValueId, Staged> staged_;
   mutable std::map<ir::ValueId, std::vector<std::byte>> copies_;  ///< values that data() returned
 };

@@ -18,7 +18,7 @@ class Staging;
 
 /// Addresses of a program's memory and the queues it runs on. With Backend::gpu, persistent and arena are on
 /// the GPU.
-struct Places {
+struct Bindings {
   std::byte* persistent = nullptr;
   std::byte* arena = nullptr;  ///< Program::arena_bytes() bytes
   std::byte* host = nullptr;   ///< ArenaReport::host_bytes bytes

@@ -30,10 +30,10 @@ constexpr int64_t kCloseEnough = 512;
 /// Min size of an input that is staged ahead of its run.
 constexpr int64_t kLargeBytes = 4096;
 constexpr int64_t kScalarBytes = 64;
-constexpr double kPatience = 50;
+constexpr double kTimeoutFactor = 50;
 
 /// True if the collective runs on a GPU's stream, not on the host.
-bool meets_on_gpu(const ir::Node& node, Backend backend) {
+bool is_gpu_collective(const ir::Node& node, Backend backend) {
   return backend == Backend::gpu && node.op->transfer == ir::Transfer::exchange &&
          node.attrs.contains(ops::kOnGpu);
 }
@@ -112,7 +112,7 @@ void ProgramCompiler::add_steps() {
                               .num_nodes = num_nodes,
                               .queue = queue,
                               .on_host = queue == Queue::exchange && options_.backend != Backend::null &&
-                                         !meets_on_gpu(node, options_.backend),
+                                         !is_gpu_collective(node, options_.backend),
                               .seconds = seconds_of(i, num_nodes)});
     i += num_nodes - 1;
   }
@@ -128,7 +128,7 @@ double ProgramCompiler::seconds_of(size_t first, size_t num_nodes) const {
 /// True if the node has a GPU kernel that passed its tests.
 bool ProgramCompiler::runs_on_gpu(const ir::Node& node) const {
   if (options_.backend != Backend::gpu || !node.op->gpu) return false;
-  if (node.op->transfer == ir::Transfer::exchange) return meets_on_gpu(node, options_.backend);
+  if (node.op->transfer == ir::Transfer::exchange) return is_gpu_collective(node, options_.backend);
   return !options_.trusts ||
          options_.trusts(*node.op, ir::NodeTypes(program_.graph, node).view(node, options_.num_threads));
 }
@@ -136,9 +136,9 @@ bool ProgramCompiler::runs_on_gpu(const ir::Node& node) const {
 /// Returns the number of nodes, from node `first` on, that one kernel call can do.
 size_t ProgramCompiler::num_at_once(size_t first) const {
   if (options_.backend != Backend::gpu) return 1;
-  const size_t most = ir::num_nodes_in_kernel(program_.graph, first);
+  const size_t max_live = ir::num_nodes_in_kernel(program_.graph, first);
   size_t count = 0;
-  while (count < most && runs_on_gpu(program_.graph.nodes[first + count])) ++count;
+  while (count < max_live && runs_on_gpu(program_.graph.nodes[first + count])) ++count;
   return std::max<size_t>(1, count);
 }
 
@@ -224,12 +224,12 @@ void ProgramCompiler::summarize() {
     change[static_cast<size_t>(buffer.upper)] -= buffer.size;
   }
   int64_t live = 0;
-  int64_t most = -1;
+  int64_t max_live = -1;
   int64_t peak = 0;
   for (size_t i = 0; i < num_nodes; ++i) {
     live += change[i];
-    if (live > most) {
-      most = live;
+    if (live > max_live) {
+      max_live = live;
       peak = static_cast<int64_t>(i);
     }
   }
@@ -341,7 +341,7 @@ double Program::seconds() const {
   return sum;
 }
 
-double allowed_seconds(double seconds) { return kPatience * seconds; }
+double allowed_seconds(double seconds) { return kTimeoutFactor * seconds; }
 
 Program compile(ir::Graph graph, const PersistentLayout& layout, const CompileOptions& options) {
   return ProgramCompiler(std::move(graph), layout, options).compile();

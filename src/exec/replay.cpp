@@ -18,9 +18,9 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kNothing = 1e-12;
 
 /// A step that has begun.
-struct Running {
+struct RunningStep {
   size_t worker = 0, step = 0;
-  const ReplayStep* what = nullptr;
+  const SimulatedStep* what = nullptr;
   double seconds = 0;    ///< seconds left before its bytes move
   double num_bytes = 0;  ///< bytes left to move
   double rate = 0;       ///< bytes per second
@@ -28,15 +28,15 @@ struct Running {
   bool done() const { return seconds <= 0 && num_bytes <= 0; }
 };
 
-class Player {
+class Simulator {
  public:
-  Player(std::span<const std::vector<ReplayStep>> workers, std::span<const double> bytes_per_second)
+  Simulator(std::span<const std::vector<SimulatedStep>> workers, std::span<const double> bytes_per_second)
       : workers_(workers), bytes_per_second_(bytes_per_second), lines_(workers.size()) {
     replay_.busy_seconds.resize(workers.size());
     for (size_t worker = 0; worker < workers.size(); ++worker) {
-      replay_.spans.emplace_back(workers[worker].size(), ReplaySpan{.end = kNever});
+      replay_.spans.emplace_back(workers[worker].size(), SimulatedSpan{.end = kNever});
       for (size_t step = 0; step < workers[worker].size(); ++step) {
-        const ReplayStep& added = workers[worker][step];
+        const SimulatedStep& added = workers[worker][step];
         lines_[worker][static_cast<size_t>(added.queue)].steps.push_back(step);
         if (added.meeting >= 0) ++num_expected_[added.meeting];
         ++num_left_;
@@ -46,8 +46,8 @@ class Player {
 
   Replay run() && {
     while (num_left_ > 0) {
-      start_what_can();
-      if (finish_what_ended()) continue;
+      start_ready_steps();
+      if (finish_ended_steps()) continue;
       share_paths();
       advance();
     }
@@ -57,27 +57,27 @@ class Player {
 
  private:
   /// Steps of a queue, in order.
-  struct Line {
+  struct StepQueue {
     std::vector<size_t> steps;
     size_t next = 0;
     bool busy = false;
   };
 
-  bool is_ready(size_t worker, const Line& line) const {
+  bool is_ready(size_t worker, const StepQueue& line) const {
     if (line.busy || line.next == line.steps.size()) return false;
-    const std::vector<ReplaySpan>& spans = replay_.spans[worker];
+    const std::vector<SimulatedSpan>& spans = replay_.spans[worker];
     return std::ranges::all_of(workers_[worker][line.steps[line.next]].waits,
                                [&](size_t earlier) { return spans[earlier].end <= now_; });
   }
 
-  void start_what_can() {
-    std::vector<std::pair<size_t, Line*>> ready;
+  void start_ready_steps() {
+    std::vector<std::pair<size_t, StepQueue*>> ready;
     std::map<int64_t, int> num_arrived;
     const auto meeting_of = [&](const auto& one) {
       return workers_[one.first][one.second->steps[one.second->next]].meeting;
     };
     for (size_t worker = 0; worker < lines_.size(); ++worker) {
-      for (Line& line : lines_[worker]) {
+      for (StepQueue& line : lines_[worker]) {
         if (is_ready(worker, line)) ++num_arrived[meeting_of(ready.emplace_back(worker, &line))];
       }
     }
@@ -87,9 +87,9 @@ class Player {
     }
   }
 
-  void start(size_t worker, Line& line) {
+  void start(size_t worker, StepQueue& line) {
     const size_t step = line.steps[line.next++];
-    const ReplayStep& what = workers_[worker][step];
+    const SimulatedStep& what = workers_[worker][step];
     line.busy = true;
     replay_.spans[worker][step].begin = now_;
     running_.push_back({.worker = worker,
@@ -99,17 +99,17 @@ class Player {
                         .num_bytes = what.num_bytes});
   }
 
-  bool has_ended(const Running& one) const {
+  bool has_ended(const RunningStep& one) const {
     if (one.what->meeting < 0) return one.done();
-    return std::ranges::all_of(running_, [&](const Running& other) {
+    return std::ranges::all_of(running_, [&](const RunningStep& other) {
       return other.what->meeting != one.what->meeting || other.done();
     });
   }
 
   /// Ends all steps that are done; returns whether there were any.
-  bool finish_what_ended() {
-    std::vector<Running> on;
-    for (const Running& one : running_) {
+  bool finish_ended_steps() {
+    std::vector<RunningStep> on;
+    for (const RunningStep& one : running_) {
       if (has_ended(one)) {
         finish(one);
       } else {
@@ -121,9 +121,9 @@ class Player {
     return any;
   }
 
-  void finish(const Running& one) {
+  void finish(const RunningStep& one) {
     const auto queue = static_cast<size_t>(one.what->queue);
-    ReplaySpan& span = replay_.spans[one.worker][one.step];
+    SimulatedSpan& span = replay_.spans[one.worker][one.step];
     span.end = now_;
     replay_.busy_seconds[one.worker][queue] += span.end - span.begin;
     lines_[one.worker][queue].busy = false;
@@ -134,13 +134,13 @@ class Player {
   /// rates of its users there, and continues with the others.
   void share_paths() {
     std::vector<double> free(bytes_per_second_.begin(), bytes_per_second_.end());
-    std::vector<Running*> rising;
-    for (Running& one : running_) {
+    std::vector<RunningStep*> rising;
+    for (RunningStep& one : running_) {
       if (one.moves()) rising.push_back(&one);
     }
     while (!rising.empty()) {
       std::vector<double> wanted(free.size(), 0);
-      for (const Running* one : rising) {
+      for (const RunningStep* one : rising) {
         for (const PathUse& use : one->what->paths) wanted[use.path] += use.per_byte;
       }
       size_t full = 0;
@@ -151,7 +151,7 @@ class Player {
         full = path;
       }
       HEARTH_CHECK(rate < kNever);
-      std::erase_if(rising, [&](Running* one) {
+      std::erase_if(rising, [&](RunningStep* one) {
         const std::vector<PathUse>& uses = one->what->paths;
         if (std::ranges::find(uses, full, &PathUse::path) == uses.end()) return false;
         one->rate = rate;
@@ -163,28 +163,28 @@ class Player {
 
   /// Advances the clock to the next end of a step's seconds or bytes.
   void advance() {
-    double least = kNever;
-    for (const Running& one : running_) {
-      if (one.seconds > 0) least = std::min(least, one.seconds);
-      if (one.moves()) least = std::min(least, one.num_bytes / one.rate);
+    double next_event = kNever;
+    for (const RunningStep& one : running_) {
+      if (one.seconds > 0) next_event = std::min(next_event, one.seconds);
+      if (one.moves()) next_event = std::min(next_event, one.num_bytes / one.rate);
     }
-    HEARTH_CHECK(least < kNever);
-    now_ += least;
-    for (Running& one : running_) {
+    HEARTH_CHECK(next_event < kNever);
+    now_ += next_event;
+    for (RunningStep& one : running_) {
       if (one.moves()) {
-        one.num_bytes -= least * one.rate;
+        one.num_bytes -= next_event * one.rate;
         if (one.num_bytes <= kNothing * one.what->num_bytes) one.num_bytes = 0;
       } else if (one.seconds > 0) {
-        one.seconds -= least;
+        one.seconds -= next_event;
       }
     }
   }
 
-  std::span<const std::vector<ReplayStep>> workers_;
+  std::span<const std::vector<SimulatedStep>> workers_;
   std::span<const double> bytes_per_second_;
-  std::vector<std::array<Line, kNumQueues>> lines_;
+  std::vector<std::array<StepQueue, kNumQueues>> lines_;
   std::map<int64_t, int> num_expected_;  ///< number of workers in each meeting
-  std::vector<Running> running_;
+  std::vector<RunningStep> running_;
   size_t num_left_ = 0;
   double now_ = 0;
   Replay replay_;
@@ -192,8 +192,8 @@ class Player {
 
 }  // namespace
 
-Replay replay(std::span<const std::vector<ReplayStep>> workers, std::span<const double> bytes_per_second) {
-  return Player(workers, bytes_per_second).run();
+Replay replay(std::span<const std::vector<SimulatedStep>> workers, std::span<const double> bytes_per_second) {
+  return Simulator(workers, bytes_per_second).run();
 }
 
 }  // namespace hearth::exec

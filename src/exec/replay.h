@@ -18,7 +18,7 @@ struct PathUse {
 
 /// A step of a worker's program in the simulation: `seconds` of work, then `num_bytes` at the rate its paths
 /// allow.
-struct ReplayStep {
+struct SimulatedStep {
   Queue queue = Queue::compute;
   double seconds = 0;
   double num_bytes = 0;
@@ -31,14 +31,14 @@ struct ReplayStep {
 };
 
 /// Interval in which a step runs.
-struct ReplaySpan {
+struct SimulatedSpan {
   double begin = 0, end = 0;  ///< seconds since the start
 };
 
 /// Result of a simulation.
 struct Replay {
-  double seconds = 0;                          ///< time at which all steps are done
-  std::vector<std::vector<ReplaySpan>> spans;  ///< begin and end of every step of every worker
+  double seconds = 0;                             ///< time at which all steps are done
+  std::vector<std::vector<SimulatedSpan>> spans;  ///< begin and end of every step of every worker
   /// Busy seconds of each queue of each worker.
   std::vector<std::array<double, kNumQueues>> busy_seconds;
 
@@ -51,6 +51,6 @@ struct Replay {
 /// Simulates the programs of all workers, each queue in order, over shared paths with these rates. Concurrent
 /// transfers share paths by max-min fairness (Bertsekas, Gallager, Data Networks, 6.5.2). Steps that wait for
 /// each other in a cycle are an internal error.
-Replay replay(std::span<const std::vector<ReplayStep>> workers, std::span<const double> bytes_per_second);
+Replay replay(std::span<const std::vector<SimulatedStep>> workers, std::span<const double> bytes_per_second);
 
 }  // namespace hearth::exec

@@ -20,8 +20,8 @@ namespace hearth::infer {
 struct GeneratorOptions {
   int64_t slots = 1024;  ///< size of the KV cache: max tokens of a prompt and its answer
   int num_threads = 1;
-  DType precision = DType::f32;           ///< of matmuls and activations; logits are f32
-  std::optional<exec::GpuWish> gpu = {};  ///< nullopt: the CPU
+  DType precision = DType::f32;              ///< of matmuls and activations; logits are f32
+  std::optional<exec::GpuRequest> gpu = {};  ///< nullopt: the CPU
   SelfTestMode self_test = SelfTestMode::once;
 };
 

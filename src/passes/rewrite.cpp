@@ -87,7 +87,7 @@ std::vector<char> depend_on_parameters(const ir::Graph& graph) {
 
 bool has_activation(const ir::Node& node) { return node.attrs.text_or("activation", "none") != "none"; }
 
-bool is_made_by(const ir::Graph& graph, ir::ValueId id, std::string_view op_name) {
+bool is_produced_by(const ir::Graph& graph, ir::ValueId id, std::string_view op_name) {
   if (id == ir::kNone || graph.value(id).producer == ir::kNone) return false;
   return graph.node(graph.value(id).producer).op->name == op_name;
 }

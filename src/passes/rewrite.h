@@ -41,6 +41,6 @@ std::vector<char> depend_on_parameters(const ir::Graph& graph);
 bool has_activation(const ir::Node& node);
 
 /// True if `id` is produced by a node of the op with that name.
-bool is_made_by(const ir::Graph& graph, ir::ValueId id, std::string_view op_name);
+bool is_produced_by(const ir::Graph& graph, ir::ValueId id, std::string_view op_name);
 
 }  // namespace hearth::passes

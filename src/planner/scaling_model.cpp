@@ -41,8 +41,8 @@ class Paths {
   std::span<const double> bytes_per_second() const { return bytes_per_second_; }
 
   /// Returns a program step for replay, without dependencies.
-  exec::ReplayStep replayed(const exec::Program& program, const exec::Step& step, size_t worker) const {
-    exec::ReplayStep replayed{.queue = step.queue, .seconds = gpu_.launch_seconds};
+  exec::SimulatedStep replayed(const exec::Program& program, const exec::Step& step, size_t worker) const {
+    exec::SimulatedStep replayed{.queue = step.queue, .seconds = gpu_.launch_seconds};
     for (const ir::Node& node : program.nodes_of(step)) add(replayed, program.graph, node, worker);
     return replayed;
   }
@@ -55,7 +55,7 @@ class Paths {
     return worker * kNumKinds + kind;
   }
 
-  void add(exec::ReplayStep& step, const ir::Graph& graph, const ir::Node& node, size_t worker) const {
+  void add(exec::SimulatedStep& step, const ir::Graph& graph, const ir::Node& node, size_t worker) const {
     if (node.op->transfer == ir::Transfer::none) {
       step.seconds += cost::seconds_of(graph, node, gpu_);
       return;
@@ -69,7 +69,7 @@ class Paths {
   /// Adds a collective or message. Each array is read and written once beyond the caches. Between
   /// machines each worker sends and receives the minimum: for an all-reduce 2 (n - 1) / n of the array
   /// (Patarasuk, Yuan 2009).
-  void add_exchange(exec::ReplayStep& step, const ir::Graph& graph, const ir::Node& node,
+  void add_exchange(exec::SimulatedStep& step, const ir::Graph& graph, const ir::Node& node,
                     size_t worker) const {
     // Receiving nodes have no inputs; the outputs of sending nodes carry no data.
     for (const ir::ValueId value : node.inputs.empty() ? node.outputs : node.inputs)
@@ -112,10 +112,10 @@ class CollectiveNumbers {
 };
 
 exec::Replay replay_programs(std::span<const exec::Program* const> programs, const Paths& paths) {
-  std::vector<std::vector<exec::ReplayStep>> workers;
+  std::vector<std::vector<exec::SimulatedStep>> workers;
   CollectiveNumbers collective_numbers;
   for (const exec::Program* program : programs) {
-    std::vector<exec::ReplayStep>& steps = workers.emplace_back();
+    std::vector<exec::SimulatedStep>& steps = workers.emplace_back();
     for (const exec::Step& step : program->steps) {
       steps.push_back(paths.replayed(*program, step, workers.size() - 1));
       if (step.queue == exec::Queue::exchange)

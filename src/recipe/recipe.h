@@ -308,7 +308,7 @@ struct Schedule {
 struct Recipe {
   uint64_t seed = 0;
   int64_t threads = 0;                   ///< CPU threads; 0: one per core
-  std::string device = kCpu;             ///< kCpu or a GPU, as in exec::GpuWish
+  std::string device = kCpu;             ///< kCpu or a GPU, as in exec::GpuRequest
   int64_t reserve = int64_t{512} << 20;  ///< bytes of GPU memory that are not used
   int64_t devices = 1;                   ///< number of workers; each has a device
   Parallel parallel = Parallel::data;

@@ -25,7 +25,7 @@ void Checkpoints::hash_inputs(bool accepts_changed_inputs) {
   accepts_changed_inputs_ = accepts_changed_inputs;
   // Hashing gigabytes takes as long as reading them from the disk: switch to a heartbeat phase of unknown
   // duration.
-  const distributed::OtherWork work(worker_.events.heartbeat);
+  const distributed::EncodingPhase work(worker_.events.heartbeat);
   inputs_ = inputs_of(worker_.recipe);
 }
 

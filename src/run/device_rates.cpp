@@ -12,7 +12,7 @@ namespace hearth::run {
 namespace {
 
 /// Returns the GPU's name from its driver; empty if there is no such GPU (opening it later throws the error).
-std::string driver_name(const exec::GpuWish& wish) {
+std::string driver_name(const exec::GpuRequest& wish) {
   try {
     return exec::find_gpu(wish.device, wish.number).name;
   } catch (const UserError&) {
@@ -39,7 +39,7 @@ bool has_rates(std::string_view device) {
 
 }  // namespace
 
-const cost::Device* slowest_gpu(const exec::GpuWish& local, distributed::ProcessGroup& group) {
+const cost::Device* slowest_gpu(const exec::GpuRequest& local, distributed::ProcessGroup& group) {
   return has_rates(local.device) ? &slowest(cost::nearest_gpu(driver_name(local)), group) : nullptr;
 }
 

@@ -14,7 +14,7 @@ namespace hearth::run {
 /// fork().
 std::string set_device_rates(engine::EngineOptions& options, distributed::ProcessGroup* group = nullptr);
 /// Returns the rates of the slowest GPU of all workers; null for the CPU and emulated GPUs. Collective call.
-const cost::Device* slowest_gpu(const exec::GpuWish& local, distributed::ProcessGroup& group);
+const cost::Device* slowest_gpu(const exec::GpuRequest& local, distributed::ProcessGroup& group);
 
 /// Returns a rate as a fraction of the vendor's peak for dense matmuls in `precision`; 0 if the peak is
 /// unknown or `gpu` is null (CPU).

@@ -35,12 +35,12 @@ void Pacer::rest(double seconds) const {
   if (seconds <= 0) return;
   const auto until =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-  const distributed::Phase before = events_.heartbeat.turn_to(distributed::Phase::resting);
+  const distributed::Phase before = events_.heartbeat.switch_phase(distributed::Phase::resting);
   for (auto now = Clock::now(); now < until && !is_stopped(); now = Clock::now()) {
     std::this_thread::sleep_for(std::min<Clock::duration>(kBeat, until - now));
     events_.heartbeat.beat();
   }
-  events_.heartbeat.turn_to(before);
+  events_.heartbeat.switch_phase(before);
 }
 
 double Pacer::wait_while_paused() const {

@@ -119,7 +119,7 @@ Trainer::Trainer(tasks::Job job, fs::path out, TrainerEvents events, WorkerSetup
 Trainer::~Trainer() = default;
 
 void Trainer::prepare() {
-  const distributed::OtherWork work(events_.heartbeat);
+  const distributed::EncodingPhase work(events_.heartbeat);
   task_->prepare(events_.message);
 }
 

@@ -6,7 +6,7 @@
 
 namespace hearth::supervise {
 
-std::string probe_gpu(const exec::GpuWish& wish) {
+std::string probe_gpu(const exec::GpuRequest& wish) {
   ir::Graph graph;
   const ir::ValueId in = graph.add_value("in", {.dtype = DType::f32, .shape = {64}}, ir::Role::input);
   graph.outputs = {graph.add1(*ops::find_op("relu"), {in})};

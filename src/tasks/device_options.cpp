@@ -3,7 +3,7 @@
 #include <algorithm>
 
 namespace hearth::tasks {
-exec::GpuWish gpu_of(const recipe::Recipe& recipe, int device) {
+exec::GpuRequest gpu_of(const recipe::Recipe& recipe, int device) {
   return {
       .device = recipe.device, .number = device, .reserve_bytes = recipe.reserve, .record = recipe.record};
 }

@@ -88,7 +88,7 @@ TEST_F(Nccl, SumsAndMovesWhatIsOnGpus) {
     EXPECT_EQ(opened.version, "2.27.3");
     ProcessGroup& group = *opened.group;
     EXPECT_TRUE(group.has(Capability::device_memory));
-    EXPECT_TRUE(group.has(Capability::own_cores)) << "as its host has";
+    EXPECT_TRUE(group.has(Capability::compute_cores)) << "as its host has";
     std::vector<float> on_host(10, 2);
     group.all_reduce(on_host, DType::f32);
     EXPECT_EQ(on_host, std::vector<float>(10, 6));

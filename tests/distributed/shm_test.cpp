@@ -141,7 +141,7 @@ TEST(Shm, NamesARankThatDiedAndWhereTheOthersWaited) {
   ShmGroup group(3, {.deadline_seconds = 1});
   const auto work = [&](ProcessGroup& own) {
     std::vector<float> data(100);
-    own.set_place({.step = 412, .index = 3});
+    own.set_collective_id({.step = 412, .index = 3});
     if (own.rank() == 1) raise(SIGKILL);
     try {
       own.all_reduce(data, DType::f32);

@@ -30,8 +30,8 @@ class Both : public engine::Objective {
     };
     const ir::ValueId x = input("x", 3), z = input("z", config_.channels);
     return {.inputs = {x, z},
-            .outputs = {models::build_picture_encoder(builder, config_, x),
-                        models::build_picture_decoder(builder, config_, z)}};
+            .outputs = {models::build_image_encoder(builder, config_, x),
+                        models::build_image_decoder(builder, config_, z)}};
   }
 
  private:
@@ -70,7 +70,7 @@ class Pictures : public testing::Test {
     const auto grow = [&](nn::Builder& builder) {
       const ir::ValueId z = builder.input(
           "z", {.dtype = DType::f32, .shape = {1, latents.height, latents.width, config.channels}});
-      return ModelPart::Graph{.inputs = {z}, .outputs = {models::build_picture_decoder(builder, config, z)}};
+      return ModelPart::Graph{.inputs = {z}, .outputs = {models::build_image_decoder(builder, config, z)}};
     };
     return ModelPart(grow, {.num_threads = 2}).memory_bytes();
   }
@@ -115,7 +115,7 @@ TEST_F(Pictures, MeansAreShiftedAndScaled) {
 
 TEST_F(Pictures, AreCodedOnAGpuAsOnTheProcessor) {
   ImageCoder here = coder();
-  ImageCoder there(folder_.path(), {.gpu = exec::GpuWish{.device = "emulated"}}, 0);
+  ImageCoder there(folder_.path(), {.gpu = exec::GpuRequest{.device = "emulated"}}, 0);
   data::Image image{.height = 8, .width = 8, .channels = 3};
   for (int i = 0; i < 8 * 8 * 3; ++i) image.pixels.push_back(static_cast<uint8_t>(i * 37 % 256));
   const std::vector<float> latents = here.encode(image);
@@ -132,7 +132,7 @@ TEST_F(Pictures, AreEncodedOnTheProcessorWhereAGpuHasNoRoom) {
   EXPECT_EXIT(
       {
         setenv("HEARTH_EMULATED", "64KiB", 1);
-        ImageCoder there(folder_.path(), {.gpu = exec::GpuWish{.device = "emulated"}}, 0);
+        ImageCoder there(folder_.path(), {.gpu = exec::GpuRequest{.device = "emulated"}}, 0);
         std::_Exit(there.encode(image) == coder().encode(image) ? 0 : 1);
       },
       testing::ExitedWithCode(0), "");

@@ -64,7 +64,7 @@ TEST_F(Captions, HaveHiddenStatesAndAPooledVector) {
 
 TEST_F(Captions, AreEncodedOnAGpuAsOnTheProcessor) {
   TextCoder here(folder_.path(), 5, {.num_threads = 2});
-  TextCoder there(folder_.path(), 5, {.gpu = exec::GpuWish{.device = "emulated"}});
+  TextCoder there(folder_.path(), 5, {.gpu = exec::GpuRequest{.device = "emulated"}});
   const Encoded made = encode(here, {"a b"})[0], meant = encode(there, {"a b"})[0];
   EXPECT_THAT(made.text, testing::Pointwise(testing::FloatNear(1e-4F), meant.text));
   EXPECT_THAT(made.pooled, testing::Pointwise(testing::FloatNear(1e-4F), meant.pooled));

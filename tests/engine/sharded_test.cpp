@@ -109,11 +109,11 @@ TEST(ShardedPlan, EachWeightWithItsStatesIsOnOneGpu) {
   options.parallel = Parallel::data;
   const Plan whole = make_plan(options, std::span(&options.batch, 1), {});
   std::vector<Plan> workers;
-  int64_t most_bytes = 0;
+  int64_t max_bytes = 0;
   for (int rank = 0; rank < kNumWorkers; ++rank) {
     options = options_of("resnet18-b64-fp32", kNumWorkers, rank);
     workers.push_back(make_plan(options, std::span(&options.batch, 1), {}));
-    most_bytes = std::max(most_bytes, workers.back().layout->device_bytes());
+    max_bytes = std::max(max_bytes, workers.back().layout->device_bytes());
   }
   int64_t shared_bytes = 0;
   for (const exec::PersistentBuffer& buffer : whole.layout->buffers()) {
@@ -124,7 +124,7 @@ TEST(ShardedPlan, EachWeightWithItsStatesIsOnOneGpu) {
     if (!is_of_weight) shared_bytes += passes::padded_bytes(buffer.type.num_bytes());
   }
   const int64_t all_bytes = whole.layout->device_bytes() - shared_bytes;
-  EXPECT_LT(most_bytes - shared_bytes, all_bytes / kNumWorkers * 11 / 10);
+  EXPECT_LT(max_bytes - shared_bytes, all_bytes / kNumWorkers * 11 / 10);
 }
 
 /// What the workers of a program meet for, in its order.

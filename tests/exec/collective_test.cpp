@@ -58,7 +58,7 @@ passes::TrainGraph make_graph(const passes::AllReduceOptions& options) {
 class Others : public FakeGroup {
  public:
   explicit Others(int most_microseconds) : most_microseconds_(most_microseconds) {}
-  void set_place(const distributed::Place& /*place*/) override { num_pieces.push_back(0); }
+  void set_collective_id(const distributed::CollectiveId& /*place*/) override { num_pieces.push_back(0); }
   void all_reduce(std::span<float> data, DType wire) override {
     EXPECT_EQ(wire, DType::f32);
     if (most_microseconds_ > 0)
@@ -158,7 +158,7 @@ Outcome on_gpu(const passes::AllReduceOptions& options, const emu::GpuSettings& 
   const gpu::HostMemory image(gpu.device(), layout.num_bytes());
   std::memset(image.data(), 0, static_cast<size_t>(layout.num_bytes()));
   fill(image.data(), layout);
-  GpuRoom::Needs needs;
+  ProgramMemory::Requirements needs;
   needs.cover(program);
   gpu.allocate(layout, image.data(), needs);
   executor.bind(gpu.places());

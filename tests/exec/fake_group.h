@@ -15,7 +15,7 @@ class FakeGroup : public distributed::ProcessGroup {
   int rank() const override { return 0; }
   int size() const override { return 2; }
   bool has(distributed::Capability /*capability*/) const override { return false; }
-  void set_place(const distributed::Place& /*place*/) override {}
+  void set_collective_id(const distributed::CollectiveId& /*place*/) override {}
   void barrier() override { ADD_FAILURE(); }
   void all_reduce(std::span<float> /*data*/, DType /*wire*/) override { ADD_FAILURE(); }
   void reduce_scatter(std::span<const float> /*in*/, std::span<float> /*out*/, DType /*wire*/) override {

@@ -145,11 +145,11 @@ class GpuPrograms : public testing::Test {
     results_.reset();
     gpu_.reset();
     emu::gpus() = {settings};
-    gpu_.emplace(GpuWish{.device = "emulated", .record = record});
+    gpu_.emplace(GpuRequest{.device = "emulated", .record = record});
     image_.emplace(gpu_->device(), layout_.num_bytes());
     results_.emplace(gpu_->device(), kRuns * sizeof(float));
     fill({image_->data(), static_cast<size_t>(layout_.num_bytes())});
-    GpuRoom::Needs needs;
+    ProgramMemory::Requirements needs;
     needs.cover(program_);
     gpu_->allocate(layout_, image_->data(), needs);
     executor_->bind(gpu_->places());
@@ -361,7 +361,7 @@ TEST_F(GpuPrograms, WhatReadsPastAnyOperandStaysInTheAllocation) {
   open({}, RecordMode::always);
   executor_->bind_input("x", inputs_.next());
   for (int i = 0; i < 2; ++i) executor_->run(threads_);
-  GpuRoom::Needs needs;
+  ProgramMemory::Requirements needs;
   needs.cover(program_);
   const std::byte* begin = gpu_->places().persistent;
   const std::byte* end = begin + Gpu::needed_bytes(layout_, needs);
@@ -388,7 +388,7 @@ TEST_F(GpuPrograms, AreWaitedForByTheirModeledTimeAndThenReported) {
     try {
       executor_->wait();
     } catch (const gpu::DeviceError& error) {
-      EXPECT_EQ(error.kind(), gpu::DeviceError::Kind::no_answer);
+      EXPECT_EQ(error.kind(), gpu::DeviceError::Kind::timed_out);
       hang.what = error.what();
     }
     return hang;
@@ -408,7 +408,7 @@ TEST_F(GpuPrograms, AllowEachRunThatIsNotWaitedForItsTime) {
   compile_for_gpu(Builder().build(), {.bytes_per_second = 10000});
   open({});
   const double each = allowed_seconds(program_.seconds());
-  const auto patience = [&] { return gpu_->places().queues[0]->patience_seconds(); };
+  const auto patience = [&] { return gpu_->places().queues[0]->timeout_seconds(); };
   const auto start = [&] {
     executor_->bind_input("x", inputs_.next());
     executor_->start(threads_);

@@ -8,7 +8,7 @@
 namespace hearth::exec {
 namespace {
 
-using Program = std::vector<ReplayStep>;
+using Program = std::vector<SimulatedStep>;
 
 double begin(const Replay& replay, size_t worker, size_t step) { return replay.spans[worker][step].begin; }
 double end(const Replay& replay, size_t worker, size_t step) { return replay.spans[worker][step].end; }

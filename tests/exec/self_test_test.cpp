@@ -151,7 +151,7 @@ TEST_F(SelfTests, EverySampleIsRightAsANodeOfItsOwnSize) {
     for (const ir::Sample& sample : op->samples()) {
       ir::Graph graph = graph_of(*op, sample);
       const ir::NodeTypes types(graph, graph.nodes[0]);
-      if (!trial_of(*op, types.view(graph.nodes[0]))) continue;
+      if (!node_test_of(*op, types.view(graph.nodes[0]))) continue;
       names_of_ops.insert(op->name);
       test.cover(graph);
     }

@@ -17,14 +17,14 @@ ir::Type i32(const Shape& shape) { return {.dtype = DType::i32, .shape = shape};
 
 Region room_for(const ir::Type& type) { return Region(type.num_bytes() + 128); }
 
-std::vector<std::vector<std::byte>> run_on_processor(const ir::OpDef& op, const Trial& trial) {
+std::vector<std::vector<std::byte>> run_on_processor(const ir::OpDef& op, const NodeTest& trial) {
   ThreadPool threads(2);
   const ir::NodeView view{.attrs = trial.attrs, .in = trial.in, .out = trial.out, .num_threads = 2};
   const ir::Kernel kernel = op.cpu(view);
   std::vector<Region> regions;
   std::vector<void*> in, out;
   for (size_t i = 0; i < trial.in.size(); ++i) {
-    const std::vector<std::byte> bytes = trial_input(trial, i);
+    const std::vector<std::byte> bytes = test_input(trial, i);
     std::ranges::copy(bytes, regions.emplace_back(room_for(trial.in[i])).data());
     in.push_back(regions.back().data());
   }
@@ -53,7 +53,7 @@ TEST_P(Trials, OfALargeNodeAreWhatTheProcessorMakes) {
   const ir::OpDef& op = *ops::find_op(name);
   const ir::Inferred inferred = op.infer({.attrs = attrs, .in = in, .out = {}});
   ASSERT_EQ(inferred.error, "");
-  const auto trial = trial_of(op, {.attrs = attrs, .in = in, .out = inferred.out});
+  const auto trial = node_test_of(op, {.attrs = attrs, .in = in, .out = inferred.out});
   ASSERT_TRUE(trial);
   EXPECT_EQ(trial->in[0].shape, ran.rank() > 0 ? ran : in[0].shape);
   std::vector<std::vector<std::byte>> outputs = run_on_processor(op, *trial);

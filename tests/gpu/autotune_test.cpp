@@ -58,8 +58,8 @@ class Autotune : public testing::Test, CountedTime {
               rt::launch(sum_products, {1, kCount}, stream.handle(), out_, first, step, count);
             }};
   }
-  Verdict hold(const std::vector<Candidate>& candidates,
-               const AutotuneOptions& options = {.tolerance = {.absolute = 0.126}}) {
+  AutotuneResult hold(const std::vector<Candidate>& candidates,
+                      const AutotuneOptions& options = {.tolerance = {.absolute = 0.126}}) {
     return autotune(
         candidates, gpu_.device(), [&](Stream&) { return gpu_.get(out_, kCount); }, options);
   }
@@ -71,14 +71,15 @@ class Autotune : public testing::Test, CountedTime {
 };
 
 TEST_F(Autotune, IsWonByTheFastest) {
-  const Verdict verdict = hold({candidate("slow", 2, 4), candidate("fast", 2), candidate("slower", 2, 8)});
+  const AutotuneResult verdict =
+      hold({candidate("slow", 2, 4), candidate("fast", 2), candidate("slower", 2, 8)});
   EXPECT_EQ(verdict.name, "fast");
   EXPECT_DOUBLE_EQ(verdict.seconds, kCount * 1e-6);
   EXPECT_THAT(verdict.dropped, IsEmpty());
 }
 
 TEST_F(Autotune, DropsWhoeverDisagreesAndSaysWhere) {
-  const Verdict verdict =
+  const AutotuneResult verdict =
       hold({candidate("trusted", 2, 4), candidate("wrong", 2.01F), candidate("near", 2.0001F)});
   EXPECT_EQ(verdict.name, "near");
   EXPECT_THAT(verdict.dropped, ElementsAre("wrong: expected 26 within 0.126 at element 13, got 26.13"));
@@ -88,7 +89,7 @@ TEST_F(Autotune, DropsWhoeverDisagreesAndSaysWhere) {
 
 TEST_F(Autotune, SeesALostTermBeyondAnyOrderOfSums) {
   const AutotuneOptions options{.tolerance = sum_tolerance(kTerms, ops::kDrawnProduct, DType::bf16)};
-  const Verdict verdict =
+  const AutotuneResult verdict =
       hold({product("trusted", 0, 1, kTerms), product("backwards", kTerms - 1, -1, kTerms),
             product("without the last term", 0, 1, kTerms - 1)},
            options);
@@ -105,7 +106,8 @@ TEST_F(Autotune, IsNotDecidedByAnOutlier) {
     };
     return made;
   };
-  const Verdict verdict = hold({candidate("steady", 2, 4), unsteady("fast", 2, 99), unsteady("slow", 9, 0)});
+  const AutotuneResult verdict =
+      hold({candidate("steady", 2, 4), unsteady("fast", 2, 99), unsteady("slow", 9, 0)});
   EXPECT_EQ(verdict.name, "fast");
   EXPECT_DOUBLE_EQ(verdict.seconds, 3 * kCount * 1e-6) << "the median";
 }
@@ -121,16 +123,16 @@ TEST_F(Autotune, EndsWithItsTime) {
     return made;
   };
   const std::vector candidates{passing("a", 4), passing("b", 2), passing("c", 0)};
-  const auto within = [&](double most_seconds) {
+  const auto within = [&](double max_seconds) {
     seconds = 0;
     num_runs_ = 0;
-    return hold(candidates, {.most_seconds = most_seconds, .now = [&] { return seconds; }});
+    return hold(candidates, {.max_seconds = max_seconds, .now = [&] { return seconds; }});
   };
   EXPECT_EQ(within(100).name, "c");
   EXPECT_EQ(num_runs_, 18);
-  const Verdict one = within(6);
+  const AutotuneResult one = within(6);
   EXPECT_EQ(one.name, "a");
-  EXPECT_EQ(one.num_untried, 2);
+  EXPECT_EQ(one.num_not_measured, 2);
   EXPECT_EQ(num_runs_, 6);
   EXPECT_EQ(within(7).name, "b") << "one run is enough for what was begun";
   EXPECT_EQ(num_runs_, 8);
@@ -149,7 +151,7 @@ TEST_F(Autotune, DropsWhoeverFailsUnlessItIsTheFirst) {
   failing.run = [](Stream&, std::byte*) {
     throw DeviceError(DeviceError::Kind::fault, "not for this shape");
   };
-  const Verdict verdict = hold({candidate("trusted", 2), failing});
+  const AutotuneResult verdict = hold({candidate("trusted", 2), failing});
   EXPECT_EQ(verdict.name, "trusted");
   EXPECT_THAT(verdict.dropped, ElementsAre("failing: not for this shape"));
   EXPECT_THROW(hold({failing, candidate("other", 2)}), DeviceError);

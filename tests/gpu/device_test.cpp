@@ -193,21 +193,21 @@ TEST_F(Devices, EventsTellTime) {
 TEST_F(Devices, AreWaitedForAsLongAsTheWorkOfTheirStreamsIsAllowed) {
   Device device(tested_devices()[0]);
   Stream a(device), b(device);
-  EXPECT_EQ(a.patience_seconds(), 60);
+  EXPECT_EQ(a.timeout_seconds(), 60);
   a.allow(5);
   a.allow(7, 100);
   a.allow(0, 100);
   b.allow(1, 80);
-  EXPECT_EQ(a.patience_seconds(), 113) << "work adds up, waiting for others does not";
-  EXPECT_EQ(b.patience_seconds(), 113) << "what one stream does the other may wait for";
+  EXPECT_EQ(a.timeout_seconds(), 113) << "work adds up, waiting for others does not";
+  EXPECT_EQ(b.timeout_seconds(), 113) << "what one stream does the other may wait for";
   a.synchronize();
-  EXPECT_EQ(b.patience_seconds(), 81);
+  EXPECT_EQ(b.timeout_seconds(), 81);
   {
     Stream gone(device);
     gone.allow(1000);
   }
   b.synchronize();
-  EXPECT_EQ(b.patience_seconds(), 60);
+  EXPECT_EQ(b.timeout_seconds(), 60);
 }
 
 TEST_F(Devices, FailWhereTheyAreTold) {
@@ -222,7 +222,7 @@ TEST_F(Devices, FailWhereTheyAreTold) {
       if (i == 0) stream.synchronize();
     }
     EXPECT_EQ(failure_of([&] { stream.synchronize(0.05); }),
-              index == 0 ? DeviceError::Kind::fault : DeviceError::Kind::no_answer);
+              index == 0 ? DeviceError::Kind::fault : DeviceError::Kind::timed_out);
   }
 }
 

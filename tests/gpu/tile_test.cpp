@@ -19,10 +19,10 @@ constexpr int kElements = kTile * kTile;
 template <typename T, int path>
 __global__ void multiply(const T* a, const T* b, float* c) {
   rt::Acc<T, path> acc;
-  for (int e = 0; e < rt::kOwn; ++e) acc.at[e] = c[acc.row(e) * kTile + acc.column(e)];
+  for (int e = 0; e < rt::kLaneElements; ++e) acc.at[e] = c[acc.row(e) * kTile + acc.column(e)];
   rt::multiply_add(acc, rt::load_side<T, Side::left, path>(a, kTile),
                    rt::load_side<T, Side::right, path>(b, kTile));
-  for (int e = 0; e < rt::kOwn; ++e) c[acc.row(e) * kTile + acc.column(e)] = acc.at[e];
+  for (int e = 0; e < rt::kLaneElements; ++e) c[acc.row(e) * kTile + acc.column(e)] = acc.at[e];
 }
 
 /// The largest element of each fixed line.
@@ -31,17 +31,18 @@ __global__ void largest_of_lines(const float* in, float* out) {
   rt::StationaryAcc<T, path> acc;
   rt::PerStationary<T, float, path> most;
   for (float& value : most.at) value = -1e30F;
-  for (int e = 0; e < rt::kOwn; ++e) acc.at[e] = in[acc.stationary(e) * kTile + acc.streamed(e)];
-  for (int e = 0; e < rt::kOwn; ++e) most[e] = rt::Max()(most[e], acc.at[e]);
+  for (int e = 0; e < rt::kLaneElements; ++e) acc.at[e] = in[acc.stationary(e) * kTile + acc.streamed(e)];
+  for (int e = 0; e < rt::kLaneElements; ++e) most[e] = rt::Max()(most[e], acc.at[e]);
   most.join_lanes(rt::Max());
-  for (int e = 0; e < rt::kOwn; ++e) out[acc.stationary(e) * kTile + acc.streamed(e)] = most[e];
+  for (int e = 0; e < rt::kLaneElements; ++e) out[acc.stationary(e) * kTile + acc.streamed(e)] = most[e];
 }
 
 /// in, fixed lines by taken ones, times b^T, whose lines are taken: written in runs.
 template <typename T, int path>
 __global__ void multiply_again(const float* in, const T* b, T* out) {
   rt::StationaryAcc<T, path> factors, sums;
-  for (int e = 0; e < rt::kOwn; ++e) factors.at[e] = in[factors.stationary(e) * kTile + factors.streamed(e)];
+  for (int e = 0; e < rt::kLaneElements; ++e)
+    factors.at[e] = in[factors.stationary(e) * kTile + factors.streamed(e)];
   rt::multiply_add(sums, rt::stationary_of(factors),
                    rt::load_side<T, rt::kStreamedSide<path>, path>(b, kTile));
   rt::for_each_run<T, path>(rt::stationary_of(sums), [&](int line, int term, const auto& run) {

@@ -123,7 +123,7 @@ TEST_F(Session, AGpuAndBf16GiveTheLogitsOfTheCpu) {
   const auto on_gpu = [&](DType precision) {
     return last_logits({.slots = 80,
                         .precision = precision,
-                        .gpu = exec::GpuWish{.device = "emulated"},
+                        .gpu = exec::GpuRequest{.device = "emulated"},
                         .self_test = SelfTestMode::never});
   };
   EXPECT_THAT(on_gpu(DType::f32), testing::Pointwise(testing::FloatNear(1e-4F), cpu));

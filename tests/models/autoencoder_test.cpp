@@ -79,9 +79,9 @@ struct Grown {
 TEST(Autoencoder, MakesSmallerAndLargerPictures) {
   const AutoencoderConfig config = parse_autoencoder_config(flux1().dump(), "config.json");
   Grown encoder, decoder;
-  const ir::ValueId moments = build_picture_encoder(encoder.builder, config, encoder.input({2, 8, 12, 3}));
+  const ir::ValueId moments = build_image_encoder(encoder.builder, config, encoder.input({2, 8, 12, 3}));
   EXPECT_EQ(encoder.graph.type(moments).shape, (Shape{2, 2, 3, 32}));
-  const ir::ValueId pictures = build_picture_decoder(decoder.builder, config, decoder.input({2, 2, 3, 16}));
+  const ir::ValueId pictures = build_image_decoder(decoder.builder, config, decoder.input({2, 2, 3, 16}));
   EXPECT_EQ(decoder.graph.type(pictures).shape, (Shape{2, 8, 12, 3}));
   EXPECT_NE(encoder.find("encoder.down_blocks.1.downsamplers.0.conv.weight"), nullptr);
   EXPECT_EQ(encoder.find("encoder.down_blocks.2.downsamplers.0.conv.weight"), nullptr);

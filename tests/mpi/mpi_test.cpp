@@ -42,7 +42,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Mpi,
 
 /// Run alone: it leaves a group that cannot be used any more.
 TEST(MpiDeadline, NamesARankThatDoesNotCome) {
-  group->set_place({.step = 412, .index = 3});
+  group->set_collective_id({.step = 412, .index = 3});
   std::vector<float> data(100);
   if (group->rank() == 1) {
     usleep(1'500'000);

@@ -36,8 +36,8 @@ class BothWays : public engine::Objective {
     const Shape moments = {n, latents_[1], latents_[2], 2 * latents_[3]};
     const ir::ValueId x = input("pictures", pictures_), z = input("latents", latents_),
                       wx = input("of_moments", moments), wz = input("of_pictures", pictures_);
-    const ir::ValueId encoded = models::build_picture_encoder(builder, config_, x);
-    const ir::ValueId decoded = models::build_picture_decoder(builder, config_, z);
+    const ir::ValueId encoded = models::build_image_encoder(builder, config_, x);
+    const ir::ValueId decoded = models::build_image_decoder(builder, config_, z);
     const auto dot = [&](ir::ValueId a, ir::ValueId b) {
       return builder.op("row_dot", {builder.flatten(a), builder.flatten(b)});
     };

@@ -93,7 +93,7 @@ Work with_trouble(const std::function<void(const WorkerContext&)>& trouble) {
     worker_context.heartbeat.beat(Phase::training, 412);
     if (worker_context.rank == 1 && worker_context.attempt == 1) trouble(worker_context);
     const auto transport = worker_context.group->open(worker_context.rank);
-    transport->set_place({.step = 412, .index = 3});
+    transport->set_collective_id({.step = 412, .index = 3});
     try {
       transport->barrier();
     } catch (const distributed::CommError&) {
@@ -173,9 +173,9 @@ TEST_F(Supervisor, LetsAReaderTakeItsTime) {
   const auto work = [](const WorkerContext& worker_context) {
     worker_context.heartbeat.beat(Phase::training, 412);
     if (worker_context.rank == 0) {
-      const Phase before = worker_context.heartbeat.turn_to(Phase::reporting);
+      const Phase before = worker_context.heartbeat.switch_phase(Phase::reporting);
       sleep_for(2);
-      worker_context.heartbeat.turn_to(before);
+      worker_context.heartbeat.switch_phase(before);
     }
     worker_context.group->open(worker_context.rank)->barrier();
     return kDone;
@@ -188,7 +188,7 @@ TEST_F(Supervisor, IsWatchfulAgainBehindAReport) {
   options_.start_seconds = 1;
   const auto work = [](const WorkerContext& worker_context) {
     worker_context.heartbeat.beat(Phase::training, 412);
-    worker_context.heartbeat.turn_to(worker_context.heartbeat.turn_to(Phase::reporting));
+    worker_context.heartbeat.switch_phase(worker_context.heartbeat.switch_phase(Phase::reporting));
     if (worker_context.attempt == 1) hang();
     return kDone;
   };
@@ -394,7 +394,7 @@ TEST_P(SupervisorOf, EndsWorkersAtTheSecondSignal) {
 
 TEST_P(SupervisorOf, EndsWorkersThatEncodeBeforeTheyTrainAtTheFirstSignal) {
   Supervising supervising(GetParam(), [](const WorkerContext& worker_context, int pipe) -> int {
-    if (worker_context.rank == 0) worker_context.heartbeat.turn_to(distributed::Phase::encoding);
+    if (worker_context.rank == 0) worker_context.heartbeat.switch_phase(distributed::Phase::encoding);
     tell(pipe);
     hang();
   });

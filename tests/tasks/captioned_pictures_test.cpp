@@ -144,7 +144,7 @@ TEST_F(CaptionsInCache, PromptsArePreparedWithThem) {
 }
 
 TEST_F(CaptionsInCache, AGpuPreparesThemAsTheProcessorDoes) {
-  const auto here = open(), there = open("other", {.gpu = exec::GpuWish{.device = "emulated"}});
+  const auto here = open(), there = open("other", {.gpu = exec::GpuRequest{.device = "emulated"}});
   const auto latents_of = [](const PictureSet& pictures) {
     std::vector<std::string> said;
     pictures.prepare(std::vector<std::string>{"b"}, [&](const std::string& text) { said.push_back(text); });

@@ -31,8 +31,8 @@ HEARTH_CLONES void copy_slivers(const float* from, int64_t k, int64_t rows, int6
 
 /// Packs slivers of an a whose terms are contiguous. Transposes 16 rows at a time if `rows_left` allows it,
 /// which is fast; the last two rows of each sliver are never read.
-void turn_slivers(const float* from, int64_t row, int64_t rows, int64_t rows_left, int64_t depth,
-                  float* out) {
+void transpose_slivers(const float* from, int64_t row, int64_t rows, int64_t rows_left, int64_t depth,
+                       float* out) {
   for (int64_t r = 0; r < rows; r += kSliver) {
     simd().transpose(from + r * row, row, std::min(kSliverTerm, rows_left - r), depth, out, kSliverTerm);
     out += kSliverTerm * depth;
@@ -88,7 +88,7 @@ Block block_of(const BlockProduct& product, int64_t i, int64_t rows, int64_t p, 
     return {product.packed_a, 0, 0, rows, 0};
   }
   if (product.a_k == 1) {
-    turn_slivers(from, product.a_row, rows, product.m - i, depth, product.packed_a);
+    transpose_slivers(from, product.a_row, rows, product.m - i, depth, product.packed_a);
   } else {
     copy_slivers(from, product.a_k, rows, depth, product.packed_a);
   }

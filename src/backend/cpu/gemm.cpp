@@ -16,46 +16,46 @@ namespace hearth::cpu {
 namespace {
 
 /// Loop order of a matmul, chosen by which operand needs no packing.
-enum class Way : uint8_t {
+enum class LoopOrder : uint8_t {
   rows,  ///< rows of a are broadcast and multiplied by rows of b, read in place or from panels
   /// b is [n][k] and large: rows of b are broadcast and a is packed into panels; c is written transposed
   swapped,
   dots,  ///< both operands are contiguous over k and one side is narrow: dot products
 };
 
-Way way_of(const GemmSpec& s) {
-  if (!s.transpose_b) return Way::rows;
-  if (!s.transpose_a && std::min(s.m, s.n) <= 16 && s.k >= 256) return Way::dots;
-  return s.n * s.k > s.m * (s.n + s.k) ? Way::swapped : Way::rows;
+LoopOrder loop_order_of(const GemmSpec& s) {
+  if (!s.transpose_b) return LoopOrder::rows;
+  if (!s.transpose_a && std::min(s.m, s.n) <= 16 && s.k >= 256) return LoopOrder::dots;
+  return s.n * s.k > s.m * (s.n + s.k) ? LoopOrder::swapped : LoopOrder::rows;
 }
 
 /// Min rows per task, so that a task repays reading all panels of b; several tasks per thread balance the
 /// load at the end.
-constexpr int64_t kLeastRows = 8 * kSliver;
+constexpr int64_t kMinRowsPerTask = 8 * kSliver;
 constexpr int64_t kTasksPerThread = 4;
 
 /// True if packing panels of b pays: enough rows use a panel, and its rows are far apart in memory.
 bool packs_rows(const GemmSpec& s) {
-  return way_of(s) == Way::rows && s.m >= 32 && s.n > 2 * kPanel && s.k >= 64;
+  return loop_order_of(s) == LoopOrder::rows && s.m >= 32 && s.n > 2 * kPanel && s.k >= 64;
 }
 
 /// True if threads split the rows: there are enough of them, or too few columns.
 bool splits_rows(const GemmSpec& s) {
-  return s.m >= kLeastRows * s.num_threads || s.n < s.num_threads * kPanel;
+  return s.m >= kMinRowsPerTask * s.num_threads || s.n < s.num_threads * kPanel;
 }
 
 /// True if all of b is packed into panels first: b is transposed, or several blocks of rows read it.
 bool packs_b(const GemmSpec& s) {
-  return way_of(s) == Way::rows && (s.transpose_b || (packs_rows(s) && splits_rows(s)));
+  return loop_order_of(s) == LoopOrder::rows && (s.transpose_b || (packs_rows(s) && splits_rows(s)));
 }
 
 /// Returns the floats that a thread needs for a packed block of the left operand.
 int64_t packed_a_floats(const GemmSpec& s) {
-  if (way_of(s) == Way::swapped) return packs_a(s.m) ? packed_floats(s.n, s.k) : 0;
+  if (loop_order_of(s) == LoopOrder::swapped) return packs_a(s.m) ? packed_floats(s.n, s.k) : 0;
   return packs_a(s.n) ? packed_floats(s.m, s.k) : 0;
 }
 int64_t thread_floats(const GemmSpec& s) {
-  if (way_of(s) == Way::dots) return 0;
+  if (loop_order_of(s) == LoopOrder::dots) return 0;
   const int64_t panel = packs_rows(s) && !packs_b(s) ? std::min(s.k, kDepthBlock) * kPanel : 0;
   return packed_a_floats(s) + panel;
 }
@@ -65,7 +65,7 @@ int64_t num_tasks(const GemmSpec& s) {
   if (s.m * s.n * s.k < 65536) return 1;
   if (!splits_rows(s)) return s.num_threads;
   // Every thread gets the same number: with few tasks, an uneven number would leave threads idle at the end.
-  return std::clamp<int64_t>(s.m / kLeastRows / s.num_threads, 1, kTasksPerThread) * s.num_threads;
+  return std::clamp<int64_t>(s.m / kMinRowsPerTask / s.num_threads, 1, kTasksPerThread) * s.num_threads;
 }
 
 struct Part {
@@ -83,15 +83,15 @@ Part part_of(const GemmSpec& s, bool pairs, int64_t tasks, int64_t task) {
 
 /// Returns the rows of c that a thread accumulates in a private f32 buffer and stores while still in its
 /// cache; 0 if all of c is buffered.
-int64_t own_rows(const GemmSpec& s, bool pairs) {
-  if (way_of(s) != Way::rows || !splits_rows(s)) return 0;
+int64_t buffered_rows(const GemmSpec& s, bool pairs) {
+  if (loop_order_of(s) != LoopOrder::rows || !splits_rows(s)) return 0;
   const int64_t tasks = num_tasks(s);
   return std::min(s.m, round_up((s.m + tasks - 1) / tasks, row_unit(pairs)));
 }
 
 /// Offsets of the workspace's parts, in floats.
 struct Layout {
-  int64_t a, b, c, panels, own, transposed, residual, total;
+  int64_t a, b, c, panels, thread_scratch, transposed, residual, total;
   Layout(const GemmSpec& s, bool pairs) {
     int64_t next = 0;
     const auto take = [&](bool wanted, int64_t count) {
@@ -99,26 +99,26 @@ struct Layout {
       if (wanted) next += round_up(count, 16);
       return at;
     };
-    const bool swapped = way_of(s) == Way::swapped;
+    const bool swapped = loop_order_of(s) == LoopOrder::swapped;
     a = take(pairs ? s.transpose_a : s.a != DType::f32, s.m * s.k);
     b = take(pairs ? !s.transpose_b : s.b != DType::f32, s.k * s.n);
-    const int64_t rows = own_rows(s, pairs);
+    const int64_t rows = buffered_rows(s, pairs);
     c = take(s.c != DType::f32, (rows > 0 ? s.num_threads * rows : s.m) * s.n);
     residual = take(s.residual && s.c != DType::f32, s.num_threads * s.n);
     panels = take(swapped || packs_b(s), panel_floats(s.k, swapped ? s.m : s.n));
-    own = take(true, s.num_threads * thread_floats(s));
+    thread_scratch = take(true, s.num_threads * thread_floats(s));
     transposed = take(swapped, s.m * s.n);
     total = next;
   }
 };
 
 /// Epilogue: converts f32 sums to c, with bias, residual and activation.
-struct Ending {
+struct GemmEpilogue {
   const GemmSpec& s;
   const float* bias;
   const void* residual;
   void* c;
-  float* sums;       ///< f32 buffer for all of c, or for own_rows() per thread; null: c itself
+  float* sums;       ///< f32 buffer for all of c, or for buffered_rows() per thread; null: c itself
   float* residuals;  ///< one row per thread
 
   float* sums_of(Part part, int64_t rows, int thread) const {
@@ -139,14 +139,14 @@ struct Ending {
   }
 };
 
-void run_rows(const GemmSpec& s, bool pairs, const float* a, const float* b, const Ending& end, float* panels,
-              float* own, ThreadPool& threads) {
+void run_rows(const GemmSpec& s, bool pairs, const float* a, const float* b, const GemmEpilogue& end,
+              float* panels, float* thread_scratch, ThreadPool& threads) {
   if (packs_b(s)) pack_panels(DType::f32, b, s.k, s.n, s.transpose_b, panels, nullptr, threads);
   const int64_t a_row = s.transpose_a ? 1 : s.k;
   const int64_t a_k = s.transpose_a ? s.m : 1;
-  const int64_t tasks = num_tasks(s), rows = own_rows(s, pairs);
+  const int64_t tasks = num_tasks(s), rows = buffered_rows(s, pairs);
   threads.run_tasks(tasks, s.num_threads, [&](int64_t task, int thread) {
-    float* scratch = own + thread * thread_floats(s);
+    float* scratch = thread_scratch + thread * thread_floats(s);
     const Part mine = part_of(s, pairs, tasks, task);
     float* sums = end.sums_of(mine, rows, thread);
     const BlockProduct part{.m = mine.m.size(),
@@ -180,7 +180,7 @@ void run_rows(const GemmSpec& s, bool pairs, const float* a, const float* b, con
 }
 
 void run_swapped(const GemmSpec& s, bool pairs, const float* a, const float* b, float* c, float* panels,
-                 float* transposed, float* own, ThreadPool& threads) {
+                 float* transposed, float* thread_scratch, ThreadPool& threads) {
   pack_panels(DType::f32, a, s.k, s.m, !s.transpose_a, panels, nullptr, threads);
   threads.run([&](int thread) {
     const Range rows = split_range(s.n, s.num_threads, thread);
@@ -192,7 +192,7 @@ void run_swapped(const GemmSpec& s, bool pairs, const float* a, const float* b, 
                             .a_k = 1,
                             .c = transposed + rows.begin * s.m,
                             .c_row = s.m,
-                            .packed_a = packs_a(s.m) ? own + thread * thread_floats(s) : nullptr,
+                            .packed_a = packs_a(s.m) ? thread_scratch + thread * thread_floats(s) : nullptr,
                             .pairs = pairs};
     multiply_blocks(part, panels);
   });
@@ -242,17 +242,18 @@ void Gemm::run(const void* a, const void* b, const float* bias, const void* resi
   auto* base = reinterpret_cast<float*>(workspace);
   const float* left = operand(a, s.a, s.m * s.k, pairs_, s.transpose_a ? s.m : 0, base + layout.a, threads);
   const float* right = operand(b, s.b, s.k * s.n, pairs_, s.transpose_b ? 0 : s.n, base + layout.b, threads);
-  const Ending end{
+  const GemmEpilogue end{
       s, bias, residual, c, s.c == DType::f32 ? nullptr : base + layout.c, base + layout.residual};
   float* sums = end.sums_of({{0, s.m}, {0, s.n}}, 0, 0);
-  switch (way_of(s)) {
-    case Way::rows:
-      return run_rows(s, pairs_, left, right, end, base + layout.panels, base + layout.own, threads);
-    case Way::swapped:
+  switch (loop_order_of(s)) {
+    case LoopOrder::rows:
+      return run_rows(s, pairs_, left, right, end, base + layout.panels, base + layout.thread_scratch,
+                      threads);
+    case LoopOrder::swapped:
       run_swapped(s, pairs_, left, right, sums, base + layout.panels, base + layout.transposed,
-                  base + layout.own, threads);
+                  base + layout.thread_scratch, threads);
       break;
-    case Way::dots:
+    case LoopOrder::dots:
       run_dots(s, pairs_, left, right, sums, threads);
       break;
   }

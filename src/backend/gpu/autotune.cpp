@@ -13,7 +13,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kFormat = 1;
-constexpr int64_t kMostFileBytes = 64 << 20;
+constexpr int64_t kMaxFileBytes = 64 << 20;
 
 /// A sentence on the first number that is too far off; empty where all agree.
 std::string disagreement(const std::vector<float>& got, const std::vector<float>& want,
@@ -46,7 +46,7 @@ Json read_winners(const fs::path& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) return Json::object();
   try {
-    const auto file = parse_json<Json>(read_file(path, kMostFileBytes));
+    const auto file = parse_json<Json>(read_file(path, kMaxFileBytes));
     if (file && file->is_object() && file->value("format", 0) == kFormat && file->contains("winners") &&
         file->at("winners").is_object())
       return file->at("winners");
@@ -58,17 +58,17 @@ Json read_winners(const fs::path& path) {
 
 }  // namespace
 
-Verdict autotune(std::span<const Candidate> candidates, Device& device,
-                 FunctionRef<std::vector<float>(Stream&)> result, const AutotuneOptions& options) {
+AutotuneResult autotune(std::span<const Candidate> candidates, Device& device,
+                        FunctionRef<std::vector<float>(Stream&)> result, const AutotuneOptions& options) {
   HEARTH_CHECK(!candidates.empty() && options.num_runs > 0);
   const auto now = options.now ? options.now : process_seconds;
-  const double end = now() + options.most_seconds;
+  const double end = now() + options.max_seconds;
   Stream stream(device);
   int64_t workspace_bytes = 1;
   for (const Candidate& candidate : candidates)
     workspace_bytes = std::max(workspace_bytes, candidate.workspace_bytes);
   const Memory workspace(device, workspace_bytes);
-  Verdict verdict;
+  AutotuneResult verdict;
   std::vector<float> want;
   const auto try_one = [&](const Candidate& candidate) -> std::string {
     candidate.run(stream, workspace.data());
@@ -90,7 +90,7 @@ Verdict autotune(std::span<const Candidate> candidates, Device& device,
   };
   for (const Candidate& candidate : candidates) {
     if (&candidate != candidates.data() && now() >= end) {
-      ++verdict.num_untried;
+      ++verdict.num_not_measured;
       continue;
     }
     std::string fault;
@@ -107,7 +107,7 @@ Verdict autotune(std::span<const Candidate> candidates, Device& device,
 
 WinnerFile::WinnerFile(fs::path path) : path_(std::move(path)) {}
 
-std::optional<fs::path> WinnerFile::usual_path() {
+std::optional<fs::path> WinnerFile::default_path() {
   const fs::path folder = user_cache_folder();
   if (folder.empty()) return std::nullopt;
   return folder / "matmuls.json";
@@ -122,7 +122,7 @@ std::optional<std::string> WinnerFile::find(const std::string& key) const {
   return found->at("name").get<std::string>();
 }
 
-void WinnerFile::keep(const std::string& key, const Verdict& verdict) {
+void WinnerFile::keep(const std::string& key, const AutotuneResult& verdict) {
   Json winners = read_winners(path_);
   winners[key] = {{"name", verdict.name}, {"seconds", verdict.seconds}};
   try {
@@ -133,13 +133,14 @@ void WinnerFile::keep(const std::string& key, const Verdict& verdict) {
   }
 }
 
-Verdict find_or_autotune(WinnerFile& file, const std::string& key, std::span<const Candidate> candidates,
-                         FunctionRef<Verdict()> autotune) {
+AutotuneResult find_or_autotune(WinnerFile& file, const std::string& key,
+                                std::span<const Candidate> candidates,
+                                FunctionRef<AutotuneResult()> autotune) {
   if (const auto name = file.find(key)) {
     if (std::ranges::find(candidates, *name, &Candidate::name) != candidates.end()) return {.name = *name};
   }
-  Verdict verdict = autotune();
-  if (verdict.num_untried == 0) file.keep(key, verdict);
+  AutotuneResult verdict = autotune();
+  if (verdict.num_not_measured == 0) file.keep(key, verdict);
   return verdict;
 }
 

@@ -22,12 +22,12 @@ struct Candidate {
 };
 
 /// Result of autotuning.
-struct Verdict {
+struct AutotuneResult {
   std::string name;  ///< name of the fastest candidate that agrees with the first
   double seconds = 0;
   /// One sentence per candidate that failed or disagreed with the first.
   std::vector<std::string> dropped;
-  int num_untried = 0;  ///< number of candidates that were not run because time ran out
+  int num_not_measured = 0;  ///< number of candidates that were not run because time ran out
 };
 
 /// Limits and tolerance of autotuning.
@@ -35,14 +35,14 @@ struct AutotuneOptions {
   Tolerance tolerance;  ///< tolerance of every number of a result
   int num_runs = 5;     ///< timed runs per candidate, by the GPU's clock; their median counts
   /// Time limit: after it, no further candidate is started and a single run is enough.
-  double most_seconds = 60;
+  double max_seconds = 60;
   std::function<double()> now = {};  ///< clock in seconds; default: the host's steady clock
 };
 
 /// Times each candidate. A warm-up run compares what `result` reads with the first candidate's result, which
 /// is the reference. Candidates that fail or disagree are dropped; throws DeviceError if the first one fails.
-Verdict autotune(std::span<const Candidate> candidates, Device& device,
-                 FunctionRef<std::vector<float>(Stream&)> result, const AutotuneOptions& options);
+AutotuneResult autotune(std::span<const Candidate> candidates, Device& device,
+                        FunctionRef<std::vector<float>(Stream&)> result, const AutotuneOptions& options);
 
 /// Cache of winners by key, in a JSON file, so that each GPU is measured once. A key names everything that a
 /// measurement depends on: GPU, driver, library, shape, layout, dtype. A missing or broken file counts as
@@ -52,13 +52,13 @@ class WinnerFile {
   /// With an empty path nothing is stored or found.
   explicit WinnerFile(fs::path path);
   /// Returns ~/.cache/hearth/matmuls.json, or the same below XDG_CACHE_HOME; nullopt if neither is known.
-  static std::optional<fs::path> usual_path();
+  static std::optional<fs::path> default_path();
 
   /// Returns the winner stored for the key, if any.
   std::optional<std::string> find(const std::string& key) const;
   /// Adds the winner to the current contents of the file, atomically. If the file cannot be written, the
   /// result is discarded and the next run measures again.
-  void keep(const std::string& key, const Verdict& verdict);
+  void keep(const std::string& key, const AutotuneResult& verdict);
 
  private:
   fs::path path_;
@@ -66,7 +66,8 @@ class WinnerFile {
 
 /// Returns the winner stored for the key if it is among the candidates; otherwise runs autotuning and stores
 /// its winner if every candidate was measured.
-Verdict find_or_autotune(WinnerFile& file, const std::string& key, std::span<const Candidate> candidates,
-                         FunctionRef<Verdict()> autotune);
+AutotuneResult find_or_autotune(WinnerFile& file, const std::string& key,
+                                std::span<const Candidate> candidates,
+                                FunctionRef<AutotuneResult()> autotune);
 
 }  // namespace hearth::gpu

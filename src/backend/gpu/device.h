@@ -21,7 +21,7 @@ class DeviceError : public std::runtime_error {
   enum class Kind : uint8_t {
     out_of_memory,
     fault,      ///< a kernel made an invalid access, or the GPU reported an error
-    no_answer,  ///< the timeout passed
+    timed_out,  ///< the timeout passed
   };
   DeviceError(Kind kind, const std::string& what) : std::runtime_error(what), kind_(kind) {}
   Kind kind() const { return kind_; }
@@ -166,10 +166,10 @@ class Stream {
   /// for waiting on other workers.
   void allow(double work_seconds, double wait_seconds = 0);
   /// Returns the timeout of synchronize(): 60 s plus the time allowed for work of all streams of the GPU.
-  double patience_seconds() const;
+  double timeout_seconds() const;
   /// Waits until all queued work is done. Throws DeviceError.
-  void synchronize() { synchronize(patience_seconds()); }
-  /// Waits for at most this long; throws DeviceError with Kind::no_answer after it.
+  void synchronize() { synchronize(timeout_seconds()); }
+  /// Waits for at most this long; throws DeviceError with Kind::timed_out after it.
   void synchronize(double deadline_seconds);
   /// Returns the native stream that rt::launch takes.
   void* handle();

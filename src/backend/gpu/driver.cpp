@@ -64,7 +64,7 @@ std::unique_ptr<Recording> Stream::finish_recording() {
 }
 void Stream::replay(const Recording& recording) { parts_->replay(recording.parts()); }
 void Stream::allow(double work_seconds, double wait_seconds) { parts_->allow(work_seconds, wait_seconds); }
-double Stream::patience_seconds() const { return parts_->patience_seconds(); }
+double Stream::timeout_seconds() const { return parts_->timeout_seconds(); }
 void Stream::synchronize(double deadline_seconds) { parts_->synchronize(deadline_seconds); }
 void* Stream::handle() { return parts_->handle(); }
 

@@ -68,7 +68,7 @@ struct Stream::Parts : MadeByModule {
   virtual std::unique_ptr<Recording::Parts> finish_recording() = 0;
   virtual void replay(const Recording::Parts& recording) = 0;
   virtual void allow(double work_seconds, double wait_seconds) = 0;
-  virtual double patience_seconds() const = 0;
+  virtual double timeout_seconds() const = 0;
   virtual void synchronize(double deadline_seconds) = 0;
   virtual void* handle() = 0;
 };

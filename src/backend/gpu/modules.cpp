@@ -21,7 +21,7 @@ struct Opened {
 };
 
 /// Folder of modules set by the user; empty: the program's folder.
-fs::path told_folder() {
+fs::path modules_folder() {
   const char* const told = std::getenv("HEARTH_MODULES");
   return told == nullptr ? "" : told;
 }
@@ -29,7 +29,7 @@ fs::path told_folder() {
 fs::path find_module(const std::string& name) {
   const std::string file = "libhearth_" + name + ".so";
   std::error_code failed;
-  if (const fs::path folder = told_folder(); !folder.empty())
+  if (const fs::path folder = modules_folder(); !folder.empty())
     return fs::exists(folder / file, failed) ? folder / file : fs::path();
   const fs::path here = fs::read_symlink("/proc/self/exe", failed).parent_path();
   for (const fs::path& folder : {here, here.parent_path() / "lib" / "hearth"}) {
@@ -84,7 +84,7 @@ Opened open_emulator() {
   if (&hearth_gpu_module != nullptr) return {.driver = &hearth_gpu_module.driver(), .fault = ""};
   const fs::path file = find_module("emu");
   if (file.empty()) {
-    const fs::path folder = told_folder();
+    const fs::path folder = modules_folder();
     return {.driver = nullptr,
             .fault = "there is no libhearth_emu.so in " +
                      (folder.empty() ? "the program's folder; run tools/build --gpu emulated"

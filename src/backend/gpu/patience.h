@@ -7,9 +7,9 @@ namespace hearth::gpu {
 
 /// Timeout for waiting on any stream of a GPU: one minute, plus what was allowed for the work of all its
 /// streams since each was last waited for, because any of them may wait for any other.
-class Patience {
+class WaitTimeout {
  public:
-  static constexpr double kLeastSeconds = 60;
+  static constexpr double kMinSeconds = 60;
 
   /// Adds work_seconds to the stream's expected work, and raises its wait for other workers to wait_seconds.
   void allow(const void* stream, double work_seconds, double wait_seconds) {
@@ -21,7 +21,7 @@ class Patience {
   void forget(const void* stream) { allowed_.erase(stream); }
   /// Returns the current timeout in seconds.
   double seconds() const {
-    double work = 0, wait = kLeastSeconds;
+    double work = 0, wait = kMinSeconds;
     for (const auto& [stream, allowed] : allowed_) {
       work += allowed.work_seconds;
       wait = std::max(wait, allowed.wait_seconds);

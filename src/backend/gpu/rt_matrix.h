@@ -10,18 +10,18 @@ namespace hearth::rt {
 
 /// A register that other lanes of the half-warp may read.
 #if defined(__HIPCC__) || defined(__CUDACC__)
-using Shown = uint32_t;
-RT_DEVICE Shown show(uint32_t word) { return word; }
+using LaneRegister = uint32_t;
+RT_DEVICE LaneRegister show(uint32_t word) { return word; }
 #else
-using Shown = emu::Shown;
-inline Shown show(uint32_t word) { return emu::show(word); }
+using LaneRegister = emu::LaneRegister;
+inline LaneRegister show(uint32_t word) { return emu::show(word); }
 #endif
 /// c += a(lane `from` of the half-warp) * b, for floats.
 template <int from>
-RT_DEVICE void add_product(float& c, Shown a, uint32_t b);
+RT_DEVICE void add_product(float& c, LaneRegister a, uint32_t b);
 /// c += dot product of a(lane `from` of the half-warp) and b, for pairs of f16.
 template <int from>
-RT_DEVICE void add_dot(float& c, Shown a, uint32_t b);
+RT_DEVICE void add_dot(float& c, LaneRegister a, uint32_t b);
 /// c[8] += a * b for a 16 x 16 x 16 tile, by one WMMA instruction. Paths 11 and 12 only.
 template <typename T, int path>
 RT_DEVICE void multiply_wave(float* c, const uint32_t* a, const uint32_t* b);
@@ -78,20 +78,20 @@ RT_DEVICE void keep_order(float& value) {
 }
 /// Returns the value as one that the compiler must treat as new: values derived from it are recomputed here
 /// instead of being kept in registers across a loop. It must not be negative.
-RT_DEVICE int renewed(int value) {
+RT_DEVICE int opaque_value(int value) {
   asm volatile("" : "+v"(value));
   __builtin_assume(value >= 0);
   return value;
 }
 /// renewed() for a value that is uniform across a warp.
-RT_DEVICE int renewed_for_warp(int value) {
+RT_DEVICE int opaque_uniform(int value) {
   asm volatile("" : "+s"(value));
   return value;
 }
 /// renewed() in place, for a word of any value.
 RT_DEVICE void renew(uint32_t& word) { asm volatile("" : "+v"(word)); }
 /// Moves a value that is uniform across a warp to a scalar register.
-RT_DEVICE int kept_for_warp(int value) { return __builtin_amdgcn_readfirstlane(value); }
+RT_DEVICE int uniform_value(int value) { return __builtin_amdgcn_readfirstlane(value); }
 /// Keeps the compiler from splitting a word right after its load, which would wait for the load there.
 RT_DEVICE void keep_whole(Word16& word) {
   auto parts = bits_as<Vec<uint32_t, 4>>(word);
@@ -102,10 +102,10 @@ RT_DEVICE void keep_whole(Word16& word) {
 RT_DEVICE uint32_t of_other_half(uint32_t value) { return shuffle_xor(value, 16); }
 RT_DEVICE void keep_order() {}
 RT_DEVICE void keep_order(float&) {}
-RT_DEVICE int renewed(int value) { return value; }
-RT_DEVICE int renewed_for_warp(int value) { return value; }
+RT_DEVICE int opaque_value(int value) { return value; }
+RT_DEVICE int opaque_uniform(int value) { return value; }
 RT_DEVICE void renew(uint32_t&) {}
-RT_DEVICE int kept_for_warp(int value) { return value; }
+RT_DEVICE int uniform_value(int value) { return value; }
 RT_DEVICE void keep_whole(Word16&) {}
 #endif
 
@@ -222,11 +222,11 @@ void load_slots(uint32_t* words, const std::byte* slot) {
   }
 }
 template <int from>
-void add_product(float& c, Shown a, uint32_t b) {
+void add_product(float& c, LaneRegister a, uint32_t b) {
   c += bits_as<float>(emu::row_share(a, from)) * bits_as<float>(b);
 }
 template <int from>
-void add_dot(float& c, Shown a, uint32_t b) {
+void add_dot(float& c, LaneRegister a, uint32_t b) {
   c = emu::dot2(emu::row_share(a, from), b, c);
 }
 template <typename T, int path>
@@ -259,7 +259,7 @@ RT_DEVICE void multiply_halves(float* c, const uint32_t* a, const uint32_t* b) {
 RT_DEVICE uint32_t widened(uint32_t pair, bool second) { return second ? pair & 0xffff0000U : pair << 16; }
 
 template <bool dot, int from>
-RT_DEVICE void add_row(float* c, Shown rows, uint32_t b) {
+RT_DEVICE void add_row(float* c, LaneRegister rows, uint32_t b) {
   if constexpr (dot) {
     add_dot<from>(c[from], rows, b);
   } else {
@@ -270,7 +270,7 @@ RT_DEVICE void add_row(float* c, Shown rows, uint32_t b) {
 /// Multiplies one register of each side, for the eight rows held by the half-warp's first eight lanes.
 template <bool dot>
 RT_DEVICE void add_registers(float* c, uint32_t a, uint32_t b) {
-  const Shown rows = show(a);
+  const LaneRegister rows = show(a);
   add_row<dot, 0>(c, rows, b);
   add_row<dot, 1>(c, rows, b);
   add_row<dot, 2>(c, rows, b);

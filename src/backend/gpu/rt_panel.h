@@ -41,9 +41,9 @@ struct Swizzle {
   /// Returns the offset of a byte of a line. The pattern repeats every four tiles, 4 * kTileBytes further.
   RT_DEVICE static uint32_t at(int line, int byte) {
     const int tile = line / kTile;
-    const auto place = static_cast<uint32_t>(byte);
+    const auto offset = static_cast<uint32_t>(byte);
     return static_cast<uint32_t>(tile) * kTileBytes +
-           (of_line(line) ^ of_tile(tile) ^ place / kSlotBytes * kSlotBytes) + place % kSlotBytes;
+           (of_line(line) ^ of_tile(tile) ^ offset / kSlotBytes * kSlotBytes) + offset % kSlotBytes;
   }
 };
 
@@ -74,7 +74,7 @@ RT_DEVICE Fragment<T, side> load_panel(const std::byte* panel, int tile, int fir
 /// or.
 template <typename T, Side side>
 struct PanelReader {
-  uint32_t place;  ///< offset in bytes of the lane's first slot
+  uint32_t offset;  ///< offset in bytes of the lane's first slot
 
   RT_DEVICE explicit PanelReader(int first_tile, int lane = rt::lane()) {
     int line = lane % kTile, term = lane / kTile * kWide<T>;
@@ -82,10 +82,10 @@ struct PanelReader {
       line = Layout<kPathOf<T>>::line(side, 0, lane);
       term = Layout<kPathOf<T>>::template term<kWide<T>>(0, lane);
     }
-    place = Swizzle::at(first_tile * kTile + line, term * static_cast<int>(sizeof(T)));
+    offset = Swizzle::at(first_tile * kTile + line, term * static_cast<int>(sizeof(T)));
   }
   /// Keeps the offset in a register from here on.
-  RT_DEVICE void keep() { place = static_cast<uint32_t>(renewed(static_cast<int>(place))); }
+  RT_DEVICE void keep() { offset = static_cast<uint32_t>(opaque_value(static_cast<int>(offset))); }
   /// Loads a fragment; `tile` counts from the first one. Slot offsets are XORed with `by`.
   RT_DEVICE Fragment<T, side> load(const std::byte* panel, int tile, int first_term, uint32_t by = 0) const {
     using Made = Fragment<T, side>;
@@ -93,7 +93,7 @@ struct PanelReader {
     const uint32_t moved = Swizzle::of_tile(tile) ^ by;
     const auto slot_of = [&](int term) {
       const uint32_t slot = static_cast<uint32_t>(term) / kWide<T> * Swizzle::kSlotBytes;
-      return lines + (place ^ moved ^ slot);
+      return lines + (offset ^ moved ^ slot);
     };
     Made made;
     if constexpr (kLoadsSlots<T>) {
@@ -140,10 +140,10 @@ RT_DEVICE uint32_t word_across(const Word16& first, const Word16& second, int e)
 
 /// Writes the words of such a move to panels, with terms adjacent; the first line is at byte `place`.
 template <typename T>
-RT_DEVICE void put_across(std::byte* panels, uint32_t place, const Word16& first, const Word16& second) {
+RT_DEVICE void put_across(std::byte* panels, uint32_t offset, const Word16& first, const Word16& second) {
   RT_UNROLL
   for (int e = 0; e < kWide<T>; ++e)
-    *reinterpret_cast<Word4*>(panels + (place ^ Swizzle::of_next(e))) = word_across<T>(first, second, e);
+    *reinterpret_cast<Word4*>(panels + (offset ^ Swizzle::of_next(e))) = word_across<T>(first, second, e);
 }
 
 /// Lines of `terms` elements, in consecutive panels. In every second panel slots are swapped by half a row,
@@ -155,7 +155,7 @@ struct Panels {
   alignas(16) std::byte at[terms / kPanelTerms<T> * kPanelBytes];
 
   /// Returns the offset in bytes of an element.
-  RT_DEVICE static uint32_t place(int line, int term) {
+  RT_DEVICE static uint32_t offset(int line, int term) {
     const int panel = term / kPanelTerms<T>;
     const uint32_t in_panel = Swizzle::at(line, term % kPanelTerms<T> * static_cast<int>(sizeof(T)));
     return static_cast<uint32_t>(panel * kPanelBytes) + (in_panel ^ of_panel(panel));
@@ -179,7 +179,7 @@ struct Panels {
     const int line = first_line + lane / kTile * kWide<T> + lane % kWide<T>;
     const int term = tile * kTile + lane / kWide<T> % 2 * kWide<T>;
     Fragment<T, side> made;
-    load_slots<true>(made.words, at + place(line, term));
+    load_slots<true>(made.words, at + offset(line, term));
     return made;
   }
 

@@ -44,7 +44,7 @@ inline constexpr int kTile = 16;
 /// Shared memory that a block may declare statically, in bytes.
 inline constexpr int kSharedBytes = (RT_TILE == 90 ? 48 : 64) * 1024;
 /// Number of elements of a tile's product per lane.
-inline constexpr int kOwn = 8;
+inline constexpr int kLaneElements = 8;
 /// Operand of a matmul.
 enum class Side : uint8_t { left, right };
 
@@ -146,7 +146,7 @@ RT_DEVICE Fragment<T, side, path> load_side(const T* from, int stride) {
 /// A lane's accumulators of a tile's product, f32.
 template <typename T, int path = kPathOf<T>>
 struct Acc {
-  float at[kOwn] = {};
+  float at[kLaneElements] = {};
   RT_DEVICE static int row(int e, int lane = rt::lane()) { return Layout<path>::row(e, lane); }
   RT_DEVICE static int column(int e, int lane = rt::lane()) { return Layout<path>::column(e, lane); }
 };
@@ -242,32 +242,32 @@ RT_DEVICE uint32_t packed(float first, float second) {
 template <typename T, int path>
 RT_DEVICE StationaryFragment<T, path> stationary_of(const StationaryAcc<T, path>& c) {
   using Made = StationaryFragment<T, path>;
-  constexpr int kOwnWords = static_cast<int>(kOwn * sizeof(T) / 4);
-  uint32_t own[kOwnWords];
+  constexpr int kLaneWords = static_cast<int>(kLaneElements * sizeof(T) / 4);
+  uint32_t lane_words[kLaneWords];
   RT_UNROLL
-  for (int w = 0; w < kOwnWords; ++w) {
+  for (int w = 0; w < kLaneWords; ++w) {
     if constexpr (sizeof(T) == 4) {
-      own[w] = bits_as<uint32_t>(c.at[w]);
+      lane_words[w] = bits_as<uint32_t>(c.at[w]);
     } else {
-      own[w] = packed<T>(c.at[2 * w], c.at[2 * w + 1]);
+      lane_words[w] = packed<T>(c.at[2 * w], c.at[2 * w + 1]);
     }
   }
   Made made;
   if constexpr (path == 90 || path == 12) {
-    made = {{own[0], own[1], own[2], own[3]}};
+    made = {{lane_words[0], lane_words[1], lane_words[2], lane_words[3]}};
   } else {
     // The lower half-warp's words come first.
     constexpr uint32_t kSwapped = 0x04040404;
     const uint32_t order = lane() < 16 ? 0 : kSwapped;
     RT_UNROLL
-    for (int w = 0; w < kOwnWords; ++w) {
-      const uint32_t other = of_other_half(own[w]);
+    for (int w = 0; w < kLaneWords; ++w) {
+      const uint32_t other = of_other_half(lane_words[w]);
       if constexpr (path == 10) {
-        made.words[w] = lane() < 16 ? own[w] : other;
-        made.words[kOwnWords + w] = lane() < 16 ? other : own[w];
+        made.words[w] = lane() < 16 ? lane_words[w] : other;
+        made.words[kLaneWords + w] = lane() < 16 ? other : lane_words[w];
       } else {
-        made.words[2 * w] = bytes_of(own[w], other, kLowHalves ^ order);
-        made.words[2 * w + 1] = bytes_of(own[w], other, kHighHalves ^ order);
+        made.words[2 * w] = bytes_of(lane_words[w], other, kLowHalves ^ order);
+        made.words[2 * w + 1] = bytes_of(lane_words[w], other, kHighHalves ^ order);
       }
     }
   }

@@ -13,8 +13,8 @@ namespace {
 
 /// Calls body(begin, count) for consecutive ranges of up to `most` elements.
 template <typename Body>
-void in_runs(int64_t count, int64_t most, Body body) {
-  for (int64_t begin = 0; begin < count; begin += most) body(begin, std::min(most, count - begin));
+void in_runs(int64_t count, int64_t max_count, Body body) {
+  for (int64_t begin = 0; begin < count; begin += max_count) body(begin, std::min(max_count, count - begin));
 }
 
 template <typename T>
@@ -59,8 +59,8 @@ void MessageProcessGroup::sum_parts(std::span<const std::byte> own, std::span<st
 }
 
 void MessageProcessGroup::all_reduce(std::span<float> data, DType wire) {
-  const int64_t element_bytes = dtype_bytes(wire), most = kMostBytes / element_bytes;
-  in_runs(std::ssize(data), most * size(), [&](int64_t begin, int64_t count) {
+  const int64_t element_bytes = dtype_bytes(wire), max_count = kMaxMessageBytes / element_bytes;
+  in_runs(std::ssize(data), max_count * size(), [&](int64_t begin, int64_t count) {
     // Parts have equal size; the sums past the array's end are never read.
     const int64_t part_count = (count + size() - 1) / size(), part_bytes = part_count * element_bytes;
     brought_.resize(static_cast<size_t>(part_bytes * size()));
@@ -84,7 +84,7 @@ void MessageProcessGroup::all_reduce(std::span<float> data, DType wire) {
 void MessageProcessGroup::reduce_scatter(std::span<const float> in, std::span<float> out, DType wire) {
   HEARTH_CHECK(in.size() == out.size() * static_cast<size_t>(size()));
   collective_ = "reduce_scatter";
-  in_runs(std::ssize(out), kMostBytes / dtype_bytes(wire), [&](int64_t begin, int64_t count) {
+  in_runs(std::ssize(out), kMaxMessageBytes / dtype_bytes(wire), [&](int64_t begin, int64_t count) {
     const int64_t part_bytes = count * dtype_bytes(wire);
     brought_.resize(static_cast<size_t>(part_bytes * size()));
     sums_.resize(static_cast<size_t>(part_bytes));
@@ -99,7 +99,7 @@ void MessageProcessGroup::all_gather(std::span<const std::byte> in, std::span<st
   HEARTH_CHECK(out.size() == in.size() * static_cast<size_t>(size()));
   collective_ = "all_gather";
   std::memcpy(out.data() + rank() * std::ssize(in), in.data(), in.size());
-  in_runs(std::ssize(in), kMostBytes, [&](int64_t begin, int64_t count) {
+  in_runs(std::ssize(in), kMaxMessageBytes, [&](int64_t begin, int64_t count) {
     out_.clear();
     in_.clear();
     for (int rank = 0; rank < size(); ++rank) {
@@ -113,7 +113,7 @@ void MessageProcessGroup::all_gather(std::span<const std::byte> in, std::span<st
 
 void MessageProcessGroup::broadcast(std::span<std::byte> data, int root) {
   collective_ = "broadcast";
-  in_runs(std::ssize(data), kMostBytes, [&](int64_t begin, int64_t count) {
+  in_runs(std::ssize(data), kMaxMessageBytes, [&](int64_t begin, int64_t count) {
     out_.clear();
     in_.clear();
     if (rank() != root) in_.push_back({root, part(data, begin, count)});
@@ -126,7 +126,7 @@ void MessageProcessGroup::broadcast(std::span<std::byte> data, int root) {
 
 void MessageProcessGroup::send(std::span<const std::byte> data, int to) {
   collective_ = "send";
-  in_runs(std::ssize(data), kMostBytes, [&](int64_t begin, int64_t count) {
+  in_runs(std::ssize(data), kMaxMessageBytes, [&](int64_t begin, int64_t count) {
     const Outgoing message{to, part(data, begin, count)};
     exchange({&message, 1}, {});
   });
@@ -134,7 +134,7 @@ void MessageProcessGroup::send(std::span<const std::byte> data, int to) {
 
 void MessageProcessGroup::receive(std::span<std::byte> data, int from) {
   collective_ = "receive";
-  in_runs(std::ssize(data), kMostBytes, [&](int64_t begin, int64_t count) {
+  in_runs(std::ssize(data), kMaxMessageBytes, [&](int64_t begin, int64_t count) {
     const Incoming message{from, part(data, begin, count)};
     exchange({}, {&message, 1});
   });

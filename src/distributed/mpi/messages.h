@@ -19,7 +19,7 @@ class MessageProcessGroup : public ProcessGroup {
   void send(std::span<const std::byte> data, int to) override;
   void receive(std::span<std::byte> data, int from) override;
   bool has(Capability) const override { return false; }
-  void set_place(const Place& place) override { place_ = place; }
+  void set_collective_id(const CollectiveId& place) override { collective_id_ = place; }
 
  protected:
   struct Outgoing {
@@ -31,17 +31,17 @@ class MessageProcessGroup : public ProcessGroup {
     std::span<std::byte> bytes;
   };
   /// Sends and receives all messages. Messages between two ranks arrive in order and have the expected sizes,
-  /// at most kMostBytes each. Throws CommError.
+  /// at most kMaxMessageBytes each. Throws CommError.
   virtual void exchange(std::span<const Outgoing> out, std::span<const Incoming> in) = 0;
-  static constexpr int64_t kMostBytes = int64_t{1} << 20;
+  static constexpr int64_t kMaxMessageBytes = int64_t{1} << 20;
   /// Returns the collective that this rank is in: "all_reduce 3 of step 412".
-  std::string whereabouts() const { return to_string(collective_, place_); }
+  std::string whereabouts() const { return to_string(collective_, collective_id_); }
 
  private:
   void sum_parts(std::span<const std::byte> own, std::span<std::byte> sums, DType wire);
 
   const char* collective_ = "nothing";
-  Place place_;
+  CollectiveId collective_id_;
   std::vector<std::byte> brought_, arrived_, sums_;
   std::vector<Outgoing> out_;
   std::vector<Incoming> in_;

@@ -32,7 +32,7 @@ NcclLibrary::NcclLibrary(const std::string& path) {
   find("ncclRecv", receive);
 }
 
-std::string NcclLibrary::usual_path(const std::string& runtime) {
+std::string NcclLibrary::default_path(const std::string& runtime) {
   if (const char* path = std::getenv("HEARTH_NCCL"); path != nullptr && *path != '\0') return path;
   if (runtime == "HIP") return "librccl.so.1";
   if (runtime == "CUDA") return "libnccl.so.2";

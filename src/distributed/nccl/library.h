@@ -24,7 +24,7 @@ class NcclLibrary {
 
   /// Returns the path to load: HEARTH_NCCL, or librccl.so.1 for the runtime "HIP", libnccl.so.2 for "CUDA".
   /// Throws UserError for emulated GPUs without HEARTH_NCCL.
-  static std::string usual_path(const std::string& runtime);
+  static std::string default_path(const std::string& runtime);
   /// Throws CommError with the library's error text unless result is 0.
   void check(int result, const char* doing) const;
   /// Returns the library's version, such as "2.27.3".

@@ -27,8 +27,8 @@ namespace hearth::distributed {
 namespace {
 
 /// Sizes of the self-test: one element; one kernel's work; several of the library's chunks and a remainder.
-constexpr int64_t kTrialCounts[] = {1, 1000, (1 << 20) + 13};
-constexpr int64_t kMostCount = kTrialCounts[2];
+constexpr int64_t kTestCounts[] = {1, 1000, (1 << 20) + 13};
+constexpr int64_t kMaxCount = kTestCounts[2];
 /// Seconds for a thread to notice that its collective was aborted.
 constexpr double kLeaveSeconds = 5;
 /// Timeout of the self-test's stream, which never passes: the self-test has its own timeout.
@@ -143,29 +143,29 @@ std::string fault_of(FunctionRef<void()> make) {
 }
 
 /// Self-test: runs collectives on numbers that every rank can compute.
-class KnownNumbers {
+class CollectiveTest {
  public:
-  KnownNumbers(NcclProcessGroup& group, int rank, int size, gpu::Device& device)
+  CollectiveTest(NcclProcessGroup& group, int rank, int size, gpu::Device& device)
       : group_(group),
         rank_(rank),
         size_(size),
-        memory_(device, kMostCount * int64_t{sizeof(float)}),
+        memory_(device, kMaxCount * int64_t{sizeof(float)}),
         stream_(device),
-        host_(static_cast<size_t>(kMostCount)) {}
+        host_(static_cast<size_t>(kMaxCount)) {}
 
   /// Runs all collectives even after a failure, because other ranks wait for each. Returns the first failure.
   std::string find_fault() {
     const int root = size_ - 1;
-    const auto sum = [&](int64_t i) { return sum_of_known_numbers(size_, i); };
-    for (const int64_t count : kTrialCounts) {
+    const auto sum = [&](int64_t i) { return sum_of_test_numbers(size_, i); };
+    for (const int64_t count : kTestCounts) {
       check(
           "sum", count, [&] { group_.all_reduce(data(), count, DType::f32, stream_); }, sum);
       check(
           "sum for one rank", count, [&] { group_.reduce(data(), count, DType::f32, root, stream_); },
-          [&](int64_t i) { return rank_ == root ? sum(i) : known_number(rank_, i); });
+          [&](int64_t i) { return rank_ == root ? sum(i) : test_number(rank_, i); });
       check(
           "copy", count, [&] { group_.broadcast(data(), count * kBytes, root, stream_); },
-          [&](int64_t i) { return known_number(root, i); });
+          [&](int64_t i) { return test_number(root, i); });
     }
     return fault_;
   }
@@ -176,7 +176,7 @@ class KnownNumbers {
 
   void check(const char* what, int64_t count, FunctionRef<void()> collective,
              FunctionRef<float(int64_t)> right) {
-    for (int64_t i = 0; i < count; ++i) host_[static_cast<size_t>(i)] = known_number(rank_, i);
+    for (int64_t i = 0; i < count; ++i) host_[static_cast<size_t>(i)] = test_number(rank_, i);
     stream_.copy_in(memory_.data(), host_.data(), count * kBytes);
     collective();
     stream_.copy_out(host_.data(), memory_.data(), count * kBytes);
@@ -217,9 +217,10 @@ class ThreadThatMayHang {
 };
 
 /// Creation and self-test of a group.
-class Trial {
+class GroupCreation {
  public:
-  Trial(std::shared_ptr<const NcclLibrary> library, const NcclId& id, ProcessGroup& host, gpu::DeviceInfo gpu)
+  GroupCreation(std::shared_ptr<const NcclLibrary> library, const NcclId& id, ProcessGroup& host,
+                gpu::DeviceInfo gpu)
       : host_(host),
         library_(std::move(library)),
         id_(id),
@@ -233,7 +234,7 @@ class Trial {
       gpu::Device device(gpu_);
       const auto group = std::make_shared<NcclProcessGroup>(host_, library_, id_, rank_, size_);
       if (!keep(group)) return group->abort();
-      if (std::string wrong = KnownNumbers(*group, rank_, size_, device).find_fault(); !wrong.empty())
+      if (std::string wrong = CollectiveTest(*group, rank_, size_, device).find_fault(); !wrong.empty())
         throw CommError(rank_, wrong);
     });
   }
@@ -273,7 +274,7 @@ class Trial {
 /// Returns the group of GPUs, or the failure of any rank. Collective call.
 OpenedNccl open_group(std::shared_ptr<const NcclLibrary> library, const NcclId& id, ProcessGroup& host,
                       const gpu::DeviceInfo& gpu, double deadline_seconds) {
-  const auto trial = std::make_shared<Trial>(std::move(library), id, host, gpu);
+  const auto trial = std::make_shared<GroupCreation>(std::move(library), id, host, gpu);
   const ThreadThatMayHang beginning([trial] { trial->run(); });
   const auto fault = [&] {
     if (beginning.ends_within(deadline_seconds)) return trial->fault();
@@ -299,7 +300,7 @@ OpenedNccl open_nccl(ProcessGroup& host, const gpu::DeviceInfo& gpu, double dead
   NcclId id{};
   OpenedNccl opened;
   const std::string missing = fault_of([&] {
-    library = std::make_shared<NcclLibrary>(NcclLibrary::usual_path(gpu.driver->runtime().name));
+    library = std::make_shared<NcclLibrary>(NcclLibrary::default_path(gpu.driver->runtime().name));
     opened.version = library->version();
     if (host.rank() == 0) library->check(library->get_unique_id(&id), "creating the id of the group of GPUs");
   });

@@ -32,7 +32,7 @@ inline constexpr std::array<const char*, 8> kShmKindNames = {
 
 /// Progress of a rank, visible to the others: the number of chunks it has copied in (`brought`), and of
 /// chunks of which it has read all contributions and written its sums (`read`).
-struct ShmBoard {
+struct ShmProgress {
   Signal brought, read;
   /// Step and index of its current collective.
   std::atomic<int64_t> step, index;
@@ -65,16 +65,16 @@ struct ShmMemory {
   }
 
   ShmHead& head() const { return *reinterpret_cast<ShmHead*>(bytes.data()); }
-  ShmBoard& board(int rank) const {
-    return reinterpret_cast<ShmBoard*>(bytes.data() + sizeof(ShmHead))[rank];
+  ShmProgress& board(int rank) const {
+    return reinterpret_cast<ShmProgress*>(bytes.data() + sizeof(ShmHead))[rank];
   }
   ShmChannel& channel(int from, int to) const {
-    std::byte* const first = bytes.data() + sizeof(ShmHead) + static_cast<size_t>(size) * sizeof(ShmBoard);
+    std::byte* const first = bytes.data() + sizeof(ShmHead) + static_cast<size_t>(size) * sizeof(ShmProgress);
     return reinterpret_cast<ShmChannel*>(first)[from * size + to];
   }
   /// Describes the collective that a rank is in.
   std::string whereabouts(int rank) const {
-    const ShmBoard& of = board(rank);
+    const ShmProgress& of = board(rank);
     const auto kind = of.kind.load();
     if (kind == ShmKind::none) return "nothing";
     return to_string(kShmKindNames.at(static_cast<size_t>(kind)),
@@ -91,7 +91,7 @@ struct ShmMemory {
     return (count + kShmAlignment - 1) / kShmAlignment * kShmAlignment;
   }
   int64_t slots_at() const {
-    return int64_t{sizeof(ShmHead)} + size * int64_t{sizeof(ShmBoard)} +
+    return int64_t{sizeof(ShmHead)} + size * int64_t{sizeof(ShmProgress)} +
            int64_t{size} * size * int64_t{sizeof(ShmChannel)};
   }
   std::byte* slot(int64_t area, int64_t chunk) const {

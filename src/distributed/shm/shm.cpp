@@ -51,8 +51,8 @@ class ShmProcessGroup : public ProcessGroup {
 
   int rank() const override { return rank_; }
   int size() const override { return memory_.size; }
-  bool has(Capability capability) const override { return capability == Capability::own_cores; }
-  void set_place(const Place& place) override {
+  bool has(Capability capability) const override { return capability == Capability::compute_cores; }
+  void set_collective_id(const CollectiveId& place) override {
     board().step.store(place.step, std::memory_order_relaxed);
     board().index.store(place.index, std::memory_order_relaxed);
   }
@@ -67,17 +67,17 @@ class ShmProcessGroup : public ProcessGroup {
 
  private:
   /// Publishes the collective that this rank is in, for a scope.
-  class Stay {
+  class CollectiveScope {
    public:
-    Stay(ShmProcessGroup& group, ShmKind kind) : board_(group.board()) {
+    CollectiveScope(ShmProcessGroup& group, ShmKind kind) : board_(group.board()) {
       board_.kind.store(kind, std::memory_order_relaxed);
     }
-    ~Stay() { board_.kind.store(ShmKind::none, std::memory_order_relaxed); }
-    Stay(const Stay&) = delete;
-    Stay& operator=(const Stay&) = delete;
+    ~CollectiveScope() { board_.kind.store(ShmKind::none, std::memory_order_relaxed); }
+    CollectiveScope(const CollectiveScope&) = delete;
+    CollectiveScope& operator=(const CollectiveScope&) = delete;
 
    private:
-    ShmBoard& board_;
+    ShmProgress& board_;
   };
   /// Chunk number `chunk` of the group: elements [at, at + count) of a collective.
   struct Chunk {
@@ -95,9 +95,9 @@ class ShmProcessGroup : public ProcessGroup {
     }
   };
 
-  ShmBoard& board() const { return memory_.board(rank_); }
+  ShmProgress& board() const { return memory_.board(rank_); }
   void await(Signal& signal, int64_t count, int rank) const;
-  void await_all(Signal ShmBoard::*signal, int64_t count) const;
+  void await_all(Signal ShmProgress::*signal, int64_t count) const;
   Chunks count(int64_t num_elements, int64_t chunk_elements);
   void run(const Chunks& chunks, Work bring, Work sum, Work take);
   void run(const Chunks& chunks, Work bring, Work take);
@@ -107,7 +107,7 @@ class ShmProcessGroup : public ProcessGroup {
                 For whom);
   void sum_piece(const Chunk& chunk, int64_t first, std::span<const float> own, float* to, DType wire);
   /// True if `part` is this rank's and is summed in place, because its dtype is the wire dtype.
-  bool stays(int part, DType wire) const { return part == rank_ && wire == DType::f32; }
+  bool is_summed_in_place(int part, DType wire) const { return part == rank_ && wire == DType::f32; }
   void all_reduce_small(std::span<float> data, DType wire);
   void take_part(const Chunk& chunk, int part, std::span<float> values, DType wire) const;
 
@@ -123,8 +123,8 @@ void ShmProcessGroup::await(Signal& signal, int64_t count, int rank) const {
   const auto wanted = static_cast<uint32_t>(count);
   if (signal.has_reached(wanted)) return;
   const auto start = Clock::now();
-  const std::chrono::duration<double> most(memory_.options.deadline_seconds + allowed_seconds());
-  const auto end = start + std::chrono::duration_cast<Clock::duration>(most);
+  const std::chrono::duration<double> timeout_span(memory_.options.deadline_seconds + allowed_seconds());
+  const auto end = start + std::chrono::duration_cast<Clock::duration>(timeout_span);
   while (!signal.wait(wanted, std::min(end, Clock::now() + kNap))) {
     const int missing = memory_.head().missing.load(std::memory_order_acquire) - 1;
     if (missing < 0 && Clock::now() < end) continue;
@@ -132,7 +132,7 @@ void ShmProcessGroup::await(Signal& signal, int64_t count, int rank) const {
     throw CommError::missing(missing < 0 ? rank : missing, memory_.whereabouts(rank_), rank_, waited.count());
   }
 }
-void ShmProcessGroup::await_all(Signal ShmBoard::*signal, int64_t count) const {
+void ShmProcessGroup::await_all(Signal ShmProgress::*signal, int64_t count) const {
   for (int rank = 0; rank < size(); ++rank) await(memory_.board(rank).*signal, count, rank);
 }
 
@@ -149,16 +149,16 @@ void ShmProcessGroup::run(const Chunks& chunks, Work bring, Work sum, Work take)
   const int64_t num_chunks = chunks.size(), first = chunks.first;
   for (int64_t turn = 0; turn < num_chunks + 3; ++turn) {
     if (turn >= 2 && turn < num_chunks + 2) {
-      await_all(&ShmBoard::brought, first + turn - 1);
+      await_all(&ShmProgress::brought, first + turn - 1);
       sum(chunks[turn - 2]);
       board().read.raise();
     }
     if (turn >= 3) {
-      await_all(&ShmBoard::read, first + turn - 2);
+      await_all(&ShmProgress::read, first + turn - 2);
       take(chunks[turn - 3]);
     }
     if (turn < num_chunks) {
-      await_all(&ShmBoard::read, first + turn + 1 - kShmSlots);
+      await_all(&ShmProgress::read, first + turn + 1 - kShmSlots);
       bring(chunks[turn]);
       board().brought.raise();
     }
@@ -170,12 +170,12 @@ void ShmProcessGroup::run(const Chunks& chunks, Work bring, Work take) {
   const int64_t num_chunks = chunks.size(), first = chunks.first;
   for (int64_t turn = 0; turn <= num_chunks; ++turn) {
     if (turn < num_chunks) {
-      await_all(&ShmBoard::read, first + turn + 1 - kShmSlots);
+      await_all(&ShmProgress::read, first + turn + 1 - kShmSlots);
       bring(chunks[turn]);
       board().brought.raise();
     }
     if (turn == 0) continue;
-    await_all(&ShmBoard::brought, first + turn);
+    await_all(&ShmProgress::brought, first + turn);
     take(chunks[turn - 1]);
     board().read.raise();
   }
@@ -217,7 +217,7 @@ void ShmProcessGroup::take_part(const Chunk& chunk, int part, std::span<float> v
 }
 
 void ShmProcessGroup::barrier() {
-  const Stay stay(*this, ShmKind::barrier);
+  const CollectiveScope collective_scope(*this, ShmKind::barrier);
   const auto nothing = [](const Chunk&) {};
   run(count(1, 1), nothing, nothing);
 }
@@ -230,7 +230,7 @@ void ShmProcessGroup::all_reduce_small(std::span<float> data, DType wire) {
 }
 
 void ShmProcessGroup::all_reduce(std::span<float> data, DType wire) {
-  const Stay stay(*this, ShmKind::all_reduce);
+  const CollectiveScope collective_scope(*this, ShmKind::all_reduce);
   if (bytes_of(wire, std::ssize(data)) <= std::min(kSmallBytes, memory_.options.chunk_bytes))
     return all_reduce_small(data, wire);
   const auto part_of = [&](const Chunk& chunk, int part) { return split_range(chunk.count, size(), part); };
@@ -242,7 +242,8 @@ void ShmProcessGroup::all_reduce(std::span<float> data, DType wire) {
       count(std::ssize(data), memory_.options.chunk_bytes / dtype_bytes(wire)),
       [&](const Chunk& chunk) {
         for (int part = 0; part < size(); ++part) {
-          if (!stays(part, wire)) bring_part(chunk, part_of(chunk, part).begin, values(chunk, part), wire);
+          if (!is_summed_in_place(part, wire))
+            bring_part(chunk, part_of(chunk, part).begin, values(chunk, part), wire);
         }
       },
       [&](const Chunk& chunk) {
@@ -258,7 +259,7 @@ void ShmProcessGroup::all_reduce(std::span<float> data, DType wire) {
 
 void ShmProcessGroup::reduce_scatter(std::span<const float> in, std::span<float> out, DType wire) {
   HEARTH_CHECK(in.size() == out.size() * from_.size());
-  const Stay stay(*this, ShmKind::reduce_scatter);
+  const CollectiveScope collective_scope(*this, ShmKind::reduce_scatter);
   const auto values = [&](const Chunk& chunk, int part) {
     const size_t at = static_cast<size_t>(part) * out.size() + static_cast<size_t>(chunk.at);
     return in.subspan(at, static_cast<size_t>(chunk.count));
@@ -267,7 +268,8 @@ void ShmProcessGroup::reduce_scatter(std::span<const float> in, std::span<float>
       count(std::ssize(out), memory_.options.chunk_bytes / dtype_bytes(wire) / size()),
       [&](const Chunk& chunk) {
         for (int part = 0; part < size(); ++part) {
-          if (!stays(part, wire)) bring_part(chunk, part * chunk.count, values(chunk, part), wire);
+          if (!is_summed_in_place(part, wire))
+            bring_part(chunk, part * chunk.count, values(chunk, part), wire);
         }
       },
       [&](const Chunk& chunk) {
@@ -277,7 +279,7 @@ void ShmProcessGroup::reduce_scatter(std::span<const float> in, std::span<float>
 
 void ShmProcessGroup::all_gather(std::span<const std::byte> in, std::span<std::byte> out) {
   HEARTH_CHECK(out.size() == in.size() * from_.size());
-  const Stay stay(*this, ShmKind::all_gather);
+  const CollectiveScope collective_scope(*this, ShmKind::all_gather);
   run(
       count(std::ssize(in), memory_.options.chunk_bytes),
       [&](const Chunk& chunk) {
@@ -292,7 +294,7 @@ void ShmProcessGroup::all_gather(std::span<const std::byte> in, std::span<std::b
 }
 
 void ShmProcessGroup::broadcast(std::span<std::byte> data, int root) {
-  const Stay stay(*this, ShmKind::broadcast);
+  const CollectiveScope collective_scope(*this, ShmKind::broadcast);
   const auto slot_of = [&](const Chunk& chunk) { return memory_.contribution(root, chunk.chunk); };
   run(
       count(std::ssize(data), memory_.options.chunk_bytes),
@@ -305,7 +307,7 @@ void ShmProcessGroup::broadcast(std::span<std::byte> data, int root) {
 }
 
 void ShmProcessGroup::send(std::span<const std::byte> data, int to) {
-  const Stay stay(*this, ShmKind::send);
+  const CollectiveScope collective_scope(*this, ShmKind::send);
   ShmChannel& channel = memory_.channel(rank_, to);
   for (int64_t at = 0; at < std::ssize(data); at += memory_.options.chunk_bytes) {
     const int64_t number = sent_[static_cast<size_t>(to)]++;
@@ -317,7 +319,7 @@ void ShmProcessGroup::send(std::span<const std::byte> data, int to) {
 }
 
 void ShmProcessGroup::receive(std::span<std::byte> data, int from) {
-  const Stay stay(*this, ShmKind::receive);
+  const CollectiveScope collective_scope(*this, ShmKind::receive);
   ShmChannel& channel = memory_.channel(from, rank_);
   for (int64_t at = 0; at < std::ssize(data); at += memory_.options.chunk_bytes) {
     const int64_t number = received_[static_cast<size_t>(from)]++;

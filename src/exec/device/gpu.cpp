@@ -8,10 +8,10 @@
 
 namespace hearth::exec {
 
-Gpu::Gpu(const GpuWish& wish)
-    : device_(find_gpu(wish.device, wish.number)),
-      reserve_bytes_(wish.reserve_bytes),
-      recorder_{.when = wish.record},
+Gpu::Gpu(const GpuRequest& request)
+    : device_(find_gpu(request.device, request.number)),
+      reserve_bytes_(request.reserve_bytes),
+      recorder_{.when = request.record},
       queues_{gpu::Stream(device_), gpu::Stream(device_), gpu::Stream(device_), gpu::Stream(device_)} {}
 
 int64_t Gpu::usable_bytes(int64_t host_bytes) const {
@@ -20,34 +20,35 @@ int64_t Gpu::usable_bytes(int64_t host_bytes) const {
   return std::max<int64_t>(0, free - reserve_bytes_);
 }
 
-void GpuRoom::Needs::cover(const Program& program) {
+void ProgramMemory::Requirements::cover(const Program& program) {
   arena_bytes = std::max(arena_bytes, program.arena_bytes());
   staging_bytes = std::max(staging_bytes, program.staging_bytes);
   host_bytes = std::max(host_bytes, program.report.host_bytes);
 }
 
-int64_t GpuRoom::Needs::gpu_bytes() const {
+int64_t ProgramMemory::Requirements::gpu_bytes() const {
   return passes::padded_bytes(arena_bytes) + Staging::gpu_bytes(staging_bytes) + Gpu::kSlackBytes;
 }
 
-GpuRoom::GpuRoom(gpu::Device& device, const Needs& needs, std::byte* memory)
+ProgramMemory::ProgramMemory(gpu::Device& device, const Requirements& needs, std::byte* memory)
     : own_(memory == nullptr ? std::make_unique<gpu::Memory>(device, needs.gpu_bytes()) : nullptr),
       arena_(own_ ? own_->data() : memory),
       host_(needs.host_bytes > 0 ? std::make_unique<gpu::HostMemory>(device, needs.host_bytes) : nullptr),
       staging_(device, arena_ + passes::padded_bytes(needs.arena_bytes), needs.staging_bytes) {}
 
-int64_t Gpu::needed_bytes(const PersistentLayout& layout, const GpuRoom::Needs& needs) {
+int64_t Gpu::needed_bytes(const PersistentLayout& layout, const ProgramMemory::Requirements& needs) {
   return passes::padded_bytes(layout.device_bytes()) + needs.gpu_bytes();
 }
 
-void Gpu::allocate(const PersistentLayout& layout, std::byte* image, const GpuRoom::Needs& needs) {
+void Gpu::allocate(const PersistentLayout& layout, std::byte* image,
+                   const ProgramMemory::Requirements& needs) {
   memory_ = std::make_unique<gpu::Memory>(device_, needed_bytes(layout, needs));
-  room_.emplace(device_, needs, memory_->data() + passes::padded_bytes(layout.device_bytes()));
+  program_memory_.emplace(device_, needs, memory_->data() + passes::padded_bytes(layout.device_bytes()));
   image_ = image;
   pieces_ = layout.device_pieces();
 }
 
-Places Gpu::places_in(GpuRoom& room) {
+Bindings Gpu::bindings_in(ProgramMemory& room) {
   return {.persistent = memory_->data(),
           .arena = room.arena_,
           .host = room.host_ ? room.host_->data() : nullptr,

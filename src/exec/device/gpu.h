@@ -11,10 +11,10 @@ namespace hearth::exec {
 
 /// Memory for programs that run one at a time on a GPU: arena and staging on the GPU, and page-locked host
 /// memory for offloaded activations.
-class GpuRoom {
+class ProgramMemory {
  public:
   /// Bytes required by the largest program.
-  struct Needs {
+  struct Requirements {
     int64_t arena_bytes = 0;
     int64_t staging_bytes = 0;  ///< size of one half of the double buffer
     int64_t host_bytes = 0;
@@ -23,8 +23,9 @@ class GpuRoom {
     /// Returns the bytes to allocate on the GPU: arena, staging and slack.
     int64_t gpu_bytes() const;
   };
-  /// Puts arena and staging into `memory`, which has Needs::gpu_bytes(); if null, allocates that memory.
-  GpuRoom(gpu::Device& device, const Needs& needs, std::byte* memory = nullptr);
+  /// Puts arena and staging into `memory`, which has Requirements::gpu_bytes(); if null, allocates that
+  /// memory.
+  ProgramMemory(gpu::Device& device, const Requirements& needs, std::byte* memory = nullptr);
 
  private:
   friend class Gpu;
@@ -38,24 +39,24 @@ class GpuRoom {
 class Gpu {
  public:
   /// Opens the GPU; throws UserError if there is none of that name, see choose_gpu.
-  explicit Gpu(const GpuWish& wish);
+  explicit Gpu(const GpuRequest& request);
 
   /// Bytes after all memory that a kernel may read out of bounds: vendors' BLAS libraries read past the end
   /// of thin operands (ROCm issues 6413, 6600, 6647).
   static constexpr int64_t kSlackBytes = 64 << 10;
 
   /// Returns the bytes that allocate() takes from the GPU.
-  static int64_t needed_bytes(const PersistentLayout& layout, const GpuRoom::Needs& needs);
+  static int64_t needed_bytes(const PersistentLayout& layout, const ProgramMemory::Requirements& needs);
   /// Returns the free bytes less the reserve. A GPU that shares the processor's memory is also limited by the
   /// available host memory, less the `host_bytes` that the host is about to take.
   int64_t usable_bytes(int64_t host_bytes) const;
   /// Allocates memory for a complete layout. `image` is the layout's copy in host memory; it must outlive the
   /// programs and be page-locked if the layout has buffers that stay on the host. Throws DeviceError.
-  void allocate(const PersistentLayout& layout, std::byte* image, const GpuRoom::Needs& needs);
+  void allocate(const PersistentLayout& layout, std::byte* image, const ProgramMemory::Requirements& needs);
   /// Returns the memory and streams of the engine's programs.
-  Places places() { return places_in(*room_); }
+  Bindings places() { return bindings_in(*program_memory_); }
   /// Returns the memory and streams of a program that needs a separate room, to run alongside the others.
-  Places places_in(GpuRoom& room);
+  Bindings bindings_in(ProgramMemory& room);
 
   /// Copies the persistent buffers of the image to the GPU, and waits.
   void upload();
@@ -76,7 +77,7 @@ class Gpu {
   Recorder recorder_;
   gpu::Stream queues_[kNumQueues];
   std::unique_ptr<gpu::Memory> memory_;
-  std::optional<GpuRoom> room_;
+  std::optional<ProgramMemory> program_memory_;
   std::byte* image_ = nullptr;
   std::vector<DevicePiece> pieces_;
 };

@@ -11,7 +11,7 @@
 namespace hearth::exec {
 
 /// A GPU as requested by a recipe.
-struct GpuWish {
+struct GpuRequest {
   /// "gpu" (the first discrete one), "gpu:1" (by index), "gpu:0000:03:00.0" (by PCI address); likewise
   /// "emulated".
   std::string device = "gpu";
@@ -22,7 +22,7 @@ struct GpuWish {
   RecordMode record = RecordMode::automatic;
 };
 
-/// True if the text has one of the forms of GpuWish::device.
+/// True if the text has one of the forms of GpuRequest::device.
 bool names_gpu(std::string_view device);
 /// True if kernels for `architectures` ("gfx1030 gfx1100") run on architecture `gpu`: AMD kernels on exactly
 /// theirs, NVIDIA kernels also on every later one.

@@ -20,7 +20,7 @@ namespace hearth::exec {
 namespace {
 
 /// Prefix of a stored value, followed by the id of the process that measures.
-constexpr std::string_view kTrialOf = "trying ";
+constexpr std::string_view kMeasuringPrefix = "trying ";
 /// Number of rows of a result that are compared.
 constexpr int64_t kComparedRows = 128;
 
@@ -68,7 +68,7 @@ ir::Kernel kernel_of(const gpu::Driver& driver, const ir::NodeView& node, std::s
 class MatmulChoice::Attempt {
  public:
   explicit Attempt(MatmulChoice& choice) : choice_(choice) {
-    choice_.file_.keep(choice_.library_key(), {.name = fmt::format("{}{}", kTrialOf, getpid())});
+    choice_.file_.keep(choice_.library_key(), {.name = fmt::format("{}{}", kMeasuringPrefix, getpid())});
   }
   ~Attempt() { choice_.file_.keep(choice_.library_key(), {.name = "tried"}); }
   Attempt(const Attempt&) = delete;
@@ -78,14 +78,16 @@ class MatmulChoice::Attempt {
   MatmulChoice& choice_;
 };
 
-MatmulChoice::MatmulChoice(gpu::DeviceInfo gpu, const fs::path& file, double most_seconds)
+MatmulChoice::MatmulChoice(gpu::DeviceInfo gpu, const fs::path& file, double max_seconds)
     : gpu_(std::move(gpu)),
       library_(gpu_.driver->runtime().library),
       file_(file),
-      seconds_left_(most_seconds) {
+      seconds_left_(max_seconds) {
   gpu_name_ = fmt::format("{}|{}|{}|{}", gpu_.name, gpu_.architecture, gpu_.driver_version, kVersion);
   const std::string last = file_.find(library_key()).value_or("");
-  if (library_.empty() || !last.starts_with(kTrialOf) || process_runs(last.substr(kTrialOf.size()))) return;
+  if (library_.empty() || !last.starts_with(kMeasuringPrefix) ||
+      process_runs(last.substr(kMeasuringPrefix.size())))
+    return;
   dropped_.push_back(fmt::format(
       "{}: disabled, because it crashed the process that measured it on {}; delete {} to measure it again",
       library_, gpu_.name, file.string()));
@@ -115,7 +117,7 @@ gpu::Device& MatmulChoice::device() {
 
 /// Returns the name of the fastest variant; empty if there is only one.
 std::string MatmulChoice::winner(const ir::NodeView& node) {
-  const Ways ways = gpu_.driver->find_kernel(ops::matmul.name)->ways(node, !library_.empty());
+  const Variants ways = gpu_.driver->find_kernel(ops::matmul.name)->ways(node, !library_.empty());
   if (ways.size() < 2) return "";
   const bool asks_library = ways.back() == ops::kLibraryVariant;
   const std::string key = (asks_library ? library_key() : gpu_name_) + "|" + key_of(node);
@@ -123,8 +125,8 @@ std::string MatmulChoice::winner(const ir::NodeView& node) {
   std::vector<gpu::Candidate> names;
   for (const std::string_view way : ways) names.push_back({.name = std::string(way)});
   std::string_view why = "the time limit is reached";
-  const gpu::Verdict none{.num_untried = static_cast<int>(ways.size())};
-  const gpu::Verdict verdict = gpu::find_or_autotune(file_, key, names, [&] {
+  const gpu::AutotuneResult none{.num_not_measured = static_cast<int>(ways.size())};
+  const gpu::AutotuneResult verdict = gpu::find_or_autotune(file_, key, names, [&] {
     if (seconds_left_ <= 0) return none;
     std::optional<Attempt> attempt;
     if (asks_library) attempt.emplace(*this);
@@ -136,13 +138,13 @@ std::string MatmulChoice::winner(const ir::NodeView& node) {
       return none;
     }
   });
-  if (verdict.num_untried > 0)
+  if (verdict.num_not_measured > 0)
     dropped_.push_back(fmt::format("{} of {} variants of the matmul {} were not measured: {}",
-                                   verdict.num_untried, ways.size(), key_of(node), why));
+                                   verdict.num_not_measured, ways.size(), key_of(node), why));
   return winners_[key] = verdict.name;
 }
 
-gpu::Verdict MatmulChoice::autotune(const ir::NodeView& node, const Ways& ways) {
+gpu::AutotuneResult MatmulChoice::autotune(const ir::NodeView& node, const Variants& ways) {
   using Clock = std::chrono::steady_clock;
   ++num_autotuned_;
   const auto begin = Clock::now();
@@ -163,10 +165,10 @@ gpu::Verdict MatmulChoice::autotune(const ir::NodeView& node, const Ways& ways) 
                             run({.in = in, .out = made, .workspace = workspace, .stream = &queue});
                           }});
   }
-  gpu::Verdict verdict = gpu::autotune(
+  gpu::AutotuneResult verdict = gpu::autotune(
       candidates, device, [&](gpu::Stream& queue) { return read(queue, c.data(), out); },
       {.tolerance = gpu::sum_tolerance(ops::matmul_shape_of(node).k, ops::kDrawnProduct, out.dtype),
-       .most_seconds = seconds_left_});
+       .max_seconds = seconds_left_});
   seconds_left_ -= std::chrono::duration<double>(Clock::now() - begin).count();
   dropped_.insert(dropped_.end(), verdict.dropped.begin(), verdict.dropped.end());
   return verdict;

@@ -17,8 +17,8 @@ namespace hearth::exec {
 /// measures them. A library that crashed the process while it was measured is not used again.
 class MatmulChoice {
  public:
-  /// `file` empty: results are kept in this object only. `most_seconds` limits the total time of measuring.
-  MatmulChoice(gpu::DeviceInfo gpu, const fs::path& file, double most_seconds = 60);
+  /// `file` empty: results are kept in this object only. `max_seconds` limits the total time of measuring.
+  MatmulChoice(gpu::DeviceInfo gpu, const fs::path& file, double max_seconds = 60);
 
   /// Writes the chosen variant into the attribute `way` of nodes that have GpuKernel::matmuls. Throws
   /// DeviceError.
@@ -30,10 +30,10 @@ class MatmulChoice {
 
  private:
   class Attempt;
-  using Ways = std::vector<std::string_view>;
+  using Variants = std::vector<std::string_view>;
   std::string library_key() const;
   std::string winner(const ir::NodeView& node);
-  gpu::Verdict autotune(const ir::NodeView& node, const Ways& ways);
+  gpu::AutotuneResult autotune(const ir::NodeView& node, const Variants& ways);
   gpu::Device& device();
 
   gpu::DeviceInfo gpu_;

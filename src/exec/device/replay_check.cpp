@@ -18,15 +18,16 @@ using In = Location::In;
 constexpr int64_t kPieceBytes = int64_t{4} << 20;
 /// Fill byte of the arena before each run: NaN in every floating dtype, and an invalid but harmless length or
 /// index. The output of a kernel that is missing from the recording must not be present from the run before.
-constexpr int kNothing = 0xFF;
+constexpr int kFillByte = 0xFF;
 
 size_t index(ValueId id) { return static_cast<size_t>(id); }
 
 }  // namespace
 
-ReplayCheck::ReplayCheck(const Program& program, const Places& places, std::span<std::byte* const> addresses)
+ReplayCheck::ReplayCheck(const Program& program, const Bindings& places,
+                         std::span<std::byte* const> addresses)
     : program_(program),
-      places_(places),
+      bindings_(places),
       addresses_(addresses),
       stream_(*places.queues[static_cast<size_t>(Queue::compute)]),
       piece_(static_cast<size_t>(kPieceBytes)) {
@@ -62,10 +63,10 @@ void ReplayCheck::add(ValueId id, bool is_kept) {
 
 /// Returns the address of a weight or state in the host's image.
 std::byte* ReplayCheck::image_of(const std::byte* at) const {
-  const int64_t offset = at - places_.persistent;
-  for (const DevicePiece& piece : places_.pieces) {
+  const int64_t offset = at - bindings_.persistent;
+  for (const DevicePiece& piece : bindings_.pieces) {
     if (offset >= piece.device_offset && offset < piece.device_offset + piece.num_bytes)
-      return places_.host_persistent + piece.offset + (offset - piece.device_offset);
+      return bindings_.host_persistent + piece.offset + (offset - piece.device_offset);
   }
   internal_error("no weight or state lies at byte {}", offset);
 }
@@ -89,7 +90,7 @@ void ReplayCheck::save() {
   clear_arena();
 }
 
-void ReplayCheck::put_back() {
+void ReplayCheck::restore() {
   for (const Result& result : results_) {
     if (!result.is_kept) continue;
     if (result.on_gpu) {
@@ -102,9 +103,9 @@ void ReplayCheck::put_back() {
 }
 
 void ReplayCheck::clear_arena() {
-  stream_.fill(places_.arena, kNothing, program_.arena_bytes());
-  if (places_.host != nullptr)
-    std::memset(places_.host, kNothing, static_cast<size_t>(program_.report.host_bytes));
+  stream_.fill(bindings_.arena, kFillByte, program_.arena_bytes());
+  if (bindings_.host != nullptr)
+    std::memset(bindings_.host, kFillByte, static_cast<size_t>(program_.report.host_bytes));
   stream_.synchronize();
 }
 
@@ -120,12 +121,13 @@ uint64_t ReplayCheck::hash_of(const Result& result) {
   return hasher.digest();
 }
 
-void ReplayCheck::keep_results() {
+void ReplayCheck::store_result_hashes() {
   for (Result& result : results_) result.hash = hash_of(result);
 }
 
 std::string ReplayCheck::difference() {
-  if (!other_sent_.empty()) return fmt::format("other bits in the data that {} sends", other_sent_);
+  if (!different_collective_.empty())
+    return fmt::format("other bits in the data that {} sends", different_collective_);
   size_t num_other = 0;
   std::string first;
   for (const Result& result : results_) {
@@ -147,11 +149,11 @@ uint64_t ReplayCheck::hash_of(const Step& step, const ir::KernelArgs& args) cons
   return hasher.digest();
 }
 
-void ReplayCheck::meet(const Step& step, const ir::KernelArgs& args) noexcept {
+void ReplayCheck::run_collective_once(const Step& step, const ir::KernelArgs& args) noexcept {
   Collective& known = collectives_[&step];
   const uint64_t sent = hash_of(step, args);
-  if (known.is_made && known.sent != sent && other_sent_.empty())
-    other_sent_ = program_.graph.nodes[step.node].name;
+  if (known.is_made && known.sent != sent && different_collective_.empty())
+    different_collective_ = program_.graph.nodes[step.node].name;
   if (!known.is_made) step.kernel.run(args);
   size_t number = 0;
   for (const ir::Node& node : program_.nodes_of(step)) {

@@ -19,21 +19,21 @@ namespace hearth::exec {
 class ReplayCheck {
  public:
   /// `addresses` has the address of each value of the program.
-  ReplayCheck(const Program& program, const Places& places, std::span<std::byte* const> addresses);
+  ReplayCheck(const Program& program, const Bindings& places, std::span<std::byte* const> addresses);
 
   /// Returns the bytes of host memory that the check takes.
   int64_t needed_bytes() const;
   /// Saves the buffers that the program will change, and fills its arena with NaN.
   void save();
   /// Restores the state after save().
-  void put_back();
+  void restore();
   /// Stores the hashes of a run's results.
-  void keep_results();
+  void store_result_hashes();
   /// Describes the first difference from the stored results, as the end of a sentence; empty if there is
   /// none.
   std::string difference();
   /// Replaces a collective: the first run executes it and stores its results, later runs receive these.
-  void meet(const Step& step, const ir::KernelArgs& args) noexcept;
+  void run_collective_once(const Step& step, const ir::KernelArgs& args) noexcept;
 
  private:
   /// A buffer that a run changes: a weight, state or output.
@@ -61,7 +61,7 @@ class ReplayCheck {
   uint64_t hash_of(const Step& step, const ir::KernelArgs& args) const;
 
   const Program& program_;
-  const Places& places_;
+  const Bindings& bindings_;
   std::span<std::byte* const> addresses_;
   gpu::Stream& stream_;
   std::vector<Result> results_;
@@ -70,7 +70,7 @@ class ReplayCheck {
   int64_t collective_bytes_ = 0;  ///< bytes of the stored results of collectives
   std::vector<std::byte> piece_;
   std::map<const Step*, Collective> collectives_;
-  std::string other_sent_;  ///< name of the first collective whose inputs differed
+  std::string different_collective_;  ///< name of the first collective whose inputs differed
 };
 
 }  // namespace hearth::exec

@@ -24,10 +24,10 @@ namespace {
 
 /// Base timeout of a node; the time by the cost model is added.
 constexpr double kDeadlineSeconds = 10;
-constexpr std::string_view kRight = "right", kWrong = "wrong", kTrying = "trying", kUntried = "untried",
+constexpr std::string_view kRight = "right", kWrong = "wrong", kTrying = "trying", kUntested = "untried",
                            kOpen = "open";
 /// Attribute that selects one of an op's kernel variants; empty: the default.
-constexpr std::string_view kWay = "way";
+constexpr std::string_view kVariant = "way";
 
 std::vector<std::string_view> dtypes_of(std::span<const ir::Type> types) {
   std::vector<std::string_view> names;
@@ -81,7 +81,7 @@ std::string time_of_build(const gpu::Driver& driver) {
 /// Returns the sample with the kernel variant of `like` and, if `retyped`, with the floating dtypes of
 /// `like`.
 ir::Sample typed_like(ir::Sample sample, const ir::NodeView& like, bool retyped) {
-  if (like.attrs.contains(kWay)) sample.attrs.set(kWay, like.attrs.text(kWay));
+  if (like.attrs.contains(kVariant)) sample.attrs.set(kVariant, like.attrs.text(kVariant));
   for (size_t i = 0; retyped && i < std::min(sample.in.size(), like.in.size()); ++i) {
     DType& dtype = sample.in[i].type.dtype;
     if (is_floating(dtype) && is_floating(like.in[i].dtype)) dtype = like.in[i].dtype;
@@ -120,7 +120,7 @@ std::vector<ir::Sample> samples_like(const ir::OpDef& op, const ir::NodeView& vi
 }  // namespace
 
 std::string kernel_name(const ir::OpDef& op, const ir::NodeView& view) {
-  const std::string way = view.attrs.text_or(kWay, "");
+  const std::string way = view.attrs.text_or(kVariant, "");
   return fmt::format("{}({}) -> {}{}{}", op.name, fmt::join(input_dtypes(op, view.in), ", "),
                      fmt::join(dtypes_of(view.out), ", "), way.empty() ? "" : ", way ", way);
 }
@@ -161,14 +161,14 @@ class SelfTest::Session {
                                    : put(ops::to_bytes(sample.graph.type(id), sample.values.at(id))));
     return run(*node.op, types.view(node), in);
   }
-  Outputs run(const ir::OpDef& op, const Trial& trial) {
+  Outputs run(const ir::OpDef& op, const NodeTest& trial) {
     std::vector<void*> in;
     for (size_t i = 0; i < trial.in.size(); ++i) {
       const ir::Type& type = trial.in[i];
       if (type.dtype == DType::boolean) {
         in.push_back(nullptr);
       } else if (!is_floating(type.dtype)) {
-        in.push_back(put(trial_input(trial, i)));
+        in.push_back(put(test_input(trial, i)));
       } else {
         std::byte* const place = room(type.num_bytes());
         ops::draw_on_gpu(device_, stream_, type, place, static_cast<uint32_t>(i), trial.scales[i]);
@@ -261,8 +261,8 @@ void SelfTest::cover(ir::Graph& graph) {
   for (ir::Node& node : graph.nodes) {
     // Ops that copy between memories need more than the GPU's memory.
     if (!node.op->gpu || node.op->transfer != ir::Transfer::none) continue;
-    if (cover_node(graph, node) || !node.attrs.contains(kWay)) continue;
-    node.attrs.set(kWay, std::string());
+    if (cover_node(graph, node) || !node.attrs.contains(kVariant)) continue;
+    node.attrs.set(kVariant, std::string());
     cover_node(graph, node);
   }
   session_.reset();
@@ -274,10 +274,10 @@ bool SelfTest::cover_node(const ir::Graph& graph, const ir::Node& node) {
   const ir::NodeView view = types.view(node);
   const ir::OpDef& op = *node.op;
   const std::string kernel = kernel_name(op, view), own = node_name(op, view);
-  const Verdict of_samples = verdict_on(kernel, [&] { return try_samples(op, view); });
+  const Verdict of_samples = verdict_on(kernel, [&] { return test_samples(op, view); });
   if (of_samples == Verdict::wrong) return false;
   return verdict_on(own, [&] {
-           Found found = try_node(op, view);
+           Found found = test_node(op, view);
            if (found.verdict == Verdict::untried && of_samples == Verdict::untried)
              found = {.verdict = Verdict::wrong, .what = "there is no test for it"};
            return found;
@@ -296,19 +296,19 @@ SelfTest::Verdict SelfTest::verdict_on(const std::string& name, FunctionRef<Foun
       note(kOpen, name, "");
       throw;
     }
-    if (found.verdict != Verdict::untried) ++num_tried_;
+    if (found.verdict != Verdict::untried) ++num_tested_;
     if (found.verdict == Verdict::wrong) failures_[name] = found.what;
     note(found.verdict == Verdict::right   ? kRight
          : found.verdict == Verdict::wrong ? kWrong
-                                           : kUntried,
+                                           : kUntested,
          name, found.what);
     return found.verdict;
   }
   if (failures_.contains(name)) return Verdict::wrong;
-  return known->second == kUntried ? Verdict::untried : Verdict::right;
+  return known->second == kUntested ? Verdict::untried : Verdict::right;
 }
 
-SelfTest::Found SelfTest::try_samples(const ir::OpDef& op, const ir::NodeView& view) {
+SelfTest::Found SelfTest::test_samples(const ir::OpDef& op, const ir::NodeView& view) {
   Found found;
   for (const ir::Sample& sample : samples_like(op, view)) {
     const ops::DrawnSample drawn = ops::draw_sample(op, sample, 0);
@@ -321,8 +321,8 @@ SelfTest::Found SelfTest::try_samples(const ir::OpDef& op, const ir::NodeView& v
 }
 
 /// Tests a node at its real size. Untested if the node does not fit the GPU: allocation reports that later.
-SelfTest::Found SelfTest::try_node(const ir::OpDef& op, const ir::NodeView& view) {
-  const std::optional<Trial> trial = trial_of(op, view);
+SelfTest::Found SelfTest::test_node(const ir::OpDef& op, const ir::NodeView& view) {
+  const std::optional<NodeTest> trial = node_test_of(op, view);
   if (!trial) return {};
   return run([&](Session& session) { return compare_with_excerpt(op, *trial, session.run(op, *trial)); });
 }

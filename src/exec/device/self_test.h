@@ -36,7 +36,7 @@ class SelfTest {
   /// Kernels that must not be used, by kernel_name or node_name, with the reason.
   const std::map<std::string, std::string>& failures() const { return failures_; }
   /// Number of kernels and nodes tested by this object.
-  int num_tested() const { return num_tried_; }
+  int num_tested() const { return num_tested_; }
 
  private:
   class Session;
@@ -50,8 +50,8 @@ class SelfTest {
   };
   bool cover_node(const ir::Graph& graph, const ir::Node& node);
   Verdict verdict_on(const std::string& name, FunctionRef<Found()> trial);
-  Found try_samples(const ir::OpDef& op, const ir::NodeView& view);
-  Found try_node(const ir::OpDef& op, const ir::NodeView& view);
+  Found test_samples(const ir::OpDef& op, const ir::NodeView& view);
+  Found test_node(const ir::OpDef& op, const ir::NodeView& view);
   Session& session();
   /// Runs a test. Its text, or the GPU's error, is a failure; out of memory counts as untested.
   Found run(FunctionRef<std::string(Session&)> trial);
@@ -62,7 +62,7 @@ class SelfTest {
   std::unique_ptr<Session> session_;
   std::map<std::string, std::string> verdicts_;  ///< "right", "wrong", "trying", "untried", "open"
   std::map<std::string, std::string> failures_;
-  int num_tried_ = 0;
+  int num_tested_ = 0;
 };
 
 /// Returns the key of a kernel: "add(f32, f32) -> f32", "matmul(bf16, bf16) -> bf16, way library".

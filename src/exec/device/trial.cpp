@@ -34,9 +34,9 @@ using Indices = std::vector<int64_t>;
 constexpr int64_t kFew = 24;
 constexpr int64_t kFewRows = 16, kManyElements = 4096;
 /// Max multiplications of an excerpt: less than a second on the host.
-constexpr int64_t kMostWork = 200'000'000;
+constexpr int64_t kMaxWork = 200'000'000;
 /// Max elements of an excerpt's inputs and outputs.
-constexpr int64_t kMostElements = 20'000'000;
+constexpr int64_t kMaxElements = 20'000'000;
 
 Indices run(int64_t first, int64_t count) {
   Indices made(static_cast<size_t>(count));
@@ -68,7 +68,7 @@ Part rows_of(const Shape& shape, const Indices& rows) {
   return part_of(shape, axes);
 }
 
-Trial trial_like(const NodeView& node) {
+NodeTest test_like(const NodeView& node) {
   return {.attrs = node.attrs,
           .in = {node.in.begin(), node.in.end()},
           .out = {node.out.begin(), node.out.end()},
@@ -77,10 +77,10 @@ Trial trial_like(const NodeView& node) {
           .excerpt_attrs = node.attrs};
 }
 
-using Rule = std::optional<Trial> (*)(const NodeView&);
+using Rule = std::optional<NodeTest> (*)(const NodeView&);
 
-std::optional<Trial> try_matmul(const NodeView& node) {
-  Trial trial = trial_like(node);
+std::optional<NodeTest> try_matmul(const NodeView& node) {
+  NodeTest trial = test_like(node);
   const MatmulShape shape = matmul_shape_of(node);
   const Indices rows = spread(shape.m, kFew), columns = spread(shape.n, kFew), terms = all(shape.k);
   const bool transpose_a = node.attrs.integer_or("transpose_a", 0) != 0;
@@ -103,14 +103,14 @@ constexpr int64_t kQuantizedBlock = 64 * 256;
 
 /// x W^T: the excerpt is the last rows of W whose quantization blocks are complete. x W needs all rows of W,
 /// so W has as many rows as the host can compute.
-std::optional<Trial> try_quantized(const NodeView& node) {
-  Trial trial = trial_like(node);
+std::optional<NodeTest> try_quantized(const NodeView& node) {
+  NodeTest trial = test_like(node);
   const Quantization kind = quantization_from_name(node.attrs.text("format"));
   const int64_t columns = node.attrs.integer("columns");
   const bool back = node.attrs.integer_or("back", 0) != 0;
   int64_t rows = node.attrs.integer("rows"), chosen = rows;
   if (back) {
-    rows = chosen = std::clamp<int64_t>(kMostWork / (kFewRows * columns), 1, rows);
+    rows = chosen = std::clamp<int64_t>(kMaxWork / (kFewRows * columns), 1, rows);
     trial.in[QuantizedIn::x].shape = {trial.in[QuantizedIn::x].shape[0], rows};
     trial.attrs.set("rows", rows);
   } else if (const int64_t alone = kQuantizedBlock / std::gcd(columns, kQuantizedBlock); rows % alone == 0) {
@@ -136,8 +136,8 @@ std::optional<Trial> try_quantized(const NodeView& node) {
 
 /// For ops whose output rows depend on the same rows of the inputs `rowed` and on all of the others.
 template <size_t... rowed>
-std::optional<Trial> try_rows(const NodeView& node) {
-  Trial trial = trial_like(node);
+std::optional<NodeTest> try_rows(const NodeView& node) {
+  NodeTest trial = test_like(node);
   const Indices rows = spread(trial.out[0].shape[0], kFewRows);
   for (size_t i = 0; i < node.in.size(); ++i) {
     const Shape& shape = trial.in[i].shape;
@@ -148,8 +148,8 @@ std::optional<Trial> try_rows(const NodeView& node) {
   return trial;
 }
 
-std::optional<Trial> try_embedding(const NodeView& node) {
-  std::optional<Trial> trial = trial_like(node);
+std::optional<NodeTest> try_embedding(const NodeView& node) {
+  std::optional<NodeTest> trial = test_like(node);
   const Shape& table = trial->in[1].shape;
   const Indices rows = spread(trial->in[0].shape[0], kManyElements), columns = spread(table[1], kFew);
   trial->bounds[0] = table[0];
@@ -158,8 +158,8 @@ std::optional<Trial> try_embedding(const NodeView& node) {
   return trial;
 }
 
-std::optional<Trial> try_cross_entropy(const NodeView& node) {
-  std::optional<Trial> trial = try_rows<0, 1>(node);
+std::optional<NodeTest> try_cross_entropy(const NodeView& node) {
+  std::optional<NodeTest> trial = try_rows<0, 1>(node);
   trial->bounds[1] = trial->in[0].shape[1];
   return trial;
 }
@@ -172,12 +172,12 @@ float scale_of_logits(int64_t width) {
 }
 
 /// Tests over fewer words if the vocabulary is large.
-std::optional<Trial> try_head(const NodeView& node) {
-  Trial shorter = trial_like(node);
+std::optional<NodeTest> try_head(const NodeView& node) {
+  NodeTest shorter = test_like(node);
   const Shape& weight = node.in_type(HeadIn::weight).shape;
-  const int64_t words = std::clamp<int64_t>(kMostWork / (kFewRows * weight[1]), 1, weight[0]);
+  const int64_t words = std::clamp<int64_t>(kMaxWork / (kFewRows * weight[1]), 1, weight[0]);
   shorter.in[HeadIn::weight].shape = {words, weight[1]};
-  std::optional<Trial> trial =
+  std::optional<NodeTest> trial =
       try_rows<HeadIn::x, HeadIn::labels>({.attrs = shorter.attrs, .in = shorter.in, .out = shorter.out});
   trial->bounds[HeadIn::labels] = words;
   trial->scales[HeadIn::x] = scale_of_logits(weight[1]);
@@ -185,12 +185,12 @@ std::optional<Trial> try_head(const NodeView& node) {
 }
 
 /// Every row contributes to every element of the weight's gradient, so rows and words are both few.
-std::optional<Trial> try_head_gradient(const NodeView& node, std::initializer_list<size_t> of_rows) {
-  Trial trial = trial_like(node);
+std::optional<NodeTest> try_head_gradient(const NodeView& node, std::initializer_list<size_t> of_rows) {
+  NodeTest trial = test_like(node);
   const Shape& x = node.in_type(HeadIn::x).shape;
   const int64_t width = x[1], rows = std::min<int64_t>(x[0], 80);
   const int64_t words =
-      std::clamp<int64_t>(kMostWork / (4 * rows * width), 1, node.in_type(HeadIn::weight).shape[0]);
+      std::clamp<int64_t>(kMaxWork / (4 * rows * width), 1, node.in_type(HeadIn::weight).shape[0]);
   trial.in[HeadIn::x].shape = {rows, width};
   trial.in[HeadIn::weight].shape = {words, width};
   for (const size_t i : of_rows) trial.in[i].shape = {rows};
@@ -199,10 +199,10 @@ std::optional<Trial> try_head_gradient(const NodeView& node, std::initializer_li
   for (const Type& type : trial.in) trial.excerpt_in.push_back(whole(type.shape));
   return trial;
 }
-std::optional<Trial> try_head_grad(const NodeView& node) {
+std::optional<NodeTest> try_head_grad(const NodeView& node) {
   return try_head_gradient(node, {HeadIn::labels, HeadIn::lse, HeadIn::dlosses});
 }
-std::optional<Trial> try_head_train(const NodeView& node) {
+std::optional<NodeTest> try_head_train(const NodeView& node) {
   return try_head_gradient(node, {HeadIn::labels});
 }
 
@@ -210,13 +210,13 @@ std::optional<Trial> try_head_train(const NodeView& node) {
 /// first keys alone; otherwise, and for gradients, the test is shortened to as many rows as the host can
 /// compute.
 template <bool is_gradient>
-std::optional<Trial> try_attention(const NodeView& node) {
-  Trial trial = trial_like(node);
+std::optional<NodeTest> try_attention(const NodeView& node) {
+  NodeTest trial = test_like(node);
   const int64_t batch = node.attrs.integer("batch"), size = node.attrs.integer("head_size");
   const int64_t heads = node.attrs.integer("heads"), kv_heads = node.attrs.integer("kv_heads");
   const int64_t group = heads / kv_heads, own_time = node.in_type(AttentionIn::q).shape[0] / batch;
   const auto work = static_cast<double>(is_gradient ? 4 * size * group : size * group);
-  const auto can_do = static_cast<int64_t>(std::sqrt(static_cast<double>(kMostWork) / work));
+  const auto can_do = static_cast<int64_t>(std::sqrt(static_cast<double>(kMaxWork) / work));
   const int64_t time = std::min(own_time, can_do);
   const bool is_shorter = is_gradient || node.attrs.integer_or("causal", 1) == 0;
   const int64_t ran_time = is_shorter ? time : own_time;
@@ -274,8 +274,8 @@ struct ConvChannels {
 };
 
 /// The excerpt is some channels of one full image, with its borders.
-std::optional<Trial> try_conv(const NodeView& node) {
-  Trial trial = trial_like(node);
+std::optional<NodeTest> try_conv(const NodeView& node) {
+  NodeTest trial = test_like(node);
   const Shape& w = trial.in[ConvIn::w].shape;
   const ConvChannels chosen(node.attrs, trial.in[ConvIn::x].shape[3], w[3], false, true);
   chosen.set_groups(trial.excerpt_attrs);
@@ -294,8 +294,8 @@ std::optional<Trial> try_conv(const NodeView& node) {
   return trial;
 }
 
-std::optional<Trial> try_conv_grad_input(const NodeView& node) {
-  Trial trial = trial_like(node);
+std::optional<NodeTest> try_conv_grad_input(const NodeView& node) {
+  NodeTest trial = test_like(node);
   const Shape &dy = trial.in[0].shape, &w = trial.in[1].shape, &dx = trial.out[0].shape;
   const ConvChannels chosen(node.attrs, dx[3], dy[3], true, false);
   chosen.set_groups(trial.excerpt_attrs);
@@ -307,8 +307,8 @@ std::optional<Trial> try_conv_grad_input(const NodeView& node) {
   return trial;
 }
 
-std::optional<Trial> try_conv_grad_weight(const NodeView& node) {
-  Trial trial = trial_like(node);
+std::optional<NodeTest> try_conv_grad_weight(const NodeView& node) {
+  NodeTest trial = test_like(node);
   const Shape &x = trial.in[0].shape, &dy = trial.in[1].shape, &dw = trial.out[0].shape;
   const ConvChannels chosen(node.attrs, x[3], dy[3], true, true);
   chosen.set_groups(trial.excerpt_attrs);
@@ -320,8 +320,8 @@ std::optional<Trial> try_conv_grad_weight(const NodeView& node) {
 }
 
 /// Each output element depends on the input elements with the same index.
-std::optional<Trial> try_elements(const NodeView& node) {
-  Trial trial = trial_like(node);
+std::optional<NodeTest> try_elements(const NodeView& node) {
+  NodeTest trial = test_like(node);
   const Shape shape = trial.out[0].shape;
   if (shape.num_elements() == 0) return std::nullopt;
   const Indices at = spread(shape.num_elements(), kManyElements);
@@ -362,7 +362,7 @@ Rule rule_of(const OpDef& op) {
 
 /// Infers the output types of the test from its inputs, and those of the excerpt from the inputs' parts.
 /// Returns false if the op rejects them or the excerpt is too large.
-bool complete(const OpDef& op, Trial& trial) {
+bool complete(const OpDef& op, NodeTest& trial) {
   ir::Inferred ran = op.infer({.attrs = trial.attrs, .in = trial.in, .out = {}});
   if (!ran.error.empty()) return false;
   trial.out = std::move(ran.out);
@@ -375,15 +375,15 @@ bool complete(const OpDef& op, Trial& trial) {
     num_elements += std::ssize(trial.excerpt_in[i].at);
   }
   const ir::Inferred excerpt = op.infer({.attrs = trial.excerpt_attrs, .in = in, .out = {}});
-  if (!excerpt.error.empty() || num_elements > kMostElements) return false;
+  if (!excerpt.error.empty() || num_elements > kMaxElements) return false;
   HEARTH_CHECK(excerpt.out.size() == trial.excerpt_out.size());
   for (size_t k = 0; k < excerpt.out.size(); ++k)
     HEARTH_CHECK(excerpt.out[k].shape == trial.excerpt_out[k].shape);
   const NodeView small{.attrs = trial.excerpt_attrs, .in = in, .out = excerpt.out};
-  return op.cost == nullptr || op.cost(small).flops <= 8.0 * kMostWork;
+  return op.cost == nullptr || op.cost(small).flops <= 8.0 * kMaxWork;
 }
 
-double trial_element(const Trial& trial, size_t input, int64_t index) {
+double test_element(const NodeTest& trial, size_t input, int64_t index) {
   const auto seed = static_cast<uint32_t>(input);
   if (is_floating(trial.in[input].dtype))
     return static_cast<double>(trial.scales[input] * drawn_element(seed, index));
@@ -391,7 +391,7 @@ double trial_element(const Trial& trial, size_t input, int64_t index) {
 }
 
 /// Returns the excerpt's graph with the values of its inputs and outputs, computed in float64.
-DrawnSample evaluated_excerpt(const OpDef& op, const Trial& trial) {
+DrawnSample evaluated_excerpt(const OpDef& op, const NodeTest& trial) {
   DrawnSample made;
   std::vector<ValueId> inputs;
   for (size_t i = 0; i < trial.in.size(); ++i) {
@@ -401,14 +401,14 @@ DrawnSample evaluated_excerpt(const OpDef& op, const Trial& trial) {
     inputs.back() =
         made.graph.add_value("", {.dtype = trial.in[i].dtype, .shape = part.shape}, ir::Role::input);
     std::vector<double>& values = made.values[inputs.back()];
-    for (const int64_t index : part.at) values.push_back(trial_element(trial, i, index));
+    for (const int64_t index : part.at) values.push_back(test_element(trial, i, index));
   }
   made.graph.add(op, inputs, trial.excerpt_attrs);
   evaluate_reference(made.graph, made.values);
   return made;
 }
 
-gpu::Tolerance tolerance_of(const OpDef& op, const Trial& trial, DType dtype,
+gpu::Tolerance tolerance_of(const OpDef& op, const NodeTest& trial, DType dtype,
                             const std::vector<double>& expected) {
   if (trial.tolerance) return *trial.tolerance;
   double scale = 1;
@@ -436,23 +436,23 @@ std::vector<int64_t> spread(int64_t size, int64_t count) {
   return made;
 }
 
-std::optional<Trial> trial_of(const OpDef& op, const NodeView& node) {
+std::optional<NodeTest> node_test_of(const OpDef& op, const NodeView& node) {
   const Rule rule = rule_of(op);
   if (rule == nullptr || !op.writes.empty()) return std::nullopt;
-  std::optional<Trial> trial = rule(node);
+  std::optional<NodeTest> trial = rule(node);
   if (!trial || !complete(op, *trial)) return std::nullopt;
   return trial;
 }
 
-std::vector<std::byte> trial_input(const Trial& trial, size_t index) {
+std::vector<std::byte> test_input(const NodeTest& trial, size_t index) {
   const Type& type = trial.in[index];
   std::vector<std::byte> bytes(static_cast<size_t>(type.num_bytes()));
   for (int64_t i = 0; i < type.shape.num_elements(); ++i)
-    store_element(type.dtype, bytes.data(), i, trial_element(trial, index, i));
+    store_element(type.dtype, bytes.data(), i, test_element(trial, index, i));
   return bytes;
 }
 
-std::string compare_with_excerpt(const OpDef& op, const Trial& trial,
+std::string compare_with_excerpt(const OpDef& op, const NodeTest& trial,
                                  std::span<const std::vector<std::byte>> outputs) {
   const DrawnSample excerpt = evaluated_excerpt(op, trial);
   for (size_t k = 0; k < outputs.size(); ++k) {

@@ -23,7 +23,7 @@ std::vector<int64_t> spread(int64_t size, int64_t count);
 
 /// A test of a model's node at its real size. The node runs on random inputs on the GPU. An excerpt, a node
 /// small enough for the host to compute in float64, gives the expected values of some output elements.
-struct Trial {
+struct NodeTest {
   /// attributes of the node that runs: shorter than the model's if no output element has a small excerpt
   ir::Attrs attrs;
   std::vector<ir::Type> in;
@@ -38,13 +38,13 @@ struct Trial {
 };
 /// Returns the test of a node that has a GPU kernel; nullopt if the op has no rule or the host would take too
 /// long.
-std::optional<Trial> trial_of(const ir::OpDef& op, const ir::NodeView& node);
+std::optional<NodeTest> node_test_of(const ir::OpDef& op, const ir::NodeView& node);
 
 /// Returns the bytes of input `index`; floating-point inputs are equal to draw_on_gpu with that seed and
 /// scale.
-std::vector<std::byte> trial_input(const Trial& trial, size_t index);
+std::vector<std::byte> test_input(const NodeTest& trial, size_t index);
 /// Compares the outputs of the GPU with the excerpt. Describes the first difference; empty if there is none.
-std::string compare_with_excerpt(const ir::OpDef& op, const Trial& trial,
+std::string compare_with_excerpt(const ir::OpDef& op, const NodeTest& trial,
                                  std::span<const std::vector<std::byte>> outputs);
 
 }  // namespace hearth::exec

@@ -11,9 +11,9 @@ using ir::ValueId;
 using Scope = nn::Builder::Scope;
 
 /// Layers shared by encoder and decoder.
-class PictureBlocks {
+class ImageBlocks {
  public:
-  PictureBlocks(nn::Builder& builder, const AutoencoderConfig& config) : builder_(builder), config_(config) {}
+  ImageBlocks(nn::Builder& builder, const AutoencoderConfig& config) : builder_(builder), config_(config) {}
 
   ValueId conv(std::string_view name, ValueId x, int64_t channels, int64_t kernel = 3) {
     return builder_.conv(name, x,
@@ -91,7 +91,7 @@ std::string numbered(const char* name, int64_t number) { return name + std::to_s
 
 ValueId encode(nn::Builder& builder, const AutoencoderConfig& config, ValueId x) {
   const Scope scope(builder, "encoder");
-  PictureBlocks blocks(builder, config);
+  ImageBlocks blocks(builder, config);
   const int64_t levels = std::ssize(config.widths);
   x = blocks.conv("conv_in", x, config.widths[0]);
   for (int64_t level = 0; level < levels; ++level) {
@@ -106,7 +106,7 @@ ValueId encode(nn::Builder& builder, const AutoencoderConfig& config, ValueId x)
 
 ValueId decode(nn::Builder& builder, const AutoencoderConfig& config, ValueId x) {
   const Scope scope(builder, "decoder");
-  PictureBlocks blocks(builder, config);
+  ImageBlocks blocks(builder, config);
   const int64_t levels = std::ssize(config.decoder_widths);
   x = blocks.middle(blocks.conv("conv_in", x, config.decoder_widths.back()));
   for (int64_t level = 0; level < levels; ++level) {
@@ -120,18 +120,17 @@ ValueId decode(nn::Builder& builder, const AutoencoderConfig& config, ValueId x)
 
 }  // namespace
 
-ValueId build_picture_encoder(nn::Builder& builder, const AutoencoderConfig& config, ValueId pictures) {
-  const Shape shape = builder.graph().type(pictures).shape;
+ValueId build_image_encoder(nn::Builder& builder, const AutoencoderConfig& config, ValueId images) {
+  const Shape shape = builder.graph().type(images).shape;
   HEARTH_CHECK(shape[1] % config.factor() == 0 && shape[2] % config.factor() == 0);
-  const ValueId moments = encode(builder, config, pictures);
-  return config.quant_conv
-             ? PictureBlocks(builder, config).conv("quant_conv", moments, 2 * config.channels, 1)
-             : moments;
+  const ValueId moments = encode(builder, config, images);
+  return config.quant_conv ? ImageBlocks(builder, config).conv("quant_conv", moments, 2 * config.channels, 1)
+                           : moments;
 }
 
-ValueId build_picture_decoder(nn::Builder& builder, const AutoencoderConfig& config, ValueId latents) {
+ValueId build_image_decoder(nn::Builder& builder, const AutoencoderConfig& config, ValueId latents) {
   if (config.post_quant_conv)
-    latents = PictureBlocks(builder, config).conv("post_quant_conv", latents, config.channels, 1);
+    latents = ImageBlocks(builder, config).conv("post_quant_conv", latents, config.channels, 1);
   return decode(builder, config, latents);
 }
 

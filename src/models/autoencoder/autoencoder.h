@@ -41,10 +41,9 @@ AutoencoderConfig read_autoencoder_config(const fs::path& file);
 /// Builds the encoder with diffusers' names ("encoder.down_blocks.0.resnets.0.norm1.weight"): images [N, H,
 /// W, 3] in [-1, 1], sides a multiple of factor(), to [N, H / factor, W / factor, 2 * channels]: the means of
 /// the latents, then the logarithms of their variances.
-ir::ValueId build_picture_encoder(nn::Builder& builder, const AutoencoderConfig& config,
-                                  ir::ValueId pictures);
+ir::ValueId build_image_encoder(nn::Builder& builder, const AutoencoderConfig& config, ir::ValueId images);
 /// Builds the decoder: latents [N, h, w, channels], neither shifted nor scaled, to images [N, factor * h,
 /// factor * w, 3].
-ir::ValueId build_picture_decoder(nn::Builder& builder, const AutoencoderConfig& config, ir::ValueId latents);
+ir::ValueId build_image_decoder(nn::Builder& builder, const AutoencoderConfig& config, ir::ValueId latents);
 
 }  // namespace hearth::models

@@ -10,13 +10,13 @@
 namespace hearth::models {
 namespace {
 
-constexpr size_t kMostLevels = 8;
+constexpr size_t kMaxLevels = 8;
 
 std::vector<int64_t> read_widths(const ConfigReader& reader, const char* key, int64_t groups) {
   std::vector<int64_t> widths = reader.ids(key);
   const auto is_absurd = [&](int64_t width) { return width < 1 || width > (1 << 16) || width % groups != 0; };
-  if (widths.empty() || widths.size() > kMostLevels || std::ranges::any_of(widths, is_absurd))
-    reader.fail(key, fmt::format("1 to {} widths that {} groups share evenly", kMostLevels, groups));
+  if (widths.empty() || widths.size() > kMaxLevels || std::ranges::any_of(widths, is_absurd))
+    reader.fail(key, fmt::format("1 to {} widths that {} groups share evenly", kMaxLevels, groups));
   return widths;
 }
 

@@ -22,15 +22,15 @@ using Json = nlohmann::ordered_json;
 using Positions = DecoderConfig::Positions;
 
 /// Eight times the deepest known model; planning time grows with the square of the number of layers.
-constexpr int64_t kMostLayers = 1024;
-constexpr int64_t kMostExperts = 1024;
+constexpr int64_t kMaxLayers = 1024;
+constexpr int64_t kMaxExperts = 1024;
 /// Max experts of all layers together: twice those of the largest model of these families.
-constexpr int64_t kMostExpertsInAll = 1 << 14;
+constexpr int64_t kMaxTotalExperts = 1 << 14;
 
 using Reader = ConfigReader;
 
-std::string activation_of(const Reader& reader, const char* key, const char* otherwise) {
-  const std::string name = reader.text(key, otherwise);
+std::string activation_of(const Reader& reader, const char* key, const char* default_value) {
+  const std::string name = reader.text(key, default_value);
   if (name == "silu" || name == "swish") return "silu";
   if (name == "gelu_pytorch_tanh" || name == "gelu_new") return "gelu_tanh";
   if (name == "gelu") return "gelu";
@@ -64,7 +64,7 @@ void check_not_quantized(const Json& config, std::string_view where) {
 }
 
 /// Rejects keys that change the model's computation and that are not supported.
-void check_unfollowed(const Json& config, const Reader& reader) {
+void check_unsupported_keys(const Json& config, const Reader& reader) {
   check_not_quantized(config, reader.where());
   if (!reader.flag("is_causal", true)) reader.fail("is_causal", "true");
   if (reader.flag("use_bidirectional_attention", false)) reader.fail("use_bidirectional_attention", "false");
@@ -75,12 +75,12 @@ void read_usual_sizes(const Reader& reader, const Defaults& defaults, DecoderCon
   config.vocab_size = reader.integer("vocab_size", std::nullopt, 1, 1 << 24);
   config.hidden = reader.integer("hidden_size", std::nullopt, 1, 1 << 18);
   config.intermediate = reader.integer("intermediate_size", std::nullopt, 1, 1 << 20);
-  config.num_layers = reader.integer("num_hidden_layers", std::nullopt, 1, kMostLayers);
+  config.num_layers = reader.integer("num_hidden_layers", std::nullopt, 1, kMaxLayers);
   config.num_heads = reader.integer("num_attention_heads", std::nullopt, 1, 1 << 12);
-  const bool all_alike = reader.says_null("num_key_value_heads") || defaults.num_kv_heads == 0;
+  const bool all_alike = reader.has_null("num_key_value_heads") || defaults.num_kv_heads == 0;
   config.num_kv_heads =
       reader.integer("num_key_value_heads", all_alike ? config.num_heads : defaults.num_kv_heads, 1, 1 << 12);
-  const bool shared = reader.says_null("head_dim") || defaults.head_size == 0;
+  const bool shared = reader.has_null("head_dim") || defaults.head_size == 0;
   config.head_size =
       reader.integer("head_dim", shared ? config.hidden / config.num_heads : defaults.head_size, 2, 1 << 12);
   config.max_positions =
@@ -93,9 +93,9 @@ void read_usual_sizes(const Reader& reader, const Defaults& defaults, DecoderCon
 }
 
 /// Reads "sliding_window"; 0 if it is null.
-int64_t read_window(const Reader& reader, int64_t otherwise) {
-  if (reader.says_null("sliding_window")) return 0;
-  return reader.integer("sliding_window", otherwise, 1, int64_t{1} << 32);
+int64_t read_window(const Reader& reader, int64_t default_value) {
+  if (reader.has_null("sliding_window")) return 0;
+  return reader.integer("sliding_window", default_value, 1, int64_t{1} << 32);
 }
 
 /// Returns which layers have a sliding window, from "layer_types"; nullopt if it is absent.
@@ -166,16 +166,16 @@ void set_phi3(const Reader& reader, DecoderConfig& config) {
   config.windows = read_one_window(reader, config, read_window(reader, 0));
 }
 
-double read_positive(const Reader& reader, const char* key, double otherwise) {
-  const double value = reader.number(key, otherwise);
+double read_positive(const Reader& reader, const char* key, double default_value) {
+  const double value = reader.number(key, default_value);
   if (!(value > 0)) reader.fail(key, "a positive number");
   return value;
 }
 
 /// Reads a soft cap; null: off.
-double read_cap(const Reader& reader, const char* key, double otherwise) {
-  if (reader.says_null(key)) return 0;
-  const double cap = reader.number(key, otherwise);
+double read_cap(const Reader& reader, const char* key, double default_value) {
+  if (reader.has_null(key)) return 0;
+  const double cap = reader.number(key, default_value);
   if (!(cap > 0)) reader.fail(key, "a positive number or null");
   return cap;
 }
@@ -261,7 +261,7 @@ void read_gpt2_sizes(const Reader& reader, const Defaults& defaults, DecoderConf
   config.vocab_size = reader.integer("vocab_size", std::nullopt, 1, 1 << 24);
   config.hidden = reader.integer("n_embd", std::nullopt, 1, 1 << 18);
   config.intermediate = reader.integer("n_inner", 4 * config.hidden, 1, 1 << 20);
-  config.num_layers = reader.integer("n_layer", std::nullopt, 1, kMostLayers);
+  config.num_layers = reader.integer("n_layer", std::nullopt, 1, kMaxLayers);
   config.num_heads = config.num_kv_heads = reader.integer("n_head", std::nullopt, 1, 1 << 12);
   config.head_size = config.hidden / config.num_heads;
   config.max_positions = reader.integer("n_positions", defaults.max_positions, 1, 1 << 24);
@@ -291,15 +291,15 @@ void check_router(const Reader& reader) {
 }
 
 /// Reads the number of experts: version 4 has a different key for each family, version 5 accepts both.
-int64_t read_num_experts(const Reader& reader, const char* key, const char* other, int64_t otherwise) {
-  const int64_t count = reader.integer(reader.has(key) ? key : other, otherwise, 1, kMostExperts);
-  if (reader.integer(other, count, 1, kMostExperts) != count)
+int64_t read_num_experts(const Reader& reader, const char* key, const char* other, int64_t default_value) {
+  const int64_t count = reader.integer(reader.has(key) ? key : other, default_value, 1, kMaxExperts);
+  if (reader.integer(other, count, 1, kMaxExperts) != count)
     reader.fail(other, fmt::format("the value of \"{}\", {},", key, count));
   return count;
 }
 
-int64_t read_per_token(const Reader& reader, int64_t count, int64_t otherwise) {
-  const int64_t found = reader.integer("num_experts_per_tok", otherwise, 1, kMostExperts);
+int64_t read_per_token(const Reader& reader, int64_t count, int64_t default_value) {
+  const int64_t found = reader.integer("num_experts_per_tok", default_value, 1, kMaxExperts);
   if (found > count)
     user_error("{}: expected num_experts_per_tok of at most {} experts, got {}", reader.where(), count,
                found);
@@ -424,8 +424,8 @@ const Family& find_family(const Reader& reader) {
 /// Returns keys and values of the dropout rates above 0 that transformers uses when it trains this family.
 std::vector<std::pair<std::string, double>> read_dropouts(const Reader& reader, std::string_view family) {
   std::vector<std::pair<std::string, double>> rates;
-  const auto read = [&](const char* key, double otherwise) {
-    if (const double rate = reader.number(key, otherwise); rate > 0) rates.emplace_back(key, rate);
+  const auto read = [&](const char* key, double default_value) {
+    if (const double rate = reader.number(key, default_value); rate > 0) rates.emplace_back(key, rate);
   };
   const bool is_gpt2 = family == "gpt2";
   if (is_gpt2 || family == "phi3") {
@@ -448,7 +448,7 @@ void set_ropes(const Reader& reader, const RopeDefaults& defaults, DecoderConfig
 }
 
 void check_num_experts(const Reader& reader, const DecoderConfig& config) {
-  const int64_t most = kMostExpertsInAll / config.num_layers;
+  const int64_t most = kMaxTotalExperts / config.num_layers;
   if (config.experts.count <= most) return;
   user_error("{}: expected at most {} experts in each of {} layers, got {}", reader.where(), most,
              config.num_layers, config.experts.count);
@@ -460,7 +460,7 @@ DecoderConfig parse_decoder_config(std::string_view json, const std::string& whe
   const Json object = parse_json_object<Json>(json, where);
   const Reader reader(object, where);
   const Family& family = find_family(reader);
-  check_unfollowed(object, reader);
+  check_unsupported_keys(object, reader);
   DecoderConfig config{.family = family.name};
   family.read_sizes(reader, family.defaults, config);
   config.activation = activation_of(reader, family.defaults.activation_key, family.defaults.activation);

@@ -33,30 +33,31 @@ class ConfigReader {
   bool has(const char* key) const { return object_.contains(key) && !object_.at(key).is_null(); }
 
   /// True if the key is present and null.
-  bool says_null(const char* key) const { return object_.contains(key) && object_.at(key).is_null(); }
+  bool has_null(const char* key) const { return object_.contains(key) && object_.at(key).is_null(); }
 
   /// Returns an integer in [least, most]; `otherwise` if the key is absent. The getters below throw UserError
   /// for a wrong type.
-  int64_t integer(const char* key, std::optional<int64_t> otherwise, int64_t least, int64_t most) const {
-    if (!has(key) && otherwise) return *otherwise;
+  int64_t integer(const char* key, std::optional<int64_t> default_value, int64_t min_value,
+                  int64_t max_value) const {
+    if (!has(key) && default_value) return *default_value;
     const nlohmann::ordered_json& value = at(key);
-    const bool whole = value.is_number_integer() && value >= least && value <= most;
-    if (!whole) fail(key, fmt::format("a whole number from {} to {}", least, most));
+    const bool whole = value.is_number_integer() && value >= min_value && value <= max_value;
+    if (!whole) fail(key, fmt::format("a whole number from {} to {}", min_value, max_value));
     return value.get<int64_t>();
   }
-  double number(const char* key, double otherwise) const {
-    if (!has(key)) return otherwise;
+  double number(const char* key, double default_value) const {
+    if (!has(key)) return default_value;
     const nlohmann::ordered_json& value = at(key);
     if (!value.is_number() || !std::isfinite(value.get<double>())) fail(key, "a number");
     return value.get<double>();
   }
-  bool flag(const char* key, bool otherwise) const {
-    if (!has(key)) return otherwise;
+  bool flag(const char* key, bool default_value) const {
+    if (!has(key)) return default_value;
     if (!at(key).is_boolean()) fail(key, "true or false");
     return at(key).get<bool>();
   }
-  std::string text(const char* key, const std::string& otherwise) const {
-    if (!object_.contains(key)) return otherwise;
+  std::string text(const char* key, const std::string& default_value) const {
+    if (!object_.contains(key)) return default_value;
     if (!at(key).is_string()) fail(key, "text");
     return at(key).get<std::string>();
   }

@@ -115,7 +115,7 @@ class Decoder {
     return linear(name, x, out_features, bias, config_.init_normal);
   }
   /// Output projection of attention or MLP.
-  ValueId last_linear(const char* name, ValueId x, bool bias) {
+  ValueId output_projection(const char* name, ValueId x, bool bias) {
     const double normal = config_.branch_init_normal > 0 ? config_.branch_init_normal : config_.init_normal;
     return linear(name, x, config_.hidden, bias, normal);
   }
@@ -130,7 +130,7 @@ class Decoder {
   ValueId post_norm(const char* name, ValueId x) { return config_.post_norms ? norm(name, x) : x; }
 
   /// Applies QK norm, per head or over all heads, and then RoPE.
-  ValueId turn(const char* norm_name, ValueId x, int64_t num_heads, Positions by) {
+  ValueId norm_and_rotate(const char* norm_name, ValueId x, int64_t num_heads, Positions by) {
     if (config_.qk_norm_whole) x = norm(norm_name, x);
     if (config_.qk_norm) {
       const int64_t count = in_.num_rows * in_.context;
@@ -160,12 +160,12 @@ class Decoder {
       k = linear("k_proj", x, kv_size, config_.qkv_bias);
       v = linear("v_proj", x, kv_size, config_.qkv_bias);
     }
-    q = turn("q_norm", q, config_.num_heads, positions(layer));
-    k = turn("k_norm", k, config_.num_kv_heads, positions(layer));
-    return last_linear(names_.out, mix(q, k, v, layer), config_.out_bias);
+    q = norm_and_rotate("q_norm", q, config_.num_heads, positions(layer));
+    k = norm_and_rotate("k_norm", k, config_.num_kv_heads, positions(layer));
+    return output_projection(names_.out, attention_op(q, k, v, layer), config_.out_bias);
   }
 
-  ValueId mix(ValueId q, ValueId k, ValueId v, int64_t layer) {
+  ValueId attention_op(ValueId q, ValueId k, ValueId v, int64_t layer) {
     const int64_t window = config_.windows[static_cast<size_t>(layer)];
     const double divisor = config_.scale_by_layer ? static_cast<double>(layer + 1) : 1;
     ir::Attrs attrs = {{"heads", config_.num_heads},
@@ -193,19 +193,19 @@ class Decoder {
   };
   static constexpr MlpNames kMixtral = {"w1", "w3", "w2"};
 
-  MlpNames usual_names() const { return {"gate_proj", names_.up, names_.down}; }
+  MlpNames default_names() const { return {"gate_proj", names_.up, names_.down}; }
 
   ValueId feed_forward(ValueId x, int64_t layer) {
     const ExpertsConfig& experts = config_.experts;
     const Scope scope(builder_, experts.mixtral_names ? "block_sparse_moe" : "mlp");
     if (experts.count > 0 && experts.layers[static_cast<size_t>(layer)]) return run_experts(x);
-    return mlp(x, config_.intermediate, usual_names());
+    return mlp(x, config_.intermediate, default_names());
   }
 
   ValueId mlp(ValueId x, int64_t size, const MlpNames& names) {
     if (!config_.gated_mlp) {
       const ValueId up = linear(names.up, x, size, config_.mlp_bias);
-      return last_linear(names.down, builder_.op(config_.activation, {up}), config_.mlp_bias);
+      return output_projection(names.down, builder_.op(config_.activation, {up}), config_.mlp_bias);
     }
     ValueId gate = ir::kNone, up = ir::kNone;
     if (config_.fused_projections) {
@@ -217,7 +217,7 @@ class Decoder {
       up = linear(names.up, x, size, config_.mlp_bias);
     }
     const ValueId gated = builder_.op("glu", {gate, up}, {{"activation", config_.activation}});
-    return last_linear(names.down, gated, config_.mlp_bias);
+    return output_projection(names.down, gated, config_.mlp_bias);
   }
 
   /// Returns the router weight of each expert for each token, [N, experts]; 0 for experts not chosen.
@@ -238,7 +238,7 @@ class Decoder {
     for (int64_t i = 0; i < config_.experts.count; ++i) {
       const Scope scope(builder_, "experts." + std::to_string(i));
       const ValueId made =
-          mlp(x, config_.experts.intermediate, config_.experts.mixtral_names ? kMixtral : usual_names());
+          mlp(x, config_.experts.intermediate, config_.experts.mixtral_names ? kMixtral : default_names());
       const ValueId part = builder_.op("scale_rows", {made, columns(shares, i, 1)});
       sum = sum == ir::kNone ? part : builder_.add(sum, part);
     }

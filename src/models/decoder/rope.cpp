@@ -12,7 +12,7 @@
 namespace hearth::models {
 namespace {
 
-constexpr int64_t kMostPositions = int64_t{1} << 32;
+constexpr int64_t kMaxPositions = int64_t{1} << 32;
 /// Keys of rope_scaling and rope_parameters that transformers reads or is known to ignore.
 constexpr std::array kKnownKeys = {"rope_type",        "type",
                                    "rope_theta",       "partial_rotary_factor",
@@ -33,20 +33,20 @@ struct Source {
   bool is_version_4;  ///< true if `scaling` is rope_scaling, the key of transformers version 4
 };
 
-double positive(const ConfigReader& reader, const char* key, double otherwise) {
-  const double value = reader.number(key, otherwise);
+double positive(const ConfigReader& reader, const char* key, double default_value) {
+  const double value = reader.number(key, default_value);
   if (!(value > 0)) reader.fail(key, "a positive number");
   return value;
 }
 
-int64_t positions(const ConfigReader& reader, int64_t otherwise) {
-  return reader.integer("original_max_position_embeddings", otherwise, 1, kMostPositions);
+int64_t positions(const ConfigReader& reader, int64_t default_value) {
+  return reader.integer("original_max_position_embeddings", default_value, 1, kMaxPositions);
 }
 
 /// Returns a number from the config, the object `scaling`, or both if they agree.
 double from_either(const ConfigReader& config, const ConfigReader& scaling, const char* key,
-                   double otherwise) {
-  const double outer = config.number(key, otherwise);
+                   double default_value) {
+  const double outer = config.number(key, default_value);
   const double inner = scaling.number(key, outer);
   if (config.has(key) && inner != outer)
     scaling.fail(key, fmt::format("{} as in the enclosing object", outer));
@@ -87,9 +87,9 @@ void read_yarn(const Source& in, RopeOptions& rope) {
   rope.original_positions = original_positions(in);
   if (!(rope.theta > 1)) user_error("{}: expected a rope_theta above 1, got {}", scaling.where(), rope.theta);
   // Zero counts as absent, as in transformers (Python's `or`).
-  const auto or_else = [&](const char* key, double otherwise) {
-    const double value = scaling.number(key, otherwise);
-    return value == 0 ? otherwise : value;
+  const auto or_else = [&](const char* key, double default_value) {
+    const double value = scaling.number(key, default_value);
+    return value == 0 ? default_value : value;
   };
   rope.beta_fast = or_else("beta_fast", rope.beta_fast);
   rope.beta_slow = or_else("beta_slow", rope.beta_slow);

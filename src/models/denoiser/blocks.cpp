@@ -76,19 +76,19 @@ FluxBlocks::FluxBlocks(nn::Builder& builder, const DenoiserConfig& config, const
                         {"theta", config.theta}})) {}
 
 ValueId FluxBlocks::join(Streams parts) {
-  const int64_t size = builder_.graph().type(parts.picture).shape.back();
+  const int64_t size = builder_.graph().type(parts.image).shape.back();
   const ValueId text = reshape(parts.text, in_.num_rows, text_tokens_ * size);
-  const ValueId picture = reshape(parts.picture, in_.num_rows, num_tokens() * size);
-  return reshape(builder_.concat({text, picture}), in_.num_rows * (text_tokens_ + num_tokens()), size);
+  const ValueId image = reshape(parts.image, in_.num_rows, num_tokens() * size);
+  return reshape(builder_.concat({text, image}), in_.num_rows * (text_tokens_ + num_tokens()), size);
 }
 
 FluxBlocks::Streams FluxBlocks::split(ValueId joined) {
   const int64_t size = builder_.graph().type(joined).shape.back();
   const ValueId samples = reshape(joined, in_.num_rows, (text_tokens_ + num_tokens()) * size);
   const ValueId text = columns(samples, 0, text_tokens_ * size);
-  const ValueId picture = columns(samples, text_tokens_ * size, num_tokens() * size);
+  const ValueId image = columns(samples, text_tokens_ * size, num_tokens() * size);
   return {.text = reshape(text, in_.num_rows * text_tokens_, size),
-          .picture = reshape(picture, in_.num_rows * num_tokens(), size)};
+          .image = reshape(image, in_.num_rows * num_tokens(), size)};
 }
 
 ValueId FluxBlocks::norm_heads(std::string_view name, ValueId x) {
@@ -106,22 +106,22 @@ ValueId FluxBlocks::rotate(ValueId x) {
 FluxBlocks::Streams FluxBlocks::attend_both(Streams x) {
   const Scope scope(builder_, "attn");
   const int64_t width = config_.width();
-  const ValueId q = norm_heads("norm_q", linear("to_q", x.picture, width, bias_));
-  const ValueId k = norm_heads("norm_k", linear("to_k", x.picture, width, bias_));
-  const ValueId v = linear("to_v", x.picture, width, bias_);
+  const ValueId q = norm_heads("norm_q", linear("to_q", x.image, width, bias_));
+  const ValueId k = norm_heads("norm_k", linear("to_k", x.image, width, bias_));
+  const ValueId v = linear("to_v", x.image, width, bias_);
   const ValueId text_q = norm_heads("norm_added_q", linear("add_q_proj", x.text, width, bias_));
   const ValueId text_k = norm_heads("norm_added_k", linear("add_k_proj", x.text, width, bias_));
   const ValueId text_v = linear("add_v_proj", x.text, width, bias_);
   const Streams mixed =
       split(attend(rotate(join({text_q, q})), rotate(join({text_k, k})), join({text_v, v})));
   return {.text = linear("to_add_out", mixed.text, width, bias_),
-          .picture = linear("to_out.0", mixed.picture, width, bias_)};
+          .image = linear("to_out.0", mixed.image, width, bias_)};
 }
 
 ValueId FluxBlocks::last_layers(ValueId joined, ValueId condition) {
   const std::vector<ValueId> parts =
       chunks(zero_linear("norm_out.linear", condition, 2 * config_.width(), bias_), 2);
-  const ValueId normed = modulated_norm(split(joined).picture, parts[1], parts[0]);
+  const ValueId normed = modulated_norm(split(joined).image, parts[1], parts[0]);
   return zero_linear("proj_out", normed, config_.out_features(), bias_);
 }
 

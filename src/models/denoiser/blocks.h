@@ -55,7 +55,7 @@ class FluxBlocks : public DenoiserBlocks {
 
  protected:
   struct Streams {
-    ir::ValueId text, picture;
+    ir::ValueId text, image;
   };
   /// Shift, scale and gate of attention, then of the MLP.
   using Modulation = std::vector<ir::ValueId>;

@@ -20,14 +20,14 @@ using Json = nlohmann::ordered_json;
 using Reader = ConfigReader;
 using Family = DenoiserConfig::Family;
 
-constexpr int64_t kMostLayers = 1024;
-constexpr int64_t kMostWidth = 1 << 17;
+constexpr int64_t kMaxLayers = 1024;
+constexpr int64_t kMaxWidth = 1 << 17;
 
 /// Reads the elements of a head that RoPE rotates by each axis.
 std::vector<int64_t> read_axes(const Reader& reader, const DenoiserConfig& config,
-                               std::vector<int64_t> otherwise, size_t count) {
+                               std::vector<int64_t> default_value, size_t count) {
   std::vector<int64_t> axes =
-      reader.has("axes_dims_rope") ? reader.ids("axes_dims_rope") : std::move(otherwise);
+      reader.has("axes_dims_rope") ? reader.ids("axes_dims_rope") : std::move(default_value);
   int64_t sum = 0;
   for (const int64_t axis : axes) {
     if (axis % 2 != 0 || axis > config.head_size) reader.fail("axes_dims_rope", "even parts of a head");
@@ -51,9 +51,9 @@ int64_t unpacked(const Reader& reader, const char* key, int64_t features, int64_
 void read_heads(const Reader& reader, int64_t heads, int64_t head_size, DenoiserConfig& config) {
   config.heads = reader.integer("num_attention_heads", heads, 1, 1 << 12);
   config.head_size = reader.integer("attention_head_dim", head_size, 2, 1 << 12);
-  if (config.width() > kMostWidth)
+  if (config.width() > kMaxWidth)
     user_error("{}: expected num_attention_heads times attention_head_dim up to {}, got {}", reader.where(),
-               kMostWidth, config.width());
+               kMaxWidth, config.width());
 }
 
 /// Refuses the FLUX.1 tools (Fill, Depth, Canny), which read a second image in additional in_channels.
@@ -81,8 +81,8 @@ void read_flux_sizes(const Reader& reader, const FluxSizes& sizes, DenoiserConfi
       unpacked(reader, "out_channels", reader.integer("out_channels", features, 1, 1 << 20), config.patch);
   if (config.out_channels != config.channels) refuse_tool(reader, config);
   read_heads(reader, sizes.heads, 128, config);
-  config.num_double = reader.integer("num_layers", sizes.num_double, 0, kMostLayers);
-  config.num_single = reader.integer("num_single_layers", sizes.num_single, 0, kMostLayers);
+  config.num_double = reader.integer("num_layers", sizes.num_double, 0, kMaxLayers);
+  config.num_single = reader.integer("num_single_layers", sizes.num_single, 0, kMaxLayers);
   config.text_width = reader.integer("joint_attention_dim", sizes.text_width, 1, 1 << 20);
 }
 
@@ -129,7 +129,7 @@ DenoiserConfig read_dit(const Reader& reader) {
   config.out_channels = reader.integer("out_channels", config.channels, 1, 1 << 17);
   if (config.out_channels != config.channels && config.out_channels != 2 * config.channels)
     reader.fail("out_channels", "in_channels, or twice as many with a learned variance,");
-  config.num_single = reader.integer("num_layers", 28, 1, kMostLayers);
+  config.num_single = reader.integer("num_layers", 28, 1, kMaxLayers);
   config.mlp = 4 * config.width();
   config.side = reader.integer("sample_size", 32, 1, 1 << 14) / config.patch;
   if (config.side < 1) reader.fail("sample_size", "at least one patch");

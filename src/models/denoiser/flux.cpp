@@ -13,7 +13,7 @@ class Flux : public FluxBlocks {
   ValueId run() {
     const ValueId condition = embed_condition();
     Streams x{.text = linear("context_embedder", text(), config_.width()),
-              .picture = linear("x_embedder", in_.tokens, config_.width())};
+              .image = linear("x_embedder", in_.tokens, config_.width())};
     for (int64_t i = 0; i < config_.num_double; ++i) {
       const Scope scope(builder_, "transformer_blocks." + std::to_string(i));
       x = run_double(x, condition);
@@ -59,11 +59,11 @@ class Flux : public FluxBlocks {
   }
 
   Streams run_double(Streams x, ValueId condition) {
-    const Modulation picture = modulation("norm1.linear", condition, 6);
+    const Modulation image = modulation("norm1.linear", condition, 6);
     const Modulation text = modulation("norm1_context.linear", condition, 6);
     const Streams branch = attend_both({.text = modulated_norm(x.text, text[0], text[1]),
-                                        .picture = modulated_norm(x.picture, picture[0], picture[1])});
-    x.picture = feed_forward("ff", gated_add(x.picture, picture[2], branch.picture), picture);
+                                        .image = modulated_norm(x.image, image[0], image[1])});
+    x.image = feed_forward("ff", gated_add(x.image, image[2], branch.image), image);
     x.text = feed_forward("ff_context", gated_add(x.text, text[2], branch.text), text);
     return x;
   }

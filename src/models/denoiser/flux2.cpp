@@ -13,14 +13,14 @@ class Flux2 : public FluxBlocks {
 
   ValueId run() {
     const ValueId condition = embed_condition();
-    const Modulation picture = modulation("double_stream_modulation_img.linear", condition, 6);
+    const Modulation image = modulation("double_stream_modulation_img.linear", condition, 6);
     const Modulation text = modulation("double_stream_modulation_txt.linear", condition, 6);
     const Modulation both = modulation("single_stream_modulation.linear", condition, 3);
     Streams x{.text = linear("context_embedder", in_.text, config_.width(), false),
-              .picture = linear("x_embedder", in_.tokens, config_.width(), false)};
+              .image = linear("x_embedder", in_.tokens, config_.width(), false)};
     for (int64_t i = 0; i < config_.num_double; ++i) {
       const Scope scope(builder_, "transformer_blocks." + std::to_string(i));
-      x = run_double(x, text, picture);
+      x = run_double(x, text, image);
     }
     ValueId joined = join(x);
     for (int64_t i = 0; i < config_.num_single; ++i) {
@@ -55,10 +55,10 @@ class Flux2 : public FluxBlocks {
     return gated_add(x, by[5], linear("linear_out", inner, config_.width(), false));
   }
 
-  Streams run_double(Streams x, const Modulation& text, const Modulation& picture) {
+  Streams run_double(Streams x, const Modulation& text, const Modulation& image) {
     const Streams branch = attend_both({.text = modulated_norm(x.text, text[0], text[1]),
-                                        .picture = modulated_norm(x.picture, picture[0], picture[1])});
-    x.picture = feed_forward("ff", gated_add(x.picture, picture[2], branch.picture), picture);
+                                        .image = modulated_norm(x.image, image[0], image[1])});
+    x.image = feed_forward("ff", gated_add(x.image, image[2], branch.image), image);
     x.text = feed_forward("ff_context", gated_add(x.text, text[2], branch.text), text);
     return x;
   }

@@ -31,17 +31,17 @@ ValueId features(Builder& builder, ValueId images, double scale) {
   const Builder::Scope scope(builder, "features");
   const ConvNorm conv{.activation = "silu"};
   Strides strides(builder, images);
-  int64_t before = divisible(kStem * scale);
+  int64_t before = round_channels(kStem * scale);
   ValueId x = conv(builder, "0", images, {.out_channels = before, .stride = strides.next(2)});
   int number = 1;
   for (const Stage& stage : kStages) {
-    const int64_t out = divisible(static_cast<double>(stage.out) * scale);
+    const int64_t out = round_channels(static_cast<double>(stage.out) * scale);
     for (int block = 0; block < stage.blocks; ++block) {
       const Builder::Scope inner(builder, std::to_string(number) + "." + std::to_string(block));
       const int64_t stride = block == 0 ? stage.stride : 1;
       x = InvertedResidual{.kernel = stage.kernel,
                            .stride = strides.next(stride),
-                           .wide = divisible(static_cast<double>(before * stage.widening)),
+                           .wide = round_channels(static_cast<double>(before * stage.widening)),
                            .out = out,
                            .squeezed = std::max<int64_t>(1, before / 4),
                            .activation = "silu",

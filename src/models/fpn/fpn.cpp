@@ -23,9 +23,10 @@ ValueId even_conv(Builder& builder, std::string_view name, ValueId in, const Bui
 }  // namespace
 
 Pyramid build_resnet50_fpn(Builder& builder, ValueId images, const PyramidOptions& options) {
-  const Shape pictures = builder.graph().type(images).shape;
-  if (pictures[1] % 32 != 0 || pictures[2] % 32 != 0)
-    user_error("expected images with sides that are multiples of 32, got {} x {}", pictures[1], pictures[2]);
+  const Shape image_shape = builder.graph().type(images).shape;
+  if (image_shape[1] % 32 != 0 || image_shape[2] % 32 != 0)
+    user_error("expected images with sides that are multiples of 32, got {} x {}", image_shape[1],
+               image_shape[2]);
   ResNet body = kResNet50;
   body.width = options.width;
   body.small_stem = false;

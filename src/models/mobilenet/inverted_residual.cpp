@@ -33,7 +33,7 @@ ValueId squeeze_excite(Builder& builder, const std::string& name, ValueId in, co
 
 }  // namespace
 
-int64_t divisible(double channels) {
+int64_t round_channels(double channels) {
   const int64_t nearest = std::max<int64_t>(8, static_cast<int64_t>(channels + 4) / 8 * 8);
   return static_cast<double>(nearest) < 0.9 * channels ? nearest + 8 : nearest;
 }

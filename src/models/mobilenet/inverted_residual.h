@@ -8,7 +8,7 @@ namespace hearth::models {
 
 /// Rounds a number of channels to the nearest multiple of 8, at least 8 and at least nine tenths of the
 /// number.
-int64_t divisible(double channels);
+int64_t round_channels(double channels);
 
 /// Convolution without bias, batch norm and activation, named 0 and 1 below `name`.
 struct ConvNorm {

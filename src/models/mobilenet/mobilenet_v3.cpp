@@ -52,18 +52,18 @@ ValueId features(Builder& builder, ValueId images, std::span<const Row> rows, do
   const Builder::Scope scope(builder, "features");
   const ConvNorm conv{.activation = "hardswish", .norm = kNorm};
   Strides strides(builder, images);
-  int64_t before = divisible(kStem * scale);
+  int64_t before = round_channels(kStem * scale);
   ValueId x = conv(builder, "0", images, {.out_channels = before, .stride = strides.next(2)});
   int number = 1;
   for (const Row& row : rows) {
     const Builder::Scope inner(builder, std::to_string(number++));
-    const int64_t wide = divisible(static_cast<double>(row.wide) * scale);
-    const int64_t out = divisible(static_cast<double>(row.out) * scale);
+    const int64_t wide = round_channels(static_cast<double>(row.wide) * scale);
+    const int64_t out = round_channels(static_cast<double>(row.out) * scale);
     x = InvertedResidual{.kernel = row.kernel,
                          .stride = strides.next(row.stride),
                          .wide = wide,
                          .out = out,
-                         .squeezed = row.squeezes ? divisible(static_cast<double>(wide / 4)) : 0,
+                         .squeezed = row.squeezes ? round_channels(static_cast<double>(wide / 4)) : 0,
                          .activation = row.activation,
                          .squeeze_activation = "relu",
                          .gate = "hardsigmoid",
@@ -79,8 +79,8 @@ Outputs classify(Builder& builder, ValueId images, const ModelOptions& options, 
   const double scale = options.width > 0 ? static_cast<double>(options.width) / kStem : 1;
   ValueId x = builder.global_avg_pool(features(builder, images, rows, scale));
   const Builder::Scope scope(builder, "classifier");
-  x = builder.op("hardswish",
-                 {builder.linear("0", x, divisible(static_cast<double>(hidden) * scale), {.normal = 0.01})});
+  x = builder.op("hardswish", {builder.linear("0", x, round_channels(static_cast<double>(hidden) * scale),
+                                              {.normal = 0.01})});
   x = builder.dropout("2", x, options.dropout);
   return {builder.linear("3", x, options.num_classes, {.normal = 0.01})};
 }

@@ -170,19 +170,19 @@ int64_t num_yolox_anchors(int64_t height, int64_t width) {
 }
 
 ValueId build_yolox(Builder& builder, ValueId images, const YoloxSize& size, int64_t num_classes) {
-  const Shape pictures = builder.graph().type(images).shape;
-  if (pictures[1] % 32 != 0 || pictures[2] % 32 != 0)
-    user_error("expected images with sides that are multiples of 32, got {} x {} for {}", pictures[1],
-               pictures[2], size.name);
+  const Shape image_shape = builder.graph().type(images).shape;
+  if (image_shape[1] % 32 != 0 || image_shape[2] % 32 != 0)
+    user_error("expected images with sides that are multiples of 32, got {} x {} for {}", image_shape[1],
+               image_shape[2], size.name);
   Layers layers(builder, size);
   const Levels levels = neck(layers, darknet(layers, images));
   const Builder::Scope scope(builder, "head");
   std::vector<ValueId> all;
   for (int level = 0; level < 3; ++level)
     all.push_back(predict(layers, levels[static_cast<size_t>(level)], level, num_classes));
-  const int64_t anchors = num_yolox_anchors(pictures[1], pictures[2]);
+  const int64_t anchors = num_yolox_anchors(image_shape[1], image_shape[2]);
   return builder.op("reshape", {builder.concat(all)},
-                    {{"shape", std::vector<int64_t>{pictures[0], anchors, 5 + num_classes}}});
+                    {{"shape", std::vector<int64_t>{image_shape[0], anchors, 5 + num_classes}}});
 }
 
 }  // namespace hearth::models

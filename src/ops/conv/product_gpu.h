@@ -116,7 +116,7 @@ struct PanelLoader<T, kLines, EvenGathered<T, Side, uniform>> {
   RT_DEVICE void fetch(Panel<T, kLines>& panel, int first_term, int end_term) {
     const auto* origin = reinterpret_cast<const std::byte*>(side.origin());
     RT_UNROLL
-    for (int i = 0; i < panel.kOwn; ++i) {
+    for (int i = 0; i < panel.kLaneElements; ++i) {
       TapOffset tap_offset = terms[i % kOwnTerms].tap_offset;
       if (kAlongTerms) tap_offset = tap_offset + lines[i];
       panel.held[i] = {};
@@ -181,12 +181,12 @@ struct ThreadOutputs {
                           int64_t row_width)
       : row(thread_output_row), column(thread_output_column), width(static_cast<int>(row_width)) {
     const int down = row - static_cast<int>(part.row), across = column - static_cast<int>(part.column);
-    first = rt::renewed(down * width + across);
+    first = rt::opaque_value(down * width + across);
   }
   /// Returns the index of an output, relative to the block's first one.
   RT_DEVICE uint32_t index(int at_row, int at_column) const {
     // Separate variables let the compiler use a scalar (per-wave) multiply.
-    const int of_warp = rt::kept_for_warp((at_row - row) * width + at_column - column);
+    const int of_warp = rt::uniform_value((at_row - row) * width + at_column - column);
     return static_cast<uint32_t>(first + of_warp);
   }
 };

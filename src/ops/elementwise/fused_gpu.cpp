@@ -30,13 +30,13 @@ struct GpuInputs {
 };
 
 /// Elements per thread at a time.
-constexpr int kOwn = 4;
-using Values = rt::Vec<float, kOwn>;
+constexpr int kLaneElements = 4;
+using Values = rt::Vec<float, kLaneElements>;
 
 template <class F>
 RT_DEVICE bool apply_to(Values& result, const Values& a, const Values& b, float p) {
   RT_UNROLL
-  for (int e = 0; e < kOwn; ++e) result.at[e] = F()(a.at[e], b.at[e], p);
+  for (int e = 0; e < kLaneElements; ++e) result.at[e] = F()(a.at[e], b.at[e], p);
   return true;
 }
 /// Applies a formula to all elements with a single branch.
@@ -54,25 +54,27 @@ template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     run_program(GpuInputs<T> in, T* out, int64_t count, GpuProgram program) {
   RT_DYNAMIC_SHARED(float, shared);
-  const auto slot = [local = shared + threadIdx.x * kOwn](int i) { return local + i * kOwn * kBlockThreads; };
-  for (int64_t at = first_element() * kOwn; at < count; at += element_stride() * kOwn) {
+  const auto slot = [local = shared + threadIdx.x * kLaneElements](int i) {
+    return local + i * kLaneElements * kBlockThreads;
+  };
+  for (int64_t at = first_element() * kLaneElements; at < count; at += element_stride() * kLaneElements) {
     for (int k = 0; k < program.num_inputs; ++k) {
-      const auto input = load_before<kOwn>(count, in.at[k], at);
+      const auto input = load_before<kLaneElements>(count, in.at[k], at);
       Values values;
       RT_UNROLL
-      for (int e = 0; e < kOwn; ++e) values.at[e] = rt::to_float(input.at[e]);
+      for (int e = 0; e < kLaneElements; ++e) values.at[e] = rt::to_float(input.at[e]);
       rt::store(slot(k), values);
     }
     Values result = {};
     for (int s = 0; s < program.num_steps; ++s) {
       const GpuStep& step = program.steps[s];
-      result = apply(Formulas(), step.formula, rt::load<float, kOwn>(slot(step.a)),
-                     rt::load<float, kOwn>(slot(step.b)), step.parameter);
+      result = apply(Formulas(), step.formula, rt::load<float, kLaneElements>(slot(step.a)),
+                     rt::load<float, kLaneElements>(slot(step.b)), step.parameter);
       rt::store(slot(step.to), result);
     }
-    rt::Vec<T, kOwn> made;
+    rt::Vec<T, kLaneElements> made;
     RT_UNROLL
-    for (int e = 0; e < kOwn; ++e) made.at[e] = rt::from_float<T>(result.at[e]);
+    for (int e = 0; e < kLaneElements; ++e) made.at[e] = rt::from_float<T>(result.at[e]);
     store_before(count, out, at, made);
   }
 }
@@ -119,7 +121,7 @@ ir::Kernel make(const NodeView& node) {
     GpuInputs<T> in{};
     for (int k = 0; k < program.num_inputs; ++k) in.at[k] = input_of<T>(args, static_cast<size_t>(k));
     rt::launch(run_program<T>,
-               {num_stride_blocks(ceil_div(count, kOwn)), kBlockThreads,
+               {num_stride_blocks(ceil_div(count, kLaneElements)), kBlockThreads,
                 program.num_slots * kBlockThreads * int64_t{sizeof(Values)}},
                args.stream->handle(), in, output_of<T>(args, 0), count, program);
   };

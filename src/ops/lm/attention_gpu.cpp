@@ -70,7 +70,7 @@ struct RunningRows {
     RT_UNROLL
     for (int t = 0; t < F::kKeyTiles; ++t) {
       RT_UNROLL
-      for (int e = 0; e < rt::kOwn; ++e) largest[e] = rt::Max()(largest[e], scores[t].at[e]);
+      for (int e = 0; e < rt::kLaneElements; ++e) largest[e] = rt::Max()(largest[e], scores[t].at[e]);
     }
     largest.join_lanes(rt::Max());
     RT_UNROLL
@@ -84,12 +84,12 @@ struct RunningRows {
     RT_UNROLL
     for (int t = 0; t < F::kOutTiles; ++t) {
       RT_UNROLL
-      for (int e = 0; e < rt::kOwn; ++e) out[t].at[e] *= shrink[e];
+      for (int e = 0; e < rt::kLaneElements; ++e) out[t].at[e] *= shrink[e];
     }
     RT_UNROLL
     for (int t = 0; t < F::kKeyTiles; ++t) {
       RT_UNROLL
-      for (int e = 0; e < rt::kOwn; ++e) {
+      for (int e = 0; e < rt::kLaneElements; ++e) {
         scores[t].at[e] = rt::fast_exp(scores[t].at[e] - base[e]);
         sum[e] += scores[t].at[e];
       }
@@ -103,7 +103,7 @@ RT_DEVICE void make_scores(rt::StationaryAcc<T> (&products)[tiles], const Attent
   RT_UNROLL
   for (int t = 0; t < tiles; ++t) {
     RT_UNROLL
-    for (int e = 0; e < rt::kOwn; ++e) {
+    for (int e = 0; e < rt::kLaneElements; ++e) {
       const int query = own_query + products[t].stationary(e, lane);
       const int key = first_key + t * rt::kTile + products[t].streamed(e, lane);
       products[t].at[e] = score_of(spec, products[t].at[e], score_kind, bias, query, key).value;
@@ -130,14 +130,14 @@ RT_DEVICE void score(rt::StationaryAcc<T> (&products)[tiles], const Attention& s
   RT_UNROLL
   for (int t = 0; t < tiles; ++t) {
     RT_UNROLL
-    for (int e = 0; e < rt::kOwn; ++e) {
+    for (int e = 0; e < rt::kLaneElements; ++e) {
       const int query = own_query + products[t].stationary(e, lane);
       const int key = tile.first_key + t * rt::kTile + products[t].streamed(e, lane);
       if (!spec.sees(query, key, starts[e])) products[t].at[e] = kMaskedScore;
     }
     // Keeps the compiler from computing the masks of all tiles at once, which needs more registers.
     RT_UNROLL
-    for (int e = 0; e < rt::kOwn; ++e) rt::keep_order(products[t].at[e]);
+    for (int e = 0; e < rt::kLaneElements; ++e) rt::keep_order(products[t].at[e]);
   }
 }
 
@@ -206,7 +206,7 @@ __global__ void __launch_bounds__(threads) attend(ForwardArrays<T> arrays, Atten
   RT_UNROLL
   for (int t = 0; t < F::kOutTiles; ++t) {
     RT_UNROLL
-    for (int e = 0; e < rt::kOwn; ++e) rows.out[t].at[e] /= rows.sum[e];
+    for (int e = 0; e < rt::kLaneElements; ++e) rows.out[t].at[e] /= rows.sum[e];
   }
   write_rows(rows.out, arrays.out + place.q, spec.q_row(), spec, own_query, part);
   RT_UNROLL

@@ -107,10 +107,10 @@ struct HeadRows {
   RT_DEVICE rt::Word16 read(int row, int column) const {
     constexpr int kWide = rt::kWide<T>;
     // A 32-bit offset from an address that is uniform across the warp.
-    const uint32_t place =
+    const uint32_t offset =
         static_cast<uint32_t>(row) * static_cast<uint32_t>(stride) + static_cast<uint32_t>(column);
     const T* from = reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(at) +
-                                               place * static_cast<uint32_t>(sizeof(T)));
+                                               offset * static_cast<uint32_t>(sizeof(T)));
     if (num_columns % kWide == 0) {
       rt::Word16 word = {};
       if (row < num_rows && column < num_columns) word = *reinterpret_cast<const rt::Word16*>(from);
@@ -177,7 +177,7 @@ struct HeadOffsets {
 /// Thread and lane index, reloaded at the start of each tile so that the compiler does not keep values
 /// derived from them in registers.
 struct ThreadIndex {
-  int thread = rt::renewed(static_cast<int>(threadIdx.x)), lane = rt::renewed(rt::lane());
+  int thread = rt::opaque_value(static_cast<int>(threadIdx.x)), lane = rt::opaque_value(rt::lane());
 };
 
 /// A thread's part of a copy of rows x columns of a head into shared memory: read at construction, stored by
@@ -199,14 +199,14 @@ struct TileCopy {
     for (int r = 0; r < kRows; ++r) held[r] = near.read(row + r, first_column + column);
   }
   RT_DEVICE void put(rt::Panels<T, rows, columns>& to) const {
-    const uint32_t place = to.place(row, column);
+    const uint32_t offset = to.offset(row, column);
     RT_UNROLL
     for (int r = 0; r < kRows; ++r)
-      *reinterpret_cast<rt::Word16*>(to.at + (place ^ rt::Swizzle::of_next(r))) = held[r];
+      *reinterpret_cast<rt::Word16*>(to.at + (offset ^ rt::Swizzle::of_next(r))) = held[r];
   }
   /// Stores the transpose: one line per column.
   RT_DEVICE void put_across(rt::Panels<T, columns, rows>& to) const {
-    rt::put_across<T>(to.at, to.place(column, row), held[0], held[kRows - 1]);
+    rt::put_across<T>(to.at, to.offset(column, row), held[0], held[kRows - 1]);
   }
 };
 
@@ -225,8 +225,8 @@ struct TileMove {
     const typename Copy::Move move(thread);
     row = thread < Copy::kMoves && move.line < of.num_columns ? move.term : kNone;
     from = static_cast<uint32_t>((move.term * of.stride + move.line) * static_cast<int>(sizeof(T)));
-    to = rt::Panels<T, rows, columns>::place(move.term, move.line);
-    across = rt::Panels<T, columns, rows>::place(move.line, move.term);
+    to = rt::Panels<T, rows, columns>::offset(move.term, move.line);
+    across = rt::Panels<T, columns, rows>::offset(move.line, move.term);
   }
   RT_DEVICE void read(Held& held, const HeadRows<T>& of, int first_row, int thread) const {
     const HeadRows<T> near = of.from_row(first_row);
@@ -287,7 +287,7 @@ RT_DEVICE void copy_tile_async(rt::Panels<T, rows, columns>& to, const HeadRows<
   for (int first = 0; first < rows * kSlots; first += threads) {
     const int slot = first + thread, row = slot / kSlots, column = slot % kSlots * kWide;
     if (rows * kSlots % threads != 0 && slot >= rows * kSlots) continue;
-    near.copy_async(to.at + to.place(row, column), row, column);
+    near.copy_async(to.at + to.offset(row, column), row, column);
   }
 }
 

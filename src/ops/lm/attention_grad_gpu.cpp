@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(threads) gradient_of_keys(BackwardArrays<T> ar
   const int first_head = static_cast<int>(blockIdx.y) * group;
   const int first_key = static_cast<int>(blockIdx.x) * B::kStationary;
   // Vector registers are less scarce than scalar ones here.
-  BackwardBlock<T, head_size, true> block(shared, spec, rt::renewed(part),
+  BackwardBlock<T, head_size, true> block(shared, spec, rt::opaque_value(part),
                                           BackwardHead<T>(arrays, spec, sample, first_head).q);
   block.begin({arrays, spec, sample, first_head}, first_key);
   ScoreTile tile{.first_query = spec.causal ? first_key / B::kStreamed * B::kStreamed : 0,
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(threads) gradient_of_keys(BackwardArrays<T> ar
   } else {
     for (int head = last_head; head >= first_head; --head) {
       for (tile.first_query = first_query; tile.first_query < spec.time; tile.first_query += B::kStreamed) {
-        const BackwardHead<T> rows(arrays, spec, sample, rt::renewed_for_warp(head));
+        const BackwardHead<T> rows(arrays, spec, sample, rt::opaque_uniform(head));
         tile.starts = starts_of(rows.starts, tile.first_query, B::kStreamed, spec.time);
         if (tile.may_be_seen(spec)) block.take(rows, tile);
       }

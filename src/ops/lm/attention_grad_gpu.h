@@ -106,13 +106,13 @@ struct BackwardHead {
 
   RT_DEVICE BackwardHead(const BackwardArrays<T>& arrays, const Attention& spec, int sample, int head)
       : bias(arrays.bias, spec, head) {
-    const HeadOffsets place(spec, sample, head);
-    q = place.queries(arrays.q, spec);
-    dout = place.queries(arrays.dout, spec);
-    k = place.keys(arrays.k, spec);
-    v = place.keys(arrays.v, spec);
-    sums = arrays.sums + static_cast<int64_t>(head) * spec.batch * spec.time + place.first_token;
-    starts = place.starts(arrays.starts);
+    const HeadOffsets offset(spec, sample, head);
+    q = offset.queries(arrays.q, spec);
+    dout = offset.queries(arrays.dout, spec);
+    k = offset.keys(arrays.k, spec);
+    v = offset.keys(arrays.v, spec);
+    sums = arrays.sums + static_cast<int64_t>(head) * spec.batch * spec.time + offset.first_token;
+    starts = offset.starts(arrays.starts);
   }
 };
 
@@ -203,8 +203,8 @@ struct BackwardBlock {
     constexpr int kThreads = B::kThreads;
     typename B::Tile& streamed = block.streamed[0];
     // Vector registers are less scarce than scalar (per-wave) registers.
-    const int first_stationary = rt::renewed(of_keys ? tile.first_key : tile.first_query);
-    const int first_streamed = rt::renewed(of_keys ? tile.first_query : tile.first_key);
+    const int first_stationary = rt::opaque_value(of_keys ? tile.first_key : tile.first_query);
+    const int first_streamed = rt::opaque_value(of_keys ? tile.first_query : tile.first_key);
     const HeadRows<T>& taken_a = of_keys ? head.q : head.k;
     const HeadRows<T>& taken_b = of_keys ? head.dout : head.v;
     rt::StationaryAcc<T> products[B::kTilesPerWarp], dprobabilities[B::kTilesPerWarp];
@@ -334,7 +334,7 @@ struct BackwardBlock {
     if constexpr (of_keys) {
       if (thread >= B::kStreamed) return;
       // In the order of StreamedQueries.
-      const int half = thread / rt::kOwn % 2, e = thread % rt::kOwn;
+      const int half = thread / rt::kLaneElements % 2, e = thread % rt::kLaneElements;
       const int local =
           thread / rt::kTile * rt::kTile + rt::StationaryAcc<T>::streamed(e, half * (rt::kWarp / 2));
       read_query(head, first_streamed + local);
@@ -359,15 +359,15 @@ struct BackwardBlock {
   /// Returns the sums of the lane's element e, whose taken query is number `query` of the tile.
   RT_DEVICE QuerySums sums_of_streamed(int e, int query, int lane) const {
     if constexpr (B::kPairs) {
-      const int place = share() * rt::kTile + lane / (rt::kWarp / 2) * rt::kOwn + e;
-      return {block.queries.lse[place], block.queries.delta[place]};
+      const int offset = share() * rt::kTile + lane / (rt::kWarp / 2) * rt::kLaneElements + e;
+      return {block.queries.lse[offset], block.queries.delta[offset]};
     } else {
       return {rt::shuffle(streamed_lse, query), rt::shuffle(streamed_delta, query)};
     }
   }
   RT_DEVICE int start_of_streamed(int e, int query, int lane) const {
     if constexpr (B::kPairs) {
-      return block.queries.starts[share() * rt::kTile + lane / (rt::kWarp / 2) * rt::kOwn + e];
+      return block.queries.starts[share() * rt::kTile + lane / (rt::kWarp / 2) * rt::kLaneElements + e];
     } else {
       return rt::shuffle(streamed_start, query);
     }
@@ -375,7 +375,7 @@ struct BackwardBlock {
   RT_DEVICE void put_factors(rt::Panels<T, B::kStationary, B::kStreamed>& to,
                              const rt::StationaryAcc<T>& factors) {
     rt::for_each_run<T>(rt::stationary_of(factors), [&](int line, int term, const auto& run) {
-      rt::store(reinterpret_cast<T*>(to.at + to.place(warp_fixed_row() + line, share() * rt::kTile + term)),
+      rt::store(reinterpret_cast<T*>(to.at + to.offset(warp_fixed_row() + line, share() * rt::kTile + term)),
                 run);
     });
   }
@@ -432,7 +432,7 @@ struct BackwardBlock {
     RT_UNROLL
     for (int t = 0; t < B::kTilesPerWarp; ++t) {
       RT_UNROLL
-      for (int e = 0; e < rt::kOwn; ++e) {
+      for (int e = 0; e < rt::kLaneElements; ++e) {
         const int streamed = t * rt::kTile + products[t].streamed(e, lane);
         QuerySums sums = {lse[e], delta[e]};
         if constexpr (of_keys) sums = sums_of_streamed(e, streamed, lane);

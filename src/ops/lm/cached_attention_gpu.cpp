@@ -17,8 +17,8 @@ constexpr int64_t kWantedWarps = 4096;
 /// Minimum number of slots per warp.
 constexpr int64_t kWarpSlots = 16;
 /// Output columns per lane and pass; wider heads take several passes.
-constexpr int kOwn = 4;
-constexpr int kPassColumns = kOwn * rt::kWarp;
+constexpr int kLaneElements = 4;
+constexpr int kPassColumns = kLaneElements * rt::kWarp;
 
 struct Spec {
   int64_t tokens, slots, heads, kv_heads, head_size, window;
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   const int64_t column = spec.kv_column(row % spec.heads);
   const float* query = q + row * spec.head_size;
   const int64_t first = static_cast<int64_t>(blockIdx.y) * kPassColumns + rt::lane();
-  float largest = -3.4e38F, sum = 0, weighted[kOwn] = {};
+  float largest = -3.4e38F, sum = 0, weighted[kLaneElements] = {};
   const int64_t end = spec.in_cache(position) ? position + 1 : 0;
   for (int64_t slot = spec.first_seen(position) + index % spec.parts; slot < end; slot += spec.parts) {
     const float* key = keys + slot * spec.kv_width() + column;
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     const float keep = expf(largest - max_score), weight = expf(score - max_score);
     largest = max_score;
     sum = sum * keep + weight;
-    for (int i = 0; i < kOwn; ++i) {
+    for (int i = 0; i < kLaneElements; ++i) {
       const int64_t c = first + i * rt::kWarp;
       weighted[i] = weighted[i] * keep + (c < spec.head_size ? weight * value[c] : 0.0F);
     }
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     parts.largest[index] = largest;
     parts.sums[index] = sum;
   }
-  for (int i = 0; i < kOwn; ++i) {
+  for (int i = 0; i < kLaneElements; ++i) {
     const int64_t c = first + i * rt::kWarp;
     if (c < spec.head_size) parts.weighted[index * spec.head_size + c] = weighted[i];
   }

@@ -143,14 +143,14 @@ bool is_aligned(const Operand<T>& side, int k) {
 template <typename T, int kLines>
 struct Panel {
   static constexpr int kMoves = kLines * kDepth / kWide;
-  static constexpr int kOwn = kMoves <= 2 * kBlockThreads ? 2 : kMoves / kBlockThreads;
-  static_assert(kMoves <= kOwn * kBlockThreads);
-  rt::Word16 held[kOwn];
+  static constexpr int kLaneElements = kMoves <= 2 * kBlockThreads ? 2 : kMoves / kBlockThreads;
+  static_assert(kMoves <= kLaneElements * kBlockThreads);
+  rt::Word16 held[kLaneElements];
   bool along_terms;
   int line, term;          ///< of the first move, relative to the tile's first
   uint32_t shared_offset;  ///< byte offset of the first move in shared memory
 
-  RT_DEVICE explicit Panel(bool terms) : along_terms(terms || kOwn > 2) {
+  RT_DEVICE explicit Panel(bool terms) : along_terms(terms || kLaneElements > 2) {
     const int thread = static_cast<int>(threadIdx.x);
     if (along_terms) {
       line = thread / Swizzle::kSlots;
@@ -163,9 +163,9 @@ struct Panel {
     shared_offset = Swizzle::at(line, 2 * term);
   }
   RT_DEVICE bool has_move(int i) const {
-    if (kMoves == kOwn * kBlockThreads) return true;
+    if (kMoves == kLaneElements * kBlockThreads) return true;
     const int thread = static_cast<int>(threadIdx.x);
-    return (along_terms ? thread + i * kBlockThreads : kOwn * thread) < kMoves;
+    return (along_terms ? thread + i * kBlockThreads : kLaneElements * thread) < kMoves;
   }
   RT_DEVICE int line_of(int i) const {
     return along_terms ? line + i * (kBlockThreads / Swizzle::kSlots) : line;
@@ -175,11 +175,11 @@ struct Panel {
   /// Stores the registers to a tile in shared memory.
   RT_DEVICE void put(std::byte* shared) {
     RT_UNROLL
-    for (int i = 0; i < kOwn; ++i) rt::keep_whole(held[i]);
+    for (int i = 0; i < kLaneElements; ++i) rt::keep_whole(held[i]);
     if (along_terms) {
       static_assert(kBlockThreads / Swizzle::kSlots % (4 * rt::kTile) == 0);
       RT_UNROLL
-      for (int i = 0; i < kOwn; ++i) {
+      for (int i = 0; i < kLaneElements; ++i) {
         std::byte* to = shared + shared_offset + i * kBlockThreads * static_cast<int>(Swizzle::kSlotBytes);
         if (has_move(i)) *reinterpret_cast<rt::Word16*>(to) = held[i];
       }
@@ -204,7 +204,7 @@ struct PanelLoader {
   /// Loads the terms [first_term, first_term + kDepth); zero from end_term on and after the last line.
   RT_DEVICE void fetch(Panel<T, kLines>& panel, int first_term, int end_term) const {
     RT_UNROLL
-    for (int i = 0; i < panel.kOwn; ++i) {
+    for (int i = 0; i < panel.kLaneElements; ++i) {
       const int line = first_line + panel.line_of(i), term = first_term + panel.term_of(i);
       panel.held[i] = from.wide(line, term, panel.has_move(i) ? from.lines - line : 0, end_term - term);
     }
@@ -216,14 +216,14 @@ template <typename T, int kLines>
 struct PanelLoader<T, kLines, AlignedOperand<T>> {
   const AlignedOperand<T>& from;
   int first_line;
-  uint32_t distance[Panel<T, kLines>::kOwn];
+  uint32_t distance[Panel<T, kLines>::kLaneElements];
 
   RT_DEVICE PanelLoader(const Panel<T, kLines>& panel, const AlignedOperand<T>& side, int first,
                         int /*first_term*/)
       : from(side), first_line(first) {
     const int last = from.lines - first_line - (from.along_terms() ? 1 : kWide);
     RT_UNROLL
-    for (int i = 0; i < panel.kOwn; ++i) {
+    for (int i = 0; i < panel.kLaneElements; ++i) {
       const int line = panel.line_of(i) < last ? panel.line_of(i) : last;
       const int64_t elements = line * from.line_stride + panel.term_of(i) * from.term_stride;
       distance[i] = static_cast<uint32_t>(elements * int64_t{sizeof(T)});
@@ -234,13 +234,13 @@ struct PanelLoader<T, kLines, AlignedOperand<T>> {
                                                         first_term * from.term_stride);
     if (first_term + kDepth <= end_term) {
       RT_UNROLL
-      for (int i = 0; i < panel.kOwn; ++i) {
+      for (int i = 0; i < panel.kLaneElements; ++i) {
         if (panel.has_move(i)) panel.held[i] = *reinterpret_cast<const rt::Word16*>(at + distance[i]);
       }
       return;
     }
     RT_UNROLL
-    for (int i = 0; i < panel.kOwn; ++i) {
+    for (int i = 0; i < panel.kLaneElements; ++i) {
       panel.held[i] = {};
       if (panel.has_move(i) && first_term + panel.term_of(i) < end_term)
         panel.held[i] = *reinterpret_cast<const rt::Word16*>(at + distance[i]);
@@ -321,7 +321,7 @@ struct TwoPanels {
 template <typename T, typename B, typename Rows, typename Columns, typename BodyOf>
 RT_DEVICE void for_each_tile_sum(const Rows& rows, const Columns& columns, int first_row, int first_column,
                                  Terms terms, BodyOf body_of) {
-  terms = {rt::kept_for_warp(terms.first), rt::kept_for_warp(terms.end)};
+  terms = {rt::uniform_value(terms.first), rt::uniform_value(terms.end)};
   RT_SHARED(left, TwoPanels<B::kRows>);
   RT_SHARED(right, TwoPanels<B::kColumns>);
   Panel<T, B::kRows> next_left(rows.along_terms());
@@ -358,7 +358,7 @@ RT_DEVICE void for_each_tile_sum(const Rows& rows, const Columns& columns, int f
     for (int s = 0; s < B::kTilesAcross; ++s) {
       const auto& tile = tiles.sums[r][s];
       RT_UNROLL
-      for (int e = 0; e < rt::kOwn; ++e)
+      for (int e = 0; e < rt::kLaneElements; ++e)
         body(row + (r * rt::kTile + tile.row(e) - tile.row(0)),
              column + (s * rt::kTile + tile.column(e) - tile.column(0)), tile.at[e]);
     }

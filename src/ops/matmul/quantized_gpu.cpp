@@ -164,19 +164,20 @@ struct GroupSide : TileSide<T, Matrix> {};
 
 template <typename T, int kLines, typename Matrix>
 struct PanelLoader<T, kLines, GroupSide<T, Matrix>> {
-  static constexpr int kOwn = Panel<T, kLines>::kOwn;
+  static constexpr int kLaneElements = Panel<T, kLines>::kLaneElements;
   const GroupSide<T, Matrix>& from;
   int first_line;
-  int line[kOwn];  ///< of a move, relative to first_line; nonexistent lines are clamped to the last ones
-  uint32_t group_offset[kOwn];  ///< groups from the first line and term to the move's group
-  typename Matrix::Group held[kOwn];
+  int line[kLaneElements];  ///< of a move, relative to first_line; nonexistent lines are clamped to the last
+                            ///< ones
+  uint32_t group_offset[kLaneElements];  ///< groups from the first line and term to the move's group
+  typename Matrix::Group held[kLaneElements];
 
   RT_DEVICE PanelLoader(const Panel<T, kLines>& panel, const GroupSide<T, Matrix>& side, int first,
                         int /*first_term*/)
       : from(side), first_line(first) {
     const int last = from.lines - first_line - (from.back ? kWide : 1);
     RT_UNROLL
-    for (int i = 0; i < kOwn; ++i) {
+    for (int i = 0; i < kLaneElements; ++i) {
       line[i] = panel.line_of(i) < last ? panel.line_of(i) : last;
       group_offset[i] = from.back ? group_of(panel.term_of(i), line[i], from.matrix.columns)
                                   : group_of(line[i], panel.term_of(i), from.matrix.columns);
@@ -186,7 +187,7 @@ struct PanelLoader<T, kLines, GroupSide<T, Matrix>> {
     const uint32_t first = from.back ? group_of(first_term, first_line, from.matrix.columns)
                                      : group_of(first_line, first_term, from.matrix.columns);
     RT_UNROLL
-    for (int i = 0; i < kOwn; ++i) {
+    for (int i = 0; i < kLaneElements; ++i) {
       const int term = first_term + panel.term_of(i);
       held[i] = {};
       if (first_term + kDepth <= end_term || term < end_term)
@@ -195,7 +196,7 @@ struct PanelLoader<T, kLines, GroupSide<T, Matrix>> {
   }
   RT_DEVICE void finish(Panel<T, kLines>& panel) const {
     RT_UNROLL
-    for (int i = 0; i < kOwn; ++i) panel.held[i] = group_as<T>(from.matrix, held[i]);
+    for (int i = 0; i < kLaneElements; ++i) panel.held[i] = group_as<T>(from.matrix, held[i]);
   }
 };
 

@@ -25,18 +25,18 @@ Rows rows_of(const NodeView& node) {
           .activation = norm_activation(node.attrs)};
 }
 
-/// Source of the moments of a thread's rows and kOwn columns: the elements of x, or the moments of its
-/// groups.
+/// Source of the moments of a thread's rows and kLaneElements columns: the elements of x, or the moments of
+/// its groups.
 template <typename T, int n>
 struct Values {
-  static constexpr int kOwn = n;
+  static constexpr int kLaneElements = n;
   const T* x;
   RT_DEVICE void of_own_rows(int column, const Rows& rows, Moments (&local)[n]) const {
     moments_of(x + column, rows.width, first_row(), row_stride(), rows.count, local);
   }
 };
 struct Groups {
-  static constexpr int kOwn = 1;
+  static constexpr int kLaneElements = 1;
   const float* moments;
   RT_DEVICE void of_own_rows(int column, const Rows& rows, Moments (&local)[1]) const {
     Moments& all = local[0];
@@ -50,8 +50,8 @@ struct Groups {
 
 template <typename Source>
 __global__ void __launch_bounds__(kBlockThreads) measure(Source from, Moments* parts, Rows rows) {
-  const int column = first_column<Source::kOwn>();
-  Moments local[Source::kOwn] = {};
+  const int column = first_column<Source::kLaneElements>();
+  Moments local[Source::kLaneElements] = {};
   if (column < rows.width) from.of_own_rows(column, rows, local);
   join_lanes(local, rows.width, [&](int at, const Moments& joined) {
     parts[static_cast<int64_t>(blockIdx.y) * rows.width + at] = joined;
@@ -148,8 +148,9 @@ template <typename T, int n>
 ir::Kernel make_train(const NodeView& node) {
   const Rows rows = rows_of(node);
   const bool measured = node.has_input(6);
-  const ColumnBlocks blocks = measured ? ColumnBlocks(moment_groups(rows.count), rows.width, Groups::kOwn)
-                                       : ColumnBlocks(rows.count, rows.width, n);
+  const ColumnBlocks blocks = measured
+                                  ? ColumnBlocks(moment_groups(rows.count), rows.width, Groups::kLaneElements)
+                                  : ColumnBlocks(rows.count, rows.width, n);
   const auto run = [rows, blocks, measured, residual = node.has_input(5)](const KernelArgs& args) {
     auto* parts = reinterpret_cast<Moments*>(args.workspace);
     if (measured) {

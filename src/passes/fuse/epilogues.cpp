@@ -132,7 +132,7 @@ void fuse_epilogues(ir::Graph& graph) { FuseEpilogues(graph).run(); }
 
 void fuse_conv_pool(ir::Graph& graph) {
   for (ir::Node& pool : graph.nodes) {
-    if (pool.op->name != "max_pool2d" || !is_made_by(graph, pool.inputs[0], "conv2d")) continue;
+    if (pool.op->name != "max_pool2d" || !is_produced_by(graph, pool.inputs[0], "conv2d")) continue;
     const ir::Node& conv = graph.node(graph.value(pool.inputs[0]).producer);
     const bool windows_fit = pool.attrs.integer("kernel") == 2 && pool.attrs.integer("stride") == 2 &&
                              pool.attrs.integer_or("padding", 0) == 0;

@@ -16,15 +16,16 @@ using ir::ValueId;
 /// Returns the weight shared by all losses of a gradient node; kNone if they may differ.
 ValueId shared_weight(const ir::Graph& graph, const ir::Node& grad) {
   const ValueId weights = input_or_none(grad, "dlosses");
-  return is_made_by(graph, weights, "broadcast_scalar") ? graph.node(graph.value(weights).producer).inputs[0]
-                                                        : kNone;
+  return is_produced_by(graph, weights, "broadcast_scalar")
+             ? graph.node(graph.value(weights).producer).inputs[0]
+             : kNone;
 }
 
 /// Returns the forward node of `grad` if nothing else reads its lse and `weight` is available before it;
 /// otherwise kNone.
 NodeId forward_of(const ir::Graph& graph, const ir::Node& grad, ValueId weight) {
   const ValueId lse = input_or_none(grad, "lse");
-  if (weight == kNone || !is_made_by(graph, lse, "head_cross_entropy")) return kNone;
+  if (weight == kNone || !is_produced_by(graph, lse, "head_cross_entropy")) return kNone;
   const NodeId id = graph.value(lse).producer;
   const ir::Node& forward = graph.node(id);
   const bool same = std::equal(forward.inputs.begin(), forward.inputs.end(), grad.inputs.begin());

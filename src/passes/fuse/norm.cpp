@@ -11,7 +11,7 @@ using ir::ValueId;
 
 /// Returns the convolution that computes x, if it has no epilogue but a bias; otherwise null.
 ir::Node* plain_conv_of(ir::Graph& graph, ValueId x) {
-  if (!is_made_by(graph, x, "conv2d")) return nullptr;
+  if (!is_produced_by(graph, x, "conv2d")) return nullptr;
   ir::Node& conv = graph.nodes[static_cast<size_t>(graph.value(x).producer)];
   return input_or_none(conv, "residual") != kNone || has_activation(conv) ? nullptr : &conv;
 }

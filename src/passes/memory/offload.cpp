@@ -99,11 +99,11 @@ void prefetch(ir::Graph& graph, int64_t limit_bytes, const WorkspaceOf& workspac
   if (std::none_of(graph.nodes.begin(), graph.nodes.end(), is_fetch)) return;
   std::vector<int64_t> live = live_bytes(graph, assign_storage(graph), workspace_of);
   const int64_t limit = std::max(limit_bytes, *std::max_element(live.begin(), live.end()));
-  std::vector<size_t> places;  // new position of each node
+  std::vector<size_t> positions;  // new position of each node
   size_t earliest = 0;
   bool follows_fetch = false;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    size_t place = i;
+    size_t position = i;
     const ir::Node& node = graph.nodes[i];
     if (follows_fetch && !is_fetch(node)) earliest = i;
     follows_fetch = is_fetch(node);
@@ -113,15 +113,15 @@ void prefetch(ir::Graph& graph, int64_t limit_bytes, const WorkspaceOf& workspac
       const int64_t num_bytes = padded_bytes(graph.type(node.outputs[0]).num_bytes());
       double covered = 0;
       const double wanted = cost::seconds_of(graph, node, device);
-      while (place > first && covered < wanted && grow(live, place - 1, place, num_bytes, limit))
-        covered += cost::seconds_of(graph, graph.nodes[--place], device);
+      while (position > first && covered < wanted && grow(live, position - 1, position, num_bytes, limit))
+        covered += cost::seconds_of(graph, graph.nodes[--position], device);
     }
-    places.push_back(place);
+    positions.push_back(position);
   }
   // A moved node goes before the node that was at its new position.
   const auto key = [&](ir::NodeId id) {
     const auto stood = static_cast<size_t>(id);
-    return std::pair(places[stood], places[stood] == stood);
+    return std::pair(positions[stood], positions[stood] == stood);
   };
   std::vector<ir::NodeId> order(graph.nodes.size());
   std::iota(order.begin(), order.end(), 0);

@@ -65,7 +65,7 @@ class Recompute {
   Recompute(ir::Graph& graph, int64_t budget, const WorkspaceOf& workspace_of, const cost::Device& device,
             const OffloadOptions& offload)
       : graph_(graph), budget_(budget), workspace_of_(workspace_of), device_(device), offload_(offload) {
-    remember_ = [this](const ir::Node& node) { return workspace(node); };
+    cached_workspace_of_ = [this](const ir::Node& node) { return workspace(node); };
   }
 
   RecomputeResult run() {
@@ -73,13 +73,13 @@ class Recompute {
     result.peak_before_bytes = result.peak_after_bytes = survey();
     const double flops_before = total_flops();
     const cost::StepTime time = cost::simulate(graph_, device_);
-    seconds_left_ = kLargestShare * time.compute_seconds;
+    seconds_left_ = kMaxExtraFraction * time.compute_seconds;
     link_seconds_left_ = time.compute_seconds - time.link_seconds;
     const ir::Graph original = graph_;
     size_t num_useful = 0;
     int64_t peak = result.peak_after_bytes;
-    int patience = kPatience;
-    while (result.peak_after_bytes > budget_ && patience-- > 0 && improve(peak - budget_)) {
+    int rounds_left = kMaxRoundsWithoutGain;
+    while (result.peak_after_bytes > budget_ && rounds_left-- > 0 && improve(peak - budget_)) {
       peak = survey();
       if (peak >= result.peak_after_bytes) continue;
       num_useful = inserted_.size();
@@ -87,7 +87,7 @@ class Recompute {
       result.num_stashed = num_stashed_;
       result.num_recomputed = num_recomputed_;
       result.num_smaller = static_cast<int>(smaller_.size());
-      patience = kPatience;
+      rounds_left = kMaxRoundsWithoutGain;
     }
     if (num_useful < inserted_.size()) insert_only(original, num_useful);
     result.extra_flops = total_flops() - flops_before;
@@ -105,7 +105,7 @@ class Recompute {
   /// Computes the peak of the current graph and stores its node in peak_.
   int64_t survey() {
     map_ = assign_storage(graph_);
-    const std::vector<int64_t> live = live_bytes(graph_, map_, remember_);
+    const std::vector<int64_t> live = live_bytes(graph_, map_, cached_workspace_of_);
     const auto peak = std::max_element(live.begin(), live.end());
     peak_ = static_cast<NodeId>(peak - live.begin());
     note_overwritten();
@@ -187,7 +187,7 @@ class Recompute {
   bool improve(int64_t wanted) {
     reads_ = Readers(graph_);
     std::vector<Candidate> best;
-    const std::vector<ValueId> waiting = waiting_values();
+    const std::vector<ValueId> waiting = values_read_after_peak();
     for (size_t i = 0; i < waiting.size(); ++i) {
       if (waiting[i] == kNone) continue;
       auto candidate = consider(map_.storages[i], waiting[i]);
@@ -276,7 +276,7 @@ class Recompute {
 
   /// Returns, for each storage, the one value that is read after the peak; kNone if there is none or several
   /// (in-place results).
-  std::vector<ValueId> waiting_values() const {
+  std::vector<ValueId> values_read_after_peak() const {
     std::vector<ValueId> waiting(map_.storages.size(), kNone);
     std::vector<char> num_waiting(map_.storages.size(), 0);
     for (size_t i = 0; i < graph_.values.size(); ++i) {
@@ -303,7 +303,8 @@ class Recompute {
     if (graph_.value(value).producer >= peak_ || std::find(reads.begin(), reads.end(), peak_) != reads.end())
       return std::nullopt;
     std::optional<Candidate> best;
-    for (const std::optional<Candidate>& way : {made_again(value, *next), copied_back(value, *next)}) {
+    for (const std::optional<Candidate>& way :
+         {recompute_candidate(value, *next), copied_back(value, *next)}) {
       if (way && way->seconds <= seconds_left_ && (!best || way->score > best->score)) best = way;
     }
     return best;
@@ -335,7 +336,7 @@ class Recompute {
     return candidate;
   }
 
-  std::optional<Candidate> made_again(ValueId value, NodeId next_read) const {
+  std::optional<Candidate> recompute_candidate(ValueId value, NodeId next_read) const {
     if (!can_repeat(graph_, value)) return std::nullopt;
     Candidate candidate{.next_read = next_read};
     candidate.saved_bytes = padded_bytes(graph_.type(value).num_bytes()) - kept_bytes(value, candidate.chain);
@@ -416,9 +417,9 @@ class Recompute {
 
   static constexpr size_t kLongestChain = 64;
   /// Rounds without gain before giving up: several values can share a plateau of the peak.
-  static constexpr int kPatience = 24;
+  static constexpr int kMaxRoundsWithoutGain = 24;
   /// Max extra work as a fraction of a step: beyond it, a smaller micro-batch costs less.
-  static constexpr double kLargestShare = 0.5;
+  static constexpr double kMaxExtraFraction = 0.5;
   /// Cost of a copy that overlaps with computing, as a fraction of its seconds.
   static constexpr double kHiddenShare = 0.1;
 
@@ -427,7 +428,7 @@ class Recompute {
   const WorkspaceOf& workspace_of_;
   const cost::Device& device_;
   const OffloadOptions& offload_;
-  WorkspaceOf remember_;
+  WorkspaceOf cached_workspace_of_;
   mutable std::vector<int64_t> workspaces_;       ///< indexed by the first output of a node
   mutable std::vector<double> seconds_;           ///< indexed by value
   std::vector<std::vector<Candidate>> inserted_;  ///< candidates of each round

@@ -32,7 +32,7 @@ struct Bucket {
 constexpr int64_t kNumBetween = 4;
 /// ... and a bucket's result is fetched after the next ones were sent; they have separate host memory until
 /// then.
-constexpr size_t kNumOnTheWay = 2;
+constexpr size_t kBucketsInFlight = 2;
 
 std::vector<Bucket> make_buckets(const TrainGraph& train, int64_t bucket_bytes) {
   std::vector<Bucket> buckets;
@@ -86,7 +86,7 @@ class AllReduce {
     std::vector<ir::Node> nodes = std::exchange(graph_.nodes, {});
     while (!nodes.empty()) {
       const size_t num_sent = num_sent_, num_nodes = nodes.size();
-      nodes = append_what_needs_no_sum(std::move(nodes));
+      nodes = append_independent_nodes(std::move(nodes));
       HEARTH_CHECK(num_sent_ > num_sent || nodes.size() < num_nodes);
     }
     HEARTH_CHECK(num_sent_ == buckets_.size());
@@ -98,7 +98,7 @@ class AllReduce {
  private:
   /// Appends all nodes that do not depend on a pending result, and sends buckets as they become complete.
   /// Returns the remaining nodes, which go after the results.
-  std::vector<ir::Node> append_what_needs_no_sum(std::vector<ir::Node> nodes) {
+  std::vector<ir::Node> append_independent_nodes(std::vector<ir::Node> nodes) {
     std::set<ValueId> late = unsent_, read_late;
     const auto must_wait = [&](const ir::Node& node) {
       for (size_t k = 0; k < node.inputs.size(); ++k) {
@@ -116,7 +116,7 @@ class AllReduce {
       } else {
         for (size_t k = 0; k < node.inputs.size(); ++k) replace(node, k);
         append(std::move(node));
-        send_what_is_there();
+        send_complete_buckets();
       }
     }
     while (num_sent_ < made_at_.size()) send(buckets_[num_sent_]);
@@ -142,7 +142,7 @@ class AllReduce {
     graph_.nodes.push_back(std::move(node));
   }
 
-  void send_what_is_there() {
+  void send_complete_buckets() {
     const auto is_there = [&](ValueId value) { return !missing_.contains(value); };
     ++num_kept_;
     while (made_at_.size() < buckets_.size() &&
@@ -166,7 +166,7 @@ class AllReduce {
       unsent_.erase(bucket.values[i]);
       sums_[bucket.values[i]] = sums[i];
     }
-    if (options_.through_host) fetch_all_but(kNumOnTheWay);
+    if (options_.through_host) fetch_all_but(kBucketsInFlight);
   }
 
   /// Fetches results to the GPU, oldest first, except those of the last `num_buckets` sent.
@@ -197,14 +197,16 @@ class AllReduce {
     }
   }
 
-  ir::Attrs place() const { return options_.on_gpu ? ir::Attrs{{ops::kOnGpu, int64_t{1}}} : ir::Attrs{}; }
+  ir::Attrs device_attrs() const {
+    return options_.on_gpu ? ir::Attrs{{ops::kOnGpu, int64_t{1}}} : ir::Attrs{};
+  }
   ir::Attrs wire_of(const Bucket& bucket) const {
-    ir::Attrs attrs = place();
+    ir::Attrs attrs = device_attrs();
     if (bucket.wire != DType::f32) attrs.set("wire", std::string(dtype_name(bucket.wire)));
     return attrs;
   }
   ir::Attrs root_of(int root) const {
-    ir::Attrs attrs = place();
+    ir::Attrs attrs = device_attrs();
     attrs.set("root", int64_t{root});
     return attrs;
   }

@@ -66,16 +66,16 @@ class Compress {
   void choose() {
     for (const Gradient& gradient : train_.gradients) {
       const auto is_it = [&](const Shared& shared) { return shared.value == gradient.gradient; };
-      if (std::ranges::any_of(train_.shared, is_it) && is_worth_it(graph_.type(gradient.gradient).shape))
+      if (std::ranges::any_of(train_.shared, is_it) && is_compressible(graph_.type(gradient.gradient).shape))
         chosen_[gradient.gradient] = graph_.value(gradient.parameter).name;
     }
   }
 
-  bool is_worth_it(const Shape& shape) const {
+  bool is_compressible(const Shape& shape) const {
     if (options_.way == hearth::Compress::bf16) return true;
     const Shape matrix = matrix_of(shape);
     const auto sent = static_cast<double>(options_.rank * (matrix[0] + matrix[1]));
-    return sent > 0 && static_cast<double>(matrix.num_elements()) >= options_.least_ratio * sent;
+    return sent > 0 && static_cast<double>(matrix.num_elements()) >= options_.min_ratio * sent;
   }
 
   void append(ir::Node node) {

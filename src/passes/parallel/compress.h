@@ -12,7 +12,7 @@ struct CompressOptions {
   /// PowerSGD: rank, the number of columns of a matrix's factors.
   int64_t rank = 4;
   /// PowerSGD: gradients that it would compress by less than this factor are sent uncompressed.
-  double least_ratio = 10;
+  double min_ratio = 10;
 };
 
 /// Compresses the f32 gradients in `train.shared` before they are all-reduced. The rounding or approximation

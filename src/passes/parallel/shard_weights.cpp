@@ -40,7 +40,7 @@ class ShardWeights {
       : train_(train), graph_(train.graph), options_(options), weight_of_(graph_.values.size(), kNone) {}
 
   void run() {
-    find_what_weights_make();
+    find_weight_derived_values();
     find_uses();
     const std::vector<ir::Node> old = std::exchange(graph_.nodes, {});
     old_ = &old;
@@ -48,8 +48,8 @@ class ShardWeights {
     for (NodeId id = 0; id < static_cast<NodeId>(old.size()); ++id) {
       for (; num_sent < uses_.size() && is_due(num_sent, id); ++num_sent) exchange(uses_[num_sent]);
       for (; num_there < uses_.size() && uses_[num_there].first == id; ++num_there)
-        make_there(uses_[num_there]);
-      if (!is_made_of_weight(old[index(id)])) append(old[index(id)], part_of(id));
+        materialize_all(uses_[num_there]);
+      if (!is_weight_derived(old[index(id)])) append(old[index(id)], part_of(id));
     }
     for (ir::Value& value : graph_.values) {
       if (is_sharded(value) && owner(value) != options_.rank) value.role = ir::Role::remote;
@@ -64,18 +64,18 @@ class ShardWeights {
   }
   int owner(const ir::Value& weight) const { return options_.owners->at(weight.name); }
 
-  void find_what_weights_make() {
+  void find_weight_derived_values() {
     for (size_t i = 0; i < graph_.values.size(); ++i) {
       if (is_sharded(graph_.values[i])) weight_of_[i] = static_cast<ValueId>(i);
     }
     for (const ir::Node& node : graph_.nodes) {
-      if (!is_made_of_weight(node)) continue;
+      if (!is_weight_derived(node)) continue;
       weight_of_[index(node.outputs[0])] = weight_of_[index(node.inputs[0])];
     }
   }
 
   /// True if the node computes one value from a single weight and nothing else.
-  bool is_made_of_weight(const ir::Node& node) const {
+  bool is_weight_derived(const ir::Node& node) const {
     if (!node.op->writes.empty() || node.op->transfer != ir::Transfer::none || node.outputs.size() != 1 ||
         node.inputs.empty() || std::ranges::count(graph_.outputs, node.outputs[0]) > 0)
       return false;
@@ -94,7 +94,7 @@ class ShardWeights {
     std::map<std::pair<Part, ValueId>, size_t> found;
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes.size()); ++id) {
       const ir::Node& node = graph_.node(id);
-      if (is_made_of_weight(node)) continue;
+      if (is_weight_derived(node)) continue;
       for (size_t k = 0; k < node.inputs.size(); ++k) {
         const ValueId in = node.inputs[k], weight = in == kNone ? kNone : weight_of_[index(in)];
         if (weight == kNone || overwrites(node, k)) continue;
@@ -134,7 +134,7 @@ class ShardWeights {
     use.received = graph_.add1(ops::receive_broadcast, {}, std::move(attrs), weight.name);
   }
 
-  void make_there(const Use& use) {
+  void materialize_all(const Use& use) {
     if (use.received != kNone)
       here_[use.part][sent(use)] = graph_.add1(ops::fetch, {use.received}, {}, graph_.value(use.weight).name);
     for (const ValueId value : use.values) made(value, use.part);

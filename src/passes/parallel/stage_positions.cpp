@@ -6,8 +6,8 @@
 
 /// Four steps. mark() propagates dependencies in node order and classifies each node: free of weights, once
 /// per update, forward or backward. number_path() numbers the forward nodes that the losses depend on.
-/// place_rest() gives every other node the position of what it belongs to: a forward node that of its last
-/// input, a node of a weight's gradient that of the weight (pins), any other backward node that of its
+/// assign_remaining() gives every other node the position of what it belongs to: a forward node that of its
+/// last input, a node of a weight's gradient that of the weight (pins), any other backward node that of its
 /// forward inputs. follow_readers() and follow_late_readers() then move nodes so that the smaller value is
 /// sent where a gradient crosses a cut. Linear in nodes and reads.
 namespace hearth::passes {
@@ -24,7 +24,7 @@ Positions::Positions(const TrainGraph& train, const std::map<std::string, int>& 
     : train_(train), graph_(train.graph), homes_(homes) {
   mark();
   number_path();
-  place_rest();
+  assign_remaining();
 }
 
 int Positions::of_value(ValueId id) const {
@@ -40,7 +40,7 @@ std::optional<int> Positions::home_of(ValueId id) const {
   return found == homes_.end() ? std::nullopt : std::optional(found->second);
 }
 
-bool Positions::is_made_backward(ValueId id) const {
+bool Positions::is_backward_value(ValueId id) const {
   const NodeId producer = graph_.value(id).producer;
   return producer != kNone && !is_free(index(producer)) && part_[index(producer)] == MicroPart::backward;
 }
@@ -159,16 +159,16 @@ std::map<NodeId, Positions::Pin> Positions::pins() const {
     const Range readers = readers_[index(gradient.parameter)];
     const Pin pin{.position = readers.last, .is_late = readers.first != readers.last};
     ValueId value = gradient.gradient;
-    while (value != kNone && is_made_backward(value) && uses[index(value)] <= 1) {
+    while (value != kNone && is_backward_value(value) && uses[index(value)] <= 1) {
       const NodeId producer = graph_.value(value).producer;
       pins.emplace(producer, pin);
-      value = only_made_input(graph_.node(producer));
+      value = only_computed_input(graph_.node(producer));
     }
   }
   return pins;
 }
 
-ValueId Positions::only_made_input(const ir::Node& node) const {
+ValueId Positions::only_computed_input(const ir::Node& node) const {
   ValueId only = kNone;
   for (const ValueId in : node.inputs) {
     if (in == kNone || graph_.value(in).role == ir::Role::carried) continue;
@@ -178,7 +178,7 @@ ValueId Positions::only_made_input(const ir::Node& node) const {
   return only;
 }
 
-void Positions::place_rest() {
+void Positions::assign_remaining() {
   const std::map<NodeId, Pin> pins = this->pins();
   for (size_t i = 0; i < graph_.nodes.size(); ++i) {
     if (is_free(i) || position_[i] != kNowhere || part_[i] == MicroPart::once) continue;
@@ -217,7 +217,7 @@ void Positions::follow_late_readers(const Readers& readers) {
       for (const NodeId reader : readers[out]) first = std::min(first, position_[index(reader)]);
     }
     for (const ValueId in : node.inputs) {
-      if (in != kNone && is_made_backward(in)) num_bytes -= graph_.type(in).num_bytes();
+      if (in != kNone && is_backward_value(in)) num_bytes -= graph_.type(in).num_bytes();
     }
     if (first != kNowhere && num_bytes > 0) position_[i] = std::max(position_[i], first);
   }
@@ -226,7 +226,7 @@ void Positions::follow_late_readers(const Readers& readers) {
 int Positions::last_input(const ir::Node& node, int otherwise) const {
   int last = -1;
   for (const ValueId in : node.inputs) {
-    if (in == kNone || is_made_backward(in)) continue;
+    if (in == kNone || is_backward_value(in)) continue;
     if (const int position = of_value(in); position != kNowhere) last = std::max(last, position);
   }
   return last < 0 ? otherwise : last;
@@ -234,11 +234,11 @@ int Positions::last_input(const ir::Node& node, int otherwise) const {
 
 int Positions::backward_position(const ir::Node& node, Pin pin) const {
   if (pin.is_late) return pin.position;
-  int most = num_positions_ - 1;
+  int max_position = num_positions_ - 1;
   for (const ValueId in : node.inputs) {
-    if (in != kNone && is_made_backward(in)) most = std::min(most, of_value(in));
+    if (in != kNone && is_backward_value(in)) max_position = std::min(max_position, of_value(in));
   }
-  return std::min(most, pin.position == kNowhere ? last_input(node, most) : pin.position);
+  return std::min(max_position, pin.position == kNowhere ? last_input(node, max_position) : pin.position);
 }
 
 }  // namespace hearth::passes

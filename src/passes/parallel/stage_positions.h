@@ -38,7 +38,7 @@ class Positions {
   /// Returns the stage of a persistent value, if it is fixed in advance.
   std::optional<int> home_of(ir::ValueId id) const;
   /// True if the value is computed in the backward pass.
-  bool is_made_backward(ir::ValueId id) const;
+  bool is_backward_value(ir::ValueId id) const;
   /// Returns a weight that is also read later on the path and is larger than what this node computes from it
   /// alone (as an embedding table); otherwise kNone.
   ir::ValueId larger_weight(size_t node) const;
@@ -70,8 +70,8 @@ class Positions {
   };
   std::map<ir::NodeId, Pin> pins() const;
   /// Returns the single computed input of a cast, view or accumulation; kNone for a node with several.
-  ir::ValueId only_made_input(const ir::Node& node) const;
-  void place_rest();
+  ir::ValueId only_computed_input(const ir::Node& node) const;
+  void assign_remaining();
   /// Moves casts and views of a gradient that is sent across a cut anyway to the receiving side, so that they
   /// are not sent too.
   void follow_readers(const Readers& readers);

@@ -37,27 +37,28 @@ class Cuts {
     add_up(num_trained_);
     add_up(saved_bytes_);
     add_homes();
-    find_places();
+    find_cut_positions();
   }
 
   /// Returns the cuts: stage s has positions [result[s], result[s + 1]).
   std::vector<int> choose() const {
-    const size_t num_stages = options_.devices.size(), num_places = places_.size();
-    std::vector<std::vector<Way>> best(num_stages + 1, std::vector<Way>(num_places));
+    const size_t num_stages = options_.devices.size(), num_cut_positions = cut_positions_.size();
+    std::vector<std::vector<Partition>> best(num_stages + 1, std::vector<Partition>(num_cut_positions));
     best[0][0] = {.excess_bytes = 0};
     for (size_t s = 0; s < num_stages; ++s) {
-      for (size_t end = s + 1; end < num_places; ++end) {
+      for (size_t end = s + 1; end < num_cut_positions; ++end) {
         for (size_t begin = s; begin < end; ++begin) {
-          const Way way = with_stage(best[s][begin], begin, s, places_[begin], places_[end]);
-          if (way < best[s + 1][end]) best[s + 1][end] = way;
+          const Partition partition =
+              with_stage(best[s][begin], begin, s, cut_positions_[begin], cut_positions_[end]);
+          if (partition < best[s + 1][end]) best[s + 1][end] = partition;
         }
       }
     }
-    std::vector<int> cuts = {places_.back()};
-    size_t place = num_places - 1;
+    std::vector<int> cuts = {cut_positions_.back()};
+    size_t place = num_cut_positions - 1;
     for (size_t s = num_stages; s > 0; --s) {
       place = best[s][place].from;
-      cuts.insert(cuts.begin(), places_[place]);
+      cuts.insert(cuts.begin(), cut_positions_[place]);
     }
     return cuts;
   }
@@ -73,28 +74,29 @@ class Cuts {
  private:
   /// A partition of the first stages, compared lexicographically: first by weights in other stages and stages
   /// without trained weights, then by bytes that do not fit, then by the slowest stage.
-  struct Way {
-    int64_t num_away = 0;
+  struct Partition {
+    int64_t num_remote_weights = 0;
     int64_t excess_bytes = std::numeric_limits<int64_t>::max();
     double seconds = 0;
     size_t from = 0;
-    bool operator<(const Way& other) const {
-      return std::tie(num_away, excess_bytes, seconds) <
-             std::tie(other.num_away, other.excess_bytes, other.seconds);
+    bool operator<(const Partition& other) const {
+      return std::tie(num_remote_weights, excess_bytes, seconds) <
+             std::tie(other.num_remote_weights, other.excess_bytes, other.seconds);
     }
   };
 
-  Way with_stage(Way way, size_t from, size_t stage, int begin, int end) const {
-    if (way.excess_bytes == std::numeric_limits<int64_t>::max()) return way;
+  Partition with_stage(Partition partition, size_t from, size_t stage, int begin, int end) const {
+    if (partition.excess_bytes == std::numeric_limits<int64_t>::max()) return partition;
     const StageShare own = share(stage, begin, end);
-    const int64_t most = options_.devices[stage].memory_bytes;
-    if (most > 0) way.excess_bytes += std::max<int64_t>(0, own.weight_bytes + own.activation_bytes - most);
-    const std::vector<int64_t>& away = num_away_[stage];
-    way.num_away += away[index(end)] - away[index(begin)];
-    if (num_trained_[index(end)] == num_trained_[index(begin)]) ++way.num_away;
-    way.seconds = std::max(way.seconds, own.seconds);
-    way.from = from;
-    return way;
+    const int64_t max_crossing = options_.devices[stage].memory_bytes;
+    if (max_crossing > 0)
+      partition.excess_bytes += std::max<int64_t>(0, own.weight_bytes + own.activation_bytes - max_crossing);
+    const std::vector<int64_t>& away = num_remote_weights_[stage];
+    partition.num_remote_weights += away[index(end)] - away[index(begin)];
+    if (num_trained_[index(end)] == num_trained_[index(begin)]) ++partition.num_remote_weights;
+    partition.seconds = std::max(partition.seconds, own.seconds);
+    partition.from = from;
+    return partition;
   }
 
   size_t num_positions() const { return index(positions_.num_positions()); }
@@ -137,7 +139,7 @@ class Cuts {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (positions_.is_free(i) || positions_.part(i) != MicroPart::backward) continue;
       for (const ValueId in : graph_.nodes[i].inputs) {
-        if (in != kNone && !positions_.is_made_backward(in)) saved.insert(storage_of(in));
+        if (in != kNone && !positions_.is_backward_value(in)) saved.insert(storage_of(in));
       }
     }
     for (const ValueId id : saved) {
@@ -148,16 +150,16 @@ class Cuts {
   }
 
   void add_homes() {
-    num_away_.assign(options_.devices.size(), std::vector<int64_t>(num_positions()));
+    num_remote_weights_.assign(options_.devices.size(), std::vector<int64_t>(num_positions()));
     for (size_t i = 0; i < graph_.values.size(); ++i) {
       const auto id = static_cast<ValueId>(i);
       const std::optional<int> home = positions_.home_of(id);
       if (!home || positions_.of_value(id) == kNowhere) continue;
-      for (size_t stage = 0; stage < num_away_.size(); ++stage) {
-        if (static_cast<int>(stage) != *home) ++num_away_[stage][index(positions_.of_value(id))];
+      for (size_t stage = 0; stage < num_remote_weights_.size(); ++stage) {
+        if (static_cast<int>(stage) != *home) ++num_remote_weights_[stage][index(positions_.of_value(id))];
       }
     }
-    for (std::vector<int64_t>& away : num_away_) add_up(away);
+    for (std::vector<int64_t>& away : num_remote_weights_) add_up(away);
   }
 
   ValueId storage_of(ValueId id) const {
@@ -168,7 +170,7 @@ class Cuts {
   }
 
   /// Finds the cut positions that the fewest values cross; at least as many as needed.
-  void find_places() {
+  void find_cut_positions() {
     const std::vector<int> crossing = num_crossing();
     const size_t wanted = options_.devices.size() - 1;
     std::vector<int> counts(crossing.begin() + std::min<int64_t>(1, std::ssize(crossing)), crossing.end());
@@ -179,12 +181,12 @@ class Cuts {
           wanted + 1, counts.size());
     }
     std::ranges::sort(counts);
-    const int most = wanted == 0 ? -1 : counts[wanted - 1];
-    places_ = {0};
+    const int max_crossing = wanted == 0 ? -1 : counts[wanted - 1];
+    cut_positions_ = {0};
     for (size_t p = 1; p < crossing.size(); ++p) {
-      if (crossing[p] <= most) places_.push_back(static_cast<int>(p));
+      if (crossing[p] <= max_crossing) cut_positions_.push_back(static_cast<int>(p));
     }
-    places_.push_back(positions_.num_positions());
+    cut_positions_.push_back(positions_.num_positions());
   }
 
   /// Returns, for each position, the number of the micro-batch's values that are computed before it and read
@@ -216,8 +218,8 @@ class Cuts {
   std::vector<double> seconds_;
   std::vector<int64_t> weight_bytes_, num_trained_, saved_bytes_;
   /// For each stage, prefix sums of the number of weights whose home is another stage.
-  std::vector<std::vector<int64_t>> num_away_;
-  std::vector<int> places_;
+  std::vector<std::vector<int64_t>> num_remote_weights_;
+  std::vector<int> cut_positions_;
 };
 
 int stage_of(const std::vector<int>& cuts, int position) {

@@ -124,7 +124,7 @@ class Unroll {
         pass(part_of(event.kind), event.micro);
       }
     }
-    hand_over();
+    set_outputs();
     return std::move(made_);
   }
 
@@ -230,7 +230,7 @@ class Unroll {
     return producer != kNone && stages_.of_node[index(producer)] == options_.stage;
   }
 
-  void hand_over() {
+  void set_outputs() {
     for (int64_t micro = 0; micro < options_.num_micro; ++micro) {
       for (const ValueId out : from_.outputs) {
         if (is_made_here(out)) made_.graph.outputs.push_back(copy_of(out, micro));
@@ -261,8 +261,8 @@ class Order {
     for (int stage = 0; stage < num_stages; ++stage) {
       for (const PipelineEvent& pass : passes_of(stage, num_stages, num_micro))
         add(clock_.end(pass.kind, stage, pass.micro), kPass, stage, pass);
-      if (other_stage(MicroPart::early, stage) != stage) add_beside(Kind::early, stage);
-      if (other_stage(MicroPart::late, stage) != stage) add_beside(Kind::late, stage);
+      if (other_stage(MicroPart::early, stage) != stage) add_untimed(Kind::early, stage);
+      if (other_stage(MicroPart::late, stage) != stage) add_untimed(Kind::late, stage);
     }
     for (size_t i = 0; i < crossings.size(); ++i) add_messages(i);
   }
@@ -282,7 +282,7 @@ class Order {
   void add(int64_t time, Rank rank, int stage, const PipelineEvent& event) {
     timed_.push_back({{time, rank, stage, event.crossing}, event});
   }
-  void add_beside(Kind kind, int stage) {
+  void add_untimed(Kind kind, int stage) {
     for (int64_t micro = 0; micro < num_micro_; ++micro) {
       const bool early = kind == Kind::early;
       const int64_t time = early ? early_time(stage, micro) : late_time(stage, micro);

@@ -168,7 +168,7 @@ PictureMaker DiffuseTask::maker(engine::Engine& engine) const {
       .guidance = options_.diffuse.guidance,
       .batch = eval_batch(),
       .row_length = length_of(latents_)};
-  const distributed::OtherWork work(engine.heartbeat());
+  const distributed::EncodingPhase work(engine.heartbeat());
   if (made.compares()) made.unconditional = options_.pictures->translator()->no_condition();
   return {engine, noising_, std::move(made)};
 }
@@ -176,7 +176,7 @@ PictureMaker DiffuseTask::maker(engine::Engine& engine) const {
 std::vector<data::Image> DiffuseTask::pictures_of(engine::Engine& engine, PictureMaker& maker,
                                                   std::span<const Condition> asked, uint64_t first) const {
   const std::vector<std::vector<float>> all = maker.make(asked, options_.loader.seed, first);
-  const distributed::OtherWork work(engine.heartbeat());
+  const distributed::EncodingPhase work(engine.heartbeat());
   std::vector<data::Image> images;
   for (const std::vector<float>& latents : all)
     images.push_back(options_.pictures->translator()->picture(latents, latents_));
@@ -194,7 +194,7 @@ std::optional<double> DiffuseTask::judge(engine::Engine& engine, PictureMaker& m
     labels.push_back(asked.back().label);
   }
   const std::vector<data::Image> made = pictures_of(engine, maker, asked, kFirstJudged);
-  const distributed::OtherWork work(engine.heartbeat());
+  const distributed::EncodingPhase work(engine.heartbeat());
   return options_.pictures->agreement(made, labels);
 }
 
@@ -204,13 +204,13 @@ void DiffuseTask::make_pictures(engine::Engine& engine, PictureMaker& maker, Eva
   const bool has_classes = options_.format.has_labels();
   std::vector<Condition> asked;
   {
-    const distributed::OtherWork work(engine.heartbeat());
+    const distributed::EncodingPhase work(engine.heartbeat());
     const std::vector<Condition> conditions = translator.conditions(prompts);
     for (int64_t i = 0; i < (has_classes ? kOfEachClass : 1); ++i)
       asked.insert(asked.end(), conditions.begin(), conditions.end());
   }
   std::vector<data::Image> images = pictures_of(engine, maker, asked, 0);
-  const distributed::OtherWork work(engine.heartbeat());
+  const distributed::EncodingPhase work(engine.heartbeat());
   if (has_classes) {
     made.pictures.push_back({.name = "classes", .image = picture_grid(images, std::ssize(prompts))});
     return;

@@ -152,7 +152,7 @@ std::byte* bytes(void* data) { return static_cast<std::byte*>(data); }
 const std::byte* bytes(const void* data) { return static_cast<const std::byte*>(data); }
 
 /// Where the maker of an id keeps what its ranks share.
-struct Place {
+struct CollectiveId {
   pid_t process;
   int file;
 };
@@ -173,7 +173,7 @@ int ncclGetVersion(int* version) {
 const char* ncclGetErrorString(int) { return "the library was told to refuse"; }
 
 int ncclGetUniqueId(NcclId* id) {
-  const Place place{.process = getpid(), .file = memfd_create("fake-nccl", MFD_CLOEXEC)};
+  const CollectiveId place{.process = getpid(), .file = memfd_create("fake-nccl", MFD_CLOEXEC)};
   if (ftruncate(place.file, sizeof(Shared)) != 0) return 2;
   std::memcpy(id->bytes.data(), &place, sizeof place);
   return 0;
@@ -181,7 +181,7 @@ int ncclGetUniqueId(NcclId* id) {
 
 int ncclCommInitRank(NcclComm** comm, int num_ranks, NcclId id, int rank) {
   while (is("join")) pause();
-  Place place{};
+  CollectiveId place{};
   std::memcpy(&place, id.bytes.data(), sizeof place);
   const std::string path = "/proc/" + std::to_string(place.process) + "/fd/" + std::to_string(place.file);
   const int file = open(path.c_str(), O_RDWR);

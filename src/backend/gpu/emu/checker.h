@@ -6,7 +6,7 @@
 namespace hearth::emu {
 
 /// Logical time of the running thread, by which accesses are ordered. Maintained by the emulator.
-struct Moment {
+struct LogicalTime {
   uint32_t kernel = 0;  ///< number of the launch
   uint32_t block = 0;
   uint32_t thread = 0;
@@ -14,7 +14,7 @@ struct Moment {
   uint32_t warp_syncs = 0;  ///< warp synchronizations that the thread's warp has passed
   bool in_kernel = false;
 };
-inline thread_local Moment now;
+inline thread_local LogicalTime now;
 
 /// Hooks of a race and initialization checker that sees every access of kernels (tests/race).
 struct Checker {

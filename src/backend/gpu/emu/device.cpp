@@ -40,7 +40,7 @@ struct EmulatedRecording : Recording::Parts {
 class EmulatedStream : public Stream::Parts {
  public:
   explicit EmulatedStream(emu::Gpu& gpu) : gpu_(gpu), queue_(gpu) {}
-  ~EmulatedStream() override { gpu_.patience.forget(this); }
+  ~EmulatedStream() override { gpu_.wait_timeout.forget(this); }
 
   void copy_in(std::byte* device, const void* host, int64_t num_bytes) override {
     copy(device, host, num_bytes);
@@ -75,9 +75,9 @@ class EmulatedStream : public Stream::Parts {
     for (const auto& call : static_cast<const EmulatedRecording&>(recording).recording->calls) call();
   }
   void allow(double work_seconds, double wait_seconds) override {
-    gpu_.patience.allow(this, work_seconds, wait_seconds);
+    gpu_.wait_timeout.allow(this, work_seconds, wait_seconds);
   }
-  double patience_seconds() const override { return gpu_.patience.seconds(); }
+  double timeout_seconds() const override { return gpu_.wait_timeout.seconds(); }
   void synchronize(double deadline_seconds) override;
   void* handle() override { return &queue_; }
 
@@ -99,9 +99,9 @@ void EmulatedStream::synchronize(double deadline_seconds) {
   } catch (const emu::Fault& fault) {
     throw DeviceError(Kind::fault, fault.what());
   }
-  if (!gpu_.hangs) return gpu_.patience.forget(this);
+  if (!gpu_.hangs) return gpu_.wait_timeout.forget(this);
   std::this_thread::sleep_for(std::chrono::duration<double>(deadline_seconds * gpu_.settings.hang_scale));
-  throw DeviceError(Kind::no_answer, fmt::format("the GPU did not respond for {:.0f} s", deadline_seconds));
+  throw DeviceError(Kind::timed_out, fmt::format("the GPU did not respond for {:.0f} s", deadline_seconds));
 }
 
 class EmulatedDevice : public Device::Parts {

@@ -27,7 +27,7 @@ struct Fiber::Start {
   /// Stores the context of the fiber that was left; called first after every jump.
   static void arrive(transfer_t transfer, void* fake_stack) {
     Fiber& from = *static_cast<Start*>(transfer.data)->from;
-    from.place_ = transfer.fctx;
+    from.context_ = transfer.fctx;
     const void* stack = nullptr;
     size_t bytes = 0;
     after_stack_switch(fake_stack, &stack, &bytes);
@@ -57,13 +57,13 @@ void Fiber::restart() {
     owns_stack_ = true;
   }
   fake_stack_ = nullptr;
-  place_ = make_fcontext(static_cast<std::byte*>(stack_) + stack_bytes_, stack_bytes_, Start::enter);
+  context_ = make_fcontext(static_cast<std::byte*>(stack_) + stack_bytes_, stack_bytes_, Start::enter);
 }
 
 void Fiber::jump(Fiber& to, bool for_good) {
   Start start{.from = this, .to = &to};
   before_stack_switch(for_good ? nullptr : &fake_stack_, to.stack_, to.stack_bytes_);
-  const transfer_t back = jump_fcontext(static_cast<fcontext_t>(to.place_), &start);
+  const transfer_t back = jump_fcontext(static_cast<fcontext_t>(to.context_), &start);
   Start::arrive(back, fake_stack_);
 }
 

@@ -8,8 +8,8 @@
 namespace hearth::emu {
 namespace {
 
-constexpr int64_t kLeastMemory = 64 << 10;
-constexpr size_t kMostGpus = 64;
+constexpr int64_t kMinMemory = 64 << 10;
+constexpr size_t kMaxGpus = 64;
 constexpr std::string_view kLibrary = "library";
 
 /// Removes and returns the text before the next `separator`, and removes the separator.
@@ -24,7 +24,7 @@ std::string_view take_part(std::string_view& text, char separator) {
   user_error(
       "expected at most {} sizes from {} for HEARTH_EMULATED, each optionally with link, fault, hang, "
       "refuse, lose, broken or integrated, got '{}'; try HEARTH_EMULATED=20GiB,20GiB or '20GiB;link=6GB'",
-      kMostGpus, human_bytes(kLeastMemory), gpu);
+      kMaxGpus, human_bytes(kMinMemory), gpu);
 }
 
 /// Parses a fault setting such as "link=6GB", "fault=500", "hang=500", "refuse=2", "lose=5", "broken=FILE",
@@ -52,7 +52,7 @@ bool set_trouble(GpuSettings& gpu, std::string_view trouble) {
 GpuSettings gpu_of(std::string_view text) {
   const std::string_view whole = text;
   GpuSettings gpu{.memory_bytes = parse_bytes(take_part(text, ';')).value_or(0)};
-  if (gpu.memory_bytes < kLeastMemory) refuse(whole);
+  if (gpu.memory_bytes < kMinMemory) refuse(whole);
   while (!text.empty()) {
     if (!set_trouble(gpu, take_part(text, ';'))) refuse(whole);
   }
@@ -69,7 +69,7 @@ std::vector<GpuSettings> gpus_of(std::string_view sizes) {
       for (GpuSettings& gpu : all) gpu.library = GpuSettings::Library::right;
       return all;
     }
-    if (all.size() == kMostGpus) refuse(size);
+    if (all.size() == kMaxGpus) refuse(size);
     all.push_back(gpu_of(size));
     if (sizes.find(',') == std::string_view::npos) return all;
     sizes.remove_prefix(sizes.find(',') + 1);

@@ -26,7 +26,7 @@
 namespace hearth::emu {
 namespace {
 
-constexpr int kMostWarps = kMostThreads / kWarpThreads;
+constexpr int kMaxWarps = kMaxThreads / kWarpThreads;
 /// Unused bytes between variables of a block; any access to them is a fault.
 constexpr size_t kGapBytes = 64;
 
@@ -51,7 +51,7 @@ class ThreadSet {
   static size_t index(int thread) { return static_cast<size_t>(thread / kWarpThreads); }
   static uint32_t bit(int thread) { return uint32_t{1} << (thread % kWarpThreads); }
 
-  std::array<uint32_t, kMostWarps> warps_{};
+  std::array<uint32_t, kMaxWarps> warps_{};
 };
 
 struct Warp {
@@ -153,7 +153,7 @@ class Processor {
   int pick();
   void become(int thread);
   void wait();
-  [[noreturn]] void refuse_waiting();
+  [[noreturn]] void report_deadlock();
   std::string where(int thread) const;
 
   std::vector<std::unique_ptr<Fiber>> fibers_;
@@ -164,8 +164,8 @@ class Processor {
   std::string fault_;
   std::atomic<uint64_t> progress_ = 0;
 
-  std::vector<Fiber*> fiber_of_ = std::vector<Fiber*>(kMostThreads);
-  std::vector<Warp> warps_ = std::vector<Warp>(kMostWarps);
+  std::vector<Fiber*> fiber_of_ = std::vector<Fiber*>(kMaxThreads);
+  std::vector<Warp> warps_ = std::vector<Warp>(kMaxWarps);
   ThreadSet fresh_, ready_;
   SharedMemory shared_;
   std::optional<PhiloxSequence> random_;
@@ -279,7 +279,7 @@ void Processor::work() {
     (*kernel_)();
     end_thread();
     const int next = pick();
-    if (next < 0 && num_ended_ < num_threads_) refuse_waiting();
+    if (next < 0 && num_ended_ < num_threads_) report_deadlock();
     if (next < 0) {
       own.leave_for(os_thread_);
       continue;
@@ -315,7 +315,7 @@ void Processor::end_thread() {
 void Processor::wait() {
   Fiber& own = *fiber_of_[static_cast<size_t>(current_)];
   const int next = pick();
-  if (next < 0) refuse_waiting();
+  if (next < 0) report_deadlock();
   if (next == current_) return become(next);
   const bool is_fresh = fresh_.contains(next);
   become(next);
@@ -388,7 +388,7 @@ std::string Processor::where(int thread) const {
 }
 
 /// Deadlock: names one waiting thread, and another that waits at a different line.
-void Processor::refuse_waiting() {
+void Processor::report_deadlock() {
   fail([&] {
     std::string text = "divergent threads:";
     for (int w = 0; w < num_warps_; ++w) {
@@ -438,9 +438,9 @@ void run(const Grid& grid, FunctionRef<void()> kernel) {
   processor = &here;
   const auto threads = uint64_t{grid.threads.x} * grid.threads.y * grid.threads.z;
   const uint64_t count = uint64_t{grid.blocks.x} * grid.blocks.y * grid.blocks.z;
-  if (threads < 1 || threads > kMostThreads || count < 1) {
+  if (threads < 1 || threads > kMaxThreads || count < 1) {
     throw Fault(fmt::format("the launch at {} has {} blocks of {} threads; a block has 1 to {}",
-                            to_string(grid.launched), count, threads, kMostThreads));
+                            to_string(grid.launched), count, threads, kMaxThreads));
   }
   const Watch watch(here.progress(), settings().deadline_seconds, [] { processor->overdue(); });
   ++now.kernel;

@@ -12,7 +12,7 @@
 namespace hearth::emu {
 
 inline constexpr int kWarpThreads = 32;
-inline constexpr int kMostThreads = 1024;
+inline constexpr int kMaxThreads = 1024;
 
 /// Dimensions or index of a grid or block, as dim3 of HIP and CUDA.
 struct Dim3 {

@@ -51,8 +51,8 @@ void expect_same_halves(const Registers& held) {
 
 }  // namespace
 
-Shown show(uint32_t value, Site site) { return {post(&value, sizeof value, site)}; }
-uint32_t row_share(Shown shown, int from) {
+LaneRegister show(uint32_t value, Site site) { return {post(&value, sizeof value, site)}; }
+uint32_t row_share(LaneRegister shown, int from) {
   return Registers{shown.slots, 1}.word(lane() / 16 * 16 + from, 0);
 }
 

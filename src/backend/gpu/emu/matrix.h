@@ -17,13 +17,13 @@ struct Numbers {
 };
 
 /// A register of every lane, valid until the warp's second next operation.
-struct Shown {
+struct LaneRegister {
   const std::byte* slots;
 };
 /// Makes a lane's register readable by the other lanes; all lanes must call together.
-Shown show(uint32_t value, Site site = {__builtin_FILE(), __builtin_LINE()});
+LaneRegister show(uint32_t value, Site site = {__builtin_FILE(), __builtin_LINE()});
 /// Returns the register of lane `from` of the same half-warp (DPP row_share).
-uint32_t row_share(Shown shown, int from);
+uint32_t row_share(LaneRegister shown, int from);
 /// Returns c + the dot product of two pairs of f16 (v_dot2c_f32_f16).
 float dot2(uint32_t a, uint32_t b, float c);
 

@@ -19,10 +19,10 @@ void Stream::enqueue(Work work) {
     return;
   }
   queue_.push_back(std::move(work));
-  if (gpu_.settings.order_seed != 0) let_some_get_ahead();
+  if (gpu_.settings.order_seed != 0) run_random_stream();
 }
 
-void Stream::let_some_get_ahead() {
+void Stream::run_random_stream() {
   const uint32_t choice = philox4x32(gpu_.settings.order_seed, {gpu_.num_choices++, 0, 0, 0})[0];
   const size_t chosen = choice % (gpu_.streams.size() + 1);
   if (chosen < gpu_.streams.size()) gpu_.streams[chosen]->run_all();

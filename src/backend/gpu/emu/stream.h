@@ -58,7 +58,7 @@ struct Gpu {
   int64_t num_launches = 0;
   int64_t num_threads = 0;  ///< total threads of all launches
   bool hangs = false;
-  gpu::Patience patience = {};
+  gpu::WaitTimeout wait_timeout = {};
   std::vector<Stream*> streams = {};
   /// Kinds of matmul that the library has set up.
   std::set<gpu::BlasMatmul> matmuls = {};
@@ -113,7 +113,7 @@ class Stream {
   void set(const std::shared_ptr<Mark>& mark);
   std::chrono::steady_clock::time_point now() const;
   void wait_until(Stream* stream, uint64_t end);
-  void let_some_get_ahead();
+  void run_random_stream();
 
   Gpu& gpu_;
   std::deque<Work> queue_;

@@ -139,7 +139,7 @@ struct Blas::Parts {
   std::map<BlasMatmul, Plan> plans;
 
   ~Parts() {
-    if (handle != nullptr && !no_answer) static_cast<void>(cublaslt().destroy(handle));
+    if (handle != nullptr && !timed_out) static_cast<void>(cublaslt().destroy(handle));
   }
 };
 

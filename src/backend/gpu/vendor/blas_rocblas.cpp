@@ -84,7 +84,7 @@ struct Blas::Parts {
   rocblas_handle handle = nullptr;
 
   ~Parts() {
-    if (handle != nullptr && !no_answer) static_cast<void>(rocblas().destroy_handle(handle));
+    if (handle != nullptr && !timed_out) static_cast<void>(rocblas().destroy_handle(handle));
   }
 };
 

@@ -60,7 +60,7 @@ class VendorDevice : public Device::Parts {
     return static_cast<std::byte*>(memory);
   }
   void release(std::byte* memory) override {
-    if (!no_answer) ignore(RUNTIME(Free)(memory));
+    if (!timed_out) ignore(RUNTIME(Free)(memory));
   }
   std::byte* allocate_host(int64_t num_bytes) override {
     shared_.make_current();
@@ -100,7 +100,7 @@ class VendorDriver : public Driver {
     return std::make_unique<VendorDevice>(info);
   }
   void release_host(std::byte* memory) const override {
-    if (!no_answer) ignore(vendor::release_host(memory));
+    if (!timed_out) ignore(vendor::release_host(memory));
   }
   const ir::GpuKernel* find_kernel(std::string_view op) const override { return find_kernel_(op); }
 
@@ -120,7 +120,7 @@ DeviceInfo VendorDriver::info_of(int index) const {
           .pci_address = pci_address(index),
           .driver_version = driver_version(),
           .memory_bytes = static_cast<int64_t>(gpu.totalGlobalMem),
-          .shared_bytes = static_cast<int64_t>(most_shared_bytes(gpu)),
+          .shared_bytes = static_cast<int64_t>(max_shared_bytes(gpu)),
           .num_multiprocessors = gpu.multiProcessorCount,
           .integrated = gpu.integrated != 0};
 }

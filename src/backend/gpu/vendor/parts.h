@@ -12,7 +12,7 @@ namespace hearth::gpu::vendor {
 
 /// True once a GPU timed out: any further wait for it would never return, including freeing memory. Its
 /// resources are then left to the end of the process.
-inline std::atomic<bool> no_answer = false;
+inline std::atomic<bool> timed_out = false;
 
 /// Throws DeviceError with the runtime's error text.
 [[noreturn]] void fail(Result result, std::string_view doing);
@@ -31,7 +31,7 @@ struct SharedParts {
   std::string name;
   /// True if a stream under recording was given work that cannot be recorded.
   bool broken_recording = false;
-  Patience patience = {};
+  WaitTimeout wait_timeout = {};
 
   /// Makes this GPU current for the calling thread.
   void make_current() const { check(RUNTIME(SetDevice)(index), "selecting the GPU"); }

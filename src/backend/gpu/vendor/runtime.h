@@ -32,7 +32,7 @@ inline std::string architecture(const Properties& gpu) {
   const std::string name = gpu.gcnArchName;
   return name.substr(0, name.find(':'));
 }
-inline size_t most_shared_bytes(const Properties& gpu) { return gpu.sharedMemPerBlock; }
+inline size_t max_shared_bytes(const Properties& gpu) { return gpu.sharedMemPerBlock; }
 inline Result allocate_host(void** memory, size_t num_bytes) {
   return hipHostMalloc(memory, num_bytes, hipHostMallocPortable);
 }
@@ -50,7 +50,7 @@ using Properties = cudaDeviceProp;
 inline std::string architecture(const Properties& gpu) {
   return fmt::format("sm_{}{}", gpu.major, gpu.minor);
 }
-inline size_t most_shared_bytes(const Properties& gpu) { return gpu.sharedMemPerBlockOptin; }
+inline size_t max_shared_bytes(const Properties& gpu) { return gpu.sharedMemPerBlockOptin; }
 inline Result allocate_host(void** memory, size_t num_bytes) {
   return cudaHostAlloc(memory, num_bytes, cudaHostAllocPortable);
 }

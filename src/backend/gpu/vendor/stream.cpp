@@ -31,7 +31,7 @@ struct VendorEvent : Event::Parts {
 
   ~VendorEvent() override { release(); }
   void release() {
-    if (event != nullptr && !no_answer) ignore(RUNTIME(EventDestroy)(event));
+    if (event != nullptr && !timed_out) ignore(RUNTIME(EventDestroy)(event));
     event = nullptr;
   }
   double seconds_since(const Event::Parts& earlier) const override {
@@ -46,7 +46,7 @@ struct VendorRecording : Recording::Parts {
   RUNTIME(GraphExec_t) graph = nullptr;
 
   ~VendorRecording() override {
-    if (graph != nullptr && !no_answer) ignore(RUNTIME(GraphExecDestroy)(graph));
+    if (graph != nullptr && !timed_out) ignore(RUNTIME(GraphExecDestroy)(graph));
   }
 };
 
@@ -58,8 +58,8 @@ class VendorStream : public Stream::Parts {
   }
   ~VendorStream() override {
     blas_.reset();
-    gpu_.patience.forget(this);
-    if (!no_answer) ignore(RUNTIME(StreamDestroy)(stream_));
+    gpu_.wait_timeout.forget(this);
+    if (!timed_out) ignore(RUNTIME(StreamDestroy)(stream_));
   }
 
   void copy_in(std::byte* device, const void* host, int64_t num_bytes) override {
@@ -91,9 +91,9 @@ class VendorStream : public Stream::Parts {
                   "replaying a recording");
   }
   void allow(double work_seconds, double wait_seconds) override {
-    gpu_.patience.allow(this, work_seconds, wait_seconds);
+    gpu_.wait_timeout.allow(this, work_seconds, wait_seconds);
   }
-  double patience_seconds() const override { return gpu_.patience.seconds(); }
+  double timeout_seconds() const override { return gpu_.wait_timeout.seconds(); }
   void synchronize(double deadline_seconds) override;
   void* handle() override {
     gpu_.make_current();
@@ -180,8 +180,8 @@ void VendorStream::synchronize(double deadline_seconds) {
   while (result == RUNTIME(ErrorNotReady)) {
     ignore(result);
     if (steady_clock::now() > deadline) {
-      no_answer = true;
-      throw DeviceError(DeviceError::Kind::no_answer,
+      timed_out = true;
+      throw DeviceError(DeviceError::Kind::timed_out,
                         fmt::format("{} did not respond for {:.0f} s", gpu_.name, deadline_seconds));
     }
     std::this_thread::sleep_for(pause);
@@ -190,7 +190,7 @@ void VendorStream::synchronize(double deadline_seconds) {
   }
   vendor::check(take_refused_launch(), "a kernel launch");
   vendor::check(result, "work on the GPU");
-  gpu_.patience.forget(this);
+  gpu_.wait_timeout.forget(this);
 }
 
 }  // namespace
