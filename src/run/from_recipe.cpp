@@ -101,7 +101,7 @@ void check_initial_weights(const tasks::Job& job) {
 
 hub::OnnxOptions onnx_options(const recipe::Recipe& recipe, const fs::path& run) {
   const tasks::TaskDef& task = tasks::image_task_of(recipe, run);
-  const tasks::ExportFacts facts = task.exported(recipe, run);
+  const tasks::ExportMetadata facts = task.exported(recipe, run);
   const auto list = [](const std::vector<float>& values) {
     return fmt::format("[{}]", fmt::join(values, ", "));
   };

@@ -96,7 +96,7 @@ tasks::Job job_of_folder(const fs::path& model, const fs::path& adapter,
   tasks::Job job(std::move(recipe));
   job.denoiser->num_classes > 0 ? set_class_model_defaults(model, job.recipe)
                                 : set_text_model_defaults(model, *job.denoiser, job.recipe);
-  job.recipe.data.image_size = tasks::usual_side(job);
+  job.recipe.data.image_size = tasks::native_side(job);
   return job;
 }
 
@@ -132,13 +132,13 @@ ImageSession::ImageSession(const fs::path& model, ImageSessionOptions options)
       options_(std::move(options)),
       job_(job_of(model_, options_)),
       noising_(tasks::noising_options(job_.recipe)),
-      maker_options_(tasks::picture_options(job_)),
-      codec_(tasks::open_translator(job_, model_)) {
+      maker_options_(tasks::generator_options(job_)),
+      codec_(tasks::open_codec(job_, model_)) {
   maker_options_.batch = maker_options_.format.has_labels() ? std::min(options_.batch, kMaxRows) : 1;
 }
 
-tasks::PictureMakerOptions ImageSession::maker_options(const ImageRequest& request) const {
-  tasks::PictureMakerOptions options = maker_options_;
+tasks::LatentGeneratorOptions ImageSession::maker_options(const ImageRequest& request) const {
+  tasks::LatentGeneratorOptions options = maker_options_;
   if (request.steps > 0)
     options.sampler = tasks::sampler_for(tasks::noising_options(job_.recipe), options.format.model,
                                          request.steps, options.latents);
@@ -151,7 +151,7 @@ tasks::PictureMakerOptions ImageSession::maker_options(const ImageRequest& reque
   return options;
 }
 
-tasks::Condition ImageSession::encode(const ImageRequest& request, tasks::PictureMakerOptions& options) {
+tasks::Condition ImageSession::encode(const ImageRequest& request, tasks::LatentGeneratorOptions& options) {
   tasks::Condition condition = codec_->conditions(std::span(&request.prompt, 1)).front();
   notes_.emplace(request.prompt, codec_->note());
   if (options.compares()) options.unconditional = codec_->no_condition();
@@ -178,10 +178,10 @@ engine::Engine& ImageSession::denoiser() {
 }
 
 std::vector<GeneratedImage> ImageSession::generate(const ImageRequest& request) {
-  tasks::PictureMakerOptions options = maker_options(request);
+  tasks::LatentGeneratorOptions options = maker_options(request);
   const std::vector<tasks::Condition> conditions(static_cast<size_t>(request.count),
                                                  encode(request, options));
-  const auto all = tasks::PictureMaker(denoiser(), noising_, options).make(conditions, 0, request.seed);
+  const auto all = tasks::LatentGenerator(denoiser(), noising_, options).make(conditions, 0, request.seed);
   if (!options_.keep_denoiser) engine_.reset();
   std::vector<GeneratedImage> made;
   for (const std::vector<float>& latents : all) {

@@ -61,8 +61,8 @@ class ImageSession {
   std::vector<GeneratedImage> generate(const ImageRequest& request);
 
  private:
-  tasks::PictureMakerOptions maker_options(const ImageRequest& request) const;
-  tasks::Condition encode(const ImageRequest& request, tasks::PictureMakerOptions& options);
+  tasks::LatentGeneratorOptions maker_options(const ImageRequest& request) const;
+  tasks::Condition encode(const ImageRequest& request, tasks::LatentGeneratorOptions& options);
   engine::Engine& denoiser();
   void load_weights();
 
@@ -70,8 +70,8 @@ class ImageSession {
   ImageSessionOptions options_;
   tasks::Job job_;
   tasks::Noising noising_;
-  tasks::PictureMakerOptions maker_options_;
-  std::unique_ptr<tasks::PictureTranslator> codec_;
+  tasks::LatentGeneratorOptions maker_options_;
+  std::unique_ptr<tasks::DiffusionCodec> codec_;
   std::map<std::string, std::string> notes_;  ///< GeneratedImage::note of each encoded prompt
   std::unique_ptr<engine::Engine> engine_;    ///< null until the first request
 };

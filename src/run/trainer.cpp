@@ -142,7 +142,7 @@ void Trainer::start(const RunStart& how) {
   } else {
     load_initial_weights();
     task_->begin(*engine_, events_.message);
-    if (leads()) task_->save_beginning(folder_.path());
+    if (leads()) task_->save_initial_results(folder_.path());
   }
   if (leads()) open_files(resumed);
   // Report it in the first attempt only, not after every restart.

@@ -129,7 +129,7 @@ class Trainer {
   distributed::ProcessGroup* group_;
   std::unique_ptr<tasks::Task> task_;
   std::unique_ptr<engine::Engine> engine_;
-  std::optional<tasks::AheadStream> stream_;
+  std::optional<tasks::LookaheadStream> stream_;
   /// Receives all reports; the sink of a worker that does not lead discards them.
   std::unique_ptr<RunSink> sink_ = std::make_unique<RunSink>();
   std::optional<StepPlan> plan_;

@@ -6,7 +6,7 @@
 
 namespace hearth::tasks {
 
-std::vector<int64_t> spread(int64_t count, int64_t size) {
+std::vector<int64_t> stratified_indices(int64_t count, int64_t size) {
   count = std::min(count, size);
   PhiloxSequence random(0, 0);
   std::vector<int64_t> chosen;

@@ -4,19 +4,19 @@
 
 namespace hearth::tasks {
 
-engine::MicroBatch AheadStream::next() {
-  const engine::MicroBatch batch = ahead_ ? *ahead_ : stream_->next();
-  ahead_.reset();
+engine::MicroBatch LookaheadStream::next() {
+  const engine::MicroBatch batch = next_batch_ ? *next_batch_ : stream_->next();
+  next_batch_.reset();
   return batch;
 }
 
-const engine::MicroBatch* AheadStream::peek() {
+const engine::MicroBatch* LookaheadStream::peek() {
   try {
-    if (!ahead_) ahead_ = stream_->next();
+    if (!next_batch_) next_batch_ = stream_->next();
   } catch (const UserError&) {
     return nullptr;
   }
-  return &*ahead_;
+  return &*next_batch_;
 }
 
 std::vector<int64_t> Task::eval_sizes(int64_t batch) const { return batch_sizes(num_eval_rows(), batch); }

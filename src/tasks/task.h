@@ -15,7 +15,7 @@
 namespace hearth::tasks {
 
 /// An image that an evaluation generated, written to the run folder as samples/step-STEP-NAME.png.
-struct MadePicture {
+struct SampleImage {
   std::string name;  ///< letters and digits
   data::Image image;
 };
@@ -33,7 +33,7 @@ struct Evaluation {
   std::vector<io::ReportTable> tables;
   std::vector<io::ImageStrip> strips;
   /// Generated images, for the samples folder.
-  std::vector<MadePicture> pictures;
+  std::vector<SampleImage> pictures;
 };
 
 /// Training data as micro-batches, epoch after epoch.
@@ -46,9 +46,9 @@ class BatchStream {
 };
 
 /// A stream with one micro-batch of lookahead.
-class AheadStream : public BatchStream {
+class LookaheadStream : public BatchStream {
  public:
-  explicit AheadStream(std::unique_ptr<BatchStream> stream) : stream_(std::move(stream)) {}
+  explicit LookaheadStream(std::unique_ptr<BatchStream> stream) : stream_(std::move(stream)) {}
   engine::MicroBatch next() override;
   /// Returns the micro-batch that next() will return; null if it cannot be read (next() then throws). The
   /// memory is valid as for next().
@@ -56,7 +56,7 @@ class AheadStream : public BatchStream {
 
  private:
   std::unique_ptr<BatchStream> stream_;
-  std::optional<engine::MicroBatch> ahead_;
+  std::optional<engine::MicroBatch> next_batch_;
 };
 
 /// The data, objective and evaluation of a run. A row is the unit of micro-batches (an image, or a row of
@@ -89,7 +89,7 @@ class Task {
   virtual void begin(engine::Engine&, const Say&) {}
   /// Write the results of begin() to the run folder, and read them when the run is resumed. UserError if they
   /// are missing or belong to other data.
-  virtual void save_beginning(const fs::path&) const {}
+  virtual void save_initial_results(const fs::path&) const {}
   virtual void resume(const fs::path&) {}
   /// Opens the training data at `from`, the start of a step, for one worker. An epoch must have at least one
   /// micro-batch of the worker's share.

@@ -25,7 +25,7 @@ struct PredictionPaths {
 };
 
 /// Metadata of an exported image model.
-struct ExportFacts {
+struct ExportMetadata {
   data::PixelOptions pixels;       ///< normalization
   std::vector<std::string> names;  ///< class names
   std::string fit;                 ///< resizing of images: "stretch", "letterbox 114", "window"
@@ -64,7 +64,7 @@ struct TaskDef {
   /// images.
   void (*check_images)(const Job&, const DataReport& report) = nullptr;
   /// Returns the metadata for ONNX export. Null: the task has no ONNX export.
-  ExportFacts (*exported)(const recipe::Recipe&, const fs::path& run) = nullptr;
+  ExportMetadata (*exported)(const recipe::Recipe&, const fs::path& run) = nullptr;
   /// Opens a predictor with the weights of a run. Null: the model makes no predictions for images.
   std::unique_ptr<Predictor> (*predictor)(const recipe::Recipe&, const PredictionPaths&) = nullptr;
   bool has_model_folder = false;    ///< true: models are folders with config.json; false: built in, by name

@@ -10,26 +10,26 @@
 namespace hearth::tasks {
 
 /// Reports the progress of slow work, "encoding images: 120 of 400", at most once per `seconds`.
-class ToldProgress {
+class ProgressReporter {
  public:
-  ToldProgress(std::function<void(const std::string&)> say, std::string what, int64_t total,
-               double seconds = 10)
-      : say_(std::move(say)), what_(std::move(what)), total_(total), least_(seconds) {}
+  ProgressReporter(std::function<void(const std::string&)> say, std::string what, int64_t total,
+                   double seconds = 10)
+      : say_(std::move(say)), activity_(std::move(what)), total_(total), min_interval_(seconds) {}
   /// Reports `done` units, unless the last report is too recent.
   void operator()(int64_t done) {
     const Clock::time_point now = Clock::now();
-    if (now - last_ < least_) return;
+    if (now - last_ < min_interval_) return;
     last_ = now;
-    say_(fmt::format("{}: {} of {}", what_, done, total_));
+    say_(fmt::format("{}: {} of {}", activity_, done, total_));
   }
 
  private:
   using Clock = std::chrono::steady_clock;
 
   std::function<void(const std::string&)> say_;
-  std::string what_;
+  std::string activity_;
   int64_t total_;
-  std::chrono::duration<double> least_;
+  std::chrono::duration<double> min_interval_;
   Clock::time_point last_ = Clock::now();
 };
 

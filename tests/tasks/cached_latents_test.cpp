@@ -53,7 +53,7 @@ class Cached : public testing::Test {
     put_bytes(root() / "2_red house/c.txt", "one");
   }
   fs::path root() const { return folder_.path() / "pictures"; }
-  CachedLatents open(const LatentFormat& format = kFormat, const CoderHashes& hashes = {1, 2}) const {
+  CachedLatents open(const LatentFormat& format = kFormat, const EncoderHashes& hashes = {1, 2}) const {
     return CachedLatents(data::read_captions(root()), data::Buckets(32, 16), format, hashes,
                          io::LatentCache(folder_.path() / "cache"));
   }
@@ -64,13 +64,13 @@ class Cached : public testing::Test {
       done_.push_back(number);
       if (number == most) user_error("no current");
     };
-    latents.make_latents(
+    latents.encode_latents(
         [&](const data::Image& image) {
           sizes_.push_back(image.size());
           return std::vector<float>(static_cast<size_t>(image.size().num_pixels() / 64 * 2), image.pixels[0]);
         },
         count);
-    latents.make_text(
+    latents.encode_text(
         [&](std::span<const std::string> captions, const TakeText& take) {
           for (size_t i = 0; i < captions.size(); ++i) {
             captions_.push_back(captions[i]);
@@ -89,13 +89,13 @@ class Cached : public testing::Test {
 
 TEST_F(Cached, EachPictureAndCaptionIsCodedOnce) {
   const CachedLatents latents = open();
-  EXPECT_EQ(latents.num_missing_pictures(), 3);
+  EXPECT_EQ(latents.num_missing_images(), 3);
   EXPECT_EQ(latents.num_missing_captions(), 3);
   fill(latents);
   EXPECT_THAT(done_, ElementsAre(1, 2, 3, 1, 2, 3));
   EXPECT_THAT(sizes_, ElementsAre(Extent(64, 16), Extent(32), Extent(32)));
   EXPECT_THAT(captions_, ElementsAre("", "one", "red house"));
-  EXPECT_EQ(latents.num_missing_pictures() + latents.num_missing_captions(), 0);
+  EXPECT_EQ(latents.num_missing_images() + latents.num_missing_captions(), 0);
   fill(open());
   EXPECT_EQ(done_.size(), 6U);
   // b and c come twice.
@@ -119,25 +119,25 @@ TEST_F(Cached, EachPictureAndCaptionIsCodedOnce) {
 
 TEST_F(Cached, WhatWasMadeBeforeAnInterruptionStays) {
   EXPECT_EQ(sentence_of([&] { fill(open(), 2); }), "no current");
-  EXPECT_EQ(open().num_missing_pictures(), 1);
+  EXPECT_EQ(open().num_missing_images(), 1);
   fill(open());
   EXPECT_EQ(sizes_.size(), 3U);
-  EXPECT_EQ(open().num_missing_pictures() + open().num_missing_captions(), 0);
+  EXPECT_EQ(open().num_missing_images() + open().num_missing_captions(), 0);
 }
 
 TEST_F(Cached, WhatChangedIsMadeAgain) {
   fill(open());
   put_plain(root() / "a.png", 32, 11);
   put_bytes(root() / "2_red house/b.txt", "new");
-  EXPECT_EQ(open().num_missing_pictures(), 1);
+  EXPECT_EQ(open().num_missing_images(), 1);
   EXPECT_EQ(open().num_missing_captions(), 1);
-  EXPECT_EQ(open(kFormat, {5, 2}).num_missing_pictures(), 3);
+  EXPECT_EQ(open(kFormat, {5, 2}).num_missing_images(), 3);
   EXPECT_EQ(open(kFormat, {5, 2}).num_missing_captions(), 1);
   EXPECT_EQ(open(kFormat, {1, 5}).num_missing_captions(), 3);
   LatentFormat wider = kFormat;
   wider.text_width = 4;
   wider.channels = 4;
-  EXPECT_EQ(open(wider).num_missing_pictures(), 3);
+  EXPECT_EQ(open(wider).num_missing_images(), 3);
   EXPECT_EQ(open(wider).num_missing_captions(), 3);
   std::vector<float> latents(32);
   EXPECT_THAT(sentence_of([&] { open(kFormat, {5, 2}).read(2, 0, latents); }), HasSubstr("of other weights"));

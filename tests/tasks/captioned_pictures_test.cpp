@@ -25,14 +25,14 @@ void put_cached(const fs::path& name) {
   text.write(name.string() + "_flux_te.npz");
 }
 
-std::unique_ptr<PictureSet> open_cached(const fs::path& folder) {
-  CaptionedPicturesOptions options{.folder = folder, .resolution = 64};
+std::unique_ptr<DiffusionData> open_cached(const fs::path& folder) {
+  CaptionedImagesOptions options{.folder = folder, .resolution = 64};
   options.format.text_tokens = 3;
   options.format.model.channels = 2;
   options.format.model.patch = 2;
   options.format.model.text_width = 2;
   options.format.model.pooled_width = 1;
-  return kohya_pictures(options);
+  return kohya_images(options);
 }
 
 TEST(HeldOut, ArePicturesThatAreNotTrainedOn) {
@@ -71,18 +71,19 @@ class CaptionsInCache : public testing::Test {
   }
   fs::path model() const { return folder_.path() / "model"; }
   fs::path root() const { return folder_.path() / "pictures"; }
-  std::unique_ptr<PictureSet> open(const char* cache = "cache", const encoders::Compute& compute = {}) const {
-    CaptionedPicturesOptions options{.folder = root(),
-                                     .resolution = 64,
-                                     .cache = folder_.path() / cache,
-                                     .encoders = {.model = model(), .autoencoder = model() / "vae"},
-                                     .preparation = compute};
+  std::unique_ptr<DiffusionData> open(const char* cache = "cache",
+                                      const encoders::Compute& compute = {}) const {
+    CaptionedImagesOptions options{.folder = root(),
+                                   .resolution = 64,
+                                   .cache = folder_.path() / cache,
+                                   .encoders = {.model = model(), .autoencoder = model() / "vae"},
+                                   .preparation = compute};
     options.format.text_tokens = options.encoders.text_tokens = 5;
     options.format.model.channels = 2;
     options.format.model.patch = 2;
     options.format.model.text_width = 16;
     options.format.model.pooled_width = 8;
-    return captioned_pictures(options);
+    return captioned_images(options);
   }
 
   const TemporaryFolder folder_;
@@ -97,13 +98,13 @@ TEST_F(CaptionsInCache, AreNotEncodedAgainAsPrompts) {
   ASSERT_THAT(prompts, testing::ElementsAre("a b", "c"));
   const auto second = open();
   fs::remove(model() / "tokenizer/tokenizer.json");
-  const std::vector<Condition> known = second->translator()->conditions(prompts);
+  const std::vector<Condition> known = second->codec()->conditions(prompts);
   EXPECT_EQ(known[0].text, text);
   EXPECT_EQ(known[0].pooled, pooled);
   EXPECT_NE(known[1].text, text);
-  EXPECT_NE(second->translator()->no_condition().text, text);
+  EXPECT_NE(second->codec()->no_condition().text, text);
   const std::string other = "b";
-  EXPECT_THROW(second->translator()->conditions(std::span(&other, 1)), UserError);
+  EXPECT_THROW(second->codec()->conditions(std::span(&other, 1)), UserError);
 }
 
 TEST_F(CaptionsInCache, ThatAreTooLongAreCounted) {
@@ -115,11 +116,10 @@ TEST_F(CaptionsInCache, ThatAreTooLongAreCounted) {
       testing::AllOf(testing::HasSubstr("1 of 2 texts is longer than the 5 tokens of diffuse.text_tokens"),
                      testing::HasSubstr("cut off")));
   const std::string prompt = "a a a a a a a a";
-  const auto translator =
-      text_translator({.model = model(), .autoencoder = model() / "vae", .text_tokens = 5});
-  EXPECT_EQ(translator->note(), "");
-  translator->conditions(std::span(&prompt, 1));
-  EXPECT_THAT(translator->note(), testing::HasSubstr("1 of 1 texts is longer than the 5 tokens"));
+  const auto codec = text_codec({.model = model(), .autoencoder = model() / "vae", .text_tokens = 5});
+  EXPECT_EQ(codec->note(), "");
+  codec->conditions(std::span(&prompt, 1));
+  EXPECT_THAT(codec->note(), testing::HasSubstr("1 of 1 texts is longer than the 5 tokens"));
 }
 
 TEST_F(CaptionsInCache, KohyasFolderOfTheClassIsThePrior) {
@@ -138,14 +138,14 @@ TEST_F(CaptionsInCache, PromptsArePreparedWithThem) {
   open()->prepare(prompts, [](const std::string&) {});
   const auto next = open();
   fs::remove(model() / "tokenizer/tokenizer.json");
-  const std::vector<Condition> known = next->translator()->conditions(prompts);
+  const std::vector<Condition> known = next->codec()->conditions(prompts);
   EXPECT_EQ(known[0].text, known[2].text);
   EXPECT_NE(known[0].text, known[1].text);
 }
 
 TEST_F(CaptionsInCache, AGpuPreparesThemAsTheProcessorDoes) {
   const auto here = open(), there = open("other", {.gpu = exec::GpuRequest{.device = "emulated"}});
-  const auto latents_of = [](const PictureSet& pictures) {
+  const auto latents_of = [](const DiffusionData& pictures) {
     std::vector<std::string> said;
     pictures.prepare(std::vector<std::string>{"b"}, [&](const std::string& text) { said.push_back(text); });
     // Progress depends on time.
@@ -160,8 +160,8 @@ TEST_F(CaptionsInCache, AGpuPreparesThemAsTheProcessorDoes) {
   };
   EXPECT_THAT(latents_of(*there), testing::Pointwise(testing::FloatNear(1e-4F), latents_of(*here)));
   const std::string prompt = "b";
-  const auto asked = [&](const PictureSet& pictures) {
-    return pictures.translator()->conditions(std::span(&prompt, 1)).front().text;
+  const auto asked = [&](const DiffusionData& pictures) {
+    return pictures.codec()->conditions(std::span(&prompt, 1)).front().text;
   };
   EXPECT_THAT(asked(*there), testing::Pointwise(testing::FloatNear(1e-4F), asked(*here)));
   EXPECT_NE(asked(*there), asked(*here)) << "of the processor both times";

@@ -26,7 +26,7 @@ Detection found(double x, double y, double side, double score, int32_t label = 0
 }
 
 TEST(CocoNumbers, PerfectAndEmpty) {
-  std::vector<JudgedPicture> pictures{{.id = 1, .truths = {truth(0, 0, 20), truth(50, 50, 40, 1)}}};
+  std::vector<EvaluatedImage> pictures{{.id = 1, .truths = {truth(0, 0, 20), truth(50, 50, 40, 1)}}};
   CocoResult result = evaluate_coco(pictures, 3);
   EXPECT_THAT(result.numbers, ElementsAre(0, 0, 0, 0, 0, -1, 0, 0, 0, 0, 0, -1));
   EXPECT_EQ(result.classes[2].ap, -1);
@@ -40,7 +40,7 @@ TEST(CocoNumbers, PerfectAndEmpty) {
 }
 
 TEST(CocoNumbers, AMissAboveAHitHalvesPrecision) {
-  const std::vector<JudgedPicture> pictures{
+  const std::vector<EvaluatedImage> pictures{
       {.id = 1, .truths = {truth(0, 0, 20)}, .detections = {found(0, 0, 20, 0.5), found(60, 60, 20, 0.9)}}};
   const CocoResult result = evaluate_coco(pictures, 1);
   EXPECT_NEAR(result.numbers[0], 0.5, 1e-12);
@@ -49,7 +49,7 @@ TEST(CocoNumbers, AMissAboveAHitHalvesPrecision) {
 }
 
 TEST(CocoNumbers, CrowdsAndIgnoredTruthsCountForNothing) {
-  std::vector<JudgedPicture> pictures{
+  std::vector<EvaluatedImage> pictures{
       {.id = 1, .truths = {truth(0, 0, 20), truth(100, 100, 80)}, .detections = {found(0, 0, 20, 0.5)}}};
   // Both lie in the crowd, where they cover little of it.
   pictures[0].detections.push_back(found(100, 100, 10, 0.9));
@@ -60,7 +60,7 @@ TEST(CocoNumbers, CrowdsAndIgnoredTruthsCountForNothing) {
 }
 
 TEST(CocoNumbers, TiesGoToThePictureOfTheLowerId) {
-  std::vector<JudgedPicture> pictures{
+  std::vector<EvaluatedImage> pictures{
       {.id = 9, .truths = {truth(0, 0, 20)}, .detections = {found(0, 0, 20, 0.5)}},
       {.id = 3, .detections = {found(0, 0, 20, 0.5)}}};
   EXPECT_NEAR(evaluate_coco(pictures, 1).numbers[0], 0.5, 1e-12);
@@ -105,7 +105,7 @@ TEST(Nms, IsBounded) {
 }
 
 TEST(Confidence, CurvesCountWhatReachesAScore) {
-  const std::vector<JudgedPicture> pictures{
+  const std::vector<EvaluatedImage> pictures{
       {.id = 1,
        .truths = {truth(0, 0, 20), truth(50, 0, 20)},
        .detections = {found(0, 0, 20, 0.29), found(50, 0, 20, 0.9), found(0, 60, 20, 0.5)}}};
@@ -125,7 +125,7 @@ TEST(Confidence, CurvesCountWhatReachesAScore) {
 }
 
 TEST(Confusions, WithTheBackground) {
-  std::vector<JudgedPicture> pictures{
+  std::vector<EvaluatedImage> pictures{
       {.id = 1,
        .truths = {truth(0, 0, 20), truth(50, 0, 20, 1), truth(0, 90, 20)},
        .detections = {found(1, 0, 20, 0.5), found(0, 0, 20, 0.3, 1), found(50, 0, 20, 0.9),
@@ -140,7 +140,7 @@ TEST(DetectionFiles, ResultsReadAsTheyWereWritten) {
   const data::BoxedImages set{.class_names = {"a", "b"},
                               .category_ids = {3, 90},
                               .pictures = {{.file = "x.png", .id = 7}, {.file = "y.png", .id = 5}}};
-  std::vector<JudgedPicture> pictures = truths_of(set);
+  std::vector<EvaluatedImage> pictures = truths_of(set);
   pictures[1].detections = {found(0.1, 1.0 / 3, 20, 1e-7, 1), found(1, 2, 3, 0.5)};
   const std::string text = write_coco_results(pictures, set.category_ids);
   EXPECT_THAT(

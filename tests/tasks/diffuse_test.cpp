@@ -65,7 +65,7 @@ TEST(Noising, ShiftOfFluxIsLinearInTokens) {
 }
 
 TEST(Noising, MixturesKeepTheirRelations) {
-  const Noised flow = Noising({}).at(0.25);
+  const NoiseCoefficients flow = Noising({}).at(0.25);
   EXPECT_DOUBLE_EQ(flow.signal, 0.75);
   EXPECT_DOUBLE_EQ(flow.noise, 0.25);
   EXPECT_DOUBLE_EQ(flow.time, 250);
@@ -80,7 +80,7 @@ TEST(Noising, MixturesKeepTheirRelations) {
   EXPECT_DOUBLE_EQ(epsilon.at(0.4995).time, 499);
   EXPECT_DOUBLE_EQ(epsilon.at(1).time, 999);
 
-  const Noised v = Noising({.objective = Objective::v}).at(0.3);
+  const NoiseCoefficients v = Noising({.objective = Objective::v}).at(0.3);
   EXPECT_NEAR(v.signal * v.signal + v.noise * v.noise, 1, 1e-12);
   EXPECT_NEAR(v.signal * v.target_signal + v.noise * v.target_noise, 0, 1e-12);
 }
@@ -91,7 +91,7 @@ TEST(Noising, WeightsAreThoseOfTheirPapers) {
   const Noising epsilon({.objective = Objective::epsilon, .weighting = NoiseWeighting::min_snr});
   const Noising v({.objective = Objective::v, .weighting = NoiseWeighting::min_snr});
   for (const double level : {0.01, 0.2, 0.9}) {
-    const Noised at = epsilon.at(level);
+    const NoiseCoefficients at = epsilon.at(level);
     const double snr = at.signal * at.signal / (at.noise * at.noise);
     EXPECT_NEAR(at.weight, std::min(snr, 5.0) / snr, 1e-9);
     EXPECT_NEAR(v.at(level).weight, std::min(snr, 5.0) / (snr + 1), 1e-9);
@@ -196,7 +196,8 @@ void expect_to_find(const NoisingOptions& options, const SamplerOptions& sampler
   std::vector<float> x(3);
   draw_noise(3, 0, x);
   const auto denoise = [&](std::span<const float> noisy, double time, std::span<float> prediction) {
-    const Noised at = noising.at(options.objective == Objective::flow ? time / 1000 : (time + 0.5) / 1000);
+    const NoiseCoefficients at =
+        noising.at(options.objective == Objective::flow ? time / 1000 : (time + 0.5) / 1000);
     for (size_t i = 0; i < noisy.size(); ++i) {
       const double noise = (noisy[i] - at.signal * picture[i]) / at.noise;
       prediction[i] = static_cast<float>(at.target_signal * picture[i] + at.target_noise * noise);

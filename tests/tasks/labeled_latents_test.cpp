@@ -124,10 +124,10 @@ TEST_F(Labeled, ChosenImagesAreThoseOfTheWhole) {
   EXPECT_EQ(latents.label(1), 0);
 }
 
-TEST(ToldProgress, IsSaidNowAndThen) {
+TEST(ProgressReporter, IsSaidNowAndThen) {
   std::vector<std::string> said;
   const auto say = [&](const std::string& text) { said.push_back(text); };
-  ToldProgress often(say, "encoding images", 400, 0), rarely(say, "encoding captions", 3, 1000);
+  ProgressReporter often(say, "encoding images", 400, 0), rarely(say, "encoding captions", 3, 1000);
   often(120);
   rarely(1);
   often(121);

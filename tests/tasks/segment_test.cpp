@@ -35,7 +35,7 @@ class RedOrNot {
   RedOrNot(Extent size, int64_t batch, bool resizes) : size_(size) {
     engine::EngineOptions options{
         .objective = segmenter({.model = {.name = "unet", .num_classes = 2, .image_size = size, .width = 2},
-                                .wants_probabilities = !resizes}),
+                                .outputs_probabilities = !resizes}),
         .num_threads = 1};
     const int64_t sizes[] = {batch};
     engine_ = std::make_unique<engine::Engine>(options, std::span<const int64_t>(), sizes);

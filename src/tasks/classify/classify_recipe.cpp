@@ -51,7 +51,7 @@ void read_pixels(const recipe::Recipe& recipe, TakePixels take) {
         "data.normalize");
   std::vector<uint8_t> pixels(static_cast<size_t>(dataset->image_size().num_pixels() * dataset->channels()));
   int32_t label = 0;
-  for (const int64_t index : spread(kMaxMeasured, dataset->size())) {
+  for (const int64_t index : stratified_indices(kMaxMeasured, dataset->size())) {
     dataset->read(index, pixels.data(), &label);
     take(pixels, dataset->channels());
   }
@@ -66,7 +66,7 @@ std::shared_ptr<const engine::Objective> objective_of(const Job& job) {
   return classifier({.model = model_options(recipe), .label_smoothing = recipe.train.label_smoothing});
 }
 
-ExportFacts exported(const recipe::Recipe& recipe, const fs::path& /*run*/) {
+ExportMetadata exported(const recipe::Recipe& recipe, const fs::path& /*run*/) {
   return {.pixels = pixel_options(recipe), .names = recipe.model.class_names, .fit = "stretch"};
 }
 

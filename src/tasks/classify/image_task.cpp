@@ -16,7 +16,7 @@ namespace hearth::tasks {
 namespace {
 
 /// Min side of data.image_size.
-constexpr int64_t kLeastSide = 4;
+constexpr int64_t kMinSide = 4;
 
 void check_fits(const models::ModelOptions& model, const data::DatasetOptions& options,
                 const data::Dataset& dataset) {
@@ -24,8 +24,8 @@ void check_fits(const models::ModelOptions& model, const data::DatasetOptions& o
   if (dataset.size() == 0)
     user_error("found no images of the {} split in {}; check data.path", split, options.path.string());
   const Extent size = dataset.image_size();
-  if (size.shorter() < kLeastSide) {
-    user_error("expected images of at least {0}x{0} pixels, got {1}x{2} in the {3} split of {4}", kLeastSide,
+  if (size.shorter() < kMinSide) {
+    user_error("expected images of at least {0}x{0} pixels, got {1}x{2} in the {3} split of {4}", kMinSide,
                size.width, size.height, split, options.path.string());
   }
   if (size != model.image_size || dataset.channels() != model.channels) {
@@ -63,13 +63,13 @@ std::vector<int32_t> labels_of(const data::Dataset& dataset) {
 }
 
 /// Accumulates the metrics of evaluated batches.
-class Tally {
+class MetricSums {
  public:
-  Tally(const data::Dataset& dataset, int64_t num_classes, int64_t num_shown)
+  MetricSums(const data::Dataset& dataset, int64_t num_classes, int64_t num_shown)
       : dataset_(dataset),
         num_classes_(num_classes),
         num_names_(std::ssize(dataset.class_names())),
-        shown_(spread(dataset.holds_floats() ? 0 : num_shown, dataset.size())) {
+        shown_(stratified_indices(dataset.holds_floats() ? 0 : num_shown, dataset.size())) {
     result_.confusion.assign(static_cast<size_t>(num_names_ * num_names_), 0);
   }
 
@@ -137,7 +137,7 @@ Evaluation ImageTask::evaluate(engine::Engine& engine, int64_t num_shown) const 
   pixels.augment = {};
   const data::ImageRows rows(*test_, pixels);
   data::Loader loader(rows, options);
-  Tally tally(*test_, model_.num_classes, num_shown);
+  MetricSums tally(*test_, model_.num_classes, num_shown);
   for (int64_t done = 0; done < test_->size();) {
     const data::Batch& batch = loader.next();
     tally.add(engine, batch);

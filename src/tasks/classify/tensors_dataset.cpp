@@ -9,7 +9,7 @@
 namespace hearth::tasks {
 namespace {
 
-constexpr int64_t kMostClasses = 100000;
+constexpr int64_t kMaxClasses = 100000;
 
 class TensorsDataset : public data::Dataset {
  public:
@@ -47,7 +47,7 @@ class TensorsDataset : public data::Dataset {
     double largest = 0;
     for (int64_t i = 0; i < size(); ++i)
       largest = std::max(largest, load_element(labels_->dtype, labels_->bytes.data(), i));
-    return std::min(static_cast<int64_t>(largest), kMostClasses - 1);
+    return std::min(static_cast<int64_t>(largest), kMaxClasses - 1);
   }
   void check_labels(int64_t num_classes, const fs::path& path) const {
     for (int64_t i = 0; i < size(); ++i) {

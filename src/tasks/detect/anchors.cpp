@@ -9,18 +9,17 @@ namespace {
 constexpr double kMatched = 0.5, kMissed = 0.4;
 
 /// Range of cells along one axis whose anchors overlap [low, high] by more than an edge.
-struct AnchorStretch {
+struct AnchorRange {
   int64_t begin, end;
 
-  AnchorStretch(double low, double high, double anchor_low, double anchor_high, int64_t stride,
-                int64_t cells) {
+  AnchorRange(double low, double high, double anchor_low, double anchor_high, int64_t stride, int64_t cells) {
     const auto step = static_cast<double>(stride);
     begin = std::max<int64_t>(0, static_cast<int64_t>(std::floor((low - anchor_high) / step)) + 1);
     end = std::min(cells, static_cast<int64_t>(std::ceil((high - anchor_low) / step)));
   }
 };
 
-double common(double low_a, double high_a, double low_b, double high_b) {
+double overlap_length(double low_a, double high_a, double low_b, double high_b) {
   return std::max(0.0, std::min(high_a, high_b) - std::max(low_a, low_b));
 }
 
@@ -62,16 +61,17 @@ void Anchors::for_each_overlap(const data::Box& box, const Use& use) const {
     const PyramidLevel& level = levels_[number];
     for (size_t kind = 0; kind < kinds_[number].size(); ++kind) {
       const AnchorBox& at = kinds_[number][kind];
-      const AnchorStretch rows(box.y0, box.y1, at.y0, at.y1, level.stride_y, level.rows);
-      const AnchorStretch columns(box.x0, box.x1, at.x0, at.x1, level.stride_x, level.columns);
-      const double own = (at.x1 - at.x0) * (at.y1 - at.y0);
+      const AnchorRange rows(box.y0, box.y1, at.y0, at.y1, level.stride_y, level.rows);
+      const AnchorRange columns(box.x0, box.x1, at.x0, at.x1, level.stride_x, level.columns);
+      const double anchor_area = (at.x1 - at.x0) * (at.y1 - at.y0);
       for (int64_t row = rows.begin; row < rows.end; ++row) {
         for (int64_t column = columns.begin; column < columns.end; ++column) {
           const AnchorBox anchor = shifted(at, column * level.stride_x, row * level.stride_y);
-          const double both =
-              common(anchor.x0, anchor.x1, box.x0, box.x1) * common(anchor.y0, anchor.y1, box.y0, box.y1);
+          const double both = overlap_length(anchor.x0, anchor.x1, box.x0, box.x1) *
+                              overlap_length(anchor.y0, anchor.y1, box.y0, box.y1);
           const int64_t cell = level.first + row * level.columns + column;
-          use(static_cast<size_t>(cell * models::kRetinanetAnchors) + kind, both / (own + area - both));
+          use(static_cast<size_t>(cell * models::kRetinanetAnchors) + kind,
+              both / (anchor_area + area - both));
         }
       }
     }
@@ -81,10 +81,10 @@ void Anchors::for_each_overlap(const data::Box& box, const Use& use) const {
 std::vector<int32_t> Anchors::match(std::span<const data::Box> boxes) const {
   const auto size = static_cast<size_t>(count());
   std::vector<int32_t> best(size, kBackground);
-  std::vector<double> overlaps(size), most(boxes.size());
+  std::vector<double> overlaps(size), max_overlaps(boxes.size());
   for (size_t i = 0; i < boxes.size(); ++i) {
     for_each_overlap(boxes[i], [&](size_t anchor, double overlap) {
-      most[i] = std::max(most[i], overlap);
+      max_overlaps[i] = std::max(max_overlaps[i], overlap);
       if (overlap <= overlaps[anchor]) return;
       overlaps[anchor] = overlap;
       best[anchor] = static_cast<int32_t>(i);
@@ -96,7 +96,7 @@ std::vector<int32_t> Anchors::match(std::span<const data::Box> boxes) const {
   }
   for (size_t i = 0; i < boxes.size(); ++i) {
     for_each_overlap(boxes[i], [&](size_t anchor, double overlap) {
-      if (overlap > 0 && overlap == most[i]) made[anchor] = best[anchor];
+      if (overlap > 0 && overlap == max_overlaps[i]) made[anchor] = best[anchor];
     });
   }
   return made;

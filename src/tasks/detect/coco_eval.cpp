@@ -25,8 +25,8 @@ constexpr size_t kRecalls = 101;
 constexpr std::array<size_t, 3> kMaxDetections{1, 10, 100};
 struct AreaRange {
   const char* name;
-  double least, most;
-  bool holds(double area) const { return !(area < least || area > most); }
+  double min_value, max_value;
+  bool holds(double area) const { return !(area < min_value || area > max_value); }
 };
 constexpr double kAny = 1e5 * 1e5;
 constexpr std::array<AreaRange, 4> kAreas{
@@ -53,19 +53,19 @@ struct Cell {
 };
 
 /// Result of matching a detection, for each IoU threshold.
-struct Fate {
+struct MatchOutcome {
   double score = 0;
   std::array<bool, kOverlaps> matched{}, ignored{};
 };
 
 /// Returns the cells of each class in the order of image ids, without empty ones.
-std::vector<std::vector<Cell>> make_cells(std::span<const JudgedPicture> pictures, int64_t num_classes) {
-  std::vector<const JudgedPicture*> order;
-  for (const JudgedPicture& picture : pictures) order.push_back(&picture);
-  std::ranges::stable_sort(order, {}, &JudgedPicture::id);
+std::vector<std::vector<Cell>> make_cells(std::span<const EvaluatedImage> pictures, int64_t num_classes) {
+  std::vector<const EvaluatedImage*> order;
+  for (const EvaluatedImage& picture : pictures) order.push_back(&picture);
+  std::ranges::stable_sort(order, {}, &EvaluatedImage::id);
   std::vector<std::vector<Cell>> classes(static_cast<size_t>(num_classes));
-  std::vector<const JudgedPicture*> last(classes.size());
-  for (const JudgedPicture* picture : order) {
+  std::vector<const EvaluatedImage*> last(classes.size());
+  for (const EvaluatedImage* picture : order) {
     const auto cell_of = [&](int32_t label) -> Cell& {
       HEARTH_CHECK(label >= 0 && label < num_classes);
       const auto k = static_cast<size_t>(label);
@@ -89,39 +89,40 @@ void measure_overlaps(Cell& cell) {
 /// Returns the ground-truth box for a detection: the unmatched one with the highest IoU (the last of equal
 /// ones); an ignored one only if no other matches. `order` lists ignored boxes last.
 std::optional<size_t> match(const double* overlaps, std::span<const size_t> order, const Cell& cell,
-                            const std::vector<bool>& ignored, const std::vector<bool>& taken, double least) {
+                            const std::vector<bool>& ignored, const std::vector<bool>& matched_truths,
+                            double min_value) {
   std::optional<size_t> best;
-  double most = std::min(least, 1 - 1e-10);
+  double max_value = std::min(min_value, 1 - 1e-10);
   for (const size_t truth : order) {
-    if (taken[truth] && !cell.truths[truth].crowd) continue;
+    if (matched_truths[truth] && !cell.truths[truth].crowd) continue;
     if (best && !ignored[*best] && ignored[truth]) break;
-    if (overlaps[truth] < most) continue;
-    most = overlaps[truth];
+    if (overlaps[truth] < max_value) continue;
+    max_value = overlaps[truth];
     best = truth;
   }
   return best;
 }
 
 /// Appends the results of a cell's detections; returns the number of ground-truth boxes that are not ignored.
-int64_t judge(const Cell& cell, const AreaRange& area, std::span<const double> thresholds,
-              std::vector<Fate>& fates) {
+int64_t match_cell(const Cell& cell, const AreaRange& area, std::span<const double> thresholds,
+                   std::vector<MatchOutcome>& outcomes) {
   std::vector<bool> ignored;
   for (const Truth& truth : cell.truths) ignored.push_back(truth.ignored || !area.holds(truth.area));
   std::vector<size_t> order(cell.truths.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, {}, [&](size_t i) { return static_cast<bool>(ignored[i]); });
-  const size_t first = fates.size();
-  for (const Detection& found : cell.detections) fates.push_back({.score = found.score});
+  const size_t first = outcomes.size();
+  for (const Detection& found : cell.detections) outcomes.push_back({.score = found.score});
   for (size_t t = 0; t < thresholds.size(); ++t) {
-    std::vector<bool> taken(cell.truths.size());
+    std::vector<bool> matched_truths(cell.truths.size());
     for (size_t d = 0; d < cell.detections.size(); ++d) {
       const Detection& found = cell.detections[d];
-      Fate& fate = fates[first + d];
-      const auto truth =
-          match(cell.overlaps.data() + d * cell.truths.size(), order, cell, ignored, taken, thresholds[t]);
-      fate.matched.at(t) = truth.has_value();
-      fate.ignored.at(t) = truth ? ignored[*truth] : !area.holds(found.width * found.height);
-      if (truth) taken[*truth] = true;
+      MatchOutcome& outcome = outcomes[first + d];
+      const auto truth = match(cell.overlaps.data() + d * cell.truths.size(), order, cell, ignored,
+                               matched_truths, thresholds[t]);
+      outcome.matched.at(t) = truth.has_value();
+      outcome.ignored.at(t) = truth ? ignored[*truth] : !area.holds(found.width * found.height);
+      if (truth) matched_truths[*truth] = true;
     }
   }
   return std::ranges::count(ignored, false);
@@ -134,12 +135,12 @@ struct Curve {
 };
 
 /// Computes the precision-recall curve at an IoU threshold. `fates`: by descending score.
-Curve trace(std::span<const Fate* const> fates, size_t threshold, int64_t num_truths,
+Curve trace(std::span<const MatchOutcome* const> outcomes, size_t threshold, int64_t num_truths,
             std::span<const double> recalls) {
   std::vector<double> recall, precision;
   double hits = 0, misses = 0;
-  for (const Fate* fate : fates) {
-    if (!fate->ignored.at(threshold)) ++(fate->matched.at(threshold) ? hits : misses);
+  for (const MatchOutcome* outcome : outcomes) {
+    if (!outcome->ignored.at(threshold)) ++(outcome->matched.at(threshold) ? hits : misses);
     recall.push_back(hits / static_cast<double>(num_truths));
     precision.push_back(hits / (misses + hits + std::numeric_limits<double>::epsilon()));
   }
@@ -158,16 +159,16 @@ class Mean {
  public:
   void add(double value) {
     // Compensated (Kahan) summation, as accurate as numpy's pairwise summation.
-    const double with = value - lost_;
+    const double with = value - compensation_;
     const double sum = sum_ + with;
-    lost_ = (sum - sum_) - with;
+    compensation_ = (sum - sum_) - with;
     sum_ = sum;
     ++count_;
   }
   double value() const { return count_ == 0 ? -1 : sum_ / static_cast<double>(count_); }
 
  private:
-  double sum_ = 0, lost_ = 0;
+  double sum_ = 0, compensation_ = 0;
   int64_t count_ = 0;
 };
 
@@ -203,15 +204,16 @@ void add_curve(const Curve& curve, size_t threshold, size_t area, size_t count, 
 
 /// Returns the results of the `most` best detections of each cell, by descending score. `sizes`: detections
 /// per cell.
-std::vector<const Fate*> best_fates(const std::vector<Fate>& fates, std::span<const size_t> sizes,
-                                    size_t most) {
-  std::vector<const Fate*> best;
+std::vector<const MatchOutcome*> best_outcomes(const std::vector<MatchOutcome>& outcomes,
+                                               std::span<const size_t> sizes, size_t max_value) {
+  std::vector<const MatchOutcome*> best;
   size_t first = 0;
   for (const size_t size : sizes) {
-    for (size_t d = 0; d < std::min(size, most); ++d) best.push_back(&fates[first + d]);
+    for (size_t d = 0; d < std::min(size, max_value); ++d) best.push_back(&outcomes[first + d]);
     first += size;
   }
-  std::ranges::stable_sort(best, std::ranges::greater(), [](const Fate* fate) { return fate->score; });
+  std::ranges::stable_sort(best, std::ranges::greater(),
+                           [](const MatchOutcome* outcome) { return outcome->score; });
   return best;
 }
 
@@ -226,14 +228,14 @@ CocoResult::Class evaluate_class(std::vector<Cell>& cells, Means& means) {
   CocoResult::Class of;
   Mean ap, ap50, recall;
   for (size_t a = 0; a < kAreas.size(); ++a) {
-    std::vector<Fate> fates;
+    std::vector<MatchOutcome> outcomes;
     int64_t num_truths = 0;
-    for (const Cell& cell : cells) num_truths += judge(cell, kAreas.at(a), kThresholds, fates);
+    for (const Cell& cell : cells) num_truths += match_cell(cell, kAreas.at(a), kThresholds, outcomes);
     if (a == 0) of.truths = num_truths;
     if (num_truths == 0) continue;
     for (size_t m = 0; m < kMaxDetections.size(); ++m) {
       if (a != 0 && m + 1 != kMaxDetections.size()) continue;
-      const std::vector<const Fate*> best = best_fates(fates, sizes, kMaxDetections.at(m));
+      const std::vector<const MatchOutcome*> best = best_outcomes(outcomes, sizes, kMaxDetections.at(m));
       for (size_t t = 0; t < kOverlaps; ++t)
         add_curve(trace(best, t, num_truths, kRecallPoints), t, a, m, means, of, ap, ap50, recall);
     }
@@ -246,7 +248,7 @@ CocoResult::Class evaluate_class(std::vector<Cell>& cells, Means& means) {
 
 }  // namespace
 
-CocoResult evaluate_coco(std::span<const JudgedPicture> pictures, int64_t num_classes) {
+CocoResult evaluate_coco(std::span<const EvaluatedImage> pictures, int64_t num_classes) {
   std::vector<std::vector<Cell>> classes = make_cells(pictures, num_classes);
   CocoResult result;
   Means means;
@@ -271,13 +273,13 @@ std::string coco_summary(const std::array<double, 12>& numbers) {
   std::string text;
   for (size_t i = 0; i < numbers.size(); ++i) {
     const bool precision = i < 6;
-    const size_t place = i % 6;
-    const bool by_area = place >= 3;
+    const size_t position = i % 6;
+    const bool by_area = position >= 3;
     text += fmt::format(" {:<18} {} @[ IoU={:<9} | area={:>6} | maxDets={:>3} ] = {:.3f}\n",
                         precision ? "Average Precision" : "Average Recall", precision ? "(AP)" : "(AR)",
-                        kOverlapNames.at(precision && !by_area ? place : 0),
-                        kAreas.at(by_area ? place - 2 : 0).name,
-                        kMaxDetections.at(precision || by_area ? 2 : place), numbers.at(i));
+                        kOverlapNames.at(precision && !by_area ? position : 0),
+                        kAreas.at(by_area ? position - 2 : 0).name,
+                        kMaxDetections.at(precision || by_area ? 2 : position), numbers.at(i));
   }
   return text;
 }

@@ -7,13 +7,13 @@ DenseDetector::DenseDetector(const DetectorOptions& options) : options_(options)
   pixels_.std = {0.229F, 0.224F, 0.225F};
 }
 
-models::PyramidOptions body_of(const DetectorOptions& options) {
+models::PyramidOptions backbone_options(const DetectorOptions& options) {
   models::PyramidOptions body{.frozen_norm = options.frozen_norm};
   if (options.width > 0) body.width = options.width;
   return body;
 }
 
-Extent picture_size(const DetectorOptions& options, engine::BatchShape shape) {
+Extent input_size(const DetectorOptions& options, engine::BatchShape shape) {
   return shape.row_length > 0 ? Extent(shape.row_length) : options.image_size;
 }
 

@@ -21,9 +21,9 @@ class DenseDetector : public Detector {
 };
 
 /// Returns the options of the backbone with its feature pyramid.
-models::PyramidOptions body_of(const DetectorOptions& options);
+models::PyramidOptions backbone_options(const DetectorOptions& options);
 /// Returns the image size of a micro-batch: a square of row_length pixels, or options.image_size if that is
 /// 0.
-Extent picture_size(const DetectorOptions& options, engine::BatchShape shape);
+Extent input_size(const DetectorOptions& options, engine::BatchShape shape);
 
 }  // namespace hearth::tasks

@@ -6,23 +6,23 @@
 namespace hearth::tasks {
 namespace {
 
-constexpr size_t kMostOfALevel = 1000;
+constexpr size_t kMaxPerLevel = 1000;
 
 double sigmoid(double logit) { return 1 / (1 + std::exp(-logit)); }
 
 /// Returns the lowest class logit that can reach a score (with centerness: at centerness 1), less a margin
 /// for rounding. Saves the sigmoid of most logits.
-double least_logit(double least_score, bool has_centerness) {
+double min_logit(double min_score, bool has_centerness) {
   constexpr double kRounding = 1e-6;
-  const double probability = has_centerness ? least_score * least_score : least_score;
+  const double probability = has_centerness ? min_score * min_score : min_score;
   return std::log(probability) - std::log1p(-probability) - kRounding;
 }
 
 }  // namespace
 
-std::vector<Candidate> best_of_levels(const DensePredictions& predictions, double least_score) {
+std::vector<Candidate> best_of_levels(const DensePredictions& predictions, double min_score) {
   const int64_t classes = predictions.num_classes;
-  const double least = least_logit(least_score, predictions.centerness != nullptr);
+  const double threshold = min_logit(min_score, predictions.centerness != nullptr);
   std::vector<Candidate> made;
   for (const PyramidLevel& level : predictions.levels) {
     const auto before = std::ssize(made);
@@ -31,19 +31,19 @@ std::vector<Candidate> best_of_levels(const DensePredictions& predictions, doubl
     for (int64_t anchor = begin; anchor < end; ++anchor) {
       for (int64_t label = 0; label < classes; ++label) {
         const auto logit = static_cast<double>(predictions.logits[anchor * classes + label]);
-        if (!(logit >= least)) continue;
+        if (!(logit >= threshold)) continue;
         double score = sigmoid(logit);
         if (predictions.centerness != nullptr)
           score = std::sqrt(score * sigmoid(static_cast<double>(predictions.centerness[anchor])));
-        if (score >= least_score)
+        if (score >= min_score)
           made.push_back({.anchor = anchor, .label = static_cast<int32_t>(label), .score = score});
       }
     }
     const auto first = made.begin() + before;
-    if (made.end() - first <= static_cast<int64_t>(kMostOfALevel)) continue;
+    if (made.end() - first <= static_cast<int64_t>(kMaxPerLevel)) continue;
     // Stable, so that the first of equal scores is kept.
     std::ranges::stable_sort(first, made.end(), std::ranges::greater(), &Candidate::score);
-    made.erase(first + kMostOfALevel, made.end());
+    made.erase(first + kMaxPerLevel, made.end());
   }
   return made;
 }

@@ -22,9 +22,9 @@ struct Candidate {
   int32_t label = 0;
   double score = 0;
 };
-/// Returns the candidates with at least `least_score`, at most the 1000 best of each level, in the order of
+/// Returns the candidates with at least `min_score`, at most the 1000 best of each level, in the order of
 /// levels.
-std::vector<Candidate> best_of_levels(const DensePredictions& predictions, double least_score);
+std::vector<Candidate> best_of_levels(const DensePredictions& predictions, double min_score);
 
 /// Returns a candidate with decoded corners as a detection, clipped to an image of `size`.
 Detection detection_at(const Candidate& candidate, double x0, double y0, double x1, double y1, Extent size);

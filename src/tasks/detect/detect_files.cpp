@@ -9,8 +9,8 @@
 
 namespace hearth::tasks {
 
-DetectFiles::DetectFiles(std::unique_ptr<Detector> detector, DetectionClasses classes,
-                         DetectFilesOptions options, fs::path folder)
+DetectionWriter::DetectionWriter(std::unique_ptr<Detector> detector, DetectionClasses classes,
+                                 DetectionWriterOptions options, fs::path folder)
     : detector_(std::move(detector)),
       classes_(std::move(classes)),
       options_(options),
@@ -19,7 +19,7 @@ DetectFiles::DetectFiles(std::unique_ptr<Detector> detector, DetectionClasses cl
   make_inner_folder(folder_ / "labels");
 }
 
-std::string DetectFiles::predict(engine::Engine& engine, const fs::path& picture) {
+std::string DetectionWriter::predict(engine::Engine& engine, const fs::path& picture) {
   constexpr int64_t kChannels = 3;
   constexpr auto kSlack = static_cast<size_t>(engine::kInputSlack);
   const MappedFile file(picture);
@@ -39,8 +39,8 @@ std::string DetectFiles::predict(engine::Engine& engine, const fs::path& picture
   }
   detector_->write_targets({}, size, false, arrays);
   engine.evaluate(batch);
-  JudgedPicture judged{.id = std::ssize(judged_) + 1,
-                       .detections = detections_of(*detector_, engine, 0, image.size(), size, options_.nms)};
+  EvaluatedImage judged{.id = std::ssize(images_) + 1,
+                        .detections = detections_of(*detector_, engine, 0, image.size(), size, options_.nms)};
   std::erase_if(judged.detections, [&](const Detection& one) {
     return one.label >= static_cast<int32_t>(classes_.names.size());
   });
@@ -51,7 +51,7 @@ std::string DetectFiles::predict(engine::Engine& engine, const fs::path& picture
                         data::encode_png(draw_detections(image, shown, classes_.names, 0)));
   write_file_atomically(folder_ / "labels" / (stem + ".txt"),
                         write_yolo_labels(shown, image.width, image.height));
-  judged_.push_back(std::move(judged));
+  images_.push_back(std::move(judged));
   names_.push_back(picture.filename().string());
   std::map<std::string, int64_t> counts;
   for (const Detection& one : shown) ++counts[classes_.names[static_cast<size_t>(one.label)]];
@@ -62,11 +62,11 @@ std::string DetectFiles::predict(engine::Engine& engine, const fs::path& picture
   return line + fmt::format(" -> {}", (folder_ / (stem + ".png")).string());
 }
 
-void DetectFiles::finish() {
-  write_file_atomically(folder_ / "predictions.json", write_coco_results(judged_, classes_.category_ids));
+void DetectionWriter::finish() {
+  write_file_atomically(folder_ / "predictions.json", write_coco_results(images_, classes_.category_ids));
   nlohmann::json images = nlohmann::json::array();
   for (size_t i = 0; i < names_.size(); ++i)
-    images.push_back({{"id", judged_[i].id}, {"file_name", names_[i]}});
+    images.push_back({{"id", images_[i].id}, {"file_name", names_[i]}});
   write_file_atomically(folder_ / "images.json", images.dump(1) + "\n");
 }
 

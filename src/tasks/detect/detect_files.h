@@ -5,7 +5,7 @@
 
 namespace hearth::tasks {
 
-struct DetectFilesOptions {
+struct DetectionWriterOptions {
   Extent size;  ///< input size of the model
   NmsOptions nms;
   /// Min score of the boxes that are drawn and listed.
@@ -16,19 +16,19 @@ struct DetectFilesOptions {
 /// Writes detections of images into a folder. For each image: NAME.png with the boxes drawn and
 /// labels/NAME.txt in YOLO's format. For all images: predictions.json (COCO results) and images.json, which
 /// maps its image_id, numbered from 1 in the order of predict() calls, to file names.
-class DetectFiles : public Predictor {
+class DetectionWriter : public Predictor {
  public:
-  DetectFiles(std::unique_ptr<Detector> detector, DetectionClasses classes, DetectFilesOptions options,
-              fs::path folder);
+  DetectionWriter(std::unique_ptr<Detector> detector, DetectionClasses classes,
+                  DetectionWriterOptions options, fs::path folder);
   std::string predict(engine::Engine& engine, const fs::path& picture) override;
   void finish() override;
 
  private:
   std::unique_ptr<Detector> detector_;
   DetectionClasses classes_;
-  DetectFilesOptions options_;
+  DetectionWriterOptions options_;
   fs::path folder_;
-  std::vector<JudgedPicture> judged_;
+  std::vector<EvaluatedImage> images_;
   std::vector<std::string> names_;
 };
 

@@ -101,18 +101,18 @@ std::unique_ptr<Task> open(const Job& job, int /*device*/) {
   return std::make_unique<DetectTask>(detect_options(job.recipe));
 }
 
-ExportFacts exported(const recipe::Recipe& recipe, const fs::path& run) {
+ExportMetadata exported(const recipe::Recipe& recipe, const fs::path& run) {
   return {.pixels = detector_of(recipe)->pixels(),
           .names = read_detection_classes(run / kDetectionClasses).names,
           .fit = "letterbox 114"};
 }
 
 std::unique_ptr<Predictor> open_predictor(const recipe::Recipe& recipe, const PredictionPaths& paths) {
-  const DetectFilesOptions options{.size = recipe.data.image_size,
-                                   .nms = nms_options(recipe),
-                                   .shown_score = recipe.detect.shown_score,
-                                   .exif = recipe.data.exif};
-  return std::make_unique<DetectFiles>(
+  const DetectionWriterOptions options{.size = recipe.data.image_size,
+                                       .nms = nms_options(recipe),
+                                       .shown_score = recipe.detect.shown_score,
+                                       .exif = recipe.data.exif};
+  return std::make_unique<DetectionWriter>(
       detector_of(recipe), read_detection_classes(paths.run / kDetectionClasses), options, paths.out);
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kChannels = 3;
 /// Number of consecutive training images with one size in multi-scale training, for any batch size.
-constexpr int64_t kPicturesOfASize = 160;
+constexpr int64_t kImagesPerSize = 160;
 
 Extent largest(const DetectRowOptions& options) {
   return options.sides.empty() ? options.size : Extent(std::ranges::max(options.sides));
@@ -39,7 +39,7 @@ DetectRows::DetectRows(const data::BoxedImages& set, const Detector& detector, D
 int64_t DetectRows::row_length(const data::LoaderPosition& begin) const {
   if (options_.sides.empty()) return 0;
   PhiloxSequence random(begin.seed, static_cast<uint64_t>(begin.epoch),
-                        0x517E0000U + static_cast<uint32_t>(begin.sample / kPicturesOfASize));
+                        0x517E0000U + static_cast<uint32_t>(begin.sample / kImagesPerSize));
   return options_.sides[random.below(static_cast<uint32_t>(options_.sides.size()))];
 }
 

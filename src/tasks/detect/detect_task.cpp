@@ -20,7 +20,7 @@ namespace hearth::tasks {
 namespace {
 
 /// Max side of images in the report, in pixels.
-constexpr int64_t kLongestShown = 480;
+constexpr int64_t kMaxShownSide = 480;
 
 std::unique_ptr<Detector> open(const DetectTaskOptions& options) {
   const DetectorDef* found = find_detector(options.detector.model);
@@ -117,8 +117,8 @@ std::vector<std::vector<int32_t>> classes_of(const data::BoxedImages& set) {
 }  // namespace
 
 DetectionClasses read_detection_classes(const fs::path& path) {
-  constexpr int64_t kMostBytes = 16 << 20;
-  const auto json = parse_json_object<nlohmann::json>(read_file(path, kMostBytes), path.string());
+  constexpr int64_t kMaxFileBytes = 16 << 20;
+  const auto json = parse_json_object<nlohmann::json>(read_file(path, kMaxFileBytes), path.string());
   try {
     DetectionClasses made{.names = json.at("names"), .category_ids = json.at("category_ids")};
     if (!made.names.empty() && made.names.size() == made.category_ids.size()) return made;
@@ -145,11 +145,11 @@ std::vector<Detection> detections_of(const Detector& detector, const engine::Eng
 }
 
 data::Image draw_detections(data::Image picture, std::span<const Detection> detections,
-                            const std::vector<std::string>& names, double least_score) {
+                            const std::vector<std::string>& names, double min_score) {
   std::vector<data::LabeledBox> boxes;
   // The most confident box is drawn last, on top.
   for (auto one = detections.rbegin(); one != detections.rend(); ++one) {
-    if (one->score < least_score) continue;
+    if (one->score < min_score) continue;
     const auto label = static_cast<size_t>(one->label);
     const std::string name = label < names.size() ? names[label] : std::to_string(label);
     boxes.push_back(
@@ -166,7 +166,7 @@ DetectTask::DetectTask(DetectTaskOptions options)
       detector_(tasks::open(options_)),
       train_rows_(options_.train, *detector_, options_.rows),
       test_rows_(options_.held_out, *detector_, for_evaluation(options_.rows)),
-      reader_(options_.held_out, kLongestShown, kLongestShown, nullptr) {
+      reader_(options_.held_out, kMaxShownSide, kMaxShownSide, nullptr) {
   if (options_.balance) balance_.emplace(data::rarest_classes(classes_of(options_.train)));
 }
 
@@ -191,9 +191,10 @@ Evaluation DetectTask::evaluate(engine::Engine& engine, int64_t num_shown) const
   const data::BoxedImages& set = options_.held_out;
   const data::LoaderOptions options = data::in_order(options_.loader);
   LoaderStream stream(test_rows_, options);
-  std::vector<JudgedPicture> judged = truths_of(set);
+  std::vector<EvaluatedImage> evaluated = truths_of(set);
   Evaluation made;
-  const std::vector<int64_t> shown = spread(std::min(num_shown, kMostStrips), test_rows_.num_rows());
+  const std::vector<int64_t> shown =
+      stratified_indices(std::min(num_shown, kMaxStrips), test_rows_.num_rows());
   const Extent size = options_.rows.size;
   for (int64_t done = 0; done < test_rows_.num_rows();) {
     engine::MicroBatch batch = stream.next();
@@ -201,7 +202,7 @@ Evaluation DetectTask::evaluate(engine::Engine& engine, int64_t num_shown) const
     made.loss += engine.evaluate(batch);
     for (int64_t row = 0; row < batch.num_rows; ++row, ++done) {
       const data::BoxedImage& picture = set.pictures[static_cast<size_t>(done)];
-      std::vector<Detection>& found = judged[static_cast<size_t>(done)].detections;
+      std::vector<Detection>& found = evaluated[static_cast<size_t>(done)].detections;
       found = detections_of(*detector_, engine, row, {picture.height, picture.width}, size, options_.nms);
       if (std::ranges::binary_search(shown, done)) made.strips.push_back(strip(done, found));
     }
@@ -209,10 +210,10 @@ Evaluation DetectTask::evaluate(engine::Engine& engine, int64_t num_shown) const
   made.loss /= static_cast<double>(test_rows_.num_rows());
   const auto num_classes = std::ssize(set.class_names);
   // Detections of classes that the validation data lacks are always wrong and belong to no evaluated class.
-  for (JudgedPicture& picture : judged)
+  for (EvaluatedImage& picture : evaluated)
     std::erase_if(picture.detections, [&](const Detection& one) { return one.label >= num_classes; });
-  const CocoResult result = evaluate_coco(judged, num_classes);
-  const ConfidenceCurves curves = trace_confidence(judged, num_classes);
+  const CocoResult result = evaluate_coco(evaluated, num_classes);
+  const ConfidenceCurves curves = trace_confidence(evaluated, num_classes);
   const auto best = static_cast<size_t>(std::lround(100 * curves.best_score));
   made.score = std::max(0.0, result.numbers[0]);
   made.metrics = {{"map", made.score},
@@ -222,14 +223,14 @@ Evaluation DetectTask::evaluate(engine::Engine& engine, int64_t num_shown) const
                   {"recall", curves.mean.recall.at(best)},
                   {"f1", curves.best_f1}};
   made.tables = {number_table(result), class_table(result, set.class_names)};
-  made.confusion = count_confusions(judged, num_classes);
+  made.confusion = count_confusions(evaluated, num_classes);
   return made;
 }
 
 io::ImageStrip DetectTask::strip(int64_t index, std::span<const Detection> found) const {
   const data::BoxedImage& picture = options_.held_out.pictures[static_cast<size_t>(index)];
   const std::shared_ptr<const data::Image> stored = reader_.read(index);
-  const data::Image small = data::resize(*stored, data::shrunk_to_fit(stored->size(), kLongestShown));
+  const data::Image small = data::resize(*stored, data::shrunk_to_fit(stored->size(), kMaxShownSide));
   const double scale_x = static_cast<double>(small.width) / static_cast<double>(picture.width);
   const double scale_y = static_cast<double>(small.height) / static_cast<double>(picture.height);
   std::vector<data::LabeledBox> truths;

@@ -34,7 +34,7 @@ std::vector<Detection> detections_of(const Detector& detector, const engine::Eng
                                      Extent picture, Extent input, const NmsOptions& nms);
 /// Returns the image with the detections of at least that score drawn, the most confident on top.
 data::Image draw_detections(data::Image picture, std::span<const Detection> detections,
-                            const std::vector<std::string>& names, double least_score);
+                            const std::vector<std::string>& names, double min_score);
 
 /// Object detection. UserError if the data does not fit the model.
 class DetectTask : public Task {

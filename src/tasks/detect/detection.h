@@ -25,7 +25,7 @@ struct Truth {
 };
 
 /// Ground truth and detections of one image. Ties of scores are resolved in the order of the ids.
-struct JudgedPicture {
+struct EvaluatedImage {
   int64_t id = 0;
   std::vector<Truth> truths = {};
   std::vector<Detection> detections = {};

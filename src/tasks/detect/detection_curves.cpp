@@ -22,34 +22,34 @@ enum class Outcome { hit, miss, ignored };
 
 /// Matches a detection with the unmatched ground-truth box of its class with the highest IoU; ignored boxes
 /// last.
-Outcome take(const JudgedPicture& picture, const Detection& found, std::vector<bool>& taken) {
+Outcome take(const EvaluatedImage& picture, const Detection& found, std::vector<bool>& matched_truths) {
   size_t best = picture.truths.size();
-  double most = kOverlap;
+  double best_overlap = kOverlap;
   bool on_ignored = false;
   for (size_t i = 0; i < picture.truths.size(); ++i) {
     const Truth& truth = picture.truths[i];
-    if (truth.label != found.label || taken[i]) continue;
+    if (truth.label != found.label || matched_truths[i]) continue;
     const double share = overlap(found, truth, truth.crowd);
     if (truth.ignored) {
       on_ignored |= share >= kOverlap;
-    } else if (share >= most) {
-      most = share;
+    } else if (share >= best_overlap) {
+      best_overlap = share;
       best = i;
     }
   }
   if (best == picture.truths.size()) return on_ignored ? Outcome::ignored : Outcome::miss;
-  taken[best] = true;
+  matched_truths[best] = true;
   return Outcome::hit;
 }
 
-void count(const JudgedPicture& picture, std::vector<Counts>& classes) {
+void count(const EvaluatedImage& picture, std::vector<Counts>& classes) {
   for (const Truth& truth : picture.truths)
     classes[static_cast<size_t>(truth.label)].truths += truth.ignored ? 0 : 1;
   std::vector<Detection> best = picture.detections;
   std::ranges::stable_sort(best, std::ranges::greater(), &Detection::score);
-  std::vector<bool> taken(picture.truths.size());
+  std::vector<bool> matched_truths(picture.truths.size());
   for (const Detection& found : best) {
-    const Outcome outcome = take(picture, found, taken);
+    const Outcome outcome = take(picture, found, matched_truths);
     if (outcome == Outcome::ignored) continue;
     Counts& of = classes[static_cast<size_t>(found.label)];
     // Index of the highest threshold i / 100 that does not exceed the score, exact despite rounding.
@@ -77,7 +77,7 @@ ConfidenceCurves::Curve make_curve(const Counts& counts) {
 
 /// Pairs {-IoU, detection, ground truth} above the threshold, by descending IoU, then by index.
 using Pair = std::tuple<double, size_t, size_t>;
-std::vector<Pair> pairs_of(const JudgedPicture& picture, const ConfusionOptions& options) {
+std::vector<Pair> pairs_of(const EvaluatedImage& picture, const ConfusionOptions& options) {
   std::vector<Pair> pairs;
   for (size_t d = 0; d < picture.detections.size(); ++d) {
     if (!(picture.detections[d].score >= options.score)) continue;
@@ -93,9 +93,9 @@ std::vector<Pair> pairs_of(const JudgedPicture& picture, const ConfusionOptions&
 
 }  // namespace
 
-ConfidenceCurves trace_confidence(std::span<const JudgedPicture> pictures, int64_t num_classes) {
+ConfidenceCurves trace_confidence(std::span<const EvaluatedImage> pictures, int64_t num_classes) {
   std::vector<Counts> counts(static_cast<size_t>(num_classes));
-  for (const JudgedPicture& picture : pictures) count(picture, counts);
+  for (const EvaluatedImage& picture : pictures) count(picture, counts);
   ConfidenceCurves curves;
   curves.mean = make_curve({});
   double num_counted = 0;
@@ -115,18 +115,18 @@ ConfidenceCurves trace_confidence(std::span<const JudgedPicture> pictures, int64
   return curves;
 }
 
-std::vector<int64_t> count_confusions(std::span<const JudgedPicture> pictures, int64_t num_classes,
+std::vector<int64_t> count_confusions(std::span<const EvaluatedImage> pictures, int64_t num_classes,
                                       const ConfusionOptions& options) {
   const auto background = static_cast<size_t>(num_classes), side = background + 1;
   std::vector<int64_t> counts(side * side);
   const auto count_pair = [&](size_t found, size_t truth) { ++counts[found * side + truth]; };
-  for (const JudgedPicture& picture : pictures) {
-    std::vector<bool> done(picture.detections.size()), taken(picture.truths.size());
+  for (const EvaluatedImage& picture : pictures) {
+    std::vector<bool> done(picture.detections.size()), matched_truths(picture.truths.size());
     const std::vector<Pair> pairs = pairs_of(picture, options);
     for (const auto& [share, d, t] : pairs) {
       const Truth& truth = picture.truths[t];
-      if (done[d] || taken[t] || truth.ignored) continue;
-      done[d] = taken[t] = true;
+      if (done[d] || matched_truths[t] || truth.ignored) continue;
+      done[d] = matched_truths[t] = true;
       count_pair(static_cast<size_t>(picture.detections[d].label), static_cast<size_t>(truth.label));
     }
     for (const auto& [share, d, t] : pairs)
@@ -134,8 +134,8 @@ std::vector<int64_t> count_confusions(std::span<const JudgedPicture> pictures, i
     for (size_t d = 0; d < done.size(); ++d)
       if (!done[d] && picture.detections[d].score >= options.score)
         count_pair(static_cast<size_t>(picture.detections[d].label), background);
-    for (size_t t = 0; t < taken.size(); ++t)
-      if (!taken[t] && !picture.truths[t].ignored)
+    for (size_t t = 0; t < matched_truths.size(); ++t)
+      if (!matched_truths[t] && !picture.truths[t].ignored)
         count_pair(background, static_cast<size_t>(picture.truths[t].label));
   }
   return counts;

@@ -4,10 +4,10 @@
 
 namespace hearth::tasks {
 
-std::string write_coco_results(std::span<const JudgedPicture> pictures,
+std::string write_coco_results(std::span<const EvaluatedImage> pictures,
                                std::span<const int64_t> category_ids) {
   std::string text = "[";
-  for (const JudgedPicture& picture : pictures) {
+  for (const EvaluatedImage& picture : pictures) {
     for (const Detection& found : picture.detections) {
       text += fmt::format(
           "{}\n{{\"image_id\": {}, \"category_id\": {}, \"bbox\": [{}, {}, {}, {}], \"score\": {}}}",
@@ -18,8 +18,8 @@ std::string write_coco_results(std::span<const JudgedPicture> pictures,
   return text + "]\n";
 }
 
-std::vector<JudgedPicture> truths_of(const data::BoxedImages& set) {
-  std::vector<JudgedPicture> pictures;
+std::vector<EvaluatedImage> truths_of(const data::BoxedImages& set) {
+  std::vector<EvaluatedImage> pictures;
   for (const data::BoxedImage& picture : set.pictures) {
     pictures.push_back({.id = picture.id});
     for (const data::Box& box : picture.boxes) pictures.back().truths.push_back(truth_of(box));

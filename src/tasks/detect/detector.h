@@ -47,7 +47,7 @@ class Detector {
   /// Returns the detections of row `row` of the engine's last evaluation with at least that score, before
   /// non-maximum suppression, in pixels of the input.
   virtual std::vector<Detection> read(const engine::Engine& engine, int64_t row, Extent size,
-                                      double least_score) const = 0;
+                                      double min_score) const = 0;
 };
 
 /// A built-in detection model.

@@ -42,7 +42,7 @@ class FcosObjective : public engine::Objective {
   explicit FcosObjective(DetectorOptions options) : options_(std::move(options)) {}
 
   Graph build(Builder& builder, engine::BatchShape shape) const override {
-    const Extent size = picture_size(options_, shape);
+    const Extent size = input_size(options_, shape);
     const int64_t rows = shape.num_rows, cells = num_cells(pyramid_levels(size));
     const auto input = [&](const char* name, const Shape& axes, DType dtype = DType::f32) {
       return builder.input(name, {.dtype = dtype, .shape = axes});
@@ -51,7 +51,7 @@ class FcosObjective : public engine::Objective {
                           input("labels", {rows, cells}, DType::i32), input("edges", {rows, cells, 4}),
                           input("centerness", {rows, cells})}};
     const models::FcosOutputs predicted =
-        models::build_fcos(builder, made.inputs[0], body_of(options_), options_.num_classes);
+        models::build_fcos(builder, made.inputs[0], backbone_options(options_), options_.num_classes);
     made.losses = losses(builder, predicted, std::span(made.inputs).subspan(1));
     if (builder.mode() == Builder::Mode::eval)
       made.outputs = {predicted.logits, predicted.edges, predicted.centerness};
@@ -59,7 +59,7 @@ class FcosObjective : public engine::Objective {
   }
 
  private:
-  /// Returns the loss of each image, scaled by per_learning_anchor.
+  /// Returns the loss of each image, scaled by per_positive_anchor.
   ValueId losses(Builder& builder, const models::FcosOutputs& predicted,
                  std::span<const ValueId> targets) const {
     const Shape shape = builder.graph().type(predicted.logits).shape;
@@ -75,7 +75,7 @@ class FcosObjective : public engine::Objective {
     const ValueId all =
         builder.add(class_losses(builder, predicted.logits, targets[CellInput::labels]), learned);
     const ValueId sums = builder.op("sum_trailing", {reshaped(builder, all, {pictures, shape[1]})});
-    return per_learning_anchor(builder, sums, has_box);
+    return per_positive_anchor(builder, sums, has_box);
   }
 
   DetectorOptions options_;
@@ -106,7 +106,7 @@ class FcosDetector : public DenseDetector {
   }
 
   std::vector<Detection> read(const engine::Engine& engine, int64_t row, Extent size,
-                              double least_score) const override {
+                              double min_score) const override {
     const PyramidLevels levels = pyramid_levels(size);
     const int64_t cells = num_cells(levels);
     const float* edges = engine.output(CellOutput::edges).data() + row * cells * 4;
@@ -116,7 +116,7 @@ class FcosDetector : public DenseDetector {
         .logits = engine.output(CellOutput::logits).data() + row * cells * options().num_classes,
         .centerness = engine.output(CellOutput::centerness).data() + row * cells};
     std::vector<Detection> made;
-    for (const Candidate& candidate : best_of_levels(predictions, least_score)) {
+    for (const Candidate& candidate : best_of_levels(predictions, min_score)) {
       const FcosCell cell = fcos_cell(levels, candidate.anchor);
       const auto edge = [&](int i) {
         return cell.side * static_cast<double>(edges[candidate.anchor * 4 + i]);

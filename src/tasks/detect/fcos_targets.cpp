@@ -12,10 +12,10 @@ constexpr double kRadius = 1.5, kNearest = 4, kFarthest = 8;
 double side_of(size_t level) { return std::ldexp(8.0, static_cast<int>(level)); }
 
 /// Range of cells along one axis within `radius` of `center`; may include one more at each end.
-struct CellStretch {
+struct CellRange {
   int64_t begin, end;
 
-  CellStretch(double center, double radius, int64_t stride, int64_t cells) {
+  CellRange(double center, double radius, int64_t stride, int64_t cells) {
     const auto step = static_cast<double>(stride);
     begin = std::max<int64_t>(0, static_cast<int64_t>(std::floor((center - radius) / step)));
     end = std::min(cells, static_cast<int64_t>(std::ceil((center + radius) / step)) + 1);
@@ -28,13 +28,13 @@ std::array<double, 4> edges_of(const data::Box& box, double x, double y) {
 }
 
 /// True if a cell is a candidate for a box by the criteria of fcos_targets().
-bool learns(const data::Box& box, const FcosCell& cell, size_t level) {
-  const double away =
+bool is_candidate(const data::Box& box, const FcosCell& cell, size_t level) {
+  const double center_distance =
       std::max(std::abs(cell.x - (box.x0 + box.x1) / 2), std::abs(cell.y - (box.y0 + box.y1) / 2));
   const auto [nearest, farthest] = std::ranges::minmax(edges_of(box, cell.x, cell.y));
   const bool is_first = level == 0, is_last = level + 1 == models::kNumPyramidLevels;
-  return away < kRadius * cell.side && nearest > 0 && (is_first || farthest > kNearest * cell.side) &&
-         (is_last || farthest < kFarthest * cell.side);
+  return center_distance < kRadius * cell.side && nearest > 0 &&
+         (is_first || farthest > kNearest * cell.side) && (is_last || farthest < kFarthest * cell.side);
 }
 
 double centerness(const std::array<double, 4>& edges) {
@@ -65,13 +65,13 @@ std::vector<FcosTarget> fcos_targets(std::span<const data::Box> boxes, Extent si
     for (size_t number = 0; number < levels.size(); ++number) {
       const PyramidLevel& level = levels[number];
       const double radius = kRadius * side_of(number);
-      const CellStretch rows((box.y0 + box.y1) / 2, radius, level.stride_y, level.rows);
-      const CellStretch columns((box.x0 + box.x1) / 2, radius, level.stride_x, level.columns);
+      const CellRange rows((box.y0 + box.y1) / 2, radius, level.stride_y, level.rows);
+      const CellRange columns((box.x0 + box.x1) / 2, radius, level.stride_x, level.columns);
       for (int64_t row = rows.begin; row < rows.end; ++row) {
         for (int64_t column = columns.begin; column < columns.end; ++column) {
           const int64_t index = level.first + row * level.columns + column;
           const auto at = static_cast<size_t>(index);
-          if (area >= areas[at] || !learns(box, fcos_cell(levels, index), number)) continue;
+          if (area >= areas[at] || !is_candidate(box, fcos_cell(levels, index), number)) continue;
           areas[at] = area;
           made[at].box = static_cast<int32_t>(i);
         }

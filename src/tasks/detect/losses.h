@@ -31,6 +31,6 @@ ir::ValueId sum_of_row(nn::Builder& builder, ir::ValueId values);
 /// Divides sums of losses [images] by the micro-batch's number of positive anchors (at least 1), times the
 /// number of images: the mean over images is then the paper's loss. `learns`: 1 for anchors with a box, 0 for
 /// others.
-ir::ValueId per_learning_anchor(nn::Builder& builder, ir::ValueId sums, ir::ValueId learns);
+ir::ValueId per_positive_anchor(nn::Builder& builder, ir::ValueId sums, ir::ValueId is_positive);
 
 }  // namespace hearth::tasks

@@ -14,7 +14,7 @@ using ir::ValueId;
 using nn::Builder;
 
 /// Max logarithm of a decoded side relative to its anchor's, as in torchvision; prevents overflow of exp.
-const double kMostGrowth = std::log(1000.0 / 16);
+const double kMaxLogScale = std::log(1000.0 / 16);
 
 /// Inputs after the images, with an entry for every anchor: the class or a Match, the 4 regression targets,
 /// and the weights of the class and box losses.
@@ -30,7 +30,7 @@ class RetinanetObjective : public engine::Objective {
   explicit RetinanetObjective(DetectorOptions options) : options_(std::move(options)) {}
 
   Graph build(Builder& builder, engine::BatchShape shape) const override {
-    const Extent size = picture_size(options_, shape);
+    const Extent size = input_size(options_, shape);
     const int64_t rows = shape.num_rows;
     const int64_t anchors = models::kRetinanetAnchors * num_cells(pyramid_levels(size));
     const auto input = [&](const char* name, const Shape& axes, DType dtype = DType::f32) {
@@ -41,13 +41,13 @@ class RetinanetObjective : public engine::Objective {
                           input("class_weights", {rows, anchors}), input("box_weights", {rows, anchors})}};
     const std::span<const ValueId> targets = std::span(made.inputs).subspan(1);
     const models::RetinanetOutputs predicted =
-        models::build_retinanet(builder, made.inputs[0], body_of(options_), options_.num_classes);
+        models::build_retinanet(builder, made.inputs[0], backbone_options(options_), options_.num_classes);
     const ValueId of_class = class_losses(builder, predicted.logits, targets[AnchorInput::labels]);
     const ValueId distance =
         builder.op("abs", {builder.op("sub", {predicted.boxes, targets[AnchorInput::boxes]})});
     const ValueId of_box = sum_of_row(builder, reshaped(builder, distance, {rows * anchors, 4}));
-    made.losses = builder.add(sum_of_pictures(builder, of_class, targets[AnchorInput::class_weights], rows),
-                              sum_of_pictures(builder, of_box, targets[AnchorInput::box_weights], rows));
+    made.losses = builder.add(sum_per_image(builder, of_class, targets[AnchorInput::class_weights], rows),
+                              sum_per_image(builder, of_box, targets[AnchorInput::box_weights], rows));
     if (builder.mode() == Builder::Mode::eval) made.outputs = {predicted.logits, predicted.boxes};
     return made;
   }
@@ -71,8 +71,8 @@ Detection decoded(const Candidate& candidate, const AnchorBox& anchor, const flo
   const auto offset = [&](int i) { return static_cast<double>(offsets[candidate.anchor * 4 + i]); };
   const double x = (anchor.x0 + anchor.x1) / 2 + offset(0) * width;
   const double y = (anchor.y0 + anchor.y1) / 2 + offset(1) * height;
-  const double half_width = std::exp(std::min(offset(2), kMostGrowth)) * width / 2;
-  const double half_height = std::exp(std::min(offset(3), kMostGrowth)) * height / 2;
+  const double half_width = std::exp(std::min(offset(2), kMaxLogScale)) * width / 2;
+  const double half_height = std::exp(std::min(offset(3), kMaxLogScale)) * height / 2;
   return detection_at(candidate, x - half_width, y - half_height, x + half_width, y + half_height, size);
 }
 
@@ -114,7 +114,7 @@ class RetinanetDetector : public DenseDetector {
   }
 
   std::vector<Detection> read(const engine::Engine& engine, int64_t row, Extent size,
-                              double least_score) const override {
+                              double min_score) const override {
     const Anchors anchors(size);
     const int64_t count = anchors.count();
     const float* offsets = engine.output(AnchorOutput::boxes).data() + row * count * 4;
@@ -124,7 +124,7 @@ class RetinanetDetector : public DenseDetector {
         .num_classes = options().num_classes,
         .logits = engine.output(AnchorOutput::logits).data() + row * count * options().num_classes};
     std::vector<Detection> made;
-    for (const Candidate& candidate : best_of_levels(predictions, least_score))
+    for (const Candidate& candidate : best_of_levels(predictions, min_score))
       made.push_back(decoded(candidate, anchors.at(candidate.anchor), offsets, size));
     return made;
   }

@@ -48,7 +48,7 @@ class YoloxDetector : public Detector {
   }
 
   std::vector<Detection> read(const engine::Engine& engine, int64_t row, Extent size,
-                              double least_score) const override {
+                              double min_score) const override {
     const int64_t anchors = models::num_yolox_anchors(size.height, size.width);
     const int64_t width = kBoxFloats + options_.num_classes;
     const float* at = engine.output(kDecoded).data() + row * anchors * width;
@@ -57,7 +57,7 @@ class YoloxDetector : public Detector {
       const float* classes = at + kBoxFloats;
       const float* best = std::max_element(classes, classes + options_.num_classes);
       const double score = static_cast<double>(at[4]) * static_cast<double>(*best);
-      if (!(score >= least_score)) continue;
+      if (!(score >= min_score)) continue;
       const double w = static_cast<double>(at[2]), h = static_cast<double>(at[3]);
       made.push_back({.x = static_cast<double>(at[0]) - w / 2,
                       .y = static_cast<double>(at[1]) - h / 2,

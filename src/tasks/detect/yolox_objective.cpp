@@ -57,7 +57,7 @@ class AnchorLosses {
     return learned(sum_of_row(builder_, builder_.op("abs", {builder_.op("sub", {box_, wanted})})));
   }
   /// Returns the sum of each image's rows: [rows, 1] -> [images].
-  ValueId of_pictures(ValueId losses) {
+  ValueId per_image(ValueId losses) {
     return builder_.op("sum_trailing", {reshaped(builder_, losses, {shape_[0], shape_[1]})});
   }
   /// Returns 1 for positive anchors, otherwise 0: [rows, 1].
@@ -109,9 +109,9 @@ ValueId yolox_losses(Builder& builder, ValueId raw, ValueId targets, ValueId l1_
   AnchorLosses anchors(builder, raw, assignment);
   const ValueId of_box = builder.op("scale", {anchors.of_box()}, {{"factor", kBoxWeight}});
   const ValueId common = builder.add(builder.add(of_box, anchors.of_object()), anchors.of_class());
-  const ValueId distance = builder.op("mul", {anchors.of_pictures(anchors.of_distance()), l1_weight});
-  const ValueId sums = builder.add(anchors.of_pictures(common), distance);
-  return per_learning_anchor(builder, sums, anchors.assigned());
+  const ValueId distance = builder.op("mul", {anchors.per_image(anchors.of_distance()), l1_weight});
+  const ValueId sums = builder.add(anchors.per_image(common), distance);
+  return per_positive_anchor(builder, sums, anchors.assigned());
 }
 
 std::shared_ptr<const engine::Objective> yolox_objective(YoloxOptions options) {

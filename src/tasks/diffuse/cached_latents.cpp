@@ -16,12 +16,12 @@ io::CaptionKey caption_key(std::string_view caption, const LatentFormat& format,
 }
 
 CachedLatents::CachedLatents(std::vector<data::CaptionedImage> pictures, const data::Buckets& buckets,
-                             const LatentFormat& format, const CoderHashes& hashes, io::LatentCache cache)
+                             const LatentFormat& format, const EncoderHashes& hashes, io::LatentCache cache)
     : pictures_(std::move(pictures)),
       format_(format),
       hash_of_captions_(hashes.captions),
       cache_(std::move(cache)),
-      coded_(format_, cache_) {
+      encoded_(format_, cache_) {
   for (size_t i = 0; i < pictures_.size(); ++i) {
     const data::CaptionedImage& picture = pictures_[i];
     crops_.push_back(buckets.crop(picture.size));
@@ -29,8 +29,8 @@ CachedLatents::CachedLatents(std::vector<data::CaptionedImage> pictures, const d
     const MappedFile file(picture.file);
     // Images read without their EXIF orientation have another hash.
     const uint64_t content = hash64(file.bytes()) + (picture.exif == Exif::ignore ? 1 : 0);
-    coded_.add({.content = content, .model = hashes.pictures, .pixels = crops_.back().bucket});
-    places_.insert(places_.end(), static_cast<size_t>(picture.repeats), i);
+    encoded_.add({.content = content, .model = hashes.pictures, .pixels = crops_.back().bucket});
+    image_of_index_.insert(image_of_index_.end(), static_cast<size_t>(picture.repeats), i);
   }
 }
 
@@ -44,14 +44,14 @@ std::vector<std::string> CachedLatents::missing_captions() const {
 
 int64_t CachedLatents::num_missing_captions() const { return std::ssize(missing_captions()); }
 
-void CachedLatents::make_latents(FunctionRef<std::vector<float>(const data::Image&)> encode,
-                                 FunctionRef<void(int64_t count)> done) const {
-  coded_.make(
+void CachedLatents::encode_latents(FunctionRef<std::vector<float>(const data::Image&)> encode,
+                                   FunctionRef<void(int64_t count)> done) const {
+  encoded_.make(
       [&](size_t i) { return encode(data::read_cropped(pictures_[i].file, crops_[i], pictures_[i].exif)); },
       done);
 }
 
-void CachedLatents::make_text(
+void CachedLatents::encode_text(
     FunctionRef<void(std::span<const std::string> captions, const TakeText& take)> encode,
     FunctionRef<void(int64_t count)> done) const {
   const std::vector<std::string> missing = missing_captions();
@@ -64,7 +64,7 @@ void CachedLatents::make_text(
 }
 
 void CachedLatents::read(int64_t index, uint64_t /*key*/, std::span<float> latents) const {
-  coded_.read(place(index), latents);
+  encoded_.read(image_of(index), latents);
 }
 
 void CachedLatents::text(int64_t index, std::span<float> text, std::span<float> pooled) const {

@@ -12,7 +12,7 @@
 namespace hearth::tasks {
 
 /// Hashes of the weights of the autoencoder and of the text encoders.
-struct CoderHashes {
+struct EncoderHashes {
   uint64_t pictures = 0;
   uint64_t captions = 0;
 };
@@ -30,32 +30,32 @@ class CachedLatents : public data::LatentSource {
  public:
   /// Hashes every image file to find its latents in the cache. UserError if one cannot be read.
   CachedLatents(std::vector<data::CaptionedImage> pictures, const data::Buckets& buckets,
-                const LatentFormat& format, const CoderHashes& hashes, io::LatentCache cache);
+                const LatentFormat& format, const EncoderHashes& hashes, io::LatentCache cache);
 
   /// Number of images that the cache lacks; of distinct captions, with the empty one.
-  int64_t num_missing_pictures() const { return coded_.num_missing(); }
+  int64_t num_missing_images() const { return encoded_.num_missing(); }
   int64_t num_missing_captions() const;
   /// All images; file names of those that are enlarged (Buckets::is_small).
   const std::vector<data::CaptionedImage>& pictures() const { return pictures_; }
   const std::vector<std::string>& small() const { return small_; }
-  /// Encodes the missing images into the cache (CodedPictures::make).
-  void make_latents(FunctionRef<std::vector<float>(const data::Image&)> encode,
-                    FunctionRef<void(int64_t count)> done) const;
+  /// Encodes the missing images into the cache (EncodedImages::make).
+  void encode_latents(FunctionRef<std::vector<float>(const data::Image&)> encode,
+                      FunctionRef<void(int64_t count)> done) const;
   /// Encodes the missing captions into the cache. Calls `encode` once, with all of them; `done` receives the
   /// count after each.
-  void make_text(FunctionRef<void(std::span<const std::string> captions, const TakeText& take)> encode,
-                 FunctionRef<void(int64_t count)> done) const;
+  void encode_text(FunctionRef<void(std::span<const std::string> captions, const TakeText& take)> encode,
+                   FunctionRef<void(int64_t count)> done) const;
 
-  int64_t size() const override { return std::ssize(places_); }
+  int64_t size() const override { return std::ssize(image_of_index_); }
   int64_t channels() const override { return format_.channels; }
-  Extent extent(int64_t index) const override { return coded_.extent(place(index)); }
+  Extent extent(int64_t index) const override { return encoded_.extent(image_of(index)); }
   void read(int64_t index, uint64_t key, std::span<float> latents) const override;
-  bool is_repeat(int64_t index) const override { return index > 0 && place(index) == place(index - 1); }
+  bool is_repeat(int64_t index) const override { return index > 0 && image_of(index) == image_of(index - 1); }
   void text(int64_t index, std::span<float> text, std::span<float> pooled) const override;
-  const std::string& caption(int64_t index) const { return pictures_[place(index)].caption; }
+  const std::string& caption(int64_t index) const { return pictures_[image_of(index)].caption; }
 
  private:
-  size_t place(int64_t index) const { return places_.at(static_cast<size_t>(index)); }
+  size_t image_of(int64_t index) const { return image_of_index_.at(static_cast<size_t>(index)); }
   io::CaptionKey key_of(std::string_view caption) const {
     return caption_key(caption, format_, hash_of_captions_);
   }
@@ -64,11 +64,11 @@ class CachedLatents : public data::LatentSource {
   std::vector<data::CaptionedImage> pictures_;
   std::vector<data::BucketCrop> crops_;  ///< by image
   std::vector<std::string> small_;
-  std::vector<size_t> places_;  ///< by index: position in pictures_ and crops_
+  std::vector<size_t> image_of_index_;  ///< by index: position in pictures_ and crops_
   LatentFormat format_;
   uint64_t hash_of_captions_;
   io::LatentCache cache_;
-  CodedPictures coded_;
+  EncodedImages encoded_;
 };
 
 }  // namespace hearth::tasks

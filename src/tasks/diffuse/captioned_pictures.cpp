@@ -21,13 +21,13 @@ namespace hearth::tasks {
 namespace {
 
 /// Number of the data's captions that are default prompts.
-constexpr size_t kMostPrompts = 4;
+constexpr size_t kMaxPrompts = 4;
 /// Below this number of images none is held out: all are used for training and evaluation.
-constexpr int64_t kFewPictures = 10;
+constexpr int64_t kMinImagesToSplit = 10;
 /// Max number of file names listed in a message.
 constexpr size_t kMaxNamed = 3;
 /// Timeout in seconds for the cache's lock: other processes may take as long as they need to fill it.
-constexpr double kPatience = 1e9;
+constexpr double kLockTimeoutSeconds = 1e9;
 
 /// Read and write access to the cache of embeddings.
 struct CaptionCache {
@@ -51,14 +51,14 @@ struct CaptionCache {
 
 /// Encodes prompts with the text encoders of a folder; results are cached in memory or, if given, in a
 /// CaptionCache.
-class TextTranslator : public PictureTranslator {
+class TextCodec : public DiffusionCodec {
  public:
-  explicit TextTranslator(TextTranslatorOptions options, std::optional<CaptionCache> cache = std::nullopt)
+  explicit TextCodec(TextCodecOptions options, std::optional<CaptionCache> cache = std::nullopt)
       : options_(std::move(options)), cache_(std::move(cache)) {}
 
   std::vector<Condition> conditions(std::span<const std::string> prompts) const override {
     note_.clear();
-    learn(prompts, options_.compute);
+    encode_missing(prompts, options_.compute);
     std::vector<Condition> made;
     for (const std::string& prompt : prompts) {
       if (!conditions_.contains(prompt)) conditions_[prompt] = cache_->read(prompt);
@@ -79,17 +79,17 @@ class TextTranslator : public PictureTranslator {
   }
   /// Encodes prompts that are in neither memory nor cache, and frees the text encoders' memory. A run uses
   /// the same few prompts repeatedly.
-  void learn(std::span<const std::string> prompts, const encoders::Compute& compute) const {
-    if (const std::vector<std::string> found = unknown(prompts); !found.empty()) encode(found, compute);
+  void encode_missing(std::span<const std::string> prompts, const encoders::Compute& compute) const {
+    if (const std::vector<std::string> found = not_encoded(prompts); !found.empty()) encode(found, compute);
   }
   /// Returns the distinct prompts that are not encoded yet.
-  std::vector<std::string> unknown(std::span<const std::string> prompts) const {
-    std::vector<std::string> unknown;
+  std::vector<std::string> not_encoded(std::span<const std::string> prompts) const {
+    std::vector<std::string> not_encoded;
     for (const std::string& prompt : prompts) {
       if (conditions_.contains(prompt) || (cache_ && cache_->holds(prompt))) continue;
-      if (std::ranges::find(unknown, prompt) == unknown.end()) unknown.push_back(prompt);
+      if (std::ranges::find(not_encoded, prompt) == not_encoded.end()) not_encoded.push_back(prompt);
     }
-    return unknown;
+    return not_encoded;
   }
 
  private:
@@ -104,7 +104,7 @@ class TextTranslator : public PictureTranslator {
     });
   }
 
-  TextTranslatorOptions options_;
+  TextCodecOptions options_;
   std::optional<CaptionCache> cache_;
   mutable std::map<std::string, Condition> conditions_;
   mutable std::unique_ptr<encoders::ImageCoder> coder_;
@@ -114,7 +114,7 @@ class TextTranslator : public PictureTranslator {
 /// Returns the number of images held out from the end; repeats of an image are held out together. 0 if the
 /// data is too small to split.
 int64_t num_held_out(const data::LatentSource& all, double val_share) {
-  if (val_share <= 0 || all.size() < kFewPictures) return 0;
+  if (val_share <= 0 || all.size() < kMinImagesToSplit) return 0;
   int64_t first =
       all.size() - std::max<int64_t>(1, static_cast<int64_t>(val_share * static_cast<double>(all.size())));
   while (all.is_repeat(first)) --first;
@@ -122,9 +122,9 @@ int64_t num_held_out(const data::LatentSource& all, double val_share) {
 }
 
 /// Training and held-out parts of a source; with few images, both are the full source.
-class Parts {
+class Split {
  public:
-  Parts(const data::LatentSource& all, double val_share)
+  Split(const data::LatentSource& all, double val_share)
       : num_held_out_(num_held_out(all, val_share)),
         is_split_(num_held_out_ > 0),
         train_(all, 0, all.size() - num_held_out_),
@@ -148,7 +148,7 @@ class Parts {
   PartOfLatents train_, held_out_;
 };
 
-LatentFormat latent_format(const CaptionedPicturesOptions& options, int64_t factor) {
+LatentFormat latent_format(const CaptionedImagesOptions& options, int64_t factor) {
   const models::DenoiserConfig& model = options.format.model;
   return {.channels = model.channels,
           .factor = factor,
@@ -162,7 +162,7 @@ LatentFormat latent_format(const CaptionedPicturesOptions& options, int64_t fact
 struct Folders {
   std::vector<data::CaptionedImage> train, prior;
 };
-Folders read_folders(const CaptionedPicturesOptions& options) {
+Folders read_folders(const CaptionedImagesOptions& options) {
   const fs::path kohyas = data::regularization_folder(options.folder);
   std::error_code ignored;
   if (!options.prior.empty() && !kohyas.empty() && !fs::equivalent(options.prior, kohyas, ignored))
@@ -187,11 +187,11 @@ std::vector<std::string> captions_of(const Folders& folders) {
 
 /// Properties of the encoders in a folder, checked against the denoiser.
 struct Encoders {
-  CoderHashes hashes;
+  EncoderHashes hashes;
   int64_t factor;
   std::string truncation_note;  ///< warning about truncated captions
 };
-Encoders check_encoders(const CaptionedPicturesOptions& options, const Folders& folders) {
+Encoders check_encoders(const CaptionedImagesOptions& options, const Folders& folders) {
   const models::DenoiserConfig& model = options.format.model;
   const encoders::ImageCoder pictures(options.encoders.autoencoder, options.encoders.compute, 0);
   const encoders::TextCoder text(options.encoders.model, options.format.text_tokens,
@@ -208,17 +208,17 @@ Encoders check_encoders(const CaptionedPicturesOptions& options, const Folders& 
           .truncation_note = text.truncation_note(captions_of(folders))};
 }
 
-class CaptionedPictures : public PictureSet {
+class CaptionedImageData : public DiffusionData {
  public:
-  explicit CaptionedPictures(CaptionedPicturesOptions options)
+  explicit CaptionedImageData(CaptionedImagesOptions options)
       : options_(std::move(options)),
         folders_(read_folders(options_)),
         encoders_(check_encoders(options_, folders_)),
         all_(open(folders_.train)),
         parts_(all_, options_.val_share),
-        translator_(options_.encoders, CaptionCache{.cache = io::LatentCache(options_.cache),
-                                                    .format = latent_format(options_, encoders_.factor),
-                                                    .encoders = encoders_.hashes.captions}) {
+        codec_(options_.encoders, CaptionCache{.cache = io::LatentCache(options_.cache),
+                                               .format = latent_format(options_, encoders_.factor),
+                                               .encoders = encoders_.hashes.captions}) {
     if (!encoders_.truncation_note.empty()) notes_.push_back("warning: " + encoders_.truncation_note);
     note_small(all_);
     if (folders_.prior.empty()) return;
@@ -232,11 +232,11 @@ class CaptionedPictures : public PictureSet {
     return parts_.train();
   }
   const data::LatentSource& held_out() const override { return parts_.held_out(); }
-  const PictureTranslator* translator() const override { return &translator_; }
+  const DiffusionCodec* codec() const override { return &codec_; }
   std::string describe() const override {
     std::string text = parts_.describe() + ": " + data::describe_captions(all_.pictures());
     if (prior_) text += fmt::format(", and {} class images", prior_->size());
-    if (const int64_t missing = all_.num_missing_pictures(); missing > 0)
+    if (const int64_t missing = all_.num_missing_images(); missing > 0)
       text += fmt::format("; {} are not encoded yet", missing);
     return text;
   }
@@ -247,23 +247,23 @@ class CaptionedPictures : public PictureSet {
   }
   std::vector<std::string> prompts() const override {
     std::vector<std::string> found;
-    for (int64_t i = 0; i < all_.size() && found.size() < kMostPrompts; ++i)
+    for (int64_t i = 0; i < all_.size() && found.size() < kMaxPrompts; ++i)
       if (std::ranges::find(found, all_.caption(i)) == found.end()) found.push_back(all_.caption(i));
     return found;
   }
   void prepare(std::span<const std::string> prompts, const Say& say) const override {
     make_folder(options_.cache);
-    const io::RunLock lock(options_.cache, kPatience);
+    const io::RunLock lock(options_.cache, kLockTimeoutSeconds);
     prepare(all_, say);
     if (prior_) prepare(*prior_, say);
-    translator_.learn(prompts, options_.preparation);
-    if (!translator_.note().empty()) say("prompts: " + translator_.note());
+    codec_.encode_missing(prompts, options_.preparation);
+    if (!codec_.note().empty()) say("prompts: " + codec_.note());
   }
   bool is_prepared(std::span<const std::string> prompts) const override {
     const auto has_all = [](const CachedLatents& latents) {
-      return latents.num_missing_pictures() == 0 && latents.num_missing_captions() == 0;
+      return latents.num_missing_images() == 0 && latents.num_missing_captions() == 0;
     };
-    return has_all(all_) && (!prior_ || has_all(*prior_)) && translator_.unknown(prompts).empty();
+    return has_all(all_) && (!prior_ || has_all(*prior_)) && codec_.not_encoded(prompts).empty();
   }
 
  private:
@@ -292,60 +292,60 @@ class CaptionedPictures : public PictureSet {
                check.faults.size(), latents.pictures().size(), check.faults[0]);
   }
   void prepare(const CachedLatents& latents, const Say& say) const {
-    if (const int64_t missing = latents.num_missing_pictures(); missing > 0) {
+    if (const int64_t missing = latents.num_missing_images(); missing > 0) {
       if (!options_.skip_bad) expect_readable(latents);
       say(fmt::format("encoding {} images into {}", missing, options_.cache.string()));
       encoders::ImageCoder coder(options_.encoders.autoencoder, options_.preparation,
                                  options_.encoders.memory);
-      latents.make_latents([&](const data::Image& image) { return coder.encode(image); },
-                           ToldProgress(say, "encoding images", missing));
+      latents.encode_latents([&](const data::Image& image) { return coder.encode(image); },
+                             ProgressReporter(say, "encoding images", missing));
     }
     if (const int64_t missing = latents.num_missing_captions(); missing > 0) {
       say(fmt::format("encoding {} captions", missing));
       encoders::TextCoder coder(options_.encoders.model, options_.format.text_tokens, options_.preparation);
-      latents.make_text(
+      latents.encode_text(
           [&](std::span<const std::string> captions, const TakeText& take) { coder.encode(captions, take); },
-          ToldProgress(say, "encoding captions", missing));
+          ProgressReporter(say, "encoding captions", missing));
     }
   }
 
-  CaptionedPicturesOptions options_;
+  CaptionedImagesOptions options_;
   Folders folders_;
   Encoders encoders_;
   std::vector<std::string> notes_;  ///< on images that are left out or upscaled
   CachedLatents all_;
-  Parts parts_;
+  Split parts_;
   std::optional<CachedLatents> prior_;
   std::optional<JoinedLatents> joined_;
-  TextTranslator translator_;
+  TextCodec codec_;
 };
 
-class KohyaPictures : public PictureSet {
+class KohyaImageData : public DiffusionData {
  public:
-  explicit KohyaPictures(const CaptionedPicturesOptions& options)
+  explicit KohyaImageData(const CaptionedImagesOptions& options)
       : all_(options.folder, options.resolution, latent_format(options, 8)),
         parts_(all_, options.val_share),
-        translator_(options.encoders),
+        codec_(options.encoders),
         preparation_(options.preparation),
         has_encoders_(path_exists(options.encoders.autoencoder)) {}
 
   const data::LatentSource& train() const override { return parts_.train(); }
   const data::LatentSource& held_out() const override { return parts_.held_out(); }
   /// Null without encoders. Caches hold no captions, so the prompts come from the recipe only.
-  const PictureTranslator* translator() const override { return has_encoders_ ? &translator_ : nullptr; }
+  const DiffusionCodec* codec() const override { return has_encoders_ ? &codec_ : nullptr; }
   std::string describe() const override { return parts_.describe() + ", cached by sd-scripts"; }
   std::string warning() const override { return parts_.warning(); }
   std::vector<std::string> prompts() const override { return {}; }
   void prepare(std::span<const std::string> prompts, const Say&) const override {
-    translator_.learn(asked(prompts), preparation_);
+    codec_.encode_missing(requested(prompts), preparation_);
   }
   bool is_prepared(std::span<const std::string> prompts) const override {
-    return translator_.unknown(asked(prompts)).empty();
+    return codec_.not_encoded(requested(prompts)).empty();
   }
 
  private:
   /// Returns the prompts to encode: the given ones and the empty one for guidance; none without encoders.
-  std::vector<std::string> asked(std::span<const std::string> prompts) const {
+  std::vector<std::string> requested(std::span<const std::string> prompts) const {
     if (prompts.empty() || !has_encoders_) return {};
     std::vector<std::string> texts(prompts.begin(), prompts.end());
     texts.emplace_back();
@@ -353,27 +353,27 @@ class KohyaPictures : public PictureSet {
   }
 
   KohyaLatents all_;
-  Parts parts_;
-  TextTranslator translator_;
+  Split parts_;
+  TextCodec codec_;
   encoders::Compute preparation_;
   bool has_encoders_;
 };
 
 }  // namespace
 
-std::unique_ptr<PictureTranslator> text_translator(const TextTranslatorOptions& options) {
-  return std::make_unique<TextTranslator>(options);
+std::unique_ptr<DiffusionCodec> text_codec(const TextCodecOptions& options) {
+  return std::make_unique<TextCodec>(options);
 }
 
-std::unique_ptr<PictureSet> captioned_pictures(const CaptionedPicturesOptions& options) {
-  return std::make_unique<CaptionedPictures>(options);
+std::unique_ptr<DiffusionData> captioned_images(const CaptionedImagesOptions& options) {
+  return std::make_unique<CaptionedImageData>(options);
 }
 
-std::unique_ptr<PictureSet> kohya_pictures(const CaptionedPicturesOptions& options) {
+std::unique_ptr<DiffusionData> kohya_images(const CaptionedImagesOptions& options) {
   if (const fs::path found = data::regularization_folder(options.folder); !found.empty())
     user_error("{} holds class images, which data.kind=kohya does not support; set data.path={}",
                found.string(), (options.folder / "img").string());
-  return std::make_unique<KohyaPictures>(options);
+  return std::make_unique<KohyaImageData>(options);
 }
 
 }  // namespace hearth::tasks

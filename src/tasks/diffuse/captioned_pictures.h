@@ -9,7 +9,7 @@
 namespace hearth::tasks {
 
 /// Text encoders and autoencoder in a folder in diffusers' layout.
-struct TextTranslatorOptions {
+struct TextCodecOptions {
   fs::path model;        ///< folder with text encoders and tokenizers
   fs::path autoencoder;  ///< folder of the autoencoder
   int64_t text_tokens = 512;
@@ -17,9 +17,9 @@ struct TextTranslatorOptions {
   int64_t memory = 0;  ///< memory budget of the decoder in bytes; 0: no limit
 };
 /// Returns a translator whose encoders are loaded on first use. UserError (then) if the folder lacks them.
-std::unique_ptr<PictureTranslator> text_translator(const TextTranslatorOptions& options);
+std::unique_ptr<DiffusionCodec> text_codec(const TextCodecOptions& options);
 
-struct CaptionedPicturesOptions {
+struct CaptionedImagesOptions {
   fs::path folder;  ///< folder of images with captions
   fs::path prior;   ///< folder of class images for prior preservation (JoinedLatents); empty: none
   double prior_weight = 1;
@@ -31,13 +31,13 @@ struct CaptionedPicturesOptions {
   bool skip_bad = false;       ///< true: unreadable images are left out
   fs::path cache;              ///< cache folder of latents and embeddings
   DenoiseFormat format;
-  TextTranslatorOptions encoders;
+  TextCodecOptions encoders;
   encoders::Compute preparation;  ///< device for prepare(); all other encoding uses encoders.compute
 };
 /// Opens image-caption pairs, which prepare() encodes into the cache, and a translator of prompts with the
 /// same encoders. UserError if data, encoders and model do not fit together.
-std::unique_ptr<PictureSet> captioned_pictures(const CaptionedPicturesOptions& options);
+std::unique_ptr<DiffusionData> captioned_images(const CaptionedImagesOptions& options);
 /// Opens caches by kohya's sd-scripts in options.folder. Encoders are only needed to generate images.
-std::unique_ptr<PictureSet> kohya_pictures(const CaptionedPicturesOptions& options);
+std::unique_ptr<DiffusionData> kohya_images(const CaptionedImagesOptions& options);
 
 }  // namespace hearth::tasks

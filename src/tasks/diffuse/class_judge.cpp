@@ -11,9 +11,9 @@
 namespace hearth::tasks {
 namespace {
 
-constexpr int64_t kBatch = ClassJudge::kLeastImages;
+constexpr int64_t kBatch = AgreementClassifier::kMinImages;
 /// Max number of training images: one epoch of MNIST.
-constexpr int64_t kMostImages = 60000;
+constexpr int64_t kMaxImages = 60000;
 constexpr double kRate = 0.004;
 
 engine::EngineOptions options_for(const data::Dataset& train, uint64_t seed, int num_threads) {
@@ -30,7 +30,7 @@ engine::EngineOptions options_for(const data::Dataset& train, uint64_t seed, int
 
 }  // namespace
 
-struct ClassJudge::State {
+struct AgreementClassifier::State {
   engine::EngineOptions options;
   engine::Engine engine;
   Extent size;
@@ -46,7 +46,7 @@ struct ClassJudge::State {
   void train(const data::Dataset& dataset) {
     const data::ImageRows rows(dataset, {});
     LoaderStream stream(rows, {.batch = kBatch, .seed = options.seed});
-    const int64_t steps = std::max<int64_t>(1, std::min(kMostImages, dataset.size()) / kBatch);
+    const int64_t steps = std::max<int64_t>(1, std::min(kMaxImages, dataset.size()) / kBatch);
     engine.initialize();
     for (int64_t step = 0; step < steps;) {
       const engine::MicroBatch batch = stream.next();
@@ -60,15 +60,15 @@ struct ClassJudge::State {
   }
 };
 
-ClassJudge::ClassJudge(const data::Dataset& train, uint64_t seed, int num_threads)
+AgreementClassifier::AgreementClassifier(const data::Dataset& train, uint64_t seed, int num_threads)
     : state_(std::make_unique<State>(train, seed, num_threads)) {
-  HEARTH_CHECK(train.size() >= kLeastImages);
+  HEARTH_CHECK(train.size() >= kMinImages);
   state_->train(train);
 }
 
-ClassJudge::~ClassJudge() = default;
+AgreementClassifier::~AgreementClassifier() = default;
 
-std::vector<int32_t> ClassJudge::classes(std::span<const data::Image> pictures) const {
+std::vector<int32_t> AgreementClassifier::classes(std::span<const data::Image> pictures) const {
   const auto num_values = static_cast<size_t>(state_->size.num_pixels() * state_->channels);
   constexpr size_t kSlack = engine::kInputSlack / sizeof(float);
   std::vector<float> images(static_cast<size_t>(kBatch) * num_values + kSlack);

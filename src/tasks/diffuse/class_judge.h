@@ -11,14 +11,14 @@ namespace hearth::tasks {
 
 /// A small convolutional classifier, trained on a dataset to measure whether generated images show the class
 /// that they were generated for.
-class ClassJudge {
+class AgreementClassifier {
  public:
   /// Min number of training images.
-  static constexpr int64_t kLeastImages = 64;
+  static constexpr int64_t kMinImages = 64;
   /// Trains on the CPU on min(60000, train.size()) images, in batches of 64; `train` has at least
-  /// kLeastImages.
-  ClassJudge(const data::Dataset& train, uint64_t seed, int num_threads);
-  ~ClassJudge();
+  /// kMinImages.
+  AgreementClassifier(const data::Dataset& train, uint64_t seed, int num_threads);
+  ~AgreementClassifier();
 
   /// Returns the predicted class of each image. Images are resized and converted to the dataset's size and
   /// channels.

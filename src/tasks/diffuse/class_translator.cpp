@@ -10,11 +10,11 @@ namespace hearth::tasks {
 namespace {
 
 /// Max number of class names listed in a message.
-constexpr size_t kMostListed = 20;
+constexpr size_t kMaxListed = 20;
 
-class ClassTranslator : public PictureTranslator {
+class ClassCodec : public DiffusionCodec {
  public:
-  explicit ClassTranslator(ClassTranslatorOptions options) : options_(std::move(options)) {}
+  explicit ClassCodec(ClassCodecOptions options) : options_(std::move(options)) {}
   std::vector<Condition> conditions(std::span<const std::string> prompts) const override {
     std::vector<Condition> made;
     for (const std::string& prompt : prompts) made.push_back(condition(label_of(prompt)));
@@ -22,8 +22,8 @@ class ClassTranslator : public PictureTranslator {
   }
   Condition no_condition() const override { return condition(static_cast<int32_t>(options_.num_classes)); }
   data::Image picture(std::span<const float> latents, Extent size) const override {
-    if (!options_.open_coder) return data::image_of(latents, options_.channels, size);
-    if (!coder_) coder_ = options_.open_coder();
+    if (!options_.open_autoencoder) return data::image_of(latents, options_.channels, size);
+    if (!coder_) coder_ = options_.open_autoencoder();
     return coder_->decode(latents, size);
   }
 
@@ -37,13 +37,13 @@ class ClassTranslator : public PictureTranslator {
     std::vector<std::string> names;
     for (const NamedClass& known : classes) names.push_back(known.name);
     const std::string advice = did_you_mean(prompt, names);
-    const bool has_more = names.size() > kMostListed;
-    if (has_more) names.resize(kMostListed);
+    const bool has_more = names.size() > kMaxListed;
+    if (has_more) names.resize(kMaxListed);
     user_error("the prompt must be one of the model's classes ({}{}), got '{}'{}", fmt::join(names, ", "),
                has_more ? " and so on" : "", prompt, advice);
   }
 
-  ClassTranslatorOptions options_;
+  ClassCodecOptions options_;
   mutable std::unique_ptr<encoders::ImageCoder> coder_;
 };
 
@@ -56,8 +56,8 @@ std::vector<NamedClass> numbered(std::span<const std::string> names) {
   return classes;
 }
 
-std::unique_ptr<PictureTranslator> class_translator(ClassTranslatorOptions options) {
-  return std::make_unique<ClassTranslator>(std::move(options));
+std::unique_ptr<DiffusionCodec> class_codec(ClassCodecOptions options) {
+  return std::make_unique<ClassCodec>(std::move(options));
 }
 
 }  // namespace hearth::tasks

@@ -19,9 +19,9 @@ struct LatentFormat {
 };
 
 /// Latents of numbered images in a cache, as an autoencoder encoded them. Files are read on access.
-class CodedPictures {
+class EncodedImages {
  public:
-  CodedPictures(const LatentFormat& format, io::LatentCache cache)
+  EncodedImages(const LatentFormat& format, io::LatentCache cache)
       : format_(format), cache_(std::move(cache)) {}
   /// Appends an image. The sides of key.pixels must be multiples of factor * patch.
   void add(const io::LatentKey& key);

@@ -38,21 +38,21 @@ DenoiseRows::DenoiseRows(const data::LatentSource& pictures, DenoiseFormat forma
       format_(std::move(format)),
       noising_(noising),
       dropout_(dropout),
-      num_pictures_(pictures.size()),
+      num_images_(pictures.size()),
       largest_(largest_extent(pictures)) {}
 
 DenoiseRows::DenoiseRows(const data::LatentSource& pictures, DenoiseFormat format, const Noising& noising,
-                         std::vector<double> levels, int64_t num_pictures)
+                         std::vector<double> levels, int64_t num_images)
     : pictures_(pictures),
       format_(std::move(format)),
       noising_(noising),
       levels_(std::move(levels)),
-      num_pictures_(num_pictures),
+      num_images_(num_images),
       largest_(largest_extent(pictures)) {
   HEARTH_CHECK(!levels_.empty());
 }
 
-int64_t DenoiseRows::num_rows() const { return num_pictures_ * std::max<int64_t>(1, std::ssize(levels_)); }
+int64_t DenoiseRows::num_rows() const { return num_images_ * std::max<int64_t>(1, std::ssize(levels_)); }
 
 data::ArrayFormats DenoiseRows::formats(int64_t length) const {
   return format_.arrays(length > 0 ? extent_of(length) : largest_);
@@ -76,8 +76,9 @@ void DenoiseRows::make(const data::Row& row, const std::array<std::byte*, data::
 
   PhiloxSequence levels(key, index, kLevel), noise(key, index, kNoise), dropout(key, index, kDropout);
   const int64_t num_tokens = size.num_pixels() / (format_.model.patch * format_.model.patch);
-  const Noised at = noising_.at(is_fixed ? levels_[static_cast<size_t>(row.index % std::ssize(levels_))]
-                                         : noising_.draw(levels, num_tokens));
+  const NoiseCoefficients at =
+      noising_.at(is_fixed ? levels_[static_cast<size_t>(row.index % std::ssize(levels_))]
+                           : noising_.draw(levels, num_tokens));
   const auto floats = [&](size_t array) { return reinterpret_cast<float*>(arrays[array]); };
   float* tokens = floats(DenoiseArray::tokens);
   float* target = floats(DenoiseArray::target);

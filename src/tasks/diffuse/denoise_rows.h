@@ -43,10 +43,10 @@ class DenoiseRows : public data::RowSource {
   /// guidance). The sources must outlive the rows.
   DenoiseRows(const data::LatentSource& pictures, DenoiseFormat format, const Noising& noising,
               double dropout);
-  /// Evaluation rows: one for each of the first `num_pictures` images and each level, with noise that never
+  /// Evaluation rows: one for each of the first `num_images` images and each level, with noise that never
   /// changes.
   DenoiseRows(const data::LatentSource& pictures, DenoiseFormat format, const Noising& noising,
-              std::vector<double> levels, int64_t num_pictures);
+              std::vector<double> levels, int64_t num_images);
 
   int64_t num_rows() const override;
   data::ArrayFormats formats(int64_t length) const override;
@@ -59,7 +59,7 @@ class DenoiseRows : public data::RowSource {
   const Noising& noising_;
   double dropout_ = 0;
   std::vector<double> levels_;  ///< empty: random levels
-  int64_t num_pictures_;
+  int64_t num_images_;
   Extent largest_;
 };
 

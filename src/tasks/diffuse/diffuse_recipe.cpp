@@ -24,10 +24,10 @@ namespace hearth::tasks {
 namespace {
 
 /// Pixels per latent along each axis if the model's folder has no autoencoder.
-constexpr int64_t kUsualFactor = 8;
-constexpr int64_t kUsualSide = 1024;
+constexpr int64_t kDefaultFactor = 8;
+constexpr int64_t kDefaultSide = 1024;
 constexpr const char* kAutoencoder = "vae";
-constexpr int64_t kMostIndexBytes = 1 << 22;
+constexpr int64_t kMaxIndexBytes = 1 << 22;
 
 DenoiseFormat denoise_format(const Job& job) {
   return {.model = *job.denoiser, .text_tokens = job.recipe.diffuse.text_tokens};
@@ -81,7 +81,7 @@ encoders::Compute on_processor(const recipe::Recipe& recipe) {
   return compute;
 }
 
-OpenCoder coder_opener(const fs::path& folder, const encoders::Compute& compute, int64_t memory) {
+OpenAutoencoder autoencoder_opener(const fs::path& folder, const encoders::Compute& compute, int64_t memory) {
   return [=] { return std::make_unique<encoders::ImageCoder>(folder, compute, memory); };
 }
 
@@ -91,31 +91,31 @@ LatentSpace latent_space(const Job& job, int device, const fs::path& folder) {
   const encoders::ImageCoder coder(folder, on_processor(recipe), 0);
   coder.expect_channels(model.channels);
   latents_of(job);  // Throws for sizes that cannot be encoded.
-  return {.open_encoder = coder_opener(folder, compute_of(recipe, device), recipe.memory),
-          .open_decoder = coder_opener(folder, on_processor(recipe), recipe.memory),
+  return {.open_encoder = autoencoder_opener(folder, compute_of(recipe, device), recipe.memory),
+          .open_decoder = autoencoder_opener(folder, on_processor(recipe), recipe.memory),
           .hash = coder.hash(),
           .format = {.channels = model.channels, .factor = coder.factor(), .patch = model.patch},
           .pixels = recipe.data.image_size,
           .cache = cache_folder(recipe.data)};
 }
 
-std::unique_ptr<PictureSet> open_labeled(const Job& job, int device) {
+std::unique_ptr<DiffusionData> open_labeled(const Job& job, int device) {
   const recipe::Recipe& recipe = job.recipe;
   const models::DenoiserConfig& model = *job.denoiser;
-  LabeledPicturesOptions options{.train = dataset_options(recipe, "train"),
-                                 .held_out = dataset_options(recipe, "test"),
-                                 .num_classes = model.num_classes,
-                                 .val_pictures = recipe.diffuse.val_pictures,
-                                 .flip = recipe.data.flip,
-                                 .seed = recipe.seed,
-                                 .num_threads = recipe::num_threads(recipe)};
+  LabeledImagesOptions options{.train = dataset_options(recipe, "train"),
+                               .held_out = dataset_options(recipe, "test"),
+                               .num_classes = model.num_classes,
+                               .val_pictures = recipe.diffuse.val_pictures,
+                               .flip = recipe.data.flip,
+                               .seed = recipe.seed,
+                               .num_threads = recipe::num_threads(recipe)};
   const fs::path folder = autoencoder_of_classes(recipe, model);
   if (!folder.empty()) options.space = latent_space(job, device, folder);
-  return labeled_pictures(options);
+  return labeled_images(options);
 }
 
-TextTranslatorOptions translator_options(const recipe::Recipe& recipe, const fs::path& model,
-                                         const encoders::Compute& compute) {
+TextCodecOptions translator_options(const recipe::Recipe& recipe, const fs::path& model,
+                                    const encoders::Compute& compute) {
   const fs::path autoencoder = autoencoder_folder(recipe.model);
   return {.model = model,
           .autoencoder = autoencoder.empty() ? model / kAutoencoder : autoencoder,
@@ -124,7 +124,7 @@ TextTranslatorOptions translator_options(const recipe::Recipe& recipe, const fs:
           .memory = recipe.memory};
 }
 
-std::shared_ptr<const PictureSet> open_pictures(const Job& job, int device) {
+std::shared_ptr<const DiffusionData> open_data(const Job& job, int device) {
   const recipe::Recipe& recipe = job.recipe;
   const DenoiseFormat format = denoise_format(job);
   const std::string& kind = recipe.data.kind;
@@ -144,7 +144,7 @@ std::shared_ptr<const PictureSet> open_pictures(const Job& job, int device) {
         "diffuse.dropout is {}, but the caches of data.kind=kohya lack the empty caption; set "
         "diffuse.dropout=0",
         recipe.diffuse.dropout);
-  const CaptionedPicturesOptions options{
+  const CaptionedImagesOptions options{
       .folder = recipe.data.path,
       .prior = recipe.diffuse.prior,
       .prior_weight = recipe.diffuse.prior_weight,
@@ -158,12 +158,12 @@ std::shared_ptr<const PictureSet> open_pictures(const Job& job, int device) {
       .format = format,
       .encoders = translator_options(recipe, recipe.model.path, on_processor(recipe)),
       .preparation = compute_of(recipe, device)};
-  return kind == kKohya ? kohya_pictures(options) : captioned_pictures(options);
+  return kind == kKohya ? kohya_images(options) : captioned_images(options);
 }
 
 /// Pixels per latent along each axis, and the number that sides must be multiples of.
 struct Grain {
-  int64_t factor = kUsualFactor;
+  int64_t factor = kDefaultFactor;
   int64_t multiple = 1;
 };
 Grain grain_of(const Job& job) {
@@ -192,7 +192,7 @@ void add_names(const std::string& names, int32_t label, std::vector<NamedClass>&
 std::vector<NamedClass> named_classes(const fs::path& file, int64_t num_classes) {
   std::vector<NamedClass> classes;
   const auto index =
-      parse_json_object<nlohmann::ordered_json>(read_file(file, kMostIndexBytes), file.string());
+      parse_json_object<nlohmann::ordered_json>(read_file(file, kMaxIndexBytes), file.string());
   const auto labels = index.find("id2label");
   if (labels == index.end() || !labels->is_object()) return classes;
   for (const auto& [number, names] : labels->items()) {
@@ -243,31 +243,31 @@ Extent latents_of(const Job& job) {
   return {size.height / factor, size.width / factor};
 }
 
-int64_t usual_side(const Job& job) {
+int64_t native_side(const Job& job) {
   const models::DenoiserConfig& model = *job.denoiser;
-  return model.side > 0 ? model.side * model.patch * grain_of(job).factor : kUsualSide;
+  return model.side > 0 ? model.side * model.patch * grain_of(job).factor : kDefaultSide;
 }
 
-PictureMakerOptions picture_options(const Job& job) {
-  PictureMakerOptions options{.format = denoise_format(job), .latents = latents_of(job)};
+LatentGeneratorOptions generator_options(const Job& job) {
+  LatentGeneratorOptions options{.format = denoise_format(job), .latents = latents_of(job)};
   options.sampler = sampler_for(noising_options(job.recipe), options.format.model, job.recipe.diffuse.steps,
                                 options.latents);
   options.guidance = job.recipe.diffuse.guidance;
   return options;
 }
 
-std::unique_ptr<PictureTranslator> open_translator(const Job& job, const fs::path& folder) {
+std::unique_ptr<DiffusionCodec> open_codec(const Job& job, const fs::path& folder) {
   const recipe::Recipe& recipe = job.recipe;
   const models::DenoiserConfig& model = *job.denoiser;
   if (model.num_classes == 0)
-    return text_translator(translator_options(recipe, recipe.model.path, compute_of(recipe, 0)));
+    return text_codec(translator_options(recipe, recipe.model.path, compute_of(recipe, 0)));
   const fs::path autoencoder = autoencoder_of_classes(recipe, model);
-  ClassTranslatorOptions options{.classes = classes_in(folder, model.num_classes),
-                                 .num_classes = model.num_classes,
-                                 .channels = model.channels};
+  ClassCodecOptions options{.classes = classes_in(folder, model.num_classes),
+                            .num_classes = model.num_classes,
+                            .channels = model.channels};
   if (!autoencoder.empty())
-    options.open_coder = coder_opener(autoencoder, compute_of(recipe, 0), recipe.memory);
-  return class_translator(std::move(options));
+    options.open_autoencoder = autoencoder_opener(autoencoder, compute_of(recipe, 0), recipe.memory);
+  return class_codec(std::move(options));
 }
 
 namespace {
@@ -305,7 +305,7 @@ std::unique_ptr<Task> open(const Job& job, int device) {
                                                           .noising = noising_options(job.recipe),
                                                           .diffuse = job.recipe.diffuse,
                                                           .loader = loader_options(job.recipe),
-                                                          .pictures = open_pictures(job, device),
+                                                          .pictures = open_data(job, device),
                                                           .config = job.config_json});
 }
 

@@ -17,11 +17,11 @@ NoisingOptions noising_options(const recipe::Recipe& recipe);
 /// by 1 for a model of pixels, or by 8. UserError for a side that the model cannot divide into patches.
 Extent latents_of(const Job& job);
 /// Returns the side in pixels of the square images that the model was made for; 1024 if it takes any size.
-int64_t usual_side(const Job& job);
+int64_t native_side(const Job& job);
 
 /// Returns how images of data.image_size are generated; batch, unconditional and row_length are left unset.
-PictureMakerOptions picture_options(const Job& job);
+LatentGeneratorOptions generator_options(const Job& job);
 /// Opens the encoders of prompts and the decoder of images. `folder`: a run, or a model in diffusers' layout.
-std::unique_ptr<PictureTranslator> open_translator(const Job& job, const fs::path& folder);
+std::unique_ptr<DiffusionCodec> open_codec(const Job& job, const fs::path& folder);
 
 }  // namespace hearth::tasks

@@ -20,12 +20,12 @@ namespace {
 /// Noise levels of the evaluation loss.
 constexpr double kLevels[] = {0.1, 0.3, 0.5, 0.7, 0.9};
 /// Max number of default prompts of an evaluation; number of generated images per class.
-constexpr int64_t kMostPrompts = 16;
-constexpr int64_t kOfEachClass = 4;
+constexpr int64_t kMaxPrompts = 16;
+constexpr int64_t kImagesPerClass = 4;
 /// First noise number of the images for class agreement; those for the samples folder start at 0.
-constexpr uint64_t kFirstJudged = 1 << 20;
+constexpr uint64_t kFirstAgreementNoise = 1 << 20;
 constexpr const char* kAgreement = "class_agreement";
-constexpr int64_t kMostInStrip = 8;
+constexpr int64_t kMaxInStrip = 8;
 
 void check_fits(const models::DenoiserConfig& model, int64_t channels, Extent size) {
   if (channels != model.channels)
@@ -42,9 +42,9 @@ DiffuseTaskOptions checked(DiffuseTaskOptions options) {
   if (options.pictures->train().size() == 0 || options.pictures->held_out().size() == 0)
     user_error("found no images to train on or to validate with; check data.path and data.val_share");
   const int64_t size = options.pictures->train().size();
-  if (options.diffuse.judged > 0 && options.format.has_labels() && size < ClassJudge::kLeastImages)
+  if (options.diffuse.judged > 0 && options.format.has_labels() && size < AgreementClassifier::kMinImages)
     user_error("diffuse.judged needs at least {} training images, got {}; try diffuse.judged=0",
-               ClassJudge::kLeastImages, size);
+               AgreementClassifier::kMinImages, size);
   return options;
 }
 
@@ -63,10 +63,10 @@ std::vector<int64_t> joined_lengths(const data::LatentSource& held_out, const da
   return lengths;
 }
 
-/// Returns at most kMostPrompts prompts, chosen evenly from all.
-std::vector<std::string> some_of(const std::vector<std::string>& prompts) {
+/// Returns at most kMaxPrompts prompts, chosen evenly from all.
+std::vector<std::string> choose_prompts(const std::vector<std::string>& prompts) {
   std::vector<std::string> some;
-  for (const int64_t i : spread(kMostPrompts, std::ssize(prompts)))
+  for (const int64_t i : stratified_indices(kMaxPrompts, std::ssize(prompts)))
     some.push_back(prompts[static_cast<size_t>(i)]);
   return some;
 }
@@ -140,12 +140,12 @@ std::vector<int64_t> DiffuseTask::eval_sizes(int64_t) const {
   return batch_sizes(eval_rows_.num_rows(), eval_batch());
 }
 
-std::vector<std::string> DiffuseTask::asked_prompts() const {
-  const std::vector<std::string>& wishes = options_.diffuse.prompts;
-  return wishes.empty() ? some_of(options_.pictures->prompts()) : wishes;
+std::vector<std::string> DiffuseTask::evaluation_prompts() const {
+  const std::vector<std::string>& configured = options_.diffuse.prompts;
+  return configured.empty() ? choose_prompts(options_.pictures->prompts()) : configured;
 }
 
-double DiffuseTask::fixed_loss(engine::Engine& engine) const {
+double DiffuseTask::loss_at_fixed_levels(engine::Engine& engine) const {
   data::LoaderOptions options = data::in_order(options_.loader);
   options.batch = eval_batch();
   const data::LatentSource& held_out = options_.pictures->held_out();
@@ -160,8 +160,8 @@ double DiffuseTask::fixed_loss(engine::Engine& engine) const {
   return sum / static_cast<double>(eval_rows_.num_rows());
 }
 
-PictureMaker DiffuseTask::maker(engine::Engine& engine) const {
-  PictureMakerOptions made{
+LatentGenerator DiffuseTask::generator(engine::Engine& engine) const {
+  LatentGeneratorOptions made{
       .format = options_.format,
       .latents = latents_,
       .sampler = sampler_for(options_.noising, options_.format.model, options_.diffuse.steps, latents_),
@@ -169,50 +169,52 @@ PictureMaker DiffuseTask::maker(engine::Engine& engine) const {
       .batch = eval_batch(),
       .row_length = length_of(latents_)};
   const distributed::EncodingPhase work(engine.heartbeat());
-  if (made.compares()) made.unconditional = options_.pictures->translator()->no_condition();
+  if (made.compares()) made.unconditional = options_.pictures->codec()->no_condition();
   return {engine, noising_, std::move(made)};
 }
 
-std::vector<data::Image> DiffuseTask::pictures_of(engine::Engine& engine, PictureMaker& maker,
-                                                  std::span<const Condition> asked, uint64_t first) const {
-  const std::vector<std::vector<float>> all = maker.make(asked, options_.loader.seed, first);
+std::vector<data::Image> DiffuseTask::images_of(engine::Engine& engine, LatentGenerator& generator,
+                                                std::span<const Condition> requested, uint64_t first) const {
+  const std::vector<std::vector<float>> all = generator.make(requested, options_.loader.seed, first);
   const distributed::EncodingPhase work(engine.heartbeat());
   std::vector<data::Image> images;
   for (const std::vector<float>& latents : all)
-    images.push_back(options_.pictures->translator()->picture(latents, latents_));
+    images.push_back(options_.pictures->codec()->picture(latents, latents_));
   return images;
 }
 
-std::optional<double> DiffuseTask::judge(engine::Engine& engine, PictureMaker& maker) const {
+std::optional<double> DiffuseTask::measure_agreement(engine::Engine& engine,
+                                                     LatentGenerator& generator) const {
   if (options_.diffuse.judged == 0 || !options_.format.has_labels()) return std::nullopt;
   const std::vector<std::string> classes = options_.pictures->prompts();
-  const std::vector<Condition> known = options_.pictures->translator()->conditions(classes);
-  std::vector<Condition> asked;
+  const std::vector<Condition> known = options_.pictures->codec()->conditions(classes);
+  std::vector<Condition> requested;
   std::vector<int32_t> labels;
   for (int64_t i = 0; i < options_.diffuse.judged; ++i) {
-    asked.push_back(known[static_cast<size_t>(i) % known.size()]);
-    labels.push_back(asked.back().label);
+    requested.push_back(known[static_cast<size_t>(i) % known.size()]);
+    labels.push_back(requested.back().label);
   }
-  const std::vector<data::Image> made = pictures_of(engine, maker, asked, kFirstJudged);
+  const std::vector<data::Image> made = images_of(engine, generator, requested, kFirstAgreementNoise);
   const distributed::EncodingPhase work(engine.heartbeat());
   return options_.pictures->agreement(made, labels);
 }
 
-void DiffuseTask::make_pictures(engine::Engine& engine, PictureMaker& maker, Evaluation& made) const {
-  const PictureTranslator& translator = *options_.pictures->translator();
-  const std::vector<std::string> prompts = asked_prompts();
+void DiffuseTask::generate_images(engine::Engine& engine, LatentGenerator& generator,
+                                  Evaluation& made) const {
+  const DiffusionCodec& codec = *options_.pictures->codec();
+  const std::vector<std::string> prompts = evaluation_prompts();
   const bool has_classes = options_.format.has_labels();
-  std::vector<Condition> asked;
+  std::vector<Condition> requested;
   {
     const distributed::EncodingPhase work(engine.heartbeat());
-    const std::vector<Condition> conditions = translator.conditions(prompts);
-    for (int64_t i = 0; i < (has_classes ? kOfEachClass : 1); ++i)
-      asked.insert(asked.end(), conditions.begin(), conditions.end());
+    const std::vector<Condition> conditions = codec.conditions(prompts);
+    for (int64_t i = 0; i < (has_classes ? kImagesPerClass : 1); ++i)
+      requested.insert(requested.end(), conditions.begin(), conditions.end());
   }
-  std::vector<data::Image> images = pictures_of(engine, maker, asked, 0);
+  std::vector<data::Image> images = images_of(engine, generator, requested, 0);
   const distributed::EncodingPhase work(engine.heartbeat());
   if (has_classes) {
-    made.pictures.push_back({.name = "classes", .image = picture_grid(images, std::ssize(prompts))});
+    made.pictures.push_back({.name = "classes", .image = image_grid(images, std::ssize(prompts))});
     return;
   }
   for (size_t i = 0; i < images.size(); ++i)
@@ -221,12 +223,13 @@ void DiffuseTask::make_pictures(engine::Engine& engine, PictureMaker& maker, Eva
 
 Evaluation DiffuseTask::evaluate(engine::Engine& engine, int64_t num_shown) const {
   Evaluation made;
-  made.loss = fixed_loss(engine);
+  made.loss = loss_at_fixed_levels(engine);
   made.score = -made.loss;
-  if (options_.pictures->translator() == nullptr) return made;
-  PictureMaker maker = this->maker(engine);
-  make_pictures(engine, maker, made);
-  if (const std::optional<double> agreement = num_shown > 0 ? judge(engine, maker) : std::nullopt)
+  if (options_.pictures->codec() == nullptr) return made;
+  LatentGenerator generator = this->generator(engine);
+  generate_images(engine, generator, made);
+  if (const std::optional<double> agreement =
+          num_shown > 0 ? measure_agreement(engine, generator) : std::nullopt)
     made.metrics.emplace_back(kAgreement, *agreement);
   return made;
 }
@@ -252,7 +255,7 @@ void DiffuseTask::report(const Evaluation& last, const fs::path& log, io::Report
     if (std::string_view(name) == kAgreement)
       data.summary.emplace_back("class agreement", fmt::format("{:.3f}", value));
   data.strips_title = "Generated images, from the first evaluation to the last";
-  const std::vector<std::string> prompts = asked_prompts();
+  const std::vector<std::string> prompts = evaluation_prompts();
   std::map<std::string, std::vector<fs::path>> by_name;
   const fs::path folder = log.parent_path() / kSamplesFolder;
   if (!path_exists(folder)) return;
@@ -264,7 +267,7 @@ void DiffuseTask::report(const Evaluation& last, const fs::path& log, io::Report
     std::ranges::sort(files);
     io::ImageStrip strip;
     std::vector<int64_t> steps;
-    for (const int64_t i : spread(kMostInStrip, std::ssize(files))) {
+    for (const int64_t i : stratified_indices(kMaxInStrip, std::ssize(files))) {
       const fs::path& file = files[static_cast<size_t>(i)];
       strip.images.push_back(read_file(file));
       steps.push_back(step_of(file));

@@ -12,7 +12,7 @@ struct DiffuseTaskOptions {
   NoisingOptions noising;
   recipe::Diffuse diffuse;
   data::LoaderOptions loader;
-  std::shared_ptr<const PictureSet> pictures;
+  std::shared_ptr<const DiffusionData> pictures;
   std::string config;  ///< text of the model's config.json
 };
 
@@ -22,7 +22,7 @@ SamplerOptions sampler_for(const NoisingOptions& noising, const models::Denoiser
                            Extent latents);
 
 /// Training of diffusion models. Evaluations measure the loss of held-out images at fixed noise levels and
-/// generate images; the last one also measures class agreement (ClassJudge).
+/// generate images; the last one also measures class agreement (AgreementClassifier).
 class DiffuseTask : public Task {
  public:
   /// UserError if the images do not fit the model.
@@ -33,8 +33,8 @@ class DiffuseTask : public Task {
   int64_t num_samples(const data::LoaderPosition&, int64_t count) const override { return count; }
   std::vector<int64_t> row_lengths() const override { return lengths_; }
   std::vector<int64_t> eval_sizes(int64_t batch) const override;
-  void prepare(const Say& say) override { options_.pictures->prepare(asked_prompts(), say); }
-  bool is_prepared() const override { return options_.pictures->is_prepared(asked_prompts()); }
+  void prepare(const Say& say) override { options_.pictures->prepare(evaluation_prompts(), say); }
+  bool is_prepared() const override { return options_.pictures->is_prepared(evaluation_prompts()); }
   using Task::open;
   std::unique_ptr<BatchStream> open(const data::LoaderPosition& from,
                                     const data::LoaderShare& share) const override;
@@ -51,18 +51,18 @@ class DiffuseTask : public Task {
 
  private:
   /// Returns the prompts that evaluations generate images for: diffuse.prompts, or at most 16 of the data.
-  std::vector<std::string> asked_prompts() const;
+  std::vector<std::string> evaluation_prompts() const;
   /// Returns the mean loss of the evaluation rows.
-  double fixed_loss(engine::Engine& engine) const;
+  double loss_at_fixed_levels(engine::Engine& engine) const;
   /// Returns the generator of images of latents_'s size.
-  PictureMaker maker(engine::Engine& engine) const;
-  void make_pictures(engine::Engine& engine, PictureMaker& maker, Evaluation& made) const;
+  LatentGenerator generator(engine::Engine& engine) const;
+  void generate_images(engine::Engine& engine, LatentGenerator& generator, Evaluation& made) const;
   /// Generates an image for each condition; image i starts from noise number first + i.
-  std::vector<data::Image> pictures_of(engine::Engine& engine, PictureMaker& maker,
-                                       std::span<const Condition> asked, uint64_t first) const;
+  std::vector<data::Image> images_of(engine::Engine& engine, LatentGenerator& generator,
+                                     std::span<const Condition> requested, uint64_t first) const;
   /// Returns the class agreement of diffuse.judged generated images; nothing if it is 0 or there are no
   /// classes.
-  std::optional<double> judge(engine::Engine& engine, PictureMaker& maker) const;
+  std::optional<double> measure_agreement(engine::Engine& engine, LatentGenerator& generator) const;
 
   /// Returns the rows of an evaluation micro-batch; 1 if images have several sizes.
   int64_t eval_batch() const;

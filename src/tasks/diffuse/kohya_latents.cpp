@@ -63,7 +63,7 @@ KohyaLatents::KohyaLatents(const fs::path& folder, int64_t resolution, const Lat
     check_text(picture.text);
     const fs::path inside = path.lexically_relative(folder.lexically_normal()).parent_path();
     const int64_t repeats = data::parse_folder_name(inside.filename().string()).repeats;
-    places_.insert(places_.end(), static_cast<size_t>(repeats), pictures_.size());
+    image_of_index_.insert(image_of_index_.end(), static_cast<size_t>(repeats), pictures_.size());
     pictures_.push_back(std::move(picture));
   }
   if (pictures_.empty())
@@ -72,7 +72,7 @@ KohyaLatents::KohyaLatents(const fs::path& folder, int64_t resolution, const Lat
 
 void KohyaLatents::choose(Picture& picture, int64_t resolution) const {
   const io::NpzFile file(picture.latents);
-  const int64_t most = resolution * resolution / (format_.factor * format_.factor);
+  const int64_t max_latents = resolution * resolution / (format_.factor * format_.factor);
   int64_t smallest = 0;
   for (const std::string& name : file.names()) {
     if (!is_latents(name)) continue;
@@ -85,7 +85,7 @@ void KohyaLatents::choose(Picture& picture, int64_t resolution) const {
           picture.latents.string(), format_.channels, format_.patch, to_string(shape));
     const Extent size(shape[1], shape[2]);
     smallest = smallest == 0 ? size.num_pixels() : std::min(smallest, size.num_pixels());
-    if (size.num_pixels() > most || size.num_pixels() <= picture.latents_size.num_pixels()) continue;
+    if (size.num_pixels() > max_latents || size.num_pixels() <= picture.latents_size.num_pixels()) continue;
     picture.array = name;
     picture.latents_size = size;
   }

@@ -21,7 +21,7 @@ class KohyaLatents : public data::LatentSource {
   /// embeddings were computed with an attention mask, which FLUX.1 does not use when it generates images.
   KohyaLatents(const fs::path& folder, int64_t resolution, const LatentFormat& format);
 
-  int64_t size() const override { return std::ssize(places_); }
+  int64_t size() const override { return std::ssize(image_of_index_); }
   int64_t channels() const override { return format_.channels; }
   Extent extent(int64_t index) const override { return picture(index).latents_size; }
   void read(int64_t index, uint64_t key, std::span<float> latents) const override;
@@ -36,13 +36,15 @@ class KohyaLatents : public data::LatentSource {
     std::string array;  ///< name of the array in `latents`
     Extent latents_size;
   };
-  const Picture& picture(int64_t index) const { return pictures_[places_.at(static_cast<size_t>(index))]; }
+  const Picture& picture(int64_t index) const {
+    return pictures_[image_of_index_.at(static_cast<size_t>(index))];
+  }
   void choose(Picture& picture, int64_t resolution) const;
   void check_text(const fs::path& path) const;
 
   fs::path folder_;
   std::vector<Picture> pictures_;
-  std::vector<size_t> places_;  ///< by index: position in pictures_
+  std::vector<size_t> image_of_index_;  ///< by index: position in pictures_
   LatentFormat format_;
 };
 

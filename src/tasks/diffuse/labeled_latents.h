@@ -21,14 +21,14 @@ class LabeledLatents : public data::LatentSource {
   LabeledLatents(const data::Dataset& images, const LabeledLatentsOptions& options);
 
   /// Number of images, including mirrored ones, that the cache lacks.
-  int64_t num_missing() const { return coded_.num_missing(); }
-  /// Encodes the missing images into the cache (CodedPictures::make).
+  int64_t num_missing() const { return encoded_.num_missing(); }
+  /// Encodes the missing images into the cache (EncodedImages::make).
   void make(FunctionRef<std::vector<float>(const data::Image&)> encode,
             FunctionRef<void(int64_t count)> done) const;
 
   int64_t size() const override { return images_.size(); }
   int64_t channels() const override { return options_.format.channels; }
-  Extent extent(int64_t index) const override { return coded_.extent(static_cast<size_t>(index)); }
+  Extent extent(int64_t index) const override { return encoded_.extent(static_cast<size_t>(index)); }
   void read(int64_t index, uint64_t key, std::span<float> latents) const override;
   int32_t label(int64_t index) const override { return images_.label(index); }
 
@@ -37,7 +37,7 @@ class LabeledLatents : public data::LatentSource {
 
   const data::Dataset& images_;
   LabeledLatentsOptions options_;
-  CodedPictures coded_;  ///< all images, then all of them mirrored
+  EncodedImages encoded_;  ///< all images, then all of them mirrored
 };
 
 }  // namespace hearth::tasks

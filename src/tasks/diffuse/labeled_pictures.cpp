@@ -15,34 +15,34 @@ namespace {
 /// Gray level of the lines between the images of a grid.
 constexpr uint8_t kGap = 64;
 /// Timeout in seconds for the cache's lock: other processes may take as long as they need to fill it.
-constexpr double kPatience = 1e9;
+constexpr double kLockTimeoutSeconds = 1e9;
 
-class LabeledPictures : public PictureSet {
+class LabeledImageData : public DiffusionData {
  public:
-  explicit LabeledPictures(const LabeledPicturesOptions& options)
+  explicit LabeledImageData(const LabeledImagesOptions& options)
       : options_(options),
         train_images_(data::open_dataset(options.train)),
         held_out_images_(data::open_dataset(options.held_out)),
-        chosen_(*held_out_images_, spread(options.val_pictures, held_out_images_->size())),
+        chosen_(*held_out_images_, stratified_indices(options.val_pictures, held_out_images_->size())),
         train_(*train_images_, options.flip),
         held_out_(chosen_),
-        translator_(class_translator({.classes = numbered(names()),
-                                      .num_classes = options.num_classes,
-                                      .channels = train_.channels(),
-                                      .open_coder = options.space ? options.space->open_decoder : nullptr})) {
+        codec_(class_codec({.classes = numbered(names()),
+                            .num_classes = options.num_classes,
+                            .channels = train_.channels(),
+                            .open_autoencoder = options.space ? options.space->open_decoder : nullptr})) {
     if (std::ssize(names()) > options.num_classes)
       user_error("{2} has {1} classes, but the model has {0}; set \"num_classes\": {3} in model.config",
                  options.num_classes, names().size(), options.train.path.string(), names().size());
     if (!options.space) return;
     const LatentSpace& space = *options.space;
-    LabeledLatentsOptions coded{.pixels = space.pixels,
-                                .flip = options.flip,
-                                .format = space.format,
-                                .coder = space.hash,
-                                .cache = space.cache};
-    train_latents_.emplace(*train_images_, coded);
-    coded.flip = false;
-    held_out_latents_.emplace(chosen_, coded);
+    LabeledLatentsOptions latent_options{.pixels = space.pixels,
+                                         .flip = options.flip,
+                                         .format = space.format,
+                                         .coder = space.hash,
+                                         .cache = space.cache};
+    train_latents_.emplace(*train_images_, latent_options);
+    latent_options.flip = false;
+    held_out_latents_.emplace(chosen_, latent_options);
   }
 
   const data::LatentSource& train() const override {
@@ -63,17 +63,17 @@ class LabeledPictures : public PictureSet {
     return text;
   }
   std::vector<std::string> prompts() const override { return names(); }
-  const PictureTranslator* translator() const override { return translator_.get(); }
+  const DiffusionCodec* codec() const override { return codec_.get(); }
   void prepare(std::span<const std::string>, const Say& say) const override {
     if (!options_.space) return;
     const fs::path& cache = options_.space->cache;
     make_folder(cache);
-    const io::RunLock lock(cache, kPatience);
+    const io::RunLock lock(cache, kLockTimeoutSeconds);
     const int64_t missing = num_missing();
     if (missing == 0) return;
     say(fmt::format("encoding {} images into {}", missing, cache.string()));
     const std::unique_ptr<encoders::ImageCoder> coder = options_.space->open_encoder();
-    ToldProgress progress(say, "encoding images", missing);
+    ProgressReporter progress(say, "encoding images", missing);
     int64_t count = 0;
     for (const LabeledLatents* latents : {&*train_latents_, &*held_out_latents_})
       latents->make([&](const data::Image& image) { return coder->encode(image); },
@@ -82,8 +82,8 @@ class LabeledPictures : public PictureSet {
   bool is_prepared(std::span<const std::string>) const override { return num_missing() == 0; }
   std::optional<double> agreement(std::span<const data::Image> pictures,
                                   std::span<const int32_t> labels) const override {
-    const ClassJudge judge(*train_images_, options_.seed, options_.num_threads);
-    const std::vector<int32_t> seen = judge.classes(pictures);
+    const AgreementClassifier classifier(*train_images_, options_.seed, options_.num_threads);
+    const std::vector<int32_t> seen = classifier.classes(pictures);
     int64_t right = 0;
     for (size_t i = 0; i < seen.size(); ++i) right += seen[i] == labels[i] ? 1 : 0;
     return static_cast<double>(right) / static_cast<double>(seen.size());
@@ -95,22 +95,22 @@ class LabeledPictures : public PictureSet {
     return options_.space ? train_latents_->num_missing() + held_out_latents_->num_missing() : 0;
   }
 
-  LabeledPicturesOptions options_;
+  LabeledImagesOptions options_;
   std::unique_ptr<data::Dataset> train_images_, held_out_images_;
   data::ChosenImages chosen_;  ///< the held-out images that are evaluated
   data::PixelLatents train_, held_out_;
   std::optional<LabeledLatents> train_latents_,
       held_out_latents_;  ///< used instead of train_ and held_out_ with an autoencoder
-  std::unique_ptr<PictureTranslator> translator_;
+  std::unique_ptr<DiffusionCodec> codec_;
 };
 
 }  // namespace
 
-std::unique_ptr<PictureSet> labeled_pictures(const LabeledPicturesOptions& options) {
-  return std::make_unique<LabeledPictures>(options);
+std::unique_ptr<DiffusionData> labeled_images(const LabeledImagesOptions& options) {
+  return std::make_unique<LabeledImageData>(options);
 }
 
-data::Image picture_grid(std::span<const data::Image> pictures, int64_t columns) {
+data::Image image_grid(std::span<const data::Image> pictures, int64_t columns) {
   HEARTH_CHECK(!pictures.empty());
   const data::Image& first = pictures[0];
   const int64_t rows = (std::ssize(pictures) + columns - 1) / columns;

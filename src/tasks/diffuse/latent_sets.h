@@ -11,18 +11,18 @@ class PartOfLatents : public data::LatentSource {
       : source_(source), first_(first), count_(count) {}
   int64_t size() const override { return count_; }
   int64_t channels() const override { return source_.channels(); }
-  Extent extent(int64_t index) const override { return source_.extent(place(index)); }
+  Extent extent(int64_t index) const override { return source_.extent(source_index(index)); }
   void read(int64_t index, uint64_t key, std::span<float> latents) const override {
-    source_.read(place(index), key, latents);
+    source_.read(source_index(index), key, latents);
   }
-  double weight(int64_t index) const override { return source_.weight(place(index)); }
-  int32_t label(int64_t index) const override { return source_.label(place(index)); }
+  double weight(int64_t index) const override { return source_.weight(source_index(index)); }
+  int32_t label(int64_t index) const override { return source_.label(source_index(index)); }
   void text(int64_t index, std::span<float> text, std::span<float> pooled) const override {
-    source_.text(index < 0 ? index : place(index), text, pooled);
+    source_.text(index < 0 ? index : source_index(index), text, pooled);
   }
 
  private:
-  int64_t place(int64_t index) const { return first_ + index; }
+  int64_t source_index(int64_t index) const { return first_ + index; }
 
   const data::LatentSource& source_;
   int64_t first_, count_;

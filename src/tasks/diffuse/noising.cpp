@@ -14,7 +14,7 @@ using recipe::NoiseWeighting;
 
 constexpr double kFirstBeta = 1e-4, kLastBeta = 0.02;
 /// Min sigma: bounds the weight sigma^-2 of flow matching.
-constexpr double kLeastSigma = 1e-3;
+constexpr double kMinSigma = 1e-3;
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
@@ -38,10 +38,10 @@ double flux2_shift(int64_t num_tokens, int64_t num_steps) {
 double shifted(double sigma, double shift) { return shift * sigma / (1 + (shift - 1) * sigma); }
 
 Noising::Noising(const NoisingOptions& options) : options_(options), variances_() {
-  double kept = 1;
+  double alpha_bar = 1;
   for (int i = 0; i < kSteps; ++i) {
-    kept *= 1 - (kFirstBeta + (kLastBeta - kFirstBeta) * i / (kSteps - 1));
-    variances_[static_cast<size_t>(i)] = kept;
+    alpha_bar *= 1 - (kFirstBeta + (kLastBeta - kFirstBeta) * i / (kSteps - 1));
+    variances_[static_cast<size_t>(i)] = alpha_bar;
   }
 }
 
@@ -77,22 +77,22 @@ double Noising::weight(double level, double signal_to_noise) const {
     case NoiseWeighting::none:
       return 1;
     case NoiseWeighting::sigma_sqrt: {
-      const double sigma = std::max(level, kLeastSigma);
+      const double sigma = std::max(level, kMinSigma);
       return 1 / (sigma * sigma);
     }
     case NoiseWeighting::cosmap:
       return 2 / (std::numbers::pi * (1 - 2 * level + 2 * level * level));
     // Min-SNR-gamma, Hang et al. 2023, arXiv 2303.09556.
     case NoiseWeighting::min_snr: {
-      const double least = std::min(signal_to_noise, options_.min_snr);
-      return options_.objective == recipe::Objective::v ? least / (signal_to_noise + 1)
-                                                        : least / signal_to_noise;
+      const double clipped_snr = std::min(signal_to_noise, options_.min_snr);
+      return options_.objective == recipe::Objective::v ? clipped_snr / (signal_to_noise + 1)
+                                                        : clipped_snr / signal_to_noise;
     }
   }
   HEARTH_CHECK(false);
 }
 
-Noised Noising::at(double level) const {
+NoiseCoefficients Noising::at(double level) const {
   if (is_flow()) {
     return {.signal = 1 - level,
             .noise = level,

@@ -7,7 +7,7 @@ namespace hearth::tasks {
 
 /// Coefficients of an image x0 and noise n at one level: the denoiser's input is signal * x0 + noise * n at
 /// timestep `time` (0 to 1000), its target is target_signal * x0 + target_noise * n.
-struct Noised {
+struct NoiseCoefficients {
   double signal = 1, noise = 0;
   double target_signal = 0, target_noise = 1;
   double time = 0;
@@ -37,7 +37,7 @@ class Noising {
   /// Draws a level for training. `num_tokens`: tokens of the image, for flux_shift.
   double draw(PhiloxSequence& random, int64_t num_tokens) const;
   /// Returns the coefficients at a level.
-  Noised at(double level) const;
+  NoiseCoefficients at(double level) const;
   /// Returns the share of the image's variance after a timestep (alpha bar of DDPM; epsilon and v only); 1
   /// for step -1.
   double signal_variance(int step) const;

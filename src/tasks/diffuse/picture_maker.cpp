@@ -7,7 +7,8 @@
 
 namespace hearth::tasks {
 
-PictureMaker::PictureMaker(engine::Engine& engine, const Noising& noising, PictureMakerOptions options)
+LatentGenerator::LatentGenerator(engine::Engine& engine, const Noising& noising,
+                                 LatentGeneratorOptions options)
     : engine_(engine),
       noising_(noising),
       options_(std::move(options)),
@@ -19,7 +20,7 @@ PictureMaker::PictureMaker(engine::Engine& engine, const Noising& noising, Pictu
   }
 }
 
-void PictureMaker::fill(int64_t row, const Condition& condition) {
+void LatentGenerator::fill(int64_t row, const Condition& condition) {
   const auto at = [&](size_t array) { return arrays_[array].data() + row * formats_[array].row_bytes; };
   if (options_.format.has_labels()) {
     std::memcpy(at(DenoiseArray::label), &condition.label, sizeof condition.label);
@@ -32,12 +33,12 @@ void PictureMaker::fill(int64_t row, const Condition& condition) {
 }
 
 /// Unused rows of the batch repeat the last condition.
-void PictureMaker::fill(std::span<const Condition> conditions) {
+void LatentGenerator::fill(std::span<const Condition> conditions) {
   for (int64_t row = 0; row < options_.batch; ++row)
     fill(row, conditions[std::min(static_cast<size_t>(row), conditions.size() - 1)]);
 }
 
-std::span<const float> PictureMaker::evaluate(std::span<const float> x, double time) {
+std::span<const float> LatentGenerator::evaluate(std::span<const float> x, double time) {
   std::ranges::copy(std::as_bytes(x), arrays_[DenoiseArray::tokens].begin());
   const DenoiseSettings settings{.time = static_cast<float>(time),
                                  .guidance = static_cast<float>(options_.guidance)};
@@ -48,22 +49,22 @@ std::span<const float> PictureMaker::evaluate(std::span<const float> x, double t
   return engine_.output(0);
 }
 
-std::vector<std::vector<float>> PictureMaker::make(std::span<const Condition> conditions, uint64_t seed,
-                                                   uint64_t first) {
+std::vector<std::vector<float>> LatentGenerator::make(std::span<const Condition> conditions, uint64_t seed,
+                                                      uint64_t first) {
   const models::DenoiserConfig& model = options_.format.model;
   const auto count = static_cast<size_t>(model.channels * options_.latents.num_pixels());
   const auto batch = static_cast<size_t>(options_.batch);
   std::vector<std::vector<float>> made;
   std::vector<float> x(batch * count), latents(count);
   for (size_t begin = 0; begin < conditions.size(); begin += batch) {
-    const auto asked = conditions.subspan(begin, std::min(batch, conditions.size() - begin));
+    const auto requested = conditions.subspan(begin, std::min(batch, conditions.size() - begin));
     std::ranges::fill(x, 0.0F);
-    for (size_t i = 0; i < asked.size(); ++i) {
+    for (size_t i = 0; i < requested.size(); ++i) {
       draw_noise(seed, first + begin + i, latents);
       data::to_tokens(latents, model.channels, options_.latents, model.patch,
                       std::span(x).subspan(i * count, count));
     }
-    fill(asked);
+    fill(requested);
     const auto denoise = [&](std::span<const float> noisy, double time, std::span<float> prediction) {
       std::ranges::copy(evaluate(noisy, time), prediction.begin());
       if (!options_.compares()) return;
@@ -72,10 +73,10 @@ std::vector<std::vector<float>> PictureMaker::make(std::span<const Condition> co
       const auto share = static_cast<float>(options_.guidance);
       for (size_t i = 0; i < prediction.size(); ++i)
         prediction[i] = plain[i] + share * (prediction[i] - plain[i]);
-      fill(asked);
+      fill(requested);
     };
     sample(noising_, options_.sampler, denoise, x);
-    for (size_t i = 0; i < asked.size(); ++i) {
+    for (size_t i = 0; i < requested.size(); ++i) {
       data::from_tokens(std::span(x).subspan(i * count, count), model.channels, options_.latents, model.patch,
                         latents);
       made.push_back(latents);

@@ -12,7 +12,7 @@ struct Condition {
   std::vector<float> text, pooled;
 };
 
-struct PictureMakerOptions {
+struct LatentGeneratorOptions {
   DenoiseFormat format;
   Extent latents = 0;
   SamplerOptions sampler;
@@ -28,10 +28,10 @@ struct PictureMakerOptions {
 };
 
 /// Generates latents with the evaluation program of a denoiser.
-class PictureMaker {
+class LatentGenerator {
  public:
   /// Engine and noising must outlive it.
-  PictureMaker(engine::Engine& engine, const Noising& noising, PictureMakerOptions options);
+  LatentGenerator(engine::Engine& engine, const Noising& noising, LatentGeneratorOptions options);
 
   /// Generates latents [channels, height, width] for each condition. Noise i depends only on `seed` and first
   /// + i, so results do not depend on the batch.
@@ -48,7 +48,7 @@ class PictureMaker {
 
   engine::Engine& engine_;
   const Noising& noising_;
-  PictureMakerOptions options_;
+  LatentGeneratorOptions options_;
   data::ArrayFormats formats_;
   std::array<Bytes, data::kMaxArrays> arrays_;
   engine::MicroBatch batch_;  ///< of the arrays

@@ -14,9 +14,9 @@
 namespace hearth::tasks {
 
 /// Converts prompts to conditions and latents to images.
-class PictureTranslator {
+class DiffusionCodec {
  public:
-  virtual ~PictureTranslator() = default;
+  virtual ~DiffusionCodec() = default;
   /// Returns the condition of each prompt. Pass all prompts in one call: text encoders are loaded layer by
   /// layer. UserError if a prompt has no condition.
   virtual std::vector<Condition> conditions(std::span<const std::string> prompts) const = 0;
@@ -30,7 +30,7 @@ class PictureTranslator {
 };
 
 /// Function that opens an autoencoder. Destroying the autoencoder frees its memory.
-using OpenCoder = std::function<std::unique_ptr<encoders::ImageCoder>()>;
+using OpenAutoencoder = std::function<std::unique_ptr<encoders::ImageCoder>()>;
 
 /// A name of a class; a class may have several.
 struct NamedClass {
@@ -40,23 +40,23 @@ struct NamedClass {
 /// Returns names with labels 0, 1 and so on.
 std::vector<NamedClass> numbered(std::span<const std::string> names);
 
-struct ClassTranslatorOptions {
-  std::vector<NamedClass> classes;  ///< the last of equal names counts
-  int64_t num_classes = 0;          ///< of the model
-  int64_t channels = 0;             ///< of latents
-  OpenCoder open_coder;             ///< called before the first image is decoded; empty: latents are pixels
+struct ClassCodecOptions {
+  std::vector<NamedClass> classes;   ///< the last of equal names counts
+  int64_t num_classes = 0;           ///< of the model
+  int64_t channels = 0;              ///< of latents
+  OpenAutoencoder open_autoencoder;  ///< called before the first image is decoded; empty: latents are pixels
 };
 /// Returns a translator whose prompts are class names.
-std::unique_ptr<PictureTranslator> class_translator(ClassTranslatorOptions options);
+std::unique_ptr<DiffusionCodec> class_codec(ClassCodecOptions options);
 
 /// Training and held-out data of a denoiser.
-class PictureSet {
+class DiffusionData {
  public:
-  virtual ~PictureSet() = default;
+  virtual ~DiffusionData() = default;
   virtual const data::LatentSource& train() const = 0;
   virtual const data::LatentSource& held_out() const = 0;
   /// Returns the translator of prompts; null if there are no encoders, so that no images can be generated.
-  virtual const PictureTranslator* translator() const = 0;
+  virtual const DiffusionCodec* codec() const = 0;
   /// Returns a summary of the data: "60000 training and 10000 validation images of 10 classes".
   virtual std::string describe() const = 0;
   /// Returns warnings about the data, one per line; empty if none.
@@ -79,28 +79,28 @@ class PictureSet {
 
 /// Latents of an autoencoder, in a cache.
 struct LatentSpace {
-  OpenCoder open_encoder;  ///< on the training device, for prepare()
-  OpenCoder open_decoder;  ///< on the CPU, during training
-  uint64_t hash = 0;       ///< of the autoencoder's weights
+  OpenAutoencoder open_encoder;  ///< on the training device, for prepare()
+  OpenAutoencoder open_decoder;  ///< on the CPU, during training
+  uint64_t hash = 0;             ///< of the autoencoder's weights
   LatentFormat format;
   Extent pixels;   ///< size that images are resized to; sides are multiples of factor * patch
   fs::path cache;  ///< cache folder of the latents
 };
 
-struct LabeledPicturesOptions {
+struct LabeledImagesOptions {
   data::DatasetOptions train, held_out;
   int64_t num_classes = 0;   ///< of the model
   int64_t val_pictures = 1;  ///< number of held-out images that are evaluated, from all classes
   bool flip = false;
   std::optional<LatentSpace> space;  ///< empty: latents are pixels
-  uint64_t seed = 0;                 ///< seed and threads of ClassJudge
+  uint64_t seed = 0;                 ///< seed and threads of AgreementClassifier
   int num_threads = 1;
 };
 
 /// Opens images with classes. UserError if the data has more classes than the model.
-std::unique_ptr<PictureSet> labeled_pictures(const LabeledPicturesOptions& options);
+std::unique_ptr<DiffusionData> labeled_images(const LabeledImagesOptions& options);
 
 /// Returns a grid of images of one size, `columns` per row, one pixel apart.
-data::Image picture_grid(std::span<const data::Image> pictures, int64_t columns);
+data::Image image_grid(std::span<const data::Image> pictures, int64_t columns);
 
 }  // namespace hearth::tasks

@@ -33,7 +33,7 @@ std::vector<int> visited_steps(int64_t count) {
 }
 
 /// Splits a noisy x into image and noise, given a prediction of epsilon or v.
-struct Parts {
+struct Coefficients {
   float signal, noise;
   bool is_v;
   float picture(float x, float prediction) const {
@@ -43,7 +43,7 @@ struct Parts {
     return is_v ? noise * x + signal * prediction : prediction;
   }
 };
-Parts parts_at(const Noising& noising, int step) {
+Coefficients coefficients_at(const Noising& noising, int step) {
   const double variance = noising.signal_variance(step);
   return {.signal = static_cast<float>(std::sqrt(variance)),
           .noise = static_cast<float>(std::sqrt(1 - variance)),
@@ -56,7 +56,8 @@ void ddim(const Noising& noising, const SamplerOptions& options, Denoise denoise
   std::vector<float> prediction(x.size());
   for (size_t i = 0; i + 1 < steps.size(); ++i) {
     denoise(x, steps[i], prediction);
-    const Parts here = parts_at(noising, steps[i]), next = parts_at(noising, steps[i + 1]);
+    const Coefficients here = coefficients_at(noising, steps[i]),
+                       next = coefficients_at(noising, steps[i + 1]);
     for (size_t j = 0; j < x.size(); ++j) {
       const float picture = here.picture(x[j], prediction[j]);
       x[j] = next.signal * picture + next.noise * here.epsilon(x[j], prediction[j]);
@@ -65,7 +66,7 @@ void ddim(const Noising& noising, const SamplerOptions& options, Denoise denoise
 }
 
 /// Returns half the logarithm of the signal-to-noise ratio (lambda of DPM-Solver).
-double log_snr(const Parts& parts) { return std::log(parts.signal) - std::log(parts.noise); }
+double log_snr(const Coefficients& parts) { return std::log(parts.signal) - std::log(parts.noise); }
 
 /// DPM-Solver++(2M): multistep of order 2 in the predicted image, with the log-SNR as time.
 void dpm(const Noising& noising, const SamplerOptions& options, Denoise denoise, std::span<float> x) {
@@ -74,7 +75,8 @@ void dpm(const Noising& noising, const SamplerOptions& options, Denoise denoise,
   std::optional<double> last_stride;
   for (size_t i = 0; i + 1 < steps.size(); ++i) {
     denoise(x, steps[i], prediction);
-    const Parts here = parts_at(noising, steps[i]), next = parts_at(noising, steps[i + 1]);
+    const Coefficients here = coefficients_at(noising, steps[i]),
+                       next = coefficients_at(noising, steps[i + 1]);
     for (size_t j = 0; j < x.size(); ++j) picture[j] = here.picture(x[j], prediction[j]);
     // The last step, to zero noise, is of order 1: its stride in log-SNR is infinite.
     const bool is_last = steps[i + 1] < 0;

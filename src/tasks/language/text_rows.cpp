@@ -10,8 +10,8 @@ namespace {
 
 /// Number of rows that are sorted by length together, and of rows in a run that shuffling keeps together.
 /// Constants, so that the order does not depend on the batch size.
-constexpr int64_t kWindow = 512;
-constexpr int64_t kRun = 16;
+constexpr int64_t kRowsPerWindow = 512;
+constexpr int64_t kRowsPerRun = 16;
 /// Rows below this length are padded to it: shorter ones are not worth separate programs.
 constexpr int64_t kShortestRow = 32;
 constexpr int64_t kNumLengths = 4;
@@ -28,7 +28,7 @@ text::PackOptions pack_options(const RowOptions& options) {
 }
 
 /// Returns the number of tokens that at least 90% of the pieces do not exceed; 0 without pieces.
-int64_t length_of_most(const std::vector<TextPiece>& pieces) {
+int64_t length_of_90_percent(const std::vector<TextPiece>& pieces) {
   std::vector<int64_t> lengths;
   for (const TextPiece& piece : pieces) lengths.push_back(piece.length);
   if (lengths.empty()) return 0;
@@ -38,7 +38,7 @@ int64_t length_of_most(const std::vector<TextPiece>& pieces) {
 }
 
 /// Returns the shortest of `lengths` (longest first) that holds `num_tokens` tokens.
-int64_t fitting(std::span<const int64_t> lengths, int64_t num_tokens) {
+int64_t padded_length(std::span<const int64_t> lengths, int64_t num_tokens) {
   int64_t found = lengths.front();
   for (const int64_t length : lengths) {
     if (length >= num_tokens) found = length;
@@ -49,8 +49,8 @@ int64_t fitting(std::span<const int64_t> lengths, int64_t num_tokens) {
 /// A staging buffer for one micro-batch.
 class Staging {
  public:
-  Staging(int64_t num_places, int64_t num_answers) : reference_(static_cast<size_t>(num_answers) + 16) {
-    for (auto& array : arrays_) array.resize(static_cast<size_t>(num_places) + 16);
+  Staging(int64_t num_elements, int64_t num_answers) : reference_(static_cast<size_t>(num_answers) + 16) {
+    for (auto& array : arrays_) array.resize(static_cast<size_t>(num_elements) + 16);
   }
   text::RowArrays row(int64_t index, int64_t length) {
     const auto part = [&](size_t i) {
@@ -87,7 +87,7 @@ class RowStream : public BatchStream {
 
   engine::MicroBatch next() override {
     const int64_t longest = choose();
-    const int64_t length = lengths_.empty() ? rows_.options().context : fitting(lengths_, longest);
+    const int64_t length = lengths_.empty() ? rows_.options().context : padded_length(lengths_, longest);
     Staging& staging = staging_[num_made_++ % kNumStagings];
     for (int64_t i = 0; i < std::ssize(chosen_); ++i)
       rows_.fill(chosen_[static_cast<size_t>(i)], staging.row(i, rows_.num_answers() * length));
@@ -132,7 +132,7 @@ class RowStream : public BatchStream {
 TextRows::TextRows(const text::TokenCache& cache, std::vector<TextPiece> pieces, RowOptions options)
     : cache_(cache), options_(std::move(options)) {
   counts_.samples = std::ssize(pieces);
-  common_length_ = length_of_most(pieces);
+  common_length_ = length_of_90_percent(pieces);
   place(pieces);
   for (int64_t row = 0; row < plan_.num_rows(); ++row) add_row(row);
   if (options_.pairs) reference_.resize(2 * rows_.size());
@@ -157,7 +157,7 @@ text::Placement TextRows::answer(text::Placement pair, int64_t index) const {
   return pair;
 }
 
-int64_t TextRows::usable(const TextPiece& piece) {
+int64_t TextRows::usable_length(const TextPiece& piece) {
   const bool cut = options_.overlong == Overlong::truncate && piece.length > options_.context;
   const text::Placement whole{
       .sample = piece.sample, .first = piece.first, .length = cut ? options_.context : piece.length};
@@ -173,7 +173,7 @@ int64_t TextRows::usable(const TextPiece& piece) {
 
 void TextRows::place(const std::vector<TextPiece>& pieces) {
   std::vector<int64_t> lengths;
-  for (const TextPiece& piece : pieces) lengths.push_back(usable(piece));
+  for (const TextPiece& piece : pieces) lengths.push_back(usable_length(piece));
   const auto name_of = [&](int64_t index) {
     return fmt::format("{}:{}", options_.name, cache_.line(pieces[static_cast<size_t>(index)].sample));
   };
@@ -229,7 +229,7 @@ std::vector<int64_t> row_lengths(const TextRows& train, const TextRows& held_out
   std::vector<int64_t> used;
   for (const TextRows* rows : {&train, &held_out}) {
     for (const int64_t length : rows->lengths()) {
-      const int64_t needed = fitting(all, length);
+      const int64_t needed = padded_length(all, length);
       if (std::find(used.begin(), used.end(), needed) == used.end()) used.push_back(needed);
     }
   }
@@ -239,7 +239,7 @@ std::vector<int64_t> row_lengths(const TextRows& train, const TextRows& held_out
 
 RowOrder::RowOrder(const TextRows& rows, bool shuffle, std::vector<int64_t> lengths)
     : rows_(rows), shuffle_(shuffle), lengths_(std::move(lengths)) {
-  if (!lengths_.empty()) sorted_.reserve(static_cast<size_t>(std::min(kWindow, rows.num_rows())));
+  if (!lengths_.empty()) sorted_.reserve(static_cast<size_t>(std::min(kRowsPerWindow, rows.num_rows())));
 }
 
 int64_t RowOrder::unsorted(const data::LoaderPosition& position, int64_t at) const {
@@ -247,13 +247,14 @@ int64_t RowOrder::unsorted(const data::LoaderPosition& position, int64_t at) con
 }
 
 void RowOrder::sort_window(const data::LoaderPosition& position, int64_t window) {
-  const int64_t first = window * kWindow;
-  const int64_t count = std::min(kWindow, rows_.num_rows() - first);
+  const int64_t first = window * kRowsPerWindow;
+  const int64_t count = std::min(kRowsPerWindow, rows_.num_rows() - first);
   sorted_.clear();
   for (const int64_t length : lengths_) {
     for (int64_t i = first; i < first + count; ++i) {
       const int64_t row = unsorted(position, i);
-      if (fitting(lengths_, rows_.lengths()[static_cast<size_t>(row)]) == length) sorted_.push_back(row);
+      if (padded_length(lengths_, rows_.lengths()[static_cast<size_t>(row)]) == length)
+        sorted_.push_back(row);
     }
   }
   epoch_ = position.epoch;
@@ -261,20 +262,20 @@ void RowOrder::sort_window(const data::LoaderPosition& position, int64_t window)
 }
 
 int64_t RowOrder::row_at(const data::LoaderPosition& position) {
-  return row_in_place(position,
-                      data::position_in_epoch(position, rows_.num_rows(), lengths_.empty() ? 1 : kRun));
+  return row_at_index(
+      position, data::position_in_epoch(position, rows_.num_rows(), lengths_.empty() ? 1 : kRowsPerRun));
 }
 
-int64_t RowOrder::row_in_place(const data::LoaderPosition& position, int64_t place) {
+int64_t RowOrder::row_at_index(const data::LoaderPosition& position, int64_t place) {
   if (lengths_.empty()) return unsorted(position, place);
-  const int64_t window = place / kWindow;
+  const int64_t window = place / kRowsPerWindow;
   if (window != window_ || position.epoch != epoch_) sort_window(position, window);
   // Without this shuffle of runs every window would go from long rows to short ones.
-  const int64_t at = place % kWindow;
-  const int64_t run = at / kRun, num_whole_runs = std::ssize(sorted_) / kRun;
+  const int64_t at = place % kRowsPerWindow;
+  const int64_t run = at / kRowsPerRun, num_whole_runs = std::ssize(sorted_) / kRowsPerRun;
   const bool moves = shuffle_ && run < num_whole_runs;
   const int64_t from = moves ? data::shuffled(position, num_whole_runs, run) : run;
-  return sorted_[static_cast<size_t>(from * kRun + at % kRun)];
+  return sorted_[static_cast<size_t>(from * kRowsPerRun + at % kRowsPerRun)];
 }
 
 int64_t RowOrder::num_trained(data::LoaderPosition from, int64_t count) {

@@ -65,7 +65,7 @@ class TextRows {
 
  private:
   /// Returns the length to plan for: 0 if the row would have no trained token, which is counted in counts_.
-  int64_t usable(const TextPiece& piece);
+  int64_t usable_length(const TextPiece& piece);
   /// Returns answer `index` of a pair.
   text::Placement answer(text::Placement pair, int64_t index) const;
   /// Adds a row of the plan unless it has no trained token.
@@ -103,7 +103,7 @@ class RowOrder {
 
  private:
   /// Returns the row at index `place` of the epoch's order.
-  int64_t row_in_place(const data::LoaderPosition& position, int64_t place);
+  int64_t row_at_index(const data::LoaderPosition& position, int64_t place);
   /// Fills sorted_ with the rows of a window by padded length.
   void sort_window(const data::LoaderPosition& position, int64_t window);
   /// Returns the row at index `at` of the permutation, before grouping.

@@ -146,7 +146,7 @@ fs::path tokenizer_folder(const recipe::Model& model) {
 TextSource::TextSource(const TextOptions& options, const models::DecoderConfig& config)
     : options_(options),
       vocab_size_(config.vocab_size),
-      own_template_(read_template(options.data.template_)) {}
+      named_template_(read_template(options.data.template_)) {}
 
 const text::Tokenizer& TextSource::tokenizer() const {
   if (tokenizer_) return *tokenizer_;
@@ -178,8 +178,8 @@ text::SampleOptions TextSource::sample_options() const {
   options.chat.bos_token = setup.bos_token;
   options.chat.eos_token = setup.eos_token;
   if (!special.prefix.empty()) options.bos = special.bos;
-  if (!own_template_.empty()) {
-    options.chat_template = own_template_;
+  if (!named_template_.empty()) {
+    options.chat_template = named_template_;
     options.template_name = options_.data.template_;
   }
   return options;

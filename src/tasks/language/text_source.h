@@ -47,7 +47,7 @@ class TextSource {
   /// Returns the token id for padding: the pad token, or the end of sequence, or 0.
   int32_t padding() const;
   /// Returns the text of the chat template that data.template names; empty if it is not set.
-  const std::string& own_template() const { return own_template_; }
+  const std::string& named_template() const { return named_template_; }
 
  private:
   text::TokenCache token_ids(const fs::path& file) const;
@@ -56,7 +56,7 @@ class TextSource {
 
   TextOptions options_;
   int64_t vocab_size_;
-  std::string own_template_;
+  std::string named_template_;
   mutable std::unique_ptr<text::Tokenizer> tokenizer_;  ///< opened on first use
 };
 

@@ -29,7 +29,7 @@ Pieces whole_samples(const text::TokenCache& tokens, bool pairs) {
 }
 
 /// Removes and returns the last `share` of the samples; with `by_tokens`, of a single sample's tokens.
-Pieces take_end(Pieces& pieces, double share, bool by_tokens) {
+Pieces split_off_end(Pieces& pieces, double share, bool by_tokens) {
   const auto kept = [&](int64_t count) {
     return static_cast<int64_t>(static_cast<double>(count) * (1 - share));
   };
@@ -76,13 +76,13 @@ void check_rows(const TextRows& rows, const char* purpose, const char* advice) {
 }
 
 /// True if the part exceeds 10%.
-bool is_much(int64_t part, int64_t whole) { return 10 * part > whole; }
+bool exceeds_tenth(int64_t part, int64_t whole) { return 10 * part > whole; }
 
 /// Returns a warning if more than 10% of the samples do not fit into the context; otherwise empty.
 std::string overlong_note(const TextRows& rows) {
   const RowCounts& counts = rows.counts();
   const int64_t left_out = counts.dropped + counts.untrained_start, unfit = left_out + counts.truncated;
-  if (!is_much(unfit, counts.samples)) return "";
+  if (!exceeds_tenth(unfit, counts.samples)) return "";
   return fmt::format(
       "warning: {} of {} samples do not fit data.context={}: {} are left out, {} are cut; data.context={} "
       "would hold 90% of the samples whole",
@@ -92,7 +92,7 @@ std::string overlong_note(const TextRows& rows) {
 /// Returns a warning if more than 10% of the samples have no trained token at any context; otherwise empty.
 std::string untrained_note(const RowCounts& counts) {
   const int64_t count = counts.untrained - counts.untrained_start;
-  if (!is_much(count, counts.samples)) return "";
+  if (!exceeds_tenth(count, counts.samples)) return "";
   return fmt::format("warning: {} of {} samples are left out because they have nothing to train on", count,
                      counts.samples);
 }
@@ -103,7 +103,7 @@ double percent(int64_t part, int64_t whole) {
 
 }  // namespace
 
-std::string losses_text(const RowCounts& counts) {
+std::string incomplete_samples_text(const RowCounts& counts) {
   std::string text;
   if (counts.truncated > 0) text += fmt::format(", {} cut", counts.truncated);
   if (counts.dropped > 0) text += fmt::format(", {} too long and left out", counts.dropped);
@@ -122,12 +122,12 @@ TextTask::TextTask(const TextTaskOptions& options)
       train_tokens_(source_.tokens(options_.data.path)) {
   const recipe::Data& data = options_.data;
   if (!data.val_path.empty()) held_out_tokens_ = source_.tokens(data.val_path);
-  lay_out();
+  pack_rows();
   if (!data.packing) lengths_ = tasks::row_lengths(*train_, *held_out_);
-  counted_.emplace(*train_, data.shuffle, lengths_);
+  counting_order_.emplace(*train_, data.shuffle, lengths_);
 }
 
-void TextTask::lay_out() {
+void TextTask::pack_rows() {
   const recipe::Data& data = options_.data;
   const auto rows_of = [&](const text::TokenCache& tokens, Pieces pieces, const fs::path& file) {
     return std::make_unique<TextRows>(tokens, std::move(pieces),
@@ -145,7 +145,7 @@ void TextTask::lay_out() {
   if (held_out_tokens_) {
     held_out_ = rows_of(*held_out_tokens_, whole_samples(*held_out_tokens_, options_.pairs), data.val_path);
   } else {
-    held_out_ = rows_of(train_tokens_, take_end(pieces, data.val_share, data.is_stream(file)), file);
+    held_out_ = rows_of(train_tokens_, split_off_end(pieces, data.val_share, data.is_stream(file)), file);
     if (pieces.empty() && num_pieces > 0) refuse_all_held_out(file, num_pieces, data.val_share);
   }
   train_ = rows_of(train_tokens_, std::move(pieces), file);
@@ -154,7 +154,7 @@ void TextTask::lay_out() {
 }
 
 int64_t TextTask::num_samples(const data::LoaderPosition& from, int64_t count) const {
-  return counted_->num_trained(from, count);
+  return counting_order_->num_trained(from, count);
 }
 
 std::unique_ptr<BatchStream> TextTask::open(const data::LoaderPosition& from,
@@ -193,7 +193,7 @@ std::string TextTask::describe() const {
   return fmt::format(
       "{} sample{} in {} rows of {} ({:.1f}% filled{}{}), {} of {} tokens trained; {} rows held out",
       train_->counts().samples, train_->counts().samples == 1 ? "" : "s", num_rows(), options_.data.context,
-      percent(train_->num_tokens(), places), losses_text(train_->counts()), left_out_text(),
+      percent(train_->num_tokens(), places), incomplete_samples_text(train_->counts()), left_out_text(),
       train_->num_trained(), train_->num_tokens(), num_eval_rows());
 }
 
@@ -221,7 +221,7 @@ std::string TextTask::reasoning_note() const {
 std::string TextTask::bad_records_note() const {
   const int64_t bad = train_tokens_.notes().left_out;
   const int64_t records = bad + train_tokens_.num_samples() / (options_.pairs ? 2 : 1);
-  if (!is_much(bad, records)) return "";
+  if (!exceeds_tenth(bad, records)) return "";
   return fmt::format(
       "warning: {} of {} records of {} cannot be used and are left out; hearth validate lists them", bad,
       records, options_.data.path.string());
@@ -255,8 +255,8 @@ void TextTask::save_companions(const fs::path& run, DType weights) const {
   for (const fs::path& file : files) {
     if (fs::is_regular_file(file)) write_file_atomically(run / file.filename(), read_file(file));
   }
-  if (!source_.own_template().empty())
-    write_file_atomically(run / "chat_template.jinja", source_.own_template());
+  if (!source_.named_template().empty())
+    write_file_atomically(run / "chat_template.jinja", source_.named_template());
 }
 
 }  // namespace hearth::tasks

@@ -7,7 +7,7 @@ namespace hearth::tasks {
 
 /// Returns text about samples that rows do not hold in full: ", 3 cut, 2 too long and left out"; empty if
 /// none.
-std::string losses_text(const RowCounts& counts);
+std::string incomplete_samples_text(const RowCounts& counts);
 
 struct TextTaskOptions {
   TextOptions text;
@@ -54,7 +54,7 @@ class TextTask : public Task {
 
  private:
   /// Splits off the held-out part and packs both parts into rows.
-  void lay_out();
+  void pack_rows();
   std::string bad_records_note() const;
   std::string reasoning_note() const;
   void save_config(const fs::path& file, DType weights) const;
@@ -65,7 +65,7 @@ class TextTask : public Task {
   TextSource source_;
   text::TokenCache train_tokens_;
   std::optional<text::TokenCache> held_out_tokens_;  ///< tokens of data.val_path
-  mutable std::optional<RowOrder> counted_;          ///< for num_samples(); caches a window
+  mutable std::optional<RowOrder> counting_order_;   ///< for num_samples(); caches a window
 };
 
 }  // namespace hearth::tasks

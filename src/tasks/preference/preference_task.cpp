@@ -53,7 +53,7 @@ struct Sums {
 PreferenceTask::PreferenceTask(const TextTaskOptions& options, double beta)
     : TextTask(options), beta_(beta) {}
 
-std::vector<float> PreferenceTask::reference_of(engine::Engine& engine, const TextRows& rows) const {
+std::vector<float> PreferenceTask::reference_logprobs(engine::Engine& engine, const TextRows& rows) const {
   const auto stream = stream_rows(rows, batch_, false, lengths_, {});
   RowOrder order(rows, false, lengths_);
   std::vector<float> reference(2 * static_cast<size_t>(rows.num_rows()));
@@ -68,13 +68,14 @@ std::vector<float> PreferenceTask::reference_of(engine::Engine& engine, const Te
 }
 
 void PreferenceTask::begin(engine::Engine& engine, const Say& say) {
-  if (has_begun_) return;
-  has_begun_ = true;
+  if (has_reference_) return;
+  has_reference_ = true;
   say(fmt::format("computing the reference log-probabilities of {} pairs", num_rows() + num_eval_rows()));
-  for (TextRows* rows : {train_.get(), held_out_.get()}) rows->set_reference(reference_of(engine, *rows));
+  for (TextRows* rows : {train_.get(), held_out_.get()})
+    rows->set_reference(reference_logprobs(engine, *rows));
 }
 
-void PreferenceTask::save_beginning(const fs::path& run) const {
+void PreferenceTask::save_initial_results(const fs::path& run) const {
   const std::array<uint64_t, 2> digests = {train_->digest(), held_out_->digest()};
   const std::vector<io::TensorView> views = {
       view_of("train", *train_),
@@ -98,7 +99,7 @@ void PreferenceTask::resume(const fs::path& run) {
     std::memcpy(reference.data(), found->bytes.data(), found->bytes.size());
     part.rows.set_reference(std::move(reference));
   }
-  has_begun_ = true;
+  has_reference_ = true;
 }
 
 Evaluation PreferenceTask::evaluate(engine::Engine& engine, int64_t) const {
@@ -123,7 +124,8 @@ Evaluation PreferenceTask::evaluate(engine::Engine& engine, int64_t) const {
 
 std::string PreferenceTask::describe() const {
   return fmt::format("{} pairs of answers of at most {} tokens{}; {} pairs held out", num_rows(),
-                     options_.data.context, losses_text(train_->counts()) + left_out_text(), num_eval_rows());
+                     options_.data.context, incomplete_samples_text(train_->counts()) + left_out_text(),
+                     num_eval_rows());
 }
 
 std::string PreferenceTask::score_text(double score) const { return fmt::format("loss {:.4f}", -score); }

@@ -13,7 +13,7 @@ class PreferenceTask : public TextTask {
 
   bool evaluates_training_rows() const override { return true; }
   void begin(engine::Engine& engine, const Say& say) override;
-  void save_beginning(const fs::path& run) const override;
+  void save_initial_results(const fs::path& run) const override;
   void resume(const fs::path& run) override;
   /// Computes the rewards, beta times the change of an answer's log-probability, and their metrics, named as
   /// in TRL.
@@ -26,10 +26,10 @@ class PreferenceTask : public TextTask {
 
  private:
   /// Returns the log-probabilities of both answers of each row, in the order of the rows.
-  std::vector<float> reference_of(engine::Engine& engine, const TextRows& rows) const;
+  std::vector<float> reference_logprobs(engine::Engine& engine, const TextRows& rows) const;
 
   double beta_;
-  bool has_begun_ = false;
+  bool has_reference_ = false;
 };
 
 }  // namespace hearth::tasks

@@ -44,10 +44,10 @@ double Confusion::pixel_accuracy() const {
   return all == 0 ? 0 : static_cast<double>(right) / static_cast<double>(all);
 }
 
-double Confusion::mean(const std::vector<double>& of_classes) {
+double Confusion::mean(const std::vector<double>& per_class) {
   double sum = 0;
   int64_t count = 0;
-  for (const double value : of_classes) {
+  for (const double value : per_class) {
     if (value < 0) continue;
     sum += value;
     ++count;

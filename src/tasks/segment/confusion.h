@@ -26,7 +26,7 @@ class Confusion {
   /// Returns the share of labeled pixels that were predicted correctly; 0 if there are none.
   double pixel_accuracy() const;
   /// Returns the mean of the values that are not -1; 0 if there are none.
-  static double mean(const std::vector<double>& of_classes);
+  static double mean(const std::vector<double>& per_class);
 
  private:
   int64_t at(int64_t truth, int64_t predicted) const {

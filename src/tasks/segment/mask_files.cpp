@@ -6,18 +6,18 @@ namespace hearth::tasks {
 namespace {
 
 /// Max number of classes listed for an image.
-constexpr size_t kNamed = 4;
+constexpr size_t kMaxListed = 4;
 
 }  // namespace
 
-MaskFiles::MaskFiles(MaskInput input, std::vector<data::MaskClass> classes, fs::path folder)
+MaskWriter::MaskWriter(MaskInput input, std::vector<data::MaskClass> classes, fs::path folder)
     : input_(std::move(input)), classes_(std::move(classes)), folder_(std::move(folder)) {
   for (const data::MaskClass& one : classes_) palette_.push_back(one.color);
   for (auto i = std::ssize(palette_); i < input_.num_classes; ++i) palette_.push_back(data::palette_color(i));
   make_folder(folder_);
 }
 
-std::string MaskFiles::predict(engine::Engine& engine, const fs::path& picture) {
+std::string MaskWriter::predict(engine::Engine& engine, const fs::path& picture) {
   const MappedFile file(picture);
   const data::Image image = data::decode_image(file.bytes(), 3, picture.native(), input_.exif);
   const data::Image mask = MaskPredictor(engine, input_, 1).predict(image);
@@ -30,7 +30,7 @@ std::string MaskFiles::predict(engine::Engine& engine, const fs::path& picture) 
     found.emplace_back(std::ranges::count(mask.pixels, static_cast<uint8_t>(i)), i);
   std::sort(found.rbegin(), found.rend());
   std::string line = picture.string() + ":";
-  for (size_t i = 0; i < std::min(kNamed, found.size()) && found[i].first > 0; ++i) {
+  for (size_t i = 0; i < std::min(kMaxListed, found.size()) && found[i].first > 0; ++i) {
     line +=
         fmt::format("{} {} {:.1f}%", i == 0 ? "" : ",", classes_[found[i].second].name,
                     100.0 * static_cast<double>(found[i].first) / static_cast<double>(mask.pixels.size()));

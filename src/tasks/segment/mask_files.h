@@ -7,9 +7,9 @@ namespace hearth::tasks {
 
 /// Writes three PNG files for each image into a folder: NAME.png, the predicted classes as palette indices;
 /// NAME_color.png, the classes in their colors; NAME_overlay.png, the colors over the image.
-class MaskFiles : public Predictor {
+class MaskWriter : public Predictor {
  public:
-  MaskFiles(MaskInput input, std::vector<data::MaskClass> classes, fs::path folder);
+  MaskWriter(MaskInput input, std::vector<data::MaskClass> classes, fs::path folder);
   std::string predict(engine::Engine& engine, const fs::path& picture) override;
 
  private:

@@ -11,11 +11,11 @@ namespace {
 constexpr int64_t kChannels = 3;
 constexpr auto kSlack = static_cast<size_t>(engine::kInputSlack) / sizeof(float);
 
-std::vector<int64_t> positions(int64_t whole, int64_t part) {
+std::vector<int64_t> positions(int64_t full, int64_t part) {
   std::vector<int64_t> made = {0};
   const int64_t step = std::max<int64_t>(1, part / 2);
-  for (int64_t at = step; at + part < whole; at += step) made.push_back(at);
-  if (whole > part) made.push_back(whole - part);
+  for (int64_t at = step; at + part < full; at += step) made.push_back(at);
+  if (full > part) made.push_back(full - part);
   return made;
 }
 
@@ -86,24 +86,24 @@ data::Image MaskPredictor::predict(const data::Image& picture, const data::Image
       add_window(from, all[first + static_cast<size_t>(row)], scaled.size(), sums);
     }
   }
-  if (!input_.resizes) made = largest(sums, scaled.size());
+  if (!input_.resizes) made = argmax(sums, scaled.size());
   return made.size() == picture.size() ? made : data::resize_mask(made, picture.size());
 }
 
-void MaskPredictor::add_window(const float* from, Window window, Extent whole,
+void MaskPredictor::add_window(const float* from, Window window, Extent full,
                                std::vector<float>& sums) const {
-  const int64_t height = std::min(input_.size.height, whole.height - window.top);
-  const int64_t count = std::min(input_.size.width, whole.width - window.left) * input_.num_classes;
+  const int64_t height = std::min(input_.size.height, full.height - window.top);
+  const int64_t count = std::min(input_.size.width, full.width - window.left) * input_.num_classes;
   for (int64_t y = 0; y < height; ++y) {
     const float* row = from + y * input_.size.width * input_.num_classes;
-    float* to = sums.data() + ((window.top + y) * whole.width + window.left) * input_.num_classes;
+    float* to = sums.data() + ((window.top + y) * full.width + window.left) * input_.num_classes;
     for (int64_t i = 0; i < count; ++i) to[i] += row[i];
   }
 }
 
-data::Image MaskPredictor::largest(const std::vector<float>& sums, Extent whole) const {
-  data::Image made{.height = whole.height, .width = whole.width, .channels = 1};
-  made.pixels.reserve(static_cast<size_t>(whole.num_pixels()));
+data::Image MaskPredictor::argmax(const std::vector<float>& sums, Extent full) const {
+  data::Image made{.height = full.height, .width = full.width, .channels = 1};
+  made.pixels.reserve(static_cast<size_t>(full.num_pixels()));
   for (auto at = sums.begin(); at != sums.end(); at += input_.num_classes)
     made.pixels.push_back(static_cast<uint8_t>(std::max_element(at, at + input_.num_classes) - at));
   return made;

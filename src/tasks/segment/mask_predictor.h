@@ -39,9 +39,9 @@ class MaskPredictor {
   /// Returns the windows that cover an image.
   std::vector<Window> windows(Extent picture) const;
   /// Adds a window's probabilities [height, width, classes] to the sums of the full image.
-  void add_window(const float* from, Window window, Extent whole, std::vector<float>& sums) const;
+  void add_window(const float* from, Window window, Extent full, std::vector<float>& sums) const;
   /// Returns the class with the highest sum for each pixel.
-  data::Image largest(const std::vector<float>& sums, Extent whole) const;
+  data::Image argmax(const std::vector<float>& sums, Extent full) const;
   /// Writes row `row` of the input arrays from a window of the image and of its mask.
   void fill_row(const data::Image& scaled, const data::Image* truth, Window window, int64_t row);
 

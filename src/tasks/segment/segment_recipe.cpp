@@ -81,7 +81,7 @@ std::vector<std::string> decide_mask_numbers(recipe::Recipe& recipe, const recip
 void read_pixels(const recipe::Recipe& recipe, TakePixels take) {
   const auto images = data::open_masks(mask_options(recipe, "train"));
   data::Image image, mask;
-  for (const int64_t index : spread(kMaxMeasured, images->size())) {
+  for (const int64_t index : stratified_indices(kMaxMeasured, images->size())) {
     images->read(index, image, mask);
     take(image.pixels, 3);
   }
@@ -112,8 +112,8 @@ void check_images(const Job& job, const DataReport& report) {
   for (const char* split : {"train", "test"}) check_masks(job.recipe, split, report);
 }
 
-ExportFacts exported(const recipe::Recipe& recipe, const fs::path& run) {
-  ExportFacts facts{
+ExportMetadata exported(const recipe::Recipe& recipe, const fs::path& run) {
+  ExportMetadata facts{
       .pixels = pixel_options(recipe), .names = {}, .fit = recipe.data.resize ? "stretch" : "window"};
   for (const data::MaskClass& each : data::read_class_table(run / kClassTable))
     facts.names.push_back(each.name);
@@ -129,7 +129,7 @@ std::unique_ptr<Predictor> open_predictor(const recipe::Recipe& recipe, const Pr
   input.pixels.augment = {};
   if (recipe.segment.class_weights != recipe::ClassWeights::none)
     input.class_weights.assign(static_cast<size_t>(recipe.model.num_classes), 1);
-  return std::make_unique<MaskFiles>(input, data::read_class_table(paths.run / kClassTable), paths.out);
+  return std::make_unique<MaskWriter>(input, data::read_class_table(paths.run / kClassTable), paths.out);
 }
 
 std::shared_ptr<const engine::Objective> objective_of(const Job& job) {
@@ -137,7 +137,7 @@ std::shared_ptr<const engine::Objective> objective_of(const Job& job) {
   return segmenter({.model = model_options(recipe),
                     .losses = mask_losses(recipe),
                     .has_class_weights = recipe.segment.class_weights != recipe::ClassWeights::none,
-                    .wants_probabilities = !recipe.data.resize});
+                    .outputs_probabilities = !recipe.data.resize});
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace hearth::tasks {
 namespace {
 
 /// Max side of images in the report, in pixels.
-constexpr int64_t kLongestShown = 320;
+constexpr int64_t kMaxShownSide = 320;
 
 /// Adds the class weights of the loss, if there are any, to the arrays of the rows.
 class MaskStream : public LoaderStream {
@@ -40,7 +40,7 @@ class MaskStream : public LoaderStream {
 /// Returns an image, its mask and the predicted mask in colors, shrunk for the report.
 io::ImageStrip strip_of(const data::Image& image, const data::Image& truth, const data::Image& predicted,
                         const std::vector<data::MaskClass>& classes, std::string caption) {
-  const Extent size = data::shrunk_to_fit(image.size(), kLongestShown);
+  const Extent size = data::shrunk_to_fit(image.size(), kMaxShownSide);
   const auto colors = [&](const data::Image& mask) {
     return data::encode_png(data::colorize(data::resize_mask(mask, size), classes));
   };
@@ -49,12 +49,12 @@ io::ImageStrip strip_of(const data::Image& image, const data::Image& truth, cons
 }
 
 /// Accumulates the metrics of evaluated images.
-class Tally {
+class MetricSums {
  public:
-  Tally(const data::MaskedImages& images, int64_t num_classes, int64_t num_shown)
+  MetricSums(const data::MaskedImages& images, int64_t num_classes, int64_t num_shown)
       : images_(images),
         confusion_(num_classes),
-        shown_(spread(std::min(num_shown, kMostStrips), images.size())) {}
+        shown_(stratified_indices(std::min(num_shown, kMaxStrips), images.size())) {}
 
   /// Adds an image. `predicted` has the size of `truth`.
   void add(int64_t index, const data::Image& truth, const data::Image& predicted) {
@@ -152,7 +152,7 @@ MaskInput SegmentTask::input() const {
 }
 
 Evaluation SegmentTask::evaluate(engine::Engine& engine, int64_t num_shown) const {
-  Tally tally(*test_, model_.num_classes, num_shown);
+  MetricSums tally(*test_, model_.num_classes, num_shown);
   data::Image truth;
   if (!options_.resizes) {
     MaskPredictor predictor(engine, input(), loader_.batch);

@@ -11,7 +11,7 @@ using ir::ValueId;
 using nn::Builder;
 
 /// Weight of the auxiliary head's loss, as in torchvision's recipes.
-constexpr double kAuxiliaryShare = 0.5;
+constexpr double kAuxiliaryWeight = 0.5;
 /// Prevents division by 0 in a micro-batch without labeled pixels: its loss is 0.
 constexpr double kTiny = 1e-9;
 
@@ -47,13 +47,13 @@ class Segmenter : public engine::Objective {
     result.losses = loss(builder, made.logits, pixels);
     if (made.auxiliary != ir::kNone) {
       const ValueId auxiliary =
-          builder.op("scale", {loss(builder, made.auxiliary, pixels)}, {{"factor", kAuxiliaryShare}});
+          builder.op("scale", {loss(builder, made.auxiliary, pixels)}, {{"factor", kAuxiliaryWeight}});
       result.losses = builder.add(result.losses, auxiliary);
     }
     if (builder.mode() == Builder::Mode::train) return result;
     result.exported = {{"logits", made.logits}};
     result.outputs = {builder.op("argmax", {made.logits})};
-    if (options_.wants_probabilities) result.outputs.push_back(builder.op("softmax", {made.logits}));
+    if (options_.outputs_probabilities) result.outputs.push_back(builder.op("softmax", {made.logits}));
     return result;
   }
 

@@ -21,7 +21,7 @@ struct SegmenterOptions {
   std::vector<MaskLoss> losses = {MaskLoss::cross_entropy};
   bool has_class_weights = false;
   /// True if evaluations also output probabilities.
-  bool wants_probabilities = false;
+  bool outputs_probabilities = false;
 };
 
 /// Returns the objective. A micro-batch is the arrays of data::MaskRows, {images f32 [rows, height, width,
