@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "cli/output.h"
 #include "cli/verb.h"
-#include "data/captions/picture_files.h"
+#include "data/captions/image_files.h"
 #include "run/predict_session.h"
 
 namespace hearth::cli {

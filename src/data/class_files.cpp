@@ -16,7 +16,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "base/utf8.h"
-#include "data/captions/picture_files.h"
+#include "data/captions/image_files.h"
 #include "data/images/image.h"
 #include "data/split_names.h"
 

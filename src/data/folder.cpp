@@ -4,8 +4,8 @@
 #include "base/hash.h"
 #include "data/class_files.h"
 #include "data/dataset.h"
+#include "data/image_cache.h"
 #include "data/images/image.h"
-#include "data/picture_cache.h"
 
 namespace hearth::data {
 namespace {

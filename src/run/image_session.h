@@ -9,7 +9,7 @@
 #include "base/extent.h"
 #include "data/images/image.h"
 #include "engine/engine.h"
-#include "tasks/diffuse/picture_set.h"
+#include "tasks/diffuse/diffusion_data.h"
 #include "tasks/diffuse/sampler.h"
 #include "tasks/job.h"
 

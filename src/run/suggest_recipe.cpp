@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "data/boxes/boxes.h"
 #include "data/captions/captions.h"
-#include "data/captions/picture_files.h"
+#include "data/captions/image_files.h"
 #include "data/dataset.h"
 #include "data/images/image.h"
 #include "data/masks/masks.h"

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "supervise/seat.h"
 #include "supervise/supervisor_options.h"
 #include "supervise/worker.h"
+#include "supervise/worker_context.h"
 
 namespace hearth::supervise {
 

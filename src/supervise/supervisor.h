@@ -2,8 +2,8 @@
 
 #include <functional>
 
-#include "supervise/seat.h"
 #include "supervise/supervisor_options.h"
+#include "supervise/worker_context.h"
 
 namespace hearth::supervise {
 

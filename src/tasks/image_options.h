@@ -2,9 +2,9 @@
 
 #include <memory>
 
+#include "data/image_cache.h"
 #include "data/images/augment.h"
 #include "data/loader_options.h"
-#include "data/picture_cache.h"
 #include "models/model.h"
 #include "recipe/recipe.h"
 

@@ -8,8 +8,8 @@
 #include "data/boxes/boxes.h"
 #include "data/captions/captions.h"
 #include "data/dataset.h"
+#include "data/image_reader.h"
 #include "data/masks/masks.h"
-#include "data/picture_reader.h"
 #include "data/read_check.h"
 #include "files.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "encoders/picture_coder.h"
+#include "encoders/image_coder.h"
 #include "encoders/text_coder.h"
 #include "engine/inspect.h"
 #include "hub/weights.h"

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "data/chosen_images.h"
-#include "tasks/told_progress.h"
+#include "tasks/progress_reporter.h"
 #include "temporary_folder.h"
 
 namespace hearth::tasks {

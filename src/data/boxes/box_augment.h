@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "data/boxes/box.h"
-#include "data/picture_reader.h"
+#include "data/image_reader.h"
 
 namespace hearth::data {
 

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "data/captions/picture_files.h"
+#include "data/captions/image_files.h"
 #include "data/split_names.h"
 
 namespace hearth::data {

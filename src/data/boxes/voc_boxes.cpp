@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "data/boxes/boxes_format.h"
 #include "data/boxes/label_xml.h"
-#include "data/captions/picture_files.h"
+#include "data/captions/image_files.h"
 #include "data/data_folder.h"
 #include "data/split_names.h"
 

@@ -12,7 +12,7 @@
 #include "base/yaml.h"
 #include "data/boxes/boxes_format.h"
 #include "data/boxes/label_json.h"
-#include "data/captions/picture_files.h"
+#include "data/captions/image_files.h"
 #include "data/data_folder.h"
 #include "data/images/image.h"
 #include "data/split_names.h"

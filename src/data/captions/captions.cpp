@@ -9,7 +9,7 @@
 #include "base/json_reader.h"
 #include "base/text.h"
 #include "base/utf8.h"
-#include "data/captions/picture_files.h"
+#include "data/captions/image_files.h"
 #include "data/data_folder.h"
 #include "data/images/image.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "data/captions/picture_files.h"
+#include "data/captions/image_files.h"
 #include "data/masks/masks.h"
 
 namespace hearth::data {

@@ -2,9 +2,9 @@
 
 #include "base/error.h"
 #include "base/threads.h"
+#include "data/image_cache.h"
 #include "data/masks/mask_pairs.h"
 #include "data/masks/mask_values.h"
-#include "data/picture_cache.h"
 
 namespace hearth::data {
 namespace {

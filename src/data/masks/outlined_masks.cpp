@@ -6,8 +6,8 @@
 #include "base/text.h"
 #include "data/boxes/boxes.h"
 #include "data/boxes/boxes_format.h"
+#include "data/image_reader.h"
 #include "data/masks/fill_outline.h"
-#include "data/picture_reader.h"
 
 namespace hearth::data {
 namespace {

@@ -8,7 +8,7 @@
 #include "tasks/data_options.h"
 #include "tasks/detect/detect_recipe.h"
 #include "tasks/image_options.h"
-#include "tasks/spread.h"
+#include "tasks/stratified_indices.h"
 #include "tasks/task_def.h"
 
 namespace hearth::tasks {

@@ -10,7 +10,7 @@
 #include "tasks/classify/classifier.h"
 #include "tasks/classify/tensors_dataset.h"
 #include "tasks/loader_stream.h"
-#include "tasks/spread.h"
+#include "tasks/stratified_indices.h"
 
 namespace hearth::tasks {
 namespace {

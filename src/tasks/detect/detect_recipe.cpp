@@ -8,8 +8,8 @@
 #include "base/run_files.h"
 #include "data/shapes.h"
 #include "tasks/data_options.h"
-#include "tasks/detect/detect_files.h"
 #include "tasks/detect/detect_task.h"
+#include "tasks/detect/detection_writer.h"
 #include "tasks/image_options.h"
 #include "tasks/task_def.h"
 

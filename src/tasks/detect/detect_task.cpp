@@ -14,7 +14,7 @@
 #include "tasks/detect/detection_curves.h"
 #include "tasks/detect/detection_files.h"
 #include "tasks/loader_stream.h"
-#include "tasks/spread.h"
+#include "tasks/stratified_indices.h"
 
 namespace hearth::tasks {
 namespace {

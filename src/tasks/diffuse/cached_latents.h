@@ -7,7 +7,7 @@
 #include "data/captions/buckets.h"
 #include "data/captions/captions.h"
 #include "data/captions/latents.h"
-#include "tasks/diffuse/coded_pictures.h"
+#include "tasks/diffuse/encoded_images.h"
 
 namespace hearth::tasks {
 

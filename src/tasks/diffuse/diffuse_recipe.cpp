@@ -13,11 +13,11 @@
 #include "base/run_files.h"
 #include "base/text.h"
 #include "data/captions/captions.h"
-#include "encoders/picture_coder.h"
+#include "encoders/image_coder.h"
 #include "hub/open_weights.h"
 #include "tasks/data_options.h"
 #include "tasks/device_options.h"
-#include "tasks/diffuse/captioned_pictures.h"
+#include "tasks/diffuse/captioned_images.h"
 #include "tasks/task_def.h"
 
 namespace hearth::tasks {

@@ -10,9 +10,9 @@
 #include "base/error.h"
 #include "base/run_files.h"
 #include "data/images/image.h"
-#include "tasks/diffuse/class_judge.h"
+#include "tasks/diffuse/agreement_classifier.h"
 #include "tasks/loader_stream.h"
-#include "tasks/spread.h"
+#include "tasks/stratified_indices.h"
 
 namespace hearth::tasks {
 namespace {

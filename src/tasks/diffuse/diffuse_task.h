@@ -2,7 +2,7 @@
 
 #include "data/captions/bucket_order.h"
 #include "tasks/diffuse/denoiser_objective.h"
-#include "tasks/diffuse/picture_set.h"
+#include "tasks/diffuse/diffusion_data.h"
 #include "tasks/task.h"
 
 namespace hearth::tasks {

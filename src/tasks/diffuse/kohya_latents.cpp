@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "data/captions/picture_files.h"
+#include "data/captions/image_files.h"
 
 namespace hearth::tasks {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "data/captions/latents.h"
-#include "tasks/diffuse/coded_pictures.h"
+#include "tasks/diffuse/encoded_images.h"
 
 namespace hearth::tasks {
 

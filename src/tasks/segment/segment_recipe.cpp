@@ -8,10 +8,10 @@
 #include "base/text.h"
 #include "tasks/data_options.h"
 #include "tasks/image_options.h"
-#include "tasks/segment/mask_files.h"
+#include "tasks/segment/mask_writer.h"
 #include "tasks/segment/segment_task.h"
 #include "tasks/segment/segmenter.h"
-#include "tasks/spread.h"
+#include "tasks/stratified_indices.h"
 #include "tasks/task_def.h"
 
 namespace hearth::tasks {

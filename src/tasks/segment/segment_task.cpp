@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 #include "base/run_files.h"
-#include "data/picture_reader.h"
+#include "data/image_reader.h"
 #include "tasks/loader_stream.h"
 #include "tasks/segment/segmenter.h"
-#include "tasks/spread.h"
+#include "tasks/stratified_indices.h"
 
 namespace hearth::tasks {
 namespace {

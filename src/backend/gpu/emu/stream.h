@@ -12,7 +12,7 @@
 
 #include "backend/gpu/blas.h"
 #include "backend/gpu/emu/grid.h"
-#include "backend/gpu/patience.h"
+#include "backend/gpu/wait_timeout.h"
 
 namespace hearth::emu {
 

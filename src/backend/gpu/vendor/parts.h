@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "backend/gpu/driver.h"
-#include "backend/gpu/patience.h"
 #include "backend/gpu/vendor/runtime.h"
+#include "backend/gpu/wait_timeout.h"
 
 namespace hearth::gpu::vendor {
 

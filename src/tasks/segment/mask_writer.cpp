@@ -1,4 +1,4 @@
-#include "tasks/segment/mask_files.h"
+#include "tasks/segment/mask_writer.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "tasks/spread.h"
+#include "tasks/stratified_indices.h"
 
 #include <algorithm>
 

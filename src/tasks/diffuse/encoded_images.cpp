@@ -1,4 +1,4 @@
-#include "tasks/diffuse/coded_pictures.h"
+#include "tasks/diffuse/encoded_images.h"
 
 #include "base/error.h"
 

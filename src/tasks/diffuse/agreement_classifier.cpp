@@ -1,4 +1,4 @@
-#include "tasks/diffuse/class_judge.h"
+#include "tasks/diffuse/agreement_classifier.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "tasks/diffuse/captioned_pictures.h"
+#include "tasks/diffuse/captioned_images.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "encoders/picture_coder.h"
+#include "encoders/image_coder.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "data/captions/picture_files.h"
+#include "data/captions/image_files.h"
 
 #include <algorithm>
 #include <charconv>

@@ -3,11 +3,11 @@
 #include "base/error.h"
 #include "data/chosen_images.h"
 #include "io/run_lock.h"
-#include "tasks/diffuse/class_judge.h"
+#include "tasks/diffuse/agreement_classifier.h"
+#include "tasks/diffuse/diffusion_data.h"
 #include "tasks/diffuse/labeled_latents.h"
-#include "tasks/diffuse/picture_set.h"
-#include "tasks/spread.h"
-#include "tasks/told_progress.h"
+#include "tasks/progress_reporter.h"
+#include "tasks/stratified_indices.h"
 
 namespace hearth::tasks {
 namespace {

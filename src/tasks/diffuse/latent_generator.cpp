@@ -1,4 +1,4 @@
-#include "tasks/diffuse/picture_maker.h"
+#include "tasks/diffuse/latent_generator.h"
 
 #include <algorithm>
 #include <cstring>

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "tasks/diffuse/picture_set.h"
+#include "tasks/diffuse/diffusion_data.h"
 
 namespace hearth::tasks {
 namespace {

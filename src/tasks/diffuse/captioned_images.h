@@ -4,7 +4,7 @@
 #include <string>
 
 #include "encoders/model_part.h"
-#include "tasks/diffuse/picture_set.h"
+#include "tasks/diffuse/diffusion_data.h"
 
 namespace hearth::tasks {
 

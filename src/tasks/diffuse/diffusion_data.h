@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "data/captions/latents.h"
-#include "encoders/picture_coder.h"
-#include "tasks/diffuse/coded_pictures.h"
-#include "tasks/diffuse/picture_maker.h"
+#include "encoders/image_coder.h"
+#include "tasks/diffuse/encoded_images.h"
+#include "tasks/diffuse/latent_generator.h"
 
 namespace hearth::tasks {
 

@@ -1,4 +1,4 @@
-#include "tasks/diffuse/captioned_pictures.h"
+#include "tasks/diffuse/captioned_images.h"
 
 #include <fmt/ranges.h>
 
@@ -9,13 +9,13 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "encoders/picture_coder.h"
+#include "encoders/image_coder.h"
 #include "encoders/text_coder.h"
 #include "io/run_lock.h"
 #include "tasks/diffuse/cached_latents.h"
 #include "tasks/diffuse/kohya_latents.h"
 #include "tasks/diffuse/latent_sets.h"
-#include "tasks/told_progress.h"
+#include "tasks/progress_reporter.h"
 
 namespace hearth::tasks {
 namespace {

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "data/boxes/box.h"
+#include "data/image_cache.h"
 #include "data/images/image.h"
-#include "data/picture_cache.h"
 
 namespace hearth::data {
 

@@ -1,4 +1,4 @@
-#include "tasks/detect/detect_files.h"
+#include "tasks/detect/detection_writer.h"
 
 #include <map>
 #include <nlohmann/json.hpp>

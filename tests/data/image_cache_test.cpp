@@ -1,4 +1,4 @@
-#include "data/picture_cache.h"
+#include "data/image_cache.h"
 
 #include <gtest/gtest.h>
 

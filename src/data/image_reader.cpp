@@ -1,4 +1,4 @@
-#include "data/picture_reader.h"
+#include "data/image_reader.h"
 
 #include <algorithm>
 
