@@ -68,11 +68,11 @@ ir::ValueId build_conv_stack(nn::Builder& builder, ir::ValueId images, const Ben
 }  // namespace
 
 BenchCase tiny_case(BenchCase bench) {
-  const bool pictures = bench.channels > 0;
+  const bool has_images = bench.channels > 0;
   bench.tiny = true;
   bench.batch = std::min<int64_t>(bench.batch, 2);
-  const bool has_boxes = pictures && labels_of(bench) == Labels::boxes;
-  bench.length = std::min<int64_t>(bench.length, pictures && !has_boxes ? 16 : 32);
+  const bool has_boxes = has_images && labels_of(bench) == Labels::boxes;
+  bench.length = std::min<int64_t>(bench.length, has_images && !has_boxes ? 16 : 32);
   bench.rank = std::min<int64_t>(bench.rank, 4);
   bench.prompt = std::min<int64_t>(bench.prompt, 4);
   return bench;

@@ -108,9 +108,9 @@ std::vector<float> random_boxes(const BenchCase& bench, PhiloxSequence& random) 
   constexpr size_t kNumbers = 5;
   std::vector<float> boxes(static_cast<size_t>(bench.batch * kMaxBoxes) * kNumbers + kSlack, -1);
   const auto side = static_cast<float>(bench.length);
-  for (int64_t picture = 0; picture < bench.batch; ++picture) {
+  for (int64_t image = 0; image < bench.batch; ++image) {
     for (int64_t i = 0; i < kNumBoxes; ++i) {
-      float* box = &boxes[static_cast<size_t>(picture * kMaxBoxes + i) * kNumbers];
+      float* box = &boxes[static_cast<size_t>(image * kMaxBoxes + i) * kNumbers];
       box[0] = static_cast<float>(random.below(static_cast<uint32_t>(bench.num_classes)));
       for (int axis = 0; axis < 2; ++axis) {
         const float extent = random.uniform(0.1F, 0.5F) * side;

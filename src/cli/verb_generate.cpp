@@ -38,7 +38,7 @@ struct GenerateArguments {
   int threads = 0;
   bool chat = false;
   bool tokens = false;
-  ImageArguments picture;
+  ImageArguments image_arguments;
 };
 
 /// Parses an image size in pixels: "1024x768", or the side of a square.
@@ -53,7 +53,7 @@ Extent size_of(const std::string& text) {
   return {height, width};
 }
 
-/// Returns the name of an output file: picture.png, or picture-1.png and so on for several images.
+/// Returns the name of an output file: image.png, or image-1.png and so on for several images.
 fs::path file_of(const std::string& out, size_t number, size_t count) {
   if (count == 1) return out;
   const fs::path path(out);
@@ -80,11 +80,12 @@ std::string with_comment(std::string jpeg, const std::vector<std::pair<std::stri
   return jpeg.insert(kCommentOffset, head + comment);
 }
 
-std::string encoded(const run::GeneratedImage& picture, bool as_jpeg) {
+std::string encoded(const run::GeneratedImage& image_arguments, bool as_jpeg) {
   constexpr int kQuality = 95;
   if (as_jpeg)
-    return with_comment(data::encode_jpeg(data::convert(picture.image, 3), kQuality), picture.settings);
-  return data::with_texts(data::encode_png(picture.image), picture.settings);
+    return with_comment(data::encode_jpeg(data::convert(image_arguments.image, 3), kQuality),
+                        image_arguments.settings);
+  return data::with_texts(data::encode_png(image_arguments.image), image_arguments.settings);
 }
 
 void generate_images(const CLI::App& verb, const GenerateArguments& arguments) {
@@ -94,25 +95,25 @@ void generate_images(const CLI::App& verb, const GenerateArguments& arguments) {
       user_error("{} is for language models, but '{}' generates images", option, arguments.model);
   }
   if (verb.count("--prompt") == 0) user_error("--prompt, the description of the image, is missing");
-  const ImageArguments& picture = arguments.picture;
-  const bool as_jpeg = is_jpeg(picture.out);
-  run::ImageRequest request = picture.request;
+  const ImageArguments& image_arguments = arguments.image;
+  const bool as_jpeg = is_jpeg(image_arguments.out);
+  run::ImageRequest request = image_arguments.request;
   request.prompt = arguments.prompt;
   request.seed = arguments.answer.sampler.seed;
-  if (verb.count("--guidance") > 0) request.guidance = picture.guidance;
-  if (!picture.solver.empty())
+  if (verb.count("--guidance") > 0) request.guidance = image_arguments.guidance;
+  if (!image_arguments.solver.empty())
     request.solver =
-        static_cast<tasks::Solver>(std::ranges::find(kSolvers, picture.solver) - kSolvers.begin());
+        static_cast<tasks::Solver>(std::ranges::find(kSolvers, image_arguments.solver) - kSolvers.begin());
   run::ImageSessionOptions options{.overrides = overrides_of(verb),
-                                   .adapter = picture.adapter,
+                                   .adapter = image_arguments.adapter,
                                    .batch = request.count,
                                    .threads = arguments.threads,
                                    .keep_denoiser = false};
-  if (!picture.size.empty()) options.size = size_of(picture.size);
+  if (!image_arguments.size.empty()) options.size = size_of(image_arguments.size);
   const auto made = run::ImageSession(arguments.model, std::move(options)).generate(request);
   if (!made.empty() && !made[0].note.empty()) say(stderr, "note: {}\n", made[0].note);
   for (size_t i = 0; i < made.size(); ++i) {
-    const fs::path file = file_of(picture.out, i, made.size());
+    const fs::path file = file_of(image_arguments.out, i, made.size());
     write_file_atomically(file, encoded(made[i], as_jpeg));
     say("{}\n", file.string());
   }
@@ -174,30 +175,32 @@ void run_generate(const CLI::App& verb, const GenerateArguments& arguments) {
   if (!note.empty()) say(stderr, "{}\n", note);
 }
 
-void add_image_options(CLI::App& verb, ImageArguments& picture) {
+void add_image_options(CLI::App& verb, ImageArguments& image_arguments) {
   const char* group = "Image generation";
-  verb.add_option("--size", picture.size,
+  verb.add_option("--size", image_arguments.size,
                   "Image size WIDTHxHEIGHT in pixels (default: training size, or 1024x1024)")
       ->group(group);
-  verb.add_option("--steps", picture.request.steps,
+  verb.add_option("--steps", image_arguments.request.steps,
                   "Sampling steps; 0: as in the evaluations of the run, or 20")
       ->check(CLI::Range(int64_t{0}, int64_t{1000}).description("0 to 1000"))
       ->group(group);
-  verb.add_option("--guidance", picture.guidance,
+  verb.add_option("--guidance", image_arguments.guidance,
                   "Guidance scale; higher values follow the prompt more closely (default: as in the "
                   "evaluations of the run, or 3.5)")
       ->check(CLI::Range(0.0, 100.0).description("0 to 100"))
       ->group(group);
-  verb.add_option("--count", picture.request.count,
+  verb.add_option("--count", image_arguments.request.count,
                   "Number of images, with seeds --seed, --seed + 1 and so on")
       ->check(CLI::Range(int64_t{1}, int64_t{10000}).description("1 to 10000"))
       ->capture_default_str()
       ->group(group);
-  verb.add_option("--adapter", picture.adapter, "LoRA: run folder, adapter folder or file")->group(group);
-  verb.add_option("--out", picture.out, "Output file: NAME.png or NAME.jpg")
+  verb.add_option("--adapter", image_arguments.adapter, "LoRA: run folder, adapter folder or file")
+      ->group(group);
+  verb.add_option("--out", image_arguments.out, "Output file: NAME.png or NAME.jpg")
       ->capture_default_str()
       ->group(group);
-  verb.add_option("--solver", picture.solver, "Solver: euler (for flow), ddim or dpm (for epsilon and v)")
+  verb.add_option("--solver", image_arguments.solver,
+                  "Solver: euler (for flow), ddim or dpm (for epsilon and v)")
       ->check(CLI::IsMember(kSolvers))
       ->group(group);
 }
@@ -249,7 +252,7 @@ void add_generate(CLI::App& app) {
       ->capture_default_str();
   verb->add_flag("--tokens", arguments->tokens,
                  "Read and print token ids instead of text, without a tokenizer");
-  add_image_options(*verb, arguments->picture);
+  add_image_options(*verb, arguments->image);
   allow_overrides(*verb);
   set_example(*verb, "hearth generate MODEL --prompt \"Once upon a time\"");
   verb->callback([=] { run_generate(*verb, *arguments); });

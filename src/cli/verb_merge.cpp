@@ -21,11 +21,11 @@ void add_merge(CLI::App& app) {
   set_example(*verb, "hearth merge --adapter runs/llama-lora --out merged");
   verb->callback([=] {
     const hub::FolderOptions options{.out = arguments->out, .num_threads = num_available_cpus()};
-    const bool pictures = hub::is_denoiser(arguments->adapter);
-    const hub::ModelFolder model = pictures ? hub::find_denoiser(arguments->adapter, arguments->model)
-                                            : hub::find_adapted_model(arguments->adapter, arguments->model);
+    const bool images = hub::is_denoiser(arguments->adapter);
+    const hub::ModelFolder model = images ? hub::find_denoiser(arguments->adapter, arguments->model)
+                                          : hub::find_adapted_model(arguments->adapter, arguments->model);
     const int64_t changed =
-        pictures ? hub::export_denoiser(model, options) : hub::export_folder(model, options);
+        images ? hub::export_denoiser(model, options) : hub::export_folder(model, options);
     say("{}: {} weights changed by {}\n", arguments->out, changed, model.adapter.string());
   });
 }

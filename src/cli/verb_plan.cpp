@@ -208,7 +208,7 @@ void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
   if (memory > 0) largest = search_with_offload(on_gpu, memory);
   const engine::Plan plan = engine::make_plan(options, std::span(&options.batch, 1), {});
   planner::PlanReport report = planner::make_plan_report(plan);
-  report.kept_bytes = recipe.data.keep_pictures;
+  report.kept_bytes = recipe.data.keep_images;
   const exec::Program& program = plan.train_program();
   write_file_atomically(arguments.svg, arena::draw_svg(program.problem, program.solution));
   std::optional<BudgetPlans> fits;

@@ -24,7 +24,7 @@ std::vector<fs::path> images_of(const std::vector<std::string>& names) {
       images.emplace_back(name);
       continue;
     }
-    for (const auto& [stem, path] : data::picture_files(name)) images.push_back(path);
+    for (const auto& [stem, path] : data::image_files(name)) images.push_back(path);
   }
   if (images.empty())
     user_error("there are no images ({}) in {}; try a folder that contains images directly",

@@ -7,21 +7,21 @@
 
 namespace hearth::data {
 
-Extent fit(Extent picture, Extent frame) {
+Extent fit(Extent original, Extent frame) {
   // Integer arithmetic, so that the limiting side equals the frame exactly.
-  if (picture.height * frame.width >= picture.width * frame.height)
-    return {frame.height, std::max<int64_t>(1, picture.width * frame.height / picture.height)};
-  return {std::max<int64_t>(1, picture.height * frame.width / picture.width), frame.width};
+  if (original.height * frame.width >= original.width * frame.height)
+    return {frame.height, std::max<int64_t>(1, original.width * frame.height / original.height)};
+  return {std::max<int64_t>(1, original.height * frame.width / original.width), frame.width};
 }
 
-Extent shrunk_to_fit(Extent picture, Extent frame) {
-  const bool shrinks = picture.height > frame.height || picture.width > frame.width;
-  return shrinks ? fit(picture, frame) : picture;
+Extent shrunk_to_fit(Extent original, Extent frame) {
+  const bool shrinks = original.height > frame.height || original.width > frame.width;
+  return shrinks ? fit(original, frame) : original;
 }
 
 ImageReader::ImageReader(const BoxedImages& set, int64_t height, int64_t width,
                          std::shared_ptr<ImageCacheBudget> budget)
-    : set_(set), height_(height), width_(width), cache_(std::ssize(set.pictures), std::move(budget)) {
+    : set_(set), height_(height), width_(width), cache_(std::ssize(set.images), std::move(budget)) {
   HEARTH_CHECK(height > 0 && width > 0);
 }
 
@@ -34,11 +34,11 @@ std::shared_ptr<const Image> ImageReader::read(int64_t index) const {
 }
 
 const Image& ImageReader::read_file(int64_t index) const {
-  const BoxedImage& picture = set_.pictures.at(static_cast<size_t>(index));
-  const std::string name = picture.file.string();
-  const MappedFile file(picture.file);
+  const BoxedImage& original = set_.images.at(static_cast<size_t>(index));
+  const std::string name = original.file.string();
+  const MappedFile file(original.file);
   const ImageHeader header = read_image_header(file.bytes(), name);
-  const Exif exif = exif_of(picture, header, set_.exif);
+  const Exif exif = exif_of(original, header, set_.exif);
   const Extent size = shrunk_to_fit(header.size(exif), {height_, width_});
   thread_local ImageBuffers buffers;
   return read_image(file.bytes(), 3, size, name, buffers, exif);

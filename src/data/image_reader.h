@@ -10,9 +10,9 @@
 namespace hearth::data {
 
 /// Returns an image size scaled to fit into a frame, keeping the aspect ratio; at least one pixel per side.
-Extent fit(Extent picture, Extent frame);
+Extent fit(Extent image, Extent frame);
 /// Returns fit(), or the original size if it is not larger than the frame.
-Extent shrunk_to_fit(Extent picture, Extent frame);
+Extent shrunk_to_fit(Extent image, Extent frame);
 
 /// Reads images of a set as RGB, downscaled to fit into a frame if larger, with a cache of limited size.
 /// Thread-safe; the result depends only on the index.

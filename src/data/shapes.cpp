@@ -275,11 +275,11 @@ BoxedImages shape_boxes(uint64_t series, int64_t count, Extent size) {
     box.x1 = static_cast<double>(scene.box[2]);
     box.y1 = static_cast<double>(scene.box[3]);
     box.area = (box.x1 - box.x0) * (box.y1 - box.y0);
-    made.pictures.push_back({.file = fmt::format("shape {}", i),
-                             .width = size.width,
-                             .height = size.height,
-                             .id = i + 1,
-                             .boxes = {box}});
+    made.images.push_back({.file = fmt::format("shape {}", i),
+                           .width = size.width,
+                           .height = size.height,
+                           .id = i + 1,
+                           .boxes = {box}});
   }
   made.draw = draw;
   return made;

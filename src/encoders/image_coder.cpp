@@ -140,9 +140,9 @@ void ImageCoder::read_statistics() {
 }
 
 ModelPart::Graph ImageCoder::grow_encoder(nn::Builder& builder, Extent size) const {
-  const ir::ValueId picture =
+  const ir::ValueId source =
       builder.input("picture", {.dtype = DType::f32, .shape = {1, size.height, size.width, 3}});
-  return {.inputs = {picture}, .outputs = {models::build_image_encoder(builder, config_, picture)}};
+  return {.inputs = {source}, .outputs = {models::build_image_encoder(builder, config_, source)}};
 }
 
 ModelPart::Graph ImageCoder::grow_decoder(nn::Builder& builder, Extent size) const {
@@ -168,18 +168,18 @@ ModelPart& ImageCoder::encoder(Extent pixels) {
   return encoder_->part;
 }
 
-std::vector<float> ImageCoder::encode(const data::Image& picture) {
+std::vector<float> ImageCoder::encode(const data::Image& source) {
   const int64_t multiple = config_.side_multiple();
-  if (picture.height % multiple != 0 || picture.width % multiple != 0 || picture.size().shorter() == 0) {
+  if (source.height % multiple != 0 || source.width % multiple != 0 || source.size().shorter() == 0) {
     user_error("the image has {1} x {2} pixels, but its sides must be multiples of {0}", multiple,
-               picture.width, picture.height);
+               source.width, source.height);
   }
-  const data::Image rgb = data::convert(picture, 3);
+  const data::Image rgb = data::convert(source, 3);
   std::vector<float> pixels(rgb.pixels.size() + engine::kInputSlack);
   std::ranges::transform(rgb.pixels, pixels.begin(),
                          [](uint8_t level) { return static_cast<float>(level) / 127.5F - 1; });
-  const std::span<const float> moments = encoder(picture.size()).run({{{"picture", pixels.data()}}, 1});
-  const int64_t height = picture.height / factor(), width = picture.width / factor();
+  const std::span<const float> moments = encoder(source.size()).run({{{"picture", pixels.data()}}, 1});
+  const int64_t height = source.height / factor(), width = source.width / factor();
   std::vector<float> latents;
   latents.reserve(static_cast<size_t>(channels() * height * width));
   for (int64_t c = 0; c < channels(); ++c) {

@@ -28,7 +28,7 @@ class ImageCoder {
   /// Returns latents [channels, height / factor, width / factor]: means of the distribution, shifted and
   /// scaled. Runs on the CPU if the image does not fit on the GPU. Throws a UserError if a side is not a
   /// multiple of the required factor.
-  std::vector<float> encode(const data::Image& picture);
+  std::vector<float> encode(const data::Image& image);
   /// Returns the RGB image of latents of `size`. If the full image exceeds the memory budget, decodes
   /// overlapping tiles and blends them linearly. Throws a UserError if not even the smallest tiles fit.
   data::Image decode(std::span<const float> latents, Extent size);

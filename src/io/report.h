@@ -68,7 +68,7 @@ struct ReportData {
   std::string strips_title;
   std::vector<LegendEntry> legend;  ///< colors in the sample images
   std::vector<ImageStrip> strips;
-  std::vector<std::string> pictures;  ///< additional charts as SVG
+  std::vector<std::string> charts;  ///< additional charts as SVG
   std::string arena_svg;
 };
 

@@ -180,7 +180,7 @@ void add_image_fields(std::vector<Field>& fields) {
   key("keep_pictures",
       "folder, masks, boxes: memory for decoded images, e.g. 2GiB, so that each file is read once; shared by "
       "all devices; 0: off",
-      &Data::keep_pictures, Bytes{"a size like 2GiB, or 0"});
+      &Data::keep_images, Bytes{"a size like 2GiB, or 0"});
   key("exif",
       "Images: orientation in EXIF (also of TIFF and AVIF). apply: rotate images upright; ignore: keep the "
       "pixels as stored",
@@ -375,7 +375,7 @@ void add_diffuse_fields(std::vector<Field>& fields) {
   key("prior_weight", "Loss weight of the images in diffuse.prior", &Diffuse::prior_weight,
       RealRange{0, 100});
   key("text_tokens", "Max tokens of a caption", &Diffuse::text_tokens, IntegerRange{1, 4096});
-  key("val_pictures", "Number of held-out images for the loss at fixed noise", &Diffuse::val_pictures,
+  key("val_pictures", "Number of held-out images for the loss at fixed noise", &Diffuse::val_images,
       IntegerRange{1, 100000});
   key("prompts",
       "Prompts of the images that evaluations generate, e.g. [a red house]; empty: classes or captions of "

@@ -43,7 +43,7 @@ enum class DataKind : uint8_t {
   shapes,   ///< needs no data.path
   tensors,  ///< safetensors with any number of channels
   text,     ///< text of language models
-  pictures  ///< all other kinds: images in a folder
+  images    ///< all other kinds: images in a folder
 };
 
 }  // namespace hearth::recipe
@@ -90,7 +90,7 @@ namespace hearth::recipe {
 /// Value of Recipe::device for training on the CPU.
 inline constexpr const char* kCpu = "cpu";
 
-/// Returns the category of a value of data.kind; `pictures` for names that are not in kNames<DataKind>.
+/// Returns the category of a value of data.kind; `images` for names that are not in kNames<DataKind>.
 DataKind data_kind(std::string_view name);
 
 // Each struct below is a section of the YAML file with the same name.
@@ -178,7 +178,7 @@ struct Data {
   std::string classes;                 ///< masks: file with the class table
   std::string unlabeled = "auto";      ///< masks: ignored pixel value: a number, auto or none
   std::vector<int64_t> class_numbers;  ///< masks: see data::MaskOptions::class_numbers
-  int64_t keep_pictures = 0;           ///< max bytes of decoded images in memory, over all devices
+  int64_t keep_images = 0;             ///< max bytes of decoded images in memory, over all devices
   int64_t context = 1024;              ///< tokens in a row (sequence length)
   std::string val_path;                ///< held-out text; empty: the last val_share of the data
   double val_share = 0.1;
@@ -275,7 +275,7 @@ struct Diffuse {
   std::string prior;                 ///< folder of images of the class, for prior preservation
   double prior_weight = 1;           ///< loss weight of the images of `prior`
   int64_t text_tokens = 512;         ///< max tokens of a caption
-  int64_t val_pictures = 64;         ///< held-out images for the loss at fixed noise
+  int64_t val_images = 64;           ///< held-out images for the loss at fixed noise
   std::vector<std::string> prompts;  ///< prompts of generated images; empty: classes or captions of the data
   int64_t steps = 20;                ///< sampling steps of generated images
   double guidance = 1;               ///< guidance scale of generated images

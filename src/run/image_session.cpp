@@ -185,9 +185,8 @@ std::vector<GeneratedImage> ImageSession::generate(const ImageRequest& request) 
   if (!options_.keep_denoiser) engine_.reset();
   std::vector<GeneratedImage> made;
   for (const std::vector<float>& latents : all) {
-    GeneratedImage one{.image = codec_->picture(latents, options.latents),
-                       .settings = {},
-                       .note = notes_.at(request.prompt)};
+    GeneratedImage one{
+        .image = codec_->image(latents, options.latents), .settings = {}, .note = notes_.at(request.prompt)};
     one.settings = {{"prompt", request.prompt},
                     {"seed", std::to_string(request.seed + made.size())},
                     {"steps", std::to_string(options.sampler.steps)},

@@ -136,7 +136,7 @@ void describe(Trainer& trainer, const recipe::Recipe& recipe, Reporter& reporter
   reporter.message(trainer.task().describe());
   warn(trainer.task(), reporter);
   planner::PlanReport plan = planner::make_plan_report(trainer.engine().plan());
-  plan.kept_bytes = recipe.data.keep_pictures;
+  plan.kept_bytes = recipe.data.keep_images;
   const std::string table = planner::to_table(plan);
   reporter.message(fmt::format("{} at micro-batch {}:\n{}", recipe::model_name(recipe), recipe.train.batch,
                                std::string_view(table).substr(0, table.size() - 1)));

@@ -53,14 +53,14 @@ std::optional<Suggestion> suggest_for_boxes(const fs::path& data) {
   if (!data::has_boxes(data)) return std::nullopt;
   const data::BoxedImages train = data::read_boxes(data, "train"), test = data::read_boxes(data, "test");
   int64_t num_boxes = 0;
-  for (const data::BoxedImage& image : train.pictures) num_boxes += std::ssize(image.boxes);
+  for (const data::BoxedImage& image : train.images) num_boxes += std::ssize(image.boxes);
   Suggestion made{.overrides = {data_path(data)}};
   made.found = {fmt::format("{} training and {} test images with {} around objects of {}: {}",
-                            train.pictures.size(), test.pictures.size(), counted(num_boxes, "box"),
+                            train.images.size(), test.images.size(), counted(num_boxes, "box"),
                             counted(std::ssize(train.class_names), "class"),
                             listed(train.class_names, kMaxNamed))};
   // With few images use the smallest YOLOX, which a few hundred images train from scratch.
-  made.recipe = train.pictures.size() < 2000 ? "detect-small" : "detect-yolox";
+  made.recipe = train.images.size() < 2000 ? "detect-small" : "detect-yolox";
   return made;
 }
 

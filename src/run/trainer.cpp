@@ -389,7 +389,7 @@ void Trainer::evaluate_and_report() {
 
 void Trainer::report_evaluation(const tasks::Evaluation& found) {
   std::vector<ImageReport> images;
-  for (const auto& [name, image] : found.pictures)
+  for (const auto& [name, image] : found.images)
     images.push_back({.name = name, .size = {image.height, image.width}, .png = data::encode_png(image)});
   sink_->evaluation({.step = state_.step,
                      .loss = found.loss,

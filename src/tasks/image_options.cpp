@@ -29,8 +29,8 @@ data::PixelOptions pixel_options(const recipe::Recipe& recipe) {
           .std = data.std};
 }
 
-std::shared_ptr<data::ImageCacheBudget> picture_budget(const recipe::Recipe& recipe) {
-  const int64_t bytes = recipe.data.keep_pictures / recipe.devices;
+std::shared_ptr<data::ImageCacheBudget> image_budget(const recipe::Recipe& recipe) {
+  const int64_t bytes = recipe.data.keep_images / recipe.devices;
   return bytes > 0 ? std::make_shared<data::ImageCacheBudget>(bytes) : nullptr;
 }
 

@@ -18,7 +18,7 @@ models::ModelOptions model_options(const recipe::Recipe& recipe);
 /// Returns how images are resized and normalized.
 data::PixelOptions pixel_options(const recipe::Recipe& recipe);
 /// Returns the memory budget of the cache of decoded images; null: no cache.
-std::shared_ptr<data::ImageCacheBudget> picture_budget(const recipe::Recipe& recipe);
+std::shared_ptr<data::ImageCacheBudget> image_budget(const recipe::Recipe& recipe);
 /// Returns loader options with the model's min batch: 2 if one row leaves a batch norm a single value per
 /// channel (DeepLab's pooled features, mlp).
 data::LoaderOptions image_loader_options(const recipe::Recipe& recipe);

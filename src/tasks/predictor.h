@@ -13,7 +13,7 @@ class Predictor {
   virtual ~Predictor() = default;
   /// Evaluates the model on an image (a micro-batch of one row), writes its files, if any, and returns a line
   /// of text about the prediction. UserError if the image cannot be read.
-  virtual std::string predict(engine::Engine& engine, const fs::path& picture) = 0;
+  virtual std::string predict(engine::Engine& engine, const fs::path& image) = 0;
   /// True if predict() writes files that are named after the image.
   virtual bool writes_files() const { return true; }
   /// Writes the files about all images. Called once, after the last predict().

@@ -33,7 +33,7 @@ struct Evaluation {
   std::vector<io::ReportTable> tables;
   std::vector<io::ImageStrip> strips;
   /// Generated images, for the samples folder.
-  std::vector<SampleImage> pictures;
+  std::vector<SampleImage> images;
 };
 
 /// Training data as micro-batches, epoch after epoch.

@@ -435,7 +435,7 @@ TEST(PlanCsv, TheLargestNumbersDoNotOverflow) {
   EXPECT_EQ(solution.height, kMaxProblemBytes);
 }
 
-TEST(PlanPicture, HoldsOneRectanglePerBuffer) {
+TEST(PlanImage, HoldsOneRectanglePerBuffer) {
   const Problem problem = random_problem(6, {.num_buffers = 12, .num_times = 9});
   const std::string svg = draw_svg(problem, solve(problem));
   EXPECT_THAT(svg, HasSubstr("<svg"));

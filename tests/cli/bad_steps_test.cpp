@@ -14,32 +14,32 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr int64_t kNumPictures = 128, kNumValues = 3 * 64;
-/// With four pictures an update and without shuffling, step 26 of each epoch of 32 meets it.
+constexpr int64_t kNumImages = 128, kNumValues = 3 * 64;
+/// With four images an update and without shuffling, step 26 of each epoch of 32 meets it.
 constexpr int64_t kBroken = 103;
-/// A batch norm would take no notice of a picture that is too bright.
+/// A batch norm would take no notice of a image that is too bright.
 constexpr const char* kWithoutNorm = "model.name=simplecnn ";
 
 class BadSteps : public Program {
  protected:
   BadSteps() {
-    put_pictures("nan", std::numeric_limits<float>::quiet_NaN());
-    put_pictures("huge", 1e4F);
+    put_images("nan", std::numeric_limits<float>::quiet_NaN());
+    put_images("huge", 1e4F);
   }
-  /// Pictures of noise, one of which has this value in its first pixels.
-  void put_pictures(const std::string& name, float value) const {
-    std::vector<float> images(static_cast<size_t>(kNumPictures * kNumValues));
-    std::vector<int32_t> labels(static_cast<size_t>(kNumPictures));
+  /// Images of noise, one of which has this value in its first pixels.
+  void put_images(const std::string& name, float value) const {
+    std::vector<float> images(static_cast<size_t>(kNumImages * kNumValues));
+    std::vector<int32_t> labels(static_cast<size_t>(kNumImages));
     PhiloxSequence random(3, 0);
     for (float& pixel : images) pixel = random.uniform(-1, 1);
     for (int32_t& label : labels) label = static_cast<int32_t>(random.below(10));
     std::fill_n(images.begin() + kBroken * kNumValues, 20, value);
     io::write_safetensors(
         at(name + ".safetensors"),
-        {{.name = "images", .shape = {kNumPictures, 3, 8, 8}, .bytes = std::as_bytes(std::span(images))},
+        {{.name = "images", .shape = {kNumImages, 3, 8, 8}, .bytes = std::as_bytes(std::span(images))},
          {.name = "labels",
           .dtype = DType::i32,
-          .shape = {kNumPictures},
+          .shape = {kNumImages},
           .bytes = std::as_bytes(std::span(labels))}});
   }
   static std::string train(const std::string& pictures, const std::string& run) {
@@ -79,7 +79,7 @@ class BadSteps : public Program {
 };
 
 TEST_F(BadSteps, AreLeftOutWhateverWasInThem) {
-  put_pictures("vast", 1e6F);
+  put_images("vast", 1e6F);
   for (const char* pictures : {"huge", "vast"}) {
     EXPECT_THAT(works(train(pictures, pictures) + kWithoutNorm),
                 AllOf(HasSubstr("step 26: the loss is "), HasSubstr(" deviations above the mean of 2."),

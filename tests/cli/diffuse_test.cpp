@@ -1,4 +1,4 @@
-// Models that make pictures: trained, resumed, shared out, and asked for pictures.
+// Models that make images: trained, resumed, shared out, and asked for images.
 #include <sstream>
 
 #include "data/images/image.h"
@@ -38,7 +38,7 @@ threads: 1
   }
 };
 
-TEST_F(Diffuse, RunsEndWithPicturesAndTheirReport) {
+TEST_F(Diffuse, RunsEndWithImagesAndTheirReport) {
   for (const char* name : {"flux", "dit"}) {
     const std::string out = works(fmt::format("hearth train {0}.yaml --out {0}", name));
     EXPECT_THAT(out, AllOf(HasSubstr("64 training and 8 validation images of 10 classes, 16x16 pixels"),
@@ -82,7 +82,7 @@ TEST_F(Diffuse, ResumeToTheBit) {
   EXPECT_TRUE(get("whole/samples/step-000006-classes.png") == get("parts/samples/step-000006-classes.png"));
 }
 
-TEST_F(Diffuse, PicturesDependOnTheirSeedAlone) {
+TEST_F(Diffuse, ImagesDependOnTheirSeedAlone) {
   works("hearth train flux.yaml --out run && hearth train dit.yaml --out dit");
   works("hearth generate run --prompt star --seed 7 --count 3 --out three.png");
   works("hearth generate run --prompt star --seed 8 --out one.png --threads 2");
@@ -198,7 +198,7 @@ threads: 1
   }
 };
 
-TEST_F(LatentDiffuse, PicturesAreEncodedOnceAndSamplesDecoded) {
+TEST_F(LatentDiffuse, ImagesAreEncodedOnceAndSamplesDecoded) {
   const std::string out = works("hearth train latent.yaml --out run");
   EXPECT_THAT(out, AllOf(HasSubstr("64 training and 8 validation images of 10 classes, 16x16 pixels"),
                          HasSubstr("encoding 132 images into cache"), HasSubstr("1 images in samples/")));
@@ -250,13 +250,13 @@ TEST_F(LatentDiffuse, GpusEncodeBeforeTheyTrain) {
   EXPECT_NE(cached("cache"), cached("here-cache")) << "a GPU rounds otherwise";
 }
 
-TEST_F(LatentDiffuse, FlippedPicturesAreLearnedFrom) {
+TEST_F(LatentDiffuse, FlippedImagesAreLearnedFrom) {
   works("hearth train latent.yaml --out flipped && hearth train latent.yaml --out straight data.flip=false");
   EXPECT_FALSE(get("flipped/model.safetensors") == get("straight/model.safetensors"));
   EXPECT_EQ(num_cached(), 132);
 }
 
-TEST_F(LatentDiffuse, GrayPicturesAreResizedAndRepeated) {
+TEST_F(LatentDiffuse, GrayImagesAreResizedAndRepeated) {
   const auto big_endian = [](std::initializer_list<int> numbers) {
     std::string bytes;
     for (const int number : numbers)

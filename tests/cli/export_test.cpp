@@ -144,7 +144,7 @@ TEST_F(Export, TheFormatFollowsFromTheEnding) {
   EXPECT_FALSE(has("n.gguf"));
 }
 
-TEST_F(Export, ARunOnPicturesBecomesAFolderThatPredictAndEvalOpen) {
+TEST_F(Export, ARunOnImagesBecomesAFolderThatPredictAndEvalOpen) {
   works("hearth train tiny.yaml --out pictures train.eval_every=2 optimizer.lr=0.5");
   put("a.png", data::encode_png(data::speckled(8, 8, 3)));
   EXPECT_THAT(works("hearth export pictures --out small"),

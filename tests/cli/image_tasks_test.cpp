@@ -11,7 +11,7 @@ using testing::Not;
 
 constexpr int64_t kSide = 32;
 
-std::string picture_of(int64_t number, Extent size = kSide) {
+std::string image_of(int64_t number, Extent size = kSide) {
   data::Image image{.height = size.height, .width = size.width, .channels = 3};
   auto state = static_cast<uint32_t>(number + 1);
   for (int64_t i = 0; i < size.num_pixels() * 3; ++i)
@@ -25,14 +25,14 @@ std::string mask_of(uint8_t label, int64_t side = kSide) {
   return data::encode_png(mask);
 }
 
-/// A folder in which one class has many pictures and another a single one.
+/// A folder in which one class has many images and another a single one.
 class Classification : public Program {
  protected:
   Classification() {
     for (int i = 0; i < 8; ++i)
-      put(fmt::format("set/train/{}/{}.png", i < 7 ? "cat" : "dog", i), picture_of(i));
-    put("set/test/cat/8.png", picture_of(8));
-    put("set/test/dog/9.png", picture_of(9));
+      put(fmt::format("set/train/{}/{}.png", i < 7 ? "cat" : "dog", i), image_of(i));
+    put("set/test/cat/8.png", image_of(8));
+    put("set/test/dog/9.png", image_of(9));
     put("c.yaml",
         "threads: 1\nmodel: {name: mlp, num_classes: 2, hidden: [8]}\ndata: {kind: folder, path: set, "
         "image_size: 8, flip: true, jitter: 0.2}\n"
@@ -127,7 +127,7 @@ TEST_F(Classification, AnExportNeedsNoTrainingFolder) {
   const auto line = [&](const std::string& from) {
     return works(fmt::format("hearth predict {} 8.png | grep 8.png", from));
   };
-  put("8.png", picture_of(8));
+  put("8.png", image_of(8));
   const std::string said = line("run");
   EXPECT_THAT(said, AllOf(HasSubstr("cat"), HasSubstr("dog")));
   EXPECT_THAT(get("exported/model.safetensors"), HasSubstr(R"(cat\",\"dog)"));
@@ -135,21 +135,21 @@ TEST_F(Classification, AnExportNeedsNoTrainingFolder) {
   fs::rename(at("set"), at("moved"));
   EXPECT_EQ(line("exported"), said);
   // Another folder's classes are not the model's.
-  put("other/train/yak/1.png", picture_of(1));
-  put("other/train/zebu/1.png", picture_of(2));
+  put("other/train/yak/1.png", image_of(1));
+  put("other/train/zebu/1.png", image_of(2));
   EXPECT_EQ(line("exported data.path=other"), said);
 }
 
 TEST_F(Classification, AFolderPerClassIsEnough) {
   for (int i = 0; i < 20; ++i)
-    put(fmt::format("plain/{}/{}.png", i % 2 == 0 ? "ant" : "bee", i), picture_of(i));
+    put(fmt::format("plain/{}/{}.png", i % 2 == 0 ? "ant" : "bee", i), image_of(i));
   EXPECT_THAT(works("hearth validate c.yaml data.path=plain"),
               HasSubstr("plain has no validation split: 3 of 20 images are held out"));
   EXPECT_THAT(works("hearth train c.yaml data.path=plain --out run"), HasSubstr("2 classes: ant, bee\n"));
   refused("hearth train c.yaml data.path=plain data.val_share=0 --out a", {"no image is held out"});
 }
 
-TEST_F(Classification, KeptPicturesTrainToTheSameBits) {
+TEST_F(Classification, KeptImagesTrainToTheSameBits) {
   for (const char* keep : {"0", "500B", "1MiB"})
     works(fmt::format("hearth train c.yaml data.keep_pictures={0} --out run{0}", keep));
   EXPECT_THAT(works("hearth plan c.yaml data.keep_pictures=1MiB"), HasSubstr("image cache, at most"));
@@ -161,10 +161,10 @@ class Segmentation : public Program {
  protected:
   Segmentation() {
     for (int i = 0; i < 4; ++i) {
-      put(fmt::format("set/train/images/{}.png", i), picture_of(i));
+      put(fmt::format("set/train/images/{}.png", i), image_of(i));
       put(fmt::format("set/train/masks/{}.png", i), mask_of(1 + i % 2));
     }
-    put("set/val/images/9.png", picture_of(9));
+    put("set/val/images/9.png", image_of(9));
     put("set/val/masks/9.png", mask_of(1));
     put("set/classes.txt", "wall\nfloor\ndoor\n");
     put("s.yaml",
@@ -184,7 +184,7 @@ TEST_F(Segmentation, TrainsEvaluatesAndPredicts) {
   EXPECT_THAT(works("hearth predict run set/val/images"), HasSubstr("run/predictions/9.png"));
   for (const char* name : {"9.png", "9_color.png", "9_overlay.png"})
     EXPECT_TRUE(has(std::string("run/predictions/") + name)) << name;
-  // In the picture's own size, whatever the model takes.
+  // In the image's own size, whatever the model takes.
   const std::string file = get("run/predictions/9.png");
   const data::Image made = data::decode_numbers(std::as_bytes(std::span(file)), "9.png");
   EXPECT_EQ(made.size(), Extent(kSide));
@@ -194,7 +194,7 @@ TEST_F(Segmentation, TrainsEvaluatesAndPredicts) {
   EXPECT_TRUE(has("elsewhere/9_overlay.png"));
 }
 
-TEST_F(Segmentation, KeptPicturesTrainToTheSameBits) {
+TEST_F(Segmentation, KeptImagesTrainToTheSameBits) {
   works("hearth train s.yaml train.epochs=3 train.steps=0 --out plain");
   works("hearth train s.yaml train.epochs=3 train.steps=0 data.keep_pictures=1MiB --out kept");
   EXPECT_TRUE(get("plain/model.safetensors") == get("kept/model.safetensors"));
@@ -242,7 +242,7 @@ TEST_F(Segmentation, ALastBatchThatCannotTrainIsLeftOut) {
 
 TEST_F(Segmentation, BalanceDrawsRareClassesMoreOften) {
   for (int i = 4; i < 6; ++i) {
-    put(fmt::format("set/train/images/{}.png", i), picture_of(i));
+    put(fmt::format("set/train/images/{}.png", i), image_of(i));
     put(fmt::format("set/train/masks/{}.png", i), mask_of(0));
   }
   const std::string train = "hearth train s.yaml train.epochs=2 train.steps=0 --out ";
@@ -283,7 +283,7 @@ class Detection : public Program {
   Detection() {
     for (int i = 0; i < 5; ++i) {
       const char* split = i == 4 ? "val" : "train";
-      put(fmt::format("set/images/{}/{}.png", split, i), picture_of(i));
+      put(fmt::format("set/images/{}/{}.png", split, i), image_of(i));
       put(fmt::format("set/labels/{}/{}.txt", split, i), fmt::format("{} 0.5 0.5 0.4 0.6\n", i % 2));
     }
     put("set/data.yaml", "train: images/train\nval: images/val\nnames: [cup, plate]\n");
@@ -318,7 +318,7 @@ TEST_F(Detection, TrainsEvaluatesAndPredicts) {
 
 TEST_F(Detection, BadLabelsAreRefusedOrLeftOut) {
   put("set/labels/train/2.txt", "0 0.5 0.5 0.4 0.6\n0 0.5 0.5 x 0.6\n");
-  put("set/images/val/5.png", picture_of(5));
+  put("set/images/val/5.png", image_of(5));
   put("set/labels/val/5.txt", "7 0.5 0.5 0.4 0.6\n");
   refused("hearth validate d.yaml", {"set/labels/train/2.txt:2: expected a number, got 'x'"});
   const std::string train =
@@ -335,7 +335,7 @@ TEST_F(Detection, BadLabelsAreRefusedOrLeftOut) {
 
 TEST_F(Detection, AReportOfManyLargeImagesStaysSmall) {
   // Noise, which compresses worse than any photograph.
-  const std::string noise = picture_of(0, {480, 640});
+  const std::string noise = image_of(0, {480, 640});
   for (int i = 0; i < 80; ++i) {
     put(fmt::format("set/images/val/n{}.png", i), noise);
     put(fmt::format("set/labels/val/n{}.txt", i), "1 0.5 0.5 0.4 0.6\n");
@@ -347,7 +347,7 @@ TEST_F(Detection, AReportOfManyLargeImagesStaysSmall) {
 }
 
 TEST_F(Detection, LabelsThatLeadOutOfTheDataAreRefused) {
-  put("elsewhere/images/secret.png", picture_of(1));
+  put("elsewhere/images/secret.png", image_of(1));
   put("elsewhere/labels/secret.txt", "0 0.5 0.5 0.4 0.6\n");
   put("set/list.txt", "../elsewhere/images/secret.png\n");
   put("set/data.yaml", "train: images/train\nval: list.txt\nnames: [cup, plate]\n");

@@ -30,8 +30,8 @@ class Mistakes : public Program {
     put("mnist/t10k-images-idx3-ubyte", idx_images(4, 8, 256));
     put("mnist/t10k-labels-idx1-ubyte", idx_labels(4, std::string(4, '\1')));
   }
-  /// A folder per class with pictures that can be read.
-  void put_pictures() const {
+  /// A folder per class with images that can be read.
+  void put_images() const {
     for (const char* split : {"train", "test"}) {
       for (const char* name : {"cat", "dog"}) {
         put(fmt::format("pictures/{}/{}/a.png", split, name), data::encode_png(speckled(8, 8, 3)));
@@ -82,10 +82,10 @@ TEST_F(Mistakes, NamesFromFilesDoNotSteerTheTerminal) {
   put("r.yaml", "model: {name: mlp, num_classes: 3}\ndata: {kind: folder, path: pictures, image_size: 8}\n");
   const Result result =
       shell("hearth validate r.yaml; hearth train \"$(printf 'x\\033[31m.yaml')\"; hearth eval $'a\\nb'");
-  const std::string picture = data::encode_png(speckled(8, 8, 3));
+  const std::string image = data::encode_png(speckled(8, 8, 3));
   for (const char* name : {"train/a\x1b[31m", "train/b\rx", "test/a\x1b[31m", "test/b\rx"})
-    put(fmt::format("good/{}/a.png", name), picture);
-  put("\x1b[31m.png", picture);
+    put(fmt::format("good/{}/a.png", name), image);
+  put("\x1b[31m.png", image);
   works("hearth train r.yaml data.path=good --out run train.steps=2 train.batch=2");
   const Result predicted = shell("hearth predict run *.png; hearth validate r.yaml data.path=good");
   EXPECT_THAT(predicted.out, testing::HasSubstr("\\x1b[31m.png: "));
@@ -267,7 +267,7 @@ TEST_F(Mistakes, InSizes) {
   refused("hearth train tiny.yaml data.image_size=1000000", {"4 to 4096", "data.image_size", "'1000000'"});
   refused("hearth train tiny.yaml train.batch=99999999999999", {"1 to 1048576", "train.batch"});
   refused("hearth train tiny.yaml model.hidden=[0]", {"model.hidden", "got 0"});
-  // Terabytes: the pictures are made on demand.
+  // Terabytes: the images are made on demand.
   const std::string huge = "data.image_size=4096 data.count=1000000 train.batch=1000000";
   refused("hearth train tiny.yaml --out run " + huge, {"are free", "1000000", "TiB", "train.batch"});
   EXPECT_FALSE(has("run"));
@@ -340,8 +340,8 @@ TEST_F(Mistakes, InIdxFiles) {
   works(train);
 }
 
-TEST_F(Mistakes, InPictures) {
-  put_pictures();
+TEST_F(Mistakes, InImages) {
+  put_images();
   const std::string train = "hearth train tiny.yaml data.kind=folder data.path=pictures model.num_classes=2 ";
   works(train + "--out run");
   EXPECT_THAT(works("hearth predict run pictures/test/dog/b.jpg"), testing::HasSubstr("dog"));
@@ -385,12 +385,12 @@ TEST_F(Mistakes, InTensors) {
 TEST_F(Mistakes, InWeights) {
   works("hearth train tiny.yaml --out run");
   const std::string weights = get("run/best.safetensors");
-  const std::string picture = "picture.png";
-  put(picture, data::encode_png(speckled(8, 8, 3)));
+  const std::string image = "picture.png";
+  put(image, data::encode_png(speckled(8, 8, 3)));
   const auto all_refuse = [&](const std::string& contents, const std::vector<std::string>& parts) {
     put("run/best.safetensors", contents);
     refused("hearth eval run", parts);
-    refused("hearth predict run " + picture, parts);
+    refused("hearth predict run " + image, parts);
     refused("hearth train tiny.yaml --out next init=run/best.safetensors", parts);
   };
   all_refuse(weights.substr(0, weights.size() - 3), {"run/best.safetensors", "fc2.bias"});

@@ -293,7 +293,7 @@ std::string picture(uint8_t pixel) {
   return data::encode_png(image);
 }
 
-TEST_F(Verbs, TheReportShowsPicturesOfEveryClass) {
+TEST_F(Verbs, TheReportShowsImagesOfEveryClass) {
   for (const char* name : {"dark", "gray", "light"}) {
     for (int i = 0; i < 100; ++i) put(fmt::format("pictures/test/{}/{}.png", name, i), picture(9));
     put(fmt::format("pictures/train/{}/a.png", name), picture(9));
@@ -447,9 +447,9 @@ TEST_F(Verbs, BenchModelsACardThatIsNotThere) {
   const std::string text = works("hearth bench llama15m-b8-bf16 --model-gpu rx7900xtx");
   EXPECT_THAT(text, AllOf(HasSubstr("a model, not a measurement"), HasSubstr("tokens/s"), HasSubstr("MFU"),
                           HasSubstr("ROCm issue 5725")));
-  const std::string pictures =
+  const std::string images =
       works("hearth bench recipes/mnist-mlp.yaml --model-gpu rx7900xt train.accumulate=2");
-  EXPECT_THAT(pictures, AllOf(HasSubstr("images/s"), HasSubstr(" zero"), HasSubstr(" accumulate")));
+  EXPECT_THAT(images, AllOf(HasSubstr("images/s"), HasSubstr(" zero"), HasSubstr(" accumulate")));
 }
 
 TEST_F(Verbs, AFormerNameOfAFlagSaysThePresentOne) {
@@ -498,8 +498,8 @@ TEST_F(Verbs, BenchRunsOnACard) {
   EXPECT_GT(number(full, "flops_per_step"), number(lora, "flops_per_step"));
   EXPECT_GT(number(full, "gpu_bytes"), number(lora, "gpu_bytes"));
   EXPECT_GT(number(lora, "gpu_bytes"), number(qlora, "gpu_bytes"));
-  for (const char* pictures : {"resnet50-b128-bf16", "conv_stack-b32-bf16"})
-    EXPECT_EQ(number(bench(pictures), "samples_per_step"), 2) << pictures;
+  for (const char* images : {"resnet50-b128-bf16", "conv_stack-b32-bf16"})
+    EXPECT_EQ(number(bench(images), "samples_per_step"), 2) << images;
 
   constexpr int64_t kTokens = 64, kHidden = 64, kWide = 128, kVocab = 320, kHeads = 4, kKvHeads = 2;
   for (const auto& [kernel, columns] : {std::pair{"matmul_q", kHidden},

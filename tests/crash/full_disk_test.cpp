@@ -138,7 +138,7 @@ train: {steps: 8, batch: 8}
 threads: 2
 )");
   const fs::path run = folder.path() / "run";
-  // Weights and log stay below this size, the report with its pictures does not.
+  // Weights and log stay below this size, the report with its images does not.
   const Finished last = run_hearth(train_command(recipe, run), folder.path() / "out", 20 << 10);
   EXPECT_EQ(last.exit_code, 2) << last.output;
   EXPECT_NE(last_words(last.output).find("report.html"), std::string::npos) << last.output;

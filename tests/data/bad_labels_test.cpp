@@ -136,7 +136,7 @@ class BadLabels : public testing::TestWithParam<Case> {
   }
   std::vector<std::string> names(const BoxedImages& set) const {
     std::vector<std::string> names;
-    for (const BoxedImage& picture : set.pictures) names.push_back(picture.file.stem().string());
+    for (const BoxedImage& picture : set.images) names.push_back(picture.file.stem().string());
     return names;
   }
 
@@ -149,11 +149,11 @@ TEST_P(BadLabels, AreLeftOutWithTheirImage) {
   EXPECT_THAT(error_of([&] { read_boxes(root, "train"); }), HasSubstr(GetParam().fault));
   BoxedImages train = read_boxes(root, "train", {.skip_bad = true});
   EXPECT_THAT(names(train), ElementsAre("a", "b", "c", "d"));
-  EXPECT_THAT(train.pictures.at(1).fault, HasSubstr(GetParam().fault));
-  EXPECT_THAT(train.pictures[1].boxes, IsEmpty());
+  EXPECT_THAT(train.images.at(1).fault, HasSubstr(GetParam().fault));
+  EXPECT_THAT(train.images[1].boxes, IsEmpty());
   remove_unreadable(train, 1);
   EXPECT_THAT(names(train), ElementsAre("a", "c", "d"));
-  for (const BoxedImage& picture : train.pictures) EXPECT_EQ(picture.boxes.size(), 1U) << picture.file;
+  for (const BoxedImage& picture : train.images) EXPECT_EQ(picture.boxes.size(), 1U) << picture.file;
   EXPECT_THAT(train.notes.at(0),
               AllOf(HasSubstr("data.bad_records=skip leaves out 1 of 4 images with boxes: "),
                     HasSubstr(GetParam().fault)));
@@ -180,7 +180,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, BadLabels, testing::ValuesIn(kCases),
 std::vector<std::string> coco_faults(const std::string& annotations, const std::string& images) {
   const BoxedImages set = parse_coco(coco_text(annotations, images), "a.json", {.skip_bad = true}).labels;
   std::vector<std::string> faults = set.notes;
-  for (const BoxedImage& picture : set.pictures)
+  for (const BoxedImage& picture : set.images)
     if (!picture.fault.empty()) faults.push_back(picture.file.string() + ": " + picture.fault);
   return faults;
 }
@@ -231,7 +231,7 @@ TEST(BadLabelFiles, RecordsWithoutAnImageAreNoted) {
            "<annotations><image width=\"20\"/>\n<image name=\"a.png\"><box label=\"cat\" xtl=\"1\" ytl=\"1\" "
            "xbr=\"5\" ybr=\"5\"/></image></annotations>");
   const BoxedImages set = read_boxes(folder.path(), "train", {.skip_bad = true});
-  EXPECT_EQ(set.pictures.size(), 1U);
+  EXPECT_EQ(set.images.size(), 1U);
   EXPECT_THAT(set.notes, Contains(HasSubstr("whose image is not known: ")));
 }
 
@@ -243,7 +243,7 @@ TEST(BadLabelFiles, FilesOfAllImagesMustBeWhole) {
   // Files of one image are left out.
   EXPECT_THAT(parse_voc("<annotation><filename>b.png</filename>", "a.xml", true).fault,
               HasSubstr("a.xml:1: "));
-  EXPECT_EQ(parse_voc("<annotation><filename>b.png</filename>", "a.xml", true).picture, "b.png");
+  EXPECT_EQ(parse_voc("<annotation><filename>b.png</filename>", "a.xml", true).image, "b.png");
   EXPECT_THAT(parse_labelme("{\"shapes\":[", "a.json", true).images.at(0).fault, HasSubstr("a.json: "));
 }
 
@@ -255,7 +255,7 @@ TEST(BadLabelFiles, AnImageWithoutAHeaderIsLeftOutToo) {
   put_file(folder.path() / "images/b.png", "no image");
   BoxedImages set = read_boxes(folder.path(), "train", {.skip_bad = true});
   remove_unreadable(set, 1);
-  EXPECT_EQ(set.pictures.size(), 3U);
+  EXPECT_EQ(set.images.size(), 3U);
   EXPECT_THAT(set.notes.at(0), HasSubstr("leaves out 1 of 4 images with boxes: "));
 }
 

@@ -92,10 +92,10 @@ TEST(BadRecords, ImagesWithBoxesAreLeftOut) {
   put_file(root / "images/train/2.png", bad_png());
   put_file(root / "data.yaml", "train: images/train\nval: images/val\nnames: [cat]\n");
   BoxedImages set = read_boxes(root, "train");
-  ASSERT_EQ(set.pictures.size(), 2U);
+  ASSERT_EQ(set.images.size(), 2U);
   remove_unreadable(set, 2);
-  ASSERT_EQ(set.pictures.size(), 1U);
-  EXPECT_THAT(set.pictures[0].file, root / "images/train/1.png");
+  ASSERT_EQ(set.images.size(), 1U);
+  EXPECT_THAT(set.images[0].file, root / "images/train/1.png");
   EXPECT_THAT(set.notes.front(), HasSubstr("leaves out 1 of 2 images with boxes: "));
 }
 
@@ -195,7 +195,7 @@ TEST(ExifOrientation, SharesOfYoloAreThoseOfTheUprightImage) {
   }
   put_file(root / "data.yaml", "train: images/train\nval: images/val\nnames: [cat]\n");
   const BoxedImages upright = read_boxes(root, "train");
-  EXPECT_EQ(upright.pictures[0].boxes[0].y1, 4.5);
+  EXPECT_EQ(upright.images[0].boxes[0].y1, 4.5);
   EXPECT_EQ(ImageReader(upright, 64, 64, nullptr).read(0)->pixels, orient(stored(), 6).pixels);
 }
 

@@ -26,7 +26,7 @@ Image rectangle(int64_t height, int64_t width, const Box& box, std::array<uint8_
   return image;
 }
 
-/// Three pictures with a rectangle in red, green or blue, which is their class.
+/// Three images with a rectangle in red, green or blue, which is their class.
 BoxedImages put_rectangles(const fs::path& folder) {
   BoxedImages set{.class_names = {"red", "green", "blue"}, .category_ids = {0, 1, 2}};
   const std::array<Box, 3> boxes{{{10, 5, 40, 30}, {50, 30, 78, 56, 1}, {8, 20, 70, 44, 2}}};
@@ -37,7 +37,7 @@ BoxedImages put_rectangles(const fs::path& folder) {
     picture.boxes = {boxes[i]};
     picture.boxes[0].area = (boxes[i].x1 - boxes[i].x0) * (boxes[i].y1 - boxes[i].y0);
     put_file(picture.file, encode_png(rectangle(kHeight, kWidth, boxes[i], color)));
-    set.pictures.push_back(picture);
+    set.images.push_back(picture);
   }
   return set;
 }
@@ -196,17 +196,17 @@ TEST(BoxAugment, WhatIsHardlyInsideIsDropped) {
   const TemporaryFolder folder;
   BoxedImages set = put_rectangles(folder.path());
   const ImageReader reader(set, kHeight, kWidth, nullptr);
-  set.pictures[0].boxes = {{.x0 = 0, .y0 = 0, .x1 = 1, .y1 = 50}, {.x0 = 0, .y0 = 0, .x1 = 2, .y1 = 2}};
+  set.images[0].boxes = {{.x0 = 0, .y0 = 0, .x1 = 1, .y1 = 50}, {.x0 = 0, .y0 = 0, .x1 = 2, .y1 = 2}};
   const BoxSample sample = make_train_sample(set, reader, still(), kHeight, kWidth, 0, 0);
   ASSERT_EQ(sample.boxes.size(), 1U);
   EXPECT_EQ(sample.boxes[0].x1, 2);
   // At scale 2 the first 1/20 of a wide object is all that is inside.
-  set.pictures[0].boxes = {{.x0 = 38, .y0 = 0, .x1 = 78, .y1 = 30}, {.x0 = 30, .y0 = 0, .x1 = 50, .y1 = 30}};
+  set.images[0].boxes = {{.x0 = 38, .y0 = 0, .x1 = 78, .y1 = 30}, {.x0 = 30, .y0 = 0, .x1 = 50, .y1 = 30}};
   BoxAugment twice = still();
   twice.mosaic = 1;
   twice.scale_min = twice.scale_max = 2;
   BoxedImages one = set;
-  one.pictures.resize(1);
+  one.images.resize(1);
   const ImageReader of_one(one, kHeight, kWidth, nullptr);
   for (uint64_t key = 0; key < 50; ++key) {
     for (const Box& box : make_train_sample(one, of_one, twice, kHeight, kWidth, key, 0).boxes)
@@ -227,7 +227,7 @@ TEST(BoxAugment, LettersAreUndone) {
   EXPECT_NE(sample.image.pixels[below - 1], kFrameGray);
   ASSERT_EQ(sample.boxes.size(), 1U);
   EXPECT_LT(distance(sample.boxes[0], bounds_of_color(sample.image, sample.boxes[0], 1)), 1.1);
-  EXPECT_LT(distance(sample.letterbox.undo(sample.boxes[0]), set.pictures[2].boxes[0]), 1e-9);
+  EXPECT_LT(distance(sample.letterbox.undo(sample.boxes[0]), set.images[2].boxes[0]), 1e-9);
   const EvalSample direct = letterbox(*reader.read(2), 100, 50);
   EXPECT_EQ(direct.image.pixels, sample.image.pixels);
   EXPECT_EQ(fit({1000, 3}, 10).width, 1);
@@ -275,7 +275,7 @@ TEST(ImageReader, KeepsUpToItsBudget) {
   EXPECT_EQ(reader.read(0), reader.read(0));
   EXPECT_NE(reader.read(2), reader.read(2));
   EXPECT_EQ(ImageReader(set, 200, 200, nullptr).read(0)->height, kHeight);
-  set.pictures[1].width = 81;
+  set.images[1].width = 81;
   EXPECT_THAT(error_of([&] { ImageReader(set, 30, 80, nullptr).read(1); }),
               HasSubstr("1.png: the image has 80x60 pixels, but its labels are for 81x60"));
 }

@@ -18,10 +18,10 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr int64_t kPictureWidth = 20, kPictureHeight = 10;
+constexpr int64_t kImageWidth = 20, kImageHeight = 10;
 
-void put_small_picture(const fs::path& path) {
-  put_file(path, encode_png(speckled(kPictureHeight, kPictureWidth, 3)));
+void put_small_image(const fs::path& path) {
+  put_file(path, encode_png(speckled(kImageHeight, kImageWidth, 3)));
 }
 
 std::vector<double> corners(const Box& box) { return {box.x0, box.y0, box.x1, box.y1}; }
@@ -36,7 +36,7 @@ std::string voc_object(std::string_view name, std::string_view box, std::string_
   return text + "</bndbox></object>\n";
 }
 
-std::string voc(std::string_view objects, int64_t width = kPictureWidth, int64_t height = kPictureHeight) {
+std::string voc(std::string_view objects, int64_t width = kImageWidth, int64_t height = kImageHeight) {
   return fmt::format(
       "<annotation>\n<filename>a.png</filename><size><width>{}</width><height>{}</height></size>\n{}</"
       "annotation>",
@@ -44,7 +44,7 @@ std::string voc(std::string_view objects, int64_t width = kPictureWidth, int64_t
 }
 
 void put_voc(const fs::path& root, const std::string& name, std::string_view objects) {
-  put_small_picture(root / "JPEGImages" / (name + ".png"));
+  put_small_image(root / "JPEGImages" / (name + ".png"));
   put_file(root / "Annotations" / (name + ".xml"), voc(objects));
 }
 
@@ -66,18 +66,18 @@ TEST(VocBoxes, CornersCountFromOneAndClassesAreThoseOfBothSplits) {
   const BoxedImages train = read_boxes(root, "train");
   EXPECT_THAT(train.class_names, ElementsAre("cat", "dog", "x"));
   EXPECT_THAT(train.category_ids, ElementsAre(1, 2, 3));
-  ASSERT_EQ(train.pictures.size(), 1U);
-  ASSERT_EQ(train.pictures[0].boxes.size(), 1U);
-  EXPECT_THAT(corners(train.pictures[0].boxes[0]), ElementsAre(0, 0, 20, 10));
-  EXPECT_EQ(train.pictures[0].boxes[0].label, 1);
-  EXPECT_TRUE(train.pictures[0].boxes[0].difficult);
-  EXPECT_EQ(train.pictures[0].boxes[0].area, 200);
+  ASSERT_EQ(train.images.size(), 1U);
+  ASSERT_EQ(train.images[0].boxes.size(), 1U);
+  EXPECT_THAT(corners(train.images[0].boxes[0]), ElementsAre(0, 0, 20, 10));
+  EXPECT_EQ(train.images[0].boxes[0].label, 1);
+  EXPECT_TRUE(train.images[0].boxes[0].difficult);
+  EXPECT_EQ(train.images[0].boxes[0].area, 200);
   EXPECT_THAT(train.notes, IsEmpty());
   const BoxedImages test = read_boxes(root, "test");
-  ASSERT_EQ(test.pictures.size(), 1U);
-  ASSERT_EQ(test.pictures[0].boxes.size(), 2U);
-  EXPECT_THAT(corners(test.pictures[0].boxes[0]), ElementsAre(2, 1, 5.5, 7));
-  EXPECT_EQ(test.pictures[0].boxes[1].label, 2);
+  ASSERT_EQ(test.images.size(), 1U);
+  ASSERT_EQ(test.images[0].boxes.size(), 2U);
+  EXPECT_THAT(corners(test.images[0].boxes[0]), ElementsAre(2, 1, 5.5, 7));
+  EXPECT_EQ(test.images[0].boxes[1].label, 2);
 }
 
 TEST(VocBoxes, BoxesThatCannotBeAreNotedByLine) {
@@ -86,13 +86,13 @@ TEST(VocBoxes, BoxesThatCannotBeAreNotedByLine) {
   put_voc(root, "a",
           voc_object("cat", "5 5 5 8") + voc_object("cat", "25 2 30 4") + voc_object("cat", "15 2 30 4") +
               voc_object("cat", "0 1 4 4"));
-  put_small_picture(root / "JPEGImages/unlabeled.png");
+  put_small_image(root / "JPEGImages/unlabeled.png");
   put_file(root / "Annotations/lost.xml", voc(""));
   const BoxedImages set = read_boxes(root, "train");
-  ASSERT_EQ(set.pictures.size(), 2U);
-  ASSERT_EQ(set.pictures[0].boxes.size(), 2U);
-  EXPECT_THAT(corners(set.pictures[0].boxes[0]), ElementsAre(14, 1, 20, 4));
-  EXPECT_THAT(corners(set.pictures[0].boxes[1]), ElementsAre(0, 0, 4, 4));
+  ASSERT_EQ(set.images.size(), 2U);
+  ASSERT_EQ(set.images[0].boxes.size(), 2U);
+  EXPECT_THAT(corners(set.images[0].boxes[0]), ElementsAre(14, 1, 20, 4));
+  EXPECT_THAT(corners(set.images[0].boxes[1]), ElementsAre(0, 0, 4, 4));
   EXPECT_THAT(set.notes, Contains(HasSubstr("a.xml:3: skipped a box without area (5 4 5 8)")));
   EXPECT_THAT(set.notes,
               Contains(HasSubstr("a.xml:5: skipped a box (24 1 30 4) outside its image of 20x10")));
@@ -149,15 +149,15 @@ TEST(VocBoxes, AHundredThousandBoxes) {
   EXPECT_EQ(file.objects.back().line, 3 + 2 * 99999);
 }
 
-TEST(VocBoxes, PicturesByTheirFileName) {
+TEST(VocBoxes, ImagesByTheirFileName) {
   const TemporaryFolder folder;
   const fs::path& root = folder.path();
-  put_small_picture(root / "images/a.png");
+  put_small_image(root / "images/a.png");
   put_file(root / "annotations/1.xml", voc(voc_object("cat", "1 1 3 3")));
   const BoxedImages set = read_boxes(root, "train");
-  ASSERT_EQ(set.pictures.size(), 1U);
-  EXPECT_EQ(set.pictures[0].file, root / "images/a.png");
-  EXPECT_EQ(set.pictures[0].boxes.size(), 1U);
+  ASSERT_EQ(set.images.size(), 1U);
+  EXPECT_EQ(set.images[0].file, root / "images/a.png");
+  EXPECT_EQ(set.images[0].boxes.size(), 1U);
   put_file(root / "annotations/2.xml", voc(voc_object("cat", "1 1 3 3")));
   EXPECT_THAT(fault_of(root), HasSubstr("2.xml label this image; keep one of them"));
 }
@@ -165,16 +165,16 @@ TEST(VocBoxes, PicturesByTheirFileName) {
 TEST(VocBoxes, FoldersOfSplits) {
   const TemporaryFolder folder;
   const fs::path& root = folder.path();
-  put_small_picture(root / "train/1.png");
+  put_small_image(root / "train/1.png");
   put_file(root / "train/1.xml", voc(voc_object("dog", "1 1 5 5")));
-  put_small_picture(root / "valid/2.png");
+  put_small_image(root / "valid/2.png");
   put_file(root / "valid/2.xml", voc(voc_object("cat", "1 1 5 5"), 0, 0));
   const BoxedImages test = read_boxes(root, "test");
   EXPECT_THAT(test.class_names, ElementsAre("cat", "dog"));
-  ASSERT_EQ(test.pictures.size(), 1U);
-  EXPECT_EQ(test.pictures[0].file, root / "valid/2.png");
-  EXPECT_EQ(test.pictures[0].width, kPictureWidth);
-  EXPECT_EQ(read_boxes(root, "train").pictures[0].file, root / "train/1.png");
+  ASSERT_EQ(test.images.size(), 1U);
+  EXPECT_EQ(test.images[0].file, root / "valid/2.png");
+  EXPECT_EQ(test.images[0].width, kImageWidth);
+  EXPECT_EQ(read_boxes(root, "train").images[0].file, root / "train/1.png");
 }
 
 TEST(Boxes, BloodCells) {
@@ -182,13 +182,13 @@ TEST(Boxes, BloodCells) {
   // The held-out images are those of val.txt; test.txt is not read.
   const BoxedImages train = read_boxes(path, "train"), test = read_boxes(path, "test");
   EXPECT_THAT(train.class_names, ElementsAre("Platelets", "RBC", "WBC"));
-  EXPECT_EQ(train.pictures.size(), 205U);
-  EXPECT_EQ(test.pictures.size(), 87U);
+  EXPECT_EQ(train.images.size(), 205U);
+  EXPECT_EQ(test.images.size(), 87U);
   std::vector<int64_t> counts(3);
   size_t num_left_out = 0;
   for (const BoxedImages* set : {&train, &test}) {
-    for (const BoxedImage& picture : set->pictures)
-      for (const Box& box : picture.boxes) ++counts[static_cast<size_t>(box.label)];
+    for (const BoxedImage& image : set->images)
+      for (const Box& box : image.boxes) ++counts[static_cast<size_t>(box.label)];
     num_left_out += static_cast<size_t>(std::ranges::count_if(
         set->notes, [](const std::string& note) { return note.find("without area") != note.npos; }));
   }
@@ -200,11 +200,11 @@ TEST(Boxes, BloodCells) {
 TEST(Boxes, Raccoons) {
   HEARTH_SHARED_DATA(path, "raccoon");
   const BoxedImages train = read_boxes(path, "train"), test = read_boxes(path, "test");
-  EXPECT_EQ(train.pictures.size(), 160U);
-  EXPECT_EQ(test.pictures.size(), 40U);
+  EXPECT_EQ(train.images.size(), 160U);
+  EXPECT_EQ(test.images.size(), 40U);
   size_t num_boxes = 0;
   for (const BoxedImages* set : {&train, &test})
-    for (const BoxedImage& picture : set->pictures) num_boxes += picture.boxes.size();
+    for (const BoxedImage& image : set->images) num_boxes += image.boxes.size();
   EXPECT_EQ(num_boxes, 217U);
   EXPECT_THAT(check_boxes(test).faults, IsEmpty());
 }
@@ -223,15 +223,15 @@ TEST(CocoBoxes, IdsHaveGapsAndListsAnyOrder) {
   const BoxedImages set = parse_coco(text, "a.json").labels;
   EXPECT_THAT(set.class_names, ElementsAre("cat", "dog"));
   EXPECT_THAT(set.category_ids, ElementsAre(3, 90));
-  ASSERT_EQ(set.pictures.size(), 1U);
-  EXPECT_EQ(set.pictures[0].id, 7);
-  ASSERT_EQ(set.pictures[0].boxes.size(), 2U);
-  const Box& box = set.pictures[0].boxes[0];
+  ASSERT_EQ(set.images.size(), 1U);
+  EXPECT_EQ(set.images[0].id, 7);
+  ASSERT_EQ(set.images[0].boxes.size(), 2U);
+  const Box& box = set.images[0].boxes[0];
   EXPECT_THAT(corners(box), ElementsAre(1.5, 2, 4.5, 6));
   EXPECT_EQ(box.label, 1);
   EXPECT_TRUE(box.crowd);
   EXPECT_EQ(box.area, 9.25);
-  EXPECT_EQ(set.pictures[0].boxes[1].area, 200);
+  EXPECT_EQ(set.images[0].boxes[1].area, 200);
   EXPECT_THAT(set.notes, IsEmpty());
 }
 
@@ -285,15 +285,15 @@ TEST(CocoBoxes, BoxesThatCannotBeAreNoted) {
               ElementsAre(HasSubstr("annotation 1 (byte 34): skipped a box without area"),
                           HasSubstr("skipped, there is no image 8"), HasSubstr("skipped a box without area"),
                           HasSubstr("annotation 4"), HasSubstr("1 annotations have the id")));
-  ASSERT_EQ(set.pictures[0].boxes.size(), 1U);
-  EXPECT_THAT(corners(set.pictures[0].boxes[0]), ElementsAre(18, 2, 20, 6));
+  ASSERT_EQ(set.images[0].boxes.size(), 1U);
+  EXPECT_THAT(corners(set.images[0].boxes[0]), ElementsAre(18, 2, 20, 6));
 }
 
-TEST(CocoBoxes, FilesOfSplitsWithPicturesInTheirFolders) {
+TEST(CocoBoxes, FilesOfSplitsWithImagesInTheirFolders) {
   const TemporaryFolder folder;
   const fs::path& root = folder.path();
-  put_small_picture(root / "train2017/a.png");
-  put_small_picture(root / "val2017/sub/a.png");
+  put_small_image(root / "train2017/a.png");
+  put_small_image(root / "val2017/sub/a.png");
   const std::string annotation = R"({"image_id":7,"category_id":3,"bbox":[1,2,3,4]})";
   put_file(root / "annotations/instances_train2017.json", coco(annotation));
   put_file(root / "annotations/instances_val2017.json",
@@ -301,12 +301,12 @@ TEST(CocoBoxes, FilesOfSplitsWithPicturesInTheirFolders) {
                             R"({"id":9,"file_name":"sub/b.png","width":20,"height":10})"));
   put_file(root / "annotations/captions_val2017.json", "{}");
   const BoxedImages test = read_boxes(root, "test");
-  ASSERT_EQ(test.pictures.size(), 1U);
-  EXPECT_EQ(test.pictures[0].file, root / "val2017/sub/a.png");
+  ASSERT_EQ(test.images.size(), 1U);
+  EXPECT_EQ(test.images[0].file, root / "val2017/sub/a.png");
   EXPECT_THAT(test.notes,
               ElementsAre(AllOf(HasSubstr("skipped image 9, there is no "), HasSubstr("sub/b.png")),
                           HasSubstr("skipped 1 of 2 categories, which have no annotations (dog)")));
-  EXPECT_EQ(read_boxes(root, "train").pictures[0].file, root / "train2017/a.png");
+  EXPECT_EQ(read_boxes(root, "train").images[0].file, root / "train2017/a.png");
   put_file(root / "annotations/instances_val2017.json",
            coco(annotation, R"({"id":7,"file_name":"sub/a.png","width":20,"height":10})",
                 R"({"id":3,"name":"cow"})"));
@@ -318,8 +318,8 @@ TEST(CocoBoxes, FilesOfSplitsWithPicturesInTheirFolders) {
 void put_yolo(const fs::path& root, std::string_view labels) {
   put_file(root / "data.yaml",
            "path: .\ntrain: images/train\nval: images/val\nnames: {0: cat, 1: dog}\nnc: 2\n");
-  put_small_picture(root / "images/train/a.png");
-  put_small_picture(root / "images/val/b.png");
+  put_small_image(root / "images/train/a.png");
+  put_small_image(root / "images/val/b.png");
   put_file(root / "labels/train/a.txt", labels);
   put_file(root / "labels/val/b.txt", "0 0.5 0.5 1 1");
 }
@@ -331,27 +331,27 @@ TEST(YoloBoxes, CentersAndOutlines) {
   const BoxedImages set = read_boxes(folder.path(), "train");
   EXPECT_THAT(set.class_names, ElementsAre("cat", "dog"));
   EXPECT_THAT(set.category_ids, ElementsAre(0, 1));
-  ASSERT_EQ(set.pictures.size(), 1U);
-  ASSERT_EQ(set.pictures[0].boxes.size(), 2U);
-  EXPECT_THAT(corners(set.pictures[0].boxes[0]), ElementsAre(5, 4, 15, 6));
-  EXPECT_EQ(set.pictures[0].boxes[0].label, 1);
-  EXPECT_THAT(corners(set.pictures[0].boxes[1]),
+  ASSERT_EQ(set.images.size(), 1U);
+  ASSERT_EQ(set.images[0].boxes.size(), 2U);
+  EXPECT_THAT(corners(set.images[0].boxes[0]), ElementsAre(5, 4, 15, 6));
+  EXPECT_EQ(set.images[0].boxes[0].label, 1);
+  EXPECT_THAT(corners(set.images[0].boxes[1]),
               ElementsAre(testing::DoubleNear(2, 1e-12), testing::DoubleNear(1, 1e-12),
                           testing::DoubleNear(6, 1e-12), testing::DoubleNear(4, 1e-12)));
   EXPECT_THAT(
       set.notes,
       ElementsAre(HasSubstr("lost.txt: skipped, it has no image"),
                   HasSubstr("data.yaml: only the bounding boxes of outlines and oriented boxes are used")));
-  EXPECT_EQ(read_boxes(folder.path() / "data.yaml", "test").pictures[0].file,
+  EXPECT_EQ(read_boxes(folder.path() / "data.yaml", "test").images[0].file,
             folder.path() / "images/val/b.png");
 }
 
 TEST(YoloBoxes, BadLinesAreRefused) {
   const auto fault = [](std::string_view text) {
-    BoxedImage picture{.width = 20, .height = 10};
+    BoxedImage image{.width = 20, .height = 10};
     std::vector<std::string> notes;
     YoloLines lines{.num_classes = 2};
-    const std::string error = error_of([&] { parse_yolo(text, "a.txt", lines, picture, notes); });
+    const std::string error = error_of([&] { parse_yolo(text, "a.txt", lines, image, notes); });
     return error == "no error" && !notes.empty() ? notes[0] : error;
   };
   EXPECT_EQ(fault("0 0.5 0.5 1 1\n1 0 0 0.1 0.1"), "no error");
@@ -387,12 +387,12 @@ TEST(YoloBoxes, BadIndexesAreRefused) {
 TEST(YoloBoxes, ListsAndPathsThatMissTheirFolder) {
   const TemporaryFolder folder;
   const fs::path& root = folder.path();
-  put_small_picture(root / "train/images/a.png");
-  put_small_picture(root / "valid/images/b.png");
+  put_small_image(root / "train/images/a.png");
+  put_small_image(root / "valid/images/b.png");
   put_file(root / "train/labels/a.txt", "0 0.5 0.5 1 1");
   put_file(root / "val.txt", "./valid/images/b.png\n");
   put_file(root / "data.yaml", "train: ../train/images\nval: val.txt\nnames: [cat]\n");
-  EXPECT_EQ(read_boxes(root, "train").pictures[0].file, root / "train/images/a.png");
+  EXPECT_EQ(read_boxes(root, "train").images[0].file, root / "train/images/a.png");
   EXPECT_THAT(fault_of(root, "test"), HasSubstr("expected labels of the images, such as "));
   put_file(root / "valid/labels/b.txt", "");
   const BoxedImages test = read_boxes(root, "test");
@@ -416,19 +416,19 @@ TEST(Boxes, FormatsAreFoundByLooking) {
               HasSubstr("expected the split train or test"));
 }
 
-TEST(Boxes, PicturesAreCheckedAgainstTheirLabels) {
+TEST(Boxes, ImagesAreCheckedAgainstTheirLabels) {
   const TemporaryFolder folder;
   const fs::path& root = folder.path();
   put_voc(root, "a", voc_object("cat", "1 1 3 3"));
   put_file(root / "Annotations/b.xml",
            voc(voc_object("cat", "1 1 9 9") + voc_object("cat", "1 1 9 9"), 40, 10));
-  put_small_picture(root / "JPEGImages/b.png");
+  put_small_image(root / "JPEGImages/b.png");
   put_file(root / "Annotations/c.xml", voc(""));
   put_file(root / "JPEGImages/c.png", encode_png(speckled(4, 4, 3)).substr(0, 50));
   const BoxCheck check = check_boxes(read_boxes(root, "train"));
   ASSERT_EQ(check.classes.size(), 1U);
   EXPECT_EQ(check.classes[0].boxes, 3);
-  EXPECT_EQ(check.classes[0].pictures, 2);
+  EXPECT_EQ(check.classes[0].images, 2);
   EXPECT_EQ(check.classes[0].small, 3);
   EXPECT_EQ(check.images_without_boxes, 1);
   EXPECT_THAT(check.faults,

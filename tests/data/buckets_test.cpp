@@ -39,7 +39,7 @@ TEST(Buckets, TheNearestInAspectIsCoveredAndCroppedAtTheCenter) {
   EXPECT_EQ(crop(300, 300), (BucketCrop{.bucket = 512, .resized = 512}));
   EXPECT_EQ(crop(9000, 1000).bucket, Extent(1024, 256));
   EXPECT_EQ(crop(9000, 1000), (BucketCrop{.bucket = {1024, 256}, .resized = {2304, 256}, .top = 640}));
-  // A picture and the same one turned are treated alike.
+  // A image and the same one turned are treated alike.
   for (int64_t width = 256; width <= 2048; width += 37) {
     const BucketCrop wide = crop(600, width), high = crop(width, 600);
     EXPECT_EQ(wide.bucket, Extent(high.bucket.width, high.bucket.height)) << width;
@@ -62,18 +62,18 @@ TEST(Buckets, WhatDoesNotFitIsExplained) {
 
 TEST(Buckets, ReadingKeepsTheCenter) {
   const TemporaryFolder folder;
-  const Image picture = speckled(40, 20, 3);
-  put_file(folder.path() / "a.png", encode_png(picture));
-  const BucketCrop crop = Buckets(32, 16).crop(picture.size());
+  const Image image = speckled(40, 20, 3);
+  put_file(folder.path() / "a.png", encode_png(image));
+  const BucketCrop crop = Buckets(32, 16).crop(image.size());
   EXPECT_EQ(crop, (BucketCrop{.bucket = 32, .resized = {64, 32}, .top = 16}));
   const Image found = read_cropped(folder.path() / "a.png", crop);
   ASSERT_EQ(found.size(), Extent(32));
-  const Image whole = resize(picture, {64, 32});
+  const Image whole = resize(image, {64, 32});
   EXPECT_TRUE(std::equal(found.pixels.begin(), found.pixels.end(), whole.pixels.begin() + 16 * 32 * 3));
 }
 
-/// Six gray pixels, of which each EXIF orientation makes another picture.
-TEST(Buckets, PicturesAreTurnedUpright) {
+/// Six gray pixels, of which each EXIF orientation makes another image.
+TEST(Buckets, ImagesAreTurnedUpright) {
   const Image stored{.height = 2, .width = 3, .channels = 1, .pixels = {1, 2, 3, 4, 5, 6}};
   const auto pixels = [&](int orientation) { return orient(stored, orientation).pixels; };
   EXPECT_THAT(pixels(1), ElementsAre(1, 2, 3, 4, 5, 6));
@@ -91,9 +91,9 @@ TEST(Buckets, PicturesAreTurnedUpright) {
   const std::string jpeg = encode_jpeg(speckled(16, 64, 3));
   put_file(folder.path() / "a.txt", "x");
   put_file(file, with_orientation(jpeg, 6));
-  const CaptionedImage picture = read_captions(folder.path())[0];
-  EXPECT_EQ(picture.size, Extent(64, 16));
-  const BucketCrop crop = Buckets(32, 16).crop(picture.size);
+  const CaptionedImage image = read_captions(folder.path())[0];
+  EXPECT_EQ(image.size, Extent(64, 16));
+  const BucketCrop crop = Buckets(32, 16).crop(image.size);
   EXPECT_EQ(crop, (BucketCrop{.bucket = {64, 16}, .resized = {64, 16}}));
   const Image found = read_cropped(file, crop);
   EXPECT_EQ(found.size(), Extent(64, 16));

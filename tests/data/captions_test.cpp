@@ -16,15 +16,15 @@ void put_captioned(const fs::path& path, int64_t height = 6, int64_t width = 5) 
   put_file(path, encode_png(speckled(height, width, 3)));
 }
 
-/// "NAME: CAPTION" of each picture, NAME from the folder on.
+/// "NAME: CAPTION" of each image, NAME from the folder on.
 std::vector<std::string> read(const fs::path& folder, std::string_view trigger = "") {
   std::vector<std::string> lines;
-  for (const CaptionedImage& picture : read_captions(folder, trigger))
-    lines.push_back(fmt::format("{}: {}", picture.file.lexically_relative(folder).string(), picture.caption));
+  for (const CaptionedImage& image : read_captions(folder, trigger))
+    lines.push_back(fmt::format("{}: {}", image.file.lexically_relative(folder).string(), image.caption));
   return lines;
 }
 
-TEST(Captions, TextBesideThePicture) {
+TEST(Captions, TextBesideTheImage) {
   const TemporaryFolder folder;
   put_captioned(folder.path() / "b.png", 8, 3);
   put_file(folder.path() / "b.txt", "\xEF\xBB\xBF a red\r\n\r\nhouse \n");
@@ -35,10 +35,10 @@ TEST(Captions, TextBesideThePicture) {
   put_captioned(folder.path() / ".hidden/d.png");
   put_captioned(folder.path() / ".e.png");
   EXPECT_THAT(read(folder.path()), ElementsAre("a.jpg: ", "b.png: a red house", "in/here/c.PNG: deep"));
-  const auto pictures = read_captions(folder.path());
-  EXPECT_EQ(pictures[0].size, Extent(4, 9));
-  EXPECT_EQ(pictures[1].size, Extent(8, 3));
-  EXPECT_EQ(pictures[2].repeats, 1);
+  const auto images = read_captions(folder.path());
+  EXPECT_EQ(images[0].size, Extent(4, 9));
+  EXPECT_EQ(images[1].size, Extent(8, 3));
+  EXPECT_EQ(images[2].repeats, 1);
 }
 
 TEST(Captions, LinesOfMetadataGoBeforeText) {
@@ -130,13 +130,13 @@ TEST(Captions, FoldersThatRepeat) {
   put_file(folder / "10_sks dog/c.txt", "own");
   put_captioned(folder / "2024_trip/d.png");
   put_file(folder / "2024_trip/d.txt", "year");
-  const auto pictures = read_captions(folder);
+  const auto images = read_captions(folder);
   EXPECT_THAT(read(folder), ElementsAre("10_sks dog/b.png: sks dog", "10_sks dog/c.png: own",
                                         "2024_trip/d.png: year", "a.png: top"));
-  EXPECT_EQ(pictures[0].repeats, 10);
-  EXPECT_EQ(pictures[1].repeats, 10);
-  EXPECT_EQ(pictures[2].repeats, 1);
-  EXPECT_EQ(pictures[3].repeats, 1);
+  EXPECT_EQ(images[0].repeats, 10);
+  EXPECT_EQ(images[1].repeats, 10);
+  EXPECT_EQ(images[2].repeats, 1);
+  EXPECT_EQ(images[3].repeats, 1);
 }
 
 TEST(Captions, ALinkInACircleIsGoneThroughOnce) {

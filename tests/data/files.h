@@ -70,7 +70,7 @@ std::string error_of(Call&& call) {
   return "no error";
 }
 
-/// A picture whose every pixel differs from its neighbors.
+/// A image whose every pixel differs from its neighbors.
 inline Image speckled(int64_t height, int64_t width, int64_t channels) {
   Image image{.height = height, .width = width, .channels = channels};
   uint32_t state = 1;
@@ -79,7 +79,7 @@ inline Image speckled(int64_t height, int64_t width, int64_t channels) {
   return image;
 }
 
-/// A JPEG file of the picture, progressive or not.
+/// A JPEG file of the image, progressive or not.
 inline std::string encode_jpeg(const Image& image, bool progressive = false) {
   jpeg_error_mgr errors;
   jpeg_compress_struct info;

@@ -18,14 +18,14 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-void put_picture(const fs::path& path) { put_file(path, encode_png(speckled(6, 5, 3))); }
+void put_image(const fs::path& path) { put_file(path, encode_png(speckled(6, 5, 3))); }
 
-/// Two classes with two pictures each for training, one each for tests.
+/// Two classes with two images each for training, one each for tests.
 void put_folder(const fs::path& root) {
   for (const char* name : {"dog", "Cat"}) {
-    put_picture(root / "train" / name / "1.png");
-    put_picture(root / "train" / name / "2.PNG");
-    put_picture(root / "test" / name / "1.png");
+    put_image(root / "train" / name / "1.png");
+    put_image(root / "train" / name / "2.PNG");
+    put_image(root / "test" / name / "1.png");
   }
 }
 
@@ -69,7 +69,7 @@ TEST(Folder, TheCheckListsEverything) {
   put_folder(folder.path());
   fs::remove(folder.path() / "test/Cat/1.png");
   fs::remove_all(folder.path() / "test/dog");
-  put_picture(folder.path() / "test/bird/1.png");
+  put_image(folder.path() / "test/bird/1.png");
   EXPECT_EQ(check_dataset(folder_options(folder.path(), "test")).faults.size(), 3U);
 
   put_file(folder.path() / "train/Cat/broken.jpg", encode_png(speckled(6, 5, 3)).substr(0, 60));
@@ -82,7 +82,7 @@ TEST(Folder, TheCheckListsEverything) {
               HasSubstr("train/dog/empty.png: the file is empty; replace it with an image ("));
 }
 
-TEST(Folder, RealPictures) {
+TEST(Folder, RealImages) {
   HEARTH_SHARED_DATA(root, "cifar10_jpeg");
   const auto train = open_dataset({.kind = "folder", .path = root, .split = "train"});
   EXPECT_EQ(train->size(), 3000);
@@ -149,7 +149,7 @@ TEST(Augment, OnlyNormalizes) {
   EXPECT_THAT(out, ElementsAre(1, 1, 0.5F));
 }
 
-/// How often each of the placements of a 3 x 3 picture occurs.
+/// How often each of the placements of a 3 x 3 image occurs.
 TEST(Augment, CropsAndFlipsEveryWay) {
   const PixelOptions options{.augment = {.crop_padding = 1, .flip = true}, .mean = {0}, .std = {1}};
   const std::vector<uint8_t> pixels{1, 2, 3, 4, 5, 6, 7, 8, 9};

@@ -15,14 +15,14 @@ using testing::HasSubstr;
 
 constexpr const char* kImages = "train-images-idx3-ubyte";
 constexpr const char* kLabels = "train-labels-idx1-ubyte";
-constexpr std::string_view kPixels = "abcdefghijkl";  // three pictures of 2 x 2
+constexpr std::string_view kPixels = "abcdefghijkl";  // three images of 2 x 2
 
 void put_dataset(const fs::path& folder, const char* ending, std::string (*pack)(std::string_view)) {
   put_file(folder / (std::string(kImages) + ending), pack(idx_file({3, 2, 2}, kPixels)));
   put_file(folder / (std::string(kLabels) + ending), pack(idx_file({3}, "\1\2\3")));
 }
 
-void expect_pictures(const Dataset& dataset) {
+void expect_images(const Dataset& dataset) {
   ASSERT_EQ(dataset.size(), 3);
   EXPECT_EQ(dataset.image_size(), 2);
   EXPECT_EQ(dataset.channels(), 1);
@@ -36,10 +36,10 @@ void expect_pictures(const Dataset& dataset) {
 TEST(Idx, PlainAndCompressed) {
   const TemporaryFolder plain;
   put_dataset(plain.path(), "", [](std::string_view text) { return std::string(text); });
-  expect_pictures(*open_dataset({.kind = "idx", .path = plain.path()}));
+  expect_images(*open_dataset({.kind = "idx", .path = plain.path()}));
   const TemporaryFolder packed;
   put_dataset(packed.path(), ".gz", gzip);
-  expect_pictures(*open_dataset({.kind = "idx", .path = packed.path()}));
+  expect_images(*open_dataset({.kind = "idx", .path = packed.path()}));
 }
 
 TEST(Idx, RefusesWhatLies) {

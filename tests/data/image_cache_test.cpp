@@ -21,8 +21,8 @@ Image mask_of(int64_t number) {
   return mask;
 }
 
-/// Pictures in two classes, and the same with masks.
-void put_pictures(const fs::path& root) {
+/// Images in two classes, and the same with masks.
+void put_images(const fs::path& root) {
   for (int64_t i = 0; i < kCount; ++i) {
     const std::string name = std::to_string(i) + ".png";
     Image picture = speckled(kStoredHeight, kStoredWidth, 3);
@@ -73,7 +73,7 @@ void expect_all(const Set& set, const std::vector<std::vector<uint8_t>>& wanted)
 
 class Keeping : public testing::Test {
  protected:
-  Keeping() { put_pictures(folder_.path()); }
+  Keeping() { put_images(folder_.path()); }
   DatasetOptions classes(std::shared_ptr<ImageCacheBudget> budget) const {
     return {.kind = "folder", .path = folder_.path(), .image_size = kResized, .keep = std::move(budget)};
   }
@@ -102,7 +102,7 @@ TEST_F(Keeping, AFolderTakesNoMoreThanItsBudget) {
   }
 }
 
-TEST_F(Keeping, PicturesAndMasksShareABudget) {
+TEST_F(Keeping, ImagesAndMasksShareABudget) {
   const int64_t both = 2 * static_cast<int64_t>(sizeof(Image)) + kStoredHeight * kStoredWidth * 4;
   const auto budget = std::make_shared<ImageCacheBudget>(2 * both);
   const auto first = open_masks(masks(budget)), second = open_masks(masks(budget));

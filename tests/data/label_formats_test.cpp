@@ -38,25 +38,25 @@ std::string annotation(std::string_view members) {
 }
 
 /// The first box of an annotation with these members, and its outline.
-BoxedImage one_picture(std::string_view members) {
-  return parse_coco(coco(annotation(members)), "a.json", {.keep_outlines = true}).labels.pictures.at(0);
+BoxedImage one_image(std::string_view members) {
+  return parse_coco(coco(annotation(members)), "a.json", {.keep_outlines = true}).labels.images.at(0);
 }
 
 TEST(CocoOutlines, ABoxIsThatOfThePolygons) {
-  const BoxedImage picture = one_picture(R"("segmentation":[[2,3,6,3,6,8,2,8],[10,1,12,1,12,2]],"bbox":[])");
+  const BoxedImage picture = one_image(R"("segmentation":[[2,3,6,3,6,8,2,8],[10,1,12,1,12,2]],"bbox":[])");
   ASSERT_EQ(picture.boxes.size(), 1U);
   EXPECT_THAT(corners(picture.boxes[0]), ElementsAre(2, 1, 12, 8));
   EXPECT_EQ(picture.boxes[0].area, 20 + 1);
   ASSERT_EQ(picture.outlines.size(), 1U);
   EXPECT_EQ(picture.outlines[0].polygons.size(), 2U);
-  EXPECT_EQ(one_picture(R"("segmentation":[2,3,6,3,6,8],"area":4)").boxes[0].area, 4);
+  EXPECT_EQ(one_image(R"("segmentation":[2,3,6,3,6,8],"area":4)").boxes[0].area, 4);
 }
 
 // Bitmap of 10 rows and 20 columns whose pixels (row 2 to 4, column 3 to 5) are set, by pycocotools 2.0.
 TEST(CocoOutlines, ABoxIsThatOfTheRuns) {
   for (const char* counts : {R"([32,3,7,3,7,3,145])", R"("P137000Z4")"}) {
     const BoxedImage picture =
-        one_picture(fmt::format(R"("segmentation":{{"counts":{},"size":[10,20]}},"iscrowd":1)", counts));
+        one_image(fmt::format(R"("segmentation":{{"counts":{},"size":[10,20]}},"iscrowd":1)", counts));
     ASSERT_EQ(picture.boxes.size(), 1U) << counts;
     EXPECT_THAT(corners(picture.boxes[0]), ElementsAre(3, 2, 6, 5)) << counts;
     EXPECT_EQ(picture.boxes[0].area, 9);
@@ -79,7 +79,7 @@ TEST(CocoOutlines, ARunAcrossColumnsHasAllRows) {
 }
 
 TEST(CocoOutlines, DamagedOnesAreRefused) {
-  const auto fault = [](std::string_view members) { return error_of([&] { one_picture(members); }); };
+  const auto fault = [](std::string_view members) { return error_of([&] { one_image(members); }); };
   EXPECT_THAT(fault(R"("segmentation":{"counts":[32,3],"size":[10,20]})"),
               HasSubstr("a.json: expected counts that add up to 20 x 10 pixels at annotation 1 (byte "));
   EXPECT_THAT(fault(R"("segmentation":{"counts":"P137","size":[10,20]})"), HasSubstr("counts that add up"));
@@ -97,7 +97,7 @@ TEST(CocoOutlines, AnAnnotationOfNoAreaIsLeftOut) {
   for (const char* segmentation : {"[]", "[[1,2,3,4]]", "null", R"({"counts":[200],"size":[10,20]})"}) {
     const BoxedImages set =
         parse_coco(coco(annotation(fmt::format(R"("segmentation":{})", segmentation))), "a.json").labels;
-    EXPECT_THAT(set.pictures[0].boxes, IsEmpty());
+    EXPECT_THAT(set.images[0].boxes, IsEmpty());
     EXPECT_THAT(set.notes, ElementsAre(HasSubstr("skipped, it has neither a box nor an outline with area")));
   }
 }
@@ -120,7 +120,7 @@ TEST(CocoFiles, CategoriesWithoutAnnotationsAreLeftOutUnlessTheModelHasThem) {
     const BoxedImages set = read_boxes(root, split);
     EXPECT_THAT(set.class_names, ElementsAre("cat", "dog"));
     EXPECT_THAT(set.category_ids, ElementsAre(1, 2));
-    EXPECT_EQ(set.pictures[0].boxes.at(0).label, split == std::string_view("train") ? 1 : 0);
+    EXPECT_EQ(set.images[0].boxes.at(0).label, split == std::string_view("train") ? 1 : 0);
     EXPECT_THAT(set.notes, ElementsAre(HasSubstr("skipped 1 of 3 categories, which have no annotations "
                                                  "(cells); model.num_classes=3 keeps them")));
   }
@@ -139,10 +139,10 @@ TEST(CocoFiles, IdsMayBeTextsAndPathsThoseOfWindows) {
                     R"({"id":"img-2","file_name":"images\\a b.png","width":20,"height":10},)"
                     R"({"id":"img-3","file_name":"/home/me/pictures/c.png","width":20,"height":10})"));
   const BoxedImages set = read_boxes(folder.path(), "train");
-  ASSERT_EQ(set.pictures.size(), 2U);
-  EXPECT_EQ(set.pictures[0].file, folder.path() / "images/c.png");
-  EXPECT_EQ(set.pictures[1].file, folder.path() / "images/a b.png");
-  EXPECT_EQ(set.pictures[1].boxes.size(), 1U);
+  ASSERT_EQ(set.images.size(), 2U);
+  EXPECT_EQ(set.images[0].file, folder.path() / "images/c.png");
+  EXPECT_EQ(set.images[1].file, folder.path() / "images/a b.png");
+  EXPECT_EQ(set.images[1].boxes.size(), 1U);
   EXPECT_THAT(set.notes, Contains(HasSubstr("1 images are not at the given paths")));
   EXPECT_THAT(set.class_names, ElementsAre("cat"));
 }
@@ -155,7 +155,7 @@ TEST(CocoFiles, CategoryIdsThatAreTextsAreNumberedInTheirOrder) {
                               .labels;
   EXPECT_THAT(set.class_names, ElementsAre("cat", "dog"));
   EXPECT_THAT(set.category_ids, ElementsAre(1, 2));
-  EXPECT_EQ(set.pictures[0].boxes.at(0).label, 1);
+  EXPECT_EQ(set.images[0].boxes.at(0).label, 1);
 }
 
 TEST(OutsideOfTheData, CocoFileNames) {
@@ -173,7 +173,7 @@ TEST(OutsideOfTheData, CocoFileNames) {
                 AllOf(HasSubstr("a.json: image 7: "), HasSubstr("is outside of the data's folder"),
                       HasSubstr("set data.allow_outside=true")))
         << name;
-    EXPECT_EQ(read_boxes(root / "set", "train", {.allow_outside = true}).pictures.size(), 1U) << name;
+    EXPECT_EQ(read_boxes(root / "set", "train", {.allow_outside = true}).images.size(), 1U) << name;
   }
 }
 
@@ -191,8 +191,8 @@ TEST(OutsideOfTheData, YoloListsAndFolders) {
                                     (outside.path() / "images").string()}) {
     put_file(root / "data.yaml", fmt::format("train: {}\nval: images\nnames: [cat]\n", source));
     EXPECT_THAT(error_of([&] { read_boxes(root, "train"); }), HasSubstr("data.allow_outside=true")) << source;
-    EXPECT_EQ(read_boxes(root, "test").pictures.size(), 1U);
-    EXPECT_EQ(read_boxes(root, "train", {.allow_outside = true}).pictures.size(), 1U) << source;
+    EXPECT_EQ(read_boxes(root, "test").images.size(), 1U);
+    EXPECT_EQ(read_boxes(root, "train", {.allow_outside = true}).images.size(), 1U) << source;
   }
 }
 
@@ -204,7 +204,7 @@ TEST(OutsideOfTheData, VocImagesThatAreLinks) {
            "<annotation><object><name>cat</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>3</xmax>"
            "<ymax>3</ymax></bndbox></object></annotation>");
   EXPECT_THAT(error_of([&] { read_boxes(folder.path(), "train"); }), HasSubstr("data.allow_outside=true"));
-  EXPECT_EQ(read_boxes(folder.path(), "train", {.allow_outside = true}).pictures.size(), 1U);
+  EXPECT_EQ(read_boxes(folder.path(), "train", {.allow_outside = true}).images.size(), 1U);
 }
 
 TEST(YoloLabels, KeyPointsAreLeftOutAndTheBoxIsRead) {
@@ -214,8 +214,8 @@ TEST(YoloLabels, KeyPointsAreLeftOutAndTheBoxIsRead) {
   put_image(root / "images/a.png");
   put_file(root / "labels/a.txt", "0 0.5 0.5 0.5 0.2 0.1 0.1 0.9 0.9\n0 0.5 0.5 0.5 0.2\n");
   const BoxedImages set = read_boxes(root, "train");
-  ASSERT_EQ(set.pictures[0].boxes.size(), 2U);
-  EXPECT_THAT(corners(set.pictures[0].boxes[0]), ElementsAre(5, 4, 15, 6));
+  ASSERT_EQ(set.images[0].boxes.size(), 2U);
+  EXPECT_THAT(corners(set.images[0].boxes[0]), ElementsAre(5, 4, 15, 6));
   EXPECT_THAT(set.notes, ElementsAre(HasSubstr("without their key points (1 objects)")));
   put_file(root / "labels/a.txt", "0 0.5 0.5 0.5 0.2 0.1 0.1\n");
   EXPECT_THAT(
@@ -235,9 +235,9 @@ TEST(YoloLabels, ClassesInATextFile) {
   put_file(root / "classes.txt", "cat\r\ndog\r\n");
   const BoxedImages train = read_boxes(root, "train");
   EXPECT_THAT(train.class_names, ElementsAre("cat", "dog"));
-  EXPECT_EQ(train.pictures.size(), 4U);
-  EXPECT_EQ(train.pictures[0].boxes.at(0).label, 1);
-  EXPECT_EQ(read_boxes(root / "classes.txt", "test").pictures.size(), 1U);
+  EXPECT_EQ(train.images.size(), 4U);
+  EXPECT_EQ(train.images[0].boxes.at(0).label, 1);
+  EXPECT_EQ(read_boxes(root / "classes.txt", "test").images.size(), 1U);
   EXPECT_THAT(error_of([&] { parse_class_names("cat\n\ndog\n", "classes.txt"); }),
               HasSubstr("classes.txt:2: expected the name of class 1"));
 }
@@ -250,8 +250,8 @@ TEST(YoloLabels, ClassesInATextFileOfFoldersWithSplits) {
     put_file(root / "labels" / split / "a.txt", "0 0.5 0.5 0.5 0.2\n");
   }
   put_file(root / "labels/classes.txt", "cat\n");
-  EXPECT_EQ(read_boxes(root, "train").pictures.at(0).file, root / "images/train/a.png");
-  EXPECT_EQ(read_boxes(root, "test").pictures.at(0).file, root / "images/val/a.png");
+  EXPECT_EQ(read_boxes(root, "train").images.at(0).file, root / "images/train/a.png");
+  EXPECT_EQ(read_boxes(root, "test").images.at(0).file, root / "images/val/a.png");
 }
 
 // A task as Label Studio 1.10 exports it, shortened.
@@ -357,15 +357,15 @@ TEST(LabelStudio, AFolderAsItIsExported) {
       region("rectanglelabels", R"("x":10,"y":20,"width":50,"height":40,"rectanglelabels":["cat"])");
   put_file(folder.path() / "project-1.json", label_studio(box));
   const BoxedImages set = read_boxes(folder.path(), "train");
-  ASSERT_EQ(set.pictures.size(), 1U);
-  EXPECT_EQ(set.pictures[0].boxes.size(), 1U);
+  ASSERT_EQ(set.images.size(), 1U);
+  EXPECT_EQ(set.images[0].boxes.size(), 1U);
   EXPECT_THAT(set.notes, Contains(HasSubstr("skipped 1 images without labels, such as unlabeled.png")));
   // The image's own name, and local files.
   fs::rename(folder.path() / "images/0a1b2c3d-a.png", folder.path() / "images/a.png");
-  EXPECT_EQ(read_boxes(folder.path(), "train").pictures.size(), 1U);
+  EXPECT_EQ(read_boxes(folder.path(), "train").images.size(), 1U);
   put_file(folder.path() / "project-1.json",
            label_studio(box, "/data/local-files/?d=sub%20set/images/a.png"));
-  EXPECT_EQ(read_boxes(folder.path(), "train", {.format = BoxFormat::label_studio}).pictures.size(), 1U);
+  EXPECT_EQ(read_boxes(folder.path(), "train", {.format = BoxFormat::label_studio}).images.size(), 1U);
 }
 
 std::string cvat(std::string_view shapes, std::string_view more = "") {
@@ -434,9 +434,9 @@ TEST(Cvat, SubsetsAreSplits) {
                                          image("b.png", "Validation", "cat") + "</annotations>");
   const BoxedImages test = read_boxes(root, "test");
   EXPECT_THAT(test.class_names, ElementsAre("cat", "dog"));
-  ASSERT_EQ(test.pictures.size(), 1U);
-  EXPECT_EQ(test.pictures[0].file, root / "images/Validation/b.png");
-  EXPECT_EQ(read_boxes(root, "train").pictures.at(0).file, root / "images/a.png");
+  ASSERT_EQ(test.images.size(), 1U);
+  EXPECT_EQ(test.images[0].file, root / "images/Validation/b.png");
+  EXPECT_EQ(read_boxes(root, "train").images.at(0).file, root / "images/a.png");
 }
 
 std::string labelme(std::string_view shapes, std::string_view image = "..\\\\images\\\\a.png") {
@@ -478,8 +478,8 @@ TEST(Labelme, AFileForEachImage) {
   put_file(root / "labels/a.json", labelme(shape("rectangle", "[9,8],[2,3]")));
   put_file(root / "labels/b.json", labelme(shape("line", "[9,8],[2,3]"), "renamed.png"));
   const BoxedImages set = read_boxes(root, "train");
-  ASSERT_EQ(set.pictures.size(), 2U);
-  EXPECT_EQ(set.pictures[1].file, root / "images/b.png");
+  ASSERT_EQ(set.images.size(), 2U);
+  EXPECT_EQ(set.images[1].file, root / "images/b.png");
   EXPECT_THAT(set.notes, Contains(HasSubstr("skipped 1 labels of the kind 'line'")));
   EXPECT_THAT(set.notes, Contains(HasSubstr("skipped 1 images without labels, such as c.png")));
 }
@@ -514,8 +514,8 @@ TEST(Csv, RoboflowsFolders) {
   }
   const BoxedImages test = read_boxes(root, "test");
   EXPECT_THAT(test.class_names, ElementsAre("train", "valid"));
-  EXPECT_EQ(test.pictures.at(0).file, root / "valid/a.png");
-  EXPECT_EQ(test.pictures[0].boxes.at(0).label, 1);
+  EXPECT_EQ(test.images.at(0).file, root / "valid/a.png");
+  EXPECT_EQ(test.images[0].boxes.at(0).label, 1);
   EXPECT_THAT(test.notes, IsEmpty());
 }
 
@@ -526,8 +526,8 @@ TEST(Createml, CoordinatesAreCenters) {
       folder.path() / "_annotations.createml.json",
       R"([{"image":"a.png","annotations":[{"label":"cat","coordinates":{"x":10,"y":5,"width":4,"height":6}}]}])");
   const BoxedImages set = read_boxes(folder.path(), "train");
-  EXPECT_THAT(corners(set.pictures.at(0).boxes.at(0)), ElementsAre(8, 2, 12, 8));
-  EXPECT_EQ(set.pictures[0].width, kWidth);
+  EXPECT_THAT(corners(set.images.at(0).boxes.at(0)), ElementsAre(8, 2, 12, 8));
+  EXPECT_EQ(set.images[0].width, kWidth);
   const auto fault = [](std::string_view text) { return error_of([&] { parse_createml(text, "a.json"); }); };
   EXPECT_THAT(fault(R"([{"annotations":[]}])"), HasSubstr("an image with its name under \"image\""));
   EXPECT_THAT(fault(R"([{"image":"a","annotations":[{"label":"x","coordinates":{"x":1}}]}])"),
@@ -542,7 +542,7 @@ TEST(LabelFormats, AFolderOfTwoFormatsIsRefused) {
   EXPECT_THAT(
       error_of([&] { read_boxes(folder.path(), "train"); }),
       AllOf(HasSubstr("expected labels in one format in "), HasSubstr("(CVAT)"), HasSubstr("(LabelMe)")));
-  EXPECT_EQ(read_boxes(folder.path() / "a.json", "train").pictures.size(), 1U);
+  EXPECT_EQ(read_boxes(folder.path() / "a.json", "train").images.size(), 1U);
   EXPECT_THAT(error_of([&] { read_boxes(folder.path(), "train", {.format = BoxFormat::csv}); }),
               HasSubstr("expected label files (.csv)"));
 }

@@ -33,15 +33,15 @@ std::vector<uint8_t> columns() {
   return pixels;
 }
 
-void put_small_picture(const fs::path& path) { put_file(path, encode_png(speckled(kSide, kSide, 3))); }
+void put_small_image(const fs::path& path) { put_file(path, encode_png(speckled(kSide, kSide, 3))); }
 
-/// Pictures 1 and 2 for training and 3 to hold out, in one of the layouts.
+/// Images 1 and 2 for training and 3 to hold out, in one of the layouts.
 void put_set(const fs::path& root, const char* images, const char* masks, const std::string& mask) {
   for (const char* name : {"1.png", "2.png"}) {
-    put_small_picture(root / fmt::format(fmt::runtime(images), "train") / name);
+    put_small_image(root / fmt::format(fmt::runtime(images), "train") / name);
     put_file(root / fmt::format(fmt::runtime(masks), "train") / name, mask);
   }
-  put_small_picture(root / fmt::format(fmt::runtime(images), "val") / "3.png");
+  put_small_image(root / fmt::format(fmt::runtime(images), "val") / "3.png");
   put_file(root / fmt::format(fmt::runtime(masks), "val") / "3.png", mask);
 }
 
@@ -79,7 +79,7 @@ TEST(Masks, VocListsSayTheSplits) {
   const TemporaryFolder folder;
   const std::string mask = encode_png(numbers(columns()), std::vector(21, std::array<uint8_t, 3>{7, 8, 9}));
   for (const char* name : {"a", "b", "c"}) {
-    put_small_picture(folder.path() / "JPEGImages" / (std::string(name) + ".png"));
+    put_small_image(folder.path() / "JPEGImages" / (std::string(name) + ".png"));
     put_file(folder.path() / "SegmentationClass" / (std::string(name) + ".png"), mask);
   }
   put_file(folder.path() / "ImageSets/Segmentation/train.txt", "c\na\n");
@@ -98,7 +98,7 @@ TEST(Masks, VocListsSayTheSplits) {
 TEST(Masks, EveryFifthIsHeldOutWhereNobodyDivided) {
   const TemporaryFolder folder;
   for (int i = 0; i < 10; ++i) {
-    put_small_picture(folder.path() / "images" / fmt::format("{}.png", i));
+    put_small_image(folder.path() / "images" / fmt::format("{}.png", i));
     put_file(folder.path() / "masks" / fmt::format("{}_mask.png", i), encode_png(numbers(columns())));
   }
   EXPECT_EQ(open_masks(options_of(folder.path()))->size(), 8);
@@ -207,7 +207,7 @@ TEST(Masks, MedianFrequencyWeighsByTheImagesThatHaveAClass) {
   EXPECT_EQ(weights[2], 0);
 }
 
-/// A picture whose channel number c is bright where its mask has class c, so that a row can be held against
+/// A image whose channel number c is bright where its mask has class c, so that a row can be held against
 /// its mask.
 class Painted : public MaskedImages {
  public:
@@ -230,7 +230,7 @@ class Painted : public MaskedImages {
   }
 };
 
-/// Row `index` of painted images: pictures back on a scale of 0 to 255, and labels.
+/// Row `index` of painted images: images back on a scale of 0 to 255, and labels.
 struct PaintedRow {
   std::vector<float> image;
   std::vector<int32_t> mask;
@@ -246,7 +246,7 @@ PaintedRow make_row(const MaskRows& rows, Extent size, uint64_t key, int64_t ind
   return made;
 }
 
-TEST(MaskRows, TheMaskGoesWithThePicture) {
+TEST(MaskRows, TheMaskGoesWithTheImage) {
   const Painted images;
   const Extent size{16, 20};
   const MaskRows rows(images, {.size = size,

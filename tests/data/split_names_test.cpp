@@ -78,8 +78,8 @@ void expect_boxes(void (*put)(const fs::path& root, const std::string& split)) {
         put_file(folder.path() / split / "a.png", small_image());
         put(folder.path(), split);
       },
-      [&] { return read_boxes(folder.path(), "test").pictures.at(0).file.string(); });
-  EXPECT_THAT(read_boxes(folder.path(), "train").pictures.at(0).file.string(), HasSubstr("/train/a.png"));
+      [&] { return read_boxes(folder.path(), "test").images.at(0).file.string(); });
+  EXPECT_THAT(read_boxes(folder.path(), "train").images.at(0).file.string(), HasSubstr("/train/a.png"));
 }
 
 TEST(SplitNames, OfVoc) {

@@ -38,9 +38,9 @@ class Both : public engine::Objective {
   models::AutoencoderConfig config_;
 };
 
-class Pictures : public testing::Test {
+class Images : public testing::Test {
  protected:
-  Pictures() { put_weights(kConfig); }
+  Images() { put_weights(kConfig); }
   void put_weights(const char* config) const {
     write_file_atomically(folder_.path() / "config.json", config);
     const int64_t sizes[] = {1};
@@ -87,25 +87,25 @@ std::string refusal(FunctionRef<void()> body) {
   return "no error";
 }
 
-TEST_F(Pictures, BecomeLatents) {
-  ImageCoder pictures = coder();
-  EXPECT_EQ(pictures.factor(), 4);
-  EXPECT_EQ(pictures.channels(), 2);
+TEST_F(Images, BecomeLatents) {
+  ImageCoder images = coder();
+  EXPECT_EQ(images.factor(), 4);
+  EXPECT_EQ(images.channels(), 2);
   const data::Image image{
       .height = 8, .width = 12, .channels = 3, .pixels = std::vector<uint8_t>(8 * 12 * 3, 128)};
-  EXPECT_EQ(pictures.encode(image).size(), size_t{2 * 2 * 3});
-  // Of a gray picture each channel is the same.
+  EXPECT_EQ(images.encode(image).size(), size_t{2 * 2 * 3});
+  // Of a gray image each channel is the same.
   data::Image gray{.height = 8, .width = 12, .channels = 1, .pixels = std::vector<uint8_t>(8 * 12, 128)};
-  EXPECT_EQ(pictures.encode(gray), pictures.encode(image));
+  EXPECT_EQ(images.encode(gray), images.encode(image));
   gray.width = 8;
   gray.height = 12;
-  EXPECT_EQ(pictures.encode(gray).size(), size_t{2 * 3 * 2}) << "another size";
+  EXPECT_EQ(images.encode(gray).size(), size_t{2 * 3 * 2}) << "another size";
   gray.height = 10;
-  EXPECT_THAT(refusal([&] { pictures.encode(gray); }),
+  EXPECT_THAT(refusal([&] { images.encode(gray); }),
               HasSubstr("the image has 8 x 10 pixels, but its sides must be multiples of 4"));
 }
 
-TEST_F(Pictures, MeansAreShiftedAndScaled) {
+TEST_F(Images, MeansAreShiftedAndScaled) {
   fill("encoder.conv_out.weight", 0);
   fill("encoder.conv_out.bias", 1.5F);
   const data::Image image{
@@ -113,7 +113,7 @@ TEST_F(Pictures, MeansAreShiftedAndScaled) {
   EXPECT_THAT(coder().encode(image), testing::Each(2.5F));
 }
 
-TEST_F(Pictures, AreCodedOnAGpuAsOnTheProcessor) {
+TEST_F(Images, AreCodedOnAGpuAsOnTheProcessor) {
   ImageCoder here = coder();
   ImageCoder there(folder_.path(), {.gpu = exec::GpuRequest{.device = "emulated"}}, 0);
   data::Image image{.height = 8, .width = 8, .channels = 3};
@@ -125,7 +125,7 @@ TEST_F(Pictures, AreCodedOnAGpuAsOnTheProcessor) {
   for (size_t i = 0; i < pixels.size(); ++i) EXPECT_NEAR(coded[i], pixels[i], 1) << i;
 }
 
-TEST_F(Pictures, AreEncodedOnTheProcessorWhereAGpuHasNoRoom) {
+TEST_F(Images, AreEncodedOnTheProcessorWhereAGpuHasNoRoom) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const data::Image image{
       .height = 8, .width = 8, .channels = 3, .pixels = std::vector<uint8_t>(8 * 8 * 3, 99)};
@@ -138,7 +138,7 @@ TEST_F(Pictures, AreEncodedOnTheProcessorWhereAGpuHasNoRoom) {
       testing::ExitedWithCode(0), "");
 }
 
-TEST_F(Pictures, LatentsOfAnotherScaleHaveAnotherHash) {
+TEST_F(Images, LatentsOfAnotherScaleHaveAnotherHash) {
   const uint64_t hash = coder().hash();
   EXPECT_EQ(coder().hash(), hash);
   std::string config = kConfig;
@@ -147,7 +147,7 @@ TEST_F(Pictures, LatentsOfAnotherScaleHaveAnotherHash) {
   EXPECT_NE(coder().hash(), hash);
 }
 
-TEST_F(Pictures, AttentionMayHaveItsOldNames) {
+TEST_F(Images, AttentionMayHaveItsOldNames) {
   std::string config = kConfig;
   config.replace(config.find("false"), 5, "true");
   put_weights(config.c_str());
@@ -173,14 +173,14 @@ TEST_F(Pictures, AttentionMayHaveItsOldNames) {
   EXPECT_EQ(coder().decode(latents, 2).pixels, picture);
 }
 
-TEST_F(Pictures, WithoutWeightsThereAreNone) {
+TEST_F(Images, WithoutWeightsThereAreNone) {
   fs::remove(weights());
   EXPECT_THAT(refusal([&] { coder(); }), HasSubstr("weights of the autoencoder are missing"));
   write_file_atomically(folder_.path() / "diffusion_pytorch_model.bin", "\x80\2K\1.");
   EXPECT_THAT(refusal([&] { coder(); }), HasSubstr("before PyTorch 1.6"));
 }
 
-TEST_F(Pictures, LevelsAreRoundedWithinTheirRange) {
+TEST_F(Images, LevelsAreRoundedWithinTheirRange) {
   fill("decoder.conv_out.weight", 0);
   for (const auto& [value, level] : {std::pair{0.0F, 128}, {1.0F, 255}, {3.0F, 255}, {-2.0F, 0}}) {
     fill("decoder.conv_out.bias", value);
@@ -190,7 +190,7 @@ TEST_F(Pictures, LevelsAreRoundedWithinTheirRange) {
   }
 }
 
-TEST_F(Pictures, AreDecodedInTilesWhereTheBudgetAsksForIt) {
+TEST_F(Images, AreDecodedInTilesWhereTheBudgetAsksForIt) {
   const Extent size{24, 40};
   const int64_t budget = bytes_for({16, 16});
   ASSERT_LT(budget, bytes_for(size));
@@ -205,7 +205,7 @@ TEST_F(Pictures, AreDecodedInTilesWhereTheBudgetAsksForIt) {
               HasSubstr("too small to decode 8 x 8 latents"));
 }
 
-TEST_F(Pictures, TilesPassOverWithoutSeams) {
+TEST_F(Images, TilesPassOverWithoutSeams) {
   const Extent size{24, 40};
   fill("decoder.conv_out.weight", 0);
   fill("decoder.conv_out.bias", 0.5F);
@@ -214,7 +214,7 @@ TEST_F(Pictures, TilesPassOverWithoutSeams) {
   EXPECT_THAT(image.pixels, testing::Each(191));
 }
 
-/// The pixel that a picture differs most from another in.
+/// The pixel that a image differs most from another in.
 Extent largest_difference(const data::Image& a, const data::Image& b) {
   Extent place;
   int most = -1;
@@ -228,7 +228,7 @@ Extent largest_difference(const data::Image& a, const data::Image& b) {
   return place;
 }
 
-TEST_F(Pictures, TilesLieWhereTheyBelong) {
+TEST_F(Images, TilesLieWhereTheyBelong) {
   const Extent size{24, 40};
   ImageCoder tiled = coder(bytes_for({16, 16}));
   const std::vector<float> empty(2 * 24 * 40);
@@ -242,21 +242,21 @@ TEST_F(Pictures, TilesLieWhereTheyBelong) {
   }
 }
 
-TEST_F(Pictures, OneTileMakesTheSameBits) {
+TEST_F(Images, OneTileMakesTheSameBits) {
   std::vector<float> latents;
   for (int i = 0; i < 2 * 12 * 16; ++i) latents.push_back(static_cast<float>(std::sin(i)));
   const Extent size{12, 16};
   EXPECT_EQ(coder(bytes_for(size)).decode(latents, size).pixels, coder().decode(latents, size).pixels);
 }
 
-TEST_F(Pictures, TheHashIsOfTheWeights) {
+TEST_F(Images, TheHashIsOfTheWeights) {
   const uint64_t before = coder().hash();
   EXPECT_EQ(coder().hash(), before);
   fill("encoder.conv_out.bias", 1.5F);
   EXPECT_NE(coder().hash(), before);
 }
 
-TEST_F(Pictures, StatisticsAreNeededWhereTheConfigNamesThem) {
+TEST_F(Images, StatisticsAreNeededWhereTheConfigNamesThem) {
   write_file_atomically(
       folder_.path() / "config.json",
       R"({"_class_name": "AutoencoderKLFlux2", "block_out_channels": [8, 8, 8], "latent_channels": 2,

@@ -11,7 +11,7 @@ namespace {
 
 using testing::ElementsAre;
 
-constexpr const char* kPictures = R"(
+constexpr const char* kImages = R"(
 model: {name: mlp, num_classes: 10, hidden: [16], dropout: 0.1}
 data: {kind: shapes, image_size: 8, count: 64, val_count: 40, flip: true}
 train: {steps: 9, batch: 4, accumulate: 2, checkpoint_every: 4, log_every: 1}
@@ -55,9 +55,9 @@ void expect_evaluations_change_nothing(const std::string& plain, const std::stri
   }
 }
 
-TEST(Evaluations, OfPicturesChangeNoBit) {
-  expect_evaluations_change_nothing(kPictures, often(kPictures), 1);
-  expect_evaluations_change_nothing(kPictures, often(kPictures), 2);
+TEST(Evaluations, OfImagesChangeNoBit) {
+  expect_evaluations_change_nothing(kImages, often(kImages), 1);
+  expect_evaluations_change_nothing(kImages, often(kImages), 2);
 }
 
 TEST(Evaluations, OfALanguageModelChangeNoBit) {
@@ -75,7 +75,7 @@ TEST(Evaluations, OfTheFirstWeightsAreInLogReportAndEvents) {
   std::vector<std::string> messages;
   const run::TrainerEvents events{.progress = [](const run::Progress&) {},
                                   .message = [&](const std::string& text) { messages.push_back(text); }};
-  run::Trainer(run::parse_recipe(often(kPictures), "test"), folder.path(), events).run(false);
+  run::Trainer(run::parse_recipe(often(kImages), "test"), folder.path(), events).run(false);
   EXPECT_THAT(messages, testing::Contains(testing::StartsWith("step 0: validation loss ")));
   EXPECT_EQ(io::read_curve(folder.path() / "trainer_log.jsonl", "eval_accuracy").size(), 6U);
   std::string event_files;

@@ -23,7 +23,7 @@ class GpuTraining : public testing::Test {
  protected:
   ~GpuTraining() override { emu::gpus() = {{}}; }
 
-  static EngineOptions pictures() {
+  static EngineOptions images() {
     EngineOptions options{
         .objective = tasks::classifier({.model = {.name = "mlp", .image_size = 8, .hidden = {24}}}),
         .batch = kBatch,
@@ -64,8 +64,8 @@ class Course {
   MicroBatch next() {
     Slot& slot = slots_[num_batches_ % 2];
     PhiloxSequence random(3, num_batches_++);
-    slot.pictures.resize(kBatch * 8 * 8 * 3 + kSlack);
-    for (float& value : slot.pictures) value = random.uniform(-1, 1);
+    slot.images.resize(kBatch * 8 * 8 * 3 + kSlack);
+    for (float& value : slot.images) value = random.uniform(-1, 1);
     for (auto& row : slot.numbers) {
       row.resize(kBatch * 16 + kSlack);
       for (int32_t& number : row) number = static_cast<int32_t>(random.below(is_text_ ? 90 : 10));
@@ -77,7 +77,7 @@ class Course {
   MicroBatch batch() const {
     const Slot& slot = slots_[(num_batches_ + 1) % 2];
     const auto& numbers = slot.numbers;
-    if (!is_text_) return {{{"images", slot.pictures.data()}, {"labels", numbers[0].data()}}, kBatch};
+    if (!is_text_) return {{{"images", slot.images.data()}, {"labels", numbers[0].data()}}, kBatch};
     return {{{"tokens", numbers[0].data()}, {"labels", numbers[1].data()}, {"positions", numbers[2].data()}},
             kBatch};
   }
@@ -95,7 +95,7 @@ class Course {
 
  private:
   struct Slot {
-    std::vector<float> pictures;
+    std::vector<float> images;
     std::array<std::vector<int32_t>, 3> numbers;
   };
   bool is_text_;

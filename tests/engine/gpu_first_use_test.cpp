@@ -18,7 +18,7 @@ ir::Kernel wrong_kernel(const ir::NodeView& node) {
 }
 
 TEST_F(GpuTraining, AKernelThatIsWrongIsFoundAndTheHostComputesInItsPlace) {
-  EngineOptions options = pictures();
+  EngineOptions options = images();
   options.passes_off = {"fuse_epilogues", "fuse_elementwise"};
   const auto losses = [](const EngineOptions& options) {
     Course course(options);

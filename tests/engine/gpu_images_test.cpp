@@ -1,4 +1,4 @@
-// Models of pictures on an emulated GPU: every node has a kernel there, and training takes the processor's
+// Models of images on an emulated GPU: every node has a kernel there, and training takes the processor's
 // course.
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kBatch = 4;
 constexpr int64_t kSide = 8;
-constexpr int64_t kPictureSteps = 20;
+constexpr int64_t kImageSteps = 20;
 constexpr size_t kSlack = 16;
 
 /// A residual network in small: a shortcut of its own, strides, max and average pooling.
@@ -47,18 +47,18 @@ struct Net {
 void PrintTo(const Net& net, std::ostream* out) { *out << net.name; }
 
 /// One batch, again and again.
-class PictureCourse {
+class ImageCourse {
  public:
-  PictureCourse(const Net& net, exec::Backend backend)
+  ImageCourse(const Net& net, exec::Backend backend)
       : engine_(options_of(net, backend), std::vector{kBatch}, std::vector{kBatch}),
-        pictures_(kBatch * kSide * kSide * 3 + kSlack),
+        images_(kBatch * kSide * kSide * 3 + kSlack),
         labels_(kBatch + kSlack) {
     PhiloxSequence random(3, 0);
-    for (float& value : pictures_) value = random.uniform(-1, 1);
+    for (float& value : images_) value = random.uniform(-1, 1);
     for (int32_t& label : labels_) label = static_cast<int32_t>(random.below(10));
     engine_.initialize();
   }
-  MicroBatch batch() const { return {{{"images", pictures_.data()}, {"labels", labels_.data()}}, kBatch}; }
+  MicroBatch batch() const { return {{{"images", images_.data()}, {"labels", labels_.data()}}, kBatch}; }
   double step() {
     return engine_
         .train_step(
@@ -82,7 +82,7 @@ class PictureCourse {
   }
 
   Engine engine_;
-  std::vector<float> pictures_;
+  std::vector<float> images_;
   std::vector<int32_t> labels_;
   int64_t num_steps_ = 0;
 };
@@ -96,12 +96,12 @@ std::string lent(const Engine& engine) {
   return names;
 }
 
-class GpuPictures : public testing::TestWithParam<Net> {};
+class GpuImages : public testing::TestWithParam<Net> {};
 
-TEST_P(GpuPictures, TrainLikeOnTheProcessorWithoutIt) {
-  PictureCourse here(GetParam(), exec::Backend::cpu), there(GetParam(), exec::Backend::gpu);
+TEST_P(GpuImages, TrainLikeOnTheProcessorWithoutIt) {
+  ImageCourse here(GetParam(), exec::Backend::cpu), there(GetParam(), exec::Backend::gpu);
   EXPECT_EQ(there.engine().plan().train_program().num_host_nodes, 0) << lent(there.engine());
-  for (int64_t step = 0; step < kPictureSteps; ++step) {
+  for (int64_t step = 0; step < kImageSteps; ++step) {
     const double want = here.step();
     ASSERT_NEAR(there.step(), want, GetParam().tolerance * want) << "step " << step;
   }
@@ -111,7 +111,7 @@ TEST_P(GpuPictures, TrainLikeOnTheProcessorWithoutIt) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Nets, GpuPictures,
+    Nets, GpuImages,
     testing::Values(Net{"mlp", {.model = {.name = "mlp", .hidden = {24}}}, DType::f32, 1e-4},
                     Net{"simplecnn", {.model = {.name = "simplecnn"}}, DType::f32, 1e-4},
                     Net{"smallcnn", {.model = {.name = "smallcnn"}}, DType::f32, 1e-4},

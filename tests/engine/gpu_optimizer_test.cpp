@@ -7,7 +7,7 @@ namespace {
 class GpuOptimizer : public GpuTraining, public testing::WithParamInterface<std::string> {
  protected:
   static EngineOptions options() {
-    EngineOptions made = GetParam() == "adamw" ? text() : pictures();
+    EngineOptions made = GetParam() == "adamw" ? text() : images();
     made.optimizer = {.name = GetParam(), .weight_decay = 0.01, .clip_norm = 1, .ema_decay = 0.9};
     return made;
   }

@@ -28,7 +28,7 @@ class GpuOverlap : public GpuTraining {
   }
   /// Every node has a kernel for GPUs.
   static EngineOptions whole() {
-    EngineOptions options = on_gpu(pictures());
+    EngineOptions options = on_gpu(images());
     options.optimizer.momentum = 0;
     return options;
   }
@@ -115,9 +115,9 @@ TEST_F(GpuOverlap, TheGpuItselfKeepsWeightsFromGradientsThatAreNotFinite) {
     options.accumulate = accumulate;
     Course course(options);
     const auto before = course.state_after(2);
-    std::vector<float> pictures(kBatch * 8 * 8 * 3 + kSlack, std::nanf(""));
+    std::vector<float> images(kBatch * 8 * 8 * 3 + kSlack, std::nanf(""));
     MicroBatch broken = course.batch();
-    broken.arrays[0].data = pictures.data();
+    broken.arrays[0].data = images.data();
     const StepResult result = course.engine().train_step(
         accumulate, accumulate * kBatch, [&] { return broken; }, 3, 0.01);
     EXPECT_TRUE(result.skipped);

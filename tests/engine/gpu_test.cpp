@@ -13,7 +13,7 @@ namespace hearth::engine {
 namespace {
 
 TEST_F(GpuTraining, TakesTheCourseOfTheProcessor) {
-  for (EngineOptions options : {pictures(), text()}) {
+  for (EngineOptions options : {images(), text()}) {
     for (const int64_t accumulate : {1, 2}) {
       options.accumulate = accumulate;
       Course here(options), there(on_gpu(options));
@@ -32,7 +32,7 @@ TEST_F(GpuTraining, TakesTheCourseOfTheProcessor) {
 TEST_F(GpuTraining, LeavesMatmulsToALibraryThatIsFaster) {
   emu::gpus() = {{.library = emu::GpuSettings::Library::right}};
   const TemporaryFolder folder;
-  for (EngineOptions options : {pictures(), text()}) {
+  for (EngineOptions options : {images(), text()}) {
     Course here(options);
     options.matmul_cache = folder.path() / "matmuls.json";
     Course there(on_gpu(options));
@@ -61,7 +61,7 @@ TEST_F(GpuTraining, StateComesAndGoesBitForBit) {
 }
 
 TEST_F(GpuTraining, NamesTheFirstThatIsNotFinite) {
-  Course course(on_gpu(pictures()));
+  Course course(on_gpu(images()));
   values(course.engine(), "fc1.weight")[3] = std::nanf("");
   EXPECT_THAT(Inspector(course.engine()).find_not_finite(course.batch(), 0, 0),
               testing::HasSubstr("fc1.weight"));
@@ -81,7 +81,7 @@ TEST_F(GpuTraining, APlanThatIsTooLargeIsRefusedBeforeTheFirstStep) {
 }
 
 TEST_F(GpuTraining, CompilingNeedsNoDevice) {
-  const EngineOptions options = on_gpu(pictures());
+  const EngineOptions options = on_gpu(images());
   const int64_t want = Course(options).engine().plan().gpu_bytes();
   emu::gpus().clear();
   EXPECT_EQ(make_plan(options, std::vector{kBatch}, std::vector{kBatch}).gpu_bytes(), want);

@@ -9,7 +9,7 @@ namespace hearth::engine {
 namespace {
 
 /// Two epochs of 65 rows: the last of three updates has six of eight micro-batches, one of them short.
-constexpr const char* kPictures = R"(
+constexpr const char* kImages = R"(
 model: {name: mlp, num_classes: 10, hidden: [24, 16], dropout: 0.1}
 data: {kind: shapes, image_size: 8, count: 65, val_count: 20, flip: true, crop_padding: 1, threads: 1}
 train: {epochs: 2, batch: 3, accumulate: 8, shards: 4, checkpoint_every: 2, ema: 0.9, clip_norm: 1, log_every: 1}
@@ -25,11 +25,11 @@ class Group : public testing::Test {
 };
 
 TEST_F(Group, OneTwoAndFourWorkersMakeTheSameBits) {
-  for (const std::string& yaml : {std::string(kPictures), words_}) expect_bits_of_one(yaml, yaml);
+  for (const std::string& yaml : {std::string(kImages), words_}) expect_bits_of_one(yaml, yaml);
 }
 
 TEST_F(Group, ARunGoesOnWithAnotherNumberOfWorkers) {
-  for (const std::string& yaml : {std::string(kPictures), words_}) expect_bits_in_turns(yaml, yaml, 1);
+  for (const std::string& yaml : {std::string(kImages), words_}) expect_bits_in_turns(yaml, yaml, 1);
 }
 
 std::string without(const std::string& yaml, const std::string& setting) {
@@ -37,8 +37,8 @@ std::string without(const std::string& yaml, const std::string& setting) {
 }
 
 TEST_F(Group, ShardedStatesMakeTheBitsOfWholeOnes) {
-  const std::string pictures = without(kPictures, ", ema: 0.9");
-  for (const std::string& yaml : {pictures, words_}) {
+  const std::string images = without(kImages, ", ema: 0.9");
+  for (const std::string& yaml : {images, words_}) {
     const std::string sharded = yaml + "parallel: zero1\n";
     expect_bits_of_one(sharded, yaml);
     expect_bits_in_turns(sharded, yaml, 1);
@@ -48,7 +48,7 @@ TEST_F(Group, ShardedStatesMakeTheBitsOfWholeOnes) {
 TEST(GroupPlan, ShardsOfTheStatesAreTheWholeOnes) {
   const auto optimizer_bytes = [](const std::string& parallel, int rank) {
     const std::vector<std::string> overrides = {"devices=2", "train.ema=0", "train.shards=8", parallel};
-    EngineOptions options = run::engine_options(run::parse_recipe(kPictures, "test", overrides));
+    EngineOptions options = run::engine_options(run::parse_recipe(kImages, "test", overrides));
     options.rank = rank;
     options.backend = exec::Backend::null;
     return planner::make_plan_report(options).optimizer_bytes;
@@ -74,7 +74,7 @@ TEST_F(Group, ShardsMoveResultsNoFurtherThanRoundingDoes) {
 
 TEST(GroupRecipe, DividesAnUpdateAmongItsDevices) {
   const auto parsed = [](std::vector<std::string> overrides) {
-    return run::parse_recipe(kPictures, "test", overrides);
+    return run::parse_recipe(kImages, "test", overrides);
   };
   const recipe::Recipe halves =
       parsed({"train.batch=12", "train.accumulate=1", "train.shards=0", "devices=2"});
@@ -97,7 +97,7 @@ TEST(GroupRecipe, DividesAnUpdateAmongItsDevices) {
 
 TEST(GroupRecipe, RefusesDataThatLeavesAWorkerWithNothing) {
   try {
-    train_with(replaced(kPictures, "count: 65", "count: 17"), 4);
+    train_with(replaced(kImages, "count: 65", "count: 17"), 4);
     ADD_FAILURE();
   } catch (const UserError& error) {
     EXPECT_NE(std::string(error.what()).find("17 rows"), std::string::npos) << error.what();

@@ -11,7 +11,7 @@ namespace hearth::engine {
 namespace {
 
 /// Two epochs of 65 rows: the last of three updates has six of eight micro-batches, one of them short.
-constexpr const char* kStagedPictures = R"(
+constexpr const char* kStagedImages = R"(
 model: {name: mlp, num_classes: 10, hidden: [24, 16, 16, 16], dropout: 0.1}
 data: {kind: shapes, image_size: 8, count: 65, val_count: 20, flip: true, crop_padding: 1, threads: 1}
 train: {epochs: 2, batch: 3, accumulate: 8, checkpoint_every: 2, ema: 0.9, clip_norm: 1, log_every: 1}
@@ -28,32 +28,29 @@ class PipelineRun : public testing::Test {
 };
 
 TEST_F(PipelineRun, StagesMakeTheBitsOfOneDevice) {
-  for (const std::string& yaml : {std::string(kStagedPictures), words_})
-    expect_bits_of_one(piped(yaml), yaml);
+  for (const std::string& yaml : {std::string(kStagedImages), words_}) expect_bits_of_one(piped(yaml), yaml);
 }
 
 TEST_F(PipelineRun, GoesOnWithAnotherNumberOfStages) {
-  for (const std::string& yaml : {std::string(kStagedPictures), words_})
+  for (const std::string& yaml : {std::string(kStagedImages), words_})
     expect_bits_in_turns(piped(yaml), yaml, 1);
 }
 
 TEST_F(PipelineRun, FewerRowsThanAMicroBatchPassThroughStagesToo) {
-  const std::string yaml =
-      replaced(replaced(kStagedPictures, "count: 65", "count: 5"), "batch: 3", "batch: 8");
+  const std::string yaml = replaced(replaced(kStagedImages, "count: 65", "count: 5"), "batch: 3", "batch: 8");
   const run::Outcome want = train_with(yaml, 1);
   ASSERT_EQ(want.losses.size(), 2U);
   expect_same(train_with(piped(yaml), 2), want, "two stages");
 }
 
 TEST_F(PipelineRun, GoesOnWithAnotherNumberOfMicroBatches) {
-  const std::string more = replaced(kStagedPictures, "accumulate: 8", "accumulate: 16");
+  const std::string more = replaced(kStagedImages, "accumulate: 8", "accumulate: 16");
   const auto in_turns = [&](const std::string& first, const std::string& second, int devices) {
     const TemporaryFolder folder(run::quick_folder());
     train_with(first, devices, folder.path(), 1, false);
     return train_with(second, devices, folder.path(), 0, true);
   };
-  expect_same(in_turns(piped(kStagedPictures), piped(more), 2), in_turns(kStagedPictures, more, 1),
-              "two stages");
+  expect_same(in_turns(piped(kStagedImages), piped(more), 2), in_turns(kStagedImages, more, 1), "two stages");
 }
 
 TEST_F(PipelineRun, RowsOfSeveralLengthsPassThroughStagesToo) {
@@ -110,7 +107,7 @@ TEST_F(PipelineRun, MistakesAreNamed) {
       EXPECT_THAT(error.what(), testing::HasSubstr(part));
     }
   };
-  refused(piped(kStagedPictures), 32, "try fewer devices");
+  refused(piped(kStagedImages), 32, "try fewer devices");
   refused(piped(replaced(words_, "shards: 1", "shards: 2")), 2, "try parallel=data");
   const std::string one = replaced(words_, "accumulate: 8", "accumulate: 1");
   refused(piped(replaced(one, "batch: 2", "batch: 1")), 2, "try train.accumulate=8");

@@ -16,7 +16,7 @@ namespace hearth::engine {
 namespace {
 
 /// Two epochs of 65 rows: the last of three updates has six of eight micro-batches, one of them short.
-constexpr const char* kShardedPictures = R"(
+constexpr const char* kShardedImages = R"(
 model: {name: mlp, num_classes: 10, hidden: [24, 16], dropout: 0.1}
 data: {kind: shapes, image_size: 8, count: 65, val_count: 20, flip: true, crop_padding: 1, threads: 1}
 train: {epochs: 2, batch: 3, accumulate: 8, shards: 4, checkpoint_every: 2, clip_norm: 1, log_every: 1}
@@ -34,12 +34,12 @@ class Sharded : public testing::Test {
 std::string sharded(const std::string& yaml) { return yaml + "parallel: sharded\n"; }
 
 TEST_F(Sharded, WorkersMakeTheBitsOfOneThatHasAllWeights) {
-  for (const std::string& yaml : {std::string(kShardedPictures), words_, words_ + "precision: bf16\n"})
+  for (const std::string& yaml : {std::string(kShardedImages), words_, words_ + "precision: bf16\n"})
     expect_bits_of_one(sharded(yaml), yaml);
 }
 
 TEST_F(Sharded, ARunGoesOnWithAnotherNumberOfWorkersAndWithWholeWeights) {
-  for (const std::string& yaml : {std::string(kShardedPictures), words_})
+  for (const std::string& yaml : {std::string(kShardedImages), words_})
     expect_bits_in_turns(sharded(yaml), yaml, 2);
 }
 

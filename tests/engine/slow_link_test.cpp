@@ -15,7 +15,7 @@ constexpr int64_t kLarge = 192 * 64, kSmall = 64 * 10, kVectors = 64 + 10 + 2 * 
 /// A batch norm's statistics are summed as they are.
 constexpr int64_t kStatisticBytes = 4 * 2 * 64;
 constexpr int64_t kLinkSteps = 240;
-constexpr const char* kLinkPictures = R"(
+constexpr const char* kLinkImages = R"(
 model: {name: mlp, num_classes: 10, hidden: [64], dropout: 0}
 data: {kind: shapes, image_size: 8, count: 192, val_count: 20, threads: 1}
 train: {steps: 240, batch: 8, accumulate: 2, checkpoint_every: 7, eval_every: 240, log_every: 1}
@@ -42,14 +42,14 @@ std::string shortened(const std::string& yaml) { return replaced(yaml, "steps: 2
 
 class SlowLink : public testing::TestWithParam<Way> {
  protected:
-  std::string recipe() const { return kLinkPictures + GetParam().exchange; }
+  std::string recipe() const { return kLinkImages + GetParam().exchange; }
 };
 
 TEST_P(SlowLink, LearnsAsWellFromFewerBytes) {
   const TemporaryFolder folder(run::quick_folder());
   int64_t sent_bytes = 0;
   const run::Outcome got = train_with(recipe(), 2, folder.path(), 0, false, &sent_bytes);
-  const run::Outcome want = train_with(kLinkPictures, 2);
+  const run::Outcome want = train_with(kLinkImages, 2);
   ASSERT_EQ(std::ssize(got.losses), kLinkSteps);
   EXPECT_EQ(sent_bytes, GetParam().sent_bytes);
   EXPECT_LT(last_loss(got), GetParam().most_loss * last_loss(want))

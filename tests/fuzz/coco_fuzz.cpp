@@ -10,13 +10,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const data::BoxedImages set = data::parse_coco({reinterpret_cast<const char*>(data), size}, "fuzz",
                                                    {.keep_outlines = true, .skip_bad = size % 2 == 1})
                                       .labels;
-    for (const data::BoxedImage& picture : set.pictures) {
-      for (const data::Box& box : picture.boxes) {
-        const bool inside = box.x0 >= 0 && box.x0 < box.x1 && box.x1 <= static_cast<double>(picture.width);
-        if (picture.outlines.size() != picture.boxes.size()) std::abort();
+    for (const data::BoxedImage& image : set.images) {
+      for (const data::Box& box : image.boxes) {
+        const bool inside = box.x0 >= 0 && box.x0 < box.x1 && box.x1 <= static_cast<double>(image.width);
+        if (image.outlines.size() != image.boxes.size()) std::abort();
         if (!inside || box.label >= std::ssize(set.class_names)) std::abort();
       }
-      for (const data::Outline& outline : picture.outlines)
+      for (const data::Outline& outline : image.outlines)
         if (!outline.runs.empty() && !data::fills_bitmap(outline)) std::abort();
     }
   } catch (const UserError&) {

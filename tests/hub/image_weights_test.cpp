@@ -83,7 +83,7 @@ TEST_F(ImageWeights, OfOtherClassesLeaveTheLastLayerDrawn) {
   EXPECT_EQ(tensor(*to, "layer4.1.conv2.weight"), tensor(*from, "layer4.1.conv2.weight"));
 }
 
-TEST_F(ImageWeights, OfMobileModelsServePicturesOfAnySize) {
+TEST_F(ImageWeights, OfMobileModelsServeImagesOfAnySize) {
   for (const auto& [model, last] :
        {std::pair("mobilenet_v3_small", "classifier.3"), std::pair("efficientnet_b0", "classifier.1")}) {
     const auto from = engine(model, 7, 64), to = engine(model, 5, 32, 2);

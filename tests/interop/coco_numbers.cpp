@@ -15,8 +15,8 @@ int main(int argc, char** argv) {
   if (argc != 3) return 2;
   try {
     const data::BoxedImages set = data::parse_coco(read_file(argv[1]), argv[1]).labels;
-    const auto pictures = tasks::read_coco_results(read_file(argv[2]), set);
-    const tasks::CocoResult result = tasks::evaluate_coco(pictures, std::ssize(set.class_names));
+    const auto images = tasks::read_coco_results(read_file(argv[2]), set);
+    const tasks::CocoResult result = tasks::evaluate_coco(images, std::ssize(set.class_names));
     for (const double number : result.numbers) fmt::print("{:.17g}\n", number);
     for (const auto& of : result.classes) fmt::print("{:.17g} {:.17g} {:.17g}\n", of.ap, of.ap50, of.recall);
     fmt::print("{}", tasks::coco_summary(result.numbers));

@@ -9,7 +9,7 @@
 #include "io/safetensors.h"
 #include "run/from_recipe.h"
 
-/// onnx_outputs run RUN PICTURES.safetensors OUT.safetensors: what a run's weights make of `images`
+/// onnx_outputs run RUN IMAGES.safetensors OUT.safetensors: what a run's weights make of `images`
 /// [N, H, W, C], each exported value under its name.
 /// onnx_outputs ops FOLDER: a graph with every operation that can be exported, as ops.onnx, with
 /// images.safetensors and outputs.safetensors.

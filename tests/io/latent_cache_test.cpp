@@ -33,7 +33,7 @@ class Latents : public testing::Test {
 
   const TemporaryFolder folder_;
   const LatentCache cache_{folder_.path() / "in/cache"};
-  const LatentKey picture_{.content = 7, .model = 0xAB, .pixels = {64, 32}};
+  const LatentKey image_{.content = 7, .model = 0xAB, .pixels = {64, 32}};
   const Shape shape_{2, 2, 1};
   const std::vector<float> latents_ = {0.1F, -2, 3.25F, 1e-30F};
   const CaptionKey caption_{.content = 7, .model = 0xCD, .num_tokens = 2, .width = 3, .pooled = 2};
@@ -41,15 +41,15 @@ class Latents : public testing::Test {
 };
 
 TEST_F(Latents, WhatWasPutIsReadToTheBit) {
-  EXPECT_FALSE(cache_.holds(picture_, shape_));
+  EXPECT_FALSE(cache_.holds(image_, shape_));
   EXPECT_FALSE(cache_.holds(caption_));
-  cache_.put(picture_, shape_, latents_);
+  cache_.put(image_, shape_, latents_);
   cache_.put(caption_, text_, pooled_);
-  EXPECT_TRUE(cache_.holds(picture_, shape_));
+  EXPECT_TRUE(cache_.holds(image_, shape_));
   EXPECT_TRUE(cache_.holds(caption_));
   std::vector<float> latents(4), text(6), pooled(2);
   const LatentCache another(cache_.folder());
-  another.read(picture_, shape_, latents);
+  another.read(image_, shape_, latents);
   another.read(caption_, text, pooled);
   EXPECT_EQ(latents, latents_);
   EXPECT_EQ(text, text_);
@@ -66,18 +66,18 @@ TEST_F(Latents, WhatWasPutIsReadToTheBit) {
 }
 
 TEST_F(Latents, EachKeyHasItsFile) {
-  cache_.put(picture_, shape_, latents_);
-  LatentKey other = picture_;
+  cache_.put(image_, shape_, latents_);
+  LatentKey other = image_;
   for (const auto change : {+[](LatentKey& key) { ++key.content; }, +[](LatentKey& key) { ++key.model; },
                             +[](LatentKey& key) { key.pixels.width = 48; }}) {
-    other = picture_;
+    other = image_;
     change(other);
     EXPECT_FALSE(cache_.holds(other, shape_));
   }
-  EXPECT_FALSE(cache_.holds(picture_, {4, 2, 1})) << "of other channels";
+  EXPECT_FALSE(cache_.holds(image_, {4, 2, 1})) << "of other channels";
   std::vector<float> out(8);
   EXPECT_THAT(refusal([&] {
-                cache_.read(picture_, {4, 2, 1}, out);
+                cache_.read(image_, {4, 2, 1}, out);
               }),
               HasSubstr("it has other arrays than latents [4, 2, 1], as if another model wrote it"));
   EXPECT_THAT(refusal([&] { cache_.read(other, shape_, std::span(out).first(4)); }),
@@ -88,30 +88,30 @@ TEST_F(Latents, EachKeyHasItsFile) {
 }
 
 TEST_F(Latents, DamageIsSeen) {
-  cache_.put(picture_, shape_, latents_);
-  const fs::path path = cache_.path_of(picture_);
+  cache_.put(image_, shape_, latents_);
+  const fs::path path = cache_.path_of(image_);
   const std::string whole = bytes_of(path);
   std::vector<float> out(4);
   for (size_t at = whole.size() - 16; at < whole.size(); ++at) {
     std::string damaged = whole;
     damaged[at] ^= 1;
     put_bytes(path, damaged);
-    EXPECT_THAT(refusal([&] { cache_.read(picture_, shape_, out); }),
+    EXPECT_THAT(refusal([&] { cache_.read(image_, shape_, out); }),
                 HasSubstr("the file is damaged; delete it"));
   }
   for (const size_t length : {size_t{0}, size_t{5}, whole.size() / 2, whole.size() - 1}) {
     put_bytes(path, whole.substr(0, length));
-    EXPECT_FALSE(cache_.holds(picture_, shape_)) << length;
-    EXPECT_THROW(cache_.read(picture_, shape_, out), UserError) << length;
+    EXPECT_FALSE(cache_.holds(image_, shape_)) << length;
+    EXPECT_THROW(cache_.read(image_, shape_, out), UserError) << length;
   }
-  cache_.put(picture_, shape_, latents_);
-  cache_.read(picture_, shape_, out);
+  cache_.put(image_, shape_, latents_);
+  cache_.read(image_, shape_, out);
   EXPECT_EQ(out, latents_);
 }
 
 TEST_F(Latents, NothingElseIsLeftInTheFolder) {
-  cache_.put(picture_, shape_, latents_);
-  cache_.put(picture_, shape_, latents_);
+  cache_.put(image_, shape_, latents_);
+  cache_.put(image_, shape_, latents_);
   EXPECT_EQ(list_folder(cache_.folder()).size(), 1U);
 }
 

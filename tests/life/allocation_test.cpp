@@ -137,8 +137,8 @@ TEST(Allocation, TextCostsNoneOverTheEndOfAnEpoch) {
   }
 }
 
-/// Pictures of several sizes and kinds, a folder per class.
-void write_pictures(const fs::path& folder) {
+/// Images of several sizes and kinds, a folder per class.
+void write_images(const fs::path& folder) {
   for (const std::string split : {"train", "test"}) {
     for (int i = 0; i < 24; ++i) {
       const fs::path path = folder / split / (i % 2 == 0 ? "even" : "odd");
@@ -151,18 +151,18 @@ void write_pictures(const fs::path& folder) {
   }
 }
 
-TEST(Allocation, PictureFilesCostOnlyWhatTheirLibraryTakes) {
-  const TemporaryFolder pictures;
-  write_pictures(pictures.path());
+TEST(Allocation, ImageFilesCostOnlyWhatTheirLibraryTakes) {
+  const TemporaryFolder images;
+  write_images(images.path());
   const recipe::Recipe recipe = run::parse_recipe(
       "model: {name: mlp, num_classes: 2, hidden: [8]}\n"
       "data: {kind: folder, path: '" +
-          pictures.path().string() +
+          images.path().string() +
           "', image_size: 8, flip: true, threads: 1}\n"
           "train: {batch: 8, log_every: 1, steps: 103, checkpoint_every: 1000, eval_every: 1000}\nthreads: "
           "2\n",
       "test");
-  // The loader's only thread has read the largest picture before the count begins; of several, one might not.
+  // The loader's only thread has read the largest image before the count begins; of several, one might not.
   const AllocationCount count = allocations_of(recipe, 40);
   if (count.own != 0) print_allocations();
   EXPECT_EQ(count.own, 0);

@@ -76,18 +76,18 @@ struct Grown {
   }
 };
 
-TEST(Autoencoder, MakesSmallerAndLargerPictures) {
+TEST(Autoencoder, MakesSmallerAndLargerImages) {
   const AutoencoderConfig config = parse_autoencoder_config(flux1().dump(), "config.json");
   Grown encoder, decoder;
   const ir::ValueId moments = build_image_encoder(encoder.builder, config, encoder.input({2, 8, 12, 3}));
   EXPECT_EQ(encoder.graph.type(moments).shape, (Shape{2, 2, 3, 32}));
-  const ir::ValueId pictures = build_image_decoder(decoder.builder, config, decoder.input({2, 2, 3, 16}));
-  EXPECT_EQ(decoder.graph.type(pictures).shape, (Shape{2, 8, 12, 3}));
+  const ir::ValueId images = build_image_decoder(decoder.builder, config, decoder.input({2, 2, 3, 16}));
+  EXPECT_EQ(decoder.graph.type(images).shape, (Shape{2, 8, 12, 3}));
   EXPECT_NE(encoder.find("encoder.down_blocks.1.downsamplers.0.conv.weight"), nullptr);
   EXPECT_EQ(encoder.find("encoder.down_blocks.2.downsamplers.0.conv.weight"), nullptr);
   EXPECT_EQ(encoder.find("quant_conv.weight"), nullptr);
   EXPECT_NE(decoder.find("decoder.up_blocks.2.resnets.2.conv2.bias"), nullptr);
-  // Pixels as rows: no column order of pictures that were made flat.
+  // Pixels as rows: no column order of images that were made flat.
   EXPECT_TRUE(nn::is_in_file_order(encoder.find("encoder.mid_block.attentions.0.to_q.weight")->layout));
 }
 

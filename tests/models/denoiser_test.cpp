@@ -55,7 +55,7 @@ std::string refused_denoiser(const Json& json) {
   return "";
 }
 
-/// A denoiser of two pictures of 4 x 4 tokens.
+/// A denoiser of two images of 4 x 4 tokens.
 struct Grown {
   ir::Graph graph;
   nn::Builder builder;
@@ -177,7 +177,7 @@ TEST(DenoiserConfig, FoldersOfUnsupportedPipelinesAreNamed) {
   }
 }
 
-TEST(Denoiser, OfADitHasOneSizeOfPictures) {
+TEST(Denoiser, OfADitHasOneSizeOfImages) {
   try {
     const Grown grown(tiny_dit(), {}, Extent(4, 3));
     FAIL() << "nothing was refused";

@@ -1,4 +1,4 @@
-// MobileNetV3 and EfficientNet: weights, names and shapes are torchvision's, and small pictures keep their
+// MobileNetV3 and EfficientNet: weights, names and shapes are torchvision's, and small images keep their
 // size for longer.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -129,7 +129,7 @@ TEST(Mobile, DropoutIsTheModels) {
   }
 }
 
-TEST(Mobile, SmallPicturesAreHalvedThreeTimes) {
+TEST(Mobile, SmallImagesAreHalvedThreeTimes) {
   for (const PublishedMobile& model : kPublishedMobile) {
     EXPECT_THAT(last_size(grow_mobile(model.name, {.image_size = {64, 96}}).graph), Pair(2, 3));
     EXPECT_THAT(last_size(grow_mobile(model.name, {.image_size = {32, 96}}).graph), Pair(4, 12));

@@ -62,7 +62,7 @@ TEST(Yolox, TheStemsFileHoldsTheFourPixelsOfABlockColumnByColumn) {
   std::vector<float> file(2 * 12 * 9), memory(file.size());
   for (size_t i = 0; i < file.size(); ++i) file[i] = static_cast<float>(i);
   nn::from_file_order(builder.tensors()[0].layout, file.data(), memory.data());
-  // Output 1, block (2, 1): channel 2 of its upper right pixel, which is (4, 3) of the picture.
+  // Output 1, block (2, 1): channel 2 of its upper right pixel, which is (4, 3) of the image.
   const size_t in_file = ((1 * 12 + (2 * 3 + 2)) * 3 + 2) * 3 + 1, in_memory = ((4 * 6 + 3) * 3 + 2) * 2 + 1;
   EXPECT_EQ(memory[in_memory], file[in_file]);
   // And of its lower left one, (5, 2).

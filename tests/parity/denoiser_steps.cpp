@@ -1,6 +1,6 @@
 // Trains a denoiser for denoiser.py: denoiser_steps FOLDER HEIGHT WIDTH GUIDANCE MODEL [LORA]. FOLDER has
 // config.json and batches.safetensors, MODEL is its weights in any file that is read: tokens and target f32
-// [S, B * T, F] of pictures of HEIGHT x WIDTH tokens, time and weight f32 [S, B], and what the model is
+// [S, B * T, F] of images of HEIGHT x WIDTH tokens, time and weight f32 [S, B], and what the model is
 // conditioned on: labels i32 [S, B], text f32 [S, B * text tokens, D], pooled f32 [S, B, D]. It gets
 // found.safetensors: the first batch's prediction, each gradient of its loss, the losses of S steps of AdamW,
 // and the prediction after them; with a LORA, which alone is trained then, trained.safetensors too.

@@ -1,6 +1,6 @@
 // What encoders make, for autoencoder.py and text_encoders.py, in FOLDER/found.safetensors:
-//   encoder_outputs autoencoder FOLDER   of vae/ and inputs.safetensors: moments, pictures, and gradients
-//   encoder_outputs picture FOLDER       of vae/, picture.png and inputs.safetensors: latents, and a picture
+//   encoder_outputs autoencoder FOLDER   of vae/ and inputs.safetensors: moments, images, and gradients
+//   encoder_outputs image FOLDER       of vae/, image.png and inputs.safetensors: latents, and a image
 //   encoder_outputs text FOLDER TOKENS   of the models in FOLDER and the lines of captions.txt: text, pooled
 #include <fmt/format.h>
 
@@ -21,21 +21,21 @@ using namespace hearth;
 /// As in parity.py: Winograd rounds too coarsely.
 constexpr bool kWinograd = false;
 
-/// Encodes pictures and decodes latents, which are of one size; the loss of a sample is the sum of both
+/// Encodes images and decodes latents, which are of one size; the loss of a sample is the sum of both
 /// results times given numbers.
 class BothWays : public engine::Objective {
  public:
-  BothWays(models::AutoencoderConfig config, const Shape& pictures, const Shape& latents)
-      : config_(std::move(config)), pictures_(pictures), latents_(latents) {}
+  BothWays(models::AutoencoderConfig config, const Shape& images, const Shape& latents)
+      : config_(std::move(config)), images_(images), latents_(latents) {}
 
   Graph build(nn::Builder& builder, engine::BatchShape) const override {
     const auto input = [&](const char* name, const Shape& shape) {
       return builder.input(name, {.dtype = DType::f32, .shape = shape});
     };
-    const int64_t n = pictures_[0];
+    const int64_t n = images_[0];
     const Shape moments = {n, latents_[1], latents_[2], 2 * latents_[3]};
-    const ir::ValueId x = input("pictures", pictures_), z = input("latents", latents_),
-                      wx = input("of_moments", moments), wz = input("of_pictures", pictures_);
+    const ir::ValueId x = input("pictures", images_), z = input("latents", latents_),
+                      wx = input("of_moments", moments), wz = input("of_pictures", images_);
     const ir::ValueId encoded = models::build_image_encoder(builder, config_, x);
     const ir::ValueId decoded = models::build_image_decoder(builder, config_, z);
     const auto dot = [&](ir::ValueId a, ir::ValueId b) {
@@ -50,49 +50,49 @@ class BothWays : public engine::Objective {
 
  private:
   models::AutoencoderConfig config_;
-  Shape pictures_, latents_;
+  Shape images_, latents_;
 };
 
 void run_autoencoder(const fs::path& folder) {
   const io::SafetensorsFile file(folder / "inputs.safetensors");
-  const GivenTensor pictures(file, "pictures"), latents(file, "latents"), of_moments(file, "of_moments"),
-      of_pictures(file, "of_pictures");
-  const int64_t rows = pictures.shape[0];
+  const GivenTensor images(file, "pictures"), latents(file, "latents"), of_moments(file, "of_moments"),
+      of_images(file, "of_pictures");
+  const int64_t rows = images.shape[0];
   const auto config = models::read_autoencoder_config(folder / "vae/config.json");
-  engine::Engine engine({.objective = std::make_shared<BothWays>(config, pictures.shape, latents.shape),
+  engine::Engine engine({.objective = std::make_shared<BothWays>(config, images.shape, latents.shape),
                          .batch = rows,
                          .num_threads = 2,
                          .winograd = kWinograd},
                         std::vector{rows}, std::vector{rows});
   hub::load_weights(engine, folder / "vae/diffusion_pytorch_model.safetensors");
-  const engine::MicroBatch batch{{{"pictures", pictures.values.data()},
+  const engine::MicroBatch batch{{{"pictures", images.values.data()},
                                   {"latents", latents.values.data()},
                                   {"of_moments", of_moments.values.data()},
-                                  {"of_pictures", of_pictures.values.data()}},
+                                  {"of_pictures", of_images.values.data()}},
                                  rows};
   Found found;
   engine.evaluate(batch);
   found.add("moments", of_moments.shape, engine.output(0));
-  found.add("pictures", of_pictures.shape, engine.output(1));
+  found.add("pictures", of_images.shape, engine.output(1));
   engine::Inspector(engine).gradients(batch, 1, [&](const nn::Tensor& tensor, std::span<const float> values) {
     found.add("gradient." + tensor.name, tensor.layout.file_shape, values);
   });
   found.write(folder);
 }
 
-void run_picture(const fs::path& folder) {
+void run_image(const fs::path& folder) {
   const io::SafetensorsFile file(folder / "inputs.safetensors");
   const GivenTensor latents(file, "latents");
   const std::string png = read_file(folder / "picture.png");
   encoders::ImageCoder coder(folder / "vae", {.num_threads = 2, .winograd = kWinograd}, 0);
-  const data::Image picture = data::decode_image(std::as_bytes(std::span(png)), 0, "picture.png");
+  const data::Image image = data::decode_image(std::as_bytes(std::span(png)), 0, "picture.png");
   const Extent size{latents.shape[1], latents.shape[2]};
   const data::Image decoded =
       coder.decode(std::span(latents.values).first(static_cast<size_t>(latents.shape.num_elements())), size);
-  const std::vector<float> encoded = coder.encode(picture);
+  const std::vector<float> encoded = coder.encode(image);
   const std::vector<float> levels(decoded.pixels.begin(), decoded.pixels.end());
   Found found;
-  found.add("latents", {coder.channels(), picture.height / coder.factor(), picture.width / coder.factor()},
+  found.add("latents", {coder.channels(), image.height / coder.factor(), image.width / coder.factor()},
             encoded);
   found.add("picture", {decoded.height, decoded.width, 3}, levels);
   found.write(folder);
@@ -117,7 +117,7 @@ int main(int, char** argv) {
   try {
     const std::string mode = argv[1];
     if (mode == "autoencoder") run_autoencoder(argv[2]);
-    if (mode == "picture") run_picture(argv[2]);
+    if (mode == "picture") run_image(argv[2]);
     if (mode == "text") run_text(argv[2], std::stoll(argv[3]));
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());

@@ -60,7 +60,7 @@ TEST(SlowPlanGap, IsBelowOnePercentForEveryModelAndBatch) {
   }
 }
 
-TEST(SlowPlanGap, IsBelowOnePercentForLargePictures) {
+TEST(SlowPlanGap, IsBelowOnePercentForLargeImages) {
   for (const char* model : {"resnet18", "resnet50"}) {
     for (const int64_t batch : {1, 32}) expect_tight(model, options_of(model, batch, 224), {0.5});
   }

@@ -106,11 +106,11 @@ TEST(ScalingModel, BucketsFollowOneAnotherClosely) {
   EXPECT_GT(num_sent, 10);
 }
 
-TEST(ScalingModel, CountsPicturesWhateverTheirLabelsAre) {
+TEST(ScalingModel, CountsImagesWhateverTheirLabelsAre) {
   for (const char* const name : {"unet-b8-fp32", "yolox_nano-b8-fp32", "resnet18-b64-bf16"}) {
-    const bench::BenchCase& pictures = bench::find_bench_case(name);
-    const StepModel model = model_step(bench::engine_options(pictures, {}), gpu());
-    EXPECT_EQ(model.num_samples, pictures.batch) << name;
+    const bench::BenchCase& images = bench::find_bench_case(name);
+    const StepModel model = model_step(bench::engine_options(images, {}), gpu());
+    EXPECT_EQ(model.num_samples, images.batch) << name;
     EXPECT_FALSE(model.is_text) << name;
   }
   const StepModel text =

@@ -224,11 +224,11 @@ TEST_F(Resume, SomeKeysHaveAConditionThatIsSaid) {
   EXPECT_THAT(fault("train.ema=0"), HasSubstr("train.ema cannot be changed"));
   EXPECT_THAT(fault("optimizer.momentum=0"), HasSubstr("optimizer.momentum cannot be changed"));
   EXPECT_EQ(fault("train.batch=9"), "");
-  recipe::Recipe pictures = recipe_with({});
-  pictures.train.objective = recipe::Objective::flow;
-  recipe::Recipe other = pictures;
+  recipe::Recipe images = recipe_with({});
+  images.train.objective = recipe::Objective::flow;
+  recipe::Recipe other = images;
   other.train.batch = 9;
-  EXPECT_THAT(recipe::fault_of_resume(pictures, other), HasSubstr("train.batch cannot be changed"));
+  EXPECT_THAT(recipe::fault_of_resume(images, other), HasSubstr("train.batch cannot be changed"));
 }
 
 TEST_F(Resume, TakesEveryBatchInMidEpoch) {

@@ -33,7 +33,7 @@ void put_bytes(const fs::path& path, std::string_view bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-/// A picture of one color.
+/// A image of one color.
 void put_plain(const fs::path& path, Extent size, uint8_t value) {
   data::Image image{.height = size.height, .width = size.width, .channels = 3};
   image.pixels.assign(static_cast<size_t>(size.num_pixels() * 3), value);
@@ -57,7 +57,7 @@ class Cached : public testing::Test {
     return CachedLatents(data::read_captions(root()), data::Buckets(32, 16), format, hashes,
                          io::LatentCache(folder_.path() / "cache"));
   }
-  /// Has pictures "coded" as the value of their first pixel, and captions as their length; stops with a
+  /// Has images "coded" as the value of their first pixel, and captions as their length; stops with a
   /// failure after `most` of them.
   void fill(const CachedLatents& latents, int64_t most = 100) {
     const auto count = [&](int64_t number) {
@@ -87,7 +87,7 @@ class Cached : public testing::Test {
   std::vector<std::string> captions_;
 };
 
-TEST_F(Cached, EachPictureAndCaptionIsCodedOnce) {
+TEST_F(Cached, EachImageAndCaptionIsCodedOnce) {
   const CachedLatents latents = open();
   EXPECT_EQ(latents.num_missing_images(), 3);
   EXPECT_EQ(latents.num_missing_captions(), 3);
@@ -182,7 +182,7 @@ class Kohya : public testing::Test {
   const TemporaryFolder folder_;
 };
 
-TEST_F(Kohya, FilesOfBothKindsAreReadWithoutPictures) {
+TEST_F(Kohya, FilesOfBothKindsAreReadWithoutImages) {
   put_latents("a_1x_0640x0480_flux.npz", "latents_6x8", {6, 8}, 1.5F);
   put_text("a_1x_flux_te.npz", 7);
   put_latents("3_dog/b_0100x0100_flux.npz", "latents", 4, 2.5F);

@@ -14,7 +14,7 @@ namespace {
 using encoders::put;
 using encoders::put_models;
 
-/// Caches of a picture: latents of 2 channels, 4 x 4, and 3 tokens of text.
+/// Caches of a image: latents of 2 channels, 4 x 4, and 3 tokens of text.
 void put_cached(const fs::path& name) {
   const std::vector<float> values(32, 1);
   NpzWriter latents, text;
@@ -35,28 +35,28 @@ std::unique_ptr<DiffusionData> open_cached(const fs::path& folder) {
   return kohya_images(options);
 }
 
-TEST(HeldOut, ArePicturesThatAreNotTrainedOn) {
+TEST(HeldOut, AreImagesThatAreNotTrainedOn) {
   const TemporaryFolder folder;
   for (const char* name : {"00", "01", "02", "03", "04", "05"}) put_cached(folder.path() / name);
-  auto pictures = open_cached(folder.path());
-  EXPECT_EQ(pictures->train().size(), 6) << "few are all trained on";
-  EXPECT_EQ(pictures->held_out().size(), 6);
-  EXPECT_THAT(pictures->warning(), testing::HasSubstr("no image is held out"));
+  auto images = open_cached(folder.path());
+  EXPECT_EQ(images->train().size(), 6) << "few are all trained on";
+  EXPECT_EQ(images->held_out().size(), 6);
+  EXPECT_THAT(images->warning(), testing::HasSubstr("no image is held out"));
   put_cached(folder.path() / "5_z/06");
-  pictures = open_cached(folder.path());
-  EXPECT_EQ(pictures->train().size(), 6);
-  EXPECT_EQ(pictures->held_out().size(), 5) << "the last one comes five times";
-  EXPECT_EQ(pictures->warning(), "");
+  images = open_cached(folder.path());
+  EXPECT_EQ(images->train().size(), 6);
+  EXPECT_EQ(images->held_out().size(), 5) << "the last one comes five times";
+  EXPECT_EQ(images->warning(), "");
 }
 
-TEST(HeldOut, OfASinglePictureThereIsNone) {
+TEST(HeldOut, OfASingleImageThereIsNone) {
   const TemporaryFolder folder;
   put_cached(folder.path() / "12_z/only");
   EXPECT_EQ(open_cached(folder.path())->train().size(), 12);
   EXPECT_EQ(open_cached(folder.path())->held_out().size(), 12);
 }
 
-/// Two pictures with captions "a b" and "c", and a model that encodes them.
+/// Two images with captions "a b" and "c", and a model that encodes them.
 class CaptionsInCache : public testing::Test {
  protected:
   CaptionsInCache() {
@@ -127,10 +127,10 @@ TEST_F(CaptionsInCache, KohyasFolderOfTheClassIsThePrior) {
   const data::Image image{
       .height = 64, .width = 64, .channels = 3, .pixels = std::vector<uint8_t>(64 * 64 * 3, 1)};
   put(root() / "reg/1_dog/x.png", encode_png(image));
-  const auto pictures = open();
-  EXPECT_THAT(pictures->describe(), testing::HasSubstr("and 1 class images"));
-  EXPECT_EQ(pictures->train().size(), num_images + 1);
-  EXPECT_EQ(pictures->held_out().size(), num_images);
+  const auto images = open();
+  EXPECT_THAT(images->describe(), testing::HasSubstr("and 1 class images"));
+  EXPECT_EQ(images->train().size(), num_images + 1);
+  EXPECT_EQ(images->held_out().size(), num_images);
 }
 
 TEST_F(CaptionsInCache, PromptsArePreparedWithThem) {
@@ -145,9 +145,9 @@ TEST_F(CaptionsInCache, PromptsArePreparedWithThem) {
 
 TEST_F(CaptionsInCache, AGpuPreparesThemAsTheProcessorDoes) {
   const auto here = open(), there = open("other", {.gpu = exec::GpuRequest{.device = "emulated"}});
-  const auto latents_of = [](const DiffusionData& pictures) {
+  const auto latents_of = [](const DiffusionData& images) {
     std::vector<std::string> said;
-    pictures.prepare(std::vector<std::string>{"b"}, [&](const std::string& text) { said.push_back(text); });
+    images.prepare(std::vector<std::string>{"b"}, [&](const std::string& text) { said.push_back(text); });
     // Progress depends on time.
     std::erase_if(said, [](const std::string& text) {
       return text.starts_with("encoding pictures: ") || text.starts_with("encoding captions: ");
@@ -155,13 +155,13 @@ TEST_F(CaptionsInCache, AGpuPreparesThemAsTheProcessorDoes) {
     EXPECT_THAT(said, testing::ElementsAre(testing::HasSubstr("encoding 2 pictures into"),
                                            testing::HasSubstr("encoding 3 captions")));
     std::vector<float> latents(2 * 16 * 16);
-    pictures.train().read(1, 0, latents);
+    images.train().read(1, 0, latents);
     return latents;
   };
   EXPECT_THAT(latents_of(*there), testing::Pointwise(testing::FloatNear(1e-4F), latents_of(*here)));
   const std::string prompt = "b";
-  const auto asked = [&](const DiffusionData& pictures) {
-    return pictures.codec()->conditions(std::span(&prompt, 1)).front().text;
+  const auto asked = [&](const DiffusionData& images) {
+    return images.codec()->conditions(std::span(&prompt, 1)).front().text;
   };
   EXPECT_THAT(asked(*there), testing::Pointwise(testing::FloatNear(1e-4F), asked(*here)));
   EXPECT_NE(asked(*there), asked(*here)) << "of the processor both times";

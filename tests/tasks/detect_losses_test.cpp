@@ -83,7 +83,7 @@ TEST(DetectLosses, FocalLossWeighsByTheProbabilityOfBeingWrong) {
 /// Four cells of 8 pixels and a coarser one of 16 and 32 each, all of which predict their own cell's box.
 constexpr int64_t kAnchors = 16 + 4 + 1;
 
-/// The losses of two pictures.
+/// The losses of two images.
 Numbers yolox(Numbers targets, double l1_weight) {
   Losses losses;
   const ValueId raw = losses.input({2, kAnchors, 6}, Numbers(2 * kAnchors * 6, 0));
@@ -92,12 +92,12 @@ Numbers yolox(Numbers targets, double l1_weight) {
   return losses.of(yolox_losses(losses.builder, raw, wanted, weight, 32, 32));
 }
 
-TEST(YoloxLosses, APictureWithoutBoxesIsAllBackground) {
+TEST(YoloxLosses, AImageWithoutBoxesIsAllBackground) {
   const double background = 2 * kAnchors * std::log(2);
   expect_near(yolox({-1, 0, 0, 0, 0, -1, 0, 0, 0, 0}, 0), {background, background});
 }
 
-TEST(YoloxLosses, WhatAnAnchorLearnsIsAddedToItsPicture) {
+TEST(YoloxLosses, WhatAnAnchorLearnsIsAddedToItsImage) {
   // [4, 20] on both axes, of which the second cell of the second row covers a quarter.
   const double background = 2 * kAnchors * std::log(2);
   const double box = 5 * (1 - 0.25 * 0.25), label = std::log(2),

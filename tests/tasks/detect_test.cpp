@@ -26,13 +26,13 @@ Detection found(double x, double y, double side, double score, int32_t label = 0
 }
 
 TEST(CocoNumbers, PerfectAndEmpty) {
-  std::vector<EvaluatedImage> pictures{{.id = 1, .truths = {truth(0, 0, 20), truth(50, 50, 40, 1)}}};
-  CocoResult result = evaluate_coco(pictures, 3);
+  std::vector<EvaluatedImage> images{{.id = 1, .truths = {truth(0, 0, 20), truth(50, 50, 40, 1)}}};
+  CocoResult result = evaluate_coco(images, 3);
   EXPECT_THAT(result.numbers, ElementsAre(0, 0, 0, 0, 0, -1, 0, 0, 0, 0, 0, -1));
   EXPECT_EQ(result.classes[2].ap, -1);
   EXPECT_EQ(result.classes[0].truths, 1);
-  pictures[0].detections = {found(0, 0, 20, 0.5), found(50, 50, 40, 0.1, 1)};
-  result = evaluate_coco(pictures, 3);
+  images[0].detections = {found(0, 0, 20, 0.5), found(50, 50, 40, 0.1, 1)};
+  result = evaluate_coco(images, 3);
   EXPECT_THAT(result.numbers, ElementsAre(DoubleEq(1), DoubleEq(1), DoubleEq(1), DoubleEq(1), DoubleEq(1), -1,
                                           1, 1, 1, 1, 1, -1));
   EXPECT_EQ(result.classes[0].precision_at_recall.size(), 101U);
@@ -40,32 +40,32 @@ TEST(CocoNumbers, PerfectAndEmpty) {
 }
 
 TEST(CocoNumbers, AMissAboveAHitHalvesPrecision) {
-  const std::vector<EvaluatedImage> pictures{
+  const std::vector<EvaluatedImage> images{
       {.id = 1, .truths = {truth(0, 0, 20)}, .detections = {found(0, 0, 20, 0.5), found(60, 60, 20, 0.9)}}};
-  const CocoResult result = evaluate_coco(pictures, 1);
+  const CocoResult result = evaluate_coco(images, 1);
   EXPECT_NEAR(result.numbers[0], 0.5, 1e-12);
   EXPECT_EQ(result.numbers[6], 0);
   EXPECT_EQ(result.numbers[7], 1);
 }
 
 TEST(CocoNumbers, CrowdsAndIgnoredTruthsCountForNothing) {
-  std::vector<EvaluatedImage> pictures{
+  std::vector<EvaluatedImage> images{
       {.id = 1, .truths = {truth(0, 0, 20), truth(100, 100, 80)}, .detections = {found(0, 0, 20, 0.5)}}};
   // Both lie in the crowd, where they cover little of it.
-  pictures[0].detections.push_back(found(100, 100, 10, 0.9));
-  pictures[0].detections.push_back(found(120, 120, 10, 0.8));
-  EXPECT_LT(evaluate_coco(pictures, 1).numbers[0], 0.2);
-  pictures[0].truths[1].crowd = pictures[0].truths[1].ignored = true;
-  EXPECT_NEAR(evaluate_coco(pictures, 1).numbers[0], 1, 1e-12);
+  images[0].detections.push_back(found(100, 100, 10, 0.9));
+  images[0].detections.push_back(found(120, 120, 10, 0.8));
+  EXPECT_LT(evaluate_coco(images, 1).numbers[0], 0.2);
+  images[0].truths[1].crowd = images[0].truths[1].ignored = true;
+  EXPECT_NEAR(evaluate_coco(images, 1).numbers[0], 1, 1e-12);
 }
 
-TEST(CocoNumbers, TiesGoToThePictureOfTheLowerId) {
-  std::vector<EvaluatedImage> pictures{
+TEST(CocoNumbers, TiesGoToTheImageOfTheLowerId) {
+  std::vector<EvaluatedImage> images{
       {.id = 9, .truths = {truth(0, 0, 20)}, .detections = {found(0, 0, 20, 0.5)}},
       {.id = 3, .detections = {found(0, 0, 20, 0.5)}}};
-  EXPECT_NEAR(evaluate_coco(pictures, 1).numbers[0], 0.5, 1e-12);
-  pictures[1].id = 10;
-  EXPECT_NEAR(evaluate_coco(pictures, 1).numbers[0], 1, 1e-12);
+  EXPECT_NEAR(evaluate_coco(images, 1).numbers[0], 0.5, 1e-12);
+  images[1].id = 10;
+  EXPECT_NEAR(evaluate_coco(images, 1).numbers[0], 1, 1e-12);
 }
 
 TEST(CocoNumbers, SummaryInItsOwnWords) {
@@ -105,11 +105,11 @@ TEST(Nms, IsBounded) {
 }
 
 TEST(Confidence, CurvesCountWhatReachesAScore) {
-  const std::vector<EvaluatedImage> pictures{
+  const std::vector<EvaluatedImage> images{
       {.id = 1,
        .truths = {truth(0, 0, 20), truth(50, 0, 20)},
        .detections = {found(0, 0, 20, 0.29), found(50, 0, 20, 0.9), found(0, 60, 20, 0.5)}}};
-  const ConfidenceCurves curves = trace_confidence(pictures, 2);
+  const ConfidenceCurves curves = trace_confidence(images, 2);
   const auto& curve = curves.classes[0];
   EXPECT_EQ(curve.precision[100], 1);
   EXPECT_EQ(curve.recall[91], 0);
@@ -125,24 +125,24 @@ TEST(Confidence, CurvesCountWhatReachesAScore) {
 }
 
 TEST(Confusions, WithTheBackground) {
-  std::vector<EvaluatedImage> pictures{
+  std::vector<EvaluatedImage> images{
       {.id = 1,
        .truths = {truth(0, 0, 20), truth(50, 0, 20, 1), truth(0, 90, 20)},
        .detections = {found(1, 0, 20, 0.5), found(0, 0, 20, 0.3, 1), found(50, 0, 20, 0.9),
                       found(0, 50, 20, 0.9, 1), found(0, 90, 20, 0.2)}}};
   // Rows are what was found: the box of class 1 that covers the first truth exactly takes it.
-  EXPECT_THAT(count_confusions(pictures, 2), ElementsAre(0, 1, 1, 1, 0, 1, 1, 0, 0));
-  pictures[0].truths[1].ignored = true;
-  EXPECT_THAT(count_confusions(pictures, 2), ElementsAre(0, 0, 1, 1, 0, 1, 1, 0, 0));
+  EXPECT_THAT(count_confusions(images, 2), ElementsAre(0, 1, 1, 1, 0, 1, 1, 0, 0));
+  images[0].truths[1].ignored = true;
+  EXPECT_THAT(count_confusions(images, 2), ElementsAre(0, 0, 1, 1, 0, 1, 1, 0, 0));
 }
 
 TEST(DetectionFiles, ResultsReadAsTheyWereWritten) {
   const data::BoxedImages set{.class_names = {"a", "b"},
                               .category_ids = {3, 90},
-                              .pictures = {{.file = "x.png", .id = 7}, {.file = "y.png", .id = 5}}};
-  std::vector<EvaluatedImage> pictures = truths_of(set);
-  pictures[1].detections = {found(0.1, 1.0 / 3, 20, 1e-7, 1), found(1, 2, 3, 0.5)};
-  const std::string text = write_coco_results(pictures, set.category_ids);
+                              .images = {{.file = "x.png", .id = 7}, {.file = "y.png", .id = 5}}};
+  std::vector<EvaluatedImage> images = truths_of(set);
+  images[1].detections = {found(0.1, 1.0 / 3, 20, 1e-7, 1), found(1, 2, 3, 0.5)};
+  const std::string text = write_coco_results(images, set.category_ids);
   EXPECT_THAT(
       text,
       HasSubstr("{\"image_id\": 5, \"category_id\": 90, \"bbox\": [0.1, 0.3333333333333333, 20, 20], "));

@@ -98,7 +98,7 @@ TEST(Noising, WeightsAreThoseOfTheirPapers) {
   }
 }
 
-/// Pictures of two channels, numbered elements.
+/// Images of two channels, numbered elements.
 class Numbered : public data::LatentSource {
  public:
   int64_t size() const override { return 3; }
@@ -133,14 +133,14 @@ MadeRow make_row(const DenoiseRows& rows, uint64_t key, int64_t index) {
   return made;
 }
 
-TEST(DenoiseRows, HoldThePictureTheNoiseAndTheirDifference) {
-  const Numbered pictures;
+TEST(DenoiseRows, HoldTheImageTheNoiseAndTheirDifference) {
+  const Numbered images;
   const Noising noising({});
-  const DenoiseRows rows(pictures, labeled(), noising, 0);
+  const DenoiseRows rows(images, labeled(), noising, 0);
   const MadeRow row = make_row(rows, 5, 1);
   const float sigma = row.settings.time / 1000;
   ASSERT_GT(sigma, 0.01F);
-  // x - sigma v is the picture: 2 x 2 patches, features (channel, dy, dx).
+  // x - sigma v is the image: 2 x 2 patches, features (channel, dy, dx).
   const float first_token[] = {100, 101, 106, 107, 124, 125, 130, 131};
   for (size_t i = 0; i < 8; ++i) EXPECT_NEAR(row.tokens[i] - sigma * row.target[i], first_token[i], 1e-3);
   EXPECT_NEAR(row.tokens[8] - sigma * row.target[8], 102, 1e-3);
@@ -153,18 +153,18 @@ TEST(DenoiseRows, HoldThePictureTheNoiseAndTheirDifference) {
 }
 
 TEST(DenoiseRows, LoseTheirConditionAsOftenAsAskedFor) {
-  const Numbered pictures;
+  const Numbered images;
   const Noising noising({});
-  const DenoiseRows rows(pictures, labeled(), noising, 0.25);
+  const DenoiseRows rows(images, labeled(), noising, 0.25);
   int dropped = 0;
   for (uint64_t key = 0; key < 4000; ++key) dropped += make_row(rows, key, 2).label == 3 ? 1 : 0;
   EXPECT_NEAR(dropped / 4000.0, 0.25, 0.03);
 }
 
 TEST(DenoiseRows, OfEvaluationNeverChange) {
-  const Numbered pictures;
+  const Numbered images;
   const Noising noising({});
-  const DenoiseRows rows(pictures, labeled(), noising, {0.2, 0.8}, 2);
+  const DenoiseRows rows(images, labeled(), noising, {0.2, 0.8}, 2);
   EXPECT_EQ(rows.num_rows(), 4);
   EXPECT_EQ(make_row(rows, 5, 3).tokens, make_row(rows, 6, 3).tokens);
   EXPECT_EQ(make_row(rows, 5, 3).settings.time, 800);
@@ -172,8 +172,8 @@ TEST(DenoiseRows, OfEvaluationNeverChange) {
 }
 
 TEST(LatentSets, JoinAPriorWithItsWeight) {
-  const Numbered pictures, prior;
-  const JoinedLatents joined(pictures, prior, 0.5);
+  const Numbered images, prior;
+  const JoinedLatents joined(images, prior, 0.5);
   EXPECT_EQ(joined.size(), 6);
   EXPECT_EQ(joined.weight(2), 1);
   EXPECT_EQ(joined.weight(3), 0.5);
@@ -189,25 +189,25 @@ TEST(LatentSets, JoinAPriorWithItsWeight) {
   EXPECT_EQ(part.weight(1), 0.5);
 }
 
-/// A denoiser that knows the one picture there is: its prediction is exact everywhere.
+/// A denoiser that knows the one image there is: its prediction is exact everywhere.
 void expect_to_find(const NoisingOptions& options, const SamplerOptions& sampler, double tolerance) {
   const Noising noising(options);
-  const std::vector<float> picture = {0.5F, -1.0F, 0.25F};
+  const std::vector<float> image = {0.5F, -1.0F, 0.25F};
   std::vector<float> x(3);
   draw_noise(3, 0, x);
   const auto denoise = [&](std::span<const float> noisy, double time, std::span<float> prediction) {
     const NoiseCoefficients at =
         noising.at(options.objective == Objective::flow ? time / 1000 : (time + 0.5) / 1000);
     for (size_t i = 0; i < noisy.size(); ++i) {
-      const double noise = (noisy[i] - at.signal * picture[i]) / at.noise;
-      prediction[i] = static_cast<float>(at.target_signal * picture[i] + at.target_noise * noise);
+      const double noise = (noisy[i] - at.signal * image[i]) / at.noise;
+      prediction[i] = static_cast<float>(at.target_signal * image[i] + at.target_noise * noise);
     }
   };
   sample(noising, sampler, denoise, x);
-  for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(x[i], picture[i], tolerance);
+  for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(x[i], image[i], tolerance);
 }
 
-TEST(Sampler, FindsTheOnePictureThereIs) {
+TEST(Sampler, FindsTheOneImageThereIs) {
   for (const int64_t steps : {1, 7, 50}) {
     expect_to_find({}, {.steps = steps}, 1e-4);
     expect_to_find({}, {.steps = steps, .shift = 3}, 1e-4);
@@ -217,7 +217,7 @@ TEST(Sampler, FindsTheOnePictureThereIs) {
   }
 }
 
-TEST(Sampler, LevelsGoFromNoiseToThePicture) {
+TEST(Sampler, LevelsGoFromNoiseToTheImage) {
   EXPECT_THAT(sampler_levels({.steps = 4}), testing::ElementsAre(1, 0.75, 0.5, 0.25, 0));
   EXPECT_THAT(sampler_levels({.steps = 2, .shift = 3}), testing::ElementsAre(1, 0.75, 0));
 }

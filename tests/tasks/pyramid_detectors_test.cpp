@@ -228,7 +228,7 @@ TEST_P(PyramidDetectors, FindTheShapesThatTheyWereTrainedOn) {
     std::vector<std::byte*> targets;
     for (size_t i = 1; i < arrays.size() && formats[i - 1].name != nullptr; ++i)
       targets.push_back(arrays[i].data() + row * formats[i - 1].row_bytes);
-    detector->write_targets(set.pictures[static_cast<size_t>(row)].boxes, kTaughtSide, false, targets);
+    detector->write_targets(set.images[static_cast<size_t>(row)].boxes, kTaughtSide, false, targets);
   }
   engine::MicroBatch batch{{{"images", arrays[0].data()}}, kTaught};
   for (size_t i = 1; i < arrays.size() && formats[i - 1].name != nullptr; ++i)
@@ -255,7 +255,7 @@ TEST_P(PyramidDetectors, FindTheShapesThatTheyWereTrainedOn) {
     const std::vector<Detection> found =
         suppress(detector->read(engine, row, kTaughtSide, 0.05), {.score = 0.05});
     ASSERT_FALSE(found.empty()) << row;
-    const data::Box& box = set.pictures[static_cast<size_t>(row)].boxes[0];
+    const data::Box& box = set.images[static_cast<size_t>(row)].boxes[0];
     EXPECT_EQ(found[0].label, box.label) << row;
     EXPECT_GT(overlap(found[0], truth_of(box)), 0.8) << row;
     EXPECT_GT(found[0].score, 0.3) << row;

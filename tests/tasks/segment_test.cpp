@@ -63,7 +63,7 @@ data::Image noise(int64_t height, int64_t width) {
   return image;
 }
 
-TEST(MaskPredictor, OneWindowIsThePictureItself) {
+TEST(MaskPredictor, OneWindowIsTheImageItself) {
   RedOrNot whole({16, 24}, 1, true), windows({16, 24}, 1, false);
   const data::Image image = noise(16, 24);
   const data::Image want = whole.predictor().predict(image);
@@ -73,7 +73,7 @@ TEST(MaskPredictor, OneWindowIsThePictureItself) {
   EXPECT_NE(*std::ranges::min_element(want.pixels), *std::ranges::max_element(want.pixels));
 }
 
-TEST(MaskPredictor, WindowsCoverALargePicture) {
+TEST(MaskPredictor, WindowsCoverALargeImage) {
   for (const int64_t batch : {1, 4}) {
     RedOrNot model(16, batch, false);
     const data::Image image = noise(45, 37);
@@ -96,7 +96,7 @@ TEST(MaskPredictor, WindowsCoverALargePicture) {
   }
 }
 
-TEST(MaskPredictor, ASmallPictureIsPadded) {
+TEST(MaskPredictor, ASmallImageIsPadded) {
   RedOrNot model(16, 1, false);
   EXPECT_EQ(model.predictor().predict(noise(5, 9)).size(), (Extent{5, 9}));
 }

@@ -38,7 +38,7 @@ struct BoxedImage {
 struct BoxedImages {
   std::vector<std::string> class_names;
   std::vector<int64_t> category_ids;  ///< COCO's id of each class; counted from 0 for YOLO, from 1 for VOC
-  std::vector<BoxedImage> pictures;
+  std::vector<BoxedImage> images;
   /// Messages about labels that were skipped or changed, as "FILE:LINE: what".
   std::vector<std::string> notes;
   Exif exif = Exif::apply;
@@ -67,6 +67,6 @@ struct LabelOptions {
 /// Returns whether to apply the EXIF orientation so that the image has the size given by its labels: `ignore`
 /// if only the stored size fits or `wanted` is ignore, otherwise `apply`. UserError "NAME: ..." if neither
 /// size fits.
-Exif exif_of(const BoxedImage& picture, const ImageHeader& header, Exif wanted);
+Exif exif_of(const BoxedImage& image, const ImageHeader& header, Exif wanted);
 
 }  // namespace hearth::data

@@ -65,20 +65,20 @@ void keep_visible(const Image& image, std::vector<Box>& boxes) {
 
 Fitted fitted(const BoxedImages& set, const ImageReader& reader, int64_t height, int64_t width,
               int64_t index) {
-  const BoxedImage& picture = set.pictures.at(static_cast<size_t>(index));
+  const BoxedImage& original = set.images.at(static_cast<size_t>(index));
   Fitted result{.image = reader.read(index)};
-  const Extent size = fit({picture.height, picture.width}, {height, width});
+  const Extent size = fit({original.height, original.width}, {height, width});
   if (result.image->height != size.height || result.image->width != size.width)
     result.image = std::make_shared<const Image>(resize(*result.image, size));
-  const Affine map{.xx = static_cast<double>(size.width) / static_cast<double>(picture.width),
-                   .yy = static_cast<double>(size.height) / static_cast<double>(picture.height)};
-  for (const Box& box : picture.boxes) result.boxes.push_back(mapped(box, map));
+  const Affine map{.xx = static_cast<double>(size.width) / static_cast<double>(original.width),
+                   .yy = static_cast<double>(size.height) / static_cast<double>(original.height)};
+  for (const Box& box : original.boxes) result.boxes.push_back(mapped(box, map));
   return result;
 }
 
-BoxSample framed(const Fitted& picture, int64_t height, int64_t width) {
-  BoxSample sample{gray_image(height, width), picture.boxes};
-  paste(*picture.image, 0, 0, picture.image->height, picture.image->width, sample.image, 0, 0);
+BoxSample framed(const Fitted& original, int64_t height, int64_t width) {
+  BoxSample sample{gray_image(height, width), original.boxes};
+  paste(*original.image, 0, 0, original.image->height, original.image->width, sample.image, 0, 0);
   return sample;
 }
 
@@ -116,9 +116,9 @@ Affine draw_affine(const BoxAugment& augment, int64_t height, int64_t width, Dra
 
 /// Places an image into its quarter of the canvas, with one corner at the center; its boxes follow and are
 /// clipped to the visible part. `canvas` has a margin of one pixel.
-void add_quarter(const Fitted& picture, int quarter, int64_t center_y, int64_t center_x, Image& canvas,
+void add_quarter(const Fitted& original, int quarter, int64_t center_y, int64_t center_x, Image& canvas,
                  std::vector<Box>& boxes) {
-  const Image& image = *picture.image;
+  const Image& image = *original.image;
   const bool left = quarter % 2 == 0, top = quarter < 2;
   const int64_t canvas_height = canvas.height - 2, canvas_width = canvas.width - 2;
   const int64_t width = std::min(image.width, left ? center_x : canvas_width - center_x);
@@ -126,7 +126,7 @@ void add_quarter(const Fitted& picture, int quarter, int64_t center_y, int64_t c
   const int64_t from_x = left ? image.width - width : 0, from_y = top ? image.height - height : 0;
   const int64_t x = left ? center_x - width : center_x, y = top ? center_y - height : center_y;
   paste(image, from_y, from_x, height, width, canvas, y + 1, x + 1);
-  for (Box box : picture.boxes) {
+  for (Box box : original.boxes) {
     const auto shift_x = static_cast<double>(x - from_x), shift_y = static_cast<double>(y - from_y);
     box = mapped(box, {.x0 = shift_x, .y0 = shift_y});
     const double whole = box.area;
@@ -143,7 +143,7 @@ BoxSample make_mosaic(const BoxedImages& set, const ImageReader& reader, const B
   Image canvas = gray_image(2 * height + 2, 2 * width + 2);
   std::vector<Box> boxes;
   for (int quarter = 0; quarter < 4; ++quarter) {
-    const int64_t which = quarter == 0 ? index : draws.below(std::ssize(set.pictures));
+    const int64_t which = quarter == 0 ? index : draws.below(std::ssize(set.images));
     add_quarter(fitted(set, reader, height, width, which), quarter, center_y, center_x, canvas, boxes);
   }
   const Affine map = draw_affine(augment, height, width, draws);
@@ -163,8 +163,8 @@ int64_t draw_labeled(const BoxedImages& set, Draws& draws) {
   constexpr int kTries = 16;
   int64_t found = -1;
   for (int i = 0; i < kTries && found < 0; ++i) {
-    const int64_t which = draws.below(std::ssize(set.pictures));
-    if (!set.pictures[static_cast<size_t>(which)].boxes.empty()) found = which;
+    const int64_t which = draws.below(std::ssize(set.images));
+    if (!set.images[static_cast<size_t>(which)].boxes.empty()) found = which;
   }
   return found;
 }
@@ -182,8 +182,8 @@ void mix_up(const BoxedImages& set, const ImageReader& reader, const BoxAugment&
   const int64_t from_y = draws.below(std::max<int64_t>(1, frame_height - height));
   const int64_t from_x = draws.below(std::max<int64_t>(1, frame_width - width));
   if (which < 0) return;
-  const Fitted picture = fitted(set, reader, frame_height, frame_width, which);
-  BoxSample other = framed(picture, frame_height, frame_width);
+  const Fitted original = fitted(set, reader, frame_height, frame_width, which);
+  BoxSample other = framed(original, frame_height, frame_width);
   if (flips) {
     mirror(other.image);
     for (Box& box : other.boxes) box = mapped(box, {.xx = -1, .x0 = static_cast<double>(frame_width)});
@@ -258,26 +258,26 @@ BoxSample make_train_sample(const BoxedImages& set, const ImageReader& reader, c
   return sample;
 }
 
-Letterbox letterbox_of(Extent picture, Extent frame) {
-  const Extent size = fit(picture, frame);
-  return {.scale_x = static_cast<double>(size.width) / static_cast<double>(picture.width),
-          .scale_y = static_cast<double>(size.height) / static_cast<double>(picture.height)};
+Letterbox letterbox_of(Extent original, Extent frame) {
+  const Extent size = fit(original, frame);
+  return {.scale_x = static_cast<double>(size.width) / static_cast<double>(original.width),
+          .scale_y = static_cast<double>(size.height) / static_cast<double>(original.height)};
 }
 
 EvalSample letterbox(const Image& image, int64_t height, int64_t width) {
   const Extent size = fit(image.size(), {height, width});
-  const Fitted picture{.image = std::make_shared<const Image>(resize(image, size))};
-  EvalSample sample{framed(picture, height, width), {}};
+  const Fitted original{.image = std::make_shared<const Image>(resize(image, size))};
+  EvalSample sample{framed(original, height, width), {}};
   sample.letterbox = letterbox_of(image.size(), {height, width});
   return sample;
 }
 
 EvalSample make_eval_sample(const BoxedImages& set, const ImageReader& reader, int64_t height, int64_t width,
                             int64_t index) {
-  const BoxedImage& picture = set.pictures.at(static_cast<size_t>(index));
+  const BoxedImage& original = set.images.at(static_cast<size_t>(index));
   const Fitted fitted_image = fitted(set, reader, height, width, index);
   EvalSample sample{framed(fitted_image, height, width), {}};
-  sample.letterbox = letterbox_of({picture.height, picture.width}, {height, width});
+  sample.letterbox = letterbox_of({original.height, original.width}, {height, width});
   return sample;
 }
 

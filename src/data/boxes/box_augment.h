@@ -44,7 +44,7 @@ struct Letterbox {
 };
 
 /// Returns the letterbox of an image that is scaled to fit a frame, at the top left.
-Letterbox letterbox_of(Extent picture, Extent frame);
+Letterbox letterbox_of(Extent image, Extent frame);
 
 /// Returns training sample `index`, `height` x `width`, with image `index` of the set; the other images of a
 /// mosaic and of mixup are drawn randomly. Boxes are dropped if less than a tenth of their area or at most

@@ -81,9 +81,9 @@ BoxedImages read_as(const fs::path& path, std::string_view split, LabelOptions o
   }
 }
 
-void count_boxes(const BoxedImage& picture, BoxCheck& check) {
+void count_boxes(const BoxedImage& image, BoxCheck& check) {
   std::vector<int32_t> labels;
-  for (const Box& box : picture.boxes) {
+  for (const Box& box : image.boxes) {
     BoxCheck::Class& of = check.classes.at(static_cast<size_t>(box.label));
     ++of.boxes;
     ++(box.area < 32 * 32 ? of.small : box.area < 96 * 96 ? of.medium : of.large);
@@ -93,29 +93,29 @@ void count_boxes(const BoxedImage& picture, BoxCheck& check) {
   }
   std::ranges::sort(labels);
   labels.erase(std::unique(labels.begin(), labels.end()), labels.end());
-  for (const int32_t label : labels) ++check.classes[static_cast<size_t>(label)].pictures;
-  check.images_without_boxes += picture.boxes.empty() ? 1 : 0;
+  for (const int32_t label : labels) ++check.classes[static_cast<size_t>(label)].images;
+  check.images_without_boxes += image.boxes.empty() ? 1 : 0;
 }
 
-void check_image(const BoxedImage& picture, Exif wanted, BoxCheck& check) {
-  if (!picture.fault.empty()) throw UserError(picture.fault);
-  const std::string name = picture.file.string();
-  const MappedFile file(picture.file);
+void check_image(const BoxedImage& image, Exif wanted, BoxCheck& check) {
+  if (!image.fault.empty()) throw UserError(image.fault);
+  const std::string name = image.file.string();
+  const MappedFile file(image.file);
   const ImageHeader header = read_image_header(file.bytes(), name);
   decode_image(file.bytes(), 3, name, Exif::ignore);
-  const Exif exif = exif_of(picture, header, wanted);
+  const Exif exif = exif_of(image, header, wanted);
   if (header.orientation != 1) ++(exif == Exif::apply ? check.rotated_upright : check.kept_as_stored);
 }
 
 }  // namespace
 
-Exif exif_of(const BoxedImage& picture, const ImageHeader& header, Exif wanted) {
-  const Extent labeled(picture.height, picture.width);
+Exif exif_of(const BoxedImage& image, const ImageHeader& header, Exif wanted) {
+  const Extent labeled(image.height, image.width);
   if (wanted == Exif::apply && header.upright() == labeled) return Exif::apply;
   if (header.stored() == labeled) return Exif::ignore;
   const Extent size = header.size(wanted);
   user_error("{}: the image has {}x{} pixels, but its labels are for {}x{}; export the labels again",
-             picture.file.string(), size.width, size.height, labeled.width, labeled.height);
+             image.file.string(), size.width, size.height, labeled.width, labeled.height);
 }
 
 BoxedImages read_boxes(const fs::path& path, std::string_view split, const LabelOptions& options) {
@@ -123,13 +123,13 @@ BoxedImages read_boxes(const fs::path& path, std::string_view split, const Label
   split_names(split);  // Throws a UserError if the split is neither "train" nor "test".
   BoxedImages set = read_as(path, split, options);
   set.exif = options.exif;
-  if (set.pictures.empty())
+  if (set.images.empty())
     user_error("expected images for '{}' in {}, found none", split, printable(path.string(), false));
   const auto empty =
-      std::ranges::count_if(set.pictures, [](const auto& p) { return p.boxes.empty() && p.fault.empty(); });
+      std::ranges::count_if(set.images, [](const auto& p) { return p.boxes.empty() && p.fault.empty(); });
   if (empty > 0)
     set.notes.push_back(fmt::format("{}: {} of {} images have no boxes and count as empty", path.string(),
-                                    empty, set.pictures.size()));
+                                    empty, set.images.size()));
   return set;
 }
 
@@ -137,26 +137,26 @@ bool has_boxes(const fs::path& path) { return !find_formats(path).empty(); }
 
 void remove_unreadable(BoxedImages& set, int num_threads) {
   if (set.draw) return;
-  const ReadCheck check = check_reading(std::ssize(set.pictures), num_threads, [&](int64_t index) {
+  const ReadCheck check = check_reading(std::ssize(set.images), num_threads, [&](int64_t index) {
     BoxCheck ignored;
-    check_image(set.pictures[static_cast<size_t>(index)], set.exif, ignored);
+    check_image(set.images[static_cast<size_t>(index)], set.exif, ignored);
   });
   if (check.faults.empty()) return;
   set.notes.insert(set.notes.begin(), describe_skipped(check, "images with boxes"));
   std::vector<BoxedImage> kept;
   for (const int64_t index : check.readable)
-    kept.push_back(std::move(set.pictures[static_cast<size_t>(index)]));
-  set.pictures = std::move(kept);
+    kept.push_back(std::move(set.images[static_cast<size_t>(index)]));
+  set.images = std::move(kept);
 }
 
 BoxCheck check_boxes(const BoxedImages& set) {
   BoxCheck check;
   check.classes.resize(set.class_names.size());
-  for (const BoxedImage& picture : set.pictures) {
-    count_boxes(picture, check);
+  for (const BoxedImage& image : set.images) {
+    count_boxes(image, check);
     if (set.draw) continue;
     try {
-      check_image(picture, set.exif, check);
+      check_image(image, set.exif, check);
     } catch (const UserError& fault) {
       check.faults.emplace_back(fault.what());
     }

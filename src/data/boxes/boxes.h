@@ -30,7 +30,7 @@ bool has_boxes(const fs::path& path);
 /// Statistics of the labels, and errors found by decoding every image once.
 struct BoxCheck {
   struct Class {
-    int64_t boxes = 0, pictures = 0;
+    int64_t boxes = 0, images = 0;
     int64_t small = 0, medium = 0, large = 0;  ///< by area: below 32 x 32 pixels, below 96 x 96, others
     int64_t crowd = 0, difficult = 0;
   };

@@ -21,14 +21,14 @@ void check_corner(double corner, std::string_view where) {
 
 }  // namespace
 
-void add_box(Box box, std::string_view where, BoxedImage& picture, std::vector<std::string>& notes,
+void add_box(Box box, std::string_view where, BoxedImage& image, std::vector<std::string>& notes,
              Outline* outline) {
   if (box.x1 <= box.x0 || box.y1 <= box.y0) {
     notes.push_back(fmt::format("{}: skipped a box without area ({:g} {:g} {:g} {:g})", where, box.x0, box.y0,
                                 box.x1, box.y1));
     return;
   }
-  const auto width = static_cast<double>(picture.width), height = static_cast<double>(picture.height);
+  const auto width = static_cast<double>(image.width), height = static_cast<double>(image.height);
   Box inside = box;
   inside.x0 = std::clamp(box.x0, 0.0, width);
   inside.x1 = std::clamp(box.x1, 0.0, width);
@@ -36,33 +36,33 @@ void add_box(Box box, std::string_view where, BoxedImage& picture, std::vector<s
   inside.y1 = std::clamp(box.y1, 0.0, height);
   if (inside.x1 <= inside.x0 || inside.y1 <= inside.y0) {
     notes.push_back(fmt::format("{}: skipped a box ({:g} {:g} {:g} {:g}) outside its image of {}x{}", where,
-                                box.x0, box.y0, box.x1, box.y1, picture.width, picture.height));
+                                box.x0, box.y0, box.x1, box.y1, image.width, image.height));
     return;
   }
   const double cut =
       std::max({inside.x0 - box.x0, box.x1 - inside.x1, inside.y0 - box.y0, box.y1 - inside.y1});
   if (cut > 1) {
     notes.push_back(fmt::format("{}: clipped a box ({:g} {:g} {:g} {:g}) to its image of {}x{}", where,
-                                box.x0, box.y0, box.x1, box.y1, picture.width, picture.height));
+                                box.x0, box.y0, box.x1, box.y1, image.width, image.height));
   }
-  picture.boxes.push_back(inside);
+  image.boxes.push_back(inside);
   if (outline == nullptr) return;
   for (const std::vector<double>& polygon : outline->polygons)
     for (const double corner : polygon) check_corner(corner, where);
-  picture.outlines.push_back(std::move(*outline));
+  image.outlines.push_back(std::move(*outline));
 }
 
-void read_or_keep_fault(BoxedImage& picture, std::vector<std::string>& notes, bool skip_bad,
+void read_or_keep_fault(BoxedImage& image, std::vector<std::string>& notes, bool skip_bad,
                         FunctionRef<void()> read) {
-  if (!picture.fault.empty()) return;
+  if (!image.fault.empty()) return;
   const size_t num_notes = notes.size();
   try {
     read();
   } catch (const UserError& error) {
     if (!skip_bad) throw;
-    picture.fault = error.what();
-    picture.boxes.clear();
-    picture.outlines.clear();
+    image.fault = error.what();
+    image.boxes.clear();
+    image.outlines.clear();
     notes.resize(num_notes);
   }
 }
@@ -123,21 +123,21 @@ std::vector<fs::path> image_roots(const fs::path& label_file) {
 }
 
 void keep_split(std::string_view split, const fs::path& path, BoxedImages& set) {
-  set.pictures = split_every_fifth(std::move(set.pictures), split);
+  set.images = split_every_fifth(std::move(set.images), split);
   set.notes.push_back(fmt::format("{}: has no splits; every fifth image is for tests, {} are for '{}'",
-                                  path.string(), set.pictures.size(), split));
+                                  path.string(), set.images.size(), split));
 }
 
 void number_images(BoxedImages& set) {
-  std::ranges::stable_sort(set.pictures, {}, [](const BoxedImage& p) { return p.file.native(); });
-  for (size_t i = 0; i < set.pictures.size(); ++i) set.pictures[i].id = static_cast<int64_t>(i) + 1;
+  std::ranges::stable_sort(set.images, {}, [](const BoxedImage& p) { return p.file.native(); });
+  for (size_t i = 0; i < set.images.size(); ++i) set.images[i].id = static_cast<int64_t>(i) + 1;
 }
 
-void measure(BoxedImage& picture, Exif exif) {
-  const MappedFile file(picture.file);
-  const Extent size = read_image_header(file.bytes(), picture.file.string()).size(exif);
-  picture.width = size.width;
-  picture.height = size.height;
+void measure(BoxedImage& image, Exif exif) {
+  const MappedFile file(image.file);
+  const Extent size = read_image_header(file.bytes(), image.file.string()).size(exif);
+  image.width = size.width;
+  image.height = size.height;
 }
 
 std::vector<fs::path> sorted_files(const fs::path& folder, std::string_view ending) {

@@ -14,13 +14,13 @@ namespace hearth::data {
 
 /// Adds a box, clipped to the image, and its outline unless null. Adds a note "WHERE: ..." if the box is
 /// empty after clipping or lost more than a pixel. UserError if the outline is far outside of any image.
-void add_box(Box box, std::string_view where, BoxedImage& picture, std::vector<std::string>& notes,
+void add_box(Box box, std::string_view where, BoxedImage& image, std::vector<std::string>& notes,
              Outline* outline = nullptr);
 
-/// Calls read(), which adds boxes to `picture`. If `skip_bad` and read() throws a UserError, stores its
+/// Calls read(), which adds boxes to `image`. If `skip_bad` and read() throws a UserError, stores its
 /// message as the fault of the image and removes the boxes of the image and the notes of read(). Does nothing
 /// if the image already has a fault.
-void read_or_keep_fault(BoxedImage& picture, std::vector<std::string>& notes, bool skip_bad,
+void read_or_keep_fault(BoxedImage& image, std::vector<std::string>& notes, bool skip_bad,
                         FunctionRef<void()> read);
 /// Returns a note about invalid labels that skip_bad leaves out although their image is unknown.
 std::string describe_skipped_labels(std::string_view fault);
@@ -42,7 +42,7 @@ void keep_split(std::string_view split, const fs::path& path, BoxedImages& set);
 void number_images(BoxedImages& set);
 
 /// Sets width and height from the header of the image file.
-void measure(BoxedImage& picture, Exif exif);
+void measure(BoxedImage& image, Exif exif);
 
 /// Returns the files of a folder whose names end in `ending`, sorted, without hidden files.
 std::vector<fs::path> sorted_files(const fs::path& folder, std::string_view ending);
@@ -58,7 +58,7 @@ struct VocObject {
 };
 /// Contents of a VOC file.
 struct VocFile {
-  std::string picture;            ///< <filename>; may be empty or wrong
+  std::string image;              ///< <filename>; may be empty or wrong
   int64_t width = 0, height = 0;  ///< 0 if not given
   std::vector<VocObject> objects;
   std::string fault = {};  ///< with skip_bad: error that makes the file invalid; then `objects` is empty
@@ -86,7 +86,7 @@ struct YoloLines {
   int64_t num_outlines = 0, num_keypoints = 0;  ///< lines read so far
 };
 /// Parses a YOLO label file and adds its boxes to an image whose size is known.
-void parse_yolo(std::string_view text, std::string_view name, YoloLines& lines, BoxedImage& picture,
+void parse_yolo(std::string_view text, std::string_view name, YoloLines& lines, BoxedImage& image,
                 std::vector<std::string>& notes);
 
 /// Contents of a data.yaml; paths as written.

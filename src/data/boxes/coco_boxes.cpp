@@ -21,21 +21,21 @@ void find_images(const fs::path& json, const fs::path& path, bool allow_outside,
   const std::vector<fs::path> roots = image_roots(json);
   ImageFinder finder(folder, roots);
   std::vector<BoxedImage> found;
-  for (BoxedImage& picture : set.pictures) {
-    const std::string name = picture.file.string();
-    const auto file = finder.find(name, fmt::format("{}: image {}", json.string(), picture.id));
+  for (BoxedImage& image : set.images) {
+    const std::string name = image.file.string();
+    const auto file = finder.find(name, fmt::format("{}: image {}", json.string(), image.id));
     if (!file) {
-      set.notes.push_back(fmt::format("{}: skipped image {}, there is no {}", json.string(), picture.id,
+      set.notes.push_back(fmt::format("{}: skipped image {}, there is no {}", json.string(), image.id,
                                       printable(name, false)));
       continue;
     }
-    picture.file = *file;
-    found.push_back(std::move(picture));
+    image.file = *file;
+    found.push_back(std::move(image));
   }
-  if (found.empty() && !set.pictures.empty())
+  if (found.empty() && !set.images.empty())
     user_error("expected the images of {} in its folder or in {}, found none (the first is {})",
-               json.string(), roots[1].string(), printable(set.pictures[0].file.string(), false));
-  set.pictures = std::move(found);
+               json.string(), roots[1].string(), printable(set.images[0].file.string(), false));
+  set.images = std::move(found);
   if (finder.num_found_by_suffix() > 0)
     set.notes.push_back(fmt::format(
         "{}: {} images are not at the given paths and were found by the last parts of their paths",
@@ -60,8 +60,8 @@ void leave_out_unused(const fs::path& json, const std::vector<bool>& is_used, Bo
   }
   set.class_names = std::move(kept.class_names);
   set.category_ids = std::move(kept.category_ids);
-  for (BoxedImage& picture : set.pictures)
-    for (Box& box : picture.boxes) box.label = labels[static_cast<size_t>(box.label)];
+  for (BoxedImage& image : set.images)
+    for (Box& box : image.boxes) box.label = labels[static_cast<size_t>(box.label)];
   set.notes.push_back(fmt::format(
       "{}: skipped {} of {} categories, which have no annotations ({}); model.num_classes={} keeps them",
       json.string(), std::ssize(is_used) - num_used, is_used.size(), shortened(names, 200), is_used.size()));

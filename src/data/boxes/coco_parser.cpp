@@ -66,7 +66,7 @@ class CocoParser {
         skip_bad_(options.skip_bad) {}
 
   std::vector<Category> categories;
-  std::vector<BoxedImage> pictures;
+  std::vector<BoxedImage> images;
   std::vector<Annotation> annotations;
   std::unordered_set<int64_t> used_categories;
   int64_t repeated_annotations = 0;
@@ -140,38 +140,38 @@ class CocoParser {
   std::string* kept(std::string& fault) const { return skip_bad_ ? &fault : nullptr; }
 
   void read_image() {
-    BoxedImage picture;
+    BoxedImage image;
     bool has_id = false;
     const auto read_members = [&](bool with_size) {
       json_.read_object([&](const std::string& key) {
         if (key == "id") {
-          picture.id = image_ids_.read(json_, key);
+          image.id = image_ids_.read(json_, key);
           has_id = true;
         } else if (key == "file_name") {
-          picture.file = json_.read_text(key);
+          image.file = json_.read_text(key);
         } else if (with_size && key == "width") {
-          picture.width = json_.read_integer(key);
+          image.width = json_.read_integer(key);
         } else if (with_size && key == "height") {
-          picture.height = json_.read_integer(key);
+          image.height = json_.read_integer(key);
         } else {
           json_.skip();
         }
       });
-      if (!has_id || picture.file.empty()) json_.refuse("an image with id and file_name");
-      if (!is_image_side(picture.width) || !is_image_side(picture.height))
+      if (!has_id || image.file.empty()) json_.refuse("an image with id and file_name");
+      if (!is_image_side(image.width) || !is_image_side(image.height))
         json_.refuse("a width and a height of an image");
     };
     json_.read_record(
-        kept(picture.fault), [&] { read_members(true); }, [&] { read_members(false); });
-    if (!has_id || picture.file.empty()) {
-      unidentified_images.push_back(std::move(picture.fault));
+        kept(image.fault), [&] { read_members(true); }, [&] { read_members(false); });
+    if (!has_id || image.file.empty()) {
+      unidentified_images.push_back(std::move(image.fault));
       return;
     }
-    if (!known_images_.insert(picture.id).second) {
-      if (!skip_bad_) json_.refuse(fmt::format("a unique id, got {} again", picture.id));
-      repeated_images.insert(picture.id);
+    if (!known_images_.insert(image.id).second) {
+      if (!skip_bad_) json_.refuse(fmt::format("a unique id, got {} again", image.id));
+      repeated_images.insert(image.id);
     }
-    pictures.push_back(std::move(picture));
+    images.push_back(std::move(image));
   }
 
   /// Reads only the category of an annotation, and marks it as used.
@@ -338,29 +338,29 @@ class CocoParser {
 };
 
 /// Adds the box of a valid annotation to its image.
-void add_annotation(Annotation& annotation, int32_t label, const std::string& where, BoxedImage& picture,
+void add_annotation(Annotation& annotation, int32_t label, const std::string& where, BoxedImage& image,
                     bool keep_outlines, std::vector<std::string>& notes) {
   if (!annotation.has_shape) {
     notes.push_back(fmt::format("{}: skipped, it has neither a box nor an outline with area", where));
     return;
   }
   const Outline& outline = annotation.outline;
-  if (!outline.runs.empty() && (outline.width != picture.width || outline.height != picture.height))
-    user_error("{}: expected a segmentation of {}x{} pixels, as its image has, got {}x{}", where,
-               picture.width, picture.height, outline.width, outline.height);
+  if (!outline.runs.empty() && (outline.width != image.width || outline.height != image.height))
+    user_error("{}: expected a segmentation of {}x{} pixels, as its image has, got {}x{}", where, image.width,
+               image.height, outline.width, outline.height);
   Box box = annotation.box;
   box.label = label;
   box.crowd = annotation.crowd;
   if (annotation.area >= 0) box.area = annotation.area;
   check_corners(box, where);
-  add_box(box, where, picture, notes, keep_outlines ? &annotation.outline : nullptr);
+  add_box(box, where, image, notes, keep_outlines ? &annotation.outline : nullptr);
 }
 
 void add_annotations(CocoParser& parser, std::string_view name, const LabelOptions& options,
                      BoxedImages& set) {
-  std::unordered_map<int64_t, size_t> picture_of;
+  std::unordered_map<int64_t, size_t> image_of;
   std::unordered_map<int64_t, int32_t> class_of;
-  for (size_t i = 0; i < set.pictures.size(); ++i) picture_of[set.pictures[i].id] = i;
+  for (size_t i = 0; i < set.images.size(); ++i) image_of[set.images[i].id] = i;
   for (size_t i = 0; i < parser.categories.size(); ++i)
     class_of[parser.categories[i].id] = static_cast<int32_t>(i);
   for (Annotation& annotation : parser.annotations) {
@@ -369,19 +369,19 @@ void add_annotations(CocoParser& parser, std::string_view name, const LabelOptio
       set.notes.push_back(describe_skipped_labels(annotation.fault));
       continue;
     }
-    const auto found = picture_of.find(annotation.image_id);
-    if (found == picture_of.end()) {
+    const auto found = image_of.find(annotation.image_id);
+    if (found == image_of.end()) {
       set.notes.push_back(fmt::format("{}: skipped, there is no image {}", where, annotation.image_id));
       continue;
     }
-    BoxedImage& picture = set.pictures[found->second];
-    read_or_keep_fault(picture, set.notes, options.skip_bad, [&] {
+    BoxedImage& image = set.images[found->second];
+    read_or_keep_fault(image, set.notes, options.skip_bad, [&] {
       if (!annotation.fault.empty()) throw UserError(annotation.fault);
       const auto label = class_of.find(annotation.category_id);
       if (label == class_of.end())
         user_error("{}: expected a category_id of the list \"categories\", got {}", where,
                    annotation.category_id);
-      add_annotation(annotation, label->second, where, picture, options.keep_outlines, set.notes);
+      add_annotation(annotation, label->second, where, image, options.keep_outlines, set.notes);
     });
   }
   if (parser.repeated_annotations > 0)
@@ -416,18 +416,18 @@ CocoFile parse_coco(std::string_view text, std::string_view name, const LabelOpt
   parser.parse();
   CocoFile file = classes_of(parser);
   BoxedImages& set = file.labels;
-  set.pictures = std::move(parser.pictures);
+  set.images = std::move(parser.images);
   for (const std::string& fault : parser.unidentified_images)
     set.notes.push_back(describe_skipped_labels(fault));
-  for (BoxedImage& picture : set.pictures) {
-    read_or_keep_fault(picture, set.notes, options.skip_bad, [&] {
-      if (picture.width == 0 || picture.height == 0)
-        user_error("{}: expected width and height of image {}, found none", name, picture.id);
-      if (parser.repeated_images.contains(picture.id))
-        user_error("{}: two images have the id {}; export the labels again", name, picture.id);
+  for (BoxedImage& image : set.images) {
+    read_or_keep_fault(image, set.notes, options.skip_bad, [&] {
+      if (image.width == 0 || image.height == 0)
+        user_error("{}: expected width and height of image {}, found none", name, image.id);
+      if (parser.repeated_images.contains(image.id))
+        user_error("{}: two images have the id {}; export the labels again", name, image.id);
     });
   }
-  std::ranges::stable_sort(set.pictures, {}, [](const BoxedImage& p) { return p.file.native(); });
+  std::ranges::stable_sort(set.images, {}, [](const BoxedImage& p) { return p.file.native(); });
   add_annotations(parser, name, options, set);
   return file;
 }

@@ -105,14 +105,14 @@ Split read_split(const fs::path& path, std::string_view split, const LabelOption
   return made;
 }
 
-void add_labeled_objects(LabeledImage& image, bool keep_outlines, BoxedImage& picture, BoxedImages& set) {
+void add_labeled_objects(LabeledImage& image, bool keep_outlines, BoxedImage& boxed, BoxedImages& set) {
   for (LabeledObject& object : image.objects) {
     Box box = object.box;
     check_corners(box, object.where);
     box.label = static_cast<int32_t>(std::ranges::lower_bound(set.class_names, object.name) -
                                      set.class_names.begin());
     box.area = (box.x1 - box.x0) * (box.y1 - box.y0);
-    add_box(box, object.where, picture, set.notes, keep_outlines ? &object.outline : nullptr);
+    add_box(box, object.where, boxed, set.notes, keep_outlines ? &object.outline : nullptr);
   }
 }
 
@@ -145,12 +145,12 @@ void add_file(ReadFile& file, DataFolder& folder, const LabelOptions& options, B
                               : describe_skipped_labels(image.fault));
       continue;
     }
-    BoxedImage picture{.file = *found, .width = image.width, .height = image.height, .fault = image.fault};
-    read_or_keep_fault(picture, set.notes, options.skip_bad, [&] {
-      if (image.width == 0 || image.height == 0) measure(picture, options.exif);
-      add_labeled_objects(image, options.keep_outlines, picture, set);
+    BoxedImage boxed{.file = *found, .width = image.width, .height = image.height, .fault = image.fault};
+    read_or_keep_fault(boxed, set.notes, options.skip_bad, [&] {
+      if (image.width == 0 || image.height == 0) measure(boxed, options.exif);
+      add_labeled_objects(image, options.keep_outlines, boxed, set);
     });
-    set.pictures.push_back(std::move(picture));
+    set.images.push_back(std::move(boxed));
   }
 }
 
@@ -167,9 +167,9 @@ void note_left_out(const std::vector<ReadFile>& files, const fs::path& path,
 /// splits.
 void note_images_without_labels(const BoxedImages& set, std::vector<std::string>& notes) {
   std::set<fs::path> used, folders;
-  for (const BoxedImage& picture : set.pictures) {
-    used.insert(picture.file);
-    folders.insert(picture.file.parent_path());
+  for (const BoxedImage& boxed : set.images) {
+    used.insert(boxed.file);
+    folders.insert(boxed.file.parent_path());
   }
   for (const fs::path& folder : folders) {
     std::vector<fs::path> unused = sorted_images(folder);
@@ -182,9 +182,9 @@ void note_images_without_labels(const BoxedImages& set, std::vector<std::string>
 
 void refuse_repeated(const BoxedImages& set) {
   std::set<fs::path> seen;
-  for (const BoxedImage& picture : set.pictures)
-    if (!seen.insert(picture.file).second)
-      user_error("{}: two records label this image; delete one", picture.file.string());
+  for (const BoxedImage& boxed : set.images)
+    if (!seen.insert(boxed.file).second)
+      user_error("{}: two records label this image; delete one", boxed.file.string());
 }
 
 }  // namespace
@@ -236,7 +236,7 @@ BoxedImages read_label_files(const fs::path& path, std::string_view split, const
   DataFolder folder(path, options.allow_outside);
   note_left_out(read.files, path, set.notes);
   for (ReadFile& file : read.files) add_file(file, folder, options, set);
-  if (set.pictures.empty())
+  if (set.images.empty())
     user_error("expected the images that the files of {} name, found none ({} is the first)",
                printable(path.string(), false), read.files[0].path.string());
   refuse_repeated(set);

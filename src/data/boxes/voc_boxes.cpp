@@ -45,7 +45,7 @@ class VocParser : public LabelXml {
     } else if (path().starts_with(kInObject)) {
       read_of_object(path().substr(kInObject.size()), text, file_.objects.back());
     } else if (path() == "/annotation/filename") {
-      file_.picture = text;
+      file_.image = text;
     } else if (path() == "/annotation/size/width") {
       file_.width = read_side(text);
     } else if (path() == "/annotation/size/height") {
@@ -89,7 +89,7 @@ class VocParser : public LabelXml {
 
 /// Label files and images by base name without extension.
 struct VocFolder {
-  std::map<std::string, fs::path> labels, pictures;
+  std::map<std::string, fs::path> labels, images;
   /// Names of each split if lists exist; otherwise all names in both.
   std::vector<std::string> train, test;
   bool has_splits = false;
@@ -99,9 +99,9 @@ void add_labels(const fs::path& folder, std::map<std::string, fs::path>& labels)
   for (fs::path& file : sorted_files(folder, ".xml")) labels[file.stem().string()] = std::move(file);
 }
 
-void add_images(const fs::path& folder, std::map<std::string, fs::path>& pictures) {
+void add_images(const fs::path& folder, std::map<std::string, fs::path>& images) {
   for (fs::path& file : sorted_images(folder)) {
-    const auto [at, added] = pictures.try_emplace(file.stem().string(), file);
+    const auto [at, added] = images.try_emplace(file.stem().string(), file);
     if (!added && at->second.parent_path() == folder)
       user_error("{}: {} has the same name; keep one of them", at->second.string(), file.filename().string());
   }
@@ -119,10 +119,10 @@ std::vector<std::string> read_list(const fs::path& file) {
 }
 
 std::vector<std::string> keys_of(const std::map<std::string, fs::path>& labels,
-                                 const std::map<std::string, fs::path>& pictures) {
+                                 const std::map<std::string, fs::path>& images) {
   std::set<std::string> names;
   for (const auto& [name, file] : labels) names.insert(name);
-  for (const auto& [name, file] : pictures) names.insert(name);
+  for (const auto& [name, file] : images) names.insert(name);
   return {names.begin(), names.end()};
 }
 
@@ -149,11 +149,11 @@ bool read_split_folders(const fs::path& path, std::string_view split, VocFolder&
   VocFolder train, test;
   add_labels(path / *train_name, train.labels);
   add_labels(path / *test_name, test.labels);
-  add_images(path / *train_name, train.pictures);
-  add_images(path / *test_name, test.pictures);
+  add_images(path / *train_name, train.images);
+  add_images(path / *test_name, test.images);
   folder = split == "train" ? train : test;
-  folder.train = keys_of(train.labels, train.pictures);
-  folder.test = keys_of(test.labels, test.pictures);
+  folder.train = keys_of(train.labels, train.images);
+  folder.test = keys_of(test.labels, test.images);
   // The classes of both splits are read from labels.
   folder.labels.insert(train.labels.begin(), train.labels.end());
   folder.labels.insert(test.labels.begin(), test.labels.end());
@@ -173,15 +173,15 @@ VocFolder list_folder_of_voc(const fs::path& path, std::string_view split) {
   if (folder.labels.empty())
     user_error("expected XML files in {} or its Annotations/, found none", path.string());
   for (const char* inside : {"JPEGImages", "images", "Images", ""}) {
-    add_images(path / inside, folder.pictures);
-    if (!folder.pictures.empty()) break;
+    add_images(path / inside, folder.images);
+    if (!folder.images.empty()) break;
   }
   folder.has_splits = read_lists(path, folder);
-  if (!folder.has_splits) folder.train = folder.test = keys_of(folder.labels, folder.pictures);
+  if (!folder.has_splits) folder.train = folder.test = keys_of(folder.labels, folder.images);
   return folder;
 }
 
-void add_objects(const VocFile& labels, const std::string& name, const BoxedImages& set, BoxedImage& picture,
+void add_objects(const VocFile& labels, const std::string& name, const BoxedImages& set, BoxedImage& image,
                  std::vector<std::string>& notes) {
   for (const VocObject& object : labels.objects) {
     const std::string where = fmt::format("{}:{}", name, object.line);
@@ -193,7 +193,7 @@ void add_objects(const VocFile& labels, const std::string& name, const BoxedImag
     if (box.x0 < box.x1) box.x0 -= 1;
     if (box.y0 < box.y1) box.y0 -= 1;
     box.area = (box.x1 - box.x0) * (box.y1 - box.y0);
-    add_box(box, where, picture, notes);
+    add_box(box, where, image, notes);
   }
 }
 
@@ -214,26 +214,26 @@ std::map<std::string, VocFile> read_labels(const VocFolder& folder, bool skip_ba
 /// of its own name. Null if there is none.
 const fs::path* find_image_of_labels(const VocFolder& folder, const std::string& name,
                                      const VocFile& labels) {
-  if (const auto at = folder.pictures.find(name); at != folder.pictures.end()) return &at->second;
-  const std::string given = fs::path(labels.picture).stem().string();
-  const auto at = folder.pictures.find(given);
-  return at == folder.pictures.end() || folder.labels.contains(given) ? nullptr : &at->second;
+  if (const auto at = folder.images.find(name); at != folder.images.end()) return &at->second;
+  const std::string given = fs::path(labels.image).stem().string();
+  const auto at = folder.images.find(given);
+  return at == folder.images.end() || folder.labels.contains(given) ? nullptr : &at->second;
 }
 
 /// Returns the images whose label file has another name.
 std::set<fs::path> images_by_filename(const VocFolder& folder, const std::map<std::string, VocFile>& labels) {
   std::map<fs::path, std::string> claimed;
   for (const auto& [name, file] : labels) {
-    const fs::path* picture = find_image_of_labels(folder, name, file);
-    if (picture == nullptr || picture->stem() == name) continue;
-    const auto [at, added] = claimed.try_emplace(*picture, name);
+    const fs::path* image = find_image_of_labels(folder, name, file);
+    if (image == nullptr || image->stem() == name) continue;
+    const auto [at, added] = claimed.try_emplace(*image, name);
     if (!added)
-      user_error("{}: both {} and {} label this image; keep one of them", picture->string(),
+      user_error("{}: both {} and {} label this image; keep one of them", image->string(),
                  folder.labels.at(at->second).string(), folder.labels.at(name).string());
   }
-  std::set<fs::path> pictures;
-  for (const auto& [picture, name] : claimed) pictures.insert(picture);
-  return pictures;
+  std::set<fs::path> images;
+  for (const auto& [image, name] : claimed) images.insert(image);
+  return images;
 }
 
 }  // namespace
@@ -281,15 +281,15 @@ BoxedImages read_voc(const fs::path& path, std::string_view split, const LabelOp
       continue;
     }
     data_folder.check(*found, where);
-    BoxedImage picture{.file = *found, .width = file.width, .height = file.height, .fault = file.fault};
-    read_or_keep_fault(picture, set.notes, options.skip_bad, [&] {
-      if (picture.width == 0 || picture.height == 0) measure(picture, options.exif);
-      add_objects(file, where, set, picture, set.notes);
-      if (options.keep_outlines) picture.outlines.resize(picture.boxes.size());
+    BoxedImage image{.file = *found, .width = file.width, .height = file.height, .fault = file.fault};
+    read_or_keep_fault(image, set.notes, options.skip_bad, [&] {
+      if (image.width == 0 || image.height == 0) measure(image, options.exif);
+      add_objects(file, where, set, image, set.notes);
+      if (options.keep_outlines) image.outlines.resize(image.boxes.size());
     });
-    set.pictures.push_back(std::move(picture));
+    set.images.push_back(std::move(image));
   }
-  if (set.pictures.empty()) {
+  if (set.images.empty()) {
     user_error(
         "expected images for the {} XML files of {} in JPEGImages/, images/ or the folder of the XML files, "
         "found none",

@@ -166,8 +166,8 @@ void add_images(const fs::path& source, DataFolder& folder, std::vector<fs::path
 }
 
 /// Returns the label file of an image: its path with the last images/ replaced by labels/.
-fs::path label_file_of(const fs::path& picture) {
-  std::vector<fs::path> parts(picture.begin(), picture.end());
+fs::path label_file_of(const fs::path& image) {
+  std::vector<fs::path> parts(image.begin(), image.end());
   for (size_t i = parts.size(); i-- > 0;) {
     if (parts[i] != "images") continue;
     parts[i] = "labels";
@@ -194,9 +194,9 @@ bool is_class_list(const fs::path& index) { return index.extension() == ".txt"; 
 
 /// Returns the label file of an image; `may_be_in_image_folder`: in the image's folder too (data without a
 /// data.yaml).
-fs::path find_label_file(const fs::path& picture, bool may_be_in_image_folder) {
-  const fs::path file = label_file_of(picture);
-  fs::path beside = picture;
+fs::path find_label_file(const fs::path& image, bool may_be_in_image_folder) {
+  const fs::path file = label_file_of(image);
+  fs::path beside = image;
   beside.replace_extension(".txt");
   return may_be_in_image_folder && !path_exists(file) && path_exists(beside) ? beside : file;
 }
@@ -214,23 +214,23 @@ void note_left_out(const YoloLines& lines, const fs::path& index, std::vector<st
 void read_labels(BoxedImages& set, const fs::path& index, YoloLines lines, const LabelOptions& options) {
   std::set<fs::path> used;
   int64_t num_labeled = 0;
-  for (BoxedImage& picture : set.pictures) {
-    const fs::path file = find_label_file(picture.file, is_class_list(index));
+  for (BoxedImage& image : set.images) {
+    const fs::path file = find_label_file(image.file, is_class_list(index));
     if (!used.insert(file).second)
       user_error("{}: two images have these labels; keep one of them", printable(file.string(), false));
     const bool is_labeled = path_exists(file);
     num_labeled += is_labeled ? 1 : 0;
-    read_or_keep_fault(picture, set.notes, options.skip_bad, [&] {
-      measure(picture, options.exif);
+    read_or_keep_fault(image, set.notes, options.skip_bad, [&] {
+      measure(image, options.exif);
       if (!is_labeled) return;
       YoloLines read = lines;
-      parse_yolo(read_file(file, kMaxTextBytes), file.string(), read, picture, set.notes);
+      parse_yolo(read_file(file, kMaxTextBytes), file.string(), read, image, set.notes);
       lines = read;
     });
   }
   if (num_labeled == 0)
     user_error("{}: expected labels of the images, such as {}, found none", index.string(),
-               label_file_of(set.pictures[0].file).string());
+               label_file_of(set.images[0].file).string());
   note_labels_without_images(used, set.notes);
   note_left_out(lines, index, set.notes);
 }
@@ -240,7 +240,7 @@ BoxedImages list_images(const std::vector<std::string>& class_names, std::vector
   for (size_t i = 0; i < set.class_names.size(); ++i) set.category_ids.push_back(static_cast<int64_t>(i));
   std::ranges::sort(files);
   files.erase(std::unique(files.begin(), files.end()), files.end());
-  for (fs::path& file : files) set.pictures.push_back({.file = std::move(file)});
+  for (fs::path& file : files) set.images.push_back({.file = std::move(file)});
   number_images(set);
   return set;
 }
@@ -282,7 +282,7 @@ BoxedImages read_class_list(const fs::path& index, std::string_view split, const
   DataFolder folder(root, options.allow_outside);
   const std::vector<std::string> names = parse_class_names(read_file(index, kMaxTextBytes), index.string());
   const fs::path images = fs::is_directory(root / "images") ? root / "images" : root;
-  const auto pictures_of = [&](std::string_view which) {
+  const auto images_of = [&](std::string_view which) {
     std::vector<fs::path> files;
     for (const std::string_view name : split_names(which)) {
       for (const fs::path& at : {images / name, root / name})
@@ -290,8 +290,8 @@ BoxedImages read_class_list(const fs::path& index, std::string_view split, const
     }
     return files;
   };
-  const std::vector<fs::path> train = pictures_of("train");
-  const std::vector<fs::path> held_out = pictures_of("test");
+  const std::vector<fs::path> train = images_of("train");
+  const std::vector<fs::path> held_out = images_of("test");
   const bool has_splits = !train.empty() && !held_out.empty();
   std::vector<fs::path> files = split == "train" ? train : held_out;
   if (!has_splits) {
@@ -350,10 +350,10 @@ std::vector<std::string> parse_class_names(std::string_view text, std::string_vi
   return names;
 }
 
-void parse_yolo(std::string_view text, std::string_view name, YoloLines& lines, BoxedImage& picture,
+void parse_yolo(std::string_view text, std::string_view name, YoloLines& lines, BoxedImage& image,
                 std::vector<std::string>& notes) {
   const auto num_posed = static_cast<size_t>(5 + lines.keypoint_numbers);
-  const auto width = static_cast<double>(picture.width), height = static_cast<double>(picture.height);
+  const auto width = static_cast<double>(image.width), height = static_cast<double>(image.height);
   int64_t line = 0;
   for (std::string_view rest = without_bom(text); !rest.empty();) {
     ++line;
@@ -383,7 +383,7 @@ void parse_yolo(std::string_view text, std::string_view name, YoloLines& lines, 
     lines.num_outlines += is_box ? 0 : 1;
     box.label = label;
     box.area = (box.x1 - box.x0) * (box.y1 - box.y0);
-    add_box(box, where, picture, notes, lines.keep_outlines ? &outline : nullptr);
+    add_box(box, where, image, notes, lines.keep_outlines ? &outline : nullptr);
   }
 }
 

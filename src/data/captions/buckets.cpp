@@ -16,11 +16,11 @@ double difference(Extent a, Extent b) {
 }
 
 /// Returns the image size scaled to just cover the bucket; the aspect ratio is kept up to rounding.
-Extent covering(Extent picture, Extent bucket) {
+Extent covering(Extent image, Extent bucket) {
   const auto scaled = [](int64_t side, int64_t to, int64_t from) { return (side * to + from / 2) / from; };
-  if (bucket.width * picture.height >= bucket.height * picture.width)
-    return {std::max(bucket.height, scaled(picture.height, bucket.width, picture.width)), bucket.width};
-  return {bucket.height, std::max(bucket.width, scaled(picture.width, bucket.height, picture.height))};
+  if (bucket.width * image.height >= bucket.height * image.width)
+    return {std::max(bucket.height, scaled(image.height, bucket.width, image.width)), bucket.width};
+  return {bucket.height, std::max(bucket.width, scaled(image.width, bucket.height, image.height))};
 }
 
 }  // namespace
@@ -41,10 +41,10 @@ Buckets::Buckets(int64_t resolution, int64_t step) : min_side_(resolution / 2) {
   }
 }
 
-BucketCrop Buckets::crop(Extent picture) const {
+BucketCrop Buckets::crop(Extent image) const {
   const Extent bucket =
-      *std::ranges::min_element(sizes_, {}, [&](Extent size) { return difference(picture, size); });
-  const Extent resized = covering(picture, bucket);
+      *std::ranges::min_element(sizes_, {}, [&](Extent size) { return difference(image, size); });
+  const Extent resized = covering(image, bucket);
   return {.bucket = bucket,
           .resized = resized,
           .top = (resized.height - bucket.height) / 2,

@@ -29,10 +29,10 @@ class Buckets {
   const std::vector<Extent>& sizes() const { return sizes_; }
   /// Returns the crop into the bucket with the nearest aspect ratio: resized to just cover the bucket,
   /// cropped at the center.
-  BucketCrop crop(Extent picture) const;
+  BucketCrop crop(Extent image) const;
   /// True if the shorter side is below half of the resolution, so that the image is enlarged more than
   /// twofold.
-  bool is_small(Extent picture) const { return picture.shorter() < min_side_; }
+  bool is_small(Extent image) const { return image.shorter() < min_side_; }
 
  private:
   int64_t min_side_;

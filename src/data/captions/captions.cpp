@@ -23,7 +23,7 @@ constexpr std::string_view kTable = "metadata.jsonl", kCsvTable = "metadata.csv"
 constexpr const char* kTextEndings[] = {".txt", ".caption"};
 
 struct Found {
-  std::vector<fs::path> pictures, tables, parquets;
+  std::vector<fs::path> images, tables, parquets;
 };
 
 bool is_below(const fs::path& path, const fs::path& folder) {
@@ -40,7 +40,7 @@ Found find_files(const fs::path& folder) {
       user_error("{}: this image format is not supported; convert the file to {}, or move it away",
                  path.string(), kImageFormats);
     if (is_image_file(path)) {
-      found.pictures.push_back(std::move(path));
+      found.images.push_back(std::move(path));
     } else if (path.filename() == kTable || path.filename() == kCsvTable) {
       found.tables.push_back(std::move(path));
     } else if (path.extension() == ".parquet") {
@@ -59,22 +59,22 @@ std::map<fs::path, std::string> read_tables(const Found& found, DataFolder& fold
     const bool is_csv = table.filename() == kCsvTable;
     for (CaptionLine& line :
          is_csv ? parse_caption_csv(text, table.string()) : parse_caption_lines(text, table.string())) {
-      const fs::path picture = (table.parent_path() / line.file_name).lexically_normal();
+      const fs::path image = (table.parent_path() / line.file_name).lexically_normal();
       const std::string where = fmt::format("{}:{}", table.string(), line.line);
-      if (!std::ranges::binary_search(found.pictures, picture))
+      if (!std::ranges::binary_search(found.images, image))
         user_error("{}: expected the name of an image in {}, but '{}' does not exist", where,
                    table.parent_path().string(), shortened(line.file_name, 200));
-      folder.check(picture, where);
-      if (!captions.emplace(picture, std::move(line.text)).second)
+      folder.check(image, where);
+      if (!captions.emplace(image, std::move(line.text)).second)
         user_error("{}: '{}' has a second caption here; delete one", where, shortened(line.file_name, 200));
     }
   }
   return captions;
 }
 
-std::optional<std::string> text_file_of(fs::path picture) {
+std::optional<std::string> text_file_of(fs::path image) {
   for (const char* ending : kTextEndings) {
-    const fs::path path = picture.replace_extension(ending);
+    const fs::path path = image.replace_extension(ending);
     if (path_exists(path)) return parse_caption(read_file(path, kMaxCaptionBytes), path.string());
   }
   return std::nullopt;
@@ -98,7 +98,7 @@ std::string with_trigger(std::string caption, std::string_view trigger) {
 }
 
 [[noreturn]] void refuse_missing(const fs::path& folder, const std::vector<fs::path>& missing,
-                                 size_t num_pictures) {
+                                 size_t num_images) {
   std::vector<std::string> names;
   for (const fs::path& path : missing)
     names.push_back(printable(path.lexically_relative(folder).string(), false));
@@ -107,15 +107,14 @@ std::string with_trigger(std::string caption, std::string_view trigger) {
   user_error(
       "expected a caption for each of the {} images in {}, found none for {} of them ({}); write {} into the "
       "folder of the first, or add its line to metadata.jsonl",
-      num_pictures, folder.string(), missing.size(), listed(names, kMaxNamed),
-      printable(text.string(), false));
+      num_images, folder.string(), missing.size(), listed(names, kMaxNamed), printable(text.string(), false));
 }
 
-void measure(CaptionedImage& picture, Exif exif) {
-  const MappedFile file(picture.file);
-  const ImageHeader header = read_image_header(file.bytes(), picture.file.string());
-  picture.exif = header.orientation == 1 ? Exif::apply : exif;
-  picture.size = header.size(picture.exif);
+void measure(CaptionedImage& image, Exif exif) {
+  const MappedFile file(image.file);
+  const ImageHeader header = read_image_header(file.bytes(), image.file.string());
+  image.exif = header.orientation == 1 ? Exif::apply : exif;
+  image.size = header.size(image.exif);
 }
 
 std::string read_field(JsonReader& reader, std::string_view key, std::string_view where) {
@@ -271,15 +270,15 @@ std::vector<CaptionedImage> read_captions(const fs::path& folder, std::string_vi
                folder.string());
   const fs::path root = folder.lexically_normal();
   const Found found = find_files(root);
-  if (found.pictures.empty() && !found.parquets.empty()) refuse_parquet(root, found.parquets[0]);
-  if (found.pictures.empty())
+  if (found.images.empty() && !found.parquets.empty()) refuse_parquet(root, found.parquets[0]);
+  if (found.images.empty())
     user_error("expected images ({}) in {}, found none; set data.path=FOLDER", kImageFormats,
                folder.string());
   DataFolder data_folder(root, allow_outside);
   std::map<fs::path, std::string> in_tables = read_tables(found, data_folder);
-  std::vector<CaptionedImage> pictures;
+  std::vector<CaptionedImage> images;
   std::vector<fs::path> missing;
-  for (const fs::path& path : found.pictures) {
+  for (const fs::path& path : found.images) {
     const fs::path inside = path.lexically_relative(root).parent_path();
     const FolderName named = parse_folder_name(inside.filename().string());
     const auto in_table = in_tables.find(path);
@@ -289,44 +288,44 @@ std::vector<CaptionedImage> read_captions(const fs::path& folder, std::string_vi
     const Source source = caption ? Source::own : named.shows ? Source::folder : Source::none;
     if (!caption) caption = named.shows;
     if (!caption) missing.push_back(path);
-    pictures.push_back({.file = path,
-                        .caption = with_trigger(caption.value_or(""), trigger),
-                        .source = source,
-                        .size = {},
-                        .repeats = named.repeats});
+    images.push_back({.file = path,
+                      .caption = with_trigger(caption.value_or(""), trigger),
+                      .source = source,
+                      .size = {},
+                      .repeats = named.repeats});
   }
-  const bool stands_for_all = !trigger.empty() && missing.size() == pictures.size();
-  if (!missing.empty() && !stands_for_all) refuse_missing(root, missing, pictures.size());
-  for (CaptionedImage& picture : pictures) {
+  const bool stands_for_all = !trigger.empty() && missing.size() == images.size();
+  if (!missing.empty() && !stands_for_all) refuse_missing(root, missing, images.size());
+  for (CaptionedImage& image : images) {
     try {
-      measure(picture, exif);
+      measure(image, exif);
     } catch (const UserError&) {
       if (!keep_damaged) throw;
     }
   }
-  return pictures;
+  return images;
 }
 
-ReadCheck check_captioned(const std::vector<CaptionedImage>& pictures, int num_threads) {
-  return check_reading(std::ssize(pictures), num_threads, [&](int64_t index) {
-    const CaptionedImage& picture = pictures[static_cast<size_t>(index)];
-    const MappedFile file(picture.file);
-    decode_image(file.bytes(), 3, picture.file.string(), picture.exif);
+ReadCheck check_captioned(const std::vector<CaptionedImage>& images, int num_threads) {
+  return check_reading(std::ssize(images), num_threads, [&](int64_t index) {
+    const CaptionedImage& image = images[static_cast<size_t>(index)];
+    const MappedFile file(image.file);
+    decode_image(file.bytes(), 3, image.file.string(), image.exif);
   });
 }
 
-std::string remove_unreadable(std::vector<CaptionedImage>& pictures, int num_threads) {
-  const ReadCheck check = check_captioned(pictures, num_threads);
+std::string remove_unreadable(std::vector<CaptionedImage>& images, int num_threads) {
+  const ReadCheck check = check_captioned(images, num_threads);
   std::vector<CaptionedImage> kept;
-  for (const int64_t index : check.readable) kept.push_back(std::move(pictures[static_cast<size_t>(index)]));
-  pictures = std::move(kept);
+  for (const int64_t index : check.readable) kept.push_back(std::move(images[static_cast<size_t>(index)]));
+  images = std::move(kept);
   return describe_skipped(check, "images with captions");
 }
 
-std::string describe_captions(const std::vector<CaptionedImage>& pictures) {
+std::string describe_captions(const std::vector<CaptionedImage>& images) {
   using Source = CaptionedImage::Source;
   const auto count = [&](Source source) {
-    return std::ranges::count(pictures, source, &CaptionedImage::source);
+    return std::ranges::count(images, source, &CaptionedImage::source);
   };
   std::string text = fmt::format("{} captions from files", count(Source::own));
   if (const auto named = count(Source::folder); named > 0)

@@ -36,12 +36,12 @@ std::vector<CaptionedImage> read_captions(const fs::path& folder, std::string_vi
                                           Exif exif = Exif::apply, bool allow_outside = false,
                                           bool keep_damaged = false);
 /// Decodes every image on `num_threads` threads, and returns which ones can be read.
-ReadCheck check_captioned(const std::vector<CaptionedImage>& pictures, int num_threads);
+ReadCheck check_captioned(const std::vector<CaptionedImage>& images, int num_threads);
 /// Removes images that cannot be decoded; returns a sentence about them (describe_skipped).
-std::string remove_unreadable(std::vector<CaptionedImage>& pictures, int num_threads);
+std::string remove_unreadable(std::vector<CaptionedImage>& images, int num_threads);
 
 /// Counts images by Source: "20 captions from files, 4 from the folder's name, 1 without".
-std::string describe_captions(const std::vector<CaptionedImage>& pictures);
+std::string describe_captions(const std::vector<CaptionedImage>& images);
 
 /// Returns the subfolder "reg" of kohya's layout, which has folders NUM_NAME of class images (prior
 /// preservation); empty if there is none.

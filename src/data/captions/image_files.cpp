@@ -83,7 +83,7 @@ std::string describe_unread(const std::set<fs::path>& folders) {
                      listed(names, kMaxNamed));
 }
 
-std::map<std::string, fs::path> picture_files(const fs::path& folder) {
+std::map<std::string, fs::path> image_files(const fs::path& folder) {
   std::map<std::string, fs::path> files;
   for (fs::path& path : sorted_images(folder)) {
     std::error_code ignored;

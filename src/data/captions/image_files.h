@@ -27,7 +27,7 @@ FolderName parse_folder_name(std::string_view name);
 /// Lists the image files of a folder, sorted, without hidden files. UserError if the folder cannot be listed.
 std::vector<fs::path> sorted_images(const fs::path& folder);
 /// Returns the image files of a folder by name without extension; UserError if two have the same name.
-std::map<std::string, fs::path> picture_files(const fs::path& folder);
+std::map<std::string, fs::path> image_files(const fs::path& folder);
 
 /// Reads a text file of at most `max_bytes` bytes, without a byte order mark (BOM) at its start.
 std::string read_text(const fs::path& path, int64_t max_bytes);

@@ -34,7 +34,7 @@ class OutlinedMasks : public MaskedImages {
                          .skip_bad = options.skip_bad,
                          .num_classes = std::max<int64_t>(0, options.num_classes - 1)})),
         images_(set_, kMaxImageSide, kMaxImageSide, options.keep) {
-    if (set_.pictures.empty())
+    if (set_.images.empty())
       user_error("expected images of the {} split in {}, found none", options.split, options.path.string());
     classes_ = {{"background", palette_color(0)}};
     for (const std::string& name : set_.class_names) {
@@ -53,7 +53,7 @@ class OutlinedMasks : public MaskedImages {
     std::vector<std::string> notes;
     int64_t num_boxes = 0, num_objects = 0;
     std::vector<bool> is_used(classes_.size());
-    for (const BoxedImage& each : set_.pictures) {
+    for (const BoxedImage& each : set_.images) {
       num_objects += std::ssize(each.boxes);
       num_boxes += std::ranges::count_if(each.outlines, &Outline::empty);
       for (const Box& box : each.boxes) is_used[label_of_[static_cast<size_t>(box.label)]] = true;
@@ -68,8 +68,8 @@ class OutlinedMasks : public MaskedImages {
     return notes;
   }
 
-  int64_t size() const override { return std::ssize(set_.pictures); }
-  std::string where(int64_t index) const override { return picture(index).file.string(); }
+  int64_t size() const override { return std::ssize(set_.images); }
+  std::string where(int64_t index) const override { return outlined(index).file.string(); }
 
   void read(int64_t index, Image& image, Image& mask) const override {
     expect_readable(index);
@@ -78,21 +78,21 @@ class OutlinedMasks : public MaskedImages {
   }
   void read_mask(int64_t index, Image& mask) const override {
     expect_readable(index);
-    draw(index, {picture(index).height, picture(index).width}, mask);
+    draw(index, {outlined(index).height, outlined(index).width}, mask);
   }
 
  private:
-  const BoxedImage& picture(int64_t index) const { return set_.pictures[static_cast<size_t>(index)]; }
+  const BoxedImage& outlined(int64_t index) const { return set_.images[static_cast<size_t>(index)]; }
 
   void expect_readable(int64_t index) const {
-    if (!picture(index).fault.empty()) throw UserError(picture(index).fault);
+    if (!outlined(index).fault.empty()) throw UserError(outlined(index).fault);
   }
 
   /// Draws objects in file order, so that a later object covers earlier ones.
   void draw(int64_t index, Extent size, Image& mask) const {
     mask = {.height = size.height, .width = size.width, .channels = 1};
     mask.pixels.assign(static_cast<size_t>(size.num_pixels()), 0);
-    const BoxedImage& labels = picture(index);
+    const BoxedImage& labels = outlined(index);
     for (size_t i = 0; i < labels.boxes.size(); ++i) {
       const Outline& outline = labels.outlines[i];
       const uint8_t label = label_of_[static_cast<size_t>(labels.boxes[i].label)];
@@ -113,7 +113,7 @@ class OutlinedMasks : public MaskedImages {
   /// Throws a UserError if the labels have boxes but no outlines.
   void check_outlines(const fs::path& path) const {
     bool has_boxes = false;
-    for (const BoxedImage& each : set_.pictures) {
+    for (const BoxedImage& each : set_.images) {
       has_boxes = has_boxes || !each.boxes.empty();
       if (std::ranges::any_of(each.outlines, [](const Outline& outline) { return !outline.empty(); })) return;
     }

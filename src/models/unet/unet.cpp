@@ -1,6 +1,6 @@
-// U-Net (Ronneberger et al. 2015, arXiv 1505.04597): an encoder that halves the picture, a decoder that
+// U-Net (Ronneberger et al. 2015, arXiv 1505.04597): an encoder that halves the image, a decoder that
 // doubles it again, and at every size a connection from one to the other. Convolutions are padded, so that
-// any size of picture comes out as it went in, and have batch norms.
+// any size of image comes out as it went in, and have batch norms.
 #include <vector>
 
 #include "models/resnet/resnet.h"

@@ -132,7 +132,7 @@ class ImageAssigner {
   int count_ = 0;  ///< number of candidates
 };
 
-void run_picture(const SimOta& rule, const KernelArgs& args, int64_t image) {
+void run_image(const SimOta& rule, const KernelArgs& args, int64_t image) {
   const int64_t first = image * rule.anchors;
   auto* labels = args.output<int32_t>(SimOtaOut::label) + first;
   auto* assigned = args.output<float>(SimOtaOut::assigned) + first;
@@ -160,7 +160,7 @@ Kernel kernel(const NodeView& node) {
   const int64_t images = node.in_type(0).shape[0];
   const auto run = [=](const KernelArgs& args) {
     args.threads->run_tasks(images, args.threads->size(),
-                            [&](int64_t image, int) { run_picture(rule, args, image); });
+                            [&](int64_t image, int) { run_image(rule, args, image); });
   };
   return {.run = run, .workspace_bytes = images * Scratch::num_bytes(rule)};
 }

@@ -18,11 +18,11 @@ ClassPredictor::ClassPredictor(models::ModelOptions model, data::PixelOptions pi
   pixels_.augment = {};
 }
 
-std::string ClassPredictor::predict(engine::Engine& engine, const fs::path& picture) {
+std::string ClassPredictor::predict(engine::Engine& engine, const fs::path& image_file) {
   constexpr auto kSlack = static_cast<size_t>(engine::kInputSlack) / sizeof(float);
-  const MappedFile file(picture);
+  const MappedFile file(image_file);
   const data::Image image = data::resize(
-      data::decode_image(file.bytes(), static_cast<int>(model_.channels), picture.native(), exif_),
+      data::decode_image(file.bytes(), static_cast<int>(model_.channels), image_file.native(), exif_),
       model_.image_size);
   std::vector<float> pixels(image.pixels.size() + kSlack);
   data::Augmenter{pixels_, image.size(), image.channels}.apply(0, 0, image.pixels.data(), pixels.data());
@@ -35,7 +35,7 @@ std::string ClassPredictor::predict(engine::Engine& engine, const fs::path& pict
     ranked.emplace_back(probabilities[i], i);
   }
   std::sort(ranked.rbegin(), ranked.rend());
-  std::string line = picture.string() + ":";
+  std::string line = image_file.string() + ":";
   for (size_t i = 0; i < std::min<size_t>(3, ranked.size()); ++i) {
     const size_t label = ranked[i].second;
     line += fmt::format("{} {} {:.1f}%", i == 0 ? "" : ",",

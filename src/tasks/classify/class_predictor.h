@@ -13,7 +13,7 @@ class ClassPredictor : public Predictor {
   /// Classes without a name are printed as numbers. `weights`: path of the weights, for messages.
   ClassPredictor(models::ModelOptions model, data::PixelOptions pixels, std::vector<std::string> names,
                  fs::path weights, Exif exif);
-  std::string predict(engine::Engine& engine, const fs::path& picture) override;
+  std::string predict(engine::Engine& engine, const fs::path& image) override;
   bool writes_files() const override { return false; }
 
  private:

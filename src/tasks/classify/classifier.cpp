@@ -13,8 +13,8 @@ class Classifier : public engine::Objective {
 
   Graph build(nn::Builder& builder, engine::BatchShape shape) const override {
     const models::ModelOptions& model = options_.model;
-    const Shape pictures{shape.num_rows, model.image_size.height, model.image_size.width, model.channels};
-    const ValueId images = builder.input("images", {.dtype = DType::f32, .shape = pictures});
+    const Shape image_shape{shape.num_rows, model.image_size.height, model.image_size.width, model.channels};
+    const ValueId images = builder.input("images", {.dtype = DType::f32, .shape = image_shape});
     const ValueId labels = builder.input("labels", {.dtype = DType::i32, .shape = {shape.num_rows}});
     const ValueId logits = options_.build_model
                                ? options_.build_model(builder, images)

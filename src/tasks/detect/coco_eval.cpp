@@ -59,22 +59,22 @@ struct MatchOutcome {
 };
 
 /// Returns the cells of each class in the order of image ids, without empty ones.
-std::vector<std::vector<Cell>> make_cells(std::span<const EvaluatedImage> pictures, int64_t num_classes) {
+std::vector<std::vector<Cell>> make_cells(std::span<const EvaluatedImage> images, int64_t num_classes) {
   std::vector<const EvaluatedImage*> order;
-  for (const EvaluatedImage& picture : pictures) order.push_back(&picture);
+  for (const EvaluatedImage& image : images) order.push_back(&image);
   std::ranges::stable_sort(order, {}, &EvaluatedImage::id);
   std::vector<std::vector<Cell>> classes(static_cast<size_t>(num_classes));
   std::vector<const EvaluatedImage*> last(classes.size());
-  for (const EvaluatedImage* picture : order) {
+  for (const EvaluatedImage* image : order) {
     const auto cell_of = [&](int32_t label) -> Cell& {
       HEARTH_CHECK(label >= 0 && label < num_classes);
       const auto k = static_cast<size_t>(label);
-      if (last[k] != picture) classes[k].emplace_back();
-      last[k] = picture;
+      if (last[k] != image) classes[k].emplace_back();
+      last[k] = image;
       return classes[k].back();
     };
-    for (const Truth& truth : picture->truths) cell_of(truth.label).truths.push_back(truth);
-    for (const Detection& found : picture->detections) cell_of(found.label).detections.push_back(found);
+    for (const Truth& truth : image->truths) cell_of(truth.label).truths.push_back(truth);
+    for (const Detection& found : image->detections) cell_of(found.label).detections.push_back(found);
   }
   return classes;
 }
@@ -248,8 +248,8 @@ CocoResult::Class evaluate_class(std::vector<Cell>& cells, Means& means) {
 
 }  // namespace
 
-CocoResult evaluate_coco(std::span<const EvaluatedImage> pictures, int64_t num_classes) {
-  std::vector<std::vector<Cell>> classes = make_cells(pictures, num_classes);
+CocoResult evaluate_coco(std::span<const EvaluatedImage> images, int64_t num_classes) {
+  std::vector<std::vector<Cell>> classes = make_cells(images, num_classes);
   CocoResult result;
   Means means;
   for (std::vector<Cell>& cells : classes) result.classes.push_back(evaluate_class(cells, means));

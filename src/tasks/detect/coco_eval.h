@@ -27,7 +27,7 @@ struct CocoResult {
 };
 
 /// Evaluates the detections of all images. Labels must be below `num_classes`.
-CocoResult evaluate_coco(std::span<const EvaluatedImage> pictures, int64_t num_classes);
+CocoResult evaluate_coco(std::span<const EvaluatedImage> images, int64_t num_classes);
 
 /// Returns the twelve lines that pycocotools prints for CocoResult::numbers, each with a newline.
 std::string coco_summary(const std::array<double, 12>& numbers);

@@ -15,10 +15,10 @@ ValueId class_losses(Builder& builder, ValueId logits, ValueId labels) {
   return sum_of_row(builder, reshaped(builder, losses, {shape[0] * shape[1], shape[2]}));
 }
 
-ValueId sum_per_image(Builder& builder, ValueId losses, ValueId weights, int64_t pictures) {
-  const Shape by_picture{pictures, builder.graph().type(losses).shape.num_elements() / pictures};
+ValueId sum_per_image(Builder& builder, ValueId losses, ValueId weights, int64_t images) {
+  const Shape by_image{images, builder.graph().type(losses).shape.num_elements() / images};
   const ValueId weighted =
-      builder.op("mul", {reshaped(builder, losses, by_picture), reshaped(builder, weights, by_picture)});
+      builder.op("mul", {reshaped(builder, losses, by_image), reshaped(builder, weights, by_image)});
   return builder.op("sum_trailing", {weighted});
 }
 

@@ -10,6 +10,6 @@ namespace hearth::tasks {
 /// arXiv 1708.02002): logits f32 [N, A, C] and labels i32 [N, A] (negative: background) -> [N * A, 1].
 ir::ValueId class_losses(nn::Builder& builder, ir::ValueId logits, ir::ValueId labels);
 /// Returns the sum over each image's anchors of losses [N * A, 1] times weights of N * A elements: [N].
-ir::ValueId sum_per_image(nn::Builder& builder, ir::ValueId losses, ir::ValueId weights, int64_t pictures);
+ir::ValueId sum_per_image(nn::Builder& builder, ir::ValueId losses, ir::ValueId weights, int64_t images);
 
 }  // namespace hearth::tasks

@@ -21,7 +21,7 @@ constexpr std::string_view kBoxKinds[] = {"boxes", "coco",    "voc", "yolo",    
                                           "cvat",  "labelme", "csv", "createml"};
 
 /// Reads the labels of a split without decoding images.
-data::BoxedImages read_boxed_pictures(const recipe::Recipe& recipe, const std::string& split) {
+data::BoxedImages read_boxed_images(const recipe::Recipe& recipe, const std::string& split) {
   const recipe::Data& data = recipe.data;
   const auto format = std::ranges::find(kBoxKinds, data.kind);
   if (format != std::end(kBoxKinds)) {
@@ -78,8 +78,8 @@ DetectTaskOptions detect_options(const recipe::Recipe& recipe) {
     user_error("expected a square data.image_size for detect.sizes, got [{}, {}]; try data.image_size={}",
                size.width, size.height, size.longer());
   return {.detector = detector_options(recipe),
-          .train = boxed_pictures(recipe, "train"),
-          .held_out = boxed_pictures(recipe, "test"),
+          .train = boxed_images(recipe, "train"),
+          .held_out = boxed_images(recipe, "test"),
           .loader = image_loader_options(recipe),
           .rows = {.size = size,
                    .sides = recipe.detect.sizes,
@@ -87,7 +87,7 @@ DetectTaskOptions detect_options(const recipe::Recipe& recipe) {
                    .augment = box_augment(recipe),
                    .plain_from_epoch = std::max<int64_t>(0, recipe.train.epochs - recipe.detect.plain_epochs),
                    .max_boxes = recipe.detect.max_boxes,
-                   .keep = picture_budget(recipe)},
+                   .keep = image_budget(recipe)},
           .nms = nms_options(recipe),
           .shown_score = recipe.detect.shown_score,
           .balance = recipe.data.balance};
@@ -117,14 +117,14 @@ std::unique_ptr<Predictor> open_predictor(const recipe::Recipe& recipe, const Pr
 }
 
 void check_boxes(const recipe::Recipe& recipe, const char* split, const DataReport& report) {
-  const data::BoxedImages set = boxed_pictures(recipe, split);
+  const data::BoxedImages set = boxed_images(recipe, split);
   const data::BoxCheck check = data::check_boxes(set);
-  report.line(fmt::format("{}: {} images, {} classes, {} images without boxes", split, set.pictures.size(),
+  report.line(fmt::format("{}: {} images, {} classes, {} images without boxes", split, set.images.size(),
                           set.class_names.size(), check.images_without_boxes));
   for (size_t i = 0; i < check.classes.size(); ++i) {
     const data::BoxCheck::Class& one = check.classes[i];
     report.line(fmt::format("  {:<20} {} boxes on {} images: {} small, {} medium, {} large",
-                            set.class_names[i], one.boxes, one.pictures, one.small, one.medium, one.large));
+                            set.class_names[i], one.boxes, one.images, one.small, one.medium, one.large));
   }
   if (check.rotated_upright > 0)
     report.notes({fmt::format(
@@ -136,7 +136,7 @@ void check_boxes(const recipe::Recipe& recipe, const char* split, const DataRepo
                      "the stored pixels",
                      check.kept_as_stored)});
   report.notes(set.notes);
-  report.refuse(check.faults, std::ssize(set.pictures), split);
+  report.refuse(check.faults, std::ssize(set.images), split);
 }
 
 void check_images(const Job& job, const DataReport& report) {
@@ -147,8 +147,8 @@ void check_images(const Job& job, const DataReport& report) {
 
 std::span<const std::string_view> box_kinds() { return kBoxKinds; }
 
-data::BoxedImages boxed_pictures(const recipe::Recipe& recipe, const std::string& split) {
-  data::BoxedImages set = read_boxed_pictures(recipe, split);
+data::BoxedImages boxed_images(const recipe::Recipe& recipe, const std::string& split) {
+  data::BoxedImages set = read_boxed_images(recipe, split);
   if (recipe.data.bad_records == recipe::BadRecords::skip)
     data::remove_unreadable(set, recipe::num_threads(recipe));
   return set;
@@ -160,7 +160,7 @@ const TaskDef detect_task = {
     .owns = [](const recipe::Recipe& recipe) { return find_detector(recipe.model.name) != nullptr; },
     .objective = [](const Job& job) { return detector_of(job.recipe)->objective(); },
     .open = open,
-    .classes = [](const recipe::Recipe& recipe) { return read_boxed_pictures(recipe, "train").class_names; },
+    .classes = [](const recipe::Recipe& recipe) { return read_boxed_images(recipe, "train").class_names; },
     .planned_classes = 80,  // as COCO
     .check_images = check_images,
     .exported = exported,

@@ -11,6 +11,6 @@ namespace hearth::tasks {
 std::span<const std::string_view> box_kinds();
 /// Reads the images and boxes of a detection recipe. `split`: "train" or "test". Decodes images only with
 /// data.bad_records=skip, to leave out unreadable ones.
-data::BoxedImages boxed_pictures(const recipe::Recipe& recipe, const std::string& split);
+data::BoxedImages boxed_images(const recipe::Recipe& recipe, const std::string& split);
 
 }  // namespace hearth::tasks

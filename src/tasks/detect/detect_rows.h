@@ -22,7 +22,7 @@ class DetectRows : public data::RowSource {
   /// UserError if the options are invalid. Set and detector must outlive the rows.
   DetectRows(const data::BoxedImages& set, const Detector& detector, DetectRowOptions options);
 
-  int64_t num_rows() const override { return std::ssize(set_.pictures); }
+  int64_t num_rows() const override { return std::ssize(set_.images); }
   int64_t row_length(const data::LoaderPosition& begin) const override;
   data::ArrayFormats formats(int64_t length) const override;
   void make(const data::Row& row, const std::array<std::byte*, data::kMaxArrays>& arrays) const override;

@@ -103,9 +103,9 @@ std::string small_jpeg(const data::Image& image) {
 /// Returns the distinct classes of each image's boxes.
 std::vector<std::vector<int32_t>> classes_of(const data::BoxedImages& set) {
   std::vector<std::vector<int32_t>> made;
-  for (const data::BoxedImage& picture : set.pictures) {
+  for (const data::BoxedImage& original : set.images) {
     std::vector<int32_t> classes;
-    for (const data::Box& box : picture.boxes)
+    for (const data::Box& box : original.boxes)
       if (!box.crowd) classes.push_back(box.label);
     std::ranges::sort(classes);
     classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
@@ -129,22 +129,22 @@ DetectionClasses read_detection_classes(const fs::path& path) {
 }
 
 std::vector<Detection> detections_of(const Detector& detector, const engine::Engine& engine, int64_t row,
-                                     Extent picture, Extent input, const NmsOptions& nms) {
-  const data::Letterbox letterbox = data::letterbox_of(picture, input);
+                                     Extent original, Extent input, const NmsOptions& nms) {
+  const data::Letterbox letterbox = data::letterbox_of(original, input);
   std::vector<Detection> found = suppress(detector.read(engine, row, input, nms.score), nms);
   for (Detection& one : found) {
     data::Box box{.x0 = one.x, .y0 = one.y, .x1 = one.x + one.width, .y1 = one.y + one.height};
     box = letterbox.undo(box);
     const auto clip = [](double at, int64_t side) { return std::clamp(at, 0.0, static_cast<double>(side)); };
-    one.x = clip(box.x0, picture.width);
-    one.y = clip(box.y0, picture.height);
-    one.width = clip(box.x1, picture.width) - one.x;
-    one.height = clip(box.y1, picture.height) - one.y;
+    one.x = clip(box.x0, original.width);
+    one.y = clip(box.y0, original.height);
+    one.width = clip(box.x1, original.width) - one.x;
+    one.height = clip(box.y1, original.height) - one.y;
   }
   return found;
 }
 
-data::Image draw_detections(data::Image picture, std::span<const Detection> detections,
+data::Image draw_detections(data::Image original, std::span<const Detection> detections,
                             const std::vector<std::string>& names, double min_score) {
   std::vector<data::LabeledBox> boxes;
   // The most confident box is drawn last, on top.
@@ -157,8 +157,8 @@ data::Image draw_detections(data::Image picture, std::span<const Detection> dete
          .text = fmt::format("{} {:.0f}%", name, 100 * one->score),
          .color = color_of(one->label)});
   }
-  data::draw_boxes(picture, boxes);
-  return picture;
+  data::draw_boxes(original, boxes);
+  return original;
 }
 
 DetectTask::DetectTask(DetectTaskOptions options)
@@ -201,17 +201,17 @@ Evaluation DetectTask::evaluate(engine::Engine& engine, int64_t num_shown) const
     if (!options_.rows.sides.empty()) batch.row_length = size.height;
     made.loss += engine.evaluate(batch);
     for (int64_t row = 0; row < batch.num_rows; ++row, ++done) {
-      const data::BoxedImage& picture = set.pictures[static_cast<size_t>(done)];
+      const data::BoxedImage& original = set.images[static_cast<size_t>(done)];
       std::vector<Detection>& found = evaluated[static_cast<size_t>(done)].detections;
-      found = detections_of(*detector_, engine, row, {picture.height, picture.width}, size, options_.nms);
+      found = detections_of(*detector_, engine, row, {original.height, original.width}, size, options_.nms);
       if (std::ranges::binary_search(shown, done)) made.strips.push_back(strip(done, found));
     }
   }
   made.loss /= static_cast<double>(test_rows_.num_rows());
   const auto num_classes = std::ssize(set.class_names);
   // Detections of classes that the validation data lacks are always wrong and belong to no evaluated class.
-  for (EvaluatedImage& picture : evaluated)
-    std::erase_if(picture.detections, [&](const Detection& one) { return one.label >= num_classes; });
+  for (EvaluatedImage& original : evaluated)
+    std::erase_if(original.detections, [&](const Detection& one) { return one.label >= num_classes; });
   const CocoResult result = evaluate_coco(evaluated, num_classes);
   const ConfidenceCurves curves = trace_confidence(evaluated, num_classes);
   const auto best = static_cast<size_t>(std::lround(100 * curves.best_score));
@@ -228,13 +228,13 @@ Evaluation DetectTask::evaluate(engine::Engine& engine, int64_t num_shown) const
 }
 
 io::ImageStrip DetectTask::strip(int64_t index, std::span<const Detection> found) const {
-  const data::BoxedImage& picture = options_.held_out.pictures[static_cast<size_t>(index)];
+  const data::BoxedImage& original = options_.held_out.images[static_cast<size_t>(index)];
   const std::shared_ptr<const data::Image> stored = reader_.read(index);
   const data::Image small = data::resize(*stored, data::shrunk_to_fit(stored->size(), kMaxShownSide));
-  const double scale_x = static_cast<double>(small.width) / static_cast<double>(picture.width);
-  const double scale_y = static_cast<double>(small.height) / static_cast<double>(picture.height);
+  const double scale_x = static_cast<double>(small.width) / static_cast<double>(original.width);
+  const double scale_y = static_cast<double>(small.height) / static_cast<double>(original.height);
   std::vector<data::LabeledBox> truths;
-  for (const data::Box& box : picture.boxes) {
+  for (const data::Box& box : original.boxes) {
     truths.push_back({.box = {.x0 = box.x0 * scale_x,
                               .y0 = box.y0 * scale_y,
                               .x1 = box.x1 * scale_x,
@@ -253,12 +253,12 @@ io::ImageStrip DetectTask::strip(int64_t index, std::span<const Detection> found
   data::draw_boxes(truth, truths);
   const data::Image predicted =
       draw_detections(small, scaled, options_.held_out.class_names, options_.shown_score);
-  return {.images = {small_jpeg(truth), small_jpeg(predicted)}, .caption = picture.file.string()};
+  return {.images = {small_jpeg(truth), small_jpeg(predicted)}, .caption = original.file.string()};
 }
 
 std::string DetectTask::describe() const {
   int64_t boxes = 0;
-  for (const data::BoxedImage& picture : options_.train.pictures) boxes += std::ssize(picture.boxes);
+  for (const data::BoxedImage& original : options_.train.images) boxes += std::ssize(original.boxes);
   return fmt::format("{} training{} and {} validation images, {} boxes of {} classes to learn from{}",
                      train_rows_.num_rows(), balance_ ? kBalanced : "", test_rows_.num_rows(), boxes,
                      options_.train.class_names.size(), left_out_text(*this));

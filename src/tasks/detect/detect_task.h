@@ -29,11 +29,11 @@ struct DetectionClasses {
 DetectionClasses read_detection_classes(const fs::path& path);
 
 /// Returns the detections of a row of the engine's last evaluation, after non-maximum suppression, in pixels
-/// of the stored image. `picture`: size of the stored image; `input`: size of the model's input.
+/// of the stored image. `image`: size of the stored image; `input`: size of the model's input.
 std::vector<Detection> detections_of(const Detector& detector, const engine::Engine& engine, int64_t row,
-                                     Extent picture, Extent input, const NmsOptions& nms);
+                                     Extent image, Extent input, const NmsOptions& nms);
 /// Returns the image with the detections of at least that score drawn, the most confident on top.
-data::Image draw_detections(data::Image picture, std::span<const Detection> detections,
+data::Image draw_detections(data::Image image, std::span<const Detection> detections,
                             const std::vector<std::string>& names, double min_score);
 
 /// Object detection. UserError if the data does not fit the model.

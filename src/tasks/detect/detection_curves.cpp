@@ -22,12 +22,12 @@ enum class Outcome { hit, miss, ignored };
 
 /// Matches a detection with the unmatched ground-truth box of its class with the highest IoU; ignored boxes
 /// last.
-Outcome take(const EvaluatedImage& picture, const Detection& found, std::vector<bool>& matched_truths) {
-  size_t best = picture.truths.size();
+Outcome take(const EvaluatedImage& image, const Detection& found, std::vector<bool>& matched_truths) {
+  size_t best = image.truths.size();
   double best_overlap = kOverlap;
   bool on_ignored = false;
-  for (size_t i = 0; i < picture.truths.size(); ++i) {
-    const Truth& truth = picture.truths[i];
+  for (size_t i = 0; i < image.truths.size(); ++i) {
+    const Truth& truth = image.truths[i];
     if (truth.label != found.label || matched_truths[i]) continue;
     const double share = overlap(found, truth, truth.crowd);
     if (truth.ignored) {
@@ -37,19 +37,19 @@ Outcome take(const EvaluatedImage& picture, const Detection& found, std::vector<
       best = i;
     }
   }
-  if (best == picture.truths.size()) return on_ignored ? Outcome::ignored : Outcome::miss;
+  if (best == image.truths.size()) return on_ignored ? Outcome::ignored : Outcome::miss;
   matched_truths[best] = true;
   return Outcome::hit;
 }
 
-void count(const EvaluatedImage& picture, std::vector<Counts>& classes) {
-  for (const Truth& truth : picture.truths)
+void count(const EvaluatedImage& image, std::vector<Counts>& classes) {
+  for (const Truth& truth : image.truths)
     classes[static_cast<size_t>(truth.label)].truths += truth.ignored ? 0 : 1;
-  std::vector<Detection> best = picture.detections;
+  std::vector<Detection> best = image.detections;
   std::ranges::stable_sort(best, std::ranges::greater(), &Detection::score);
-  std::vector<bool> matched_truths(picture.truths.size());
+  std::vector<bool> matched_truths(image.truths.size());
   for (const Detection& found : best) {
-    const Outcome outcome = take(picture, found, matched_truths);
+    const Outcome outcome = take(image, found, matched_truths);
     if (outcome == Outcome::ignored) continue;
     Counts& of = classes[static_cast<size_t>(found.label)];
     // Index of the highest threshold i / 100 that does not exceed the score, exact despite rounding.
@@ -77,13 +77,13 @@ ConfidenceCurves::Curve make_curve(const Counts& counts) {
 
 /// Pairs {-IoU, detection, ground truth} above the threshold, by descending IoU, then by index.
 using Pair = std::tuple<double, size_t, size_t>;
-std::vector<Pair> pairs_of(const EvaluatedImage& picture, const ConfusionOptions& options) {
+std::vector<Pair> pairs_of(const EvaluatedImage& image, const ConfusionOptions& options) {
   std::vector<Pair> pairs;
-  for (size_t d = 0; d < picture.detections.size(); ++d) {
-    if (!(picture.detections[d].score >= options.score)) continue;
-    for (size_t t = 0; t < picture.truths.size(); ++t) {
-      const Truth& truth = picture.truths[t];
-      const double share = overlap(picture.detections[d], truth, truth.crowd);
+  for (size_t d = 0; d < image.detections.size(); ++d) {
+    if (!(image.detections[d].score >= options.score)) continue;
+    for (size_t t = 0; t < image.truths.size(); ++t) {
+      const Truth& truth = image.truths[t];
+      const double share = overlap(image.detections[d], truth, truth.crowd);
       if (share > options.overlap) pairs.emplace_back(-share, d, t);
     }
   }
@@ -93,9 +93,9 @@ std::vector<Pair> pairs_of(const EvaluatedImage& picture, const ConfusionOptions
 
 }  // namespace
 
-ConfidenceCurves trace_confidence(std::span<const EvaluatedImage> pictures, int64_t num_classes) {
+ConfidenceCurves trace_confidence(std::span<const EvaluatedImage> images, int64_t num_classes) {
   std::vector<Counts> counts(static_cast<size_t>(num_classes));
-  for (const EvaluatedImage& picture : pictures) count(picture, counts);
+  for (const EvaluatedImage& image : images) count(image, counts);
   ConfidenceCurves curves;
   curves.mean = make_curve({});
   double num_counted = 0;
@@ -115,28 +115,28 @@ ConfidenceCurves trace_confidence(std::span<const EvaluatedImage> pictures, int6
   return curves;
 }
 
-std::vector<int64_t> count_confusions(std::span<const EvaluatedImage> pictures, int64_t num_classes,
+std::vector<int64_t> count_confusions(std::span<const EvaluatedImage> images, int64_t num_classes,
                                       const ConfusionOptions& options) {
   const auto background = static_cast<size_t>(num_classes), side = background + 1;
   std::vector<int64_t> counts(side * side);
   const auto count_pair = [&](size_t found, size_t truth) { ++counts[found * side + truth]; };
-  for (const EvaluatedImage& picture : pictures) {
-    std::vector<bool> done(picture.detections.size()), matched_truths(picture.truths.size());
-    const std::vector<Pair> pairs = pairs_of(picture, options);
+  for (const EvaluatedImage& image : images) {
+    std::vector<bool> done(image.detections.size()), matched_truths(image.truths.size());
+    const std::vector<Pair> pairs = pairs_of(image, options);
     for (const auto& [share, d, t] : pairs) {
-      const Truth& truth = picture.truths[t];
+      const Truth& truth = image.truths[t];
       if (done[d] || matched_truths[t] || truth.ignored) continue;
       done[d] = matched_truths[t] = true;
-      count_pair(static_cast<size_t>(picture.detections[d].label), static_cast<size_t>(truth.label));
+      count_pair(static_cast<size_t>(image.detections[d].label), static_cast<size_t>(truth.label));
     }
     for (const auto& [share, d, t] : pairs)
-      if (picture.truths[t].ignored) done[d] = true;
+      if (image.truths[t].ignored) done[d] = true;
     for (size_t d = 0; d < done.size(); ++d)
-      if (!done[d] && picture.detections[d].score >= options.score)
-        count_pair(static_cast<size_t>(picture.detections[d].label), background);
+      if (!done[d] && image.detections[d].score >= options.score)
+        count_pair(static_cast<size_t>(image.detections[d].label), background);
     for (size_t t = 0; t < matched_truths.size(); ++t)
-      if (!matched_truths[t] && !picture.truths[t].ignored)
-        count_pair(background, static_cast<size_t>(picture.truths[t].label));
+      if (!matched_truths[t] && !image.truths[t].ignored)
+        count_pair(background, static_cast<size_t>(image.truths[t].label));
   }
   return counts;
 }

@@ -20,7 +20,7 @@ struct ConfidenceCurves {
   double best_score = 0, best_f1 = 0;
 };
 /// Computes the curves of all images. Labels must be below `num_classes`.
-ConfidenceCurves trace_confidence(std::span<const EvaluatedImage> pictures, int64_t num_classes);
+ConfidenceCurves trace_confidence(std::span<const EvaluatedImage> images, int64_t num_classes);
 
 struct ConfusionOptions {
   double score = 0.25;    ///< min score of a detection
@@ -30,7 +30,7 @@ struct ConfusionOptions {
 /// Returns counts [predicted][true] of num_classes + 1 classes; the last is the background: false positives
 /// in its column, missed objects in its row. Each box is matched once, pairs with the highest IoU first, even
 /// if their classes differ. Ignored ground-truth boxes and the detections that overlap them are not counted.
-std::vector<int64_t> count_confusions(std::span<const EvaluatedImage> pictures, int64_t num_classes,
+std::vector<int64_t> count_confusions(std::span<const EvaluatedImage> images, int64_t num_classes,
                                       const ConfusionOptions& options = {});
 
 }  // namespace hearth::tasks

@@ -4,14 +4,14 @@
 
 namespace hearth::tasks {
 
-std::string write_coco_results(std::span<const EvaluatedImage> pictures,
+std::string write_coco_results(std::span<const EvaluatedImage> images,
                                std::span<const int64_t> category_ids) {
   std::string text = "[";
-  for (const EvaluatedImage& picture : pictures) {
-    for (const Detection& found : picture.detections) {
+  for (const EvaluatedImage& image : images) {
+    for (const Detection& found : image.detections) {
       text += fmt::format(
           "{}\n{{\"image_id\": {}, \"category_id\": {}, \"bbox\": [{}, {}, {}, {}], \"score\": {}}}",
-          text.size() == 1 ? "" : ",", picture.id, category_ids[static_cast<size_t>(found.label)], found.x,
+          text.size() == 1 ? "" : ",", image.id, category_ids[static_cast<size_t>(found.label)], found.x,
           found.y, found.width, found.height, found.score);
     }
   }
@@ -19,12 +19,12 @@ std::string write_coco_results(std::span<const EvaluatedImage> pictures,
 }
 
 std::vector<EvaluatedImage> truths_of(const data::BoxedImages& set) {
-  std::vector<EvaluatedImage> pictures;
-  for (const data::BoxedImage& picture : set.pictures) {
-    pictures.push_back({.id = picture.id});
-    for (const data::Box& box : picture.boxes) pictures.back().truths.push_back(truth_of(box));
+  std::vector<EvaluatedImage> images;
+  for (const data::BoxedImage& image : set.images) {
+    images.push_back({.id = image.id});
+    for (const data::Box& box : image.boxes) images.back().truths.push_back(truth_of(box));
   }
-  return pictures;
+  return images;
 }
 
 std::string write_yolo_labels(std::span<const Detection> detections, int64_t width, int64_t height) {

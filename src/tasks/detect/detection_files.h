@@ -12,8 +12,7 @@ namespace hearth::tasks {
 
 /// Returns detections as COCO results, a JSON list of {image_id, category_id, bbox, score}, with shortest
 /// round-trip numbers. `category_ids`: by label.
-std::string write_coco_results(std::span<const EvaluatedImage> pictures,
-                               std::span<const int64_t> category_ids);
+std::string write_coco_results(std::span<const EvaluatedImage> images, std::span<const int64_t> category_ids);
 
 /// A set's boxes as truths, without detections.
 std::vector<EvaluatedImage> truths_of(const data::BoxedImages& set);

@@ -19,11 +19,11 @@ DetectionWriter::DetectionWriter(std::unique_ptr<Detector> detector, DetectionCl
   make_inner_folder(folder_ / "labels");
 }
 
-std::string DetectionWriter::predict(engine::Engine& engine, const fs::path& picture) {
+std::string DetectionWriter::predict(engine::Engine& engine, const fs::path& image_file) {
   constexpr int64_t kChannels = 3;
   constexpr auto kSlack = static_cast<size_t>(engine::kInputSlack);
-  const MappedFile file(picture);
-  const data::Image image = data::decode_image(file.bytes(), kChannels, picture.native(), options_.exif);
+  const MappedFile file(image_file);
+  const data::Image image = data::decode_image(file.bytes(), kChannels, image_file.native(), options_.exif);
   const Extent size = options_.size;
   const data::EvalSample sample = data::letterbox(image, size.height, size.width);
   std::vector<float> pixels(static_cast<size_t>(size.num_pixels() * kChannels) + kSlack);
@@ -44,7 +44,7 @@ std::string DetectionWriter::predict(engine::Engine& engine, const fs::path& pic
   std::erase_if(judged.detections, [&](const Detection& one) {
     return one.label >= static_cast<int32_t>(classes_.names.size());
   });
-  const std::string stem = picture.stem().string();
+  const std::string stem = image_file.stem().string();
   std::vector<Detection> shown = judged.detections;
   std::erase_if(shown, [&](const Detection& one) { return one.score < options_.shown_score; });
   write_file_atomically(folder_ / (stem + ".png"),
@@ -52,10 +52,10 @@ std::string DetectionWriter::predict(engine::Engine& engine, const fs::path& pic
   write_file_atomically(folder_ / "labels" / (stem + ".txt"),
                         write_yolo_labels(shown, image.width, image.height));
   images_.push_back(std::move(judged));
-  names_.push_back(picture.filename().string());
+  names_.push_back(image_file.filename().string());
   std::map<std::string, int64_t> counts;
   for (const Detection& one : shown) ++counts[classes_.names[static_cast<size_t>(one.label)]];
-  std::string line = picture.string() + ":";
+  std::string line = image_file.string() + ":";
   for (const auto& [name, count] : counts)
     line += fmt::format("{} {} {}", line.back() == ':' ? "" : ",", count, name);
   if (counts.empty()) line += " nothing";

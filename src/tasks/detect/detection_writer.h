@@ -20,7 +20,7 @@ class DetectionWriter : public Predictor {
  public:
   DetectionWriter(std::unique_ptr<Detector> detector, DetectionClasses classes,
                   DetectionWriterOptions options, fs::path folder);
-  std::string predict(engine::Engine& engine, const fs::path& picture) override;
+  std::string predict(engine::Engine& engine, const fs::path& image) override;
   void finish() override;
 
  private:

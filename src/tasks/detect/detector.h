@@ -40,7 +40,7 @@ class Detector {
   virtual int64_t side_multiple() const { return 32; }
   /// Returns the formats of the arrays after the images, for images of this size.
   virtual data::ArrayFormats target_formats(Extent size) const = 0;
-  /// Writes a row's targets from boxes in pixels of the input. `last_epochs`: pictures are no longer mixed,
+  /// Writes a row's targets from boxes in pixels of the input. `last_epochs`: images are no longer mixed,
   /// so that losses may be sharper.
   virtual void write_targets(std::span<const data::Box> boxes, Extent size, bool last_epochs,
                              std::span<std::byte* const> arrays) const = 0;

@@ -63,7 +63,7 @@ class FcosObjective : public engine::Objective {
   ValueId losses(Builder& builder, const models::FcosOutputs& predicted,
                  std::span<const ValueId> targets) const {
     const Shape shape = builder.graph().type(predicted.logits).shape;
-    const int64_t pictures = shape[0], rows = shape[0] * shape[1];
+    const int64_t images = shape[0], rows = shape[0] * shape[1];
     const ValueId has_box = cells_with_boxes(builder, targets[CellInput::labels], options_.num_classes);
     const ValueId giou = box_giou(builder, boxes_of(builder, reshaped(builder, predicted.edges, {rows, 4})),
                                   boxes_of(builder, reshaped(builder, targets[CellInput::edges], {rows, 4})));
@@ -74,7 +74,7 @@ class FcosObjective : public engine::Objective {
     const ValueId learned = builder.op("mul", {builder.add(of_box, of_center), has_box});
     const ValueId all =
         builder.add(class_losses(builder, predicted.logits, targets[CellInput::labels]), learned);
-    const ValueId sums = builder.op("sum_trailing", {reshaped(builder, all, {pictures, shape[1]})});
+    const ValueId sums = builder.op("sum_trailing", {reshaped(builder, all, {images, shape[1]})});
     return per_positive_anchor(builder, sums, has_box);
   }
 

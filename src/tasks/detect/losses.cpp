@@ -96,8 +96,8 @@ ValueId sum_of_row(Builder& builder, ValueId values) {
 
 ValueId per_positive_anchor(Builder& builder, ValueId sums, ValueId is_positive) {
   const ValueId more = builder.relu(plus(builder, builder.op("sum_all", {is_positive}), -1));
-  const auto pictures = static_cast<double>(builder.graph().type(sums).shape[0]);
-  const ValueId share = scaled(builder, builder.op("reciprocal", {plus(builder, more, 1)}), pictures);
+  const auto images = static_cast<double>(builder.graph().type(sums).shape[0]);
+  const ValueId share = scaled(builder, builder.op("reciprocal", {plus(builder, more, 1)}), images);
   return builder.op("scale_by", {sums, share});
 }
 

@@ -68,14 +68,14 @@ AgreementClassifier::AgreementClassifier(const data::Dataset& train, uint64_t se
 
 AgreementClassifier::~AgreementClassifier() = default;
 
-std::vector<int32_t> AgreementClassifier::classes(std::span<const data::Image> pictures) const {
+std::vector<int32_t> AgreementClassifier::classes(std::span<const data::Image> generated) const {
   const auto num_values = static_cast<size_t>(state_->size.num_pixels() * state_->channels);
   constexpr size_t kSlack = engine::kInputSlack / sizeof(float);
   std::vector<float> images(static_cast<size_t>(kBatch) * num_values + kSlack);
   const std::vector<int32_t> labels(static_cast<size_t>(kBatch) + kSlack);
   std::vector<int32_t> found;
-  for (size_t begin = 0; begin < pictures.size(); begin += kBatch) {
-    const auto some = pictures.subspan(begin, std::min<size_t>(kBatch, pictures.size() - begin));
+  for (size_t begin = 0; begin < generated.size(); begin += kBatch) {
+    const auto some = generated.subspan(begin, std::min<size_t>(kBatch, generated.size() - begin));
     for (size_t i = 0; i < some.size(); ++i) {
       const data::Image seen = data::resize(data::convert(some[i], state_->channels), state_->size);
       std::ranges::transform(seen.pixels, images.begin() + static_cast<std::ptrdiff_t>(i * num_values),

@@ -22,7 +22,7 @@ class AgreementClassifier {
 
   /// Returns the predicted class of each image. Images are resized and converted to the dataset's size and
   /// channels.
-  std::vector<int32_t> classes(std::span<const data::Image> pictures) const;
+  std::vector<int32_t> classes(std::span<const data::Image> images) const;
 
  private:
   struct State;

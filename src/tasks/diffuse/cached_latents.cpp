@@ -15,29 +15,29 @@ io::CaptionKey caption_key(std::string_view caption, const LatentFormat& format,
           .pooled = format.pooled_width};
 }
 
-CachedLatents::CachedLatents(std::vector<data::CaptionedImage> pictures, const data::Buckets& buckets,
+CachedLatents::CachedLatents(std::vector<data::CaptionedImage> images, const data::Buckets& buckets,
                              const LatentFormat& format, const EncoderHashes& hashes, io::LatentCache cache)
-    : pictures_(std::move(pictures)),
+    : images_(std::move(images)),
       format_(format),
       hash_of_captions_(hashes.captions),
       cache_(std::move(cache)),
       encoded_(format_, cache_) {
-  for (size_t i = 0; i < pictures_.size(); ++i) {
-    const data::CaptionedImage& picture = pictures_[i];
-    crops_.push_back(buckets.crop(picture.size));
-    if (buckets.is_small(picture.size)) small_.push_back(picture.file.filename().string());
-    const MappedFile file(picture.file);
+  for (size_t i = 0; i < images_.size(); ++i) {
+    const data::CaptionedImage& image = images_[i];
+    crops_.push_back(buckets.crop(image.size));
+    if (buckets.is_small(image.size)) small_.push_back(image.file.filename().string());
+    const MappedFile file(image.file);
     // Images read without their EXIF orientation have another hash.
-    const uint64_t content = hash64(file.bytes()) + (picture.exif == Exif::ignore ? 1 : 0);
-    encoded_.add({.content = content, .model = hashes.pictures, .pixels = crops_.back().bucket});
-    image_of_index_.insert(image_of_index_.end(), static_cast<size_t>(picture.repeats), i);
+    const uint64_t content = hash64(file.bytes()) + (image.exif == Exif::ignore ? 1 : 0);
+    encoded_.add({.content = content, .model = hashes.images, .pixels = crops_.back().bucket});
+    image_of_index_.insert(image_of_index_.end(), static_cast<size_t>(image.repeats), i);
   }
 }
 
 std::vector<std::string> CachedLatents::missing_captions() const {
   if (format_.num_tokens == 0) return {};
   std::set<std::string> captions = {""};
-  for (const data::CaptionedImage& picture : pictures_) captions.insert(picture.caption);
+  for (const data::CaptionedImage& image : images_) captions.insert(image.caption);
   std::erase_if(captions, [&](const std::string& caption) { return cache_.holds(key_of(caption)); });
   return {captions.begin(), captions.end()};
 }
@@ -47,7 +47,7 @@ int64_t CachedLatents::num_missing_captions() const { return std::ssize(missing_
 void CachedLatents::encode_latents(FunctionRef<std::vector<float>(const data::Image&)> encode,
                                    FunctionRef<void(int64_t count)> done) const {
   encoded_.make(
-      [&](size_t i) { return encode(data::read_cropped(pictures_[i].file, crops_[i], pictures_[i].exif)); },
+      [&](size_t i) { return encode(data::read_cropped(images_[i].file, crops_[i], images_[i].exif)); },
       done);
 }
 

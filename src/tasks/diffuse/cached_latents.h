@@ -13,7 +13,7 @@ namespace hearth::tasks {
 
 /// Hashes of the weights of the autoencoder and of the text encoders.
 struct EncoderHashes {
-  uint64_t pictures = 0;
+  uint64_t images = 0;
   uint64_t captions = 0;
 };
 
@@ -29,14 +29,14 @@ io::CaptionKey caption_key(std::string_view caption, const LatentFormat& format,
 class CachedLatents : public data::LatentSource {
  public:
   /// Hashes every image file to find its latents in the cache. UserError if one cannot be read.
-  CachedLatents(std::vector<data::CaptionedImage> pictures, const data::Buckets& buckets,
+  CachedLatents(std::vector<data::CaptionedImage> images, const data::Buckets& buckets,
                 const LatentFormat& format, const EncoderHashes& hashes, io::LatentCache cache);
 
   /// Number of images that the cache lacks; of distinct captions, with the empty one.
   int64_t num_missing_images() const { return encoded_.num_missing(); }
   int64_t num_missing_captions() const;
   /// All images; file names of those that are enlarged (Buckets::is_small).
-  const std::vector<data::CaptionedImage>& pictures() const { return pictures_; }
+  const std::vector<data::CaptionedImage>& images() const { return images_; }
   const std::vector<std::string>& small() const { return small_; }
   /// Encodes the missing images into the cache (EncodedImages::make).
   void encode_latents(FunctionRef<std::vector<float>(const data::Image&)> encode,
@@ -52,7 +52,7 @@ class CachedLatents : public data::LatentSource {
   void read(int64_t index, uint64_t key, std::span<float> latents) const override;
   bool is_repeat(int64_t index) const override { return index > 0 && image_of(index) == image_of(index - 1); }
   void text(int64_t index, std::span<float> text, std::span<float> pooled) const override;
-  const std::string& caption(int64_t index) const { return pictures_[image_of(index)].caption; }
+  const std::string& caption(int64_t index) const { return images_[image_of(index)].caption; }
 
  private:
   size_t image_of(int64_t index) const { return image_of_index_.at(static_cast<size_t>(index)); }
@@ -61,10 +61,10 @@ class CachedLatents : public data::LatentSource {
   }
   std::vector<std::string> missing_captions() const;
 
-  std::vector<data::CaptionedImage> pictures_;
+  std::vector<data::CaptionedImage> images_;
   std::vector<data::BucketCrop> crops_;  ///< by image
   std::vector<std::string> small_;
-  std::vector<size_t> image_of_index_;  ///< by index: position in pictures_ and crops_
+  std::vector<size_t> image_of_index_;  ///< by index: position in images_ and crops_
   LatentFormat format_;
   uint64_t hash_of_captions_;
   io::LatentCache cache_;

@@ -71,7 +71,7 @@ class TextCodec : public DiffusionCodec {
     const std::string empty;
     return conditions(std::span(&empty, 1)).front();
   }
-  data::Image picture(std::span<const float> latents, Extent size) const override {
+  data::Image captioned(std::span<const float> latents, Extent size) const override {
     if (!coder_)
       coder_ =
           std::make_unique<encoders::ImageCoder>(options_.autoencoder, options_.compute, options_.memory);
@@ -180,8 +180,8 @@ Folders read_folders(const CaptionedImagesOptions& options) {
 /// Returns the distinct captions.
 std::vector<std::string> captions_of(const Folders& folders) {
   std::set<std::string> captions;
-  for (const auto* pictures : {&folders.train, &folders.prior})
-    for (const data::CaptionedImage& picture : *pictures) captions.insert(picture.caption);
+  for (const auto* images : {&folders.train, &folders.prior})
+    for (const data::CaptionedImage& captioned : *images) captions.insert(captioned.caption);
   return {captions.begin(), captions.end()};
 }
 
@@ -193,18 +193,18 @@ struct Encoders {
 };
 Encoders check_encoders(const CaptionedImagesOptions& options, const Folders& folders) {
   const models::DenoiserConfig& model = options.format.model;
-  const encoders::ImageCoder pictures(options.encoders.autoencoder, options.encoders.compute, 0);
+  const encoders::ImageCoder images(options.encoders.autoencoder, options.encoders.compute, 0);
   const encoders::TextCoder text(options.encoders.model, options.format.text_tokens,
                                  options.encoders.compute);
-  pictures.expect_channels(model.channels);
+  images.expect_channels(model.channels);
   if (text.text_width() != model.text_width || text.pooled_width() != model.pooled_width)
     user_error(
         "the denoiser expects text embeddings of width {} ({} pooled), but got width {} ({} pooled) from {}; "
         "use the text encoders of the same model",
         model.text_width, model.pooled_width, text.text_width(), text.pooled_width(),
         options.encoders.model.string());
-  return {.hashes = {.pictures = pictures.hash(), .captions = text.hash()},
-          .factor = pictures.factor(),
+  return {.hashes = {.images = images.hash(), .captions = text.hash()},
+          .factor = images.factor(),
           .truncation_note = text.truncation_note(captions_of(folders))};
 }
 
@@ -234,7 +234,7 @@ class CaptionedImageData : public DiffusionData {
   const data::LatentSource& held_out() const override { return parts_.held_out(); }
   const DiffusionCodec* codec() const override { return &codec_; }
   std::string describe() const override {
-    std::string text = parts_.describe() + ": " + data::describe_captions(all_.pictures());
+    std::string text = parts_.describe() + ": " + data::describe_captions(all_.images());
     if (prior_) text += fmt::format(", and {} class images", prior_->size());
     if (const int64_t missing = all_.num_missing_images(); missing > 0)
       text += fmt::format("; {} are not encoded yet", missing);
@@ -267,13 +267,13 @@ class CaptionedImageData : public DiffusionData {
   }
 
  private:
-  CachedLatents open(std::vector<data::CaptionedImage> pictures) {
+  CachedLatents open(std::vector<data::CaptionedImage> images) {
     if (options_.skip_bad) {
-      const std::string note = data::remove_unreadable(pictures, options_.encoders.compute.num_threads);
+      const std::string note = data::remove_unreadable(images, options_.encoders.compute.num_threads);
       if (!note.empty()) notes_.push_back("note: " + note);
     }
-    return {std::move(pictures), data::Buckets(options_.resolution),
-            latent_format(options_, encoders_.factor), encoders_.hashes, io::LatentCache(options_.cache)};
+    return {std::move(images), data::Buckets(options_.resolution), latent_format(options_, encoders_.factor),
+            encoders_.hashes, io::LatentCache(options_.cache)};
   }
   void note_small(const CachedLatents& latents) {
     const std::vector<std::string>& small = latents.small();
@@ -281,15 +281,15 @@ class CaptionedImageData : public DiffusionData {
     notes_.push_back(fmt::format(
         "warning: {} of {} images have a side below {} pixels, half of data.image_size, and are "
         "enlarged, which blurs them: {}",
-        small.size(), latents.pictures().size(), options_.resolution / 2, listed(small, kMaxNamed)));
+        small.size(), latents.images().size(), options_.resolution / 2, listed(small, kMaxNamed)));
   }
   /// Throws a UserError for images that cannot be decoded, before any image is encoded.
   void expect_readable(const CachedLatents& latents) const {
     const data::ReadCheck check =
-        data::check_captioned(latents.pictures(), options_.encoders.compute.num_threads);
+        data::check_captioned(latents.images(), options_.encoders.compute.num_threads);
     if (check.faults.empty()) return;
     user_error("{} of {} images cannot be read, the first: {}; set data.bad_records=skip to leave them out",
-               check.faults.size(), latents.pictures().size(), check.faults[0]);
+               check.faults.size(), latents.images().size(), check.faults[0]);
   }
   void prepare(const CachedLatents& latents, const Say& say) const {
     if (const int64_t missing = latents.num_missing_images(); missing > 0) {

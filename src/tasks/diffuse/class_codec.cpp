@@ -21,7 +21,7 @@ class ClassCodec : public DiffusionCodec {
     return made;
   }
   Condition no_condition() const override { return condition(static_cast<int32_t>(options_.num_classes)); }
-  data::Image picture(std::span<const float> latents, Extent size) const override {
+  data::Image image(std::span<const float> latents, Extent size) const override {
     if (!options_.open_autoencoder) return data::image_of(latents, options_.channels, size);
     if (!coder_) coder_ = options_.open_autoencoder();
     return coder_->decode(latents, size);

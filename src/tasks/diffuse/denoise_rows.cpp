@@ -32,23 +32,23 @@ data::ArrayFormats DenoiseFormat::arrays(Extent latents) const {
 int64_t length_of(Extent latents) { return latents.height * kLongestSide + latents.width; }
 Extent extent_of(int64_t length) { return {length / kLongestSide, length % kLongestSide}; }
 
-DenoiseRows::DenoiseRows(const data::LatentSource& pictures, DenoiseFormat format, const Noising& noising,
+DenoiseRows::DenoiseRows(const data::LatentSource& images, DenoiseFormat format, const Noising& noising,
                          double dropout)
-    : pictures_(pictures),
+    : images_(images),
       format_(std::move(format)),
       noising_(noising),
       dropout_(dropout),
-      num_images_(pictures.size()),
-      largest_(largest_extent(pictures)) {}
+      num_images_(images.size()),
+      largest_(largest_extent(images)) {}
 
-DenoiseRows::DenoiseRows(const data::LatentSource& pictures, DenoiseFormat format, const Noising& noising,
+DenoiseRows::DenoiseRows(const data::LatentSource& images, DenoiseFormat format, const Noising& noising,
                          std::vector<double> levels, int64_t num_images)
-    : pictures_(pictures),
+    : images_(images),
       format_(std::move(format)),
       noising_(noising),
       levels_(std::move(levels)),
       num_images_(num_images),
-      largest_(largest_extent(pictures)) {
+      largest_(largest_extent(images)) {
   HEARTH_CHECK(!levels_.empty());
 }
 
@@ -64,14 +64,14 @@ int64_t DenoiseRows::scratch_bytes() const {
 
 void DenoiseRows::make(const data::Row& row, const std::array<std::byte*, data::kMaxArrays>& arrays) const {
   const bool is_fixed = !levels_.empty();
-  const int64_t picture = is_fixed ? row.index / std::ssize(levels_) : row.index;
+  const int64_t image = is_fixed ? row.index / std::ssize(levels_) : row.index;
   const uint64_t key = is_fixed ? kFixedKey : row.key;
   const auto index = static_cast<uint64_t>(row.index);
-  const Extent size = pictures_.extent(picture);
+  const Extent size = images_.extent(image);
   const auto count = static_cast<size_t>(format_.model.channels * size.num_pixels());
   const std::span latents(reinterpret_cast<float*>(row.scratch), count);
   const std::span clean(latents.data() + count, count);
-  pictures_.read(picture, key, latents);
+  images_.read(image, key, latents);
   data::to_tokens(latents, format_.model.channels, size, format_.model.patch, clean);
 
   PhiloxSequence levels(key, index, kLevel), noise(key, index, kNoise), dropout(key, index, kDropout);
@@ -88,17 +88,17 @@ void DenoiseRows::make(const data::Row& row, const std::array<std::byte*, data::
     target[i] = static_cast<float>(at.target_signal) * x + static_cast<float>(at.target_noise) * n;
   }
   const DenoiseSettings settings{.time = static_cast<float>(at.time),
-                                 .weight = static_cast<float>(at.weight * pictures_.weight(picture))};
+                                 .weight = static_cast<float>(at.weight * images_.weight(image))};
   std::memcpy(arrays[DenoiseArray::settings], &settings, sizeof settings);
   const bool is_dropped = dropout.uniform() < dropout_;
   if (format_.has_labels()) {
     *reinterpret_cast<int32_t*>(arrays[DenoiseArray::label]) =
-        is_dropped ? static_cast<int32_t>(format_.model.num_classes) : pictures_.label(picture);
+        is_dropped ? static_cast<int32_t>(format_.model.num_classes) : images_.label(image);
     return;
   }
-  pictures_.text(is_dropped ? -1 : picture,
-                 {floats(DenoiseArray::text), static_cast<size_t>(format_.text_size())},
-                 {floats(DenoiseArray::pooled), static_cast<size_t>(format_.pooled_size())});
+  images_.text(is_dropped ? -1 : image,
+               {floats(DenoiseArray::text), static_cast<size_t>(format_.text_size())},
+               {floats(DenoiseArray::pooled), static_cast<size_t>(format_.pooled_size())});
 }
 
 }  // namespace hearth::tasks

@@ -41,11 +41,10 @@ class DenoiseRows : public data::RowSource {
  public:
   /// Training rows, at random noise levels. `dropout`: share of rows without condition (classifier-free
   /// guidance). The sources must outlive the rows.
-  DenoiseRows(const data::LatentSource& pictures, DenoiseFormat format, const Noising& noising,
-              double dropout);
+  DenoiseRows(const data::LatentSource& images, DenoiseFormat format, const Noising& noising, double dropout);
   /// Evaluation rows: one for each of the first `num_images` images and each level, with noise that never
   /// changes.
-  DenoiseRows(const data::LatentSource& pictures, DenoiseFormat format, const Noising& noising,
+  DenoiseRows(const data::LatentSource& images, DenoiseFormat format, const Noising& noising,
               std::vector<double> levels, int64_t num_images);
 
   int64_t num_rows() const override;
@@ -54,7 +53,7 @@ class DenoiseRows : public data::RowSource {
   void make(const data::Row& row, const std::array<std::byte*, data::kMaxArrays>& arrays) const override;
 
  private:
-  const data::LatentSource& pictures_;
+  const data::LatentSource& images_;
   DenoiseFormat format_;
   const Noising& noising_;
   double dropout_ = 0;

@@ -105,7 +105,7 @@ std::unique_ptr<DiffusionData> open_labeled(const Job& job, int device) {
   LabeledImagesOptions options{.train = dataset_options(recipe, "train"),
                                .held_out = dataset_options(recipe, "test"),
                                .num_classes = model.num_classes,
-                               .val_pictures = recipe.diffuse.val_pictures,
+                               .val_images = recipe.diffuse.val_images,
                                .flip = recipe.data.flip,
                                .seed = recipe.seed,
                                .num_threads = recipe::num_threads(recipe)};
@@ -284,12 +284,12 @@ void check_captions(const recipe::Recipe& recipe, const DataReport& report) {
                                                       : fs::path(recipe.diffuse.prior);
   for (const fs::path& folder : {recipe.data.path, prior}) {
     if (folder.empty()) continue;
-    const auto pictures = data::read_captions(folder, recipe.diffuse.trigger, recipe.data.exif,
-                                              recipe.data.allow_outside, true);
-    const data::ReadCheck check = data::check_captioned(pictures, recipe::num_threads(recipe));
-    report.line(fmt::format("{}: {} images with captions: {}", folder.string(), pictures.size(),
-                            data::describe_captions(pictures)));
-    report.refuse(check.faults, std::ssize(pictures), "training");
+    const auto images = data::read_captions(folder, recipe.diffuse.trigger, recipe.data.exif,
+                                            recipe.data.allow_outside, true);
+    const data::ReadCheck check = data::check_captioned(images, recipe::num_threads(recipe));
+    report.line(fmt::format("{}: {} images with captions: {}", folder.string(), images.size(),
+                            data::describe_captions(images)));
+    report.refuse(check.faults, std::ssize(images), "training");
   }
 }
 
@@ -305,7 +305,7 @@ std::unique_ptr<Task> open(const Job& job, int device) {
                                                           .noising = noising_options(job.recipe),
                                                           .diffuse = job.recipe.diffuse,
                                                           .loader = loader_options(job.recipe),
-                                                          .pictures = open_data(job, device),
+                                                          .images = open_data(job, device),
                                                           .config = job.config_json});
 }
 

@@ -39,9 +39,9 @@ void check_fits(const models::DenoiserConfig& model, int64_t channels, Extent si
 }
 
 DiffuseTaskOptions checked(DiffuseTaskOptions options) {
-  if (options.pictures->train().size() == 0 || options.pictures->held_out().size() == 0)
+  if (options.images->train().size() == 0 || options.images->held_out().size() == 0)
     user_error("found no images to train on or to validate with; check data.path and data.val_share");
-  const int64_t size = options.pictures->train().size();
+  const int64_t size = options.images->train().size();
   if (options.diffuse.judged > 0 && options.format.has_labels() && size < AgreementClassifier::kMinImages)
     user_error("diffuse.judged needs at least {} training images, got {}; try diffuse.judged=0",
                AgreementClassifier::kMinImages, size);
@@ -112,14 +112,14 @@ SamplerOptions sampler_for(const NoisingOptions& noising, const models::Denoiser
 DiffuseTask::DiffuseTask(DiffuseTaskOptions options)
     : options_(checked(std::move(options))),
       noising_(options_.noising),
-      rows_(options_.pictures->train(), options_.format, noising_, options_.diffuse.dropout),
-      eval_rows_(options_.pictures->held_out(), options_.format, noising_,
+      rows_(options_.images->train(), options_.format, noising_, options_.diffuse.dropout),
+      eval_rows_(options_.images->held_out(), options_.format, noising_,
                  {std::begin(kLevels), std::end(kLevels)},
-                 std::min(options_.diffuse.val_pictures, options_.pictures->held_out().size())),
-      order_(lengths_of(options_.pictures->train()), options_.loader.batch),
-      lengths_(joined_lengths(options_.pictures->held_out(), order_)),
-      latents_(most_frequent(options_.pictures->train())) {
-  const data::LatentSource& train = options_.pictures->train();
+                 std::min(options_.diffuse.val_images, options_.images->held_out().size())),
+      order_(lengths_of(options_.images->train()), options_.loader.batch),
+      lengths_(joined_lengths(options_.images->held_out(), order_)),
+      latents_(most_frequent(options_.images->train())) {
+  const data::LatentSource& train = options_.images->train();
   for (const int64_t length : lengths_)
     check_fits(options_.format.model, train.channels(), extent_of(length));
 }
@@ -142,13 +142,13 @@ std::vector<int64_t> DiffuseTask::eval_sizes(int64_t) const {
 
 std::vector<std::string> DiffuseTask::evaluation_prompts() const {
   const std::vector<std::string>& configured = options_.diffuse.prompts;
-  return configured.empty() ? choose_prompts(options_.pictures->prompts()) : configured;
+  return configured.empty() ? choose_prompts(options_.images->prompts()) : configured;
 }
 
 double DiffuseTask::loss_at_fixed_levels(engine::Engine& engine) const {
   data::LoaderOptions options = data::in_order(options_.loader);
   options.batch = eval_batch();
-  const data::LatentSource& held_out = options_.pictures->held_out();
+  const data::LatentSource& held_out = options_.images->held_out();
   LoaderStream stream(eval_rows_, options);
   double sum = 0;
   for (int64_t done = 0; done < eval_rows_.num_rows();) {
@@ -169,7 +169,7 @@ LatentGenerator DiffuseTask::generator(engine::Engine& engine) const {
       .batch = eval_batch(),
       .row_length = length_of(latents_)};
   const distributed::EncodingPhase work(engine.heartbeat());
-  if (made.compares()) made.unconditional = options_.pictures->codec()->no_condition();
+  if (made.compares()) made.unconditional = options_.images->codec()->no_condition();
   return {engine, noising_, std::move(made)};
 }
 
@@ -179,15 +179,15 @@ std::vector<data::Image> DiffuseTask::images_of(engine::Engine& engine, LatentGe
   const distributed::EncodingPhase work(engine.heartbeat());
   std::vector<data::Image> images;
   for (const std::vector<float>& latents : all)
-    images.push_back(options_.pictures->codec()->picture(latents, latents_));
+    images.push_back(options_.images->codec()->image(latents, latents_));
   return images;
 }
 
 std::optional<double> DiffuseTask::measure_agreement(engine::Engine& engine,
                                                      LatentGenerator& generator) const {
   if (options_.diffuse.judged == 0 || !options_.format.has_labels()) return std::nullopt;
-  const std::vector<std::string> classes = options_.pictures->prompts();
-  const std::vector<Condition> known = options_.pictures->codec()->conditions(classes);
+  const std::vector<std::string> classes = options_.images->prompts();
+  const std::vector<Condition> known = options_.images->codec()->conditions(classes);
   std::vector<Condition> requested;
   std::vector<int32_t> labels;
   for (int64_t i = 0; i < options_.diffuse.judged; ++i) {
@@ -196,12 +196,12 @@ std::optional<double> DiffuseTask::measure_agreement(engine::Engine& engine,
   }
   const std::vector<data::Image> made = images_of(engine, generator, requested, kFirstAgreementNoise);
   const distributed::EncodingPhase work(engine.heartbeat());
-  return options_.pictures->agreement(made, labels);
+  return options_.images->agreement(made, labels);
 }
 
 void DiffuseTask::generate_images(engine::Engine& engine, LatentGenerator& generator,
                                   Evaluation& made) const {
-  const DiffusionCodec& codec = *options_.pictures->codec();
+  const DiffusionCodec& codec = *options_.images->codec();
   const std::vector<std::string> prompts = evaluation_prompts();
   const bool has_classes = options_.format.has_labels();
   std::vector<Condition> requested;
@@ -214,18 +214,18 @@ void DiffuseTask::generate_images(engine::Engine& engine, LatentGenerator& gener
   std::vector<data::Image> images = images_of(engine, generator, requested, 0);
   const distributed::EncodingPhase work(engine.heartbeat());
   if (has_classes) {
-    made.pictures.push_back({.name = "classes", .image = image_grid(images, std::ssize(prompts))});
+    made.images.push_back({.name = "classes", .image = image_grid(images, std::ssize(prompts))});
     return;
   }
   for (size_t i = 0; i < images.size(); ++i)
-    made.pictures.push_back({.name = std::to_string(i), .image = std::move(images[i])});
+    made.images.push_back({.name = std::to_string(i), .image = std::move(images[i])});
 }
 
 Evaluation DiffuseTask::evaluate(engine::Engine& engine, int64_t num_shown) const {
   Evaluation made;
   made.loss = loss_at_fixed_levels(engine);
   made.score = -made.loss;
-  if (options_.pictures->codec() == nullptr) return made;
+  if (options_.images->codec() == nullptr) return made;
   LatentGenerator generator = this->generator(engine);
   generate_images(engine, generator, made);
   if (const std::optional<double> agreement =
@@ -241,7 +241,7 @@ std::string DiffuseTask::score_text(double score) const {
 std::string DiffuseTask::evaluation_text(const Evaluation& found) const {
   for (const auto& [name, value] : found.metrics)
     if (std::string_view(name) == kAgreement) return fmt::format("class agreement: {:.3f}", value);
-  return fmt::format("{} images in samples/", found.pictures.size());
+  return fmt::format("{} images in samples/", found.images.size());
 }
 
 std::string DiffuseTask::last_line(const fs::path& log) const {
@@ -282,7 +282,7 @@ void DiffuseTask::save_companions(const fs::path& folder, DType) const {
   write_file_atomically(folder / kModelConfig, options_.config);
   if (!options_.format.has_labels()) return;
   std::string names;
-  for (const std::string& name : options_.pictures->prompts()) names += name + "\n";
+  for (const std::string& name : options_.images->prompts()) names += name + "\n";
   write_file_atomically(folder / kClassNames, names);
 }
 

@@ -12,7 +12,7 @@ struct DiffuseTaskOptions {
   NoisingOptions noising;
   recipe::Diffuse diffuse;
   data::LoaderOptions loader;
-  std::shared_ptr<const DiffusionData> pictures;
+  std::shared_ptr<const DiffusionData> images;
   std::string config;  ///< text of the model's config.json
 };
 
@@ -33,15 +33,15 @@ class DiffuseTask : public Task {
   int64_t num_samples(const data::LoaderPosition&, int64_t count) const override { return count; }
   std::vector<int64_t> row_lengths() const override { return lengths_; }
   std::vector<int64_t> eval_sizes(int64_t batch) const override;
-  void prepare(const Say& say) override { options_.pictures->prepare(evaluation_prompts(), say); }
-  bool is_prepared() const override { return options_.pictures->is_prepared(evaluation_prompts()); }
+  void prepare(const Say& say) override { options_.images->prepare(evaluation_prompts(), say); }
+  bool is_prepared() const override { return options_.images->is_prepared(evaluation_prompts()); }
   using Task::open;
   std::unique_ptr<BatchStream> open(const data::LoaderPosition& from,
                                     const data::LoaderShare& share) const override;
   Evaluation evaluate(engine::Engine& engine, int64_t num_shown) const override;
   const char* unit() const override { return "img"; }
-  std::string describe() const override { return options_.pictures->describe(); }
-  std::string warning() const override { return options_.pictures->warning(); }
+  std::string describe() const override { return options_.images->describe(); }
+  std::string warning() const override { return options_.images->warning(); }
   std::string score_text(double score) const override;
   std::string evaluation_text(const Evaluation& found) const override;
   void report(const Evaluation& last, const fs::path& log, io::ReportData& data) const override;

@@ -26,7 +26,7 @@ class DiffusionCodec {
   /// none.
   virtual std::string note() const { return ""; }
   /// Decodes latents [channels, height, width] into an image. `size`: of the latents.
-  virtual data::Image picture(std::span<const float> latents, Extent size) const = 0;
+  virtual data::Image image(std::span<const float> latents, Extent size) const = 0;
 };
 
 /// Function that opens an autoencoder. Destroying the autoencoder frees its memory.
@@ -71,7 +71,7 @@ class DiffusionData {
   virtual std::vector<std::string> prompts() const = 0;
   /// Returns the share of generated images that show the class of their label; nothing for data without
   /// classes.
-  virtual std::optional<double> agreement(std::span<const data::Image> /*pictures*/,
+  virtual std::optional<double> agreement(std::span<const data::Image> /*images*/,
                                           std::span<const int32_t> /*labels*/) const {
     return std::nullopt;
   }
@@ -89,8 +89,8 @@ struct LatentSpace {
 
 struct LabeledImagesOptions {
   data::DatasetOptions train, held_out;
-  int64_t num_classes = 0;   ///< of the model
-  int64_t val_pictures = 1;  ///< number of held-out images that are evaluated, from all classes
+  int64_t num_classes = 0;  ///< of the model
+  int64_t val_images = 1;   ///< number of held-out images that are evaluated, from all classes
   bool flip = false;
   std::optional<LatentSpace> space;  ///< empty: latents are pixels
   uint64_t seed = 0;                 ///< seed and threads of AgreementClassifier
@@ -101,6 +101,6 @@ struct LabeledImagesOptions {
 std::unique_ptr<DiffusionData> labeled_images(const LabeledImagesOptions& options);
 
 /// Returns a grid of images of one size, `columns` per row, one pixel apart.
-data::Image image_grid(std::span<const data::Image> pictures, int64_t columns);
+data::Image image_grid(std::span<const data::Image> images, int64_t columns);
 
 }  // namespace hearth::tasks

@@ -54,24 +54,23 @@ std::map<std::string, fs::path> find_latents(const fs::path& folder) {
 KohyaLatents::KohyaLatents(const fs::path& folder, int64_t resolution, const LatentFormat& format)
     : folder_(folder), format_(format) {
   for (const auto& [name, path] : find_latents(folder)) {
-    Picture picture{
-        .latents = path, .text = name + std::string(kTextEnding), .array = {}, .latents_size = {}};
-    if (!path_exists(picture.text))
+    Image image{.latents = path, .text = name + std::string(kTextEnding), .array = {}, .latents_size = {}};
+    if (!path_exists(image.text))
       user_error("{}: the file of its caption embeddings, {}, is missing; cache them with sd-scripts too",
-                 path.string(), picture.text.string());
-    choose(picture, resolution);
-    check_text(picture.text);
+                 path.string(), image.text.string());
+    choose(image, resolution);
+    check_text(image.text);
     const fs::path inside = path.lexically_relative(folder.lexically_normal()).parent_path();
     const int64_t repeats = data::parse_folder_name(inside.filename().string()).repeats;
-    image_of_index_.insert(image_of_index_.end(), static_cast<size_t>(repeats), pictures_.size());
-    pictures_.push_back(std::move(picture));
+    image_of_index_.insert(image_of_index_.end(), static_cast<size_t>(repeats), images_.size());
+    images_.push_back(std::move(image));
   }
-  if (pictures_.empty())
+  if (images_.empty())
     user_error("expected caches of sd-scripts (NAME_WWWWxHHHH_flux.npz) in {}, found none", folder.string());
 }
 
-void KohyaLatents::choose(Picture& picture, int64_t resolution) const {
-  const io::NpzFile file(picture.latents);
+void KohyaLatents::choose(Image& image, int64_t resolution) const {
+  const io::NpzFile file(image.latents);
   const int64_t max_latents = resolution * resolution / (format_.factor * format_.factor);
   int64_t smallest = 0;
   for (const std::string& name : file.names()) {
@@ -82,19 +81,19 @@ void KohyaLatents::choose(Picture& picture, int64_t resolution) const {
       user_error(
           "{}: expected latents [{}, height, width] whose sides are multiples of {}, got {}; is the cache "
           "another model's?",
-          picture.latents.string(), format_.channels, format_.patch, to_string(shape));
+          image.latents.string(), format_.channels, format_.patch, to_string(shape));
     const Extent size(shape[1], shape[2]);
     smallest = smallest == 0 ? size.num_pixels() : std::min(smallest, size.num_pixels());
-    if (size.num_pixels() > max_latents || size.num_pixels() <= picture.latents_size.num_pixels()) continue;
-    picture.array = name;
-    picture.latents_size = size;
+    if (size.num_pixels() > max_latents || size.num_pixels() <= image.latents_size.num_pixels()) continue;
+    image.array = name;
+    image.latents_size = size;
   }
-  if (!picture.array.empty()) return;
-  if (smallest == 0) user_error("{}: expected an array 'latents_HxW', found none", picture.latents.string());
+  if (!image.array.empty()) return;
+  if (smallest == 0) user_error("{}: expected an array 'latents_HxW', found none", image.latents.string());
   user_error(
       "{}: the latents exceed the {}x{} pixels of data.image_size: the smallest have {} pixels; increase "
       "data.image_size, or cache them at this size",
-      picture.latents.string(), resolution, resolution, smallest * format_.factor * format_.factor);
+      image.latents.string(), resolution, resolution, smallest * format_.factor * format_.factor);
 }
 
 void KohyaLatents::check_text(const fs::path& path) const {
@@ -119,7 +118,7 @@ void KohyaLatents::check_text(const fs::path& path) const {
 }
 
 void KohyaLatents::read(int64_t index, uint64_t /*key*/, std::span<float> latents) const {
-  const Picture& from = picture(index);
+  const Image& from = image(index);
   io::NpzFile(from.latents)
       .read_floats(from.array, {format_.channels, from.latents_size.height, from.latents_size.width},
                    latents);
@@ -129,7 +128,7 @@ void KohyaLatents::text(int64_t index, std::span<float> text, std::span<float> p
   if (index < 0)
     user_error("the caches of sd-scripts in {} lack embeddings of the empty text; set diffuse.dropout=0",
                folder_.string());
-  const io::NpzFile file(picture(index).text);
+  const io::NpzFile file(image(index).text);
   file.read_floats(kText, {format_.num_tokens, format_.text_width}, text);
   file.read_floats(kPooled, {format_.pooled_width}, pooled);
 }

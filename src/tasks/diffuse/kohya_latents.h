@@ -12,7 +12,7 @@ namespace hearth::tasks {
 /// Caches that kohya's sd-scripts made for FLUX.1 (--cache_latents_to_disk and
 /// --cache_text_encoder_outputs_to_disk), in a folder and those below it: NAME_WWWWxHHHH_flux.npz with
 /// "latents_HxW" f32 [16, H, W], shifted and scaled already, and NAME_flux_te.npz with t5_out [tokens, 4096]
-/// and l_pooled [768]. Pictures and captions themselves are not needed. In folders called NUM_NAME they come
+/// and l_pooled [768]. Images and captions themselves are not needed. In folders called NUM_NAME they come
 /// NUM times. Files are read when they are asked for.
 class KohyaLatents : public data::LatentSource {
  public:
@@ -23,28 +23,26 @@ class KohyaLatents : public data::LatentSource {
 
   int64_t size() const override { return std::ssize(image_of_index_); }
   int64_t channels() const override { return format_.channels; }
-  Extent extent(int64_t index) const override { return picture(index).latents_size; }
+  Extent extent(int64_t index) const override { return image(index).latents_size; }
   void read(int64_t index, uint64_t key, std::span<float> latents) const override;
-  bool is_repeat(int64_t index) const override { return index > 0 && &picture(index) == &picture(index - 1); }
+  bool is_repeat(int64_t index) const override { return index > 0 && &image(index) == &image(index - 1); }
   /// UserError for the empty text (index -1), which these caches lack.
   void text(int64_t index, std::span<float> text, std::span<float> pooled) const override;
 
  private:
   /// Files of an image.
-  struct Picture {
+  struct Image {
     fs::path latents, text;
     std::string array;  ///< name of the array in `latents`
     Extent latents_size;
   };
-  const Picture& picture(int64_t index) const {
-    return pictures_[image_of_index_.at(static_cast<size_t>(index))];
-  }
-  void choose(Picture& picture, int64_t resolution) const;
+  const Image& image(int64_t index) const { return images_[image_of_index_.at(static_cast<size_t>(index))]; }
+  void choose(Image& image, int64_t resolution) const;
   void check_text(const fs::path& path) const;
 
   fs::path folder_;
-  std::vector<Picture> pictures_;
-  std::vector<size_t> image_of_index_;  ///< by index: position in pictures_
+  std::vector<Image> images_;
+  std::vector<size_t> image_of_index_;  ///< by index: position in images_
   LatentFormat format_;
 };
 

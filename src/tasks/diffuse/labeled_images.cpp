@@ -23,7 +23,7 @@ class LabeledImageData : public DiffusionData {
       : options_(options),
         train_images_(data::open_dataset(options.train)),
         held_out_images_(data::open_dataset(options.held_out)),
-        chosen_(*held_out_images_, stratified_indices(options.val_pictures, held_out_images_->size())),
+        chosen_(*held_out_images_, stratified_indices(options.val_images, held_out_images_->size())),
         train_(*train_images_, options.flip),
         held_out_(chosen_),
         codec_(class_codec({.classes = numbered(names()),
@@ -80,10 +80,10 @@ class LabeledImageData : public DiffusionData {
                     [&](int64_t) { progress(++count); });
   }
   bool is_prepared(std::span<const std::string>) const override { return num_missing() == 0; }
-  std::optional<double> agreement(std::span<const data::Image> pictures,
+  std::optional<double> agreement(std::span<const data::Image> images,
                                   std::span<const int32_t> labels) const override {
     const AgreementClassifier classifier(*train_images_, options_.seed, options_.num_threads);
-    const std::vector<int32_t> seen = classifier.classes(pictures);
+    const std::vector<int32_t> seen = classifier.classes(images);
     int64_t right = 0;
     for (size_t i = 0; i < seen.size(); ++i) right += seen[i] == labels[i] ? 1 : 0;
     return static_cast<double>(right) / static_cast<double>(seen.size());
@@ -110,16 +110,16 @@ std::unique_ptr<DiffusionData> labeled_images(const LabeledImagesOptions& option
   return std::make_unique<LabeledImageData>(options);
 }
 
-data::Image image_grid(std::span<const data::Image> pictures, int64_t columns) {
-  HEARTH_CHECK(!pictures.empty());
-  const data::Image& first = pictures[0];
-  const int64_t rows = (std::ssize(pictures) + columns - 1) / columns;
+data::Image image_grid(std::span<const data::Image> images, int64_t columns) {
+  HEARTH_CHECK(!images.empty());
+  const data::Image& first = images[0];
+  const int64_t rows = (std::ssize(images) + columns - 1) / columns;
   data::Image grid{.height = rows * (first.height + 1) - 1,
                    .width = columns * (first.width + 1) - 1,
                    .channels = first.channels};
   grid.pixels.assign(static_cast<size_t>(grid.height * grid.width * grid.channels), kGap);
-  for (int64_t i = 0; i < std::ssize(pictures); ++i) {
-    const data::Image& one = pictures[static_cast<size_t>(i)];
+  for (int64_t i = 0; i < std::ssize(images); ++i) {
+    const data::Image& one = images[static_cast<size_t>(i)];
     HEARTH_CHECK(one.size() == first.size() && one.channels == first.channels);
     const int64_t top = i / columns * (first.height + 1), left = i % columns * (first.width + 1);
     for (int64_t y = 0; y < one.height; ++y) {

@@ -33,27 +33,25 @@ class PartOfLatents : public data::LatentSource {
 /// subject.
 class JoinedLatents : public data::LatentSource {
  public:
-  JoinedLatents(const data::LatentSource& pictures, const data::LatentSource& prior, double weight)
-      : pictures_(pictures), prior_(prior), weight_(weight) {}
-  int64_t size() const override { return pictures_.size() + prior_.size(); }
-  int64_t channels() const override { return pictures_.channels(); }
+  JoinedLatents(const data::LatentSource& images, const data::LatentSource& prior, double weight)
+      : images_(images), prior_(prior), weight_(weight) {}
+  int64_t size() const override { return images_.size() + prior_.size(); }
+  int64_t channels() const override { return images_.channels(); }
   Extent extent(int64_t index) const override {
-    return is_prior(index) ? prior_.extent(index - pictures_.size()) : pictures_.extent(index);
+    return is_prior(index) ? prior_.extent(index - images_.size()) : images_.extent(index);
   }
   void read(int64_t index, uint64_t key, std::span<float> latents) const override {
-    is_prior(index) ? prior_.read(index - pictures_.size(), key, latents)
-                    : pictures_.read(index, key, latents);
+    is_prior(index) ? prior_.read(index - images_.size(), key, latents) : images_.read(index, key, latents);
   }
   double weight(int64_t index) const override { return is_prior(index) ? weight_ : 1; }
   void text(int64_t index, std::span<float> text, std::span<float> pooled) const override {
-    is_prior(index) ? prior_.text(index - pictures_.size(), text, pooled)
-                    : pictures_.text(index, text, pooled);
+    is_prior(index) ? prior_.text(index - images_.size(), text, pooled) : images_.text(index, text, pooled);
   }
 
  private:
-  bool is_prior(int64_t index) const { return index >= pictures_.size(); }
+  bool is_prior(int64_t index) const { return index >= images_.size(); }
 
-  const data::LatentSource& pictures_;
+  const data::LatentSource& images_;
   const data::LatentSource& prior_;
   double weight_;
 };

@@ -36,7 +36,7 @@ std::vector<int> visited_steps(int64_t count) {
 struct Coefficients {
   float signal, noise;
   bool is_v;
-  float picture(float x, float prediction) const {
+  float image(float x, float prediction) const {
     return is_v ? signal * x - noise * prediction : (x - noise * prediction) / signal;
   }
   float epsilon(float x, float prediction) const {
@@ -59,8 +59,8 @@ void ddim(const Noising& noising, const SamplerOptions& options, Denoise denoise
     const Coefficients here = coefficients_at(noising, steps[i]),
                        next = coefficients_at(noising, steps[i + 1]);
     for (size_t j = 0; j < x.size(); ++j) {
-      const float picture = here.picture(x[j], prediction[j]);
-      x[j] = next.signal * picture + next.noise * here.epsilon(x[j], prediction[j]);
+      const float image = here.image(x[j], prediction[j]);
+      x[j] = next.signal * image + next.noise * here.epsilon(x[j], prediction[j]);
     }
   }
 }
@@ -71,13 +71,13 @@ double log_snr(const Coefficients& parts) { return std::log(parts.signal) - std:
 /// DPM-Solver++(2M): multistep of order 2 in the predicted image, with the log-SNR as time.
 void dpm(const Noising& noising, const SamplerOptions& options, Denoise denoise, std::span<float> x) {
   const std::vector<int> steps = visited_steps(options.steps);
-  std::vector<float> prediction(x.size()), picture(x.size()), before(x.size());
+  std::vector<float> prediction(x.size()), image(x.size()), before(x.size());
   std::optional<double> last_stride;
   for (size_t i = 0; i + 1 < steps.size(); ++i) {
     denoise(x, steps[i], prediction);
     const Coefficients here = coefficients_at(noising, steps[i]),
                        next = coefficients_at(noising, steps[i + 1]);
-    for (size_t j = 0; j < x.size(); ++j) picture[j] = here.picture(x[j], prediction[j]);
+    for (size_t j = 0; j < x.size(); ++j) image[j] = here.image(x[j], prediction[j]);
     // The last step, to zero noise, is of order 1: its stride in log-SNR is infinite.
     const bool is_last = steps[i + 1] < 0;
     const double stride = is_last ? 0 : log_snr(next) - log_snr(here);
@@ -85,8 +85,8 @@ void dpm(const Noising& noising, const SamplerOptions& options, Denoise denoise,
     const auto kept = static_cast<float>(is_last ? 0 : next.noise / here.noise);
     const auto gained = static_cast<float>(is_last ? 1 : -next.signal * std::expm1(-stride));
     for (size_t j = 0; j < x.size(); ++j)
-      x[j] = kept * x[j] + gained * (picture[j] + along * (picture[j] - before[j]));
-    before.swap(picture);
+      x[j] = kept * x[j] + gained * (image[j] + along * (image[j] - before[j]));
+    before.swap(image);
     last_stride = stride;
   }
 }

@@ -34,10 +34,10 @@ MaskPredictor::MaskPredictor(engine::Engine& engine, MaskInput input, int64_t ba
   class_weights_.resize(class_weights_.size() + kSlack);
 }
 
-std::vector<MaskPredictor::Window> MaskPredictor::windows(Extent picture) const {
+std::vector<MaskPredictor::Window> MaskPredictor::windows(Extent image) const {
   std::vector<Window> made;
-  for (const int64_t top : positions(picture.height, input_.size.height)) {
-    for (const int64_t left : positions(picture.width, input_.size.width)) made.push_back({top, left});
+  for (const int64_t top : positions(image.height, input_.size.height)) {
+    for (const int64_t left : positions(image.width, input_.size.width)) made.push_back({top, left});
   }
   return made;
 }
@@ -55,9 +55,9 @@ void MaskPredictor::fill_row(const data::Image& scaled, const data::Image* truth
       data::number_mask(labels_, input_.class_weights, masks_.data() + row * size.num_pixels());
 }
 
-data::Image MaskPredictor::predict(const data::Image& picture, const data::Image* truth, Loss* loss) {
+data::Image MaskPredictor::predict(const data::Image& image, const data::Image* truth, Loss* loss) {
   const Extent size = input_.size;
-  const data::Image scaled = input_.resizes ? data::resize(picture, size) : picture;
+  const data::Image scaled = input_.resizes ? data::resize(image, size) : image;
   const std::vector<Window> all = windows(scaled.size());
   std::vector<float> sums(
       input_.resizes ? 0 : static_cast<size_t>(scaled.size().num_pixels() * input_.num_classes));
@@ -87,7 +87,7 @@ data::Image MaskPredictor::predict(const data::Image& picture, const data::Image
     }
   }
   if (!input_.resizes) made = argmax(sums, scaled.size());
-  return made.size() == picture.size() ? made : data::resize_mask(made, picture.size());
+  return made.size() == image.size() ? made : data::resize_mask(made, image.size());
 }
 
 void MaskPredictor::add_window(const float* from, Window window, Extent full,

@@ -22,22 +22,22 @@ class MaskPredictor {
   /// The engine must evaluate micro-batches of `batch` rows and, for sliding windows, output probabilities.
   MaskPredictor(engine::Engine& engine, MaskInput input, int64_t batch);
 
-  /// Returns a mask with the class of each pixel. `picture`: RGB.
-  data::Image predict(const data::Image& picture) { return predict(picture, nullptr, nullptr); }
+  /// Returns a mask with the class of each pixel. `image`: RGB.
+  data::Image predict(const data::Image& image) { return predict(image, nullptr, nullptr); }
   /// Sum of the losses of windows, and their number.
   struct Loss {
     double sum = 0;
     int64_t count = 0;
   };
   /// As above; adds to `loss` (may be null) the losses against the true mask (null: unlabeled).
-  data::Image predict(const data::Image& picture, const data::Image* truth, Loss* loss);
+  data::Image predict(const data::Image& image, const data::Image* truth, Loss* loss);
 
  private:
   struct Window {
     int64_t top, left;
   };
   /// Returns the windows that cover an image.
-  std::vector<Window> windows(Extent picture) const;
+  std::vector<Window> windows(Extent image) const;
   /// Adds a window's probabilities [height, width, classes] to the sums of the full image.
   void add_window(const float* from, Window window, Extent full, std::vector<float>& sums) const;
   /// Returns the class with the highest sum for each pixel.

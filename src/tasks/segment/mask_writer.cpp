@@ -17,11 +17,11 @@ MaskWriter::MaskWriter(MaskInput input, std::vector<data::MaskClass> classes, fs
   make_folder(folder_);
 }
 
-std::string MaskWriter::predict(engine::Engine& engine, const fs::path& picture) {
-  const MappedFile file(picture);
-  const data::Image image = data::decode_image(file.bytes(), 3, picture.native(), input_.exif);
+std::string MaskWriter::predict(engine::Engine& engine, const fs::path& image_file) {
+  const MappedFile file(image_file);
+  const data::Image image = data::decode_image(file.bytes(), 3, image_file.native(), input_.exif);
   const data::Image mask = MaskPredictor(engine, input_, 1).predict(image);
-  const std::string stem = (folder_ / picture.stem()).string();
+  const std::string stem = (folder_ / image_file.stem()).string();
   write_file_atomically(stem + ".png", data::encode_png(mask, palette_));
   write_file_atomically(stem + "_color.png", data::encode_png(data::colorize(mask, classes_)));
   write_file_atomically(stem + "_overlay.png", data::encode_png(data::overlay(image, mask, classes_)));
@@ -29,7 +29,7 @@ std::string MaskWriter::predict(engine::Engine& engine, const fs::path& picture)
   for (size_t i = 0; i < classes_.size(); ++i)
     found.emplace_back(std::ranges::count(mask.pixels, static_cast<uint8_t>(i)), i);
   std::sort(found.rbegin(), found.rend());
-  std::string line = picture.string() + ":";
+  std::string line = image_file.string() + ":";
   for (size_t i = 0; i < std::min(kMaxListed, found.size()) && found[i].first > 0; ++i) {
     line +=
         fmt::format("{} {} {:.1f}%", i == 0 ? "" : ",", classes_[found[i].second].name,

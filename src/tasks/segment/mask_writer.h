@@ -10,7 +10,7 @@ namespace hearth::tasks {
 class MaskWriter : public Predictor {
  public:
   MaskWriter(MaskInput input, std::vector<data::MaskClass> classes, fs::path folder);
-  std::string predict(engine::Engine& engine, const fs::path& picture) override;
+  std::string predict(engine::Engine& engine, const fs::path& image) override;
 
  private:
   MaskInput input_;
