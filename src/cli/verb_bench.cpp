@@ -94,16 +94,16 @@ int64_t bytes_option(const char* flag, const std::string& text) {
 struct CommArguments {
   std::string transport = "shm", device = "gpu";
   int num_ranks = 2;
-  std::string least = "1KiB", most = "256MiB", wire = "f32";
+  std::string min = "1KiB", max = "256MiB", wire = "f32";
   bool json = false;
 };
 
 distributed::CommBenchOptions options_of(const CommArguments& arguments) {
-  distributed::CommBenchOptions options{.min_bytes = bytes_option("--least", arguments.least),
-                                        .max_bytes = bytes_option("--most", arguments.most)};
+  distributed::CommBenchOptions options{.min_bytes = bytes_option("--min", arguments.min),
+                                        .max_bytes = bytes_option("--max", arguments.max)};
   check_range("--ranks", arguments.num_ranks, 2, 64);
-  check_range("--least", options.min_bytes, 1, options.max_bytes);
-  check_range("--most", options.max_bytes, 1, int64_t{4} << 30);
+  check_range("--min", options.min_bytes, 1, options.max_bytes);
+  check_range("--max", options.max_bytes, 1, int64_t{4} << 30);
   if (arguments.device != "gpu" && arguments.device != "emulated")
     user_error("expected gpu or emulated for --device, got '{}'", arguments.device);
   if (arguments.wire != "f32" && arguments.wire != "bf16")
@@ -143,8 +143,10 @@ void add_bench_comm(CLI::App& bench) {
                    "shm (default), nccl (NCCL or RCCL, between GPUs), or mpi (under mpirun)");
   verb->add_option("--device", arguments->device, "Devices for nccl: gpu (default) or emulated");
   verb->add_option("--ranks", arguments->num_ranks, "Processes (shm) or GPUs (nccl) (default 2)");
-  verb->add_option("--least", arguments->least, "Size of the smallest array (default 1KiB)");
-  verb->add_option("--most", arguments->most, "Size of the largest array (default 256MiB)");
+  CLI::Option* min = verb->add_option("--min", arguments->min, "Size of the smallest array (default 1KiB)");
+  CLI::Option* max = verb->add_option("--max", arguments->max, "Size of the largest array (default 256MiB)");
+  add_former_name(*verb, "--least", *min);
+  add_former_name(*verb, "--most", *max);
   verb->add_option("--wire", arguments->wire, "Data type of transfers: f32 (default) or bf16");
   verb->add_flag("--json", arguments->json, "Print JSON");
   verb->callback([=] { run_bench_comm(*arguments); });

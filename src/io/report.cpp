@@ -64,7 +64,7 @@ std::string charts(const ReportData& data) {
                                ? ""
                                : line_chart("Learning rate", {{"rate", "#805ad5", data.learning_rate}});
   std::string html = "<div class='charts'>" + loss_chart(data) + score + rate;
-  for (const std::string& picture : data.charts) html += picture;
+  for (const std::string& chart : data.charts) html += chart;
   return html + "</div>";
 }
 

@@ -70,8 +70,8 @@ std::string read_value(const YAML::Node& node, uint64_t& value) {
 
 std::string read_value(const YAML::Node& node, int64_t& value, IntegerRange limits) {
   const auto number = number_of<int64_t>(node);
-  if (!number || *number < limits.min || *number > limits.most)
-    return fmt::format("a whole number from {} to {}", limits.min, limits.most);
+  if (!number || *number < limits.min || *number > limits.max)
+    return fmt::format("a whole number from {} to {}", limits.min, limits.max);
   value = *number;
   return "";
 }
@@ -90,9 +90,9 @@ std::string read_value(const YAML::Node& node, Extent& value, SideRange limits) 
   } else if (!read_numbers(node, sides).empty() || sides.size() != 2) {
     sides.clear();
   }
-  const auto fits = [&](int64_t side) { return side >= limits.min && side <= limits.most; };
+  const auto fits = [&](int64_t side) { return side >= limits.min && side <= limits.max; };
   if (sides.empty() || !std::ranges::all_of(sides, fits))
-    return fmt::format("a whole number from {} to {}, or two as [width, height]", limits.min, limits.most);
+    return fmt::format("a whole number from {} to {}, or two as [width, height]", limits.min, limits.max);
   value = {sides[1], sides[0]};
   return "";
 }

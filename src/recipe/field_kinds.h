@@ -14,15 +14,15 @@ namespace hearth::recipe {
 
 // Limits of values, one type for each kind of key.
 
-/// Integers in [least, most].
+/// Integers in [min, max].
 struct IntegerRange {
   int64_t min;
-  int64_t most = int64_t{1} << 40;
+  int64_t max = int64_t{1} << 40;
 };
-/// Image size in pixels: the side of a square, or [width, height]; each in [least, most].
+/// Image size in pixels: the side of a square, or [width, height]; each in [min, max].
 struct SideRange {
   int64_t min;
-  int64_t most;
+  int64_t max;
 };
 /// Numbers in [least, below).
 struct RealRange {

@@ -177,7 +177,7 @@ void add_image_fields(std::vector<Field>& fields) {
       "masks: file with a line NAME or NAME,RED,GREEN,BLUE per class; empty: classes.csv, class_dict.csv or "
       "classes.txt in data.path",
       &Data::classes);
-  key("keep_pictures",
+  key("keep_images",
       "folder, masks, boxes: memory for decoded images, e.g. 2GiB, so that each file is read once; shared by "
       "all devices; 0: off",
       &Data::keep_images, Bytes{"a size like 2GiB, or 0"});
@@ -323,10 +323,10 @@ void add_detect_fields(std::vector<Field>& fields) {
 
 void add_bad_step_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "bad_steps", &Recipe::bad_steps);
-  key("most",
+  key("max",
       "Max number of updates to roll back and skip with their samples, because loss or gradients are not "
       "finite",
-      &BadSteps::most, IntegerRange{0, 1000000});
+      &BadSteps::max, IntegerRange{0, 1000000});
   key("z_score",
       "Also skip an update whose loss is this number of standard deviations above the mean; 0: off",
       &BadSteps::z_score, RealRange{0, 1e6});
@@ -375,7 +375,7 @@ void add_diffuse_fields(std::vector<Field>& fields) {
   key("prior_weight", "Loss weight of the images in diffuse.prior", &Diffuse::prior_weight,
       RealRange{0, 100});
   key("text_tokens", "Max tokens of a caption", &Diffuse::text_tokens, IntegerRange{1, 4096});
-  key("val_pictures", "Number of held-out images for the loss at fixed noise", &Diffuse::val_images,
+  key("val_images", "Number of held-out images for the loss at fixed noise", &Diffuse::val_images,
       IntegerRange{1, 100000});
   key("prompts",
       "Prompts of the images that evaluations generate, e.g. [a red house]; empty: classes or captions of "

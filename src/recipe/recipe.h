@@ -243,7 +243,7 @@ struct Detect {
 /// Rollback of bad steps: after an update with a non-finite loss or gradient, or a loss spike, the run
 /// returns to the newest checkpoint and skips the samples of that update (run/rollback.h).
 struct BadSteps {
-  int64_t most = 10;   ///< max skipped updates of a run; the run also ends after three in a row
+  int64_t max = 10;   ///< max skipped updates of a run; the run also ends after three in a row
   double z_score = 0;  ///< a loss above mean + z_score standard deviations is a spike; 0: off
 };
 

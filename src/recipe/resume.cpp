@@ -74,7 +74,7 @@ constexpr ResumeKey kKeys[] = {
     {"train.clip_norm"},
     {"train.ema", "from one value above 0 to another", keeps_average},
     {"train.early_stop"},
-    {"bad_steps.most"},
+    {"bad_steps.max"},
     {"bad_steps.z_score"},
     {"optimizer.lr"},
     {"optimizer.momentum", "from one value above 0 to another", keeps_momentum},
@@ -96,7 +96,7 @@ constexpr ResumeKey kKeys[] = {
     {"dpo.label_smoothing"},
     // Reading, augmentation and evaluation of samples.
     {"data.threads"},
-    {"data.keep_pictures"},
+    {"data.keep_images"},
     {"data.bad_records"},
     {"data.crop_padding"},
     {"data.flip"},

@@ -53,7 +53,7 @@ void Rollback::record_good_step(const engine::StepResult& result, RunState& stat
 
 bool Rollback::may_skip(const RunState& state) const {
   // Without an earlier finite loss there is no good step to return to.
-  return state.losses.count > 0 && state.num_bad < worker_.recipe.bad_steps.most &&
+  return state.losses.count > 0 && state.num_bad < worker_.recipe.bad_steps.max &&
          state.num_bad_in_row + 1 < kMaxInRow;
 }
 

@@ -298,8 +298,8 @@ void Trainer::roll_back(const engine::StepResult& result, const std::string& fau
   const int64_t bad = state_.step + 1;
   rollback_->roll_back(result, state_, [&] { start_over(); });
   report_event(
-      bad, fmt::format("step {}: {}; rolled back to step {}, its samples will be skipped (bad_steps.most={})",
-                       bad, fault, state_.step, recipe_.bad_steps.most));
+      bad, fmt::format("step {}: {}; rolled back to step {}, its samples will be skipped (bad_steps.max={})",
+                       bad, fault, state_.step, recipe_.bad_steps.max));
   stream_.emplace(task_->open(state_.position, engine_->share()));
 }
 

@@ -123,10 +123,10 @@ TEST_F(BadSteps, GoBackToTheFirstWeightsWithoutACheckpoint) {
 }
 
 TEST_F(BadSteps, AreLimited) {
-  refused(train("nan", "run") + "bad_steps.most=1",
+  refused(train("nan", "run") + "bad_steps.max=1",
           {"training stopped at step 58: the loss is NaN, first in the data", "after 1 skipped steps",
            "run/checkpoints/step-000000056", "optimizer.lr"});
-  refused(train("huge", "spike") + kWithoutNorm + "bad_steps.most=0",
+  refused(train("huge", "spike") + kWithoutNorm + "bad_steps.max=0",
           {"training stopped at step 26: the loss is ", " deviations above", "bad_steps.z_score"});
 }
 

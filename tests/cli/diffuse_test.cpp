@@ -30,7 +30,7 @@ class Diffuse : public Program {
     return fmt::format(R"(model: {{config: {}}}
 data: {{kind: shapes, image_size: 16, count: 64, val_count: 8}}
 train: {{objective: {}, steps: 6, batch: 8, checkpoint_every: 2, eval_every: 3, ema: 0.5}}
-diffuse: {{steps: 2, val_pictures: 4}}
+diffuse: {{steps: 2, val_images: 4}}
 optimizer: {{name: adamw, lr: 0.01}}
 threads: 1
 )",
@@ -178,7 +178,7 @@ class LatentDiffuse : public Diffuse {
     put("latent.yaml", R"(model: {config: latent.json, autoencoder: vae}
 data: {kind: shapes, image_size: 16, count: 64, val_count: 8, flip: true, cache: cache}
 train: {objective: flow, steps: 6, batch: 8, checkpoint_every: 2, eval_every: 3, ema: 0.5}
-diffuse: {steps: 2, val_pictures: 4}
+diffuse: {steps: 2, val_images: 4}
 optimizer: {name: adamw, lr: 0.01}
 threads: 1
 )");

@@ -151,8 +151,8 @@ TEST_F(Classification, AFolderPerClassIsEnough) {
 
 TEST_F(Classification, KeptImagesTrainToTheSameBits) {
   for (const char* keep : {"0", "500B", "1MiB"})
-    works(fmt::format("hearth train c.yaml data.keep_pictures={0} --out run{0}", keep));
-  EXPECT_THAT(works("hearth plan c.yaml data.keep_pictures=1MiB"), HasSubstr("image cache, at most"));
+    works(fmt::format("hearth train c.yaml data.keep_images={0} --out run{0}", keep));
+  EXPECT_THAT(works("hearth plan c.yaml data.keep_images=1MiB"), HasSubstr("image cache, at most"));
   EXPECT_TRUE(get("run0/model.safetensors") == get("run500B/model.safetensors"));
   EXPECT_TRUE(get("run0/model.safetensors") == get("run1MiB/model.safetensors"));
 }
@@ -196,7 +196,7 @@ TEST_F(Segmentation, TrainsEvaluatesAndPredicts) {
 
 TEST_F(Segmentation, KeptImagesTrainToTheSameBits) {
   works("hearth train s.yaml train.epochs=3 train.steps=0 --out plain");
-  works("hearth train s.yaml train.epochs=3 train.steps=0 data.keep_pictures=1MiB --out kept");
+  works("hearth train s.yaml train.epochs=3 train.steps=0 data.keep_images=1MiB --out kept");
   EXPECT_TRUE(get("plain/model.safetensors") == get("kept/model.safetensors"));
   EXPECT_EQ(last_eval_loss("plain"), last_eval_loss("kept"));
 }

@@ -428,7 +428,7 @@ TEST_F(Verbs, BenchProfilesEachOp) {
 }
 
 TEST_F(Verbs, BenchTimesWhatProcessesTellOneAnother) {
-  const Json result = Json::parse(works("hearth bench comm --ranks 3 --least 4KiB --most 16KiB --json"));
+  const Json result = Json::parse(works("hearth bench comm --ranks 3 --min 4KiB --max 16KiB --json"));
   EXPECT_GT(result.at("copy_bytes_per_second").get<double>(), 0);
   std::string found;
   for (const Json& timing : result.at("timings")) {

@@ -120,7 +120,7 @@ def check_pictures(folder):
 model: {{config: {folder / "config.json"}}}
 data: {{kind: shapes, image_size: 16, count: 16, val_count: 4}}
 train: {{objective: v, steps: 4, batch: 4, eval_every: 2}}
-diffuse: {{steps: 2, val_pictures: 2}}
+diffuse: {{steps: 2, val_images: 2}}
 """)
     run = folder / "run"
     hearth("train", folder / "recipe.yaml", "--out", run)

@@ -61,7 +61,7 @@ def overfit(folder):
 model: {{path: {model}}}
 data: {{kind: captions, path: {pictures}, image_size: {SIDE}, val_share: 0, cache: {folder / "cache"}}}
 train: {{objective: flow, steps: 1500, batch: 8, eval_every: 1500, eval_on_start: true, clip_norm: 1}}
-diffuse: {{sampling: sigmoid, std: 1.5, dropout: 0, text_tokens: {TOKENS}, steps: 20, guidance: 1, val_pictures: 8}}
+diffuse: {{sampling: sigmoid, std: 1.5, dropout: 0, text_tokens: {TOKENS}, steps: 20, guidance: 1, val_images: 8}}
 adapter: {{name: lora, rank: 48, alpha: 48}}
 optimizer: {{name: adamw, lr: 0.004}}
 schedule: {{name: cosine, warmup_steps: 50}}

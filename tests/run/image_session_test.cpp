@@ -14,7 +14,7 @@ constexpr const char* kDitRun = R"(
 model: {config: DIT}
 data: {kind: shapes, image_size: 16, count: 16, val_count: 8}
 train: {objective: epsilon, steps: 1, batch: 8}
-diffuse: {steps: 2, val_pictures: 1}
+diffuse: {steps: 2, val_images: 1}
 optimizer: {name: adamw}
 threads: 1
 )";

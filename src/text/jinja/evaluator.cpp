@@ -18,8 +18,7 @@ constexpr int kMaxCalls = 50;  ///< max nesting depth of calls of macros and rec
 /// Control flow after a statement: next_round is {% continue %}, leave_loop is {% break %}.
 enum class Flow { next_statement, next_round, leave_loop };
 
-/// Tree-walking interpreter of a parsed template. Each statement and expression is charged as work, so
-/// rendering ends after a bounded time for any template.
+/// Tree-walking interpreter of a parsed template. Each statement and expression counts as work, which is bounded.
 class Evaluator {
  public:
   Evaluator(const Program& program, const Json& variables, const RenderOptions& options)
@@ -411,8 +410,7 @@ class Evaluator {
     return made;
   }
 
-  /// Calls a macro, caller() or a recursive loop. `block`: the {% call %} block around the call, which a
-  /// macro gets as caller(); null if there is none.
+  /// Calls a macro, caller() or a recursive loop. `block`: the {% call %} block around it, as caller(); or null.
   Value call(const Expression& e, const Statement* block = nullptr) {
     const Value callee = lookup(e.text);
     const Loop* loop = callee.loop();
@@ -474,8 +472,7 @@ class Evaluator {
   Run run_;
   const Json& variables_;
   Rendered out_;
-  /// Here for as long as the rendering lasts: namespaces may hold each other, in a ring or a million deep.
-  std::deque<Namespace> namespaces_;
+  std::deque<Namespace> namespaces_;  ///< live until rendering ends, because they may refer to each other
   Scopes scopes_;
   int depth_ = 0;
   int calls_ = 0;
