@@ -12,7 +12,7 @@ namespace hearth::data {
 /// Result of reading every item of a set once.
 struct ReadCheck {
   std::vector<int64_t> readable;    ///< indices, in order
-  std::vector<std::string> faults;  ///< "FILE: reason" of each other item, in order
+  std::vector<std::string> faults;  ///< "FILE: reason" of each unreadable item, in order
 };
 
 /// Calls read(index) for each of `count` items on `num_threads` threads. A UserError from read() becomes a

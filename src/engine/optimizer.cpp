@@ -417,8 +417,10 @@ void add_update(passes::TrainGraph& train, const OptimizerOptions& options,
   }
   for (const RunningStatistic& statistic : statistics) measured.push_back(local.add(statistic));
   if (!sums.owners.empty() && std::ssize(train.gradients) < sums.num_workers)
-    user_error("expected a weight for each of {} devices with parallel={}, got {}; try parallel=data",
-               sums.num_workers, sums.shards_weights ? "sharded" : "zero1", train.gradients.size());
+    user_error(
+        "the model has {} trained weights, but parallel={} needs one for each of {} devices; set "
+        "parallel=data",
+        train.gradients.size(), sums.shards_weights ? "sharded" : "zero1", sums.num_workers);
   if (sums.num_workers > 1 && !sums.are_sums) {
     // The gradients of the last layers are final first.
     for (size_t i = train.gradients.size(); i-- > 0;) {

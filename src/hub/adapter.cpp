@@ -23,7 +23,7 @@ constexpr int64_t kMaxAdapterConfigBytes = 1 << 20;
 constexpr auto kRuleKeys = std::to_array<std::string_view>(
     {"r", "lora_alpha", "use_rslora", "target_modules", "exclude_modules", "modules_to_save",
      "layers_to_transform", "layers_pattern", "rank_pattern", "alpha_pattern"});
-/// Other keys that are read.
+/// Keys of adapter_config.json that are read, besides kRuleKeys.
 constexpr auto kReadKeys =
     std::to_array<std::string_view>({"peft_type", "task_type", "bias", "use_dora", "init_lora_weights",
                                      "base_model_name_or_path", "fan_in_fan_out"});

@@ -211,7 +211,7 @@ class Parser {
     if (out.size() != out_ids.size()) user_error("{} makes {} outputs", op.name, out.size());
     for (size_t k = 0; k < out.size(); ++k) {
       if (k >= types.size() || graph_.type(out[k]) != types[k]) {
-        user_error("output {} is {}", k, print_type(graph_.type(out[k])));
+        user_error("output {} is {}, but the text states another type", k, print_type(graph_.type(out[k])));
       }
       define(out_ids[k], out[k]);
     }

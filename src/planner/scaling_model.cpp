@@ -170,12 +170,12 @@ ScalingModel model_scaling(std::vector<engine::EngineOptions> workers, const cos
     options.backend = exec::Backend::gpu;
     options.device = gpu;
     // With data parallelism all workers have the same programs; otherwise each has its own.
-    if (plan.empty() || options.parallel != Parallel::data) {
-      plan.push_back(engine::make_plan(options, std::span(&options.batch, 1), {}));
-      const PlanReport& plan = model.plans.emplace_back(make_plan_report(plan.back()));
-      if (plan.peak_bytes > model.gpu_bytes) model.host_bytes = plan.host_bytes;
-      model.gpu_bytes = std::max(model.gpu_bytes, plan.peak_bytes);
-      const UpdateSize size = update_size(plan.back());
+    if (plans.empty() || options.parallel != Parallel::data) {
+      plans.push_back(engine::make_plan(options, std::span(&options.batch, 1), {}));
+      const PlanReport& report = model.plans.emplace_back(make_plan_report(plans.back()));
+      if (report.peak_bytes > model.gpu_bytes) model.host_bytes = report.host_bytes;
+      model.gpu_bytes = std::max(model.gpu_bytes, report.peak_bytes);
+      const UpdateSize size = update_size(plans.back());
       model.num_samples = std::max(model.num_samples, size.num_samples);
       model.is_text |= size.is_text;
     }

@@ -26,8 +26,8 @@ class Worker {
   void look();
   /// True if the process was running at the last look().
   bool running() const { return !ended_; }
-  /// Time since which the process is stopped (SIGSTOP); nothing if it is not stopped.
   using Clock = std::chrono::steady_clock;
+  /// Returns the time at which the process was stopped (SIGSTOP); nullopt if it is not stopped.
   std::optional<Clock::time_point> stopped() const { return stopped_; }
   /// Exit status of a process that has exited; -1 if it is running or was killed by a signal.
   int exit_status() const;

@@ -13,8 +13,8 @@ struct Identity {
   int64_t user = 0;
   std::vector<int64_t> groups;
 };
-/// Returns the identity of the process described by proc/self/status; of this process if there is
-/// no such file.
+/// Returns the user and groups that proc/self/status of the tree states; those of this process if the tree
+/// has no such file.
 Identity read_identity(Tree& tree);
 
 /// A device file of a GPU driver.

@@ -22,8 +22,9 @@ struct Job {
   std::optional<models::DecoderConfig> decoder;    ///< of language models
   std::optional<models::DenoiserConfig> denoiser;  ///< of diffusion models
   std::optional<models::AutoencoderConfig> autoencoder;  ///< of diffusion models that have one
-  std::optional<hub::AdapterConfig> first_adapter;       ///< adapter.path of language models
-  nn::Adapter adapter;                                   ///< adapter to train; rank 0: none
+  std::optional<hub::AdapterConfig>
+      first_adapter;    ///< config of adapter.path, where training of a language model starts
+  nn::Adapter adapter;  ///< adapter to train; rank 0: none
 };
 
 /// Returns the folder of the recipe's autoencoder: model.autoencoder, or vae/ in the model's folder; empty if

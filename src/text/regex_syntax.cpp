@@ -146,9 +146,9 @@ class Translation {
       }
       const bool set = is_set(peek(1));
       escape_in_class();
-      if (set && peek() == '-' && peek(1) != ']') refuse("a range that begins with a class");
+      if (set && peek() == '-' && peek(1) != ']') refuse("a range that begins with a character class");
     }
-    if (at_ == pattern_.size()) refuse("a class without an end");
+    if (at_ == pattern_.size()) refuse("a character class '[' without its closing ']'");
     copy();
   }
   static bool is_set(char c) {

@@ -37,7 +37,7 @@ struct Layout {
 /// Maps paths below a folder, without extension, to image files.
 using Files = std::map<std::string, fs::path>;
 
-Files image_files(const fs::path& folder) {
+Files files_of_images(const fs::path& folder) {
   Files files;
   for (fs::path& path : files_below(folder)) {
     if (!is_image_file(path)) continue;
@@ -143,7 +143,7 @@ void add_undivided(const fs::path& root, std::vector<Layout>& found) {
 /// Adds layouts with images and masks in one folder, distinguished by the masks' suffix.
 void add_mixed(const fs::path& folder, bool is_divided, std::vector<Layout>& found) {
   if (!fs::is_directory(folder)) return;
-  const MaskFinder masks(image_files(folder));
+  const MaskFinder masks(files_of_images(folder));
   const bool has_any = std::ranges::any_of(
       masks.files(), [&](const auto& file) { return masks.find(file.first, true).has_value(); });
   if (!has_any) return;
@@ -220,9 +220,9 @@ bool has_masks(const fs::path& folder) { return !named_layouts(folder, "train").
 
 std::vector<MaskPair> find_mask_pairs(const fs::path& root, std::string_view split) {
   const Layout layout = find_layout(root, split);
-  const Files images = image_files(layout.images);
+  const Files images = files_of_images(layout.images);
   const bool is_mixed = layout.images == layout.masks;
-  const MaskFinder masks(is_mixed ? images : image_files(layout.masks));
+  const MaskFinder masks(is_mixed ? images : files_of_images(layout.masks));
   std::vector<MaskPair> pairs;
   for (const std::string& name : layout.list.empty() ? image_names(images, masks, is_mixed)
                                                      : listed_names(layout.list, layout.images, images)) {

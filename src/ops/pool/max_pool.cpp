@@ -51,7 +51,7 @@ HEARTH_CLONES void start_window(const float* in, float* best, uint8_t* argmax, i
   }
 }
 /// NaN wins, as in PyTorch.
-HEARTH_CLONES void widen_window(const float* in, float* best, uint8_t* argmax, int64_t count, uint8_t index) {
+HEARTH_CLONES void add_tap_to_max(const float* in, float* best, uint8_t* argmax, int64_t count, uint8_t index) {
   for (int64_t c = 0; c < count; ++c) {
     const bool wins = (in[c] > best[c]) | (in[c] != in[c]);
     best[c] = wins ? in[c] : best[c];
@@ -79,7 +79,7 @@ void pool_pixel(const Pool& pool, const KernelArgs& args, int64_t n, int64_t oy,
         const float* in = cpu::as_f32(pool.dtype, args.in[0], from, count, in_run);
         const auto index = static_cast<uint8_t>(ky * pool.kernel + kx);
         const bool first = ky == ys.begin && kx == xs.begin;
-        (first ? start_window : widen_window)(in, best, argmax, count, index);
+        (first ? start_window : add_tap_to_max)(in, best, argmax, count, index);
       }
     }
     cpu::store_f32(pool.dtype, best, args.out[0], at, count);

@@ -219,8 +219,8 @@ class Recompute {
       std::vector<ValueId> inputs;
       for (const ValueId id : candidate.chain) {
         if (candidate.stashed || candidate.smaller) continue;
-        const std::vector<ValueId> own = repeat_inputs(graph_, id);
-        inputs.insert(inputs.end(), own.begin(), own.end());
+        const std::vector<ValueId> of_node = repeat_inputs(graph_, id);
+        inputs.insert(inputs.end(), of_node.begin(), of_node.end());
       }
       if (needed.contains(candidate.chain.back()) ||
           std::any_of(inputs.begin(), inputs.end(), [&](ValueId id) { return dropped.contains(id); }))

@@ -62,7 +62,7 @@ class Compress {
     Shared last = {};
   };
 
-  /// Selects the shared gradients that are worth compressing, with their weights' names.
+  /// Selects the all-reduced gradients that are worth compressing, and records the name of each one's weight.
   void choose() {
     for (const Gradient& gradient : train_.gradients) {
       const auto is_it = [&](const Shared& shared) { return shared.value == gradient.gradient; };

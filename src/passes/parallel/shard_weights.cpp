@@ -28,7 +28,7 @@ enum Part : uint8_t { kForwardPart, kBackwardPart };
 struct Use {
   ValueId weight = kNone;
   Part part = kForwardPart;
-  NodeId first = 0;  ///< first node that reads it
+  NodeId first = 0;  ///< first node that reads the weight
   /// the weight itself, or values computed from it alone, that these nodes read
   std::vector<ValueId> values;
   ValueId received = kNone;

@@ -58,15 +58,15 @@ class Clock {
       passes.push_back(passes_of(stage, num_stages, num_micro));
     const size_t num_passes = passes[0].size() * passes.size();
     std::vector<size_t> next(passes.size(), 0);
-    std::vector<int64_t> now(passes.size(), 0);
+    std::vector<int64_t> stage_time(passes.size(), 0);
     while (ends_.size() < num_passes) {
       for (size_t s = 0; s < passes.size(); ++s) {
         if (next[s] == passes[s].size()) continue;
         const PipelineEvent& pass = passes[s][next[s]];
-        const int64_t start = start_of(pass, now[s]);
+        const int64_t start = start_of(pass, stage_time[s]);
         if (start < 0) continue;
-        now[s] = start + (pass.kind == Kind::forward ? kForwardTicks : kMicroTicks - kForwardTicks);
-        ends_[key(pass)] = now[s];
+        stage_time[s] = start + (pass.kind == Kind::forward ? kForwardTicks : kMicroTicks - kForwardTicks);
+        ends_[key(pass)] = stage_time[s];
         ++next[s];
       }
     }

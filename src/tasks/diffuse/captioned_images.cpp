@@ -21,7 +21,7 @@ namespace hearth::tasks {
 namespace {
 
 /// Number of the data's captions that are default prompts.
-constexpr size_t kMaxPrompts = 4;
+constexpr size_t kMaxSuggestedPrompts = 4;
 /// Below this number of images none is held out: all are used for training and evaluation.
 constexpr int64_t kMinImagesToSplit = 10;
 /// Max number of file names listed in a message.
@@ -71,7 +71,7 @@ class TextCodec : public DiffusionCodec {
     const std::string empty;
     return conditions(std::span(&empty, 1)).front();
   }
-  data::Image captioned(std::span<const float> latents, Extent size) const override {
+  data::Image image(std::span<const float> latents, Extent size) const override {
     if (!coder_)
       coder_ =
           std::make_unique<encoders::ImageCoder>(options_.autoencoder, options_.compute, options_.memory);
@@ -247,7 +247,7 @@ class CaptionedImageData : public DiffusionData {
   }
   std::vector<std::string> prompts() const override {
     std::vector<std::string> found;
-    for (int64_t i = 0; i < all_.size() && found.size() < kMaxPrompts; ++i)
+    for (int64_t i = 0; i < all_.size() && found.size() < kMaxSuggestedPrompts; ++i)
       if (std::ranges::find(found, all_.caption(i)) == found.end()) found.push_back(all_.caption(i));
     return found;
   }
