@@ -217,8 +217,8 @@ std::string to_page(const ReportResult& result) {
   data.loss = curve(result, &Progress::loss);
   const std::string rate = fmt::format("{}/s", unit_of(result));
   data.score = {.title = rate, .name = "per device", .points = curve(result, &Progress::samples_per_second)};
-  data.images = {memory_chart(plan)};
-  if (!result.profile.empty()) data.images.push_back(time_chart(result.profile));
+  data.charts = {memory_chart(plan)};
+  if (!result.profile.empty()) data.charts.push_back(time_chart(result.profile));
   io::ReportTable figures{
       .title = "Measured and predicted",
       .header = {"", "measured",

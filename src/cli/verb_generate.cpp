@@ -23,7 +23,7 @@ namespace {
 /// Names of tasks::Solver, in its order.
 const std::vector<std::string> kSolvers = {"euler", "ddim", "dpm"};
 
-struct ImageArguments {
+struct ImageOptions {
   run::ImageRequest request;
   std::string size, solver, adapter, out = "picture.png";
   double guidance = 0;
@@ -38,7 +38,7 @@ struct GenerateArguments {
   int threads = 0;
   bool chat = false;
   bool tokens = false;
-  ImageArguments image_arguments;
+  ImageOptions image_options;
 };
 
 /// Parses an image size in pixels: "1024x768", or the side of a square.
@@ -80,12 +80,11 @@ std::string with_comment(std::string jpeg, const std::vector<std::pair<std::stri
   return jpeg.insert(kCommentOffset, head + comment);
 }
 
-std::string encoded(const run::GeneratedImage& image_arguments, bool as_jpeg) {
+std::string encoded(const run::GeneratedImage& generated, bool as_jpeg) {
   constexpr int kQuality = 95;
   if (as_jpeg)
-    return with_comment(data::encode_jpeg(data::convert(image_arguments.image, 3), kQuality),
-                        image_arguments.settings);
-  return data::with_texts(data::encode_png(image_arguments.image), image_arguments.settings);
+    return with_comment(data::encode_jpeg(data::convert(generated.image, 3), kQuality), generated.settings);
+  return data::with_texts(data::encode_png(generated.image), generated.settings);
 }
 
 void generate_images(const CLI::App& verb, const GenerateArguments& arguments) {
@@ -95,25 +94,25 @@ void generate_images(const CLI::App& verb, const GenerateArguments& arguments) {
       user_error("{} is for language models, but '{}' generates images", option, arguments.model);
   }
   if (verb.count("--prompt") == 0) user_error("--prompt, the description of the image, is missing");
-  const ImageArguments& image_arguments = arguments.image;
-  const bool as_jpeg = is_jpeg(image_arguments.out);
-  run::ImageRequest request = image_arguments.request;
+  const ImageOptions& image_options = arguments.image_options;
+  const bool as_jpeg = is_jpeg(image_options.out);
+  run::ImageRequest request = image_options.request;
   request.prompt = arguments.prompt;
   request.seed = arguments.answer.sampler.seed;
-  if (verb.count("--guidance") > 0) request.guidance = image_arguments.guidance;
-  if (!image_arguments.solver.empty())
+  if (verb.count("--guidance") > 0) request.guidance = image_options.guidance;
+  if (!image_options.solver.empty())
     request.solver =
-        static_cast<tasks::Solver>(std::ranges::find(kSolvers, image_arguments.solver) - kSolvers.begin());
+        static_cast<tasks::Solver>(std::ranges::find(kSolvers, image_options.solver) - kSolvers.begin());
   run::ImageSessionOptions options{.overrides = overrides_of(verb),
-                                   .adapter = image_arguments.adapter,
+                                   .adapter = image_options.adapter,
                                    .batch = request.count,
                                    .threads = arguments.threads,
                                    .keep_denoiser = false};
-  if (!image_arguments.size.empty()) options.size = size_of(image_arguments.size);
+  if (!image_options.size.empty()) options.size = size_of(image_options.size);
   const auto made = run::ImageSession(arguments.model, std::move(options)).generate(request);
   if (!made.empty() && !made[0].note.empty()) say(stderr, "note: {}\n", made[0].note);
   for (size_t i = 0; i < made.size(); ++i) {
-    const fs::path file = file_of(image_arguments.out, i, made.size());
+    const fs::path file = file_of(image_options.out, i, made.size());
     write_file_atomically(file, encoded(made[i], as_jpeg));
     say("{}\n", file.string());
   }
@@ -175,31 +174,31 @@ void run_generate(const CLI::App& verb, const GenerateArguments& arguments) {
   if (!note.empty()) say(stderr, "{}\n", note);
 }
 
-void add_image_options(CLI::App& verb, ImageArguments& image_arguments) {
+void add_image_options(CLI::App& verb, ImageOptions& image_options) {
   const char* group = "Image generation";
-  verb.add_option("--size", image_arguments.size,
+  verb.add_option("--size", image_options.size,
                   "Image size WIDTHxHEIGHT in pixels (default: training size, or 1024x1024)")
       ->group(group);
-  verb.add_option("--steps", image_arguments.request.steps,
+  verb.add_option("--steps", image_options.request.steps,
                   "Sampling steps; 0: as in the evaluations of the run, or 20")
       ->check(CLI::Range(int64_t{0}, int64_t{1000}).description("0 to 1000"))
       ->group(group);
-  verb.add_option("--guidance", image_arguments.guidance,
+  verb.add_option("--guidance", image_options.guidance,
                   "Guidance scale; higher values follow the prompt more closely (default: as in the "
                   "evaluations of the run, or 3.5)")
       ->check(CLI::Range(0.0, 100.0).description("0 to 100"))
       ->group(group);
-  verb.add_option("--count", image_arguments.request.count,
+  verb.add_option("--count", image_options.request.count,
                   "Number of images, with seeds --seed, --seed + 1 and so on")
       ->check(CLI::Range(int64_t{1}, int64_t{10000}).description("1 to 10000"))
       ->capture_default_str()
       ->group(group);
-  verb.add_option("--adapter", image_arguments.adapter, "LoRA: run folder, adapter folder or file")
+  verb.add_option("--adapter", image_options.adapter, "LoRA: run folder, adapter folder or file")
       ->group(group);
-  verb.add_option("--out", image_arguments.out, "Output file: NAME.png or NAME.jpg")
+  verb.add_option("--out", image_options.out, "Output file: NAME.png or NAME.jpg")
       ->capture_default_str()
       ->group(group);
-  verb.add_option("--solver", image_arguments.solver,
+  verb.add_option("--solver", image_options.solver,
                   "Solver: euler (for flow), ddim or dpm (for epsilon and v)")
       ->check(CLI::IsMember(kSolvers))
       ->group(group);
@@ -252,7 +251,7 @@ void add_generate(CLI::App& app) {
       ->capture_default_str();
   verb->add_flag("--tokens", arguments->tokens,
                  "Read and print token ids instead of text, without a tokenizer");
-  add_image_options(*verb, arguments->image);
+  add_image_options(*verb, arguments->image_options);
   allow_overrides(*verb);
   set_example(*verb, "hearth generate MODEL --prompt \"Once upon a time\"");
   verb->callback([=] { run_generate(*verb, *arguments); });

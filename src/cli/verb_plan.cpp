@@ -336,7 +336,7 @@ void add_pack(CLI::App& app) {
   verb->add_option("file", arguments->file, "CSV file")->required();
   verb->add_option("--capacity", arguments->capacity,
                    "Size limit in bytes: stop at the first packing within it; exit code 2 if there is none")
-      ->check(CLI::Range(int64_t{0}, arena::kMostBytes));
+      ->check(CLI::Range(int64_t{0}, arena::kMaxProblemBytes));
   verb->add_option("--seconds", arguments->seconds, "Max duration of the search in seconds (default 5)")
       ->check(CLI::Range(0.0, 1e6));
   verb->add_option("--out", arguments->out, "Output CSV file with columns id,lower,upper,size,offset");

@@ -16,7 +16,7 @@ constexpr int64_t kSizes[] = {kBatch};
 
 class MicroBatches : public GpuTraining {
  protected:
-  MicroBatches() : engine_(pictures(), {}, kSizes) { engine_.initialize(); }
+  MicroBatches() : engine_(images(), {}, kSizes) { engine_.initialize(); }
 
   std::string refusal(const MicroBatch& batch) {
     try {

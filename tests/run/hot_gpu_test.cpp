@@ -43,7 +43,7 @@ class SlowHotGpu : public engine::GpuTraining {
                           .sensors = {.root = planted_.root(), .seconds = 0.02},
                           .governor = {.pause_after_seconds = 0.05, .min_pause_seconds = 0.1},
                           .open_reporter = [](distributed::Heartbeat) { return std::make_unique<Silent>(); },
-                          .tell = [](const ExitStatus& ending) { return ending.status; }};
+                          .print_error = [](const ExitStatus& ending) { return ending.status; }};
     supervise::Worker run([&] { return launch(options); });
     const auto until = std::chrono::steady_clock::now() + 2min;
     while (!meanwhile(out) && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(10ms);

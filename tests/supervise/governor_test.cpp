@@ -191,7 +191,7 @@ TEST(Governor, TheLimitIsTheGpusOwnUnlessThereIsOne) {
   hot_memory.memory = 106;
   hot_memory.memory_limit = 108;
   EXPECT_DOUBLE_EQ(excess_of(hot_memory, 0)->kelvin, 3);
-  EXPECT_STREQ(excess_of(hot_memory, 0)->place, " in its memory");
+  EXPECT_STREQ(excess_of(hot_memory, 0)->sensor, " in its memory");
 }
 
 TEST(Governor, DoesNothingWithoutReadings) {
