@@ -1,7 +1,7 @@
-"""What a LoRA of FLUX.1-dev needs and takes: python bench/flux_fits.py, which writes docs/flux-memory.md.
+"""Memory and time of a FLUX.1-dev LoRA: python bench/flux_fits.py, which writes docs/flux-memory.md.
 
-Plans recipes/flux-lora.yaml for each way to store the model, each resolution and each size of a GPU, without the model's weights:
-whether a picture a step fits, by which means, and the seconds of a step by the model of an RX 7900 XT.
+Plans recipes/flux-lora.yaml for each storage type of the base model, each resolution and each GPU memory size, without the model's
+weights: whether one image per step fits, and the seconds of a step by the model of an RX 7900 XT.
 """
 
 import json
@@ -12,11 +12,11 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BASES = {"bf16": "", "int8": "int8", "fp8": "fp8", "nf4": "nf4"}
 SIDES = (512, 768, 1024)
 GIB = (12, 16, 20, 24)
-HEAD = """# What a LoRA of FLUX.1-dev needs
+HEAD = """# Memory and time of a FLUX.1-dev LoRA
 
-Made by `python bench/flux_fits.py` from plans of `recipes/flux-lora.yaml` (rank 16, a picture a step, bf16): the memory that a step
-needs on the GPU, and its seconds by the model of an RX 7900 XT: modeled, not measured. The encoders run before training, layer by
-layer, and need nothing of this. `least` is with all the recomputation that helps; a GPU also holds what the desktop needs.
+Written by `python bench/flux_fits.py` from plans of `recipes/flux-lora.yaml` (rank 16, one image per step, bf16). Planned and modeled, not
+measured. For each GPU memory size: seconds per step by the model of an RX 7900 XT, and the memory that the step needs. `minimum` is the
+memory with as much recompute as helps. Encoders run before training, layer by layer, and are not included, nor is the desktop's memory.
 
 """
 
@@ -33,12 +33,12 @@ def cell(side, base, gib):
 
 
 def main():
-    rows = [f"| stored as | pixels | {' | '.join(f'{gib} GiB' for gib in GIB)} | least |", "|---" * (len(GIB) + 3) + "|"]
+    rows = [f"| stored as | pixels | {' | '.join(f'{gib} GiB' for gib in GIB)} | minimum |", "|---" * (len(GIB) + 3) + "|"]
     for name, base in BASES.items():
         for side in SIDES:
             cells = [cell(side, base, gib) for gib in GIB]
-            least = plan(side, base, "memory=1MiB")["peak_bytes"] / 2**30
-            rows.append(f"| {name} | {side} | {' | '.join(cells)} | {least:.1f} GiB |")
+            minimum = plan(side, base, "memory=1MiB")["peak_bytes"] / 2**30
+            rows.append(f"| {name} | {side} | {' | '.join(cells)} | {minimum:.1f} GiB |")
             print(rows[-1], flush=True)
     (ROOT / "docs" / "flux-memory.md").write_text(HEAD + "\n".join(rows) + "\n")
 
