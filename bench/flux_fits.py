@@ -15,8 +15,9 @@ GIB = (12, 16, 20, 24)
 HEAD = """# Memory and time of a FLUX.1-dev LoRA
 
 Written by `python bench/flux_fits.py` from plans of `recipes/flux-lora.yaml` (rank 16, one image per step, bf16). Planned and modeled, not
-measured. For each GPU memory size: seconds per step by the model of an RX 7900 XT, and the memory that the step needs. `minimum` is the
-memory with as much recompute as helps. Encoders run before training, layer by layer, and are not included, nor is the desktop's memory.
+measured. For each GPU memory size: seconds per step by the model of an RX 7900 XT with the fastest settings that fit (recompute, offload),
+and the memory that the step needs. `minimum` is the memory with as much recompute as helps, without offload. The encoders, which run
+before training, layer by layer, are not included, nor is the desktop's memory.
 
 """
 
