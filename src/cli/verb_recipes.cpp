@@ -57,6 +57,7 @@ void run_validate(const CLI::App& verb, const std::string& name, const std::stri
       .has_colors = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr};
   const int64_t num_left_out = task.check_records == nullptr ? 0 : task.check_records(job, report);
   run::check_run_folder(folder, false);
+  run::check_initial_weights(job);
   exit_code() = run::launch({.job = job,
                              .notes = prepared.notes,
                              .out = folder,

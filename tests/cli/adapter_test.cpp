@@ -183,7 +183,7 @@ TEST_F(Adapter, Mistakes) {
   refused(kTrain + " adapter.quantize=nf3", {"adapter.quantize", "'nf4'"});
   refused(kTrain + " --out run", {"run already contains a run"});
   refused("hearth train recipe.yaml model=./base adapter.path=base", {"base/adapter_config.json"});
-  refused("hearth merge --adapter run --out base", {"base'", "files already"});
+  refused("hearth merge --adapter run --out base", {"base'", "files in it"});
   refused("hearth merge --adapter base --out merged", {"adapter_config.json"});
   refused("hearth merge --adapter nowhere --out merged", {"there is no adapter at 'nowhere'"});
   refused("hearth merge --adapter run --out merged --model none", {"'none'", "--base"});

@@ -46,7 +46,7 @@ TEST_F(Completions, AreThoseOfAVerbWithinAVerb) {
   const std::string inner = offered("hearth bench comm --");
   EXPECT_THAT(outer, testing::HasSubstr(" --profile "));
   EXPECT_THAT(inner, testing::Not(testing::HasSubstr(" --profile ")));
-  EXPECT_THAT(inner, testing::HasSubstr(" --most "));
+  EXPECT_THAT(inner, testing::HasSubstr(" --max "));
 }
 
 TEST_F(Completions, NameEveryVerbInEveryShell) {

@@ -111,7 +111,7 @@ TEST_F(Diffuse, FilesAreWhatTheirNamesSay) {
   EXPECT_LT(sum, 12 * std::ssize(png));
   refused(generate + "star.webp", {"--out NAME.png or NAME.jpg", "star.webp"});
   refused("hearth export run --out d.onnx", {"'run' generates images", "--out FOLDER", "not as onnx"});
-  refused("hearth export run --out d.pt", {"'d.pt'", "a folder", "try --out d"});
+  refused("hearth export run --out d.pt", {"'d.pt'", "a folder", "use --out d"});
   EXPECT_FALSE(has("d.onnx") || has("d.pt") || has("star.webp"));
 }
 
@@ -336,7 +336,7 @@ TEST_F(LatentDiffuse, MistakesAreOneSentence) {
   refused("hearth train latent.yaml data.kind=captions data.path=.", {"data.kind folder, idx"});
   write_tiny_autoencoder(at("wide"), 16);
   refused("hearth train latent.yaml model.autoencoder=wide",
-          {"autoencoder of 4 channels", "one of 16", "wide"});
+          {"the autoencoder has 16 channels", "expects 4", "wide"});
   works("hearth train latent.yaml --out run");
   const std::string file = works("ls cache | head -1");
   const std::string cached = "cache/" + file.substr(0, file.size() - 1);

@@ -175,7 +175,7 @@ TEST_F(Export, MistakesAreNamed) {
   refused("hearth export none --out out", {"there is no model, run or adapter at 'none'"});
   refused("hearth export model --type q8_0 --out out", {"--type", "q8_0"});
   refused("hearth export model --shard-size big --out out", {"--shard-size", "'big'"});
-  refused("hearth export model --out tiny", {"tiny'", "files already"});
+  refused("hearth export model --out tiny", {"tiny'", "files in it"});
   refused("hearth export model --format gguf --out tiny", {"'tiny'", "tiny/model.gguf"});
   refused("hearth export model --format gguf --shard-size 1MB --out m.gguf", {"--shard-size"});
   refused("hearth export model --format onnx --out m", {"--format"});

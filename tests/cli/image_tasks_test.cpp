@@ -66,8 +66,8 @@ TEST_F(Classification, WeightsBringTheirNormalization) {
   fs::copy_file(at("first/model.safetensors"), at("weights/model.safetensors"));
   const std::string train = "hearth train c.yaml init=weights/model.safetensors --out ";
   const std::string taken =
-      "init: images are normalized by mean [0.485, 0.456, 0.406] and std [0.229, 0.224, 0.225], as "
-      "weights/config.json states";
+      "init: images are normalized by mean [0.485, 0.456, 0.406] and std [0.229, 0.224, 0.225] of "
+      "weights/config.json instead of";
   EXPECT_EQ(count_of(works(train + "again"), taken), 1U);
   EXPECT_THAT(get("again/config.yaml"),
               AllOf(HasSubstr("normalize: \"given\""), HasSubstr("mean: [0.485, 0.456, 0.406]")));
@@ -270,7 +270,7 @@ TEST_F(Segmentation, MistakesAreNamed) {
           {"the values 0, 1, 2, 7, but", "has 3 classes", "7 first occurs in set/train/masks/2.png",
            "data.class_numbers=[0,1,2]"});
   refused("hearth train s.yaml train.epochs=2 data.class_numbers=[0,1,2]",
-          {"set/train/masks/2.png: 7 at x 0, y 0 is no class", "data.unlabeled=7"});
+          {"set/train/masks/2.png: 7 at x 0, y 0 is not a class", "data.unlabeled=7"});
   put("set/train/masks/2.png", mask_of(1, 8));
   refused("hearth train s.yaml train.epochs=2",
           {"set/train/masks/2.png: the mask has ", " has 32x32; export the mask again"});
@@ -405,7 +405,7 @@ TEST_F(Program, PredictionsOfSameNamesAreRefused) {
   works("hearth train tiny.yaml --out run");
   refused("hearth predict run nothing", {"nothing"});
   fs::create_directories(at("empty"));
-  refused("hearth predict run empty", {"expected images (PNG, JPEG, WebP"});
+  refused("hearth predict run empty", {"there are no images (PNG, JPEG, WebP"});
 }
 
 }  // namespace

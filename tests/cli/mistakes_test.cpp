@@ -138,8 +138,8 @@ TEST_F(Mistakes, WhatTrainingRefusesValidateRefusesToo) {
       {"devices=2 memory=1KiB", "above memory=1.00 KiB"},
       {"devices=2 data.count=3 train.batch=8", "too short for 2 devices"},
       {"devices=2 init=w.safetensors", "w.safetensors"},
-      {"--out tiny.yaml", "tiny.yaml is none"},
-      {"--out tiny.yaml/run", "tiny.yaml is none"},
+      {"--out tiny.yaml", "tiny.yaml is not a folder"},
+      {"--out tiny.yaml/run", "tiny.yaml is not a folder"},
       {"passes.off=[backward]", "cannot be switched off"}};
   for (const auto& [settings, part] : mistakes) {
     refused("hearth validate tiny.yaml " + settings, {part});
@@ -198,8 +198,8 @@ TEST_F(Mistakes, InTheCommandLine) {
   refused("hearth train tiny.yaml devices=2 parallel=sharded --dump-gradients g.safetensors",
           {"parallel=data or zero1 for --dump-gradients", "got sharded", "devices=1"});
   refused("hearth bench comm --ranks 1", {"--ranks", "2 to 64", "1"});
-  refused("hearth bench comm --most lots", {"--most", "'lots'", "64KiB"});
-  refused("hearth bench comm --least 2MiB --most 1MiB", {"--least", "1 to 1048576"});
+  refused("hearth bench comm --max lots", {"--max", "'lots'", "64KiB"});
+  refused("hearth bench comm --min 2MiB --max 1MiB", {"--min", "1 to 1048576"});
   refused("hearth bench comm --wire f64", {"--wire", "'f64'", "bf16"});
   refused("hearth bench mlp-b64-fp32 --steps 0", {"--steps", "0", "1 to 1000000"});
   refused("hearth bench llama15m_answer-b1-fp32 --steps 1 --profile", {"--profile", "training"});

@@ -55,7 +55,7 @@ TEST_F(Nccl, IsLeftOutWhereItCannotBeTrusted) {
   EXPECT_THAT(
       works("export HEARTH_FAKE_NCCL=wrong && " + train("wrong", 2, kNccl)),
       HasSubstr(
-          "gradients are all-reduced through host memory, not between GPUs: rank 0: a wrong sum of 1048589"));
+          "gradients are all-reduced through host memory, not between GPUs: rank 0: wrong sum of 1048589"));
   expect_the_same("wrong", "host");
   EXPECT_THAT(works(fmt::format("export HEARTH_EMULATED=1GiB,1GiB && hearth train tiny.yaml device=emulated "
                                 "devices=2 --out none {}",
@@ -84,7 +84,7 @@ TEST_F(Nccl, IsTimed) {
       "export HEARTH_EMULATED=1GiB,1GiB HEARTH_NCCL='{}' && hearth bench comm --transport nccl --device "
       "emulated ",
       HEARTH_FAKE_NCCL);
-  EXPECT_THAT(works(bench + "--least 64KiB --most 256KiB"),
+  EXPECT_THAT(works(bench + "--min 64KiB --max 256KiB"),
               AllOf(HasSubstr("2 processes"), ContainsRegex("all_reduce +262144 +[0-9.]+ "),
                     ContainsRegex("send +65536 +[0-9.]+ ")));
   refused("export HEARTH_FAKE_NCCL=wrong && " + bench, {"wrong sum of 1048589 test numbers"});

@@ -118,7 +118,7 @@ TEST_F(OnnxFile, ADetectorWithoutCounterpartIsRefusedAndNothingIsLeft) {
           {"fcos_resnet50_fpn cannot be exported to ONNX", "YOLOX", "--format hf"});
   refused("hearth export run --format onnx --type bf16 --out run.onnx", {"--type f32", "bf16"});
   refused("hearth export run --format onnx --out run.pt", {"--out NAME.onnx", "'run.pt'"});
-  refused("hearth export run --out h.pt", {"'h.pt'", "a folder", "try --out h"});
+  refused("hearth export run --out h.pt", {"'h.pt'", "a folder", "use --out h"});
   EXPECT_FALSE(has("h.pt"));
   EXPECT_FALSE(has("run.onnx"));
 }

@@ -264,12 +264,12 @@ TEST_F(Verbs, ARunGoesOnWithoutItsReader) {
     EXPECT_EQ(get(run + ".code"), "0\n");
     EXPECT_EQ(
         result.err,
-        "hearth: standard output takes no more (Broken pipe); the run continues, see trainer_log.jsonl in "
+        "hearth: cannot write to standard output (Broken pipe); the run continues, see trainer_log.jsonl in "
         "its folder\n");
     EXPECT_TRUE(has(run + "/model.safetensors"));
   }
   EXPECT_THAT(shell(train("full", "") + " >/dev/full").err,
-              HasSubstr("takes no more (No space left on device)"));
+              HasSubstr("cannot write to standard output (No space left on device)"));
   EXPECT_EQ(get("full.code"), "0\n");
 }
 
@@ -363,7 +363,7 @@ TEST_F(Verbs, PlanAddsUp) {
   const std::string table = works("hearth plan tiny.yaml --memory 1MiB --svg other.svg");
   EXPECT_THAT(table, AllOf(HasSubstr("mlp at micro-batch 8, fp32"), HasSubstr("arena lower bound"),
                            ContainsRegex("largest micro-batch within 1[.0]* MiB: [1-9][0-9]* "),
-                           HasSubstr("cheapest way to fit micro-batch 8: unchanged")));
+                           HasSubstr("fastest plan for micro-batch 8: unchanged")));
   EXPECT_TRUE(has("other.svg"));
   EXPECT_THAT(
       works("hearth plan tiny.yaml --memory 1KiB"),
@@ -439,7 +439,7 @@ TEST_F(Verbs, BenchTimesWhatProcessesTellOneAnother) {
   EXPECT_EQ(found,
             "all_reduce 4096, all_reduce 16384, reduce_scatter 4096, reduce_scatter 16384, all_gather 4096, "
             "all_gather 16384, send 4096, send 16384, ");
-  EXPECT_THAT(works("hearth bench comm --least 64KiB --most 64KiB --wire bf16"),
+  EXPECT_THAT(works("hearth bench comm --min 64KiB --max 64KiB --wire bf16"),
               AllOf(HasSubstr("2 processes"), ContainsRegex("all_reduce +65536 +[0-9.]+ ")));
 }
 

@@ -65,7 +65,7 @@ TEST(Captions, TxtGoesBeforeCaption) {
   put_file(folder.path() / "b.txt", "text");
   EXPECT_THAT(read(folder.path()), ElementsAre("3_dog/c.png: dog", "a.png: kohya's", "b.png: text"));
   EXPECT_EQ(describe_captions(read_captions(folder.path())),
-            "2 captions of their own, 1 from the folder's name");
+            "2 captions from files, 1 from the folder's name");
 }
 
 TEST(Captions, TablesOfCommas) {

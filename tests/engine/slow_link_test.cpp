@@ -71,7 +71,7 @@ TEST_P(SlowLink, SaysThatEachWorkerHasItsOwnStates) {
     train_with(recipe(), 1, folder.path(), 0, true);
     ADD_FAILURE();
   } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("try devices=2"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("set devices=2"), std::string::npos) << error.what();
   }
 }
 
