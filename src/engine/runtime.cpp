@@ -22,8 +22,11 @@ Runtime::Runtime(const EngineOptions& options, std::span<const int64_t> train_si
   input_order_.emplace(plan_->input_names);
   memory_ = std::make_unique<Memory>(plan_);
   const exec::Bindings places = memory_->places();
-  for (const exec::Program* program : plan_->programs())
+  for (const exec::Program* program : plan_->programs()) {
     executors_.try_emplace(program, *program).first->second.bind(places);
+    // Found now, because a step allocates nothing; programs of a pipeline have inputs for each micro-batch.
+    if (options.parallel != Parallel::pipeline) inputs(*program);
+  }
   if (options.shards > 1) make_idle_batch();
   if (memory_->gpu() != nullptr && options.gpu.record == RecordMode::always) expect_recordings();
 }
@@ -31,7 +34,9 @@ Runtime::Runtime(const EngineOptions& options, std::span<const int64_t> train_si
 void Runtime::expect_recordings() const {
   for (const auto& [program, executor] : executors_) {
     if (const std::string obstacle = executor.obstacle(); !obstacle.empty())
-      user_error("expected work that can be recorded for record=always, got {}; try record=auto", obstacle);
+      user_error(
+          "record=always needs programs that can be captured as a GPU graph, but found {}; set record=auto",
+          obstacle);
   }
 }
 
