@@ -311,7 +311,7 @@ TEST_F(Adapters, RefuseOthersOfAnotherShape) {
   with("\"task_type\": \"CAUSAL_LM\"", "\"task_type\": \"SEQ_CLS\"", {"task_type", "SEQ_CLS"});
   with("{", "{\"kasa_config\": {},", {"adapter_config.json", "kasa_config", "merge_and_unload"});
   with("{", "{\"alora_invocation_tokens\": [3, 5],", {"alora_invocation_tokens", "[3,5]"});
-  with("{", "{\"of_next_year\": 1,", {"of_next_year", "got 1", "remove the key"});
+  with("{", "{\"of_next_year\": 1,", {"of_next_year", "1 is not supported", "remove the key"});
   with("{", "", {"JSON"});
   const fs::path both = at("both");
   run::Trainer(lora({"adapter.rank=4", "adapter.targets=[q_proj, v_proj]"}), both, quiet()).run(false);

@@ -77,7 +77,7 @@ TEST_F(ExportOnnx, RefusesWeightsOfAnotherModel) {
     };
   };
   EXPECT_THAT(refusal(conv("conv", 3)), HasSubstr("'conv.weight' as [3, 2, 1, 1], found [1, 2, 1, 1]"));
-  EXPECT_THAT(refusal(conv("other", 1)), HasSubstr("'other.weight' as [1, 2, 1, 1], which is not there"));
+  EXPECT_THAT(refusal(conv("other", 1)), HasSubstr("'other.weight' as [1, 2, 1, 1], which is missing"));
   EXPECT_THAT(refusal(conv("conv", 1)), HasSubstr(" bytes"));
 }
 

@@ -64,7 +64,7 @@ TEST(GroupNorm, RefusesGroupsOfDifferentSize) {
     layer.builder.group_norm("gn", layer.x, 4);
     FAIL() << "accepted 4 groups of 6 channels";
   } catch (const std::exception& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("groups of equal size of the 6 channels, got 4"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("6 channels are not divisible by 4 groups"));
   }
 }
 

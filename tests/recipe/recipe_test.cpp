@@ -181,7 +181,7 @@ TEST(Recipe, BytesThatAreNoTextAreRefused) {
   const std::string refused[] = {"\x89PNG\r\n\x1a\n", "seed: 1\ninit: \"\xff\"",   "\xc0\x80",
                                  "\xe2\x82",          std::string("seed: 1\0", 8), "\x1f\x8b\x08",
                                  "init: \x7f"};
-  for (const std::string& bytes : refused) EXPECT_THAT(fault(bytes), HasSubstr("invalid UTF-8"));
+  for (const std::string& bytes : refused) EXPECT_THAT(fault(bytes), HasSubstr("expected text in UTF-8"));
   EXPECT_THAT(fault("seed: 1\ninit: \"\xff\""), HasSubstr("r.yaml:2"));
   EXPECT_THAT(fault("init: \"a\\0b\""), HasSubstr("expected one word or path"));
   EXPECT_THAT(fault("just words"), HasSubstr("expected keys like 'train:'"));

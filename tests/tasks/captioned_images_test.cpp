@@ -150,9 +150,9 @@ TEST_F(CaptionsInCache, AGpuPreparesThemAsTheProcessorDoes) {
     images.prepare(std::vector<std::string>{"b"}, [&](const std::string& text) { said.push_back(text); });
     // Progress depends on time.
     std::erase_if(said, [](const std::string& text) {
-      return text.starts_with("encoding pictures: ") || text.starts_with("encoding captions: ");
+      return text.starts_with("encoding images: ") || text.starts_with("encoding captions: ");
     });
-    EXPECT_THAT(said, testing::ElementsAre(testing::HasSubstr("encoding 2 pictures into"),
+    EXPECT_THAT(said, testing::ElementsAre(testing::HasSubstr("encoding 2 images into"),
                                            testing::HasSubstr("encoding 3 captions")));
     std::vector<float> latents(2 * 16 * 16);
     images.train().read(1, 0, latents);
