@@ -11,7 +11,7 @@
 
 namespace hearth::io {
 
-/// A checkpoint found in memory. `memory` points into `file`.
+/// A checkpoint that an earlier process left in shared memory. `memory` is a view of the mapped `file`.
 struct MemoryCheckpoint {
   int64_t step = 0;
   std::span<const std::byte> memory;

@@ -76,7 +76,8 @@ class Autocast {
   DType wanted_dtype(const ir::Node& node, const std::vector<ValueId>& inputs) const {
     if (node.op->precision == Precision::compute) return dtype_;
     if (node.op->precision == Precision::full) return DType::f32;
-    // An op that follows has the precision of its first floating input, which comes after indices.
+    // Precision::follow: the op takes the dtype of its first floating-point input; integer inputs may precede
+    // it.
     const auto first = std::ranges::find_if(
         inputs, [&](ValueId id) { return id != ir::kNone && is_floating(graph_.type(id).dtype); });
     return first == inputs.end() ? DType::f32 : graph_.type(*first).dtype;

@@ -23,9 +23,8 @@ void set_compute(std::span<const std::string> overrides, infer::GeneratorOptions
   for (const std::string& override : overrides) {
     const std::string key = override.substr(0, override.find('='));
     if (std::ranges::find(kComputeKeys, key) == kComputeKeys.end())
-      user_error(
-          "{} has no effect on a language model that generates text; leave it out (keys that have: {})", key,
-          fmt::join(kComputeKeys, ", "));
+      user_error("{} has no effect on text generation; leave it out (hearth generate uses {})", key,
+                 fmt::join(kComputeKeys, ", "));
   }
   const recipe::Recipe recipe =
       recipe::with_overrides(recipe::Recipe(), "hearth generate", recipe_choices(), overrides);

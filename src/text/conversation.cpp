@@ -288,9 +288,9 @@ class Reader {
 
   /// True for message fields that must not be dropped when they cannot be parsed.
   static bool is_read(std::string_view field) {
-    constexpr std::array kRead = {"tool_calls", "tool_call_id", "name",   "reasoning_content",
-                                  "thinking",   "reasoning",    "weight", "loss_weight"};
-    return std::ranges::find(kRead, field) != kRead.end();
+    constexpr std::array kKnownKeys = {"tool_calls", "tool_call_id", "name",   "reasoning_content",
+                                       "thinking",   "reasoning",    "weight", "loss_weight"};
+    return std::ranges::find(kKnownKeys, field) != kKnownKeys.end();
   }
 
   /// Copies the other fields of a message, which templates or the loss mask may use, such as weight.

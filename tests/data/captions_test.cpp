@@ -155,10 +155,12 @@ TEST(Captions, MistakesAreExplained) {
   EXPECT_THAT(error(), HasSubstr("expected images (PNG, JPEG, "));
   for (const char* name : {"a.png", "b.png", "c.png", "d.png", "e.png"}) put_captioned(path / name);
   put_file(path / "c.txt", "there");
-  EXPECT_EQ(error(), fmt::format("expected a caption for each of the 5 images in {}, found none for 4 of "
-                                 "them (a.png, b.png, d.png, ...); write a.txt into the folder of the first, "
-                                 "or add its line to metadata.jsonl",
-                                 path.string()));
+  EXPECT_EQ(
+      error(),
+      fmt::format("expected a caption for each of the 5 images in {}, found none for 4 of "
+                  "them (a.png, b.png, d.png, ...); write a.txt into the folder of the first such image, "
+                  "or add a line for it to metadata.jsonl",
+                  path.string()));
   for (const char* name : {"a.txt", "b.txt", "d.txt", "e.txt"}) put_file(path / name, "x");
   put_file(path / "a.txt", "caf\xE9");
   EXPECT_EQ(error(), (path / "a.txt").string() +

@@ -164,9 +164,9 @@ RT_DEVICE void multiply_add(Acc<T, path>& c, const Fragment<T, Side::left, path>
 }
 
 /// A product seen from one of its operands, for chained matmuls as in attention. A warp holds 16 lines of the
-/// fixed operand while lines of the other (taken) operand stream by. The path decides which of them is the
-/// left one, such that the product becomes the fixed operand of the next matmul with little or no exchange
-/// between lanes. Accumulator element e belongs to the lines fixed(e) and taken(e).
+/// stationary operand while lines of the other (taken) operand stream by. The path decides which of them is
+/// the left one, such that the product becomes the stationary operand of the next matmul with little or no
+/// exchange between lanes. Accumulator element e belongs to the lines fixed(e) and taken(e).
 template <int path>
 inline constexpr Side kStationarySide = path == 90 ? Side::left : Side::right;
 template <int path>
@@ -197,7 +197,7 @@ RT_DEVICE void multiply_add(StationaryAcc<T, path>& c, const StationaryFragment<
   }
 }
 
-/// One value per fixed line of which the lane holds elements: [e] is the value of element e's line.
+/// One value per stationary line of which the lane holds elements: [e] is the value of element e's line.
 template <typename T, typename Value = float, int path = kPathOf<T>>
 struct PerStationary {
   static constexpr int kCount = path == 90 ? 2 : 1;
@@ -237,8 +237,8 @@ RT_DEVICE uint32_t packed(float first, float second) {
   }
 }
 
-/// Rounds a product to T and converts it to the fixed operand of the next matmul, whose terms are the taken
-/// lines.
+/// Rounds an accumulator tile to T and rearranges it as the stationary operand of the next matmul, which sums
+/// over the streamed lines.
 template <typename T, int path>
 RT_DEVICE StationaryFragment<T, path> stationary_of(const StationaryAcc<T, path>& c) {
   using Made = StationaryFragment<T, path>;
@@ -274,8 +274,8 @@ RT_DEVICE StationaryFragment<T, path> stationary_of(const StationaryAcc<T, path>
   return made;
 }
 
-/// Calls body(fixed line, first taken line, elements) for runs of contiguous elements that together cover the
-/// tile, each exactly once in the warp.
+/// Calls body(stationary line, first streamed line, elements) for runs of contiguous elements that together
+/// cover the tile, each exactly once in the warp.
 template <typename T, int path = kPathOf<T>, typename Body>
 RT_DEVICE void for_each_run(const StationaryFragment<T, path>& tile, Body body) {
   using Held = StationaryFragment<T, path>;

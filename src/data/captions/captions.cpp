@@ -106,7 +106,7 @@ std::string with_trigger(std::string caption, std::string_view trigger) {
   text.replace_extension(".txt");
   user_error(
       "expected a caption for each of the {} images in {}, found none for {} of them ({}); write {} into the "
-      "folder of the first, or add its line to metadata.jsonl",
+      "folder of the first such image, or add a line for it to metadata.jsonl",
       num_images, folder.string(), missing.size(), listed(names, kMaxNamed), printable(text.string(), false));
 }
 

@@ -95,9 +95,9 @@ void scores(Products products, const Tile& tile, Range keys, const float* querie
 /// A strip as an operand of the matmul. In pairs it is rounded to bf16 and zero-padded after its last key and
 /// row.
 struct Weights {
-  const float* by_keys;  ///< words of key pairs [rows][key_row]
+  const float* by_keys;  ///< [rows][key_row]; in bf16 a 32-bit word holds the weights of two adjacent keys
   int64_t key_row;
-  const float* by_rows;  ///< words of row pairs [rows][kStrip]
+  const float* by_rows;  ///< [rows][kStrip]; in bf16 a 32-bit word holds the weights of two adjacent rows
 };
 struct RoundedStrip {
   float* by_keys;

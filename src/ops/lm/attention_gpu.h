@@ -291,7 +291,7 @@ RT_DEVICE void copy_tile_async(rt::Panels<T, rows, columns>& to, const HeadRows<
   }
 }
 
-/// sums[t] += (tile `fixed_tile` of the fixed lines) * (tile t of the taken lines)^T, over all terms.
+/// sums[t] += (tile `fixed_tile` of the stationary lines) * (tile t of the streamed lines)^T, over all terms.
 template <typename T, int fixed_lines, int taken_lines, int terms, int tiles>
 RT_DEVICE void add_products(rt::StationaryAcc<T> (&sums)[tiles],
                             const rt::Panels<T, fixed_lines, terms>& stationary, int fixed_tile,
@@ -308,8 +308,8 @@ RT_DEVICE void add_products(rt::StationaryAcc<T> (&sums)[tiles],
     for (int t = 0; t < tiles; ++t) rt::keep_order(sums[t].at[0]);
   }
 }
-/// sums[c] += factors (fixed x taken lines) * (tile c of the columns of the taken lines). `columns` has one
-/// line per column or, if `turned`, the taken lines untransposed.
+/// sums[c] += factors (fixed x streamed lines) * (tile c of the columns of the streamed lines). `columns` has
+/// one line per column or, if `turned`, the streamed lines untransposed.
 template <bool transposed, typename T, typename Columns, int tiles, int taken_tiles>
 RT_DEVICE void add_streamed(rt::StationaryAcc<T> (&sums)[tiles],
                             const rt::StationaryAcc<T> (&factors)[taken_tiles], const Columns& columns,

@@ -32,14 +32,15 @@ HEARTH_CLONES void max_with(const float* row, float* row_max, int64_t count) {
 
 /// Workspace layout, in floats. Logits are stored transposed: [vocab][chunk].
 struct Layout {
-  bool pairs;         ///< true if matmuls use pairs of bf16, to which cotangents of logits are rounded
-  int64_t chunk;      ///< tokens of a full chunk
+  bool pairs;  ///< true if matmuls use pairs of bf16, to which cotangents of logits are rounded
+  // Offsets in floats of arrays in the workspace, unless stated otherwise.
+  int64_t chunk;      ///< number of tokens of a full chunk
   int64_t logit_row;  ///< row stride of logits
   int64_t tokens = 0, x = 0, x_panels = 0, x_columns = 0, lse = 0, factor = 0, of_label = 0, logits = 0;
   int64_t parts = 0, threads = 0, total = 0;
-  int64_t dx = 0, row_max = 0, sum = 0;                                ///< per part
-  int64_t tile = 0, weight = 0, packed = 0, panel = 0, next_most = 0;  ///< per thread
-  int64_t x_rows = 0;                                                  ///< pairs of adjacent tokens
+  int64_t dx = 0, row_max = 0, sum = 0;                               ///< per part
+  int64_t tile = 0, weight = 0, packed = 0, panel = 0, next_max = 0;  ///< per thread
+  int64_t x_rows = 0;                                                 ///< pairs of adjacent tokens
   int64_t rounded = 0, rounded_pairs = 0;  ///< per thread: a tile's cotangents in bf16
   int64_t num_parts = 0, part_floats = 0, thread_floats = 0;
 
@@ -95,7 +96,7 @@ struct Layout {
     const int64_t for_gradients = std::max(packed_floats(kTileRows, chunk), packed_floats(chunk, kTileRows));
     packed = take(next, true, std::max(for_logits, gradients && packs_a(s.width) ? for_gradients : 0));
     panel = take(next, gradients, kDepthBlock * kPanel);
-    next_most = take(next, true, chunk);
+    next_max = take(next, true, chunk);
     thread_floats = next;
   }
 };
@@ -266,7 +267,7 @@ class HeadRun {
   void add_to_sums(int64_t part, int thread, const Tile& tile) const {
     float* row_max = of_part(part, layout_.row_max);
     float* sum = of_part(part, layout_.sum);
-    float* now = local(thread, layout_.next_most);
+    float* now = local(thread, layout_.next_max);
     std::copy_n(row_max, rows_, now);
     for (int64_t v = 0; v < tile.count; ++v) max_with(tile.logits + v * layout_.logit_row, now, rows_);
     simd().scaled_exp(row_max, now, sum, rows_, 0);

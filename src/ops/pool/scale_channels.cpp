@@ -68,7 +68,7 @@ Kernel scale_kernel(const NodeView& node) {
   }};
 }
 
-/// Sums channels [c, c + n) of image i.
+/// Writes the dot products of the two inputs over the pixels of image i, for each channel in [c, c + n).
 void dot_image(const Images& images, const KernelArgs& args, int64_t i, int64_t c, int64_t n) {
   alignas(64) float sum[kChannels] = {}, part[kChannels], a_scratch[kChannels], b_scratch[kChannels];
   for (int64_t begin = 0; begin < images.pixels; begin += kRun) {
