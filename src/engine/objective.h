@@ -10,8 +10,8 @@
 
 namespace hearth::engine {
 
-/// Shape of the micro-batches of a program: number of rows and, for tokens, their length (0: the length that
-/// the objective sets).
+/// Shape of the micro-batches of a program: number of rows and their length in tokens (0: the length that
+/// the objective sets). Objectives of images of several sizes encode height and width in row_length.
 struct BatchShape {
   int64_t num_rows = 0;
   int64_t row_length = 0;

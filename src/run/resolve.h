@@ -15,7 +15,7 @@ struct Resolved {
   std::vector<std::string> notes;
 };
 
-/// Reads the configuration files of the model and fills in the open values of a recipe: model.num_classes and
+/// Fills in the values that a recipe leaves open: model.num_classes and
 /// model.class_names from the data, data.mean and data.std from the `init` weights or the data, data.date. If
 /// the folder `run` has a run already, its values are used. UserError if the model or the data cannot be
 /// read.

@@ -11,8 +11,9 @@
 
 namespace hearth::tasks {
 
-/// A recipe and the configuration files of its model, read once. Functions that take a Job open no
-/// config.json and no adapter_config.json again, so a file that changes during a run cannot mix two models.
+/// A recipe and the configuration files of its model, read once, so that a file that changes during a run
+/// cannot mix two models. Autoencoders and text encoders read their own config.json again when they are
+/// opened.
 struct Job {
   /// Reads the configuration files. UserError if one of them is missing, malformed or unsupported.
   Job(recipe::Recipe recipe);  // NOLINT(google-explicit-constructor): any recipe can become a job
