@@ -87,14 +87,14 @@ TEST_F(Devices, OneThatFailsIsLeftOutAndTheRestDoItsWork) {
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.err, AllOf(HasSubstr("worker 1 ended with status 71 at step "),
                                 HasSubstr("device 1 disabled: its probe ended with status"),
-                                HasSubstr("attempt 2: devices 0, 2 of 4 do all the work")));
+                                HasSubstr("attempt 2): devices 0, 2 of 4 do all the work")));
   EXPECT_TRUE(get("run/model.safetensors") == get("whole/model.safetensors"));
   EXPECT_THAT(get("run/trainer_log.jsonl"), HasSubstr("; devices 0, 2 of 4 do all the work\"}"));
   const Result from_memory = shell(
       "export HEARTH_EMULATED='1GiB,1GiB;broken=other/best.safetensors,1GiB,1GiB' && " + train +
       "4 --out other train.eval_every=9 train.checkpoint_every=1000 train.memory_checkpoint_every=1e-6");
   EXPECT_EQ(from_memory.code, 0) << from_memory.err;
-  EXPECT_THAT(from_memory.err, HasSubstr("attempt 2: devices 0, 2 of 4 do all the work"));
+  EXPECT_THAT(from_memory.err, HasSubstr("attempt 2): devices 0, 2 of 4 do all the work"));
   EXPECT_THAT(from_memory.out + from_memory.err, ContainsRegex("resumed step [0-9]+ from memory"));
   EXPECT_TRUE(get("other/model.safetensors") == get("whole/model.safetensors"));
 }
@@ -107,7 +107,7 @@ TEST_F(Devices, StagesGoOnWithoutACardThatFails) {
       "export HEARTH_EMULATED='1GiB,1GiB;broken=two/checkpoints/step-000000006,1GiB' && "
       "hearth train tiny.yaml --out two train.steps=20 " +
       stages);
-  EXPECT_THAT(two_stages.err, HasSubstr("attempt 2: devices 0, 2 of 3 do all the work"));
+  EXPECT_THAT(two_stages.err, HasSubstr("attempt 2): devices 0, 2 of 3 do all the work"));
   EXPECT_TRUE(get("two/model.safetensors") == get("three/model.safetensors"));
 }
 

@@ -146,7 +146,9 @@ TEST_F(Nccl, ARankThatFailsLeavesWithoutTheOthers) {
 
 TEST_F(Nccl, IsRefusedWhereItIsIncompleteOrAbsent) {
   setenv("HEARTH_NCCL", HEARTH_FAKE_NCCL_INCOMPLETE, 1);
-  EXPECT_THAT(fault(), StartsWith("rank 0: expected ncclReduce in "));
+  EXPECT_THAT(fault(),
+              testing::EndsWith(
+                  "libfake_nccl_incomplete.so has no function ncclReduce; NCCL 2.7 or later is needed"));
   setenv("HEARTH_NCCL", "/nowhere/libnccl.so.2", 1);
   EXPECT_THAT(fault(), StartsWith("rank 0: cannot open NCCL or RCCL: /nowhere/libnccl"));
   unsetenv("HEARTH_NCCL");
