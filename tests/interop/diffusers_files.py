@@ -365,7 +365,7 @@ def check_refusals(folder):
         {name.replace("blocks.0", "blocks.7"): value for name, value in state.items()},
     )
     merge(
-        "expected lora_B of 'transformer_blocks.0.attn.to_q'",
+        "'transformer_blocks.0.attn.to_q' has lora_A but no lora_B",
         {name: value for name, value in state.items() if name != key.format("B")},
     )
     merge("expected lora_A [rank, in] and lora_B [out, rank]", state | {key.format("B"): torch.zeros(32, 5)})
