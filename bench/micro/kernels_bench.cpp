@@ -119,7 +119,7 @@ int main(int argc, char** argv) {
                              .out_c = 512,
                              .padding = dilation,
                              .dilation = dilation};
-      bench_conv(s, cpu::choose_algorithm(s), threads);
+      bench_conv(s, cpu::choose_algorithm(s, true), threads);
     }
   }
   if (settings.wants("depthwise")) {

@@ -44,7 +44,7 @@ class Runner {
     memory_.clear();
     const ir::Cost cost = ir::cost_of(graph_, node);
     fmt::print("node {} flops={:.0f} bytes={:.0f} planned={}\n", node.op->name, cost.flops, cost.bytes,
-               cost::seconds_of(graph_, node, cost::usual_gpu()));
+               cost::seconds_of(graph_, node, cost::default_gpu()));
   }
   void run() {
     for (const ir::Node& node : graph_.nodes) {
