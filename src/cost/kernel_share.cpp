@@ -24,8 +24,7 @@ constexpr auto kShares = std::to_array<Shares>({
     {Kind::conv, 1, 1, 0.12, 0.12},
     {Kind::conv_pool, 0.7, 0.7, 0.12, 0.12},
     // A multiplication, two conversions and the loads of both factors: a quarter of the vector units' rate.
-    // In 16
-    // bits, computing addresses takes longest where each channel is a group.
+    // In 16 bits, computing addresses takes longest where each channel is a group.
     {Kind::grouped_conv, 0.067, 0.25, 0.016, 0.25},
     {Kind::depthwise_conv, 0.016, 0.25, 0.016, 0.25},
     {Kind::depthwise_conv_grad_input, 0.015, 0.25, 0.016, 0.25},

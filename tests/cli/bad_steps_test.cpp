@@ -17,7 +17,7 @@ using testing::HasSubstr;
 constexpr int64_t kNumImages = 128, kNumValues = 3 * 64;
 /// With four images an update and without shuffling, step 26 of each epoch of 32 meets it.
 constexpr int64_t kBroken = 103;
-/// A batch norm would take no notice of a image that is too bright.
+/// A batch norm would take no notice of an image that is too bright.
 constexpr const char* kWithoutNorm = "model.name=simplecnn ";
 
 class BadSteps : public Program {

@@ -214,7 +214,7 @@ TEST_F(Images, TilesPassOverWithoutSeams) {
   EXPECT_THAT(image.pixels, testing::Each(191));
 }
 
-/// The pixel that a image differs most from another in.
+/// The pixel in which two images differ most.
 Extent largest_difference(const data::Image& a, const data::Image& b) {
   Extent place;
   int most = -1;

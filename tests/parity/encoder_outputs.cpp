@@ -1,6 +1,6 @@
 // What encoders make, for autoencoder.py and text_encoders.py, in FOLDER/found.safetensors:
 //   encoder_outputs autoencoder FOLDER   of vae/ and inputs.safetensors: moments, images, and gradients
-//   encoder_outputs image FOLDER       of vae/, image.png and inputs.safetensors: latents, and a image
+//   encoder_outputs picture FOLDER       of vae/, picture.png and inputs.safetensors: latents, and an image
 //   encoder_outputs text FOLDER TOKENS   of the models in FOLDER and the lines of captions.txt: text, pooled
 #include <fmt/format.h>
 

@@ -14,7 +14,7 @@ namespace {
 using encoders::put;
 using encoders::put_models;
 
-/// Caches of a image: latents of 2 channels, 4 x 4, and 3 tokens of text.
+/// Caches of an image: latents of 2 channels, 4 x 4, and 3 tokens of text.
 void put_cached(const fs::path& name) {
   const std::vector<float> values(32, 1);
   NpzWriter latents, text;
