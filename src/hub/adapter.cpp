@@ -145,7 +145,7 @@ Json json_number(double value) {
   return value;
 }
 
-nn::Adapter builder_adapter(const recipe::Adapter& options, const AdapterConfig* first) {
+nn::Adapter builder_adapter(const recipe::Adapter& options, const std::optional<AdapterConfig>& first) {
   if (!options.wanted()) return {};
   nn::Adapter adapter{.rank = options.rank,
                       .scale = options.scale(),
@@ -153,7 +153,7 @@ nn::Adapter builder_adapter(const recipe::Adapter& options, const AdapterConfig*
                       .whole = options.modules_to_save,
                       .quantized = ops::quantization_from_name(options.quantize)};
   if (!all_linear(options.targets)) adapter.targets = options.targets;
-  if (first == nullptr) return adapter;
+  if (!first) return adapter;
   adapter.rank = first->options.rank;
   adapter.targets.clear();
   if (!first->rule->all_linear()) adapter.targets = {"target_modules"};
@@ -204,7 +204,7 @@ AdapterConfig read_adapter_config(const fs::path& file_or_folder) {
   return read;
 }
 
-std::string adapter_config_json(const recipe::Adapter& options, const AdapterConfig* first,
+std::string adapter_config_json(const recipe::Adapter& options, const std::optional<AdapterConfig>& first,
                                 const std::vector<nn::Tensor>& tensors, const fs::path& base) {
   Json config;
   config["peft_type"] = "LORA";
@@ -224,7 +224,7 @@ std::string adapter_config_json(const recipe::Adapter& options, const AdapterCon
       std::ranges::any_of(tensors, [](const nn::Tensor& tensor) { return nn::is_transposed(tensor.layout); });
   config["init_lora_weights"] = true;
   config["inference_mode"] = true;
-  if (first != nullptr) config.update(parse_json_object<Json>(first->rule_json, options.path));
+  if (first) config.update(parse_json_object<Json>(first->rule_json, options.path));
   return config.dump(2) + "\n";
 }
 

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,11 +45,11 @@ struct AdapterConfig {
 /// that is not a plain LoRA, and for an unknown key, unless its value disables it (null, false, empty).
 AdapterConfig read_adapter_config(const fs::path& file_or_folder);
 /// Returns the adapter that a model is built with. `first`: config of the adapter that training starts from;
-/// null: a new one.
-nn::Adapter builder_adapter(const recipe::Adapter& options, const AdapterConfig* first);
+/// nullopt: a new one.
+nn::Adapter builder_adapter(const recipe::Adapter& options, const std::optional<AdapterConfig>& first);
 /// Returns the text of adapter_config.json for the adapter among `tensors`, of the model in the folder
 /// `base`. `first`: as for builder_adapter.
-std::string adapter_config_json(const recipe::Adapter& options, const AdapterConfig* first,
+std::string adapter_config_json(const recipe::Adapter& options, const std::optional<AdapterConfig>& first,
                                 const std::vector<nn::Tensor>& tensors, const fs::path& base);
 
 }  // namespace hearth::hub

@@ -369,7 +369,7 @@ bool is_denoiser_adapter(const fs::path& file_or_folder) {
 nn::Adapter denoiser_adapter(const recipe::Adapter& options) {
   recipe::Adapter plain = options;
   plain.path.clear();
-  nn::Adapter adapter = builder_adapter(plain, nullptr);
+  nn::Adapter adapter = builder_adapter(plain, std::nullopt);
   adapter.file_prefix = kDenoiserPrefix;
   if (options.path.empty()) return adapter;
   const auto read = std::make_shared<const DenoiserAdapter>(options.path);

@@ -113,8 +113,7 @@ class Emitter {
 
 nn::Adapter adapter_of(const hub::ModelFolder& model) {
   if (model.adapter.empty()) return {};
-  const hub::AdapterConfig config = hub::read_adapter_config(model.adapter);
-  return hub::builder_adapter({.path = model.adapter.string()}, &config);
+  return hub::builder_adapter({.path = model.adapter.string()}, hub::read_adapter_config(model.adapter));
 }
 
 }  // namespace

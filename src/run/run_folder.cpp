@@ -24,8 +24,7 @@ void write_adapter_config(const fs::path& folder, const tasks::Job& job, const e
       folder / hub::kAdapterConfig,
       job.denoiser
           ? hub::peft_config_json(hub::adapted_modules(plan.options.adapter, plan.tensors), recipe.model.path)
-          : hub::adapter_config_json(recipe.adapter, job.first_adapter ? &*job.first_adapter : nullptr,
-                                     plan.tensors, recipe.model.path));
+          : hub::adapter_config_json(recipe.adapter, job.first_adapter, plan.tensors, recipe.model.path));
 }
 
 /// Returns the dtype of the model that training starts from; f32 for image models.

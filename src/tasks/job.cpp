@@ -14,7 +14,7 @@ void read_decoder(Job& job) {
   job.decoder = models::parse_decoder_config(job.config_json, file.string());
   const recipe::Adapter& adapter = job.recipe.adapter;
   if (!adapter.path.empty()) job.first_adapter = hub::read_adapter_config(adapter.path);
-  job.adapter = hub::builder_adapter(adapter, job.first_adapter ? &*job.first_adapter : nullptr);
+  job.adapter = hub::builder_adapter(adapter, job.first_adapter);
 }
 
 void read_denoiser(Job& job) {
