@@ -65,7 +65,8 @@ void run_validate(const CLI::App& verb, const std::string& name, const std::stri
                              .open_reporter = open_terminal,
                              .print_error = print_error});
   if (exit_code() != 0) return;
-  if (task.check_images != nullptr) task.check_images(job, report);
+  if (task.check_images != nullptr)
+    for (const char* split : {"train", "test"}) task.check_images(job, split, report);
   const std::string but = num_left_out == 0 ? ""
                                             : fmt::format("; {} bad record{} skipped", num_left_out,
                                                           num_left_out == 1 ? " is" : "s are");

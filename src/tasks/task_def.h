@@ -62,7 +62,7 @@ struct TaskDef {
   int64_t (*check_records)(const Job&, const DataReport& report) = nullptr;
   /// Decodes all images of the data and reports their counts; UserError if some are unusable. Null: no
   /// images.
-  void (*check_images)(const Job&, const DataReport& report) = nullptr;
+  void (*check_images)(const Job&, const char* split, const DataReport& report) = nullptr;
   /// Returns the metadata for ONNX export. Null: the task has no ONNX export.
   ExportMetadata (*exported)(const recipe::Recipe&, const fs::path& run) = nullptr;
   /// Opens a predictor with the weights of a run. Null: the model makes no predictions for images.

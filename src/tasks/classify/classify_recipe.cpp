@@ -57,10 +57,6 @@ void read_pixels(const recipe::Recipe& recipe, TakePixels take) {
   }
 }
 
-void check_images(const Job& job, const DataReport& report) {
-  for (const char* split : {"train", "test"}) check_labeled_images(job.recipe, split, report);
-}
-
 std::shared_ptr<const engine::Objective> objective_of(const Job& job) {
   const recipe::Recipe& recipe = job.recipe;
   return classifier({.model = model_options(recipe), .label_smoothing = recipe.train.label_smoothing});
@@ -78,15 +74,17 @@ std::unique_ptr<Predictor> open_predictor(const recipe::Recipe& recipe, const Pr
 }  // namespace
 
 extern const TaskDef classify_task;
-const TaskDef classify_task = {.name = "classify",
-                               .owns = [](const recipe::Recipe&) { return true; },
-                               .objective = objective_of,
-                               .open = open,
-                               .classes = [](const recipe::Recipe& recipe) { return classes_of(recipe); },
-                               .planned_classes = 1000,  // ImageNet
-                               .read_pixels = read_pixels,
-                               .check_images = check_images,
-                               .exported = exported,
-                               .predictor = open_predictor};
+const TaskDef classify_task = {
+    .name = "classify",
+    .owns = [](const recipe::Recipe&) { return true; },
+    .objective = objective_of,
+    .open = open,
+    .classes = [](const recipe::Recipe& recipe) { return classes_of(recipe); },
+    .planned_classes = 1000,  // ImageNet
+    .read_pixels = read_pixels,
+    .check_images = [](const Job& job, const char* split,
+                       const DataReport& report) { check_labeled_images(job.recipe, split, report); },
+    .exported = exported,
+    .predictor = open_predictor};
 
 }  // namespace hearth::tasks

@@ -116,7 +116,8 @@ std::unique_ptr<Predictor> open_predictor(const recipe::Recipe& recipe, const Pr
       detector_of(recipe), read_detection_classes(paths.run / kDetectionClasses), options, paths.out);
 }
 
-void check_boxes(const recipe::Recipe& recipe, const char* split, const DataReport& report) {
+void check_boxes(const Job& job, const char* split, const DataReport& report) {
+  const recipe::Recipe& recipe = job.recipe;
   const data::BoxedImages set = boxed_images(recipe, split);
   const data::BoxCheck check = data::check_boxes(set);
   report.line(fmt::format("{}: {} images, {} classes, {} images without boxes", split, set.images.size(),
@@ -139,10 +140,6 @@ void check_boxes(const recipe::Recipe& recipe, const char* split, const DataRepo
   report.refuse(check.faults, std::ssize(set.images), split);
 }
 
-void check_images(const Job& job, const DataReport& report) {
-  for (const char* split : {"train", "test"}) check_boxes(job.recipe, split, report);
-}
-
 }  // namespace
 
 std::span<const std::string_view> box_kinds() { return kBoxKinds; }
@@ -162,7 +159,7 @@ const TaskDef detect_task = {
     .open = open,
     .classes = [](const recipe::Recipe& recipe) { return read_boxed_images(recipe, "train").class_names; },
     .planned_classes = 80,  // as COCO
-    .check_images = check_images,
+    .check_images = check_boxes,
     .exported = exported,
     .predictor = open_predictor};
 

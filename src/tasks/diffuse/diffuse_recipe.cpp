@@ -293,11 +293,12 @@ void check_captions(const recipe::Recipe& recipe, const DataReport& report) {
   }
 }
 
-void check_images(const Job& job, const DataReport& report) {
+void check_images(const Job& job, const char* split, const DataReport& report) {
   const recipe::Recipe& recipe = job.recipe;
   if (recipe.data.kind == kKohya) return;
-  if (recipe.data.kind == kCaptions) return check_captions(recipe, report);
-  for (const char* split : {"train", "test"}) check_labeled_images(recipe, split, report);
+  if (recipe.data.kind != kCaptions) return check_labeled_images(recipe, split, report);
+  // All images with captions are in one folder.
+  if (split == std::string_view("train")) check_captions(recipe, report);
 }
 
 std::unique_ptr<Task> open(const Job& job, int device) {

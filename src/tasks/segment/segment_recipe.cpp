@@ -91,7 +91,8 @@ std::unique_ptr<Task> open(const Job& job, int /*device*/) {
   return std::make_unique<SegmentTask>(segment_options(job.recipe));
 }
 
-void check_masks(const recipe::Recipe& recipe, const char* split, const DataReport& report) {
+void check_masks(const Job& job, const char* split, const DataReport& report) {
+  const recipe::Recipe& recipe = job.recipe;
   const auto images = data::open_masks(mask_options(recipe, split));
   const data::MaskCheck check = data::check_masks(*images);
   report.line(
@@ -106,10 +107,6 @@ void check_masks(const recipe::Recipe& recipe, const char* split, const DataRepo
   for (size_t i = 0; i < check.pixels.size(); ++i) count(check.classes[i].name, check.pixels[i]);
   count("unlabeled", check.unlabeled);
   report.refuse(check.faults, check.num_images, split);
-}
-
-void check_images(const Job& job, const DataReport& report) {
-  for (const char* split : {"train", "test"}) check_masks(job.recipe, split, report);
 }
 
 ExportMetadata exported(const recipe::Recipe& recipe, const fs::path& run) {
@@ -155,7 +152,7 @@ const TaskDef segment_task = {.name = "segment",
                               .planned_classes = 21,  // PASCAL VOC
                               .fill_in = decide_mask_numbers,
                               .read_pixels = read_pixels,
-                              .check_images = check_images,
+                              .check_images = check_masks,
                               .exported = exported,
                               .predictor = open_predictor};
 
