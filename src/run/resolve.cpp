@@ -121,6 +121,7 @@ Resolved resolve(tasks::Job job, const fs::path& run) {
   Resolved made{.job = std::move(job), .notes = {}};
   recipe::Recipe& recipe = made.job.recipe;
   const tasks::TaskDef& task = tasks::task_of(recipe);
+  if (task.classes == nullptr && task.fill_in == nullptr) return made;
   const fs::path config = run / kRunRecipe;
   std::optional<recipe::Recipe> trained;
   if (path_exists(config)) trained = recipe::load_recipe(config, {});
