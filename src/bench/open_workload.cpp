@@ -220,7 +220,8 @@ class Answers : public Workload {
  public:
   Answers(const BenchCase& bench, int num_threads)
       : generator_(infer::Generator::untrained(
-            bench_decoder(bench), {.slots = bench.prompt + bench.length, .num_threads = num_threads})),
+            bench_decoder(bench),
+            {.slots = bench.prompt + bench.length, .compute = {.num_threads = num_threads}})),
         prompt_(random_tokens(bench.prompt, bench_decoder(bench).vocab_size)),
         options_{.max_tokens = bench.length} {
     prompt_.resize(static_cast<size_t>(bench.prompt));

@@ -147,7 +147,8 @@ void run_generate(const CLI::App& verb, const GenerateArguments& arguments) {
   infer::TextSession session = run::open_text_session(
       arguments.model, arguments.base,
       {.generator = {.slots = arguments.context,
-                     .num_threads = arguments.threads > 0 ? arguments.threads : num_available_cpus()},
+                     .compute = {.num_threads =
+                                     arguments.threads > 0 ? arguments.threads : num_available_cpus()}},
        .has_tokenizer = !arguments.tokens},
       overrides_of(verb));
   const auto prompt = prompt_ids(session, arguments, prompt_of(verb, arguments));

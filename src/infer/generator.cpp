@@ -131,8 +131,9 @@ Generator::Generator(models::DecoderConfig config, const nn::Adapter& adapter,
   engine::EngineOptions engine{.objective = std::make_shared<NextToken>(config_, slots_),
                                .adapter = adapter,
                                .precision = options.precision,
-                               .num_threads = options.num_threads};
-  if (options.gpu) engine::use_gpu(engine, *options.gpu, options.self_test);
+                               .num_threads = options.compute.num_threads,
+                               .winograd = options.compute.winograd};
+  if (options.compute.gpu) engine::use_gpu(engine, *options.compute.gpu, options.compute.self_test);
   const int64_t sizes[] = {1, kPrefillTokens};
   engine_ = engine::evaluation_engine(std::move(engine), sizes);
 }

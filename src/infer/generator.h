@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "base/function_ref.h"
-#include "engine/engine.h"
+#include "encoders/model_part.h"
 #include "hub/model_folder.h"
 #include "infer/sampler.h"
 #include "models/decoder/config.h"
@@ -19,10 +19,8 @@ namespace hearth::infer {
 
 struct GeneratorOptions {
   int64_t slots = 1024;  ///< size of the KV cache: max tokens of a prompt and its answer
-  int num_threads = 1;
-  DType precision = DType::f32;              ///< of matmuls and activations; logits are f32
-  std::optional<exec::GpuRequest> gpu = {};  ///< nullopt: the CPU
-  SelfTestMode self_test = SelfTestMode::once;
+  encoders::Compute compute = {};
+  DType precision = DType::f32;  ///< of matmuls and activations; logits are f32
 };
 
 /// A language model that continues text, one sequence at a time. The KV cache is planned with the weights;

@@ -77,7 +77,7 @@ MatchResult match_answers(tasks::TextOptions text, const hub::ModelFolder& model
   const auto longest = std::ranges::max_element(
       questions, {}, [](const Question& question) { return question.prompt.size(); });
   TextSession session(model, {.generator = {.slots = std::ssize(longest->prompt) + options.max_tokens,
-                                            .num_threads = options.num_threads}});
+                                            .compute = {.num_threads = options.num_threads}}});
   MatchResult result;
   for (const Question& question : questions) {
     const Answer found = session.ask(

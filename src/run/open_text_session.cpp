@@ -29,10 +29,9 @@ void set_compute(std::span<const std::string> overrides, infer::GeneratorOptions
   const recipe::Recipe recipe =
       recipe::with_overrides(recipe::Recipe(), "hearth generate", recipe_choices(), overrides);
   options.precision = recipe.precision;
-  if (recipe.threads > 0) options.num_threads = static_cast<int>(recipe.threads);
-  if (recipe.device == recipe::kCpu) return;
-  options.gpu = tasks::gpu_of(recipe, 0);
-  options.self_test = recipe.self_test;
+  const int num_threads = options.compute.num_threads;
+  options.compute = tasks::compute_of(recipe, 0);
+  if (recipe.threads == 0) options.compute.num_threads = num_threads;
 }
 
 }  // namespace

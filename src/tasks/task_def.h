@@ -60,8 +60,8 @@ struct TaskDef {
   /// Reads all records of the data and reports the invalid ones; training itself stops at the first. Returns
   /// the number of records that are left out. UserError if training would reject them. Null: no records.
   int64_t (*check_records)(const Job&, const DataReport& report) = nullptr;
-  /// Decodes all images of the data and reports their counts; UserError if some are unusable. Null: no
-  /// images.
+  /// Decodes all images of a split, "train" or "test", and reports their counts; UserError if some are
+  /// unusable. Null: no images.
   void (*check_images)(const Job&, const char* split, const DataReport& report) = nullptr;
   /// Returns the metadata for ONNX export. Null: the task has no ONNX export.
   ExportMetadata (*exported)(const recipe::Recipe&, const fs::path& run) = nullptr;

@@ -41,7 +41,7 @@ class Gpt2 : public testing::Test {
   }
   fs::path at(const std::string& name) const { return folder_.path() / name; }
   infer::Generator generator(const std::string& model, int64_t slots) const {
-    return infer::Generator(find_model(at(model)), {.slots = slots, .num_threads = 2});
+    return infer::Generator(find_model(at(model)), {.slots = slots, .compute = {.num_threads = 2}});
   }
   /// Logits after so many tokens, fed at once or one by one.
   std::vector<float> logits(const std::string& model, int32_t count, bool at_once = true) const {

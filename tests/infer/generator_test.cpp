@@ -46,7 +46,7 @@ class Generation : public testing::Test {
     hub::save_weights(engine, folder_.path() / "model.safetensors", false);
   }
   Generator generator(int64_t slots) const {
-    return Generator(hub::find_model(folder_.path()), {.slots = slots, .num_threads = 2});
+    return Generator(hub::find_model(folder_.path()), {.slots = slots, .compute = {.num_threads = 2}});
   }
   /// The pieces of an answer whose tokens spell `text` after its first byte.
   std::vector<std::string> pieces(const std::string& text, const std::vector<std::string>& stop,

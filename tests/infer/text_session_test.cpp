@@ -25,7 +25,7 @@ class Session : public testing::Test {
   }
   fs::path model() const { return folder_.path() / "model"; }
   TextSession open(int64_t slots = 0) const {
-    return {hub::find_model(model()), {.generator = {.slots = slots, .num_threads = 2}}};
+    return {hub::find_model(model()), {.generator = {.slots = slots, .compute = {.num_threads = 2}}}};
   }
   static text::Json question(const std::string& content) {
     return {{{"role", "user"}, {"content", content}}};
@@ -121,10 +121,10 @@ TEST_F(Session, AGpuAndBf16GiveTheLogitsOfTheCpu) {
   };
   const auto cpu = last_logits({.slots = 80});
   const auto on_gpu = [&](DType precision) {
-    return last_logits({.slots = 80,
-                        .precision = precision,
-                        .gpu = exec::GpuRequest{.device = "emulated"},
-                        .self_test = SelfTestMode::never});
+    return last_logits(
+        {.slots = 80,
+         .compute = {.gpu = exec::GpuRequest{.device = "emulated"}, .self_test = SelfTestMode::never},
+         .precision = precision});
   };
   EXPECT_THAT(on_gpu(DType::f32), testing::Pointwise(testing::FloatNear(1e-4F), cpu));
   for (const auto& found : {last_logits({.slots = 80, .precision = DType::bf16}), on_gpu(DType::bf16)}) {
