@@ -126,7 +126,9 @@ TEST_F(Session, AGpuAndBf16GiveTheLogitsOfTheCpu) {
          .compute = {.gpu = exec::GpuRequest{.device = "emulated"}, .self_test = SelfTestMode::never},
          .precision = precision});
   };
-  EXPECT_THAT(on_gpu(DType::f32), testing::Pointwise(testing::FloatNear(1e-4F), cpu));
+  const auto gpu = on_gpu(DType::f32);
+  EXPECT_THAT(gpu, testing::Pointwise(testing::FloatNear(1e-4F), cpu));
+  EXPECT_NE(gpu, cpu) << "of the CPU both times";
   for (const auto& found : {last_logits({.slots = 80, .precision = DType::bf16}), on_gpu(DType::bf16)}) {
     EXPECT_THAT(found, testing::Pointwise(testing::FloatNear(0.03F), cpu));
     EXPECT_NE(found, cpu);
