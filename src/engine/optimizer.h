@@ -70,7 +70,8 @@ struct LocalGradients {
 struct SumOptions {
   int64_t num_micro = 1;
   bool has_earlier = false;  ///< true if this worker has micro-batches before the last
-  /// Number of saved sums of earlier shards, which are all added (distributed/sum.h).
+  /// Number of partial sums that earlier shards of this worker have left (distributed/sum.h); the last shard
+  /// adds all of them.
   int num_levels = 0;
   int rank = 0;         ///< of this worker
   int num_workers = 1;  ///< workers whose gradients are summed

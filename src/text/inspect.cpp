@@ -31,9 +31,9 @@ std::string marked_run(const std::string& text, bool trained, Marking marking) {
 }
 
 std::string shown(const Sample& sample, const Tokens& tokens, const SampleReader& reader, Marking marking) {
-  const std::string kind = sample.rejected ? ", chosen" : "";
+  const std::string suffix = sample.rejected ? ", chosen" : "";
   std::string text = fmt::format("{}:{} ({}{}, {} tokens)\n{}\n", printable(reader.file().path().string()),
-                                 sample.line, name_of(sample.format), kind, tokens.ids.size(),
+                                 sample.line, name_of(sample.format), suffix, tokens.ids.size(),
                                  show_tokens(tokens, reader.tokenizer(), marking));
   if (!sample.rejected) return text;
   return text + fmt::format("rejected, {} tokens\n{}\n", sample.rejected->ids.size(),

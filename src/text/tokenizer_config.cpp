@@ -11,17 +11,17 @@ namespace hearth::text {
 namespace {
 
 /// Reads a role: a string or an AddedToken; null counts as absent. A role that is already set is kept.
-void read_role(const JsonNode& node, const std::string& key, std::optional<std::string>& role) {
+void read_special_token(const JsonNode& node, const std::string& key, std::optional<std::string>& role) {
   const std::optional<JsonNode> found = node.find(key);
   if (!found || role) return;
   role = found->json().is_object() ? found->at("content").string() : found->string();
 }
 
-void read_roles(const JsonNode& node, TokenizerConfig& config) {
-  read_role(node, "bos_token", config.bos);
-  read_role(node, "eos_token", config.eos);
-  read_role(node, "pad_token", config.pad);
-  read_role(node, "unk_token", config.unk);
+void read_special_tokens(const JsonNode& node, TokenizerConfig& config) {
+  read_special_token(node, "bos_token", config.bos);
+  read_special_token(node, "eos_token", config.eos);
+  read_special_token(node, "pad_token", config.pad);
+  read_special_token(node, "unk_token", config.unk);
 }
 
 void read_added_decoder(const JsonNode& node, TokenizerConfig& config) {
@@ -58,7 +58,7 @@ void read_config_file(const JsonNode& node, TokenizerConfig& config) {
   config.tokenizer_class = node.string_or("tokenizer_class", "");
   if (config.tokenizer_class.ends_with("Fast"))
     config.tokenizer_class.resize(config.tokenizer_class.size() - 4);
-  read_roles(node, config);
+  read_special_tokens(node, config);
   if (const auto flag = node.find("add_bos_token")) config.add_bos = flag->boolean();
   if (const auto flag = node.find("add_eos_token")) config.add_eos = flag->boolean();
   config.add_prefix_space = node.boolean_or("add_prefix_space", false);

@@ -88,7 +88,7 @@ RT_DEVICE int opaque_uniform(int value) {
   asm volatile("" : "+s"(value));
   return value;
 }
-/// renewed() in place, for a word of any value.
+/// Hides the value of a 32-bit word from the compiler, as renewed() does, in place.
 RT_DEVICE void renew(uint32_t& word) { asm volatile("" : "+v"(word)); }
 /// Moves a value that is uniform across a warp to a scalar register.
 RT_DEVICE int uniform_value(int value) { return __builtin_amdgcn_readfirstlane(value); }

@@ -9,7 +9,7 @@
 /// writing all slots of two lines, or writing one word of every eighth line.
 namespace hearth::rt {
 
-/// Elements per slot, and terms per panel.
+/// Number of elements in a slot of 16 bytes, and along k in a panel of 64 bytes per line.
 template <typename T>
 inline constexpr int kWide = static_cast<int>(16 / sizeof(T));
 template <typename T>

@@ -65,7 +65,8 @@ ClassNumbers choose_class_numbers(const std::map<int64_t, int64_t>& pixels, int6
 int64_t number_tolerance(const std::vector<int64_t>& numbers);
 /// Max Euclidean distance in RGB at which a color counts as the nearest color of the class table.
 inline constexpr int64_t kNearColor = 32;
-/// Max fraction of pixels that may be farther from every class; these pixels are unlabeled.
+/// Max fraction of pixels whose color is farther than kNearColor from every class; these pixels are
+/// unlabeled.
 inline constexpr double kMaxFarShare = 0.1;
 
 /// The mapping from pixel codes to classes, from a class table and from decisions about a set of masks.

@@ -101,8 +101,8 @@ std::optional<NodeTest> try_matmul(const NodeView& node) {
 /// Number of elements of a quantized matrix after which blocks and their scales start again.
 constexpr int64_t kQuantizedBlock = 64 * 256;
 
-/// x W^T: the excerpt is the last rows of W whose quantization blocks are complete. x W needs all rows of W,
-/// so W has as many rows as the host can compute.
+/// Tests a quantized matmul on an excerpt. x W^T: the last rows of W that form complete quantization blocks.
+/// x W sums over all rows of W: the test uses a smaller W, of as many rows as the host computes in time.
 std::optional<NodeTest> try_quantized(const NodeView& node) {
   NodeTest trial = test_like(node);
   const Quantization kind = quantization_from_name(node.attrs.text("format"));

@@ -175,7 +175,8 @@ struct BackwardBlock {
     copy_rows<B::kThreads>(block.fixed_a, of_keys ? head.k : head.q, first_stationary, slice, thread);
     copy_rows<B::kThreads>(block.fixed_b, of_keys ? head.v : head.dout, first_stationary, slice, thread);
   }
-  /// Starts the copy of the taken rows of tile `number`, for the process_copied() with that number.
+  /// Starts the asynchronous copy of a tile of streamed rows, from row `first_streamed` on, to buffer number
+  /// % 2; process_copied(number) waits for it and computes with it.
   RT_DEVICE void copy_async(const BackwardHead<T>& head, int first_streamed, int number) {
     if constexpr (B::kPairs) {
       load_streamed(head, first_streamed);

@@ -40,7 +40,7 @@ struct Layout {
   int64_t parts = 0, threads = 0, total = 0;
   int64_t dx = 0, row_max = 0, sum = 0;                               ///< per part
   int64_t tile = 0, weight = 0, packed = 0, panel = 0, next_max = 0;  ///< per thread
-  int64_t x_rows = 0;                                                 ///< pairs of adjacent tokens
+  int64_t x_rows = 0;                      ///< rows of x in bf16, two adjacent tokens in each 32-bit word
   int64_t rounded = 0, rounded_pairs = 0;  ///< per thread: a tile's cotangents in bf16
   int64_t num_parts = 0, part_floats = 0, thread_floats = 0;
 

@@ -23,7 +23,7 @@ class RowBlocks {
   struct Block {
     int64_t begin, rows, width, stride;
     float* columns;
-    float* more;     ///< scratch of the size of `columns`
+    float* more;     ///< a second buffer of the size of `columns`, for any use of the body
     float* row_max;  ///< `stride` floats, as sum and factor
     float* sum;
     float* factor;

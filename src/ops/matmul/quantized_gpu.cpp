@@ -167,8 +167,7 @@ struct PanelLoader<T, kLines, GroupSide<T, Matrix>> {
   static constexpr int kLaneElements = Panel<T, kLines>::kLaneElements;
   const GroupSide<T, Matrix>& from;
   int first_line;
-  int line[kLaneElements];  ///< of a move, relative to first_line; nonexistent lines are clamped to the last
-                            ///< ones
+  int line[kLaneElements];  ///< line that each load reads, relative to first_line, at most the last
   uint32_t group_offset[kLaneElements];  ///< groups from the first line and term to the move's group
   typename Matrix::Group held[kLaneElements];
 

@@ -25,8 +25,8 @@ Rows rows_of(const NodeView& node) {
           .activation = norm_activation(node.attrs)};
 }
 
-/// Source of the moments of a thread's rows and kLaneElements columns: the elements of x, or the moments of
-/// its groups.
+/// Input of the moments that a thread computes for its rows and kLaneElements columns: elements of x in the
+/// first pass; in the second, which merges them, the moments of groups of rows.
 template <typename T, int n>
 struct Values {
   static constexpr int kLaneElements = n;
