@@ -106,7 +106,7 @@ AddedToken parse_added_token(const JsonNode& node, std::optional<int64_t> id) {
 TokenizerConfig read_tokenizer_config(const fs::path& folder) {
   TokenizerConfig config{.folder = folder};
   if_present(folder / "tokenizer_config.json", config, read_config_file);
-  if_present(folder / "special_tokens_map.json", config, read_roles);
+  if_present(folder / "special_tokens_map.json", config, read_special_tokens);
   if_present(folder / "added_tokens.json", config, read_added_map);
   return config;
 }
