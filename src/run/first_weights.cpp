@@ -19,7 +19,7 @@ std::vector<std::string> load_initial_weights(engine::Engine& engine, const reci
   std::vector<std::string> notes;
   const bool adapts = hub::has_adapter(engine);
   const std::string& first = recipe.init.empty() ? recipe.model.path : recipe.init;
-  const bool whole = tasks::task_of(recipe).has_model_folder;
+  const bool whole = tasks::task_of(recipe).model_format != tasks::ModelFormat::built_in;
   if (!adapts && !first.empty() && whole) hub::load_model(engine, first);
   if (!first.empty() && !whole) notes = hub::load_image_weights(engine, first);
   if (adapts && !recipe.adapter.path.empty())

@@ -31,6 +31,10 @@ struct ExportMetadata {
   std::string fit;                 ///< resizing of images: "stretch", "letterbox 114", "window"
 };
 
+/// Files of a model: weights of an image model that is built in by name, a transformers folder (config.json
+/// and tokenizer), or a diffusers folder.
+enum class ModelFormat : uint8_t { built_in, transformers, diffusers };
+
 /// Receives the pixels of an image, interleaved, and its number of channels.
 using TakePixels = FunctionRef<void(std::span<const uint8_t> pixels, int64_t channels)>;
 /// Max number of training images that are read to measure their mean and standard deviation.
@@ -67,7 +71,9 @@ struct TaskDef {
   ExportMetadata (*exported)(const recipe::Recipe&, const fs::path& run) = nullptr;
   /// Opens a predictor with the weights of a run. Null: the model makes no predictions for images.
   std::unique_ptr<Predictor> (*predictor)(const recipe::Recipe&, const PredictionPaths&) = nullptr;
-  bool has_model_folder = false;    ///< true: models are folders with config.json; false: built in, by name
+  ModelFormat model_format = ModelFormat::built_in;
+  bool evaluates_any_model =
+      false;  ///< true: hearth eval needs only a model in this format, not a run of this task
   std::string_view generates = "";  ///< what its models generate: "text", "images"; empty: nothing
 };
 

@@ -318,7 +318,7 @@ const TaskDef diffuse_task = {.name = "diffuse",
                               .objective = denoiser_of,
                               .open = open,
                               .check_images = check_images,
-                              .has_model_folder = true,
+                              .model_format = ModelFormat::diffusers,
                               .generates = "images"};
 
 }  // namespace hearth::tasks

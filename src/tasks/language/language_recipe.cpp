@@ -85,7 +85,8 @@ const TaskDef language_task = {
     },
     .fill_in = fill_in_date,
     .check_records = check_texts,
-    .has_model_folder = true,
+    .model_format = ModelFormat::transformers,
+    .evaluates_any_model = true,
     .generates = "text"};
 
 }  // namespace hearth::tasks

@@ -15,7 +15,7 @@ const TaskDef preference_task = {
     },
     .fill_in = fill_in_date,
     .check_records = check_texts,
-    .has_model_folder = true,
+    .model_format = ModelFormat::transformers,
     .generates = "text"};
 
 }  // namespace hearth::tasks
