@@ -9,6 +9,7 @@
 #include "base/run_files.h"
 #include "base/text.h"
 #include "tasks/language/text_source.h"
+#include "tasks/task_def.h"
 
 namespace hearth::run {
 namespace {
@@ -144,23 +145,22 @@ std::string described(const InputState& state) {
 
 std::vector<InputState> inputs_of(const recipe::Recipe& recipe) {
   Inputs inputs;
-  const bool is_text = recipe::is_text(recipe);
-  const int64_t full_bytes = is_text ? kFullTextBytes : kFullBytes;
-  if (recipe::data_kind(recipe.data.kind) != recipe::DataKind::shapes)
-    inputs.add("data.path", recipe.data.path, is_any, full_bytes);
+  const bool has_tokenizer = tasks::task_of(recipe).model_format == tasks::ModelFormat::transformers;
+  const recipe::DataKind kind = recipe::data_kind(recipe.data.kind);
+  const int64_t full_bytes = kind == recipe::DataKind::text ? kFullTextBytes : kFullBytes;
+  if (kind != recipe::DataKind::shapes) inputs.add("data.path", recipe.data.path, is_any, full_bytes);
   inputs.add("data.val_path", recipe.data.val_path, is_any, full_bytes);
   inputs.add("data.classes", recipe.data.classes);
   inputs.add("data.template", recipe.data.template_);
   inputs.add("diffuse.prior", recipe.diffuse.prior);
-  if (is_text) inputs.add_tokenizer(recipe.model);
+  if (has_tokenizer) inputs.add_tokenizer(recipe.model);
   // Without an adapter a checkpoint holds all weights.
   if (recipe.adapter.wanted()) {
     const bool starts_elsewhere = !recipe.init.empty();
     inputs.add(starts_elsewhere ? "init" : "model.path", starts_elsewhere ? recipe.init : recipe.model.path,
-               is_text ? holds_language_model : holds_weights);
+               has_tokenizer ? holds_language_model : holds_weights);
   }
-  if (recipe::is_image_generation(recipe))
-    inputs.add("model.autoencoder", recipe.model.autoencoder, holds_weights);
+  inputs.add("model.autoencoder", recipe.model.autoencoder, holds_weights);
   return inputs.take();
 }
 
