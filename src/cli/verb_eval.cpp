@@ -75,7 +75,7 @@ void run_eval(const CLI::App& verb, const EvalArguments& arguments) {
   const bool has_model = fs::exists(run / kModelConfig) || fs::exists(run / hub::kAdapterConfig);
   if (has_model && !fs::exists(run / kRunRecipe)) return eval_model(verb, arguments);
   recipe::Recipe recipe = open_run(arguments.run, overrides_of(verb));
-  if (recipe::is_text(recipe) && !recipe::has_pairs(recipe)) {
+  if (tasks::task_of(recipe).evaluates_any_model) {
     evaluate_full_file(recipe, run::load_recipe(run / kRunRecipe));
     return eval_text(std::move(recipe), hub::find_model(run, arguments.base), arguments);
   }

@@ -11,6 +11,7 @@
 #include "run/launch.h"
 #include "run/launched.h"
 #include "run/suggest_recipe.h"
+#include "tasks/task_def.h"
 
 namespace hearth::cli {
 namespace {
@@ -63,7 +64,7 @@ std::string command_of(const TrainArguments& arguments, const std::vector<std::s
 /// another machine.
 void use_run_folder(recipe::Recipe& recipe, const fs::path& run) {
   recipe::Model& model = recipe.model;
-  if (!recipe::is_text(recipe)) return;
+  if (tasks::task_of(recipe).model_format != tasks::ModelFormat::transformers) return;
   // An adapter needs the base model, not only its configuration.
   const bool has_config = !recipe.adapter.wanted() && fs::exists(run / kModelConfig);
   if (has_config && !fs::exists(model.config_file())) {
