@@ -183,11 +183,12 @@ void add_export(CLI::App& app) {
                    "Base model of an adapter (default: the one in adapter_config.json)");
   set_example(*verb, "hearth export runs/llama-lora --out model.gguf");
   verb->callback([=] {
-    if (hub::is_denoiser(arguments->model)) return export_denoiser_model(*arguments);
+    const tasks::ModelFormat model = run::model_format(arguments->model);
+    if (model == tasks::ModelFormat::diffusers) return export_denoiser_model(*arguments);
     if (const std::string& format = arguments->format; format == "diffusers" || format == "kohya")
       user_error("--format {} is for LoRAs of image generation models, but '{}' is not one", format,
                  arguments->model);
-    if (hub::is_image_run(arguments->model)) return export_images(*arguments);
+    if (model == tasks::ModelFormat::built_in) return export_images(*arguments);
     const std::string format = format_of(*arguments);
     if (format == "onnx") {
       hub::find_model(arguments->model);  // UserError if there is none.

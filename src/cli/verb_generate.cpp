@@ -14,6 +14,7 @@
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "planner/long_wait.h"
+#include "run/from_recipe.h"
 #include "run/image_session.h"
 #include "run/open_text_session.h"
 
@@ -143,9 +144,10 @@ std::vector<int32_t> prompt_ids(infer::TextSession& session, const GenerateArgum
 
 void run_generate(const CLI::App& verb, const GenerateArguments& arguments) {
   using Clock = std::chrono::steady_clock;
-  if (run::generates_images(arguments.model)) return generate_images(verb, arguments);
+  const std::optional<recipe::Recipe> trained = run::recipe_of_run(arguments.model);
+  if (run::generates_images(arguments.model, trained)) return generate_images(verb, arguments);
   infer::TextSession session = run::open_text_session(
-      arguments.model, arguments.base,
+      arguments.model, trained, arguments.base,
       {.generator = {.slots = arguments.context,
                      .compute = {.num_threads =
                                      arguments.threads > 0 ? arguments.threads : num_available_cpus()}},

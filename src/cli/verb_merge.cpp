@@ -2,6 +2,7 @@
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "hub/export_denoiser.h"
+#include "run/from_recipe.h"
 
 namespace hearth::cli {
 
@@ -21,7 +22,7 @@ void add_merge(CLI::App& app) {
   set_example(*verb, "hearth merge --adapter runs/llama-lora --out merged");
   verb->callback([=] {
     const hub::FolderOptions options{.out = arguments->out, .num_threads = num_available_cpus()};
-    const bool images = hub::is_denoiser(arguments->adapter);
+    const bool images = run::model_format(arguments->adapter) == tasks::ModelFormat::diffusers;
     const hub::ModelFolder model = images ? hub::find_denoiser(arguments->adapter, arguments->model)
                                           : hub::find_adapted_model(arguments->adapter, arguments->model);
     const int64_t changed =

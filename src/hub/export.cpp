@@ -12,7 +12,6 @@
 #include "hub/shards.h"
 #include "models/decoder/config.h"
 #include "models/torch_dtype.h"
-#include "recipe/recipe_file.h"
 #include "text/tokenizer.h"
 
 namespace hearth::hub {
@@ -51,11 +50,6 @@ void write_folder(const ModelFolder& model, ModelWeights& weights, const FolderO
 }
 
 }  // namespace
-
-bool is_image_run(const fs::path& folder) {
-  if (!fs::is_regular_file(folder / kRunRecipe) || fs::exists(folder / kModelConfig)) return false;
-  return !recipe::is_text(recipe::load_recipe(folder / kRunRecipe, {}));
-}
 
 int64_t export_folder(const ModelFolder& model, const FolderOptions& options) {
   NewFolder folder(options.out);

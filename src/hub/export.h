@@ -5,9 +5,6 @@
 
 namespace hearth::hub {
 
-/// True if a folder is the run of an image model.
-bool is_image_run(const fs::path& folder);
-
 /// Writes a model, merged with its adapter, as a transformers folder: weights, config.json and tokenizer.
 /// Holds one tensor in memory at a time. Returns the number of tensors that the adapter changed. If it throws
 /// a UserError, the folder is not created.

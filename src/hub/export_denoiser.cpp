@@ -13,7 +13,6 @@
 #include "hub/shards.h"
 #include "models/decoder/config.h"
 #include "models/denoiser/denoiser.h"
-#include "recipe/recipe_file.h"
 
 namespace hearth::hub {
 namespace {
@@ -36,10 +35,7 @@ bool has_denoiser_config(const fs::path& folder) {
 }  // namespace
 
 bool is_denoiser(const fs::path& given) {
-  if (fs::exists(given / kModelIndex)) return true;
-  if (fs::is_regular_file(given / kRunRecipe))
-    return recipe::is_image_generation(recipe::load_recipe(given / kRunRecipe, {}));
-  return is_denoiser_adapter(given) || has_denoiser_config(given);
+  return fs::exists(given / kModelIndex) || is_denoiser_adapter(given) || has_denoiser_config(given);
 }
 
 ModelFolder find_denoiser(const fs::path& given, const fs::path& base) {

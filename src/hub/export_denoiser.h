@@ -4,8 +4,8 @@
 
 namespace hearth::hub {
 
-/// True if a path is a model that generates images: a diffusers folder or its denoiser's folder, a run, or a
-/// LoRA of such a model.
+/// True if a path, which is no run, is a model that generates images: a diffusers folder or its denoiser's
+/// folder, or a LoRA of such a model.
 bool is_denoiser(const fs::path& given);
 
 /// Returns the parts of a model that generates images. `base`: base model of a LoRA; empty: the one in the

@@ -7,11 +7,13 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/run_files.h"
 #include "base/text.h"
 #include "data/masks/masks.h"
 #include "engine/gpu_options.h"
 #include "exec/device/gpu_choice.h"
 #include "hub/adapter.h"
+#include "hub/export_denoiser.h"
 #include "hub/open_weights.h"
 #include "io/weight_files.h"
 #include "models/model.h"
@@ -22,7 +24,6 @@
 #include "tasks/detect/detector.h"
 #include "tasks/device_options.h"
 #include "tasks/diffuse/diffuse_recipe.h"
-#include "tasks/task_def.h"
 #include "text/chat.h"
 
 namespace hearth::run {
@@ -60,6 +61,16 @@ recipe::Recipe load_recipe(const fs::path& path, std::span<const std::string> ov
 recipe::Recipe parse_recipe(const std::string& yaml, const std::string& where,
                             std::span<const std::string> overrides) {
   return recipe::parse_recipe(yaml, where, recipe_choices(), overrides);
+}
+
+std::optional<recipe::Recipe> recipe_of_run(const fs::path& folder) {
+  if (!fs::is_regular_file(folder / kRunRecipe) || path_exists(folder / kModelIndex)) return std::nullopt;
+  return load_recipe(folder / kRunRecipe);
+}
+
+tasks::ModelFormat model_format(const fs::path& path) {
+  if (const auto trained = recipe_of_run(path)) return tasks::task_of(*trained).model_format;
+  return hub::is_denoiser(path) ? tasks::ModelFormat::diffusers : tasks::ModelFormat::transformers;
 }
 
 engine::EngineOptions engine_options(const tasks::Job& job, int device, int64_t num_workers) {

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "engine/engine.h"
 #include "hub/export_onnx.h"
 #include "recipe/recipe_file.h"
 #include "tasks/job.h"
+#include "tasks/task_def.h"
 
 namespace hearth::run {
 
@@ -15,6 +17,11 @@ const recipe::Choices& recipe_choices();
 recipe::Recipe load_recipe(const fs::path& path, std::span<const std::string> overrides = {});
 recipe::Recipe parse_recipe(const std::string& yaml, const std::string& where,
                             std::span<const std::string> overrides = {});
+/// Reads the recipe of a run; nullopt if the folder is no run: it has no config.yaml or is a diffusers
+/// folder.
+std::optional<recipe::Recipe> recipe_of_run(const fs::path& folder);
+/// Returns the format of the model at a path: a run, a model folder or an adapter.
+tasks::ModelFormat model_format(const fs::path& path);
 
 /// Returns the options of the engine for a job, on GPU number `device` if the recipe asks for GPUs, as one of
 /// `num_workers` workers; 0: one for each device.

@@ -122,9 +122,9 @@ tasks::Job job_of(const fs::path& model, const ImageSessionOptions& options) {
 
 }  // namespace
 
-bool generates_images(const fs::path& model) {
-  if (path_exists(model / kModelIndex)) return true;
-  return path_exists(model / kRunRecipe) && recipe::is_image_generation(load_recipe(model / kRunRecipe));
+bool generates_images(const fs::path& model, const std::optional<recipe::Recipe>& trained) {
+  return trained ? tasks::task_of(*trained).model_format == tasks::ModelFormat::diffusers
+                 : path_exists(model / kModelIndex);
 }
 
 ImageSession::ImageSession(const fs::path& model, ImageSessionOptions options)

@@ -43,8 +43,9 @@ struct GeneratedImage {
   std::string note;  ///< warning about truncated parts of the prompt; empty: none
 };
 
-/// Returns true if a folder contains a run that generates images, or a model in diffusers' layout.
-bool generates_images(const fs::path& model);
+/// Returns true if `model` is a model folder in diffusers' layout, or a run that generates images; `trained`:
+/// recipe_of_run(model).
+bool generates_images(const fs::path& model, const std::optional<recipe::Recipe>& trained);
 
 /// A diffusion model that is loaded once and generates images of one size for many requests. Its weights are
 /// the best ones of a run, or those in a model folder. The denoiser's engine and weights, the autoencoder and
@@ -52,7 +53,7 @@ bool generates_images(const fs::path& model);
 class ImageSession {
  public:
   /// Reads the configuration. The denoiser is compiled and loaded by the first request, after its prompt is
-  /// encoded. Throws a UserError if generates_images(model) is false.
+  /// encoded. Throws a UserError if generates_images() is false.
   ImageSession(const fs::path& model, ImageSessionOptions options);
 
   /// Generates request.count images. The bits of an image depend on the settings and its seed, not on the

@@ -6,8 +6,6 @@
 #include <array>
 
 #include "base/error.h"
-#include "base/run_files.h"
-#include "hub/export.h"
 #include "run/from_recipe.h"
 #include "tasks/device_options.h"
 #include "tasks/language/text_source.h"
@@ -36,15 +34,14 @@ void set_compute(std::span<const std::string> overrides, infer::GeneratorOptions
 
 }  // namespace
 
-infer::TextSession open_text_session(const fs::path& model, const fs::path& base,
-                                     infer::TextSessionOptions options,
+infer::TextSession open_text_session(const fs::path& model, const std::optional<recipe::Recipe>& trained,
+                                     const fs::path& base, infer::TextSessionOptions options,
                                      std::span<const std::string> overrides) {
-  if (hub::is_image_run(model))
+  if (trained && tasks::task_of(*trained).model_format == tasks::ModelFormat::built_in)
     user_error("'{0}' is the run of an image model, not a language model; use hearth predict {0} IMAGE.png",
                model.string());
   set_compute(overrides, options.generator);
-  const fs::path recipe = model / kRunRecipe;
-  options.chat = tasks::chat_options(fs::is_regular_file(recipe) ? load_recipe(recipe).data : recipe::Data());
+  options.chat = tasks::chat_options(trained ? trained->data : recipe::Data());
   return {hub::find_model(model, base), std::move(options)};
 }
 
