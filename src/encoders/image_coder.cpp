@@ -101,8 +101,9 @@ io::WeightFiles open_autoencoder(const fs::path& folder) {
 
 }  // namespace
 
-ImageCoder::ImageCoder(const fs::path& vae_folder, Compute compute, int64_t memory_budget)
-    : config_(models::read_autoencoder_config(vae_folder / kModelConfig)),
+ImageCoder::ImageCoder(const fs::path& vae_folder, const std::optional<models::AutoencoderConfig>& config,
+                       Compute compute, int64_t memory_budget)
+    : config_(config ? *config : models::read_autoencoder_config(vae_folder / kModelConfig)),
       files_(open_autoencoder(vae_folder)),
       compute_(std::move(compute)),
       budget_(memory_budget),

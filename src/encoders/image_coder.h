@@ -16,9 +16,10 @@ namespace hearth::encoders {
 /// memory.
 class ImageCoder {
  public:
-  /// `memory_budget`: max. bytes for decoding; 0: no limit. Throws a UserError if a file or tensor is missing
-  /// or invalid.
-  ImageCoder(const fs::path& vae_folder, Compute compute, int64_t memory_budget);
+  /// `config`: of the folder's config.json; nullopt: read here. `memory_budget`: max. bytes for decoding; 0:
+  /// no limit. Throws a UserError if a file or tensor is missing or invalid.
+  ImageCoder(const fs::path& vae_folder, const std::optional<models::AutoencoderConfig>& config,
+             Compute compute, int64_t memory_budget);
 
   int64_t channels() const { return config_.channels; }
   /// Pixels per latent along each axis.

@@ -52,7 +52,7 @@ class Images : public testing::Test {
   }
   fs::path weights() const { return folder_.path() / "diffusion_pytorch_model.safetensors"; }
   ImageCoder coder(int64_t budget = 0) const {
-    return ImageCoder(folder_.path(), {.num_threads = 2}, budget);
+    return ImageCoder(folder_.path(), std::nullopt, {.num_threads = 2}, budget);
   }
 
   /// Sets every value of a tensor of the file.
@@ -115,7 +115,7 @@ TEST_F(Images, MeansAreShiftedAndScaled) {
 
 TEST_F(Images, AreCodedOnAGpuAsOnTheProcessor) {
   ImageCoder here = coder();
-  ImageCoder there(folder_.path(), {.gpu = exec::GpuRequest{.device = "emulated"}}, 0);
+  ImageCoder there(folder_.path(), std::nullopt, {.gpu = exec::GpuRequest{.device = "emulated"}}, 0);
   data::Image image{.height = 8, .width = 8, .channels = 3};
   for (int i = 0; i < 8 * 8 * 3; ++i) image.pixels.push_back(static_cast<uint8_t>(i * 37 % 256));
   const std::vector<float> latents = here.encode(image);
@@ -132,7 +132,7 @@ TEST_F(Images, AreEncodedOnTheProcessorWhereAGpuHasNoRoom) {
   EXPECT_EXIT(
       {
         setenv("HEARTH_EMULATED", "64KiB", 1);
-        ImageCoder there(folder_.path(), {.gpu = exec::GpuRequest{.device = "emulated"}}, 0);
+        ImageCoder there(folder_.path(), std::nullopt, {.gpu = exec::GpuRequest{.device = "emulated"}}, 0);
         std::_Exit(there.encode(image) == coder().encode(image) ? 0 : 1);
       },
       testing::ExitedWithCode(0), "");

@@ -84,7 +84,7 @@ void run_image(const fs::path& folder) {
   const io::SafetensorsFile file(folder / "inputs.safetensors");
   const GivenTensor latents(file, "latents");
   const std::string png = read_file(folder / "picture.png");
-  encoders::ImageCoder coder(folder / "vae", {.num_threads = 2, .winograd = kWinograd}, 0);
+  encoders::ImageCoder coder(folder / "vae", std::nullopt, {.num_threads = 2, .winograd = kWinograd}, 0);
   const data::Image image = data::decode_image(std::as_bytes(std::span(png)), 0, "picture.png");
   const Extent size{latents.shape[1], latents.shape[2]};
   const data::Image decoded =

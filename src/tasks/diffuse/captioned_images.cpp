@@ -73,8 +73,8 @@ class TextCodec : public DiffusionCodec {
   }
   data::Image image(std::span<const float> latents, Extent size) const override {
     if (!coder_)
-      coder_ =
-          std::make_unique<encoders::ImageCoder>(options_.autoencoder, options_.compute, options_.memory);
+      coder_ = std::make_unique<encoders::ImageCoder>(options_.autoencoder, options_.autoencoder_config,
+                                                      options_.compute, options_.memory);
     return coder_->decode(latents, size);
   }
   /// Encodes prompts that are in neither memory nor cache, and frees the text encoders' memory. A run uses
@@ -193,7 +193,8 @@ struct Encoders {
 };
 Encoders check_encoders(const CaptionedImagesOptions& options, const Folders& folders) {
   const models::DenoiserConfig& model = options.format.model;
-  const encoders::ImageCoder images(options.encoders.autoencoder, options.encoders.compute, 0);
+  const encoders::ImageCoder images(options.encoders.autoencoder, options.encoders.autoencoder_config,
+                                    options.encoders.compute, 0);
   const encoders::TextCoder text(options.encoders.model, options.format.text_tokens,
                                  options.encoders.compute);
   images.expect_channels(model.channels);
@@ -295,8 +296,8 @@ class CaptionedImageData : public DiffusionData {
     if (const int64_t missing = latents.num_missing_images(); missing > 0) {
       if (!options_.skip_bad) expect_readable(latents);
       say(fmt::format("encoding {} images into {}", missing, options_.cache.string()));
-      encoders::ImageCoder coder(options_.encoders.autoencoder, options_.preparation,
-                                 options_.encoders.memory);
+      encoders::ImageCoder coder(options_.encoders.autoencoder, options_.encoders.autoencoder_config,
+                                 options_.preparation, options_.encoders.memory);
       latents.encode_latents([&](const data::Image& image) { return coder.encode(image); },
                              ProgressReporter(say, "encoding images", missing));
     }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "encoders/model_part.h"
@@ -10,8 +11,9 @@ namespace hearth::tasks {
 
 /// Text encoders and autoencoder in a folder in diffusers' layout.
 struct TextCodecOptions {
-  fs::path model;        ///< folder with text encoders and tokenizers
-  fs::path autoencoder;  ///< folder of the autoencoder
+  fs::path model;                                               ///< folder with text encoders and tokenizers
+  fs::path autoencoder;                                         ///< folder of the autoencoder
+  std::optional<models::AutoencoderConfig> autoencoder_config;  ///< nullopt: read from the folder
   int64_t text_tokens = 512;
   encoders::Compute compute;
   int64_t memory = 0;  ///< memory budget of the decoder in bytes; 0: no limit

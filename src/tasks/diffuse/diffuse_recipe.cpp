@@ -81,18 +81,20 @@ encoders::Compute on_processor(const recipe::Recipe& recipe) {
   return compute;
 }
 
-OpenAutoencoder autoencoder_opener(const fs::path& folder, const encoders::Compute& compute, int64_t memory) {
-  return [=] { return std::make_unique<encoders::ImageCoder>(folder, compute, memory); };
+OpenAutoencoder autoencoder_opener(const Job& job, const fs::path& folder, const encoders::Compute& compute) {
+  return [folder, compute, config = job.autoencoder, memory = job.recipe.memory] {
+    return std::make_unique<encoders::ImageCoder>(folder, config, compute, memory);
+  };
 }
 
 LatentSpace latent_space(const Job& job, int device, const fs::path& folder) {
   const recipe::Recipe& recipe = job.recipe;
   const models::DenoiserConfig& model = *job.denoiser;
-  const encoders::ImageCoder coder(folder, on_processor(recipe), 0);
+  const encoders::ImageCoder coder(folder, job.autoencoder, on_processor(recipe), 0);
   coder.expect_channels(model.channels);
   latents_of(job);  // Throws for sizes that cannot be encoded.
-  return {.open_encoder = autoencoder_opener(folder, compute_of(recipe, device), recipe.memory),
-          .open_decoder = autoencoder_opener(folder, on_processor(recipe), recipe.memory),
+  return {.open_encoder = autoencoder_opener(job, folder, compute_of(recipe, device)),
+          .open_decoder = autoencoder_opener(job, folder, on_processor(recipe)),
           .hash = coder.hash(),
           .format = {.channels = model.channels, .factor = coder.factor(), .patch = model.patch},
           .pixels = recipe.data.image_size,
@@ -114,11 +116,13 @@ std::unique_ptr<DiffusionData> open_labeled(const Job& job, int device) {
   return labeled_images(options);
 }
 
-TextCodecOptions translator_options(const recipe::Recipe& recipe, const fs::path& model,
-                                    const encoders::Compute& compute) {
+TextCodecOptions translator_options(const Job& job, const encoders::Compute& compute) {
+  const recipe::Recipe& recipe = job.recipe;
+  const fs::path model = recipe.model.path;
   const fs::path autoencoder = autoencoder_folder(recipe.model);
   return {.model = model,
           .autoencoder = autoencoder.empty() ? model / kAutoencoder : autoencoder,
+          .autoencoder_config = job.autoencoder,
           .text_tokens = recipe.diffuse.text_tokens,
           .compute = compute,
           .memory = recipe.memory};
@@ -144,20 +148,19 @@ std::shared_ptr<const DiffusionData> open_data(const Job& job, int device) {
         "diffuse.dropout is {}, but the caches of data.kind=kohya lack the empty caption; set "
         "diffuse.dropout=0",
         recipe.diffuse.dropout);
-  const CaptionedImagesOptions options{
-      .folder = recipe.data.path,
-      .prior = recipe.diffuse.prior,
-      .prior_weight = recipe.diffuse.prior_weight,
-      .val_share = recipe.data.val_share,
-      .resolution = recipe.data.image_size.longer(),
-      .trigger = recipe.diffuse.trigger,
-      .exif = recipe.data.exif,
-      .allow_outside = recipe.data.allow_outside,
-      .skip_bad = recipe.data.bad_records == recipe::BadRecords::skip,
-      .cache = cache_folder(recipe.data),
-      .format = format,
-      .encoders = translator_options(recipe, recipe.model.path, on_processor(recipe)),
-      .preparation = compute_of(recipe, device)};
+  const CaptionedImagesOptions options{.folder = recipe.data.path,
+                                       .prior = recipe.diffuse.prior,
+                                       .prior_weight = recipe.diffuse.prior_weight,
+                                       .val_share = recipe.data.val_share,
+                                       .resolution = recipe.data.image_size.longer(),
+                                       .trigger = recipe.diffuse.trigger,
+                                       .exif = recipe.data.exif,
+                                       .allow_outside = recipe.data.allow_outside,
+                                       .skip_bad = recipe.data.bad_records == recipe::BadRecords::skip,
+                                       .cache = cache_folder(recipe.data),
+                                       .format = format,
+                                       .encoders = translator_options(job, on_processor(recipe)),
+                                       .preparation = compute_of(recipe, device)};
   return kind == kKohya ? kohya_images(options) : captioned_images(options);
 }
 
@@ -259,14 +262,13 @@ LatentGeneratorOptions generator_options(const Job& job) {
 std::unique_ptr<DiffusionCodec> open_codec(const Job& job, const fs::path& folder) {
   const recipe::Recipe& recipe = job.recipe;
   const models::DenoiserConfig& model = *job.denoiser;
-  if (model.num_classes == 0)
-    return text_codec(translator_options(recipe, recipe.model.path, compute_of(recipe, 0)));
+  if (model.num_classes == 0) return text_codec(translator_options(job, compute_of(recipe, 0)));
   const fs::path autoencoder = autoencoder_of_classes(recipe, model);
   ClassCodecOptions options{.classes = classes_in(folder, model.num_classes),
                             .num_classes = model.num_classes,
                             .channels = model.channels};
   if (!autoencoder.empty())
-    options.open_autoencoder = autoencoder_opener(autoencoder, compute_of(recipe, 0), recipe.memory);
+    options.open_autoencoder = autoencoder_opener(job, autoencoder, compute_of(recipe, 0));
   return class_codec(std::move(options));
 }
 
