@@ -40,7 +40,7 @@ engine::EngineOptions model_options(const std::string& name, std::vector<std::st
                                     int num_workers) {
   if (name.ends_with(".yaml") || !overrides.empty()) {
     overrides.push_back(fmt::format("devices={}", num_workers));
-    return run::engine_options(run::resolve_for_plan(open_recipe(name, overrides)).job);
+    return run::engine_options(run::resolve_for_plan(tasks::Job(open_recipe(name, overrides))).job);
   }
   engine::EngineOptions options = bench::engine_options(bench::find_bench_case(name), {});
   if (num_workers > 1) bench::set_data_parallel(options, num_workers);

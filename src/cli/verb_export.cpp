@@ -114,7 +114,7 @@ void to_onnx(const ExportArguments& arguments) {
   const fs::path weights = hub::run_weights(arguments.model, false);
   hub::OnnxOptions options = run::onnx_options(recipe, arguments.model);
   options.out = arguments.out;
-  hub::export_onnx(*tasks::task_of(recipe).objective(recipe), weights, options);
+  hub::export_onnx(*tasks::task_of(recipe).objective(tasks::Job(recipe)), weights, options);
   say("{}: ONNX of {} ({}, batch norms folded), input 'images' [N, {}, {}, {}]; its metadata has mean, std "
       "and class names\n",
       arguments.out, recipe.model.name, weights.string(), recipe.data.channels, recipe.data.image_size.height,

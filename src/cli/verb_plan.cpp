@@ -44,7 +44,7 @@ struct PlanArguments {
 
 /// Returns a recipe's engine options for a plan, and prints notes on filled-in values.
 engine::EngineOptions plan_options(const recipe::Recipe& recipe) {
-  const run::Resolved resolved = run::resolve_for_plan(recipe);
+  const run::Resolved resolved = run::resolve_for_plan(tasks::Job(recipe));
   for (const std::string& note : resolved.notes) say(stderr, "{}\n", note);
   return run::engine_options(resolved.job);
 }

@@ -49,7 +49,7 @@ void run_cp(const std::string& name, const std::string& file) {
 /// stops at the first bad one.
 void run_validate(const CLI::App& verb, const std::string& name, const std::string& out) {
   const std::string folder = out.empty() ? run::default_folder(name) : out;
-  run::Resolved prepared = run::resolve(open_recipe(name, overrides_of(verb)), folder);
+  run::Resolved prepared = run::resolve(tasks::Job(open_recipe(name, overrides_of(verb))), folder);
   const tasks::Job& job = prepared.job;
   const tasks::TaskDef& task = tasks::task_of(job.recipe);
   const tasks::DataReport report{

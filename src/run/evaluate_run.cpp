@@ -35,7 +35,7 @@ WeightsEvaluation checked(const tasks::Task& task, const tasks::Evaluation& foun
 }  // namespace
 
 WeightsEvaluation evaluate_run(recipe::Recipe given, const fs::path& run, const PrintNote& print_note) {
-  tasks::Job job = resolve(std::move(given), run).job;
+  tasks::Job job = resolve(tasks::Job(std::move(given)), run).job;
   const recipe::Recipe& recipe = job.recipe;
   const auto task = tasks::task_of(recipe).open(job, 0);
   take_class_names(job.recipe, *task);

@@ -109,7 +109,7 @@ tasks::Job job_of_run(const fs::path& run, const fs::path& adapter, std::span<co
     recipe.model.config = (run / kModelConfig).string();
   }
   if (!adapter.empty()) recipe.adapter.path = adapter.string();
-  return recipe;
+  return tasks::Job(std::move(recipe));
 }
 
 tasks::Job job_of(const fs::path& model, const ImageSessionOptions& options) {

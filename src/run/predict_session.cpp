@@ -15,7 +15,7 @@ PredictSession::PredictSession(const recipe::Recipe& recipe, const fs::path& run
   }
   predictor_ =
       tasks::image_task_of(recipe, run).predictor(recipe, {.run = run, .out = out, .weights = weights_});
-  options_ = engine_options(recipe);
+  options_ = engine_options(tasks::Job(recipe));
 }
 
 std::string PredictSession::predict(const fs::path& image) {

@@ -41,7 +41,7 @@ data::LoaderOptions image_loader_options(const recipe::Recipe& recipe) {
   nn::Builder builder(graph, nn::Builder::Mode::train, recipe.seed);
   builder.freeze(recipe.train.freeze);
   try {
-    task_of(recipe).objective(recipe)->build(builder, {.num_rows = 1});
+    task_of(recipe).objective(Job(recipe))->build(builder, {.num_rows = 1});
   } catch (const UserError&) {
     // Other errors are reported when the real graph is built.
     options.min_batch = 2;

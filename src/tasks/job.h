@@ -12,11 +12,10 @@
 namespace hearth::tasks {
 
 /// A recipe and the configuration files of its model, read once, so that a file that changes during a run
-/// cannot mix two models. Autoencoders and text encoders read their own config.json again when they are
-/// opened.
+/// cannot mix two models. Text encoders read their config.json when they are opened.
 struct Job {
   /// Reads the configuration files. UserError if one of them is missing, malformed or unsupported.
-  Job(recipe::Recipe recipe);  // NOLINT(google-explicit-constructor): any recipe can become a job
+  explicit Job(recipe::Recipe recipe);
 
   recipe::Recipe recipe;
   std::string config_json;                         ///< config.json of the model; empty: image models by name

@@ -75,7 +75,7 @@ TEST(Evaluations, OfTheFirstWeightsAreInLogReportAndEvents) {
   std::vector<std::string> messages;
   const run::TrainerEvents events{.progress = [](const run::Progress&) {},
                                   .message = [&](const std::string& text) { messages.push_back(text); }};
-  run::Trainer(run::parse_recipe(often(kImages), "test"), folder.path(), events).run(false);
+  run::Trainer(tasks::Job(run::parse_recipe(often(kImages), "test")), folder.path(), events).run(false);
   EXPECT_THAT(messages, testing::Contains(testing::StartsWith("step 0: validation loss ")));
   EXPECT_EQ(io::read_curve(folder.path() / "trainer_log.jsonl", "eval_accuracy").size(), 6U);
   std::string event_files;
@@ -102,7 +102,7 @@ TEST(Evaluations, TheFirstWeightsMayBeTheBest) {
     const std::vector<std::string> overrides = {
         "optimizer.lr=1", "train.steps=4", ema,
         "init=" + (data.path() / "learnt/model.safetensors").string()};
-    run::Trainer trainer(run::parse_recipe(yaml, "test", overrides), folder.path(), events);
+    run::Trainer trainer(tasks::Job(run::parse_recipe(yaml, "test", overrides)), folder.path(), events);
     const run::RunSummary summary = trainer.run(false);
     const auto curve = io::read_curve(folder.path() / "trainer_log.jsonl", "eval_loss");
     ASSERT_EQ(curve.size(), 3U);
@@ -119,8 +119,9 @@ TEST(Evaluations, TheFirstOneCountsForStoppingEarly) {
   const run::TrainerEvents events{.progress = [](const run::Progress&) {},
                                   .message = [](const std::string&) {}};
   const std::vector<std::string> overrides = {"optimizer.lr=0", "train.early_stop=2"};
-  run::Trainer trainer(run::parse_recipe(often(words_recipe(folder.path(), kText)), "test", overrides),
-                       folder.path() / "run", events);
+  run::Trainer trainer(
+      tasks::Job(run::parse_recipe(often(words_recipe(folder.path(), kText)), "test", overrides)),
+      folder.path() / "run", events);
   // Two evaluations that are no better than that of the first weights.
   EXPECT_EQ(trainer.run(false).steps, 4);
 }

@@ -38,7 +38,7 @@ ShortRun run_with(std::vector<std::string> overrides) {
   const TemporaryFolder folder;
   const run::TrainerEvents quiet{.progress = [](const run::Progress&) {},
                                  .message = [](const std::string&) {}};
-  run::Trainer trainer(run::parse_recipe(kSmallRecipe, "test", overrides), folder.path(), quiet);
+  run::Trainer trainer(tasks::Job(run::parse_recipe(kSmallRecipe, "test", overrides)), folder.path(), quiet);
   ShortRun ran{.first = tensors_of(trainer.engine()), .last = {}};
   trainer.run(false);
   ran.last = tensors_of(trainer.engine());

@@ -163,7 +163,7 @@ TEST_F(GpuOverlap, ARunThatGoesOnTakesUpWhereItsDataStood) {
   const auto weights_after = [&](const char* name, std::initializer_list<int64_t> ends) {
     const fs::path out = folder.path() / name;
     for (const int64_t end : ends) {
-      run::Trainer(tiny_run({"train.accumulate=2", "train.steps=" + std::to_string(end)}), out,
+      run::Trainer(tasks::Job(tiny_run({"train.accumulate=2", "train.steps=" + std::to_string(end)})), out,
                    {[](const run::Progress&) {}, [](const std::string&) {}, nullptr})
           .run(end != *ends.begin());
     }
@@ -180,9 +180,9 @@ TEST_F(GpuOverlap, ARunSaysOnceThatItsRecordingsAreLeftOff) {
     run::TrainerEvents events{.progress = [](const run::Progress&) {},
                               .message = [](const std::string&) {},
                               .warning = [&](const std::string& text) { warnings.push_back(text); }};
-    run::Trainer(
-        tiny_run({"data.count=40", "train.steps=6", "optimizer.momentum=0", std::string("record=") + record}),
-        out, std::move(events))
+    run::Trainer(tasks::Job(tiny_run({"data.count=40", "train.steps=6", "optimizer.momentum=0",
+                                      std::string("record=") + record})),
+                 out, std::move(events))
         .run(false);
     return read_file(out / "model.safetensors");
   };

@@ -69,7 +69,7 @@ inline run::Outcome train_with(const std::string& yaml, int devices, const fs::p
     std::unique_ptr<distributed::ProcessGroup> own = devices == 1 ? nullptr : group.open(rank);
     if (rank == 0 && sent_bytes != nullptr)
       own = std::make_unique<CountingGroup>(std::move(own), *sent_bytes);
-    run::Trainer trainer(recipe, folder, events, {.group = own.get()});
+    run::Trainer trainer(tasks::Job(recipe), folder, events, {.group = own.get()});
     if (rank == 0) leader_is_there.count_down();
     const run::RunSummary summary = trainer.run(resume);
     EXPECT_EQ(summary.interrupted, stop_after > 0);

@@ -48,7 +48,7 @@ TEST_F(Group, ShardedStatesMakeTheBitsOfWholeOnes) {
 TEST(GroupPlan, ShardsOfTheStatesAreTheWholeOnes) {
   const auto optimizer_bytes = [](const std::string& parallel, int rank) {
     const std::vector<std::string> overrides = {"devices=2", "train.ema=0", "train.shards=8", parallel};
-    EngineOptions options = run::engine_options(run::parse_recipe(kImages, "test", overrides));
+    EngineOptions options = run::engine_options(tasks::Job(run::parse_recipe(kImages, "test", overrides)));
     options.rank = rank;
     options.backend = exec::Backend::null;
     return planner::make_plan_report(options).optimizer_bytes;

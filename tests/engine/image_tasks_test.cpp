@@ -50,7 +50,7 @@ std::vector<double> losses_of(const std::string& yaml, const std::vector<std::st
                               int64_t* arena_bytes = nullptr, int64_t* host_nodes = nullptr) {
   const TemporaryFolder folder;
   std::vector<double> losses;
-  run::Trainer trainer(run::parse_recipe(yaml, "test", overrides), folder.path(),
+  run::Trainer trainer(tasks::Job(run::parse_recipe(yaml, "test", overrides)), folder.path(),
                        {.progress = [&](const run::Progress& progress) { losses.push_back(progress.loss); },
                         .message = [](const std::string&) {}});
   if (arena_bytes != nullptr) *arena_bytes = trainer.engine().plan().arena_bytes;

@@ -32,7 +32,7 @@ TEST_P(EveryOptimizer, LearnsByHeart) {
   const TemporaryFolder run;
   const run::TrainerEvents quiet{.progress = [](const run::Progress&) {},
                                  .message = [](const std::string&) {}};
-  run::Trainer trainer(small_recipe(name, lr), run.path(), quiet);
+  run::Trainer trainer(tasks::Job(small_recipe(name, lr)), run.path(), quiet);
   trainer.run(false);
   const auto losses = io::read_curve(run.path() / "trainer_log.jsonl", "loss");
   ASSERT_EQ(losses.size(), 48u);
@@ -56,7 +56,7 @@ DType state_dtype(const Plan& plan, const std::string& name) {
 }
 
 Plan plan_of(const recipe::Recipe& recipe) {
-  EngineOptions options = run::engine_options(recipe);
+  EngineOptions options = run::engine_options(tasks::Job(recipe));
   options.backend = exec::Backend::null;
   const int64_t sizes[] = {recipe.train.batch};
   return make_plan(options, sizes, {});

@@ -85,8 +85,8 @@ TEST_F(PipelineRun, AnAdaptersStagesHaveTheFrozenWeightsThatTheyRead) {
   const run::Outcome want = train_with(yaml, 1);
   expect_same(train_with(piped(yaml), 2), want, "two stages");
 
-  EngineOptions options =
-      run::engine_options(run::parse_recipe(piped(yaml), "test", std::vector<std::string>{"devices=2"}));
+  EngineOptions options = run::engine_options(
+      tasks::Job(run::parse_recipe(piped(yaml), "test", std::vector<std::string>{"devices=2"})));
   options.backend = exec::Backend::null;
   int64_t frozen_bytes = 0;
   for (options.rank = 0; options.rank < 2; ++options.rank) {

@@ -77,7 +77,7 @@ TEST_F(Sharded, AllAskTheFirstWeightsForWhatTheyMakeOfPreferences) {
 /// The recipe with an arena of that share of what it would take.
 std::string held(const std::string& yaml, double share) {
   const EngineOptions options =
-      run::engine_options(run::parse_recipe(yaml, "test", std::vector<std::string>{"devices=2"}));
+      run::engine_options(tasks::Job(run::parse_recipe(yaml, "test", std::vector<std::string>{"devices=2"})));
   const auto free = static_cast<double>(planner::make_plan_report(options).arena_bytes);
   return yaml + fmt::format("memory: {}\n", static_cast<int64_t>(share * free));
 }
@@ -86,8 +86,8 @@ TEST_F(Sharded, WhatIsMadeAgainChangesNoBit) {
   // Under both budgets losses come from equally few logits at a time.
   const std::string less = held(sharded(words_), 0.65), more = held(sharded(words_), 0.75);
   const auto num_recomputed = [](const std::string& yaml) {
-    return planner::make_plan_report(
-               run::engine_options(run::parse_recipe(yaml, "test", std::vector<std::string>{"devices=2"})))
+    return planner::make_plan_report(run::engine_options(tasks::Job(run::parse_recipe(
+                                         yaml, "test", std::vector<std::string>{"devices=2"}))))
         .recompute.num_recomputed;
   };
   EXPECT_GT(num_recomputed(less), 2 * num_recomputed(more));

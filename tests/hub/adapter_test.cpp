@@ -60,11 +60,11 @@ class Adapters : public testing::Test {
     return recipe(overrides);
   }
   void run(const std::string& name, const std::vector<std::string>& overrides) const {
-    run::Trainer(recipe(overrides), at(name), quiet()).run(false);
+    run::Trainer(tasks::Job(recipe(overrides)), at(name), quiet()).run(false);
   }
   void refused(const std::vector<std::string>& overrides, const std::vector<std::string>& parts) const {
     try {
-      run::Trainer(recipe(overrides), at("refused"), quiet()).run(false);
+      run::Trainer(tasks::Job(recipe(overrides)), at("refused"), quiet()).run(false);
       ADD_FAILURE() << "expected a UserError";
     } catch (const UserError& error) {
       for (const std::string& part : parts) EXPECT_THAT(error.what(), testing::HasSubstr(part));
@@ -86,8 +86,9 @@ Bytes bytes_of(const engine::Engine& engine, ir::Role role) {
 
 TEST_F(Adapters, TrainOnlyThemselves) {
   for (const char* precision : {"precision=fp32", "precision=bf16"}) {
-    run::Trainer trainer(lora({precision, "adapter.targets=[q_proj, down_proj]", "adapter.dropout=0.1"}),
-                         at(precision), quiet());
+    run::Trainer trainer(
+        tasks::Job(lora({precision, "adapter.targets=[q_proj, down_proj]", "adapter.dropout=0.1"})),
+        at(precision), quiet());
     const Bytes frozen = bytes_of(trainer.engine(), ir::Role::frozen);
     const Bytes trained = bytes_of(trainer.engine(), ir::Role::parameter);
     EXPECT_EQ(frozen.size(), 2U * 9 + 3);
@@ -100,7 +101,7 @@ TEST_F(Adapters, TrainOnlyThemselves) {
 }
 
 TEST_F(Adapters, LeaveFrozenWeightsWithoutGradientsAndState) {
-  run::Trainer trainer(lora({"adapter.rank=3", "train.accumulate=1"}), at("run"), quiet());
+  run::Trainer trainer(tasks::Job(lora({"adapter.rank=3", "train.accumulate=1"})), at("run"), quiet());
   const engine::Engine& engine = trainer.engine();
   std::vector<std::string> frozen;
   for (const exec::PersistentBuffer& buffer : engine.plan().layout->buffers()) {
@@ -121,8 +122,8 @@ TEST_F(Adapters, LeaveFrozenWeightsWithoutGradientsAndState) {
 
 TEST_F(Adapters, TrainAWholeModuleWhenAsked) {
   run::Trainer trainer(
-      lora({"adapter.targets=v_proj", "adapter.modules_to_save=[lm_head, layers.1.mlp.up_proj]"}), at("run"),
-      quiet());
+      tasks::Job(lora({"adapter.targets=v_proj", "adapter.modules_to_save=[lm_head, layers.1.mlp.up_proj]"})),
+      at("run"), quiet());
   trainer.run(false);
   const io::SafetensorsFile file(at("run") / kAdapterFile);
   std::vector<std::string> names;
@@ -138,15 +139,15 @@ TEST_F(Adapters, TrainAWholeModuleWhenAsked) {
 
 TEST_F(Adapters, GoOnFromACheckpointBitByBit) {
   const recipe::Recipe wanted = lora({"adapter.dropout=0.2", "train.ema=0.9"});
-  run::Trainer whole(wanted, at("whole"), quiet());
+  run::Trainer whole(tasks::Job(wanted), at("whole"), quiet());
   whole.run(false);
   std::atomic<bool> stop{false};
   run::TrainerEvents events = quiet();
   events.progress = [&](const run::Progress& progress) { stop = progress.step == 4; };
   events.stop = &stop;
-  EXPECT_TRUE(run::Trainer(wanted, at("parts"), events).run(false).interrupted);
+  EXPECT_TRUE(run::Trainer(tasks::Job(wanted), at("parts"), events).run(false).interrupted);
   stop = false;
-  run::Trainer rest(wanted, at("parts"), quiet());
+  run::Trainer rest(tasks::Job(wanted), at("parts"), quiet());
   rest.run(true);
   EXPECT_TRUE(std::ranges::equal(rest.engine().state(), whole.engine().state()));
   EXPECT_EQ(read_file(at("parts") / kAdapterFile), read_file(at("whole") / kAdapterFile));
@@ -159,9 +160,9 @@ TEST_F(Adapters, GoOnFromACheckpointBitByBit) {
 }
 
 TEST_F(Adapters, AreReadBackWithTheirConfig) {
-  run::Trainer first(
-      lora({"adapter.rank=5", "adapter.alpha=7", "adapter.rslora=true", "adapter.targets=[o_proj]"}),
-      at("first"), quiet());
+  run::Trainer first(tasks::Job(lora({"adapter.rank=5", "adapter.alpha=7", "adapter.rslora=true",
+                                      "adapter.targets=[o_proj]"})),
+                     at("first"), quiet());
   first.run(false);
   const AdapterConfig config = read_adapter_config(at("first"));
   EXPECT_EQ(config.base, at("base").string());
@@ -170,26 +171,27 @@ TEST_F(Adapters, AreReadBackWithTheirConfig) {
   EXPECT_TRUE(config.options.rslora);
   EXPECT_EQ(config.options.targets, std::vector<std::string>{"o_proj"});
   for (const char* part : {"first", "first/adapter_model.safetensors"}) {
-    run::Trainer second(recipe({"model.path=" + at("base").string(), "adapter.path=" + at(part).string()}),
-                        at("second"), quiet());
+    run::Trainer second(
+        tasks::Job(recipe({"model.path=" + at("base").string(), "adapter.path=" + at(part).string()})),
+        at("second"), quiet());
     second.load_initial_weights();
     EXPECT_EQ(second.evaluate().loss, first.evaluate().loss);
   }
 }
 
 TEST_F(Adapters, StartAsTheBaseModel) {
-  run::Trainer base(recipe({"model.path=" + at("base").string()}), at("run"), quiet());
-  run::Trainer adapted(lora({}), at("run"), quiet());
+  run::Trainer base(tasks::Job(recipe({"model.path=" + at("base").string()})), at("run"), quiet());
+  run::Trainer adapted(tasks::Job(lora({})), at("run"), quiet());
   base.load_initial_weights();
   adapted.load_initial_weights();
   EXPECT_EQ(adapted.evaluate().loss, base.evaluate().loss);
 }
 
 TEST_F(Adapters, TrainOnAModelInFewBits) {
-  run::Trainer plain(lora({}), at("plain"), quiet());
+  run::Trainer plain(tasks::Job(lora({})), at("plain"), quiet());
   const double wanted = plain.evaluate().loss;
   for (const auto& [kind, bytes, near] : {std::tuple("nf4", 0.55, 0.1), std::tuple("int8", 1.1, 0.01)}) {
-    run::Trainer trainer(lora({std::string("adapter.quantize=") + kind}), at(kind), quiet());
+    run::Trainer trainer(tasks::Job(lora({std::string("adapter.quantize=") + kind})), at(kind), quiet());
     const Bytes frozen = bytes_of(trainer.engine(), ir::Role::frozen);
     EXPECT_EQ(frozen.count("model.layers.1.mlp.up_proj.weight.absmax"), 1U);
     EXPECT_EQ(frozen.at("lm_head.weight").size(), 23U * 16 * 4);
@@ -266,19 +268,21 @@ TEST(ModuleRules, GiveUpOnPatternsThatTakeTooLong) {
 }
 
 TEST_F(Adapters, SaveWholeModulesUnderNamesThatPeftUnderstands) {
-  run::Trainer(lora({"adapter.targets=v_proj", "adapter.modules_to_save=[norm, lm_head]"}), at("run"),
-               quiet())
+  run::Trainer(tasks::Job(lora({"adapter.targets=v_proj", "adapter.modules_to_save=[norm, lm_head]"})),
+               at("run"), quiet())
       .run(false);
   const auto saved = nlohmann::json::parse(read_file(at("run") / kAdapterConfig)).at("modules_to_save");
   EXPECT_EQ(saved, (nlohmann::json{"model.norm", "lm_head"}));
-  run::Trainer again(recipe({"model.path=" + at("base").string(), "adapter.path=" + at("run").string()}),
-                     at("again"), quiet());
+  run::Trainer again(
+      tasks::Job(recipe({"model.path=" + at("base").string(), "adapter.path=" + at("run").string()})),
+      at("again"), quiet());
   again.run(false);
   EXPECT_EQ(nlohmann::json::parse(read_file(at("again") / kAdapterConfig)).at("modules_to_save"), saved);
 }
 
 TEST_F(Adapters, RefuseOthersOfAnotherShape) {
-  run::Trainer(lora({"adapter.rank=4", "adapter.targets=[q_proj]"}), at("other"), quiet()).run(false);
+  run::Trainer(tasks::Job(lora({"adapter.rank=4", "adapter.targets=[q_proj]"})), at("other"), quiet())
+      .run(false);
   const std::string config = read_file(at("other/adapter_config.json"));
   const auto with = [&](const std::string& from, const std::string& to,
                         const std::vector<std::string>& parts) {
@@ -314,7 +318,8 @@ TEST_F(Adapters, RefuseOthersOfAnotherShape) {
   with("{", "{\"of_next_year\": 1,", {"of_next_year", "1 is not supported", "remove the key"});
   with("{", "", {"JSON"});
   const fs::path both = at("both");
-  run::Trainer(lora({"adapter.rank=4", "adapter.targets=[q_proj, v_proj]"}), both, quiet()).run(false);
+  run::Trainer(tasks::Job(lora({"adapter.rank=4", "adapter.targets=[q_proj, v_proj]"})), both, quiet())
+      .run(false);
   write_file_atomically(both / "adapter_config.json", config);
   refused({"model.path=" + at("base").string(), "adapter.path=" + both.string()},
           {"adapter.targets", "v_proj.lora_A.weight"});

@@ -86,7 +86,7 @@ class Gpt2 : public testing::Test {
     return "no error";
   }
   void train(const recipe::Recipe& recipe, const std::string& run) const {
-    run::Trainer(recipe, at(run),
+    run::Trainer(tasks::Job(recipe), at(run),
                  {.progress = [](const run::Progress&) {}, .message = [](const std::string&) {}})
         .run(false);
   }

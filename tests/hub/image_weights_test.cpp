@@ -29,8 +29,8 @@ class ImageWeights : public testing::Test {
         model, classes, size, seed);
     const int64_t one[] = {1}, two[] = {2};
     // Heads that help in training have weights too.
-    auto made =
-        std::make_unique<engine::Engine>(run::engine_options(run::parse_recipe(yaml, "test")), two, one);
+    auto made = std::make_unique<engine::Engine>(
+        run::engine_options(tasks::Job(run::parse_recipe(yaml, "test"))), two, one);
     made->initialize();
     return made;
   }

@@ -160,7 +160,7 @@ void run_outputs(const fs::path& run, const fs::path& pictures, const fs::path& 
   const io::SafetensorsFile file(pictures);
   const io::TensorView* images = file.find("images");
   HEARTH_CHECK(images != nullptr);
-  save(out, evaluate(run::engine_options(recipe), hub::run_weights(run, false),
+  save(out, evaluate(run::engine_options(tasks::Job(recipe)), hub::run_weights(run, false),
                      hub::floats_of(*images, 0, images->shape.num_elements()), images->shape[0]));
 }
 

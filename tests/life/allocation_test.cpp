@@ -66,7 +66,8 @@ AllocationCount allocations_of(const recipe::Recipe& recipe, int64_t first = 2) 
     count = allocations();
     count_allocations(false);
   };
-  run::Trainer trainer(recipe, folder.path(), {.progress = progress, .message = [](const std::string&) {}});
+  run::Trainer trainer(tasks::Job(recipe), folder.path(),
+                       {.progress = progress, .message = [](const std::string&) {}});
   trainer.run(false);
   return count;
 }
@@ -185,7 +186,8 @@ TEST(SlowMemory, StaysFlatOverAThousandSteps) {
   };
   const recipe::Recipe recipe =
       recipe_with("name: simplecnn", "steps: 1101, checkpoint_every: 50, eval_every: 150");
-  run::Trainer trainer(recipe, folder.path(), {.progress = progress, .message = [](const std::string&) {}});
+  run::Trainer trainer(tasks::Job(recipe), folder.path(),
+                       {.progress = progress, .message = [](const std::string&) {}});
   trainer.run(false);
   ASSERT_EQ(resident.size(), 11U);
   std::cout << "resident KiB every 100 steps:";

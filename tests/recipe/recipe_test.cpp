@@ -256,12 +256,13 @@ TEST(Recipe, NamesACardAndWhatStaysFreeOnIt) {
   const Recipe recipe = run::parse_recipe("device: gpu:0000:03:00.0\nreserve: 1GiB\n", "r.yaml");
   const Recipe again = run::parse_recipe(write_recipe(recipe), "again.yaml");
   EXPECT_EQ(again.device, "gpu:0000:03:00.0");
-  const engine::EngineOptions options = run::engine_options(again);
+  const engine::EngineOptions options = run::engine_options(tasks::Job(again));
   EXPECT_EQ(options.backend, exec::Backend::gpu);
   EXPECT_EQ(options.gpu.device, "gpu:0000:03:00.0");
   EXPECT_EQ(options.gpu.reserve_bytes, int64_t{1} << 30);
-  EXPECT_EQ(run::engine_options(run::parse_recipe("", "r.yaml")).backend, exec::Backend::cpu);
-  EXPECT_EQ(run::engine_options(run::parse_recipe("device: emulated", "r.yaml")).gpu.reserve_bytes, 0);
+  EXPECT_EQ(run::engine_options(tasks::Job(run::parse_recipe("", "r.yaml"))).backend, exec::Backend::cpu);
+  EXPECT_EQ(
+      run::engine_options(tasks::Job(run::parse_recipe("device: emulated", "r.yaml"))).gpu.reserve_bytes, 0);
   EXPECT_THAT(fault("device: gpu:first"),
               HasSubstr("expected cpu, gpu, gpu:0, gpu:0000:03:00.0 or emulated"));
 }

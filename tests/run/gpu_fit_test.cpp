@@ -22,13 +22,13 @@ class GpuFit : public engine::GpuTraining {
     return parse_recipe("", "a test", overrides);
   }
   static int64_t gpu_bytes(const recipe::Recipe& recipe) {
-    const engine::EngineOptions options = engine_options(recipe);
+    const engine::EngineOptions options = engine_options(tasks::Job(recipe));
     return engine::make_plan(options, std::span(&recipe.train.batch, 1), std::span(&recipe.train.batch, 1))
         .gpu_bytes();
   }
   static RunSummary train(const recipe::Recipe& recipe) {
     const TemporaryFolder folder;
-    return Trainer(recipe, folder.path() / "run",
+    return Trainer(tasks::Job(recipe), folder.path() / "run",
                    {[](const Progress&) {}, [](const std::string&) {}, nullptr})
         .run(false);
   }

@@ -47,7 +47,7 @@ class GpuRecipes : public testing::TestWithParam<Kind> {
     overrides.push_back("device=" + device);
     overrides.push_back("train.steps=" + std::to_string(num_steps));
     std::vector<double> losses;
-    Trainer trainer(run::parse_recipe(yaml, "test", overrides), at(name),
+    Trainer trainer(tasks::Job(run::parse_recipe(yaml, "test", overrides)), at(name),
                     {.progress = [&](const Progress& progress) { losses.push_back(progress.loss); },
                      .message = [](const std::string&) {}});
     EXPECT_EQ(trainer.engine().plan().train_program().num_host_nodes, 0);

@@ -29,7 +29,7 @@ class ImageSessions : public testing::Test {
     write_file_atomically(folder_.path() / "dit.json", kDitConfig);
     std::string recipe = kDitRun;
     recipe.replace(recipe.find("DIT"), 3, (folder_.path() / "dit.json").string());
-    Trainer(parse_recipe(recipe, "test"), run(), {}).run(false);
+    Trainer(tasks::Job(parse_recipe(recipe, "test")), run(), {}).run(false);
   }
   fs::path run() const { return folder_.path() / "run"; }
   static std::vector<uint8_t> pixels(ImageSession& session, const ImageRequest& request) {

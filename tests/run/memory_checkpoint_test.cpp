@@ -33,7 +33,7 @@ class MemoryCheckpoint : public testing::Test {
     const recipe::Recipe recipe = run::parse_recipe(
         kStoppedRecipe, "test", std::vector<std::string>{"train.memory_checkpoint_every=1e-9", more});
     messages_.clear();
-    Trainer trainer(recipe, folder_.path(),
+    Trainer trainer(tasks::Job(recipe), folder_.path(),
                     {.progress =
                          [&](const Progress& progress) {
                            if (dies && dies(progress.step)) throw Death();

@@ -35,7 +35,7 @@ recipe::Recipe recipe_with(const std::vector<std::string>& overrides) {
 }
 
 RunSummary train(const recipe::Recipe& recipe, const fs::path& folder, bool resume) {
-  return Trainer(recipe, folder, {}).run(resume);
+  return Trainer(tasks::Job(recipe), folder, {}).run(resume);
 }
 
 /// Another value of every key that may change, which this recipe can train with; empty: for a run of another

@@ -27,7 +27,7 @@ threads: 2
 )";
 
 Trainer make_trainer(const TemporaryFolder& folder, const std::vector<std::string>& overrides) {
-  return {run::parse_recipe(kRecipe, "test", overrides),
+  return {tasks::Job(run::parse_recipe(kRecipe, "test", overrides)),
           folder.path(),
           {.progress = [](const Progress&) {}, .message = [](const std::string&) {}}};
 }

@@ -23,7 +23,7 @@ threads: 2
 
 class RunSessions : public testing::Test {
  protected:
-  RunSessions() { Trainer(parse_recipe(kMlpRun, "test"), run(), {}).run(false); }
+  RunSessions() { Trainer(tasks::Job(parse_recipe(kMlpRun, "test")), run(), {}).run(false); }
   fs::path run() const { return folder_.path() / "run"; }
   recipe::Recipe recipe() const { return load_recipe(run() / "config.yaml"); }
   fs::path image(const char* name, uint8_t value) const {
@@ -38,7 +38,7 @@ class RunSessions : public testing::Test {
 };
 
 TEST_F(RunSessions, EvaluationIsTheTrainersAndWritesNothing) {
-  Trainer trainer(recipe(), run(), {});
+  Trainer trainer(tasks::Job(recipe()), run(), {});
   hub::load_weights(trainer.engine(), hub::run_weights(run(), false));
   const tasks::Evaluation wanted = trainer.evaluate();
   const auto files = [&] {

@@ -37,11 +37,11 @@ inline Outcome run_with_stop(const recipe::Recipe& recipe, int64_t stop_after) {
                        .message = [&](const std::string& text) { outcome.messages.push_back(text); },
                        .stop = &stop};
   if (stop_after > 0) {
-    EXPECT_TRUE(Trainer(recipe, folder.path(), events).run(false).interrupted);
+    EXPECT_TRUE(Trainer(tasks::Job(recipe), folder.path(), events).run(false).interrupted);
     stop = false;
     outcome.messages.clear();
   }
-  Trainer trainer(recipe, folder.path(), events);
+  Trainer trainer(tasks::Job(recipe), folder.path(), events);
   EXPECT_FALSE(trainer.run(stop_after > 0).interrupted);
   const auto memory = trainer.engine().state();
   outcome.memory.assign(memory.begin(), memory.end());

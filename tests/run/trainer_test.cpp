@@ -42,12 +42,12 @@ Outcome run_with_stop(const fs::path& folder, int64_t stop_after) {
     recipe::Recipe eager = recipe;
     eager.train.log_every = 1;
     events.progress = [&](const Progress&) { stop = ++steps == stop_after; };
-    Trainer first(eager, folder, events);
+    Trainer first(tasks::Job(eager), folder, events);
     EXPECT_TRUE(first.run(false).interrupted);
     stop = false;
     events.progress = [](const Progress&) {};
   }
-  Trainer trainer(recipe, folder, events);
+  Trainer trainer(tasks::Job(recipe), folder, events);
   EXPECT_FALSE(trainer.run(stop_after > 0).interrupted);
   Outcome outcome;
   const auto memory = trainer.engine().state();
@@ -81,7 +81,7 @@ Outcome run_in_another_order(const fs::path& folder, int64_t stop_after) {
                        .stop = &stop};
   const auto train = [&](const RunStart& start) {
     stop = false;
-    Trainer trainer(recipe, folder, events);
+    Trainer trainer(tasks::Job(recipe), folder, events);
     const bool interrupted = trainer.run(start).interrupted;
     EXPECT_EQ(interrupted, stop_at > 0);
     const auto memory = trainer.engine().state();
@@ -124,7 +124,7 @@ TEST(Trainer, GoesOnWithThePaceAndTheTimeOfItsLog) {
                                  },
                              .message = [](const std::string&) {},
                              .stop = &stop};
-  Trainer(recipe, folder.path(), events).run(false);
+  Trainer(tasks::Job(recipe), folder.path(), events).run(false);
   // An update took a thousand seconds.
   std::string log;
   for (int step = 1; step <= 6; ++step)
@@ -132,7 +132,7 @@ TEST(Trainer, GoesOnWithThePaceAndTheTimeOfItsLog) {
   write_file_atomically(folder.path() / "trainer_log.jsonl", log);
   stop = false;
   told.clear();
-  Trainer(recipe, folder.path(), events).run(true);
+  Trainer(tasks::Job(recipe), folder.path(), events).run(true);
   ASSERT_EQ(told.size(), 3U);
   EXPECT_EQ(told[0].step, 7);
   EXPECT_GT(told[0].eta_seconds, 2 * 900);

@@ -21,7 +21,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 PreferenceTask preferences_of(const recipe::Recipe& recipe) {
-  return PreferenceTask(tasks::text_task_options(recipe), recipe.dpo.beta);
+  return PreferenceTask(tasks::text_task_options(tasks::Job(recipe)), recipe.dpo.beta);
 }
 
 class Preferences : public testing::Test {
@@ -48,7 +48,9 @@ class Preferences : public testing::Test {
     return run::parse_recipe(yaml, "test", overrides);
   }
   run::Trainer trainer(const recipe::Recipe& recipe, const char* run) const {
-    return {recipe, at(run), {.progress = [](const run::Progress&) {}, .message = [](const std::string&) {}}};
+    return {tasks::Job(recipe),
+            at(run),
+            {.progress = [](const run::Progress&) {}, .message = [](const std::string&) {}}};
   }
 
   TemporaryFolder folder_{run::quick_folder()};

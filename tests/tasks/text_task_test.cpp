@@ -28,7 +28,9 @@ using testing::HasSubstr;
 
 constexpr int32_t kImEnd = 99;
 
-TextTask task_of(const recipe::Recipe& recipe) { return TextTask(tasks::text_task_options(recipe)); }
+TextTask task_of(const recipe::Recipe& recipe) {
+  return TextTask(tasks::text_task_options(tasks::Job(recipe)));
+}
 
 class Text : public testing::Test {
  protected:
@@ -370,7 +372,7 @@ TEST_F(Text, ResumeIsBitExactAtTheEndOfAnEpochToo) {
 /// The weights after a run, one after the other.
 std::vector<float> weights_after(const recipe::Recipe& recipe, std::vector<double>* losses) {
   const TemporaryFolder folder(run::quick_folder());
-  run::Trainer trainer(recipe, folder.path(),
+  run::Trainer trainer(tasks::Job(recipe), folder.path(),
                        {.progress = [](const run::Progress&) {}, .message = [](const std::string&) {}});
   trainer.run(false);
   for (const io::CurvePoint& point : io::read_curve(folder.path() / "trainer_log.jsonl", "loss"))
@@ -444,7 +446,7 @@ struct Row {
 /// Each document's text and summed loss, held-out program, weights of the seed.
 std::map<std::string, double> document_losses(const recipe::Recipe& recipe, int64_t num_rows) {
   const TextTask task = task_of(recipe);
-  engine::EngineOptions options = run::engine_options(recipe);
+  engine::EngineOptions options = run::engine_options(tasks::Job(recipe));
   options.row_lengths = task.row_lengths();
   const int64_t one[] = {1};
   engine::Engine engine(options, one, one);
