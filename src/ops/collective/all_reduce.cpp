@@ -18,7 +18,8 @@ Inferred infer(const NodeView& node) {
   return {.out = {node.in.begin(), node.in.end()}, .error = ""};
 }
 
-/// Kernel for buffers in host memory, exchanged as one array.
+/// Returns a kernel for inputs in host memory: calls collective(group, array) on all inputs as one contiguous
+/// array.
 template <typename Collective>
 Kernel kernel(const NodeView& node, Collective collective) {
   return each_output(node, [collective](const KernelArgs& args, std::span<const std::span<float>> pieces) {

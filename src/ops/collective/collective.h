@@ -4,26 +4,28 @@
 
 namespace hearth::ops {
 
-/// Collectives between the workers (ranks) of a run; without a ProcessGroup a worker is alone. Buffers are in
-/// host memory or, with the attribute kOnGpu of all_reduce, reduce and broadcast, in GPU memory, for groups
-/// with Capability::device_memory.
-/// Attribute "wire": the dtype that is transferred, f32 (default) or bf16.
-extern const ir::OpDef all_reduce;  ///< (x...), at most kMaxPieces -> sums over all workers, in place
-/// Attribute "root": a rank.
-extern const ir::OpDef reduce;     ///< (x...) -> sums on rank `root`, in place; undefined elsewhere
+/// Collectives between the workers (ranks) of a run. Without a ProcessGroup (a single worker) nothing is
+/// exchanged. Arrays are in host memory. If the process group has Capability::device_memory, those of
+/// all_reduce, reduce and broadcast may be in GPU memory (attribute kOnGpu). Attribute "wire": the dtype that
+/// is transferred, f32 (default) or bf16.
+extern const ir::OpDef all_reduce;  ///< (x...), f32, at most kMaxPieces -> sums over all workers, in place
+/// Attribute "root" of reduce and broadcast: the rank that receives the sums or sends the values.
+extern const ir::OpDef reduce;     ///< (x...) -> sums on rank `root`, in place; undefined on other ranks
 extern const ir::OpDef broadcast;  ///< (x...) -> the values of rank `root`, in place
-/// (x) -> u8[1], unused: sends x of this rank, `root`, to all others.
+/// (x) -> u8[1], a placeholder. Runs on rank `root` only: sends x to all other ranks.
 extern const ir::OpDef send_broadcast;
-/// () -> x of rank `root`, with attributes "shape" and "dtype" (default f32); zeros for a single worker.
+/// () -> x of send_broadcast on rank `root`, of the attributes "shape" and "dtype" (default f32); zeros if
+/// there is a single worker.
 extern const ir::OpDef receive_broadcast;
-extern const ir::OpDef send;  ///< (x) -> u8[1], unused; attribute "to": the receiving rank
-/// () -> the value sent by rank "from", with attributes "dtype" and "shape"; zeros for a single worker.
+extern const ir::OpDef send;  ///< (x) -> u8[1], a placeholder; attribute "to": the receiving rank
+/// () -> x of send on the rank in the attribute "from", of the attributes "dtype" and "shape"; zeros if there
+/// is a single worker.
 extern const ir::OpDef receive;
 
-/// Attribute: buffers are in GPU memory.
+/// Name of the attribute that is 1 if all inputs are in GPU memory.
 inline constexpr const char* kOnGpu = "on_gpu";
 
-/// Maximum number of inputs of all_reduce.
+/// Maximum number of inputs of all_reduce, reduce and broadcast.
 inline constexpr int kMaxPieces = 64;
 
 }  // namespace hearth::ops

@@ -6,7 +6,7 @@ namespace {
 
 using distributed::ProcessGroup;
 
-/// Kernel for buffers in GPU memory.
+/// Returns a kernel for inputs in GPU memory: enqueues collective(group, array, stream) for each array.
 template <typename Collective>
 ir::Kernel each_piece(const ir::NodeView& node, Collective collective) {
   return each_output(node,

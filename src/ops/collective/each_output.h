@@ -10,7 +10,8 @@
 
 namespace hearth::ops {
 
-/// Returns a kernel that calls `collective` with the f32 outputs; does nothing for a single worker.
+/// Returns a kernel that calls collective(args, a span per f32 output); without a process group the kernel
+/// does nothing.
 template <typename Collective>
 ir::Kernel each_output(const ir::NodeView& node, Collective collective) {
   std::vector<size_t> counts;

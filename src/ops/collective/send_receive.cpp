@@ -40,7 +40,7 @@ Kernel send_broadcast_kernel(const NodeView& node) {
   }};
 }
 
-/// Infers a received value from the attributes "shape" and "dtype".
+/// Infers the type of a received value from the attributes "shape" and "dtype".
 Inferred infer_received(const NodeView& node) {
   const std::optional<DType> dtype = dtype_from_name(node.attrs.text_or("dtype", "f32"));
   if (!dtype) return refuse("unknown dtype in attribute \"dtype\"");
@@ -97,8 +97,8 @@ std::vector<Sample> receive_broadcast_samples() {
 
 }  // namespace
 
-// `writes` without overwriting an input marks a side effect: the node is neither removed as dead nor
-// recomputed.
+// The -1 in `writes` marks a side effect without an overwritten input: optimizer passes neither remove such a
+// node as dead code nor recompute it.
 const OpDef send{.name = "send",
                  .doc = "sends x to rank `to`",
                  .inputs = {"x"},
