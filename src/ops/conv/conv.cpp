@@ -8,7 +8,8 @@
 
 namespace hearth::ops {
 namespace {
-/// Maximum of each attribute and kernel extent, so that index arithmetic fits in 64 bits.
+/// Maximum of stride, padding, dilation, groups and kernel height and width; index arithmetic then fits in 64
+/// bits.
 constexpr int64_t kMaxExtent = 1 << 20;
 }  // namespace
 
@@ -48,14 +49,15 @@ std::string check_conv(const cpu::ConvShape& s) {
 
 namespace {
 
-/// Returns the shape of the convolution from the types of conv2d; the next two from those of its gradients.
+/// Returns the convolution's shape from the types of a conv2d node; the next two functions do so from a
+/// conv2d_grad_input and a conv2d_grad_weight node.
 cpu::ConvShape shape_of_forward(const NodeView& node) {
   return conv_shape(node.in_type(ConvIn::x).shape, node.in_type(ConvIn::w).shape, node.attrs);
 }
 cpu::ConvShape shape_of_grad_input(const NodeView& node) {
   const Shape& dy = node.in_type(0).shape;
   const Shape& w = node.in_type(1).shape;
-  // Other numbers of groups are refused, but only after the shape is known.
+  // check_conv() refuses an invalid number of groups later; it needs the shape that is built here.
   const int64_t in_c = w[2] * std::clamp<int64_t>(node.attrs.integer_or("groups", 1), 1, kMaxExtent);
   return conv_shape({dy[0], node.attrs.integer("in_h"), node.attrs.integer("in_w"), in_c}, w, node.attrs);
 }
@@ -182,7 +184,7 @@ ValueId emit_bias_gradient(const VjpContext& context, ValueId dy) {
   return emit(context, "sum_leading", {emit(context, "reshape", {dy}, {{"shape", rows}})});
 }
 
-/// Attributes that the gradients share with the convolution.
+/// Returns the attributes that conv2d and its gradient ops share: stride, padding, dilation and groups.
 Attrs geometry_of(const Attrs& attrs) {
   Attrs result = {{"stride", attrs.integer_or("stride", 1)}, {"padding", attrs.integer_or("padding", 0)}};
   for (const char* name : {"dilation", "groups"})
@@ -216,7 +218,8 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   return grads;
 }
 
-/// As a layer, this op is the transposed convolution, whose gradient is the convolution.
+/// Gradients of conv2d_grad_input, which models use as a transposed convolution: the gradient of its input dy
+/// is conv2d.
 std::vector<ValueId> grad_input_vjp(const VjpContext& context) {
   const ir::Node node = context.node;
   const ValueId given = context.grad_out[0], dy = node.inputs[0], w = node.inputs[1];
@@ -230,8 +233,8 @@ std::vector<ValueId> grad_input_vjp(const VjpContext& context) {
   return {grad_dy, emit(context, "conv2d_grad_weight", {given, dy}, attrs)};
 }
 
-/// Dimensions of a convolution as a matrix product for the cost on GPUs, where one operand is gathered
-/// implicitly. Grouped convolutions do not use the matrix unit, and an output sums only over its group.
+/// Dimensions of a convolution as an implicit GEMM, for the cost model. In a grouped convolution an output
+/// sums only over the input channels of its group, without matrix instructions.
 struct Extents {
   double pixels, taps, in, out;
   bool grouped;
@@ -243,11 +246,12 @@ struct Extents {
         grouped(s.groups > 1) {}
   double flops() const { return 2 * pixels * taps * in * out; }
 };
-/// Kind of a convolution's kernel; with one tap that of a matmul.
+/// Returns the kernel kind of a convolution for the cost model; a 1x1 kernel counts as a matmul.
 KernelKind kind_of(const Extents& e, bool transpose_a, bool transpose_b) {
   return e.taps == 1 ? matmul_kind(transpose_a, transpose_b) : KernelKind::conv;
 }
-/// Cost of a convolution in groups; `depthwise`: its kernel if each channel is a group.
+/// Returns the cost of a grouped convolution. `depthwise` is the kernel kind to use if each channel is a
+/// group.
 Cost grouped_cost(const NodeView& node, const Extents& e, KernelKind depthwise) {
   return {.flops = e.flops(),
           .bytes = bytes_moved(node),
@@ -264,7 +268,7 @@ Cost grad_input_cost(const NodeView& node) {
   if (e.grouped) return grouped_cost(node, e, KernelKind::depthwise_conv_grad_input);
   Cost result = product_cost(static_cast<double>(shape.batch * shape.in_h * shape.in_w), e.in, e.taps * e.out,
                              bytes_moved(node), kind_of(e, false, true));
-  result.flops = e.flops();  // Taps between the strides are left out.
+  result.flops = e.flops();  // Taps that a stride skips are not computed.
   return result;
 }
 Cost grad_weight_cost(const NodeView& node) {
@@ -286,7 +290,8 @@ struct Case {
     return result;
   }
   Shape y() const { return out_shape(conv_shape(x, w(), attrs())); }
-  /// Rounding errors of a sum of `terms` products of normal values grow with the square root of their number.
+  /// Returns the tolerance of a sum of `terms` products. Rounding errors of normally distributed values grow
+  /// with the square root of the number of terms.
   double tolerance(int64_t terms) const {
     return dtype == DType::f32 ? 1e-5 * std::sqrt(static_cast<double>(terms)) : 2e-2;
   }
@@ -383,8 +388,8 @@ std::vector<Case> grouped_cases() {
            .dtype = DType::bf16,
            .groups = 4}};
 }
-/// Enough pixels, or weights, for the largest blocks on a GPU. Padding keeps them from becoming plain
-/// matmuls.
+/// Returns cases with enough pixels (many_weights: enough weights) for the largest GPU blocks. Padding or a
+/// stride prevents the lowering to a plain matmul, except in the last of many_weights.
 std::vector<Case> many_pixels(int64_t in, int64_t out) {
   return {{.x = {1, 111, 111, 24}, .kernel = 1, .out = 24, .stride = 1, .padding = 1, .dtype = DType::bf16},
           {.x = {1, 222, 222, 24}, .kernel = 2, .out = 24, .stride = 2, .padding = 0, .dtype = DType::bf16},

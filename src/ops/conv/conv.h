@@ -8,7 +8,8 @@
 namespace hearth::ops {
 
 /// 2-D convolutions of NHWC images with weights [kh, kw, in / groups, out]; stride, zero padding and dilation
-/// are equal on both axes. conv2d_pool supports neither dilation nor groups.
+/// are equal on both axes. conv2d_pool also applies ReLU and 2x2 max pooling; it supports neither dilation
+/// nor groups.
 extern const ir::OpDef conv2d;
 extern const ir::OpDef conv2d_grad_input;
 extern const ir::OpDef conv2d_grad_weight;
@@ -18,11 +19,11 @@ extern const ir::OpDef conv2d_pool_grad_weight;
 /// moments of its result, for training; conv2d_norm includes the full normalization, for evaluation.
 extern const ir::OpDef conv2d_moments;
 extern const ir::OpDef conv2d_norm;
-/// Indices of the inputs of the ops. conv2d_pool and conv2d_moments have no residual.
+/// Indices of the inputs of conv2d, conv2d_pool and conv2d_moments; the latter two have no residual.
 struct ConvIn {
   enum : size_t { x, w, bias, residual };
 };
-/// Indices of the inputs of conv2d_norm; `weight` and `bias` are those of the normalization.
+/// Indices of the inputs of conv2d_norm; `weight`, `bias`, `mean` and `var` belong to the normalization.
 struct ConvNormIn {
   enum : size_t { x, w, weight, bias, mean, var, conv_bias, residual };
 };
@@ -33,10 +34,10 @@ struct ConvPoolGradIn {
 
 /// Returns the shape of a convolution of x with w, both of rank 4.
 cpu::ConvShape conv_shape(const Shape& x, const Shape& w, const ir::Attrs& attrs);
-/// Returns why such a convolution is refused; empty if it is valid.
+/// Returns an error message if this convolution is not supported; empty if it is.
 std::string check_conv(const cpu::ConvShape& shape);
 
-/// Calls body(x element, w element, y element) for every product of the convolution, except those with
+/// Calls body(index in x, index in w, index in y) for every product of the convolution, except products with
 /// padding.
 template <typename Body>
 void for_each_product(const cpu::ConvShape& s, Body body) {

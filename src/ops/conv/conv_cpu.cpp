@@ -55,7 +55,8 @@ bool winograd(const ConvSpec& spec) { return spec.algorithm == ConvAlgorithm::wi
 ConvAlgorithm choose_algorithm(const ConvShape& s, bool winograd_allowed) {
   const bool fits = s.kernel_h == 3 && s.kernel_w == 3 && s.stride == 1 && s.groups == 1 &&
                     s.padding % s.dilation == 0 && s.padding / s.dilation <= 2;
-  // Dilation splits images into smaller ones, which increases the share of tiles outside of the image.
+  // A dilated convolution is split into one per subsampled image (winograd_tiles.h); on small images too many
+  // tile elements would be outside of the image.
   const auto whole = [&](int64_t length) {
     const int64_t side = 4 * s.dilation;
     return (length + side - 1) / side * side;

@@ -9,7 +9,8 @@
 
 namespace hearth::cpu {
 
-/// Returns Winograd's algorithm if it is allowed and pays: 3x3, stride 1, enough channels.
+/// Returns `winograd` if it is allowed and faster (3x3 kernel, stride 1, enough channels and pixels),
+/// otherwise `direct`.
 ConvAlgorithm choose_algorithm(const ConvShape& shape, bool winograd_allowed);
 
 /// y = relu(conv(x, w) + bias + residual); bias, residual and relu are optional.

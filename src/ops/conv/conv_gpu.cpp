@@ -1,7 +1,8 @@
 // Convolutions on GPUs as implicit GEMM: the matrix of patches (im2col) is never stored; its elements are
-// addressed in the image while a block loads its tiles. Forward: pixels x taps times taps x output channels.
-// Weight gradient: the transposed patches times dy, with split-K over the pixels. Input gradient: one product
-// per residue class of the stride. Grouped convolutions have too few products for tiles and use direct_gpu.h.
+// addressed in the image while a block loads its tiles. Forward: patches [pixels, taps] times weights [taps,
+// output channels]. Weight gradient: the transposed patches times dy, with split-K over the pixels. Input
+// gradient: one product per residue class of the stride. Grouped convolutions have too few products per
+// output for matrix tiles and use direct_gpu.h.
 #include <numeric>
 
 #include "backend/gpu/rt_tile.h"
@@ -17,7 +18,8 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Computes moments of the block's outputs; each warp processes a group of rows and kWarp channels.
+/// Computes the moments (mean and squared deviations per channel) of the block's outputs. Each warp processes
+/// kMomentRows rows and kWarp channels at a time.
 template <typename T, typename B>
 RT_DEVICE void measure_block(const T* y, float* moments, const ProductPart& part) {
   constexpr int kRowGroups = B::kRows / kMomentRows, kAcross = (B::kColumns + rt::kWarp - 1) / rt::kWarp;
@@ -56,7 +58,7 @@ __global__ void __launch_bounds__(kBlockThreads) convolve(Patches<T> x, Strided<
   if (out.moments != nullptr) measure_block<T, B>(out.y, out.moments, part);
 }
 
-/// Forward kernel; images(args) returns the node's destination.
+/// Returns the forward kernel; images(args) returns the Images that receive the results.
 template <typename T, typename B, typename ImagesOf>
 ir::Kernel make_forward(const cpu::ConvShape& shape, ImagesOf images) {
   const auto run = [shape, images](const KernelArgs& args) {
@@ -78,7 +80,7 @@ ir::Kernel forward_of(const NodeView& node, ImagesOf images) {
                           [&](auto blocking) { return make_forward<T, decltype(blocking)>(shape, images); });
 }
 
-/// Convolution that also outputs the moments of its result, if the node has that output.
+/// Returns the kernel of conv2d or conv2d_moments; the latter has the moments of y as its second output.
 template <typename T>
 ir::Kernel plain_of(const NodeView& node) {
   return forward_of<T>(
@@ -93,7 +95,7 @@ ir::Kernel plain_of(const NodeView& node) {
       });
 }
 
-/// Moments of y [rows, width]; each thread sums a group of kMomentRows rows.
+/// Computes the moments of y [rows, width]; each thread processes kMomentRows rows of n columns.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
     measure_groups(const T* y, float* moments, int64_t rows, int64_t width) {
@@ -112,7 +114,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-/// Extends a kernel with output 0 of [rows, width] by output 1, its moments.
+/// Returns a kernel that runs `kernel`, then computes the moments of output 0 [rows, width] into output 1.
 template <typename T>
 ir::Kernel measured(ir::Kernel kernel, int64_t rows, int64_t width) {
   return with_columns<T>(width, [&](auto n) {
@@ -173,11 +175,12 @@ ir::Kernel normalized_of(const NodeView& node) {
   return kernel;
 }
 
-/// Gradient of x. With a stride, pixels of x that are a stride apart are reached by the same taps. Each such
-/// residue class is a separate convolution with stride 1, without products with zeros.
+/// Shape of the gradient of x. Pixels of x whose coordinates are equal modulo the stride depend on the same
+/// taps. Each such residue class is computed as a separate convolution with stride 1, without products with
+/// zeros.
 struct InputGradient : DeviceConv {
-  int tap_step;  ///< distance between consecutive taps of a class
-  int dy_step;   ///< corresponding step backward in dy
+  int tap_step;  ///< distance in the kernel between consecutive taps of a class
+  int dy_step;   ///< distance in dy, toward lower coordinates, between the pixels of consecutive taps
 
   explicit InputGradient(const cpu::ConvShape& s)
       : DeviceConv(device_conv(s)),
@@ -185,11 +188,12 @@ struct InputGradient : DeviceConv {
         dy_step(static_cast<int>(s.dilation / std::gcd(s.stride, s.dilation))) {}
 };
 
-/// An axis of a class: its pixels, from `first` on, and the taps that reach them.
+/// One axis of a residue class: its pixels first, first + stride, ... of x, and the taps tap, tap + tap_step,
+/// ... that they depend on.
 struct ClassAxis {
   int first, num_pixels;
   int tap, num_taps;
-  int offset;  ///< position in dy of the first tap of the first pixel
+  int offset;  ///< coordinate in dy that the first tap reads for the first pixel
 
   RT_DEVICE ClassAxis(int number, int length, int kernel, const InputGradient& s)
       : first(number),
@@ -204,8 +208,8 @@ struct ClassAxis {
   }
 };
 
-/// Weights [kernel_h, kernel_w, in, out] as an operand: a line per input channel, a term per tap of the class
-/// and output channel.
+/// Weights [kernel_h, kernel_w, in, out] as the right operand: a line is an input channel, a term is a tap of
+/// the residue class and an output channel.
 template <typename T>
 struct ClassWeights {
   using Line = int64_t;
@@ -252,7 +256,7 @@ template <int rows>
 struct RowOffsets {
   int64_t at[rows];
 };
-/// Computes dx of one class; blockIdx.z is the class.
+/// Computes dx of one residue class; blockIdx.z is the class.
 template <typename T, typename B>
 __global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, const T* w, T* dx, InputGradient shape) {
   const int number = static_cast<int>(blockIdx.z);
@@ -277,7 +281,7 @@ __global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, const T* w,
   const ProductPart part =
       block_part<B>(static_cast<int64_t>(shape.batch) * ys.num_pixels * xs.num_pixels, shape.in_c,
                     static_cast<int64_t>(ys.num_taps) * xs.num_taps * shape.out_c);
-  // Row positions of the block, if its rows are not adjacent in memory.
+  // Element offsets in dx of the block's rows; used if a stride separates the rows in memory.
   RT_SHARED(row_offsets, RowOffsets<B::kRows>);
   const int first_row = static_cast<int>(part.row);
   if (shape.stride != 1) {
@@ -346,8 +350,8 @@ ir::Type matrix_of(ir::Type type) {
   type.shape = {type.shape.num_elements() / columns, columns};
   return type;
 }
-/// With one tap, images are matrices with a row per pixel and a column per channel: returns the equivalent
-/// matmul. Empty for larger kernels.
+/// Returns the matmul that is equivalent to a 1x1 convolution, whose images are matrices [pixels, channels];
+/// empty for any other convolution. `transposed` names an attribute of the matmul to set to 1.
 std::vector<ir::StandaloneNode> matmul_of(const NodeView& node, const Shape& x, const Shape& w,
                                           std::string_view transposed) {
   const cpu::ConvShape shape = conv_shape(x, w, node.attrs);

@@ -55,7 +55,8 @@ ir::Node without_moments(const ir::Node& node) {
   return again;
 }
 
-/// The convolution inside of a conv2d_norm, with a bias and the residual, and with the activation if `whole`.
+/// Attributes and input types of the conv2d that a conv2d_norm runs. `whole` is true to include the residual
+/// and the activation.
 struct InnerConv {
   Attrs attrs;
   std::vector<Type> in;
@@ -85,7 +86,7 @@ Inferred infer_norm(const NodeView& node) {
   return conv2d.infer(inner.view(node));
 }
 
-/// scaled = weights [rows, channels] times a factor per channel, in the same dtype.
+/// Computes scaled = weights [rows, channels] times a factor per channel; both arrays have the given dtype.
 void scale_columns(DType dtype, const void* weights, const float* factors, int64_t rows, int64_t channels,
                    void* scaled, ThreadPool& threads) {
   threads.parallel_for(rows, std::max<int64_t>(1, kGrain / channels), [&](Range range) {
@@ -112,8 +113,8 @@ struct Folded {
   int64_t num_bytes() const { return whole_lines(channels * 8) + whole_lines(weight_bytes); }
 };
 
-/// Folds the normalization: factor = weight / sqrt(var + eps), bias = norm bias + (conv bias - mean) *
-/// factor.
+/// Folds the normalization into a factor and a bias per channel: factor = weight / sqrt(var + eps), bias =
+/// norm bias + (conv bias - mean) * factor.
 void fold(const KernelArgs& args, double eps, int64_t channels, float* factors, float* bias) {
   const auto *weight = args.input<float>(ConvNormIn::weight), *shift = args.input<float>(ConvNormIn::bias),
              *mean = args.input<float>(ConvNormIn::mean);
@@ -172,7 +173,7 @@ void norm_reference(const ReferenceArgs& args) {
   }
 }
 
-/// A sample whose output yields three groups of moments, the last one incomplete.
+/// Returns a sample; tests choose x so that y has three groups of kMomentRows rows, the last one incomplete.
 Sample base(const Shape& x, int64_t kernel, int64_t out, DType dtype, double tolerance) {
   return {.in = {normal(x, dtype), normal({kernel, kernel, x[3], out}, dtype)},
           .attrs = {{"stride", int64_t{1}}, {"padding", kernel / 2}},

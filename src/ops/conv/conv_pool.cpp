@@ -33,7 +33,8 @@ std::string check(const cpu::ConvShape& shape) {
   return "";
 }
 
-/// Sizes of one image and of a thread's workspace: one image of the convolution's result, then `rest` bytes.
+/// Sizes of one image and of a thread's workspace: the convolution's result for one image (image_bytes), then
+/// rest_bytes.
 struct Job {
   DType dtype;
   int64_t batch, h, w, channels;
@@ -56,7 +57,7 @@ Job job_of(const NodeView& node, const cpu::ConvShape& s, int64_t rest_bytes) {
           .parts = num_sum_parts(s.batch, 1)};
 }
 
-/// Returns the single-threaded convolution of one image.
+/// Returns the spec of the single-threaded convolution of one image.
 cpu::ConvSpec image_spec(const NodeView& node, cpu::ConvShape shape, DType w) {
   shape.batch = 1;
   return {.shape = shape,
@@ -120,7 +121,7 @@ void with_storage(DType dtype, Body body) {
   body(f16{});
 }
 
-/// Calls body(part, workspace of the part) for each part, in parallel.
+/// Calls body(part, workspace of the part) in parallel for each part of the batch.
 template <typename Body>
 void for_each_part(const Job& job, const KernelArgs& args, Body body) {
   args.threads->for_parts(job.parts, [&](int part) { body(part, args.workspace + part * job.part_bytes()); });
@@ -171,7 +172,7 @@ Kernel kernel(const NodeView& node) {
   return {.run = run, .workspace_bytes = job.parts * job.part_bytes()};
 }
 
-/// Gradients of one thread: dw and dbias summed over its images, and dw of the current image.
+/// Layout of one thread's gradients: dw and dbias summed over its images, then dw of the current image.
 struct Sums {
   int64_t num_weights;
   int64_t num_biases;

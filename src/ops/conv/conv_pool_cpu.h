@@ -8,16 +8,16 @@ namespace hearth::cpu {
 
 struct ConvPoolRow;
 
-/// maxpool2x2(relu(conv(x, w) + bias)) with stride 1 over f32 images: stores only the pooled value and the
-/// position of the maximum in its window (2 * row + column). Output height and width of the convolution must
-/// be even.
+/// Computes maxpool2x2(relu(conv(x, w) + bias)) of f32 images, with a convolution of stride 1: stores only
+/// the pooled values and the position of each maximum in its 2x2 window (2 * row + column). Height and width
+/// of the convolution's result must be even.
 class ConvPool {
  public:
   explicit ConvPool(const ConvShape& shape);
   int64_t workspace_bytes() const;
   void forward(const float* x, const float* w, const float* bias, float* pooled, uint8_t* argmax,
                std::byte* workspace, ThreadPool& threads) const;
-  /// Computes dw (HWIO) and db from the cotangent of the pooled values, without materializing the full
+  /// Computes dw (HWIO) and db from dpooled, the gradient of the pooled values, without storing the full
   /// activation or its gradient.
   void backward_weights(const float* x, const float* pooled, const uint8_t* argmax, const float* dpooled,
                         float* dw, float* db, std::byte* workspace, ThreadPool& threads) const;

@@ -7,7 +7,8 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-// Pixels are numbered by 2 x 2 windows, so that a thread's four rows are one window.
+// Pixels are numbered window by window, so that the kPlainThreadTile rows of a thread are the 4 pixels of one
+// 2 x 2 window.
 static_assert(kPlainThreadTile == 4);
 
 template <typename T>
@@ -50,14 +51,14 @@ ir::Kernel make_forward(const NodeView& node) {
   return {.run = run};
 }
 
-/// Returns the gradient that passes the ReLU that produced `pooled`.
+/// Returns the gradient of the input of the ReLU whose output is `pooled`.
 template <typename T>
 RT_DEVICE float of_relu(T pooled, T dpooled) {
   return rt::to_float(pooled) > 0 ? rt::to_float(dpooled) : 0.0F;
 }
 
-/// Gradient of the convolution's result, pixels by channels: the gradient of the pooled element if the pixel
-/// is its window's maximum and positive, otherwise 0.
+/// Gradient of the convolution's result as an operand [pixels, channels], computed while it is read: dpooled
+/// if the pixel is the maximum of its window and positive, otherwise 0.
 template <typename T>
 struct Unpooled {
   using Line = int64_t;

@@ -7,8 +7,8 @@
 namespace hearth::cpu {
 
 /// Shape of a 2-D convolution over NHWC images with weights [kernel_h, kernel_w, in_c / groups, out_c].
-/// Stride, zero padding and dilation apply to both axes. Output channels see only the inputs of their own
-/// group.
+/// Stride, zero padding and dilation apply to both axes. Output channels depend only on the input channels of
+/// their group.
 struct ConvShape {
   int64_t batch = 0;
   int64_t in_h = 0;
@@ -32,14 +32,14 @@ struct ConvShape {
   bool is_depthwise() const { return groups > 1 && groups == in_c; }
 };
 
-/// direct: sums in the order of the definition. winograd: F(4x4,3x3) of Lavin and Gray (CVPR 2016), with
-/// fewer multiplications and 3 to 4 times the rms error of direct.
+/// Convolution algorithm. direct: im2col (direct_cpu.h). winograd: F(4x4,3x3) of Lavin and Gray (CVPR 2016),
+/// with fewer multiplications and 3 to 4 times the root-mean-square error of direct.
 enum class ConvAlgorithm : uint8_t { direct, winograd };
 
 /// A convolution with its dtypes, fused epilogue, number of threads and algorithm.
 struct ConvSpec {
   ConvShape shape;
-  DType x = DType::f32;  ///< activations: x, y, residual and their gradients
+  DType x = DType::f32;  ///< dtype of the activations: x, y, residual and their gradients
   DType w = DType::f32;
   bool bias = false;
   bool residual = false;

@@ -1,7 +1,7 @@
-// Depthwise convolution on the CPU. A thread loads the source rows of a block of kRows output rows, and for
-// each stretch of pixels to which the same taps apply calls a SIMD kernel that sums the taps in registers,
-// with vectors along channels. The input gradient is the same pass with source and destination exchanged. The
-// weight gradient sums over parts of the rows, which are then added in order.
+// Depthwise convolution on the CPU. A thread loads the source rows of a block of kRows output rows. For each
+// stretch of pixels that have the same taps inside of the image, a SIMD kernel then sums the taps in
+// registers, with vectors along channels. The input gradient is the same pass from dy to dx. The weight
+// gradient has partial sums for parts of the rows, which are then added in order.
 #include "ops/conv/depthwise_cpu.h"
 
 #include <algorithm>
@@ -14,40 +14,43 @@
 namespace hearth::cpu {
 namespace {
 
-/// Rows, columns and channels of outputs that a thread computes consecutively: their inputs stay in the L1
-/// cache.
+/// Rows, columns and channels of the output tile that a thread computes at a time; the inputs of a tile fit
+/// in the L1 cache.
 constexpr int64_t kRows = 4, kColumns = 8, kChannels = 96;
-/// Columns whose weight gradients are summed in registers before they are added to memory.
+/// Number of output columns over which weight gradients are summed in registers before they are added to
+/// memory.
 constexpr int64_t kSummedColumns = 16;
 
 int64_t num_blocks(int64_t rows) { return (rows + kRows - 1) / kRows; }
 int64_t taps_bytes(const ConvShape& s) {
   return round_up(s.kernel_h * s.kernel_w * static_cast<int64_t>(sizeof(DepthwiseTap)), 64);
 }
-/// Returns the taps of row `row` of kRows in the workspace.
+/// Returns the tap list of output row `row` (of kRows) in a thread's workspace `room`.
 DepthwiseTap* taps_of(std::byte* room, const ConvShape& s, int64_t row) {
   return reinterpret_cast<DepthwiseTap*>(room + row * taps_bytes(s));
 }
 int64_t num_weights(const ConvShape& s) { return s.kernel_h * s.kernel_w * s.out_c; }
 
-/// Source rows of an image in f32. With a channel multiplier, each channel is repeated once per output
-/// channel that sees it.
+/// Reader of source rows as f32. With a channel multiplier, each channel is repeated for every output channel
+/// of its group.
 struct SourceRows {
   DType dtype;
   const void* data;
   int64_t width, channels, repeats;
 
   int64_t row_floats() const { return width * channels * repeats; }
-  /// True if rows are read in place.
+  /// True if rows are used where they are in `data`, without a copy.
   bool in_place() const { return dtype == DType::f32 && repeats == 1; }
 
-  /// Loads rows [rows.begin, rows.end) of the image at pixel row `image`. Returns the first one.
+  /// Loads `rows` of the image whose first row is row `image` of the batch. Returns the first of them: in
+  /// `data` or in `scratch`.
   const float* take(int64_t image, Range rows, float* scratch) const {
     const int64_t local = width * channels;
     if (in_place()) return static_cast<const float*>(data) + (image + rows.begin) * local;
     for (int64_t y = rows.begin; y < rows.end; ++y) {
       float* to = scratch + (y - rows.begin) * row_floats();
-      // Repeats from the end of the row, so that nothing is overwritten before it is read.
+      // Loads the row to the end of its space; repeating channels from there overwrites no channel before it
+      // is read.
       float* from = to + local * (repeats - 1);
       load_f32(dtype, data, (image + y) * local, local, from);
       if (repeats == 1) continue;
@@ -57,7 +60,7 @@ struct SourceRows {
   }
 };
 
-/// row[i] = sum of the `repeats` elements of channel i.
+/// Sums the `repeats` elements of each channel i into row[i], in place.
 void join_repeats(float* row, int64_t count, int64_t repeats) {
   for (int64_t i = 0; i < count; ++i) {
     float sum = 0;
@@ -66,8 +69,8 @@ void join_repeats(float* row, int64_t count, int64_t repeats) {
   }
 }
 
-/// Returns the taps of a stretch for output row `row`: their sources in the source rows from `first` on, and
-/// their weights in `w` [taps][channels].
+/// Writes the taps of a stretch for output row `row` to `taps` and returns the SIMD kernel's arguments.
+/// `sources` holds source rows from row `first` on; `w` is [taps][channels].
 DepthwiseRun run_of(const DepthwisePass& pass, const ConvShape& s, const DepthwisePass::Stretch& stretch,
                     int64_t row, const float* sources, int64_t first, float* w, DepthwiseTap* taps) {
   DepthwiseRun run{.taps = taps,
@@ -87,7 +90,8 @@ DepthwiseRun run_of(const DepthwisePass& pass, const ConvShape& s, const Depthwi
   return run;
 }
 
-/// Calls body(row, part of its run) for each part of the same stretch of several rows, with rows innermost.
+/// Splits the runs of several rows, all of one stretch, into parts of `columns` pixels and kChannels
+/// channels. Calls body(row, the row's part) for all rows of a part before the next part.
 template <typename Body>
 void for_each_part(DepthwiseRun* runs, int64_t num_rows, int64_t columns, Body body) {
   const int64_t count = runs[0].count, channels = runs[0].channels;
@@ -121,8 +125,8 @@ int64_t scratch_floats(const SourceRows& source, int64_t rows) {
   return source.in_place() ? 0 : rows * source.row_floats();
 }
 
-/// Computes every output row into to(row, buffer), then calls finish(row, its sums [out_w][out_c], a buffer
-/// of the same size).
+/// Computes each output row into the array [out_w][out_c] that to(row, buffer) returns, then calls
+/// finish(row, that array, a scratch buffer of the same size).
 template <typename To, typename Finish>
 void make_rows(const ConvSpec& spec, const DepthwisePass& pass, const SourceRows& source, int64_t source_rows,
                const void* w, std::byte* workspace, ThreadPool& threads, To to, Finish finish) {
@@ -245,8 +249,9 @@ void DepthwiseConv::backward_data(const void* dy, const void* w, void* dx, std::
 
 namespace {
 
-/// Split of a weight gradient over rows of pixels: each part has separate sums, which are reduced in order.
-/// The number of parts depends only on the shape.
+/// Split of a weight gradient's sum over rows of pixels: each part has its own partial sums, which are added
+/// in order. The number of parts depends only on the shape, so that results do not depend on the number of
+/// threads.
 struct WeightParts {
   int num_parts;
   int64_t rows_of_x, thread_bytes;

@@ -1,13 +1,12 @@
-// Convolution as matmul of patches by weights (im2col). The patch of a pixel is a row of the kernel_h x
-// kernel_w x in_c inputs that it sees. All patches of a 3x3 kernel would be 9 times the size of the image, so
-// each thread gathers a chunk that stays in its cache, multiplies it, and discards it. With channels last,
-// the taps of a kernel row are adjacent in memory, so that gathering is a few copies per pixel. The gradient
-// of the weights multiplies the same rows from the left; the gradient of the inputs multiplies by the
-// transposed weights and scatters the result (col2im). A group of channels is a separate convolution over
-// parts of the same rows.
-// With large dilations, full chunks see only padding through some taps: taps are then multiplied one by one
-// and such taps are skipped (up to 19 of 27 in DeepLab on 32x32 pixels). For few channels, whose patches are
-// short runs, nothing is gathered: a kernel row sees the patches of a row of pixels as a matrix with
+// Convolution as matmul of patches by weights (im2col). The patch of an output pixel is a row of the kernel_h
+// x kernel_w x in_c inputs that it depends on. All patches of a 3x3 kernel would be 9 times the size of the
+// image, so each thread gathers a chunk that stays in its cache, multiplies it, and discards it. With
+// channels last, the taps of a kernel row are adjacent in memory, so that gathering is a few copies per
+// pixel. The weight gradient is the transposed patches times dy. The input gradient is dy times the
+// transposed weights, scattered to the pixels (col2im). Each group of channels is a separate convolution.
+// With large dilations, some taps read only padding for all pixels of a chunk: taps are then multiplied one
+// by one, and such taps are skipped (up to 19 of 27 in DeepLab on 32x32 pixels). With few channels nothing is
+// gathered: for one kernel row, the patches of a row of pixels are a matrix in the image itself, with
 // overlapping rows.
 #include "ops/conv/direct_cpu.h"
 
@@ -17,13 +16,13 @@
 namespace hearth::cpu {
 namespace {
 
-/// Floats of scratch that pack_groups() needs in addition to the panels.
+/// Returns the number of floats of scratch that pack_groups() needs in addition to the panels.
 int64_t packing_floats(const ConvSpec& spec) {
   const ConvShape& s = spec.shape;
   return spec.w == DType::f32 && s.groups == 1 ? 0 : s.kernel_h * s.kernel_w * s.group_in() * s.out_c;
 }
 
-/// Floats in the panels of one group's weight matrix.
+/// Returns the number of floats in the packed panels of one group's weight matrix.
 int64_t group_panel_floats(const ConvShape& s, bool transposed) {
   const int64_t k = s.kernel_h * s.kernel_w * s.group_in(), o = s.group_out();
   return transposed ? panel_floats(o, k) : panel_floats(k, o);
@@ -43,8 +42,8 @@ void pack_groups(const ConvSpec& spec, const void* w, bool transposed, float* pa
   }
 }
 
-/// c [count][out_c] = patches from pixel `first` on times the weight panels; patches are gathered part by
-/// part.
+/// Computes c [count][out_c] = patches of `count` pixels from `first` on times the weight panels, for one
+/// part of the patches' columns after another.
 void multiply_parts(const ConvSpec& spec, const void* x, int64_t first, int64_t count, const float* panels,
                     float* gathered, float* c) {
   const Patches patches{spec.shape};
@@ -63,7 +62,8 @@ void multiply_parts(const ConvSpec& spec, const void* x, int64_t first, int64_t 
     for (int64_t i = 0; !begun && i < count; ++i) std::fill_n(c + i * o + g * group_o, group_o, 0.0F);
   }
 }
-/// Like multiply_parts, but gathers only at the left and right border of images.
+/// Computes the product of multiply_parts() for patches that slide over the image (Patches::slides): only
+/// patches that cross the left or right border are gathered.
 void multiply_runs(const Patches& patches, const float* x, int64_t first, int64_t count, const float* panels,
                    float* gathered, float* c) {
   const int64_t o = patches.s.out_c, k = patches.length();
@@ -88,7 +88,8 @@ void multiply_runs(const Patches& patches, const float* x, int64_t first, int64_
   });
 }
 
-/// Per-thread workspace of the forward pass: gathered patches, and outputs and residual if they are not f32.
+/// Per-thread workspace of the forward pass, in floats: gathered patches and, if the dtype is not f32, f32
+/// copies of outputs and residual.
 struct ForwardRoom {
   int64_t gathered, wide;
   explicit ForwardRoom(const ConvSpec& spec) {
@@ -99,8 +100,8 @@ struct ForwardRoom {
   int64_t total() const { return gathered + 2 * wide; }
 };
 
-/// Per-thread workspace of the input gradient: gradients of patches, and dy and dx of an image if they are
-/// not f32.
+/// Per-thread workspace of the input gradient, in floats: gradients of patches and, if the dtype is not f32,
+/// f32 copies of a chunk of dy and of an image of dx.
 struct DataRoom {
   int64_t patches, dy, dx;
   explicit DataRoom(const ConvSpec& spec) {

@@ -7,8 +7,8 @@
 #include "ops/reduce/columns.h"
 
 /// Grouped convolutions on GPUs without matrix instructions, because an output has too few products for a
-/// matmul. A thread computes `n` adjacent channels and iterates over runs of pixels; n > 1 requires that each
-/// channel is a group.
+/// matmul. A thread computes `n` adjacent channels of kRun adjacent pixels at a time; n > 1 requires that
+/// each channel is a group.
 namespace hearth::ops {
 
 /// Shape of a convolution as a kernel parameter.
@@ -35,11 +35,11 @@ inline DeviceConv device_conv(const cpu::ConvShape& s) {
           .group_out = static_cast<int>(s.group_out())};
 }
 
-/// Destination and epilogue of a convolution's sums.
+/// Output arrays and epilogue of a convolution.
 template <typename T>
 struct Images {
   Epilogue<T> epilogue;
-  const float* factors;  ///< scale of each channel's sums; or null
+  const float* factors;  ///< scale per channel, applied before the epilogue; or null
   T* y;
   float* moments;  ///< moments of y; or null
 
@@ -48,22 +48,23 @@ struct Images {
   }
 };
 
-/// sums[c] += a[c] b[c].
+/// Adds a[c] * b[c] to sums[c].
 template <typename T, int n>
 RT_DEVICE void add_product(float (&sums)[n], const rt::Vec<T, n>& a, const rt::Vec<T, n>& b) {
   RT_UNROLL
   for (int c = 0; c < n; ++c) sums[c] += rt::to_float(a.at[c]) * rt::to_float(b.at[c]);
 }
 
-/// Adjacent pixels of a row that a thread computes together, reusing each weight from a register.
+/// Number of adjacent pixels of a row (a run) that a thread computes at a time; each weight is loaded once
+/// per run.
 inline constexpr int kRun = 4;
-/// Position of run `number`; each row has as many runs as cover `width`.
+/// Returns the first pixel of run `number`. A row of `width` pixels has ceil(width / kRun) runs.
 RT_DEVICE Pixel run_at(int64_t number, int height, int width) {
   Pixel position = pixel_at(number, height, (width + kRun - 1) / kRun);
   position.x *= kRun;
   return position;
 }
-/// Returns the number of runs; UserError if their pixels exceed 32 bits.
+/// Returns the number of runs; UserError if it exceeds 32 bits.
 inline int64_t counted_runs(int64_t batch, int64_t height, int64_t width) {
   return counted_pixels(batch, height, ceil_div(width, kRun));
 }
@@ -71,8 +72,8 @@ inline int64_t counted_runs(int64_t batch, int64_t height, int64_t width) {
 RT_DEVICE bool is_within(int at, int length) {
   return static_cast<unsigned>(at) < static_cast<unsigned>(length);
 }
-/// Loads the pixels of a line at column_of(p); -1 yields zeros. Branch-free, so that all loads are in flight
-/// at once.
+/// Loads result[p] from column column_of(p) of a row of pixels; zeros if the column is -1. Branch-free, so
+/// that all loads are in flight at once.
 template <typename T, int n, typename ColumnOf>
 RT_DEVICE void load_run(const T* line, int channels, ColumnOf column_of, rt::Vec<T, n> (&result)[kRun]) {
   RT_UNROLL
@@ -171,9 +172,9 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-/// Kernel taps whose gradients a thread sums at once.
+/// Number of kernel taps whose weight gradients a thread sums at once.
 inline constexpr int kTapsPerThread = 3;
-/// Weight gradients of kTapsPerThread taps of one channel.
+/// Partial weight gradients of kTapsPerThread taps of one channel.
 struct TapSums {
   float at[kTapsPerThread];
   RT_DEVICE void join(const TapSums& more) {
@@ -182,8 +183,8 @@ struct TapSums {
   }
 };
 
-/// Partial sums of the weight gradient. blockIdx.z selects the taps and the input channel within the group;
-/// blockIdx.y the part of the pixels.
+/// Computes partial sums of the weight gradient. blockIdx.z selects the taps and the input channel within the
+/// group; blockIdx.y selects the part of the pixels.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
     add_group_weights(const T* x, const T* dy, float* parts, DeviceConv s, int64_t runs) {
@@ -192,8 +193,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   const int first_tap = static_cast<int>(blockIdx.z) / s.group_in * kTapsPerThread;
   const int num_taps = s.kernel_h * s.kernel_w;
   const int in_channel = channel / s.group_out * s.group_in + within;
-  // Source position of each tap for pixel (0, 0); taps past the end of the kernel are placed outside of the
-  // image.
+  // Coordinates in x that each tap reads for output pixel (0, 0); taps past the end of the kernel get a row
+  // outside of every image.
   constexpr int kOutside = -(1 << 30);
   int tap_y[kTapsPerThread], tap_x[kTapsPerThread];
   RT_UNROLL
@@ -243,7 +244,8 @@ ir::Kernel with_group_columns(const cpu::ConvShape& s, Body body) {
   return own_groups ? with_columns<T>(s.in_c, body) : body(std::integral_constant<int, 1>());
 }
 
-/// Forward kernel; images(args) returns the node's destination. Does not compute moments.
+/// Returns the forward kernel of a grouped convolution; images(args) returns the Images that receive the
+/// results. Does not compute moments.
 template <typename T, typename ImagesOf>
 ir::Kernel groups_forward(const cpu::ConvShape& shape, ImagesOf images) {
   return with_group_columns<T>(shape, [&](auto n) -> ir::Kernel {
@@ -258,7 +260,7 @@ ir::Kernel groups_forward(const cpu::ConvShape& shape, ImagesOf images) {
   });
 }
 
-/// Kernel of the gradient of the input, for grouped convolutions.
+/// Returns the kernel of the input gradient of a grouped convolution.
 template <typename T>
 ir::Kernel groups_grad_input(const cpu::ConvShape& shape) {
   return with_group_columns<T>(shape, [&](auto n) -> ir::Kernel {
@@ -272,7 +274,7 @@ ir::Kernel groups_grad_input(const cpu::ConvShape& shape) {
   });
 }
 
-/// Kernel of the gradient of the weights, for grouped convolutions.
+/// Returns the kernel of the weight gradient of a grouped convolution.
 template <typename T>
 ir::Kernel groups_grad_weight(const cpu::ConvShape& shape) {
   constexpr int64_t kMaxBlocks = 4096, kMaxRows = 65535;

@@ -5,14 +5,14 @@
 namespace hearth::cpu {
 namespace {
 
-/// Distribution of a weight gradient dw [k][o] = sum over pixels of patch^T dy. Each thread computes rows of
-/// dw over all pixels, so that no reduction is needed. If dw has few elements, it is summed over parts of the
-/// pixels instead (split-K), which are reduced in order. In both cases the result does not depend on the
-/// number of threads.
+/// Work distribution of a weight gradient dw [k][o] = sum over pixels of patch^T dy. A thread computes some
+/// rows of dw over all pixels, so that no reduction is needed. If dw has few elements, the pixels are split
+/// into parts instead (split-K), whose partial sums are added in order. In both cases the result does not
+/// depend on the number of threads.
 struct WeightsPlan {
   Patches patches;
   int64_t k, o, groups, chunk;
-  int pixel_parts;         ///< 0: threads divide the rows of dw
+  int pixel_parts;         ///< number of split-K parts; 0: threads divide the rows of dw
   int64_t scratch_floats;  ///< per thread: parts of patches, and panels of dy
   int64_t row_tasks;
 
@@ -33,8 +33,8 @@ struct WeightsPlan {
 /// Minimum number of rows of dw for which packing dy into panels pays off.
 constexpr int64_t kPackRows = 192;
 
-/// Packs dy of `count` pixels from `first` on into panels of each group's columns: [group][columns /
-/// kPanel][count].
+/// Packs dy of `count` pixels from `first` on into panels [group][columns / kPanel][count][up to kPanel
+/// columns].
 void pack_cotangents(const WeightsPlan& plan, DType dtype, const void* dy, int64_t first, int64_t count,
                      float* panels) {
   const int64_t group_o = plan.o / plan.groups;
@@ -48,7 +48,8 @@ void pack_cotangents(const WeightsPlan& plan, DType dtype, const void* dy, int64
   }
 }
 
-/// sum [k][o] += patches^T * dy [count][o], gathering only at the left and right border of images.
+/// Adds patches^T * dy [count][o] to sum [k][o] for patches that slide over the image (Patches::slides): only
+/// patches that cross the left or right border are gathered.
 void add_run_weights(const Patches& patches, const float* x, const float* dy, int64_t first, int64_t count,
                      float* sum, float* gathered) {
   const int64_t o = patches.s.out_c, k = patches.length();
@@ -64,7 +65,8 @@ void add_run_weights(const Patches& patches, const float* x, const float* dy, in
   });
 }
 
-/// c [rows][o] += elements `rows` of the patches, transposed, times dy: [count][o], or packed panels.
+/// Adds to c [rows][o] the transposed elements `rows` of the patches of `pixels`, times dy, which is
+/// [count][o] or, if in_panels, packed by pack_cotangents().
 void add_block(const WeightsPlan& plan, const ConvSpec& spec, const void* x, Range pixels, Range rows,
                const float* dy, bool in_panels, float* c, float* scratch) {
   const int64_t o = plan.o, group_o = o / plan.groups, count = pixels.size();
@@ -79,7 +81,7 @@ void add_block(const WeightsPlan& plan, const ConvSpec& spec, const void* x, Ran
   }
 }
 
-/// sum [rows][o] += elements `rows` of these pixels' patches, transposed, times dy.
+/// Computes sum [rows][o] = the transposed elements `rows` of the patches of `pixels`, times dy.
 void add_weights(const WeightsPlan& plan, const ConvSpec& spec, const void* x, const void* dy, Range pixels,
                  Range rows, float* sum, float* scratch) {
   float* panels = scratch + plan.chunk * std::min(plan.k, kWeightsRows);

@@ -10,32 +10,33 @@
 
 namespace hearth::cpu {
 
-/// Rows of the weight gradient computed at once, and pixels per chunk (fewer for dilated kernels, where a
-/// chunk may see only padding through some taps): their inputs stay in the L2 cache while all columns are
-/// computed.
+/// Rows of the weight gradient computed at a time, and pixels per chunk: the patches and dy of a chunk stay
+/// in the L2 cache while all columns are computed. Dilated kernels use smaller chunks, so that more taps read
+/// only padding and are skipped.
 inline constexpr int64_t kWeightsRows = 252, kWeightsPixels = 336, kDilatedPixels = 112;
 
-/// Copies a short run, for which a call of memcpy costs more than the copy.
+/// Copies a short run of floats inline: a call of memcpy would cost more than the copy.
 inline void copy_run(const float* from, int64_t count, float* to) {
   constexpr int64_t kStep = 8, kMaxRun = 64;
   if (count < kStep || count > kMaxRun) return static_cast<void>(std::copy_n(from, count, to));
   for (int64_t i = 0; i < count - kStep; i += kStep) std::memcpy(to + i, from + i, kStep * sizeof(float));
-  // The last step overlaps the previous one.
+  // The last kStep elements overlap those of the previous step.
   std::memcpy(to + count - kStep, from + count - kStep, kStep * sizeof(float));
 }
 
-/// Rows of inputs that the pixels of a convolution see (im2col), for all three passes of DirectConv.
+/// The patch matrix (im2col) of one group: a row per output pixel, with the inputs that the pixel depends on.
+/// Used by all three passes of DirectConv.
 struct Patches {
   const ConvShape& s;
   int64_t group = 0;
-  /// Returns the elements of a patch.
+  /// Returns the number of elements of a patch.
   int64_t length() const { return s.kernel_h * s.kernel_w * s.group_in(); }
   int64_t num_pixels() const { return s.batch * s.out_h() * s.out_w(); }
   bool is_dilated() const { return s.dilation > 1; }
-  /// Elements of a patch per matmul: one tap if dilated, otherwise all.
+  /// Returns the number of patch elements per matmul: one tap if dilated, otherwise the full patch.
   int64_t part() const { return is_dilated() ? s.group_in() : length(); }
-  /// Pixels per chunk, a multiple of the register kernel's rows: their part of the patches stays in the L2
-  /// cache.
+  /// Returns the number of pixels per chunk, a multiple of the 14 rows of a register tile. The patch elements
+  /// of one matmul stay in the L2 cache.
   int64_t chunk() const {
     constexpr int64_t kFloats = 64 * 1024, kRows = 14;
     return std::clamp<int64_t>(kFloats / part() / kRows * kRows, kRows, 32 * kRows);
@@ -48,16 +49,16 @@ struct Patches {
 
   /// True if patches are read directly from x, without gathering.
   bool is_in_place(DType dtype) const { return trivial() && dtype == DType::f32; }
-  /// True if patches are multiplied in place, one row of the kernel at a time (a matrix with overlapping
-  /// rows).
+  /// True if patches are not gathered: for each kernel row, the patches of a row of pixels are read as a
+  /// matrix with overlapping rows.
   bool slides(DType dtype) const {
     constexpr int64_t kMaxChannels = 8;
     return dtype == DType::f32 && s.in_c <= kMaxChannels && s.groups == 1 && !is_dilated() && !trivial() &&
            length() <= kWeightsRows;
   }
 
-  /// Position of an output pixel. for_each_pixel calls visit(i, pixel) for `count` pixels with one division
-  /// in total.
+  /// Position of an output pixel. for_each_pixel() calls visit(i, pixel) for `count` pixels from `first` on,
+  /// stepping instead of dividing per pixel.
   struct Pixel {
     int64_t x, y, image;
   };
@@ -75,8 +76,8 @@ struct Patches {
     }
   }
 
-  /// Calls visit(index in the patch, element index in x or -1 for padding, length) for each run of taps of a
-  /// pixel.
+  /// Calls visit(index in the patch, element index in x or -1 for padding, number of elements) for each
+  /// contiguous run of elements of a pixel's patch.
   template <typename Visit>
   void for_each_tap(const Pixel& pixel, Visit visit) const {
     const auto [ox, oy, image] = pixel;
@@ -94,7 +95,7 @@ struct Patches {
         }
         continue;
       }
-      // Adjacent taps of a row are adjacent in NHWC memory: one run, with padding on both sides.
+      // The taps of a kernel row are adjacent in NHWC memory: one run, possibly with padding on both sides.
       const int64_t first = real ? std::clamp<int64_t>(-x0, 0, s.kernel_w) : s.kernel_w;
       const int64_t last = real ? std::clamp<int64_t>(s.in_w - x0, first, s.kernel_w) : s.kernel_w;
       if (first > 0) visit(row * s.in_c, int64_t{-1}, first * s.in_c);
@@ -106,7 +107,7 @@ struct Patches {
     }
   }
 
-  /// True if one of `count` pixels from `first` on reads a pixel inside of its image through the tap.
+  /// True if the tap is inside of the image for any of `count` pixels from `first` on.
   bool reaches(int64_t tap, int64_t first, int64_t count) const {
     const int64_t dy = s.dilation * (tap / s.kernel_w) - s.padding;
     const int64_t dx = s.dilation * (tap % s.kernel_w) - s.padding;
@@ -117,7 +118,8 @@ struct Patches {
     });
     return found;
   }
-  /// Calls visit(columns) for the parts of these pixels' patches that are not only padding.
+  /// Calls visit(range of patch elements) for each part() of the patches of `count` pixels from `first` on
+  /// that is not only padding.
   template <typename Visit>
   void for_each_part(int64_t first, int64_t count, Visit visit) const {
     if (!is_dilated()) return visit(Range{0, length()});
@@ -125,8 +127,8 @@ struct Patches {
       if (reaches(tap, first, count)) visit(Range{tap * part(), (tap + 1) * part()});
   }
 
-  /// Gathers elements [columns.begin, columns.end) of `count` patches from pixel `first` on into adjacent
-  /// rows.
+  /// Gathers elements [columns.begin, columns.end) of the patches of `count` pixels from `first` on into the
+  /// rows of `out`.
   void gather(DType dtype, const void* x, int64_t first, int64_t count, Range columns, float* out) const {
     for_each_pixel(first, count, [&](int64_t i, const Pixel& pixel) {
       float* patch = out + i * columns.size() - columns.begin;
@@ -145,9 +147,9 @@ struct Patches {
     });
   }
 
-  /// Calls visit(i, size, pixel, inside) for runs of pixels of one row. A run starts at `pixel`, the i-th of
-  /// `count` pixels from `first` on; `inside` is true if none of its patches crosses the left or right
-  /// border.
+  /// Splits `count` pixels from `first` on into runs of adjacent pixels of one row. Calls visit(index i of
+  /// the run's first pixel, number of pixels, first pixel, inside); `inside` is true if none of the run's
+  /// patches crosses the left or right border.
   template <typename Visit>
   void for_each_run(int64_t first, int64_t count, Visit visit) const {
     const int64_t w = s.out_w(), h = s.out_h();
@@ -161,8 +163,8 @@ struct Patches {
       visit(i, size, Pixel{.x = x, .y = row % h, .image = row / h}, inside);
     }
   }
-  /// Calls visit(columns of the patch, element index in x of `pixel`'s inputs) for each kernel row that is
-  /// inside of the image.
+  /// Calls visit(range of patch elements, index in x of the first of them) for each kernel row of the pixel's
+  /// patch that is inside of the image.
   template <typename Visit>
   void for_each_kernel_row(const Pixel& pixel, Visit visit) const {
     const int64_t run = s.kernel_w * s.in_c;
@@ -179,7 +181,8 @@ struct Patches {
     const float* data;
     int64_t row;
   };
-  /// Returns the gathered patches, or x itself if it has the layout of patches.
+  /// Returns elements `columns` of the patches of `count` pixels from `first` on: a view of x if that has the
+  /// layout of patches, otherwise of `gathered`, which is filled.
   View rows(DType dtype, const void* x, int64_t first, int64_t count, Range columns, float* gathered) const {
     if (is_in_place(dtype)) return {static_cast<const float*>(x) + first * s.in_c + columns.begin, s.in_c};
     if (trivial() && columns.size() == s.in_c) {
@@ -190,7 +193,8 @@ struct Patches {
     return {gathered, columns.size()};
   }
 
-  /// Adds these elements of patches (full taps) to the pixels they were gathered from (col2im).
+  /// Adds elements `columns` (full taps) of patches to the input pixels that they correspond to (col2im); dx
+  /// starts at element dx_begin of the full array.
   void scatter(const float* patches, int64_t first, int64_t count, Range columns, float* dx,
                int64_t dx_begin) const {
     for_each_pixel(first, count, [&](int64_t i, const Pixel& pixel) {

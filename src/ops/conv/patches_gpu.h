@@ -4,11 +4,11 @@
 #include "ops/conv/product_gpu.h"
 #include "ops/reduce/add_rows.h"
 
-/// Convolutions on GPUs as implicit GEMM: the matrix has a row per pixel and a term (reduction index) per tap
-/// and channel, read directly from the image.
+/// Convolutions on GPUs as implicit GEMM: the patch matrix has a row per output pixel and a term (reduction
+/// index) per tap and channel. Its elements are read directly from the image.
 namespace hearth::ops {
 
-/// Positions of the pixels of h x w images, in memory order or grouped by 2 x 2 windows.
+/// Maps pixel numbers to positions in h x w images, in memory order or window by window (2 x 2 pixels).
 template <bool by_window = false>
 struct PixelGrid {
   struct PixelPosition {
@@ -25,13 +25,13 @@ struct PixelGrid {
   }
 };
 
-/// A tap and a channel: one reduction index.
+/// A reduction index as kernel coordinates (a tap) and a channel.
 struct TapChannel {
   int y, x, channel;
 };
 
-/// Steps through channels and taps. A kernel row has `across` taps, which are `step` pixels apart in the
-/// image and `tap_bytes` apart in memory.
+/// Maps reduction indices to offsets in the image and steps from one index to a later one. A kernel row has
+/// `across` taps, which are `step` pixels apart in the image and `tap_bytes` apart in memory.
 struct TapGrid {
   struct Walk {
     TapOffset tap_offset;
@@ -47,7 +47,7 @@ struct TapGrid {
              .bytes = row * row_bytes + column * tap_bytes + channel * element_bytes},
             channel};
   }
-  /// Moves kDepth terms forward.
+  /// Moves `walk` forward by kDepth terms.
   RT_DEVICE void advance(Walk& walk) const {
     walk.channel += kDepth;
     walk.tap_offset.bytes += kDepth * element_bytes;
@@ -63,19 +63,19 @@ struct TapGrid {
   }
 };
 
-/// The implicit patch matrix, pixels by taps. Tap (b, a) of pixel (y, x) reads (stride y + first_y +
-/// direction b, stride x + first_x + direction a) of the image; 0 outside.
+/// The implicit patch matrix [pixels, taps]. Tap (b, a) of output pixel (y, x) reads the image at (stride y +
+/// first_y + direction b, stride x + first_x + direction a); 0 outside of the image.
 template <typename T, bool by_window = false>
 struct Patches {
   using Pixels = PixelGrid<by_window>;
   struct Line {
     int64_t image;  ///< element offset of the image
-    int y, x;       ///< position of tap 0
+    int y, x;       ///< image coordinates of tap (0, 0)
   };
   using Term = TapChannel;
   struct PixelWalk {
     TapOffset tap_offset;
-    int end_y, end_x;  ///< position after the last pixel of an image
+    int end_y, end_x;  ///< value of y after an image's last row, and of x after a row's last pixel
 
     RT_DEVICE void move(const TapOffset& by) {
       tap_offset = tap_offset + by;
@@ -89,7 +89,7 @@ struct Patches {
   Pixels pixels;
   int taps_across;
   int stride, first_y, first_x, direction;
-  typename Pixels::PixelPosition step;  ///< step to the pixel kDepth later in memory order
+  typename Pixels::PixelPosition step;  ///< the number kDepth in units of images, rows and pixels
 
   RT_DEVICE Line line(int64_t i) const {
     const typename Pixels::PixelPosition position = pixels[i];
@@ -111,13 +111,13 @@ struct Patches {
     return found == nullptr ? 0.0F : rt::to_float(*found);
   }
 
-  // Access by spots, for images whose byte offsets fit in 32 bits.
+  // Access by 32-bit byte offsets (TapOffset), as EvenGathered requires.
   RT_DEVICE const T* origin() const { return images; }
   RT_DEVICE bool has(const TapOffset& tap_offset) const {
     return static_cast<unsigned>(tap_offset.y) < static_cast<unsigned>(h) &&
            static_cast<unsigned>(tap_offset.x) < static_cast<unsigned>(w);
   }
-  /// Returns the spot of a pixel, to step to the pixel kDepth later with advance().
+  /// Returns the offset of tap (0, 0) of output pixel i; advance() moves it to pixel i + kDepth.
   RT_DEVICE PixelWalk walk_of_line(int i) const {
     const typename Pixels::PixelPosition position = pixels[i];
     const int y = stride * position.y + first_y, x = stride * position.x + first_x;
@@ -159,7 +159,8 @@ inline int64_t num_pixels(const cpu::ConvShape& s) { return s.batch * s.out_h() 
 /// Returns the number of elements of a patch: the columns of the implicit matrix.
 inline int64_t num_taps(const cpu::ConvShape& s) { return s.kernel_h * s.kernel_w * s.group_in(); }
 
-/// Returns the alignment of a convolution's channels; `any` if byte offsets of its arrays exceed 32 bits.
+/// Returns the alignment class of `channels`; `any` if byte offsets in the convolution's arrays exceed 32
+/// bits.
 inline Channels channels_of_images(const cpu::ConvShape& s, int64_t channels) {
   const int64_t max_elements =
       std::max({s.batch * s.in_h * s.in_w * s.in_c, num_pixels(s) * s.out_c, num_taps(s) * s.out_c});
@@ -183,16 +184,16 @@ Patches<T, by_window> forward_patches(const cpu::ConvShape& s, const T* x) {
                    static_cast<int>(kDepth / s.out_w() % s.out_h()), static_cast<int>(kDepth % s.out_w())}};
 }
 
-/// Split-K of a weight gradient [taps, channels] over pixels: each part is a separate array until add_rows
-/// reduces them. Depends only on the shape.
+/// Split-K of a weight gradient [taps, channels] over the pixels: each part is a separate array; add_rows()
+/// sums the arrays. The number of parts depends only on the shape.
 struct WeightParts {
   int64_t taps, channels, pixels;
   int64_t num_parts;
 
-  /// Parts for a blocking of `rows` by `columns` per block.
+  /// Chooses the number of parts for thread blocks of `rows` x `columns` outputs.
   WeightParts(const cpu::ConvShape& s, int64_t rows, int64_t columns)
       : taps(num_taps(s)), channels(s.out_c), pixels(num_pixels(s)) {
-    // 252 is divisible by the nine taps of a 3x3 kernel.
+    // Target number of blocks; 252 is divisible by the nine taps of a 3x3 kernel.
     constexpr int64_t kBlocks = 252, kMinPixelsPerPart = 256;
     const int64_t tiles = ceil_div(taps, rows) * ceil_div(channels, columns);
     num_parts = std::clamp<int64_t>(kBlocks / tiles, 1, ceil_div(pixels, kMinPixelsPerPart));
@@ -202,7 +203,7 @@ struct WeightParts {
   }
 };
 
-/// Partial sums of a weight gradient; blockIdx.z is the part.
+/// Computes partial sums of a weight gradient; blockIdx.z is the part of the pixels.
 template <typename T, typename B, typename Left, typename Right>
 __global__ void __launch_bounds__(kBlockThreads)
     add_weight_gradients(Left x, Right dy, float* parts, int64_t taps, int64_t channels, int64_t pixels) {
@@ -217,7 +218,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   });
 }
 
-/// Launches a weight gradient dw [taps, channels] = x^T dy and the reduction of its parts.
+/// Enqueues the weight gradient dw [taps, channels] = x^T dy and the reduction of its parts.
 template <typename T, typename B, typename Left, typename Right>
 void launch_weight_gradient(const Left& x, const Right& dy, const WeightParts& parts, float* workspace,
                             float* dw, void* stream) {

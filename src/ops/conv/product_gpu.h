@@ -5,9 +5,9 @@
 
 #include "ops/matmul/product_blocks.h"
 
-/// Implicit GEMM: products of operands ("sides") that are gathered from memory while they are read, with
-/// plain f32 arithmetic or, for 16-bit elements, with matrix tiles. A side has lines (rows of the left or
-/// columns of the right operand) and terms (the reduction axis).
+/// Implicit GEMM: matrix products of operands ("sides") whose elements are gathered from memory while tiles
+/// are loaded, with plain f32 arithmetic or, for 16-bit elements, with matrix instructions. A side has lines
+/// (rows of the left or columns of the right operand) and terms (the reduction axis).
 namespace hearth::ops {
 
 /// Block size of the plain f32 arithmetic.
@@ -15,7 +15,7 @@ struct PlainBlocking {
   static constexpr int kRows = kPlainTile, kColumns = kPlainTile;
 };
 
-/// Displacement between two positions of images, and its distance in bytes modulo 2^32.
+/// Difference between two pixel positions: in rows, in columns, and in bytes modulo 2^32.
 struct TapOffset {
   static constexpr int kOutside = -(1 << 30);  ///< y coordinate that is outside of every image
   int y = 0, x = 0;
@@ -26,7 +26,7 @@ struct TapOffset {
   }
 };
 
-/// A side with lines and terms exchanged.
+/// Transposed view of a side: lines and terms are exchanged.
 template <typename Side>
 struct Transposed {
   using Line = typename Side::Term;
@@ -48,7 +48,8 @@ struct Transposed {
   RT_DEVICE bool has(const TapOffset& tap_offset) const { return side.has(tap_offset); }
 };
 
-/// Adapts a side of TileLoader for matrix tiles (Operand in product_blocks.h). The side also has
+/// Adapts a side of TileLoader (plain_product.h) to the interface of Operand (product_blocks.h). The side
+/// must also have
 ///   const T* where(Line, Term)   address of the element; null if the element is 0
 template <typename T, typename Side>
 struct Gathered {
@@ -69,15 +70,16 @@ struct Gathered {
   }
 };
 
-/// Adapts a side in which each kWide adjacent elements, from a multiple of kWide on, are all inside or all
-/// outside of the image, and aligned for wide loads if inside. The address of an element is the sum of its
-/// line's and its term's spots. The side has
-///   Walk walk_of_line(int), walk_of_term(int)   Walk::spot is the spot of the line or term
+/// Adapts a side that allows 16-byte loads: each kWide adjacent elements, from a multiple of kWide on, are
+/// either aligned and inside of the image, or all outside. The position of an element is the sum of its
+/// line's and its term's TapOffset. The side must have
+///   Walk walk_of_line(int), walk_of_term(int)   Walk::tap_offset is the offset of the line or term
 ///   void advance(Walk&)                         moves to the term kDepth later
-///   const T* origin()                           address that spots are relative to
-///   bool has(TapOffset)                              false if the element is 0
-/// If its lines are adjacent in memory, also Walk::move(TapOffset), which adds to the spot. `uniform`: kDepth
-/// adjacent terms are channels of one tap.
+///   const T* origin()                           address that byte offsets are relative to
+///   bool has(TapOffset)                         false if the position is outside of the image (the element
+///   is 0)
+/// and, if its lines are adjacent in memory, Walk::move(TapOffset), which adds to the offset. `uniform`: each
+/// kDepth adjacent terms are channels of one tap.
 template <typename T, typename Side, bool uniform>
 struct EvenGathered {
   static constexpr bool kAlongTerms = !Side::kLinesAreNeighbors;
@@ -86,8 +88,9 @@ struct EvenGathered {
 
   RT_DEVICE bool along_terms() const { return kAlongTerms; }
 };
-/// Keeps the spots of a thread's lines and steps from term to term; uniform terms are stepped once per warp.
-/// Nonexistent lines are moved out of the image, because their sums are not used.
+/// Keeps the offsets of a thread's lines and steps from term to term; offsets of uniform terms are equal in
+/// all lanes of a warp. Lines past the end of the matrix are clamped to an offset outside of the image; their
+/// sums are not used.
 template <typename T, int kLines, typename Side, bool uniform>
 struct PanelLoader<T, kLines, EvenGathered<T, Side, uniform>> {
   static constexpr bool kAlongTerms = EvenGathered<T, Side, uniform>::kAlongTerms;
@@ -96,7 +99,7 @@ struct PanelLoader<T, kLines, EvenGathered<T, Side, uniform>> {
   using Walk = decltype(std::declval<Side>().walk_of_term(0));
   const Side& side;
   TapOffset lines[kOwnLines];
-  Walk terms[kOwnTerms];  ///< relative to the line, if a thread has a single line
+  Walk terms[kOwnTerms];  ///< include the line's offset if the thread has a single line
 
   RT_DEVICE PanelLoader(const Panel<T, kLines>& panel, const EvenGathered<T, Side, uniform>& from,
                         int first_line, int first_term)
@@ -132,7 +135,7 @@ struct PanelLoader<T, kLines, EvenGathered<T, Side, uniform>> {
   }
 };
 
-/// An even operand in memory whose contiguous axis is known at compile time.
+/// An aligned operand in memory whose contiguous axis is known at compile time.
 template <typename T, bool lines_are_neighbors>
 struct EvenStrided : AlignedOperand<T> {
   RT_DEVICE bool along_terms() const { return !lines_are_neighbors; }
@@ -143,7 +146,7 @@ struct PanelLoader<T, kLines, EvenStrided<T, lines_are_neighbors>>
   using PanelLoader<T, kLines, AlignedOperand<T>>::PanelLoader;
 };
 
-/// Returns the side as an operand for the blocking B.
+/// Returns `side` as an operand of for_each_tile_sum() for the block size B.
 template <typename T, typename B, typename Side>
 RT_DEVICE auto tile_side(const Side& side, int lines) {
   using Even = EvenGathered<T, Side, B::kUniform && !Side::kLinesAreNeighbors>;
@@ -159,8 +162,8 @@ RT_DEVICE auto tile_side(const Strided<T, lines_are_neighbors>& side, int lines)
   }
 }
 
-/// Returns the block's part of an m x n product with all terms; blockIdx.x counts blocks of rows, blockIdx.y
-/// blocks of columns.
+/// Returns the part of an m x n product that this block computes, over all terms; blockIdx.x is the block of
+/// rows, blockIdx.y the block of columns.
 template <typename B>
 RT_DEVICE ProductPart block_part(int64_t m, int64_t n, int64_t num_terms) {
   return {.m = m,
@@ -171,8 +174,8 @@ RT_DEVICE ProductPart block_part(int64_t m, int64_t n, int64_t num_terms) {
           .end = num_terms};
 }
 
-/// Indices of a thread's outputs in a matrix with rows of `width` elements. Byte offsets from the block's
-/// first output fit in 32 bits.
+/// Computes indices of a thread's outputs in a matrix with rows of `width` elements. Byte offsets from the
+/// block's first output must fit in 32 bits.
 struct ThreadOutputs {
   int row, column;  ///< of the thread's first output
   int first, width;
@@ -183,9 +186,10 @@ struct ThreadOutputs {
     const int down = row - static_cast<int>(part.row), across = column - static_cast<int>(part.column);
     first = rt::opaque_value(down * width + across);
   }
-  /// Returns the index of an output, relative to the block's first one.
+  /// Returns the element index of an output relative to the block's first output.
   RT_DEVICE uint32_t index(int at_row, int at_column) const {
-    // Separate variables let the compiler use a scalar (per-wave) multiply.
+    // Computed separately from the per-thread `first`: uniform across the warp, so that the multiply is
+    // scalar.
     const int of_warp = rt::uniform_value((at_row - row) * width + at_column - column);
     return static_cast<uint32_t>(first + of_warp);
   }
@@ -196,8 +200,9 @@ RT_DEVICE T& element(T* base, uint32_t index) {
   return *reinterpret_cast<T*>(reinterpret_cast<std::byte*>(base) + index * static_cast<uint32_t>(sizeof(T)));
 }
 
-/// Calls body(row, column, sum) for each output of the thread; body_of(row, column of the first) returns the
-/// body. All threads of the block must call it, and only once per kernel.
+/// Computes `part` of the product left * right, then calls body(row, column, sum) for each output of this
+/// thread. body_of(row, column) is called once, for the thread's first output, and returns `body`. All
+/// threads of the block must call this function, and only once per kernel.
 template <typename T, typename B, typename Left, typename Right, typename BodyOf>
 RT_DEVICE void for_each_product(const Left& left, const Right& right, const ProductPart& part,
                                 BodyOf body_of) {
@@ -220,19 +225,19 @@ RT_DEVICE void for_each_product(const Left& left, const Right& right, const Prod
   }
 }
 
-/// Alignment of adjacent channels: `even` allows wide loads; with `uniform`, kDepth terms also belong to one
-/// tap.
+/// Alignment class of a number of channels. even: a multiple of kWide, which allows 16-byte loads. uniform: a
+/// multiple of kDepth, so that each kDepth adjacent terms also belong to one tap.
 enum class Channels : uint8_t { any, even, uniform };
 inline Channels channels_of(int64_t channels) {
   if (channels % kWide != 0) return Channels::any;
   return channels % kDepth == 0 ? Channels::uniform : Channels::even;
 }
-/// Blocking for sides that allow wide loads.
+/// Block size B for sides that allow 16-byte loads.
 template <typename B>
 struct OfEvenSides : B {
   static constexpr bool kAligned = true;
 };
-/// Blocking for sides whose kDepth adjacent terms belong to one tap.
+/// Block size B for sides in which also each kDepth adjacent terms belong to one tap.
 template <typename B>
 struct OfUniformTaps : OfEvenSides<B> {
   static constexpr bool kUniform = true;
@@ -250,14 +255,15 @@ auto with_blocking(int64_t m, int64_t n, Channels channels, Body body) {
     if (way == MatmulVariant::tall) return body(OfEvenSides<Tall>());
     if (channels == Channels::even)
       return way == MatmulVariant::large ? body(OfEvenSides<Large>()) : body(OfEvenSides<Small>());
-    // With few large blocks, the last wave would leave most of the GPU idle.
+    // With fewer large blocks, the last wave of blocks would leave most of the GPU idle.
     if (n > Narrow::kColumns && num_blocks(shape, MatmulVariant::large) >= 2 * kMinBusyBlocks)
       return body(OfUniformTaps<Large>());
     if (way == MatmulVariant::large) return body(OfUniformTaps<Narrow>());
     return body(OfUniformTaps<Small>());
   }
 }
-/// Like with_blocking, for a product with split-K: its terms are distributed over as many blocks as needed.
+/// Returns body(B()) for an m x n product with split-K. Block sizes are chosen without regard to the number
+/// of blocks, because splits of the terms supply enough of them.
 template <typename T, typename Body>
 auto with_blocking_in_parts(int64_t m, int64_t n, bool even, Body body) {
   if constexpr (std::is_same_v<T, float>) {
@@ -271,7 +277,7 @@ auto with_blocking_in_parts(int64_t m, int64_t n, bool even, Body body) {
   }
 }
 
-/// Returns the launch shape of an m x n product in `parts` splits of its terms.
+/// Returns the launch shape of an m x n product whose terms are split into `parts` (blockIdx.z).
 template <typename B>
 rt::Shape product_blocks(int64_t m, int64_t n, int64_t parts) {
   return {rt::Dim3{static_cast<unsigned>(ceil_div(m, B::kRows)),

@@ -1,9 +1,10 @@
 // Winograd F(4x4,3x3) computes 16 outputs of a 3x3 convolution with 36 multiplications per channel instead of
 // 144 (Lavin and Gray, arXiv 1509.09308). A tile of 6x6 inputs and the filter are transformed by small
-// constant matrices, multiplied elementwise, and transformed back. Over channels, the 36 positions are 36
-// independent matmuls of tiles by filters, which dominate the time. The transforms are additions on data in
-// the cache, because a thread transforms, multiplies and transforms back one chunk of tiles before the next.
-// Everything is in f32 whatever the storage type: the transforms lose about two decimal digits.
+// constant matrices, multiplied elementwise, and transformed back. For each of the 36 positions, the sums
+// over channels are an independent matmul of tiles by filters; these matmuls dominate the time. The
+// transforms are additions on data in the cache, because a thread transforms, multiplies and transforms back
+// one chunk of tiles before the next. All arithmetic is f32 for every storage dtype, because the transforms
+// lose about two decimal digits.
 #include "ops/conv/winograd_cpu.h"
 
 #include "ops/conv/winograd_tiles.h"
@@ -12,13 +13,14 @@ namespace hearth::cpu {
 namespace {
 
 constexpr int64_t kP = kWinogradPositions;
-/// Transformed tiles of one thread's chunk: most of a 1 MiB L2 cache.
+/// Floats of the transformed tiles of one thread's chunk: most of a 1 MiB L2 cache.
 constexpr int64_t kChunkFloats = 200 * 1024;
-/// Transformed inputs shared by all threads if each computes its own output channels: a part of the L3 cache.
+/// Floats of the transformed inputs that all threads share if each thread computes different output channels:
+/// part of the L3 cache.
 constexpr int64_t kSharedFloats = 2560 * 1024;
-/// If there are more pairs of input and output channels than this, the transformed filters exceed the caches:
-/// threads then share inputs, and each transforms a panel's filters when it needs them instead of keeping all
-/// filters.
+/// Number of pairs of input and output channels above which the transformed filters exceed the caches.
+/// Threads then share the transformed inputs, and each transforms the filters of one panel of output channels
+/// at a time.
 constexpr int64_t kManyPairs = 200 * 200;
 constexpr int64_t kMaxRows = 112;
 
@@ -60,7 +62,7 @@ struct Layout {
   }
 };
 
-/// Operands and workspace of one run.
+/// Operands and workspace of one call of WinogradForward::run().
 struct Job {
   const WinogradForward& c;
   const Layout& layout;

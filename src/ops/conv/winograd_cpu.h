@@ -7,12 +7,12 @@
 
 namespace hearth::cpu {
 
-/// A 3x3 convolution with stride 1 by Winograd F(4x4,3x3); its padding is a multiple of its dilation. Tiles
-/// are transformed, multiplied at 36 positions for one panel of output channels at a time, and transformed
-/// back while the panel is in the cache.
+/// A 3x3 convolution with stride 1 by Winograd F(4x4,3x3); the padding must be a multiple of the dilation.
+/// Tiles are transformed, multiplied at 36 positions for one panel of output channels at a time, and
+/// transformed back while they are in the cache.
 struct WinogradForward {
   int64_t batch, in_h, in_w, in_c, out_h, out_w, out_c;
-  int64_t dilation, padding;  ///< padding as a multiple of the dilation
+  int64_t dilation, padding;  ///< padding in units of the dilation
   DType x, w;
   /// True to use w rotated by 180 degrees with in and out channels exchanged, which computes the gradient of
   /// the input.
@@ -25,8 +25,8 @@ struct WinogradForward {
            std::byte* workspace, ThreadPool& threads) const;
 };
 
-/// Weight gradient of the same convolution. The order of sums over tiles does not depend on the number of
-/// threads.
+/// Weight gradient of such a 3x3 convolution. The order of the sums over tiles does not depend on the number
+/// of threads.
 struct WinogradBackwardWeights {
   ConvShape shape;
   DType x;

@@ -9,24 +9,26 @@
 
 namespace hearth::cpu {
 
-/// Side of an output tile, and of the input patch that it depends on, in F(4x4,3x3).
+/// Height and width in pixels of an output tile, and of the input patch that the tile depends on, in
+/// F(4x4,3x3).
 inline constexpr int64_t kTileSide = 4;
 inline constexpr int64_t kPatchSide = 6;
 
-/// Returns the distance in floats between transformed positions: an odd number of cache lines, so that a
-/// tile's 36 values are in different cache sets.
+/// Returns the stride in floats between the arrays of the 36 positions: `floats` rounded up to an odd number
+/// of cache lines, so that a tile's 36 values are in different cache sets.
 inline int64_t odd_lines(int64_t floats) {
   const int64_t lines = (floats + 15) / 16;
   return (lines + 1 - lines % 2) * 16;
 }
 
-/// Position of a tile. A dilated convolution is computed as convolutions without dilation over the subsampled
-/// images of every dilation-th row and column, from (first_y, first_x) on; y and x count their pixels.
+/// Position of a tile. A dilated convolution is computed as undilated convolutions of subsampled images,
+/// which consist of every dilation-th row and column from (first_y, first_x) on; (y, x) is the tile's first
+/// pixel in the subsampled image.
 struct Tile {
   int64_t image, first_y, first_x, y, x;
 };
 
-/// Numbering of the tiles of a batch: image, then subsampled image of the dilation, then rows of tiles.
+/// Numbering of the tiles of a batch: by image, then by subsampled image (see Tile), then by rows of tiles.
 struct TileGrid {
   int64_t dilation, rows, columns;
   TileGrid(int64_t out_h, int64_t out_w, int64_t dilation_of_taps)
@@ -54,7 +56,7 @@ struct Images {
   int64_t index(const Tile& at) const {
     return ((at.image * h + at.first_y + at.y * dilation) * w + at.first_x + at.x * dilation) * c;
   }
-  /// Returns the rows and columns of a side x side tile that are inside of the image.
+  /// Returns the range of rows and columns of a side x side tile that is inside of the image.
   TileWindow window(const Tile& at, int64_t side) const {
     const int64_t rows = (h - at.first_y + dilation - 1) / dilation;
     const int64_t columns = (w - at.first_x + dilation - 1) / dilation;

@@ -5,13 +5,14 @@ namespace hearth::cpu {
 namespace {
 
 constexpr int64_t kP = kWinogradPositions;
-/// Maximum floats for the sums over tiles of all filters; above it, input channels are processed in batches.
+/// Maximum number of floats for the transformed gradients of all filters; for larger ones, input channels are
+/// processed in batches.
 constexpr int64_t kFilterFloats = 10'000'000;
 constexpr int64_t kWeightsChunkFloats = 512 * 1024;
 
-/// Workspace sizes, and the batch sizes of the computation.
+/// Batch sizes (input channels, tiles per chunk) and workspace sizes.
 struct WeightsPlan {
-  int64_t channels;  ///< input channels
+  int64_t channels;  ///< input channels per batch
   int64_t tiles, chunk;
   int64_t v, z, u, of_thread;  ///< in floats
 
@@ -54,7 +55,8 @@ void WinogradBackwardWeights::run(const void* in, const void* dy, float* dw, std
     const int64_t c = std::min(plan.channels, shape.in_c - channel);
     for (int64_t begin = 0; begin < plan.tiles; begin += chunk) {
       const int64_t count = std::min(chunk, plan.tiles - begin);
-      // If one chunk has all tiles, z is still valid from the first iteration.
+      // z (the transformed dy) is independent of the input channels: if one chunk has all tiles, z is
+      // computed only once.
       const bool needs_z = channel == 0 || plan.tiles > chunk;
       threads.run([&](int thread) {
         float* mine = scratch + thread * plan.of_thread;
