@@ -16,13 +16,14 @@ __global__ void __launch_bounds__(kBlockThreads)
   if (i < count) out[i] = static_cast<float>(formula.element(t[i / size], i % size));
 }
 
-/// Shape of an array [samples, time, width]; in sums over the rows of a sample, blockIdx.z is the sample.
+/// Shape of an array [samples, time, width]. Kernels that sum over the rows of a sample use blockIdx.z as the
+/// sample.
 struct SampleRows {
   int64_t samples, time;
   int width;
 
   HEARTH_FORMULA int64_t rows() const { return samples * time; }
-  /// Returns the sample of a row, in 32 bits because GPUs have no 64-bit division.
+  /// Returns the sample that a row belongs to. Divides in 32 bits, because GPUs have no 64-bit division.
   RT_DEVICE int64_t sample_of(int64_t row) const {
     return static_cast<uint32_t>(row) / static_cast<uint32_t>(time);
   }
@@ -59,14 +60,14 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-/// A sum over rows.
+/// Partial sum of one column, for join_lanes().
 struct Sum {
   float value;
 
   RT_DEVICE void join(const Sum& more) { value += more.value; }
 };
 
-/// Computes dbranch, which may alias branch, and partial sums [samples, parts, width] of dgate.
+/// Computes dbranch, which may alias branch, and partial sums [samples, parts, width] of dgate in `parts`.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
     spread_gated(const T* branch, const T* gate, const T* dy, T* dbranch, float* parts, SampleRows all) {
@@ -91,7 +92,8 @@ __global__ void __launch_bounds__(kBlockThreads)
              [&](int c, const Sum& joined) { parts[all.part() * all.width + c] = joined.value; });
 }
 
-/// out [samples, width] = sums of parts [samples, num_parts, width]; one thread per column.
+/// Computes out [samples, width] = the sums over num_parts of parts [samples, num_parts, width]; one thread
+/// per column of a sample.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     keep_sums(const float* parts, T* out, int num_parts, SampleRows all) {
@@ -109,7 +111,7 @@ void launch_keep_sums(const KernelArgs& args, const float* parts, size_t output,
              args.stream->handle(), parts, output_of<T>(args, output), static_cast<int>(num_parts), all);
 }
 
-/// Threads per row; few enough that most are busy with short rows.
+/// Threads per block, which processes one row; with more threads, most would be idle on short rows.
 constexpr int kRowThreads = 128;
 
 /// Calls body(column) for each run of n columns that this thread processes.
@@ -175,13 +177,13 @@ struct NormGradArrays {
   const T* dy;
   T* dx;
 };
-/// With normal = (x - mean) rstd and g = dy (1 + scale): dx = rstd (g - mean(g) - normal mean(g normal)). One
-/// block per row.
+/// Computes dx = rstd (g - mean(g) - normal mean(g normal)), with normal = (x - mean) rstd and g = dy (1 +
+/// scale). One block per row.
 template <typename T, int n>
 __global__ void __launch_bounds__(kRowThreads) spread_norm(NormGradArrays<T> arrays, SampleRows all) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * all.width;
   const float rstd = arrays.rstd[blockIdx.x], mean = arrays.mean[blockIdx.x];
-  /// Calls body(element of the run, normal, g).
+  /// Calls body(e, normal, g) for the n elements e of a run of columns.
   const auto for_elements = [&](int column, auto body) {
     const rt::Vec<T, n> values = rt::load<T, n>(arrays.x + row + column);
     const rt::Vec<T, n> slopes = rt::load<T, n>(arrays.dy + row + column);
@@ -211,7 +213,8 @@ __global__ void __launch_bounds__(kRowThreads) spread_norm(NormGradArrays<T> arr
   });
 }
 
-/// Sums of dy and of dy normal over a sample's rows.
+/// Partial sums of one column over a sample's rows: of dy (dshift), and of dy times the normalized x
+/// (dscale).
 struct NormSums {
   float plain, by_normal;
 

@@ -9,11 +9,11 @@ namespace {
 enum In : size_t { kX, kGate, kBranch };
 enum GradIn : size_t { kGradBranch, kGradGate, kDy };
 
-/// Returns the shape, for either op.
+/// Returns the shape of a gated_add or gated_add_grad node.
 SampleRows rows_of(const NodeView& node) { return {node.in_type(0), node.in_type(1)}; }
 
 HEARTH_CLONES void add_row(const float* x, const float* gate, const float* branch, float* y, int64_t count) {
-// y may alias x, because elements are independent.
+// Ignores possible aliasing in vectorization: y may be x, but elements are independent.
 #ifndef __clang__
 #pragma GCC ivdep
 #endif
@@ -21,7 +21,7 @@ HEARTH_CLONES void add_row(const float* x, const float* gate, const float* branc
 }
 HEARTH_CLONES void spread_row(const float* branch, const float* gate, const float* dy, float* dbranch,
                               float* dgate, int64_t count) {
-// dbranch may alias branch.
+// Ignores possible aliasing in vectorization: dbranch may be branch, but elements are independent.
 #ifndef __clang__
 #pragma GCC ivdep
 #endif
@@ -31,7 +31,8 @@ HEARTH_CLONES void spread_row(const float* branch, const float* gate, const floa
   }
 }
 
-/// Returns an error unless inputs 0 and 2 have the same type and input 1 is its modulation; for either op.
+/// Returns an error message unless inputs 0 and 2 of either op have the same type and input 1 is a modulation
+/// (gate) of that type; empty if valid.
 std::string fault(const NodeView& node) {
   if (auto error = modulation_fault(node, 1); !error.empty()) return error;
   if (node.in_type(2) == node.in_type(0)) return "";

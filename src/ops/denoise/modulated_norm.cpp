@@ -13,7 +13,7 @@ enum GradIn : size_t { kGradX, kGradScale, kRstd, kMean, kDy };
 
 SampleRows rows_of(const NodeView& node) { return {node.in_type(kX), node.in_type(1)}; }
 
-/// Independent f32 partial sums of a loop, which the compiler keeps in one vector register of any width.
+/// Number of independent f32 partial sums of a reduction loop; the compiler keeps them in vector registers.
 constexpr int64_t kSums = 16;
 inline __attribute__((always_inline)) float total(const float (&sums)[kSums]) {
   float sum = 0;
@@ -45,11 +45,11 @@ HEARTH_CLONES void modulate(const float* x, Moments moments, const float* shift,
   for (int64_t i = 0; i < count; ++i) y[i] = (x[i] - moments.mean) * moments.rstd * (1 + scale[i]) + shift[i];
 }
 
-/// Means of g and of g normal, with normal = (x - mean) rstd and g = dy (1 + scale).
+/// Means over a row of g and of g * normal, with normal = (x - mean) rstd and g = dy (1 + scale).
 struct GradMeans {
   float g, g_normal;
 };
-/// Adds a row to the sums over its sample. Returns the row's means.
+/// Adds one row's contributions to dshift and dscale. Returns the row's GradMeans.
 HEARTH_CLONES GradMeans sum_row(const float* x, Moments moments, const float* scale, const float* dy,
                                 float* dshift, float* dscale, int64_t count) {
   float sums[kSums] = {}, dots[kSums] = {};
@@ -68,7 +68,7 @@ HEARTH_CLONES GradMeans sum_row(const float* x, Moments moments, const float* sc
   const auto size = static_cast<float>(count);
   return {total(sums) / size, total(dots) / size};
 }
-/// dx = rstd (g - mean(g) - normal mean(g normal)).
+/// Computes dx = rstd (g - mean(g) - normal mean(g normal)) of one row.
 HEARTH_CLONES void spread_row(const float* x, Moments moments, const float* scale, const float* dy,
                               GradMeans means, float* dx, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
@@ -111,7 +111,8 @@ Kernel kernel(const NodeView& node) {
   return row_kernel(rows.batch * rows.time, node.num_threads, rows.scratch_floats(4), row);
 }
 
-/// Computes one part's sums of dy, then of dy normal, and dx of its rows.
+/// Computes dx of the rows of one part, and the part's sums for dshift (sums[0, width)) and dscale
+/// (sums[width, 2 width)).
 void grad_part(const SampleRows& rows, const KernelArgs& args, int64_t part, float* sums, float* scratch) {
   const int64_t width = rows.width;
   std::fill_n(sums, 2 * width, 0.0F);
@@ -214,7 +215,7 @@ std::vector<Sample> grad_samples() {
   return result;
 }
 
-/// x and dy are read a second time, for the sums over rows.
+/// Returns the cost; x and dy are counted twice, because they are read again for the sums over rows.
 Cost grad_cost(const NodeView& node) {
   Cost cost = stream_cost(node, 14);
   cost.bytes += 2 * static_cast<double>(node.in_type(0).num_bytes());
