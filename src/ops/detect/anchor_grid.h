@@ -9,16 +9,16 @@
 
 namespace hearth::ops {
 
-/// The anchors of an image: the cells of each feature level.
+/// The anchors of an image: one per cell of each feature level, numbered level by level and row by row.
 struct AnchorGrid {
   static constexpr int kMaxLevels = 8;
   int num_levels = 0;
   int strides[kMaxLevels] = {};
   int columns[kMaxLevels] = {};  ///< cells per row
-  int ends[kMaxLevels] = {};     ///< index after a level's last anchor
+  int ends[kMaxLevels] = {};     ///< end index of each level's anchors
   int anchors = 0, classes = 0;
 
-  /// Returns the grid of a node that passed inference.
+  /// Returns the grid of a node whose types and attributes were checked by check_anchor_grid().
   static AnchorGrid of(const ir::NodeView& node) {
     AnchorGrid result;
     const auto size = [](int64_t value) { return static_cast<int>(value); };
@@ -45,7 +45,8 @@ struct AnchorGrid {
     return {at % columns[level] * stride, at / columns[level] * stride, stride};
   }
 
-  /// Decodes `value`, which is prediction number `part` of an anchor, to pixels or a probability.
+  /// Decodes component `part` of an anchor's predictions from its raw value: 0 to 3 to pixels (center x,
+  /// center y, width, height), the others to a probability.
   HEARTH_FORMULA float decoded(int anchor, int part, float value) const {
     if (part >= 4) return 1 / (1 + std::exp(-value));
     const Cell at = cell(anchor);
@@ -54,8 +55,8 @@ struct AnchorGrid {
   }
 };
 
-/// Returns an error unless a node's input 0 is f32 [N, A, 5 + C] with the anchors of its attributes; empty if
-/// it is.
+/// Returns an error message unless a node's input 0 is f32 [N, A, 5 + C], where A is the number of anchors by
+/// the attributes `strides`, `height` and `width`; empty if valid.
 std::string check_anchor_grid(const ir::NodeView& node);
 
 }  // namespace hearth::ops

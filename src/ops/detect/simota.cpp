@@ -1,8 +1,8 @@
-// SimOTA label assignment (Ge et al. 2021, arXiv 2107.08430). Candidates are the anchors inside of a box or
-// near a center. For each target, the sum of its ten largest IoUs gives the number k of anchors that it gets
-// (dynamic k), which are its k candidates with the lowest cost (classification loss + IoU loss, with a
-// penalty for anchors that are not both inside and near). An anchor that several targets select goes to the
-// cheapest one.
+// SimOTA label assignment (Ge et al. 2021, arXiv 2107.08430). Candidates are the anchors whose cell center is
+// inside of a target box or near a box's center. Each target selects the k candidates with the lowest cost,
+// where k is the integer part of the sum of its ten largest IoUs (dynamic k), at least 1. The cost is
+// classification loss + IoU loss, plus a penalty if the anchor is not both inside of this box and near its
+// center. An anchor that several targets select is assigned to the target with the lowest cost.
 #include <array>
 #include <cmath>
 
@@ -34,12 +34,12 @@ Inferred infer(const NodeView& node) {
           .error = ""};
 }
 
-/// Workspace of one image: arrays over its candidate anchors.
+/// Workspace of one image: arrays with an element per candidate anchor.
 struct Scratch {
   Corners* predicted;
   double* no_class;
   int32_t* anchors;
-  int32_t* matched;  ///< target index, or one of:
+  int32_t* matched;  ///< index of the target that selected the candidate, or a value below
   static constexpr int kUnmatched = -1, kSeveral = -2;
 
   static int64_t num_bytes(const SimOta& rule) {
@@ -52,7 +52,7 @@ struct Scratch {
         matched(anchors + rule.anchors) {}
 };
 
-/// Assigns the boxes of one image.
+/// Assigns targets to the anchors of one image: call find_candidates(), match() and assign() in this order.
 class ImageAssigner {
  public:
   ImageAssigner(const SimOta& rule, const float* raw, const float* targets, std::byte* workspace)
@@ -77,7 +77,7 @@ class ImageAssigner {
     }
   }
 
-  /// Calls put(anchor, target, IoU) for each anchor with a box.
+  /// Calls put(anchor, target, IoU) for each anchor that has a target.
   template <typename Put>
   void assign(Put put) const {
     for (int i = 0; i < count_; ++i) {
@@ -165,7 +165,7 @@ Kernel kernel(const NodeView& node) {
   return {.run = run, .workspace_bytes = images * Scratch::num_bytes(rule)};
 }
 
-// Reference implementation: all pairs of anchor and target.
+// Reference implementation: computes IoU and cost of all pairs of an anchor and a target.
 
 struct Pairs {
   size_t anchors, targets;
@@ -234,7 +234,7 @@ Pairs judge(const Attrs& attrs, size_t classes, std::span<const double> raw,
   return pairs;
 }
 
-/// Returns the target of each anchor; -1 for background.
+/// Returns the index of the target of each anchor; -1 for background.
 std::vector<int> assignment(const Pairs& pairs) {
   std::vector<int> found(pairs.anchors, -1), times(pairs.anchors, 0);
   for (size_t t = 0; t < pairs.targets; ++t) {
@@ -287,7 +287,8 @@ void reference(const ReferenceArgs& args) {
   }
 }
 
-/// A look at every anchor for each target, and at every class of each anchor, in double.
+/// Returns the cost: a few operations for each pair of an anchor and a target, and for each class of each
+/// anchor.
 Cost cost(const NodeView& node) {
   const auto count = [](int64_t value) { return static_cast<double>(value); };
   const Shape& raw = node.in_type(0).shape;
@@ -296,8 +297,8 @@ Cost cost(const NodeView& node) {
       .flops = count(raw[0] * raw[1]) * of_anchor, .bytes = bytes_moved(node), .kernel = KernelKind::simota};
 }
 
-/// Images of a few pixels: all values of targets are in [0.5, 1.5]. Class 1 is out of range if there is only
-/// one class.
+/// Returns a sample with an image of a few pixels, because the test values of targets, in pixels, are in
+/// [0.5, 1.5]. They include class 1, which is out of range if there is only one class.
 Sample sample(int64_t images, int64_t targets, int64_t classes, std::vector<int64_t> strides, int64_t height,
               int64_t width) {
   int64_t anchors = 0;

@@ -13,8 +13,9 @@ constexpr int kWarps = kBlockThreads / rt::kWarp;
 /// Workspace of one image.
 struct Scratch {
   Corners* predicted;  ///< [anchors]
-  double* no_class;    ///< [anchors], for candidates; NaN for other anchors
-  int32_t* matches;    ///< [targets, Ranking::kMaxCount]: anchor indices, or -1
+  double* no_class;    ///< [anchors]: cost_of_no_class() of candidates, NaN for other anchors
+  int32_t*
+      matches;  ///< [targets, Ranking::kMaxCount]: indices of the anchors that each target selects, or -1
 };
 int64_t scratch_bytes(const SimOta& rule) {
   const int64_t bytes = int64_t{rule.anchors} * static_cast<int64_t>(sizeof(Corners) + sizeof(double)) +
@@ -55,7 +56,8 @@ struct Outputs {
 
 RT_DEVICE bool is_candidate(double no_class) { return no_class == no_class; }
 
-/// Removes the best entry of all lanes' rankings and returns it in every lane.
+/// Removes the best entry of the rankings of all lanes of a warp. Returns its number, and its value in
+/// `value`, in every lane; -1 if all rankings are empty.
 RT_DEVICE int take_first(Ranking& ranking, double& value) {
   value = ranking.values[0];
   int number = ranking.numbers[0];
@@ -71,7 +73,7 @@ RT_DEVICE int take_first(Ranking& ranking, double& value) {
   return number;
 }
 
-/// Finds the anchors that match a target; one warp.
+/// Writes the anchors that a target selects to `matches`; one warp per target.
 RT_DEVICE void match(const SimOta& rule, const float* raw, const Target& target, const Scratch& scratch,
                      int32_t* matches) {
   Ranking ious, costs;
@@ -97,8 +99,8 @@ RT_DEVICE void match(const SimOta& rule, const float* raw, const Target& target,
   }
 }
 
-/// Returns the target for the anchor of match `own`; -1 if an earlier match has the same anchor. An anchor
-/// with several matches learns the target with the lowest cost.
+/// Returns the target that is assigned to the anchor in matches[local]; -1 if an earlier element of `matches`
+/// has the same anchor. An anchor that several targets selected gets the target with the lowest cost.
 RT_DEVICE int target_of(const SimOta& rule, const float* raw, const float* targets, const Scratch& scratch,
                         int local) {
   const int anchor = scratch.matches[local];
@@ -123,7 +125,7 @@ RT_DEVICE int target_of(const SimOta& rule, const float* raw, const float* targe
   return best;
 }
 
-/// Arguments of the three kernels; each image has a row of blocks.
+/// Arguments of the three kernels. blockIdx.x is the image.
 struct Arrays {
   const float *raw, *targets;
   Outputs out;
@@ -136,7 +138,7 @@ struct Arrays {
   }
 };
 
-/// Finds the anchors that may match any target.
+/// Clears the outputs, and computes predicted boxes and no_class of the anchors that are candidates.
 __global__ void __launch_bounds__(kBlockThreads) find_candidates(Arrays all, SimOta rule) {
   const Arrays local = all.of_image(rule, static_cast<int64_t>(blockIdx.x));
   const Scratch scratch = scratch_at(rule, local.workspace);
@@ -150,7 +152,7 @@ __global__ void __launch_bounds__(kBlockThreads) find_candidates(Arrays all, Sim
   }
 }
 
-/// Finds the anchors that match each target.
+/// Writes the anchors that each target selects to Scratch::matches.
 __global__ void __launch_bounds__(kBlockThreads) find_matches(Arrays all, SimOta rule) {
   const Arrays local = all.of_image(rule, static_cast<int64_t>(blockIdx.x));
   const Scratch scratch = scratch_at(rule, local.workspace);
@@ -159,7 +161,7 @@ __global__ void __launch_bounds__(kBlockThreads) find_matches(Arrays all, SimOta
     match(rule, local.raw, rule.target(local.targets, t), scratch, scratch.matches + t * Ranking::kMaxCount);
 }
 
-/// Writes the assignment of each matched anchor.
+/// Writes the outputs of each selected anchor.
 __global__ void __launch_bounds__(kBlockThreads) assign(Arrays all, SimOta rule) {
   const Arrays arrays = all.of_image(rule, static_cast<int64_t>(blockIdx.x));
   const Scratch scratch = scratch_at(rule, arrays.workspace);
@@ -173,8 +175,8 @@ __global__ void __launch_bounds__(kBlockThreads) assign(Arrays all, SimOta rule)
   }
 }
 
-/// Returns a launch shape with one row of blocks per image, each block processing `of_block` of its `count`
-/// parts.
+/// Returns a launch shape with enough blocks per image (gridDim.y, at most 256) for `count` items, if a block
+/// processes `of_block` items at a time.
 rt::Shape shared(int64_t images, int64_t count, int64_t of_block) {
   constexpr int64_t kMaxCount = 256;
   rt::Shape shape{images, kBlockThreads};

@@ -15,8 +15,8 @@ struct Corners {
     return {x - w / 2, y - h / 2, x + w / 2, y + h / 2};
   }
   HEARTH_FORMULA double area() const { return (right - left) * (bottom - top); }
-  /// Returns the intersection over union; 0 if a box is empty. Rounded to f32, so that devices whose float64
-  /// results differ in the last bits agree.
+  /// Returns the intersection over union; 0 if the boxes do not overlap. Rounded to f32, because float64
+  /// results of devices may differ in the last bits.
   HEARTH_FORMULA double iou(const Corners& other) const {
     const double w = (right < other.right ? right : other.right) - (left > other.left ? left : other.left);
     const double h = (bottom < other.bottom ? bottom : other.bottom) - (top > other.top ? top : other.top);
@@ -26,14 +26,15 @@ struct Corners {
   }
 };
 
-/// A target box and its class; class -1 if there is no box.
+/// A target box (center, width and height in pixels) and its class; label -1 if there is no box.
 struct Target {
   int label;
   double x, y, w, h;
   HEARTH_FORMULA Corners corners() const { return Corners::around(x, y, w, h); }
 };
 
-/// The `kMaxCount` best entries, ordered by value and then by number.
+/// The kMaxCount smallest of the added values with their numbers (indices), in ascending order of value, then
+/// of number.
 struct Ranking {
   static constexpr int kMaxCount = 10;
   double values[kMaxCount];
@@ -46,11 +47,11 @@ struct Ranking {
       numbers[i] = -1;
     }
   }
-  /// True if the first entry precedes the second.
+  /// True if the entry (value, number) precedes the entry (other, other_number).
   HEARTH_FORMULA static bool before(double value, int number, double other, int other_number) {
     return value < other || (value == other && number < other_number);
   }
-  /// Inserts an entry; ignores infinity and entries after the last one.
+  /// Inserts an entry; ignores infinite values, and entries after the last one of a full ranking.
   HEARTH_FORMULA void add(double value, int number) {
     if (!(value < HUGE_VAL) || !is_before(value, number, kMaxCount - 1)) return;
     // Branch-free insertion: entries after the new one move by one position.
@@ -80,7 +81,7 @@ struct Ranking {
   }
 };
 
-/// Sizes of the op and its cost rules for a pair of anchor and target, shared by CPU and GPU kernels.
+/// Sizes of a simota node, and the cost of assigning a target to an anchor; shared by CPU and GPU kernels.
 struct SimOta : AnchorGrid {
   int targets = 0;
 
@@ -107,15 +108,15 @@ struct SimOta : AnchorGrid {
                            std::exp(static_cast<double>(local[3])) * at.stride);
   }
 
-  /// Returns component `i` of a target's box {x, y, width, height}, in cells, relative to the corner of the
-  /// anchor's cell.
+  /// Returns component `i` of a target's box {center x, center y, width, height}, in cells, relative to the
+  /// upper left corner of the anchor's cell.
   HEARTH_FORMULA float side(int anchor, const Target& target, int i) const {
     const Cell at = cell(anchor);
     const double pixels = i == 0 ? target.x - at.x : i == 1 ? target.y - at.y : i == 2 ? target.w : target.h;
     return static_cast<float>(pixels / at.stride);
   }
 
-  /// Position of a cell's center: inside of the box; and within 2.5 strides of the box's center.
+  /// True values if a cell's center is inside of a box, and if it is within 2.5 cells of the box's center.
   struct CellPosition {
     bool in_box, near_center;
   };
@@ -124,7 +125,8 @@ struct SimOta : AnchorGrid {
     const double dx = std::fabs(x - target.x), dy = std::fabs(y - target.y);
     return {dx < target.w / 2 && dy < target.h / 2, dx < radius && dy < radius};
   }
-  /// True if the anchor is in the box, or near the center, of any target; only candidates may learn a target.
+  /// True if the center of the anchor's cell is inside of any target box or near its center. Other anchors
+  /// get no target.
   HEARTH_FORMULA bool is_candidate(const float* from, int anchor) const {
     const Cell at = cell(anchor);
     for (int t = 0; t < targets; ++t) {
@@ -136,8 +138,9 @@ struct SimOta : AnchorGrid {
     return false;
   }
 
-  /// Returns the cross-entropy of all class scores with target 0, which is the part of the cost that all
-  /// targets share. The score is the square root of the product of objectness and class probability.
+  /// Returns the part of an anchor's cost that is equal for all targets: the sum over all classes of the
+  /// cross-entropy of the class score with label 0. A score is the square root of objectness times class
+  /// probability.
   HEARTH_FORMULA double cost_of_no_class(const float* raw, int anchor) const {
     const float* local = raw_of(raw, anchor);
     double sum = 0, product = 1;
@@ -149,8 +152,8 @@ struct SimOta : AnchorGrid {
     }
     return sum - std::log(product);
   }
-  /// Returns the cost of a pair, rounded to f32 (except for the penalty outside of the box), so that equal
-  /// costs are ties on all devices.
+  /// Returns the cost of assigning target `wanted` to an anchor; `of_no_class` is cost_of_no_class(). Rounded
+  /// to f32 before the penalty is added, so that equal costs are ties on all devices.
   HEARTH_FORMULA double cost(const float* raw, int anchor, double of_no_class, const Target& wanted,
                              double iou) const {
     const double local = score(raw_of(raw, anchor), wanted.label);
@@ -159,14 +162,14 @@ struct SimOta : AnchorGrid {
                           kIouWeight * std::log(iou + 1e-8);
     return static_cast<float>(inside) + (found.in_box && found.near_center ? 0 : kOutside);
   }
-  /// Returns the number of anchors (dynamic k) that learn a target whose `Ranking::kMaxCount` largest IoUs
-  /// have this sum.
+  /// Returns the number of anchors that a target selects (dynamic k), given the sum of its Ranking::kMaxCount
+  /// largest IoUs.
   HEARTH_FORMULA static int num_matches(double sum) { return sum < 1 ? 1 : static_cast<int>(sum); }
 
  private:
   static constexpr double kRadius = 2.5, kIouWeight = 3, kOutside = 1e5;
   static constexpr double kMinProbability =
-      3.720075976020836e-44;  ///< e^-100, the clamp of the cross-entropy
+      3.720075976020836e-44;  ///< e^-100, so that a cross-entropy is at most 100
   static constexpr double kFlush = 1e-200;
 
   HEARTH_FORMULA static double clamp_probability(double share) {
