@@ -23,7 +23,8 @@ void reference(const ReferenceArgs& args) {
   for (size_t i = 0; i < a.size(); ++i) args.out[0][i] = F()(a[i], b[i], p);
 }
 
-/// Returns a kernel that runs a tile function over all elements, converting from and to the inputs' dtype.
+/// Returns a kernel that calls run_tile on tiles of up to kTile f32 elements, converted from and to the
+/// inputs' dtype.
 Kernel elementwise_kernel(const NodeView& node, decltype(OpDef::elementwise) run_tile) {
   const DType dtype = node.in[0].dtype;
   const int64_t count = node.in[0].shape.num_elements();
@@ -67,7 +68,7 @@ ValueId dy(const VjpContext& c) { return c.grad_out[0]; }
 ValueId in(const VjpContext& c, size_t i) { return c.node.inputs[i]; }
 ValueId out(const VjpContext& c) { return c.node.outputs[0]; }
 
-/// Gradient of maximum and minimum: routes the cotangent to the input that was selected.
+/// Gradient of maximum and minimum: passes dy to input 0 where in(first) > in(second), otherwise to input 1.
 std::vector<ValueId> select_vjp(const VjpContext& c, size_t first, size_t second) {
   const ValueId mask = emit(c, "greater", {in(c, first), in(c, second)});
   const ValueId taken = emit(c, "mul", {dy(c), mask});
@@ -95,7 +96,8 @@ constexpr Row row(std::string_view name, std::string_view doc, std::span<const s
 using Ids = std::vector<ValueId>;
 constexpr auto kPositive = SampleInput::Fill::positive;
 
-/// Input names of the kinds of ops: unary, binary, gradient from the output, gradient from the input.
+/// Input names of unary ops, binary ops, gradients computed from the output, and gradients computed from the
+/// input.
 constexpr std::string_view kOne[] = {"a"};
 constexpr std::string_view kTwo[] = {"a", "b"};
 constexpr std::string_view kOfOutput[] = {"dy", "y"};

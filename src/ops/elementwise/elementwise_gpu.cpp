@@ -9,7 +9,7 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// An array of a storage dtype; branches on the dtype are uniform across all threads.
+/// An array of f32, bf16 or f16. The dtype is checked at run time; all threads take the same branch.
 struct Elements {
   void* data;
   DType dtype;

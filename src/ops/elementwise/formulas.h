@@ -15,7 +15,8 @@
 /// Formulas of the elementwise ops, shared by CPU kernels, GPU kernels and the float64 reference.
 namespace hearth::ops {
 
-/// Each functor is a formula of (a, b, p): first input, second input, constant.
+/// Each functor computes one element from (a, b, p): first input, second input, and the op's constant
+/// (formula_parameter()).
 struct Add {
   template <class T>
   HEARTH_FORMULA T operator()(T a, T b, T) const {
@@ -170,7 +171,7 @@ struct Greater {
     return a > b ? T(1) : T(0);
   }
 };
-// Gradients: a is the cotangent, b the output (relu, tanh, sigmoid) or the input (the others).
+// Gradients: a is the gradient of the output; b is the output (relu, tanh, sigmoid) or the input (other ops).
 struct ReluGrad {
   template <class T>
   HEARTH_FORMULA T operator()(T a, T b, T) const {
@@ -272,7 +273,7 @@ using Formulas =
 
 /// Returns the op name of each formula, in the order of Formulas.
 std::span<const std::string_view, Formulas::kCount> formula_names();
-/// Returns the constant of a node; 0 if it has none.
+/// Returns the constant p of a node from its attributes; 0 if it has none.
 double formula_parameter(const ir::Attrs& attrs);
 
 }  // namespace hearth::ops

@@ -72,7 +72,7 @@ std::vector<Sample> samples() {
   const Attrs two = {{"program", std::string("mul(i0,i1);add(t0,i2)")}};
   const Attrs last = {
       {"program", std::string("silu_grad(i2,i0);sub(i1,t0);gelu(t1);mul(t0,t2);add_scalar(t3,-0.25)")}};
-  // Every formula.
+  // `values` and `slopes` contain every formula.
   const Attrs values = {
       {"program",
        std::string(

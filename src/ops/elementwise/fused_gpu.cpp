@@ -11,8 +11,8 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// A step applies a formula to two slots and stores its result in a slot. Inputs are in the first slots;
-/// results reuse the slots of values that are no longer needed.
+/// A step of a chain: applies a formula to the values in slots a and b and stores the result in slot `to`.
+/// Inputs are in the first slots; results reuse the slots of values that no later step reads.
 struct GpuStep {
   int formula;  ///< index in Formulas
   int a, b, to;
@@ -29,7 +29,7 @@ struct GpuInputs {
   const T* at[kMaxInputs];
 };
 
-/// Elements per thread at a time.
+/// Number of elements that a thread computes at a time.
 constexpr int kLaneElements = 4;
 using Values = rt::Vec<float, kLaneElements>;
 
@@ -39,7 +39,8 @@ RT_DEVICE bool apply_to(Values& result, const Values& a, const Values& b, float 
   for (int e = 0; e < kLaneElements; ++e) result.at[e] = F()(a.at[e], b.at[e], p);
   return true;
 }
-/// Applies a formula to all elements with a single branch.
+/// Applies formula number `formula` to all elements of a thread; branches on the formula once, not per
+/// element.
 template <class... F>
 RT_DEVICE Values apply(FormulaList<F...>, int formula, const Values& a, const Values& b, float p) {
   Values result = {};
@@ -48,8 +49,8 @@ RT_DEVICE Values apply(FormulaList<F...>, int formula, const Values& a, const Va
   return result;
 }
 
-/// Runs the steps on a thread's elements one after another. The slots are in shared memory, because
-/// dynamically indexed arrays cannot be kept in registers.
+/// Runs all steps on kLaneElements elements per thread at a time. The slots are in shared memory, because
+/// arrays with dynamic indices cannot be kept in registers.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     run_program(GpuInputs<T> in, T* out, int64_t count, GpuProgram program) {
@@ -89,7 +90,7 @@ GpuProgram program_of(const NodeView& node) {
   const int num_inputs = static_cast<int>(std::ssize(node.in)),
             num_steps = static_cast<int>(std::ssize(steps));
   GpuProgram made{.num_inputs = num_inputs, .num_steps = num_steps, .num_slots = num_inputs, .steps = {}};
-  // Values are numbered: inputs first, then results.
+  // Values are numbered: inputs first, then the results of the steps.
   const auto value_of = [&](int operand) { return operand >= 0 ? operand : num_inputs - 1 - operand; };
   int slot_of[kMaxInputs + kMaxSteps], last_step[kMaxInputs + kMaxSteps] = {};
   for (int s = 0; s < num_steps; ++s) {
