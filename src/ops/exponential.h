@@ -5,8 +5,8 @@
 
 #include "ops/formula.h"
 
-/// e^x, log(1 + x) and the logistic function, shared by kernels. The f32 versions for the CPU have no branch
-/// and no call, so that compilers vectorize loops over them; GPUs and f64 use the math library.
+/// e^x, log(1 + x) and the logistic function for kernels. The f32 versions for CPUs have neither branches nor
+/// calls, so that compilers vectorize loops that use them; GPU and f64 versions call the math library.
 namespace hearth::ops {
 
 #if defined(__CUDACC__) || defined(__HIPCC__)
@@ -24,14 +24,15 @@ HEARTH_FORMULA inline float sigmoid_of(float x) { return 1.0F / (1.0F + std::exp
 
 /// Returns e^x within 2 ulp; infinity on overflow, NaN for NaN.
 [[gnu::always_inline]] inline float exp_of(float x) {
-  // Adding 1.5 * 2^23 rounds to an integer, which is then in the low bits of the float.
+  // Adding 1.5 * 2^23 rounds x log2(e) to an integer n, which is then in the low bits of `shifted`.
   constexpr float kShift = 12582912.0F;
   constexpr uint32_t kShiftBits = 0x4B400000;
   x = x < -104.5F ? -104.5F : x;
   x = x > 89.0F ? 89.0F : x;
   const float shifted = x * 1.44269504F + kShift;
   const float n = shifted - kShift;
-  // log 2 is split in two (Cody-Waite); the product of n and the first part is exact.
+  // r = x - n log 2, with log 2 split into two terms (Cody-Waite), so that the product of n and the first
+  // term is exact.
   const float r = (x - n * 0.693359375F) - n * -2.12194440e-4F;
   float p = 1.9875691500e-4F;
   p = p * r + 1.3981999507e-3F;
@@ -49,8 +50,8 @@ HEARTH_FORMULA inline float sigmoid_of(float x) { return 1.0F / (1.0F + std::exp
 }
 
 /// Returns 1 / (1 + e^-x) within 1.5e-7 absolute and 5e-6 relative error (where the result is normal); NaN
-/// for NaN. Half the work of exp_of: 2^r for r in [-1/2, 1/2] is a polynomial of degree 5, and results below
-/// the normal range of f32 may become 0.
+/// for NaN. Costs half as much as exp_of: the polynomial for 2^r, r in [-1/2, 1/2], has degree 5, and results
+/// below the normal range of f32 may become 0.
 [[gnu::always_inline]] inline float sigmoid_of(float x) {
   constexpr float kShift = 12582912.0F;
   constexpr uint32_t kShiftBits = 0x4B400000;

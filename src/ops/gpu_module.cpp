@@ -1,5 +1,5 @@
-// The entry point of a GPU module. Each *_gpu.cpp registers its kernels in one table while the module is
-// loaded.
+// Entry point of a GPU module, the shared library with all GPU kernels. The GpuKernels objects of each
+// *_gpu.cpp register kernels in one table when the library is loaded.
 #include <map>
 
 #include "backend/gpu/driver.h"

@@ -43,12 +43,12 @@ RT_DEVICE void store_before(int64_t end, T* to, int64_t at, const rt::Vec<T, n>&
   for (int e = 0; e < n && at + e < end; ++e) to[at + e] = value.at[e];
 }
 
-/// InternalError: no GPU kernel computes from this dtype.
+/// Throws an InternalError: no GPU kernel supports this dtype.
 [[noreturn]] void refuse_storage_type(DType dtype);
-/// UserError: `what` is `got`, but GPUs support at most `most`.
+/// Throws a UserError: `what` is `got`, but GPUs support at most `limit`.
 [[noreturn]] void refuse_on_gpu(const char* what, int64_t limit, int64_t got);
 
-/// Returns body(T()), where T is the type that holds a storage dtype on a GPU.
+/// Returns body(T()), where T is the GPU type of an element of the dtype: rt::bf16, rt::f16 or float.
 template <typename Body>
 ir::Kernel with_storage_type(DType dtype, Body body) {
   if (dtype == DType::bf16) return body(rt::bf16());
@@ -57,8 +57,8 @@ ir::Kernel with_storage_type(DType dtype, Body body) {
   refuse_storage_type(dtype);
 }
 
-/// Registers kernels with the module that the source file belongs to. Define it as a namespace-scope
-/// variable.
+/// Registers the kernels of a source file with the GPU module. Define one at namespace scope: the constructor
+/// runs when the module is loaded.
 class GpuKernels {
  public:
   GpuKernels(std::initializer_list<ir::GpuKernel> kernels);

@@ -13,12 +13,12 @@ namespace hearth::ops {
 /// other parameters.
 inline constexpr size_t kTableBytes = 3584;
 
-/// Table of the tensors of one launch, passed by value as a kernel parameter. Each block processes one range
-/// of `run` elements of one tensor.
+/// Table of the tensors of one launch, passed by value as a kernel parameter. Each thread block processes one
+/// range of `run` elements of one tensor.
 template <typename Tensor>
 struct ManyTensors {
   static constexpr int kMaxTensors = static_cast<int>((kTableBytes - 16) / (sizeof(Tensor) + 12));
-  int64_t counts[kMaxTensors];  ///< elements of each tensor
+  int64_t counts[kMaxTensors];  ///< number of elements of each tensor
   Tensor tensors[kMaxTensors];
   int first_blocks[kMaxTensors];
   int num_tensors;
@@ -26,7 +26,7 @@ struct ManyTensors {
   int run;  ///< elements per block
 };
 
-/// Range [begin, end) of elements of a tensor that one block processes.
+/// Range [begin, end) of the elements of a tensor that one block processes.
 struct BlockRun {
   int tensor;
   int64_t begin;
@@ -49,8 +49,8 @@ RT_DEVICE BlockRun run_of_block(const ManyTensors<Tensor>& all) {
 /// Returns the number of blocks for a tensor of `count` elements.
 inline int64_t num_runs(int64_t count, int run) { return ceil_div(count, run); }
 
-/// Calls launch(table) for tables that hold tensor_of(i) of counts[i] elements, in order, as many tables as
-/// needed.
+/// Distributes the tensors tensor_of(i) of counts[i] elements over as few tables as possible, in order, and
+/// calls launch(table) for each table.
 template <typename Tensor, typename TensorOf, typename Launch>
 void for_many_tensors(std::span<const int64_t> counts, int run, TensorOf tensor_of, Launch launch) {
   ManyTensors<Tensor> all = {};

@@ -7,8 +7,8 @@
 
 namespace hearth::ops {
 
-/// Every operation, sorted by family. To add one: write ops/<family>/<op>.cpp with its record, declare the
-/// record in ops/<family>/<family>.h and add one line to op_list.cpp; the generated tests then cover it.
+/// Returns all ops, sorted by family. To add an op, define its OpDef in ops/<family>/<op>.cpp, declare it in
+/// ops/<family>/<family>.h and add one line to op_list.cpp; the generated tests then cover the op.
 std::span<const ir::OpDef* const> op_list();
 
 /// Returns the op with that name; null if there is none.

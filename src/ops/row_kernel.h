@@ -4,8 +4,8 @@
 
 namespace hearth::ops {
 
-/// A kernel that calls row(args, index, scratch) for each of `num_rows` rows, dealt out to at most `parts`
-/// threads; `scratch` is `scratch_floats` floats of the calling thread's own, or null if that is 0.
+/// Returns a kernel that calls row(args, index, scratch) for each of `num_rows` rows, distributed over at
+/// most `parts` threads. `scratch` is a per-thread buffer of `scratch_floats` floats; null if that is 0.
 template <typename Row>
 Kernel row_kernel(int64_t num_rows, int parts, int64_t scratch_floats, Row row) {
   const auto run = [=](const KernelArgs& args) {

@@ -10,25 +10,25 @@
 
 namespace hearth::ops {
 
-/// A test sample of an op: a graph of one node and drawn input values.
+/// A test case of an op: a graph of one node, and pseudorandom input values.
 struct DrawnSample {
   ir::Graph graph;
-  std::map<ir::ValueId, std::vector<double>> values;  ///< input values, drawn and rounded to their dtypes
+  std::map<ir::ValueId, std::vector<double>> values;  ///< input values, rounded to their dtypes
   double tolerance = 0;
 
   const ir::Node& node() const { return graph.nodes[0]; }
 };
-/// Draws a sample; the values depend only on `number`.
+/// Draws the input values of a sample, with `number` as the seed.
 DrawnSample draw_sample(const ir::OpDef& op, const ir::Sample& sample, uint64_t number);
 
-/// Returns a tensor in its memory layout.
+/// Returns the bytes of a tensor: `values` in row-major order, converted to the dtype of `type`.
 std::vector<std::byte> to_bytes(const ir::Type& type, const std::vector<double>& values);
 
 /// Returns the tolerance of an output of that dtype, relative to the output's largest absolute value.
 double sample_tolerance(const ir::Sample& sample, DType dtype);
 
-/// Compares outputs, given in their memory layout, with the op's float64 reference within the sample's
-/// tolerance and the resolution of their dtypes. Returns the first difference; empty if there is none.
+/// Compares outputs (the bytes of each tensor) with the op's float64 reference, within the sample's tolerance
+/// and the precision of their dtypes. Returns a description of the first difference; empty if there is none.
 std::string compare_with_reference(const DrawnSample& sample,
                                    std::span<const std::vector<std::byte>> outputs);
 

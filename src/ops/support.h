@@ -46,21 +46,22 @@ inline bool is_storage_float(DType dtype) {
 inline std::string to_string(const Type& type) {
   return fmt::format("{}{}", dtype_name(type.dtype), hearth::to_string(type.shape));
 }
-/// Refuses a node because `what` has the wrong type: "expected {what} to be {expected}, got {got}".
+/// Returns the error of a node whose `what` has the wrong type: "expected {what} to be {expected}, got
+/// {got}".
 inline Inferred refuse_type(std::string_view what, std::string_view expected, const Type& got) {
   return refuse(fmt::format("expected {} to be {}, got {}", what, expected, to_string(got)));
 }
 
-/// Infers the type of the first input for an op with a single output.
+/// Infers the type of the output of an op with one output: the type of the first input.
 Inferred same_as_first(const NodeView& node);
-/// OpDef::repeat for ops that are recomputed by an identical node, including their other outputs.
+/// Value of OpDef::repeat for ops that are recomputed by an identical node with all outputs.
 ir::Node repeat_itself(const ir::Node& node);
-/// Adds a single-output node of the op with that name in a gradient rule. Returns its output.
+/// Adds a node of the op `name`, which has one output, to the graph of a gradient rule. Returns the output.
 ValueId emit(const VjpContext& context, std::string_view name, std::vector<ValueId> inputs, Attrs attrs = {});
-/// Returns the dtype of the gradient of a matmul's operand: f32 for a parameter, the dtype before the cast if
-/// the operand is a cast, otherwise the operand's dtype.
+/// Returns the dtype for the gradient of a matmul's operand: f32 for a parameter; the dtype before the cast
+/// if a cast produced the operand; otherwise the operand's dtype.
 DType gradient_dtype(const ir::Graph& graph, ValueId id);
-/// OpDef::no_vjp_because for an op that is itself a gradient.
+/// Value of OpDef::no_vjp_because for ops that are gradients themselves.
 inline constexpr std::string_view kNoSecondDerivatives = "second derivatives are not supported";
 
 /// Returns the extents of a shape.
@@ -74,13 +75,13 @@ inline int64_t num_rows(const Shape& shape) {
   return shape.rank() == 0 || shape.back() == 0 ? 0 : shape.num_elements() / shape.back();
 }
 
-/// Returns where a kernel writes a range of a floating array: into the array itself if it is f32, otherwise
-/// into `scratch`, which cpu::store_f32 then converts.
+/// Returns the f32 buffer to which a kernel writes the elements of an array from `begin` on: the array itself
+/// if it is f32, otherwise `scratch`, whose contents cpu::store_f32 then converts into the array.
 inline float* run_to_write(DType dtype, void* data, int64_t begin, float* scratch) {
   return dtype == DType::f32 ? static_cast<float*>(data) + begin : scratch;
 }
 
-/// Inputs for the samples of a record.
+/// Inputs for test samples of an op: types and the kind of values to draw.
 inline SampleInput filled(SampleInput::Fill fill, const Shape& shape, DType dtype = DType::f32) {
   return {.type = {.dtype = dtype, .shape = shape}, .fill = fill};
 }
@@ -90,23 +91,23 @@ inline SampleInput normal(const Shape& shape, DType dtype = DType::f32) {
 inline SampleInput positive(const Shape& shape) { return filled(SampleInput::Fill::positive, shape); }
 inline SampleInput one() { return filled(SampleInput::Fill::one, {}); }
 inline SampleInput absent() { return filled(SampleInput::Fill::absent, {}, DType::boolean); }
-/// Integers in [0, bound).
+/// Input of integers in [0, bound).
 inline SampleInput indices(const Shape& shape, int64_t bound, DType dtype) {
   return {.type = {.dtype = dtype, .shape = shape}, .fill = SampleInput::Fill::label, .bound = bound};
 }
 inline SampleInput labels(int64_t count, int64_t bound) { return indices({count}, bound, DType::i32); }
-/// Labels in [-1, bound).
+/// Input of i32 labels in [-1, bound).
 inline SampleInput labels_or_none(int64_t count, int64_t bound) {
   return {.type = {.dtype = DType::i32, .shape = {count}},
           .fill = SampleInput::Fill::label_or_none,
           .bound = bound};
 }
 
-/// Returns the bytes of all inputs and outputs.
+/// Returns the total number of bytes of all inputs and outputs.
 double bytes_moved(const NodeView& node);
-/// Cost of moving every byte once, with `flops` per element of output 0.
+/// Returns the cost of reading all inputs and writing all outputs once, with `flops` per element of output 0.
 Cost cost_per_element(const NodeView& node, double flops);
-/// Cost of moving every byte once, with `flops` per element of input 0.
+/// Returns the cost of reading all inputs and writing all outputs once, with `flops` per element of input 0.
 Cost stream_cost(const NodeView& node, double flops);
 
 }  // namespace hearth::ops
