@@ -43,8 +43,8 @@ std::string check_attributes(const NodeView& node, bool starts, bool bias) {
   return "";
 }
 
-/// Checks q, k and v, which have the same indices in both ops, the document starts at input `starts`, and the
-/// bias at the input after them.
+/// Returns an error message unless these inputs of attention or attention_grad are valid: q, k, v, the
+/// document starts (input index `starts`) and the bias (the next input); empty if valid.
 std::string check(const NodeView& node, size_t starts) {
   const Type& q = node.in_type(AttentionIn::q);
   const Type& k = node.in_type(AttentionIn::k);
@@ -126,15 +126,15 @@ Kernel grad_kernel(const NodeView& node) {
   return {.run = run, .workspace_bytes = attention->backward_bytes()};
 }
 
-/// A query of one head and the keys that it sees.
+/// A query of one head and the keys that the mask lets it attend to.
 struct VisibleKeys {
-  size_t row;                ///< index in lse
+  size_t row;                ///< index of the query and head in lse
   size_t query;              ///< element offset of the query
   std::vector<size_t> keys;  ///< element offsets of the keys
-  size_t bias;               ///< element offset of the bias of the first key; with a bias, all keys are seen
+  size_t bias;  ///< element offset in the bias of the row of this query; with a bias, no key is masked
 };
 
-/// Calls body(meeting) for every query, straight from the definition of the mask.
+/// Calls body(VisibleKeys) for every query of every head, by the definition of the mask.
 template <typename Body>
 void for_queries(const NodeView& node, const std::vector<double>* starts, Body body) {
   const cpu::AttentionSpec s = spec_of(node);
@@ -164,12 +164,12 @@ double dot(const std::vector<double>& a, size_t at_a, const std::vector<double>&
   return sum;
 }
 
-/// A score, and its derivative with respect to the unscaled product.
+/// An attention score, and its derivative with respect to the unscaled product q . k.
 struct Score {
   double value;
   double slope;
 };
-/// Returns the score of key number `key` of a meeting; the bias is input `bias`.
+/// Returns the score of visible_keys.keys[key]; `bias` is the index of the bias input.
 Score score(const ReferenceArgs& args, const VisibleKeys& visible_keys, size_t key, size_t size,
             size_t bias) {
   const double cap = args.node.attrs.real_or("softcap", 0), scale = args.node.attrs.real("scale");
@@ -241,7 +241,7 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   return grads;
 }
 
-/// flops = `matmuls` matmuls over each pair of a query and a key it may see.
+/// Returns the cost of `matmuls` matmuls over all pairs of a query and a visible key.
 Cost cost_of_matmuls(const NodeView& node, double matmuls, KernelKind kernel) {
   const cpu::AttentionSpec s = spec_of(node);
   const auto time = static_cast<double>(s.time);
@@ -308,8 +308,8 @@ std::vector<Sample> samples() {
               .size = 128,
               .starts = true,
               .dtype = DType::bf16}),
-      // More rows than a block has, with heads that fill the registers; some tiles are invisible to some
-      // warps.
+      // More rows than a GPU block processes, with large heads; some tiles are fully masked for some warps
+      // only.
       sample({.batch = 2, .time = 100, .heads = 2, .kv_heads = 1, .size = 128, .dtype = DType::bf16}),
       sample({.batch = 1,
               .time = 150,
@@ -358,7 +358,7 @@ std::vector<Sample> samples() {
               .causal = 0,
               .bias = true,
               .dtype = DType::bf16})};
-  // Every padded head size of the GPU kernels, with all features of scores.
+  // Every padded head size of the GPU kernels, with window, soft cap and documents.
   for (const int64_t size : {27, 61, 93, 125, 251}) {
     Case all{.batch = 1,
              .time = 150,

@@ -1,10 +1,11 @@
 // FlashAttention-2 on the CPU (Dao 2023, arXiv 2307.08691). Queries of a head are processed in tiles of 56. A
-// strip of their scores against 256 keys fits in a core's L2 cache: it is computed by one matmul, turned into
-// weights, and multiplied by its values before the next strip, so that memory does not grow with time x time.
-// A running maximum and a running sum per query keep the softmax exact: when a later strip has a larger
-// score, earlier sums are scaled by the exponential of the difference. The backward pass recomputes the
-// weights from the logarithm of that sum. Keys and values are packed once per head into the panels that the
-// matmul reads. With pairs of bf16, weights and their cotangents are rounded to bf16; sums stay f32.
+// strip is the tile's scores against up to 256 keys, which fits in a core's L2 cache. Each strip is computed
+// by one matmul, converted to softmax weights, and multiplied by the values before the next strip, so that
+// the time x time scores are never stored. A running maximum and a running sum per query keep the softmax
+// exact: when a later strip has a larger score, earlier sums are scaled by the exponential of the difference.
+// The backward pass recomputes the weights from lse, the logarithm of each query's sum of exponentials. Keys
+// and values are packed once per head into the panels that the matmul reads. If the CPU multiplies pairs of
+// bf16 (Products::pairs), weights and their gradients are rounded to bf16; sums stay f32.
 #include "ops/lm/attention_cpu.h"
 
 #include <algorithm>
@@ -19,11 +20,12 @@
 namespace hearth::cpu {
 namespace {
 
-/// Queries per tile: four blocks of 14 rows, the height of the largest register tile.
+/// Number of queries per tile: four times 14, the rows of the largest register tile of the matmul.
 constexpr int64_t kQueries = 56;
-/// Queries that share one range of visible keys in products over keys.
+/// Number of queries per matmul of weights and values; the matmul covers the keys that any of them sees.
 constexpr int64_t kHalf = 28;
-/// Keys per strip of scores: a strip has 60 KB, and the padded stride avoids conflicts between cache sets.
+/// Maximum number of keys per strip of scores, and the row stride in floats. A strip has 60 KB; the padded
+/// stride avoids conflicts between cache sets.
 constexpr int64_t kKeys = 256;
 constexpr int64_t kStrip = kKeys + 16;
 
@@ -58,8 +60,8 @@ struct Tile {
   }
 };
 
-/// Calls body(keys) for strips of at most kKeys keys, which begin at panel boundaries and have about equal
-/// lengths.
+/// Splits a range of keys into strips of at most kKeys keys, which begin at multiples of kPanel and have
+/// about equal lengths. Calls body(keys of the strip).
 template <typename Body>
 void for_strips(Range keys, Body body) {
   const int64_t begin = keys.begin / kPanel * kPanel;
@@ -71,7 +73,8 @@ void for_strips(Range keys, Body body) {
   }
 }
 
-/// Calls body(first key, number of keys, rows) for the panels of a strip.
+/// Calls body(first key, number of keys, rows) for each panel of kPanel keys of a strip; `rows` is the range
+/// of queries that see any of them. Skips panels that no query sees.
 template <typename Body>
 void for_panels(const Tile& tile, Range keys, Body body) {
   for (int64_t j = keys.begin; j < keys.end; j += kPanel) {
@@ -81,7 +84,7 @@ void for_panels(const Tile& tile, Range keys, Body body) {
   }
 }
 
-/// strip[r][key] = queries[r] . key.
+/// Computes the unscaled scores strip[r][key] = queries[r] . key for the keys that query r may see.
 void scores(Products products, const Tile& tile, Range keys, const float* queries, int64_t query_row,
             const float* panels, int64_t size, float* strip) {
   const int64_t words = products.words(size);
@@ -92,8 +95,8 @@ void scores(Products products, const Tile& tile, Range keys, const float* querie
   });
 }
 
-/// A strip as an operand of the matmul. In pairs it is rounded to bf16 and zero-padded after its last key and
-/// row.
+/// A strip of weights as an operand of the matmuls, in the word format of Products. If words are pairs of
+/// bf16, the strip is rounded and zero-padded to an even number of keys and rows.
 struct Weights {
   const float* by_keys;  ///< [rows][key_row]; in bf16 a 32-bit word holds the weights of two adjacent keys
   int64_t key_row;
@@ -115,14 +118,15 @@ Weights weights_of(Products products, const float* strip, int64_t rows, int64_t 
   return {rounded.by_keys, kStrip / 2, rounded.by_rows};
 }
 
-/// out[r][c] += sum over keys of strip[r][key] values[key][c].
+/// Adds the sum over keys of strip[r][key] * values[key][c] to out[r][c]; `columns` are the values packed by
+/// pack_columns().
 void weigh_values(Products products, const Tile& tile, Range keys, const Weights& weights,
                   const float* columns, int64_t time, int64_t size, float* out, int64_t out_row) {
   const int64_t first = products.words(keys.begin), column_words = products.words(time);
   for (int64_t r = 0; r < tile.rows; r += kHalf) {
     const int64_t end = std::min(r + kHalf, tile.rows);
     const Range seen = tile.keys(r, end);
-    // A word whose first key is invisible has a weight of 0 there.
+    // With pairs, the first word may include a key that no query sees; its weight is 0.
     const int64_t low = std::max(seen.begin, keys.begin) / (products.pairs ? 2 : 1);
     const int64_t depth = products.words(std::min(seen.end, keys.end)) - low;
     if (depth <= 0) continue;
@@ -135,7 +139,8 @@ void weigh_values(Products products, const Tile& tile, Range keys, const Weights
   }
 }
 
-/// out[key][c] += sum over rows of strip[r][key] rows[r][c]; rows_of has words of row pairs.
+/// Adds the sum over queries r of strip[r][key] * rows_of[r][c] to out[key][c]; with pairs, a word of rows_of
+/// holds two adjacent rows.
 void weigh_rows(Products products, const Tile& tile, Range keys, const Weights& weights, const float* rows_of,
                 int64_t row, int64_t size, float* out) {
   for_panels(tile, keys, [&](int64_t j, int64_t count, Range rows) {
@@ -146,7 +151,8 @@ void weigh_rows(Products products, const Tile& tile, Range keys, const Weights& 
   });
 }
 
-/// Returns the range of keys that row r sees, relative to the strip's first key, and zeroes the others.
+/// Zeroes the elements of a strip's row whose keys query r does not see. Returns the range of the other
+/// elements.
 Range visible(const Tile& tile, int64_t r, Range keys, float* row) {
   const int64_t low = std::clamp(tile.low[r], keys.begin, keys.end) - keys.begin;
   const int64_t high = std::clamp(tile.high[r], keys.begin + low, keys.end) - keys.begin;
@@ -155,8 +161,8 @@ Range visible(const Tile& tile, int64_t r, Range keys, float* row) {
   return {low, high};
 }
 
-/// Prepares scores for the softmax: applies the scale, bias and soft cap to strip[r][key]. Returns the factor
-/// that remains to be applied.
+/// Applies scale and bias to the scores of a strip, or only returns the scale if that suffices. Returns the
+/// factor that the caller must still apply.
 float scale_scores(const AttentionSpec& spec, const Tile& tile, Range keys, const float* bias, float* strip) {
   if (bias == nullptr && spec.softcap == 0 && spec.scale > 0) return spec.scale;
   for (int64_t r = 0; r < tile.rows; ++r) {
@@ -169,7 +175,7 @@ float scale_scores(const AttentionSpec& spec, const Tile& tile, Range keys, cons
 
 int64_t query_row(int64_t size) { return round_up(size, 16) + 16; }
 
-/// Assigns parts of a thread's workspace, in floats; with a null base it only counts.
+/// Assigns parts of a thread's workspace (sizes in floats). With a null base, only computes the total size.
 class Pieces {
  public:
   float* take(int64_t count) {
@@ -209,7 +215,8 @@ struct ForwardSpace {
   }
 };
 
-/// A tile's rows as words along a row, and as words of row pairs.
+/// Rows of a tile of q or dout in the two word formats of Products: a word of pairs holds adjacent elements
+/// of a row (words), or elements of two adjacent rows (joined).
 struct TileRows {
   float* words = nullptr;
   float* joined = nullptr;
@@ -255,7 +262,7 @@ void for_tiles(const AttentionSpec& s, const int32_t* starts, int64_t sample, Bo
   for (int64_t i = 0; i < s.time; i += kQueries) body(Tile(s, i, local));
 }
 
-/// Forward pass of one query head, with an online softmax over strips.
+/// Computes the forward pass of one query head of a sample, with an online softmax over strips.
 struct ForwardHead {
   const AttentionSpec& spec;
   const Attention::Forward& arrays;
@@ -301,7 +308,8 @@ struct ForwardHead {
     queries.store(space.out, row, tile.first, tile.rows, arrays.out);
   }
 
-  /// Replaces a row of scores by exponentials and rescales earlier sums to the new maximum.
+  /// Replaces row r of the strip by exponentials of the scores minus the new running maximum, and rescales
+  /// earlier sums to that maximum.
   void add_row(const Tile& tile, int64_t r, Range keys, float factor, float& running_max, float& sum) const {
     float* row = space.strip + r * kStrip;
     const Range seen = visible(tile, r, keys, row);
@@ -320,7 +328,7 @@ struct ForwardHead {
   }
 };
 
-/// Backward pass of one key head and every query head that reads it.
+/// Computes the backward pass of one key head of a sample, over all query heads that read it.
 struct BackwardHead {
   const AttentionSpec& spec;
   const Attention::Backward& arrays;
@@ -355,7 +363,7 @@ struct BackwardHead {
     if (products.pairs) rows.load_joined(data, tile.first, tile.rows, to.joined, row);
   }
 
-  /// delta[r] = dout[r] . out[r].
+  /// Computes delta[r] = dout[r] . out[r].
   void dot_outputs(const HeadRows& queries, const Tile& tile, float* delta) const {
     const int64_t size = spec.head_size, row = query_row(size);
     queries.load(arrays.out, tile.first, tile.rows, space.dq, row);
@@ -394,7 +402,8 @@ struct BackwardHead {
     queries.store(space.dq, row, tile.first, tile.rows, arrays.dq);
   }
 
-  /// Turns scores into probabilities, and cotangents of probabilities into cotangents of scores.
+  /// Replaces row r of p (scores) by probabilities, and row r of ds (gradients of probabilities) by gradients
+  /// of scores.
   void softmax_backward_row(const Tile& tile, int64_t r, Range keys, int64_t head, float factor,
                             float delta) const {
     float* p = space.p + r * kStrip;

@@ -1,8 +1,8 @@
-// FlashAttention-2 forward pass (Dao 2023, arXiv 2307.08691). A block holds a few rows of queries in
-// registers and streams tiles of keys and values through shared memory: scores by matrix tiles, softmax with
-// a running maximum and sum per row, then weights * values accumulated into the block's part of the output.
-// The time x time scores are never stored; the backward pass recomputes the weights from lse, the logarithm
-// of each row's sum of exponentials.
+// FlashAttention-2 forward pass (Dao 2023, arXiv 2307.08691). A thread block holds a tile of queries and
+// streams tiles of keys and values through shared memory. For each tile it computes scores with matrix
+// instructions, converts them to softmax weights with a running maximum and sum per query, and adds weights *
+// values to the block's output. The time x time scores are never stored; the backward pass recomputes the
+// weights from lse, the logarithm of each query's sum of exponentials.
 #include "ops/lm/attention_gpu.h"
 
 #include "ops/lm/lm.h"
@@ -13,7 +13,7 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Lower than every score, and finite, so that differences are never NaN.
+/// Score of masked keys: lower than every real score, and finite, so that differences are never NaN.
 constexpr float kMaskedScore = -1e30F;
 
 template <typename T, int head_size>
@@ -26,7 +26,7 @@ struct Forward : Slices<T, head_size> {
   static constexpr int kKeyTiles = kKeys / rt::kTile;
   static constexpr int kOutTiles = kSlice / rt::kTile;
 
-  /// True if the next tile is copied while one is processed (double buffering).
+  /// True if the next tile is copied while the current one is processed (double buffering).
   static constexpr bool kDoubleBuffered = rt::kLoadsSlots<T> && Slices<T, head_size>::kCount == 1;
 
   struct Tile {
@@ -52,7 +52,8 @@ struct ForwardArrays {
 };
 
 /// Online softmax state of a warp's queries: the largest score so far, this lane's part of the sum of
-/// exponentials relative to it, and the weighted mean of values (arXiv 2307.08691, algorithm 1).
+/// exponentials of the scores minus that maximum, and the sum of values weighted by these exponentials (arXiv
+/// 2307.08691, algorithm 1).
 template <typename T, typename F>
 struct RunningRows {
   rt::PerStationary<T> running_max, sum;
@@ -64,7 +65,8 @@ struct RunningRows {
       sum.at[i] = 0;
     }
   }
-  /// Replaces scores by exponentials relative to the running maximum and rescales earlier sums to it.
+  /// Updates the running maximum with the scores of a tile of keys, rescales earlier sums to it, and replaces
+  /// the scores by exponentials of their difference from it.
   RT_DEVICE void take(rt::StationaryAcc<T> (&scores)[F::kKeyTiles]) {
     rt::PerStationary<T> largest = running_max, shrink, base;
     RT_UNROLL
@@ -76,7 +78,7 @@ struct RunningRows {
     RT_UNROLL
     for (int i = 0; i < rt::PerStationary<T>::kCount; ++i) {
       shrink.at[i] = rt::fast_exp(running_max.at[i] - largest.at[i]);
-      // If a query has not seen a key yet, the exponentials of kMaskedScore must be 0.
+      // For a query whose keys were all masked so far, the exponentials of kMaskedScore must be 0, not 1.
       base.at[i] = largest.at[i] > kMaskedScore ? largest.at[i] : 0.0F;
       sum.at[i] *= shrink.at[i];
     }
@@ -111,7 +113,7 @@ RT_DEVICE void make_scores(rt::StationaryAcc<T> (&products)[tiles], const Attent
   }
 }
 
-/// Turns a warp's products of keys and queries, from `own_query` on, into masked scores.
+/// Converts a warp's products of queries (from `own_query` on) and keys to masked scores, in place.
 template <typename T, int tiles>
 RT_DEVICE void score(rt::StationaryAcc<T> (&products)[tiles], const Attention& spec, const Bias& bias,
                      const ScoreTile& tile, const rt::PerStationary<T, int>& starts, int own_query,
@@ -135,14 +137,14 @@ RT_DEVICE void score(rt::StationaryAcc<T> (&products)[tiles], const Attention& s
       const int key = tile.first_key + t * rt::kTile + products[t].streamed(e, lane);
       if (!spec.sees(query, key, starts[e])) products[t].at[e] = kMaskedScore;
     }
-    // Keeps the compiler from computing the masks of all tiles at once, which needs more registers.
+    // Prevents the compiler from computing the masks of all tiles at once, which would need more registers.
     RT_UNROLL
     for (int e = 0; e < rt::kLaneElements; ++e) rt::keep_order(products[t].at[e]);
   }
 }
 
-/// Forward pass of attention. One block per kQueries queries of a head of a sample, and per slice of output
-/// columns. Blocks of late queries, which see the most keys, start first.
+/// Forward pass of attention. One block per kQueries queries of a head of a sample and per slice of output
+/// columns. Blocks with the last queries start first, because with a causal mask those see the most keys.
 template <typename T, int head_size, int threads>
 __global__ void __launch_bounds__(threads) attend(ForwardArrays<T> arrays, Attention spec) {
   using F = Forward<T, head_size>;

@@ -3,12 +3,12 @@
 #include "backend/gpu/rt_panel.h"
 #include "ops/gpu_support.h"
 
-/// Shared code of the attention kernels for GPUs. A block keeps the rows of one side (queries or keys, of one
-/// head of one sample) in shared memory, called the fixed rows, and streams tiles of the other side, called
-/// the taken rows.
+/// Shared code of the attention kernels for GPUs. A block holds rows of one side (queries or keys, of one
+/// head of one sample), called the stationary rows, and streams tiles of rows of the other side, called the
+/// streamed rows, through shared memory.
 namespace hearth::ops {
 
-/// Shapes and options of an attention, as in cpu::AttentionSpec; `size` is the head size.
+/// Shapes and options of an attention node, as in cpu::AttentionSpec.
 struct Attention {
   int batch, time, heads, kv_heads, head_size;
   float scale, softcap;
@@ -17,8 +17,8 @@ struct Attention {
 
   RT_DEVICE int64_t q_row() const { return static_cast<int64_t>(heads) * head_size; }
   RT_DEVICE int64_t kv_row() const { return static_cast<int64_t>(kv_heads) * head_size; }
-  /// True if the query sees the key: mask of causality, window and document (`start`: the document's first
-  /// token). Branch-free, because it is evaluated for every score.
+  /// True if the key is visible to the query by the causal, window and document masks. `start` is the first
+  /// token of the query's document. Branch-free, because it is evaluated for every score.
   RT_DEVICE bool sees(int query, int key, int start) const {
     const int last_key = causal ? query : time - 1, first_key = window == 0 ? 0 : query - window + 1;
     const bool exist = unsigned{query < time} & unsigned{key < time};
@@ -45,7 +45,7 @@ struct Constant {
   RT_DEVICE constexpr operator decltype(value)() const { return value; }
 };
 
-/// Additive bias of one head, [time, time], for the scores of its queries and keys; null: no bias.
+/// Additive bias [query, key] of the scores of one head; at == null: no bias.
 struct Bias {
   const float* at;
 
@@ -60,7 +60,8 @@ struct Bias {
   }
 };
 
-/// Kind of score beyond the scaled product; bias and softcap exclude each other.
+/// Computation of a score from the scaled product: unchanged, plus a bias, or with a soft cap. A node cannot
+/// have both bias and soft cap.
 enum class ScoreKind { none, bias, softcap };
 RT_DEVICE ScoreKind score_kind_of(const Attention& spec, const Bias& bias) {
   if (bias.at != nullptr) return ScoreKind::bias;
@@ -71,7 +72,7 @@ RT_DEVICE ScoreKind score_kind_of(const Attention& spec, const Bias& bias) {
 struct Score {
   float value, slope;
 };
-/// Returns the score of a product. `special` is a ScoreKind or a Constant.
+/// Returns the score of a product q . k. `score_kind` is a ScoreKind, or a Constant if known at compile time.
 template <typename Kind>
 RT_DEVICE Score score_of(const Attention& spec, float product, Kind score_kind, const Bias& bias, int query,
                          int key) {
@@ -83,7 +84,8 @@ RT_DEVICE Score score_of(const Attention& spec, float product, Kind score_kind, 
   return {spec.softcap * t, spec.scale * (1 - t * t)};
 }
 
-/// Padded head size, and the column slices that fit in shared memory for both sides at a time.
+/// Padded head size (kSize), and its split into slices of at most `maximum` columns, so that the rows of both
+/// sides fit in shared memory.
 template <typename T, int head_size, int maximum = sizeof(T) == 4 ? 64 : 128>
 struct Slices {
   static constexpr int kSize = head_size;
@@ -102,11 +104,12 @@ struct HeadRows {
   RT_DEVICE HeadRows from_row(int row) const {
     return {at + row * stride, stride, num_rows - row, num_columns};
   }
-  /// Returns rt::kWide<T> adjacent elements; zero outside of the array. Valid for the first 128 rows (32-bit
-  /// offsets).
+  /// Returns rt::kWide<T> adjacent elements of a row; zeros outside of the array. `row` must be below 128, so
+  /// that the byte offset fits in 32 bits.
   RT_DEVICE rt::Word16 read(int row, int column) const {
     constexpr int kWide = rt::kWide<T>;
-    // A 32-bit offset from an address that is uniform across the warp.
+    // A 32-bit offset is added to `at`, which is uniform across the warp, to save registers and 64-bit
+    // arithmetic.
     const uint32_t offset =
         static_cast<uint32_t>(row) * static_cast<uint32_t>(stride) + static_cast<uint32_t>(column);
     const T* from = reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(at) +
@@ -116,7 +119,8 @@ struct HeadRows {
       if (row < num_rows && column < num_columns) word = *reinterpret_cast<const rt::Word16*>(from);
       return word;
     }
-    // Rare path: shifts elements in from the last to the first, to save registers.
+    // Rare case of unaligned rows: shifts elements into `words` one by one, from last to first, to save
+    // registers.
     rt::Vec<uint32_t, 4> words = {};
     RT_NO_UNROLL
     for (int e = kWide - 1; e >= 0; --e) {
@@ -151,7 +155,7 @@ struct HeadRows {
   }
 };
 
-/// Memory offsets (in elements) of a query head of a sample and of the key head that it reads.
+/// Element offsets of one query head of a sample in q, and of the corresponding key head in k and v.
 struct HeadOffsets {
   int64_t first_token, q, kv;
 
@@ -168,7 +172,7 @@ struct HeadOffsets {
   RT_DEVICE HeadRows<T> keys(const T* all, const Attention& spec) const {
     return {all + kv, spec.kv_row(), spec.time, spec.head_size};
   }
-  /// Returns the document starts of the sample; null if every token sees from token 0 on.
+  /// Returns the document starts of the sample's tokens; null if there are no documents.
   RT_DEVICE const int32_t* starts(const int32_t* all) const {
     return all == nullptr ? nullptr : all + first_token;
   }
@@ -180,8 +184,8 @@ struct ThreadIndex {
   int thread = rt::opaque_value(static_cast<int>(threadIdx.x)), lane = rt::opaque_value(rt::lane());
 };
 
-/// A thread's part of a copy of rows x columns of a head into shared memory: read at construction, stored by
-/// put().
+/// One thread's move of a copy of a tile [rows, columns] of a head into shared memory: the constructor loads
+/// it into registers, put() stores it.
 template <typename T, int rows, int columns>
 struct TileCopy {
   using Move = rt::AcrossMove<T, columns>;
@@ -204,22 +208,22 @@ struct TileCopy {
     for (int r = 0; r < kRows; ++r)
       *reinterpret_cast<rt::Word16*>(to.at + (offset ^ rt::Swizzle::of_next(r))) = held[r];
   }
-  /// Stores the transpose: one line per column.
+  /// Stores the transposed elements, to a tile with one line per column.
   RT_DEVICE void put_across(rt::Panels<T, columns, rows>& to) const {
     rt::put_across<T>(to.at, to.offset(column, row), held[0], held[kRows - 1]);
   }
 };
 
-/// A thread's only part of a tile copy, with offsets computed once for all tiles of rows with the same
-/// stride.
+/// Copy of tiles with at most one move per thread: offsets are computed once and used for all tiles of rows
+/// with the same stride.
 template <typename T, int rows, int columns>
 struct TileMove {
   using Copy = TileCopy<T, rows, columns>;
   using Held = rt::Word16[Copy::kRows];
-  static constexpr int kNone = 1 << 30;  ///< row index of threads without a part
+  static constexpr int kNone = 1 << 30;  ///< value of `row` in threads without a move
 
   int row;
-  uint32_t from, to, across;  ///< byte offsets
+  uint32_t from, to, across;  ///< byte offsets: in the source rows, in the tile, in the transposed tile
 
   RT_DEVICE TileMove(const HeadRows<T>& of, int thread) {
     const typename Copy::Move move(thread);
@@ -256,7 +260,7 @@ struct TileMove {
   }
 };
 
-/// Calls body(copy) for each part of the tile copy that this thread performs.
+/// Calls body(TileCopy) for each of this thread's moves of a tile copy.
 template <typename T, int rows, int columns, int threads, typename Body>
 RT_DEVICE void copy_tile(const HeadRows<T>& from, int first_row, int first_column, int thread, Body body) {
   using Copy = TileCopy<T, rows, columns>;
@@ -267,7 +271,8 @@ RT_DEVICE void copy_tile(const HeadRows<T>& from, int first_row, int first_colum
     body(Copy(from, first_row, first_column, move));
   }
 }
-/// Copies rows in a loop that is not unrolled, which saves registers; for copies outside of the main loop.
+/// Copies a tile of rows to shared memory. The loop is not unrolled, to save registers; used outside of the
+/// main loop.
 template <int threads, typename T, int rows, int columns>
 RT_DEVICE void copy_rows(rt::Panels<T, rows, columns>& to, const HeadRows<T>& from, int first_row,
                          int first_column, int thread) {
@@ -277,7 +282,8 @@ RT_DEVICE void copy_rows(rt::Panels<T, rows, columns>& to, const HeadRows<T>& fr
     Copy(from, first_row, first_column, move).put(to);
 }
 
-/// Starts an asynchronous copy of a tile of rows; it may be read after rt::wait_copies() and a barrier.
+/// Starts an asynchronous copy of a tile of rows to shared memory. `to` may be read after rt::wait_copies()
+/// and a barrier.
 template <int threads, typename T, int rows, int columns>
 RT_DEVICE void copy_tile_async(rt::Panels<T, rows, columns>& to, const HeadRows<T>& from, int first_row,
                                int thread) {
@@ -291,7 +297,8 @@ RT_DEVICE void copy_tile_async(rt::Panels<T, rows, columns>& to, const HeadRows<
   }
 }
 
-/// sums[t] += (tile `fixed_tile` of the stationary lines) * (tile t of the streamed lines)^T, over all terms.
+/// Adds to sums[t] the product of tile `fixed_tile` of the stationary lines and tile t of the streamed lines
+/// (transposed), over all terms.
 template <typename T, int fixed_lines, int taken_lines, int terms, int tiles>
 RT_DEVICE void add_products(rt::StationaryAcc<T> (&sums)[tiles],
                             const rt::Panels<T, fixed_lines, terms>& stationary, int fixed_tile,
@@ -308,8 +315,9 @@ RT_DEVICE void add_products(rt::StationaryAcc<T> (&sums)[tiles],
     for (int t = 0; t < tiles; ++t) rt::keep_order(sums[t].at[0]);
   }
 }
-/// sums[c] += factors (fixed x streamed lines) * (tile c of the columns of the streamed lines). `columns` has
-/// one line per column or, if `turned`, the streamed lines untransposed.
+/// Adds to sums[c] the product of `factors` [stationary lines, streamed lines] and tile c of the columns of
+/// the streamed lines. `columns` holds one line per column; if `transposed`, it holds one line per streamed
+/// row and is transposed while it is loaded.
 template <bool transposed, typename T, typename Columns, int tiles, int taken_tiles>
 RT_DEVICE void add_streamed(rt::StationaryAcc<T> (&sums)[tiles],
                             const rt::StationaryAcc<T> (&factors)[taken_tiles], const Columns& columns,
@@ -330,8 +338,8 @@ RT_DEVICE void add_streamed(rt::StationaryAcc<T> (&sums)[tiles],
   }
 }
 
-/// Stores the first `count` elements. Rare path with short code: shifts out the lowest element in each
-/// iteration.
+/// Stores the first `count` elements of `from`. Rare case, so the code is short: each iteration shifts out
+/// the lowest element.
 template <typename T, int n>
 RT_DEVICE void store_some(T* to, const rt::Vec<T, n>& from, int count) {
   constexpr int kWords = static_cast<int>(n * sizeof(T) / 4), kBits = 8 * static_cast<int>(sizeof(T));
@@ -351,7 +359,7 @@ RT_DEVICE void store_some(T* to, const rt::Vec<T, n>& from, int count) {
   }
 }
 
-/// Writes every `step`-th tile of columns, from (first_row, first_column) on, to the rows of a head.
+/// Writes sums[t] to a head's array, at row first_row and column first_column + t * step * rt::kTile.
 template <int step = 1, typename T, int tiles>
 RT_DEVICE void write_rows(const rt::StationaryAcc<T> (&sums)[tiles], T* to, int64_t stride,
                           const Attention& spec, int first_row, int first_column) {
@@ -368,11 +376,11 @@ RT_DEVICE void write_rows(const rt::StationaryAcc<T> (&sums)[tiles], T* to, int6
   }
 }
 
-/// Earliest and latest document start among some queries.
+/// Earliest and latest document start (token in the sequence) among some queries.
 struct Starts {
   int minimum, maximum;
 };
-/// Returns the document starts of up to 64 queries within the sequence; uniform across the warp.
+/// Returns the range of document starts of up to 64 queries; equal in all lanes of the warp.
 RT_DEVICE Starts starts_of(const int32_t* starts, int first_query, int num_queries, int time) {
   if (starts == nullptr) return {0, 0};
   const int last = (first_query + num_queries < time ? first_query + num_queries : time) - 1;
@@ -389,7 +397,7 @@ RT_DEVICE Starts starts_of(const int32_t* starts, int first_query, int num_queri
   return {minimum, maximum};
 }
 
-/// Returns the document starts of a warp's fixed queries, from `first_query` on.
+/// Returns the document start of each of a warp's stationary queries, from `first_query` on.
 template <typename T>
 RT_DEVICE rt::PerStationary<T, int> starts_of_stationary(const int32_t* starts, int first_query, int time) {
   rt::PerStationary<T, int> result;
@@ -401,20 +409,21 @@ RT_DEVICE rt::PerStationary<T, int> starts_of_stationary(const int32_t* starts, 
   return result;
 }
 
-/// Tile of scores: rows of queries by columns of keys.
+/// Ranges of queries and keys of a tile of scores [query, key].
 struct ScoreTile {
   int first_query, num_queries, first_key, num_keys;
-  Starts starts;  ///< document starts of the queries
+  Starts starts;  ///< range of document starts of the queries
 
   RT_DEVICE int last_query() const { return first_query + num_queries - 1; }
   RT_DEVICE int last_key() const { return first_key + num_keys - 1; }
-  /// False if no query of the tile sees any of its keys.
+  /// False if no query of the tile sees any key of the tile.
   RT_DEVICE bool may_be_seen(const Attention& spec) const {
     if (spec.causal && first_key > last_query()) return false;
     if (spec.window > 0 && first_query - last_key() >= spec.window) return false;
     return first_query <= last_key() || starts.minimum <= last_key();
   }
-  /// Returns the tile of the next keys that may be seen; past the last key if there are none.
+  /// Returns the next tile of keys, for the same queries, that may be seen; first_key >= spec.time if there
+  /// is none.
   RT_DEVICE ScoreTile next(const Attention& spec) const {
     ScoreTile found = *this;
     do {
@@ -430,7 +439,8 @@ struct ScoreTile {
   }
 };
 
-/// Returns body(size of Slices) for the smallest padded size that holds the node's heads.
+/// Returns body(std::integral_constant) with the smallest supported padded head size that is at least
+/// head_size.
 template <typename Body>
 ir::Kernel with_head_size(int head_size, Body body) {
   if (head_size <= 32) return body(std::integral_constant<int, 32>());

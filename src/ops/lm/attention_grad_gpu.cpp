@@ -7,7 +7,7 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Computes QuerySums. One block per head of some tokens, one token per warp.
+/// Computes the QuerySums of all tokens and heads. One warp per token and head; blockIdx.y is the head.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     dot_heads(const T* out, const T* dout, const float* lse, QuerySums* sums, int64_t num_tokens, int heads,
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(threads) gradient_of_queries(BackwardArrays<T>
   RT_SHARED(shared, Block);
   const int sample = static_cast<int>(blockIdx.z) / B::kCount, head = static_cast<int>(blockIdx.y);
   const int part = static_cast<int>(blockIdx.z) % B::kCount * B::kSlice;
-  // Blocks of late queries, which see the most keys, start first.
+  // Blocks with the last queries start first, because with a causal mask those see the most keys.
   const int first_query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * B::kStationary;
   const BackwardHead<T> rows(arrays, spec, sample, head);
   BackwardBlock<T, head_size, false> block(shared, spec, part, rows.k);
@@ -57,16 +57,16 @@ __global__ void __launch_bounds__(threads) gradient_of_queries(BackwardArrays<T>
                           first_query + block.warp_fixed_row(), block.thread_output_column());
 }
 
-/// Iterates over tiles of queries, for each query head of a key head.
+/// Iterates over the tiles of queries of all query heads of a key head, from the last head to the first.
 struct QueryTiles {
   const Attention& spec;
   int first_head, first_query;
-  const int32_t* starts;  ///< of the sample, shared by all heads; or null
+  const int32_t* starts;  ///< document starts of the sample, equal for all heads; or null
   int head;
   ScoreTile tile;
 
   RT_DEVICE bool exists() const { return head >= first_head; }
-  /// Returns the first tile, from this one on, that may be seen.
+  /// Returns the first tile, from this one on, whose queries may see the block's keys.
   RT_DEVICE QueryTiles seen() const {
     QueryTiles found = *this;
     for (; found.exists(); --found.head) {
@@ -85,7 +85,7 @@ struct QueryTiles {
   }
 };
 
-/// Computes dk and dv of a key head, summed over its query heads one after another.
+/// Computes dk and dv of the block's keys of a key head, summed over the query heads in a fixed order.
 template <typename T, int head_size, int threads>
 __global__ void __launch_bounds__(threads) gradient_of_keys(BackwardArrays<T> arrays, Attention spec) {
   using B = Backward<T, head_size, true>;
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(threads) gradient_of_keys(BackwardArrays<T> ar
   const int part = static_cast<int>(blockIdx.z) % B::kCount * B::kSlice;
   const int first_head = static_cast<int>(blockIdx.y) * group;
   const int first_key = static_cast<int>(blockIdx.x) * B::kStationary;
-  // Vector registers are less scarce than scalar ones here.
+  // opaque_value() moves `part` to a vector register; scalar registers are scarce in this kernel.
   BackwardBlock<T, head_size, true> block(shared, spec, rt::opaque_value(part),
                                           BackwardHead<T>(arrays, spec, sample, first_head).q);
   block.begin({arrays, spec, sample, first_head}, first_key);

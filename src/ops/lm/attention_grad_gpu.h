@@ -5,16 +5,17 @@
 /// Shared code of the attention backward kernels.
 namespace hearth::ops {
 
-/// Column slices of the backward pass. One kernel computes dq: each block holds rows of q and streams tiles
-/// of keys. Another computes dk and dv: each block holds rows of k and streams tiles of queries. The rows a
-/// block holds are `fixed`, the streamed ones `taken`. Per tile: the products q k^T and dout v^T, then the
-/// sums over the taken rows.
-/// Two sums of 128 columns each, plus scores that are kept for another slice, exceed the register file.
+/// Column slices of the backward pass. One kernel computes dq: each block holds rows of q and dout
+/// (stationary) and streams tiles of k and v. The other kernel (of_keys) computes dk and dv: each block holds
+/// rows of k and v and streams tiles of q and dout. Per tile a block computes q k^T and dout v^T, converts
+/// them to factors (probabilities and gradients of scores), and adds factors * streamed rows to its sums.
+/// Slices of the second kernel are narrower for large heads: two sums of 128 columns each, plus the scores,
+/// exceed the register file.
 template <typename T, int head_size, bool of_keys>
 using BackwardSlices = Slices<T, head_size, sizeof(T) == 4 || (of_keys && head_size > 128) ? 64 : 128>;
 
-/// Per-query values that a block of keys needs of the queries it streams, in the order of a lane's elements:
-/// for each tile the elements of the lower half-warp, then the upper.
+/// Values of the streamed queries that a block of keys needs, in the order of a lane's elements: for each
+/// tile the elements of the lower half of the warp, then those of the upper half.
 template <int count>
 struct StreamedQueries {
   alignas(16) float lse[count];
@@ -25,14 +26,15 @@ struct StreamedQueries {
 template <typename T, int head_size, bool of_keys>
 struct Backward : BackwardSlices<T, head_size, of_keys> {
   using BackwardSlices<T, head_size, of_keys>::kSlice;
-  /// True if all columns are in shared memory at once; tiles are then copied before they are used.
+  /// True if shared memory holds all columns of a tile at once; the copy of a tile then starts one step
+  /// before its use.
   static constexpr bool kSingleSlice = sizeof(T) == 2 && BackwardSlices<T, head_size, of_keys>::kCount == 1;
-  /// True if a tile is copied asynchronously while another is processed (double buffering); lanes then also
-  /// load tiles transposed.
+  /// True if a tile is copied asynchronously while another is processed (double buffering). No transposed
+  /// copies are stored then; tiles are transposed while they are loaded from shared memory.
   static constexpr bool kDoubleBuffered = rt::kLoadsSlots<T> && kSingleSlice;
-  /// True if two warps share the same fixed rows, one side of which is in registers. Each computes the
-  /// factors of half of the taken rows, exchanges them through shared memory, and accumulates half of the
-  /// columns.
+  /// True if two warps (a pair) share the same stationary rows, with q or k in registers. Each warp computes
+  /// the factors of half of the streamed rows, exchanges them through shared memory, and accumulates half of
+  /// the columns.
   static constexpr bool kPairs = kSingleSlice && !kDoubleBuffered;
   static constexpr int kSharing = kPairs ? 2 : 1;
 
@@ -61,7 +63,7 @@ struct Backward : BackwardSlices<T, head_size, of_keys> {
   struct Fixed : FixedB {
     rt::Panels<T, kStationary, kSlice> fixed_a;
   };
-  /// Factors that the two warps of a pair exchange.
+  /// Shared memory for the factors that the two warps of a pair exchange.
   struct FactorA : FixedB {
     rt::Panels<T, kStationary, kStreamed> factors_a;
   };
@@ -77,7 +79,7 @@ struct Backward : BackwardSlices<T, head_size, of_keys> {
   static_assert(sizeof(Shared) <= rt::kSharedBytes);
 };
 
-/// Per query and head: logsumexp of the scores, and the dot product of out and dout.
+/// Values per query and head: logsumexp of the scores (lse), and the dot product of out and dout (delta).
 struct QuerySums {
   float lse, delta;
 };
@@ -88,7 +90,7 @@ struct BackwardArrays {
   const T* k;
   const T* v;
   const T* dout;
-  const QuerySums* sums;  ///< of all tokens, [heads, tokens]
+  const QuerySums* sums;  ///< [heads, batch * time]
   const int32_t* starts;
   const float* bias;
   T* dq;
@@ -96,7 +98,7 @@ struct BackwardArrays {
   T* dv;
 };
 
-/// Rows and sums of the sample, key head and query head that a block processes.
+/// Views of the arrays for the sample, query head and key head that a block processes.
 template <typename T>
 struct BackwardHead {
   HeadRows<T> q, k, v, dout;
@@ -121,7 +123,8 @@ inline constexpr rt::Side kStationarySide = rt::kStationarySide<rt::kPathOf<T>>;
 template <typename T>
 inline constexpr rt::Side kStreamedSide = rt::kStreamedSide<rt::kPathOf<T>>;
 
-/// Accumulates the contribution of one tile of taken rows to a block's sums.
+/// A block's state in the backward pass: accumulates the contributions of one tile of streamed rows after
+/// another. In names, `a` is q and k, `b` is dout and v.
 template <typename T, int head_size, bool of_keys>
 struct BackwardBlock {
   using B = Backward<T, head_size, of_keys>;
@@ -130,11 +133,11 @@ struct BackwardBlock {
   Shared& block;
   const Attention& spec;
   int part;
-  rt::PerStationary<T> lse, delta;  ///< of the fixed queries
+  rt::PerStationary<T> lse, delta;  ///< of the stationary queries
   rt::PerStationary<T, int> starts;
-  float streamed_lse, streamed_delta;  ///< of one taken query
+  float streamed_lse, streamed_delta;  ///< of the streamed query of this lane
   int streamed_start;
-  Move move;                           ///< copy of taken rows, for kPairs
+  Move move;                           ///< copy of streamed rows; used if kPairs
   typename Move::Held next_a, next_b;  ///< the next tile, in registers until it is stored to shared memory
   rt::StationaryAcc<T> sums_a[B::kOutTiles], sums_b[of_keys ? B::kOutTiles : 1];
   rt::StationaryFragment<T> held_a[B::kPairs ? B::kSliceTiles : 1];
@@ -142,14 +145,15 @@ struct BackwardBlock {
   RT_DEVICE BackwardBlock(Shared& shared, const Attention& of, int first_column, const HeadRows<T>& streamed)
       : block(shared), spec(of), part(first_column), move(streamed, static_cast<int>(threadIdx.x)) {}
 
-  /// First fixed row of this warp within the block.
+  /// Returns the index within the block of this warp's first stationary row.
   RT_DEVICE static int warp_fixed_row() { return rt::warp() / B::kSharing * rt::kTile; }
-  /// Index of this warp among the warps with the same fixed rows.
+  /// Returns the index of this warp among the warps with the same stationary rows.
   RT_DEVICE static int share() { return rt::warp() % B::kSharing; }
-  /// First column of this warp's sums; warps with the same fixed rows alternate tiles of columns.
+  /// Returns the first column of this warp's sums; warps with the same stationary rows alternate tiles of
+  /// columns.
   RT_DEVICE int thread_output_column() const { return part + share() * rt::kTile; }
 
-  /// Reads lse and delta of this warp's queries.
+  /// Reads lse, delta and document starts of this warp's stationary queries.
   RT_DEVICE void read_lse(const BackwardHead<T>& head, int first_query) {
     for (int i = 0; i < rt::PerStationary<T>::kCount; ++i) {
       const int local = rt::StationaryAcc<T>::stationary(rt::PerStationary<T>::element(i));
@@ -160,7 +164,7 @@ struct BackwardBlock {
     }
     starts = starts_of_stationary<T>(head.starts, first_query + warp_fixed_row(), spec.time);
   }
-  /// Loads the fixed rows, once for all tiles.
+  /// Loads the stationary rows, which stay for all tiles; with several slices, take() loads them instead.
   RT_DEVICE void begin(const BackwardHead<T>& head, int first_stationary) {
     if constexpr (B::kPairs) {
       hold(of_keys ? head.k : head.q, first_stationary);
@@ -175,8 +179,9 @@ struct BackwardBlock {
     copy_rows<B::kThreads>(block.fixed_a, of_keys ? head.k : head.q, first_stationary, slice, thread);
     copy_rows<B::kThreads>(block.fixed_b, of_keys ? head.v : head.dout, first_stationary, slice, thread);
   }
-  /// Starts the asynchronous copy of a tile of streamed rows, from row `first_streamed` on, to buffer number
-  /// % 2; process_copied(number) waits for it and computes with it.
+  /// Starts the copy of a tile of streamed rows, from row `first_streamed` on: asynchronously to buffer
+  /// number % 2 or, if kPairs, to registers. process_copied(number) waits for the copy and processes the
+  /// tile.
   RT_DEVICE void copy_async(const BackwardHead<T>& head, int first_streamed, int number) {
     if constexpr (B::kPairs) {
       load_streamed(head, first_streamed);
@@ -188,7 +193,7 @@ struct BackwardBlock {
       rt::end_copy_group();
     }
   }
-  /// Processes a tile whose copy was started by bring(); calls copy_next_async to start the next copy.
+  /// Processes a tile whose copy was started by copy_async(); calls copy_next_async() to start the next copy.
   template <typename Next>
   RT_DEVICE void process_copied(const BackwardHead<T>& head, const ScoreTile& tile, int number,
                                 Next copy_next_async) {
@@ -198,12 +203,12 @@ struct BackwardBlock {
       process_double_buffered(head, tile, number, copy_next_async);
     }
   }
-  /// Processes a tile, including its copy. With a single slice the fixed rows must already be in shared
-  /// memory.
+  /// Copies a tile to shared memory and processes it. With a single slice, begin() must have loaded the
+  /// stationary rows.
   RT_DEVICE void take(const BackwardHead<T>& head, const ScoreTile& tile) {
     constexpr int kThreads = B::kThreads;
     typename B::Tile& streamed = block.streamed[0];
-    // Vector registers are less scarce than scalar (per-wave) registers.
+    // opaque_value() moves these to vector registers; scalar (per-wave) registers are scarce in this kernel.
     const int first_stationary = rt::opaque_value(of_keys ? tile.first_key : tile.first_query);
     const int first_streamed = rt::opaque_value(of_keys ? tile.first_query : tile.first_key);
     const HeadRows<T>& taken_a = of_keys ? head.q : head.k;
@@ -268,14 +273,15 @@ struct BackwardBlock {
   }
   using FixedReader = rt::PanelReader<T, kStationarySide<T>>;
   using TakenReader = rt::PanelReader<T, kStreamedSide<T>>;
-  /// Returns a reader of the lines from `tile` on.
+  /// Returns a reader of shared memory tiles whose lines start at tile number `tile`.
   template <rt::Side side>
   RT_DEVICE static rt::PanelReader<T, side> reader_of(int tile, int lane) {
     rt::PanelReader<T, side> result(tile, lane);
     result.keep();
     return result;
   }
-  /// Computes this warp's half of a tile's factors and shares them with the other warp of the pair.
+  /// Computes this warp's half of a tile's factors and stores them to shared memory for the other warp of the
+  /// pair.
   RT_DEVICE void make_own_factors(const ScoreTile& part, const Bias& bias) {
     const ThreadIndex indices;
     const typename B::Tile& streamed = block.streamed[0];
@@ -297,7 +303,7 @@ struct BackwardBlock {
     put_factors(block.factors_a, products[0]);
     if constexpr (of_keys) put_factors(block.factors_b, dprobabilities[0]);
   }
-  /// Accumulates the pair's factors into this warp's columns.
+  /// Adds the factors of both warps of the pair times the streamed rows to this warp's columns of the sums.
   RT_DEVICE void add_pair(const ScoreTile& tile) {
     const ThreadIndex indices;
     const FixedReader local = reader_of<kStationarySide<T>>(warp_fixed_row() / rt::kTile, indices.lane);
@@ -309,7 +315,7 @@ struct BackwardBlock {
       add_exchanged(sums_a, block.factors_a, local, block.across_a, column, t);
     }
   }
-  /// Loads this warp's fixed rows into registers by way of panels that are not in use yet.
+  /// Loads this warp's stationary rows into registers (held_a), through fixed_b, which is not in use yet.
   RT_DEVICE void hold(const HeadRows<T>& from, int first_row) {
     copy_rows<B::kThreads>(block.fixed_b, from, first_row, 0, static_cast<int>(threadIdx.x));
     rt::sync_block();
@@ -319,7 +325,7 @@ struct BackwardBlock {
                                                                   rt::lane());
     rt::sync_block();
   }
-  /// Returns this warp's part of a tile: its fixed rows and one tile of the taken rows.
+  /// Returns the sub-tile of this warp's stationary rows and of tile `taken_tile` of the streamed rows.
   RT_DEVICE ScoreTile part_of(const ScoreTile& tile, int taken_tile) const {
     const int streamed = taken_tile * rt::kTile;
     return {.first_query = tile.first_query + (of_keys ? streamed : warp_fixed_row()),
@@ -334,7 +340,7 @@ struct BackwardBlock {
     move.read(next_b, of_keys ? head.dout : head.v, first_streamed, thread);
     if constexpr (of_keys) {
       if (thread >= B::kStreamed) return;
-      // In the order of StreamedQueries.
+      // Thread i reads the query whose values are element i of StreamedQueries.
       const int half = thread / rt::kLaneElements % 2, e = thread % rt::kLaneElements;
       const int local =
           thread / rt::kTile * rt::kTile + rt::StationaryAcc<T>::streamed(e, half * (rt::kWarp / 2));
@@ -357,7 +363,8 @@ struct BackwardBlock {
       block.queries.starts[thread] = streamed_start;
     }
   }
-  /// Returns the sums of the lane's element e, whose taken query is number `query` of the tile.
+  /// Returns the QuerySums of the lane's element e, which belongs to streamed query number `query` of the
+  /// tile.
   RT_DEVICE QuerySums sums_of_streamed(int e, int query, int lane) const {
     if constexpr (B::kPairs) {
       const int offset = share() * rt::kTile + lane / (rt::kWarp / 2) * rt::kLaneElements + e;
@@ -380,7 +387,7 @@ struct BackwardBlock {
                 run);
     });
   }
-  /// sums += factors of tile t of the taken rows * those rows.
+  /// Adds to `sums` the product of the factors of tile t of the streamed rows and those rows.
   RT_DEVICE void add_exchanged(rt::StationaryAcc<T> (&sums)[B::kOutTiles],
                                const rt::Panels<T, B::kStationary, B::kStreamed>& factors,
                                const FixedReader& local, const rt::Panels<T, B::kSlice, B::kStreamed>& across,
@@ -409,7 +416,7 @@ struct BackwardBlock {
     const ScoreKind score_kind = score_kind_of(spec, bias);
     const bool masked = !tile.is_seen(spec);
     if constexpr (B::kSingleSlice) {
-      // Per-element branches cost more than three copies of the code.
+      // Three specialized versions of the code cost less than branches per element.
       if (score_kind != ScoreKind::none)
         return make_factors(products, dprobabilities, bias, tile, lane, score_kind, Constant<true>());
       if (masked)
@@ -418,16 +425,16 @@ struct BackwardBlock {
       return make_factors(products, dprobabilities, bias, tile, lane, Constant<ScoreKind::none>(),
                           Constant<false>());
     } else {
-      // The masks of many elements need registers, which cost more than branches.
+      // Checked per element: precomputed masks of many elements would need too many registers.
       make_factors(products, dprobabilities, bias, tile, lane, score_kind, masked);
     }
   }
-  /// Turns dprobabilities into probabilities, and products into the gradients of the products.
+  /// Converts dprobabilities to probabilities, and products to the gradients of the products, in place.
   template <typename Kind, typename Masked>
   RT_DEVICE void make_factors(rt::StationaryAcc<T> (&products)[B::kTilesPerWarp],
                               rt::StationaryAcc<T> (&dprobabilities)[B::kTilesPerWarp], const Bias& bias,
                               const ScoreTile& tile, int lane, Kind score_kind, Masked masked) {
-    // The tile of a pair contains only this warp's rows.
+    // If kPairs, `tile` starts at this warp's first stationary row, otherwise at the block's.
     const int local = B::kPairs ? 0 : warp_fixed_row();
     const int first_stationary = (of_keys ? tile.first_key : tile.first_query) + local;
     RT_UNROLL
@@ -447,7 +454,7 @@ struct BackwardBlock {
           if constexpr (of_keys) start = start_of_streamed(e, streamed, lane);
           if (!spec.sees(query, key, start)) probability = 0;
         }
-        // Skips masked elements instead of multiplying by zero, because they may be NaN.
+        // Masked elements become 0 without a multiplication, because the factors may be NaN.
         products[t].at[e] =
             probability == 0 ? 0.0F : probability * (dprobabilities[t].at[e] - sums.delta) * score.slope;
         dprobabilities[t].at[e] = probability;

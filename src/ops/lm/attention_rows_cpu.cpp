@@ -9,8 +9,8 @@
 namespace hearth::cpu {
 namespace {
 
-/// Software prefetch distance in rows: the hardware prefetcher does not follow short rows with a large
-/// stride.
+/// Distance in rows of software prefetches, needed because the hardware prefetcher does not follow short rows
+/// with a large stride.
 constexpr int64_t kPrefetchRows = 12;
 
 HEARTH_CLONES void copy_rows(const float* in, int64_t in_row, float* out, int64_t out_row, int64_t rows,
@@ -23,7 +23,7 @@ HEARTH_CLONES void copy_rows(const float* in, int64_t in_row, float* out, int64_
   }
 }
 
-/// Copies rows of a panel, whose width is a compile-time constant.
+/// Copies rows of kPanel floats to a panel; the constant width lets the compiler unroll the copy.
 HEARTH_CLONES void copy_panel(const float* in, int64_t in_row, float* out, int64_t rows) {
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t c = 0; c < kPanel; ++c) out[r * kPanel + c] = in[r * in_row + c];

@@ -6,7 +6,8 @@
 
 namespace hearth::ops {
 
-/// Token layout of an axes_rope_table: each sample has `text` tokens, then height * width patches.
+/// Token layout of an axes_rope_table: each sample has `text` text tokens, then height * width image patches,
+/// row by row.
 template <typename Int>
 struct AxesTokens {
   Int text, height, width;
@@ -14,7 +15,7 @@ struct AxesTokens {
 
   /// Returns the number of tokens per sample.
   HEARTH_FORMULA Int per_sample() const { return text + height * width; }
-  /// Returns coordinate `axis` of a token of a sample.
+  /// Returns coordinate number `axis` of a token; `token` is its index within the sample.
   HEARTH_FORMULA Int coordinate(Int token, Int axis) const {
     const Int row_axis = num_axes == 2 ? 0 : 1;
     if (token < text) return axis == 3 ? token : 0;

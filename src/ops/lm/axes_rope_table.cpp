@@ -15,7 +15,7 @@ AxesTokens<int64_t> tokens_of(const NodeView& node) {
           .num_axes = std::ssize(node.attrs.list("axes"))};
 }
 
-/// Axis and frequency of a RoPE pair.
+/// A pair of elements that RoPE rotates: the coordinate axis and the frequency of its angle.
 struct Pair {
   int64_t axis;
   double frequency;
@@ -51,7 +51,7 @@ Inferred infer(const NodeView& node) {
   return {.out = {f32_type({batch * tokens.per_sample(), sum})}, .error = ""};
 }
 
-/// Precomputed cos and sin of every coordinate's angles; all samples share them.
+/// Table of cos and sin for every coordinate value and pair; equal for all samples.
 class Angles {
  public:
   explicit Angles(const NodeView& node) : tokens_(tokens_of(node)) {

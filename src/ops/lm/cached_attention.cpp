@@ -24,7 +24,8 @@ struct Spec {
   int64_t kv_width() const { return kv_heads * head_size; }
   /// Returns the first column of a head's keys within a slot.
   int64_t kv_column(int64_t head) const { return head * kv_heads / heads * head_size; }
-  /// Returns the slots that the token at `position` sees; empty for a position outside of the cache.
+  /// Returns the range of cache slots that the token at `position` attends to; empty for a position outside
+  /// of the cache.
   Range seen(int64_t position) const {
     if (position < 0 || position >= slots) return {0, 0};
     return {window > 0 ? std::max<int64_t>(0, position - window + 1) : 0, position + 1};
@@ -56,7 +57,7 @@ Inferred infer(const NodeView& node) {
   return {.out = {q, slots, slots}, .error = ""};
 }
 
-/// Copies the rows of new tokens to their cache slots.
+/// Copies the keys or values of new tokens to their cache slots.
 void store(const Spec& spec, const float* rows, const int32_t* positions, float* cache) {
   for (int64_t t = 0; t < spec.tokens; ++t) {
     if (spec.seen(positions[t]).size() == 0) continue;
@@ -64,7 +65,8 @@ void store(const Spec& spec, const float* rows, const int32_t* positions, float*
   }
 }
 
-/// Attention of one token in one head; `weights` has room for one score per slot.
+/// Computes the attention of one token in one head over the slots `seen`; `weights` is scratch with a float
+/// per slot.
 void attend(const Spec& spec, Range seen, const float* query, const float* keys, const float* values,
             float* weights, float* out) {
   std::fill_n(out, spec.head_size, 0.0F);

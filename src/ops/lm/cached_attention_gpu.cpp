@@ -1,7 +1,7 @@
-// Attention with a KV cache on a GPU, for decoding one or a few tokens. A token's head has too little work to
-// fill a GPU, so its slots are divided over several warps (split-KV, as in Flash-Decoding): each computes an
-// online softmax over its slots, and a second kernel merges the partial results. A first kernel writes the
-// new keys and values to the cache.
+// Attention with a KV cache on a GPU, for decoding one or a few tokens. A head of a single token has too
+// little work to fill a GPU, so its cache slots are divided among several warps (split-KV, as in
+// Flash-Decoding). Three kernels: the first writes the new keys and values to the cache; the second computes
+// an online softmax per warp over the warp's slots; the third merges the partial results.
 #include "ops/formula.h"
 #include "ops/gpu_support.h"
 #include "ops/lm/lm.h"
@@ -12,25 +12,25 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Minimum number of warps per launch, if there are enough slots for them.
+/// Target number of warps per launch, reached if there are enough slots.
 constexpr int64_t kWantedWarps = 4096;
 /// Minimum number of slots per warp.
 constexpr int64_t kWarpSlots = 16;
-/// Output columns per lane and pass; wider heads take several passes.
+/// Output columns per lane and pass; heads wider than kPassColumns are processed in several passes.
 constexpr int kLaneElements = 4;
 constexpr int kPassColumns = kLaneElements * rt::kWarp;
 
 struct Spec {
   int64_t tokens, slots, heads, kv_heads, head_size, window;
   float scale, softcap;
-  int64_t parts;  ///< warps per row (a token's head), each with a share of its slots: split-KV
+  int64_t parts;  ///< split-KV: number of warps that divide the slots of a row (a head of a token)
 
   HEARTH_FORMULA int64_t rows() const { return tokens * heads; }
   HEARTH_FORMULA int64_t kv_width() const { return kv_heads * head_size; }
   /// Returns the first column of a head's keys within a slot.
   HEARTH_FORMULA int64_t kv_column(int64_t head) const { return head * kv_heads / heads * head_size; }
   HEARTH_FORMULA bool in_cache(int64_t position) const { return position >= 0 && position < slots; }
-  /// Returns the first slot that the token at `position` sees.
+  /// Returns the first slot that the token at `position` attends to.
   HEARTH_FORMULA int64_t first_seen(int64_t position) const {
     return window > 0 && position >= window ? position - window + 1 : 0;
   }
@@ -49,8 +49,8 @@ Spec spec_of(const NodeView& node) {
   return spec;
 }
 
-/// Writes keys and values to the cache. One block per token; of several tokens at one position the last is
-/// kept.
+/// Writes keys and values to the cache. One block per token; if several tokens have the same position, the
+/// last one is stored.
 __global__ void __launch_bounds__(kBlockThreads)
     store(const float* k, const float* v, const int32_t* positions, float* keys, float* values, Spec spec) {
   const int64_t token = blockIdx.x, slot = positions[token];
@@ -64,8 +64,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-/// Partial results of split-KV attention in the workspace. Each part has its largest score, the sum of its
-/// weights exp(score - largest), and the weighted sum of values.
+/// Partial results of split-KV attention in the workspace. Each part of a row has its largest score, the sum
+/// of its weights exp(score - largest), and its sum of values times weights.
 struct Parts {
   float *largest, *sums, *weighted;
   Parts(const Spec& spec, std::byte* base) : largest(reinterpret_cast<float*>(base)) {
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-/// Merges the parts of a row. One block per row.
+/// Computes the output of each row from the partial results of its parts. One block per row.
 __global__ void __launch_bounds__(kBlockThreads) merge(float* out, Spec spec, Parts parts) {
   const int64_t row = blockIdx.x, first = row * spec.parts;
   float largest = -3.4e38F, sum = 0;

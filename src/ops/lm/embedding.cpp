@@ -52,7 +52,8 @@ Kernel kernel(const NodeView& node) {
   return {.run = run};
 }
 
-/// Columns per thread, each summed over all tokens: the order does not depend on the number of threads.
+/// Number of columns per task of the gradient. A task sums its columns over all tokens, so that the order of
+/// sums does not depend on the number of threads.
 constexpr int64_t kStrip = 16;
 
 Kernel grad_kernel(const NodeView& node) {
@@ -81,8 +82,8 @@ Kernel grad_kernel(const NodeView& node) {
   return {.run = run};
 }
 
-/// Calls body(element of the output, element of the table) for every column of each token whose id is in the
-/// table.
+/// Calls body(element index in the output, element index in the table) for every column of each token whose
+/// id is a row of the table.
 template <typename Body>
 void for_known(const std::vector<double>& ids, double rows, size_t width, Body body) {
   for (size_t i = 0; i < ids.size(); ++i) {

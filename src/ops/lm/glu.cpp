@@ -20,7 +20,7 @@ Gate gate_of(const Attrs& attrs) {
 }
 
 /// gelu_tanh(x) = x (1 + tanh u) / 2 = x sigmoid(2 u) with u = sqrt(2 / pi) (x + 0.044715 x^3) (arXiv
-/// 1606.08415): 2 u and its derivative.
+/// 1606.08415). twice_u() returns 2 u, twice_slope() its derivative.
 template <typename T>
 constexpr T kTwice = T(2) * std::numbers::sqrt2_v<T>* std::numbers::inv_sqrtpi_v<T>;
 template <typename T>
@@ -32,13 +32,13 @@ inline T twice_slope(T x) {
   return kTwice<T> * (T(1) + T(0.134145) * x * x);
 }
 
-/// Value x s(x) of a gated activation, and its derivative.
+/// Value and derivative of an activation of the form x s(x) (silu, gelu_tanh, gelu).
 template <typename T>
 struct Gated {
   T value;
   T slope;
 };
-/// Sigmoid gates: s = 1 / (1 + e), e = exp(-z(x)), so ds/dx = s (1 - s) z'(x).
+/// Returns x s(x) and its derivative for s = sigmoid(z(x)), given e = exp(-z(x)) and slope_of_z = z'(x).
 template <typename T>
 inline Gated<T> sigmoid_gate(T x, T e, T slope_of_z) {
   const T s = T(1) / (T(1) + e);

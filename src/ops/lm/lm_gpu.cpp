@@ -10,7 +10,8 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Copies the rows of ids. One block per token; an id outside of the table gives NaN.
+/// Copies the row of each token's id from the table. One block per token; an id outside of the table yields
+/// NaN.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     look_up(const int32_t* ids, const T* table, T* out, int64_t rows, int64_t width) {
@@ -20,14 +21,14 @@ __global__ void __launch_bounds__(kBlockThreads)
     out[token * width + c] = known ? table[id * width + c] : rt::from_float<T>(nanf(""));
 }
 
-/// Maximum number of blocks. The table's rows are distributed over the gridDim.y blocks of a grid column (a
-/// power of two): row r belongs to block r % gridDim.y.
+/// Maximum number of blocks of the embedding gradient. The table's rows are distributed over blockIdx.y: row
+/// r belongs to block r % gridDim.y, where gridDim.y is a power of two.
 constexpr int64_t kTableBlocks = 1024;
-/// Columns per thread, if the width is divisible by it.
+/// Columns per thread if the table's width is a multiple of it; otherwise a thread has one column.
 constexpr int kTableColumns = 4;
 
-/// Sums the gradients of a block's table rows in `n` columns per thread. Without atomics: each element
-/// belongs to one thread, which sums in the order of the tokens.
+/// Sums the gradients of a block's table rows, with `n` columns per thread. Uses no atomics: each element
+/// belongs to one thread, which adds in the order of the tokens, so that results are reproducible.
 template <int n, typename T>
 RT_DEVICE void sum_rows(const int32_t* ids, const T* dy, float* table, int64_t tokens, int64_t rows,
                         int64_t width) {
@@ -72,8 +73,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-/// Head layout of RoPE: rotates element i of a head with element i + len (or 2i with 2i + 1) and copies the
-/// elements after the pairs.
+/// Head layout of RoPE: the first 2 * len elements of a head are pairs (i, i + len), or (2i, 2i + 1) if
+/// interleaved; the elements after the pairs are copied.
 struct Heads {
   int64_t width;  ///< elements per token
   int64_t size;   ///< elements per head
@@ -98,8 +99,8 @@ __global__ void __launch_bounds__(kBlockThreads)
     to[e + heads.len] = rt::from_float<T>(b * cosine + a * sine);
   }
 }
-/// Applies interleaved RoPE. Each thread processes two adjacent elements, either a pair or copied ones; the
-/// second is missing at the end of an odd head.
+/// Applies interleaved RoPE. Each thread processes two adjacent elements: a pair to rotate, or two elements
+/// to copy. At the end of a head of odd size there is only one.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     apply_rope_interleaved(const T* x, const float* table, T* y, Heads heads) {
@@ -131,7 +132,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-/// Value and derivative of a gated activation x s(x).
+/// Activation of a glu, of the form x s(x). gated() returns its value and derivative.
 enum class Gate : int { silu, gelu_tanh, gelu };
 struct Gated {
   float value;

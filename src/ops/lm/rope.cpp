@@ -9,7 +9,7 @@
 namespace hearth::ops {
 namespace {
 
-/// The angle is rounded to f32 as in Hugging Face, which at position 4096 changes it by 1e-4.
+/// Returns the angle, rounded to f32 as in Hugging Face; at position 4096 the rounding changes it by 1e-4.
 double angle(double position, double frequency) {
   return static_cast<double>(static_cast<float>(position) * static_cast<float>(frequency));
 }
@@ -68,7 +68,8 @@ struct Heads {
   int64_t len;    ///< rotated pairs per head
   bool inverse;
   bool interleaved;
-  /// Distance between the elements of a pair, and between the first elements of adjacent pairs.
+  /// Returns the distance between the two elements of a pair; step() returns that between the first elements
+  /// of consecutive pairs.
   int64_t apart() const { return interleaved ? 1 : len; }
   int64_t step() const { return interleaved ? 2 : 1; }
 };
@@ -100,7 +101,7 @@ inline __attribute__((always_inline)) void rotate_head(const Heads& heads, const
                                                        const float* in, float* out) {
   const int64_t len = heads.len, apart = step == 1 ? len : 1;
   const float sign = heads.inverse ? -1.0F : 1.0F;
-// `out` may alias `in`, because pairs are independent.
+// Ignores possible aliasing in vectorization: `out` may be `in`, but pairs are independent.
 #ifndef __clang__
 #pragma GCC ivdep
 #endif

@@ -10,8 +10,8 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Frequencies passed as kernel parameters. Heads of more than 2 * kMaxFrequencies elements need several
-/// launches.
+/// Frequencies of one launch, passed as a kernel parameter. Heads of more than 2 * kMaxFrequencies elements
+/// need several launches.
 struct Frequencies {
   static constexpr int kMaxFrequencies = 256;
   int count;
@@ -19,8 +19,8 @@ struct Frequencies {
   float long_frequencies[kMaxFrequencies];
 };
 
-/// Positions that select the set of frequencies: the context is long if one of them is `original` or more;
-/// without positions it is short.
+/// Positions that select the set of frequencies: the long ones if any position is `original` or more; the
+/// short ones if count is 0.
 struct Reach {
   const int32_t* positions;
   int64_t count;
@@ -77,7 +77,7 @@ ir::Kernel rope_table_gpu(const NodeView& node) {
   return {.run = run};
 }
 
-/// Axis and frequency of each pair, as many as fit in the parameters of one launch.
+/// Axis and frequency of the RoPE pairs of one launch, passed as a kernel parameter.
 struct AxisPairs {
   static constexpr int kMaxFrequencies = 128;
   int count;

@@ -24,7 +24,8 @@ Rows rows_of(const NodeView& node) {
   return {.dtype = x.dtype, .count = num_rows(x.shape), .width = x.shape.back()};
 }
 
-/// True if fewer than `count` elements of the row precede element i; among equal elements the first precedes.
+/// True if element i is one of the `count` largest elements of the row; of equal elements, the first ones are
+/// selected.
 template <typename T>
 bool is_chosen(const T* row, int64_t width, int64_t i, int64_t count) {
   int64_t before = 0;

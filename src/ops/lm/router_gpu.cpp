@@ -7,8 +7,8 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Marks the `wanted` largest elements of each row. One thread per element counts the elements of its row
-/// that precede it; among equal elements the first precedes.
+/// Sets y to 1 for the `wanted` largest elements of each row, otherwise to 0; of equal elements, the first
+/// ones are selected. Each thread counts the elements that precede its element in descending order.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     choose(const T* x, T* y, int64_t count, int64_t width, int64_t wanted) {
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     y[i] = rt::from_float<T>(rt::to_float(x[i]) * rt::to_float(factors[i / width]));
 }
 
-/// Dot product of each row. One block per row.
+/// Computes the dot product of each row of a with that of b. One block per row.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads) dot_rows(const T* a, const T* b, T* y, int64_t width) {
   const int64_t at = static_cast<int64_t>(blockIdx.x) * width;
