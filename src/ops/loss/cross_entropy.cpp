@@ -10,7 +10,7 @@ namespace {
 
 constexpr auto kNan = std::numeric_limits<float>::quiet_NaN();
 
-/// Indices of the inputs of both ops.
+/// Indices of the inputs of softmax_cross_entropy and of its gradient.
 struct LossIn {
   enum : size_t { logits, labels, class_weights };
 };
@@ -18,7 +18,8 @@ struct LossGradIn {
   enum : size_t { logits, labels, dlosses, class_weights };
 };
 
-/// Weight of a row by its label: 0 for `ignore`, NaN for an invalid label.
+/// Weights of the loss by label: 0 for the label `ignore`, NaN for an invalid label, otherwise the class
+/// weight (default 1).
 struct LabelWeights {
   int64_t num_classes;
   bool ignores;
@@ -31,7 +32,7 @@ struct LabelWeights {
     if (label < 0 || label >= num_classes) return std::numeric_limits<double>::quiet_NaN();
     return class_weight(static_cast<size_t>(label));
   }
-  /// Returns the weight of a label; `class_weights` may be null.
+  /// Returns the weight of a label; `class_weights` [num_classes] may be null.
   float of(int64_t label, const float* class_weights) const {
     return static_cast<float>(of(label, [&](size_t k) {
       return class_weights == nullptr ? 1.0 : static_cast<double>(class_weights[k]);
@@ -73,7 +74,8 @@ const float* class_weights_of(const KernelArgs& args, size_t index) {
   return args.in.size() > index ? args.input<float>(index) : nullptr;
 }
 
-/// Label smoothing: the target is (1 - s) at the label plus s / K everywhere (arXiv 1512.00567).
+/// Returns the kernel of the losses. With label smoothing s, the target probability is s / K for each of the
+/// K classes, plus 1 - s for the label (arXiv 1512.00567).
 Kernel kernel(const NodeView& node) {
   const RowBlocks all(node.in_type(0));
   const LabelWeights weights = weights_of(node);
@@ -97,7 +99,8 @@ Kernel kernel(const NodeView& node) {
   });
 }
 
-/// Subtracts the smoothed targets from rows of factor * softmax.
+/// Subtracts factor * smoothed target from `rows`, which are factor * softmax; sets rows to 0 for ignored
+/// labels and to NaN for invalid ones.
 void subtract_targets(const LabelWeights& weights, const RowBlocks::Block& block, const int32_t* labels,
                       float* rows) {
   const auto s = static_cast<float>(weights.smoothing), num = static_cast<float>(block.width);
@@ -132,7 +135,7 @@ Kernel grad_kernel(const NodeView& node) {
   });
 }
 
-/// Calls row(r, index of its first element, label, weight, logsumexp) for each row.
+/// Calls row(r, pointer to its logits, label, weight, logsumexp of its logits) for each row.
 template <typename Row>
 void reference_rows(const ReferenceArgs& args, size_t class_weights, Row row) {
   const LabelWeights weights = weights_of(args.node);

@@ -14,9 +14,10 @@ struct Rows {
   bool ignores;
   int ignore;
   const int32_t* labels;
-  const float* class_weights;  ///< or null
+  const float* class_weights;  ///< [width], or null
 
-  /// Returns 0 for `ignore`, NaN for an invalid label.
+  /// Returns the weight of a label: 0 for `ignore`, NaN for an invalid label, otherwise the class weight
+  /// (default 1).
   RT_DEVICE float weight_of(int label) const {
     if (ignores && label == ignore) return 0;
     if (label < 0 || label >= width) return nanf("");
@@ -77,7 +78,7 @@ Rows rows_of(const NodeView& node) {
           .labels = nullptr,
           .class_weights = nullptr};
 }
-/// Returns rows with the arrays of a run.
+/// Returns `rows` with the array pointers set from a run's arguments.
 Rows bound(Rows rows, const KernelArgs& args, size_t class_weights) {
   rows.labels = input_of<int32_t>(args, 1);
   if (args.in.size() > class_weights) rows.class_weights = input_of<float>(args, class_weights);

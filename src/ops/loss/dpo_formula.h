@@ -7,13 +7,13 @@
 
 namespace hearth::ops {
 
-/// Arithmetic of dpo_loss for one pair. In double, because it subtracts large log-probabilities of similar
-/// size.
+/// Arithmetic of dpo_loss for one pair of answers {chosen, rejected}. Uses double, because it subtracts large
+/// log-probabilities of similar size.
 struct DpoFormula {
   double beta, smoothing;
 
-  /// Returns beta times the log-ratio margin: how much more than the reference the policy prefers the chosen
-  /// answer.
+  /// Returns beta times the margin of the log-ratios: log(policy / reference) of the chosen answer minus that
+  /// of the rejected answer. Log-probabilities of pair i are elements 2 i (chosen) and 2 i + 1.
   template <typename T>
   HEARTH_FORMULA double margin(const T* logps, const T* reference, int64_t pair) const {
     return beta * (gain(logps, reference, 2 * pair) - gain(logps, reference, 2 * pair + 1));
@@ -22,7 +22,8 @@ struct DpoFormula {
     const double rest = std::log1p(std::exp(-std::fabs(x)));
     return (1 - smoothing) * (x < 0 ? -x : 0.0) + smoothing * (x > 0 ? x : 0.0) + rest;
   }
-  /// Returns the derivative of the loss with respect to the log-probability of the chosen answer.
+  /// Returns the derivative of the loss with respect to the policy's log-probability of the chosen answer,
+  /// for margin x.
   HEARTH_FORMULA double slope(double x) const { return beta * (1 / (1 + std::exp(-x)) - (1 - smoothing)); }
 
  private:

@@ -1,8 +1,8 @@
-// Fused LM head and cross-entropy. The logits (tokens x vocabulary) are the largest array of a step, and are
-// never needed all at once. For a chunk of tokens the head computes logits, softmax, loss and, from the same
-// values, the gradient of the logits, which two matmuls turn into the gradients of the hidden states and of
-// the weight; then the next chunk reuses the memory. If losses and gradients are computed separately, the
-// softmax is recomputed tile by tile from lse, the logarithm of each token's sum of exponentials.
+// Fused LM head and cross-entropy. The logits (tokens x vocabulary) would be the largest array of a step, so
+// they are computed for one chunk of tokens at a time, in memory that the next chunk reuses: logits, softmax,
+// loss, and the gradient of the logits, from which two matmuls compute the gradients of the hidden states x
+// and of the weight. If losses and gradients are computed separately, the softmax is recomputed tile by tile
+// from lse, the logarithm of each token's sum of exponentials.
 #include "ops/loss/head_cpu.h"
 
 #include <algorithm>
@@ -21,9 +21,9 @@ namespace {
 
 using Task = HeadSpec::Task;
 
-/// Rows of the vocabulary per tile: their logits for a chunk stay in the L2 cache.
+/// Number of vocabulary rows per tile: the logits of a tile for a chunk of tokens stay in the L2 cache.
 constexpr int64_t kTileRows = kRowBlock;
-/// Minimum number of vocabulary rows per part; each part has separate sums.
+/// Minimum number of vocabulary rows per part. The vocabulary is split into parts with separate partial sums.
 constexpr int64_t kMinPartRows = 16;
 
 HEARTH_CLONES void max_with(const float* row, float* row_max, int64_t count) {
@@ -32,16 +32,16 @@ HEARTH_CLONES void max_with(const float* row, float* row_max, int64_t count) {
 
 /// Workspace layout, in floats. Logits are stored transposed: [vocab][chunk].
 struct Layout {
-  bool pairs;  ///< true if matmuls use pairs of bf16, to which cotangents of logits are rounded
-  // Offsets in floats of arrays in the workspace, unless stated otherwise.
+  bool pairs;  ///< true if matmuls multiply pairs of bf16; gradients of logits are then rounded to bf16
+  // Members without a comment are offsets in floats of arrays in the workspace.
   int64_t chunk;      ///< number of tokens of a full chunk
-  int64_t logit_row;  ///< row stride of logits
+  int64_t logit_row;  ///< row stride of logits, in floats
   int64_t tokens = 0, x = 0, x_panels = 0, x_columns = 0, lse = 0, factor = 0, of_label = 0, logits = 0;
   int64_t parts = 0, threads = 0, total = 0;
-  int64_t dx = 0, row_max = 0, sum = 0;                               ///< per part
-  int64_t tile = 0, weight = 0, packed = 0, panel = 0, next_max = 0;  ///< per thread
+  int64_t dx = 0, row_max = 0, sum = 0;                               ///< offsets within a part's workspace
+  int64_t tile = 0, weight = 0, packed = 0, panel = 0, next_max = 0;  ///< offsets within a thread's workspace
   int64_t x_rows = 0;                      ///< rows of x in bf16, two adjacent tokens in each 32-bit word
-  int64_t rounded = 0, rounded_pairs = 0;  ///< per thread: a tile's cotangents in bf16
+  int64_t rounded = 0, rounded_pairs = 0;  ///< per thread: a tile's gradients of logits in bf16
   int64_t num_parts = 0, part_floats = 0, thread_floats = 0;
 
   explicit Layout(const HeadSpec& s) {
@@ -101,7 +101,7 @@ struct Layout {
   }
 };
 
-/// A run of Head over all chunks.
+/// One call of Head::run(): processes all chunks of tokens.
 class HeadRun {
  public:
   HeadRun(const HeadSpec& spec, const Head::Arrays& arrays, std::byte* workspace, ThreadPool& threads)
@@ -126,7 +126,7 @@ class HeadRun {
   }
 
  private:
-  /// Lists the tokens that have a label, and zeroes the outputs of the others.
+  /// Lists the tokens that have a label (>= 0), and zeroes the outputs of the other tokens.
   void list_tokens() {
     for (int64_t t = 0; t < s_.tokens; ++t) {
       if (arrays_.labels[t] >= 0) {
@@ -141,10 +141,10 @@ class HeadRun {
     }
   }
 
-  /// Returns the token of row r of this chunk.
+  /// Returns the token index of row r of the current chunk.
   int64_t token(int64_t r) const { return tokens_[first_ + r]; }
 
-  /// Gathers the chunk's rows into adjacent rows, and packs them into panels for the matmuls.
+  /// Copies the rows of x of the chunk's tokens to adjacent rows, and packs them into panels for the matmuls.
   void gather() {
     float* x = base_ + layout_.x;
     const int64_t width = layout_.pairs ? s_.width / 2 : s_.width;
@@ -170,11 +170,12 @@ class HeadRun {
 
   size_t row_bytes() const { return static_cast<size_t>(s_.width * dtype_bytes(s_.x)); }
 
-  /// Returns the number of words on the reduction axis of a sum over the chunk's tokens: tokens, or pairs of
-  /// tokens.
+  /// Returns the number of 32-bit words on the reduction axis of a matmul over the chunk's tokens: a word
+  /// holds one token or, with pairs, two.
   int64_t num_terms() const { return layout_.pairs ? (rows_ + 1) / 2 : rows_; }
 
-  /// Packs the chunk as the right operand of the weight's gradient; an odd last token is paired with zeros.
+  /// Packs the chunk's x as the right operand of the weight gradient. With pairs, an odd last token is paired
+  /// with zeros.
   void pack_columns(float* x) {
     float* columns = base_ + layout_.x_columns;
     if (!layout_.pairs) return pack_panels(DType::f32, x, rows_, s_.width, false, columns, nullptr, threads_);
@@ -191,7 +192,7 @@ class HeadRun {
     return base_ + layout_.parts + part * layout_.part_floats + at;
   }
 
-  /// Rows [first, first + count) of the vocabulary, and their logits for the chunk.
+  /// Vocabulary rows [first, first + count), and their logits [count][logit_row] for the chunk's tokens.
   struct Tile {
     int64_t first;
     int64_t count;
@@ -199,7 +200,7 @@ class HeadRun {
     const float* weight;  ///< f32, or pairs of bf16
   };
 
-  /// Calls body(tile) for the tiles of a part of the vocabulary.
+  /// Calls body(tile) for each tile of a part of the vocabulary.
   template <typename Body>
   void for_tiles(int64_t part, int thread, Body body) const {
     const Range rows = split_range(s_.vocab, static_cast<int>(layout_.num_parts), static_cast<int>(part));
@@ -233,7 +234,7 @@ class HeadRun {
       simd().cap_max(tile.logits + v * layout_.logit_row, rows_, s_.softcap);
   }
 
-  /// Calls body(row, logit of its label) for the rows of the chunk whose label is in the tile.
+  /// Calls body(r, logit of the label) for each row r of the chunk whose label is in the tile.
   template <typename Body>
   void for_labels(const Tile& tile, Body body) const {
     for (int64_t r = 0; r < rows_; ++r) {
@@ -242,7 +243,7 @@ class HeadRun {
     }
   }
 
-  /// Computes the losses of the chunk, and lse for its gradients.
+  /// Computes the losses and lse of the chunk's tokens.
   void measure() {
     float* of_label = base_ + layout_.of_label;
     std::fill_n(of_label, rows_, std::numeric_limits<float>::quiet_NaN());
@@ -263,7 +264,8 @@ class HeadRun {
     }
   }
 
-  /// Rescales the sums to the tile's maximum, then adds the tile's exponentials (online softmax).
+  /// Updates a part's running maxima with a tile of logits, rescales its sums to them, then adds the tile's
+  /// exponentials (online softmax).
   void add_to_sums(int64_t part, int thread, const Tile& tile) const {
     float* row_max = of_part(part, layout_.row_max);
     float* sum = of_part(part, layout_.sum);
@@ -289,7 +291,7 @@ class HeadRun {
     return static_cast<float>(static_cast<double>(row_max) + std::log(sum));
   }
 
-  /// Adds the chunk's gradient to dweight and writes its dx.
+  /// Adds the chunk's contribution to dweight and writes the chunk's rows of dx.
   void differentiate() {
     threads_.run_tasks(layout_.num_parts, s_.num_threads, [&](int64_t part, int thread) {
       std::fill_n(of_part(part, layout_.dx), rows_ * s_.width, 0.0F);
@@ -311,8 +313,8 @@ class HeadRun {
     });
   }
 
-  /// Replaces logits by their cotangents: factor (softmax - one-hot label), times the derivative of the soft
-  /// cap.
+  /// Replaces a tile's logits by their gradients: factor * (softmax - one-hot label), times the derivative of
+  /// the soft cap.
   void logits_to_cotangents(const Tile& tile) const {
     const float* factor = base_ + layout_.factor;
     float* of_label = base_ + layout_.of_label;
@@ -328,15 +330,17 @@ class HeadRun {
     for_labels(tile, [&](int64_t r, float& logit) { logit -= of_label[r]; });
   }
 
-  /// Prefetches the rows of dweight that the next matmul adds to; they are no longer in the caches.
+  /// Prefetches row v of dweight, to which the next matmul adds; since the previous chunk it has been evicted
+  /// from the caches.
   void prefetch_gradient(int64_t v) const {
     if (first_ == 0 || s_.frozen) return;
     const float* row = arrays_.dweight + v * s_.width;
     for (int64_t c = 0; c < s_.width; c += 16) __builtin_prefetch(row + c, 1);
   }
 
-  /// Rounds a tile's cotangents to bf16: by rows of the vocabulary, and as pairs of adjacent rows. A missing
-  /// second row counts as zero.
+  /// Rounds a tile's gradients of logits to bf16, in two layouts: words with elements of two adjacent tokens
+  /// (for dweight), and words with elements of two adjacent vocabulary rows (for dx). A missing second row
+  /// counts as zero.
   void round_cotangents(int thread, const Tile& tile) const {
     const int64_t row = layout_.logit_row;
     auto* rounded = reinterpret_cast<uint16_t*>(local(thread, layout_.rounded));
@@ -390,8 +394,8 @@ class HeadRun {
     });
   }
 
-  /// Joins columns [j, j + count) of rows v and v + 1 of a tile's weight into pairs. The last row is paired
-  /// with itself if it is odd; the cotangent of the second is zero.
+  /// Joins columns [j, j + count) of rows v and v + 1 of a tile's weight into pairs. A last row without
+  /// successor is paired with itself, which adds nothing, because the second gradient of the logits is zero.
   void join_weights(const Tile& tile, int64_t v, int64_t j, int64_t count, float* words) const {
     const auto* first = reinterpret_cast<const uint16_t*>(tile.weight) + v * s_.width + j;
     join_row(first, v + 1 < tile.count ? first + s_.width : first, count, words);
@@ -404,8 +408,8 @@ class HeadRun {
   ThreadPool& threads_;
   int32_t* tokens_;
   int64_t num_tokens_ = 0;
-  int64_t first_ = 0;  ///< index of the chunk's first token in the list
-  int64_t rows_ = 0;   ///< tokens in the chunk
+  int64_t first_ = 0;  ///< index in tokens_ of the chunk's first token
+  int64_t rows_ = 0;   ///< number of tokens in the chunk
 };
 
 }  // namespace

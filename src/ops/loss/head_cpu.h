@@ -8,16 +8,18 @@
 namespace hearth::cpu {
 
 /// Shapes and options of an LM head: logits = x weight^T, x [tokens, width], weight [vocab, width], and their
-/// cross-entropy with labels. Logits are f32. If x and weight are bf16 and the CPU multiplies pairs of bf16,
-/// cotangents of logits are rounded to bf16 for the matmuls with x and weight, as torch.autocast does.
+/// cross-entropy with labels. Logits are f32. If x and weight are bf16 and the CPU has instructions that
+/// multiply pairs of bf16, gradients of logits are rounded to bf16 for the matmuls with x and weight, as in
+/// torch.autocast.
 struct HeadSpec {
-  /// Outputs of a run: losses and lse; gradients, recomputed from lse; or losses and gradients at once.
+  /// Outputs of a run. losses: losses and lse. gradients: dx and dweight, with the softmax recomputed from
+  /// lse. both: losses, dx and dweight.
   enum class Task : uint8_t { losses, gradients, both };
   Task task = Task::losses;
   int64_t tokens = 0;
   int64_t width = 0;
   int64_t vocab = 0;
-  int64_t chunk = 256;  ///< tokens whose logits are in memory at a time
+  int64_t chunk = 256;  ///< maximum number of tokens whose logits are in memory at a time
   float softcap = 0;    ///< logits = cap tanh(x weight^T / cap); 0: none
   DType x = DType::f32;
   DType weight = DType::f32;
@@ -25,15 +27,15 @@ struct HeadSpec {
   int num_threads = 1;
 };
 
-/// LM head fused with its cross-entropy: logits exist only for a chunk of tokens (task both) or a tile of a
-/// chunk and the vocabulary (other tasks). Tokens with a negative label are ignored: their loss, lse and dx
-/// are 0. A label past the vocabulary yields NaN. Results are bitwise reproducible for a given number of
-/// threads.
+/// LM head fused with its cross-entropy: memory holds only the logits of a chunk of tokens (task both), or of
+/// a chunk of tokens and a tile of the vocabulary (other tasks). Tokens with a negative label are ignored:
+/// their loss, lse and dx are 0. A label >= vocab yields NaN. Results are bitwise reproducible for a given
+/// number of threads.
 class Head {
  public:
   explicit Head(const HeadSpec& spec);
 
-  /// Arrays of a run; those that the task does not use are null.
+  /// Arrays of a run; arrays that the task does not use are null.
   struct Arrays {
     const void* x = nullptr;
     const void* weight = nullptr;
@@ -41,7 +43,7 @@ class Head {
     float* losses = nullptr;         ///< [tokens]; tasks losses and both
     float* lse = nullptr;            ///< [tokens]; written by losses, read by gradients
     const float* dlosses = nullptr;  ///< [tokens]; task gradients
-    float dloss = 0;                 ///< gradient of every token's loss; task both
+    float dloss = 0;                 ///< gradient of each token's loss, equal for all tokens; task both
     void* dx = nullptr;              ///< dtype of x
     float* dweight = nullptr;        ///< [vocab, width]; null when frozen
   };

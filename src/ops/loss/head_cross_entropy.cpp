@@ -11,7 +11,7 @@ namespace {
 
 using Task = cpu::HeadSpec::Task;
 
-/// Minimum number of tokens per chunk; with fewer, reading the weight dominates.
+/// Minimum number of tokens per chunk; in smaller chunks, reading the weight would dominate the time.
 constexpr int64_t kMinChunkRows = 32;
 
 int64_t rows_of(const NodeView& node) { return node.attrs.integer_or("rows", kHeadRows); }
@@ -52,7 +52,7 @@ Inferred infer(const NodeView& node) {
   const Type losses = f32_type({node.in_type(HeadIn::x).shape[0]});
   return {.out = {losses, losses}, .error = ""};
 }
-/// Adds the type of dweight to `out`, unless the weight is frozen.
+/// Returns the output types `out`, followed by that of dweight unless the weight is frozen.
 Inferred with_dweight(const NodeView& node, std::vector<Type> out) {
   if (node.attrs.integer_or("frozen", 0) == 0) out.push_back(f32_type(node.in_type(HeadIn::weight).shape));
   return {.out = std::move(out), .error = ""};
@@ -73,7 +73,8 @@ Inferred infer_train(const NodeView& node) {
   return with_dweight(node, {f32_type({x.shape[0]}), x});
 }
 
-/// Returns a kernel for the task; `fill` sets the members of the arrays from the node's inputs and outputs.
+/// Returns a kernel for the task. fill(args, arrays) sets the members of `arrays` other than x, weight and
+/// labels.
 template <typename Fill>
 Kernel make_kernel(const NodeView& node, Task task, Fill fill) {
   const auto head = std::make_shared<const cpu::Head>(spec_of(node, task));
@@ -109,7 +110,7 @@ Kernel train_kernel(const NodeView& node) {
   });
 }
 
-/// Computes one token straight from the definition.
+/// Reference computation of one token, by the definition.
 struct TokenReference {
   const ReferenceArgs& args;
   size_t token;
@@ -137,7 +138,8 @@ struct TokenReference {
     return label < static_cast<double>(vocab) ? logits[static_cast<size_t>(label)]
                                               : std::numeric_limits<double>::quiet_NaN();
   }
-  /// Adds to dx, which is out[at], and to dweight in the next output, if it exists.
+  /// Adds the token's gradients to dx, which is output `at`, and to dweight, which is output `at` + 1 if it
+  /// exists.
   void add_gradients(double lse, double dloss, size_t at) const {
     const std::vector<double> all = logits();
     for (size_t v = 0; v < vocab; ++v) {
@@ -153,7 +155,7 @@ struct TokenReference {
   }
 };
 
-/// Calls body(token) for each token that has a label, after zeroing all outputs.
+/// Zeroes all outputs, then calls body(TokenReference) for each token that has a label (>= 0).
 template <typename Body>
 void for_tokens(const ReferenceArgs& args, Body body) {
   for (auto& out : args.out) std::fill(out.begin(), out.end(), 0.0);
@@ -184,8 +186,8 @@ void train_reference(const ReferenceArgs& args) {
   });
 }
 
-/// True if a value depends on a trained weight. Skipping the gradient of a frozen one saves a third of the
-/// work.
+/// True if a value depends on a trained parameter. Skipping the gradient of a frozen weight saves a third of
+/// the work.
 bool is_trained(const ir::Graph& graph, ValueId id) {
   if (id == kNone) return false;
   const ir::Value& value = graph.value(id);
@@ -206,8 +208,9 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   return {grads[0], grads.size() > 1 ? grads[1] : kNone, kNone};
 }
 
-/// Returns the cost of `matmuls` matmuls per chunk. Every chunk reads the weight for up to two of them, and
-/// reads and writes the weight's gradient unless the weight is frozen.
+/// Returns the cost of `matmuls` matmuls per chunk: 1 for losses; 3 with gradients, of which the third
+/// computes dweight. Each chunk reads the weight for up to two matmuls, and reads and writes dweight unless
+/// the weight is frozen.
 Cost cost_of_matmuls(const NodeView& node, double matmuls) {
   const cpu::HeadSpec s = spec_of(node, Task::losses);
   const bool sums = matmuls > 1 && !s.frozen;
@@ -240,7 +243,8 @@ std::vector<Sample> samples() {
           sample({300, 256}, 35, 290, 3, DType::f32), sample({4, 7}, 9, 1, 0, DType::f16),
           sample({40, 16}, 100, 4, 3, DType::bf16)};
 }
-/// Adds a sample with a frozen weight. With 16 bits, cotangents of logits may be rounded.
+/// Adds a sample with a frozen weight, and sets tolerances for 16-bit dtypes, in which gradients of logits
+/// may be rounded.
 std::vector<Sample> gradient_samples(std::vector<Sample> result) {
   for (Sample& sample : result) {
     if (sample.in[0].type.dtype == DType::bf16) sample.tolerance = 0x1p-8;

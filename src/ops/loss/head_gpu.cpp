@@ -12,11 +12,11 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Tokens per chunk, relative to the CPU: each chunk reads and writes the full gradient of the weight, which
-/// takes a GPU as long as the matmuls of hundreds of tokens.
+/// Tokens per chunk on a GPU, as a multiple of the attribute `rows`. Each chunk reads and writes the full
+/// weight gradient, which takes a GPU as long as the matmuls of hundreds of tokens.
 constexpr int64_t kChunkOfRows = 4;
 
-/// The head of a node, computed in chunks of `chunk` tokens.
+/// Shapes of the LM head of a node, which is computed in chunks of `chunk` tokens.
 struct Head {
   int64_t tokens, width, vocab, chunk;
   float softcap;
@@ -34,7 +34,8 @@ struct Head {
   /// True if the rows of each chunk are aligned as the BLAS library requires.
   bool is_aligned() const { return chunk * width * element_bytes() % 64 == 0; }
   int64_t element_bytes() const { return dtype == DType::f32 ? 4 : 2; }
-  /// Returns the row stride of the logits' gradients, which overwrite the token's logits.
+  /// Returns the row stride, in elements of the dtype, of the gradients of the logits: each row overwrites
+  /// the f32 logits of its token.
   int64_t gradient_row() const { return vocab * 4 / element_bytes(); }
   int64_t logits_bytes() const { return ceil_div(chunk * vocab * 4, 256) * 256; }
 
@@ -66,7 +67,7 @@ struct Head {
   }
 };
 
-/// The matmuls of a chunk of `rows` tokens.
+/// The three matmuls of a chunk of `rows` tokens.
 struct ChunkKernels {
   int64_t rows;
   ChosenMatmul logits, dx, dweight;
@@ -84,7 +85,7 @@ struct ChunkKernels {
   }
 };
 
-/// Per-token arrays of a chunk; null if the task lacks one.
+/// Arrays with an element per token; null if the op does not have the array.
 struct Tokens {
   const int32_t* labels;
   float* losses;
@@ -107,10 +108,11 @@ RT_DEVICE float capped(float logit, float softcap) {
   return softcap > 0 ? softcap * tanhf(logit / softcap) : logit;
 }
 
-/// Logits per load of a thread, if all rows start at multiples of it.
+/// Number of logits per load of a thread, if the vocabulary size is a multiple of it.
 constexpr int kHeadWide = 4;
 
-/// Like softmax_of_row, for logits with a soft cap; vocab must be a multiple of n.
+/// Computes the softmax statistics of one token's logits, after the soft cap, with n logits per load. vocab
+/// must be a multiple of n. All threads of the block get the result.
 template <int n>
 RT_DEVICE RowSoftmax softmax_of_logits(const float* row, int vocab, float softcap) {
   constexpr float kLowest = -3.4e38F;
@@ -130,7 +132,7 @@ RT_DEVICE RowSoftmax softmax_of_logits(const float* row, int vocab, float softca
   return {row_max, rt::reduce_block(sum, rt::Add(), 0.0F)};
 }
 
-/// Parameters that turn a row's logits into their gradients.
+/// Computes the gradient of each logit of one token.
 struct RowGradient {
   float weight, lse, softcap;
   int label;
@@ -142,8 +144,8 @@ struct RowGradient {
     return softcap > 0 ? gradient * (1 - t * t) : gradient;
   }
 };
-/// Overwrites the logits with their gradients as T. T is not wider than f32, so that only logits that were
-/// already read are overwritten.
+/// Overwrites a token's logits with their gradients as T. Because T is not wider than f32, each store
+/// overwrites only logits that were already read.
 template <int n, typename T>
 RT_DEVICE void write_gradients(float* row, int vocab, const RowGradient& gradient) {
   T* gradients = reinterpret_cast<T*>(row);
@@ -179,8 +181,8 @@ RT_DEVICE void work_on_row(float* row, int vocab, float softcap, const Tokens& t
   write_gradients<n, T>(row, vocab, {.weight = weight, .lse = lse, .softcap = softcap, .label = label});
 }
 
-/// Computes a token's loss, then overwrites its logits with their gradients as T; 0 without a label. One
-/// block per token.
+/// Computes a token's loss, then overwrites its logits with their gradients as T; loss and gradients are 0
+/// without a label. One block per token.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     head_rows(float* logits, int64_t vocab, float softcap, Tokens tokens) {
@@ -198,7 +200,7 @@ HeadRows head_rows_of(DType dtype) {
   return dtype == DType::f16 ? head_rows<rt::f16> : head_rows<float>;
 }
 
-/// Arrays of all tokens.
+/// Arrays of a node, for all tokens; dx and dweight are null if not computed.
 struct Arrays {
   const std::byte* x;
   const void* weight;

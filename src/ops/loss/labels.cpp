@@ -5,10 +5,11 @@
 namespace hearth::ops {
 namespace {
 
-/// Elements converted to f32 at a time.
+/// Number of elements converted to f32 at a time.
 constexpr int64_t kRun = 4096;
 
-/// Calls row(index, elements in f32) for the rows `range` of an array of that type.
+/// Calls row(index, the row's elements as f32) for the rows `range` of an array; `scratch` has
+/// scratch_floats(type).
 template <typename Row>
 void for_each_row(const Type& type, const void* data, Range range, float* scratch, Row row) {
   const int64_t width = type.shape.back(), step = std::max<int64_t>(1, kRun / width);
@@ -20,7 +21,7 @@ void for_each_row(const Type& type, const void* data, Range range, float* scratc
 }
 int64_t scratch_floats(const Type& type) { return std::max(kRun, type.shape.back()); }
 
-/// Returns the index of the first maximum.
+/// Returns the index of the first maximum of x [width].
 int64_t argmax_of(const float* x, int64_t width) {
   int64_t best = 0;
   for (int64_t k = 1; k < width; ++k) best = x[k] > x[best] ? k : best;

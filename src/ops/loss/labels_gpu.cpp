@@ -11,7 +11,8 @@ using ir::NodeView;
 
 constexpr int kWarps = kBlockThreads / rt::kWarp;
 
-/// Returns the column of the first maximum of a row that is shared by `lanes` lanes, a power of two.
+/// Returns the column of the first maximum of a row, found by `lanes` adjacent lanes of a warp (a power of
+/// two); all of them get the result.
 template <typename T>
 RT_DEVICE int first_largest(const T* row, int width, int lanes) {
   float row_max = rt::to_float(row[0]);
@@ -34,8 +35,8 @@ RT_DEVICE int first_largest(const T* row, int width, int lanes) {
   return at;
 }
 
-/// Counts correct rows in one block; its warps iterate over the rows. Integer counts do not depend on the
-/// order of additions.
+/// Counts the rows whose argmax is the label, in a single block, one row per warp at a time. Sums of integers
+/// do not depend on the order of additions.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     count(const T* logits, const int32_t* labels, float* out, int64_t rows, int width) {
@@ -48,7 +49,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   if (threadIdx.x == 0) *out = correct;
 }
 
-/// Computes the argmax of rows with `lanes` adjacent lanes each; lanes past the last row repeat it.
+/// Computes the argmax of each row with `lanes` adjacent lanes. Lanes without a row recompute the last one,
+/// because all lanes must take part in shuffles.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     find_largest(const T* x, int32_t* out, int64_t rows, int width, int lanes) {

@@ -10,10 +10,12 @@
 
 namespace hearth::ops {
 
-/// Returns an error unless inputs 0 and 1 are floating logits [N, K] and i32 labels [N]; empty if they are.
+/// Returns an error message unless inputs 0 and 1 are floating logits [N, K] and i32 labels [N]; empty if
+/// valid.
 std::string logits_fault(const NodeView& node);
 
-/// Blocks of rows, transposed and converted to f32, so that vectors run across rows however short these are.
+/// Processes an array in blocks of rows that are transposed and converted to f32: SIMD vectors then run
+/// across rows, and short rows are as fast as long ones.
 class RowBlocks {
  public:
   explicit RowBlocks(const Type& type)
@@ -23,14 +25,15 @@ class RowBlocks {
   struct Block {
     int64_t begin, rows, width, stride;
     float* columns;
-    float* more;     ///< a second buffer of the size of `columns`, for any use of the body
-    float* row_max;  ///< `stride` floats, as sum and factor
+    float* more;     ///< scratch of the size of `columns`, for the caller's use
+    float* row_max;  ///< [stride]; sum and factor have the same size
     float* sum;
     float* factor;
-    float* plain;  ///< untransposed rows, of the size of `columns`
+    float* plain;  ///< scratch of the size of `columns`, for rows that are not transposed
   };
 
-  /// Returns a kernel that calls body(args, block) for all blocks of rows; body fills the columns by read().
+  /// Returns a kernel that calls body(args, block) for all blocks of rows, in parallel; `body` must fill the
+  /// block's columns with read().
   template <typename Body>
   Kernel kernel(int num_threads, Body body) const {
     const int64_t stride = std::clamp<int64_t>(16384 / width_, 16, 64) / 16 * 16, area = stride * width_;
@@ -52,12 +55,13 @@ class RowBlocks {
     return row_kernel(blocks, parts, 3 * area + 3 * stride, block);
   }
 
-  /// Fills `columns` from an array of this type.
+  /// Fills `columns` with the transposed block of an array of the constructor's type.
   void read(const Block& block, const void* data, float* columns) const {
     const float* from = cpu::as_f32(dtype_, data, block.begin * width_, block.rows * width_, block.plain);
     cpu::simd().transpose(from, width_, block.rows, width_, columns, block.stride);
   }
-  /// Writes a block of rows back, after calling finish(untransposed rows in f32).
+  /// Transposes `columns` back to rows, calls finish(f32 rows [rows, width]), which may change them, and
+  /// stores them to the array `data`.
   template <typename Finish>
   void write(const Block& block, const float* columns, void* data, Finish finish) const {
     float* to = run_to_write(dtype_, data, block.begin * width_, block.plain);
@@ -72,7 +76,7 @@ class RowBlocks {
   int64_t width_;
 };
 
-/// Sets `most` to each row's maximum and `sum` to its sum of exp(element - maximum).
+/// Sets block.row_max to each row's maximum and block.sum to the row's sum of exp(element - maximum).
 void add_up_exponentials(const RowBlocks::Block& block);
 
 }  // namespace hearth::ops

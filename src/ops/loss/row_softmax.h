@@ -14,11 +14,12 @@ struct RowSoftmax {
   RT_DEVICE float log_sum() const { return largest + logf(sum); }
 };
 
-/// Rows wider than kMaxLaneRowWidth have a block each; others share a warp, with kElementsPerLane elements
-/// per lane, because segmentation has many pixels with few classes.
+/// A row of more than kMaxLaneRowWidth elements is processed by one block. Shorter rows (for example the
+/// classes of a pixel in segmentation) are processed by some lanes of a warp each, with about
+/// kElementsPerLane elements per lane.
 inline constexpr int64_t kMaxLaneRowWidth = 1024, kElementsPerLane = 8;
 
-/// Distribution of rows in which a block of kBlockThreads processes one row.
+/// Work distribution in which a block of kBlockThreads threads processes one row at a time.
 struct BlockOfRow {
   RT_DEVICE int rows_of_block() const { return 1; }
   RT_DEVICE int row() const { return 0; }
@@ -29,7 +30,7 @@ struct BlockOfRow {
     return rt::reduce_block(value, op, none);
   }
 };
-/// Distribution of rows in which a power of two of adjacent lanes processes one row.
+/// Work distribution in which `lanes` adjacent lanes of a warp (a power of two) process one row at a time.
 struct LanesOfRow {
   int lanes;
 
@@ -44,8 +45,8 @@ struct LanesOfRow {
   }
 };
 
-/// Calls body(row, true if the row exists) in every thread that processes a part of the row. All threads of a
-/// block make the same number of calls; surplus calls get the last row.
+/// Calls body(row, true) for each row in all threads that process it. All threads of a block make the same
+/// number of calls, because `body` may contain barriers; calls without a row are body(last row, false).
 template <typename Threads, typename Body>
 RT_DEVICE void for_each_row(Threads threads, int64_t rows, Body body) {
   const int64_t of_block = threads.rows_of_block();
@@ -55,7 +56,8 @@ RT_DEVICE void for_each_row(Threads threads, int64_t rows, Body body) {
   }
 }
 
-/// Returns body(threads, blocks) with the distribution for an array of `rows` rows of `width`.
+/// Returns body(threads, blocks), with the work distribution (BlockOfRow or LanesOfRow) and the number of
+/// blocks for an array [rows, width].
 template <typename Body>
 ir::Kernel with_row_threads(int64_t rows, int64_t width, Body body) {
   constexpr int64_t kMaxBlocks = 1 << 16;
@@ -66,7 +68,7 @@ ir::Kernel with_row_threads(int64_t rows, int64_t width, Body body) {
   return body(LanesOfRow{lanes}, std::clamp<int64_t>(blocks, 1, kMaxBlocks));
 }
 
-/// Computes a row's softmax statistics; all threads of the row get the result.
+/// Computes a row's softmax statistics; all threads that process the row get the result.
 template <typename Threads, typename T>
 RT_DEVICE RowSoftmax softmax_of_row(Threads threads, const T* row, int64_t width) {
   constexpr float kLowest = -3.4e38F;

@@ -52,7 +52,7 @@ Kernel grad_kernel(const NodeView& node) {
   });
 }
 
-/// Calls row(offset, width) for each row of input 0.
+/// Calls row(index of the first element, width) for each row of input 0.
 template <typename Row>
 void reference_rows(const ReferenceArgs& args, Row row) {
   const auto width = static_cast<size_t>(args.node.in_type(0).shape.back());

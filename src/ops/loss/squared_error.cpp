@@ -6,7 +6,8 @@
 namespace hearth::ops {
 namespace {
 
-/// Elements summed in f32 before their sum is added in double, and elements per part.
+/// Number of elements summed in f32 before the sum is added in double, and number of elements per parallel
+/// part.
 constexpr int64_t kRun = 1024, kPart = 16 * kRun;
 
 struct Samples {

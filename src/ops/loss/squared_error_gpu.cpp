@@ -20,7 +20,8 @@ RT_DEVICE void for_errors(const T* prediction, const float* target, int64_t at, 
   for (int e = 0; e < n; ++e) body(e, rt::to_float(got.at[e]) - wanted.at[e]);
 }
 
-/// parts [samples, gridDim.x] = partial sums of squares; blockIdx.y is the sample.
+/// Computes parts [samples, gridDim.x], the partial sums of squared errors of each sample; blockIdx.y is the
+/// sample.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
     add_squares(const T* prediction, const float* target, float* parts, int64_t size) {
@@ -31,7 +32,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   sum = rt::reduce_block(sum, rt::Add(), 0.0F);
   if (threadIdx.x == 0) parts[blockIdx.y * gridDim.x + blockIdx.x] = sum;
 }
-/// Reduces the partial sums of each sample to its loss; one thread per sample.
+/// Adds the partial sums of each sample and computes its loss; one thread per sample.
 __global__ void __launch_bounds__(kBlockThreads)
     keep_losses(const float* parts, const float* weight, float* losses, int64_t samples, int num_parts,
                 int64_t size) {
