@@ -79,7 +79,7 @@ void reference(const ReferenceArgs& args) {
   }
 }
 
-/// Adds a matmul whose result is transposed if `flip`, by (x y)^T = y^T x^T.
+/// Adds a node that computes op(x) op(y) or, if `flip`, the transpose of that product, as op(y)^T op(x)^T.
 ValueId emit_matmul(const VjpContext& context, ValueId x, bool transpose_x, ValueId y, bool transpose_y,
                     bool flip, DType dtype) {
   const Attrs attrs = {{"transpose_a", int64_t{flip ? !transpose_y : transpose_x}},
@@ -147,7 +147,8 @@ std::vector<Sample> samples() {
       sample({.m = 24, .n = 40, .k = 530, .transpose_a = true, .transpose_b = true, .dtype = DType::bf16}),
       sample({.m = 9, .n = 11, .k = 530}),
       sample({.m = 12, .n = 21, .k = 35, .transpose_a = true, .dtype = DType::f16}),
-      // Full and partial blocks of every size, with all features of an epilogue.
+      // Full and partial blocks of every variant, with bias, residual, ReLU and both output dtypes in the
+      // epilogue.
       sample({.m = 136,
               .n = 144,
               .k = 72,
@@ -226,7 +227,7 @@ std::span<const MatmulVariant> variants_of(DType in) {
   return in == DType::f32 ? std::span<const MatmulVariant>(kPlain) : kTiles;
 }
 
-// Large, small and flat blocks, as in product_blocks.h.
+// Block sizes as in product_blocks.h: 128 (large), 64 (small) or 16 (tall and wide).
 Cost product_cost(double m, double n, double k, double bytes, ir::KernelKind kernel) {
   const auto extent = [](double length) { return length >= 128 ? 128.0 : length > 16 ? 64.0 : 16.0; };
   const double blocks = std::ceil(m / extent(m)) * std::ceil(n / extent(n));

@@ -7,31 +7,32 @@
 
 namespace hearth::ops {
 
-/// y = act(op(a) op(b) + bias + residual). Sums are f32; out_dtype, if present, replaces the dtype of a. On
-/// GPUs the attribute `way` selects the kernel variant (a name of MatmulVariant, or "library" for the
-/// vendor's BLAS).
+/// y = activation(op(a) op(b) + bias + residual), where op transposes if transpose_a or transpose_b is 1.
+/// Sums are f32. The dtype of y is out_dtype if given, otherwise that of a. On GPUs the attribute `way`
+/// selects the kernel variant: a name of MatmulVariant, or "library" for the vendor's BLAS.
 extern const ir::OpDef matmul;
 /// Indices of the inputs of matmul.
 struct MatmulIn {
   enum : size_t { a, b, bias, residual };
 };
-/// Name of the variant that calls the vendor's BLAS library.
+/// Value of the attribute `way` that selects the vendor's BLAS library.
 inline constexpr std::string_view kLibraryVariant = "library";
-/// Returns word `index` of the attribute `way`: the variant of matmul number `index` of GpuKernel::matmuls.
-/// Empty: the default variant.
+/// Returns element `index` of the comma-separated attribute `way`: the variant of matmul number `index` of an
+/// op's GpuKernel::matmuls. Empty for the default variant.
 std::string_view variant_at(const ir::Attrs& attrs, size_t index);
-/// Cost of an m x n product over k terms that moves `bytes`: kernels compute it in blocks of up to 128 x 128
-/// outputs.
+/// Returns the cost of an [m, k] x [k, n] matmul that reads and writes `bytes` bytes, including the number of
+/// GPU blocks and the share of their outputs that exist.
 ir::Cost product_cost(double m, double n, double k, double bytes, ir::KernelKind kernel);
-/// Kind of kernel of a matmul, by Hearth or by the vendor's library.
+/// Returns the kernel kind of a matmul for the cost model: nn, nt or tn by its transposed operands.
 ir::KernelKind matmul_kind(bool transpose_a, bool transpose_b);
-/// Columns of length 1 at right angles that span those of a tall matrix. A column that the ones before it
-/// span becomes one of a fixed direction.
+/// Orthonormalizes the columns of a tall matrix [N, R], N >= R (Gram-Schmidt). A column that is linearly
+/// dependent on the earlier columns is replaced by a fixed pseudorandom one.
 extern const ir::OpDef orthogonalize;
-/// y = x W^T for a frozen quantized matrix W (ops/matmul/quantized.h), which is dequantized tile by tile;
-/// with `back`: y = x W.
+/// y = x W^T or, with back=1, y = x W, for a frozen quantized matrix W (quantized.h), which is dequantized
+/// tile by tile. W gets no gradient.
 extern const ir::OpDef quantized_linear;
-/// Indices of the inputs of quantized_linear. For int8, absmax (the scales of the rows) is the last input.
+/// Indices of the inputs of quantized_linear. int8 and fp8 have no inputs after absmax, which then holds a
+/// scale per row.
 struct QuantizedIn {
   enum : size_t { x, codes, absmax, absmax_scale, offset };
 };

@@ -6,7 +6,7 @@
 namespace hearth::ops {
 namespace {
 
-/// BLAS layout of an array whose element (row, column) is at row * row_stride + column * column_stride.
+/// BLAS description (transposed or not, leading dimension) of a matrix with given row and column strides.
 struct Side {
   bool transposed;
   int64_t leading;
@@ -16,7 +16,8 @@ Side side_of(int64_t row_stride, int64_t column_stride, int64_t num_rows) {
   return {.transposed = true, .leading = row_stride};
 }
 
-/// BLAS is column-major, which turns a matmul into c^T = b^T a^T.
+/// Returns the matmul for the BLAS library, which is column-major: it computes c^T = b^T a^T, so a and b are
+/// exchanged.
 gpu::BlasMatmul blas_matmul_of(const MatmulShape& p, DType in, DType out) {
   const Side a = side_of(p.b_column, p.b_term, p.n), b = side_of(p.a_term, p.a_row, p.k);
   return {.transpose_a = a.transposed,
@@ -31,7 +32,7 @@ gpu::BlasMatmul blas_matmul_of(const MatmulShape& p, DType in, DType out) {
           .out = out};
 }
 
-/// Returns the variant with that name; the default variant for an unknown name.
+/// Returns the variant with that name; the default variant if the name is unknown.
 MatmulVariant variant_named(std::string_view name, const MatmulShape& shape, DType in) {
   for (const MatmulVariant way : variants_of(in)) {
     if (name_of(way) == name) return way;
@@ -44,8 +45,8 @@ bool library_takes(const ir::NodeView& node) {
          gpu::blas_takes(node.in_type(MatmulIn::a).dtype, node.out_type(0).dtype);
 }
 
-/// Returns the names of the variants: the default one first, the library last. The library supports neither
-/// bias nor activation.
+/// Returns the names of the variants that a node can use, for autotuning: the default first, the BLAS library
+/// last. The library supports neither bias nor activation.
 std::vector<std::string_view> matmul_variants(const ir::NodeView& node, bool has_library) {
   const DType in = node.in_type(MatmulIn::a).dtype;
   const MatmulVariant usual = MatmulKernel::default_variant(matmul_shape_of(node), in);

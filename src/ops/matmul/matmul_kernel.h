@@ -25,50 +25,54 @@ struct MatmulShape {
 /// Returns the layout of a matmul node.
 MatmulShape matmul_shape_of(const ir::NodeView& node);
 
-/// Returns the kernel of the op matmul, for kernels of other ops.
+/// Returns the GPU kernel of a matmul node; other ops use it too.
 ir::Kernel matmul_gpu(const ir::NodeView& node);
 
-/// Device arrays of one run. `residual` has c's dtype and may be c, which accumulates into it.
+/// Device arrays of one run. `residual` has the dtype of c; it may be c itself, so that the product is added
+/// to c.
 struct MatmulArrays {
   const void* a = nullptr;
   const void* b = nullptr;
   const float* bias = nullptr;     ///< [n], or null
-  const void* residual = nullptr;  ///< or null
+  const void* residual = nullptr;  ///< [m, n], or null
   void* c = nullptr;
   std::byte* workspace = nullptr;
 };
 
-/// Kernel variant of a matmul: the outputs that one thread block computes. plain: 64 x 64 with plain
-/// arithmetic; large, small, tall, wide: 128 x 128, 64 x 64, 128 x 16, 16 x 128 with matrix tiles.
+/// Kernel variant of a matmul, by the outputs (rows x columns) that one thread block computes. plain: 64 x 64
+/// with f32 arithmetic. With matrix instructions, large: 128 x 128, small: 64 x 64, tall: 128 x 16, wide: 16
+/// x 128.
 enum class MatmulVariant : uint8_t { plain, large, small, tall, wide };
-/// Returns the variant's name.
+/// Returns the variant's name, as used in the attribute `way`.
 std::string_view name_of(MatmulVariant way);
-/// Returns all variants for operands of that dtype.
+/// Returns all variants for operands of dtype `in`.
 std::span<const MatmulVariant> variants_of(DType in);
 
 /// Number of blocks that keep a mid-range GPU busy. Constant for all GPUs, because the order of sums must not
 /// depend on the GPU.
 inline constexpr int64_t kMinBusyBlocks = 96;
-/// Maximum number of splits.
+/// Maximum number of splits of a split-K matmul.
 inline constexpr int64_t kMaxSplits = 32;
 /// Minimum number of terms per split, below which split-K does not pay off.
 inline constexpr int64_t kMinTermsPerSplit = 256;
-/// Split-K goes beyond kMinBusyBlocks, up to kMaxSplitBlocks blocks, if each split keeps
-/// kMinTermsPerExtraSplit terms: with many waves of blocks the last one, which leaves part of a GPU idle, is
-/// short, and the reduction costs little.
+/// If each split keeps at least kMinTermsPerExtraSplit terms, split-K uses up to kMaxSplitBlocks blocks
+/// instead of kMinBusyBlocks: with more and shorter waves of blocks, less time is lost in the last, partly
+/// idle wave, and the reduction of the splits costs little.
 inline constexpr int64_t kMaxSplitBlocks = 640, kMinTermsPerExtraSplit = 16384;
-/// Returns the number of splits of the reduction axis (split-K) for a matmul of `blocks` blocks.
+/// Returns the number of splits of the reduction axis (split-K), for a matmul of `blocks` blocks over `terms`
+/// terms.
 inline int choose_splits(int64_t blocks, int64_t terms) {
   const int64_t wanted =
       std::max(kMinBusyBlocks / blocks, std::min(kMaxSplitBlocks / blocks, terms / kMinTermsPerExtraSplit));
   return static_cast<int>(std::clamp<int64_t>(std::min(wanted, terms / kMinTermsPerSplit), 1, kMaxSplits));
 }
 
-/// Hearth's kernels for a matmul. 16-bit operands are multiplied with matrix instructions, f32 with plain
-/// arithmetic. Sums are f32, in an order that depends only on the shape.
+/// Launches Hearth's own kernels of a matmul. 16-bit operands are multiplied with matrix instructions, f32
+/// operands with f32 arithmetic. Sums are f32, in an order that depends only on the shape.
 class MatmulKernel {
  public:
-  /// `a` and `b` have dtype `in`. The variant `plain` is for f32, the others for 16-bit dtypes.
+  /// The operands a and b have dtype `in`, the result `out`. Variant `plain` requires an f32 `in`, the other
+  /// variants a 16-bit one.
   MatmulKernel(const MatmulShape& shape, DType in, DType out, MatmulVariant way);
   MatmulKernel(const MatmulShape& shape, DType in, DType out)
       : MatmulKernel(shape, in, out, default_variant(shape, in)) {}
@@ -83,11 +87,13 @@ class MatmulKernel {
   MatmulVariant variant_;
 };
 
-/// A matmul by the variant that autotuning selected: Hearth's kernels or the vendor's library.
+/// Launches a matmul by the variant that autotuning selected: one of Hearth's kernels or the vendor's BLAS
+/// library.
 class ChosenMatmul {
  public:
-  /// `way` is a name of MatmulVariant or "library"; an unknown name, or "library" where it cannot multiply
-  /// these, selects the default variant. "library" supports no bias and requires arrays aligned to 64 bytes.
+  /// `way` is a name of MatmulVariant or "library". An unknown name selects the default variant, and so does
+  /// "library" if the library does not support these dtypes or the activation. "library" supports no bias and
+  /// requires arrays aligned to 64 bytes.
   ChosenMatmul(const MatmulShape& shape, DType in, DType out, std::string_view way);
   int64_t workspace_bytes() const;
   void launch(gpu::Stream& stream, const MatmulArrays& arrays) const;

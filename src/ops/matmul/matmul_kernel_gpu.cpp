@@ -23,7 +23,8 @@ void launch_all(void* stream, const MatmulPlan& plan, const MatmulArrays& arrays
     launch_matmul<T>(stream, plan, rows, columns, out);
   }
 }
-/// Dispatches on the output dtype: f32 or the operands' dtype; any dtype for f32 operands.
+/// Launches the kernel for output dtype `out`: f32 or the operands' dtype T; any floating dtype if T is
+/// float.
 template <typename T>
 void launch_into(void* stream, const MatmulPlan& plan, const MatmulArrays& arrays, DType out) {
   if (out == DType::f32) return launch_all<T, float>(stream, plan, arrays);
@@ -41,8 +42,8 @@ MatmulVariant MatmulKernel::default_variant(const MatmulShape& shape, DType in) 
   if (in == DType::f32) return MatmulVariant::plain;
   if (shape.n <= Tall::kColumns) return MatmulVariant::tall;
   if (shape.m <= Wide::kRows) return MatmulVariant::wide;
-  // Large blocks keep a GPU busy if there are enough of them, or if split-K yields enough because each has
-  // many terms, so that the reduction is cheap.
+  // Large blocks are used if enough of them exist to keep a GPU busy, counting splits (split-K) of at least
+  // kManyTerms terms, whose reduction is cheap.
   constexpr int64_t kManyTerms = 4 * kMinTermsPerSplit;
   const int64_t splits =
       fills_large(shape.m, shape.n) ? std::clamp<int64_t>(shape.k / kManyTerms, 1, kMaxSplits) : 1;

@@ -35,8 +35,8 @@ class GramSchmidt {
     for (int64_t i = 0; i < num_rows_; ++i) sum += static_cast<double>(at(i, a)) * at(i, b);
     return sum;
   }
-  /// Subtracts the projections on earlier columns from a column. Returns its squared norm after the first
-  /// pass.
+  /// Subtracts from a column its projections on the earlier columns, kNumPasses times. Returns the squared
+  /// norm of the column after the first pass.
   double subtract_projections(int64_t column) {
     double left = 0;
     for (int pass = 0; pass < kNumPasses; ++pass) {

@@ -9,14 +9,14 @@
 /// (Giraud, Langou and Rozloznik 2005).
 namespace hearth::ops {
 
-/// A column whose remaining share of its squared norm is below this is linearly dependent on the earlier
-/// ones.
+/// Minimum share of a column's squared norm that must remain after the first pass; otherwise the column is
+/// treated as linearly dependent on the earlier columns.
 inline constexpr float kMinRemainingNorm = 1e-10F;
 /// Orthogonalization passes per column.
 inline constexpr int kNumPasses = 2;
 
-/// Element in [-1, 1) of the pseudorandom column that replaces a linearly dependent one (the finalizer of
-/// MurmurHash3).
+/// Returns an element, in [-1, 1), of the pseudorandom column that replaces a linearly dependent column (a
+/// hash by the finalizer of MurmurHash3).
 HEARTH_FORMULA inline float replacement_element(int64_t row, int64_t column) {
   auto x = static_cast<uint32_t>(row * 31 + column + 1) * 0x9e3779b9U;
   x = (x ^ x >> 16) * 0x85ebca6bU;

@@ -6,7 +6,7 @@
 namespace hearth::ops {
 namespace {
 
-/// The matrix of a single thread block, which suffices for few columns.
+/// The matrix, which a single thread block orthonormalizes; one block suffices for few columns.
 struct Columns {
   float* matrix;
   int64_t num_rows;
@@ -32,7 +32,7 @@ struct Columns {
 };
 
 __global__ void __launch_bounds__(kBlockThreads) orthogonalize_columns(const float* in, Columns columns) {
-  // Each thread keeps to its own rows, so that threads synchronize only for sums.
+  // Each thread always accesses the same rows, so that threads synchronize only in reductions.
   for (int64_t i = threadIdx.x; i < columns.num_rows; i += kBlockThreads) {
     for (int64_t column = 0; column < columns.num_columns; ++column)
       columns.at(i, column) = in[i * columns.num_columns + column];

@@ -2,27 +2,28 @@
 
 #include "ops/gpu_support.h"
 
-/// Matmuls on GPUs in plain f32 arithmetic, with operands that are computed or gathered while they are read.
+/// Matmuls on GPUs in f32 arithmetic without matrix instructions. Operands may be computed or gathered while
+/// they are loaded.
 namespace hearth::ops {
 
-/// A block of kBlockThreads computes kPlainTile x kPlainTile outputs; each thread computes kPlainThreadTile x
-/// kPlainThreadTile.
+/// A block of kBlockThreads threads computes kPlainTile x kPlainTile outputs; each thread computes
+/// kPlainThreadTile x kPlainThreadTile of them.
 inline constexpr int kPlainTile = 64;
 inline constexpr int kPlainThreadTile = 4;
 inline constexpr int kPlainSide = kPlainTile / kPlainThreadTile;
 static_assert(kPlainSide * kPlainSide == kBlockThreads);
-/// Terms (of the reduction axis) that a block keeps in shared memory at a time.
+/// Number of terms (indices of the reduction axis) that a block holds in shared memory at a time.
 inline constexpr int kPlainDepth = 16;
 
-/// Sums of a thread's outputs, from thread_row() and thread_column() of its block on.
+/// Sums of a thread's outputs; at[0][0] is at row thread_row() and column thread_column() of the block.
 struct ThreadSums {
   float at[kPlainThreadTile][kPlainThreadTile] = {};
 };
 RT_DEVICE int thread_row() { return static_cast<int>(threadIdx.x) / kPlainSide * kPlainThreadTile; }
 RT_DEVICE int thread_column() { return static_cast<int>(threadIdx.x) % kPlainSide * kPlainThreadTile; }
 
-/// Loads tiles of one operand of a product. Lines are rows of the left matrix or columns of the right one;
-/// terms are indices of the reduction axis. `Side` has
+/// Loads tiles of one operand of a product into shared memory. Lines are rows of the left matrix or columns
+/// of the right one; terms are indices of the reduction axis. `Side` must have
 ///   Line line(int64_t), Term term(int64_t)  precomputed parts of the address of a line or a term
 ///   float at(Line, Term)                    the element
 ///   kLinesAreNeighbors                      true if lines, not terms, are adjacent in memory
@@ -77,7 +78,8 @@ struct ProductPart {
   int64_t begin, end;  ///< range of terms
 };
 
-/// Computes the sums of a thread's outputs. All threads of the block must call it, and only once per kernel.
+/// Computes the sums of a thread's outputs. All threads of the block must call this function, and only once
+/// per kernel.
 template <typename Left, typename Right>
 RT_DEVICE ThreadSums add_products(const Left& left, const Right& right, const ProductPart& part) {
   RT_SHARED(rows, float[kPlainDepth][kPlainTile + 1]);
@@ -100,7 +102,7 @@ RT_DEVICE ThreadSums add_products(const Left& left, const Right& right, const Pr
   return sums;
 }
 
-/// A matrix in memory: element (line i, term p) is at i * of_line + p * of_term.
+/// A side (operand) in memory: element (line i, term p) is at data[i * of_line + p * of_term].
 template <typename T, bool lines_are_neighbors>
 struct Strided {
   using Line = int64_t;
@@ -115,7 +117,8 @@ struct Strided {
   RT_DEVICE float at(Line line, Term term) const { return rt::to_float(data[line + term]); }
 };
 
-/// Epilogue of the sums: adds bias and residual (either may be null), then applies ReLU, which preserves NaN.
+/// Epilogue of a matmul: adds bias and residual (either may be null) to a sum, then applies ReLU, which
+/// preserves NaN.
 template <typename C>
 struct Epilogue {
   const float* bias;
@@ -129,7 +132,7 @@ struct Epilogue {
   }
 };
 
-/// Calls body(row, column, sum) for each output of the thread that is inside of the product.
+/// Calls body(row, column, sum) for each output of the thread that is inside of the m x n product.
 template <typename Body>
 RT_DEVICE void for_each_sum(const ThreadSums& sums, const ProductPart& part, Body body) {
   for (int r = 0; r < kPlainThreadTile; ++r) {

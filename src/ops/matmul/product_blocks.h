@@ -5,20 +5,20 @@
 #include "ops/matmul/matmul_kernel.h"
 #include "ops/matmul/plain_product.h"
 
-/// Building blocks of GPU matmuls, for kernels whose operands are computed or gathered while they are read.
-/// "Lines" are rows of the left or columns of the right operand; "terms" are indices of the reduction axis.
-/// A block of threads computes a rectangle of outputs. It steps through its terms kDepth at a time: each step
-/// loads a tile of both operands through registers into one half of a double buffer in shared memory, while
-/// the warps multiply the other half with matrix instructions. Matmuls with few blocks divide their terms
-/// over several blocks (split-K), whose partial sums a second kernel adds in order. The number of splits
-/// depends only on the shape, so that results do not depend on the GPU.
+/// Building blocks of GPU matmuls with matrix instructions, also for operands that are computed or gathered
+/// while they are loaded. "Lines" are rows of the left or columns of the right operand; "terms" are indices
+/// of the reduction axis. A thread block computes a rectangle of outputs, kDepth terms at a time. In each
+/// step it loads a tile of both operands through registers into one half of a double buffer in shared memory,
+/// while its warps multiply the tiles in the other half. Matmuls with few blocks divide their terms over
+/// several blocks (split-K), whose partial sums a second kernel adds in order. The number of splits depends
+/// only on the shape, so that results do not depend on the GPU.
 namespace hearth::ops {
 
-/// Terms per step of a block with 16-bit tiles, and elements of a 16-byte move.
+/// Number of terms per step of a block, and number of 16-bit elements of a 16-byte move (load or store).
 inline constexpr int kDepth = rt::kPanelTerms<rt::bf16>;
 inline constexpr int kWide = rt::kWide<rt::bf16>;
 
-/// Epilogue that only converts the sums, in place of Epilogue.
+/// Alternative to Epilogue that only converts the sums to C.
 template <typename C>
 struct Rounded {
   RT_DEVICE C operator()(float sum, int64_t, int64_t) const { return rt::from_float<C>(sum); }
@@ -45,7 +45,7 @@ RT_DEVICE void put(const MatmulShape& shape, const To& out, int64_t row, int64_t
   out.parts[(blockIdx.z * static_cast<int64_t>(shape.m) + row) * shape.n + column] = sum;
 }
 
-/// Reduces the partial sums of a split-K matmul, which has few outputs.
+/// Adds the partial sums of a split-K matmul in order and applies the epilogue.
 template <typename To>
 __global__ void __launch_bounds__(kBlockThreads) add_parts(MatmulShape shape, To out, int splits) {
   const int64_t count = static_cast<int64_t>(shape.m) * shape.n;
@@ -73,7 +73,7 @@ RT_DEVICE Terms terms_of(int k, int depth) {
 /// An f32 operand in memory with any strides.
 using PlainRows = Strided<float, false>;
 
-/// Matmul with plain arithmetic, for any GPU.
+/// Computes a matmul in f32 arithmetic, without matrix instructions.
 template <typename To, typename Columns>
 __global__ void __launch_bounds__(kBlockThreads)
     multiply_plain(PlainRows rows, Columns columns, MatmulShape shape, To out) {
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 // --- 16 bits ---
 
-/// Returns a 16-byte word whose 16-bit element e is bits(e); zero from element `count` on.
+/// Returns a 16-byte word whose 16-bit element e is bits(e), or zero for e >= count.
 template <typename Bits>
 RT_DEVICE rt::Word16 wide_of(int count, Bits bits) {
   rt::Vec<uint32_t, 4> words;
@@ -104,8 +104,8 @@ RT_DEVICE rt::Word16 wide_of(int count, Bits bits) {
   return rt::bits_as<rt::Word16>(words);
 }
 
-/// Operand of a matmul in memory: element (line, term) is at line * line_stride + term * term_stride.
-/// Operands that are computed while they are read have the same members.
+/// Operand of a matmul in memory: element (line, term) is at[line * line_stride + term * term_stride]. Types
+/// of operands that are computed while they are loaded have the same members along_terms(), wide() and lines.
 template <typename T>
 struct Operand {
   using Element = T;
@@ -113,9 +113,10 @@ struct Operand {
   int64_t line_stride, term_stride;
   int lines;
 
-  /// True if the terms of a line are adjacent in memory, false if the lines of a term are.
+  /// True if adjacent terms are adjacent in memory, false if adjacent lines are.
   RT_DEVICE bool along_terms() const { return term_stride == 1; }
-  /// Returns kWide elements from (line, term) on; zero after `lines_left` lines and `terms_left` terms.
+  /// Returns kWide elements from (line, term) on, adjacent along terms or lines; zero after `lines_left`
+  /// lines and `terms_left` terms.
   RT_DEVICE rt::Word16 wide(int line, int term, int lines_left, int terms_left) const {
     const T* from = at + line * line_stride + term * term_stride;
     const bool aligned = (along_terms() ? line_stride : term_stride) % kWide == 0;
@@ -125,11 +126,11 @@ struct Operand {
     return wide_of(count, [&](int e) { return uint32_t{from[e].bits}; });
   }
 };
-/// An operand in memory whose 16-byte moves are all aligned, and fully inside or fully outside.
+/// An operand in memory whose 16-byte loads are all aligned, and fully inside or fully outside of the matrix.
 template <typename T>
 struct AlignedOperand : Operand<T> {};
-/// True if `side` is an AlignedOperand for matmuls of k terms. Byte offsets within a block must fit in 32
-/// bits.
+/// True if `side` meets the requirements of AlignedOperand for k terms, and byte offsets within a block fit
+/// in 32 bits.
 template <typename T>
 bool is_aligned(const Operand<T>& side, int k) {
   const bool along_terms = side.term_stride == 1;
@@ -137,9 +138,10 @@ bool is_aligned(const Operand<T>& side, int k) {
   return (along_terms ? k : side.lines) % kWide == 0 && apart % kWide == 0 && apart < int64_t{1} << 23;
 }
 
-/// A tile of kLines lines by kDepth terms, copied from the operand through registers into shared memory. A
-/// thread has two moves: of kWide terms each, or of kWide lines of two adjacent terms. Tiles that need more
-/// moves are copied along terms.
+/// A thread's part of a tile of kLines lines by kDepth terms, on its way from the operand through registers
+/// to shared memory. A thread has two moves of 16 bytes: kWide adjacent terms each (along_terms), or kWide
+/// adjacent lines of two adjacent terms. Larger tiles, with more moves per thread, are copied along terms
+/// only.
 template <typename T, int kLines>
 struct Panel {
   static constexpr int kMoves = kLines * kDepth / kWide;
@@ -147,7 +149,7 @@ struct Panel {
   static_assert(kMoves <= kLaneElements * kBlockThreads);
   rt::Word16 held[kLaneElements];
   bool along_terms;
-  int line, term;          ///< of the first move, relative to the tile's first
+  int line, term;          ///< of this thread's first move, relative to the tile
   uint32_t shared_offset;  ///< byte offset of the first move in shared memory
 
   RT_DEVICE explicit Panel(bool terms) : along_terms(terms || kLaneElements > 2) {
@@ -172,7 +174,7 @@ struct Panel {
   }
   RT_DEVICE int term_of(int i) const { return along_terms ? term : term + i; }
 
-  /// Stores the registers to a tile in shared memory.
+  /// Stores the thread's registers to a tile in shared memory.
   RT_DEVICE void put(std::byte* shared) {
     RT_UNROLL
     for (int i = 0; i < kLaneElements; ++i) rt::keep_whole(held[i]);
@@ -192,8 +194,9 @@ struct Panel {
   using Swizzle = rt::Swizzle;
 };
 
-/// Loads one tile after another, kDepth terms per step, through Operand::wide. The PanelLoader of a right
-/// operand may also have finish(panel), which completes the conversion after the loads have arrived.
+/// Loads tiles of an operand into registers (Panel), kDepth terms per step, by Operand::wide(). A
+/// specialization for a right operand may also have finish(panel), which converts the loaded elements before
+/// they are stored to shared memory.
 template <typename T, int kLines, typename Side>
 struct PanelLoader {
   const Side& from;
@@ -201,7 +204,7 @@ struct PanelLoader {
 
   RT_DEVICE PanelLoader(const Panel<T, kLines>& /*panel*/, const Side& side, int line, int /*first_term*/)
       : from(side), first_line(line) {}
-  /// Loads the terms [first_term, first_term + kDepth); zero from end_term on and after the last line.
+  /// Loads terms [first_term, first_term + kDepth); zeros from end_term on and after the last line.
   RT_DEVICE void fetch(Panel<T, kLines>& panel, int first_term, int end_term) const {
     RT_UNROLL
     for (int i = 0; i < panel.kLaneElements; ++i) {
@@ -210,8 +213,8 @@ struct PanelLoader {
     }
   }
 };
-/// PanelLoader of an even operand: each move has a constant offset from an address that is uniform across the
-/// block. Nonexistent lines are clamped to the last ones, because their sums are not used.
+/// PanelLoader of an AlignedOperand: each move has a constant byte offset from an address that is uniform
+/// across the block. Lines past the end of the matrix are clamped to the last ones; their sums are not used.
 template <typename T, int kLines>
 struct PanelLoader<T, kLines, AlignedOperand<T>> {
   const AlignedOperand<T>& from;
@@ -248,7 +251,8 @@ struct PanelLoader<T, kLines, AlignedOperand<T>> {
   }
 };
 
-/// Block size of a matmul: kRows x kColumns outputs, with warps in a grid of kWarpsDown rows.
+/// Block size of a matmul: a block computes rows x columns outputs, with its warps in a grid of warps_down
+/// rows. Warps and matrix tiles are counted in rows (down) and columns (across).
 template <int rows, int columns, int warps_down>
 struct Blocking {
   static constexpr int kRows = rows, kColumns = columns;
@@ -260,14 +264,14 @@ struct Blocking {
   static_assert(kTilesAcross >= 1 && (kWarpsAcross == 1 || (kTilesAcross & (kTilesAcross - 1)) == 0));
 };
 
-/// Accumulators of a warp's tiles.
+/// Accumulators of a warp's grid of matrix tiles, kTilesDown x kTilesAcross.
 template <typename T, typename B>
 struct WarpTiles {
-  /// True if the next fragment is loaded while one is multiplied: with this many tiles, few warps are
-  /// resident to hide the latency.
+  /// True if the next fragment is loaded while the current one is multiplied: with many tiles per warp, too
+  /// few warps fit on a compute unit to hide the latency of loads.
   static constexpr bool kPrefetch = B::kTilesAcross > 4;
   rt::Acc<T> sums[B::kTilesDown][B::kTilesAcross];
-  int row, column;  ///< the first tile
+  int row, column;  ///< first tile of the warp within the block, in tiles
   rt::PanelReader<T, rt::Side::left> of_left;
   rt::PanelReader<T, rt::Side::right> of_right;
 
@@ -277,10 +281,10 @@ struct WarpTiles {
         of_left(row),
         of_right(column) {}
 
-  /// Accumulates the products of two tiles in shared memory.
+  /// Adds the product of two tiles in shared memory to the sums.
   RT_DEVICE void add(const std::byte* left, const std::byte* right) {
-    // Unrolled by hand, because compilers do not unroll the loop where a tile takes much code, on GPUs
-    // without matrix instructions.
+    // Unrolled by hand: on GPUs without matrix instructions a tile takes much code, and compilers do not
+    // unroll the loop.
     static_assert(kDepth == 2 * rt::kTile);
     add_terms(left, right, 0);
     add_terms(left, right, rt::kTile);
@@ -308,16 +312,18 @@ struct WarpTiles {
   }
 };
 
-/// Double buffer in shared memory: one tile is multiplied while the next is loaded.
+/// Double buffer in shared memory for tiles of one operand: one tile is multiplied while the next one is
+/// loaded.
 template <int lines>
 struct TwoPanels {
   alignas(16) std::byte at[2][lines * rt::Swizzle::kLineBytes];
 };
 
-/// Calls body(row, column, sum over `terms`) for each output of a block that the thread holds, from
-/// (first_row, first_column) on, including outputs outside of the product. body_of(row, column of the first
-/// one) returns the body; offsets from the first one to the others are equal in all threads. All threads must
-/// call it, and only once per kernel.
+/// Computes the block's outputs from (first_row, first_column) on, summed over `terms`, then calls body(row,
+/// column, sum) for each output that the thread holds, including outputs outside of the product. body_of(row,
+/// column) is called once, for the thread's first output, and returns `body`. The offsets from the first
+/// output to the others are equal in all threads. All threads of the block must call this function, and only
+/// once per kernel.
 template <typename T, typename B, typename Rows, typename Columns, typename BodyOf>
 RT_DEVICE void for_each_tile_sum(const Rows& rows, const Columns& columns, int first_row, int first_column,
                                  Terms terms, BodyOf body_of) {
@@ -329,7 +335,7 @@ RT_DEVICE void for_each_tile_sum(const Rows& rows, const Columns& columns, int f
   PanelLoader<T, B::kRows, Rows> feed_left(next_left, rows, first_row, terms.first);
   PanelLoader<T, B::kColumns, Columns> feed_right(next_right, columns, first_column, terms.first);
   WarpTiles<T, B> tiles;
-  // At the edge of the product, warps may have nothing to multiply.
+  // False for warps whose outputs are all outside of the product.
   const bool any = first_row + tiles.row * rt::kTile < rows.lines &&
                    first_column + tiles.column * rt::kTile < columns.lines;
   feed_left.fetch(next_left, terms.first, terms.end);
@@ -376,7 +382,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 // --- host ---
 
-/// Block sizes of the variants: rows and columns of outputs, and rows in the grid of warps.
+/// Block sizes of the variants: rows of outputs, columns of outputs, and rows of the grid of warps.
 using Large = Blocking<128, 128, 4>;
 using Small = Blocking<64, 64, 4>;
 using Narrow = Blocking<128, 64, 4>;
@@ -389,7 +395,7 @@ inline bool fills_large(int64_t m, int64_t n) { return m >= Large::kRows && n >=
 struct Extent {
   int rows, columns;
 };
-/// Returns the outputs per block of a variant.
+/// Returns the numbers of output rows and columns per block of a variant.
 inline Extent extent_of(MatmulVariant way) {
   if (way == MatmulVariant::large) return {Large::kRows, Large::kColumns};
   if (way == MatmulVariant::small) return {Small::kRows, Small::kColumns};
@@ -397,7 +403,7 @@ inline Extent extent_of(MatmulVariant way) {
   if (way == MatmulVariant::wide) return {Wide::kRows, Wide::kColumns};
   return {kPlainTile, kPlainTile};
 }
-/// Returns the number of blocks of a variant.
+/// Returns the number of blocks of a variant, without splits.
 inline int64_t num_blocks(const MatmulShape& shape, MatmulVariant way) {
   const Extent extent = extent_of(way);
   return ceil_div(shape.m, extent.rows) * ceil_div(shape.n, extent.columns);
@@ -411,7 +417,7 @@ struct MatmulPlan {
 
   MatmulPlan(const MatmulShape& of, MatmulVariant by)
       : shape(of), way(by), splits(choose_splits(num_blocks(of, by), of.k)) {}
-  /// Returns the bytes of Out::parts.
+  /// Returns the bytes of the partial sums (Out::parts); 0 without split-K.
   int64_t workspace_bytes() const {
     return splits == 1 ? 0 : int64_t{splits} * shape.m * shape.n * int64_t{sizeof(float)};
   }
@@ -441,7 +447,8 @@ auto matmul_kernel(MatmulVariant way) {
   }
 }
 
-/// Launches a matmul. `rows` is PlainRows or an operand; `columns` is an operand of the same kind.
+/// Launches a matmul, and the reduction if it uses split-K. For f32, `rows` is PlainRows and `columns` a side
+/// (plain_product.h); for 16-bit dtypes both have the interface of Operand.
 template <typename T, typename To, typename Rows, typename Columns>
 void launch_matmul(void* stream, const MatmulPlan& plan, const Rows& rows, const Columns& columns,
                    const To& out) {

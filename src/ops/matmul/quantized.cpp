@@ -23,7 +23,8 @@ float largest(const float* values, int64_t count) {
   return largest_abs;
 }
 
-/// Returns the code nearest to x: the number of midpoints between adjacent values that are below x.
+/// Returns the nf4 code whose value is nearest to x: the number of midpoints between adjacent code values
+/// that are below x.
 uint8_t nearest4(float x) {
   static const std::array<float, 16> middles = [] {
     std::array<float, 16> result{};
@@ -35,14 +36,14 @@ uint8_t nearest4(float x) {
   return static_cast<uint8_t>(at);
 }
 
-/// The two values of every byte.
+/// The two nf4 values that each byte encodes.
 constexpr std::array<std::array<float, 2>, 256> kPairs = [] {
   std::array<std::array<float, 2>, 256> result{};
   for (size_t i = 0; i < result.size(); ++i) result[i] = {kNormalFloat4[i / 16], kNormalFloat4[i % 16]};
   return result;
 }();
 
-/// Dequantizes codes [begin, end) without a scale.
+/// Looks up the values of nf4 codes [begin, end), without their scale.
 void look_up(const uint8_t* codes, int64_t begin, int64_t end, float* out) {
   if (begin % 2 != 0) *out++ = kPairs[codes[begin++ / 2]][1];
   for (; begin + 1 < end; begin += 2, out += 2) std::memcpy(out, kPairs[codes[begin / 2]].data(), 8);
@@ -53,7 +54,7 @@ void read_nf4(const QuantizedMatrix& m, int64_t begin, int64_t count, float* out
   const DynamicMap& map = dynamic_map(true);
   for (int64_t i = begin; i < begin + count;) {
     const int64_t block = i / kBlock4;
-    // Rounded twice, as in bitsandbytes.
+    // Two statements, so that the product is rounded before the addition (no FMA), as in bitsandbytes.
     const float product = map[m.absmax8[block]] * m.absmax[block / kBlockAbsmax];
     const float scale = product + *m.offset;
     const int64_t end = std::min((block + 1) * kBlock4, begin + count);
@@ -72,7 +73,7 @@ void read_int8(const QuantizedMatrix& m, int64_t begin, int64_t count, float* ou
   }
 }
 
-/// out[i] = scale * value of E4M3 code i.
+/// Computes out[i] = scale * value of E4M3 code codes[i].
 HEARTH_CLONES void read_codes8(const uint8_t* codes, int64_t count, float scale, float* out) {
   for (int64_t i = 0; i < count; ++i) {
     const uint32_t magnitude = codes[i] & 0x7FU, sign = (codes[i] & 0x80U) << 24;
@@ -91,7 +92,7 @@ void read_fp8(const QuantizedMatrix& m, int64_t begin, int64_t count, float* out
   }
 }
 
-/// Returns the nearest E4M3 code, ties to even, saturating.
+/// Returns the E4M3 code nearest to x: ties to even, values beyond 448 become 448.
 uint8_t nearest8(float x) {
   const float magnitude = std::fabs(x);
   const auto sign = static_cast<uint8_t>(std::signbit(x) ? 0x80 : 0);
@@ -102,8 +103,8 @@ uint8_t nearest8(float x) {
   const uint32_t rounded = bits + 0x7FFFFU + (bits >> 20 & 1U);
   return static_cast<uint8_t>(sign | ((rounded >> 20) - (120U << 3)));
 }
-/// Returns the smallest power of two that scales a row with this absmax into the range of E4M3 (448 = 7/8 *
-/// 2^9).
+/// Returns the scale of a row with this absmax: the smallest power of two by which the row can be divided to
+/// be in the range of E4M3, [-448, 448] (448 = 7/8 * 2^9).
 float fp8_scale(float largest_abs) {
   if (!(largest_abs > 0) || !std::isfinite(largest_abs)) return 1;
   int exponent = 0;

@@ -15,10 +15,11 @@ namespace hearth::ops {
 ///        to 8 bits (QLoRA, Dettmers et al. 2023, arXiv 2305.14314: NormalFloat of appendix E, and double
 ///        quantization in blocks of 256)
 ///   int8: integers in [-127, 127] with an absmax for each row (LLM.int8, arXiv 2208.07339)
-///   fp8: E4M3 (arXiv 2209.05433) times a power of two for each row, which stores a matrix that was in E4M3
-///        without loss; NaN codes are never written, and are read as 480
+///   fp8: E4M3 codes (arXiv 2209.05433) times a power of two for each row, so that a matrix whose elements
+///   are E4M3 values is stored without loss; NaN codes are never written, and are read as 480
 /// Codes, scales and dequantized values of nf4 and int8 are equal to those of bitsandbytes 0.50 bit for bit,
-/// except for the last bit of the mean of a matrix's absmax, which depends on the order of summation.
+/// except that the mean of a matrix's absmax values (the offset of nf4) may differ in the last bit, because
+/// it depends on the order of summation.
 enum class Quantization : uint8_t { none, nf4, int8, fp8 };
 /// All formats except none.
 inline constexpr std::array kQuantizations = {Quantization::nf4, Quantization::int8, Quantization::fp8};
@@ -44,46 +45,50 @@ inline constexpr std::array<float, 16> kNormalFloat4 = {-1.0F,
                                                         0.5626170039176941F,
                                                         0.7229568362236023F,
                                                         1.0F};
-inline constexpr int64_t kBlock4 = 64;        ///< elements that share an absmax
-inline constexpr int64_t kBlockAbsmax = 256;  ///< absmax values that share a second-level absmax
+inline constexpr int64_t kBlock4 = 64;  ///< number of elements that share an absmax in nf4
+inline constexpr int64_t kBlockAbsmax =
+    256;  ///< number of absmax values that share a second-level absmax in nf4
 
 /// 1/127 with the digits of bitsandbytes (int8_vectorwise_dequant).
 inline constexpr float kInverse127 = 7.874015718698502e-3F;
 
-/// A tensor that stores a part of a matrix [rows, columns]; its name is the matrix's name plus `suffix`.
+/// One of the tensors that store a quantized matrix: codes or scales. Its name is the matrix's name plus
+/// `suffix`.
 struct QuantizedPart {
   std::string_view suffix;
   ir::Type type;
 };
-/// Returns the tensors that store a matrix of that format, in order.
+/// Returns the tensors that store a matrix [rows, columns] in a format, in the order of QuantizedMatrix.
 std::vector<QuantizedPart> quantized_parts(Quantization kind, int64_t rows, int64_t columns);
 
-/// View of a stored matrix; absmax8 and offset only for nf4.
+/// View of a quantized matrix. absmax8 and offset are null except for nf4, whose absmax values are quantized
+/// to 8 bits (absmax8, with second-level absmax) after their mean, offset, was subtracted.
 struct QuantizedMatrix {
   Quantization kind = Quantization::none;
   int64_t rows = 0;
   int64_t columns = 0;
-  const uint8_t* codes = nullptr;  ///< nf4: two codes per byte, the first in the upper half; int8: int8_t
+  const uint8_t* codes =
+      nullptr;  ///< nf4: two codes per byte, the first in the upper 4 bits; int8: int8_t; fp8: E4M3
   const uint8_t* absmax8 = nullptr;
-  const float* absmax = nullptr;  ///< fp8: the power of two of each row
+  const float* absmax = nullptr;  ///< nf4: second-level absmax; int8: absmax per row; fp8: scale per row
   const float* offset = nullptr;
 
-  /// `parts` are in the order of quantized_parts.
+  /// `parts` are the tensors of quantized_parts(), in the same order.
   QuantizedMatrix(Quantization kind, int64_t rows, int64_t columns, std::span<void* const> parts);
   /// Dequantizes elements [begin, begin + count) in row-major order.
   void read(int64_t begin, int64_t count, float* out) const;
 };
 
-/// Quantizes a matrix piece by piece, in any order and from several threads, so that only one piece per
-/// thread and the absmax of nf4 need memory.
+/// Quantizes a matrix piece by piece, in any order and from several threads, so that only one f32 piece per
+/// thread must be in memory. Results are written to `parts`, the tensors of quantized_parts().
 class Quantizer {
  public:
   Quantizer(Quantization kind, int64_t rows, int64_t columns, std::span<void* const> parts);
-  /// Returns the number of elements of each piece except the last.
+  /// Returns the number of elements of each piece; the last piece may be shorter.
   int64_t piece() const { return piece_; }
-  /// Adds the piece that starts at element `at`.
+  /// Quantizes the piece that starts at element `at`, a multiple of piece().
   void add(int64_t at, const float* values, int64_t count);
-  /// Completes the matrix; call after the last piece.
+  /// Completes the matrix (the scales of nf4); call once, after all pieces.
   void finish();
 
  private:

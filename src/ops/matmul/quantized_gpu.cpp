@@ -1,8 +1,8 @@
-// Matmul by a frozen matrix in nf4, int8 or fp8 on a GPU, in one of three ways. For many rows of x the matrix
-// is dequantized to the workspace first and multiplied by an ordinary matmul or the vendor's library. For up
-// to a few hundred rows, blocks of 256 rows decode the matrix while they read it, so that it is decoded once
-// or twice. For fewer rows the blocks of the ordinary matmul decode it. With a 16-bit x, elements are rounded
-// to its dtype in all three.
+// Matmul with a frozen matrix in nf4, int8 or fp8 on a GPU, by one of three implementations. With many rows
+// of x, the matrix is dequantized to the workspace and then multiplied by a matmul kernel or the vendor's
+// BLAS library. With 129 to 512 rows, thread blocks of 256 rows dequantize the matrix while they load it, so
+// that it is dequantized only once or twice. With fewer rows, the blocks of the default matmul variants
+// dequantize it. If x is 16-bit, all three round the matrix's elements to its dtype.
 #include "ops/matmul/matmul.h"
 #include "ops/matmul/product_blocks.h"
 #include "ops/matmul/quantized.h"
@@ -14,20 +14,22 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Tables for decoding nf4, in the workspace.
+/// Tables in the workspace for decoding nf4.
 struct Nf4Tables {
   float* values;  ///< the 16 values of NormalFloat4
-  float* scales;  ///< scale of each block
+  float* scales;  ///< scale of each block of kBlock4 elements
 };
 
-/// Returns the index of a group of kWide adjacent elements, in row-major order.
+/// Returns the index, in row-major order, of the group of kWide adjacent elements that starts at (row,
+/// column).
 RT_DEVICE uint32_t group_of(int row, int column, int64_t columns) {
   return static_cast<uint32_t>(row) * static_cast<uint32_t>(columns / kWide) +
          static_cast<uint32_t>(column) / kWide;
 }
 
-/// Stored matrices. element() returns the same bits as QuantizedMatrix::read. Where rows consist of full
-/// groups, load() returns group number first + further, which is in `row`.
+/// A quantized matrix in nf4; Bytes is one in int8 or fp8, with the same interface. element() returns the
+/// same bits as QuantizedMatrix::read(). If the number of columns is a multiple of kWide, load() returns
+/// group number first + group_offset, which must be in row `row`.
 struct Nf4 {
   int64_t columns;
   const uint8_t* codes;
@@ -38,7 +40,7 @@ struct Nf4 {
     const int two = codes[i / 2];
     return tables.values[i % 2 == 0 ? two / 16 : two % 16] * tables.scales[i / kBlock4];
   }
-  /// A group as stored.
+  /// kWide adjacent elements in their stored form.
   struct Group {
     uint32_t codes;
     float scale;
@@ -55,14 +57,14 @@ struct Nf4 {
       result.at[e] = tables.values[group.codes >> (e % 2 == 0 ? 4 * e + 4 : 4 * e - 4) & 15] * group.scale;
     return result;
   }
-  /// Moves the table of values to shared memory. All threads of a block must call it.
+  /// Copies the table of values to shared memory and uses that copy. All threads of a block must call it.
   RT_DEVICE void keep_values(float* shared) {
     if (threadIdx.x < 16) shared[threadIdx.x] = tables.values[threadIdx.x];
     rt::sync_block();
     tables.values = shared;
   }
 };
-/// A matrix of one byte per element and one factor per row; Format decodes a code and its factor.
+/// A quantized matrix with one byte per element and one factor per row; Format::value() decodes an element.
 template <typename Format>
 struct Bytes {
   int64_t columns;
@@ -90,7 +92,7 @@ struct Bytes {
   }
   RT_DEVICE void keep_values(float* /*shared*/) const {}
 };
-/// Decodes the lowest byte.
+/// Format int8 for Bytes; decodes the lowest byte of `code`.
 struct Int8 {
   RT_DEVICE static float value(uint32_t code, float absmax) {
     return static_cast<float>(static_cast<int8_t>(code)) * absmax * kInverse127;
@@ -105,8 +107,8 @@ struct Fp8 {
   }
 };
 
-/// Right operand of a plain matmul (plain_product.h): lines are the rows of the matrix or, with `back`, its
-/// columns.
+/// A quantized matrix as the right operand of an f32 matmul (plain_product.h): lines are its rows or, with
+/// `back`, its columns.
 template <typename Matrix, bool back>
 struct PlainSide {
   using Line = int64_t;
@@ -124,7 +126,8 @@ struct PlainSide {
 template <typename T>
 using Result = Out<T, Rounded<T>>;
 
-/// Dequantizes a group to T. Replaces a NaN scale by a NaN that packed() preserves.
+/// Dequantizes a group to T. Replaces a NaN scale by a canonical NaN, because packed() does not preserve all
+/// NaN bit patterns.
 template <typename T, typename Matrix>
 RT_DEVICE rt::Word16 group_as(const Matrix& matrix, typename Matrix::Group group) {
   group.scale = group.scale == group.scale ? group.scale : nanf("");
@@ -135,10 +138,11 @@ RT_DEVICE rt::Word16 group_as(const Matrix& matrix, typename Matrix::Group group
   return rt::bits_as<rt::Word16>(result);
 }
 
-/// Right operand of a matmul of tiles (Operand in product_blocks.h); elements are rounded to T.
+/// A quantized matrix as the right operand of a matmul with matrix instructions (interface of Operand in
+/// product_blocks.h); elements are rounded to T.
 template <typename T, typename Matrix>
 struct TileSide {
-  /// Excludes large blocks: matmuls that would fill them have even groups, which use GroupSide.
+  /// Excludes the variant `large`, which is never used: see Problem::plan().
   using NoLargeBlocks = void;
   Matrix matrix;
   int lines;
@@ -156,7 +160,8 @@ struct TileSide {
   }
 };
 
-/// Operand of full groups, which are loaded in their stored form and dequantized after they arrive.
+/// A TileSide of full groups. Its PanelLoader loads groups in their stored form and dequantizes them when the
+/// loads have completed.
 template <typename T, typename Matrix>
 struct GroupSide : TileSide<T, Matrix> {};
 
@@ -167,8 +172,9 @@ struct PanelLoader<T, kLines, GroupSide<T, Matrix>> {
   static constexpr int kLaneElements = Panel<T, kLines>::kLaneElements;
   const GroupSide<T, Matrix>& from;
   int first_line;
-  int line[kLaneElements];  ///< line that each load reads, relative to first_line, at most the last
-  uint32_t group_offset[kLaneElements];  ///< groups from the first line and term to the move's group
+  int line[kLaneElements];  ///< line of each move, relative to first_line, clamped to the last line
+  uint32_t group_offset[kLaneElements];  ///< number of groups from the tile's first line and term to each
+                                         ///< move's group
   typename Matrix::Group held[kLaneElements];
 
   RT_DEVICE PanelLoader(const Panel<T, kLines>& panel, const GroupSide<T, Matrix>& side, int first,
@@ -201,7 +207,7 @@ struct PanelLoader<T, kLines, GroupSide<T, Matrix>> {
 
 namespace {
 
-/// Dequantizes the matrix to T; the rows are distributed over blocks.
+/// Dequantizes the matrix to T; each block processes every gridDim.x-th row.
 template <typename T, typename Matrix>
 __global__ void __launch_bounds__(kBlockThreads) dequantize(Matrix matrix, T* to, int rows) {
   RT_SHARED(values, float[16]);
@@ -221,13 +227,13 @@ __global__ void __launch_bounds__(kBlockThreads) dequantize(Matrix matrix, T* to
     }
   }
 }
-/// Maximum number of blocks of dequantize(); each processes several rows.
+/// Maximum number of blocks of dequantize().
 constexpr int64_t kDequantizeBlocks = 1024;
 
-/// All rows of x, up to 256, in one block, so that the matrix is read once; as many columns as fit in the
-/// threads' registers.
+/// Block size for matmuls with up to 512 rows of x: 256 rows, so that the matrix is read at most twice, and
+/// as many columns as the threads' registers can hold.
 using FullRows = Blocking<256, 112, 8>;
-/// Number of such blocks that keep a mid-range GPU busy; each fills a compute unit.
+/// Number of FullRows blocks that keep a mid-range GPU busy; each fills a compute unit.
 constexpr int64_t kMinFullRowBlocks = 40;
 template <typename T, typename Matrix>
 __global__ void __launch_bounds__(kBlockThreads)
@@ -240,13 +246,14 @@ __global__ void __launch_bounds__(kBlockThreads)
       static_cast<int>(blockIdx.x) * FullRows::kColumns, terms_of(shape.k, kDepth),
       [&](int, int) { return [&](int row, int column, float sum) { put(shape, out, row, column, sum); }; });
 }
-/// Rows of x from which dequantizing first costs less than decoding in every block of the matmul.
+/// Minimum number of rows of x for which dequantizing the matrix first costs less than dequantizing it in
+/// every block of the matmul.
 constexpr int kDequantizedRows = 256;
 
 struct Codebook {
   float at[16];
 };
-/// Computes the scales of nf4; one thread per nf4 block.
+/// Computes the scales of nf4 and copies the codebook to the workspace; one thread per nf4 block.
 __global__ void __launch_bounds__(kBlockThreads)
     make_scales(const uint8_t* absmax8, const float* absmax, const float* offset, int64_t blocks,
                 Codebook codebook, Nf4Tables tables) {
@@ -266,8 +273,8 @@ struct Problem {
 
   bool may_be_dequantized() const { return dtype != DType::f32 && shape.m >= kDequantizedRows; }
   bool is_dequantized() const { return may_be_dequantized() && !fits_full_rows(); }
-  /// True if only few blocks read the matrix, so that it is decoded in the matmul. The library, where it is
-  /// faster than Hearth's kernels, needs a dequantized matrix.
+  /// True if the matmul uses FullRows blocks, which dequantize the matrix themselves: at most two of them
+  /// read each element. False if autotuning selected the BLAS library, which needs a dequantized matrix.
   bool fits_full_rows() const {
     return dtype != DType::f32 && way != "library" && shape.m > FullRows::kRows / 2 &&
            shape.m <= 2 * FullRows::kRows && rows % kWide == 0 && columns % kWide == 0;
@@ -389,8 +396,7 @@ ir::Kernel make(const NodeView& node) {
   return format == "int8" ? make_bytes<T, Int8>(p) : make_bytes<T, Fp8>(p);
 }
 
-/// The matmul after W is dequantized, used for many rows of x; with 16 bits the elements are rounded to x's
-/// dtype.
+/// Returns the matmul with the dequantized W, for autotuning; empty if this node never dequantizes W first.
 std::vector<ir::StandaloneNode> quantized_matmuls(const NodeView& node) {
   const Problem p = problem_of(node);
   if (!p.may_be_dequantized()) return {};

@@ -12,11 +12,11 @@
 namespace hearth::ops {
 namespace {
 
-/// The matmul of a node: y [m, n] = x [m, k] op(w), w [rows, columns].
+/// Shapes of a quantized_linear node: y [m, n] = x [m, k] op(w), with w [rows, columns].
 struct Problem {
   Quantization kind;
   int64_t rows, columns;
-  bool back;  ///< x w; otherwise x w^T
+  bool back;  ///< true: y = x w; false: y = x w^T
   int64_t m, n, k;
   DType dtype;
   int num_threads;
@@ -50,8 +50,8 @@ Inferred infer(const NodeView& node) {
   return {.out = {{.dtype = x.dtype, .shape = {p.m, p.n}}}, .error = ""};
 }
 
-/// Up to this many rows of x are multiplied directly with the rows of the matrix: transposing a panel would
-/// cost more than its matmul.
+/// Maximum number of rows of x that are multiplied directly with rows of the matrix (dot products): for so
+/// few rows, transposing the matrix into panels would cost more than the matmul.
 constexpr int64_t kFewRows = 8;
 constexpr int64_t kRowsAtOnce = 16;
 bool by_rows(const Problem& p) { return !p.back && p.m <= kFewRows; }
@@ -72,7 +72,7 @@ struct Layout {
   }
 };
 
-/// Fills panel[i][j] = op(w)[k.begin + i][n.begin + j].
+/// Dequantizes panel[i][j] = op(w)[k.begin + i][n.begin + j]; `run` is scratch of k.size() floats.
 void read_panel(const QuantizedMatrix& w, bool back, Range k, Range n, float* run, float* panel) {
   if (back) {
     for (int64_t i = 0; i < k.size(); ++i)
@@ -85,7 +85,7 @@ void read_panel(const QuantizedMatrix& w, bool back, Range k, Range n, float* ru
   }
 }
 
-/// Computes one thread's columns of y for few rows of x.
+/// Computes one thread's columns of y as dot products, for few rows of x (kFewRows).
 void multiply_by_rows(const Problem& p, const QuantizedMatrix& w, const float* x, float* y, float* rows,
                       int thread) {
   const Range mine = split_range(p.n, p.num_threads, thread);
@@ -96,7 +96,7 @@ void multiply_by_rows(const Problem& p, const QuantizedMatrix& w, const float* x
   }
 }
 
-/// Computes one thread's columns of y.
+/// Computes one thread's columns of y as a matmul with panels of op(w).
 void multiply(const Problem& p, const QuantizedMatrix& w, const float* x, float* y, float* local,
               int thread) {
   const Layout layout(p);
@@ -143,7 +143,7 @@ Kernel kernel(const NodeView& node) {
   return {.run = run, .workspace_bytes = Layout(p).total * int64_t{sizeof(float)}};
 }
 
-/// Returns element `i` of the matrix, straight from the definition.
+/// Returns element `i` (row-major) of the matrix, by the definition of the format.
 double element(const ReferenceArgs& args, const Problem& p, size_t i) {
   const auto& codes = args.in[QuantizedIn::codes];
   if (p.kind == Quantization::int8)
@@ -249,7 +249,7 @@ std::vector<Sample> samples() {
                                            {520, 24, 40}})
       result.push_back(sample(kind, m, rows, columns, false, DType::bf16));
   }
-  // Lines and terms that do not fill blocks, for all block sizes.
+  // Shapes that do not fill the last block, for all block sizes of the GPU kernels.
   for (const Quantization kind : kQuantizations) {
     for (const auto& [m, width] : {std::pair{4, 71}, {40, 71}, {140, 13}}) {
       result.push_back(sample(kind, m, width, 45, false, DType::bf16));
@@ -257,7 +257,7 @@ std::vector<Sample> samples() {
       result.push_back(sample(kind, m, 521, width, true, DType::bf16));
     }
   }
-  // Rows that fit in one block, with and without split-K.
+  // Rows of x that fit in one FullRows block, with and without split-K.
   for (const Quantization kind : kQuantizations) {
     for (const int64_t terms : {40, 600}) {
       result.push_back(sample(kind, 150, 120, terms, false, DType::bf16));
