@@ -9,7 +9,7 @@
 namespace hearth::ops {
 namespace {
 
-/// Indices of the inputs of both ops; only batch_norm has moments.
+/// Indices of the inputs of batch_norm and batch_norm_infer; only batch_norm has moments.
 struct NormIn {
   enum : size_t { x, weight, bias, mean, var, residual, moments };
 };
@@ -18,7 +18,7 @@ struct Options {
   double momentum;
   double eps;
   NormActivation activation;
-  /// True if var holds 1 / sqrt(variance + eps), in batch_norm_infer.
+  /// True if the input `var` of batch_norm_infer holds 1 / sqrt(variance + eps) instead of the variance.
   bool given_rstd;
 };
 Options options_of(const Attrs& attrs) {
@@ -32,7 +32,8 @@ double rstd_of(const Options& options, double statistic) {
   return options.given_rstd ? statistic : 1 / std::sqrt(statistic + options.eps);
 }
 
-/// Computes the outputs mean, rstd and running statistics from moments, and the scale into work.a.
+/// Computes the outputs mean, rstd, running mean and running variance from the moments in `work`, and weight
+/// * rstd into work.a.
 void finish_moments(const NormShape& shape, const Options& options, const NormWorkspace& work,
                     const KernelArgs& args) {
   const auto rows = static_cast<double>(shape.rows);
@@ -44,7 +45,7 @@ void finish_moments(const NormShape& shape, const Options& options, const NormWo
   for (int64_t c = 0; c < shape.width; ++c) {
     const double rstd = 1 / std::sqrt(work.second[c] / rows + options.eps);
     args.output<float>(1)[c] = static_cast<float>(work.first[c]);
-    // The scale is computed from the stored, rounded rstd, so that recomputing y gives the same bits.
+    // work.a is computed from the rounded rstd, so that a recomputation of y (repeat()) yields the same bits.
     const auto stored = static_cast<float>(rstd);
     args.output<float>(2)[c] = stored;
     running_mean[c] = blend(running_mean[c], work.first[c]);
@@ -123,7 +124,7 @@ Inferred infer_infer(const NodeView& node) {
   return {.out = {node.in_type(NormIn::x)}, .error = ""};
 }
 
-/// Computes y of one channel for given statistics.
+/// Computes y of channel c from its mean and rstd.
 void reference_channel(const ReferenceArgs& args, size_t c, double mean, double rstd) {
   const auto width = static_cast<size_t>(args.node.in_type(NormIn::x).shape.back());
   const Options options = options_of(args.node.attrs);
@@ -149,8 +150,8 @@ ChannelMoments reference_moments(const ReferenceArgs& args, size_t c) {
   for (size_t i = c; i < x.size(); i += width) all.squares += (x[i] - all.mean) * (x[i] - all.mean);
   return all;
 }
-/// Merges the moments of groups (input 6): the mean of their means, and the deviations within and between
-/// groups.
+/// Merges the moments of groups of rows (input `moments`): the weighted mean of their means, and the squared
+/// deviations within and between groups.
 ChannelMoments reference_join(const ReferenceArgs& args, size_t c) {
   const auto width = static_cast<size_t>(args.node.in_type(NormIn::x).shape.back());
   const std::vector<double>& groups = args.in[NormIn::moments];
@@ -213,13 +214,14 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   return grads;
 }
 
-/// True if the gradient of a weight or bias may be needed.
+/// True if the gradient of this value (a weight or bias) may be needed: it is a parameter or computed by a
+/// node.
 bool may_train(const ir::Graph& graph, ValueId id) {
   const ir::Value& value = graph.value(id);
   return value.producer != kNone || value.role == ir::Role::parameter;
 }
 
-/// Returns the cotangent before a silu, whose input is recomputed.
+/// Adds nodes that recompute the input of silu and compute its gradient. Returns that gradient.
 ValueId before_silu(const VjpContext& context) {
   const ir::Node node = context.node;
   Attrs plain = node.attrs;
@@ -250,7 +252,7 @@ std::vector<ValueId> infer_vjp(const VjpContext& context) {
   return grads;
 }
 
-/// Without given moments, x is read twice: for the moments and for y.
+/// Returns the cost. Without the input `moments`, x is read twice: for the moments and for y.
 Cost train_cost(const NodeView& node) {
   Cost cost = stream_cost(node, 8);
   if (!node.has_input(NormIn::moments))
@@ -286,7 +288,8 @@ std::vector<Sample> samples() {
 }
 std::vector<Sample> train_samples() {
   std::vector<Sample> made = samples();
-  // Moments of a different x, so bf16 is used: no test compares its gradients with finite differences.
+  // The moments of these samples do not belong to x, so gradients are inconsistent; bf16 is used because
+  // tests do not compare its gradients with finite differences.
   for (const bool residual : {true, false}) {
     made.push_back(sample({2, 9, 9, 5}, DType::bf16, residual, "relu", 1e-2));
     if (!residual) made.back().in.push_back(absent());
@@ -302,7 +305,8 @@ std::vector<Sample> infer_samples() {
   return made;
 }
 
-/// Recomputes y from the saved statistics, so that running averages are updated only once.
+/// Returns the node that recomputes y: batch_norm_infer with the stored statistics, because another
+/// batch_norm would update the running averages twice.
 ir::Node repeat(const ir::Node& node) {
   ir::Node again = node;
   again.op = &batch_norm_infer;

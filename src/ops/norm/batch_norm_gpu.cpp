@@ -25,8 +25,9 @@ Rows rows_of(const NodeView& node) {
           .activation = norm_activation(node.attrs)};
 }
 
-/// Input of the moments that a thread computes for its rows and kLaneElements columns: elements of x in the
-/// first pass; in the second, which merges them, the moments of groups of rows.
+/// Source of the kernel measure() that computes moments from the elements of x: each thread processes some
+/// rows of kLaneElements columns. Groups is the alternative source, which merges given moments of groups of
+/// rows.
 template <typename T, int n>
 struct Values {
   static constexpr int kLaneElements = n;
@@ -58,7 +59,7 @@ __global__ void __launch_bounds__(kBlockThreads) measure(Source from, Moments* p
   });
 }
 
-/// Merges the values of a column over the parts that this thread processes.
+/// Merges the partial results of a column over the parts that this thread processes.
 template <typename Value>
 RT_DEVICE Value merge_parts(const Value* parts, int num_parts, int column, int width) {
   Value local = {};
@@ -67,7 +68,7 @@ RT_DEVICE Value merge_parts(const Value* parts, int num_parts, int column, int w
   return local;
 }
 
-/// Statistics outputs, one element per channel.
+/// Outputs of batch_norm with one element per channel.
 struct Statistics {
   float* mean;
   float* rstd;
@@ -88,7 +89,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   });
 }
 
-/// Source of 1 / sqrt(variance + eps) of a channel: the value itself, or the variance.
+/// Input from which rstd() returns 1 / sqrt(variance + eps) of a channel: an array of variances, or of such
+/// values.
 struct Statistic {
   const float* of_channel;
   float eps;
@@ -100,7 +102,7 @@ struct Statistic {
 };
 bool has_variance(const NodeView& node) { return node.attrs.text_or("statistics", "variance") == "variance"; }
 
-/// Statistics, weight and bias of all channels.
+/// Per-channel inputs of the normalization.
 struct Channels {
   Statistic statistic;
   const float* mean;
@@ -189,7 +191,7 @@ ir::Kernel make_infer(const NodeView& node) {
   return {.run = run};
 }
 
-/// Sums of a channel's cotangents before the activation.
+/// Sums over a channel of g, the gradient before the activation, and of g (x - mean).
 struct GradientSums {
   float plain;
   float by_deviation;
@@ -200,7 +202,7 @@ struct GradientSums {
   }
 };
 
-/// Values to recompute the input of silu, one element per channel; a null bias means no silu.
+/// Per-channel values to recompute the input of silu; bias is null if the activation is not silu.
 struct SiluChannels {
   const float* mean;
   const float* rstd;
@@ -208,7 +210,8 @@ struct SiluChannels {
   const float* bias;
 };
 
-/// Inputs of the gradient; y is null without relu.
+/// Arrays from which g, the gradient before the activation, is computed; y is null unless the activation is
+/// relu.
 template <typename T>
 struct Cotangents {
   const T* x;
@@ -216,7 +219,7 @@ struct Cotangents {
   const T* y;
   SiluChannels silu;
 
-  /// Returns g of n adjacent elements from element i on, in the channels from `column` on.
+  /// Returns g of the n adjacent elements from element i on, which belong to the channels from `column` on.
   template <int n>
   RT_DEVICE rt::Vec<float, n> at(int64_t i, int column) const {
     const rt::Vec<T, n> given = rt::load<T, n>(dy + i);
@@ -262,14 +265,14 @@ __global__ void __launch_bounds__(kBlockThreads)
   });
 }
 
-/// Weight and statistics of the channels, and the gradients of weight and bias.
+/// Per-channel inputs and outputs of the gradient.
 struct GradientChannels {
   Statistic statistic;
   const float* weight;
-  const float* mean;  ///< read only if x is present
-  float* dweight;     ///< or null
+  const float* mean;  ///< read unless is_frozen and dweight is null
+  float* dweight;     ///< null if weight and bias need no gradient
   float* dbias;
-  bool is_frozen;  ///< true if the statistics do not depend on x
+  bool is_frozen;  ///< true in batch_norm_infer_grad, where the statistics are constants
 };
 
 __global__ void __launch_bounds__(kBlockThreads)
@@ -281,8 +284,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   });
 }
 
-/// dx = weight rstd (g - dbias / n - xhat dweight / n), or weight rstd g if statistics are frozen, where g is
-/// the masked dy.
+/// Computes dx = weight rstd (g - dbias / n - xhat dweight / n), or weight rstd g if the statistics are
+/// frozen, and dresidual = g unless it is null. g is the gradient before the activation.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
     spread(Cotangents<T> in, GradientChannels channels, T* dx, T* dresidual, Rows rows) {
@@ -316,7 +319,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-/// Computes the gradients of weight and bias, then of x, and of the residual unless it is null.
+/// Launches the gradients of weight and bias (unless channels.dweight is null), then of x, and of the
+/// residual unless dresidual is null.
 template <typename T, int n>
 void launch_gradient(const KernelArgs& args, const Cotangents<T>& in, const GradientChannels& channels,
                      T* dresidual, const Rows& rows) {

@@ -5,8 +5,9 @@
 namespace hearth::ops {
 namespace {
 
-// With xhat = (x - mean) rstd and g = dy, masked by y > 0 or times silu'(weight xhat + bias):
-// dbias = sum g, dweight = sum g xhat, dx = weight rstd (g - dbias / n - xhat dweight / n).
+// Gradient of batch_norm. Let xhat = (x - mean) rstd, n the number of rows, and g the gradient before the
+// activation: dy without activation, dy where y > 0 (otherwise 0) for relu, dy silu'(weight xhat + bias) for
+// silu. Then dbias = sum g, dweight = sum g xhat, dx = weight rstd (g - dbias / n - xhat dweight / n).
 
 struct NormGradIn {
   enum : size_t { x, weight, mean, rstd, dy, y, bias };
@@ -36,7 +37,8 @@ Inferred infer(const NodeView& node) {
   return {.out = out, .error = ""};
 }
 
-/// Writes dweight and dbias, and the coefficients of dx except that of g.
+/// Computes dweight and dbias from the sums in `work`, and the coefficients work.b and work.c of
+/// spread_gradient().
 void finish_sums(const NormShape& shape, const KernelArgs& args, const NormWorkspace& work) {
   const auto rows = static_cast<double>(shape.rows);
   for (int64_t c = 0; c < shape.width; ++c) {

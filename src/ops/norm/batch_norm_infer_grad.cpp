@@ -7,8 +7,8 @@
 namespace hearth::ops {
 namespace {
 
-// With g = dy masked by y > 0 and constant statistics: dx = weight rstd g, dbias = sum g, dweight = sum g (x
-// - mean) rstd.
+// Gradient of batch_norm_infer, whose statistics are constants. With g = dy, or 0 where a relu output y is 0:
+// dx = weight rstd g, dbias = sum g, dweight = sum g (x - mean) rstd.
 
 struct FrozenGradIn {
   enum : size_t { dy, weight, var, y, x, mean };

@@ -32,7 +32,7 @@ inline __attribute__((always_inline)) void normalize_rows(const Tile& tile, cons
   }
 }
 
-/// Normalizes a tile; every activation except silu.
+/// Normalizes a tile, with any activation except silu.
 HEARTH_CLONES void normalize_tile(const Tile& tile, const float* mean, const float* scale, const float* bias,
                                   NormActivation activation) {
   using enum NormActivation;

@@ -9,22 +9,23 @@
 
 namespace hearth::ops {
 
-/// Shape and dtype of a batch normalization: `rows` runs of `width` channels.
+/// Shape and dtype of the input of a batch normalization, [rows, width]: `width` is the number of channels,
+/// `rows` the product of the other axes.
 struct NormShape {
   DType dtype = DType::f32;
   int64_t rows = 0;
   int64_t width = 0;
-  /// Number of partial results, which are combined in order.
+  /// Number of parts of the rows with separate partial results, which are merged in order.
   int parts = 1;
 };
-/// Returns the shape of x as rows of channels, with parts that depend only on the shape.
+/// Returns the shape of x as [rows, channels]. The number of parts depends only on the shape.
 NormShape norm_shape(const ir::Type& x);
 
-/// Floats per tile: a tile and its result stay in the L2 cache.
+/// Maximum number of floats per tile: a tile and its result stay in the L2 cache.
 inline constexpr int64_t kNormTile = 8192;
 
-/// Calls body(row, num_rows, channel, num_channels) for contiguous tiles of rows [begin, end): full rows, or
-/// parts of one row if rows are longer than a tile.
+/// Splits rows [begin, end) into tiles and calls body(row, num_rows, channel, num_channels) for each. A tile
+/// is contiguous in memory: several full rows, or a part of one row if rows are longer than a tile.
 template <typename Body>
 void for_each_tile(const NormShape& shape, int64_t begin, int64_t end, Body body) {
   const int64_t step = shape.width <= kNormTile ? kNormTile / shape.width : 1;
@@ -43,33 +44,37 @@ int64_t norm_workspace_bytes(const NormShape& shape);
 struct NormWorkspace {
   double* first;   ///< [parts, width]
   double* second;  ///< [parts, width]
-  float* a;        ///< [width], as b and c
+  float* a;        ///< [width]; b and c have the same size
   float* b;
   float* c;
 };
 NormWorkspace norm_workspace(const NormShape& shape, std::byte* workspace);
 
-/// Computes the mean and the sum of squared deviations over all rows, into part 0 of the workspace.
+/// Computes each channel's mean and sum of squared deviations over all rows, into part 0 of work.first and
+/// work.second.
 void moments(const NormShape& shape, const void* x, const NormWorkspace& work, ThreadPool& threads);
-/// Computes the same moments from moments of groups, laid out as in moments_type().
+/// Computes the results of moments() from the moments of groups of kMomentRows rows, an array of
+/// moments_type().
 void join_groups(const NormShape& shape, const float* groups, const NormWorkspace& work);
-/// Computes the moments of groups of rows of x.
+/// Computes the moments of each group of kMomentRows rows of x into `groups`, an array of moments_type().
 void measure_groups(const NormShape& shape, const void* x, const NormWorkspace& work, float* groups,
                     ThreadPool& threads);
 
-/// Per channel, y = activation((x - mean) scale + bias [+ residual]) over all rows.
+/// Per-channel arrays and activation of a normalization: y = activation((x - mean) scale + bias [+
+/// residual]).
 struct Normalize {
   const float* mean;
   const float* scale;
   const float* bias;
   NormActivation activation = NormActivation::none;
 };
-/// Computes y; x, residual and y have shape.dtype.
+/// Computes the normalization `how` of x. x, y and residual, which may be null, have shape.dtype.
 void normalize(const NormShape& shape, const Normalize& how, const void* x, const void* residual, void* y,
                ThreadPool& threads);
 
-/// Inputs of the gradient of a normalization. With relu, y is set, and g is dy where y > 0, otherwise 0. With
-/// silu, scale and bias are set, and g = dy silu'((x - mean) scale + bias). Otherwise g = dy.
+/// Inputs of the gradient of a normalization, which define g, the gradient before the activation. If y is set
+/// (relu), g is dy where y > 0, otherwise 0. If scale and bias are set (silu), g = dy silu'((x - mean) scale
+/// + bias). Otherwise g = dy.
 struct NormCotangents {
   const void* x;
   const void* dy;
@@ -77,18 +82,20 @@ struct NormCotangents {
   const float* mean;
   const float* scale = nullptr;
   const float* bias = nullptr;
-  /// Destination of g with silu, in f32, written by gradient_sums and used as dy afterwards; or null.
+  /// f32 array to which gradient_sums() writes g with silu, so that the caller can use it as dy afterwards;
+  /// or null.
   float* made = nullptr;
 };
-/// Computes each channel's sums of g and of g (x - mean), into part 0 of the workspace.
+/// Computes each channel's sums of g and of g (x - mean), into part 0 of work.first and work.second.
 void gradient_sums(const NormShape& shape, const NormCotangents& in, const NormWorkspace& work,
                    ThreadPool& threads);
-/// Per channel, dx = a g + b (x - mean) + c with the workspace's arrays, or a g if x is null; dresidual = g,
-/// unless it is null.
+/// Computes dx = a g + b (x - mean) + c with the workspace's arrays a, b and c, or dx = a g if in.x is null;
+/// and dresidual = g, unless that is null.
 void spread_gradient(const NormShape& shape, const NormCotangents& in, const NormWorkspace& work, void* dx,
                      void* dresidual, ThreadPool& threads);
 
-/// Returns an error unless x and the f32 [channels] inputs 1 to `last` are valid; empty if they are.
+/// Returns an error message unless input 0 is a valid x and inputs 1 to `last` are f32 [channels]; empty if
+/// valid.
 std::string check_norm_inputs(const ir::NodeView& node, const ir::OpDef& op, size_t last);
 
 }  // namespace hearth::ops

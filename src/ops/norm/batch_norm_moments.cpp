@@ -9,7 +9,7 @@
 namespace hearth::ops {
 namespace {
 
-/// Computes mean and squared deviations of each channel of one tile, in f32.
+/// Computes the mean and the sum of squared deviations of each channel of a tile [rows, width], in f32.
 HEARTH_CLONES void tile_moments(const float* x, int64_t rows, int64_t width, float* mean, float* squares) {
   for (int64_t c = 0; c < width; ++c) mean[c] = squares[c] = 0;
   for (int64_t r = 0; r < rows; ++r) {
@@ -25,7 +25,7 @@ HEARTH_CLONES void tile_moments(const float* x, int64_t rows, int64_t width, flo
   }
 }
 
-/// Merges two groups of moments (Chan, Golub, LeVeque 1979).
+/// Merges the moments of `more` rows into those of `count` rows, per channel (Chan, Golub, LeVeque 1979).
 template <typename T>
 inline __attribute__((always_inline)) void join_moments(int64_t count, double* mean, double* squares,
                                                         int64_t more, const T* other_mean,
@@ -47,7 +47,7 @@ HEARTH_CLONES void join_part(int64_t count, double* mean, double* squares, int64
   join_moments(count, mean, squares, more, other_mean, other_squares, width);
 }
 
-/// Computes the moments of some rows, [width] each.
+/// Computes the moments of rows [rows.begin, rows.end): mean and squares are [width].
 void part_moments(const NormShape& shape, const void* x, Range rows, double* mean, double* squares) {
   alignas(64) float scratch[kNormTile];
   alignas(64) float tile_mean[kNormTile];

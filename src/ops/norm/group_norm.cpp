@@ -7,9 +7,9 @@
 namespace hearth::ops {
 namespace {
 
-// With xhat = (x - mean) rstd and M elements in a group of a sample: dbias = sum dy, dweight = sum dy xhat,
-// dx = rstd (weight dy - sum(weight dy) / M - xhat sum(weight dy xhat) / M), the last two sums over the
-// group.
+// Gradient, with xhat = (x - mean) rstd and M elements in a group of a sample: dbias = sum dy, dweight = sum
+// dy xhat, dx = rstd (weight dy - sum(weight dy) / M - xhat sum(weight dy xhat) / M); the sums in dx are over
+// the group.
 
 struct GroupIn {
   enum : size_t { x, weight, bias };
@@ -18,7 +18,8 @@ struct GroupGradIn {
   enum : size_t { x, dy, mean, rstd, weight };
 };
 
-/// Shape of a group normalization; kernels process one sample at a time, as `rows` of channels.
+/// Shape of a group normalization. Kernels process one sample at a time, as an array of shape `sample` [rows,
+/// channels].
 struct Groups {
   NormShape sample;
   int64_t samples;
@@ -82,7 +83,8 @@ struct GroupMoments {
   double mean = 0;
   double squares = 0;
 };
-/// Merges the moments of channels [begin, begin + count), of `rows` elements each.
+/// Merges the moments of channels [begin, begin + count), which have `rows` elements each, into those of a
+/// group.
 GroupMoments join_channels(const NormWorkspace& work, int64_t begin, int64_t count, int64_t rows) {
   GroupMoments all;
   for (int64_t c = begin; c < begin + count; ++c) all.mean += work.first[c] / static_cast<double>(count);
@@ -125,11 +127,11 @@ Kernel kernel(const NodeView& node) {
   return {.run = run, .workspace_bytes = norm_workspace_bytes(groups.sample)};
 }
 
-/// Adds one sample's contribution to dweight and dbias, in double.
+/// Sums of dweight and dbias over the samples, in double, and the mean of the current sample.
 struct GradientSums {
   double* dweight;
   double* dbias;
-  float* mean;  ///< per channel
+  float* mean;  ///< [channels]: the mean of the channel's group
 };
 
 void grad_sample(const Groups& groups, const KernelArgs& args, int64_t n, const GradientSums& sums) {
@@ -183,7 +185,7 @@ Kernel grad_kernel(const NodeView& node) {
           .workspace_bytes = width * int64_t{3 * sizeof(double)} + norm_workspace_bytes(groups.sample)};
 }
 
-/// Calls element(index of an element, its channel) for all elements of a group of a sample.
+/// Calls element(index in x, channel) for all elements of group g of sample n.
 template <typename Element>
 void for_each_element(const Groups& groups, int64_t n, int64_t g, Element element) {
   const int64_t count = groups.channels_of_group();
@@ -191,7 +193,7 @@ void for_each_element(const Groups& groups, int64_t n, int64_t g, Element elemen
     for (int64_t c = g * count; c < (g + 1) * count; ++c)
       element(static_cast<size_t>(r * groups.sample.width + c), static_cast<size_t>(c));
 }
-/// Calls group(n, g, index of its statistics) for all groups of all samples.
+/// Calls group(sample n, group g, index in mean and rstd) for all groups of all samples.
 template <typename Group>
 void for_each_group(const Groups& groups, Group group) {
   for (int64_t n = 0; n < groups.samples; ++n)
@@ -251,7 +253,7 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   return grads;
 }
 
-/// x is read a second time, for its moments.
+/// Returns the cost; x is counted twice, because it is read for the moments and for y.
 Cost cost(const NodeView& node) {
   Cost cost = stream_cost(node, 8);
   cost.bytes += static_cast<double>(node.in_type(0).num_bytes());

@@ -8,7 +8,7 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Shape of an array [samples, rows, width]; blockIdx.z is the sample.
+/// Shape of x [samples, rows, width], with `groups` groups of adjacent channels. blockIdx.z is the sample.
 struct Groups {
   int64_t samples;
   int64_t rows;
@@ -17,7 +17,7 @@ struct Groups {
   float eps;
 
   RT_DEVICE int64_t sample_begin() const { return blockIdx.z * rows * width; }
-  /// Returns the index of a channel's statistics in [samples, groups].
+  /// Returns the index in mean and rstd [samples, groups] of the group of channel `column`.
   RT_DEVICE int64_t statistic_of(int column) const {
     return static_cast<int64_t>(blockIdx.z) * groups + column / (width / groups);
   }
@@ -40,7 +40,7 @@ rt::Shape for_samples(rt::Shape shape, const Groups& all) {
   return shape;
 }
 
-/// parts [samples, parts, width] = moments of each part's rows.
+/// Computes parts [samples, parts, width]: the moments of each channel over each part's rows.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads) measure(const T* x, Moments* parts, Groups all) {
   const int column = first_column<n>();
@@ -51,7 +51,8 @@ __global__ void __launch_bounds__(kBlockThreads) measure(const T* x, Moments* pa
   join_lanes(local, all.width, [&](int at, const Moments& joined) { parts[part * all.width + at] = joined; });
 }
 
-/// Merges the values of a block's threads by tree reduction; the result is in thread 0.
+/// Merges the values of all threads of a block with Value::join(), by tree reduction. Only thread 0 gets the
+/// result.
 template <typename Value>
 RT_DEVICE Value join_block(const Value& local) {
   RT_SHARED(values, Value[kBlockThreads]);
@@ -64,7 +65,8 @@ RT_DEVICE Value join_block(const Value& local) {
   return values[thread];
 }
 
-/// Merges the moments of a group's channels and parts; one block per group and sample.
+/// Merges the moments of all channels and parts of a group into mean and rstd; one block per group and
+/// sample.
 __global__ void __launch_bounds__(kBlockThreads)
     keep_statistics(const Moments* parts, int num_parts, float* mean, float* rstd, Groups all) {
   const int count = all.width / all.groups, group = static_cast<int>(blockIdx.x);
@@ -79,7 +81,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   rstd[at] = 1 / sqrtf(joined.squares / joined.count + all.eps);
 }
 
-/// Inputs of the normalization of an element; weight and bias may be null.
+/// Statistics [samples, groups], and weight and bias [width], which may be null.
 struct Channels {
   const float* mean;
   const float* rstd;
@@ -112,7 +114,7 @@ __global__ void __launch_bounds__(kBlockThreads) normalize(const T* x, T* y, Cha
   }
 }
 
-/// Sums of dy and of dy (x - mean).
+/// Sums over a channel of dy and of dy (x - mean).
 struct Sums {
   float plain;
   float by_deviation;
@@ -123,7 +125,7 @@ struct Sums {
   }
 };
 
-/// parts [samples, parts, width] = sums over each part's rows.
+/// Computes parts [samples, parts, width]: the Sums of each channel over each part's rows.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
     add_cotangents(const T* x, const T* dy, const float* means, Sums* parts, Groups all) {
@@ -147,7 +149,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   join_lanes(local, all.width, [&](int at, const Sums& joined) { parts[part * all.width + at] = joined; });
 }
 
-/// Sums the parts of each sample into its first part.
+/// Adds the parts of each sample up into the sample's first part.
 __global__ void __launch_bounds__(kBlockThreads) join_parts(Sums* parts, int num_parts, Groups all) {
   Sums* of_sample = parts + static_cast<int64_t>(blockIdx.z) * num_parts * all.width;
   Sums local[1] = {};
@@ -157,7 +159,8 @@ __global__ void __launch_bounds__(kBlockThreads) join_parts(Sums* parts, int num
   join_lanes(local, all.width, [&](int at, const Sums& joined) { of_sample[at] = joined; });
 }
 
-/// Sums the channels, times their weights, of a group of a sample; one block each.
+/// Computes sums [samples, groups]: the channels' Sums (in each sample's first part) times their weights,
+/// summed over the group. One block per group and sample.
 __global__ void __launch_bounds__(kBlockThreads)
     add_groups(const Sums* parts, int num_parts, Channels channels, Sums* sums, Groups all) {
   const int count = all.width / all.groups, first = static_cast<int>(blockIdx.x) * count;
@@ -186,7 +189,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   dbias[column] = of_bias;
 }
 
-/// dx = rstd (weight dy - sum / M - xhat sum of xhat / M), with the sums of the group.
+/// Computes dx = rstd (weight dy - sum(weight dy) / M - xhat sum(weight dy xhat) / M), with the group's sums.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
     spread(const T* x, const T* dy, const Sums* sums, Channels channels, T* dx, Groups all) {

@@ -10,7 +10,7 @@ struct Moments {
   float mean;
   float squares;
 
-  /// Merges the moments of another group (Chan, Golub, LeVeque 1979).
+  /// Merges the moments of other values of the channel (Chan, Golub, LeVeque 1979).
   RT_DEVICE void join(const Moments& more) {
     if (more.count == 0) return;
     const float share = more.count / (count + more.count), delta = more.mean - mean;
@@ -20,9 +20,9 @@ struct Moments {
   }
 };
 
-/// Computes moments of n adjacent columns at x, over every `stride`-th row from `first` on, of an array with
-/// rows of `width`. Deviations are from one of the values (shifted data), so that the loss of digits is
-/// bounded by the number of values.
+/// Computes the moments of n adjacent columns over rows first, first + stride, ... before `end`. x points to
+/// the first of the columns in row 0 of an array with rows of `width`. Sums are of differences from the first
+/// value (shifted data), which bounds the cancellation in the sum of squares.
 template <typename T, int n>
 RT_DEVICE void moments_of(const T* x, int64_t width, int64_t first, int64_t stride, int64_t end,
                           Moments (&local)[n]) {

@@ -4,34 +4,36 @@
 
 namespace hearth::ops {
 
-/// Partial moments of an array of channels, f32 [groups, 2, channels]: the mean, and the sum of squared
-/// deviations from it, of each kMomentRows consecutive rows (the last group may have fewer).
+/// Number of rows per group of partial moments. The partial moments of an array [rows, channels] are f32
+/// [groups, 2, channels]: mean and sum of squared deviations of each channel over each group of consecutive
+/// rows. The last group may have fewer rows.
 inline constexpr int64_t kMomentRows = 64;
 constexpr int64_t moment_groups(int64_t rows) { return (rows + kMomentRows - 1) / kMomentRows; }
-/// Returns the type of the partial moments of x.
+/// Returns the type of the partial moments of an array of type x.
 ir::Type moments_type(const ir::Type& x);
 
-/// Activation after a batch normalization in the same op (attribute `activation`); silu excludes a residual.
+/// Activation that a batch normalization op applies to its result (attribute `activation`). silu is not
+/// supported with a residual.
 enum class NormActivation { none, relu, silu };
 inline NormActivation norm_activation(const ir::Attrs& attrs) {
   const auto name = attrs.text_or("activation", "none");
   return name == "relu" ? NormActivation::relu : name == "silu" ? NormActivation::silu : NormActivation::none;
 }
 
-/// Batch normalization (arXiv 1502.03167) over all axes but the last; x has rank 2 or 4. With activation
-/// "relu" and a residual, y = relu(norm(x) + residual).
+/// Batch normalization (arXiv 1502.03167) of x [..., channels], of rank 2 or 4, with statistics per channel
+/// over all other axes; y = activation(norm(x) + residual). batch_norm_infer uses given statistics.
 extern const ir::OpDef batch_norm;
 extern const ir::OpDef batch_norm_infer;
 extern const ir::OpDef batch_norm_grad;
-/// Gradient of batch_norm_infer; without inputs x and mean only the gradient of x.
+/// Gradient of batch_norm_infer. Without the inputs x and mean, only the gradient of x is computed.
 extern const ir::OpDef batch_norm_infer_grad;
 
-/// Group normalization (arXiv 1803.08494) of x [N, ..., C]: statistics per sample and per each of `groups`
-/// runs of channels, output as mean and rstd, f32 [N, groups].
+/// Group normalization (arXiv 1803.08494) of x [N, ..., C]: channels are divided into `groups` groups of
+/// adjacent channels, with statistics per sample and group. Also outputs mean and rstd, f32 [N, groups].
 extern const ir::OpDef group_norm;
 extern const ir::OpDef group_norm_grad;
 
-/// Root mean square normalization (arXiv 1910.07467) of each row.
+/// Root mean square normalization (RMSNorm, arXiv 1910.07467) of each row.
 extern const ir::OpDef rms_norm;
 extern const ir::OpDef rms_norm_grad;
 /// Layer normalization (arXiv 1607.06450) of each row, with a bias.

@@ -42,12 +42,12 @@ inline __attribute__((always_inline)) void apply_rows(const Weights& weights, co
               *constant = weights.constant;
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t at = r * width;
-// dx may alias dy, because elements are independent.
+// Ignores possible aliasing in vectorization: dx may be dy, but elements are independent.
 #ifndef __clang__
 #pragma GCC ivdep
 #endif
     for (int64_t c = 0; c < width; ++c) {
-      // dy is never null here, which the analyzer cannot see.
+      // dy is never null here, but the static analyzer cannot determine that.
       const float g = kMask && !(y[at + c] > 0) ? 0.0F : dy[at + c];  // NOLINT
       dx[at + c] = kX ? of_dy[c] * g + of_x[c] * (x[at + c] - mean[c]) + constant[c] : of_dy[c] * g;
     }
@@ -64,7 +64,7 @@ HEARTH_CLONES void apply_tile(const Weights& weights, const float* x, const floa
   }
 }
 HEARTH_CLONES void mask(const float* dy, const float* y, int64_t count, float* out) {
-  // y is never null here, which the analyzer cannot see.
+  // y is never null here, but the static analyzer cannot determine that.
   for (int64_t i = 0; i < count; ++i) out[i] = y[i] > 0 ? dy[i] : 0.0F;  // NOLINT
 }
 
@@ -82,7 +82,7 @@ struct TileInputs {
   const float* dy;
   const float* y;
 };
-/// Loads a tile of `rows` runs of `width` channels.
+/// Returns the tile of `rows` rows and `width` channels of each input array, as f32; null for null inputs.
 TileInputs load_tile(const NormShape& shape, const NormCotangents& in, int64_t row, int64_t rows,
                      int64_t channel, int64_t width, Scratch& scratch) {
   const auto load = [&](const void* data, float* to) {
@@ -108,7 +108,8 @@ void sum_part(const NormShape& shape, const NormCotangents& in, Range range, dou
   for_each_tile(shape, range.begin, range.end, [&](int64_t row, int64_t rows, int64_t c, int64_t width) {
     const TileInputs tile = load_tile(shape, in, row, rows, c, width, scratch);
     float* g = in.made == nullptr ? scratch.y : in.made + row * shape.width + c;
-    // f32 sums are kept short, because cotangents of a channel often cancel.
+    // f32 sums cover only kSumRows rows before they are added in double: gradients of a channel often cancel,
+    // so rounding errors matter.
     for (int64_t first = 0; first < rows; first += kSumRows) {
       const int64_t at = first * width, count = std::min(kSumRows, rows - first);
       std::fill_n(tile_sum, width, 0.0F);

@@ -18,13 +18,14 @@ struct Rows {
   int64_t width;
   float eps;
   float offset;
-  /// True for layer normalization: subtracts the mean of each row and adds a bias.
+  /// True for layer_norm, which subtracts the mean of each row and adds a bias; false for rms_norm.
   bool centered;
-  /// Number of parts of the rows; each has separate scratch and partial sums.
+  /// Number of parts of the rows. Each part has its own scratch and partial sums.
   int parts;
   Range part(int64_t index) const { return split_range(count, parts, static_cast<int>(index)); }
 };
-/// True for layer normalization, which has one more input: the bias or, for the gradient, the means.
+/// True for a node of layer_norm or its gradient, which have one more input than rms_norm: the bias, or the
+/// means.
 bool is_centered(const NodeView& node) { return node.in.size() % 2 == 1; }
 Rows rows_of(const NodeView& node) {
   const Type& x = node.in_type(0);
@@ -99,7 +100,7 @@ Inferred infer_grad(const NodeView& node) {
   return {.out = {x, weight, weight}, .error = ""};
 }
 
-/// Returns a row of x, minus its mean (in `to`) for layer normalization.
+/// Returns the row x itself for rms_norm; for layer_norm, x - mean, stored to `to`.
 const float* centered_row(const Rows& rows, const float* x, float mean, float* to) {
   if (!rows.centered) return x;
   subtract(x, mean, to, rows.width);
@@ -126,8 +127,9 @@ Kernel kernel(const NodeView& node) {
   return row_kernel(rows.count, rows.parts, 2 * rows.width, row);
 }
 
-/// Sums over a part's rows: of dy x rstd, and then of dy if there is a bias. The latest rows are summed in
-/// f32.
+/// Scratch of one part. `sums`: sums over the part's rows for dweight (dy x rstd), then for dbias (dy,
+/// layer_norm only). `run`: the same sums in f32 over the latest rows, which are not yet in `sums`. x, dy and
+/// g: one row each.
 struct GradScratch {
   double* sums;
   float* run;
@@ -149,8 +151,9 @@ struct GradScratch {
   }
 };
 
-/// With g = dy (offset + w), and x minus its mean for layer normalization: dx = rstd (g - x rstd^2 mean(g
-/// x)), for layer normalization minus rstd mean(g) (derivative of arXiv 1607.06450).
+/// Computes dx of row r and adds the row's terms to scratch.run. With g = dy (offset + weight): dx = rstd (g
+/// - x rstd^2 mean(g x)) for rms_norm; for layer_norm x is replaced by x - mean, and rstd mean(g) is
+/// subtracted.
 void grad_row(const Rows& rows, const KernelArgs& args, int64_t r, const GradScratch& scratch) {
   const int64_t at = r * rows.width;
   const float* given = cpu::as_f32(rows.dtype, args.in[0], at, rows.width, scratch.x);

@@ -7,8 +7,8 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Number of partial sums of dweight, kept separate so that their order is constant, and of the intermediate
-/// sums that they are reduced to.
+/// Maximum number of partial sums of dweight, one per block, and number of intermediate sums to which they
+/// are reduced first. Both are constants, so that the order of additions does not depend on the GPU.
 constexpr int64_t kMaxParts = 512, kFewParts = 16;
 
 struct Rows {
@@ -25,7 +25,7 @@ Rows rows_of(const NodeView& node) {
           .offset = static_cast<float>(node.attrs.real_or("offset", 0))};
 }
 
-/// Arrays of a normalization; bias and mean only for layer_norm.
+/// Arrays of the forward pass; bias and mean are null for rms_norm.
 template <typename T>
 struct Arrays {
   const T* x;
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kBlockThreads) normalize(Arrays<T> arrays, Row
 }
 
 /// Computes dx of every gridDim.x-th row, and this block's partial sums of dweight and dbias. Each thread
-/// owns its columns.
+/// always processes the same columns, so that it needs no atomics.
 template <typename T, bool centered>
 __global__ void __launch_bounds__(kBlockThreads) gradient(GradArrays<T> arrays, Rows rows) {
   float* weight_sums = arrays.weight_parts + static_cast<int64_t>(blockIdx.x) * rows.width;
@@ -120,7 +120,7 @@ ir::Kernel make(const Rows& rows) {
   return {.run = run};
 }
 
-/// Sums parts [num_parts, width], with kFewParts intermediate sums in `few`.
+/// Computes sum [width] of parts [num_parts, width]; `few` is scratch for kFewParts * width floats.
 void add_parts(void* stream, const float* parts, float* few, float* sum, int64_t num_parts, int64_t width) {
   const auto blocks = static_cast<unsigned>(ceil_div(width, kBlockThreads));
   if (num_parts > kFewParts) {
