@@ -15,7 +15,7 @@ HEARTH_CLONES void scale_run(const float* in, float* out, float scale, int64_t c
   for (int64_t c = 0; c < count; ++c) out[c] = in[c] * scale;
 }
 
-/// Shape of a batch of images.
+/// Shape of the images of a node.
 struct Job {
   DType dtype;
   int64_t pixels;

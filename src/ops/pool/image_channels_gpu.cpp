@@ -12,8 +12,8 @@ using ir::NodeView;
 struct Images {
   explicit Images(const Shape& shape)
       : count(shape[0]), pixels(shape[1] * shape[2]), channels(static_cast<int>(shape[3])) {}
-  /// Returns the index of the first channel of the image that contains this pixel, in an array [count,
-  /// channels].
+  /// Returns the index in an array [count, channels] of the first channel of the image that contains this
+  /// pixel.
   RT_DEVICE int64_t channels_of(int64_t pixel) const {
     return int64_t{static_cast<uint32_t>(pixel) / static_cast<uint32_t>(pixels)} * channels;
   }
@@ -27,7 +27,7 @@ struct Sum {
   RT_DEVICE void join(const Sum& other) { value += other.value; }
 };
 
-/// y = x times the factor of the image and channel; one row per pixel.
+/// Computes y = x times the factor of the image and channel; first_row() is a pixel of the batch.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
     multiply_channels(const T* x, const T* factors, T* y, Images images) {
@@ -44,7 +44,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-/// Sums a b over the pixels of each image; blockIdx.y is the image, whose pixels are divided over the lanes.
+/// Sums a * b over the pixels of each image, per channel. blockIdx.y is the image; threadIdx.y divides its
+/// pixels.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads) dot_channels(const T* a, const T* b, T* y, Images images) {
   const int channel = first_column<n>();
@@ -61,7 +62,7 @@ __global__ void __launch_bounds__(kBlockThreads) dot_channels(const T* a, const 
              [&](int column, const Sum& sum) { out[column] = rt::from_float<T>(sum.value); });
 }
 
-/// Averages the pixels of each image; blockIdx.y is the image, whose pixels are divided over the lanes.
+/// Averages the pixels of each image, per channel. blockIdx.y is the image; threadIdx.y divides its pixels.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads) average(const T* x, T* y, Images images) {
   const int channel = first_column<n>();
@@ -78,7 +79,7 @@ __global__ void __launch_bounds__(kBlockThreads) average(const T* x, T* y, Image
              [&](int column, const Sum& sum) { out[column] = rt::from_float<T>(sum.value * share); });
 }
 
-/// Gradient of average: dy / pixels for every pixel; one row per pixel.
+/// Computes the gradient of average(): dy / pixels for every pixel; first_row() is a pixel of the batch.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, T* dx, Images images) {
   const int channel = first_column<n>();

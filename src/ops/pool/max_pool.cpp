@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kChannels = 1024;
 
-/// Largest kernel for which the argmax fits in a byte.
+/// Largest kernel size for which an index in the window (argmax) fits in a byte.
 constexpr int64_t kLargestKernel = 15;
 
 Pool pool_of(const Shape& in, DType dtype, const Attrs& attrs) {
@@ -50,8 +50,10 @@ HEARTH_CLONES void start_window(const float* in, float* best, uint8_t* argmax, i
     argmax[c] = index;
   }
 }
-/// NaN wins, as in PyTorch.
-HEARTH_CLONES void add_tap_to_max(const float* in, float* best, uint8_t* argmax, int64_t count, uint8_t index) {
+/// Updates maxima and their argmax with the values of window element `index`. NaN counts as larger than any
+/// number, as in PyTorch.
+HEARTH_CLONES void add_tap_to_max(const float* in, float* best, uint8_t* argmax, int64_t count,
+                                  uint8_t index) {
   for (int64_t c = 0; c < count; ++c) {
     const bool wins = (in[c] > best[c]) | (in[c] != in[c]);
     best[c] = wins ? in[c] : best[c];
@@ -86,8 +88,8 @@ void pool_pixel(const Pool& pool, const KernelArgs& args, int64_t n, int64_t oy,
   }
 }
 
-/// Gathers instead of scattering: each input pixel sums the windows that cover it, so that no element is
-/// written twice.
+/// Computes the gradient of one input pixel: sums dy of the windows that cover the pixel and have their
+/// maximum there. Gathering instead of scattering needs no synchronization between threads.
 void grad_pixel(const Pool& pool, const KernelArgs& args, int64_t n, int64_t iy, int64_t ix) {
   alignas(64) float sum_run[kChannels];
   alignas(64) float dy_run[kChannels];
@@ -109,7 +111,7 @@ void grad_pixel(const Pool& pool, const KernelArgs& args, int64_t n, int64_t iy,
   }
 }
 
-/// Returns a kernel that calls `pixel` for every pixel of a batch of h x w images.
+/// Returns a kernel that calls pixel(pool, args, image, y, x) for every pixel of a batch of h x w images.
 Kernel pixel_kernel(const Pool& pool, int64_t h, int64_t w,
                     void (*pixel)(const Pool&, const KernelArgs&, int64_t, int64_t, int64_t)) {
   const auto run = [=](const KernelArgs& args) {
@@ -166,8 +168,8 @@ Kernel grad_kernel(const NodeView& node) {
   return pixel_kernel(pool, pool.in_h, pool.in_w, grad_pixel);
 }
 
-/// Calls body(output element, input element, index in the window) for every tap inside of the image, in
-/// window order.
+/// Calls body(index in the output, index in the input, index in the window) for every window element inside
+/// of the image, in window order.
 template <typename Body>
 void for_each_tap(const Pool& pool, Body body) {
   const int64_t outs = pool.batch * pool.out_h * pool.out_w * pool.channels;

@@ -8,7 +8,7 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Shape of a pooling; one row per pixel.
+/// Shape of a max pooling. In the kernels, a row (first_row()) is a pixel of the batch.
 struct Pool {
   int64_t batch;
   int in_h, in_w, out_h, out_w, channels;
@@ -34,7 +34,7 @@ RT_DEVICE rt::Vec<T, n> rounded(const float (&values)[n]) {
   return result;
 }
 
-/// Computes each window's first maximum; NaN wins.
+/// Computes the first maximum of each window and its index. NaN counts as larger than any number.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads) find_largest(const T* x, T* y, uint8_t* argmax, Pool pool) {
   const int channel = first_column<n>();
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kBlockThreads) find_largest(const T* x, T* y, 
   }
 }
 
-/// Sums, for each input pixel, the gradients of the windows in which it is the maximum, in window order.
+/// Computes dx: sums for each input pixel the dy of the windows whose maximum it is, in window order.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
     scatter_to_argmax(const T* dy, const uint8_t* argmax, T* dx, Pool pool) {

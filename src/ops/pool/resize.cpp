@@ -10,11 +10,11 @@
 namespace hearth::ops {
 namespace {
 
-/// Elements converted to f32 at a time.
+/// Number of elements converted to f32 at a time.
 constexpr int64_t kChunk = 1024;
 
-/// Source elements and weights of each output element of an axis: `count` elements from `first` on, with
-/// weights shares[at], shares[at + 1], ...
+/// Resampling of one axis: output element i is the weighted sum of spans[i].count source elements from
+/// spans[i].first on, with the weights shares[spans[i].at], shares[spans[i].at + 1], ...
 struct Taps {
   struct Span {
     int first, count;
@@ -43,7 +43,7 @@ HEARTH_CLONES void add_share(const float* in, float share, float* sum, int64_t c
   for (int64_t i = 0; i < count; ++i) sum[i] += share * in[i];
 }
 
-/// Resizes one line along its columns.
+/// Resamples one line [columns, channels] along its columns.
 HEARTH_CLONES void blend_columns(const Taps& taps, const float* line, int64_t channels, float* out) {
   for (const Taps::Span& span : taps.spans) {
     const float* in = line + span.first * channels;
@@ -62,7 +62,8 @@ HEARTH_CLONES void blend_columns(const Taps& taps, const float* line, int64_t ch
   }
 }
 
-/// Resizes images line by line: first blends source lines into one, then its columns.
+/// Computes output images line by line: first the weighted sum of source lines, then the resampling of its
+/// columns.
 class Lines {
  public:
   Lines(const Resize& resize, DType dtype, int num_threads)
@@ -105,7 +106,8 @@ class Lines {
     cpu::store_f32(dtype_, result, args.out[0], index * length, length);
   }
 
-  /// Returns the blended source lines in `sum`; a single line with weight 1 may be returned in place.
+  /// Returns the weighted sum of source lines: in `sum`, or the source line itself if it is the only one, has
+  /// weight 1 and is f32.
   const float* blend_rows(const void* images, int64_t image, Taps::Span span, float* sum) const {
     alignas(64) float chunk[kChunk];
     const int64_t length = in_length(), start = (image * read_height_ + span.first) * length;
@@ -145,7 +147,8 @@ Inferred infer(const NodeView& node) {
   return {.out = {{.dtype = x.dtype, .shape = {x.shape[0], height, width, x.shape[3]}}}, .error = ""};
 }
 
-/// Computes a pixel straight from the definition, in floating point.
+/// Reference: adds the terms of output pixel (y, x) to the output or, if `back`, to the gradient. Computes
+/// positions by the definition, in floating point.
 void add_pixel(const ReferenceArgs& args, const Resize& resize, bool back, int64_t n, int y, int x) {
   const auto taps = [](const ResizeAxis& axis, int o) {
     const double scale = static_cast<double>(axis.in) / axis.out;
@@ -154,7 +157,7 @@ void add_pixel(const ReferenceArgs& args, const Resize& resize, bool back, int64
       result.emplace_back(static_cast<int>(std::floor(o * scale + 1e-9)), 1.0);
     } else {
       const double step = axis.out > 1 ? (axis.in - 1.0) / (axis.out - 1) : 0.0;
-      // The last position is an integer except for rounding.
+      // The minimum removes the rounding error of the last position, which must be in - 1.
       const double position =
           axis.aligned ? std::min(o * step, axis.in - 1.0) : std::max(0.0, (o + 0.5) * scale - 0.5);
       const int first = std::min(static_cast<int>(position), axis.in - 1);
@@ -183,7 +186,7 @@ void reference_of(const ReferenceArgs& args, bool back) {
   }
 }
 
-/// Returns attributes for images of another size.
+/// Returns `attrs` with another height and width.
 Attrs of_size(Attrs attrs, int64_t height, int64_t width) {
   attrs.set("height", height);
   attrs.set("width", width);

@@ -7,16 +7,16 @@
 
 namespace hearth::ops {
 
-/// Resampling along one axis from `in` to `out` elements, like torch's interpolate, in integer arithmetic.
-/// Nearest: element floor(o in / out). Linear: the elements on both sides of (o + 1/2) in / out - 1/2,
-/// clamped to the first and last element, or of o (in - 1) / (out - 1) with aligned corners. Products of
-/// lengths up to kMaxLength fit in 32 bits.
+/// Resampling of one axis from `in` to `out` elements, like torch's interpolate, in integer arithmetic.
+/// Nearest: output o is input floor(o in / out). Linear: output o is interpolated between the two inputs
+/// around position (o + 1/2) in / out - 1/2, clamped to the first and last input, or around o (in - 1) / (out
+/// - 1) if aligned. Products of lengths up to kMaxLength fit in 32 bits.
 struct ResizeAxis {
   static constexpr int kMaxLength = 1 << 15;
   int in, out;
   bool linear;
-  bool aligned;  ///< align_corners; only with linear
-  bool back;     ///< true for the gradient: inputs are computed from outputs
+  bool aligned;  ///< attribute align_corners; requires linear
+  bool back;     ///< true for the gradient, which is read at the outputs and computed for the inputs
 
   HEARTH_FORMULA int num_made() const { return back ? in : out; }
   HEARTH_FORMULA int num_read() const { return back ? out : in; }
@@ -25,19 +25,20 @@ struct ResizeAxis {
   struct Span {
     int first, last;
   };
-  /// Range of elements read for element `made`, and the weight of element `read` in it.
+  /// Returns the range of elements that result element `result` is computed from; share() returns the weight
+  /// of element `read` in it.
   HEARTH_FORMULA Span reads(int result) const { return back ? outputs_of(result) : inputs_of(result); }
   HEARTH_FORMULA float share(int result, int read) const {
     return back ? share_of(result, read) : share_of(read, result);
   }
 
  private:
-  /// Returns the inputs of output o.
+  /// Returns the range of inputs that output o depends on.
   HEARTH_FORMULA Span inputs_of(int o) const {
     const int first = position(o) / unit();
     return {first, linear && first + 1 < in ? first + 1 : first};
   }
-  /// Returns the outputs that input i may contribute to.
+  /// Returns a range that contains all outputs that depend on input i.
   HEARTH_FORMULA Span outputs_of(int i) const {
     const int of_in = aligned ? in - 1 : in, of_out = aligned ? out - 1 : out;
     if (of_in == 0) return {0, out - 1};
@@ -52,8 +53,7 @@ struct ResizeAxis {
     const auto second = static_cast<float>(position(o) % unit()) / static_cast<float>(unit());
     return i == span.last ? second : 1.0F - second;
   }
-  /// Position arithmetic in integers: unit() is the length of an input element, place(o) the position of
-  /// output o.
+  /// Position arithmetic in integers: output o is at input position position(o) / unit().
   HEARTH_FORMULA int unit() const {
     if (aligned) return out > 1 ? out - 1 : 1;
     return linear ? 2 * out : out;
@@ -66,13 +66,13 @@ struct ResizeAxis {
   }
 };
 
-/// Resampling of both axes of [N, H, W, C] images.
+/// Resampling of both axes of a batch of images [N, H, W, C].
 struct Resize {
   int64_t batch;
   ResizeAxis y, x;
   int channels;
 };
-/// Returns the resampling of a resize node, or with `back` of a resize_grad node, whose input is the gradient
+/// Returns the resampling of a resize node or, if `back`, of a resize_grad node, whose input is the gradient
 /// of the resized images.
 inline Resize resize_of(const ir::NodeView& node, bool back) {
   const Shape& in = (back ? node.out_type(0) : node.in_type(0)).shape;

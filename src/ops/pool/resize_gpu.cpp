@@ -9,10 +9,11 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Columns whose weights are computed once for all source lines.
+/// Number of source columns whose weights are kept in registers for all source lines.
 constexpr int kKept = 8;
 
-/// Computes one pixel per row: of the resized images or, for the gradient, of the original ones.
+/// Computes the resized images or, for the gradient, the gradient of the original images. A row (first_row())
+/// is a pixel of the result.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads) gather(const T* from, T* to, Resize resize) {
   const int channel = first_column<n>();

@@ -7,7 +7,7 @@ namespace hearth::ops {
 namespace {
 
 constexpr int64_t kChannels = 1024;
-/// Pixels whose products are summed separately, so that rounding errors do not grow with the image size.
+/// Number of pixels per partial sum; partial sums limit the growth of rounding errors with the image size.
 constexpr int64_t kRun = 64;
 
 HEARTH_CLONES void multiply(const float* a, const float* b, float* out, int64_t count) {
@@ -68,7 +68,7 @@ Kernel scale_kernel(const NodeView& node) {
   }};
 }
 
-/// Writes the dot products of the two inputs over the pixels of image i, for each channel in [c, c + n).
+/// Computes the dot products of the two inputs over the pixels of image i, for channels [c, c + n).
 void dot_image(const Images& images, const KernelArgs& args, int64_t i, int64_t c, int64_t n) {
   alignas(64) float sum[kChannels] = {}, part[kChannels], a_scratch[kChannels], b_scratch[kChannels];
   for (int64_t begin = 0; begin < images.pixels; begin += kRun) {
@@ -96,7 +96,7 @@ Kernel dot_kernel(const NodeView& node) {
   }};
 }
 
-/// Returns the index in [N, C] of the factor of element i of the images.
+/// Returns the index in the factors [N, C] for element i of the images.
 size_t factor_of(const Images& images, size_t i) {
   const auto channels = static_cast<size_t>(images.channels), pixels = static_cast<size_t>(images.pixels);
   return i / (channels * pixels) * channels + i % channels;

@@ -6,10 +6,10 @@
 namespace hearth::ops {
 namespace {
 
-/// Channels of one image per task.
+/// Maximum number of channels per task; a task processes some channels of one image.
 constexpr int64_t kChannels = 64;
 
-/// Maxima of runs of kChannels channels, and their indices in the window.
+/// Maxima of kChannels channels per window, and the index of each maximum in its window.
 struct Largest {
   float* value;
   int32_t* tap_index;
@@ -17,7 +17,8 @@ struct Largest {
   Largest at(int64_t run) const { return {value + run * kChannels, tap_index + run * kChannels}; }
 };
 
-/// NaN wins, as in PyTorch.
+/// Updates maxima and their indices with the values `in` of window element `tap`, or tap_indices[i] + tap if
+/// kPlaced. NaN counts as larger than any number, as in PyTorch.
 template <bool kPlaced>
 inline __attribute__((always_inline)) void widen_by(const float* in, const int32_t* tap_indices, int32_t tap,
                                                     float* best, int32_t* tap_index, int64_t count) {
@@ -27,11 +28,11 @@ inline __attribute__((always_inline)) void widen_by(const float* in, const int32
     tap_index[i] = wins ? (kPlaced ? tap_indices[i] : 0) + tap : tap_index[i];
   }
 }
-/// Updates the maxima of `count` windows with one tap.
+/// Updates the maxima of `count` elements with window element `tap`.
 HEARTH_CLONES void widen(const float* in, int32_t tap, float* best, int32_t* tap_index, int64_t count) {
   widen_by<false>(in, nullptr, tap, best, tap_index, count);
 }
-/// Updates maxima with maxima of lines, which have their own indices.
+/// Updates maxima with the maxima of another line, whose indices within that line are tap_indices.
 HEARTH_CLONES void widen_placed(const float* in, const int32_t* tap_indices, int32_t tap, float* best,
                                 int32_t* tap_index, int64_t count) {
   widen_by<true>(in, tap_indices, tap, best, tap_index, count);
@@ -56,7 +57,7 @@ Task task_of(const Pool& pool, int64_t index) {
   return {index / runs, channel, std::min(kChannels, pool.channels - channel)};
 }
 
-/// Computes the maxima of the windows of one line of the image.
+/// Computes the maxima of the 1 x kernel windows of one line of the image.
 void pool_line(const Pool& pool, const float* line, const Largest& to) {
   for (int64_t ox = 0; ox < pool.out_w; ++ox) {
     const int64_t first = pool.taps(ox, pool.in_w).begin;
@@ -65,7 +66,8 @@ void pool_line(const Pool& pool, const float* line, const Largest& to) {
     std::fill_n(window.tap_index, kChannels, static_cast<int32_t>(first));
   }
   for (int64_t k = 1; k < pool.kernel; ++k) {
-    // Windows whose tap k is inside of the image are processed together if their taps are adjacent.
+    // Windows [begin, end) have their element k inside of the image; they are processed in one call if these
+    // elements are adjacent (stride 1).
     const int64_t begin = std::max<int64_t>(0, (pool.padding - k + pool.stride - 1) / pool.stride);
     const int64_t last = pool.in_w - 1 + pool.padding - k;
     const int64_t end = last < 0 ? 0 : std::min(pool.out_w, last / pool.stride + 1);
@@ -78,7 +80,8 @@ void pool_line(const Pool& pool, const float* line, const Largest& to) {
   }
 }
 
-/// Pools some channels of an image: maxima along lines, then along columns (separable).
+/// Pools the channels of a task: maxima along lines, then of these along columns, because max pooling is
+/// separable.
 void pool_task(const Pool& pool, const KernelArgs& args, const Task& task, const Largest& lines,
                const Largest& result, float* line) {
   std::fill_n(line, pool.in_w * kChannels, 0.0F);
@@ -106,7 +109,7 @@ void pool_task(const Pool& pool, const KernelArgs& args, const Task& task, const
   }
 }
 
-/// Shape of an image's gradient with padding, because an index may point into the padding.
+/// Shape of an image's gradient including padding, so that an argmax in the padding needs no check.
 struct Padded {
   int64_t height, width;
 
@@ -117,7 +120,8 @@ struct Padded {
   int64_t at(int64_t y, int64_t x) const { return (y * width + x) * kChannels; }
 };
 
-/// Adds every cotangent to the position of its maximum, in the order of the windows.
+/// Computes the gradient of a task's channels: adds each dy to the position of its window's maximum, in
+/// window order.
 void give_task(const Pool& pool, const KernelArgs& args, const Task& task, float* sums) {
   alignas(64) float scratch[kChannels];
   const Padded padded(pool);
@@ -142,7 +146,8 @@ void give_task(const Pool& pool, const KernelArgs& args, const Task& task, float
   }
 }
 
-/// Returns a kernel that calls body(args, task, per-thread buffer of `floats` floats) for all tasks.
+/// Returns a kernel that calls body(args, task, buffer) for all tasks in parallel; `buffer` is per thread and
+/// has `floats` floats.
 template <typename Body>
 Kernel tasks_kernel(const Pool& pool, int num_threads, int64_t floats, Body body) {
   const int64_t tasks = pool.batch * ((pool.channels + kChannels - 1) / kChannels);
