@@ -19,16 +19,16 @@ HEARTH_PHILOX inline uint32_t drawn_bits(uint32_t seed, int64_t index) {
   bits = (bits ^ bits >> 13) * 0xC2B2AE35U;
   return bits ^ bits >> 16;
 }
-/// Returns element `index` of a pseudorandom array: an odd multiple of 1/64 in (-1, 1), exact in every
-/// floating dtype. Depends only on seed and index, so that the host can compute any part of an array drawn on
-/// a GPU.
+/// Returns element `index` of a pseudorandom array: an odd multiple of 1/64 in (-1, 1), which is exact in
+/// every floating dtype. The value depends only on seed and index, so that the host can compute any element
+/// of an array drawn on a GPU.
 HEARTH_PHILOX inline float drawn_element(uint32_t seed, int64_t index) {
   return static_cast<float>(static_cast<int>(drawn_bits(seed, index) >> 26) * 2 - 63) / 64;
 }
-/// Root mean square of the product of two such elements.
+/// Root mean square of the product of two independent drawn elements.
 inline constexpr double kDrawnProduct = 1.0 / 3;
 
-/// Enqueues filling a bf16, f16 or f32 array with pseudorandom values times `scale`, a power of two.
+/// Enqueues a kernel that fills a bf16, f16 or f32 array with drawn_element() times `scale`, a power of two.
 void draw_on_gpu(gpu::Device& device, gpu::Stream& stream, const ir::Type& type, std::byte* to, uint32_t seed,
                  float scale = 1);
 

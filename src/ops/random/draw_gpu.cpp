@@ -10,7 +10,7 @@ __global__ void __launch_bounds__(kBlockThreads) draw(T* out, int64_t count, uin
     out[i] = rt::from_float<T>(scale * drawn_element(seed, i));
 }
 
-/// Kernel of draw_on_gpu; not an op of the list.
+/// Returns the kernel of draw_on_gpu(), which is registered like an op but is not in op_list().
 ir::Kernel draw_gpu(const ir::NodeView& node) {
   const auto seed = static_cast<uint32_t>(node.attrs.integer("seed"));
   const auto scale = static_cast<float>(node.attrs.real("scale"));

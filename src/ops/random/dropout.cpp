@@ -15,7 +15,8 @@ Inferred infer(const NodeView& node) {
   return same_as_first(node);
 }
 
-/// Computes the factors of 4 * groups elements from 4 * group on, vectorized over Philox counters.
+/// Computes the factors of 4 * groups elements from element 4 * group on. The loop over Philox counters is
+/// vectorized.
 HEARTH_CLONES void fill_factors(const MaskKey& key, int64_t group, int64_t groups, float* out) {
   for (int64_t g = 0; g < groups; ++g) mask_factors(key, static_cast<uint64_t>(group + g), out + 4 * g);
 }

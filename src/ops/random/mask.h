@@ -7,15 +7,16 @@
 
 namespace hearth::ops {
 
-/// Philox key and counter parts of a dropout mask; with an element's index they determine every bit.
+/// Philox key and counter words of a dropout mask; together with an element's index they determine whether it
+/// is dropped.
 struct MaskKey {
   uint64_t key;
   uint32_t step;
   uint32_t micro_batch;
-  uint32_t threshold;  ///< words below it are dropped
+  uint32_t threshold;  ///< elements whose random word is below the threshold are dropped
   float scale;
 };
-/// Returns the key for step 0 and micro-batch 0.
+/// Returns the key of a dropout node, with step and micro_batch 0; kernels set them from the input `counter`.
 MaskKey mask_key(const ir::Attrs& attrs);
 
 /// Computes the factors (0 or the scale) of elements [4 * group, 4 * group + 4).
