@@ -4,8 +4,8 @@
 
 namespace hearth::ops {
 
-/// parts[part][column] = sum of every gridDim.y-th row of in [rows, width] from row `part` on, where part is
-/// blockIdx.y; one thread per column.
+/// Computes parts [gridDim.y, width]: row blockIdx.y is the sum of rows blockIdx.y, blockIdx.y + gridDim.y,
+/// ... of in [rows, width]. One thread per column.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     add_rows(const T* in, float* parts, int64_t rows, int64_t width) {

@@ -5,23 +5,24 @@
 
 #include "ops/gpu_support.h"
 
-/// Kernels over an array [rows, width] in which each thread processes `n` adjacent columns. threadIdx.x and
-/// blockIdx.x index such runs of columns; threadIdx.y and blockIdx.y index rows.
+/// Support for kernels over an array [rows, width] in which each thread processes `n` adjacent columns (a
+/// run) of some rows. threadIdx.x and blockIdx.x select the run; threadIdx.y and blockIdx.y select the rows.
 namespace hearth::ops {
 
 template <int n>
 RT_DEVICE int first_column() {
   return static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) * n;
 }
-/// First row of a thread, and the stride between its rows.
+/// Returns the first row of this thread; row_stride() returns the stride between its rows.
 RT_DEVICE int64_t first_row() { return static_cast<int64_t>(blockIdx.y) * blockDim.y + threadIdx.y; }
 RT_DEVICE int64_t row_stride() { return static_cast<int64_t>(gridDim.y) * blockDim.y; }
 
-/// Merges the values of the lanes that share a column with Value::join(), in order, and calls keep(column,
-/// value) for each column of the block. Every thread of the block must call it, and only once per kernel.
+/// Merges the values of the block's threads that share a column (all threadIdx.y) with Value::join(), in
+/// order, and calls keep(column, value) for each column of the block. All threads of the block must call this
+/// function, and only once per kernel.
 template <typename Value, int n, typename Keep>
 RT_DEVICE void join_lanes(const Value (&local)[n], int width, Keep keep) {
-  // Adjacent columns are in different banks.
+  // The padding puts the values of adjacent columns in different shared memory banks.
   RT_SHARED(values, Value[n][kBlockThreads + rt::kWarp / n]);
   const int across = static_cast<int>(blockDim.x), lanes = static_cast<int>(blockDim.y);
   const int thread = static_cast<int>(threadIdx.y) * across + static_cast<int>(threadIdx.x);
@@ -35,8 +36,8 @@ RT_DEVICE void join_lanes(const Value (&local)[n], int width, Keep keep) {
   keep(column, joined);
 }
 
-/// Returns body(n), where n is the constant number of columns per thread: 16 bytes of T if the width is a
-/// multiple of that, otherwise 1.
+/// Returns body(n), where n is a compile-time number of columns per thread: the number of T in 16 bytes if
+/// the width is a multiple of it, otherwise 1.
 template <typename T, typename Body>
 ir::Kernel with_columns(int64_t width, Body body) {
   constexpr int kWide = 16 / sizeof(T);
@@ -44,7 +45,7 @@ ir::Kernel with_columns(int64_t width, Body body) {
   return body(std::integral_constant<int, 1>());
 }
 
-/// Returns body(T(), n) for an array of that type, whose columns are its last axis.
+/// Returns body(T(), n) for an array of this type, whose last axis is the columns.
 template <typename Body>
 ir::Kernel with_columns(const ir::Type& type, Body body) {
   return with_storage_type(type.dtype, [&](auto element) {
@@ -52,35 +53,37 @@ ir::Kernel with_columns(const ir::Type& type, Body body) {
   });
 }
 
-/// Launch shapes for an array whose threads process `own` columns each.
+/// Launch shapes of kernels over an array [rows, width] in which each thread processes `local` adjacent
+/// columns.
 class ColumnBlocks {
  public:
   ColumnBlocks(int64_t rows, int64_t width, int local)
       : rows_(rows), runs_(width / local), across_(threads_across(runs_)), lanes_(kBlockThreads / across_) {}
 
-  /// Returns the number of partial sums per column (blocks along the rows). Depends only on the shape, and so
-  /// does the order of additions.
+  /// Returns the number of partial sums per column (blocks along the rows). The number, and thus the order of
+  /// additions, depends only on the shape.
   int64_t num_parts() const {
     constexpr int64_t kRowsOfLane = 16, kMaxColumnParts = 512;
     return std::clamp<int64_t>(ceil_div(rows_, kRowsOfLane * lanes_), 1, kMaxColumnParts);
   }
   rt::Shape for_parts() const { return shape(num_parts()); }
-  /// Returns a launch shape for independent rows, with at least `least` rows per thread if there are many
+  /// Returns a launch shape for independent rows, with at least min_rows rows per thread if there are many
   /// rows.
   rt::Shape for_rows(int64_t min_rows = 4) const {
     constexpr int64_t kMaxBlocks = 2048;
     const int64_t max_blocks = std::max<int64_t>(1, kMaxBlocks / ceil_div(runs_, across_));
     return shape(std::clamp<int64_t>(ceil_div(rows_, min_rows * lanes_), 1, max_blocks));
   }
-  /// Returns a launch shape in which one block processes all rows of a few columns.
+  /// Returns a launch shape in which each block processes all rows of a few columns, one column per
+  /// threadIdx.x.
   static rt::Shape for_columns(int64_t width) {
     return {grid(ceil_div(width, kMinThreadsAcross), 1), block(kMinThreadsAcross)};
   }
 
  private:
-  /// Minimum number of adjacent threads: they read a 128-byte line with 16 bytes each.
+  /// Minimum number of threads across the columns: 8 threads with 16 bytes each read a 128-byte cache line.
   static constexpr int64_t kMinThreadsAcross = 8;
-  /// Returns the number of threads across the columns for which the fewest threads are past the last column.
+  /// Returns the number of threads across the columns that leaves the fewest threads without columns.
   static int64_t threads_across(int64_t runs) {
     if (runs < kMinThreadsAcross) return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(runs)));
     int64_t best = rt::kWarp;

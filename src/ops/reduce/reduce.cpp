@@ -12,7 +12,8 @@
 namespace hearth::ops {
 namespace {
 
-/// Rows summed in f32 before the partial sum is added in double, which keeps the error of long columns small.
+/// Number of rows summed in f32 before the partial sum is added in double, which limits the rounding error of
+/// long columns.
 constexpr int64_t kRun = 64;
 
 HEARTH_CLONES void add_sum(const float* in, int64_t count, double* sums) {
@@ -44,7 +45,7 @@ Inferred infer_sum_leading(const NodeView& node) {
   return {.out = {{.dtype = DType::f32, .shape = {node.in[0].shape.back()}}}, .error = ""};
 }
 
-/// Sums rows [begin, end) in double; `partial` and `scratch` hold `width` floats each.
+/// Sums `rows` of an array into sums [width]; `partial` and `scratch` are [width].
 void sum_rows(DType dtype, const void* data, Range rows, int64_t width, double* sums, float* partial,
               float* scratch) {
   std::fill(sums, sums + width, 0.0);
@@ -80,7 +81,7 @@ Kernel sum_leading_kernel(const NodeView& node) {
 }
 
 std::vector<ValueId> sum_leading_vjp(const VjpContext& c) {
-  // The gradient of a column sum is the cotangent repeated for every row: zeros plus a bias.
+  // The gradient of a column sum is dy repeated in every row, computed as zeros plus a bias.
   const ValueId zeros = emit(c, "scale", {c.node.inputs[0]}, {{"factor", 0.0}});
   return {emit(c, "bias_add", {zeros, c.grad_out[0]})};
 }
@@ -112,13 +113,13 @@ Inferred infer_sum_squares(const NodeView& node) {
   return {.out = {{.dtype = DType::f32, .shape = {count}}}, .error = ""};
 }
 
-/// A part of an input whose squares are summed by one thread.
+/// A part of an input whose squares are summed in one task.
 struct SquaresPart {
   size_t input;
   Range elements;
 };
 
-/// Sums of squares per input; partial sums are added in order.
+/// Returns the kernel of sum_squares. The partial sums of an input are added in order.
 Kernel sum_squares_kernel(const NodeView& node) {
   std::vector<SquaresPart> parts;
   for (size_t k = 0; k < node.in.size(); ++k) {

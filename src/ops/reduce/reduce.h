@@ -11,12 +11,15 @@ namespace hearth::ops {
 extern const ir::OpDef sum_leading;
 /// Sums all elements of x, to f32 [].
 extern const ir::OpDef sum_all;
-/// Sums each of the N rows of x [N, ...] to f32 [N]; and the inverse broadcast of N values to rows.
+/// sum_trailing sums each of the N rows of x [N, ...], to f32 [N]; broadcast_trailing repeats each of N
+/// values in all elements of its row.
 extern const ir::OpDef sum_trailing;
 extern const ir::OpDef broadcast_trailing;
-/// Sums of squares of several f32 inputs, into one f32 array: element places[k] is the sum of input k.
+/// Computes the sum of squares of each of several f32 inputs, into one f32 array: the sum of input k is
+/// element places[k] (attribute; default k).
 extern const ir::OpDef sum_squares;
-/// Number of elements of sum_squares' output, and the index in it for the sum of each input.
+/// Returns the number of elements of the output of sum_squares; square_indices() returns the index of each
+/// input's sum.
 int64_t num_squares(const ir::NodeView& node);
 std::vector<int64_t> square_indices(const ir::NodeView& node);
 

@@ -12,16 +12,17 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Maximum number of partial sums of an array or a column; kept separate so that their order is constant.
+/// Maximum number of partial sums of an array or a column. It is a constant, so that the order of additions
+/// does not depend on the GPU.
 constexpr int64_t kMaxParts = 64;
-/// Minimum number of elements per part.
+/// Minimum number of elements per partial sum of sum_all.
 constexpr int64_t kPartElements = 4096;
-/// Elements per part for squares of many arrays; one block adds up an array's parts.
+/// Number of elements per partial sum of sum_squares.
 constexpr int kSquaresRun = 16384;
-/// Minimum number of rows per part.
+/// Minimum number of rows per partial sum of sum_leading.
 constexpr int64_t kPartRows = 16;
 
-/// parts[block] = the block's share of the sum of `in`.
+/// Computes parts[block], the block's partial sum of `in`.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads) add_elements(const T* in, float* parts, int64_t count) {
   float sum = 0;
@@ -29,12 +30,12 @@ __global__ void __launch_bounds__(kBlockThreads) add_elements(const T* in, float
   sum = rt::reduce_block(sum, rt::Add(), 0.0F);
   if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
-/// Partial sums of an array, and the destination of their sum.
+/// Partial sums of an array, and the address for their total.
 struct Parts {
   const float* parts;
   float* out;
 };
-/// Adds up the parts of one array per block.
+/// Adds the partial sums of each array; one block per array.
 __global__ void __launch_bounds__(kBlockThreads) add_parts(ManyTensors<Parts> all) {
   const BlockRun run = run_of_block(all);
   const Parts array = all.tensors[run.tensor];
@@ -43,7 +44,7 @@ __global__ void __launch_bounds__(kBlockThreads) add_parts(ManyTensors<Parts> al
   sum = rt::reduce_block(sum, rt::Add(), 0.0F);
   if (threadIdx.x == 0) *array.out = sum;
 }
-/// parts[block] = sum of squares of the block's run.
+/// Computes parts[block], the sum of squares of the block's range of elements of an array.
 __global__ void __launch_bounds__(kBlockThreads) add_squares(ManyTensors<const float*> all, float* parts) {
   const BlockRun run = run_of_block(all);
   const float* in = all.tensors[run.tensor];

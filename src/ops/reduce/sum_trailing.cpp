@@ -15,7 +15,7 @@ HEARTH_CLONES void add_lanes(const float* in, int64_t count, double* lanes) {
   for (; i < count; ++i) lanes[0] += static_cast<double>(in[i]);
 }
 
-/// Shape of rows that are summed in `parts` parts each.
+/// Shape [count, width] of an array; each row is summed in `parts` parts.
 struct Rows {
   DType dtype;
   int64_t count;

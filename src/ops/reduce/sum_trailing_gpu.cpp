@@ -15,7 +15,8 @@ Rows rows_of(const Shape& shape) {
   return {.count = shape[0], .width = shape[0] == 0 ? 0 : shape.num_elements() / shape[0]};
 }
 
-/// sums [rows, parts]: a block sums every gridDim.x-th run of a row, for every gridDim.y-th row.
+/// Computes sums [rows, gridDim.x], the partial sums of each row. blockIdx.x is the part of a row; each block
+/// processes every gridDim.y-th row.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads) add_row_parts(const T* in, float* sums, Rows rows) {
   for (int64_t row = blockIdx.y; row < rows.count; row += gridDim.y) {
@@ -36,7 +37,8 @@ __global__ void __launch_bounds__(kBlockThreads) repeat_in_rows(const float* val
   }
 }
 
-/// Returns a launch shape of `per_row` blocks for each row, or for several rows each if there are many.
+/// Returns a launch shape with `per_row` blocks per row; if there are very many rows, each block processes
+/// several.
 rt::Shape blocks_of(int64_t per_row, const Rows& rows) {
   constexpr int64_t kMaxRows = 1 << 15;
   return {rt::Dim3{static_cast<unsigned>(per_row),
