@@ -26,7 +26,7 @@ Inferred infer(const NodeView& node) {
   return {.out = {{.dtype = first.dtype, .shape = Shape(std::span<const int64_t>(axes))}}, .error = ""};
 }
 
-/// Returns the first output column of each input, followed by the total number of columns.
+/// Returns the output column at which each input begins, followed by the total number of columns.
 std::vector<int64_t> begins_of(std::span<const Type> types) {
   std::vector<int64_t> begins = {0};
   for (const Type& type : types) begins.push_back(begins.back() + type.shape.back());

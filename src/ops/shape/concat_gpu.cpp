@@ -7,8 +7,8 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Copies of one input in elements of T: `count` columns of each row, to columns from `begin` on of rows of
-/// `width`.
+/// Copy of one input, in units of n elements of T: the `count` columns of each input row go to output columns
+/// from `begin` on; an output row has `width` columns.
 struct Columns {
   int64_t rows;
   int count;
@@ -49,7 +49,8 @@ ir::Kernel make(const NodeView& node) {
   }};
 }
 
-/// Uses the widest element type that divides every row of every input.
+/// Returns a kernel that copies in the largest unit, up to 16 bytes, that divides the row size of every
+/// input.
 ir::Kernel concat_last_gpu(const NodeView& node) {
   int64_t bits = 16;
   for (const ir::Type& type : node.in) bits |= type.shape.back() * dtype_bytes(type.dtype);

@@ -36,7 +36,7 @@ Inferred infer_transpose(const NodeView& node) {
   return {.out = {{.dtype = node.in[0].dtype, .shape = Shape(axes)}}, .error = ""};
 }
 
-/// Extents and input strides in the order of the output's axes, padded to kMaxRank.
+/// Lengths and input strides (in elements) of the output's axes, padded to kMaxRank axes.
 struct Walk {
   std::array<int64_t, Shape::kMaxRank> length;
   std::array<int64_t, Shape::kMaxRank> stride;
@@ -60,7 +60,7 @@ Walk make_walk(const Shape& in, const std::vector<int64_t>& perm) {
   return walk;
 }
 
-/// Copies output elements [begin, end) from their positions in the input.
+/// Calls copy(output index, input index) for the output elements `range` of a transpose.
 template <typename Copy>
 void gather(const Walk& walk, Range range, Copy copy) {
   for (int64_t out = range.begin; out < range.end; ++out) {

@@ -4,15 +4,16 @@
 
 namespace hearth::ops {
 
-/// View of the same bytes under another shape.
+/// Returns the same bytes with another shape.
 extern const ir::OpDef reshape;
-/// Permutes axes: output axis j is input axis perm[j].
+/// Permutes the axes: output axis j is input axis perm[j].
 extern const ir::OpDef transpose;
-/// Columns [begin, begin + count) of the last axis.
+/// Returns elements [begin, begin + count) of the last axis.
 extern const ir::OpDef slice_last;
-/// Inverse of slice_last: places the last axis at column `begin` of `width` columns, the others zero.
+/// Pads the last axis with zeros to `width` elements; x begins at element `begin`. The gradient of
+/// slice_last.
 extern const ir::OpDef pad_last;
-/// Concatenates arrays of one dtype and equal leading axes along the last axis.
+/// Concatenates arrays along the last axis; dtype and other axes must be equal.
 extern const ir::OpDef concat_last;
 
 }  // namespace hearth::ops

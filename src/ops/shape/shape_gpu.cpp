@@ -7,7 +7,8 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Returns body(T()), where T has the size of an element; these kernels only move bytes.
+/// Returns body(T()), where T is an unsigned integer of the dtype's size, because these kernels only copy
+/// elements.
 template <typename Body>
 ir::Kernel with_element(DType dtype, Body body) {
   const int64_t num_bytes = dtype_bytes(dtype);
@@ -17,13 +18,13 @@ ir::Kernel with_element(DType dtype, Body body) {
   return body(uint64_t());
 }
 
-/// Extents and input strides in the order of the output's axes, last axis first.
+/// Lengths and input strides (in elements) of the output's axes, last axis first.
 struct Walk {
   int rank;
   int64_t length[Shape::kMaxRank];
   int64_t stride[Shape::kMaxRank];
 };
-/// Merges axes that stay adjacent.
+/// Returns the Walk of a transpose; axes that are adjacent in both input and output are merged.
 Walk walk_of(const Shape& in, const std::vector<int64_t>& perm) {
   Walk walk{};
   for (int j = in.rank(); j-- > 0;) {
@@ -41,7 +42,7 @@ Walk walk_of(const Shape& in, const std::vector<int64_t>& perm) {
   return walk;
 }
 
-/// Divides in 32 bits if possible, because a 64-bit division takes GPUs a hundred instructions.
+/// Divides in 32 bits if possible, because a 64-bit division takes about a hundred instructions on GPUs.
 RT_DEVICE int64_t divide(int64_t value, int64_t by) {
   if (value > UINT32_MAX) return value / by;
   return by > UINT32_MAX ? 0 : static_cast<uint32_t>(value) / static_cast<uint32_t>(by);
@@ -49,8 +50,8 @@ RT_DEVICE int64_t divide(int64_t value, int64_t by) {
 
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads) gather(const T* in, T* out, int64_t count, Walk given) {
-  // Copied to shared memory, because a dynamically indexed argument would be placed in local (scratch)
-  // memory.
+  // Copied to shared memory, because the compiler would put a kernel argument with dynamic indices into local
+  // (scratch) memory.
   RT_SHARED(walk, Walk);
   if (threadIdx.x == 0) walk = given;
   rt::sync_block();
@@ -77,8 +78,7 @@ ir::Kernel make_transpose(const NodeView& node) {
   return {.run = run};
 }
 
-/// Rows of `in_width` columns become rows of `out_width`: output column c is input column c + shift, or 0 if
-/// there is none.
+/// Slice or pad of the last axis: output column c is input column c + shift, or 0 if that does not exist.
 struct Columns {
   int64_t rows;
   int in_width;

@@ -6,7 +6,7 @@
 namespace hearth::ops {
 namespace {
 
-/// Columns [begin, begin + count) of rows of `width`.
+/// Columns [begin, begin + count) of an array [num_rows, width].
 struct Columns {
   int64_t num_rows = 0;
   int64_t width = 0;
