@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view kNoGradient =
     "copies between device and host memory are inserted after the backward pass";
 
-/// Copies input `from` to output 0.
+/// Returns a kernel that copies input `from` to output 0.
 template <size_t from>
 Kernel copy_cpu(const NodeView& node) {
   const int64_t num_bytes = node.in_type(0).num_bytes();
@@ -32,7 +32,7 @@ Inferred infer_store(const NodeView& node) {
 void copy_reference(const ReferenceArgs& args) { args.out[0] = args.in[0]; }
 void load_reference(const ReferenceArgs& args) { args.out[0] = args.in[1]; }
 
-/// Every byte crosses the link once; the overwritten input of store and load is not read.
+/// Returns the cost of copying each byte once; the input that store and load overwrite is not read.
 Cost copy_cost(const NodeView& node) { return {.bytes = static_cast<double>(node.in_type(0).num_bytes())}; }
 
 std::vector<Sample> copies() {

@@ -4,11 +4,13 @@
 
 namespace hearth::ops {
 
-/// Copies between device and host memory, for offloading; they never change values. On devices that share the
-/// host's memory they are plain copies.
-extern const ir::OpDef fetch;  ///< (on host) -> a copy on the device
-extern const ir::OpDef store;  ///< (x, weight or state on host): overwrites it with x
-extern const ir::OpDef stash;  ///< (x) -> a copy on the host
-extern const ir::OpDef load;   ///< (weight or state, x on host): overwrites it with x
+/// Copies of values between device and host memory, for offloading. On the CPU and on devices that share the
+/// host's memory, they are copies within that memory.
+extern const ir::OpDef fetch;  ///< (x in host memory) -> a copy of x on the device
+extern const ir::OpDef
+    store;  ///< (x on the device, weight or state in host memory): overwrites the latter with x
+extern const ir::OpDef stash;  ///< (x on the device) -> a copy of x in host memory
+extern const ir::OpDef
+    load;  ///< (weight or state on the device, x in host memory): overwrites the former with x
 
 }  // namespace hearth::ops

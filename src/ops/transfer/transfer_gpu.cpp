@@ -4,7 +4,8 @@
 namespace hearth::ops {
 namespace {
 
-/// Copies run asynchronously to computation; the host memory is page-locked.
+/// Returns the kernel of fetch and load: copies host memory to the device, asynchronously to computation
+/// because the host memory is page-locked.
 ir::Kernel fetch_gpu(const ir::NodeView& node) {
   const int64_t num_bytes = node.in_type(0).num_bytes();
   const auto run = [=](const ir::KernelArgs& args) {
