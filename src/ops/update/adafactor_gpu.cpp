@@ -8,17 +8,18 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Columns of a row per block.
+/// Number of columns per piece; a block processes one piece of a row.
 constexpr int64_t kPiece = 1024;
-/// Rows whose squares are summed as one part of a column.
+/// Minimum number of rows per partial sum of the squares of a column.
 constexpr int64_t kPartRows = 32;
 constexpr int64_t kMaxParts = 64;
 
-/// A weight as a matrix. A weight that is not a matrix is one row with an unfactored second moment.
+/// Shape of a weight. A weight that is not a matrix is treated as one row, with an unfactored second moment
+/// (one value per element).
 struct Matrix {
   int64_t rows, columns;
-  int64_t pieces;  ///< per row
-  int64_t parts;   ///< per column
+  int64_t pieces;  ///< pieces per row
+  int64_t parts;   ///< partial sums per column
   bool factored;
   HEARTH_FORMULA int64_t num_pieces() const { return rows * pieces; }
 };
@@ -32,14 +33,15 @@ Matrix matrix_of(const ir::Type& type) {
   return m;
 }
 
-/// Values that the kernels of one update share.
+/// Scalar values that the kernels of one update pass to later ones, in the workspace.
 struct Shared {
   AdafactorStep step;
   float mean_of_rows;
   float size;  ///< root mean square of the weight
   float rate;
 };
-/// Workspace layout: Shared, then one sum per piece, then one sum per part of a column.
+/// Workspace layout: Shared, two sums per piece (squares of the weight, squares of the gradient or
+/// direction), then `parts` sums per column.
 struct Space {
   Shared* shared;
   float *param_squares, *squares, *columns;
@@ -56,7 +58,8 @@ struct Space {
   }
 };
 
-/// Arrays of a weight; `columns` is null if the second moment is unfactored.
+/// Arrays of a weight: the weight, its gradient, the gradient factor, and the row and column moments. If the
+/// second moment is unfactored, it is in `rows` and `columns` is null.
 template <typename T>
 struct Weight {
   float* param;
@@ -82,8 +85,8 @@ RT_DEVICE int64_t piece_end(const Matrix& m) {
   return end < row_end ? end : row_end;
 }
 
-/// Sums the squares of the weight and of its gradient; one block per piece. An unfactored second moment is
-/// updated here.
+/// Sums the squares of the weight and of its gradient per piece, and updates the second moment if it is
+/// unfactored. One block per piece.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads) measure(Weight<T> weight, Matrix matrix, Space space) {
   if (*weight.factor < 0) return;
@@ -102,7 +105,7 @@ __global__ void __launch_bounds__(kBlockThreads) measure(Weight<T> weight, Matri
   space.squares[blockIdx.x] = squares;
 }
 
-/// Sums the squares of every gridDim.y-th row; one thread per column and part.
+/// Sums the squares of the gradient over every gridDim.y-th row; one thread per column and part.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     measure_columns(Weight<T> weight, Matrix matrix, Space space) {
@@ -116,7 +119,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   space.columns[blockIdx.y * matrix.columns + column] = sum;
 }
 
-/// Updates the moments with the means of squares; one thread per row, then one thread per column.
+/// Updates the row and column moments with the means of squared gradients. One thread per row; later threads
+/// process one column each.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads) move_moments(Weight<T> weight, Matrix matrix, Space space) {
   if (*weight.factor < 0) return;
@@ -133,7 +137,7 @@ __global__ void __launch_bounds__(kBlockThreads) move_moments(Weight<T> weight, 
   }
 }
 
-/// Returns the sum of an array, computed by one block.
+/// Returns the sum of an array in all threads of the block that calls it.
 RT_DEVICE float sum_of(const float* values, int64_t count) {
   float sum = 0;
   for (int64_t i = threadIdx.x; i < count; i += kBlockThreads) sum += values[i];
@@ -151,7 +155,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   space.shared->size = sqrtf(size / static_cast<float>(matrix.rows * matrix.columns));
 }
 
-/// Returns the gradient divided by the square root of its second moment.
+/// Returns element i of the update direction: the gradient divided by the square root of its estimated second
+/// moment.
 template <typename T>
 RT_DEVICE float direction(const Weight<T>& weight, const Matrix& matrix, const Shared& shared, int64_t i) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) / matrix.pieces;
@@ -162,7 +167,7 @@ RT_DEVICE float direction(const Weight<T>& weight, const Matrix& matrix, const S
   return *weight.factor * rt::to_float(weight.grad[i]) / sqrtf(estimate > floor ? estimate : floor);
 }
 
-/// Sums the squares of the direction; one block per piece.
+/// Sums the squares of the update direction per piece; one block per piece.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     measure_direction(Weight<T> weight, Matrix matrix, Space space) {

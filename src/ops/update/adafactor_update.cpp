@@ -1,7 +1,7 @@
-// Adafactor (Shazeer and Stern 2018, arXiv 1804.04235): the second moment of an n x m matrix is stored as the
-// n means of its rows and the m means of its columns, and estimated by row * column / mean of rows. One pass
-// updates the row moments and sums the columns; a second pass computes the direction's norm for clipping, a
-// third applies it.
+// Adafactor (Shazeer and Stern 2018, arXiv 1804.04235): the second moment of an n x m weight is stored as the
+// means of its n rows and of its m columns, and estimated per element as row * column / mean of all rows. The
+// first pass over the weight updates the row moments and sums squared gradients per column, the second
+// computes the norm of the update direction for clipping, and the third applies the update.
 #include <algorithm>
 #include <cmath>
 
@@ -17,7 +17,8 @@
 namespace hearth::ops {
 namespace {
 
-/// A weight as a matrix; a vector is one row with an unfactored second moment.
+/// Shape of a weight. A weight that is not a matrix is treated as one row, with an unfactored second moment
+/// (one value per element).
 struct Matrix {
   int64_t rows;
   int64_t columns;
@@ -35,7 +36,7 @@ HEARTH_CLONES void add_squares(const float* g, double* sums, int64_t count) {
 HEARTH_CLONES void move_squares(const float* g, float weight, float* variance, int64_t count) {
   for (int64_t i = 0; i < count; ++i) variance[i] += weight * (g[i] * g[i] - variance[i]);
 }
-/// Divides g by the square root of factor * variance, at least floor.
+/// Divides g[i] by the square root of the larger of factor * variance[i] and `floor`.
 HEARTH_CLONES void normalize(float* g, float factor, const float* variance, float floor, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     const float estimate = factor * variance[i];
@@ -52,7 +53,7 @@ double square_sum(const float* row, int64_t count) {
   return static_cast<double>(sum);
 }
 
-/// Bytes of one part's workspace: two sums, one sum per column, and a row.
+/// Returns the bytes of one part's workspace: two sums, one sum per column (double), and one row (f32).
 int64_t own_bytes(const Matrix& matrix) {
   return cpu::round_up(2 * int64_t{sizeof(double)} + matrix.columns * int64_t{sizeof(double) + sizeof(float)},
                        64);
@@ -92,7 +93,8 @@ class Run {
   void for_parts(Body body) const {
     args_.threads->for_parts(parts_, [&](int part) { body(part, split_range(matrix_.rows, parts_, part)); });
   }
-  /// Returns a part's sums of squares: of the weight, of the direction, then of the gradient in each column.
+  /// Returns a part's sums of squares: [0] of the weight, [1] of the update direction, [2 + c] of the
+  /// gradient in column c.
   double* doubles(int part) const {
     return reinterpret_cast<double*>(args_.workspace + part * own_bytes(matrix_));
   }
@@ -111,7 +113,8 @@ class Run {
     return g;
   }
 
-  /// Updates the second moments of the rows and sums the squares for those of the columns.
+  /// Updates the row moments of `rows` (or an unfactored second moment), and sums the squares of the weight
+  /// and, per column, of the gradient.
   void measure(int part, Range rows) {
     double* sums = doubles(part);
     std::fill_n(sums, 2 + matrix_.columns, 0.0);
@@ -140,7 +143,8 @@ class Run {
     mean_of_rows_ = std::max(options_.eps1, sum / static_cast<double>(matrix_.rows));
   }
 
-  /// Returns a row of the gradient divided by the square root of its second moment.
+  /// Returns a row of the update direction: the gradient divided by the square root of its estimated second
+  /// moment.
   const float* direction(int part, int64_t row) const {
     gradient(part, row);
     const float factor =
@@ -161,8 +165,8 @@ class Run {
   double mean_of_rows_ = 1;
 };
 
-/// Inputs: param, grad, lr, factor, row moment (or the unfactored moment), column moment (absent for
-/// vectors), step_count.
+/// Infers the outputs param, row moment and column moment. Inputs: param, grad, lr, factor, row moment (or
+/// the unfactored moment), column moment (absent if unfactored), step_count.
 Inferred infer(const NodeView& node) {
   if (auto error = check_same_shape(node, adafactor_update, {kGrad}); !error.empty()) return refuse(error);
   if (auto error = check_scalars(node, adafactor_update, kRate, kFactor); !error.empty())

@@ -4,7 +4,7 @@
 
 namespace hearth::ops {
 
-/// Attributes of AdamW, Adam with decoupled weight decay (arXiv 1711.05101).
+/// Attributes of the AdamW ops (Adam with decoupled weight decay, arXiv 1711.05101).
 struct AdamOptions {
   double beta1;
   double beta2;

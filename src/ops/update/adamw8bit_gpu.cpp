@@ -9,9 +9,11 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Elements per block; its warps iterate over groups of elements that share a scale.
+/// Number of elements per thread block. Each warp processes kBlock8Bit elements, which share a scale, at a
+/// time.
 constexpr int kRun = 64 * kBlock8Bit;
-/// Adjacent elements per thread, and the number of such groups per thread for elements that share a scale.
+/// Number of adjacent elements per load of a thread, and number of such loads for the kBlock8Bit elements
+/// that a warp processes at a time.
 constexpr int kNeighbors = 4, kGroups = kBlock8Bit / (kNeighbors * rt::kWarp);
 
 template <typename T>
@@ -24,26 +26,27 @@ struct Tensor {
   float* v_scale;
 };
 
-/// A dynamic map and a table that finds the nearest of its non-negative values from the bits of a float,
-/// which are monotonic in its value. The upper 16 bits are a cell, which contains at most one midpoint
-/// between adjacent values.
+/// A dynamic map (dynamic_map.h), and tables to find the nearest of its non-negative values. The bits of a
+/// non-negative float are monotonic in its value. Floats with equal upper 16 bits form a cell; a cell
+/// contains at most one midpoint between adjacent map values, so that one table lookup and one comparison
+/// suffice.
 template <bool with_sign>
 struct alignas(64) Codes {
   static constexpr int kZero = with_sign ? 127 : 0;
   static constexpr uint32_t kFirst = 0x3400,
-                            kLast = 0x3f80;  ///< cells of 2^-23, below all midpoints, and of 1
+                            kLast = 0x3f80;  ///< cell of 2^-23, which is below all midpoints, and cell of 1
   static constexpr int kCells = 12 * kBlockThreads;
   static_assert(kLast < kFirst + kCells);
   float values[256];
-  uint32_t middles[256];  ///< bits of the midpoint after value kZero + i
-  uint8_t ranks[kCells];  ///< number of midpoints below each cell
+  uint32_t middles[256];  ///< bits of the midpoint between values[kZero + i] and the next value
+  uint8_t ranks[kCells];  ///< number of midpoints below cell kFirst + i
 
   RT_DEVICE static float value(int code) { return dynamic_value(with_sign, static_cast<uint8_t>(code)); }
   RT_DEVICE static uint32_t middle(int rank) {
     const int code = kZero + rank;
     return code < 255 ? rt::bits_as<uint32_t>(0.5F * (value(code) + value(code + 1))) : 0xffffffffU;
   }
-  /// Fills entry i of each table.
+  /// Computes entry i of each table.
   RT_DEVICE void fill(int i) {
     if (i < 256) {
       values[i] = value(i);
@@ -54,7 +57,8 @@ struct alignas(64) Codes {
     for (int step = 128; step > 0; step /= 2) rank += begin > middle(rank + step - 1) ? step : 0;
     ranks[i] = static_cast<uint8_t>(rank);
   }
-  /// Returns the number of midpoints with smaller bits; bits below `least` are treated as `least`.
+  /// Returns the number of midpoints below the float with these bits; bits below min_bits are replaced by
+  /// min_bits.
   RT_DEVICE int rank_of(uint32_t bits, uint32_t min_bits = kFirst << 16) const {
     bits = bits < min_bits ? min_bits : bits;
     const uint32_t cell = bits >> 16;
@@ -63,11 +67,12 @@ struct alignas(64) Codes {
   }
 };
 
-/// Bits of a number whose nearest code is the first after the code of 0.
+/// Bits of a float whose nearest map value is the smallest one above 0: the minimum for negative numbers,
+/// which must not become 0.
 constexpr uint32_t kMinNegativeBits = 0x35860000;
 
-/// Returns the code nearest to x, restricted to codes below zero if `value` is negative. Ties go to the lower
-/// code.
+/// Returns the code nearest to x, or the nearest code of a negative value if `value` is negative (x may have
+/// been rounded to 0). Ties go to the lower code.
 RT_DEVICE uint8_t code_of(const Codes<true>& codes, float value, float x) {
   const uint32_t bits = rt::bits_as<uint32_t>(x) & 0x7fffffffU;
   const bool negative = value < 0;
@@ -78,7 +83,7 @@ RT_DEVICE uint8_t code_of(const Codes<false>& codes, float x) {
   return static_cast<uint8_t>(codes.rank_of(rt::bits_as<uint32_t>(x)));
 }
 
-/// Tables and step constants that all tensors share, in the workspace.
+/// Code tables and step constants in the workspace, shared by all tensors.
 struct Tables {
   Codes<true> with_sign;
   Codes<false> without_sign;
@@ -101,8 +106,8 @@ RT_DEVICE void copy_codes(const C& from, C& to) {
     reinterpret_cast<rt::Word16*>(&to)[i] = reinterpret_cast<const rt::Word16*>(&from)[i];
 }
 
-/// Updates the elements from `begin` on that share a scale; one warp. `all`: true if none of them is after
-/// `end`.
+/// Updates the kBlock8Bit elements from `begin` on, which share a scale, by one warp. `all` is true if all of
+/// them are before `end`.
 template <bool all, typename T>
 RT_DEVICE void move_block(const Tensor<T>& tensor, const Adam8Step& step, const Codes<true>& with_sign,
                           const Codes<false>& without_sign, int64_t begin, int64_t end) {
@@ -148,7 +153,7 @@ RT_DEVICE void move_block(const Tensor<T>& tensor, const Adam8Step& step, const 
     store_before(end, tensor.m, at(g), m_codes[g]);
     store_before(end, tensor.v, at(g), v_codes[g]);
   }
-  // Every lane has read the scales before they are overwritten.
+  // All lanes must have read the scales before lane 0 overwrites them.
   rt::sync_warp();
   if (rt::lane() > 0) return;
   tensor.m_scale[block] = absmax_m;

@@ -1,6 +1,6 @@
 // AdamW with 8-bit moments (Dettmers et al. 2021, arXiv 2110.02861): each block of kBlock8Bit elements is
-// dequantized, updated in f32, and quantized again with the block's absmax as its scale. Codes are
-// bitsandbytes' dynamic map: signed for m, unsigned for v.
+// dequantized, updated in f32, and quantized again with the block's absmax as its scale. The 8-bit codes are
+// those of bitsandbytes' dynamic map (dynamic_map.h), signed for m and unsigned for v.
 #include <algorithm>
 #include <cmath>
 
@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kBlock = kBlock8Bit;
 int64_t num_blocks(int64_t count) { return (count + kBlock - 1) / kBlock; }
 
-/// Updates a block's dequantized moments with the gradient.
+/// Updates the dequantized moments m and v of a block with its gradient.
 HEARTH_CLONES void move_states(const Adam8Step& step, const float* grad, float* m, float* v, int64_t count) {
   const Adam8Step s = step;
   for (int64_t i = 0; i < count; ++i) s.move_moments(grad[i], m[i], v[i]);
@@ -32,7 +32,7 @@ void read_codes(const DynamicMap& map, float scale, const uint8_t* codes, float*
   for (int64_t i = 0; i < count; ++i) out[i] = scale * map[codes[i]];
 }
 
-/// Quantizes a block to codes. Returns its scale.
+/// Quantizes a block's moments to codes. Returns the scale, which is their absmax.
 float write_codes(bool with_sign, const float* in, uint8_t* codes, int64_t count) {
   float absmax = 0;
   for (int64_t i = 0; i < count; ++i) absmax = std::max(absmax, std::fabs(in[i]));
@@ -41,7 +41,8 @@ float write_codes(bool with_sign, const float* in, uint8_t* codes, int64_t count
   return absmax;
 }
 
-/// Inputs: param, grad, lr, factor, m, m_scale, v, v_scale, step_count.
+/// Infers the outputs param, m, m_scale, v and v_scale. Inputs: param, grad, lr, factor, m, m_scale, v,
+/// v_scale, step_count.
 Inferred infer(const NodeView& node) {
   if (auto error = check_same_shape(node, adamw8bit_update, {kGrad}); !error.empty()) return refuse(error);
   if (auto error = check_scalars(node, adamw8bit_update, kRate, kFactor); !error.empty())
@@ -87,7 +88,8 @@ Kernel cpu(const NodeView& node) {
   return {.run = run, .workspace_bytes = 0};
 }
 
-/// Returns the nearest code by exhaustive search, moved by one if its value lost the sign of `value`.
+/// Reference for write_codes(): returns the code nearest to value / absmax by exhaustive search, moved to the
+/// adjacent code if its sign differs from that of `value`.
 double nearest_code(bool with_sign, double value, double absmax) {
   const DynamicMap& map = dynamic_map(with_sign);
   const double x = absmax > 0 ? value / absmax : 0;

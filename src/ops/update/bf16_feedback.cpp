@@ -30,7 +30,7 @@ Kernel cpu(const NodeView& node) {
 
 void reference(const ReferenceArgs& args) {
   for (size_t i = 0; i < args.out[0].size(); ++i) {
-    // The f32 sum is rounded to bf16.
+    // The sum is computed in f32, as in the kernel, before it is rounded to bf16.
     const float whole = static_cast<float>(args.in[0][i]) + static_cast<float>(args.in[1][i]);
     args.out[0][i] = to_f32(to_bf16(whole));
     args.out[1][i] = static_cast<double>(whole) - args.out[0][i];

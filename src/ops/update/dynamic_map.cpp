@@ -31,7 +31,7 @@ const Tables& tables(bool with_sign) {
   return with_sign ? with : without;
 }
 
-/// Counts the midpoints below each value by binary search.
+/// Computes codes[i], the number of midpoints below factor * in[i], by binary search.
 HEARTH_CLONES void search(const float* middles, const float* in, float factor, uint8_t* codes,
                           int64_t count) {
   for (int64_t i = 0; i < count; ++i) {

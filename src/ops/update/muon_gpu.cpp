@@ -1,5 +1,6 @@
-// Muon on a GPU; see muon_update.cpp for the method. Elementwise kernels update the momentum, normalize, and
-// form the polynomial a I + b g + c g^2 of g = x x^T; the products are matmuls in f32.
+// Muon on a GPU; see muon_update.cpp for the method. Elementwise kernels update the momentum, normalize the
+// direction x, and compute the polynomial a I + b g + c g^2 of g = x x^T; the matrix products are f32
+// matmuls.
 #include "ops/gpu_support.h"
 #include "ops/matmul/matmul_kernel.h"
 #include "ops/update/rules.h"
@@ -13,15 +14,15 @@ using ir::NodeView;
 
 constexpr int64_t kMaxParts = 256;
 
-/// Shape of a weight and of its direction x, which is transposed if needed to have no more rows than columns:
-/// small x wide.
+/// Shape [rows, columns] of a weight, and shape [small, wide] of its update direction x, which is transposed
+/// if the weight has more rows than columns.
 struct Matrix {
   int64_t rows, columns;
   int64_t small, wide;
-  int64_t parts;  ///< parts of the sum of squares
+  int64_t parts;  ///< number of partial sums of the squares of x
   HEARTH_FORMULA int64_t count() const { return rows * columns; }
   RT_DEVICE bool tall() const { return rows > columns; }
-  /// Returns the index in x of element `i` of the weight.
+  /// Returns the index in x of element i of the weight.
   RT_DEVICE int64_t x_index(int64_t i) const { return tall() ? i % columns * rows + i / columns : i; }
 };
 Matrix matrix_of(const Shape& shape) {
@@ -45,7 +46,7 @@ struct Space {
     squares = square + m.small * m.small;
     workspace = base + own_bytes(m);
   }
-  /// Returns the bytes before `workspace`.
+  /// Returns the bytes of the arrays before `workspace`.
   static int64_t own_bytes(const Matrix& m) {
     return (2 * m.count() + 2 * m.small * m.small + m.parts) * int64_t{sizeof(float)};
   }
@@ -55,7 +56,8 @@ struct Momentum {
   float momentum;
   bool nesterov;
 };
-/// Updates the momentum; writes the direction to x and the sum of its squares per block to squares[block].
+/// Updates the momentum `buffer`, and writes the update direction to x and each block's sum of its squares to
+/// squares[block].
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     make_direction(const T* grad, const float* factor, float* buffer, Momentum rule, Matrix matrix,
@@ -84,7 +86,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   for (int64_t i = first_element(); i < matrix.count(); i += element_stride()) space.x[i] *= inverse;
 }
 
-/// square = a I + b gram + c square.
+/// Computes square = a I + b gram + c square, in place.
 __global__ void __launch_bounds__(kBlockThreads)
     make_polynomial(const float* gram, float* square, int64_t small) {
   for (int64_t i = first_element(); i < small * small; i += element_stride()) {
@@ -103,7 +105,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     param[i] = decay_factor * param[i] - rate * x[matrix.x_index(i)];
 }
 
-/// The matmuls of an iteration: x x^T, its square, and a polynomial of it times x.
+/// The three matmuls of a Newton-Schulz step: gram = x x^T, its square, and a polynomial of gram times x.
 struct Matmuls {
   MatmulKernel gram, square, apply;
 
@@ -116,7 +118,7 @@ struct Matmuls {
   }
 
  private:
-  /// Returns the shape of [m, k] times [k, n] or, if `transposed`, times [n, k]^T.
+  /// Returns the shape of the matmul [m, k] times [k, n] or, if `transposed`, times [n, k]^T.
   static MatmulShape shape_of(int64_t m, int64_t n, int64_t k, bool transposed) {
     return {.m = static_cast<int>(m),
             .n = static_cast<int>(n),
@@ -128,7 +130,8 @@ struct Matmuls {
   }
 };
 
-/// x becomes a x + (b g + c g^2) x, g = x x^T; the result is in the buffer of y.
+/// Runs one Newton-Schulz step, x <- a x + (b g + c g^2) x with g = x x^T. The result is written to space.y,
+/// then space.x and space.y are swapped.
 void iterate(const Matrix& matrix, const Matmuls& matmuls, Space& space, void* stream) {
   const auto multiply = [&](const MatmulKernel& kernel, const float* a, const float* b, float* c) {
     kernel.launch(stream, {.a = a, .b = b, .c = c, .workspace = space.workspace});

@@ -1,7 +1,7 @@
 // Muon (Jordan et al. 2024): the momentum of a weight matrix is orthogonalized before it is applied. The
 // matrix is divided by its Frobenius norm, and kSteps Newton-Schulz steps x <- a x + b (x x^T) x + c (x
-// x^T)^2 x bring its singular values near 1. Each step is three matmuls; x is transposed first if that makes
-// x x^T smaller.
+// x^T)^2 x move its singular values close to 1. Each step is three matmuls; x is transposed first if that
+// makes x x^T smaller.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -33,22 +33,22 @@ HEARTH_CLONES void blend(const float* grad, float factor, float momentum, const 
   for (int64_t i = 0; i < count; ++i)
     out[i] = MuonOptions::nesterov_direction(factor * grad[i], momentum, buffer[i]);
 }
-/// out = of_x x + of_y y.
+/// Computes out = of_x * x + of_y * y.
 HEARTH_CLONES void combine(const float* x, float of_x, const float* y, float of_y, float* out,
                            int64_t count) {
   for (int64_t i = 0; i < count; ++i) out[i] = of_x * x[i] + of_y * y[i];
 }
 
-/// Shape and matmuls of a weight. x is the direction, transposed if needed to have no more rows than columns:
-/// small x wide.
+/// Shape [rows, columns] of a weight, shape [small, wide] of its update direction x, which is transposed if
+/// the weight has more rows than columns, and the matmuls of a step.
 struct Plan {
   int64_t rows;
   int64_t columns;
   int64_t small;
   int64_t wide;
   cpu::Gemm gram;    ///< x x^T
-  cpu::Gemm square;  ///< gram gram
-  cpu::Gemm apply;   ///< gram x
+  cpu::Gemm square;  ///< gram * gram
+  cpu::Gemm apply;   ///< polynomial of gram, times x
   int64_t gemm_bytes;
 
   Plan(const Shape& shape, int num_threads)
@@ -61,11 +61,11 @@ struct Plan {
         apply({.m = small, .n = wide, .k = small, .num_threads = num_threads}),
         gemm_bytes(std::max({gram.workspace_bytes(), square.workspace_bytes(), apply.workspace_bytes()})) {}
 
-  /// Returns the number of parts of the sum for the norm.
+  /// Returns the number of partial sums of the squares of x, for its norm.
   int num_parts() const { return num_sum_parts(rows * columns, kGrain); }
 };
 
-/// Workspace layout.
+/// Workspace layout; with a null base, only computes `bytes`.
 struct Space {
   float *x, *y, *gram, *other;
   double* partial;
@@ -149,7 +149,7 @@ class Run {
              [&](int64_t i, int64_t n) { combine(space_.x + i, inverse, space_.x + i, 0, space_.x + i, n); });
   }
 
-  /// x becomes a x + (b g + c g^2) x, g = x x^T.
+  /// Runs one Newton-Schulz step: x <- a x + (b g + c g^2) x with g = x x^T.
   void iterate() {
     ThreadPool& threads = *args_.threads;
     plan_.gram.run(space_.x, space_.x, nullptr, nullptr, space_.gram, space_.gemm, threads);
@@ -186,7 +186,7 @@ Kernel cpu(const NodeView& node) {
 
 using Doubles = std::vector<double>;
 
-/// Returns a [m, k] times b [k, n] or, if `transposed`, times the transpose of b [n, k].
+/// Returns the product of a [m, k] and b [k, n] or, if `transposed`, of a and the transpose of b [n, k].
 Doubles matmul(const Doubles& a, const Doubles& b, size_t m, size_t k, size_t n, bool transposed) {
   Doubles c(m * n);
   for (size_t i = 0; i < m; ++i) {
@@ -197,7 +197,8 @@ Doubles matmul(const Doubles& a, const Doubles& b, size_t m, size_t k, size_t n,
   return c;
 }
 
-/// Iterates without transposing: (x x^T) x is the same for a tall x, only slower.
+/// Reference: runs the Newton-Schulz steps without transposing x, which gives the same result, only more
+/// slowly for a tall x.
 Doubles orthogonal(Doubles x, size_t rows, size_t columns, double eps) {
   double squares = 0;
   for (const double value : x) squares += value * value;

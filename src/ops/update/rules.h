@@ -6,10 +6,10 @@
 #include "ops/update/adam_options.h"
 
 /// Update rules of the optimizers for one element of a weight, shared by CPU and GPU kernels. Values that are
-/// equal for all elements of a step are computed once, in double where PyTorch does so.
+/// equal for all elements in a step are computed once per step, in double where PyTorch does so.
 namespace hearth::ops {
 
-/// torch.optim.SGD with dampening 0.
+/// Update rule of torch.optim.SGD with dampening 0.
 struct SgdRule {
   float momentum;
   float weight_decay;
@@ -20,7 +20,8 @@ struct SgdRule {
   HEARTH_FORMULA void move(float grad, float& param) const {
     param -= rate * (factor * grad + weight_decay * param);
   }
-  /// The step follows b (heavy ball) or g + momentum b (Nesterov): one formula with two weights.
+  /// Updates with momentum: the direction is buffer (heavy ball) or g + momentum * buffer (Nesterov),
+  /// computed as one weighted sum of both.
   HEARTH_FORMULA void move(float grad, float& param, float& buffer) const {
     const float of_gradient = nesterov ? 1.0F : 0.0F, of_buffer = nesterov ? momentum : 1.0F;
     const float g = factor * grad + weight_decay * param;
@@ -31,7 +32,7 @@ struct SgdRule {
 };
 SgdRule sgd_rule(const ir::Attrs& attrs);
 
-/// Constants of one step of AdamW.
+/// Constants of one AdamW step t.
 struct AdamStep {
   float decay_factor;  ///< 1 - lr weight_decay
   float one_beta1;     ///< 1 - beta1
@@ -51,7 +52,7 @@ struct AdamStep {
     param = decay_factor * param - rate * (new_m / (std::sqrt(new_v) * inverse_root + eps));
   }
 };
-/// Returns the constants of step number `count` (from 1).
+/// Returns the constants of step t = `count`, which starts at 1.
 HEARTH_FORMULA inline AdamStep adam_step(const AdamOptions& options, double lr, float factor, double count) {
   return {.decay_factor = static_cast<float>(1 - lr * options.weight_decay),
           .one_beta1 = static_cast<float>(1 - options.beta1),
@@ -63,29 +64,30 @@ HEARTH_FORMULA inline AdamStep adam_step(const AdamOptions& options, double lr, 
           .factor = factor};
 }
 
-/// Returns the weight of the new value in a moving average at update `count`: 1 - decay, or 9 / (10 + count)
-/// while that is larger, so that the initial weights are forgotten quickly (num_updates of TensorFlow's
-/// ExponentialMovingAverage).
+/// Returns the weight of the new value in an exponential moving average at update `count`: the larger of 1 -
+/// decay (one_decay) and 9 / (10 + count), so that early averages do not depend long on the initial value (as
+/// num_updates of TensorFlow's ExponentialMovingAverage).
 HEARTH_FORMULA inline float ema_weight(float one_decay, float count) {
   const float early = 9.0F / (10.0F + count);
   return one_decay > early ? one_decay : early;
 }
 
-/// Returns the rounding error of this gradient in bf16, which is added to the next gradient (error feedback,
-/// arXiv 1901.09847); 0 if it is not finite, because it would never become finite again.
+/// Returns the rounding error of a gradient `whole` that was rounded to bf16 as `sent`; it is added to the
+/// next gradient (error feedback, arXiv 1901.09847). 0 if the error is not finite, because all later errors
+/// would not be finite either.
 HEARTH_FORMULA inline float rounding_error(float whole, float sent) {
   return std::isfinite(whole - sent) ? whole - sent : 0.0F;
 }
 
 /// Number of elements whose 8-bit moments share a scale.
 inline constexpr int kBlock8Bit = 256;
-/// AdamW with 8-bit moments. As in bitsandbytes, weight decay follows the step, and eps is added before the
-/// correction of v.
+/// Constants of one step t of AdamW with 8-bit moments. As in bitsandbytes, weight decay is applied after the
+/// update, and eps is added before the bias correction of v.
 struct Adam8Step {
   float beta1, one_beta1, beta2, one_beta2;
   float factor;
-  float rate;          ///< lr correction / (1 - beta1^t), correction = sqrt(1 - beta2^t)
-  float eps;           ///< eps times the correction
+  float rate;          ///< lr * correction / (1 - beta1^t), correction = sqrt(1 - beta2^t)
+  float eps;           ///< eps * correction
   float decay_factor;  ///< 1 - lr weight_decay
 
   HEARTH_FORMULA void move_moments(float grad, float& m, float& v) const {
@@ -110,7 +112,8 @@ HEARTH_FORMULA inline Adam8Step adam8_step(const AdamOptions& options, double lr
           .decay_factor = static_cast<float>(1 - lr * options.weight_decay)};
 }
 
-/// Lion (arXiv 2302.06675): the step is the sign of one average of gradients; another average is stored.
+/// Update rule of Lion (arXiv 2302.06675): the direction is the sign of beta1 m + (1 - beta1) g, where the
+/// stored momentum m is an average with beta2.
 struct LionRule {
   double weight_decay;
   float beta1;
@@ -134,7 +137,7 @@ struct LionRule {
 };
 LionRule lion_rule(const ir::Attrs& attrs);
 
-/// Adafactor (arXiv 1804.04235), as torch.optim.Adafactor.
+/// Attributes of Adafactor (arXiv 1804.04235), as in torch.optim.Adafactor.
 struct AdafactorOptions {
   double beta2_decay;
   double eps1;
@@ -143,13 +146,13 @@ struct AdafactorOptions {
   double weight_decay;
 };
 AdafactorOptions adafactor_options(const ir::Attrs& attrs);
-/// Constants of one step of Adafactor.
+/// Constants of one Adafactor step t.
 struct AdafactorStep {
   double factor;
-  double weight;        ///< weight of the new value in the second moment
+  double weight;        ///< weight of the new squared gradient in the second moment
   double decay_factor;  ///< 1 - lr weight_decay
   double floor;         ///< minimum second moment
-  double rate;          ///< min(lr, 1 / sqrt(t)), later multiplied by the root mean square of the weight
+  double rate;          ///< min(lr, 1 / sqrt(t)); multiplied later by the root mean square of the weight
 };
 HEARTH_FORMULA inline AdafactorStep adafactor_step(const AdafactorOptions& options, double lr, double factor,
                                                    double count) {
@@ -161,7 +164,8 @@ HEARTH_FORMULA inline AdafactorStep adafactor_step(const AdafactorOptions& optio
           .rate = lr < max_rate ? lr : max_rate};
 }
 
-/// Muon (Jordan et al. 2024): the quintic a x + b x^3 + c x^5 moves singular values toward 1.
+/// Attributes and constants of Muon (Jordan et al. 2024): in kSteps steps, the polynomial a x + b x^3 + c x^5
+/// moves the singular values of the direction close to 1.
 struct MuonOptions {
   static constexpr int kSteps = 5;
   static constexpr float kA = 3.4445F, kB = -4.7750F, kC = 2.0315F;
@@ -169,7 +173,7 @@ struct MuonOptions {
   bool nesterov;
   double weight_decay;
   double eps;
-  double ratio;  ///< ratio of the step to the learning rate, which depends on the weight's shape
+  double ratio;  ///< factor of the learning rate, which depends on the weight's shape
 
   HEARTH_FORMULA static void move(float g, float momentum, float& buffer) {
     buffer += (1 - momentum) * (g - buffer);

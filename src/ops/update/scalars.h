@@ -8,8 +8,8 @@
 /// Arithmetic of scalar ops, written once for CPU kernels, GPU kernels and the float64 reference.
 namespace hearth::ops {
 
-/// Dynamic loss scaling, as torch.amp.GradScaler: multiplies the scale by `growth` after `interval` good
-/// steps, and by `backoff` after a skipped step.
+/// Attributes of dynamic loss scaling, as in torch.amp.GradScaler: the scale is multiplied by `growth` after
+/// `interval` consecutive steps with finite gradients, and by `backoff` after a skipped step.
 struct LossScale {
   double interval;
   double growth;
@@ -17,14 +17,15 @@ struct LossScale {
 };
 LossScale loss_scale_of(const ir::Attrs& attrs);
 
-/// Returns the count after a step; skipped steps do not count.
+/// Returns the step count after a step; a skipped step (factor < 0) does not count.
 template <typename T>
 HEARTH_FORMULA T next_count(T count, T factor) {
   return factor < 0 ? count : count + 1;
 }
 
-/// Returns the factor of the gradients: the inverse loss scale, times max_norm / norm where the norm is
-/// larger; -1 (skip the step) if the sum of squares is not finite. max_norm 0: no clipping.
+/// Returns the factor by which gradients are multiplied: the inverse loss scale, times max_norm / norm if the
+/// gradient norm is above max_norm (0: no clipping). Returns -1, which skips the step, if sum_squares is not
+/// finite.
 template <typename T>
 HEARTH_FORMULA T gradient_factor(T sum_squares, T inverse_scale, double max_norm) {
   if (!std::isfinite(sum_squares)) return -1;
@@ -34,7 +35,8 @@ HEARTH_FORMULA T gradient_factor(T sum_squares, T inverse_scale, double max_norm
   return static_cast<T>(static_cast<double>(inverse_scale) * (factor < 1 ? factor : 1.0));
 }
 
-/// Computes {scale, good steps, skipped steps} after a step; `out` may be `state`.
+/// Computes the state {scale, consecutive finite steps, skipped steps} after a step with this factor; `out`
+/// may be `state`.
 template <typename T>
 HEARTH_FORMULA void next_loss_scale(const LossScale& rule, T factor, const T* state, T* out) {
   const T scale = state[0], good = state[1], skips = state[2];
@@ -45,7 +47,7 @@ HEARTH_FORMULA void next_loss_scale(const LossScale& rule, T factor, const T* st
   out[2] = skipped ? skips + 1 : skips;
 }
 
-/// Returns factor * scale, or 1 / scale if `inverse`.
+/// Returns 1 / scale if `inverse`, otherwise factor * scale.
 template <typename T>
 HEARTH_FORMULA T read_loss_scale(T scale, T factor, bool inverse) {
   return inverse ? 1 / scale : factor * scale;

@@ -13,24 +13,26 @@
 
 namespace hearth::ops {
 
-/// Indices of the inputs that all updates start with, and of the first state.
+/// Indices of the inputs that all optimizer ops begin with: parameter, gradient, learning rate, gradient
+/// factor; and of the first state input.
 enum UpdateInput : size_t { kParam, kGrad, kRate, kFactor, kFirstState };
 
-/// OpDef::no_vjp_because of updates.
+/// Value of OpDef::no_vjp_because for optimizer ops.
 inline constexpr std::string_view kUpdateHasNoGradient = "weight updates run after the backward pass";
 
-/// Returns an error unless inputs [first, last] are f32 scalars; empty if they are.
+/// Returns an error message unless inputs `first` to `last` are f32 scalars; empty if valid.
 std::string check_scalars(const NodeView& node, const OpDef& op, size_t first, size_t last);
-/// Returns an error unless input 0 is f32 and the given inputs have its shape (gradients may have a narrower
-/// dtype); empty if valid.
+/// Returns an error message unless input 0 is f32 and the given inputs have its shape (gradients may have a
+/// 16-bit dtype); empty if valid.
 std::string check_same_shape(const NodeView& node, const OpDef& op, std::initializer_list<size_t> inputs);
-/// Infers an update whose only state is a momentum of the parameter's type.
+/// Infers the outputs of an optimizer op whose only state is a momentum of the parameter's type.
 Inferred infer_with_momentum(const NodeView& node, const OpDef& op);
 
-/// Maximum number of elements per run; their gradient and state fit in the L1 cache.
+/// Maximum number of elements per run, so that their gradients and states fit in the L1 cache.
 inline constexpr int64_t kRun = 1024;
 
-/// Calls body(first, count) for runs of [0, count), distributed over threads.
+/// Splits [0, count) into runs of up to kRun elements and calls body(first, number of elements) for each, in
+/// parallel.
 template <typename Body>
 void for_runs(int64_t count, ThreadPool& threads, Body body) {
   threads.parallel_for(count, 4 * kRun, [&](Range range) {
@@ -38,7 +40,8 @@ void for_runs(int64_t count, ThreadPool& threads, Body body) {
   });
 }
 
-/// Calls body(gradient, first, count) for runs of the gradient, converted to f32.
+/// Calls body(f32 gradient of the run, first, number of elements) for runs of the gradient input, in
+/// parallel.
 template <typename Body>
 void for_gradient_runs(const Type& gradient, const KernelArgs& args, Body body) {
   for_runs(gradient.shape.num_elements(), *args.threads, [&](int64_t first, int64_t count) {

@@ -8,18 +8,18 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Elements per block.
+/// Number of elements per thread block.
 constexpr int kRun = 4096;
 
-/// Scalar inputs that all tensors of a launch share; null if an op lacks one.
+/// Scalar inputs that are equal for all tensors of a launch; null if the op does not have the input.
 struct Scalars {
   const float* lr;
   const float* factor;
   const float* step_count;
 };
 
-/// Traits of the ops of this file: the arrays of a tensor, the constants of a step, and the update of one
-/// element.
+/// Each of the following structs is a template argument of update(): it defines the arrays of a tensor
+/// (Tensor), the constants of a step (Step, begin()) and the update of one element (move()) of an op.
 template <typename T>
 struct Sgd {
   struct Tensor {
@@ -112,7 +112,7 @@ struct Ema {
   };
   static constexpr bool kHasFactor = true;
   using Options = float;  ///< 1 - decay
-  using Step = float;     ///< weight of the new value
+  using Step = float;     ///< weight of the parameter in the average
   static Tensor tensor(const KernelArgs& args) {
     return {output_of<float>(args, 0), input_of<float>(args, 1)};
   }
@@ -177,7 +177,7 @@ struct Zero {
   RT_DEVICE static void move(int /*step*/, const Tensor& t, int64_t i) { t.values[i] = 0; }
 };
 
-/// Updates all tensors of a launch. A negative factor skips the step, because the gradients were not finite.
+/// Updates all tensors of a launch. A negative factor, which marks non-finite gradients, skips the step.
 template <typename Rule>
 __global__ void __launch_bounds__(kBlockThreads)
     update(ManyTensors<typename Rule::Tensor> all, typename Rule::Options options, Scalars scalars) {
