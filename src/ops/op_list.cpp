@@ -23,7 +23,7 @@
 namespace hearth::ops {
 namespace {
 
-/// All ops except the elementwise ones.
+/// All ops except those of elementwise_ops().
 constexpr const ir::OpDef* kOps[] = {
     // elementwise, shape, reduce, random
     &bias_add,
