@@ -8,7 +8,8 @@
 #include "backend/gpu/rt.h"
 #include "ir/gpu_kernel.h"
 
-/// Helpers for the sources of GPU kernels (*_gpu.cpp), which hipcc and nvcc compile too.
+/// Helpers for the sources of GPU kernels (*_gpu.cpp), which are compiled by hipcc for AMD and by nvcc for
+/// NVIDIA.
 namespace hearth::ops {
 
 /// Threads per block in kernels that process a row or a contiguous range of elements.
@@ -21,7 +22,8 @@ inline int64_t num_stride_blocks(int64_t count) {
   return std::clamp<int64_t>(ceil_div(count, kBlockThreads), 1, 1024);
 }
 
-/// First element of this thread and the stride between its elements in a grid-stride loop.
+/// Returns the index of this thread's first element in a grid-stride loop; element_stride() returns the
+/// distance to the thread's next element.
 RT_DEVICE int64_t first_element() { return static_cast<int64_t>(blockIdx.x) * kBlockThreads + threadIdx.x; }
 RT_DEVICE int64_t element_stride() { return static_cast<int64_t>(gridDim.x) * kBlockThreads; }
 
@@ -64,7 +66,7 @@ class GpuKernels {
   GpuKernels(std::initializer_list<ir::GpuKernel> kernels);
 };
 
-/// Returns input or output `index` as an array of T.
+/// Returns input `index` as an array of T; output_of() returns an output.
 template <typename T>
 const T* input_of(const ir::KernelArgs& args, size_t index) {
   return static_cast<const T*>(args.in[index]);

@@ -43,7 +43,7 @@ Kernel broadcast_cpu(const NodeView& node) {
   });
 }
 
-/// Reference for a single worker: no exchange.
+/// Reference for a single worker, in which outputs are equal to the inputs.
 void reference(const ReferenceArgs& args) { std::ranges::copy(args.in, args.out.begin()); }
 
 std::vector<int> each_in_place() {

@@ -6,8 +6,8 @@ namespace hearth::ops {
 
 /// Collectives between the workers (ranks) of a run. Without a ProcessGroup (a single worker) nothing is
 /// exchanged. Arrays are in host memory. If the process group has Capability::device_memory, those of
-/// all_reduce, reduce and broadcast may be in GPU memory (attribute kOnGpu). Attribute "wire": the dtype that
-/// is transferred, f32 (default) or bf16.
+/// all_reduce, reduce and broadcast may be in GPU memory (attribute kOnGpu). The attribute "wire" of
+/// all_reduce is the dtype that is transferred, f32 (default) or bf16.
 extern const ir::OpDef all_reduce;  ///< (x...), f32, at most kMaxPieces -> sums over all workers, in place
 /// Attribute "root" of reduce and broadcast: the rank that receives the sums or sends the values.
 extern const ir::OpDef reduce;     ///< (x...) -> sums on rank `root`, in place; undefined on other ranks

@@ -76,7 +76,7 @@ Kernel receive_broadcast_kernel(const NodeView& node) {
   }};
 }
 
-/// Reference for a single worker: outputs are zeros.
+/// Reference for a single worker, in which outputs are zeros.
 void reference(const ReferenceArgs& /*args*/) {}
 
 std::vector<Sample> send_samples() { return {{.in = {normal({7, 11})}, .attrs = {{"to", int64_t{1}}}}}; }

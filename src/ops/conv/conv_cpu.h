@@ -13,7 +13,7 @@ namespace hearth::cpu {
 /// otherwise `direct`.
 ConvAlgorithm choose_algorithm(const ConvShape& shape, bool winograd_allowed);
 
-/// y = relu(conv(x, w) + bias + residual); bias, residual and relu are optional.
+/// Forward convolution: y = relu(conv(x, w) + bias + residual); bias, residual and relu are optional.
 class ConvForward {
  public:
   explicit ConvForward(const ConvSpec& spec);
@@ -26,7 +26,7 @@ class ConvForward {
   std::optional<DepthwiseConv> depthwise_;  ///< set for depthwise convolutions
 };
 
-/// Gradient of the input: dx from dy and w.
+/// Input gradient of a convolution: computes dx from dy and w.
 class ConvBackwardData {
  public:
   explicit ConvBackwardData(const ConvSpec& spec);
@@ -38,7 +38,7 @@ class ConvBackwardData {
   std::optional<DepthwiseConv> depthwise_;
 };
 
-/// Gradient of the weights: dw (f32, HWIO) from x and dy.
+/// Weight gradient of a convolution: computes dw (f32, HWIO) from x and dy.
 class ConvBackwardWeights {
  public:
   explicit ConvBackwardWeights(const ConvSpec& spec);

@@ -188,7 +188,7 @@ struct InputGradient : DeviceConv {
         dy_step(static_cast<int>(s.dilation / std::gcd(s.stride, s.dilation))) {}
 };
 
-/// One axis of a residue class: its pixels first, first + stride, ... of x, and the taps tap, tap + tap_step,
+/// An axis of a residue class: its pixels first, first + stride, ... of x, and the taps tap, tap + tap_step,
 /// ... that they depend on.
 struct ClassAxis {
   int first, num_pixels;

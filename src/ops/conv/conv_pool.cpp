@@ -9,7 +9,8 @@
 namespace hearth::ops {
 namespace {
 
-// Each thread materializes the convolution's result for one image at a time, in its workspace.
+// Without the fused kernel (cpu::ConvPool), each thread stores the full convolution of one image at a time in
+// its workspace.
 
 cpu::ConvShape shape_of_forward(const NodeView& node) {
   return conv_shape(node.in_type(ConvIn::x).shape, node.in_type(ConvIn::w).shape, node.attrs);

@@ -19,7 +19,7 @@ class DepthwisePass {
       int64_t number, source;  ///< column in the kernel; source column for the first pixel
     };
     int64_t first, count;
-    std::vector<Tap> taps;  ///< from left to right
+    std::vector<Tap> taps;  ///< in the order of their source columns
   };
 
   DepthwisePass(const ConvShape& shape, bool backward);

@@ -39,9 +39,9 @@ inline DeviceConv device_conv(const cpu::ConvShape& s) {
 template <typename T>
 struct Images {
   Epilogue<T> epilogue;
-  const float* factors;  ///< scale per channel, applied before the epilogue; or null
+  const float* factors;  ///< scale per output channel, applied before the epilogue; or null
   T* y;
-  float* moments;  ///< moments of y; or null
+  float* moments;  ///< destination of the moments of y; or null
 
   RT_DEVICE T finished(float sum, int column, int64_t at) const {
     return epilogue(factors == nullptr ? sum : sum * factors[column], column, at);

@@ -13,7 +13,7 @@ struct WeightsPlan {
   Patches patches;
   int64_t k, o, groups, chunk;
   int pixel_parts;         ///< number of split-K parts; 0: threads divide the rows of dw
-  int64_t scratch_floats;  ///< per thread: parts of patches, and panels of dy
+  int64_t scratch_floats;  ///< scratch per thread: parts of patches, and panels of dy
   int64_t row_tasks;
 
   explicit WeightsPlan(const ConvSpec& spec)

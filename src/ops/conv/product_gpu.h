@@ -76,8 +76,7 @@ struct Gathered {
 ///   Walk walk_of_line(int), walk_of_term(int)   Walk::tap_offset is the offset of the line or term
 ///   void advance(Walk&)                         moves to the term kDepth later
 ///   const T* origin()                           address that byte offsets are relative to
-///   bool has(TapOffset)                         false if the position is outside of the image (the element
-///   is 0)
+///   bool has(TapOffset)                         false if the element is outside of the image
 /// and, if its lines are adjacent in memory, Walk::move(TapOffset), which adds to the offset. `uniform`: each
 /// kDepth adjacent terms are channels of one tap.
 template <typename T, typename Side, bool uniform>
@@ -177,7 +176,7 @@ RT_DEVICE ProductPart block_part(int64_t m, int64_t n, int64_t num_terms) {
 /// Computes indices of a thread's outputs in a matrix with rows of `width` elements. Byte offsets from the
 /// block's first output must fit in 32 bits.
 struct ThreadOutputs {
-  int row, column;  ///< of the thread's first output
+  int row, column;  ///< row and column of the thread's first output
   int first, width;
 
   RT_DEVICE ThreadOutputs(const ProductPart& part, int thread_output_row, int thread_output_column,

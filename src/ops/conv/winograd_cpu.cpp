@@ -31,7 +31,7 @@ struct Layout {
   int64_t num_panels;
   bool by_outputs;
   int64_t held_tiles;  ///< transformed input tiles in the workspace: of one thread, or of all if by_outputs
-  int64_t chunk;       ///< tiles multiplied at once
+  int64_t chunk;       ///< number of tiles multiplied at a time
   int64_t v_position, u_position, m_position;
   int64_t v_floats, u_floats, m_floats, filter_scratch, tile_scratch;
 

@@ -14,7 +14,7 @@ constexpr int64_t kWeightsChunkFloats = 512 * 1024;
 struct WeightsPlan {
   int64_t channels;  ///< input channels per batch
   int64_t tiles, chunk;
-  int64_t v, z, u, of_thread;  ///< in floats
+  int64_t v, z, u, of_thread;  ///< floats of: transformed x, transformed dy, products, thread scratch
 
   WeightsPlan(const ConvShape& s, const TileGrid& grid) : tiles(s.batch * grid.per_image()) {
     const int64_t outputs = round_up(s.out_c, kPanel);

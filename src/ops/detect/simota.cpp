@@ -169,7 +169,7 @@ Kernel kernel(const NodeView& node) {
 
 struct Pairs {
   size_t anchors, targets;
-  std::vector<double> iou, cost;  ///< [targets][anchors]; infinite cost: excluded
+  std::vector<double> iou, cost;  ///< [targets][anchors]; the cost of a pair that cannot match is infinite
   size_t at(size_t target, size_t anchor) const { return target * anchors + anchor; }
 };
 

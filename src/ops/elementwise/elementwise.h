@@ -22,7 +22,7 @@ extern const ir::OpDef scale_by;
 extern const ir::OpDef cast;
 /// Fills a tensor of the shape in the attribute "shape" with the f32 scalar input.
 extern const ir::OpDef broadcast_scalar;
-/// A chain of elementwise ops in one loop (attribute "program", see program.h).
+/// Runs a chain of elementwise ops (attribute "program", see program.h) in one pass over memory.
 extern const ir::OpDef fused_elementwise;
 
 }  // namespace hearth::ops

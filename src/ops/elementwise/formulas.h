@@ -131,8 +131,8 @@ struct Gelu {
     return T(0.5) * a * (T(1) + std::erf(a * std::numbers::sqrt2_v<T> / T(2)));
   }
 };
-/// gelu_tanh(x) = x (1 + tanh u) / 2 = x sigmoid(2 u) with u = sqrt(2 / pi) (x + 0.044715 x^3) (arXiv
-/// 1606.08415).
+/// Computes gelu_tanh(x) = x (1 + tanh u) / 2 = x sigmoid(2 u) with u = sqrt(2 / pi) (x + 0.044715 x^3)
+/// (arXiv 1606.08415).
 struct GeluTanh {
   template <class T>
   static constexpr T kTwice = T(2) * std::numbers::sqrt2_v<T>* std::numbers::inv_sqrtpi_v<T>;

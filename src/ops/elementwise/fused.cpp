@@ -17,7 +17,8 @@ Inferred infer(const NodeView& node) {
   return same_as_first(node);
 }
 
-/// Runs every step on one tile before the next tile, so that intermediate results stay in the cache.
+/// Runs all steps on one tile of `count` elements; results[s] is the result of step s. Tiles are small, so
+/// that intermediate results stay in the cache.
 void run_tile(const std::vector<ElementwiseStep>& steps, const float* const* inputs, float (*results)[kTile],
               int64_t count) {
   for (size_t s = 0; s < steps.size(); ++s) {

@@ -184,8 +184,8 @@ struct ThreadIndex {
   int thread = rt::opaque_value(static_cast<int>(threadIdx.x)), lane = rt::opaque_value(rt::lane());
 };
 
-/// One thread's move of a copy of a tile [rows, columns] of a head into shared memory: the constructor loads
-/// it into registers, put() stores it.
+/// A thread's move of a copy of a tile [rows, columns] of a head into shared memory: the constructor loads it
+/// into registers, put() stores it.
 template <typename T, int rows, int columns>
 struct TileCopy {
   using Move = rt::AcrossMove<T, columns>;
@@ -380,7 +380,7 @@ RT_DEVICE void write_rows(const rt::StationaryAcc<T> (&sums)[tiles], T* to, int6
 struct Starts {
   int minimum, maximum;
 };
-/// Returns the range of document starts of up to 64 queries; equal in all lanes of the warp.
+/// Returns the range of document starts of up to 64 queries; equal in every lane of the warp.
 RT_DEVICE Starts starts_of(const int32_t* starts, int first_query, int num_queries, int time) {
   if (starts == nullptr) return {0, 0};
   const int last = (first_query + num_queries < time ? first_query + num_queries : time) - 1;

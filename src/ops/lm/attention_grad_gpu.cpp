@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(threads) gradient_of_keys(BackwardArrays<T> ar
   const int part = static_cast<int>(blockIdx.z) % B::kCount * B::kSlice;
   const int first_head = static_cast<int>(blockIdx.y) * group;
   const int first_key = static_cast<int>(blockIdx.x) * B::kStationary;
-  // opaque_value() moves `part` to a vector register; scalar registers are scarce in this kernel.
+  // opaque_value() keeps `part` in a vector register, because scalar (per-wave) registers are scarce here.
   BackwardBlock<T, head_size, true> block(shared, spec, rt::opaque_value(part),
                                           BackwardHead<T>(arrays, spec, sample, first_head).q);
   block.begin({arrays, spec, sample, first_head}, first_key);

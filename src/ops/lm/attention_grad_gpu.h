@@ -133,9 +133,9 @@ struct BackwardBlock {
   Shared& block;
   const Attention& spec;
   int part;
-  rt::PerStationary<T> lse, delta;  ///< of the stationary queries
+  rt::PerStationary<T> lse, delta;  ///< values of the stationary queries of this lane
   rt::PerStationary<T, int> starts;
-  float streamed_lse, streamed_delta;  ///< of the streamed query of this lane
+  float streamed_lse, streamed_delta;  ///< values of the streamed query of this lane
   int streamed_start;
   Move move;                           ///< copy of streamed rows; used if kPairs
   typename Move::Held next_a, next_b;  ///< the next tile, in registers until it is stored to shared memory
@@ -208,7 +208,7 @@ struct BackwardBlock {
   RT_DEVICE void take(const BackwardHead<T>& head, const ScoreTile& tile) {
     constexpr int kThreads = B::kThreads;
     typename B::Tile& streamed = block.streamed[0];
-    // opaque_value() moves these to vector registers; scalar (per-wave) registers are scarce in this kernel.
+    // opaque_value() keeps these in vector registers, because scalar (per-wave) registers are scarce here.
     const int first_stationary = rt::opaque_value(of_keys ? tile.first_key : tile.first_query);
     const int first_streamed = rt::opaque_value(of_keys ? tile.first_query : tile.first_key);
     const HeadRows<T>& taken_a = of_keys ? head.q : head.k;

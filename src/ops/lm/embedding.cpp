@@ -120,7 +120,7 @@ std::vector<Sample> samples() {
 }
 std::vector<Sample> grad_samples() {
   const Attrs attrs = {{"rows", int64_t{11}}};
-  // The second sample includes -1 and ids past the end of the table.
+  // The ids of the second sample include -1 and ids past the end of the table.
   return {{.in = {labels(7, 11), normal({7, 3})}, .attrs = attrs},
           {.in = {labels_or_none(30, 13), normal({30, 37})}, .attrs = attrs},
           {.in = {labels(9, 11), normal({9, 1100}, DType::bf16)}, .attrs = attrs},

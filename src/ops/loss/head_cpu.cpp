@@ -101,7 +101,7 @@ struct Layout {
   }
 };
 
-/// One call of Head::run(): processes all chunks of tokens.
+/// State of a call of Head::run(), which processes all chunks of tokens.
 class HeadRun {
  public:
   HeadRun(const HeadSpec& spec, const Head::Arrays& arrays, std::byte* workspace, ThreadPool& threads)

@@ -149,7 +149,7 @@ struct Panel {
   static_assert(kMoves <= kLaneElements * kBlockThreads);
   rt::Word16 held[kLaneElements];
   bool along_terms;
-  int line, term;          ///< of this thread's first move, relative to the tile
+  int line, term;          ///< line and term in the tile of this thread's first move
   uint32_t shared_offset;  ///< byte offset of the first move in shared memory
 
   RT_DEVICE explicit Panel(bool terms) : along_terms(terms || kLaneElements > 2) {

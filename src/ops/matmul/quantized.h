@@ -16,7 +16,7 @@ namespace hearth::ops {
 ///        quantization in blocks of 256)
 ///   int8: integers in [-127, 127] with an absmax for each row (LLM.int8, arXiv 2208.07339)
 ///   fp8: E4M3 codes (arXiv 2209.05433) times a power of two for each row, so that a matrix whose elements
-///   are E4M3 values is stored without loss; NaN codes are never written, and are read as 480
+///        are E4M3 values is stored without loss; NaN codes are never written, and are read as 480
 /// Codes, scales and dequantized values of nf4 and int8 are equal to those of bitsandbytes 0.50 bit for bit,
 /// except that the mean of a matrix's absmax values (the offset of nf4) may differ in the last bit, because
 /// it depends on the order of summation.
@@ -52,8 +52,8 @@ inline constexpr int64_t kBlockAbsmax =
 /// 1/127 with the digits of bitsandbytes (int8_vectorwise_dequant).
 inline constexpr float kInverse127 = 7.874015718698502e-3F;
 
-/// One of the tensors that store a quantized matrix: codes or scales. Its name is the matrix's name plus
-/// `suffix`.
+/// A tensor that stores a part of a quantized matrix: codes or scales. The tensor's name is the matrix's name
+/// plus `suffix`.
 struct QuantizedPart {
   std::string_view suffix;
   ir::Type type;

@@ -106,8 +106,8 @@ class Lines {
     cpu::store_f32(dtype_, result, args.out[0], index * length, length);
   }
 
-  /// Returns the weighted sum of source lines: in `sum`, or the source line itself if it is the only one, has
-  /// weight 1 and is f32.
+  /// Returns the weighted sum of source lines as f32: `sum`, or the source line itself if it is f32 and the
+  /// only one, with weight 1.
   const float* blend_rows(const void* images, int64_t image, Taps::Span span, float* sum) const {
     alignas(64) float chunk[kChunk];
     const int64_t length = in_length(), start = (image * read_height_ + span.first) * length;
