@@ -31,15 +31,15 @@ using ir::Type;
 using ir::ValueId;
 using ir::VjpContext;
 
-/// Elements per tile of the elementwise kernels: four f32 tiles fit in a 32 KiB L1 cache.
+/// Number of elements per tile of the elementwise kernels: four f32 tiles fit in a 32 KiB L1 cache.
 inline constexpr int64_t kTile = 1024;
-/// Minimum number of elements per thread; below it another thread does not pay off.
+/// Minimum number of elements per thread; with fewer, another thread costs more time than it saves.
 inline constexpr int64_t kGrain = 8192;
 
-/// The type f32 [].
+/// Type of an f32 scalar.
 inline constexpr Type kScalar{.dtype = DType::f32, .shape = {}};
 inline Type f32_type(const Shape& shape) { return {.dtype = DType::f32, .shape = shape}; }
-/// True for the three storage dtypes that kernels compute from.
+/// True for f32, bf16 and f16, the floating dtypes that kernels support.
 inline bool is_storage_float(DType dtype) {
   return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
 }
@@ -64,7 +64,7 @@ DType gradient_dtype(const ir::Graph& graph, ValueId id);
 /// Value of OpDef::no_vjp_because for ops that are gradients themselves.
 inline constexpr std::string_view kNoSecondDerivatives = "second derivatives are not supported";
 
-/// Returns the extents of a shape.
+/// Returns the lengths of a shape's axes.
 inline std::vector<int64_t> axes_of(const Shape& shape) { return {shape.begin(), shape.end()}; }
 /// Returns the dtype in an attribute; `fallback` if it is absent or unknown.
 inline DType dtype_attr(const Attrs& attrs, std::string_view name, DType fallback) {

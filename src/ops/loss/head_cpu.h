@@ -20,7 +20,7 @@ struct HeadSpec {
   int64_t width = 0;
   int64_t vocab = 0;
   int64_t chunk = 256;  ///< maximum number of tokens whose logits are in memory at a time
-  float softcap = 0;    ///< logits = cap tanh(x weight^T / cap); 0: none
+  float softcap = 0;    ///< logits = softcap * tanh(x weight^T / softcap); 0: no cap
   DType x = DType::f32;
   DType weight = DType::f32;
   bool frozen = false;  ///< true if dweight is not needed
@@ -44,7 +44,7 @@ class Head {
     float* lse = nullptr;            ///< [tokens]; written by losses, read by gradients
     const float* dlosses = nullptr;  ///< [tokens]; task gradients
     float dloss = 0;                 ///< gradient of each token's loss, equal for all tokens; task both
-    void* dx = nullptr;              ///< dtype of x
+    void* dx = nullptr;              ///< [tokens, width], in the dtype of x
     float* dweight = nullptr;        ///< [vocab, width]; null when frozen
   };
 

@@ -1,6 +1,6 @@
 // Fused LM head and cross-entropy on a GPU, chunk by chunk of tokens: a matmul writes the chunk's logits to
 // the workspace; one block per token computes its loss and overwrites the logits with their gradients; two
-// more matmuls turn these into dx and add to dweight. Only the logits of one chunk are in memory.
+// more matmuls compute dx from the gradients and add to dweight. Only the logits of one chunk are in memory.
 #include "ops/loss/loss.h"
 #include "ops/loss/row_softmax.h"
 #include "ops/matmul/matmul.h"

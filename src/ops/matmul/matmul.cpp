@@ -103,7 +103,7 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   const bool transpose_b = node.attrs.integer_or("transpose_b", 0) != 0;
   const DType dtype_a = gradient_dtype(context.graph, node.inputs[MatmulIn::a]);
   const DType dtype_b = gradient_dtype(context.graph, node.inputs[MatmulIn::b]);
-  // With A = op(a), B = op(b): dA = dy B^T and dB = A^T dy.
+  // With A = op(a) and B = op(b), the gradients are dA = dy B^T and dB = A^T dy.
   grads[MatmulIn::a] =
       emit_matmul(context, dy, false, node.inputs[MatmulIn::b], !transpose_b, transpose_a, dtype_a);
   grads[MatmulIn::b] =

@@ -5,7 +5,7 @@
 
 #include "ops/gpu_support.h"
 
-/// Support for kernels over an array [rows, width] in which each thread processes `n` adjacent columns (a
+/// Helpers for kernels over an array [rows, width] in which each thread processes `n` adjacent columns (a
 /// run) of some rows. threadIdx.x and blockIdx.x select the run; threadIdx.y and blockIdx.y select the rows.
 namespace hearth::ops {
 

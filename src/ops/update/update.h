@@ -8,7 +8,7 @@ namespace hearth::ops {
 /// the input `factor` (f32 []), if the op has it; a negative factor skips the step and leaves all state
 /// unchanged.
 
-/// x' = 0.
+/// Sets x to zeros: x' = 0.
 extern const ir::OpDef zero;
 /// sum' = sum + x, where sum is f32. Accumulates the gradients of micro-batches.
 extern const ir::OpDef accumulate;
@@ -27,7 +27,7 @@ extern const ir::OpDef muon_update;
 /// Exponential moving average of a weight: ema' = d ema + (1 - d) param. d is the attribute decay or, with
 /// the input steps, min(decay, (1 + steps) / (10 + steps)).
 extern const ir::OpDef ema_update;
-/// count' = count + 1, f32 [].
+/// Counts steps: count' = count + 1, f32 []; skipped steps do not count.
 extern const ir::OpDef increment;
 /// Computes the input `factor` of a step: the inverse loss scale, times max_norm / norm if the gradient norm
 /// is above max_norm (0: no clipping); -1 if the norm is not finite.
