@@ -8,7 +8,8 @@ namespace hearth::ops {
 void evaluate_reference(const ir::Graph& graph, std::map<ir::ValueId, std::vector<double>>& values) {
   for (const ir::Node& node : graph.nodes) {
     if (node.op->reference == nullptr)
-      internal_error("{} has no reference: {}", node.op->name, node.op->no_reference_because);
+      internal_error("op '{}' has no reference implementation: {}", node.op->name,
+                     node.op->no_reference_because);
     const std::vector<ir::Type> in_types = graph.input_types(node);
     std::vector<ir::Type> out_types;
     std::vector<std::vector<double>> in;

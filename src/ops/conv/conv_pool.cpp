@@ -28,8 +28,8 @@ std::string check(const cpu::ConvShape& shape) {
   if (shape.stride != 1 || shape.dilation != 1 || shape.groups != 1 || shape.out_h() % 2 != 0 ||
       shape.out_w() % 2 != 0)
     return fmt::format(
-        "expected stride, dilation and groups of 1 and an even result, got stride {}, dilation {}, groups {} "
-        "and {} x {}",
+        "expected stride, dilation and groups 1 and an even output size, got stride {}, dilation {}, "
+        "groups {} and {} x {}",
         shape.stride, shape.dilation, shape.groups, shape.out_h(), shape.out_w());
   return "";
 }

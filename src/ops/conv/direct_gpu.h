@@ -280,7 +280,7 @@ ir::Kernel groups_grad_weight(const cpu::ConvShape& shape) {
   constexpr int64_t kMaxBlocks = 4096, kMaxRows = 65535;
   const int64_t across = ceil_div(shape.kernel_h * shape.kernel_w, kTapsPerThread) * shape.group_in();
   if (across > kMaxRows)
-    refuse_on_gpu("the number of kernel taps / 3 times channels per group", kMaxRows, across);
+    refuse_on_gpu("kernel height * kernel width / 3 * input channels per group", kMaxRows, across);
   const int64_t width = num_taps(shape) * shape.out_c;
   return with_group_columns<T>(shape, [&](auto n) -> ir::Kernel {
     const int64_t runs = counted_runs(shape.batch, shape.out_h(), shape.out_w());

@@ -36,7 +36,7 @@ HEARTH_CLONES void spread_row(const float* branch, const float* gate, const floa
 std::string fault(const NodeView& node) {
   if (auto error = modulation_fault(node, 1); !error.empty()) return error;
   if (node.in_type(2) == node.in_type(0)) return "";
-  return fmt::format("expected both to be {}, got {}", to_string(node.in_type(0)),
+  return fmt::format("expected inputs 0 and 2 to have one type, got {} and {}", to_string(node.in_type(0)),
                      to_string(node.in_type(2)));
 }
 Inferred infer(const NodeView& node) {

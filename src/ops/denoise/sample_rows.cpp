@@ -31,8 +31,8 @@ std::string modulation_fault(const NodeView& node, size_t count) {
     const Type& type = node.in_type(i);
     if (type.dtype != x.dtype || type.shape.rank() != 2 || type.shape[0] < 1 || type.shape[1] != x.shape[1] ||
         x.shape[0] % type.shape[0] != 0 || type != first)
-      return fmt::format("expected modulations {}[B, {}] of a B that divides {}, got {}", dtype_name(x.dtype),
-                         x.shape[1], x.shape[0], to_string(type));
+      return fmt::format("expected the modulations to be {}[B, {}], where B divides {}, got {}",
+                         dtype_name(x.dtype), x.shape[1], x.shape[0], to_string(type));
   }
   return "";
 }

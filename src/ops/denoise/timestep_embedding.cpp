@@ -10,7 +10,7 @@ Inferred infer(const NodeView& node) {
   if (t.dtype != DType::f32 || t.shape.rank() != 1) return refuse_type("t", "f32[B]", t);
   const int64_t size = node.attrs.integer("size"), shift = node.attrs.integer_or("shift", 0);
   if (size / 2 - shift < 1 || shift < 0)
-    return refuse(fmt::format("expected a size of at least {}, got {}", 2 * shift + 2, size));
+    return refuse(fmt::format("expected size >= {}, got {}", 2 * shift + 2, size));
   if (!(node.attrs.real_or("max_period", 10000) > 0)) return refuse("expected max_period > 0");
   return {.out = {f32_type({t.shape[0], size})}, .error = ""};
 }

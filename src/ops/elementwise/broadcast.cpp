@@ -42,7 +42,7 @@ Kernel bias_add_kernel(const NodeView& node) {
 }
 
 Inferred infer_scale_by(const NodeView& node) {
-  if (node.in[1] != kScalar) return refuse("expected an f32 scalar as second input");
+  if (node.in[1] != kScalar) return refuse("expected the second input to be an f32 scalar");
   return same_as_first(node);
 }
 

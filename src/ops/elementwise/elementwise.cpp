@@ -57,8 +57,8 @@ Inferred infer_unary(const NodeView& node) {
 
 Inferred infer_binary(const NodeView& node) {
   if (node.in[0] != node.in[1]) {
-    return refuse(fmt::format("expected two inputs of one type, got {} and {}", to_string(node.in[0].shape),
-                              to_string(node.in[1].shape)));
+    return refuse(fmt::format("expected both inputs to have one type, got {} and {}",
+                              to_string(node.in[0].shape), to_string(node.in[1].shape)));
   }
   return infer_unary(node);
 }
@@ -195,7 +195,7 @@ const std::array kRows = {
                   [](const VjpContext& c) -> Ids {
                     return {emit(c, "softplus_grad", {dy(c), in(c, 0)})};
                   }),
-    row<HardSigmoid>("hardsigmoid", "a / 6 + 1 / 2, within [0, 1]", kOne,
+    row<HardSigmoid>("hardsigmoid", "a / 6 + 1 / 2, clamped to [0, 1]", kOne,
                      [](const VjpContext& c) -> Ids {
                        return {emit(c, "hardsigmoid_grad", {dy(c), in(c, 0)})};
                      }),

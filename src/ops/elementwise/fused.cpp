@@ -10,7 +10,7 @@ namespace {
 
 Inferred infer(const NodeView& node) {
   for (const Type& type : node.in) {
-    if (type != node.in[0]) return refuse("expected inputs of one type");
+    if (type != node.in[0]) return refuse("expected all inputs to have one type");
   }
   const auto steps = parse_program(node.attrs.text("program"));
   if (steps.empty() || std::ssize(steps) > kMaxSteps) return refuse("expected a program of 1 to 16 steps");

@@ -18,14 +18,14 @@ int parse_operand(std::string_view text) {
   const char kind = text.empty() ? ' ' : text[0];
   const auto [end, error] = std::from_chars(text.data() + 1, text.data() + text.size(), index);
   if (error != std::errc() || (kind != 'i' && kind != 't'))
-    internal_error("bad operand '{}' in a program", text);
+    internal_error("invalid operand '{}' in a program of fused_elementwise", text);
   return kind == 'i' ? index : -1 - index;
 }
 
 ElementwiseStep parse_step(std::string_view text) {
   const size_t open = text.find('(');
   if (open == std::string_view::npos || text.back() != ')')
-    internal_error("bad step '{}' in a program", text);
+    internal_error("invalid step '{}' in a program of fused_elementwise", text);
   ElementwiseStep step{.op = &elementwise_op(text.substr(0, open))};
   std::string_view rest = text.substr(open + 1, text.size() - open - 2);
   for (size_t position = 0; !rest.empty(); ++position) {

@@ -38,7 +38,7 @@ std::string check_attributes(const NodeView& node, bool starts, bool bias) {
   if (spec.kv_heads < 1 || spec.heads % spec.kv_heads != 0)
     return fmt::format("expected kv_heads to divide {} heads, got {}", spec.heads, spec.kv_heads);
   if (spec.window < 0 || !(spec.softcap >= 0)) return "window and softcap must not be negative";
-  if (!spec.causal && (spec.window > 0 || starts)) return "a window or documents require causal=1";
+  if (!spec.causal && (spec.window > 0 || starts)) return "window and document starts require causal=1";
   if (bias && (spec.causal || spec.softcap > 0)) return "a bias requires causal=0 and no softcap";
   return "";
 }
@@ -55,8 +55,8 @@ std::string check(const NodeView& node, size_t starts) {
     return fmt::format("expected heads * head_size to be {}", q.shape[1]);
   if (k.dtype != q.dtype || k.shape.rank() != 2 || k.shape[0] != q.shape[0] ||
       !heads_fit(node.attrs.integer("kv_heads"), size, k.shape[1]))
-    return fmt::format("expected k to be {} of {} rows, kv_heads * head_size wide, got {}",
-                       dtype_name(q.dtype), q.shape[0], to_string(k));
+    return fmt::format("expected k to be {}[{}, kv_heads * head_size], got {}", dtype_name(q.dtype),
+                       q.shape[0], to_string(k));
   if (node.in_type(AttentionIn::v) != k)
     return fmt::format("expected v to be {}, got {}", to_string(k), to_string(node.in_type(AttentionIn::v)));
   const bool documents = node.has_input(starts);

@@ -38,16 +38,16 @@ Inferred infer(const NodeView& node) {
   const AxesTokens<int64_t> tokens = tokens_of(node);
   const int64_t batch = node.attrs.integer("batch");
   if (batch < 1 || tokens.text < 0 || tokens.height < 1 || tokens.width < 1)
-    return refuse("expected at least one sample of at least one patch");
+    return refuse("expected batch, height and width >= 1 and text >= 0");
   if (axes.size() < 2 || axes.size() > 4 || (axes.size() == 2 && tokens.text > 0))
-    return refuse(fmt::format("expected 3 or 4 axes, or 2 without text, got {}", axes.size()));
-  if (!(node.attrs.real("theta") > 0)) return refuse("expected theta above 0");
+    return refuse(fmt::format("expected 3 or 4 axes, or 2 if text is 0, got {}", axes.size()));
+  if (!(node.attrs.real("theta") > 0)) return refuse("expected theta > 0");
   int64_t sum = 0;
   for (const int64_t axis : axes) {
-    if (axis < 0 || axis % 2 != 0) return refuse(fmt::format("expected even axes, got {}", axis));
+    if (axis < 0 || axis % 2 != 0) return refuse(fmt::format("expected even sizes in axes, got {}", axis));
     sum += axis;
   }
-  if (sum == 0) return refuse("expected at least one pair");
+  if (sum == 0) return refuse("expected at least one size above 0 in axes");
   return {.out = {f32_type({batch * tokens.per_sample(), sum})}, .error = ""};
 }
 

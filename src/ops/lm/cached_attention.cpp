@@ -36,11 +36,12 @@ Inferred infer(const NodeView& node) {
   const Type& q = node.in_type(CachedAttentionIn::q);
   const Type& cache = node.in_type(CachedAttentionIn::keys);
   if (q.shape.rank() != 2 || q.dtype != DType::f32) return refuse_type("q", "f32[T, D]", q);
-  if (cache.shape.rank() != 2) return refuse_type("the keys' cache", "f32[slots, D]", cache);
+  if (cache.shape.rank() != 2) return refuse_type("the key cache", "f32[slots, D]", cache);
   const Spec spec(node);
   if (spec.kv_heads < 1 || spec.head_size < 1 || spec.heads % spec.kv_heads != 0 ||
       q.shape[1] != spec.heads * spec.head_size) {
-    return refuse(fmt::format("expected heads, a multiple of kv_heads, to make up {} columns", q.shape[1]));
+    return refuse(fmt::format("expected heads * head_size to be {} and heads to be a multiple of kv_heads",
+                              q.shape[1]));
   }
   const Type rows = f32_type({spec.tokens, spec.kv_width()});
   const Type slots = f32_type({spec.slots, spec.kv_width()});

@@ -20,10 +20,10 @@ Inferred infer_table(const NodeView& node) {
       return refuse_type("positions", "i32[N]", positions);
   }
   const auto len = std::ssize(node.attrs.reals("inv_freq"));
-  if (len == 0) return refuse("expected at least one frequency");
+  if (len == 0) return refuse("expected at least one frequency in inv_freq");
   const RopeFrequencies frequencies(node);
   if (frequencies.has_two() && std::ssize(frequencies.long_frequencies) != len)
-    return refuse(fmt::format("expected {} frequencies beyond the original context", len));
+    return refuse(fmt::format("expected {} frequencies in long_inv_freq, as many as in inv_freq", len));
   return {.out = {f32_type({node.in_type(0).shape[0], 2 * len})}, .error = ""};
 }
 
@@ -91,7 +91,7 @@ Inferred infer(const NodeView& node) {
     return refuse_type("the table", fmt::format("f32[{}, 2 * len]", x.shape[0]), table);
   const Heads heads = heads_of(node);
   if (heads.size < 2 * heads.len || heads.size < 1 || heads.width % heads.size != 0)
-    return refuse(fmt::format("expected heads of at least {} elements that divide {}, got {}", 2 * heads.len,
+    return refuse(fmt::format("expected a head_size of at least {} that divides {}, got {}", 2 * heads.len,
                               heads.width, heads.size));
   return same_as_first(node);
 }

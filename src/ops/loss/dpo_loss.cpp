@@ -28,7 +28,7 @@ void gradients(const DpoFormula& formula, int64_t count, const T* logps, const T
 std::string check(const NodeView& node) {
   const Type& logps = node.in_type(0);
   if (logps.dtype != DType::f32 || logps.shape.rank() != 1 || logps.shape[0] % 2 != 0)
-    return fmt::format("expected log-probabilities f32[2P], got {}", to_string(logps));
+    return fmt::format("expected the log-probabilities to be f32[2 * pairs], got {}", to_string(logps));
   if (node.in_type(1) != logps)
     return fmt::format("expected the reference to be {}, got {}", to_string(logps),
                        to_string(node.in_type(1)));

@@ -55,7 +55,7 @@ std::string check(const NodeView& node) {
                        to_string(node.in_type(SquaredErrorIn::target)));
   if (weight.dtype != DType::f32 || weight.shape.rank() != 1 || weight.shape[0] < 1 ||
       prediction.shape[0] % weight.shape[0] != 0)
-    return fmt::format("expected weights f32[B] of a B that divides {}, got {}", prediction.shape[0],
+    return fmt::format("expected the weights to be f32[B], where B divides {}, got {}", prediction.shape[0],
                        to_string(weight));
   return "";
 }

@@ -39,13 +39,14 @@ Inferred infer(const NodeView& node) {
   const Problem p = problem_of(node);
   const Type& x = node.in_type(QuantizedIn::x);
   if (p.kind == Quantization::none || p.rows < 1 || p.columns < 1)
-    return refuse("expected format nf4, int8 or fp8 and the matrix's rows and columns");
+    return refuse("expected format nf4, int8 or fp8, and rows and columns >= 1");
   if (x.shape.rank() != 2 || !is_storage_float(x.dtype) || x.shape[1] != p.k)
     return refuse_type("x", fmt::format("floating [M, {}]", p.k), x);
   const std::vector<QuantizedPart> parts = quantized_parts(p.kind, p.rows, p.columns);
   for (size_t i = 0; i < parts.size(); ++i) {
     if (i + 1 >= node.in.size() || node.in_type(i + 1) != parts[i].type)
-      return refuse(fmt::format("expected part {} of the matrix to be {}", i, to_string(parts[i].type)));
+      return refuse(
+          fmt::format("expected tensor {} of the quantized matrix to be {}", i, to_string(parts[i].type)));
   }
   return {.out = {{.dtype = x.dtype, .shape = {p.m, p.n}}}, .error = ""};
 }

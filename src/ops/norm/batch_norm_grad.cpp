@@ -31,7 +31,8 @@ Inferred infer(const NodeView& node) {
     return refuse_type("bias", to_string(channels), node.in_type(NormGradIn::bias));
   std::vector<Type> out = {x, channels, channels};
   if (node.attrs.integer_or("residual", 0) != 0) {
-    if (!relu) return refuse("expected activation relu: without it the residual's gradient is dy itself");
+    if (!relu)
+      return refuse("residual=1 requires activation=relu: without relu the gradient of the residual is dy");
     out.push_back(x);
   }
   return {.out = out, .error = ""};

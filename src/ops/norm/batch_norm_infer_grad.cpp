@@ -39,7 +39,7 @@ Inferred infer(const NodeView& node) {
   if (options.relu != node.has_input(FrozenGradIn::y))
     return refuse("expected y if and only if the activation is relu");
   if (options.residual && !options.relu)
-    return refuse("expected activation relu: without it the residual's gradient is dy itself");
+    return refuse("residual=1 requires activation=relu: without relu the gradient of the residual is dy");
   if (measures != node.has_input(FrozenGradIn::mean)) return refuse("expected both x and mean, or neither");
   for (const size_t i : {FrozenGradIn::y, FrozenGradIn::x})
     if (node.has_input(i) && node.in_type(i) != dy)

@@ -9,7 +9,7 @@ namespace {
 
 Inferred infer(const NodeView& node) {
   if (node.in[1].dtype != DType::i64 || node.in[1].shape != Shape{2})
-    return refuse("expected a counter i64[2]");
+    return refuse("expected the counter to be i64[2]");
   const double rate = node.attrs.real("rate");
   if (!(rate >= 0 && rate < 1)) return refuse(fmt::format("expected a rate in [0, 1), got {}", rate));
   return same_as_first(node);

@@ -106,10 +106,10 @@ Inferred infer_sum_squares(const NodeView& node) {
   }
   const int64_t count = num_squares(node);
   std::vector<int64_t> places = square_indices(node);
-  if (places.size() != node.in.size()) return refuse("expected one place per input");
+  if (places.size() != node.in.size()) return refuse("expected one index per input in places");
   std::ranges::sort(places);
   if (std::ranges::adjacent_find(places) != places.end() || places.front() < 0 || places.back() >= count)
-    return refuse("expected distinct places in [0, count)");
+    return refuse("expected distinct indices in [0, count) in places");
   return {.out = {{.dtype = DType::f32, .shape = {count}}}, .error = ""};
 }
 

@@ -68,7 +68,7 @@ Inferred infer_broadcast(const NodeView& node) {
   const Shape shape(node.attrs.list("shape"));
   const DType dtype = dtype_attr(node.attrs, "dtype", DType::f32);
   if (shape.rank() < 1 || node.in_type(0) != f32_type({shape[0]}))
-    return refuse(fmt::format("expected f32 numbers for the rows of {}, got {}", to_string(shape),
+    return refuse(fmt::format("expected an f32 value for each row of {}, got {}", to_string(shape),
                               to_string(node.in_type(0))));
   if (!is_storage_float(dtype)) return refuse("expected a floating dtype");
   return {.out = {{.dtype = dtype, .shape = shape}}, .error = ""};

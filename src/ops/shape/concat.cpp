@@ -9,7 +9,7 @@ namespace {
 
 Inferred infer(const NodeView& node) {
   const Type& first = node.in_type(0);
-  if (first.shape.rank() == 0) return refuse_type("the first array", "one with an axis", first);
+  if (first.shape.rank() == 0) return refuse_type("the first array", "of rank 1 or more", first);
   std::vector<int64_t> axes = axes_of(first.shape);
   for (size_t i = 1; i < node.in.size(); ++i) {
     const Type& type = node.in_type(i);

@@ -10,7 +10,8 @@ namespace {
 Inferred infer_reshape(const NodeView& node) {
   const Shape shape(node.attrs.list("shape"));
   if (shape.num_elements() != node.in[0].shape.num_elements()) {
-    return refuse(fmt::format("cannot view {} as {}", to_string(node.in[0].shape), to_string(shape)));
+    return refuse(fmt::format("cannot reshape {} to {}: the numbers of elements differ",
+                              to_string(node.in[0].shape), to_string(shape)));
   }
   return {.out = {{.dtype = node.in[0].dtype, .shape = shape}}, .error = ""};
 }

@@ -32,8 +32,8 @@ Inferred infer_slice(const NodeView& node) {
   const int64_t begin = node.attrs.integer("begin");
   const int64_t count = node.attrs.integer("count");
   if (in.rank() == 0 || begin < 0 || count < 1 || begin > in.back() - count)
-    return refuse(
-        fmt::format("cannot slice {} columns from column {} on of {}", count, begin, to_string(in)));
+    return refuse(fmt::format("cannot slice {} columns from column {} on: the input is {}", count, begin,
+                              to_string(in)));
   return {.out = {{.dtype = node.in[0].dtype, .shape = with_last(in, count)}}, .error = ""};
 }
 
@@ -43,7 +43,8 @@ Inferred infer_pad(const NodeView& node) {
   const int64_t width = node.attrs.integer("width");
   if (in.rank() == 0 || begin < 0 || width < in.back() || width > (int64_t{1} << 40) ||
       begin > width - in.back())
-    return refuse(fmt::format("cannot place {} at column {} of {} columns", to_string(in), begin, width));
+    return refuse(fmt::format("cannot pad {} at column {} to {} columns: it does not fit", to_string(in),
+                              begin, width));
   return {.out = {{.dtype = node.in[0].dtype, .shape = with_last(in, width)}}, .error = ""};
 }
 
