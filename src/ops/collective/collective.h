@@ -14,12 +14,12 @@ extern const ir::OpDef reduce;     ///< (x...) -> sums on rank `root`, in place;
 extern const ir::OpDef broadcast;  ///< (x...) -> the values of rank `root`, in place
 /// (x) -> u8[1], a placeholder. Runs on rank `root` only: sends x to all other ranks.
 extern const ir::OpDef send_broadcast;
-/// () -> x of send_broadcast on rank `root`, of the attributes "shape" and "dtype" (default f32); zeros if
-/// there is a single worker.
+/// () -> the x that rank `root` sends by send_broadcast; its shape and dtype are the attributes "shape" and
+/// "dtype" (default f32). Zeros if there is a single worker.
 extern const ir::OpDef receive_broadcast;
 extern const ir::OpDef send;  ///< (x) -> u8[1], a placeholder; attribute "to": the receiving rank
-/// () -> x of send on the rank in the attribute "from", of the attributes "dtype" and "shape"; zeros if there
-/// is a single worker.
+/// () -> the x that the rank in the attribute "from" sends; its dtype and shape are the attributes "dtype"
+/// and "shape". Zeros if there is a single worker.
 extern const ir::OpDef receive;
 
 /// Name of the attribute that is 1 if all inputs are in GPU memory.

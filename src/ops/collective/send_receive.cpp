@@ -97,7 +97,7 @@ std::vector<Sample> receive_broadcast_samples() {
 
 }  // namespace
 
-// The -1 in `writes` marks a side effect without an overwritten input: optimizer passes neither remove such a
+// The -1 in `writes` marks a side effect without an overwritten input: graph passes neither remove such a
 // node as dead code nor recompute it.
 const OpDef send{.name = "send",
                  .doc = "sends x to rank `to`",

@@ -42,15 +42,15 @@ struct SourceRows {
   /// True if rows are used where they are in `data`, without a copy.
   bool in_place() const { return dtype == DType::f32 && repeats == 1; }
 
-  /// Loads `rows` of the image whose first row is row `image` of the batch. Returns the first of them: in
-  /// `data` or in `scratch`.
+  /// Returns `rows` of an image as f32, in `data` itself or loaded to `scratch`. `image` is the index in the
+  /// batch of the image's first row.
   const float* take(int64_t image, Range rows, float* scratch) const {
     const int64_t local = width * channels;
     if (in_place()) return static_cast<const float*>(data) + (image + rows.begin) * local;
     for (int64_t y = rows.begin; y < rows.end; ++y) {
       float* to = scratch + (y - rows.begin) * row_floats();
-      // Loads the row to the end of its space; repeating channels from there overwrites no channel before it
-      // is read.
+      // Loads the row to the end of its row of scratch, so that repeating channels in place overwrites none
+      // before it is read.
       float* from = to + local * (repeats - 1);
       load_f32(dtype, data, (image + y) * local, local, from);
       if (repeats == 1) continue;

@@ -33,7 +33,8 @@ HEARTH_CLONES void max_with(const float* row, float* row_max, int64_t count) {
 /// Workspace layout, in floats. Logits are stored transposed: [vocab][chunk].
 struct Layout {
   bool pairs;  ///< true if matmuls multiply pairs of bf16; gradients of logits are then rounded to bf16
-  // Members without a comment are offsets in floats of arrays in the workspace.
+  // Offsets in floats of arrays in the workspace, except num_parts, sizes (total, *_floats) and members with
+  // a comment.
   int64_t chunk;      ///< number of tokens of a full chunk
   int64_t logit_row;  ///< row stride of logits, in floats
   int64_t tokens = 0, x = 0, x_panels = 0, x_columns = 0, lse = 0, factor = 0, of_label = 0, logits = 0;
