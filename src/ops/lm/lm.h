@@ -50,7 +50,8 @@ extern const ir::OpDef glu;
 extern const ir::OpDef glu_grad;
 
 /// Ops of a mixture-of-experts router. top_k_mask is 1 for the `count` largest elements of each row (of equal
-/// elements, the first ones), otherwise 0; it has no gradient.
+/// elements, the first ones), otherwise 0; it has no gradient. scale_rows multiplies row i of x by s[i].
+/// row_dot computes the dot product of row i of a and row i of b.
 extern const ir::OpDef top_k_mask;
 extern const ir::OpDef scale_rows;
 extern const ir::OpDef row_dot;
