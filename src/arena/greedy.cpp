@@ -37,7 +37,8 @@ class Placer {
 
   enum class End : uint8_t { placed, too_high, too_late };
 
-  /// Stops when the height reaches `limit`, or at the deadline.
+  /// Places the buffers in the given order. Returns early if the height reaches `limit` or the deadline
+  /// passes.
   End run(const std::vector<int>& order, Fit fit, int64_t limit, TimePoint deadline, Solution& solution) {
     placed_.clear();
     for (std::vector<Placed>& slot : slots_) slot.clear();
@@ -102,7 +103,8 @@ class Placer {
   const Problem& problem_;
   int64_t span_ = 1;            ///< length of a slot in time
   std::vector<Placed> placed_;  ///< sorted by begin
-  /// Subsets of placed_ by time slot (kSlots equal intervals): most buffers live in a single slot.
+  /// The placed buffers whose lifetime meets each of kSlots equal time intervals. Most lifetimes are within
+  /// one slot, so overlapping() searches few buffers.
   std::array<std::vector<Placed>, kSlots> slots_;
 };
 

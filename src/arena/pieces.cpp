@@ -23,9 +23,9 @@ int64_t common_unit(const Problem& problem) {
   return std::max<int64_t>(unit, 1);
 }
 
-/// Finds the maximal cliques of the interval graph, the maximal sets of buffers alive at the same time: each
-/// start that is followed by an end completes one. Only these cliques bound the height; there are at most as
-/// many as buffers.
+/// Finds the maximal cliques of the interval graph: sets of buffers alive at the same time to which no other
+/// buffer can be added. In time order, such a set is complete when a buffer ends and at least one began since
+/// the previous end. Only these cliques bound the height; there are at most as many as buffers.
 class CliqueCutter {
  public:
   CliqueCutter(const Problem& problem, int64_t unit) : problem_(problem), unit_(unit) {}

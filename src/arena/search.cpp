@@ -18,13 +18,14 @@ namespace hearth::arena {
 namespace {
 
 constexpr int64_t kNever = INT64_MAX;
-/// Step limits of an attempt, per pair of items: for unmodified orders, first a short round, then a longer
-/// one; then for shuffled orders.
+/// Step limits of one attempt, multiplied by the square of the number of items. The unmodified orders are
+/// tried in two rounds with kPlainSteps; after them, shuffled orders with kShuffledSteps times an element of
+/// the Luby sequence.
 constexpr std::array<int64_t, 2> kPlainSteps = {10, 40};
 constexpr int64_t kShuffledSteps = 20;
 constexpr double kShuffle = 0.1;
-/// Weight gained by an item in the clique with the highest failure count, relative to an item in cliques that
-/// never failed, and the factor by which failure counts decay with each attempt.
+/// Items in cliques that often caused failures are placed earlier: kFailureWeight is the extra weight of an
+/// item in the clique with the most failures. Failure counts are multiplied by kFailureDecay at each attempt.
 constexpr double kFailureWeight = 8;
 constexpr double kFailureDecay = 0.95;
 constexpr int64_t kStepsPerClock = 1 << 16;
@@ -147,7 +148,8 @@ void Search::reset(int attempt) {
   frames_.push_back({.part = {.begin = 0, .end = num_items_}});
 }
 
-/// Raises the traits of items in cliques that failed often (weights of old failures decay).
+/// Multiplies the traits of each item by a factor that grows with the failures of its cliques, and lets the
+/// failure counts decay.
 std::vector<Traits> Search::weighted(std::vector<Traits> traits) {
   const double max_failures = *std::max_element(failures_.begin(), failures_.end());
   for (size_t i = 0; max_failures > 0 && i < traits.size(); ++i) {
@@ -212,8 +214,10 @@ void Search::cache_failure(uint64_t hash) {
   ++num_failed_;
 }
 
-/// Chooses the smallest key after the last one tried, and returns false if its offset would leave a hole
-/// below into which a skipped item fits. Twins are placed in index order, to break symmetry.
+/// Chooses the remaining item with the smallest key after the key tried last. Returns false if there is none,
+/// or if another remaining item would fit completely below the chosen offset: a solution that leaves such a
+/// hole can be compacted and is found by another choice. Twins are placed in index order, because exchanging
+/// them gives an equivalent packing.
 bool Search::choose(Frame& frame) {
   Key best{.offset = kNever};
   int choice = -1;
@@ -235,8 +239,8 @@ bool Search::choose(Frame& frame) {
   return true;
 }
 
-/// Places the chosen item; returns false if the remaining items cannot fit any more. undo() reverts it
-/// in both cases.
+/// Places the chosen item. Returns false if the remaining items cannot fit any more. In both cases undo()
+/// removes the item again.
 bool Search::place(Frame& frame) {
   const auto item = static_cast<size_t>(frame.placed);
   frame.num_placed = placed_.size();
@@ -276,7 +280,8 @@ int Search::first_remaining(const Frame& frame) const {
   return begin == frame.placed ? next_[static_cast<size_t>(begin)] : begin;
 }
 
-/// Items are placed upwards, so each remaining item that overlaps the placed one in time moves above it.
+/// Raises each remaining item that overlaps the placed item in time to at least the placed item's top,
+/// because items are placed in order of increasing offset.
 void Search::raise_overlapping(const Frame& frame) {
   const Item& placed = piece_.items[static_cast<size_t>(frame.placed)];
   const int64_t top = frame.tried.offset + placed.size;
@@ -290,9 +295,10 @@ void Search::raise_overlapping(const Frame& frame) {
   }
 }
 
-/// Computes a lower bound of the offset of each remaining item. A skipped item must rest on a remaining item
-/// that starts below the skipped item's top, because otherwise it would fit into the hole: returns false if
-/// there is none.
+/// Computes a lower bound of the offset of each remaining item. Skipped items are remaining items whose key
+/// is below the placed item's. A skipped item must rest on a remaining item that starts below the skipped
+/// item's top, because otherwise it would fit into the hole below itself; returns false if there is no such
+/// item.
 bool Search::find_min_offsets(const Frame& frame) {
   remaining_.clear();
   skipped_.clear();

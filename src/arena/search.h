@@ -66,7 +66,7 @@ class Search {
   /// A level of the depth-first search.
   struct Frame {
     Part part;
-    /// Key of the last choice tried; initially the key of the choice one level above.
+    /// Key of the last choice tried in this frame; initially the key chosen in the frame above.
     Key tried;
     int placed = -1;
     size_t num_placed = 0;
