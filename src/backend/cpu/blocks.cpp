@@ -10,15 +10,16 @@
 namespace hearth::cpu {
 namespace {
 
-/// A block of a, packed into slivers (groups of kSliver rows) that are `sliver` floats apart.
+/// A block of matrix a. If packed, it consists of slivers of kSliver rows each, which start `sliver` floats
+/// apart.
 struct Block {
   const float* data;
   int64_t row, k;
   int64_t sliver_rows, sliver;
 };
 
-/// Packs slivers of a transposed a one term at a time, so that each row of the source is read from start to
-/// end.
+/// Packs slivers of a transposed matrix a, one inner index (term) at a time, so that each row of the source
+/// is read sequentially.
 HEARTH_CLONES void copy_slivers(const float* from, int64_t k, int64_t rows, int64_t depth, float* out) {
   const int64_t whole = rows / kSliver * kSliver;
   for (int64_t p = 0; p < depth; ++p, from += k, out += kSliverTerm) {
@@ -29,8 +30,8 @@ HEARTH_CLONES void copy_slivers(const float* from, int64_t k, int64_t rows, int6
   }
 }
 
-/// Packs slivers of an a whose terms are contiguous. Transposes 16 rows at a time if `rows_left` allows it,
-/// which is fast; the last two rows of each sliver are never read.
+/// Packs slivers of a matrix a with contiguous rows. The transposition is fastest for 16 rows, so if
+/// `rows_left` allows it, it also copies the two rows after each sliver, which are never read.
 void transpose_slivers(const float* from, int64_t row, int64_t rows, int64_t rows_left, int64_t depth,
                        float* out) {
   for (int64_t r = 0; r < rows; r += kSliver) {
@@ -43,8 +44,8 @@ bool has_tiles(const BlockProduct& product) {
   return product.pairs && product.packed_a != nullptr && simd().gemm_tiles != nullptr;
 }
 
-/// Packs one row of tiles [ceil(depth / kTile)][kTile][kTile]; missing rows are zero. Elements after the last
-/// term are never read, so they stay unset.
+/// Packs up to kTile rows of matrix a into tiles [ceil(depth / kTile)][kTile][kTile]. Missing rows are set to
+/// zero. Elements past `depth` are never read and stay uninitialized.
 void pack_tiles(const BlockProduct& product, const float* from, int64_t rows, int64_t depth, float* out) {
   for (int64_t p = 0; p < depth; p += kTile, out += kTile * kTile) {
     const int64_t terms = std::min(kTile, depth - p);
@@ -57,8 +58,9 @@ void pack_tiles(const BlockProduct& product, const float* from, int64_t rows, in
   }
 }
 
-/// Multiplies a block of a by a panel of b. AMX tiles cover the multiples of kTile along n and k, vectors the
-/// rest. The split depends on n and k alone, so a row has the same bits in every block.
+/// Multiplies a packed block of matrix a by a panel of b: AMX tiles compute the multiples of kTile along n
+/// and k, vector instructions the rest. Which of the two computes an element depends on n and k only, so a
+/// row has the same bits in every block.
 void multiply_tiles(int64_t rows, int64_t columns, int64_t depth, const float* a, const float* b,
                     int64_t b_row, float* c, int64_t c_row, bool accumulate) {
   const int64_t a_row = round_up(depth, kTile) * kTile;

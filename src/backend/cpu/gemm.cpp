@@ -10,8 +10,9 @@
 /// Matmul on the CPU, after Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication (2008).
 /// A micro-kernel (simd/product.inc) keeps a block of outputs in registers and reads a panel of 32 columns of
 /// b and a sliver of 14 rows of a. blocks.h packs a block of a that fits the L2 cache and multiplies it by
-/// every panel. This file chooses the loop order and what is packed, and splits c among threads. Each output
-/// is summed by one thread in an order that depends on the shape alone, so results do not depend on timing.
+/// every panel. This file chooses the loop order and which operands are packed, and divides c among threads.
+/// One thread sums each output, in an order that depends on the shape alone, so results do not depend on
+/// timing.
 namespace hearth::cpu {
 namespace {
 
@@ -29,22 +30,23 @@ LoopOrder loop_order_of(const GemmSpec& s) {
   return s.n * s.k > s.m * (s.n + s.k) ? LoopOrder::swapped : LoopOrder::rows;
 }
 
-/// Min rows per task, so that a task repays reading all panels of b; several tasks per thread balance the
-/// load at the end.
+/// Min number of rows per task: fewer would not amortize reading all panels of b. Several tasks per thread
+/// balance the load.
 constexpr int64_t kMinRowsPerTask = 8 * kSliver;
 constexpr int64_t kTasksPerThread = 4;
 
-/// True if packing panels of b pays: enough rows use a panel, and its rows are far apart in memory.
+/// True if packing b into panels is faster: many rows of a use each panel, and the rows of b are far apart in
+/// memory.
 bool packs_rows(const GemmSpec& s) {
   return loop_order_of(s) == LoopOrder::rows && s.m >= 32 && s.n > 2 * kPanel && s.k >= 64;
 }
 
-/// True if threads split the rows: there are enough of them, or too few columns.
+/// True if threads divide the rows of c among them; otherwise they divide its columns.
 bool splits_rows(const GemmSpec& s) {
   return s.m >= kMinRowsPerTask * s.num_threads || s.n < s.num_threads * kPanel;
 }
 
-/// True if all of b is packed into panels first: b is transposed, or several blocks of rows read it.
+/// True if all of b is packed before the matmul: b is transposed, or several row ranges read it.
 bool packs_b(const GemmSpec& s) {
   return loop_order_of(s) == LoopOrder::rows && (s.transpose_b || (packs_rows(s) && splits_rows(s)));
 }
@@ -64,7 +66,7 @@ int64_t thread_floats(const GemmSpec& s) {
 int64_t num_tasks(const GemmSpec& s) {
   if (s.m * s.n * s.k < 65536) return 1;
   if (!splits_rows(s)) return s.num_threads;
-  // Every thread gets the same number: with few tasks, an uneven number would leave threads idle at the end.
+  // A multiple of num_threads: with few tasks, any other number would leave threads idle at the end.
   return std::clamp<int64_t>(s.m / kMinRowsPerTask / s.num_threads, 1, kTasksPerThread) * s.num_threads;
 }
 
@@ -81,8 +83,8 @@ Part part_of(const GemmSpec& s, bool pairs, int64_t tasks, int64_t task) {
   return {{0, s.m}, cut(s.n, kPanel)};
 }
 
-/// Returns the rows of c that a thread accumulates in a private f32 buffer and stores while still in its
-/// cache; 0 if all of c is buffered.
+/// Returns the number of rows of c that a thread accumulates in a private f32 buffer and then converts to c
+/// while they are in its cache; 0 if one shared buffer holds all of c.
 int64_t buffered_rows(const GemmSpec& s, bool pairs) {
   if (loop_order_of(s) != LoopOrder::rows || !splits_rows(s)) return 0;
   const int64_t tasks = num_tasks(s);
@@ -213,9 +215,9 @@ void run_dots(const GemmSpec& s, bool pairs, const float* a, const float* b, flo
   });
 }
 
-/// Returns the operand as the matmuls read it: as f32, or as pairs of bf16. Pairs along k are read in place
-/// unless the two terms are in adjacent rows of `row` elements (0: they are not); then rows are interleaved
-/// into `scratch`.
+/// Returns the operand in the format that the kernels read: f32, or pairs of bf16. If the two elements of
+/// each pair are adjacent in memory (row == 0), the operand is read in place. Otherwise they are in adjacent
+/// rows of `row` elements, and the rows are interleaved into `scratch`.
 const float* operand(const void* data, DType dtype, int64_t count, bool pairs, int64_t row, float* scratch,
                      ThreadPool& threads) {
   if (dtype == DType::f32 || (pairs && row == 0)) return static_cast<const float*>(data);

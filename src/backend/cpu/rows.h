@@ -10,7 +10,7 @@ namespace hearth::cpu {
 /// sum[i] += in[i].
 void add_row(const float* in, float* sum, int64_t count);
 void add_row(const float* in, double* sum, int64_t count);
-/// out[i] = factor * in[i]; out may be in.
+/// out[i] = factor * in[i]; `out` may equal `in`.
 void scale_row(const float* in, float factor, float* out, int64_t count);
 /// row[i] = act(row[i] + bias[i] + residual[i]); bias and residual may be null.
 void finish_row(float* row, int64_t count, const float* bias, const float* residual, bool relu);

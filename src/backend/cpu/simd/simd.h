@@ -34,8 +34,9 @@ struct Epilogue {
   bool relu = false;
 };
 
-/// One row of pooled outputs of convolution + relu + 2x2 max-pool. `padded` points to the top left of the
-/// patches of two convolution rows, in a copy of the image with padding; weights are [taps][channels].
+/// Arguments for one row of pooled outputs of convolution + relu + 2x2 max-pool. `padded` points into a
+/// padded copy of the image, to the top left input of the row's first pooled pixel. Weights are
+/// [taps][channels].
 struct ConvPoolRow {
   const float* padded = nullptr;
   int64_t row = 0;    ///< floats from one image row to the next
@@ -49,16 +50,16 @@ struct ConvPoolRow {
 
 /// One tap of a depthwise convolution.
 struct DepthwiseTap {
-  /// Channels that the tap reads for pixel 0.
+  /// Input channels that this tap reads to compute pixel 0.
   const float* in = nullptr;
   /// Weights of the tap, one per channel.
   float* w = nullptr;
 };
-/// A run of pixels in a row that use the same taps.
+/// A run of pixels in one image row that use the same taps.
 struct DepthwiseRun {
   const DepthwiseTap* taps = nullptr;
   int64_t num_taps = 0;
-  /// Taps per row: within a row of taps, each reads in_step floats after the one before.
+  /// Number of taps per row of the filter: each tap of a row reads in_step floats after the tap before it.
   int64_t row_taps = 1;
   int64_t first = 0;     ///< index of the first pixel; tap inputs and outputs are relative to pixel 0
   int64_t count = 0;     ///< number of pixels
@@ -116,14 +117,14 @@ struct SimdKernels {
   /// out[i] = exp(factor in[i] - shift), with error at most 2 ulp, 0 below e^-64, NaN kept. Returns the sum.
   /// out may be in.
   float (*exp_sum)(const float* in, float factor, float shift, float* out, int64_t count);
-  /// Backward of one row of attention: s becomes p = exp(capped factor s - lse), and dp the gradient of
-  /// factor s before the cap, p (dp - delta) (1 - tanh(factor s / cap)^2).
+  /// Backward pass of one row of attention, in place. With x = factor s and its soft-capped value y: s
+  /// becomes p = exp(y - lse), and dp becomes the gradient of x, p (dp - delta) (1 - tanh(x / cap)^2).
   void (*softmax_back)(float* s, float* dp, int64_t count, float factor, float lse, float delta, float cap);
   /// sum[i] += exp(x[i] - shift[i]).
   void (*add_exp)(const float* x, const float* shift, float* sum, int64_t count);
-  /// x[i] = factor[i] exp(x[i] - shift[i]) (1 - (x[i] / cap)^2); the last factor is omitted if cap is 0.
+  /// x[i] = factor[i] exp(x[i] - shift[i]) (1 - (x[i] / cap)^2); without the last factor if cap is 0.
   void (*scaled_exp)(float* x, const float* shift, const float* factor, int64_t count, float cap);
-  /// y = silu(v), v = (x - mean) scale + bias.
+  /// y = silu(v) with v = (x - mean) scale + bias.
   void (*norm_silu)(const NormRows& rows, const float* x, float* y);
   /// g = dy silu'(v); adds g to sum[c] and g (x - mean) to sum_x[c], row by row, unless both are null.
   void (*norm_silu_back)(const NormRows& rows, const float* x, const float* dy, float* g, float* sum,
