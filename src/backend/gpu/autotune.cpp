@@ -15,7 +15,7 @@ using Json = nlohmann::json;
 constexpr int kFormat = 1;
 constexpr int64_t kMaxFileBytes = 64 << 20;
 
-/// A sentence on the first number that is too far off; empty where all agree.
+/// Describes the first element that differs by more than the tolerance; empty if there is none.
 std::string disagreement(const std::vector<float>& got, const std::vector<float>& want,
                          const Tolerance& tolerance) {
   HEARTH_CHECK(got.size() == want.size());

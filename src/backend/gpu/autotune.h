@@ -17,7 +17,7 @@ namespace hearth::gpu {
 struct Candidate {
   std::string name;
   int64_t workspace_bytes = 0;
-  /// Queues the work. What it writes must not depend on the previous contents of its output.
+  /// Queues the work. The result must not depend on the previous contents of its output buffer.
   std::function<void(Stream&, std::byte* workspace)> run;
 };
 
@@ -34,13 +34,15 @@ struct AutotuneResult {
 struct AutotuneOptions {
   Tolerance tolerance;  ///< tolerance of every number of a result
   int num_runs = 5;     ///< timed runs per candidate, by the GPU's clock; their median counts
-  /// Time limit: after it, no further candidate is started and a single run is enough.
+  /// Time limit: after it no further candidate is started, and the candidate being measured is timed once
+  /// only.
   double max_seconds = 60;
   std::function<double()> now = {};  ///< clock in seconds; default: the host's steady clock
 };
 
-/// Times each candidate. A warm-up run compares what `result` reads with the first candidate's result, which
-/// is the reference. Candidates that fail or disagree are dropped; throws DeviceError if the first one fails.
+/// Times each candidate. In a warm-up run, the output read by `result` is compared with the output of the
+/// first candidate, which is the reference. Candidates that fail or disagree are dropped; throws DeviceError
+/// if the first one fails.
 AutotuneResult autotune(std::span<const Candidate> candidates, Device& device,
                         FunctionRef<std::vector<float>(Stream&)> result, const AutotuneOptions& options);
 
@@ -49,7 +51,7 @@ AutotuneResult autotune(std::span<const Candidate> candidates, Device& device,
 /// empty.
 class WinnerFile {
  public:
-  /// With an empty path nothing is stored or found.
+  /// `path`: the file; if empty, find() returns nothing and keep() stores nothing.
   explicit WinnerFile(fs::path path);
   /// Returns ~/.cache/hearth/matmuls.json, or the same below XDG_CACHE_HOME; nullopt if neither is known.
   static std::optional<fs::path> default_path();

@@ -11,9 +11,10 @@
 /// GPUs that are configured with one.
 namespace hearth::gpu {
 
-/// A matmul in BLAS terms, column-major: d = op(a) op(b) + c, where element (i, j) of an array is at i + j *
-/// leading. op(a) is [m, k]: a, or with transpose_a the transpose of a stored [k, m]; op(b) is [k, n]
-/// likewise. a and b have dtype `in`; c and d have dtype `out` and share leading_c. Sums are f32.
+/// A matmul in the terms of BLAS: d = op(a) op(b) + c, with column-major arrays, where element (i, j) is at
+/// index i + j * leading. op(a) is a matrix [m, k]: either a, or with transpose_a the transpose of an array
+/// [k, m]; op(b) is a matrix [k, n] accordingly. a and b have dtype `in`; c and d have dtype `out` and share
+/// leading_c. Sums are f32.
 struct BlasMatmul {
   bool transpose_a = false, transpose_b = false;
   int64_t m = 0, n = 0, k = 0;
@@ -33,8 +34,8 @@ struct BlasArrays {
 
 /// Name and version of the library, such as "rocBLAS 3.1.0"; empty without one.
 std::string blas_library();
-/// True if the library multiplies operands of dtype `in` into dtype `out`: f32 into f32, 16 bits into f32 or
-/// the same dtype.
+/// True if the library can multiply operands of dtype `in` to a result of dtype `out`: f32 to f32, or a
+/// 16-bit dtype to f32 or the same dtype.
 bool blas_takes(DType in, DType out);
 /// Bytes of workspace that each matmul needs.
 int64_t blas_workspace_bytes();

@@ -15,7 +15,7 @@ class Driver;
 struct BlasMatmul;
 struct BlasArrays;
 
-/// A failure of a GPU, never a mistake of the user. The GPU may be unusable afterwards.
+/// A failure of the GPU or its driver, not of the user's input. The GPU may be unusable afterwards.
 class DeviceError : public std::runtime_error {
  public:
   enum class Kind : uint8_t {
@@ -41,19 +41,19 @@ struct DeviceInfo {
   int64_t memory_bytes = 0;
   int64_t shared_bytes = 0;  ///< shared memory available to a block
   int num_multiprocessors = 0;
-  bool integrated = false;  ///< true if it shares the processor's memory
+  bool integrated = false;  ///< true if the GPU shares the processor's memory
 };
 /// True if the GPU shares the processor's memory, as reported by its runtime or implied by its architecture.
 bool is_integrated(const DeviceInfo& gpu);
 
-/// A GPU runtime (HIP, CUDA or the emulator) and what its module was built with.
+/// A GPU runtime (HIP, CUDA or the emulator), its version, and the build options of its module.
 struct Runtime {
   std::string name;           ///< "HIP", "CUDA", "emulated"
   std::string version;        ///< version of the runtime's library; empty if there is none
   std::string architectures;  ///< architectures its kernels were compiled for: "gfx1030 gfx1100"
-  std::string library;        ///< BLAS and its version: "rocBLAS 3.1.0"; empty if there is none
+  std::string library;        ///< BLAS library and version: "rocBLAS 3.1.0"; empty if there is none
   int64_t library_workspace_bytes = 0;
-  std::string fault;  ///< reason why it lists no GPU of this machine; empty if it lists one
+  std::string fault;  ///< error that keeps the runtime from listing a GPU; empty if it lists one
 };
 
 /// An open GPU. Its streams and memory must be destroyed before it.
@@ -111,7 +111,7 @@ class Event {
  public:
   Event();
   ~Event();
-  /// Returns the GPU time between two events; both must have passed.
+  /// Returns the seconds on the GPU between `earlier` and this event; the GPU must have reached both.
   double seconds_since(const Event& earlier) const;
   struct Parts;
 
@@ -120,8 +120,8 @@ class Event {
   std::unique_ptr<Parts> parts_;
 };
 
-/// A recorded sequence of stream work (a HIP or CUDA graph) that one call replays. Its memory must stay
-/// allocated.
+/// A recorded sequence of stream work (a HIP or CUDA graph) that one call replays. The buffers that the work
+/// uses must stay allocated.
 class Recording {
  public:
   struct Parts;
@@ -147,18 +147,20 @@ class Stream {
   void fill_zero(std::byte* device, int64_t num_bytes) { fill(device, 0, num_bytes); }
   /// Sets every byte to `value`.
   void fill(std::byte* device, int value, int64_t num_bytes);
-  /// Queues a call of `function` on a host thread. It must not use the GPU.
+  /// Queues a call of `function`, which runs on a host thread and must not use the GPU.
   void call(void (*function)(void*), void* argument);
-  /// Queues a matmul of the vendor's library (backend/gpu/blas.h). The first one of each kind does setup that
-  /// cannot be recorded; later ones allocate nothing. Throws DeviceError.
+  /// Queues a matmul of the vendor's library (backend/gpu/blas.h). The first call for each BlasMatmul does
+  /// setup that cannot be recorded; later calls allocate nothing. Throws DeviceError.
   void multiply(const BlasMatmul& matmul, const BlasArrays& arrays);
-  /// Sets the event to this point of the stream.
+  /// Records in `event` the current end of the stream's queue.
   void record(Event& event);
-  /// Makes later work of this stream wait for the event, which may belong to another stream.
+  /// Makes later work of this stream wait until the GPU has reached the event, which may be in another
+  /// stream.
   void wait(const Event& event);
-  /// Records work instead of running it, until finish_recording().
+  /// Records the following work instead of running it, until finish_recording().
   void start_recording();
-  /// Returns the recording; null if the runtime cannot record this work, which must then be queued each time.
+  /// Returns the recording; null if the runtime cannot record this work. The caller must then queue the work
+  /// directly.
   std::unique_ptr<Recording> finish_recording();
   /// Queues the recorded work, by one call.
   void replay(const Recording& recording);
@@ -169,7 +171,7 @@ class Stream {
   double timeout_seconds() const;
   /// Waits until all queued work is done. Throws DeviceError.
   void synchronize() { synchronize(timeout_seconds()); }
-  /// Waits for at most this long; throws DeviceError with Kind::timed_out after it.
+  /// Waits for at most deadline_seconds, then throws DeviceError with Kind::timed_out.
   void synchronize(double deadline_seconds);
   /// Returns the native stream that rt::launch takes.
   void* handle();

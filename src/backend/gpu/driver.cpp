@@ -1,4 +1,4 @@
-// Implements device.h by calling a driver's Parts.
+// Implements the classes of device.h by forwarding to the Parts of a driver.
 #include "backend/gpu/driver.h"
 
 #include <algorithm>

@@ -33,7 +33,7 @@ class Driver : public MadeByModule {
   virtual void release_host(std::byte* memory) const = 0;
   /// Returns the kernel of the op with that name; null if there is none.
   virtual const ir::GpuKernel* find_kernel(std::string_view op) const = 0;
-  /// Returns the kernel prepared for nodes of this op, which must have one; several nodes only if
+  /// Prepares one kernel for the nodes, which all have this op. Several nodes are allowed only if the op's
   /// GpuKernel::many is set.
   ir::Kernel kernel(std::string_view op, std::span<const ir::NodeView> nodes) const;
   ir::Kernel kernel(std::string_view op, const ir::NodeView& node) const { return kernel(op, {&node, 1}); }
@@ -61,7 +61,7 @@ struct Stream::Parts : MadeByModule {
   virtual void fill(std::byte* device, int value, int64_t num_bytes) = 0;
   virtual void call(void (*function)(void*), void* argument) = 0;
   virtual void multiply(const BlasMatmul& matmul, const BlasArrays& arrays) = 0;
-  /// Records the event. Creates it if null, and replaces it if it belongs to another GPU.
+  /// Records the event in the stream. A null `event` is created; an event of another GPU is replaced.
   virtual void record(std::unique_ptr<Event::Parts>& event) = 0;
   virtual void wait(const Event::Parts& event) = 0;
   virtual void start_recording() = 0;
@@ -73,16 +73,16 @@ struct Stream::Parts : MadeByModule {
   virtual void* handle() = 0;
 };
 
-/// Creates the driver of vendor/ or emu/ for the kernels of a module.
+/// Looks up the kernels that are compiled into a module.
 using FindKernel = const ir::GpuKernel* (*)(std::string_view op);
 std::unique_ptr<Driver> make_driver(FindKernel find_kernel);
 
-/// Symbol that a module exports as `hearth_gpu_module`.
+/// Entry point of a module, exported under the symbol name `hearth_gpu_module`.
 struct Module {
   uint64_t layout;  ///< kModuleLayout of the sources that the module was built from
   const Driver& (*driver)();
 };
-/// Hash of struct sizes; differs if a module and the program would disagree on the layout of shared structs.
+/// Hash of struct sizes. A module with another hash was built from other sources and is refused.
 inline constexpr uint64_t kModuleLayout =
     ((((sizeof(ir::OpDef) * 1009 + sizeof(ir::NodeView)) * 1009 + sizeof(ir::KernelArgs)) * 1009 +
       sizeof(DeviceInfo)) *

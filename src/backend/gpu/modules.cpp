@@ -20,7 +20,7 @@ struct Opened {
   std::string fault;
 };
 
-/// Folder of modules set by the user; empty: the program's folder.
+/// Returns the folder that HEARTH_MODULES sets for modules; empty if it is not set.
 fs::path modules_folder() {
   const char* const told = std::getenv("HEARTH_MODULES");
   return told == nullptr ? "" : told;
@@ -39,7 +39,8 @@ fs::path find_module(const std::string& name) {
 }
 
 Opened open(const fs::path& file) {
-  // The emulator's NCCL substitute calls functions that the emulator exports.
+  // Symbols are visible to libraries loaded later: the emulator's substitute for NCCL calls functions of the
+  // emulator.
   const SharedLibrary library({file.string()}, SharedLibrary::Symbols::offered);
   const Module* module = nullptr;
   if (!library) return {.driver = nullptr, .fault = library.fault()};
@@ -49,7 +50,8 @@ Opened open(const fs::path& file) {
   return {.driver = &module->driver(), .fault = ""};
 }
 
-/// HIP runtimes that a module works with, newest first. A module's symbols are resolved from the opened one.
+/// Returns the file names of the HIP runtimes that a module works with, newest first. The first one that
+/// opens also resolves the module's symbols.
 std::vector<std::string> hip_files() {
   std::vector<std::string> files;
   for (const char* version : {"7", "6", "5"}) {

@@ -10,13 +10,15 @@
 /// opened on first use; test programs may link the emulator.
 namespace hearth::gpu {
 
-/// Returns the ROCm folder for libraries outside the system's folders: ROCM_PATH, or /opt/rocm.
+/// Returns the ROCm folder in which to look for libraries that are not in the system's folders: ROCM_PATH, or
+/// /opt/rocm.
 std::string rocm_folder();
-/// Returns HIP and CUDA, each if its module exists; Runtime::fault is set if it could not be opened.
+/// Returns the runtimes HIP and CUDA, each if its module exists. Runtime::fault is set if a module could not
+/// be opened.
 std::vector<Runtime> runtimes();
-/// Lists every GPU of these runtimes, HIP's first.
+/// Lists the GPUs of both runtimes, HIP's first.
 std::vector<DeviceInfo> list_devices();
-/// Returns the first driver that was opened; null if none was.
+/// Returns the driver of the first vendor module (HIP, then CUDA) that opened; null if none did.
 const Driver* vendor_driver();
 /// Returns the emulator; throws UserError if its module is missing.
 const Driver& emulator();

@@ -60,7 +60,7 @@ inline void sync_warp(const char* file = __builtin_FILE(), int line = __builtin_
   emu::post(nullptr, 0, {file, line});
 }
 
-/// Returns the value of lane `from` modulo 32.
+/// Returns the value of the lane with index `from` modulo 32.
 template <typename T>
 T shuffle(T value, int from, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);
@@ -72,12 +72,13 @@ template <typename T>
 T shuffle_xor(T value, int mask, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   return shuffle(value, lane() ^ mask, file, line);
 }
-/// Returns the value of the lane `by` above; the lane's own value if there is none.
+/// Returns the value of the lane whose index is higher by `by`; the lane's own value if there is no such
+/// lane.
 template <typename T>
 T shuffle_down(T value, int by, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   return shuffle(value, lane() + by < kWarp ? lane() + by : lane(), file, line);
 }
-/// Bit i of the result is lane i's `yes`.
+/// Returns a mask in which bit i is lane i's `yes`.
 inline uint32_t ballot(bool yes, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   const std::byte* slots = emu::post(&yes, sizeof yes, {file, line});
   uint32_t all = 0;

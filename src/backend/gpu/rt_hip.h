@@ -25,7 +25,7 @@ namespace hearth::rt {
 
 inline constexpr int kWarp = 32;
 using Dim3 = dim3;
-/// A compiler vector type: a struct would be placed in scratch memory.
+/// A vector type of the compiler; a struct would be placed in scratch memory instead of registers.
 using Word16 = uint32_t __attribute__((ext_vector_type(4)));
 using Word8 = uint32_t __attribute__((ext_vector_type(2)));
 using Word4 = uint32_t __attribute__((may_alias));
@@ -57,7 +57,7 @@ RT_DEVICE int warp() {
   return number;
 }
 RT_DEVICE void sync_block() { __syncthreads(); }
-/// Orders shared memory accesses of a warp; the lanes themselves run in lockstep.
+/// Orders the shared memory accesses of a warp. Needs no barrier, because the lanes run in lockstep.
 RT_DEVICE void sync_warp() {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
   __builtin_amdgcn_wave_barrier();

@@ -12,7 +12,7 @@ inline void allow_shared_bytes(const void*, size_t) {}
 #else
 using NativeStream = cudaStream_t;
 inline int last_error() { return cudaGetLastError(); }
-/// CUDA requires an opt-in per kernel for more dynamic shared memory than this.
+/// Bytes of dynamic shared memory above which CUDA requires an opt-in for each kernel.
 inline constexpr size_t kSharedBytesUnasked = 48 * 1024;
 inline void allow_shared_bytes(const void* kernel, size_t num_bytes) {
   if (num_bytes <= kSharedBytesUnasked) return;
@@ -36,7 +36,7 @@ struct Shape {
 /// Queues the kernel on the stream. Errors are reported when the stream is synchronized.
 template <typename... P>
 void launch(void (*kernel)(P...), const Shape& shape, void* stream, std::type_identity_t<P>... args) {
-  // Clears errors that a library left behind.
+  // Clears an earlier error of a library, which would otherwise be reported for this launch.
   static_cast<void>(last_error());
   const auto shared_bytes = static_cast<size_t>(shape.shared_bytes);
   allow_shared_bytes(reinterpret_cast<const void*>(kernel), shared_bytes);

@@ -8,7 +8,7 @@
 /// Matrix instructions used by rt_tile.h, on the words of a lane's fragments.
 namespace hearth::rt {
 
-/// A register that other lanes of the half-warp may read.
+/// A register of each lane that the other lanes of its half-warp may read.
 #if defined(__HIPCC__) || defined(__CUDACC__)
 using LaneRegister = uint32_t;
 RT_DEVICE LaneRegister show(uint32_t word) { return word; }
@@ -19,29 +19,30 @@ inline LaneRegister show(uint32_t word) { return emu::show(word); }
 /// c += a(lane `from` of the half-warp) * b, for floats.
 template <int from>
 RT_DEVICE void add_product(float& c, LaneRegister a, uint32_t b);
-/// c += dot product of a(lane `from` of the half-warp) and b, for pairs of f16.
+/// c += dot product of a (of lane `from` of the half-warp) and b, which are pairs of f16.
 template <int from>
 RT_DEVICE void add_dot(float& c, LaneRegister a, uint32_t b);
-/// c[8] += a * b for a 16 x 16 x 16 tile, by one WMMA instruction. Paths 11 and 12 only.
+/// c[8] += a * b for a 16 x 16 x 16 tile, by one WMMA instruction. Only if path (RT_TILE) is 11 or 12.
 template <typename T, int path>
 RT_DEVICE void multiply_wave(float* c, const uint32_t* a, const uint32_t* b);
-/// c[4] += a (16 x 16) * b (16 x 8), by mma.sync. Path 90 only.
+/// c[4] += a (16 x 16) * b (16 x 8), by mma.sync. Only if RT_TILE is 90.
 template <typename T>
 RT_DEVICE void multiply_half(float* c, const uint32_t* a, uint32_t b0, uint32_t b1);
-/// Loads a lane's four words of a 16-bit tile in shared memory (PTX ISA, "ldmatrix"). Lane 8 * i + j passes
-/// the 16-byte slot of row j of the 8 x 8 matrix i. From each matrix a lane gets two adjacent elements of row
-/// lane / 4; with `across`, of column lane / 4. Path 90 only.
+/// Loads a lane's four words of a 16-bit tile from shared memory (PTX ISA, "ldmatrix"). Lane 8 * i + j passes
+/// the address of the 16-byte row j of the 8 x 8 matrix i. Of each matrix the lane gets two adjacent elements
+/// of row lane / 4; with `across`, of column lane / 4. Only if RT_TILE is 90.
 template <bool across>
 RT_DEVICE void load_slots(uint32_t* words, const std::byte* slot);
-/// Copies 16 bytes to shared memory, or writes zeros unless `there`; asynchronously where supported (PTX ISA,
-/// "cp.async"). The data is visible to the thread after wait_copies(), which leaves the last `groups` groups
-/// in flight.
+/// Copies 16 bytes to shared memory, or writes zeros if `there` is false; asynchronously where supported (PTX
+/// ISA, "cp.async"). The bytes are visible to the thread after wait_copies<groups>(), which waits for all but
+/// the last `groups` groups of copies.
 RT_DEVICE void copy_beside(std::byte* to, const void* from, bool there);
 RT_DEVICE void end_copy_group();
 template <int groups>
 RT_DEVICE void wait_copies();
 
-/// Selects 4 bytes of two words: selector bytes 0 to 3 name bytes of `low`, 4 to 7 bytes of `high`.
+/// Returns a word of four bytes selected from two words: each byte of the selector is 0 to 3 for a byte of
+/// `low`, 4 to 7 for a byte of `high`.
 RT_DEVICE uint32_t bytes_of(uint32_t low, uint32_t high, uint32_t selector) {
 #if defined(__HIP_DEVICE_COMPILE__)
   return __builtin_amdgcn_perm(high, low, selector);
@@ -57,11 +58,11 @@ RT_DEVICE uint32_t bytes_of(uint32_t low, uint32_t high, uint32_t selector) {
   return made;
 #endif
 }
-/// Selectors for the lower or the upper halves of two words.
+/// Selectors for bytes_of() that combine the lower, or the upper, 16-bit halves of two words.
 inline constexpr uint32_t kLowHalves = 0x05040100, kHighHalves = 0x07060302;
 
 #if defined(__HIP_DEVICE_COMPILE__)
-/// Returns the value of lane l ^ 16.
+/// Returns the value of the lane with the same position in the other half-warp (lane ^ 16).
 RT_DEVICE uint32_t of_other_half(uint32_t value) {
   constexpr uint32_t kLower = 0x76543210, kUpper = 0xfedcba98;  // identity permutation of the lanes
   uint32_t other = __builtin_amdgcn_permlanex16(value, value, kLower, kUpper, true, false);
@@ -69,30 +70,31 @@ RT_DEVICE uint32_t of_other_half(uint32_t value) {
   asm volatile("" : "+v"(other));
   return other;
 }
-/// Scheduling barrier: keeps the compiler from hoisting later loads above it, which would exhaust registers;
-/// with a value, also from sinking that value's computation below it.
+/// Scheduling barrier: keeps the compiler from moving later loads before it, which would need too many
+/// registers. With a value, also keeps the computation of that value from moving after it.
 RT_DEVICE void keep_order() { __builtin_amdgcn_sched_barrier(0); }
 RT_DEVICE void keep_order(float& value) {
   asm volatile("" : "+v"(value) : : "memory");
   keep_order();
 }
-/// Returns the value as one that the compiler must treat as new: values derived from it are recomputed here
-/// instead of being kept in registers across a loop. It must not be negative.
+/// Returns the value in a form about which the compiler knows nothing, so that it recomputes values derived
+/// from it here instead of keeping them in registers across a loop. The value must not be negative.
 RT_DEVICE int opaque_value(int value) {
   asm volatile("" : "+v"(value));
   __builtin_assume(value >= 0);
   return value;
 }
-/// renewed() for a value that is uniform across a warp.
+/// Like opaque_value(), for a value that is uniform across a warp.
 RT_DEVICE int opaque_uniform(int value) {
   asm volatile("" : "+s"(value));
   return value;
 }
-/// Hides the value of a 32-bit word from the compiler, as renewed() does, in place.
+/// Like opaque_value(), for a 32-bit word in place.
 RT_DEVICE void renew(uint32_t& word) { asm volatile("" : "+v"(word)); }
 /// Moves a value that is uniform across a warp to a scalar register.
 RT_DEVICE int uniform_value(int value) { return __builtin_amdgcn_readfirstlane(value); }
-/// Keeps the compiler from splitting a word right after its load, which would wait for the load there.
+/// Keeps the compiler from extracting parts of the word right after its load: that would wait for the load
+/// too early.
 RT_DEVICE void keep_whole(Word16& word) {
   auto parts = bits_as<Vec<uint32_t, 4>>(word);
   asm volatile("" : "+v"(parts.at[0]), "+v"(parts.at[1]), "+v"(parts.at[2]), "+v"(parts.at[3]));
@@ -255,7 +257,7 @@ RT_DEVICE void multiply_halves(float* c, const uint32_t* a, const uint32_t* b) {
   multiply_half<T>(c + 4, a, b[1], b[3]);
 }
 
-/// Returns the word's first or `second` bf16 as the bits of a float.
+/// Returns the first (`second`: the second) bf16 of a pair as the bits of a float.
 RT_DEVICE uint32_t widened(uint32_t pair, bool second) { return second ? pair & 0xffff0000U : pair << 16; }
 
 template <bool dot, int from>
@@ -267,7 +269,7 @@ RT_DEVICE void add_row(float* c, LaneRegister rows, uint32_t b) {
   }
 }
 
-/// Multiplies one register of each side, for the eight rows held by the half-warp's first eight lanes.
+/// Adds the products of one register of each operand. The half-warp's first eight lanes hold the eight rows.
 template <bool dot>
 RT_DEVICE void add_registers(float* c, uint32_t a, uint32_t b) {
   const LaneRegister rows = show(a);

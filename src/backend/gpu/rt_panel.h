@@ -2,11 +2,11 @@
 
 #include "backend/gpu/rt_tile.h"
 
-/// Operand panels in shared memory, swizzled against bank conflicts. A panel holds 64 bytes of each of its
-/// lines (rows of the left operand, columns of the right), two lines per 128-byte row of shared memory, which
-/// spans all banks once: eight slots of 16 bytes. The order of slots is permuted by an exclusive or that
-/// depends on the row, so that no access of a warp hits a bank twice: reading one slot of eight lines,
-/// writing all slots of two lines, or writing one word of every eighth line.
+/// Operand panels in shared memory, swizzled against bank conflicts. A line is a row of the left operand or a
+/// column of the right one. A panel holds 64 bytes of each of its lines. Two lines share a 128-byte row of
+/// shared memory, which spans all banks once: eight slots of 16 bytes. Slots are permuted by an exclusive or
+/// with a mask that depends on the row, so that these accesses of a warp use every bank once: reading the
+/// same slot of eight lines, writing all slots of two lines, and writing one word of every eighth line.
 namespace hearth::rt {
 
 /// Number of elements in a slot of 16 bytes, and along k in a panel of 64 bytes per line.
@@ -19,26 +19,29 @@ inline constexpr int kPanelTerms = static_cast<int>(64 / sizeof(T));
 template <typename T>
 inline constexpr bool kLoadsSlots = kPathOf<T> == 90;
 
-/// Maps bytes of a line to offsets in a panel; all masks are combined by exclusive or.
+/// Maps bytes of a line to offsets in a panel. The masks are combined with offsets by exclusive or.
 struct Swizzle {
   static constexpr uint32_t kSlotBytes = 16, kLineBytes = 64, kRowBytes = 2 * kLineBytes;
   static constexpr uint32_t kTileBytes = kTile * kLineBytes;
   static constexpr int kSlots = kLineBytes / kSlotBytes;
 
-  /// Returns the byte offset of a line's first slot in its tile; slot s is at that ^ (s * kSlotBytes).
+  /// Returns the byte offset of a line's first slot within its tile. Slot s is at offset of_line(line) ^ (s *
+  /// kSlotBytes).
   RT_DEVICE static uint32_t of_line(int line) {
     const uint32_t row = static_cast<uint32_t>(line) % kTile / 2;
     return row * kRowBytes + (static_cast<uint32_t>(line) % 2 * kSlots ^ row ^ row / 4) * kSlotBytes;
   }
-  /// Returns the exclusive-or mask of all slot offsets of a tile.
+  /// Returns the mask that is applied to all slot offsets of a tile.
   RT_DEVICE static uint32_t of_tile(int tile) { return static_cast<uint32_t>(tile) % 4 * 2 * kSlotBytes; }
-  /// Returns the exclusive-or mask from a line's offset to that of the line `line` further. Valid if the
-  /// first line's index is a multiple of the number of elements per slot and `line` is smaller than it.
+  /// Returns the mask that turns the offset of a line into the offset of the line that is `line` lines
+  /// further. Valid if the index of the first line is a multiple of the number of elements per slot, and
+  /// `line` is smaller than that number.
   RT_DEVICE static constexpr uint32_t of_next(int line) {
     const auto row = static_cast<uint32_t>(line / 2);
     return row * kRowBytes + (static_cast<uint32_t>(line % 2 * kSlots) ^ row) * kSlotBytes;
   }
-  /// Returns the offset of a byte of a line. The pattern repeats every four tiles, 4 * kTileBytes further.
+  /// Returns the offset of a byte of a line. The mask repeats every four tiles, so the offset of the same
+  /// byte four tiles further is larger by 4 * kTileBytes.
   RT_DEVICE static uint32_t at(int line, int byte) {
     const int tile = line / kTile;
     const auto offset = static_cast<uint32_t>(byte);
@@ -47,8 +50,8 @@ struct Swizzle {
   }
 };
 
-/// Loads a lane's fragment of tile `tile` of the panel's lines, from `first_term` on. Slot offsets are XORed
-/// with `by`.
+/// Loads a lane's fragment: the lines of tile `tile` of the panel, 16 terms from `first_term` on. Slot
+/// offsets are XORed with `by`.
 template <typename T, Side side>
 RT_DEVICE Fragment<T, side> load_panel(const std::byte* panel, int tile, int first_term, uint32_t by = 0,
                                        int lane = rt::lane()) {
@@ -69,12 +72,12 @@ RT_DEVICE Fragment<T, side> load_panel(const std::byte* panel, int tile, int fir
   }
 }
 
-/// Reads a warp's tiles from panels. `first_tile` and tile numbers counted from it must not share any of
-/// their lowest two bits: tile and term of a load are then constants that change the offset by an exclusive
-/// or.
+/// Reads a warp's tiles from panels. The bits of `first_tile` and of the tile numbers passed to load() must
+/// be disjoint in their lowest two bits: then tile and term change the offset by an exclusive or with a
+/// constant.
 template <typename T, Side side>
 struct PanelReader {
-  uint32_t offset;  ///< offset in bytes of the lane's first slot
+  uint32_t offset;  ///< byte offset of the lane's first slot
 
   RT_DEVICE explicit PanelReader(int first_tile, int lane = rt::lane()) {
     int line = lane % kTile, term = lane / kTile * kWide<T>;
@@ -84,9 +87,9 @@ struct PanelReader {
     }
     offset = Swizzle::at(first_tile * kTile + line, term * static_cast<int>(sizeof(T)));
   }
-  /// Keeps the offset in a register from here on.
+  /// Keeps the compiler from recomputing the offset after this call: it stays in a register.
   RT_DEVICE void keep() { offset = static_cast<uint32_t>(opaque_value(static_cast<int>(offset))); }
-  /// Loads a fragment; `tile` counts from the first one. Slot offsets are XORed with `by`.
+  /// Loads a fragment. `tile` is relative to first_tile. Slot offsets are XORed with `by`.
   RT_DEVICE Fragment<T, side> load(const std::byte* panel, int tile, int first_term, uint32_t by = 0) const {
     using Made = Fragment<T, side>;
     const std::byte* lines = panel + static_cast<uint32_t>(tile) * Swizzle::kTileBytes;
@@ -109,9 +112,9 @@ struct PanelReader {
   }
 };
 
-/// Assigns moves of transposed operands (lines adjacent in memory) to threads: move `number` covers kWide of
-/// `lines` lines, from `line` on, in the terms of one word, from `term` on. The 32 moves of a warp touch 128
-/// bytes, or all lines of four such words.
+/// Assigns the moves (16-byte loads) of a transposed operand, whose lines are adjacent in memory, to threads.
+/// Move `number` covers kWide lines from `line` on, and the kTerms terms of one word from `term` on. The 32
+/// moves of a warp together read 128 adjacent bytes, or all lines of four such words.
 template <typename T, int lines>
 struct AcrossMove {
   static constexpr int kTerms = static_cast<int>(4 / sizeof(T)), kGroups = lines / kWide<T>;
@@ -125,8 +128,8 @@ struct AcrossMove {
   }
 };
 
-/// Returns word e of a slot for line e, from words of one term (and of the next term, if elements have two
-/// bytes) that hold kWide adjacent lines: the transpose of a small block.
+/// Transposes a small block: returns the word at term position e for line e, from words of one term (`first`)
+/// and, for elements of two bytes, of the next term (`second`), each of which holds kWide adjacent lines.
 template <typename T>
 RT_DEVICE uint32_t word_across(const Word16& first, const Word16& second, int e) {
   const auto a = bits_as<Vec<uint32_t, 4>>(first), b = bits_as<Vec<uint32_t, 4>>(second);
@@ -138,7 +141,8 @@ RT_DEVICE uint32_t word_across(const Word16& first, const Word16& second, int e)
   }
 }
 
-/// Writes the words of such a move to panels, with terms adjacent; the first line is at byte `place`.
+/// Writes the words of an AcrossMove to panels, with the terms of a line adjacent. The first line is at byte
+/// `offset`.
 template <typename T>
 RT_DEVICE void put_across(std::byte* panels, uint32_t offset, const Word16& first, const Word16& second) {
   RT_UNROLL
@@ -146,8 +150,9 @@ RT_DEVICE void put_across(std::byte* panels, uint32_t offset, const Word16& firs
     *reinterpret_cast<Word4*>(panels + (offset ^ Swizzle::of_next(e))) = word_across<T>(first, second, e);
 }
 
-/// Lines of `terms` elements, in consecutive panels. In every second panel slots are swapped by half a row,
-/// so that eight adjacent slots of one line do not hit a bank twice either.
+/// A matrix of `lines` lines of `terms` elements, stored in consecutive panels. In every second panel the two
+/// halves of each row are exchanged, so that eight adjacent slots of one line do not conflict in a bank
+/// either.
 template <typename T, int lines, int terms>
 struct Panels {
   static constexpr int kPanelBytes = lines * static_cast<int>(Swizzle::kLineBytes);
@@ -166,14 +171,14 @@ struct Panels {
     return load_panel<T, side>(at + panel * kPanelBytes, tile, first_term % kPanelTerms<T>, of_panel(panel),
                                lane);
   }
-  /// Loads a fragment by a reader; `tile` counts from the reader's first one.
+  /// Loads a fragment through a reader. `tile` is relative to the reader's first_tile.
   template <Side side>
   RT_DEVICE Fragment<T, side> load(const PanelReader<T, side>& reader, int tile, int first_term) const {
     const int panel = first_term / kPanelTerms<T>;
     return reader.load(at + panel * kPanelBytes, tile, first_term % kPanelTerms<T>, of_panel(panel));
   }
-  /// Loads a fragment of the transposed panels: tile `tile` of their terms becomes the lines, from line
-  /// `first_line` on. Only if kLoadsSlots.
+  /// Loads a fragment of the transposed matrix: terms take the role of lines. Tile `tile` of the terms, 16
+  /// lines from `first_line` on. Only if kLoadsSlots.
   template <Side side>
   RT_DEVICE Fragment<T, side> load_across(int tile, int first_line, int lane) const {
     const int line = first_line + lane / kTile * kWide<T> + lane % kWide<T>;

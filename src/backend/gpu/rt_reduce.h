@@ -1,6 +1,7 @@
 #pragma once
 
-/// Reductions over a warp or a block, in an order that depends on the number of threads alone.
+/// Reductions over a warp or a block. Their order depends on the number of threads only, so results are
+/// reproducible.
 namespace hearth::rt {
 
 /// Reduction operators.
@@ -18,8 +19,8 @@ RT_DEVICE float reduce_warp(float value, Op op) {
   return value;
 }
 
-/// Reduces over a block of full warps; all threads must call it and get the result. `none` is the identity:
-/// op(none, x) = x.
+/// Reduces over a block of full warps. All threads must call it, and all get the result. `none` is the
+/// identity of the operator: op(none, x) = x.
 template <typename Op>
 RT_DEVICE float reduce_block(float value, Op op, float none) {
   RT_SHARED(parts, float[kWarp]);

@@ -43,19 +43,19 @@ namespace hearth::rt {
 inline constexpr int kTile = 16;
 /// Shared memory that a block may declare statically, in bytes.
 inline constexpr int kSharedBytes = (RT_TILE == 90 ? 48 : 64) * 1024;
-/// Number of elements of a tile's product per lane.
+/// Number of elements of a 16 x 16 product that a lane holds.
 inline constexpr int kLaneElements = 8;
 /// Operand of a matmul.
 enum class Side : uint8_t { left, right };
 
-/// Fragment layout of an instruction. A lane holds its lines in kRuns runs of kRun contiguous terms:
-/// line(side, r) from term(r) on. Of the product it holds element e at (row(e), column(e)). The last argument
-/// is the lane.
+/// Fragment layout of a matrix instruction. A lane holds its part of the operand as kRuns runs of kRun
+/// contiguous terms: run r is in line(side, r) and starts at term(r). Element e of the product is at (row(e),
+/// column(e)). The last argument of each function is the lane.
 template <int path>
 struct Layout;
 
-/// A lane holds one column of the right side; each row of its half-warp is held by some lane of the same
-/// half.
+/// Layout for multiply-adds without matrix instructions: a lane holds one column of the right operand. Each
+/// row that a half-warp needs is held by a lane of the same half-warp.
 template <>
 struct Layout<10> {
   static constexpr int kTerms = kTile;
@@ -70,7 +70,7 @@ struct Layout<10> {
   RT_DEVICE static int column(int, int lane) { return lane % 16; }
 };
 
-/// RDNA3 ISA guide, 7.9 (wave32).
+/// Layout of WMMA on RDNA3 with 32 lanes (RDNA3 ISA guide, section 7.9).
 template <>
 struct Layout<11> {
   static constexpr int kTerms = kTile;
@@ -83,7 +83,7 @@ struct Layout<11> {
   RT_DEVICE static int column(int, int lane) { return lane % 16; }
 };
 
-/// RDNA4 ISA guide, 7.12 (wave32).
+/// Layout of WMMA on RDNA4 with 32 lanes (RDNA4 ISA guide, section 7.12).
 template <>
 struct Layout<12> {
   static constexpr int kTerms = kTile / 2;
@@ -96,7 +96,8 @@ struct Layout<12> {
   RT_DEVICE static int column(int, int lane) { return lane % 16; }
 };
 
-/// PTX ISA, "Matrix fragments for mma.m16n8k16"; columns 0 to 7 and 8 to 15 are two products.
+/// Layout of mma.m16n8k16 (PTX ISA, "Matrix fragments for mma.m16n8k16"). Columns 0 to 7 and 8 to 15 are
+/// computed by two instructions.
 template <>
 struct Layout<90> {
   static constexpr int kTerms = kTile / 2;
@@ -125,8 +126,8 @@ struct Fragment {
   uint32_t words[kWords];
 };
 
-/// Loads a fragment. Element (line, term) is at place(line, term); up to 16 / sizeof(T) terms, counted from a
-/// multiple of that, are contiguous.
+/// Loads a fragment. place(line, term) returns the address of an element. Terms must be contiguous in aligned
+/// groups of 16 / sizeof(T).
 template <typename T, Side side, int path = kPathOf<T>, typename Place>
 RT_DEVICE Fragment<T, side, path> load_side(const Place& place, int lane = rt::lane()) {
   using Made = Fragment<T, side, path>;
@@ -163,10 +164,11 @@ RT_DEVICE void multiply_add(Acc<T, path>& c, const Fragment<T, Side::left, path>
   }
 }
 
-/// A product seen from one of its operands, for chained matmuls as in attention. A warp holds 16 lines of the
-/// stationary operand while lines of the other (taken) operand stream by. The path decides which of them is
-/// the left one, such that the product becomes the stationary operand of the next matmul with little or no
-/// exchange between lanes. Accumulator element e belongs to the lines fixed(e) and taken(e).
+/// A product in chained matmuls, as in attention. A warp holds 16 lines of the stationary operand, and lines
+/// of the streamed operand are loaded one tile after another. Whether the stationary operand is the left or
+/// the right one depends on the path: such that the product becomes the stationary operand of the next matmul
+/// with little or no exchange between lanes. Accumulator element e belongs to the lines stationary(e) and
+/// streamed(e).
 template <int path>
 inline constexpr Side kStationarySide = path == 90 ? Side::left : Side::right;
 template <int path>
@@ -197,17 +199,18 @@ RT_DEVICE void multiply_add(StationaryAcc<T, path>& c, const StationaryFragment<
   }
 }
 
-/// One value per stationary line of which the lane holds elements: [e] is the value of element e's line.
+/// One value for each stationary line of which the lane holds elements. [e] is the value for the line of
+/// element e.
 template <typename T, typename Value = float, int path = kPathOf<T>>
 struct PerStationary {
   static constexpr int kCount = path == 90 ? 2 : 1;
   Value at[kCount];
   RT_DEVICE Value& operator[](int e) { return at[path == 90 ? e / 2 % 2 : 0]; }
   RT_DEVICE Value operator[](int e) const { return at[path == 90 ? e / 2 % 2 : 0]; }
-  /// Index of an element in the line of at[i].
+  /// Index of an accumulator element in the line that at[i] belongs to.
   RT_DEVICE static constexpr int element(int i) { return 2 * i; }
 
-  /// Reduces by op over the lanes that hold elements of the same line.
+  /// Reduces by `op` over the lanes that hold elements of the same line.
   template <typename Op>
   RT_DEVICE void join_lanes(Op op) {
     if constexpr (path == 90) {
@@ -222,8 +225,8 @@ struct PerStationary {
   }
 };
 
-/// Packs two numbers into a word. Of a NaN only the upper half is kept, which is all that arithmetic sets on
-/// AMD GPUs; NVIDIA converts exactly.
+/// Packs two numbers into a word. For a NaN as bf16 on AMD GPUs, only the upper 16 bits are kept: arithmetic
+/// sets no others. NVIDIA GPUs convert exactly.
 template <typename T>
 RT_DEVICE uint32_t packed(float first, float second) {
   if constexpr (std::is_same_v<T, bf16> && RT_TILE != 90) {
@@ -237,8 +240,8 @@ RT_DEVICE uint32_t packed(float first, float second) {
   }
 }
 
-/// Rounds an accumulator tile to T and rearranges it as the stationary operand of the next matmul, which sums
-/// over the streamed lines.
+/// Rounds an accumulator tile to T and rearranges it as the stationary operand of the next matmul, whose
+/// terms are the streamed lines.
 template <typename T, int path>
 RT_DEVICE StationaryFragment<T, path> stationary_of(const StationaryAcc<T, path>& c) {
   using Made = StationaryFragment<T, path>;
@@ -256,7 +259,7 @@ RT_DEVICE StationaryFragment<T, path> stationary_of(const StationaryAcc<T, path>
   if constexpr (path == 90 || path == 12) {
     made = {{lane_words[0], lane_words[1], lane_words[2], lane_words[3]}};
   } else {
-    // The lower half-warp's words come first.
+    // Byte selectors that put the words of the lower half-warp first.
     constexpr uint32_t kSwapped = 0x04040404;
     const uint32_t order = lane() < 16 ? 0 : kSwapped;
     RT_UNROLL
@@ -279,7 +282,7 @@ RT_DEVICE StationaryFragment<T, path> stationary_of(const StationaryAcc<T, path>
 template <typename T, int path = kPathOf<T>, typename Body>
 RT_DEVICE void for_each_run(const StationaryFragment<T, path>& tile, Body body) {
   using Held = StationaryFragment<T, path>;
-  // If both half-warps hold all terms, each handles half of the runs.
+  // On these paths both half-warps hold all terms, so each handles half of the runs.
   constexpr int kShare = path == 10 || path == 11 ? 2 : 1, kRuns = Held::kRuns / kShare;
   constexpr int kWords = Held::kWords / Held::kRuns;
   const bool upper = kShare == 2 && lane() >= 16;

@@ -7,7 +7,7 @@
 
 namespace hearth::gpu {
 
-/// Allowed distance of a number from the expected one.
+/// Allowed difference between a number and its expected value.
 struct Tolerance {
   double absolute = 0;
   double relative = 0;
@@ -20,8 +20,8 @@ struct Tolerance {
   }
 };
 
-/// Tolerance between two correct sums of products: each may add its terms in any order, in f32, and is then
-/// rounded to `out`. `term` is the typical magnitude of a product; a sum that misses one term is not within
+/// Returns the tolerance between two correct sums of products, which may add their terms in any order in f32
+/// and are then rounded to `out`. `term`: typical magnitude of a product. A sum that lacks one term exceeds
 /// the tolerance.
 inline Tolerance sum_tolerance(int64_t num_terms, double term, DType out) {
   const double rounding = out == DType::bf16 ? 0x1p-7 : out == DType::f16 ? 0x1p-10 : 0x1p-23;

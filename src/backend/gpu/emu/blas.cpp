@@ -33,7 +33,7 @@ void compute(const BlasMatmul& p, const BlasArrays& arrays, int64_t num_terms) {
   }
 }
 
-/// True if leading dimensions and dtypes are valid; vendors' libraries reject the others too.
+/// True if leading dimensions and dtypes are ones that the vendors' libraries accept.
 bool is_sound(const BlasMatmul& p) {
   return p.leading_a >= (p.transpose_a ? p.k : p.m) && p.leading_b >= (p.transpose_b ? p.n : p.k) &&
          p.leading_c >= p.m && gpu::blas_takes(p.in, p.out);

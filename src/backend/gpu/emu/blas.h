@@ -6,9 +6,9 @@
 namespace hearth::emu {
 
 /// Implements gpu::Stream::multiply of an emulated GPU by plain loops. Overwrites its workspace.
-/// GpuSettings::library selects faults: `wrong` drops the last term, `fatal` ends the program, as rocBLAS
-/// does on a GPU that it has no kernels for. Throws DeviceError if the GPU has no library or a failing one,
-/// and if the first matmul of a kind is recorded.
+/// GpuSettings::library selects faults: `wrong` omits the last term of each sum, `fatal` ends the program, as
+/// rocBLAS does on a GPU that it has no kernels for. Throws DeviceError if the GPU has no library or a
+/// failing one, or if the first matmul of a kind is being recorded.
 void multiply(Stream& stream, const gpu::BlasMatmul& matmul, const gpu::BlasArrays& arrays);
 
 }  // namespace hearth::emu

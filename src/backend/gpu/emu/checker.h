@@ -5,13 +5,14 @@
 
 namespace hearth::emu {
 
-/// Logical time of the running thread, by which accesses are ordered. Maintained by the emulator.
+/// Logical time of the running thread: the checker uses it to decide which accesses are ordered by a barrier.
+/// Maintained by the emulator.
 struct LogicalTime {
-  uint32_t kernel = 0;  ///< number of the launch
+  uint32_t kernel = 0;  ///< index of the kernel launch
   uint32_t block = 0;
   uint32_t thread = 0;
-  uint32_t barriers = 0;    ///< barriers that the thread's block has passed
-  uint32_t warp_syncs = 0;  ///< warp synchronizations that the thread's warp has passed
+  uint32_t barriers = 0;    ///< number of barriers that the thread's block has passed
+  uint32_t warp_syncs = 0;  ///< number of warp synchronizations that the thread's warp has passed
   bool in_kernel = false;
 };
 inline thread_local LogicalTime now;
@@ -20,7 +21,8 @@ inline thread_local LogicalTime now;
 struct Checker {
   enum class State : uint8_t { nobodys, unset, set };
 
-  /// Allocates memory that the checker tracks, aligned to 256 bytes; its state is `nobodys` at first.
+  /// Allocates memory that the checker tracks, aligned to 256 bytes; its initial state is `nobodys` (no
+  /// variable is stored there).
   std::byte* (*reserve)(size_t num_bytes);
   void (*release)(std::byte* memory);
   /// Sets the state of the bytes.
@@ -29,7 +31,7 @@ struct Checker {
 /// The active checker; null without one. Set before the first GPU is opened.
 extern const Checker* checker;
 
-/// Ends the running grid with a Fault of that text, to which thread, block and launch are appended.
+/// Ends the running grid with a Fault of that text, followed by the thread, block and launch.
 [[noreturn]] void fail(const char* text);
 
 /// Allocates device memory of exactly that size, aligned to 256 bytes, so that AddressSanitizer or the

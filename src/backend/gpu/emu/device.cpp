@@ -115,7 +115,7 @@ class EmulatedDevice : public Device::Parts {
   int64_t free_bytes() const override { return gpu_.settings.memory_bytes - gpu_.used_bytes; }
   std::byte* allocate(int64_t num_bytes) override;
   void release(std::byte* memory) override;
-  // The emulator copies by memcpy, so that ordinary memory suffices.
+  // Not page-locked, because the emulator copies by memcpy.
   std::byte* allocate_host(int64_t num_bytes) override {
     return static_cast<std::byte*>(::operator new(static_cast<size_t>(num_bytes)));
   }

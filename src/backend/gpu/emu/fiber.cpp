@@ -19,12 +19,12 @@ constexpr size_t kGuardBytes = 4096;
 
 }  // namespace
 
-/// Data passed by a jump: the fibers it leaves and enters.
+/// The fibers that a jump leaves and enters; passed as the jump's argument.
 struct Fiber::Start {
   Fiber* from;
   Fiber* to;
 
-  /// Stores the context of the fiber that was left; called first after every jump.
+  /// Stores the context of the fiber that was left. Every fiber calls this first after a jump to it.
   static void arrive(transfer_t transfer, void* fake_stack) {
     Fiber& from = *static_cast<Start*>(transfer.data)->from;
     from.context_ = transfer.fctx;

@@ -4,13 +4,13 @@
 
 namespace hearth::emu {
 
-/// A flow of control with its own stack (a coroutine); the fibers of one OS thread switch to each other. A
-/// fiber that was left for good is abandoned: no destructor runs for objects on its stack.
+/// A flow of control with its own stack (a coroutine). The fibers of one OS thread switch to each other.
+/// After leave_for(), no destructor runs for the objects that remain on the stack of the fiber that was left.
 class Fiber {
  public:
   /// The OS thread's original flow of control.
   Fiber() = default;
-  /// `entry(argument)` must never return: it ends with leave_for().
+  /// Creates a fiber that runs `entry(argument)`, which must not return but end with leave_for().
   Fiber(void (*entry)(void*), void* argument) : entry_(entry), argument_(argument) {}
   ~Fiber();
   Fiber(const Fiber&) = delete;
@@ -31,7 +31,7 @@ class Fiber {
 
   void (*entry_)(void*) = nullptr;
   void* argument_ = nullptr;
-  void* stack_ = nullptr;  ///< lowest address; for the OS thread as reported by AddressSanitizer
+  void* stack_ = nullptr;  ///< lowest address of the stack; for the OS thread as reported by AddressSanitizer
   size_t stack_bytes_ = 0;
   bool owns_stack_ = false;
   void* context_ = nullptr;     ///< saved context

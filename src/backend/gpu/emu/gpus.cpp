@@ -27,8 +27,8 @@ std::string_view take_part(std::string_view& text, char separator) {
       kMaxGpus, human_bytes(kMinMemory), gpu);
 }
 
-/// Parses a fault setting such as "link=6GB", "fault=500", "hang=500", "refuse=2", "lose=5", "broken=FILE",
-/// "integrated"; returns false if it is not one.
+/// Parses an option of an emulated GPU such as "link=6GB", "fault=500", "hang=500", "refuse=2", "lose=5",
+/// "broken=FILE" or "integrated" (see gpus_of). Returns false for any other text.
 bool set_trouble(GpuSettings& gpu, std::string_view trouble) {
   const std::string_view name = take_part(trouble, '=');
   if (name == "integrated") return gpu.integrated = trouble.empty();

@@ -60,11 +60,11 @@ struct Warp {
   int num_ended = 0;
   uint32_t num_syncs = 0;
   Site site;
-  size_t side = 0;  ///< index of the slot table (of two) that lanes write now
+  size_t side = 0;  ///< index of the table, of two, to which lanes currently write their values
   std::array<std::array<std::byte, kWarpThreads * kSlotBytes>, 2> slots;
 };
 
-/// Shared memory of a block: one arena, in which variables are found by key.
+/// Shared memory of a block: one arena, in which the kernel's variables are looked up by key.
 class SharedMemory {
  public:
   SharedMemory() = default;
@@ -83,7 +83,8 @@ class SharedMemory {
     used_ = asked_ = 0;
     dynamic_ = dynamic_bytes == 0 ? nullptr : find(this, static_cast<size_t>(dynamic_bytes));
   }
-  /// Returns null if it does not fit.
+  /// Returns the variable with that key, allocated on first use; null if it does not fit into the block's
+  /// limit.
   void* find(const void* key, size_t size) {
     for (const Entry& entry : entries_) {
       if (entry.key == key) return entry.place;
@@ -126,8 +127,8 @@ class SharedMemory {
   size_t limit_ = 0, used_ = 0, asked_ = 0;
 };
 
-/// Runs blocks one after another in one OS thread. A thread that ends without having waited passes its stack
-/// to the next one, so that kernels without barriers cost no switches.
+/// Runs the blocks of a grid one after another in one OS thread. When a thread ends, the next thread that has
+/// not started runs on the same stack, so that kernels without barriers need no fiber switches.
 class Processor {
  public:
   void run_block(const Grid& grid, Dim3 index, FunctionRef<void()> kernel);
@@ -137,7 +138,8 @@ class Processor {
   const std::byte* post(const void* value, size_t bytes, Site site);
   void* shared(const void* key, size_t bytes);
   void* dynamic_shared() const { return shared_.dynamic(); }
-  /// Ends the grid with a Fault. The text is built before the stack is abandoned, so that nothing leaks.
+  /// Ends the grid with a Fault. Takes a function because the text must be built and copied before the
+  /// fiber's stack is abandoned: no destructor runs afterwards.
   [[noreturn]] void fail(FunctionRef<std::string()> text);
   [[noreturn]] void fail_here(const char* text);
   void overdue();
@@ -228,7 +230,7 @@ Fiber& Processor::idle_fiber() {
   return fiber;
 }
 
-/// Returns the next runnable thread in the configured order; -1 if none can run.
+/// Returns the next thread that can run, in the order of Settings::order; -1 if none can.
 int Processor::pick() {
   const auto going = [&](int warp) { return fresh_.warp(warp) | ready_.warp(warp); };
   const Order order = settings().order;
@@ -272,7 +274,7 @@ void Processor::become(int thread) {
   progress_.fetch_add(1, std::memory_order_relaxed);
 }
 
-/// Main loop of a fiber: runs the current thread, then any thread that can continue.
+/// Main loop of a fiber: runs the current thread to its end, then continues with a thread that can run.
 void Processor::work() {
   for (;;) {
     Fiber& own = *fiber_of_[static_cast<size_t>(current_)];
@@ -370,7 +372,7 @@ const std::byte* Processor::post(const void* value, size_t bytes, Site site) {
 }
 
 void* Processor::shared(const void* key, size_t bytes) {
-  // The emulator's accesses here are not the kernel's.
+  // The checker must not count the emulator's own accesses here as the kernel's.
   now.in_kernel = false;
   void* place = shared_.find(key, bytes);
   now.in_kernel = true;
@@ -387,7 +389,7 @@ std::string Processor::where(int thread) const {
   return fmt::format("thread {} of block ({}, {}, {})", thread, b.x, b.y, b.z);
 }
 
-/// Deadlock: names one waiting thread, and another that waits at a different line.
+/// Ends the grid with a Fault that names one waiting thread, and another one that waits at a different line.
 void Processor::report_deadlock() {
   fail([&] {
     std::string text = "divergent threads:";

@@ -6,9 +6,9 @@
 
 #include "base/function_ref.h"
 
-/// Runs grids of GPU threads on the CPU: every thread of a block is a fiber, barriers and warp operations are
-/// real, and undefined behavior that a GPU may let pass is a Fault. Kernels use this through backend/gpu/rt.h
-/// alone.
+/// Runs grids of GPU threads on the CPU. Every thread of a block is a fiber, and barriers and warp operations
+/// really wait, so that undefined behavior, which a GPU may not show, is detected as a Fault. Kernels use
+/// this interface only through backend/gpu/rt.h.
 namespace hearth::emu {
 
 inline constexpr int kWarpThreads = 32;
@@ -51,7 +51,7 @@ class Fault : public std::runtime_error {
 /// Dimensions of a launch and its source location.
 struct Grid {
   Dim3 blocks;
-  Dim3 threads;  ///< threads per block
+  Dim3 threads;  ///< number of threads per block
   int64_t dynamic_shared_bytes = 0;
   Site launched;
 };
@@ -70,16 +70,19 @@ inline thread_local Running running;
 
 /// Returns the running thread's index in its warp.
 int lane();
-/// Waits until every thread of the block has reached this barrier; a Fault if one ends or waits elsewhere.
+/// Waits until every thread of the block has reached this barrier. A Fault if a thread ends or waits
+/// elsewhere.
 void barrier(Site site);
 /// Max bytes that a lane can exchange in one warp operation.
 inline constexpr size_t kSlotBytes = 128;
-/// Waits until every lane of the warp has posted at this site; lane i's value is at i * kSlotBytes of the
-/// result, which is valid until the warp's second next operation.
+/// Writes the lane's value and waits until every lane of the warp has called this at the same site. Returns a
+/// table with lane i's value at i * kSlotBytes, which is valid until the second warp operation after this
+/// one.
 const std::byte* post(const void* value, size_t bytes, Site site);
-/// Returns the block's variable of that key, aligned to 16 bytes; every byte is 0xFF before the first write.
+/// Returns the block's variable of that key, aligned to 16 bytes. All of its bytes are 0xFF until they are
+/// written.
 void* shared(const void* key, size_t bytes);
-/// Returns the block's dynamic shared memory of Grid::dynamic_shared_bytes.
+/// Returns the dynamic shared memory that the launch requested by Grid::dynamic_shared_bytes.
 void* dynamic_shared();
 
 }  // namespace hearth::emu

@@ -10,7 +10,8 @@
 namespace hearth::emu {
 namespace {
 
-/// Operand registers of a warp's lanes: `words` words of the left side, then of the right.
+/// Operand registers of a warp's lanes. Each lane has `words` words of the left operand, followed by the
+/// words of the right operand.
 struct Registers {
   const std::byte* slots;
   int words;
@@ -20,7 +21,7 @@ struct Registers {
     std::memcpy(&value, slots + static_cast<size_t>(lane) * kSlotBytes + static_cast<size_t>(index) * 4, 4);
     return value;
   }
-  /// Returns 16-bit number `index` of the lane's left or right words.
+  /// Returns the 16-bit number at `index` in the lane's left or right operand.
   float number(Numbers numbers, int lane, bool right, int index) const {
     const uint32_t pair = word(lane, (right ? words : 0) + index / 2);
     const auto bits = static_cast<uint16_t>(index % 2 == 0 ? pair : pair >> 16);
@@ -39,7 +40,7 @@ void expect_same_halves(const Registers& held) {
   for (int index = 0; index < 2 * held.words; ++index) {
     const int from = lane() % 16;
     if (held.word(from, index) == held.word(from + 16, index)) continue;
-    // No std::string, because no destructor runs on this abandoned stack.
+    // A std::string would leak, because no destructor runs on this stack after the fault.
     char text[128];
     std::snprintf(
         text, sizeof text,
@@ -91,8 +92,8 @@ void mma_m16n8k16(Numbers numbers, float* c, const uint32_t* a, uint32_t b0, uin
   for (int e = 0; e < 4; ++e) {
     const int row = lane() / 4 + 8 * (e / 2), column = lane() % 4 * 2 + e % 2;
     for (int t = 0; t < 16; ++t) {
-      // a: word 0 has row g, word 1 row g + 8; words 2 and 3 have the same rows from term 8 on. b: word t /
-      // 8.
+      // Layout of a, for group g = lane / 4: word 0 has row g, word 1 row g + 8, both for terms 0 to 7; words
+      // 2 and 3 have the same rows for terms 8 to 15. Term t of b is in word t / 8.
       const int a_lane = row % 8 * 4 + t % 8 / 2, a_word = row / 8 + t / 8 * 2;
       const int b_lane = column * 4 + t % 8 / 2;
       c[e] += held.number(numbers, a_lane, false, 2 * a_word + t % 2) *

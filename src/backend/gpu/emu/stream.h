@@ -20,23 +20,24 @@ namespace hearth::emu {
 struct GpuSettings {
   int64_t memory_bytes = int64_t{20} << 30;
   double link_bytes_per_second = 0;  ///< rate of copies to and from the host; 0: unlimited
-  /// Index of the failing call, counted from 0 over the GPU's life; -1: never.
+  /// Index of the allocation that fails, counted from 0 since the GPU was opened; -1: none. The launches
+  /// below are counted alike.
   int64_t refused_allocation = -1;
   int64_t faulty_launch = -1;
   int64_t hanging_launch = -1;
-  double hang_scale = 1;  ///< fraction of its timeout that a wait for a hanging GPU takes
+  double hang_scale = 1;  ///< fraction of its timeout after which a wait for the hanging GPU ends
   bool cannot_record = false;
-  bool integrated = false;  ///< true if it reports that it shares the processor's memory
+  bool integrated = false;  ///< true if the GPU reports that it shares the processor's memory
   /// Index of the recorded node that replays skip; -1: none.
   int64_t lost_node = -1;
   /// True if event times count a microsecond per launched thread instead of real time (one thread for a
   /// library's matmul), so that autotuning always picks the same variant.
   bool counts_threads = false;
-  /// Every launch fails while this file exists; empty: none.
+  /// Path of a file: every launch fails while it exists. Empty: none.
   std::string broken_while;
-  /// Behavior of its BLAS, if it has one.
+  /// Behavior of the GPU's BLAS library; none: there is no library.
   enum class Library : uint8_t { none, right, wrong, failing, fatal } library = Library::none;
-  /// 0: work runs when a host waits for it. Otherwise the seed for which stream runs ahead, and when.
+  /// Seed of the random execution order of streams. 0: work runs only when a host waits for it.
   uint64_t order_seed = 0;
 };
 /// Parses a list like "20GiB,24GiB" (one GPU per size) or "20GiB,24GiB,library" (both with a BLAS). Faults
@@ -45,7 +46,8 @@ struct GpuSettings {
 /// counted from 0 in each process that opens the GPU; "broken=FILE" fails every launch while the file exists;
 /// "integrated" shares the processor's memory. Throws UserError on any other text.
 std::vector<GpuSettings> gpus_of(std::string_view sizes);
-/// Returns the GPUs of this process: from HEARTH_EMULATED, or one by default; change them while none is open.
+/// Returns the emulated GPUs of this process, as set by HEARTH_EMULATED; by default one. May be changed while
+/// no GPU is open.
 std::vector<GpuSettings>& gpus();
 
 class Stream;
@@ -60,12 +62,12 @@ struct Gpu {
   bool hangs = false;
   gpu::WaitTimeout wait_timeout = {};
   std::vector<Stream*> streams = {};
-  /// Kinds of matmul that the library has set up.
+  /// The distinct matmuls for which the library has done its setup.
   std::set<gpu::BlasMatmul> matmuls = {};
   uint32_t num_choices = 0;
 };
 
-/// Recorded calls of every stream that took part, in replay order.
+/// A recording: the calls of every stream that took part, in replay order.
 struct Recording {
   std::vector<std::function<void()>> calls;
   int64_t num_nodes = 0;
@@ -80,8 +82,8 @@ struct Mark {
   std::weak_ptr<Recording> recording;
 };
 
-/// A lazy in-order queue: work runs as late as possible, when a host waits for it. This exposes hosts that
-/// read a result, or overwrite an input, without waiting.
+/// A stream that runs work as late as possible, when a host waits for it. This exposes programs that read a
+/// result, or overwrite an input, without waiting.
 class Stream {
  public:
   explicit Stream(Gpu& gpu) : gpu_(gpu) { gpu.streams.push_back(this); }
@@ -93,22 +95,22 @@ class Stream {
 
   /// Queues work, or adds it to the recording.
   void enqueue(Work work);
-  /// Queues a kernel, with the faults of GpuSettings.
+  /// Queues a kernel; the launch fails or hangs if GpuSettings requests this.
   void launch(const Grid& grid, std::function<void()> kernel);
-  /// Returns a mark of this point of the stream.
+  /// Returns a mark of the current end of the queue.
   std::shared_ptr<Mark> record();
   /// Waits for a mark. If the marked stream is being recorded, this stream joins the recording.
   void wait(std::shared_ptr<Mark> mark);
   void start_recording() { recording_ = std::make_shared<Recording>(); }
   std::shared_ptr<Recording> finish_recording();
-  /// Runs the work before index `end`. Throws Fault; the GPU then hangs.
+  /// Runs the queued work before index `end`. Throws Fault if a kernel fails; the GPU then hangs.
   void run_until(uint64_t end);
   void run_all() { run_until(end()); }
   Gpu& gpu() { return gpu_; }
   bool records() const { return recording_ && recording_->open; }
 
  private:
-  /// Index of the next piece of work.
+  /// Index that the next queued piece of work will have.
   uint64_t end() const { return first_ + queue_.size(); }
   void set(const std::shared_ptr<Mark>& mark);
   std::chrono::steady_clock::time_point now() const;

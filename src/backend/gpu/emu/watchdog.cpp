@@ -13,7 +13,7 @@
 namespace hearth::emu {
 namespace {
 
-/// A signal that is ignored by default.
+/// Signal that interrupts an overdue thread. Its default action is to be ignored.
 constexpr int kSignal = SIGURG;
 constexpr auto kPeriod = std::chrono::milliseconds(20);
 
@@ -35,7 +35,8 @@ double seconds_of(clockid_t clock) {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-/// Watches every grid of the process, in a thread that ends with the process.
+/// Checks the progress of every Watch of the process periodically, in a separate thread that runs until the
+/// process ends.
 class Watchdog {
  public:
   static Watchdog& get() {

@@ -5,9 +5,9 @@
 
 namespace hearth::emu {
 
-/// Interrupts the OS thread that constructed it with a call of `overdue` once `progress` has not changed for
-/// that much of the thread's CPU time (which does not advance while the machine is suspended). `overdue` runs
-/// in a signal handler and may leave it by switching to another fiber.
+/// Interrupts the OS thread that constructed it by calling `overdue` there, once `progress` has not changed
+/// for deadline_seconds of the thread's CPU time (which does not advance while the machine is suspended).
+/// `overdue` runs in a signal handler and may leave it by switching to another fiber.
 class Watch {
  public:
   Watch(const std::atomic<uint64_t>& progress, double deadline_seconds, void (*overdue)());

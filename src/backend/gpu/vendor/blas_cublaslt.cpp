@@ -11,7 +11,8 @@ namespace hearth::gpu {
 namespace vendor {
 namespace {
 
-/// Entry points of cuBLASLt, of the release whose headers were used; null if it is not installed.
+/// Functions of cuBLASLt, loaded at run time in the release that the headers belong to; null if it is not
+/// installed.
 struct CublasLt {
   decltype(&cublasLtCreate) create = nullptr;
   decltype(&cublasLtDestroy) destroy = nullptr;
@@ -48,7 +49,7 @@ const CublasLt& cublaslt() {
   return library;
 }
 
-/// cuBLAS's default workspace size on Hopper; older GPUs need less.
+/// Alignment of the workspace in bytes. On Hopper, cuBLASLt refuses matmuls with a smaller one.
 constexpr uint64_t kWorkspaceBytes = uint64_t{32} << 20;
 constexpr uint32_t kAlignment = 64;
 /// Alignment of the workspace: on Hopper a matmul with less is refused.
@@ -81,7 +82,7 @@ void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttribut
         "describing a matmul");
 }
 
-/// Describes a matrix [rows, columns], or [columns, rows] if transposed.
+/// Describes an array: [rows, columns], or [columns, rows] if `transposed`.
 cublasLtMatrixLayoutOpaque_t layout(DType dtype, bool transposed, int64_t rows, int64_t columns,
                                     int64_t leading) {
   cublasLtMatrixLayoutOpaque_t made;
@@ -92,8 +93,8 @@ cublasLtMatrixLayoutOpaque_t layout(DType dtype, bool transposed, int64_t rows, 
   return made;
 }
 
-/// Requires split-K partial sums in f32: in place, or in the dtype of d, they would be rounded before they
-/// are added.
+/// Returns a preference that requires f32 partial sums for split-K. Partial sums in the dtype of d would be
+/// rounded before they are added.
 cublasLtMatmulPreferenceOpaque_t preference() {
   cublasLtMatmulPreferenceOpaque_t made;
   check(cublaslt().preference_init(&made, sizeof made), "describing a matmul");

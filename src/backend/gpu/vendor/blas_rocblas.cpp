@@ -11,7 +11,7 @@ namespace hearth::gpu {
 namespace vendor {
 namespace {
 
-/// Entry points of rocBLAS, of the HIP runtime's release; null if it is not installed.
+/// Functions of rocBLAS, loaded at run time in the release of the HIP runtime; null if it is not installed.
 struct Rocblas {
   decltype(&rocblas_create_handle) create_handle = nullptr;
   decltype(&rocblas_destroy_handle) destroy_handle = nullptr;
@@ -55,7 +55,7 @@ const Rocblas& rocblas() {
   return library;
 }
 
-/// Upper bound of the workspace for split-K sums of thin matmuls.
+/// Max bytes of the workspace, which holds the partial sums of split-K matmuls with few outputs.
 constexpr int64_t kWorkspaceBytes = int64_t{16} << 20;
 
 void check(rocblas_status status, std::string_view doing) {

@@ -10,17 +10,17 @@
 
 namespace hearth::gpu::vendor {
 
-/// True once a GPU timed out: any further wait for it would never return, including freeing memory. Its
-/// resources are then left to the end of the process.
+/// True once a GPU has timed out. Any further wait for it, including freeing memory, might never return; its
+/// resources are therefore not freed before the process ends.
 inline std::atomic<bool> timed_out = false;
 
-/// Throws DeviceError with the runtime's error text.
+/// Throws DeviceError with the runtime's error text; `doing` names the failed action.
 [[noreturn]] void fail(Result result, std::string_view doing);
 /// Throws DeviceError naming what was being done (`doing`), unless the result is Success.
 inline void check(Result result, std::string_view doing) {
   if (result != RUNTIME(Success)) fail(result, doing);
 }
-/// For destructors, which cannot report errors: clears the error.
+/// Ignores a failed result and clears the runtime's error. For destructors, which cannot report errors.
 inline void ignore(Result result) {
   if (result != RUNTIME(Success)) static_cast<void>(RUNTIME(GetLastError)());
 }
@@ -29,7 +29,7 @@ inline void ignore(Result result) {
 struct SharedParts {
   int index = 0;
   std::string name;
-  /// True if a stream under recording was given work that cannot be recorded.
+  /// True if work that cannot be recorded was queued on a stream that is being recorded.
   bool broken_recording = false;
   WaitTimeout wait_timeout = {};
 

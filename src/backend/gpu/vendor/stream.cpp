@@ -20,7 +20,7 @@ using std::chrono::steady_clock;
 constexpr std::chrono::microseconds kFirstPause{20};
 constexpr std::chrono::microseconds kLongestPause{1000};
 
-/// Result code of the first failed launch since the last check.
+/// Result code of the first launch that failed since the last synchronize(); Success if none did.
 std::atomic<int> refused_launch = RUNTIME(Success);
 
 Result take_refused_launch() { return static_cast<Result>(refused_launch.exchange(RUNTIME(Success))); }
@@ -101,7 +101,7 @@ class VendorStream : public Stream::Parts {
   }
 
  private:
-  /// True if this stream is captured by its recording, or by that of a stream it waited for.
+  /// True if this stream is being captured, by its own recording or by that of a stream that it waits for.
   bool is_recorded() const {
     auto status = RUNTIME(StreamCaptureStatusNone);
     ignore(RUNTIME(StreamIsCapturing)(stream_, &status));
