@@ -12,20 +12,24 @@ namespace hearth {
 
 /// Parallelism strategy: the division of an optimizer update among several workers.
 enum class Parallel : uint8_t {
-  data,      ///< data parallelism: each worker computes the gradients of some micro-batches
-  zero1,     ///< data, with the optimizer state divided among the workers (SumOptions::owners)
-  sharded,   ///< zero1, with sharded weights too (passes/parallel/shard_weights.h)
-  pipeline,  ///< each worker runs some layers of the model on all micro-batches (passes/parallel/stages.h)
+  data,  ///< data parallelism: each worker computes the gradients of some micro-batches
+  /// Data parallelism, with the optimizer state divided among the workers: ZeRO stage 1 (SumOptions::owners).
+  zero1,
+  /// zero1, with weights divided among the workers too: FSDP (passes/parallel/shard_weights.h).
+  sharded,
+  /// Pipeline parallelism: each worker runs some layers of the model on all micro-batches
+  /// (passes/parallel/stages.h).
+  pipeline,
   local_sgd  ///< local SGD: several local updates between exchanges; selected by exchange.local_steps in
              ///< recipes
 };
 /// Compression of the gradients that workers exchange (passes/parallel/compress.h).
 enum class Compress : uint8_t { none, bf16, powersgd };
-/// When to test the kernels of a GPU before training: at every start, once per GPU, driver and build, or
-/// never.
+/// When to test a GPU's kernels before training. once: once for each combination of GPU, driver and build of
+/// Hearth.
 enum class SelfTestMode : uint8_t { always, once, never };
-/// When to record the steps on a GPU and replay them. automatic: only if the first replay gives the same bits
-/// as queued execution.
+/// Whether to record a step as a GPU graph and replay it. automatic: only if the first replay gives the same
+/// bits as launching the kernels one by one.
 enum class RecordMode : uint8_t { automatic, always, never };
 /// Handling of the EXIF orientation: rotate the pixels upright, or keep them as stored.
 enum class Exif : uint8_t { apply, ignore };
@@ -41,19 +45,18 @@ enum class Overlong : uint8_t {
 enum class RecordFormat : uint8_t {
   detect,             ///< by the fields of each record
   text,               ///< {text}
-  prompt_completion,  ///< {prompt, completion}, also question/answer and the like
-  alpaca,             ///< {instruction, input, output}, also system and history
-  sharegpt,           ///< {conversations: [{from, value}]}, also system and tools
-  openai,             ///< {messages: [{role, content}]}, also tools
-  preference          ///< {prompt, chosen, rejected}: strings, messages or whole conversations
+  prompt_completion,  ///< {prompt, completion}; also other names for the two, such as question and answer
+  alpaca,             ///< {instruction, input, output}; system and history are optional
+  sharegpt,           ///< {conversations: [{from, value}]}; system and tools are optional
+  openai,             ///< {messages: [{role, content}]}; tools is optional
+  preference          ///< {prompt, chosen, rejected}: strings, messages or full conversations
 };
 
-/// Names of an enum's values in recipes, in the order of the values, starting with the value kFirst. A value
-/// without a name cannot be set in a recipe.
-/// Names of the values of `Enum`; empty for enums that recipes do not use.
+/// Names in recipes of the values of `Enum`, in the order of the values from kFirst<Enum> on; empty for enums
+/// that recipes do not use. A value without a name cannot be set in a recipe.
 template <typename Enum>
 inline constexpr std::array<std::string_view, 0> kNames = {};
-/// Enum value of the first name.
+/// The value of `Enum` that has the first name in kNames<Enum>.
 template <typename Enum>
 inline constexpr Enum kFirst = Enum{};
 template <>
@@ -73,7 +76,7 @@ inline constexpr auto kNames<Overlong> = std::to_array<std::string_view>({"auto"
 template <>
 inline constexpr auto kNames<RecordFormat> = std::to_array<std::string_view>(
     {"detect", "text", "prompt_completion", "alpaca", "sharegpt", "openai", "preference"});
-/// Types of `precision`, in which training computes.
+/// Values of the recipe key `precision`: the dtype in which training computes.
 template <>
 inline constexpr auto kNames<DType> = std::to_array<std::string_view>({"fp32", "bf16", "fp16"});
 template <>
@@ -81,7 +84,7 @@ inline constexpr DType kFirst<DType> = DType::f32;
 static_assert(static_cast<int>(DType::bf16) == static_cast<int>(DType::f32) + 1 &&
               static_cast<int>(DType::f16) == static_cast<int>(DType::f32) + 2);
 
-/// Returns the enum value of the name with index `name` in kNames.
+/// Returns the enum value for index `name` of kNames<Enum>.
 template <typename Enum>
 constexpr Enum value_of(size_t name) {
   return static_cast<Enum>(name + static_cast<size_t>(kFirst<Enum>));

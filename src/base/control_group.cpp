@@ -12,17 +12,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// File names of one cgroup version, and names of counters in these files.
+/// Names of the files that one cgroup version has for the limit, the usage and OOM kills, and of its cache
+/// counter.
 struct Interface {
   const char *limit, *used, *cache, *kills;
 };
 constexpr Interface kVersion2 = {"memory.max", "memory.current", "inactive_file", "memory.events"};
 constexpr Interface kVersion1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file",
                                  "memory.oom_control"};
-/// Version 1 writes "no limit" as the largest number of pages.
+/// Limits from this value on mean "no limit": version 1 reports that as the largest number of pages.
 constexpr int64_t kNoLimit = int64_t{1} << 60;
 
-/// Folders of this process's memory group of one cgroup version, followed by its parents.
+/// The control group of this process in one cgroup version: its folder, followed by the folders of its
+/// parents.
 struct Groups {
   const Interface* interface = nullptr;
   std::vector<fs::path> folders;
@@ -46,16 +48,17 @@ std::optional<int64_t> read_named(const fs::path& path, std::string_view name) {
   return std::nullopt;
 }
 
-/// True if a comma-separated list, such as the options of a mount, has the word.
+/// True if a comma-separated list, such as mount options, contains the word.
 bool has_word(const std::string& list, const std::string& word) {
   return ("," + list + ",").find("," + word + ",") != std::string::npos;
 }
 
-/// Returns the path of this process's group below the mount of its version; empty if /proc has none.
+/// Returns the path of this process's group, relative to the mount of its cgroup version; empty if /proc
+/// lists none.
 std::string path_of_group(const fs::path& root, const Interface& interface) {
   std::ifstream file(root / "proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {
-    // NUMBER:CONTROLLERS:PATH; version 2 has number 0 and names no controllers.
+    // Line format: NUMBER:CONTROLLERS:PATH. Version 2 has number 0 and an empty list of controllers.
     const size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1);
@@ -65,7 +68,7 @@ std::string path_of_group(const fs::path& root, const Interface& interface) {
   return "";
 }
 
-/// Mount point of a cgroup version, and the group at the root of the mount.
+/// The mount point of a cgroup version, and the path of the group that is mounted there.
 struct Mount {
   fs::path folder;
   std::string group;
@@ -98,7 +101,8 @@ Groups find_groups(const fs::path& root, const Interface& interface) {
   if (!mount) return groups;
   std::string path = path_of_group(root, interface);
   const std::string& top = mount->group;
-  // A container may mount its own group, and name it as the host does or as "/".
+  // In a container, the container's own group may be the root of the mount. Its path then starts with the
+  // group's name on the host.
   if (top != "/" && path.starts_with(top)) path = path.substr(top.size());
   fs::path folder = (mount->folder / fs::path(path).relative_path()).lexically_normal();
   std::error_code none;

@@ -10,8 +10,8 @@ namespace hearth {
 /// parents; nullopt if there is none. `root`: root of the file system, replaced in tests.
 std::optional<int64_t> memory_limit(const std::filesystem::path& root = "/");
 
-/// Returns the bytes that this process can still allocate below these limits, counting file cache that the
-/// kernel can drop as free; nullopt without a limit.
+/// Returns the number of bytes that this process can still allocate before it reaches a memory limit of its
+/// control groups. File cache that the kernel can drop counts as free. nullopt if there is no limit.
 std::optional<int64_t> memory_below_limit(const std::filesystem::path& root = "/");
 
 /// Returns the number of processes that the kernel's OOM killer has ended in this process's control group, or

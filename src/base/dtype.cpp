@@ -31,8 +31,8 @@ constexpr auto kInfo = std::to_array<DTypeInfo>({{"f64", 8, true},
 
 const DTypeInfo& info(DType dtype) { return kInfo[static_cast<size_t>(dtype)]; }
 
-/// Returns the code whose value is nearest to `value`, by search over the 127 or 128 finite codes; ties go to
-/// the even code.
+/// Returns the fp8 code whose value is nearest to `value`, by search over the 127 or 128 finite codes of one
+/// sign. Ties go to the even code.
 template <float (*decode)(uint8_t)>
 uint8_t encode_f8(float value, uint8_t largest_finite) {
   const uint8_t sign = std::signbit(value) ? 0x80 : 0;
@@ -105,8 +105,8 @@ f16 to_f16(float value) {
   if (magnitude > 0x7f800000u) return {static_cast<uint16_t>(sign | 0x7e00u)};
   if (magnitude >= 0x477ff000u) return {static_cast<uint16_t>(sign | 0x7c00u)};
   if (magnitude < 0x38800000u) {
-    // Adding 0.5 aligns the subnormal's last bit with the float's last bit, so the FPU rounds to nearest
-    // even.
+    // Adding 0.5 aligns the last bit of the subnormal f16 with the last bit of the float, so that the
+    // addition rounds to nearest even.
     const float aligned = std::bit_cast<float>(magnitude) + 0.5F;
     return {static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(aligned) - 0x3f000000u))};
   }

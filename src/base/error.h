@@ -7,8 +7,8 @@
 
 namespace hearth {
 
-/// A mistake in the user's input (recipe, file, budget). The text is one sentence: what is wrong, where
-/// (file:line or node), and what to do. The command line prints the text and exits with status 2.
+/// A mistake in the user's input (recipe, file, memory budget). The text is one sentence: what is wrong,
+/// where (file:line or node), and what to do. The command line prints it and exits with status 2.
 class UserError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -10,7 +10,7 @@ struct Extent {
   int64_t width = 0;
 
   constexpr Extent() = default;
-  // NOLINTNEXTLINE(google-explicit-constructor): most images are square
+  // NOLINTNEXTLINE(google-explicit-constructor): most images are square, so a number converts implicitly
   constexpr Extent(int64_t side) : height(side), width(side) {}
   constexpr Extent(int64_t of_height, int64_t of_width) : height(of_height), width(of_width) {}
 

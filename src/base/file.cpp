@@ -63,8 +63,8 @@ void refuse_pointer(std::string_view contents, const fs::path& path) {
       path.string());
 }
 
-/// Table of the mapped files for the signal handler: fixed size and no locks, because a handler must not
-/// allocate or block. A file that finds no free entry is not named in the message.
+/// Table of the mapped files, read by the SIGBUS handler. Fixed size and without locks, because a signal
+/// handler must not allocate or block. If the table is full, the handler's message cannot name further files.
 struct MappedEntry {
   std::atomic<bool> in_use{false};
   std::atomic<uintptr_t> begin{0}, end{0};
@@ -212,7 +212,7 @@ bool path_exists(const fs::path& path) {
 }
 
 std::vector<fs::path> list_folder(const fs::path& folder) {
-  // std::filesystem iterators terminate the program when memory is exhausted; opendir does not.
+  // std::filesystem iterators terminate the program when memory is exhausted, so opendir is used.
   struct Close {
     void operator()(DIR* stream) const { closedir(stream); }
   };
@@ -232,7 +232,7 @@ std::vector<fs::path> list_folder(const fs::path& folder) {
 
 void sync_folder(const fs::path& folder) {
   const Descriptor directory(folder, O_RDONLY | O_DIRECTORY);
-  // Some FUSE and network file systems cannot flush a folder.
+  // EINVAL: some FUSE and network file systems cannot flush a folder.
   if (flush_to_disk(directory.value()) != 0 && errno != EINVAL) system_error("flush", folder);
 }
 
@@ -272,7 +272,7 @@ void WatchedFolder::check() const {
   const bool is_there = stat(path_.c_str(), &found) == 0;
   if (!is_there && errno != ENOENT && errno != ENOTDIR) system_error("look at", path_);
   if (is_there && held.st_dev == found.st_dev && held.st_ino == found.st_ino) return;
-  // /proc/self/fd names the current path of an open folder, also after it is moved.
+  // /proc/self/fd shows the current path of an open folder, even after the folder was moved.
   std::error_code unknown;
   const fs::path now = fs::read_symlink(fmt::format("/proc/self/fd/{}", descriptor_), unknown);
   if (!unknown && fs::is_directory(now, unknown))
@@ -292,7 +292,7 @@ void replace_file(const fs::path& path, FunctionRef<void(const fs::path&)> write
 
 void write_file_atomically(const fs::path& path, std::string_view contents) {
   std::error_code unknown;
-  // Links of the system, such as /dev/stdout, are followed; any other link is replaced.
+  // System links such as /dev/stdout are written through; any other link is replaced by the new file.
   const bool follows = path.native().starts_with("/dev/") || path.native().starts_with("/proc/");
   if (const fs::file_status status = follows ? fs::status(path, unknown) : fs::symlink_status(path, unknown);
       fs::is_character_file(status) || fs::is_fifo(status)) {

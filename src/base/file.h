@@ -72,7 +72,7 @@ void rename_durably(const fs::path& from, const fs::path& to);
 /// Creates a folder and its missing parents, and flushes each to disk; UserError on failure.
 void make_folder(const fs::path& folder);
 
-/// An open folder, to detect that it was moved, deleted or replaced.
+/// Keeps a folder open to detect that it was moved, deleted or replaced.
 class WatchedFolder {
  public:
   /// Opens the folder; UserError on failure.
@@ -81,7 +81,7 @@ class WatchedFolder {
   WatchedFolder(const WatchedFolder&) = delete;
   WatchedFolder& operator=(const WatchedFolder&) = delete;
 
-  /// Throws a UserError if the path no longer leads to this folder.
+  /// Throws a UserError if the path no longer refers to this folder.
   void check() const;
 
  private:
@@ -89,9 +89,9 @@ class WatchedFolder {
   int descriptor_ = -1;
 };
 
-/// Lets `write` fill and flush a temporary file in the folder of `path`, then renames it: readers see
-/// either the old file or the complete new one. If `write` throws, the old file is unchanged and the
-/// temporary file is deleted.
+/// Calls `write` with the path of a temporary file in the same folder, which it must fill and flush, then
+/// renames that file to `path`: readers see either the old file or the complete new one. If `write` throws,
+/// the old file is unchanged and the temporary file is deleted.
 void replace_file(const fs::path& path, FunctionRef<void(const fs::path&)> write);
 
 /// Replaces a file's contents atomically (see replace_file); a device or a pipe is written to in place.

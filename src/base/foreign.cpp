@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view kHub = "https://huggingface.co/";
 constexpr std::string_view kNameCharacters =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
-/// Extensions of local files: such a path is not taken for a name on a hub.
+/// Extensions of local files. A path with one of them is not interpreted as a name on a model hub.
 constexpr auto kLocal =
     std::to_array<std::string_view>({".json", ".jsonl", ".txt", ".csv", ".tsv", ".parquet", ".gz", ".zst",
                                      ".yaml", ".pt", ".bin", ".safetensors"});
@@ -34,12 +34,12 @@ bool is_name(std::string_view text) {
          text.find_first_not_of(kNameCharacters) == text.npos;
 }
 
-/// Returns "org/name" if the path looks like a name on a hub, otherwise an empty string.
+/// Returns "org/name" if the path could be the name of a repository on the Hugging Face hub, otherwise an
+/// empty string.
 std::string hub_name(const fs::path& path) {
   std::string text = path.string();
   std::error_code ignored;
-  // In an existing folder the path is a misspelled local file; a hub repository of the same name
-  // would be unrelated.
+  // If the parent folder exists, the path is more likely a misspelled local file than a hub repository.
   if (path.has_parent_path() && fs::is_directory(path.parent_path(), ignored)) return "";
   if (std::ranges::find(kLocal, path.extension().string()) != kLocal.end()) return "";
   if (text.starts_with(kHub)) text.erase(0, kHub.size());
@@ -54,7 +54,8 @@ bool is_pickled(const fs::path& file) {
   return std::ranges::find(kPickled, file.extension().string()) != kPickled.end();
 }
 
-/// Throws a UserError for a pickle outside a zip archive, the format of torch.save before PyTorch 1.6.
+/// Throws a UserError for a file that is a bare pickle, not a zip archive of pickles: the format of
+/// torch.save before PyTorch 1.6.
 [[noreturn]] void refuse_pickle(const fs::path& file) {
   user_error(
       "{0}: the file was written by torch.save before PyTorch 1.6, which is not supported; convert it: "
@@ -87,7 +88,8 @@ std::string download_advice(const fs::path& path, std::string_view flags) {
 
 void refuse_unsupported_weights(std::span<const std::byte> bytes, std::string_view path) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  // A safetensors file starts with eight bytes of header length, which may look like a pickle, then '{'.
+  // A safetensors file begins with eight bytes of header length, which may look like a pickle, followed by
+  // '{'.
   if (text.size() > 8 && text[8] == '{') return;
   const bool has_protocol = text.size() > 1 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5;
   if (has_protocol) refuse_pickle(path);

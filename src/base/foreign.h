@@ -10,14 +10,14 @@
 /// names on a model hub. Each message contains the command that converts or downloads the file.
 namespace hearth {
 
-/// Returns advice on how to download a missing path that looks like a name on a model hub
-/// (org/name or its URL), as the end of a sentence; empty if it does not look like one. `flags`:
-/// flags of the download command.
+/// Returns advice to download a missing path if it looks like a name on the Hugging Face hub (org/name, or
+/// its URL), worded as the end of a sentence; otherwise an empty string. `flags`: flags of the download
+/// command.
 std::string download_advice(const fs::path& path, std::string_view flags = "");
 
-/// Throws a UserError if bytes that should be safetensors are a pickle outside a zip archive, or a GGUF file.
+/// Throws a UserError if bytes that should be a safetensors file are a bare pickle or a GGUF file.
 void refuse_unsupported_weights(std::span<const std::byte> bytes, std::string_view path);
-/// Throws a UserError if a folder has no weights under the default names, but has weights in another format.
+/// Throws a UserError if a folder has no weights under the default file names, but weights in another format.
 void refuse_unsupported_weights(const fs::path& folder);
 
 /// Throws a UserError if the contents of a text file are compressed or Parquet.

@@ -60,8 +60,8 @@ std::optional<std::string> read_text(int socket) {
   return text;
 }
 
-/// Request loop of the forked process. noexcept: no exception may unwind into stack frames copied
-/// from the parent.
+/// Request loop of the forked process. noexcept: an exception must not unwind into stack frames that were
+/// copied from the parent.
 [[noreturn]] void serve(pid_t parent, int socket, const IsolatedProcess::Function& function) noexcept {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(0);  // the parent has died before the prctl call
@@ -87,7 +87,7 @@ void IsolatedProcess::start() {
     user_error("cannot create a socket for the reader process: {}; raise the limit of open files (ulimit -n)",
                std::strerror(errno));
   const pid_t parent = getpid();
-  // Unflushed output would be written by both processes.
+  // Output that is not flushed before fork() would be written by both processes.
   std::fflush(nullptr);
   process_ = fork();
   if (process_ == 0) {
@@ -111,7 +111,8 @@ void IsolatedProcess::end() {
   if (process_ <= 0) return;
   const pid_t process = std::exchange(process_, -1);
   kill(process, SIGKILL);
-  // A process blocked in the kernel does not die; after 20 ms init reaps it instead.
+  // A process that is blocked in the kernel does not end. It is waited for at most 20 ms; later, init reaps
+  // it.
   for (int tries = 0; tries < 20 && waitpid(process, nullptr, WNOHANG) == 0; ++tries) {
     const timespec pause{.tv_sec = 0, .tv_nsec = 1'000'000};
     nanosleep(&pause, nullptr);

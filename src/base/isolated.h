@@ -10,9 +10,9 @@
 
 namespace hearth {
 
-/// Runs a function in a forked process, one request at a time, so that a hang or a crash in it does not
-/// affect this process. The process starts with the first request, is killed if a reply misses its timeout,
-/// and ends with this object. Replies have at most kMaxReplyBytes bytes.
+/// Runs a function in a forked process, one request at a time, so that a hang or a crash of the function does
+/// not affect this process. The forked process starts with the first request, is killed if a reply exceeds
+/// its timeout, and ends when this object is destroyed. A reply has at most kMaxReplyBytes bytes.
 class IsolatedProcess {
  public:
   using Function = std::function<std::string(std::string_view request)>;
@@ -27,8 +27,8 @@ class IsolatedProcess {
   /// Returns the reply; nullopt if none arrived within `seconds` or the process died.
   std::optional<std::string> ask(std::string_view request, double seconds);
 
-  /// Non-blocking form of ask(): send() starts a request, look() returns its state, and take() returns the
-  /// reply in state `answered`.
+  /// Non-blocking form of ask(): send() starts a request, look() polls and returns its state, and take()
+  /// returns the reply once the state is `answered`. lost: the process died or the timeout passed.
   enum class State { idle, waiting, answered, lost };
   void send(std::string_view request, double seconds);
   State look();
@@ -46,7 +46,7 @@ class IsolatedProcess {
   int socket_ = -1;
   State state_ = State::idle;
   Clock::time_point deadline_;
-  std::string received_;  ///< length of the reply in 8 bytes, then the reply
+  std::string received_;  ///< bytes received so far: the length of the reply (8 bytes), then the reply
 };
 
 }  // namespace hearth

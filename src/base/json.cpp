@@ -24,7 +24,7 @@ Json object_of(Members<Json> members) {
   return object;
 }
 
-/// Merges members with equal keys: keeps the position of the first and the value of the last.
+/// Merges members with equal keys. The merged member has the position of the first and the value of the last.
 void merge_equal_keys(Members<OrderedJson>& members) {
   std::vector<size_t> order(members.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -53,7 +53,7 @@ void merge_equal_keys(Members<OrderedJson>& members) {
 OrderedJson object_of(Members<OrderedJson> members) {
   merge_equal_keys(members);
   OrderedJson object = OrderedJson::object();
-  // Appended without a search for equal keys, which would take quadratic time.
+  // Members are appended directly: insertion would search for an equal key each time, in quadratic time.
   OrderedJson::object_t::Container& container = object.get_ref<OrderedJson::object_t&>();
   container.reserve(members.size());
   for (auto& [key, value] : members) container.emplace_back(std::move(key), std::move(value));

@@ -13,15 +13,15 @@ namespace hearth {
 /// numbers outside the range of double, and, with `discarded`, integers beyond 64 bits.
 enum class Unreadable {
   refused,  ///< parse_json fails
-  /// the value is replaced by one with is_discarded(), so that only its readers must handle
-  /// it; see is_readable
+  /// The value becomes one for which is_discarded() is true. Only code that uses the value must check
+  /// is_readable().
   discarded,
 };
 
-/// Parses JSON text in UTF-8; nullopt if it is invalid, and `fault` then receives the reason
-/// ("expected JSON in UTF-8, but it breaks at byte 7 of 9"). One pass, in time linear in the size of
-/// the text for any number of keys. If keys are equal the last one counts, as in Python. Value:
-/// nlohmann::json or nlohmann::ordered_json.
+/// Parses JSON text in UTF-8. Returns nullopt if it is invalid; `fault` then receives the reason ("expected
+/// JSON in UTF-8, but it breaks at byte 7 of 9"). Takes time linear in the size of the text, for any number
+/// of keys. If a key occurs several times, the last value counts, as in Python. Value: nlohmann::json or
+/// nlohmann::ordered_json.
 template <typename Value>
 std::optional<Value> parse_json(std::string_view text, std::string* fault = nullptr,
                                 Unreadable unreadable = Unreadable::refused);

@@ -84,7 +84,7 @@ void JsonReader::append_escaped(std::string& value) {
   value += kMeanings[known];
 }
 
-/// Reads the four digits of an escape, or both escapes of a surrogate pair.
+/// Reads the four hexadecimal digits of a \u escape, or both escapes of a surrogate pair.
 char32_t JsonReader::read_code_point() {
   const uint32_t high = read_hex();
   if (high < 0xD800 || high > 0xDFFF) return high;
@@ -152,8 +152,8 @@ void JsonReader::skip_flat() {
   }
 }
 
-/// Iterative, because the nesting depth of the text is not limited here: each level takes one
-/// bit of `in_object`.
+/// A loop instead of recursion, because the text may be nested to any depth. `in_object` has one bit per
+/// level.
 void JsonReader::skip() {
   std::vector<bool> in_object;
   const auto closes = [&] { return take(in_object.back() ? '}' : ']'); };

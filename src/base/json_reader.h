@@ -19,7 +19,8 @@ class JsonReader {
  public:
   explicit JsonReader(std::string_view text) : text_(text) {}
 
-  /// Returns the first character of the next value: one of {["tfn, a digit or -; \0 at the end of the text.
+  /// Returns the first character of the next value, without reading it: one of {["tfn, a digit or -; \0 at
+  /// the end of the text.
   char peek();
   /// Number of bytes read so far.
   size_t at() const { return at_; }
@@ -72,7 +73,7 @@ class JsonReader {
   char32_t read_code_point();
   uint32_t read_hex();
   void take_digits();
-  /// Returns the current character; \0 at the end, which cannot occur in JSON outside of strings.
+  /// Returns the current character, or \0 at the end of the text. JSON contains no \0 outside of strings.
   char here() const { return at_ < text_.size() ? text_[at_] : '\0'; }
 
   std::string_view text_;

@@ -12,7 +12,7 @@
 namespace hearth {
 namespace {
 
-/// Base name of the temporary folder inside an existing empty folder.
+/// Base name of the temporary folder that is created inside an existing empty folder.
 constexpr const char* kNoName = "new";
 
 /// Returns the absolute path without a trailing slash.
@@ -27,7 +27,8 @@ fs::path folder_above(fs::path path) {
   return path;
 }
 
-/// Extensions of weights and images, which are unlikely names of a folder.
+/// Extensions of weights and images. A path with one of them is probably a file name given for an output
+/// folder.
 constexpr auto kFileEndings =
     std::to_array<std::string_view>({".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".onnx", ".gguf", ".h5",
                                      ".zip", ".png", ".jpg", ".json"});
@@ -60,7 +61,7 @@ void check_writable_file(const fs::path& path) {
   if (fs::exists(status) && !fs::is_regular_file(status))
     user_error("cannot write a file at {}: it is {}; use another name", path.string(),
                fs::is_directory(status) ? "a folder" : "not a regular file");
-  // Permission bits are not enough (read-only mounts, quotas), so a file is created.
+  // Tests by creating a file, because permission bits do not reflect read-only mounts and quotas.
   const Temporary tried(path, Temporary::Kind::file);
 }
 
@@ -79,7 +80,8 @@ NewFolder::NewFolder(const fs::path& path) : path_(plain_path(path)), was_there_
     made_.push_back(above);
   make_folder(path_.parent_path());
   temporary_.emplace(was_there_ ? path_ / kNoName : path_, Temporary::Kind::folder);
-  // An inner folder gets default permissions; the temporary one is readable by its owner only.
+  // The output is written to a subfolder with default permissions, because the temporary folder is readable
+  // by its owner only.
   contents_ = temporary_->path() / path_.filename();
   if (mkdir(contents_.c_str(), 0777) != 0) refuse_to_write(path, errno);
 }
@@ -87,7 +89,7 @@ NewFolder::NewFolder(const fs::path& path) : path_(plain_path(path)), was_there_
 NewFolder::~NewFolder() {
   temporary_.reset();
   std::error_code ignored;
-  // remove() keeps folders that have other entries by now.
+  // Removes the parents that this object created, unless another program has put files there meanwhile.
   for (const fs::path& folder : made_) fs::remove(folder, ignored);
 }
 

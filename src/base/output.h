@@ -8,15 +8,15 @@
 
 namespace hearth {
 
-/// Throws a UserError unless a file can be created or overwritten at the path. Call it before long work whose
-/// result is written there.
+/// Throws a UserError unless a file can be created or overwritten at the path. Call this before long work, so
+/// that a wrong path is reported early.
 void check_writable_file(const fs::path& path);
-/// Throws a UserError unless files can be written into the folder, which may not exist yet. Leaves
-/// no files behind.
+/// Throws a UserError unless files can be written into the folder, which need not exist. Leaves no files
+/// behind.
 void check_writable_folder(const fs::path& folder);
 
-/// An output folder that is filled under a temporary name and appears complete by a rename: at a path that
-/// does not exist, or inside an existing empty folder, which keeps its permissions and owner.
+/// An output folder that is filled under a temporary name and appears at its path, complete, by a rename. The
+/// path must not exist or be an empty folder, which then keeps its permissions and owner.
 class NewFolder {
  public:
   /// Creates the temporary folder; UserError, with nothing created, if the path is not empty or not writable.
@@ -35,7 +35,7 @@ class NewFolder {
  private:
   fs::path path_;
   bool was_there_ = false;
-  std::vector<fs::path> made_;  ///< parents created for the path, lowest first
+  std::vector<fs::path> made_;  ///< parent folders that were created for the path, deepest first
   std::optional<Temporary> temporary_;
   fs::path contents_;
 };

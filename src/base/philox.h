@@ -12,7 +12,7 @@
 namespace hearth {
 
 /// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), a counter-based
-/// random number generator, also for GPUs: replaces a counter of four words by four random words.
+/// random number generator that also runs on GPUs. Replaces a counter of four words by four random words.
 HEARTH_PHILOX inline void philox4x32_in_place(uint64_t key, uint32_t* words) {
   auto key0 = static_cast<uint32_t>(key);
   auto key1 = static_cast<uint32_t>(key >> 32);
@@ -37,7 +37,8 @@ inline std::array<uint32_t, 4> philox4x32(uint64_t key, std::array<uint32_t, 4> 
 /// Maps a random word to [0, 1), with 24 bits of precision.
 inline float unit_float(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24F; }
 
-/// The random numbers of one (key, stream, index), for example of one sample or one tensor.
+/// A sequence of random numbers, which depends only on the triple (key, stream, index): for example one per
+/// sample or per tensor.
 class PhiloxSequence {
  public:
   PhiloxSequence(uint64_t key, uint64_t index, uint32_t stream = 0)

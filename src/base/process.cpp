@@ -17,17 +17,17 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Returns the seconds since this process started by /proc; 0 if unknown, because a container may have an
-/// uptime of another machine.
+/// Returns the seconds since this process started, from /proc; 0 if unknown. In a container, /proc/uptime may
+/// be that of another machine, so the difference is never negative.
 double read_process_seconds() {
-  // Files in /proc report size 0, so they are read as streams.
+  // Read as a stream, because files in /proc report size 0.
   const auto read_line = [](const char* path) {
     std::ifstream file(path);
     std::string line;
     std::getline(file, line);
     return line;
   };
-  // Field 22 of /proc/self/stat is the start time in ticks since boot.
+  // Field 22 of /proc/self/stat: time when the process started, in ticks since boot.
   const std::string stat = read_line("/proc/self/stat");
   size_t at = stat.rfind(')');
   for (int field = 2; field < 22 && at != std::string::npos; ++field) at = stat.find(' ', at + 1);
@@ -54,7 +54,8 @@ int64_t total_memory_bytes() {
 }
 
 int64_t peak_rss_bytes() {
-  // ru_maxrss of getrusage starts with the parent's value before exec; VmHWM counts this program only.
+  // VmHWM counts this program only; ru_maxrss of getrusage may still be the peak of the parent, from before
+  // exec.
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
     if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6)) * 1024;

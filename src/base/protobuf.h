@@ -1,6 +1,7 @@
 #pragma once
-// Protocol Buffers' encoding (protobuf.dev/programming-guides/encoding): a message is a list of fields, a
-// field a tag (number << 3 | wire type) and a value, all in little-endian order.
+// Encoder and decoder for the format of Protocol Buffers (protobuf.dev/programming-guides/encoding). A
+// message is a list of fields. A field is a tag (number << 3 | wire type) followed by a value. Numbers are
+// little-endian.
 
 #include <bit>
 #include <cstdint>
@@ -12,17 +13,17 @@
 
 namespace hearth {
 
-/// A field of a message, viewing the reader's bytes.
+/// A field of a message. `bytes` points into the memory that the reader was created for.
 struct ProtobufField {
   enum WireType : uint8_t { varint = 0, fixed64 = 1, length = 2, fixed32 = 5 };
   uint32_t number = 0;
-  uint64_t value = 0;      ///< of a varint, fixed32 or fixed64
-  std::string_view bytes;  ///< of a string, array of bytes or nested message
+  uint64_t value = 0;      ///< value of a varint, fixed32 or fixed64
+  std::string_view bytes;  ///< contents of a string, array of bytes or nested message
 
   float as_float() const { return std::bit_cast<float>(static_cast<uint32_t>(value)); }
 };
 
-/// Appends the fields of a message to a string. Allocates only where the string grows.
+/// Appends the fields of a message to a string. Allocates memory only when that string grows.
 class ProtobufWriter {
  public:
   explicit ProtobufWriter(std::string& out) : out_(out) {}
@@ -41,9 +42,10 @@ class ProtobufWriter {
   ProtobufWriter& bytes(uint32_t field, std::string_view value) {
     return length(field, std::ssize(value)).raw(value.data(), value.size());
   }
-  /// Appends a nested message, whose fields `write_fields` appends with this writer.
+  /// Appends a nested message. `write_fields` must append the fields of the nested message with this writer.
   ProtobufWriter& message(uint32_t field, FunctionRef<void()> write_fields);
-  /// Appends the tag and length of a string or message; its `num_bytes` bytes must follow in the file.
+  /// Appends only the tag and the length of a string or message; the caller writes its `num_bytes` bytes to
+  /// the file afterwards.
   ProtobufWriter& length(uint32_t field, int64_t num_bytes) {
     return tag(field, ProtobufField::length).varint(static_cast<uint64_t>(num_bytes));
   }
@@ -59,7 +61,8 @@ class ProtobufWriter {
 /// Reads the fields of a message in order.
 class ProtobufReader {
  public:
-  /// Malformed or incomplete bytes are a UserError "FILE: byte OFFSET: PROBLEM".
+  /// `file` and `problem` are used in messages: malformed or incomplete bytes are a UserError "FILE: byte
+  /// OFFSET: PROBLEM".
   ProtobufReader(std::string_view bytes, std::string_view file, std::string_view problem)
       : begin_(bytes.data()), rest_(bytes), file_(file), problem_(problem) {}
 
@@ -77,7 +80,7 @@ class ProtobufReader {
   std::string_view take(uint64_t num_bytes);
   uint64_t varint();
 
-  const char* begin_;  ///< of the file
+  const char* begin_;  ///< first byte of the file, to compute offsets in messages
   std::string_view rest_, file_, problem_;
 };
 

@@ -14,16 +14,17 @@ class SharedLibrary {
     own,      ///< visible to find() only (RTLD_LOCAL)
     offered,  ///< visible to libraries opened later (RTLD_GLOBAL)
   };
-  /// Opens the first of these files that can be opened; names without a slash are looked up in the system's
-  /// library path. Test with operator bool.
+  /// Opens the first of these files that can be opened; a name without a slash is searched for in the
+  /// system's library path. operator bool tells whether a file was opened.
   explicit SharedLibrary(const std::vector<std::string>& files, Symbols symbols = Symbols::own);
 
   explicit operator bool() const { return handle_ != nullptr; }
-  /// Error of the dynamic loader for the first file, if none could be opened.
+  /// Error of the dynamic loader for the first file; valid if no file could be opened.
   const std::string& fault() const { return fault_; }
   const std::string& file() const { return file_; }
 
-  /// Looks up a symbol; returns false if the library is not open or has no such symbol.
+  /// Stores the address of the function or variable `name` in `symbol`; returns false if the library is not
+  /// open or does not define it.
   template <typename T>
   bool find(const char* name, T*& symbol) const {
     symbol = reinterpret_cast<T*>(address(name));

@@ -14,7 +14,7 @@
 namespace hearth {
 namespace {
 
-/// Stack limit, in bytes, below which the main thread's stack is too small for touch_stack_pages().
+/// Stack limits (ulimit -s) below this number of bytes are too small for touch_stack_pages().
 constexpr size_t kMinLimit = size_t{2} << 20;
 /// Size in bytes of the mapped stack, equal to the default stack limit of Linux.
 constexpr size_t kMappedStackBytes = size_t{8} << 20;
@@ -36,7 +36,8 @@ void work_inside() {
   }
 }
 
-/// Sets the default stack size of new threads, which otherwise is the low limit of the main thread.
+/// Sets the default stack size of new threads to kMappedStackBytes. Without this they would inherit the low
+/// stack limit of the process.
 void raise_stack_of_threads() {
   pthread_attr_t attributes;
   if (pthread_attr_init(&attributes) != 0) return;

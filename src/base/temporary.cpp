@@ -17,10 +17,10 @@ namespace hearth {
 namespace {
 
 constexpr size_t kNumDigits = 16;
-/// Maximum bytes taken from the base name: the full temporary name must fit into 255 bytes.
+/// Max number of bytes of the base name in a temporary name, which is limited to 255 bytes.
 constexpr size_t kNameBytes = 200;
 
-/// Returns the prefix of the temporary names of a path; hexadecimal digits follow.
+/// Returns the prefix of the temporary names for a path; hexadecimal digits follow it.
 std::string hidden_start(const fs::path& path) {
   return fmt::format(".{}.hearth-", path.filename().string().substr(0, kNameBytes));
 }
@@ -31,7 +31,8 @@ bool is_temporary(const fs::path& entry, const std::string& start) {
          name.find_first_not_of("0123456789abcdef", start.size()) == name.npos;
 }
 
-/// Returns a locked descriptor of the entry, or -1 with errno: EWOULDBLOCK if another process holds the lock.
+/// Opens and locks the entry. Returns the descriptor, or -1 with errno: EWOULDBLOCK if another process holds
+/// the lock.
 int open_locked(const fs::path& path) {
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (descriptor < 0 || flock(descriptor, LOCK_EX | LOCK_NB) == 0) return descriptor;
@@ -41,7 +42,7 @@ int open_locked(const fs::path& path) {
   return -1;
 }
 
-/// Returns the descriptor of a new entry, which may be closed already; -1 with errno if there is none.
+/// Creates an entry. Returns a non-negative number on success; -1 with errno on failure.
 int create(const fs::path& path, Temporary::Kind kind) {
   if (kind == Temporary::Kind::folder) return mkdir(path.c_str(), 0700);
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
@@ -87,7 +88,7 @@ bool Temporary::lock() {
   lock_ = open_locked(path_);
   const int code = lock_ < 0 ? errno : 0;
   struct stat ignored {};
-  // Another process may delete the entry as a leftover until it is locked.
+  // Before the lock was taken, another process may have deleted the entry as a leftover.
   const bool is_there = lstat(path_.c_str(), &ignored) == 0;
   if (is_there && code != EWOULDBLOCK) return true;
   if (lock_ >= 0) close(lock_);

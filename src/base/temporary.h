@@ -19,11 +19,12 @@ class Temporary {
   const fs::path& path() const { return path_; }
 
  private:
-  /// Locks the new entry. Returns false if another process has deleted it, or is deleting it, as a leftover.
+  /// Locks the new entry, so that other processes do not delete it as a leftover. Returns false if one has
+  /// deleted it already or is deleting it.
   bool lock();
 
   fs::path path_;
-  int lock_ = -1;  ///< held while the process lives
+  int lock_ = -1;  ///< descriptor that holds the lock while this object exists; -1: none
 };
 
 /// Deletes temporary files and folders of killed processes for the path.

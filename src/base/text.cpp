@@ -92,7 +92,8 @@ std::string_view take_line(std::string_view& text) {
 
 namespace {
 
-/// Returns the bytes of the UTF-8 character at the start of `text`; 0 if it is invalid.
+/// Returns the number of bytes of the UTF-8 character at the start of `text`; 0 if the bytes are not valid
+/// UTF-8.
 size_t character_bytes(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const size_t size = byte(0) < 0x80   ? 1

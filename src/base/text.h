@@ -10,9 +10,10 @@ namespace hearth {
 
 /// Formats a size: "1.50 GiB", "12.0 KiB", "17 B".
 std::string human_bytes(int64_t bytes);
-/// Parses "20GiB", "512 MiB" or "1.5G" (binary units, except GB, MB, KB) to bytes; nullopt if invalid.
+/// Parses a size such as "20GiB", "512 MiB" or "1.5G" and returns bytes; nullopt if invalid. Units are
+/// binary, except GB, MB and KB, which are powers of 1000.
 std::optional<int64_t> parse_bytes(std::string_view text);
-/// Whitespace of ASCII text files.
+/// Characters that count as whitespace in ASCII text files.
 inline constexpr std::string_view kBlank = " \t\r\n";
 /// Returns the text without leading and trailing whitespace.
 std::string_view trimmed(std::string_view text);
@@ -24,17 +25,17 @@ std::string_view take_line(std::string_view& text);
 std::string_view without_bom(std::string_view text);
 /// Returns the text with ASCII letters in lower case.
 std::string lowered(std::string_view text);
-/// Returns the first names, at most `max_names`, as "a, b, c" and ", ..." if there are more.
+/// Returns the first `max_names` names as "a, b, c", followed by ", ..." if there are more.
 std::string listed(std::span<const std::string> names, size_t max_names);
-/// Returns UTF-8 text with control characters that would affect a terminal, and bytes that are not UTF-8,
-/// replaced by escapes (\x1b). Tabs are kept, and newlines if `keeps_lines`.
+/// Returns the text with characters that could affect a terminal (control characters, bytes that are not
+/// UTF-8) replaced by escapes such as \x1b. Keeps tabs and, with `keeps_lines`, newlines.
 std::string printable(std::string_view text, bool keeps_lines = true);
 /// Returns the text as one printable line of at most `limit` characters; longer text is cut in the middle.
 std::string shortened(std::string_view text, size_t limit);
 /// Returns the candidate with the smallest edit distance to `word`; nullopt if none is close enough to
 /// be a typo.
 std::optional<std::string> nearest_name(std::string_view word, std::span<const std::string> candidates);
-/// Returns " (did you mean 'x'?)", or "" if no candidate is close.
+/// Returns " (did you mean 'x'?)" with the nearest candidate, or "" if none is close.
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
 
 }  // namespace hearth

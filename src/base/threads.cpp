@@ -28,7 +28,8 @@ void pause_cpu() {
 #endif
 }
 
-/// Spins, then yields, until `ready` returns true; returns false after kSpins and the yields.
+/// Waits by spinning, then yielding, until `ready` returns true. Returns false if it is still false after
+/// kSpins spins and kYields yields.
 template <typename Ready>
 bool wait_briefly(Ready ready) {
   for (int i = 0; i < kSpins; ++i) {
@@ -44,9 +45,9 @@ bool wait_briefly(Ready ready) {
 
 constexpr size_t kStackBytes = size_t{1} << 20;
 
-/// Touches one page at the end of a large frame; the kernel then maps all pages above it. noinline: a
-/// function's full frame exists before its first line. The asm statement, which may read the array, keeps the
-/// compiler from removing it.
+/// Writes to the lowest address of a large stack frame, so that the kernel maps the stack down to that page.
+/// noinline: the frame must be allocated by this function. The asm statement may read the array, which keeps
+/// the compiler from removing the write.
 [[gnu::noinline]] void touch_stack() {
   std::byte stack[kStackBytes];
   stack[0] = std::byte{0};

@@ -22,18 +22,18 @@ struct Range {
 Range split_range(int64_t count, int parts, int index);
 
 /// Returns the number of parts into which a sum over `work` elements is split: at most 16, each of at least
-/// `grain` elements. The number depends on the work only, not on the number of threads, so results are
-/// bitwise reproducible on any number of threads.
+/// `grain` elements. The number does not depend on the number of threads, so results have the same bits for
+/// any number of threads.
 int num_sum_parts(int64_t work, int64_t grain);
 
-/// Touches all stack pages that the main thread will need. Without this a process whose address space is
-/// limited (ulimit -v) would be killed silently when the stack cannot grow. std::bad_alloc if there is no
-/// memory. Call it first in main().
+/// Maps all stack pages that the main thread will need. Otherwise, in a process with limited address space
+/// (ulimit -v), the kernel would kill the process without a message when the stack cannot grow.
+/// std::bad_alloc if there is no memory. Call this first in main().
 void touch_stack_pages();
 
-/// A fixed number of threads, including the caller. Waiting threads spin briefly, then yield, then sleep, so
-/// that other load on the machine slows a run only by its share. `run` is not reentrant. An exception thrown
-/// by a body is rethrown in the caller after all threads have finished.
+/// A fixed number of threads, one of which is the caller. Waiting threads spin briefly, then yield, then
+/// sleep, so that other programs on the machine do not slow a run out of proportion. `run` is not reentrant.
+/// An exception from a body is rethrown in the caller after all threads have finished.
 class ThreadPool {
  public:
   /// Starts num_threads - 1 threads; UserError if the system refuses.
@@ -50,9 +50,9 @@ class ThreadPool {
   void parallel_for(int64_t count, int64_t grain, FunctionRef<void(Range)> body);
   /// Calls body(part) once for each part in [0, parts); adjacent parts run on the same thread.
   void for_parts(int parts, FunctionRef<void(int)> body);
-  /// Calls body(task, thread) once for each task in [0, count) on the first `num_threads` threads. Threads
-  /// take the next task when they are idle (dynamic scheduling), which limits the cost of a delayed thread.
-  /// Results of a task must not depend on its thread.
+  /// Calls body(task, thread) once for each task in [0, count) on the first `num_threads` threads. An idle
+  /// thread takes the next task (dynamic scheduling), so that a delayed thread delays the others little. The
+  /// result of a task must not depend on the thread that runs it.
   void run_tasks(int64_t count, int num_threads, FunctionRef<void(int64_t, int)> body);
 
  private:

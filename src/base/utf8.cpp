@@ -11,7 +11,8 @@ constexpr char32_t kLast = 0x10FFFF;
 
 uint8_t byte_at(std::string_view text, size_t i) { return static_cast<uint8_t>(text[i]); }
 
-/// Returns the character length that a lead byte announces; 0 if it is not a lead byte.
+/// Returns the length in bytes of a character that starts with this lead byte; 0 if no character starts with
+/// it.
 size_t announced_bytes(uint8_t lead) {
   if (lead < 0x80) return 1;
   if (lead >= 0xC2 && lead < 0xE0) return 2;

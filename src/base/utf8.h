@@ -20,7 +20,8 @@ Character first_character(std::string_view text);
 Character last_character(std::string_view text);
 /// Returns the number of bytes at the start of `text` that are valid UTF-8.
 size_t valid_prefix(std::string_view text);
-/// Returns the number of bytes of `text` without an incomplete character at its end.
+/// Returns the number of bytes of `text` before an incomplete character at its end; all of them if there is
+/// none.
 size_t complete_prefix(std::string_view text);
 /// Appends a code point of at most 0x10FFFF.
 void append_utf8(std::string& out, char32_t value);

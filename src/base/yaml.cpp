@@ -12,8 +12,8 @@
 namespace hearth {
 namespace {
 
-/// Limits the nesting, because yaml-cpp recurses per level; valid files need two or three levels. Counts
-/// opening brackets only: quoted text may contain closing ones.
+/// Throws a UserError for deep nesting, because yaml-cpp recurses per level; valid files have two or three
+/// levels. Closing brackets are not counted, because quoted text may contain them.
 void check_nesting(std::string_view text, const std::string& where) {
   constexpr int64_t kMaxBrackets = 256;
   constexpr size_t kMaxColumns = 64;
@@ -50,7 +50,8 @@ class DocumentStarts : public YAML::EventHandler {
   void OnMapEnd() override {}
 };
 
-/// Replaces YAML::LoadAll, which loops forever on a stray comma (an endless sequence of empty documents).
+/// Throws a UserError if the text has a second document. YAML::LoadAll is not used: for a stray comma it
+/// loops forever, over empty documents.
 void check_one_document(const std::string& text, const std::string& where, std::string_view kind) {
   std::istringstream stream(text);
   YAML::Parser parser(stream);

@@ -11,13 +11,13 @@ namespace hearth {
 /// Maximum size of a YAML text.
 constexpr int64_t kMaxYamlBytes = 1 << 20;
 
-/// Returns the line of the first byte that is not UTF-8 text, or 0 if all are.
+/// Returns the number of the first line with bytes that are not UTF-8 text; 0 if there is none.
 int64_t line_of_bytes_that_are_no_text(std::string_view text);
 
-/// Kind of a YAML file, for messages.
+/// Words for the kind of a YAML file in messages.
 struct YamlKind {
   std::string_view name;    ///< "recipe"
-  std::string_view advice;  ///< "try ...", used if the file is too large or not text
+  std::string_view advice;  ///< end of a message, "try ...", for files that are too large or not text
 };
 
 /// Parses a text that must be a single YAML document of limited size and depth; UserError with `where` and
