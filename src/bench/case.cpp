@@ -131,7 +131,7 @@ constexpr auto kCases = std::to_array<BenchCase>(
       .channels = 3,
       .num_classes = 80}});
 
-/// Times a GPU kernel on the shapes of a training step of the 1B decoder.
+/// Returns a case that times one GPU kernel, on the shapes of a training step of Llama 3.2 1B.
 constexpr BenchCase kernel_case(std::string_view name) {
   return {.name = name,
           .model = "llama1b",
@@ -146,7 +146,7 @@ constexpr auto kKernelCases = std::to_array(
      kernel_case("matmul_up_dx-b4-bf16"), kernel_case("matmul_up_dw-b4-bf16"),
      kernel_case("attention-b4-bf16"), kernel_case("attention_grad-b4-bf16")});
 
-/// Measures the rate of a large f32 matmul with the same threads, in GFLOP/s.
+/// Measures the CPU's rate for a large f32 matmul on the threads of the pool, in GFLOP/s.
 double measure_gemm_peak(ThreadPool& threads) {
   constexpr int64_t kSide = 768;
   const cpu::Gemm gemm({.m = kSide, .n = kSide, .k = kSide, .num_threads = threads.size()});

@@ -25,11 +25,12 @@ struct BenchGpu {
 struct BenchResult {
   std::vector<double> step_seconds;
   int num_workers = 1;
-  std::vector<double> exchange_seconds;  ///< seconds per step in collectives, if there are several workers
-  double first_step_seconds = 0;         ///< end of the first step, in seconds since the start of the process
+  std::vector<double>
+      exchange_seconds;           ///< seconds of each step spent in collectives; only with several workers
+  double first_step_seconds = 0;  ///< time from the start of the process to the end of the first step
   int64_t peak_rss_bytes = 0;
   double flops_per_step = 0;
-  int64_t samples_per_step = 0;  ///< images or tokens
+  int64_t samples_per_step = 0;  ///< images or tokens per step
   double gemm_peak_gflops = 0;   ///< f32 matmul rate of the CPU in GFLOP/s; 0 if a GPU ran the case
   std::optional<BenchGpu> gpu;
   /// Table of a step's seconds by op and shape, longest first; empty unless requested.

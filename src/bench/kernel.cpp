@@ -11,10 +11,10 @@ namespace {
 
 using ir::ValueId;
 
-/// Between two readings of the clock: a launch is short beside them.
+/// Number of launches between two readings of the GPU's clock: enough that launch overhead is negligible.
 constexpr int kLaunches = 16;
 
-/// Product op(a) op(b) of matrices [m, k] and [k, n], each optionally stored transposed.
+/// The matmul op(a) op(b), where op(a) is [m, k] and op(b) is [k, n]; either may be stored transposed.
 struct Matmul {
   int64_t m, n, k;
   bool transpose_a = false, transpose_b = true;
@@ -137,7 +137,7 @@ class Kernel : public Workload {
   gpu::Stream stream_;
   gpu::Event start_, end_;
   std::vector<std::unique_ptr<gpu::Memory>> memory_;
-  std::vector<std::byte*> addresses_;  ///< GPU addresses of the graph's values
+  std::vector<std::byte*> addresses_;  ///< GPU address of each value of the graph
   std::vector<ir::Kernel> kernels_;
   std::vector<std::byte*> workspaces_;
   int64_t gpu_bytes_ = 0;

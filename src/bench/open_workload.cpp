@@ -22,7 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Readable elements after each array that a micro-batch needs.
+/// Number of elements allocated after each input array, because kernels may read past its end.
 constexpr size_t kSlack = 16;
 
 std::vector<ProfileRow> profile_rows(const ir::Graph& graph, const std::vector<double>& seconds) {
@@ -215,7 +215,7 @@ class TextTraining : public Training {
   std::vector<int32_t> tokens_, labels_, positions_;
 };
 
-/// Greedy generation of answers; an iteration processes the prompt and all generated tokens.
+/// Greedy text generation on the CPU: each run processes the prompt and generates all tokens.
 class Answers : public Workload {
  public:
   Answers(const BenchCase& bench, int num_threads)

@@ -8,7 +8,7 @@
 
 namespace hearth::bench {
 
-/// Learning rate of all cases, low enough that no loss overflows.
+/// Learning rate of all cases; low enough that the loss stays finite on random data.
 inline constexpr double kBenchRate = 1e-4;
 
 /// Returns the engine options of a training case. Throws a UserError for a generation or kernel case.

@@ -21,13 +21,13 @@ namespace {
 
 using Say = std::function<void(const std::string&)>;
 
-/// Usable fraction of free memory; the rest covers fragmentation that plans do not predict.
+/// Usable fraction of free memory. Plans do not account for fragmentation, which takes part of the rest.
 constexpr double kUsableShare = 0.97;
 
-/// Returns the common start of the report's file names.
+/// Returns the prefix of the names of all files of a report.
 std::string stem_of(const ReportJob& job) { return fmt::format("{}-{}", job.model, job.mode); }
 
-/// Output files of a report that are written during the run.
+/// Output files that are written while the job runs.
 class ReportFiles {
  public:
   ReportFiles(const ReportRequest& request, const ReportJob& job, const Say& say) : say_(say) {
@@ -38,7 +38,7 @@ class ReportFiles {
     torchtune_.emplace(path);
     put(fmt::format("Writing logs to {}\n", path.string()));
   }
-  /// Writes one or more complete lines.
+  /// Writes `text`, one or more complete lines, to the log and to the user.
   void put(const std::string& text) {
     log_->write(text);
     say_(text);
@@ -79,8 +79,8 @@ int64_t usable_bytes(const ReportRequest& request, const ReportJob& job) {
   return *std::ranges::min_element(all);
 }
 
-/// Returns the FLOP per step and device on which `tflops` is based: torchtitan's count, or the program's for
-/// modes that torchtitan does not train.
+/// Returns the FLOP per step and device that `tflops` is computed from: torchtitan's count for text modes
+/// without LoRA; otherwise this program's count.
 double counted_flops(const ReportResult& result) {
   const BenchCase& bench = result.fit.bench;
   if (!result.job.is_text || bench.rank > 0) return result.flops_per_step;
@@ -88,8 +88,8 @@ double counted_flops(const ReportResult& result) {
          torchtitan_flops(*result.job.decoder, result.fit.plan.num_parameters, bench.length);
 }
 
-/// Returns the cost model's prediction for the GPU that trains, or the one requested; nothing for an unknown
-/// GPU.
+/// Returns the cost model's prediction for the requested GPU, by default the one that trains; nothing if that
+/// GPU is unknown.
 std::optional<ReportModeled> model_of(const ReportRequest& request, const ReportJob& job,
                                       const BenchCase& bench, const gpu::DeviceInfo* gpu) {
   const cost::Device* device = gpu == nullptr ? nullptr : cost::find_gpu_by_driver_name(gpu->name);
@@ -210,7 +210,7 @@ void run_report(const ReportRequest& request, const Say& say) {
   if (!request.model_gpu.empty()) cost::find_gpu(request.model_gpu);
   if (job.num_devices == 1) return run_worker(request, job, say);
   distributed::run_ranks(job.num_devices, [&](distributed::ProcessGroup& group) {
-    // Processes that fork afterwards must not load a driver.
+    // Called after forking, because a process that has loaded a GPU driver must not fork.
     check_group(job);
     ReportJob own = job;
     own.machine.group = &group;

@@ -32,7 +32,7 @@ std::string_view precision_of(const ReportResult& result) {
   return result.job.requested.precision == DType::f32 ? "FP32" : "BF16";
 }
 
-/// Removes commas from a CSV cell.
+/// Replaces the commas in a CSV cell by spaces.
 std::string cell(std::string text) {
   std::ranges::replace(text, ',', ' ');
   return text;
@@ -72,7 +72,7 @@ std::string title_of(const ReportResult& result) {
                      result.job.shape_of(result.fit.bench));
 }
 
-/// Formats the plan's memory by purpose as a bar chart.
+/// Formats the planned memory, by purpose (weights, gradients, ...), as a bar chart in HTML.
 std::string memory_chart(const planner::PlanReport& plan) {
   const std::pair<const char*, int64_t> purposes[] = {{"weights", plan.weight_bytes},
                                                       {"frozen weights", plan.frozen_bytes},

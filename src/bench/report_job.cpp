@@ -20,16 +20,16 @@ namespace {
 
 constexpr auto kModes = std::to_array<std::string_view>(
     {"pretrain", "posttrain", "finetune_fw", "finetune_lora", "finetune_qlora"});
-/// Pixels per latent along each axis of FLUX's autoencoder, and its channels.
+/// FLUX's autoencoder: image pixels per latent along each axis, and channels of a latent.
 constexpr int64_t kPixelsPerLatent = 8, kLatentChannels = 16;
-/// Steps of AMD's benchmark.
+/// Number of steps that AMD's benchmark runs.
 constexpr int64_t kPretrainSteps = 50, kFinetuneSteps = 20;
 /// LoRA rank on every linear layer, as in torchtune's recipes.
 constexpr int64_t kRank = 8;
 constexpr int64_t kMinLength = 16, kMinSide = 16, kMaxSide = 1024;
 constexpr int64_t kNumClasses = 1000, kNumChannels = 3;
 constexpr int64_t kMaxBatch = 65536;
-/// Usable fraction of free host memory.
+/// Fraction of the free host memory that offloaded values may use.
 constexpr double kHostShare = 0.9;
 
 std::string_view mode_of(const std::string& name) {
@@ -56,7 +56,8 @@ DType precision_of(std::string name) {
       name, did_you_mean(name, names));
 }
 
-/// Returns a folder's name with characters replaced that do not fit file names and CSV.
+/// Returns the folder's name, in which characters that are unsuitable for file names or CSV are replaced by
+/// `_`.
 std::string file_name_of(const fs::path& folder) {
   std::string name = fs::canonical(folder).filename().string();
   for (char& c : name) {
@@ -65,8 +66,8 @@ std::string file_name_of(const fs::path& folder) {
   return name;
 }
 
-/// Returns the shape for a model folder: that of Llama-3.1-8B in AMD's benchmark, within the model's
-/// positions.
+/// Returns the row length and batches for a model folder: those of Llama-3.1-8B in AMD's benchmark, with the
+/// row length limited to the model's max number of positions.
 ReportModel shape_of_folder(const models::DecoderConfig& decoder) {
   ReportModel shape = *find_report_model("Llama-3.1-8B");
   shape.length = std::min(shape.length, decoder.max_positions);
@@ -127,14 +128,15 @@ planner::PlanReport plan_unmodified(const ReportJob& job, const BenchCase& bench
       engine::measure_plan(options_of(job, bench), std::span(&bench.batch, 1), {}));
 }
 
-/// Memory available to each device of a job.
+/// Memory available to each device (worker) of a job.
 struct MemoryLimits {
   int64_t device_bytes = 0;
-  int64_t host_bytes = 0;  ///< for offloaded values
+  int64_t host_bytes = 0;  ///< host memory for offloaded values
 };
 
-/// Returns the memory of a device. For a GPU, host memory also holds a copy of weights and states; for the
-/// CPU, device memory is host memory.
+/// Returns the memory available to each device. Of a GPU's share of host memory, the copy of weights and
+/// states that the host keeps is subtracted. On the CPU and on integrated GPUs, which compute in host memory,
+/// offloading gains nothing, so host_bytes is 0.
 MemoryLimits memory_limits_of(const ReportJob& job, int64_t memory_bytes, const planner::PlanReport& plan) {
   const exec::GpuRequest wish{.device = job.machine.device};
   if (!exec::names_gpu(wish.device) || gpu::is_integrated(exec::find_gpu(wish.device)))
@@ -153,7 +155,8 @@ std::optional<ReportFit> fit_case(const ReportJob& job, BenchCase bench, const M
   return ReportFit{.bench = bench, .plan = found->report, .how = planner::describe(*found), .refused = {}};
 }
 
-/// Returns the fit with the largest batch in [least, bench.batch), found by bisection; nothing if none fits.
+/// Returns the fit with the largest batch in [min_value, bench.batch), found by bisection; nothing if none
+/// fits.
 std::optional<ReportFit> fit_smaller(const ReportJob& job, BenchCase bench, int64_t min_value,
                                      const MemoryLimits& limits) {
   int64_t too_large = bench.batch;

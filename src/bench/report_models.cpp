@@ -11,7 +11,7 @@ namespace {
 // clang-format off
 constexpr ReportModel kModels[] = {
     // name, family, length, pretrain batch, finetune batch, vocab_size, hidden, intermediate, layers, heads,
-    // KV heads, head size, positions, theta, factor, tied
+    // KV heads, head size, max positions, RoPE theta, RoPE factor, tied head
     {"Llama-260K", "llama", 64, 2, 2, 512, 64, 172, 5, 8, 4, 8, 512, 1e4, 0, true},
     {"Llama-15M", "llama", 256, 8, 8, 32000, 288, 768, 6, 6, 6, 48, 1024, 1e4, 0, true},
     {"Llama-110M", "llama", 1024, 8, 8, 32000, 768, 2048, 12, 12, 12, 64, 1024, 1e4, 0, true},

@@ -5,7 +5,7 @@ namespace {
 
 using run::Progress;
 
-/// Index range of the pretraining steps that AMD's benchmark averages.
+/// Range of indices [first, end) of the pretraining steps over which AMD's benchmark averages.
 constexpr int64_t kFirstCounted = 30, kEndCounted = 40;
 
 }  // namespace

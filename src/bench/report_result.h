@@ -9,7 +9,7 @@
 
 namespace hearth::bench {
 
-/// Prediction of the cost model for the same work.
+/// The cost model's prediction for the job's training step.
 struct ReportModeled {
   std::string_view gpu;
   double step_seconds = 0, samples_per_second = 0, flops_per_second = 0, mfu = 0;  ///< per device
@@ -21,17 +21,19 @@ struct ReportResult {
   ReportFit fit;
   std::string device;  ///< "cpu", or the GPU's name
   bool on_gpu = false;
-  /// Logged steps. All rates here are per device.
+  /// Logged steps, with rates per device.
   std::vector<run::Progress> steps;
-  double flops_per_step = 0;        ///< the program's count: half of attention, no gradient of frozen weights
-  std::vector<ProfileRow> profile;  ///< of a single worker; empty for several workers
+  /// FLOP per step by this program's count: attention without masked positions, no gradients of frozen
+  /// weights.
+  double flops_per_step = 0;
+  std::vector<ProfileRow> profile;  ///< time by op and shape, if there is a single worker; otherwise empty
   std::optional<ReportModeled> modeled;
   std::string arena_svg;
 
-  /// Images or tokens per step and device.
+  /// Returns the number of images or tokens per step and device.
   int64_t samples_per_step() const;
   /// Returns the mean of a value over the steps that AMD's benchmark averages: steps 31 to 40 for pretraining
-  /// with at least 40 steps, otherwise the last half.
+  /// with at least 40 steps, otherwise the last half of the steps.
   double mean(double run::Progress::*value) const;
 };
 

@@ -14,12 +14,12 @@ namespace hearth::bench {
 struct BenchMachine {
   int num_threads = 1;
   std::string device = "cpu";  ///< "cpu", or a GPU as in exec::GpuRequest
-  /// Process group for data-parallel training, in which each rank trains one micro-batch per update; null:
-  /// one process.
+  /// Process group for data-parallel training: each rank trains one micro-batch per update. Null: this
+  /// process alone.
   distributed::ProcessGroup* group = nullptr;
 };
 
-/// Total of the nodes of a training step with the same op and result shape.
+/// Totals over all nodes of a training step that have the same op and result shape.
 struct ProfileRow {
   std::string op;
   std::string shape;  ///< "[64, 288]"
@@ -29,7 +29,7 @@ struct ProfileRow {
 /// Formats the rows as a text table.
 std::string to_table(const std::vector<ProfileRow>& rows);
 
-/// The work that a case repeats.
+/// The work of a case, which run() performs once.
 class Workload {
  public:
   virtual ~Workload() = default;
@@ -38,16 +38,17 @@ class Workload {
   virtual double run(int64_t index) = 0;
   /// Returns the result of the last training step.
   virtual engine::StepResult last() const { return {}; }
-  /// Returns the plan training programs; null for generation and kernels.
+  /// Returns the plan of the training programs; null for generation and kernels.
   virtual const engine::Plan* plan() const { return nullptr; }
-  /// Returns the FLOP of one run without recompute; 0 for work that is limited by memory bandwidth.
+  /// Returns the FLOP of one run, without recomputed work; 0 if memory bandwidth limits the work.
   virtual double flops() const = 0;
-  /// Returns the images or tokens of one run.
+  /// Returns the number of images or tokens that one run processes.
   virtual int64_t num_samples() const = 0;
-  /// Returns the GPU that runs the work; null for the CPU. gpu_bytes(): total bytes allocated on it.
+  /// Returns the GPU that runs the work; null for the CPU.
   virtual const gpu::DeviceInfo* gpu() const { return nullptr; }
   virtual int64_t gpu_bytes() const { return 0; }
-  /// Returns a training step's seconds by op and shape, longest first, from the fastest of `num_steps` steps.
+  /// Runs `num_steps` training steps and returns the seconds of the fastest one by op and shape, longest
+  /// first.
   virtual std::vector<ProfileRow> profile(int /*num_steps*/) { return {}; }
 };
 
