@@ -7,14 +7,16 @@
 
 namespace hearth::cli {
 
-/// Bandwidths of the links between GPUs, as given by the user.
+/// Bandwidths of the links of a modeled machine, as given on the command line.
 struct LinkArguments {
-  double gpu = 0;      ///< GPU to host in GB/s, per direction; 0: from the table of GPUs
-  double memory = 0;   ///< host memory in GB/s; 0: default of the cost model
-  double sums = 0;     ///< all-reduce in GB/s; 0: default of the cost model
-  double network = 0;  ///< network in Gbit/s, with one GPU per machine; 0: one machine
+  /// Between a GPU and host memory, in GB/s per direction; 0: the value in the table of GPUs
+  /// (cost/device.cpp).
+  double gpu = 0;
+  double memory = 0;   ///< of host memory, in GB/s; 0: default of the cost model
+  double sums = 0;     ///< of an all-reduce, in GB/s; 0: default of the cost model
+  double network = 0;  ///< between machines with one GPU each, in Gbit/s; 0: all GPUs are in one machine
 };
-/// Adds the flags of the arguments to a command.
+/// Adds flags for these bandwidths to a command.
 void add_links(CLI::App& verb, LinkArguments& arguments);
 /// Converts the arguments to bytes per second.
 planner::Links links_of(const LinkArguments& arguments);

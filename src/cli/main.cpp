@@ -24,7 +24,7 @@ AddVerb add_train, add_resume, add_eval, add_predict, add_plan, add_dump, add_op
 
 namespace {
 
-/// Functions of all commands, in the order of the help.
+/// Functions that add the commands, in the order of the help.
 constexpr AddVerb* kVerbs[] = {
     add_train, add_resume, add_eval,        add_predict, add_plan,     add_dump,     add_ops,
     add_pack,  add_bench,  add_ls,          add_cp,      add_validate, add_tokenize, add_generate,
@@ -69,8 +69,9 @@ std::vector<std::string> verb_names(const CLI::App& app) {
   return names;
 }
 
-/// Returns why a value is invalid for an option of this CLI11 type, regardless of the option's range; empty
-/// if it is valid. CLI11 alone accepts NaN in every range, and wraps negative and too large integers.
+/// Returns why a value is invalid for an option of this CLI11 type, whatever its allowed range; empty if it
+/// is valid. Needed because CLI11 accepts NaN in every range, and wraps around negative or too large
+/// integers.
 std::string fault_of(const std::string& type, const std::string& value) {
   if (value.empty()) return "expected a value, got an empty one";
   if (type != "FLOAT" && type != "INT" && type != "UINT") return "";
@@ -85,7 +86,7 @@ std::string fault_of(const std::string& type, const std::string& value) {
   return "";
 }
 
-/// True for options whose value may be empty, because it is text for a model.
+/// True for options whose value may be the empty string: text that is given to a model.
 bool takes_empty(const CLI::Option& option) {
   static const std::set<std::string> names = {"prompt", "system", "text", "stop", "user"};
   return option.get_lnames().empty() || names.contains(option.get_lnames().front());
@@ -136,8 +137,8 @@ int& exit_code() {
 }  // namespace hearth::cli
 
 int main(int argc, char** argv) {
-  // Without this, a file above the size limit (ulimit -f) would kill the process; now the write fails with a
-  // message.
+  // With SIGXFSZ ignored, writing beyond the file size limit (ulimit -f) fails with a message instead of
+  // killing the process.
   std::signal(SIGXFSZ, SIG_IGN);
   hearth::install_sigbus_handler();
   const auto run = [&] { return hearth::cli::run(argc, argv); };

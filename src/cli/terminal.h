@@ -11,9 +11,10 @@
 
 namespace hearth::cli {
 
-/// Prints progress and messages of a run to standard output: one live line on a terminal, otherwise a line
-/// per report. Writing may block as long as the reader likes. If the reader closes the pipe, warns once on
-/// standard error and discards further output; the run continues.
+/// Prints progress and messages of a run to standard output: on a terminal one line that is updated in place,
+/// otherwise a line per report. A write blocks while the program that reads the output is not reading. If
+/// that program closes the pipe, a warning is printed once to standard error and further output is discarded;
+/// the run continues.
 class Terminal : public run::Reporter {
  public:
   explicit Terminal(distributed::Heartbeat heartbeat = {});
@@ -34,11 +35,11 @@ class Terminal : public run::Reporter {
   distributed::Heartbeat heartbeat_;
   bool live_;
   bool color_;
-  bool is_writable_ = true;  ///< false after a failed write
+  bool is_writable_ = true;  ///< false after a write has failed
 };
 
-/// Returns a Terminal, for run::LaunchOptions::open_reporter. `heartbeat`: set to Phase::reporting during
-/// writes.
+/// Returns a Terminal; a function for run::LaunchOptions::open_reporter. `heartbeat`: set to Phase::reporting
+/// during writes.
 std::unique_ptr<run::Reporter> open_terminal(distributed::Heartbeat heartbeat);
 
 /// Prints the error message, if any, to standard error and returns the exit status.

@@ -12,7 +12,8 @@ namespace hearth::cli {
 /// Adds an example command line to the end of a command's help.
 void set_example(CLI::App& verb, const std::string& line);
 
-/// Accepts a former name of a flag, hidden from the help; its use prints the current name.
+/// Accepts a former name of a flag, which the help does not list. When it is used, the current name is
+/// printed.
 void add_former_name(CLI::App& verb, const std::string& former, CLI::Option& option);
 
 /// Accepts recipe overrides in any form: train.batch=64, --train.batch 64, --train.batch=64.
@@ -23,7 +24,7 @@ std::vector<std::string> overrides_of(const CLI::App& verb);
 /// Reads a recipe with overrides: a file, or a built-in one by name ("demo", "recipes/demo.yaml"). Throws a
 /// UserError if there is no such recipe.
 recipe::Recipe open_recipe(const std::string& name, const std::vector<std::string>& overrides);
-/// Reads the recipe of a run folder with overrides, changed to one device.
+/// Reads the recipe of a run folder, applies the overrides, and sets its number of devices to one.
 recipe::Recipe open_run(const std::string& run, const std::vector<std::string>& overrides);
 /// A recipe that is compiled into the program.
 struct BuiltInRecipe {

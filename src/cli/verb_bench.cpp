@@ -28,14 +28,14 @@ void check_device(const std::string& device) {
     user_error("expected cpu, gpu, gpu:0, gpu:0000:03:00.0 or emulated for --device, got '{}'", device);
 }
 
-/// Arguments of the cost model: GPU and links.
+/// Arguments for predictions by the cost model: GPU name and link bandwidths.
 struct ModelArguments {
   std::string gpu;
   LinkArguments links;
 };
 
-/// Returns the engine options of a recipe (a name that ends with .yaml, or any name with overrides) or of a
-/// benchmark case.
+/// Returns the engine options of a recipe or of a benchmark case. `name` is a recipe if it ends with .yaml or
+/// if there are overrides.
 engine::EngineOptions model_options(const std::string& name, std::vector<std::string> overrides,
                                     int num_workers) {
   if (name.ends_with(".yaml") || !overrides.empty()) {

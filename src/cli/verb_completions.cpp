@@ -8,21 +8,22 @@ namespace hearth::cli {
 namespace {
 
 struct Flag {
-  std::string name;  ///< with dashes
+  std::string name;  ///< flag with its leading dashes: "--out"
   std::string about;
   bool takes_value;
-  std::string choices;  ///< allowed values, separated by spaces; empty: any value, or a file
+  std::string choices;  ///< allowed values, separated by spaces; empty: any value, or a file name
 };
 
 struct Verb {
-  std::string name;  ///< "train"; "bench comm" for a subcommand
+  std::string name;  ///< "train"; for a subcommand "bench comm"
   std::string about;
   std::vector<Flag> flags;
-  std::string words;  ///< positional words (subcommands, recipes), separated by spaces
-  bool takes_keys;    ///< true if it accepts recipe overrides
+  std::string words;  ///< words that may follow the command (subcommands, recipes), separated by spaces
+  bool takes_keys;    ///< true if the command accepts recipe overrides (KEY=VALUE)
 };
 
-/// Returns the allowed values of an option. CLI11 stores them in the name of its type: "TEXT:{hf,gguf}".
+/// Returns the allowed values of an option, separated by spaces. CLI11 has them in the option's type name:
+/// "TEXT:{hf,gguf}".
 std::string choices_of(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const size_t first = type.find('{'), last = type.find('}');
@@ -68,15 +69,15 @@ std::vector<Verb> verbs_of(const CLI::App& app, const std::string& before = "") 
 
 bool is_inner(const Verb& verb) { return verb.name.find(' ') != std::string::npos; }
 
-/// Returns "KEY= " for every recipe key.
+/// Returns the text "KEY= " for every recipe key, as completion words.
 std::string keys() {
   std::string words;
   for (const std::string& key : recipe::recipe_keys()) words += key + "= ";
   return words;
 }
 
-/// Quotes a text as one shell word in single quotes. fish interprets backslashes inside them; bash and zsh do
-/// not.
+/// Quotes a text as one shell word in single quotes. Inside them, fish interprets backslashes, but bash and
+/// zsh do not.
 std::string quoted(const std::string& text, bool fish = false) {
   std::string out = "'";
   for (const char c : text) {
@@ -91,7 +92,8 @@ std::string quoted(const std::string& text, bool fish = false) {
   return out + "'";
 }
 
-/// Returns the `case` patterns of all subcommands, or '' (which matches nothing) if there are none.
+/// Returns the patterns of a bash `case` branch that match all subcommands; '' (which matches nothing) if
+/// there are none.
 std::string inner_names(const std::vector<Verb>& verbs) {
   std::string names;
   for (const Verb& verb : verbs) {
@@ -100,7 +102,7 @@ std::string inner_names(const std::vector<Verb>& verbs) {
   return names.empty() ? "''" : names;
 }
 
-/// Returns the `case` branches that complete the values of flags.
+/// Returns the bash `case` branches that set the completion words for the value of each flag.
 std::string values_in_bash(const Verb& verb) {
   std::string cases;
   for (const Flag& flag : verb.flags) {
@@ -138,7 +140,7 @@ complete -o bashdefault -o default -F _hearth hearth
                      quoted(keys()), inner_names(verbs), quoted(names + "--help --version"), cases);
 }
 
-/// Returns a word with its description in the format of zsh's _describe.
+/// Returns a word and its description as an argument of zsh's _describe.
 std::string described(std::string word, const std::string& about) {
   for (size_t at = 0; (at = word.find(':', at)) != std::string::npos; at += 2) word.insert(at, "\\");
   return " " + quoted(word + ":" + about);
@@ -186,7 +188,7 @@ if [[ $funcstack[1] == _hearth ]]; then _hearth "$@"; else compdef _hearth heart
                      quoted(keys()), names, inner_names(verbs), cases);
 }
 
-/// Returns the condition under which fish offers completions of a command.
+/// Returns the condition (a fish command) under which fish offers the completions of a command.
 std::string seen_in_fish(const std::string& name) {
   const size_t blank = name.find(' ');
   const std::string seen = "__fish_seen_subcommand_from ";

@@ -37,7 +37,8 @@ int64_t bytes_of(const std::string& text) {
   return *bytes;
 }
 
-/// Runs the tests of --deep. Call before this process opens a GPU, because the tests run in forked processes.
+/// Runs the tests of --deep. Must be called before this process opens a GPU, because the tests run in forked
+/// processes.
 doctor::DeepResult test_gpus(const DoctorArguments& arguments, const system::Machine& machine) {
   return doctor::examine_deep(machine, arguments.tests, [&](const std::string& text) {
     if (!arguments.json) say("{}\n", printable(text));
@@ -49,7 +50,7 @@ void run_doctor(const DoctorArguments& arguments) {
   system::Tree tree(arguments.root);
   system::Machine machine = system::read_machine(tree);
   const doctor::DeepResult deep = arguments.deep ? test_gpus(arguments, machine) : doctor::DeepResult{};
-  // With --root, this program and its disk are not those of the examined machine.
+  // Not with --root: this program and its disk are not on the examined machine.
   std::optional<doctor::Program> program;
   if (arguments.root == "/") {
     program = doctor::query_program();

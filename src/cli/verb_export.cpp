@@ -23,7 +23,8 @@ struct ExportArguments {
   std::string model, base, out, format, type, shard_size;
 };
 
-/// Returns --format, or the format of the ending of --out. Throws a UserError if the two contradict.
+/// Returns the value of --format, by default the format that the extension of --out implies. Throws a
+/// UserError if the two contradict.
 std::string format_of(const ExportArguments& arguments) {
   const fs::path ending = fs::path(arguments.out).extension();
   const std::string named = ending == kGgufExtension ? "gguf" : ending == kOnnxExtension ? "onnx" : "hf";
@@ -37,7 +38,8 @@ std::string format_of(const ExportArguments& arguments) {
   return format;
 }
 
-/// Describes the source of the exported weights.
+/// Returns words for the source of the exported weights: a file, or an adapter that changed `num_changed`
+/// weights.
 std::string origin(const hub::ModelFolder& model, int64_t num_changed) {
   if (model.adapter.empty()) return "weights of " + model.weights.string();
   return fmt::format("{} weights changed by {}", num_changed, model.adapter.string());
@@ -67,7 +69,7 @@ void to_folder(const ExportArguments& arguments) {
   say("{}: a model folder, {}\n", arguments.out, origin(model, changed));
 }
 
-/// Writes only the LoRA of a denoiser, with the keys of diffusers or kohya's scripts.
+/// Exports only the LoRA of a denoiser, with the tensor names of diffusers or of kohya's scripts.
 void to_lora(const ExportArguments& arguments, const std::string& format) {
   const std::string flag = !arguments.type.empty()         ? "--type"
                            : !arguments.shard_size.empty() ? "--shard-size"
@@ -121,7 +123,7 @@ void to_onnx(const ExportArguments& arguments) {
       recipe.data.image_size.width);
 }
 
-/// Exports the run of an image model to ONNX, or to a folder that Hearth reads.
+/// Exports the run of an image model, to ONNX or to a folder that hearth predict reads.
 void export_images(const ExportArguments& arguments) {
   const std::string format = format_of(arguments);
   const std::string flag = format == "gguf"                ? "--format gguf"

@@ -21,7 +21,7 @@
 namespace hearth::cli {
 namespace {
 
-/// Names of tasks::Solver, in its order.
+/// Solver names on the command line, in the order of the enum tasks::Solver.
 const std::vector<std::string> kSolvers = {"euler", "ddim", "dpm"};
 
 struct ImageOptions {
@@ -42,7 +42,7 @@ struct GenerateArguments {
   ImageOptions image_options;
 };
 
-/// Parses an image size in pixels: "1024x768", or the side of a square.
+/// Parses an image size in pixels: "1024x768" (width x height), or "1024" for a square.
 Extent size_of(const std::string& text) {
   int64_t width = 0, height = 0;
   char end = 0;
@@ -54,7 +54,8 @@ Extent size_of(const std::string& text) {
   return {height, width};
 }
 
-/// Returns the name of an output file: image.png, or image-1.png and so on for several images.
+/// Returns the name of output file `number`: `out` itself if there is one image, otherwise image-1.png and so
+/// on.
 fs::path file_of(const std::string& out, size_t number, size_t count) {
   if (count == 1) return out;
   const fs::path path(out);
@@ -62,7 +63,7 @@ fs::path file_of(const std::string& out, size_t number, size_t count) {
          fmt::format("{}-{}{}", path.stem().string(), number + 1, path.extension().string());
 }
 
-/// Returns true if the extension is that of a JPEG, false for a PNG.
+/// Returns true if the extension is .jpg or .jpeg, false if it is .png; throws a UserError for any other.
 bool is_jpeg(const fs::path& file) {
   const std::string ending = lowered(file.extension().string());
   if (ending != ".png" && ending != ".jpg" && ending != ".jpeg")
@@ -70,7 +71,7 @@ bool is_jpeg(const fs::path& file) {
   return ending != ".png";
 }
 
-/// Inserts "key: value" lines into a JPEG file as its comment, after the JFIF segment.
+/// Inserts "key: value" lines into a JPEG file as a comment segment, after the JFIF header.
 std::string with_comment(std::string jpeg, const std::vector<std::pair<std::string, std::string>>& texts) {
   constexpr size_t kCommentOffset = 2 + 2 + 16, kMaxBytes = 65'533;
   std::string comment;

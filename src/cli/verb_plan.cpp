@@ -29,7 +29,7 @@
 namespace hearth::cli {
 namespace {
 
-/// Min bytes of a budget: a smaller number was probably meant in GiB.
+/// Min number of bytes accepted as a memory budget. A smaller number probably lacks its unit, such as GiB.
 constexpr int64_t kMinMemory = 1024;
 constexpr int64_t kMaxGpus = 64;
 
@@ -42,14 +42,16 @@ struct PlanArguments {
   LinkArguments links;
 };
 
-/// Returns a recipe's engine options for a plan, and prints notes on filled-in values.
+/// Returns a recipe's engine options for a plan. Prints notes on values that were filled in, such as
+/// defaults.
 engine::EngineOptions plan_options(const recipe::Recipe& recipe) {
   const run::Resolved resolved = run::resolve_for_plan(tasks::Job(recipe));
   for (const std::string& note : resolved.notes) say(stderr, "{}\n", note);
   return run::engine_options(resolved.job);
 }
 
-/// Sets the device of the cost model: the GPU of --model-gpu, otherwise the device of the recipe.
+/// Sets the device whose rates the cost model uses: the GPU of --model-gpu, by default the device of the
+/// recipe.
 void choose_rates(const PlanArguments& arguments, engine::EngineOptions& options) {
   if (!arguments.gpu.empty()) {
     options.device = cost::find_gpu(arguments.gpu);
@@ -58,8 +60,8 @@ void choose_rates(const PlanArguments& arguments, engine::EngineOptions& options
   }
 }
 
-/// Returns the GPU that memory budgets and times are modeled for: that of the options, or the default GPU if
-/// the options are for the CPU.
+/// Returns the GPU for which memory budgets and times are modeled: the GPU of the options, or the default GPU
+/// if the options have none.
 const cost::Device& gpu_of(const engine::EngineOptions& options) {
   const bool is_known = cost::find_gpu_by_driver_name(options.device.full_name) != nullptr;
   return is_known ? options.device : cost::default_gpu();
@@ -72,8 +74,8 @@ struct BudgetPlans {
   std::optional<planner::PlanReport> largest;
 };
 
-/// Searches the largest micro-batch with recompute and offload, in a separate thread, because it takes
-/// longest.
+/// Starts a search for the largest micro-batch with recompute and offload, in a separate thread, because it
+/// takes longer than the other plans.
 std::future<std::optional<planner::PlanReport>> search_with_offload(const engine::EngineOptions& options,
                                                                     int64_t memory) {
   return std::async(std::launch::async, [options, memory] {
@@ -103,7 +105,7 @@ void print_fits(const BudgetPlans& fits, int64_t batch, int64_t memory, const co
       human_bytes(fits.largest->peak_bytes));
 }
 
-/// Returns the report as JSON, with the plans that fit the budget, if there is one.
+/// Returns the report as JSON, and with it the plans that fit the memory budget, if one was given.
 std::string plan_json(const planner::PlanReport& report, const std::optional<BudgetPlans>& fits,
                       int64_t memory) {
   std::string text = planner::to_json(report);
@@ -142,8 +144,8 @@ bool add_gpus(std::string_view text, std::vector<int64_t>& gpus) {
   return true;
 }
 
-/// Finds an override such as devices=2x20GiB or devices=20GiB,16GiB, replaces it by devices=2, and returns
-/// the bytes of each GPU; empty if there is no such override.
+/// Finds an override such as devices=2x20GiB or devices=20GiB,16GiB and replaces it by devices=2. Returns the
+/// memory of each GPU in bytes; empty if there is no such override.
 std::vector<int64_t> take_gpu_bytes(std::vector<std::string>& overrides) {
   constexpr std::string_view kKey = "devices=";
   const auto found = std::ranges::find_if(overrides, [&](const std::string& text) {
@@ -161,7 +163,7 @@ std::vector<int64_t> take_gpu_bytes(std::vector<std::string>& overrides) {
   return gpus;
 }
 
-/// Prints memory and modeled time of each parallelism strategy on several GPUs.
+/// Prints the memory and the modeled time of each parallelism strategy on several GPUs.
 void print_parallel_plans(const PlanArguments& arguments, const std::vector<std::string>& overrides,
                           std::span<const int64_t> gpu_bytes) {
   const planner::Links links = links_of(arguments.links);

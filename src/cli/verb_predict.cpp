@@ -16,7 +16,7 @@ struct PredictArguments {
   std::vector<std::string> rest;
 };
 
-/// Returns the images among the arguments, and those in the folders among them.
+/// Returns the images among the arguments, and the images in those arguments that are folders.
 std::vector<fs::path> images_of(const std::vector<std::string>& names) {
   std::vector<fs::path> images;
   for (const std::string& name : names) {

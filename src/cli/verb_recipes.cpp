@@ -45,8 +45,8 @@ void run_cp(const std::string& name, const std::string& file) {
   user_error("'{}' is no built-in recipe; hearth ls lists them", name);
 }
 
-/// Runs the checks of training, and reads every image. Text records are all read first, because training
-/// stops at the first bad one.
+/// Performs the checks that training does at its start, and also reads every image. All text records are
+/// checked first, because otherwise only the first bad one would be reported.
 void run_validate(const CLI::App& verb, const std::string& name, const std::string& out) {
   const std::string folder = out.empty() ? run::default_folder(name) : out;
   run::Resolved prepared = run::resolve(tasks::Job(open_recipe(name, overrides_of(verb))), folder);

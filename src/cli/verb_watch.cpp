@@ -33,7 +33,8 @@ struct WatchArguments {
   std::string root = "/";
 };
 
-/// Returns the folders on the command line, or those in runs/ with a recent log, newest first.
+/// Returns the run folders given on the command line; if there are none, those in runs/ whose log has changed
+/// recently, newest first.
 std::vector<fs::path> runs_to_show(const WatchArguments& arguments) {
   std::vector<fs::path> runs(arguments.runs.begin(), arguments.runs.end());
   if (!runs.empty()) return runs;
@@ -48,7 +49,7 @@ std::vector<fs::path> runs_to_show(const WatchArguments& arguments) {
   return runs;
 }
 
-/// Draws numbers as a row of `width` bars, scaled from their min to their max.
+/// Draws numbers as a row of at most `width` Unicode bars, scaled from their min to their max.
 std::string sparkline(const std::vector<double>& numbers, size_t width) {
   constexpr std::array<const char*, 8> kBars = {"\u2581", "\u2582", "\u2583", "\u2584",
                                                 "\u2585", "\u2586", "\u2587", "\u2588"};
@@ -135,7 +136,7 @@ class Screen {
     ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
     return size;
   }
-  /// Replaces the contents of the screen by the lines of `text` that fit.
+  /// Shows the lines of `text` that fit on the screen, in place of its previous contents.
   void show(const std::string& text) const {
     std::string out = "\033[H";
     int rows = 0;
@@ -143,7 +144,7 @@ class Screen {
       out += std::string(take_line(rest)) + "\033[K\r\n";
     put(out + "\033[J");
   }
-  /// Waits for this time; returns true early if the user presses q or Escape, or on a signal.
+  /// Waits for at most `seconds`. Returns true if the user has pressed q or Escape, or on a signal.
   bool wait_for_quit(double seconds) const {
     pollfd key{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
     if (poll(&key, 1, static_cast<int>(seconds * 1000)) <= 0) return stop_requested_ != 0;
@@ -153,7 +154,7 @@ class Screen {
   static inline volatile std::sig_atomic_t stop_requested_ = 0;
 
  private:
-  /// Writes text unchanged; text from files has already been made printable.
+  /// Writes text without escaping: text that comes from files was made printable before.
   static void put(const std::string& text) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
