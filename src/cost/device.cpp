@@ -11,10 +11,10 @@ namespace hearth::cost {
 
 namespace {
 
-/// Link rate in bytes/s per direction: PCIe 4.0 x16 with both directions busy, as measured on an RX 7900 XTX
-/// (ROCm issue 2253).
+/// Rate of the link between GPU and host memory, in bytes/s per direction: PCIe 4.0 x16 with both directions
+/// busy, as measured on an RX 7900 XTX (ROCm issue 2253).
 constexpr double kLink = 24e9;
-/// Launch overhead in seconds. No value is published for these GPUs; a few microseconds are typical.
+/// Launch overhead in seconds: a typical value, because none is published for these GPUs.
 constexpr double kLaunch = 5e-6;
 
 /// Fills in the properties that all GPUs have in common.
@@ -119,7 +119,7 @@ const Device& nearest_gpu(std::string_view full_name) {
 
 const Device& default_gpu() { return kGpus[0]; }
 
-// The emulator runs one kernel or copy at a time, and all matmuls of a model have the same precision.
+// The emulator runs one kernel or copy at a time (no overlap), and at the same rate in 16 bits and f32.
 Device emulated_gpu(DType precision) {
   Device gpu = default_gpu();
   gpu.name = gpu.full_name = "emulated";

@@ -8,11 +8,13 @@
 
 namespace hearth::cost {
 
-/// Vendor whose kernels a device model describes; none: rates only.
+/// Vendor of a GPU, which selects the kernel efficiencies in kernel_share.cpp. none: kernels reach the full
+/// rate.
 enum class Vendor : uint8_t { none, amd, nvidia };
 
-/// Performance model of a device, with rates (per second) that its libraries reach rather than peak rates.
-/// The default is a generic CPU, the same on every machine, so that plans are reproducible.
+/// Performance model of a device. The rates (per second) are those that libraries reach in practice, not peak
+/// rates. The default values describe a generic CPU, the same on every machine, so that plans are
+/// reproducible.
 struct Device {
   std::string_view name = "cpu";        ///< "rx7900xt"
   std::string_view full_name = "CPU";   ///< name reported by its driver
@@ -20,21 +22,22 @@ struct Device {
   double full_flops_per_second = 1e11;  ///< f32 matmuls
   double bytes_per_second = 1e10;
   double link_bytes_per_second = 1e10;  ///< between device and host memory, per direction
-  double launch_seconds = 0;            ///< gap between two consecutive kernels
+  double launch_seconds = 0;            ///< time between the end of a kernel and the start of the next
   /// True if a kernel overlaps computing with memory traffic; otherwise their times add up.
   bool overlaps = false;
   Vendor vendor = Vendor::none;
-  /// compute units (AMD: workgroup processors, NVIDIA: streaming multiprocessors); only with a vendor
+  /// Number of compute units (AMD: workgroup processors, NVIDIA: streaming multiprocessors); unused without a
+  /// vendor.
   int units = 0;
-  /// True if batch statistics are cheaper to compute in the matmul that produces their input than in a
-  /// separate kernel: on GPUs.
+  /// True if batch statistics are cheaper to compute inside the matmul that produces the normalized values
+  /// than in a separate kernel; true for GPUs.
   bool measures_matmuls = false;
   double half_peak_flops_per_second = 0;  ///< vendor's dense peak rate, the denominator of MFU; 0: unknown
   double full_peak_flops_per_second = 0;
   std::string_view sources = "assumed";  ///< sources of the numbers, in the order of the members
 };
 
-/// Returns all GPUs in the table of device.cpp, where a number is changed or a GPU is added.
+/// Returns the table of GPUs. To add a GPU or change a number, edit the table in device.cpp.
 std::span<const Device> known_gpus();
 /// Returns the GPU with that name; UserError with the known names if there is none.
 const Device& find_gpu(std::string_view name);
@@ -43,9 +46,9 @@ const Device* find_gpu_by_driver_name(std::string_view full_name);
 /// Returns the GPU whose driver reports that name; if unknown, the RTX 4090 for an NVIDIA name and the RX
 /// 7900 XT for all others.
 const Device& nearest_gpu(std::string_view full_name);
-/// Returns the GPU assumed by plans if none is used or named: an RX 7900 XT.
+/// Returns the GPU that plans assume if the machine has none and none is requested: an RX 7900 XT.
 const Device& default_gpu();
-/// Returns the model used for plans on an emulated GPU: the same on every machine.
+/// Returns the device model that plans for an emulated GPU use. It is the same on every machine.
 Device emulated_gpu(DType precision);
 
 /// Returns the vendor's peak arithmetic rate for a model in that precision.

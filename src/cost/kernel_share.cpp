@@ -11,10 +11,10 @@ struct Shares {
   Kind kind;
   double amd_half, amd_full, nvidia_half, nvidia_full;
 };
-/// In the order of KernelKind. AMD: by the counters in bench/KERNELS.md; NVIDIA: as measured
-/// (bench/GPU-*.md).
+/// Fraction of the matmul rate that each kind of kernel reaches, in the order of KernelKind. AMD: from
+/// hardware counters (bench/KERNELS.md); NVIDIA: as measured (bench/GPU-*.md).
 constexpr auto kShares = std::to_array<Shares>({
-    // kind, AMD in 16 bits and f32, NVIDIA in 16 bits and f32
+    // kind, AMD 16-bit, AMD f32, NVIDIA 16-bit, NVIDIA f32
     {Kind::elementwise, 1, 1, 1, 1},
     {Kind::matmul_nn, 0.98, 0.98, 1, 1},
     {Kind::matmul_nt, 1, 1, 1, 1},
@@ -23,21 +23,21 @@ constexpr auto kShares = std::to_array<Shares>({
     {Kind::quantized_matmul_nt, 1, 1, 1, 1},
     {Kind::conv, 1, 1, 0.12, 0.12},
     {Kind::conv_pool, 0.7, 0.7, 0.12, 0.12},
-    // A multiplication, two conversions and the loads of both factors: a quarter of the vector units' rate.
-    // In 16 bits, computing addresses takes longest where each channel is a group.
+    // f32: a multiplication, two conversions and two loads per term reach a quarter of the vector units'
+    // rate. 16-bit: when each channel is a group, computing addresses takes most of the time.
     {Kind::grouped_conv, 0.067, 0.25, 0.016, 0.25},
     {Kind::depthwise_conv, 0.016, 0.25, 0.016, 0.25},
     {Kind::depthwise_conv_grad_input, 0.015, 0.25, 0.016, 0.25},
     {Kind::depthwise_conv_grad_weight, 0.025, 0.25, 0.016, 0.25},
     {Kind::attention, 0.67, 0.67, 0.12, 0.12},
     {Kind::attention_grad, 0.74, 0.74, 0.063, 0.063},
-    // Larger heads leave registers for fewer warps.
+    // Larger heads need more registers, so fewer warps run at a time.
     {Kind::attention_grad_large_heads, 0.54, 0.54, 0.063, 0.063},
     {Kind::head, 0.94, 0.94, 1, 1},
-    // Computing which elements are read takes longest.
+    // Computing which elements to read takes most of the time.
     {Kind::resize, 0.0115, 0.0215, 1, 1},
     {Kind::simota, 0.017, 0.017, 1, 1},
-    // GPUs are slow at doubles.
+    // GPUs have low f64 rates.
     {Kind::rope_table, 0.029, 0.029, 1, 1},
     {Kind::timestep_embedding, 0.016, 0.016, 1, 1},
 });
@@ -47,8 +47,9 @@ static_assert([] {
   return kShares.back().kind == Kind::timestep_embedding;
 }());
 
-/// Dequantizing the weights first takes as long as this many rows of the product. AMD's kernels with few rows
-/// read quantized weights instead, where no library is faster, as one is on NVIDIA's.
+/// Quantized matmuls that dequantize the weights first lose the time of kDequantizedRows rows of the product.
+/// AMD's kernels read the quantized weights directly for up to kManyRows rows; NVIDIA's always dequantize,
+/// because the vendor's library is faster.
 constexpr double kDequantizedRows = 130, kManyRows = 512;
 
 }  // namespace

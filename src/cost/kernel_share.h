@@ -5,7 +5,8 @@
 
 namespace hearth::cost {
 
-/// Fraction of a GPU's matmul rate that a kernel reaches while all units work; `half`: on 16-bit inputs.
+/// Returns the fraction of a GPU's matmul rate that a kernel reaches when all compute units have work.
+/// `half`: its inputs have 16 bits.
 double kernel_share(const ir::Cost& cost, bool half, Vendor vendor);
 
 }  // namespace hearth::cost

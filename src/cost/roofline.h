@@ -12,14 +12,14 @@ namespace hearth::cost {
 struct RooflineRow {
   std::string op;
   int count = 0;     ///< number of nodes
-  int launches = 0;  ///< number of kernels; several nodes may share one
+  int launches = 0;  ///< number of kernel launches; several nodes may share one
   double flops = 0;
   double bytes = 0;
   double seconds = 0;
 };
 
 /// Roofline model of a program (Williams, Waterman, Patterson 2009): kernels run one after another, and each
-/// takes the seconds of its nodes (seconds_of) plus a launch. Nothing is measured.
+/// takes the predicted seconds of its nodes (seconds_of) plus the launch overhead. Nothing is measured.
 struct Roofline {
   std::vector<RooflineRow> rows;  ///< sorted by seconds, longest first
   int launches = 0;
@@ -27,7 +27,7 @@ struct Roofline {
   double bytes = 0;
   double seconds = 0;
 
-  /// Adds the totals of another program that runs `times` times.
+  /// Adds the totals of another program, multiplied by `times`.
   void add(const Roofline& other, int times);
 };
 /// Returns the roofline model of a program's graph on a device.

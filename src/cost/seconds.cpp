@@ -11,14 +11,15 @@
 namespace hearth::cost {
 namespace {
 
-/// True if the node's factors have 16 bits: rates follow what it reads.
+/// True if the node computes at the 16-bit rate: its first input has a 16-bit dtype.
 bool is_half(const ir::Graph& graph, const ir::Node& node) {
   const ir::ValueId first = node.inputs.empty() ? ir::kNone : node.inputs[0];
   return first != ir::kNone && dtype_bytes(graph.type(first).dtype) == 2;
 }
 
-/// Ratio of the device's rate to the kernel's, which loses by its share of the rate and by units without a
-/// block in the last round.
+/// Returns the factor by which a kernel is slower than the device's matmul rate: because of the kernel's
+/// efficiency (kernel_share), and because compute units are idle in the last round if it has fewer blocks
+/// than units.
 double slowdown(const ir::Cost& cost, bool half, const Device& device) {
   const double share = kernel_share(cost, half, device.vendor);
   if (cost.blocks == 0 || device.vendor == Vendor::none) return 1 / share;
@@ -35,8 +36,7 @@ double seconds_of(const ir::Graph& graph, const ir::Node& node, const Device& de
   const double rate = half ? device.half_flops_per_second : device.full_flops_per_second;
   const double computing = slowdown(cost, half, device) * cost.flops / rate;
   const double moving = cost.bytes / device.bytes_per_second;
-  // With overlap, the longer of the two determines the time (roofline model: Williams,
-  // Waterman, Patterson 2009).
+  // With overlap, the longer of the two determines the time (roofline model).
   return device.overlaps ? std::max(computing, moving) : computing + moving;
 }
 

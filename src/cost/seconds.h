@@ -5,20 +5,21 @@
 
 namespace hearth::cost {
 
-/// Returns the predicted seconds of a node on a device, without kernel launch. The only cost formula:
-/// recompute, offload, pipeline stages, simulation and reports all use it.
+/// Returns the predicted seconds of a node on a device, without launch overhead. Recompute, offload, pipeline
+/// stages, simulation and reports all use this formula.
 double seconds_of(const ir::Graph& graph, const ir::Node& node, const Device& device);
 
 /// Predicted time of one run of a graph.
 struct StepTime {
   double seconds = 0;
   double compute_seconds = 0;
-  /// Busy time of the busier direction of the link.
+  /// Busy time of the link between device and host memory, in the direction that is busy longer.
   double link_seconds = 0;
 };
 
-/// Simulates the graph's nodes in order on three queues: computing, copies to the device, copies to the host.
-/// A copy starts after the compute node before it has finished; a node starts when its inputs are ready.
+/// Simulates the graph's nodes in order on three queues: compute, copies to the device, copies to the host. A
+/// node starts when its inputs are ready and its queue is idle; a copy also waits for the compute node before
+/// it.
 StepTime simulate(const ir::Graph& graph, const Device& device);
 
 }  // namespace hearth::cost
