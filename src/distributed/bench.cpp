@@ -15,10 +15,11 @@ namespace hearth::distributed {
 namespace {
 
 constexpr int kTries = 7;
-/// Bytes moved in one measurement; small arrays are repeated up to it.
+/// Bytes moved in one measurement: collectives on small arrays are repeated until this many bytes have been
+/// moved.
 constexpr int64_t kTryBytes = int64_t{32} << 20;
 constexpr int64_t kMaxRepeats = 1000;
-/// Larger than any processor's caches.
+/// Size of the copies whose rate is measured; larger than any processor's caches.
 constexpr int64_t kCopyBytes = int64_t{256} << 20;
 
 double now() {
@@ -42,11 +43,11 @@ class Rank {
   }
 
  protected:
-  /// Returns the bytes of each of a rank's two arrays.
+  /// Returns the size in bytes of each of a rank's two arrays.
   int64_t array_bytes() const { return std::max(options_.max_bytes, kCopyBytes); }
-  /// Copies kCopyBytes.
+  /// Copies kCopyBytes from one array to another.
   virtual void copy() = 0;
-  /// Calls the collective; `send` goes from the first rank to the last.
+  /// Calls the collective named `collective`. `send` sends from the first rank to the last.
   virtual void call(std::string_view collective, int64_t num_bytes) = 0;
   /// Waits until queued work is done.
   virtual void finish() {}
@@ -55,7 +56,7 @@ class Rank {
   const CommBenchOptions& options_;
 
  private:
-  /// Returns the median seconds of one call, over kTries measurements; a collective call.
+  /// Returns the median time of a call of `once`, in seconds, over kTries measurements. Collective call.
   double time(int64_t num_bytes, FunctionRef<void()> once) {
     const int64_t repeats = std::clamp<int64_t>(kTryBytes / num_bytes, 1, kMaxRepeats);
     std::vector<double> seconds;

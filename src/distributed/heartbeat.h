@@ -24,27 +24,28 @@ enum class Phase : uint32_t {
 inline constexpr std::array<const char*, 8> kPhaseNames = {
     "starting", "training", "evaluating", "saving", "finishing", "reporting", "resting", "encoding"};
 
-/// A worker's heartbeat, written in nanoseconds to its entry of a HeartbeatBoard. Copies share the entry; a
-/// default-constructed one does nothing. Each entry is written by one thread.
+/// Writer of a worker's heartbeat: each beat stores the time in the worker's entry of a HeartbeatBoard.
+/// Copies share the entry, to which only one thread may write. A default-constructed Heartbeat does nothing.
 class Heartbeat {
  public:
-  /// Statistics of a phase.
+  /// Statistics of one phase, from which timeouts are derived.
   struct Learned {
     std::atomic<int64_t> longest_ns;  ///< longest interval between two beats in nanoseconds; decays over time
-    std::atomic<int64_t> num_rounds;  ///< number of times the phase began; for training, steps
+    std::atomic<int64_t> num_rounds;  ///< number of times the phase began; for training, number of steps
   };
-  /// Shared state of one worker.
+  /// Entry of one worker, read by the supervisor.
   struct Entry {
     std::atomic<int64_t> step;
-    std::atomic<int64_t> time_ns;     ///< time of the last beat, on the steady clock
-    std::atomic<int64_t> allowed_ns;  ///< expected max interval of training or evaluation, set by the worker
+    std::atomic<int64_t> time_ns;  ///< time of the last beat, on the steady clock
+    std::atomic<int64_t>
+        allowed_ns;  ///< max interval expected in training or evaluation, as the worker predicts it
     std::atomic<Phase> phase;
     std::array<Learned, kPhaseNames.size()> learned;
   };
   Heartbeat() = default;
   explicit Heartbeat(Entry& entry) : entry_(&entry) {}
 
-  /// Begins a phase or its next step; `step` is the number of completed updates.
+  /// Begins a phase, or the next step of the current phase. `step`: number of completed updates.
   void beat(Phase phase, int64_t step) const {
     if (entry_ == nullptr) return;
     beat();
@@ -53,7 +54,7 @@ class Heartbeat {
     entry_->phase.store(phase, std::memory_order_relaxed);
     entry_->step.store(step, std::memory_order_relaxed);
   }
-  /// Switches to another phase of the same step, and returns the previous one.
+  /// Switches to another phase within the same step. Returns the previous phase.
   Phase switch_phase(Phase phase) const {
     if (entry_ == nullptr) return phase;
     beat();
@@ -68,7 +69,8 @@ class Heartbeat {
     longest.store(std::max(interval, before - before / kMemory), std::memory_order_relaxed);
     entry_->time_ns.store(now, std::memory_order_relaxed);
   }
-  /// Sets the max interval of training and evaluation that is expected until intervals have been measured.
+  /// Sets the max interval between beats in training and evaluation, which counts until intervals have been
+  /// measured.
   void allow(double seconds) const {
     if (entry_ != nullptr) entry_->allowed_ns.store(static_cast<int64_t>(1e9 * seconds));
   }
@@ -76,7 +78,8 @@ class Heartbeat {
 
  private:
   using Clock = std::chrono::steady_clock;
-  /// Decay of longest_ns: after this many beats an old interval has a third of its weight.
+  /// Decay of longest_ns: each beat reduces the stored interval by 1 / kMemory, so that after kMemory beats
+  /// about a third of it is left.
   static constexpr int64_t kMemory = 256;
 
   Learned& learned() const {
@@ -86,8 +89,7 @@ class Heartbeat {
   Entry* entry_ = nullptr;
 };
 
-/// Scope in which a worker runs programs other than training and evaluation (encoding), whose duration is
-/// unknown.
+/// Sets Phase::encoding for a scope in which a worker encodes inputs, which takes an unknown time.
 class EncodingPhase {
  public:
   explicit EncodingPhase(const Heartbeat& heartbeat)
@@ -104,18 +106,18 @@ class EncodingPhase {
 /// Heartbeats of all workers, in memory shared with processes forked after construction.
 class HeartbeatBoard {
  public:
-  /// Initializes all workers as starting now.
+  /// Sets the phase of all workers to starting, with a beat now.
   explicit HeartbeatBoard(int size);
   Heartbeat::Entry& entry(int rank) const {
     return reinterpret_cast<Heartbeat::Entry*>(bytes_.data() + kFirst)[rank];
   }
-  /// Set by the supervisor to request the workers to stop.
+  /// True once the supervisor requests the workers to stop.
   std::atomic<bool>& stop() const { return flags()[0]; }
-  /// Set by the first worker that reports an error all workers have, so that it is reported once.
+  /// True once a worker has printed an error that all workers have: the others do not print it again.
   std::atomic<bool>& said() const { return flags()[1]; }
 
  private:
-  /// Offset of the first entry, after the flags.
+  /// Offset in bytes of the first entry, which follows the flags.
   static constexpr int64_t kFirst = 64;
   std::atomic<bool>* flags() const { return reinterpret_cast<std::atomic<bool>*>(bytes_.data()); }
 

@@ -8,7 +8,7 @@
 namespace hearth::distributed {
 namespace {
 
-/// Sizes of the test: one element; less than a chunk; several chunks and a remainder.
+/// Numbers of elements in the test's arrays: one; less than a chunk; several chunks and a remainder.
 constexpr int64_t kCounts[] = {1, 1000, (1 << 19) + 13};
 
 std::vector<float> numbers(int rank, int64_t count) {
@@ -17,7 +17,7 @@ std::vector<float> numbers(int rank, int64_t count) {
   return made;
 }
 
-/// Returns the index of the first wrong sum, or -1.
+/// All-reduces test numbers and returns the index of the first wrong sum; -1 if all are right.
 int64_t wrong_sum(ProcessGroup& group, int64_t count) {
   std::vector<float> data = numbers(group.rank(), count);
   group.all_reduce(data, DType::f32);
@@ -37,8 +37,8 @@ int64_t wrong_copy(ProcessGroup& group, int64_t count) {
   return -1;
 }
 
-/// Returns the failure of the first rank that has one. `wrong` is this rank's first wrong index or -1.
-/// Collective call.
+/// Exchanges the results of all ranks and describes the failure of the lowest rank that has one; empty if
+/// none has. `wrong`: index of this rank's first wrong number, or -1. Collective call.
 std::string verdict(ProcessGroup& group, const char* what, int64_t count, int64_t wrong) {
   std::vector<int64_t> all(static_cast<size_t>(group.size()));
   group.all_gather(std::as_bytes(std::span(&wrong, 1)), std::as_writable_bytes(std::span(all)));

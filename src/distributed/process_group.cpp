@@ -19,7 +19,8 @@ std::string to_string(const char* collective, const CollectiveId& place) {
 }
 
 void ProcessGroup::reduce(std::span<float> data, int /*root*/) {
-  // An all-reduce costs no more: the sums are in host memory, and only `root` copies them to its GPU.
+  // An all-reduce costs no more here: sums are computed in host memory, and only `root` copies them to its
+  // GPU.
   all_reduce(data, DType::f32);
 }
 

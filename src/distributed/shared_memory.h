@@ -5,11 +5,11 @@
 
 namespace hearth::distributed {
 
-/// Zeroed anonymous memory shared with processes forked after construction. The system frees it when the last
-/// of these processes ends.
+/// Zeroed anonymous memory, shared with the processes that are forked after its construction. Freed when the
+/// last of them ends.
 class SharedMemory {
  public:
-  /// Throws InternalError if the system refuses it. Pages are allocated on first access.
+  /// Throws InternalError if the system refuses the allocation. Physical pages are allocated on first access.
   explicit SharedMemory(int64_t num_bytes);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;

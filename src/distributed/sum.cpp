@@ -8,14 +8,14 @@
 namespace hearth::distributed {
 namespace {
 
-/// Number of elements summed at a time, in the L1 cache.
+/// Number of elements that are summed at a time, which fit the L1 cache.
 constexpr int64_t kRun = 1024;
 alignas(64) constexpr float kZeros[kRun] = {};
 
 HEARTH_CLONES void add(const float* a, const float* b, float* sum, int64_t count) {
   for (int64_t i = 0; i < count; ++i) sum[i] = a[i] + b[i];
 }
-/// Adds 0 too, so that the result is never -0, as in a sum that starts at 0. `sum` may be a or b.
+/// Computes a + b + 0, as a sum that starts at 0 does: the result is never -0. `sum` may be a or b.
 HEARTH_CLONES void add_to_zero(const float* a, const float* b, float* sum, int64_t count) {
   for (int64_t i = 0; i < count; ++i) sum[i] = a[i] + b[i] + 0.0F;
 }
@@ -28,7 +28,8 @@ struct Contributions {
   Contributions part(size_t first, size_t num) const { return {dtype, from.subspan(first, num), at, count}; }
 };
 
-/// Returns the sum: in `room`, or the contribution itself if there is only one.
+/// Returns the address of the sum, which is in `room`; if there is a single f32 contribution, that
+/// contribution itself.
 const float* sum_of(const Contributions& all, float* room) {
   if (all.from.size() == 1) return cpu::as_f32(all.dtype, all.from[0], all.at, all.count, room);
   const auto first = static_cast<size_t>(first_part(std::ssize(all.from)));

@@ -11,7 +11,7 @@
 namespace hearth::distributed {
 namespace {
 
-/// Calls body(begin, count) for consecutive ranges of up to `most` elements.
+/// Calls body(begin, count) for consecutive ranges of at most `max_count` elements.
 template <typename Body>
 void in_runs(int64_t count, int64_t max_count, Body body) {
   for (int64_t begin = 0; begin < count; begin += max_count) body(begin, std::min(max_count, count - begin));
@@ -38,8 +38,8 @@ void MessageProcessGroup::barrier() {
   exchange(out_, in_);
 }
 
-/// Reduce-scatter of bytes: `own` has one part of sums.size() bytes per rank, in rank order; `sums` receives
-/// the sum over all ranks of this rank's part.
+/// Reduce-scatter of numbers in dtype `wire`: `own` has one part of sums.size() bytes for each rank, in rank
+/// order. `sums` receives the sum over all ranks of the part for this rank.
 void MessageProcessGroup::sum_parts(std::span<const std::byte> own, std::span<std::byte> sums, DType wire) {
   const int64_t part_bytes = std::ssize(sums);
   arrived_.resize(own.size());
@@ -61,7 +61,8 @@ void MessageProcessGroup::sum_parts(std::span<const std::byte> own, std::span<st
 void MessageProcessGroup::all_reduce(std::span<float> data, DType wire) {
   const int64_t element_bytes = dtype_bytes(wire), max_count = kMaxMessageBytes / element_bytes;
   in_runs(std::ssize(data), max_count * size(), [&](int64_t begin, int64_t count) {
-    // Parts have equal size; the sums past the array's end are never read.
+    // All parts have the same size, so the last one may extend past the end of the array; those sums are
+    // never read.
     const int64_t part_count = (count + size() - 1) / size(), part_bytes = part_count * element_bytes;
     brought_.resize(static_cast<size_t>(part_bytes * size()));
     sums_.resize(brought_.size());

@@ -6,9 +6,9 @@
 
 namespace hearth::distributed {
 
-/// Collectives built from point-to-point messages, for groups without shared memory. Each rank sends and
-/// receives (size - 1) / size of an array for reduce_scatter or all_gather, which is optimal, and twice that
-/// for all_reduce.
+/// Collectives built from point-to-point messages, for groups without shared memory. For reduce_scatter and
+/// all_gather, each rank sends and receives (size - 1) / size of the array, which is optimal; for all_reduce
+/// twice as much.
 class MessageProcessGroup : public ProcessGroup {
  public:
   void barrier() override;
@@ -30,11 +30,12 @@ class MessageProcessGroup : public ProcessGroup {
     int from;
     std::span<std::byte> bytes;
   };
-  /// Sends and receives all messages. Messages between two ranks arrive in order and have the expected sizes,
-  /// at most kMaxMessageBytes each. Throws CommError.
+  /// Sends and receives all messages, and returns when that is done. Each message has at most
+  /// kMaxMessageBytes bytes and exactly the size that the receiver expects; messages between two ranks keep
+  /// their order. Throws CommError.
   virtual void exchange(std::span<const Outgoing> out, std::span<const Incoming> in) = 0;
   static constexpr int64_t kMaxMessageBytes = int64_t{1} << 20;
-  /// Returns the collective that this rank is in: "all_reduce 3 of step 412".
+  /// Describes the collective that this rank is in: "all_reduce 3 of step 412".
   std::string whereabouts() const { return to_string(collective_, collective_id_); }
 
  private:

@@ -15,7 +15,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kTag = 0;
-/// Duration of busy polling; after it, polling sleeps in between, because a neighbor may need this processor.
+/// Time of busy polling. After it, polls are separated by sleeps, because another rank may need this
+/// processor.
 constexpr std::chrono::milliseconds kEager(2);
 constexpr unsigned kNapMicroseconds = 50;
 

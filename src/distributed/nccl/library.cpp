@@ -49,7 +49,7 @@ void NcclLibrary::check(int result, const char* doing) const {
 std::string NcclLibrary::version() const {
   int version = 0;
   check(get_version(&version), "reading the version of the library");
-  // Before 2.9 the version was major * 1000 + minor * 100 + patch.
+  // Versions before 2.9 are encoded as major * 1000 + minor * 100 + patch.
   const int major = version < 10000 ? version / 1000 : version / 10000;
   return fmt::format("{}.{}.{}", major, version / 100 % (version < 10000 ? 10 : 100), version % 100);
 }

@@ -6,8 +6,8 @@
 
 namespace hearth::distributed {
 
-/// The functions of NCCL (2.7 or later) and RCCL that Hearth calls, declared here so that one program works
-/// with and without the library. Results are 0 or an error code.
+/// Declarations of the functions of NCCL (2.7 or later) and RCCL that Hearth calls, so that the program
+/// builds and runs without the library. Results are 0 or an error code.
 struct NcclId {
   std::array<char, 128> bytes;
 };
@@ -15,8 +15,8 @@ struct NcclComm;
 enum class NcclType : int { u8 = 1, f32 = 7, bf16 = 9 };
 enum class NcclOperation : int { sum = 0 };
 
-/// A vendor's collectives library, loaded until the process ends. Arrays must be on the GPU that a
-/// communicator was created for; streams are gpu::Stream::handle().
+/// A vendor's library for collectives, which stays loaded until the process ends. Arrays must be on the GPU
+/// for which the communicator was created. Stream arguments are gpu::Stream::handle().
 class NcclLibrary {
  public:
   /// Loads the library; throws UserError if it is missing at `path` or lacks a function.
@@ -25,7 +25,7 @@ class NcclLibrary {
   /// Returns the path to load: HEARTH_NCCL, or librccl.so.1 for the runtime "HIP", libnccl.so.2 for "CUDA".
   /// Throws UserError for emulated GPUs without HEARTH_NCCL.
   static std::string default_path(const std::string& runtime);
-  /// Throws CommError with the library's error text unless result is 0.
+  /// Throws CommError with the library's error text and `doing` (the failed action) unless result is 0.
   void check(int result, const char* doing) const;
   /// Returns the library's version, such as "2.27.3".
   std::string version() const;

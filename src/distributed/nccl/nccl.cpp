@@ -19,19 +19,22 @@
 #include "distributed/nccl/library.h"
 #include "distributed/probe.h"
 
-/// Vendor libraries may hang, in joining a group or in a collective, and may compute wrong sums on unusual
-/// machines. The group is therefore created and tested in a separate thread with a timeout. The ranks then
-/// exchange their failures over the host's group (agree), so that either all of them use the group or none
-/// does. A group that failed is aborted; a thread that still hangs is detached, and keeps alive what it uses.
+/// Vendor libraries may hang when a group is created or in a collective, and may compute wrong sums on
+/// unusual machines. The group is therefore created and tested in a separate thread with a timeout. The ranks
+/// then exchange their failures over the host group (agree), so that either all ranks use the GPU group or
+/// none does. A group that failed is aborted. A thread that still hangs is detached; shared pointers keep
+/// alive what it uses.
 namespace hearth::distributed {
 namespace {
 
-/// Sizes of the self-test: one element; one kernel's work; several of the library's chunks and a remainder.
+/// Number of elements in the self-test's arrays: one; few enough for a single kernel; several of the
+/// library's chunks and a remainder.
 constexpr int64_t kTestCounts[] = {1, 1000, (1 << 20) + 13};
 constexpr int64_t kMaxCount = kTestCounts[2];
-/// Seconds for a thread to notice that its collective was aborted.
+/// Time given to a thread, after its collective was aborted, to return.
 constexpr double kLeaveSeconds = 5;
-/// Timeout of the self-test's stream, which never passes: the self-test has its own timeout.
+/// Timeout of the self-test's stream, which practically never expires: the self-test as a whole has a
+/// timeout.
 constexpr double kEver = 1e6;
 
 NcclType type_of(DType dtype) {
@@ -39,13 +42,13 @@ NcclType type_of(DType dtype) {
   return dtype == DType::f32 ? NcclType::f32 : NcclType::bf16;
 }
 
-/// A rank of a group of GPUs: collectives on device memory are queued on a stream; those on host memory are
-/// forwarded to the host's group. Device collectives do not use the host's group, because a hung thread may
-/// outlive it.
+/// A rank of a group of GPUs. Collectives on device memory are queued on a stream; those on host memory are
+/// forwarded to the host group. Collectives on device memory must not use the host group, because a hung
+/// thread may outlive it.
 class NcclProcessGroup : public ForwardingGroup {
  public:
-  /// Joins the group; returns once all ranks have called it with the same id. Uses the GPU that the calling
-  /// thread used last.
+  /// Creates this rank's communicator. Blocks until all ranks have called this with the same id. Uses the
+  /// current GPU of the calling thread.
   NcclProcessGroup(ProcessGroup& host, std::shared_ptr<const NcclLibrary> library, const NcclId& id, int rank,
                    int size)
       : ForwardingGroup(host), library_(std::move(library)), rank_(rank) {
@@ -120,7 +123,8 @@ class NcclProcessGroup : public ForwardingGroup {
   int rank_;
 };
 
-/// Returns the fault of the first rank that has one; empty if none has. Collective call.
+/// Exchanges the failures of all ranks and returns that of the lowest rank that has one; empty if none has.
+/// Collective call.
 std::string agree(ProcessGroup& host, const std::string& fault) {
   using Words = std::array<char, 512>;
   Words own{};
@@ -132,7 +136,7 @@ std::string agree(ProcessGroup& host, const std::string& fault) {
   return "";
 }
 
-/// Runs `make` and returns the text of its exception; empty if it throws none.
+/// Runs `make` and returns the message of the exception that it throws; empty if it throws none.
 std::string fault_of(FunctionRef<void()> make) {
   try {
     make();
@@ -195,7 +199,8 @@ class CollectiveTest {
   std::string fault_;
 };
 
-/// A thread that may hang: joined if its work has ended, otherwise detached with everything its work holds.
+/// A thread whose work may hang. The destructor joins it if its work has ended; otherwise detaches it, and
+/// the work keeps the objects that it owns.
 class ThreadThatMayHang {
  public:
   explicit ThreadThatMayHang(std::function<void()> work)
@@ -216,7 +221,7 @@ class ThreadThatMayHang {
   std::thread thread_;
 };
 
-/// Creation and self-test of a group.
+/// The creation and self-test of a group, which run() performs in a separate thread.
 class GroupCreation {
  public:
   GroupCreation(std::shared_ptr<const NcclLibrary> library, const NcclId& id, ProcessGroup& host,
@@ -230,7 +235,7 @@ class GroupCreation {
 
   void run() {
     fault_ = fault_of([&] {
-      // The library uses the GPU that the thread used last.
+      // Opening the device makes its GPU the thread's current one, which the library uses.
       gpu::Device device(gpu_);
       const auto group = std::make_shared<NcclProcessGroup>(host_, library_, id_, rank_, size_);
       if (!keep(group)) return group->abort();
@@ -240,7 +245,7 @@ class GroupCreation {
   }
   /// Returns the failure, after run() has ended.
   const std::string& fault() const { return fault_; }
-  /// Returns the group if it was created; a group created after this call is aborted.
+  /// Returns the group if it was created. If run() creates it after this call, run() aborts it.
   std::shared_ptr<NcclProcessGroup> give_up() {
     const std::lock_guard lock(mutex_);
     given_up_ = true;
@@ -253,7 +258,7 @@ class GroupCreation {
   }
 
  private:
-  /// Stores the group; returns false if give_up() was called.
+  /// Stores the group. Returns false, without storing it, if give_up() was called before.
   bool keep(const std::shared_ptr<NcclProcessGroup>& group) {
     const std::lock_guard lock(mutex_);
     if (!given_up_) group_ = group;
@@ -271,7 +276,7 @@ class GroupCreation {
   bool given_up_ = false;
 };
 
-/// Returns the group of GPUs, or the failure of any rank. Collective call.
+/// Creates and tests the group of GPUs; returns it, or the failure of any rank. Collective call.
 OpenedNccl open_group(std::shared_ptr<const NcclLibrary> library, const NcclId& id, ProcessGroup& host,
                       const gpu::DeviceInfo& gpu, double deadline_seconds) {
   const auto trial = std::make_shared<GroupCreation>(std::move(library), id, host, gpu);
@@ -286,7 +291,8 @@ OpenedNccl open_group(std::shared_ptr<const NcclLibrary> library, const NcclId& 
   if (opened.fault.empty()) {
     opened.group = trial->group();
   } else if (const std::shared_ptr<NcclProcessGroup> group = trial->give_up()) {
-    // Aborts wait for each other, so all ranks start them after they agreed on the failure.
+    // comm_abort blocks until every rank calls it, so the ranks call it only after agreeing that the group
+    // has failed.
     const ThreadThatMayHang abort([group] { group->abort(); });
     if (abort.ends_within(kLeaveSeconds)) beginning.ends_within(kLeaveSeconds);
   }

@@ -1,4 +1,5 @@
-// Checks the declarations of library.h against the vendor's header, if it is installed.
+// Checks at compile time that the declarations of library.h agree with the vendor's header, if that is
+// installed.
 #if __has_include(<rccl/rccl.h>) && __has_include(<hip/hip_runtime_api.h>)
 #ifndef __HIP_PLATFORM_AMD__
 #define __HIP_PLATFORM_AMD__  // NOLINT(bugprone-reserved-identifier): HIP asks for it.

@@ -13,7 +13,7 @@
 namespace hearth::distributed {
 
 inline constexpr int64_t kShmAlignment = 64;
-/// Slots per rank: while one chunk is summed, the next two are copied in.
+/// Slots per rank for chunks: while one chunk is summed, the next two are copied in.
 inline constexpr int64_t kShmSlots = 3;
 
 /// Collective that a rank is in.
@@ -34,7 +34,7 @@ inline constexpr std::array<const char*, 8> kShmKindNames = {
 /// chunks of which it has read all contributions and written its sums (`read`).
 struct ShmProgress {
   Signal brought, read;
-  /// Step and index of its current collective.
+  /// Step and index of the collective that the rank is in.
   std::atomic<int64_t> step, index;
   std::atomic<ShmKind> kind;
 };
@@ -47,8 +47,8 @@ struct alignas(kShmAlignment) ShmHead {
   std::atomic<int> missing;  ///< 1 + the rank declared missing; 0: none
 };
 
-/// The shared memory: head, boards, channels, and then slots: each rank's contributions, each rank's sums,
-/// and the messages of each pair of ranks.
+/// The shared memory: a head, the progress of each rank (board), channels, and then the slots: contributions
+/// of each rank, sums of each rank, and messages of each pair of ranks.
 struct ShmMemory {
   int size;
   ShmOptions options;
@@ -58,7 +58,8 @@ struct ShmMemory {
   ShmMemory(int num_ranks, const ShmOptions& given)
       : size(num_ranks),
         options(given),
-        // One more line, because slots at a power-of-two distance would conflict in the caches.
+        // One cache line more, because slots at a power-of-two distance would compete for the same cache
+        // sets.
         slot_bytes(round_up(given.chunk_bytes) + kShmAlignment),
         bytes(slots_at() + (2 + num_ranks) * num_ranks * kShmSlots * slot_bytes) {
     HEARTH_CHECK(num_ranks >= 1 && given.chunk_bytes >= kShmAlignment * num_ranks);

@@ -26,11 +26,11 @@ namespace {
 
 /// Interval at which a sleeping rank checks whether another rank was declared missing.
 constexpr std::chrono::milliseconds kNap(100);
-/// Arrays up to this size are reduced by every rank separately: one wait less is faster than sharing the
-/// work.
+/// Arrays up to this size are summed by every rank redundantly, because dividing the work would cost another
+/// wait.
 constexpr int64_t kSmallBytes = int64_t{16} << 10;
 
-/// Number of elements that are summed and then published while they are in the L1 cache.
+/// Number of elements that are summed and then published at a time, so that they stay in the L1 cache.
 constexpr int64_t kPiece = 2048;
 
 int64_t bytes_of(DType dtype, int64_t count) { return count * dtype_bytes(dtype); }
@@ -66,7 +66,7 @@ class ShmProcessGroup : public ProcessGroup {
   void receive(std::span<std::byte> data, int from) override;
 
  private:
-  /// Publishes the collective that this rank is in, for a scope.
+  /// Publishes, for the duration of a scope, which collective this rank is in.
   class CollectiveScope {
    public:
     CollectiveScope(ShmProcessGroup& group, ShmKind kind) : board_(group.board()) {
@@ -79,12 +79,13 @@ class ShmProcessGroup : public ProcessGroup {
    private:
     ShmProgress& board_;
   };
-  /// Chunk number `chunk` of the group: elements [at, at + count) of a collective.
+  /// Elements [at, at + count) of a collective's array. `chunk`: number of the chunk, counted over the
+  /// group's life.
   struct Chunk {
     int64_t chunk, at, count;
   };
   using Work = FunctionRef<void(const Chunk&)>;
-  /// The chunks of a collective; chunk numbers count over the group's life.
+  /// The division of a collective's array into chunks, numbered from `first` on.
   struct Chunks {
     int64_t first, num_elements, chunk_elements;
 
@@ -106,7 +107,8 @@ class ShmProcessGroup : public ProcessGroup {
   void sum_part(const Chunk& chunk, int64_t first, std::span<const float> own, float* to, DType wire,
                 For whom);
   void sum_piece(const Chunk& chunk, int64_t first, std::span<const float> own, float* to, DType wire);
-  /// True if `part` is this rank's and is summed in place, because its dtype is the wire dtype.
+  /// True if `part` is this rank's part and is summed directly in the caller's array, because the wire dtype
+  /// is f32.
   bool is_summed_in_place(int part, DType wire) const { return part == rank_ && wire == DType::f32; }
   void all_reduce_small(std::span<float> data, DType wire);
   void take_part(const Chunk& chunk, int part, std::span<float> values, DType wire) const;
@@ -142,9 +144,9 @@ ShmProcessGroup::Chunks ShmProcessGroup::count(int64_t num_elements, int64_t chu
   return chunks;
 }
 
-/// Pipeline of three turns: while one chunk is summed, two are being copied in, so a rank waits only for what
-/// the others did a turn before. A rank that has copied in a chunk has read the earlier chunk in the same
-/// slot.
+/// Pipeline of three turns (copy in, sum, copy out): while one chunk is summed, two are being copied in, so a
+/// rank waits only for what the others did one turn earlier. Slots are reused safely: a rank copies in a
+/// chunk only when all ranks have read the earlier chunk in the same slot.
 void ShmProcessGroup::run(const Chunks& chunks, Work bring, Work sum, Work take) {
   const int64_t num_chunks = chunks.size(), first = chunks.first;
   for (int64_t turn = 0; turn < num_chunks + 3; ++turn) {
@@ -165,7 +167,8 @@ void ShmProcessGroup::run(const Chunks& chunks, Work bring, Work sum, Work take)
   }
 }
 
-/// Pipeline of two turns, for collectives that read contributions directly.
+/// Pipeline of two turns (copy in, copy out), for collectives that read the contributions of other ranks
+/// directly.
 void ShmProcessGroup::run(const Chunks& chunks, Work bring, Work take) {
   const int64_t num_chunks = chunks.size(), first = chunks.first;
   for (int64_t turn = 0; turn <= num_chunks; ++turn) {
@@ -181,13 +184,13 @@ void ShmProcessGroup::run(const Chunks& chunks, Work bring, Work take) {
   }
 }
 
-/// Copies this rank's values to its slot, from element `first` of the chunk on.
+/// Copies this rank's values to its contribution slot, from element `first` of the chunk on.
 void ShmProcessGroup::bring_part(const Chunk& chunk, int64_t first, std::span<const float> values,
                                  DType wire) const {
   cpu::store_f32(wire, values.data(), memory_.contribution(rank_, chunk.chunk), first, std::ssize(values));
 }
-/// Computes in `to` the sums from element `first` of the chunk on. `own` is this rank's contribution and may
-/// be `to`. With For::all, also publishes them in this rank's slot.
+/// Sums the contributions of all ranks into `to`, from element `first` of the chunk on. `own` is this rank's
+/// contribution and may be `to`. With For::all, also publishes the sums in this rank's slot.
 void ShmProcessGroup::sum_part(const Chunk& chunk, int64_t first, std::span<const float> own, float* to,
                                DType wire, For whom) {
   std::byte* const sums = memory_.sums(rank_, chunk.chunk);
@@ -198,7 +201,8 @@ void ShmProcessGroup::sum_part(const Chunk& chunk, int64_t first, std::span<cons
     if (whom == For::all) cpu::store_f32(wire, to + at, sums, at, count);
   }
 }
-/// This rank's f32 contribution is summed in place; bf16 is summed as rounded for sending.
+/// Sums at most kPiece elements. In f32, this rank's contribution is read from `own`. In bf16, it is read
+/// from the slot, so that it is rounded like the contributions of the other ranks.
 void ShmProcessGroup::sum_piece(const Chunk& chunk, int64_t first, std::span<const float> own, float* to,
                                 DType wire) {
   for (int rank = 0; rank < size(); ++rank)
@@ -211,7 +215,7 @@ void ShmProcessGroup::sum_piece(const Chunk& chunk, int64_t first, std::span<con
   sum_in_order(wire, from_, rounded.data(), std::ssize(own));
   cpu::load_f32(wire, rounded.data(), 0, std::ssize(own), to);
 }
-/// Copies the sums that rank `part` computed.
+/// Copies the sums that rank `part` has published.
 void ShmProcessGroup::take_part(const Chunk& chunk, int part, std::span<float> values, DType wire) const {
   cpu::load_f32(wire, memory_.sums(part, chunk.chunk), 0, std::ssize(values), values.data());
 }
@@ -343,7 +347,7 @@ void ShmGroup::give_up(int rank) { memory_->head().missing.store(rank + 1, std::
 
 namespace {
 
-/// Runs in a forked process, which ends with it.
+/// Runs `work` in a forked process, and ends the process.
 [[noreturn]] void run_forked(ShmGroup& group, int rank, FunctionRef<void(ProcessGroup&)> work) {
   try {
     work(*group.open(rank));

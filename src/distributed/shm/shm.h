@@ -10,8 +10,8 @@ namespace hearth::distributed {
 
 struct ShmMemory;
 
-/// A group of ranks on one machine. Construct it once; then each rank, a process forked afterwards or a
-/// thread, calls open().
+/// Shared memory for a group of ranks on one machine. Constructed once; afterwards each rank, which is a
+/// process forked later or a thread, calls open().
 class ShmGroup {
  public:
   explicit ShmGroup(int size, const ShmOptions& options = {});
@@ -22,7 +22,7 @@ class ShmGroup {
 
   /// Describes the collective that a rank is in: "all_reduce 3 of step 412", or "nothing".
   std::string whereabouts(int rank) const;
-  /// Makes every rank that waits now or later throw CommError naming `rank` as missing.
+  /// Declares a rank missing: every rank that waits in a collective now or later throws CommError naming it.
   void give_up(int rank);
 
   /// Memory shared by the ranks (distributed/shm/memory.h).
@@ -32,8 +32,9 @@ class ShmGroup {
   std::unique_ptr<ShmMemory> memory_;
 };
 
-/// Calls work() as every rank of a group: rank 0 in this process, the others in forked processes, so the
-/// caller must be single-threaded. Returns when all have ended; throws InternalError if another rank failed.
+/// Calls work() on every rank of a new group: rank 0 in this process, the others in forked processes, so the
+/// caller must be single-threaded. Returns when all have ended. Throws InternalError if a forked process
+/// failed.
 void run_ranks(int size, FunctionRef<void(ProcessGroup&)> work);
 
 }  // namespace hearth::distributed

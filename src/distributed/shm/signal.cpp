@@ -11,9 +11,10 @@
 namespace hearth::distributed {
 namespace {
 
-/// Polls before sleeping: a running neighbor answers within these, and they barely delay a sleeping one.
+/// Number of polls before sleeping: a rank that is running usually answers within this time.
 constexpr int kLooks = 256;
-/// Polls before yielding: with more threads than processors, the awaited thread may need this processor.
+/// Number of polls before sched_yield(): with more threads than processors, the awaited thread may need this
+/// processor.
 constexpr int kLooksBeforeYield = 200;
 
 void pause_processor() {
@@ -22,7 +23,8 @@ void pause_processor() {
 #endif
 }
 
-/// std::atomic::wait has no timeout and works within one process only.
+/// Calls the system call futex. std::atomic::wait is not used because it has no timeout and works within one
+/// process only.
 long futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const timespec* timeout) {
   return syscall(SYS_futex, &word, operation, value, timeout, nullptr, 0);
 }

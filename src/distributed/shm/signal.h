@@ -8,8 +8,8 @@ namespace hearth::distributed {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-/// A counter in shared memory that one thread increments and others wait for. Zeroed memory is a Signal of 0.
-/// Counts wrap at 2^32; none may be 2^31 ahead of another.
+/// A counter in shared memory that one thread increments and other threads wait for. Zeroed memory is a
+/// Signal with count 0. Counts wrap at 2^32, so a waiter may be at most 2^31 behind.
 class Signal {
  public:
   /// Increments the count and wakes waiters.
@@ -19,8 +19,8 @@ class Signal {
   bool has_reached(uint32_t count) const {
     return static_cast<int32_t>(count_.load(std::memory_order_acquire) - count) >= 0;
   }
-  /// Spins for some microseconds, then sleeps until the count is reached or `until` has passed. Returns
-  /// whether it was reached; may return false early.
+  /// Waits until the count is reached or `until` has passed: spins for some microseconds, then sleeps.
+  /// Returns whether the count was reached; may return false early.
   bool wait(uint32_t count, Deadline until);
 
  private:
