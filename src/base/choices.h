@@ -20,8 +20,9 @@ enum class Parallel : uint8_t {
   /// Pipeline parallelism: each worker runs some layers of the model on all micro-batches
   /// (passes/parallel/stages.h).
   pipeline,
-  local_sgd  ///< local SGD: several local updates between exchanges; selected by exchange.local_steps in
-             ///< recipes
+  /// Local SGD: several local updates between exchanges. Not set by name, but by the recipe key
+  /// exchange.local_steps.
+  local_sgd
 };
 /// Compression of the gradients that workers exchange (passes/parallel/compress.h).
 enum class Compress : uint8_t { none, bf16, powersgd };
