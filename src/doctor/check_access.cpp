@@ -17,12 +17,12 @@ bool has_file(const Machine& machine, std::string_view path) {
   return std::ranges::find(machine.files, path, &DeviceFile::path) != machine.files.end();
 }
 
-/// Returns the device file that a GPU of this vendor needs.
+/// Returns the device file that programs need to compute on a GPU of this vendor.
 std::string_view device_file_of(PciGpu::Vendor vendor) {
   return vendor == PciGpu::Vendor::amd ? "/dev/kfd" : "/dev/nvidiactl";
 }
 
-/// True if the kernel driver is loaded; without it, its device files are irrelevant.
+/// True if the vendor's kernel driver is loaded; otherwise the checks of its device files are skipped.
 bool has_driver(const Machine& machine, PciGpu::Vendor vendor) {
   return std::ranges::any_of(machine.gpus, [&](const PciGpu& gpu) {
     return gpu.vendor == vendor && (gpu.driver == system::driver_name(vendor) || !machine.container.empty());
@@ -72,7 +72,7 @@ void check_files(const Machine& machine, PciGpu::Vendor vendor, Findings& found)
                         : fmt::format("sudo usermod -aG {} $USER, then log in again", groups)});
 }
 
-/// Reports GPUs that the compute driver has left out; the kernel log explains why.
+/// Reports GPUs that amdgpu drives but that are missing from its compute topology (/sys/class/kfd).
 void check_topology(const Machine& machine, Findings& found) {
   if (!has_file(machine, "/dev/kfd")) return;
   for (const PciGpu& gpu : machine.gpus) {

@@ -1,4 +1,4 @@
-// Checks the kernel drivers, their parameters, and what prevents them from being loaded.
+// Checks the kernel drivers, their parameters, and settings that prevent a driver from being loaded.
 #include <cstdlib>
 
 #include "doctor/checks.h"
@@ -25,7 +25,7 @@ void check_driver(const Machine& machine, const PciGpu& gpu, Findings& found) {
                      .cost = "this system cannot use it"});
     return;
   }
-  // In a container the PCI bus may be visible without driver links.
+  // In a container the PCI bus may be visible without the links to drivers.
   if (gpu.driver.empty() && !machine.container.empty()) return;
   std::string fix = amd ? "sudo modprobe amdgpu; Debian: sudo apt install firmware-amd-graphics"
                         : "Ubuntu: sudo ubuntu-drivers install; Debian: sudo apt install nvidia-driver";
@@ -46,7 +46,8 @@ void check_driver(const Machine& machine, const PciGpu& gpu, Findings& found) {
 }
 
 void check_secure_boot(const Machine& machine, Findings& found) {
-  // Modules of the kernel are signed and have no version; modules built by DKMS have one.
+  // Only modules built on this machine (by DKMS) have a version. Those of the kernel are signed, so that
+  // Secure Boot loads them.
   if (machine.secure_boot != true || (machine.amdgpu_version.empty() && machine.nvidia_version.empty()))
     return;
   found.push_back({.level = Level::note,
@@ -56,7 +57,7 @@ void check_secure_boot(const Machine& machine, Findings& found) {
                    .fix = "sudo mokutil --list-enrolled says whether its key is known"});
 }
 
-/// Parameters that users set and forget. The default -1 lets the driver decide.
+/// Parameters of amdgpu that users set and forget. The default -1 lets the driver decide.
 struct Parameter {
   std::string_view name, value;
   Level level;
@@ -84,7 +85,7 @@ void check_parameters(const Machine& machine, Findings& found) {
                      .cost = std::string(parameter.cost),
                      .fix = std::string(parameter.fix)});
   }
-  // Bit 14 enables overdrive (changing clocks and voltages); the driver's default is off.
+  // Bit 14 of ppfeaturemask allows overdrive (changing clocks and voltages); it is off by default.
   constexpr int64_t kOverdrive = 0x4000;
   const auto mask = machine.amdgpu_parameters.find("ppfeaturemask");
   if (mask == machine.amdgpu_parameters.end()) return;

@@ -56,7 +56,7 @@ void check_memory(const Machine& machine, Findings& found) {
 
 void check_locked(const Machine& machine, Findings& found) {
   if (!machine.locked_bytes || machine.identity.user == 0) return;
-  // Only machines with several GPUs exchange between GPUs.
+  // Locked memory is needed to exchange data between GPUs, so a single GPU is not affected.
   if (num_discrete(machine) < 2) return;
   if (*machine.locked_bytes >= kGib) return;
   found.push_back(

@@ -37,7 +37,8 @@ void check_generation(const PciGpu& gpu, const system::PciLink& link, Findings& 
        .fix = "firmware settings: PCIe generation of the slot to Auto; else the board has no faster one"});
 }
 
-/// Checks the links above the GPU's link, such as a chipset's that is shared with disks and network.
+/// Checks the links between the GPU's slot and the processor, such as that of a chipset, which disks and
+/// network share.
 void check_upstream_links(const PciGpu& gpu, Findings& found) {
   const system::PciLink* slowest = gpu.slowest_link();
   if (slowest == nullptr || slowest == gpu.links.data()) return;

@@ -1,4 +1,4 @@
-// What the kernel's log says of GPUs since the system started.
+// Checks the kernel log for errors of GPUs since the system started.
 #include <map>
 
 #include "doctor/checks.h"

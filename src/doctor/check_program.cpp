@@ -1,5 +1,5 @@
-// Checks that this program has what the GPUs need: a runtime module for their vendor, kernels for their
-// architecture, a matmul library.
+// Checks that this program has a runtime module for the vendor of each GPU, kernels for its architecture, and
+// a matmul library.
 #include <algorithm>
 
 #include "doctor/checks.h"

@@ -12,7 +12,8 @@ namespace {
 
 using system::InstalledRuntime;
 
-/// Returns the release of a version, "6.4" for "6.4.43483". Libraries must agree in it.
+/// Returns the release of a version, for example "6.4" for "6.4.43483". Libraries of different releases must
+/// not be mixed.
 std::string release_of(const std::string& version) {
   const std::vector<int> numbers = system::version_numbers(version);
   return numbers.size() < 2 ? version : fmt::format("{}.{}", numbers[0], numbers[1]);
@@ -52,7 +53,7 @@ void check_rocm(const Machine& machine, bool shown, Findings& found) {
        .fix = "remove all but one, or set ROCM_PATH to the one to use"});
 }
 
-/// `shown`: the runtime lists a GPU, so its library is installed somewhere.
+/// `shown`: true if the CUDA runtime lists a GPU, so its library is installed somewhere.
 void check_cuda(const Machine& machine, bool shown, Findings& found) {
   const std::vector<InstalledRuntime> installed = of_make(machine, false);
   for (const InstalledRuntime& runtime : installed) {
@@ -80,7 +81,7 @@ struct Variable {
   Level level;
   std::string_view cost, fix;
 };
-/// Variables that users copy from elsewhere. Variables that only select GPUs follow below.
+/// Environment variables that users copy from the Internet. kSelectors are variables that only select GPUs.
 constexpr Variable kVariables[] = {
     {"HSA_ENABLE_SDMA", Level::note, "copies run as kernels and compete with training",
      "unset it unless copies hang"},
@@ -132,7 +133,7 @@ void check_variables(const Machine& machine, Findings& found) {
   for (const Variable& variable : kVariables) {
     const std::string* set = value(variable.name);
     if (set == nullptr || set->empty()) continue;
-    // The value 0 disables a variable, except HSA_ENABLE_SDMA, where 0 is the problem.
+    // The value 0 disables the effect of a variable. For HSA_ENABLE_SDMA, only 0 is a problem.
     if ((*set == "0") != (variable.name == "HSA_ENABLE_SDMA")) continue;
     found.push_back({.level = variable.level,
                      .id = "variables",

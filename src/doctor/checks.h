@@ -20,7 +20,8 @@ void check_gpus(const Machine& machine, Findings& found);
 void check_links(const Machine& machine, Findings& found);
 void check_access(const Machine& machine, Findings& found);
 void check_drivers(const Machine& machine, Findings& found);
-/// `program`: its runtimes count wherever they are installed; null: only files are examined.
+/// Checks the installed runtimes. A runtime that `program` could load is not reported as missing, wherever it
+/// is installed; null: only files are examined.
 void check_runtimes(const Machine& machine, const Program* program, Findings& found);
 /// Checks environment variables that affect the GPU runtimes.
 void check_variables(const Machine& machine, Findings& found);

@@ -1,5 +1,6 @@
-// Only a forked process opens the GPU. It answers one request at a time: if it hangs it is killed, and if it
-// dies the request is named. During the steady load this process reads the sensors.
+// The GPU is opened only in a forked process, which answers one request at a time. If it hangs, it is killed;
+// if it dies, the finding names the request. During the test under steady load, this process reads the
+// sensors.
 #include "doctor/deep.h"
 
 #include <fmt/format.h>
@@ -29,7 +30,8 @@ using Json = nlohmann::json;
 constexpr double kOpenSeconds = 60;     // until the driver lists its GPUs
 constexpr double kKernelSeconds = 900;  // for all kernels
 constexpr double kRateSeconds = 120;
-/// Fractions of the predicted rate below which a warning is issued.
+/// Fractions of the predicted rate (link, computing) and of the initial rate below which a warning is
+/// reported.
 constexpr double kLowLink = 0.6, kLowRate = 0.5, kSlower = 0.9;
 constexpr const char* kMatmul = "matmul_up-b4-bf16";
 
@@ -88,7 +90,7 @@ Json answer(const std::string& what, const std::string& device, double number) {
   return load(device, number);
 }
 
-/// Answers a request "TEST DEVICE NUMBER NUMBER" with JSON, or with {"error": message}.
+/// Runs the test "TEST DEVICE NUMBER NUMBER" and returns its result as JSON, or {"error": message}.
 std::string serve(std::string_view request) {
   std::istringstream words{std::string(request)};
   std::string what, device;
@@ -117,7 +119,7 @@ class DeepTester {
       : machine_(machine), options_(options), say_(say), process_(serve) {}
 
   DeepResult run() {
-    // If the PCI bus shows no GPU, no driver needs to be queried.
+    // No driver is queried if the PCI bus has no GPU.
     if (machine_.gpus.empty() && options_.device == "gpu") {
       add(Level::note, "no-gpu", "there is no GPU to test", "the deep tests examine GPUs only");
       return result_;
@@ -138,7 +140,7 @@ class DeepTester {
   }
 
  private:
-  /// Sends a request to the other process. Returns its answer; if it fails, adds a finding and returns
+  /// Sends a request to the forked process and returns its answer. If it fails, adds a finding and returns
   /// nothing.
   std::optional<Json> ask(const std::string& what, const std::string& device, double number, double other,
                           double seconds) {
@@ -183,7 +185,8 @@ class DeepTester {
     say_(fmt::format("{}: {:.0f} s of steady load", address_, options_.load_seconds));
     test_load();
   }
-  /// Returns false if the GPU does not respond; the other tests are skipped then.
+  /// Tests every kernel. Returns false if the GPU does not respond, in which case the other tests are
+  /// skipped.
   bool test_kernels() {
     const auto found = ask("kernels", device_, options_.max_kernels, 0, kKernelSeconds);
     if (!found) return false;
@@ -292,7 +295,7 @@ class DeepTester {
     if (!found || found->empty()) return;
     const auto rates = found->get<std::vector<double>>();
     std::vector<LoadSample>& load = result_.load.back();
-    // Without sensors only the rates are shown.
+    // Without sensor readings there is one sample for each second, with the rate only.
     if (load.size() < 2) {
       load.clear();
       for (size_t i = 0; i < rates.size(); ++i) load.push_back({.seconds = static_cast<double>(i)});

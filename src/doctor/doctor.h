@@ -8,8 +8,8 @@
 
 namespace hearth::doctor {
 
-/// Checks everything that decides if a machine can train. `program`: runtimes and GPUs of this program; null
-/// if the machine is not this one (a saved copy of its files).
+/// Runs all checks of what training needs. `program`: the runtimes and GPUs that this program sees; null if
+/// `machine` is a saved copy of another machine's files.
 std::vector<Finding> examine(const system::Machine& machine, const Program* program);
 
 }  // namespace hearth::doctor

@@ -7,17 +7,17 @@
 
 namespace hearth::doctor {
 
-/// Severity. note: no effect now. warning: training works, but is slower or less safe than possible. broken:
-/// the examined part cannot be used.
+/// Severity of a finding. note: no effect now. warning: training works, but is slower or less safe than
+/// possible. broken: the GPU or component concerned cannot be used.
 enum class Level : uint8_t { ok, note, warning, broken };
 std::string_view level_name(Level level);
 
-/// A finding about this machine.
+/// Result of a check.
 struct Finding {
   Level level = Level::ok;
-  std::string id;       ///< section of docs/doctor.md, such as "pcie-width"
-  std::string subject;  ///< PCI address of a GPU; empty: the machine
-  std::string what;     ///< the fact
+  std::string id;       ///< section of docs/doctor.md that explains it, such as "pcie-width"
+  std::string subject;  ///< PCI address of the GPU concerned; empty: the machine
+  std::string what;     ///< description of what was found
   std::string cost;     ///< effect on training; empty if there is none
   std::string fix;      ///< a command or instruction; empty if there is nothing to do
 };

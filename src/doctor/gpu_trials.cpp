@@ -23,7 +23,7 @@ constexpr int64_t kChunkBytes = int64_t{64} << 20;
 constexpr int64_t kRateBytes = int64_t{256} << 20;
 constexpr int kRounds = 5;
 
-/// Adds the node of a sample with separate inputs to the graph.
+/// Adds a node for the sample to the graph. Each sample has its own input values.
 void add_sample(const ir::OpDef& op, const ir::Sample& sample, ir::Graph& graph) {
   std::vector<ir::ValueId> inputs;
   for (const ir::SampleInput& input : sample.in) {
@@ -33,8 +33,8 @@ void add_sample(const ir::OpDef& op, const ir::Sample& sample, ir::Graph& graph)
   graph.add(op, inputs, sample.attrs);
 }
 
-/// Allocates the free memory except a reserve for desktop and driver, in chunks, since one large block may
-/// not be available.
+/// Allocates the free memory, except a reserve for desktop and driver. Allocates in chunks, because one large
+/// block may not be available.
 std::vector<std::unique_ptr<gpu::Memory>> take_free_memory(gpu::Device& device, int64_t max_bytes) {
   const int64_t reserve = std::max<int64_t>(kChunkBytes, device.free_bytes() / 32);
   std::vector<std::unique_ptr<gpu::Memory>> chunks;
@@ -47,7 +47,7 @@ std::vector<std::unique_ptr<gpu::Memory>> take_free_memory(gpu::Device& device, 
   return chunks;
 }
 
-/// Tests the memory of a GPU through a host buffer of one chunk.
+/// Tests the memory of a GPU. Patterns are written and verified through a host buffer of one chunk.
 class MemoryTester {
  public:
   MemoryTester(const gpu::DeviceInfo& gpu, int64_t max_bytes)
@@ -56,8 +56,8 @@ class MemoryTester {
         chunks_(take_free_memory(device_, max_bytes)),
         host_(device_, kChunkBytes) {}
 
-  /// Writes to each word its index XOR `mask` and verifies all words. Chunks that are not written in time are
-  /// dropped from this and later patterns.
+  /// Writes the index of each word XOR `mask` to it, and then verifies all words. Chunks that could not be
+  /// written in time are excluded from this and all later patterns.
   void test_addresses(uint64_t mask, FunctionRef<bool()> in_time) {
     for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
       if (chunk > 0 && !in_time()) {
@@ -139,7 +139,7 @@ MemoryTestResult run_memory_test(const gpu::DeviceInfo& gpu, int64_t max_bytes, 
   const double start = process_seconds();
   MemoryTester tester(gpu, max_bytes);
   const auto in_time = [&] { return process_seconds() - start < seconds; };
-  // Half of the time, since reading takes as long as writing.
+  // Half of the time limit, because verifying takes as long as writing.
   tester.test_addresses(0, [&] { return process_seconds() - start < seconds / 2; });
   if (in_time()) tester.test_addresses(~uint64_t{0}, in_time);
   for (const int value : {0x55, 0xaa, 0x00, 0xff})

@@ -9,24 +9,23 @@
 /// GPU tests of `hearth doctor --deep`. All functions throw gpu::DeviceError if the GPU fails.
 namespace hearth::doctor {
 
-/// Result of testing kernels: the number tested, and what is wrong by kernel.
+/// Result of testing kernels: the number tested, and for each wrong kernel the reason.
 struct KernelTestResult {
   int num_tested = 0;
   std::map<std::string, std::string> failures;
 };
-/// Tests the kernels of all ops on their samples, at most `most`.
+/// Tests the kernels of all ops on the ops' samples; at most `max_kernels` samples.
 KernelTestResult run_kernel_tests(const gpu::DeviceInfo& gpu, int max_kernels);
 
 /// Result of the memory test.
 struct MemoryTestResult {
-  int64_t num_bytes = 0;  ///< bytes tested at least once
-  int num_patterns = 0;   ///< patterns written to all of them
+  int64_t num_bytes = 0;  ///< number of bytes that every pattern was written to
+  int num_patterns = 0;   ///< number of patterns written and verified
   int64_t num_wrong_words = 0;
   std::string first_wrong;  ///< "offset 0x1000: wrote 0x..., read 0x..."
 };
-/// Tests all free memory, up to `max_bytes`, by writing patterns and reading them back: the address of
-/// each word and its complement, which detects aliased addresses, then alternating bits. Ends after
-/// `seconds`.
+/// Tests the free memory, at most `max_bytes`, by writing patterns and reading them back. The address of each
+/// word and its complement detect aliased addresses; alternating bits follow. Ends after about `seconds`.
 MemoryTestResult run_memory_test(const gpu::DeviceInfo& gpu, int64_t max_bytes, double seconds);
 
 /// Rates in bytes/s of copies from page-locked host memory to the GPU and back.
@@ -37,8 +36,8 @@ CopyRates measure_copies(const gpu::DeviceInfo& gpu);
 /// Measures the rate at which the GPU writes to its memory, in bytes/s.
 double measure_fill(const gpu::DeviceInfo& gpu);
 
-/// Tests an all-reduce of `size` GPUs of `device` over host memory with known numbers. Returns what was
-/// wrong, or an empty string. Forks, so this process must not have opened a GPU.
+/// Tests an all-reduce over host memory between `size` GPUs of `device` on known numbers. Returns a
+/// description of the failure, or an empty string. Forks, so this process must not have opened a GPU.
 std::string test_all_reduce(const std::string& device, int size);
 
 }  // namespace hearth::doctor

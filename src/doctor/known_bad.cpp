@@ -21,7 +21,8 @@ bool has_word(const std::string& text, const std::string& word) {
   return std::ranges::find(words, word) != words.end();
 }
 
-/// Compares versions; missing numbers are 0 ("6.18" is 6.18.0).
+/// Compares two versions: negative if a is lower, 0 if they are equal, positive if a is higher. Missing
+/// numbers count as 0 ("6.18" is 6.18.0).
 int compare(std::vector<int> a, std::vector<int> b) {
   const size_t size = std::max(a.size(), b.size());
   a.resize(size);
@@ -56,7 +57,8 @@ bool has_firmware(const PciGpu& gpu, const std::string& condition) {
   });
 }
 
-/// True if the parameter in the condition ("cwsr_enable 0") is known and has another value.
+/// True if the module parameter named in the condition ("cwsr_enable 0") is known and has a value other than
+/// the one in the condition.
 bool lacks_parameter(const Machine& machine, const std::string& condition) {
   const std::vector<std::string> words = words_of(condition);
   const auto set = machine.amdgpu_parameters.find(words.at(0));

@@ -37,7 +37,7 @@ std::string modules_line(const Program& program) {
   return text.empty() ? "only emulated GPUs" : text.substr(0, text.size() - 2);
 }
 
-/// Returns the facts about machine and program that precede the findings.
+/// Returns rows (name, value) about machine and program, which are shown before the findings.
 std::vector<std::pair<std::string, std::string>> facts(const Machine& machine, const Program* program) {
   std::vector<std::pair<std::string, std::string>> rows;
   if (program != nullptr) {
@@ -133,7 +133,7 @@ code { font-size: 90%; } .charts { display: grid; grid-template-columns: 1fr 1fr
 .tick { font-size: 12px; fill: #777; } .grid { stroke: #ddd; }
 </style>)";
 
-/// Formats an HTML table; cells contain HTML.
+/// Formats an HTML table. The cells must be valid HTML.
 std::string html_table(const std::vector<std::string>& head,
                        const std::vector<std::vector<std::string>>& rows) {
   std::string html = "<table><tr>";

@@ -8,8 +8,8 @@
 
 namespace hearth::doctor {
 
-/// Formats the findings as text: the machine, then each finding (worst last) with its cost, fix and page
-/// unless it is ok.
+/// Formats the report as text: facts about the machine, then the findings, worst last. Findings that are not
+/// ok have cost, fix and documentation page.
 std::string to_text(const system::Machine& machine, const Program* program,
                     const std::vector<Finding>& findings);
 
@@ -18,8 +18,8 @@ std::string to_text(const system::Machine& machine, const Program* program,
 std::string to_json(const system::Machine& machine, const Program* program,
                     const std::vector<Finding>& findings);
 
-/// Formats a self-contained HTML page for bug reports, without scripts, external links, serial numbers, host
-/// and user names. `findings` must include those of `deep`.
+/// Formats a self-contained HTML page to attach to bug reports. It has no scripts, external links, serial
+/// numbers, host names or user names. `findings` must include the findings of `deep`.
 std::string to_page(const system::Machine& machine, const Program* program,
                     const std::vector<Finding>& findings, const DeepResult& deep);
 

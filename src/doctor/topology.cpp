@@ -22,23 +22,25 @@ using system::Machine;
 using system::PciGpu;
 
 constexpr double kMeasureSeconds = 120;
-/// Fractions of linear speedup: from kGood on sharing updates is recommended, from kPoor on with conditions.
+/// Fractions of linear speedup: at kGood or more, training on all GPUs is recommended; at kPoor or more,
+/// under conditions.
 constexpr double kGood = 0.8, kPoor = 0.6;
 
-/// Returns the device folders of the bridges above the GPU, from the lowest up:
-/// "sys/devices/pci0000:00/0000:00:01.1", ...
+/// Returns the device folders of the PCI bridges between the GPU and the root, the one closest to the GPU
+/// first: "sys/devices/pci0000:00/0000:00:01.1", ...
 std::vector<std::string> bridges_of(const PciGpu& gpu) {
   std::vector<std::string> all;
   for (fs::path at = fs::path(gpu.folder).parent_path();
        at.filename().string().find(':') != std::string::npos; at = at.parent_path()) {
-    // The root complex ends the path.
+    // The root complex ("pci0000:00") is not a bridge.
     if (at.filename().string().starts_with("pci")) break;
     all.push_back(at.string());
   }
   return all;
 }
 
-/// Returns the address of the lowest bridge that another GPU is behind as well; empty if there is none.
+/// Returns the address of the first bridge above the GPU that another GPU is behind too; empty if there is
+/// none.
 std::string shared_bridge(const PciGpu& gpu, const std::vector<Topology::Gpu>& all) {
   for (const std::string& bridge : bridges_of(gpu)) {
     for (const Topology::Gpu& other : all)
@@ -53,7 +55,7 @@ double slower_copy(const gpu::DeviceInfo& gpu) {
   return std::min(rates.to_gpu, rates.to_host);
 }
 
-/// Measures the copy rate of each GPU, alone and then all at once.
+/// Measures the copy rate of each GPU in bytes/s, first alone and then while all GPUs copy.
 nlohmann::json measure(const std::string& device, int size) {
   std::vector<double> alone(static_cast<size_t>(size)), together(static_cast<size_t>(size));
   distributed::run_ranks(size, [&](distributed::ProcessGroup& group) {
@@ -167,7 +169,7 @@ std::vector<SharedTraining> model_sharing(const Topology& topology) {
        {"llama1b-b4-bf16", "Llama 1B, all weights"}}};
   std::vector<SharedTraining> found;
   if (topology.gpus.size() < 2 || topology.common_bytes_per_second() == 0) return found;
-  // A driver's device name begins with the vendor.
+  // Driver names of GPUs begin with the vendor.
   const PciGpu& first = *topology.gpus[0].gpu;
   const cost::Device& gpu =
       cost::nearest_gpu(first.vendor == PciGpu::Vendor::nvidia ? "NVIDIA" : "AMD " + first.name);

@@ -11,30 +11,30 @@ namespace hearth::doctor {
 struct Topology {
   struct Gpu {
     const system::PciGpu* gpu = nullptr;
-    double link_bytes_per_second = 0;  ///< of the slowest link to the processor; 0: unknown
+    double link_bytes_per_second = 0;  ///< rate of the slowest link between GPU and processor; 0: unknown
     /// Measured copy rates, alone and while all GPUs copy; 0: not measured.
     double alone_bytes_per_second = 0, together_bytes_per_second = 0;
     std::string shares;  ///< address of the lowest bridge that is shared with another GPU; empty: none
   };
   std::vector<Gpu> gpus;  ///< GPUs with dedicated memory
 
-  /// Returns the rate that each GPU has while all copy: measured, otherwise derived from the links; 0:
+  /// Returns the copy rate of each GPU while all copy: as measured, otherwise derived from the links; 0:
   /// unknown.
   double common_bytes_per_second() const;
 };
 /// Returns the topology without measured rates.
 Topology topology_of(const system::Machine& machine);
 
-/// Measures copies between each GPU and host memory, alone and all at once. Returns why it failed, or an
-/// empty string. Forks, so this process must not have opened a GPU.
+/// Measures the copy rate between each GPU and host memory, alone and while all copy. Returns a description
+/// of the failure, or an empty string. Forks, so this process must not have opened a GPU.
 std::string measure_topology(Topology& topology, const std::string& device);
 
-/// Simulated speedup of a typical training on all GPUs, predicted by the cost model.
+/// Predicted speedup of training one model on all GPUs.
 struct SharedTraining {
   std::string name;    ///< "Llama 1B, LoRA"
-  double speedup = 0;  ///< samples/s of all GPUs divided by those of one
+  double speedup = 0;  ///< samples/s on all GPUs divided by samples/s on one
 };
-/// Simulates data-parallel training of typical models.
+/// Predicts the speedup of data-parallel training of typical models, by the cost model.
 std::vector<SharedTraining> model_sharing(const Topology& topology);
 
 /// Formats the topology as text, with the modeled speedups and a recommendation for several GPUs.
