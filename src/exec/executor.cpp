@@ -12,21 +12,23 @@
 #include "exec/device/staging.h"
 #include "exec/host_queue.h"
 
-/// The executor has two modes. Queued execution calls each step's kernel: on the CPU the kernel computes; on
-/// a GPU it launches work into one of four queues (compute, copies in, copies out, exchange). Events order
-/// the queues where their steps touch the same memory (exec/waits.h); fork() and join() enclose a run.
-/// Recorded execution replays a HIP or CUDA graph of those launches in one call, which saves their overhead.
-/// Addresses are constants of a recording, so there is one recording per half of the double-buffered inputs.
-/// A recording may be wrong where a runtime or library has a bug; ReplayCheck therefore compares the first
-/// replay with queued execution bit for bit, and recording is turned off if they differ.
+/// The executor has two modes. Queued execution calls the kernel of each step: on the CPU the kernel
+/// computes; on a GPU it launches work into one of four queues (compute, copies in, copies out, exchange).
+/// Where steps of different queues access the same memory, events order them (exec/waits.h); fork() and
+/// join() begin and end a run of all queues. Recorded execution replays a HIP or CUDA graph of these launches
+/// by one call, which avoids their overhead. Addresses are constants in a recording, so there is one
+/// recording for each half of the double-buffered inputs. Because a recording may be wrong due to a bug in a
+/// runtime or library, ReplayCheck compares the first replay with queued execution bit for bit; if they
+/// differ, recording is turned off.
 namespace hearth::exec {
 namespace {
 
 using ir::kNone;
 using ir::ValueId;
 
-/// Timeouts of a GPU that waits for other workers, one of which may be evaluating, and for collectives on the
-/// host, which have a timeout that passes first.
+/// Timeouts in seconds for waiting on other workers: of a GPU in collectives between GPUs, where another
+/// worker may be evaluating; and of a GPU for collectives on the host, which have a shorter timeout
+/// themselves.
 constexpr double kCollectiveSeconds = 3600, kHostSeconds = 1e6;
 
 bool has_gpu_collectives(const Program& program) {
@@ -176,8 +178,8 @@ void Executor::stage_ahead() {
   staged_fill_ = bindings_.staging->num_fills();
 }
 
-/// True if the inputs that were staged ahead are the bound ones, and no other program has used the staging
-/// since.
+/// True if the inputs that stage_ahead() copied are the bound ones, and no other program has filled the
+/// staging buffer since.
 bool Executor::has_staged_inputs() const {
   return staged_fill_ == bindings_.staging->num_fills() &&
          std::ranges::all_of(staged_, [&](const auto& item) {
@@ -208,7 +210,7 @@ void Executor::run_collective(void* call) {
   own->step->kernel.run(args);
 }
 
-/// On the CPU only a collective can be pending.
+/// Makes a queue wait for a call of another queue. On the CPU, only collectives run in another queue.
 void Executor::wait_for(const Call& call, gpu::Stream* waiting) {
   if (waiting != nullptr) {
     waiting->wait(*call.done);
@@ -244,20 +246,22 @@ void Executor::run_call(Call& call, ThreadPool& threads) {
   if (call.done) stream->record(*call.done);
 }
 
-/// Other queues wait for the compute queue: their work belongs to this run from here ...
+/// Begins a run: makes the other queues wait for the compute queue, so that their work starts after that of
+/// earlier runs.
 void Executor::fork() {
   if (forked_.empty()) return;
   queue(Queue::compute)->record(*begun_);
   for (gpu::Stream* other : forked_) other->wait(*begun_);
 }
 
-/// ... to here, where the compute queue waits for the others.
+/// Ends a run: makes the compute queue wait for the other queues, so that all work of the run is done when it
+/// is idle.
 void Executor::join() {
   for (const size_t other : last_waits_) wait_for(calls_[other], queue(Queue::compute));
 }
 
-/// Extends the timeout of the compute queue, which waits for all other queues and is the one that is waited
-/// for.
+/// Extends the timeout of the compute queue. It is the queue that the host waits for, and it waits for all
+/// other queues.
 void Executor::allow(double seconds) {
   if (is_on_gpu()) queue(Queue::compute)->allow(allowed_seconds(seconds), wait_seconds_);
 }
@@ -273,7 +277,8 @@ bool Executor::may_record() const {
   return can_record_ && recorder != nullptr && recorder->when != RecordMode::never && recorder->fault.empty();
 }
 
-/// Vendor collectives differ in what can be recorded, and work on the host cannot be recorded at all.
+/// Returns why the program cannot be recorded: vendors' libraries differ in which collectives can be, and
+/// work on the host cannot be. Empty if nothing prevents it.
 std::string Executor::obstacle() const {
   if (has_gpu_collectives(program_)) return "collectives between GPUs";
   if (program_.num_host_nodes > 0)
@@ -303,7 +308,8 @@ void Executor::disable_recording(std::string fault) {
   bindings_.recorder->fault = std::move(fault);
 }
 
-/// Describes how the first replay differs from queued execution; empty if it does not.
+/// Replays the recording for the first time, and describes how the result differs from queued execution;
+/// empty if it does not.
 std::string Executor::replay_fault(size_t half) {
   try {
     replay(half);
@@ -325,7 +331,7 @@ void Executor::check_replay(ThreadPool& threads, size_t half) {
   wait();
   check->save();
   check_ = std::move(check);
-  // Other workers of a group receive the results of the queued run.
+  // This run is the one in which collectives exchange data with other workers.
   queue_calls(threads);
   wait();
   check_->store_result_hashes();
@@ -340,7 +346,7 @@ void Executor::check_replay(ThreadPool& threads, size_t half) {
 }
 
 void Executor::queue_run(ThreadPool& threads, size_t half) {
-  // The first run is never recorded: libraries do setup then that cannot be recorded.
+  // The first run is never recorded, because libraries do setup in it that cannot be recorded.
   if (may_record() && num_runs_++ > 0 && !recordings_[half]) {
     record(threads, half);
     if (recordings_[half] && bindings_.recorder->when == RecordMode::automatic)

@@ -27,8 +27,8 @@ class HostQueue;
 class ReplayCheck;
 class Staging;
 
-/// Runs a program: a loop over steps with fixed kernels and addresses. The program must outlive the executor.
-/// Running a CPU program allocates nothing and cannot fail; on a GPU it may throw DeviceError.
+/// Runs a program: a loop over steps with fixed kernels and addresses. A run of a CPU program allocates
+/// nothing and cannot fail; on a GPU it may throw DeviceError.
 class Executor {
  public:
   /// Prepares to run the program, which must outlive the executor.
@@ -37,16 +37,17 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  /// Sets the addresses of weights, arena and queues. Call before the first run.
+  /// Sets the addresses of weights and arena, and the queues. Call this before the first run.
   void bind(const Bindings& places);
-  /// Sets the process group for collectives and, on the CPU, the queue they run in. Call before the first
-  /// run.
+  /// Sets the process group for collectives and, on the CPU, the queue in which they run. Call this before
+  /// the first run.
   void connect(distributed::ProcessGroup& group, HostQueue* queue);
-  /// Points an input at the caller's bytes: the size of its type plus 64 readable bytes. May change between
-  /// runs.
+  /// Sets the address of an input, at which the bytes of its type and 64 more must be readable. May be
+  /// changed between runs.
   void bind_input(std::string_view name, const void* data);
-  /// Starts copying the bound large inputs to the GPU for the next run, while the GPU computes; inputs may
-  /// still be rebound. Does nothing on the CPU.
+  /// Starts copying the large inputs that are bound now to the GPU for the next run, while the GPU is still
+  /// computing. If an input is bound to another address afterwards, it is copied again. Does nothing on the
+  /// CPU.
   void stage_ahead();
   bool has_input(std::string_view name) const { return program_.inputs.contains(name); }
   /// Returns an input by name, for bind_input(); kNone if the program does not have it.
@@ -56,41 +57,42 @@ class Executor {
   void set_scalar(std::string_view name, float value);
   /// Runs the program and waits.
   void run(ThreadPool& threads);
-  /// Starts a run, which a GPU may finish later: on return it has read inputs and scalars, and its results
-  /// are complete after wait(). If every node has a GPU kernel, the second run is recorded and later runs
-  /// replay the recording by one call; with RecordMode::automatic only after the first replay has given the
-  /// same bits as queued execution.
+  /// Starts a run. On return, inputs and scalars have been read; on a GPU the results are complete only after
+  /// wait(). If every node has a GPU kernel, the second run is recorded and later runs replay the recording
+  /// by one call; with RecordMode::automatic only if the first replay gave the same bits as queued execution.
   void start(ThreadPool& threads);
   /// Waits until the started run is complete.
   void wait();
-  /// Copies a graph output to the caller's memory (page-locked, for a GPU); done after wait().
+  /// Copies a graph output to the caller's memory (page-locked, for a GPU). The copy is complete after
+  /// wait().
   void read(ir::ValueId id, void* host);
-  /// Runs one step at a time and calls `after(node index, seconds)` for each node; seconds are measured by
-  /// the GPU's clock for GPU steps. If several nodes are one step, the first one gets all of its time.
+  /// Runs the program one step at a time and calls `after(node index, seconds)` for each node. On a GPU,
+  /// seconds are measured by its clock. If several nodes are one step, the first node gets the time of all.
   void run_with(ThreadPool& threads, FunctionRef<void(size_t, double)> after);
 
-  /// Returns the bytes of a value on the host: valid for graph outputs after a run, and inside run_with for
-  /// outputs of the node just run. Values on a GPU are copied to the host, which waits for the GPU.
+  /// Returns the address of a value on the host. Valid for graph outputs after a run; inside run_with() also
+  /// for outputs of the current node. A value on a GPU is copied to the host, which waits for the GPU.
   const void* data(ir::ValueId id) const;
   const Program& program() const { return program_; }
   const ir::Graph& graph() const { return program_.graph; }
-  /// True if runs are replayed from a recording.
+  /// True if the next run replays a recording.
   bool is_recorded() const { return recordings_[0] != nullptr && may_record(); }
   /// Returns the reason why the program can never be recorded; empty if there is none.
   std::string obstacle() const;
 
  private:
-  /// A step with its addresses.
+  /// A step of the program with the addresses of its inputs and outputs.
   struct Call {
     const Executor* executor = nullptr;
     const Step* step = nullptr;
     std::vector<void*> in, out;
     std::byte* workspace = nullptr;
-    std::vector<size_t> waits;         ///< indices of calls in other queues that must finish first
-    std::unique_ptr<gpu::Event> done;  ///< on a GPU: recorded after this call if another call waits for it
-    int64_t num_added = 0;             ///< on the CPU: result of HostQueue::add in this run
+    std::vector<size_t> waits;  ///< indices of calls in other queues that must finish first
+    /// On a GPU: event recorded after this call; null if no other call waits for it.
+    std::unique_ptr<gpu::Event> done;
+    int64_t num_added = 0;  ///< on the CPU: number of the call in the HostQueue, to wait for it
   };
-  /// An input pointer of a call to update when an input is bound.
+  /// An input pointer of a call that must be changed when an input is bound to another address.
   struct Patch {
     size_t call;
     size_t input;
@@ -100,7 +102,7 @@ class Executor {
     int64_t offset = 0;
     int64_t num_bytes = 0;
     const void* from = nullptr;
-    const void* sent_from = nullptr;  ///< source of the copy that stage_ahead made
+    const void* sent_from = nullptr;  ///< address from which stage_ahead() has copied it
     void copy_to(std::byte* host) const;
   };
 
@@ -116,7 +118,7 @@ class Executor {
   void wait_for(const Call& call, gpu::Stream* waiting);
   void run_call(Call& call, ThreadPool& threads);
   void exchange(Call& call);
-  /// Runs a collective (a Call); a plain function for stream and host queues.
+  /// Runs a collective. `call` is a Call*: streams and host queues take plain functions only.
   static void run_collective(void* call);
   void fork();
   void join();
@@ -137,21 +139,22 @@ class Executor {
   std::vector<std::byte> scalars_;
   distributed::ProcessGroup* group_ = nullptr;
   HostQueue* host_queue_ = nullptr;
-  std::vector<size_t> last_waits_;  ///< calls that Queue::compute waits for at the end of a run
+  std::vector<size_t> last_waits_;  ///< calls that the compute queue waits for at the end of a run
 
   // Backend::gpu only.
   Bindings bindings_;
-  std::vector<gpu::Stream*> forked_;  ///< queues other than compute that have work
+  std::vector<gpu::Stream*> forked_;  ///< the other queues that have work in this program
   std::unique_ptr<gpu::Event> begun_;
-  /// One recording for each half of the staging.
+  /// The recording for each half of the staging buffer; null until recorded.
   std::array<std::unique_ptr<gpu::Recording>, 2> recordings_;
   bool can_record_;
-  std::unique_ptr<ReplayCheck> check_;  ///< set during the check of the first replay
-  double wait_seconds_;                 ///< timeout for other workers
+  std::unique_ptr<ReplayCheck> check_;  ///< only during check_replay(); otherwise null
+  double wait_seconds_;                 ///< timeout for waiting on other workers, in seconds
   int64_t num_runs_ = 0;
-  int64_t staged_fill_ = -1;  ///< Staging::num_fills() of the large inputs staged ahead; -1: none
+  int64_t staged_fill_ = -1;  ///< Staging::num_fills() after stage_ahead(); -1: no inputs are staged ahead
   std::map<ir::ValueId, Staged> staged_;
-  mutable std::map<ir::ValueId, std::vector<std::byte>> copies_;  ///< values that data() returned
+  mutable std::map<ir::ValueId, std::vector<std::byte>>
+      copies_;  ///< copies of values that data() has returned
 };
 
 }  // namespace hearth::exec

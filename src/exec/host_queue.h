@@ -7,11 +7,11 @@
 
 namespace hearth::exec {
 
-/// A host queue: a separate thread runs calls in order, concurrently with the caller.
+/// A queue of calls on the host: a separate thread runs them in order, concurrently with the caller.
 class HostQueue {
  public:
   HostQueue();
-  /// Finishes the queued calls first.
+  /// Waits until all queued calls are done.
   ~HostQueue();
   HostQueue(const HostQueue&) = delete;
   HostQueue& operator=(const HostQueue&) = delete;

@@ -15,7 +15,8 @@ namespace {
 
 constexpr int64_t kHugePageBytes = int64_t{2} << 20;
 
-/// Returns the section of a layout: 0 front (frozen), 1 middle, 2 end (carried).
+/// Returns the section of the layout for a role: 0 is the front (frozen weights), 1 the middle (saved in
+/// checkpoints), 2 the end (values carried within an update).
 int place_of(ir::Role role) {
   if (role == ir::Role::frozen) return 0;
   return role == ir::Role::carried ? 2 : 1;
@@ -41,7 +42,8 @@ Region::Region(int64_t num_bytes)
   if (head > 0) munmap(mapped, static_cast<size_t>(head));
   if (tail > 0) munmap(data_ + num_bytes_, static_cast<size_t>(tail));
   madvise(data_, static_cast<size_t>(num_bytes_), MADV_HUGEPAGE);
-  // Removes AddressSanitizer's poison left by an ended thread's stack at the same address.
+  // An ended thread's stack may have had the same addresses, which AddressSanitizer still marks as
+  // unreadable.
   unpoison(data_, static_cast<size_t>(num_bytes_));
 }
 

@@ -13,7 +13,7 @@ namespace hearth::exec {
 class Region {
  public:
   Region() = default;
-  /// Throws UserError if the machine refuses that many bytes.
+  /// Throws UserError if the system cannot allocate that many bytes.
   explicit Region(int64_t num_bytes);
   Region(Region&& other) noexcept;
   Region& operator=(Region&& other) noexcept;
@@ -31,28 +31,28 @@ class Region {
 struct PersistentBuffer {
   std::string name;
   ir::Type type;
-  /// Offset in the persistent region (the host's image), in bytes.
   ir::Role role = ir::Role::parameter;
+  /// Offset in bytes in the persistent region, and in its image on the host.
   int64_t offset = 0;
   bool on_host = false;
-  int64_t device_offset = 0;  ///< offset among the buffers on the device
+  int64_t device_offset = 0;  ///< offset in bytes in the device's memory for persistent buffers
   bool is_on_device() const { return !on_host && role != ir::Role::remote; }
 };
 
-/// A range of the region that is contiguous on the device too.
+/// A range of the persistent region that is contiguous on the device, too.
 struct DevicePiece {
   int64_t offset = 0;
   int64_t device_offset = 0;
   int64_t num_bytes = 0;
 };
 
-/// Layout of the persistent region: an offset per weight and state, shared by every program of a run. Frozen
-/// weights come first and values carried within an update last, so that checkpoints are one contiguous range
-/// between them.
+/// Layout of the persistent region: the offset of each weight and state, the same for every program of a run.
+/// Frozen weights come first, and values carried within an update last, so that a checkpoint is the
+/// contiguous range between them.
 class PersistentLayout {
  public:
-  /// Adds the parameters and states of a graph; a name added before must have the same type. The first graph
-  /// must have all frozen weights, and no weights or states may be added after carried values.
+  /// Adds the weights and states of a graph. A name that was added before must have the same type. All frozen
+  /// weights must be in the first graph, and nothing else may be added after carried values.
   void add(const ir::Graph& graph);
   /// Returns the buffer with that name; throws InternalError if there is none.
   const PersistentBuffer& at(const std::string& name) const;
@@ -60,9 +60,9 @@ class PersistentLayout {
   const PersistentBuffer* find(const std::string& name) const;
   const std::vector<PersistentBuffer>& buffers() const { return buffers_; }
   int64_t num_bytes() const { return num_bytes_; }
-  /// Returns the bytes to allocate on a device with separate memory.
+  /// Returns the number of bytes to allocate on a device that has separate memory.
   int64_t device_bytes() const { return device_bytes_; }
-  /// Returns the contiguous ranges to copy between host image and device.
+  /// Returns the ranges that must be copied between host image and device.
   std::vector<DevicePiece> device_pieces() const;
   int64_t frozen_bytes() const { return bytes_of(ir::Role::frozen); }
   int64_t carried_bytes() const { return bytes_of(ir::Role::carried); }

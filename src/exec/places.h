@@ -16,20 +16,21 @@ namespace hearth::exec {
 
 class Staging;
 
-/// Addresses of a program's memory and the queues it runs on. With Backend::gpu, persistent and arena are on
-/// the GPU.
+/// Addresses of a program's memory, and the queues it runs on. With Backend::gpu, `persistent` and `arena`
+/// are on the GPU.
 struct Bindings {
   std::byte* persistent = nullptr;
   std::byte* arena = nullptr;  ///< Program::arena_bytes() bytes
-  std::byte* host = nullptr;   ///< ArenaReport::host_bytes bytes
+  std::byte* host = nullptr;   ///< offloaded activations; ArenaReport::host_bytes bytes
 
   // Backend::gpu only.
-  /// the host's image of the layout: weights and states that stay on the host
+  // Address of the persistent region's image in host memory, which has the weights and states that stay
+  // there.
   std::byte* host_persistent = nullptr;
-  Staging* staging = nullptr;  ///< halves of Program::staging_bytes, for inputs and scalars
+  Staging* staging = nullptr;  ///< buffer for inputs and scalars; each half has Program::staging_bytes bytes
   std::array<gpu::Stream*, kNumQueues> queues = {};
-  std::span<const DevicePiece> pieces;  ///< ranges of the layout on the device
-  Recorder* recorder = nullptr;         ///< null: recording is off
+  std::span<const DevicePiece> pieces;  ///< ranges of the persistent region that are on the device
+  Recorder* recorder = nullptr;         ///< recording mode; null: never record
 };
 
 }  // namespace hearth::exec

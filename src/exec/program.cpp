@@ -1,6 +1,6 @@
-// Compiles a graph to a program: groups nodes into steps, chooses a kernel for each, and packs every value
-// into the arena. Uses no device (only the verdict of its kernels' tests), so a plan for any machine can be
-// made on any other.
+// Compiles a graph to a program: groups nodes into steps, chooses a kernel for each step, and assigns every
+// value an offset in the arena. Opens no device, so a plan for any machine can be computed on any other.
+// Results of kernel tests are passed in by CompileOptions::trusts.
 #include "exec/program.h"
 
 #include <algorithm>
@@ -22,12 +22,12 @@ using ir::kNone;
 using ir::ValueId;
 
 constexpr double kPlanSeconds = 60;
-/// Step limit of the packer's exact search, about a second. A limit on steps rather than seconds keeps plans
-/// independent of the machine's speed.
+/// Step limit of the packer's exact search, which corresponds to about a second. Steps instead of seconds, so
+/// that plans do not depend on the machine's speed.
 constexpr int64_t kPlanSteps = 120'000'000;
-/// A packing within 1/512 of its lower bound is accepted without further search.
+/// A packing whose height exceeds its lower bound by at most 1/512 is accepted without further search.
 constexpr int64_t kCloseEnough = 512;
-/// Min size of an input that is staged ahead of its run.
+/// Min size in bytes of inputs that Executor::stage_ahead() copies.
 constexpr int64_t kLargeBytes = 4096;
 constexpr int64_t kScalarBytes = 64;
 constexpr double kTimeoutFactor = 50;
@@ -38,7 +38,7 @@ bool is_gpu_collective(const ir::Node& node, Backend backend) {
          node.attrs.contains(ops::kOnGpu);
 }
 
-/// On the CPU, copies run in the compute queue like any other op.
+/// Returns the queue in which the op runs. On the CPU, copies run in the compute queue like any other op.
 Queue queue_of(const ir::OpDef& op, Backend backend) {
   if (op.transfer == ir::Transfer::exchange) return Queue::exchange;
   if (op.transfer == ir::Transfer::none || backend != Backend::gpu) return Queue::compute;
@@ -95,7 +95,7 @@ class ProgramCompiler {
   const CompileOptions& options_;
   passes::StorageMap map_;
   Program program_;
-  std::vector<size_t> buffers_;  ///< index of each storage's buffer in its problem
+  std::vector<size_t> buffers_;  ///< for each storage, the index of its buffer in the packing problem
   std::shared_ptr<HostScratch> scratch_;
 };
 
@@ -125,7 +125,7 @@ double ProgramCompiler::seconds_of(size_t first, size_t num_nodes) const {
   return seconds;
 }
 
-/// True if the node has a GPU kernel that passed its tests.
+/// True if the node has a GPU kernel and CompileOptions::trusts accepts it.
 bool ProgramCompiler::runs_on_gpu(const ir::Node& node) const {
   if (options_.backend != Backend::gpu || !node.op->gpu) return false;
   if (node.op->transfer == ir::Transfer::exchange) return is_gpu_collective(node, options_.backend);
@@ -133,7 +133,7 @@ bool ProgramCompiler::runs_on_gpu(const ir::Node& node) const {
          options_.trusts(*node.op, ir::NodeTypes(program_.graph, node).view(node, options_.num_threads));
 }
 
-/// Returns the number of nodes, from node `first` on, that one kernel call can do.
+/// Returns how many nodes, from node `first` on, one kernel call can execute.
 size_t ProgramCompiler::num_at_once(size_t first) const {
   if (options_.backend != Backend::gpu) return 1;
   const size_t max_live = ir::num_nodes_in_kernel(program_.graph, first);
@@ -201,7 +201,8 @@ void ProgramCompiler::add_workspaces() {
   }
 }
 
-/// Extends the lifetimes of all buffers of a step to the full step, because its nodes run together.
+/// Extends the lifetimes of buffers that begin or end within a step to the full step, because its nodes run
+/// as one kernel.
 void ProgramCompiler::keep_together(const Step& step) {
   const auto begin = static_cast<int64_t>(step.node), end = static_cast<int64_t>(step.node + step.num_nodes);
   for (arena::Problem* problem : {&program_.problem, &program_.host_problem}) {
@@ -297,7 +298,8 @@ Location ProgramCompiler::weight_location(const PersistentBuffer& buffer) const 
   return {Location::In::weights, buffer.device_offset};
 }
 
-/// Returns an address that distinguishes memory written by programs, independent of where it is bound.
+/// Returns a number for a location, such that equal numbers mean the same memory; nullopt if programs do not
+/// write to that memory. It does not depend on the addresses that are bound.
 std::optional<int64_t> number_of(const Location& location) {
   switch (location.in) {
     case Location::In::arena:

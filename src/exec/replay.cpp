@@ -6,15 +6,16 @@
 
 #include "base/error.h"
 
-/// A discrete-event simulation. In each round, steps at the front of their queue start once their waits are
-/// over and, for a meeting, once its steps of all workers are ready. A step first takes its seconds, then
-/// moves its bytes at a rate from max-min fair sharing of the paths; the clock advances to the next end of
-/// either. A round costs O(active steps x paths) and ends one phase of a step or more.
+/// A discrete-event simulation. In each round, the first step of each queue starts if the steps that it waits
+/// for have ended and, for a meeting, if the steps of all workers in it are ready. A step first takes its
+/// seconds, and then moves its bytes at a rate that follows from max-min fair sharing of the paths. The clock
+/// then advances to the next time at which a step ends one of these two phases. A round costs O(active steps
+/// x paths) and ends at least one phase.
 namespace hearth::exec {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-/// Fraction of a step's bytes below which the rest is a rounding error.
+/// Fraction of a step's bytes below which the remaining bytes are considered a rounding error.
 constexpr double kNothing = 1e-12;
 
 /// A step that has begun.
@@ -106,7 +107,7 @@ class Simulator {
     });
   }
 
-  /// Ends all steps that are done; returns whether there were any.
+  /// Ends all steps that are done. Returns true if there were any.
   bool finish_ended_steps() {
     std::vector<RunningStep> on;
     for (const RunningStep& one : running_) {
@@ -130,8 +131,8 @@ class Simulator {
     --num_left_;
   }
 
-  /// Computes rates by progressive filling: raises all rates together until a path is saturated, fixes the
-  /// rates of its users there, and continues with the others.
+  /// Computes the rate of each step by progressive filling: raises all rates together until a path is
+  /// saturated, fixes the rates of the steps that use this path, and continues with the others.
   void share_paths() {
     std::vector<double> free(bytes_per_second_.begin(), bytes_per_second_.end());
     std::vector<RunningStep*> rising;
@@ -161,7 +162,7 @@ class Simulator {
     }
   }
 
-  /// Advances the clock to the next end of a step's seconds or bytes.
+  /// Advances the clock to the next time at which a step has no seconds or no bytes left.
   void advance() {
     double next_event = kNever;
     for (const RunningStep& one : running_) {
@@ -183,7 +184,7 @@ class Simulator {
   std::span<const std::vector<SimulatedStep>> workers_;
   std::span<const double> bytes_per_second_;
   std::vector<std::array<StepQueue, kNumQueues>> lines_;
-  std::map<int64_t, int> num_expected_;  ///< number of workers in each meeting
+  std::map<int64_t, int> num_expected_;  ///< for each meeting, the number of workers that take part
   std::vector<RunningStep> running_;
   size_t num_left_ = 0;
   double now_ = 0;

@@ -5,15 +5,15 @@
 #include <functional>
 
 /// Steps are visited in program order. A step conflicts with an earlier step of another queue if both access
-/// the same bytes and one of them writes. It must wait for the latest conflicting step of each queue, because
-/// queues run in order, unless an earlier wait implies that: each step has a vector clock that tells up to
-/// which step every queue is known to be done when it ends. The cost is quadratic in steps at worst; clocks
-/// end the search early.
+/// the same bytes and at least one of them writes. Because queues run in order, it is enough to wait for the
+/// latest conflicting step of each queue, unless an earlier wait implies that this step is done. To detect
+/// this, each step has a vector clock: for every queue, the last step known to be done when this step ends.
+/// The worst case is quadratic in the number of steps; the clocks end most searches early.
 namespace hearth::exec {
 namespace {
 
-/// For each queue, the number of steps (of all queues) below which its steps are known to be done: a vector
-/// clock.
+/// Vector clock. Entry q is an index in program order: all steps of queue q with a lower index are known to
+/// be done.
 using Clock = std::array<size_t, kNumQueues>;
 
 void merge(Clock& clock, const Clock& other) {
@@ -52,8 +52,8 @@ class Finder {
   }
 
  private:
-  /// Returns the latest step of every other queue that is `wanted` and not known to be done, and merges their
-  /// clocks into `clock`.
+  /// Returns the latest step of each other queue that is `wanted` and not known to be done, without steps
+  /// that another returned step implies. Merges their clocks into `clock`.
   template <typename Wanted>
   std::vector<size_t> take(Clock& clock, size_t own, Wanted wanted) const {
     std::vector<size_t> found;
@@ -66,7 +66,8 @@ class Finder {
         break;
       }
     }
-    // Later steps first: waiting for a later step can make an earlier wait redundant, never the reverse.
+    // Sorted by index in descending order: waiting for a later step can make the wait for an earlier one
+    // redundant, but not vice versa.
     std::ranges::sort(found, std::greater<>());
     std::vector<size_t> needed;
     for (const size_t step : found) {
@@ -78,7 +79,7 @@ class Finder {
   }
 
   std::span<const QueuedStep> steps_;
-  std::vector<Clock> clocks_;  ///< clock of each step at its end
+  std::vector<Clock> clocks_;  ///< for each step, the clock at its end
   std::array<Clock, kNumQueues> now_ = {};
   std::array<std::vector<size_t>, kNumQueues> of_queue_;
 };

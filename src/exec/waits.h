@@ -7,17 +7,18 @@
 
 namespace hearth::exec {
 
-/// Queues of a program; each runs in order and concurrently with the others. CPU programs use compute and
-/// exchange.
+/// Queues of a program. Each queue runs its steps in order, concurrently with the other queues. CPU programs
+/// use only compute and exchange.
 enum class Queue : uint8_t {
   compute,
   in,        ///< copies from host memory
   out,       ///< copies to host memory
-  exchange,  ///< collectives and other exchange with workers
+  exchange,  ///< collectives and other communication between workers
 };
 inline constexpr size_t kNumQueues = 4;
 
-/// Bytes that a step reads or writes, in any address space that distinguishes memory.
+/// A range of bytes that a step reads or writes, in an address space in which different memory has different
+/// addresses.
 struct Access {
   int64_t begin = 0;
   int64_t num_bytes = 0;
@@ -34,12 +35,13 @@ struct QueuedStep {
 struct Waits {
   /// For each step, the earlier steps of other queues that it must wait for.
   std::vector<std::vector<size_t>> before;
-  /// Steps that Queue::compute must wait for at the end, so that every step is done.
+  /// Steps that the compute queue must wait for at the end of a run, so that then all steps are done.
   std::vector<size_t> at_end;
 };
 
-/// Returns the minimal waits under which steps that access the same bytes, at least one of them writing, run
-/// in the given order. Waits implied by others are omitted (vector clocks: Fidge 1988, Mattern 1989).
+/// Returns a minimal set of waits under which steps that access the same bytes, at least one of them writing,
+/// run in the given order. Waits that follow from others are omitted (vector clocks: Fidge 1988, Mattern
+/// 1989).
 Waits find_waits(std::span<const QueuedStep> steps);
 
 }  // namespace hearth::exec

@@ -9,22 +9,22 @@
 
 namespace hearth::exec {
 
-/// Memory for programs that run one at a time on a GPU: arena and staging on the GPU, and page-locked host
-/// memory for offloaded activations.
+/// Memory for programs that run on a GPU one at a time: arena and staging buffer on the GPU, and page-locked
+/// host memory for offloaded activations.
 class ProgramMemory {
  public:
-  /// Bytes required by the largest program.
+  /// Max number of bytes that any of the programs needs.
   struct Requirements {
     int64_t arena_bytes = 0;
-    int64_t staging_bytes = 0;  ///< size of one half of the double buffer
+    int64_t staging_bytes = 0;  ///< size of one half of the double-buffered inputs
     int64_t host_bytes = 0;
-    /// Grows to the requirements of the program.
+    /// Raises the requirements to those of the program.
     void cover(const Program& program);
-    /// Returns the bytes to allocate on the GPU: arena, staging and slack.
+    /// Returns the bytes to allocate on the GPU: arena, both halves of the staging buffer, and slack.
     int64_t gpu_bytes() const;
   };
-  /// Puts arena and staging into `memory`, which has Requirements::gpu_bytes(); if null, allocates that
-  /// memory.
+  /// Uses `memory`, which has Requirements::gpu_bytes() bytes on the GPU, for arena and staging buffer. If it
+  /// is null, allocates that memory.
   ProgramMemory(gpu::Device& device, const Requirements& needs, std::byte* memory = nullptr);
 
  private:
@@ -35,36 +35,38 @@ class ProgramMemory {
   Staging staging_;
 };
 
-/// An open GPU and the memory that an engine's programs share on it, in one allocation.
+/// An open GPU, with one allocation for the memory that all programs of an engine share.
 class Gpu {
  public:
-  /// Opens the GPU; throws UserError if there is none of that name, see choose_gpu.
+  /// Opens the GPU that choose_gpu() selects. Throws UserError if there is none.
   explicit Gpu(const GpuRequest& request);
 
-  /// Bytes after all memory that a kernel may read out of bounds: vendors' BLAS libraries read past the end
-  /// of thin operands (ROCm issues 6413, 6600, 6647).
+  /// Slack after all memory that a kernel may read past its end: the vendors' BLAS libraries read beyond thin
+  /// operands (ROCm issues 6413, 6600, 6647).
   static constexpr int64_t kSlackBytes = 64 << 10;
 
-  /// Returns the bytes that allocate() takes from the GPU.
+  /// Returns the number of bytes that allocate() allocates on the GPU.
   static int64_t needed_bytes(const PersistentLayout& layout, const ProgramMemory::Requirements& needs);
-  /// Returns the free bytes less the reserve. A GPU that shares the processor's memory is also limited by the
-  /// available host memory, less the `host_bytes` that the host is about to take.
+  /// Returns the free bytes minus the reserve. For a GPU that shares the processor's memory, at most the
+  /// available host memory minus `host_bytes`, which the host will allocate.
   int64_t usable_bytes(int64_t host_bytes) const;
-  /// Allocates memory for a complete layout. `image` is the layout's copy in host memory; it must outlive the
-  /// programs and be page-locked if the layout has buffers that stay on the host. Throws DeviceError.
+  /// Allocates the GPU's memory for a complete layout. `image`: the copy of the weights and states in host
+  /// memory; must outlive the programs, and be page-locked if some of them stay in host memory. Throws
+  /// DeviceError.
   void allocate(const PersistentLayout& layout, std::byte* image, const ProgramMemory::Requirements& needs);
-  /// Returns the memory and streams of the engine's programs.
+  /// Returns the memory and streams that the engine's programs share.
   Bindings places() { return bindings_in(*program_memory_); }
-  /// Returns the memory and streams of a program that needs a separate room, to run alongside the others.
+  /// Returns bindings for a program that runs alongside the others and therefore uses separate memory.
   Bindings bindings_in(ProgramMemory& room);
 
-  /// Copies the persistent buffers of the image to the GPU, and waits.
+  /// Copies the persistent buffers (weights, states) from the host image to the GPU, and waits.
   void upload();
-  /// Copies the persistent buffers back to the image, and waits.
+  /// Copies the persistent buffers back to the host image, and waits.
   void download();
-  /// Queues a copy of the first bytes of a weight or state to page-locked host memory; valid after wait().
+  /// Queues a copy of the first `num_bytes` bytes of a weight or state to page-locked host memory, which is
+  /// complete after wait().
   void read(const PersistentBuffer& buffer, void* host, int64_t num_bytes);
-  /// Waits until the compute queue is done. Throws DeviceError.
+  /// Waits until all work in the compute queue is done. Throws DeviceError.
   void wait() { compute().synchronize(); }
   gpu::Device& device() { return device_; }
   const Recorder& recorder() const { return recorder_; }

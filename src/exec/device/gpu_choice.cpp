@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kGpu = "gpu", kEmulated = "emulated", kHip = "HIP", kCuda = "CUDA";
 
-/// Returns the text after "gpu:" or "emulated:"; empty for the word alone, nullopt for other devices.
+/// Returns the part after "gpu:" or "emulated:"; empty for "gpu" and "emulated"; nullopt for other devices.
 std::optional<std::string_view> selector_of(std::string_view device) {
   for (const std::string_view kind : {kGpu, kEmulated}) {
     if (device == kind) return "";
@@ -76,7 +76,7 @@ std::string described(std::span<const gpu::DeviceInfo> gpus) {
              advice);
 }
 
-/// Returns the index of the GPU with that number among the discrete ones.
+/// Returns the index in `gpus` of discrete GPU number `number`; throws UserError if there are not enough.
 size_t counted(const std::string& device, int number, std::span<const gpu::DeviceInfo> gpus) {
   int num_passed = 0;
   for (size_t i = 0; i < gpus.size(); ++i) {
@@ -102,7 +102,7 @@ size_t named(const std::string& device, std::string_view selector, std::span<con
              device.substr(0, device.find(':')), gpus[0].pci_address);
 }
 
-/// Returns the number of a CUDA architecture: 86 for sm_86.
+/// Returns the number in the name of a CUDA architecture: 86 for sm_86.
 int cuda_number(std::string_view architecture) {
   return number_of(architecture.substr(architecture.find('_') + 1)).value_or(0);
 }
@@ -155,7 +155,7 @@ const gpu::Driver& driver_of(const std::string& device) {
   try {
     return *find_gpu(device).driver;
   } catch (const UserError&) {
-    // The error is reported when the GPU is opened.
+    // Ignored here: the error is reported when the GPU is opened.
   }
   const gpu::Driver* const own = gpu::vendor_driver();
   return own == nullptr ? gpu::emulator() : *own;

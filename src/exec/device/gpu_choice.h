@@ -12,31 +12,33 @@ namespace hearth::exec {
 
 /// A GPU as requested by a recipe.
 struct GpuRequest {
-  /// "gpu" (the first discrete one), "gpu:1" (by index), "gpu:0000:03:00.0" (by PCI address); likewise
-  /// "emulated".
+  /// "gpu" (the first discrete GPU), "gpu:1" (by index), "gpu:0000:03:00.0" (by PCI address); "emulated"
+  /// alike.
   std::string device = "gpu";
-  /// Index among the discrete GPUs, if `device` names none.
+  /// Index among the discrete GPUs; used if `device` is "gpu" or "emulated" without index or address.
   int number = 0;
-  /// Bytes to leave free, for example for the desktop.
+  /// Bytes of GPU memory to leave free, for example for the desktop.
   int64_t reserve_bytes = 0;
   RecordMode record = RecordMode::automatic;
 };
 
 /// True if the text has one of the forms of GpuRequest::device.
 bool names_gpu(std::string_view device);
-/// True if kernels for `architectures` ("gfx1030 gfx1100") run on architecture `gpu`: AMD kernels on exactly
-/// theirs, NVIDIA kernels also on every later one.
+/// True if kernels compiled for `architectures` ("gfx1030 gfx1100") run on a GPU of architecture `gpu`. AMD
+/// kernels run on the same architecture only, NVIDIA kernels on the same and all later ones.
 bool has_kernels_for(std::string_view architectures, std::string_view gpu);
 
-/// Lists the GPUs of "gpu" or "emulated". Throws UserError if the emulator is missing.
+/// Lists the vendors' GPUs for "gpu", the emulated ones for "emulated". Throws UserError if the emulator is
+/// missing.
 std::vector<gpu::DeviceInfo> list_gpus(std::string_view device);
 /// Returns the GPU selected by `device` and `number`. Throws UserError with advice if there is none, or if
 /// this build has no kernels for it.
 gpu::DeviceInfo find_gpu(const std::string& device, int number = 0);
-/// Returns the index in `gpus` of the GPU selected by `device` and `number`; errors as for find_gpu.
+/// Returns the index in `gpus` of the GPU selected by `device` and `number`. Throws the same errors as
+/// find_gpu.
 size_t choose_gpu(const std::string& device, std::span<const gpu::DeviceInfo> gpus,
                   std::span<const gpu::Runtime> runtimes, int number = 0);
-/// Returns the driver whose kernels a program for that device is compiled from, even if the machine has no
+/// Returns the driver whose kernels are used to compile programs for that device, even if the machine has no
 /// such GPU.
 const gpu::Driver& driver_of(const std::string& device);
 /// Returns the runtime of the GPU; it must be in `runtimes`.
@@ -44,7 +46,8 @@ const gpu::Runtime& runtime_of(const gpu::DeviceInfo& gpu, std::span<const gpu::
 /// Returns the command that builds the runtime's module for that architecture.
 std::string build_command(const gpu::Runtime& runtime, std::string_view architecture);
 
-/// Returns a warning if HSA_OVERRIDE_GFX_VERSION (null: not set) is set for an AMD GPU; otherwise empty.
+/// Returns a warning for an AMD GPU if HSA_OVERRIDE_GFX_VERSION is set; otherwise an empty string. `version`:
+/// value of the variable; null: not set.
 std::string override_warning(const char* version);
 
 }  // namespace hearth::exec

@@ -6,7 +6,8 @@
 namespace hearth::exec {
 namespace {
 
-/// Offsets in the scratch memory of inputs, outputs (in-place outputs use their input's) and workspace.
+/// Offsets in the scratch memory of inputs, outputs and workspace. An output that overwrites an input has
+/// that input's offset.
 struct Layout {
   std::vector<int64_t> in_bytes, in_offsets, out_bytes, out_offsets;
   int64_t workspace = 0, total = 0;

@@ -10,7 +10,7 @@ namespace hearth::exec {
 /// Host scratch memory shared by a program's host kernels, which run one at a time.
 class HostScratch {
  public:
-  /// Grows the memory if needed; the address may change with each call.
+  /// Enlarges the memory to at least `num_bytes`. Each call may change the address.
   void reserve(size_t num_bytes) {
     if (lines_.size() * sizeof(Line) < num_bytes) lines_.resize(num_bytes / sizeof(Line) + 1);
   }
@@ -23,8 +23,8 @@ class HostScratch {
   std::vector<Line> lines_ = std::vector<Line>(1);
 };
 
-/// Wraps the op's CPU kernel for a GPU program: copies inputs to the host, computes there, and copies outputs
-/// back, synchronizing the stream each time. Correct but slow.
+/// Wraps the op's CPU kernel as a kernel of a GPU program: copies the inputs to the host, computes there, and
+/// copies the outputs back. Slow, because it waits for the stream before and after computing.
 ir::Kernel host_kernel(const ir::OpDef& op, const ir::NodeView& view, std::shared_ptr<HostScratch> scratch);
 
 }  // namespace hearth::exec

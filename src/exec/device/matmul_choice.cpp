@@ -19,9 +19,10 @@
 namespace hearth::exec {
 namespace {
 
-/// Prefix of a stored value, followed by the id of the process that measures.
+/// Prefix of the value stored for a library while it is being measured. The id of the measuring process
+/// follows.
 constexpr std::string_view kMeasuringPrefix = "trying ";
-/// Number of rows of a result that are compared.
+/// Number of rows of the result that are compared with those of the default variant.
 constexpr int64_t kComparedRows = 128;
 
 std::string key_of(const ir::NodeView& node) {
@@ -38,7 +39,7 @@ std::unique_ptr<gpu::Memory> draw(gpu::Device& device, gpu::Stream& stream, cons
   return memory;
 }
 
-/// Reads kComparedRows rows of a matrix, spread over it.
+/// Reads kComparedRows rows of a matrix on the GPU, evenly distributed over all rows.
 std::vector<float> read(gpu::Stream& stream, const std::byte* from, const ir::Type& type) {
   const std::vector<int64_t> rows = spread(type.shape[0], kComparedRows);
   const int64_t width = type.shape[1], row_bytes = width * dtype_bytes(type.dtype);
@@ -53,7 +54,7 @@ std::vector<float> read(gpu::Stream& stream, const std::byte* from, const ir::Ty
   return values;
 }
 
-/// Prepares the matmul without bias and other fused inputs, with the given kernel variant.
+/// Prepares a kernel variant of the matmul alone, without bias and other fused inputs.
 ir::Kernel kernel_of(const gpu::Driver& driver, const ir::NodeView& node, std::string_view way) {
   ir::Attrs attrs = node.attrs;
   attrs.set("way", std::string(way));
@@ -63,8 +64,8 @@ ir::Kernel kernel_of(const gpu::Driver& driver, const ir::NodeView& node, std::s
 
 }  // namespace
 
-/// While it exists, the file records that this process is measuring the library, so that a crash is detected
-/// at the next start.
+/// While this object exists, the file contains the note that this process is measuring the library. If the
+/// process crashes, the next start finds the note and disables the library.
 class MatmulChoice::Attempt {
  public:
   explicit Attempt(MatmulChoice& choice) : choice_(choice) {
@@ -115,7 +116,7 @@ gpu::Device& MatmulChoice::device() {
   return *device_;
 }
 
-/// Returns the name of the fastest variant; empty if there is only one.
+/// Returns the name of the fastest kernel variant; empty if there is only one variant.
 std::string MatmulChoice::winner(const ir::NodeView& node) {
   const Variants ways = gpu_.driver->find_kernel(ops::matmul.name)->ways(node, !library_.empty());
   if (ways.size() < 2) return "";

@@ -10,22 +10,23 @@
 
 namespace hearth::exec {
 
-/// Autotunes matmuls on a GPU: chooses between the vendor's BLAS and Hearth's kernels, and among their
-/// variants. Every variant that a node allows is run on random numbers, once per GPU, driver, library, shape
-/// and dtype; the fastest one that agrees with the default variant is cached in a file. Measuring happens
-/// before training only; matmuls that exceed the time limit use the default variant until a later run
-/// measures them. A library that crashed the process while it was measured is not used again.
+/// Autotunes matmuls on a GPU: chooses between the vendor's BLAS and the variants of Hearth's kernels. Every
+/// variant that is valid for a node is timed on random numbers, once per GPU, driver, library, shape and
+/// dtype. The fastest variant whose result agrees with the default variant is cached in a file. Timing
+/// happens before training only. Matmuls for which no time is left use the default variant until a later run
+/// measures them. A library that crashed the process during measurement is disabled in later runs.
 class MatmulChoice {
  public:
-  /// `file` empty: results are kept in this object only. `max_seconds` limits the total time of measuring.
+  /// `file`: the cache; if empty, results are kept in this object only. `max_seconds`: limit of the total
+  /// measuring time.
   MatmulChoice(gpu::DeviceInfo gpu, const fs::path& file, double max_seconds = 60);
 
-  /// Writes the chosen variant into the attribute `way` of nodes that have GpuKernel::matmuls. Throws
+  /// Sets the attribute `way` of nodes that have GpuKernel::matmuls to the fastest kernel variants. Throws
   /// DeviceError.
   void choose(ir::Graph& graph);
   /// Number of matmuls measured by this object.
   int num_autotuned() const { return num_autotuned_; }
-  /// Sentences on variants that failed, disagreed or were not measured.
+  /// Messages about variants that failed, disagreed with the default or were not measured.
   const std::vector<std::string>& dropped() const { return dropped_; }
 
  private:
@@ -38,7 +39,7 @@ class MatmulChoice {
 
   gpu::DeviceInfo gpu_;
   std::string gpu_name_;
-  std::string library_;                  ///< name and version of the BLAS; empty: not used
+  std::string library_;                  ///< name and version of the BLAS library; empty if it is not used
   std::unique_ptr<gpu::Device> device_;  ///< open while a graph's matmuls are autotuned
   gpu::WinnerFile file_;
   std::map<std::string, std::string> winners_;

@@ -7,7 +7,7 @@
 
 namespace hearth::exec {
 
-/// Recording mode and state shared by an engine's programs.
+/// Whether an engine's programs are recorded and replayed on the GPU.
 struct Recorder {
   RecordMode when = RecordMode::automatic;
   std::string fault;  ///< reason why recording is off; empty if it is on

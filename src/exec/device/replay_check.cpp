@@ -16,8 +16,9 @@ using ir::ValueId;
 using In = Location::In;
 
 constexpr int64_t kPieceBytes = int64_t{4} << 20;
-/// Fill byte of the arena before each run: NaN in every floating dtype, and an invalid but harmless length or
-/// index. The output of a kernel that is missing from the recording must not be present from the run before.
+/// Byte with which the arena is filled before each run: NaN in every floating dtype, and an invalid but
+/// harmless value for lengths and indices. If a kernel is missing from the recording, its output therefore
+/// differs, instead of being left over from the previous run.
 constexpr int kFillByte = 0xFF;
 
 size_t index(ValueId id) { return static_cast<size_t>(id); }
@@ -61,7 +62,7 @@ void ReplayCheck::add(ValueId id, bool is_kept) {
   results_.push_back(std::move(result));
 }
 
-/// Returns the address of a weight or state in the host's image.
+/// Returns the address of a weight or state in the host image, given its GPU address.
 std::byte* ReplayCheck::image_of(const std::byte* at) const {
   const int64_t offset = at - bindings_.persistent;
   for (const DevicePiece& piece : bindings_.pieces) {

@@ -11,28 +11,30 @@
 
 namespace hearth::exec {
 
-/// Compares two runs of a program from the same weights, states and inputs, bit for bit: first queued kernel
-/// by kernel, then replayed from a recording. This detects kernels that a runtime drops from, or reorders in,
-/// its recording. In between, the persistent buffers that the program changes are saved on the host: the
-/// GPU's part in the image of the weights, which is stale while programs run. Outputs are compared by hash.
-/// The GPU must be idle whenever a function other than meet() is called.
+/// Compares two runs of a program, from the same weights, states and inputs, bit for bit: the first launches
+/// kernel by kernel, the second replays a recording. This detects kernels that a runtime omits from its
+/// recording or runs in another order. Between the runs, the persistent buffers that the program changes are
+/// restored. They are saved on the host; those on the GPU in the host image of the weights, which is not used
+/// while programs run. Outputs are compared by hash. The GPU must be idle when a function other than
+/// run_collective_once() is called.
 class ReplayCheck {
  public:
   /// `addresses` has the address of each value of the program.
   ReplayCheck(const Program& program, const Bindings& places, std::span<std::byte* const> addresses);
 
-  /// Returns the bytes of host memory that the check takes.
+  /// Returns the number of bytes of host memory that the check needs.
   int64_t needed_bytes() const;
-  /// Saves the buffers that the program will change, and fills its arena with NaN.
+  /// Saves the persistent buffers that the program will change, and fills its arena with NaN.
   void save();
-  /// Restores the state after save().
+  /// Restores the buffers saved by save(), and fills the arena with NaN again.
   void restore();
-  /// Stores the hashes of a run's results.
+  /// Stores the hashes of all results of the first run.
   void store_result_hashes();
-  /// Describes the first difference from the stored results, as the end of a sentence; empty if there is
-  /// none.
+  /// Describes the first result that differs from the first run, as the end of a sentence; empty if none
+  /// does.
   std::string difference();
-  /// Replaces a collective: the first run executes it and stores its results, later runs receive these.
+  /// Called in place of a collective, which other workers take part in only once: the first call runs it and
+  /// stores its results; later calls return the stored results.
   void run_collective_once(const Step& step, const ir::KernelArgs& args) noexcept;
 
  private:
@@ -42,7 +44,7 @@ class ReplayCheck {
     std::byte* at = nullptr;
     int64_t num_bytes = 0;
     bool on_gpu = false;
-    /// true for persistent buffers, which a run reads and must be restored before the next one
+    /// True for persistent buffers: a run reads them, so they are restored before the next run.
     bool is_kept = false;
     std::byte* saved = nullptr;
     uint64_t hash = 0;
@@ -50,7 +52,7 @@ class ReplayCheck {
   struct Collective {
     /// True once the collective has run.
     bool is_made = false;
-    uint64_t sent = 0;  ///< hash of its inputs
+    uint64_t sent = 0;  ///< hash of the inputs of the first call
     std::vector<std::vector<std::byte>> received;
   };
 
@@ -66,11 +68,11 @@ class ReplayCheck {
   gpu::Stream& stream_;
   std::vector<Result> results_;
   Region saved_on_host_;
-  int64_t host_bytes_ = 0;        ///< bytes of saved results in saved_on_host_
-  int64_t collective_bytes_ = 0;  ///< bytes of the stored results of collectives
+  int64_t host_bytes_ = 0;        ///< total size of the results that are saved in saved_on_host_
+  int64_t collective_bytes_ = 0;  ///< total size of the stored results of collectives
   std::vector<std::byte> piece_;
   std::map<const Step*, Collective> collectives_;
-  std::string different_collective_;  ///< name of the first collective whose inputs differed
+  std::string different_collective_;  ///< name of the first collective whose inputs differed between the runs
 };
 
 }  // namespace hearth::exec

@@ -22,11 +22,11 @@
 namespace hearth::exec {
 namespace {
 
-/// Base timeout of a node; the time by the cost model is added.
+/// Timeout for running a node alone, in addition to the time that the cost model allows.
 constexpr double kDeadlineSeconds = 10;
 constexpr std::string_view kRight = "right", kWrong = "wrong", kTrying = "trying", kUntested = "untried",
                            kOpen = "open";
-/// Attribute that selects one of an op's kernel variants; empty: the default.
+/// Name of the attribute that selects a kernel variant of an op; an empty value selects the default.
 constexpr std::string_view kVariant = "way";
 
 std::vector<std::string_view> dtypes_of(std::span<const ir::Type> types) {
@@ -35,8 +35,8 @@ std::vector<std::string_view> dtypes_of(std::span<const ir::Type> types) {
     names.push_back(type.dtype == DType::boolean ? "none" : dtype_name(type.dtype));
   return names;
 }
-/// Returns the dtypes that identify a kernel: omitted trailing inputs are dropped, and repeated inputs count
-/// once.
+/// Returns the input dtypes that identify a kernel: without absent inputs at the end, and with equal adjacent
+/// dtypes of a variable number of inputs listed once.
 std::vector<std::string_view> input_dtypes(const ir::OpDef& op, std::span<const ir::Type> types) {
   std::vector<std::string_view> names = dtypes_of(types);
   while (!names.empty() && names.back() == "none") names.pop_back();
@@ -66,20 +66,21 @@ std::string text_of(const ir::Attr& attr) {
       attr);
 }
 
-/// Returns the modification time of a file; 0 if unknown.
+/// Returns the modification time of a file as a number; 0 if unknown.
 int64_t time_of(const fs::path& file) {
   std::error_code ignored;
   const auto time = fs::last_write_time(file, ignored);
   return ignored ? 0 : static_cast<int64_t>(time.time_since_epoch().count());
 }
-/// Returns the build times of the program and of the module that contains its kernels.
+/// Identifies the build by the modification times of the program and of the module that contains its GPU
+/// kernels.
 std::string time_of_build(const gpu::Driver& driver) {
   const auto kernel = reinterpret_cast<const void*>(driver.find_kernel("matmul")->one);
   return fmt::format("{}|{}", time_of("/proc/self/exe"), time_of(file_of(kernel)));
 }
 
-/// Returns the sample with the kernel variant of `like` and, if `retyped`, with the floating dtypes of
-/// `like`.
+/// Returns the sample with the kernel variant of the node `like` and, if `retyped`, also with its floating
+/// dtypes.
 ir::Sample typed_like(ir::Sample sample, const ir::NodeView& like, bool retyped) {
   if (like.attrs.contains(kVariant)) sample.attrs.set(kVariant, like.attrs.text(kVariant));
   for (size_t i = 0; retyped && i < std::min(sample.in.size(), like.in.size()); ++i) {
@@ -89,7 +90,7 @@ ir::Sample typed_like(ir::Sample sample, const ir::NodeView& like, bool retyped)
   return sample;
 }
 
-/// Returns the kernel name of a sample's node; empty if the op rejects the sample.
+/// Returns the kernel_name of the sample's node; empty if the op rejects the sample.
 std::string name_of_sample(const ir::OpDef& op, const ir::Sample& sample) {
   std::vector<ir::Type> in;
   for (const ir::SampleInput& input : sample.in) {
@@ -101,8 +102,8 @@ std::string name_of_sample(const ir::OpDef& op, const ir::Sample& sample) {
   return kernel_name(op, ir::NodeView{.attrs = sample.attrs, .in = in, .out = inferred.out});
 }
 
-/// Returns the op's samples with the dtypes of a node; if there are none, its other samples converted to
-/// these dtypes.
+/// Returns the op's samples whose kernel_name is that of the node. If there are none, converts the samples to
+/// the node's dtypes.
 std::vector<ir::Sample> samples_like(const ir::OpDef& op, const ir::NodeView& view) {
   std::vector<ir::Sample> found;
   if (op.samples == nullptr) return found;
@@ -134,7 +135,7 @@ std::string node_name(const ir::OpDef& op, const ir::NodeView& view) {
   return name;
 }
 
-/// Returns the timeout in seconds for running the node alone.
+/// Returns the timeout in seconds for running the node on the GPU.
 double deadline_of(const ir::OpDef& op, const ir::NodeView& view) {
   ir::Graph graph;
   std::vector<ir::ValueId> in;
@@ -144,7 +145,7 @@ double deadline_of(const ir::OpDef& op, const ir::NodeView& view) {
   return kDeadlineSeconds + allowed_seconds(cost::seconds_of(graph, graph.nodes[0], cost::default_gpu()));
 }
 
-/// The GPU, open while kernels are tested.
+/// The GPU, kept open while kernels are tested.
 class SelfTest::Session {
  public:
   explicit Session(const gpu::DeviceInfo& gpu) : device_(gpu), stream_(device_) {}
@@ -259,7 +260,7 @@ void SelfTest::note(std::string_view verdict, const std::string& kernel, std::st
 void SelfTest::cover(ir::Graph& graph) {
   if (options_.when == SelfTestMode::never) return;
   for (ir::Node& node : graph.nodes) {
-    // Ops that copy between memories need more than the GPU's memory.
+    // Ops that copy between device and host memory cannot be tested with GPU memory alone.
     if (!node.op->gpu || node.op->transfer != ir::Transfer::none) continue;
     if (cover_node(graph, node) || !node.attrs.contains(kVariant)) continue;
     node.attrs.set(kVariant, std::string());
@@ -268,7 +269,7 @@ void SelfTest::cover(ir::Graph& graph) {
   session_.reset();
 }
 
-/// Tests the node's kernel unless its result is known; returns whether it may be used.
+/// Tests the node's kernel, unless the result is known. Returns true if the kernel may be used.
 bool SelfTest::cover_node(const ir::Graph& graph, const ir::Node& node) {
   const ir::NodeTypes types(graph, node);
   const ir::NodeView view = types.view(node);
@@ -284,7 +285,8 @@ bool SelfTest::cover_node(const ir::Graph& graph, const ir::Node& node) {
          }) != Verdict::wrong;
 }
 
-/// Returns the stored result of a test, or runs the test.
+/// Returns the known result of the test with this name; if there is none, runs the test and stores its
+/// result.
 SelfTest::Verdict SelfTest::verdict_on(const std::string& name, FunctionRef<Found()> trial) {
   const auto known = verdicts_.find(name);
   if (known == verdicts_.end()) {
@@ -320,7 +322,8 @@ SelfTest::Found SelfTest::test_samples(const ir::OpDef& op, const ir::NodeView& 
   return found;
 }
 
-/// Tests a node at its real size. Untested if the node does not fit the GPU: allocation reports that later.
+/// Tests a node at its real size. Returns "untried" if the node does not fit into GPU memory; the allocation
+/// for training then reports it.
 SelfTest::Found SelfTest::test_node(const ir::OpDef& op, const ir::NodeView& view) {
   const std::optional<NodeTest> trial = node_test_of(op, view);
   if (!trial) return {};

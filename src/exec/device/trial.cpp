@@ -30,12 +30,12 @@ using namespace ops;  // Excerpts follow the definitions of single ops.
 
 using Indices = std::vector<int64_t>;
 
-/// Number of rows and of columns of a product in an excerpt.
+/// Number of rows, and of columns, of a product that an excerpt includes.
 constexpr int64_t kFew = 24;
 constexpr int64_t kFewRows = 16, kManyElements = 4096;
-/// Max multiplications of an excerpt: less than a second on the host.
+/// Max number of multiplications of an excerpt, which take less than a second on the host.
 constexpr int64_t kMaxWork = 200'000'000;
-/// Max elements of an excerpt's inputs and outputs.
+/// Max number of elements of an excerpt's inputs and outputs together.
 constexpr int64_t kMaxElements = 20'000'000;
 
 Indices run(int64_t first, int64_t count) {
@@ -45,7 +45,7 @@ Indices run(int64_t first, int64_t count) {
 }
 Indices all(int64_t size) { return run(0, size); }
 
-/// Returns the elements of `whole` whose indices are chosen on every axis.
+/// Returns the elements of a tensor of shape `whole` whose index on each axis is in that axis' list.
 Part part_of(const Shape& whole, const std::vector<Indices>& axes) {
   HEARTH_CHECK(std::ssize(axes) == whole.rank());
   Indices shape, at = {0};
@@ -61,7 +61,7 @@ Part part_of(const Shape& whole, const std::vector<Indices>& axes) {
   return {.shape = Shape(std::span(shape)), .at = std::move(at)};
 }
 Part whole(const Shape& shape) { return {.shape = shape, .at = all(shape.num_elements())}; }
-/// Returns the chosen indices of the first axis.
+/// Returns the part that consists of the given rows (indices of the first axis).
 Part rows_of(const Shape& shape, const Indices& rows) {
   std::vector<Indices> axes = {rows};
   for (int axis = 1; axis < shape.rank(); ++axis) axes.push_back(all(shape[axis]));
@@ -98,11 +98,13 @@ std::optional<NodeTest> try_matmul(const NodeView& node) {
   return trial;
 }
 
-/// Number of elements of a quantized matrix after which blocks and their scales start again.
+/// A quantized matrix consists of blocks of this many elements, which have separate scales: an excerpt begins
+/// at a multiple.
 constexpr int64_t kQuantizedBlock = 64 * 256;
 
-/// Tests a quantized matmul on an excerpt. x W^T: the last rows of W that form complete quantization blocks.
-/// x W sums over all rows of W: the test uses a smaller W, of as many rows as the host computes in time.
+/// Tests a quantized matmul. For x W^T the excerpt has the last rows of W that form complete quantization
+/// blocks. x W sums over all rows of W, so the node is tested with a smaller W, of as many rows as the host
+/// can compute in time.
 std::optional<NodeTest> try_quantized(const NodeView& node) {
   NodeTest trial = test_like(node);
   const Quantization kind = quantization_from_name(node.attrs.text("format"));
@@ -134,7 +136,8 @@ std::optional<NodeTest> try_quantized(const NodeView& node) {
   return trial;
 }
 
-/// For ops whose output rows depend on the same rows of the inputs `rowed` and on all of the others.
+/// Tests an op each of whose output rows depends on the same row of the inputs with indices `rowed`, and on
+/// all of the other inputs.
 template <size_t... rowed>
 std::optional<NodeTest> try_rows(const NodeView& node) {
   NodeTest trial = test_like(node);
@@ -164,14 +167,14 @@ std::optional<NodeTest> try_cross_entropy(const NodeView& node) {
   return trial;
 }
 
-/// Returns a scale of the inputs under which logits, sums of `width` products, are around 1, so that their
+/// Returns a scale of the inputs for which logits (sums of `width` products) have magnitude 1, so that their
 /// exponentials are finite.
 float scale_of_logits(int64_t width) {
   const double usual = kDrawnProduct * std::sqrt(static_cast<double>(width));
   return std::ldexp(1.0F, -std::max(0, std::ilogb(usual)));
 }
 
-/// Tests over fewer words if the vocabulary is large.
+/// Tests the LM head with fewer words if the vocabulary is too large for the host.
 std::optional<NodeTest> try_head(const NodeView& node) {
   NodeTest shorter = test_like(node);
   const Shape& weight = node.in_type(HeadIn::weight).shape;
@@ -184,7 +187,8 @@ std::optional<NodeTest> try_head(const NodeView& node) {
   return trial;
 }
 
-/// Every row contributes to every element of the weight's gradient, so rows and words are both few.
+/// Tests the gradient of the LM head with few rows and few words, because each element of the weight's
+/// gradient depends on every row.
 std::optional<NodeTest> try_head_gradient(const NodeView& node, std::initializer_list<size_t> of_rows) {
   NodeTest trial = test_like(node);
   const Shape& x = node.in_type(HeadIn::x).shape;
@@ -206,9 +210,9 @@ std::optional<NodeTest> try_head_train(const NodeView& node) {
   return try_head_gradient(node, {HeadIn::labels});
 }
 
-/// The excerpt is one group of heads of one sample. With causal attention the first queries depend on the
-/// first keys alone; otherwise, and for gradients, the test is shortened to as many rows as the host can
-/// compute.
+/// Tests attention on an excerpt of one group of heads of one sample. With causal attention, the first
+/// queries depend on the first keys only. Otherwise, and for gradients, the node is tested with shorter
+/// sequences that the host can compute.
 template <bool is_gradient>
 std::optional<NodeTest> try_attention(const NodeView& node) {
   NodeTest trial = test_like(node);
@@ -221,7 +225,8 @@ std::optional<NodeTest> try_attention(const NodeView& node) {
   const bool is_shorter = is_gradient || node.attrs.integer_or("causal", 1) == 0;
   const int64_t ran_time = is_shorter ? time : own_time;
   const Indices rows = run((batch - 1) * ran_time, time);
-  // Selects the last group's columns of values that have a width.
+  // Shortens the sequences of a value. Returns the part of it that is in the excerpt: for values with
+  // columns, those of the last group of heads.
   const auto shorten = [&](Type& type) {
     if (type.dtype == DType::boolean) return Part{};
     if (type.shape.rank() == 1) {
@@ -246,8 +251,8 @@ std::optional<NodeTest> try_attention(const NodeView& node) {
   return trial;
 }
 
-/// Channels of a convolution that can be computed separately: those of some groups; with a single group, all
-/// inputs and some outputs or the reverse.
+/// Channels of a convolution in an excerpt. With several groups: all channels of some groups. With one group:
+/// some input or output channels, and all of the other, unless both `some_in` and `some_out` are set.
 struct ConvChannels {
   int64_t groups;
   Indices in, out, weight_in;
@@ -273,7 +278,7 @@ struct ConvChannels {
   }
 };
 
-/// The excerpt is some channels of one full image, with its borders.
+/// Tests a convolution on an excerpt of some output channels of one full image, including its borders.
 std::optional<NodeTest> try_conv(const NodeView& node) {
   NodeTest trial = test_like(node);
   const Shape& w = trial.in[ConvIn::w].shape;
@@ -319,7 +324,7 @@ std::optional<NodeTest> try_conv_grad_weight(const NodeView& node) {
   return trial;
 }
 
-/// Each output element depends on the input elements with the same index.
+/// Tests an op each of whose output elements depends on the input elements with the same index.
 std::optional<NodeTest> try_elements(const NodeView& node) {
   NodeTest trial = test_like(node);
   const Shape shape = trial.out[0].shape;
@@ -334,7 +339,8 @@ std::optional<NodeTest> try_elements(const NodeView& node) {
   return trial;
 }
 
-/// The table of rules: which parts of an op's inputs an output element depends on.
+/// Returns the function that creates the test of an op, based on which parts of the inputs an output element
+/// depends on; null if there is none.
 Rule rule_of(const OpDef& op) {
   static const std::map<std::string_view, Rule> kRules = {
       {"matmul", try_matmul},
@@ -360,8 +366,8 @@ Rule rule_of(const OpDef& op) {
   return found == kRules.end() ? nullptr : found->second;
 }
 
-/// Infers the output types of the test from its inputs, and those of the excerpt from the inputs' parts.
-/// Returns false if the op rejects them or the excerpt is too large.
+/// Infers the types of the outputs of the test and of the excerpt. Returns false if the op rejects the
+/// inputs, or if the excerpt is too large for the host.
 bool complete(const OpDef& op, NodeTest& trial) {
   ir::Inferred ran = op.infer({.attrs = trial.attrs, .in = trial.in, .out = {}});
   if (!ran.error.empty()) return false;
@@ -414,7 +420,7 @@ gpu::Tolerance tolerance_of(const OpDef& op, const NodeTest& trial, DType dtype,
   double scale = 1;
   for (const double value : expected)
     if (std::isfinite(value)) scale = std::max(scale, std::fabs(value));
-  // Results of 16-bit inputs are rounded to 16 bits on their way to f32 as well.
+  // With 16-bit inputs, even an f32 result contains numbers that were rounded to 16 bits on the way.
   const DType first = trial.in[0].dtype;
   double share = sample_tolerance({.tolerance = 0}, first);
   for (const Sample& sample : op.samples())
