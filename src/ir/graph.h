@@ -13,7 +13,7 @@
 
 namespace hearth::ir {
 
-/// An application of an op to input values, which produces output values.
+/// A node: the application of an op to input values, which produces output values.
 struct Node {
   const OpDef* op = nullptr;
   std::vector<ValueId> inputs;  ///< kNone for an absent optional input
@@ -22,14 +22,14 @@ struct Node {
   std::string name;  ///< name of the layer, for error messages: "layer1.0.conv1"
 };
 
-/// A directed acyclic graph of nodes, stored in a valid execution order. A node may write one of its
-/// inputs in place (OpDef::writes): the output is then a new name for the same bytes, and no later node
-/// may read the old name.
+/// A directed acyclic graph of nodes, stored in a valid execution order. If a node writes one of its inputs
+/// in place (OpDef::writes), its output is a new value with the same bytes, and no later node may read the
+/// input.
 class Graph {
  public:
   std::vector<Value> values;
   std::vector<Node> nodes;
-  /// Values that the caller reads after a run; they stay alive until the end.
+  /// Values that the caller reads after a run; they stay alive until the end of the run.
   std::vector<ValueId> outputs;
 
   /// Adds a value without a producer and returns its id.
@@ -38,7 +38,7 @@ class Graph {
   /// op rejects its inputs.
   std::vector<ValueId> add(const OpDef& op, std::vector<ValueId> inputs, Attrs attrs = {},
                            std::string name = "");
-  /// Appends a node of an op with exactly one output and returns that output.
+  /// Appends a node of an op that has exactly one output, and returns that output.
   ValueId add1(const OpDef& op, std::vector<ValueId> inputs, Attrs attrs = {}, std::string name = "");
 
   const Value& value(ValueId id) const { return values[static_cast<size_t>(id)]; }
@@ -50,15 +50,15 @@ class Graph {
   /// Returns the types of a node's inputs; an absent input has a default-constructed Type.
   std::vector<Type> input_types(const Node& node) const;
 
-  /// Returns for each value the number of nodes that read it; graph outputs count as one more reader.
+  /// Returns, for each value, the number of nodes that read it. A graph output counts as read once more.
   std::vector<int> use_counts() const;
   /// Removes nodes whose results are never used and updates producers; values keep their ids.
   void remove_dead_nodes();
-  /// Updates the `producer` fields after nodes were reordered, inserted or erased.
+  /// Recomputes Value::producer of all values. Call this after nodes were reordered, inserted or erased.
   void relink();
 };
 
-/// Storage for the input and output types of a node, which a NodeView refers to.
+/// The input and output types of a node. Owns the arrays that a NodeView refers to.
 struct NodeTypes {
   std::vector<Type> in;
   std::vector<Type> out;
@@ -69,11 +69,12 @@ struct NodeTypes {
   }
 };
 
-/// Returns for each value true if its bytes are in host memory, because a transfer op reads or
-/// writes it there.
+/// Returns, for each value, true if its bytes are in host memory because a transfer op reads or writes them
+/// there.
 std::vector<char> on_host(const Graph& graph);
 
-/// Returns the cost of one run of the node, by OpDef::cost if the op has one.
+/// Returns the cost of one run of the node: OpDef::cost, or if the op has none, the bytes of inputs and
+/// outputs.
 Cost cost_of(const Graph& graph, const Node& node);
 
 }  // namespace hearth::ir

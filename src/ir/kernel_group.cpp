@@ -8,8 +8,8 @@
 namespace hearth::ir {
 namespace {
 
-/// True if all inputs that the node overwrites are resident on the device. An input that was fetched from
-/// host memory occupies device memory until the node is done.
+/// True if the inputs that the node overwrites are all stored on the device, not fetched from host memory.
+/// Running nodes with fetched inputs as one kernel would keep all of their copies on the device at once.
 bool overwrites_resident_inputs(const Graph& graph, const Node& node) {
   for (size_t k = 0; k < node.inputs.size(); ++k) {
     const ValueId in = node.inputs[k];

@@ -29,8 +29,8 @@ constexpr std::pair<StateKind, std::string_view> kSpellings[] = {
     {StateKind::gradient_sum, "grad"},
 };
 
-/// Returns the number in `text` = WORD NUMBER, as formatted by std::to_string; nullopt if the text
-/// has another form.
+/// If `text` is `word` followed by a positive number, as std::to_string formats it, returns the number;
+/// otherwise nullopt.
 std::optional<int> number_behind(std::string_view word, std::string_view text) {
   if (!text.starts_with(word)) return std::nullopt;
   text.remove_prefix(word.size());
@@ -39,7 +39,7 @@ std::optional<int> number_behind(std::string_view word, std::string_view text) {
   return number > 0 && std::to_string(number) == text ? std::optional(number) : std::nullopt;
 }
 
-/// Removes a leading "KIND/" from `text`, if present, and stores the kind.
+/// If `text` starts with "KIND/", removes it and stores the kind in `name`.
 void take_kind(std::string_view& text, StateName& name) {
   const size_t slash = text.find('/');
   if (slash == std::string_view::npos) return;

@@ -6,9 +6,9 @@
 
 namespace hearth::ir {
 
-/// Kind of state that a persistent value holds for a weight.
+/// Kind of a persistent value that is stored for a weight.
 enum class StateKind : uint8_t {
-  itself,        ///< no state of another value: a weight, a running mean, "steps"
+  itself,        ///< the value itself, not a state of another value: a weight, a running mean, "steps"
   momentum,      ///< f32: momentum of SGD, Lion and Muon
   adam_m,        ///< first moment, f32, or u8 with scales
   adam_m_scale,  ///< f32, one scale per block of an 8-bit first moment
@@ -22,30 +22,33 @@ enum class StateKind : uint8_t {
   outer_momentum,  ///< f32: momentum of the outer optimizer (local SGD)
   /// f32: error feedback, the part of this worker's gradient that was not sent yet (gradient compression)
   error,
-  factor,           ///< f32 [columns, rank]: right factor of the last all-reduced gradient (PowerSGD)
-  batch_statistic,  ///< f32: batch statistic from which the running value `weight` will be updated
-  gradient_sum,     ///< f32: sum over micro-batches, of gradients or, for running values, of batch statistics
+  factor,  ///< f32 [columns, rank]: right factor of the last all-reduced gradient (PowerSGD)
+  /// f32: batch statistic (mean or variance) from which the running statistic `weight` will be updated.
+  batch_statistic,
+  gradient_sum,  ///< f32: sum over micro-batches of gradients, or of batch statistics for a running statistic
 };
 
-/// Identity of a persistent value: the kind of state and the weight to which it belongs.
+/// Parsed name of a persistent value: the kind of state, and the weight to which it belongs.
 struct StateName {
   StateKind kind = StateKind::itself;
   std::string weight;
-  /// For gradient_sum: 0, or 1, 2, ... for stored sums of complete shards.
+  /// For gradient_sum: 0 for the sum in progress; 1, 2, ... for stored sums of aligned ranges of
+  /// micro-batches.
   int level = 0;
-  /// If positive: the state of that worker only, gathered on worker 0 for a checkpoint.
+  /// If positive: rank of the worker to which the state belongs. Worker 0 gathers such states for a
+  /// checkpoint.
   int worker = 0;
   bool operator==(const StateName&) const = default;
 };
 
-/// Returns the name of such a value in graphs and checkpoints: "fc.weight", "adam_m/fc.weight",
-/// "grad2/fc.weight", "worker3/adam_m/fc.weight". Checkpoints on disk depend on these spellings.
+/// Returns the name that the value has in graphs and checkpoints: "fc.weight", "adam_m/fc.weight",
+/// "grad2/fc.weight", "worker3/adam_m/fc.weight". Checkpoints on disk depend on these names.
 std::string spell(const StateName& name);
 inline std::string spell(StateKind kind, std::string weight) {
   return spell({.kind = kind, .weight = std::move(weight)});
 }
-/// Parses a name; spell(parse_state_name(text)) == text for every text. Text of any other form gives a name
-/// of kind `itself`.
+/// Parses the name of a persistent value, so that spell(parse_state_name(text)) == text. A text of any other
+/// form gives a name of kind `itself` with that text as weight.
 StateName parse_state_name(std::string_view text);
 
 }  // namespace hearth::ir

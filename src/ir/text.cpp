@@ -10,7 +10,8 @@
 namespace hearth::ir {
 namespace {
 
-/// Characters that occur in printed real numbers but not in integers: point, exponent, inf, nan.
+/// Characters that occur in printed real numbers but not in integers: the decimal point, e of the exponent,
+/// and letters of inf and nan.
 constexpr std::string_view kRealMarks = ".ein";
 
 std::string print_number(int64_t value) { return std::to_string(value); }
@@ -240,7 +241,8 @@ void parse_numbered(Parser& parser, std::string_view text, int number) {
   } catch (const UserError& error) {
     user_error("line {}: {}", number, error.what());
   } catch (const InternalError& error) {
-    // A missing attribute is an internal error if a pass created the node; here the text is wrong.
+    // For a graph that a pass created, a missing attribute is an internal error; here it is an error in the
+    // text.
     user_error("line {}: {}", number, error.what());
   }
 }

@@ -10,8 +10,7 @@
 
 namespace hearth::ir {
 
-/// Indices into Graph::values and Graph::nodes. kNone marks an absent value (an optional input that is
-/// missing, no producer).
+/// Indices into Graph::values and Graph::nodes. kNone: an absent optional input, or no producer.
 using ValueId = int32_t;
 using NodeId = int32_t;
 inline constexpr int32_t kNone = -1;
@@ -19,7 +18,7 @@ inline constexpr int32_t kNone = -1;
 /// Converts an id to an array index.
 inline size_t index(int32_t id) { return static_cast<size_t>(id); }
 
-/// Storage and writer of a value's bytes.
+/// How a value is stored, and what writes it.
 enum class Role : uint8_t {
   activation,  ///< computed by a node; stored in the arena from its producer to its last reader
   input,       ///< written by the caller before each run (images, labels), in staging buffers
@@ -27,12 +26,13 @@ enum class Role : uint8_t {
   parameter,   ///< trainable weight, persistent
   state,       ///< persistent, not trained (momentum, running mean)
   frozen,      ///< weight that is never written during training: persistent, not in checkpoints
-  remote,   ///< state of another worker: takes part when states are gathered, but has no bytes on this device
-  carried,  ///< persistent between the programs of one update (gradient sums), not in checkpoints
+  /// State of another worker: takes part when a worker gathers states, but has no bytes on this device.
+  remote,
+  carried,  ///< persistent between the programs of one optimizer update (gradient sums), not in checkpoints
 };
 /// Returns the name of a role in the text form.
 std::string_view role_name(Role role);
-/// True if values of this role are in the persistent region.
+/// True if values of this role are stored in the persistent region, which programs of a run share.
 constexpr bool is_persistent(Role role) { return role >= Role::parameter; }
 
 /// dtype and shape of a value.

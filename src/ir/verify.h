@@ -4,10 +4,10 @@
 
 namespace hearth::ir {
 
-/// Checks all invariants of a graph: ids in range, number of inputs of each op, consistent producers, values
-/// computed before they are read, types equal to the inferred ones, no read of an old name after its bytes
-/// were overwritten, and host memory read by transfer ops only. Throws InternalError with `after` (the last
-/// pass) and the nodes around the error.
+/// Checks the invariants of a graph: ids are in range, each op has a valid number of inputs, producers are
+/// consistent, values are computed before they are read and have the inferred types, no value is read after a
+/// node has overwritten its bytes, and only transfer ops read host memory. Throws InternalError with `after`
+/// (name of the last pass) and the nodes around the error.
 void verify(const Graph& graph, std::string_view after);
 
 }  // namespace hearth::ir
