@@ -13,7 +13,8 @@ namespace {
 using ir::Precision;
 using ir::ValueId;
 
-/// Rebuilds the graph node by node, casting inputs to the dtype each op requires; types are inferred again.
+/// Rebuilds the graph node by node: casts the inputs of each op to the dtype that it requires, and infers the
+/// types of its outputs again.
 class Autocast {
  public:
   Autocast(const ir::Graph& old, DType dtype)
@@ -43,29 +44,30 @@ class Autocast {
       if (takes_part(node, i)) inputs[i] = as(inputs[i], wanted);
     }
     const auto out = graph_.add(*node.op, std::move(inputs), node.attrs, node.name);
-    // Looking up rows (embedding) does not reduce the precision of later ops, so its output stays f32.
+    // The output of a lookup in a frozen table (embedding) is cast to f32: the low precision of the table
+    // should not spread to later ops.
     const bool looks_up = node.op->precision != Precision::compute &&
                           std::ranges::any_of(node.inputs, [&](ValueId id) { return is_frozen_matrix(id); });
     for (size_t k = 0; k < out.size(); ++k)
       map_[static_cast<size_t>(node.outputs[k])] = looks_up ? as(out[k], DType::f32) : out[k];
   }
 
-  /// True for a frozen matrix: nothing updates it, so it needs no f32 master copy and is stored in the low
-  /// precision.
+  /// True for a frozen matrix. It is stored in the low precision without an f32 master copy, because nothing
+  /// updates it.
   bool is_frozen_matrix(ValueId id) const {
     if (id == ir::kNone) return false;
     const ir::Value& value = old_.value(id);
     return value.role == ir::Role::frozen && value.type.shape.rank() >= 2 && is_floating(value.type.dtype);
   }
 
-  /// True if input `i` is cast: floating-point activations and matrices of compute ops are; vectors (bias,
-  /// norm weights) and states stay f32.
+  /// True if autocast may cast input `i` of the node. Floating-point activations are cast, and matrices if
+  /// the op has Precision::compute; vectors (bias, norm weights) and states stay f32.
   bool takes_part(const ir::Node& node, size_t i) const {
     const ValueId id = node.inputs[i];
     if (id == ir::kNone || !is_floating(old_.type(id).dtype)) return false;
     const ir::Value& value = old_.value(id);
     if (value.role == ir::Role::scalar || value.role == ir::Role::frozen) return false;
-    // An evaluation may read a weight's moving average, which is a state.
+    // A state may be used like a weight: an evaluation may read the weights' moving averages.
     if (value.role == ir::Role::parameter || value.role == ir::Role::state) {
       return node.op->precision == Precision::compute && value.type.shape.rank() >= 2;
     }
@@ -76,8 +78,8 @@ class Autocast {
   DType wanted_dtype(const ir::Node& node, const std::vector<ValueId>& inputs) const {
     if (node.op->precision == Precision::compute) return dtype_;
     if (node.op->precision == Precision::full) return DType::f32;
-    // Precision::follow: the op takes the dtype of its first floating-point input; integer inputs may precede
-    // it.
+    // Precision::follow: all inputs get the dtype of the first floating-point input. Integer inputs may
+    // precede it.
     const auto first = std::ranges::find_if(
         inputs, [&](ValueId id) { return id != ir::kNone && is_floating(graph_.type(id).dtype); });
     return first == inputs.end() ? DType::f32 : graph_.type(*first).dtype;

@@ -55,7 +55,7 @@ class Backward {
     }
   }
 
-  /// Adds up the cotangents of a value that is used more than once.
+  /// Adds a cotangent of a value to those from its other readers.
   void add_cotangent(ValueId value, ValueId cotangent) {
     if (depends_[index(value)] == 0) return;
     cotangents_.resize(graph_.values.size(), kNone);

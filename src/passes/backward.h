@@ -4,9 +4,9 @@
 
 namespace hearth::passes {
 
-/// Appends the gradient of every parameter that `losses` depends on, by one reverse walk over the nodes
-/// (reverse mode differentiation) with the rules in OpDef::vjp. Throws UserError naming a node whose op has
-/// no gradient.
+/// Appends the gradient of every parameter that the losses depend on, by reverse-mode differentiation: visits
+/// the nodes in reverse order and applies OpDef::vjp of each. Throws UserError with the name of a node whose
+/// op has no gradient.
 void backward(TrainGraph& train);
 
 }  // namespace hearth::passes

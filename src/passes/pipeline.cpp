@@ -17,7 +17,8 @@
 namespace hearth::passes {
 namespace {
 
-/// Runs a pass that removes dead nodes, before `backward`; keeps loss_weight, which `backward` starts from.
+/// Runs a pass before backward() that removes dead nodes, but keeps loss_weight, which only backward() will
+/// read.
 template <typename GraphPass>
 void keeping_loss_weight(TrainGraph& train, GraphPass pass) {
   if (train.loss_weight == ir::kNone) return pass(train.graph);
@@ -27,8 +28,8 @@ void keeping_loss_weight(TrainGraph& train, GraphPass pass) {
   train.graph.outputs.pop_back();
 }
 
-/// Runs a pass that removes dead nodes, after `backward`; keeps the shared values, which other workers may
-/// need.
+/// Runs a pass after backward() that removes dead nodes, but keeps the values in `shared`, which other
+/// workers may need.
 template <typename GraphPass>
 void keeping_shared(TrainGraph& train, GraphPass pass) {
   std::vector<ir::ValueId>& outputs = train.graph.outputs;

@@ -14,23 +14,23 @@
 
 namespace hearth::passes {
 
-/// Options and results of the passes.
+/// Inputs of the passes, and the result of recompute().
 struct PassContext {
   DType precision = DType::f32;
-  /// Arena budget for the recompute pass; 0 = none.
+  /// Max bytes of the arena, for the recompute pass; 0: no limit.
   int64_t budget_bytes = 0;
   OffloadOptions offload;
   cost::Device device;
   WorkspaceOf workspace_of;
-  /// Appends the consumers of the gradients (accumulation or the optimizer); empty for evaluation graphs.
+  /// Appends the nodes that use the gradients (accumulation or the optimizer). Empty for evaluation graphs.
   std::function<void(TrainGraph&)> consume_gradients;
   CompressOptions compress;
   AllReduceOptions all_reduce;
-  /// With owners set, nodes keep their original order, which is the same for every worker.
+  /// If shard.owners is set, nodes keep their original order, because it must be the same on every worker.
   ShardOptions shard;
-  /// Names of passes to skip.
+  /// Names of the passes that are skipped.
   std::vector<std::string> off;
-  /// Called after every pass that ran, with its name and seconds.
+  /// Called after every pass with the pass's name, the graph and the seconds that the pass took.
   std::function<void(std::string_view, const ir::Graph&, double)> after_pass;
   RecomputeResult recompute;
 };
@@ -43,17 +43,17 @@ enum class Stage : uint8_t { compute, exchange, place };
 struct Pass {
   std::string_view name;
   std::string_view doc;
-  /// True if results depend on the pass, so that it cannot be switched off.
+  /// True if the pass is needed for correct results and cannot be skipped.
   bool required = false;
   Stage stage = Stage::compute;
   void (*run)(TrainGraph&, PassContext&) = nullptr;
 };
 
-/// Returns every pass in the order it runs.
+/// Returns all passes in the order in which they run.
 std::span<const Pass> pass_list();
 
-/// Runs the passes of a stage and verifies the graph after each. Throws UserError for an unknown or required
-/// name in `off`.
+/// Runs the passes of a stage, and verifies the graph after each. Throws UserError if `off` has an unknown
+/// name, or that of a required pass.
 void run_passes(TrainGraph& train, PassContext& context, Stage stage);
 
 }  // namespace hearth::passes

@@ -9,7 +9,8 @@
 namespace hearth::passes {
 
 Readers::Readers(const ir::Graph& graph) : begin_(graph.values.size() + 1, 0) {
-  // Counts readers first, then computes ends; filling from the back turns ends into begins.
+  // Counting sort: counts the reads of each value, computes the end of each value's range, and fills the
+  // ranges from the back, which turns ends into begins.
   const auto for_each_read = [&](size_t i, auto&& read) {
     const std::vector<ir::ValueId>& inputs = graph.nodes[i].inputs;
     for (size_t k = 0; k < inputs.size(); ++k) {

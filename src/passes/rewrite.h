@@ -12,7 +12,7 @@ namespace hearth::passes {
 class Readers {
  public:
   Readers() = default;
-  /// Indexes the current nodes of the graph; later changes are not seen.
+  /// Builds the index for the current nodes of the graph. It does not follow later changes.
   explicit Readers(const ir::Graph& graph);
   std::span<const ir::NodeId> operator[](ir::ValueId id) const {
     const auto index = static_cast<size_t>(id);
@@ -24,17 +24,17 @@ class Readers {
   std::vector<ir::NodeId> nodes_;
 };
 
-/// Reorders the nodes by `order`, which has each index once.
+/// Reorders the nodes. `order` has each node index once.
 void reorder(ir::Graph& graph, std::span<const ir::NodeId> order);
 
-/// Moves each node from index `first` on to the earliest position where its inputs exist and nothing reads
-/// any more what it overwrites. The order of all other nodes is kept.
+/// Moves each node from index `first` on to the earliest position at which its inputs have been computed and
+/// the values that it overwrites have been read. Other nodes keep their order.
 void hoist(ir::Graph& graph, size_t first);
 
-/// Returns an input of a node; kNone if it is absent.
+/// Returns an input of a node; kNone if the input is absent.
 ir::ValueId input_or_none(const ir::Node& node, size_t index);
 ir::ValueId input_or_none(const ir::Node& node, std::string_view name);
-/// Returns, for each value, whether it depends on a parameter through floating-point values (integers have no
+/// Returns, for each value, 1 if it depends on a parameter through floating-point values (integers have no
 /// gradient).
 std::vector<char> depend_on_parameters(const ir::Graph& graph);
 /// True if the node applies an activation function (relu) to its result before storing it.

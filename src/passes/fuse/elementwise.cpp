@@ -12,7 +12,7 @@ using ir::kNone;
 using ir::NodeId;
 using ir::ValueId;
 
-/// A chain of ops under construction: its inputs and steps.
+/// A chain of elementwise ops to be fused: its inputs and its steps in order.
 struct Chain {
   std::vector<ValueId> inputs;
   std::vector<ops::ElementwiseStep> steps;
@@ -24,7 +24,7 @@ class FuseElementwise {
 
   void run() {
     mark_early_sums();
-    // Starts at the last node of each chain, so that chains are as long as possible.
+    // Visits nodes from the end, because each chain grows from its last node: this gives the longest chains.
     for (size_t i = graph_.nodes.size(); i-- > 0;) {
       if (!is_elementwise(graph_.nodes[i]) || absorbed(graph_.nodes[i])) continue;
       Chain chain;
@@ -43,9 +43,9 @@ class FuseElementwise {
   bool is_early_sum(ValueId value) const {
     return is_early_sum_[static_cast<size_t>(graph_.value(value).producer)] != 0;
   }
-  /// Marks sums whose only reader also depends on non-elementwise work: fused into it, both terms would stay
-  /// live until that work is done, instead of their sum. Gradients of values with several readers add up this
-  /// way.
+  /// Marks additions that must not be fused into their reader, because that reader also waits for a later
+  /// non-elementwise node: until then, both terms would stay live instead of their sum. Typical of gradients
+  /// that are sums over several readers.
   void mark_early_sums() {
     is_early_sum_.assign(graph_.nodes.size(), 0);
     const auto is_late = [&](ValueId value, NodeId sum) {
@@ -64,7 +64,7 @@ class FuseElementwise {
     }
   }
 
-  /// True if the node's only reader is an elementwise node that will absorb it.
+  /// True if the node's only reader is an elementwise node, so that the node will be fused into it.
   bool absorbed(const ir::Node& node) const {
     const ValueId out = node.outputs[0];
     if (uses_[static_cast<size_t>(out)] != 1 || reads_[out].empty() || is_early_sum(out)) return false;
@@ -72,8 +72,8 @@ class FuseElementwise {
     return is_elementwise(reader) || reader.op->name == "fused_elementwise";
   }
 
-  /// Appends the node's single-use elementwise producers and then the node; returns false if the chain gets
-  /// too long.
+  /// Appends to the chain the node's elementwise producers that have no other reader, and then the node.
+  /// Returns false if the chain has become too long.
   bool grow(const ir::Node& node, Chain& chain) {
     ops::ElementwiseStep step{.op = node.op, .parameter = ops::elementwise_parameter(*node.op, node.attrs)};
     for (size_t k = 0; k < node.inputs.size(); ++k) {
@@ -96,8 +96,8 @@ class FuseElementwise {
 
   ir::Graph& graph_;
   std::vector<int> uses_;
-  Readers reads_;                   ///< readers before any fusion
-  std::vector<char> is_early_sum_;  ///< for each node
+  Readers reads_;                   ///< readers of each value, before any fusion
+  std::vector<char> is_early_sum_;  ///< for each node, 1 if mark_early_sums() has marked it
 };
 
 }  // namespace

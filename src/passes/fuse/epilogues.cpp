@@ -13,9 +13,9 @@ using ir::kNone;
 using ir::NodeId;
 using ir::ValueId;
 
-/// Names of an op's optional epilogue inputs; empty: not supported. batch_norm has its own bias, not an
-/// epilogue. All ops support relu. batch_norm with given statistics does not fold silu, because it may itself
-/// be folded into a convolution later.
+/// For each op that supports an epilogue, the names of its optional epilogue inputs; empty: not supported.
+/// All of these ops support relu. batch_norm has a bias, but it is no epilogue. batch_norm with given
+/// statistics does not support silu, because it may itself be folded into a convolution later.
 struct EpilogueSlots {
   std::string_view op;
   std::string_view bias;
@@ -46,7 +46,7 @@ class FuseEpilogues {
   }
 
  private:
-  /// Folds node `id` into the producer of one of its inputs, which moves to the position of node `id`.
+  /// Folds node `id` into the producer of one of its inputs. The fused node takes the position of node `id`.
   bool try_fold(NodeId id) {
     const ir::Node& node = graph_.node(id);
     if (node.op->name == "bias_add") return fold(id, 0, &FuseEpilogues::add_bias);
@@ -69,7 +69,7 @@ class FuseEpilogues {
     ir::Node fused = graph_.node(producer);
     const ValueId other = epilogue.inputs.size() > 1 ? epilogue.inputs[1 - input] : kNone;
     if (!(this->*apply)(fused, *slots, other)) return false;
-    // The old producer gets new outputs that nobody reads and is removed as dead code.
+    // The fused node replaces node `id`. The old producer is replaced by a placeholder, which nothing reads.
     fused.outputs[0] = epilogue.outputs[0];
     graph_.nodes[static_cast<size_t>(id)] = std::move(fused);
     graph_.nodes[static_cast<size_t>(producer)] = placeholder(made);
@@ -77,7 +77,7 @@ class FuseEpilogues {
     return true;
   }
 
-  /// Returns a cheap node that produces `value`; removed as dead code at the end of the pass.
+  /// Returns a cheap node that produces `value`. It is removed as dead code at the end of the pass.
   ir::Node placeholder(ValueId value) {
     const ir::Type& type = graph_.type(value);
     ir::Node node{.op = ops::find_op("broadcast_scalar"),

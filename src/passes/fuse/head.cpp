@@ -13,7 +13,8 @@ using ir::kNone;
 using ir::NodeId;
 using ir::ValueId;
 
-/// Returns the weight shared by all losses of a gradient node; kNone if they may differ.
+/// Returns the scalar by which a gradient node weights all losses; kNone if the weights may differ between
+/// losses.
 ValueId shared_weight(const ir::Graph& graph, const ir::Node& grad) {
   const ValueId weights = input_or_none(grad, "dlosses");
   return is_produced_by(graph, weights, "broadcast_scalar")
@@ -21,8 +22,8 @@ ValueId shared_weight(const ir::Graph& graph, const ir::Node& grad) {
              : kNone;
 }
 
-/// Returns the forward node of `grad` if nothing else reads its lse and `weight` is available before it;
-/// otherwise kNone.
+/// Returns the forward node that belongs to the gradient node `grad`, if nothing else reads its log-sum-exp
+/// output and `weight` is available before it; otherwise kNone.
 NodeId forward_of(const ir::Graph& graph, const ir::Node& grad, ValueId weight) {
   const ValueId lse = input_or_none(grad, "lse");
   if (weight == kNone || !is_produced_by(graph, lse, "head_cross_entropy")) return kNone;

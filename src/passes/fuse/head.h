@@ -4,8 +4,8 @@
 
 namespace hearth::passes {
 
-/// Fuses head_cross_entropy with its gradient if every loss has the same weight, so that logits are computed
-/// once. Runs after `backward`; results change by rounding only.
+/// Fuses head_cross_entropy with its gradient into one op if all losses have the same weight, so that the
+/// logits are computed only once. Runs after backward(). Results change by rounding only.
 void fuse_head(ir::Graph& graph);
 
 }  // namespace hearth::passes

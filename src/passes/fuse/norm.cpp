@@ -9,7 +9,8 @@ namespace {
 using ir::kNone;
 using ir::ValueId;
 
-/// Returns the convolution that computes x, if it has no epilogue but a bias; otherwise null.
+/// Returns the convolution that computes x, if it has no residual or activation (a bias is allowed);
+/// otherwise null.
 ir::Node* plain_conv_of(ir::Graph& graph, ValueId x) {
   if (!is_produced_by(graph, x, "conv2d")) return nullptr;
   ir::Node& conv = graph.nodes[static_cast<size_t>(graph.value(x).producer)];

@@ -10,11 +10,12 @@
 #include "ops/op_list.h"
 #include "passes/rewrite.h"
 
-/// offload() rebuilds the node list: a node that reads an offloaded value gets a fetch before it, one that
-/// writes it gets a store after it. prefetch() then hides the copies: from its reader, each fetch moves back
-/// over as many nodes as take the copy's time in the cost model. A fetched value is live from its fetch on,
-/// so a step back is allowed only while live bytes stay within the limit. Fetches keep their order, because
-/// they share one copy queue. Linear in nodes, plus the steps moved.
+/// offload() rebuilds the node list: a node that reads an offloaded value gets a fetch before it; one that
+/// writes it gets a store after it. prefetch() then hides the time of the copies: it moves each fetch back
+/// from its reader, over as many nodes as take the time of the copy according to the cost model. A fetched
+/// value is live from its fetch on, so a fetch moves back only while the live bytes stay within the limit.
+/// Fetches keep their order, because they share one copy queue. Takes time linear in the number of nodes plus
+/// steps moved.
 namespace hearth::passes {
 namespace {
 
@@ -58,7 +59,7 @@ class Offload {
     }
   }
 
-  /// Appends a store of `out`, the new contents of the host value `home`.
+  /// Appends a store that copies `out`, the new contents of the offloaded value `home`, to host memory.
   void write_back(ValueId out, ValueId home) {
     if (home == kNone) return;
     const std::string name = graph_.value(home).name;
@@ -73,12 +74,12 @@ class Offload {
 
   ir::Graph& graph_;
   const OffloadOptions& options_;
-  /// For device values that are the newest contents of an offloaded value: that host value.
+  /// For each device value that is the newest version of an offloaded value, the value in host memory.
   std::map<ValueId, ValueId> home_;
 };
 
-/// Adds a buffer live over nodes [begin, end) if no node then exceeds `limit` bytes; returns whether it was
-/// added.
+/// Adds a buffer of `num_bytes` that is live over nodes [begin, end), if no node then has more than `limit`
+/// live bytes. Returns true if it was added.
 bool grow(std::vector<int64_t>& live, size_t begin, size_t end, int64_t num_bytes, int64_t limit) {
   const auto first = live.begin() + static_cast<int64_t>(begin);
   const auto last = live.begin() + static_cast<int64_t>(end);
@@ -118,7 +119,7 @@ void prefetch(ir::Graph& graph, int64_t limit_bytes, const WorkspaceOf& workspac
     }
     positions.push_back(position);
   }
-  // A moved node goes before the node that was at its new position.
+  // A moved node is placed before the node that had its new position.
   const auto key = [&](ir::NodeId id) {
     const auto stood = static_cast<size_t>(id);
     return std::pair(positions[stood], positions[stood] == stood);

@@ -5,12 +5,12 @@
 
 namespace hearth::passes {
 
-/// Selects values kept in host memory and copied to the device only while a node needs them (ZeRO-Offload,
-/// Ren et al., USENIX ATC 2021).
+/// Selects the values that are kept in host memory, and copied to the device only while a node needs them
+/// (ZeRO-Offload, Ren et al., USENIX ATC 2021).
 struct OffloadOptions {
   bool states = false;   ///< optimizer moments, accumulated gradients, moving averages
   bool weights = false;  ///< trained and frozen weights
-  /// Saved activations: recompute() selects those for which copying is cheaper than recomputing.
+  /// Saved activations: recompute() offloads those for which copying takes less time than recomputing.
   bool activations = false;
   int64_t min_bytes = 1 << 20;  ///< smaller values stay on the device
   bool operator==(const OffloadOptions&) const = default;
@@ -20,8 +20,8 @@ struct OffloadOptions {
 /// that writes one.
 void offload(ir::Graph& graph, const OffloadOptions& options);
 
-/// Moves fetches earlier, each at most to the reader of the fetch before it, so that copies overlap with
-/// computing. Live bytes stay within `limit_bytes` or the current peak, whichever is larger.
+/// Moves fetches earlier, so that copies overlap with computing; each at most to the reader of the previous
+/// fetch. Live bytes stay within `limit_bytes` or the current peak, whichever is larger.
 void prefetch(ir::Graph& graph, int64_t limit_bytes, const WorkspaceOf& workspace_of,
               const cost::Device& device);
 

@@ -1,12 +1,12 @@
-// Problem: choose values to drop after the forward pass so that the peak fits a byte budget at minimal extra
-// work. Method: each round looks at the node with the most live bytes. For every value that is live there but
-// not used, it estimates the cost of dropping it and restoring it before its next reader, either by
-// recomputing it from values that are live then, or by a copy to the host and back, and the bytes that the
-// peak would lose. The value with the most bytes per second of work is dropped, together with equal ones in
-// the other layers, and the peak is measured again on the changed graph. Why it is right: the graph computes
-// the same values with the same ops, so bits cannot change, and the reported peak is that of the final graph,
-// not an estimate. This is the greedy form of Checkmate's problem (Jain et al., MLSys 2020), whose exact form
-// is an integer program.
+// Problem: choose values to drop after the forward pass, so that the memory peak is within a budget at
+// minimal extra work. Method: each round considers the node with the most live bytes. For every value that is
+// live there but not used, it estimates how many bytes the peak would lose if the value were dropped, and the
+// cost of restoring it before its next reader: either by recomputing it from values that are live then, or by
+// a copy to the host and back. The value with the most bytes per second of extra work is dropped, together
+// with equal values of other layers, and the peak of the changed graph is measured. Correctness: the graph
+// computes the same values with the same ops, so bits cannot change, and the reported peak is that of the
+// final graph, not an estimate. This is the greedy form of Checkmate's problem (Jain et al., MLSys 2020),
+// whose exact form is an integer program.
 #include "passes/memory/recompute.h"
 
 #include <algorithm>
@@ -27,19 +27,21 @@ using ir::kNone;
 using ir::NodeId;
 using ir::ValueId;
 
-/// A value produced before the peak and next read after it, with one method of restoring it.
+/// A way to lower the peak: a value that is produced before the peak and next read after it, and how to
+/// restore it.
 struct Candidate {
-  std::vector<ValueId> chain = {};  ///< values to recompute, in order; the value itself is last
+  std::vector<ValueId> chain = {};  ///< values to recompute, in order; the last one is the value itself
   NodeId next_read = kNone;         ///< first reader after the peak
-  bool stashed = false;  ///< true: offloaded to the host and fetched back instead; `chain` is the value alone
-  /// true: computed with a smaller workspace instead; `chain` is the node's first output
+  /// True if the value is offloaded to the host and fetched back instead; `chain` is then the value alone.
+  bool stashed = false;
+  /// True if the peak's node is to use a smaller workspace instead; `chain` is then the node's first output.
   bool smaller = false;
   int64_t saved_bytes = 0;
-  double seconds = 0;  ///< estimated seconds of extra work
-  double score = 0;    ///< bytes saved per second
+  double seconds = 0;  ///< estimated extra time in seconds
+  double score = 0;    ///< saved bytes per second of extra time
 };
 
-/// True if its producer, or OpDef::repeat, can recompute `value`.
+/// True if the value can be recomputed, by its producer or by the node of OpDef::repeat.
 bool can_repeat(const ir::Graph& graph, ValueId value) {
   if (graph.value(value).producer == kNone) return false;
   const ir::Node& node = graph.node(graph.value(value).producer);
@@ -54,7 +56,7 @@ ir::Node repeat_node(const ir::Graph& graph, ValueId value) {
   return {.op = node.op, .inputs = node.inputs, .outputs = {}, .attrs = node.attrs, .name = node.name};
 }
 
-/// Returns the inputs of repeat_node(graph, value).
+/// Returns the inputs of the node that recomputes `value`.
 std::vector<ValueId> repeat_inputs(const ir::Graph& graph, ValueId value) {
   const ir::Node& node = graph.node(graph.value(value).producer);
   return node.op->repeat != nullptr ? node.op->repeat(node).inputs : node.inputs;
@@ -102,7 +104,7 @@ class Recompute {
     return flops;
   }
 
-  /// Computes the peak of the current graph and stores its node in peak_.
+  /// Computes and returns the peak of the current graph, and stores its node in peak_.
   int64_t survey() {
     map_ = assign_storage(graph_);
     const std::vector<int64_t> live = live_bytes(graph_, map_, cached_workspace_of_);
@@ -112,8 +114,8 @@ class Recompute {
     return live.empty() ? 0 : *peak;
   }
 
-  /// Records the node that overwrites each value: from there on, a weight updated in the backward pass has
-  /// other contents.
+  /// Records, for each value, the node that overwrites it. Nodes after that cannot be recomputed from the
+  /// value; for example, the backward pass may update a weight.
   void note_overwritten() {
     overwritten_.assign(graph_.values.size(), static_cast<NodeId>(graph_.nodes.size()));
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -127,7 +129,7 @@ class Recompute {
     }
   }
 
-  /// True if no input of the chain is overwritten before node `at`.
+  /// True if the chain can be recomputed at node `at`: none of its inputs has been overwritten before.
   bool can_read(const std::vector<ValueId>& chain, NodeId at) const {
     for (const ValueId id : chain) {
       for (const ValueId in : repeat_inputs(graph_, id)) {
@@ -157,7 +159,7 @@ class Recompute {
     return seconds;
   }
 
-  /// Restores the original graph and applies the first `count` rounds only.
+  /// Restores the original graph, and applies only the first `count` rounds.
   void insert_only(const ir::Graph& original, size_t count) {
     graph_ = original;
     original_.clear();
@@ -182,8 +184,9 @@ class Recompute {
     return node.op->smaller(ir::NodeTypes(graph_, node).view(node));
   }
 
-  /// Applies the best candidates at the current peak: as many equal ones (the same value of repeated layers)
-  /// as needed to save `wanted` bytes. Returns false if there is none.
+  /// Applies the best candidates for the current peak. If there are several equally good ones (the same value
+  /// in repeated layers), as many as are needed to save `wanted` bytes. Returns false if there is no
+  /// candidate.
   bool improve(int64_t wanted) {
     reads_ = Readers(graph_);
     std::vector<Candidate> best;
@@ -209,7 +212,8 @@ class Recompute {
     return true;
   }
 
-  /// Keeps the first candidates that save `wanted` bytes together and do not depend on each other.
+  /// Reduces `candidates` to the first ones that together save `wanted` bytes and do not depend on each
+  /// other.
   void keep_independent(std::vector<Candidate>& candidates, int64_t wanted) {
     std::set<ValueId> dropped;
     std::set<ValueId> needed;
@@ -239,8 +243,8 @@ class Recompute {
   /// Stash nodes to insert, keyed by the node after which they go.
   using Stashes = std::map<NodeId, std::vector<ir::Node>>;
 
-  /// Inserts each chain before its first late reader. All later readers, also those of earlier copies, read
-  /// the new values. `candidates` are sorted by reader.
+  /// Inserts the copies of each chain before the candidate's next reader. All later readers, including those
+  /// that earlier rounds have inserted, then read the new values. `candidates` are sorted by reader.
   void insert_all(const std::vector<Candidate>& candidates) {
     Stashes stashes;
     std::vector<std::vector<ir::Node>> copies;
@@ -259,7 +263,8 @@ class Recompute {
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes.size()); ++id) {
       for (; next < candidates.size() && candidates[next].next_read == id; ++next) {
         for (ir::Node& copy : copies[next]) {
-          // A copy inserted before this one may have recomputed an input already.
+          // append() replaces inputs by copies, because an earlier copy in this round may have recomputed an
+          // input.
           const ValueId made = copy.outputs[0];
           append(std::move(copy));
           newest[static_cast<size_t>(original(made))] = made;
@@ -274,8 +279,8 @@ class Recompute {
     graph_.remove_dead_nodes();
   }
 
-  /// Returns, for each storage, the one value that is read after the peak; kNone if there is none or several
-  /// (in-place results).
+  /// Returns, for each storage, the only value in it that is read after the peak; kNone if there is none, or
+  /// if there are several because of in-place results.
   std::vector<ValueId> values_read_after_peak() const {
     std::vector<ValueId> waiting(map_.storages.size(), kNone);
     std::vector<char> num_waiting(map_.storages.size(), 0);
@@ -310,7 +315,7 @@ class Recompute {
     return best;
   }
 
-  /// Returns the candidate of computing the peak's node with a smaller workspace.
+  /// Returns the candidate that lets the node at the peak use a smaller workspace, if its op can.
   std::optional<Candidate> made_smaller() const {
     const ir::Node& node = graph_.node(peak_);
     const auto attrs = smaller_attrs(node);
@@ -346,8 +351,9 @@ class Recompute {
     return candidate;
   }
 
-  /// Appends to `chain` the values to recompute for `value`, and returns the bytes that stay live over the
-  /// peak for that purpose only. Inputs that are dead by then are recomputed too, if possible.
+  /// Appends to `chain` the values to recompute in order to restore `value`, in order. Inputs that are not
+  /// live after the peak are recomputed too, if possible. Returns the bytes of the other inputs, which must
+  /// stay live over the peak.
   int64_t kept_bytes(ValueId value, std::vector<ValueId>& chain) const {
     int64_t bytes = 0;
     for (const ValueId in : repeat_inputs(graph_, value)) {
@@ -372,7 +378,7 @@ class Recompute {
     return std::find(graph_.outputs.begin(), graph_.outputs.end(), id) != graph_.outputs.end();
   }
 
-  /// Returns the nodes that recompute a chain from original values, or that fetch a value from the host.
+  /// Returns the nodes that recompute a chain from the original values, or that fetch a value from the host.
   std::vector<ir::Node> make_copies(const Candidate& candidate, Stashes& stashes) {
     std::vector<ir::Node> copies;
     for (const ValueId value : candidate.chain) {
@@ -395,7 +401,7 @@ class Recompute {
     return copies;
   }
 
-  /// Returns the value that `id` is a copy of, or `id` itself.
+  /// Returns the original value if `id` is a recomputed copy; otherwise `id` itself.
   ValueId original(ValueId id) const {
     const auto index = static_cast<size_t>(id);
     return index < original_.size() && original_[index] != kNone ? original_[index] : id;
@@ -409,18 +415,19 @@ class Recompute {
     return {.op = ops::find_op("fetch"), .inputs = {away}, .outputs = {}, .attrs = {}, .name = name};
   }
 
-  /// A multi-output op recomputes its other outputs too; nothing reads them.
+  /// Adds outputs to a copied node for the other outputs of its op; nothing reads them.
   void add_other_outputs(const ir::Node& original, ir::Node& copy) {
     for (size_t k = 1; copy.op == original.op && k < original.outputs.size(); ++k)
       copy.outputs.push_back(graph_.add_value("", graph_.type(original.outputs[k]), ir::Role::activation));
   }
 
   static constexpr size_t kLongestChain = 64;
-  /// Rounds without gain before giving up: several values can share a plateau of the peak.
+  /// Number of rounds without a lower peak before giving up. More than one, because several nodes may have
+  /// the same peak.
   static constexpr int kMaxRoundsWithoutGain = 24;
-  /// Max extra work as a fraction of a step: beyond it, a smaller micro-batch costs less.
+  /// Max extra work, as a fraction of a step's time. Beyond it, a smaller micro-batch would be faster.
   static constexpr double kMaxExtraFraction = 0.5;
-  /// Cost of a copy that overlaps with computing, as a fraction of its seconds.
+  /// Cost of a copy that overlaps with computing, as a fraction of the time that it takes.
   static constexpr double kHiddenShare = 0.1;
 
   ir::Graph& graph_;
@@ -429,12 +436,15 @@ class Recompute {
   const cost::Device& device_;
   const OffloadOptions& offload_;
   WorkspaceOf cached_workspace_of_;
-  mutable std::vector<int64_t> workspaces_;       ///< indexed by the first output of a node
-  mutable std::vector<double> seconds_;           ///< indexed by value
-  std::vector<std::vector<Candidate>> inserted_;  ///< candidates of each round
+  mutable std::vector<int64_t>
+      workspaces_;  ///< workspace bytes of nodes, indexed by the node's first output; -1: not computed yet
+  mutable std::vector<double>
+      seconds_;  ///< seconds to compute a value, indexed by value; -1: not computed yet
+  std::vector<std::vector<Candidate>> inserted_;  ///< candidates that were applied in each round
   std::set<ValueId> smaller_;                     ///< first outputs of nodes that use a smaller workspace
-  std::vector<ValueId> original_;                 ///< for each recomputed value, the original it is a copy of
-  std::vector<NodeId> overwritten_;  ///< for each value, the node that overwrites it, or the number of nodes
+  std::vector<ValueId> original_;  ///< for each recomputed value, the value that it is a copy of
+  /// For each value, the node that overwrites it; the number of nodes if none does.
+  std::vector<NodeId> overwritten_;
   StorageMap map_;
   Readers reads_;
   NodeId peak_ = 0;

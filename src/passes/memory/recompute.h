@@ -15,16 +15,16 @@ struct RecomputeResult {
   bool fits = true;
 };
 
-/// Activation checkpointing under a byte budget (0: no budget): while the peak is above `budget_bytes`, drops
-/// after the forward pass the value that frees the most bytes per second of recompute, and recomputes it
-/// before the backward pass reads it. The reported bytes are peaks of the resulting graph, never estimates.
-/// Greedy form of Checkmate's problem (Jain et al., MLSys 2020).
+/// Activation checkpointing within a memory budget of `budget_bytes` (0: no budget). While the peak is above
+/// it, drops after the forward pass the value that frees the most bytes per second of recompute, and
+/// recomputes it before the backward pass reads it. The reported bytes are peaks of the resulting graph, not
+/// estimates. Greedy form of Checkmate's problem (Jain et al., MLSys 2020).
 ///
-/// If the peak is at a node whose op can run with a smaller workspace (OpDef::smaller), this competes with
-/// recompute; for the head it sets how many rows of logits are held.
+/// If the node at the peak can use a smaller workspace (OpDef::smaller), this is an alternative to recompute.
+/// For the LM head, it determines for how many rows the logits are stored at a time.
 ///
-/// With `offload.activations`, a value may be offloaded to the host instead if `device` predicts that to be
-/// cheaper: copies cost little while they overlap with computing.
+/// With `offload.activations`, a value is offloaded to host memory instead if that takes less time on
+/// `device` according to the cost model. A copy costs little while it overlaps with computing.
 RecomputeResult recompute(ir::Graph& graph, int64_t budget_bytes, const WorkspaceOf& workspace_of,
                           const cost::Device& device = {}, const OffloadOptions& offload = {});
 

@@ -7,10 +7,10 @@
 #include "ir/op_def.h"
 #include "passes/rewrite.h"
 
-/// Finding the order with the lowest peak is NP-hard (Sethi, 1975), so this is a heuristic. Greedy list
-/// scheduling tends to run gradients' consumers early; it can also be worse than the original order, hence
-/// the comparison. Any order that respects producers, readers and in-place writes computes the same bits.
-/// O((nodes + reads) log nodes).
+/// Finding the order with the lowest peak is NP-hard (Sethi, 1975), so this is a heuristic: greedy list
+/// scheduling. It tends to run the consumers of gradients early. Since it can also be worse than the original
+/// order, both are compared. Any order that respects producers, readers and in-place writes computes the same
+/// bits. Takes O((nodes + reads) log nodes).
 namespace hearth::passes {
 namespace {
 
@@ -19,8 +19,8 @@ using ir::kNone;
 using ir::NodeId;
 using ir::ValueId;
 
-/// Edges between nodes: from a producer to its readers, and from every reader of a value to the node that
-/// overwrites it.
+/// Dependencies between nodes: readers of a value run after its producer, and a node that overwrites a value
+/// runs after all of its readers.
 struct Dependencies {
   std::vector<std::vector<NodeId>> after;
   std::vector<int> num_before;
@@ -51,8 +51,8 @@ struct Dependencies {
   }
 };
 
-/// List scheduling: runs the ready node that frees the most bytes (inputs that die minus outputs); if none
-/// frees any, the first one in the original order.
+/// List scheduling: of the nodes that are ready, runs the one that frees the most bytes (inputs that are not
+/// read later, minus outputs). If none frees any, runs the first in the original order.
 class GreedyOrder {
  public:
   explicit GreedyOrder(const ir::Graph& graph)
@@ -119,7 +119,7 @@ class GreedyOrder {
   Readers reads_;
   std::vector<int> reads_left_;
   std::set<NodeId> ready_;
-  /// Ready nodes that free bytes, sorted by their net bytes (negative).
+  /// Ready nodes that free bytes, sorted by their net number of bytes, which is negative.
   std::set<std::pair<int64_t, NodeId>> freeing_;
   std::vector<char> is_ready_;
   std::vector<int64_t> net_;

@@ -33,7 +33,7 @@ class Assigner {
  private:
   size_t index(ValueId id) const { return static_cast<size_t>(id); }
 
-  /// Computes the last node that reads each value or a view of it.
+  /// Computes, for each value, the last node that reads it or a view of it.
   void find_last_reads() {
     last_read_.assign(graph_.values.size(), -1);
     for (ValueId id : graph_.outputs) last_read_[index(id)] = static_cast<NodeId>(graph_.nodes.size()) - 1;
@@ -110,8 +110,9 @@ class Assigner {
   StorageMap map_;
   std::vector<NodeId> last_read_;
   std::vector<char> is_output_;
-  std::vector<ValueId> newest_;  ///< for each storage, the value assigned last ...
-  std::vector<ValueId> before_;  ///< ... and for each value, the one assigned to its storage before it
+  std::vector<ValueId> newest_;  ///< for each storage, the last value assigned to it
+  /// For each value, the value assigned to its storage before it; forms a linked list with newest_.
+  std::vector<ValueId> before_;
 };
 
 }  // namespace

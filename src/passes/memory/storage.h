@@ -7,8 +7,8 @@
 
 namespace hearth::passes {
 
-/// A range of arena bytes shared by one or several values (views, in-place results), with lifetime [first,
-/// last + 1) in nodes of the graph. Graph outputs stay live to the end.
+/// A range of arena bytes that one or more values (views, in-place results) share. It is live from node
+/// `first` to node `last`, inclusive. Graph outputs are live to the end.
 struct Storage {
   int64_t num_bytes = 0;
   ir::NodeId first = 0;
@@ -25,23 +25,25 @@ struct Storage {
 struct StorageMap {
   std::vector<int> of_value;
   std::vector<Storage> storages;
-  /// For views and in-place results: the value whose bytes they share; otherwise the value itself.
+  /// For each value: for views and in-place results, the first value that has these bytes; otherwise the
+  /// value itself.
   std::vector<ir::ValueId> root;
 };
 
-/// Rounds up to full 64-byte lines plus one line of slack, so that vector loads never leave a buffer.
+/// Rounds up to full 64-byte lines, plus one line of slack, so that vector loads never read past a buffer.
 int64_t padded_bytes(int64_t num_bytes);
 
-/// Assigns storages: a view or in-place result shares its input's storage if that input dies there.
+/// Assigns each activation a storage. A view shares the storage of its input; so does an in-place result if
+/// its input is not used later.
 StorageMap assign_storage(const ir::Graph& graph);
 
 /// Returns the workspace bytes that a node's kernel needs while it runs.
 using WorkspaceOf = std::function<int64_t(const ir::Node&)>;
 
-/// Returns the max of the device's live bytes over all nodes, workspaces included: the min size of an arena
-/// for this order.
+/// Returns the max over all nodes of the device's live bytes, including workspaces: the min size of an arena
+/// for this order of nodes.
 int64_t peak_bytes(const ir::Graph& graph, const WorkspaceOf& workspace_of);
-/// Returns the device's live bytes at each node, workspaces included.
+/// Returns, for each node, the device's live bytes while it runs, including its workspace.
 std::vector<int64_t> live_bytes(const ir::Graph& graph, const StorageMap& map,
                                 const WorkspaceOf& workspace_of);
 

@@ -10,11 +10,12 @@
 #include "ops/collective/collective.h"
 #include "ops/transfer/transfer.h"
 
-/// Overlaps all-reduce with the backward pass. Nodes that do not depend on a result keep their order, and
-/// each bucket is sent right after its last value; nodes that read results come after. Values of GPUs without
-/// direct communication are staged through the host in three ops: stash (copy to host memory), the collective
-/// there, fetch (copy back). These run in queues other than compute, and the executor's waits order them.
-/// Buckets are sent in the order of `shared` on every worker, which is what keeps collectives matched.
+/// Overlaps all-reduce with the backward pass. Nodes that do not depend on an all-reduced value keep their
+/// order, and each bucket is sent right after its last value is computed; nodes that read the results follow.
+/// Without direct communication between GPUs, values are staged through the host by three ops: stash (copy to
+/// host memory), the collective there, and fetch (copy back). These run in queues other than compute, and the
+/// executor's waits order them. Every worker sends the buckets in the order of `shared`, so that their
+/// collectives match.
 namespace hearth::passes {
 namespace {
 
@@ -27,11 +28,12 @@ struct Bucket {
   DType wire = DType::f32;
 };
 
-/// With staging through the host: the copy of a bucket frees memory that later nodes reuse, so they would
-/// wait for it. The copy is therefore placed a few nodes later, which does not delay its start ...
+/// When staging through the host: number of nodes between the last value of a bucket and the bucket's copy to
+/// the host. After the copy, the next nodes would reuse the bucket's memory and therefore wait for the copy.
+/// The copy is not delayed by this distance, because it runs in a separate queue.
 constexpr int64_t kNumBetween = 4;
-/// ... and a bucket's result is fetched after the next ones were sent; they have separate host memory until
-/// then.
+/// When staging through the host, a result is fetched only after this many later buckets were sent. Until
+/// then, buckets have separate host memory.
 constexpr size_t kBucketsInFlight = 2;
 
 std::vector<Bucket> make_buckets(const TrainGraph& train, int64_t bucket_bytes) {
@@ -47,7 +49,8 @@ std::vector<Bucket> make_buckets(const TrainGraph& train, int64_t bucket_bytes) 
       buckets.push_back({.values = std::move(small.values), .root = kind.first, .wire = kind.second});
     small = {};
   };
-  // All-reduces last: their values may depend on the results of reductions to one root.
+  // All-reduces are last (root -1 sorts first): their values may depend on the results of reductions to one
+  // root.
   const auto close_all = [&] {
     for (auto last = open.rbegin(); last != open.rend(); ++last) close(last->first, last->second);
   };
@@ -96,8 +99,8 @@ class AllReduce {
   }
 
  private:
-  /// Appends all nodes that do not depend on a pending result, and sends buckets as they become complete.
-  /// Returns the remaining nodes, which go after the results.
+  /// Appends all nodes that do not depend on a result, and sends each bucket as soon as it is complete.
+  /// Returns the other nodes, which must follow the results.
   std::vector<ir::Node> append_independent_nodes(std::vector<ir::Node> nodes) {
     std::set<ValueId> late = unsent_, read_late;
     const auto must_wait = [&](const ir::Node& node) {
@@ -129,7 +132,8 @@ class AllReduce {
     return found == sums_.end() ? id : found->second;
   }
 
-  /// An input that a node overwrites stays the original value if the result is a separate copy.
+  /// Replaces input k by its all-reduced result. Not if the node overwrites the input and the result is a
+  /// separate copy, because then the original value must be overwritten.
   void replace(ir::Node& node, size_t k) const {
     if (!overwrites(node, k) || !options_.through_host) node.inputs[k] = sum_of(node.inputs[k]);
   }
@@ -169,7 +173,8 @@ class AllReduce {
     if (options_.through_host) fetch_all_but(kBucketsInFlight);
   }
 
-  /// Fetches results to the GPU, oldest first, except those of the last `num_buckets` sent.
+  /// Copies results from the host to the GPU, oldest first, except for the `num_buckets` buckets that were
+  /// sent last.
   void fetch_all_but(size_t num_buckets) {
     for (; num_fetched_ + num_buckets < num_sent_; ++num_fetched_) {
       const Bucket& bucket = buckets_[num_fetched_];
@@ -215,10 +220,11 @@ class AllReduce {
   ir::Graph& graph_;
   const AllReduceOptions& options_;
   std::vector<Bucket> buckets_;
-  std::set<ValueId> missing_;  ///< shared values that no node has produced yet
+  std::set<ValueId> missing_;  ///< shared values that have not been computed yet
   std::set<ValueId> unsent_;
-  int64_t num_kept_ = 0;          ///< number of original nodes appended so far
-  std::vector<int64_t> made_at_;  ///< num_kept_ after the last value of each bucket
+  int64_t num_kept_ = 0;  ///< number of original nodes appended so far
+  std::vector<int64_t>
+      made_at_;  ///< for each complete bucket, the value of num_kept_ when its last value was appended
   size_t num_sent_ = 0, num_fetched_ = 0;
   std::map<ValueId, ValueId> sums_;
 };

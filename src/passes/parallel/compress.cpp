@@ -9,11 +9,11 @@
 #include "ir/state_name.h"
 #include "ops/op_list.h"
 
-/// PowerSGD sends rank * (N + M) numbers instead of N * M: one step of subspace iteration per update, warm
-/// started by the previous right factor. Per gradient: M = error + gradient; P = M Q, all-reduced and
-/// orthogonalized; R = M^T P, all-reduced; the gradient becomes P R^T, Q becomes R, and the error M - P R'^T
-/// with this worker's R'. Every worker computes the same gradient, because P and R are all-reduced; only the
-/// errors differ between workers.
+/// PowerSGD sends rank * (rows + columns) numbers instead of rows * columns: one step of subspace iteration
+/// per update, started from the right factor Q of the previous update. For each gradient: M = error +
+/// gradient; P = M Q, all-reduced and orthogonalized; R = M^T P, all-reduced; the gradient becomes P R^T, and
+/// Q becomes R; the error becomes M - P R'^T, where R' is this worker's R before it is all-reduced. All
+/// workers compute the same gradient, because P and R are all-reduced; only their errors differ.
 namespace hearth::passes {
 namespace {
 
@@ -56,13 +56,14 @@ class Compress {
 
  private:
   struct Rewritten {
-    ValueId gradient = ir::kNone;  ///< value that replaces the gradient
-    bool in_place = false;         ///< true if it has the gradient's storage
-    Shared shared = {};  ///< value that is all-reduced instead; `last`: value that is all-reduced after that
+    ValueId gradient = ir::kNone;  ///< value that replaces the gradient for its readers
+    bool in_place = false;         ///< true if that value has the same storage as the gradient
+    /// Value that is all-reduced instead of the gradient; `last`: value that is all-reduced after it.
+    Shared shared = {};
     Shared last = {};
   };
 
-  /// Selects the all-reduced gradients that are worth compressing, and records the name of each one's weight.
+  /// Selects the all-reduced gradients that are worth compressing, and stores the name of each one's weight.
   void choose() {
     for (const Gradient& gradient : train_.gradients) {
       const auto is_it = [&](const Shared& shared) { return shared.value == gradient.gradient; };
@@ -108,14 +109,15 @@ class Compress {
       return add("reshape", {value}, {{"shape", std::vector<int64_t>(as.begin(), as.end())}});
     };
     const ir::Attrs transpose_a = {{"transpose_a", int64_t{1}}}, transpose_b = {{"transpose_b", int64_t{1}}};
-    // The error buffer accumulates the gradient to M; after subtracting the sent part, it is the next step's
-    // error.
+    // Adding the gradient to the error buffer gives M. What remains after subtracting the sent part is the
+    // next step's error.
     const ValueId error = add_state(ir::StateKind::error, name, matrix);
     const ValueId whole = add("accumulate", {error, viewed(gradient, matrix)});
     const ValueId factor = add_state(ir::StateKind::factor, name, {matrix[1], options_.rank});
     const ValueId left_sum = add("matmul", {whole, factor});
     const ValueId left = add("orthogonalize", {left_sum});
-    // The worker still needs its local right factor, so a copy of it is all-reduced.
+    // A copy of the right factor is all-reduced, because the error is computed from this worker's right
+    // factor.
     const ValueId minus_right = add("neg", {add("matmul", {whole, left}, transpose_a)});
     const ValueId right_sum = add("neg", {minus_right});
     add("accumulate", {whole, add("matmul", {left, minus_right}, transpose_b)});

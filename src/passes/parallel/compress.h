@@ -9,17 +9,18 @@ namespace hearth::passes {
 struct CompressOptions {
   /// Compression method.
   Compress way = Compress::none;
-  /// PowerSGD: rank, the number of columns of a matrix's factors.
+  /// For PowerSGD: number of columns of the two factors of a gradient.
   int64_t rank = 4;
-  /// PowerSGD: gradients that it would compress by less than this factor are sent uncompressed.
+  /// For PowerSGD: min compression ratio. A gradient whose factors would save less is sent uncompressed.
   double min_ratio = 10;
 };
 
-/// Compresses the f32 gradients in `train.shared` before they are all-reduced. The rounding or approximation
-/// error is added to the next step's gradient (error feedback). bf16: sends the rounded gradient. PowerSGD
-/// (Vogels et al., arXiv 1905.13727): all-reduces P = M Q of a matrix M [N, M], orthogonalizes it, and
-/// all-reduces M^T P; their product approximates the sum of M. Non-finite values stay in the states: the
-/// weight's `error` and, for PowerSGD, `factor`, the Q of the next step.
+/// Compresses the f32 gradients in `train.shared` before they are all-reduced. The error that this causes is
+/// added to the next step's gradient (error feedback). bf16: sends the gradient rounded to bf16. PowerSGD
+/// (Vogels et al., arXiv 1905.13727): for a gradient matrix M and a matrix Q, all-reduces P = M Q,
+/// orthogonalizes it, and all-reduces M^T P; the product of these two approximates the sum of M over all
+/// workers. Non-finite gradients make the states non-finite: `error` of the weight and, for PowerSGD,
+/// `factor` (the next step's Q).
 void compress(TrainGraph& train, const CompressOptions& options);
 
 }  // namespace hearth::passes

@@ -10,10 +10,11 @@
 #include "ops/collective/collective.h"
 #include "ops/transfer/transfer.h"
 
-/// Each weight has at most two uses, in the forward and in the backward pass, sorted by their first readers.
-/// Before the first reader of use u, the owner's broadcast of use u + num_ahead is inserted (prefetch), so
-/// that it overlaps with the nodes in between. Values computed from a weight alone (casts, transposes) are
-/// recomputed for each use, so that neither they nor the weight stay live between the passes.
+/// Each weight has at most two uses, one in the forward and one in the backward pass. Uses are sorted by
+/// their first readers. The broadcast for use u + num_ahead is inserted before the first reader of use u
+/// (prefetch), so that it overlaps with the nodes in between. Values computed from a weight alone (casts,
+/// transposes) are recomputed for each use, so that neither they nor the weight stay live between the two
+/// passes.
 namespace hearth::passes {
 namespace {
 
@@ -24,12 +25,13 @@ using ir::ValueId;
 
 enum Part : uint8_t { kForwardPart, kBackwardPart };
 
-/// The readers of a weight in the forward or the backward pass.
+/// One use of a weight: the nodes that read it in the forward pass, or those that read it in the backward
+/// pass.
 struct Use {
   ValueId weight = kNone;
   Part part = kForwardPart;
-  NodeId first = 0;  ///< first node that reads the weight
-  /// the weight itself, or values computed from it alone, that these nodes read
+  NodeId first = 0;  ///< index of the first node that reads the weight
+  /// Values that these nodes read: the weight itself, or values computed from it alone.
   std::vector<ValueId> values;
   ValueId received = kNone;
 };
@@ -112,7 +114,8 @@ class ShardWeights {
     return use < options_.num_ahead || uses_[use - options_.num_ahead].first <= id;
   }
 
-  /// Returns the value to broadcast: the weight, or the only value computed from it if that is not larger.
+  /// Returns the value to broadcast: if only one value computed from the weight is read and it is not larger,
+  /// that value; otherwise the weight.
   ValueId sent(const Use& use) const {
     const bool is_smaller = use.values.size() == 1 &&
                             graph_.type(use.values[0]).num_bytes() <= graph_.type(use.weight).num_bytes();
@@ -140,7 +143,8 @@ class ShardWeights {
     for (const ValueId value : use.values) made(value, use.part);
   }
 
-  /// Returns the weight, or a value computed from it, as nodes of this pass read it; recomputes it if needed.
+  /// Returns the weight, or a value computed from it, for readers in the pass `part`. Recomputes the value if
+  /// it does not exist in this pass yet.
   ValueId made(ValueId value, Part part) {
     if (const auto found = here_[part].find(value); found != here_[part].end()) return found->second;
     if (weight_of_[index(value)] == value) return value;
@@ -168,7 +172,7 @@ class ShardWeights {
   const std::vector<ir::Node>* old_ = nullptr;
   std::vector<ValueId> weight_of_;  ///< for each value computed from a single weight, that weight
   NodeId first_backward_ = 0;
-  std::vector<Use> uses_;  ///< sorted by first reader
+  std::vector<Use> uses_;  ///< uses of all weights, sorted by first reader
   std::array<std::map<ValueId, ValueId>, 2> here_;
 };
 

@@ -4,12 +4,12 @@
 
 #include "ir/op_def.h"
 
-/// Four steps. mark() propagates dependencies in node order and classifies each node: free of weights, once
-/// per update, forward or backward. number_path() numbers the forward nodes that the losses depend on.
-/// assign_remaining() gives every other node the position of what it belongs to: a forward node that of its
-/// last input, a node of a weight's gradient that of the weight (pins), any other backward node that of its
-/// forward inputs. follow_readers() and follow_late_readers() then move nodes so that the smaller value is
-/// sent where a gradient crosses a cut. Linear in nodes and reads.
+/// Four steps. (1) mark() propagates dependencies in node order and classifies each node as independent of
+/// weights, once per update, forward or backward. (2) number_path() numbers the forward nodes that the losses
+/// depend on. (3) assign_remaining() assigns every other node a position: a forward node that of its last
+/// input; a node that computes only a weight's gradient that of the weight (pins); any other backward node
+/// that of its forward inputs. (4) Where a gradient crosses a cut, follow_readers() and follow_late_readers()
+/// move nodes so that the smaller value is sent. Takes time linear in nodes and reads.
 namespace hearth::passes {
 namespace {
 

@@ -13,38 +13,40 @@
 
 namespace hearth::passes {
 
-/// Classifies the nodes of a micro-batch's graph and assigns each a position along the forward path (the
-/// nodes that the losses depend on): its own index on the path, or that of the node it belongs to.
+/// Classifies the nodes of a micro-batch's graph, and assigns each a position along the forward path, which
+/// consists of the nodes that the losses depend on. A node on the path has its index on the path as position;
+/// any other node has the position of a related node on the path.
 class Positions {
  public:
   static constexpr int kNowhere = std::numeric_limits<int>::max();
 
-  /// `homes`: see StageOptions. Both arguments must outlive this object.
+  /// `homes`: StageOptions::homes. Both arguments must outlive this object.
   Positions(const TrainGraph& train, const std::map<std::string, int>& homes);
 
   /// Number of nodes on the forward path.
   int num_positions() const { return num_positions_; }
   /// True if the node depends on no weight, so that every stage can compute it.
   bool is_free(size_t node) const { return free_[node] != 0; }
-  /// Phase of a node.
+  /// Returns the phase in which the node runs.
   MicroPart part(size_t node) const { return part_[node]; }
   /// True if the losses depend on the node.
   bool is_on_path(size_t node) const { return part_[node] == MicroPart::forward && path_[node] != 0; }
-  /// Position of a node.
+  /// Returns the position of a node; kNowhere if every stage that needs it computes it.
   int of_node(size_t node) const { return position_[node]; }
-  /// Returns the position where a value is computed or, for a persistent value, last read on the path;
-  /// kNowhere if every stage that reads it computes it.
+  /// Returns the position at which a value is computed or, for a persistent value, read last. kNowhere if
+  /// every stage that reads the value computes it.
   int of_value(ir::ValueId id) const;
-  /// Returns the stage of a persistent value, if it is fixed in advance.
+  /// Returns the stage that StageOptions::homes assigns to a persistent value, if any.
   std::optional<int> home_of(ir::ValueId id) const;
   /// True if the value is computed in the backward pass.
   bool is_backward_value(ir::ValueId id) const;
-  /// Returns a weight that is also read later on the path and is larger than what this node computes from it
-  /// alone (as an embedding table); otherwise kNone.
+  /// If the node computes values only from a weight that is larger than they are and is also read later on
+  /// the path (like an embedding table), returns that weight; otherwise kNone.
   ir::ValueId larger_weight(size_t node) const;
 
  private:
-  /// Dependencies of values: on weights, on the micro-batch's inputs, on the losses' cotangent.
+  /// For each value, 1 if it depends on a weight, on the micro-batch's inputs, or on the cotangent of the
+  /// losses.
   struct Marks {
     std::vector<char> weights, micro, cotangent;
   };
@@ -60,27 +62,31 @@ class Positions {
     int first = kNowhere, last = kNowhere;
     void add(Range other);
   };
-  /// Computes the readers of persistent values that have none yet, from the positions assigned so far.
+  /// Computes, for persistent values without a range, the first and last position at which they are read,
+  /// from the positions assigned so far.
   void find_readers();
-  /// Position of a weight; nodes that compute only its gradient belong there.
+  /// Position of a weight, which the nodes that compute only its gradient get too.
   struct Pin {
     int position = kNowhere;
-    /// true if the weight is read at several positions: its gradient waits for all of them
+    /// True if the weight is read at several positions, so that its gradient is complete only after the
+    /// backward passes of all of them.
     bool is_late = false;
   };
   std::map<ir::NodeId, Pin> pins() const;
-  /// Returns the single computed input of a cast, view or accumulation; kNone for a node with several.
+  /// Returns the input of a cast, view or accumulation that is not a gradient sum; kNone if there are
+  /// several.
   ir::ValueId only_computed_input(const ir::Node& node) const;
   void assign_remaining();
-  /// Moves casts and views of a gradient that is sent across a cut anyway to the receiving side, so that they
-  /// are not sent too.
+  /// If a gradient is sent across a cut anyway, moves casts and views of it to the receiving stage, so that
+  /// they need not be sent too.
   void follow_readers(const Readers& readers);
-  /// Moves nodes that enlarge such a gradient to their readers, because sending their smaller input is
-  /// cheaper.
+  /// If a node's outputs are larger than its inputs, moves it to the stage of its readers, because sending
+  /// the inputs is cheaper.
   void follow_late_readers(const Readers& readers);
   /// Returns the last position of a node's forward inputs, or `otherwise` if it has none.
   int last_input(const ir::Node& node, int otherwise) const;
-  /// Returns the position of a backward node: at most that of its backward inputs.
+  /// Returns the position of a backward node; not after any of its backward inputs, because gradients flow to
+  /// earlier positions.
   int backward_position(const ir::Node& node, Pin pin) const;
 
   const TrainGraph& train_;
@@ -89,7 +95,7 @@ class Positions {
   std::vector<char> free_, path_;
   std::vector<MicroPart> part_;
   std::vector<int> position_;
-  std::vector<Range> readers_;  ///< of each value that lasts
+  std::vector<Range> readers_;  ///< for each persistent value, the positions where it is read
   int num_positions_ = 0;
 };
 

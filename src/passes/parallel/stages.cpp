@@ -22,9 +22,8 @@ using ir::NodeId;
 using ir::ValueId;
 
 constexpr int kNowhere = Positions::kNowhere;
-/// Chooses cuts between stages by dynamic programming over the possible cut positions: best[s][p] is the best
-/// partition of everything before cut position p into s stages, in O(stages * positions^2). Cut c is before
-/// position c.
+/// Chooses the cuts between stages by dynamic programming: best[s][p] is the best partition of everything
+/// before cut position p into s stages. Takes O(stages * positions^2). A cut at c is before position c.
 class Cuts {
  public:
   Cuts(const ir::Graph& graph, const Positions& positions, const StageOptions& options)
@@ -40,7 +39,7 @@ class Cuts {
     find_cut_positions();
   }
 
-  /// Returns the cuts: stage s has positions [result[s], result[s + 1]).
+  /// Returns the cuts: stage s has the positions [result[s], result[s + 1]).
   std::vector<int> choose() const {
     const size_t num_stages = options_.devices.size(), num_cut_positions = cut_positions_.size();
     std::vector<std::vector<Partition>> best(num_stages + 1, std::vector<Partition>(num_cut_positions));
@@ -72,8 +71,9 @@ class Cuts {
   }
 
  private:
-  /// A partition of the first stages, compared lexicographically: first by weights in other stages and stages
-  /// without trained weights, then by bytes that do not fit, then by the slowest stage.
+  /// Cost of a partition of the first stages. Compared lexicographically: number of weights whose home is
+  /// another stage plus stages without trained weights; bytes that do not fit into memory; time of the
+  /// slowest stage.
   struct Partition {
     int64_t num_remote_weights = 0;
     int64_t excess_bytes = std::numeric_limits<int64_t>::max();
@@ -101,7 +101,7 @@ class Cuts {
 
   size_t num_positions() const { return index(positions_.num_positions()); }
 
-  /// Converts values to exclusive prefix sums: values[p] = the sum before position p.
+  /// Replaces values[p] by the sum of the values before position p, for all p.
   template <typename T>
   static void add_up(std::vector<T>& values) {
     values.push_back(0);
@@ -132,7 +132,7 @@ class Cuts {
     }
   }
 
-  /// Adds up the forward activations that the backward pass reads.
+  /// Adds up, by position, the bytes of forward activations that the backward pass reads.
   void add_activations() {
     saved_bytes_.resize(num_positions());
     std::set<ValueId> saved;
@@ -169,7 +169,7 @@ class Cuts {
     return id;
   }
 
-  /// Finds the cut positions that the fewest values cross; at least as many as needed.
+  /// Selects as cut positions those that the fewest values cross, at least as many as are needed.
   void find_cut_positions() {
     const std::vector<int> crossing = num_crossing();
     const size_t wanted = options_.devices.size() - 1;
@@ -189,7 +189,7 @@ class Cuts {
     cut_positions_.push_back(positions_.num_positions());
   }
 
-  /// Returns, for each position, the number of the micro-batch's values that are computed before it and read
+  /// Returns, for each position, the number of values of the micro-batch that are computed before it and read
   /// after it on the forward path.
   std::vector<int> num_crossing() const {
     std::map<ValueId, int> last_read;
@@ -214,10 +214,10 @@ class Cuts {
   const ir::Graph& graph_;
   const Positions& positions_;
   const StageOptions& options_;
-  /// Prefix sums by position.
+  /// Sums over all positions before each position.
   std::vector<double> seconds_;
   std::vector<int64_t> weight_bytes_, num_trained_, saved_bytes_;
-  /// For each stage, prefix sums of the number of weights whose home is another stage.
+  /// For each stage and position: number of weights before the position whose home is another stage.
   std::vector<std::vector<int64_t>> num_remote_weights_;
   std::vector<int> cut_positions_;
 };
@@ -232,7 +232,7 @@ int stage_of(const std::vector<int>& cuts, const Positions& positions, ValueId i
   return home ? *home : stage_of(cuts, positions.of_value(id));
 }
 
-/// Returns the home stage of each persistent value, except values carried between micro-batches.
+/// Returns the stage that stores each persistent value, except values carried between micro-batches.
 std::map<std::string, int> find_homes(const ir::Graph& graph, const Positions& positions,
                                       const std::vector<int>& cuts) {
   std::map<std::string, int> homes;
@@ -246,7 +246,8 @@ std::map<std::string, int> find_homes(const ir::Graph& graph, const Positions& p
   return homes;
 }
 
-/// True if other stages must receive the value. Frozen weights and values sent to all stages are everywhere.
+/// True if the value must be sent to other stages that read it. Not for frozen weights, which every stage
+/// has, and for values that every stage computes.
 bool is_sent(const ir::Graph& graph, const Positions& positions, ValueId id) {
   const ir::Value& value = graph.value(id);
   if (value.role == ir::Role::frozen) return false;
@@ -254,14 +255,15 @@ bool is_sent(const ir::Graph& graph, const Positions& positions, ValueId id) {
   return !positions.is_free(index(value.producer));
 }
 
-/// Returns the phase in which a value computed in phase `made` is sent.
+/// Returns the phase in which a value that was computed in phase `made` is sent from stage `from` to stage
+/// `to`.
 MicroPart part_of(MicroPart made, int from, int to) {
   if (made == MicroPart::once || made == MicroPart::early) return made;
   if (from > to) return MicroPart::backward;
   return made == MicroPart::forward ? made : MicroPart::late;
 }
 
-/// Moves lookups of a large table to the stage that has the table.
+/// Moves nodes that look up rows of a large table to the stage that stores the table.
 void move_early(const ir::Graph& graph, const Positions& positions, const std::vector<int>& cuts,
                 Stages& stages) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -274,7 +276,7 @@ void move_early(const ir::Graph& graph, const Positions& positions, const std::v
   }
 }
 
-/// Marks nodes that wait for an earlier stage's backward pass.
+/// Sets the phase `late` for nodes that need a result of an earlier stage's backward pass.
 void find_late(const ir::Graph& graph, Stages& stages) {
   const auto is_late_for = [&](ValueId in, int stage) {
     const NodeId producer = in == kNone ? kNone : graph.value(in).producer;

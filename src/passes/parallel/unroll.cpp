@@ -1,9 +1,9 @@
-// A pipeline needs no scheduler at run time if one order of all passes and messages is fixed in advance.
-// order_pipeline computes that order for all stages by simulating 1F1B on a clock of ticks. Each stage's
-// graph is its part of the list: the nodes of a micro-batch, renamed per micro-batch, with a send or receive
-// for each value that crosses a cut. Both ends take every message from the same list, so the earliest
-// unfinished event can always run and stages cannot deadlock. Because it is one graph, the packer sees all
-// micro-batches in flight.
+// A pipeline needs no scheduler at run time if the order of all passes and messages is fixed in advance.
+// order_pipeline() computes this order for all stages by simulating 1F1B on a clock that counts ticks. The
+// graph of a stage contains the stage's events in that order: the nodes of each micro-batch, and a send or
+// receive for each value that crosses a cut. Sender and receiver take messages in the same order, so the
+// earliest unfinished event can always run, and stages cannot deadlock. Since a full update is one graph, the
+// memory packer sees all micro-batches in flight.
 #include "passes/parallel/unroll.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ using ir::NodeId;
 using ir::ValueId;
 using Kind = PipelineEvent::Kind;
 
-/// Ticks of a forward pass, and of a forward and a backward pass together.
+/// Duration in ticks of a forward pass, and of a forward and a backward pass together.
 constexpr int64_t kForwardTicks = 1, kMicroTicks = 3;
 
 MicroPart part_of(Kind pass) {
@@ -36,7 +36,7 @@ MicroPart part_of(Kind pass) {
   return pass == Kind::forward ? MicroPart::forward : MicroPart::backward;
 }
 
-/// Returns the passes of a stage, in 1F1B order.
+/// Returns the forward and backward passes of a stage, in 1F1B order.
 std::vector<PipelineEvent> passes_of(int stage, int num_stages, int64_t num_micro) {
   std::vector<PipelineEvent> passes;
   int64_t num_forward = 0;
@@ -49,7 +49,7 @@ std::vector<PipelineEvent> passes_of(int stage, int num_stages, int64_t num_micr
   return passes;
 }
 
-/// End times of all passes, in ticks.
+/// Computes the end time of every pass, in ticks.
 class Clock {
  public:
   Clock(int num_stages, int64_t num_micro) : num_stages_(num_stages) {
@@ -75,7 +75,7 @@ class Clock {
   int64_t end(Kind kind, int stage, int64_t micro) const {
     return ends_.at(key({.kind = kind, .stage = stage, .micro = micro}));
   }
-  /// Returns the end of the pass that the stage is running at `time`; `time` if it is idle.
+  /// Returns the end of the pass that the stage executes at `time`; `time` itself if there is none.
   int64_t next_end(int stage, int64_t time) const {
     int64_t next = std::numeric_limits<int64_t>::max();
     for (const auto& [pass, end] : ends_) {
@@ -88,7 +88,8 @@ class Clock {
   using Key = std::tuple<Kind, int, int64_t>;
   static Key key(const PipelineEvent& pass) { return {pass.kind, pass.stage, pass.micro}; }
 
-  /// Returns the start time of a pass; -1 if the pass it depends on has no end time yet.
+  /// Returns the time at which a pass can start; -1 if the end of the pass that it depends on is not known
+  /// yet.
   int64_t start_of(const PipelineEvent& pass, int64_t now) const {
     const bool forward = pass.kind == Kind::forward;
     const int before = forward ? pass.stage - 1 : pass.stage + 1;
@@ -129,8 +130,8 @@ class Unroll {
   }
 
  private:
-  /// Checks that a written persistent value has one reader, so that each micro-batch reads what the one
-  /// before it wrote.
+  /// Checks that no other node reads a persistent value that a node overwrites. Each micro-batch then reads
+  /// what the previous one wrote.
   void check_written() const {
     const std::vector<int> uses = from_.use_counts();
     for (const ir::Node& node : from_.nodes) {
@@ -153,7 +154,8 @@ class Unroll {
     return is_once(id) ? latest_[index(id)] : copies_[static_cast<size_t>(micro)][index(id)];
   }
 
-  /// Returns the copy of a value for a micro-batch; computes it here if no stage sends it.
+  /// Returns the copy of a value for a micro-batch. If it does not exist yet, adds it, with the node that
+  /// computes it if every stage may compute that.
   ValueId copy_of(ValueId id, int64_t micro) {
     if (id == kNone) return kNone;
     if (place(id, micro) != kNone) return place(id, micro);
@@ -186,7 +188,7 @@ class Unroll {
     }
   }
 
-  /// Makes the contents that a micro-batch writes to a persistent value the input of the next micro-batch.
+  /// Makes a value that a micro-batch wrote to a persistent value the input of the next micro-batch.
   void pass_on(ValueId written, ValueId left) {
     while (from_.value(written).producer != kNone) {
       const ir::Node& writer = from_.node(from_.value(written).producer);
@@ -249,11 +251,13 @@ class Unroll {
   const UnrollOptions& options_;
   TrainGraph made_;
   std::map<std::string, ValueId> first_values_;
-  std::vector<ValueId> latest_;               ///< for persistent values and values computed once
-  std::vector<std::vector<ValueId>> copies_;  ///< for each micro-batch
+  std::vector<ValueId>
+      latest_;  ///< for persistent values, and values computed once: the current value in the new graph
+  std::vector<std::vector<ValueId>>
+      copies_;  ///< for each micro-batch, the copies of all other values in the new graph
 };
 
-/// Sorts the events of all stages.
+/// Sorts the events of all stages by time.
 class Order {
  public:
   Order(int num_stages, int64_t num_micro, std::span<const Crossing> crossings)
@@ -275,7 +279,7 @@ class Order {
   }
 
  private:
-  /// Order of events that end at the same time.
+  /// Order of events that have the same time.
   enum Rank : uint8_t { kEarly, kPass, kMessage, kLate };
   using Key = std::tuple<int64_t, Rank, int, size_t>;
 
@@ -311,8 +315,8 @@ class Order {
     return clock_.next_end(stage, clock_.end(Kind::backward, other_stage(MicroPart::late, stage), micro));
   }
 
-  /// Returns the first stage that exchanges values of this phase with the given stage; the stage itself if
-  /// none does.
+  /// Returns the lowest stage with which the given stage exchanges values of phase `part`; the given stage
+  /// itself if there is none.
   int other_stage(MicroPart part, int stage) const {
     int first = stage;
     for (const Crossing& crossing : crossings_) {
