@@ -14,11 +14,13 @@ namespace {
 using distributed::Heartbeat;
 using distributed::Phase;
 
-/// Allowed factor over the longest heartbeat interval seen.
+/// Timeout of a heartbeat as a multiple of the longest interval so far.
 constexpr double kTimeoutFactor = 20;
-/// Lower factor used if intervals are long themselves.
+/// Multiple that is used instead of kTimeoutFactor if that gives more than the timeout for phases without
+/// heartbeats (SupervisorOptions::start_seconds).
 constexpr double kMinTimeoutFactor = 3;
-/// The first interval is not representative, since it includes loading.
+/// Number of intervals after which their length is used. The first one is not typical, because it includes
+/// loading.
 constexpr int64_t kMinIntervals = 2;
 
 bool has_rhythm(Phase phase) { return phase == Phase::training || phase == Phase::evaluating; }
@@ -116,8 +118,8 @@ Failure Attempt::death_of(int rank) const {
   return failure;
 }
 
-/// Returns a rank that has failed. Prefers workers killed by a signal, since others may have failed because
-/// of them.
+/// Returns the rank of a worker that has failed, if any. Prefers one that was killed by a signal, because
+/// others may have failed as a consequence.
 std::optional<int> Attempt::find_dead() const {
   std::optional<int> found;
   for (int rank = 0; rank < size(); ++rank) {
@@ -138,9 +140,9 @@ std::optional<int> Attempt::find_stopped() const {
   return std::nullopt;
 }
 
-/// Returns the rank that is stuck, once all running workers have timed out: workers wait for each other in
-/// collectives, so the stuck one is the one that is not in a collective, is at the lowest step, or has been
-/// silent the longest.
+/// Returns the rank of the worker that is stuck, once the timeouts of all running workers have passed.
+/// Workers in collectives wait for each other, so the stuck one is a worker outside of any collective; among
+/// several, the one at the lowest step, and then the one whose last heartbeat is oldest.
 std::optional<int> Attempt::find_late(Worker::Clock::time_point resumed_at) const {
   std::optional<int> found;
   const auto blame_key = [&](int rank) {
@@ -149,7 +151,8 @@ std::optional<int> Attempt::find_late(Worker::Clock::time_point resumed_at) cons
   };
   for (int rank = 0; rank < size(); ++rank) {
     if (!is_running(rank)) continue;
-    // A worker sends a heartbeat before it changes its phase, so read the timeout first.
+    // The timeout is read before the last heartbeat, because a worker sends a heartbeat before it changes its
+    // phase.
     const double timeout = timeout_seconds(rank);
     if (silent_seconds(rank, resumed_at) <= timeout) return std::nullopt;
     if (!found || blame_key(rank) < blame_key(*found)) found = rank;
@@ -197,7 +200,7 @@ std::string Attempt::name(int rank) const {
   return size() == 1 ? "the worker" : fmt::format("worker {}", rank);
 }
 
-/// Returns the collective in which a rank waits; empty if it is in none.
+/// Describes the collective in which a rank waits; empty if it is in none.
 std::string Attempt::collective(int rank) const {
   const bool waits = group_ && group_->memory().board(rank).kind != distributed::ShmKind::none;
   return waits ? group_->whereabouts(rank) : "";

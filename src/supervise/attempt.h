@@ -13,14 +13,14 @@
 
 namespace hearth::supervise {
 
-/// Describes why an attempt failed.
+/// How an attempt failed: the worker that failed first, and the reason.
 struct Failure {
   int attempt = 0;
   int rank = 0;
   int64_t step = 0;            ///< step at which the worker failed
   int64_t newest = 0;          ///< latest step that any worker reached
-  bool late = false;           ///< the worker missed its deadline; it may be only slow
-  bool out_of_memory = false;  ///< the kernel killed it because memory ran out
+  bool late = false;           ///< true if the worker exceeded its heartbeat timeout; it may be only slow
+  bool out_of_memory = false;  ///< true if the kernel killed the worker because memory ran out
   distributed::Phase phase = distributed::Phase::starting;
   std::string what;  ///< "the worker was killed by SIGSEGV at step 412 while training"
   std::time_t time = std::time(nullptr);
@@ -29,44 +29,45 @@ struct Failure {
 /// Parameters of an attempt.
 struct AttemptPlan {
   int number = 1;
-  double timeout = 1;        ///< factor on all timeouts; doubled after a timeout
+  double timeout = 1;        ///< factor of all timeouts; doubled after each failure by timeout
   std::vector<int> devices;  ///< device number of each worker
-  /// True to continue with the samples in another order.
+  /// True if the samples are to be used in another order than in the previous attempt.
   bool new_order = false;
-  /// How the previous attempt failed; empty for the first attempt.
+  /// Describes how the previous attempt failed; empty for the first attempt.
   std::string reason;
 };
 
-/// The workers of one attempt and the memory that they share. Destroying it kills the workers.
+/// The workers of one attempt, and the memory that they share. The destructor kills the workers.
 class Attempt {
  public:
   using Work = std::function<int(const WorkerContext&)>;
-  /// Forks the workers. `gpus`: shared memory with GPU readings, passed to the workers; null: none.
+  /// Forks the workers. `gpus`: shared memory with sensor readings of the GPUs, which the workers may read;
+  /// null: none.
   Attempt(AttemptPlan plan, const Work& work, const SupervisorOptions& options,
           const GpuBoard* gpus = nullptr);
 
   int size() const { return static_cast<int>(plan_.devices.size()); }
-  /// Updates the state of all workers by waitpid.
+  /// Updates the states of all workers without waiting (waitpid).
   void look();
   /// True if any worker was running at the last look().
   bool running() const;
-  /// Returns the exit status of the run once it is decided; other workers may still be running.
+  /// Returns the exit status of the run as soon as it is known, while other workers may still be running.
   std::optional<int> status() const;
-  /// Returns the first failure as of the last look(), or nothing. Timeouts start at `awake` at the earliest:
-  /// before, this process was suspended.
+  /// Returns the first failure as of the last look(); nothing if there is none. Heartbeats count as missing
+  /// from `resumed_at` on: before that, this process was suspended.
   std::optional<Failure> failure(Worker::Clock::time_point resumed_at) const;
-  /// True if no worker has produced anything that an abrupt end would lose.
+  /// True if no worker has results yet that would be lost if it were killed.
   bool starting() const;
 
-  /// Sets WorkerContext::stop of all workers.
+  /// Requests all workers to stop (WorkerContext::stop).
   void ask_to_stop() { board_.stop() = true; }
-  /// Aborts the collectives that wait for a failed rank.
+  /// Declares a failed rank missing, so that other workers do not wait for it in collectives.
   void give_up(int rank) {
     if (group_) group_->give_up(rank);
   }
   /// Sends SIGKILL to all running workers.
   void kill_all() const;
-  /// Returns a sentence for each worker that is still running.
+  /// Returns a message for each worker that is still running.
   std::vector<std::string> survivors() const;
 
  private:
@@ -83,7 +84,7 @@ class Attempt {
 
   AttemptPlan plan_;
   const SupervisorOptions& options_;
-  int64_t num_memory_kills_;  ///< count before the workers started
+  int64_t num_memory_kills_;  ///< value of SupervisorOptions::num_memory_kills before the workers started
   distributed::HeartbeatBoard board_;
   std::unique_ptr<distributed::ShmGroup> group_;
   std::vector<std::unique_ptr<Worker>> workers_;

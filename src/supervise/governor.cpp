@@ -8,25 +8,27 @@
 
 namespace hearth::supervise {
 
-/// Gains of a proportional-integral controller with a lead term. The idle share is proportional * predicted
-/// excess + integral, clamped to [0, kMaxIdle]. The predicted excess extrapolates the filtered excess by
-/// ahead_seconds along its slope, so the controller reacts before slow heat arrives. `attack` multiplies the
-/// integral gain while the excess is positive: the share rises faster than it falls. Clamping the integral
-/// prevents windup.
+/// Parameters of a proportional-integral controller with a lead term. Its output is the idle share: the
+/// fraction of time that the GPU is kept idle. The share is proportional * predicted excess + integral,
+/// clamped to [0, kMaxIdle]. The predicted excess extrapolates the filtered excess by ahead_seconds along its
+/// slope, so that the controller reacts before slow heating arrives. While the excess is positive, the
+/// integral gain is multiplied by `attack`, so that the share rises faster than it falls. The integral is
+/// clamped to prevent windup.
 struct Governor::Gains {
-  bool peak;  ///< true: the maximum of a window counts; false: its mean
+  bool peak;  ///< true: the max of the samples in the window is controlled; false: their mean
   double target;
-  double min_window_seconds;  ///< min. length of the window
+  double min_window_seconds;  ///< min length of the window; it is longer if training steps are long
   double filter_seconds;
   double ahead_seconds, slow_seconds;
   double proportional, integral, attack;
 };
 
-// Time constants: dies respond to idle time within 1 to 2 s, coolers within minutes; sensors have delay and
-// noise. In long steps the die reaches its steady temperature in each step, and only the cooler responds: so
-// the peak of a step is controlled. Fast changes see a gain of 0.024 per K, which keeps the loop gain below 1
-// for a die that cools by 30 K at a share of 1. The integral rises fast, since heat does damage, and falls
-// within minutes, like a cooler's temperature.
+// Time constants: the die responds to idle time within 1 to 2 s, the cooler within minutes; sensors have
+// delay and noise. In long steps, the die reaches its steady temperature in every step, and idle time changes
+// only the temperature of the cooler: therefore the peak of a step is controlled. For fast changes the gain
+// is 0.024 per K, which keeps the loop gain below 1 for a die that cools by 30 K at a share of 1. The
+// integral rises fast, because heat damages the GPU, and falls within minutes, as the cooler's temperature
+// does.
 constexpr Governor::Gains Governor::kHeatGains{.peak = true,
                                                .target = -4,
                                                .min_window_seconds = 8,
@@ -36,7 +38,8 @@ constexpr Governor::Gains Governor::kHeatGains{.peak = true,
                                                .proportional = 0.012,
                                                .integral = 0.0002,
                                                .attack = 10};
-/// Controls the excess power as a fraction of the limit. Power responds at once.
+/// Parameters for power; the excess is a fraction of the power limit. No lead term, because power responds at
+/// once.
 constexpr Governor::Gains Governor::kPowerGains{.peak = false,
                                                 .target = -0.03,
                                                 .min_window_seconds = 8,
@@ -49,12 +52,14 @@ constexpr Governor::Gains Governor::kPowerGains{.peak = false,
 
 namespace {
 
-/// Dead band around the published share, so noise does not change it.
+/// The published share changes only if the requested share differs from it by more than this, so that noise
+/// has no effect.
 constexpr double kBand = 0.05;
-/// Hysteresis: the share becomes nonzero at kFirstShare and returns to 0 after kUnwantedSeconds below
-/// kMinShare.
+/// Hysteresis around zero: the share becomes nonzero when it is requested to be at least kFirstShare, and
+/// becomes 0 again when it was below kMinShare for kUnwantedSeconds.
 constexpr double kFirstShare = 0.08, kMinShare = 0.02, kUnwantedSeconds = 30;
-/// A pause also ends after kLongPause seconds if the GPU is at least kCooled K below the limit.
+/// After kLongPause seconds, a pause ends as soon as the GPU is kCooled K below its limit, even if it is not
+/// kResumeBelow K below it.
 constexpr double kCooled = 8, kLongPause = 600;
 
 }  // namespace
@@ -89,7 +94,7 @@ double Governor::Loop::advance(const Gains& gains, double over, double seconds, 
   value += (now - value) * std::min(1.0, seconds / gains.filter_seconds);
   slow += (value - slow) * std::min(1.0, seconds / gains.slow_seconds);
   const double ahead = value + gains.ahead_seconds / gains.slow_seconds * (value - slow);
-  // Cooling during a pause says nothing about the share that is needed while running.
+  // Not during a pause: then the GPU cools, whatever share it will need later.
   if (!paused)
     integral = std::clamp(integral + gains.integral * (ahead > 0 ? gains.attack : 1) * ahead * seconds, 0.0,
                           kMaxIdle);
@@ -127,7 +132,7 @@ double Governor::govern(size_t i, const system::GpuReading& reading, double seco
   return requested_share;
 }
 
-/// Starts or ends a pause. Only temperature causes pauses; power does not.
+/// Starts or ends a pause. Pauses depend on temperature only, not on power.
 void Governor::decide_pause(double requested_share, double seconds, double period) {
   double excess = -INFINITY;
   for (const Gpu& gpu : gpus_) {

@@ -10,48 +10,52 @@
 
 namespace hearth::supervise {
 
-/// Excess of the sensor that is furthest above its limit, in K. The limit of the junction (or edge) is
-/// `limit`, or if that is 0, Governor::kMargin below the GPU's limit; memory and edge have the GPU's limits
-/// minus the margin.
+/// Temperature of the sensor that exceeds its limit the most. The limit of the junction sensor (edge, if
+/// there is no junction) is the configured limit; if that is 0, and for the other sensors, it is the GPU's
+/// own limit minus Governor::kMargin.
 struct Excess {
   double kelvin = 0;
-  double celsius = 0, limit = 0;  ///< temperature of that sensor and its limit
+  double celsius = 0, limit = 0;  ///< temperature of that sensor and its limit, in Celsius
   const char* sensor = "";
 };
-/// Returns the largest excess of a GPU; nothing if no temperature or no limit is known.
+/// Returns the excess for the sensor that exceeds its limit the most, which may be negative; nothing if no
+/// temperature or no limit is known. `limit`: configured limit in Celsius, or 0.
 std::optional<Excess> excess_of(const system::GpuReading& reading, double limit);
 
-/// Limits of the Governor.
+/// Limits that the Governor enforces.
 struct GovernorOptions {
-  double limit = 0;  ///< of the junction (or edge) in Celsius; 0: Governor::kMargin below the GPU's limit
-  double power_limit = 0;  ///< watts per GPU, averaged over some seconds; 0: none
-  double pause_after_seconds =
-      3;  ///< duration for which the max. share does not cool the GPU, before a pause
+  /// Limit of the junction (or edge) temperature in Celsius; 0: the GPU's own limit minus Governor::kMargin.
+  double limit = 0;
+  double power_limit = 0;  ///< limit of each GPU's power in watts, averaged over some seconds; 0: none
+  /// Time for which idling with the max share does not cool the GPU, before a pause starts.
+  double pause_after_seconds = 3;
   double min_pause_seconds = 120;
 };
 
-/// Keeps GPUs below a temperature and a power limit by idling a share of the time, before they throttle or
-/// the machine shuts down. If even the max. share is not enough, requests a pause. Each GPU has
-/// proportional-integral controllers for heat and power; the largest requested share applies. Deterministic:
-/// the same readings give the same shares.
+/// Keeps GPUs below limits of temperature and power by keeping them idle for a share of the time, before they
+/// throttle or the machine shuts down. If even the max share is not enough, requests a pause of training.
+/// Each GPU has one proportional-integral controller for temperature and one for power; the largest share
+/// that any of them requests is used. Deterministic: the same readings give the same shares.
 class Governor {
  public:
-  static constexpr double kMargin = 5;        ///< K below the GPU's limit
-  static constexpr double kMaxIdle = 0.8;     ///< max. share of idle time
-  static constexpr double kResumeBelow = 15;  ///< K below the limit at which a pause ends
+  static constexpr double kMargin =
+      5;  ///< difference between the GPU's own limit and the default limit, in K
+  static constexpr double kMaxIdle = 0.8;     ///< max fraction of time that GPUs are kept idle
+  static constexpr double kResumeBelow = 15;  ///< distance below the limit at which a pause ends, in K
 
   explicit Governor(GovernorOptions options) : options_(options) {}
 
-  /// Updates the controllers with one reading per GPU, always of the same GPUs in the same order. `seconds`:
-  /// time since the previous readings. `period`: seconds per training step including the idle gap, over which
-  /// temperature and power oscillate.
+  /// Updates the controllers with one reading per GPU; always for the same GPUs in the same order. `seconds`:
+  /// time since the previous readings. `period`: seconds per training step including the idle time, the
+  /// period with which temperature and power oscillate.
   void update(std::span<const system::GpuReading> readings, double seconds, double period);
 
   /// Fraction of time the GPUs are kept idle, in [0, kMaxIdle].
   double idle_share() const { return shown_; }
   /// True while training should pause until the GPUs have cooled.
   bool paused() const { return paused_; }
-  /// Cause of the idle share: "GPU 0 (0000:03:00.0) has 104 C, limit 105 C"; empty if there is none.
+  /// Describes the cause of the idle share: "GPU 0 (0000:03:00.0) has 104 C, limit 105 C"; empty if the share
+  /// is 0.
   const std::string& reason() const { return reason_; }
 
  private:
@@ -64,8 +68,8 @@ class Governor {
       double value, age;
     };
     std::deque<Sample> recent;
-    double value = 0;  ///< filtered excess over the target
-    double slow = 0;   ///< excess filtered over a longer time
+    double value = 0;  ///< filtered difference between measured excess and target
+    double slow = 0;   ///< `value`, filtered over a longer time, to compute its slope
     double integral = 0;
     bool begun = false;
   };
@@ -81,9 +85,9 @@ class Governor {
   GovernorOptions options_;
   std::vector<Gpu> gpus_;
   double shown_ = 0;
-  double unwanted_seconds_ = 0;  ///< since the requested share was last above kMinShare
+  double unwanted_seconds_ = 0;  ///< time since the requested share was last above kMinShare
   bool paused_ = false;
-  double seconds_at_max_share_ = 0;  ///< since the max. share last cooled the GPU
+  double seconds_at_max_share_ = 0;  ///< time for which the max share has not cooled the GPU
   double paused_seconds_ = 0;
   std::string reason_;
 };

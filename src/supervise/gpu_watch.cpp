@@ -10,11 +10,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Min. time between messages: a GPU near its limit may alternate for hours.
+/// Min time between two messages about the idle share, because a GPU near its limit may change its state for
+/// hours.
 constexpr auto kBetweenSentences = 10min;
-/// Age after which readings are stale. If a GPU hangs, its sensors fail one after the other.
+/// Age at which readings are outdated. Not shorter, because when a GPU hangs, its sensors are disabled one
+/// after the other.
 constexpr auto kStale = 60s;
-/// Max. time step of the controller; a longer interval means that the machine was suspended.
+/// Max time step of the controller, used when the machine was suspended between two readings.
 constexpr double kMaxSeconds = 10;
 
 bool says_nothing(const system::GpuReading& reading) {
@@ -50,7 +52,7 @@ void GpuWatch::take_sample() {
   const double seconds = num_samples_ == 0 ? 0 : std::chrono::duration<double>(now - sampled_).count();
   sampled_ = now;
   ++num_samples_;
-  // True for emulated GPUs and GPUs whose driver has no sensors.
+  // Emulated GPUs have no sensors, and some drivers report none.
   has_no_readings_ = std::ranges::all_of(readings, says_nothing);
   if (has_no_readings_) return reset_governor();
   governor_.update(readings, std::min(seconds, kMaxSeconds), board_.period());
@@ -58,7 +60,7 @@ void GpuWatch::take_sample() {
   report_share();
 }
 
-/// Resets the governor if there are no readings, since nothing could end an idle gap or a pause.
+/// Resets the governor when readings are missing: otherwise, idle time or a pause would never end.
 void GpuWatch::reset_governor() {
   const bool held = governor_.idle_share() > 0 || governor_.paused();
   governor_ = Governor(limits_);

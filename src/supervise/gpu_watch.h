@@ -11,7 +11,7 @@
 
 namespace hearth::supervise {
 
-/// Reads the sensors of the GPUs that workers register on a GpuBoard, runs the governor, and publishes
+/// Reads the sensors of the GPUs that workers have registered on a GpuBoard, runs the governor, and publishes
 /// readings and decision on the board. Never blocks.
 class GpuWatch {
  public:
@@ -20,7 +20,8 @@ class GpuWatch {
            std::function<void(const std::string&)> say);
 
   const GpuBoard& board() const { return board_; }
-  /// Updates everything. Call it several times a second; `num_workers`: number of workers that register GPUs.
+  /// Takes new readings, if there are any, and acts on them. Call this several times a second. `num_workers`:
+  /// number of workers that register GPUs.
   void look(int num_workers);
 
  private:
@@ -36,10 +37,10 @@ class GpuWatch {
   Governor governor_;
   std::function<void(const std::string&)> say_;
   std::vector<std::string> gpus_;
-  bool has_no_readings_ = false;  ///< true if these GPUs have no sensor readings
+  bool has_no_readings_ = false;  ///< true if none of these GPUs reports sensor values
   int64_t num_samples_ = 0;
   Clock::time_point sampled_;
-  bool is_slowing_ = false;  ///< true if slowing down was the last reported state
+  bool is_slowing_ = false;  ///< true if the last message to the user said that training is slowed down
   Clock::time_point said_;
 };
 

@@ -17,18 +17,19 @@ using Clock = Worker::Clock;
 using namespace std::chrono_literals;
 
 constexpr auto kPoll = 100ms;
-/// If more time than this passes between two polls, the process was suspended and timeouts start again.
+/// If more time passes between two polls, this process was suspended, and the timeouts of workers start
+/// again.
 constexpr auto kSleep = 2s;
-/// Time for workers to exit on their own.
+/// Time that workers get to exit by themselves, before they are killed.
 constexpr auto kLeave = 1s;
-/// Time for killed processes to disappear.
+/// Time to wait for killed processes to end.
 constexpr auto kReap = 5s;
 constexpr int kMaxFailuresAtStep = 3;
 constexpr int kMaxFailuresWithoutProgress = 4;
-/// Exit status of a failed probe.
+/// Exit status of a probe process whose device failed the test.
 constexpr int kFailedProbe = 1;
 
-/// The failures of all attempts and the decision to stop.
+/// The failures of all attempts so far, which determine whether another attempt is made.
 class History {
  public:
   void add(const Failure& failure) {
@@ -37,11 +38,11 @@ class History {
     newest_ = std::max(newest_, failure.newest);
     all_.push_back(failure);
   }
-  /// True if two failures at the same step suggest that the data cause them.
+  /// True if the last two failures were at the same step, so that the data may be their cause.
   bool wants_new_order() const {
     return num_at_step_ == kMaxFailuresAtStep - 1 && all_.back().phase == distributed::Phase::training;
   }
-  /// Returns why no further attempt is made; empty if one is.
+  /// Returns the reason why no further attempt is made; empty if one is.
   std::string why_stop(const SupervisorOptions& options) const {
     if (num_at_step_ >= kMaxFailuresAtStep)
       return fmt::format("{} failures at step {}", num_at_step_, all_.back().step);
@@ -50,7 +51,7 @@ class History {
     if (std::ssize(all_) >= options.max_failures) return fmt::format("{} failures", all_.size());
     return "";
   }
-  /// Returns a remedy for the last failure; empty if none is known.
+  /// Returns advice to add to the message about the last failure; empty if there is none.
   std::string advice() const {
     return all_.back().out_of_memory ? "; try a lower train.batch with a higher train.accumulate" : "";
   }
@@ -70,10 +71,10 @@ class History {
   int failures_without_progress_ = 0;
 };
 
-/// The parent process of all workers. Runs attempts: forks the workers, polls their state and heartbeats
-/// every kPoll, and after a failure ends the attempt, tests the devices and starts the next attempt with
-/// those that work. It opens no device and starts no thread, so that forking is safe and a faulty driver
-/// cannot block it.
+/// The parent process of all workers. For each attempt, it forks the workers and polls their state and
+/// heartbeats every kPoll. After a failure it ends the attempt, tests the devices, and starts the next
+/// attempt on those that work. It opens no device and starts no thread, so that forking is safe and a faulty
+/// driver cannot block it.
 class Supervisor {
  public:
   Supervisor(const Attempt::Work& work, const SupervisorOptions& options)
@@ -84,7 +85,7 @@ class Supervisor {
   int run();
 
  private:
-  /// Result of watch(): the exit status of the run, or a failure.
+  /// Result of watch(): the exit status of the run, or the failure of an attempt.
   struct WatchResult {
     int status = kGaveUp;
     std::optional<Failure> failure;
@@ -104,7 +105,7 @@ class Supervisor {
   BlockedSignals signals_;
   int num_interrupts_ = 0;
   History history_;
-  std::vector<int> devices_;  ///< devices that are not disabled
+  std::vector<int> devices_;  ///< indices of the devices that are not disabled
   std::optional<GpuWatch> gpus_;
 };
 
@@ -143,7 +144,7 @@ AttemptPlan Supervisor::plan_after(const AttemptPlan& failed, const Failure& fai
   return plan;
 }
 
-/// Describes which devices continue.
+/// Describes which devices the attempt uses, if some are disabled.
 std::string Supervisor::devices_sentence(const AttemptPlan& plan) const {
   return fmt::format("device{} {} of {} do{} all the work", plan.devices.size() == 1 ? "" : "s",
                      fmt::join(plan.devices, ", "), options_.size, plan.devices.size() == 1 ? "es" : "");
@@ -156,13 +157,13 @@ std::string Supervisor::start_sentence(const AttemptPlan& plan) const {
   return text;
 }
 
-/// Sleeps until a worker changes, a signal arrives, or `patience` has passed.
+/// Sleeps until a worker's state changes, a signal arrives, or `timeout` has passed.
 void Supervisor::rest(std::chrono::milliseconds timeout) {
   const int signal = signals_.next(timeout);
   if (signal == SIGINT || signal == SIGTERM) ++num_interrupts_;
   if (signal != SIGHUP) return;
   num_interrupts_ = std::max(num_interrupts_, 1);
-  // A second SIGHUP after the signals are unblocked would kill this process.
+  // Otherwise a second SIGHUP would kill this process after the signals are unblocked.
   std::signal(SIGHUP, SIG_IGN);
 }
 
@@ -198,7 +199,7 @@ void Supervisor::end(Attempt& attempt) {
   for (const std::string& sentence : attempt.survivors()) options_.say(sentence);
 }
 
-/// Tests all devices and disables those that fail.
+/// Tests all devices in separate processes, and disables those that fail.
 void Supervisor::probe() {
   if (!options_.probe) return;
   std::vector<std::unique_ptr<Worker>> probes;

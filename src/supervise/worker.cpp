@@ -14,8 +14,9 @@
 namespace hearth::supervise {
 namespace {
 
-/// Returns the signals to block. A blocked signal is delivered even if it is ignored: shells ignore SIGINT
-/// for background jobs, but scripts send it to them. SIGHUP stays ignored, since nohup ignores it on purpose.
+/// Returns the signals to block. SIGINT and SIGTERM are included even if they are ignored, because
+/// BlockedSignals::next() receives a blocked signal all the same: shells ignore SIGINT for background jobs,
+/// but scripts send it to them. An ignored SIGHUP is not included, because nohup ignores it on purpose.
 sigset_t signals_to_hold() {
   sigset_t set;
   sigemptyset(&set);
@@ -26,7 +27,8 @@ sigset_t signals_to_hold() {
   return set;
 }
 
-/// Runs the child. noexcept: an exception must not unwind into stack frames of the parent.
+/// Runs `work` in the child process. noexcept: an exception must not unwind into stack frames copied from the
+/// parent.
 [[noreturn]] void run_child(pid_t parent, FunctionRef<int()> work) noexcept {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(0);  // the parent has died already
@@ -46,7 +48,7 @@ std::string signal_name(int signal) {
 }  // namespace
 
 Worker::Worker(FunctionRef<int()> work) {
-  // Otherwise both processes would write the buffered output.
+  // Output that is not flushed before fork() would be written by both processes.
   std::fflush(nullptr);
   const pid_t parent = getpid();
   process_ = fork();
@@ -61,7 +63,7 @@ Worker::~Worker() {
   look();
   if (!running()) return;
   kill_now();
-  // A process that is stuck in the kernel may not end for a long time.
+  // Waits at most 100 ms, because a process that is blocked in the kernel may not end for a long time.
   for (int i = 0; i < 100 && running(); ++i) {
     usleep(1000);
     look();
@@ -94,7 +96,7 @@ void Worker::kill_now() const { kill(process_, SIGKILL); }
 
 BlockedSignals::BlockedSignals() : held_(signals_to_hold()) {
   sigprocmask(SIG_BLOCK, &held_, &before_);
-  // If SIGCHLD is ignored, waitpid gets no exit status.
+  // If SIGCHLD were ignored, waitpid would not return exit statuses.
   std::signal(SIGCHLD, SIG_DFL);
 }
 

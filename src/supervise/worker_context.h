@@ -9,26 +9,29 @@
 
 namespace hearth::supervise {
 
-/// Context of a worker.
+/// Values that the supervisor passes to a worker.
 struct WorkerContext {
   int rank = 0;
   int size = 1;
-  int device = 0;   ///< index in the run's initial list of devices
-  int attempt = 1;  ///< number from 1; above 1: earlier workers have failed and left checkpoints
-  /// True if training has failed twice at the same step: continue with the samples in another order.
+  int device = 0;  ///< index of the worker's device in the run's original list of devices
+  /// Number of the attempt, from 1. Above 1, earlier workers have failed, and may have saved checkpoints.
+  int attempt = 1;
+  /// True if training has failed twice at the same step: the samples are to be used in another order.
   bool new_order = false;
   std::string reason;  ///< how the previous attempt failed; empty for the first attempt
   distributed::Heartbeat heartbeat;
-  const std::atomic<bool>* stop =
-      nullptr;  ///< set by the supervisor: finish the step, save, and exit with kInterrupted
-  std::atomic<bool>* said = nullptr;  ///< shared by the workers, so that only one of them prints a message
-  distributed::ShmGroup* group =
-      nullptr;                     ///< process group memory of the workers; null if there is one worker
-  const GpuBoard* gpus = nullptr;  ///< readings of GPU sensors; null if they are not watched
+  /// Set by the supervisor to request the worker to finish the step, save, and exit with kInterrupted.
+  const std::atomic<bool>* stop = nullptr;
+  /// Shared by the workers: set by the first one that prints an error which all have, so that it is printed
+  /// once.
+  std::atomic<bool>* said = nullptr;
+  /// Memory of the workers' process group; null if there is one worker.
+  distributed::ShmGroup* group = nullptr;
+  const GpuBoard* gpus = nullptr;  ///< sensor readings of the GPUs; null if they are not read
 };
 
-/// Exit statuses of workers: kDone, kMistake (a user error, which was reported) and kInterrupted end the run;
-/// any other status is a failure.
+/// Exit statuses of workers that end the run: success, a user error (which the worker has reported), and
+/// interrupted. Any other status is a failure.
 inline constexpr int kDone = 0, kMistake = 2, kInterrupted = 130;
 
 }  // namespace hearth::supervise
