@@ -9,7 +9,7 @@
 namespace hearth::system {
 namespace {
 
-/// Returns the group's name from etc/group, or the number as text if it is not listed.
+/// Returns the name of the group with this number from etc/group; the number as text if it is not listed.
 std::string group_name(Tree& tree, int64_t number) {
   std::string wanted = std::to_string(number);
   std::istringstream lines(tree.text("etc/group"));
@@ -23,7 +23,7 @@ std::string group_name(Tree& tree, int64_t number) {
   return wanted;
 }
 
-/// Returns true if the identity may read and write the file.
+/// Returns true if the user or a group of the identity may read and write the file.
 bool allows(const struct stat& file, const Identity& identity) {
   if (identity.user == 0) return true;
   const auto grants = [&](mode_t both) { return (file.st_mode & both) == both; };
@@ -50,7 +50,7 @@ Identity current_identity() {
 
 Identity read_identity(Tree& tree) {
   const std::string status = "proc/self/status";
-  // Fields: real, effective, saved and file system id.
+  // Columns of both lines: real, effective, saved and file system id.
   std::istringstream users(tree.value(status, "Uid")), group_line(tree.value(status, "Gid"));
   std::istringstream groups(tree.value(status, "Groups"));
   Identity identity;

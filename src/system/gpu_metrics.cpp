@@ -8,7 +8,7 @@
 namespace hearth::system {
 namespace {
 
-/// Header: structure size in 2 bytes, format revision, content revision.
+/// Size of the header: structure size (2 bytes), format revision and content revision (1 byte each).
 constexpr size_t kHeadBytes = 4;
 
 enum class Quantity : uint8_t {
@@ -26,14 +26,14 @@ enum class Quantity : uint8_t {
 
 struct Field {
   Quantity meaning;
-  uint8_t bytes;  ///< size of the number
+  uint8_t bytes;  ///< size of the number in bytes
   uint16_t offset;
-  float scale = 1;  ///< factor to the unit of GpuReading
+  float scale = 1;  ///< factor that converts the number to the unit of GpuReading
 };
 
 struct Version {
   uint8_t format, content;
-  uint16_t min_bytes, max_bytes;  ///< size of the structure
+  uint16_t min_bytes, max_bytes;  ///< allowed sizes of the structure
   std::span<const Field> fields;
 };
 
@@ -50,14 +50,14 @@ constexpr Field kV1_4[] = {{junction, 2, 4}, {memory, 2, 6},  {power, 2, 10},   
                            {replays, 8, 88}, {clock, 2, 240}, {memory_clock, 2, 280}};
 constexpr Field kV1_5[] = {{junction, 2, 4},  {memory, 2, 6},  {power, 2, 10},        {busy, 2, 12},
                            {replays, 8, 152}, {clock, 2, 312}, {memory_clock, 2, 352}};
-/// Early revisions of version 1.6 still contained the activity of the video engines.
+/// Fields of early revisions of version 1.6, which still contained the utilization of the video engines.
 constexpr Field kV1_6Early[] = {{junction, 2, 4},  {memory, 2, 6},  {power, 2, 10},        {busy, 2, 12},
                                 {replays, 8, 176}, {clock, 2, 336}, {memory_clock, 2, 376}};
 constexpr Field kV1_6[] = {{junction, 2, 4},  {memory, 2, 6},  {power, 2, 10},        {busy, 2, 12},
                            {replays, 8, 104}, {clock, 2, 264}, {memory_clock, 2, 304}};
 constexpr Field kV1_7[] = {{junction, 2, 4},  {memory, 2, 6},  {power, 2, 10},        {busy, 2, 12},
                            {replays, 8, 112}, {clock, 2, 296}, {memory_clock, 2, 336}};
-/// Integrated GPUs use hundredths of a degree and milliwatts.
+/// Fields for integrated GPUs, which use hundredths of a degree and milliwatts.
 constexpr Field kV2_0[] = {
     {edge, 2, 16, 0.01F}, {busy, 2, 40}, {power, 2, 44, 0.001F}, {clock, 2, 80}, {memory_clock, 2, 84}};
 constexpr Field kV2_1[] = {
@@ -67,7 +67,8 @@ constexpr Field kV2_2[] = {{edge, 2, 4, 0.01F}, {busy, 2, 28},         {power, 2
 constexpr Field kV3_0[] = {
     {edge, 2, 4, 0.01F}, {busy, 2, 42}, {power, 4, 112, 0.001F}, {clock, 2, 174}, {memory_clock, 2, 186}};
 
-/// In versions 1.6 to 1.8, the part after the common fields depends on the number of partitions.
+/// In versions 1.6 to 1.8 the size varies, because the part after these fields depends on the number of
+/// partitions.
 constexpr uint16_t kAnyBytes = 0xffff;
 constexpr Version kVersions[] = {
     {1, 0, 80, 80, kV1_0},         {1, 1, 96, 96, kV1_1},         {1, 2, 104, 104, kV1_1},
@@ -77,8 +78,8 @@ constexpr Version kVersions[] = {
     {2, 2, 128, 128, kV2_2},       {2, 3, 152, 152, kV2_2},       {2, 4, 168, 168, kV2_2},
     {3, 0, 264, 264, kV3_0}};
 
-/// Bits of the vendor-independent throttle status. The hotspot bit is ignored, because it is always set on
-/// Navi 31 and Navi 48.
+/// Bits of the throttle status that is the same for all GPUs. The hotspot bit is ignored, because it is
+/// always set on Navi 31 and Navi 48.
 constexpr uint64_t kHotspotBit = uint64_t{1} << 36;
 constexpr uint64_t kPowerBits = 0xff, kCurrentBits = uint64_t{0xff} << 16;
 constexpr uint64_t kTemperatureBits = (uint64_t{0xfff} << 32) & ~kHotspotBit;
@@ -110,7 +111,7 @@ const Version* find_version(std::string_view bytes) {
   return found == std::end(kVersions) || bytes.size() < size ? nullptr : found;
 }
 
-/// Returns the number; nullopt if all its bits are set, which means not available.
+/// Returns the number in the field; nullopt if all of its bits are set, which means that it is not available.
 std::optional<uint64_t> number_at(std::string_view bytes, const Field& place) {
   uint64_t number = 0;
   std::memcpy(&number, bytes.data() + place.offset, place.bytes);
@@ -160,7 +161,7 @@ std::optional<GpuReading> parse_gpu_metrics(std::string_view bytes) {
       *member_of(reading, place.meaning) = static_cast<float>(*number) * place.scale;
     }
   }
-  // Some kernel versions report hundredths of a percent.
+  // Some kernel versions report hundredths of a percent instead of percent.
   if (reading.busy > 100) reading.busy /= 100;
   return reading;
 }

@@ -28,7 +28,8 @@ std::string distribution_in(Tree& tree) {
   return "";
 }
 
-/// Detects a container by files that container runtimes create and by the control group of process 1.
+/// Returns the kind of container in which the tree's system runs, detected by files that container runtimes
+/// create and by the control group of process 1; empty if there is none.
 std::string container_in(Tree& tree) {
   if (tree.exists(".dockerenv")) return "docker";
   if (tree.exists("run/.containerenv")) return "podman";
@@ -41,7 +42,7 @@ std::string container_in(Tree& tree) {
   return "";
 }
 
-/// Returns environment variables that affect what a GPU does, which GPUs are visible, or where
+/// Returns the environment variables that affect the behavior of GPUs, which GPUs are visible, or where
 /// runtimes are found.
 std::map<std::string, std::string> read_variables(Tree& tree) {
   constexpr auto kPrefixes = std::to_array<std::string_view>(
@@ -79,8 +80,8 @@ bool is_blocked(Tree& tree, std::string_view module) {
   return false;
 }
 
-/// Finds ROCm, which stores its version in each of its folders, or a distribution's library alone, whose file
-/// name contains the version.
+/// Finds installations of ROCm, each of which has a folder with a version file, and HIP libraries of a
+/// distribution, whose file names contain the version.
 void find_rocm(Tree& tree, std::vector<InstalledRuntime>& found) {
   std::set<std::string> seen;
   for (const std::string& name : tree.list("opt")) {
@@ -94,7 +95,8 @@ void find_rocm(Tree& tree, std::vector<InstalledRuntime>& found) {
   for (const char* folder : {"usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/local/lib"}) {
     for (const std::string& name : tree.list(folder)) {
       const std::string_view version = std::string_view(name).substr(std::min(name.size(), kLibrary.size()));
-      // The short name, "libamdhip64.so.6", is a symbolic link to the full one.
+      // The file name with one number, "libamdhip64.so.6", is a symbolic link to the file with the full
+      // version.
       if (!name.starts_with(kLibrary) || version_numbers(version).size() < 2) continue;
       found.push_back(
           {.name = "HIP", .version = std::string(version), .path = fmt::format("/{}/{}", folder, name)});
@@ -117,7 +119,8 @@ std::vector<InstalledRuntime> find_runtimes(Tree& tree) {
   return found;
 }
 
-/// Returns the driver version from "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  ...".
+/// Returns the version of NVIDIA's driver from /sys, or from a line such as "NVRM version: NVIDIA UNIX x86_64
+/// Kernel Module  580.95.05  ...".
 std::string nvidia_version_in(Tree& tree) {
   std::string version = tree.line("sys/module/nvidia/version");
   if (!version.empty()) return version;
@@ -127,7 +130,7 @@ std::string nvidia_version_in(Tree& tree) {
   return "";
 }
 
-/// Reads the EFI variable SecureBoot: four bytes of attributes, then the value.
+/// Reads the EFI variable SecureBoot, which has four bytes of attributes and then one byte with the value.
 std::optional<bool> secure_boot_in(Tree& tree) {
   const std::string& bytes =
       tree.text("sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c");
@@ -153,9 +156,9 @@ void read_memory(Tree& tree, Machine& machine) {
   machine.available_bytes = bytes("MemAvailable");
   machine.swap_bytes = bytes("SwapTotal");
   machine.huge_page_bytes = bytes("Hugetlb");
-  // "unlimited" gives nullopt.
+  // nullopt for "unlimited".
   machine.locked_bytes = tree.number("proc/self/limits", "Max locked memory");
-  // Format: "always [madvise] never".
+  // Format of the line: "always [madvise] never"; the current choice is in brackets.
   const std::string choice = tree.line("sys/kernel/mm/transparent_hugepage/enabled");
   const size_t begin = choice.find('['), end = choice.find(']');
   if (begin != std::string::npos && end != std::string::npos)
@@ -175,7 +178,7 @@ void read_limits(Tree& tree, Machine& machine) {
     if (name.starts_with("node")) ++machine.num_numa_nodes;
 }
 
-/// Returns the names of other processes that have queues on AMD's compute driver.
+/// Returns the names of other processes that have compute queues of AMD's driver.
 std::vector<std::string> read_gpu_programs(Tree& tree) {
   std::set<std::string> names;
   const std::string self = tree.link_name("proc/self");
@@ -186,7 +189,8 @@ std::vector<std::string> read_gpu_programs(Tree& tree) {
   return {names.begin(), names.end()};
 }
 
-/// Returns the kernel log: on this machine by klogctl, because reading its device file would block.
+/// Returns the kernel log. On this machine it is read by klogctl, because reading its device file would
+/// block.
 std::string read_log(Tree& tree) {
   if (tree.root() != "/") return tree.text("var/log/kern.log");
   constexpr int kReadAll = 3, kSize = 10;
@@ -197,7 +201,7 @@ std::string read_log(Tree& tree) {
   return log;
 }
 
-/// Text in the kernel log that indicates an event; the most specific first.
+/// Text in a line of the kernel log that indicates a kind of event. More specific texts come first.
 struct LogPattern {
   std::string_view text;
   LoggedEvent::Kind kind;

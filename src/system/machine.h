@@ -12,11 +12,11 @@
 
 namespace hearth::system {
 
-/// Returns the numbers of a version, for comparison: {6, 18, 2} for "6.18.2-1-generic"; empty if
-/// there are none.
+/// Returns the numbers in a version, for comparisons: {6, 18, 2} for "6.18.2-1-generic"; empty if there are
+/// none.
 std::vector<int> version_numbers(std::string_view text);
 
-/// An installed runtime of AMD or NVIDIA.
+/// An installed GPU runtime of AMD or NVIDIA.
 struct InstalledRuntime {
   std::string name;     ///< "ROCm", "HIP", "CUDA driver"
   std::string version;  ///< empty: unknown
@@ -27,12 +27,12 @@ struct InstalledRuntime {
 struct LoggedEvent {
   enum class Kind : uint8_t { reset, fault, timeout, lost, atomics, firmware, xid };
   Kind kind = Kind::reset;
-  std::string line;  ///< line of the log
+  std::string line;  ///< full line of the log
 };
 
 /// Properties of a machine that affect training, read from files.
 struct Machine {
-  std::string kernel;        ///< "6.14.0-29-generic"
+  std::string kernel;        ///< release of the kernel: "6.14.0-29-generic"
   std::string distribution;  ///< "Ubuntu 24.04.3 LTS"
   std::string processor;
   std::string container;  ///< "docker", "podman", "lxc", "kubernetes", "container"; empty: none
@@ -40,21 +40,22 @@ struct Machine {
   std::vector<DeviceFile> files;
   Identity identity;
 
-  std::string amdgpu_version;  ///< version of an out-of-tree module; empty: the kernel's built-in driver
+  /// Version of an amdgpu module built outside the kernel; empty: the kernel's own module.
+  std::string amdgpu_version;
   std::map<std::string, std::string> amdgpu_parameters;  ///< module parameters: "runpm": "-1"
-  std::string nvidia_version;                            ///< version of the kernel module; empty: not loaded
+  std::string nvidia_version;  ///< version of NVIDIA's kernel module; empty: not loaded
 
   std::vector<InstalledRuntime> runtimes;
   std::map<std::string, std::string> variables;  ///< environment variables that affect GPUs
-  std::string iommu_setting;                     ///< iommu= of the kernel command line: "pt"
-  std::string transparent_huge_pages;            ///< "madvise"
-  std::vector<std::string> gpu_programs;         ///< names of other programs with compute queues on AMD GPUs
+  std::string iommu_setting;                     ///< value of iommu= on the kernel command line: "pt"
+  std::string transparent_huge_pages;            ///< current setting: "always", "madvise" or "never"
+  std::vector<std::string> gpu_programs;  ///< names of other programs that have compute queues on AMD GPUs
   std::vector<LoggedEvent> events;
   /// Files that could not be read within the timeout.
   std::vector<std::string> blocked_files;
 
   int64_t memory_bytes = 0, available_bytes = 0, swap_bytes = 0;
-  int64_t huge_page_bytes = 0;            ///< reserved for huge pages
+  int64_t huge_page_bytes = 0;            ///< memory reserved for huge pages
   std::optional<int64_t> locked_bytes;    ///< RLIMIT_MEMLOCK; nullopt: unlimited
   std::optional<int64_t> memory_limit;    ///< memory limit of the control group, in bytes
   std::optional<double> processor_limit;  ///< CPU limit of the control group, in CPUs
@@ -66,11 +67,12 @@ struct Machine {
   std::optional<bool> secure_boot;
   bool wsl = false;
   bool has_iommu = false;
-  bool amdgpu_is_blocked = false;  ///< True if a line in /etc/modprobe.d blacklists it
+  bool amdgpu_is_blocked = false;  ///< True if a file in /etc/modprobe.d blacklists amdgpu
   bool log_was_read = false;
 };
 
-/// Reads all properties. With root "/" the kernel log comes from klogctl, otherwise from var/log/kern.log.
+/// Reads all properties of a machine. The kernel log is read by klogctl if the root is "/", otherwise from
+/// var/log/kern.log.
 Machine read_machine(Tree& tree);
 
 }  // namespace hearth::system

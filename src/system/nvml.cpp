@@ -7,10 +7,12 @@
 namespace hearth::system {
 namespace {
 
-/// Bits of NVML's clock event reasons. Those of an idle GPU and of clocks set by the user are not throttling.
+/// Bits of NVML's clock event reasons that count as throttling. Bits for an idle GPU, and for clocks set by
+/// the user, are not included.
 constexpr unsigned long long kNvmlPower = 0x4, kNvmlTemperature = 0x20 | 0x40, kNvmlExternal = 0x8 | 0x80;
 
-/// Returns the value written by `function`; nullopt if the library lacks the function or it fails.
+/// Calls an NVML function and returns the value that it writes; nullopt if the library lacks the function, or
+/// if it fails.
 template <typename T, typename Function, typename... Arguments>
 std::optional<T> ask(Function function, Arguments... arguments) {
   T value{};
@@ -41,7 +43,7 @@ Nvml::Nvml(const std::string& library) : library_({library}) {
   library_.find("nvmlDeviceGetPowerUsage", power_);
   library_.find("nvmlDeviceGetEnforcedPowerLimit", power_limit_);
   library_.find("nvmlDeviceGetClockInfo", clock_);
-  // New name of the function, then the old one.
+  // Newer drivers have the function under the first name only, older ones under the second.
   if (!library_.find("nvmlDeviceGetCurrentClocksEventReasons", throttle_))
     library_.find("nvmlDeviceGetCurrentClocksThrottleReasons", throttle_);
   library_.find("nvmlDeviceGetFanSpeed", fan_);
@@ -64,7 +66,8 @@ std::optional<GpuReading> Nvml::read(const std::string& pci_address) const {
   return reading;
 }
 
-/// Reads temperature limits: the GPU lowers its clocks at the lowest of its thresholds.
+/// Reads the limits of temperature and power. The temperature limit is the lowest threshold at which the GPU
+/// lowers its clocks.
 void Nvml::read_limits(Device* device, GpuReading& reading) const {
   for (const Threshold threshold : {Threshold::slowdown, Threshold::max_gpu}) {
     const auto celsius = ask<unsigned>(threshold_, device, threshold);

@@ -8,20 +8,20 @@
 
 namespace hearth::system {
 
-/// The functions of NVIDIA's management library (NVML) that Hearth uses, loaded at run time; NVML comes with
-/// the driver. Calls may block inside the driver, so use it in a separate process.
+/// The part of NVIDIA's management library (NVML) that Hearth uses. The library comes with the driver and is
+/// loaded at run time. Calls may block in the driver, so this class should be used in a separate process.
 class Nvml {
  public:
   static constexpr const char* kLibrary = "libnvidia-ml.so.1";
 
-  /// Loads and initializes NVML; test with operator bool.
+  /// Loads and initializes NVML. operator bool tells whether that succeeded.
   explicit Nvml(const std::string& library = kLibrary);
 
   explicit operator bool() const { return fault_.empty(); }
   /// Reason why NVML is not available.
   const std::string& fault() const { return fault_; }
-  /// Returns the readings of the GPU at that PCI address, its temperature as `edge`; values that the GPU or
-  /// library does not report stay unknown. nullopt if there is no such GPU.
+  /// Returns the readings of the GPU at the PCI address; its temperature is in `edge`. Values that the GPU or
+  /// the library does not report stay unknown. nullopt if there is no such GPU.
   std::optional<GpuReading> read(const std::string& pci_address) const;
 
  private:
@@ -41,7 +41,7 @@ class Nvml {
 
   SharedLibrary library_;
   std::string fault_;
-  // Entry points; null if missing. Results are 0 or an error code.
+  // Functions of the library; null if it lacks them. Results are 0 or an error code.
   int (*init_)() = nullptr;
   const char* (*error_string_)(int result) = nullptr;
   int (*find_)(const char* pci_address, Device** device) = nullptr;

@@ -1,6 +1,7 @@
-// A PCIe link is described at both of its ends in /sys: the device or upstream port below, and the downstream
-// or root port above. An AMD GPU contains two ports of its own, whose link to the GPU stays on the board and
-// may be wider and faster than the slot's, so it is ignored when the bandwidth to the CPU is determined.
+// /sys describes a PCIe link at both of its ends: at the device (or upstream port) below, and at the
+// downstream (or root) port above. An AMD GPU contains two more ports. The link between them and the GPU
+// stays on the board and may be wider and faster than that of the slot, so it is ignored when the bandwidth
+// to the CPU is determined.
 #include "system/pci_gpu.h"
 
 #include <fmt/format.h>
@@ -14,7 +15,8 @@
 namespace hearth::system {
 namespace {
 
-/// PCI device ids with architecture and name, from the kernel's list (amdgpu_drv.c) and libdrm's amdgpu.ids.
+/// Known GPUs: PCI device id, architecture and name, from the kernel's list (amdgpu_drv.c) and libdrm's
+/// amdgpu.ids.
 struct KnownGpu {
   std::string_view id, architecture, name;
 };
@@ -41,7 +43,7 @@ constexpr std::array kKnownGpus = {
     KnownGpu{"7590", "gfx1200", "Radeon RX 9060 XT"},
 };
 
-/// Returns the compute driver's architecture name of each GPU, by PCI address.
+/// Returns, for each GPU's PCI address, the architecture that the compute driver reports in its topology.
 std::map<std::string, std::string> read_topology(Tree& tree) {
   std::map<std::string, std::string> architectures;
   const std::string nodes = "sys/class/kfd/kfd/topology/nodes";
@@ -57,7 +59,7 @@ std::map<std::string, std::string> read_topology(Tree& tree) {
   return architectures;
 }
 
-/// Parses "16.0 GT/s PCIe".
+/// Returns the number in a speed such as "16.0 GT/s PCIe".
 double speed_in(const std::string& text) {
   double speed = 0;
   std::from_chars(text.data(), text.data() + text.size(), speed);
@@ -102,9 +104,9 @@ std::vector<PciLink> read_links(Tree& tree, const std::string& gpu) {
   return links;
 }
 
-/// Returns true if ACS (PCI Express Base Specification, section 7.7.11) redirects peer requests and
-/// completions upstream to the root. nullopt if the capability is not visible: only root can read more
-/// than 256 bytes.
+/// Returns true if the bridge redirects requests between devices below it to the root, by ACS (PCI Express
+/// Base Specification, section 7.7.11). nullopt if that cannot be read: only the user root can read more than
+/// 256 bytes of the configuration.
 std::optional<bool> redirects_peers(Tree& tree, const std::string& bridge) {
   const std::string& config = tree.text(bridge + "/config");
   const auto word = [&](size_t at, int bytes) {
@@ -223,7 +225,7 @@ double PciLink::best_speed() const {
 }
 
 double PciLink::best_bytes_per_second() const {
-  // Line code: 8b/10b for PCIe 1 and 2, 128b/130b from PCIe 3 on.
+  // Line coding takes 2 of 10 bits in PCIe 1 and 2 (8b/10b), and 2 of 130 bits from PCIe 3 on (128b/130b).
   const double encoding = best_speed() < 8 ? 0.8 : 128.0 / 130;
   return width * best_speed() * 1e9 / 8 * encoding;
 }

@@ -1,6 +1,6 @@
-// The reader process writes the GPU and sensor that it is about to read into shared memory (ReaderState). If
-// it hangs past the timeout or crashes, the mark names the sensor at fault, which is disabled, and a new
-// process continues with the others.
+// Before each access, the reader process writes the index of the GPU and sensor to shared memory
+// (ReaderState). If it hangs beyond the timeout or crashes, this identifies the sensor at fault, which is
+// disabled, and a new reader process continues with the others.
 #include "system/sampler.h"
 
 #include <fmt/format.h>
@@ -15,10 +15,12 @@
 namespace hearth::system {
 namespace {
 
-/// Number of consecutive implausible values that disables a sensor; a single one may be caused by a busy bus.
+/// Number of consecutive impossible values after which a sensor is disabled. A single one may be caused by a
+/// busy bus.
 constexpr int kMaxImpossibleReadings = 3;
 
-/// Returns a message when a count first grows, and again each time it has doubled.
+/// Returns a message about an error count when it first grows, and then each time it has doubled; otherwise
+/// an empty string.
 std::string growth(int64_t count, int64_t& first, int64_t& said, std::string_view what,
                    std::string_view gpu) {
   if (count < 0) return "";
@@ -55,7 +57,7 @@ void Sampler::watch(const std::vector<std::string>& pci_addresses) {
   gave_up_ = false;
 }
 
-/// Handles a request in the reader process: reads the sensors.
+/// Handles a request in the reader process: reads all enabled sensors and returns the samples as bytes.
 std::string Sampler::answer(std::string_view request) {
   if (!sensors_) {
     std::vector<std::string> addresses;
@@ -136,7 +138,8 @@ void Sampler::judge(size_t gpu, const GpuSample& sample) {
     if (!text.empty()) say_(text);
 }
 
-/// Handles a hang or crash of the reader process: disables the sensor that it was reading.
+/// Called when the reader process has hung or crashed: disables the sensor that it was reading, and starts a
+/// new process.
 void Sampler::handle_lost_reader() {
   const size_t gpu = mark().gpu, sensor = mark().sensor;
   const bool is_known =

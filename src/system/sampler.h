@@ -15,15 +15,16 @@ namespace hearth::system {
 
 /// Options of a Sampler.
 struct SamplerOptions {
-  fs::path root = "/";  ///< replaced in tests
+  fs::path root = "/";  ///< root of the file system; replaced in tests
   std::string nvml = Nvml::kLibrary;
-  double seconds = 1;          ///< interval between samples
-  double timeout_seconds = 3;  ///< timeout of a sample; the sensor that exceeds it is disabled
+  double seconds = 1;  ///< interval between samples
+  double timeout_seconds =
+      3;  ///< time limit for one sample, after which the sensor that is being read is disabled
 };
 
 /// Reads GPU sensors periodically in a separate process, so that the caller never blocks. A sensor that
-/// hangs, crashes the process, or returns impossible values several times in a row is disabled and reported;
-/// the other sensors are kept.
+/// hangs, crashes that process, or repeatedly returns impossible values is disabled and reported; all others
+/// continue.
 class Sampler {
  public:
   /// `say` receives messages for the user: disabled sensors and growing error counts.
@@ -33,16 +34,17 @@ class Sampler {
   void watch(const std::vector<std::string>& pci_addresses);
   /// Polls without blocking; returns true if readings() are new.
   bool look();
-  /// Latest readings, one for each watched GPU; empty before the first sample.
+  /// Returns the latest readings, one for each watched GPU; empty before the first sample.
   std::span<const GpuReading> readings() const { return readings_; }
 
  private:
   using Clock = std::chrono::steady_clock;
-  /// The GPU and sensor that the reader process is about to read, in shared memory.
+  /// GPU and sensor that the reader process is reading, in shared memory.
   struct ReaderState;
   struct Gpu {
     std::string address;
-    std::array<int, kNumSensors> num_impossible{};  ///< consecutive implausible values
+    std::array<int, kNumSensors>
+        num_impossible{};  ///< for each sensor, number of consecutive impossible values
     int64_t first_pcie_errors = -1, first_memory_errors = -1;
     int64_t reported_pcie_errors = 0, reported_memory_errors = 0;
   };
@@ -58,10 +60,10 @@ class Sampler {
   SamplerOptions options_;
   std::function<void(const std::string&)> say_;
   std::vector<Gpu> gpus_;
-  std::vector<uint32_t> disabled_sensors_;  ///< for each GPU, a set of bit()
+  std::vector<uint32_t> disabled_sensors_;  ///< for each GPU, a set of sensors (see bit())
   std::vector<GpuReading> readings_;
   distributed::SharedMemory mark_;
-  std::optional<Sensors> sensors_;  ///< used in the reader process
+  std::optional<Sensors> sensors_;  ///< used only in the reader process
   std::unique_ptr<IsolatedProcess> process_;
   Clock::time_point next_;
   bool gave_up_ = false;

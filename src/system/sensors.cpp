@@ -30,7 +30,8 @@ void add(std::optional<int64_t> count, int64_t& total) {
   if (count && *count >= 0) total = std::max<int64_t>(0, total) + *count;
 }
 
-/// Returns the number of the last line "NAME COUNT" or "NAME: COUNT" whose name starts with `name`.
+/// Returns the number at the end of the last line whose name starts with `name`; lines have the form "NAME
+/// COUNT" or "NAME: COUNT".
 std::optional<int64_t> count_of(std::string_view text, std::string_view name) {
   std::optional<int64_t> count;
   while (!text.empty()) {
@@ -50,7 +51,7 @@ fs::path find_hwmon(const fs::path& device) {
   return found;
 }
 
-/// Returns N of the file KIND{N}_label that contains `label`; 0 if there is none.
+/// Returns the number N for which the hwmon file KIND{N}_label contains `label`; 0 if there is none.
 int find_input(const fs::path& hwmon, std::string_view kind, std::string_view label) {
   for (int i = 1; i <= kMaxInputs; ++i) {
     if (trimmed(text_of(hwmon / fmt::format("{}{}_label", kind, i))) == label) return i;
@@ -98,7 +99,7 @@ void read_ecc(const fs::path& device, GpuReading& reading) {
   for (const char* kind : {"ue", "ce"}) add(count_of(text, kind), reading.memory_errors);
 }
 
-/// Copies the known values of `other`.
+/// Copies those values of `other` that are unknown in `reading`.
 void fill(GpuReading& reading, const GpuReading& other) {
   for (const auto member :
        {&GpuReading::edge, &GpuReading::junction, &GpuReading::memory, &GpuReading::edge_limit,

@@ -14,8 +14,8 @@
 
 namespace hearth::system {
 
-/// A source of readings, in the order in which they are read; each can be disabled separately. A value of a
-/// later source is used only if all earlier sources left it unknown.
+/// Sources of readings, in the order in which they are read. Each can be disabled separately. A value is
+/// taken from the first source that has it.
 enum class Sensor : uint8_t {
   busy,
   edge,
@@ -30,7 +30,7 @@ enum class Sensor : uint8_t {
   gpu_metrics,
   nvml
 };
-/// Names of the sensors in messages, by Sensor.
+/// Names of the sensors in messages, in the order of Sensor.
 inline constexpr std::array<const char*, 12> kSensorNames = {"the utilization",
                                                              "the edge temperature",
                                                              "the junction temperature",
@@ -47,31 +47,32 @@ inline constexpr size_t kNumSensors = kSensorNames.size();
 /// Returns the bit of a sensor in a set.
 constexpr uint32_t bit(Sensor sensor) { return uint32_t{1} << static_cast<uint32_t>(sensor); }
 
-/// Readings of a GPU at one moment, trivially copyable.
+/// Readings of one GPU at one moment. Trivially copyable.
 struct GpuSample {
   GpuReading reading;
-  /// For each sensor, an impossible value that it returned and that is not in the reading; NaN: none.
+  /// For each sensor, an impossible value that it returned and that was removed from the reading; NaN: none.
   std::array<float, kNumSensors> impossible_values;
 };
 
-/// Reads the sensors of GPUs: hwmon by label, other files of their PCI devices below `root` (kernel
-/// documentation: gpu/amdgpu/thermal, PCI/pcieaer-howto), and NVML. Reading may block inside drivers, so use
-/// it in a separate process.
+/// Reads the sensors of GPUs: hwmon files by their labels, other files of the PCI device below `root` (kernel
+/// documentation: gpu/amdgpu/thermal, PCI/pcieaer-howto), and NVML. Reading may block in a driver, so this
+/// class should be used in a separate process.
 class Sensors {
  public:
   /// `nvml`: name of the NVML library.
   Sensors(fs::path root, std::span<const std::string> pci_addresses, std::string nvml);
 
   using Before = std::function<void(size_t gpu, Sensor sensor)>;
-  /// Returns a sample for each GPU. `left_out`: for each GPU, the set of bit() of disabled sensors, which are
-  /// not accessed. `before` is called before each access.
+  /// Reads a sample of each GPU. `left_out`: for each GPU, the set of disabled sensors (see bit()), which are
+  /// not accessed. `before` is called before each access with GPU and sensor.
   std::vector<GpuSample> read(std::span<const uint32_t> left_out, const Before& before);
 
  private:
   struct Gpu {
     std::string address;
     fs::path device, hwmon;
-    std::array<int, 3> temperatures{};  ///< hwmon indices of edge, junction and memory; 0: none
+    std::array<int, 3>
+        temperatures{};  ///< hwmon numbers of the temperatures edge, junction and memory; 0: none
     bool amd = false, nvidia = false;
   };
   static Gpu find(const fs::path& root, const std::string& address);
@@ -82,9 +83,9 @@ class Sensors {
   std::optional<Nvml> nvml_;
 };
 
-/// Sets impossible values in a sensor's readings to unknown, and returns the first of them; NaN if there is
-/// none. Impossible are temperatures below -20 C, above 130 C, or equal to 0 or 127 C, which a stuck bus
-/// returns; power above 2 kW, or zero while the GPU is always busy.
+/// Sets impossible values in the readings of one sensor to unknown, and returns the first of them; NaN if
+/// there is none. Impossible are temperatures below -20 C, above 130 C, or of exactly 0 or 127 C, which a
+/// stuck bus returns; power above 2 kW; and zero power while the GPU is always busy.
 float take_impossible_value(GpuReading& reading, float busy);
 
 }  // namespace hearth::system

@@ -10,8 +10,8 @@
 #include "base/text.h"
 
 namespace hearth::system {
-/// Reads without the file size, because files in /proc and /sys have none, and drivers refuse some
-/// reads in the middle.
+/// Reads without asking for the file size, which is 0 for files in /proc and /sys, and from the start in one
+/// pass, because some drivers refuse to continue a read.
 std::string read_start(std::string_view path) {
   const int file = open(std::string(path).c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
   if (file < 0) return "";
