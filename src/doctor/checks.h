@@ -21,7 +21,7 @@ void check_links(const Machine& machine, Findings& found);
 void check_access(const Machine& machine, Findings& found);
 void check_drivers(const Machine& machine, Findings& found);
 /// Checks the installed runtimes. A runtime that `program` could load is not reported as missing, wherever it
-/// is installed; null: only files are examined.
+/// is installed. If `program` is null, only files are examined.
 void check_runtimes(const Machine& machine, const Program* program, Findings& found);
 /// Checks environment variables that affect the GPU runtimes.
 void check_variables(const Machine& machine, Findings& found);

@@ -41,8 +41,8 @@ struct NodeTest {
 /// long.
 std::optional<NodeTest> node_test_of(const ir::OpDef& op, const ir::NodeView& node);
 
-/// Returns the bytes of input `index`. Floating-point inputs equal those that draw_on_gpu computes with
-/// `index` as seed.
+/// Returns the bytes of input `index`. Floating-point inputs equal those that draw_on_gpu computes with seed
+/// `index` and the input's scale.
 std::vector<std::byte> test_input(const NodeTest& trial, size_t index);
 /// Compares the outputs that the GPU computed with the excerpt's. Describes the first difference; empty if
 /// there is none.
