@@ -101,8 +101,8 @@ class Placer {
   }
 
   const Problem& problem_;
-  int64_t span_ = 1;            ///< length of a slot in time
-  std::vector<Placed> placed_;  ///< sorted by begin
+  int64_t span_ = 1;            ///< length of a time slot
+  std::vector<Placed> placed_;  ///< all placed buffers, sorted by begin
   /// The placed buffers whose lifetime meets each of kSlots equal time intervals. Most lifetimes are within
   /// one slot, so overlapping() searches few buffers.
   std::array<std::vector<Placed>, kSlots> slots_;

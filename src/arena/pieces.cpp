@@ -81,7 +81,8 @@ class CliqueCutter {
 
   const Problem& problem_;
   int64_t unit_;
-  /// (time, true if start, buffer); at equal times ends sort before starts.
+  /// Begins and ends of buffers in time order, as tuples (time, true if begin, index in Problem::buffers). At
+  /// equal times, ends come before begins.
   std::vector<std::tuple<int64_t, bool, int>> events_;
   std::vector<size_t> item_of_;
   std::vector<Piece> pieces_;

@@ -9,7 +9,7 @@ namespace hearth::arena {
 
 /// A buffer in the representation of the exact search.
 struct Item {
-  /// Half-open range of indices of the cliques that contain the item.
+  /// Half-open range [first, last) of the indices of the cliques that contain the item.
   int first = 0;
   int last = 0;
   /// Size in units of Pieces::unit.
@@ -26,7 +26,7 @@ struct Item {
 struct Piece {
   std::vector<Item> items;
   int num_cliques = 0;
-  /// Maximum units alive at the same time, a lower bound of the height.
+  /// Max units alive at the same time, which is a lower bound of the height.
   int64_t bound = 0;
 };
 

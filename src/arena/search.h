@@ -57,13 +57,14 @@ class Search {
     int rank = -1;
     friend auto operator<=>(const Key&, const Key&) = default;
   };
-  /// Remaining items that are connected in time, the list from `begin` up to, not including, `end`.
+  /// A part of the remaining items that is connected in time: a linked list from item `begin` to item `end`,
+  /// which is not included.
   struct Part {
     int begin = 0;
     int end = 0;
     uint64_t hash = 0;
   };
-  /// A level of the depth-first search.
+  /// The state of one level of the depth-first search.
   struct Frame {
     Part part;
     /// Key of the last choice tried in this frame; initially the key chosen in the frame above.
@@ -74,16 +75,16 @@ class Search {
     size_t num_parts = 0;
     size_t next_part = 0;
   };
-  /// An offset before it was raised, for undo().
+  /// An item whose offset was raised, and the offset before that; used by undo().
   struct RaisedOffset {
     int item = 0;
     int64_t before = 0;
   };
-  /// A remaining item, in the layout that the innermost loops read.
+  /// Copy of the fields of a remaining item that the innermost loops read.
   struct Remaining {
     int first = 0;
     int last = 0;
-    /// Lower bound of its offset, used to decide whether skipped items can rest on it.
+    /// Lower bound of the item's offset, used to decide whether skipped items can rest on the item.
     int64_t min_offset = 0;
     int64_t size = 0;
     int item = 0;
@@ -123,7 +124,7 @@ class Search {
   std::vector<int> next_;
   std::vector<int> previous_;
   std::vector<char> is_placed_;
-  /// For each clique: the units not placed yet, and the lowest remaining offset.
+  /// For each clique: total units of its items that are not placed yet, and the lowest offset of these items.
   std::vector<int64_t> total_;
   std::vector<int64_t> floor_;
   /// For each clique: the number of failures caused by it, with exponential decay.

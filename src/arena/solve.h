@@ -9,13 +9,13 @@ namespace hearth::arena {
 
 /// Limits and options of solve().
 struct SolveOptions {
-  /// Height in bytes at which to stop.
+  /// Max height in bytes: the search stops at the first solution within it. nullopt: minimizes the height.
   std::optional<int64_t> capacity = std::nullopt;
-  /// Time limit for greedy orders and exact search together. If it is too short for either, the result is
-  /// that of sweep().
+  /// Time limit for the greedy orders and the exact search together. If it is too short for both, the result
+  /// is that of sweep().
   double seconds = 5;
-  /// Maximum steps of the exact search (arena/search.h). If this limit applies rather than the time limit,
-  /// the result does not depend on the machine.
+  /// Max number of steps of the exact search (arena/search.h). The result does not depend on the machine if
+  /// this limit ends the search before the time limit does.
   std::optional<int64_t> steps = std::nullopt;
   /// Enables the exact search; disabled in tests.
   bool use_exact = true;

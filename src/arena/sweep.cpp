@@ -8,7 +8,8 @@
 namespace hearth::arena {
 namespace {
 
-// A gap of sufficient size may be too small after alignment of its start.
+// Max number of gaps to try for a buffer. Several, because a gap of sufficient size may be too small once its
+// start is aligned.
 constexpr int kMaxGapsTried = 16;
 
 /// Free list: the gaps below the top of the used range.
@@ -66,7 +67,7 @@ class Gaps {
     by_begin_.erase(gap);
   }
 
-  GapMap by_begin_;  ///< begin to end of each gap
+  GapMap by_begin_;  ///< begin and end of each gap
   std::set<std::pair<int64_t, int64_t>> by_size_;
   int64_t top_ = 0;
 };
@@ -74,8 +75,8 @@ class Gaps {
 }  // namespace
 
 Solution sweep(const Problem& problem) {
-  // (time, true if start, -size, buffer): at equal times ends come before starts, and larger
-  // buffers start first.
+  // Begins and ends of buffers as tuples (time, true if begin, -size, buffer). At equal times, ends come
+  // before begins, and larger buffers begin first.
   std::vector<std::tuple<int64_t, bool, int64_t, size_t>> events;
   for (size_t i = 0; i < problem.buffers.size(); ++i) {
     const Buffer& buffer = problem.buffers[i];
