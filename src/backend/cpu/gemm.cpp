@@ -16,7 +16,7 @@
 namespace hearth::cpu {
 namespace {
 
-/// Loop order of a matmul, chosen by which operand needs no packing.
+/// Loop order of a matmul, chosen such that the larger operand needs no packing.
 enum class LoopOrder : uint8_t {
   rows,  ///< rows of a are broadcast and multiplied by rows of b, read in place or from panels
   /// b is [n][k] and large: rows of b are broadcast and a is packed into panels; c is written transposed
@@ -121,7 +121,7 @@ struct GemmEpilogue {
   const void* residual;
   void* c;
   float* sums;       ///< f32 buffer for all of c, or for buffered_rows() per thread; null: c itself
-  float* residuals;  ///< one row per thread
+  float* residuals;  ///< a row of c for each thread, in f32
 
   float* sums_of(Part part, int64_t rows, int thread) const {
     if (sums == nullptr) return static_cast<float*>(c) + part.m.begin * s.n + part.n.begin;

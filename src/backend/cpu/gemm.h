@@ -8,7 +8,8 @@
 
 namespace hearth::cpu {
 
-/// A matmul c[m, n] = act(op(a) op(b) + bias + residual), row-major; op transposes on request. Sums are f32.
+/// A matmul of row-major matrices, c[m, n] = act(op(a) op(b) + bias + residual), where op transposes its
+/// operand if requested. Sums are f32.
 struct GemmSpec {
   enum class Activation : uint8_t { none, relu };
   int64_t m = 0;
@@ -29,7 +30,7 @@ struct GemmSpec {
 class Gemm {
  public:
   explicit Gemm(const GemmSpec& spec);
-  /// Bytes of `workspace` that run() needs.
+  /// Returns the number of bytes of `workspace` that run() needs.
   int64_t workspace_bytes() const;
   /// Computes c on spec.num_threads threads. `workspace` has workspace_bytes(); bias and residual are null
   /// unless the spec has them.

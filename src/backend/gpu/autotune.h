@@ -32,8 +32,8 @@ struct AutotuneResult {
 
 /// Limits and tolerance of autotuning.
 struct AutotuneOptions {
-  Tolerance tolerance;  ///< tolerance of every number of a result
-  int num_runs = 5;     ///< timed runs per candidate, by the GPU's clock; their median counts
+  Tolerance tolerance;  ///< tolerance for elements of a result that is compared with the first candidate's
+  int num_runs = 5;     ///< number of timed runs per candidate, of which the median is used
   /// Time limit: after it no further candidate is started, and the candidate being measured is timed once
   /// only.
   double max_seconds = 60;

@@ -68,7 +68,7 @@ Opened open_hip(const fs::path& file) {
 }
 
 struct Vendor {
-  std::string name;  ///< name of its runtime
+  std::string name;  ///< name of the vendor's runtime: "HIP" or "CUDA"
   Opened opened;
 };
 

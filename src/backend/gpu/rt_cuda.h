@@ -8,7 +8,7 @@
 #include <cstring>
 #include <type_traits>
 
-/// rt.h for nvcc.
+/// Implements rt.h for nvcc.
 #define RT_DEVICE __device__ __forceinline__
 #define RT_UNROLL _Pragma("unroll")
 #define RT_NO_UNROLL _Pragma("unroll 1")

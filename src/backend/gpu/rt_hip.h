@@ -10,7 +10,7 @@
 #error "Hearth's kernels are for GPUs whose warps have 32 lanes: gfx10, gfx11 and gfx12"
 #endif
 
-/// rt.h for hipcc.
+/// Implements rt.h for hipcc.
 #define RT_DEVICE __device__ __forceinline__
 #define RT_UNROLL _Pragma("unroll")
 #define RT_NO_UNROLL _Pragma("unroll 1")

@@ -2,7 +2,7 @@
 
 #include "backend/gpu/launched.h"
 
-/// rt::launch for hipcc and nvcc.
+/// Implements rt::launch for hipcc and nvcc.
 namespace hearth::rt {
 
 #if defined(__HIPCC__)

@@ -66,7 +66,7 @@ inline constexpr uint32_t kLowHalves = 0x05040100, kHighHalves = 0x07060302;
 RT_DEVICE uint32_t of_other_half(uint32_t value) {
   constexpr uint32_t kLower = 0x76543210, kUpper = 0xfedcba98;  // identity permutation of the lanes
   uint32_t other = __builtin_amdgcn_permlanex16(value, value, kLower, kUpper, true, false);
-  // Without this, clang 17 moves the exchange into a branch where the other lanes are inactive.
+  // Prevents clang 17 from moving the exchange into a branch in which the other lanes are inactive.
   asm volatile("" : "+v"(other));
   return other;
 }

@@ -9,7 +9,8 @@
 /// same slot of eight lines, writing all slots of two lines, and writing one word of every eighth line.
 namespace hearth::rt {
 
-/// Number of elements in a slot of 16 bytes, and along k in a panel of 64 bytes per line.
+/// kWide: number of elements in a slot of 16 bytes. kPanelTerms: number of terms (elements along k) of a
+/// panel's line, which has 64 bytes.
 template <typename T>
 inline constexpr int kWide = static_cast<int>(16 / sizeof(T));
 template <typename T>

@@ -41,11 +41,11 @@ namespace hearth::rt {
 #endif
 
 inline constexpr int kTile = 16;
-/// Shared memory that a block may declare statically, in bytes.
+/// Number of bytes of shared memory that a block may declare statically.
 inline constexpr int kSharedBytes = (RT_TILE == 90 ? 48 : 64) * 1024;
 /// Number of elements of a 16 x 16 product that a lane holds.
 inline constexpr int kLaneElements = 8;
-/// Operand of a matmul.
+/// Left or right operand of a matmul.
 enum class Side : uint8_t { left, right };
 
 /// Fragment layout of a matrix instruction. A lane holds its part of the operand as kRuns runs of kRun
@@ -116,7 +116,7 @@ inline constexpr int kPathOf = RT_TILE;
 template <>
 inline constexpr int kPathOf<float> = 10;
 
-/// A lane's fragment of a tile's left or right operand.
+/// A lane's part of the left or right operand of a tile product.
 template <typename T, Side side, int path = kPathOf<T>>
 struct Fragment {
   using Held = Layout<path>;
@@ -144,7 +144,7 @@ template <typename T, Side side, int path = kPathOf<T>>
 RT_DEVICE Fragment<T, side, path> load_side(const T* from, int stride) {
   return load_side<T, side, path>([&](int line, int term) { return from + line * stride + term; });
 }
-/// A lane's accumulators of a tile's product, f32.
+/// A lane's f32 accumulators of a tile product.
 template <typename T, int path = kPathOf<T>>
 struct Acc {
   float at[kLaneElements] = {};

@@ -4,7 +4,8 @@
 
 namespace hearth::null_backend {
 
-/// A kernel that touches no memory: lets passes, plans and programs run anywhere, for any size.
+/// Returns a kernel that touches no memory. With it, passes, plans and programs run on any machine, for any
+/// size.
 ir::Kernel prepare(const ir::OpDef& op, const ir::NodeView& node);
 
 }  // namespace hearth::null_backend

@@ -8,10 +8,10 @@ namespace hearth::cpu {
 inline constexpr int64_t kPanel = 32;
 /// Rows of an AMX tile, and 4-byte words per row.
 inline constexpr int64_t kTile = 16;
-/// Transformed positions of a Winograd F(4x4,3x3) tile.
+/// Number of elements of a transformed Winograd F(4x4,3x3) tile, 6 x 6.
 inline constexpr int64_t kWinogradPositions = 36;
 
-/// The part of a tile inside the image: rows [y0, y1) and columns [x0, x1) in the tile's coordinates.
+/// Window of a tile that is inside the image: rows [y0, y1) and columns [x0, x1), relative to the tile.
 struct TileWindow {
   int64_t y0 = 0;
   int64_t y1 = 0;
@@ -27,7 +27,7 @@ struct Field {
   int64_t pixel = 0;
 };
 
-/// Epilogue of a Winograd output tile; bias and residual may be null.
+/// Operands of the operations that are applied to a Winograd output tile; bias and residual may be null.
 struct Epilogue {
   const float* bias = nullptr;
   Field<const float> residual;
@@ -78,7 +78,7 @@ struct NormRows {
   const float* bias = nullptr;
 };
 
-/// Inner loops compiled once per instruction set; all work on f32 and any sizes.
+/// Table of inner loops, which are compiled once per instruction set. All work on f32 and arrays of any size.
 struct SimdKernels {
   const char* isa;  ///< name of the instruction set, as in Linux's /proc/cpuinfo
   /// c[m][n] (+)= sum over k of a[i * a_row + p * a_k] * b[p * b_row + j].
@@ -114,8 +114,8 @@ struct SimdKernels {
                              const float* dpooled, float* dw, float* db);
   /// Soft-caps x in place, x = cap tanh(x / cap) (cap 0: unchanged), and returns the max; -inf if count is 0.
   float (*cap_max)(float* x, int64_t count, float cap);
-  /// out[i] = exp(factor in[i] - shift), with error at most 2 ulp, 0 below e^-64, NaN kept. Returns the sum.
-  /// out may be in.
+  /// out[i] = exp(factor in[i] - shift), with error at most 2 ulp, 0 below e^-64, NaN kept. Returns the sum
+  /// of `out`, which may equal `in`.
   float (*exp_sum)(const float* in, float factor, float shift, float* out, int64_t count);
   /// Backward pass of one row of attention, in place. With x = factor s and its soft-capped value y: s
   /// becomes p = exp(y - lse), and dp becomes the gradient of x, p (dp - delta) (1 - tanh(x / cap)^2).

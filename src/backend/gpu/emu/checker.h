@@ -28,7 +28,7 @@ struct Checker {
   /// Sets the state of the bytes.
   void (*mark)(const void* place, size_t num_bytes, State state);
 };
-/// The active checker; null without one. Set before the first GPU is opened.
+/// The active checker; null if kernels are not checked. Set before the first GPU is opened.
 extern const Checker* checker;
 
 /// Ends the running grid with a Fault of that text, followed by the thread, block and launch.

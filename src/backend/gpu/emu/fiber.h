@@ -34,7 +34,7 @@ class Fiber {
   void* stack_ = nullptr;  ///< lowest address of the stack; for the OS thread as reported by AddressSanitizer
   size_t stack_bytes_ = 0;
   bool owns_stack_ = false;
-  void* context_ = nullptr;     ///< saved context
+  void* context_ = nullptr;     ///< registers saved when the fiber was left
   void* fake_stack_ = nullptr;  ///< AddressSanitizer's fake stack
 };
 

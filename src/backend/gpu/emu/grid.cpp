@@ -35,7 +35,7 @@ std::string to_string(Site site) {
   return fmt::format("{}:{}", path.substr(path.rfind('/') + 1), site.line);
 }
 
-/// A set of threads, one word per warp.
+/// A set of threads of a block, stored as one word of bits per warp.
 class ThreadSet {
  public:
   void clear() { warps_.fill(0); }

@@ -35,7 +35,7 @@ struct Settings {
   Order order = Order::forward;
   uint64_t seed = 1;                 ///< seed of the random order
   int64_t shared_bytes = 64 * 1024;  ///< shared memory per block, static and dynamic
-  /// CPU time limit of a thread between synchronizations; exceeding it is a Fault
+  /// Max CPU time of a thread between two synchronizations, in seconds. Exceeding it is a Fault.
   double deadline_seconds = 10;
 };
 /// Settings of every grid of this process; change them between grids only.
@@ -60,7 +60,7 @@ struct Grid {
 /// unspecified contents.
 void run(const Grid& grid, FunctionRef<void()> kernel);
 
-// The functions below are called by a kernel's threads.
+// Called by the threads of a kernel.
 
 /// Indices and dimensions of the running thread.
 struct Running {
@@ -73,7 +73,7 @@ int lane();
 /// Waits until every thread of the block has reached this barrier. A Fault if a thread ends or waits
 /// elsewhere.
 void barrier(Site site);
-/// Max bytes that a lane can exchange in one warp operation.
+/// Max number of bytes that a lane can pass to post().
 inline constexpr size_t kSlotBytes = 128;
 /// Writes the lane's value and waits until every lane of the warp has called this at the same site. Returns a
 /// table with lane i's value at i * kSlotBytes, which is valid until the second warp operation after this

@@ -28,7 +28,7 @@ struct GpuSettings {
   double hang_scale = 1;  ///< fraction of its timeout after which a wait for the hanging GPU ends
   bool cannot_record = false;
   bool integrated = false;  ///< true if the GPU reports that it shares the processor's memory
-  /// Index of the recorded node that replays skip; -1: none.
+  /// Index of the node that replays of a recording omit; -1: none.
   int64_t lost_node = -1;
   /// True if event times count a microsecond per launched thread instead of real time (one thread for a
   /// library's matmul), so that autotuning always picks the same variant.
@@ -58,7 +58,7 @@ struct Gpu {
   int64_t used_bytes = 0;
   int64_t num_allocations = 0;
   int64_t num_launches = 0;
-  int64_t num_threads = 0;  ///< total threads of all launches
+  int64_t num_threads = 0;  ///< total number of threads of all launches so far
   bool hangs = false;
   gpu::WaitTimeout wait_timeout = {};
   std::vector<Stream*> streams = {};

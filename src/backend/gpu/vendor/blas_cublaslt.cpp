@@ -52,7 +52,7 @@ const CublasLt& cublaslt() {
 /// Alignment of the workspace in bytes. On Hopper, cuBLASLt refuses matmuls with a smaller one.
 constexpr uint64_t kWorkspaceBytes = uint64_t{32} << 20;
 constexpr uint32_t kAlignment = 64;
-/// Alignment of the workspace: on Hopper a matmul with less is refused.
+/// Alignment of the workspace in bytes. On Hopper, cuBLASLt refuses matmuls with a smaller one.
 constexpr uintptr_t kWorkspaceAlignment = 256;
 
 std::byte* aligned(std::byte* workspace) {
@@ -107,7 +107,7 @@ cublasLtMatmulPreferenceOpaque_t preference() {
   return made;
 }
 
-/// A matmul with the algorithm that the library's heuristic ranks first.
+/// A prepared matmul, with the algorithm that the library's heuristic ranks first.
 struct Plan {
   cublasLtMatmulDescOpaque_t desc;
   cublasLtMatrixLayoutOpaque_t a, b, c;

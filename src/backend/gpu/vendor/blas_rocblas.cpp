@@ -1,7 +1,7 @@
 #include "backend/gpu/vendor/blas.h"
 #include "backend/gpu/modules.h"
 #include "backend/gpu/vendor/parts.h"
-// Must follow the header that defines HIP's platform.
+// Included after the header that defines HIP's platform, as rocBLAS requires.
 #include <rocblas/rocblas.h>
 
 #include "base/error.h"

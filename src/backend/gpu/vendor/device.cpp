@@ -12,7 +12,7 @@ std::string text_of(Result result) {
   return fmt::format("{} ({})", RUNTIME(GetErrorString)(result), RUNTIME(GetErrorName)(result));
 }
 
-/// Number of GPUs, or the error code if there are none.
+/// Number of GPUs; if the runtime fails to count them, its error code.
 struct Count {
   int gpus = 0;
   Result result = RUNTIME(Success);

@@ -1,6 +1,7 @@
 #pragma once
 
-/// Common names of the HIP and CUDA runtimes: RUNTIME(Malloc) is hipMalloc or cudaMalloc.
+/// Names that the HIP and CUDA runtimes share except for their prefix: RUNTIME(Malloc) is hipMalloc or
+/// cudaMalloc.
 #if defined(HEARTH_GPU_HIP)
 #define __HIP_PLATFORM_AMD__  // NOLINT(bugprone-reserved-identifier): HIP requires it.
 #include <hip/hip_runtime_api.h>
@@ -16,7 +17,7 @@
 
 #include <string>
 
-/// Names that differ between the two runtimes.
+/// Common names for entities that have different names in the two runtimes.
 namespace hearth::gpu::vendor {
 
 using Result = RUNTIME(Error_t);
