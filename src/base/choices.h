@@ -36,15 +36,15 @@ enum class RecordMode : uint8_t { automatic, always, never };
 enum class Exif : uint8_t { apply, ignore };
 /// Handling of text samples that have more tokens than a training row.
 enum class Overlong : uint8_t {
-  automatic,  ///< split plain text, truncate records
-  truncate,   ///< keep the first tokens
+  automatic,  ///< splits plain text, truncates records
+  truncate,   ///< keeps the first tokens
   drop,
-  split,  ///< continue in another row, without attention to the tokens of the previous row
-  refuse  ///< throw a UserError that names the sample
+  split,  ///< continues in another row, without attention to the tokens of the previous row
+  refuse  ///< throws a UserError that names the sample
 };
 /// Format of the records in a data file.
 enum class RecordFormat : uint8_t {
-  detect,             ///< by the fields of each record
+  detect,             ///< detected from the fields of each record
   text,               ///< {text}
   prompt_completion,  ///< {prompt, completion}; also other names for the two, such as question and answer
   alpaca,             ///< {instruction, input, output}; system and history are optional

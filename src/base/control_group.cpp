@@ -77,7 +77,7 @@ struct Mount {
 std::optional<Mount> find_mount(const fs::path& root, const Interface& interface) {
   std::ifstream file(root / "proc/self/mountinfo");
   for (std::string line; std::getline(file, line);) {
-    // "35 31 0:32 GROUP FOLDER rw,relatime - TYPE SOURCE OPTIONS", see proc(5).
+    // Line format: "35 31 0:32 GROUP FOLDER rw,relatime - TYPE SOURCE OPTIONS", see proc(5).
     const size_t dash = line.find(" - ");
     if (dash == std::string::npos) continue;
     std::istringstream before(line), after(line.substr(dash + 3));

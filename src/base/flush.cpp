@@ -8,7 +8,7 @@ namespace hearth {
 
 int flush_to_disk(int descriptor) {
   int result = -1;
-  // The limit ends the loop on a file system that always returns EINTR.
+  // At most 1000 tries, because some file systems always return EINTR.
   for (int tries = 0; tries < 1000 && result != 0; ++tries) {
     result = fsync(descriptor);
     if (result != 0 && errno != EINTR) break;

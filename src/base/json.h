@@ -9,10 +9,10 @@
 
 namespace hearth {
 
-/// Handling of valid JSON values that nlohmann::json cannot hold: values nested deeper than kMaxJsonDepth,
-/// numbers outside the range of double, and, with `discarded`, integers beyond 64 bits.
+/// How to treat valid JSON values that nlohmann::json cannot represent: values nested deeper than
+/// kMaxJsonDepth, numbers outside the range of double and, with `discarded`, integers beyond 64 bits.
 enum class Unreadable {
-  refused,  ///< parse_json fails
+  refused,  ///< parse_json returns nullopt
   /// The value becomes one for which is_discarded() is true. Only code that uses the value must check
   /// is_readable().
   discarded,

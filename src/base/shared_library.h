@@ -11,8 +11,8 @@ namespace hearth {
 class SharedLibrary {
  public:
   enum class Symbols : uint8_t {
-    own,      ///< visible to find() only (RTLD_LOCAL)
-    offered,  ///< visible to libraries opened later (RTLD_GLOBAL)
+    own,      ///< symbols are visible through find() only (RTLD_LOCAL)
+    offered,  ///< symbols are also visible to libraries opened later (RTLD_GLOBAL)
   };
   /// Opens the first of these files that can be opened; a name without a slash is searched for in the
   /// system's library path. operator bool tells whether a file was opened.

@@ -19,7 +19,7 @@ constexpr size_t kMinLimit = size_t{2} << 20;
 /// Size in bytes of the mapped stack, equal to the default stack limit of Linux.
 constexpr size_t kMappedStackBytes = size_t{8} << 20;
 
-/// Work that runs on a mapped stack.
+/// The work that runs on a mapped stack, the contexts to switch between, and the result.
 struct StackSwitch {
   FunctionRef<int()> work;
   ucontext_t before = {}, inside = {};

@@ -16,7 +16,7 @@ int64_t line_of_bytes_that_are_no_text(std::string_view text);
 
 /// Words for the kind of a YAML file in messages.
 struct YamlKind {
-  std::string_view name;    ///< "recipe"
+  std::string_view name;    ///< "recipe" or the like
   std::string_view advice;  ///< end of a message, "try ...", for files that are too large or not text
 };
 
