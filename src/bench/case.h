@@ -25,8 +25,8 @@ struct BenchGpu {
 struct BenchResult {
   std::vector<double> step_seconds;
   int num_workers = 1;
-  std::vector<double>
-      exchange_seconds;           ///< seconds of each step spent in collectives; only with several workers
+  /// Seconds of each step spent in collectives; only with several workers.
+  std::vector<double> exchange_seconds;
   double first_step_seconds = 0;  ///< time from the start of the process to the end of the first step
   int64_t peak_rss_bytes = 0;
   double flops_per_step = 0;

@@ -28,8 +28,8 @@ struct BenchCase {
   /// tokens.
   int64_t length = 0;
   int64_t channels = 0;      ///< channels of an image or of latents
-  int64_t num_classes = 10;  ///< image classes
-  int64_t width = 64;        ///< ModelOptions::width
+  int64_t num_classes = 10;  ///< number of image classes
+  int64_t width = 64;        ///< width of the model (ModelOptions::width)
   int64_t rank = 0;          ///< rank of a LoRA on every linear layer; 0: all weights are trained
   /// Quantization of the frozen weights under the LoRA.
   ops::Quantization quantized = ops::Quantization::none;
@@ -40,7 +40,7 @@ struct BenchCase {
   bool tiny = false;
   /// If not null, replaces the decoder that `model` names. It must outlive the case.
   const models::DecoderConfig* decoder = nullptr;
-  passes::OffloadOptions offload = {};  ///< offload options for training
+  passes::OffloadOptions offload = {};  ///< values to offload to host memory in training
 };
 
 /// Returns the case with BenchCase::tiny and reduced sizes.

@@ -33,7 +33,7 @@ struct ReportRequest {
 
 /// A validated request with its model and shape.
 struct ReportJob {
-  std::string model;  ///< name used in file names
+  std::string model;  ///< name of the model for file names
   std::string_view mode;
   bool is_text = false;
   int64_t steps = 0;
@@ -41,7 +41,8 @@ struct ReportJob {
   BenchMachine machine;
   /// The requested case. fit_job() may reduce its batch and length.
   BenchCase requested;
-  int64_t pixels_per_length = 1;  ///< for latents: pixels per latent along each axis
+  int64_t pixels_per_length =
+      1;  ///< for latents: number of image pixels per latent along each axis; otherwise 1
   /// Keeps alive the config that requested.decoder points to.
   std::shared_ptr<const models::DecoderConfig> decoder;
 

@@ -13,8 +13,8 @@ namespace hearth::bench {
 /// the published config.json.
 struct ReportModel {
   std::string_view name;  ///< name in AMD's benchmark, such as "Llama-3.1-8B"
-  std::string_view
-      family;  ///< model_type in config.json of a language model; empty: an image model or denoiser
+  /// model_type in config.json of a language model; empty: an image model or denoiser.
+  std::string_view family;
   /// Row length, and rows per device, in AMD's benchmark. For models that are not in that benchmark: those of
   /// a model of similar size. For images, `length` is the side in pixels.
   int64_t length = 0, pretrain_batch = 0, finetune_batch = 0;

@@ -13,7 +13,7 @@ namespace hearth::bench {
 /// Device and threads that run a case.
 struct BenchMachine {
   int num_threads = 1;
-  std::string device = "cpu";  ///< "cpu", or a GPU as in exec::GpuRequest
+  std::string device = "cpu";  ///< "cpu" or a GPU (exec::GpuRequest::device)
   /// Process group for data-parallel training: each rank trains one micro-batch per update. Null: this
   /// process alone.
   distributed::ProcessGroup* group = nullptr;
@@ -22,7 +22,7 @@ struct BenchMachine {
 /// Totals over all nodes of a training step that have the same op and result shape.
 struct ProfileRow {
   std::string op;
-  std::string shape;  ///< "[64, 288]"
+  std::string shape;  ///< shape of the result: "[64, 288]"
   double seconds = 0, flops = 0;
   int count = 0;
 };
