@@ -16,12 +16,12 @@ enum class Vendor : uint8_t { none, amd, nvidia };
 /// rates. The default values describe a generic CPU, the same on every machine, so that plans are
 /// reproducible.
 struct Device {
-  std::string_view name = "cpu";        ///< "rx7900xt"
+  std::string_view name = "cpu";        ///< name in recipes and on the command line: "rx7900xt"
   std::string_view full_name = "CPU";   ///< name reported by its driver
-  double half_flops_per_second = 1e11;  ///< bf16 and f16 matmuls with f32 accumulation
-  double full_flops_per_second = 1e11;  ///< f32 matmuls
+  double half_flops_per_second = 1e11;  ///< rate of bf16 and f16 matmuls with f32 accumulation
+  double full_flops_per_second = 1e11;  ///< rate of f32 matmuls
   double bytes_per_second = 1e10;
-  double link_bytes_per_second = 1e10;  ///< between device and host memory, per direction
+  double link_bytes_per_second = 1e10;  ///< rate of copies between device and host memory, per direction
   double launch_seconds = 0;            ///< time between the end of a kernel and the start of the next
   /// True if a kernel overlaps computing with memory traffic; otherwise their times add up.
   bool overlaps = false;
@@ -34,7 +34,7 @@ struct Device {
   bool measures_matmuls = false;
   double half_peak_flops_per_second = 0;  ///< vendor's dense peak rate, the denominator of MFU; 0: unknown
   double full_peak_flops_per_second = 0;
-  std::string_view sources = "assumed";  ///< sources of the numbers, in the order of the members
+  std::string_view sources = "assumed";  ///< where the numbers come from, in the order of the members
 };
 
 /// Returns the table of GPUs. To add a GPU or change a number, edit the table in device.cpp.
