@@ -29,7 +29,7 @@ struct CommTiming {
   double bus_bytes_per_second(int num_ranks) const;
 };
 
-/// Rates measured by a benchmark.
+/// Result of a benchmark of collectives.
 struct CommBenchResult {
   /// Rate at which each rank copies one array to another, larger than the caches, while all ranks do so.
   double copy_bytes_per_second = 0;

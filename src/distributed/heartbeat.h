@@ -10,7 +10,7 @@
 
 namespace hearth::distributed {
 
-/// Current activity of a worker.
+/// What a worker is doing.
 enum class Phase : uint32_t {
   starting,
   training,
@@ -37,8 +37,8 @@ class Heartbeat {
   struct Entry {
     std::atomic<int64_t> step;
     std::atomic<int64_t> time_ns;  ///< time of the last beat, on the steady clock
-    std::atomic<int64_t>
-        allowed_ns;  ///< max interval expected in training or evaluation, as the worker predicts it
+    /// Max interval expected in training or evaluation, as the worker predicts it.
+    std::atomic<int64_t> allowed_ns;
     std::atomic<Phase> phase;
     std::array<Learned, kPhaseNames.size()> learned;
   };

@@ -72,7 +72,7 @@ class ProcessGroup {
   /// Replaces `data` by the sum over all ranks, added in the order of sum.h, so that every rank has the same
   /// bits. Values are sent in dtype `wire`, f32 or bf16; sums are computed in f32.
   virtual void all_reduce(std::span<float> data, DType wire) = 0;
-  /// Like all_reduce in f32, but only rank `root` gets the sum; the data of the others is undefined
+  /// Like all_reduce in f32, but only rank `root` gets the sum. On the other ranks, `data` is undefined
   /// afterwards.
   virtual void reduce(std::span<float> data, int root);
   /// Like all_reduce, but the array is divided into size() equal parts, and rank r gets only the sum of part
@@ -113,7 +113,7 @@ class ProcessGroup {
   /// Rethrows the error of a collective of this step that failed, usually CommError. No kernel may be
   /// running.
   void check() const;
-  /// Total seconds spent in collectives of steps.
+  /// Returns the total time spent in collectives of steps, in seconds.
   double seconds() const { return seconds_; }
 
  protected:

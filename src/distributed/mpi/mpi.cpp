@@ -90,7 +90,7 @@ class MpiProcessGroup : public MessageProcessGroup {
   int rank_ = 0, size_ = 1;
   bool broken_ = false;
   std::vector<MPI_Request> requests_;
-  std::vector<int> partners_;  ///< partner rank of each request
+  std::vector<int> partners_;  ///< for each request, the rank of the other side
 };
 
 }  // namespace

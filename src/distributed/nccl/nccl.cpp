@@ -146,7 +146,8 @@ std::string fault_of(FunctionRef<void()> make) {
   return "";
 }
 
-/// Self-test: runs collectives on numbers that every rank can compute.
+/// The self-test of a group: runs collectives on numbers that every rank can compute, and compares the
+/// results.
 class CollectiveTest {
  public:
   CollectiveTest(NcclProcessGroup& group, int rank, int size, gpu::Device& device)

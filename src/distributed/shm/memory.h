@@ -16,7 +16,7 @@ inline constexpr int64_t kShmAlignment = 64;
 /// Slots per rank for chunks: while one chunk is summed, the next two are copied in.
 inline constexpr int64_t kShmSlots = 3;
 
-/// Collective that a rank is in.
+/// Kind of the collective that a rank is in.
 enum class ShmKind : uint32_t {
   none,
   barrier,
@@ -42,7 +42,7 @@ struct ShmProgress {
 struct ShmChannel {
   Signal sent, received;
 };
-/// State of the whole group.
+/// State that all ranks of the group share.
 struct alignas(kShmAlignment) ShmHead {
   std::atomic<int> missing;  ///< 1 + the rank declared missing; 0: none
 };
