@@ -9,7 +9,7 @@
 #include "doctor/program.h"
 #include "system/machine.h"
 
-/// The checks of examine(). Each appends its findings.
+/// The checks that examine() performs. Each function appends its findings to `found`.
 namespace hearth::doctor {
 
 using system::Machine;

@@ -12,9 +12,10 @@ struct Topology {
   struct Gpu {
     const system::PciGpu* gpu = nullptr;
     double link_bytes_per_second = 0;  ///< rate of the slowest link between GPU and processor; 0: unknown
-    /// Measured copy rates, alone and while all GPUs copy; 0: not measured.
+    /// Measured copy rates of this GPU: while no other GPU copies, and while all GPUs copy; 0: not measured.
     double alone_bytes_per_second = 0, together_bytes_per_second = 0;
-    std::string shares;  ///< address of the lowest bridge that is shared with another GPU; empty: none
+    /// Address of the first bridge above the GPU that another GPU is behind too; empty: none.
+    std::string shares;
   };
   std::vector<Gpu> gpus;  ///< GPUs with dedicated memory
 
