@@ -87,7 +87,7 @@ class Executor {
     const Step* step = nullptr;
     std::vector<void*> in, out;
     std::byte* workspace = nullptr;
-    std::vector<size_t> waits;  ///< indices of calls in other queues that must finish first
+    std::vector<size_t> waits;  ///< indices of the calls in other queues that must finish before this call
     /// On a GPU: event recorded after this call; null if no other call waits for it.
     std::unique_ptr<gpu::Event> done;
     int64_t num_added = 0;  ///< on the CPU: number of the call in the HostQueue, to wait for it
@@ -134,14 +134,14 @@ class Executor {
 
   const Program& program_;
   std::vector<Call> calls_;
-  std::vector<std::byte*> addresses_;  ///< address of each value
+  std::vector<std::byte*> addresses_;  ///< address of each value of the program
   std::map<ir::ValueId, std::vector<Patch>> patches_;
   std::vector<std::byte> scalars_;
   distributed::ProcessGroup* group_ = nullptr;
   HostQueue* host_queue_ = nullptr;
   std::vector<size_t> last_waits_;  ///< calls that the compute queue waits for at the end of a run
 
-  // Backend::gpu only.
+  // For Backend::gpu only.
   Bindings bindings_;
   std::vector<gpu::Stream*> forked_;  ///< the other queues that have work in this program
   std::unique_ptr<gpu::Event> begun_;
@@ -153,8 +153,8 @@ class Executor {
   int64_t num_runs_ = 0;
   int64_t staged_fill_ = -1;  ///< Staging::num_fills() after stage_ahead(); -1: no inputs are staged ahead
   std::map<ir::ValueId, Staged> staged_;
-  mutable std::map<ir::ValueId, std::vector<std::byte>>
-      copies_;  ///< copies of values that data() has returned
+  /// Copies of values that data() has returned.
+  mutable std::map<ir::ValueId, std::vector<std::byte>> copies_;
 };
 
 }  // namespace hearth::exec

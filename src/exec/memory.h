@@ -9,7 +9,7 @@
 
 namespace hearth::exec {
 
-/// Zeroed, 2 MiB aligned memory from mmap (huge pages if available), freed by the destructor.
+/// Zeroed memory from mmap, aligned to 2 MiB (with huge pages if available); freed by the destructor.
 class Region {
  public:
   Region() = default;

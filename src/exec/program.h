@@ -25,7 +25,7 @@ struct CompileOptions {
   Backend backend = Backend::cpu;
   const gpu::Driver* driver = nullptr;  ///< driver of the kernels, for Backend::gpu
   int num_threads = 1;
-  bool winograd = true;  ///< convolutions on the CPU may use Winograd's algorithm
+  bool winograd = true;  ///< true if convolutions on the CPU may use Winograd's algorithm
   /// Values whose bytes count as gradients in the memory report.
   std::vector<ir::ValueId> gradients;
   /// For Backend::gpu: returns true if the GPU kernel may be used for a node; null: all may be used.
@@ -65,10 +65,10 @@ struct Location {
     arena,
     host_arena,
     weights,       ///< weights and states, in the memory of the device that computes
-    host_weights,  ///< GPU programs: weights and states that stay in host memory
-    staging,       ///< GPU programs: inputs and scalars
-    scalars,       ///< CPU programs: scalars, 64 bytes each
-    caller,        ///< an input that the caller binds
+    host_weights,  ///< GPU programs only: weights and states that stay in host memory
+    staging,       ///< GPU programs only: inputs and scalars, in the staging buffer
+    scalars,       ///< CPU programs only: scalars, 64 bytes each
+    caller,        ///< an input, at the address that the caller binds
   };
   In in = In::none;
   int64_t offset = 0;
@@ -78,7 +78,7 @@ struct Location {
 struct ProgramInput {
   ir::ValueId id = ir::kNone;
   int64_t scalar_offset = -1;   ///< offset in the executor's scalar memory; -1: not a scalar
-  int64_t staging_offset = -1;  ///< offset in the staging buffer, for GPU programs
+  int64_t staging_offset = -1;  ///< offset in each half of the staging buffer; for GPU programs only
 };
 
 /// A compiled graph: a list of prepared kernels, and a location for every value. It contains data only and

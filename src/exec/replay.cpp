@@ -18,13 +18,13 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 /// Fraction of a step's bytes below which the remaining bytes are considered a rounding error.
 constexpr double kNothing = 1e-12;
 
-/// A step that has begun.
+/// A step that has started and not ended yet.
 struct RunningStep {
   size_t worker = 0, step = 0;
   const SimulatedStep* what = nullptr;
-  double seconds = 0;    ///< seconds left before its bytes move
+  double seconds = 0;    ///< seconds of work left, before its bytes start to move
   double num_bytes = 0;  ///< bytes left to move
-  double rate = 0;       ///< bytes per second
+  double rate = 0;       ///< current rate in bytes per second
   bool moves() const { return seconds <= 0 && num_bytes > 0; }
   bool done() const { return seconds <= 0 && num_bytes <= 0; }
 };

@@ -32,7 +32,7 @@ struct SimulatedStep {
 
 /// Time interval in which a step ran.
 struct SimulatedSpan {
-  double begin = 0, end = 0;  ///< seconds since the start
+  double begin = 0, end = 0;  ///< seconds since the start of the simulation
 };
 
 /// Result of a simulation.

@@ -25,15 +25,15 @@ struct Access {
   bool writes = false;
 };
 
-/// A step with its queue and the memory that it accesses.
+/// A step, as find_waits() sees it: its queue and the memory that it accesses.
 struct QueuedStep {
   Queue queue = Queue::compute;
   std::vector<Access> accesses;
 };
 
-/// Synchronization between the queues of a program.
+/// The waits that order the steps of different queues of a program.
 struct Waits {
-  /// For each step, the earlier steps of other queues that it must wait for.
+  /// For each step, the indices of the earlier steps in other queues for which it must wait.
   std::vector<std::vector<size_t>> before;
   /// Steps that the compute queue must wait for at the end of a run, so that then all steps are done.
   std::vector<size_t> at_end;

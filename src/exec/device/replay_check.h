@@ -19,7 +19,7 @@ namespace hearth::exec {
 /// run_collective_once() is called.
 class ReplayCheck {
  public:
-  /// `addresses` has the address of each value of the program.
+  /// `addresses`: for each value of the program, its address.
   ReplayCheck(const Program& program, const Bindings& places, std::span<std::byte* const> addresses);
 
   /// Returns the number of bytes of host memory that the check needs.
@@ -50,7 +50,7 @@ class ReplayCheck {
     uint64_t hash = 0;
   };
   struct Collective {
-    /// True once the collective has run.
+    /// True once the first call has run the collective.
     bool is_made = false;
     uint64_t sent = 0;  ///< hash of the inputs of the first call
     std::vector<std::vector<std::byte>> received;
