@@ -12,8 +12,8 @@ namespace hearth::ir {
 /// Value of an attribute: an integer, a real number, text, or a list of numbers.
 using Attr = std::variant<int64_t, double, std::string, std::vector<int64_t>, std::vector<double>>;
 
-/// The constant attributes of a node, in insertion order. Reading a missing attribute or one of another type
-/// throws InternalError; the `*_or` functions return a default for a missing one.
+/// The constant attributes of a node, in insertion order. Reading an attribute that is missing or has another
+/// type throws InternalError; the functions `*_or` return a default if it is missing.
 class Attrs {
  public:
   Attrs() = default;

@@ -86,7 +86,7 @@ struct Kernel {
 struct ReferenceArgs {
   const NodeView& node;
   std::span<const std::vector<double>> in;
-  std::span<std::vector<double>> out;  ///< resized to the output shapes by the caller
+  std::span<std::vector<double>> out;  ///< the caller has resized the arrays to the output shapes
 };
 
 /// Arguments of an op's vector-Jacobian product (vjp), which appends the nodes of a node's gradient to the
@@ -138,11 +138,11 @@ struct Cost {
   double filled = 1;  ///< fraction of the outputs of these parts that are really needed; the rest is padding
 };
 
-/// Treatment of an op by autocast (mixed precision).
+/// How autocast (mixed precision) treats an op.
 enum class Precision : uint8_t {
-  follow,   ///< runs in the dtype of its inputs
-  compute,  ///< runs in the low-precision dtype (matmul, convolution)
-  full,     ///< needs fp32 inputs (losses, optimizers)
+  follow,   ///< computes in the dtype of its inputs
+  compute,  ///< computes in the low-precision dtype (matmul, convolution)
+  full,     ///< requires f32 inputs (losses, optimizers)
 };
 
 /// A node outside of any graph, with its own attributes and types.
@@ -153,8 +153,8 @@ struct StandaloneNode {
   NodeView view() const { return {.attrs = attrs, .in = in, .out = out}; }
 };
 
-/// Data movement of an op: the direction of a copy between device and host memory, or communication
-/// with other workers.
+/// How an op moves data: the direction of a copy between device and host memory, or communication with other
+/// workers.
 enum class Transfer : uint8_t {
   none,
   fetch,  ///< copy from host to device: the last input is in host memory, output 0 on the device
@@ -211,8 +211,8 @@ struct OpDef {
   bool gpu_many = false;
   void (*reference)(const ReferenceArgs&) = nullptr;
   std::string_view no_reference_because = "";
-  Cost (*cost)(const NodeView&) =
-      nullptr;  ///< null: no arithmetic, every input and output byte is moved once
+  /// null: no arithmetic, every input and output byte is moved once.
+  Cost (*cost)(const NodeView&) = nullptr;
   Precision precision = Precision::follow;
   /// For Precision::follow: the number of first inputs that autocast casts to the dtype of the first one.
   size_t num_following = 2;

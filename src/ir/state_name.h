@@ -9,18 +9,19 @@ namespace hearth::ir {
 /// Kind of a persistent value that is stored for a weight.
 enum class StateKind : uint8_t {
   itself,        ///< the value itself, not a state of another value: a weight, a running mean, "steps"
-  momentum,      ///< f32: momentum of SGD, Lion and Muon
-  adam_m,        ///< first moment, f32, or u8 with scales
-  adam_m_scale,  ///< f32, one scale per block of an 8-bit first moment
-  adam_v,        ///< second moment, f32, or u8 with scales
-  adam_v_scale,  ///< f32, one scale per block of an 8-bit second moment
-  /// f32 [rows]: Adafactor's row factor of a matrix's second moment; for other shapes, the full second moment
+  momentum,      ///< f32: momentum buffer of SGD, Lion or Muon
+  adam_m,        ///< first moment of Adam: f32, or 8-bit codes with a scale per block
+  adam_m_scale,  ///< f32: scale of each block of an 8-bit first moment
+  adam_v,        ///< second moment of Adam: f32, or 8-bit codes with a scale per block
+  adam_v_scale,  ///< f32: scale of each block of an 8-bit second moment
+  /// f32 [rows]: row factor of a matrix's second moment in Adafactor. For weights that are no matrices: the
+  /// full second moment.
   rows,
-  columns,         ///< f32 [columns]: Adafactor's column factor
+  columns,         ///< f32 [columns]: column factor of a matrix's second moment in Adafactor
   average,         ///< f32: exponential moving average of the weight
   anchor,          ///< f32: the weight after the last synchronization of all workers (local SGD)
   outer_momentum,  ///< f32: momentum of the outer optimizer (local SGD)
-  /// f32: error feedback, the part of this worker's gradient that was not sent yet (gradient compression)
+  /// f32: error feedback of gradient compression, the part of this worker's gradients that was not sent yet.
   error,
   factor,  ///< f32 [columns, rank]: right factor of the last all-reduced gradient (PowerSGD)
   /// f32: batch statistic (mean or variance) from which the running statistic `weight` will be updated.

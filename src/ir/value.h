@@ -35,7 +35,7 @@ std::string_view role_name(Role role);
 /// True if values of this role are stored in the persistent region, which programs of a run share.
 constexpr bool is_persistent(Role role) { return role >= Role::parameter; }
 
-/// dtype and shape of a value.
+/// Dtype and shape of a value.
 struct Type {
   DType dtype = DType::f32;
   Shape shape;
