@@ -7,7 +7,7 @@
 
 namespace hearth::passes {
 
-/// A trainable weight and the value that holds its gradient.
+/// A trainable weight and its gradient, as values of the graph.
 struct Gradient {
   ir::ValueId parameter = ir::kNone;
   ir::ValueId gradient = ir::kNone;

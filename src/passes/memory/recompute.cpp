@@ -240,7 +240,7 @@ class Recompute {
     candidates = std::move(kept);
   }
 
-  /// Stash nodes to insert, keyed by the node after which they go.
+  /// The stash nodes to insert, by the node after which they are inserted.
   using Stashes = std::map<NodeId, std::vector<ir::Node>>;
 
   /// Inserts the copies of each chain before the candidate's next reader. All later readers, including those
@@ -436,10 +436,10 @@ class Recompute {
   const cost::Device& device_;
   const OffloadOptions& offload_;
   WorkspaceOf cached_workspace_of_;
-  mutable std::vector<int64_t>
-      workspaces_;  ///< workspace bytes of nodes, indexed by the node's first output; -1: not computed yet
-  mutable std::vector<double>
-      seconds_;  ///< seconds to compute a value, indexed by value; -1: not computed yet
+  /// Workspace bytes of nodes, indexed by the node's first output; -1: not computed yet.
+  mutable std::vector<int64_t> workspaces_;
+  /// Seconds to compute a value, indexed by value; -1: not computed yet.
+  mutable std::vector<double> seconds_;
   std::vector<std::vector<Candidate>> inserted_;  ///< candidates that were applied in each round
   std::set<ValueId> smaller_;                     ///< first outputs of nodes that use a smaller workspace
   std::vector<ValueId> original_;  ///< for each recomputed value, the value that it is a copy of

@@ -21,7 +21,7 @@ namespace {
 
 using ir::ValueId;
 
-/// Values that are reduced by one collective.
+/// A set of values that one collective reduces.
 struct Bucket {
   std::vector<ValueId> values;
   int root = -1;
@@ -222,9 +222,9 @@ class AllReduce {
   std::vector<Bucket> buckets_;
   std::set<ValueId> missing_;  ///< shared values that have not been computed yet
   std::set<ValueId> unsent_;
-  int64_t num_kept_ = 0;  ///< number of original nodes appended so far
-  std::vector<int64_t>
-      made_at_;  ///< for each complete bucket, the value of num_kept_ when its last value was appended
+  int64_t num_kept_ = 0;  ///< number of nodes of the original graph that have been appended
+  /// For each complete bucket, the value of num_kept_ when its last value was appended.
+  std::vector<int64_t> made_at_;
   size_t num_sent_ = 0, num_fetched_ = 0;
   std::map<ValueId, ValueId> sums_;
 };

@@ -23,7 +23,7 @@ class Positions {
   /// `homes`: StageOptions::homes. Both arguments must outlive this object.
   Positions(const TrainGraph& train, const std::map<std::string, int>& homes);
 
-  /// Number of nodes on the forward path.
+  /// Returns the number of nodes on the forward path.
   int num_positions() const { return num_positions_; }
   /// True if the node depends on no weight, so that every stage can compute it.
   bool is_free(size_t node) const { return free_[node] != 0; }
@@ -57,7 +57,7 @@ class Positions {
   void mark_path();
   void classify(size_t i, Marks& marks);
   void number_path();
-  /// First and last position where a value is read.
+  /// The first and the last position at which a value is read.
   struct Range {
     int first = kNowhere, last = kNowhere;
     void add(Range other);

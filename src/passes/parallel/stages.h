@@ -20,7 +20,7 @@ struct StageDevice {
 struct StageOptions {
   std::vector<StageDevice> devices;  ///< devices of the stages, in order
   cost::Device device;               ///< device in the cost model that has speed 1
-  int64_t num_micro = 1;             ///< micro-batches per update
+  int64_t num_micro = 1;             ///< number of micro-batches per update
   /// Bytes stored per byte of a trained weight: the weight itself, its gradient and the optimizer's states.
   double weight_copies = 4;
   /// For weights and states that already have a stage, by name: the Stages::homes of another graph of the
@@ -40,7 +40,7 @@ struct Crossing {
 
 /// Load of a stage according to the cost model.
 struct StageShare {
-  double seconds = 0;        ///< seconds per micro-batch
+  double seconds = 0;        ///< time for the forward and backward pass of one micro-batch
   int64_t weight_bytes = 0;  ///< bytes of weights, multiplied by StageOptions::weight_copies for trained ones
   /// Activations kept for the backward passes of the micro-batches in flight.
   int64_t activation_bytes = 0;

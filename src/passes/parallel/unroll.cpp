@@ -251,10 +251,10 @@ class Unroll {
   const UnrollOptions& options_;
   TrainGraph made_;
   std::map<std::string, ValueId> first_values_;
-  std::vector<ValueId>
-      latest_;  ///< for persistent values, and values computed once: the current value in the new graph
-  std::vector<std::vector<ValueId>>
-      copies_;  ///< for each micro-batch, the copies of all other values in the new graph
+  /// For persistent values, and values computed once: the current value in the new graph.
+  std::vector<ValueId> latest_;
+  /// For each micro-batch, the copies of all other values in the new graph.
+  std::vector<std::vector<ValueId>> copies_;
 };
 
 /// Sorts the events of all stages by time.
