@@ -30,7 +30,7 @@ struct Failure {
 struct AttemptPlan {
   int number = 1;
   double timeout = 1;        ///< factor of all timeouts; doubled after each failure by timeout
-  std::vector<int> devices;  ///< device number of each worker
+  std::vector<int> devices;  ///< for each worker, the index of its device
   /// True if the samples are to be used in another order than in the previous attempt.
   bool new_order = false;
   /// Describes how the previous attempt failed; empty for the first attempt.

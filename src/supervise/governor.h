@@ -50,7 +50,7 @@ class Governor {
   /// period with which temperature and power oscillate.
   void update(std::span<const system::GpuReading> readings, double seconds, double period);
 
-  /// Fraction of time the GPUs are kept idle, in [0, kMaxIdle].
+  /// Returns the fraction of time for which the GPUs are to be kept idle, in [0, kMaxIdle].
   double idle_share() const { return shown_; }
   /// True while training should pause until the GPUs have cooled.
   bool paused() const { return paused_; }

@@ -10,8 +10,8 @@ struct GpuBoard::Memory {
     std::atomic<bool> there;
     std::array<char, 24> address;
   };
-  std::atomic<uint64_t>
-      version;  ///< incremented before and after `state` is written, so it is odd meanwhile (seqlock)
+  /// Incremented before and after `state` is written, so it is odd meanwhile (seqlock).
+  std::atomic<uint64_t> version;
   std::atomic<double> period, idle_share;
   std::atomic<bool> paused;
   std::array<Name, GpuState::kMaxGpus> names;

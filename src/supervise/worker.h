@@ -42,7 +42,7 @@ class Worker {
   pid_t process_;
   bool ended_ = false;
   std::optional<Clock::time_point> stopped_;
-  int status_ = 0;  ///< status word of waitpid
+  int status_ = 0;  ///< status that waitpid returned last
 };
 
 /// Blocks SIGINT, SIGTERM, SIGCHLD and, unless it is ignored, SIGHUP while this object exists, so that next()
