@@ -19,7 +19,7 @@ Identity read_identity(Tree& tree);
 
 /// A device file of a GPU's driver.
 struct DeviceFile {
-  std::string path;   ///< "/dev/kfd"
+  std::string path;   ///< absolute path: "/dev/kfd"
   std::string group;  ///< group of the file: "render"; its number as text if etc/group does not list it
   /// True if the identity may read and write the file.
   bool usable = false;

@@ -19,7 +19,7 @@ std::vector<int> version_numbers(std::string_view text);
 /// An installed GPU runtime of AMD or NVIDIA.
 struct InstalledRuntime {
   std::string name;     ///< "ROCm", "HIP", "CUDA driver"
-  std::string version;  ///< empty: unknown
+  std::string version;  ///< version number; empty: unknown
   std::string path;     ///< "/opt/rocm-6.4.1"
 };
 
@@ -42,7 +42,8 @@ struct Machine {
 
   /// Version of an amdgpu module built outside the kernel; empty: the kernel's own module.
   std::string amdgpu_version;
-  std::map<std::string, std::string> amdgpu_parameters;  ///< module parameters: "runpm": "-1"
+  /// Parameters of the module by name: "runpm" has the value "-1".
+  std::map<std::string, std::string> amdgpu_parameters;
   std::string nvidia_version;  ///< version of NVIDIA's kernel module; empty: not loaded
 
   std::vector<InstalledRuntime> runtimes;

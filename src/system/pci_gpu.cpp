@@ -72,7 +72,7 @@ bool has_link(Tree& tree, const fs::path& folder) {
 
 PciLink read_link(Tree& tree, const fs::path& lower, const fs::path& upper) {
   const auto width = [&](const fs::path& end, const char* file) {
-    // A link that is down reports 63 or 255 lanes.
+    // Larger numbers mean unknown: a link that is down reports 63 or 255 lanes.
     constexpr int64_t kMaxLanes = 32;
     const int64_t lanes = tree.number((end / file).string()).value_or(0);
     return static_cast<int>(lanes > kMaxLanes ? 0 : lanes);

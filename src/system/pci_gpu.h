@@ -27,7 +27,7 @@ struct PciLink {
   double best_bytes_per_second() const;
 };
 
-/// A GPU as described in /sys, without vendor libraries.
+/// A GPU as described by files in /sys, without libraries of its vendor.
 struct PciGpu {
   enum class Vendor : uint8_t { amd, nvidia };
   Vendor vendor = Vendor::amd;
@@ -42,7 +42,7 @@ struct PciGpu {
   bool in_topology = false;  ///< True if the compute driver lists the GPU in its topology
   bool integrated = false;   ///< True if the GPU shares the CPU's memory
   bool vanished = false;     ///< True if the GPU no longer responds on its bus
-  int64_t memory_bytes = 0;  ///< 0: unknown
+  int64_t memory_bytes = 0;  ///< size of the GPU's memory; 0: unknown
   int64_t used_bytes = 0;
   int64_t visible_bytes = 0;   ///< part of the GPU's memory that the CPU can address (BAR size); 0: unknown
   int64_t shared_bytes = 0;    ///< host memory that the driver allows the GPU to use (GTT)

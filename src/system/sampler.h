@@ -43,8 +43,8 @@ class Sampler {
   struct ReaderState;
   struct Gpu {
     std::string address;
-    std::array<int, kNumSensors>
-        num_impossible{};  ///< for each sensor, number of consecutive impossible values
+    /// For each sensor, number of consecutive impossible values.
+    std::array<int, kNumSensors> num_impossible{};
     int64_t first_pcie_errors = -1, first_memory_errors = -1;
     int64_t reported_pcie_errors = 0, reported_memory_errors = 0;
   };

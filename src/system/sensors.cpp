@@ -14,7 +14,7 @@ namespace hearth::system {
 namespace {
 
 constexpr std::array<const char*, 3> kLabels = {"edge", "junction", "mem"};
-/// Maximum number of sensors of one kind in a hwmon folder.
+/// Max number of sensors of one kind (such as temp1, temp2, ...) in a hwmon folder.
 constexpr int kMaxInputs = 16;
 
 std::string text_of(const fs::path& path) { return read_start(path.native()); }

@@ -71,8 +71,8 @@ class Sensors {
   struct Gpu {
     std::string address;
     fs::path device, hwmon;
-    std::array<int, 3>
-        temperatures{};  ///< hwmon numbers of the temperatures edge, junction and memory; 0: none
+    /// Hwmon numbers of the temperatures edge, junction and memory; 0: none.
+    std::array<int, 3> temperatures{};
     bool amd = false, nvidia = false;
   };
   static Gpu find(const fs::path& root, const std::string& address);

@@ -26,8 +26,8 @@ std::optional<int64_t> number_of(std::string_view text);
 /// most once.
 class Tree {
  public:
-  static constexpr int64_t kMaxFileBytes = 1 << 20;  ///< per file; the rest is not read
-  static constexpr double kSeconds = 2;              ///< timeout per file
+  static constexpr int64_t kMaxFileBytes = 1 << 20;  ///< max bytes read of a file
+  static constexpr double kSeconds = 2;              ///< timeout for reading a file
 
   explicit Tree(fs::path root = "/");
 
