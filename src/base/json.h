@@ -9,7 +9,7 @@
 
 namespace hearth {
 
-/// How to treat valid JSON values that nlohmann::json cannot represent: values nested deeper than
+/// Treatment of valid JSON values that nlohmann::json cannot represent: values nested deeper than
 /// kMaxJsonDepth, numbers outside the range of double and, with `discarded`, integers beyond 64 bits.
 enum class Unreadable {
   refused,  ///< parse_json returns nullopt

@@ -26,7 +26,7 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// One rank of the benchmark: measures every collective at every size.
+/// A rank of the benchmark, which measures every collective at every size.
 class Rank {
  public:
   Rank(ProcessGroup& group, const CommBenchOptions& options) : group_(group), options_(options) {}

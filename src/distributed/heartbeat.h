@@ -10,7 +10,7 @@
 
 namespace hearth::distributed {
 
-/// What a worker is doing.
+/// Current activity of a worker.
 enum class Phase : uint32_t {
   starting,
   training,

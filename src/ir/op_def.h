@@ -138,7 +138,7 @@ struct Cost {
   double filled = 1;  ///< fraction of the outputs of these parts that are really needed; the rest is padding
 };
 
-/// How autocast (mixed precision) treats an op.
+/// Treatment of an op by autocast (mixed precision).
 enum class Precision : uint8_t {
   follow,   ///< computes in the dtype of its inputs
   compute,  ///< computes in the low-precision dtype (matmul, convolution)
@@ -153,7 +153,7 @@ struct StandaloneNode {
   NodeView view() const { return {.attrs = attrs, .in = in, .out = out}; }
 };
 
-/// How an op moves data: the direction of a copy between device and host memory, or communication with other
+/// Data movement of an op: direction of a copy between device and host memory, or communication with other
 /// workers.
 enum class Transfer : uint8_t {
   none,

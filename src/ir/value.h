@@ -18,7 +18,7 @@ inline constexpr int32_t kNone = -1;
 /// Converts an id to an array index.
 inline size_t index(int32_t id) { return static_cast<size_t>(id); }
 
-/// How a value is stored, and what writes it.
+/// Storage of a value, and what writes the value.
 enum class Role : uint8_t {
   activation,  ///< computed by a node; stored in the arena from its producer to its last reader
   input,       ///< written by the caller before each run (images, labels), in staging buffers

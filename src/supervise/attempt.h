@@ -13,7 +13,7 @@
 
 namespace hearth::supervise {
 
-/// How an attempt failed: the worker that failed first, and the reason.
+/// Failure of an attempt: the worker that failed first, and the reason.
 struct Failure {
   int attempt = 0;
   int rank = 0;

@@ -29,8 +29,8 @@ int64_t row_unit(bool pairs);
 /// dimension `depth` can be read as such pairs.
 bool has_pairs(DType a, DType b, int64_t depth);
 
-/// One thread's part of a matmul: c[i * c_row + j] (+)= sum over p of a[i * a_row + p * a_k] * b[p][j].
-/// Strides are in floats.
+/// A thread's part of a matmul: c[i * c_row + j] (+)= sum over p of a[i * a_row + p * a_k] * b[p][j]. Strides
+/// are in floats.
 struct BlockProduct {
   int64_t m = 0;
   int64_t n = 0;

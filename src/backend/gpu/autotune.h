@@ -13,7 +13,7 @@
 
 namespace hearth::gpu {
 
-/// One implementation of an operation, for instance a matmul algorithm.
+/// An implementation of an operation that is to be timed, for instance a matmul algorithm.
 struct Candidate {
   std::string name;
   int64_t workspace_bytes = 0;
@@ -25,7 +25,7 @@ struct Candidate {
 struct AutotuneResult {
   std::string name;  ///< name of the fastest candidate that agrees with the first
   double seconds = 0;
-  /// One sentence per candidate that failed or disagreed with the first.
+  /// Messages about candidates that failed or disagreed with the first; one sentence each.
   std::vector<std::string> dropped;
   int num_not_measured = 0;  ///< number of candidates that were not run because time ran out
 };

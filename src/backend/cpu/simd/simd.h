@@ -48,7 +48,7 @@ struct ConvPoolRow {
   int64_t out_w = 0;  ///< pooled pixels in the row
 };
 
-/// One tap of a depthwise convolution.
+/// A tap (filter position) of a depthwise convolution.
 struct DepthwiseTap {
   /// Input channels that this tap reads to compute pixel 0.
   const float* in = nullptr;
