@@ -13,7 +13,7 @@ Shape::Shape(std::span<const int64_t> axes) : rank_(static_cast<int>(axes.size()
     if (axes[i] < 0 || __builtin_mul_overflow(total, axes[i] == 0 ? 1 : axes[i], &total) ||
         total > (1LL << 46)) {
       rank_ = static_cast<int>(i + 1);
-      user_error("expected axis lengths of a tensor that fits in memory, got {}...", to_string(*this));
+      user_error("a tensor with the axis lengths {}... does not fit in memory", to_string(*this));
     }
   }
 }

@@ -81,8 +81,10 @@ ThreadPool::ThreadPool(int num_threads) {
   } catch (const std::system_error& error) {
     const size_t num_started = workers_.size() + 1;
     stop();
-    user_error("expected {} threads, got {}: {}; try threads={}, or a higher limit (ulimit -u, ulimit -v)",
-               num_threads, num_started, error.code().message(), num_started);
+    user_error(
+        "only {1} of {0} threads could be started: {2}; set threads={3}, or raise the limits (ulimit -u, "
+        "ulimit -v)",
+        num_threads, num_started, error.code().message(), num_started);
   }
 }
 

@@ -68,7 +68,8 @@ class Training : public Workload {
     if (gpu() != nullptr) engine_->stage_ahead(batch_);
     last_ = engine_->finish_step();
     const double seconds = seconds_since(start);
-    if (!std::isfinite(last_.loss)) internal_error("step {} has a loss of {}", index, last_.loss);
+    if (!std::isfinite(last_.loss))
+      internal_error("the loss of step {} is {}, which is not a finite number", index, last_.loss);
     return seconds;
   }
   engine::StepResult last() const override { return last_; }

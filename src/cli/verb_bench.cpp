@@ -210,11 +210,12 @@ void add_bench(CLI::App& app) {
       print_model(arguments->name, arguments->model, overrides, arguments->num_workers);
       return;
     }
-    if (!overrides.empty()) user_error("expected '{}' only with a recipe and --model-gpu", overrides[0]);
+    if (!overrides.empty())
+      user_error("'{}' is a recipe override, which needs a recipe and --model-gpu", overrides[0]);
     check_range("--steps", arguments->steps, 1, 1'000'000);
     check_range("--threads", arguments->machine.num_threads, 1, 1024);
     if (arguments->num_workers > 1 && arguments->profile)
-      user_error("expected --profile with one worker, got {}", arguments->num_workers);
+      user_error("--profile works with one worker only, but --workers is {}", arguments->num_workers);
     check_device(arguments->machine.device);
     bench::BenchCase bench = bench::find_bench_case(arguments->name);
     if (arguments->tiny) bench = bench::tiny_case(bench);

@@ -34,7 +34,7 @@ void run_bench_report(const CLI::App& verb, Arguments arguments) {
   if (arguments.models) return print_models();
   bench::ReportRequest& request = arguments.request;
   if (request.model.empty())
-    user_error("expected -m, a model such as Llama-3.1-8B or a folder with config.json, got none");
+    user_error("-m is missing; give a model such as Llama-3.1-8B, or a folder with config.json");
   for (const char* flag : {"-s", "-b", "--steps"}) {
     const CLI::Option* option = verb.get_option(flag);
     if (option->count() > 0) check(flag, option->as<int64_t>(), 1, 1'000'000);

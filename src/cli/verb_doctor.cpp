@@ -22,7 +22,7 @@ void check(const DoctorArguments& arguments) {
   if (!fs::is_directory(arguments.root, error))
     user_error("expected a folder for --root, got '{}'", arguments.root);
   if (arguments.deep && arguments.root != "/")
-    user_error("expected --deep without --root, got '{}': the GPUs of another machine cannot be tested",
+    user_error("--deep cannot be combined with --root '{}': the GPUs of another machine cannot be tested",
                arguments.root);
   if (arguments.tests.device != "gpu" && arguments.tests.device != "emulated")
     user_error("expected gpu or emulated for --device, got '{}'", arguments.tests.device);

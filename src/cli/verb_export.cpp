@@ -29,8 +29,9 @@ std::string format_of(const ExportArguments& arguments) {
   const fs::path ending = fs::path(arguments.out).extension();
   const std::string named = ending == kGgufExtension ? "gguf" : ending == kOnnxExtension ? "onnx" : "hf";
   if (arguments.format == "hf" && named != "hf") {
-    user_error("expected a folder as --out of --format hf, got '{}'; try --format {}, or another name",
-               arguments.out, named);
+    user_error(
+        "--format hf writes a folder, but --out '{}' is the name of a file; use --format {}, or another name",
+        arguments.out, named);
   }
   std::string format = arguments.format.empty() ? named : arguments.format;
   if (format != "hf" && !ending.empty() && ending != "." + format)

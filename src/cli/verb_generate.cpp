@@ -130,7 +130,8 @@ std::vector<int32_t> numbers_in(const std::string& text) {
   std::istringstream in(text);
   std::vector<int32_t> ids;
   for (int32_t id = 0; in >> id;) ids.push_back(id);
-  if (!in.eof()) user_error("expected token ids as the prompt of --tokens, got '{}'", text);
+  if (!in.eof())
+    user_error("--tokens needs a prompt of token ids such as '1 15043 3186', but the prompt is '{}'", text);
   return ids;
 }
 

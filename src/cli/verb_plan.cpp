@@ -280,9 +280,11 @@ void run_pack(const PackArguments& arguments) {
   if (!arguments.out.empty()) write_file_atomically(arguments.out, arena::write_csv(problem, solution));
   if (arguments.capacity < 0 || solution.height <= arguments.capacity) return;
   if (bound > arguments.capacity) {
-    user_error("{} cannot fit {} bytes: {} are alive at once", arguments.file, arguments.capacity, bound);
+    user_error("{} does not fit into {} bytes, because {} bytes are in use at the same time", arguments.file,
+               arguments.capacity, bound);
   }
-  user_error("{} does not fit {} bytes {}; the lowest found is {}", arguments.file, arguments.capacity,
+  user_error("{} does not fit into {} bytes {}; the smallest arrangement found needs {}", arguments.file,
+             arguments.capacity,
              solution.proven_bound > arguments.capacity ? "in any arrangement" : "as far as was searched",
              solution.height);
 }

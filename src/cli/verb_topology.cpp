@@ -16,7 +16,7 @@ void run_topology(const TopologyArguments& arguments) {
   if (!fs::is_directory(arguments.root, error))
     user_error("expected a folder for --root, got '{}'", arguments.root);
   if (arguments.measure && arguments.root != "/")
-    user_error("expected --measure without --root, got '{}': another machine cannot be measured",
+    user_error("--measure cannot be combined with --root '{}': another machine cannot be measured",
                arguments.root);
   system::Tree tree(arguments.root);
   const system::Machine machine = system::read_machine(tree);

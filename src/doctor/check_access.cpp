@@ -80,10 +80,10 @@ void check_topology(const Machine& machine, Findings& found) {
     found.push_back({.level = Level::broken,
                      .id = "not-for-computing",
                      .subject = gpu.pci_address,
-                     .what = "the driver shows it for graphics and not for computing",
+                     .what = "the driver offers it for graphics, but not for computing",
                      .cost = "no program can compute on it",
-                     .fix = "sudo dmesg | grep -i kfd says why: an old GPU, a slot without PCIe atomics, or "
-                            "a kernel older than the GPU"});
+                     .fix = "sudo dmesg | grep -i kfd shows the reason: an old GPU, a slot without PCIe "
+                            "atomics, or a kernel older than the GPU"});
   }
 }
 

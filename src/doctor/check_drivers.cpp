@@ -21,7 +21,7 @@ void check_driver(const Machine& machine, const PciGpu& gpu, Findings& found) {
     found.push_back({.level = Level::note,
                      .id = "driver",
                      .subject = gpu.pci_address,
-                     .what = "it is set aside for virtual machines (vfio-pci)",
+                     .what = "it is reserved for virtual machines (vfio-pci)",
                      .cost = "this system cannot use it"});
     return;
   }
@@ -36,13 +36,13 @@ void check_driver(const Machine& machine, const PciGpu& gpu, Findings& found) {
     fix +=
         "; Secure Boot is on: enroll the key that signed the module (sudo mokutil --import "
         "/var/lib/dkms/mok.pub)";
-  found.push_back(
-      {.level = Level::broken,
-       .id = "driver",
-       .subject = gpu.pci_address,
-       .what = fmt::format("its driver is {}, not {}", gpu.driver.empty() ? "missing" : gpu.driver, wanted),
-       .cost = "nothing can compute on it",
-       .fix = std::move(fix)});
+  found.push_back({.level = Level::broken,
+                   .id = "driver",
+                   .subject = gpu.pci_address,
+                   .what = fmt::format("its driver is {}; Hearth needs {}",
+                                       gpu.driver.empty() ? "missing" : gpu.driver, wanted),
+                   .cost = "nothing can compute on it",
+                   .fix = std::move(fix)});
 }
 
 void check_secure_boot(const Machine& machine, Findings& found) {
@@ -54,7 +54,7 @@ void check_secure_boot(const Machine& machine, Findings& found) {
                    .id = "secure-boot",
                    .what = "Secure Boot is on, and the driver was built on this machine",
                    .cost = "after an update of the kernel the driver may not load",
-                   .fix = "sudo mokutil --list-enrolled says whether its key is known"});
+                   .fix = "sudo mokutil --list-enrolled shows whether the driver's key is enrolled"});
 }
 
 /// Parameters of amdgpu that users set and forget. The default -1 lets the driver decide.

@@ -99,7 +99,7 @@ void check_users(const PciGpu& gpu, Findings& found) {
                      .subject = gpu.pci_address,
                      .what = fmt::format("{} of {} of its memory are in use", human_bytes(gpu.used_bytes),
                                          human_bytes(gpu.memory_bytes)),
-                     .cost = "plans are made for what is free",
+                     .cost = "memory plans use only what is free",
                      .fix = "end the programs that use it: sudo fuser -v /dev/kfd /dev/dri/renderD*"});
   }
 }

@@ -108,9 +108,9 @@ void check_host(const Machine& machine, Findings& found) {
   for (const std::string& file : machine.blocked_files) {
     found.push_back({.level = Level::warning,
                      .id = "blocked-file",
-                     .what = fmt::format("/{} gives no answer", file),
+                     .what = fmt::format("/{} does not respond", file),
                      .cost = "the driver behind it hangs; its state is unknown",
-                     .fix = "sudo dmesg | tail -50; as a rule only a restart helps"});
+                     .fix = "sudo dmesg | tail -50; usually only a restart helps"});
   }
 }
 

@@ -18,7 +18,7 @@ void check_width(const PciGpu& gpu, const system::PciLink& link, Findings& found
        .what = fmt::format("{} of its {} PCIe lanes are in use{}", link.width, link.device_width,
                            small_slot ? fmt::format("; the slot has {}", link.slot_width) : ""),
        .cost = fmt::format("copies to and from it take {:.0f} times as long: offloading, loading, and the "
-                           "sums of several GPUs",
+                           "all-reduce between GPUs",
                            static_cast<double>(link.device_width) / link.width),
        .fix = small_slot
                   ? "move it to a slot that the processor serves with x16, or x8 for two GPUs"
@@ -34,7 +34,8 @@ void check_generation(const PciGpu& gpu, const system::PciLink& link, Findings& 
        .what = fmt::format("its slot runs at {:g} GT/s, the GPU could at {:g}", link.slot_speed,
                            link.device_speed),
        .cost = fmt::format("copies take {:.1f} times as long", link.device_speed / link.slot_speed),
-       .fix = "firmware settings: PCIe generation of the slot to Auto; else the board has no faster one"});
+       .fix = "firmware settings: PCIe generation of the slot to Auto; if it is Auto, the board has no "
+              "faster slot"});
 }
 
 /// Checks the links between the GPU's slot and the processor, such as that of a chipset, which disks and
@@ -51,7 +52,7 @@ void check_upstream_links(const PciGpu& gpu, Findings& found) {
        .what = fmt::format("it is behind a shared bridge with x{} at {:g} GT/s", slowest->width,
                            slowest->best_speed()),
        .cost = fmt::format("copies take {:.0f} times as long, more if others use the bridge", 1 / share),
-       .fix = "move it to a slot that the processor serves itself, as a rule the first one"});
+       .fix = "move it to a slot that is connected to the processor directly, usually the first one"});
 }
 
 void check_bar(const PciGpu& gpu, Findings& found) {
@@ -81,7 +82,7 @@ void check_errors(const PciGpu& gpu, Findings& found) {
                      .subject = gpu.pci_address,
                      .what = fmt::format("its PCIe link corrected {} errors since the system started",
                                          gpu.corrected_errors),
-                     .cost = "each is sent again; many slow copies down",
+                     .cost = "each error causes a retransmission; many of them slow copies down",
                      .fix = "seat it again, or use a better riser"});
   }
 }

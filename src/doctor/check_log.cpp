@@ -20,7 +20,7 @@ const std::map<Kind, Meaning>& meanings() {
         "sudo poweroff, wait a minute, switch on; check power cables, riser and slot"}},
       {Kind::atomics,
        {Level::broken, "pcie-atomics", "the slot cannot do PCIe atomics", "the GPU cannot compute there",
-        "move it to a slot that the processor serves itself"}},
+        "move it to a slot that is connected to the processor directly"}},
       {Kind::reset,
        {Level::warning, "gpu-reset", "the GPU was reset", "whatever ran on it was lost",
         "if resets return: lower its power limit, check its power cables, then the kernel and firmware "
@@ -32,7 +32,7 @@ const std::map<Kind, Meaning>& meanings() {
       {Kind::fault,
        {Level::warning, "gpu-fault", "a program accessed memory of the GPU that is not its own",
         "the program was ended; if it was Hearth, please report it",
-        "hearth doctor --deep tries every kernel"}},
+        "hearth doctor --deep tests every kernel"}},
       {Kind::xid,
        {Level::warning, "nvidia-xid", "NVIDIA's driver reported an error (Xid)",
         "the program was ended, or the GPU needs a reset",

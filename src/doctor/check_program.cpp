@@ -49,7 +49,7 @@ void check_program(const Machine& machine, const Program& program, Findings& fou
                      .id = "runtime",
                      .what = program.fault,
                      .cost = "device=gpu does not work, and programs that try may hang",
-                     .fix = "sudo dmesg | tail -50; as a rule only a restart helps"});
+                     .fix = "sudo dmesg | tail -50; usually only a restart helps"});
     return;
   }
   if (has_amd(machine)) check_runtime(program, true, found);

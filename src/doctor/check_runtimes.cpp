@@ -63,8 +63,8 @@ void check_cuda(const Machine& machine, bool shown, Findings& found) {
                      .what = fmt::format("the kernel's driver is {}, the library {} is {}",
                                          machine.nvidia_version, runtime.path, runtime.version),
                      .cost = "nothing can compute on the GPU",
-                     .fix = "restart, which an update of the driver needs; in a container: the host's "
-                            "driver, not one inside"});
+                     .fix = "restart the machine, as an update of the driver requires; in a container: use "
+                            "the host's driver, not one inside"});
   }
   if (installed.empty() && !machine.nvidia_version.empty() && !shown) {
     found.push_back({.level = Level::broken,

@@ -197,7 +197,7 @@ class DeepTester {
     for (const auto& [kernel, what] : failures.items())
       add(Level::broken, "kernels-right",
           fmt::format("{} is wrong: {}", shortened(kernel, 100), shortened(what.get<std::string>(), 200)),
-          "wrong numbers, unless Hearth's self-test notices and computes this on the processor",
+          "wrong numbers, unless Hearth's self-test detects it and uses the processor instead",
           "report it with doctor.html; another driver may be right");
     return true;
   }
@@ -221,7 +221,7 @@ class DeepTester {
     if (link > 0 && slower < kLowLink * link) {
       add(Level::warning, "copy-rate",
           fmt::format("copies run at {:.1f} GB/s of the link's {:.1f}", slower * 1e-9, link * 1e-9),
-          "offloading, loading and sums of several GPUs take longer",
+          "offloading, loading and all-reduce between GPUs take longer",
           "try another slot, without a riser; the slot's PCIe generation may be lower than reported");
     } else {
       add(Level::ok, "copy-rate", fmt::format("copies run at {:.1f} GB/s", slower * 1e-9));
@@ -247,7 +247,7 @@ class DeepTester {
         add(Level::warning, "gpu-rate",
             fmt::format("{} of the {:.1f} that such GPUs reach", said, rate.predicted * rate.scale),
             "training is slower than predicted",
-            "hearth doctor without --deep names what holds its clocks down; end what else uses it");
+            "hearth doctor without --deep shows what limits its clocks; close other programs that use it");
       } else {
         add(Level::ok, "gpu-rate", said);
       }

@@ -209,7 +209,8 @@ class Parser {
     while (line.accept(","));
     std::string name = line.accept("#") ? line.rest() : "";
     const std::vector<ValueId> out = graph_.add(op, std::move(inputs), std::move(attrs), std::move(name));
-    if (out.size() != out_ids.size()) user_error("{} makes {} outputs", op.name, out.size());
+    if (out.size() != out_ids.size())
+      user_error("{} has {} outputs, but the text names {}", op.name, out.size(), out_ids.size());
     for (size_t k = 0; k < out.size(); ++k) {
       if (k >= types.size() || graph_.type(out[k]) != types[k]) {
         user_error("output {} is {}, but the text states another type", k, print_type(graph_.type(out[k])));

@@ -67,7 +67,8 @@ void GpuWatch::reset_governor() {
   publish();
   sampled_ = Clock::now();
   is_slowing_ = false;
-  if (held) say_("the GPUs' sensors no longer respond: gaps between steps and pauses end");
+  if (held)
+    say_("the GPUs' sensors no longer respond: training continues without gaps between steps and pauses");
 }
 
 void GpuWatch::publish() {

@@ -144,7 +144,7 @@ void Sampler::handle_lost_reader() {
   const size_t gpu = mark().gpu, sensor = mark().sensor;
   const bool is_known =
       sensor < kNumSensors && (disabled_sensors_[gpu] & bit(static_cast<Sensor>(sensor))) == 0;
-  if (!is_known) return give_up("the search for them does not respond");
+  if (!is_known) return give_up("the search for sensors does not respond");
   disable(gpu, static_cast<Sensor>(sensor), "it does not respond");
   process_ = std::make_unique<IsolatedProcess>([this](std::string_view request) { return answer(request); });
 }

@@ -68,7 +68,8 @@ TEST(Text, NamesTheLineOfAMistake) {
   EXPECT_THAT(refusal(x + "%1 = relu(%0, %0) : f32[2, 3]"),
               HasSubstr("line 2: relu: expected inputs (a), got 2"));
   EXPECT_THAT(refusal(x + "%1 = relu(%0) : f32[2, 4]"), HasSubstr("line 2: output 0 is f32[2, 3]"));
-  EXPECT_THAT(refusal(x + "%1, %2 = relu(%0) : f32[2, 3]"), HasSubstr("line 2: relu makes 1 outputs"));
+  EXPECT_THAT(refusal(x + "%1, %2 = relu(%0) : f32[2, 3]"),
+              HasSubstr("line 2: relu has 1 outputs, but the text names 2"));
   EXPECT_THAT(refusal(x + "%1 = reshape(%0) {shape=[7]} : f32[7]"), HasSubstr("line 2"));
   EXPECT_THAT(refusal(x + "return %9"), HasSubstr("line 2: %9 is not defined yet"));
 }

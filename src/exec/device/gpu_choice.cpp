@@ -86,8 +86,9 @@ size_t counted(const std::string& device, int number, std::span<const gpu::Devic
     user_error("expected {} discrete GPUs for device={}, got {}; set devices={}", number + 1, device,
                described(gpus), num_passed);
   }
-  user_error("device={} uses discrete GPUs, but found only {}; set device=gpu:{} to use this one", device,
-             described(gpus), gpus[0].pci_address);
+  user_error(
+      "device={} selects discrete GPUs, but this machine has only {}; set device=gpu:{} to use this one",
+      device, described(gpus), gpus[0].pci_address);
 }
 
 size_t named(const std::string& device, std::string_view selector, std::span<const gpu::DeviceInfo> gpus) {

@@ -69,7 +69,7 @@ std::byte* ReplayCheck::image_of(const std::byte* at) const {
     if (offset >= piece.device_offset && offset < piece.device_offset + piece.num_bytes)
       return bindings_.host_persistent + piece.offset + (offset - piece.device_offset);
   }
-  internal_error("no weight or state lies at byte {}", offset);
+  internal_error("there is no weight or state at byte {}", offset);
 }
 
 int64_t ReplayCheck::needed_bytes() const { return host_bytes_ + collective_bytes_; }

@@ -22,8 +22,9 @@ std::string_view take_part(std::string_view& text, char separator) {
 
 [[noreturn]] void refuse(std::string_view gpu) {
   user_error(
-      "expected at most {} sizes from {} for HEARTH_EMULATED, each optionally with link, fault, hang, "
-      "refuse, lose, broken or integrated, got '{}'; try HEARTH_EMULATED=20GiB,20GiB or '20GiB;link=6GB'",
+      "HEARTH_EMULATED: '{2}' is no emulated GPU; list at most {0} memory sizes of at least {1}, such as "
+      "20GiB,20GiB, each optionally with link, fault, hang, refuse, lose, broken or integrated, such as "
+      "'20GiB;link=6GB'",
       kMaxGpus, human_bytes(kMinMemory), gpu);
 }
 
