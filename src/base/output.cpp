@@ -89,7 +89,7 @@ NewFolder::NewFolder(const fs::path& path) : path_(plain_path(path)), was_there_
 NewFolder::~NewFolder() {
   temporary_.reset();
   std::error_code ignored;
-  // Removes the parents that this object created, unless another program has put files there meanwhile.
+  // Removes the parent folders that this object created, unless another program has put files there since.
   for (const fs::path& folder : made_) fs::remove(folder, ignored);
 }
 

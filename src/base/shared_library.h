@@ -15,7 +15,7 @@ class SharedLibrary {
     offered,  ///< symbols are also visible to libraries opened later (RTLD_GLOBAL)
   };
   /// Opens the first of these files that can be opened; a name without a slash is searched for in the
-  /// system's library path. operator bool tells whether a file was opened.
+  /// system's library path. operator bool returns true if a file was opened.
   explicit SharedLibrary(const std::vector<std::string>& files, Symbols symbols = Symbols::own);
 
   explicit operator bool() const { return handle_ != nullptr; }

@@ -23,8 +23,9 @@ constexpr auto kShares = std::to_array<Shares>({
     {Kind::quantized_matmul_nt, 1, 1, 1, 1},
     {Kind::conv, 1, 1, 0.12, 0.12},
     {Kind::conv_pool, 0.7, 0.7, 0.12, 0.12},
-    // f32: a multiplication, two conversions and two loads per term reach a quarter of the vector units'
-    // rate. 16-bit: when each channel is a group, computing addresses takes most of the time.
+    // These kernels use the vector units, and reach a quarter of their rate: each multiplication needs two
+    // conversions and the loads of both factors. In 16 bits, that is a small fraction of the matmul rate; if
+    // each channel is a group (depthwise), computing addresses takes even longer.
     {Kind::grouped_conv, 0.067, 0.25, 0.016, 0.25},
     {Kind::depthwise_conv, 0.016, 0.25, 0.016, 0.25},
     {Kind::depthwise_conv_grad_input, 0.015, 0.25, 0.016, 0.25},

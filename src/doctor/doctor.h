@@ -8,8 +8,8 @@
 
 namespace hearth::doctor {
 
-/// Runs all checks of what training needs. `program`: the runtimes and GPUs that this program sees; null if
-/// `machine` is a saved copy of another machine's files.
+/// Checks everything that training needs. `program`: the runtimes and GPUs of this program; null if `machine`
+/// is a saved copy of another machine's files.
 std::vector<Finding> examine(const system::Machine& machine, const Program* program);
 
 }  // namespace hearth::doctor

@@ -35,7 +35,8 @@ struct QueuedStep {
 struct Waits {
   /// For each step, the indices of the earlier steps in other queues for which it must wait.
   std::vector<std::vector<size_t>> before;
-  /// Steps that the compute queue must wait for at the end of a run, so that then all steps are done.
+  /// Indices of the steps that the compute queue must wait for at the end of a run. After that, all steps are
+  /// done.
   std::vector<size_t> at_end;
 };
 

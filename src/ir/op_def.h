@@ -101,7 +101,7 @@ struct VjpContext {
 };
 
 /// Kind of a GPU kernel. cost/kernel_share.cpp has the fraction of the GPU's matmul rate that each kind
-/// reaches. The two letters of a matmul tell if operands a and b are normal (n) or transposed (t); nt
+/// reaches. The two letters of a matmul stand for its operands a and b, each normal (n) or transposed (t); nt
 /// includes matmuls with both transposed.
 enum class KernelKind : uint8_t {
   elementwise,

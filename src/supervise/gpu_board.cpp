@@ -10,7 +10,7 @@ struct GpuBoard::Memory {
     std::atomic<bool> there;
     std::array<char, 24> address;
   };
-  /// Incremented before and after `state` is written, so it is odd meanwhile (seqlock).
+  /// Incremented before and after `state` is written, so it is odd during a write (seqlock).
   std::atomic<uint64_t> version;
   std::atomic<double> period, idle_share;
   std::atomic<bool> paused;

@@ -28,8 +28,8 @@ struct GpuState {
 };
 
 /// Shared memory in which workers register their GPUs, and the supervisor publishes sensor readings. Shared
-/// with the processes that are forked after its construction. Lock-free: a version counter (seqlock) tells
-/// readers to read again if the state was written meanwhile.
+/// with the processes that are forked after its construction. Lock-free: readers check a version counter
+/// (seqlock) and read again if the state was written in between.
 class GpuBoard {
  public:
   GpuBoard();

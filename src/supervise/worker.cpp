@@ -15,8 +15,8 @@ namespace hearth::supervise {
 namespace {
 
 /// Returns the signals to block. SIGINT and SIGTERM are included even if they are ignored, because
-/// BlockedSignals::next() receives a blocked signal all the same: shells ignore SIGINT for background jobs,
-/// but scripts send it to them. An ignored SIGHUP is not included, because nohup ignores it on purpose.
+/// BlockedSignals::next() also receives blocked signals that are ignored: shells ignore SIGINT for background
+/// jobs, but scripts send it to them. An ignored SIGHUP is not included, because nohup ignores it on purpose.
 sigset_t signals_to_hold() {
   sigset_t set;
   sigemptyset(&set);

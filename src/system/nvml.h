@@ -14,7 +14,7 @@ class Nvml {
  public:
   static constexpr const char* kLibrary = "libnvidia-ml.so.1";
 
-  /// Loads and initializes NVML. operator bool tells whether that succeeded.
+  /// Loads and initializes NVML. operator bool returns true if that succeeded.
   explicit Nvml(const std::string& library = kLibrary);
 
   explicit operator bool() const { return fault_.empty(); }

@@ -10,8 +10,8 @@
 #include "base/text.h"
 
 namespace hearth::system {
-/// Reads without asking for the file size, which is 0 for files in /proc and /sys, and from the start in one
-/// pass, because some drivers refuse to continue a read.
+/// Reads in one pass without the file size: files in /proc and /sys report size 0, and some drivers refuse to
+/// continue a read.
 std::string read_start(std::string_view path) {
   const int file = open(std::string(path).c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
   if (file < 0) return "";

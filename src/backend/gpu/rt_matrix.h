@@ -77,8 +77,8 @@ RT_DEVICE void keep_order(float& value) {
   asm volatile("" : "+v"(value) : : "memory");
   keep_order();
 }
-/// Returns the value in a form about which the compiler knows nothing, so that it recomputes values derived
-/// from it here instead of keeping them in registers across a loop. The value must not be negative.
+/// Returns the value without what the compiler has derived from it: values computed from the result are
+/// recomputed here, instead of being kept in registers across a loop. The value must not be negative.
 RT_DEVICE int opaque_value(int value) {
   asm volatile("" : "+v"(value));
   __builtin_assume(value >= 0);

@@ -12,8 +12,8 @@ namespace hearth::exec {
 
 /// A GPU as requested by a recipe.
 struct GpuRequest {
-  /// "gpu" (the first discrete GPU), "gpu:1" (by index), "gpu:0000:03:00.0" (by PCI address); "emulated"
-  /// alike.
+  /// "gpu" (the first discrete GPU), "gpu:1" (by index), or "gpu:0000:03:00.0" (by PCI address); for emulated
+  /// GPUs "emulated" instead of "gpu".
   std::string device = "gpu";
   /// Index among the discrete GPUs; used if `device` is "gpu" or "emulated" without index or address.
   int number = 0;

@@ -20,8 +20,8 @@ namespace hearth::emu {
 struct GpuSettings {
   int64_t memory_bytes = int64_t{20} << 30;
   double link_bytes_per_second = 0;  ///< rate of copies to and from the host; 0: unlimited
-  /// Index of the allocation that fails, counted from 0 since the GPU was opened; -1: none. The launches
-  /// below are counted alike.
+  /// Index of the allocation that fails, counted from 0 since the GPU was opened; -1: none. The next two
+  /// members are indices of launches that fail or hang.
   int64_t refused_allocation = -1;
   int64_t faulty_launch = -1;
   int64_t hanging_launch = -1;
