@@ -53,7 +53,8 @@ void clip(Box& box, double x0, double y0, double x1, double y1) {
 
 double extent(const Box& box) { return (box.x1 - box.x0) * (box.y1 - box.y0); }
 
-/// Clips boxes to the sample and drops those with too little area left; `area` is the original area.
+/// Clips boxes to the sample and drops those that are too thin or whose clipped area is below
+/// kMinVisibleShare of Box::area. Sets Box::area of the kept ones to the clipped area.
 void keep_visible(const Image& image, std::vector<Box>& boxes) {
   for (Box& box : boxes) clip(box, 0, 0, static_cast<double>(image.width), static_cast<double>(image.height));
   std::erase_if(boxes, [](const Box& box) {
@@ -114,8 +115,8 @@ Affine draw_affine(const BoxAugment& augment, int64_t height, int64_t width, Dra
   return map;
 }
 
-/// Places an image into its quarter of the canvas, with one corner at the center; its boxes follow and are
-/// clipped to the visible part. `canvas` has a margin of one pixel.
+/// Copies an image into quarter `quarter` of the canvas, with one corner of the image at the center, and
+/// appends its boxes, shifted and clipped to the visible part. `canvas` has a margin of one pixel.
 void add_quarter(const Fitted& original, int quarter, int64_t center_y, int64_t center_x, Image& canvas,
                  std::vector<Box>& boxes) {
   const Image& image = *original.image;
@@ -149,7 +150,8 @@ BoxSample make_mosaic(const BoxedImages& set, const ImageReader& reader, const B
   const Affine map = draw_affine(augment, height, width, draws);
   BoxSample sample;
   for (const Box& box : boxes) sample.boxes.push_back(mapped(box, map));
-  // The canvas has a margin of one pixel around the mosaic.
+  // `map` starts from the mosaic, but the canvas has a margin of one pixel around it: shifts the map by (-1,
+  // -1).
   Affine from_margin = map;
   from_margin.x0 -= map.xx + map.xy;
   from_margin.y0 -= map.yx + map.yy;
@@ -158,7 +160,7 @@ BoxSample make_mosaic(const BoxedImages& set, const ImageReader& reader, const B
   return sample;
 }
 
-/// Draws a random image with boxes; any image if several draws find none.
+/// Draws the index of a random image that has boxes; -1 if 16 draws find none.
 int64_t draw_labeled(const BoxedImages& set, Draws& draws) {
   constexpr int kTries = 16;
   int64_t found = -1;
@@ -199,7 +201,7 @@ void mix_up(const BoxedImages& set, const ImageReader& reader, const BoxAugment&
   sample.boxes.insert(sample.boxes.end(), part.boxes.begin(), part.boxes.end());
 }
 
-/// Draws a random shift in [-most, most]; 0 with probability 1/2.
+/// Draws a random shift in [-maximum, maximum]; 0 with probability 1/2.
 int draw_shift(int maximum, Draws& draws) {
   const auto shift = static_cast<int>(draws.between(-1, 1) * maximum);
   return draws.happens(0.5) ? shift : 0;

@@ -11,12 +11,12 @@ namespace hearth::data {
 /// Random augmentation of images with boxes, as in YOLOX (Ge et al., 2021, arXiv 2107.08430). Random numbers
 /// are Philox of (key, sample).
 struct BoxAugment {
-  /// probability of a mosaic: four images around a random center, then an affine transformation
+  /// Probability of a mosaic: four images around a random center, followed by an affine transformation.
   double mosaic = 1;
-  double mixup = 1;  ///< probability of averaging a mosaic with one more image
-  double degrees = 10;
-  double translate = 0.1;  ///< fraction of the sample's sides
-  double shear = 2;        ///< degrees
+  double mixup = 1;        ///< probability of averaging a mosaic with one more image
+  double degrees = 10;     ///< maximum rotation in degrees
+  double translate = 0.1;  ///< maximum shift, as a fraction of the sample's sides
+  double shear = 2;        ///< maximum shear angle in degrees
   double scale_min = 0.1, scale_max = 2;
   double mixup_scale_min = 0.5, mixup_scale_max = 1.5;
   double flip = 0.5;                         ///< probability
@@ -33,7 +33,8 @@ struct BoxSample {
   std::vector<Box> boxes;
 };
 
-/// Position of an image in a sample: point (x, y) is at (x scale_x + pad_x, y scale_y + pad_y).
+/// Position of a scaled image in a sample: image point (x, y) is at sample point (x scale_x + pad_x, y
+/// scale_y + pad_y).
 struct Letterbox {
   double scale_x = 1, scale_y = 1;
   int64_t pad_x = 0, pad_y = 0;
@@ -43,16 +44,17 @@ struct Letterbox {
   Box undo(const Box& box) const;
 };
 
-/// Returns the letterbox of an image that is scaled to fit a frame, at the top left.
+/// Returns the letterbox of an image that is scaled to fit into `frame` and placed at its top left.
 Letterbox letterbox_of(Extent image, Extent frame);
 
-/// Returns training sample `index`, `height` x `width`, with image `index` of the set; the other images of a
-/// mosaic and of mixup are drawn randomly. Boxes are dropped if less than a tenth of their area or at most
-/// one pixel of a side stays visible. Deterministic: does not depend on the thread or on the reader's cache.
+/// Returns training sample `index`, of `height` x `width` pixels: image `index` of the set, alone or with
+/// randomly drawn images in a mosaic or mixup. Boxes are dropped if less than a tenth of their area or at
+/// most one pixel of a side stays visible. Deterministic: does not depend on the thread or on the reader's
+/// cache.
 BoxSample make_train_sample(const BoxedImages& set, const ImageReader& reader, const BoxAugment& augment,
                             int64_t height, int64_t width, uint64_t key, int64_t index);
 
-/// An image scaled to fit, at the top left of a gray frame, with all of its boxes.
+/// An image scaled to fit into a gray frame and placed at its top left, with all of its boxes.
 struct EvalSample : BoxSample {
   Letterbox letterbox;
 };
@@ -60,7 +62,8 @@ struct EvalSample : BoxSample {
 EvalSample make_eval_sample(const BoxedImages& set, const ImageReader& reader, int64_t height, int64_t width,
                             int64_t index);
 
-/// Returns an image without labels for evaluation.
+/// Places an image at the top left of a frame of `height` x `width` pixels for evaluation; the sample has no
+/// boxes.
 EvalSample letterbox(const Image& image, int64_t height, int64_t width);
 
 }  // namespace hearth::data

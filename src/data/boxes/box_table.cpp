@@ -25,7 +25,8 @@ constexpr std::array<std::array<std::string_view, 4>, num_columns> kNames = {{
 }};
 constexpr int kNumDemanded = 6;
 
-/// A table's header: the cell index of each column.
+/// Parses a table's header and returns the cell index of each column; the number of cells for a missing
+/// optional column. UserError if a required column is missing.
 std::array<size_t, num_columns> columns_of(std::string_view header, std::string_view where) {
   const std::vector<std::string> cells = csv_cells(header, ',');
   std::array<size_t, num_columns> columns{};
@@ -57,7 +58,7 @@ int64_t side_of(const std::string& cell, std::string_view column, const std::str
   return static_cast<int64_t>(side);
 }
 
-/// Groups the rows of a table of boxes by the image name that they contain.
+/// Reader of a table with one box per row: groups the boxes by the image name in their row.
 class BoxTable {
  public:
   BoxTable(std::string_view header, std::string_view name) : columns_(columns_of(header, name)) {}

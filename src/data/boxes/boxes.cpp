@@ -43,7 +43,8 @@ std::vector<FoundFormat> find_formats(const fs::path& path) {
   }
   if (const auto index = find_yolo(path))
     found.push_back({BoxFormat::yolo, fmt::format("{} (YOLO)", index->string())});
-  // A JSON file in none of these formats is treated as COCO, whose reader reports the error.
+  // A JSON file that no format above accepts is treated as COCO, so that the COCO reader reports what is
+  // wrong.
   const std::vector<fs::path> json = find_coco(path);
   if (!json.empty() && (fs::is_directory(path) || found.empty()))
     found.push_back({BoxFormat::coco, fmt::format("{} (COCO)", json[0].string())});

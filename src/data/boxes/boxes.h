@@ -24,19 +24,21 @@ namespace hearth::data {
 /// options.skip_bad it stores the error as the fault of the image, which remove_unreadable() removes.
 BoxedImages read_boxes(const fs::path& path, std::string_view split, const LabelOptions& options = {});
 
-/// True if a folder, or a file, has labels in one of these formats.
+/// True if a folder or file has labels in a format of BoxFormat.
 bool has_boxes(const fs::path& path);
 
 /// Statistics of the labels, and errors found by decoding every image once.
 struct BoxCheck {
   struct Class {
     int64_t boxes = 0, images = 0;
-    int64_t small = 0, medium = 0, large = 0;  ///< by area: below 32 x 32 pixels, below 96 x 96, others
+    /// Number of boxes by area: below 32 x 32 pixels, below 96 x 96 pixels, larger.
+    int64_t small = 0, medium = 0, large = 0;
     int64_t crowd = 0, difficult = 0;
   };
   std::vector<Class> classes;
   int64_t images_without_boxes = 0;
-  /// number of images with an EXIF orientation, by LabelOptions::exif
+  /// Number of images whose EXIF orientation is not upright: rotated when decoded, and kept as stored (see
+  /// exif_of).
   int64_t rotated_upright = 0, kept_as_stored = 0;
   std::vector<std::string> faults;  ///< "FILE: reason"
 };

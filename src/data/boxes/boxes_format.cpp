@@ -107,8 +107,9 @@ std::optional<fs::path> file_of_split(const std::vector<fs::path>& files, std::s
   return std::nullopt;
 }
 
-/// Returns the folder of the label file, its parent, and of both images/, JPEGImages/, data/ and the split's
-/// subfolders ("instances_val2017.json": val2017/ and images/val2017/).
+/// Returns the folder of the label file and its parent folder, and in both the subfolders images/,
+/// JPEGImages/, data/ and those named by the end of the file name ("instances_val2017.json": val2017/ and
+/// images/val2017/).
 std::vector<fs::path> image_roots(const fs::path& label_file) {
   const fs::path folder = label_file.parent_path();
   const std::string stem = label_file.stem().string();

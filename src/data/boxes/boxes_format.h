@@ -12,8 +12,9 @@
 /// Functions shared by the label readers, and parsers of single files, which do not access other files.
 namespace hearth::data {
 
-/// Adds a box, clipped to the image, and its outline unless null. Adds a note "WHERE: ..." if the box is
-/// empty after clipping or lost more than a pixel. UserError if the outline is far outside of any image.
+/// Adds a box, clipped to the image, and its outline unless `outline` is null. Adds a note "WHERE: ..." if
+/// the clipped box is empty or clipping moved an edge by more than a pixel. UserError if the outline is far
+/// outside of the image.
 void add_box(Box box, std::string_view where, BoxedImage& image, std::vector<std::string>& notes,
              Outline* outline = nullptr);
 
@@ -22,26 +23,28 @@ void add_box(Box box, std::string_view where, BoxedImage& image, std::vector<std
 /// if the image already has a fault.
 void read_or_keep_fault(BoxedImage& image, std::vector<std::string>& notes, bool skip_bad,
                         FunctionRef<void()> read);
-/// Returns a note about invalid labels that skip_bad leaves out although their image is unknown.
+/// Returns a note about invalid labels that are skipped (skip_bad) and whose image is unknown, so that no
+/// BoxedImage::fault can contain the error.
 std::string describe_skipped_labels(std::string_view fault);
-/// Returns "; the first fault: FAULT", the end of the message that labels contain no objects; "" if `fault`
-/// is empty.
+/// Returns "; the first fault: FAULT", to be appended to the message that labels contain no objects; "" if
+/// `fault` is empty.
 std::string first_fault(std::string_view fault);
 
-/// True if labels may give this width or height, in pixels; 0 means not given.
+/// True if labels may contain this image width or height, in pixels; 0 means that the labels do not contain
+/// it.
 constexpr bool is_image_side(int64_t side) { return side >= 0 && side <= 1 << 20; }
 
 /// Throws a UserError unless all corners are finite and within the maximum image size.
 void check_corners(const Box& box, std::string_view where);
 
-/// For a set without splits: keeps the images of the split (every fifth image by name is for tests, the
-/// others for training) and adds a note.
+/// Splits a set without splits: every fifth image by name is for tests, the others are for training. Keeps
+/// the images of `split` and adds a note.
 void keep_split(std::string_view split, const fs::path& path, BoxedImages& set);
 
 /// Sorts images by name and numbers them from 1.
 void number_images(BoxedImages& set);
 
-/// Sets width and height from the header of the image file.
+/// Reads width and height from the header of the image file, after applying `exif`.
 void measure(BoxedImage& image, Exif exif);
 
 /// Returns the files of a folder whose names end in `ending`, sorted, without hidden files.
@@ -72,10 +75,10 @@ VocFile parse_voc(std::string_view text, std::string_view name, bool skip_bad = 
 /// invalid.
 struct CocoFile {
   BoxedImages labels;
-  std::vector<bool> is_used;  ///< for each class: true if an annotation has it
+  std::vector<bool> is_used;  ///< for each class: true if an annotation refers to it
 };
 CocoFile parse_coco(std::string_view text, std::string_view name, const LabelOptions& options = {});
-/// Reads only the classes, and which classes have annotations.
+/// Reads only the classes and, for each class, whether annotations refer to it.
 CocoFile parse_coco_classes(std::string_view text, std::string_view name, const LabelOptions& options = {});
 
 /// Format of YOLO label lines, and counts of lines with an outline or key points.
@@ -83,17 +86,20 @@ struct YoloLines {
   int64_t num_classes = 0;
   int64_t keypoint_numbers = 0;  ///< numbers after each box: product of kpt_shape in data.yaml
   bool keep_outlines = false;
-  int64_t num_outlines = 0, num_keypoints = 0;  ///< lines read so far
+  /// Number of lines with an outline and with key points, so far.
+  int64_t num_outlines = 0, num_keypoints = 0;
 };
 /// Parses a YOLO label file and adds its boxes to an image whose size is known.
 void parse_yolo(std::string_view text, std::string_view name, YoloLines& lines, BoxedImage& image,
                 std::vector<std::string>& notes);
 
-/// Contents of a data.yaml; paths as written.
+/// Contents of a data.yaml, with paths unresolved.
 struct YoloIndex {
   std::string root;
   std::vector<std::string> train,
-      held_out;  ///< held_out: the paths of val, valid, ... or test (data/split_names.h)
+      /// Held_out: paths under the key val, valid, ... or test (names of the test split in
+      /// data/split_names.h).
+      held_out;
   std::vector<std::string> class_names;
   int64_t keypoint_numbers = 0;  ///< product of kpt_shape; 0: no key points
 };
@@ -107,57 +113,58 @@ std::vector<std::string> parse_class_names(std::string_view text, std::string_vi
 struct LabeledObject {
   std::string name;
   Box box;
-  Outline outline;  ///< empty: the box
+  Outline outline;  ///< empty: the object is the full box
   std::string where;
 };
 /// Sets an object's outline to a polygon of at least three corners, and its box to the bounding box.
 void set_polygon(std::vector<double> polygon, LabeledObject& object);
-/// An image in such a label file.
+/// An image in a label file of Label Studio, CVAT, LabelMe, CSV or CreateML.
 struct LabeledImage {
   std::string file;               ///< path as written in the labels; empty if it cannot be read (see fault)
   int64_t width = 0, height = 0;  ///< 0 if not given
-  std::string subset;             ///< CVAT's, such as "Train"
+  std::string subset;             ///< name of the subset (split) in CVAT's labels, such as "Train"
   std::string where;
   std::vector<LabeledObject> objects;
   std::string fault = {};  ///< with skip_bad: error that makes the labels invalid; then `objects` is empty
 };
-/// Contents of such a label file.
+/// Contents of a label file of Label Studio, CVAT, LabelMe, CSV or CreateML.
 struct LabelFile {
   std::vector<LabeledImage> images;
-  std::map<std::string, int64_t>
-      left_out;  ///< number of skipped shapes of each kind, such as lines or points
+  std::map<std::string, int64_t> left_out;  ///< number of skipped shapes by kind, such as lines or points
 };
-/// Parse a label file. With `skip_bad`, an image with invalid labels is returned with a fault instead of a
-/// UserError. Damaged JSON or XML and invalid table columns throw a UserError in either case.
+/// Parse the text of a label file. With `skip_bad`, an image with invalid labels is returned with a fault
+/// instead of a UserError. Damaged JSON or XML and invalid table columns throw a UserError in either case.
 LabelFile parse_label_studio(std::string_view text, std::string_view name, bool skip_bad = false);
 LabelFile parse_cvat(std::string_view text, std::string_view name, bool skip_bad = false);
 LabelFile parse_labelme(std::string_view text, std::string_view name, bool skip_bad = false);
 LabelFile parse_box_table(std::string_view text, std::string_view name, bool skip_bad = false);
 LabelFile parse_createml(std::string_view text, std::string_view name, bool skip_bad = false);
 
-/// True if the start of a file matches this format (Label Studio, CVAT, LabelMe, CSV or CreateML).
+/// True if the start of a file matches `format`: Label Studio, CVAT, LabelMe, CSV or CreateML.
 bool has_format(const fs::path& file, BoxFormat format);
 
-/// Read the labels of a split in one format, as read_boxes does.
+/// Read the labels of a split in one format, with the results and errors of read_boxes().
 BoxedImages read_coco(const fs::path& path, std::string_view split, const LabelOptions& options);
 BoxedImages read_voc(const fs::path& folder, std::string_view split, const LabelOptions& options);
 BoxedImages read_yolo(const fs::path& index, std::string_view split, const LabelOptions& options);
 /// Reads Label Studio, CVAT, LabelMe, CSV and CreateML.
 BoxedImages read_label_files(const fs::path& path, std::string_view split, const LabelOptions& options);
 
-/// Returns the label files of a format below a path; empty if there are none.
+/// Find the label files of a format in a path (a file or folder); the result is empty or false if there are
+/// none.
 std::vector<fs::path> find_coco(const fs::path& path);
 bool has_voc(const fs::path& path);
 std::optional<fs::path> find_yolo(const fs::path& path);
 std::vector<fs::path> find_label_files(const fs::path& path, BoxFormat format);
 
-/// Returns the file whose name, or whose folder's name, contains the split; nullopt if none. UserError if
-/// several match.
+/// Returns the label file of a split: the one whose name, or whose folder's name, contains the split's name;
+/// nullopt if none. UserError if several match.
 std::optional<fs::path> file_of_split(const std::vector<fs::path>& files, std::string_view split);
 /// Returns the folders that may contain label files: `path`, annotations/, labels/ and the folders of the
 /// splits.
 std::vector<fs::path> label_folders(const fs::path& path);
-/// Returns the folders that image names in a label file may be relative to.
+/// Returns the folders in which the images of a label file are searched: image names may be relative to any
+/// of them.
 std::vector<fs::path> image_roots(const fs::path& label_file);
 
 }  // namespace hearth::data

@@ -42,7 +42,8 @@ void find_images(const fs::path& json, const fs::path& path, bool allow_outside,
         json.string(), finder.num_found_by_suffix()));
 }
 
-/// Removes classes without annotations, if at least one class has some.
+/// Removes classes without annotations, and adds a note that names them. Keeps all classes if none has
+/// annotations.
 void leave_out_unused(const fs::path& json, const std::vector<bool>& is_used, BoxedImages& set) {
   const auto num_used = std::ranges::count(is_used, true);
   if (num_used == 0 || num_used == std::ssize(is_used)) return;
@@ -67,8 +68,8 @@ void leave_out_unused(const fs::path& json, const std::vector<bool>& is_used, Bo
       json.string(), std::ssize(is_used) - num_used, is_used.size(), shortened(names, 200), is_used.size()));
 }
 
-/// Checks that another split's file has equal category ids and names, and marks the classes that it uses as
-/// used.
+/// Checks that the label file of another split, `other`, has the same category ids and names. Sets
+/// file.is_used also for the classes that `other` uses.
 void merge_classes(const fs::path& json, const fs::path& other, const LabelOptions& options, CocoFile& file) {
   const MappedFile bytes(other);
   const CocoFile theirs = parse_coco_classes(text_of(bytes), other.string(), options);
@@ -85,7 +86,7 @@ bool is_coco_name(const std::string& name) {
   return std::ranges::none_of(kOthers, [&](const char* other) { return name.starts_with(other); });
 }
 
-/// Returns true if one of COCO's top-level lists begins within the first bytes.
+/// True if one of COCO's top-level lists begins within the first 64 KiB of the file.
 bool looks_like_coco(const fs::path& path) {
   constexpr size_t kMaxBytes = 1 << 16;
   const MappedFile file(path);

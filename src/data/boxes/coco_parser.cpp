@@ -10,7 +10,7 @@
 namespace hearth::data {
 namespace {
 
-/// First number given to string ids, so that they differ from numeric ids.
+/// First number assigned to string ids: far above usual numeric ids, so that they do not collide.
 constexpr int64_t kFirstTextId = 1'000'000'000'000;
 
 struct Category {
@@ -25,7 +25,7 @@ struct Annotation {
   Box box;
   double area = -1;
   bool crowd = false;
-  bool has_shape = true;  ///< false if there is neither a box nor an outline with area
+  bool has_shape = true;  ///< false if the annotation has neither a box nor an outline with nonzero area
   Outline outline;
   bool has_image = false;  ///< true once image_id has been read
   std::string fault = {};  ///< with skip_bad: error that makes the annotation invalid
@@ -42,7 +42,7 @@ class Ids {
   }
 
  private:
-  /// Only canonical numbers are converted, because "07" and "7" are different ids.
+  /// Converts decimal numbers without leading zeros only, because "07" and "7" are different ids.
   static std::optional<int64_t> as_integer(const std::string& text) {
     constexpr size_t kMaxDigits = 12;
     const bool is_plain = !text.empty() && text.size() <= kMaxDigits &&
@@ -174,7 +174,7 @@ class CocoParser {
     images.push_back(std::move(image));
   }
 
-  /// Reads only the category of an annotation, and marks it as used.
+  /// Reads only the category of an annotation, and adds it to used_categories.
   void read_use() {
     json_.read_object([&](const std::string& key) { key == "category_id" ? read_used_id() : json_.skip(); });
   }
@@ -242,7 +242,8 @@ class CocoParser {
     used_categories.insert(annotation.category_id);
   }
 
-  /// Returns false for null and an empty list, which some tools write for a missing segmentation.
+  /// Reads a bounding box. Returns false for null and an empty list, which some tools write for an annotation
+  /// without a box.
   bool read_bbox(Box& box) {
     if (json_.peek() == 'n') {
       json_.skip();
@@ -270,7 +271,8 @@ class CocoParser {
     annotation.box.area = extent->area;
   }
 
-  /// Reads a list of polygons, one polygon, or RLE.
+  /// Reads an outline: a list of polygons, one polygon as a flat list of numbers, or a run-length encoded
+  /// bitmap (RLE).
   Outline read_segmentation() {
     Outline outline;
     if (json_.peek() == '{') {
@@ -293,7 +295,7 @@ class CocoParser {
     return outline;
   }
 
-  /// Adds a polygon; one of fewer than three corners has no area and is ignored.
+  /// Adds a polygon to the outline; ignores one of fewer than three corners, because it has no area.
   void add_polygon(std::vector<double> polygon, Outline& outline) {
     constexpr size_t kMinNumbers = 6;
     if (polygon.size() % 2 != 0) json_.refuse("pairs of x and y for segmentation");
@@ -390,7 +392,8 @@ void add_annotations(CocoParser& parser, std::string_view name, const LabelOptio
                     name, parser.repeated_annotations));
 }
 
-/// Fills in class names and category ids, which count from 1 if ids are strings.
+/// Returns a CocoFile with class names and category ids only. If the ids are strings, classes are numbered
+/// from 1.
 CocoFile classes_of(const CocoParser& parser) {
   CocoFile file;
   const bool has_text_ids = parser.has_text_ids();

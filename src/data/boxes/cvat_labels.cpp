@@ -9,7 +9,7 @@
 namespace hearth::data {
 namespace {
 
-/// Parses numbers separated by any of the separators.
+/// Splits a text at each of the characters in `separators`.
 std::vector<std::string_view> parts_of(std::string_view text, std::string_view separators) {
   std::vector<std::string_view> parts;
   while (!text.empty()) {
@@ -108,7 +108,7 @@ class CvatParser : public LabelXml {
       set_polygon(rotated_rectangle(x0, y0, x1, y1, degrees, (x0 + x1) / 2, (y0 + y1) / 2), object);
   }
 
-  /// Returns false for fewer than three corners.
+  /// Reads a polygon from the attribute "points". Returns false for fewer than three corners.
   bool read_polygon(const char** attributes, LabeledObject& object) {
     constexpr size_t kMinNumbers = 6;
     std::vector<double> polygon;
@@ -120,7 +120,8 @@ class CvatParser : public LabelXml {
     return true;
   }
 
-  /// Reads row-major runs of a rectangle. Returns false if no pixel is inside.
+  /// Reads a run-length encoded mask: row-major run lengths of a bitmap in the rectangle left, top, width,
+  /// height. Returns false if no pixel is inside the object.
   bool read_mask(const char** attributes, LabeledObject& object) {
     constexpr double kMaxSide = 1 << 20;
     const auto [left, top, width, height] = numbers(attributes, {"left", "top", "width", "height"});

@@ -79,7 +79,7 @@ void draw_boxes(Image& image, const std::vector<LabeledBox>& boxes) {
     if (one.text.empty()) continue;
     const int64_t height = (kRows + 2) * scale;
     const int64_t width = (std::ssize(one.text) * (kColumns + 1) + 1) * scale;
-    // Below the upper edge of the box if there is no room above it.
+    // The text is above the box, or inside its upper edge if there is no room above.
     const int64_t top = y0 >= height ? y0 - height : y0;
     canvas.fill(x0, top, x0 + width, top + height, one.color);
     const int brightness = one.color[0] * 3 + one.color[1] * 6 + one.color[2];

@@ -47,13 +47,13 @@ std::vector<ReadFile> read_files(const std::vector<fs::path>& paths, const Label
   return files;
 }
 
-/// Label files of a split. A split is given by a folder's name, by a file's name if a file has many images,
-/// or by CVAT's subset.
+/// Label files of a split. Files or images belong to a split by the name of the file's folder, by the name of
+/// the file if it has many images, or by CVAT's subset.
 struct Split {
   std::vector<ReadFile> files;
-  std::vector<std::string> class_names;  ///< of both splits, sorted
+  std::vector<std::string> class_names;  ///< class names in the files of both splits, sorted
   bool is_given = false;
-  std::string fault;  ///< with skip_bad: the first fault of an image
+  std::string fault;  ///< with skip_bad: the first error in the labels of an image
 };
 
 bool is_of(const fs::path& file, std::string_view split, BoxFormat format) {
@@ -61,8 +61,8 @@ bool is_of(const fs::path& file, std::string_view split, BoxFormat format) {
   return is_named || lowered(file.parent_path().filename().string()) == split;
 }
 
-/// Returns the label files of a split, or the images of a split if there is only one file; empty if none
-/// match.
+/// Returns the label files whose name matches a split, and from the other files the images whose subset
+/// matches it; empty if nothing matches.
 std::vector<ReadFile> take_split(const std::vector<ReadFile>& files, std::string_view split,
                                  BoxFormat format) {
   for (const std::string_view name : split_names(split)) {
@@ -116,8 +116,8 @@ void add_labeled_objects(LabeledImage& image, bool keep_outlines, BoxedImage& bo
   }
 }
 
-/// Finds the image named in a label file. CVAT images may be in a folder named like the subset; a LabelMe
-/// image may have the label file's name.
+/// Finds the file of a labeled image. CVAT images may be in a folder with the subset's name; a LabelMe image
+/// may have the name of its label file.
 std::optional<fs::path> find_image(const LabeledImage& image, const fs::path& label_file, BoxFormat format,
                                    ImageFinder& finder) {
   if (!image.file.empty()) {
@@ -163,8 +163,8 @@ void note_left_out(const std::vector<ReadFile>& files, const fs::path& path,
     notes.push_back(fmt::format("{}: skipped {} labels of the kind '{}'", path.string(), count, kind));
 }
 
-/// Counts the images without labels in the folders of labeled images. One folder may have the files of both
-/// splits.
+/// Adds a note for each folder of labeled images that also has images without labels. `set` has the images of
+/// both splits, because both may be in one folder.
 void note_images_without_labels(const BoxedImages& set, std::vector<std::string>& notes) {
   std::set<fs::path> used, folders;
   for (const BoxedImage& boxed : set.images) {

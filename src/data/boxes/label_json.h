@@ -24,7 +24,8 @@ class LabelJson {
       refuse_text(fault);
     }
   }
-  /// Calls element() for each element of a list. Messages name the element by `what` and its number.
+  /// Calls element() for each element of a list. Error messages call an element `what` and its number, such
+  /// as "annotation 7".
   template <typename Element>
   void read_list(std::string_view what, Element element) {
     if (json_.peek() != '[') refuse("a list");
@@ -54,7 +55,7 @@ class LabelJson {
     json_ = start;
     json_.skip();
   }
-  /// Calls element() for each element of an inner list, the value of `key`.
+  /// Calls element() for each element of the list that is the value of `key` in the current element.
   template <typename Element>
   void read_inner_list(std::string_view key, Element element) {
     if (json_.peek() != '[') refuse_value("a list", key);
@@ -77,9 +78,9 @@ class LabelJson {
   bool read_flag(std::string_view key);
   std::string read_text(std::string_view key);
 
-  /// Returns the reader's position, so that the next value can be skipped now and read later with read_at.
+  /// Returns the reader's position: the next value can then be skipped now and read later with read_at().
   JsonReader mark() const { return json_; }
-  /// Calls read() at a marked position, then restores the current position.
+  /// Calls read() at a position returned by mark(), then restores the current position.
   template <typename Read>
   void read_at(const JsonReader& mark, Read read) {
     const JsonReader here = json_;

@@ -54,7 +54,8 @@ std::optional<size_t> find_column(const std::vector<std::string>& header,
   return std::nullopt;
 }
 
-/// Detects the columns from the header; nullopt if the file's or the label's column is unknown.
+/// Detects the columns from the header; nullopt if no column name is a known name for the file or for the
+/// label.
 std::optional<Columns> columns_of(const std::vector<std::string>& first,
                                   const std::vector<std::string>& second) {
   const auto file = find_column(first, kFileColumns), label = find_column(first, kLabelColumns);

@@ -10,7 +10,7 @@
 namespace hearth::data {
 namespace {
 
-/// Labels that one annotator gave to a task.
+/// Labels of one task (image) by one annotator.
 struct TaskAnnotation {
   bool is_cancelled = false, is_truth = false;
   int64_t width = 0, height = 0;
@@ -22,7 +22,8 @@ struct TaskAnnotation {
 struct Region {
   std::string id, type, label;
   size_t num_labels = 0;
-  double width = 0, height = 0, image_rotation = 0;  ///< pixels of the image; degrees
+  /// Size of the image in pixels; rotation of the image in degrees.
+  double width = 0, height = 0, image_rotation = 0;
   std::map<std::string, double> numbers;
   std::vector<double> points;
 };
@@ -83,8 +84,8 @@ class LabelStudioParser {
     });
   }
 
-  /// Selects the annotation marked as ground truth, otherwise the first submitted one, and counts the others.
-  /// Returns false if there is none.
+  /// Selects one annotation of a task: the one marked as ground truth, otherwise the first submitted one.
+  /// Adds the number of the others to the skipped ones. Returns false if there is no annotation.
   bool choose(std::vector<TaskAnnotation>& annotations, LabeledImage& image) {
     std::erase_if(annotations, [](const TaskAnnotation& one) { return one.is_cancelled; });
     if (annotations.empty()) {
@@ -118,7 +119,8 @@ class LabelStudioParser {
         json_.skip();
       }
     });
-    // A shape and its label may be two regions with one id; the labeled region has the shape too.
+    // A shape and its label may be two regions with the same id. The labeled region repeats the shape, so the
+    // unlabeled one is skipped.
     std::set<std::string> labeled;
     for (const Region& region : regions)
       if (!region.label.empty()) labeled.insert(region.id);
@@ -192,7 +194,7 @@ class LabelStudioParser {
     annotation.objects.push_back(std::move(object));
   }
 
-  /// Sets box and outline. Returns false if the region has no area in the image.
+  /// Sets the object's box and outline from the region. Returns false if the region has no area in the image.
   static bool place(const Region& region, LabeledObject& object) {
     const double across = region.width / 100, down = region.height / 100;
     if (!region.points.empty()) {

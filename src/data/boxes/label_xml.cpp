@@ -16,8 +16,8 @@ constexpr size_t kMaxBytes = size_t{1} << 30;
 
 }  // namespace
 
-/// Callbacks for expat. Exceptions must not pass through expat: a fault stops the parser and is thrown after
-/// expat returns.
+/// Callbacks for expat. Exceptions must not pass through expat, which is C code: an error stops the parser,
+/// and parse() throws it after expat has returned.
 struct LabelXml::Handlers {
   static LabelXml& self(void* data) { return *static_cast<LabelXml*>(data); }
   static void on_start(void* data, const char* element, const char** attributes) {
@@ -56,7 +56,7 @@ void LabelXml::parse(std::string_view text) {
 }
 
 int64_t LabelXml::line() const {
-// expat 2.9.0 added the 64-bit function and deprecated the other one.
+// expat 2.9.0 added XML_GetCurrentLineNumber64 and deprecated XML_GetCurrentLineNumber.
 #if XML_MAJOR_VERSION * 100 + XML_MINOR_VERSION >= 209
   return static_cast<int64_t>(XML_GetCurrentLineNumber64(expat_.get()));
 #else

@@ -24,22 +24,23 @@ class LabelXml {
  protected:
   void parse(std::string_view text);
 
-  /// Handlers of the start of an element, with its attributes (name, value, name, value, ..., null), and of
-  /// the end, with its trimmed text. path() includes the element in both.
+  /// Called at the start of an element, with its attributes (name, value, name, value, ..., null), and at its
+  /// end, with its trimmed text. path() includes the element in both calls.
   virtual void start(std::string_view element, const char** attributes) = 0;
   virtual void end(std::string_view text) = 0;
 
-  /// Path of the open elements: "/annotation/object/name".
+  /// Path of the current element from the root, such as "/annotation/object/name".
   std::string_view path() const { return path_; }
   int64_t line() const;
   std::string where() const;
-  /// Makes refuse() store its first error in `fault` and continue parsing. Null: refuse() stops the parser.
+  /// Lets refuse() store its first error in `fault` and continue parsing. If `fault` is null, refuse() stops
+  /// the parser.
   void keep_faults(std::string* fault) { kept_fault_ = fault; }
   /// Records an error. Without keep_faults() it stops the parser, and parse() throws the error as a
   /// UserError. Does not throw itself, because exceptions must not cross expat, which is C code.
   void refuse_at(int64_t line, std::string_view what);
   void refuse(std::string_view what) { refuse_at(line(), what); }
-  /// Parses a number; if the text is none, returns 0 after refuse().
+  /// Parses a number; calls refuse() and returns 0 if the text is not a number.
   double read_number(std::string_view text);
   int64_t read_side(std::string_view text);
 

@@ -11,7 +11,7 @@ namespace {
 
 struct LabelmeShape {
   std::string label;
-  std::string type = "polygon";  ///< default in files of old versions
+  std::string type = "polygon";  ///< shape type; files of old LabelMe versions omit it and have polygons only
   std::vector<double> points;    ///< x, y, x, y, ...
 };
 
@@ -83,7 +83,7 @@ class LabelmeParser {
     });
   }
 
-  /// Sets box and outline. Returns false for shapes without area.
+  /// Sets the object's box and outline from the shape. Returns false for shapes without area.
   static bool place(const LabelmeShape& shape, LabeledObject& object) {
     const std::vector<double>& points = shape.points;
     if (shape.type == "polygon" || shape.type == "rotation") {
@@ -97,10 +97,12 @@ class LabelmeParser {
       set_polygon(rotated_ellipse(points[0], points[1], radius, radius, 0), object);
       return true;
     }
-    // The second corner of a mask's box is inclusive. The mask, an embedded PNG, is not read.
+    // A shape of type "mask" has a box and an embedded PNG. Only the box is read; its second corner is
+    // inclusive.
     const bool is_mask = shape.type == "mask";
     if (!is_mask && shape.type != "rectangle") return false;
-    // Some tools write all four corners of a rectangle.
+    // A rectangle has two opposite corners, or all four in files of some tools. Adds a third corner to two,
+    // because a polygon needs at least three; only its bounding box is used.
     std::vector<double> corners = points;
     if (corners.size() == 4) corners = {points[0], points[1], points[2], points[1], points[2], points[3]};
     set_polygon(corners, object);
@@ -122,7 +124,8 @@ LabelFile parse_labelme(std::string_view text, std::string_view name, bool skip_
     return LabelmeParser(text, name).take();
   } catch (const UserError& error) {
     if (!skip_bad) throw;
-    // A LabelMe file describes one image, which is found by the name of the label file.
+    // A LabelMe file describes one image. Its name is unknown here, but find_image() finds it by the name of
+    // the label file.
     return {.images = {{.where = std::string(name), .fault = error.what()}}};
   }
 }

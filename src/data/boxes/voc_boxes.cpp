@@ -90,7 +90,7 @@ class VocParser : public LabelXml {
 /// Label files and images by base name without extension.
 struct VocFolder {
   std::map<std::string, fs::path> labels, images;
-  /// Names of each split if lists exist; otherwise all names in both.
+  /// Base names of the images of each split; both have all names if the folder has no splits.
   std::vector<std::string> train, test;
   bool has_splits = false;
 };
@@ -107,7 +107,7 @@ void add_images(const fs::path& folder, std::map<std::string, fs::path>& images)
   }
 }
 
-/// Returns the first word of each line.
+/// Reads the names in an image list: the first word of each line.
 std::vector<std::string> read_list(const fs::path& file) {
   const std::string text = read_text(file, kMaxXmlBytes);
   std::vector<std::string> names;
@@ -126,7 +126,7 @@ std::vector<std::string> keys_of(const std::map<std::string, fs::path>& labels,
   return {names.begin(), names.end()};
 }
 
-/// Reads the image lists of both splits; returns false if a list is missing.
+/// Reads the image lists of both splits (ImageSets/Main); returns false if a list is missing.
 bool read_lists(const fs::path& path, VocFolder& folder) {
   const auto list_of = [&](std::string_view name) {
     return path / "ImageSets" / "Main" / fmt::format("{}.txt", name);
@@ -154,7 +154,7 @@ bool read_split_folders(const fs::path& path, std::string_view split, VocFolder&
   folder = split == "train" ? train : test;
   folder.train = keys_of(train.labels, train.images);
   folder.test = keys_of(test.labels, test.images);
-  // The classes of both splits are read from labels.
+  // read_labels() needs the label files of both splits, so that both have the same classes.
   folder.labels.insert(train.labels.begin(), train.labels.end());
   folder.labels.insert(test.labels.begin(), test.labels.end());
   return true;
@@ -189,7 +189,8 @@ void add_objects(const VocFile& labels, const std::string& name, const BoxedImag
     check_corners(box, where);
     box.label = static_cast<int32_t>(std::ranges::lower_bound(set.class_names, object.name) -
                                      set.class_names.begin());
-    // Equal corners are a labeling mistake rather than an object of one pixel.
+    // Corners count from 1 and are inclusive: xmin - 1 makes them half-open. Equal corners are a labeling
+    // mistake rather than an object of one pixel and stay empty.
     if (box.x0 < box.x1) box.x0 -= 1;
     if (box.y0 < box.y1) box.y0 -= 1;
     box.area = (box.x1 - box.x0) * (box.y1 - box.y0);
@@ -197,7 +198,7 @@ void add_objects(const VocFile& labels, const std::string& name, const BoxedImag
   }
 }
 
-/// Parses the label files of both splits, by name; the other split's are needed for the classes.
+/// Parses the label files of both splits and returns them by base name. The classes come from both splits.
 std::map<std::string, VocFile> read_labels(const VocFolder& folder, bool skip_bad) {
   std::map<std::string, VocFile> files;
   for (const auto* names : {&folder.train, &folder.test}) {
@@ -210,8 +211,8 @@ std::map<std::string, VocFile> read_labels(const VocFolder& folder, bool skip_ba
   return files;
 }
 
-/// Returns the image of the same name; otherwise the image named in <filename>, unless that has a label file
-/// of its own name. Null if there is none.
+/// Returns the image of a label file: the image of the same base name, otherwise the image named in
+/// <filename>, unless another label file has the name of that image. Null if there is none.
 const fs::path* find_image_of_labels(const VocFolder& folder, const std::string& name,
                                      const VocFile& labels) {
   if (const auto at = folder.images.find(name); at != folder.images.end()) return &at->second;
@@ -220,7 +221,7 @@ const fs::path* find_image_of_labels(const VocFolder& folder, const std::string&
   return at == folder.images.end() || folder.labels.contains(given) ? nullptr : &at->second;
 }
 
-/// Returns the images whose label file has another name.
+/// Returns the images whose label file has a different name and refers to them by <filename>.
 std::set<fs::path> images_by_filename(const VocFolder& folder, const std::map<std::string, VocFile>& labels) {
   std::map<fs::path, std::string> claimed;
   for (const auto& [name, file] : labels) {

@@ -77,7 +77,8 @@ std::vector<std::string_view> words_of(std::string_view line) {
 
 /// Parses the numbers of a line after its class: fractions of the image's width or height.
 std::vector<double> shares_of(std::span<const std::string_view> words, std::string_view where) {
-  // Rounding puts some corners slightly outside of the image.
+  // Tolerated distance of corners beyond the image, as a fraction of its side: rounding puts some slightly
+  // outside.
   constexpr double kBeyond = 0.05;
   std::vector<double> shares;
   for (const std::string_view word : words) {
@@ -119,8 +120,8 @@ int32_t class_of(std::string_view word, int64_t num_classes, std::string_view wh
   return static_cast<int32_t>(*value);
 }
 
-/// Resolves a path in data.yaml, relative to its `path` or to its folder; drops a leading "../" that some
-/// tools write by mistake. A path inside the data's folder is preferred.
+/// Resolves a path in data.yaml: relative to the key `path`, to the folder of data.yaml, or to that folder
+/// without the leading "../" that some tools write by mistake. Prefers a path inside the data's folder.
 fs::path resolve(const std::string& given, const fs::path& index, const YoloIndex& yaml, DataFolder& folder) {
   const fs::path beside = index.parent_path();
   std::string inside = given;
@@ -192,8 +193,8 @@ void note_labels_without_images(const std::set<fs::path>& used, std::vector<std:
 
 bool is_class_list(const fs::path& index) { return index.extension() == ".txt"; }
 
-/// Returns the label file of an image; `may_be_in_image_folder`: in the image's folder too (data without a
-/// data.yaml).
+/// Returns the label file of an image. `may_be_in_image_folder`: true if it may also be in the image's
+/// folder, as in data without a data.yaml.
 fs::path find_label_file(const fs::path& image, bool may_be_in_image_folder) {
   const fs::path file = label_file_of(image);
   fs::path beside = image;
@@ -260,8 +261,8 @@ int64_t keypoint_numbers_of(const YAML::Node& shape, const std::string& name) {
   return static_cast<int64_t>(points * numbers);
 }
 
-/// True if the first .txt file in a folder is a YOLO label file. Needed because masks may have a classes.txt
-/// too.
+/// True if the first .txt file in a folder has YOLO label lines. A classes.txt alone does not show this,
+/// because folders of masks may have one too.
 bool has_label_lines(const fs::path& folder) {
   for (const fs::path& file : sorted_files(folder, ".txt")) {
     if (file.filename() == "classes.txt") continue;
@@ -274,8 +275,8 @@ bool has_label_lines(const fs::path& folder) {
   return false;
 }
 
-/// Handles a folder of images with a classes.txt, as LabelImg and Label Studio write it. Subfolders train/
-/// and valid/, in it or in its images/, are splits.
+/// Reads a folder of images with a classes.txt, as LabelImg and Label Studio write it. Subfolders train/ and
+/// valid/ of the folder or of its images/ are splits.
 BoxedImages read_class_list(const fs::path& index, std::string_view split, const LabelOptions& options) {
   fs::path root = index.parent_path();
   if (root.filename() == "labels") root = root.parent_path();
