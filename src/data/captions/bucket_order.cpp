@@ -10,7 +10,7 @@
 namespace hearth::data {
 namespace {
 
-/// Returns element `index` of a random permutation of [0, count), which depends on (key, stream, repeat).
+/// Returns element `index` of the random permutation of [0, count) that (key, stream, repeat) selects.
 int64_t permuted_in(uint64_t key, uint32_t stream, int64_t repeat, int64_t count, int64_t index) {
   PhiloxSequence random(key, static_cast<uint64_t>(repeat), stream);
   const uint64_t high = random.next();
@@ -32,7 +32,7 @@ BucketOrder::BucketOrder(std::span<const int64_t> lengths, int64_t batch) : batc
 }
 
 BucketOrder::Draw BucketOrder::at(uint64_t key, int64_t place, bool shuffle) const {
-  // Stream 0 permutes the batches; the other streams permute the rows of each length.
+  // Random stream 0 permutes the batches; stream 1 + bucket permutes the rows of a length.
   const int64_t drawn = place / batch_;
   const int64_t number = shuffle ? permuted_in(key, 0, 0, num_batches(), drawn) : drawn;
   const auto after = std::ranges::upper_bound(first_batches_, number);

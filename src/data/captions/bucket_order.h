@@ -6,28 +6,28 @@
 
 namespace hearth::data {
 
-/// Groups rows of equal length (RowSource::row_length; for latents, their size) into batches (bucketing). An
-/// epoch has each row once; if the rows of a length do not fill their last batch, some are repeated,
-/// different ones in each epoch.
+/// Groups rows of equal length (RowSource::row_length; for latents: of equal image size) into batches
+/// (bucketing). An epoch has each row once. If the rows of a length do not fill their last batch, some of
+/// them are repeated, different ones in each epoch.
 class BucketOrder {
  public:
   /// `lengths`: length of each row; must not be empty.
   BucketOrder(std::span<const int64_t> lengths, int64_t batch);
 
   int64_t batch() const { return batch_; }
-  /// Number of places in an epoch, a multiple of the batch size.
+  /// Number of rows in an epoch, including repeated ones; a multiple of the batch size.
   int64_t num_places() const { return num_batches() * batch_; }
   /// Distinct lengths, longest first.
   const std::vector<int64_t>& lengths() const { return lengths_; }
 
   /// A row to read.
   struct Draw {
-    int64_t index = 0;   ///< row index
+    int64_t index = 0;   ///< index of the row in `lengths`
     int64_t repeat = 0;  ///< number of completed passes over the rows of its length in this epoch
     int64_t length = 0;
   };
-  /// Returns the row at a place of an epoch, in [0, num_places()): a pure function of the arguments; `key` is
-  /// used only if `shuffle`. Places [i batch, (i + 1) batch) have equal lengths.
+  /// Returns the row at position `place` of an epoch, in [0, num_places()). A pure function of the arguments;
+  /// `key` is used only if `shuffle`. Positions [i batch, (i + 1) batch) have rows of equal length.
   Draw at(uint64_t key, int64_t place, bool shuffle) const;
 
  private:
@@ -36,7 +36,7 @@ class BucketOrder {
   int64_t batch_;
   std::vector<int64_t> lengths_;
   std::vector<std::vector<int64_t>> rows_;  ///< row indices by length
-  /// first batch of each length before shuffling, and the number of batches
+  /// Number of the first batch of each length, before shuffling; the last entry is the number of batches.
   std::vector<int64_t> first_batches_;
 };
 

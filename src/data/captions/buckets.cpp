@@ -9,7 +9,7 @@
 namespace hearth::data {
 namespace {
 
-/// Returns the ratio of two aspect ratios, 1 or more; unchanged if both sizes are rotated by 90 degrees.
+/// Returns the larger aspect ratio of two sizes divided by the smaller one, at least 1.
 double difference(Extent a, Extent b) {
   const auto one = static_cast<double>(a.width * b.height), other = static_cast<double>(b.width * a.height);
   return std::max(one, other) / std::min(one, other);

@@ -8,8 +8,8 @@
 
 namespace hearth::data {
 
-/// Conversion of an upright image to a bucket's size: resize to `resized`, then crop the bucket's rectangle
-/// at (top, left).
+/// Conversion of an upright image to a bucket's size: resize to `resized`, then crop a rectangle of the
+/// bucket's size at (top, left).
 struct BucketCrop {
   Extent bucket, resized;
   int64_t top = 0, left = 0;
@@ -30,8 +30,7 @@ class Buckets {
   /// Returns the crop into the bucket with the nearest aspect ratio: resized to just cover the bucket,
   /// cropped at the center.
   BucketCrop crop(Extent image) const;
-  /// True if the shorter side is below half of the resolution, so that the image is enlarged more than
-  /// twofold.
+  /// True if the image's shorter side is below half of the resolution: it is enlarged more than twofold then.
   bool is_small(Extent image) const { return image.shorter() < min_side_; }
 
  private:

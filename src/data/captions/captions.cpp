@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kMaxCaptionBytes = int64_t{1} << 20;
 constexpr size_t kMaxNamed = 3;
 constexpr std::string_view kTable = "metadata.jsonl", kCsvTable = "metadata.csv";
-/// Extensions of caption files, in search order.
+/// Extensions of caption files, in order of preference.
 constexpr const char* kTextEndings[] = {".txt", ".caption"};
 
 struct Found {
@@ -35,7 +35,8 @@ Found find_files(const fs::path& folder) {
   const fs::path other = regularization_folder(folder);
   for (fs::path& path : files_below(folder)) {
     if (!other.empty() && is_below(path, other)) continue;
-    // Skipping such images silently would train on fewer than the folder shows.
+    // An image in an unsupported format is an error: if it were skipped, the run would silently train on
+    // fewer images than the folder has.
     if (is_unsupported_image_file(path))
       user_error("{}: this image format is not supported; convert the file to {}, or move it away",
                  path.string(), kImageFormats);
@@ -50,7 +51,7 @@ Found find_files(const fs::path& folder) {
   return found;
 }
 
-/// Reads all tables; returns captions by image path.
+/// Reads all caption tables (metadata.jsonl, metadata.csv); returns captions by image path.
 std::map<fs::path, std::string> read_tables(const Found& found, DataFolder& folder) {
   std::map<fs::path, std::string> captions;
   for (const fs::path& table : found.tables) {

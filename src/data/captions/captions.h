@@ -19,9 +19,9 @@ struct CaptionedImage {
   fs::path file;
   std::string caption;
   Source source = Source::own;
-  Extent size;              ///< in pixels, after `exif`; 0x0 if damaged (keep_damaged)
-  Exif exif = Exif::apply;  ///< `ignore` only if the file is not stored upright
-  int64_t repeats = 1;      ///< number of times in an epoch
+  Extent size;              ///< in pixels, after `exif`; 0x0 if the file is damaged (option keep_damaged)
+  Exif exif = Exif::apply;  ///< Exif::ignore only if the stored image is not upright and shall not be rotated
+  int64_t repeats = 1;      ///< number of times that the image occurs in an epoch
 };
 
 /// Lists the images of a folder and its subfolders by path, without hidden files and without
@@ -40,7 +40,7 @@ ReadCheck check_captioned(const std::vector<CaptionedImage>& images, int num_thr
 /// Removes images that cannot be decoded; returns a sentence about them (describe_skipped).
 std::string remove_unreadable(std::vector<CaptionedImage>& images, int num_threads);
 
-/// Counts images by Source: "20 captions from files, 4 from the folder's name, 1 without".
+/// Describes the number of images by Source: "20 captions from files, 4 from the folder's name, 1 without".
 std::string describe_captions(const std::vector<CaptionedImage>& images);
 
 /// Returns the subfolder "reg" of kohya's layout, which has folders NUM_NAME of class images (prior

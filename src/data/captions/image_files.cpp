@@ -16,7 +16,7 @@ void add_files(const fs::path& folder, std::set<fs::path>& seen, std::vector<fs:
   std::error_code ignored;
   if (!seen.insert(fs::canonical(folder, ignored)).second) return;
   std::vector<fs::path> entries = list_folder(folder);
-  // Sorted, because a folder reachable by two paths must get the same path on every file system.
+  // Sorts the entries, so that a folder that two links lead to gets the same path on every file system.
   std::ranges::sort(entries);
   for (const fs::path& path : entries) {
     if (path.filename().string()[0] == '.') continue;

@@ -12,11 +12,13 @@
 
 namespace hearth::data {
 
-/// Returns the files in a folder and its subfolders, sorted, with normalized paths. Hidden files are skipped,
-/// and so are folders that symbolic links lead to a second time. UserError if a folder cannot be listed.
+/// Returns the files in a folder and its subfolders, sorted, with normalized paths. Skips hidden files, and
+/// folders that were already visited by another path (symbolic links). UserError if a folder cannot be
+/// listed.
 std::vector<fs::path> files_below(const fs::path& folder);
-/// Meaning of a folder named NUM_NAME (NUM has up to three digits), as in kohya's sd-scripts: number of
-/// repeats of its images per epoch, and their caption. Other names have no meaning.
+/// Meaning of a folder's name of the form NUM_NAME (NUM has up to three digits), as in kohya's sd-scripts:
+/// `repeats` is NUM, the number of times that its images occur in an epoch; `shows` is NAME, their caption.
+/// Other names give the defaults.
 struct FolderName {
   int64_t repeats = 1;
   std::optional<std::string> shows;
@@ -32,8 +34,8 @@ std::map<std::string, fs::path> image_files(const fs::path& folder);
 /// Reads a text file of at most `max_bytes` bytes, without a byte order mark (BOM) at its start.
 std::string read_text(const fs::path& path, int64_t max_bytes);
 
-/// Describes the files in folders that is_image_file does not accept: their number and first names; empty if
-/// none. Tables (.csv, .tsv) and hidden files are not counted.
+/// Describes the files in `folders` that is_image_file() does not accept: their number and first names; empty
+/// if there are none. Tables (.csv, .tsv) and hidden files are not counted.
 std::string describe_unread(const std::set<fs::path>& folders);
 
 /// Selects the items of a split from data without splits: every fifth item is held out, the

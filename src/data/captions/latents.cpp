@@ -10,7 +10,7 @@
 namespace hearth::data {
 namespace {
 
-/// Random number stream of the mirroring of a row; lower streams are used for noise.
+/// Random number stream that decides whether a row is mirrored; lower streams are used for noise.
 constexpr uint32_t kFlipStream = 16;
 
 /// Calls body(index in the latents, index in the tokens) for each element.

@@ -8,9 +8,8 @@
 
 namespace hearth::data {
 
-/// Training targets of a denoiser, by index: latents [channels, height, width] of images, scaled
-/// and shifted as the model expects, or the pixels in [-1, 1]; with their conditions (class or
-/// text embeddings). Thread-safe.
+/// Training images of a denoiser, by index: their latents [channels, height, width], scaled and shifted as
+/// the model expects, or their pixels in [-1, 1]; with conditions (class or text embeddings). Thread-safe.
 class LatentSource {
  public:
   virtual ~LatentSource() = default;
@@ -18,23 +17,25 @@ class LatentSource {
   virtual int64_t channels() const = 0;
   /// Returns the height and width of an image's latents.
   virtual Extent extent(int64_t index) const = 0;
-  /// Reads latents. `key`: RNG key, as in data::Row. UserError if they cannot be read.
+  /// Reads the latents of an item. `key`: key of random numbers, see data::Row. UserError if they cannot be
+  /// read.
   virtual void read(int64_t index, uint64_t key, std::span<float> latents) const = 0;
-  /// True if the item repeats the previous one, because an epoch has its image several times.
+  /// True if the item has the same image as the previous one, because the image occurs several times in an
+  /// epoch.
   virtual bool is_repeat(int64_t /*index*/) const { return false; }
   /// Weight of the item in the loss.
   virtual double weight(int64_t /*index*/) const { return 1; }
-  /// Class index; 0 without classes.
+  /// Class index of the item; 0 if the data has no classes.
   virtual int32_t label(int64_t /*index*/) const { return 0; }
-  /// Reads text embeddings [tokens, width] and the pooled vector, if there are any; index -1: those of
-  /// the empty text.
+  /// Reads the text embeddings [tokens, width] of an item and the pooled vector, if there are any. Index -1:
+  /// the embeddings of the empty text.
   virtual void text(int64_t /*index*/, std::span<float> /*text*/, std::span<float> /*pooled*/) const {}
 };
 
 /// Returns the maximum height and the maximum width of all items.
 Extent largest_extent(const LatentSource& source);
 
-/// Returns true if a row that may be mirrored with probability 1/2 is mirrored.
+/// Decides randomly, with probability 1/2, whether row `index` is mirrored.
 bool is_mirrored(uint64_t key, int64_t index);
 
 /// Images of a dataset as pixels in [-1, 1], with their labels. The dataset must outlive it.
