@@ -6,7 +6,8 @@
 
 namespace hearth::data {
 
-/// A subset of another dataset, by image index. The other dataset must outlive it.
+/// A dataset that contains the images of another dataset with the given indices. The other dataset must
+/// outlive it.
 class ChosenImages : public Dataset {
  public:
   ChosenImages(const Dataset& all, std::vector<int64_t> chosen) : all_(all), chosen_(std::move(chosen)) {

@@ -14,7 +14,7 @@ int64_t permuted_place(uint64_t key, int64_t count, int64_t index) {
       permuted_index(key, static_cast<uint64_t>(count), static_cast<uint64_t>(index)));
 }
 
-/// Returns the key of the permutation of class `number` in its pass `repeat`.
+/// Returns the key that permutes the rows of class `number` in pass `repeat` over them.
 uint64_t key_of(uint64_t key, size_t number, int64_t repeat) {
   const auto times = static_cast<uint64_t>(repeat);
   const auto words = philox4x32(key, {static_cast<uint32_t>(number), static_cast<uint32_t>(times),
@@ -32,9 +32,9 @@ ClassBalance::ClassBalance(std::span<const int32_t> labels) : num_rows_(std::ssi
 }
 
 ClassBalance::Draw ClassBalance::at(uint64_t key, int64_t place) const {
-  // The places of an epoch are divided into one stretch per class; stretch s begins at floor(s x rows /
-  // classes). A random permutation assigns stretches to classes, so other classes get the longer
-  // stretches in each epoch.
+  // An epoch is divided into one range of consecutive positions per class; range s begins at floor(s x rows /
+  // classes). A random permutation, different in each epoch, assigns classes to ranges, because some ranges
+  // are longer by one.
   const int64_t num_classes = std::ssize(classes_);
   const int64_t stretch = ((place + 1) * num_classes - 1) / num_rows_;
   const auto number = static_cast<size_t>(permuted_place(key, num_classes, stretch));

@@ -6,9 +6,9 @@
 
 namespace hearth::data {
 
-/// Class-balanced sampling with an unchanged number of rows per epoch: each class occurs equally often, and
-/// so does each row of a class (both up to a difference of one). A frequent class contributes a different
-/// subset in each epoch; rows of a rare class are repeated.
+/// Class-balanced sampling that keeps the number of rows per epoch: each class occurs equally often, and so
+/// does each row of a class (both up to a difference of one). An epoch has some rows of a frequent class,
+/// different ones in each epoch, and repeats the rows of a rare class.
 class ClassBalance {
  public:
   /// `labels`: class of each row. Classes without rows are ignored.
@@ -17,9 +17,10 @@ class ClassBalance {
   /// A row to read.
   struct Draw {
     int64_t index = 0;   ///< row index
-    int64_t repeat = 0;  ///< number of completed passes over its class in this epoch
+    int64_t repeat = 0;  ///< number of completed passes over the rows of its class in this epoch
   };
-  /// Returns the row at a place of an epoch, in [0, number of rows): a pure function of `key` and `place`.
+  /// Returns the row at position `place` of an epoch, in [0, number of rows): a pure function of `key` and
+  /// `place`.
   Draw at(uint64_t key, int64_t place) const;
 
  private:
@@ -27,8 +28,8 @@ class ClassBalance {
   int64_t num_rows_;
 };
 
-/// Returns for each row, which may have several classes, its class with the fewest rows (the lowest index if
-/// tied); -1 for a row without a class.
+/// Returns the rarest class of each row, whose classes are given: the one that the fewest rows have (the
+/// lowest index if tied); -1 for a row without a class.
 std::vector<int32_t> rarest_classes(std::span<const std::vector<int32_t>> rows);
 
 }  // namespace hearth::data

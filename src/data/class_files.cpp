@@ -26,11 +26,12 @@ namespace {
 constexpr int64_t kMaxTableBytes = int64_t{1} << 30;
 
 constexpr auto kListEndings = std::to_array<std::string_view>({".csv", ".tsv", ".txt"});
-/// Extensions to try for file names in a table, which may lack theirs.
+/// Extensions that are appended to file names in a table, because some tables omit the extension.
 constexpr auto kImageEndings =
     std::to_array<std::string_view>({"", ".jpg", ".jpeg", ".png", ".JPG", ".JPEG", ".PNG", ".webp"});
 
-/// An image and its class by name; `key` is its path in the dataset.
+/// An image file and the name of its class. `key`: path of the image in the dataset, which determines its
+/// split.
 struct Entry {
   fs::path path;
   std::string class_name, key;
@@ -44,7 +45,7 @@ struct Source {
 
 struct Layout {
   Source train;
-  std::optional<Source> held_out;  ///< none: a share of `train`
+  std::optional<Source> held_out;  ///< nullopt: a fraction of `train` is held out
   std::vector<std::string> notes;
 };
 
@@ -57,7 +58,8 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, ignored);
 }
 
-/// Lists names in byte order, so that class indices do not depend on the machine, without hidden ones.
+/// Lists the subfolders (`folders`) or image files of a folder, without hidden ones, in byte order: class
+/// indices then do not depend on the locale.
 std::vector<std::string> sorted_names(const fs::path& folder, bool folders) {
   std::vector<std::string> names;
   std::error_code code;
@@ -95,7 +97,7 @@ std::vector<Source> tables(const fs::path& folder, std::span<const std::string_v
 
 char separator_of(const fs::path& table) { return table.extension() == ".tsv" ? '\t' : ','; }
 
-/// Removes tables without labels, and adds a note on each.
+/// Removes tables without labels, and adds a note about each.
 std::vector<Source> with_labels(std::vector<Source> found, Layout& layout) {
   std::erase_if(found, [&](const Source& source) {
     const fs::path& file = source.path;
@@ -107,7 +109,7 @@ std::vector<Source> with_labels(std::vector<Source> found, Layout& layout) {
   return found;
 }
 
-/// Returns the first source, and adds a note on each other.
+/// Returns the first source, and adds a note about each other one that it is not read.
 std::optional<Source> choose(const std::vector<Source>& found, Layout& layout) {
   if (found.empty()) return std::nullopt;
   for (size_t i = 1; i < found.size(); ++i)
@@ -155,8 +157,8 @@ std::vector<LabelRow> read_rows(const fs::path& table) {
   return parse_label_table(text, table.string(), separator_of(table));
 }
 
-/// True if one of the first rows has an image, or if the table cannot be read, so that its reader reports the
-/// error.
+/// True if an image of the first rows exists. Also true if the table cannot be read: its reader then reports
+/// the error.
 bool names_images(const fs::path& table) {
   constexpr size_t kMaxTried = 8;
   try {
@@ -195,13 +197,14 @@ Layout find_layout(const fs::path& root) {
     return layout;
   }
   if (!is_plain) refuse_layout(root);
-  // A table that names no images can only describe the classes.
+  // The folder has a folder per class, and the table refers to no image, so it can only describe the classes.
   if (whole) layout.notes.push_back(fmt::format("{} is not read: it names no images", whole->path.string()));
   layout.train = {root};
   return layout;
 }
 
-/// Lists a folder's images. Missing classes, and classes not in `classes`, are faults.
+/// Lists the images in the class folders of `root`. Adds an error to `faults` for each of `classes` without a
+/// folder or images, and for each folder that is not one of `classes`.
 std::vector<Entry> read_folders(const fs::path& root, const std::vector<std::string>& classes,
                                 std::vector<std::string>& faults) {
   std::vector<Entry> entries;
@@ -232,7 +235,7 @@ std::string class_of(const LabelRow& row, const fs::path& path) {
   return row.label.empty() ? path.parent_path().filename().string() : row.label;
 }
 
-/// Lists the images of a table, or those of one split if the table has a column for it.
+/// The images of a table, by split. If the table has no column for the split, all are in `train`.
 struct Table {
   std::vector<Entry> train, held_out;
   bool has_splits = false;
@@ -260,7 +263,7 @@ std::optional<int64_t> number_of(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
-/// Returns the distinct labels, in numeric order if all are numbers, otherwise in byte order.
+/// Returns the distinct class names, in numeric order if all are numbers, otherwise in byte order.
 std::vector<std::string> sorted_labels(const std::vector<Entry>& entries) {
   std::vector<std::string> labels;
   for (const Entry& entry : entries) labels.push_back(entry.class_name);
@@ -271,8 +274,8 @@ std::vector<std::string> sorted_labels(const std::vector<Entry>& entries) {
   return labels;
 }
 
-/// Selects held-out entries: those whose hash, as a number from 0 to 1, is below `share`. A class of several
-/// entries has at least one in each split.
+/// Returns for each entry whether it is held out: if a hash of its key, scaled to [0, 1), is below `share`. A
+/// class of two or more entries has at least one in each split.
 std::vector<bool> hold_out(const std::vector<Entry>& entries, double share) {
   std::map<std::string_view, std::vector<std::pair<double, size_t>>> classes;
   for (size_t i = 0; i < entries.size(); ++i)
@@ -311,7 +314,7 @@ std::vector<Entry> keep_split(std::vector<Entry> entries, const ClassFilesOption
 struct Entries {
   std::vector<std::string> class_names;
   std::vector<Entry> train;
-  std::optional<std::vector<Entry>> held_out;  ///< none: a share of `train`
+  std::optional<std::vector<Entry>> held_out;  ///< nullopt: a fraction of `train` is held out
 };
 
 Entries read_entries(const Layout& layout, const ClassFilesOptions& options, ClassFiles& made) {

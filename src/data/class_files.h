@@ -20,7 +20,8 @@ struct ClassFiles {
   std::vector<std::string> class_names;
   std::vector<LabeledFile> files;
   std::vector<std::string> faults;  ///< errors that name a folder or line; `files` is still valid
-  std::vector<std::string> notes;   ///< sentences on the chosen split and on files not read
+  /// Sentences about how the split was chosen and about files that are not read.
+  std::vector<std::string> notes;
 };
 
 /// Options of list_class_files().
@@ -28,7 +29,7 @@ struct ClassFilesOptions {
   fs::path path;
   bool is_training = true;
   double val_share = 0.1;
-  std::vector<std::string> class_names = {};  ///< by class index; empty: names in the data, sorted
+  std::vector<std::string> class_names = {};  ///< class names by index; empty: the names in the data, sorted
 };
 
 /// Lists labeled images. `path` is one of

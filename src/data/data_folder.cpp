@@ -52,7 +52,8 @@ std::string path_of_url(std::string_view name) {
   return percent_decoded(name);
 }
 
-/// Removes the eight hexadecimal digits and dash that Label Studio puts before the names of uploaded files.
+/// Removes the prefix of eight hexadecimal digits and a dash that Label Studio adds to the names of uploaded
+/// files.
 std::string_view without_upload_prefix(std::string_view name) {
   constexpr size_t kDigits = 8;
   if (name.size() <= kDigits + 1 || name[kDigits] != '-') return name;
@@ -105,7 +106,8 @@ std::optional<fs::path> ImageFinder::find_by_path(const std::string& name, std::
 }
 
 std::optional<fs::path> ImageFinder::find_by_end(std::string name) {
-  // No valid path is longer, and trying all suffixes of a name takes time quadratic in its length.
+  // A longer name is no valid path. The limit matters because the loop over all suffixes of the name takes
+  // quadratic time.
   constexpr size_t kMaxPath = 4096;
   if (name.size() > kMaxPath) return std::nullopt;
   name = with_slashes(path_of_url(name));

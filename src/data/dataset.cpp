@@ -8,14 +8,14 @@
 
 namespace hearth::data {
 
-// Open functions, each in its own source.
+// Functions that open each kind of dataset; each is in a separate source file.
 using Open = std::unique_ptr<Dataset>(const DatasetOptions& options);
 Open open_shapes, open_idx, open_cifar10, open_folder;
-/// Opens a class folder; adds errors in its layout to `faults` instead of throwing if the other images
-/// can be read.
+/// Opens a dataset of class folders. If only some images or classes are wrong, adds the errors to `faults`
+/// instead of throwing.
 std::unique_ptr<Dataset> open_folder(const DatasetOptions& options, std::vector<std::string>& faults);
-/// Returns the dataset without images that cannot be read; `num_threads` threads decode all images, and a
-/// note lists the unreadable ones.
+/// Returns the dataset without the images that cannot be read, and adds a note that lists them. Decodes all
+/// images on `num_threads` threads to find them.
 std::unique_ptr<Dataset> without_unreadable(std::unique_ptr<Dataset> all, int num_threads);
 
 namespace {
@@ -25,7 +25,8 @@ struct Kind {
   Open* open;
   bool has_folder = true;    ///< True if data.path must be a folder
   bool reads_files = false;  ///< True if data.path may be a file
-  /// Opens the readable part and appends errors to the list; null: `open` throws the first error.
+  /// Opens the readable part of a dataset and appends errors to the list; null if the kind has only `open`,
+  /// which throws the first error.
   std::unique_ptr<Dataset> (*open_with_faults)(const DatasetOptions&, std::vector<std::string>&) = nullptr;
 };
 /// Table of dataset kinds. To add one, write a source with its open function and add a row here.

@@ -18,13 +18,13 @@ struct DatasetOptions {
   /// Value of dataset_kinds(): "shapes", "idx" (MNIST), "cifar10", "folder" (data/class_files.h).
   std::string kind = "shapes";
   fs::path path;
-  /// "train" or "test".
+  /// Split to read: "train" or "test".
   std::string split = "train";
-  /// Size and channels to which images of a folder are resized and converted, and in which shapes are drawn;
-  /// idx and cifar10 ignore both.
+  /// Image size and number of channels: images of a folder are resized and converted, shapes are drawn with
+  /// them. Datasets idx and cifar10 ignore both.
   Extent image_size = 32;
   int64_t channels = 3;
-  /// For shapes: number of images, and seed.
+  /// Shapes: number of generated images, and seed of their random numbers.
   int64_t count = 10000;
   uint64_t seed = 0;
   /// Class names by index; empty: names in the data. A folder must have exactly these classes; the classes of
@@ -38,8 +38,8 @@ struct DatasetOptions {
   int num_threads = 1;      ///< threads that search for unreadable images
 };
 
-/// Labeled images by index. Reading is thread-safe. After a thread has read its first image files, only
-/// libpng and libjpeg allocate memory.
+/// Labeled images by index. Reading is thread-safe. Buffers are reused per thread: after the first images,
+/// only libpng and libjpeg allocate memory.
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -53,14 +53,15 @@ class Dataset {
   virtual int32_t label(int64_t index) const { return check(index); }
   /// Returns a hash of the image's source data: it changes if the image changes.
   virtual uint64_t content(int64_t index) const;
-  /// True if the images are floats (kind "tensors"): read_floats replaces read, and there is no augmentation.
+  /// True if the images are floats (kind "tensors"): then read_floats() replaces read(), and augmentation is
+  /// not possible.
   virtual bool holds_floats() const { return false; }
   virtual void read_floats(int64_t, float*, int32_t*) const {}
-  /// Returns the origin of an image, for messages.
+  /// Returns where an image is stored (such as its path), for messages.
   virtual std::string where(int64_t index) const { return "image " + std::to_string(index); }
 
   const std::vector<std::string>& class_names() const { return class_names_; }
-  /// Sentences about the chosen split and about files that are not read.
+  /// Sentences about how the split was chosen and about files that are not read.
   const std::vector<std::string>& notes() const { return notes_; }
   Extent image_size() const { return image_size_; }
   int64_t channels() const { return channels_; }

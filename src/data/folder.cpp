@@ -44,7 +44,8 @@ class FolderDataset : public Dataset {
     const MappedFile mapped(path);
     const int orientation =
         exif_ == Exif::ignore ? 1 : read_image_header(mapped.bytes(), path.native()).orientation;
-    // Images stored upright hash to the hash of their bytes.
+    // Adds the orientation, because it changes the decoded image; for upright images (1) the hash is that of
+    // the bytes.
     return hash64(mapped.bytes()) + static_cast<uint64_t>(orientation - 1);
   }
   int32_t label(int64_t index) const override { return files_[static_cast<size_t>(index)].label; }

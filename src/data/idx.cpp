@@ -15,7 +15,8 @@ namespace {
 
 constexpr size_t kMaxRank = 4;
 constexpr size_t kMaxHeaderBytes = 4 + 4 * kMaxRank;
-// Maximum compression ratio of DEFLATE (zlib's technical notes); a header that claims more data is wrong.
+// Maximum compression ratio of DEFLATE (zlib's technical notes). A header that claims more decompressed bytes
+// is wrong.
 constexpr int64_t kMaxGzipRatio = 1032;
 
 uint32_t big_endian(std::span<const std::byte> bytes, size_t at) {
@@ -88,7 +89,7 @@ class Inflater {
   int code_ = Z_OK;
 };
 
-/// The bytes of a file: mapped, or decompressed if it is a .gz file.
+/// The bytes of an IDX file: a memory-mapped view, or a decompressed copy of a .gz file.
 class IdxFile {
  public:
   explicit IdxFile(const fs::path& path) : mapped_(path) {
@@ -158,8 +159,8 @@ IdxArray parse_idx(std::span<const std::byte> bytes, std::string_view name) {
 std::vector<std::byte> inflate_idx(std::span<const std::byte> bytes, std::string_view name) {
   Inflater inflater(bytes, name);
   std::array<std::byte, kMaxHeaderBytes> start{};
-  // The fourth byte is the rank. It is read first, so that the pixels of a short file are not taken
-  // for axis lengths.
+  // The fourth byte is the rank, that is, the number of axis lengths that follow. Reads it first, then
+  // exactly that many, so that pixels of a short file are not read as axis lengths.
   int64_t known = inflater.read(std::span(start).first(4));
   const size_t rank = std::min(static_cast<size_t>(start[3]), kMaxRank);
   if (known == 4) known += inflater.read(std::span(start).subspan(4, 4 * rank));

@@ -35,7 +35,7 @@ class ImageCache {
   /// Caches a copy of the image and returns it; null if the budget has no room.
   std::shared_ptr<const Image> keep(int64_t number, const Image& image);
 
-  /// Returns the bytes that an image takes from the budget.
+  /// Returns the number of bytes that caching an image takes from the budget.
   static int64_t bytes_of(const Image& image);
 
  private:

@@ -8,7 +8,7 @@
 namespace hearth::data {
 
 Extent fit(Extent original, Extent frame) {
-  // Integer arithmetic, so that the limiting side equals the frame exactly.
+  // Uses integer arithmetic, so that one side equals the side of the frame exactly.
   if (original.height * frame.width >= original.width * frame.height)
     return {frame.height, std::max<int64_t>(1, original.width * frame.height / original.height)};
   return {std::max<int64_t>(1, original.height * frame.width / original.width), frame.width};

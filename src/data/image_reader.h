@@ -11,7 +11,8 @@ namespace hearth::data {
 
 /// Returns an image size scaled to fit into a frame, keeping the aspect ratio; at least one pixel per side.
 Extent fit(Extent image, Extent frame);
-/// Returns fit(), or the original size if it is not larger than the frame.
+/// Returns the size of an image scaled down to fit into a frame; the original size if it is not larger than
+/// the frame.
 Extent shrunk_to_fit(Extent image, Extent frame);
 
 /// Reads images of a set as RGB, downscaled to fit into a frame if larger, with a cache of limited size.

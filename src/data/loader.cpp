@@ -1,9 +1,10 @@
-// Prefetching loader. Every choice (order, augmentation, class balance) is a pure function of (seed, epoch,
-// sample), computed with Philox and permutations that need no memory, so a position is a few numbers and
-// any thread can make any row. Batches are staged in a ring of kNumSlots slots. A thread takes a piece (a few
-// rows) of the newest open batch, makes the rows without holding the lock, and decrements the slot's count
-// of pending rows; next() waits until the oldest slot has none. A slot is refilled only when the caller has
-// moved kNumHeldBatches batches on. All state is guarded by one mutex.
+// Prefetching loader. All random choices (order, augmentation, class balance) are pure functions of (seed,
+// epoch, sample), computed with Philox and permutations that need no memory. So the loader's position is a
+// few numbers, and any thread can compute any row. Batches are staged in a ring of kNumSlots slots. A thread
+// takes a piece (a few rows) of the newest open batch, computes the rows without holding the lock, and
+// decrements the slot's count of pending rows; next() waits until the oldest slot has none. The caller may
+// use the last kNumHeldBatches batches that next() returned; the slots of older batches are refilled. One
+// mutex guards all state.
 #include "data/loader.h"
 
 #include <algorithm>
@@ -36,16 +37,16 @@ using AlignedBytes = std::unique_ptr<std::byte[], AlignedDelete>;
 /// A staging buffer of the ring.
 struct Slot {
   std::array<AlignedBytes, kMaxArrays> arrays;
-  ArrayFormats formats = {};  ///< of the present batch
+  ArrayFormats formats = {};  ///< array formats of the batch in the slot
   std::vector<int64_t> indices;
   Batch batch;
   LoaderPosition begin;
-  int64_t pending = 0;  ///< rows not made yet
+  int64_t pending = 0;  ///< number of rows that are not computed yet
   std::exception_ptr error;
   int64_t error_row = 0;
 };
 
-/// Rows [first, last) of the batch in a slot: the unit of work of a thread.
+/// Rows [first, last) of the batch in a slot: a unit of work, computed by one thread.
 struct Piece {
   Slot* slot = nullptr;
   int64_t first = 0;
@@ -62,7 +63,7 @@ uint64_t epoch_key(const LoaderPosition& position, int64_t num_changes, Purpose 
   return uint64_t{words[0]} << 32 | words[1];
 }
 
-/// Returns how often the order had changed before the current epoch.
+/// Returns the number of order changes (change_order) in all epochs before the current one.
 int64_t changes_before(const LoaderPosition& position) {
   return position.num_changes - position.num_changes_here;
 }
@@ -120,7 +121,8 @@ bool change_order(LoaderPosition& position) {
 
 int64_t position_in_epoch(const LoaderPosition& position, int64_t count, int64_t run) {
   int64_t place = position.sample;
-  // Each change of order permutes only the places not read before it.
+  // Applies the order changes of this epoch, latest first. Each one permutes only the positions after the
+  // point at which it was made.
   for (int64_t i = position.num_changes_here; i > 0; --i) {
     const int64_t first = position.changed_at.at(static_cast<size_t>(i - 1)), left = count - first;
     const int64_t length = left >= 2 * run ? run : 1;
@@ -184,7 +186,7 @@ struct Loader::State {
       for (size_t i = 0; i < scratch.size() && options.num_threads > 0; ++i)
         threads.emplace_back([this, i] { work(scratch[i].data()); });
     } catch (...) {
-      // If a thread cannot be started, the earlier ones must be stopped.
+      // If a thread cannot be started, stop() ends those that run already.
       stop();
       throw;
     }
@@ -208,19 +210,19 @@ struct Loader::State {
   const RowSource& source;
   const LoaderOptions options;
   LoaderPosition position_after;
-  const int64_t num_rows;  ///< per epoch
+  const int64_t num_rows;  ///< number of rows in an epoch
   std::vector<Slot> ring;
-  std::vector<std::vector<std::byte>> scratch;  ///< of each thread
+  std::vector<std::vector<std::byte>> scratch;  ///< scratch memory of each thread
   int64_t piece_rows = 1;
 
   std::mutex mutex;
   std::condition_variable room;
   std::condition_variable ready;
   ShareCursor cursor;
-  int64_t opened = 0;    ///< batches started
-  int64_t returned = 0;  ///< batches returned by next()
-  int64_t released = 0;  ///< batches whose slots may be refilled
-  int64_t next_row = 0;  ///< within the newest batch
+  int64_t opened = 0;    ///< number of batches for which a slot was opened
+  int64_t returned = 0;  ///< number of batches that next() has returned
+  int64_t released = 0;  ///< number of batches whose slots may be refilled
+  int64_t next_row = 0;  ///< next row of the newest batch that no thread has taken
   int64_t rows = 0;
   bool stopping = false;
   std::vector<std::thread> threads;
@@ -298,7 +300,8 @@ void Loader::State::fill(const Piece& piece, std::byte* own) {
     } catch (...) {
       const std::lock_guard lock(mutex);
       Slot& slot = *piece.slot;
-      // Reports the error with the lowest row, so that the message does not depend on the number of threads.
+      // Keeps the error with the lowest row number, so that the message does not depend on the number of
+      // threads.
       if (slot.error == nullptr || row < slot.error_row) {
         slot.error = std::current_exception();
         slot.error_row = row;

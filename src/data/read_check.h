@@ -11,8 +11,9 @@ namespace hearth::data {
 
 /// Result of reading every item of a set once.
 struct ReadCheck {
-  std::vector<int64_t> readable;    ///< indices, in order
-  std::vector<std::string> faults;  ///< "FILE: reason" of each unreadable item, in order
+  std::vector<int64_t> readable;  ///< indices of the readable items, ascending
+  /// Error of each unreadable item as "FILE: reason", in the order of their indices.
+  std::vector<std::string> faults;
 };
 
 /// Calls read(index) for each of `count` items on `num_threads` threads. A UserError from read() becomes a

@@ -92,7 +92,7 @@ Color random_color(PhiloxSequence& random) {
 
 float luma(const Color& color) { return 0.299F * color[0] + 0.587F * color[1] + 0.114F * color[2]; }
 
-/// Random parameters of an image, except for its noise.
+/// Random parameters of a generated image, except for its noise.
 struct Scene {
   int32_t label = 0;
   Point center;

@@ -26,15 +26,17 @@ std::vector<std::string> shape_names();
 
 /// Throws a UserError if the image size or number of images is not possible.
 void check_shapes(Extent size, int64_t count);
-/// Returns the `seed` of draw_shape for the training or test images of a run: disjoint series.
+/// Returns the seed for draw_shape() that generates the training or test images of a run. The images of the
+/// splits differ.
 uint64_t seed_of_split(uint64_t seed, std::string_view split);
 
-/// Draws image `index` of series `seed`: one of ten shapes with random color, size, rotation and position
-/// over an uneven background with specks and noise. A pure function of its arguments. `pixels`: height x
-/// width x 3; `mask`: height x width, may be null.
+/// Draws image `index` of the infinite series that `seed` selects: one of ten shapes with random color, size,
+/// rotation and position over an uneven background with specks and noise. A pure function of its arguments.
+/// `pixels`: RGB, height x width x 3; `mask`: height x width, may be null.
 ShapeScene draw_shape(uint64_t seed, int64_t index, Extent size, uint8_t* pixels, uint8_t* mask);
 
-/// Returns images 0 to `count` - 1 of that series, with one box each; images are drawn when they are read.
+/// Returns images 0 to `count` - 1 of draw_shape() with seed `series`, with one box each. Images are drawn
+/// when they are read.
 BoxedImages shape_boxes(uint64_t series, int64_t count, Extent size);
 
 }  // namespace hearth::data

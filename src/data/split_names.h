@@ -21,7 +21,8 @@ std::optional<std::string_view> find_split_name(std::string_view split, Exists e
 }
 
 /// True if `text`, such as "instances_val2017", contains the split name `name` in upper or lower case. A text
-/// that contains "train", such as "trainval", matches no name of the held-out split.
+/// that contains "train", such as "trainval", belongs to the training split: the result is false for names of
+/// the test split.
 bool contains_split_name(std::string_view text, std::string_view name);
 
 }  // namespace hearth::data
