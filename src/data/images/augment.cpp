@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kMaxChannels = 4;
 
-/// Scales brightness, contrast and saturation, in that order; a factor of 1 changes nothing.
+/// Factors of brightness, contrast and saturation, applied in that order; a factor of 1 changes nothing.
 struct Jitter {
   float brightness, contrast, saturation;
 
@@ -60,7 +60,8 @@ Table make_table(const PixelOptions& options, int64_t channels, bool normalized)
   return table;
 }
 
-/// Writes the cropped and mirrored image; padding is black.
+/// Copies the crop of an image into `out`, mirrored if requested and normalized by `table`. Pixels outside of
+/// the image (padding) are black.
 void place(const CropOffset& placement, const Table& table, Extent size, int64_t channels, const uint8_t* in,
            float* out) {
   constexpr std::array<uint8_t, kMaxChannels> kBlack{};
@@ -119,7 +120,8 @@ void Augmenter::apply(uint64_t key, int64_t sample, const uint8_t* pixels, float
   if (!jittered) return;
   const float low = 1 - augment.jitter;
   const float high = 1 + augment.jitter;
-  // Braces fix the order of the three draws.
+  // A braced initializer evaluates the three draws from left to right, so that results do not depend on the
+  // compiler.
   const Jitter jitter{random.uniform(low, high), random.uniform(low, high), random.uniform(low, high)};
   jitter.apply(out, size.num_pixels(), channels);
   normalize(options, size.num_pixels(), channels, out);

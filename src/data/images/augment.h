@@ -7,7 +7,7 @@
 
 namespace hearth::data {
 
-/// Throws a UserError if the options do not match images of this size.
+/// Throws a UserError if the options are invalid for images of this size and number of channels.
 void check_pixels(const PixelOptions& options, Extent size, int64_t channels);
 
 /// Converts an image's bytes to normalized floats, with augmentation by Philox of (key, sample).

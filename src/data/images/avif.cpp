@@ -19,7 +19,7 @@ std::unique_ptr<avifDecoder, void (*)(avifDecoder*)> open(std::span<const std::b
   decoder->ignoreXMP = AVIF_TRUE;
   decoder->imageSizeLimit = kMaxImagePixels;
   decoder->imageDimensionLimit = kMaxImageSide;
-  // Files of old encoders violate rules that do not affect pixels.
+  // Accepts files of old encoders that violate rules of the format that do not affect pixels.
   decoder->strictFlags = AVIF_STRICT_DISABLED;
   avifResult result =
       avifDecoderSetIOMemory(decoder.get(), reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
@@ -29,7 +29,8 @@ std::unique_ptr<avifDecoder, void (*)(avifDecoder*)> open(std::span<const std::b
   return decoder;
 }
 
-/// Converts irot and imir to an EXIF orientation: counterclockwise rotation, then mirroring.
+/// Converts the AVIF properties irot (counterclockwise rotation) and imir (mirroring, applied after it) to an
+/// EXIF orientation.
 int orientation_of(const avifImage& image) {
 #if AVIF_VERSION >= 1000000
   const int axis = image.imir.axis;

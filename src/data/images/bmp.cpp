@@ -9,18 +9,18 @@ namespace hearth::data {
 namespace {
 
 enum : int64_t { kPlain = 0, kRle8 = 1, kRle4 = 2, kBitFields = 3, kAlphaBitFields = 6 };
-// An RLE run of two bytes encodes up to 255 pixels.
+// Maximum number of pixels per byte of run-length encoded data: two bytes encode up to 255 pixels.
 constexpr int64_t kMaxRunRatio = 128;
 
-/// The headers of a BMP: BITMAPFILEHEADER and any of the info headers that follow it.
+/// Contents of a BMP's headers: BITMAPFILEHEADER and the info header after it, of any version.
 struct BmpHeader {
   int64_t height = 0, width = 0;
   bool top_down = false;
   int64_t bits = 0, compression = kPlain;
-  size_t pixels = 0;                    ///< offset in the file
-  size_t palette = 0, color_bytes = 4;  ///< offset, and bytes of a color
+  size_t pixels = 0;                    ///< file offset of the pixels in bytes
+  size_t palette = 0, color_bytes = 4;  ///< file offset of the palette, and bytes per palette color
   int64_t num_colors = 0;
-  /// bit masks of red, green, blue and alpha in a pixel of 16 or 32 bits
+  /// Bit masks of red, green, blue and alpha in a pixel of 16 or 32 bits.
   std::array<uint32_t, 4> masks = {};
 
   bool is_indexed() const { return bits <= 8; }
@@ -118,7 +118,7 @@ class BmpDecoder {
     user_error("{}: the BMP ends before its last pixel; replace the file", name_);
   }
 
-  /// Determines the number of palette entries; the palette ends where the pixels begin.
+  /// Sets the number of palette entries: at most as many as fit before the pixels.
   void count_colors() {
     const int64_t maximum = int64_t{1} << header_.bits;
     if (header_.num_colors == 0 || header_.num_colors > maximum) header_.num_colors = maximum;
@@ -127,12 +127,14 @@ class BmpDecoder {
         std::min(header_.num_colors, std::max<int64_t>(room, 0) / static_cast<int64_t>(header_.color_bytes));
   }
 
-  /// Returns the file offset of row y of the image; all of its pixels are in the file.
+  /// Returns the file offset of row y of the image. expect_rows() guarantees that the full row is in the
+  /// file.
   size_t row_at(int64_t y) const {
     const int64_t row = header_.top_down ? y : header_.height - 1 - y;
     return header_.pixels + static_cast<size_t>(row * header_.row_bytes());
   }
-  /// Throws a UserError if the file is too short for all rows; the last row may lack its padding bytes.
+  /// Throws a UserError if the file is too short for all rows. The padding bytes of the last row may be
+  /// missing.
   void expect_rows() const {
     const int64_t size = header_.row_bytes() * (header_.height - 1) + (header_.bits * header_.width + 7) / 8;
     if (static_cast<int64_t>(header_.pixels) + size > std::ssize(file_.bytes)) refuse_short();
@@ -172,7 +174,7 @@ class BmpDecoder {
     }
   }
 
-  /// Decodes runs of pixels (BI_RLE8, BI_RLE4). Pixels outside of all runs have index 0.
+  /// Decodes a run-length encoded image (BI_RLE8, BI_RLE4). Pixels outside of all runs get palette index 0.
   void decode_runs(Image& image) const {
     check_density(image.height * image.width, kMaxRunRatio, file_.bytes.size(), name_);
     image.pixels.assign(static_cast<size_t>(image.height * image.width), 0);

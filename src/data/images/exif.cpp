@@ -17,7 +17,7 @@ int exif_orientation(const ByteReader& exif) {
   const auto number = [&](size_t at, size_t count) {
     return little ? tiff.little(at, count) : tiff.big(at, count);
   };
-  // EXIF 2.32, 4.6: a directory of entries of 12 bytes.
+  // EXIF 2.32, section 4.6: the directory has a 2-byte count, then entries of 12 bytes.
   const auto directory = static_cast<size_t>(number(4, 4));
   const int64_t num_entries = number(directory, 2);
   for (int64_t i = 0; i < num_entries; ++i) {
@@ -33,7 +33,7 @@ int exif_orientation(const ByteReader& exif) {
 ImageHeader png_header(std::span<const std::byte> bytes, std::string_view /*name*/) {
   const ByteReader file{bytes};
   ImageHeader header{.height = file.big(20, 4), .width = file.big(16, 4)};
-  // Walks the chunks up to the pixels; later chunks would require reading the whole file.
+  // Reads the PNG chunks before the pixels (IDAT) only: later ones would require reading the full file.
   for (size_t at = 8; at + 8 <= bytes.size() && !file.holds(at + 4, "IDAT");) {
     const auto length = static_cast<size_t>(file.big(at, 4));
     if (file.holds(at + 4, "eXIf")) header.orientation = exif_orientation(file.part(at + 8, at + 8 + length));
@@ -45,7 +45,7 @@ ImageHeader png_header(std::span<const std::byte> bytes, std::string_view /*name
 ImageHeader jpeg_header(std::span<const std::byte> bytes, std::string_view /*name*/) {
   const ByteReader file{bytes};
   ImageHeader header;
-  // Walks the segments up to the frame header, which has the size.
+  // Reads the JPEG segments up to the frame header, which contains the size.
   for (size_t at = 2; at + 4 <= bytes.size();) {
     if (file.byte(at) != 0xFF) break;
     const int64_t marker = file.byte(at + 1);

@@ -10,10 +10,10 @@
 namespace hearth::data {
 namespace {
 
-// An LZW code of 12 bits encodes at most 4096 pixels.
+// Maximum number of pixels per byte of LZW data: a code of 12 bits encodes at most 4096 pixels.
 constexpr int64_t kMaxLzwRatio = 4096 * 8 / 12;
 
-/// A giflib reader that stops after the first frame.
+/// Reader of the first frame of a GIF file with giflib.
 class GifReader {
  public:
   GifReader(std::span<const std::byte> file, std::string_view name) : rest_(file), name_(name) {
@@ -24,7 +24,8 @@ class GifReader {
     }
   }
 
-  /// Canvas size in pixels: the screen, enlarged if the frame extends beyond it.
+  /// Height and width of the image in pixels: the GIF's logical screen, enlarged if the frame extends beyond
+  /// it.
   int64_t height() const { return std::max<int64_t>(gif_->SHeight, gif_->Image.Top + gif_->Image.Height); }
   int64_t width() const { return std::max<int64_t>(gif_->SWidth, gif_->Image.Left + gif_->Image.Width); }
   /// Palette index of transparent pixels; -1: none.
@@ -69,7 +70,7 @@ class GifReader {
     if (status == GIF_ERROR) refuse(gif_->Error);
   }
 
-  /// Reads one record; true if it is a frame.
+  /// Reads one GIF record; returns true if it is a frame.
   bool find_frame() {
     GifRecordType type = UNDEFINED_RECORD_TYPE;
     demand(DGifGetRecordType(gif_.get(), &type));

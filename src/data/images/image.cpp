@@ -9,9 +9,10 @@
 namespace hearth::data {
 namespace {
 
-/// Computes the taps of a triangle filter as wide as the larger of the source and target pixel:
-/// bilinear interpolation when enlarging, averaging when shrinking. `extent`: number of the `in` pixels
-/// that belong to the image.
+/// Computes the source pixels and weights (taps) of each of `out` target pixels for a triangle filter, whose
+/// width is that of the larger of a source and a target pixel: bilinear interpolation when enlarging,
+/// averaging when shrinking. `extent`: how many of the `in` source pixels belong to the image (see
+/// ImageArea).
 void make_taps(int64_t in, double extent, int64_t out, ResizeTaps& result) {
   result.taps.clear();
   result.weights.clear();
@@ -34,7 +35,7 @@ void make_taps(int64_t in, double extent, int64_t out, ResizeTaps& result) {
 
 using Pixel = std::array<uint8_t, 4>;
 
-/// Returns red, green, blue and alpha of a pixel with any number of channels.
+/// Returns red, green, blue and alpha of a pixel with 1 to 4 channels.
 Pixel spread(const uint8_t* in, int64_t channels) {
   const bool gray = channels < 3;
   const uint8_t alpha = channels == 4 ? in[3] : channels == 2 ? in[1] : 255;
@@ -140,7 +141,8 @@ ImageArea area_of(const Image& image) {
   return {static_cast<double>(image.height), static_cast<double>(image.width)};
 }
 
-/// Computes the weighted sum of the rows of a tap, over contiguous memory so that the compiler can vectorize.
+/// Computes the weighted sum of the source rows of a tap. The inner loop is over contiguous memory so that
+/// the compiler can vectorize it.
 void sum_rows(const Image& image, const ResizeTaps::Tap& tap, const float* weights,
               std::vector<float>& sums) {
   const auto row_values = static_cast<size_t>(image.width * image.channels);
@@ -153,7 +155,7 @@ void sum_rows(const Image& image, const ResizeTaps::Tap& tap, const float* weigh
   }
 }
 
-/// Resizes a row of sums along its width.
+/// Resizes one row, `sums`, along its width and rounds it to bytes.
 template <size_t Channels>
 void sum_columns(const ResizeTaps& columns, const float* sums, uint8_t* out) {
   for (const ResizeTaps::Tap& tap : columns.taps) {
@@ -177,7 +179,8 @@ void resize_into(const Image& image, const ImageArea& area, Extent size, ImageBu
   constexpr std::array kByChannels{sum_columns<1>, sum_columns<2>, sum_columns<3>, sum_columns<4>};
   const auto sum_row = kByChannels.at(static_cast<size_t>(image.channels - 1));
   uint8_t* out = buffers.resized.pixels.data();
-  // Vertical pass first, because the horizontal pass is slower and then has only as many rows as the result.
+  // Runs the vertical pass first: the horizontal pass is slower, and this way it processes only as many rows
+  // as the result has.
   for (const ResizeTaps::Tap& tap : buffers.rows.taps) {
     sum_rows(image, tap, &buffers.rows.weights[tap.weight], buffers.wide);
     sum_row(buffers.columns, buffers.wide.data(), out);
@@ -226,8 +229,8 @@ const Image& read_image(std::span<const std::byte> bytes, int channels, std::str
 const Image& read_image(std::span<const std::byte> bytes, int channels, Extent size, std::string_view name,
                         ImageBuffers& buffers, Exif exif) {
   const int orientation = orientation_of(bytes, name, exif);
-  // Resize before orienting, because the pixel grid of a JPEG decoded at reduced size starts at the stored
-  // image's corner.
+  // Resizes before orienting: the pixel grid of a JPEG decoded at reduced size starts at a corner of the
+  // stored image.
   if (orientation >= 5) size = {size.width, size.height};
   const ImageArea area = decode_stored(bytes, name, Pixels::colors, size, buffers.decoded);
   const Image& image = as_channels(buffers.decoded, channels, buffers);

@@ -19,7 +19,7 @@ namespace hearth::data {
 inline constexpr int64_t kMaxImageSide = 16384;
 inline constexpr int64_t kMaxImagePixels = int64_t{1} << 26;
 
-/// 8-bit pixels, rows of height x width x channels (1 gray, 2 gray and alpha, 3 RGB, 4 RGBA).
+/// 8-bit pixels in row-major order, height x width x channels (1 gray, 2 gray and alpha, 3 RGB, 4 RGBA).
 struct Image {
   int64_t height = 0;
   int64_t width = 0;
@@ -29,8 +29,8 @@ struct Image {
   Extent size() const { return {height, width}; }
 };
 
-/// Part of a decoded image that is the actual image, in pixels. Smaller than the decoded size only if a JPEG
-/// was decoded at a reduced scale that does not divide its size.
+/// Size in pixels of the part of a decoded image that shows the original. Smaller than the decoded size only
+/// if a JPEG was decoded at a reduced scale that does not divide its size.
 struct ImageArea {
   double height = 0;
   double width = 0;
@@ -46,27 +46,27 @@ extern const std::string_view kImageFormats;
 /// too large.
 Image decode_image(std::span<const std::byte> bytes, int channels, std::string_view name,
                    Exif exif = Exif::apply);
-/// Decodes gray values and palette indices to one channel, exactly as stored, and colors as decode_image
-/// does. 16-bit gray values are kept if all are at most 255, and divided by 257 if all are multiples of 257;
-/// otherwise UserError.
+/// Decodes an image whose pixels are numbers, such as a mask: gray values and palette indices to one channel,
+/// exactly as stored. Colors are decoded as by decode_image(). 16-bit gray values are kept if all are at most
+/// 255, and divided by 257 if all are multiples of 257; otherwise UserError.
 Image decode_numbers(std::span<const std::byte> bytes, std::string_view name, Exif exif = Exif::apply);
 
-/// Decoding of gray values and palette indices: to colors, or as the stored numbers.
+/// Mode of decoding gray values and palette indices: to colors, or to the stored numbers.
 enum class Pixels : uint8_t { colors, numbers };
-/// Decodes with the file's channels and without applying the orientation. A JPEG may be decoded at a smaller
-/// size, but not below `least`. Reuses the memory of `image`.
+/// Decodes with the file's channels and without applying the orientation. May decode a JPEG at a reduced size
+/// that is at least `min_size` along both sides. Reuses the memory of `image`.
 ImageArea decode_stored(std::span<const std::byte> bytes, std::string_view name, Pixels pixels,
                         Extent min_size, Image& image);
 /// Returns the EXIF orientation (1 to 8) to pass to orient() after decode_stored; 1 for Exif::ignore.
 int orientation_of(std::span<const std::byte> bytes, std::string_view name, Exif exif);
-/// Decodes a JPEG without its orientation, at an eighth, a quarter or half of its size if that is not below
-/// `least`. Reuses the memory of `image`.
+/// Decodes a JPEG without applying its orientation, at an eighth, a quarter or half of its size if that is at
+/// least `min_size` along both sides. Reuses the memory of `image`.
 ImageArea decode_jpeg(std::span<const std::byte> bytes, std::string_view name, Image& image,
                       Extent min_size = kMaxImageSide);
 
-/// Size and orientation in an image file's header. Orientation: EXIF's, 1 to 8, where 1 is upright.
+/// Size and EXIF orientation (1 to 8; 1 is upright) in the header of an image file.
 struct ImageHeader {
-  int64_t height = 0;  ///< as stored
+  int64_t height = 0;  ///< in pixels, as stored
   int64_t width = 0;
   int orientation = 1;
 
@@ -88,8 +88,9 @@ bool is_unsupported_image_file(const fs::path& path);
 /// Throws a UserError "NAME: ..." if a side or the number of pixels exceeds the limits.
 void check_image_size(int64_t height, int64_t width, std::string_view name);
 
-/// Throws a UserError "NAME: ..." if a file of `file_bytes` bytes is too short for `size` at `max_per_byte`
-/// per byte. Protects against headers that claim a huge image (decompression bombs).
+/// Throws a UserError "NAME: ..." if a compressed file of `file_bytes` bytes cannot contain `size` units
+/// (pixels or bytes), because its format stores at most `max_per_byte` units per byte. Protects against
+/// headers that claim a huge image (decompression bombs).
 void check_density(int64_t size, int64_t max_per_byte, size_t file_bytes, std::string_view name);
 
 /// Converts between gray and RGB, with or without alpha, like PIL's convert: alpha is dropped or set to 255;
@@ -113,7 +114,8 @@ Image orient(Image image, int orientation);
 /// Resizes bilinearly with half-pixel centers; averages over source pixels when shrinking.
 Image resize(const Image& image, Extent size);
 
-/// Source pixels and weights of each target pixel along one axis.
+/// Source pixels and weights of each target pixel along one axis. Target pixel i is the weighted sum of
+/// `count` source pixels from `first` on, described by taps[i].
 struct ResizeTaps {
   struct Tap {
     int64_t first = 0;
@@ -124,21 +126,24 @@ struct ResizeTaps {
   std::vector<float> weights;
 };
 
-/// Buffers reused from image to image; they grow only for an image larger than all earlier ones.
+/// Buffers that are reused for many images; they grow only for an image larger than all earlier ones.
 struct ImageBuffers {
   Image decoded, converted, resized, upright;
   ResizeTaps rows, columns;
   std::vector<float> wide;
 };
 
-/// Resizes without allocating; the result is the image itself or in `buffers`.
+/// Resizes without allocating memory once the buffers are large enough. Returns a reference to `image` or
+/// into `buffers`.
 const Image& resize(const Image& image, Extent size, ImageBuffers& buffers);
 
-/// Decodes and resizes without allocating; the result is in `buffers`.
+/// Decodes and resizes without allocating memory once the buffers are large enough; the result is in
+/// `buffers`.
 const Image& read_image(std::span<const std::byte> bytes, int channels, Extent size, std::string_view name,
                         ImageBuffers& buffers, Exif exif = Exif::apply);
 
-/// Decodes without resizing or allocating; the result is in `buffers`.
+/// Decodes without resizing, and without allocating memory once the buffers are large enough; the result is
+/// in `buffers`.
 const Image& read_image(std::span<const std::byte> bytes, int channels, std::string_view name,
                         ImageBuffers& buffers, Exif exif = Exif::apply);
 

@@ -24,10 +24,11 @@ struct ImageFormat {
   void (*decode)(std::span<const std::byte> bytes, std::string_view name, Pixels pixels, Image& image);
 };
 
-/// Table of formats. A new format needs a decoder and a row here.
+/// Table of image formats. To add one, write a decoder and add a row here.
 constexpr auto kFormats = std::to_array<ImageFormat>({
     {{".png"}, [](const ByteReader& file) { return file.holds(0, "\x89P"); }, png_header, decode_png},
-    // decode_jpeg is called separately, because it needs the min size to decode to.
+    // There is no decode function here: decode_jpeg() is called separately, because it needs the minimum
+    // size.
     {{".jpg", ".jpeg", ".jpe", ".jfif"},
      [](const ByteReader& file) { return file.holds(0, "\xFF\xD8"); },
      jpeg_header,
@@ -36,7 +37,7 @@ constexpr auto kFormats = std::to_array<ImageFormat>({
      [](const ByteReader& file) { return file.holds(0, "RIFF") && file.holds(8, "WEBP"); },
      webp_header,
      decode_webp},
-    // 42 is TIFF, 43 is BigTIFF.
+    // Version number after the byte order mark: 42 is TIFF, 43 is BigTIFF.
     {{".tif", ".tiff"},
      [](const ByteReader& file) {
        return (file.holds(0, "II") && file.byte(3) == 0 && (file.byte(2) == 42 || file.byte(2) == 43)) ||

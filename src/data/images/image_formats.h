@@ -5,11 +5,11 @@
 
 #include "data/images/image.h"
 
-/// Decoders of the image formats, called by decode_image and its siblings in image.h. They ignore the EXIF
-/// orientation, and check the size in the header before they allocate memory for pixels.
+/// Decoders of the image formats, called by the functions in image.h. They do not apply the EXIF orientation,
+/// and check the size in the header before they allocate memory for pixels.
 namespace hearth::data {
 
-/// Reads numbers from the bytes of a file; bytes past its end are zeros.
+/// Reader of integers in the bytes of a file; bytes past its end are zeros.
 struct ByteReader {
   std::span<const std::byte> bytes;
 
@@ -39,11 +39,11 @@ struct ByteReader {
 /// Returns the orientation in EXIF data, which may start with "Exif\0\0"; 1 if it has none.
 int exif_orientation(const ByteReader& exif);
 
-/// Converts 16-bit numbers to the 8-bit pixels of `image`, by the rule of decode_numbers. The size of `image`
-/// must be set.
+/// Converts 16-bit gray values to the 8-bit pixels of `image` by the rule of decode_numbers(), or throws its
+/// UserError. Height and width of `image` must be set.
 void narrow(std::span<const uint16_t> numbers, std::string_view name, Image& image);
 
-/// Decode a file into `image`. UserError "NAME: ..." if the file is damaged or too large.
+/// Decode a file of one format into `image`. UserError "NAME: ..." if the file is damaged or too large.
 void decode_png(std::span<const std::byte> bytes, std::string_view name, Pixels pixels, Image& image);
 void decode_webp(std::span<const std::byte> bytes, std::string_view name, Pixels pixels, Image& image);
 void decode_tiff(std::span<const std::byte> bytes, std::string_view name, Pixels pixels, Image& image);
@@ -51,7 +51,8 @@ void decode_bmp(std::span<const std::byte> bytes, std::string_view name, Pixels 
 void decode_gif(std::span<const std::byte> bytes, std::string_view name, Pixels pixels, Image& image);
 void decode_avif(std::span<const std::byte> bytes, std::string_view name, Pixels pixels, Image& image);
 
-/// Read a header without pixels. A missing size is 0; sizes are not checked against the limits.
+/// Read size and orientation from the header of one format. A missing size is 0; sizes are not checked
+/// against the limits.
 ImageHeader png_header(std::span<const std::byte> bytes, std::string_view name);
 ImageHeader jpeg_header(std::span<const std::byte> bytes, std::string_view name);
 ImageHeader webp_header(std::span<const std::byte> bytes, std::string_view name);

@@ -10,14 +10,15 @@
 namespace hearth::data {
 namespace {
 
-// Progressive files may repeat scans endlessly; real files have about ten.
+// Max number of scans in a progressive file. A malicious file may repeat scans endlessly; real ones have
+// about ten.
 constexpr int kMaxScans = 200;
-// A Huffman code takes one bit or more for a block of 8x8 coefficients, and a block covers at
-// most 32x32 pixels.
+// Limits per byte of the file, against decompression bombs: a block of 8x8 coefficients takes at least one
+// bit (a Huffman code), and covers at most 32x32 pixels.
 constexpr int64_t kMaxCoefficientsPerByte = 8 * 64;
 constexpr int64_t kMaxPixelsPerByte = 8 * 32 * 32;
-// Memory that libjpeg needs for a file of any size: tables, rows, and coefficients of an
-// image without detail.
+// Bytes of memory that libjpeg needs for a file of any size: tables, rows, and coefficients of an image
+// without detail.
 constexpr int64_t kMinMemory = 16 << 20;
 
 /// libjpeg's error manager with the target of longjmp; `base` must come first.
@@ -33,7 +34,8 @@ struct JpegErrors {
   std::longjmp(errors->back, 1);
 }
 
-// A negative level is a warning about corrupt data, which libjpeg would fill in.
+// Treats warnings about corrupt data (negative level) as errors; by default libjpeg would make up the missing
+// pixels.
 void on_message(j_common_ptr info, int level) {
   if (level < 0) on_error(info);
 }
@@ -62,7 +64,7 @@ class JpegReader {
   int64_t height() const { return info_.image_height; }
   int64_t width() const { return info_.image_width; }
   int64_t channels() const { return info_.output_components; }
-  /// Downscaling factor: image pixels per output pixel along a side.
+  /// Downscaling factor: image pixels per decoded pixel along each side.
   int64_t divisor() const { return info_.scale_denom; }
   int64_t output_height() const { return info_.output_height; }
   int64_t output_width() const { return info_.output_width; }
@@ -81,8 +83,8 @@ class JpegReader {
     return true;
   }
 
-  /// Starts decoding at an eighth, a quarter or half of the size if that has `least` pixels or more
-  /// along both sides.
+  /// Starts decoding at an eighth, a quarter or half of the size if that is at least `min_size` along both
+  /// sides, otherwise at full size.
   bool start(Extent min_size) {
     if (setjmp(errors_.back) != 0) return false;
     const bool gray = info_.jpeg_color_space == JCS_GRAYSCALE;
@@ -114,7 +116,7 @@ class JpegReader {
   jpeg_progress_mgr progress_{};
 };
 
-/// Converts CMYK, stored inverted or as ink, to RGB in place.
+/// Converts CMYK to RGB in place. `inverted`: true if 255 means no ink, as Adobe stores it.
 void inks_to_rgb(bool inverted, Image& image) {
   const size_t num_pixels = image.pixels.size() / 4;
   for (size_t i = 0; i < num_pixels; ++i) {

@@ -11,7 +11,8 @@
 namespace hearth::data {
 namespace {
 
-// libjpeg fails here only when memory runs out; its default handler would end the process without a message.
+// While writing to memory, libjpeg fails only if memory runs out; its default handler would end the process
+// without a message.
 [[noreturn]] void on_jpeg_error(j_common_ptr) { std::abort(); }
 
 }  // namespace
@@ -33,7 +34,7 @@ std::string encode_jpeg(const Image& image, int quality) {
   jpeg_set_defaults(&info);
   jpeg_set_quality(&info, quality, TRUE);
   info.optimize_coding = TRUE;
-  // No chroma subsampling, so that box frames and letters stay sharp.
+  // Disables chroma subsampling, so that the frames and letters of drawn boxes stay sharp.
   info.comp_info[0].h_samp_factor = info.comp_info[0].v_samp_factor = 1;
   jpeg_start_compress(&info, TRUE);
   while (info.next_scanline < info.image_height) {

@@ -16,7 +16,7 @@ namespace {
 // Maximum compression ratio of DEFLATE (zlib's technical notes).
 constexpr int64_t kMaxDeflateRatio = 1032;
 
-/// Rest of the file to read, and libpng's error message.
+/// Bytes of the file that libpng has not read yet, and libpng's error message.
 struct PngSource {
   std::span<const std::byte> rest;
   char reason[120] = "";
@@ -50,7 +50,8 @@ class PngReader {
     png_set_chunk_malloc_max(png_, 8 << 20);
     png_set_chunk_cache_max(png_, 128);
     png_set_crc_action(png_, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
-    // Only PLTE, tRNS and IDAT affect pixels; libpng would store the others in memory at any claimed length.
+    // Skips all chunks but PLTE, tRNS and IDAT, which alone affect pixels: libpng would store the others in
+    // memory, whatever length they claim.
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
   }
   ~PngReader() {
@@ -78,7 +79,8 @@ class PngReader {
   }
   int bit_depth() const { return png_get_bit_depth(png_, info_); }
 
-  /// Sets up decoding to 8-bit colors, or to the stored numbers, 16 bits in this machine's byte order.
+  /// Configures libpng to decode to 8-bit colors, or (as_numbers) to the stored numbers, 16-bit ones in the
+  /// byte order of this machine.
   bool start_rows(bool as_numbers) {
     if (setjmp(png_jmpbuf(png_)) != 0) return false;
     if (as_numbers) {
@@ -168,7 +170,8 @@ std::string encode_png(const Image& image) {
 }
 
 std::string with_texts(std::string_view png, std::span<const std::pair<std::string, std::string>> texts) {
-  // Length of the signature and the IHDR chunk, which must come first.
+  // Bytes of the signature and of the IHDR chunk, which must come first; the text chunks are inserted after
+  // them.
   constexpr size_t kHead = 8 + 4 + 4 + 13 + 4;
   std::string out(png.substr(0, kHead));
   const auto append_number = [&out](size_t number) {
@@ -176,7 +179,8 @@ std::string with_texts(std::string_view png, std::span<const std::pair<std::stri
   };
   for (const auto& [key, text] : texts) {
     std::string chunk = "iTXt" + key;
-    // Flags and empty fields: not compressed, no language, no translated key.
+    // Five zero bytes: end of the key, compression flag and method (not compressed), empty language and
+    // translated key.
     chunk.append(5, '\0').append(text);
     append_number(chunk.size() - 4);
     out += chunk;

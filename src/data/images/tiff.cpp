@@ -50,7 +50,8 @@ void on_error(thandle_t handle, const char*, const char* format, va_list argumen
   std::vsnprintf(source.reason, sizeof source.reason, format, arguments);
 }
 
-/// libtiff's error handlers are global; the client handle identifies the file.
+/// Installs error handlers for libtiff. They are global, so the client handle identifies the file of an
+/// error.
 void set_handlers() {
   [[maybe_unused]] static const bool once = [] {
     TIFFSetErrorHandler(nullptr);
@@ -60,7 +61,7 @@ void set_handlers() {
   }();
 }
 
-/// Returns the max compression ratio: bytes of pixels per byte of the file.
+/// Returns the maximum compression ratio of a TIFF compression: bytes of pixels per byte of the file.
 int64_t max_ratio(uint16_t compression) {
   switch (compression) {
     case COMPRESSION_NONE:
@@ -73,12 +74,12 @@ int64_t max_ratio(uint16_t compression) {
     case COMPRESSION_ADOBE_DEFLATE:
       return 1032;
     default:
-      // A CCITT row takes at least one bit.
+      // CCITT fax codes: a row of up to kMaxImageSide pixels takes at least one bit.
       return kMaxImageSide;
   }
 }
 
-/// The first image of a file, and the tags that its pixels depend on.
+/// Reader of the first image of a TIFF file, with the tags that its pixels depend on.
 class TiffReader {
  public:
   TiffReader(std::span<const std::byte> file, std::string_view name) : source_{file}, name_(name) {
@@ -156,7 +157,7 @@ class TiffReader {
           name_, samples_, bits_);
     check_density(height_ * ((width_ * samples_ * bits_ + 7) / 8), max_ratio(compression_),
                   source_.file.size(), name_);
-    // Tiles are read in full, and may extend beyond the image.
+    // Tiles are read in full even where they extend beyond the image, so their size is limited separately.
     constexpr int64_t kMaxTilePixels = int64_t{1} << 22;
     uint32_t tile_width = 0, tile_height = 0;
     if (TIFFIsTiled(tiff_.get()) == 0) return;
@@ -174,7 +175,8 @@ class TiffReader {
     return count == 0 || kinds == nullptr ? EXTRASAMPLE_UNSPECIFIED : kinds[0];
   }
 
-  /// True if samples are gray values, palette indices or RGB, which read_samples reads exactly.
+  /// True if samples are gray values, palette indices or RGB, which read_samples() reads exactly; others are
+  /// decoded by libtiff.
   bool is_plain() const {
     const bool is_gray = photometric_ == PHOTOMETRIC_MINISBLACK || photometric_ == PHOTOMETRIC_MINISWHITE;
     const bool is_indexed = photometric_ == PHOTOMETRIC_PALETTE && samples_ == 1 && bits_ <= 8;
@@ -251,7 +253,7 @@ class TiffReader {
     return static_cast<uint16_t>(row[bit / 8] >> (8 - bits_ - bit % 8) & ((1 << bits_) - 1));
   }
 
-  /// Returns a sample of up to 8 bits as a number where 0 is black.
+  /// Returns a sample of up to 8 bits as a number, inverted if the file stores black as the maximum.
   uint8_t number_of(uint16_t value) const {
     return static_cast<uint8_t>(photometric_ == PHOTOMETRIC_MINISWHITE ? (1 << bits_) - 1 - value : value);
   }
@@ -273,7 +275,8 @@ class TiffReader {
 
   void color(Image& image) const {
     const std::vector<uint8_t> indices = std::move(image.pixels);
-    // Some writers fill the 16 bits of a color, others the lower 8.
+    // Colors of a palette have 16 bits. Some writers use all of them, others only the lower 8: then no value
+    // exceeds 255.
     const auto num_colors = size_t{1} << bits_;
     bool is_wide = false;
     for (const uint16_t* map : map_)
@@ -285,7 +288,7 @@ class TiffReader {
       for (const uint16_t* map : map_) *out++ = static_cast<uint8_t>(is_wide ? map[index] >> 8 : map[index]);
   }
 
-  /// Decodes other color spaces (YCbCr, CMYK, Lab) to RGB without alpha.
+  /// Decodes color spaces other than those of is_plain() (YCbCr, CMYK, Lab) to RGB without alpha.
   void decode_by_libtiff(Image& image) {
     char reason[1024] = "";
     TIFFRGBAImage reader;
@@ -293,7 +296,7 @@ class TiffReader {
       user_error("{}: the TIFF's pixels are of an unsupported kind ({}); save it as 8-bit RGB", name_,
                  reason);
     const std::unique_ptr<TIFFRGBAImage, void (*)(TIFFRGBAImage*)> ending(&reader, TIFFRGBAImageEnd);
-    // Keeps rows and columns in stored order.
+    // Decodes without rotating: the caller applies the orientation.
     reader.req_orientation = reader.orientation;
     std::vector<uint32_t> raster(static_cast<size_t>(height_ * width_));
     demand(TIFFRGBAImageGet(&reader, raster.data(), static_cast<uint32_t>(width_),

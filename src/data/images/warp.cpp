@@ -1,8 +1,8 @@
 // Affine warp in fixed-point arithmetic, so that results are bitwise identical on all machines: for each
-// output row, the source coordinates of the first pixel and the step per pixel are rounded to 2^-20 pixel,
-// and then only integers are added. The range of output pixels whose four source neighbors are inside the
-// image is computed once per row, so that the inner loop has no bounds checks. Colors are shifted in HSV in
-// float, in blocks of planes that compilers vectorize.
+// output row, the source coordinates of the first pixel and the step per pixel are rounded to 2^-20 pixel;
+// after that, only integers are added. The range of output pixels whose four source neighbors are inside the
+// image is computed once per row, so that the inner loop has no bounds checks. Colors are shifted in HSV as
+// floats, in blocks of planes, which compilers vectorize.
 #include "data/images/warp.h"
 
 #include <algorithm>
@@ -15,17 +15,17 @@
 namespace hearth::data {
 namespace {
 
-/// Fixed-point coordinates in units of 2^-20 pixel.
+/// Number of fractional bits of fixed-point coordinates (units of 2^-20 pixel).
 constexpr int kShift = 20;
 constexpr double kOne = 1 << kShift;
 
-/// Returns the floor of a / b; b must be positive.
+/// Returns a / b rounded down; b must be positive.
 int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
 
 /// Narrows the index range [first, last) to the steps i with 0 <= start + step * i < end.
 void narrow(int64_t start, int64_t step, int64_t end, int64_t& first, int64_t& last) {
   if (step < 0) {
-    // Mirrored: end - 1 - value is in the same range.
+    // Mirrors the values, v to end - 1 - v, which maps [0, end) to itself and makes the step positive.
     start = end - 1 - start;
     step = -step;
   }
@@ -56,8 +56,8 @@ void sample_row(const Image& from, int64_t x, int64_t y, int64_t step_x, int64_t
 constexpr size_t kBlock = 256;
 using Plane = std::array<float, kBlock>;
 
-/// Returns the hue, in sixths of a circle, of a color with maximum `value` and maximum minus minimum
-/// `chroma`; 0 for gray.
+/// Returns the hue of a color in sixths of a circle; 0 for gray. `value`: maximum of the components;
+/// `chroma`: maximum minus minimum.
 float hue_of(float red, float green, float blue, float value, float chroma) {
   const float inverse = chroma > 0 ? 1 / chroma : 0.0F;
   const float by_red = (green - blue) * inverse;
@@ -66,7 +66,8 @@ float hue_of(float red, float green, float blue, float value, float chroma) {
   return value == red ? by_red : value == green ? by_green : by_blue;
 }
 
-/// Returns a color component of an HSV color; `turn`: its offset from the hue in sixths of a circle.
+/// Returns one RGB component of an HSV color. `turn`: 5 for red, 3 for green, 1 for blue, in sixths of a
+/// circle.
 float part_of(float hue, float turn, float value, float chroma) {
   float k = hue + turn;
   k = k < 0 ? k + 6 : k;

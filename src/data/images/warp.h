@@ -23,19 +23,19 @@ struct Affine {
 /// Returns an image filled with kFrameGray.
 Image gray_image(int64_t height, int64_t width);
 
-/// Copies `height` x `width` pixels of `from` at (from_y, from_x) to (y, x); both rectangles must be
-/// inside their images.
+/// Copies the rectangle of `height` x `width` pixels at (from_y, from_x) of `from` to (y, x) of `to`. Both
+/// rectangles must be inside their images.
 void paste(const Image& from, int64_t from_y, int64_t from_x, int64_t height, int64_t width, Image& to,
            int64_t y, int64_t x);
 
-/// Transforms an image by `map` (from source to result) with bilinear interpolation; gray outside. The
-/// outermost pixels of `from` are treated as gray.
+/// Transforms an image with bilinear interpolation. `map` maps source coordinates to result coordinates.
+/// Pixels outside of the source, and its outermost pixels, are gray (kFrameGray).
 Image warp(const Image& from, const Affine& map, int64_t height, int64_t width);
 
 /// Mirrors the image left to right.
 void mirror(Image& image);
 
-/// Replaces the first image by the mean of both, rounded down; sizes must be equal.
+/// Replaces `image` by the mean of both images, rounded down; their sizes must be equal.
 void blend(Image& image, const Image& other);
 
 /// Adds to hue (in units of 2 degrees, range 180), saturation and value (range 255), as in OpenCV's 8-bit

@@ -20,7 +20,7 @@ WebPBitstreamFeatures features_of(std::span<const std::byte> bytes, std::string_
   return features;
 }
 
-/// Draws the first frame of an animation on its canvas.
+/// Decodes the first frame of an animation and places it on the animation's canvas.
 void decode_first_frame(std::span<const std::byte> bytes, std::string_view name, Image& image) {
   WebPAnimDecoderOptions options;
   WebPAnimDecoderOptionsInit(&options);
@@ -50,7 +50,8 @@ ImageHeader webp_header(std::span<const std::byte> bytes, std::string_view name)
   return header;
 }
 
-// A lossless WebP of one color stores no bits per pixel, so only the max image size limits memory.
+// There is no check of the compression ratio, because a lossless WebP of one color stores no bits per pixel:
+// only the max image size limits memory.
 void decode_webp(std::span<const std::byte> bytes, std::string_view name, Pixels /*pixels*/, Image& image) {
   const WebPBitstreamFeatures features = features_of(bytes, name);
   check_image_size(features.height, features.width, name);
