@@ -44,7 +44,8 @@ MaskClass parse_line(std::string_view line, const std::string& where) {
   return made;
 }
 
-/// Parses a line such as "1, cat" of a table that counts from 0. `expected`: the required number.
+/// Parses a line such as "1, cat" of Roboflow's table, which numbers classes from 0. `expected`: the number
+/// that the line must have.
 MaskClass parse_numbered(std::string_view line, int64_t expected, const std::string& where) {
   const std::vector<std::string_view> parts = split(line, ',');
   if (parts.size() != 2 || parts[0] != std::to_string(expected) || parts[1].empty() ||

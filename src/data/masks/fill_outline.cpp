@@ -7,9 +7,9 @@
 namespace hearth::data {
 namespace {
 
-/// pycocotools rasterizes at this multiple of the image's size.
+/// Scale at which pycocotools rasterizes polygons: this multiple of the image's size.
 constexpr int64_t kScale = 5;
-/// Max absolute scaled coordinate, to prevent integer overflow.
+/// Max absolute value of scaled coordinates, to prevent integer overflow.
 constexpr double kMaxCoordinate = 1e9;
 
 int64_t scaled(double coordinate) {
@@ -20,8 +20,9 @@ struct Point {
   int64_t x, y;
 };
 
-/// Crossings of a polygon's boundary with the center line of each pixel column. Each crossing at position
-/// column * height + row toggles between outside and inside; an even number at one position cancels out.
+/// Crossings of a polygon's boundary with the vertical center line of each pixel column. toggles_[column *
+/// height + row] is true if pixels from that row on change between outside and inside. Two crossings at one
+/// position cancel out.
 class Crossings {
  public:
   Crossings(int64_t height, int64_t width)
@@ -31,7 +32,8 @@ class Crossings {
     const int64_t dx = std::abs(to.x - from.x), dy = std::abs(to.y - from.y);
     if ((dx >= dy && from.x > to.x) || (dx < dy && from.y > to.y)) std::swap(from, to);
     const auto [left, right] = std::minmax(from.x, to.x);
-    // Columns that the edge crosses between the scaled center, kScale * column + 2, and the next point.
+    // Visits the columns whose center line, x = kScale * column + 2 in scaled coordinates, is in [left,
+    // right).
     const int64_t first = std::max<int64_t>(0, (left + kScale - 3) / kScale);
     for (int64_t column = first; column < width_ && kScale * column + 3 <= right; ++column) {
       const int64_t center = kScale * column + kScale / 2;
@@ -59,7 +61,8 @@ class Crossings {
     const int64_t step = center - from.x;
     return std::min(rounded(from.y, slope, step), rounded(from.y, slope, step + 1));
   }
-  /// Returns the last y, going down, before the edge crosses to the other side of the center.
+  /// Returns the largest y of a steep edge, which goes from `from` down to `to`, before it crosses x =
+  /// center. Bisection over y.
   static int64_t y_of_steep(Point from, Point to, int64_t center) {
     const double slope = static_cast<double>(to.x - from.x) / static_cast<double>(to.y - from.y);
     int64_t before = 0, after = to.y - from.y;

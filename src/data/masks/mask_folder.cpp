@@ -42,7 +42,7 @@ class MaskFolder : public MaskedImages {
     mask.width = numbers.width;
     mask.channels = 1;
     mask.pixels.resize(static_cast<size_t>(numbers.size().num_pixels()));
-    // Adjacent pixels often have equal codes.
+    // Looks up the class only when the code changes, because adjacent pixels often have equal codes.
     uint32_t last = 0;
     int label = meaning_.label(last);
     for (size_t i = 0; i < mask.pixels.size(); ++i) {
@@ -55,8 +55,8 @@ class MaskFolder : public MaskedImages {
   }
 
   std::string where_mask(int64_t index) const { return pair(index).mask.string(); }
-  /// Decodes a mask without mapping its values. Applies the image's orientation if the stored sizes of both
-  /// are equal.
+  /// Decodes a mask without mapping its values to classes. Applies the EXIF orientation of the image if the
+  /// mask has the stored size of the image.
   Image read_numbers(int64_t index) const {
     const MaskPair& files = pair(index);
     const MappedFile mask(files.mask), image(files.image);
@@ -102,7 +102,8 @@ class MaskFolder : public MaskedImages {
   mutable ImageCache images_, masks_;
 };
 
-/// Counts the values of all masks that can be read; `fault` is the first UserError of those that cannot.
+/// Counts the values of all masks that can be read. Sets `fault`, unless it is set, to the error of the first
+/// mask that cannot.
 MaskHistogram count_values(const MaskFolder& masks, ThreadPool& threads, std::string& fault) {
   std::vector<MaskHistogram> found(static_cast<size_t>(threads.size()));
   std::vector<std::string> faults(static_cast<size_t>(masks.size()));

@@ -15,7 +15,8 @@ namespace {
 
 /// Max number of values listed in a message.
 constexpr size_t kMaxListed = 24;
-/// Max fraction of all pixels at which a far color counts as damage rather than as a separate class.
+/// Max fraction of all pixels of one color that is far from every class: up to this it counts as damage by
+/// lossy compression, above it as a class missing in the table.
 constexpr double kMaxFarColor = 0.01;
 
 bool is_void(std::string_view label) {
@@ -42,7 +43,7 @@ std::array<int64_t, 3> rgb_of(uint32_t code) {
           static_cast<int64_t>(code & 0xFF)};
 }
 
-/// Returns the number of a gray color; nullopt for other colors.
+/// Returns the gray level of a color code; nullopt for other colors.
 std::optional<int64_t> gray_of(uint32_t code) {
   const auto [red, green, blue] = rgb_of(code);
   return red == green && green == blue ? std::optional(red) : std::nullopt;
@@ -66,7 +67,7 @@ std::vector<int64_t> ascending(size_t count) {
   return numbers;
 }
 
-/// Returns the pixel count of each number, where gray colors count as numbers.
+/// Returns the number of pixels per mask number; a gray color of an RGB mask counts as its gray level.
 std::map<int64_t, int64_t> number_pixels(const MaskHistogram& found) {
   std::map<int64_t, int64_t> made;
   for (const auto& [code, entry] : found.entries) {
@@ -146,7 +147,8 @@ int MaskMeaning::label(uint32_t code) const {
   const int number = gray ? of_number_[static_cast<size_t>(*gray)] : kNoClass;
   if (number != kNoClass) return number;
   if (found != of_color_.end()) return found->second;
-  // After decide(), masks may have colors close to those of the table.
+  // The color is in no class. decide() has accepted such colors as damage, so the nearest class is used;
+  // without decide() they are errors.
   return class_numbers_.empty() ? kNoClass : nearest(code);
 }
 
@@ -176,7 +178,8 @@ std::vector<std::string> MaskMeaning::decide(const MaskHistogram& found, const N
     is_in_table = is_in_table && !is_number && of_color_.contains(code);
   }
   std::vector<std::string> notes;
-  // RGB files with equal channels store numbers, unless the table lists these grays as colors.
+  // RGB masks with gray colors only contain class numbers, unless the class table lists these grays as
+  // colors.
   const bool are_numbers = !has_colors && !is_in_table;
   if (are_numbers || has_numbers) notes.push_back(decide_numbers(found, file));
   if (!are_numbers) notes.push_back(decide_colors(found, file));

@@ -19,7 +19,8 @@ namespace {
 constexpr auto kImageFolders = std::to_array<std::string_view>({"images", "image", "imgs"});
 constexpr auto kMaskFolders =
     std::to_array<std::string_view>({"masks", "mask", "labels", "label", "annotations", "gt"});
-/// Suffixes of image names that a mask suffix replaces, and suffixes of masks; in order of preference.
+/// Suffixes that distinguish images from masks, in order of preference: a mask's name is the image's name,
+/// with an image suffix removed and a mask suffix appended.
 constexpr auto kImageEndings =
     std::to_array<std::string_view>({"", "_leftImg8bit", "_sat", "_image", "_img"});
 constexpr auto kMaskEndings = std::to_array<std::string_view>(
@@ -30,11 +31,11 @@ constexpr auto kMaskEndings = std::to_array<std::string_view>(
 struct Layout {
   std::string name;
   fs::path images, masks;
-  fs::path list = {};       ///< a file with the names of the split's images
-  bool is_divided = false;  ///< one folder holds both splits
+  fs::path list = {};  ///< file that lists the names of the split's images; empty: all images of the folder
+  bool is_divided = false;  ///< true if both splits are in these folders; every fifth image is held out
 };
 
-/// Maps paths below a folder, without extension, to image files.
+/// Image files below a folder, by their path in it without extension.
 using Files = std::map<std::string, fs::path>;
 
 Files files_of_images(const fs::path& folder) {
@@ -61,7 +62,8 @@ class MaskFinder {
     }
   }
 
-  /// `is_mixed`: images and masks share a folder; the masks' names have a suffix.
+  /// Returns the mask of an image. `is_mixed`: true if images and masks share a folder, so that a mask's name
+  /// must have a suffix.
   std::optional<fs::path> find(const std::string& name, bool is_mixed) const {
     for (const std::string_view image_ending : kImageEndings) {
       if (!name.ends_with(image_ending)) continue;
@@ -80,14 +82,14 @@ class MaskFinder {
 
  private:
   Files files_;
-  Files by_stem_;  ///< an empty path: several files
+  Files by_stem_;  ///< files by name without folder; an empty path if several files have the name
 };
 
 bool are_folders(const fs::path& one, const fs::path& other) {
   return fs::is_directory(one) && fs::is_directory(other);
 }
 
-/// Sets the split's list if it exists; otherwise both splits are in one folder.
+/// Sets the file that lists the images of the split. If there is none, both splits are in one folder.
 void set_list(Layout& layout, const fs::path& list) {
   layout.is_divided = !fs::exists(list);
   if (!layout.is_divided) layout.list = list;
@@ -107,7 +109,8 @@ void add_pets(const fs::path& root, std::string_view split, std::vector<Layout>&
   found.push_back(std::move(pets));
 }
 
-/// Adds layouts with separate folders for split and content, such as train/images or images/train.
+/// Adds the layouts with a folder per split for images and for masks, such as train/images or images/train,
+/// that exist.
 void add_split(const fs::path& root, const std::string& split, std::vector<Layout>& found) {
   const auto add = [&](const fs::path& images, const fs::path& masks) {
     if (!are_folders(root / images, root / masks)) return;
@@ -140,7 +143,8 @@ void add_undivided(const fs::path& root, std::vector<Layout>& found) {
   }
 }
 
-/// Adds layouts with images and masks in one folder, distinguished by the masks' suffix.
+/// Adds a layout with images and masks in one folder, distinguished by the masks' suffix, if such masks
+/// exist.
 void add_mixed(const fs::path& folder, bool is_divided, std::vector<Layout>& found) {
   if (!fs::is_directory(folder)) return;
   const MaskFinder masks(files_of_images(folder));
@@ -153,13 +157,13 @@ void add_mixed(const fs::path& folder, bool is_divided, std::vector<Layout>& fou
                    .is_divided = is_divided});
 }
 
-/// Finds the layouts that folder names identify.
+/// Returns the layouts that the names of existing folders identify.
 std::vector<Layout> named_layouts(const fs::path& root, std::string_view split) {
   std::vector<Layout> found;
   add_voc(root, split, found);
   add_pets(root, split, found);
   for (const std::string_view folder : split_names(split)) {
-    // If there are several held-out sets, use the first.
+    // If several held-out splits exist, such as val and test, uses the first.
     if (found.empty()) add_split(root, std::string(folder), found);
   }
   if (found.empty()) add_undivided(root, found);
@@ -202,7 +206,8 @@ std::vector<std::string> listed_names(const fs::path& list, const fs::path& fold
   return names;
 }
 
-/// Returns the image names of a folder; in a mixed folder, without masks of other images.
+/// Returns the image names of a folder. In a mixed folder, leaves out the files that are masks of other
+/// images.
 std::vector<std::string> image_names(const Files& images, const MaskFinder& masks, bool is_mixed) {
   std::vector<fs::path> taken;
   for (const auto& [name, path] : images)

@@ -12,14 +12,15 @@ namespace {
 
 constexpr int64_t kChannels = 3;
 
-/// Draws a random offset along one axis with the maximum overlap of the image and the part.
+/// Draws the random offset of a crop along one axis. `whole`: side of the image; `part`: side of the crop. If
+/// the crop is larger, the offset is negative and the crop contains the image.
 int64_t random_corner(PhiloxSequence& random, int64_t whole, int64_t part) {
   const int64_t room = std::abs(whole - part);
   const auto at = static_cast<int64_t>(random.below(static_cast<uint32_t>(room + 1)));
   return whole >= part ? at : -at;
 }
 
-/// Returns the byte that is normalized to about 0.
+/// Returns the pixel value that normalization maps to about 0: the mean.
 uint8_t neutral(const std::vector<float>& mean, size_t channel) {
   const float value = mean[std::min(channel, mean.size() - 1)] * 255;
   return static_cast<uint8_t>(std::lround(std::clamp(value, 0.0F, 255.0F)));
@@ -48,7 +49,7 @@ void place_mask(const Image& stored, const MaskPlacement& placement, Extent size
   const Extent scaled = placement.scaled;
   for (int64_t y = 0; y < size.height; ++y) {
     const int64_t at_y = y + placement.top;
-    // Index of the source pixel that contains the center of the scaled pixel.
+    // Index of the row of `stored` that contains the center of scaled row at_y.
     const int64_t from_y = (2 * at_y + 1) * stored.height / (2 * scaled.height);
     for (int64_t x = 0; x < size.width; ++x) {
       const int64_t at_x = (placement.flip ? size.width - 1 - x : x) + placement.left;
@@ -84,7 +85,7 @@ ArrayFormats MaskRows::formats(int64_t) const {
 MaskPlacement MaskRows::place(const Row& row, Extent stored) const {
   const Extent whole = options_.resizes ? options_.size : stored;
   PhiloxSequence random(row.key, static_cast<uint64_t>(row.index), 0x5E6);
-  // Log-uniform: a factor and its inverse are equally likely.
+  // Log-uniform distribution: a factor and its inverse are equally likely.
   const double scale = std::exp(random.uniform(static_cast<float>(std::log(options_.min_scale)),
                                                static_cast<float>(std::log(options_.max_scale))));
   const auto scaled = [scale](int64_t side) {

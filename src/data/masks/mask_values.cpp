@@ -8,15 +8,16 @@
 namespace hearth::data {
 namespace {
 
-/// Max number of distinct colors counted in a set; lossy files have many.
+/// Max number of distinct colors that a histogram counts; files with lossy compression have very many.
 constexpr size_t kMaxColors = 1 << 20;
-/// Min distance of class numbers that have a tolerance, and the max tolerance.
+/// Tolerance around class numbers: there is one only if all numbers differ by at least kMinGap; it is at most
+/// kMaxTolerance.
 constexpr int64_t kMinGap = 16, kMaxTolerance = 32;
 
-/// Min distinct numbers per class for masks to count as damaged by lossy compression or smoothing.
+/// Min number of distinct values per class at which masks count as damaged by lossy compression or smoothing.
 constexpr int64_t kMinDamage = 16;
 
-/// Max number of values taken for classes if the number of classes is unknown.
+/// Max number of distinct values that are interpreted as classes if the number of classes is unknown.
 constexpr int64_t kMaxGuessed = 64;
 
 std::vector<int64_t> keys_of(const std::map<int64_t, int64_t>& pixels) {
@@ -25,15 +26,16 @@ std::vector<int64_t> keys_of(const std::map<int64_t, int64_t>& pixels) {
   return keys;
 }
 
-/// Returns `count` consecutive numbers from `first` on.
+/// Returns the numbers first, first + 1, ..., first + count - 1.
 std::vector<int64_t> counted(int64_t first, int64_t count) {
   std::vector<int64_t> made;
   for (int64_t i = 0; i < count; ++i) made.push_back(first + i);
   return made;
 }
 
-/// Returns the `count` most frequent numbers of damaged masks, ascending, if nearly all pixels are close to
-/// one. Empty if there are too few numbers for damage, or too many pixels far from these.
+/// Returns the `count` most frequent values of damaged masks, ascending, each more than kMaxTolerance from
+/// the others. Empty if there are too few distinct values for damage, or if too many pixels are not close to
+/// one of the returned values.
 std::vector<int64_t> peaks_of(std::map<int64_t, int64_t> pixels, int64_t count) {
   if (std::ssize(pixels) < kMinDamage * count) return {};
   int64_t far = 0;
@@ -104,7 +106,8 @@ ClassNumbers choose_class_numbers(const std::map<int64_t, int64_t>& pixels, int6
     return {with_unlabeled, fmt::format("0 and {} are the only values", with_unlabeled[1])};
   if (labeled.empty()) return {counted(0, num_classes)};
   const int64_t smallest = labeled.front(), largest = labeled.back();
-  // If the number of classes is unknown, values with few gaps are class indices.
+  // If the number of classes is unknown and most numbers up to the largest value occur, the values are class
+  // indices.
   const bool are_dense = num_classes == 0 && largest < 2 * std::ssize(labeled);
   const int64_t count = !are_dense ? num_classes : smallest == 0 ? largest + 1 : largest;
   if (largest < count) return {counted(0, count)};

@@ -34,22 +34,23 @@ struct MaskHistogram {
   };
   std::map<uint32_t, Entry> entries;
   int64_t num_pixels = 0;
-  /// Pixels whose colors are not in `entries`, because it has reached its max number of colors.
+  /// Number of pixels whose colors are not in `entries`, because `entries` has reached its max number of
+  /// colors.
   int64_t uncounted_pixels = 0;
 
   void add(const Image& mask, int64_t index);
-  /// Adds another set's counts. `first`: offset of the other set's mask indices.
+  /// Adds the counts of another set. `first`: added to the mask indices of `other`.
   void add(const MaskHistogram& other, int64_t first = 0);
 };
 
-/// The number of each class in mask files; empty if no rule matches.
+/// The pixel value (number) of each class in mask files; empty if no rule of choose_class_numbers() matches.
 struct ClassNumbers {
   std::vector<int64_t> numbers = {};
-  /// Why the numbers are not 0, 1, 2, ...; empty if they are.
+  /// Explanation, for messages, why the numbers are not 0, 1, 2, ...; empty if they are.
   std::string reason = {};
   bool operator==(const ClassNumbers&) const = default;
 };
-/// Decides which number stands for which class, given the pixels of each number in all masks:
+/// Determines which number belongs to which class, given the pixels of each number in all masks:
 ///   0 to C - 1                          class indices
 ///   0 and 255 alone                     255 is class 1
 ///   1 to C without 0                    class indices from 1
@@ -60,34 +61,36 @@ struct ClassNumbers {
 ClassNumbers choose_class_numbers(const std::map<int64_t, int64_t>& pixels, int64_t num_classes,
                                   int64_t unlabeled);
 
-/// Returns the max distance at which a number counts as the nearest of `numbers`; 0 unless these are far
-/// apart.
+/// Returns the tolerance for mask values: values up to this distance from one of `numbers` belong to its
+/// class. 0 unless the numbers are far apart.
 int64_t number_tolerance(const std::vector<int64_t>& numbers);
-/// Max Euclidean distance in RGB at which a color counts as the nearest color of the class table.
+/// Max Euclidean distance in RGB (0 to 255 per channel) at which a pixel gets the class of the nearest color
+/// in the class table.
 inline constexpr int64_t kNearColor = 32;
 /// Max fraction of pixels whose color is farther than kNearColor from every class; these pixels are
 /// unlabeled.
 inline constexpr double kMaxFarShare = 0.1;
 
-/// The mapping from pixel codes to classes, from a class table and from decisions about a set of masks.
+/// Mapping from pixel codes (mask_code) to classes. It is determined by a class table and by the values in a
+/// set of masks.
 class MaskMeaning {
  public:
   static constexpr int kNoClass = -1;
 
-  /// Reads the class table of `options`, or creates num_classes classes without one. UserError if the two
-  /// disagree.
+  /// Reads the class table of `options`; without one, creates num_classes classes. UserError if the table has
+  /// more than num_classes classes.
   explicit MaskMeaning(const MaskOptions& options);
 
   /// Returns the class of a code, kUnlabeled or kNoClass.
   int label(uint32_t code) const;
   const std::vector<MaskClass>& classes() const { return classes_; }
 
-  /// Decides from the histogram of all masks which code stands for which class, and returns a note on each
+  /// Determines from the histogram of all masks which code belongs to which class, and returns a note on each
   /// decision that is not obvious. `file` returns the file name of a mask index. UserError lists the values
   /// found if no rule matches.
   std::vector<std::string> decide(const MaskHistogram& found,
                                   const std::function<std::string(int64_t)>& file);
-  /// Decided value of MaskOptions::class_numbers.
+  /// Value for MaskOptions::class_numbers that decide() determined.
   const std::vector<int64_t>& class_numbers() const { return class_numbers_; }
   /// Describes the class numbers for messages: "0 to 2", "0, 50, 100".
   std::string describe_numbers() const;
@@ -97,10 +100,12 @@ class MaskMeaning {
  private:
   using Name = std::function<std::string(int64_t)>;
   void set_lines(std::vector<MaskClass> lines);
-  void number_classes(int64_t count);  ///< creates lines_ if there is no table
+  /// Sets lines_ to `count` classes without names; used without a class table.
+  void number_classes(int64_t count);
   void set_numbers(std::vector<int64_t> numbers);
   int nearest(uint32_t code) const;  ///< class of the nearest color; kUnlabeled if all are far
-  /// Returns the class numbers if the table's colors are gray and include all of the masks' numbers.
+  /// Returns the gray levels of the table's colors as class numbers, if all these colors are gray and all
+  /// numbers in the masks are among them; otherwise none.
   ClassNumbers table_grays(const std::map<int64_t, int64_t>& pixels) const;
   std::string decide_numbers(const MaskHistogram& found, const Name& file);
   std::string decide_colors(const MaskHistogram& found, const Name& file);
@@ -109,10 +114,10 @@ class MaskMeaning {
 
   MaskOptions options_;
   fs::path table_;
-  std::vector<MaskClass> lines_;  ///< lines of the table, including void
+  std::vector<MaskClass> lines_;  ///< lines of the class table, including "void" (unlabeled)
   std::vector<uint8_t> label_of_line_;
   std::vector<MaskClass> classes_;
-  bool has_own_colors_ = false;  ///< the table gives colors
+  bool has_own_colors_ = false;  ///< true if the class table contains colors
   std::vector<int64_t> class_numbers_;
   std::vector<int16_t> of_number_;
   std::unordered_map<uint32_t, uint8_t> of_color_;

@@ -14,7 +14,7 @@ namespace hearth::data {
 
 class ImageCacheBudget;
 
-/// Value of a mask pixel without a class; ignored by loss and metrics.
+/// Label of a pixel without a class; loss and metrics ignore it.
 inline constexpr uint8_t kUnlabeled = 255;
 /// Maximum number of classes in masks with one byte per pixel.
 inline constexpr int64_t kMaxMaskClasses = 255;
@@ -43,22 +43,23 @@ struct MaskOptions {
   /// Value of mask_kinds(): "shapes" (generated), "masks" (a folder, see open_masks).
   std::string kind = "shapes";
   fs::path path;
-  std::string split = "train";  ///< or "test"
+  std::string split = "train";  ///< split to read: "train" or "test"
   Extent image_size = 32;       ///< shapes: size of the images
-  int64_t count = 10000;        ///< shapes: number of images, and seed
+  int64_t count = 10000;        ///< shapes: number of images; `seed`: seed of their random numbers
   uint64_t seed = 0;
-  /// masks: number of classes; a larger index in a mask is an error. 0: the number in the class table.
+  /// masks: number of classes; a mask value that maps to a larger class index is an error. 0: as many as the
+  /// class table has.
   int64_t num_classes = 0;
   fs::path classes;  ///< masks: path of the class table; empty: the one in the folder, if any
-  /// masks: a number that means unlabeled in addition to 255, kUnlabeledAuto or kUnlabeledNone.
+  /// masks: a pixel value that means unlabeled, in addition to 255; or kUnlabeledAuto or kUnlabeledNone.
   int64_t unlabeled = kUnlabeledAuto;
-  /// masks: the number in the mask files for each line of the class table (without a table: for each class).
-  /// Empty: 0, 1, 2, ..., and only the table's exact colors.
+  /// masks: the pixel value in mask files of each line of the class table (without a table: of each class).
+  /// Empty: 0, 1, 2, ..., and colors must match the table exactly.
   std::vector<int64_t> class_numbers = {};
-  Exif exif = Exif::apply;     ///< masks: of images
-  bool allow_outside = false;  ///< masks: labels with outlines may name images outside of `path`
+  Exif exif = Exif::apply;     ///< masks: whether the EXIF orientation of images is applied
+  bool allow_outside = false;  ///< masks: true if labels with outlines may refer to images outside of `path`
   bool skip_bad = false;  ///< masks: leave out pairs that cannot be read (MaskedImages::notes names them)
-  int num_threads = 1;    ///< masks: for skip_bad and decide_masks
+  int num_threads = 1;    ///< masks: number of threads for skip_bad and decide_masks()
   /// masks: budget for caching decoded images and masks; null: no cache.
   std::shared_ptr<ImageCacheBudget> keep = nullptr;
 };
@@ -75,7 +76,7 @@ class MaskedImages {
   virtual void read_mask(int64_t index, Image& mask) const = 0;
   virtual std::string where(int64_t index) const { return "image " + std::to_string(index); }
   const std::vector<MaskClass>& classes() const { return classes_; }
-  /// Sentences on files that are not read.
+  /// Sentences about files that are not read.
   const std::vector<std::string>& notes() const { return notes_; }
 
  protected:
@@ -102,27 +103,28 @@ std::vector<std::string> mask_kinds();
 /// class_dict.csv or classes.txt in the folder), where the name "void" means unlabeled. UserError says what
 /// was expected where.
 std::unique_ptr<MaskedImages> open_masks(const MaskOptions& options);
-/// True if a folder has one of these layouts, except for images and masks in one folder.
+/// True if a folder has a layout of open_masks(), except those with images and masks in one folder.
 bool has_masks(const fs::path& folder);
 
-/// Mapping from mask values to classes, decided from all masks.
+/// Mapping from mask values to classes, determined from all masks by decide_masks().
 struct MaskDecision {
-  std::vector<int64_t> class_numbers;  ///< for MaskOptions of both splits
+  std::vector<int64_t> class_numbers;  ///< value for MaskOptions::class_numbers of both splits
   std::vector<std::string> class_names;
-  /// Sentences on class numbers other than 0, 1, 2, ... and on classes without a pixel in the training masks.
+  /// Sentences about class numbers other than 0, 1, 2, ... and about classes without a pixel in the training
+  /// masks.
   std::vector<std::string> notes;
 };
-/// Reads every mask of both splits of a folder once, and decides which values stand for which classes
-/// (data/mask_values.h). UserError lists the values found if no rule matches. Unreadable masks are ignored
-/// here, unless all are unreadable; opening them reports the error.
+/// Reads every mask of both splits of a folder once, and determines which pixel values belong to which
+/// classes (data/masks/mask_values.h). UserError lists the values found if no rule matches. Ignores
+/// unreadable masks unless all are unreadable; opening the masks later reports their errors.
 MaskDecision decide_masks(const MaskOptions& train, const MaskOptions& held_out);
 
 /// Statistics from reading every image and mask once.
 struct MaskCheck {
   std::vector<MaskClass> classes;
   int64_t num_images = 0;
-  std::vector<int64_t> pixels;  ///< by class
-  int64_t unlabeled = 0;        ///< in pixels
+  std::vector<int64_t> pixels;  ///< number of pixels of each class
+  int64_t unlabeled = 0;        ///< number of unlabeled pixels
   std::vector<std::string> faults;
 };
 /// Reads every image and mask.
@@ -131,12 +133,13 @@ MaskCheck check_masks(const MaskedImages& images);
 /// all class frequencies divided by the class's frequency, which is its fraction of the pixels of images that
 /// contain it; 0 for a class in no image. UserError for an invalid mask.
 std::vector<float> median_frequency_weights(const MaskedImages& images);
-/// Returns the classes that occur in each mask.
+/// Returns for each mask the classes that occur in it.
 std::vector<std::vector<int32_t>> classes_of_masks(const MaskedImages& images);
 
 /// Draws a mask in class colors, as RGB; unlabeled pixels are white.
 Image colorize(const Image& mask, const std::vector<MaskClass>& classes);
-/// Blends an image half and half with a mask's colors; class 0 and unlabeled pixels are unchanged.
+/// Returns the average of an image and its mask's colors; pixels of class 0 and unlabeled pixels are
+/// unchanged.
 Image overlay(const Image& image, const Image& mask, const std::vector<MaskClass>& classes);
 
 }  // namespace hearth::data

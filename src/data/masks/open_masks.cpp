@@ -9,7 +9,8 @@
 namespace hearth::data {
 namespace {
 
-/// Generated masks of one shape: class 0 is the background, class 1 + label the shape.
+/// Generated images of one shape and their masks. Class 0 is the background; class 1 + i is shape i of
+/// shape_names().
 class ShapeMasks : public MaskedImages {
  public:
   explicit ShapeMasks(const MaskOptions& options)
@@ -45,7 +46,7 @@ class ShapeMasks : public MaskedImages {
   uint64_t seed_;
 };
 
-/// The readable pairs of a set, for skip_bad.
+/// The readable images and masks of a set, for MaskOptions::skip_bad.
 class ReadableMasks : public MaskedImages {
  public:
   ReadableMasks(std::unique_ptr<MaskedImages> all, ReadCheck check)

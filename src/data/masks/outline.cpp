@@ -32,7 +32,8 @@ std::optional<OutlineExtent> extent_of_polygons(const std::vector<std::vector<do
   return extent;
 }
 
-/// Computes the extent of the inside runs, across and along lines (columns or rows).
+/// Computes bounding box and area of a run-length encoded bitmap. A line is a column or a row, by
+/// outline.by_columns.
 std::optional<OutlineExtent> extent_of_runs(const Outline& outline) {
   const int64_t length = outline.by_columns ? outline.height : outline.width;
   int64_t at = 0, first_line = INT64_MAX, last_line = -1, first = INT64_MAX, last = -1, area = 0;
@@ -99,7 +100,7 @@ bool fills_bitmap(const Outline& outline) {
 }
 
 std::optional<std::vector<uint32_t>> decode_coco_runs(std::string_view text, int64_t num_pixels) {
-  // A digit has five bits and a continuation flag; more digits would overflow.
+  // A number is stored in digits of five bits with a continuation flag each; more digits would overflow.
   constexpr int kMaxDigits = 8;
   std::vector<uint32_t> runs;
   int64_t total = 0;
@@ -114,7 +115,8 @@ std::optional<std::vector<uint32_t>> decode_coco_runs(std::string_view text, int
       more = (code & 32) != 0;
       if (!more && (code & 16) != 0) value -= int64_t{1} << (5 * (digit + 1));
     }
-    // From the fourth run on, the string stores the difference from the run two before.
+    // The string stores the first three runs directly; from the fourth run on, the difference from the run
+    // two positions before.
     if (runs.size() > 2) value += runs[runs.size() - 2];
     total += value;
     if (value < 0 || total > num_pixels) return std::nullopt;

@@ -11,11 +11,11 @@ namespace hearth::data {
 /// image. Either the union of filled polygons, or a run-length encoded bitmap.
 struct Outline {
   std::vector<std::vector<double>> polygons;  ///< x, y, x, y, ... of each; at least three corners
-  /// Run lengths of a bitmap, alternating between pixels outside and inside of the object, starting with
-  /// outside. Their sum is width * height.
+  /// Run lengths of the bitmap: numbers of consecutive pixels, alternately outside and inside of the object,
+  /// starting with outside. Their sum is width * height.
   std::vector<uint32_t> runs;
   bool by_columns = true;  ///< true: column-major runs (COCO); false: row-major (CVAT)
-  int64_t left = 0, top = 0, width = 0, height = 0;  ///< of the bitmap
+  int64_t left = 0, top = 0, width = 0, height = 0;  ///< position and size of the bitmap in pixels
 
   bool empty() const { return polygons.empty() && runs.empty(); }
 };
@@ -28,8 +28,8 @@ struct OutlineExtent {
 };
 std::optional<OutlineExtent> extent_of(const Outline& outline);
 
-/// Return the corners of a rectangle rotated clockwise about a point, and of a polygon that approximates an
-/// ellipse rotated about its center.
+/// Return the corners (x, y, x, y, ...) of a rectangle rotated clockwise about a point, and of a polygon that
+/// approximates an ellipse rotated about its center.
 std::vector<double> rotated_rectangle(double x0, double y0, double x1, double y1, double degrees,
                                       double about_x, double about_y);
 std::vector<double> rotated_ellipse(double x, double y, double radius_x, double radius_y, double degrees);
@@ -38,7 +38,7 @@ std::vector<double> rotated_ellipse(double x, double y, double radius_x, double 
 /// damaged or the run lengths do not add up to `num_pixels`.
 std::optional<std::vector<uint32_t>> decode_coco_runs(std::string_view text, int64_t num_pixels);
 
-/// True if the runs add up to the pixels bitmap's rectangle.
+/// True if the run lengths add up to width * height of the bitmap.
 bool fills_bitmap(const Outline& outline);
 
 }  // namespace hearth::data

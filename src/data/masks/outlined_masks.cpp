@@ -48,7 +48,8 @@ class OutlinedMasks : public MaskedImages {
     summarize_notes();
   }
 
-  /// Adds notes on boxes that replace outlines, and on classes without an object.
+  /// Returns notes about objects whose box is filled because they have no outline, and about classes without
+  /// an object.
   std::vector<std::string> decision_notes() const {
     std::vector<std::string> notes;
     int64_t num_boxes = 0, num_objects = 0;
@@ -100,8 +101,8 @@ class OutlinedMasks : public MaskedImages {
     }
   }
 
-  /// Sets notes_ to the first notes on the labels and the number of omitted notes, because a run prints all
-  /// notes_.
+  /// Sets notes_ to the first few notes on the labels and a note with the number of omitted ones, because a
+  /// run prints all of notes_.
   void summarize_notes() {
     constexpr size_t kMaxNotes = 5;
     notes_ = set_.notes;
@@ -110,7 +111,7 @@ class OutlinedMasks : public MaskedImages {
     notes_.push_back(fmt::format("{} more remarks on the labels", set_.notes.size() - kMaxNotes));
   }
 
-  /// Throws a UserError if the labels have boxes but no outlines.
+  /// Throws a UserError if no object has an outline although objects have boxes.
   void check_outlines(const fs::path& path) const {
     bool has_boxes = false;
     for (const BoxedImage& each : set_.images) {
@@ -125,7 +126,7 @@ class OutlinedMasks : public MaskedImages {
 
   BoxedImages set_;
   ImageReader images_;
-  std::vector<uint8_t> label_of_;  ///< of each class of the labels
+  std::vector<uint8_t> label_of_;  ///< mask label of each class of the labels
 };
 
 }  // namespace
