@@ -18,17 +18,17 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMaxAdapterConfigBytes = 1 << 20;
 
-/// Keys that define rank and scale of modules. A run that continues from an adapter copies them to its own
-/// file.
+/// Keys of adapter_config.json that determine the rank and scale of each module. A run that continues
+/// training an adapter copies them to the adapter_config.json that it writes.
 constexpr auto kRuleKeys = std::to_array<std::string_view>(
     {"r", "lora_alpha", "use_rslora", "target_modules", "exclude_modules", "modules_to_save",
      "layers_to_transform", "layers_pattern", "rank_pattern", "alpha_pattern"});
-/// Keys of adapter_config.json that are read, besides kRuleKeys.
+/// Other keys of adapter_config.json whose values are read.
 constexpr auto kReadKeys =
     std::to_array<std::string_view>({"peft_type", "task_type", "bias", "use_dora", "init_lora_weights",
                                      "base_model_name_or_path", "fan_in_fan_out"});
-/// Keys that do not affect the computation: origin of the adapter, how it was trained, and parameters of
-/// features that other keys enable.
+/// Keys of adapter_config.json that are ignored, because they do not affect the computation: origin of the
+/// adapter, how it was trained, and parameters of features that other keys enable.
 constexpr auto kHarmless = std::to_array<std::string_view>(
     {"auto_mapping", "peft_version", "revision", "inference_mode", "lora_dropout", "runtime_config",
      "megatron_core", "eva_config", "qalora_group_size", "ensure_weight_tying", "loftq_config",
@@ -80,7 +80,7 @@ void check_plain(const fs::path& file, const Json& config) {
   const Json transposed = config.value("fan_in_fan_out", Json());
   if (!transposed.is_null() && !transposed.is_boolean())
     refuse_value(file, "fan_in_fan_out", config, "true or false");
-  // Other initializations (PiSSA, OLoRA) modify the base weights before training.
+  // Initializations other than these (such as PiSSA and OLoRA) modify the base weights before training.
   const Json start = config.value("init_lora_weights", Json(true));
   if (!start.is_boolean() && !start.is_null() && start != "gaussian" && start != "eva" &&
       start != "orthogonal")
@@ -106,7 +106,8 @@ bool all_linear(const std::vector<std::string>& targets) {
   return std::ranges::find(targets, kAllLinear) != targets.end();
 }
 
-/// Returns the short names of the layers with an adapter, without duplicates.
+/// Returns the names of the modules with an adapter, shortened as in PEFT's target_modules ("q_proj"),
+/// without duplicates.
 std::vector<std::string> adapted_names(const std::vector<nn::Tensor>& tensors) {
   constexpr std::string_view kEnd = ".lora_A.weight";
   std::vector<std::string> modules;
@@ -117,9 +118,9 @@ std::vector<std::string> adapted_names(const std::vector<nn::Tensor>& tensors) {
   return nn::short_names(modules);
 }
 
-/// Returns modules_to_save for PEFT, which matches any module whose name ends with an entry ("norm" also
-/// matches input_layernorm). Replaces an entry by full module names if PEFT would match more modules than
-/// Hearth.
+/// Returns the value of modules_to_save for adapter_config.json. PEFT matches every module whose name ends
+/// with an entry ("norm" also matches input_layernorm), so an entry that would match more modules than in
+/// Hearth is replaced by full module names.
 std::vector<std::string> saved_names(const std::vector<std::string>& names,
                                      const std::vector<nn::Tensor>& tensors) {
   std::vector<std::string> saved;

@@ -19,36 +19,38 @@ inline constexpr const char* kOldAdapterFile = "adapter_model.bin";
 inline constexpr const char* kAdapterConfig = "adapter_config.json";
 /// Name of the weights file of a LoRA saved by diffusers.
 inline constexpr const char* kDiffusersLora = "pytorch_lora_weights.safetensors";
-/// Prefix of the model's tensor names in PEFT files.
+/// Prefix that PEFT files add to the tensor names of the base model.
 inline constexpr const char* kAdapterPrefix = "base_model.model.";
 
-/// Returns a JSON number that is written as 16, not 16.0, if it is an integer, as in PEFT's files.
+/// Returns a number that is written to JSON without a decimal point if it is an integer (16, not 16.0), as in
+/// PEFT's files.
 nlohmann::ordered_json json_number(double value);
 
-/// Throws a UserError if the adapter trains embed_tokens or lm_head. Call for models that tie the two tables:
-/// PEFT would load the trained table separately and untie them.
+/// Throws a UserError if the adapter trains embed_tokens or lm_head. Call this for models whose embedding and
+/// lm_head share one table: PEFT would load the trained copy separately, so that the two differ.
 void check_untied(const nn::Adapter& adapter);
 
-/// Returns the weights file of an adapter. `file_or_folder`: the adapter's folder, or the file itself. Throws
-/// a UserError if the folder has only weights in an unsupported format.
+/// Returns the weights file of an adapter. `file_or_folder`: the folder of the adapter, or that file itself.
+/// Throws a UserError if the folder has weights in unsupported formats only.
 fs::path adapter_weights(const fs::path& file_or_folder);
 
 /// Contents of PEFT's adapter_config.json.
 struct AdapterConfig {
-  recipe::Adapter options;                 ///< targets are empty if they are a regular expression
+  /// Rank, alpha and target modules; targets are empty if target_modules is a regular expression.
+  recipe::Adapter options;
   std::string base;                        ///< base_model_name_or_path
-  std::shared_ptr<const ModuleRule> rule;  ///< rank and scale of each module
+  std::shared_ptr<const ModuleRule> rule;  ///< determines rank and scale of each module
   bool transposed = false;                 ///< fan_in_fan_out: weights are [in, out]
-  std::string rule_json;                   ///< JSON object with the keys that define `rule`
+  std::string rule_json;                   ///< JSON object with the keys that determine `rule` (kRuleKeys)
 };
-/// Reads the adapter_config.json in the folder of an adapter. Throws a UserError with the key for an adapter
-/// that is not a plain LoRA, and for an unknown key, unless its value disables it (null, false, empty).
+/// Reads the adapter_config.json in the folder of an adapter. Throws a UserError for an adapter other than a
+/// plain LoRA, and for an unknown key unless its value is null, false or empty.
 AdapterConfig read_adapter_config(const fs::path& file_or_folder);
-/// Returns the adapter that a model is built with. `first`: config of the adapter that training starts from;
-/// nullopt: a new one.
+/// Returns the description of the adapter with which a model is built. `first`: config of the adapter that
+/// training continues from; nullopt: training starts with a new adapter.
 nn::Adapter builder_adapter(const recipe::Adapter& options, const std::optional<AdapterConfig>& first);
-/// Returns the text of adapter_config.json for the adapter among `tensors`, of the model in the folder
-/// `base`. `first`: as for builder_adapter.
+/// Returns the text of adapter_config.json for the adapter in `tensors`, which adapts the base model in the
+/// folder `base`. `first`: see builder_adapter().
 std::string adapter_config_json(const recipe::Adapter& options, const std::optional<AdapterConfig>& first,
                                 const std::vector<nn::Tensor>& tensors, const fs::path& base);
 

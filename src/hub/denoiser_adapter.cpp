@@ -1,7 +1,8 @@
-// LoRA files of denoisers. Formats differ in names, in the modules (kohya follows FLUX's original modules, in
-// which query, key and value are fused) and in the scale: alpha tensors (kohya), alpha in the metadata
-// (diffusers) or scales contained in lora_B (files written here, see file_factor()). All are converted to one
-// form: lora_A and lora_B of diffusers' modules, and a scale for each.
+// Reader of LoRA files of denoisers. The formats differ in tensor names, in modules (kohya's are those of the
+// original FLUX, in which query, key and value are fused) and in the place of the scale: alpha tensors
+// (kohya), alpha in the metadata (diffusers), or multiplied into lora_B (files written by Hearth, see
+// file_factor()). All are converted to one form: lora_A and lora_B of diffusers' modules, and a scale for
+// each module.
 #include "hub/denoiser_adapter.h"
 
 #include <algorithm>
@@ -29,12 +30,13 @@ constexpr std::string_view kEndA = ".lora_A.weight", kEndB = ".lora_B.weight", k
 constexpr std::string_view kDown = ".lora_down.weight", kUp = ".lora_up.weight";
 constexpr std::string_view kKohyaPrefix = "lora_unet_";
 constexpr const char* kMetadataKey = "lora_adapter_metadata";
-/// Metadata key that stores the scales contained in lora_B, for reading by Hearth.
+/// Metadata key under which Hearth stores the scales that it multiplied into lora_B, to undo this when it
+/// reads the file.
 constexpr const char* kScaledMetadataKey = "hearth_lora_metadata";
 constexpr int64_t kMaxRank = 1 << 16;
 /// Extensions of weight files.
 constexpr std::string_view kExtensions[] = {".safetensors", ".pt", ".pth", ".bin"};
-/// Prefixes of diffusers' module names in files of various programs.
+/// Prefixes that various programs add to diffusers' module names in LoRA files.
 constexpr std::string_view kPrefixes[] = {kDenoiserPrefix, kAdapterPrefix, "diffusion_model."};
 
 bool any_ends_with(const io::WeightFiles& files, std::string_view ending) {
@@ -44,7 +46,7 @@ bool any_ends_with(const io::WeightFiles& files, std::string_view ending) {
 
 bool is_matrix(const TensorView& tensor) { return tensor.shape.rank() == 2 && is_floating(tensor.dtype); }
 
-/// Returns a name without its ending; nullopt if it does not have this ending.
+/// Returns `name` without `ending`; nullopt if the name does not end with it.
 std::optional<std::string> without(const std::string& name, std::string_view ending) {
   if (!name.ends_with(ending)) return std::nullopt;
   return name.substr(0, name.size() - ending.size());
@@ -69,7 +71,8 @@ TensorView view_of(std::string name, const Shape& shape, const std::vector<std::
   return {.name = std::move(name), .dtype = DType::f32, .shape = shape, .bytes = bytes};
 }
 
-/// Parses PEFT's configuration in the metadata of a safetensors file; null if it has no keys of a denoiser.
+/// Parses PEFT's LoRA configuration from the metadata of a safetensors file; null if no key starts with
+/// "transformer.".
 std::unique_ptr<ModuleRule> rule_in(const std::string& text, const std::string& where) {
   const Json all = parse_json_object<Json>(text, where);
   Json config = Json::object();
@@ -92,7 +95,7 @@ fs::path file_of(const fs::path& file_or_folder) {
                                                  : adapter_weights(file_or_folder);
 }
 
-/// Returns the most frequent value of `of` over all modules.
+/// Returns the most frequent value of of(change) over all modules.
 template <typename Of>
 double most_frequent(const Modules& modules, Of of) {
   std::map<double, int> counts;
@@ -188,15 +191,16 @@ void DenoiserAdapter::read_diffusers() {
 
 namespace {
 
-/// Matrices of a (possibly fused) module in kohya's keys.
+/// LoRA matrices of one module in kohya's format; the module may be fused (qkv).
 struct KohyaPair {
   const TensorView* down = nullptr;
   const TensorView* up = nullptr;
   std::optional<double> alpha;
 };
 
-/// Splits kohya's matrices of a fused module. up [out, rank] is split by rows. down [rank, in] is shared by
-/// the parts, unless up is block diagonal: then each part has a share of the rank.
+/// Splits the LoRA matrices of a fused module into those of its parts (such as query, key and value). up
+/// [out, rank] is split by rows. down [rank, in] is used by all parts, unless up is block diagonal: then each
+/// part uses its own rows of down.
 class KohyaSplitter {
  public:
   std::vector<TensorView> tensors;
@@ -229,7 +233,7 @@ class KohyaSplitter {
     }
   }
 
-  /// True if `up` is block diagonal: each part uses an equal share of the rank and nothing else.
+  /// True if up_ is block diagonal: part i is nonzero only in the i-th of `count` equal ranges of the rank.
   bool is_block_diagonal(int64_t count) const {
     if (rank_ % count != 0) return false;
     const int64_t share = rank_ / count;
@@ -256,7 +260,7 @@ class KohyaSplitter {
   const FluxModule& module_;
   std::vector<float> down_, up_;
   int64_t rank_ = 0, columns_ = 0, rows_ = 0;
-  int64_t part_rows_ = 0;  ///< rows of each part except the last
+  int64_t part_rows_ = 0;  ///< rows of up_ per part; the last part has the remaining rows
   double scale_ = 1;
 };
 
@@ -277,8 +281,8 @@ std::map<std::string, KohyaPair> pairs_in(const io::WeightFiles& files, const fs
   return pairs;
 }
 
-/// True for a LoRA of FLUX.2: it has shared modulation modules, or linear1 of its single blocks has 9 times
-/// as many rows as columns (FLUX.1: 7 times).
+/// True if the LoRA is for FLUX.2: it has shared modulation modules, or linear1 of a single-stream block has
+/// 9 times as many rows as columns (FLUX.1: 7 times).
 bool is_flux2(const std::map<std::string, KohyaPair>& pairs) {
   return std::ranges::any_of(pairs, [](const auto& entry) {
     const auto& [name, pair] = entry;
@@ -288,7 +292,7 @@ bool is_flux2(const std::map<std::string, KohyaPair>& pairs) {
   });
 }
 
-/// Returns the modules of a model by kohya's name.
+/// Returns the modules of a FLUX model by the names that kohya's LoRA files use.
 std::map<std::string, FluxModule> kohya_modules(const FluxBlocks& blocks) {
   std::map<std::string, FluxModule> modules;
   for (FluxModule& module : flux_modules(blocks)) {

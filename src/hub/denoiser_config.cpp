@@ -11,10 +11,10 @@ namespace hearth::hub {
 namespace {
 
 /// Head size of FLUX.1 and FLUX.2. Other sizes are unsupported, because the tensors do not show how RoPE
-/// splits a head into axes.
+/// divides a head's elements among the axes.
 constexpr int64_t kHeadSize = 128;
 
-/// Tensors of a denoiser under diffusers' names.
+/// The tensors in a denoiser's weight file, under diffusers' names.
 class Tensors {
  public:
   explicit Tensors(const fs::path& file) : files_(open_weights(file)) {}

@@ -12,9 +12,9 @@ struct DenoiserDescription {
   std::string json;
   models::DenoiserConfig config;
 };
-/// Reads the config.json of a recipe's denoiser. For a weight file without one it is derived from the names
-/// and shapes of the tensors of FLUX.1 or FLUX.2. UserError if the file is missing or the model is
-/// unsupported.
+/// Reads the config.json of a recipe's denoiser. For a single weight file without a config.json, derives the
+/// config from the names and shapes of its tensors (FLUX.1 and FLUX.2 only). UserError if the file is missing
+/// or the model is unsupported.
 DenoiserDescription describe_denoiser(const recipe::Model& model);
 
 }  // namespace hearth::hub

@@ -23,7 +23,7 @@ void copy_into(const fs::path& file, const fs::path& folder) {
   write_file_atomically(folder / file.filename(), read_file(file));
 }
 
-/// Copies configuration, tokenizer and chat template unchanged.
+/// Copies the files other than weights unchanged: configuration, tokenizer and chat template.
 void copy_companions(const ModelFolder& model, const fs::path& to) {
   constexpr auto kKinds = std::to_array<std::string_view>({".json", ".model", ".txt", ".jinja"});
   for (const fs::directory_entry& entry : fs::directory_iterator(model.model)) {
@@ -35,7 +35,8 @@ void copy_companions(const ModelFolder& model, const fs::path& to) {
   for (const fs::path& file : text::tokenizer_files(model.text)) copy_into(file, to);
 }
 
-/// Sets the dtype in config.json, under the keys of old and new versions of transformers.
+/// Sets the dtype in config.json, under the keys of old and new versions of transformers (torch_dtype,
+/// dtype).
 void set_dtype(const fs::path& file, DType type) {
   auto config = parse_json_object<Json>(read_file(file, models::kMaxConfigBytes), file.string());
   config["dtype"] = config["torch_dtype"] = models::torch_name(type);

@@ -10,9 +10,9 @@ namespace hearth::hub {
 /// a UserError, the folder is not created.
 int64_t export_folder(const ModelFolder& model, const FolderOptions& options);
 
-/// Writes the best weights of an image run (its last ones if it has no best ones) and its recipe to a folder
-/// that `hearth eval` and `hearth predict` accept as a run. Returns the file of the weights that were copied.
-/// options.shard_bytes must be 0.
+/// Writes the weights of an image run (the best ones if it has any, otherwise the last ones) and its recipe
+/// to a folder that `hearth eval` and `hearth predict` accept as a run. Returns the weights file that was
+/// copied. options.shard_bytes must be 0.
 fs::path export_image_run(const fs::path& run, const FolderOptions& options);
 
 }  // namespace hearth::hub

@@ -17,7 +17,8 @@
 namespace hearth::hub {
 namespace {
 
-/// Copies the other parts of a diffusers folder: text encoders, autoencoder, scheduler and so on.
+/// Copies the parts of a diffusers folder other than the denoiser: text encoders, autoencoder, scheduler and
+/// so on.
 void copy_other_parts(const fs::path& from, const fs::path& to) {
   for (const fs::directory_entry& entry : fs::directory_iterator(from)) {
     if (entry.path().filename() == kDenoiserFolder) continue;

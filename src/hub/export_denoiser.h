@@ -8,8 +8,8 @@ namespace hearth::hub {
 /// folder, or a LoRA of such a model.
 bool is_denoiser(const fs::path& given);
 
-/// Returns the parts of a model that generates images. `base`: base model of a LoRA; empty: the one in the
-/// adapter_config.json in the same folder. Throws a UserError if the base model of a LoRA is unknown.
+/// Finds the parts of a model that generates images. `base`: base model of a LoRA; empty: the one that the
+/// adapter_config.json in the LoRA's folder names. Throws a UserError if the base model of a LoRA is unknown.
 ModelFolder find_denoiser(const fs::path& given, const fs::path& base = {});
 
 /// Writes a denoiser, merged with its LoRA, as a complete diffusers folder, or as config.json and weights if

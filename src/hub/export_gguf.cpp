@@ -28,7 +28,7 @@ constexpr uint32_t kQuantizationVersion = 2;
 constexpr int64_t kGemma27bLayers = 46;
 constexpr float kMaxQ8 = 127.0F * 65504.0F;
 
-/// Returns llama.cpp's architecture name of a model family.
+/// Returns llama.cpp's name of the architecture of a model family.
 std::string architecture(const DecoderConfig& config) {
   return config.family == "mistral" ? "llama" : config.family;
 }
@@ -45,7 +45,7 @@ int64_t window_of(const DecoderConfig& config) {
   return *std::max_element(config.windows.begin(), config.windows.end());
 }
 
-/// Throws a UserError for values that differ from the constants in llama.cpp's Gemma 2 code.
+/// Throws a UserError if a value of a Gemma 2 model differs from what llama.cpp's code assumes.
 void check_gemma(const DecoderConfig& config, const std::string& where) {
   if (config.attention_cap <= 0 || config.head_cap <= 0)
     user_error("{}: llama.cpp requires both soft caps for Gemma 2", where);
@@ -90,13 +90,15 @@ void check_expressible(const DecoderConfig& config, const std::string& where) {
   if (config.family == "gemma2") check_gemma(config, where);
 }
 
-/// A tensor to write, and the model's tensor that it is converted from (empty for tables).
+/// A tensor to write, and the name of the model's tensor that it is converted from. RoPE tables have no
+/// source: their values are computed.
 struct ConvertedTensor {
   std::string source;
   io::GgufTensor target;
-  int64_t heads = 0;               ///< number of heads whose rows are interleaved for RoPE; 0: none
+  /// Number of heads whose rows are interleaved for RoPE (interleaved_row); 0: rows are not reordered.
+  int64_t heads = 0;
   float offset = 0;                ///< added to every value
-  std::vector<float> values = {};  ///< values of a table
+  std::vector<float> values = {};  ///< values of a RoPE table; empty for other tensors
 };
 
 /// List of all tensors of a model, in layer order.
@@ -175,7 +177,7 @@ class TensorList {
     add_linear("mlp.down_proj", "ffn_down", {hidden, size}, config_.mlp_bias);
   }
 
-  /// Adds the per-frequency divisors of RoPE for llama3 and longrope scaling.
+  /// Adds tables with the divisor of each RoPE frequency, for llama3 and longrope scaling.
   void add_rope_tables() {
     const models::RopeOptions& rope = config_.rope;
     if (rope.type == "llama3") {
@@ -221,8 +223,8 @@ uint32_t file_type(GgufType type) {
   internal_error("no file type for {}", static_cast<uint32_t>(type));
 }
 
-/// Throws a UserError if a source tensor is missing or has another shape, or if a tensor of the model would
-/// not be exported.
+/// Throws a UserError if the files lack a source tensor or have it with another shape, or if they have a
+/// tensor that would not be exported.
 void check_weights(const std::vector<ConvertedTensor>& parts, const io::WeightFiles& files,
                    const fs::path& folder) {
   std::set<std::string> used;
@@ -349,7 +351,7 @@ RowEncoding encoding_of(const ConvertedTensor& part) {
       return interleaved_row(row, rows, heads);
     };
   } else if (part.heads > 0 || part.offset != 0) {
-    // ModelWeights treats a vector as one row of f32.
+    // ModelWeights passes a vector as one row of f32; adds the offset and reorders its elements.
     encoding.write = [&part](std::span<float> values, std::byte* out) {
       const int64_t count = std::ssize(values);
       for (int64_t i = 0; i < count; ++i) {
@@ -366,7 +368,7 @@ RowEncoding encoding_of(const ConvertedTensor& part) {
 
 std::vector<std::string> gguf_notes(const DecoderConfig& config) {
   std::vector<std::string> notes;
-  // Of the exported families, llama.cpp applies the sliding window of Gemma 2 only.
+  // llama.cpp applies the sliding window of Gemma 2, but of no other family that is exported.
   const int64_t window = config.family == "gemma2" ? 0 : window_of(config);
   if (window > 0 && window < config.max_positions)
     notes.push_back(fmt::format(

@@ -11,14 +11,14 @@ namespace hearth::hub {
 
 struct GgufOptions {
   fs::path out;                           ///< output file
-  io::GgufType type = io::GgufType::f16;  ///< type of matrices; vectors are f32
+  io::GgufType type = io::GgufType::f16;  ///< element type of matrices; vectors are f32
   int num_threads = 1;
 };
 
 struct GgufResult {
-  int64_t num_changed = 0;  ///< tensors that the adapter changed
+  int64_t num_changed = 0;  ///< number of tensors that the adapter changed
   int64_t num_tensors = 0;
-  std::vector<std::string> notes;  ///< sentences of gguf_notes()
+  std::vector<std::string> notes;  ///< notes for the user, see gguf_notes()
 };
 
 /// Writes a model, merged with its adapter, as a GGUF file with the names and layouts of llama.cpp's
@@ -26,11 +26,12 @@ struct GgufResult {
 /// model.
 GgufResult export_gguf(const ModelFolder& model, const GgufOptions& options);
 
-/// Returns sentences on how llama.cpp's computation differs for a model that can be exported.
+/// Returns sentences for the user on how llama.cpp computes this model differently from transformers.
 std::vector<std::string> gguf_notes(const models::DecoderConfig& config);
 
-/// Returns the GGUF row index of row `row` of a query or key matrix with `num_rows` rows. RoPE pairs element
-/// i of a head with i + head_size / 2 in transformers' layout, and adjacent elements in llama.cpp's.
+/// Returns the row in the GGUF file of row `row` of a query or key matrix with `num_rows` rows. RoPE pairs
+/// element i of a head with element i + head_size / 2 in transformers' layout, and adjacent elements in
+/// llama.cpp's.
 int64_t interleaved_row(int64_t row, int64_t num_rows, int64_t num_heads);
 
 }  // namespace hearth::hub

@@ -10,7 +10,7 @@
 namespace hearth::hub {
 namespace {
 
-/// Reads a tensor from the files and converts it to Hearth's memory layout.
+/// Reads a tensor from the weight files and converts it to Hearth's memory layout.
 std::vector<float> memory_values(const io::WeightFiles& files, const fs::path& path,
                                  const nn::Tensor& tensor) {
   const io::TensorView* found = files.find(tensor.name);

@@ -11,7 +11,7 @@ namespace hearth::hub {
 struct OnnxOptions {
   fs::path out;
   std::string name;  ///< name of the model
-  /// Entries of metadata_props.
+  /// Key-value pairs that are written to metadata_props of the ONNX model.
   std::map<std::string, std::string> metadata;
 };
 

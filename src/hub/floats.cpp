@@ -26,7 +26,7 @@ void load_8_bit(const io::TensorView& view, int64_t from, std::span<float> value
 
 std::vector<float> floats_of(const io::TensorView& view, int64_t from, int64_t count) {
   const int64_t size = dtype_bytes(view.dtype);
-  // Elements in a file may be unaligned.
+  // Copies the elements, because those in a mapped file may be unaligned.
   std::vector<double> aligned(static_cast<size_t>((count * size + 7) / 8));
   std::memcpy(aligned.data(), view.bytes.data() + from * size, static_cast<size_t>(count * size));
   std::vector<float> values(static_cast<size_t>(count));

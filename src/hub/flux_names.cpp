@@ -28,7 +28,7 @@ const std::vector<Row>& attention_rows() {
   return rows;
 }
 
-/// Modules whose names differ between FLUX.1 and FLUX.2.
+/// Module names that differ between FLUX.1 and FLUX.2.
 struct Version {
   std::vector<Row> whole, in_double, in_single;
 };

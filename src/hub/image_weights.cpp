@@ -38,7 +38,8 @@ bool fits(const nn::Tensor& tensor, const io::TensorView* found) {
          dtype_bytes(found->dtype) >= 2;
 }
 
-/// Returns advice for a tensor whose shape differs; specific for a first convolution.
+/// Returns advice for the message that a tensor has another shape in the file: the recipe key to change if it
+/// is the first convolution, otherwise to use other weights.
 std::string advice(const Shape& wanted, const Shape& found) {
   if (wanted.rank() == 4 && found.rank() == 4) {
     if (wanted[2] == 3 && found[2] == 7)
@@ -61,14 +62,14 @@ std::string advice(const Shape& wanted, const Shape& found) {
              advice(tensor.layout.file_shape, found->shape));
 }
 
-/// Returns "a, b, c and 4 more".
+/// Lists the first names: "a, b, c and 4 more".
 std::string some_of(const std::vector<std::string>& names) {
   const size_t shown = std::min(names.size(), kMaxNames);
   const std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + shown, ", "));
   return names.size() > shown ? fmt::format("{} and {} more", text, names.size() - shown) : text;
 }
 
-/// Describes why a tensor is not loaded.
+/// Returns the reason why a tensor is not loaded: it is missing or has another shape.
 std::string misfit(const nn::Tensor& tensor, const io::TensorView* found) {
   if (found == nullptr) return tensor.name + " is missing";
   return fmt::format("{} {} is not {}", found->name, to_string(found->shape),
@@ -82,11 +83,12 @@ std::vector<std::string> beyond(const io::WeightFiles& files, const std::set<std
   return made;
 }
 
-/// First convolution of YOLOX, whose input channels are four pixels of three colors.
+/// Weight of YOLOX's first convolution. Its 12 input channels are the 3 colors of 4 neighboring pixels (Focus
+/// layer).
 constexpr std::string_view kYoloxStem = "backbone.backbone.stem.conv.conv.weight";
 
-/// Converts the stem of Megvii's YOLOX, which is trained on BGR, to RGB. Returns true if the file is one of
-/// torch.save with such a stem.
+/// Converts the first convolution of Megvii's YOLOX weights, which are trained on BGR images, to RGB. Returns
+/// false if the file is not such a checkpoint, written by torch.save.
 bool convert_yolox_to_rgb(io::WeightFiles& files) {
   const io::TensorView* stem = files.find(kYoloxStem);
   if (stem == nullptr || !files.is_torch(0) || stem->shape.rank() != 4 || stem->shape[1] != 12) return false;
@@ -103,8 +105,8 @@ bool convert_yolox_to_rgb(io::WeightFiles& files) {
   return true;
 }
 
-/// Removes the first part of all names ("model.", as Lightning writes it) if the names match the model's only
-/// without it.
+/// Removes the first part of all tensor names ("model.", which Lightning adds) if this makes them match the
+/// names of the model.
 void remove_outer_name(io::WeightFiles& files, const std::vector<nn::Tensor>& model) {
   if (files.tensors().empty()) return;
   const std::string& first = files.tensors()[0].name;

@@ -36,7 +36,7 @@ bool is_stored(const io::TensorView& tensor) {
 
 int64_t num_rows(const Shape& shape) { return shape.rank() < 2 ? 1 : shape[0]; }
 
-/// True if all values are finite and at most `largest` in magnitude.
+/// True if all values are finite and at most `max_magnitude` in magnitude.
 bool all_within(std::span<const float> values, float max_magnitude) {
   if (std::isinf(max_magnitude)) return cpu::all_finite(values.data(), std::ssize(values));
   return std::ranges::all_of(values, [=](float value) { return std::abs(value) <= max_magnitude; });
@@ -95,8 +95,8 @@ void ModelWeights::open_adapter(const ModelFolder& model) {
   check_untied(model.model / kModelConfig);
 }
 
-/// Detects GPT-2: its linear layers are transformers' Conv1D with [in, out] weights, and its original files
-/// omit the prefix "transformer." of names.
+/// Sets transposed_ and omitted_prefix_ for GPT-2: its linear layers are transformers' Conv1D, with [in, out]
+/// weights, and its original files omit the prefix "transformer." of names.
 void ModelWeights::detect_gpt2(const fs::path& file, const AdapterConfig& config) {
   const auto json =
       parse_json_object<nlohmann::json>(read_file(file, models::kMaxConfigBytes), file.string());
@@ -119,8 +119,8 @@ void ModelWeights::check_complete(const ModuleRule& rule) const {
   }
 }
 
-/// Throws a UserError for an adapter of a tied embedding table: merging changes the embedding and the head,
-/// PEFT changes only one of them.
+/// Throws a UserError if the adapter changes a tied embedding table: merging would change both the embedding
+/// and the head, but PEFT changes only one of them.
 void ModelWeights::check_untied(const fs::path& config) const {
   for (const auto& [name, change] : changes_) {
     const bool is_table = name.ends_with("embed_tokens.weight") || name.ends_with("wte.weight") ||
@@ -175,7 +175,8 @@ void ModelWeights::check_shape(const io::TensorView& tensor, const Shape& wanted
              to_string(tensor.shape), dtype_name(tensor.dtype));
 }
 
-/// Releases the memory of the previous tensor and reads the adapter's matrices for this one.
+/// Prepares rows() for a tensor: releases the mapped memory of the previous one, and reads the adapter's
+/// matrices for this one.
 void ModelWeights::prepare(const io::TensorView& weight) {
   if (read_ != nullptr && read_ != &weight) base_.release(*read_);
   read_ = source_ = &weight;
@@ -186,7 +187,7 @@ void ModelWeights::prepare(const io::TensorView& weight) {
     source_ = found->second.whole;
     return;
   }
-  // (B A)^T = A^T B^T.
+  // A transposed weight is changed by (B A)^T = A^T B^T.
   a_ = transposed_ ? transposed_floats(*found->second.b) : floats_of(*found->second.a);
   b_ = transposed_ ? transposed_floats(*found->second.a) : floats_of(*found->second.b);
   rank_ = found->second.a->shape[0];

@@ -17,16 +17,18 @@
 
 namespace hearth::hub {
 
-/// Output format of the rows of a tensor.
+/// Format in which the rows of a tensor are written.
 struct RowEncoding {
   int64_t row_bytes = 0;
-  float max_magnitude = std::numeric_limits<float>::infinity();        ///< max magnitude of a value
-  std::function<void(std::span<float> values, std::byte* out)> write;  ///< encodes a row
+  /// Maximum magnitude of a value; larger values are an error.
+  float max_magnitude = std::numeric_limits<float>::infinity();
+  std::function<void(std::span<float> values, std::byte* out)> write;  ///< writes one row in this format
   std::function<int64_t(int64_t row)> target_row =
-      {};  ///< returns the output index of a row; empty: unchanged
+      /// Returns the row in the output at which a row is written; empty: the order of rows is unchanged.
+      {};
 };
 
-/// The weights of a model, merged with its adapter (W + scale * B A), one tensor in memory at a time.
+/// Reader of a model's weights that merges its adapter, W + scale * B A, one tensor in memory at a time.
 class ModelWeights {
  public:
   /// Opens the files. Throws a UserError if the adapter does not belong to the model.
@@ -37,9 +39,9 @@ class ModelWeights {
   /// Returns the number of tensors that the adapter changes.
   int64_t num_changed() const { return std::ssize(changes_); }
 
-  /// Returns the merged and encoded bytes of a tensor, valid until the next call. A row runs over all axes
-  /// but the first; a vector is one row. Throws a UserError for values that are not finite or above
-  /// encoding.largest.
+  /// Returns the bytes of a tensor after merging and encoding, valid until the next call. Rows are along the
+  /// first axis; a vector is one row. Throws a UserError for values that are not finite or exceed
+  /// encoding.max_magnitude.
   std::span<const std::byte> encoded(const io::TensorView& weight, const RowEncoding& encoding);
   /// Returns the merged bytes of a tensor in a floating-point dtype, valid until the next call.
   std::span<const std::byte> bytes_of(const io::TensorView& weight, DType dtype);
@@ -49,8 +51,9 @@ class ModelWeights {
   struct Change {
     const io::TensorView* a = nullptr;
     const io::TensorView* b = nullptr;
-    const io::TensorView* whole = nullptr;  ///< replacement; null: a and b
-    double scale = 0;                       ///< factor of B A
+    /// Tensor that replaces the weight; null: the change is scale * B A.
+    const io::TensorView* whole = nullptr;
+    double scale = 0;  ///< factor of B A: alpha / rank
   };
   void open_adapter(const ModelFolder& model);
   void open_denoiser_adapter(const ModelFolder& model);
@@ -68,12 +71,14 @@ class ModelWeights {
   std::unique_ptr<const DenoiserAdapter> denoiser_;  ///< adapter of a denoiser, instead of adapter_
   io::WeightFiles base_;
   double scale_ = 0;
-  std::string omitted_prefix_;  ///< prefix of the model's tensor names that its files omit
-  bool transposed_ = false;     ///< weights of linear layers are [in, out]
+  /// Prefix of tensor names that the model's files omit, see name_in(); empty if none.
+  std::string omitted_prefix_;
+  bool transposed_ = false;  ///< true if weights of linear layers are [in, out]
   ThreadPool threads_;
   std::map<std::string, Change> changes_;
-  const io::TensorView* read_ = nullptr;    ///< last tensor, whose mapped memory is released by the next call
-  const io::TensorView* source_ = nullptr;  ///< read_ or its replacement
+  /// Tensor of the last call; its mapped memory is released by the next call.
+  const io::TensorView* read_ = nullptr;
+  const io::TensorView* source_ = nullptr;  ///< read_, or the tensor that replaces it
   std::vector<float> a_, b_;
   int64_t rank_ = 0;
   std::vector<std::byte> bytes_;

@@ -14,7 +14,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMaxRank = 1 << 16;
 constexpr size_t kMaxPatterns = 4096;
-/// Time limit for all patterns and modules together, as the number of bytes of a matched text.
+/// Time limit for matching all patterns and modules, given as the size in bytes of a text for which
+/// text::MatchTime allows that time.
 constexpr size_t kTimedBytes = 1 << 20;
 
 bool is_printable_ascii(char c) { return c > ' ' && c <= '~'; }
@@ -34,7 +35,7 @@ std::string_view unlike_python(std::string_view pattern) {
   return "";
 }
 
-/// Anchors a pattern to the full name. (?i) must remain at the start.
+/// Returns the pattern changed to match only full names. A leading (?i) stays in front.
 std::string whole_name(const std::string& pattern) {
   constexpr std::string_view kAnyCase = "(?i)";
   const size_t skip = pattern.starts_with(kAnyCase) ? kAnyCase.size() : 0;
@@ -45,7 +46,8 @@ text::Regex compile(const std::string& pattern, ModulePattern::Of part, const st
   if (const std::string_view found = unlike_python(pattern); !found.empty())
     user_error("{}: expected a regular expression that Hearth and Python interpret alike, got {} in '{}'",
                where, found, shortened(pattern, 80));
-  // Compile the pattern alone first, because the added parentheses could complete an invalid one.
+  // Compiles the unchanged pattern first, because the added parentheses could turn an invalid pattern into a
+  // valid one.
   const text::Regex alone(pattern, where);
   return {part == ModulePattern::Of::name ? whole_name(pattern) : fmt::format("\\A(.*\\.)?({})$", pattern),
           where};
@@ -141,7 +143,7 @@ std::vector<ModuleRule::Override> ModuleRule::overrides(const Json& config, cons
 }
 
 /// Reads layers_to_transform, the indices of the layers with an adapter, and layers_pattern, the names of the
-/// module lists that they index.
+/// module lists to which these indices apply.
 void ModuleRule::read_layers(const Json& config) {
   const Json layers = config.value("layers_to_transform", Json());
   const Json lists = config.value("layers_pattern", Json());
@@ -173,8 +175,8 @@ bool ModuleRule::is_named(const Names& names, std::string_view module) const {
   return std::ranges::any_of(names.list, [&](const std::string& name) { return ends_as(module, name); });
 }
 
-/// True if PEFT would train this module in full: its name, or that of a module around it, ends with an entry
-/// of modules_to_save.
+/// True if PEFT would train a full copy of this module: its name, or that of an enclosing module, ends with
+/// an entry of modules_to_save.
 bool ModuleRule::is_saved(std::string_view module) const {
   for (size_t end = 0; end != std::string_view::npos;) {
     end = module.find('.', end + 1);
@@ -185,7 +187,7 @@ bool ModuleRule::is_saved(std::string_view module) const {
   return false;
 }
 
-/// True if the module is, or is inside, a module with a name in modules_to_save. It gets no adapter then.
+/// True if the module, or an enclosing one, has a name in modules_to_save. Such a module gets no adapter.
 bool ModuleRule::is_in_saved(std::string_view module) const {
   const std::string dotted = "." + std::string(module) + ".";
   return std::ranges::any_of(

@@ -13,13 +13,13 @@
 
 namespace hearth::hub {
 
-/// Throws a UserError for the value of a key in adapter_config.json. `expected`: description of a valid
-/// value.
+/// Throws a UserError that says that the value of `key` in adapter_config.json is not supported. `expected`:
+/// description of a valid value.
 [[noreturn]] void refuse_value(const fs::path& file, std::string_view key,
                                const nlohmann::ordered_json& config, std::string_view expected);
-/// PEFT's value of target_modules for all linear layers except the head.
+/// Value of PEFT's target_modules that means all linear layers except the head.
 inline constexpr const char* kAllLinear = "all-linear";
-/// True if a value of target_modules is kAllLinear, ignoring case.
+/// True if an entry of target_modules is kAllLinear, ignoring case.
 bool is_all_linear(std::string_view target);
 /// True if a module's name is `name` or ends with "." + name.
 inline bool ends_as(std::string_view module, const std::string& name) {
@@ -29,7 +29,8 @@ inline bool ends_as(std::string_view module, const std::string& name) {
 /// A pattern in PEFT's adapter_config.json. Matches ASCII module names as Python's `re` does.
 class ModulePattern {
  public:
-  /// Part of a module's name that is matched: the full name, or its end after a dot.
+  /// Part of a module's name that the pattern must match: the full name, or an end of it that starts after a
+  /// dot.
   enum class Of : uint8_t { name, end };
   /// Throws a UserError, starting with `where`, for an invalid regular expression and for one that Python
   /// interprets differently.
@@ -40,7 +41,7 @@ class ModulePattern {
   text::Regex regex_;
 };
 
-/// Maps module names to rank and scale according to PEFT's adapter_config.json: target_modules,
+/// Determines the rank and scale of each module from PEFT's adapter_config.json: target_modules,
 /// exclude_modules, layers_to_transform, layers_pattern, rank_pattern, alpha_pattern, modules_to_save, r,
 /// lora_alpha and use_rslora. Not thread-safe.
 class ModuleRule {
@@ -48,10 +49,10 @@ class ModuleRule {
   /// Throws a UserError with `file` and the key for a value that PEFT rejects or that is not supported.
   ModuleRule(const nlohmann::ordered_json& config, std::string file);
 
-  /// Returns the change of a module by its full name in the model; rank 0: no adapter. Throws a UserError if
-  /// the regular expressions take too long.
+  /// Returns rank and scale for a module by its full name in the model; rank 0: it has no adapter. Throws a
+  /// UserError if the regular expressions take too long.
   nn::Adapter::Change change_of(std::string_view module) const;
-  /// True for target_modules=all-linear. change_of() must then be called for linear layers only, not the
+  /// True if target_modules is all-linear. Then call change_of() for linear layers only, and not for the
   /// head.
   bool all_linear() const { return all_linear_; }
   const std::string& file() const { return file_; }
@@ -59,7 +60,7 @@ class ModuleRule {
  private:
   struct Names {
     std::vector<std::string> list;
-    std::unique_ptr<ModulePattern> pattern;  ///< regular expression instead of the list
+    std::unique_ptr<ModulePattern> pattern;  ///< regular expression; null if `list` is used
   };
   struct Override {
     ModulePattern pattern;

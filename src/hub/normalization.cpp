@@ -12,10 +12,10 @@ namespace hearth::hub {
 namespace {
 
 constexpr int64_t kMaxBytes = 16 << 20;
-/// Tolerance: a quarter of an 8-bit gray level, because published values are rounded.
+/// Tolerance of comparisons: a quarter of an 8-bit gray level, because published values are rounded.
 constexpr float kClose = 0.001F;
 
-/// Returns the numbers of a key, one per channel; empty if the value is not a list of numbers.
+/// Returns the list of numbers under a key, one per channel; empty if the value is not such a list.
 std::vector<float> numbers_of(const nlohmann::json& config, const char* key) {
   const auto found = config.find(key);
   if (found == config.end() || !found->is_array()) return {};
@@ -23,7 +23,7 @@ std::vector<float> numbers_of(const nlohmann::json& config, const char* key) {
   return std::ranges::all_of(*found, is_number) ? found->get<std::vector<float>>() : std::vector<float>{};
 }
 
-/// Compares values per channel; a single value applies to all channels.
+/// True if the values of all channels are equal up to kClose; a single value applies to all channels.
 bool are_close(const std::vector<float>& ours, const std::vector<float>& theirs) {
   for (size_t c = 0; c < std::max(ours.size(), theirs.size()); ++c)
     if (!(std::abs(ours[std::min(c, ours.size() - 1)] - theirs[std::min(c, theirs.size() - 1)]) <= kClose))

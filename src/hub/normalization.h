@@ -9,7 +9,7 @@ namespace hearth::hub {
 
 /// Mean and standard deviation of each channel, for pixel values in [0, 1].
 struct Normalization {
-  fs::path file;  ///< file that states them
+  fs::path file;  ///< file that contains the values
   std::vector<float> mean, std;
 };
 /// True if both normalizations are equal up to rounding.

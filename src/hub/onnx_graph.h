@@ -12,15 +12,16 @@
 
 namespace hearth::hub {
 
-/// Affine map that follows a linear layer and is folded into it: y = scale x + shift for each channel.
+/// An affine map, y = scale x + shift for each channel, that follows a convolution or linear layer and is
+/// folded into its weight and bias.
 struct OnnxAffine {
-  std::vector<double> scale;       ///< per channel; empty: 1
-  std::vector<double> shift;       ///< per channel; empty: 0
+  std::vector<double> scale;       ///< factor per channel; empty: 1
+  std::vector<double> shift;       ///< summand per channel; empty: 0
   ir::ValueId result = ir::kNone;  ///< value of y in Hearth's graph
 };
 
-/// Builds an ONNX graph from Hearth's graph. Values of rank 4 are NCHW in ONNX and NHWC in Hearth; all others
-/// are equal. The first axis is the batch, with a dynamic size.
+/// Builds an ONNX graph from Hearth's graph. Values of rank 4 are NCHW in ONNX and NHWC in Hearth; others
+/// have the same layout in both. The first axis is the batch, with a dynamic size.
 class OnnxGraph {
  public:
   /// Returns the values of a weight or statistic in Hearth's memory layout.
@@ -29,36 +30,37 @@ class OnnxGraph {
 
   const ir::Graph& graph() const { return graph_; }
   const Shape& shape(ir::ValueId value) const { return graph_.type(value).shape; }
-  /// Returns the ONNX axis of Hearth's last axis (channels).
+  /// Returns the axis in ONNX that corresponds to the last axis (channels) of a value in Hearth.
   int64_t last_axis(ir::ValueId value) const;
 
   /// Sets the ONNX name of an input or output. Call before nodes are added.
   void set_name(ir::ValueId value, const std::string& name);
-  /// Returns the ONNX name of a value; adds a constant for a weight.
+  /// Returns the ONNX name of a value. For a weight that has no name yet, adds a constant to the ONNX graph.
   std::string name(ir::ValueId value);
   /// Adds an ONNX node with a new output and returns the name of the output.
   std::string add(const std::string& op, std::vector<std::string> inputs,
                   std::vector<std::pair<std::string, io::OnnxAttr>> attrs = {});
-  /// Adds an ONNX node whose output is `value` of Hearth's graph.
+  /// Adds an ONNX node whose output corresponds to `value` of Hearth's graph.
   void make(ir::ValueId value, const std::string& op, std::vector<std::string> inputs,
             std::vector<std::pair<std::string, io::OnnxAttr>> attrs = {});
   /// Add an i64 or f32 constant and return its name.
   std::string integer_constant(const std::vector<int64_t>& values);
   std::string float_constant(const std::vector<float>& values, const std::vector<int64_t>& shape);
 
-  /// Returns the bias and batch norms that follow a node, as one affine map. Only nodes that are the sole
-  /// reader of their input are folded; they are marked as done.
+  /// Combines the bias and batch norms that follow a node into one affine map. Only nodes whose input has no
+  /// other reader are folded; is_done() is true for them afterwards.
   OnnxAffine fold_following(const ir::Node& node);
-  /// Adds a weight as a constant in the order `layout` and returns its name. If `scale` is not empty,
-  /// multiplies each element by scale[channel_of(index)], with its index in Hearth's memory layout.
+  /// Adds a weight as a constant in file order (`layout`) and returns its name. If `scale` is not empty,
+  /// multiplies each element by scale[channel_of(i)], where i is the element's index in Hearth's memory
+  /// layout.
   std::string weight(ir::ValueId value, const nn::FileLayout& layout, const std::vector<double>& scale,
                      std::function<int64_t(int64_t)> channel_of);
-  /// True if the node was folded into another one.
+  /// True if fold_following() has folded the node into an earlier one.
   bool is_done(ir::NodeId node) const { return done_.contains(node); }
 
   const io::OnnxModel& model() const { return model_; }
   io::OnnxModel& model() { return model_; }
-  /// Returns the contents of model().tensors[tensor]; reads a weight from its file.
+  /// Returns the bytes of model().tensors[tensor]. Those of a weight are read from its file at each call.
   std::vector<std::byte> bytes_of(size_t tensor) const { return sources_[tensor](); }
 
  private:

@@ -21,7 +21,7 @@ std::vector<float> rounded(const std::vector<double>& values) {
   return made;
 }
 
-/// True if the elements of an image have the same order in NHWC and NCHW.
+/// True if an array of shape [N, H, W, C] has the same element order in NHWC and NCHW.
 bool is_same_in_both_orders(const Shape& shape) { return shape[3] == 1 || shape[1] * shape[2] == 1; }
 
 nn::FileLayout file_layout(const Shape& memory, std::vector<int> axes) {
@@ -32,7 +32,7 @@ nn::FileLayout file_layout(const Shape& memory, std::vector<int> axes) {
           .file_shape = Shape(std::span<const int64_t>(file))};
 }
 
-/// Returns the attributes that Conv and ConvTranspose share.
+/// Returns the ONNX attributes that Conv and ConvTranspose have in common.
 std::vector<std::pair<std::string, io::OnnxAttr>> conv_attrs(const Node& node, const Shape& weight) {
   const int64_t stride = node.attrs.integer_or("stride", 1), padding = node.attrs.integer_or("padding", 0);
   const int64_t dilation = node.attrs.integer_or("dilation", 1);
@@ -104,7 +104,8 @@ void batch_norm(OnnxGraph& onnx, const Node& node) {
             {{"epsilon", static_cast<float>(node.attrs.real("eps"))}});
 }
 
-/// Opset 17 has no group norm: normalizes groups as the channels of an InstanceNormalization.
+/// Exports a group norm. Opset 17 has no such op, so this adds an InstanceNormalization over groups instead
+/// of channels, followed by scale and shift.
 void group_norm(OnnxGraph& onnx, const Node& node) {
   const Shape shape = onnx.shape(node.inputs[0]);
   const int64_t groups = node.attrs.integer("groups");
@@ -124,7 +125,7 @@ void group_norm(OnnxGraph& onnx, const Node& node) {
   onnx.make(node.outputs[0], "Add", {onnx.add("Mul", {back, column(1)}), column(2)});
 }
 
-/// Adds an op with the same inputs and semantics under its ONNX name.
+/// Exports an op that exists in ONNX with the same inputs and semantics, under the name kName.
 template <const char* const& kName>
 void same(OnnxGraph& onnx, const Node& node) {
   std::vector<std::string> inputs;
@@ -187,7 +188,7 @@ void concat(OnnxGraph& onnx, const Node& node) {
   onnx.make(node.outputs[0], "Concat", inputs, {{"axis", onnx.last_axis(node.outputs[0])}});
 }
 
-/// Returns the inputs of a Slice of elements [begin, end) along an axis.
+/// Returns the inputs of the ONNX op Slice for elements [begin, end) along an axis.
 std::vector<std::string> slice_inputs(OnnxGraph& onnx, const std::string& in, int64_t begin, int64_t end,
                                       int64_t axis) {
   return {in, onnx.integer_constant({begin}), onnx.integer_constant({end}), onnx.integer_constant({axis})};
@@ -205,7 +206,8 @@ void softmax(OnnxGraph& onnx, const Node& node) {
             {{"axis", onnx.last_axis(node.inputs[0])}});
 }
 
-/// Reshapes in NHWC element order, with transposes for NCHW values. The batch axis is unchanged.
+/// Exports a reshape. Hearth reshapes in NHWC element order, so NCHW values are transposed before and after.
+/// The batch axis must not change.
 void reshape(OnnxGraph& onnx, const Node& node) {
   const Shape in = onnx.shape(node.inputs[0]), out = onnx.shape(node.outputs[0]);
   if (in.rank() == 0 || out.rank() == 0 || in[0] != out[0])
@@ -237,7 +239,7 @@ void resize(OnnxGraph& onnx, const Node& node) {
   onnx.make(node.outputs[0], "Resize", {in, "", "", sizes}, std::move(attrs));
 }
 
-/// Cell coordinates (x, y) and stride in pixels of each YOLOX anchor, finest level first.
+/// Cell coordinates (x, y pairs) and stride in pixels of each YOLOX anchor, finest level first.
 struct Cells {
   std::vector<float> corners, strides;
 };

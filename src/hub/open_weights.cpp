@@ -1,6 +1,6 @@
-// Conversion of FLUX weights from the original format to diffusers' names. All conversions are views of the
-// mapped file: a fused weight is split into ranges of rows, and an fp8 weight gets its scale. Only the
-// modulation of the last layer is copied, because its two halves are swapped.
+// Conversion of FLUX weights from the original format to diffusers' names. The converted tensors are views of
+// the mapped file: a fused weight is split into ranges of rows, and an fp8 weight gets a scale. Only the
+// modulation of the last layer is copied, because its two halves are exchanged.
 #include "hub/open_weights.h"
 
 #include <algorithm>
@@ -17,10 +17,11 @@ namespace {
 
 using io::TensorView;
 
-/// Prefixes of a denoiser's tensor names in files of various programs.
+/// Prefixes that various programs add to a denoiser's tensor names.
 constexpr std::string_view kPrefixes[] = {"model.diffusion_model.", "diffusion_model.", ""};
 constexpr std::string_view kFirstBlock = "double_blocks.0.";
-/// Endings of the scale of an fp8 weight, and of the scale of a layer's input, which is ignored.
+/// Endings of the names of tensors with the scale of an fp8 weight; kInputScales: with the scale of a layer's
+/// input, which is not used.
 constexpr std::string_view kScales[] = {".scale_weight", ".weight_scale"};
 constexpr std::string_view kInputScales[] = {".scale_input", ".input_scale"};
 constexpr std::string_view kMarker = "scaled_fp8";
@@ -50,13 +51,13 @@ class Translation {
   Translation(const io::WeightFiles& files, std::string where)
       : where_(std::move(where)), tensors_(files.tensors()) {}
 
-  /// Keeps only the tensors with this prefix and removes it from their names.
+  /// Keeps only the tensors whose names start with `prefix`, and removes the prefix.
   void take_prefix(std::string_view prefix) {
     std::erase_if(tensors_, [&](const TensorView& tensor) { return !tensor.name.starts_with(prefix); });
     for (TensorView& tensor : tensors_) tensor.name.erase(0, prefix.size());
   }
 
-  /// Moves scales from separate tensors to TensorView::scale of their fp8 weights.
+  /// Removes the tensors with scales and stores their values as TensorView::scale of the fp8 weights.
   void take_scales() {
     std::map<std::string, float, std::less<>> scales;
     for (const TensorView& tensor : tensors_) {
@@ -107,8 +108,8 @@ class Translation {
     return floats_of(tensor)[0];
   }
 
-  /// Splits a tensor by rows. Three parts (qkv) are equal; otherwise each part has as many rows as the weight
-  /// has columns, and the last one has the remaining rows (MLP).
+  /// Splits a fused tensor by rows. If there are three parts (qkv), they are equal; otherwise each part has
+  /// as many rows as the weight has columns, and the last part (MLP) has the remaining rows.
   void add_parts(const TensorView& tensor, const FluxModule& module, std::vector<TensorView>& parts) {
     std::string ending = tensor.name.substr(module.original.size());
     if (ending == ".scale") ending = ".weight";
@@ -133,8 +134,8 @@ class Translation {
     }
   }
 
-  /// Returns the rows of each of query, key and value in a tensor fused with an MLP: the number of columns of
-  /// the module's weight.
+  /// Returns the number of rows of query, of key and of value in a tensor that is fused with an MLP: the
+  /// number of columns of the module's weight.
   int64_t width_of(const TensorView& tensor, const FluxModule& module) const {
     const std::string weight = module.original + ".weight";
     const auto found = std::ranges::find(tensors_, weight, &TensorView::name);

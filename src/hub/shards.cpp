@@ -18,7 +18,8 @@ int64_t num_bytes(const io::TensorView& tensor) {
   return tensor.shape.num_elements() * dtype_bytes(tensor.dtype);
 }
 
-/// A weights file to write: its tensors, and the input tensors that they come from.
+/// A weights file to write: its tensors, and for each the tensor of the input files that it is converted
+/// from.
 struct Shard {
   std::string name;
   std::vector<io::TensorView> tensors;
@@ -43,8 +44,8 @@ std::string shard_name(const std::string& stem, size_t shard, size_t count) {
   return fmt::format("{}-{:05}-of-{:05}{}", stem, shard + 1, count, kEnding);
 }
 
-/// Returns the output file name: the default for a single file, the input's for safetensors shards, otherwise
-/// a numbered shard name.
+/// Returns the name of output file number `file`: `stem`.safetensors if there is one file, the name of the
+/// input file if that is safetensors, otherwise a numbered shard name.
 std::string name_of(const io::WeightFiles& files, size_t file, const std::string& stem) {
   const size_t count = files.paths().size();
   if (count == 1) return stem + kEnding;

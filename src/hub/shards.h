@@ -14,7 +14,7 @@ class ModelWeights;
 struct FolderOptions {
   fs::path out;               ///< output folder; must not exist or be empty
   std::optional<DType> type;  ///< dtype of the weights; nullopt: unchanged
-  int64_t shard_bytes = 0;    ///< max bytes of a weights file; 0: the same files as the input
+  int64_t shard_bytes = 0;  ///< max bytes of a weights file; 0: tensors are in the same files as in the input
   int num_threads = 1;
   std::map<std::string, std::string> metadata = {};  ///< metadata of the safetensors files
 };

@@ -24,7 +24,7 @@ namespace hearth::hub {
 namespace {
 
 constexpr int64_t kChunk = 1 << 20;
-/// Smallest magnitude that f16 rounds to infinity.
+/// Smallest magnitude that becomes infinity when rounded to f16.
 constexpr float kTooLargeForF16 = 65520;
 
 std::string memory_name(const engine::Engine& engine, const nn::Tensor& tensor, bool average) {
@@ -36,14 +36,15 @@ const std::string& prefix_of(const engine::Engine& engine) {
   return engine.plan().options.adapter.file_prefix;
 }
 
-/// Returns the modules of a denoiser's LoRA; empty for other models.
+/// Returns the modules of a denoiser's LoRA; empty if the engine does not train one.
 AdaptedModules denoiser_modules(const engine::Engine& engine) {
   if (!has_adapter(engine) || prefix_of(engine) != kDenoiserPrefix) return {};
   const engine::Plan& plan = engine.plan();
   return adapted_modules(plan.options.adapter, plan.tensors);
 }
 
-/// Returns the tensors of a weights file, with their names in the file.
+/// Returns the tensors to write to a weights file, with their names in the file: of an adapter run, only the
+/// trained ones.
 std::vector<std::pair<const nn::Tensor*, std::string>> saved_tensors(const engine::Engine& engine) {
   const bool adapter = has_adapter(engine);
   std::vector<std::pair<const nn::Tensor*, std::string>> saved;
@@ -54,14 +55,14 @@ std::vector<std::pair<const nn::Tensor*, std::string>> saved_tensors(const engin
   return saved;
 }
 
-/// True if no value overflows in f16.
+/// True if no value becomes infinity in f16.
 bool fits_f16(std::span<const float> values) {
   return std::ranges::none_of(values, [](float value) { return std::abs(value) >= kTooLargeForF16; });
 }
 
 bool all_finite(std::span<const float> values) { return cpu::all_finite(values.data(), std::ssize(values)); }
 
-/// Quantizes a tensor of a file into the engine's memory. Returns false if a value is not finite.
+/// Quantizes a tensor of a file and writes it to the engine's memory. Returns false if a value is not finite.
 bool quantize_in(engine::Engine& engine, const nn::Tensor& tensor, const io::TensorView& view) {
   const int64_t rows = view.shape[0], columns = view.shape[1];
   std::vector<void*> parts;
@@ -81,8 +82,8 @@ bool quantize_in(engine::Engine& engine, const nn::Tensor& tensor, const io::Ten
   return is_finite;
 }
 
-/// Copies a tensor of a file into the engine's memory, in chunks if both have the same layout. Returns false
-/// if a value is not finite.
+/// Copies a tensor of a file into the engine's memory: in chunks if memory and file have the same element
+/// order, otherwise in one piece. Returns false if a value is not finite.
 bool copy_in(engine::Engine& engine, const nn::Tensor& tensor, const io::TensorView& view) {
   const bool plain = nn::is_in_file_order(tensor.layout);
   if (tensor.quantized != ops::Quantization::none) {
@@ -107,7 +108,8 @@ bool copy_in(engine::Engine& engine, const nn::Tensor& tensor, const io::TensorV
   return true;
 }
 
-/// True if this worker has the tensor: frozen weights are only on workers that read them.
+/// True if this worker holds the tensor: in parallel training, frozen weights are only on the workers that
+/// use them.
 bool has(const engine::Engine& engine, const nn::Tensor& tensor) {
   std::string name = tensor.name;
   const Shape& shape = tensor.layout.file_shape;
@@ -116,8 +118,8 @@ bool has(const engine::Engine& engine, const nn::Tensor& tensor) {
   return engine.plan().layout->find(name) != nullptr;
 }
 
-/// Throws a UserError if the file has tensors of modules without an adapter in the recipe; they would be
-/// ignored.
+/// Throws a UserError if the adapter file has tensors of modules that have no adapter in the recipe and would
+/// be ignored.
 void check_no_extra_tensors(const std::vector<std::pair<const nn::Tensor*, std::string>>& saved,
                             const io::WeightFiles& files, const fs::path& path) {
   for (const io::TensorView& view : files.tensors()) {
@@ -131,7 +133,7 @@ constexpr std::string_view kHead = "lm_head.weight";
 constexpr auto kTables = std::to_array<std::string_view>({"embed_tokens.weight", "wte.weight"});
 
 bool is_without_effect(std::string_view name) {
-  // The last two are the causal masks of GPT-2.
+  // Buffers of older transformers versions; attn.bias and attn.masked_bias are the causal masks of GPT-2.
   return name.ends_with("rotary_emb.inv_freq") || name.ends_with(".num_batches_tracked") ||
          name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
 }
@@ -147,7 +149,7 @@ bool same_values(const io::TensorView& a, const io::TensorView& b) {
   return true;
 }
 
-/// Throws a UserError if the head of a tied model differs from its embedding table: versions of transformers
+/// Throws a UserError if lm_head of a tied model differs from the embedding table: versions of transformers
 /// disagree on which of the two to use.
 void check_tied_head(const io::WeightFiles& files, const io::TensorView& head, const fs::path& path) {
   const auto table = std::ranges::find_if(files.tensors(), [](const io::TensorView& view) {

@@ -12,7 +12,7 @@ namespace {
 
 using io::TensorView;
 
-/// Owns a list of f32 tensors.
+/// A list of f32 tensors to write, with the memory of their values.
 struct Made {
   std::vector<std::vector<float>> memory;
   std::vector<TensorView> tensors;
@@ -26,8 +26,9 @@ struct Made {
   }
 };
 
-/// Combines the matrices of modules that are fused in kohya's keys: stacks lora_A in `down`, and puts lora_B
-/// on the block diagonal of `up`. A module without an adapter gets zeros of the max rank of the others.
+/// Combines the LoRA matrices of the modules that are one fused module in kohya's format: stacks lora_A of
+/// all parts in `down`, and puts their lora_B on the block diagonal of `up`. A part without an adapter gets
+/// zeros, with the max rank of the other parts.
 class Fused {
  public:
   Fused(const DenoiserAdapter& adapter, const FluxModule& module) : adapter_(adapter), module_(module) {
@@ -71,8 +72,8 @@ class Fused {
     const auto found = adapter_.modules().find(part);
     return found == adapter_.modules().end() ? max_rank_ : found->second.rank;
   }
-  /// Returns the rows of lora_B. Without an adapter, the input width for query, key and value, and four times
-  /// that for the MLP of FLUX.1.
+  /// Returns the number of rows of a part's lora_B. For a part without an adapter: the input width if it is
+  /// query, key or value, and four times that for the MLP of FLUX.1.
   int64_t rows_of(const std::string& part) const {
     if (adapter_.modules().contains(part)) return adapter_.matrix(part, 'B').shape[0];
     return part.ends_with("proj_mlp") ? 4 * columns_ : columns_;
@@ -136,7 +137,8 @@ void write_kohya_lora(const DenoiserAdapter& adapter, const fs::path& file) {
            name.find("stream_modulation") != std::string::npos;
   };
   const bool flux2 = std::ranges::any_of(names, is_of_second);
-  // Also counts "single_transformer_blocks", so this is the max of both block counts.
+  // Max of the numbers of double- and single-stream blocks, because this also counts
+  // "single_transformer_blocks".
   const int64_t blocks = num_blocks(names, "transformer_blocks");
   const std::vector<FluxModule> modules =
       flux_modules({.flux2 = flux2, .num_double = blocks, .num_single = blocks});
