@@ -14,7 +14,8 @@ struct Axis {
   double low = 0, high = 1, step = 0.25;
 };
 
-/// Returns an axis with round limits and a tick distance of 1, 2 or 5 times a power of ten.
+/// Returns an axis that covers [low, high], with round limits and a tick distance of 1, 2 or 5 times a power
+/// of ten.
 Axis make_axis(double low, double high) {
   if (!(high > low)) {
     if (low > 0) low = 0;
@@ -51,7 +52,8 @@ std::vector<double> ticks(const Axis& axis) {
   return at;
 }
 
-/// Maps steps and values to pixels. On a log scale `y` is an axis of base-10 logarithms.
+/// Maps a step to x and a value to y, in pixels of the SVG. On a log scale, Frame::y is an axis of base-10
+/// logarithms.
 struct Frame {
   Axis x, y;
   Scale scale = Scale::linear;
@@ -69,8 +71,9 @@ bool can_draw(double value, Scale scale) {
   return std::isfinite(value) && (scale == Scale::linear || value > 0);
 }
 
-/// Returns the upper end of a range without spikes: min + 1.5 * (98th percentile - min) if the max is more
-/// than 4 times as far from the min as the 98th percentile, otherwise the max.
+/// Returns the upper end of the value axis, without a few spikes: min + 1.5 * (98th percentile - min) if the
+/// max is more than 4 times as far from the min as the 98th percentile, otherwise the max. `sorted`: all
+/// values, ascending.
 double robust_max(const std::vector<double>& sorted) {
   const double low = sorted.front(), high = sorted.back();
   const double bulk = sorted[(sorted.size() - 1) * 98 / 100];
@@ -114,7 +117,8 @@ std::string grid(const Frame& frame, std::string_view along) {
                            (kLeft + kWidth) / 2, kHeight - 6, escape_html(along));
 }
 
-/// Label at the upper edge with the highest value of a series above the range; empty if there is none.
+/// Returns SVG text at the upper edge with the highest value of a series, if that is above the axis;
+/// otherwise an empty string.
 std::string peak(const Frame& frame, const Series& one) {
   const auto finite = [](const CurvePoint& point) {
     return std::isfinite(point.value) ? point.value : -INFINITY;

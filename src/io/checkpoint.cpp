@@ -42,15 +42,15 @@ std::vector<fs::path> step_folders(const fs::path& folder) {
   return paths;
 }
 
-/// Deletes the manifest first, so that a partly deleted folder does not look complete. If the path is a link,
-/// deletes only the link.
+/// Deletes a checkpoint folder, its manifest first, so that a partly deleted folder does not look complete.
+/// If the path is a link, deletes only the link.
 void delete_folder(const fs::path& path) {
   std::error_code ignored;
   if (!fs::is_symlink(fs::symlink_status(path, ignored))) fs::remove(path / kManifest, ignored);
   fs::remove_all(path, ignored);
 }
 
-/// Deletes the temporary folders of an interrupted write.
+/// Deletes temporary folders that an interrupted write left.
 void delete_temporary(const fs::path& folder) {
   std::error_code ignored;
   for (const fs::path& path : list_folder(folder)) {
@@ -58,8 +58,9 @@ void delete_temporary(const fs::path& folder) {
   }
 }
 
-/// Moves a finished folder to its final path. An existing folder is exchanged atomically (RENAME_EXCHANGE),
-/// so one of both exists at every moment, and deleted after the exchange is on disk.
+/// Moves a finished folder to its final path. If a folder exists there, the two are exchanged atomically
+/// (RENAME_EXCHANGE), so that the path has one of them at every moment; the old one is deleted after the
+/// exchange is on disk.
 void move_to_final_path(const fs::path& temporary, const fs::path& final_path) {
   const bool swapped =
       renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) == 0;
@@ -78,13 +79,13 @@ void write_part(const fs::path& folder, const char* name, std::span<const std::b
   writer.sync_and_close();
 }
 
-/// Formats the manifest entry of a part.
+/// Returns the manifest entry of a part (memory or state): its size and hash.
 std::string describe(const char* name, std::span<const std::byte> bytes) {
   return fmt::format("  \"{}\": {{\n   \"bytes\": {},\n   \"xxh3\": \"{}\"\n  }}", name, bytes.size(),
                      hex64(hash64(bytes)));
 }
 
-/// Returns why the bytes of a part do not match the manifest; nothing if they do.
+/// Returns a reason if the bytes of a part do not match its manifest entry; nothing if they do.
 std::optional<std::string> check_part(const Json& manifest, const char* name,
                                       std::span<const std::byte> bytes) {
   const Json& part = manifest.at("files").at(name);
@@ -192,7 +193,7 @@ void CheckpointWriter::write(int64_t step) {
   std::error_code ignored;
   fs::remove_all(temporary, ignored);
   try {
-    // Does not create parent folders: a run folder that was moved away must not reappear.
+    // Does not create parent folders, so that a run folder that was moved away does not appear again.
     fs::create_directory(temporary);
     write_part(temporary, kMemory, pending_.memory);
     write_part(temporary, kState, std::as_bytes(std::span(pending_.state)));
@@ -216,7 +217,8 @@ void CheckpointWriter::delete_others(int64_t step) const {
   int num_left = 0;
   for (const fs::path& path : step_folders(folder_)) {
     if (*step_of(path) > step) {
-      // Skipped when the run resumed. A complete one belongs to another run.
+      // A damaged checkpoint of a later step was skipped when the run resumed, so it is deleted. A complete
+      // one belongs to another run.
       if (check_checkpoint(path)) delete_folder(path);
       continue;
     }
@@ -228,7 +230,7 @@ void CheckpointWriter::delete_others(int64_t step) const {
   }
 }
 
-// Formats text directly: a JSON tree would abort the program if memory is exhausted.
+// Formats the text directly, because building a JSON tree would abort the program if memory is exhausted.
 std::string make_manifest(int64_t step, std::span<const std::byte> memory, std::string_view state) {
   return fmt::format("{{\n \"files\": {{\n{},\n{}\n }},\n \"step\": {}\n}}", describe(kMemory, memory),
                      describe(kState, std::as_bytes(std::span(state))), step);
@@ -252,7 +254,7 @@ std::optional<std::string> check_checkpoint(const fs::path& path) {
   } catch (const Json::exception&) {
     return kDamaged;
   } catch (const UserError&) {
-    // Another process may be deleting the checkpoint, its manifest first.
+    // If reading failed because another process is deleting the checkpoint, its manifest is gone already.
     if (!path_exists(path / kManifest)) return kNoManifest;
     throw;
   }

@@ -19,15 +19,15 @@ namespace {
 
 constexpr int kNumSlots = 2;
 constexpr int64_t kPage = 4096;
-/// Space for the JSON state of a run.
+/// Bytes reserved in a slot for the JSON state of a run.
 constexpr int64_t kStateBytes = int64_t{1} << 16;
 
 int64_t round_up(int64_t count) { return (count + kPage - 1) / kPage * kPage; }
 
 }  // namespace
 
-/// Header of a slot, before its state and memory. It is cleared before a save and written last; zeros mean
-/// that the slot is empty.
+/// Header of a slot; the slot's state and memory follow. It is cleared before a save and written last, so
+/// that an interrupted save leaves an empty slot (zeros).
 struct CheckpointMemory::Head {
   static constexpr size_t kManifestBytes = 1024;
   uint64_t run = 0;
@@ -37,7 +37,7 @@ struct CheckpointMemory::Head {
   int64_t manifest_bytes = 0;
   std::array<char, kManifestBytes> manifest{};
 
-  /// True if this slot has a snapshot and the other is empty or older.
+  /// True if this slot has a snapshot, and the other slot is empty or has an older one.
   bool is_newer_than(const Head& other) const {
     return manifest_bytes > 0 && (other.manifest_bytes == 0 || step > other.step);
   }
@@ -81,8 +81,7 @@ CheckpointMemory::Head CheckpointMemory::head(int slot) const {
   return count == ssize_t{sizeof head} ? head : Head{};
 }
 
-/// Writes by pwrite, not through a mapping: if memory is exhausted, a mapping would kill the process
-/// (SIGBUS).
+/// Writes to the memfd with pwrite(). A mapping would kill the process (SIGBUS) if memory is exhausted.
 bool CheckpointMemory::write(int64_t offset, const void* data, size_t num_bytes) const {
   const auto* from = static_cast<const char*>(data);
   while (num_bytes > 0) {
@@ -103,7 +102,7 @@ void CheckpointMemory::clear(int slot) const {
 
 bool CheckpointMemory::save(std::string_view run, int64_t step, std::span<const std::byte> memory,
                             std::string_view state) const {
-  // Later steps were rolled back and must not be restored.
+  // A save at an earlier step means that the run was rolled back, so snapshots of later steps are invalid.
   discard_later(step);
   const int slot = head(1).is_newer_than(head(0)) ? 0 : 1;
   const int64_t at = slot * slot_bytes();

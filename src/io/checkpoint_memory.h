@@ -11,7 +11,8 @@
 
 namespace hearth::io {
 
-/// A checkpoint that an earlier process left in shared memory. `memory` is a view of the mapped `file`.
+/// A checkpoint that an earlier process saved in shared memory. `memory` is a view of `file`, which maps the
+/// memfd.
 struct MemoryCheckpoint {
   int64_t step = 0;
   std::span<const std::byte> memory;
@@ -19,10 +20,10 @@ struct MemoryCheckpoint {
   MappedFile file;
 };
 
-/// Two checkpoints (snapshots) in shared memory that outlives the process that writes them: a memfd,
-/// inherited by forked processes and freed with the last of them. Saves alternate between two slots, so one
-/// slot is always complete even if the writer dies. Each slot has the manifest that it would have on disk
-/// (make_manifest).
+/// Two checkpoints (snapshots) in shared memory that outlives the process that writes them: a memfd, which
+/// forked processes inherit and which is freed when the last of them ends. Saves alternate between two slots,
+/// so one slot is always complete even if the writer dies. Each slot also has the manifest of the checkpoint
+/// (make_manifest()), to verify it.
 class CheckpointMemory {
  public:
   /// Creates the memfd without allocating memory.
@@ -31,19 +32,20 @@ class CheckpointMemory {
   CheckpointMemory(const CheckpointMemory&) = delete;
   CheckpointMemory& operator=(const CheckpointMemory&) = delete;
 
-  /// Sizes both slots for checkpoints of `memory_bytes` each, if the additional memory is at most half of
-  /// `free_bytes`. Keeps the contents if the size is unchanged. Returns false if there is not enough memory
-  /// or memfd is not available.
+  /// Sets the size of both slots for checkpoints of `memory_bytes` each, if the additional memory is at most
+  /// half of `free_bytes`. Keeps the contents if the size is unchanged. Returns false if there is not enough
+  /// memory or memfd is not available.
   bool make_room(int64_t memory_bytes, int64_t free_bytes) const;
-  /// Returns the allocated bytes.
+  /// Returns the number of bytes of memory that the slots occupy.
   int64_t num_bytes() const;
-  /// Saves a snapshot over the older slot. `run`: key that find_newest() must pass. Clears slots of later
-  /// steps, since the run has rolled back. Returns false if the system refuses the memory; only the older
-  /// slot is lost then. Allows one writer at a time, and none while another process reads.
+  /// Saves a snapshot in the slot of the older one. `run`: name of the run, which find_newest() must pass
+  /// too. Clears slots with later steps, since the run was rolled back. Returns false if the system refuses
+  /// the memory; only the older snapshot is lost then. Allows one writer at a time, and none while another
+  /// process reads.
   bool save(std::string_view run, int64_t step, std::span<const std::byte> memory,
             std::string_view state) const;
-  /// Returns the newest complete snapshot of `run`, or nothing. If `refused` is not null, appends why others
-  /// were skipped.
+  /// Returns the newest complete snapshot of `run`, or nothing. If `refused` is not null, appends the reason
+  /// why each other one was skipped.
   std::optional<MemoryCheckpoint> find_newest(std::string_view run, std::vector<std::string>* refused) const;
 
  private:

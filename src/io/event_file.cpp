@@ -12,7 +12,7 @@
 namespace hearth::io {
 namespace {
 
-/// A tag of 256 bytes and everything around it.
+/// Reserved bytes for one event: a tag of 256 bytes plus all other fields.
 constexpr size_t kEventBytes = 512;
 
 constexpr std::array<uint32_t, 256> make_crc_table() {
@@ -33,7 +33,7 @@ void append(std::string& out, T value) {
   out.append(bytes, sizeof(T));
 }
 
-/// Starts an event with its time.
+/// Appends the start of an event, its time, to `out` and returns a writer for its other fields.
 ProtobufWriter event_at(std::string& out, double time) {
   ProtobufWriter event(out);
   event.real(1, time);

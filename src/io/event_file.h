@@ -9,7 +9,7 @@
 
 namespace hearth::io {
 
-/// Returns the CRC-32C (Castagnoli) with TensorBoard's mask.
+/// Returns the CRC-32C (Castagnoli), rotated and offset ("masked") as TensorBoard's event files require.
 uint32_t masked_crc32c(std::string_view bytes);
 
 /// Appends a record of an event file: length, CRC of the length, event, CRC of the event.
@@ -19,7 +19,7 @@ void append_scalar_event(std::string& out, double wall_time, int64_t step, std::
 /// Appends an event with one image. `size` in pixels; `png` has the bytes of a PNG file.
 void append_image_event(std::string& out, double wall_time, int64_t step, std::string_view tag, Extent size,
                         std::string_view png);
-/// Appends the event with the file version, which is the first of a file.
+/// Appends the event with the file version, which must be the first event of a file.
 void append_version_event(std::string& out, double wall_time);
 /// Appends a session-start event: readers then discard the events of earlier files from `step` on.
 void append_session_event(std::string& out, double wall_time, int64_t step);

@@ -25,7 +25,8 @@ constexpr uint32_t type_number() {
   if constexpr (std::is_same_v<T, std::string>) return 8;
 }
 
-/// Builds everything before the tensor data in memory: version, metadata, tensor descriptions.
+/// Builder of the part of a GGUF file before the tensor data: version, metadata, and descriptions of the
+/// tensors.
 class Header {
  public:
   template <typename T>
@@ -98,7 +99,8 @@ void quantize_block(const float* values, std::byte* out) {
   float largest = 0;
   for (int64_t i = 0; i < kQ8Block; ++i) largest = std::max(largest, std::abs(values[i]));
   const float scale = largest / 127;
-  // For a scale near zero, the inverse overflows to infinity; the f16 scale is 0 then.
+  // If the scale is so small that its inverse overflows to infinity, all quantized values are 0. The scale
+  // stored as f16 is 0 then too.
   float inverse = scale == 0 ? 0 : 1 / scale;
   if (!std::isfinite(inverse)) inverse = 0;
   const f16 stored = to_f16(scale);

@@ -13,7 +13,8 @@
 
 namespace hearth::io {
 
-/// Element types with GGUF's numbers. q8_0: blocks of 32 elements with one f16 scale and 32 signed bytes.
+/// Element types, with their numbers in GGUF. q8_0: blocks of 32 elements with one f16 scale and 32 signed
+/// bytes.
 enum class GgufType : uint32_t { f32 = 0, f16 = 1, q8_0 = 8, bf16 = 30 };
 
 /// Elements per block of q8_0.
@@ -31,7 +32,8 @@ using GgufValue = std::variant<bool, uint32_t, float, std::string, std::vector<i
                                std::vector<std::string>>;
 using GgufMetadata = std::vector<std::pair<std::string, GgufValue>>;
 
-/// A tensor to write. `shape` has the rows first; the file has the axes in reverse order, as GGUF requires.
+/// Description of a tensor to write. `shape` begins with the rows; the file has the axes in reverse order, as
+/// GGUF requires.
 struct GgufTensor {
   std::string name;
   GgufType type = GgufType::f32;
@@ -40,8 +42,8 @@ struct GgufTensor {
   int64_t num_bytes() const;
 };
 
-/// Writes a file in GGUF version 3 (ggml's docs/gguf.md), with data aligned to 32 bytes, flushed to disk.
-/// bytes_of(i) returns the bytes of tensors[i]; they need to be valid only until the next call.
+/// Writes a GGUF file, version 3 (ggml's docs/gguf.md), with tensor data aligned to 32 bytes, and flushes it
+/// to disk. bytes_of(i) returns the bytes of tensors[i], which must stay valid until the next call.
 void write_gguf(const fs::path& path, const GgufMetadata& metadata, const std::vector<GgufTensor>& tensors,
                 FunctionRef<std::span<const std::byte>(size_t)> bytes_of);
 

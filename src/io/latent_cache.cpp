@@ -17,7 +17,7 @@ constexpr const char* kText = "text";
 constexpr const char* kPooled = "pooled";
 constexpr const char* kHash = "hash";
 
-/// An array of a cache file; read() writes its values to `out`.
+/// Name and shape of an array in a cache file; `out`: memory that its values are read into.
 struct CodedArray {
   const char* name;
   Shape shape;
@@ -50,8 +50,8 @@ uint64_t hash_of(const std::vector<TensorView>& tensors) {
   return hasher.digest();
 }
 
-/// Returns a view of values as f32, or as bf16 if `may_halve` and the lower 16 bits of all are zero. The bf16
-/// values are stored in `halves`.
+/// Returns a view of the values for writing: as bf16, converted into `halves`, if `may_halve` and this loses
+/// nothing (the lower 16 bits of every value are zero); otherwise as f32.
 TensorView tensor_of(const char* name, const Shape& shape, std::span<const float> values, bool may_halve,
                      std::vector<bf16>& halves) {
   HEARTH_CHECK(std::ssize(values) == shape.num_elements());
@@ -70,7 +70,7 @@ void write(const fs::path& path, std::vector<TensorView> tensors) {
   });
 }
 
-/// True if the file's header has exactly these arrays.
+/// True if the file has exactly these arrays with these shapes, by its header.
 bool fits(const SafetensorsFile& file, std::span<const CodedArray> arrays) {
   return file.tensors().size() == arrays.size() && std::ranges::all_of(arrays, [&](const CodedArray& array) {
            const TensorView* tensor = file.find(array.name);
@@ -101,8 +101,8 @@ void copy(const TensorView& tensor, std::span<float> out) {
   }
 }
 
-/// Fails because a file is missing. `stem`: common start of the names of files for the same content, whatever
-/// the weights.
+/// Throws a UserError for a missing cache file. `stem`: start of the names of files with the same content,
+/// used to mention one that was computed with other weights.
 [[noreturn]] void refuse_missing(const fs::path& path, const std::string& stem) {
   for (const fs::path& other : list_folder(path.parent_path())) {
     if (!other.filename().string().starts_with(stem)) continue;

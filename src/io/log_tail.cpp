@@ -18,8 +18,8 @@ using Json = nlohmann::json;
 constexpr int64_t kTailBytes = 64 << 10;
 constexpr size_t kMaxLosses = 400;
 
-/// Returns the complete lines at the end of a log, without a line that is cut at the start or still being
-/// written.
+/// Returns the complete lines in the last 64 KiB of a log, without a line that is cut off at the start or is
+/// still being written.
 std::string last_lines(const fs::path& log) {
   std::ifstream file(log, std::ios::binary | std::ios::ate);
   if (!file) return "";

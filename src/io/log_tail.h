@@ -11,9 +11,9 @@ namespace hearth::io {
 struct LogTail {
   int64_t step = 0, total_steps = 0;
   double elapsed_seconds = 0;
-  double seconds_per_step = 0;  ///< mean over the steps in the tail; 0: unknown
+  double seconds_per_step = 0;  ///< mean over the steps in the read part of the log; 0: unknown
   double age_seconds = 0;       ///< seconds since the last line was written
-  std::vector<double> losses;   ///< the last ones, oldest first
+  std::vector<double> losses;   ///< training losses in the read part of the log, oldest first
   std::string evaluation;       ///< last evaluation: "eval_loss 0.41  eval_accuracy 0.88"; empty: none
   std::string event;            ///< last event; empty: none
 };
@@ -21,7 +21,8 @@ struct LogTail {
 /// Returns the seconds since a log was last written to; 0 if there is none.
 double log_age_seconds(const fs::path& log);
 
-/// Reads at most the last 64 KiB of a log. Returns zeros if the file is missing or has no complete line.
+/// Reads the last 64 KiB of a log (or less). Returns a LogTail of zeros if the file is missing or has no
+/// complete line.
 LogTail read_log_tail(const fs::path& log);
 
 }  // namespace hearth::io

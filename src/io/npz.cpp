@@ -23,8 +23,8 @@ Number little(std::span<const std::byte> bytes, size_t at) {
   return value;
 }
 
-/// Parses the header of an array, a Python dictionary literal: {'descr': '<f4', 'fortran_order': False,
-/// 'shape': (16, 64), }.
+/// Parser of the header of a .npy array, a Python dictionary literal: {'descr': '<f4', 'fortran_order':
+/// False, 'shape': (16, 64), }.
 class HeadReader {
  public:
   HeadReader(std::string_view text, std::string_view where) : text_(text), where_(where) {}

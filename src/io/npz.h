@@ -19,12 +19,13 @@ struct NpyHead {
   int64_t num_bytes() const { return shape.num_elements() * dtype_bytes(dtype); }
 };
 
-/// A memory-mapped .npz file as written by numpy.savez and savez_compressed: a zip archive of .npy files (NEP
-/// 1, versions 1 to 3), stored or deflated. No pickle is executed: arrays of Python objects are rejected, and
-/// so are arrays in column-major order.
+/// A memory-mapped .npz file, as written by numpy.savez and savez_compressed: a zip archive of .npy files
+/// (NEP 1, format versions 1 to 3), uncompressed or deflated. No pickle is executed: arrays of Python objects
+/// are rejected. Arrays in column-major order are rejected too.
 class NpzFile {
  public:
-  /// Reads the directory only. Throws a UserError naming the path if it is damaged or not a zip archive.
+  /// Opens a file and reads only the directory of the zip archive. Throws a UserError naming the path if the
+  /// file is damaged or not a zip archive.
   explicit NpzFile(const fs::path& path);
 
   /// Returns the names of the arrays in the order of the directory.

@@ -9,7 +9,8 @@
 namespace hearth::io {
 namespace {
 
-// Of onnx.proto: the version of the format that opset 17 came with, and numbers of types.
+// Constants of onnx.proto: the format version that was current at opset 17, and numbers of element and
+// attribute types.
 constexpr int64_t kFormat = 8, kOpset = 17;
 constexpr int64_t kMaxBytes = (int64_t{1} << 31) - 1;
 enum ElementType : int64_t { kFloat = 1, kInt64 = 7 };
@@ -53,7 +54,7 @@ void write_value_info(ProtobufWriter& out, const OnnxValue& value) {
   });
 }
 
-/// Returns the field of a tensor in its graph, up to the tensor's bytes.
+/// Returns the encoded tensor field of a graph up to the tensor's data, which is written separately.
 std::string tensor_head(const OnnxTensor& tensor) {
   HEARTH_CHECK(tensor.dtype == DType::f32 || tensor.dtype == DType::i64);
   std::string fields, head;
@@ -65,7 +66,7 @@ std::string tensor_head(const OnnxTensor& tensor) {
   return head + fields;
 }
 
-/// Returns the graph without its tensors.
+/// Returns the encoded graph without its tensors, which follow it in the file.
 std::string graph_head(const OnnxModel& model) {
   std::string graph;
   ProtobufWriter out(graph);
@@ -76,7 +77,8 @@ std::string graph_head(const OnnxModel& model) {
   return graph;
 }
 
-/// Returns the model up to its graph of `graph_bytes`, the last field.
+/// Returns the encoded model up to its last field, the graph, which has `graph_bytes` bytes and is written
+/// separately.
 std::string model_head(const OnnxModel& model, int64_t graph_bytes) {
   std::string head;
   ProtobufWriter out(head);

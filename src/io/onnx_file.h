@@ -13,7 +13,7 @@
 
 namespace hearth::io {
 
-/// Value of a node's attribute.
+/// Value of an attribute of a node.
 using OnnxAttr = std::variant<int64_t, float, std::string, std::vector<int64_t>>;
 
 /// A node of the graph. Inputs and outputs are names of values; an empty input name is an omitted input.
@@ -46,8 +46,8 @@ struct OnnxModel {
   std::map<std::string, std::string> metadata;
 };
 
-/// Writes a model to a file and flushes it to disk. bytes_of(i) returns the bytes of tensors[i] and is called
-/// in order. Throws a UserError above 2 GiB, the limit of protobuf.
+/// Writes a model to a file and flushes it to disk. bytes_of(i) returns the bytes of tensors[i]; it is called
+/// once for each i, in ascending order. Throws a UserError above 2 GiB, the limit of protobuf.
 void write_onnx(const fs::path& path, const OnnxModel& model,
                 FunctionRef<std::vector<std::byte>(size_t)> bytes_of);
 

@@ -12,10 +12,10 @@ namespace hearth::io {
 namespace {
 
 constexpr size_t kMaxObjectShown = 80;
-/// Max. number of values in a pickle. A tensor takes about 12.
+/// Max number of values in a pickle. A tensor of a state dict takes about 12 values.
 constexpr size_t kMaxValues = size_t{4} << 20;
 
-/// Opcodes of Python's pickletools.
+/// Opcodes of pickles, with the values and meanings in Python's pickletools.
 enum class Op : uint8_t {
   mark = '(',
   stop = '.',
@@ -148,7 +148,7 @@ class PickleReader {
     stack_.resize(stack_.size() - count);
     return items;
   }
-  /// Pops the values since the last mark, and the mark.
+  /// Pops the last mark and the values above it; returns the values.
   std::vector<Id> pop_to_mark() {
     if (marks_.empty()) fail("a mark is missing");
     std::vector<Id> items = pop_last(stack_.size() - marks_.back());
@@ -317,7 +317,7 @@ class PickleReader {
       case Op::new_object:
         push_call(pop_last(2));
         return true;
-      // Attributes of an object are ignored, because none is part of a tensor.
+      // BUILD sets the attributes of an object. They are ignored, because no tensor is stored in them.
       case Op::build:
         pop();
         top();
@@ -356,7 +356,7 @@ class PickleReader {
   std::string_view where_;
   std::vector<Pickle::Value>& values_;
   std::vector<Id> stack_;
-  std::vector<size_t> marks_;  ///< sizes of the stack
+  std::vector<size_t> marks_;  ///< size of the stack at each MARK opcode
   std::unordered_map<uint32_t, Id> memo_;
   size_t at_ = 0, op_at_ = 0;
 };

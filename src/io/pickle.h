@@ -7,25 +7,25 @@
 
 namespace hearth::io {
 
-/// A pickle parsed into a graph of values without executing anything. Names of functions and classes
-/// ("module.name") and their arguments are stored unevaluated; the user of the graph interprets them.
+/// A pickle, parsed into a graph of values without executing anything. Functions and classes ("module.name")
+/// and the arguments of calls are stored as values; the user of the graph interprets them.
 class Pickle {
  public:
   enum class Kind : uint8_t {
     none,
     boolean,  ///< integer is 0 or 1
     integer,
-    real,        ///< the number is not stored
+    real,        ///< floating-point number; its value is not stored
     text,        ///< strings and bytes
-    list,        ///< items; tuples too
-    dict,        ///< items: key, value, key, value, ...; an OrderedDict too
-    name,        ///< text: one of the allowed names
-    call,        ///< items: a name's value, and the list of its arguments
-    persistent,  ///< items: one value, the id of an object that is stored elsewhere
+    list,        ///< list or tuple: items
+    dict,        ///< dict or OrderedDict: items are key, value, key, value, ...
+    name,        ///< function or class: text is one of the allowed names
+    call,        ///< call of a function or class: items are the value of its name, and the list of arguments
+    persistent,  ///< reference to an object outside of the pickle: items has one value, its id
   };
   using Id = uint32_t;
-  /// A value of the pickle; which members are used depends on its kind. `text` points into the pickle's
-  /// bytes.
+  /// A value of the pickle. The comments on Kind list the members that each kind uses. `text` points into the
+  /// bytes of the pickle.
   struct Value {
     Kind kind = Kind::none;
     int64_t integer = 0;
@@ -33,10 +33,10 @@ class Pickle {
     std::vector<Id> items = {};
   };
 
-  /// Parses protocols 2 to 5, as written by torch.save. Values may share items and contain themselves. Memory
-  /// and time are proportional to the size of `bytes`, which the texts point into. `allowed` must outlive
-  /// this object. Throws a UserError starting with `where` for a name that is not in `allowed`, an
-  /// unsupported opcode, or damage.
+  /// Parses pickle protocols 2 to 5, as written by torch.save. Values may share items and contain themselves.
+  /// Memory and time are proportional to the size of `bytes`, which must outlive this object, as `allowed`
+  /// must. `allowed`: names of functions and classes that may occur. Throws a UserError starting with `where`
+  /// for another name, an unsupported opcode, or damage.
   Pickle(std::span<const std::byte> bytes, std::span<const std::string_view> allowed, std::string_view where);
 
   const Value& root() const { return values_[root_]; }

@@ -41,7 +41,8 @@ std::string summary_gpus(const ReportData& data) {
   return html + "</div>";
 }
 
-/// Draws the loss on a linear and a log scale, with a switch in CSS only.
+/// Returns the loss chart, on a linear and on a log scale if all losses are positive; a check box in plain
+/// CSS selects one.
 std::string loss_chart(const ReportData& data) {
   const std::vector<Series> series = {{"validation", "#dd6b20", data.eval_loss},
                                       {"training", "#3182ce", data.loss}};

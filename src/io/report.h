@@ -8,7 +8,8 @@
 
 namespace hearth::io {
 
-/// An image with its label and the model's prediction. `probability` is in [0, 1].
+/// An image in PNG format with its true and its predicted class. `probability`: of the predicted class, in
+/// [0, 1].
 struct SamplePrediction {
   std::string png;  ///< bytes of a PNG file
   std::string truth;
@@ -16,7 +17,7 @@ struct SamplePrediction {
   double probability = 0;
 };
 
-/// Images in a row, such as an input image, its label and its prediction.
+/// A row of images with a caption, such as an input image, its label and its prediction.
 struct ImageStrip {
   std::vector<std::string> images;  ///< bytes of PNG or JPEG files
   std::string caption;
@@ -29,7 +30,7 @@ struct ReportTable {
   std::vector<std::vector<std::string>> rows;
 };
 
-/// A line chart: series of (name, CSS color, points) over steps.
+/// A line of a chart: values over steps, with a name and a CSS color.
 struct Series {
   std::string name;
   std::string color;
@@ -49,12 +50,12 @@ struct LegendEntry {
 /// Contents of report.html.
 struct ReportData {
   std::string title;
-  std::string subtitle;  ///< description of the data
+  std::string subtitle;  ///< description of the dataset
   std::string command;   ///< shell line that started the run; empty: not shown
   std::vector<std::pair<std::string, std::string>> summary;
   std::vector<CurvePoint> loss, eval_loss, learning_rate;  ///< learning_rate is omitted if it has no points
-  /// Metric by which runs are compared. Omitted if it has no points. `title`: title of the chart; `name`:
-  /// name of the curve.
+  /// Curve of the metric by which runs are compared; omitted if it has no points. `title`: title of the
+  /// chart; `name`: name of the curve.
   struct Score {
     std::string title, name;
     std::vector<CurvePoint> points;
@@ -66,7 +67,7 @@ struct ReportData {
   std::vector<ReportTable> tables;
   std::vector<Chart> gpu_charts;
   std::string strips_title;
-  std::vector<LegendEntry> legend;  ///< colors in the sample images
+  std::vector<LegendEntry> legend;  ///< meaning of the colors in `strips`
   std::vector<ImageStrip> strips;
   std::vector<std::string> charts;  ///< additional charts as SVG
   std::string arena_svg;
@@ -76,12 +77,12 @@ struct ReportData {
 std::string make_report(const ReportData& data);
 
 enum class Scale : uint8_t { linear, log };
-/// Returns a line chart as SVG; `along` labels the horizontal axis. On a linear scale, a few spikes far above
-/// the other points are drawn at the upper edge. A log scale omits values that are not above 0.
+/// Returns a line chart as SVG. `along`: label of the horizontal axis. On a linear scale, a few spikes far
+/// above the other points are cut off at the upper edge. A log scale omits values that are not above 0.
 std::string line_chart(const std::string& title, const std::vector<Series>& series,
                        std::string_view along = "step", Scale scale = Scale::linear);
 
-/// A bar of a bar chart: label, length and the text after the bar.
+/// A bar of a bar chart: its label (`name`), its length (`value`) and the text after it.
 struct Bar {
   std::string name;
   double value = 0;

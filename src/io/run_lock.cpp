@@ -25,10 +25,12 @@ std::string host_name() {
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "this host";
 }
 
-/// True if another process holds the lock. A file system without locks counts as not locked.
+/// Tries to lock the file; returns true if another process holds the lock. If the file system has no locks,
+/// returns false.
 bool is_taken(int descriptor) { return flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; }
 
-/// Writes the owner's name for messages. On a full disk the lock has no name.
+/// Writes the name of this process to the lock file, for the messages of other processes. Errors are ignored:
+/// on a full disk, the file stays empty.
 void write_owner(int descriptor) {
   const std::string text = fmt::format("process {} on {}\n", getpid(), host_name());
   if (ftruncate(descriptor, 0) != 0 || pwrite(descriptor, text.data(), text.size(), 0) < 0) return;
@@ -56,7 +58,8 @@ int open_lock(const fs::path& path) {
 }  // namespace
 
 RunLock::RunLock(const fs::path& folder, double timeout_seconds)
-    // If the file cannot be created, no other file of the run can be either; that error explains why.
+    // A lock file that cannot be created is no error here: the run then fails when it writes its first file,
+    // with a better message.
     : descriptor_(open_lock(folder / ".lock")) {
   if (descriptor_ < 0) return;
   const auto until = Clock::now() + std::chrono::duration<double>(timeout_seconds);

@@ -25,8 +25,8 @@ struct Line {
   int64_t step = 0;
 };
 
-/// Returns the valid lines of a log in order, skipping incomplete ones (after a crash). Empty if there is no
-/// log.
+/// Returns the valid lines of a log in order; skips lines that are incomplete because of a crash. Empty if
+/// there is no log.
 std::vector<Line> read_lines(const fs::path& path) {
   std::vector<Line> lines;
   if (!path_exists(path)) return lines;
@@ -50,7 +50,7 @@ void keep_lines_until(const fs::path& path, int64_t last_step) {
   write_file_atomically(path, kept);
 }
 
-/// A number as JSON, formatted without allocation; nan and infinity become null.
+/// JSON text of a number, formatted without memory allocation; nan and infinity become null.
 class Number {
  public:
   explicit Number(double value)

@@ -12,31 +12,33 @@
 
 namespace hearth::io {
 
-/// A value at a step.
+/// A point of a curve: a value at a training step.
 struct CurvePoint {
   int64_t step = 0;
   double value = 0;
 };
 
-/// Writer of trainer_log.jsonl: one JSON object per line, flushed per line. Numbers round-trip exactly.
+/// Writer of trainer_log.jsonl: one JSON object per line. Each line is flushed. Numbers are written with
+/// enough digits to be read back exactly.
 class RunLog {
  public:
-  /// Opens a log for appending. Removes lines after `last_step` (the run had continued past its checkpoint)
-  /// and incomplete lines. Throws a UserError if an existing log cannot be read.
+  /// Opens a log for appending. Removes incomplete lines, and lines after `last_step`, which the run wrote
+  /// after the checkpoint from which it resumes. Throws a UserError if an existing log cannot be read.
   RunLog(const fs::path& path, int64_t last_step);
   ~RunLog();
   RunLog(const RunLog&) = delete;
   RunLog& operator=(const RunLog&) = delete;
 
-  /// Writes the line of a training step. `rate`: learning rate. `gpus`: JSON of the key "gpu"; the key is
-  /// omitted if empty.
+  /// Writes the line of a training step. `total`: number of steps of the run; `rate`: learning rate; `gpus`:
+  /// JSON for the key "gpu", which is omitted if empty.
   void step(int64_t step, int64_t total, double loss, double rate, double grad_norm, double elapsed_seconds,
             std::string_view gpus = {});
   /// Writes "eval_loss" and one "eval_NAME" per metric.
   void evaluation(int64_t step, double loss, std::span<const std::pair<const char*, double>> metrics);
-  /// Writes "event", a sentence about what happened to the run.
+  /// Writes a line with the key "event": a sentence about something that happened to the run.
   void event(int64_t step, std::string_view text);
-  /// Flushes the log to disk (fsync); called before a checkpoint that follows its lines.
+  /// Flushes the log to disk (fsync). Called before each checkpoint, so that the log has all lines up to its
+  /// step.
   void sync();
 
  private:

@@ -65,7 +65,7 @@ std::vector<uint64_t> read_whole_numbers(JsonReader& reader) {
   return numbers;
 }
 
-/// Description of a tensor in the header.
+/// Description of a tensor in the JSON header; empty members were not found.
 struct Entry {
   std::optional<std::string> dtype;
   std::optional<std::vector<uint64_t>> shape, offsets;
@@ -123,7 +123,7 @@ TensorView make_view(std::string name, const Entry& entry, std::span<const std::
   return view;
 }
 
-/// Parses the tensors of a header, in its order.
+/// Parses the JSON header and returns its tensors in the header's order.
 std::vector<TensorView> read_header(std::string_view text, std::span<const std::byte> data,
                                     std::string_view where) {
   std::vector<TensorView> tensors;
@@ -153,7 +153,7 @@ std::vector<uint32_t> order_by_name(const std::vector<TensorView>& tensors) {
   return order;
 }
 
-/// Rejects duplicate names, as the format requires.
+/// Throws a UserError if two tensors have the same name.
 void check_names(const std::vector<TensorView>& tensors, std::string_view where) {
   const auto name_of = [&](uint32_t i) -> std::string_view { return tensors[i].name; };
   const std::vector<uint32_t> order = order_by_name(tensors);

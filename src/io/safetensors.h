@@ -16,13 +16,13 @@
 
 namespace hearth::io {
 
-/// A tensor in memory that it does not own.
+/// Name, dtype and shape of a tensor, and a view of its bytes in memory that it does not own.
 struct TensorView {
   std::string name;
   DType dtype = DType::f32;
   Shape shape;
   std::span<const std::byte> bytes;
-  /// Factor for the elements of an 8-bit tensor, if known.
+  /// Factor by which the elements of an fp8 tensor are multiplied; nullopt if the file has none.
   std::optional<float> scale = {};
 };
 
@@ -49,11 +49,12 @@ class SafetensorsFile {
   std::vector<uint32_t> by_name_;  ///< indices into tensors_, sorted by name
 };
 
-/// Writes tensors in the given order with `metadata` ("format" = "pt" is added) and flushes the file to disk.
+/// Writes tensors in the given order and flushes the file to disk. `metadata` becomes the header's
+/// __metadata__; "format" = "pt" is added to it.
 void write_safetensors(const fs::path& path, const std::vector<TensorView>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
-/// Writes tensors whose bytes are computed during writing: bytes_of(i) returns the bytes of tensors[i]; they
-/// need to be valid only until the next call.
+/// Writes tensors whose bytes are computed during writing: bytes_of(i) returns the bytes of tensors[i], which
+/// must stay valid until the next call.
 void write_safetensors(const fs::path& path, const std::vector<TensorView>& tensors,
                        FunctionRef<std::span<const std::byte>(size_t)> bytes_of,
                        const std::map<std::string, std::string>& metadata = {});

@@ -23,7 +23,7 @@ using Value = Pickle::Value;
 
 constexpr ZipWords kTorchWords{.file = "a file of torch.save", .members = "storages"};
 constexpr int64_t kMaxPickleBytes = 32 << 20;
-/// Max. nesting depth of dictionaries, and of parameters around tensors.
+/// Max nesting depth of dictionaries, and of Parameter objects around a tensor.
 constexpr int kMaxDepth = 4;
 constexpr size_t kMaxKeyBytes = 64;
 constexpr size_t kMaxTextShown = 60, kMaxKeysShown = 8;
@@ -47,14 +47,14 @@ constexpr auto kTorchTypes =
                               {"", "torch.float8_e5m2", DType::f8_e5m2}});
 
 constexpr std::string_view kUntyped = "torch.storage.UntypedStorage";
-/// Functions that rebuild a tensor from a storage, or wrap another tensor.
+/// Functions of torch by which a pickle rebuilds a tensor from its storage, or wraps another tensor.
 constexpr std::string_view kTensor3 = "torch._utils._rebuild_tensor_v3",
                            kTyped = "torch._tensor._rebuild_from_type_v2";
 constexpr auto kTensors = std::to_array<std::string_view>(
     {"torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2", kTensor3});
 constexpr auto kParameters = std::to_array<std::string_view>(
     {"torch._utils._rebuild_parameter", "torch._utils._rebuild_parameter_with_state"});
-/// Classes of other objects in checkpoints, which are skipped.
+/// Allowed classes and functions of other objects in checkpoints; these objects are skipped.
 constexpr auto kSkipped = std::to_array<std::string_view>({"collections.OrderedDict",
                                                            "collections.defaultdict",
                                                            "collections.Counter",
@@ -100,7 +100,7 @@ std::vector<std::string_view> allowed_names() {
   return names;
 }
 
-/// Reads the tensors of one archive.
+/// Reads the tensors of one file of torch.save.
 class TorchReader {
  public:
   TorchReader(std::span<const std::byte> bytes, std::string_view where)
@@ -128,8 +128,8 @@ class TorchReader {
     user_error("{}: the file {}", where_, fmt::format(format, std::forward<Args>(args)...));
   }
 
-  /// Checks that all keys are distinct texts of the pickle, so that the copied names are not longer than the
-  /// pickle in total.
+  /// Throws a UserError if two keys of the dictionary are equal. Names are copied once per key, so this also
+  /// limits the total size of the names to that of the pickle.
   void check_keys(const Value& dict) const {
     std::vector<Pickle::Id> ids;
     for (size_t i = 0; i < dict.items.size(); i += 2)
@@ -146,7 +146,7 @@ class TorchReader {
     refuse_twice(std::ranges::adjacent_find(ids, {}, text_of_id));
   }
 
-  /// Maps names without the archive's outermost folder to its members.
+  /// Reads the zip directory; returns its members by their names without the archive's outermost folder.
   std::map<std::string, ZipMember, std::less<>> open(std::span<const std::byte> bytes) {
     std::map<std::string, ZipMember, std::less<>> members;
     std::vector<std::pair<const std::byte*, size_t>> ranges;
@@ -275,8 +275,8 @@ class TorchReader {
     return numbers;
   }
 
-  /// Returns a storage's bytes and element type; the type is empty for an untyped storage (the tensor defines
-  /// it).
+  /// Returns the bytes of a storage and its element type; no type for an untyped storage, where the tensor
+  /// has it.
   std::pair<std::span<const std::byte>, std::optional<DType>> storage_of(const Value& value,
                                                                          std::string_view name) const {
     const Value& id = item(value, 0);
@@ -357,7 +357,7 @@ class TorchReader {
     return true;
   }
 
-  /// Copies a strided tensor without overlapping elements to row-major order.
+  /// Copies a tensor with any strides to row-major order. Throws a UserError if its elements overlap.
   std::span<const std::byte> copied(const TensorView& view, const std::vector<int64_t>& strides,
                                     std::span<const std::byte> from, size_t item_bytes) {
     const Shape& shape = view.shape;
@@ -397,10 +397,10 @@ class TorchReader {
     return copy;
   }
 
-  /// Removes the prefixes that DistributedDataParallel, torch.compile and AveragedModel put before all names.
+  /// Removes the prefixes that DistributedDataParallel, torch.compile and AveragedModel add to all names.
   void remove_prefixes() {
     std::vector<TensorView>& tensors = made_.tensors;
-    // The two prefixes may be nested in either order.
+    // The two prefixes may be nested in either order, so the first one is tried again at the end.
     for (const std::string_view prefix : {kWrapperPrefixes[0], kWrapperPrefixes[1], kWrapperPrefixes[0]}) {
       const auto has = [&](const TensorView& one) { return one.name.starts_with(prefix); };
       const auto is_counter = [](const TensorView& one) { return one.name == kNumAveraged; };

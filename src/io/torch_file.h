@@ -8,12 +8,12 @@
 
 namespace hearth::io {
 
-/// Tensors of a state dict. Views point into the file's bytes, or into `copies` for tensors that the file
-/// does not store in row-major order.
+/// Tensors of a state dict. Their views point into the file's bytes, or into `copies` for tensors that the
+/// file does not store in row-major order.
 struct TorchTensors {
   std::vector<TensorView> tensors;
   std::vector<std::vector<std::byte>>
-      copies;  ///< copies in row-major order; total size at most that of the file
+      copies;  ///< copies in row-major order; their total size is at most that of the file
 };
 
 /// Reads the state dict in a file of torch.save (a zip archive since PyTorch 1.6) without executing anything.
@@ -23,7 +23,7 @@ struct TorchTensors {
 /// tensors outside their storage.
 TorchTensors parse_torch_file(std::span<const std::byte> bytes, std::string_view where);
 
-/// A memory-mapped file of torch.save and its tensors.
+/// A memory-mapped file of torch.save, and its tensors.
 class TorchFile {
  public:
   explicit TorchFile(const fs::path& path);

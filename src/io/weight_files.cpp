@@ -120,7 +120,7 @@ void WeightFiles::release(const TensorView& tensor) const {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<uintptr_t>(tensor.bytes.data());
   const uintptr_t past = begin % page;
-  // Only a hint: if it is ignored, memory stays in use.
+  // The result is not checked: madvise() is a hint, and if it fails, the memory just stays in use.
   madvise(reinterpret_cast<void*>(begin - past), tensor.bytes.size() + past, MADV_DONTNEED);
 }
 

@@ -11,8 +11,8 @@
 
 namespace hearth::io {
 
-/// Names of weight files in a folder of transformers or diffusers, in order of preference. Each may be
-/// sharded, with an index NAME.index.json.
+/// Names of weight files in transformers and diffusers folders, in order of preference. Each may be sharded,
+/// with an index file NAME.index.json.
 inline constexpr const char* kWeightNames[] = {kModelWeights, "diffusion_pytorch_model.safetensors",
                                                "pytorch_model.bin", "diffusion_pytorch_model.bin"};
 
@@ -24,7 +24,7 @@ class WeightFiles {
   explicit WeightFiles(const fs::path& file_or_folder);
   /// Path passed to the constructor.
   const fs::path& path() const { return path_; }
-  /// Files in the order of their names; tensors_of(i) returns the tensors of file number i.
+  /// Weight files in the order of their names; tensors_of(i) returns the tensors of paths()[i].
   const std::vector<fs::path>& paths() const { return paths_; }
   const std::vector<TensorView>& tensors_of(size_t file) const {
     return shown_ ? tensors_ : tensors_in(files_[file]);
@@ -39,8 +39,8 @@ class WeightFiles {
   /// Releases the physical memory of a tensor's mapped pages; the next access reads them from disk again. A
   /// caller that releases each tensor after use keeps at most one tensor in memory.
   void release(const TensorView& tensor) const;
-  /// Replaces the tensors of the files by `tensors`, as if all were in the first file. Their bytes must be in
-  /// the mapped files or in `memory`.
+  /// Replaces the tensors that this object shows by `tensors`, as if all were in the first file; used to
+  /// rename and convert tensors. Their bytes must be in the mapped files or in `memory`.
   void show(std::vector<TensorView> tensors, std::vector<std::vector<std::byte>> memory);
   /// Returns the tensor with that name; null if there is none.
   const TensorView* find(std::string_view name) const;
@@ -60,8 +60,8 @@ class WeightFiles {
   std::vector<std::vector<std::byte>> memory_;
 };
 
-/// Returns a hash that distinguishes models without reading them completely: of names, dtypes and shapes of
-/// all tensors and of 16 pieces of each tensor's bytes.
+/// Returns a hash that distinguishes models without reading them completely: of the names, dtypes and shapes
+/// of all tensors, and of 16 pieces of each tensor's bytes.
 uint64_t fingerprint(const WeightFiles& files);
 
 }  // namespace hearth::io

@@ -11,7 +11,7 @@
 namespace hearth::io {
 namespace {
 
-// Max. compression ratio of DEFLATE (zlib's technical notes).
+// Max compression ratio of DEFLATE (zlib's technical notes).
 constexpr uint64_t kMaxDeflateRatio = 1032;
 constexpr size_t kEndBytes = 22, kEnd64Bytes = 56, kLocatorBytes = 20, kDirectoryBytes = 46, kLocalBytes = 30;
 constexpr uint32_t kEndMark = 0x06054b50, kEnd64Mark = 0x06064b50, kLocatorMark = 0x07064b50;
@@ -38,7 +38,7 @@ std::optional<size_t> find_end(std::span<const std::byte> bytes) {
   return std::nullopt;
 }
 
-/// Reads the directory of one archive.
+/// Reader of the central directory of a zip archive.
 class DirectoryReader {
  public:
   DirectoryReader(std::span<const std::byte> bytes, std::string_view where, const ZipWords& words)
@@ -115,7 +115,8 @@ class DirectoryReader {
     return member;
   }
 
-  /// Returns the entry's zip64 extra field; empty if there is none.
+  /// Returns the zip64 extra field (64-bit sizes and offset) from an entry's extra fields; empty if there is
+  /// none.
   static std::span<const std::byte> wide_numbers(std::span<const std::byte> extra) {
     constexpr size_t kHead = 4;
     while (extra.size() >= kHead) {

@@ -13,11 +13,13 @@ struct ZipMember {
   std::string name;
   bool is_deflated = false;
   uint32_t crc = 0;  ///< CRC-32 of the uncompressed bytes
-  int64_t size = 0;  ///< uncompressed bytes; packed.size() if stored
+  /// Size in bytes after decompression; equal to packed.size() if the member is stored uncompressed.
+  int64_t size = 0;
   std::span<const std::byte> packed;
 };
 
-/// Terms for error messages: the expected file type ("an .npz file of NumPy") and its members ("arrays").
+/// Words for error messages: `file`, the expected file type ("an .npz file of NumPy"), and `members`, the
+/// kind of its members ("arrays").
 struct ZipWords {
   std::string_view file, members;
 };
