@@ -10,8 +10,8 @@
 
 namespace hearth::text {
 
-/// A token that is searched for in the raw or normalized text before the text is split. The fields are those
-/// of AddedToken in Hugging Face's tokenizers.
+/// A token outside of the model's rules, such as <|im_end|>: it is searched for in the raw or normalized text
+/// before the text is split. Fields as in AddedToken of Hugging Face's tokenizers.
 struct AddedToken {
   std::string content;
   int32_t id = 0;
@@ -19,11 +19,12 @@ struct AddedToken {
   /// True if the token also consumes the white space on its left (lstrip) or right (rstrip).
   bool lstrip = false;
   bool rstrip = false;
-  /// True to search in the normalized text, false to search in the raw text.
+  /// True if the token is searched for in the normalized text; false: in the raw text.
   bool normalized = false;
-  /// With `normalized`: true if `content` is normalized already.
+  /// True if `content` needs no normalization before the search; used only if `normalized` is true.
   bool normal_form = false;
-  /// True if the token matches only where no \w of Rust's regular expressions is adjacent to it.
+  /// True if the token matches only where no word character is adjacent to it (\w of Rust's regular
+  /// expressions).
   bool single_word = false;
 };
 
@@ -35,15 +36,16 @@ class AddedTokens {
   AddedTokens() = default;
   AddedTokens(AddedTokens&&) = default;
   AddedTokens& operator=(AddedTokens&&) = default;
-  /// Indexes the tokens. The contents of `normalized` tokens are normalized by `normalizer` first.
+  /// Indexes the tokens for searching. The contents of tokens with `normalized` are normalized by
+  /// `normalizer` first.
   AddedTokens(std::vector<AddedToken> tokens, const Normalizer& normalizer);
 
-  /// Splits a raw text at the tokens with `normalized` == false. Calls part(text, null) for each nonempty
-  /// text between tokens and part(matched, token) for each token, in order.
+  /// Splits a raw text at the tokens whose `normalized` is false. Calls part(text, null) for each nonempty
+  /// text between tokens, and part(matched text, token) for each token, in order.
   void split_raw(std::string_view text, SpecialTokens special, Part part) const {
     split(raw_, text, special, part);
   }
-  /// Splits a normalized text at the tokens with `normalized` == true; calls `part` like split_raw.
+  /// Splits a normalized text at the tokens whose `normalized` is true; calls part() as split_raw() does.
   void split_normalized(std::string_view text, SpecialTokens special, Part part) const {
     split(normalized_, text, special, part);
   }
@@ -55,8 +57,9 @@ class AddedTokens {
 
  private:
   void split(const StringSet& set, std::string_view text, SpecialTokens special, Part part) const;
-  /// Returns the byte range of a match including the white space that the token consumes (lstrip, rstrip), or
-  /// nothing if it is not a valid match. `from` is the end of the previous token.
+  /// Returns the byte range of a match of `token`, extended by the white space that the token consumes
+  /// (lstrip, rstrip), or nothing if single_word forbids the match. `from`: end of the previous token in the
+  /// text.
   std::optional<Range> extent(const AddedToken& token, std::string_view text, Range match, size_t from) const;
 
   std::vector<AddedToken> tokens_;

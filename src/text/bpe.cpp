@@ -9,14 +9,14 @@
 namespace hearth::text {
 namespace {
 
-// Merges are applied from a heap of candidates over a linked list of symbols. A merge adds at most two
-// candidates, so a piece of n symbols takes O(n log n) time, not the O(n^2) of a search for the lowest rank
-// per merge. Candidates that a neighboring merge has invalidated stay in the heap and are skipped when
-// popped.
+// BPE takes the candidates for merges from a heap, and keeps the symbols in a linked list. A merge adds at
+// most two candidates, so a piece of n symbols takes O(n log n) time, not the O(n^2) of a search for the
+// lowest rank per merge. A candidate that a neighboring merge has invalidated stays in the heap and is
+// skipped when popped.
 constexpr size_t kMaxPieceBytes = size_t{1} << 30;
 constexpr size_t kMaxRankedBytes = 1024;
 
-/// Formats a character for an error message.
+/// Returns a character in quotes, or its first byte in hexadecimal if it is not printable, for messages.
 std::string shown(std::string_view character) {
   const bool printable = character.size() == 1 && character[0] > ' ' && character[0] <= '~';
   const bool wide = character.size() > 1 && first_character(character).valid;
@@ -24,8 +24,8 @@ std::string shown(std::string_view character) {
   return fmt::format("the byte 0x{:02X}", static_cast<uint8_t>(character[0]));
 }
 
-/// True if the token contains the end of a word and the start of the next. Without such tokens, each word can
-/// be merged separately.
+/// True if the token contains the end of a word and the start of the next one, in SentencePiece's spelling of
+/// spaces. If no token does, each word can be merged separately.
 bool spans_words(std::string_view token) {
   const size_t end_of_spaces = [&] {
     size_t at = 0;
@@ -35,7 +35,7 @@ bool spans_words(std::string_view token) {
   return token.find(kMetaspace, end_of_spaces) != std::string_view::npos;
 }
 
-/// Returns the size of the leading spaces of `text` plus the word after them, in bytes.
+/// Returns the number of bytes of the first word of `text`, including the spaces before it.
 size_t word_bytes(std::string_view text) {
   size_t at = 0;
   while (text.substr(at).starts_with(kMetaspace)) at += kMetaspace.size();

@@ -14,8 +14,8 @@ class MergeReader {
   MergeReader(const Vocabulary& vocabulary, bool byte_level)
       : vocabulary_(vocabulary), byte_level_(byte_level) {}
 
-  /// Adds the merge of two tokens. Throws a UserError naming `where` if one of them or their concatenation is
-  /// not a token.
+  /// Adds the merge of two tokens with the next rank. Throws a UserError naming `where` if `left`, `right` or
+  /// their concatenation is not a token.
   void add(std::string_view left, std::string_view right, std::string_view where);
   /// Adds a merge written as "left right".
   void add_line(std::string_view line, std::string_view where);

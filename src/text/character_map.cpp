@@ -9,7 +9,8 @@
 namespace hearth::text {
 namespace {
 
-/// Clusters of at least this many bytes are mapped character by character.
+/// Min bytes of a grapheme cluster that is mapped character by character; shorter clusters are mapped as one
+/// unit.
 constexpr size_t kMinLongCluster = 6;
 
 uint32_t little_endian(std::string_view bytes) {
@@ -18,7 +19,7 @@ uint32_t little_endian(std::string_view bytes) {
   return value;
 }
 
-// The bit layout of units is that of Darts-clone, the double-array trie that SentencePiece uses.
+// Units of the double array have the bit layout of Darts-clone, the trie library of SentencePiece.
 uint32_t offset_of(uint32_t unit) { return unit >> 10 << ((unit & 0x200U) >> 6); }
 bool has_leaf(uint32_t unit) { return (unit >> 8 & 1U) != 0; }
 uint32_t label_of(uint32_t unit) { return unit & 0x800000FFU; }

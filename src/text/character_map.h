@@ -12,13 +12,14 @@ namespace hearth::text {
 /// array, which maps strings to their replacements.
 class CharacterMap {
  public:
-  /// Parses the map. `bytes`: the size of the double array in bytes, the array, then the replacement strings,
-  /// each terminated by a zero byte. Throws a UserError naming `where` if the map is malformed.
+  /// Parses the binary form of the map: 4 bytes with the size of the double array in bytes, the array, then
+  /// the replacement strings, each terminated by a zero byte. Throws a UserError naming `where` if the map is
+  /// malformed.
   CharacterMap(std::string_view bytes, std::string_view where);
 
-  /// Appends the mapped text to `out`. `text` must be valid UTF-8. Like Hugging Face's tokenizers, maps
-  /// character by character, but a short grapheme cluster as one unit. Throws a UserError if `out` would
-  /// exceed `most` bytes or if the map is malformed.
+  /// Appends the mapped text to `out`. `text` must be valid UTF-8. As in Hugging Face's tokenizers, each
+  /// short grapheme cluster is mapped as one unit if the map has it, and other text character by character.
+  /// Throws a UserError if `out` would exceed `max_bytes` bytes or if the map is malformed.
   void append(std::string& out, std::string_view text, size_t max_bytes) const;
 
  private:

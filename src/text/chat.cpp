@@ -25,7 +25,8 @@ std::string unused_word(const std::string& text) {
 }
 
 /// Replaces the names and arguments of the assistant's tool calls by unique words that start with `word`.
-/// Returns the words with the index of their message.
+/// Returns these words, each with the index of its message: a word that is missing in a rendering shows that
+/// the template omits the call.
 std::vector<std::pair<std::string, size_t>> rename_tool_calls(Json& messages, const std::string& word) {
   std::vector<std::pair<std::string, size_t>> words;
   const auto add = [&](size_t i) {
@@ -66,18 +67,19 @@ std::optional<char> unused_character(const Json& messages) {
 ///   full: <|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHello<|im_end|>\n
 ///   prompt: <|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n
 ///
-/// The generation prompt after the messages before the turn is a prefix of the full text, so the turn starts
-/// at its end. The rendering of the messages up to the turn is a prefix as well, so the turn ends at its end,
-/// without trailing white space: the range is "Hello<|im_end|>". If a rendering is no prefix (some templates
-/// drop reasoning from earlier turns), find_by_frame() replaces the content of the turn by an unused
-/// character in the full conversation: the text around that character is the frame of the turn.
+/// Rendering the messages before the turn with a generation prompt gives "prompt". It is a prefix of the full
+/// text, so the turn starts where "prompt" ends. Rendering the messages up to the turn gives another prefix;
+/// the turn ends where that ends, without trailing white space. The range is "Hello<|im_end|>". If a
+/// rendering is not a prefix (some templates drop reasoning from earlier turns), find_by_frame() replaces the
+/// content of the turn by an unused character in the full conversation: the text before and after that
+/// character is the frame of the turn.
 class TurnFinder {
  public:
   TurnFinder(const ChatRenderer& renderer, const Json& messages, const Json& tools, std::string_view full,
              WorkBudget* budget)
       : renderer_(renderer), messages_(messages), tools_(tools), full_(full), budget_(budget) {}
 
-  /// Returns the range of the turn of message number `turn`. Call with increasing numbers.
+  /// Returns the byte range of the turn with message index `turn`. Call with increasing indices.
   Span find(size_t turn) {
     while (before_.size() < turn) before_.push_back(messages_[before_.size()]);
     std::optional<size_t> first = start_by_prompt();
@@ -105,8 +107,9 @@ class TurnFinder {
     }
   }
 
-  /// Returns the offset at which the generation prompt of the turn ends. If the full conversation has other
-  /// text in a <think> block that the prompt opens, or lacks the block, returns the start of the block.
+  /// Returns the offset in the full text at which the turn starts: where the generation prompt ends. If the
+  /// prompt opens a <think> block that the full text continues differently or lacks, returns the start of the
+  /// block.
   std::optional<size_t> start_by_prompt() {
     prompt_ = try_render(before_, true);
     if (!prompt_) return std::nullopt;
@@ -118,8 +121,8 @@ class TurnFinder {
     return is_whole ? std::optional(shared) : std::nullopt;
   }
 
-  /// Returns the offset at which the prompt after `before` starts to differ from the rendering without a
-  /// prompt: the header of the assistant's turn.
+  /// Returns the offset of the header of the assistant's turn: where renderings of the messages `before` with
+  /// and without generation prompt start to differ.
   size_t start_of_header(const Json& before) const {
     const auto unprompted = try_render(before, false);
     if (!unprompted) return prompt_->size();
@@ -142,7 +145,8 @@ class TurnFinder {
     return Frame{text->substr(0, at), text->substr(at + 1)};
   }
 
-  /// Sets missing ends of the range from the text around the content in the full conversation.
+  /// Sets `first` and `last`, where missing, from the text before and after the turn's content in the full
+  /// conversation.
   void find_by_frame(size_t turn, std::optional<size_t>& first, std::optional<size_t>& last) const {
     const auto frame = frame_of(messages_, turn, false);
     if (!frame || !full_.ends_with(frame->after)) return;
@@ -151,7 +155,8 @@ class TurnFinder {
     if (!last) last = full_.size() - frame->after.size() + end_of_turn_bytes(frame->after, turn);
   }
 
-  /// Returns the number of bytes before a content that follow the generation prompt and belong to the turn.
+  /// Returns the number of bytes that belong to the turn although they are before its content: text that the
+  /// template prints between generation prompt and content.
   size_t lead_bytes(std::string_view before, size_t turn) const {
     const auto alone = frame_of(before_, turn, false);
     if (!prompt_ || !alone || !alone->before.starts_with(*prompt_)) return 0;
@@ -159,9 +164,9 @@ class TurnFinder {
     return before.ends_with(lead) ? lead.size() : 0;
   }
 
-  /// Returns the number of bytes after a content that belong to the turn (end-of-turn token): the text
-  /// between the content and the next generation prompt if that rendering succeeds, otherwise the text that
-  /// also follows the content if the turn is the last.
+  /// Returns the number of bytes after the turn's content that belong to the turn (end-of-turn token): the
+  /// text between the content and the next generation prompt; if that cannot be rendered, the part of `after`
+  /// that also follows the content when the turn is the last one.
   size_t end_of_turn_bytes(std::string_view after, size_t turn) const {
     Json before = before_;
     before.erase(turn);
@@ -175,7 +180,7 @@ class TurnFinder {
     return before_special_token(after, shared_start(after, mark));
   }
 
-  /// Returns `place`, or the start of the special token if `place` is inside one.
+  /// Returns `offset`, or the start of the special token in which `offset` is.
   size_t before_special_token(std::string_view text, size_t offset) const {
     for (const std::string& token : renderer_.options_.special_tokens) {
       const size_t low = offset - std::min(offset, token.size() - 1);
@@ -226,7 +231,7 @@ std::string ChatRenderer::prompt(const Json& messages, const Json& tools) const 
 
 namespace {
 
-/// Returns the ranges of the trained messages; `generated` has one range per assistant message.
+/// Returns the ranges of the messages to train on. `generated`: one range per assistant message.
 std::vector<Span> trained_spans(const Json& messages, const std::vector<Span>& generated,
                                 const std::vector<uint8_t>& trained) {
   std::vector<size_t> assistant_messages;
@@ -256,7 +261,8 @@ bool is_open(std::string_view turn_text, const Json& message) {
   return !trimmed(content).empty() && without_blank_end(turn_text).ends_with(trimmed(content));
 }
 
-/// True if the assistant's messages have reasoning and `text` contains the start of none of it.
+/// True if the assistant's messages have reasoning and `text` contains none of it (compared by the first 64
+/// bytes).
 bool loses_reasoning(const Json& messages, std::string_view text) {
   constexpr size_t kStart = 64;
   bool any = false;
@@ -271,7 +277,8 @@ bool loses_reasoning(const Json& messages, std::string_view text) {
   return any;
 }
 
-/// Limits the work of TurnFinder, which renders a prompt per turn: quadratic in the length of a conversation.
+/// Throws a RecordError if locating the turns would take too long: TurnFinder renders all earlier messages
+/// for each turn, which is quadratic in the length of a conversation.
 void check_work(const std::string& text, const Json& messages, const std::vector<uint8_t>& trained) {
   constexpr size_t kMaxBytes = size_t{1} << 28, kMessageBytes = 256;
   const auto num_turns = static_cast<size_t>(std::ranges::count(trained, uint8_t{1}));
@@ -293,7 +300,7 @@ void ChatRenderer::check_tool_calls(const Json& messages, const Json& tools, Wor
   try {
     text = render_template(renamed, tools, false, budget).text;
   } catch (const UserError&) {
-    // Handled below: the text is empty, so no word is found.
+    // The text stays empty, so that the loop below reports a missing tool call.
   }
   for (const auto& [each, message] : words) {
     if (text.find(each) != text.npos) continue;

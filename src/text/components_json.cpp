@@ -13,7 +13,7 @@
 namespace hearth::text {
 namespace {
 
-/// Each step scans the full text and uses a stack frame while a text is split.
+/// Max number of steps of a normalizer or pre-tokenizer: each scans the full text and uses a stack frame.
 constexpr size_t kMaxSteps = 256;
 
 /// Parses {"Regex": ...} or {"String": ...}; a plain string is a literal.
@@ -157,7 +157,7 @@ std::vector<int32_t> ids_of(const JsonNode& node) {
   return ids;
 }
 
-/// Adds ids outside those that earlier post-processors added.
+/// Adds prefix ids before, and suffix ids after, those of earlier post-processors.
 void surround(SpecialIds& special, std::span<const int32_t> prefix, std::span<const int32_t> suffix) {
   special.prefix.insert(special.prefix.begin(), prefix.begin(), prefix.end());
   special.suffix.insert(special.suffix.end(), suffix.begin(), suffix.end());
@@ -247,7 +247,8 @@ ParsedPreTokenizer parse_pre_tokenizer(const JsonNode& node) {
     byte_level = true;
   });
   if (steps.size() + spelled.size() > kMaxSteps) node.refuse(fmt::format("at most {} steps", kMaxSteps));
-  // Pieces are kept as bytes, except for steps after ByteLevel, which expect GPT-2's alphabet.
+  // Pieces are byte strings. Only the steps after ByteLevel expect GPT-2's alphabet, so the text is converted
+  // to it before them and back after them.
   if (!spelled.empty()) {
     steps.emplace_back(SpellBytesStep{});
     for (PreTokenizerStep& step : spelled) steps.push_back(std::move(step));

@@ -8,16 +8,17 @@
 
 namespace hearth::text {
 
-/// Calls read(node, type) for a component of tokenizer.json, or for each component of a Sequence,
-/// recursively. `members` is the key of a Sequence's list. JSON parsing limits the depth.
+/// Calls read(node, type) for a component of tokenizer.json; for a Sequence, calls it for each of its
+/// components, recursively. `members`: key of a Sequence's list. The recursion is limited by the max depth of
+/// JSON parsing.
 template <typename Read>
 void for_each_in_sequence(const JsonNode& node, const std::string& members, Read&& read) {
   if (node.at("type").string() != "Sequence") return read(node, node.at("type").string());
   for (const JsonNode& member : node.at(members).elements()) for_each_in_sequence(member, members, read);
 }
 
-/// Parses the normalizer of tokenizer.json. This and the functions below throw a UserError naming file and
-/// field for an unsupported type.
+/// Parses the normalizer of tokenizer.json. This and the other parsers in this file throw a UserError naming
+/// file and field for an unsupported type.
 Normalizer parse_normalizer(const JsonNode& node);
 
 /// A pre-tokenizer; `byte_level` is true if the vocabulary is written in GPT-2's alphabet.
@@ -32,7 +33,8 @@ ParsedPreTokenizer parse_pre_tokenizer(const JsonNode& node);
 /// if the vocabulary is written in GPT-2's alphabet.
 Decoder parse_decoder(const JsonNode& node, bool byte_level);
 
-/// Sets prefix and suffix: the ids that the post-processor puts around a single text.
+/// Parses the post-processor of tokenizer.json: sets special.prefix and special.suffix, the ids around a
+/// single text.
 void parse_post_processor(const JsonNode& node, SpecialIds& special);
 
 }  // namespace hearth::text

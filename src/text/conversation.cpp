@@ -81,7 +81,8 @@ bool is_given(const Json& object, const char* field) {
   return !found->is_structured() || !found->empty();
 }
 
-/// Rejects media fields of a record or message: language models read text only.
+/// Throws a RecordError if a record or message has media fields, such as images: language models read text
+/// only.
 void refuse_media(const Json& object, const std::string& where) {
   for (const char* field : {"image", "images", "video", "videos", "audio", "audios"}) {
     if (is_given(object, field))
@@ -91,10 +92,10 @@ void refuse_media(const Json& object, const std::string& where) {
 
 bool is_blank(const std::string& text) { return trimmed(text).empty(); }
 
-/// Converts one record. Unless the format is given, detect() derives it from the fields, in this order:
-/// preference (chosen, rejected), conversation (messages; ShareGPT if the first message has "from", otherwise
-/// OpenAI), alpaca (instruction), prompt and completion, text. All formats except text become messages with
-/// OpenAI's roles, so that everything after this class handles one form.
+/// Converts one record to the common form. Unless the options set the format, detect() derives it from the
+/// fields, in this order: preference (chosen, rejected), conversation (messages; ShareGPT if the first
+/// message has "from", otherwise OpenAI), alpaca (instruction), prompt and completion, text. All formats
+/// except text become messages with OpenAI's roles.
 class Reader {
  public:
   Reader(const Json& object, const FormatOptions& options) : object_(object), options_(options) {}
@@ -126,7 +127,8 @@ class Reader {
   }
 
  private:
-  /// Returns the field by the first of its names that is present; null if there is none.
+  /// Returns the value of a field under the first of the field's names that the object has; null if it has
+  /// none.
   const Json* find(const Json& object, const std::string& field) const {
     const auto set = std::find_if(options_.fields.begin(), options_.fields.end(),
                                   [&](const auto& renamed) { return renamed.first == field; });
@@ -138,7 +140,7 @@ class Reader {
     return nullptr;
   }
 
-  /// Rejects answers labeled false, as in KTO's data.
+  /// Throws a RecordError if the answer is labeled as bad ("label": false, as in KTO's data).
   void refuse_bad_answer() const {
     for (const char* field : {"label", "kto_tag"}) {
       const auto found = object_.find(field);
@@ -239,7 +241,8 @@ class Reader {
     messages.insert(messages.end(), more.begin(), more.end());
   }
 
-  /// Converts a list of messages, one message, or a string with the given role to a list of messages.
+  /// Converts a list of messages, one message, or a string (a message with role `role`) to a list of
+  /// messages.
   Json turns_of(const Json& value, const char* role) const {
     Json turns = Json::array();
     if (value.is_string()) {
@@ -278,7 +281,7 @@ class Reader {
     return message;
   }
 
-  /// Stores a message's reasoning under each name that templates read, as transformers 5 does.
+  /// Copies a message's reasoning to each field name that templates read, as transformers 5 does.
   static void fill_reasoning(Json& message) {
     for (const char* field : {"reasoning_content", "thinking", "reasoning"}) {
       if (!message.contains(field)) continue;
@@ -286,18 +289,21 @@ class Reader {
     }
   }
 
-  /// True for message fields that must not be dropped when they cannot be parsed.
+  /// True for message fields that Hearth uses: if one cannot be parsed, the record is rejected; other fields
+  /// are dropped.
   static bool is_read(std::string_view field) {
     constexpr std::array kKnownKeys = {"tool_calls", "tool_call_id", "name",   "reasoning_content",
                                        "thinking",   "reasoning",    "weight", "loss_weight"};
     return std::ranges::find(kKnownKeys, field) != kKnownKeys.end();
   }
 
-  /// Copies the other fields of a message, which templates or the loss mask may use, such as weight.
+  /// Copies the fields of a message other than role and content, which templates or the loss mask may use,
+  /// such as weight.
   void copy_others(const Json& from, Json& message) const {
     const Json* content = find(from, "content");
     const Json* role = find(from, "role");
-    // Appended directly: keys are unique, and searching for each would take quadratic time.
+    // Appends to the container directly: the keys are unique, and searching for each would take quadratic
+    // time.
     Json::object_t::Container& fields = message.get_ref<Json::object_t&>();
     for (const auto& [key, value] : from.items()) {
       const bool known = &value == content || &value == role || key == "role" || key == "content";
@@ -368,7 +374,7 @@ class Reader {
       message["tool_calls"].push_back(Json{{"type", "function"}, {"function", std::move(call)}});
   }
 
-  /// Checks that no assistant turn is empty and that at least one from index `first` on is trained.
+  /// Throws a RecordError if an assistant turn is empty, or if none from index `first` on counts in the loss.
   static void check_turns(const Json& messages, size_t first) {
     bool trained = false;
     for (size_t i = 0; i < messages.size(); ++i) {
@@ -402,7 +408,8 @@ class Reader {
     check_turns(with_rejected, record_.messages.size());
   }
 
-  /// Returns prompt and answer as one list; an answer that repeats the prompt is returned unchanged.
+  /// Returns the messages of prompt and answer as one list. If the answer repeats the prompt, returns the
+  /// answer.
   static Json continued(const Json& prompt, const Json& answer) {
     const bool repeats =
         answer.size() > prompt.size() && std::equal(prompt.begin(), prompt.end(), answer.begin());
@@ -412,8 +419,8 @@ class Reader {
     return all;
   }
 
-  /// Splits two conversations into the common prompt and the two answers. Each answer keeps at least its last
-  /// turn, even if both are equal.
+  /// Splits two conversations, with the chosen and the rejected answer, into the common prompt and the two
+  /// answers. Each answer keeps at least its last turn, even if both conversations are equal.
   void split(const Json& a, const Json& b) {
     size_t shared = 0;
     while (shared + 1 < a.size() && shared + 1 < b.size() && a[shared] == b[shared]) ++shared;

@@ -13,9 +13,9 @@ namespace hearth::text {
 /// Options of reading records.
 struct FormatOptions {
   RecordFormat format = RecordFormat::detect;
-  /// Renamed fields: pairs of Hearth's name and the name in the file. Hearth's names are text, prompt,
-  /// completion, instruction, input, output, system, history, messages, role, content, tools, chosen and
-  /// rejected. A pair replaces the known aliases of its field.
+  /// Renamed fields: pairs of Hearth's name of a field and its name in the file. Hearth's names are text,
+  /// prompt, completion, instruction, input, output, system, history, messages, role, content, tools, chosen
+  /// and rejected. For a renamed field, the names that are known by default are not tried.
   std::vector<std::pair<std::string, std::string>> fields = {};
 };
 
@@ -23,10 +23,10 @@ struct FormatOptions {
 struct Record {
   RecordFormat format = RecordFormat::text;
   std::string text = {};  ///< text of a record in RecordFormat::text
-  /// Messages {role, content, ...} as templates expect them, with roles system, user, assistant and tool.
-  /// Preference records: the messages that both answers share.
+  /// Messages {role, content, ...} as chat templates expect them, with roles system, user, assistant and
+  /// tool. Of a preference record: the messages before the answers.
   Json messages = Json::array();
-  Json chosen = Json::array();  ///< preference records: the preferred answer's messages
+  Json chosen = Json::array();  ///< preference records: messages of the preferred answer
   Json rejected = Json::array();
   Json tools = nullptr;
 };
@@ -42,7 +42,7 @@ Record read_record(const Json& object, const FormatOptions& options);
 /// True if a message has a nonempty list of tool calls.
 bool has_tool_calls(const Json& message);
 
-/// True if a message is the assistant's and not excluded by `weight: 0` or `loss_weight: 0`.
+/// True if a message of the assistant counts in the loss: it has no `weight: 0` or `loss_weight: 0`.
 bool is_trained(const Json& message);
 
 }  // namespace hearth::text

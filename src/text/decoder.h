@@ -21,7 +21,7 @@ struct StripTokens {
   int64_t left = 0;
   int64_t right = 0;
 };
-/// Replaces `replacement` by a space; removes it from the first token if `strip_first`.
+/// Replaces `replacement` by a space; at the start of the first token, removes it if `strip_first`.
 struct MetaspaceToSpace {
   std::string replacement;
   bool strip_first = true;
@@ -35,13 +35,13 @@ struct SuffixToSpace {
 /// others, except the first.
 struct JoinWordPieces {
   std::string prefix;
-  /// True to remove spaces before punctuation and English contractions.
+  /// True if spaces before punctuation and English contractions are removed.
   bool cleanup = true;
 };
 /// Puts a space before each token except the first.
 struct Separate {};
 
-/// A step of decoding. Replace applies to each token.
+/// A step of decoding. Steps are applied to a list of tokens; Replace is applied to each token.
 using DecoderStep = std::variant<Replace, JoinBytes, Fuse, StripTokens, MetaspaceToSpace, SuffixToSpace,
                                  JoinWordPieces, Separate>;
 

@@ -23,8 +23,9 @@ MarkedEncoder::MarkedEncoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer)
                 !std::equal(behind.begin() + std::ssize(anchor_), behind.end(), alone.begin(), alone.end());
 }
 
-/// Tokenizes a part of a text. A tokenizer that prepends a blank would add one at the start of a part that
-/// continues another. Such a part is encoded after a newline, whose ids are then removed.
+/// Tokenizes a part of a text. `is_continuation`: true if other text precedes the part. A tokenizer that
+/// prepends a space would then add a wrong one, so the part is encoded after a newline, whose ids are
+/// removed.
 std::vector<int32_t> MarkedEncoder::encode_part(std::string_view text, bool is_continuation) const {
   Ids ids;
   if (is_continuation && adds_blank_) {
@@ -36,13 +37,13 @@ std::vector<int32_t> MarkedEncoder::encode_part(std::string_view text, bool is_c
   return ids;
 }
 
-/// Maps byte offsets of a text to positions in its ids. The tokenizer reports no offsets, so the number of
-/// ids before an offset is found by encoding the text before it; after_last() limits this to the text since
+/// Maps byte offsets of a text to positions in its token ids. The tokenizer reports no offsets, so the number
+/// of ids before an offset is found by encoding the text before it; after_last() encodes only the text since
 /// the previous offset.
 class MarkedEncoder::Aligner {
  public:
-  /// Position of a byte offset. `num_ids`: number of ids that end at or before it. `inside`: true if the next
-  /// id begins before the offset and ends after it.
+  /// Position of a byte offset in the ids. `num_ids`: number of ids whose text ends at or before the offset.
+  /// `inside`: true if the offset is inside the text of the next id.
   struct Position {
     size_t num_ids = 0;
     bool inside = false;
@@ -65,8 +66,9 @@ class MarkedEncoder::Aligner {
   Ids take() { return std::move(ids_); }
 
  private:
-  /// Encodes only the text since the last offset, as a continuation or, as after some special tokens, as the
-  /// start of a text. Returns nothing if the ids do not match.
+  /// Finds the position by encoding only the text since the previous offset, as a continuation or (correct
+  /// after some special tokens) as the start of a text. Returns nothing if the resulting ids differ from
+  /// those of the full text.
   std::optional<Position> after_last(size_t byte) const {
     if (done_.inside) return std::nullopt;
     for (const bool is_continuation : {true, false}) {
@@ -77,8 +79,8 @@ class MarkedEncoder::Aligner {
     return std::nullopt;
   }
 
-  /// Encodes the full text before the offset. Where its ids diverge from those of the full text, compares
-  /// decoded sizes in bytes.
+  /// Finds the position by encoding all text before the offset. From the point where the resulting ids differ
+  /// from those of the full text, compares the sizes of decoded ids in bytes.
   Position from_start(size_t byte) const {
     const Ids start = encoder_.encode_part(text_.substr(0, byte), false);
     const auto parted = std::mismatch(start.begin(), start.end(), ids_.begin(), ids_.end()).first;
@@ -93,8 +95,8 @@ class MarkedEncoder::Aligner {
     return {position, size_of(ids_, position) < wanted};
   }
 
-  /// Number of ids decoded before the compared ones, since the text of a token may depend on its
-  /// predecessors.
+  /// Number of ids that are decoded together with the compared ones, since the text of a token may depend on
+  /// the tokens before it.
   static constexpr size_t kContext = 8;
 
   const MarkedEncoder& encoder_;

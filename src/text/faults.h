@@ -10,8 +10,8 @@
 
 namespace hearth::text {
 
-/// An error in one record of a data file. The message does not contain the position; DataFile::for_each adds
-/// it.
+/// An error in one record of a data file. The message does not contain file and line; DataFile::for_each()
+/// adds them.
 class RecordError : public UserError {
  public:
   /// `kind`: a short category for counting, such as "broken JSON".
@@ -22,8 +22,8 @@ class RecordError : public UserError {
   std::string kind_;
 };
 
-/// The bad records of a data file: the number of each kind, and the first messages. Memory is bounded
-/// whatever the file contains.
+/// Collector of the bad records of a data file: their number by kind of error, and the first messages. Memory
+/// is bounded for any file.
 class Faults {
  public:
   static constexpr size_t kMaxSentences = 100;
@@ -31,7 +31,7 @@ class Faults {
   /// Counts an error and stores its message, if fewer than kMaxSentences are stored.
   void add(std::string_view file, int64_t line, const std::string& kind, std::string_view sentence);
   int64_t total() const { return total_; }
-  /// Number of bad records by kind.
+  /// Returns the number of bad records of each kind of error.
   const std::map<std::string, int64_t>& counts() const { return counts_; }
   static constexpr size_t kMaxSentenceBytes = 400;
 

@@ -5,10 +5,11 @@
 
 namespace hearth::text {
 
-/// One function per file format. Each throws a UserError that names the file and the problem.
+/// Functions that open a tokenizer, one per file format. Each throws a UserError that names the file and the
+/// problem.
 
-/// Parses Hugging Face's tokenizer.json with a model of type BPE, Unigram, WordPiece or WordLevel. `file`
-/// names it in messages.
+/// Parses Hugging Face's tokenizer.json with a model of type BPE, Unigram, WordPiece or WordLevel. `file`:
+/// name of the file in messages.
 std::unique_ptr<Tokenizer> parse_tokenizer_json(std::string_view json, std::string_view file,
                                                 const TokenizerConfig& config);
 
@@ -17,8 +18,8 @@ std::unique_ptr<Tokenizer> parse_tokenizer_json(std::string_view json, std::stri
 std::unique_ptr<Tokenizer> open_vocab_merges(const fs::path& vocab, const fs::path& merges,
                                              const TokenizerConfig& config);
 
-/// True if the file is tiktoken's format: lines of a base64 token and its rank, which is its id. Only Llama
-/// 3's files are supported.
+/// is_tiktoken: true if the file has tiktoken's format, lines of a base64 token and its rank, which is also
+/// its id. parse_tiktoken: opens such a file; only those of Llama 3 are supported.
 bool is_tiktoken(std::string_view bytes);
 std::unique_ptr<Tokenizer> parse_tiktoken(std::string_view bytes, std::string_view file,
                                           const TokenizerConfig& config);

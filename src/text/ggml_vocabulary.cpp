@@ -26,7 +26,8 @@ constexpr const char* kTekkenPattern =
 constexpr const char* kO200kPattern =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-/// A split expression with llama.cpp's name for it (llama-vocab.cpp). The name also determines ignore_merges.
+/// A regular expression that splits text, and llama.cpp's name of it (llama-vocab.cpp). The name also
+/// determines ignore_merges in llama.cpp.
 struct NamedPattern {
   const char* pattern;
   bool ignore_merges;
@@ -146,7 +147,7 @@ class Builder {
     for (const JsonNode& merge : model.at("merges").elements()) made_.merges.push_back(merge_line(merge));
   }
 
-  /// Returns a merge as "left right". Tokens of a pair may contain a blank, which is written in GPT-2's
+  /// Returns a merge as "left right". If the merge is a pair, spaces in its tokens are written in GPT-2's
   /// alphabet.
   static std::string merge_line(const JsonNode& merge) {
     if (merge.json().is_string()) return merge.string();
@@ -227,7 +228,8 @@ class Builder {
     std::erase_if(more, [&](const AddedToken& token) { return is_piece(model, token); });
     set_added(more);
   }
-  /// True if the added token is a piece that is special already or a byte; it keeps its kind.
+  /// True if the added token is a byte or an unknown or control piece of the model, so that the piece's kind
+  /// is kept.
   static bool is_piece(const SentencePieceModel& model, const AddedToken& token) {
     const auto index = static_cast<size_t>(token.id);
     if (token.id < 0 || index >= model.pieces.size() || model.pieces[index].text != token.content)
@@ -267,8 +269,9 @@ class Builder {
     return found;
   }
 
-  /// Assigns scores to tokens so that llama.cpp merges like tokenizer.json. SentencePiece applies the merge
-  /// whose result has the highest score; tokenizer.json lists all pairs that form a token, best token first.
+  /// Assigns scores to tokens so that llama.cpp merges as tokenizer.json does. SentencePiece applies the
+  /// merge whose result has the highest score. tokenizer.json lists all pairs that form a token, best token
+  /// first, so scores decrease from token to token.
   void score_by_merges(const JsonNode& merges) {
     std::unordered_map<std::string, size_t> ids;
     for (size_t i = 0; i < size_; ++i) {

@@ -19,7 +19,7 @@ struct GgmlVocabulary {
   std::vector<Kind> kinds;
   std::vector<float> scores;        ///< model "llama" only
   std::vector<std::string> merges;  ///< model "gpt2" only, each "left right"
-  bool add_space_prefix = false;    ///< true if encoding prepends a blank to each text
+  bool add_space_prefix = false;    ///< true if a space is put before each text
 };
 
 /// Converts the tokenizer of a model folder; ids below `vocab_size` without a token become unused tokens.

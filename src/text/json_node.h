@@ -19,8 +19,8 @@ nlohmann::json read_json(const fs::path& path);
 /// the value.
 class JsonNode {
  public:
-  /// Refers to `json`, which must outlive this object. `field`: path of the value in the file, such as
-  /// model.type.
+  /// Creates a reference to `json`, which must outlive this object. `field`: path of the value in the file,
+  /// such as model.type.
   JsonNode(const nlohmann::json& json, std::string_view file, std::string field = "");
 
   const nlohmann::json& json() const { return *json_; }
@@ -32,7 +32,8 @@ class JsonNode {
   JsonNode at(const std::string& key) const;
   /// Returns a member of this object; nothing if it is missing or null.
   std::optional<JsonNode> find(const std::string& key) const;
-  /// Returns the elements of this array; this and the functions below throw a UserError for other types.
+  /// Returns the elements of this array. This function and those below throw a UserError if the value has
+  /// another type.
   std::vector<JsonNode> elements() const;
   /// Returns the members of this object.
   std::vector<std::pair<std::string, JsonNode>> members() const;
@@ -41,11 +42,11 @@ class JsonNode {
   bool boolean() const;
   /// Returns the integer; throws a UserError if it is not in [low, high].
   int64_t integer(int64_t low, int64_t high) const;
-  /// Returns the string member, or `otherwise` if it is missing or null.
+  /// Return the string or boolean member `key`; `default_value` if it is missing or null.
   std::string string_or(const std::string& key, const std::string& default_value) const;
   bool boolean_or(const std::string& key, bool default_value) const;
 
-  /// Throws a UserError: FILE: expected `expected` for the field, got this value.
+  /// Throws the UserError "FILE: field 'NAME': expected EXPECTED, got VALUE".
   [[noreturn]] void refuse(std::string_view expected) const;
 
  private:

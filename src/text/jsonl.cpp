@@ -17,7 +17,7 @@ std::string_view text_of(const MappedFile& file) {
 
 int64_t num_lines(std::string_view text) { return std::count(text.begin(), text.end(), '\n'); }
 
-/// Returns the offset after the closing quote of the string that starts at `at`.
+/// Returns the offset after the closing quote of the JSON string that starts at offset `at`.
 size_t end_of_string(std::string_view text, size_t at) {
   for (++at; at < text.size() && text[at] != '"'; ++at) {
     if (text[at] == '\\') ++at;
@@ -44,7 +44,7 @@ size_t end_of_value(std::string_view text) {
   return depth == 0 ? text.size() : text.npos;
 }
 
-/// Passes records to the visitor and adds the errors it throws to `faults`.
+/// Calls the visitor for each record, and adds the RecordErrors that it throws to `faults`.
 class RecordVisitor {
  public:
   RecordVisitor(std::string path, Visit visit, Faults& faults)
@@ -72,7 +72,7 @@ void visit_lines(std::string_view text, RecordVisitor& out) {
   }
 }
 
-/// Iterates over the elements of one JSON array.
+/// Reads the elements of a JSON array one by one.
 class ArrayReader {
  public:
   ArrayReader(std::string_view text, RecordVisitor& out) : rest_(text), out_(out) {}

@@ -11,23 +11,24 @@
 
 namespace hearth::text {
 
-/// Extent of one document in a .txt file.
+/// Part of a .txt file that is one document.
 enum class TextUnit {
   file,       ///< the full file
   paragraph,  ///< lines between empty lines
   line
 };
 
-/// A record and its position in the mapped file.
+/// A record of a data file: its text, and its line in the file.
 struct Entry {
   int64_t line = 0;  ///< line of its first byte, counted from 1
   std::string_view text;
-  /// True if the document continues in the next entry: a .txt file is read in pieces that end at a line end.
+  /// True if the document continues in the next entry: a long .txt file is read in pieces that end at a line
+  /// end.
   bool continues = false;
 };
 
-/// A memory-mapped file of training data: .txt, JSON Lines, or one JSON array of objects. The first non-blank
-/// byte tells the latter two apart.
+/// A memory-mapped file of training data: .txt, JSON Lines, or one JSON array of objects. The latter is
+/// recognized by "[" as the first non-blank byte.
 class DataFile {
  public:
   /// Format of the file, detected from its extension and first non-blank byte.
@@ -38,9 +39,9 @@ class DataFile {
   /// Maps the file. Throws a UserError naming the path if it cannot be read or is empty.
   explicit DataFile(const fs::path& path, TextUnit unit = TextUnit::file);
 
-  /// Calls visit(entry) for each record in order. A RecordError that `visit` throws, or an unterminated
-  /// record, is added to `faults` as "FILE:LINE: message"; iteration continues with the next record. Keeps
-  /// nothing of the file in memory.
+  /// Calls visit(entry) for each record in order. Adds each RecordError that visit() throws, and an error for
+  /// an unterminated record, to `faults`, and continues with the next record. Does not copy the file to
+  /// memory.
   void for_each(FunctionRef<void(const Entry&)> visit, Faults& faults) const;
 
   Kind kind() const { return kind_; }
@@ -56,8 +57,8 @@ class DataFile {
   Kind kind_ = Kind::lines;
 };
 
-/// Parses JSON, discarding values that cannot be read (base/json.h). Throws a RecordError if the text is not
-/// JSON.
+/// Parses JSON; values that cannot be represented become discarded values (base/json.h). Throws a RecordError
+/// if the text is not JSON.
 Json parse_json(std::string_view text);
 /// Parses the JSON object in a record. Throws a RecordError if it is not an object.
 Json parse_record(std::string_view text);

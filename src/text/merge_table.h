@@ -13,8 +13,8 @@ struct Merge {
   int32_t merged = 0;
 };
 
-/// Hash table from pairs of ids to merges: open addressing, at most half full. If a pair occurs twice, the
-/// later merge counts.
+/// Hash table from pairs of token ids to merges, with open addressing, at most half full. If a pair occurs
+/// twice, the later merge is kept.
 class MergeTable {
  public:
   explicit MergeTable(const std::vector<Merge>& merges);

@@ -26,8 +26,8 @@ int options_of(UnicodeForm form) {
   internal_error("no such form of Unicode");
 }
 
-/// True if a character with this byte may change: NFC changes none below U+0300, the other forms none below
-/// U+0080.
+/// True if a UTF-8 character that contains this byte may be changed by normalization: NFC changes no
+/// character below U+0300, the other forms none below U+0080.
 bool may_change(char byte, UnicodeForm form) {
   return static_cast<uint8_t>(byte) >= (form == UnicodeForm::nfc ? 0xCC : 0x80);
 }
@@ -35,8 +35,8 @@ bool is_ascii(char byte) { return static_cast<uint8_t>(byte) < 0x80; }
 
 int combining_class(utf8proc_int32_t value) { return utf8proc_get_property(value)->combining_class; }
 
-/// Sorts each run of combining marks by combining class. utf8proc does this by swapping neighbors, which is
-/// quadratic.
+/// Sorts each run of combining marks by combining class in O(n log n). utf8proc swaps neighbors instead,
+/// which is quadratic.
 void order_marks(std::vector<utf8proc_int32_t>& values) {
   const auto is_mark = [](utf8proc_int32_t value) { return combining_class(value) > 0; };
   for (auto begin = values.begin(); begin != values.end();) {
@@ -49,7 +49,7 @@ void order_marks(std::vector<utf8proc_int32_t>& values) {
   }
 }
 
-/// Upper bound of the code points in a decomposition.
+/// Max number of code points in the decomposition of a character.
 constexpr size_t kMaxDecomposed = 32;
 
 std::vector<utf8proc_int32_t> decomposed(std::string_view part, utf8proc_option_t options) {
@@ -80,8 +80,8 @@ void append_mapped(std::string& out, std::string_view part, UnicodeForm form) {
   for (const utf8proc_int32_t value : values) append_utf8(out, static_cast<char32_t>(value));
 }
 
-/// Normalizes the text between characters that have no normal form in the Unicode version of Hugging Face's
-/// tokenizers; those characters stay unchanged.
+/// Normalizes a text, except for characters that have no normal form in the Unicode version of Hugging Face's
+/// tokenizers: those are copied unchanged.
 void append_known(std::string& out, std::string_view part, UnicodeForm form) {
   size_t done = 0;
   for (size_t at = 0; at < part.size();) {
@@ -96,8 +96,9 @@ void append_known(std::string& out, std::string_view part, UnicodeForm form) {
   append_mapped(out, part.substr(done), form);
 }
 
-/// Normalizes the parts that may change, from the ASCII character before each to the next ASCII character: no
-/// normal form joins these with the text before them.
+/// Normalizes only the parts of a run that may change, and copies the rest. Each part reaches from the ASCII
+/// character before the changing characters to the next ASCII character; normalization never joins an ASCII
+/// character with the text before it, so the parts are independent.
 void append_composed(std::string& out, std::string_view run, UnicodeForm form) {
   while (!run.empty()) {
     const auto changes = [&](char byte) { return may_change(byte, form); };
@@ -138,7 +139,8 @@ void append_replaced(std::string& out, std::string_view run, const Replace& step
   out.append(run.substr(done));
 }
 
-/// Calls append(out, character) for each character for which `one` returns true; copies the others.
+/// Calls append(out, character) for each character for which one(character) is true; copies the others to
+/// `out`.
 template <typename Append>
 void append_changed(std::string& out, std::string_view run, bool (*one)(char32_t), Append&& append) {
   while (!run.empty()) {
@@ -153,7 +155,7 @@ void append_changed(std::string& out, std::string_view run, bool (*one)(char32_t
   }
 }
 
-/// Calls append(out, run) for each run of valid UTF-8; copies other bytes.
+/// Rewrites `text`: calls append(out, run) for each run of valid UTF-8, and copies other bytes to `out`.
 template <typename Append>
 void rewrite(std::string& text, Append&& append) {
   std::string out;
@@ -175,7 +177,8 @@ void strip(std::string& text, Strip sides) {
   if (rest.size() < text.size()) text = std::string(rest);
 }
 
-/// Returns a match that begins in the first `start` bytes of a text and ends after them, or nothing.
+/// Returns the first match of the pattern if it begins in the first `start` bytes of `text` and ends after
+/// them; otherwise nothing.
 std::optional<Range> match_across(const Pattern& pattern, std::string_view text, size_t start,
                                   RegexScratch& scratch) {
   if (start == 0) return std::nullopt;
@@ -257,8 +260,8 @@ void Normalizer::apply(std::string& text, size_t& start, RegexScratch& scratch) 
       std::visit(Apply{head, scratch, max_bytes}, step);
     }
     std::visit(Apply{text, scratch, max_bytes}, step);
-    // If a character map removes the start of a text, Hugging Face's tokenizers count the following character
-    // as the start.
+    // If a character map has removed the start of the text, the next character counts as the start, as in
+    // Hugging Face's tokenizers.
     const bool follows =
         head.empty() && start > 0 && !text.empty() && std::holds_alternative<MapCharacters>(step);
     start = follows ? first_character(text).bytes : std::min(head.size(), text.size());

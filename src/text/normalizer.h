@@ -13,22 +13,22 @@ namespace hearth::text {
 
 enum class UnicodeForm { nfc, nfd, nfkc, nfkd };
 
-/// Steps of normalization, applied to a text before it is split. Bytes that are not UTF-8 stay unchanged.
-/// Compose converts to a Unicode normal form.
+/// Normalization step: converts to a Unicode normal form. Like the steps below, it is applied to a text
+/// before the text is split, and leaves bytes that are not UTF-8 unchanged.
 struct Compose {
   UnicodeForm form;
 };
 /// Converts to lower case by the simple case mapping of Unicode.
 struct Lowercase {};
-/// Removes the characters for which `one` returns true.
+/// Removes the characters for which one(character) is true.
 struct RemoveCharacters {
   bool (*one)(char32_t);
 };
-/// Replaces the characters for which `one` returns true by a space.
+/// Replaces the characters for which one(character) is true by a space.
 struct CharactersToSpace {
   bool (*one)(char32_t);
 };
-/// Puts a space on both sides of the characters for which `one` returns true.
+/// Puts a space before and after each character for which one(character) is true.
 struct SpaceAround {
   bool (*one)(char32_t);
 };
@@ -36,15 +36,15 @@ struct SpaceAround {
 struct MapCharacters {
   std::shared_ptr<const CharacterMap> map;
 };
-/// Replaces each match by `content`.
+/// Replaces each match of `pattern` by `content`.
 struct Replace {
   Pattern pattern;
   std::string content;
 
-  /// Throws a UserError if the text would exceed `most` bytes.
+  /// Replaces the matches in `text`. Throws a UserError if the text would exceed `max_bytes` bytes.
   void apply(std::string& text, RegexScratch& scratch, size_t max_bytes) const;
 };
-/// Puts `content` before each nonempty text.
+/// Puts `content` before the text, unless the text is empty.
 struct Prepend {
   std::string content;
 };
@@ -57,8 +57,8 @@ struct Strip {
 using NormalizerStep = std::variant<Compose, Lowercase, RemoveCharacters, CharactersToSpace, SpaceAround,
                                     MapCharacters, Replace, Prepend, Strip>;
 
-/// Applies steps in order; without steps the text is unchanged. Throws a UserError if a text grows beyond
-/// max_grown_bytes.
+/// Applies normalization steps in order; without steps, the text is unchanged. Throws a UserError if a text
+/// would grow beyond max_grown_bytes().
 class Normalizer {
  public:
   Normalizer() = default;
@@ -66,8 +66,8 @@ class Normalizer {
 
   bool empty() const { return steps_.empty(); }
   void apply(std::string& text, RegexScratch& scratch) const;
-  /// Like apply(text, scratch). `start`: number of bytes at the start of the text that stem from the first
-  /// character of the user's text; updated for the normalized text.
+  /// Normalizes `text` and keeps track of its start. `start`: number of bytes at the start of the text that
+  /// come from the first character of the user's text; updated for the normalized text.
   void apply(std::string& text, size_t& start, RegexScratch& scratch) const;
 
  private:

@@ -8,16 +8,16 @@
 namespace hearth::text {
 namespace {
 
-/// Packing is bin packing: first-fit decreasing (Johnson 1973) sorts samples by length and puts each into the
-/// first row with enough space. A segment tree of maxima finds that row in O(log rows), so packing takes O(n
-/// log n).
+/// Free tokens of each row, for bin packing. First-fit decreasing (Johnson 1973) sorts samples by length and
+/// puts each into the first row with enough space. A segment tree of maxima finds that row in O(log rows), so
+/// packing n samples takes O(n log n).
 class FreeTokens {
  public:
   FreeTokens(int64_t max_rows, int64_t row_length)
       : num_leaves_(std::bit_ceil(static_cast<size_t>(std::max<int64_t>(max_rows, 1)))),
         max_free_(2 * num_leaves_, row_length) {}
 
-  /// Returns the first row with at least `length` free tokens and reserves them.
+  /// Reserves `length` tokens in the first row with that many free ones, and returns the row.
   int64_t reserve(int64_t length) {
     size_t node = 1;
     while (node < num_leaves_) node = 2 * node + (max_free_[2 * node] >= length ? 0 : 1);
@@ -56,7 +56,8 @@ class Packer {
  private:
   int64_t length(int64_t sample) const { return lengths_[static_cast<size_t>(sample)]; }
 
-  /// Appends a sample where the last one ended, across row ends.
+  /// Appends a sample to the stream of all samples, which is cut into rows; a sample may continue in the next
+  /// rows.
   void stream(int64_t sample) {
     for (int64_t first = 0; first < length(sample);) {
       const int64_t offset = stream_ % options_.row_length;
@@ -68,7 +69,8 @@ class Packer {
     }
   }
 
-  /// Cuts a sample into pieces of at most one row.
+  /// Adds the pieces of a sample, of at most one row each, to the plan, according to options_.overlong.
+  /// place() chooses their rows.
   void cut(int64_t sample) {
     const int64_t whole = length(sample);
     if (whole > options_.row_length && options_.overlong == Overlong::refuse) {
@@ -145,7 +147,8 @@ class Packer {
   int64_t stream_ = 0;
 };
 
-/// Returns the token that follows token `i` of a piece; -1 if there is none or the loss does not count it.
+/// Returns the label of token `i` of a piece: the token that follows; -1 if there is none or the loss does
+/// not count it.
 int32_t label_of(const Placement& piece, std::span<const PackedToken> sample, int64_t i) {
   const auto next = static_cast<size_t>(piece.first + i + 1);
   const bool has_next = next < sample.size() && (i + 1 < piece.length || piece.continues);

@@ -11,8 +11,8 @@
 
 namespace hearth::text {
 
-/// A search pattern: a regular expression if `regex` is set, otherwise a character of a class if `is_member`
-/// is set, otherwise a literal.
+/// A search pattern. It is a regular expression if `regex` is set; otherwise a single character for which
+/// is_member() is true if that is set; otherwise the text `literal`.
 struct Pattern {
   std::shared_ptr<const Regex> regex;
   std::string literal;
@@ -61,7 +61,8 @@ void for_each_match(const Pattern& pattern, std::string_view text, RegexScratch&
       if (!match) return;
       body(*match);
     }
-    // Reading the clock is slow, so only every eighth batch is timed and counts eight times.
+    // Reading the clock is slow. So only every eighth batch of matches is timed, and its time counts eight
+    // times.
     std::array<Range, kBatch> found;
     size_t count = 0;
     if (pattern.regex) time.start();
@@ -78,13 +79,14 @@ void for_each_match(const Pattern& pattern, std::string_view text, RegexScratch&
   }
 }
 
-/// Returns the max. size of a text of `bytes` bytes after replacements, which a tokenizer file defines.
+/// Returns the max bytes to which normalization and other replacements of a tokenizer file may expand a text
+/// of `bytes` bytes.
 constexpr size_t max_grown_bytes(size_t bytes) { return 64 * bytes + 1024; }
-/// Throws a UserError if `bytes` exceeds `most`.
+/// Throws a UserError if `bytes` exceeds `max_bytes`.
 void check_growth(size_t bytes, size_t max_bytes);
 
-/// Replaces each occurrence of `from` (nothing if it is empty) by `to`. Throws a UserError if the text would
-/// exceed `most` bytes.
+/// Replaces each occurrence of `from` by `to`; does nothing if `from` is empty. Throws a UserError if the
+/// text would exceed `max_bytes` bytes.
 void replace_all(std::string& text, std::string_view from, std::string_view to, size_t max_bytes);
 
 }  // namespace hearth::text

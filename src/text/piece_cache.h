@@ -12,7 +12,7 @@
 
 namespace hearth::text {
 
-/// Direct-mapped cache from short pieces of text to their token ids: 2 MiB; a new piece replaces the one in
+/// Cache from short pieces of text to their token ids. Direct-mapped, 2 MiB: a new piece replaces the one in
 /// its slot.
 class PieceCache {
  public:

@@ -10,7 +10,7 @@
 
 namespace hearth::text {
 
-/// Components of a tokenizer with the names of tokenizer.json, in the order in which they are applied.
+/// Components of a tokenizer, named as in tokenizer.json, in the order in which they are applied.
 struct Parts {
   std::vector<AddedToken> added;
   Normalizer normalizer;
@@ -36,7 +36,8 @@ class Pipeline final : public Tokenizer {
  private:
   struct Scratch;
   class ScratchLease;
-  /// `start`: number of bytes at the start of `text` that stem from the first character of the user's text.
+  /// Encodes a text without raw added tokens. `start`: number of bytes at the start of `text` that come from
+  /// the first character of the user's text.
   void encode_raw(std::string_view text, size_t start, SpecialTokens special, Scratch& scratch,
                   std::vector<int32_t>& ids) const;
   void encode_normalized(std::string_view text, size_t start, SpecialTokens special, Scratch& scratch,
@@ -47,7 +48,7 @@ class Pipeline final : public Tokenizer {
   PreTokenizer pre_tokenizer_;
   Model model_;
   Decoder decoder_;
-  /// Pool of scratch memory: grows to the number of threads that encode at the same time.
+  /// Guards scratch_pool_, which grows to the number of threads that encode at the same time.
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Scratch>> scratch_pool_;
 };

@@ -17,7 +17,8 @@ const char* const kQwen2Pattern =
 
 namespace {
 
-/// True if a part joins the previous part, given whether each is a match.
+/// True if a part of a split text is joined with the part before it. `was_match`, `is_match`: whether the
+/// previous part and this part are matches.
 bool joins(Split matches, bool was_match, bool is_match) {
   switch (matches) {
     case Split::merged_with_previous:
@@ -45,21 +46,21 @@ void for_each_part(const Pattern& pattern, std::string_view text, RegexScratch& 
   if (done < text.size()) part(done, text.size(), false);
 }
 
-/// Returns the bytes of a start of `start` bytes that remain after the first `bytes`.
+/// Returns how many of the first `start` bytes of a text remain after its first `bytes` bytes are removed.
 size_t behind(size_t start, std::ptrdiff_t bytes) {
   return start - std::min(start, static_cast<size_t>(bytes));
 }
 
-/// Applies the steps depth-first: each piece passes through all following steps before the next piece is cut,
-/// so only one buffer per step is needed. `start` counts the bytes of a piece that stem from the first
-/// character of the user's text, which MetaspaceStep::Prefix::first needs.
+/// Applies pre-tokenizer steps depth-first: each piece passes through all following steps before the next
+/// piece is cut, so only one buffer per step is needed. `start`: number of bytes at the start of a piece that
+/// come from the first character of the user's text, which MetaspaceStep::Prefix::first needs.
 class Splitting {
  public:
   Splitting(const std::vector<PreTokenizerStep>& steps, SplitScratch& scratch, PreTokenizer::Emit emit,
             size_t max_bytes)
       : steps_(steps), scratch_(scratch), emit_(emit), max_bytes_(max_bytes) {}
 
-  /// Applies the steps from number `index` on to a piece.
+  /// Applies the steps from steps_[index] on to a piece.
   void pass(size_t index, std::string_view piece, size_t start) {
     if (piece.empty()) return;
     if (index == steps_.size()) return emit_(piece);
@@ -143,7 +144,7 @@ class Splitting {
   const std::vector<PreTokenizerStep>& steps_;
   SplitScratch& scratch_;
   PreTokenizer::Emit emit_;
-  /// Number of bytes passed to steps so far, and its limit.
+  /// Sum of the bytes that were passed to all steps so far, and its limit.
   size_t passed_ = 0;
   size_t max_bytes_;
 };

@@ -14,14 +14,14 @@ namespace hearth::text {
 /// Treatment of a match at which a text is split (SplitDelimiterBehavior of Hugging Face's tokenizers).
 enum class Split { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
-/// Splits at the matches, or with `invert` at the text between matches.
+/// Splits a text at the matches of `pattern`, or, with `invert`, at the text between matches.
 struct SplitStep {
   Pattern pattern;
   Split matches = Split::isolated;
   bool invert = false;
 };
-/// Replaces spaces by `replacement` and, depending on `prefix`, puts one before a text that starts with none.
-/// `split` cuts the text before each.
+/// Replaces spaces by `replacement`. Depending on `prefix`, adds a replacement before a text that does not
+/// start with one. With `split`, cuts the text before each replacement.
 struct MetaspaceStep {
   enum class Prefix { never, first, always };
   std::string replacement;
@@ -30,7 +30,7 @@ struct MetaspaceStep {
 };
 /// Puts a space before each piece that does not start with one.
 struct PrefixSpaceStep {};
-/// Encodes bytes in GPT-2's alphabet, for steps that expect it (SpellBytesStep), and decodes them.
+/// SpellBytesStep encodes bytes in GPT-2's alphabet, for steps that expect it; UnspellBytesStep decodes them.
 struct SpellBytesStep {};
 struct UnspellBytesStep {};
 
@@ -52,15 +52,15 @@ class PreTokenizer {
   PreTokenizer() = default;
   explicit PreTokenizer(std::vector<PreTokenizerStep> steps) : steps_(std::move(steps)) {}
 
-  /// Calls emit(piece) for each piece in order. Pieces are nonempty and valid during the call. `start`:
-  /// number of bytes at the start of `text` that stem from the first character of the user's text.
+  /// Calls emit(piece) for each piece in order. Pieces are nonempty and valid only during the call. `start`:
+  /// number of bytes at the start of `text` that come from the first character of the user's text.
   void split(std::string_view text, size_t start, SplitScratch& scratch, Emit emit) const;
 
  private:
   std::vector<PreTokenizerStep> steps_;
 };
 
-/// Regular expressions that split text for GPT-2, Llama 3 (after cl100k), and Qwen 2 and 3.
+/// Regular expressions by which GPT-2, Llama 3 (those of cl100k), and Qwen 2 and 3 split text.
 extern const char* const kGpt2Pattern;
 extern const char* const kLlama3Pattern;
 extern const char* const kQwen2Pattern;

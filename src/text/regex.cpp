@@ -13,10 +13,11 @@
 namespace hearth::text {
 namespace {
 
-// Backtracking may take exponential time, and patterns come from downloaded files. Most matches need few
-// steps: JIT-compiled code tries them with a limit of kQuickSteps. A match that exceeds it is repeated in the
-// interpreter with limits that grow by 4 up to kMaxSteps + kMaxStepsPerByte per byte. MatchTime limits the
-// total CPU time of a text, since a step may scan the full text.
+// Limits of matching. Backtracking may take exponential time, and patterns come from downloaded files. Most
+// matches need few steps, so JIT-compiled code runs first, with a limit of kQuickSteps. If that is exceeded,
+// the interpreter repeats the match with limits that grow fourfold up to kMaxSteps + kMaxStepsPerByte per
+// byte of text. Since a single step may scan the full text, MatchTime also limits the total CPU time per
+// text.
 constexpr size_t kMaxPatternBytes = 1 << 16;
 constexpr size_t kMaxShownBytes = 80;
 constexpr uint32_t kQuickSteps = 64;
@@ -108,7 +109,7 @@ Regex::Regex(std::string_view pattern, std::string_view where) : where_(where) {
     user_error("{}: the regular expression '{}' is not supported ({}); try another tokenizer", where,
                pattern.substr(0, kMaxShownBytes), message_of(error));
   }
-  // If JIT compilation fails, the interpreter gives the same matches.
+  // JIT compilation may fail; the interpreter then computes the same matches, only slower.
   is_machine_code_ = pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE) == 0;
 }
 
@@ -126,13 +127,15 @@ int Regex::match_quickly(std::string_view text, size_t begin, size_t last, Regex
   return run(code_.get(), units(text), text.size(), begin, PCRE2_NO_UTF_CHECK, scratch.data_, scratch.quick_);
 }
 
-/// Tries the starts of a match in windows of kWindowBytes, checking the time limit between windows.
+/// Searches for a match. Tries its possible start offsets in windows of kWindowBytes, and checks the time
+/// limit between windows.
 int Regex::match(std::string_view text, size_t from, RegexScratch& scratch, MatchTime& time) const {
   for (size_t begin = from;;) {
     const size_t last = std::min(begin | (kWindowBytes - 1), text.size());
     int found = match_quickly(text, begin, last, scratch);
     if (found > 0) return found;
-    // A single step may scan the full text, so the time is checked before the step limit is raised.
+    // Repeats the match in the interpreter with rising step limits. Checks the time before each, since a
+    // single step may scan the full text.
     bool gave_up = found == PCRE2_ERROR_JIT_STACKLIMIT || found == PCRE2_ERROR_MATCHLIMIT;
     const size_t most = kMaxSteps + kMaxStepsPerByte * text.size();
     for (size_t steps = kQuickSteps; gave_up && steps < most; gave_up = found == PCRE2_ERROR_MATCHLIMIT) {

@@ -31,27 +31,27 @@ class RegexScratch {
  private:
   friend class Regex;
   pcre2_real_match_data_8* data_;
-  /// Match limits: quick_ for JIT-compiled code, each step of which may scan the full text; exact_ for the
-  /// interpreter.
+  /// PCRE2 contexts with match limits: quick_ for JIT-compiled code, exact_ for the interpreter.
   pcre2_real_match_context_8* quick_;
   pcre2_real_match_context_8* exact_;
-  /// Begin and end of the last match (PCRE2's ovector).
+  /// Begin and end offset of the last match (PCRE2's ovector).
   const size_t* pair_;
-  /// Offset limit that is set in quick_: the last start of a match that it tries.
+  /// Offset limit that is currently set in quick_: the last offset at which a match may start.
   size_t last_ = SIZE_MAX;
   pcre2_real_jit_stack_8* stack_;
 };
 
-/// Time limit of the matches in one text: 0.5 s of the thread's CPU time plus 2 us per byte.
+/// Time limit for all matches in one text: 0.5 s plus 2 us per byte of the thread's CPU time.
 class MatchTime {
  public:
   explicit MatchTime(size_t text_bytes);
-  /// Starts measuring; stop(weight) ends it and adds the time multiplied by `weight`.
+  /// Starts measuring time; stop(weight) ends it and adds the measured time, multiplied by `weight`, to the
+  /// spent time.
   void start();
   void stop(double weight) {
     if (runs_) add(weight);
   }
-  /// True if the limit is exceeded. The first call starts measuring if it is not running.
+  /// True if the time limit is exceeded. If no measurement is running, starts one.
   bool is_over();
 
  private:
@@ -67,8 +67,8 @@ class MatchTime {
 /// for Unicode 14. Runs on PCRE2, JIT-compiled where possible.
 class Regex {
  public:
-  /// Compiles a pattern. Throws a UserError naming `where` if it is invalid or if the two engines differ on
-  /// it.
+  /// Compiles a pattern. Throws a UserError naming `where` if it is invalid or if Oniguruma and PCRE2
+  /// interpret it differently.
   Regex(std::string_view pattern, std::string_view where);
 
   /// Returns the first match at or after `from`, or nothing. `text` must be valid UTF-8. Throws a UserError
@@ -78,8 +78,8 @@ class Regex {
   void check(MatchTime& time, size_t text_bytes) const;
 
  private:
-  /// Returns PCRE2's result for matches that start in [begin, last], by JIT-compiled code with a low step
-  /// limit.
+  /// Runs JIT-compiled code, with a low step limit, on matches that start in [begin, last]. Returns PCRE2's
+  /// result code.
   int match_quickly(std::string_view text, size_t begin, size_t last, RegexScratch& scratch) const;
   int match(std::string_view text, size_t from, RegexScratch& scratch, MatchTime& time) const;
   struct Free {

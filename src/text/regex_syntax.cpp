@@ -15,7 +15,8 @@ constexpr std::string_view kSpace =
 constexpr std::string_view kNoSpace =
     R"(\x00-\x08\x0E-\x1F!-\x{84}\x{86}-\x{9F}\x{A1}-\x{167F}\x{1681}-\x{1FFF}\x{200B}-\x{2027}\x{202A}-\x{202E})"
     R"(\x{2030}-\x{205E}\x{2060}-\x{2FFF}\x{3001}-\x{10FFFF})";
-/// Outside of classes, Oniguruma's \w includes the superscripts and fractions of Latin-1.
+/// Superscripts and fractions of Latin-1, which Oniguruma's \w includes, but only outside of character
+/// classes.
 constexpr std::string_view kLatinNumbers = R"(\xB2\xB3\xB9\xBC-\xBE)";
 
 bool is_category(std::string_view name) {
@@ -69,8 +70,8 @@ class Translation {
     copy();
   }
 
-  /// Translates an interval: X{1,3}+ repeats X{1,3} any number of times, X{,3} is X{0,3}, and X{2}? is X{2}
-  /// or nothing.
+  /// Translates an interval quantifier by Oniguruma's rules: X{1,3}+ repeats X{1,3} any number of times,
+  /// X{,3} is X{0,3}, and X{2}? is X{2} or nothing.
   void interval() {
     size_t end = at_ + 1;
     const auto number = [&] {
@@ -111,8 +112,8 @@ class Translation {
     options(first);
   }
 
-  /// Translates (?i:...) and (?m:...), where m lets the dot match a newline. (?i) is allowed only at the
-  /// start of the pattern.
+  /// Translates option groups, (?i:...) and (?m:...), where m lets the dot match a newline. (?i) for the rest
+  /// of the pattern is allowed only at its start.
   void options(bool first) {
     std::string made = "(?";
     size_t end = at_ + 2;
@@ -211,8 +212,8 @@ class Translation {
     copy();
   }
 
-  /// Translates \p{...}. A name that is no category is a script; PCRE2 would include script extensions
-  /// without "sc:".
+  /// Translates \p{NAME}. A NAME that is not a category is a script; it gets the prefix "sc:", without which
+  /// PCRE2 would include script extensions.
   void property() {
     const size_t end = pattern_.find('}', at_);
     if (peek(2) != '{' || end == std::string_view::npos) refuse("\\p without braces");
@@ -226,7 +227,7 @@ class Translation {
     at_ = end + 1;
   }
 
-  /// Translates \x0A, \x{4E00} and \u4E00. Rejects \x80 and above, which would be bytes.
+  /// Translates the code points \x0A, \x{4E00} and \u4E00. Rejects \x80 to \xFF, which mean bytes.
   void code_point() {
     const bool braces = peek(1) == 'x' && peek(2) == '{';
     const size_t begin = at_ + (braces ? 3 : 2);
@@ -245,7 +246,7 @@ class Translation {
   std::string_view where_;
   std::string out_;
   size_t at_ = 0;
-  /// Offset in the output of the atom that a quantifier would repeat.
+  /// Offset in out_ of the last atom (character, class or group), which a following quantifier repeats.
   size_t atom_ = 0;
   std::vector<size_t> groups_;
 };

@@ -12,27 +12,28 @@ namespace hearth::text {
 /// Options of SampleReader.
 struct SampleOptions {
   FormatOptions format = {};
-  /// Source and origin of a chat template. Without one, prompt/completion data uses the built-in "plain",
-  /// alpaca data uses "alpaca", and conversations are rejected.
+  /// Source text of the chat template; template_name: its file, for messages. Without a template,
+  /// prompt/completion data uses the built-in "plain", alpaca data uses "alpaca", and conversations are
+  /// rejected.
   std::optional<std::string> chat_template = {};
   std::string template_name = {};
   ChatOptions chat = {};
-  /// Ids put before and after samples that no given chat template rendered: documents, and data under "plain"
-  /// and "alpaca".
+  /// Ids put before and after each sample that is not rendered by `chat_template`: documents, and data
+  /// rendered by the built-in templates.
   std::optional<int32_t> bos = {};
   std::optional<int32_t> eos = {};
-  /// True if the loss also counts the messages to the assistant.
+  /// True if the loss also counts the messages before the assistant's answers.
   bool train_on_prompt = false;
 };
 
-/// A tokenized record. Preference records have a rejected answer as well.
+/// A tokenized record of a data file. `rejected`: tokens of the rejected answer of a preference record.
 struct Sample {
   int64_t line = 0;
   RecordFormat format = RecordFormat::text;
   MarkedText text;
   Tokens tokens;
   std::optional<Tokens> rejected;
-  /// True if the document continues in the next sample.
+  /// True if the document of this sample continues in the next sample.
   bool continues = false;
 };
 
@@ -45,12 +46,14 @@ class SampleReader {
 
   /// Calls visit(sample) for each sample in the file's order. Unusable records are added to `faults`.
   void for_each(FunctionRef<void(const Sample&)> visit, Faults& faults) const;
-  /// Parses each record without rendering or tokenizing it. Finds most errors in a fraction of the time.
+  /// Checks each record without rendering or tokenizing it. Finds most errors in a fraction of the time of
+  /// for_each().
   void check(Faults& faults) const;
 
   const DataFile& file() const { return file_; }
   const Tokenizer& tokenizer() const { return tokenizer_; }
-  /// Returns a string of everything besides data and tokenizer that determines the tokens, for the cache key.
+  /// Returns a text of all settings that affect the tokens, other than data and tokenizer files, for the key
+  /// of the token cache.
   std::string fingerprint() const;
 
  private:

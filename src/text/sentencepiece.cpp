@@ -14,7 +14,7 @@ namespace {
 using Piece = SentencePieceModel::Piece;
 using PieceKind = SentencePieceModel::PieceKind;
 
-/// Encodes with libsentencepiece. Bytes that are not UTF-8 become U+FFFD.
+/// Tokenizer that calls libsentencepiece. Bytes that are not UTF-8 become U+FFFD.
 class SentencePieceTokenizer final : public Tokenizer {
  public:
   SentencePieceTokenizer(std::string_view model, std::string_view file, std::vector<AddedToken> added,
@@ -74,7 +74,8 @@ class SentencePieceTokenizer final : public Tokenizer {
   }
 
  private:
-  /// `status`: the library's type, or absl::Status in later versions.
+  /// Throws a UserError if `status` is an error. Its type is that of the library, or absl::Status in later
+  /// versions.
   static void check(const auto& status, std::string_view where) {
     if (!status.ok()) user_error("{}: {}", where, status.ToString());
   }
@@ -83,8 +84,8 @@ class SentencePieceTokenizer final : public Tokenizer {
   AddedTokens added_;
 };
 
-/// True if our BPE with merges by score gives the library's result: all characters of pieces are pieces too,
-/// and the only normalization is the escaping of spaces.
+/// True if Bpe, with merges ordered by score, gives the same result as libsentencepiece: all characters of
+/// pieces are pieces too, and the only normalization is the escaping of spaces.
 bool is_plain_bpe(const SentencePieceModel& model) {
   if (model.kind != SentencePieceModel::Kind::bpe || !model.byte_fallback || model.space_as_suffix)
     return false;
@@ -105,7 +106,7 @@ bool is_plain_bpe(const SentencePieceModel& model) {
   });
 }
 
-/// Returns the rank of each normal piece by falling score, with equal ranks for equal scores; -1 for other
+/// Returns the rank of each normal piece in descending order of scores, equal for equal scores; -1 for other
 /// pieces.
 std::vector<int32_t> ranks_of(const SentencePieceModel& model) {
   std::vector<int32_t> order(model.pieces.size());
@@ -122,8 +123,8 @@ std::vector<int32_t> ranks_of(const SentencePieceModel& model) {
   return rank;
 }
 
-/// Returns the config's added tokens, followed by the control and unknown pieces and, if `user_defined`, the
-/// user-defined pieces.
+/// Returns the added tokens of the config, followed by the control and unknown pieces of the model and, if
+/// `user_defined`, its user-defined pieces.
 std::vector<AddedToken> added_of(const SentencePieceModel& model, const TokenizerConfig& config,
                                  bool user_defined) {
   std::vector<AddedToken> added = config.added;

@@ -23,7 +23,7 @@ struct SentencePieceModel {
   bool add_dummy_prefix = true;
   bool remove_extra_spaces = true;
   bool escape_spaces = true;
-  /// True if the normalizer has a character map.
+  /// True if the normalizer has a character map (precompiled_charsmap).
   bool maps_characters = false;
 };
 

@@ -20,7 +20,8 @@ void StringSet::for_each_prefix(std::string_view text, FunctionRef<void(size_t, 
   const auto first = static_cast<uint8_t>(text[0]);
   auto low = texts_.begin() + static_cast<std::ptrdiff_t>(begin_[first]);
   auto high = texts_.begin() + static_cast<std::ptrdiff_t>(begin_[first + 1U]);
-  // Invariant: all of [low, high) start with the first `bytes` bytes of the text, and the shortest is first.
+  // Invariant: the strings in [low, high) are those that start with the first `bytes` bytes of the text; the
+  // shortest is first.
   for (size_t bytes = 1; low != high; ++bytes) {
     if (high - low == 1) {
       if (text.starts_with(low->first)) found(low->second, low->first.size());

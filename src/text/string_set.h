@@ -12,7 +12,7 @@
 
 namespace hearth::text {
 
-/// A set of strings that finds the members with which a text starts.
+/// A set of strings that finds which of its members a text starts with.
 class StringSet {
  public:
   /// A member that a text starts with: its index passed to add(), and its size in bytes.
@@ -20,8 +20,8 @@ class StringSet {
     size_t index;
     size_t bytes;
   };
-  /// Adds a string with the index to report. If a string is added twice, the first counts. Call finish()
-  /// after the last add and before searching.
+  /// Adds a string. `index` is reported when it is found. If a string is added twice, the first index is
+  /// kept. Call finish() after the last add() and before searching.
   void add(std::string_view text, size_t index);
   void finish();
   bool empty() const { return texts_.empty(); }
@@ -37,7 +37,7 @@ class StringSet {
 
  private:
   std::vector<std::pair<std::string, size_t>> texts_;
-  /// Index of the first string of each first byte in texts_; one entry more than bytes.
+  /// Index in texts_ of the first string that starts with each byte; the last entry is the number of strings.
   std::array<size_t, 257> begin_{};
 };
 

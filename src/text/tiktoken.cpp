@@ -43,8 +43,8 @@ Vocabulary parse_ranks(std::string_view text, std::string_view file) {
   return vocabulary;
 }
 
-/// True if the ranks are those of Llama 3, compared by hash. A rank file does not define how text is split,
-/// so only known files are accepted.
+/// True if the vocabulary is that of Llama 3, compared by hash. A rank file does not define how text is
+/// split, so only this file is accepted.
 bool is_llama3(const Vocabulary& vocabulary) {
   if (vocabulary.size() != kLlama3Ranks) return false;
   std::string all;

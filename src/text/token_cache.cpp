@@ -22,14 +22,14 @@ struct Footer {
   uint64_t key = 0;
   uint64_t num_tokens = 0;
   uint64_t num_samples = 0;
-  uint64_t digest = 0;  ///< of all bytes before the footer
+  uint64_t digest = 0;  ///< XXH3 of all bytes before the footer
 };
 static_assert(sizeof(Footer) == 40);
 
-/// Returns the bytes of the tokens, padded to a multiple of 8.
+/// Returns the size of the tokens in the file in bytes, padded to a multiple of 8.
 uint64_t token_bytes(uint64_t num_tokens) { return (num_tokens + num_tokens % 2) * sizeof(PackedToken); }
 
-/// Buffers, hashes and writes bytes.
+/// Writer of a file that also computes the hash of its bytes.
 class HashingWriter {
  public:
   explicit HashingWriter(const fs::path& path) : file_(path) {}
@@ -103,7 +103,8 @@ class FileSink : public TokenSink {
   bool open_ = false;
 };
 
-/// Returns the footer if the file is complete, undamaged and has this key; otherwise nothing.
+/// Returns the footer of a cache file if the file is complete, undamaged and has the key `key`; otherwise
+/// nothing.
 std::optional<Footer> checked_footer(std::span<const std::byte> bytes, uint64_t key) {
   if (bytes.size() < sizeof(Footer) || bytes.size() % 8 != 0) return std::nullopt;
   Footer footer;
@@ -124,7 +125,7 @@ bool are_starts(std::span<const uint64_t> starts, uint64_t num_tokens) {
   return starts.front() == 0 && starts.back() == num_tokens;
 }
 
-/// Returns `count` values at offset `byte`, which must be a multiple of their size.
+/// Returns a view of `count` values of type T at byte offset `byte`, which must be a multiple of their size.
 template <typename T>
 std::span<const T> values_at(std::span<const std::byte> bytes, uint64_t byte, uint64_t count) {
   return {reinterpret_cast<const T*>(bytes.data() + byte), count};
@@ -156,7 +157,7 @@ std::optional<TokenCache> TokenCache::open(const fs::path& path, uint64_t key) {
 
 TokenCache TokenCache::build(const fs::path& path, uint64_t key, FunctionRef<void(TokenSink&)> produce) {
   make_folder(path.parent_path());
-  // Concurrent runs may build the same file: replace_file gives each a separate temporary file.
+  // Concurrent runs may build the same file: replace_file() gives each run a separate temporary file.
   replace_file(path, [&](const fs::path& temporary) {
     FileSink sink(temporary, key);
     produce(sink);

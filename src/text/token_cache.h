@@ -24,15 +24,15 @@ struct PackedToken {
   bool trained() const { return (bits & 0x8000'0000U) != 0; }
 };
 
-/// Returns the key of a cache: XXH3 of data, tokenizer files and all other settings that determine the tokens
-/// (SampleReader::fingerprint).
+/// Returns the key of a token cache: XXH3 of data, tokenizer files and all other settings that determine the
+/// tokens (SampleReader::fingerprint).
 uint64_t cache_key(std::span<const std::byte> data, std::span<const std::byte> tokenizer,
                    std::string_view fingerprint);
 
-/// Counts of a data file that cannot be derived from its tokens.
+/// Counts of records in a data file, which cannot be derived from its tokens.
 struct RecordCounts {
-  int64_t left_out = 0;           ///< records that could not be used
-  int64_t without_reasoning = 0;  ///< samples whose reasoning the chat template does not print
+  int64_t left_out = 0;           ///< number of records that could not be used
+  int64_t without_reasoning = 0;  ///< number of samples whose reasoning the chat template does not print
   bool operator==(const RecordCounts&) const = default;
 };
 
@@ -40,22 +40,23 @@ struct RecordCounts {
 class TokenSink {
  public:
   virtual ~TokenSink() = default;
-  /// Adds a sample or a piece of one. `continues`: the next call continues the same sample. `line`: line of
-  /// its start in the data file.
+  /// Adds a sample or a piece of one. `continues`: true if the next call continues the same sample. `line`:
+  /// line in the data file at which the sample starts.
   virtual void add(const Tokens& tokens, int64_t line, bool continues) = 0;
-  /// Stores counts of the data file with the samples.
+  /// Sets the record counts that are stored with the samples.
   virtual void note(const RecordCounts& notes) = 0;
 };
 
-/// Tokenized samples in a memory-mapped file. Layout: all tokens, the start of each sample, its line in the
-/// data file, the counts, a footer with sizes and an XXH3 of everything.
+/// Tokenized samples in a memory-mapped file. Layout: all tokens, the start of each sample in them, the line
+/// of each sample in the data file, the record counts, and a footer with sizes and an XXH3 of everything
+/// before it.
 class TokenCache {
  public:
   /// Opens and verifies a cache, reading all of it once. Returns nothing if the file is missing, has another
   /// key, or is damaged or truncated; the caller then rebuilds it.
   static std::optional<TokenCache> open(const fs::path& path, uint64_t key);
-  /// Calls `produce` to write the samples and replaces the file atomically; creates its folder. Needs 16
-  /// bytes of memory per sample.
+  /// Builds a cache file: produce(sink) must add all samples to the sink. Replaces an existing file
+  /// atomically; creates its folder. Needs 16 bytes of memory per sample.
   static TokenCache build(const fs::path& path, uint64_t key, FunctionRef<void(TokenSink&)> produce);
   /// Opens a cache, or builds it if open() returns nothing.
   static TokenCache open_or_build(const fs::path& path, uint64_t key, FunctionRef<void(TokenSink&)> produce);
@@ -75,7 +76,8 @@ class TokenCache {
 
   MappedFile file_;
   std::span<const PackedToken> tokens_;
-  std::span<const uint64_t> starts_;  ///< start of each sample in tokens_; one entry more than samples
+  /// Start of each sample in tokens_; the last entry is the number of tokens.
+  std::span<const uint64_t> starts_;
   std::span<const int64_t> lines_;
   RecordCounts notes_;
 };

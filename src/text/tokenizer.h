@@ -8,10 +8,10 @@
 
 namespace hearth::text {
 
-/// Opens a tokenizer. For a model folder, uses the first of tokenizer.json, tokenizer.model (SentencePiece,
-/// or tiktoken as in Llama 3), spiece.model, vocab.json + merges.txt, encoder.json + vocab.bpe. For one such
-/// file, also reads tokenizer_config.json in its folder. Throws a UserError naming the file and the wrong or
-/// unsupported field.
+/// Opens a tokenizer. In a model folder, uses the first of tokenizer.json, tokenizer.model (SentencePiece, or
+/// tiktoken as in Llama 3), spiece.model, vocab.json + merges.txt, encoder.json + vocab.bpe that exists. The
+/// argument may also be such a file; then tokenizer_config.json in its folder is read too. Throws a UserError
+/// naming the file and the wrong or unsupported field.
 std::unique_ptr<Tokenizer> open_tokenizer(const fs::path& model_folder_or_file);
 
 /// Returns the paths of the files of a tokenizer and of its chat template. The argument is the folder of the

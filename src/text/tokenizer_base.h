@@ -9,12 +9,12 @@
 
 namespace hearth::text {
 
-/// Treatment of special tokens that occur in a text: as plain text or as tokens. Added tokens that are not
-/// special ("<think>", runs of spaces) belong to the vocabulary and are matched in both cases, as in
-/// transformers.
+/// Treatment of special tokens that occur in a text: encoded as plain text or as tokens. Added tokens that
+/// are not special ("<think>", runs of spaces) are always matched as tokens, as in transformers.
 enum class SpecialTokens { as_text, parsed };
 
-/// Ids by role; `prefix` and `suffix` are the ids that the tokenizer's post-processor puts around a text.
+/// Ids of special tokens by role. `prefix`, `suffix`: ids that the tokenizer's post-processor puts before and
+/// after a text.
 struct SpecialIds {
   std::optional<int32_t> bos;
   std::optional<int32_t> eos;
@@ -37,9 +37,10 @@ class Tokenizer {
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
   /// Returns the largest id plus 1.
   virtual int64_t vocab_size() const = 0;
-  /// Returns the id of a token spelled as in its file ("<|eot_id|>", in UTF-8), or nothing.
+  /// Returns the id of a token, given as in the tokenizer's file ("<|eot_id|>", in UTF-8); nothing if there
+  /// is none.
   virtual std::optional<int32_t> id_of(std::string_view token) const = 0;
-  /// Returns the token of an id spelled as in its file; empty if there is none.
+  /// Returns the token of an id, written as in the tokenizer's file; empty if there is none.
   virtual std::string token(int32_t) const { return {}; }
   /// True for ids of special tokens, such as BOS, EOS and role markers.
   virtual bool is_special(int32_t) const { return false; }

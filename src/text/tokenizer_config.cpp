@@ -10,7 +10,8 @@
 namespace hearth::text {
 namespace {
 
-/// Reads a role: a string or an AddedToken; null counts as absent. A role that is already set is kept.
+/// Reads the special token `key` into `role`: a string or an AddedToken object; null counts as absent. Keeps
+/// a role that is already set.
 void read_special_token(const JsonNode& node, const std::string& key, std::optional<std::string>& role) {
   const std::optional<JsonNode> found = node.find(key);
   if (!found || role) return;
@@ -41,7 +42,7 @@ bool is_bert(std::string_view tokenizer_class) {
   return std::find(kClasses.begin(), kClasses.end(), tokenizer_class) != kClasses.end();
 }
 
-/// Reads the options of BERT-like tokenizers. Old files contain no class.
+/// Reads the options of BERT-like tokenizers; nothing for other classes. Old files have no class.
 std::optional<BertOptions> read_bert(const JsonNode& node, std::string_view tokenizer_class) {
   const auto lowercase = node.find("do_lower_case"), chinese = node.find("tokenize_chinese_chars"),
              strip = node.find("strip_accents");
@@ -67,7 +68,7 @@ void read_config_file(const JsonNode& node, TokenizerConfig& config) {
   if (const auto added = node.find("added_tokens_decoder")) read_added_decoder(*added, config);
 }
 
-/// Reads the old form of added tokens: token to id, without flags. All are special.
+/// Reads added tokens in the old format, a map from token to id without flags. All are special.
 void read_added_map(const JsonNode& node, TokenizerConfig& config) {
   const auto known = [&](const std::string& content) {
     return std::any_of(config.added.begin(), config.added.end(),

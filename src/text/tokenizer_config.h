@@ -18,20 +18,20 @@ struct TokenizerConfig {
   fs::path folder;
   /// True if the folder has a tokenizer_config.json.
   bool is_given = false;
-  /// Class name without a final "Fast"; empty if no file sets it.
+  /// Class name in tokenizer_config.json without a final "Fast"; empty if it is not set.
   std::string tokenizer_class;
   std::optional<std::string> bos, eos, pad, unk;
   std::optional<bool> add_bos, add_eos;
   bool add_prefix_space = false;
   /// True if SentencePiece puts a space before the text after each special token; false if only before the
-  /// first.
+  /// start of the text.
   bool legacy = true;
-  /// Set for BERT-like tokenizers only.
+  /// Normalization options; set for BERT-like tokenizers only.
   std::optional<BertOptions> bert;
   std::vector<AddedToken> added;
 };
 
-/// Reads the config of a folder. Missing fields have their defaults.
+/// Reads the config of a tokenizer's folder. Missing fields have their default values.
 TokenizerConfig read_tokenizer_config(const fs::path& folder);
 
 /// Parses an AddedToken of tokenizer.json or tokenizer_config.json. `id` is used if the node has none.
@@ -41,12 +41,12 @@ AddedToken parse_added_token(const JsonNode& node, std::optional<int64_t> id);
 std::optional<int32_t> find_token(std::string_view token, const std::vector<AddedToken>& added,
                                   const Vocabulary* vocabulary);
 
-/// Sets the ids of BOS, EOS, PAD and UNK if the config names a token that exists.
+/// Sets the ids of BOS, EOS, PAD and UNK whose tokens the config names and `added` or `vocabulary` contains.
 void set_roles(SpecialIds& special, const TokenizerConfig& config, const std::vector<AddedToken>& added,
                const Vocabulary* vocabulary);
 
-/// Sets prefix and suffix by add_bos_token and add_eos_token; `bos` and `eos` are the defaults if the config
-/// does not set them.
+/// Sets special.prefix and special.suffix by add_bos_token and add_eos_token. `bos`, `eos`: defaults if the
+/// config does not set them.
 void set_surroundings(SpecialIds& special, const TokenizerConfig& config, bool bos, bool eos);
 
 }  // namespace hearth::text

@@ -16,8 +16,8 @@ std::vector<AddedToken> parse_added(const JsonNode& root) {
   return added;
 }
 
-/// Applies add_prefix_space of tokenizer_config.json, which transformers prefers to that of a ByteLevel step
-/// outside of a Sequence.
+/// Returns the pre-tokenizer with the add_prefix_space of tokenizer_config.json, which transformers prefers
+/// to that of a ByteLevel step outside of a Sequence.
 nlohmann::json with_prefix_space(const JsonNode& node, const TokenizerConfig& config) {
   nlohmann::json pre_tokenizer = node.json();
   if (!config.is_given || node.at("type").string() != "ByteLevel") return pre_tokenizer;
@@ -34,7 +34,8 @@ nlohmann::json with_prefix_space(const JsonNode& node, const TokenizerConfig& co
   return pre_tokenizer;
 }
 
-/// Applies the BERT options of tokenizer_config.json, which transformers prefers to those of BertNormalizer.
+/// Returns the normalizer with the BERT options of tokenizer_config.json, which transformers prefers to those
+/// of BertNormalizer.
 nlohmann::json with_options(nlohmann::json normalizer, const std::optional<BertOptions>& options) {
   if (!options || !normalizer.is_object() || normalizer.value("type", nlohmann::json()) != "BertNormalizer")
     return normalizer;

@@ -34,12 +34,13 @@ int32_t Unigram::unknown() const {
   user_error("{}: the text has a character without a token, and there is no 'unk_id'; add one", where_);
 }
 
-// Viterbi algorithm over byte offsets; each node holds the best segmentation that ends there.
+// Computes the best segmentation of a piece by the Viterbi algorithm over byte offsets: scratch.best[i] is
+// the best segmentation of the first i bytes.
 void Unigram::find_best(std::string_view piece, UnigramScratch& scratch) const {
   scratch.best.assign(piece.size() + 1, {});
   for (size_t begin = 0; begin < piece.size();) {
     const double so_far = scratch.best[begin].score;
-    // Ties are won by the first segmentation found, whose last token is the longest.
+    // If scores are equal, keeps the segmentation found first, whose last token is the longest.
     const auto is_better = [&](size_t bytes, double score) {
       const UnigramScratch::Node& node = scratch.best[begin + bytes];
       return node.begin < 0 || score > node.score;

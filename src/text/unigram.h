@@ -15,7 +15,7 @@ namespace hearth::text {
 /// Scratch memory of one thread. Any Unigram may use it.
 class UnigramScratch {
   friend class Unigram;
-  /// Best segmentation that ends at a byte: its total score and its last token.
+  /// Best segmentation that ends at a byte offset: its total score, and the begin and id of its last token.
   struct Node {
     double score = 0;
     int32_t begin = -1;

@@ -18,7 +18,8 @@ struct TokenizerClass {
   bool nfc;
   /// True if <s> and </s> are put around each text.
   bool surrounded;
-  /// True for CLIP: lowercase, keeps only matches of the pattern, and appends </w> to each.
+  /// True for CLIP: text is converted to lower case, only matches of the pattern are kept, and </w> is
+  /// appended to each.
   bool words_end = false;
 };
 
@@ -75,7 +76,8 @@ Normalizer normalizer_of(const TokenizerClass& kind) {
   return Normalizer(std::move(steps));
 }
 
-/// Returns the config's added tokens and the role tokens that are only in the vocabulary.
+/// Returns the added tokens of the config, and the special tokens of its roles that are only in the
+/// vocabulary.
 std::vector<AddedToken> added_of(const TokenizerConfig& config, const Vocabulary& vocabulary) {
   std::vector<AddedToken> added = config.added;
   const auto add = [&](const std::string& token) {

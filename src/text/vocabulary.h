@@ -23,14 +23,14 @@ class Vocabulary {
   /// Adds a token. Throws a UserError naming `where` if the id is out of range, or the id or token is already
   /// used.
   void add(std::string_view token, int64_t id, std::string_view where);
-  /// Adds a token that encoding never produces; only decoding its id is defined.
+  /// Adds a token that encoding never produces; its id can only be decoded.
   void add_hidden(std::string_view token, int64_t id, std::string_view where);
 
-  /// Throws a UserError naming `where` if a token is so long that searching for it at each position is too
-  /// slow.
+  /// Throws a UserError naming `where` if a token is so long that searching for it at each offset of a text
+  /// would be too slow.
   void check_lengths(std::string_view where) const;
 
-  /// Returns the id of a token, or nothing if it is not in the vocabulary or hidden.
+  /// Returns the id of a token; nothing if it is hidden or not in the vocabulary.
   std::optional<int32_t> find(std::string_view token) const;
   /// Returns the token of an id; empty if the id has none.
   std::string_view token(int32_t id) const;

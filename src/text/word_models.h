@@ -10,7 +10,7 @@
 
 namespace hearth::text {
 
-/// Maps each piece to one token, or to the unknown token.
+/// Tokenizer model that maps each piece to one token, or to the unknown token.
 class WordLevel {
  public:
   WordLevel(Vocabulary vocabulary, std::optional<int32_t> unk, std::string_view where)
@@ -49,14 +49,14 @@ class WordPiece {
   std::optional<int32_t> unk() const { return options_.unk; }
 
  private:
-  /// Returns false if a part of the piece is unknown.
+  /// Appends the ids of a piece; returns false if a part of the piece is not in the vocabulary.
   bool encode_known(std::string_view piece, std::vector<int32_t>& ids) const;
 
   Vocabulary vocabulary_;
   WordPieceOptions options_;
   std::string where_;
   StringSet starts_;
-  /// Tokens that continue a word, without their prefix.
+  /// Tokens that continue a word, stored without their prefix "##".
   StringSet continuations_;
 };
 
