@@ -23,11 +23,12 @@ struct Span {
 /// Result of rendering a template.
 struct Rendered {
   std::string text;
-  /// Ranges of the text in {% generation %} blocks, in order.
+  /// Byte ranges of `text` that {% generation %} blocks printed, in order.
   std::vector<Span> generated;
 };
 
-/// Work limit shared by several renderings, such as those of all records of a file.
+/// Remaining work in units of RenderOptions::limit_work, shared by several renderings, such as those of all
+/// records of a file.
 struct WorkBudget {
   int64_t left = 0;
 };
@@ -37,13 +38,13 @@ struct RenderOptions {
   /// Time that strftime_now prints, in seconds since 1970 (UTC). If not set, strftime_now is undefined in
   /// templates.
   std::optional<int64_t> now;
-  /// Max. bytes of the text. A template that would print more causes a UserError.
+  /// Max bytes of the rendered text. A template that would print more causes a UserError.
   int64_t limit_bytes = int64_t{64} << 20;
-  /// Max. work: evaluated expressions plus a sixteenth of the bytes copied or searched. A template that needs
-  /// more causes a UserError. Work is charged before allocation, so memory is bounded too, by about 16 bytes
-  /// per unit.
+  /// Max work of one rendering, in units: one per evaluated expression, and one per 16 bytes copied or
+  /// searched. A template that needs more causes a UserError. Work is charged before memory is allocated, so
+  /// this also limits memory, to about 16 bytes per unit.
   int64_t limit_work = 20'000'000;
-  /// If not null, work is also charged to this budget. One rendering at a time may use it.
+  /// If not null, work is also charged to this budget. Only one rendering at a time may use a budget.
   WorkBudget* budget = nullptr;
 };
 
@@ -61,15 +62,16 @@ struct Program;
 class Template {
  public:
   /// Parses a template. Throws a UserError "NAME:LINE: ..." for a syntax error or an unsupported tag.
-  /// Unsupported filters, tests, methods, functions and arguments fail when they are evaluated.
+  /// Unsupported filters, tests, methods, functions and arguments cause an error only when they are
+  /// evaluated.
   Template(std::string_view source, std::string name);
   ~Template();
   Template(Template&&) noexcept;
   Template& operator=(Template&&) noexcept;
 
-  /// Renders the template with an object of variables (messages, add_generation_prompt, bos_token, ...).
-  /// Thread-safe. Throws a UserError "NAME:LINE: ..." for raise_exception, for an operation that a value does
-  /// not support, and at the limits.
+  /// Renders the template. `variables`: object with messages, add_generation_prompt, bos_token, ...
+  /// Thread-safe. Throws a UserError "NAME:LINE: ..." if the template calls raise_exception or uses an
+  /// operation that a value does not support, and if a limit is exceeded.
   Rendered render(const Json& variables, const RenderOptions& options = {}) const;
 
   /// True if the template uses the date (strftime_now).

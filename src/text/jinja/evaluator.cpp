@@ -15,10 +15,11 @@ namespace {
 constexpr int kMaxStatementDepth = 1000;
 constexpr int kMaxCalls = 50;  ///< max nesting depth of calls of macros and recursive loops
 
-/// Control flow after a statement: next_round is {% continue %}, leave_loop is {% break %}.
+/// Control flow after a statement. next_round: {% continue %}; leave_loop: {% break %}.
 enum class Flow { next_statement, next_round, leave_loop };
 
-/// Tree-walking interpreter of a parsed template. Each statement and expression counts as work, which is bounded.
+/// Interpreter that walks the syntax tree of a template. Each statement and expression is charged as work,
+/// which is limited (RenderOptions::limit_work).
 class Evaluator {
  public:
   Evaluator(const Program& program, const Json& variables, const RenderOptions& options)
@@ -30,7 +31,7 @@ class Evaluator {
   }
 
  private:
-  // Statements.
+  // Execution of statements.
   Flow execute(const Body& body) {
     const Level level(*this);
     for (const Statement& statement : body) {
@@ -107,7 +108,8 @@ class Evaluator {
     return kept;
   }
 
-  /// Assigns a value to the statement's variable, or its elements to the variables if there are several.
+  /// Assigns a value to the statement's variable. If it has several variables, assigns the value's elements
+  /// to them.
   void unpack(const Statement& statement, const Value& item) {
     if (statement.names.size() == 1) {
       scopes_.set(statement.names[0], item);
@@ -146,7 +148,8 @@ class Evaluator {
     return Flow::next_statement;
   }
 
-  /// Executes {% with %}. Its variables are evaluated in the enclosing scope and cannot refer to each other.
+  /// Executes {% with %}. Its variables are evaluated in the enclosing scope, so they cannot refer to each
+  /// other.
   Flow execute_scope(const Statement& statement) {
     Variables variables;
     for (const Parameter& variable : statement.parameters)
@@ -157,7 +160,7 @@ class Evaluator {
     return flow;
   }
 
-  /// Renders a statement's body and applies its filters.
+  /// Renders the body of {% filter %} or {% set %} to a string and applies the statement's filters to it.
   Value filtered(const Statement& statement) {
     Value text = captured([&] { execute(statement.body); });
     if (!statement.expression) return text;
@@ -195,7 +198,7 @@ class Evaluator {
     return Json(std::exchange(out_.text, std::move(before)));
   }
 
-  // Variables.
+  // Lookup of variables.
   Value lookup(std::string_view name) {
     run_.spend(1);
     if (const Value* found = scopes_.find(name)) return *found;
@@ -205,7 +208,7 @@ class Evaluator {
     return Value::undefined(std::string(name));
   }
 
-  // Expressions.
+  // Evaluation of expressions.
   Value evaluate(const Expression& e) {
     const Level level(*this);
     run_.at_line(e.line);
@@ -381,7 +384,7 @@ class Evaluator {
                          : format_by_braces(run_, subject, arguments);
   }
 
-  /// Evaluates the arguments operands[first...] of a call and unpacks * and ** arguments.
+  /// Evaluates the arguments of a call, operands[first] and following, and expands * and ** arguments.
   CallArguments evaluate_arguments(const Expression& e, size_t first) {
     CallArguments made;
     std::vector<Value> named;
@@ -410,7 +413,8 @@ class Evaluator {
     return made;
   }
 
-  /// Calls a macro, caller() or a recursive loop. `block`: the {% call %} block around it, as caller(); or null.
+  /// Calls a macro, caller() or a recursive loop. `block`: the {% call %} block that contains the call and
+  /// becomes caller(); or null.
   Value call(const Expression& e, const Statement* block = nullptr) {
     const Value callee = lookup(e.text);
     const Loop* loop = callee.loop();
@@ -457,7 +461,7 @@ class Evaluator {
     if (macro.special.caller) scopes_.variables().try_emplace("caller", Value::undefined("caller"));
   }
 
-  /// Counts the recursion depth of evaluation while it is in scope; fails at the limit.
+  /// Increments the recursion depth of the evaluator while it is in scope; throws a UserError at the limit.
   class Level {
    public:
     explicit Level(Evaluator& evaluator) : evaluator_(evaluator) {
@@ -472,7 +476,8 @@ class Evaluator {
   Run run_;
   const Json& variables_;
   Rendered out_;
-  std::deque<Namespace> namespaces_;  ///< live until rendering ends, because they may refer to each other
+  /// Namespace() objects; kept until rendering ends, because they may refer to each other.
+  std::deque<Namespace> namespaces_;
   Scopes scopes_;
   int depth_ = 0;
   int calls_ = 0;

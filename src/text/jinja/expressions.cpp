@@ -10,10 +10,10 @@ namespace hearth::text::jinja {
 namespace {
 
 constexpr int kMaxDepth = 100;
-/// Keywords after a test that do not start its argument.
+/// Keywords that, after the name of a test, continue the expression and are not an argument of the test.
 constexpr std::array kJoiningWords = {"and", "or", "is", "if", "else", "not", "in"};
 
-/// Returns the value of a name that is a constant (true, false, none); nothing for other names.
+/// Returns the value of the constants true, false and none (in both spellings); nothing for other names.
 std::optional<Json> constant(std::string_view name) {
   if (name == "true" || name == "True") return Json(true);
   if (name == "false" || name == "False") return Json(false);
@@ -21,7 +21,7 @@ std::optional<Json> constant(std::string_view name) {
   return std::nullopt;
 }
 
-/// Counts the recursion depth of the parser while it is in scope; fails at the limit.
+/// Increments the recursion depth of the parser while it is in scope; throws a UserError at the limit.
 class Level {
  public:
   Level(int& depth, const TokenReader& tokens) : depth_(depth) {
@@ -331,7 +331,8 @@ ExpressionPtr ExpressionParser::parse_item(ExpressionPtr subject) {
   return make(ExpressionKind::slice, line, std::move(operands));
 }
 
-/// Consumes the name of a keyword argument, "*" or "**", and returns it; "" for a positional argument.
+/// Consumes the start of an argument, NAME= or "*" or "**", and returns it without "="; "" for a positional
+/// argument.
 std::string ExpressionParser::take_argument_name() {
   if (tokens_.take_symbol("*")) return "*";
   if (tokens_.take_symbol("**")) return "**";

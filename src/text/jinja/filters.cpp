@@ -12,7 +12,7 @@ namespace {
 
 bool given(const Value& argument) { return !argument.is_undefined(); }
 
-/// Returns the attribute of an item by a dotted path such as a.b.0.
+/// Returns the attribute of an item that a dotted path such as a.b.0 describes.
 Value path_of(Run& run, Value item, std::string_view path) {
   while (!path.empty()) {
     const size_t end = std::min(path.find('.'), path.size());
@@ -43,7 +43,8 @@ Value upper_filter(Run& run, const Value& subject, Arguments) {
 Value lower_filter(Run& run, const Value& subject, Arguments) {
   return Json(lower(run, text_of(run, subject)));
 }
-/// Converts letters after white space, hyphens and opening brackets to upper case, others to lower case.
+/// Implements the filter title: letters after white space, hyphens and opening brackets become upper case,
+/// others lower case.
 Value title_filter(Run& run, const Value& subject, Arguments) {
   const std::string text = lower(run, text_of(run, subject));
   std::string result, word;
@@ -136,7 +137,7 @@ Value to_json(Run& run, const Value& subject, Arguments arguments) {
     options.item_separator = string_argument(run, separators[0]);
     options.key_separator = string_argument(run, separators[1]);
   }
-  // Charge the separators and the indentation between the parts.
+  // Charges work for the separators and the indentation, which the size of the JSON does not include.
   const auto widest =
       static_cast<int64_t>(std::max(options.item_separator.size(), options.key_separator.size()));
   const int64_t indent = std::max(options.indent, 0) * (int64_t{weigh(json).depth} + 1);
@@ -144,7 +145,8 @@ Value to_json(Run& run, const Value& subject, Arguments arguments) {
   return Json(dump(json, options));
 }
 
-/// Implements Python's float() for a number or numeric string.
+/// Converts a number or numeric string to a float, as Python's float(); nothing if it is not finite or not a
+/// number.
 std::optional<double> parsed(const Value& subject) {
   if (const auto number = number_of(subject)) return number;
   if (!subject.string()) return std::nullopt;
@@ -180,14 +182,15 @@ Value items(Run& run, const Value& subject, Arguments) {
   return find_method("items")->apply(run, subject, {});
 }
 
-/// Returns the key by which sort, unique, min and max compare: strings in lower case unless case_sensitive.
+/// Returns the value by which sort, unique, min and max compare an item: its attribute or itself, with
+/// strings in lower case unless case_sensitive.
 Value key_of(Run& run, const Value& item, const Value& attribute, const Value& case_sensitive) {
   Value key = attribute_or_item(run, item, attribute);
   if (key.string() && !is_true(case_sensitive)) return Json(lower(run, *key.string()));
   return key;
 }
 
-/// Returns the items of a value; empty if the value is false.
+/// Returns the items of a value; empty if the value is false in Python's sense (such as none).
 std::vector<Value> items_if_true(Run& run, const Value& value) {
   return is_true(value) ? items_of(run, value) : std::vector<Value>();
 }
@@ -211,7 +214,7 @@ Value list_of_items(Run& run, const std::vector<Keyed>& all) {
   return list_value(run, items);
 }
 
-/// Sorts by one attribute. The sort is stable.
+/// Sorts the items of `subject` by one attribute, stably.
 Value sorted(Run& run, const Value& subject, Arguments arguments, const Value& attribute) {
   std::vector<Keyed> all = keyed(run, subject, attribute, arguments[1]);
   const bool reversed = is_true(arguments[0]);
@@ -223,8 +226,8 @@ Value sorted(Run& run, const Value& subject, Arguments arguments, const Value& a
   return list_of_items(run, all);
 }
 
-/// Implements the filter sort. attribute='a,b' orders by a, and items with equal a by b: it sorts stably by b
-/// and then by a.
+/// Implements the filter sort. For attribute='a,b', sorts stably by b and then by a, so that items with equal
+/// a are ordered by b.
 Value sort(Run& run, const Value& subject, Arguments arguments) {
   if (!arguments[2].string()) return sorted(run, subject, arguments, arguments[2]);
   std::string_view attributes = *arguments[2].string();
@@ -273,7 +276,7 @@ Value sum(Run& run, const Value& subject, Arguments arguments) {
   return total;
 }
 
-/// Implements Python's round(): halves of the exact binary value round to the even digit.
+/// Implements Python's round(): exact halves of the binary value round to the even digit.
 Value rounded(Run& run, const Value& subject, int64_t precision) {
   if (const auto whole = integer_of(subject); whole && precision >= 0) return Json(*whole);
   if (precision < 0 || precision > 100)
@@ -326,8 +329,9 @@ Value map(Run& run, const Value& subject, Arguments arguments) {
   return list_value(run, results);
 }
 
-/// Returns the items for which a test is `wanted`, of the item itself or of its attribute arguments[0]. The
-/// next argument names the test; without it, the test is whether the value is true.
+/// Implements select, reject, selectattr and rejectattr: returns the items for which a test gives `wanted`.
+/// The test is applied to the item, or (of_attribute) to its attribute arguments[0]. The next argument is the
+/// name of the test; without it, tests whether the value is true.
 template <bool of_attribute, bool wanted>
 Value chosen(Run& run, const Value& subject, Arguments arguments) {
   constexpr size_t at = of_attribute ? 1 : 0;
@@ -344,8 +348,8 @@ Value chosen(Run& run, const Value& subject, Arguments arguments) {
   return list_value(run, kept);
 }
 
-/// Implements `batch(size, fill_with)`: splits into lists of `size` items, and pads the last one if
-/// `fill_with` is set.
+/// Implements the filter batch(size, fill_with): splits into lists of `size` items, and pads the last one
+/// with `fill_with` if that is set.
 Value batch(Run& run, const Value& subject, Arguments arguments) {
   const int64_t size = integer_argument(run, arguments[0]);
   if (size < 1) run.fail("batch expected at least one item per list");

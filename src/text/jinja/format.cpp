@@ -13,10 +13,10 @@ namespace {
 constexpr int64_t kMaxWidth = 10'000;
 constexpr int64_t kMaxPrecision = 100;
 
-/// A format specification: [[fill]align][sign][#][0][width][grouping][.precision][type].
+/// A format specification of Python: [[fill]align][sign][#][0][width][grouping][.precision][type].
 struct Spec {
   std::string fill = " ";
-  char align = 0;  ///< <, >, ^ or =; 0: by the kind of value
+  char align = 0;  ///< <, >, ^ or =; 0: default of the value's type
   char sign = '-';
   bool alternate = false;
   bool zero = false;
@@ -26,7 +26,7 @@ struct Spec {
   char type = 0;
 };
 
-/// Sign and digits of a number; padding may go between them.
+/// Formatted sign and digits of a number, separate because padding may go between them.
 struct Number {
   std::string sign;
   std::string digits;
@@ -36,7 +36,7 @@ bool is_one_of(char c, std::string_view characters) {
   return c != 0 && characters.find(c) != characters.npos;
 }
 
-/// Reads characters from the front of a text.
+/// Reader that consumes a text from the front.
 class Cursor {
  public:
   Cursor(Run& run, std::string_view text) : run_(run), text_(text) {}
@@ -48,9 +48,10 @@ class Cursor {
     text_.remove_prefix(std::min<size_t>(1, text_.size()));
     return c;
   }
-  /// Reads the next character if it is one of these; otherwise returns 0.
+  /// Consumes the next character if it is one of `characters`, and returns it; otherwise returns 0.
   char take_any(std::string_view characters) { return is_one_of(peek(), characters) ? take() : '\0'; }
-  /// Reads up to and including a character, and returns the text before it; fails if there is none.
+  /// Consumes the text up to and including the character `end`, and returns the text before `end`. Fails if
+  /// there is none.
   std::string_view take_until(char end) {
     const size_t size = text_.find(end);
     if (size == text_.npos) run_.fail(fmt::format("expected '{}' in the format", end));
@@ -63,7 +64,7 @@ class Cursor {
     text_.remove_prefix(found.size());
     return found;
   }
-  /// Reads an integer of at most `max`; returns `preset` if there are no digits.
+  /// Consumes an integer of at most `max` and returns it; returns `default_value` if there are no digits.
   int64_t take_number(int64_t default_value, int64_t max) {
     if (!is_one_of(peek(), "0123456789")) return default_value;
     int64_t value = 0;
@@ -196,7 +197,7 @@ std::string formatted_number(Run& run, const Value& value, Spec spec) {
   return padded(run, number_parts(run, value, spec), spec, spec.align == 0 ? '>' : spec.align);
 }
 
-/// Implements Python's format(value, spec).
+/// Implements Python's format(value, spec) with `text` as spec.
 std::string formatted(Run& run, const Value& value, std::string_view text) {
   if (text.empty()) return text_of(run, value);
   const Spec spec = parse_spec(run, text);
@@ -217,7 +218,7 @@ const Value& named(Run& run, const FormatArguments& arguments, std::string_view 
   run.fail(fmt::format("the format has a field '{}', for which there is no argument", name));
 }
 
-/// Replaces the fields of one text in braces.
+/// Implements str.format: replaces the fields in braces of a text.
 class BraceFormat {
  public:
   BraceFormat(Run& run, const FormatArguments& arguments) : run_(run), arguments_(arguments) {}
@@ -293,10 +294,10 @@ class BraceFormat {
   int64_t next_ = 0;
 };
 
-/// Replaces the %-conversions of one text.
+/// Implements the operator % of strings: replaces the %-conversions of a text.
 class PercentFormat {
  public:
-  /// `mapping`: values for %(name)s; undefined if there is none.
+  /// `values`: for %s and the like, in order. `mapping`: for %(name)s; undefined if there is none.
   PercentFormat(Run& run, std::span<const Value> values, Value mapping)
       : run_(run), values_(values), mapping_(std::move(mapping)) {}
 

@@ -15,7 +15,7 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_name_part(char c) { return is_name_start(c) || is_digit(c); }
 
-/// Converts line ends to \n and removes one at the end.
+/// Converts all line ends to \n and removes one \n at the end.
 std::string normalized(std::string_view source) {
   std::string text;
   text.reserve(source.size());
@@ -63,8 +63,8 @@ class Lexer {
     return rest_.size();
   }
 
-  /// Adds the text before a tag, with white space removed according to the tag's sign and kind, and skips the
-  /// first characters of the tag.
+  /// Adds a token with the text before the tag at `tag_at`, and skips the tag's first characters. Removes
+  /// white space at the end of the text as the tag's sign (- or +) and kind require.
   void take_text_before(size_t tag_at) {
     std::string_view text = rest_.substr(0, tag_at);
     if (tag_at < rest_.size()) {
@@ -106,13 +106,14 @@ class Lexer {
     after_block(sign);
   }
 
-  /// Skips white space after a tag other than {{ }}.
+  /// Skips white space after a tag other than {{ }}: all of it if the tag's sign is -, a newline if there is
+  /// no sign.
   void after_block(char sign) {
     if (sign == '-') skip_blank();
     if (sign != '-' && sign != '+') takes("\n");
   }
 
-  /// Reads a {% raw %} block to its end; returns false if there is none here.
+  /// Reads a {% raw %} block to its end. Returns false if the tag is not {% raw %}.
   bool read_raw() {
     size_t word = rest_.find_first_not_of(kBlank);
     if (word == rest_.npos || !rest_.substr(word).starts_with("raw")) return false;
@@ -193,7 +194,7 @@ class Lexer {
 
   bool digit_at(size_t at) const { return at < rest_.size() && is_digit(rest_[at]); }
 
-  /// Returns the length of the digits at `from`, including single underscores between digits.
+  /// Returns the number of characters from `from` on that are digits or single underscores between digits.
   size_t num_digits(size_t from) const {
     size_t to = from;
     while (digit_at(to) || (to > from && digit_at(to - 1) && rest_.substr(to, 1) == "_" && digit_at(to + 1)))
@@ -244,7 +245,8 @@ class Lexer {
     return text;
   }
 
-  /// Appends the character of a Python escape sequence; returns the length of the sequence.
+  /// Appends the character that a Python escape sequence at the start of `raw` describes. Returns the length
+  /// of the sequence.
   size_t append_escape(std::string& text, std::string_view raw) const {
     constexpr std::string_view kLetters = "ntr\\'\"abfv";
     constexpr std::string_view kMeanings = "\n\t\r\\'\"\a\b\f\v";

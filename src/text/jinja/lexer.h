@@ -6,15 +6,15 @@
 
 namespace hearth::text::jinja {
 
-/// Kind of a token. Token::text is the value of a string, otherwise the characters of the token.
+/// Kind of a token. Token::text is the value of a string, and the source text of other tokens.
 enum class TokenKind {
-  text,            ///< text outside of tags, after white space control
+  text,            ///< text outside of tags, after removing white space by the rules of tags
   variable_begin,  ///< {{
   variable_end,
   block_begin,  ///< {%
   block_end,
   name,
-  string,  ///< text without quotes, escapes decoded
+  string,  ///< string literal: its text without quotes, with escapes decoded
   integer,
   real,
   symbol,  ///< an operator or a bracket
@@ -27,8 +27,8 @@ struct Token {
   int line = 0;
 };
 
-/// Splits a template into tokens like Jinja with trim_blocks, lstrip_blocks and without
-/// keep_trailing_newline. Removes comments; converts {% raw %} blocks to text. The last token is `end`.
+/// Splits a template into tokens, as Jinja does with trim_blocks and lstrip_blocks and without
+/// keep_trailing_newline. Removes comments, and converts {% raw %} blocks to text. The last token is `end`.
 /// Throws a UserError "NAME:LINE: ..." for a syntax error.
 std::vector<Token> tokenize(std::string_view source, std::string_view name);
 

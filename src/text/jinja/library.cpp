@@ -38,7 +38,8 @@ Value loop_attribute(const Loop& loop, std::string_view name) {
   return Value::undefined("loop." + std::string(name));
 }
 
-/// Converts a Python index, which may be negative, to a position; nothing if it is out of range.
+/// Converts a Python index, which is negative to count from the end, to a position from 0; nothing if it is
+/// out of range.
 std::optional<int64_t> position_of(int64_t index, int64_t length) {
   if (index < 0) index += length;
   if (index < 0 || index >= length) return std::nullopt;
@@ -73,7 +74,8 @@ std::optional<int64_t> integer_power(int64_t base, int64_t exponent) {
   return result;
 }
 
-/// Returns the result of an operation; nothing if it does not fit 64 bits. b is not 0 for divisions.
+/// Returns `a symbol b` for integers; nothing if the result does not fit 64 bits. For divisions, b must not
+/// be 0.
 std::optional<int64_t> integer_arithmetic(std::string_view symbol, int64_t a, int64_t b) {
   int64_t result = 0;
   if (symbol == "+" && !__builtin_add_overflow(a, b, &result)) return result;
@@ -130,14 +132,15 @@ Value repeated(Run& run, const Json& what, int64_t count) {
   return result;
 }
 
-/// Positions of a slice: from `first` to `last` (exclusive) in steps.
+/// Range of positions of a slice: from `first` to `last` (exclusive) with distance `step`.
 struct SlicePositions {
   int64_t first = 0;
   int64_t last = 0;
   int64_t step = 1;
 };
 
-/// Returns the positions of a slice [first:last:step] of a sequence.
+/// Returns the positions that a Python slice [first:last:step] selects from a sequence of `length` items.
+/// `bounds`: these three values.
 SlicePositions slice_positions(Run& run, std::span<const Value> bounds, int64_t length) {
   const auto given = [&](size_t which, int64_t default_value) {
     const Json* json = bounds[which].json();

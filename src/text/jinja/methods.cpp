@@ -22,8 +22,8 @@ bool is_cased(char32_t c) {
          category == UTF8PROC_CATEGORY_LT;
 }
 
-/// True for letters whose other case depends on their neighbors or is more than one letter, except U+00DF
-/// (sharp s).
+/// True for letters whose upper or lower case depends on their neighbors or has more than one letter. U+00DF
+/// (sharp s) is an exception, because append_changed() handles it.
 bool has_special_case(char32_t c) {
   return c == 0x130 || c == 0x149 || c == 0x1F0 || c == 0x390 || c == 0x3A3 || c == 0x3B0 || c == 0x587 ||
          (c >= 0x1C4 && c <= 0x1CC) || (c >= 0x1F1 && c <= 0x1F3) || (c >= 0x1E96 && c <= 0x1E9E) ||
@@ -43,8 +43,8 @@ void append_changed(Run& run, std::string& text, char32_t c, bool to_upper) {
   }
 }
 
-/// Converts each character to upper case if is_upper(follows_letter, is_first) is true, otherwise to lower
-/// case.
+/// Converts each character of a text to upper case if is_upper(follows_letter, is_first) is true, otherwise
+/// to lower case.
 template <typename IsUpper>
 std::string with_letters(Run& run, std::string_view text, IsUpper is_upper) {
   run.spend(std::ssize(text) / 16);
@@ -65,7 +65,7 @@ Value strip_method(Run& run, const Value& subject, Arguments arguments, Side sid
   return Json(strip(text, string_argument(run, arguments[0]), side));
 }
 
-/// Work charged for each part of a text that is split.
+/// Work units charged for each part into which a text is split.
 constexpr int64_t kPartWork = 4;
 
 std::vector<std::string_view> split_at(Run& run, std::string_view text, std::string_view separator,
@@ -203,7 +203,8 @@ Value rfind_method(Run& run, const Value& subject, Arguments arguments) {
   return position_in(text, text.rfind(part));
 }
 
-/// Implements index(): returns the position of a part; fails if it is not found.
+/// Implements index() of lists and strings: returns the position of an item or part; fails if it is not
+/// found.
 Value index_method(Run& run, const Value& subject, Arguments arguments) {
   if (const Json* json = subject.json(); json != nullptr && json->is_array()) {
     const std::vector<Value> items = items_of(run, subject);
@@ -231,7 +232,8 @@ Value partition_method(Run& run, const Value& subject, Arguments arguments, bool
       .with_print_type(PrintType::tuple);
 }
 
-/// Pads the text with blanks (or `fill`) to a width in characters, as str.ljust, rjust and zfill do.
+/// Pads a string with `fill` to `width` characters, as str.ljust, rjust, center and zfill do. `side`: where
+/// the padding goes. `name`: method name for messages.
 Value filled(Run& run, const Value& subject, std::string_view name, int64_t width, std::string_view fill,
              Side side) {
   std::string_view text = string_subject(run, subject, name);
@@ -239,7 +241,8 @@ Value filled(Run& run, const Value& subject, std::string_view name, int64_t widt
   const int64_t count = width - num_characters(text);
   if (count <= 0) return Json(text);
   run.spend(count);
-  // Python puts the extra blank to the left if the width is odd.
+  // If padding cannot be equal on both sides, Python puts the extra character to the left if the width is
+  // odd.
   const int64_t num_left = side == Side::left    ? count
                            : side == Side::right ? 0
                                                  : count / 2 + (count & width & 1);
@@ -258,7 +261,8 @@ Value filled_method(Run& run, const Value& subject, Arguments arguments) {
                 string_argument(run, arguments[1], " "), side);
 }
 
-/// True if the text has cased letters, all in one case.
+/// True if the text has letters in [first, last] and none in [other_first, other_last]: cased letters, all of
+/// one case.
 bool has_case(std::string_view text, char first, char last, char other_first, char other_last) {
   bool any = false;
   for (const char c : text) {

@@ -18,22 +18,26 @@ class ExpressionParser {
   ExpressionPtr parse();
   /// Parses an expression without `x if y else z`, as after `for ... in`.
   ExpressionPtr parse_condition();
-  /// Parses an expression, or a tuple if a comma follows. `with_conditional`: allows `x if y else z`.
+  /// Parses an expression, or a tuple if a comma follows. `with_conditional`: true if `x if y else z` is
+  /// allowed.
   ExpressionPtr parse_tuple(bool with_conditional);
 
-  /// Parses any number of `|filter` and `is test` after the subject.
+  /// Parses any number of `|filter` and `is test` that follow `subject`.
   ExpressionPtr parse_filters(ExpressionPtr subject);
-  /// Returns a reference to the text of a statement's body, the subject of its filters.
+  /// Returns an expression that refers to the rendered body of the current statement, to which its filters
+  /// are applied.
   ExpressionPtr body_text() const { return make(ExpressionKind::name, tokens_.line(), {}, kBodyText); }
   /// Parses a filter after its '|'.
   ExpressionPtr parse_filter(ExpressionPtr subject);
-  /// Special names (caller, varargs, kwargs) in the expressions parsed since this member was last assigned.
+  /// Special names (caller, varargs, kwargs) that occurred in the expressions parsed since this member was
+  /// last assigned.
   SpecialNames special;
 
  private:
   struct Call {
     std::vector<ExpressionPtr> operands;
-    std::vector<std::string> names;  ///< keyword names of the last operands; "*" or "**" for an unpacked one
+    /// Names of the keyword arguments, which are the last operands; "*" or "**" for an argument to unpack.
+    std::vector<std::string> names;
 
     bool unpacks() const {
       return std::ranges::any_of(names, [](auto& name) { return name[0] == '*'; });
@@ -68,17 +72,19 @@ class ExpressionParser {
   ExpressionPtr parse_bound(std::initializer_list<std::string_view> ends);
   ExpressionPtr parse_function(const std::string& name, int line);
   ExpressionPtr parse_test(ExpressionPtr subject);
-  /// True if the next token can start an argument of a test without parentheses.
+  /// True if the next token can start the argument of a test that is written without parentheses ("is
+  /// divisibleby 3").
   bool starts_argument() const;
   ExpressionPtr mapping_of(Call call, ExpressionKind kind, int line, std::string_view function);
   std::string take_argument_name();
   Call parse_call();
   ExpressionPtr literal(Json value, int line) const;
-  /// Returns an expression that fails with `what` when evaluated, since a template may have it in a branch
-  /// that is not taken.
+  /// Returns an expression that throws the error `what` only when it is evaluated, because a template may
+  /// have it in a branch that is never taken.
   ExpressionPtr unsupported(std::string what, int line) const;
   ExpressionPtr formatted(ExpressionPtr subject, Call call, std::string name, int line) const;
-  /// Returns a call of a builtin: operand 0 is `subject`, then one operand per parameter.
+  /// Returns the call of a builtin as an expression: operand 0 is `subject`, followed by one operand per
+  /// parameter.
   ExpressionPtr bound(ExpressionKind kind, const Builtin& builtin, ExpressionPtr subject, Call call,
                       int line) const;
 

@@ -21,7 +21,8 @@ std::string float_text(double value) {
   return text;
 }
 
-/// Appends the repr() of character c, whose UTF-8 encoding is `bytes`.
+/// Appends character `c` as in Python's repr() of a string with quotes `quote`. `bytes`: UTF-8 encoding of
+/// `c`.
 void append_repr_of_character(std::string& text, char32_t c, std::string_view bytes, char quote) {
   if (c == U'\\' || c == static_cast<char32_t>(quote)) {
     text += {'\\', static_cast<char>(c)};
@@ -125,7 +126,7 @@ class Dumper {
     }
   }
 
-  /// json.dumps writes integer keys as strings.
+  /// Returns the text of a key. Integer keys become strings, as in Python's json.dumps.
   static std::string key_text(const std::string& key) {
     const Json found = key_of_mapping(key);
     return found.is_string() ? key : integer_text(found);

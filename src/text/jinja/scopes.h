@@ -11,8 +11,8 @@ namespace hearth::text::jinja {
 
 using Variables = std::map<std::string_view, Value>;
 
-/// Stack of the open variable scopes of a rendering: the scope of the template, then those of loops, blocks
-/// and macro calls. Lookup is lexical: see find().
+/// Stack of the variable scopes that are open during a rendering: the scope of the template, then those of
+/// loops, blocks and macro calls. Names are looked up lexically, see find().
 class Scopes {
  public:
   ScopeRef here() const { return {scopes_.size() - 1, scopes_.back().serial}; }
@@ -38,18 +38,18 @@ class Scopes {
 /// Evaluated arguments of a call.
 struct CallArguments {
   std::vector<Value> values;
-  std::vector<std::string> names;  ///< names of the keyword arguments, which are the last values
+  std::vector<std::string> names;  ///< names of the keyword arguments, which are the last of `values`
 
   size_t num_positional() const { return values.size() - names.size(); }
 };
 
-/// Binds the arguments of a call to the parameters of a macro, varargs and kwargs. Returns the bound
+/// Assigns the arguments of a call to the parameters of a macro, varargs and kwargs. Returns the resulting
 /// variables; parameters without an argument are not included.
 Variables bind(Run& run, const Statement& macro, const CallArguments& arguments);
-/// Adds the variable `caller`, the body of a {% call %} block. Throws a UserError if the macro does not use
-/// it.
+/// Adds the variable `caller`: the body of a {% call %} block, as a function. Throws a UserError if the macro
+/// does not use it.
 void pass_caller(Run& run, const Statement& macro, Variables& variables, Value caller);
-/// Fails because an argument is passed twice in a call of `callee`.
+/// Throws a UserError because an argument is passed twice in a call of `callee`.
 [[noreturn]] void fail_duplicate_argument(const Run& run, std::string_view callee, std::string_view argument);
 
 }  // namespace hearth::text::jinja

@@ -25,8 +25,8 @@ class Parser {
   }
 
  private:
-  /// Parses statements up to a tag that starts with one of `ends`, which is not consumed; without ends, up to
-  /// the end of the template.
+  /// Parses statements up to a tag that starts with one of `ends`, which is not consumed. If `ends` is empty,
+  /// parses to the end of the template.
   Body parse_body(Words ends) {
     if (++depth_ > kMaxBlocks) tokens_.fail("blocks nested too deep");
     Body body;
@@ -43,7 +43,7 @@ class Parser {
     return std::any_of(ends.begin(), ends.end(), [&](auto end) { return tokens_.is_word(end, 1); });
   }
 
-  /// Parses a body and the closing tag `end`.
+  /// Parses a body and consumes its closing tag `end`.
   Body parse_block(std::string_view end) {
     Body body = parse_body({end});
     tokens_.take();
@@ -194,7 +194,8 @@ class Parser {
     parse_macro_body(made, "endmacro");
   }
 
-  /// Parses {% call(parameters) macro(...) %} and its body, which the macro renders with caller(...).
+  /// Parses {% call(parameters) macro(...) %} and its body. The macro renders the body by calling
+  /// caller(...).
   void parse_caller(Statement& made) {
     made.kind = StatementKind::call;
     made.text = "caller";
@@ -206,8 +207,8 @@ class Parser {
     parse_macro_body(made, "endcall");
   }
 
-  /// Parses a body and records the special names (caller, varargs, kwargs) in it. They count as used in the
-  /// enclosing body too.
+  /// Parses the body of a macro or {% call %}, and records which special names (caller, varargs, kwargs) it
+  /// uses. They count as used in the enclosing body too.
   void parse_macro_body(Statement& made, std::string_view end) {
     const SpecialNames outer = std::exchange(expressions_.special, {});
     made.body = parse_inner(end);

@@ -8,13 +8,13 @@
 
 namespace hearth::text::jinja {
 
-/// Python's str methods of these names. Case conversion fails for the few letters whose other case is more
+/// Implement Python's str methods of the same names. They fail for the few letters whose other case has more
 /// than one letter.
 std::string upper(Run& run, std::string_view text);
 std::string lower(Run& run, std::string_view text);
 std::string title(Run& run, std::string_view text);
 std::string capitalize(Run& run, std::string_view text);
-/// Replaces at most `count` occurrences of `old`; all if `count` is -1.
+/// Replaces `old` by `with`, at most `count` times; -1: everywhere.
 std::string replace(Run& run, std::string_view text, std::string_view old, std::string_view with,
                     int64_t count);
 

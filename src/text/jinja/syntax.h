@@ -12,32 +12,33 @@ namespace hearth::text::jinja {
 struct Expression;
 using ExpressionPtr = std::unique_ptr<Expression>;
 
-/// Kind of an expression; the comments name the members that it uses.
+/// Kind of an expression. The comments give the members of Expression that each kind uses, in the form in
+/// which a template writes them.
 enum class ExpressionKind {
-  literal,           ///< value
-  name,              ///< text
-  list,              ///< operands
-  tuple,             ///< operands, printed as Python prints a tuple
-  mapping,           ///< operands: key, value, key, value ...; null key: ** of the value
-  namespace_object,  ///< namespace(...): operands as in mapping
-  attribute,         ///< operands[0] . text
-  item,              ///< operands[0] [ operands[1] ]
-  slice,             ///< operands[0] [ 1 : 2 : 3 ], null if omitted
-  filter,            ///< operands[0] | builtin(operands[1...], null if omitted)
-  test,              ///< operands[0] is builtin(...)
-  method,            ///< operands[0] . builtin(...)
-  function,          ///< builtin(operands[0...])
-  format,            ///< operands[0] . text(operands[1...], words): a method with any number of arguments
-  macro,             ///< text(operands..., words): a call of a macro, caller() or a recursive loop
-  negate,
-  negation,  ///< not
-  arithmetic,
-  compare,      ///< operands with symbols between them
-  conjunction,  ///< and
-  disjunction,  ///< or
-  conditional,  ///< conditional expression: operands[0] if operands[1] else operands[2] (or null)
+  literal,           ///< constant `value`
+  name,              ///< variable named `text`
+  list,              ///< list of `operands`
+  tuple,             ///< tuple of `operands`; printed as Python prints a tuple
+  mapping,           ///< operands: key, value, key, value, ...; null as key: the value is expanded (**)
+  namespace_object,  ///< namespace(...), with operands as in mapping
+  attribute,         ///< operands[0].text
+  item,              ///< operands[0][operands[1]]
+  slice,             ///< operands[0][operands[1]:operands[2]:operands[3]]; null if omitted
+  filter,            ///< operands[0] | builtin(operands[1], ...); null if omitted
+  test,              ///< operands[0] is builtin(operands[1], ...)
+  method,            ///< operands[0].builtin(operands[1], ...)
+  function,          ///< builtin(operands[0], ...)
+  format,    ///< operands[0].text(operands[1], ...), a method with any number of arguments; names in `words`
+  macro,     ///< text(operands[0], ...), a call of a macro, caller() or a recursive loop; names in `words`
+  negate,    ///< -operands[0]
+  negation,  ///< not operands[0]
+  arithmetic,   ///< operands[0] text operands[1]
+  compare,      ///< operands[0] words[0] operands[1] words[1] operands[2] ...
+  conjunction,  ///< operands[0] and operands[1]
+  disjunction,  ///< operands[0] or operands[1]
+  conditional,  ///< operands[0] if operands[1] else operands[2] (or null)
   concatenation,
-  unsupported  ///< fails with text when it is evaluated
+  unsupported  ///< fails with the message `text` when it is evaluated
 };
 
 /// A node of the syntax tree of an expression.
@@ -49,20 +50,20 @@ struct Expression {
   Json value;
   const Builtin* builtin = nullptr;
   std::vector<ExpressionPtr> operands;
-  /// compare: the operators; macro, format: keyword names of the last arguments, "*" or "**" for an unpacked
-  /// one.
+  /// Kind compare: the operators. Kinds macro and format: names of the last arguments; "*" or "**" for an
+  /// argument to unpack.
   std::vector<std::string> words;
 };
 
-/// Name of the variable with the text that {% filter %} and {% set %} blocks pass to their filters. The blank
-/// keeps it from clashing with names in templates.
+/// Name of a hidden variable: the rendered body of a {% filter %} or {% set %} block, to which the filters of
+/// the block are applied. The blank keeps it distinct from names in templates.
 inline constexpr const char* kBodyText = "body text";
 
 struct Statement;
 using Body = std::vector<Statement>;
 
-/// Kind of a statement: choice is {% if %}, loop is {% for %}, scope is {% with %}, stop is {% break %} and
-/// next is {% continue %}.
+/// Kind of a statement. conditional: {% if %}; loop: {% for %}; scope: {% with %}; break_loop: {% break %};
+/// next: {% continue %}.
 enum class StatementKind {
   text,
   print,
@@ -102,17 +103,17 @@ struct Branch {
 struct Statement {
   StatementKind kind = StatementKind::text;
   int line = 0;
-  std::string text;                ///< text: itself; macro: its name; assign: the namespace, or empty
-  std::vector<std::string> names;  ///< loop, assign: names of the assigned variables
-  /// Value of print, loop, assign, call; assign_block, filtered: filters of the body.
+  std::string text;                ///< kind text: the text; macro: its name; assign: the namespace, or empty
+  std::vector<std::string> names;  ///< kinds loop and assign: names of the assigned variables
+  /// Kinds print, loop, assign and call: the value. Kinds assign_block and filtered: filters of the body.
   ExpressionPtr expression;
-  ExpressionPtr filter;               ///< loop: condition after `if`, or null
-  bool recursive = false;             ///< loop: true for {% for ... recursive %}
-  std::vector<Parameter> parameters;  ///< macro, call: parameters; scope ({% with %}): variables
-  SpecialNames special;               ///< macro, call: names that the body uses
-  std::vector<Branch> branches;       ///< choice
-  Body body;       ///< body of loop, assign_block, scope, filtered, macro, call, generation
-  Body otherwise;  ///< loop: else
+  ExpressionPtr filter;               ///< kind loop: condition after `if`, or null
+  bool recursive = false;             ///< kind loop: true for {% for ... recursive %}
+  std::vector<Parameter> parameters;  ///< kinds macro and call: parameters; scope ({% with %}): variables
+  SpecialNames special;               ///< kinds macro and call: special names that the body uses
+  std::vector<Branch> branches;       ///< kind conditional: its branches
+  Body body;       ///< body of loop, assign_block, scope, filtered, macro, call and generation
+  Body otherwise;  ///< kind loop: body of {% else %}
 };
 
 /// A parsed template.

@@ -7,7 +7,7 @@
 namespace hearth::text::jinja {
 namespace {
 
-/// A test over one JSON value.
+/// Implements a test that is a predicate of the JSON value; false for values without JSON.
 template <bool (*holds)(const Json&)>
 Value json_test(Run&, const Value& subject, Arguments) {
   return Value::boolean(subject.json() != nullptr && holds(*subject.json()));
@@ -17,14 +17,14 @@ Value defined(Run&, const Value& subject, Arguments) { return Value::boolean(!su
 Value undefined(Run&, const Value& subject, Arguments) { return Value::boolean(subject.is_undefined()); }
 Value callable(Run&, const Value& subject, Arguments) { return Value::boolean(subject.is_callable()); }
 
-/// True for undefined values too, which iterate as empty.
+/// Implements the test iterable. Also true for undefined values, whose iteration is empty.
 Value iterable(Run&, const Value& subject, Arguments) {
   const Json* json = subject.json();
   return Value::boolean(subject.is_undefined() ||
                         (json != nullptr && (json->is_structured() || json->is_string())));
 }
 
-/// Returns `subject % divisor == wanted`, computed as Python does, for floats and booleans too.
+/// Returns true if `subject % divisor == wanted`, by Python's rules, also for floats and booleans.
 Value has_remainder(Run& run, const Value& subject, const Value& divisor, int64_t wanted) {
   return Value::boolean(is_equal(run, arithmetic(run, "%", subject, divisor), Json(wanted)));
 }
@@ -56,7 +56,8 @@ Value at_least(Run& run, const Value& subject, Arguments arguments) {
   return Value::boolean(!is_less(run, subject, arguments[0]));
 }
 
-/// Implements Python's `is` for the values where it is well defined: true, false and none.
+/// Implements the test sameas: Python's `is`, but only for values where it is well defined (true, false and
+/// none).
 Value same_as(Run& run, const Value& subject, Arguments arguments) {
   const Json* other = arguments[0].json();
   if (other == nullptr || !(other->is_boolean() || other->is_null()))

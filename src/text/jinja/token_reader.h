@@ -15,17 +15,18 @@ class TokenReader {
  public:
   TokenReader(std::vector<Token> tokens, std::string_view name) : tokens_(std::move(tokens)), name_(name) {}
 
-  /// Returns a token without consuming it: the next one, or the one `ahead` tokens later.
+  /// Returns a token without consuming it: the next one, or the one that is `ahead` tokens after it.
   const Token& peek(size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
   Token take() { return tokens_[at_ + 1 < tokens_.size() ? at_++ : at_]; }
   int line() const { return peek().line; }
 
   bool is_symbol(std::string_view symbol, size_t ahead = 0) const;
   bool is_word(std::string_view word, size_t ahead = 0) const;
-  /// Consumes the next token if it is this symbol or word; returns false otherwise.
+  /// Consumes the next token if it is the given symbol or word; otherwise returns false.
   bool take_symbol(std::string_view symbol);
   bool take_word(std::string_view word);
-  /// Consumes the next token; fails if it is not as expected. `what` describes the expected token.
+  /// Consume the next token; fail if it is another one than expected. `what`: description of the expected
+  /// token for messages.
   void expect_symbol(std::string_view symbol);
   void expect(TokenKind kind, std::string_view what);
   std::string expect_name(std::string_view what);

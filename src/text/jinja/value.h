@@ -17,7 +17,7 @@ struct Statement;
 struct Builtin;
 class Value;
 
-/// An undefined variable or attribute; `name` is for messages.
+/// An undefined variable or attribute. `name`: its name for messages.
 struct Undefined {
   std::string name;
 };
@@ -25,7 +25,8 @@ struct Undefined {
 /// Variables of a namespace() object. Namespaces are the only values that a template can modify.
 using Namespace = std::map<std::string, Value, std::less<>>;
 
-/// Reference to a scope of the rendering (Scopes). It remains valid to check after the scope is closed.
+/// Reference to a scope of the rendering (Scopes). After the scope is closed, Scopes can detect this by
+/// `serial`.
 struct ScopeRef {
   size_t index = 0;
   int64_t serial = 0;
@@ -37,10 +38,10 @@ struct Macro {
   ScopeRef scope;
 };
 
-/// The variable `loop`.
+/// State of a {% for %} loop, which templates access by the variable `loop`.
 struct Loop {
   const Statement* recursive =
-      nullptr;     ///< statement of a {% for ... recursive %} loop; null: the loop cannot be called
+      nullptr;     ///< statement, if the loop is {% for ... recursive %}; null: the loop cannot be called
   ScopeRef scope;  ///< enclosing scope of the loop
   int64_t depth = 1;
   int64_t index = 0;
@@ -51,15 +52,15 @@ struct Loop {
 /// Python type that a list is printed as: a list, a tuple, a list of tuples, or dict_items.
 enum class PrintType : uint8_t { plain, tuple, tuples, items };
 
-/// A value of a template: immutable, shared JSON, or a value without JSON (undefined, namespace, loop, macro,
-/// function).
+/// A value in a template: immutable, shared JSON, or a value that JSON cannot represent (undefined,
+/// namespace, loop, macro, function).
 class Value {
  public:
   Value() = default;
   Value(Json json) : data_(std::make_shared<const Json>(std::move(json))) {}  // NOLINT: on purpose implicit
   static Value undefined(std::string name);
   static Value boolean(bool value);
-  /// Returns a value that refers to JSON, which must outlive the rendering.
+  /// Returns a value that refers to `json` without copying; `json` must outlive the rendering.
   static Value view(const Json& json) {
     return Value(std::shared_ptr<const Json>(std::shared_ptr<const Json>(), &json), 0);
   }
@@ -69,7 +70,7 @@ class Value {
   static Value of(Macro macro) { return Value(macro, 0); }
   static Value of(const Builtin* function) { return Value(function, 0); }
 
-  /// Returns a part of this value's JSON, which shares ownership of the whole JSON.
+  /// Returns a value for `json`, which is part of this value's JSON; both share ownership of the full JSON.
   Value part(const Json& json) const;
   /// Sets the Python type that the list is printed as.
   Value with_print_type(PrintType print_type) && {
@@ -80,7 +81,7 @@ class Value {
 
   bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
   const std::string& undefined_name() const { return std::get<Undefined>(data_).name; }
-  /// Returns the JSON; null if the value has none.
+  /// Returns the JSON of this value; null if it has none.
   const Json* json() const;
   Namespace* namespace_object() const;
   const Loop* loop() const;
@@ -113,33 +114,34 @@ std::optional<double> number_of(const Value& value);
 /// Appends Python's repr() or str(), which differ for strings.
 void append_repr(std::string& text, const Json& json);
 void append_str(std::string& text, const Json& json);
-/// Appends Python's str() of a list that is printed as type `look`.
+/// Appends Python's str() of a list that is printed as the type `print_type`.
 void append_list(std::string& text, const Json& list, PrintType print_type);
 
-/// Returns the JSON member name for a Python key: strings unchanged, integers after a byte that never occurs
-/// in UTF-8; nullopt for other types.
+/// Returns the name under which a Python key is stored in a JSON object: strings unchanged, integers after a
+/// byte that never occurs in UTF-8. nullopt for other types.
 std::optional<std::string> key_in_mapping(const Value& key);
-/// Returns the Python key (string or integer) of a JSON member name. Inverse of key_in_mapping.
+/// Returns the Python key (string or integer) for a member name of a JSON object. Inverse of
+/// key_in_mapping().
 Json key_of_mapping(std::string_view name);
 
 struct DumpOptions {
   bool ensure_ascii = false;
   bool sort_keys = false;
-  int indent = -1;  ///< blanks per level; negative: one line
+  int indent = -1;  ///< number of spaces per nesting level; negative: all in one line
   std::string_view item_separator = ", ";
   std::string_view key_separator = ": ";
 };
 /// Implements Python's json.dumps.
 std::string dump(const Json& json, const DumpOptions& options);
 
-/// Cost of copying or comparing JSON: four units per value and key plus a sixteenth of the bytes. `depth`:
-/// nesting depth.
+/// Cost of copying or comparing JSON. `work`: four units per value and key, plus a sixteenth of the bytes.
+/// `depth`: nesting depth.
 struct Weight {
   int64_t work = 0;
   int depth = 0;
 };
 Weight weigh(const Json& json);
-/// Returns the number of values and keys.
+/// Returns the number of values and keys in JSON, including nested ones.
 int64_t num_parts(const Json& json);
 
 }  // namespace hearth::text::jinja
