@@ -113,8 +113,8 @@ std::vector<Source> with_labels(std::vector<Source> found, Layout& layout) {
 std::optional<Source> choose(const std::vector<Source>& found, Layout& layout) {
   if (found.empty()) return std::nullopt;
   for (size_t i = 1; i < found.size(); ++i)
-    layout.notes.push_back(
-        fmt::format("{} is not read, because {} is", found[i].path.string(), found[0].path.string()));
+    layout.notes.push_back(fmt::format("{} is not read, because {} is read instead", found[i].path.string(),
+                                       found[0].path.string()));
   return found[0];
 }
 

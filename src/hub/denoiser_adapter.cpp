@@ -56,8 +56,8 @@ double scalar_of(const TensorView& tensor, const fs::path& path) {
   const bool is_one = is_floating(tensor.dtype) && tensor.shape.num_elements() == 1;
   const double value = is_one ? static_cast<double>(floats_of(tensor)[0]) : NAN;
   if (!std::isfinite(value))
-    user_error("{}: expected one number in '{}', found {} of {}", path.string(), tensor.name,
-               to_string(tensor.shape), dtype_name(tensor.dtype));
+    user_error("{}: expected one finite number in '{}', found shape {} and dtype {}", path.string(),
+               tensor.name, to_string(tensor.shape), dtype_name(tensor.dtype));
   return value;
 }
 
@@ -340,7 +340,7 @@ void DenoiserAdapter::check() {
     const bool fits = found != modules_.end() && is_matrix(tensor) && found->second.rank <= kMaxRank &&
                       tensor.shape[of_a ? 0 : 1] == found->second.rank;
     if (!fits)
-      user_error("{}: expected lora_A [rank, in] and lora_B [out, rank] of modules, found '{}' as {}",
+      user_error("{}: expected lora_A [rank, in] and lora_B [out, rank] of modules, found '{}' with shape {}",
                  path().string(), tensor.name, to_string(tensor.shape));
   }
   for (const auto& [module, change] : modules_) {

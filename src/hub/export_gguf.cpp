@@ -238,7 +238,7 @@ void check_weights(const std::vector<ConvertedTensor>& parts, const io::WeightFi
     }
     if (found->shape == part.target.shape && is_floating(found->dtype) && dtype_bytes(found->dtype) > 1)
       continue;
-    user_error("{}: expected '{}' as {}, found {} of {}", folder.string(), part.source,
+    user_error("{}: expected '{}' with shape {}, found shape {} and dtype {}", folder.string(), part.source,
                to_string(part.target.shape), to_string(found->shape), dtype_name(found->dtype));
   }
   check_leftovers(files, used, folder);

@@ -16,9 +16,9 @@ std::vector<float> memory_values(const io::WeightFiles& files, const fs::path& p
   const io::TensorView* found = files.find(tensor.name);
   if (found == nullptr || found->shape != tensor.layout.file_shape || !is_floating(found->dtype) ||
       dtype_bytes(found->dtype) < 2) {
-    user_error("{}: expected '{}' as {}, {}; try the recipe that these weights were trained with",
+    user_error("{}: expected '{}' with shape {}, {}; try the recipe that these weights were trained with",
                path.string(), tensor.name, to_string(tensor.layout.file_shape),
-               found == nullptr ? "which is missing" : "found " + to_string(found->shape));
+               found == nullptr ? "which is missing" : "found shape " + to_string(found->shape));
   }
   const std::vector<float> file = floats_of(*found, 0, found->shape.num_elements());
   files.release(*found);

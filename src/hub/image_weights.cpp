@@ -57,7 +57,7 @@ std::string advice(const Shape& wanted, const Shape& found) {
   if (found == nullptr)
     user_error("{}: expected a tensor '{}' of the model's backbone{}; try weights of the same model",
                path.string(), tensor.name, did_you_mean(tensor.name, files.names()));
-  user_error("{}: expected '{}' as {}, found {} of {}; {}", path.string(), tensor.name,
+  user_error("{}: expected '{}' with shape {}, found shape {} and dtype {}; {}", path.string(), tensor.name,
              to_string(tensor.layout.file_shape), to_string(found->shape), dtype_name(found->dtype),
              advice(tensor.layout.file_shape, found->shape));
 }

@@ -171,8 +171,8 @@ void ModelWeights::check(const std::string& name, const Change& change, int64_t 
 
 void ModelWeights::check_shape(const io::TensorView& tensor, const Shape& wanted) const {
   if (tensor.shape == wanted && is_stored(tensor)) return;
-  user_error("{}: expected '{}' as {}, found {} of {}", path_.string(), tensor.name, to_string(wanted),
-             to_string(tensor.shape), dtype_name(tensor.dtype));
+  user_error("{}: expected '{}' with shape {}, found shape {} and dtype {}", path_.string(), tensor.name,
+             to_string(wanted), to_string(tensor.shape), dtype_name(tensor.dtype));
 }
 
 /// Prepares rows() for a tensor: releases the mapped memory of the previous one, and reads the adapter's

@@ -23,7 +23,7 @@ bool is_printable_ascii(char c) { return c > ' ' && c <= '~'; }
 /// Returns the first part of a regular expression that Python's `re` interprets differently or rejects; empty
 /// if there is none.
 std::string_view unlike_python(std::string_view pattern) {
-  if (!std::ranges::all_of(pattern, is_printable_ascii)) return "a character that no name has";
+  if (!std::ranges::all_of(pattern, is_printable_ascii)) return "a character that no module name contains";
   if (pattern.find("}?") != std::string_view::npos || pattern.find("}+") != std::string_view::npos)
     return "a quantifier after '}'";
   for (size_t i = 0; i + 1 < pattern.size(); ++i) {

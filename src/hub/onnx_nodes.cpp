@@ -211,7 +211,8 @@ void softmax(OnnxGraph& onnx, const Node& node) {
 void reshape(OnnxGraph& onnx, const Node& node) {
   const Shape in = onnx.shape(node.inputs[0]), out = onnx.shape(node.outputs[0]);
   if (in.rank() == 0 || out.rank() == 0 || in[0] != out[0])
-    user_error("cannot export '{}' to ONNX: expected reshape to keep the batch", node.name);
+    user_error("cannot export '{}' to ONNX: a reshape that changes the batch axis is not supported",
+               node.name);
   std::string from = onnx.name(node.inputs[0]);
   if (in.rank() == 4 && !is_same_in_both_orders(in))
     from = onnx.add("Transpose", {from}, {{"perm", kToNhwc}});

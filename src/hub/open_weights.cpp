@@ -140,13 +140,13 @@ class Translation {
     const std::string weight = module.original + ".weight";
     const auto found = std::ranges::find(tensors_, weight, &TensorView::name);
     if (found == tensors_.end() || found->shape.rank() != 2 || found->shape[0] != tensor.shape[0])
-      user_error("{}: expected '{}' as a matrix of as many rows as '{}'", where_, weight, tensor.name);
+      user_error("{}: expected '{}' as a matrix with as many rows as '{}'", where_, weight, tensor.name);
     return found->shape[1];
   }
 
   [[noreturn]] void refuse_rows(const TensorView& tensor, int64_t count) const {
-    user_error("{}: expected '{}' as the rows of {} tensors, found {}", where_, tensor.name, count,
-               to_string(tensor.shape));
+    user_error("{}: expected '{}' as the rows of {} tensors, found the shape {}, which cannot be split",
+               where_, tensor.name, count, to_string(tensor.shape));
   }
 
   TensorView swapped(const TensorView& tensor, std::string name) {

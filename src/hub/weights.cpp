@@ -269,9 +269,11 @@ void load_tensor(engine::Engine& engine, const nn::Tensor& tensor, const std::st
   }
   if (found->shape != tensor.layout.file_shape || !is_floating(found->dtype) ||
       (dtype_bytes(found->dtype) < 2 && !found->scale)) {
-    user_error("{}: expected '{}' as {}, found {} of {}; try weights of the same model and number of classes",
-               path.string(), name, to_string(tensor.layout.file_shape), to_string(found->shape),
-               dtype_name(found->dtype));
+    user_error(
+        "{}: expected '{}' with shape {}, found shape {} and dtype {}; try weights of the same model and "
+        "number of classes",
+        path.string(), name, to_string(tensor.layout.file_shape), to_string(found->shape),
+        dtype_name(found->dtype));
   }
   if (has(engine, tensor) && !copy_in(engine, tensor, *found)) refuse_not_finite(path, name);
   files.release(*found);

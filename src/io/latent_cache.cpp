@@ -120,7 +120,8 @@ void read_arrays(const fs::path& path, const std::string& stem, std::span<const 
   const SafetensorsFile file(path);
   if (!fits(file, arrays))
     user_error(
-        "{}: it has other arrays than {} {}, as if another model wrote it; delete it to compute it again",
+        "{}: the cache file has no array {} {}; another model may have written it; delete it to compute it "
+        "again",
         path.string(), arrays[0].name, to_string(arrays[0].shape));
   const auto texts = file.metadata();
   const auto hash = texts.find(kHash);

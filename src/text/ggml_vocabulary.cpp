@@ -285,9 +285,9 @@ class Builder {
       token.erase(token.find(' '), 1);
       if (token == last) continue;
       const auto found = ids.find(token);
-      if (found == ids.end()) merge.refuse("a merge to a token of the vocabulary");
+      if (found == ids.end()) merge.refuse("a merge that forms a token of the vocabulary");
       if (scored[found->second])
-        merges.refuse("all merges to a token next to each other, as SentencePiece orders them");
+        merges.refuse("all merges that form the same token to be adjacent, as in SentencePiece");
       scored[found->second] = true;
       made_.scores[found->second] = --score;
       last = std::move(token);

@@ -236,7 +236,7 @@ class Translation {
     while (end < pattern_.size() && end - begin < max_count && is_hex(pattern_[end])) ++end;
     const std::string_view digits = pattern_.substr(begin, end - begin);
     const bool whole = braces ? end < pattern_.size() && pattern_[end] == '}' : digits.size() == max_count;
-    if (digits.empty() || !whole) refuse("an incomplete character number");
+    if (digits.empty() || !whole) refuse("an incomplete code point");
     if (max_count == 2 && digits[0] > '7') refuse("a byte beyond ASCII");
     out_ += fmt::format("\\x{{{}}}", digits);
     at_ = end + (braces ? 1 : 0);

@@ -91,7 +91,7 @@ TEST(Captions, ParquetIsConverted) {
   const TemporaryFolder folder;
   put_file(folder.path() / "data/train-0.parquet", "PAR1PAR1");
   EXPECT_THAT(error_of([&] { read_captions(folder.path()); }),
-              testing::AllOf(HasSubstr("train-0.parquet: Parquet is not read"), HasSubstr("python3 -c"),
+              testing::AllOf(HasSubstr("train-0.parquet: Parquet is not supported"), HasSubstr("python3 -c"),
                              HasSubstr("metadata.jsonl"), HasSubstr("set data.path=")));
 }
 

@@ -158,7 +158,8 @@ TEST_F(ClassFolder, MistakesAreNamed) {
   };
   EXPECT_THAT(fault("0.png,a\nnone.png,b\n"), HasSubstr("labels.csv:2: there is no image 'none.png'"));
   EXPECT_THAT(fault("0.png,a\n1.png\n"), HasSubstr("labels.csv:2: expected 2 cells"));
-  EXPECT_THAT(fault("a,b,c\n1,2,3\n"), HasSubstr("no columns that are called file and label, but 'a, b, c'"));
+  EXPECT_THAT(fault("a,b,c\n1,2,3\n"),
+              HasSubstr("expected columns named file and label, got the columns 'a, b, c'"));
   EXPECT_THAT(fault("../0.png,a\n"), HasSubstr("labels.csv:1: '../0.png' is outside"));
   EXPECT_THAT(fault("/etc/passwd,a\n"), HasSubstr("is outside"));
   EXPECT_THAT(fault(""), HasSubstr("the table is empty"));

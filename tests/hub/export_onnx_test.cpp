@@ -63,7 +63,7 @@ TEST_F(ExportOnnx, RefusesAReshapeOfTheBatch) {
   EXPECT_THAT(refusal([](nn::Builder& builder, ir::ValueId in) {
                 return builder.op("reshape", {builder.relu(in)}, {{"shape", std::vector<int64_t>{24, 2}}});
               }),
-              HasSubstr("to keep the batch"));
+              HasSubstr("a reshape that changes the batch axis"));
 }
 
 TEST_F(ExportOnnx, RefusesAnObjectiveThatExportsNothing) {
@@ -76,8 +76,10 @@ TEST_F(ExportOnnx, RefusesWeightsOfAnotherModel) {
       return builder.conv(name, in, {.out_channels = channels, .kernel = 1, .padding = 0});
     };
   };
-  EXPECT_THAT(refusal(conv("conv", 3)), HasSubstr("'conv.weight' as [3, 2, 1, 1], found [1, 2, 1, 1]"));
-  EXPECT_THAT(refusal(conv("other", 1)), HasSubstr("'other.weight' as [1, 2, 1, 1], which is missing"));
+  EXPECT_THAT(refusal(conv("conv", 3)),
+              HasSubstr("'conv.weight' with shape [3, 2, 1, 1], found shape [1, 2, 1, 1]"));
+  EXPECT_THAT(refusal(conv("other", 1)),
+              HasSubstr("'other.weight' with shape [1, 2, 1, 1], which is missing"));
   EXPECT_THAT(refusal(conv("conv", 1)), HasSubstr(" bytes"));
 }
 

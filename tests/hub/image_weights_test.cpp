@@ -171,7 +171,7 @@ TEST_F(ImageWeights, ThatLackTheBackboneAreRefused) {
 TEST_F(ImageWeights, OfAnotherStemAreRefusedWithWhatToDo) {
   const auto large = engine("resnet18", 5, 64), small = engine("resnet18", 5, 32);
   EXPECT_THAT(refusal(*small, save(*large)),
-              AllOf(HasSubstr("'conv1.weight' as [4, 3, 3, 3], found [4, 3, 7, 7]"),
+              AllOf(HasSubstr("'conv1.weight' with shape [4, 3, 3, 3], found shape [4, 3, 7, 7]"),
                     HasSubstr("data.image_size=64")));
   EXPECT_THAT(refusal(*large, save(*small)), HasSubstr("data.image_size=32"));
 }

@@ -357,7 +357,7 @@ def check_refusals(folder):
         refused(wanted, "merge", "--adapter", file, *base, "--out", folder / "out")
 
     merge(
-        "expected 'transformer.transformer_blocks.0.attn.to_q.lora_A.weight' as [3, 32]",
+        "expected 'transformer.transformer_blocks.0.attn.to_q.lora_A.weight' with shape [3, 32]",
         state | {key.format("A"): torch.zeros(3, 31)},
     )
     merge(

@@ -66,7 +66,8 @@ TEST_F(Tokenizers, MergesOutOfSentencePiecesOrderAreRefused) {
   write_file_atomically(folder_.path() / "tokenizer.json",
                         R"({"model": {"type": "BPE", "byte_fallback": true, "vocab": {"a": 0, "b": 1, "ab": 2,
 "ba": 3, "aba": 4}, "merges": ["a b", "ab a", "b a", "a ba"]}})");
-  EXPECT_THAT(fault_of([&] { read(); }), testing::HasSubstr("all merges to a token next to each other"));
+  EXPECT_THAT(fault_of([&] { read(); }),
+              testing::HasSubstr("all merges that form the same token to be adjacent"));
 }
 
 void expect_pieces(const GgmlVocabulary& made, const GgufVocabulary& wanted) {

@@ -129,8 +129,9 @@ BoxedImages read_boxes(const fs::path& path, std::string_view split, const Label
   const auto empty =
       std::ranges::count_if(set.images, [](const auto& p) { return p.boxes.empty() && p.fault.empty(); });
   if (empty > 0)
-    set.notes.push_back(fmt::format("{}: {} of {} images have no boxes and count as empty", path.string(),
-                                    empty, set.images.size()));
+    set.notes.push_back(
+        fmt::format("{}: {} of {} images have no boxes; they are used as images without objects",
+                    path.string(), empty, set.images.size()));
   return set;
 }
 

@@ -98,8 +98,8 @@ std::vector<LabelRow> parse_label_table(std::string_view text, std::string_view 
   const auto columns = columns_of(first, cells_at(lines, 1, name, separator));
   if (!columns)
     user_error(
-        "{}:{}: the table has no columns that are called file and label, but '{}'; rename the two that name "
-        "the image and its class",
+        "{}:{}: expected columns named file and label, got the columns '{}'; rename the columns with the "
+        "image and its class",
         name, lines[0].number, shortened(fmt::format("{}", fmt::join(first, ", ")), 200));
   std::vector<LabelRow> rows;
   for (size_t i = columns->has_header ? 1 : 0; i < lines.size(); ++i) {

@@ -84,7 +84,7 @@ std::optional<std::string> text_file_of(fs::path image) {
 /// Refuses Parquet, which no library of Debian 12 reads, with a command that converts it.
 [[noreturn]] void refuse_parquet(const fs::path& folder, const fs::path& file) {
   user_error(
-      "{0}: Parquet is not read; write its images and captions as files: python3 -c \"import datasets, json, "
+      "{0}: Parquet is not supported; convert it to images and captions: python3 -c \"import datasets, json, "
       "os; "
       "os.makedirs('{1}'); t = open('{1}/metadata.jsonl', 'w'); "
       "[(r['image'].convert('RGB').save(f'{1}/{{i}}.png'), "

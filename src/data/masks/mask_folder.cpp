@@ -92,8 +92,8 @@ class MaskFolder : public MaskedImages {
           "class",
           file.string(), code, place, meaning_.describe_numbers(), code);
     }
-    user_error("{}: the color {},{},{} {} is not in the class table", file.string(), code >> 16 & 0xFF,
-               code >> 8 & 0xFF, code & 0xFF, place);
+    user_error("{}: the color {},{},{} {} is not in the class table; add it as a line NAME,RED,GREEN,BLUE",
+               file.string(), code >> 16 & 0xFF, code >> 8 & 0xFF, code & 0xFF, place);
   }
 
   std::vector<MaskPair> pairs_;

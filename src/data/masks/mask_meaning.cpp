@@ -229,8 +229,8 @@ std::string MaskMeaning::off_numbers(const std::map<int64_t, int64_t>& pixels) c
   if (off == unlabeled)
     return fmt::format("; other values, {} of the pixels, are unlabeled", share_of(off, all));
   return fmt::format(
-      "; {} of the pixels have other values: up to {} from a class's they count as it, the others, {}, are "
-      "unlabeled",
+      "; {} of the pixels have other values: those up to {} from a class's value count as that class, the "
+      "others ({} of all pixels) are unlabeled",
       share_of(off, all), number_tolerance(class_numbers_), share_of(unlabeled, all));
 }
 
@@ -293,9 +293,9 @@ std::string MaskMeaning::decide_colors(const MaskHistogram& found, const Name& f
         table_.empty() ? "a class table" : table_.string(), listed(colors));
   }
   return fmt::format(
-      "warning: {} of the masks' pixels have a color that is in no class (lossy compression?): up to a "
-      "distance "
-      "of {} in RGB they count as the nearest class, the others, {}, are unlabeled",
+      "warning: {} of the masks' pixels have a color that is in no class (lossy compression?): those "
+      "within a distance of {} in RGB count as the nearest class, the others ({} of all pixels) are "
+      "unlabeled",
       share_of(off, found.num_pixels), kNearColor, share_of(far, found.num_pixels));
 }
 

@@ -233,8 +233,8 @@ std::vector<MaskPair> find_mask_pairs(const fs::path& root, std::string_view spl
                                                      : listed_names(layout.list, layout.images, images)) {
     const auto mask = masks.find(name, is_mixed);
     if (!mask) {
-      user_error("{}: expected its mask {}.png in {}, found none", images.at(name).string(),
-                 is_mixed ? name + "_mask" : name, layout.masks.string());
+      user_error("{}: expected its mask {}.png in {}, found none; add the mask or delete the image",
+                 images.at(name).string(), is_mixed ? name + "_mask" : name, layout.masks.string());
     }
     pairs.push_back({images.at(name), *mask});
   }

@@ -428,7 +428,7 @@ class Evaluator {
               : fmt::format("the function {}() is not supported, and no macro of that name is defined here",
                             e.text));
     const CallArguments arguments = evaluate_arguments(e, 0);
-    if (++calls_ > kMaxCalls) run_.fail("macros or recursive loops that call one another too deep");
+    if (++calls_ > kMaxCalls) run_.fail("macros or recursive loops call each other too deep");
     Value text =
         loop != nullptr ? call_loop(*loop, arguments, block) : call_macro(*callee.macro(), arguments, block);
     --calls_;

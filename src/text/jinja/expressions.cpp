@@ -25,7 +25,7 @@ std::optional<Json> constant(std::string_view name) {
 class Level {
  public:
   Level(int& depth, const TokenReader& tokens) : depth_(depth) {
-    if (++depth_ > kMaxDepth) tokens.fail("an expression nested too deep");
+    if (++depth_ > kMaxDepth) tokens.fail("an expression is nested too deep");
   }
   ~Level() { --depth_; }
 
@@ -47,7 +47,7 @@ ExpressionPtr ExpressionParser::make(ExpressionKind kind, int line, std::vector<
                                      std::string text) const {
   int depth = 1;
   for (const ExpressionPtr& operand : operands) depth = std::max(depth, operand ? operand->depth + 1 : 1);
-  if (depth > kMaxDepth) tokens_.fail_at(line, "an expression nested too deep");
+  if (depth > kMaxDepth) tokens_.fail_at(line, "an expression is nested too deep");
   auto made = std::make_unique<Expression>();
   made->kind = kind;
   made->line = line;

@@ -231,7 +231,7 @@ class BraceFormat {
       if ((c == '{' || c == '}') && cursor.peek() == c) {
         result += cursor.take();
       } else if (c == '}') {
-        run_.fail("the format has a single '}'");
+        run_.fail("the format has a single '}'; write '}}'");
       } else if (c == '{') {
         result += field(cursor.take_until('}'));
       } else {
@@ -244,7 +244,8 @@ class BraceFormat {
 
  private:
   std::string field(std::string_view text) {
-    if (text.find('{') != text.npos) run_.fail("fields inside the fields of a format are not supported");
+    if (text.find('{') != text.npos)
+      run_.fail("fields inside the fields of a format string are not supported");
     const size_t colon = std::min(text.find(':'), text.size());
     const std::string_view spec = text.substr(std::min(colon + 1, text.size()));
     std::string_view name = text.substr(0, colon);
@@ -313,7 +314,7 @@ class PercentFormat {
       }
     }
     if (next_ < values_.size() && mapping_.is_undefined())
-      run_.fail("the format has fewer fields than there are arguments");
+      run_.fail("the format has fewer fields (%) than arguments");
     run_.spend(std::ssize(result) / 16);
     return result;
   }
@@ -341,7 +342,7 @@ class PercentFormat {
   }
 
   const Value& next() {
-    if (next_ >= values_.size()) run_.fail("the format has more fields than there are arguments");
+    if (next_ >= values_.size()) run_.fail("the format has more fields (%) than arguments");
     return values_[next_++];
   }
 

@@ -37,7 +37,7 @@ void append_changed(Run& run, std::string& text, char32_t c, bool to_upper) {
   } else if (c == 0xDF && to_upper) {
     text += "SS";
   } else {
-    if (has_special_case(c)) run.fail("the case of letters such as U+0130 is not supported");
+    if (has_special_case(c)) run.fail("converting the case of letters such as U+0130 is not supported");
     const auto value = static_cast<utf8proc_int32_t>(c);
     append_utf8(text, static_cast<char32_t>(to_upper ? utf8proc_toupper(value) : utf8proc_tolower(value)));
   }

@@ -28,7 +28,7 @@ class Parser {
   /// Parses statements up to a tag that starts with one of `ends`, which is not consumed. If `ends` is empty,
   /// parses to the end of the template.
   Body parse_body(Words ends) {
-    if (++depth_ > kMaxBlocks) tokens_.fail("blocks nested too deep");
+    if (++depth_ > kMaxBlocks) tokens_.fail("blocks are nested too deep");
     Body body;
     while (tokens_.peek().kind != TokenKind::end && !at_any(ends)) body.push_back(parse_statement());
     if (tokens_.peek().kind == TokenKind::end && ends.size() > 0) {
@@ -266,7 +266,7 @@ class Parser {
 
 std::unique_ptr<const Program> parse(std::string_view source, std::string name) {
   if (source.size() > kMaxSourceBytes)
-    user_error("{}:1: a template of more than {} bytes", name, kMaxSourceBytes);
+    user_error("{}:1: the template has more than {} bytes", name, kMaxSourceBytes);
   return std::make_unique<const Program>(Parser(source, std::move(name)).run());
 }
 
