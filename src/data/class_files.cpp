@@ -37,7 +37,7 @@ struct Entry {
   std::string class_name, key;
 };
 
-/// Source of a split: a folder with a folder per class, or a table or list of files.
+/// Source of the images of a split: a folder with a folder per class, or a table or list of files.
 struct Source {
   fs::path path;
   bool is_table = false;
@@ -130,7 +130,8 @@ std::optional<Source> choose(const std::vector<Source>& found, Layout& layout) {
       root.string(), inner);
 }
 
-/// Finds the image of a table row; nullopt if there is none. UserError for a path outside the table's folder.
+/// Finds the image of a table row; nullopt if there is none. Throws a UserError for a path outside the
+/// table's folder.
 std::optional<fs::path> find_image(const fs::path& table, const LabelRow& row) {
   const fs::path folder = table.parent_path().empty() ? fs::path(".") : table.parent_path();
   const fs::path relative = fs::path(row.file).lexically_normal();
@@ -310,7 +311,7 @@ std::vector<Entry> keep_split(std::vector<Entry> entries, const ClassFilesOption
   return kept;
 }
 
-/// Entries of both splits, by class name.
+/// Images of both splits, and the names of all classes.
 struct Entries {
   std::vector<std::string> class_names;
   std::vector<Entry> train;

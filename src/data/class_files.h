@@ -9,7 +9,7 @@
 
 namespace hearth::data {
 
-/// An image file and the number of its class.
+/// An image file and its class index.
 struct LabeledFile {
   fs::path path;
   int32_t label = 0;
@@ -19,7 +19,7 @@ struct LabeledFile {
 struct ClassFiles {
   std::vector<std::string> class_names;
   std::vector<LabeledFile> files;
-  std::vector<std::string> faults;  ///< errors that name a folder or line; `files` is still valid
+  std::vector<std::string> faults;  ///< errors in the data, with folder or line; `files` has the valid images
   /// Sentences about how the split was chosen and about files that are not read.
   std::vector<std::string> notes;
 };
@@ -40,7 +40,7 @@ struct ClassFilesOptions {
 ///   a folder with CLASS/*.
 /// If the data has no held-out split, an image is held out if a hash of its name, in [0, 1), is below
 /// val_share, so that its split does not change when images are added. A class of two or more images has at
-/// least one in each split. UserError if the path has none of these layouts.
+/// least one in each split. Throws a UserError if the path has none of these layouts.
 ClassFiles list_class_files(const ClassFilesOptions& options);
 
 /// A line of a table or a list. `label` is empty if the folder of `file` names the class; `split` is empty if
@@ -51,8 +51,8 @@ struct LabelRow {
 };
 /// True if a table has columns for the file and the label.
 bool is_label_table(std::string_view text, char separator);
-/// Parses a table whose cells are separated by `separator`; the first line may name the columns. UserError
-/// with `name`, the file name for messages, and line.
+/// Parses a table whose cells are separated by `separator`; the first line may name the columns. Throws a
+/// UserError with `name`, the file name for messages, and line.
 std::vector<LabelRow> parse_label_table(std::string_view text, std::string_view name, char separator);
 /// Parses lines of "file label", separated by the last blank, or of "file".
 std::vector<LabelRow> parse_label_list(std::string_view text, std::string_view name);

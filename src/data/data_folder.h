@@ -38,8 +38,8 @@ class ImageFinder {
 
   /// Returns the path of the image; nullopt if it is not found. If no file has the full name, as for a URL or
   /// a path on another machine, searches for ever shorter ends of the name (dir/a.jpg, a.jpg). Backslashes
-  /// count as slashes unless a file has them in its name. UserError "WHERE: ..." if the image is outside of
-  /// the data's folder, or if another name already led to the same file.
+  /// count as slashes unless a file has them in its name. Throws a UserError "WHERE: ..." if the image is
+  /// outside of the data's folder, or if another name already led to the same file.
   std::optional<fs::path> find(const std::string& name, std::string_view where);
   /// Number of images that were found by an end of their name.
   int64_t num_found_by_suffix() const { return num_shortened_; }

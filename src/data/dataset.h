@@ -33,9 +33,10 @@ struct DatasetOptions {
   double val_share = 0.1;  ///< folder: fraction held out if there is no test split
   /// Memory budget for caching decoded images of a folder; null: no cache.
   std::shared_ptr<ImageCacheBudget> keep = nullptr;
-  Exif exif = Exif::apply;  ///< for images of a folder
-  bool skip_bad = false;    ///< folder: leave out images that cannot be read (Dataset::notes names them)
-  int num_threads = 1;      ///< threads that search for unreadable images
+  Exif exif = Exif::apply;  ///< whether the EXIF orientation of images of a folder is applied
+  /// Folder: true if images that cannot be read are skipped (Dataset::notes() lists them).
+  bool skip_bad = false;
+  int num_threads = 1;  ///< number of threads that search for unreadable images, with skip_bad
 };
 
 /// Labeled images by index. Reading is thread-safe. Buffers are reused per thread: after the first images,
@@ -44,12 +45,13 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
-  /// Reads an image as height x width x channels bytes, and its label. UserError for a damaged image.
+  /// Reads an image as height x width x channels bytes, and its label. Throws a UserError for a damaged
+  /// image.
   virtual void read(int64_t index, uint8_t* pixels, int32_t* label) const = 0;
-  /// Verifies that read() would succeed and returns the label, or throws its UserError. Faster than read():
-  /// nothing is drawn or resized.
+  /// Returns the label of an image if read() would succeed; otherwise throws read()'s UserError. Faster than
+  /// read(), because nothing is drawn or resized.
   virtual int32_t check(int64_t index) const;
-  /// Returns the label without reading the image, if possible.
+  /// Returns the label of an image, without reading the image if possible.
   virtual int32_t label(int64_t index) const { return check(index); }
   /// Returns a hash of the image's source data: it changes if the image changes.
   virtual uint64_t content(int64_t index) const;
@@ -66,7 +68,7 @@ class Dataset {
   Extent image_size() const { return image_size_; }
   int64_t channels() const { return channels_; }
 
-  /// Renames the classes. UserError if there are fewer names than classes.
+  /// Renames the classes. Throws a UserError if there are fewer names than classes.
   void name_classes(const std::vector<std::string>& names);
 
  protected:
@@ -78,7 +80,7 @@ class Dataset {
 
 /// Returns the valid values of DatasetOptions::kind.
 std::vector<std::string> dataset_kinds();
-/// Opens a dataset; UserError with the path and the expected layout on failure.
+/// Opens a dataset; throws a UserError with the path and the expected layout on failure.
 std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options);
 
 /// Result of reading every image once: images per class, and all errors as "FILE: reason".

@@ -13,12 +13,12 @@ struct IdxArray {
   std::vector<int64_t> axes;
   std::span<const std::byte> data;
 };
-/// Parses an IDX file. UserError with `name` if the element type is not u8 or the data is shorter than the
-/// header says. `data` points into `bytes`.
+/// Parses an IDX file. Throws a UserError with `name` if the element type is not u8 or the data is shorter
+/// than the header says. `data` points into `bytes`.
 IdxArray parse_idx(std::span<const std::byte> bytes, std::string_view name);
 
 /// Decompresses a gzipped IDX file. Before allocating memory, checks that the file is large enough for the
-/// size in its header. UserError for damaged data.
+/// size in its header. Throws a UserError for damaged data.
 std::vector<std::byte> inflate_idx(std::span<const std::byte> bytes, std::string_view name);
 
 }  // namespace hearth::data

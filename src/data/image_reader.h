@@ -23,7 +23,8 @@ class ImageReader {
   ImageReader(const BoxedImages& set, int64_t height, int64_t width,
               std::shared_ptr<ImageCacheBudget> budget);
 
-  /// Returns an image. UserError if the file is damaged or its size differs from the size in its labels.
+  /// Returns an image. Throws a UserError if the file is damaged or its size differs from the size in its
+  /// labels.
   std::shared_ptr<const Image> read(int64_t index) const;
 
  private:

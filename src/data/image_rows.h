@@ -9,7 +9,7 @@ namespace hearth::data {
 /// augmented, and labels i32.
 class ImageRows : public RowSource {
  public:
-  /// UserError if the options do not match the images. The dataset must outlive this object.
+  /// Throws a UserError if the options do not match the images. The dataset must outlive this object.
   ImageRows(const Dataset& dataset, PixelOptions options);
 
   int64_t num_rows() const override { return dataset_.size(); }

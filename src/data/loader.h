@@ -115,7 +115,7 @@ class RowSource {
   virtual ArrayFormats formats(int64_t length) const = 0;
   /// Returns the bytes of scratch memory that make() needs per thread.
   virtual int64_t scratch_bytes() const { return 0; }
-  /// Writes the row's part of each array. Thread-safe. UserError for a row that cannot be read.
+  /// Writes the row's part of each array. Thread-safe. Throws a UserError for a row that cannot be read.
   virtual void make(const Row& row, const std::array<std::byte*, kMaxArrays>& arrays) const = 0;
 };
 
@@ -131,8 +131,8 @@ int64_t shuffled(const LoaderPosition& position, int64_t count, int64_t index);
 /// epoch, or as often as LoaderOptions::balance samples it. The last batch of an epoch may be smaller.
 class Loader {
  public:
-  /// Starts at a position returned by position(), with any batch size and number of threads. UserError if the
-  /// seed or source does not match the position. The source must outlive the loader.
+  /// Starts at a position returned by position(), with any batch size and number of threads. Throws a
+  /// UserError if the seed or source does not match the position. The source must outlive the loader.
   Loader(const RowSource& source, const LoaderOptions& options, const LoaderPosition& start);
   Loader(const RowSource& source, const LoaderOptions& options)
       : Loader(source, options, {.seed = options.seed}) {}

@@ -16,12 +16,12 @@ struct ReadCheck {
   std::vector<std::string> faults;
 };
 
-/// Calls read(index) for each of `count` items on `num_threads` threads. A UserError from read() becomes a
-/// fault.
+/// Calls read(index) for each of `count` items on `num_threads` threads. If read() throws a UserError, the
+/// item is unreadable.
 ReadCheck check_reading(int64_t count, int num_threads, FunctionRef<void(int64_t)> read);
 
-/// Describes the items skipped by data.bad_records=skip: their number and the first errors. `what`: the items
-/// in plural, such as "images". Empty without errors; UserError if no item is readable.
+/// Describes the items that data.bad_records=skip skips: their number and the first errors. `what`: plural of
+/// the items, such as "images". Empty if all are readable; throws a UserError if none is.
 std::string describe_skipped(const ReadCheck& check, std::string_view what);
 
 }  // namespace hearth::data

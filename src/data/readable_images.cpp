@@ -4,7 +4,7 @@
 namespace hearth::data {
 namespace {
 
-/// The readable images of a dataset, for skip_bad.
+/// The readable images of a dataset, for DatasetOptions::skip_bad.
 class ReadableImages : public ChosenImages {
  public:
   ReadableImages(std::unique_ptr<Dataset> all, const ReadCheck& check)

@@ -19,7 +19,7 @@ struct ShapeScene {
   std::array<int64_t, 4> box = {};  ///< x0, y0, x1, y1
 };
 
-/// Number of shapes, and thus of labels.
+/// Number of kinds of shapes; each kind is a class.
 inline constexpr int64_t kNumShapes = 10;
 /// Returns the names of the shapes by label: circle, square, ...
 std::vector<std::string> shape_names();

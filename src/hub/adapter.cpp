@@ -33,7 +33,7 @@ constexpr auto kHarmless = std::to_array<std::string_view>(
     {"auto_mapping", "peft_version", "revision", "inference_mode", "lora_dropout", "runtime_config",
      "megatron_core", "eva_config", "qalora_group_size", "ensure_weight_tying", "loftq_config",
      "corda_config", "lora_ga_config"});
-/// Keys that enable a feature even if their value is empty.
+/// Keys of adapter_config.json that enable an unsupported feature even if their value is empty.
 constexpr auto kOnWhenEmpty = std::to_array<std::string_view>(
     {"alora_invocation_tokens", "arrow_config", "kasa_config", "velora_config", "trainable_token_indices",
      "monteclora_config", "use_bdlora"});
@@ -49,7 +49,7 @@ fs::path config_of(const fs::path& file_or_folder) {
 
 std::string dumped(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-/// True if a value disables the feature of its key.
+/// True if a value in adapter_config.json disables the feature of its key.
 bool is_neutral(std::string_view key, const Json& value) {
   if (value.is_null() || value == false) return true;
   const bool is_empty = value == "" || (value.is_structured() && value.empty());

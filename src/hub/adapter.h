@@ -38,9 +38,9 @@ fs::path adapter_weights(const fs::path& file_or_folder);
 struct AdapterConfig {
   /// Rank, alpha and target modules; targets are empty if target_modules is a regular expression.
   recipe::Adapter options;
-  std::string base;                        ///< base_model_name_or_path
+  std::string base;                        ///< base model: the value of base_model_name_or_path
   std::shared_ptr<const ModuleRule> rule;  ///< determines rank and scale of each module
-  bool transposed = false;                 ///< fan_in_fan_out: weights are [in, out]
+  bool transposed = false;                 ///< value of fan_in_fan_out: true if weights are [in, out]
   std::string rule_json;                   ///< JSON object with the keys that determine `rule` (kRuleKeys)
 };
 /// Reads the adapter_config.json in the folder of an adapter. Throws a UserError for an adapter other than a

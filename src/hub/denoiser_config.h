@@ -13,8 +13,8 @@ struct DenoiserDescription {
   models::DenoiserConfig config;
 };
 /// Reads the config.json of a recipe's denoiser. For a single weight file without a config.json, derives the
-/// config from the names and shapes of its tensors (FLUX.1 and FLUX.2 only). UserError if the file is missing
-/// or the model is unsupported.
+/// config from the names and shapes of its tensors (FLUX.1 and FLUX.2 only). Throws a UserError if the file
+/// is missing or the model is unsupported.
 DenoiserDescription describe_denoiser(const recipe::Model& model);
 
 }  // namespace hearth::hub

@@ -97,11 +97,11 @@ struct ConvertedTensor {
   io::GgufTensor target;
   /// Number of heads whose rows are interleaved for RoPE (interleaved_row); 0: rows are not reordered.
   int64_t heads = 0;
-  float offset = 0;                ///< added to every value
+  float offset = 0;                ///< number that is added to every value
   std::vector<float> values = {};  ///< values of a RoPE table; empty for other tensors
 };
 
-/// List of all tensors of a model, in layer order.
+/// List of the tensors to write for a model, in layer order.
 class TensorList {
  public:
   explicit TensorList(const DecoderConfig& config) : config_(config) {

@@ -29,7 +29,8 @@ std::vector<float> memory_values(const io::WeightFiles& files, const fs::path& p
   return memory;
 }
 
-/// Returns the ONNX description of an input or output: dynamic batch axis first, images as NCHW.
+/// Returns the ONNX description of an input or output of shape `shape` in Hearth: the first axis is the
+/// dynamic batch axis, images are NCHW.
 io::OnnxValue described(const std::string& name, const Shape& shape) {
   std::vector<int64_t> axes(shape.begin(), shape.end());
   if (axes.size() == 4) std::rotate(axes.begin() + 1, axes.end() - 1, axes.end());

@@ -16,8 +16,8 @@ struct Normalization {
 bool agree(const Normalization& one, const Normalization& other);
 
 /// Returns the normalization that weights were trained with, from timm's config.json (in pretrained_cfg, or
-/// at the top); nullopt if there is none. `weights`: a folder, or a weights file next to config.json.
-/// UserError if config.json is not a JSON object.
+/// at the top); nullopt if there is none. `weights`: a folder, or a weights file next to config.json. Throws
+/// a UserError if config.json is not a JSON object.
 std::optional<Normalization> known_normalization(const fs::path& weights);
 
 }  // namespace hearth::hub

@@ -17,14 +17,14 @@ namespace hearth::hub {
 struct OnnxAffine {
   std::vector<double> scale;       ///< factor per channel; empty: 1
   std::vector<double> shift;       ///< summand per channel; empty: 0
-  ir::ValueId result = ir::kNone;  ///< value of y in Hearth's graph
+  ir::ValueId result = ir::kNone;  ///< the value in Hearth's graph that equals y
 };
 
 /// Builds an ONNX graph from Hearth's graph. Values of rank 4 are NCHW in ONNX and NHWC in Hearth; others
 /// have the same layout in both. The first axis is the batch, with a dynamic size.
 class OnnxGraph {
  public:
-  /// Returns the values of a weight or statistic in Hearth's memory layout.
+  /// Function that returns the elements of a weight or running statistic in Hearth's memory layout.
   using ValuesOf = std::function<std::vector<float>(const nn::Tensor&)>;
   OnnxGraph(const ir::Graph& graph, std::span<const nn::Tensor> tensors, ValuesOf values_of);
 

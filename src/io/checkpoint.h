@@ -27,7 +27,7 @@ struct CheckpointContents {
 /// older checkpoints stay intact.
 class CheckpointWriter {
  public:
-  /// `memory_bytes`: size of the memory in every save(). Keeps the newest `num_kept` checkpoints.
+  /// `memory_bytes`: size of `memory` in each save(). `num_kept`: number of newest checkpoints to keep.
   CheckpointWriter(fs::path folder, int64_t memory_bytes, int num_kept);
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;

@@ -28,7 +28,7 @@ void append_session_event(std::string& out, double wall_time, int64_t step);
 /// of at most 256 bytes does not allocate.
 class EventFile {
  public:
-  /// `first_step`: for a resumed run, the first step that is not done yet; 0 for a new run.
+  /// `first_step`: first step that a resumed run computes; 0 for a new run.
   explicit EventFile(const fs::path& folder, int64_t first_step = 0);
   /// Writes a scalar or an image with the current time.
   void add_scalar(int64_t step, std::string_view tag, float value);

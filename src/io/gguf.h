@@ -27,7 +27,7 @@ int64_t gguf_row_bytes(GgufType type, int64_t columns);
 /// multiple of kQ8Block.
 void quantize_q8_0(std::span<const float> values, std::byte* out);
 
-/// A metadata value.
+/// Value of a metadata key.
 using GgufValue = std::variant<bool, uint32_t, float, std::string, std::vector<int32_t>, std::vector<float>,
                                std::vector<std::string>>;
 using GgufMetadata = std::vector<std::pair<std::string, GgufValue>>;

@@ -12,7 +12,7 @@
 
 namespace hearth::io {
 
-/// Header of an array. Its data are in row-major order, little-endian.
+/// Header of an array: dtype and shape. The data are in row-major order, little-endian.
 struct NpyHead {
   DType dtype = DType::f32;
   Shape shape;

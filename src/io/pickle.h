@@ -13,10 +13,10 @@ class Pickle {
  public:
   enum class Kind : uint8_t {
     none,
-    boolean,  ///< integer is 0 or 1
+    boolean,  ///< boolean: `integer` is 0 or 1
     integer,
     real,        ///< floating-point number; its value is not stored
-    text,        ///< strings and bytes
+    text,        ///< string or bytes: `text`
     list,        ///< list or tuple: items
     dict,        ///< dict or OrderedDict: items are key, value, key, value, ...
     name,        ///< function or class: text is one of the allowed names

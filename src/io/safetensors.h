@@ -35,7 +35,7 @@ std::vector<TensorView> parse_safetensors(std::span<const std::byte> bytes, std:
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const fs::path& path);
-  /// Tensors in the order of the header; views are valid as long as this object.
+  /// Returns the tensors in the order of the header; views are valid as long as this object.
   const std::vector<TensorView>& tensors() const { return tensors_; }
   std::span<const std::byte> bytes() const { return file_.bytes(); }
   /// Returns the tensor with that name; null if there is none.

@@ -49,10 +49,10 @@ class AddedTokens {
   void split_normalized(std::string_view text, SpecialTokens special, Part part) const {
     split(normalized_, text, special, part);
   }
-  /// Returns the token, or null if there is none.
+  /// Returns the token with a content or id; null if there is none.
   const AddedToken* find(std::string_view content) const;
   const AddedToken* find(int32_t id) const;
-  /// Returns the largest id plus 1; 0 if there are no added tokens.
+  /// Returns the largest id of the tokens plus 1; 0 if there are no added tokens.
   int64_t end() const;
 
  private:

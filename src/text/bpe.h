@@ -67,7 +67,8 @@ class Bpe {
 
  private:
   void find_bytes(std::string_view where);
-  /// True if no token spans two words, so that words can be encoded and cached separately.
+  /// True if no token contains the end of a word and the start of the next one, so that words can be encoded
+  /// and cached separately.
   bool no_token_spans_words(const std::vector<Merge>& merges) const;
   void encode_word(std::string_view word, PieceCache& cache, BpeScratch& scratch,
                    std::vector<int32_t>& ids) const;

@@ -94,7 +94,7 @@ class ChatRenderer {
                     WorkBudget* budget = nullptr) const;
   /// True if the template uses the date, so that ChatOptions::now must be set.
   bool asks_date() const { return template_.asks_date(); }
-  /// Returns the generation prompt after these messages.
+  /// Returns the text that a model continues: the rendered messages followed by the generation prompt.
   std::string prompt(const Json& messages, const Json& tools) const;
 
  private:
@@ -106,7 +106,7 @@ class ChatRenderer {
   ChatOptions options_;
 };
 
-/// Token ids; `trained` is 1 for each token that counts in the loss.
+/// Token ids of a text; `trained` has one entry per id, 1 if the token counts in the loss.
 struct Tokens {
   std::vector<int32_t> ids;
   std::vector<uint8_t> trained;

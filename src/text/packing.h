@@ -43,7 +43,8 @@ struct Placement {
 struct PackPlan {
   int64_t row_length = 0;
   std::vector<Placement> placements;  ///< sorted by row, then by offset
-  std::vector<int64_t> row_starts;    ///< index of each row's first placement; one entry more than rows
+  /// Index of the first placement of each row; the last entry is the number of placements.
+  std::vector<int64_t> row_starts;
   int64_t num_tokens = 0;
   int64_t num_truncated = 0;  ///< number of truncated samples
   int64_t num_dropped = 0;    ///< number of dropped samples

@@ -68,8 +68,8 @@ struct LabelOptions {
 };
 
 /// Compares the size of an image in its labels with its stored size and its size after EXIF rotation. Returns
-/// Exif::ignore if only the stored size matches or `wanted` is Exif::ignore, otherwise Exif::apply. UserError
-/// "NAME: ..." if neither size matches.
+/// Exif::ignore if only the stored size matches or `wanted` is Exif::ignore, otherwise Exif::apply. Throws a
+/// UserError "NAME: ..." if neither size matches.
 Exif exif_of(const BoxedImage& image, const ImageHeader& header, Exif wanted);
 
 }  // namespace hearth::data

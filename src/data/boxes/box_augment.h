@@ -19,8 +19,8 @@ struct BoxAugment {
   double shear = 2;        ///< maximum shear angle in degrees
   double scale_min = 0.1, scale_max = 2;
   double mixup_scale_min = 0.5, mixup_scale_max = 1.5;
-  double flip = 0.5;                         ///< probability
-  double hsv = 1;                            ///< probability
+  double flip = 0.5;                         ///< probability of mirroring
+  double hsv = 1;                            ///< probability of shifting hue, saturation and value
   int hue = 5, saturation = 30, value = 30;  ///< maximum shifts in 8-bit HSV (hue in units of 2 degrees)
 };
 

@@ -26,7 +26,7 @@ constexpr std::array<std::array<std::string_view, 4>, num_columns> kNames = {{
 constexpr int kNumDemanded = 6;
 
 /// Parses a table's header and returns the cell index of each column; the number of cells for a missing
-/// optional column. UserError if a required column is missing.
+/// optional column. Throws a UserError if a required column is missing.
 std::array<size_t, num_columns> columns_of(std::string_view header, std::string_view where) {
   const std::vector<std::string> cells = csv_cells(header, ',');
   std::array<size_t, num_columns> columns{};
@@ -63,14 +63,14 @@ class BoxTable {
  public:
   BoxTable(std::string_view header, std::string_view name) : columns_(columns_of(header, name)) {}
 
-  /// Adds a row. If `skip_bad`, the error of an invalid row is stored as the fault of its image.
+  /// Adds a row. If `skip_bad`, the error of an invalid row is stored in LabeledImage::fault of its image.
   void add(std::string_view row, const std::string& where, bool skip_bad) {
     const std::vector<std::string> cells = csv_cells(row, ',');
     const auto cell = [&](size_t column) {
       return columns_.at(column) < cells.size() ? cells[columns_.at(column)] : std::string();
     };
     const std::string name = cell(file);
-    // A row without an image name becomes a separate image with a fault.
+    // A row without an image name becomes a separate image, which holds the error.
     const auto [at, is_new] = image_of_.try_emplace(name.empty() ? where : name, table_.images.size());
     if (is_new) table_.images.push_back({.file = name, .where = where});
     LabeledImage& image = table_.images[at->second];
@@ -96,7 +96,7 @@ class BoxTable {
  private:
   template <typename Cell>
   static void add_object(const Cell& cell, const std::string& where, LabeledImage& image) {
-    // A line with a name alone is an image without objects.
+    // A row that has only an image name is an image without objects.
     const bool is_empty = std::ranges::all_of(std::array{name_column, x0, y0, x1, y1},
                                               [&](Column column) { return cell(column).empty(); });
     if (is_empty) return;

@@ -18,7 +18,7 @@ constexpr std::string_view kLayouts =
     "a data.yaml or classes.txt (YOLO), annotations/*.json (COCO), XML files in Annotations/ or next to the "
     "images (VOC), or files of Label Studio (JSON), CVAT (XML for images), LabelMe, CreateML or CSV";
 
-/// Formats of single files, with display names.
+/// A label format that is stored in single files, and its name for messages.
 struct FileFormat {
   BoxFormat format;
   const char* name;

@@ -12,16 +12,18 @@ namespace hearth::data {
 
 /// Reads the labels of a split (data/split_names.h), without decoding images.
 /// - coco: a JSON file; or a folder with JSON files, directly, in annotations/ or in train/ and valid/.
-/// - voc: a folder with XML files in Annotations/, next to the images, or in train/ and valid/; splits by
-///   ImageSets/Main/*.txt. Pixels count from 1: xmin - 1 to xmax.
+/// - voc: a folder with XML files in Annotations/, in the folder of the images, or in train/ and valid/; the
+///   lists ImageSets/Main/*.txt define the splits. Coordinates in the files count pixels from 1, inclusively.
 /// - yolo: a data.yaml or its folder; label files are at the image's path with images/ replaced by labels/.
-///   Or a folder with classes.txt, in it or in labels/; label files may also be in the folder of the images.
+///   Or a folder with a classes.txt, directly or in labels/; then label files may also be in the folder of
+///   the images.
 /// - label_studio (JSON), cvat (XML for images 1.1), labelme (a JSON file per image), csv (filename, class,
-///   xmin, ymin, xmax, ymax), createml: files as for coco.
-/// - detect: the format that is found; UserError if several are found.
-/// In data without splits every fifth image is held out for tests. exif_of decides the orientation of each
-/// image. Throws a UserError with file and line (JSON: object and byte) if labels are invalid; with
-/// options.skip_bad it stores the error as the fault of the image, which remove_unreadable() removes.
+///   xmin, ymin, xmax, ymax), createml: a file, or folders as for coco.
+/// - detect: the only one of these formats that the path contains; UserError if it contains several.
+/// In data without splits, every fifth image is held out for tests. exif_of() determines the orientation of
+/// each image. Throws a UserError with file and line (JSON: object and byte) if labels are invalid; with
+/// options.skip_bad, stores the error in BoxedImage::fault instead, and remove_unreadable() removes the
+/// image.
 BoxedImages read_boxes(const fs::path& path, std::string_view split, const LabelOptions& options = {});
 
 /// True if a folder or file has labels in a format of BoxFormat.

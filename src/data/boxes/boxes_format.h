@@ -13,14 +13,14 @@
 namespace hearth::data {
 
 /// Adds a box, clipped to the image, and its outline unless `outline` is null. Adds a note "WHERE: ..." if
-/// the clipped box is empty or clipping moved an edge by more than a pixel. UserError if the outline is far
-/// outside of the image.
+/// the clipped box is empty or clipping moved an edge by more than a pixel. Throws a UserError if a corner of
+/// the outline is more than 1e6 pixels away.
 void add_box(Box box, std::string_view where, BoxedImage& image, std::vector<std::string>& notes,
              Outline* outline = nullptr);
 
-/// Calls read(), which adds boxes to `image`. If `skip_bad` and read() throws a UserError, stores its
-/// message as the fault of the image and removes the boxes of the image and the notes of read(). Does nothing
-/// if the image already has a fault.
+/// Calls read(), which adds boxes to `image`. If `skip_bad` and read() throws a UserError, stores its message
+/// in BoxedImage::fault, and removes the boxes of the image and the notes of read(). Does nothing if the
+/// image already has a fault.
 void read_or_keep_fault(BoxedImage& image, std::vector<std::string>& notes, bool skip_bad,
                         FunctionRef<void()> read);
 /// Returns a note about invalid labels that are skipped (skip_bad) and whose image is unknown, so that no
@@ -41,7 +41,7 @@ void check_corners(const Box& box, std::string_view where);
 /// the images of `split` and adds a note.
 void keep_split(std::string_view split, const fs::path& path, BoxedImages& set);
 
-/// Sorts images by name and numbers them from 1.
+/// Sorts images by name and sets their ids to 1, 2, ...
 void number_images(BoxedImages& set);
 
 /// Reads width and height from the header of the image file, after applying `exif`.
@@ -69,10 +69,10 @@ struct VocFile {
 /// Parses a VOC file.
 VocFile parse_voc(std::string_view text, std::string_view name, bool skip_bad = false);
 
-/// Contents of a COCO JSON file, with category ids replaced by class indices; `file` of each image is its
-/// file_name. An annotation without a bbox gets the bounding box of its segmentation. String ids are numbered
-/// in file order. With options.skip_bad, an image has a fault if its record or one of its annotations is
-/// invalid.
+/// Contents of a COCO JSON file, with category ids replaced by class indices; `file` of each image is the
+/// file_name in the labels. An annotation without a bbox gets the bounding box of its segmentation. String
+/// ids are replaced by numbers in file order. With options.skip_bad, an image has a fault if its record or
+/// one of its annotations is invalid.
 struct CocoFile {
   BoxedImages labels;
   std::vector<bool> is_used;  ///< for each class: true if an annotation refers to it
@@ -84,7 +84,8 @@ CocoFile parse_coco_classes(std::string_view text, std::string_view name, const 
 /// Format of YOLO label lines, and counts of lines with an outline or key points.
 struct YoloLines {
   int64_t num_classes = 0;
-  int64_t keypoint_numbers = 0;  ///< numbers after each box: product of kpt_shape in data.yaml
+  /// Number of key point values after each box: the product of kpt_shape in data.yaml.
+  int64_t keypoint_numbers = 0;
   bool keep_outlines = false;
   /// Number of lines with an outline and with key points, so far.
   int64_t num_outlines = 0, num_keypoints = 0;
@@ -101,7 +102,8 @@ struct YoloIndex {
       /// data/split_names.h).
       held_out;
   std::vector<std::string> class_names;
-  int64_t keypoint_numbers = 0;  ///< product of kpt_shape; 0: no key points
+  /// Number of key point values per box, the product of kpt_shape; 0: no key points.
+  int64_t keypoint_numbers = 0;
 };
 /// Parses a data.yaml.
 YoloIndex parse_yolo_index(const std::string& text, const std::string& name);
@@ -158,10 +160,10 @@ std::optional<fs::path> find_yolo(const fs::path& path);
 std::vector<fs::path> find_label_files(const fs::path& path, BoxFormat format);
 
 /// Returns the label file of a split: the one whose name, or whose folder's name, contains the split's name;
-/// nullopt if none. UserError if several match.
+/// nullopt if none. Throws a UserError if several match.
 std::optional<fs::path> file_of_split(const std::vector<fs::path>& files, std::string_view split);
-/// Returns the folders that may contain label files: `path`, annotations/, labels/ and the folders of the
-/// splits.
+/// Returns the folders in which label files are searched: `path`, annotations/, labels/ and the folders of
+/// the splits.
 std::vector<fs::path> label_folders(const fs::path& path);
 /// Returns the folders in which the images of a label file are searched: image names may be relative to any
 /// of them.

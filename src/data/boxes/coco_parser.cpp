@@ -54,7 +54,7 @@ class Ids {
   std::unordered_map<std::string, int64_t> numbers_;
 };
 
-/// Parses the lists images, annotations and categories; skips other members.
+/// Parser of the lists images, annotations and categories; other members are skipped.
 class CocoParser {
  public:
   enum class Part { all, classes };
@@ -72,7 +72,7 @@ class CocoParser {
   int64_t repeated_annotations = 0;
   std::unordered_set<int64_t> repeated_images;  ///< with skip_bad: ids that more than one image has
   std::vector<std::string>
-      unidentified_images;  ///< with skip_bad: faults of images that have neither id nor file_name
+      unidentified_images;  ///< with skip_bad: errors of images that have neither id nor file_name
 
   void parse() {
     json_.read_file([&] {

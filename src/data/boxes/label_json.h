@@ -14,7 +14,7 @@ class LabelJson {
  public:
   LabelJson(std::string_view text, std::string_view name);
 
-  /// Calls read() for the file's only value. UserError if anything follows it.
+  /// Calls read() for the file's only value. Throws a UserError if anything follows it.
   template <typename Read>
   void read_file(Read read) {
     try {
@@ -72,7 +72,7 @@ class LabelJson {
   bool at_number();
   void skip() { json_.skip(); }
   double read_real(std::string_view key);
-  /// Reads an integer, which may be written as 12.0. UserError if it has a fraction.
+  /// Reads an integer, which may be written as 12.0. Throws a UserError if it has a fraction.
   int64_t read_integer(std::string_view key);
   /// Reads true, false or an integer (0 is false, others are true).
   bool read_flag(std::string_view key);

@@ -52,7 +52,7 @@ class LabelStudioParser {
     if (!image.fault.empty() || choose(annotations, image)) file_.images.push_back(std::move(image));
   }
 
-  /// Reads the name of the image, and its annotations unless `annotations` is null.
+  /// Reads the members of a task: the name of the image and, unless `annotations` is null, the annotations.
   void read_members(LabeledImage& image, std::vector<TaskAnnotation>* annotations) {
     std::string upload;
     bool is_task = false;

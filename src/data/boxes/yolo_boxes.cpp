@@ -28,7 +28,7 @@ std::string scalar_of(const YAML::Node& node, std::string_view key, const std::s
   user_error("{}:{}: expected text for {}", name, node.Mark().line + 1, key);
 }
 
-/// Parses a path or a list of paths; empty if the key is missing or empty.
+/// Parses the value of `key`, a path or a list of paths; empty if the key is missing or has no value.
 std::vector<std::string> paths_of(const YAML::Node& node, std::string_view key, const std::string& name) {
   std::vector<std::string> paths;
   if (!node.IsDefined() || node.IsNull()) return paths;
@@ -246,7 +246,7 @@ BoxedImages list_images(const std::vector<std::string>& class_names, std::vector
   return set;
 }
 
-/// Parses kpt_shape: [17, 3] means 51 numbers after each box.
+/// Parses kpt_shape and returns the number of values after each box: [17, 3] means 51.
 int64_t keypoint_numbers_of(const YAML::Node& shape, const std::string& name) {
   if (!shape.IsDefined() || shape.IsNull()) return 0;
   const auto at = [&](size_t index) {

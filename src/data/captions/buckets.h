@@ -22,7 +22,8 @@ struct BucketCrop {
 /// side is the longest possible.
 class Buckets {
  public:
-  /// UserError unless the resolution is a positive multiple of the step, within the maximum image size.
+  /// Throws a UserError unless the resolution is a positive multiple of the step, within the maximum image
+  /// size.
   explicit Buckets(int64_t resolution, int64_t step = 64);
 
   /// Bucket sizes, from the widest to the tallest.
@@ -39,7 +40,7 @@ class Buckets {
 };
 
 /// Reads an image file as RGB of the bucket's size. `crop` comes from Buckets::crop for the image's size
-/// after applying `exif`. UserError if the file cannot be read.
+/// after applying `exif`. Throws a UserError if the file cannot be read.
 Image read_cropped(const fs::path& file, const BucketCrop& crop, Exif exif = Exif::apply);
 
 }  // namespace hearth::data

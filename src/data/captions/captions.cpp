@@ -81,7 +81,8 @@ std::optional<std::string> text_file_of(fs::path image) {
   return std::nullopt;
 }
 
-/// Refuses Parquet, which no library of Debian 12 reads, with a command that converts it.
+/// Throws a UserError for a Parquet file, which no library of Debian 12 reads, with a command that converts
+/// it.
 [[noreturn]] void refuse_parquet(const fs::path& folder, const fs::path& file) {
   user_error(
       "{0}: Parquet is not supported; convert it to images and captions: python3 -c \"import datasets, json, "

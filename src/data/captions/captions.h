@@ -26,25 +26,25 @@ struct CaptionedImage {
 
 /// Lists the images of a folder and its subfolders by path, without hidden files and without
 /// regularization_folder(folder); decodes no pixels. The caption of an image is its text in a metadata.jsonl
-/// or metadata.csv in its folder or above, else the joined lines of its .txt or, without one, .caption.
-/// `trigger` is put before captions that do not contain it, and is the caption of every image if no image has
-/// one. In a folder NUM_NAME (up to three digits) each image is repeated NUM times, and NAME replaces missing
-/// captions, as in kohya's sd-scripts. UserError if there is no image, an image has no caption or an
-/// unsupported format, metadata names a missing image, or an image is a link out of the folder and
-/// `allow_outside` is false.
+/// or metadata.csv in its folder or a parent folder; otherwise the text of the file with its name and the
+/// extension .txt or, if there is none, .caption. `trigger` is put before captions that do not contain it; if
+/// no image has a caption, it is the caption of all. In a folder NUM_NAME (up to three digits) each image is
+/// repeated NUM times, and NAME replaces missing captions, as in kohya's sd-scripts. Throws a UserError if
+/// there is no image, an image has no caption or an unsupported format, metadata names a missing image, or an
+/// image is a link out of the folder and `allow_outside` is false.
 std::vector<CaptionedImage> read_captions(const fs::path& folder, std::string_view trigger = "",
                                           Exif exif = Exif::apply, bool allow_outside = false,
                                           bool keep_damaged = false);
 /// Decodes every image on `num_threads` threads, and returns which ones can be read.
 ReadCheck check_captioned(const std::vector<CaptionedImage>& images, int num_threads);
-/// Removes images that cannot be decoded; returns a sentence about them (describe_skipped).
+/// Removes images that cannot be decoded; returns a sentence for the user about them (describe_skipped()).
 std::string remove_unreadable(std::vector<CaptionedImage>& images, int num_threads);
 
 /// Describes the number of images by Source: "20 captions from files, 4 from the folder's name, 1 without".
 std::string describe_captions(const std::vector<CaptionedImage>& images);
 
-/// Returns the subfolder "reg" of kohya's layout, which has folders NUM_NAME of class images (prior
-/// preservation); empty if there is none.
+/// Returns the subfolder "reg" of kohya's folder layout, which contains folders NUM_NAME with regularization
+/// images (prior preservation); empty if there is none.
 fs::path regularization_folder(const fs::path& folder);
 
 /// True if an image in a folder or its subfolders has a caption in a file.
@@ -57,14 +57,14 @@ struct CaptionLine {
   std::string file_name;
   std::string text;
 };
-/// Parses a metadata.jsonl. UserError with `name` and line if a line is not JSON or lacks the file
+/// Parses a metadata.jsonl. Throws a UserError with `name` and line if a line is not JSON or lacks the file
 /// name or text.
 std::vector<CaptionLine> parse_caption_lines(std::string_view text, std::string_view name);
-/// Parses a metadata.csv (RFC 4180), whose header names the columns file_name and text or prompt. UserError
-/// with `name` and line.
+/// Parses a metadata.csv (RFC 4180), whose header names the columns file_name and text or prompt. Throws a
+/// UserError with `name` and line.
 std::vector<CaptionLine> parse_caption_csv(std::string_view text, std::string_view name);
 /// Returns the caption in a text file: its lines, without leading and trailing whitespace, joined by spaces.
-/// UserError if it is not UTF-8.
+/// Throws a UserError if it is not UTF-8.
 std::string parse_caption(std::string_view text, std::string_view name);
 
 }  // namespace hearth::data

@@ -17,15 +17,15 @@ class LatentSource {
   virtual int64_t channels() const = 0;
   /// Returns the height and width of an image's latents.
   virtual Extent extent(int64_t index) const = 0;
-  /// Reads the latents of an item. `key`: key of random numbers, see data::Row. UserError if they cannot be
-  /// read.
+  /// Reads the latents of an item. `key`: key of random numbers, see data::Row. Throws a UserError if they
+  /// cannot be read.
   virtual void read(int64_t index, uint64_t key, std::span<float> latents) const = 0;
   /// True if the item has the same image as the previous one, because the image occurs several times in an
   /// epoch.
   virtual bool is_repeat(int64_t /*index*/) const { return false; }
-  /// Weight of the item in the loss.
+  /// Returns the weight of an item in the loss.
   virtual double weight(int64_t /*index*/) const { return 1; }
-  /// Class index of the item; 0 if the data has no classes.
+  /// Returns the class index of an item; 0 if the data has no classes.
   virtual int32_t label(int64_t /*index*/) const { return 0; }
   /// Reads the text embeddings [tokens, width] of an item and the pooled vector, if there are any. Index -1:
   /// the embeddings of the empty text.
@@ -41,7 +41,7 @@ bool is_mirrored(uint64_t key, int64_t index);
 /// Images of a dataset as pixels in [-1, 1], with their labels. The dataset must outlive it.
 class PixelLatents : public LatentSource {
  public:
-  /// With `flip`, half of the images that are read are mirrored.
+  /// `flip`: true to mirror each image with probability 1/2 when it is read.
   explicit PixelLatents(const Dataset& dataset, bool flip = false) : dataset_(dataset), flip_(flip) {}
   int64_t size() const override { return dataset_.size(); }
   int64_t channels() const override { return dataset_.channels(); }

@@ -36,7 +36,7 @@ struct Jitter {
   }
 };
 
-/// Random crop and mirroring of an image: offset of the crop in pixels, and flip.
+/// Random crop of an image: offset in pixels, and whether the crop is mirrored.
 struct CropOffset {
   int64_t shift_y, shift_x;
   bool flip;

@@ -42,8 +42,8 @@ extern const std::string_view kImageFormats;
 
 /// Decodes an image file, detects the format by its first bytes, and converts to `channels` channels (0: as
 /// in the file). 16-bit values are reduced to their high byte, animations to their first frame; gamma and
-/// color profiles are not applied. UserError "NAME: what is wrong" for a file that is damaged, truncated or
-/// too large.
+/// color profiles are not applied. Throws a UserError "NAME: what is wrong" for a file that is damaged,
+/// truncated or too large.
 Image decode_image(std::span<const std::byte> bytes, int channels, std::string_view name,
                    Exif exif = Exif::apply);
 /// Decodes an image whose pixels are numbers, such as a mask: gray values and palette indices to one channel,
@@ -74,10 +74,11 @@ struct ImageHeader {
   bool is_sideways() const { return orientation >= 5; }
   Extent stored() const { return {height, width}; }
   Extent upright() const { return is_sideways() ? Extent(width, height) : stored(); }
-  /// Size of the image that decode_image returns.
+  /// Returns the size of the image that decode_image() returns.
   Extent size(Exif exif) const { return exif == Exif::apply ? upright() : stored(); }
 };
-/// Reads the header without decoding pixels; UserError "NAME: ..." if it has no size within the limits.
+/// Reads the header without decoding pixels; throws a UserError "NAME: ..." if it has no size within the
+/// limits.
 ImageHeader read_image_header(std::span<const std::byte> bytes, std::string_view name);
 
 /// True if the file's name has an extension of a format that decode_image reads.

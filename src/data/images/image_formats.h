@@ -43,7 +43,8 @@ int exif_orientation(const ByteReader& exif);
 /// UserError. Height and width of `image` must be set.
 void narrow(std::span<const uint16_t> numbers, std::string_view name, Image& image);
 
-/// Decode a file of one format into `image`. UserError "NAME: ..." if the file is damaged or too large.
+/// Decode a file of one format into `image`. Throws a UserError "NAME: ..." if the file is damaged or too
+/// large.
 void decode_png(std::span<const std::byte> bytes, std::string_view name, Pixels pixels, Image& image);
 void decode_webp(std::span<const std::byte> bytes, std::string_view name, Pixels pixels, Image& image);
 void decode_tiff(std::span<const std::byte> bytes, std::string_view name, Pixels pixels, Image& image);

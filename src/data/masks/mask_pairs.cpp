@@ -27,7 +27,7 @@ constexpr auto kMaskEndings = std::to_array<std::string_view>(
     {"", "_gtFine_labelTrainIds", "_gtFine_labelIds", "_gtCoarse_labelTrainIds", "_gtCoarse_labelIds",
      "_mask", "_masks", "_label", "_labels", "_L", "_segmentation", "_seg", "_gt"});
 
-/// Folders of a split's images and masks.
+/// Files of a split: folders of its images and masks.
 struct Layout {
   std::string name;
   fs::path images, masks;

@@ -13,7 +13,7 @@ struct MaskPair {
 };
 
 /// Finds the images of the split "train" or "test" and their masks, in one of the layouts of open_masks.
-/// UserError if no layout or several match, or if an image has no mask.
+/// Throws a UserError if no layout or several match, or if an image has no mask.
 std::vector<MaskPair> find_mask_pairs(const fs::path& root, std::string_view split);
 
 }  // namespace hearth::data

@@ -29,7 +29,7 @@ struct MaskPlacement {
 /// [height, width], -1 where unlabeled; and the sum of the class weights of a row's pixels, f32.
 class MaskRows : public RowSource {
  public:
-  /// UserError if the options are invalid. The images must outlive this object.
+  /// Throws a UserError if the options are invalid. The images must outlive this object.
   MaskRows(const MaskedImages& images, MaskRowOptions options);
 
   int64_t num_rows() const override { return images_.size(); }

@@ -77,8 +77,8 @@ class MaskMeaning {
  public:
   static constexpr int kNoClass = -1;
 
-  /// Reads the class table of `options`; without one, creates num_classes classes. UserError if the table has
-  /// more than num_classes classes.
+  /// Reads the class table of `options`; without one, creates num_classes classes. Throws a UserError if the
+  /// table has more than num_classes classes.
   explicit MaskMeaning(const MaskOptions& options);
 
   /// Returns the class of a code, kUnlabeled or kNoClass.
@@ -86,8 +86,8 @@ class MaskMeaning {
   const std::vector<MaskClass>& classes() const { return classes_; }
 
   /// Determines from the histogram of all masks which code belongs to which class, and returns a note on each
-  /// decision that is not obvious. `file` returns the file name of a mask index. UserError lists the values
-  /// found if no rule matches.
+  /// decision that is not obvious. `file` returns the file name of a mask index. The UserError lists the
+  /// values found if no rule matches.
   std::vector<std::string> decide(const MaskHistogram& found,
                                   const std::function<std::string(int64_t)>& file);
   /// Value for MaskOptions::class_numbers that decide() determined.

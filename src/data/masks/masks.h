@@ -29,13 +29,13 @@ struct MaskClass {
 std::array<uint8_t, 3> palette_color(int64_t index);
 
 /// Reads a class table with a line "name" or "name,r,g,b" for each class (a header with these words is
-/// skipped), or lines "0, name" after the header "Pixel Value, Class" (Roboflow). UserError with file and
-/// line. `name`: file name in messages.
+/// skipped), or lines "0, name" after the header "Pixel Value, Class" (Roboflow). Throws a UserError with
+/// file and line. `name`: file name in messages.
 std::vector<MaskClass> read_class_table(const fs::path& path);
 std::vector<MaskClass> parse_class_table(std::string_view text, std::string_view name);
 
-/// Values of MaskOptions::unlabeled. Auto: 255 is unlabeled unless it is a class. None: no number is
-/// unlabeled.
+/// Special values of MaskOptions::unlabeled. Auto: 255 is unlabeled unless it is a class number. None: no
+/// pixel value means unlabeled.
 inline constexpr int64_t kUnlabeledAuto = -1, kUnlabeledNone = -2;
 
 /// Options of open_masks().
@@ -58,8 +58,9 @@ struct MaskOptions {
   std::vector<int64_t> class_numbers = {};
   Exif exif = Exif::apply;     ///< masks: whether the EXIF orientation of images is applied
   bool allow_outside = false;  ///< masks: true if labels with outlines may refer to images outside of `path`
-  bool skip_bad = false;  ///< masks: leave out pairs that cannot be read (MaskedImages::notes names them)
-  int num_threads = 1;    ///< masks: number of threads for skip_bad and decide_masks()
+  /// Masks: true if images or masks that cannot be read are skipped (MaskedImages::notes() lists them).
+  bool skip_bad = false;
+  int num_threads = 1;  ///< masks: number of threads for skip_bad and decide_masks()
   /// masks: budget for caching decoded images and masks; null: no cache.
   std::shared_ptr<ImageCacheBudget> keep = nullptr;
 };
@@ -69,8 +70,8 @@ class MaskedImages {
  public:
   virtual ~MaskedImages() = default;
   virtual int64_t size() const = 0;
-  /// Reads an image (RGB) and its mask (one channel: class or kUnlabeled) as stored, of equal size. UserError
-  /// "FILE: ..." if a file is unreadable, the sizes differ, or a class does not exist.
+  /// Reads an image (RGB) and its mask (one channel: class or kUnlabeled) as stored, of equal size. Throws a
+  /// UserError "FILE: ..." if a file is unreadable, the sizes differ, or a class does not exist.
   virtual void read(int64_t index, Image& image, Image& mask) const = 0;
   /// Reads only the mask.
   virtual void read_mask(int64_t index, Image& mask) const = 0;
@@ -100,8 +101,8 @@ std::vector<std::string> mask_kinds();
 /// split (data/split_names.h). The mask of an image is an image file of the same name, or of that name and an
 /// ending such as _mask. If a mask has the stored size of its image, the EXIF orientation of the image is
 /// applied to both. Its pixels are gray values, palette indices, or colors of the class table (classes.csv,
-/// class_dict.csv or classes.txt in the folder), where the name "void" means unlabeled. UserError says what
-/// was expected where.
+/// class_dict.csv or classes.txt in the folder), where the name "void" means unlabeled. Throws a
+/// UserError with the expected names if files are missing.
 std::unique_ptr<MaskedImages> open_masks(const MaskOptions& options);
 /// True if a folder has a layout of open_masks(), except those with images and masks in one folder.
 bool has_masks(const fs::path& folder);
@@ -115,7 +116,7 @@ struct MaskDecision {
   std::vector<std::string> notes;
 };
 /// Reads every mask of both splits of a folder once, and determines which pixel values belong to which
-/// classes (data/masks/mask_values.h). UserError lists the values found if no rule matches. Ignores
+/// classes (data/masks/mask_values.h). The UserError lists the values found if no rule matches. Ignores
 /// unreadable masks unless all are unreadable; opening the masks later reports their errors.
 MaskDecision decide_masks(const MaskOptions& train, const MaskOptions& held_out);
 
@@ -131,7 +132,7 @@ struct MaskCheck {
 MaskCheck check_masks(const MaskedImages& images);
 /// Returns class weights by median frequency balancing (Eigen and Fergus 2015, arXiv 1411.4734): median of
 /// all class frequencies divided by the class's frequency, which is its fraction of the pixels of images that
-/// contain it; 0 for a class in no image. UserError for an invalid mask.
+/// contain it; 0 for a class in no image. Throws a UserError for an invalid mask.
 std::vector<float> median_frequency_weights(const MaskedImages& images);
 /// Returns for each mask the classes that occur in it.
 std::vector<std::vector<int32_t>> classes_of_masks(const MaskedImages& images);

@@ -10,7 +10,7 @@ namespace hearth::data {
 /// Shape of an object from its labels, in pixels from the image's upper left corner; it may extend beyond the
 /// image. Either the union of filled polygons, or a run-length encoded bitmap.
 struct Outline {
-  std::vector<std::vector<double>> polygons;  ///< x, y, x, y, ... of each; at least three corners
+  std::vector<std::vector<double>> polygons;  ///< corners of each polygon as x, y, x, y, ...; at least three
   /// Run lengths of the bitmap: numbers of consecutive pixels, alternately outside and inside of the object,
   /// starting with outside. Their sum is width * height.
   std::vector<uint32_t> runs;
@@ -20,8 +20,8 @@ struct Outline {
   bool empty() const { return polygons.empty() && runs.empty(); }
 };
 
-/// Bounding box of an outline, half-open, and its area in pixels (polygons: the sum of their areas).
-/// extent_of returns nullopt if no pixel is inside.
+/// Half-open bounding box of an outline in pixels, and its area in square pixels (of polygons: the sum of
+/// their areas). extent_of() returns nullopt if no pixel is inside.
 struct OutlineExtent {
   double x0 = 0, y0 = 0, x1 = 0, y1 = 0;
   double area = 0;

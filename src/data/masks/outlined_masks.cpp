@@ -19,7 +19,7 @@ bool is_background(std::string_view label) {
   return name == "background" || name == "_background_";
 }
 
-/// Returns a box as a polygon.
+/// Returns the outline of a box.
 Outline rectangle(const Box& box) {
   return {.polygons = {{box.x0, box.y0, box.x1, box.y0, box.x1, box.y1, box.x0, box.y1}}};
 }
@@ -89,7 +89,7 @@ class OutlinedMasks : public MaskedImages {
     if (!outlined(index).fault.empty()) throw UserError(outlined(index).fault);
   }
 
-  /// Draws objects in file order, so that a later object covers earlier ones.
+  /// Draws the mask of an image: the objects in file order, so that a later object covers earlier ones.
   void draw(int64_t index, Extent size, Image& mask) const {
     mask = {.height = size.height, .width = size.width, .channels = 1};
     mask.pixels.assign(static_cast<size_t>(size.num_pixels()), 0);
