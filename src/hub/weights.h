@@ -51,7 +51,8 @@ void load_weights(engine::Engine& engine, const fs::path& path);
 void load_tensor(engine::Engine& engine, const nn::Tensor& tensor, const std::string& name,
                  const io::WeightFiles& files, const fs::path& path);
 
-/// Throws a UserError if the files of a model or its adapter cannot be opened. Call before slow work.
+/// Throws a UserError if the files of a model or its adapter cannot be opened. Call this before slow work, so
+/// that the error comes early.
 void check_weights(const ModelFolder& model);
 
 /// Initializes the frozen weights of the base model with random values from the engine's seed, for benchmarks

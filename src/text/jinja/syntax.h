@@ -21,22 +21,22 @@ enum class ExpressionKind {
   tuple,             ///< tuple of `operands`; printed as Python prints a tuple
   mapping,           ///< operands: key, value, key, value, ...; null as key: the value is expanded (**)
   namespace_object,  ///< namespace(...), with operands as in mapping
-  attribute,         ///< operands[0].text
-  item,              ///< operands[0][operands[1]]
-  slice,             ///< operands[0][operands[1]:operands[2]:operands[3]]; null if omitted
-  filter,            ///< operands[0] | builtin(operands[1], ...); null if omitted
-  test,              ///< operands[0] is builtin(operands[1], ...)
-  method,            ///< operands[0].builtin(operands[1], ...)
-  function,          ///< builtin(operands[0], ...)
-  format,    ///< operands[0].text(operands[1], ...), a method with any number of arguments; names in `words`
-  macro,     ///< text(operands[0], ...), a call of a macro, caller() or a recursive loop; names in `words`
-  negate,    ///< -operands[0]
-  negation,  ///< not operands[0]
-  arithmetic,   ///< operands[0] text operands[1]
-  compare,      ///< operands[0] words[0] operands[1] words[1] operands[2] ...
-  conjunction,  ///< operands[0] and operands[1]
-  disjunction,  ///< operands[0] or operands[1]
-  conditional,  ///< operands[0] if operands[1] else operands[2] (or null)
+  attribute,         ///< `operands[0].text`
+  item,              ///< `operands[0][operands[1]]`
+  slice,             ///< `operands[0][operands[1]:operands[2]:operands[3]]`; null: omitted
+  filter,            ///< `operands[0] | builtin(operands[1], ...)`; null: omitted
+  test,              ///< `operands[0] is builtin(operands[1], ...)`
+  method,            ///< `operands[0].builtin(operands[1], ...)`
+  function,          ///< `builtin(operands[0], ...)`
+  format,  ///< `operands[0].text(operands[1], ...)`, a method with any number of arguments; names in `words`
+  macro,   ///< `text(operands[0], ...)`, a call of a macro, caller() or a recursive loop; names in `words`
+  negate,  ///< `-operands[0]`
+  negation,     ///< `not operands[0]`
+  arithmetic,   ///< `operands[0] text operands[1]`
+  compare,      ///< `operands[0] words[0] operands[1] words[1] operands[2] ...`
+  conjunction,  ///< `operands[0] and operands[1]`
+  disjunction,  ///< `operands[0] or operands[1]`
+  conditional,  ///< `operands[0] if operands[1] else operands[2]`; null: no else
   concatenation,
   unsupported  ///< fails with the message `text` when it is evaluated
 };
