@@ -13,15 +13,15 @@
 namespace hearth::encoders {
 namespace {
 
-/// Min. and max. side of a tile and the increment between sizes, in latents.
+/// Min and max side of a tile, and the difference between the sides that are tried, in latents.
 constexpr int64_t kSmallestTile = 8, kLargestTile = 128, kTileStep = 8;
 
 constexpr std::string_view kAttention = ".attentions.";
 constexpr std::pair<std::string_view, std::string_view> kOldNames[] = {
     {".query.", ".to_q."}, {".key.", ".to_k."}, {".value.", ".to_v."}, {".proj_attn.", ".to_out.0."}};
 
-/// Splits an axis into overlapping tiles of equal length. In overlaps, the weights of the tiles are linear
-/// ramps; at each pixel the weights sum to 1 (linear blending).
+/// Tiles of equal length that cover an axis and overlap, with weights for linear blending: linear ramps where
+/// tiles overlap. The weights of all tiles at a pixel sum to 1.
 struct TiledAxis {
   TiledAxis(int64_t length, int64_t tile, int64_t factor);
 
@@ -65,7 +65,8 @@ data::Image to_image(std::span<const float> pixels, Extent size) {
   return image;
 }
 
-/// Adds the pixels of a tile, multiplied by row and column weights, to the pixels of an image from `to` on.
+/// Adds a tile, multiplied by its row and column weights, to an RGB image. `to`: the image's value at the
+/// upper left pixel of the tile; `width`: of the image, in pixels.
 void add_tile(std::span<const float> tile, std::span<const float> rows, std::span<const float> columns,
               float* to, int64_t width) {
   const float* from = tile.data();
@@ -74,7 +75,8 @@ void add_tile(std::span<const float> tile, std::span<const float> rows, std::spa
   }
 }
 
-/// A file of weights, under the names that diffusers has had for its attention since 2023.
+/// Opens the weights of an autoencoder. Renames the attention weights of files from before 2023 to diffusers'
+/// current names (kOldNames).
 io::WeightFiles open_autoencoder(const fs::path& folder) {
   fs::path file = folder / "diffusion_pytorch_model.safetensors";
   if (const fs::path other = folder / "diffusion_pytorch_model.bin"; !path_exists(file) && path_exists(other))
@@ -197,7 +199,7 @@ std::vector<float> ImageCoder::encode(const data::Image& source) {
 
 std::optional<ModelPart> ImageCoder::decoder_within_budget(Extent tile) const {
   const auto grow = [this, tile](nn::Builder& builder) { return grow_decoder(builder, tile); };
-  // needed_bytes is a lower bound of the packed size and cheaper to compute.
+  // Checks a lower bound of the memory first, because it is cheaper to compute than the packed size below.
   if (budget_ > 0 && ModelPart::needed_bytes(grow, compute_) > budget_) return std::nullopt;
   try {
     ModelPart part(grow, compute_);

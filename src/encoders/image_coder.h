@@ -11,9 +11,9 @@
 
 namespace hearth::encoders {
 
-/// Encodes images to the latents of a denoiser and decodes latents to images, with the autoencoder of a
-/// folder in diffusers' layout, in f32. Keeps program and weights for the last size in each direction in
-/// memory.
+/// Encodes images to the latents of a denoiser and decodes latents to images in f32, with the autoencoder of
+/// a folder in diffusers' layout. Keeps two programs with their weights in memory: one for the last encoded
+/// image size, one for the last decoded latent size.
 class ImageCoder {
  public:
   /// `config`: of the folder's config.json; nullopt: read here. `memory_budget`: max. bytes for decoding; 0:
@@ -26,16 +26,16 @@ class ImageCoder {
   int64_t factor() const { return config_.factor(); }
   /// Throws a UserError if latents have a different number of channels than the denoiser expects.
   void expect_channels(int64_t channels) const;
-  /// Returns latents [channels, height / factor, width / factor]: means of the distribution, shifted and
-  /// scaled. Runs on the CPU if the image does not fit on the GPU. Throws a UserError if a side is not a
+  /// Returns latents [channels, height / factor, width / factor]: the means of the predicted distribution,
+  /// normalized. Runs on the CPU if the image does not fit on the GPU. Throws a UserError if a side is not a
   /// multiple of the required factor.
   std::vector<float> encode(const data::Image& image);
   /// Returns the RGB image of latents of `size`. If the full image exceeds the memory budget, decodes
   /// overlapping tiles and blends them linearly. Throws a UserError if not even the smallest tiles fit.
   data::Image decode(std::span<const float> latents, Extent size);
-  /// Returns a hash of the weights (io::fingerprint) and of shift and scale.
+  /// Returns a hash of the weights (io::fingerprint) and of the latents' normalization.
   uint64_t hash() const;
-  /// Returns the size of the part that is decoded at once, in latents.
+  /// Returns the size of the tiles in which latents of this size are decoded, in latents.
   Extent tile_of(Extent latents);
 
  private:
@@ -70,7 +70,7 @@ class ImageCoder {
   Compute compute_;
   int64_t budget_;
   std::vector<Normalization>
-      normalizations_;  ///< indexed by channel, then by row and column within 2 x 2 latents
+      normalizations_;  ///< [channels, 2, 2]: index by channel, then by row and column modulo 2
   std::optional<SizedPart> encoder_, decoder_;
   Extent decoded_;  ///< size of the latents for which the decoder's tile was chosen
 };

@@ -16,7 +16,7 @@ namespace hearth::encoders {
 struct Compute {
   int num_threads = 1;
   bool winograd = true;                      ///< convolutions on the CPU may use Winograd's algorithm
-  std::optional<exec::GpuRequest> gpu = {};  ///< none: on the processor
+  std::optional<exec::GpuRequest> gpu = {};  ///< nullopt: runs on the CPU
   SelfTestMode self_test = SelfTestMode::once;
 };
 
@@ -25,17 +25,17 @@ struct Compute {
 class ModelPart {
  public:
   using Graph = engine::Objective::Graph;
-  /// `grow` builds the graph from the part's inputs to its output. Allocates all memory; throws DoesNotFit if
-  /// a GPU has too little free memory.
+  /// `grow` builds the graph from the part's inputs to its output. Allocates all memory; throws DoesNotFit
+  /// if a GPU has too little free memory.
   ModelPart(std::function<Graph(nn::Builder&)> grow, const Compute& compute);
-  /// Returns the bytes that a part would allocate for weights and activations.
+  /// Returns a lower bound of the bytes that a part would allocate for weights and activations.
   static int64_t needed_bytes(std::function<Graph(nn::Builder&)> grow, const Compute& compute);
 
   /// Reads the weights; their names in the files begin with `prefix`. Throws a UserError that names a missing
   /// or mismatched tensor.
   void load(const io::WeightFiles& files, const std::string& prefix);
-  /// The output for these inputs, each with engine::kInputSlack readable bytes after it; valid until the next
-  /// run.
+  /// Runs the part and returns its output, which is valid until the next run. Each input array must have
+  /// engine::kInputSlack readable bytes after its end.
   std::span<const float> run(const engine::MicroBatch& inputs);
   int64_t memory_bytes() const { return engine_->plan().memory_bytes(); }
 

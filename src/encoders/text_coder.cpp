@@ -21,7 +21,7 @@ namespace hearth::encoders {
 
 using ir::ValueId;
 
-/// Interface of a denoiser's text encoders.
+/// Text encoders of one family of denoisers.
 class CaptionEncoder {
  public:
   using Take =
@@ -101,7 +101,7 @@ class Clip {
 
  private:
   TextEncoder::Structure parts() const {
-    // Names in transformers 4 (first) and 5.
+    // The first name is that of transformers 4, the second that of transformers 5.
     const std::string table = first_existing(
         files_, {"text_model.embeddings.token_embedding.weight", "embeddings.token_embedding.weight"});
     const std::string outer = table.starts_with("text_model.") ? "text_model." : "";
@@ -290,7 +290,8 @@ class Qwen3 : public CaptionEncoder {
     made.bias = [this, num_tokens](int64_t count) { return causal_bias(count, num_tokens); };
     return made;
   }
-  /// Returns an attention bias: a token attends to itself and earlier tokens except padding.
+  /// Returns an attention bias, 0 or kMaskedScore: a token attends to itself and to earlier tokens except
+  /// padding.
   std::span<const float> causal_bias(int64_t count, int64_t num_tokens) {
     float* out = bias_.data();
     for (int64_t row = 0; row < config_.num_heads * num_tokens; ++row) {

@@ -31,8 +31,8 @@ class TextCoder {
   int64_t num_tokens() const;
   /// Returns a hash of the models' weights (io::fingerprint).
   uint64_t hash() const;
-  /// Returns the bytes allocated while encoding, without the hidden states of a group of captions, which take
-  /// about as much again.
+  /// Returns the bytes allocated while encoding. The hidden states of a group of captions take about as much
+  /// memory in addition.
   int64_t memory_bytes() const;
 
   /// Returns sentences with the number of captions that exceed the token limits of the text encoders; empty

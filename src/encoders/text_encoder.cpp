@@ -11,7 +11,7 @@ namespace hearth::encoders {
 using ir::ValueId;
 
 struct TextEncoder::States {
-  std::vector<float> hidden;  ///< [length, width], with engine::kInputSlack
+  std::vector<float> hidden;  ///< [length, width], followed by engine::kInputSlack bytes
   std::vector<float> kept;    ///< [length, width()] if several layers are kept; otherwise empty
 };
 

@@ -21,7 +21,8 @@ struct TextIds {
   int64_t num_tokens = 0;
 };
 
-/// Tokenizes a text, including the special tokens around it, truncates it to `length` and pads it with `pad`.
+/// Tokenizes a text with the special tokens around it, truncated to `length` tokens and padded to `length`
+/// with the id `pad`.
 TextIds padded_ids(const text::Tokenizer& tokenizer, std::string_view text, int64_t length, int32_t pad);
 
 /// Returns the number of token ids of a text, including the tokenizer's special tokens, before padded_ids
@@ -42,18 +43,20 @@ class TextEncoder {
   /// Properties that differ between text models.
   struct Structure {
     int64_t width = 0;
-    int64_t length = 0;      ///< tokens per text
-    std::string table;       ///< [vocabulary, width]
-    std::string positions;   ///< [length or more, width], added to the token embeddings; empty: none
-    std::string layers;      ///< name prefix of layer i, before "i."
+    int64_t length = 0;  ///< tokens per text
+    std::string table;   ///< name of the token embedding table [vocabulary, width]
+    /// Name of the table of position embeddings [at least length, width], which are added to the token
+    /// embeddings; empty: none.
+    std::string positions;
+    std::string layers;      ///< prefix of the names of all layers; layer i adds "i."
     int64_t num_layers = 0;  ///< number of layers to run
-    std::string outer;       ///< name prefix of the final norm
+    std::string outer;       ///< prefix of the names of the final norm
     int64_t heads = 0;       ///< heads of the attention bias; 0: no bias
     /// Numbers of layers after which hidden states are kept and concatenated; empty: after the last layer
     /// only.
     std::vector<int64_t> kept = {};
-    /// Returns the attention bias for a text of `num_tokens` tokens, with engine::kInputSlack; valid until
-    /// the next call.
+    /// Returns the attention bias for a text of `num_tokens` tokens, followed by engine::kInputSlack bytes;
+    /// valid until the next call.
     std::function<std::span<const float>(int64_t num_tokens)> bias = {};
     std::function<ir::ValueId(nn::Builder&, const Inputs&)> grow_layer = {};
     std::function<ir::ValueId(nn::Builder&, ir::ValueId hidden)> grow_norm = {};  ///< empty: no final norm
@@ -66,7 +69,7 @@ class TextEncoder {
   /// Width of a hidden state in the output, with all kept layers concatenated.
   int64_t width() const { return structure_.width * std::max<int64_t>(1, std::ssize(structure_.kept)); }
   int64_t length() const { return structure_.length; }
-  /// Bytes of the layer in memory, including its activations.
+  /// Bytes of the one layer that is in memory, including its activations.
   int64_t memory_bytes() const { return layer_.memory_bytes(); }
   /// Calls take(text, hidden) with the hidden states [length, width()] of each text in order. Texts pass
   /// through the layers in groups whose hidden states take about as much memory as a layer.
