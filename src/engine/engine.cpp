@@ -13,7 +13,8 @@
 namespace hearth::engine {
 namespace {
 
-/// Positions of the values that are read after an update; reading is queued with the update.
+/// Indices in Runtime::readings(): the loss scale, the sum of squares of the gradients, then the loss of each
+/// micro-batch. A GPU copies these values to the host as part of the update.
 enum Reading : size_t { kScale, kSumSquares, kFirstLoss };
 
 float* readings(Runtime& runtime) {
@@ -72,7 +73,7 @@ void Engine::start_step(int64_t num_micro, int64_t num_samples, FunctionRef<Micr
                         double learning_rate) {
   float* const read = readings(*runtime_);
   runtime_->memory().sync_gpu();
-  // Read before the update changes it: the gradients of this step have this scale.
+  // The gradients of this step are multiplied by this loss scale. The update may change it.
   runtime_->memory().read_loss_scale(&read[kScale]);
   if (runtime_->group() != nullptr) runtime_->group()->start_step(step + 1);
   started_ = {.last = nullptr, .num_micro = num_micro, .num_samples = num_samples};

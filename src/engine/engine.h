@@ -35,21 +35,23 @@ struct StepResult {
 /// The device of an engine, and the results of its checks.
 struct DeviceReport {
   const gpu::DeviceInfo* gpu = nullptr;  ///< null: the CPU
-  /// Kernels that failed their self-test, with a description of the fault. The default implementation or the
-  /// host computes instead.
+  /// Kernels that failed their self-test, by name, with a description of the fault. The default
+  /// implementation or the CPU computes their results instead.
   const std::map<std::string, std::string>& failed_kernels;
-  /// Sentences on matmul implementations that are not used, because they failed or gave another result.
+  /// A sentence about each matmul implementation that is not used, because it failed or its result differed
+  /// from the default implementation's.
   std::span<const std::string> rejected_matmuls;
-  /// Reason why steps are not recorded; empty if they are.
+  /// Reason why steps are not recorded as a GPU graph and replayed; empty if they are.
   std::string_view recording_fault;
 };
 
-/// Trains and evaluates a model: makes the plan of the options and runs it. All memory is allocated when an
-/// engine is made, nothing while it runs. Its strategy (parallel/strategy.h) decides this worker's share of
-/// an update.
+/// Trains and evaluates a model: builds a plan from the options and runs it. The constructor allocates all
+/// memory; steps allocate none. With several workers, a strategy (parallel/strategy.h) decides which part of
+/// an update this worker computes.
 class Engine {
  public:
-  /// The sizes are those of make_plan(). DoesNotFit if the GPU has too little free memory.
+  /// `train_sizes`, `eval_sizes`: as for make_plan(). Throws DoesNotFit if the GPU has too little free
+  /// memory.
   Engine(const EngineOptions& options, std::span<const int64_t> train_sizes,
          std::span<const int64_t> eval_sizes);
   ~Engine();
@@ -58,21 +60,22 @@ class Engine {
   DeviceReport device() const;
   ThreadPool& threads();
 
-  /// Makes this engine worker `group.rank()` of a run of num_workers: it computes its share of the
-  /// micro-batches, and every worker makes the same update. Before the first step; the group must outlive the
-  /// engine.
+  /// Connects this engine as worker `group.rank()` to the other workers of its run: it then computes its
+  /// share of the micro-batches, and every worker makes the same update. Call before the first step. The
+  /// group must outlive the engine.
   void join(distributed::ProcessGroup& group);
   /// Returns this engine's share of the micro-batches of a full update.
   data::LoaderShare share() const;
-  /// Sets the heartbeat that beats after every micro-batch.
+  /// Sets the heartbeat that is sent after every micro-batch.
   void set_heartbeat(const distributed::Heartbeat& heartbeat);
   const distributed::Heartbeat& heartbeat() const;
 
   /// Draws the initial weights from the seed, except frozen ones, which load_model reads.
   void initialize();
-  /// Makes one update from `num_micro` micro-batches of all workers. `next` returns those of this engine's
-  /// share, one per call. The gradient is that of the sum of their losses over `num_samples`. `step` is the
-  /// number of the update for dropout. CommError if another worker does not respond.
+  /// Makes one update from `num_micro` micro-batches, those of all workers together. `next` returns the next
+  /// micro-batch of this engine's share. The gradient is that of the sum of all losses, divided by
+  /// `num_samples`. `step`: number of the update, which seeds dropout. Throws a CommError if another worker
+  /// does not respond.
   StepResult train_step(int64_t num_micro, int64_t num_samples, FunctionRef<MicroBatch()> next, int64_t step,
                         double learning_rate) {
     start_step(num_micro, num_samples, next, step, learning_rate);
@@ -82,25 +85,26 @@ class Engine {
   void start_step(int64_t num_micro, int64_t num_samples, FunctionRef<MicroBatch()> next, int64_t step,
                   double learning_rate);
   StepResult finish_step();
-  /// Sends the first micro-batch of the next update to a GPU while it computes.
+  /// Sends the first micro-batch of the next update to the GPU while the GPU still computes this update.
   void stage_ahead(const MicroBatch& batch);
-  /// With local steps: makes the outer step of all workers.
+  /// With local steps (local_steps.h): makes the outer step of all workers.
   void outer_step();
 
-  /// Returns the sum of a batch's losses under the weights (or their EMA, if there is one); 0 without losses.
+  /// Evaluates a batch with the weights (or their EMA, if there is one) and returns the sum of its losses; 0
+  /// if the objective has no losses.
   double evaluate(const MicroBatch& batch);
   /// Returns the objective's output number `index` for the last evaluated batch.
   std::span<const float> output(size_t index) const;
   /// Returns an output of dtype i32.
   std::span<const int32_t> int_output(size_t index) const;
 
-  /// Sends worker 0 the states that only other workers have. Every worker calls it, between steps.
+  /// Sends the states that only other workers have to worker 0. Collective call, between steps.
   void gather_states();
-  /// Takes this worker's states from a loaded checkpoint.
+  /// Copies this worker's states from a loaded checkpoint to where training uses them.
   void restore_local_states();
-  /// Returns everything that training changes: trained weights and the state of the run, without frozen
-  /// weights, the same layout for any number of workers. States of other workers are those of the last
-  /// gather_states().
+  /// Returns the memory of everything that training changes, without frozen weights: trained weights, running
+  /// statistics and optimizer states. The layout is the same for any number of workers. The states of other
+  /// workers are as of the last gather_states().
   std::span<std::byte> state() const;
   std::byte* data(const exec::PersistentBuffer& buffer) const;
 
@@ -124,11 +128,11 @@ class Engine {
 std::span<float> values(const Engine& engine, const std::string& name);
 /// Returns the loss scale of fp16; otherwise 1.
 double loss_scale(const Engine& engine);
-/// Copies a weight to the states that begin with its value: its EMA, and its anchor of local steps.
+/// Copies a weight to the states whose initial value is the weight: its EMA, and its anchor for local steps.
 void copy_to_states(Engine& engine, const std::string& weight);
 
-/// Makes an engine that only evaluates micro-batches of these sizes. It accumulates no gradients and keeps no
-/// EMA weights, because saved weights are the averages already.
+/// Creates an engine that only evaluates micro-batches of these sizes. It stores no gradients and no EMA
+/// weights, because a run saves the EMA as its weights.
 std::unique_ptr<Engine> evaluation_engine(EngineOptions options, std::span<const int64_t> eval_sizes);
 
 }  // namespace hearth::engine

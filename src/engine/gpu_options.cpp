@@ -15,7 +15,7 @@ void use_gpu(EngineOptions& options, exec::GpuRequest gpu, SelfTestMode self_tes
   options.gpu = std::move(gpu);
   options.device = emulated ? cost::emulated_gpu(options.precision) : cost::default_gpu();
   options.self_test = {.when = self_test, .folder = user_cache_folder()};
-  // Autotuning an emulated GPU only serves tests of a requested library.
+  // Matmuls on an emulated GPU are autotuned only in tests that request a matmul library.
   if (!emulated || !exec::driver_of(options.gpu.device).runtime().library.empty())
     options.matmul_cache = gpu::WinnerFile::default_path();
 }

@@ -10,8 +10,8 @@ namespace hearth::engine {
 bool is_emulated(std::string_view device);
 
 /// Sets the options to run on a GPU. Results of self-tests and autotuning are stored in the user's cache
-/// folder. For an emulated GPU: no memory is reserved for a desktop, SelfTestMode::once is never, and matmuls
-/// are not autotuned unless a library is requested.
+/// folder. For an emulated GPU: no memory is reserved for other programs, SelfTestMode::once is replaced by
+/// SelfTestMode::never, and matmuls are not autotuned unless a matmul library is requested.
 void use_gpu(EngineOptions& options, exec::GpuRequest gpu, SelfTestMode self_test);
 
 }  // namespace hearth::engine

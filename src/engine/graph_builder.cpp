@@ -15,7 +15,8 @@ namespace {
 
 using ir::ValueId;
 
-/// Replaces weights and running statistics by their exponential moving averages.
+/// Lets an evaluation graph read the exponential moving averages of weights and running statistics instead of
+/// the values themselves.
 void use_average(ir::Graph& graph, std::span<const nn::Tensor> tensors) {
   for (const nn::Tensor& tensor : tensors) {
     ir::Value& value = graph.value(tensor.value);
@@ -26,7 +27,8 @@ void use_average(ir::Graph& graph, std::span<const nn::Tensor> tensors) {
     if (value.role == ir::Role::parameter) value.role = ir::Role::state;
 }
 
-/// UserError if no weight is in this module; otherwise a misspelled name would be ignored silently.
+/// Throws a UserError if no weight is in this module, because a misspelled name would otherwise be ignored
+/// silently.
 void check_module(const char* key, const std::string& module, std::span<const nn::Tensor> tensors) {
   std::vector<std::string> names;
   for (const nn::Tensor& tensor : tensors) {

@@ -4,13 +4,13 @@
 
 namespace hearth::engine {
 
-/// Positions in the outputs of a graph. From kFirstOther on: in training, the optimizer's or the gradients;
-/// in evaluation, the objective's outputs. Without losses, the objective's outputs begin at 0.
+/// Indices of the outputs of a graph. Outputs from kFirstOther on are the objective's outputs in evaluation,
+/// and values of the optimizer or gradients in training. Without a loss, the objective's outputs begin at 0.
 enum Output : size_t { kLossSum = 0, kFirstOther = 1 };
 
-/// Builds the graph of the objective for one batch shape, before any pass: the forward pass, the loss, and
-/// its weight. Adds the model's tensors, inputs and running statistics to `plan`. UserError if the options
-/// name modules that the model does not have.
+/// Builds the graph of the objective for one batch shape, to which no pass has been applied yet: the forward
+/// pass, the loss, and the factor of the loss. Adds the model's tensors, inputs and running statistics to
+/// `plan`. Throws a UserError if the options name modules that the model does not have.
 passes::TrainGraph build_graph(Plan& plan, Purpose purpose, BatchShape shape);
 
 }  // namespace hearth::engine

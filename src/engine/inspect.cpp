@@ -23,7 +23,8 @@ bool all_finite(const exec::Executor& executor, ValueId id) {
   return true;
 }
 
-/// Describes a weight of the node that was not finite before, as the end of a sentence.
+/// Returns " (its weight NAME is not finite any more)" for a non-finite weight among the node's inputs; empty
+/// if there is none.
 std::string broken_weight(const exec::Executor& executor, const ir::Node& node) {
   for (const ValueId in : node.inputs) {
     if (in == ir::kNone) continue;
@@ -35,7 +36,7 @@ std::string broken_weight(const exec::Executor& executor, const ir::Node& node) 
   return "";
 }
 
-/// Returns the first row of an input with a number that is not finite, or -1.
+/// Returns the index of the first row of an input that contains a non-finite number; -1 if there is none.
 int64_t broken_row(const ir::Type& type, const void* data) {
   if (!is_floating(type.dtype)) return -1;
   const int64_t count = type.shape.num_elements();

@@ -9,22 +9,22 @@
 
 namespace hearth::engine {
 
-/// Inspects the values that an engine computes, between steps: by separate programs, which are compiled on
-/// demand, or node by node.
+/// Inspects the values that an engine computes. Call between steps. Compiles separate programs on demand, or
+/// runs a program node by node.
 class Inspector {
  public:
   explicit Inspector(Engine& engine);
 
-  /// Runs micro-batch `index` of an update again without updating, and returns the name of the input or the
-  /// first node that is not finite; empty if all are.
+  /// Runs micro-batch `index` of an update again without updating, and returns the name of the first input or
+  /// node with a value that is not finite; empty if all values are finite.
   std::string find_not_finite(const MicroBatch& batch, int64_t step, int64_t index);
   /// Runs training steps of one micro-batch, with their updates, and returns the shortest time of each node
   /// of Plan::train_program(), in seconds.
   std::vector<double> profile(const MicroBatch& batch, int num_steps);
-  /// True if a recording of the update is replayed (exec/executor.h).
+  /// True if updates are replayed from a recorded GPU graph (exec/executor.h).
   bool is_recorded();
-  /// Runs the forward and backward pass only, and calls `take` with the gradient of each weight in file
-  /// order: of the sum of the losses over `num_samples`.
+  /// Runs the forward and backward pass only, and calls `take` for each weight with the gradient of the sum
+  /// of the losses, divided by `num_samples`. The gradient's elements have the order of the weight file.
   void gradients(const MicroBatch& batch, int64_t num_samples,
                  const std::function<void(const nn::Tensor&, std::span<const float>)>& take);
 

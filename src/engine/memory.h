@@ -10,7 +10,7 @@
 
 namespace hearth::engine {
 
-/// A plan that needs more memory than the GPU has free. planner/gpu_fit.h finds settings that fit.
+/// Error for a plan that needs more memory than the GPU has free. planner/gpu_fit.h finds settings that fit.
 class DoesNotFit : public UserError {
  public:
   DoesNotFit(std::shared_ptr<const Plan> plan, int64_t needed_bytes, int64_t usable_bytes,
@@ -23,20 +23,23 @@ class DoesNotFit : public UserError {
 };
 
 /// Memory of a plan: the weights and states, and the arena that all programs share. With a GPU, weights and
-/// states are copied to the host or back when one needs what the other has changed.
+/// states have a copy on the host, which is synchronized when host or GPU needs values that the other one has
+/// changed.
 class Memory {
  public:
-  /// Allocates everything. DoesNotFit if the GPU has too little free memory.
+  /// Allocates all memory of the plan. Throws DoesNotFit if the GPU has too little free memory.
   explicit Memory(const std::shared_ptr<const Plan>& plan);
 
   exec::Bindings places();
   /// Returns the up-to-date weights and states on the host, which the caller may change.
   std::byte* host_image();
-  /// Uploads weights and states that the host may have changed. Before each run of a program.
+  /// Uploads weights and states to the GPU if the host may have changed them. Call before each run of a
+  /// program.
   void sync_gpu();
-  /// Reads the loss scale; 1 if there is none. A GPU has written it only after a wait.
+  /// Reads the loss scale to `to`; 1 if there is none. With a GPU, the value is valid only after the next
+  /// Gpu::wait().
   void read_loss_scale(float* to);
-  /// Null: everything runs on the CPU.
+  /// Returns the GPU; null if everything runs on the CPU.
   exec::Gpu* gpu() const { return gpu_.get(); }
 
  private:
@@ -47,13 +50,14 @@ class Memory {
   std::shared_ptr<const Plan> plan_;
   exec::Region persistent_, arena_, host_arena_;
   std::unique_ptr<exec::Gpu> gpu_;
-  std::unique_ptr<gpu::HostMemory> pinned_;  ///< instead of persistent_, if a GPU reads some of it
-  std::byte* image_ = nullptr;               ///< bytes of the layout on the host
+  /// Used instead of persistent_ if the GPU accesses some weights or states in host memory.
+  std::unique_ptr<gpu::HostMemory> pinned_;
+  std::byte* image_ = nullptr;  ///< weights and states on the host, in the plan's layout
   enum class Newer : uint8_t { host, gpu };
-  Newer newer_ = Newer::host;  ///< up-to-date copy of weights and states
+  Newer newer_ = Newer::host;  ///< location of the newest values of weights and states
 };
 
-/// A separate arena for a program that is not in the plan and uses its weights.
+/// A separate arena for a program that is not part of the plan but uses the plan's weights.
 class ScratchMemory {
  public:
   ScratchMemory(Memory& memory, const exec::Program& program);

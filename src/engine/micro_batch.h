@@ -20,7 +20,7 @@ struct MicroBatch {
 
   /// Adds an array for another input.
   void add(const data::NamedArray& array);
-  /// Returns the position of the array for an input; InternalError if there is none.
+  /// Returns the index of the array for an input; throws an InternalError if there is none.
   size_t position(std::string_view name) const;
   template <typename T>
   const T* array(std::string_view name) const {

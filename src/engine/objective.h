@@ -18,17 +18,17 @@ struct BatchShape {
   auto operator<=>(const BatchShape&) const = default;
 };
 
-/// The function that training minimizes: names the inputs of a micro-batch, and builds the graph from them to
-/// a loss per sample. The mode of the builder selects training or evaluation.
+/// The function that training minimizes. Defines the inputs of a micro-batch and builds the graph that
+/// computes a loss per sample from them. The mode of the builder selects training or evaluation.
 class Objective {
  public:
   virtual ~Objective() = default;
 
   struct Graph {
-    std::vector<ir::ValueId> inputs;  ///< micro-batches have an array for each, under its name
+    std::vector<ir::ValueId> inputs;  ///< inputs by name; every micro-batch has an array for each
     /// f32 [samples]; training minimizes their sum. kNone: the graph is only evaluated.
     ir::ValueId losses = ir::kNone;
-    std::vector<ir::ValueId> outputs;  ///< of an evaluation, for Engine::output()
+    std::vector<ir::ValueId> outputs;  ///< outputs of an evaluation, for Engine::output()
     /// Outputs of an exported model, by name, in an evaluation graph; they depend on the first input only.
     std::vector<std::pair<std::string, ir::ValueId>> exported;
   };

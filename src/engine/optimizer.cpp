@@ -31,17 +31,18 @@ ValueId add_state(ir::Graph& graph, const std::string& name, const ir::Type& typ
   return found ? *found : graph.add_value(name, type, Role::state);
 }
 
-/// Returns the state kLossScale.
+/// Returns the state kLossScale; adds it if necessary.
 ValueId loss_scale_state(ir::Graph& graph) {
   return add_state(graph, kLossScale, {.dtype = DType::f32, .shape = {3}});
 }
 
 /// Min number of elements of a weight with 8-bit moments, as in bitsandbytes; smaller ones have f32 moments.
 constexpr int64_t kMin8BitElements = 4096;
-/// Number of elements that share a scale, as in bitsandbytes.
+/// Number of elements of 8-bit moments that share a scale, as in bitsandbytes.
 constexpr int64_t kBlock8Bit = 256;
 
-/// Inputs of the update of one weight. An optimizer rule adds its nodes and returns the updated weight.
+/// Inputs of the update of one weight, for an optimizer rule, which adds the nodes of the update and returns
+/// the updated weight.
 struct WeightUpdate {
   ir::Graph& graph;
   const OptimizerOptions& options;
@@ -113,7 +114,8 @@ ValueId add_adafactor(const WeightUpdate& update) {
                     attrs);
 }
 
-/// Uses the update RMS of AdamW (Moonshot's "match_rms_adamw"), so that both use the same learning rate.
+/// Scales Muon's updates to the RMS of AdamW's updates (Moonshot's "match_rms_adamw"), so that one learning
+/// rate suits the weights of both rules: embedding tables and weights that are not matrices use AdamW.
 ValueId add_muon(const WeightUpdate& update) {
   const OptimizerOptions& o = update.options;
   const ir::Value weight = update.weight();
@@ -125,7 +127,7 @@ ValueId add_muon(const WeightUpdate& update) {
                      {"adjust", std::string("match_rms_adamw")}});
 }
 
-/// An optimizer. To add one: its op, its rule, a row in kRules.
+/// An optimizer. A new optimizer needs an op, a function like add_sgd, and a row in kRules.
 struct Rule {
   const char* name;
   bool counts_steps;
@@ -143,7 +145,7 @@ const Rule& rule_of(const OptimizerOptions& options) {
   internal_error("there is no optimizer '{}'", options.name);
 }
 
-/// Returns the mean or variance that the batch norm of this statistic measured.
+/// Returns the batch mean or variance that the statistic's batch norm computed for the micro-batch.
 ValueId measured_by_norm(const ir::Graph& graph, const RunningStatistic& statistic) {
   const ValueId state = *graph.find(ir::spell(StateKind::batch_statistic, statistic.name));
   for (const ir::Node& node : graph.nodes) {
@@ -160,12 +162,13 @@ ValueId add_sum(ir::Graph& graph, int level, const std::string& name, const Shap
                          {.dtype = DType::f32, .shape = shape}, Role::carried);
 }
 
-/// Adds up a value of each micro-batch over those of this worker in an update.
+/// Sums values over this worker's micro-batches of an update, in the graph of the last micro-batch.
 class LocalSum {
  public:
   LocalSum(ir::Graph& graph, const SumOptions& sums) : graph_(graph), sums_(sums) {}
 
-  /// Returns the sum of `value` and of the sums that this worker has saved under `name`.
+  /// Returns the sum of `value`, which belongs to the last micro-batch, and the sums of earlier micro-batches
+  /// that are stored under `name`.
   ValueId add(ValueId value, const std::string& name) {
     if (sums_.are_sums) cleared_.push_back(value);
     if (sums_.are_sums || !sums_.has_earlier) return value;
@@ -183,7 +186,7 @@ class LocalSum {
     const ValueId measured = measured_by_norm(graph_, statistic);
     return add(add1("scale_by", {measured, scalar(graph_, kPresent)}, statistic.name), statistic.name);
   }
-  /// Sets the saved sums to zero. After the update.
+  /// Sets the stored sums to zero. Call after the nodes of the update were added.
   void clear() {
     for (const ValueId sum : cleared_) add1("zero", {sum}, "zero");
   }
@@ -213,14 +216,14 @@ class UpdateBuilder {
     finish();
   }
 
-  /// Updates the weights of a pipeline stage, which are all weights in `train`.
+  /// Updates the weights of a pipeline stage; `train` contains only those.
   void run_stage(passes::TrainGraph& train, const LocalGradients& stage) {
     train.shared.push_back({.value = start_from(train.gradients, stage)});
     for (const passes::Gradient& gradient : train.gradients) update(gradient);
     finish();
   }
 
-  /// Updates the weights that this worker owns.
+  /// Updates the weights that this worker owns (ZeRO-1 and sharded weights).
   void run_local(passes::TrainGraph& train, const SumOptions& sums) {
     const auto owner = [&](const passes::Gradient& gradient) {
       return sums.owners.at(graph_.value(gradient.parameter).name);
@@ -242,15 +245,15 @@ class UpdateBuilder {
     finish();
   }
 
-  /// Moves a running statistic by the mean over the micro-batches of the update; `sum`: the sum over them.
-  /// After run().
+  /// Updates a running mean or variance by the mean over the micro-batches of the update. `sum`: sum of the
+  /// batch statistic over these micro-batches. Call after run().
   void move(const RunningStatistic& statistic, ValueId sum, int64_t num_micro) {
     const ValueId running = graph_.add_value(statistic.name, statistic.type, Role::state);
     const ValueId mean = add1("scale_by", {sum, scalar(graph_, kInverseMicro)}, {}, statistic.name);
     const double decay = std::pow(1 - statistic.momentum, num_micro);
     average(statistic.name, add1("ema_update", {running, mean, factor_}, {{"decay", decay}}, statistic.name));
   }
-  /// Adds the EMA of the statistics that batch norms move themselves. After run().
+  /// Adds the EMA of the running statistics that batch norms update themselves. Call after run().
   void average_moved() {
     std::map<std::string, ValueId> moved;
     for (const ir::Node& node : graph_.nodes) {
@@ -265,8 +268,8 @@ class UpdateBuilder {
   }
 
  private:
-  /// Updates each weight as soon as its gradient is final. A loss that is not finite stops all updates,
-  /// because the norm of the gradients is not known yet.
+  /// Updates each weight as soon as its gradient is final. Because the norm of all gradients is not known
+  /// then, updates are skipped if the loss is not finite.
   void run_in_backward(const std::vector<passes::Gradient>& gradients) {
     const size_t first = graph_.nodes.size();
     start(graph_.outputs.front());
@@ -280,8 +283,9 @@ class UpdateBuilder {
     passes::hoist(graph_, first);
   }
 
-  /// Returns the sum of squares of each gradient, at its index among those of all workers, so that the norm
-  /// has one order of summation for any number of workers.
+  /// Adds the values that all updates share (start()), and returns the sum of squares of each gradient. Each
+  /// sum is at the index of its gradient in the full model, so that the norm is summed in the same order for
+  /// any number of workers.
   ValueId start_from(const std::vector<passes::Gradient>& gradients, const LocalGradients& local) {
     std::vector<ValueId> all;
     for (const passes::Gradient& gradient : gradients) all.push_back(gradient.gradient);
@@ -296,7 +300,8 @@ class UpdateBuilder {
     if (options_.dynamic_loss_scale) add1("loss_scale_update", {loss_scale_state(graph_), factor_}, {});
   }
 
-  /// Adds the values that every update reads. `finite`: a scalar that is not finite if no weight may change.
+  /// Adds the values that the updates of all weights read, such as the learning rate. `finite`: a scalar; if
+  /// it is not finite, no weight changes.
   void start(ValueId finite) {
     const ValueId inverse_scale = add_inverse_scale();
     factor_ = add1("clip_factor", {finite, inverse_scale}, {{"max_norm", options_.clip_norm}});
@@ -341,14 +346,14 @@ class UpdateBuilder {
     average(weight.weight().name, updated);
     return updated;
   }
-  /// Moves the EMA of a weight or statistic, whose new value is `value`.
+  /// Updates the EMA of a weight or running statistic with its new value.
   void average(const std::string& name, ValueId value) {
     if (options_.ema_decay == 0) return;
     const ValueId state = add_state(graph_, ir::spell(StateKind::average, name), graph_.type(value));
     add1("ema_update", {state, value, factor_, steps_}, {{"decay", options_.ema_decay}}, name);
   }
 
-  /// Adds the states of a weight that another worker updates.
+  /// Adds the optimizer states of a weight that another worker updates, with Role::remote.
   void add_remote_states(const passes::Gradient& gradient) {
     ir::Graph copy;
     copy.values = graph_.values;
@@ -366,7 +371,7 @@ class UpdateBuilder {
   const Rule& rule_;
   ValueId factor_ = ir::kNone;
   ValueId rate_ = ir::kNone;
-  std::vector<ValueId> rates_;  ///< for each of options_.rates
+  std::vector<ValueId> rates_;  ///< learning rate of each entry of options_.rates
   ValueId steps_ = ir::kNone;
 };
 
@@ -411,7 +416,7 @@ void add_update(passes::TrainGraph& train, const OptimizerOptions& options,
   LocalSum local(train.graph, sums);
   std::vector<ValueId> measured;
   for (passes::Gradient& gradient : train.gradients) {
-    // A copy, because references to values become invalid when values are added.
+    // Copies the name, because references to values become invalid when values are added.
     const std::string name = train.graph.value(gradient.parameter).name;
     gradient.gradient = local.add(gradient.gradient, name);
   }
@@ -422,7 +427,8 @@ void add_update(passes::TrainGraph& train, const OptimizerOptions& options,
         "parallel=data",
         train.gradients.size(), sums.shards_weights ? "sharded" : "zero1", sums.num_workers);
   if (sums.num_workers > 1 && !sums.are_sums) {
-    // The gradients of the last layers are final first.
+    // All-reduces in reverse order, because the backward pass computes the gradients of the last layers
+    // first.
     for (size_t i = train.gradients.size(); i-- > 0;) {
       const auto [parameter, gradient] = train.gradients[i];
       const auto owner = sums.owners.find(train.graph.value(parameter).name);

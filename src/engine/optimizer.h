@@ -31,7 +31,7 @@ struct OptimizerOptions {
   std::vector<std::pair<std::string, double>> rates = {};
   /// Exponential moving average of the weights, used for evaluation; 0 = off.
   double ema_decay = 0;
-  /// For fp16: scales the loss by a state that halves on overflow and grows again.
+  /// For fp16: multiplies the loss by a loss scale, a state that halves on overflow and grows again.
   bool dynamic_loss_scale = false;
 };
 
@@ -44,10 +44,12 @@ inline constexpr const char* kLossScale = "loss_scale";
 inline constexpr const char* kLearningRate = "learning_rate";
 inline constexpr const char* kInverseSamples = "inverse_samples";
 
-/// Adds the factor of every per-sample loss: the scalar "inverse_samples", times the loss scale for fp16.
+/// Adds the factor by which every per-sample loss is multiplied: the scalar "inverse_samples", times the loss
+/// scale for fp16.
 ir::ValueId add_loss_weight(ir::Graph& graph, const OptimizerOptions& options);
 
-/// A running mean or variance of a batch norm. An update moves it by the mean over its micro-batches.
+/// A running mean or variance of a batch norm that the update changes, by the mean of the batch statistic
+/// over all micro-batches.
 struct RunningStatistic {
   std::string name;
   ir::Type type;
@@ -56,31 +58,32 @@ struct RunningStatistic {
 inline constexpr const char* kInverseMicro = "inverse_micro";
 inline constexpr const char* kPresent = "present";
 
-/// Lets each batch norm of a training graph write the mean and variance that it measures to the state
-/// `batch_statistic`, instead of moving its running statistics, which are returned.
+/// Changes each batch norm of a training graph to write the mean and variance of the batch to states of kind
+/// `batch_statistic`, instead of updating its running statistics. Returns these running statistics.
 std::vector<RunningStatistic> take_statistics(ir::Graph& graph);
 
-/// The gradients of a worker, by their indices among those of all workers.
+/// Indices of a worker's gradients among the gradients of the full model.
 struct LocalGradients {
   std::vector<int64_t> indices;
   int64_t num_gradients = 0;
 };
 
-/// How the gradients of an update's micro-batches are summed.
+/// Settings for the sum of gradients over the micro-batches of an update.
 struct SumOptions {
   int64_t num_micro = 1;
   bool has_earlier = false;  ///< true if this worker has micro-batches before the last
-  /// Number of partial sums that earlier shards of this worker have left (distributed/sum.h); the last shard
-  /// adds all of them.
+  /// Number of partial sums that this worker's earlier shards have stored (ShardLevel); the last shard adds
+  /// all of them.
   int num_levels = 0;
-  int rank = 0;         ///< of this worker
+  int rank = 0;         ///< rank of this worker
   int num_workers = 1;  ///< workers whose gradients are summed
   /// Worker that updates a weight and has its state, by name of the weight (ZeRO-1, arXiv 1910.02054); empty:
   /// every worker updates all weights.
   std::map<std::string, int> owners = {};
-  /// Only the owner of a weight has its value.
+  /// True if only the owner of a weight stores the weight.
   bool shards_weights = false;
-  /// Gradients are those of a pipeline stage, `local`, and are summed over the update by add_accumulation().
+  /// True for a pipeline stage: the gradients are sums over the update already (add_accumulation()); `local`
+  /// lists the stage's gradients.
   bool are_sums = false;
   LocalGradients local = {};
 };
@@ -88,27 +91,29 @@ struct SumOptions {
 /// Assigns each weight of a model to a worker: the largest first, to the worker with the fewest bytes so far.
 std::map<std::string, int> owners_of(const ir::Graph& graph, int num_workers);
 
-/// Appends the update of every weight from `train.gradients`, the gradients of the last micro-batch of an
-/// update. The first added output is the sum of squares of the (scaled) gradients; if it is not finite, no
-/// weight and no state changes. Adds the sums of earlier micro-batches and clears them. With several workers,
-/// adds values to all-reduce to `train.shared`, and weights that one worker updates to `train.spread`.
-/// `tables`: embedding tables and heads, which Muon updates with AdamW. Running statistics move by the mean
-/// of the micro-batches, the sum times the scalar "inverse_micro", as far as num_micro separate moves; the
-/// last micro-batch is weighted by the scalar "present", 1 or 0.
+/// Appends the update of every weight. `train.gradients`: gradients of the last micro-batch of an update; the
+/// stored sums of earlier micro-batches are added to them and then cleared. The first added output is the sum
+/// of squares of the (scaled) gradients; if it is not finite, no weight and no state changes. With several
+/// workers, lists the values to all-reduce in `train.shared`, and the weights that one worker sends to all in
+/// `train.spread`. `tables`: embedding tables and heads, which Muon updates with AdamW. Each running
+/// statistic is updated once, by the mean over the micro-batches (their sum times the scalar
+/// "inverse_micro"), with the decay of num_micro updates. The last micro-batch counts only if the scalar
+/// "present" is 1, not 0.
 void add_update(passes::TrainGraph& train, const OptimizerOptions& options,
                 std::span<const std::string> tables, std::span<const RunningStatistic> statistics,
                 const SumOptions& sums);
 
-/// Appends gradient_sum += gradient for every weight, and the same for the batch_statistic of every
-/// statistic; `may_be_idle`: the micro-batch is weighted by the scalar "present", 1 or 0. Returns the sums of
-/// gradients.
+/// Appends gradient_sum += gradient for every weight, and gradient_sum += batch_statistic for every running
+/// statistic. `may_be_idle`: true if the micro-batch counts only if the scalar "present" is 1, not 0. Returns
+/// the sums of gradients.
 std::vector<ir::ValueId> add_accumulation(passes::TrainGraph& train,
                                           std::span<const RunningStatistic> statistics,
                                           bool may_be_idle = false);
 
-/// Returns a graph that adds the sums of level `from` to those of level `to` and clears them. Level 0 has the
-/// sums of a shard's micro-batches; levels 1, 2 ... have saved sums of 1, 2 ... shards, until as many more
-/// are computed. `sums`: a graph of add_accumulation(), for names and types.
+/// Returns a graph that adds the gradient sums of level `from` to those of level `to` and then clears level
+/// `from`. Level 0 has the sums of the shard that is being computed. Levels 1, 2, 3 ... store sums over 1, 2,
+/// 4 ... shards, until the next sum over equally many shards is complete. `sums`: a graph of
+/// add_accumulation(), for names and types.
 passes::TrainGraph make_move_graph(const ir::Graph& sums, int from, int to);
 
 }  // namespace hearth::engine

@@ -24,7 +24,8 @@ int64_t Plan::gpu_bytes() const {
   return exec::Gpu::needed_bytes(*layout, needs);
 }
 
-// The FLOPs of a pipeline are counted before recomputation is planned.
+// With Parallel::pipeline, flops_per_update is counted before recomputation is planned, so nothing is
+// subtracted.
 double Plan::model_flops() const {
   if (options.parallel == Parallel::pipeline) return flops_per_update;
   return flops_per_update - static_cast<double>(options.accumulate) * recompute.extra_flops;

@@ -12,12 +12,13 @@
 
 namespace hearth::engine {
 
-/// Use of a program or its graph.
+/// Use of a program: last micro-batch of an update, earlier micro-batches, evaluation, or gradients without
+/// an update (Inspector).
 enum class Purpose : uint8_t { step, accumulate, evaluate, gradients };
 using Programs = std::map<BatchShape, exec::Program, std::greater<>>;
 
-/// Two programs for sums of 2^level shards: one saves such a sum, the other adds it to the sum of the next
-/// 2^level shards.
+/// Programs for the gradient sums of 2^level shards, where level is the index in Plan::levels: `save` stores
+/// such a sum; `add` adds the stored sum to that of the next 2^level shards.
 struct ShardLevel {
   exec::Program save, add;
 };
@@ -26,17 +27,17 @@ struct ShardLevel {
 struct ComputedGraph {
   passes::TrainGraph train;
   Purpose purpose = Purpose::step;
-  /// Workspace of each node, at the index of its first output; -1 elsewhere.
+  /// Workspace of each node in bytes, at the index of the node's first output; -1 at other indices.
   std::vector<int64_t> workspace_bytes;
 };
 
 /// Data of a pipeline stage in addition to its programs.
 struct StagePlan {
   std::map<std::string, int> homes;  ///< stage of each weight (Stages::homes) and of its optimizer state
-  std::vector<ir::Value> values;     ///< values of a checkpoint, in its order
-  int64_t num_micro = 1;             ///< micro-batches of the program in Plan::step
-  /// Programs for one micro-batch, by shape and by whether they update; used for other numbers of
-  /// micro-batches.
+  std::vector<ir::Value> values;     ///< weights and states of a checkpoint, in the checkpoint's order
+  int64_t num_micro = 1;             ///< number of micro-batches that the program in Plan::step computes
+  /// Programs for one micro-batch, by shape and by whether they update the weights. Used for updates with
+  /// another number of micro-batches than num_micro.
   std::map<std::pair<BatchShape, bool>, exec::Program> single_micro;
   std::map<BatchShape, std::vector<int64_t>> input_bytes;  ///< bytes of each input; 0: not read by this stage
   struct Output {
@@ -47,57 +48,59 @@ struct StagePlan {
   double flops = 0;                                   ///< FLOPs of an update, summed over all stages
 };
 
-/// Everything that is decided before a run starts: the programs and the memory layout. Plain data, made by
-/// make_plan() (plan_builder.h) without a device. All programs share one arena, because they never run at the
-/// same time.
+/// Programs and memory layout of a run. Plain data, built by make_plan() (plan_builder.h) before the run
+/// without accessing a device. All programs share one arena, because they never run at the same time.
 struct Plan {
   EngineOptions options;
   std::vector<nn::Tensor> tensors;
   std::vector<std::string> input_names;  ///< inputs of the objective
-  std::vector<std::string> tables;       ///< weights made by Builder::table
+  std::vector<std::string> tables;       ///< names of the weights that Builder::table added
   bool has_losses = true;
   bool is_packed = true;  ///< false: values have no offsets, and arena_bytes is a lower bound
   std::unique_ptr<exec::PersistentLayout> layout = std::make_unique<exec::PersistentLayout>();
   int64_t arena_bytes = 0;
   int64_t host_arena_bytes = 0;  ///< activations in host memory, in addition to the arena
-  /// Programs of the last micro-batch of an update, of earlier micro-batches, and of evaluation.
+  /// Programs by batch shape: for the last micro-batch of an update and the update itself, for earlier
+  /// micro-batches, and for evaluation.
   Programs step, accumulate, evaluate;
   std::vector<ShardLevel> levels;
-  std::optional<exec::Program> outer;  ///< outer step of local steps
+  std::optional<exec::Program> outer;  ///< program of the outer step (local_steps.h)
   std::vector<RunningStatistic> statistics;
   std::map<std::string, int> owners;  ///< worker that owns each weight or its states, if they are sharded
   StagePlan stage;
   passes::RecomputeResult recompute;
-  double flops_per_update = 0;  ///< by all workers, recomputation included
+  double flops_per_update = 0;  ///< sum over all workers, with recomputation
   /// True if no worker has the full model, so that all workers evaluate every batch together.
   bool evaluates_jointly = false;
   std::vector<int64_t> stage_parameters;  ///< number of trained weights of each pipeline stage; may be empty
   std::vector<ComputedGraph> computed;    ///< graphs for replan(); empty if is_packed
 
-  /// Returns the program of the last full micro-batch of an update and of the update: `hearth plan` shows it.
+  /// Returns the program for a full last micro-batch of an update and the update itself, which `hearth plan`
+  /// shows.
   const exec::Program& train_program() const { return step.begin()->second; }
-  /// Returns the program of a full micro-batch before the last; null if updates have one micro-batch.
+  /// Returns the program for a full micro-batch that is not the last of its update; null if updates have one
+  /// micro-batch.
   const exec::Program* accumulate_program() const {
     return accumulate.empty() ? nullptr : &accumulate.begin()->second;
   }
   std::vector<const exec::Program*> programs() const;
   /// Returns the FLOPs of an update by all workers without recomputation, as MFU counts them.
   double model_flops() const;
-  /// Returns the bytes of all allocations, on any device.
+  /// Returns the total bytes of all allocations, on host and GPU.
   int64_t memory_bytes() const { return arena_bytes + host_arena_bytes + kept_bytes(); }
   /// Returns the bytes of this worker's weights and states.
   int64_t kept_bytes() const { return layout->num_bytes() - layout->bytes_of(ir::Role::remote); }
   /// Returns the bytes that a GPU must have free.
   int64_t gpu_bytes() const;
-  /// Estimates the time to evaluate one batch of this shape on EngineOptions::device, at a tenth of its
-  /// modeled speed, which attention over long rows reaches.
+  /// Estimates the time to evaluate one batch of this shape on EngineOptions::device, assuming a tenth of the
+  /// device's modeled speed, because attention over long rows is not faster.
   double evaluation_seconds(BatchShape shape) const;
   /// Returns the time after which an update or an evaluated batch counts as stuck.
   double allowed_seconds() const;
 };
 
-/// Checks of the kernels on a device, which are made while a plan is built. Without them every kernel is
-/// trusted and matmuls use the default implementation.
+/// Self-test and autotuning of the kernels on a device, used while a plan is built. With null pointers, every
+/// kernel is used without a test and matmuls use the default implementation.
 struct DeviceChecks {
   exec::SelfTest* kernels = nullptr;
   exec::MatmulChoice* matmuls = nullptr;

@@ -12,7 +12,7 @@ namespace {
 
 using ir::ValueId;
 
-/// Returns a key that is equal for nodes with equal kernels.
+/// Returns a key that is equal for nodes with equal kernels: op, attributes, and input dtypes and shapes.
 std::string kernel_key(const ir::Graph& graph, const ir::Node& node) {
   std::string key(node.op->name);
   const auto append = [&](int64_t number) {
@@ -208,7 +208,8 @@ PlanBuilder::Placed PlanBuilder::place_within(passes::TrainGraph train,
   passes::PassContext context = context_of(train);
   context.budget_bytes = budget_bytes;
   context.workspace_of = [&, measure = context.workspace_of](const ir::Node& node) {
-    // A pass may have reduced the workspace of this node since it was measured.
+    // The recompute pass may have changed this node's attributes to shrink its workspace, so the size is
+    // computed again.
     if (node.op->smaller != nullptr) return measure(node);
     const auto first = static_cast<size_t>(node.outputs.front());
     return first < workspace_bytes.size() && workspace_bytes[first] >= 0 ? workspace_bytes[first]

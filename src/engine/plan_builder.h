@@ -13,19 +13,21 @@ namespace hearth::engine {
 class Strategy;
 
 /// Plans training and evaluation. `train_sizes`, `eval_sizes`: every micro-batch size that training and
-/// evaluation use, the largest first. UserError if the model or the number of workers does not allow it.
+/// evaluation use, the largest first. Throws a UserError if the model does not support the options, for
+/// example if it has fewer weights than workers.
 Plan make_plan(const EngineOptions& options, std::span<const int64_t> train_sizes,
                std::span<const int64_t> eval_sizes, const DeviceChecks& checks = {});
-/// Measures memory without packing: Plan::arena_bytes is a lower bound, and no program can run.
+/// Builds a plan only to measure its memory, without packing the arena: Plan::arena_bytes is a lower bound,
+/// and no program can run.
 Plan measure_plan(const EngineOptions& options, std::span<const int64_t> train_sizes,
                   std::span<const int64_t> eval_sizes);
-/// Measures a measured plan of training with one micro-batch size again under another budget, without
-/// rebuilding its graphs.
+/// Changes a plan of measure_plan() to another offload choice and arena budget and measures it again, without
+/// rebuilding its graphs. The plan must have one micro-batch size and no evaluation.
 void replan(Plan& measured, const passes::OffloadOptions& offload, int64_t budget_bytes);
 /// Compiles the forward and backward pass, with the weights of `plan`. Outputs: the loss and every gradient.
 exec::Program compile_gradients(Plan& plan, BatchShape shape, const DeviceChecks& checks);
 
-/// Makes the programs of a plan from graphs, for make_plan() and the strategies: runs the passes and assigns
+/// Compiles graphs to the programs of a plan, for make_plan() and the strategies: runs the passes and assigns
 /// memory.
 class PlanBuilder {
  public:
@@ -39,11 +41,11 @@ class PlanBuilder {
   /// Builds the graph of the objective and runs the passes of Stage::compute over it.
   passes::TrainGraph compute(Purpose purpose, BatchShape shape,
                              std::function<void(passes::TrainGraph&)> consume_gradients);
-  /// Compiles a graph that no pass has seen.
+  /// Runs all passes over a graph and compiles it.
   exec::Program finish(passes::TrainGraph train, Purpose purpose);
-  /// Compiles a graph from compute().
+  /// Runs the remaining passes over a graph from compute() and compiles it.
   exec::Program finish_computed(passes::TrainGraph& train, Purpose purpose);
-  /// Assigns memory to a graph after all other passes, and prepares its kernels.
+  /// Runs the memory passes (Stage::place) over a graph, assigns memory to its values, and compiles it.
   exec::Program place(const passes::TrainGraph& train, Purpose purpose,
                       const std::vector<int64_t>& workspace_bytes = {});
 

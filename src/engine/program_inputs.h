@@ -9,26 +9,28 @@
 
 namespace hearth::engine {
 
-/// Matches the arrays of micro-batches with the inputs of the objective. Compares the addresses of names, and
-/// their text only if a micro-batch has other names than the one before it.
+/// Matches the arrays of micro-batches with the inputs of the objective by name. As long as the names have
+/// the same addresses as in the previous micro-batch, their text is not compared.
 class InputOrder {
  public:
-  /// `names`: Plan::input_names, which must outlive it.
+  /// `names`: Plan::input_names, which must outlive this object.
   explicit InputOrder(const std::vector<std::string>& names) : names_(names) {}
 
-  /// Returns the micro-batch with its arrays in the order of `names`. InternalError that names the input if
-  /// one is missing or unknown.
+  /// Returns the micro-batch with its arrays in the order of `names`. Throws an InternalError that names the
+  /// input if an array is missing or unknown.
   MicroBatch sorted(const MicroBatch& batch);
 
  private:
   void match(const MicroBatch& batch);
 
   const std::vector<std::string>& names_;
-  std::array<const char*, data::kMaxArrays> matched_ = {};  ///< names in the last micro-batch
-  std::array<size_t, data::kMaxArrays> position_ = {};      ///< of each input in it
+  /// Names of the arrays of the previous micro-batch.
+  std::array<const char*, data::kMaxArrays> matched_ = {};
+  std::array<size_t, data::kMaxArrays> position_ = {};  ///< index of each input's array in that micro-batch
 };
 
-/// Inputs of a program that a micro-batch is bound to, found once by name.
+/// Inputs of a program for the arrays of a micro-batch. The constructor finds them by name; bind() uses their
+/// ids.
 class ProgramInputs {
  public:
   /// `prefix`: prefix of the names in a program of several micro-batches (passes::name_in_micro_batch).
@@ -40,8 +42,8 @@ class ProgramInputs {
 
   /// Binds the arrays of a micro-batch from InputOrder::sorted().
   void bind(const MicroBatch& batch) const;
-  /// Also sets the counter of dropout, which is read until the run ends: the micro-batch is number `index` of
-  /// update `step`.
+  /// Binds the arrays and the input "counter", {step, index}, from which dropout draws its random numbers:
+  /// the micro-batch is number `index` of update `step`.
   void bind(const MicroBatch& batch, int64_t step, int64_t index);
 
  private:

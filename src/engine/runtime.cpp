@@ -24,7 +24,8 @@ Runtime::Runtime(const EngineOptions& options, std::span<const int64_t> train_si
   const exec::Bindings places = memory_->places();
   for (const exec::Program* program : plan_->programs()) {
     executors_.try_emplace(program, *program).first->second.bind(places);
-    // Found now, because a step allocates nothing; programs of a pipeline have inputs for each micro-batch.
+    // Creates the inputs here, because a step must not allocate memory. A pipeline's programs have separate
+    // inputs for each micro-batch.
     if (options.parallel != Parallel::pipeline) inputs(*program);
   }
   if (options.shards > 1) make_idle_batch();
@@ -86,7 +87,7 @@ void Runtime::join(distributed::ProcessGroup& group, bool needs_exchange_queue) 
       (needs_exchange_queue || !group.has(distributed::Capability::compute_cores)))
     exchange_queue_ = std::make_unique<exec::HostQueue>();
   for (auto& [program, executor] : executors_) executor.connect(group, exchange_queue_.get());
-  // Earlier collectives of the group do not count for the first update.
+  // Resets the measured time, so that earlier collectives of the group do not count for the first update.
   exchange_seconds(std::chrono::steady_clock::now());
 }
 
@@ -97,7 +98,7 @@ void Runtime::set_heartbeat(const distributed::Heartbeat& heartbeat) {
 
 const std::vector<Runtime::RemoteState>& Runtime::remote_states() {
   if (remote_states_) return *remote_states_;
-  // Checkpoints hold the same states on all workers, wherever they are.
+  // These buffers have the same order on all workers, because checkpoints contain the states of all workers.
   const exec::PersistentLayout& layout = *plan_->layout;
   std::vector<const exec::PersistentBuffer*> buffers;
   std::vector<std::byte> is_local;

@@ -22,7 +22,7 @@ namespace hearth::engine {
 /// Strategies run the programs of an update through it.
 class Runtime {
  public:
-  /// Makes the plan and allocates its memory; see Engine.
+  /// Builds the plan and allocates its memory; see Engine.
   Runtime(const EngineOptions& options, std::span<const int64_t> train_sizes,
           std::span<const int64_t> eval_sizes);
 
@@ -37,24 +37,26 @@ class Runtime {
   exec::Executor& executor(const exec::Program& program) { return executors_.at(&program); }
   /// Returns a micro-batch with its arrays in the order of Plan::input_names; see InputOrder.
   MicroBatch sorted(const MicroBatch& batch) { return input_order_->sorted(batch); }
-  /// Returns the inputs of a program for sorted micro-batches. `micro`: number of the micro-batch in a
-  /// program of several (Parallel::pipeline).
+  /// Returns the inputs of a program, for binding a micro-batch from sorted(). `micro`: index of the
+  /// micro-batch if the program computes several (Parallel::pipeline).
   ProgramInputs& inputs(const exec::Program& program, std::optional<int64_t> micro = {});
-  /// Starts the program of an update. A GPU may finish it later.
+  /// Starts a program of an update. A GPU may finish it after this call returns.
   void start(exec::Executor& executor) { executor.start(threads_); }
   /// Uploads weights that the host has changed, and runs a program to its end.
   void run(exec::Executor& executor);
-  /// Returns a sorted micro-batch of zeros, for workers without one; EngineOptions::shards > 1.
+  /// Returns a micro-batch of zeros, in the order of sorted(), for micro-batches that a smaller update lacks.
+  /// Requires EngineOptions::shards > 1.
   const MicroBatch& idle_batch() const { return idle_batch_; }
-  /// Returns host memory for the values that are read after an update, page-locked if there is a GPU.
+  /// Returns host memory for `count` values that are read after an update, page-locked if there is a GPU.
   float* readings(size_t count);
 
-  /// Joins the workers of a run. `needs_exchange_queue`: on the CPU, collectives run on a separate thread.
+  /// Connects to the other workers of a run. `needs_exchange_queue`: true if collectives on the CPU must run
+  /// on a separate thread.
   void join(distributed::ProcessGroup& group, bool needs_exchange_queue);
-  /// Null: this worker is alone.
+  /// Returns the process group; null if this is the only worker.
   distributed::ProcessGroup* group() const { return group_; }
-  /// Returns the seconds since `start`, plus the seconds that collectives of the CPU have taken since the
-  /// last call.
+  /// Returns the time of exchanges with other workers since the last call: the seconds since `start`, plus
+  /// the seconds that collectives on the CPU took.
   double exchange_seconds(std::chrono::steady_clock::time_point start);
   /// Sends worker 0 the states that only other workers have.
   void gather_states();
@@ -92,7 +94,7 @@ class Runtime {
 
   distributed::ProcessGroup* group_ = nullptr;
   std::unique_ptr<exec::HostQueue> exchange_queue_;  ///< null: collectives run on the calling thread
-  double counted_seconds_ = 0;                       ///< of collectives, in exchange_seconds() so far
+  double counted_seconds_ = 0;  ///< seconds of collectives that exchange_seconds() has counted so far
   std::optional<std::vector<RemoteState>> remote_states_;
 };
 

@@ -13,7 +13,8 @@
 namespace hearth::engine {
 namespace {
 
-/// Combines the sums of this worker's shard `number`, which is not its last, with those of earlier shards.
+/// Combines the gradient sums of this worker's shard `number` with those of its earlier shards. Not for the
+/// last shard, whose program does so itself.
 void finish_shard(Runtime& runtime, int64_t number) {
   const std::vector<ShardLevel>& levels = runtime.plan().levels;
   size_t level = 0;
@@ -88,8 +89,9 @@ exec::Executor* Strategy::start(Runtime& runtime, const Update& update, float* l
   const Divisors by = divisors(plan, update);
   const data::LoaderShare local = share(options);
   const int64_t shard_size = options.accumulate / options.shards;
-  // With several shards, all micro-batches of a full update run, so that sums keep their order. With one, the
-  // last micro-batch that the update has makes the update.
+  // Index of the micro-batch whose program also updates the weights; -1: none. With several shards it is
+  // always the last one of a full update, so that sums keep their order; with one shard, the last one that
+  // this update has.
   const int64_t last = by.num_micro == 0     ? -1
                        : options.shards == 1 ? std::min(local.count, update.num_micro) - 1
                                              : local.count - 1;

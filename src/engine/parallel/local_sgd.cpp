@@ -1,6 +1,6 @@
 // Local steps (engine/local_steps.h): each worker updates its copy of the weights with its share of the
-// micro-batches, by the programs of a single worker. Now and then another program makes an outer step of all
-// workers.
+// micro-batches, with the same programs as a single worker. After every LocalStepsOptions::steps updates,
+// Plan::outer makes an outer step of all workers.
 #include <algorithm>
 
 #include "engine/parallel/strategy.h"
@@ -44,7 +44,7 @@ class LocalSgd : public Strategy {
                            static_cast<double>(update.num_micro)};
   }
 
-  /// Returns the mean over all workers.
+  /// Returns the mean of all workers' gradient norms.
   double global_norm(Runtime& runtime, double norm) const override {
     std::vector<double> norms(static_cast<size_t>(runtime.plan().options.num_workers));
     runtime.group()->all_gather(std::as_bytes(std::span(&norm, 1)), std::as_writable_bytes(std::span(norms)));

@@ -1,5 +1,5 @@
-// Pipeline parallelism: each worker has a stage of the model (passes/parallel/stages.h). One program takes
-// all micro-batches of an update through the stage (passes/parallel/unroll.h).
+// Pipeline parallelism: each worker has one stage of the model (passes/parallel/stages.h). One program
+// computes the stage for all micro-batches of an update (passes/parallel/unroll.h).
 #include <algorithm>
 #include <cstring>
 
@@ -17,7 +17,7 @@ namespace {
 using ir::Role;
 using ir::ValueId;
 
-/// Returns the parameters and states of a graph, in its order.
+/// Returns the parameters and states of a graph, in the graph's order.
 std::vector<ir::Value> persistent_values(const ir::Graph& graph) {
   std::vector<ir::Value> found;
   for (const ir::Value& value : graph.values) {
@@ -27,7 +27,7 @@ std::vector<ir::Value> persistent_values(const ir::Graph& graph) {
   return found;
 }
 
-/// Returns the bytes of all persistent values, or of the parameters only.
+/// Returns the bytes of all persistent values except frozen weights (`all`), or of the parameters only.
 double bytes_of(const ir::Graph& graph, bool all) {
   double num_bytes = 0;
   for (const ir::Value& value : graph.values) {
@@ -50,7 +50,7 @@ double flops_of(const ir::Graph& graph) {
   return flops;
 }
 
-/// Adds the stage of each weight's states, which is that of the weight. Values without an entry are on every
+/// Assigns the states of each weight to the weight's stage. Values without an entry in `homes` are on every
 /// stage.
 void add_homes(std::map<std::string, int>& homes, const std::vector<ir::Value>& values) {
   for (const ir::Value& value : values) {
@@ -145,7 +145,7 @@ class Pipeline : public Strategy {
  public:
   int64_t num_sharing(const EngineOptions&) const override { return 1; }
   bool evaluates_jointly() const override { return true; }
-  // A stage waits for the one before it and the one after it.
+  // A stage and its neighbors may wait for each other's values.
   bool needs_exchange_queue() const override { return true; }
 
   void compile(PlanBuilder& builder, std::span<const int64_t> train_sizes,
@@ -156,7 +156,7 @@ class Pipeline : public Strategy {
   void open(Runtime& runtime) override;
   exec::Executor* start(Runtime& runtime, const Update& update, float* losses) override;
   void gather_losses(Runtime& runtime, float* losses) override;
-  // The strategy copies all micro-batches of an update.
+  // Does nothing: start() copies all micro-batches of an update.
   void stage_ahead(Runtime&, const MicroBatch&) override {}
   double evaluate(Runtime& runtime, const MicroBatch& batch) override;
   std::span<const float> output(size_t index) const override { return gathered_.at(index); }
@@ -165,10 +165,11 @@ class Pipeline : public Strategy {
   MicroBatch copy(const StagePlan& stage, const MicroBatch& batch, int64_t index);
 
   std::vector<std::vector<float>> gathered_;  ///< outputs of the last evaluation
-  std::vector<MicroBatch> batches_;           ///< of the present update
-  std::vector<std::string> inverse_samples_;  ///< name of this scalar for each micro-batch of a program
-  exec::Region inputs_;                       ///< copies of an update's micro-batches
-  int64_t slot_bytes_ = 0;                    ///< bytes of a copied micro-batch
+  std::vector<MicroBatch> batches_;           ///< micro-batches of the present update
+  /// Name of the scalar kInverseSamples for each micro-batch of a program.
+  std::vector<std::string> inverse_samples_;
+  exec::Region inputs_;     ///< copies of an update's micro-batches
+  int64_t slot_bytes_ = 0;  ///< bytes of a copied micro-batch
 };
 
 void Pipeline::compile(PlanBuilder& builder, std::span<const int64_t> train_sizes,
@@ -190,7 +191,8 @@ void Pipeline::compile(PlanBuilder& builder, std::span<const int64_t> train_size
   const BatchShape whole = shape_of(train_sizes[0], lengths[0]);
   const passes::TrainGraph micro = micro_of(whole);
   plan_stages(builder, micro, whole);
-  // With several row lengths, micro-batches of an update differ in shape, and a program has only one.
+  // All micro-batches of a program have the same shape. With several row lengths, those of an update may
+  // differ, so each runs separately.
   plan.stage.num_micro = lengths.size() > 1 ? 1 : plan.options.accumulate;
   plan.step.emplace(whole, compile_stage(builder, micro, whole, plan.stage.num_micro, true));
   add_singles(micro, whole);
@@ -226,7 +228,7 @@ void Pipeline::open(Runtime& runtime) {
     inverse_samples_.push_back(passes::name_in_micro_batch(i, kInverseSamples));
 }
 
-/// Copies a micro-batch to memory that is valid until the update is done.
+/// Copies micro-batch `index` of an update to inputs_, where it stays valid until the update is done.
 MicroBatch Pipeline::copy(const StagePlan& stage, const MicroBatch& batch, int64_t index) {
   MicroBatch copied = batch;
   const std::vector<int64_t>& num_bytes = stage.input_bytes.at(batch.shape());
@@ -239,7 +241,7 @@ MicroBatch Pipeline::copy(const StagePlan& stage, const MicroBatch& batch, int64
   return copied;
 }
 
-/// Returns the program for all micro-batches of an update; null if their number or shapes differ from its.
+/// Returns the program for all micro-batches of an update; null if no program has their number and shape.
 const exec::Program* unrolled_program(const Plan& plan, std::span<const MicroBatch> batches) {
   const BatchShape shape = batches.front().shape();
   const auto found = plan.step.find(shape);
@@ -271,7 +273,7 @@ exec::Executor* Pipeline::start(Runtime& runtime, const Update& update, float* l
       runtime.inputs(program, i - first).bind(batches_[static_cast<size_t>(i)], update.step, i);
     }
     runtime.start(*executor);
-    // The outputs of one micro-batch follow those of another; the loss is the first of each.
+    // Outputs are grouped by micro-batch; the first of each group is the loss.
     const std::vector<ValueId>& outputs = executor->graph().outputs;
     const int64_t num_each = std::ssize(outputs) / count;
     for (int64_t i = first; i < end && options.rank + 1 == options.num_workers; ++i)

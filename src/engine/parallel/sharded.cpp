@@ -1,5 +1,5 @@
-// Sharded weights: each weight is on one worker, with its states. Other workers receive it while they need it
-// (passes/parallel/shard_weights.h).
+// Sharded weights: one worker stores each weight with its optimizer states. The other workers receive the
+// weight when they need it and then free it (passes/parallel/shard_weights.h).
 #include "engine/parallel/strategy.h"
 #include "passes/rewrite.h"
 
@@ -16,7 +16,7 @@ class Sharded : public Strategy {
                    passes::PassContext& context) const override {
     const EngineOptions& options = plan.options;
     if (plan.owners.empty()) plan.owners = owners_of(train.graph, static_cast<int>(options.num_workers));
-    // The graph of compile_gradients() runs on one worker alone.
+    // compile_gradients() is for a single worker, so its weights are not sharded.
     if (purpose == Purpose::gradients) return;
     context.shard = {
         .owners = &plan.owners, .rank = options.rank, .through_host = context.all_reduce.through_host};

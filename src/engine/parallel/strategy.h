@@ -15,7 +15,8 @@ namespace hearth::engine {
 class PlanBuilder;
 class Runtime;
 
-/// Arguments of an update; see Engine::train_step(). Micro-batches of strategies are sorted (InputOrder).
+/// Arguments of an update; see Engine::train_step(). The arrays of its micro-batches are in the order of
+/// Plan::input_names (InputOrder).
 struct Update {
   int64_t num_micro = 0;    ///< micro-batches of all workers
   int64_t num_samples = 0;  ///< samples of all workers
@@ -24,15 +25,16 @@ struct Update {
   double learning_rate = 0;
 };
 
-/// Numbers of micro-batches and samples that the gradients of an update are averaged over.
+/// Divisors for the averages of an update: running statistics are averaged over num_micro micro-batches,
+/// gradients over num_samples samples.
 struct Divisors {
   int64_t num_micro = 0;
   double num_samples = 0;
 };
 
-/// Parallelism strategy: how several workers divide the updates of a run. This class is data parallelism,
-/// also with a single worker (parallel/data.cpp). Each of the other files overrides what differs. A strategy
-/// has no state while a plan is built.
+/// Parallelism strategy: divides the updates of a run among workers. This base class is data parallelism,
+/// which a single worker also uses (parallel/data.cpp); each derived class is in a separate file of this
+/// folder. While a plan is built, a strategy has no state.
 class Strategy {
  public:
   Strategy() = default;
@@ -44,9 +46,11 @@ class Strategy {
   virtual int64_t num_sharing(const EngineOptions& options) const { return options.num_workers; }
   /// True if no worker has the full model, so that all workers evaluate every batch together.
   virtual bool evaluates_jointly() const { return false; }
-  /// True if workers communicate in every micro-batch, so that each runs as many as a full update has.
+  /// True if workers communicate in every micro-batch. Then every worker runs all micro-batches of a full
+  /// update's share, even if a smaller update has none for some of them (Runtime::idle_batch()).
   virtual bool exchanges_every_micro() const { return false; }
-  /// True if collectives of two workers may wait for each other, so that the CPU needs a thread for them.
+  /// True if workers may wait for each other's collectives, so that collectives on the CPU need a separate
+  /// thread.
   virtual bool needs_exchange_queue() const { return false; }
 
   int64_t num_local_micro(const EngineOptions& options) const {
@@ -58,13 +62,14 @@ class Strategy {
   /// Returns this worker's share of the micro-batches of a full update.
   data::LoaderShare share(const EngineOptions& options) const;
 
-  // Building the plan.
+  // Functions that build the plan.
   virtual void compile(PlanBuilder& builder, std::span<const int64_t> train_sizes,
                        std::span<const int64_t> eval_sizes) const;
-  /// Called for each graph before the passes.
+  /// Called for each graph before the passes run.
   virtual void begin_graph(Plan& plan, const passes::TrainGraph& train, Purpose purpose,
                            passes::PassContext& context) const;
-  /// Called after the nodes that consume gradients were added, from node number `first` on.
+  /// Called after the nodes that consume gradients (accumulation, update) were added to a graph, at node
+  /// numbers from `first` on.
   virtual void end_graph(ir::Graph& graph, size_t first) const;
   virtual SumOptions sums(const Plan& plan) const;
   /// Adds the per-worker states that a checkpoint stores to the graph of an update.
@@ -72,15 +77,15 @@ class Strategy {
   virtual double flops_per_update(const Plan& plan) const;
   virtual std::vector<int64_t> stage_parameters(const Plan& plan) const;
 
-  // Running.
+  // Functions that run the plan.
   /// Allocates memory in addition to that of the programs. Called once, before the first update.
   virtual void open(Runtime& runtime);
-  /// Returns what this worker's gradients are divided by.
+  /// Returns the divisors of this worker's averages in an update.
   virtual Divisors divisors(const Plan& plan, const Update& update) const;
-  /// Starts this worker's programs of an update and returns the last; null if the update has no micro-batch
-  /// for this worker. The loss of micro-batch i is read to losses[i].
+  /// Starts this worker's programs of an update and returns the last one; null if the update has no
+  /// micro-batch for this worker. The programs write the loss of micro-batch i to losses[i].
   virtual exec::Executor* start(Runtime& runtime, const Update& update, float* losses);
-  /// Combines the gradient norms that the workers measured.
+  /// Returns the global gradient norm of an update from `norm`, the norm that this worker computed.
   virtual double global_norm(Runtime& runtime, double norm) const;
   /// Sends every worker all losses of an update.
   virtual void gather_losses(Runtime& runtime, float* losses);
@@ -94,11 +99,12 @@ class Strategy {
   virtual void outer_step(Runtime& runtime);
 
  private:
-  const exec::Executor* evaluated_ = nullptr;  ///< of the last evaluation
+  const exec::Executor* evaluated_ = nullptr;  ///< program of the last evaluation
   std::vector<float> local_losses_;
 };
 
-/// Sets the scalars of a program of an update. `is_present`: the update has the micro-batch.
+/// Sets the scalar inputs of a program of an update. `is_present`: false if the update is smaller than a full
+/// one and lacks this micro-batch.
 void set_scalars(exec::Executor& executor, const Divisors& divisors, bool is_present, double learning_rate);
 
 std::unique_ptr<Strategy> make_data();

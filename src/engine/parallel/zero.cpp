@@ -1,5 +1,5 @@
-// ZeRO-1 (arXiv 1910.02054): all workers compute gradients of the full model; each weight is updated by the
-// worker that owns its optimizer state.
+// ZeRO-1 (arXiv 1910.02054): each worker computes gradients of the full model; the worker that owns the
+// optimizer state of a weight updates the weight.
 #include "engine/parallel/strategy.h"
 
 namespace hearth::engine {
