@@ -24,13 +24,13 @@ namespace {
 
 using ir::ValueId;
 
-/// Tokens of a prefill chunk: a prompt is fed in runs of this many tokens.
+/// Max tokens of a prefill chunk: a prompt is computed in chunks of this many tokens.
 constexpr int64_t kPrefillTokens = 64;
 constexpr int64_t kMaxGenerationConfigBytes = 1 << 22;
 
-/// Computes the logits of the next token. A row is a token of one sequence. Inputs: tokens [rows]; positions
-/// [rows], -1 for padding; last [1], the row whose logits are returned; last_position [1], the last position
-/// of the sequence, from which LongRoPE selects its factors.
+/// Computes the logits of the next token. All rows are tokens of one sequence. Inputs: tokens [rows];
+/// positions [rows], -1 for padding; last [1], index of the row whose logits are computed; last_position [1],
+/// the last position of the sequence, from which LongRoPE selects its factors.
 class NextToken : public engine::Objective {
  public:
   NextToken(models::DecoderConfig config, int64_t slots) : config_(std::move(config)), slots_(slots) {}
@@ -59,7 +59,7 @@ class NextToken : public engine::Objective {
   int64_t slots_;
 };
 
-/// Adds eos_token_id of generation_config.json, which is a number or a list.
+/// Appends eos_token_id of generation_config.json, which is a number or a list, to `ends`.
 void add_generation_ends(const fs::path& file, std::vector<int32_t>& ends) {
   if (!fs::exists(file)) return;
   const auto json =
@@ -71,7 +71,7 @@ void add_generation_ends(const fs::path& file, std::vector<int32_t>& ends) {
   }
 }
 
-/// Streams a growing text to a callback, up to the first stop text.
+/// Passes a growing text to a callback piece by piece, up to the first stop text.
 class Emitter {
  public:
   Emitter(const std::vector<std::string>& stops, FunctionRef<void(std::string_view)> emit)
@@ -92,8 +92,8 @@ class Emitter {
   size_t num_bytes() const { return done_; }
 
  private:
-  /// Returns the end of the text that no later token can change: before an incomplete UTF-8 character and
-  /// before the possible start of a stop text.
+  /// Returns the length of the prefix that can be emitted now: it ends before an incomplete UTF-8 character
+  /// and before a possible start of a stop text.
   size_t safe_end(std::string_view text) const {
     size_t end = complete_prefix(text);
     for (const std::string& stop : stops_) {
@@ -212,8 +212,8 @@ std::span<const float> Generator::feed(std::span<const int32_t> ids) {
   return logits_;
 }
 
-/// Runs the model on the next tokens. `end`: length of the sequence after the current feed(); `num_rows`:
-/// rows of the program, at least the number of tokens.
+/// Runs the model on the next tokens of the sequence. `end`: length of the sequence after all tokens of the
+/// current feed(); `num_rows`: selects the program; at least the number of tokens, the rest is padding.
 void Generator::run(std::span<const int32_t> ids, int64_t end, int64_t num_rows) {
   std::fill(ids_.begin(), ids_.end(), 0);
   std::fill(positions_.begin(), positions_.end(), -1);

@@ -23,14 +23,14 @@ struct GeneratorOptions {
   DType precision = DType::f32;  ///< of matmuls and activations; logits are f32
 };
 
-/// A language model that continues text, one sequence at a time. The KV cache is planned with the weights;
-/// two programs share it, one for chunks of a prompt (prefill) and one for single tokens (decoding).
+/// A language model that continues text, one sequence at a time. Two programs share the KV cache: one for
+/// chunks of a prompt (prefill) and one for single tokens (decoding).
 class Generator {
  public:
   /// Loads config.json, weights and adapter; the adapter is not merged. Throws a UserError if a file is
   /// missing or damaged.
   Generator(const hub::ModelFolder& model, const GeneratorOptions& options);
-  /// Creates a model with random initial weights.
+  /// Creates a model with random initial weights, for benchmarks.
   static Generator untrained(models::DecoderConfig config, const GeneratorOptions& options);
 
   /// Clears the KV cache.
@@ -39,18 +39,19 @@ class Generator {
   /// and returns the number of kept tokens, which is less than the size of `ids`. Only full prefill chunks
   /// are kept, so that feeding the remaining tokens gives the same bits as feeding the full prompt.
   int64_t keep_prefix(std::span<const int32_t> ids);
-  /// Appends at least one token and returns the logits [vocab] of the next one, valid until the next call.
-  /// Throws a UserError if the KV cache is full or an id is out of range.
+  /// Appends tokens (at least one) to the sequence and returns the logits [vocab] of the token after them,
+  /// which are valid until the next call. Throws a UserError if the KV cache is full or an id is out of
+  /// range.
   std::span<const float> feed(std::span<const int32_t> ids);
   /// Returns the tokens in the KV cache.
   std::span<const int32_t> tokens() const { return tokens_; }
   /// Returns the size of the KV cache in tokens.
   int64_t num_slots() const { return slots_; }
-  /// Returns the modeled seconds of feeding a prompt (Plan::evaluation_seconds).
+  /// Returns the predicted seconds to compute a prompt of `num_tokens` (Plan::evaluation_seconds).
   double prompt_seconds(int64_t num_tokens) const;
   const models::DecoderConfig& config() const { return config_; }
 
-  /// True for an end token: eos_token_id of config.json or generation_config.json.
+  /// True if `id` is an end token, listed as eos_token_id in config.json or generation_config.json.
   bool is_end(int32_t id) const;
 
  private:
@@ -64,7 +65,8 @@ class Generator {
   int64_t slots_;
   std::unique_ptr<engine::Engine> engine_;
   std::vector<int32_t> tokens_;
-  int64_t num_prefilled_ = 0;  ///< number of first tokens that ran in full prefill chunks
+  /// Number of tokens at the start of tokens_ that were computed in full prefill chunks.
+  int64_t num_prefilled_ = 0;
   std::vector<int32_t> ids_, positions_, last_, last_position_;
   std::vector<float> logits_;
 };
@@ -77,13 +79,13 @@ struct AnswerOptions {
 
 struct Answer {
   std::vector<int32_t> ids;  ///< generated tokens, without the end token
-  std::string text;          ///< without the stop text
+  std::string text;          ///< text of the tokens, without the stop text
   bool ended = false;  ///< true if ended by an end token or stop text; false: max_tokens or full KV cache
 };
 
-/// Generates the answer to a prompt. `prompt`: tokens after those that are in the KV cache; not empty. `emit`
-/// receives the text in pieces, as soon as no later token can change it: complete UTF-8 characters that
-/// cannot be the start of a stop text. `tokenizer`: null to return token ids only.
+/// Generates the answer to a prompt. `prompt`: the tokens of the prompt that are not in the KV cache yet; at
+/// least one. `emit` receives the text in pieces, as soon as no later token can change it: complete UTF-8
+/// characters that cannot be the start of a stop text. `tokenizer`: null to return token ids only.
 Answer answer(Generator& generator, const text::Tokenizer* tokenizer, std::span<const int32_t> prompt,
               const AnswerOptions& options, FunctionRef<void(std::string_view)> emit);
 

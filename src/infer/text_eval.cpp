@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kMark = "####";
 
-/// A record up to its last answer, and the expected answer.
+/// A record of the data as a question: the tokens before its last answer, and that answer's text.
 struct Question {
   int64_t line = 0;
   std::vector<int32_t> prompt;
@@ -19,8 +19,8 @@ struct Question {
   std::vector<std::string> stop;  ///< text of the end-of-turn token; empty: none
 };
 
-/// Splits a sample into question and answer. The answer is the last run of trained tokens, without the
-/// end-of-turn token.
+/// Splits a sample into question and answer. The answer is the last contiguous range of trained tokens,
+/// without the end-of-turn token.
 Question question_of(const text::Sample& sample, const text::Tokenizer& tokenizer) {
   const std::vector<uint8_t>& trained = sample.tokens.trained;
   size_t end = trained.size();
@@ -56,7 +56,7 @@ std::vector<Question> read_questions(const tasks::TextOptions& options, const fs
   return questions;
 }
 
-/// Returns the number after the first kMark, without commas and currency; nullopt if there is none.
+/// Returns the number after the first "####", without commas and dollar signs; nullopt if there is none.
 std::optional<std::string> number_in(std::string_view text) {
   const size_t mark = text.find(kMark);
   if (mark == std::string_view::npos) return std::nullopt;

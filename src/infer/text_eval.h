@@ -18,15 +18,15 @@ struct MatchResult {
   int64_t num_right = 0;
 };
 
-/// Answers each question of a file of conversations or prompt-completion pairs by greedy decoding, and counts
-/// the answers for which same_answer() is true with the record's last answer. Throws a UserError for records
-/// without a question.
+/// Generates an answer to each question of a file of conversations or prompt-completion pairs by greedy
+/// decoding. Counts the generated answers that agree with the last answer of their record (same_answer()).
+/// Throws a UserError for records without a question.
 MatchResult match_answers(tasks::TextOptions text, const hub::ModelFolder& model, const fs::path& file,
                           const MatchOptions& options);
 
 /// True if two answers agree. If the expected one contains "####", as in GSM8K, compares the numbers after
-/// it, without commas, currency and a final dot (strict match of lm-evaluation-harness); otherwise compares
-/// the full texts without surrounding white space.
+/// it, without commas, dollar signs and a final dot (strict match of lm-evaluation-harness); otherwise
+/// compares the full texts without surrounding white space.
 bool same_answer(std::string_view found, std::string_view wanted);
 
 }  // namespace hearth::infer

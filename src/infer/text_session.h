@@ -14,10 +14,11 @@
 namespace hearth::infer {
 
 struct TextSessionOptions {
-  GeneratorOptions generator = {.slots = 0};  ///< slots 0: the KV cache grows as needed
-  bool has_tokenizer = true;  ///< false: answers contain token ids and no text
+  GeneratorOptions generator = {.slots = 0};  ///< slots = 0: the KV cache grows as needed
+  bool has_tokenizer = true;                  ///< false: answers contain token ids and no text
   text::ChatOptions chat =
-      {};  ///< date and variables of the chat template; bos and eos are set from the model
+      /// Date and variables of the chat template; TextSession sets bos and eos from the model's tokenizer.
+      {};
 };
 
 /// A language model that is loaded once and answers many prompts, one at a time. Reuses the KV cache of the
@@ -27,10 +28,11 @@ class TextSession {
   /// Opens the tokenizer. The model is compiled and loaded by open() or by the first ask().
   TextSession(hub::ModelFolder model, TextSessionOptions options);
 
-  /// Returns the token ids of a text to continue; empty if the text is empty and the model has no BOS token.
+  /// Tokenizes a text that the model is to continue; returns no ids if the text is empty and the model has no
+  /// BOS token.
   std::vector<int32_t> text_prompt(std::string_view text) const;
-  /// Returns the token ids of messages {role, content}, rendered with the chat template of the model. Throws
-  /// a UserError if the model has no chat template.
+  /// Renders messages, a list of {role, content}, with the chat template of the model and returns the token
+  /// ids. Throws a UserError if the model has no chat template.
   std::vector<int32_t> chat_prompt(const text::Json& messages);
 
   /// Compiles and loads the model for a prompt of `prompt_tokens` and an answer of at most `max_tokens`. Does
