@@ -89,7 +89,7 @@ ValueId Builder::adapt(std::string_view name, ValueId in, ValueId out, FileLayou
   view[0] = change.rank;
   layout.memory_view = Shape(view);
   layout.file_shape = shape_a;
-  // Same initialization as PEFT: A as torch's default of a linear layer, B zero.
+  // Initializes as PEFT: A like torch's default for linear layers, B with zeros.
   const Init uniform{.kind = Init::Kind::uniform, .scale = 1.0 / std::sqrt(static_cast<double>(in_features))};
   const auto add = [&](const char* part, const Shape& shape, Init init, FileLayout order) {
     Tensor made{.name = module + part, .init = init, .layout = std::move(order), .adapter = true};

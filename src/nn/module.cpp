@@ -27,9 +27,9 @@ struct Walk {
   int64_t size, memory_stride, file_stride;
 };
 
-/// Calls copy(memory index, file index) for each element whose last memory axis is in `last`. Sixteen
-/// positions of that axis are visited together, to use full cache lines of memory and sixteen sequential
-/// streams of the file.
+/// Calls copy(memory index, file index) for each element whose index along the last axis in memory is in
+/// `last`. For cache efficiency the inner loop runs over 16 consecutive elements in memory, which are in 16
+/// sequential streams of the file.
 template <typename Copy>
 void for_each_element(const FileLayout& layout, Range last, Copy copy) {
   const int rank = layout.memory_view.rank();
@@ -71,7 +71,7 @@ int64_t last_axis(const FileLayout& layout) {
   return layout.memory_view.rank() == 0 ? 1 : layout.memory_view.back();
 }
 
-/// Converts two random words to two standard normal numbers (Box-Muller).
+/// Converts two random 32-bit words to two standard normal numbers (Box-Muller).
 void normal_pair(uint32_t first, uint32_t second, float out[2]) {
   const float radius = std::sqrt(-2.0F * std::log(1.0F - unit_float(first)));
   const float angle = 2.0F * std::numbers::pi_v<float> * unit_float(second);
@@ -79,7 +79,7 @@ void normal_pair(uint32_t first, uint32_t second, float out[2]) {
   out[1] = radius * std::sin(angle);
 }
 
-/// Returns four values from one block of four random words.
+/// Converts four random words to four numbers: standard normal, or uniform in [-1, 1).
 std::array<float, 4> draw(Init::Kind kind, const std::array<uint32_t, 4>& words) {
   std::array<float, 4> values{};
   if (kind == Init::Kind::normal) {
@@ -91,7 +91,7 @@ std::array<float, 4> draw(Init::Kind kind, const std::array<uint32_t, 4>& words)
   return values;
 }
 
-/// Draws the initial values of a tensor in file order.
+/// Draws the initial values of a tensor, in the element order of the file.
 void draw_file(const Tensor& tensor, uint64_t seed, std::span<float> file, ThreadPool& threads) {
   const auto scale = static_cast<float>(tensor.init.scale);
   const int64_t count = std::ssize(file);

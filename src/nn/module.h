@@ -13,12 +13,12 @@
 
 namespace hearth::nn {
 
-/// Initialization of a weight. Random numbers are Philox of (seed, weight name, element), independent
-/// of all other weights.
+/// Initialization of a weight. Random numbers are Philox of (seed, weight name, element index), so they do
+/// not depend on other weights.
 struct Init {
   enum class Kind : uint8_t { constant, uniform, normal };
   Kind kind = Kind::constant;
-  /// The constant, the bound of U(-bound, bound), or the standard deviation.
+  /// The value (Kind::constant), the bound of U(-bound, bound), or the standard deviation (Kind::normal).
   double scale = 0;
 };
 
@@ -38,34 +38,34 @@ struct Tensor {
   Init init;
   FileLayout layout;
   bool trainable = true;
-  /// if not none, stored quantized in several tensors
+  /// Quantization of the weight, which is then stored in several tensors; none: stored in one tensor.
   ops::Quantization quantized = ops::Quantization::none;
   bool adapter = false;               ///< True if it is a low-rank matrix of an adapter
   bool is_table = false;              ///< True if made by Builder::table
   bool is_running_statistic = false;  ///< True if it is a running mean or variance that training updates
 };
 
-/// Returns the distinct last components of full names ("q_proj"), in order of first occurrence.
+/// Returns the distinct last components of full module names ("q_proj" of "layers.0.q_proj"), in order of
+/// first occurrence.
 std::vector<std::string> short_names(const std::vector<std::string>& modules);
 
-/// Returns true if files store the matrix transposed.
+/// True if files store the matrix transposed.
 bool is_transposed(const FileLayout& layout);
-/// Returns true if memory and file have the same order.
+/// True if elements have the same order in memory and in files.
 bool is_in_file_order(const FileLayout& layout);
 /// Copies all elements (f32) from memory order to file order.
 void to_file_order(const FileLayout& layout, const float* memory, float* file);
 /// Copies all elements (f32) from file order to memory order.
 void from_file_order(const FileLayout& layout, const float* file, float* memory);
-/// Returns the layout of a tensor whose rows are patches as in Builder::Linear::out_patch; with patch 0,
-/// memory order equals file order.
+/// Returns the layout of a tensor whose rows are pixels of patches (Builder::Linear::out_patch). With patch =
+/// 0, memory order equals file order.
 FileLayout layout_of_patches(const Shape& shape, int64_t patch);
 
 /// Computes the initial values of a weight. Each value depends only on (seed, name, position in the file),
-/// not on the number of threads. Needs a second buffer only if memory and file differ in order.
+/// not on the number of threads. Allocates a second buffer only if memory and file differ in element order.
 void initialize(const Tensor& tensor, uint64_t seed, std::span<float> memory, ThreadPool& threads);
 
-/// Returns true if the tensor belongs to the module, or is the module's name itself:
-/// "layer1" has "layer1.0.conv1.weight".
+/// True if a tensor belongs to a module, or has the module's name: "layer1.0.conv1.weight" is under "layer1".
 bool is_under(std::string_view tensor, std::string_view module);
 
 /// Low-rank adaptation (LoRA, Hu et al. 2021, arXiv 2106.09685): the model's weights are frozen, and each
@@ -76,29 +76,31 @@ struct Adapter {
   struct Change {
     int64_t rank = 0;  ///< rank of the low-rank matrices of a linear layer; 0: none
     double scale = 1;
-    bool whole = false;  ///< True if the module's own weights are trained
+    bool whole = false;  ///< True if the module's full weights are trained
   };
   int64_t rank = 0;  ///< 0: no adapter, all weights are trained
   double scale = 1;
   double dropout = 0;
   std::vector<std::string> targets;  ///< linear layers to adapt; empty: all
-  std::vector<std::string> whole;    ///< modules whose own weights are trained too (PEFT's modules_to_save)
-  /// Returns the change of a module, by its full name, as stored in an adapter's file. If set, replaces rank,
-  /// scale and whole, and also targets if those are empty. `rule_name`: name of that file in messages.
+  std::vector<std::string> whole;    ///< modules whose full weights are trained too (PEFT's modules_to_save)
+  /// Returns the change of the module with this full name, for an adapter that was read from a file. If set,
+  /// it replaces `rank`, `scale` and `whole`, and also `targets` if they are empty. `rule_name`: name of the
+  /// adapter's file in messages.
   std::function<Change(std::string_view module)> rule;
   std::string rule_name;
-  /// True if that file is for layers whose weights are stored as [in, out] (PEFT's fan_in_fan_out).
+  /// True if the adapter's file is for layers whose weights are stored as [in, out] (PEFT's fan_in_fan_out).
   bool transposed = false;
   /// Prefix of module names in the adapter's files: PEFT's by default; diffusers uses another one.
   std::string file_prefix = "base_model.model.";
   /// Quantization of the frozen weights of linear layers.
   ops::Quantization quantized = ops::Quantization::none;
 
-  /// Returns the change of a linear layer, or of another module with weights.
+  /// Returns the change of a module with weights, such as a linear layer.
   Change change_of(std::string_view module) const;
 };
 
-/// Throws a UserError for an adapter file with `transposed` whose model is not stored transposed.
+/// Throws a UserError: `file`, an adapter, is for transposed weights, but the model's weights are not stored
+/// transposed.
 [[noreturn]] void refuse_transposed(std::string_view file);
 
 /// Builds a graph layer by layer. Activations of images are NHWC. Each layer takes and returns a value. Names
@@ -122,8 +124,8 @@ class Builder {
     int64_t dilation = 1;
     /// Number of groups (grouped convolution); equal to the number of input channels: depthwise.
     int64_t groups = 1;
-    /// If not 0: standard deviation of a normal initialization, with bias 0; replaces
-    /// the initializations above.
+    /// If not 0: standard deviation of a normal initialization, with bias 0. Replaces kaiming_fan_out and the
+    /// default.
     double normal = 0;
     /// Initial value of the bias; nullopt: torch's default.
     std::optional<double> bias_init = {};
@@ -138,7 +140,7 @@ class Builder {
     int64_t kernel = 2;
     int64_t stride = 2;
     int64_t padding = 0;
-    /// Output size; 0: (in - 1) stride - 2 padding + kernel. Up to stride - 1 more is allowed.
+    /// Output size; 0: (in - 1) * stride - 2 * padding + kernel. May be up to stride - 1 larger.
     int64_t out_h = 0;
     int64_t out_w = 0;
     bool bias = true;
@@ -150,8 +152,8 @@ class Builder {
   /// Adds a graph input.
   ir::ValueId input(std::string_view name, ir::Type type);
   ir::ValueId conv(std::string_view name, ir::ValueId in, const Conv& options);
-  /// Transposed convolution (torch's ConvTranspose2d): as a layer, the gradient of a convolution
-  /// by its input.
+  /// Adds a transposed convolution (torch's ConvTranspose2d), which computes the gradient of a convolution
+  /// with respect to its input.
   ir::ValueId conv_transpose(std::string_view name, ir::ValueId in, const ConvTranspose& options);
   struct BatchNorm {
     double eps = 1e-5;
@@ -166,7 +168,7 @@ class Builder {
     bool bias = true;
     /// Standard deviation of a normal initialization; 0: torch's default uniform.
     double normal = 0;
-    /// Initialization of the weight, with bias 0; replaces both.
+    /// Initialization of the weight, with bias 0. Replaces `normal` and the default.
     std::optional<Init> start = {};
     /// True if files store the weight as [in, out], as transformers' Conv1D; such a weight
     /// cannot be quantized.
@@ -184,12 +186,12 @@ class Builder {
     return linear(name, in, out_features, {});
   }
   ir::ValueId linear(std::string_view name, ir::ValueId in, int64_t out_features, const Linear& options);
-  /// Adds a table [num_rows, size] (embedding) with normal initialization, `normal` the standard deviation.
+  /// Adds an embedding table [num_rows, size]. `normal`: standard deviation of the normal initialization.
   ir::ValueId table(std::string_view name, int64_t num_rows, int64_t size, double normal);
   ir::ValueId rms_norm(std::string_view name, ir::ValueId in, double eps, double offset = 0);
   ir::ValueId layer_norm(std::string_view name, ir::ValueId in, double eps = 1e-5);
-  /// Adds f32 memory that persists between runs but is not part of the model: initially zero, stored
-  /// in no file.
+  /// Adds an f32 state that persists between runs of a program, such as a KV cache. It is initially zero and
+  /// not part of the model's files.
   ir::ValueId memory(std::string_view name, const Shape& shape);
   ir::ValueId relu(ir::ValueId in);
   ir::ValueId add(ir::ValueId a, ir::ValueId b);
@@ -201,10 +203,10 @@ class Builder {
   /// Resizes by nearest-neighbor or bilinear interpolation, as torch's interpolate; `align_corners`
   /// for bilinear only.
   ir::ValueId resize(ir::ValueId in, int64_t height, int64_t width, bool linear, bool align_corners = false);
-  /// Reshapes [N, H, W, C] to [N, H*W*C]; a following `linear` keeps torch's channel-first column
-  /// order in files.
+  /// Reshapes [N, H, W, C] to [N, H*W*C]. A following linear() stores its columns in torch's order [C, H, W]
+  /// in files.
   ir::ValueId flatten(ir::ValueId in);
-  /// Applies an op without a layer function and returns its output 0.
+  /// Applies any op by name, for ops without a function of this class, and returns its output 0.
   ir::ValueId op(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attrs attrs = {}) {
     return apply(op, std::move(inputs), std::move(attrs), op);
   }
@@ -236,10 +238,10 @@ class Builder {
   bool is_frozen(std::string_view tensor_name);
   bool is_in_frozen_module(std::string_view tensor_name) const;
   FileLayout linear_layout(ir::ValueId in, const Shape& shape, const Linear& options) const;
-  /// Returns in W^T for a frozen, quantized W.
+  /// Returns `in` * W^T for a frozen, quantized weight W.
   ir::ValueId quantized_linear(std::string_view name, ir::ValueId in, const FileLayout& layout);
-  /// Returns the output of the linear layer `out` of `in` plus its adapter, if the layer is a target.
-  /// `layout`: of the layer's weight.
+  /// If the layer is a target of the adapter, returns out + scale * B(A(dropout(in))); otherwise `out`, the
+  /// output of the linear layer. `layout`: layout of the layer's weight.
   ir::ValueId adapt(std::string_view name, ir::ValueId in, ir::ValueId out, FileLayout layout,
                     int64_t out_patch);
   /// Adds a convolution's weight, which files store as [last axis, third axis, kernel, kernel].
