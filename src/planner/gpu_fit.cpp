@@ -13,7 +13,7 @@ namespace hearth::planner {
 namespace {
 
 constexpr size_t kMaxOptions = 3;
-/// Maximum attempts to lower a budget that the packing exceeded.
+/// Max number of times that the arena budget is lowered because the packed arena exceeded it.
 constexpr int kMaxTries = 3;
 
 /// Search for the fastest settings with which a run fits a GPU.
@@ -33,7 +33,7 @@ class Search {
     }
     add_8bit();
     std::ranges::stable_sort(found_, {}, &FitOption::slowdown);
-    // Drops a candidate that does more than another one with the same effect.
+    // Removes an adjacent candidate with the same description: its additional settings have no effect.
     const auto same = [](const FitOption& a, const FitOption& b) { return a.what == b.what; };
     found_.erase(std::unique(found_.begin(), found_.end(), same), found_.end());
     if (found_.size() > kMaxOptions) found_.resize(kMaxOptions);
@@ -41,7 +41,8 @@ class Search {
   }
 
  private:
-  /// Plans all programs of a run: packed, as they will run, or only measured.
+  /// Plans all programs of a run. `packed`: true to pack the arena as for a run, false to only measure its
+  /// lower bound.
   engine::Plan make(const engine::EngineOptions& options, bool packed) const {
     std::vector<int64_t> train_sizes(train_sizes_.begin(), train_sizes_.end());
     std::vector<int64_t> eval_sizes(eval_sizes_.begin(), eval_sizes_.end());
@@ -52,7 +53,7 @@ class Search {
                   : engine::measure_plan(options, train_sizes, eval_sizes);
   }
   bool fits(const engine::Plan& plan) const { return plan.gpu_bytes() <= gpu_bytes_; }
-  /// Returns true if the plan also stays within its own budget, which a run requires.
+  /// True if the plan fits the GPU and its arena is within the arena budget, as a run requires.
   bool holds(const engine::Plan& plan) const {
     const int64_t budget = plan.options.budget_bytes;
     return fits(plan) && (budget == 0 || plan.arena_bytes <= budget);
@@ -80,7 +81,7 @@ class Search {
     }
   }
 
-  /// Returns true if an unpacked plan fits; a model may reject a batch size.
+  /// True if the lower bound of the memory fits. False also if the model rejects the batch size.
   bool measures(const engine::EngineOptions& options) const {
     try {
       return fits(make(options, false));
@@ -94,7 +95,7 @@ class Search {
     options.offload = way;
     options.budget_bytes = 0;
     engine::Plan plan = make(options, true);
-    // Gives the arena the bytes that the other regions leave free.
+    // Limits the arena to the bytes that the plan's other memory leaves free.
     for (int i = 0; i < kMaxTries && !holds(plan); ++i) {
       const int64_t over = std::max<int64_t>(0, plan.gpu_bytes() - gpu_bytes_);
       const int64_t from = over == 0 || i == 0 ? plan.arena_bytes : options.budget_bytes;

@@ -1,9 +1,9 @@
 // Search for plans within a memory budget. A plan is the result of the memory passes and the packer for a
-// micro-batch size, an offload choice and an arena budget; graphs are built once per micro-batch size and
-// only planned again for other choices. cheapest() tries the offload choices in order of increasing traffic
-// and keeps the one with the lowest predicted time. The largest micro-batch is the root of peak(batch) =
-// memory; the peak is nearly affine in the batch, so secant steps converge quickly; bisection
-// is the fallback.
+// micro-batch size, an offload choice and an arena budget. Graphs are built once per micro-batch size; for
+// another offload choice or budget, only the memory passes run again. cheapest() tries the offload choices in
+// order of increasing traffic and keeps the one with the lowest predicted time. The largest micro-batch is
+// the solution of peak(batch) = memory. The peak is nearly affine in the batch, so the secant method
+// converges quickly; bisection is the fallback.
 #include "planner/memory_fit.h"
 
 #include <fmt/format.h>
@@ -70,8 +70,8 @@ PlanReport MemoryFits::smallest() {
   }
 }
 
-/// Returns the plan of the largest batch that fits; `least` must fit. Root finding by secant steps, because
-/// the peak is nearly affine in the batch, then bisection.
+/// Returns the plan of the largest batch that fits; `min_plan` must fit. Uses the secant method, because the
+/// peak is nearly affine in the batch, then bisection.
 PlanReport MemoryFits::largest_from(const PlanReport& min_plan, FunctionRef<PlanReport(int64_t)> plan_of) {
   PlanReport best = min_plan;
   std::optional<PlanReport> too_large;
@@ -108,8 +108,8 @@ std::optional<PlanReport> MemoryFits::largest_unmodified() {
   return largest_from(min_plan, [&](int64_t batch) { return planned(batch, {}, 0); });
 }
 
-/// Returns the unmodified plan if it fits, otherwise a plan whose arena is limited to the free bytes; nullopt
-/// if that fails.
+/// Returns a plan for this batch and offload choice without recomputation if it fits, otherwise one whose
+/// arena is limited to the free bytes by recomputation; nullopt if that does not fit either.
 std::optional<PlanReport> MemoryFits::fitting(int64_t batch, const passes::OffloadOptions& offload) {
   PlanReport report = planned(batch, offload, 0);
   if (report.host_bytes > host_bytes_) return std::nullopt;
@@ -137,7 +137,7 @@ std::optional<MemoryFit> MemoryFits::cheapest() {
                        .report = *report,
                        .budget_bytes = measured_.at(options_.batch).options.budget_bytes};
     const passes::RecomputeResult& recomputed = report->recompute;
-    // No recompute and no offload, so no other choice can be faster.
+    // The plan has no recomputation and no offload, so no other choice can be faster.
     if (report->host_bytes == 0 && recomputed.num_recomputed == 0 && recomputed.num_smaller == 0) break;
   }
   return best;

@@ -11,12 +11,12 @@
 
 namespace hearth::planner {
 
-/// A plan that meets a memory budget: which values are offloaded to host memory. Recomputed values are listed
-/// in the report.
+/// A plan that fits a memory budget. `offload`: values offloaded to host memory; `report` counts the
+/// recomputed values.
 struct MemoryFit {
   passes::OffloadOptions offload;
   PlanReport report;
-  int64_t budget_bytes = 0;  ///< arena budget of the plan (EngineOptions::budget_bytes); 0: none
+  int64_t budget_bytes = 0;  ///< arena budget of the plan (EngineOptions::budget_bytes); 0: no limit
 };
 
 /// Returns all choices of offloaded values, in order of increasing traffic.
@@ -49,7 +49,7 @@ class MemoryFits {
   engine::EngineOptions options_;
   int64_t memory_bytes_;
   int64_t host_bytes_;
-  std::map<int64_t, engine::Plan> measured_;  ///< by micro-batch size
+  std::map<int64_t, engine::Plan> measured_;  ///< plan by micro-batch size; changed by replan()
 };
 
 /// Describes the plan: "unchanged", or "recomputation (+18.7% work), states in host memory".

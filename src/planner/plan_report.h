@@ -18,25 +18,26 @@ struct PlanReport {
   int64_t gradient_bytes = 0;
   int64_t activation_bytes = 0;
   int64_t workspace_bytes = 0;
-  int64_t staging_bytes = 0;  ///< double-buffered inputs
-  int64_t arena_bytes = 0;    ///< packed arena: activations, gradients, workspaces
-  int64_t bound_bytes = 0;    ///< lower bound of the arena for this order of nodes
-  int64_t peak_bytes = 0;     ///< total device memory
-  int64_t host_bytes = 0;     ///< offloaded to host memory
-  /// maximum size of the cache of decoded images in host memory; set by the code that opens the data
+  int64_t staging_bytes = 0;  ///< device memory for two copies of the inputs (double buffering)
+  /// Size of the packed arena, which contains activations, gradients and workspaces.
+  int64_t arena_bytes = 0;
+  int64_t bound_bytes = 0;  ///< lower bound of the arena for this order of nodes
+  int64_t peak_bytes = 0;   ///< total device memory of the step
+  int64_t host_bytes = 0;   ///< bytes of host memory for offloaded values
+  /// Max size of the cache of decoded images in host memory; set by the code that opens the data
   int64_t kept_bytes = 0;
   double flops_per_step = 0;
   int64_t num_parameters = 0;
   passes::RecomputeResult recompute;
   cost::StepTime time;  ///< predicted for one micro-batch on EngineOptions::device
 
-  /// Returns the relative overhead of the packing over its lower bound.
+  /// Returns by which fraction the packed arena exceeds its lower bound.
   double gap() const {
     return bound_bytes == 0 ? 0 : static_cast<double>(arena_bytes) / static_cast<double>(bound_bytes) - 1;
   }
 };
 
-/// Returns the report of a plan training step.
+/// Returns the report of a plan's training step.
 PlanReport make_plan_report(const engine::Plan& plan);
 /// Compiles the training step for EngineOptions::batch and returns its report.
 PlanReport make_plan_report(const engine::EngineOptions& options);

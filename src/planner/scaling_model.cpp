@@ -1,7 +1,7 @@
-// Predicts an update on several GPUs by replaying the compiled programs of all workers (exec/replay.h).
-// Each step of a program takes the predicted seconds of its nodes on its queue, waits for the steps it
-// depends on, and shares the bandwidth of the paths it uses (GPU link, host memory, all-reduce on the CPU,
-// network) with the steps that run at the same time. Collectives start when all workers have reached them.
+// Predicts an update on several GPUs by replaying the compiled programs of all workers (exec/replay.h). Each
+// step of a program takes the predicted seconds of its nodes on its queue and waits for the steps that it
+// depends on. Steps that run at the same time share the bandwidth of the paths that they use (GPU link, host
+// memory, all-reduce on the CPU, network). A collective starts when all workers have reached it.
 #include "planner/scaling_model.h"
 
 #include <fmt/format.h>
@@ -18,17 +18,18 @@
 namespace hearth::planner {
 namespace {
 
-/// Seconds from a GPU's stream to a host function and back, or from a worker to the workers that wait
-/// for it; assumed.
+/// Latency of a host function call from a GPU stream, and of a signal between workers on one machine, in
+/// seconds. An assumption, not measured.
 constexpr double kCallSeconds = 20e-6;
-/// Seconds of a TCP round trip between two machines; assumed.
+/// Seconds of a TCP round trip between two machines. An assumption, not measured.
 constexpr double kRoundTripSeconds = 100e-6;
 
 double gpu_rate(const Links& links, const cost::Device& gpu) {
   return links.gpu > 0 ? links.gpu : gpu.link_bytes_per_second;
 }
 
-/// Bandwidth resources of all workers: link in both directions, all-reduce, host memory, network.
+/// Bandwidths that steps share: for each worker its GPU link in both directions, all-reduce on the CPU, host
+/// memory and network.
 class Paths {
  public:
   Paths(const cost::Device& gpu, const Links& links, int64_t num_workers)
@@ -40,7 +41,7 @@ class Paths {
   }
   std::span<const double> bytes_per_second() const { return bytes_per_second_; }
 
-  /// Returns a program step for replay, without dependencies.
+  /// Converts a step of a program for the replay, without its dependencies.
   exec::SimulatedStep replayed(const exec::Program& program, const exec::Step& step, size_t worker) const {
     exec::SimulatedStep replayed{.queue = step.queue, .seconds = gpu_.launch_seconds};
     for (const ir::Node& node : program.nodes_of(step)) add(replayed, program.graph, node, worker);
@@ -66,12 +67,12 @@ class Paths {
     step.paths = {{.path = path(worker, kind)}, {.path = path(worker, memory)}};
   }
 
-  /// Adds a collective or message. Each array is read and written once beyond the caches. Between
-  /// machines each worker sends and receives the minimum: for an all-reduce 2 (n - 1) / n of the array
-  /// (Patarasuk, Yuan 2009).
+  /// Adds the cost of a collective or message. In host memory each array is read and written once. Over a
+  /// network each worker sends and receives the theoretical minimum: for an all-reduce over n workers 2 (n -
+  /// 1) / n of the array (Patarasuk, Yuan 2009).
   void add_exchange(exec::SimulatedStep& step, const ir::Graph& graph, const ir::Node& node,
                     size_t worker) const {
-    // Receiving nodes have no inputs; the outputs of sending nodes carry no data.
+    // The transferred values are a node's inputs, or the outputs of a receiving node, which has no inputs.
     for (const ir::ValueId value : node.inputs.empty() ? node.outputs : node.inputs)
       step.num_bytes += static_cast<double>(graph.type(value).num_bytes());
     step.seconds += kCallSeconds;
@@ -169,7 +170,7 @@ ScalingModel model_scaling(std::vector<engine::EngineOptions> workers, const cos
   for (engine::EngineOptions& options : workers) {
     options.backend = exec::Backend::gpu;
     options.device = gpu;
-    // With data parallelism all workers have the same programs; otherwise each has its own.
+    // With data parallelism all workers have the same programs, so one plan suffices.
     if (plans.empty() || options.parallel != Parallel::data) {
       plans.push_back(engine::make_plan(options, std::span(&options.batch, 1), {}));
       const PlanReport& report = model.plans.emplace_back(make_plan_report(plans.back()));

@@ -14,7 +14,8 @@ double StepModel::mfu() const {
 }
 
 UpdateSize update_size(const engine::Plan& plan) {
-  // Images are f32 [N, H, W, C] or latents, with at most one label each; text has one id per token.
+  // Distinguishes images and text by the inputs: images are f32 [N, H, W, C], or latents with at most one i32
+  // label per row; text has one i32 id per token.
   const int64_t accumulate = plan.options.accumulate;
   int64_t num_ids = 0;
   for (const ir::Value& value : plan.train_program().graph.values) {

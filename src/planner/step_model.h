@@ -12,27 +12,28 @@ struct UpdateSize {
   int64_t num_samples = 0;  ///< images or tokens
   bool is_text = false;
 };
-/// Returns the size of an update of a plan training step.
+/// Returns the size of an update of a plan.
 UpdateSize update_size(const engine::Plan& plan);
 
-/// Predicted training step on a GPU, which need not exist. A model, not a measurement.
+/// Predicted time and FLOPs of a training step on a GPU, which need not exist.
 struct StepModel {
   const cost::Device* gpu = nullptr;
   DType precision = DType::f32;
-  cost::Roofline roofline;  ///< all micro-batches and the update
+  cost::Roofline roofline;  ///< predicted times of all micro-batches and the update
   int64_t num_samples = 0;  ///< images or tokens
   bool is_text = false;
-  double recomputed_flops = 0;  ///< work of recomputation, which MFU does not count
+  double recomputed_flops = 0;  ///< FLOPs of recomputation, which MFU does not count
 
   double samples_per_second() const { return static_cast<double>(num_samples) / roofline.seconds; }
-  /// Returns the model FLOPs utilization: the model's own arithmetic relative to the vendor's peak.
+  /// Returns the model FLOPs utilization: FLOPs per second of the model without recomputation, as a fraction
+  /// of the vendor's peak.
   double mfu() const;
 };
 
-/// Compiles the training step and models it; nothing is executed.
+/// Plans a training step and predicts its time; executes nothing.
 StepModel model_step(engine::EngineOptions options, const cost::Device& gpu);
 
-/// Formats the model as a table.
+/// Formats the prediction as a table.
 std::string to_table(const StepModel& model);
 
 }  // namespace hearth::planner

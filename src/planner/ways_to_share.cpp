@@ -11,12 +11,13 @@
 namespace hearth::planner {
 namespace {
 
-/// Maximum attempts to lower a budget that the packing exceeded, and the minimum step as a fraction
-/// (1/kMaxBudgetSteps) of the budget. Packing needs more than the bytes alive at any time.
+/// Max number of times that arena budgets are lowered because a packed arena exceeded its budget (gaps in the
+/// packing). Each time a budget falls by at least 1 / kMaxBudgetSteps of its value.
 constexpr int kTries = 3;
 constexpr int64_t kMaxBudgetSteps = 128;
 
-/// Changes the options to fit the GPU; returns false if that is impossible.
+/// Changes the options such that the run fits a GPU with `gpu_bytes`, and describes the changes in `how`;
+/// returns false if that is impossible.
 bool fit(engine::EngineOptions& options, int64_t gpu_bytes, std::string& how) {
   const std::optional<MemoryFit> found = MemoryFits(options, gpu_bytes).cheapest();
   if (!found) return false;

@@ -13,12 +13,12 @@ struct ParallelPlan {
   std::string settings;                 ///< recipe settings: "devices=2 parallel=zero1"
   std::string fit;                      ///< changes needed to fit a GPU: "unchanged", "recomputation (...)"
   std::vector<std::string> stage_fits;  ///< pipeline: changes needed for each stage
-  std::optional<ScalingModel> model;    ///< nullopt if it does not fit at all
+  std::optional<ScalingModel> model;    ///< predicted update; nullopt if no plan fits
 };
 
-/// Plans a run with these settings on GPUs with `gpu_bytes` bytes, one for each device, using the fastest
-/// plan that fits (MemoryFits::cheapest). All workers use the plan for the smallest GPU, except for the
-/// stages of a pipeline.
+/// Plans a run with these settings, using the fastest plan that fits (MemoryFits::cheapest). `gpu_bytes`:
+/// memory of each worker's GPU. All workers use the plan for the smallest GPU, except for pipelines, where
+/// each stage has its own plan.
 ParallelPlan plan_parallelism(std::string settings, engine::EngineOptions options,
                               std::span<const int64_t> gpu_bytes, const cost::Device& gpu,
                               const Links& links);
