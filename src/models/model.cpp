@@ -7,7 +7,7 @@
 
 namespace hearth::models {
 
-// Each is defined in the source of its own folder.
+// Build functions of the models, each defined in the folder of its model.
 using Build = Outputs(nn::Builder& builder, ir::ValueId images, const ModelOptions& options);
 Build build_mlp, build_simplecnn, build_smallcnn, build_resnet18, build_resnet34, build_resnet50,
     build_mobilenet_v3_small, build_mobilenet_v3_large, build_efficientnet_b0, build_unet,

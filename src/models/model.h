@@ -25,8 +25,8 @@ struct ModelOptions {
   Extent image_size = 32;
   /// Widths of the hidden layers of `mlp`.
   std::vector<int64_t> hidden = {512, 256};
-  /// Dropout of `mlp`, MobileNets and EfficientNets. The heads of FCN and DeepLab have fixed rates, which 0
-  /// turns off.
+  /// Dropout of `mlp`, MobileNets and EfficientNets. The heads of FCN and DeepLab have fixed dropout rates; 0
+  /// disables their dropout too.
   double dropout = 0.2;
   /// Channels of a ResNet's stem or of a plain U-Net's first level; 0: the model's default. Must be a
   /// multiple of 8 for MobileNets and EfficientNets.
@@ -51,7 +51,7 @@ struct ModelDef {
 /// in model.cpp.
 std::span<const ModelDef> model_list();
 
-/// Returns the model with that name; throws UserError with the most similar name if there is none.
+/// Returns the model with that name; throws a UserError with the most similar name if there is none.
 const ModelDef& find_model(std::string_view name);
 
 }  // namespace hearth::models

@@ -15,8 +15,8 @@ using Named = std::pair<std::string_view, std::string_view>;
 
 constexpr int64_t kMaxIndexBytes = 1 << 22;
 
-/// Names of unsupported families by model_type. Some resemble supported families, but their weights have
-/// other names or shapes.
+/// Display names of unsupported language model families by model_type, for messages. Some resemble supported
+/// families, but their weights have other names or shapes.
 constexpr Named kFamilies[] = {
     {"apertus", "Apertus"},
     {"arcee", "Arcee"},
@@ -118,7 +118,7 @@ constexpr Named kFamilies[] = {
     {"voxtral", "Voxtral"},
 };
 
-/// Names of unsupported image models by prefix of the class name, longer prefixes first.
+/// Display names of unsupported image models by prefix of diffusers' class name, longer prefixes first.
 constexpr Named kImageModels[] = {
     {"AuraFlow", "AuraFlow"},
     {"Chroma", "Chroma"},

@@ -11,8 +11,8 @@ namespace hearth::models {
 /// of transformers; empty if the model_type is not in the list.
 std::string_view unsupported_family(std::string_view model_type);
 
-/// Throws a UserError that names the image model if a _class_name of diffusers, of a pipeline or a network,
-/// belongs to a known but unsupported model. `where`: the file, for the message.
+/// Throws a UserError that names the image model if `class_name`, diffusers' _class_name of a pipeline or
+/// network, belongs to a known but unsupported model. `where`: name of the file in the message.
 void refuse_unsupported_image_model(const std::string& class_name, const std::string& where);
 
 /// Throws a UserError if the model_index.json of a folder is that of an unsupported pipeline.

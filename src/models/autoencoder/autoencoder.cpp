@@ -40,7 +40,8 @@ class ImageBlocks {
     return resnet("resnets.1", x, channels);
   }
 
-  /// Halves the size by a convolution of stride 2, padded with zeros below and to the right only.
+  /// Halves height and width by a convolution of stride 2. Only the lower and right edges are padded with
+  /// zeros.
   ValueId shrink(ValueId x) {
     const Shape shape = builder_.graph().type(x).shape;
     const int64_t n = shape[0], height = shape[1], width = shape[2], channels = shape[3];

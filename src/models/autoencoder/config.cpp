@@ -20,7 +20,8 @@ std::vector<int64_t> read_widths(const ConfigReader& reader, const char* key, in
   return widths;
 }
 
-/// Checks that all blocks under `key` are of the one supported kind.
+/// Throws a UserError if `key` is present and its value is not a list of `count` blocks of the supported
+/// `kind`.
 void check_blocks(const ConfigReader& reader, const char* key, std::string_view kind, size_t count) {
   if (!reader.has(key)) return;
   const nlohmann::ordered_json& blocks = reader.at(key);

@@ -7,7 +7,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Returns a rope_scaling that both versions interpret equally.
+/// Returns a value of rope_scaling that versions 4 and 5 of transformers interpret equally.
 Json common_scaling(const Json& config, const DecoderConfig& decoder) {
   const RopeOptions& rope = decoder.rope;
   if (rope.type == "default") return {};
@@ -15,15 +15,16 @@ Json common_scaling(const Json& config, const DecoderConfig& decoder) {
   Json scaling = config.at(is_old ? "rope_scaling" : "rope_parameters");
   if (!is_old && decoder.local_rope) scaling = scaling.at("full_attention");
   const bool is_plain = !scaling.contains("factor") && !scaling.contains("attention_factor");
-  // Version 4 accepts exactly these three keys for Phi-3.
+  // transformers 4 accepts exactly these three keys for Phi-3.
   if (decoder.family == "phi3" && is_plain)
     return {{"type", rope.type}, {"short_factor", rope.short_factor}, {"long_factor", rope.long_factor}};
-  // Version 4 accepts exactly these two keys for Olmo 2.
+  // transformers 4 accepts exactly these two keys for Olmo 2.
   if (decoder.family == "olmo2" && rope.type == "linear")
     return {{"type", rope.type}, {"factor", rope.factor}};
   for (const char* key : {"rope_theta", "partial_rotary_factor", "type"}) scaling.erase(key);
   scaling["rope_type"] = rope.type;
-  // Version 4 ignores "factor" if the config has the original length.
+  // transformers 4 ignores "factor" if the config has original_max_position_embeddings, so attention_factor
+  // is written too.
   if (rope.type == "longrope") scaling["attention_factor"] = rope.attention_factor;
   return scaling;
 }

@@ -21,10 +21,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Positions = DecoderConfig::Positions;
 
-/// Eight times the deepest known model; planning time grows with the square of the number of layers.
+/// Max number of layers, eight times that of the deepest known model. Limits the planning time, which grows
+/// with the square of the number of layers.
 constexpr int64_t kMaxLayers = 1024;
 constexpr int64_t kMaxExperts = 1024;
-/// Max experts of all layers together: twice those of the largest model of these families.
+/// Max number of experts in all layers together, twice that of the largest known model of the supported
+/// families.
 constexpr int64_t kMaxTotalExperts = 1 << 14;
 
 using Reader = ConfigReader;
@@ -37,7 +39,7 @@ std::string activation_of(const Reader& reader, const char* key, const char* def
   user_error("{}: expected {} silu, gelu or gelu_pytorch_tanh, got '{}'", reader.where(), key, name);
 }
 
-/// Defaults of transformers for absent keys.
+/// Values that transformers assumes for keys that config.json lacks; they differ between families.
 struct Defaults {
   int64_t max_positions = 2048;
   double norm_eps = 1e-6;
@@ -63,7 +65,7 @@ void check_not_quantized(const Json& config, std::string_view where) {
   refuse_quantized(where, fmt::format("a quantization_config (quant_method {})", method.substr(0, 40)));
 }
 
-/// Rejects keys that change the model's computation and that are not supported.
+/// Throws a UserError for keys with which transformers computes something that is not supported here.
 void check_unsupported_keys(const Json& config, const Reader& reader) {
   check_not_quantized(config, reader.where());
   if (!reader.flag("is_causal", true)) reader.fail("is_causal", "true");
@@ -98,7 +100,8 @@ int64_t read_window(const Reader& reader, int64_t default_value) {
   return reader.integer("sliding_window", default_value, 1, int64_t{1} << 32);
 }
 
-/// Returns which layers have a sliding window, from "layer_types"; nullopt if it is absent.
+/// Reads "layer_types" and returns for each layer whether it has a sliding window; nullopt if the key is
+/// absent.
 std::optional<std::vector<bool>> read_layer_types(const Reader& reader, int64_t num_layers) {
   if (!reader.has("layer_types")) return std::nullopt;
   const Json& types = reader.at("layer_types");
@@ -115,8 +118,8 @@ std::optional<std::vector<bool>> read_layer_types(const Reader& reader, int64_t 
   return slides;
 }
 
-/// Returns the window of each layer in tokens (0: full attention), from "layer_types" or by the family's rule
-/// `slides`.
+/// Returns the sliding window of each layer in tokens (0: full attention). "layer_types" decides which layers
+/// have a window; without this key, `slides`, the family's default.
 std::vector<int64_t> read_windows(const Reader& reader, const DecoderConfig& config, int64_t window,
                                   const std::function<bool(int64_t layer)>& slides) {
   const auto listed = read_layer_types(reader, config.num_layers);
@@ -130,7 +133,8 @@ std::vector<int64_t> read_windows(const Reader& reader, const DecoderConfig& con
   return windows;
 }
 
-/// Returns the windows of a family whose layers transformers treats alike, whatever "layer_types" lists.
+/// Returns the sliding windows for a family in which all layers have the same window in transformers. Throws
+/// a UserError if "layer_types" lists something else, which transformers would ignore.
 std::vector<int64_t> read_one_window(const Reader& reader, const DecoderConfig& config, int64_t window) {
   const auto listed = read_layer_types(reader, config.num_layers);
   if (listed && std::ranges::find(*listed, window == 0) != listed->end())
@@ -172,7 +176,7 @@ double read_positive(const Reader& reader, const char* key, double default_value
   return value;
 }
 
-/// Reads a soft cap; null: off.
+/// Reads a soft cap (see DecoderConfig::head_cap); 0 if the key is null.
 double read_cap(const Reader& reader, const char* key, double default_value) {
   if (reader.has_null(key)) return 0;
   const double cap = reader.number(key, default_value);
@@ -207,7 +211,7 @@ void set_granite(const Reader& reader, DecoderConfig& config) {
   config.hidden_scale = 1 / read_positive(reader, "logits_scaling", 1);
 }
 
-/// Reads "no_rope_layers", which has 1 for layers with RoPE (not without).
+/// Reads "no_rope_layers". In contrast to its name, its entry is 1 for layers with RoPE.
 std::vector<Positions> read_no_rope(const Reader& reader, int64_t num_layers) {
   const int64_t interval = reader.integer("no_rope_layer_interval", 4, 1, 1 << 30);
   std::vector<Positions> positions;
@@ -243,7 +247,7 @@ void set_gemma3(const Reader& reader, DecoderConfig& config) {
   config.qk_norm = config.post_norms = true;
   config.embedding_scale = std::sqrt(static_cast<double>(config.hidden));
   config.attention_scale = 1 / std::sqrt(read_positive(reader, "query_pre_attn_scalar", 256));
-  // transformers has attn_logit_softcapping among this family's keys but ignores it.
+  // attn_logit_softcapping is not read: transformers lists it among this family's keys but ignores it.
   if (reader.has("final_logit_softcapping")) config.head_cap = read_cap(reader, "final_logit_softcapping", 0);
   const int64_t pattern = reader.integer("sliding_window_pattern", 6, 1, 1 << 30);
   const auto slides = [=](int64_t layer) { return (layer + 1) % pattern != 0; };
@@ -252,7 +256,8 @@ void set_gemma3(const Reader& reader, DecoderConfig& config) {
     config.positions.push_back(window > 0 ? Positions::local_rope : Positions::rope);
 }
 
-/// Reads the sizes under GPT-2's own key names; transformers accepts the standard names too.
+/// Reads the sizes under GPT-2's key names (n_embd). Rejects the standard names (hidden_size), which
+/// transformers would also accept.
 void read_gpt2_sizes(const Reader& reader, const Defaults& defaults, DecoderConfig& config) {
   for (const char* key :
        {"hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"}) {
@@ -284,13 +289,14 @@ void set_gpt2(const Reader& reader, DecoderConfig& config) {
   config.windows.assign(static_cast<size_t>(config.num_layers), 0);
 }
 
-/// Rejects router options that change the loss or training and are not implemented.
+/// Throws a UserError for router options that change training and are not implemented.
 void check_router(const Reader& reader) {
   if (reader.flag("output_router_logits", false)) reader.fail("output_router_logits", "false");
   if (reader.number("router_jitter_noise", 0) != 0) reader.fail("router_jitter_noise", "0");
 }
 
-/// Reads the number of experts: version 4 has a different key for each family, version 5 accepts both.
+/// Reads the number of experts from `key`, the family's key in transformers 4, or `other`, which transformers
+/// 5 accepts too.
 int64_t read_num_experts(const Reader& reader, const char* key, const char* other, int64_t default_value) {
   const int64_t count = reader.integer(reader.has(key) ? key : other, default_value, 1, kMaxExperts);
   if (reader.integer(other, count, 1, kMaxExperts) != count)
@@ -318,7 +324,8 @@ void set_mixtral(const Reader& reader, DecoderConfig& config) {
                     .layers = std::vector<bool>(static_cast<size_t>(config.num_layers), true)};
 }
 
-/// Every decoder_sparse_step-th layer has experts, except those listed in "mlp_only_layers".
+/// Returns true for layers with experts: every decoder_sparse_step-th layer, except those listed in
+/// "mlp_only_layers".
 std::vector<bool> read_sparse_layers(const Reader& reader, int64_t num_layers) {
   const int64_t step = reader.integer("decoder_sparse_step", 1, 1, 1 << 30);
   std::vector<bool> layers;
@@ -349,7 +356,7 @@ struct Family {
   Defaults defaults;
   void (*read_sizes)(const Reader&, const Defaults&, DecoderConfig&) = read_usual_sizes;
 };
-/// To add a family: a function with its differences from Llama, and a row here.
+/// Supported families. A new family needs a function that sets its differences from Llama, and a row here.
 constexpr std::array kFamilies = {
     Family{"llama", set_llama, {}},
     Family{"mistral", set_mistral, {.max_positions = 131072, .num_kv_heads = 8}},
@@ -481,7 +488,7 @@ std::string read_decoder_json(const fs::path& file) {
   if (!fs::exists(file))
     user_error("expected the config.json of a language model, but there is no '{}'{}", file.string(),
                download_advice(file.parent_path()));
-  // Older GPTQ and AWQ models have this information in a separate file.
+  // Older models that were quantized with GPTQ or AWQ have a separate file instead of a quantization_config.
   for (const char* name : {"quantize_config.json", "quant_config.json"}) {
     if (fs::exists(file.parent_path() / name))
       refuse_quantized(file.string(), fmt::format("a {} in the same folder", name));

@@ -42,29 +42,31 @@ struct DecoderConfig {
   bool qkv_bias = false;
   bool out_bias = false;
   bool mlp_bias = false;
-  bool qk_norm = false;            ///< RMS norm of each head's query and key (QK norm)
-  bool qk_norm_whole = false;      ///< RMS norm over all heads of a token's query and key
-  bool fused_projections = false;  ///< true if qkv_proj and gate_up_proj are one matrix each
-  bool gated_mlp = true;           ///< false: the activation is between two matrices (no gate)
-  bool transposed = false;         ///< true if files store the weights of linear layers as [in, out]
-  bool layer_norms = false;        ///< layer norms with means and biases instead of RMS norms
-  bool learned_positions = false;  ///< a table [max_positions, hidden] is added to the embedding
-  bool pre_norms = true;           ///< norms before attention and MLP
-  bool post_norms = false;         ///< norms after attention and MLP
-  double norm_offset = 0;          ///< norms multiply by offset + weight
+  bool qk_norm = false;        ///< true for an RMS norm of each head's query and key (QK norm)
+  bool qk_norm_whole = false;  ///< true for an RMS norm over all heads of a token's query and key together
+  /// True if queries, keys and values share one matrix, and gate and up projection share one.
+  bool fused_projections = false;
+  bool gated_mlp = true;  ///< false: the MLP is two matrices with the activation between them, without a gate
+  bool transposed = false;   ///< true if files store the weights of linear layers as [in, out]
+  bool layer_norms = false;  ///< true for layer norms with bias instead of RMS norms
+  /// True if a table [max_positions, hidden] of position embeddings is added to the token embeddings.
+  bool learned_positions = false;
+  bool pre_norms = true;    ///< true for norms before attention and MLP
+  bool post_norms = false;  ///< true for norms after attention and MLP
+  double norm_offset = 0;   ///< norms multiply by norm_offset + weight
   double embedding_scale = 1;
-  /// attention and MLP outputs are multiplied by this before the residual addition
+  /// Factor of the outputs of attention and MLP before the residual addition.
   double residual_scale = 1;
-  double hidden_scale = 1;    ///< the head's input is multiplied by this
+  double hidden_scale = 1;    ///< factor of the input of the output head
   double init_normal = 0.02;  ///< standard deviation of a new model's weights
-  /// standard deviation of the output layers of attention and MLP; 0: init_normal
+  /// Standard deviation of a new model's output projections of attention and MLP; 0: init_normal.
   double branch_init_normal = 0;
-  std::string activation = "silu";   ///< activation of the MLP: silu, gelu or gelu_tanh
-  double attention_scale = 0;        ///< attention scores are multiplied by this
-  bool scale_by_layer = false;       ///< true if scores are also divided by the layer's number, from 1
-  double attention_cap = 0;          ///< soft cap: scores become cap * tanh(score / cap); 0: off
-  double head_cap = 0;               ///< soft cap of the logits; 0: off
-  std::vector<int64_t> windows;      ///< sliding window of each layer in positions; 0: full attention
+  std::string activation = "silu";  ///< activation of the MLP: silu, gelu or gelu_tanh
+  double attention_scale = 0;       ///< factor of attention scores
+  bool scale_by_layer = false;  ///< true if the attention scores of layer i (from 1) are also divided by i
+  double attention_cap = 0;  ///< soft cap of attention scores, which become cap * tanh(score / cap); 0: off
+  double head_cap = 0;       ///< soft cap of the logits; 0: off
+  std::vector<int64_t> windows;      ///< sliding window of each layer in tokens; 0: full attention
   std::vector<Positions> positions;  ///< position encoding of each layer; empty: rope in all
   std::vector<int64_t> eos_ids;
   ExpertsConfig experts;
@@ -77,12 +79,12 @@ struct DecoderConfig {
 /// Max size of a config.json, in bytes.
 inline constexpr int64_t kMaxConfigBytes = 1 << 22;
 
-/// Reads a config; `where` names it in messages. Throws UserError for an unknown family, or a missing or
+/// Reads a config; `where` names it in messages. Throws a UserError for an unknown family, or a missing or
 /// invalid value.
 DecoderConfig parse_decoder_config(std::string_view json, const std::string& where);
-/// Reads a config.json; throws UserError if it is missing, or if the weights are quantized.
+/// Reads a config.json; throws a UserError if it is missing, or if the weights are quantized.
 DecoderConfig read_decoder_config(const fs::path& file);
-/// Returns the text of a config.json. Throws UserError if the file does not exist, or if it or a
+/// Returns the text of a config.json. Throws a UserError if the file does not exist, or if it or a
 /// quantize_config.json in the same folder describes quantized weights.
 std::string read_decoder_json(const fs::path& config_file);
 
@@ -93,11 +95,11 @@ std::string context_note(const DecoderConfig& config, int64_t context);
 /// Returns a sentence on the dropout rates of config.json, which training ignores; empty if there are none.
 std::string dropout_note(const DecoderConfig& config);
 
-/// Throws UserError if the model has no positions for a context of that many tokens.
+/// Throws a UserError if the model has no positions for a context of that many tokens.
 void check_context(const DecoderConfig& config, int64_t context);
 
-/// Returns the config with RoPE settings, dtype and number of experts under the keys of both versions of
-/// transformers: version 4 would otherwise silently use theta = 10000.
+/// Returns the config with RoPE settings, dtype and number of experts under the keys of both transformers 4
+/// and 5. Without them, transformers 4 would silently use rope_theta = 10000.
 nlohmann::ordered_json with_both_versions(nlohmann::ordered_json config, const DecoderConfig& decoder);
 
 }  // namespace hearth::models

@@ -35,8 +35,8 @@ class ConfigReader {
   /// True if the key is present and null.
   bool has_null(const char* key) const { return object_.contains(key) && object_.at(key).is_null(); }
 
-  /// Returns an integer in [least, most]; `otherwise` if the key is absent. The getters below throw UserError
-  /// for a wrong type.
+  /// Returns an integer in [min_value, max_value]; `default_value` if the key is absent. This function and
+  /// the getters below throw UserError for a value of the wrong type or out of range.
   int64_t integer(const char* key, std::optional<int64_t> default_value, int64_t min_value,
                   int64_t max_value) const {
     if (!has(key) && default_value) return *default_value;
@@ -86,12 +86,13 @@ class ConfigReader {
     if (!at(key).is_object()) fail(key, "an object");
     return ConfigReader(at(key), fmt::format("{}, {}", where_, key));
   }
-  /// Returns a member; throws UserError if it is absent.
+  /// Returns a member; throws a UserError if it is absent.
   const nlohmann::ordered_json& at(const char* key) const {
     if (!object_.contains(key)) user_error("{}: expected the key \"{}\", got none", where_, key);
     return object_.at(key);
   }
-  /// Throws UserError: `expected` describes valid values of the key.
+  /// Throws a UserError about the value of a key. `expected`: description of valid values, such as "a
+  /// number".
   [[noreturn]] void fail(const char* key, std::string_view expected) const {
     user_error("{}: expected {} for \"{}\", got {}", where_, expected, key,
                object_.at(key).dump().substr(0, 60));

@@ -9,7 +9,7 @@ using ir::ValueId;
 using Scope = nn::Builder::Scope;
 using Positions = DecoderConfig::Positions;
 
-/// transformers' module names of a family.
+/// Names that transformers gives to the modules of a family.
 struct Names {
   const char* model = "model";
   const char* table = "embed_tokens";
@@ -114,7 +114,7 @@ class Decoder {
   ValueId linear(const char* name, ValueId x, int64_t out_features, bool bias) {
     return linear(name, x, out_features, bias, config_.init_normal);
   }
-  /// Output projection of attention or MLP.
+  /// Adds the output projection of attention or MLP.
   ValueId output_projection(const char* name, ValueId x, bool bias) {
     const double normal = config_.branch_init_normal > 0 ? config_.branch_init_normal : config_.init_normal;
     return linear(name, x, config_.hidden, bias, normal);
@@ -220,7 +220,7 @@ class Decoder {
     return output_projection(names.down, gated, config_.mlp_bias);
   }
 
-  /// Returns the router weight of each expert for each token, [N, experts]; 0 for experts not chosen.
+  /// Returns the router weights, [N, experts]; 0 for experts that the router did not choose for the token.
   ValueId route(ValueId x) {
     const ValueId logits = linear("gate", x, config_.experts.count, false);
     const ValueId shares = builder_.op("softmax", {logits});
@@ -231,7 +231,8 @@ class Decoder {
     return builder_.op("scale_rows", {kept, builder_.op("reciprocal", {sum})});
   }
 
-  /// Computes every expert on every token; weights of experts that were not chosen are 0.
+  /// Computes every expert on every token and sums the outputs with the weights of route(), which are 0 for
+  /// experts that were not chosen.
   ValueId run_experts(ValueId x) {
     const ValueId shares = route(x);
     ValueId sum = ir::kNone;

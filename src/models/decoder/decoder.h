@@ -9,20 +9,22 @@ namespace hearth::models {
 struct DecoderInputs {
   ir::ValueId tokens = ir::kNone;     ///< i32 [N]
   ir::ValueId positions = ir::kNone;  ///< i32 [N]
-  /// i32 scalar: max position of the full sequences, which longrope needs; kNone: it is the max of
-  /// `positions`.
+  /// i32 scalar: max position in the sequences including cached tokens, from which LongRoPE selects its
+  /// factors; kNone: the max of `positions`.
   ir::ValueId last_position = ir::kNone;
-  /// i32 [N]: index in its row of the first token of a token's document; kNone: every row is one document.
+  /// i32 [N]: for each token, the index within its row at which the token's document begins; kNone: every row
+  /// is one document.
   ir::ValueId starts = ir::kNone;
   /// f32 [heads, context, context]: bias added to the attention scores of a query (rows) and a key (columns),
   /// for every row of the batch; kNone: causal attention. Only without cache, windows and documents.
   ir::ValueId bias = ir::kNone;
   int64_t num_rows = 1;
   int64_t context = 0;
-  /// Size of the key-value cache: the one row continues the cached tokens; 0: no cache.
+  /// Size of the KV cache in tokens; num_rows is then 1, and the row continues the cached tokens. 0: no
+  /// cache.
   int64_t cache_slots = 0;
 
-  /// Returns the max distance between two tokens that attend to each other.
+  /// Returns the max number of tokens that a token can attend to.
   int64_t reach() const { return cache_slots > 0 ? cache_slots : context; }
 };
 
@@ -32,12 +34,12 @@ struct DecoderOutputs {
   ir::ValueId head = ir::kNone;    ///< f32 [vocab, hidden]: logits are hidden * head^T
 };
 
-/// Builds a decoder with transformers' names ("model.layers.0.self_attn.q_proj.weight"). Throws UserError if
-/// check_context rejects the reach.
+/// Builds a decoder with transformers' tensor names ("model.layers.0.self_attn.q_proj.weight"). Throws a
+/// UserError if the model has too few positions for reach() (check_context).
 DecoderOutputs build_decoder(nn::Builder& builder, const DecoderConfig& config, const DecoderInputs& in);
 
-/// Builds a single layer, with names below the layer ("self_attn.q_proj.weight"): x and the result are [N,
-/// hidden]. Does not read DecoderInputs::tokens.
+/// Builds a single layer, with tensor names relative to the layer ("self_attn.q_proj.weight"). `x` and the
+/// result: [N, hidden]. DecoderInputs::tokens is not used.
 ir::ValueId build_decoder_layer(nn::Builder& builder, const DecoderConfig& config, const DecoderInputs& in,
                                 ir::ValueId x, int64_t layer);
 

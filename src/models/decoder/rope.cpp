@@ -13,7 +13,7 @@ namespace hearth::models {
 namespace {
 
 constexpr int64_t kMaxPositions = int64_t{1} << 32;
-/// Keys of rope_scaling and rope_parameters that transformers reads or is known to ignore.
+/// Accepted keys of rope_scaling and rope_parameters: those that transformers reads or is known to ignore.
 constexpr std::array kKnownKeys = {"rope_type",        "type",
                                    "rope_theta",       "partial_rotary_factor",
                                    "factor",           "original_max_position_embeddings",
@@ -24,7 +24,8 @@ constexpr std::array kKnownKeys = {"rope_type",        "type",
                                    "low_freq_factor",  "high_freq_factor",
                                    "finetuned"};
 
-/// The two objects of a config that have RoPE settings, and defaults.
+/// The two objects with RoPE settings, config.json and its member rope_scaling or rope_parameters
+/// (`scaling`), and defaults.
 struct Source {
   const ConfigReader& config;
   const ConfigReader& scaling;
@@ -43,7 +44,7 @@ int64_t positions(const ConfigReader& reader, int64_t default_value) {
   return reader.integer("original_max_position_embeddings", default_value, 1, kMaxPositions);
 }
 
-/// Returns a number from the config, the object `scaling`, or both if they agree.
+/// Returns a number that is in `config` or in `scaling`. Throws a UserError if both have different values.
 double from_either(const ConfigReader& config, const ConfigReader& scaling, const char* key,
                    double default_value) {
   const double outer = config.number(key, default_value);
@@ -57,8 +58,8 @@ void read_default(const Source&, RopeOptions&) {}
 
 void read_linear(const Source& in, RopeOptions& rope) { rope.factor = positive(in.scaling, "factor", 1); }
 
-/// Returns the original context length; both versions must find the same one. Version 5 prefers the key of
-/// the config.
+/// Returns the context length before extension. Throws a UserError if transformers 4, which reads it from
+/// `scaling`, and transformers 5, which prefers the key of the config, would read different values.
 int64_t original_positions(const Source& in) {
   const int64_t inner = positions(in.scaling, in.sizes.max_positions);
   if (in.config.has("original_max_position_embeddings") && positions(in.config, inner) != inner) {
@@ -103,14 +104,15 @@ void read_yarn(const Source& in, RopeOptions& rope) {
   rope.attention_factor = positive(scaling, "attention_factor", rope.attention_factor);
 }
 
-/// LongRoPE's factor on cos and sin: sqrt(1 + ln stretch / ln original).
+/// LongRoPE's factor on cos and sin, sqrt(1 + ln stretch / ln original), where `stretch` is the ratio of
+/// extended and original context length.
 double longrope_magnitude(double stretch, int64_t original) {
   if (stretch <= 1) return 1;
   return std::sqrt(1 + std::log(stretch) / std::log(static_cast<double>(original)));
 }
 
-/// Version 4 reads the original context from the config only, and then ignores `factor`; throws UserError if
-/// that changes the result.
+/// Throws a UserError if transformers 4 would compute something else than transformers 5: version 4 reads the
+/// original context length from the config only (`outside`: true if it is there), and then ignores `factor`.
 void check_longrope_of_version_4(const Source& in, const RopeOptions& rope, double ratio, bool outside) {
   if (!outside && rope.original_positions != in.sizes.max_positions) {
     in.scaling.fail(
@@ -229,7 +231,8 @@ RopeOptions read_options(const Source& in, double theta) {
   return rope;
 }
 
-/// Llama 3.1's rule: long wavelengths are scaled, short ones kept, those in between interpolated.
+/// Returns a frequency scaled by Llama 3.1's rule: frequencies with long wavelengths are divided by `factor`,
+/// those with short wavelengths kept, those in between interpolated.
 double llama3_frequency(const RopeOptions& rope, double frequency) {
   const double wave = 2 * std::numbers::pi / frequency;
   const auto original = static_cast<double>(rope.original_positions);
@@ -240,8 +243,9 @@ double llama3_frequency(const RopeOptions& rope, double frequency) {
   return (1 - smooth) * frequency / rope.factor + smooth * frequency;
 }
 
-/// YaRN's rule: pairs that rotate more than beta_fast times within the original context are kept, those that
-/// rotate less than beta_slow times are scaled, those in between are interpolated by their index.
+/// YaRN's rule for scaling frequencies: element pairs that rotate more than beta_fast times within the
+/// original context keep their frequency; for pairs that rotate less than beta_slow times it is divided by
+/// `factor`; pairs in between are interpolated by their index.
 class YarnRamp {
  public:
   YarnRamp(const RopeOptions& rope, int64_t rotary) : factor_(rope.factor) {
@@ -272,7 +276,7 @@ class YarnRamp {
 }  // namespace
 
 RopeOptions read_rope(const ConfigReader& reader, const RopeDefaults& defaults, const RopeSizes& sizes) {
-  // If rope_scaling is present, both versions ignore rope_parameters.
+  // If rope_scaling is present, transformers 4 and 5 ignore rope_parameters.
   if (const auto scaling = reader.object("rope_scaling")) {
     if (!scaling->has("rope_type") && !scaling->has("type"))
       user_error("{}: expected the key \"rope_type\", got none", scaling->where());
@@ -289,7 +293,7 @@ RopeOptions read_rope(const ConfigReader& reader, const RopeDefaults& defaults, 
 
 namespace {
 
-/// The objects of rope_parameters for full and sliding attention; empty if absent.
+/// The members full_attention and sliding_attention of rope_parameters; empty objects if absent.
 struct ParametersByLayer {
   explicit ParametersByLayer(const ConfigReader& reader)
       : full(ConfigReader::none(reader.where())), local(ConfigReader::none(reader.where())) {
@@ -317,7 +321,8 @@ RopeOptions read_local(const ConfigReader& reader, const ConfigReader& local, do
   return {.theta = inner};
 }
 
-/// Version 5 merges rope_scaling into rope_parameters; throws UserError if keys would be mixed.
+/// Throws a UserError if rope_parameters has keys that rope_scaling lacks, because transformers 5 would merge
+/// both.
 void check_merged(const ConfigReader& full, const ConfigReader& scaling) {
   if (!scaling.has("rope_type")) user_error("{}: expected the key \"rope_type\", got none", scaling.where());
   for (const std::string& key : full.keys()) {

@@ -14,7 +14,7 @@ class ConfigReader;
 struct RopeTable {
   std::vector<double> inv_freq;
   double scale = 1;
-  /// LongRoPE: replaces inv_freq for a batch with a position >= `original`; empty: never.
+  /// LongRoPE: replaces inv_freq in batches that contain a position >= `original`; empty: other RoPE types.
   std::vector<double> long_inv_freq = {};
   int64_t original = 0;
 };
@@ -30,18 +30,21 @@ struct RopeOptions {
   double high_freq_factor = 4;
   int64_t original_positions = 0;
   std::vector<double> short_factor, long_factor;
-  double beta_fast = 32, beta_slow = 1;  ///< YaRN: rotations within the original context, see YarnRamp
-  bool whole_bounds = true;              ///< YaRN: true if the bounds are rounded to integer indices
-  double attention_factor = 1;           ///< factor on cos and sin
+  /// YaRN: bounds of the interpolation, in rotations within the original context (YarnRamp).
+  double beta_fast = 32, beta_slow = 1;
+  bool whole_bounds = true;     ///< YaRN: true if the indices at these bounds are rounded to integers
+  double attention_factor = 1;  ///< factor by which cos and sin are multiplied
 };
 
-/// A family's RoPE defaults for absent keys.
+/// RoPE settings that a family has if config.json lacks them.
 struct RopeDefaults {
   double theta = 10000;
   double local_theta = 0;  ///< theta of layers with a sliding window; 0: `theta`
   /// Context length before extension; 0: max_position_embeddings.
   int64_t original_positions = 0;
-  bool is_phi = false;  ///< rotates a part of each head; the first configs call longrope "su" and "yarn"
+  /// True for Phi: partial_rotary_factor is supported, and the types "su" and "yarn" are old names of
+  /// "longrope".
+  bool is_phi = false;
 };
 
 /// Sizes that RoPE depends on.
@@ -50,7 +53,7 @@ struct RopeSizes {
   int64_t max_positions = 0;
 };
 
-/// Reads rope_scaling of transformers version 4 or rope_parameters of version 5. Throws UserError for an
+/// Reads rope_scaling of transformers version 4 or rope_parameters of version 5. Throws a UserError for an
 /// unknown type, a missing key, and keys that the two versions interpret differently.
 RopeOptions read_rope(const ConfigReader& reader, const RopeDefaults& defaults, const RopeSizes& sizes);
 
@@ -62,7 +65,7 @@ struct RopesByLayer {
 RopesByLayer read_ropes_by_layer(const ConfigReader& reader, const RopeDefaults& defaults,
                                  const RopeSizes& sizes);
 
-/// Returns the table for this head_size.
+/// Computes the frequencies for heads of this size.
 RopeTable rope_table(const RopeOptions& rope, int64_t head_size);
 
 }  // namespace hearth::models

@@ -12,7 +12,7 @@ using nn::Builder;
 constexpr int64_t kAsppChannels = 256;
 constexpr int64_t kAsppDilations[] = {12, 24, 36};
 
-/// Convolution, batch norm and relu with the names `name` and `norm`.
+/// Adds a convolution `name`, a batch norm `norm` and relu.
 ValueId block(Builder& builder, const std::string& name, const std::string& norm, ValueId in,
               const Builder::Conv& conv) {
   return builder.relu(builder.batch_norm(norm, builder.conv(name, in, conv)));
@@ -22,7 +22,8 @@ Builder::Conv one_by_one(int64_t channels, bool bias = false) {
   return {.out_channels = channels, .kernel = 1, .padding = 0, .bias = bias};
 }
 
-/// A 3x3 convolution to a quarter of the channels, and a 1x1 convolution to classes.
+/// Adds FCN's head: a 3x3 convolution to a quarter of the channels, and a 1x1 convolution to logits per
+/// class.
 ValueId fcn_head(Builder& builder, const char* name, ValueId in, int64_t num_classes, bool drops) {
   const Builder::Scope scope(builder, name);
   const int64_t channels = builder.graph().type(in).shape.back() / 4;
@@ -30,7 +31,8 @@ ValueId fcn_head(Builder& builder, const char* name, ValueId in, int64_t num_cla
   return builder.conv("4", builder.dropout("3", x, drops ? 0.1 : 0), one_by_one(num_classes, true));
 }
 
-/// Returns the mean of the full image, broadcast to every pixel.
+/// Adds ASPP's global branch: the mean over all pixels, a 1x1 convolution, and the result repeated at every
+/// pixel.
 ValueId pooled(Builder& builder, ValueId in) {
   const Shape shape = builder.graph().type(in).shape;
   const ValueId mean = builder.op("reshape", {builder.global_avg_pool(in)},
@@ -39,7 +41,8 @@ ValueId pooled(Builder& builder, ValueId in) {
   return builder.resize(x, shape[1], shape[2], true);
 }
 
-/// Atrous spatial pyramid pooling (ASPP): convolutions with several dilations over the same pixels.
+/// Adds atrous spatial pyramid pooling (ASPP): concatenates convolutions of the same input with several
+/// dilations.
 ValueId aspp(Builder& builder, ValueId in, bool drops) {
   const Builder::Scope scope(builder, "0");
   std::vector<ValueId> seen = {block(builder, "convs.0.0", "convs.0.1", in, one_by_one(kAsppChannels))};

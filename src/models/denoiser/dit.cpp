@@ -17,7 +17,7 @@ class Dit : public DenoiserBlocks {
     for (int64_t i = 0; i < config_.num_single; ++i) {
       const Scope scope(builder_, "transformer_blocks." + std::to_string(i));
       const ValueId condition = embed_condition();
-      // The output layer uses the condition of the first block.
+      // Each block has its own embedders; the output layer uses the condition from those of the first block.
       if (i == 0) last = condition;
       x = run_block(x, condition);
     }
@@ -34,7 +34,8 @@ class Dit : public DenoiserBlocks {
                             .file_shape = {width, config_.channels, config_.patch, config_.patch}});
   }
 
-  /// Sinusoidal position embedding: sine and cosine of columns, then of rows, f32 [B * T, width].
+  /// Returns sinusoidal position embeddings, f32 [B * T, width]: sines and cosines of a token's column, then
+  /// of its row.
   ValueId positions() {
     const int64_t axis = config_.width() / 2;
     const ValueId table = builder_.op("axes_rope_table", {},
@@ -44,7 +45,7 @@ class Dit : public DenoiserBlocks {
                                        {"width", in_.patches.width},
                                        {"axes", std::vector<int64_t>{axis, axis}},
                                        {"theta", config_.theta}});
-    // cosines of rows and of columns, then sines of both
+    // The parts of the table: cosines of rows, cosines of columns, sines of rows, sines of columns.
     const std::vector<ValueId> parts = chunks(table, 4);
     return builder_.concat({parts[3], parts[1], parts[2], parts[0]});
   }

@@ -23,7 +23,7 @@ using Family = DenoiserConfig::Family;
 constexpr int64_t kMaxLayers = 1024;
 constexpr int64_t kMaxWidth = 1 << 17;
 
-/// Reads the elements of a head that RoPE rotates by each axis.
+/// Reads the number of a head's elements that RoPE rotates by each axis of the position.
 std::vector<int64_t> read_axes(const Reader& reader, const DenoiserConfig& config,
                                std::vector<int64_t> default_value, size_t count) {
   std::vector<int64_t> axes =
@@ -40,7 +40,7 @@ std::vector<int64_t> read_axes(const Reader& reader, const DenoiserConfig& confi
   return axes;
 }
 
-/// Converts in_channels of FLUX, which are channels of a packed patch, to channels of latents.
+/// Converts `features`, the channels of a patch (in_channels of FLUX), to channels of a latent.
 int64_t unpacked(const Reader& reader, const char* key, int64_t features, int64_t patch) {
   if (features % (patch * patch) != 0)
     user_error("{}: expected {} to be a multiple of {}, the latents of a token, got {}", reader.where(), key,
@@ -56,7 +56,8 @@ void read_heads(const Reader& reader, int64_t heads, int64_t head_size, Denoiser
                kMaxWidth, config.width());
 }
 
-/// Refuses the FLUX.1 tools (Fill, Depth, Canny), which read a second image in additional in_channels.
+/// Throws a UserError for the FLUX.1 tools (Fill, Depth, Canny), which read a second image in additional
+/// in_channels.
 [[noreturn]] void refuse_tool(const Reader& reader, const DenoiserConfig& config) {
   const int64_t ratio = config.channels / std::max<int64_t>(config.out_channels, 1);
   user_error(
@@ -68,7 +69,7 @@ void read_heads(const Reader& reader, int64_t heads, int64_t head_size, Denoiser
                    : "");
 }
 
-/// Keys common to both FLUX; the sizes are the defaults of the diffusers class.
+/// Default sizes of FLUX.1 or FLUX.2 in diffusers, for keys that both have.
 struct FluxSizes {
   int64_t features, heads, num_double, num_single, text_width;
 };
@@ -144,7 +145,7 @@ struct ClassOfDiffusers {
   DenoiserConfig (*read)(const Reader& reader);
   ir::ValueId (*build)(nn::Builder& builder, const DenoiserConfig& config, const DenoiserInputs& in);
 };
-/// In the order of Family.
+/// Supported network classes, in the order of DenoiserConfig::Family.
 constexpr ClassOfDiffusers kClasses[] = {{"FluxTransformer2DModel", read_flux, build_flux},
                                          {"Flux2Transformer2DModel", read_flux2, build_flux2},
                                          {"DiTTransformer2DModel", read_dit, build_dit}};

@@ -36,8 +36,8 @@ class Flux : public FluxBlocks {
                    config_.text_width);
   }
 
-  /// Returns SiLU of the sum of the embeddings of time, guidance and the pooled vector, the input of every
-  /// modulation.
+  /// Returns the input of every modulation: SiLU of the sum of the embeddings of timestep, guidance scale and
+  /// pooled text.
   ValueId embed_condition() {
     const ValueId pooled =
         config_.num_classes == 0 ? in_.pooled : of_class("class_pooled", config_.pooled_width);
@@ -51,7 +51,7 @@ class Flux : public FluxBlocks {
     return chunks(zero_linear(name, condition, count * config_.width()), count);
   }
 
-  /// Returns x + gate * MLP(norm(x)), by the second half of a modulation.
+  /// Returns x + gate * MLP(norm(x)), with the second half of the modulation `by`.
   ValueId feed_forward(std::string_view name, ValueId x, const Modulation& by) {
     const Scope scope(builder_, name);
     const ValueId inner = linear("net.0.proj", modulated_norm(x, by[3], by[4]), config_.mlp);

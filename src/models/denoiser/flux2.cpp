@@ -63,8 +63,8 @@ class Flux2 : public FluxBlocks {
     return x;
   }
 
-  /// Single-stream block: one matrix produces queries, keys, values and both halves of the MLP; one projects
-  /// the concatenated attention and MLP outputs.
+  /// Single-stream block with two matrices: the first computes queries, keys, values and both halves of the
+  /// MLP input; the second projects the concatenated outputs of attention and MLP.
   ValueId run_single(ValueId x, const Modulation& by) {
     const Scope scope(builder_, "attn");
     const int64_t width = config_.width();

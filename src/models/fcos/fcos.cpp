@@ -10,7 +10,7 @@ using nn::Builder;
 
 constexpr int64_t kGroups = 32;
 
-/// Four 3x3 convolutions, each with group norm and relu, numbered as in torch's Sequential.
+/// Adds four 3x3 convolutions, each with group norm and relu, named by their index in torch's Sequential.
 ValueId tower(Builder& builder, ValueId x) {
   const int64_t channels = builder.graph().type(x).shape.back();
   for (int i = 0; i < 4; ++i) {

@@ -14,7 +14,7 @@ struct FcosOutputs {
 };
 
 /// FCOS (Tian et al. 2019, arXiv 1904.01355) on images [N, H, W, 3], with the names and layouts of
-/// torchvision's fcos_resnet50_fpn. Cells are ordered by level, row and column. Throws UserError for image
+/// torchvision's fcos_resnet50_fpn. Cells are ordered by level, row and column. Throws a UserError for image
 /// sides not divisible by 32 and widths not divisible by 8 (the head's group norms have 32 groups).
 FcosOutputs build_fcos(nn::Builder& builder, ir::ValueId images, const PyramidOptions& options,
                        int64_t num_classes);

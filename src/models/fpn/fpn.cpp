@@ -11,7 +11,8 @@ namespace {
 using ir::ValueId;
 using nn::Builder;
 
-/// A convolution of the pyramid: bias 0 and weights with standard deviation 1 / sqrt(fan in).
+/// Adds a convolution of the pyramid, initialized with bias 0 and weights of standard deviation 1 /
+/// sqrt(fan-in).
 ValueId even_conv(Builder& builder, std::string_view name, ValueId in, const Builder::Conv& options) {
   Builder::Conv conv = options;
   const int64_t fan_in = conv.kernel * conv.kernel * builder.graph().type(in).shape.back();

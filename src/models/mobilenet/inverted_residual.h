@@ -6,11 +6,10 @@
 
 namespace hearth::models {
 
-/// Rounds a number of channels to the nearest multiple of 8, at least 8 and at least nine tenths of the
-/// number.
+/// Rounds a number of channels to the nearest multiple of 8 that is at least 8 and at least 0.9 * channels.
 int64_t round_channels(double channels);
 
-/// Convolution without bias, batch norm and activation, named 0 and 1 below `name`.
+/// Builds a convolution without bias (named "0" below `name`), a batch norm ("1") and an activation.
 struct ConvNorm {
   std::string_view activation;  ///< name of an op; empty: none
   nn::Builder::BatchNorm norm = {};
@@ -25,7 +24,8 @@ struct ConvNorm {
 struct InvertedResidual {
   int64_t kernel = 3;
   int64_t stride = 1;
-  /// channels of the depthwise convolution; if equal to the input's, the first convolution is omitted
+  /// Channels of the depthwise convolution; if equal to the input channels, the first 1x1 convolution is
+  /// omitted.
   int64_t wide = 0;
   int64_t out = 0;
   int64_t squeezed = 0;  ///< channels within squeeze-and-excitation; 0: none
@@ -37,13 +37,13 @@ struct InvertedResidual {
   ir::ValueId operator()(nn::Builder& builder, ir::ValueId in) const;
 };
 
-/// Strides of consecutive layers. For images below 64 pixels the first two strides of 2 become 1, so that a
-/// network that halves the size five times does so three times, like a ResNet with a small stem; weights are
-/// unchanged.
+/// Adapts the strides of consecutive layers to small images: below 64 pixels the first two strides of 2 are
+/// replaced by 1, so that the network halves the size three times instead of five, like a ResNet with a small
+/// stem. Weight shapes stay the same.
 class Strides {
  public:
   Strides(nn::Builder& builder, ir::ValueId images);
-  /// Returns the stride to use for a layer of this nominal stride.
+  /// Returns the adapted stride of the next layer. `stride`: its stride for large images.
   int64_t next(int64_t stride);
 
  private:

@@ -11,7 +11,7 @@ struct ResNet {
   std::array<int, 4> blocks;  ///< number of blocks of each stage
   bool bottleneck = false;
   int64_t width = 64;  ///< channels of the stem and of the first stage, before the bottleneck's expansion
-  /// Number of last stages that keep their size and use dilated convolutions instead (DeepLab).
+  /// Number of last stages that use dilated convolutions instead of halving height and width (DeepLab).
   int num_dilated = 0;
   bool small_stem = true;  ///< true: images below 64 pixels get a 3x3 stem without max-pool
   /// True if batch norms use their given statistics, weights and biases, like torchvision's

@@ -6,7 +6,8 @@ namespace {
 using ir::ValueId;
 using nn::Builder;
 
-/// Four 3x3 convolutions, each with a relu, and the predicting convolution.
+/// Adds four 3x3 convolutions, each with a relu, and the final convolution `last`, which predicts `values`
+/// numbers per anchor.
 ValueId head(Builder& builder, const char* name, const char* last, ValueId x, int64_t values, double bias) {
   const Builder::Scope scope(builder, name);
   const int64_t channels = builder.graph().type(x).shape.back();

@@ -16,8 +16,8 @@ struct RetinanetOutputs {
 };
 
 /// RetinaNet (Lin et al. 2017, arXiv 1708.02002) on images [N, H, W, 3], with the names and layouts of
-/// torchvision's retinanet_resnet50_fpn. Anchors are ordered by level, row, column and kind. Throws UserError
-/// for image sides not divisible by 32.
+/// torchvision's retinanet_resnet50_fpn. Anchors are ordered by level, row, column and kind. Throws a
+/// UserError for image sides not divisible by 32.
 RetinanetOutputs build_retinanet(nn::Builder& builder, ir::ValueId images, const PyramidOptions& options,
                                  int64_t num_classes);
 

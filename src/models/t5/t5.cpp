@@ -13,8 +13,8 @@ namespace {
 using ir::ValueId;
 using Scope = nn::Builder::Scope;
 
-/// Returns the bucket of a relative position `distance` (key minus query). Computed in f32, as when the
-/// tables were trained.
+/// Returns the bucket of a relative position. `distance`: position of the key minus position of the query.
+/// Computes in f32 like the original code, because rounding can change the bucket.
 int64_t bucket_of(const T5Config& config, int64_t distance) {
   const int64_t half = config.num_buckets / 2, exact = half / 2;
   const int64_t first = distance > 0 ? half : 0, apart = std::abs(distance);

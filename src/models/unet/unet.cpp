@@ -1,6 +1,6 @@
-// U-Net (Ronneberger et al. 2015, arXiv 1505.04597): an encoder that halves the image, a decoder that
-// doubles it again, and at every size a connection from one to the other. Convolutions are padded, so that
-// any size of image comes out as it went in, and have batch norms.
+// U-Net (Ronneberger et al. 2015, arXiv 1505.04597): an encoder that halves height and width several times, a
+// decoder that doubles them again, and at every size a skip connection from encoder to decoder. Unlike in the
+// paper, convolutions are padded, so that the output has the size of the image, and have batch norms.
 #include <vector>
 
 #include "models/resnet/resnet.h"
@@ -31,7 +31,8 @@ ValueId resize_like(Builder& builder, ValueId in, ValueId like, bool linear) {
   return builder.resize(in, shape[1], shape[2], linear);
 }
 
-/// Upsamples x to the sizes of `skips`, largest last, with `channels` channels at each.
+/// Decoder: upsamples `x` to the size of each of `skips` (encoder outputs, largest last) and concatenates
+/// both. `channels`: number of channels after each step.
 ValueId decode(Builder& builder, ValueId x, const std::vector<ValueId>& skips,
                const std::vector<int64_t>& channels) {
   for (size_t i = 0; i < skips.size(); ++i) {

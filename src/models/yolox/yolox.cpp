@@ -22,10 +22,10 @@ constexpr std::array<YoloxSize, 6> kSizes = {{
     {.name = "yolox_l"},
 }};
 
-/// Outputs of three levels, finest first.
+/// Feature maps of three levels (strides 8, 16, 32), finest first.
 using Levels = std::array<ValueId, 3>;
 
-/// Layers shared by all parts.
+/// Layers shared by backbone, neck and heads.
 class Layers {
  public:
   Layers(Builder& builder, const YoloxSize& size) : builder_(builder), size_(size) {}
@@ -35,7 +35,7 @@ class Layers {
   }
   int num_blocks(int of_large) const { return static_cast<int>(std::lround(of_large * size_.depth)); }
 
-  /// Convolution, batch norm and SiLU.
+  /// Adds a convolution, batch norm and SiLU.
   ValueId unit(std::string_view name, ValueId in, Builder::Conv conv) {
     const Builder::Scope scope(builder_, name);
     conv.padding = (conv.kernel - 1) / 2;
@@ -46,7 +46,7 @@ class Layers {
   ValueId pointwise(std::string_view name, ValueId in, int64_t channels) {
     return unit(name, in, {.out_channels = channels, .kernel = 1});
   }
-  /// 3x3 convolution, depthwise-separable if the model is.
+  /// Adds a 3x3 convolution; depthwise-separable if YoloxSize::depthwise is true.
   ValueId spatial(std::string_view name, ValueId in, int64_t channels, int64_t stride = 1) {
     if (!size_.depthwise) return unit(name, in, {.out_channels = channels, .stride = stride});
     const Builder::Scope scope(builder_, name);
@@ -54,7 +54,7 @@ class Layers {
     return pointwise("pconv", unit("dconv", in, {.out_channels = before, .stride = stride, .groups = before}),
                      channels);
   }
-  /// Cross-stage partial layer (CSP, arXiv 1911.11929).
+  /// Adds a cross-stage partial layer (CSP, arXiv 1911.11929).
   ValueId csp(std::string_view name, ValueId in, int64_t channels, int num_blocks, bool residual) {
     const Builder::Scope scope(builder_, name);
     ValueId x = pointwise("conv1", in, channels / 2);
@@ -66,7 +66,7 @@ class Layers {
     }
     return pointwise("conv3", builder_.concat({x, beside}), channels);
   }
-  /// Spatial pyramid pooling (SPP).
+  /// Adds spatial pyramid pooling (SPP).
   ValueId pyramid_pool(std::string_view name, ValueId in) {
     const Builder::Scope scope(builder_, name);
     const ValueId x = pointwise("conv1", in, channels_of(in) / 2);
