@@ -12,8 +12,8 @@
 namespace hearth::recipe {
 namespace {
 
-/// Writes a built-in folder to the cache and returns the path. The folder's name has a hash of the contents,
-/// so that versions do not share a folder.
+/// Writes the files of a built-in folder to the user's cache folder and returns the path of the copy. Its
+/// name contains a hash of the contents, so that versions of the program do not share a folder.
 fs::path unpack(const fs::path& folder) {
   const fs::path cache = user_cache_folder();
   if (cache.empty())

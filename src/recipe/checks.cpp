@@ -7,7 +7,8 @@
 namespace hearth::recipe {
 namespace {
 
-/// Max entries of model.hidden: planning time grows with the square of the number of layers.
+/// Max number of entries of model.hidden. Limits the planning time, which grows with the square of the number
+/// of layers.
 constexpr int64_t kMaxLayers = 1024;
 
 void check_pixels(const Recipe& recipe, const KeyLocations& locations) {
@@ -76,9 +77,9 @@ void check_pairs(const Recipe& recipe, const KeyLocations& locations) {
          name_of(data.overlong));
 }
 
-/// Divides an update into micro-batches if the recipe has only one. Pipeline stages compute different
-/// micro-batches at the same time, so more of them mean less idle time: four per stage, or the next smaller
-/// number that divides train.batch.
+/// Pipeline: divides the batch of an update into micro-batches if train.accumulate is 1. Stages compute
+/// different micro-batches at the same time, so more micro-batches mean less idle time. Chooses four per
+/// stage, or the next smaller number that divides train.batch.
 void fill_pipeline(Recipe& recipe, const KeyLocations& locations) {
   if (recipe.train.shards > 1) {
     user_error("expected train.shards=1 for parallel=pipeline, got {} in {}; try parallel=data",
@@ -87,7 +88,7 @@ void fill_pipeline(Recipe& recipe, const KeyLocations& locations) {
   recipe.train.shards = 1;
   if (recipe.devices == 1 || recipe.train.accumulate > 1) return;
   for (int64_t count = 4 * recipe.devices; count > 1; --count) {
-    // Batch norm over a single row has no variance.
+    // Avoids micro-batches of a single row, over which batch norm has no variance.
     if (recipe.train.batch % count != 0 || (recipe.train.batch == count && count > 2)) continue;
     recipe.train.batch /= count;
     recipe.train.accumulate = count;
@@ -111,7 +112,8 @@ void check_transport(const Recipe& recipe, const KeyLocations& locations) {
   expect(recipe.device != kCpu, "device", "gpu", recipe.device);
   expect(recipe.parallel == Parallel::data || recipe.parallel == Parallel::zero1, "parallel",
          name_of(Parallel::data), name_of(recipe.parallel));
-  // More shards than devices request bits that do not depend on the number of devices; NCCL's do.
+  // Setting more shards than devices requests results that do not depend on the number of devices, bit for
+  // bit. NCCL cannot ensure this.
   expect(recipe.train.shards == recipe.devices, "train.shards", std::to_string(recipe.devices),
          std::to_string(recipe.train.shards));
   expect(recipe.exchange.compress != Compress::bf16, "exchange.compress", name_of(Compress::none),
@@ -144,8 +146,8 @@ void check_exchange(const Recipe& recipe, const KeyLocations& locations) {
   expect(!recipe.offload.weights, "offload.weights", "false", "true");
 }
 
-/// Throws a UserError if data.kind=shapes would ignore data.path, unless data.kind was set on purpose: as an
-/// override, or in the same recipe file as data.path.
+/// Throws a UserError if data.path is set but data.kind=shapes ignores it. Not if the user chose data.kind
+/// too: as an override, or in the same recipe file as data.path.
 void check_path_of_shapes(const Recipe& recipe, const KeyLocations& locations) {
   if (data_kind(recipe.data.kind) != DataKind::shapes || recipe.data.path.empty()) return;
   const bool is_meant = locations.is_override("data.path") ? !locations.is_override("data.kind")
@@ -157,7 +159,8 @@ void check_path_of_shapes(const Recipe& recipe, const KeyLocations& locations) {
       recipe.data.path.string(), locations.of("data.path"));
 }
 
-/// Replaces data.normalize=imagenet and half by mean and std.
+/// Replaces data.normalize=imagenet or half by data.normalize=given with the corresponding data.mean and
+/// data.std.
 void set_normalization(Recipe& recipe, const KeyLocations& locations) {
   Data& data = recipe.data;
   if (data.normalize == Normalize::half) {
@@ -183,8 +186,8 @@ void set_objective_defaults(Recipe& recipe, const KeyLocations& locations) {
   if (recipe.data.format == RecordFormat::detect) recipe.data.format = RecordFormat::preference;
 }
 
-/// Sets train.shards, and distributes an update over the devices by a smaller micro-batch if train.accumulate
-/// is 1. Throws a UserError if the devices cannot share an update.
+/// Sets train.shards. With several devices and train.accumulate=1, divides the batch into one micro-batch per
+/// shard. Throws a UserError if the devices cannot share an update equally.
 void distribute_update(Recipe& recipe, const KeyLocations& locations) {
   if (recipe.devices > 1 && recipe.device.find(':') != std::string::npos) {
     user_error("expected device=cpu, gpu or emulated for devices={}, got {} in {}; try device={}",

@@ -11,7 +11,7 @@ namespace hearth::recipe {
 /// Location of each key of a recipe, for messages: FILE:LINE, or the override that set it.
 class KeyLocations {
  public:
-  /// Prefix of the location of a key that was set by an override.
+  /// Prefix of the location text of a key that was set by an override.
   static constexpr const char* kOverride = "the override ";
 
   explicit KeyLocations(std::string file) : file_(std::move(file)) {}
@@ -31,7 +31,8 @@ class KeyLocations {
 };
 
 /// Sets values that depend on other keys: data keys of the objective, mean and std of data.normalize, and the
-/// division of an update into shards and micro-batches. UserError if the devices cannot share an update.
+/// division of an update into shards and micro-batches. Throws a UserError if the devices cannot share an
+/// update.
 void set_dependent_values(Recipe& recipe, const KeyLocations& locations);
 /// Throws a UserError if values contradict each other or a required key is missing.
 void check(const Recipe& recipe, const KeyLocations& locations);

@@ -7,12 +7,14 @@
 
 namespace hearth::recipe {
 
-/// Allowed names of recipe keys, from registries of other rooms (models, datasets, optimizers).
+/// Allowed values of recipe keys that name a model, dataset, optimizer and so on. Passed in by the caller,
+/// because src/recipe does not depend on the code that defines them.
 struct Choices {
-  /// Allowed values by key: "model.name" is one of {"mlp", ...}. "data.template" may also be a file. A key
-  /// that is not here takes any text.
+  /// Allowed values by key: "model.name" is one of {"mlp", ...}. "data.template" may also be a file. Keys
+  /// without an entry accept any text.
   std::map<std::string, std::vector<std::string>> names;
-  /// Returns true if a text other than "cpu" is the name of a device; null: every text is.
+  /// Returns true if a text is the name of a GPU, a valid value of `device` besides "cpu". Null: accepts
+  /// every text.
   bool (*is_gpu)(std::string_view) = nullptr;
 
   /// Returns the allowed values of a key; empty if any value is allowed.

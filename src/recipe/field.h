@@ -19,13 +19,15 @@ inline constexpr std::string_view kNamesPlaceholder = "{}";
 /// Definition of a recipe key.
 struct Field {
   std::string key;  ///< full name, "train.batch"
-  std::string doc;  ///< meaning, for users; kNamesPlaceholder is replaced by the names in Choices
+  /// Description for users; kNamesPlaceholder is replaced by the key's allowed names (Choices).
+  std::string doc;
   /// Parses a value into the recipe. Returns "" or a description of the expected value.
   std::function<std::string(Recipe&, const YAML::Node&, const Choices&)> read;
-  /// Returns the value in YAML.
+  /// Returns the value as YAML text.
   std::function<std::string(const Recipe&)> write;
-  bool is_list = false;     ///< true if overrides of the key are parsed as YAML
-  std::string advice = "";  ///< suggested value after an invalid one; empty: the default
+  bool is_list = false;  ///< true if the value is a list, so that overrides of the key are parsed as YAML
+  /// Value that the message about an invalid value suggests; empty: the default value.
+  std::string advice = "";
 };
 
 }  // namespace hearth::recipe

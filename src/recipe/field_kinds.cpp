@@ -30,7 +30,7 @@ std::optional<T> number_of(const YAML::Node& node) {
   return value;
 }
 
-/// Returns the text of a scalar, "" for null; nullopt if the node is not a scalar or contains NUL.
+/// Returns the text of a scalar, "" for null; nullopt if the node is not a scalar or contains a NUL byte.
 std::optional<std::string> text_of(const YAML::Node& node) {
   if (node.IsNull()) return "";
   if (!node.IsScalar() || node.Scalar().find('\0') != std::string::npos) return std::nullopt;

@@ -12,7 +12,7 @@
 
 namespace hearth::recipe {
 
-// Limits of values, one type for each kind of key.
+// Limits of the values of keys. Each struct below is for one kind of key.
 
 /// Integers in [min, max].
 struct IntegerRange {
@@ -24,7 +24,7 @@ struct SideRange {
   int64_t min;
   int64_t max;
 };
-/// Numbers in [least, below).
+/// Numbers in [min, below).
 struct RealRange {
   double min;
   double below;
@@ -35,16 +35,18 @@ struct Fraction {};
 struct Bytes {
   const char* expected;
 };
-/// One of Choices::names of the key. `more`: text that messages append to the list of names.
+/// One of the names in Choices::names for the key. `extra_text`: text that messages append to the list of
+/// names.
 struct Named {
   const char* extra_text = "";
 };
-/// Name of a device.
+/// Name of a device: "cpu" or a GPU.
 struct Device {};
 /// A list of words, or a single word.
 struct OneOrMore {};
 
-/// Parse a value according to its type and limits. Return "" or a description of the expected value.
+/// Parse `node` into `value`, according to its type and `limits`. Return "" if the value is valid, otherwise
+/// a description of the expected value.
 std::string read_value(const YAML::Node& node, uint64_t& value);
 std::string read_value(const YAML::Node& node, int64_t& value, IntegerRange limits);
 std::string read_value(const YAML::Node& node, int64_t& value, Bytes limits);
@@ -59,12 +61,12 @@ std::string read_value(const YAML::Node& node, std::vector<int64_t>& value);
 std::string read_value(const YAML::Node& node, std::vector<float>& value);
 std::string read_value(const YAML::Node& node, std::vector<std::string>& value);
 std::string read_value(const YAML::Node& node, std::vector<std::string>& value, OneOrMore limits);
-/// `names`: allowed values; empty: any text.
+/// Parses one of `names` (empty: any text) into `value`. Returns "" or a description of the expected value.
 std::string read_name(const YAML::Node& node, std::string& value, std::span<const std::string> names);
 std::string read_name(const YAML::Node& node, size_t& value, std::span<const std::string_view> names);
 std::string read_device(const YAML::Node& node, std::string& value, const Choices& choices);
 
-/// Return a value in YAML, quoted if necessary.
+/// Return a value as YAML text, quoted if necessary.
 std::string write_value(uint64_t value);
 std::string write_value(int64_t value);
 std::string write_value(Extent value);
@@ -84,8 +86,8 @@ inline constexpr bool kIsList<std::vector<T>> = true;
 template <>
 inline constexpr bool kIsList<Extent> = true;
 
-/// Adds the keys of one section to a list of fields. `S`: struct of the section; `At`: function that returns
-/// the section of a recipe.
+/// Adds the keys of one section to a list of fields. `S`: struct of the section, such as Train; `At`:
+/// function that returns a recipe's member of this type.
 template <typename S, typename At>
 class Section {
  public:
@@ -142,13 +144,13 @@ class Section {
   At at_;
 };
 
-/// Returns the Section object for the section `name`, a member of Recipe.
+/// Returns an object that adds the keys of section `name`, stored in `member` of Recipe.
 template <typename S>
 auto section(std::vector<Field>& fields, const std::string& name, S Recipe::*member) {
   const auto at = [member](auto& recipe) -> auto& { return recipe.*member; };
   return Section<S, decltype(at)>(fields, name + ".", at);
 }
-/// Returns the Section object for keys outside of sections.
+/// Returns an object that adds keys outside of sections, such as "seed".
 inline auto top_level(std::vector<Field>& fields) {
   const auto at = [](auto& recipe) -> auto& { return recipe; };
   return Section<Recipe, decltype(at)>(fields, "", at);

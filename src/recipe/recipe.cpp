@@ -36,7 +36,7 @@ bool has_pairs(const Recipe& recipe) { return recipe.train.objective == Objectiv
 
 fs::path Model::config_file() const {
   if (!config.empty()) return local_file(config);
-  // A diffusers folder has a subfolder for each network.
+  // In diffusers' layout, config.json of the denoiser is in the subfolder transformer/.
   const fs::path denoiser = fs::path(path) / "transformer/config.json";
   return path_exists(denoiser) ? denoiser : fs::path(path) / kModelConfig;
 }

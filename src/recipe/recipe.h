@@ -18,14 +18,14 @@ enum class Transport : uint8_t { host, nccl };
 enum class AdapterKind : uint8_t { none, lora };
 /// Action for an unusable record: end the run, or skip and count the record.
 enum class BadRecords : uint8_t { refuse, skip };
-/// Handling of a smaller last micro-batch of an epoch. Automatic: dropped only if the model cannot train on
-/// it.
+/// Handling of a smaller last micro-batch of an epoch. Automatic: drops it only if the model cannot train on
+/// it (batch norm over one row).
 enum class DropLast : uint8_t { automatic, no, yes };
 /// Unit of plain text that counts as one document.
 enum class Document : uint8_t { file, paragraph, line };
-/// Training objective. The last three train a denoiser, which predicts from a noisy image: noise - image
-/// (flow matching, Lipman et al. 2022, arXiv 2210.02747), the noise (Ho et al. 2020, arXiv 2006.11239), or v
-/// (Salimans and Ho 2022, arXiv 2202.00512).
+/// Training objective. flow, epsilon and v train a denoiser: from a noisy image it predicts noise - image
+/// (flow matching, Lipman et al. 2022, arXiv 2210.02747), the noise (Ho et al. 2020, arXiv 2006.11239), or
+/// the velocity v (Salimans and Ho 2022, arXiv 2202.00512).
 enum class Objective : uint8_t { cross_entropy, dpo, flow, epsilon, v };
 /// Distribution of the timesteps of training images (tasks/diffuse/noising.h).
 enum class NoiseSampling : uint8_t { uniform, sigmoid, shift, flux_shift, logit_normal, mode };
@@ -33,8 +33,9 @@ enum class NoiseSampling : uint8_t { uniform, sigmoid, shift, flux_shift, logit_
 enum class NoiseWeighting : uint8_t { none, sigma_sqrt, cosmap, min_snr };
 /// Source of the class weights in the segmentation loss.
 enum class ClassWeights : uint8_t { none, given, median_frequency };
-/// Source of the mean and std for normalizing images. Automatic: config.json of the `init` weights, else
-/// data.mean and data.std. Given: data.mean and data.std.
+/// Source of the mean and std for normalizing images. automatic: config.json of the `init` weights, or
+/// data.mean and data.std if it has none. given: data.mean and data.std. imagenet, half: known constants.
+/// dataset: measured on the training images.
 enum class Normalize : uint8_t { automatic, given, imagenet, half, dataset };
 /// Learning rate schedule.
 enum class ScheduleKind : uint8_t { constant, step, cosine, onecycle };
@@ -106,8 +107,8 @@ struct Offload {
   bool activations = false;
 };
 
-/// Communication between devices. The outer step and its optimizer are DiLoCo's (Douillard et al. 2023,
-/// arXiv 2311.08105).
+/// Communication between devices. With local_steps > 1, devices train separately and make an outer step every
+/// local_steps updates (DiLoCo, Douillard et al. 2023, arXiv 2311.08105).
 struct Exchange {
   Transport transport = Transport::host;
   Compress compress = Compress::none;
@@ -119,15 +120,18 @@ struct Exchange {
 /// A built-in image model, or the files of a language model or denoiser.
 struct Model {
   std::string name = "simplecnn";
-  std::string path;                      ///< folder of transformers or diffusers; empty: see `config`
-  std::string config;                    ///< config.json of a new model; empty: see `path`
-  std::string autoencoder;               ///< folder of a diffusion model's VAE; empty: vae in `path`
-  std::string tokenizer;                 ///< folder or file; empty: the folder of the model or config
-  int64_t num_classes = 0;               ///< image models; 0: taken from the data
-  std::vector<std::string> class_names;  ///< image models: by class index; empty: taken from the data
+  /// Model folder in the layout of transformers or diffusers; empty: new model from `config`.
+  std::string path;
+  std::string config;  ///< config.json of a new model with random weights; empty: existing model in `path`
+  /// Folder of a diffusion model's autoencoder (VAE); empty: the subfolder vae of `path`.
+  std::string autoencoder;
+  std::string tokenizer;    ///< tokenizer folder or file; empty: the folder of `path` or `config`
+  int64_t num_classes = 0;  ///< image models: number of classes; 0: taken from the data
+  /// Image models: class names by class index; empty: taken from the data.
+  std::vector<std::string> class_names;
   std::vector<int64_t> hidden = {512, 256};
   double dropout = 0.2;
-  int64_t width = 0;         ///< channels of the stem; 0: default of the model
+  int64_t width = 0;         ///< channels of the first layer (stem); 0: default of the model
   bool frozen_norm = false;  ///< detection: batch norms of the backbone are not trained
 
   /// Returns the path of config.json: `config` (unpacked if built in), or config.json in `path`.
@@ -138,7 +142,8 @@ struct Model {
 /// adapter_config.json.
 struct Adapter {
   AdapterKind name = AdapterKind::none;  ///< none: no adapter, unless `path` is set
-  std::string path;  ///< PEFT adapter to start from; its rank, alpha and modules replace those here
+  /// PEFT adapter to start from; its rank, alpha and target modules replace those of the recipe.
+  std::string path;
   int64_t rank = 16;
   double alpha = 32;
   double dropout = 0;
@@ -163,34 +168,38 @@ struct Data {
   int64_t val_count = 1000;
   bool allow_outside = false;  ///< true if labels may refer to images outside of data.path
   bool shuffle = true;
-  bool balance = false;      ///< images: each class is drawn equally often
-  int64_t threads = 1;       ///< decoding threads; 0: decode on the training thread
+  bool balance = false;      ///< images: true if training draws each class equally often
+  int64_t threads = 1;       ///< threads that decode images; 0: the training thread decodes
   int64_t crop_padding = 0;  ///< padding of random crops, in pixels
   bool flip = false;
-  bool resize = true;  ///< masks: resize images; false: sliding windows
-  float jitter = 0;    ///< max change of brightness, contrast and saturation, as a fraction
+  /// Masks: true if images are resized to image_size; false: sliding windows of this size.
+  bool resize = true;
+  float jitter = 0;  ///< max change of brightness, contrast and saturation, as a fraction
   Normalize normalize = Normalize::automatic;
   DropLast drop_last = DropLast::automatic;
   Exif exif = Exif::apply;
-  std::vector<float> mean = {0.5F};  ///< one value, or one per channel, of pixels in [0, 1]; so is `std`
+  /// Mean of pixels in [0, 1]: one value, or one per channel; `std` has the same form.
+  std::vector<float> mean = {0.5F};
   std::vector<float> std = {0.5F};
-  std::vector<float> scale = {1, 1};   ///< masks: range of the random scale factor
-  std::string classes;                 ///< masks: file with the class table
-  std::string unlabeled = "auto";      ///< masks: ignored pixel value: a number, auto or none
+  std::vector<float> scale = {1, 1};  ///< masks: range of the random scale factor
+  std::string classes;                ///< masks: file that lists the classes
+  /// Masks: pixel value without a label, which is ignored: a number, auto or none.
+  std::string unlabeled = "auto";
   std::vector<int64_t> class_numbers;  ///< masks: see data::MaskOptions::class_numbers
-  int64_t keep_images = 0;             ///< max bytes of decoded images in memory, over all devices
-  int64_t context = 1024;              ///< tokens in a row (sequence length)
-  std::string val_path;                ///< held-out text; empty: the last val_share of the data
+  int64_t keep_images = 0;  ///< max bytes of the cache of decoded images in host memory, over all devices
+  int64_t context = 1024;   ///< max tokens in a row (sequence length)
+  std::string val_path;     ///< file with held-out text; empty: holds out the last val_share of the data
   double val_share = 0.1;
   RecordFormat format = RecordFormat::detect;
-  std::vector<std::string> fields;  ///< names of fields in the data: "prompt=question"
+  std::vector<std::string> fields;  ///< names of the record fields in the data: "prompt=question"
   std::string template_;            ///< data.template: built-in name or file; empty: the tokenizer's template
   std::string date;                 ///< date in chat templates, YYYY-MM-DD; empty: first day of the run
   std::vector<std::string> variables;  ///< variables of the template: "enable_thinking=false"
   BadRecords bad_records = BadRecords::refuse;
   bool train_on_prompt = false;
-  bool train_on_generation_prompt = false;  ///< train the end of the prompt if the answer repeats it
-  bool packing = true;                      ///< several samples per row, without attention between them
+  /// True: trains the tokens of the generation prompt if the answer repeats them.
+  bool train_on_generation_prompt = false;
+  bool packing = true;  ///< true: packs several samples into a row, without attention between them
   Overlong overlong = Overlong::automatic;
   Document document = Document::file;
   std::string cache;  ///< folder for cached tokens and latents; empty: the user's cache folder
@@ -203,9 +212,9 @@ struct Train {
   int64_t steps = 0;  ///< updates in total; 0: `epochs` decides
   int64_t epochs = 1;
   Objective objective = Objective::cross_entropy;
-  int64_t batch = 32;                   ///< rows of a micro-batch
-  int64_t accumulate = 1;               ///< micro-batches per update, over all devices
-  int64_t shards = 0;                   ///< separately summed parts of an update; 0: one per device
+  int64_t batch = 32;      ///< rows of a micro-batch
+  int64_t accumulate = 1;  ///< micro-batches per update, over all devices together
+  int64_t shards = 0;      ///< parts of an update whose gradients are summed separately; 0: one per device
   int64_t checkpoint_every = 500;       ///< updates
   double memory_checkpoint_every = 20;  ///< seconds; 0: none
   int64_t keep_checkpoints = 2;
@@ -223,16 +232,17 @@ struct Train {
 struct Segment {
   std::vector<std::string> loss = {"cross_entropy"};
   ClassWeights class_weights = ClassWeights::none;
-  std::vector<float> weights;  ///< weight of each class, for ClassWeights::given
+  std::vector<float> weights;  ///< loss weight of each class, for ClassWeights::given
 };
 
 /// Detection: augmentation (data/box_augment.h) and filtering of predictions.
 struct Detect {
-  double mosaic = 1, mixup = 0;                     ///< probabilities
-  double degrees = 10, translate = 0.1, shear = 2;  ///< max degrees, fraction of the image, degrees
-  std::vector<float> scale = {0.5F, 1.5F};          ///< range of the random scale factor
+  double mosaic = 1, mixup = 0;  ///< probability that a training image is augmented by mosaic, by mixup
+  /// Max rotation in degrees, shift as a fraction of the image, shear in degrees.
+  double degrees = 10, translate = 0.1, shear = 2;
+  std::vector<float> scale = {0.5F, 1.5F};  ///< range of the random scale factor
   bool hsv = true;
-  int64_t plain_epochs = 15;        ///< last epochs, augmented by flips alone
+  int64_t plain_epochs = 15;        ///< number of last epochs, in which images are only flipped
   std::vector<int64_t> sizes;       ///< multi-scale training: sides in pixels; empty: data.image_size
   int64_t max_boxes = 120;          ///< max boxes of a training image
   double score = 0.01, nms = 0.65;  ///< min score in evaluations; IoU threshold of non-maximum suppression
@@ -243,17 +253,17 @@ struct Detect {
 /// Rollback of bad steps: after an update with a non-finite loss or gradient, or a loss spike, the run
 /// returns to the newest checkpoint and skips the samples of that update (run/rollback.h).
 struct BadSteps {
-  int64_t max = 10;   ///< max skipped updates of a run; the run also ends after three in a row
+  int64_t max = 10;  ///< max skipped updates of a run; the run also ends after three skipped updates in a row
   double z_score = 0;  ///< a loss above mean + z_score standard deviations is a spike; 0: off
 };
 
 /// Temperature limit of GPUs, enforced by idling between steps.
 struct Thermal {
-  double limit = 0;  ///< degrees Celsius; 0: 5 below the limit of the GPU
+  double limit = 0;  ///< limit in degrees Celsius; 0: 5 degrees below the GPU's own limit
 };
 /// Power limit of GPUs, enforced by idling between steps.
 struct Power {
-  double limit = 0;  ///< mean watts per GPU; 0: none
+  double limit = 0;  ///< limit of the mean power in watts per GPU; 0: no limit
 };
 
 /// Direct preference optimization (Rafailov et al. 2023, arXiv 2305.18290).
@@ -265,21 +275,23 @@ struct Dpo {
 /// Training of a denoiser: noise, and the images that evaluations generate.
 struct Diffuse {
   NoiseSampling sampling = NoiseSampling::sigmoid;
-  double mean = 0, std = 1;  ///< of the normal distribution in sigmoid and logit_normal
+  double mean = 0, std = 1;  ///< mean and std of the normal distribution for sigmoid and logit_normal
   double shift = 3;          ///< timestep shift of NoiseSampling::shift
   double mode_scale = 1.29;  ///< scale of NoiseSampling::mode
   NoiseWeighting weighting = NoiseWeighting::none;
-  double min_snr = 5;                ///< gamma of NoiseWeighting::min_snr
-  double dropout = 0.1;              ///< fraction of training images without class or caption, for guidance
-  std::string trigger;               ///< word that is prepended to captions without it
+  double min_snr = 5;  ///< gamma of NoiseWeighting::min_snr
+  /// Fraction of training images whose class or caption is dropped, for classifier-free guidance.
+  double dropout = 0.1;
+  std::string trigger;               ///< trigger word, prepended to captions that lack it
   std::string prior;                 ///< folder of images of the class, for prior preservation
   double prior_weight = 1;           ///< loss weight of the images of `prior`
   int64_t text_tokens = 512;         ///< max tokens of a caption
-  int64_t val_images = 64;           ///< held-out images for the loss at fixed noise
+  int64_t val_images = 64;           ///< number of held-out images for the evaluation loss
   std::vector<std::string> prompts;  ///< prompts of generated images; empty: classes or captions of the data
   int64_t steps = 20;                ///< sampling steps of generated images
   double guidance = 1;               ///< guidance scale of generated images
-  int64_t judged = 0;                ///< generated images whose class a classifier checks after training
+  /// Number of images to generate after training, whose class a classifier checks; 0: off.
+  int64_t judged = 0;
 };
 
 struct Optimizer {
@@ -298,9 +310,9 @@ struct Optimizer {
 struct Schedule {
   ScheduleKind name = ScheduleKind::cosine;
   int64_t warmup_steps = 0;
-  int64_t step_size = 1000;  ///< step: updates between drops of the learning rate
-  double gamma = 0.1;        ///< step: factor of each drop
-  double min_lr = 0;         ///< cosine: final learning rate
+  int64_t step_size = 1000;  ///< for ScheduleKind::step: updates between decreases of the learning rate
+  double gamma = 0.1;        ///< for ScheduleKind::step: factor of each decrease
+  double min_lr = 0;         ///< for ScheduleKind::cosine: final learning rate
 };
 
 /// Configuration of a run: the contents of its YAML file. The key "train.batch" is the member train.batch;
@@ -309,15 +321,15 @@ struct Recipe {
   uint64_t seed = 0;
   int64_t threads = 0;                   ///< CPU threads; 0: one per core
   std::string device = kCpu;             ///< kCpu or a GPU, as in exec::GpuRequest
-  int64_t reserve = int64_t{512} << 20;  ///< bytes of GPU memory that are not used
+  int64_t reserve = int64_t{512} << 20;  ///< bytes of GPU memory to leave free for other programs
   int64_t devices = 1;                   ///< number of workers; each has a device
   Parallel parallel = Parallel::data;
   bool supervise = true;  ///< true: a supervisor process restarts failed workers
   SelfTestMode self_test = SelfTestMode::once;
   RecordMode record = RecordMode::automatic;
   DType precision = DType::f32;
-  int64_t memory = 0;  ///< arena budget in bytes; 0: none
-  std::string init;    ///< file with initial weights; empty: random, or those in model.path
+  int64_t memory = 0;  ///< max bytes of the memory arena; 0: no limit
+  std::string init;    ///< file with initial weights; empty: random weights, or those in model.path
   Passes passes;
   Offload offload;
   Exchange exchange;
@@ -346,17 +358,18 @@ bool has_documents(const Recipe& recipe);
 bool has_pairs(const Recipe& recipe);
 /// Returns the name of the model for users: model.name, or the name of the model's folder.
 std::string model_name(const Recipe& recipe);
-/// Returns the CPU threads of each worker; threads=0 divides all cores equally between the workers.
+/// Returns the number of CPU threads of each worker; with threads=0, divides all cores equally among the
+/// workers.
 int num_threads(const Recipe& recipe);
 /// Entry of passes.off that disables Winograd convolutions; not a graph pass.
 inline constexpr const char* kWinograd = "winograd";
 /// True if workers keep private state (compression residuals, local weights of DiLoCo), so that a run can
 /// resume only with the same number of workers.
 bool have_private_states(const Recipe& recipe);
-/// Returns the max number of workers, at most `num_devices`, that compute the same bits as devices=N does; 0
-/// if there is none.
+/// Returns the max number of workers, at most `num_devices`, with which a run gives bitwise the same results
+/// as with all recipe.devices; 0 if there is none.
 int num_usable_devices(const Recipe& recipe, int num_devices);
-/// Returns a copy of the recipe for one device.
+/// Returns a copy of the recipe that trains the same on one device.
 Recipe on_one_device(Recipe recipe);
 
 }  // namespace hearth::recipe

@@ -19,7 +19,8 @@ namespace {
 
 constexpr YamlKind kRecipe{"recipe", "try hearth cp demo FILE.yaml for a new one"};
 
-/// Names of other tools (transformers, LLaMA-Factory, axolotl) and short names, with the key that they set.
+/// Alternative names of keys: short and old names, and names in other tools (transformers, LLaMA-Factory,
+/// axolotl), with the key that each sets.
 constexpr std::pair<const char*, const char*> kAliases[] = {
     {"model", "model.name"},
     {"lr", "optimizer.lr"},
@@ -75,7 +76,7 @@ constexpr std::pair<const char*, const char*> kAliases[] = {
     {"rl_beta", "dpo.beta"},
     {"pref_beta", "dpo.beta"}};
 
-/// Returns a value for a message: one line, shortened to kMaxShown characters.
+/// Returns a value as text for a message: one line, shortened to kMaxShown characters.
 std::string shown(const YAML::Node& value) {
   if (value.IsNull()) return "nothing";
   if (value.IsSequence()) return fmt::format("a list of {}", value.size());
@@ -89,8 +90,8 @@ std::string shown(const YAML::Node& value) {
 std::string section_of(const std::string& key) { return key.substr(0, key.find('.') + 1); }
 std::string leaf_of(const std::string& key) { return key.substr(key.find('.') + 1); }
 
-/// Returns the key that was probably meant: a key of that name in another section, otherwise the key with the
-/// smallest edit distance.
+/// Returns the key that the user probably meant by an unknown key: one with the same name in another section,
+/// otherwise the one with the smallest edit distance.
 std::optional<std::string> likely_key(const std::string& key) {
   std::map<std::string, std::string> meant;
   for (const auto& [alias, name] : kAliases) meant.emplace(alias, name);
@@ -151,7 +152,7 @@ std::string advice(const Field& field) {
   return default_value == "\"\"" || default_value == "[]" ? "try hearth ls --keys" : "try " + default_value;
 }
 
-/// Recipe that is being parsed, and the locations of its keys.
+/// State of parsing: the recipe so far, and the locations of its keys.
 struct Parser {
   Recipe recipe;
   KeyLocations locations;
@@ -208,7 +209,8 @@ YAML::Node override_value(const std::string& key, const std::string& value, cons
   return value.empty() ? YAML::Node() : parse_yaml(value, where, kRecipe);
 }
 
-/// Applies overrides to a recipe, then sets the defaults that depend on other keys and checks it.
+/// Applies overrides to a parsed recipe, then sets the defaults that depend on other keys, and checks the
+/// result.
 Recipe finish(Parser parser, std::span<const std::string> overrides) {
   for (const std::string& text : overrides) {
     const size_t equals = text.find('=');

@@ -9,9 +9,10 @@
 
 namespace hearth::recipe {
 
-/// Reads a recipe and applies `overrides` of the form key=value; later ones win. Then sets values that depend
-/// on other keys and runs all checks that need no files. `choices`: allowed names, from run/from_recipe.h.
-/// Throws a UserError with FILE:LINE, and the most similar key for an unknown one.
+/// Reads a recipe and applies `overrides` of the form key=value; of overrides with the same key the last one
+/// counts. Then sets values that depend on other keys and runs all checks that need no files. `choices`:
+/// allowed names (run::recipe_choices()). Throws a UserError with FILE:LINE, and the most similar key for an
+/// unknown one.
 Recipe load_recipe(const fs::path& path, const Choices& choices, std::span<const std::string> overrides = {});
 Recipe parse_recipe(const std::string& yaml, const std::string& where, const Choices& choices,
                     std::span<const std::string> overrides = {});

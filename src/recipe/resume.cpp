@@ -26,7 +26,7 @@ bool keeps_loss_scale(const Recipe& before, const Recipe& after) {
 }
 
 constexpr ResumeKey kKeys[] = {
-    // Devices and memory.
+    // Keys of devices and memory.
     {"threads"},
     {"device"},
     {"reserve"},
@@ -46,7 +46,7 @@ constexpr ResumeKey kKeys[] = {
     {"exchange.outer_momentum"},
     {"thermal.limit"},
     {"power.limit"},
-    // Locations of files, whose contents are compared (run/inputs.h).
+    // Keys with locations of files. Files may be moved; their contents must be the same (run/inputs.h).
     {"init", "of an adapter's base model", has_adapter},
     {"model.path"},
     {"model.config"},
@@ -58,7 +58,7 @@ constexpr ResumeKey kKeys[] = {
     {"data.classes"},
     {"data.cache"},
     {"diffuse.prior"},
-    // Length and optimization.
+    // Keys of the length of a run and of optimization.
     {"train.steps"},
     {"train.epochs"},
     {"train.batch", "except for models that generate images", is_no_image_generation},
@@ -94,7 +94,7 @@ constexpr ResumeKey kKeys[] = {
     {"adapter.dropout"},
     {"dpo.beta"},
     {"dpo.label_smoothing"},
-    // Reading, augmentation and evaluation of samples.
+    // Keys of reading, augmentation and evaluation of samples.
     {"data.threads"},
     {"data.keep_images"},
     {"data.bad_records"},
