@@ -13,7 +13,8 @@
 namespace hearth::run {
 namespace {
 
-/// Min time between two checkpoints in memory, as a multiple of the time that training stops for one.
+/// Min time between two checkpoints in memory, as a multiple of the time for which a checkpoint interrupts
+/// training.
 constexpr double kMinIntervalFactor = 50;
 
 }  // namespace
@@ -23,8 +24,8 @@ Checkpoints::Checkpoints(Worker worker, const RunFolder& folder)
 
 void Checkpoints::hash_inputs(bool accepts_changed_inputs) {
   accepts_changed_inputs_ = accepts_changed_inputs;
-  // Hashing gigabytes takes as long as reading them from the disk: switch to a heartbeat phase of unknown
-  // duration.
+  // Hashing takes as long as reading the files from the disk, so it runs in the heartbeat phase for work of
+  // unknown duration.
   const distributed::EncodingPhase work(worker_.events.heartbeat);
   inputs_ = inputs_of(worker_.recipe);
 }
@@ -34,7 +35,7 @@ std::optional<RunState> Checkpoints::load() {
   std::vector<std::string> refused;
   const std::optional<Restored> found = restore(&refused);
   if (!found && !refused.empty()) {
-    // A restart from step 0 would overwrite the damaged run.
+    // Throws instead of starting from step 0, which would overwrite the damaged run.
     user_error("no complete checkpoint in {}: {}; start a new run with hearth train {} --out FOLDER",
                folder_.checkpoints().string(), fmt::join(refused, "; "), (run / kRunRecipe).string());
   }
@@ -63,7 +64,8 @@ std::optional<Checkpoints::Restored> Checkpoints::restore(std::vector<std::strin
   const io::CheckpointMemory* const memory = worker_.events.memory;
   const auto on_disk = io::find_newest_checkpoint(folder_.checkpoints(), refused);
   const auto in_memory = memory != nullptr ? memory->find_newest(run_id_, refused) : std::nullopt;
-  // At the same step the checkpoint on disk wins: it contains a change of the sample order.
+  // If both have the same step, uses the checkpoint on disk, because only that one contains a change of the
+  // sample order (Trainer::change_order()).
   if (in_memory && (!on_disk || in_memory->step > on_disk->step)) {
     RunState state = restore(in_memory->state, in_memory->memory, "the checkpoint in memory");
     std::string text = fmt::format("resumed step {} from memory", state.step);
@@ -122,7 +124,8 @@ RunState Checkpoints::restore(const std::string& state_text, std::span<const std
   }
   std::ranges::copy(memory, engine.state().begin());
   engine.restore_local_states();
-  // With another batch size the rest of the epoch may be left out.
+  // Advances to the next epoch if the rest of this one is not trained: with another batch size than before,
+  // it may be too small for a micro-batch.
   state.position = data::advanced(state.position, 0, worker_.task.num_rows());
   return state;
 }
@@ -143,8 +146,8 @@ void Checkpoints::open() {
 void Checkpoints::save(RunState& state, RunSink& sink) {
   worker_.events.heartbeat.beat(distributed::Phase::saving, state.step);
   const StateText text = write(state);
-  // A resumed run truncates its log at the checkpoint, so the log must be complete up to it even after a
-  // power failure.
+  // A resumed run truncates its log at the step of the checkpoint. The log is flushed first, so that it
+  // contains all earlier steps even after a power failure.
   sink.sync();
   writer_->save(state.step, worker_.engine.state(), std::string_view(text.data(), text.size()));
 }
@@ -156,8 +159,8 @@ std::string Checkpoints::allocate_memory() {
   const double every = worker_.recipe.train.memory_checkpoint_every;
   if (memory == nullptr || every <= 0) return "";
   const int64_t num_bytes = std::ssize(worker_.engine.state());
-  // A CPU run has allocated memory for its plan that the system still counts as free, because pages that were
-  // not written yet have no memory.
+  // On the CPU, subtracts the memory of the plan: it is allocated, but the system counts pages that were not
+  // written yet as free.
   const int64_t wanted = worker_.engine.device().gpu ? 0 : worker_.engine.plan().memory_bytes();
   const int64_t free_bytes = std::max<int64_t>(0, available_memory_bytes() - wanted);
   if (!memory->make_room(num_bytes, free_bytes)) {

@@ -13,16 +13,16 @@
 
 namespace hearth::run {
 
-/// Checkpoints of a run: on disk and, more frequently, in memory that outlives the process. A checkpoint
-/// contains the engine's state and the RunState. The newest one is restored, if it matches the recipe and the
-/// input files.
+/// Saves and restores checkpoints of a run: on disk and, more frequently, in memory that outlives the worker
+/// process. A checkpoint contains Engine::state() and the RunState.
 class Checkpoints {
  public:
   /// `folder` must outlive this object.
   Checkpoints(Worker worker, const RunFolder& folder);
 
-  /// Computes fingerprints of the input files that checkpoints depend on. `accepts_changed_inputs`: true to
-  /// resume from a checkpoint with other fingerprints. Call on the leader before load().
+  /// Computes fingerprints of the input files (training data, base model), which checkpoints contain. load()
+  /// rejects a checkpoint with other fingerprints unless `accepts_changed_inputs` is true. Call on the leader
+  /// before load().
   void hash_inputs(bool accepts_changed_inputs);
   /// Restores the newest checkpoint of a resumed run and reports which one it is; nullopt if there is none.
   /// Throws a UserError if all checkpoints are damaged, or if the newest one does not match the recipe, the
@@ -33,7 +33,7 @@ class Checkpoints {
   /// Returns the newest checkpoint on disk; nullopt if there is none.
   std::optional<io::FoundCheckpoint> newest() const;
 
-  // Call on the leader only, after open():
+  // The functions from open() to discard_after() are called on the leader only, open() first.
 
   void open();
   /// Copies the state and writes it to disk in the background. Flushes the sink first, because a resumed run
@@ -69,11 +69,11 @@ class Checkpoints {
 
   Worker worker_;
   const RunFolder& folder_;
-  std::string run_id_;  ///< identifies the checkpoints of this run in memory
+  std::string run_id_;  ///< key by which checkpoints of this run are found in memory
   std::unique_ptr<io::CheckpointWriter> writer_;
   std::vector<InputState> inputs_;
   bool accepts_changed_inputs_ = false;
-  double memory_due_at_ = 0;  ///< on the process clock; 0: never
+  double memory_due_at_ = 0;  ///< time of the next checkpoint in memory, as process_seconds(); 0: never
 };
 
 }  // namespace hearth::run

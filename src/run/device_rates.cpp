@@ -11,7 +11,8 @@
 namespace hearth::run {
 namespace {
 
-/// Returns the GPU's name from its driver; empty if there is no such GPU (opening it later throws the error).
+/// Returns the GPU's name as its driver reports it; empty if there is no such GPU (opening the GPU later
+/// throws the error).
 std::string driver_name(const exec::GpuRequest& wish) {
   try {
     return exec::find_gpu(wish.device, wish.number).name;
@@ -20,7 +21,8 @@ std::string driver_name(const exec::GpuRequest& wish) {
   }
 }
 
-/// Returns the slowest GPU of all workers (lowest half-precision rate). Collective call.
+/// Returns the slowest GPU model among all workers, the one with the lowest half-precision rate. `local`:
+/// this worker's GPU, an element of cost::known_gpus(). Collective call.
 const cost::Device& slowest(const cost::Device& local, distributed::ProcessGroup& group) {
   const std::span<const cost::Device> known = cost::known_gpus();
   const int64_t number = &local - known.data();

@@ -9,7 +9,7 @@ namespace hearth::run {
 /// Exit status and error message of a command.
 struct ExitStatus {
   int status = 0;             ///< exit status of the process
-  std::string error_message;  ///< error message for standard error; empty if the work threw nothing
+  std::string error_message;  ///< message to print to standard error; empty if the work threw no exception
   bool has_lines = false;     ///< true if the message has several lines
 };
 

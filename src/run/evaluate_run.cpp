@@ -41,7 +41,8 @@ WeightsEvaluation evaluate_run(recipe::Recipe given, const fs::path& run, const 
   take_class_names(job.recipe, *task);
   engine::EngineOptions options = engine_options(job);
   if (const std::string note = set_device_rates(options); !note.empty()) print_note(note);
-  // Prepares the data before the engine exists, while all memory of the GPU is free.
+  // Prepares the data (latents, text embeddings) before the engine is created, while all memory of the GPU is
+  // free.
   if (!task->is_prepared()) task->prepare(print_note);
   fs::path weights;
   const tasks::Evaluation found = infer::evaluate(std::move(options), *task, [&](engine::Engine& engine) {

@@ -23,7 +23,8 @@ using PrintNote = std::function<void(const std::string&)>;
 /// programs and writes nothing to the run folder. Throws a UserError if the data does not match the run or
 /// the loss is not finite.
 WeightsEvaluation evaluate_run(recipe::Recipe recipe, const fs::path& run, const PrintNote& print_note);
-/// Evaluates a language model with its adapter, if any. `recipe` has the data and the path of the same model.
+/// Evaluates a language model with its adapter, if any. `recipe`: the data and settings; its model.path must
+/// be the same model.
 WeightsEvaluation evaluate_model(const recipe::Recipe& recipe, const hub::ModelFolder& model,
                                  const PrintNote& print_note);
 

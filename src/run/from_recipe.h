@@ -13,7 +13,7 @@ namespace hearth::run {
 
 /// Returns the allowed names of recipe keys: registered models, datasets, optimizers and so on.
 const recipe::Choices& recipe_choices();
-/// Read a recipe with recipe_choices(), see recipe/recipe_file.h.
+/// Read a recipe with the allowed names of recipe_choices(); see recipe/recipe_file.h.
 recipe::Recipe load_recipe(const fs::path& path, std::span<const std::string> overrides = {});
 recipe::Recipe parse_recipe(const std::string& yaml, const std::string& where,
                             std::span<const std::string> overrides = {});
@@ -23,11 +23,11 @@ std::optional<recipe::Recipe> recipe_of_run(const fs::path& folder);
 /// Returns the format of the model at a path: a run, a model folder or an adapter.
 tasks::ModelFormat model_format(const fs::path& path);
 
-/// Returns the options of the engine for a job, on GPU number `device` if the recipe asks for GPUs, as one of
-/// `num_workers` workers; 0: one for each device.
+/// Returns the engine options for one worker of a job. `device`: number of the worker's GPU, if the recipe
+/// uses GPUs; `num_workers`: 0 for recipe.devices.
 engine::EngineOptions engine_options(const tasks::Job& job, int device = 0, int64_t num_workers = 0);
-/// Opens the initial weights of the recipe, so that a missing or damaged file is reported before the data is
-/// read. Throws a UserError.
+/// Throws a UserError if the file of the recipe's initial weights is missing or damaged. Called before the
+/// data is read, which may take long.
 void check_initial_weights(const tasks::Job& job);
 
 /// Returns the ONNX export options of an image run: name of the graph, and metadata for preprocessing (task,

@@ -9,7 +9,7 @@ namespace hearth::run {
 
 struct GpuQuantity {
   const char* name;
-  float system::GpuReading::*value;  ///< not finite: the GPU has no such sensor
+  float system::GpuReading::*value;  ///< member with the reading; not finite if the GPU has no such sensor
 };
 /// Sensors of a GPU by name. The names are keys in the JSON log and tags in TensorBoard.
 inline constexpr auto kGpuQuantities =
@@ -24,7 +24,7 @@ inline constexpr auto kGpuQuantities =
                                 {"fan_percent", &system::GpuReading::fan_percent},
                                 {"busy_percent", &system::GpuReading::busy}});
 
-/// Returns a short description of the readings of the hottest GPU; empty if there are no readings.
+/// Returns the readings of the hottest GPU as short text; empty if there are no readings.
 std::string gpu_text(const supervise::GpuState& state);
 
 }  // namespace hearth::run

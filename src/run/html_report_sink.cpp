@@ -9,7 +9,7 @@
 namespace hearth::run {
 namespace {
 
-/// Returns a chart of each GPU sensor that has values in the log.
+/// Returns a chart for each GPU sensor that has readings in the log.
 std::vector<io::Chart> gpu_charts(const fs::path& log, int num_workers) {
   constexpr const char* kColors[] = {"#e53e3e", "#3182ce", "#38a169", "#805ad5",
                                      "#dd6b20", "#319795", "#d53f8c", "#718096"};

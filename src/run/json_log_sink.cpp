@@ -48,7 +48,7 @@ class JsonLogSink : public RunSink {
   void check() const override { file_.check(); }
 
  private:
-  /// Returns the readings as a JSON array; empty if they are already in the log.
+  /// Returns GPU sensor readings as a JSON array; empty if there are none or they were logged before.
   std::string new_readings(const supervise::GpuState* state) {
     if (state == nullptr || state->number == logged_sample_) return "";
     logged_sample_ = state->number;

@@ -1,7 +1,8 @@
-// Start of a run. Three cases: train_supervised() runs a supervisor in this process, which forks the workers
-// and restarts them; train_alone() is the only worker, or one of those that mpirun started; a check
-// (only_checks) on one device runs here. Every worker ends in run_worker(), which constructs the Trainer. The
-// supervisor forks before any thread or GPU context exists, so nothing here may create one before fork().
+// Start of a run. Three cases: (1) train_supervised(): this process becomes a supervisor, which forks the
+// workers and restarts them. (2) train_alone(): this process is the only worker, or one of the workers that
+// mpirun started. (3) A check (only_checks) on one device runs in this process. In every case run_worker()
+// constructs the Trainer. The supervisor must fork before any thread or GPU context exists, so nothing here
+// may create one before.
 #include "run/launch.h"
 
 #include <fmt/format.h>
@@ -44,13 +45,14 @@ namespace {
 
 std::atomic<bool> stop_requested{false};
 
-/// First signal: ends the run after the current step with a checkpoint. Second signal: exits immediately,
-/// except for SIGHUP, which shell and kernel may both send when a terminal closes.
+/// Signal handler. The first signal requests that the run ends after the current step with a checkpoint. The
+/// second one exits immediately, except for SIGHUP, which may arrive twice when a terminal closes (from the
+/// shell and the kernel).
 void on_interrupt(int signal) {
   if (stop_requested.exchange(true) && signal != SIGHUP) _exit(130);
 }
 
-/// Returns a note with the modeled time of an update if it is long, otherwise "".
+/// Returns a sentence with the predicted time of an update if it is long (planner::long_wait), otherwise "".
 std::string wait_of(const engine::Engine& engine) {
   const engine::EngineOptions& options = engine.plan().options;
   const double seconds = cost::simulate(engine.plan().train_program().graph, options.device).seconds;
@@ -63,7 +65,7 @@ void warn(const tasks::Task& task, Reporter& reporter) {
     if (!warning.empty()) reporter.message(warning);
 }
 
-/// Prints the class names of an image model, at most the first few.
+/// Prints the class names of an image model; if there are many, only the first ones.
 void print_classes(const recipe::Recipe& recipe, Reporter& reporter) {
   constexpr size_t kMaxShown = 12;
   const std::vector<std::string>& names = recipe.model.class_names;
@@ -131,7 +133,7 @@ void print_end(const RunSummary& summary, const LaunchOptions& options, const en
   if (!summary.last_line.empty()) reporter.message(summary.last_line);
 }
 
-/// Prints the result of a check: data, memory plan and modeled time.
+/// Prints the result of a check: data, memory plan and predicted time.
 void describe(Trainer& trainer, const recipe::Recipe& recipe, Reporter& reporter) {
   reporter.message(trainer.task().describe());
   warn(trainer.task(), reporter);
@@ -148,8 +150,8 @@ void describe(Trainer& trainer, const recipe::Recipe& recipe, Reporter& reporter
 int check_only(Trainer& trainer, distributed::ProcessGroup* group, const LaunchOptions& options,
                Reporter& reporter) {
   const bool leads = group == nullptr || group->rank() == 0;
-  // Rank 0 has created the cached data, which the other ranks wait for in run_worker(). The second barrier
-  // keeps all ranks alive until each has loaded the weights.
+  // The first barrier releases the other ranks, which wait in run_worker() until rank 0 has written the
+  // cached data. The second one keeps all ranks alive until each has loaded the weights.
   if (group != nullptr && leads) group->barrier();
   trainer.load_initial_weights();
   if (group != nullptr) group->barrier();
@@ -182,8 +184,8 @@ std::shared_ptr<distributed::ProcessGroup> open_gpu_group(const recipe::Recipe& 
   return opened.group;
 }
 
-/// Trains in this process and returns the exit status. `group`: null for a single worker; `memory`: storage
-/// of checkpoints in memory, which the next attempt resumes from; null: none.
+/// Runs a worker in this process and returns the exit status. `group`: null for a single worker; `memory`:
+/// storage of checkpoints in memory, from which a restarted worker resumes; null: none.
 int run_worker(const LaunchOptions& options, const supervise::WorkerContext& worker_context,
                distributed::ProcessGroup* group, const io::CheckpointMemory* memory = nullptr) {
   if (group != nullptr) check_group(*group);
@@ -197,16 +199,19 @@ int run_worker(const LaunchOptions& options, const supervise::WorkerContext& wor
   WorkerSetup member{.group = group, .device = worker_context.device};
   if (group != nullptr && options.job.recipe.parallel == Parallel::pipeline)
     member.devices = gather_stage_devices(stage_device(options.job.recipe, worker_context.device), *group);
-  // The trainer cannot call this collective, because the leader constructs its trainer before the others.
+  // This collective is called here, not in the constructor of Trainer, because the leader constructs its
+  // trainer before the other workers do.
   if (group != nullptr)
     member.rates =
         slowest_gpu({.device = options.job.recipe.device, .number = worker_context.device}, *group);
   std::optional<io::RunLock> lock;
-  // The lock of a killed worker is released with a delay, so a resumed run waits for it, at most 5 s.
+  // Locks the run folder. The lock of a killed worker may be released with a delay, so a resumed run waits
+  // for up to 5 s.
   const auto lock_folder = [&] {
     if (leads && !lock && !options.only_checks) lock.emplace(options.out, resume ? 5.0 : 0.0);
   };
-  // The leader constructs its trainer first: it writes the cached data that all workers read.
+  // The other workers wait until the leader has constructed its trainer, which writes the cached data that
+  // all workers read.
   if (!leads) group->barrier();
   if (fs::exists(options.out)) lock_folder();
   TrainerEvents events{.progress = [&](const Progress& p) { reporter->progress(p); },
@@ -247,19 +252,19 @@ int run_worker(const LaunchOptions& options, const supervise::WorkerContext& wor
 int train_alone(const LaunchOptions& options) {
   std::signal(SIGINT, on_interrupt);
   std::signal(SIGTERM, on_interrupt);
-  // Keep SIGHUP ignored if it was (nohup).
+  // Ignores SIGHUP if it was ignored before (nohup).
   if (std::signal(SIGHUP, on_interrupt) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
   const auto group = open_mpi_group(options.job.recipe.devices);
   if (group == nullptr) return run_worker(options, {.stop = &stop_requested}, nullptr);
   const supervise::WorkerContext worker_context{.device = group->rank(), .stop = &stop_requested};
   const ExitStatus ending = exit_status_of([&] { return run_worker(options, worker_context, group.get()); });
-  // Skip the destructor of the group: MPI_Finalize would wait for the other processes, which wait for this
-  // one.
+  // After an error, exits without the destructor of the group: its MPI_Finalize would wait for the other
+  // processes, which wait for this one.
   if (!ending.error_message.empty()) _exit(options.print_error(ending));
   return ending.status;
 }
 
-/// Returns true if the GPU passes its self-test; otherwise prints the fault.
+/// Tests a GPU (probe_gpu) and prints the fault if the test fails. Returns true if it passes.
 bool passes_probe(const LaunchOptions& options, int device) {
   const ExitStatus ending = exit_status_of([&] {
     const std::string fault = supervise::probe_gpu({.device = options.job.recipe.device, .number = device});
@@ -271,14 +276,14 @@ bool passes_probe(const LaunchOptions& options, int device) {
 
 int train_supervised(const LaunchOptions& options) {
   const std::unique_ptr<Reporter> reporter = options.open_reporter({});
-  // Owned by the supervisor, so that checkpoints in memory outlive the workers.
+  // The supervisor owns the checkpoints in memory, so that they outlive the workers.
   const io::CheckpointMemory memory;
   const auto work = [&](const supervise::WorkerContext& worker_context) {
     const auto group =
         worker_context.group == nullptr ? nullptr : worker_context.group->open(worker_context.rank);
     const ExitStatus ending =
         exit_status_of([&] { return run_worker(options, worker_context, group.get(), &memory); });
-    // All workers detect the same user error; only the first one prints it.
+    // All workers detect the same user error. Only the first worker that reports it prints the message.
     const bool was_printed = ending.status == supervise::kMistake && worker_context.said->exchange(true);
     return was_printed ? ending.status : options.print_error(ending);
   };

@@ -16,25 +16,26 @@ namespace hearth::run {
 
 /// A run as it was requested on the command line.
 struct LaunchOptions {
-  tasks::Job job;                       ///< from prepare_run()
-  std::vector<std::string> notes = {};  ///< from prepare_run(), printed first
+  tasks::Job job;                       ///< result of prepare_run()
+  std::vector<std::string> notes = {};  ///< notes of prepare_run(), which are printed first
   std::string out;                      ///< run folder
   bool resume = false;
-  std::string command;                  ///< shell line that started the run, for its report
-  bool accepts_changed_inputs = false;  ///< see RunStart
+  std::string command;                  ///< shell command that started the run, for its report
+  bool accepts_changed_inputs = false;  ///< true: resumes even if data or base weights have changed
   std::string dump_gradients;
   /// True to prepare everything up to the first step and print the plan, without training or writing.
   bool only_checks = false;
-  system::SamplerOptions sensors;       ///< options of the GPU sensor reader
-  supervise::GovernorOptions governor;  ///< its limits are set from the recipe
-  /// Opens the reporter of a worker or of the supervisor; `heartbeat` beats while a report waits for a
-  /// reader.
+  system::SamplerOptions sensors;  ///< options of the GPU sensor reader
+  /// Settings for thermal and power limiting; launch() sets the limits from the recipe.
+  supervise::GovernorOptions governor;
+  /// Opens the reporter of a worker or of the supervisor. While its output is blocked (a pager, Ctrl-S), the
+  /// reporter sends `heartbeat`.
   std::function<std::unique_ptr<Reporter>(distributed::Heartbeat heartbeat)> open_reporter;
   /// Prints the error message of a worker, if any, and returns the exit status.
   std::function<int(const ExitStatus&)> print_error;
 };
 
-/// Returns runs/NAME, or runs/NAME-2 and so on if that folder exists.
+/// Returns the default run folder for a recipe: runs/NAME, or runs/NAME-2 and so on if that folder exists.
 std::string default_folder(const std::string& recipe);
 
 /// Throws a UserError if files cannot be written to the folder `out`, or if a new run (`resume` is false)

@@ -10,7 +10,8 @@
 namespace hearth::run {
 namespace {
 
-/// Timeout of a collective: the other ranks wait in one while rank 0 evaluates.
+/// Timeout of collectives between MPI processes. Long, because the other ranks wait in a collective while
+/// rank 0 evaluates.
 constexpr double kTimeoutSeconds = 3600;
 
 }  // namespace

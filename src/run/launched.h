@@ -11,11 +11,11 @@ namespace hearth::run {
 /// Returns the number of processes that mpirun, or srun with PMIx, started, including this one; 1 if this
 /// process was started alone.
 int num_mpi_processes();
-/// Returns `overrides` with devices=num_mpi_processes() added, if there are several processes and `overrides`
-/// do not set devices.
+/// Returns `overrides`, with devices=num_mpi_processes() added if there are several processes and `overrides`
+/// do not contain devices.
 std::vector<std::string> with_mpi_devices(std::vector<std::string> overrides);
-/// Opens the MPI process group of the processes that were started together; null for a single process. Throws
-/// a UserError if `num_workers`, from the recipe, differs from their number.
+/// Opens the MPI group of all processes that were started together; returns null for a single process.
+/// `num_workers`: recipe.devices; throws a UserError if it differs from the number of processes.
 std::unique_ptr<distributed::ProcessGroup> open_mpi_group(int64_t num_workers);
 
 }  // namespace hearth::run

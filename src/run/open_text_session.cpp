@@ -16,7 +16,7 @@ namespace {
 constexpr auto kComputeKeys =
     std::to_array<std::string_view>({"device", "precision", "self_test", "record", "reserve", "threads"});
 
-/// Sets where and how a language model computes from recipe keys.
+/// Sets the device, precision and threads of a language model from overrides of recipe keys (kComputeKeys).
 void set_compute(std::span<const std::string> overrides, infer::GeneratorOptions& options) {
   for (const std::string& override : overrides) {
     const std::string key = override.substr(0, override.find('='));

@@ -9,9 +9,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Time between two heartbeats while sleeping.
+/// Time between two heartbeats during a sleep.
 constexpr std::chrono::milliseconds kBeat{50};
-/// Max sleep after a step: after a longer one users would take the run for stuck.
+/// Max sleep after a step; with a longer one the run would look stuck to users.
 constexpr double kMaxRestSeconds = 120;
 
 }  // namespace

@@ -6,9 +6,9 @@
 
 namespace hearth::run {
 
-/// Thermal throttling of GPUs: sleeps after each step, and pauses the run if sleeping is not sufficient. The
-/// supervisor process reads the sensors and sets the fraction of idle time. Without a supervisor it never
-/// sleeps.
+/// Keeps GPUs within their temperature and power limits: sleeps after each step, and pauses the run if
+/// sleeping is not sufficient. The supervisor process reads the sensors and decides how much to sleep.
+/// Without a supervisor, the pacer never sleeps.
 class Pacer {
  public:
   /// `events` must outlive the pacer.
@@ -16,8 +16,8 @@ class Pacer {
 
   /// Returns the latest sensor readings; nullopt if no sensor has been read yet.
   std::optional<supervise::GpuState> readings() const;
-  /// Returns the seconds to sleep after a step of `step_seconds`, and reports the period of a step to the
-  /// supervisor. The leader calls it for all workers.
+  /// Returns the seconds to sleep after a step that took `step_seconds`, and reports the total time per step
+  /// to the supervisor. The leader calls it for all workers.
   double rest_seconds(double step_seconds) const;
   /// Sleeps while sending heartbeats; returns early if a stop is requested.
   void rest(double seconds) const;

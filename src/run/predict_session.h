@@ -12,9 +12,8 @@ namespace hearth::run {
 /// last weights if it has no best ones.
 class PredictSession {
  public:
-  /// Opens the predictor of the run's task; the weights are loaded by the first predict(). `out`: output
-  /// folder for files; empty: RUN/predictions. Throws a UserError if the task of the run does not predict
-  /// from images.
+  /// Opens the predictor of the run's task. The first predict() loads the weights. `out`: output folder for
+  /// files; empty: RUN/predictions. Throws a UserError if the task of the run does not predict from images.
   PredictSession(const recipe::Recipe& recipe, const fs::path& run, fs::path out);
 
   /// True if predict() writes a file for each image, named after the image.

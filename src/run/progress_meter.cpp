@@ -9,9 +9,10 @@
 namespace hearth::run {
 namespace {
 
-/// Weight of the previous session's step time in the estimate of the remaining time, as a number of steps.
+/// Weight of the previous session's step time in the estimate of the remaining time: it counts like this
+/// number of measured steps.
 constexpr double kEarlierSteps = 100;
-/// Number of last steps of the previous session whose mean time is its step time.
+/// The step time of the previous session is the mean over this number of its last steps.
 constexpr size_t kMeasuredSteps = 100;
 
 }  // namespace
@@ -40,7 +41,7 @@ Progress ProgressMeter::progress_after(const StepReport& step, const engine::Eng
   const double elapsed = session_seconds();
   const double training = std::max(1e-3, elapsed - evaluation_seconds_);
   const auto done = static_cast<double>(session_steps_);
-  // The first steps of a session are slow, so the estimate includes the previous session's step time.
+  // The first steps of a session are slow, so the estimate also uses the previous session's step time.
   const double earlier = earlier_seconds_per_step_ > 0 ? kEarlierSteps : 0;
   const double seconds_per_step = (earlier * earlier_seconds_per_step_ + elapsed) / (earlier + done);
   const engine::Plan& plan = engine.plan();

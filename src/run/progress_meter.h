@@ -16,7 +16,7 @@ class ProgressMeter {
   /// Reads the training time and the step time of earlier sessions from the log of the run.
   void read_earlier_sessions(const fs::path& log);
   void count_step(int64_t num_samples);
-  /// Excludes the duration of an evaluation from the throughput.
+  /// Adds the duration of an evaluation, which the throughput excludes.
   void count_evaluation(double seconds) { evaluation_seconds_ += seconds; }
 
   int64_t session_steps() const { return session_steps_; }
@@ -28,7 +28,7 @@ class ProgressMeter {
                           int num_workers) const;
 
  private:
-  double started_seconds_ = 0;  ///< on the process clock
+  double started_seconds_ = 0;  ///< start of the session, as process_seconds()
   int64_t session_steps_ = 0;
   int64_t session_samples_ = 0;
   double evaluation_seconds_ = 0;

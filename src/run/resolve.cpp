@@ -17,10 +17,10 @@
 namespace hearth::run {
 namespace {
 
-/// Standard deviation below which a channel counts as constant.
+/// Standard deviation of pixels in [0, 1] below which a channel counts as constant; its data.std is then 1.
 constexpr double kMinStd = 1e-3;
 
-/// Copies values that the recipe leaves open from the run's config.yaml.
+/// Copies classes and normalization that the recipe does not set from `trained`, the run's config.yaml.
 void copy_run_values(recipe::Recipe& recipe, const recipe::Recipe& trained) {
   if (recipe.model.num_classes == 0) recipe.model.num_classes = trained.model.num_classes;
   if (recipe.model.class_names.empty()) recipe.model.class_names = trained.model.class_names;
@@ -41,10 +41,10 @@ void take_classes(recipe::Recipe& recipe) {
     user_error("{}: the data has no class names; set model.num_classes", recipe.data.path.string());
 }
 
-/// Accumulates sums and squares of pixel values for each channel.
+/// Computes mean and standard deviation of each channel from pixel values of images.
 class PixelStatistics {
  public:
-  /// All images have the same number of channels.
+  /// Adds an image. All images must have the same number of channels.
   void add(std::span<const uint8_t> pixels, size_t channels) {
     sums_.resize(channels);
     squares_.resize(channels);
@@ -56,7 +56,7 @@ class PixelStatistics {
       ++count_;
     }
   }
-  /// Sets mean and standard deviation of values in [0, 1], rounded to four digits.
+  /// Sets data.mean and data.std for pixels scaled to [0, 1], rounded to four digits.
   void write(recipe::Data& data) const {
     data.mean.clear();
     data.std.clear();
@@ -91,7 +91,8 @@ void measure_normalization(recipe::Recipe& recipe, const tasks::TaskDef& task,
   notes.push_back("images are normalized by the training images' " + describe(recipe.data));
 }
 
-/// Uses the normalization of the `init` weights, or adds a note if the recipe keeps other values.
+/// Compares the recipe's normalization with that of the `init` weights. If they differ, uses the weights'
+/// normalization (`takes`) or adds a note.
 void compare_with_weights(recipe::Recipe& recipe, bool takes, std::vector<std::string>& notes) {
   if (recipe.init.empty() || recipe::data_kind(recipe.data.kind) == recipe::DataKind::tensors) return;
   const auto known = hub::known_normalization(recipe.init);

@@ -9,18 +9,19 @@
 
 namespace hearth::run {
 
-/// A recipe as a job, and sentences on values that were filled in.
+/// A job with a completed recipe, and sentences for users about the values that were filled in.
 struct Resolved {
   tasks::Job job;
   std::vector<std::string> notes;
 };
 
-/// Fills in the values that a recipe leaves open: model.num_classes and
-/// model.class_names from the data, data.mean and data.std from the `init` weights or the data, data.date. If
-/// the folder `run` has a run already, its values are used. UserError if the model or the data cannot be
+/// Fills in values that a recipe does not set: model.num_classes and model.class_names from the data,
+/// data.mean and data.std from the `init` weights or the data, and data.date. If the folder `run` contains a
+/// run already, uses the values of its config.yaml. Throws a UserError if the model or the data cannot be
 /// read.
 Resolved resolve(tasks::Job job, const fs::path& run);
-/// Fills in only model.num_classes, for a plan. Without data it is a default number, which a note states.
+/// Fills in only model.num_classes, for `hearth plan`. If there is no data, uses a default number of classes
+/// and adds a note about it.
 Resolved resolve_for_plan(tasks::Job job);
 /// Stores the class names of the task's data in its recipe. Throws a UserError if the recipe has different
 /// names.

@@ -9,13 +9,15 @@
 namespace hearth::run {
 namespace {
 
-/// Number of consecutive bad steps that ends a run: bad samples alone do not cause so many.
+/// Number of consecutive bad steps after which a run ends, because this many are not caused by bad samples
+/// alone.
 constexpr int64_t kMaxInRow = 3;
 
 bool is_finite(const engine::StepResult& result) { return !result.skipped && std::isfinite(result.loss); }
 
-/// Clears the buffers that are carried from one micro-batch to the next: a non-finite value in them would
-/// stay, because 0 times infinity is not 0.
+/// Clears the sums that are carried from one micro-batch to the next (gradient accumulation). A non-finite
+/// value in them could persist, because some updates multiply the old value by 0, and 0 times infinity is
+/// NaN.
 void clear_sums(engine::Engine& engine) {
   for (const exec::PersistentBuffer& buffer : engine.plan().layout->buffers()) {
     if (buffer.role == ir::Role::carried)
@@ -45,14 +47,15 @@ std::string Rollback::describe_fault(const engine::StepResult& result, const Run
 
 void Rollback::record_good_step(const engine::StepResult& result, RunState& state) {
   state.num_bad_in_row = 0;
-  // fp16: the update was skipped because the loss scale was too high. This is neither good nor bad.
+  // With fp16, the update was skipped because the loss scale was too high. The step is then neither good nor
+  // bad.
   if (result.skipped) return;
   last_good_step_ = state.step;
   state.losses.add(result.loss);
 }
 
 bool Rollback::may_skip(const RunState& state) const {
-  // Without an earlier finite loss there is no good step to return to.
+  // Without an earlier finite loss (losses.count = 0) there is no good step to return to.
   return state.losses.count > 0 && state.num_bad < worker_.recipe.bad_steps.max &&
          state.num_bad_in_row + 1 < kMaxInRow;
 }
@@ -70,8 +73,8 @@ void Rollback::roll_back(const engine::StepResult& result, RunState& state, Func
   worker_.barrier();
 }
 
-// A checkpoint whose weights give a non-finite loss is useless. discard_after() keeps the checkpoints if all
-// of them are later than the last good step.
+// Checkpoints after the last good step have weights with a non-finite loss, so they are useless. If all
+// checkpoints are later, discard_after() keeps them.
 void Rollback::discard_bad_checkpoints(const engine::StepResult& result) {
   checkpoints_.flush();
   if (!is_finite(result)) checkpoints_.discard_after(last_good_step_);

@@ -11,8 +11,8 @@ namespace hearth::run {
 
 /// Detects bad steps (non-finite loss or gradients, or a loss spike) and undoes them. A bad step is detected
 /// only after its update, and copying the state before every step would be slow. Therefore the run returns to
-/// the newest checkpoint, repeats the steps since then with the same bits, and skips the samples of the bad
-/// step. All workers have the same loss, so they decide alike without communication.
+/// the newest checkpoint, repeats the steps since then with bitwise the same results, and skips the samples
+/// of the bad step. All workers compute the same loss, so they make the same decision without communication.
 class Rollback {
  public:
   /// `plan` and `checkpoints` must outlive this object.
@@ -23,15 +23,17 @@ class Rollback {
   bool is_bad(int64_t step) const;
   /// Describes why the step that ran at `state` is bad; empty if it is good.
   std::string describe_fault(const engine::StepResult& result, const RunState& state) const;
-  /// Adds the loss of a good step to the statistics of `state`, for the detection of loss spikes, and records
-  /// the step as one whose weights are good. Call before the step of `state` is incremented.
+  /// Records a good step: adds its loss to the loss statistics of `state`, which detect spikes, and stores
+  /// its number. Call before the step of `state` is incremented.
   void record_good_step(const engine::StepResult& result, RunState& state);
-  /// True if the recipe allows to skip another bad step.
+  /// True if another bad step may be skipped: the limits of bad_steps.max and of consecutive bad steps are
+  /// not reached.
   bool may_skip(const RunState& state) const;
   /// Marks the step at `state` as bad and restores the newest checkpoint into `state` and the engine. Calls
   /// `start_over` if there is no checkpoint.
   void roll_back(const engine::StepResult& result, RunState& state, FunctionRef<void()> start_over);
-  /// Throws a UserError that names the first non-finite tensor. Call on the leader.
+  /// Ends the run: throws a UserError that describes `fault` and names the first non-finite tensor. Call on
+  /// the leader.
   [[noreturn]] void stop(const engine::StepResult& result, const RunState& state, const std::string& fault);
 
  private:

@@ -27,7 +27,8 @@ void write_adapter_config(const fs::path& folder, const tasks::Job& job, const e
           : hub::adapter_config_json(recipe.adapter, job.first_adapter, plan.tensors, recipe.model.path));
 }
 
-/// Returns the dtype of the model that training starts from; f32 for image models.
+/// Returns the dtype in which weights are saved: that of the model from which training starts; f32 for image
+/// models.
 DType saved_dtype(const tasks::Job& job) {
   if (!job.decoder) return DType::f32;
   const recipe::Recipe& recipe = job.recipe;

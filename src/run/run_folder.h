@@ -21,15 +21,15 @@ class RunFolder {
   fs::path log() const;
   fs::path checkpoints() const { return path_ / kCheckpoints; }
 
-  /// Sets the dtype of saved weights: the dtype in config.json for a resumed run, otherwise the one of the
-  /// recipe.
+  /// Sets the dtype of saved weights. For a resumed run it is the dtype in the run's config.json, otherwise
+  /// that of the recipe's model.
   void choose_dtype(const tasks::Job& job, bool resumed);
   DType saved_dtype() const { return saved_dtype_; }
-  /// Holds the folder open. Writes config.yaml of a new run, and the configuration of the adapter if it has
-  /// one.
+  /// Opens the folder and keeps it open. Writes config.yaml of a new run, and adapter_config.json if the run
+  /// trains an adapter.
   void open(const tasks::Job& job, const engine::Engine& engine, bool resumed);
-  /// Writes config.yaml of a resumed run at the first call. Call after each step: if a changed recipe fails
-  /// before its first step, the run can still be resumed with the previous recipe.
+  /// Writes config.yaml of a resumed run at the first call. Call after each step, not before the first one:
+  /// if a changed recipe fails before its first step, the run can still be resumed with the previous recipe.
   void update_config(const recipe::Recipe& recipe);
   /// Returns the comma-separated keys whose values differ between `recipe` and config.yaml.
   std::string changed_keys(const recipe::Recipe& recipe) const;

@@ -38,7 +38,7 @@ struct EvaluationReport {
   int64_t step = 0;
   double loss = 0;
   std::span<const std::pair<const char*, double>> metrics;  ///< names and values: "accuracy", 0.9851
-  std::string_view text;                                    ///< readable metrics: "accuracy 98.51%"
+  std::string_view text;                                    ///< metrics as text for users: "accuracy 98.51%"
   std::span<const ImageReport> images;
 };
 
@@ -52,22 +52,23 @@ struct EventReport {
 /// Report of the end of a session, because the run is complete or was interrupted.
 struct EndReport {
   int64_t step = 0;
-  double elapsed_seconds = 0;       ///< as in StepReport
-  std::string_view best;            ///< readable best score
+  double elapsed_seconds = 0;       ///< training time of the run, including earlier sessions
+  std::string_view best;            ///< best score as text for users
   std::string_view command;         ///< shell command that started the run
   const tasks::Evaluation& result;  ///< result of the last evaluation; default values if there was none
 };
 
-/// An output of a run, such as a log file. Receives reports in order on the training thread. A sink overrides
-/// the functions that it needs; its destructor closes the output. step() is called in the training loop: it
-/// must not allocate memory unless `progress` or `gpus` is set.
+/// An output of a run, such as a log file. Receives reports in order on the training thread. A derived class
+/// overrides the functions that it needs; its destructor closes the output. step() is called in the training
+/// loop, so it must not allocate memory unless StepReport::progress or gpus is set.
 class RunSink {
  public:
   virtual ~RunSink() = default;
   virtual void step(const StepReport&) {}
   virtual void evaluation(const EvaluationReport&) {}
   virtual void event(const EventReport&) {}
-  /// Flushes all reports to disk. Called before a checkpoint is written, so that a resumed run finds them.
+  /// Flushes all reports to disk. Called before a checkpoint is written, so that a resumed run has all
+  /// reports of earlier steps.
   virtual void sync() {}
   /// Throws a UserError if the output file was moved or deleted.
   virtual void check() const {}
@@ -77,7 +78,7 @@ class RunSink {
 /// Run for which a sink is opened. The references must outlive the sink.
 struct SinkContext {
   const fs::path& folder;
-  /// Last step before a resumed session; sinks remove reports of later steps from their files. -1: new run.
+  /// Step from which a run resumes; sinks remove reports of later steps from their files. -1: new run.
   int64_t last_step = -1;
   const recipe::Recipe& recipe;
   const tasks::Task& task;

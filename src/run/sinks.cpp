@@ -9,8 +9,8 @@ OpenSink open_json_log, open_image_files, open_tensorboard, open_terminal, open_
 
 namespace {
 
-/// Functions that open the sinks, in the order of calls. The JSON log is first, so that it contains every
-/// step that another output contains.
+/// Functions that open the sinks. Reports are sent to the sinks in this order. The JSON log is first, so that
+/// it contains every step that another output contains.
 constexpr OpenSink* kSinks[] = {
     open_json_log,     // trainer_log.jsonl
     open_image_files,  // samples/*.png

@@ -17,8 +17,8 @@ passes::StageDevice stage_device(const recipe::Recipe& recipe, int device) {
     if (const cost::Device* model = cost::find_gpu_by_driver_name(gpu.name))
       found.speed = cost::peak_flops_per_second(*model, DType::f32);
   } catch (const UserError&) {
-    // The error is reported when the engine opens the GPU: this worker must still take part in the
-    // collective.
+    // Ignores the error, which is reported when the engine opens the GPU. This worker must still take part in
+    // the collective that follows.
   }
   return found;
 }

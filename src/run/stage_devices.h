@@ -8,11 +8,11 @@
 
 namespace hearth::run {
 
-/// Returns memory and speed of GPU number `device`, for a pipeline stage. The speed is 0 for an unknown GPU
-/// and for the CPU.
+/// Returns memory and speed of GPU number `device`, for dividing a pipeline into stages. The speed is 0 for
+/// an unknown GPU and for the CPU.
 passes::StageDevice stage_device(const recipe::Recipe& recipe, int device);
-/// Returns the stage devices of all workers by rank. If the speed of one is unknown, all get the same speed.
-/// Collective call. `own`: stage_device() of this worker.
+/// Returns the stage devices of all workers by rank. `local`: stage_device() of this worker. If the speed of
+/// one device is unknown, returns the same speed for all. Collective call.
 std::vector<passes::StageDevice> gather_stage_devices(const passes::StageDevice& local,
                                                       distributed::ProcessGroup& group);
 

@@ -16,7 +16,7 @@
 namespace hearth::run {
 namespace {
 
-/// Number of losses after which the weight of a new one stays at 1 / kWindow.
+/// Number of losses in a plain average; later losses are averaged exponentially with weight 1 / kWindow.
 constexpr int64_t kWindow = 100;
 /// Min number of losses for a z-score.
 constexpr int64_t kMinLosses = 20;
@@ -41,8 +41,8 @@ class Counts {
   std::string_view where_;
 };
 
-/// Throws a UserError unless the samples at which the order of the epoch changed are sorted and not after the
-/// current sample.
+/// Throws a UserError unless `changes`, the sample indices at which the order of the epoch was changed, are
+/// sorted and not after the current sample.
 void check_changes(const std::vector<int64_t>& changes, const data::LoaderPosition& position,
                    std::string_view where) {
   const bool ascend = std::ranges::is_sorted(changes);

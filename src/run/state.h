@@ -41,24 +41,26 @@ struct RunState {
   double best_score = kNoScore;
   int64_t evaluations_without_gain = 0;
   data::LoaderPosition position;
-  int num_workers = 1;    ///< number of workers if each has private state; otherwise 1
+  /// Number of workers if each worker has private state (recipe::have_private_states); otherwise 1.
+  int num_workers = 1;
   std::string optimizer;  ///< optimizer.name; empty: an old checkpoint without this field
   int64_t num_rows = 0;   ///< rows of data in an epoch; 0: an old checkpoint without this field
   LossStatistics losses;
   int64_t num_bad = 0;             ///< skipped updates (recipe::BadSteps)
   int64_t num_bad_in_row = 0;      ///< consecutive skipped updates up to now
-  std::vector<InputState> inputs;  ///< empty: an old checkpoint without this field
+  std::vector<InputState> inputs;  ///< of the input files; empty: an old checkpoint without this field
 };
 
-/// A RunState as JSON. Up to 2048 bytes need no heap allocation, as the training loop requires.
+/// A RunState as JSON. Text of up to 2048 bytes is stored without a heap allocation, because the training
+/// loop must not allocate.
 using StateText = fmt::basic_memory_buffer<char, 2048>;
 StateText write_run_state(const RunState& state);
 /// Parses the text of write_run_state(). `where`: name of its file in messages. Throws a UserError if the
 /// text is not a valid state.
 RunState parse_run_state(std::string_view json, std::string_view where);
 
-/// Returns text that differs between runs of different recipes. Class names are not part of it, because they
-/// are unknown before the data is open.
+/// Returns text that identifies a recipe, to recognize checkpoints of other runs. Class names are not
+/// included, because they are unknown before the data is open.
 std::string identity_of(recipe::Recipe recipe);
 
 }  // namespace hearth::run

@@ -13,7 +13,7 @@ int64_t StepPlan::steps_per_epoch() const {
 void StepPlan::count_steps(const RunState& state) {
   total_steps_ = recipe_.train.steps;
   if (total_steps_ > 0) return;
-  // Earlier steps may have had another batch size.
+  // Counts the rest of the epoch in rows, because steps before a resume may have had another batch size.
   const int64_t rows_left = task_.num_rows() - state.position.sample;
   total_steps_ = state.step + (rows_left + rows_per_step() - 1) / rows_per_step() +
                  (recipe_.train.epochs - 1 - state.position.epoch) * steps_per_epoch();

@@ -12,7 +12,8 @@ class StepPlan {
   StepPlan(const recipe::Recipe& recipe, const tasks::Task& task) : recipe_(recipe), task_(task) {}
 
   int64_t steps_per_epoch() const;
-  /// Sets total_steps() to the steps completed at `state` plus the remaining ones.
+  /// Computes total_steps(): train.steps, or the steps completed at `state` plus those that the remaining
+  /// epochs need.
   void count_steps(const RunState& state);
   int64_t total_steps() const { return total_steps_; }
   double learning_rate(int64_t step) const;
@@ -23,10 +24,10 @@ class StepPlan {
   /// Increments the step of `state` and advances its data position past the rows of that step.
   void advance(RunState& state) const;
 
-  // `step`: number of completed steps.
+  // In the functions below, `step` is the number of completed steps.
   bool is_last(int64_t step) const { return step == total_steps_; }
   /// True if all workers have equal weights after this step. False only between two outer steps of DiLoCo
-  /// (exchange.local_steps > 1), where each worker trains its own copy.
+  /// (exchange.local_steps > 1), when the workers train separate copies.
   bool has_equal_weights(int64_t step) const;
   bool is_evaluated(int64_t step) const;
   bool is_checkpoint_due(int64_t step) const { return step % recipe_.train.checkpoint_every == 0; }

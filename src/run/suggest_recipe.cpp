@@ -19,16 +19,16 @@
 #include "text/conversation.h"
 #include "text/jsonl.h"
 
-// The readers of data/ and text/ recognize their layouts. This file tries them from the most specific layout
-// to the most general one, because a folder of masks is also a folder of folders, and picks a recipe for the
-// first match.
+// Each reader in src/data and src/text recognizes one layout of training data. This file tries the readers
+// from the most specific layout to the most general one (a folder with masks could also be read as a folder
+// per class), and chooses a recipe for the first match.
 
 namespace hearth::run {
 namespace {
 
 constexpr auto kTextEndings =
     std::to_array<std::string_view>({".jsonl", ".json", ".txt", ".parquet", ".arrow"});
-/// Max number of class names in a line about the data.
+/// Max number of class names in the printed description of the data.
 constexpr size_t kMaxNamed = 8;
 /// Max records of a text file that are parsed to detect the format.
 constexpr int64_t kMaxParsed = 1000;
@@ -59,7 +59,7 @@ std::optional<Suggestion> suggest_for_boxes(const fs::path& data) {
                             train.images.size(), test.images.size(), counted(num_boxes, "box"),
                             counted(std::ssize(train.class_names), "class"),
                             listed(train.class_names, kMaxNamed))};
-  // With few images use the smallest YOLOX, which a few hundred images train from scratch.
+  // Chooses the smallest YOLOX for few images: a few hundred suffice to train it from scratch.
   made.recipe = train.images.size() < 2000 ? "detect-small" : "detect-yolox";
   return made;
 }
@@ -146,7 +146,7 @@ Suggestion suggest_for_texts(const fs::path& file) {
   return made;
 }
 
-/// Returns the text file of a folder that has exactly one.
+/// Suggests a recipe for a folder that contains exactly one text file; nullopt for other folders.
 std::optional<Suggestion> of_text_folder(const fs::path& folder) {
   std::vector<fs::path> files = list_folder(folder);
   std::erase_if(files, [](const fs::path& path) { return !is_text_file(path); });
@@ -157,7 +157,7 @@ std::optional<Suggestion> of_text_folder(const fs::path& folder) {
 }  // namespace
 
 bool names_data(const fs::path& path) {
-  // An argument such as data=FILE.jsonl is an override.
+  // An argument with '=', such as data=FILE.jsonl, is an override, not a path.
   if (path.string().find('=') != std::string::npos && !path_exists(path)) return false;
   return fs::is_directory(path) || is_text_file(path) || path.extension() == ".csv" ||
          path.extension() == ".tsv";

@@ -11,7 +11,7 @@ namespace {
 
 class TensorBoardSink : public RunSink {
  public:
-  /// `first_step`: see io::EventFile.
+  /// `first_step`: first step of this session; see io::EventFile.
   TensorBoardSink(const fs::path& folder, int64_t first_step) : file_(folder, first_step) {}
 
   void step(const StepReport& r) override {

@@ -1,7 +1,7 @@
-// The training loop. All workers run the same steps. Only the leader (rank 0) writes files; after each step
-// it broadcasts its decision (decide()) to continue, save to memory, pause or stop. A bad step needs no
-// broadcast, because all workers have the same loss. A rollback repeats steps, so every output of a step in
-// the run folder is either overwritten with the same bytes or skipped while is_repeating() is true.
+// The training loop. All workers run the same steps. Only the leader (rank 0) writes files. After each step
+// it broadcasts its decision (decide()) to continue, save a checkpoint to memory, pause or stop. Bad steps
+// need no broadcast, because all workers compute the same loss. A rollback repeats steps, so the outputs of a
+// step in the run folder are either overwritten with the same bytes or skipped while is_repeating() is true.
 #include "run/trainer.h"
 
 #include <fmt/ranges.h>
@@ -25,7 +25,7 @@
 namespace hearth::run {
 namespace {
 
-/// Number of images with predictions in the report.
+/// Max number of images with predictions in report.html.
 constexpr int64_t kNumSamples = 36;
 
 void check_memory(const recipe::Recipe& recipe, const engine::Engine& engine, int64_t staging_bytes) {
@@ -44,7 +44,7 @@ void check_memory(const recipe::Recipe& recipe, const engine::Engine& engine, in
   }
 }
 
-/// Throws a UserError if an epoch has too few rows to give the last worker any.
+/// Throws a UserError if an epoch has so few rows that the last worker would have none.
 void check_share(const recipe::Recipe& recipe, const tasks::Task& task, int num_workers) {
   if (recipe.parallel == Parallel::pipeline) return;
   const data::LoaderShare last{.first = recipe.train.accumulate / num_workers * (num_workers - 1)};
@@ -55,8 +55,8 @@ void check_share(const recipe::Recipe& recipe, const tasks::Task& task, int num_
       num_workers, task.num_rows(), recipe.train.accumulate, recipe.train.batch);
 }
 
-/// Returns the distinct sizes of training micro-batches: those of a full epoch, then those of the unfinished
-/// epoch of the newest checkpoint in `checkpoints`.
+/// Returns the distinct sizes of training micro-batches, in rows: those of a full epoch, then those of the
+/// rest of an epoch after the newest checkpoint in `checkpoints`.
 std::vector<int64_t> train_sizes(int64_t num_rows, int64_t batch, const fs::path& checkpoints) {
   std::vector<int64_t> sizes = tasks::batch_sizes(num_rows, batch);
   const auto newest = io::find_newest_checkpoint(checkpoints, nullptr);
@@ -96,9 +96,9 @@ Trainer::Trainer(tasks::Job job, fs::path out, TrainerEvents events, WorkerSetup
   engine_ = make_engine(options, sizes, eval_sizes);
   check_memory(recipe_, *engine_, task_->staging_bytes());
   if (use == Use::run && !task_->is_prepared()) {
-    // The engine was created first, so that a model that does not fit is reported before the slow
-    // preparation. It is released during the preparation, which needs the memory of the GPU, and created
-    // again.
+    // The engine was created first, so that a model that does not fit in memory is reported before the slow
+    // preparation. The preparation needs the memory of the GPU, so the engine is deleted now and created
+    // again afterwards.
     if (options.backend == exec::Backend::gpu) engine_.reset();
     prepare();
     if (!engine_) engine_ = make_engine(options, sizes, eval_sizes);
@@ -145,12 +145,12 @@ void Trainer::start(const RunStart& how) {
     if (leads()) task_->save_initial_results(folder_.path());
   }
   if (leads()) open_files(resumed);
-  // Report it in the first attempt only, not after every restart.
+  // Reports missing memory in the first attempt only, not after every restart.
   const std::string no_memory = leads() ? checkpoints_->allocate_memory() : "";
   if (!no_memory.empty() && how.reason.empty()) report_event(state_.step, no_memory);
-  // The supervisor has already printed the reason.
+  // Logs the reason of a restart, which the supervisor has already printed.
   if (!how.reason.empty()) sink_->event({.step = state_.step, .text = how.reason, .is_printed = true});
-  // Below 0, so that evaluate_initial_weights() reports step 0.
+  // For a new run, -1, so that evaluate_initial_weights() reports step 0.
   logged_step_ = resumed ? state_.step : -1;
   if (!resumed) evaluate_initial_weights();
   logged_step_ = state_.step;
@@ -168,7 +168,7 @@ void Trainer::change_order() {
   if (!data::change_order(state_.position)) return;
   engine_->gather_states();
   if (!leads()) return;
-  // Save immediately, so that every later restart has the same order.
+  // Saves a checkpoint immediately, so that every later restart uses the same order.
   checkpoints_->save(state_, *sink_);
   checkpoints_->flush();
   report_event(
@@ -180,7 +180,8 @@ void Trainer::change_order() {
 
 void Trainer::open_files(bool resumed) {
   folder_.choose_dtype(job_, resumed);
-  // Copies of the tokenizer and configuration: the folder has everything to continue with except the data.
+  // Copies tokenizer and configuration to the run folder, which then contains everything for a resume except
+  // the data.
   task_->save_companions(folder_.path(), folder_.saved_dtype());
   folder_.open(job_, *engine_, resumed);
   sink_ = open_sinks({.folder = folder_.path(),
@@ -232,7 +233,7 @@ RunSummary Trainer::run(const RunStart& how) {
   try {
     return run_to_end(how);
   } catch (const UserError&) {
-    // A failed write to a deleted folder has an unclear message; check() throws a better one.
+    // If the run folder was deleted, throws the clear message of check() instead of that of the failed write.
     folder_.check();
     throw;
   }
@@ -269,7 +270,7 @@ RunSummary Trainer::run_to_end(const RunStart& how) {
     if (next.order == Order::interrupt || next.order == Order::stop_early) break;
     pacer_.rest(next.rest_seconds);
   }
-  // A run that stopped early, or was killed after its last step, has no final evaluation yet.
+  // There is no final evaluation yet if the run stopped early or was killed after its last step.
   if (!summary.interrupted && !final_ && evaluates()) final_ = task_->evaluate(*engine_, kNumSamples);
   if (summary.interrupted || engine_->plan().evaluates_jointly) engine_->gather_states();
   summary.led = leads();
@@ -332,7 +333,8 @@ void Trainer::after_step(const engine::StepResult& result, double rate) {
   plan_->advance(state_);
   const int64_t step = state_.step;
   if (plan_->has_equal_weights(step)) engine_->outer_step();
-  // Weights that give no finite loss are no checkpoint; the loss scale may only mend gradients.
+  // Saves no checkpoint of weights with a non-finite loss: lowering the fp16 loss scale can fix gradients,
+  // but not weights.
   const bool saves = plan_->is_last(step) || (plan_->is_checkpoint_due(step) && std::isfinite(result.loss));
   const bool judges = plan_->is_evaluated(step);
   if (saves || (judges && engine_->plan().evaluates_jointly)) engine_->gather_states();

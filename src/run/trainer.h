@@ -17,17 +17,17 @@ namespace hearth::run {
 /// Options of the start of a run.
 struct RunStart {
   bool resume = false;     ///< true: resume from the newest checkpoint on disk or in memory, if there is one
-  bool new_order = false;  ///< true: shuffle the remaining data again
+  bool new_order = false;  ///< true: shuffles the rest of the epoch again
   std::string reason;      ///< reason of a restart, for the log; empty: nothing is logged
-  bool accepts_changed_inputs = false;  ///< true: resume even if data or base weights have changed
-  std::string command;                  ///< shell line that started the run, for its report
+  bool accepts_changed_inputs = false;  ///< true: resumes even if data or base weights have changed
+  std::string command;                  ///< shell command that started the run, for its report
 };
 
 struct RunSummary {
   int64_t steps = 0;
   double best_score = 0;
-  std::string best;       ///< readable best score
-  std::string last_line;  ///< tasks::Task::last_line
+  std::string best;       ///< best score as text for users
+  std::string last_line;  ///< result of tasks::Task::last_line()
   double seconds = 0;
   bool interrupted = false;
   bool led = true;  ///< false: this worker is not rank 0, which writes the run folder and prints the summary
@@ -38,9 +38,10 @@ struct WorkerSetup {
   /// Group of recipe.devices workers, or fewer after devices have failed (num_usable_devices); null: a single
   /// worker.
   distributed::ProcessGroup* group = nullptr;
-  std::optional<int> device;                 ///< number of this worker's GPU; nullopt: its rank
-  std::vector<passes::StageDevice> devices;  ///< devices of the pipeline stages; empty: equal ones
-  const cost::Device* rates = nullptr;  ///< device that all workers plan for (slowest_gpu); null: their own
+  std::optional<int> device;                 ///< number of this worker's GPU; nullopt: equal to the rank
+  std::vector<passes::StageDevice> devices;  ///< devices of the pipeline stages; empty: equal devices
+  /// Device for which all workers plan (slowest_gpu); null: each plans for its own device.
+  const cost::Device* rates = nullptr;
 };
 
 /// Purpose of a trainer: to train, or only to check the plan.
@@ -48,13 +49,13 @@ enum class Use : uint8_t { run, check };
 
 /// Trains a model and writes the run folder: config.yaml, model.safetensors (or a PEFT adapter),
 /// trainer_log.jsonl, TensorBoard events, checkpoints/, report.html. If several workers share a run, each has
-/// a trainer for the same recipe and folder. Rank 0, the leader, writes all files; it also evaluates, alone
-/// if it has the full model.
+/// a trainer for the same recipe and folder. Rank 0, the leader, writes all files. It also evaluates, without
+/// the other workers if it has the full model.
 class Trainer {
  public:
-  /// Opens the data and compiles the programs; calls no collectives. For Use::run, also prepares the data on
-  /// the device (latents, embeddings) before the engine takes its memory. The folder `out` is created by
-  /// run(). Throws a UserError if the data cannot be read or the model does not fit in memory.
+  /// Opens the data and compiles the programs; calls no collectives. For Use::run, also prepares the data
+  /// (latents, embeddings) on the device. run() creates the folder `out`. Throws a UserError if the data
+  /// cannot be read or the model does not fit in memory.
   Trainer(tasks::Job job, fs::path out, TrainerEvents events, WorkerSetup member = {}, Use use = Use::run);
   ~Trainer();
 
@@ -73,12 +74,12 @@ class Trainer {
 
   engine::Engine& engine() { return *engine_; }
   const tasks::Task& task() const { return *task_; }
-  /// The recipe, including values determined from data and weights.
+  /// Returns the recipe, including the values determined from data and weights.
   const recipe::Recipe& recipe() const { return job_.recipe; }
 
  private:
-  /// Decision of the leader after a step, which all workers follow: train on, save a checkpoint to memory,
-  /// end after train.early_stop evaluations, end on a stop request, or pause until the GPUs are cool.
+  /// Decision of the leader after a step, which all workers follow: continue, save a checkpoint to memory,
+  /// end because train.early_stop was reached, end on a stop request, or pause until the GPUs are cool.
   enum class Order : int32_t { proceed, snapshot, stop_early, interrupt, pause };
   struct Decision {
     Order order = Order::proceed;
@@ -93,14 +94,14 @@ class Trainer {
   bool is_repeating() const { return state_.step <= logged_step_; }
   void beat(distributed::Phase phase) const { events_.heartbeat.beat(phase, state_.step); }
 
-  // Preparation before the first step.
+  // Functions that run before the first step.
   void prepare();
   void start(const RunStart& how);
   void open_files(bool resumed);
   void change_order();
   void evaluate_initial_weights();
 
-  // Training loop.
+  // Functions of the training loop.
   RunSummary run_to_end(const RunStart& how);
   engine::StepResult train_one(double rate);
   /// Consumes the samples of a bad step without training on them.
@@ -114,7 +115,7 @@ class Trainer {
   /// Throws a UserError if the run folder or its log was moved or deleted.
   void check_folder() const;
 
-  // Reports to the sink.
+  // Functions that send reports to the sink.
   void report_step(const engine::StepResult& result, double rate);
   void report_event(int64_t step, const std::string& text) { sink_->event({.step = step, .text = text}); }
   void report_recording_fault();
@@ -130,7 +131,7 @@ class Trainer {
   std::unique_ptr<tasks::Task> task_;
   std::unique_ptr<engine::Engine> engine_;
   std::optional<tasks::LookaheadStream> stream_;
-  /// Receives all reports; the sink of a worker that does not lead discards them.
+  /// Receives all reports. Only the leader opens the real sinks; this default sink discards all reports.
   std::unique_ptr<RunSink> sink_ = std::make_unique<RunSink>();
   std::optional<StepPlan> plan_;
   std::optional<Checkpoints> checkpoints_;

@@ -30,18 +30,20 @@ struct Progress {
 
 /// Callbacks and shared data that connect a trainer to its process.
 struct TrainerEvents {
-  std::function<void(const Progress&)> progress = [](const Progress&) {};       ///< every log_every updates
-  std::function<void(const std::string&)> message = [](const std::string&) {};  ///< rare, one sentence
+  /// Called every train.log_every updates.
+  std::function<void(const Progress&)> progress = [](const Progress&) {};
+  /// Called with a sentence for users; rare.
+  std::function<void(const std::string&)> message = [](const std::string&) {};
   /// Stop request (Ctrl-C): if true, the run ends after the current update with a checkpoint. Only the
-  /// leader's flag is read. null: never stops.
+  /// leader's flag has an effect. null: never stops.
   const std::atomic<bool>* stop = nullptr;
   distributed::Heartbeat heartbeat;  ///< sent after every micro-batch
-  /// Storage for checkpoints in memory, which a new worker resumes from after a crash; null: none. Must
+  /// Storage for checkpoints in memory, from which a new worker resumes after a crash; null: none. Must
   /// outlive the trainer.
   const io::CheckpointMemory* memory = nullptr;
   /// Sensor readings and requested idle time of the GPUs, from the supervisor; null: no supervisor.
   const supervise::GpuBoard* gpus = nullptr;
-  /// Warnings about this worker's device.
+  /// Called with a warning about this worker's device.
   std::function<void(const std::string&)> warning = [](const std::string&) {};
 };
 

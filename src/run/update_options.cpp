@@ -8,7 +8,7 @@
 namespace hearth::run {
 namespace {
 
-/// Parses an entry of optimizer.rates such as "encoder=0.1".
+/// Parses optimizer.rates, entries such as "encoder=0.1", into modules and factors.
 std::vector<std::pair<std::string, double>> module_rates(const std::vector<std::string>& texts) {
   std::vector<std::pair<std::string, double>> made;
   for (const std::string& text : texts) {

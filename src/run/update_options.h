@@ -5,7 +5,8 @@
 
 namespace hearth::run {
 
-/// Returns a recipe's optimizer options. UserError if optimizer.rates are not pairs NAME=FACTOR.
+/// Returns a recipe's optimizer options. Throws a UserError if an entry of optimizer.rates is not of the form
+/// MODULE=FACTOR.
 engine::OptimizerOptions optimizer_options(const recipe::Recipe& recipe);
 
 }  // namespace hearth::run
