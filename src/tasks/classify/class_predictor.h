@@ -10,7 +10,7 @@ namespace hearth::tasks {
 /// Predictor that reports the three most probable classes of an image with their probabilities.
 class ClassPredictor : public Predictor {
  public:
-  /// Classes without a name are printed as numbers. `weights`: path of the weights, for messages.
+  /// Classes without a name in `names` are printed as numbers. `weights`: path of the weights, for messages.
   ClassPredictor(models::ModelOptions model, data::PixelOptions pixels, std::vector<std::string> names,
                  fs::path weights, Exif exif);
   std::string predict(engine::Engine& engine, const fs::path& image) override;

@@ -8,10 +8,10 @@
 
 namespace hearth::tasks {
 
-/// Image classification with softmax cross entropy.
+/// Options of image classification with softmax cross entropy.
 struct ClassifierOptions {
   models::ModelOptions model;
-  /// Builds the logits in place of models::find_model(model.name), if set.
+  /// If set, builds the logits from the images instead of models::find_model(model.name).
   std::function<ir::ValueId(nn::Builder&, ir::ValueId images)> build_model = {};
   double label_smoothing = 0;
 };
@@ -20,8 +20,8 @@ struct ClassifierOptions {
 /// sample is an image.
 std::shared_ptr<const engine::Objective> classifier(ClassifierOptions options);
 
-/// Indices for Engine::output() after an evaluation: number of correct predictions, f32 []; softmax
-/// probabilities, f32 [rows, classes].
+/// Indices for Engine::output() after an evaluation. kCorrect: number of correct predictions, an f32 scalar;
+/// kProbabilities: softmax probabilities, f32 [rows, classes].
 enum ClassifierOutput : size_t { kCorrect = 0, kProbabilities = 1 };
 
 }  // namespace hearth::tasks

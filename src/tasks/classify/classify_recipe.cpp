@@ -14,7 +14,7 @@
 namespace hearth::tasks {
 namespace {
 
-/// Throws a UserError if data.kind does not label each image with a class.
+/// Throws a UserError if data.kind has masks or boxes instead of a class per image.
 void check_is_labeled(const recipe::Recipe& recipe) {
   const std::string& kind = recipe.data.kind;
   const bool has_boxes = std::ranges::find(box_kinds(), kind) != box_kinds().end();

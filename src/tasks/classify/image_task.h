@@ -14,11 +14,11 @@ struct ImageTaskOptions {
   data::DatasetOptions train, held_out;
   data::LoaderOptions loader;
   data::PixelOptions pixels;
-  bool balance = false;  ///< training draws each class equally often
+  bool balance = false;  ///< true if training draws each class equally often
 };
 
-/// Image classification on a labeled dataset. The constructor opens the data: UserError if it does not fit
-/// the model.
+/// Image classification on a labeled dataset. The constructor opens the data. Throws a UserError if the data
+/// does not fit the model.
 class ImageTask : public Task {
  public:
   explicit ImageTask(const ImageTaskOptions& options);
@@ -45,7 +45,7 @@ class ImageTask : public Task {
   data::PixelOptions pixels_;
   std::unique_ptr<data::Dataset> train_;
   std::unique_ptr<data::Dataset> test_;
-  data::ImageRows rows_;  ///< of the training images
+  data::ImageRows rows_;  ///< rows of the training images
   std::optional<data::ClassBalance> balance_;
 };
 
