@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kMatched = 0.5, kMissed = 0.4;
 
-/// Range of cells along one axis whose anchors overlap [low, high] by more than an edge.
+/// Range of cells along one axis whose anchors overlap the interval [low, high] with a positive length.
 struct AnchorRange {
   int64_t begin, end;
 

@@ -15,8 +15,8 @@ struct AnchorBox {
 };
 
 /// RetinaNet's anchor boxes for images of one size (Lin et al. 2017, arXiv 1708.02002), in the order of
-/// models::RetinanetOutputs. Sizes are 32 to 512 by level, times 1, 2^(1/3) and 2^(2/3); aspect ratios
-/// (height by width) are 1/2, 1 and 2; corners are rounded as in torchvision.
+/// models::RetinanetOutputs. Each cell has nine anchors: the level's size (32 to 512 pixels) times 1, 2^(1/3)
+/// and 2^(2/3), with aspect ratios (height / width) 1/2, 1 and 2. Corners are rounded as in torchvision.
 class Anchors {
  public:
   explicit Anchors(Extent size);
@@ -27,11 +27,11 @@ class Anchors {
   AnchorBox at(int64_t index) const;
   const PyramidLevels& levels() const { return levels_; }
 
-  /// Results of match() for an anchor without a box. Undecided anchors have no loss.
+  /// Results of match() for anchors without a box. kUndecided: excluded from the loss.
   enum Match : int32_t { kBackground = -1, kUndecided = -2 };
-  /// Assigns each anchor the index of the box with the highest IoU, or a Match. An anchor gets its box if the
-  /// IoU is at least 0.5, or if no anchor has a higher IoU with some box. Otherwise it is undecided from 0.4
-  /// on and background below.
+  /// Returns for each anchor the index of the box with the highest IoU if this IoU is at least 0.5, or if the
+  /// anchor is the one with the highest IoU for some box. Otherwise returns kUndecided for an IoU of at least
+  /// 0.4, and kBackground below.
   std::vector<int32_t> match(std::span<const data::Box> boxes) const;
 
  private:

@@ -13,13 +13,13 @@
 namespace hearth::tasks {
 namespace {
 
-// Per class: (1) In each image, detections are matched greedily to ground-truth boxes by descending score,
-// for ten IoU thresholds and four area ranges. (2) The matches of all images, merged by descending score,
-// give precision as a function of recall. (3) Precision is made monotonic (the maximum at any higher recall)
-// and sampled at 101 recalls. (4) The twelve numbers are means over classes, thresholds and recalls. Ties
-// are resolved as in pycocotools.
+// COCO evaluation. Per class: (1) In each image, detections are matched greedily to ground-truth boxes by
+// descending score, for ten IoU thresholds and four area ranges. (2) The matches of all images, merged by
+// descending score, give precision as a function of recall. (3) Precision is made monotonic (the maximum at
+// any higher recall) and sampled at 101 recalls. (4) The twelve numbers are means over classes, thresholds
+// and recalls. Ties are resolved as in pycocotools.
 
-/// Number of IoU thresholds, and of recalls at which precision is sampled.
+/// Number of IoU thresholds (0.5 to 0.95), and of recalls (0 to 1) at which precision is sampled.
 constexpr size_t kOverlaps = 10;
 constexpr size_t kRecalls = 101;
 constexpr std::array<size_t, 3> kMaxDetections{1, 10, 100};
@@ -45,20 +45,22 @@ std::array<double, Count> spaced(double first, double last) {
   return values;
 }
 
-/// Boxes of one class in one image: the unit of matching. Detections by descending score.
+/// Boxes of one class in one image, among which detections are matched to ground truth. Detections are sorted
+/// by descending score.
 struct Cell {
   std::vector<Truth> truths;
   std::vector<Detection> detections;
   std::vector<double> overlaps;  ///< IoU [detection][truth]
 };
 
-/// Result of matching a detection, for each IoU threshold.
+/// Result of matching a detection, for each IoU threshold: whether it has a ground-truth box, and whether it
+/// is ignored.
 struct MatchOutcome {
   double score = 0;
   std::array<bool, kOverlaps> matched{}, ignored{};
 };
 
-/// Returns the cells of each class in the order of image ids, without empty ones.
+/// Returns for each class its cells in the order of image ids, without images that lack the class.
 std::vector<std::vector<Cell>> make_cells(std::span<const EvaluatedImage> images, int64_t num_classes) {
   std::vector<const EvaluatedImage*> order;
   for (const EvaluatedImage& image : images) order.push_back(&image);
@@ -86,8 +88,9 @@ void measure_overlaps(Cell& cell) {
     for (const Truth& truth : cell.truths) cell.overlaps.push_back(overlap(found, truth, truth.crowd));
 }
 
-/// Returns the ground-truth box for a detection: the unmatched one with the highest IoU (the last of equal
-/// ones); an ignored one only if no other matches. `order` lists ignored boxes last.
+/// Returns the index of the ground-truth box for a detection: the unmatched box with the highest IoU of at
+/// least `min_value` (the last of equal ones); an ignored box only if no other box matches. `overlaps`: IoU
+/// with each ground-truth box; `order`: indices of ground-truth boxes, ignored ones last.
 std::optional<size_t> match(const double* overlaps, std::span<const size_t> order, const Cell& cell,
                             const std::vector<bool>& ignored, const std::vector<bool>& matched_truths,
                             double min_value) {
@@ -103,7 +106,8 @@ std::optional<size_t> match(const double* overlaps, std::span<const size_t> orde
   return best;
 }
 
-/// Appends the results of a cell's detections; returns the number of ground-truth boxes that are not ignored.
+/// Matches the detections of a cell and appends their outcomes. Returns the number of the cell's ground-truth
+/// boxes that are not ignored.
 int64_t match_cell(const Cell& cell, const AreaRange& area, std::span<const double> thresholds,
                    std::vector<MatchOutcome>& outcomes) {
   std::vector<bool> ignored;
@@ -134,7 +138,8 @@ struct Curve {
   double recall = 0;
 };
 
-/// Computes the precision-recall curve at an IoU threshold. `fates`: by descending score.
+/// Computes the precision-recall curve at an IoU threshold. `outcomes`: sorted by descending score;
+/// `threshold`: index of the IoU threshold.
 Curve trace(std::span<const MatchOutcome* const> outcomes, size_t threshold, int64_t num_truths,
             std::span<const double> recalls) {
   std::vector<double> recall, precision;
@@ -154,11 +159,11 @@ Curve trace(std::span<const MatchOutcome* const> outcomes, size_t threshold, int
   return curve;
 }
 
-/// Running mean; -1 without numbers.
+/// Mean of the added numbers; -1 if there are none.
 class Mean {
  public:
   void add(double value) {
-    // Compensated (Kahan) summation, as accurate as numpy's pairwise summation.
+    // Kahan summation, which is as accurate as numpy's pairwise summation.
     const double with = value - compensation_;
     const double sum = sum_ + with;
     compensation_ = (sum - sum_) - with;
@@ -172,7 +177,7 @@ class Mean {
   int64_t count_ = 0;
 };
 
-/// Means over all classes, the source of the twelve numbers.
+/// Means over all classes, from which CocoResult::numbers is filled.
 struct Means {
   Mean ap, ap50, ap75;
   std::array<Mean, kAreas.size()> ap_of_area, recall_of_area;
@@ -202,8 +207,9 @@ void add_curve(const Curve& curve, size_t threshold, size_t area, size_t count, 
   }
 }
 
-/// Returns the results of the `most` best detections of each cell, by descending score. `sizes`: detections
-/// per cell.
+/// Returns the outcomes of the detections with the highest scores, at most `max_value` per cell, sorted by
+/// descending score. `outcomes`: of all cells, one cell after the other; `sizes`: number of detections of
+/// each cell.
 std::vector<const MatchOutcome*> best_outcomes(const std::vector<MatchOutcome>& outcomes,
                                                std::span<const size_t> sizes, size_t max_value) {
   std::vector<const MatchOutcome*> best;

@@ -5,8 +5,8 @@
 
 namespace hearth::tasks {
 
-/// Common base of the detectors with a feature pyramid (RetinaNet, FCOS). Images are normalized as for
-/// ImageNet.
+/// Base class of the detectors with a feature pyramid (RetinaNet, FCOS). Images are normalized with
+/// ImageNet's mean and std.
 class DenseDetector : public Detector {
  public:
   explicit DenseDetector(const DetectorOptions& options);
@@ -20,7 +20,7 @@ class DenseDetector : public Detector {
   data::PixelOptions pixels_;
 };
 
-/// Returns the options of the backbone with its feature pyramid.
+/// Returns the options of the backbone and feature pyramid.
 models::PyramidOptions backbone_options(const DetectorOptions& options);
 /// Returns the image size of a micro-batch: a square of row_length pixels, or options.image_size if that is
 /// 0.

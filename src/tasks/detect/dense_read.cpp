@@ -10,8 +10,8 @@ constexpr size_t kMaxPerLevel = 1000;
 
 double sigmoid(double logit) { return 1 / (1 + std::exp(-logit)); }
 
-/// Returns the lowest class logit that can reach a score (with centerness: at centerness 1), less a margin
-/// for rounding. Saves the sigmoid of most logits.
+/// Returns a lower bound of the class logits whose score can reach `min_score`, so that the sigmoid of most
+/// logits need not be computed. With centerness, the score is highest at centerness 1.
 double min_logit(double min_score, bool has_centerness) {
   constexpr double kRounding = 1e-6;
   const double probability = has_centerness ? min_score * min_score : min_score;
@@ -41,7 +41,7 @@ std::vector<Candidate> best_of_levels(const DensePredictions& predictions, doubl
     }
     const auto first = made.begin() + before;
     if (made.end() - first <= static_cast<int64_t>(kMaxPerLevel)) continue;
-    // Stable, so that the first of equal scores is kept.
+    // Sorts stably, so that of equal scores the first one is kept.
     std::ranges::stable_sort(first, made.end(), std::ranges::greater(), &Candidate::score);
     made.erase(first + kMaxPerLevel, made.end());
   }

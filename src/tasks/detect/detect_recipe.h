@@ -7,9 +7,9 @@
 
 namespace hearth::tasks {
 
-/// Returns the values of data.kind that have boxes, in the order of data::BoxFormat.
+/// Returns the values of data.kind for labels with boxes, in the order of data::BoxFormat.
 std::span<const std::string_view> box_kinds();
-/// Reads the images and boxes of a detection recipe. `split`: "train" or "test". Decodes images only with
+/// Reads the images and boxes of a detection recipe. `split`: "train" or "test". Decodes images only if
 /// data.bad_records=skip, to leave out unreadable ones.
 data::BoxedImages boxed_images(const recipe::Recipe& recipe, const std::string& split);
 

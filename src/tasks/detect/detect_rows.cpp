@@ -10,7 +10,8 @@ namespace hearth::tasks {
 namespace {
 
 constexpr int64_t kChannels = 3;
-/// Number of consecutive training images with one size in multi-scale training, for any batch size.
+/// Number of consecutive training images that have the same size in multi-scale training; does not depend on
+/// the batch size.
 constexpr int64_t kImagesPerSize = 160;
 
 Extent largest(const DetectRowOptions& options) {

@@ -8,18 +8,18 @@ namespace hearth::tasks {
 
 struct DetectRowOptions {
   Extent size;                 ///< input size of the detector
-  std::vector<int64_t> sides;  ///< square sides for multi-scale training; empty: `size`
-  bool is_training = false;    ///< true: augmented; false: only letterboxed
+  std::vector<int64_t> sides;  ///< sides of the square inputs of multi-scale training; empty: always `size`
+  bool is_training = false;    ///< true: images are augmented; false: only letterboxed
   data::BoxAugment augment;
-  int64_t plain_from_epoch = 0;                  ///< first epoch without mosaic and mixup
-  int64_t max_boxes = 120;                       ///< per image: the largest ones, without crowds
+  int64_t plain_from_epoch = 0;  ///< first epoch without mosaic and mixup
+  int64_t max_boxes = 120;       ///< max boxes per image, without crowds; the largest ones are used
   std::shared_ptr<data::ImageCacheBudget> keep;  ///< cache of decoded images; null: none
 };
 
 /// Row source of a detector: images and the target arrays of their boxes.
 class DetectRows : public data::RowSource {
  public:
-  /// UserError if the options are invalid. Set and detector must outlive the rows.
+  /// Throws a UserError if the options are invalid. `set` and `detector` must outlive the rows.
   DetectRows(const data::BoxedImages& set, const Detector& detector, DetectRowOptions options);
 
   int64_t num_rows() const override { return std::ssize(set_.images); }

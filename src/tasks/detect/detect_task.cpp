@@ -46,7 +46,8 @@ DetectRowOptions for_evaluation(DetectRowOptions options) {
   return options;
 }
 
-/// Returns the color of a class's boxes: bright, with the hues of adjacent classes a golden angle apart.
+/// Returns the color for boxes of a class. Hues of consecutive classes differ by the golden angle, so that
+/// colors are easy to tell apart.
 std::array<uint8_t, 3> color_of(int32_t label) {
   constexpr double kGoldenAngle = 137.508, kFirst = 345, kGray = 0.1;
   const double hue = std::fmod(kFirst + kGoldenAngle * label, 360) / 60;
@@ -88,8 +89,8 @@ double value_at(const std::vector<io::CurvePoint>& curve, int64_t step) {
   return found == curve.end() ? 0.0 : found->value;
 }
 
-/// Returns a JPEG file for the report, at the highest quality that fits kMaxBytes: a report with 16 strips of
-/// two images in base64 stays below 3 MB.
+/// Encodes an image of the report as JPEG, at the highest quality that fits kMaxBytes. A report with 16
+/// strips of two such images in base64 is smaller than 3 MB.
 std::string small_jpeg(const data::Image& image) {
   constexpr size_t kMaxBytes = 56 << 10;
   std::string file;
@@ -100,7 +101,7 @@ std::string small_jpeg(const data::Image& image) {
   return file;
 }
 
-/// Returns the distinct classes of each image's boxes.
+/// Returns for each image the distinct classes of its boxes, without crowds.
 std::vector<std::vector<int32_t>> classes_of(const data::BoxedImages& set) {
   std::vector<std::vector<int32_t>> made;
   for (const data::BoxedImage& original : set.images) {
@@ -123,7 +124,7 @@ DetectionClasses read_detection_classes(const fs::path& path) {
     DetectionClasses made{.names = json.at("names"), .category_ids = json.at("category_ids")};
     if (!made.names.empty() && made.names.size() == made.category_ids.size()) return made;
   } catch (const nlohmann::json::exception&) {
-    // Reported below.
+    // The error below is thrown.
   }
   user_error("{}: expected names and category_ids of the classes of a run", path.string());
 }
@@ -209,7 +210,8 @@ Evaluation DetectTask::evaluate(engine::Engine& engine, int64_t num_shown) const
   }
   made.loss /= static_cast<double>(test_rows_.num_rows());
   const auto num_classes = std::ssize(set.class_names);
-  // Detections of classes that the validation data lacks are always wrong and belong to no evaluated class.
+  // Removes detections of classes that the data lacks (model.num_classes may be larger), because they belong
+  // to no evaluated class.
   for (EvaluatedImage& original : evaluated)
     std::erase_if(original.detections, [&](const Detection& one) { return one.label >= num_classes; });
   const CocoResult result = evaluate_coco(evaluated, num_classes);
@@ -267,7 +269,7 @@ std::string DetectTask::describe() const {
 std::string DetectTask::warning() const {
   const size_t count = options_.train.notes.size() + options_.held_out.notes.size();
   if (count == 0) return "";
-  // With data.bad_records=skip the first note of a split is the number of images left out.
+  // Prints the first note of each split. With data.bad_records=skip it states the number of images left out.
   std::vector<std::string> first;
   for (const auto* notes : {&options_.train.notes, &options_.held_out.notes})
     if (!notes->empty() && std::ranges::find(first, notes->front()) == first.end())
@@ -298,7 +300,8 @@ void DetectTask::report(const Evaluation& last, const fs::path& log, io::ReportD
   for (io::CurvePoint& point : data.score.points) point.value *= 100;
   data.class_names = options_.held_out.class_names;
   data.class_names.emplace_back("background");
-  // Rows of a report's matrix are true classes; count_confusions has them in columns.
+  // Transposes the matrix: in the report rows are true classes, in the result of count_confusions columns
+  // are.
   const size_t n = data.class_names.size();
   data.confusion.assign(last.confusion.size(), 0);
   for (size_t i = 0; i < last.confusion.size(); ++i) data.confusion[i % n * n + i / n] = last.confusion[i];

@@ -13,10 +13,10 @@ struct DetectTaskOptions {
   DetectorOptions detector;
   data::BoxedImages train, held_out;
   data::LoaderOptions loader;
-  DetectRowOptions rows;  ///< of training rows
+  DetectRowOptions rows;  ///< options of training rows
   NmsOptions nms;
   double shown_score = 0.25;  ///< min score of drawn predictions
-  /// True to draw training images such that each image's rarest class is equally frequent.
+  /// True to balance classes: each image counts for its rarest class, and each class is drawn equally often.
   bool balance = false;
 };
 
@@ -25,18 +25,18 @@ struct DetectionClasses {
   std::vector<std::string> names;
   std::vector<int64_t> category_ids;
 };
-/// Reads kDetectionClasses. UserError if the file is malformed.
+/// Reads kDetectionClasses. Throws a UserError if the file is malformed.
 DetectionClasses read_detection_classes(const fs::path& path);
 
-/// Returns the detections of a row of the engine's last evaluation, after non-maximum suppression, in pixels
-/// of the stored image. `image`: size of the stored image; `input`: size of the model's input.
+/// Returns the detections of row `row` of the engine's last evaluation, after non-maximum suppression, in
+/// pixels of the stored image. `image`: size of the stored image; `input`: size of the model's input.
 std::vector<Detection> detections_of(const Detector& detector, const engine::Engine& engine, int64_t row,
                                      Extent image, Extent input, const NmsOptions& nms);
-/// Returns the image with the detections of at least that score drawn, the most confident on top.
+/// Draws the detections with a score of at least `min_score` on an image, the most confident one on top.
 data::Image draw_detections(data::Image image, std::span<const Detection> detections,
                             const std::vector<std::string>& names, double min_score);
 
-/// Object detection. UserError if the data does not fit the model.
+/// Object detection. The constructor throws a UserError if the data does not fit the model.
 class DetectTask : public Task {
  public:
   explicit DetectTask(DetectTaskOptions options);
@@ -63,8 +63,8 @@ class DetectTask : public Task {
   int64_t staging_bytes() const override;
 
  private:
-  /// Returns a strip of the report: held-out image `index` with its ground-truth boxes, and with the
-  /// detections.
+  /// Returns a strip for the report: held-out image `index` with its ground-truth boxes, and the same image
+  /// with the detections.
   io::ImageStrip strip(int64_t index, std::span<const Detection> found) const;
 
   DetectTaskOptions options_;

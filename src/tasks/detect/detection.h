@@ -14,24 +14,25 @@ struct Detection {
   int32_t label = 0;
 };
 
-/// A ground-truth box. Crowds and ignored objects count neither as found nor as missed; the overlap of a
-/// detection with a crowd is the share of the detection's area inside it.
+/// A ground-truth box. Crowds and ignored objects count neither as found nor as missed. The overlap of a
+/// detection with a crowd is the fraction of the detection's area inside the crowd's box, not the IoU.
 struct Truth {
   double x = 0, y = 0, width = 0, height = 0;
-  double area = 0;  ///< of the object's outline; decides whether it is small, medium or large
+  /// Area of the object's outline in square pixels, by which it counts as small, medium or large.
+  double area = 0;
   int32_t label = 0;
   bool crowd = false;
   bool ignored = false;
 };
 
-/// Ground truth and detections of one image. Ties of scores are resolved in the order of the ids.
+/// Ground truth and detections of one image. Equal scores are sorted by image id.
 struct EvaluatedImage {
   int64_t id = 0;
   std::vector<Truth> truths = {};
   std::vector<Detection> detections = {};
 };
 
-/// Returns a labeled box as ground truth. VOC's difficult objects are ignored.
+/// Converts a labeled box to ground truth. Crowds and VOC's difficult objects are ignored.
 inline Truth truth_of(const data::Box& box) {
   return {.x = box.x0,
           .y = box.y0,

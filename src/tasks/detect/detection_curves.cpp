@@ -12,7 +12,8 @@ namespace {
 constexpr size_t kScores = 101;
 constexpr double kOverlap = 0.5;
 
-/// Numbers of detections by the highest threshold (0, 0.01 ... 1) that they reach.
+/// Numbers of correct and wrong detections of a class, by the index of the highest threshold (0, 0.01 ... 1)
+/// that their score reaches; number of ground-truth boxes.
 struct Counts {
   std::array<int64_t, kScores> hits{}, misses{};
   int64_t truths = 0;
@@ -20,8 +21,8 @@ struct Counts {
 
 enum class Outcome { hit, miss, ignored };
 
-/// Matches a detection with the unmatched ground-truth box of its class with the highest IoU; ignored boxes
-/// last.
+/// Matches a detection with the unmatched ground-truth box of its class with the highest IoU; with an ignored
+/// box only if no other box matches.
 Outcome take(const EvaluatedImage& image, const Detection& found, std::vector<bool>& matched_truths) {
   size_t best = image.truths.size();
   double best_overlap = kOverlap;
@@ -52,7 +53,8 @@ void count(const EvaluatedImage& image, std::vector<Counts>& classes) {
     const Outcome outcome = take(image, found, matched_truths);
     if (outcome == Outcome::ignored) continue;
     Counts& of = classes[static_cast<size_t>(found.label)];
-    // Index of the highest threshold i / 100 that does not exceed the score, exact despite rounding.
+    // Index of the highest threshold i / 100 that does not exceed the score. The next line corrects rounding
+    // errors.
     size_t at = static_cast<size_t>(std::clamp(found.score, 0.0, 1.0) * (kScores - 1));
     if (at + 1 < kScores && static_cast<double>(at + 1) / (kScores - 1) <= found.score) ++at;
     ++(outcome == Outcome::hit ? of.hits : of.misses).at(at);
@@ -75,7 +77,7 @@ ConfidenceCurves::Curve make_curve(const Counts& counts) {
   return curve;
 }
 
-/// Pairs {-IoU, detection, ground truth} above the threshold, by descending IoU, then by index.
+/// {-IoU, index of the detection, index of the ground-truth box}: sorts by descending IoU, then by index.
 using Pair = std::tuple<double, size_t, size_t>;
 std::vector<Pair> pairs_of(const EvaluatedImage& image, const ConfusionOptions& options) {
   std::vector<Pair> pairs;

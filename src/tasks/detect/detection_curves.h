@@ -9,27 +9,28 @@ namespace hearth::tasks {
 
 /// Precision, recall and F1 at IoU 0.5 as functions of the score threshold.
 struct ConfidenceCurves {
-  /// Values at thresholds 0, 0.01 ... 1. Without detections the precision is 1; without ground-truth boxes
-  /// all are 0.
+  /// Values at score thresholds 0, 0.01 ... 1. Where there are no detections, the precision is 1. Without
+  /// ground-truth boxes all values are 0.
   struct Curve {
     std::vector<double> precision, recall, f1;
   };
   std::vector<Curve> classes;
-  Curve mean;  ///< over the classes with ground-truth boxes
-  /// Threshold and value of the highest mean F1; the lowest threshold of equal ones.
+  Curve mean;  ///< mean over the classes with ground-truth boxes
+  /// Score threshold with the highest mean F1, and this F1. Of equal ones the lowest threshold.
   double best_score = 0, best_f1 = 0;
 };
-/// Computes the curves of all images. Labels must be below `num_classes`.
+/// Computes the curves of a dataset. All labels must be below `num_classes`.
 ConfidenceCurves trace_confidence(std::span<const EvaluatedImage> images, int64_t num_classes);
 
 struct ConfusionOptions {
   double score = 0.25;    ///< min score of a detection
-  double overlap = 0.45;  ///< a match has a higher IoU
+  double overlap = 0.45;  ///< IoU that a match must exceed
 };
 
-/// Returns counts [predicted][true] of num_classes + 1 classes; the last is the background: false positives
-/// in its column, missed objects in its row. Each box is matched once, pairs with the highest IoU first, even
-/// if their classes differ. Ignored ground-truth boxes and the detections that overlap them are not counted.
+/// Returns a confusion matrix [predicted][true] of num_classes + 1 classes. The last class is the background:
+/// its column counts false positives, its row missed objects. Each box is matched at most once, pairs with
+/// the highest IoU first, even if their classes differ. Ignored ground-truth boxes and the detections that
+/// overlap them are not counted.
 std::vector<int64_t> count_confusions(std::span<const EvaluatedImage> images, int64_t num_classes,
                                       const ConfusionOptions& options = {});
 

@@ -15,7 +15,8 @@ struct DetectionWriterOptions {
 
 /// Writes detections of images into a folder. For each image: NAME.png with the boxes drawn and
 /// labels/NAME.txt in YOLO's format. For all images: predictions.json (COCO results) and images.json, which
-/// maps its image_id, numbered from 1 in the order of predict() calls, to file names.
+/// maps each image_id of predictions.json to a file name. Images are numbered from 1 in the order of
+/// predict() calls.
 class DetectionWriter : public Predictor {
  public:
   DetectionWriter(std::unique_ptr<Detector> detector, DetectionClasses classes,

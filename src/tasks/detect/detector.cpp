@@ -5,7 +5,7 @@
 
 namespace hearth::tasks {
 
-// Defined in NAME_detector.cpp.
+// Functions that open the detectors, each defined in NAME_detector.cpp.
 using Open = std::unique_ptr<Detector>(const DetectorOptions& options);
 Open open_fcos, open_retinanet, open_yolox;
 

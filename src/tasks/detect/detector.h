@@ -14,14 +14,14 @@
 
 namespace hearth::tasks {
 
-/// Options of every detector; a model ignores those that it has no use for.
+/// Options of all detectors; a detector ignores those that do not apply to it.
 struct DetectorOptions {
-  std::string model = "yolox_s";  ///< one of detectors()
+  std::string model = "yolox_s";  ///< name of one of detectors()
   int64_t num_classes = 80;
   Extent image_size = 640;  ///< image size of batches with row_length 0
-  int64_t max_boxes = 120;  ///< max boxes of a training image; the smallest beyond it are left out
-  /// RetinaNet and FCOS (models::PyramidOptions): channels of the ResNet's stem, 0: 64; frozen_norm: batch
-  /// norms are not trained.
+  int64_t max_boxes = 120;  ///< max boxes of a training image; if it has more, the smallest ones are left out
+  /// For RetinaNet and FCOS. width: channels of the ResNet's stem, 0: 64; frozen_norm: true if batch norms
+  /// are not trained.
   int64_t width = 0;
   bool frozen_norm = false;
 };
@@ -38,14 +38,14 @@ class Detector {
   virtual const data::PixelOptions& pixels() const = 0;
   /// Returns the number of pixels that the sides of images must be multiples of.
   virtual int64_t side_multiple() const { return 32; }
-  /// Returns the formats of the arrays after the images, for images of this size.
+  /// Returns the formats of the target arrays, for images of this size.
   virtual data::ArrayFormats target_formats(Extent size) const = 0;
-  /// Writes a row's targets from boxes in pixels of the input. `last_epochs`: images are no longer mixed,
-  /// so that losses may be sharper.
+  /// Writes the target arrays of a row. `boxes`: in pixels of the input; `last_epochs`: true in the last
+  /// epochs, without mosaic and mixup, in which a detector may add losses (YOLOX: L1).
   virtual void write_targets(std::span<const data::Box> boxes, Extent size, bool last_epochs,
                              std::span<std::byte* const> arrays) const = 0;
-  /// Returns the detections of row `row` of the engine's last evaluation with at least that score, before
-  /// non-maximum suppression, in pixels of the input.
+  /// Returns the detections of row `row` of the engine's last evaluation with a score of at least
+  /// `min_score`, before non-maximum suppression, in pixels of the input.
   virtual std::vector<Detection> read(const engine::Engine& engine, int64_t row, Extent size,
                                       double min_score) const = 0;
 };
@@ -56,7 +56,8 @@ struct DetectorDef {
   std::string_view doc;
   std::unique_ptr<Detector> (*open)(const DetectorOptions& options);
 };
-/// Returns all built-in detectors. To add one: a source in src/tasks/detect/ and its row in detector.cpp.
+/// Returns all built-in detectors. A new detector needs a source file in src/tasks/detect/ and a row in
+/// detector.cpp.
 std::span<const DetectorDef> detectors();
 /// Returns the detector with that name; null if there is none.
 const DetectorDef* find_detector(std::string_view name);

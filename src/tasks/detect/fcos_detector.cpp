@@ -13,8 +13,8 @@ namespace {
 using ir::ValueId;
 using nn::Builder;
 
-/// Inputs after the images, with an entry for every cell: the class (-1: none), the 4 edge distances of the
-/// box and the centerness (0 without a box).
+/// Indices of the target arrays, which have an entry for every cell: the class (-1: none), the 4 edge
+/// distances of the box, and the centerness (0 without a box).
 struct CellInput {
   enum : size_t { labels, edges, centerness };
 };
@@ -22,8 +22,8 @@ struct CellOutput {
   enum : size_t { logits, edges, centerness };
 };
 
-/// Returns boxes relative to their cells, in units of the cell's side: edges [rows, 4] -> {center x, center
-/// y, width, height}.
+/// Converts edge distances [rows, 4] to boxes {center x, center y, width, height} relative to their cells, in
+/// units of the level's stride.
 ValueId boxes_of(Builder& builder, ValueId edges) {
   const ValueId before = columns(builder, edges, 0, 2), after = columns(builder, edges, 2, 2);
   const ValueId center = builder.op("scale", {builder.op("sub", {after, before})}, {{"factor", 0.5}});

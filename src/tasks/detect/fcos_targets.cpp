@@ -11,7 +11,8 @@ constexpr double kRadius = 1.5, kNearest = 4, kFarthest = 8;
 
 double side_of(size_t level) { return std::ldexp(8.0, static_cast<int>(level)); }
 
-/// Range of cells along one axis within `radius` of `center`; may include one more at each end.
+/// Range of cells along one axis whose distance from `center` is at most `radius`; may include one more cell
+/// at each end.
 struct CellRange {
   int64_t begin, end;
 

@@ -15,7 +15,7 @@ ValueId plus(Builder& builder, ValueId in, double value) {
   return builder.op("add_scalar", {in}, {{"value", value}});
 }
 
-/// Corners of boxes: upper left and lower right, [..., 2].
+/// Upper left (`low`) and lower right (`high`) corners of boxes, [..., 2] each.
 struct Edges {
   ValueId low, high;
 
@@ -31,7 +31,8 @@ struct Edges {
 ValueId area(Builder& builder, ValueId sides) {
   return builder.op("mul", {columns(builder, sides, 0, 1), columns(builder, sides, 1, 1)});
 }
-/// Returns the sides of the rectangle between two corners; 0 where `high` is below `low`.
+/// Returns width and height of the rectangle between two corners; 0 along axes where `high` is less than
+/// `low`.
 ValueId sides(Builder& builder, ValueId low, ValueId high) {
   return builder.relu(builder.op("sub", {high, low}));
 }
@@ -70,7 +71,7 @@ ValueId box_giou(Builder& builder, ValueId a, ValueId b) {
                               area(builder, sides(builder, builder.op("minimum", {of_a.low, of_b.low}),
                                                   builder.op("maximum", {of_a.high, of_b.high}))),
                               kTiny);
-  // iou - (around - united) / around
+  // Computes iou - (around - united) / around as iou + united / around - 1.
   const ValueId filled = builder.op("div", {overlap.united, around});
   return plus(builder, builder.add(overlap.iou, filled), -1);
 }
@@ -80,7 +81,8 @@ ValueId binary_cross_entropy(Builder& builder, ValueId logits, ValueId targets) 
 }
 
 ValueId sigmoid_focal(Builder& builder, ValueId logits, ValueId targets, double alpha, double gamma) {
-  // With z the logit of the wrong answer, the cross-entropy is softplus(z) and log(1 - p) is -softplus(-z).
+  // Let z be the logit of the wrong answer, and p the probability of the right one. The cross-entropy is
+  // softplus(z), and log(1 - p) is -softplus(-z).
   const ValueId sign = plus(builder, scaled(builder, targets, -2), 1);
   const ValueId wrong = builder.op("mul", {logits, sign});
   const ValueId log_wrong = builder.op("softplus", {scaled(builder, wrong, -1)});

@@ -4,9 +4,9 @@
 
 namespace hearth::tasks {
 
-/// Returns the intersection over union of two boxes with x, y, width and height; the intersection over the
-/// first box's area if the second is a crowd. The operations and their order are those of pycocotools, so
-/// results are bitwise equal.
+/// Returns the intersection over union of two boxes that have x, y, width and height; if `crowd` (the second
+/// box is a crowd), the intersection over the first box's area. The operations and their order are those of
+/// pycocotools, so results are bitwise equal.
 template <typename First, typename Second>
 double overlap(const First& a, const Second& b, bool crowd = false) {
   const double width = std::min(a.width + a.x, b.width + b.x) - std::max(a.x, b.x);

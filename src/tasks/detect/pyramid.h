@@ -7,11 +7,12 @@
 
 namespace hearth::tasks {
 
-/// Grid of cells of a feature pyramid's level; cell (0, 0) is at the image's upper left corner.
+/// Grid of the cells of one level of a feature pyramid; cell (0, 0) is at the image's upper left corner.
 struct PyramidLevel {
   int64_t rows = 0, columns = 0;
-  int64_t stride_y = 0, stride_x = 0;  ///< pixels between cells: image side / cells, rounded down
-  int64_t first = 0;                   ///< index of its first cell: number of cells of the finer levels
+  /// Distance between cells in pixels: image side / number of cells, rounded down.
+  int64_t stride_y = 0, stride_x = 0;
+  int64_t first = 0;  ///< index of its first cell among the cells of all levels
 };
 using PyramidLevels = std::array<PyramidLevel, models::kNumPyramidLevels>;
 

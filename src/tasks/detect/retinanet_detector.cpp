@@ -13,11 +13,12 @@ namespace {
 using ir::ValueId;
 using nn::Builder;
 
-/// Max logarithm of a decoded side relative to its anchor's, as in torchvision; prevents overflow of exp.
+/// Max logarithm of the ratio of a decoded side to the anchor's side, as in torchvision; prevents overflow of
+/// exp.
 const double kMaxLogScale = std::log(1000.0 / 16);
 
-/// Inputs after the images, with an entry for every anchor: the class or a Match, the 4 regression targets,
-/// and the weights of the class and box losses.
+/// Indices of the target arrays, which have an entry for every anchor: the class or an Anchors::Match, the 4
+/// regression targets, and the weights of class loss and box loss.
 struct AnchorInput {
   enum : size_t { labels, boxes, class_weights, box_weights };
 };

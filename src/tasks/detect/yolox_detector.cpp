@@ -12,7 +12,7 @@ constexpr int64_t kBoxFloats = 5;
 class YoloxDetector : public Detector {
  public:
   explicit YoloxDetector(const DetectorOptions& options) : options_(options) {
-    // The networks were trained on pixels from 0 to 255.
+    // Leaves pixels in the range 0 to 255, on which the published weights were trained.
     pixels_.mean = {0};
     pixels_.std = {1.0F / 255};
   }

@@ -11,7 +11,7 @@ namespace {
 using ir::ValueId;
 using nn::Builder;
 
-/// Weight of the IoU loss of boxes, as in the paper.
+/// Weight of the IoU loss, as in the paper.
 constexpr double kBoxWeight = 5;
 
 ir::Attrs grid_attrs(int64_t height, int64_t width) {
@@ -21,8 +21,8 @@ ir::Attrs grid_attrs(int64_t height, int64_t width) {
           {"width", width}};
 }
 
-/// Losses of every anchor. Rows are the anchors of all images. Background anchors have no loss of boxes and
-/// classes; their predictions are zeroed before exp, so that no overflow reaches the sum.
+/// Loss terms of every anchor. Rows are the anchors of all images. Background anchors have no box and class
+/// losses; their box predictions are set to 0 before exp, so that an overflow does not reach the sum.
 class AnchorLosses {
  public:
   AnchorLosses(Builder& builder, ValueId raw, std::span<const ValueId> assignment)
@@ -36,7 +36,8 @@ class AnchorLosses {
         iou_(reshaped(builder, assignment[ops::SimOtaOut::iou], {rows_, 1})),
         box_(builder.op("scale_rows", {columns(builder, raw_, 0, 4), assigned_})) {}
 
-  /// Losses, [rows, 1]: 1 - IoU^2 of boxes, objectness, classes, L1 of boxes.
+  /// Each function returns one loss term, [rows, 1]: of_box (1 - IoU^2), of_object (objectness), of_class and
+  /// of_distance (L1 of boxes).
   ValueId of_box() {
     const ValueId size = builder_.op("exp", {columns(builder_, box_, 2, 2)});
     const ValueId box = builder_.concat({columns(builder_, box_, 0, 2), size});

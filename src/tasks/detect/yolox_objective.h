@@ -10,16 +10,15 @@ namespace hearth::tasks {
 struct YoloxOptions {
   std::string model = "yolox_s";  ///< one of models::yolox_sizes()
   int64_t num_classes = 80;
-  int64_t height = 640, width = 640;  ///< of images with row_length 0; multiples of 32
-  int64_t max_boxes = 120;            ///< per image
+  int64_t height = 640, width = 640;  ///< image size of batches with row_length 0; multiples of 32
+  int64_t max_boxes = 120;            ///< max boxes per image
 };
 
 /// Returns the objective of YOLOX (Ge et al. 2021, arXiv 2107.08430). A micro-batch is {images f32 [rows,
 /// height, width, 3] in RGB from 0 to 255, targets f32 [rows, max_boxes, 5] as in ops/detect/detect.h, weight
 /// of the L1 loss f32 [rows]: 1 in the last epochs, 0 before}; a sample is an image. BatchShape::row_length
-/// is the side of square images, or 0. The paper divides the sum of losses by the micro-batch's number of
-/// positive anchors; here an image's loss is its part of that, times `rows`, so that the mean over images is
-/// the paper's loss.
+/// is the side of square images, or 0. The loss of an image is its sum of losses times `rows`, divided by the
+/// number of positive anchors in the micro-batch, so that the mean over images is the paper's loss.
 std::shared_ptr<const engine::Objective> yolox_objective(YoloxOptions options);
 
 /// Indices for Engine::output() after an evaluation: the output of yolox_decode, f32 [rows, anchors, 5 +
