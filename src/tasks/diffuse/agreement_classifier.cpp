@@ -12,7 +12,7 @@ namespace hearth::tasks {
 namespace {
 
 constexpr int64_t kBatch = AgreementClassifier::kMinImages;
-/// Max number of training images: one epoch of MNIST.
+/// Max number of training images, the size of MNIST.
 constexpr int64_t kMaxImages = 60000;
 constexpr double kRate = 0.004;
 

@@ -15,13 +15,13 @@ class AgreementClassifier {
  public:
   /// Min number of training images.
   static constexpr int64_t kMinImages = 64;
-  /// Trains on the CPU on min(60000, train.size()) images, in batches of 64; `train` has at least
+  /// Trains on the CPU with at most 60000 images of `train`, in batches of 64; `train` must have at least
   /// kMinImages.
   AgreementClassifier(const data::Dataset& train, uint64_t seed, int num_threads);
   ~AgreementClassifier();
 
-  /// Returns the predicted class of each image. Images are resized and converted to the dataset's size and
-  /// channels.
+  /// Returns the predicted class of each image. Images are first converted to the size and the number of
+  /// channels of the training images.
   std::vector<int32_t> classes(std::span<const data::Image> images) const;
 
  private:

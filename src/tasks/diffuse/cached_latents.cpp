@@ -27,7 +27,7 @@ CachedLatents::CachedLatents(std::vector<data::CaptionedImage> images, const dat
     crops_.push_back(buckets.crop(image.size));
     if (buckets.is_small(image.size)) small_.push_back(image.file.filename().string());
     const MappedFile file(image.file);
-    // Images read without their EXIF orientation have another hash.
+    // An image whose EXIF orientation is ignored gets another key, because it has other latents.
     const uint64_t content = hash64(file.bytes()) + (image.exif == Exif::ignore ? 1 : 0);
     encoded_.add({.content = content, .model = hashes.images, .pixels = crops_.back().bucket});
     image_of_index_.insert(image_of_index_.end(), static_cast<size_t>(image.repeats), i);

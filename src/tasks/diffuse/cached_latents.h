@@ -11,38 +11,41 @@
 
 namespace hearth::tasks {
 
-/// Hashes of the weights of the autoencoder and of the text encoders.
+/// Hashes of the weights of the autoencoder (images) and of the text encoders (captions).
 struct EncoderHashes {
   uint64_t images = 0;
   uint64_t captions = 0;
 };
 
-/// Receives the embeddings of captions[number]: hidden states and the pooled vector.
+/// Callback that receives the embeddings of captions[number]: hidden states [num_tokens, text_width] and
+/// pooled vector.
 using TakeText =
     std::function<void(size_t number, std::span<const float> text, std::span<const float> pooled)>;
 
-/// Returns the key of a caption's embeddings in a cache. `encoders`: hash of the text encoders.
+/// Returns the key under which a caption's embeddings are cached. `encoders`: hash of the text encoders.
 io::CaptionKey caption_key(std::string_view caption, const LatentFormat& format, uint64_t encoders);
 
-/// Images of a folder with their captions, as latents and text embeddings in a cache. An image that is
-/// repeated N times per epoch has N indices. Files are read on access.
+/// Latents and text embeddings of the images and captions of a folder, stored in a cache. An image that is
+/// repeated N times per epoch has N consecutive indices. Cache files are read on access.
 class CachedLatents : public data::LatentSource {
  public:
-  /// Hashes every image file to find its latents in the cache. UserError if one cannot be read.
+  /// Hashes every image file to determine its key in the cache. Throws a UserError if a file cannot be read.
   CachedLatents(std::vector<data::CaptionedImage> images, const data::Buckets& buckets,
                 const LatentFormat& format, const EncoderHashes& hashes, io::LatentCache cache);
 
-  /// Number of images that the cache lacks; of distinct captions, with the empty one.
+  /// Return the number of images, and of distinct captions including the empty one, that the cache lacks.
   int64_t num_missing_images() const { return encoded_.num_missing(); }
   int64_t num_missing_captions() const;
-  /// All images; file names of those that are enlarged (Buckets::is_small).
+  /// Return all images, and the file names of those that are enlarged because they are small
+  /// (Buckets::is_small).
   const std::vector<data::CaptionedImage>& images() const { return images_; }
   const std::vector<std::string>& small() const { return small_; }
-  /// Encodes the missing images into the cache (EncodedImages::make).
+  /// Encodes the images that the cache lacks and stores them (EncodedImages::make). `done` receives the
+  /// number of finished images after each image.
   void encode_latents(FunctionRef<std::vector<float>(const data::Image&)> encode,
                       FunctionRef<void(int64_t count)> done) const;
-  /// Encodes the missing captions into the cache. Calls `encode` once, with all of them; `done` receives the
-  /// count after each.
+  /// Encodes the captions that the cache lacks and stores them. Calls `encode` once with all these captions;
+  /// `done` receives the number of finished captions after each caption.
   void encode_text(FunctionRef<void(std::span<const std::string> captions, const TakeText& take)> encode,
                    FunctionRef<void(int64_t count)> done) const;
 
@@ -62,9 +65,9 @@ class CachedLatents : public data::LatentSource {
   std::vector<std::string> missing_captions() const;
 
   std::vector<data::CaptionedImage> images_;
-  std::vector<data::BucketCrop> crops_;  ///< by image
+  std::vector<data::BucketCrop> crops_;  ///< crop of each image
   std::vector<std::string> small_;
-  std::vector<size_t> image_of_index_;  ///< by index: position in images_ and crops_
+  std::vector<size_t> image_of_index_;  ///< for each index of the source, the index in images_ and crops_
   LatentFormat format_;
   uint64_t hash_of_captions_;
   io::LatentCache cache_;

@@ -20,16 +20,17 @@
 namespace hearth::tasks {
 namespace {
 
-/// Number of the data's captions that are default prompts.
+/// Max number of captions of the data that are used as default prompts.
 constexpr size_t kMaxSuggestedPrompts = 4;
-/// Below this number of images none is held out: all are used for training and evaluation.
+/// Min number of images to hold some out; with fewer, all images are used for both training and evaluation.
 constexpr int64_t kMinImagesToSplit = 10;
 /// Max number of file names listed in a message.
 constexpr size_t kMaxNamed = 3;
-/// Timeout in seconds for the cache's lock: other processes may take as long as they need to fill it.
+/// Timeout in seconds for the lock of the cache folder. Practically unlimited, because another process may
+/// take hours to fill the cache.
 constexpr double kLockTimeoutSeconds = 1e9;
 
-/// Read and write access to the cache of embeddings.
+/// Reads and writes cached text embeddings.
 struct CaptionCache {
   io::LatentCache cache;
   LatentFormat format;
@@ -49,8 +50,8 @@ struct CaptionCache {
   }
 };
 
-/// Encodes prompts with the text encoders of a folder; results are cached in memory or, if given, in a
-/// CaptionCache.
+/// Codec that encodes prompts with the text encoders of a folder. Results are cached in memory, and in a
+/// CaptionCache if there is one.
 class TextCodec : public DiffusionCodec {
  public:
   explicit TextCodec(TextCodecOptions options, std::optional<CaptionCache> cache = std::nullopt)
@@ -77,7 +78,7 @@ class TextCodec : public DiffusionCodec {
                                                       options_.compute, options_.memory);
     return coder_->decode(latents, size);
   }
-  /// Encodes prompts that are in neither memory nor cache, and frees the text encoders' memory. A run uses
+  /// Encodes prompts that are not cached yet, then frees the memory of the text encoders, because a run uses
   /// the same few prompts repeatedly.
   void encode_missing(std::span<const std::string> prompts, const encoders::Compute& compute) const {
     if (const std::vector<std::string> found = not_encoded(prompts); !found.empty()) encode(found, compute);
@@ -111,8 +112,8 @@ class TextCodec : public DiffusionCodec {
   mutable std::string note_;
 };
 
-/// Returns the number of images held out from the end; repeats of an image are held out together. 0 if the
-/// data is too small to split.
+/// Returns the number of images at the end of the source that are held out. Repeats of an image are held out
+/// together. Returns 0 if the data is too small to split.
 int64_t num_held_out(const data::LatentSource& all, double val_share) {
   if (val_share <= 0 || all.size() < kMinImagesToSplit) return 0;
   int64_t first =
@@ -121,7 +122,7 @@ int64_t num_held_out(const data::LatentSource& all, double val_share) {
   return first == 0 ? 0 : all.size() - first;
 }
 
-/// Training and held-out parts of a source; with few images, both are the full source.
+/// Training part and held-out part of a source. With few images, both are the full source.
 class Split {
  public:
   Split(const data::LatentSource& all, double val_share)
@@ -158,7 +159,7 @@ LatentFormat latent_format(const CaptionedImagesOptions& options, int64_t factor
           .pooled_width = model.pooled_width};
 }
 
-/// Images and captions of the data folder, and of the class folder (prior preservation).
+/// Images and captions of the data folder, and of the folder of class images (prior preservation).
 struct Folders {
   std::vector<data::CaptionedImage> train, prior;
 };
@@ -177,7 +178,7 @@ Folders read_folders(const CaptionedImagesOptions& options) {
   return read;
 }
 
-/// Returns the distinct captions.
+/// Returns the distinct captions of all images.
 std::vector<std::string> captions_of(const Folders& folders) {
   std::set<std::string> captions;
   for (const auto* images : {&folders.train, &folders.prior})
@@ -185,7 +186,8 @@ std::vector<std::string> captions_of(const Folders& folders) {
   return {captions.begin(), captions.end()};
 }
 
-/// Properties of the encoders in a folder, checked against the denoiser.
+/// Properties of the autoencoder and text encoders in a folder. check_encoders() throws if they do not match
+/// the denoiser.
 struct Encoders {
   EncoderHashes hashes;
   int64_t factor;
@@ -313,7 +315,8 @@ class CaptionedImageData : public DiffusionData {
   CaptionedImagesOptions options_;
   Folders folders_;
   Encoders encoders_;
-  std::vector<std::string> notes_;  ///< on images that are left out or upscaled
+  /// Notes and warnings about truncated captions and about images that are left out or enlarged.
+  std::vector<std::string> notes_;
   CachedLatents all_;
   Split parts_;
   std::optional<CachedLatents> prior_;
@@ -332,7 +335,8 @@ class KohyaImageData : public DiffusionData {
 
   const data::LatentSource& train() const override { return parts_.train(); }
   const data::LatentSource& held_out() const override { return parts_.held_out(); }
-  /// Null without encoders. Caches hold no captions, so the prompts come from the recipe only.
+  /// Null if there are no encoders. The caches of sd-scripts contain no caption texts, so all prompts are
+  /// those of the recipe.
   const DiffusionCodec* codec() const override { return has_encoders_ ? &codec_ : nullptr; }
   std::string describe() const override { return parts_.describe() + ", cached by sd-scripts"; }
   std::string warning() const override { return parts_.warning(); }
@@ -345,7 +349,8 @@ class KohyaImageData : public DiffusionData {
   }
 
  private:
-  /// Returns the prompts to encode: the given ones and the empty one for guidance; none without encoders.
+  /// Returns the prompts to encode: `prompts` and the empty prompt, which guidance needs; none if there are
+  /// no encoders.
   std::vector<std::string> requested(std::span<const std::string> prompts) const {
     if (prompts.empty() || !has_encoders_) return {};
     std::vector<std::string> texts(prompts.begin(), prompts.end());

@@ -9,7 +9,7 @@
 
 namespace hearth::tasks {
 
-/// Text encoders and autoencoder in a folder in diffusers' layout.
+/// Options of text_codec(): text encoders and autoencoder in diffusers' layout.
 struct TextCodecOptions {
   fs::path model;                                               ///< folder with text encoders and tokenizers
   fs::path autoencoder;                                         ///< folder of the autoencoder
@@ -18,16 +18,17 @@ struct TextCodecOptions {
   encoders::Compute compute;
   int64_t memory = 0;  ///< memory budget of the decoder in bytes; 0: no limit
 };
-/// Returns a translator whose encoders are loaded on first use. UserError (then) if the folder lacks them.
+/// Returns a codec for text-to-image models, which loads encoders and decoder on first use. On first use, it
+/// throws a UserError if the folder lacks them.
 std::unique_ptr<DiffusionCodec> text_codec(const TextCodecOptions& options);
 
 struct CaptionedImagesOptions {
   fs::path folder;  ///< folder of images with captions
   fs::path prior;   ///< folder of class images for prior preservation (JoinedLatents); empty: none
   double prior_weight = 1;
-  double val_share = 0.1;  ///< share of images held out: the last ones
+  double val_share = 0.1;  ///< fraction of the images, at the end, that is held out
   int64_t resolution = 1024;
-  std::string trigger;  ///< text prepended to every caption
+  std::string trigger;  ///< trigger word, prepended to captions that lack it
   Exif exif = Exif::apply;
   bool allow_outside = false;  ///< true: images may be links to files outside the folder
   bool skip_bad = false;       ///< true: unreadable images are left out
@@ -36,10 +37,11 @@ struct CaptionedImagesOptions {
   TextCodecOptions encoders;
   encoders::Compute preparation;  ///< device for prepare(); all other encoding uses encoders.compute
 };
-/// Opens image-caption pairs, which prepare() encodes into the cache, and a translator of prompts with the
-/// same encoders. UserError if data, encoders and model do not fit together.
+/// Opens image-caption pairs, which prepare() encodes and stores in the cache, and a codec with the same
+/// encoders. Throws a UserError if data, encoders and model do not match.
 std::unique_ptr<DiffusionData> captioned_images(const CaptionedImagesOptions& options);
-/// Opens caches by kohya's sd-scripts in options.folder. Encoders are only needed to generate images.
+/// Opens latents and embeddings that kohya's sd-scripts cached in options.folder. Encoders are only needed to
+/// generate images.
 std::unique_ptr<DiffusionData> kohya_images(const CaptionedImagesOptions& options);
 
 }  // namespace hearth::tasks

@@ -9,9 +9,9 @@ namespace hearth::tasks {
 namespace {
 
 constexpr int64_t kLongestSide = 1 << 20;
-/// Philox stream numbers of a row.
+/// Numbers of the Philox streams for the random choices of a row.
 enum Stream : uint32_t { kLevel, kNoise, kDropout };
-/// Philox key of evaluation rows, whose noise never changes.
+/// Philox key of evaluation rows, a constant, so that every evaluation uses the same noise.
 constexpr uint64_t kFixedKey = 0x6E6F697365;
 
 }  // namespace

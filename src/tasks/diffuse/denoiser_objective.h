@@ -12,8 +12,8 @@ struct DenoiserOptions {
   Extent latents = 0;  ///< size of the latents of rows with row_length 0
 };
 
-/// Returns the objective: the weighted squared error of a denoiser's prediction. Its inputs are the arrays of
-/// DenoiseRows. Output 0 of an evaluation is the prediction, f32 [N * T, features].
+/// Returns the training objective, the weighted squared error of a denoiser's prediction. The arrays of a
+/// micro-batch are those of DenoiseRows. Output 0 of an evaluation is the prediction, f32 [N * T, features].
 std::shared_ptr<const engine::Objective> denoiser_objective(DenoiserOptions options);
 
 }  // namespace hearth::tasks

@@ -23,7 +23,7 @@
 namespace hearth::tasks {
 namespace {
 
-/// Pixels per latent along each axis if the model's folder has no autoencoder.
+/// Pixels per latent along each axis if there is no autoencoder to read the factor from.
 constexpr int64_t kDefaultFactor = 8;
 constexpr int64_t kDefaultSide = 1024;
 constexpr const char* kAutoencoder = "vae";
@@ -33,7 +33,7 @@ DenoiseFormat denoise_format(const Job& job) {
   return {.model = *job.denoiser, .text_tokens = job.recipe.diffuse.text_tokens};
 }
 
-/// Throws a UserError if adapter.targets has modules of the other FLUX generation.
+/// Throws a UserError if adapter.targets names modules of FLUX.1 for a FLUX.2 model, or the reverse.
 void check_targets(const recipe::Recipe& recipe, models::DenoiserConfig::Family family) {
   constexpr auto kFlux1 = std::to_array<std::string_view>(
       {"ff.net.0.proj", "ff.net.2", "ff_context.net.0.proj", "ff_context.net.2", "proj_mlp", "proj_out"});
@@ -65,7 +65,7 @@ fs::path cache_folder(const recipe::Data& data) {
 
 bool can_be_pixels(int64_t channels) { return channels == 1 || channels == 3; }
 
-/// Returns the autoencoder's folder of a class-conditional model; empty: the model works on pixels.
+/// Returns the autoencoder's folder for a class-conditional model; empty if the model works on pixels.
 fs::path autoencoder_of_classes(const recipe::Recipe& recipe, const models::DenoiserConfig& model) {
   fs::path folder = autoencoder_folder(recipe.model);
   if (folder.empty() && !can_be_pixels(model.channels))
@@ -74,7 +74,7 @@ fs::path autoencoder_of_classes(const recipe::Recipe& recipe, const models::Deno
   return folder;
 }
 
-/// Returns the CPU as device: during training the plan owns the GPU's memory.
+/// Returns the CPU as the device for encoders and decoders, because training needs the GPU's memory.
 encoders::Compute on_processor(const recipe::Recipe& recipe) {
   encoders::Compute compute = tasks::compute_of(recipe, 0);
   compute.gpu.reset();
@@ -164,7 +164,8 @@ std::shared_ptr<const DiffusionData> open_data(const Job& job, int device) {
   return kind == kKohya ? kohya_images(options) : captioned_images(options);
 }
 
-/// Pixels per latent along each axis, and the number that sides must be multiples of.
+/// Pixels per latent along each axis (factor), and the number of pixels that image sides must be multiples
+/// of.
 struct Grain {
   int64_t factor = kDefaultFactor;
   int64_t multiple = 1;
@@ -181,7 +182,8 @@ Grain grain_of(const Job& job) {
   return grain;
 }
 
-/// Appends the names of a class. In diffusers' id2label they are separated by commas.
+/// Appends the names of class `label` to `classes`. `names`: comma-separated names, as in diffusers'
+/// id2label.
 void add_names(const std::string& names, int32_t label, std::vector<NamedClass>& classes) {
   for (size_t begin = 0, end = 0; end != names.npos; begin = end + 1) {
     end = names.find(',', begin);
@@ -191,7 +193,7 @@ void add_names(const std::string& names, int32_t label, std::vector<NamedClass>&
   }
 }
 
-/// Returns the class names in the model_index.json of a diffusers folder.
+/// Returns the class names in `file`, the model_index.json of a model folder in diffusers' layout.
 std::vector<NamedClass> named_classes(const fs::path& file, int64_t num_classes) {
   std::vector<NamedClass> classes;
   const auto index =
@@ -209,8 +211,8 @@ std::vector<NamedClass> named_classes(const fs::path& file, int64_t num_classes)
   return classes;
 }
 
-/// Returns the class names of a run, or of a diffusers folder, whose classes can also be named by their
-/// numbers.
+/// Returns the class names of a run or of a model folder in diffusers' layout. In a model folder, a class's
+/// number is also one of its names.
 std::vector<NamedClass> classes_in(const fs::path& folder, int64_t num_classes) {
   if (path_exists(folder / kClassNames)) return numbered(lines_of(folder / kClassNames));
   std::vector<NamedClass> classes = named_classes(folder / kModelIndex, num_classes);
@@ -279,7 +281,8 @@ std::shared_ptr<const engine::Objective> denoiser_of(const Job& job) {
   return denoiser_objective({.format = denoise_format(job), .latents = latents_of(job)});
 }
 
-/// Decodes all images with captions, of the data and of diffuse.prior, and reports them.
+/// Decodes all images with captions, in data.path and in the folder of class images, and reports their number
+/// and faults.
 void check_captions(const recipe::Recipe& recipe, const DataReport& report) {
   if (recipe.data.bad_records == recipe::BadRecords::skip) return;
   const fs::path prior = recipe.diffuse.prior.empty() ? data::regularization_folder(recipe.data.path)
@@ -299,7 +302,7 @@ void check_images(const Job& job, const char* split, const DataReport& report) {
   const recipe::Recipe& recipe = job.recipe;
   if (recipe.data.kind == kKohya) return;
   if (recipe.data.kind != kCaptions) return check_labeled_images(recipe, split, report);
-  // All images with captions are in one folder.
+  // Captioned data has no separate test split, so it is checked once.
   if (split == std::string_view("train")) check_captions(recipe, report);
 }
 

@@ -17,12 +17,13 @@
 namespace hearth::tasks {
 namespace {
 
-/// Noise levels of the evaluation loss.
+/// Noise levels at which the evaluation loss is measured.
 constexpr double kLevels[] = {0.1, 0.3, 0.5, 0.7, 0.9};
-/// Max number of default prompts of an evaluation; number of generated images per class.
+/// Max number of default prompts of an evaluation, and number of images generated per class.
 constexpr int64_t kMaxPrompts = 16;
 constexpr int64_t kImagesPerClass = 4;
-/// First noise number of the images for class agreement; those for the samples folder start at 0.
+/// Number of the first noise (draw_noise) of the images for class agreement. Those for the samples folder
+/// start at 0, so the two sets do not share noise.
 constexpr uint64_t kFirstAgreementNoise = 1 << 20;
 constexpr const char* kAgreement = "class_agreement";
 constexpr int64_t kMaxInStrip = 8;
@@ -54,7 +55,7 @@ std::vector<int64_t> lengths_of(const data::LatentSource& source) {
   return lengths;
 }
 
-/// Returns the distinct row lengths of both, longest first.
+/// Returns the distinct row lengths of held-out and training images, longest first.
 std::vector<int64_t> joined_lengths(const data::LatentSource& held_out, const data::BucketOrder& train) {
   std::vector<int64_t> lengths = lengths_of(held_out);
   lengths.insert(lengths.end(), train.lengths().begin(), train.lengths().end());
@@ -63,7 +64,7 @@ std::vector<int64_t> joined_lengths(const data::LatentSource& held_out, const da
   return lengths;
 }
 
-/// Returns at most kMaxPrompts prompts, chosen evenly from all.
+/// Returns at most kMaxPrompts of the prompts, evenly spread over the list.
 std::vector<std::string> choose_prompts(const std::vector<std::string>& prompts) {
   std::vector<std::string> some;
   for (const int64_t i : stratified_indices(kMaxPrompts, std::ssize(prompts)))
@@ -78,14 +79,14 @@ Extent most_frequent(const data::LatentSource& source) {
       std::ranges::max_element(counts, {}, [](const auto& entry) { return entry.second; })->first);
 }
 
-/// Returns the step in a sample's file name, "step-000250-3.png".
+/// Returns the step in the file name of a sample, 250 for "step-000250-3.png".
 int64_t step_of(const fs::path& file) {
   const std::string digits = file.stem().string().substr(std::string_view("step-").size());
   return std::strtoll(digits.c_str(), nullptr, 10);
 }
 
-/// Returns the prompt of a sample, by the index in its file name; for a class grid, the classes of the
-/// columns.
+/// Returns the title of a generated image in the report. `name`: index of its prompt; other names are class
+/// grids, whose title lists the classes of the columns.
 std::string sample_title(const std::string& name, const std::vector<std::string>& prompts) {
   const char* end = name.data() + name.size();
   size_t index = 0;

@@ -16,16 +16,17 @@ struct DiffuseTaskOptions {
   std::string config;  ///< text of the model's config.json
 };
 
-/// Returns the default sampler of evaluations and `hearth generate`, for latents of that size: DDIM for
-/// epsilon and v; Euler, with the shift of training, for flow matching.
+/// Returns the default sampler of evaluations and `hearth generate` for latents of this size: DDIM for models
+/// that predict epsilon or v; Euler, with the timestep shift of training, for flow matching.
 SamplerOptions sampler_for(const NoisingOptions& noising, const models::DenoiserConfig& model, int64_t steps,
                            Extent latents);
 
 /// Training of diffusion models. Evaluations measure the loss of held-out images at fixed noise levels and
-/// generate images; the last one also measures class agreement (AgreementClassifier).
+/// generate images. The last evaluation also measures class agreement: the fraction of generated images that
+/// show the requested class (AgreementClassifier).
 class DiffuseTask : public Task {
  public:
-  /// UserError if the images do not fit the model.
+  /// Throws a UserError if the images do not fit the model.
   explicit DiffuseTask(DiffuseTaskOptions options);
 
   int64_t num_rows() const override { return order_.num_places(); }
@@ -52,19 +53,19 @@ class DiffuseTask : public Task {
  private:
   /// Returns the prompts that evaluations generate images for: diffuse.prompts, or at most 16 of the data.
   std::vector<std::string> evaluation_prompts() const;
-  /// Returns the mean loss of the evaluation rows.
+  /// Returns the mean loss of the evaluation rows, held-out images at each of the fixed noise levels.
   double loss_at_fixed_levels(engine::Engine& engine) const;
-  /// Returns the generator of images of latents_'s size.
+  /// Returns a generator of latents of size latents_.
   LatentGenerator generator(engine::Engine& engine) const;
   void generate_images(engine::Engine& engine, LatentGenerator& generator, Evaluation& made) const;
-  /// Generates an image for each condition; image i starts from noise number first + i.
+  /// Generates an image for each condition. Image i starts from noise number first + i (draw_noise).
   std::vector<data::Image> images_of(engine::Engine& engine, LatentGenerator& generator,
                                      std::span<const Condition> requested, uint64_t first) const;
-  /// Returns the class agreement of diffuse.judged generated images; nothing if it is 0 or there are no
-  /// classes.
+  /// Generates diffuse.judged images and returns their class agreement; nullopt if the number is 0 or there
+  /// are no classes.
   std::optional<double> measure_agreement(engine::Engine& engine, LatentGenerator& generator) const;
 
-  /// Returns the rows of an evaluation micro-batch; 1 if images have several sizes.
+  /// Returns the number of rows of an evaluation micro-batch; 1 if images have several sizes.
   int64_t eval_batch() const;
 
   DiffuseTaskOptions options_;

@@ -7,8 +7,9 @@
 
 namespace hearth::tasks {
 
-/// Inputs of a denoiser: latents of `channels`, one for `factor` x `factor` pixels, in patches of `patch` x
-/// `patch`; text embeddings of num_tokens x text_width and a pooled vector (a width of 0: none).
+/// Format of the encoded inputs of a denoiser. Latents have `channels` channels; each latent represents
+/// factor x factor pixels; patch x patch latents form a token. Text embeddings are [num_tokens, text_width],
+/// the pooled vector is [pooled_width] (a width of 0: none).
 struct LatentFormat {
   int64_t channels = 0;
   int64_t factor = 8;
@@ -18,7 +19,7 @@ struct LatentFormat {
   int64_t pooled_width = 0;
 };
 
-/// Latents of numbered images in a cache, as an autoencoder encoded them. Files are read on access.
+/// Latents of a list of images, stored in a cache. Cache files are read on access.
 class EncodedImages {
  public:
   EncodedImages(const LatentFormat& format, io::LatentCache cache)
@@ -29,12 +30,13 @@ class EncodedImages {
   int64_t size() const { return std::ssize(keys_); }
   /// Returns the size of an image's latents.
   Extent extent(size_t number) const;
-  /// Reads latents [channels, height, width]. UserError if the cache lacks them.
+  /// Reads latents [channels, height, width]. Throws a UserError if the cache lacks them.
   void read(size_t number, std::span<float> latents) const;
   /// Returns the number of images that the cache lacks.
   int64_t num_missing() const { return std::ssize(missing()); }
-  /// Calls `encode` for each image that the cache lacks, in order, and stores its latents [channels, height,
-  /// width] at once, so an interrupted call loses no finished work. `done` receives the count after each.
+  /// Calls `encode` for each image that the cache lacks, in order, and stores the returned latents [channels,
+  /// height, width] immediately, so that an interruption loses no finished work. `done` receives the number
+  /// of finished images after each image.
   void make(FunctionRef<std::vector<float>(size_t number)> encode,
             FunctionRef<void(int64_t count)> done) const;
 

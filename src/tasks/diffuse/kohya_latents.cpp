@@ -17,7 +17,8 @@ constexpr const char* kText = "t5_out";
 constexpr const char* kPooled = "l_pooled";
 constexpr const char* kMasked = "apply_t5_attn_mask";
 
-/// Returns folder/NAME of folder/NAME_WWWWxHHHH_flux.npz; nothing for other files.
+/// Returns folder/NAME if `path` is folder/NAME_WWWWxHHHH_flux.npz, the latents of an image; nullopt for
+/// other files.
 std::optional<std::string> name_of_latents(const fs::path& path) {
   std::string name = path.string();
   if (!name.ends_with(kLatentsEnding)) return std::nullopt;
@@ -28,14 +29,14 @@ std::optional<std::string> name_of_latents(const fs::path& path) {
   return name.substr(0, at);
 }
 
-/// True if an array of the file holds latents, not those of the mirrored image or the mask.
+/// True if `array` is the name of an image's latents; false for latents of the mirrored image and for masks.
 bool is_latents(std::string_view array) {
   constexpr std::string_view kStem = "latents_";
   return array == "latents" ||
          (array.starts_with(kStem) && array.find_first_not_of("0123456789x", kStem.size()) == array.npos);
 }
 
-/// Returns the files of latents by image name. UserError if a name has two.
+/// Returns the file of latents of each image name. Throws a UserError if there are two files for a name.
 std::map<std::string, fs::path> find_latents(const fs::path& folder) {
   std::map<std::string, fs::path> found;
   for (const fs::path& path : data::files_below(folder)) {

@@ -9,16 +9,17 @@
 
 namespace hearth::tasks {
 
-/// Caches that kohya's sd-scripts made for FLUX.1 (--cache_latents_to_disk and
-/// --cache_text_encoder_outputs_to_disk), in a folder and those below it: NAME_WWWWxHHHH_flux.npz with
-/// "latents_HxW" f32 [16, H, W], shifted and scaled already, and NAME_flux_te.npz with t5_out [tokens, 4096]
-/// and l_pooled [768]. Images and captions themselves are not needed. In folders called NUM_NAME they come
-/// NUM times. Files are read when they are asked for.
+/// Latents and text embeddings for FLUX.1 that kohya's sd-scripts cached (--cache_latents_to_disk and
+/// --cache_text_encoder_outputs_to_disk) in a folder and its subfolders: NAME_WWWWxHHHH_flux.npz with
+/// "latents_HxW" f32 [16, H, W], already shifted and scaled, and NAME_flux_te.npz with t5_out [tokens, 4096]
+/// and l_pooled [768]. The original images and captions are not needed. Images in a folder named NUM_NAME are
+/// repeated NUM times per epoch. Files are read on access.
 class KohyaLatents : public data::LatentSource {
  public:
-  /// Takes, of an image's latents of several sizes, the largest of at most resolution x resolution pixels.
-  /// UserError if there are none, an image lacks one of its files, sizes differ from the model's, or the
-  /// embeddings were computed with an attention mask, which FLUX.1 does not use when it generates images.
+  /// Lists the images of a folder. If an image has latents of several sizes, uses the largest of at most
+  /// resolution x resolution pixels. Throws a UserError if there are no images, an image lacks one of its
+  /// files, shapes do not match the model, or the embeddings were computed with an attention mask, which
+  /// FLUX.1 does not use when it generates images.
   KohyaLatents(const fs::path& folder, int64_t resolution, const LatentFormat& format);
 
   int64_t size() const override { return std::ssize(image_of_index_); }
@@ -26,14 +27,15 @@ class KohyaLatents : public data::LatentSource {
   Extent extent(int64_t index) const override { return image(index).latents_size; }
   void read(int64_t index, uint64_t key, std::span<float> latents) const override;
   bool is_repeat(int64_t index) const override { return index > 0 && &image(index) == &image(index - 1); }
-  /// UserError for the empty text (index -1), which these caches lack.
+  /// Reads the text embeddings of an image. Throws a UserError for the empty text (index -1), which these
+  /// caches lack.
   void text(int64_t index, std::span<float> text, std::span<float> pooled) const override;
 
  private:
-  /// Files of an image.
+  /// Cache files of an image.
   struct Image {
     fs::path latents, text;
-    std::string array;  ///< name of the array in `latents`
+    std::string array;  ///< name of the array in the file `latents`
     Extent latents_size;
   };
   const Image& image(int64_t index) const { return images_[image_of_index_.at(static_cast<size_t>(index))]; }
@@ -42,7 +44,7 @@ class KohyaLatents : public data::LatentSource {
 
   fs::path folder_;
   std::vector<Image> images_;
-  std::vector<size_t> image_of_index_;  ///< by index: position in images_
+  std::vector<size_t> image_of_index_;  ///< for each index of the source, the index in images_
   LatentFormat format_;
 };
 

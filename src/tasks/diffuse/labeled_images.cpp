@@ -14,7 +14,8 @@ namespace {
 
 /// Gray level of the lines between the images of a grid.
 constexpr uint8_t kGap = 64;
-/// Timeout in seconds for the cache's lock: other processes may take as long as they need to fill it.
+/// Timeout in seconds for the lock of the cache folder. Practically unlimited, because another process may
+/// take hours to fill the cache.
 constexpr double kLockTimeoutSeconds = 1e9;
 
 class LabeledImageData : public DiffusionData {
@@ -97,7 +98,7 @@ class LabeledImageData : public DiffusionData {
 
   LabeledImagesOptions options_;
   std::unique_ptr<data::Dataset> train_images_, held_out_images_;
-  data::ChosenImages chosen_;  ///< the held-out images that are evaluated
+  data::ChosenImages chosen_;  ///< held-out images that are evaluated
   data::PixelLatents train_, held_out_;
   std::optional<LabeledLatents> train_latents_,
       held_out_latents_;  ///< used instead of train_ and held_out_ with an autoencoder

@@ -6,7 +6,8 @@
 namespace hearth::tasks {
 namespace {
 
-/// Seed of the hash of resized images; captioned images, which are cropped, have other cache keys.
+/// Seed of the hash of images in cache keys. It differs from that of captioned images, because these are
+/// cropped instead of resized.
 constexpr uint64_t kResized = 0x6C6162656C6564;
 
 }  // namespace

@@ -13,16 +13,16 @@ struct LabeledLatentsOptions {
   fs::path cache;      ///< cache folder
 };
 
-/// Images of a dataset with labels, as latents in a cache. With `flip` the cache also holds the latents of
-/// the mirrored images, and half of all reads return those.
+/// Latents of the images of a labeled dataset, stored in a cache. With `flip`, the cache also contains the
+/// latents of the mirrored images, and half of all reads return those.
 class LabeledLatents : public data::LatentSource {
  public:
-  /// Hashes every image. The dataset must outlive the source.
+  /// Hashes every image to determine its key in the cache. The dataset must outlive this object.
   LabeledLatents(const data::Dataset& images, const LabeledLatentsOptions& options);
 
-  /// Number of images, including mirrored ones, that the cache lacks.
+  /// Returns the number of images, including mirrored ones, that the cache lacks.
   int64_t num_missing() const { return encoded_.num_missing(); }
-  /// Encodes the missing images into the cache (EncodedImages::make).
+  /// Encodes the images that the cache lacks and stores them (EncodedImages::make).
   void make(FunctionRef<std::vector<float>(const data::Image&)> encode,
             FunctionRef<void(int64_t count)> done) const;
 
@@ -37,7 +37,7 @@ class LabeledLatents : public data::LatentSource {
 
   const data::Dataset& images_;
   LabeledLatentsOptions options_;
-  EncodedImages encoded_;  ///< all images, then all of them mirrored
+  EncodedImages encoded_;  ///< all images, followed by all mirrored images if `flip`
 };
 
 }  // namespace hearth::tasks

@@ -32,7 +32,7 @@ void LatentGenerator::fill(int64_t row, const Condition& condition) {
   std::ranges::copy(std::as_bytes(std::span(condition.pooled)), at(DenoiseArray::pooled));
 }
 
-/// Unused rows of the batch repeat the last condition.
+/// Fills unused rows of the batch with the last condition.
 void LatentGenerator::fill(std::span<const Condition> conditions) {
   for (int64_t row = 0; row < options_.batch; ++row)
     fill(row, conditions[std::min(static_cast<size_t>(row), conditions.size() - 1)]);

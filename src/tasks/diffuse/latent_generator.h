@@ -16,25 +16,25 @@ struct LatentGeneratorOptions {
   DenoiseFormat format;
   Extent latents = 0;
   SamplerOptions sampler;
-  /// Scale of classifier-free guidance (Ho and Salimans 2022, arXiv 2207.12598); 1: none. A model with a
-  /// guidance embedding receives it as an input instead.
+  /// Guidance scale. Scale of classifier-free guidance (Ho and Salimans 2022, arXiv 2207.12598), 1: none; or,
+  /// for a model with a guidance embedding, an input of the model.
   double guidance = 1;
-  Condition unconditional;  ///< condition of the unconditional prediction, if compares()
-  int64_t batch = 1;        ///< rows of an evaluation of the engine
-  int64_t row_length = 0;   ///< row_length of those rows
+  Condition unconditional;  ///< condition of the unconditional prediction, used if compares() is true
+  int64_t batch = 1;        ///< rows of an evaluation micro-batch
+  int64_t row_length = 0;   ///< row_length of an evaluation micro-batch
 
-  /// True if each step also evaluates the unconditional prediction.
+  /// True if each sampling step also computes the unconditional prediction (classifier-free guidance).
   bool compares() const { return guidance != 1 && !format.model.guidance; }
 };
 
 /// Generates latents with the evaluation program of a denoiser.
 class LatentGenerator {
  public:
-  /// Engine and noising must outlive it.
+  /// `engine` and `noising` must outlive this object.
   LatentGenerator(engine::Engine& engine, const Noising& noising, LatentGeneratorOptions options);
 
-  /// Generates latents [channels, height, width] for each condition. Noise i depends only on `seed` and first
-  /// + i, so results do not depend on the batch.
+  /// Generates latents [channels, height, width] for each condition. Latents i start from noise that depends
+  /// only on `seed` and first + i, so results do not depend on the batch size.
   std::vector<std::vector<float>> make(std::span<const Condition> conditions, uint64_t seed,
                                        uint64_t first = 0);
 
@@ -51,7 +51,7 @@ class LatentGenerator {
   LatentGeneratorOptions options_;
   data::ArrayFormats formats_;
   std::array<Bytes, data::kMaxArrays> arrays_;
-  engine::MicroBatch batch_;  ///< of the arrays
+  engine::MicroBatch batch_;  ///< micro-batch that refers to arrays_
 };
 
 }  // namespace hearth::tasks

@@ -4,7 +4,7 @@
 
 namespace hearth::tasks {
 
-/// `count` images of another source, starting at index `first`. The source must outlive it.
+/// Part of another source: `count` images, starting at index `first`. The source must outlive this object.
 class PartOfLatents : public data::LatentSource {
  public:
   PartOfLatents(const data::LatentSource& source, int64_t first, int64_t count)
@@ -28,9 +28,9 @@ class PartOfLatents : public data::LatentSource {
   int64_t first_, count_;
 };
 
-/// The images of one source followed by those of another, whose losses are multiplied by `weight`. For prior
-/// preservation (Ruiz et al. 2022, arXiv 2208.12242): training on images of the class alongside those of the
-/// subject.
+/// Images of one source, followed by those of `prior`, whose losses are multiplied by `weight`. For prior
+/// preservation (Ruiz et al. 2022, arXiv 2208.12242), which trains on images of a class together with images
+/// of the subject.
 class JoinedLatents : public data::LatentSource {
  public:
   JoinedLatents(const data::LatentSource& images, const data::LatentSource& prior, double weight)

@@ -13,7 +13,7 @@ using recipe::NoiseSampling;
 using recipe::NoiseWeighting;
 
 constexpr double kFirstBeta = 1e-4, kLastBeta = 0.02;
-/// Min sigma: bounds the weight sigma^-2 of flow matching.
+/// Min sigma for the loss weight 1 / sigma^2, which would otherwise be unbounded.
 constexpr double kMinSigma = 1e-3;
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }

@@ -8,10 +8,10 @@
 namespace hearth::tasks {
 namespace {
 
-/// Philox stream of sampling noise; the rows of training use streams 0 to 2.
+/// Number of the Philox stream of initial noise; training rows use streams 0 to 2.
 constexpr uint32_t kSampleStream = 32;
 
-/// Euler's method for dx / dsigma = predicted velocity.
+/// Integrates dx / dsigma = predicted velocity with Euler's method.
 void euler(const Noising& noising, const SamplerOptions& options, Denoise denoise, std::span<float> x) {
   const std::vector<double> levels = sampler_levels(options);
   std::vector<float> velocity(x.size());
@@ -22,7 +22,8 @@ void euler(const Noising& noising, const SamplerOptions& options, Denoise denois
   }
 }
 
-/// Returns the timesteps that the sampler visits, noisiest first, then -1 (no noise).
+/// Returns the timesteps at which a sampler of `count` steps evaluates the denoiser, in descending order,
+/// followed by -1 (no noise).
 std::vector<int> visited_steps(int64_t count) {
   std::vector<int> steps;
   const auto stride = static_cast<double>(Noising::kSteps) / static_cast<double>(count);
@@ -32,7 +33,8 @@ std::vector<int> visited_steps(int64_t count) {
   return steps;
 }
 
-/// Splits a noisy x into image and noise, given a prediction of epsilon or v.
+/// Coefficients at a timestep; image() and epsilon() compute the image and the noise in `x` from a prediction
+/// of epsilon or v.
 struct Coefficients {
   float signal, noise;
   bool is_v;
@@ -50,7 +52,8 @@ Coefficients coefficients_at(const Noising& noising, int step) {
           .is_v = noising.options().objective == recipe::Objective::v};
 }
 
-/// DDIM with eta 0: re-noises the predicted image to the next timestep's level with the predicted noise.
+/// Samples with DDIM, eta = 0: each step computes the predicted image and adds the predicted noise to it at
+/// the noise level of the next timestep.
 void ddim(const Noising& noising, const SamplerOptions& options, Denoise denoise, std::span<float> x) {
   const std::vector<int> steps = visited_steps(options.steps);
   std::vector<float> prediction(x.size());
@@ -68,7 +71,8 @@ void ddim(const Noising& noising, const SamplerOptions& options, Denoise denoise
 /// Returns half the logarithm of the signal-to-noise ratio (lambda of DPM-Solver).
 double log_snr(const Coefficients& parts) { return std::log(parts.signal) - std::log(parts.noise); }
 
-/// DPM-Solver++(2M): multistep of order 2 in the predicted image, with the log-SNR as time.
+/// Samples with DPM-Solver++(2M), a multistep solver of order 2 for the predicted image, with log_snr() as
+/// time.
 void dpm(const Noising& noising, const SamplerOptions& options, Denoise denoise, std::span<float> x) {
   const std::vector<int> steps = visited_steps(options.steps);
   std::vector<float> prediction(x.size()), image(x.size()), before(x.size());
@@ -78,7 +82,7 @@ void dpm(const Noising& noising, const SamplerOptions& options, Denoise denoise,
     const Coefficients here = coefficients_at(noising, steps[i]),
                        next = coefficients_at(noising, steps[i + 1]);
     for (size_t j = 0; j < x.size(); ++j) image[j] = here.image(x[j], prediction[j]);
-    // The last step, to zero noise, is of order 1: its stride in log-SNR is infinite.
+    // The last step, to zero noise, has order 1, because its stride in log_snr() is infinite.
     const bool is_last = steps[i + 1] < 0;
     const double stride = is_last ? 0 : log_snr(next) - log_snr(here);
     const auto along = static_cast<float>(!is_last && last_stride ? stride / (2 * *last_stride) : 0);

@@ -13,23 +13,24 @@ namespace hearth::tasks {
 /// (DPM-Solver++ of order 2, Lu et al. 2022, arXiv 2211.01095): for epsilon and v.
 enum class Solver : uint8_t { euler, ddim, dpm };
 
-/// Solver, number of steps, and shift of a sampler.
+/// Options of a sampler, which generates latents from noise.
 struct SamplerOptions {
   Solver solver = Solver::euler;
   int64_t steps = 20;
-  double shift = 1;  ///< euler: shift of the sigmas towards noise (shifted())
+  double shift = 1;  ///< euler: timestep shift (shifted())
 };
 
-/// Returns the sigmas of the euler solver, descending from 1 (noise) to 0 (image).
+/// Returns the sigmas of the euler solver, in descending order from 1 (noise) to 0 (image).
 std::vector<double> sampler_levels(const SamplerOptions& options);
 
-/// Writes the denoiser's prediction of x at timestep `time`.
+/// Function that writes the denoiser's prediction for x at timestep `time`.
 using Denoise = FunctionRef<void(std::span<const float> x, double time, std::span<float> prediction)>;
 
-/// Integrates from noise to latents, in place. Deterministic: all randomness is in the initial x.
+/// Generates latents from noise. `x`: initial noise, replaced by the latents. Draws no random numbers.
 void sample(const Noising& noising, const SamplerOptions& options, Denoise denoise, std::span<float> x);
 
-/// Fills `noise` with normal numbers that depend only on the seed and the image's number.
+/// Fills `noise` with standard normal numbers that depend only on `seed` and `number`, the number of the
+/// image.
 void draw_noise(uint64_t seed, uint64_t number, std::span<float> noise);
 
 }  // namespace hearth::tasks
