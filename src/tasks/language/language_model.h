@@ -5,17 +5,17 @@
 
 namespace hearth::tasks {
 
-/// Causal language modeling: next-token prediction with cross entropy.
+/// Options of causal language modeling: next-token prediction with cross entropy.
 struct LanguageModelOptions {
   models::DecoderConfig config;
-  int64_t context = 0;  ///< tokens of rows with row_length 0
+  int64_t context = 0;  ///< length in tokens of rows with row_length 0
   /// True if rows are packed with several documents, which must not attend to each other.
   bool documents = false;
-  int64_t head_rows = 256;  ///< tokens whose logits are in memory at a time
+  int64_t head_rows = 256;  ///< number of tokens whose logits are in memory at the same time
 };
 
-/// Builds the model and the loss of each token, 0 where the label is -1. Inputs: {tokens, labels, positions
-/// and, with documents, starts}.
+/// Builds the graph of the model and of the loss of each token, which is 0 if its label is -1. Inputs:
+/// {tokens, labels, positions and, with documents, starts}.
 engine::Objective::Graph token_losses(nn::Builder& builder, const LanguageModelOptions& options,
                                       engine::BatchShape shape);
 

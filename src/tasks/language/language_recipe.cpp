@@ -10,7 +10,7 @@ namespace hearth::tasks {
 
 namespace {
 
-/// Reports how training would use a file; returns the number of invalid records.
+/// Prints how training would use a text file, and returns the number of invalid records.
 int64_t check_text(const TextSource& source, const recipe::Recipe& recipe, const fs::path& path,
                    const DataReport& report) {
   const text::DataFile file = source.open(path);
@@ -20,7 +20,8 @@ int64_t check_text(const TextSource& source, const recipe::Recipe& recipe, const
       .context = recipe.data.context,
       .check = [&](const text::Sample& sample) { check_answers(sample, reader, recipe::has_pairs(recipe)); }};
   const text::TextSummary summary = text::summarize(reader, options);
-  // Printed unchanged: the text has ANSI colors, and its control characters are escaped.
+  // Prints without escaping, because the text contains ANSI colors and describe() has escaped other control
+  // characters.
   report.print(text::describe(summary, reader, options));
   return summary.faults.total();
 }

@@ -5,20 +5,20 @@
 #include "tasks/language/language_model.h"
 #include "tasks/language/text_task.h"
 
-/// Options of language models in recipes.
+/// Converts a recipe's settings for language models to options.
 namespace hearth::tasks {
 
 /// Returns the options of the tokenizer and the text data.
 TextOptions text_options(const recipe::Recipe& recipe);
-/// Returns the options of TextTask. UserError if data.balance is set, which is for images.
+/// Returns the options of TextTask. Throws a UserError if data.balance is set, which is for images.
 TextTaskOptions text_task_options(const Job& job);
-/// Returns the options of the model and its loss. UserError if adapter.targets has a head that is tied to the
-/// embeddings.
+/// Returns the options of the model and its loss. Throws a UserError if adapter.targets contains an output
+/// head that shares its weights with the embeddings.
 LanguageModelOptions language_options(const Job& job);
-/// Reports how training would use the text files; returns the number of records that are left out.
+/// Prints how training would use the text files, and returns the number of records that are left out.
 int64_t check_texts(const Job& job, const DataReport& report);
-/// Sets an empty data.date if the chat template uses the date: to the date that an existing run was trained
-/// with (null: new run), otherwise to today. Returns no notes.
+/// If data.date is empty and the chat template uses the date, sets it to the date of the existing run
+/// `trained`, or to today for a new run (null). Returns no notes.
 std::vector<std::string> fill_in_date(recipe::Recipe& recipe, const recipe::Recipe* trained);
 
 }  // namespace hearth::tasks

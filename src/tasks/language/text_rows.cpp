@@ -8,11 +8,11 @@
 namespace hearth::tasks {
 namespace {
 
-/// Number of rows that are sorted by length together, and of rows in a run that shuffling keeps together.
-/// Constants, so that the order does not depend on the batch size.
+/// Number of rows in a window, which are sorted by length, and of consecutive rows that shuffling keeps
+/// together (RowOrder). Constants, so that the order does not depend on the batch size.
 constexpr int64_t kRowsPerWindow = 512;
 constexpr int64_t kRowsPerRun = 16;
-/// Rows below this length are padded to it: shorter ones are not worth separate programs.
+/// Min row length in tokens. Shorter rows are padded, because a separate program for them is not worthwhile.
 constexpr int64_t kShortestRow = 32;
 constexpr int64_t kNumLengths = 4;
 constexpr size_t kNumArrays = 4;
@@ -27,7 +27,8 @@ text::PackOptions pack_options(const RowOptions& options) {
                                     : text::PackOrder::first_fit_decreasing};
 }
 
-/// Returns the number of tokens that at least 90% of the pieces do not exceed; 0 without pieces.
+/// Returns the smallest number of tokens that at least 90% of the pieces do not exceed; 0 if there are no
+/// pieces.
 int64_t length_of_90_percent(const std::vector<TextPiece>& pieces) {
   std::vector<int64_t> lengths;
   for (const TextPiece& piece : pieces) lengths.push_back(piece.length);
@@ -37,7 +38,7 @@ int64_t length_of_90_percent(const std::vector<TextPiece>& pieces) {
   return *at;
 }
 
-/// Returns the shortest of `lengths` (longest first) that holds `num_tokens` tokens.
+/// Returns the smallest of `lengths` (longest first) that is at least `num_tokens`.
 int64_t padded_length(std::span<const int64_t> lengths, int64_t num_tokens) {
   int64_t found = lengths.front();
   for (const int64_t length : lengths) {
@@ -46,7 +47,7 @@ int64_t padded_length(std::span<const int64_t> lengths, int64_t num_tokens) {
   return found;
 }
 
-/// A staging buffer for one micro-batch.
+/// Staging memory for one micro-batch.
 class Staging {
  public:
   Staging(int64_t num_elements, int64_t num_answers) : reference_(static_cast<size_t>(num_answers) + 16) {
@@ -106,7 +107,7 @@ class RowStream : public BatchStream {
     }
     return out.data();
   }
-  /// Sets chosen_ to the rows of the next micro-batch; returns their max length.
+  /// Sets chosen_ to the rows of the next micro-batch; returns their max length in tokens.
   int64_t choose() {
     auto [row, count] = cursor_.next();
     int64_t longest = 0;
@@ -150,7 +151,8 @@ void TextRows::add_row(int64_t row) {
   num_tokens_ += options_.pairs ? answer(last, 0).length + answer(last, 1).length : lengths_.back();
 }
 
-/// A pair's placement has the length of its longer answer; this returns the answer's real length.
+/// The placement of a pair has the length of its longer answer, so this function shortens it to the length of
+/// answer `index`.
 text::Placement TextRows::answer(text::Placement pair, int64_t index) const {
   pair.sample += index;
   pair.length = std::min(pair.length, std::ssize(cache_.sample(pair.sample)));
@@ -270,7 +272,8 @@ int64_t RowOrder::row_at_index(const data::LoaderPosition& position, int64_t pla
   if (lengths_.empty()) return unsorted(position, place);
   const int64_t window = place / kRowsPerWindow;
   if (window != window_ || position.epoch != epoch_) sort_window(position, window);
-  // Without this shuffle of runs every window would go from long rows to short ones.
+  // Shuffles groups of kRowsPerRun rows in the window; otherwise every window would begin with its longest
+  // rows.
   const int64_t at = place % kRowsPerWindow;
   const int64_t run = at / kRowsPerRun, num_whole_runs = std::ssize(sorted_) / kRowsPerRun;
   const bool moves = shuffle_ && run < num_whole_runs;

@@ -66,7 +66,7 @@ text::TextUnit unit_of(recipe::Document document) {
   return document == recipe::Document::line ? text::TextUnit::line : text::TextUnit::file;
 }
 
-/// Throws a UserError about the first invalid record, if there is one.
+/// Throws a UserError about the first invalid record in `faults`; does nothing if there is none.
 void refuse(const text::Faults& faults) {
   if (faults.total() == 0) return;
   const std::string more =
@@ -92,8 +92,8 @@ void check_answers(const text::Sample& sample, const text::SampleReader& reader,
 
 namespace {
 
-/// Writes a file's samples into the token cache. With `pairs` each record becomes two samples: the chosen
-/// answer, then the rejected one.
+/// Writes the samples of a file to the token cache. With `pairs`, each record is written as two samples: with
+/// the chosen answer, then with the rejected one.
 void produce(const text::SampleReader& reader, bool pairs, bool skips, text::TokenSink& sink) {
   text::Faults faults;
   int64_t num_unprinted = 0;

@@ -18,7 +18,7 @@ namespace {
 
 using Pieces = std::vector<TextPiece>;
 
-/// Returns one piece per sample. A pair is one piece with the length of its longer answer.
+/// Returns a piece for each sample, or for each pair of samples, with the length of its longer answer.
 Pieces whole_samples(const text::TokenCache& tokens, bool pairs) {
   Pieces pieces;
   for (int64_t i = 0; i < tokens.num_samples(); i += pairs ? 2 : 1) {
@@ -28,7 +28,8 @@ Pieces whole_samples(const text::TokenCache& tokens, bool pairs) {
   return pieces;
 }
 
-/// Removes and returns the last `share` of the samples; with `by_tokens`, of a single sample's tokens.
+/// Removes the last fraction `share` of the samples from `pieces` and returns it. With `by_tokens`, a single
+/// sample is split by tokens.
 Pieces split_off_end(Pieces& pieces, double share, bool by_tokens) {
   const auto kept = [&](int64_t count) {
     return static_cast<int64_t>(static_cast<double>(count) * (1 - share));
@@ -51,7 +52,7 @@ Overlong overlong_of(const recipe::Data& data, const fs::path& file) {
   return is_text ? Overlong::split : Overlong::truncate;
 }
 
-/// Returns a context, in tokens, that 90% of the samples fit into.
+/// Returns a context length in tokens into which at least 90% of the samples fit, for messages.
 int64_t common_context(const TextRows& rows) {
   constexpr int64_t kStep = 64;
   return (rows.common_length() + kStep - 1) / kStep * kStep;
@@ -75,10 +76,10 @@ void check_rows(const TextRows& rows, const char* purpose, const char* advice) {
       count == 1 ? " is" : "s are", share);
 }
 
-/// True if the part exceeds 10%.
+/// True if `part` exceeds 10% of `whole`.
 bool exceeds_tenth(int64_t part, int64_t whole) { return 10 * part > whole; }
 
-/// Returns a warning if more than 10% of the samples do not fit into the context; otherwise empty.
+/// Returns a warning if more than 10% of the samples are longer than the context; otherwise empty.
 std::string overlong_note(const TextRows& rows) {
   const RowCounts& counts = rows.counts();
   const int64_t left_out = counts.dropped + counts.untrained_start, unfit = left_out + counts.truncated;
@@ -89,7 +90,8 @@ std::string overlong_note(const TextRows& rows) {
       unfit, counts.samples, rows.options().context, left_out, counts.truncated, common_context(rows));
 }
 
-/// Returns a warning if more than 10% of the samples have no trained token at any context; otherwise empty.
+/// Returns a warning if more than 10% of the samples have no trained token, even with a longer context;
+/// otherwise empty.
 std::string untrained_note(const RowCounts& counts) {
   const int64_t count = counts.untrained - counts.untrained_start;
   if (!exceeds_tenth(count, counts.samples)) return "";

@@ -5,8 +5,8 @@
 
 namespace hearth::tasks {
 
-/// Returns text about samples that rows do not hold in full: ", 3 cut, 2 too long and left out"; empty if
-/// none.
+/// Returns text about samples that are cut or left out: ", 3 cut, 2 too long and left out"; empty if there
+/// are none.
 std::string incomplete_samples_text(const RowCounts& counts);
 
 struct TextTaskOptions {
@@ -14,12 +14,13 @@ struct TextTaskOptions {
   models::DecoderConfig config;
   std::string config_json;  ///< text of the model's config.json
   int64_t batch = 32;
-  bool adapts = false;  ///< true: an adapter is trained, not the full model
+  bool adapts = false;  ///< true if an adapter is trained, false for the full model
 };
 
-/// Training of language models on text and conversations in rows of tokens; a sample is a token with a label.
-/// The constructor opens and tokenizes the data: UserError if it does not fit the model, or if the training
-/// or the held-out part has no trained token.
+/// Training of language models on text and conversations. Data is packed into rows of tokens; a sample (the
+/// unit that the loss is averaged over) is a token with a label. The constructor opens and tokenizes the
+/// data. Throws a UserError if the data does not fit the model, or if the training or the held-out part has
+/// no trained token.
 class TextTask : public Task {
  public:
   explicit TextTask(const TextTaskOptions& options);
@@ -39,12 +40,13 @@ class TextTask : public Task {
   std::string score_text(double score) const override;
   void report(const Evaluation& last, const fs::path& log, io::ReportData& data) const override;
   int64_t staging_bytes() const override;
-  /// Writes the tokenizer's files and, unless an adapter is trained, config.json: the run folder is then a
-  /// model's or an adapter's. transformers 5 takes any folder with a config.json for a model with weights.
+  /// Writes the tokenizer's files and config.json, so that the run folder is a model folder. Writes no
+  /// config.json if an adapter is trained, because transformers 5 assumes that a folder with config.json
+  /// contains full weights.
   void save_companions(const fs::path& run, DType weights) const override;
 
  protected:
-  /// Returns ", 3 bad records left out"; empty if none.
+  /// Returns the number of skipped records as text, ", 3 bad records left out"; empty if there are none.
   std::string left_out_text() const;
 
   TextOptions options_;
@@ -64,8 +66,9 @@ class TextTask : public Task {
   std::string config_json_;
   TextSource source_;
   text::TokenCache train_tokens_;
-  std::optional<text::TokenCache> held_out_tokens_;  ///< tokens of data.val_path
-  mutable std::optional<RowOrder> counting_order_;   ///< for num_samples(); caches a window
+  std::optional<text::TokenCache> held_out_tokens_;  ///< tokens of data.val_path, if it is set
+  /// Order for num_samples(); mutable, because it caches a window.
+  mutable std::optional<RowOrder> counting_order_;
 };
 
 }  // namespace hearth::tasks
