@@ -4,9 +4,9 @@
 
 namespace hearth::tasks {
 
-/// DPO on pairs of a chosen and a rejected answer; a row and a sample are a pair. The log-probabilities under
-/// the reference model (the initial weights) are computed before the first step and stored in the run folder:
-/// no second model is in memory, and a resumed run continues with the same numbers.
+/// DPO on pairs of a chosen and a rejected answer; each row, and each sample, is a pair. The
+/// log-probabilities under the reference model (the initial weights) are computed before the first step and
+/// stored in the run folder. Therefore no second model is in memory, and a resumed run uses the same numbers.
 class PreferenceTask : public TextTask {
  public:
   PreferenceTask(const TextTaskOptions& options, double beta);
@@ -15,8 +15,8 @@ class PreferenceTask : public TextTask {
   void begin(engine::Engine& engine, const Say& say) override;
   void save_initial_results(const fs::path& run) const override;
   void resume(const fs::path& run) override;
-  /// Computes the rewards, beta times the change of an answer's log-probability, and their metrics, named as
-  /// in TRL.
+  /// Evaluates the loss and the rewards. The reward of an answer is beta times the change of its
+  /// log-probability since the initial weights. Metrics are named as in TRL.
   Evaluation evaluate(engine::Engine& engine, int64_t num_shown) const override;
   const char* unit() const override { return "pair"; }
   std::string describe() const override;
