@@ -17,11 +17,12 @@ class Confusion {
   }
   const std::vector<int64_t>& counts() const { return counts_; }  ///< [true][predicted]
 
-  /// Returns the intersection over union of each class; -1 if it is neither in the truth nor in a prediction.
+  /// Returns the intersection over union of each class; -1 for a class that is neither in the true nor in the
+  /// predicted masks.
   std::vector<double> iou() const;
   /// Returns the recall of each class: the share of its true pixels that were predicted; -1 if it has none.
   std::vector<double> accuracy() const;
-  /// Returns the number of pixels with that true class.
+  /// Returns the number of pixels whose true class is `label`.
   int64_t num_true(int64_t label) const;
   /// Returns the share of labeled pixels that were predicted correctly; 0 if there are none.
   double pixel_accuracy() const;

@@ -64,7 +64,7 @@ data::Image MaskPredictor::predict(const data::Image& image, const data::Image* 
   data::Image made{.height = size.height, .width = size.width, .channels = 1};
   for (size_t first = 0; first < all.size(); first += static_cast<size_t>(batch_)) {
     const auto count = std::min<int64_t>(batch_, std::ssize(all) - static_cast<int64_t>(first));
-    // A smaller last batch is filled with copies of its last window.
+    // Fills a smaller last batch with copies of its last window, because the program has a fixed batch size.
     for (int64_t row = 0; row < batch_; ++row)
       fill_row(scaled, truth, all[first + static_cast<size_t>(std::min(row, count - 1))], row);
     engine::MicroBatch batch(

@@ -5,7 +5,7 @@
 namespace hearth::tasks {
 namespace {
 
-/// Max number of classes listed for an image.
+/// Max number of classes listed in the text about an image.
 constexpr size_t kMaxListed = 4;
 
 }  // namespace

@@ -61,8 +61,9 @@ std::vector<std::string> classes_of(recipe::Recipe recipe) {
   return names;
 }
 
-/// Fills in data.class_numbers for mask files, and the classes if model.num_classes is 0: from the trained
-/// recipe if it used the same data, otherwise from all masks (data::decide_masks).
+/// For data.kind=masks, fills in data.class_numbers, and also the classes if model.num_classes is 0: from the
+/// recipe of the existing run `trained` if it used the same data, otherwise by reading all masks
+/// (data::decide_masks).
 std::vector<std::string> decide_mask_numbers(recipe::Recipe& recipe, const recipe::Recipe* trained) {
   if (recipe.data.kind != "masks" || !recipe.data.class_numbers.empty()) return {};
   if (trained != nullptr && trained->data.path == recipe.data.path)

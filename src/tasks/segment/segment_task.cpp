@@ -17,7 +17,7 @@ namespace {
 /// Max side of images in the report, in pixels.
 constexpr int64_t kMaxShownSide = 320;
 
-/// Adds the class weights of the loss, if there are any, to the arrays of the rows.
+/// Stream of training micro-batches that adds the class weights of the loss, if there are any, as an array.
 class MaskStream : public LoaderStream {
  public:
   MaskStream(const data::RowSource& rows, const data::LoaderOptions& options,
@@ -37,7 +37,7 @@ class MaskStream : public LoaderStream {
   std::vector<float> class_weights_;
 };
 
-/// Returns an image, its mask and the predicted mask in colors, shrunk for the report.
+/// Returns a strip for the report: an image, its true mask and the predicted mask in colors, shrunk.
 io::ImageStrip strip_of(const data::Image& image, const data::Image& truth, const data::Image& predicted,
                         const std::vector<data::MaskClass>& classes, std::string caption) {
   const Extent size = data::shrunk_to_fit(image.size(), kMaxShownSide);

@@ -16,13 +16,14 @@ struct SegmentTaskOptions {
   models::ModelOptions model;
   data::MaskOptions train, held_out;
   data::LoaderOptions loader;
-  data::MaskRowOptions rows;  ///< of training; class_weights as set by the recipe
+  data::MaskRowOptions rows;  ///< options of training rows; class_weights are those of the recipe
   recipe::ClassWeights class_weights = recipe::ClassWeights::none;
-  /// True to draw training images such that each image's rarest class is equally frequent.
+  /// True to balance classes: each image counts for its rarest class, and each class is drawn equally often.
   bool balance = false;
 };
 
-/// Semantic segmentation. The constructor opens the data: UserError if it does not fit the model.
+/// Semantic segmentation. The constructor opens the data. Throws a UserError if the data does not fit the
+/// model.
 class SegmentTask : public Task {
  public:
   explicit SegmentTask(const SegmentTaskOptions& options);

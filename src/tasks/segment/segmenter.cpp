@@ -12,7 +12,8 @@ using nn::Builder;
 
 /// Weight of the auxiliary head's loss, as in torchvision's recipes.
 constexpr double kAuxiliaryWeight = 0.5;
-/// Prevents division by 0 in a micro-batch without labeled pixels: its loss is 0.
+/// Added to the number of labeled pixels to prevent division by 0. A micro-batch without labeled pixels has
+/// loss 0.
 constexpr double kTiny = 1e-9;
 
 std::vector<int64_t> axes(std::initializer_list<int64_t> list) { return list; }
@@ -58,7 +59,7 @@ class Segmenter : public engine::Objective {
   }
 
  private:
-  /// Labels and weights of a micro-batch's pixels. Logits are flattened to one row per pixel.
+  /// Labels and loss weights of the pixels of a micro-batch. flat() reshapes logits to one row per pixel.
   struct Pixels {
     int64_t rows, count, num_classes;
     ValueId labels, weight;

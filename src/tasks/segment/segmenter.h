@@ -6,16 +6,17 @@
 
 namespace hearth::tasks {
 
-/// Segmentation losses; an objective takes the sum of several.
+/// Terms of the segmentation loss, which is the sum of one or more of them.
 enum class MaskLoss : uint8_t {
-  cross_entropy,  ///< mean over labeled pixels, weighted by class
-  /// Soft dice, Sudre et al. 2017 (arXiv 1707.03237): 1 - the mean over classes of (2 |P T| + 1) / (|P| + |T|
-  /// + 1), over all labeled pixels of a micro-batch.
+  cross_entropy,  ///< mean cross entropy over labeled pixels, weighted by class
+  /// Soft dice loss (Sudre et al. 2017, arXiv 1707.03237): 1 minus the mean over classes of (2 sum(p t) + 1)
+  /// / (sum(p) + sum(t) + 1), with predicted probabilities p and truth t (0 or 1) of all labeled pixels of a
+  /// micro-batch.
   dice,
-  focal,  ///< Lin et al. 2017 (arXiv 1708.02002): cross entropy times (1 - p)^2
+  focal,  ///< focal loss (Lin et al. 2017, arXiv 1708.02002): cross entropy times (1 - p)^2
 };
 
-/// Semantic segmentation: a class for each pixel.
+/// Options of semantic segmentation, which predicts a class for each pixel.
 struct SegmenterOptions {
   models::ModelOptions model;
   std::vector<MaskLoss> losses = {MaskLoss::cross_entropy};
@@ -29,8 +30,8 @@ struct SegmenterOptions {
 /// sample is an image. The mean of a micro-batch's losses is the mean over its labeled pixels.
 std::shared_ptr<const engine::Objective> segmenter(SegmenterOptions options);
 
-/// Positions after an evaluation: classes i32 [rows, height, width] (Engine::int_output), probabilities f32
-/// [rows, height, width, classes].
+/// Indices of the outputs of an evaluation. kPixelClasses: predicted classes, i32 [rows, height, width]
+/// (Engine::int_output); kPixelProbabilities: f32 [rows, height, width, classes] (Engine::output).
 enum SegmenterOutput : size_t { kPixelClasses = 0, kPixelProbabilities = 1 };
 
 }  // namespace hearth::tasks
