@@ -7,7 +7,7 @@
 namespace hearth::tasks {
 namespace {
 
-/// Converts data.unlabeled to MaskOptions::unlabeled.
+/// Converts data.unlabeled to data::MaskOptions::unlabeled: auto, none or a pixel value.
 int64_t unlabeled_number(const std::string& text) {
   if (text == "auto") return data::kUnlabeledAuto;
   if (text == "none") return data::kUnlabeledNone;

@@ -7,12 +7,12 @@
 
 namespace hearth::tasks {
 
-/// Returns the order, batch size and threads with which the recipe's training rows are read.
+/// Returns options for reading the training rows of a recipe: order, batch size and threads.
 data::LoaderOptions loader_options(const recipe::Recipe& recipe);
-/// Returns how to open the recipe's image dataset. `split`: "train" or "test".
+/// Returns options for opening the image dataset of a recipe. `split`: "train" or "test".
 data::DatasetOptions dataset_options(const recipe::Recipe& recipe, const std::string& split);
-/// Returns the options of a segmentation recipe's masks. `split`: "train" or "test". UserError if
-/// data.unlabeled is invalid.
+/// Returns options for opening the images and masks of a segmentation recipe. `split`: "train" or "test".
+/// Throws a UserError if data.unlabeled is invalid.
 data::MaskOptions mask_options(const recipe::Recipe& recipe, const std::string& split);
 
 }  // namespace hearth::tasks

@@ -14,8 +14,8 @@
 namespace hearth::tasks {
 namespace {
 
-/// Groups faults that differ only in numbers and file names: returns the first of each group, with the number
-/// of similar ones.
+/// Groups faults that differ only in numbers and file names. Returns the first fault of each group, with the
+/// number of similar ones.
 std::vector<std::string> grouped(const std::vector<std::string>& faults) {
   std::vector<std::pair<std::string, int64_t>> groups;
   std::map<std::string, size_t> group_of;

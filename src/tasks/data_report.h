@@ -8,17 +8,17 @@
 
 namespace hearth::tasks {
 
-/// Output of `hearth validate` on the data of a recipe.
+/// Printer for `hearth validate`, which checks the data of a recipe.
 struct DataReport {
-  std::function<void(const std::string& text)> print;  ///< prints text unchanged
+  std::function<void(const std::string& text)> print;  ///< prints text without escaping it
   bool has_colors = false;                             ///< true if the output shows ANSI colors
 
   /// Prints a line. Control characters in it are escaped.
   void line(const std::string& text) const;
-  /// Prints a note, indented.
+  /// Prints each note as an indented line.
   void notes(const std::vector<std::string>& notes) const;
-  /// Lists faults, similar ones once, and throws a UserError if there are any among `num_images` images.
-  /// `split`: "train", "test" or "training".
+  /// Prints the faults of a split of `num_images` images, similar ones once, and throws a UserError; does
+  /// nothing if there are no faults. `split`: name of the split in the message.
   void refuse(const std::vector<std::string>& faults, int64_t num_images, const char* split) const;
 };
 

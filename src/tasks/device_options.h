@@ -5,8 +5,8 @@
 
 namespace hearth::tasks {
 
-/// Returns what to open for GPU number `device` of the recipe: memory to leave free and whether steps are
-/// recorded.
+/// Returns the request for GPU number `device` with the recipe's settings: memory to leave free, and whether
+/// steps are recorded as GPU graphs.
 exec::GpuRequest gpu_of(const recipe::Recipe& recipe, int device);
 /// Returns the device that evaluates frozen parts of a model (autoencoder, text encoders): GPU number
 /// `device` if the recipe uses GPUs, the CPU if not.

@@ -43,7 +43,8 @@ data::LoaderOptions image_loader_options(const recipe::Recipe& recipe) {
   try {
     task_of(recipe).objective(Job(recipe))->build(builder, {.num_rows = 1});
   } catch (const UserError&) {
-    // Other errors are reported when the real graph is built.
+    // The model probably rejected a single row (batch norm). Other errors are reported when the graph is
+    // built for training.
     options.min_batch = 2;
   }
   return options;

@@ -5,10 +5,11 @@
 
 namespace hearth::tasks {
 
-/// Said after the number of training images that LoaderOptions::balance draws.
+/// Text printed after the number of training images if classes are balanced.
 inline constexpr const char* kBalanced = " (each class drawn equally often)";
 
-/// Micro-batches of a row source, from a position or from the first row. The source must outlive the stream.
+/// Micro-batches of a row source, starting at a position or, without one, at the first row. The source must
+/// outlive the stream.
 class LoaderStream : public BatchStream {
  public:
   LoaderStream(const data::RowSource& rows, const data::LoaderOptions& options,

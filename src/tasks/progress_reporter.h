@@ -9,13 +9,13 @@
 
 namespace hearth::tasks {
 
-/// Reports the progress of slow work, "encoding images: 120 of 400", at most once per `seconds`.
+/// Reports the progress of slow work as text, "encoding images: 120 of 400", at most once every `seconds`.
 class ProgressReporter {
  public:
   ProgressReporter(std::function<void(const std::string&)> say, std::string what, int64_t total,
                    double seconds = 10)
       : say_(std::move(say)), activity_(std::move(what)), total_(total), min_interval_(seconds) {}
-  /// Reports `done` units, unless the last report is too recent.
+  /// Reports that `done` units of work are finished, unless the last report is too recent.
   void operator()(int64_t done) {
     const Clock::time_point now = Clock::now();
     if (now - last_ < min_interval_) return;

@@ -5,7 +5,7 @@
 
 namespace hearth::tasks {
 
-/// Max number of image strips in a report: each takes about 400 kB.
+/// Max number of strips (rows of images) in a report; each takes about 400 kB.
 inline constexpr int64_t kMaxStrips = 16;
 
 /// Returns at most `count` of the indices [0, size), ascending: one random index (fixed seed) from each of

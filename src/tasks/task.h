@@ -21,18 +21,18 @@ struct SampleImage {
 };
 inline constexpr const char* kSamplesFolder = "samples";
 
-/// Results on held-out data.
+/// Results of an evaluation on held-out data.
 struct Evaluation {
   double loss = 0;   ///< mean over samples
-  double score = 0;  ///< selects the best weights: higher is better
+  double score = 0;  ///< higher is better; the weights with the highest score are saved as the best ones
   /// Further metrics for the log, such as {"accuracy", 0.9851}.
   std::vector<std::pair<const char*, double>> metrics;
-  std::vector<int64_t> confusion;  ///< [true][predicted]; empty: the task has no classes
-  /// Parts of report.html: predictions of samples, tables, rows of images.
+  std::vector<int64_t> confusion;  ///< counts [true class][predicted class]; empty: the task has no classes
+  /// Contents for report.html: predictions of samples, tables, and strips (rows of images).
   std::vector<io::SamplePrediction> samples;
   std::vector<io::ReportTable> tables;
   std::vector<io::ImageStrip> strips;
-  /// Generated images, for the samples folder.
+  /// Generated images, which are written to the folder kSamplesFolder of the run.
   std::vector<SampleImage> images;
 };
 
@@ -40,18 +40,18 @@ struct Evaluation {
 class BatchStream {
  public:
   virtual ~BatchStream() = default;
-  /// Returns the next micro-batch, in staging memory that stays valid until the next-but-one call. UserError
-  /// if a sample cannot be read.
+  /// Returns the next micro-batch. Its staging memory stays valid until the second-next call of next().
+  /// Throws a UserError if a sample cannot be read.
   virtual engine::MicroBatch next() = 0;
 };
 
-/// A stream with one micro-batch of lookahead.
+/// A stream that can return the next micro-batch in advance (peek()).
 class LookaheadStream : public BatchStream {
  public:
   explicit LookaheadStream(std::unique_ptr<BatchStream> stream) : stream_(std::move(stream)) {}
   engine::MicroBatch next() override;
-  /// Returns the micro-batch that next() will return; null if it cannot be read (next() then throws). The
-  /// memory is valid as for next().
+  /// Returns the micro-batch that next() will return; null if it cannot be read (next() then throws). Its
+  /// memory stays valid as long as if next() had returned it.
   const engine::MicroBatch* peek();
 
  private:
@@ -64,50 +64,51 @@ class LookaheadStream : public BatchStream {
 class Task {
  public:
   virtual ~Task() = default;
-  virtual int64_t num_rows() const = 0;  ///< rows of an epoch
-  /// Number of rows in the training data. An epoch may leave out a smaller last micro-batch.
+  virtual int64_t num_rows() const = 0;  ///< number of rows that an epoch trains
+  /// Number of rows in the training data; may exceed num_rows(), because an epoch may leave out a smaller
+  /// last micro-batch.
   virtual int64_t num_data_rows() const { return num_rows(); }
-  virtual int64_t num_eval_rows() const = 0;  ///< rows of an evaluation
+  virtual int64_t num_eval_rows() const = 0;  ///< number of rows that an evaluation reads
   /// Returns the number of samples in `count` training rows from position `from` on.
   virtual int64_t num_samples(const data::LoaderPosition& from, int64_t count) const = 0;
-  /// Returns the row lengths (BatchShape::row_length) that occur, longest first; empty: only the objective's
-  /// default.
+  /// Returns the row lengths (BatchShape::row_length) that occur in the data, longest first; empty: all rows
+  /// have the objective's default length.
   virtual std::vector<int64_t> row_lengths() const { return {}; }
-  /// Returns the sizes of the micro-batches that evaluate() runs, for compilation. `batch`: rows of a
+  /// Returns the micro-batch sizes that evaluate() uses, for which programs are compiled. `batch`: rows of a
   /// training micro-batch.
   virtual std::vector<int64_t> eval_sizes(int64_t batch) const;
   /// True if begin() evaluates training rows, so that their row lengths need an evaluation program.
   virtual bool evaluates_training_rows() const { return false; }
   using Say = std::function<void(const std::string&)>;
-  /// Precomputes data (latents, embeddings) on the training device, before the run allocates it. May take
-  /// long; reports progress with `say`.
+  /// Precomputes data (latents, embeddings) on the training device, before the run allocates memory there.
+  /// May take long; reports progress with `say`.
   virtual void prepare(const Say&) {}
   /// True if prepare() has nothing to compute.
   virtual bool is_prepared() const { return true; }
-  /// Computes what the task needs from the initial weights (DPO: reference log-probabilities). May take long;
-  /// reports progress with `say`.
+  /// Computes results of the initial weights that training needs (DPO: reference log-probabilities). May take
+  /// long; reports progress with `say`.
   virtual void begin(engine::Engine&, const Say&) {}
-  /// Write the results of begin() to the run folder, and read them when the run is resumed. UserError if they
-  /// are missing or belong to other data.
+  /// Write the results of begin() to the run folder, and read them when the run is resumed. Throws a
+  /// UserError if they are missing or belong to other data.
   virtual void save_initial_results(const fs::path&) const {}
   virtual void resume(const fs::path&) {}
-  /// Opens the training data at `from`, the start of a step, for one worker. An epoch must have at least one
-  /// micro-batch of the worker's share.
+  /// Opens a stream of a worker's share of the training data. `from`: position of the first row, the start of
+  /// a step. An epoch must have at least one micro-batch of the share.
   virtual std::unique_ptr<BatchStream> open(const data::LoaderPosition& from,
                                             const data::LoaderShare& share) const = 0;
   std::unique_ptr<BatchStream> open(const data::LoaderPosition& from) const { return open(from, {}); }
-  /// Evaluates the current weights on the held-out rows; at most `num_shown` samples are stored for the
+  /// Evaluates the current weights on the held-out rows. `num_shown`: max samples that are stored for the
   /// report.
   virtual Evaluation evaluate(engine::Engine& engine, int64_t num_shown) const = 0;
   /// Returns the class names by class index; empty: the task has no classes.
   virtual std::vector<std::string> class_names() const { return {}; }
-  /// Returns the abbreviation of a sample in throughput figures: "img", "tok".
+  /// Returns the abbreviated name of a sample, for throughputs such as "120 img/s": "img", "tok".
   virtual const char* unit() const = 0;
   /// Returns a summary of the data for the start of a run: "70 training and 32 validation images".
   virtual std::string describe() const = 0;
-  /// Returns warnings about the data, one per line; empty if none.
+  /// Returns warnings about the data, one per line; empty if there are none.
   virtual std::string warning() const { return ""; }
-  /// Returns a warning about training on this data; empty if there is none.
+  /// Returns a warning that concerns training only, not evaluation; empty if there is none.
   virtual std::string training_warning() const { return ""; }
   /// Returns a score as text: "accuracy 98.51%".
   virtual std::string score_text(double score) const = 0;
@@ -118,21 +119,21 @@ class Task {
   /// Returns the last line of a finished run, for scripts, with the score of its best evaluation: "mIoU:
   /// 0.9512"; empty: none.
   virtual std::string last_line(const fs::path& /*log*/) const { return ""; }
-  /// Writes the tables that other tools read from a run (Ultralytics' results.csv), from the log, after each
-  /// evaluation.
+  /// Writes result tables in the formats of other tools (Ultralytics' results.csv) from the run's log. Called
+  /// after each evaluation.
   virtual void write_tables(const fs::path& /*folder*/, int64_t /*steps_per_epoch*/) const {}
-  /// Writes the files that belong in the folder of saved weights, such as config.json. The weights have that
-  /// dtype.
+  /// Writes files that accompany saved weights of this dtype to their folder, such as config.json.
   virtual void save_companions(const fs::path&, DType) const {}
   /// Returns the bytes of host staging memory for inputs, which the arena does not include.
   virtual int64_t staging_bytes() const = 0;
 };
 
-/// Returns "; each epoch leaves out 1 (data.drop_last)" with the number of training images that an epoch
-/// leaves out; empty if none.
+/// Returns "; each epoch leaves out N (data.drop_last)", where N is the number of training images that an
+/// epoch leaves out; empty if N is 0.
 std::string left_out_text(const Task& task);
 
-/// Returns the distinct sizes of the micro-batches that cover `count` rows: `batch` and the rest.
+/// Returns the distinct sizes of the micro-batches of `count` rows: `batch`, and the size of a smaller last
+/// one.
 std::vector<int64_t> batch_sizes(int64_t count, int64_t batch);
 
 }  // namespace hearth::tasks
