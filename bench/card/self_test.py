@@ -68,7 +68,7 @@ def losses_of(run):
 
 def distrusted(said):
     """Kernels that failed and what they did, each in a short line."""
-    found = re.findall(r"^not used, for it failed its test: (.*): (.*)", said, re.M)
+    found = re.findall(r"^kernel not used, because it failed its self-test: (.*): (.*)", said, re.M)
     return [f"{name if len(name) <= MOST_LETTERS else name[:MOST_LETTERS] + '...'}: {what}" for name, what in found]
 
 

@@ -131,7 +131,8 @@ void ImageCoder::read_statistics() {
     const Shape shape = {4 * config_.channels};
     if (found == nullptr || found->shape != shape || !is_floating(found->dtype) ||
         dtype_bytes(found->dtype) < 2) {
-      user_error("{}: expected a tensor '{}' as {}", files_.path().string(), name, to_string(shape));
+      user_error("{}: there is no tensor '{}' of shape {}; download the folder again", files_.path().string(),
+                 name, to_string(shape));
     }
     return hub::floats_of(*found, 0, shape.num_elements());
   };

@@ -156,7 +156,8 @@ class T5 {
     const io::TensorView* table = files_.find(kName);
     const Shape shape = {config_.num_buckets, config_.num_heads};
     if (table == nullptr || table->shape != shape || !is_floating(table->dtype)) {
-      user_error("{}: expected a tensor '{}' as {}", files_.path().string(), kName, to_string(shape));
+      user_error("{}: there is no tensor '{}' of shape {}; download the folder again", files_.path().string(),
+                 kName, to_string(shape));
     }
     const std::vector<float> values = hub::floats_of(*table, 0, shape.num_elements());
     std::vector<float> bias = models::t5_bias(config_, values, num_tokens);
@@ -257,8 +258,10 @@ class Qwen3 : public CaptionEncoder {
     models::DecoderConfig config = models::read_decoder_config(file);
     const bool sees_all = std::ranges::all_of(config.windows, [](int64_t window) { return window == 0; });
     if (config.family != "qwen3" || config.num_layers <= kKept[2] || !sees_all) {
-      user_error("{}: expected a Qwen3 of more than {} layers without windows, got {} of {}", file.string(),
-                 kKept[2], config.family, config.num_layers);
+      user_error(
+          "{}: the text encoder must be a Qwen3 with more than {} layers and no sliding windows, but it is a "
+          "{} with {} layers; use the text encoder of FLUX.2 klein",
+          file.string(), kKept[2], config.family, config.num_layers);
     }
     return config;
   }

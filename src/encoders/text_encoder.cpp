@@ -71,8 +71,9 @@ void TextEncoder::add_rows(const std::string& table, std::span<const int32_t> ro
   const bool fits = found != nullptr && found->shape.rank() == 2 && found->shape[1] == structure_.width &&
                     is_floating(found->dtype) && dtype_bytes(found->dtype) >= 2;
   if (!fits) {
-    user_error("{}: expected a table '{}' of rows of {} numbers, got {}", files_.path().string(), table,
-               structure_.width, found == nullptr ? "none" : to_string(found->shape));
+    user_error("{}: expected a table '{}' with {} columns, got {}; download the folder again",
+               files_.path().string(), table, structure_.width,
+               found == nullptr ? "none" : to_string(found->shape));
   }
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i] < 0 || rows[i] >= found->shape[0]) {

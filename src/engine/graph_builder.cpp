@@ -36,7 +36,7 @@ void check_module(const char* key, const std::string& module, std::span<const nn
     const std::string name = tensor.name.substr(0, tensor.name.find('.'));
     if (std::ranges::find(names, name) == names.end()) names.push_back(name);
   }
-  user_error("expected modules of the model in {} ({}, or parts of them), got '{}'{}", key,
+  user_error("{0}: the model has no module '{2}'; its modules are {1} and their submodules{3}", key,
              fmt::join(names, ", "), module, did_you_mean(module, names));
 }
 
@@ -45,7 +45,7 @@ void check_modules(const EngineOptions& options, std::span<const nn::Tensor> ten
   for (const auto& [module, factor] : options.optimizer.rates)
     check_module("optimizer.rates", module, tensors);
   if (!options.frozen.empty() && std::ranges::none_of(tensors, &nn::Tensor::trainable))
-    user_error("expected a weight that train.freeze leaves to train, got none");
+    user_error("train.freeze freezes all weights, so that none is left to train; remove an entry");
 }
 
 }  // namespace

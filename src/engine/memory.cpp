@@ -7,8 +7,9 @@
 namespace hearth::engine {
 
 DoesNotFit::DoesNotFit(std::shared_ptr<const Plan> refused, int64_t needed, int64_t usable, std::string name)
-    : UserError(fmt::format("expected a plan of at most {} on {}, got {}; try a smaller model or micro-batch",
-                            human_bytes(usable), name, human_bytes(needed))),
+    : UserError(fmt::format(
+          "the plan needs {2}, but {1} has only {0} of usable memory; use a smaller model or micro-batch",
+          human_bytes(usable), name, human_bytes(needed))),
       plan(std::move(refused)),
       needed_bytes(needed),
       usable_bytes(usable),

@@ -52,7 +52,8 @@ std::vector<Question> read_questions(const tasks::TextOptions& options, const fs
   reader.for_each(visit, faults);
   if (faults.total() > 0 && options.data.bad_records != recipe::BadRecords::skip)
     user_error("{}", faults.sentences().front());
-  if (questions.empty()) user_error("{}: there are no questions", file.string());
+  if (questions.empty())
+    user_error("{}: there are no questions; use records with a question and an answer", file.string());
   return questions;
 }
 

@@ -27,8 +27,8 @@ void check_names(const char* key, const std::vector<std::string>& names,
     const auto has_name = [&](const std::string& module) { return is_named(module, name); };
     if (std::ranges::any_of(modules, has_name)) continue;
     const std::vector<std::string> known = short_names(modules);
-    user_error("expected names among {} in adapter.{}, got '{}'{}", fmt::join(known, ", "), key, name,
-               did_you_mean(name.substr(name.rfind('.') + 1), known));
+    user_error("adapter.{1}: the model has no module '{2}'; its modules are named {0}{3}",
+               fmt::join(known, ", "), key, name, did_you_mean(name.substr(name.rfind('.') + 1), known));
   }
 }
 

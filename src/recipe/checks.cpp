@@ -239,8 +239,8 @@ void check(const Recipe& recipe, const KeyLocations& locations) {
   if (recipe.optimizer.in_backward &&
       (recipe.train.accumulate > 1 || recipe.train.clip_norm > 0 || recipe.precision == DType::f16)) {
     user_error(
-        "expected train.accumulate=1, train.clip_norm=0 and fp32 or bf16 for optimizer.in_backward, got {}, "
-        "{} and {} in {}",
+        "optimizer.in_backward needs train.accumulate=1, train.clip_norm=0 and precision fp32 or bf16, but "
+        "they are {}, {} and {} in {}; set optimizer.in_backward=false",
         recipe.train.accumulate, recipe.train.clip_norm, name_of(recipe.precision),
         locations.of("optimizer.in_backward"));
   }

@@ -165,7 +165,7 @@ std::string Checkpoints::allocate_memory() {
   const int64_t free_bytes = std::max<int64_t>(0, available_memory_bytes() - wanted);
   if (!memory->make_room(num_bytes, free_bytes)) {
     return fmt::format(
-        "checkpoints in memory are off: two of {} need more than half of the {} of free memory",
+        "checkpoints in memory are disabled: two of {} need more than half of the {} of free memory",
         human_bytes(num_bytes), human_bytes(free_bytes));
   }
   memory_due_at_ = process_seconds() + every;
@@ -187,7 +187,7 @@ void Checkpoints::save_to_memory(RunState& state) {
       now + std::max(worker_.recipe.train.memory_checkpoint_every, kMinIntervalFactor * (now - before));
   if (saved) return;
   memory_due_at_ = 0;
-  worker_.events.message("checkpoints in memory are off from now on: out of memory");
+  worker_.events.message("checkpoints in memory are disabled: out of memory");
 }
 
 }  // namespace hearth::run

@@ -17,7 +17,7 @@ namespace {
   for (const planner::FitOption& option : options_that_fit)
     advice +=
         fmt::format("\n  {}   ({}, {:.2f} times as long)", option.settings, option.what, option.slowdown);
-  throw UserReport(fmt::format("expected a plan of at most {} on {}, got {}:\n{}{}",
+  throw UserReport(fmt::format("the plan needs {2}, but {1} has only {0} of usable memory:\n{3}{4}",
                                human_bytes(refused.usable_bytes), refused.device,
                                human_bytes(refused.needed_bytes),
                                planner::to_table(planner::make_plan_report(*refused.plan)), advice));

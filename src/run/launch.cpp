@@ -111,11 +111,12 @@ void print_start(const Trainer& trainer, engine::Engine& engine, const LaunchOpt
   if (const gpu::DeviceInfo* gpu = device.gpu) {
     const exec::Program& program = engine.plan().train_program();
     reporter.message(
-        fmt::format("on {} ({}): {} of {} nodes of a step have no kernel for it and run on the host",
+        fmt::format("on {} ({}): {} of {} nodes of a step have no kernel for this GPU and run on the CPU",
                     gpu->name, gpu->pci_address, program.num_host_nodes, program.graph.nodes.size()));
     for (const auto& [kernel, what] : device.failed_kernels)
-      reporter.message(fmt::format("not used, for it failed its test: {}: {}", kernel, what));
-    for (const std::string& way : device.rejected_matmuls) reporter.message("not used for matmuls: " + way);
+      reporter.message(fmt::format("kernel not used, because it failed its self-test: {}: {}", kernel, what));
+    for (const std::string& way : device.rejected_matmuls)
+      reporter.message("matmul implementation not used: " + way);
   }
 }
 
@@ -163,7 +164,7 @@ int check_only(Trainer& trainer, distributed::ProcessGroup* group, const LaunchO
 
 void check_group(distributed::ProcessGroup& group) {
   if (const std::string fault = distributed::find_fault(group); !fault.empty())
-    user_error("the test of the process group failed: {}", fault);
+    user_error("the self-test of communication between the workers failed: {}", fault);
 }
 
 /// Returns a process group that all-reduces on the GPUs with NCCL or RCCL, if the recipe requests it and the

@@ -50,8 +50,8 @@ void check_share(const recipe::Recipe& recipe, const tasks::Task& task, int num_
   const data::LoaderShare last{.first = recipe.train.accumulate / num_workers * (num_workers - 1)};
   if (last.first * recipe.train.batch < task.num_rows()) return;
   user_error(
-      "an epoch of {1} rows is too short for {0} devices with updates of {2} x {3}; lower train.batch or set "
-      "devices=1",
+      "an epoch of {1} rows is too short for {0} devices with updates of {2} micro-batches of {3} rows; "
+      "lower train.batch or set devices=1",
       num_workers, task.num_rows(), recipe.train.accumulate, recipe.train.batch);
 }
 

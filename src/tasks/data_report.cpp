@@ -43,7 +43,9 @@ void DataReport::notes(const std::vector<std::string>& notes) const {
 void DataReport::refuse(const std::vector<std::string>& faults, int64_t num_images, const char* split) const {
   for (const std::string& fault : grouped(faults)) line("  bad: " + fault);
   if (!faults.empty())
-    user_error("{} of {} images of the {} split cannot be used", faults.size(), num_images, split);
+    user_error(
+        "{} of {} images of the {} split cannot be used; fix or remove them, or set data.bad_records=skip",
+        faults.size(), num_images, split);
 }
 
 void check_labeled_images(const recipe::Recipe& recipe, const char* split, const DataReport& report) {

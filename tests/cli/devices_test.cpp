@@ -50,8 +50,8 @@ TEST_F(Devices, WhatDoesNotFitIsATableWithWhatToTry) {
                           supervise));
     EXPECT_EQ(result.code, 2);
     EXPECT_THAT(result.err,
-                AllOf(ContainsRegex("^hearth: expected a plan of at most 64.0 KiB on emulated GPU "
-                                    "0, got [^\n]*:\n  parameters  *[0-9]+\n"),
+                AllOf(ContainsRegex("^hearth: the plan needs [^\n]*, but emulated GPU 0 has only 64.0 KiB "
+                                    "of usable memory:\n  parameters  *[0-9]+\n"),
                       HasSubstr("\n  activations "), ContainsRegex("\n(try|no setting)")));
   }
 }

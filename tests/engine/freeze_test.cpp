@@ -93,7 +93,7 @@ TEST(Freeze, RefusesWhatIsNotThere) {
   EXPECT_THAT(refusal("optimizer.rates=[conv1=-1]"), testing::HasSubstr("from 0 on"));
   EXPECT_THAT(refusal("optimizer.rates=[=1]"), testing::HasSubstr("[encoder=0.1]"));
   EXPECT_THAT(refusal("train.freeze=[conv1,bn1,conv2,bn2,conv3,bn3,conv4,bn4,fc]"),
-              testing::HasSubstr("leaves to train"));
+              testing::HasSubstr("none is left to train"));
 }
 
 TEST(Rates, OfZeroFreezeAllButStatistics) {

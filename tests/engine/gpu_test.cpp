@@ -73,7 +73,7 @@ TEST_F(GpuTraining, APlanThatIsTooLargeIsRefusedBeforeTheFirstStep) {
     Course course(on_gpu(text()));
     ADD_FAILURE() << "nothing was refused";
   } catch (const DoesNotFit& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("expected a plan of at most 97.7 KiB on emulated GPU 0"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("but emulated GPU 0 has only 97.7 KiB of usable memory"));
     EXPECT_EQ(error.usable_bytes, 100000);
     EXPECT_EQ(error.needed_bytes, error.plan->gpu_bytes());
     EXPECT_GT(error.needed_bytes, error.usable_bytes);

@@ -56,7 +56,7 @@ TEST(AutoencoderConfig, RefusesWhatItCannotFollow) {
     return refusal(json);
   };
   EXPECT_THAT(with("_class_name", "AutoencoderDC"), HasSubstr("_class_name AutoencoderKL"));
-  EXPECT_THAT(with("block_out_channels", {32, 48}), HasSubstr("that 32 groups share evenly"));
+  EXPECT_THAT(with("block_out_channels", {32, 48}), HasSubstr("multiples of norm_num_groups 32"));
   EXPECT_THAT(with("block_out_channels", ConfigJson::array()), HasSubstr("1 to 8 widths"));
   EXPECT_THAT(with("act_fn", "relu"), HasSubstr("expected silu for \"act_fn\""));
   EXPECT_THAT(with("in_channels", 4), HasSubstr("expected 3 for \"in_channels\""));

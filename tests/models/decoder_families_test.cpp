@@ -60,11 +60,11 @@ TEST(DecoderFamilies, LayerTypesAreKnownAndAgree) {
   const Json sliding = {"full_attention", "sliding_attention", "full_attention", "full_attention"};
   Json json = small("qwen2");
   json["layer_types"] = sliding;
-  EXPECT_THAT(error_of(json), HasSubstr("sliding_window that is in use"));
+  EXPECT_THAT(error_of(json), HasSubstr("because sliding_window is not used"));
   json["use_sliding_window"] = true;
   EXPECT_THAT(parsed(json).windows, ElementsAre(0, 4096, 0, 0));
   json["sliding_window"] = nullptr;
-  EXPECT_THAT(error_of(json), HasSubstr("sliding_window that is in use"));
+  EXPECT_THAT(error_of(json), HasSubstr("because sliding_window is not used"));
   json["sliding_window"] = 0;
   EXPECT_THAT(error_of(json), HasSubstr("\"sliding_window\""));
   json["sliding_window"] = 8;
@@ -74,7 +74,7 @@ TEST(DecoderFamilies, LayerTypesAreKnownAndAgree) {
   EXPECT_THAT(error_of(json), HasSubstr("4 entries"));
   json = small("llama");
   json["layer_types"] = sliding;
-  EXPECT_THAT(error_of(json), HasSubstr("full_attention alone"));
+  EXPECT_THAT(error_of(json), HasSubstr("full_attention only"));
   json["model_type"] = "mistral";
   EXPECT_THAT(parsed(json).windows, ElementsAre(0, 4096, 0, 0));
 }

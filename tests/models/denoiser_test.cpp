@@ -139,7 +139,8 @@ TEST(DenoiserConfig, RefusesWhatItCannotFollow) {
   json["axes_dims_rope"] = {4, 4, 6};
   EXPECT_THAT(refused_denoiser(json), HasSubstr("3 axes_dims_rope that add up to the 16 elements of a head"));
   json["axes_dims_rope"] = {3, 5, 8};
-  EXPECT_THAT(refused_denoiser(json), HasSubstr("expected even parts of a head for \"axes_dims_rope\""));
+  EXPECT_THAT(refused_denoiser(json),
+              HasSubstr("expected even numbers up to attention_head_dim for \"axes_dims_rope\""));
   json = tiny_flux();
   json["in_channels"] = 6;
   EXPECT_THAT(refused_denoiser(json), HasSubstr("in_channels to be a multiple of 4"));

@@ -52,7 +52,7 @@ TEST(ClipConfig, IsReadOrRefused) {
   };
   EXPECT_THAT(with("model_type", "siglip"), HasSubstr("expected clip_text_model"));
   EXPECT_THAT(with("hidden_act", "relu"), HasSubstr("quick_gelu, gelu or gelu_pytorch_tanh"));
-  EXPECT_THAT(with("num_attention_heads", 7), HasSubstr("heads that share 768 evenly"));
+  EXPECT_THAT(with("num_attention_heads", 7), HasSubstr("a divisor of hidden_size 768"));
   EXPECT_THAT(with("num_hidden_layers", 0), HasSubstr("a whole number from 1"));
 }
 
@@ -67,7 +67,8 @@ TEST(T5Config, IsReadOrRefused) {
   EXPECT_THAT(with("model_type", "umt5"), HasSubstr("expected t5"));
   EXPECT_THAT(with("feed_forward_proj", "relu"), HasSubstr("expected gated-gelu"));
   EXPECT_THAT(with("relative_attention_num_buckets", 2), HasSubstr("a whole number from 4"));
-  EXPECT_THAT(with("relative_attention_max_distance", 8), HasSubstr("more than a quarter of the buckets"));
+  EXPECT_THAT(with("relative_attention_max_distance", 8),
+              HasSubstr("more than a quarter of relative_attention_num_buckets"));
 }
 
 TEST(ClipPooledToken, IsTheFirstEndOrTheLargestId) {

@@ -44,7 +44,7 @@ TEST_F(GpuFit, WhatIsPastedTrains) {
     } catch (const UserError& error) {
       message = error.what();
     }
-    EXPECT_THAT(message, testing::HasSubstr("expected a plan of at most"));
+    EXPECT_THAT(message, testing::HasSubstr("the plan needs"));
     EXPECT_THAT(message, testing::HasSubstr("arena (packed)")) << "the table";
     std::istringstream lines(message);
     int num_ways = 0;

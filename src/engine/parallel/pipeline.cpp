@@ -105,7 +105,7 @@ SumOptions sums_of_stage(const Plan& plan, const passes::TrainGraph& micro) {
     if (plan.stage.homes.at(weight) == options.rank) indices.push_back(static_cast<int64_t>(i));
   }
   if (indices.empty()) {
-    user_error("expected a weight to train in each of {} stages, got none in stage {}; try fewer devices",
+    user_error("stage {1} of {0} pipeline stages has no weight to train; try fewer devices",
                options.num_workers, options.rank);
   }
   sums.local = {.indices = std::move(indices), .num_gradients = std::ssize(micro.gradients)};

@@ -16,7 +16,8 @@ std::vector<int64_t> read_widths(const ConfigReader& reader, const char* key, in
   std::vector<int64_t> widths = reader.ids(key);
   const auto is_absurd = [&](int64_t width) { return width < 1 || width > (1 << 16) || width % groups != 0; };
   if (widths.empty() || widths.size() > kMaxLevels || std::ranges::any_of(widths, is_absurd))
-    reader.fail(key, fmt::format("1 to {} widths that {} groups share evenly", kMaxLevels, groups));
+    reader.fail(key,
+                fmt::format("1 to {} widths that are multiples of norm_num_groups {}", kMaxLevels, groups));
   return widths;
 }
 

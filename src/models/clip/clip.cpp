@@ -61,7 +61,7 @@ ClipConfig parse_clip_config(std::string_view json, const std::string& where) {
                     .activation = clip_activation(reader),
                     .eos_id = reader.integer("eos_token_id", 49407, 0, 1 << 24)};
   if (config.hidden % config.num_heads != 0)
-    reader.fail("num_attention_heads", fmt::format("heads that share {} evenly", config.hidden));
+    reader.fail("num_attention_heads", fmt::format("a divisor of hidden_size {}", config.hidden));
   return config;
 }
 

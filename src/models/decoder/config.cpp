@@ -70,7 +70,7 @@ void check_unsupported_keys(const Json& config, const Reader& reader) {
   check_not_quantized(config, reader.where());
   if (!reader.flag("is_causal", true)) reader.fail("is_causal", "true");
   if (reader.flag("use_bidirectional_attention", false)) reader.fail("use_bidirectional_attention", "false");
-  if (reader.has("per_layer_config")) reader.fail("per_layer_config", "layers that are all alike");
+  if (reader.has("per_layer_config")) reader.fail("per_layer_config", "no settings per layer");
 }
 
 void read_usual_sizes(const Reader& reader, const Defaults& defaults, DecoderConfig& config) {
@@ -127,7 +127,7 @@ std::vector<int64_t> read_windows(const Reader& reader, const DecoderConfig& con
   for (int64_t i = 0; i < config.num_layers; ++i) {
     const auto index = static_cast<size_t>(i);
     if (listed && (*listed)[index] && window == 0)
-      reader.fail("layer_types", "a sliding_window that is in use, or full_attention alone,");
+      reader.fail("layer_types", "full_attention only, because sliding_window is not used,");
     if (window > 0 && (listed ? (*listed)[index] : slides(i))) windows[index] = window;
   }
   return windows;
@@ -138,7 +138,7 @@ std::vector<int64_t> read_windows(const Reader& reader, const DecoderConfig& con
 std::vector<int64_t> read_one_window(const Reader& reader, const DecoderConfig& config, int64_t window) {
   const auto listed = read_layer_types(reader, config.num_layers);
   if (listed && std::ranges::find(*listed, window == 0) != listed->end())
-    reader.fail("layer_types", window > 0 ? "sliding_attention alone" : "full_attention alone");
+    reader.fail("layer_types", window > 0 ? "sliding_attention only" : "full_attention only");
   return std::vector<int64_t>(static_cast<size_t>(config.num_layers), window);
 }
 
@@ -261,7 +261,8 @@ void set_gemma3(const Reader& reader, DecoderConfig& config) {
 void read_gpt2_sizes(const Reader& reader, const Defaults& defaults, DecoderConfig& config) {
   for (const char* key :
        {"hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"}) {
-    if (reader.has(key)) reader.fail(key, "n_embd, n_layer, n_head and n_positions alone, no value");
+    if (reader.has(key))
+      reader.fail(key, "no value, because GPT-2 uses n_embd, n_layer, n_head and n_positions,");
   }
   config.vocab_size = reader.integer("vocab_size", std::nullopt, 1, 1 << 24);
   config.hidden = reader.integer("n_embd", std::nullopt, 1, 1 << 18);
@@ -272,13 +273,14 @@ void read_gpt2_sizes(const Reader& reader, const Defaults& defaults, DecoderConf
   config.max_positions = reader.integer("n_positions", defaults.max_positions, 1, 1 << 24);
   config.norm_eps = reader.number("layer_norm_epsilon", defaults.norm_eps);
   if (config.hidden % config.num_heads != 0 || config.head_size < 2 || config.head_size > 1 << 12)
-    reader.fail("n_head", fmt::format("heads of 2 to 4096 that n_embd {} is divided into", config.hidden));
+    reader.fail("n_head",
+                fmt::format("a divisor of n_embd {} that gives heads of 2 to 4096 elements", config.hidden));
 }
 
 void set_gpt2(const Reader& reader, DecoderConfig& config) {
   if (reader.flag("add_cross_attention", false)) reader.fail("add_cross_attention", "false");
   if (reader.has("pruned_heads") && !reader.at("pruned_heads").empty())
-    reader.fail("pruned_heads", "heads that are all there");
+    reader.fail("pruned_heads", "no pruned heads");
   config.qkv_bias = config.out_bias = config.mlp_bias = true;
   config.fused_projections = config.transposed = config.layer_norms = config.learned_positions = true;
   config.gated_mlp = false;

@@ -184,7 +184,7 @@ const RopeType& find_type(const ConfigReader& scaling, const std::string& name, 
 void check_keys(const ConfigReader& scaling, const RopeType& type) {
   for (const std::string& key : scaling.keys()) {
     if (std::ranges::find(kKnownKeys, key) != kKnownKeys.end()) continue;
-    user_error("{}: expected keys of a rope_type, got '{}'", scaling.where(), key);
+    user_error("{}: the RoPE setting '{}' is not supported", scaling.where(), key);
   }
   for (const char* key : type.required) {
     if (!scaling.has(key))
@@ -200,7 +200,8 @@ void check_sizes(const RopeOptions& rope, const Source& in) {
   const int64_t rotary = rotary_size(rope, in.sizes.head_size);
   if (!(rope.theta > 0) || rotary < 2 || rotary > in.sizes.head_size || rotary % 2 != 0) {
     user_error(
-        "{}: expected RoPE over an even number of the {} elements of a head, got a fraction of {} (theta {})",
+        "{}: RoPE must rotate an even number of the {} elements of a head, but partial_rotary_factor is {} "
+        "(rope_theta {})",
         in.scaling.where(), in.sizes.head_size, rope.rotary_share, rope.theta);
   }
   if (rope.rotary_share != 1 && !in.defaults.is_phi) {
@@ -316,7 +317,8 @@ RopeOptions read_local(const ConfigReader& reader, const ConfigReader& local, do
     local.fail("rope_theta", fmt::format("the rope_local_base_freq of this config, {},", outer));
   for (const std::string& key : local.keys()) {
     if (key == "rope_theta" || (key == "rope_type" && local.text("rope_type", "") == "default")) continue;
-    local.fail(key.c_str(), "rope_theta and the rope_type default alone, no other value");
+    local.fail(key.c_str(),
+               "no value, because sliding attention supports only rope_theta and rope_type default,");
   }
   return {.theta = inner};
 }
@@ -327,7 +329,7 @@ void check_merged(const ConfigReader& full, const ConfigReader& scaling) {
   if (!scaling.has("rope_type")) user_error("{}: expected the key \"rope_type\", got none", scaling.where());
   for (const std::string& key : full.keys()) {
     if (key == "rope_theta" || key == "rope_type" || scaling.has(key.c_str())) continue;
-    full.fail(key.c_str(), "the keys of rope_scaling alone, no other value");
+    full.fail(key.c_str(), "no value, because rope_scaling does not have this key,");
   }
 }
 

@@ -30,7 +30,8 @@ std::vector<int64_t> read_axes(const Reader& reader, const DenoiserConfig& confi
       reader.has("axes_dims_rope") ? reader.ids("axes_dims_rope") : std::move(default_value);
   int64_t sum = 0;
   for (const int64_t axis : axes) {
-    if (axis % 2 != 0 || axis > config.head_size) reader.fail("axes_dims_rope", "even parts of a head");
+    if (axis % 2 != 0 || axis > config.head_size)
+      reader.fail("axes_dims_rope", "even numbers up to attention_head_dim");
     sum += axis;
   }
   if (axes.size() != count || sum != config.head_size) {
@@ -43,8 +44,8 @@ std::vector<int64_t> read_axes(const Reader& reader, const DenoiserConfig& confi
 /// Converts `features`, the channels of a patch (in_channels of FLUX), to channels of a latent.
 int64_t unpacked(const Reader& reader, const char* key, int64_t features, int64_t patch) {
   if (features % (patch * patch) != 0)
-    user_error("{}: expected {} to be a multiple of {}, the latents of a token, got {}", reader.where(), key,
-               patch * patch, features);
+    user_error("{}: expected {} to be a multiple of {}, the number of latents of a token, got {}",
+               reader.where(), key, patch * patch, features);
   return features / (patch * patch);
 }
 

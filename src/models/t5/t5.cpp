@@ -72,7 +72,7 @@ T5Config parse_t5_config(std::string_view json, const std::string& where) {
                   .max_distance = reader.integer("relative_attention_max_distance", 128, 1, 1 << 20),
                   .pad_id = reader.integer("pad_token_id", 0, 0, 1 << 24)};
   if (config.max_distance <= config.num_buckets / 4)
-    reader.fail("relative_attention_max_distance", "more than a quarter of the buckets");
+    reader.fail("relative_attention_max_distance", "more than a quarter of relative_attention_num_buckets");
   return config;
 }
 

@@ -80,8 +80,8 @@ void KohyaLatents::choose(Image& image, int64_t resolution) const {
     if (shape.rank() != 3 || shape[0] != format_.channels || shape[1] < 1 || shape[2] < 1 ||
         shape[1] % format_.patch != 0 || shape[2] % format_.patch != 0)
       user_error(
-          "{}: expected latents [{}, height, width] whose sides are multiples of {}, got {}; is the cache "
-          "another model's?",
+          "{}: expected latents [{}, height, width] whose sides are multiples of {}, got {}; the cache may "
+          "be another model's",
           image.latents.string(), format_.channels, format_.patch, to_string(shape));
     const Extent size(shape[1], shape[2]);
     smallest = smallest == 0 ? size.num_pixels() : std::min(smallest, size.num_pixels());
@@ -102,11 +102,11 @@ void KohyaLatents::check_text(const fs::path& path) const {
   const Shape text = file.head(kText).shape, pooled = file.head(kPooled).shape;
   if (text != Shape({format_.num_tokens, format_.text_width}))
     user_error(
-        "{}: expected embeddings [{}, {}] as {}, got {}; set diffuse.text_tokens to their number, or is "
-        "the cache another model's?",
+        "{}: expected embeddings [{}, {}] as {}, got {}; set diffuse.text_tokens to their number, or use a "
+        "cache of this model",
         path.string(), format_.num_tokens, format_.text_width, kText, to_string(text));
   if (pooled != Shape({format_.pooled_width}))
-    user_error("{}: expected a vector [{}] as {}, got {}; is the cache another model's?", path.string(),
+    user_error("{}: expected a vector [{}] as {}, got {}; the cache may be another model's", path.string(),
                format_.pooled_width, kPooled, to_string(pooled));
   if (!file.has(kMasked)) return;
   std::array<float, 1> is_masked{};

@@ -92,7 +92,7 @@ void PreferenceTask::resume(const fs::path& run) {
   for (const Part& part : {Part{"train", *train_}, Part{"held_out", *held_out_}}) {
     const io::TensorView* found = find(file, part.name, DType::f32, {part.rows.num_rows(), 2});
     if (!same || found == nullptr) {
-      user_error("the pairs have changed since the run began: {} belongs to others; start a new run",
+      user_error("the pairs have changed since the run began: {} is for other pairs; start a new run",
                  (run / kReferenceFile).string());
     }
     std::vector<float> reference(part.rows.reference().size());
