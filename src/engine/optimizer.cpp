@@ -41,8 +41,7 @@ constexpr int64_t kMin8BitElements = 4096;
 /// Number of elements of 8-bit moments that share a scale, as in bitsandbytes.
 constexpr int64_t kBlock8Bit = 256;
 
-/// Inputs of the update of one weight, for an optimizer rule, which adds the nodes of the update and returns
-/// the updated weight.
+/// Inputs of the update of one weight. An optimizer's rule adds the nodes and returns the updated weight.
 struct WeightUpdate {
   ir::Graph& graph;
   const OptimizerOptions& options;
@@ -114,8 +113,7 @@ ValueId add_adafactor(const WeightUpdate& update) {
                     attrs);
 }
 
-/// Scales Muon's updates to the RMS of AdamW's updates (Moonshot's "match_rms_adamw"), so that one learning
-/// rate suits the weights of both rules: embedding tables and weights that are not matrices use AdamW.
+/// Scales updates to the RMS of AdamW's (Moonshot's "match_rms_adamw"), so that both use one learning rate.
 ValueId add_muon(const WeightUpdate& update) {
   const OptimizerOptions& o = update.options;
   const ir::Value weight = update.weight();
@@ -167,8 +165,7 @@ class LocalSum {
  public:
   LocalSum(ir::Graph& graph, const SumOptions& sums) : graph_(graph), sums_(sums) {}
 
-  /// Returns the sum of `value`, which belongs to the last micro-batch, and the sums of earlier micro-batches
-  /// that are stored under `name`.
+  /// Returns `value`, that of the last micro-batch, plus the stored sum `name` of earlier micro-batches.
   ValueId add(ValueId value, const std::string& name) {
     if (sums_.are_sums) cleared_.push_back(value);
     if (sums_.are_sums || !sums_.has_earlier) return value;
@@ -283,9 +280,8 @@ class UpdateBuilder {
     passes::hoist(graph_, first);
   }
 
-  /// Adds the values that all updates share (start()), and returns the sum of squares of each gradient. Each
-  /// sum is at the index of its gradient in the full model, so that the norm is summed in the same order for
-  /// any number of workers.
+  /// Calls start(). Returns the sum of squares of each gradient, at the gradient's index in the full model,
+  /// so that the order of summation of the norm does not depend on the number of workers.
   ValueId start_from(const std::vector<passes::Gradient>& gradients, const LocalGradients& local) {
     std::vector<ValueId> all;
     for (const passes::Gradient& gradient : gradients) all.push_back(gradient.gradient);
@@ -300,8 +296,7 @@ class UpdateBuilder {
     if (options_.dynamic_loss_scale) add1("loss_scale_update", {loss_scale_state(graph_), factor_}, {});
   }
 
-  /// Adds the values that the updates of all weights read, such as the learning rate. `finite`: a scalar; if
-  /// it is not finite, no weight changes.
+  /// Adds values that all updates read. `finite`: a scalar; if it is not finite, no weight changes.
   void start(ValueId finite) {
     const ValueId inverse_scale = add_inverse_scale();
     factor_ = add1("clip_factor", {finite, inverse_scale}, {{"max_norm", options_.clip_norm}});
@@ -427,8 +422,7 @@ void add_update(passes::TrainGraph& train, const OptimizerOptions& options,
         "parallel=data",
         train.gradients.size(), sums.shards_weights ? "sharded" : "zero1", sums.num_workers);
   if (sums.num_workers > 1 && !sums.are_sums) {
-    // All-reduces in reverse order, because the backward pass computes the gradients of the last layers
-    // first.
+    // Reverse order, because the backward pass computes the gradients of the last layers first.
     for (size_t i = train.gradients.size(); i-- > 0;) {
       const auto [parameter, gradient] = train.gradients[i];
       const auto owner = sums.owners.find(train.graph.value(parameter).name);

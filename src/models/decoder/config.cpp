@@ -21,12 +21,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Positions = DecoderConfig::Positions;
 
-/// Max number of layers, eight times that of the deepest known model. Limits the planning time, which grows
-/// with the square of the number of layers.
+/// Max number of layers, eight times the deepest model's. Planning time grows with the square of this number.
 constexpr int64_t kMaxLayers = 1024;
 constexpr int64_t kMaxExperts = 1024;
-/// Max number of experts in all layers together, twice that of the largest known model of the supported
-/// families.
+/// Max number of experts in all layers together, twice that of the largest supported model.
 constexpr int64_t kMaxTotalExperts = 1 << 14;
 
 using Reader = ConfigReader;
@@ -100,8 +98,7 @@ int64_t read_window(const Reader& reader, int64_t default_value) {
   return reader.integer("sliding_window", default_value, 1, int64_t{1} << 32);
 }
 
-/// Reads "layer_types" and returns for each layer whether it has a sliding window; nullopt if the key is
-/// absent.
+/// Reads "layer_types": true for layers with a sliding window; nullopt if the key is absent.
 std::optional<std::vector<bool>> read_layer_types(const Reader& reader, int64_t num_layers) {
   if (!reader.has("layer_types")) return std::nullopt;
   const Json& types = reader.at("layer_types");
@@ -133,8 +130,8 @@ std::vector<int64_t> read_windows(const Reader& reader, const DecoderConfig& con
   return windows;
 }
 
-/// Returns the sliding windows for a family in which all layers have the same window in transformers. Throws
-/// a UserError if "layer_types" lists something else, which transformers would ignore.
+/// Returns the windows for a family in which transformers uses one window for all layers and ignores
+/// "layer_types". Throws a UserError if "layer_types" lists something else.
 std::vector<int64_t> read_one_window(const Reader& reader, const DecoderConfig& config, int64_t window) {
   const auto listed = read_layer_types(reader, config.num_layers);
   if (listed && std::ranges::find(*listed, window == 0) != listed->end())
@@ -256,13 +253,11 @@ void set_gemma3(const Reader& reader, DecoderConfig& config) {
     config.positions.push_back(window > 0 ? Positions::local_rope : Positions::rope);
 }
 
-/// Reads the sizes under GPT-2's key names (n_embd). Rejects the standard names (hidden_size), which
-/// transformers would also accept.
+/// Reads the sizes under GPT-2's key names (n_embd). Throws a UserError for the standard names (hidden_size).
 void read_gpt2_sizes(const Reader& reader, const Defaults& defaults, DecoderConfig& config) {
   for (const char* key :
        {"hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"}) {
-    if (reader.has(key))
-      reader.fail(key, "no value, because GPT-2 uses n_embd, n_layer, n_head and n_positions,");
+    if (reader.has(key)) reader.fail(key, "no value (use n_embd, n_layer, n_head and n_positions)");
   }
   config.vocab_size = reader.integer("vocab_size", std::nullopt, 1, 1 << 24);
   config.hidden = reader.integer("n_embd", std::nullopt, 1, 1 << 18);
@@ -274,7 +269,7 @@ void read_gpt2_sizes(const Reader& reader, const Defaults& defaults, DecoderConf
   config.norm_eps = reader.number("layer_norm_epsilon", defaults.norm_eps);
   if (config.hidden % config.num_heads != 0 || config.head_size < 2 || config.head_size > 1 << 12)
     reader.fail("n_head",
-                fmt::format("a divisor of n_embd {} that gives heads of 2 to 4096 elements", config.hidden));
+                fmt::format("a divisor of n_embd {} with heads of 2 to 4096 elements", config.hidden));
 }
 
 void set_gpt2(const Reader& reader, DecoderConfig& config) {
@@ -297,8 +292,7 @@ void check_router(const Reader& reader) {
   if (reader.number("router_jitter_noise", 0) != 0) reader.fail("router_jitter_noise", "0");
 }
 
-/// Reads the number of experts from `key`, the family's key in transformers 4, or `other`, which transformers
-/// 5 accepts too.
+/// Reads the number of experts. `key`: the family's key in transformers 4; `other`: for transformers 5 only.
 int64_t read_num_experts(const Reader& reader, const char* key, const char* other, int64_t default_value) {
   const int64_t count = reader.integer(reader.has(key) ? key : other, default_value, 1, kMaxExperts);
   if (reader.integer(other, count, 1, kMaxExperts) != count)
@@ -326,8 +320,7 @@ void set_mixtral(const Reader& reader, DecoderConfig& config) {
                     .layers = std::vector<bool>(static_cast<size_t>(config.num_layers), true)};
 }
 
-/// Returns true for layers with experts: every decoder_sparse_step-th layer, except those listed in
-/// "mlp_only_layers".
+/// True for layers with experts: each decoder_sparse_step-th one, except those in "mlp_only_layers".
 std::vector<bool> read_sparse_layers(const Reader& reader, int64_t num_layers) {
   const int64_t step = reader.integer("decoder_sparse_step", 1, 1, 1 << 30);
   std::vector<bool> layers;
