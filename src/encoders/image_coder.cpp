@@ -25,7 +25,7 @@ constexpr std::pair<std::string_view, std::string_view> kOldNames[] = {
 struct TiledAxis {
   TiledAxis(int64_t length, int64_t tile, int64_t factor);
 
-  std::vector<int64_t> starts;              ///< start of each tile in latents
+  std::vector<int64_t> starts;              ///< start of each tile along the axis, in latents
   std::vector<std::vector<float>> weights;  ///< blending weight of each pixel of each tile
 };
 

@@ -12,16 +12,16 @@
 
 namespace hearth::encoders {
 
-/// Device on which parts of models are evaluated.
+/// Device and settings for evaluating a ModelPart.
 struct Compute {
   int num_threads = 1;
-  bool winograd = true;                      ///< convolutions on the CPU may use Winograd's algorithm
+  bool winograd = true;                      ///< true if convolutions on the CPU may use Winograd's algorithm
   std::optional<exec::GpuRequest> gpu = {};  ///< nullopt: runs on the CPU
   SelfTestMode self_test = SelfTestMode::once;
 };
 
-/// A part of a model that is evaluated separately, in f32. Parts with equal structure, such as layers, use
-/// the same ModelPart one after the other: load() replaces the weights.
+/// A part of a model that is compiled and evaluated separately, in f32. One ModelPart serves several parts
+/// with equal structure, such as layers, one after the other: load() replaces the weights.
 class ModelPart {
  public:
   using Graph = engine::Objective::Graph;
@@ -31,8 +31,8 @@ class ModelPart {
   /// Returns a lower bound of the bytes that a part would allocate for weights and activations.
   static int64_t needed_bytes(std::function<Graph(nn::Builder&)> grow, const Compute& compute);
 
-  /// Reads the weights; their names in the files begin with `prefix`. Throws a UserError that names a missing
-  /// or mismatched tensor.
+  /// Reads the weights of the part. In the files, their names begin with `prefix`. Throws a UserError that
+  /// names a missing or mismatched tensor.
   void load(const io::WeightFiles& files, const std::string& prefix);
   /// Runs the part and returns its output, which is valid until the next run. Each input array must have
   /// engine::kInputSlack readable bytes after its end.

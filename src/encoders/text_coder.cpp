@@ -68,7 +68,7 @@ int32_t pad_of(const text::Tokenizer& tokenizer, const fs::path& folder) {
   user_error("{}: tokenizer_config.json has no pad_token; add it", folder.string());
 }
 
-/// CLIP's text encoder and its tokenizer.
+/// CLIP's text encoder with its tokenizer.
 class Clip {
  public:
   Clip(const fs::path& model, const fs::path& tokenizer, const Compute& compute)
@@ -315,7 +315,7 @@ class Qwen3 : public CaptionEncoder {
   TextEncoder encoder_;
 };
 
-/// Returns the class of a component in model_index.json; empty if there is none.
+/// Returns the class name of component `part` in model_index.json; empty if there is none.
 std::string class_of_part(const nlohmann::json& index, const char* part) {
   const auto found = index.find(part);
   if (found == index.end() || !found->is_array() || found->size() != 2 || !(*found)[1].is_string()) return "";

@@ -27,9 +27,9 @@ class TextCoder {
 
   /// Width of a hidden state in the output.
   int64_t text_width() const;
-  int64_t pooled_width() const;  ///< 0: there is no pooled vector
+  int64_t pooled_width() const;  ///< width of the pooled vector; 0: there is none
   int64_t num_tokens() const;
-  /// Returns a hash of the models' weights (io::fingerprint).
+  /// Returns a hash of the weights of the text encoders (io::fingerprint).
   uint64_t hash() const;
   /// Returns the bytes allocated while encoding. The hidden states of a group of captions take about as much
   /// memory in addition.

@@ -15,7 +15,7 @@
 
 namespace hearth::encoders {
 
-/// Token ids of a text, padded; `num_tokens` counts them without padding.
+/// Token ids of a text, with padding. `num_tokens`: number of ids without padding.
 struct TextIds {
   std::vector<int32_t> ids;
   int64_t num_tokens = 0;
@@ -36,9 +36,9 @@ class TextEncoder {
  public:
   /// Graph inputs of a layer.
   struct Inputs {
-    ir::ValueId hidden = ir::kNone;     ///< f32 [length, width]
+    ir::ValueId hidden = ir::kNone;     ///< hidden states, f32 [length, width]
     ir::ValueId bias = ir::kNone;       ///< f32 [heads, length, length], if Structure::heads > 0
-    ir::ValueId positions = ir::kNone;  ///< i32 [length], 0, 1, ...
+    ir::ValueId positions = ir::kNone;  ///< positions 0, 1, ..., i32 [length]
   };
   /// Properties that differ between text models.
   struct Structure {
@@ -51,7 +51,7 @@ class TextEncoder {
     std::string layers;      ///< prefix of the names of all layers; layer i adds "i."
     int64_t num_layers = 0;  ///< number of layers to run
     std::string outer;       ///< prefix of the names of the final norm
-    int64_t heads = 0;       ///< heads of the attention bias; 0: no bias
+    int64_t heads = 0;       ///< number of heads of the attention bias; 0: no bias
     /// Numbers of layers after which hidden states are kept and concatenated; empty: after the last layer
     /// only.
     std::vector<int64_t> kept = {};
