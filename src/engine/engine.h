@@ -28,13 +28,13 @@ struct StepResult {
   double loss = 0;  ///< mean over samples
   double grad_norm = 0;
   int64_t num_samples = 0;
-  double exchange_seconds = 0;  ///< time that this worker's host waited for exchanges with other workers
+  double exchange_seconds = 0;  ///< seconds that this worker's CPU waited for exchanges with other workers
   bool skipped = false;         ///< true if the gradients were not finite: no weight or state was changed
 };
 
 /// The device of an engine, and the results of its checks.
 struct DeviceReport {
-  const gpu::DeviceInfo* gpu = nullptr;  ///< null: the CPU
+  const gpu::DeviceInfo* gpu = nullptr;  ///< GPU of the engine; null: the CPU
   /// Kernels that failed their self-test, by name, with a description of the fault. The default
   /// implementation or the CPU computes their results instead.
   const std::map<std::string, std::string>& failed_kernels;
@@ -64,7 +64,7 @@ class Engine {
   /// share of the micro-batches, and every worker makes the same update. Call before the first step. The
   /// group must outlive the engine.
   void join(distributed::ProcessGroup& group);
-  /// Returns this engine's share of the micro-batches of a full update.
+  /// Returns which micro-batches of a full update this engine computes.
   data::LoaderShare share() const;
   /// Sets the heartbeat that is sent after every micro-batch.
   void set_heartbeat(const distributed::Heartbeat& heartbeat);
@@ -81,7 +81,8 @@ class Engine {
     start_step(num_micro, num_samples, next, step, learning_rate);
     return finish_step();
   }
-  /// Starts an update, which a GPU may compute until finish_step().
+  /// Starts an update; see train_step(). A GPU may still compute it after this call returns; finish_step()
+  /// waits for it.
   void start_step(int64_t num_micro, int64_t num_samples, FunctionRef<MicroBatch()> next, int64_t step,
                   double learning_rate);
   StepResult finish_step();
@@ -95,7 +96,7 @@ class Engine {
   double evaluate(const MicroBatch& batch);
   /// Returns the objective's output number `index` for the last evaluated batch.
   std::span<const float> output(size_t index) const;
-  /// Returns an output of dtype i32.
+  /// Returns output number `index`, of dtype i32, for the last evaluated batch.
   std::span<const int32_t> int_output(size_t index) const;
 
   /// Sends the states that only other workers have to worker 0. Collective call, between steps.
@@ -112,9 +113,9 @@ class Engine {
   friend class Inspector;
   friend double loss_scale(const Engine& engine);
 
-  /// The update between start_step() and finish_step().
+  /// State of an update that start_step() has started and finish_step() has not finished yet.
   struct Started {
-    exec::Executor* last = nullptr;  ///< null: this worker runs no program
+    exec::Executor* last = nullptr;  ///< last program of the update; null: this worker runs no program
     int64_t num_micro = 0;
     int64_t num_samples = 0;
   };
@@ -124,7 +125,7 @@ class Engine {
   Started started_;
 };
 
-/// Returns the f32 values of a persistent buffer.
+/// Returns the f32 values of the weight or state `name`.
 std::span<float> values(const Engine& engine, const std::string& name);
 /// Returns the loss scale of fp16; otherwise 1.
 double loss_scale(const Engine& engine);

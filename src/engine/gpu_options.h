@@ -6,7 +6,7 @@
 
 namespace hearth::engine {
 
-/// True if this is the name of an emulated GPU.
+/// True if `device` is the name of an emulated GPU.
 bool is_emulated(std::string_view device);
 
 /// Sets the options to run on a GPU. Results of self-tests and autotuning are stored in the user's cache

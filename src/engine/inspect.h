@@ -18,8 +18,8 @@ class Inspector {
   /// Runs micro-batch `index` of an update again without updating, and returns the name of the first input or
   /// node with a value that is not finite; empty if all values are finite.
   std::string find_not_finite(const MicroBatch& batch, int64_t step, int64_t index);
-  /// Runs training steps of one micro-batch, with their updates, and returns the shortest time of each node
-  /// of Plan::train_program(), in seconds.
+  /// Runs num_steps updates with one micro-batch each, and returns the shortest time of each node of
+  /// Plan::train_program(), in seconds. Changes the weights.
   std::vector<double> profile(const MicroBatch& batch, int num_steps);
   /// True if updates are replayed from a recorded GPU graph (exec/executor.h).
   bool is_recorded();

@@ -11,7 +11,7 @@ namespace hearth::engine {
 /// Local steps (DiLoCo, arXiv 2311.08105): every worker makes several updates of its copy of the weights
 /// before all workers make an outer step.
 struct LocalStepsOptions {
-  int64_t steps = 1;  ///< updates per outer step; 1: workers make every update together
+  int64_t steps = 1;  ///< updates per outer step; 1: no local steps, workers make every update together
   /// SGD with Nesterov momentum for the outer step. Its gradient is the mean over all workers of the weights'
   /// change since the last outer step.
   double outer_lr = 0.7;

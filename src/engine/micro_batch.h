@@ -8,7 +8,8 @@
 
 namespace hearth::engine {
 
-/// Readable bytes after each array of a micro-batch, for kernels that load full vectors.
+/// Number of bytes after the end of each array of a micro-batch that must be readable, because kernels load
+/// full vectors.
 inline constexpr int64_t kInputSlack = 64;
 
 /// One micro-batch in the caller's memory: an array for each input of the objective, by name.
@@ -18,7 +19,7 @@ struct MicroBatch {
   explicit MicroBatch(const data::Batch& batch)
       : arrays(batch.arrays), num_rows(batch.count), row_length(batch.row_length) {}
 
-  /// Adds an array for another input.
+  /// Adds the array for an input.
   void add(const data::NamedArray& array);
   /// Returns the index of the array for an input; throws an InternalError if there is none.
   size_t position(std::string_view name) const;

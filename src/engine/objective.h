@@ -26,10 +26,12 @@ class Objective {
 
   struct Graph {
     std::vector<ir::ValueId> inputs;  ///< inputs by name; every micro-batch has an array for each
-    /// f32 [samples]; training minimizes their sum. kNone: the graph is only evaluated.
+    /// Loss of each sample, f32 [samples]; training minimizes their sum. kNone: the graph cannot be trained,
+    /// only evaluated.
     ir::ValueId losses = ir::kNone;
     std::vector<ir::ValueId> outputs;  ///< outputs of an evaluation, for Engine::output()
-    /// Outputs of an exported model, by name, in an evaluation graph; they depend on the first input only.
+    /// Outputs of the exported (ONNX) model, by name; only in evaluation graphs. They may depend on the first
+    /// input only.
     std::vector<std::pair<std::string, ir::ValueId>> exported;
   };
   virtual Graph build(nn::Builder& builder, BatchShape shape) const = 0;

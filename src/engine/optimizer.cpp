@@ -198,7 +198,8 @@ class LocalSum {
   std::vector<ValueId> cleared_;
 };
 
-/// Adds the update of every weight. The updates share a learning rate and a gradient factor.
+/// Adds the nodes that update every weight. All updates share the learning rate and the gradient factor
+/// (clipping, loss scale).
 class UpdateBuilder {
  public:
   UpdateBuilder(ir::Graph& graph, const OptimizerOptions& options, std::span<const std::string> tables)

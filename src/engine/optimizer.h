@@ -27,9 +27,10 @@ struct OptimizerOptions {
   /// gradient accumulation or a loss scale, because the norm of all gradients is not known yet: a gradient
   /// that is not finite skips the update of its weight only.
   bool in_backward = false;
-  /// Factors of the learning rate by module; the first module that contains a weight applies.
+  /// Modules and factors of their learning rate. The first entry whose module contains a weight applies to
+  /// the weight.
   std::vector<std::pair<std::string, double>> rates = {};
-  /// Exponential moving average of the weights, used for evaluation; 0 = off.
+  /// Decay of the exponential moving average (EMA) of the weights, which evaluations use; 0 = off.
   double ema_decay = 0;
   /// For fp16: multiplies the loss by a loss scale, a state that halves on overflow and grows again.
   bool dynamic_loss_scale = false;
@@ -71,14 +72,15 @@ struct LocalGradients {
 /// Settings for the sum of gradients over the micro-batches of an update.
 struct SumOptions {
   int64_t num_micro = 1;
-  bool has_earlier = false;  ///< true if this worker has micro-batches before the last
+  /// True if this worker computes other micro-batches of the update before the last one.
+  bool has_earlier = false;
   /// Number of partial sums that this worker's earlier shards have stored (ShardLevel); the last shard adds
   /// all of them.
   int num_levels = 0;
   int rank = 0;         ///< rank of this worker
-  int num_workers = 1;  ///< workers whose gradients are summed
-  /// Worker that updates a weight and has its state, by name of the weight (ZeRO-1, arXiv 1910.02054); empty:
-  /// every worker updates all weights.
+  int num_workers = 1;  ///< number of workers whose gradients are summed
+  /// For each weight, by name, the worker that updates it and stores its state (ZeRO-1, arXiv 1910.02054);
+  /// empty: every worker updates all weights.
   std::map<std::string, int> owners = {};
   /// True if only the owner of a weight stores the weight.
   bool shards_weights = false;

@@ -20,7 +20,7 @@
 
 namespace hearth::engine {
 
-/// Options of a plan: everything that changes the programs, nothing about data or files.
+/// Options of a plan: all settings that programs depend on. Settings of data and files are elsewhere.
 struct EngineOptions {
   std::shared_ptr<const Objective> objective;
   OptimizerOptions optimizer;
@@ -51,10 +51,10 @@ struct EngineOptions {
   DType precision = DType::f32;
   uint64_t seed = 0;
   int num_threads = 1;
-  bool winograd = true;  ///< convolutions on the CPU may use Winograd's algorithm
+  bool winograd = true;  ///< true if convolutions on the CPU may use Winograd's algorithm
   /// Max bytes of the arena; 0 = no limit.
   int64_t budget_bytes = 0;
-  /// Values to keep in host memory; on the CPU, copies within the same memory.
+  /// Values that are offloaded to host memory. On the CPU, offloading only copies within the same memory.
   passes::OffloadOptions offload;
   /// Device whose rates predict the cost of recomputation and copies.
   cost::Device device;

@@ -23,7 +23,7 @@ struct ShardLevel {
   exec::Program save, add;
 };
 
-/// A graph before memory is assigned to its values.
+/// A graph after the compute passes, before memory is assigned to its values.
 struct ComputedGraph {
   passes::TrainGraph train;
   Purpose purpose = Purpose::step;
@@ -53,20 +53,21 @@ struct StagePlan {
 struct Plan {
   EngineOptions options;
   std::vector<nn::Tensor> tensors;
-  std::vector<std::string> input_names;  ///< inputs of the objective
+  std::vector<std::string> input_names;  ///< names of the inputs of the objective
   std::vector<std::string> tables;       ///< names of the weights that Builder::table added
   bool has_losses = true;
   bool is_packed = true;  ///< false: values have no offsets, and arena_bytes is a lower bound
   std::unique_ptr<exec::PersistentLayout> layout = std::make_unique<exec::PersistentLayout>();
   int64_t arena_bytes = 0;
-  int64_t host_arena_bytes = 0;  ///< activations in host memory, in addition to the arena
+  int64_t host_arena_bytes = 0;  ///< bytes of host memory for offloaded activations
   /// Programs by batch shape: for the last micro-batch of an update and the update itself, for earlier
   /// micro-batches, and for evaluation.
   Programs step, accumulate, evaluate;
   std::vector<ShardLevel> levels;
   std::optional<exec::Program> outer;  ///< program of the outer step (local_steps.h)
   std::vector<RunningStatistic> statistics;
-  std::map<std::string, int> owners;  ///< worker that owns each weight or its states, if they are sharded
+  /// For each weight, the worker that stores it (sharded weights) or its optimizer state (ZeRO-1).
+  std::map<std::string, int> owners;
   StagePlan stage;
   passes::RecomputeResult recompute;
   double flops_per_update = 0;  ///< sum over all workers, with recomputation
@@ -90,12 +91,12 @@ struct Plan {
   int64_t memory_bytes() const { return arena_bytes + host_arena_bytes + kept_bytes(); }
   /// Returns the bytes of this worker's weights and states.
   int64_t kept_bytes() const { return layout->num_bytes() - layout->bytes_of(ir::Role::remote); }
-  /// Returns the bytes that a GPU must have free.
+  /// Returns the bytes of free GPU memory that the plan needs.
   int64_t gpu_bytes() const;
   /// Estimates the time to evaluate one batch of this shape on EngineOptions::device, assuming a tenth of the
   /// device's modeled speed, because attention over long rows is not faster.
   double evaluation_seconds(BatchShape shape) const;
-  /// Returns the time after which an update or an evaluated batch counts as stuck.
+  /// Returns the timeout, in seconds, after which an update or an evaluated batch counts as stuck.
   double allowed_seconds() const;
 };
 

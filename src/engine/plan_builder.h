@@ -64,7 +64,7 @@ class PlanBuilder {
   Plan& plan_;
   const Strategy& strategy_;
   DeviceChecks checks_;
-  const gpu::Driver* driver_ = nullptr;  ///< null: Backend::cpu
+  const gpu::Driver* driver_ = nullptr;  ///< driver of the GPU; null: Backend::cpu
   std::map<std::string, int64_t> workspace_cache_;
 };
 

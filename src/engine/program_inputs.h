@@ -33,8 +33,8 @@ class InputOrder {
 /// ids.
 class ProgramInputs {
  public:
-  /// `prefix`: prefix of the names in a program of several micro-batches (passes::name_in_micro_batch).
-  /// The executor must outlive it.
+  /// `prefix`: prefix of the input names if the program computes several micro-batches
+  /// (passes::name_in_micro_batch). The executor must outlive this object.
   ProgramInputs(exec::Executor& executor, const std::vector<std::string>& names,
                 const std::string& prefix = "");
   ProgramInputs(const ProgramInputs&) = delete;
@@ -48,7 +48,8 @@ class ProgramInputs {
 
  private:
   exec::Executor& executor_;
-  std::vector<ir::ValueId> arrays_;  ///< kNone: the program does not read the input
+  /// For each name, the program's input; kNone: the program does not read it.
+  std::vector<ir::ValueId> arrays_;
   ir::ValueId counter_input_;
   std::array<int64_t, 2 + kInputSlack / sizeof(int64_t)> counter_ = {};
 };

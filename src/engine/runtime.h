@@ -30,7 +30,7 @@ class Runtime {
   const Plan& plan() const { return *plan_; }
   Memory& memory() { return *memory_; }
   ThreadPool& threads() { return threads_; }
-  /// Checks of the device; null pointers on the CPU.
+  /// Returns self-test and autotuning of the device; null pointers on the CPU.
   DeviceChecks checks() const { return {.kernels = self_test_.get(), .matmuls = matmul_choice_.get()}; }
 
   /// Returns the executor of a program of the plan.
@@ -70,9 +70,9 @@ class Runtime {
  private:
   /// A state that worker 0 does not have.
   struct RemoteState {
-    const exec::PersistentBuffer* buffer;  ///< its copy on worker 0
+    const exec::PersistentBuffer* buffer;  ///< buffer for its copy on worker 0
     int owner;
-    const exec::PersistentBuffer* source;  ///< the original on the owner
+    const exec::PersistentBuffer* source;  ///< buffer of the original on the owner
   };
   void make_idle_batch();
   void expect_recordings() const;
@@ -93,7 +93,8 @@ class Runtime {
   distributed::Heartbeat heartbeat_;
 
   distributed::ProcessGroup* group_ = nullptr;
-  std::unique_ptr<exec::HostQueue> exchange_queue_;  ///< null: collectives run on the calling thread
+  /// Runs collectives; null: they run on the calling thread.
+  std::unique_ptr<exec::HostQueue> exchange_queue_;
   double counted_seconds_ = 0;  ///< seconds of collectives that exchange_seconds() has counted so far
   std::optional<std::vector<RemoteState>> remote_states_;
 };

@@ -38,7 +38,8 @@ double bytes_of(const ir::Graph& graph, bool all) {
   return num_bytes;
 }
 
-/// Replaces each gradient by its sum over the micro-batches so far.
+/// Adds gradient accumulation: replaces each gradient by its sum over this and all earlier micro-batches of
+/// the update.
 void add_up_gradients(passes::TrainGraph& train) {
   const std::vector<ValueId> sums = add_accumulation(train, {});
   for (size_t i = 0; i < sums.size(); ++i) train.gradients[i].gradient = sums[i];
@@ -164,7 +165,7 @@ class Pipeline : public Strategy {
  private:
   MicroBatch copy(const StagePlan& stage, const MicroBatch& batch, int64_t index);
 
-  std::vector<std::vector<float>> gathered_;  ///< outputs of the last evaluation
+  std::vector<std::vector<float>> gathered_;  ///< outputs of the last evaluation, gathered from all stages
   std::vector<MicroBatch> batches_;           ///< micro-batches of the present update
   /// Name of the scalar kInverseSamples for each micro-batch of a program.
   std::vector<std::string> inverse_samples_;

@@ -9,7 +9,7 @@ namespace {
 class Sharded : public Strategy {
  public:
   bool evaluates_jointly() const override { return true; }
-  // Every worker sends its weights to the others in every micro-batch.
+  // In every micro-batch, each worker sends the weights that it stores to the others.
   bool exchanges_every_micro() const override { return true; }
 
   void begin_graph(Plan& plan, const passes::TrainGraph& train, Purpose purpose,

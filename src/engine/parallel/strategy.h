@@ -18,8 +18,8 @@ class Runtime;
 /// Arguments of an update; see Engine::train_step(). The arrays of its micro-batches are in the order of
 /// Plan::input_names (InputOrder).
 struct Update {
-  int64_t num_micro = 0;    ///< micro-batches of all workers
-  int64_t num_samples = 0;  ///< samples of all workers
+  int64_t num_micro = 0;    ///< number of micro-batches, all workers together
+  int64_t num_samples = 0;  ///< number of samples, all workers together
   FunctionRef<MicroBatch()> next;
   int64_t step = 0;
   double learning_rate = 0;
@@ -59,7 +59,7 @@ class Strategy {
   int64_t num_local_shards(const EngineOptions& options) const {
     return options.shards / num_sharing(options);
   }
-  /// Returns this worker's share of the micro-batches of a full update.
+  /// Returns which micro-batches of a full update this worker computes.
   data::LoaderShare share(const EngineOptions& options) const;
 
   // Functions that build the plan.
@@ -72,7 +72,7 @@ class Strategy {
   /// numbers from `first` on.
   virtual void end_graph(ir::Graph& graph, size_t first) const;
   virtual SumOptions sums(const Plan& plan) const;
-  /// Adds the per-worker states that a checkpoint stores to the graph of an update.
+  /// Adds states to the graph of an update in which checkpoints store the private states of all workers.
   virtual void add_local_states(const EngineOptions& options, ir::Graph& graph) const;
   virtual double flops_per_update(const Plan& plan) const;
   virtual std::vector<int64_t> stage_parameters(const Plan& plan) const;
@@ -87,11 +87,11 @@ class Strategy {
   virtual exec::Executor* start(Runtime& runtime, const Update& update, float* losses);
   /// Returns the global gradient norm of an update from `norm`, the norm that this worker computed.
   virtual double global_norm(Runtime& runtime, double norm) const;
-  /// Sends every worker all losses of an update.
+  /// Collects the losses of an update from all workers: fills `losses` on every worker.
   virtual void gather_losses(Runtime& runtime, float* losses);
-  /// Sends the first micro-batch of the next update to a GPU.
+  /// Sends the first micro-batch of the next update to the GPU.
   virtual void stage_ahead(Runtime& runtime, const MicroBatch& batch);
-  /// Returns the sum of a batch's losses.
+  /// Evaluates a batch and returns the sum of its losses.
   virtual double evaluate(Runtime& runtime, const MicroBatch& batch);
   /// Returns output number `index` of the graph of the last evaluation.
   virtual std::span<const float> output(size_t index) const;
