@@ -14,7 +14,7 @@ tasks::Evaluation evaluate(engine::EngineOptions options, const tasks::Task& tas
                            FunctionRef<void(engine::Engine&)> load);
 
 /// Evaluates a language model. `context`: max tokens per row. If the evaluation is predicted to take long,
-/// first calls `say` with the sentence of planner::long_wait.
+/// first calls `say` with a sentence about it (planner::long_wait).
 tasks::Evaluation evaluate_text(engine::EngineOptions options, const tasks::Task& task,
                                 const hub::ModelFolder& model, int64_t context,
                                 FunctionRef<void(const std::string&)> print_note);

@@ -20,15 +20,15 @@ namespace hearth::infer {
 struct GeneratorOptions {
   int64_t slots = 1024;  ///< size of the KV cache: max tokens of a prompt and its answer
   encoders::Compute compute = {};
-  DType precision = DType::f32;  ///< of matmuls and activations; logits are f32
+  DType precision = DType::f32;  ///< dtype of matmuls and activations; logits are always f32
 };
 
 /// A language model that continues text, one sequence at a time. Two programs share the KV cache: one for
 /// chunks of a prompt (prefill) and one for single tokens (decoding).
 class Generator {
  public:
-  /// Loads config.json, weights and adapter; the adapter is not merged. Throws a UserError if a file is
-  /// missing or damaged.
+  /// Loads config.json, weights and adapter. The adapter is computed separately, not merged into the weights.
+  /// Throws a UserError if a file is missing or damaged.
   Generator(const hub::ModelFolder& model, const GeneratorOptions& options);
   /// Creates a model with random initial weights, for benchmarks.
   static Generator untrained(models::DecoderConfig config, const GeneratorOptions& options);
@@ -78,7 +78,7 @@ struct AnswerOptions {
 };
 
 struct Answer {
-  std::vector<int32_t> ids;  ///< generated tokens, without the end token
+  std::vector<int32_t> ids;  ///< ids of the generated tokens, without the end token
   std::string text;          ///< text of the tokens, without the stop text
   bool ended = false;  ///< true if ended by an end token or stop text; false: max_tokens or full KV cache
 };

@@ -6,13 +6,15 @@
 
 namespace hearth::infer {
 
-/// Sampling parameters, with the order and meaning of transformers' generate().
+/// Sampling parameters. They have the same meaning and are applied in the same order as in transformers'
+/// generate().
 struct SamplerOptions {
   double temperature = 0;  ///< divisor of the logits; 0: greedy (top_k and top_p are ignored)
   int64_t top_k = 0;       ///< number of most likely tokens to sample from; 0: all
   double top_p = 1;        ///< nucleus sampling: min total probability of the kept tokens (arXiv 1904.09751)
-  double repetition_penalty = 1;  ///< positive logits of tokens in the context are divided by it, negative
-                                  ///< ones multiplied (arXiv 1909.05858)
+  /// Penalty for tokens that are in the context already: their positive logits are divided by it, negative
+  /// ones multiplied (arXiv 1909.05858).
+  double repetition_penalty = 1;
   uint64_t seed = 0;
 };
 
