@@ -74,7 +74,7 @@ bool is_under(std::string_view tensor, std::string_view module);
 struct Adapter {
   /// Changes that the adapter makes to one module.
   struct Change {
-    int64_t rank = 0;  ///< rank of the low-rank matrices of a linear layer; 0: none
+    int64_t rank = 0;  ///< rank of the low-rank matrices of a linear layer; 0: no such matrices
     double scale = 1;
     bool whole = false;  ///< True if the module's full weights are trained
   };
@@ -105,7 +105,7 @@ struct Adapter {
 
 /// Builds a graph layer by layer. Activations of images are NHWC. Each layer takes and returns a value. Names
 /// are torch's, composed of nested scopes: scope("layer1.0") + conv("conv1") creates "layer1.0.conv1.weight".
-/// Two layers with the same name share their weights.
+/// Layers with the same name share their weights.
 class Builder {
  public:
   enum class Mode : uint8_t { train, eval };
@@ -195,7 +195,7 @@ class Builder {
   ir::ValueId memory(std::string_view name, const Shape& shape);
   ir::ValueId relu(ir::ValueId in);
   ir::ValueId add(ir::ValueId a, ir::ValueId b);
-  /// Concatenates along the last axis.
+  /// Concatenates values along the last axis.
   ir::ValueId concat(std::vector<ir::ValueId> values);
   ir::ValueId dropout(std::string_view name, ir::ValueId in, double rate);
   ir::ValueId max_pool(ir::ValueId in, int64_t kernel, int64_t stride, int64_t padding = 0);
@@ -211,7 +211,7 @@ class Builder {
     return apply(op, std::move(inputs), std::move(attrs), op);
   }
 
-  /// Prefixes the names of layers during its lifetime.
+  /// During its lifetime, names of layers get a prefix.
   class Scope {
    public:
     Scope(Builder& builder, std::string_view name);
@@ -244,7 +244,7 @@ class Builder {
   /// output of the linear layer. `layout`: layout of the layer's weight.
   ir::ValueId adapt(std::string_view name, ir::ValueId in, ir::ValueId out, FileLayout layout,
                     int64_t out_patch);
-  /// Adds a convolution's weight, which files store as [last axis, third axis, kernel, kernel].
+  /// Adds the weight of a convolution. Its shape in files is [shape[3], shape[2], kernel, kernel].
   ir::ValueId conv_weight(std::string_view name, const Shape& shape, Init init, bool space_to_depth = false);
   ir::ValueId plain_tensor(const std::string& name, const Shape& shape, Init init, bool trainable = true);
   std::string full(std::string_view name, std::string_view part = "") const;
