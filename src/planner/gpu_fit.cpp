@@ -16,7 +16,7 @@ constexpr size_t kMaxOptions = 3;
 /// Max number of times that the arena budget is lowered because the packed arena exceeded it.
 constexpr int kMaxTries = 3;
 
-/// Search for the fastest settings with which a run fits a GPU.
+/// Searches for the fastest settings with which a run fits a GPU.
 class Search {
  public:
   Search(const engine::EngineOptions& options, std::span<const int64_t> train_sizes,

@@ -22,12 +22,13 @@ struct MemoryFit {
 /// Returns all choices of offloaded values, in order of increasing traffic.
 std::span<const passes::OffloadOptions> offload_choices();
 
-/// Search for plans that fit a memory budget. Plans are computed, not estimated. The graph is built
-/// once per micro-batch size.
+/// Searches for plans that fit a memory budget. Measures real plans instead of estimating their memory.
+/// Graphs are built once per micro-batch size.
 class MemoryFits {
  public:
   static constexpr int64_t kAnyBytes = std::numeric_limits<int64_t>::max();
-  /// `host_bytes`: maximum bytes offloaded to host memory; 0: no offload.
+  /// `memory_bytes`: budget of device memory; `host_bytes`: max bytes offloaded to host memory, 0: no
+  /// offload.
   MemoryFits(engine::EngineOptions options, int64_t memory_bytes, int64_t host_bytes = kAnyBytes);
 
   /// Returns the largest micro-batch that fits without recompute or offload; nullopt if not even

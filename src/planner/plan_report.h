@@ -13,7 +13,7 @@ namespace hearth::planner {
 struct PlanReport {
   int64_t batch = 0;
   int64_t weight_bytes = 0;
-  int64_t frozen_bytes = 0;     ///< frozen weights, with an adapter
+  int64_t frozen_bytes = 0;     ///< frozen base weights of a run that trains an adapter
   int64_t optimizer_bytes = 0;  ///< momentum, moments, averages, running statistics
   int64_t gradient_bytes = 0;
   int64_t activation_bytes = 0;
@@ -29,7 +29,7 @@ struct PlanReport {
   double flops_per_step = 0;
   int64_t num_parameters = 0;
   passes::RecomputeResult recompute;
-  cost::StepTime time;  ///< predicted for one micro-batch on EngineOptions::device
+  cost::StepTime time;  ///< predicted time of one micro-batch on EngineOptions::device
 
   /// Returns by which fraction the packed arena exceeds its lower bound.
   double gap() const {

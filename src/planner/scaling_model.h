@@ -13,7 +13,7 @@ namespace hearth::planner {
 
 /// Bandwidths between workers with one GPU each, in bytes per second.
 struct Links {
-  /// Between a GPU and its host's memory, per direction; 0: taken from the GPU model.
+  /// Link between a GPU and its host's memory, per direction; 0: rate of the GPU model.
   double gpu = 0;
   /// Host memory of a machine, shared by reads and writes of all GPUs and workers. Default: two channels of
   /// DDR5.
@@ -41,7 +41,7 @@ struct ScalingModel {
   std::vector<PlanReport> plans;       ///< report of each worker's plan; a single one if all are equal
   std::vector<double> kernel_seconds;  ///< kernel time of each worker's GPU in an update
   int64_t gpu_bytes = 0;               ///< maximum PlanReport::peak_bytes of all workers
-  int64_t host_bytes = 0;              ///< PlanReport::host_bytes of the same worker
+  int64_t host_bytes = 0;              ///< PlanReport::host_bytes of the worker with this maximum
 
   double samples_per_second() const { return static_cast<double>(num_samples) / seconds; }
   std::string_view samples_name() const { return is_text ? "tokens" : "images"; }

@@ -7,7 +7,7 @@
 
 namespace hearth::planner {
 
-/// Size of an update over all workers.
+/// Number of samples of an update, all workers together.
 struct UpdateSize {
   int64_t num_samples = 0;  ///< images or tokens
   bool is_text = false;
