@@ -47,8 +47,8 @@ struct ModelDef {
   Outputs (*build)(nn::Builder& builder, ir::ValueId images, const ModelOptions& options);
 };
 
-/// Returns all built-in models. To add one: src/models/<name>/<name>.cpp with its build function, and its row
-/// in model.cpp.
+/// Returns all built-in models. A new model needs src/models/<name>/<name>.cpp with its build function, and a
+/// row in model.cpp.
 std::span<const ModelDef> model_list();
 
 /// Returns the model with that name; throws a UserError with the most similar name if there is none.

@@ -15,7 +15,8 @@ std::string_view unsupported_family(std::string_view model_type);
 /// network, belongs to a known but unsupported model. `where`: name of the file in the message.
 void refuse_unsupported_image_model(const std::string& class_name, const std::string& where);
 
-/// Throws a UserError if the model_index.json of a folder is that of an unsupported pipeline.
+/// Throws a UserError if a folder's model_index.json describes an unsupported pipeline
+/// (refuse_unsupported_image_model).
 void refuse_unsupported_pipeline(const fs::path& folder);
 
 }  // namespace hearth::models

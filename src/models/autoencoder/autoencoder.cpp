@@ -61,7 +61,7 @@ class ImageBlocks {
   ValueId reshape(ValueId x, const std::vector<int64_t>& shape) {
     return builder_.op("reshape", {x}, {{"shape", shape}});
   }
-  /// Appends zeros to each of `rows` rows, up to `width` elements.
+  /// Reshapes `x` to the shape `rows` and pads its last axis with zeros to `width` elements.
   ValueId pad(ValueId x, const std::vector<int64_t>& rows, int64_t width) {
     return builder_.op("pad_last", {reshape(x, rows)}, {{"begin", int64_t{0}}, {"width", width}});
   }

@@ -13,12 +13,12 @@ struct AutoencoderConfig {
   /// Channels of each level (resolution) of the encoder, largest resolution first.
   std::vector<int64_t> widths;
   std::vector<int64_t> decoder_widths;  ///< channels of each level of the decoder, largest resolution first
-  int64_t layers = 1;                   ///< ResNet blocks per level of the encoder; the decoder has one more
-  int64_t channels = 4;                 ///< channels of the latents
-  int64_t groups = 32;                  ///< number of groups of every group norm
-  bool attention = true;                ///< true if encoder and decoder have attention in the middle
-  bool quant_conv = true;               ///< true if a 1x1 convolution follows the encoder
-  bool post_quant_conv = true;          ///< true if a 1x1 convolution precedes the decoder
+  int64_t layers = 1;      ///< ResNet blocks per level of the encoder; the decoder has one more per level
+  int64_t channels = 4;    ///< channels of the latents
+  int64_t groups = 32;     ///< number of groups of every group norm
+  bool attention = true;   ///< true if encoder and decoder have attention in the middle
+  bool quant_conv = true;  ///< true if a 1x1 convolution follows the encoder
+  bool post_quant_conv = true;  ///< true if a 1x1 convolution precedes the decoder
   /// If has_statistics is false, the diffusion model's latents are (mean - shift) * scale, where `mean` is
   /// the encoder's output.
   double shift = 0;
@@ -31,7 +31,7 @@ struct AutoencoderConfig {
 
   /// Returns the image pixels per latent, along each axis.
   int64_t factor() const { return int64_t{1} << (widths.size() - 1); }
-  /// Returns the number that image sides must be multiples of.
+  /// Returns the number of pixels that image sides must be multiples of.
   int64_t side_multiple() const { return (has_statistics ? 2 : 1) * factor(); }
 };
 

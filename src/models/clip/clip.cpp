@@ -23,7 +23,7 @@ std::string clip_activation(const ConfigReader& reader) {
 
 ValueId activate_clip(nn::Builder& builder, const std::string& activation, ValueId x) {
   if (activation != "quick_gelu") return builder.op(activation, {x});
-  // quick_gelu: x sigmoid(1.702 x).
+  // quick_gelu(x) = x * sigmoid(1.702 * x).
   constexpr double kSlope = 1.702;
   x = builder.op("silu", {builder.op("scale", {x}, {{"factor", kSlope}})});
   return builder.op("scale", {x}, {{"factor", 1 / kSlope}});

@@ -92,7 +92,7 @@ void read_usual_sizes(const Reader& reader, const Defaults& defaults, DecoderCon
   }
 }
 
-/// Reads "sliding_window"; 0 if it is null.
+/// Reads "sliding_window" in tokens; 0 (no window) if it is null.
 int64_t read_window(const Reader& reader, int64_t default_value) {
   if (reader.has_null("sliding_window")) return 0;
   return reader.integer("sliding_window", default_value, 1, int64_t{1} << 32);

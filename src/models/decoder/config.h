@@ -19,16 +19,16 @@ struct ExpertsConfig {
   int64_t per_token = 0;       ///< number of experts per token
   int64_t intermediate = 0;    ///< hidden width of each expert
   bool normalized = false;     ///< true if the router weights of a token's experts are scaled to sum to 1
-  bool mixtral_names = false;  ///< true for Mixtral's names block_sparse_moe and w1, w3, w2
+  bool mixtral_names = false;  ///< true if tensors have Mixtral's names block_sparse_moe and w1, w3, w2
   std::vector<bool> layers;    ///< true for layers with experts
 };
 
-/// Configuration of a Llama-like decoder, as described by config.json of transformers (version 4 or 5). One
-/// struct describes all families by data.
+/// Configuration of a Llama-like decoder, as described by config.json of transformers (version 4 or 5).
+/// Differences between families are data in this struct.
 struct DecoderConfig {
   /// Position encoding of a layer's queries and keys.
   enum class Positions : uint8_t { none, rope, local_rope };
-  std::string family;  ///< model_type
+  std::string family;  ///< model_type in config.json
   int64_t vocab_size = 0;
   int64_t hidden = 0;
   int64_t intermediate = 0;
@@ -71,7 +71,7 @@ struct DecoderConfig {
   std::vector<int64_t> eos_ids;
   ExpertsConfig experts;
   RopeOptions rope;
-  std::optional<RopeOptions> local_rope;  ///< RoPE of layers with a sliding window, if it differs
+  std::optional<RopeOptions> local_rope;  ///< RoPE of layers with a sliding window, if it differs from `rope`
   /// Keys and values of dropout rates in config.json, which training ignores.
   std::vector<std::pair<std::string, double>> dropouts;
 };

@@ -70,7 +70,7 @@ class ConfigReader {
     }
     return values;
   }
-  /// Returns a number or a list of numbers as a list.
+  /// Returns a value that is a number or a list of numbers as a list.
   std::vector<int64_t> ids(const char* key) const {
     if (!has(key)) return {};
     const nlohmann::ordered_json& value = at(key);
@@ -80,7 +80,7 @@ class ConfigReader {
     }
     return list.get<std::vector<int64_t>>();
   }
-  /// Returns a reader of a member object; nullopt if it is absent.
+  /// Returns a reader of the object under `key`; nullopt if the key is absent.
   std::optional<ConfigReader> object(const char* key) const {
     if (!has(key)) return std::nullopt;
     if (!at(key).is_object()) fail(key, "an object");

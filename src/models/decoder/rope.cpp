@@ -77,7 +77,7 @@ void read_llama3(const Source& in, RopeOptions& rope) {
     in.scaling.fail("high_freq_factor", "a number above low_freq_factor");
 }
 
-/// YaRN's factor on cos and sin, which grows with the logarithm of the context extension.
+/// YaRN's factor on cos and sin, 0.1 * scale * ln(factor) + 1, where `factor` is the context extension.
 double yarn_magnitude(double factor, double scale) {
   return factor <= 1 ? 1 : 0.1 * scale * std::log(factor) + 1;
 }

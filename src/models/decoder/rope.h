@@ -47,7 +47,7 @@ struct RopeDefaults {
   bool is_phi = false;
 };
 
-/// Sizes that RoPE depends on.
+/// Sizes of a model on which its RoPE settings depend.
 struct RopeSizes {
   int64_t head_size = 0;
   int64_t max_positions = 0;
@@ -57,8 +57,8 @@ struct RopeSizes {
 /// unknown type, a missing key, and keys that the two versions interpret differently.
 RopeOptions read_rope(const ConfigReader& reader, const RopeDefaults& defaults, const RopeSizes& sizes);
 
-/// RoPE of a family with a separate theta for layers with a sliding window; rope_parameters of version 5 then
-/// have an object per layer type.
+/// RoPE settings of a family in which layers with a sliding window have a separate theta. In transformers 5,
+/// rope_parameters then has an object per layer type.
 struct RopesByLayer {
   RopeOptions full, local;
 };

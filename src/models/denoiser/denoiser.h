@@ -13,7 +13,7 @@ namespace hearth::models {
 
 /// A network that predicts the noise or velocity of noisy latents, as described by config.json of diffusers.
 struct DenoiserConfig {
-  /// FLUX.1, FLUX.2, and DiT (Peebles and Xie 2022, arXiv 2212.09748).
+  /// Network architecture: FLUX.1, FLUX.2, or DiT (Peebles and Xie 2022, arXiv 2212.09748).
   enum class Family : uint8_t { flux, flux2, dit };
   Family family = Family::flux;
   int64_t patch = 2;     ///< side of the patch of latents that forms a token

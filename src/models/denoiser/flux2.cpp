@@ -43,7 +43,7 @@ class Flux2 : public FluxBlocks {
     return chunks(zero_linear(name, condition, count * config_.width(), false), count);
   }
 
-  /// SwiGLU: silu(first half) * second half.
+  /// Applies SwiGLU: silu(first half of the columns) * second half.
   ValueId gated(ValueId x) {
     const std::vector<ValueId> halves = chunks(x, 2);
     return builder_.op("glu", {halves[0], halves[1]}, {{"activation", "silu"}});

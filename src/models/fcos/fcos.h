@@ -4,7 +4,7 @@
 
 namespace hearth::models {
 
-/// Predictions of FCOS for each cell of the pyramid, f32.
+/// Predictions of FCOS, f32, for N images, A cells of the pyramid and C classes.
 struct FcosOutputs {
   ir::ValueId logits = ir::kNone;  ///< class logits [N, A, C]
   /// [N, A, 4], non-negative: distances from the cell to the box's left, top, right and bottom edges, in

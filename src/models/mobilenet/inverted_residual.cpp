@@ -11,7 +11,8 @@ namespace {
 using ir::ValueId;
 using nn::Builder;
 
-/// Scales the channels of each image by factors computed from the channels' means.
+/// Adds squeeze-and-excitation: scales the channels of each image by factors that are computed from the
+/// channels' means.
 ValueId squeeze_excite(Builder& builder, const std::string& name, ValueId in, const InvertedResidual& block) {
   const Builder::Scope scope(builder, name);
   const Shape shape = builder.graph().type(in).shape;

@@ -11,7 +11,7 @@ int64_t round_channels(double channels);
 
 /// Builds a convolution without bias (named "0" below `name`), a batch norm ("1") and an activation.
 struct ConvNorm {
-  std::string_view activation;  ///< name of an op; empty: none
+  std::string_view activation;  ///< name of the activation's op; empty: none
   nn::Builder::BatchNorm norm = {};
 
   ir::ValueId operator()(nn::Builder& builder, std::string_view name, ir::ValueId in,

@@ -14,7 +14,7 @@ struct ResNet {
   /// Number of last stages that use dilated convolutions instead of halving height and width (DeepLab).
   int num_dilated = 0;
   bool small_stem = true;  ///< true: images below 64 pixels get a 3x3 stem without max-pool
-  /// True if batch norms use their given statistics, weights and biases, like torchvision's
+  /// True if statistics, weights and biases of batch norms are constant, like torchvision's
   /// FrozenBatchNorm2d.
   bool frozen_norm = false;
 };
@@ -24,7 +24,7 @@ inline constexpr ResNet kResNet50{.blocks = {3, 4, 6, 3}, .bottleneck = true};
 
 /// Intermediate outputs of a ResNet.
 struct ResNetFeatures {
-  /// output of the stem before the max-pool, at half the image size (full size with a small stem)
+  /// Output of the stem before the max-pool, at half the image size (full size with a small stem).
   ir::ValueId stem = ir::kNone;
   std::array<ir::ValueId, 4> stages = {};
 };

@@ -7,7 +7,7 @@ namespace hearth::models {
 /// Number of anchor boxes per cell of the pyramid: three sizes times three aspect ratios.
 inline constexpr int64_t kRetinanetAnchors = 9;
 
-/// Predictions of RetinaNet for each anchor, f32.
+/// Predictions of RetinaNet, f32, for N images, A anchors and C classes.
 struct RetinanetOutputs {
   ir::ValueId logits = ir::kNone;  ///< class logits [N, A, C]
   /// [N, A, 4]: offset of the box's center from the anchor's in anchor widths and heights, then the

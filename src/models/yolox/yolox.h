@@ -15,7 +15,7 @@ namespace hearth::models {
 struct YoloxSize {
   std::string_view name;
   double depth = 1, width = 1;  ///< number of blocks (depth) and of channels (width), relative to yolox_l
-  bool depthwise = false;       ///< true if 3x3 convolutions are depthwise and pointwise ones
+  bool depthwise = false;       ///< true if each 3x3 convolution is a depthwise and a pointwise convolution
 };
 
 /// Returns all sizes, from yolox_pico (yolox_nano without depthwise convolutions) to yolox_l.
