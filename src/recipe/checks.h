@@ -34,7 +34,7 @@ class KeyLocations {
 /// division of an update into shards and micro-batches. Throws a UserError if the devices cannot share an
 /// update.
 void set_dependent_values(Recipe& recipe, const KeyLocations& locations);
-/// Throws a UserError if values contradict each other or a required key is missing.
+/// Throws a UserError if values of a recipe contradict each other or a required key is missing.
 void check(const Recipe& recipe, const KeyLocations& locations);
 
 }  // namespace hearth::recipe

@@ -39,10 +39,10 @@ enum class ClassWeights : uint8_t { none, given, median_frequency };
 enum class Normalize : uint8_t { automatic, given, imagenet, half, dataset };
 /// Learning rate schedule.
 enum class ScheduleKind : uint8_t { constant, step, cosine, onecycle };
-/// Category of a data.kind, for the checks of a recipe. The full list of kinds is in Choices.
+/// Category of a value of data.kind, for the checks of a recipe. The names of all kinds are in Choices.
 enum class DataKind : uint8_t {
-  shapes,   ///< needs no data.path
-  tensors,  ///< safetensors with any number of channels
+  shapes,   ///< generated images; needs no data.path
+  tensors,  ///< a safetensors file of images with any number of channels
   text,     ///< text of language models
   images    ///< all other kinds: images in a folder
 };
@@ -100,7 +100,7 @@ struct Passes {
   std::vector<std::string> off;
 };
 
-/// Values that are offloaded to host memory.
+/// Kinds of values that are offloaded to host memory: optimizer states, weights, activations.
 struct Offload {
   bool states = false;
   bool weights = false;
@@ -132,7 +132,7 @@ struct Model {
   std::vector<int64_t> hidden = {512, 256};
   double dropout = 0.2;
   int64_t width = 0;         ///< channels of the first layer (stem); 0: default of the model
-  bool frozen_norm = false;  ///< detection: batch norms of the backbone are not trained
+  bool frozen_norm = false;  ///< detection: true if batch norms of the backbone are not trained
 
   /// Returns the path of config.json: `config` (unpacked if built in), or config.json in `path`.
   fs::path config_file() const;
@@ -149,7 +149,7 @@ struct Adapter {
   double dropout = 0;
   bool rslora = false;  ///< scale alpha / sqrt(rank) (Kalajdzievski 2023, arXiv 2312.03732), not alpha / rank
   std::vector<std::string> targets = {"all-linear"};
-  std::string quantize;  ///< storage of the frozen linear layers: nf4, int8, fp8; empty: unquantized
+  std::string quantize;  ///< quantization of the frozen linear layers: nf4, int8, fp8; empty: unquantized
   std::vector<std::string> modules_to_save;
 
   /// True if the recipe trains an adapter.
@@ -204,12 +204,12 @@ struct Data {
   Document document = Document::file;
   std::string cache;  ///< folder for cached tokens and latents; empty: the user's cache folder
 
-  /// True if a file of text is read as one stream of tokens, not as separate samples.
+  /// True if a text file is read as one stream of tokens, not as separate samples.
   bool is_stream(const fs::path& file) const;
 };
 
 struct Train {
-  int64_t steps = 0;  ///< updates in total; 0: `epochs` decides
+  int64_t steps = 0;  ///< total number of updates; 0: determined by `epochs`
   int64_t epochs = 1;
   Objective objective = Objective::cross_entropy;
   int64_t batch = 32;      ///< rows of a micro-batch
@@ -223,12 +223,12 @@ struct Train {
   int64_t log_every = 10;      ///< updates
   double label_smoothing = 0;
   double clip_norm = 0;             ///< max global norm of the gradients; 0: off
-  double ema = 0;                   ///< decay of the weight average; 0: off
+  double ema = 0;                   ///< decay of the exponential moving average of the weights; 0: off
   int64_t early_stop = 0;           ///< max evaluations without a better score; 0: off
   std::vector<std::string> freeze;  ///< prefixes of the modules that are not trained
 };
 
-/// Segmentation: loss terms, which are added, and class weights.
+/// Segmentation: loss terms, whose sum is the loss, and class weights.
 struct Segment {
   std::vector<std::string> loss = {"cross_entropy"};
   ClassWeights class_weights = ClassWeights::none;
@@ -242,10 +242,11 @@ struct Detect {
   double degrees = 10, translate = 0.1, shear = 2;
   std::vector<float> scale = {0.5F, 1.5F};  ///< range of the random scale factor
   bool hsv = true;
-  int64_t plain_epochs = 15;        ///< number of last epochs, in which images are only flipped
-  std::vector<int64_t> sizes;       ///< multi-scale training: sides in pixels; empty: data.image_size
-  int64_t max_boxes = 120;          ///< max boxes of a training image
-  double score = 0.01, nms = 0.65;  ///< min score in evaluations; IoU threshold of non-maximum suppression
+  int64_t plain_epochs = 15;   ///< number of last epochs, in which images are only flipped
+  std::vector<int64_t> sizes;  ///< multi-scale training: sides in pixels; empty: data.image_size
+  int64_t max_boxes = 120;     ///< max boxes of a training image
+  /// Min score of detections in evaluations; max IoU of kept boxes in non-maximum suppression.
+  double score = 0.01, nms = 0.65;
   int64_t max_detections = 100;
   double shown_score = 0.25;  ///< min score of a drawn prediction
 };

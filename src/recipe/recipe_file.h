@@ -20,7 +20,7 @@ Recipe parse_recipe(const std::string& yaml, const std::string& where, const Cho
 /// load_recipe does. `where`: name of the recipe in messages.
 Recipe with_overrides(Recipe recipe, const std::string& where, const Choices& choices,
                       std::span<const std::string> overrides);
-/// Returns a YAML file with all keys and values; load_recipe() reads it back to the same recipe.
+/// Returns the text of a YAML file with all keys and values, from which load_recipe() reads the same recipe.
 std::string write_recipe(const Recipe& recipe);
 
 /// Returns the names of all keys, grouped by section.
