@@ -49,7 +49,7 @@ class Checkpoints {
   /// Allocates memory for checkpoints. Call on the leader. Returns a warning if there is not enough memory,
   /// or "".
   std::string allocate_memory();
-  /// True on the leader if a checkpoint in memory is due.
+  /// True if a checkpoint in memory is due; always false on other workers than the leader.
   bool is_memory_due() const;
   /// Saves a checkpoint to memory. Call on every worker.
   void save_to_memory(RunState& state);

@@ -12,7 +12,7 @@ namespace hearth::run {
 struct WeightsEvaluation {
   fs::path weights;
   double loss = 0;
-  std::string text;      ///< readable scores: "accuracy 98.51%"
+  std::string text;      ///< scores as text for users: "accuracy 98.51%"
   int64_t num_rows = 0;  ///< number of held-out rows
 };
 

@@ -60,7 +60,7 @@ class JsonLogSink : public RunSink {
 
   io::RunLog log_;
   WatchedFile file_;
-  int64_t logged_sample_ = 0;  ///< GpuState::number of the last logged readings
+  int64_t logged_sample_ = 0;  ///< number (GpuState::number) of the last readings in the log
 };
 
 }  // namespace

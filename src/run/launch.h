@@ -14,7 +14,7 @@
 
 namespace hearth::run {
 
-/// A run as it was requested on the command line.
+/// Options of a run or a check, from the command line.
 struct LaunchOptions {
   tasks::Job job;                       ///< result of prepare_run()
   std::vector<std::string> notes = {};  ///< notes of prepare_run(), which are printed first
@@ -41,7 +41,8 @@ std::string default_folder(const std::string& recipe);
 /// Throws a UserError if files cannot be written to the folder `out`, or if a new run (`resume` is false)
 /// would overwrite a run or a model in it.
 void check_run_folder(const fs::path& out, bool resume);
-/// Calls check_run_folder(), opens the files of the model and resolves the recipe (resolve()).
+/// Prepares a run: calls check_run_folder(), opens the files of the model and completes the recipe
+/// (resolve()).
 Resolved prepare_run(recipe::Recipe recipe, const fs::path& out, bool resume);
 
 /// Trains or checks a resolved job, in this process or in supervised worker processes. Returns the exit

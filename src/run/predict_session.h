@@ -18,7 +18,7 @@ class PredictSession {
 
   /// True if predict() writes a file for each image, named after the image.
   bool writes_files() const { return predictor_->writes_files(); }
-  /// Predicts an image and returns a line of readable results. Throws a UserError if the image cannot be
+  /// Predicts an image and returns the results as a line of text. Throws a UserError if the image cannot be
   /// read.
   std::string predict(const fs::path& image);
   /// Writes the files that summarize all images. Call after the last image.
@@ -29,7 +29,7 @@ class PredictSession {
   engine::EngineOptions options_;
   fs::path weights_;
   std::unique_ptr<tasks::Predictor> predictor_;
-  std::unique_ptr<engine::Engine> engine_;  ///< null until the first image
+  std::unique_ptr<engine::Engine> engine_;  ///< null before the first predict()
 };
 
 }  // namespace hearth::run

@@ -21,7 +21,7 @@ class Rollback {
 
   /// True if the samples of this step must be skipped.
   bool is_bad(int64_t step) const;
-  /// Describes why the step that ran at `state` is bad; empty if it is good.
+  /// Describes why the step that ran from `state` is bad; empty if it is good.
   std::string describe_fault(const engine::StepResult& result, const RunState& state) const;
   /// Records a good step: adds its loss to the loss statistics of `state`, which detect spikes, and stores
   /// its number. Call before the step of `state` is incremented.
@@ -29,8 +29,8 @@ class Rollback {
   /// True if another bad step may be skipped: the limits of bad_steps.max and of consecutive bad steps are
   /// not reached.
   bool may_skip(const RunState& state) const;
-  /// Marks the step at `state` as bad and restores the newest checkpoint into `state` and the engine. Calls
-  /// `start_over` if there is no checkpoint.
+  /// Marks the step that ran from `state` as bad, and restores the newest checkpoint to `state` and the
+  /// engine. If there is no checkpoint, calls `start_over` instead.
   void roll_back(const engine::StepResult& result, RunState& state, FunctionRef<void()> start_over);
   /// Ends the run: throws a UserError that describes `fault` and names the first non-finite tensor. Call on
   /// the leader.
@@ -39,7 +39,7 @@ class Rollback {
  private:
   /// Deletes the checkpoints after the last good step, if the step of `result` was not finite.
   void discard_bad_checkpoints(const engine::StepResult& result);
-  /// Repeats the step at `state` op by op and describes the first non-finite tensor.
+  /// Runs the step from `state` again, op by op, and describes the first non-finite tensor.
   std::string find_not_finite(const RunState& state) const;
 
   Worker worker_;

@@ -42,7 +42,7 @@ class RunFolder {
 
  private:
   fs::path path_;
-  std::optional<WatchedFolder> held_;  ///< set by open()
+  std::optional<WatchedFolder> held_;  ///< the open folder; set by open()
   bool wrote_config_ = false;          ///< true if config.yaml is up to date
   DType saved_dtype_ = DType::f32;     ///< dtype of saved weights; checkpoints are f32
 };

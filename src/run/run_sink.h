@@ -45,7 +45,7 @@ struct EvaluationReport {
 /// Report of an event between updates, such as a rollback or a pause.
 struct EventReport {
   int64_t step = 0;
-  std::string_view text;    ///< one sentence
+  std::string_view text;    ///< description of the event, one sentence
   bool is_printed = false;  ///< true if the terminal already shows the text
 };
 

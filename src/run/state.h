@@ -34,7 +34,8 @@ struct InputState {
   bool operator==(const InputState&) const = default;
 };
 
-/// State of a run between two updates. A checkpoint contains it with the weights and the optimizer state.
+/// State of a run between two updates, in addition to weights and optimizer state. Checkpoints contain all
+/// three.
 struct RunState {
   static constexpr double kNoScore = std::numeric_limits<double>::lowest();
   int64_t step = 0;  ///< number of completed updates

@@ -5,7 +5,8 @@
 
 namespace hearth::run {
 
-/// Schedule of a run: the rows of each step, the number of steps, and the actions due after a step.
+/// Schedule of a run: number of steps, rows of each step, and actions that are due after a step (evaluation,
+/// checkpoint).
 class StepPlan {
  public:
   /// `recipe` and `task` must outlive the plan.

@@ -44,7 +44,7 @@ struct WorkerSetup {
   const cost::Device* rates = nullptr;
 };
 
-/// Purpose of a trainer: to train, or only to check the plan.
+/// Purpose of a trainer: to train (run), or only to check data and plan (check).
 enum class Use : uint8_t { run, check };
 
 /// Trains a model and writes the run folder: config.yaml, model.safetensors (or a PEFT adapter),
@@ -59,7 +59,7 @@ class Trainer {
   Trainer(tasks::Job job, fs::path out, TrainerEvents events, WorkerSetup member = {}, Use use = Use::run);
   ~Trainer();
 
-  /// Trains until the last step, an early stop or a stop request. All workers call it.
+  /// Trains until the last step, an early stop or a stop request. Collective call.
   RunSummary run(const RunStart& start);
   RunSummary run(bool resume) { return run({.resume = resume}); }
   /// Loads the initial weights from the files in the recipe. run() calls it for a new run.

@@ -25,7 +25,7 @@ struct Progress {
   int64_t device_bytes = 0;  ///< total memory of the device
   double mfu = 0;            ///< model FLOPS utilization, in [0, 1]; 0: unknown
   double eta_seconds = 0;
-  std::string gpus;  ///< short sensor readings; empty: none
+  std::string gpus;  ///< GPU sensor readings as short text; empty: none
 };
 
 /// Callbacks and shared data that connect a trainer to its process.
@@ -37,7 +37,7 @@ struct TrainerEvents {
   /// Stop request (Ctrl-C): if true, the run ends after the current update with a checkpoint. Only the
   /// leader's flag has an effect. null: never stops.
   const std::atomic<bool>* stop = nullptr;
-  distributed::Heartbeat heartbeat;  ///< sent after every micro-batch
+  distributed::Heartbeat heartbeat;  ///< heartbeat that is sent after every micro-batch
   /// Storage for checkpoints in memory, from which a new worker resumes after a crash; null: none. Must
   /// outlive the trainer.
   const io::CheckpointMemory* memory = nullptr;
