@@ -8,7 +8,7 @@
 #include "models/model.h"
 #include "recipe/recipe.h"
 
-/// Options of recipes that all image tasks share.
+/// Converts the settings of a recipe that all image tasks share to options.
 namespace hearth::tasks {
 
 /// Returns model.num_classes of the recipe; if it is 0, the number of classes in the data.

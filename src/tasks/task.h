@@ -16,7 +16,7 @@ namespace hearth::tasks {
 
 /// An image that an evaluation generated, written to the run folder as samples/step-STEP-NAME.png.
 struct SampleImage {
-  std::string name;  ///< letters and digits
+  std::string name;  ///< NAME of the file, letters and digits
   data::Image image;
 };
 inline constexpr const char* kSamplesFolder = "samples";
@@ -36,7 +36,7 @@ struct Evaluation {
   std::vector<SampleImage> images;
 };
 
-/// Training data as micro-batches, epoch after epoch.
+/// Endless stream of training micro-batches, epoch after epoch.
 class BatchStream {
  public:
   virtual ~BatchStream() = default;

@@ -15,7 +15,7 @@
 namespace hearth::tasks {
 namespace {
 
-/// Min side of data.image_size.
+/// Min side of images in pixels.
 constexpr int64_t kMinSide = 4;
 
 void check_fits(const models::ModelOptions& model, const data::DatasetOptions& options,

@@ -42,7 +42,8 @@ class Anchors {
   void for_each_overlap(const data::Box& box, const Use& use) const;
 
   PyramidLevels levels_;
-  std::array<Kinds, models::kNumPyramidLevels> kinds_;  ///< anchors of cell (0, 0) of each level
+  /// Anchors of cell (0, 0) of each level; other cells have the same anchors, shifted.
+  std::array<Kinds, models::kNumPyramidLevels> kinds_;
 };
 
 }  // namespace hearth::tasks

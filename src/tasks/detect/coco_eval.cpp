@@ -50,7 +50,7 @@ std::array<double, Count> spaced(double first, double last) {
 struct Cell {
   std::vector<Truth> truths;
   std::vector<Detection> detections;
-  std::vector<double> overlaps;  ///< IoU [detection][truth]
+  std::vector<double> overlaps;  ///< IoU of each detection with each ground-truth box, [detection][truth]
 };
 
 /// Result of matching a detection, for each IoU threshold: whether it has a ground-truth box, and whether it

@@ -13,7 +13,7 @@ struct DensePredictions {
   PyramidLevels levels;
   int64_t anchors_per_cell = 1;
   int64_t num_classes = 0;
-  const float* logits = nullptr;  ///< [anchors, classes]
+  const float* logits = nullptr;  ///< class logits [anchors, classes]
   /// Logits [anchors]; null: none. If present, score = sqrt(class probability * centerness).
   const float* centerness = nullptr;
 };

@@ -26,9 +26,8 @@ struct DetectorOptions {
   bool frozen_norm = false;
 };
 
-/// A family of detectors: its objective, its training targets and the decoding of its predictions. A
-/// micro-batch is {images f32 [rows, height, width, 3], then the arrays that write_targets fills}; a sample
-/// is an image.
+/// Interface of a family of detectors: objective, training targets and decoding of predictions. A micro-batch
+/// is {images f32 [rows, height, width, 3], then the arrays that write_targets fills}; a sample is an image.
 class Detector {
  public:
   virtual ~Detector() = default;

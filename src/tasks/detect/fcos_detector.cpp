@@ -30,7 +30,7 @@ ValueId boxes_of(Builder& builder, ValueId edges) {
   return builder.concat({center, builder.add(after, before)});
 }
 
-/// Returns 1 for each cell with a box, otherwise 0: [rows, 1].
+/// Returns 1 for each cell that has a box as its target, otherwise 0: [rows, 1].
 ValueId cells_with_boxes(Builder& builder, ValueId labels, int64_t num_classes) {
   const Shape shape = builder.graph().type(labels).shape;
   const ValueId one_hot = builder.op("one_hot", {labels}, {{"classes", num_classes}});
@@ -59,7 +59,7 @@ class FcosObjective : public engine::Objective {
   }
 
  private:
-  /// Returns the loss of each image, scaled by per_positive_anchor.
+  /// Returns the loss of each image [images], as defined by per_positive_anchor.
   ValueId losses(Builder& builder, const models::FcosOutputs& predicted,
                  std::span<const ValueId> targets) const {
     const Shape shape = builder.graph().type(predicted.logits).shape;

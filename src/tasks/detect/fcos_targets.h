@@ -15,7 +15,7 @@ struct FcosCell {
   double x = 0, y = 0;
   double side = 0;
 };
-/// Returns a cell by its index over all levels, finest level first.
+/// Returns the cell with index `index` in the list of all levels' cells, finest level first.
 FcosCell fcos_cell(const PyramidLevels& levels, int64_t index);
 
 /// Training target of a cell (Tian et al. 2019, arXiv 1904.01355).

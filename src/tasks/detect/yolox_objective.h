@@ -8,7 +8,7 @@
 namespace hearth::tasks {
 
 struct YoloxOptions {
-  std::string model = "yolox_s";  ///< one of models::yolox_sizes()
+  std::string model = "yolox_s";  ///< name of one of models::yolox_sizes()
   int64_t num_classes = 80;
   int64_t height = 640, width = 640;  ///< image size of batches with row_length 0; multiples of 32
   int64_t max_boxes = 120;            ///< max boxes per image
@@ -25,8 +25,8 @@ std::shared_ptr<const engine::Objective> yolox_objective(YoloxOptions options);
 /// classes].
 enum YoloxOutput : size_t { kDecoded = 0 };
 
-/// Returns the loss of each image, f32 [rows], from the output of build_yolox in f32 for images of height x
-/// width.
+/// Returns the loss of each image, f32 [rows]. `raw`: output of models::build_yolox, in f32; `targets`,
+/// `l1_weight`: as in the micro-batch of yolox_objective(); `height`, `width`: size of the images.
 ir::ValueId yolox_losses(nn::Builder& builder, ir::ValueId raw, ir::ValueId targets, ir::ValueId l1_weight,
                          int64_t height, int64_t width);
 

@@ -30,7 +30,7 @@ struct CaptionedImagesOptions {
   int64_t resolution = 1024;
   std::string trigger;  ///< trigger word, prepended to captions that lack it
   Exif exif = Exif::apply;
-  bool allow_outside = false;  ///< true: images may be links to files outside the folder
+  bool allow_outside = false;  ///< true if images may be links to files outside the folder
   bool skip_bad = false;       ///< true: unreadable images are left out
   fs::path cache;              ///< cache folder of latents and embeddings
   DenoiseFormat format;

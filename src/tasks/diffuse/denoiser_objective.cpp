@@ -45,7 +45,8 @@ class DenoiserObjective : public engine::Objective {
       }
     }
     ValueId predicted = models::build_denoiser(builder, model, in);
-    // Checkpoints with a learned variance (DiT) predict it in the remaining channels; it is not trained.
+    // Ignores the channels after the first model.channels, in which a DiT may predict a variance; the
+    // variance is not trained.
     if (model.out_channels > model.channels)
       predicted = builder.op("slice_last", {predicted}, {{"begin", int64_t{0}}, {"count", features}});
     result.losses = builder.op("squared_error", {predicted, target, weight});

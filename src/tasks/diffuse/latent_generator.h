@@ -6,7 +6,8 @@
 
 namespace hearth::tasks {
 
-/// Condition of a generated image: a class, or text embeddings as in data::LatentSource::text.
+/// Condition of a generated image: a class label, or text embeddings and pooled vector as in
+/// data::LatentSource::text.
 struct Condition {
   int32_t label = 0;
   std::vector<float> text, pooled;
@@ -27,7 +28,7 @@ struct LatentGeneratorOptions {
   bool compares() const { return guidance != 1 && !format.model.guidance; }
 };
 
-/// Generates latents with the evaluation program of a denoiser.
+/// Generates latents by running a sampler with the evaluation program of a denoiser.
 class LatentGenerator {
  public:
   /// `engine` and `noising` must outlive this object.

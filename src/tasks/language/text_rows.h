@@ -40,7 +40,7 @@ struct RowOptions {
 /// one trained token. Packing is planned once, so a row has the same samples in every epoch.
 class TextRows {
  public:
-  /// The cache must outlive the rows.
+  /// `cache` must outlive this object.
   TextRows(const text::TokenCache& cache, std::vector<TextPiece> pieces, RowOptions options);
 
   int64_t num_rows() const { return std::ssize(rows_); }
@@ -77,7 +77,7 @@ class TextRows {
   text::Placement answer(text::Placement pair, int64_t index) const;
   /// Adds a row of the packing plan, unless it has no trained token.
   void add_row(int64_t row);
-  /// Plans the rows and sets counts_.
+  /// Plans into which rows the pieces are packed, and sets counts_.
   void place(const std::vector<TextPiece>& pieces);
 
   const text::TokenCache& cache_;
@@ -132,7 +132,7 @@ std::unique_ptr<BatchStream> stream_rows(const TextRows& rows, int64_t batch, bo
                                          std::span<const int64_t> lengths, const data::LoaderPosition& from,
                                          const data::LoaderShare& share = {});
 
-/// Returns the bytes of a stream's staging memory.
+/// Returns the bytes of staging memory of a stream from stream_rows().
 int64_t row_staging_bytes(const TextRows& rows, int64_t batch);
 
 }  // namespace hearth::tasks

@@ -12,7 +12,7 @@ struct TextOptions {
   recipe::Model model;
   recipe::Data data;
   bool pairs = false;      ///< true if records have a chosen and a rejected answer
-  bool documents = false;  ///< LanguageModelOptions::documents
+  bool documents = false;  ///< see LanguageModelOptions::documents
 };
 
 /// Returns the folder that contains the tokenizer.

@@ -11,11 +11,12 @@ class Confusion {
  public:
   explicit Confusion(int64_t num_classes);
 
-  /// Counts a pixel. A negative `truth` (unlabeled) is not counted.
+  /// Counts a pixel. A pixel with negative `truth` (unlabeled) is not counted.
   void add(int64_t truth, int64_t predicted) {
     if (truth >= 0 && truth < num_classes_) ++counts_[static_cast<size_t>(truth * num_classes_ + predicted)];
   }
-  const std::vector<int64_t>& counts() const { return counts_; }  ///< [true][predicted]
+  /// Numbers of pixels, [true class][predicted class].
+  const std::vector<int64_t>& counts() const { return counts_; }
 
   /// Returns the intersection over union of each class; -1 for a class that is neither in the true nor in the
   /// predicted masks.

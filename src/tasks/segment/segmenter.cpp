@@ -63,7 +63,7 @@ class Segmenter : public engine::Objective {
   struct Pixels {
     int64_t rows, count, num_classes;
     ValueId labels, weight;
-    ValueId class_weights;  ///< kNone: no weights
+    ValueId class_weights;  ///< loss weight of each class; kNone: no weights
 
     ValueId flat(Builder& builder, ValueId logits) const {
       return builder.op("reshape", {logits}, {{"shape", axes({rows * count, num_classes})}});
