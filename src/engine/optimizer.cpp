@@ -198,8 +198,7 @@ class LocalSum {
   std::vector<ValueId> cleared_;
 };
 
-/// Adds the nodes that update every weight. All updates share the learning rate and the gradient factor
-/// (clipping, loss scale).
+/// Adds the nodes that update every weight. All updates share a learning rate and a gradient factor.
 class UpdateBuilder {
  public:
   UpdateBuilder(ir::Graph& graph, const OptimizerOptions& options, std::span<const std::string> tables)
