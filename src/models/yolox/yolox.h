@@ -9,7 +9,7 @@
 namespace hearth::models {
 
 /// YOLOX (Ge et al. 2021, arXiv 2107.08430): CSPDarknet, PAFPN and a decoupled, anchor-free head. Tensors
-/// have the names and layouts of Megvii's checkpoints, which were trained on BGR images from 0 to 255; To use
+/// have the names and layouts of Megvii's checkpoints, which were trained on BGR images from 0 to 255. To use
 /// them for RGB images, reverse the three channels of each of the four pixels in the stem's weight [O, 4 * 3,
 /// 3, 3].
 struct YoloxSize {
