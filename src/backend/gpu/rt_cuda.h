@@ -31,6 +31,18 @@ using Word16 = uint4;
 RT_DEVICE float f16_bits_to_float(uint16_t bits) { return __half2float(__ushort_as_half(bits)); }
 RT_DEVICE uint16_t float_to_f16_bits(float value) { return __half_as_ushort(__float2half_rn(value)); }
 
+/// Rounds two floats to nearest even and packs them; `low` gets the lower half of the word.
+RT_DEVICE uint32_t pack_bf16(float low, float high) {
+  uint32_t word;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+}
+RT_DEVICE uint32_t pack_f16(float low, float high) {
+  uint32_t word;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+}
+
 RT_DEVICE float multiply_then_add(float a, float b, float c) { return __fadd_rn(__fmul_rn(a, b), c); }
 
 RT_DEVICE float fast_exp(float x) { return __expf(x); }

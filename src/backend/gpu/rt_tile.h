@@ -229,6 +229,10 @@ struct PerStationary {
 /// sets no others. NVIDIA GPUs convert exactly.
 template <typename T>
 RT_DEVICE uint32_t packed(float first, float second) {
+#if defined(__CUDACC__) && !defined(__HIPCC__)
+  if constexpr (std::is_same_v<T, bf16>) return pack_bf16(first, second);
+  if constexpr (std::is_same_v<T, f16>) return pack_f16(first, second);
+#endif
   if constexpr (std::is_same_v<T, bf16> && RT_TILE != 90) {
     const auto rounded = [](float value) {
       const auto bits = bits_as<uint32_t>(value);
