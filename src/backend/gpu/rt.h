@@ -23,7 +23,8 @@
 ///   rt::warp()                   index of this warp in its block, along x, in a scalar (per-warp) register
 ///   rt::lowest_bit(mask)         index of the lowest set bit; mask must not be 0
 ///   rt::multiply_then_add(a, b, c)   a b + c without fusing: rounded after each operation
-///   rt::fast_exp(x)              the GPU's instruction: relative error |x| 2^-23, subnormal results are 0
+///   rt::fast_exp(x), fast_exp2(x)   the GPU's instruction: relative error |x| 2^-23, subnormal results are 0
+///   rt::larger(a, b)             the maximum of two numbers; of a NaN and a number, either
 ///   rt::bf16, rt::f16            two bytes; to_float(v), from_float<T>(f) rounds to nearest even
 ///   rt::Vec<T, n>                n adjacent elements; load and store use one 4, 8 or 16 byte access if the
 ///                                elements fill it

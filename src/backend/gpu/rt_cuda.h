@@ -45,7 +45,13 @@ RT_DEVICE uint32_t pack_f16(float low, float high) {
 
 RT_DEVICE float multiply_then_add(float a, float b, float c) { return __fadd_rn(__fmul_rn(a, b), c); }
 
-RT_DEVICE float fast_exp(float x) { return __expf(x); }
+RT_DEVICE float fast_exp2(float x) {
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+}
+RT_DEVICE float fast_exp(float x) { return fast_exp2(x * 1.44269504F); }
+RT_DEVICE float larger(float a, float b) { return fmaxf(a, b); }
 RT_DEVICE int lane() {
   int number;
   asm("mov.u32 %0, %%laneid;" : "=r"(number));

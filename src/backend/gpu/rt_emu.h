@@ -51,6 +51,8 @@ inline float multiply_then_add(float a, float b, float c) {
 }
 
 inline float fast_exp(float x) { return std::exp(x); }
+inline float fast_exp2(float x) { return std::exp2(x); }
+inline float larger(float a, float b) { return a > b ? a : b; }
 inline int lane() { return emu::lane(); }
 inline int warp() { return static_cast<int>(threadIdx.x) / 32; }
 inline void sync_block(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {

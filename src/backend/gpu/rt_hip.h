@@ -49,6 +49,8 @@ RT_DEVICE float multiply_then_add(float a, float b, float c) {
 }
 
 RT_DEVICE float fast_exp(float x) { return __expf(x); }
+RT_DEVICE float fast_exp2(float x) { return __builtin_amdgcn_exp2f(x); }
+RT_DEVICE float larger(float a, float b) { return a > b ? a : b; }
 
 RT_DEVICE int lane() { return static_cast<int>(__lane_id()); }
 RT_DEVICE int warp() {

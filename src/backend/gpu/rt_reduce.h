@@ -9,7 +9,7 @@ struct Add {
   RT_DEVICE float operator()(float a, float b) const { return a + b; }
 };
 struct Max {
-  RT_DEVICE float operator()(float a, float b) const { return a > b ? a : b; }
+  RT_DEVICE float operator()(float a, float b) const { return larger(a, b); }
 };
 
 /// Reduces over a warp; every lane gets the result.
