@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections import defaultdict
 
-BARS = {"attend<bf16, 64,": 13.2, "attend<bf16, 128,": 12.9}
+BARS = {"attend<bf16, 64,": 13.0, "attend<bf16, 128,": 12.9}
 BRANCHES = ("BRA", "EXIT", "RET", "BRX")
 
 

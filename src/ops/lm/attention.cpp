@@ -323,6 +323,7 @@ std::vector<Sample> samples() {
       sample({.batch = 1, .time = 17, .heads = 1, .kv_heads = 1, .size = 200}),
       sample({.batch = 1, .time = 17, .heads = 1, .kv_heads = 1, .size = 96}),
       sample({.batch = 1, .time = 17, .heads = 1, .kv_heads = 1, .size = 91}),
+      sample({.batch = 1, .time = 17, .heads = 1, .kv_heads = 1, .size = 128}),
       sample({.batch = 1, .time = 17, .heads = 1, .kv_heads = 1, .size = 199}),
       sample({.batch = 1,
               .time = 150,

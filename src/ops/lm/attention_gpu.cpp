@@ -67,7 +67,7 @@ struct RunningRows {
   }
   /// Updates the running maximum with the scores of a tile of keys, rescales earlier sums to it, and replaces
   /// the scores by exponentials of their difference from it.
-  RT_DEVICE void take(rt::StationaryAcc<T> (&scores)[F::kKeyTiles]) {
+  RT_DEVICE void take(rt::StationaryAcc<T> (&scores)[F::kKeyTiles], float factor) {
     rt::PerStationary<T> largest = running_max, shrink, base;
     RT_UNROLL
     for (int t = 0; t < F::kKeyTiles; ++t) {
@@ -77,9 +77,9 @@ struct RunningRows {
     largest.join_lanes(rt::Max());
     RT_UNROLL
     for (int i = 0; i < rt::PerStationary<T>::kCount; ++i) {
-      shrink.at[i] = rt::fast_exp(running_max.at[i] - largest.at[i]);
+      shrink.at[i] = rt::fast_exp2((running_max.at[i] - largest.at[i]) * factor);
       // For a query whose keys were all masked so far, the exponentials of kMaskedScore must be 0, not 1.
-      base.at[i] = largest.at[i] > kMaskedScore ? largest.at[i] : 0.0F;
+      base.at[i] = largest.at[i] > kMaskedScore ? largest.at[i] * factor : 0.0F;
       sum.at[i] *= shrink.at[i];
     }
     running_max = largest;
@@ -92,7 +92,7 @@ struct RunningRows {
     for (int t = 0; t < F::kKeyTiles; ++t) {
       RT_UNROLL
       for (int e = 0; e < rt::kLaneElements; ++e) {
-        scores[t].at[e] = rt::fast_exp(scores[t].at[e] - base[e]);
+        scores[t].at[e] = rt::fast_exp2(scores[t].at[e] * factor - base[e]);
         sum[e] += scores[t].at[e];
       }
     }
@@ -114,19 +114,17 @@ RT_DEVICE void make_scores(rt::StationaryAcc<T> (&products)[tiles], const Attent
 }
 
 /// Converts a warp's products of queries (from `own_query` on) and keys to masked scores, in place.
-template <typename T, int tiles>
+template <bool special, typename T, int tiles>
 RT_DEVICE void score(rt::StationaryAcc<T> (&products)[tiles], const Attention& spec, const Bias& bias,
                      const ScoreTile& tile, const rt::PerStationary<T, int>& starts, int own_query,
                      int lane) {
-  switch (score_kind_of(spec, bias)) {
-    case ScoreKind::none:
-      make_scores(products, spec, Constant<ScoreKind::none>(), bias, own_query, tile.first_key, lane);
-      break;
-    case ScoreKind::bias:
+  if constexpr (special) {
+    const ScoreKind score_kind = special_kind_of(spec, bias);
+    if (score_kind == ScoreKind::bias) {
       make_scores(products, spec, Constant<ScoreKind::bias>(), bias, own_query, tile.first_key, lane);
-      break;
-    case ScoreKind::softcap:
-      make_scores(products, spec, Constant<ScoreKind::softcap>(), bias, own_query, tile.first_key, lane);
+    } else {
+      make_scores(products, spec, score_kind, bias, own_query, tile.first_key, lane);
+    }
   }
   if (tile.is_seen(spec)) return;
   RT_UNROLL
@@ -145,7 +143,7 @@ RT_DEVICE void score(rt::StationaryAcc<T> (&products)[tiles], const Attention& s
 
 /// Forward pass of attention. One block per kQueries queries of a head of a sample and per slice of output
 /// columns. Blocks with the last queries start first, because with a causal mask those see the most keys.
-template <typename T, int head_size, int threads>
+template <typename T, int head_size, bool special, int threads>
 __global__ void __launch_bounds__(threads) attend(ForwardArrays<T> arrays, Attention spec) {
   using F = Forward<T, head_size>;
   using Block = typename F::Shared;
@@ -199,8 +197,8 @@ __global__ void __launch_bounds__(threads) attend(ForwardArrays<T> arrays, Atten
       add_products(scores, block.queries, rt::warp(), local.keys, indices.lane);
     }
     const ThreadIndex indices;
-    score(scores, spec, bias, tile, own_starts, own_query, indices.lane);
-    rows.take(scores);
+    score<special>(scores, spec, bias, tile, own_starts, own_query, indices.lane);
+    rows.take(scores, spec.exponent_factor);
     add_streamed<F::kDoubleBuffered>(rows.out, scores, local.values, indices.lane);
     tile = tile.next(spec);
   }
@@ -215,11 +213,12 @@ __global__ void __launch_bounds__(threads) attend(ForwardArrays<T> arrays, Atten
   for (int i = 0; i < rt::PerStationary<T>::kCount; ++i) {
     const int e = rt::PerStationary<T>::element(i), query = own_query + rows.out[0].stationary(e);
     if (part == 0 && rows.out[0].streamed(e) == 0 && query < spec.time)
-      arrays.lse[(place.first_token + query) * spec.heads + head] = rows.running_max[e] + logf(rows.sum[e]);
+      arrays.lse[(place.first_token + query) * spec.heads + head] =
+          (rows.running_max[e] * spec.exponent_factor + log2f(rows.sum[e])) * kLogOf2;
   }
 }
 
-template <typename T, int head_size>
+template <typename T, int head_size, bool special>
 ir::Kernel make(const Attention& spec, bool documents, bool biased) {
   using F = Forward<T, head_size>;
   const rt::Dim3 blocks{static_cast<unsigned>(ceil_div(spec.time, F::kQueries)),
@@ -233,18 +232,20 @@ ir::Kernel make(const Attention& spec, bool documents, bool biased) {
         .bias = biased ? input_of<float>(args, AttentionIn::bias) : nullptr,
         .out = output_of<T>(args, 0),
         .lse = output_of<float>(args, 1)};
-    rt::launch(attend<T, head_size, F::kThreads>, {blocks, rt::Dim3{F::kThreads, 1, 1}},
+    rt::launch(attend<T, head_size, special, F::kThreads>, {blocks, rt::Dim3{F::kThreads, 1, 1}},
                args.stream->handle(), arrays, spec);
   };
   return {.run = run};
 }
 
 ir::Kernel attention_gpu(const NodeView& node) {
-  const Attention spec = attention_of(node);
-  return with_storage_type(node.in_type(AttentionIn::q).dtype, [&](auto q) {
-    return with_head_size(spec.head_size, [&](auto head_size) {
-      return make<decltype(q), head_size()>(spec, node.has_input(AttentionIn::starts),
-                                            node.has_input(AttentionIn::bias));
+  Attention spec = attention_of(node);
+  const bool documents = node.has_input(AttentionIn::starts), biased = node.has_input(AttentionIn::bias);
+  return with_constant(spec.choose_special(biased), [&](auto special) {
+    return with_storage_type(node.in_type(AttentionIn::q).dtype, [&](auto q) {
+      return with_head_size(spec.head_size, [&](auto head_size) {
+        return make<decltype(q), head_size(), special()>(spec, documents, biased);
+      });
     });
   });
 }

@@ -8,13 +8,22 @@
 /// streamed rows, through shared memory.
 namespace hearth::ops {
 
+inline constexpr float kLog2OfE = 1.44269504F, kLogOf2 = 0.693147181F;
+
 /// Shapes and options of an attention node, as in cpu::AttentionSpec.
 struct Attention {
   int batch, time, heads, kv_heads, head_size;
   float scale, softcap;
+  float exponent_factor;  ///< an exponential is 2^(exponent_factor * Score::value)
   int window;
   bool causal;
 
+  /// True if scores need more than a product and a positive scale; sets exponent_factor accordingly.
+  bool choose_special(bool biased) {
+    const bool special = biased || softcap != 0 || scale <= 0;
+    exponent_factor = special ? kLog2OfE : scale * kLog2OfE;
+    return special;
+  }
   RT_DEVICE int64_t q_row() const { return static_cast<int64_t>(heads) * head_size; }
   RT_DEVICE int64_t kv_row() const { return static_cast<int64_t>(kv_heads) * head_size; }
   /// True if the key is visible to the query by the causal, window and document masks. `start` is the first
@@ -35,6 +44,7 @@ inline Attention attention_of(const ir::NodeView& node) {
           .head_size = static_cast<int>(node.attrs.integer("head_size")),
           .scale = static_cast<float>(node.attrs.real("scale")),
           .softcap = static_cast<float>(node.attrs.real_or("softcap", 0)),
+          .exponent_factor = kLog2OfE,
           .window = static_cast<int>(node.attrs.integer_or("window", 0)),
           .causal = node.attrs.integer_or("causal", 1) != 0};
 }
@@ -60,15 +70,17 @@ struct Bias {
   }
 };
 
-/// Computation of a score from the scaled product: unchanged, plus a bias, or with a soft cap. A node cannot
-/// have both bias and soft cap.
-enum class ScoreKind { none, bias, softcap };
-RT_DEVICE ScoreKind score_kind_of(const Attention& spec, const Bias& bias) {
+/// Computation of a score: the product itself (scaled in the exponent), the scaled product, plus a bias, or
+/// with a soft cap. A node cannot have both bias and soft cap. Kernels for the first kind are separate,
+/// because the code of the others costs registers.
+enum class ScoreKind { plain, scaled, bias, softcap };
+RT_DEVICE ScoreKind special_kind_of(const Attention& spec, const Bias& bias) {
   if (bias.at != nullptr) return ScoreKind::bias;
-  return spec.softcap == 0 ? ScoreKind::none : ScoreKind::softcap;
+  return spec.softcap == 0 ? ScoreKind::scaled : ScoreKind::softcap;
 }
 
-/// The score of a query-key product, and its derivative with respect to the product.
+/// The score of a query-key product in units of Attention::exponent_factor, and its derivative with respect
+/// to the scaled product.
 struct Score {
   float value, slope;
 };
@@ -76,12 +88,13 @@ struct Score {
 template <typename Kind>
 RT_DEVICE Score score_of(const Attention& spec, float product, Kind score_kind, const Bias& bias, int query,
                          int key) {
-  const float plain = spec.scale * product;
-  if (score_kind == ScoreKind::none) return {plain, spec.scale};
-  if (score_kind == ScoreKind::bias) return {plain + bias.of(spec, query, key), spec.scale};
+  if (score_kind == ScoreKind::plain) return {product, 1};
+  const float scaled = spec.scale * product;
+  if (score_kind == ScoreKind::scaled) return {scaled, 1};
+  if (score_kind == ScoreKind::bias) return {scaled + bias.of(spec, query, key), 1};
   // tanh(x) = 1 - 2 / (exp(2 x) + 1)
-  const float t = 1 - 2 / (rt::fast_exp(2 * plain / spec.softcap) + 1);
-  return {spec.softcap * t, spec.scale * (1 - t * t)};
+  const float t = 1 - 2 / (rt::fast_exp(2 * scaled / spec.softcap) + 1);
+  return {spec.softcap * t, 1 - t * t};
 }
 
 /// Padded head size (kSize), and its split into slices of at most `maximum` columns, so that the rows of both
@@ -439,6 +452,11 @@ struct ScoreTile {
   }
 };
 
+/// Returns body(true or false as a constant).
+template <typename Body>
+ir::Kernel with_constant(bool value, Body body) {
+  return value ? body(std::true_type()) : body(std::false_type());
+}
 /// Returns body(std::integral_constant) with the smallest supported padded head size that is at least
 /// head_size.
 template <typename Body>

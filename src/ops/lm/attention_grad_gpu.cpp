@@ -10,21 +10,21 @@ using ir::NodeView;
 /// Computes the QuerySums of all tokens and heads. One warp per token and head; blockIdx.y is the head.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
-    dot_heads(const T* out, const T* dout, const float* lse, QuerySums* sums, int64_t num_tokens, int heads,
-              int head_size) {
+    dot_heads(const T* out, const T* dout, const float* lse, QuerySums* sums, int64_t num_tokens,
+              Attention spec) {
   const auto head = static_cast<int>(blockIdx.y);
   const int64_t token =
       static_cast<int64_t>(blockIdx.x) * (kBlockThreads / rt::kWarp) + threadIdx.x / rt::kWarp;
   if (token >= num_tokens) return;
-  const int64_t row = token * heads + head;
+  const int64_t row = token * spec.heads + head, first = row * spec.head_size;
   float sum = 0;
-  for (int c = rt::lane(); c < head_size; c += rt::kWarp)
-    sum += rt::to_float(out[row * head_size + c]) * rt::to_float(dout[row * head_size + c]);
+  for (int c = rt::lane(); c < spec.head_size; c += rt::kWarp)
+    sum += rt::to_float(out[first + c]) * rt::to_float(dout[first + c]);
   sum = rt::reduce_warp(sum, rt::Add());
-  if (rt::lane() == 0) sums[head * num_tokens + token] = {lse[row], sum};
+  if (rt::lane() == 0) sums[head * num_tokens + token] = {lse[row] * kLog2OfE, sum * spec.scale};
 }
 
-template <typename T, int head_size, int threads>
+template <typename T, int head_size, bool special, int threads>
 __global__ void __launch_bounds__(threads) gradient_of_queries(BackwardArrays<T> arrays, Attention spec) {
   using B = Backward<T, head_size, false>;
   using Block = typename B::Shared;
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(threads) gradient_of_queries(BackwardArrays<T>
   // Blocks with the last queries start first, because with a causal mask those see the most keys.
   const int first_query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * B::kStationary;
   const BackwardHead<T> rows(arrays, spec, sample, head);
-  BackwardBlock<T, head_size, false> block(shared, spec, part, rows.k);
+  BackwardBlock<T, head_size, false, special> block(shared, spec, part, rows.k);
   block.read_lse(rows, first_query);
   block.begin(rows, first_query);
   ScoreTile tile{.first_query = first_query,
@@ -86,7 +86,7 @@ struct QueryTiles {
 };
 
 /// Computes dk and dv of the block's keys of a key head, summed over the query heads in a fixed order.
-template <typename T, int head_size, int threads>
+template <typename T, int head_size, bool special, int threads>
 __global__ void __launch_bounds__(threads) gradient_of_keys(BackwardArrays<T> arrays, Attention spec) {
   using B = Backward<T, head_size, true>;
   using Block = typename B::Shared;
@@ -96,8 +96,8 @@ __global__ void __launch_bounds__(threads) gradient_of_keys(BackwardArrays<T> ar
   const int first_head = static_cast<int>(blockIdx.y) * group;
   const int first_key = static_cast<int>(blockIdx.x) * B::kStationary;
   // opaque_value() keeps `part` in a vector register, because scalar (per-wave) registers are scarce here.
-  BackwardBlock<T, head_size, true> block(shared, spec, rt::opaque_value(part),
-                                          BackwardHead<T>(arrays, spec, sample, first_head).q);
+  BackwardBlock<T, head_size, true, special> block(shared, spec, rt::opaque_value(part),
+                                                   BackwardHead<T>(arrays, spec, sample, first_head).q);
   block.begin({arrays, spec, sample, first_head}, first_key);
   ScoreTile tile{.first_query = spec.causal ? first_key / B::kStreamed * B::kStreamed : 0,
                  .num_queries = B::kStreamed,
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(threads) gradient_of_keys(BackwardArrays<T> ar
                           block.thread_output_column());
 }
 
-template <typename T, int head_size>
+template <typename T, int head_size, bool special>
 ir::Kernel make(const Attention& spec, bool documents, bool biased) {
   using OfQueries = Backward<T, head_size, false>;
   using OfKeys = Backward<T, head_size, true>;
@@ -164,19 +164,23 @@ ir::Kernel make(const Attention& spec, bool documents, bool biased) {
         .dv = output_of<T>(args, 2)};
     void* stream = args.stream->handle();
     rt::launch(dot_heads<T>, of_dots, stream, input_of<T>(args, AttentionGradIn::out), arrays.dout,
-               input_of<float>(args, AttentionGradIn::lse), sums, num_tokens, spec.heads, spec.head_size);
-    rt::launch(gradient_of_queries<T, head_size, OfQueries::kThreads>, of_queries, stream, arrays, spec);
-    rt::launch(gradient_of_keys<T, head_size, OfKeys::kThreads>, of_keys, stream, arrays, spec);
+               input_of<float>(args, AttentionGradIn::lse), sums, num_tokens, spec);
+    rt::launch(gradient_of_queries<T, head_size, special, OfQueries::kThreads>, of_queries, stream, arrays,
+               spec);
+    rt::launch(gradient_of_keys<T, head_size, special, OfKeys::kThreads>, of_keys, stream, arrays, spec);
   };
   return {.run = run, .workspace_bytes = num_tokens * spec.heads * int64_t{sizeof(QuerySums)}};
 }
 
 ir::Kernel attention_grad_gpu(const NodeView& node) {
-  const Attention spec = attention_of(node);
-  return with_storage_type(node.in_type(AttentionGradIn::q).dtype, [&](auto q) {
-    return with_head_size(spec.head_size, [&](auto head_size) {
-      return make<decltype(q), head_size()>(spec, node.has_input(AttentionGradIn::starts),
-                                            node.has_input(AttentionGradIn::bias));
+  Attention spec = attention_of(node);
+  const bool documents = node.has_input(AttentionGradIn::starts);
+  const bool biased = node.has_input(AttentionGradIn::bias);
+  return with_constant(spec.choose_special(biased), [&](auto special) {
+    return with_storage_type(node.in_type(AttentionGradIn::q).dtype, [&](auto q) {
+      return with_head_size(spec.head_size, [&](auto head_size) {
+        return make<decltype(q), head_size(), special()>(spec, documents, biased);
+      });
     });
   });
 }

@@ -79,7 +79,8 @@ struct Backward : BackwardSlices<T, head_size, of_keys> {
   static_assert(sizeof(Shared) <= rt::kSharedBytes);
 };
 
-/// Values per query and head: logsumexp of the scores (lse), and the dot product of out and dout (delta).
+/// Values per query and head: logsumexp of the scores in base 2 (lse), and the dot product of out and dout
+/// times Attention::scale (delta).
 struct QuerySums {
   float lse, delta;
 };
@@ -125,7 +126,7 @@ inline constexpr rt::Side kStreamedSide = rt::kStreamedSide<rt::kPathOf<T>>;
 
 /// A block's state in the backward pass: accumulates the contributions of one tile of streamed rows after
 /// another. In names, `a` is q and k, `b` is dout and v.
-template <typename T, int head_size, bool of_keys>
+template <typename T, int head_size, bool of_keys, bool special>
 struct BackwardBlock {
   using B = Backward<T, head_size, of_keys>;
   using Shared = typename B::Shared;
@@ -413,20 +414,18 @@ struct BackwardBlock {
   RT_DEVICE void make_factors(rt::StationaryAcc<T> (&products)[B::kTilesPerWarp],
                               rt::StationaryAcc<T> (&dprobabilities)[B::kTilesPerWarp], const Bias& bias,
                               const ScoreTile& tile, int lane) {
-    const ScoreKind score_kind = score_kind_of(spec, bias);
     const bool masked = !tile.is_seen(spec);
-    if constexpr (B::kSingleSlice) {
-      // Three specialized versions of the code cost less than branches per element.
-      if (score_kind != ScoreKind::none)
-        return make_factors(products, dprobabilities, bias, tile, lane, score_kind, Constant<true>());
-      if (masked)
-        return make_factors(products, dprobabilities, bias, tile, lane, Constant<ScoreKind::none>(),
-                            Constant<true>());
-      return make_factors(products, dprobabilities, bias, tile, lane, Constant<ScoreKind::none>(),
-                          Constant<false>());
+    const Constant<ScoreKind::plain> plain;
+    if constexpr (special) {
+      const ScoreKind score_kind = special_kind_of(spec, bias);
+      make_factors(products, dprobabilities, bias, tile, lane, score_kind, masked);
+    } else if constexpr (B::kSingleSlice) {
+      // Two specialized versions of the code cost less than branches per element.
+      if (masked) return make_factors(products, dprobabilities, bias, tile, lane, plain, Constant<true>());
+      make_factors(products, dprobabilities, bias, tile, lane, plain, Constant<false>());
     } else {
       // Checked per element: precomputed masks of many elements would need too many registers.
-      make_factors(products, dprobabilities, bias, tile, lane, score_kind, masked);
+      make_factors(products, dprobabilities, bias, tile, lane, plain, masked);
     }
   }
   /// Converts dprobabilities to probabilities, and products to the gradients of the products, in place.
@@ -448,15 +447,15 @@ struct BackwardBlock {
         const int query = of_keys ? tile.first_query + streamed : stationary;
         const int key = of_keys ? stationary : tile.first_key + streamed;
         const Score score = score_of(spec, products[t].at[e], score_kind, bias, query, key);
-        float probability = rt::fast_exp(score.value - sums.lse);
+        float probability = rt::fast_exp2(score.value * spec.exponent_factor - sums.lse);
         if (masked) {
           int start = starts[e];
           if constexpr (of_keys) start = start_of_streamed(e, streamed, lane);
           if (!spec.sees(query, key, start)) probability = 0;
         }
+        const float slope = (dprobabilities[t].at[e] * spec.scale - sums.delta) * score.slope;
         // Masked elements become 0 without a multiplication, because the factors may be NaN.
-        products[t].at[e] =
-            probability == 0 ? 0.0F : probability * (dprobabilities[t].at[e] - sums.delta) * score.slope;
+        products[t].at[e] = masked && probability == 0 ? 0.0F : probability * slope;
         dprobabilities[t].at[e] = probability;
       }
     }
