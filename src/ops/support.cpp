@@ -15,8 +15,11 @@ Inferred same_as_first(const NodeView& node) { return {.out = {node.in[0]}, .err
 DType gradient_dtype(const ir::Graph& graph, ValueId id) {
   const ir::Value& value = graph.value(id);
   if (value.role == ir::Role::parameter) return DType::f32;
-  if (value.producer == kNone || graph.node(value.producer).op->name != "cast") return value.type.dtype;
-  return gradient_dtype(graph, graph.node(value.producer).inputs[0]);
+  if (value.producer == kNone) return value.type.dtype;
+  const std::string_view op = graph.node(value.producer).op->name;
+  const ValueId x = graph.node(value.producer).inputs[0];
+  if (op == "rms_norm" || op == "layer_norm") return graph.type(x).dtype;
+  return op == "cast" ? gradient_dtype(graph, x) : value.type.dtype;
 }
 
 ValueId emit(const VjpContext& context, std::string_view name, std::vector<ValueId> inputs, Attrs attrs) {

@@ -13,7 +13,8 @@ namespace hearth::ops {
 namespace {
 
 struct Rows {
-  DType dtype;
+  DType dtype;      ///< of x and dx
+  DType out_dtype;  ///< of y, or of the gradient's copy of dx
   int64_t count;
   int64_t width;
   float eps;
@@ -24,13 +25,21 @@ struct Rows {
   int parts;
   Range part(int64_t index) const { return split_range(count, parts, static_cast<int>(index)); }
 };
+/// Index of the residual among the inputs of rms_norm_grad. layer_norm_grad has the means at this index and
+/// the residual after them.
+constexpr size_t kAfterDy = 4;
 /// True for a node of layer_norm or its gradient, which have one more input than rms_norm: the bias, or the
 /// means.
-bool is_centered(const NodeView& node) { return node.in.size() % 2 == 1; }
+bool is_centered(const NodeView& node) {
+  return node.in.size() == 3 || (node.in.size() > kAfterDy && node.in_type(kAfterDy).shape.rank() == 1);
+}
+/// Index of the gradient's residual, which may be absent.
+size_t residual_index(bool centered) { return kAfterDy + (centered ? 1 : 0); }
 Rows rows_of(const NodeView& node) {
   const Type& x = node.in_type(0);
   const int64_t count = num_rows(x.shape);
   return {.dtype = x.dtype,
+          .out_dtype = dtype_attr(node.attrs, "out_dtype", x.dtype),
           .count = count,
           .width = x.shape.back(),
           .eps = static_cast<float>(node.attrs.real_or("eps", 0)),
@@ -78,16 +87,19 @@ std::string check(const NodeView& node) {
     return fmt::format("expected x to be floating [N, D], got {}", to_string(x));
   if (node.in_type(1) != f32_type({x.shape[1]}))
     return fmt::format("expected the weight to be f32[{}], got {}", x.shape[1], to_string(node.in_type(1)));
+  if (x.dtype != DType::f32 && rows_of(node).out_dtype != x.dtype)
+    return fmt::format("expected out_dtype {} for x of that dtype, got {}", dtype_name(x.dtype),
+                       node.attrs.text("out_dtype"));
   return "";
 }
 Inferred infer(const NodeView& node) {
   if (auto error = check(node); !error.empty()) return refuse(error);
   const Type& x = node.in_type(0);
-  const Type per_row = f32_type({x.shape[0]});
-  if (!is_centered(node)) return {.out = {x, per_row}, .error = ""};
+  const Type y{.dtype = rows_of(node).out_dtype, .shape = x.shape}, per_row = f32_type({x.shape[0]});
+  if (!is_centered(node)) return {.out = {y, per_row}, .error = ""};
   if (node.in_type(2) != node.in_type(1))
     return refuse_type("the bias", to_string(node.in_type(1)), node.in_type(2));
-  return {.out = {x, per_row, per_row}, .error = ""};
+  return {.out = {y, per_row, per_row}, .error = ""};
 }
 Inferred infer_grad(const NodeView& node) {
   if (auto error = check(node); !error.empty()) return refuse(error);
@@ -95,9 +107,16 @@ Inferred infer_grad(const NodeView& node) {
   const Type per_row = f32_type({x.shape[0]});
   if (node.in_type(2) != per_row) return refuse_type("rstd", to_string(per_row), node.in_type(2));
   if (node.in_type(3) != x) return refuse_type("dy", to_string(x), node.in_type(3));
-  if (!is_centered(node)) return {.out = {x, weight}, .error = ""};
-  if (node.in_type(4) != per_row) return refuse_type("mean", to_string(per_row), node.in_type(4));
-  return {.out = {x, weight, weight}, .error = ""};
+  const bool centered = is_centered(node);
+  if (centered && node.in_type(kAfterDy) != per_row)
+    return refuse_type("mean", to_string(per_row), node.in_type(kAfterDy));
+  const size_t residual = residual_index(centered);
+  if (node.has_input(residual) && node.in_type(residual) != x)
+    return refuse_type("the residual", to_string(x), node.in_type(residual));
+  std::vector<Type> out = {x, weight};
+  if (centered) out.push_back(weight);
+  if (node.attrs.contains("out_dtype")) out.push_back({.dtype = rows_of(node).out_dtype, .shape = x.shape});
+  return {.out = std::move(out), .error = ""};
 }
 
 /// Returns the row x itself for rms_norm; for layer_norm, x - mean, stored to `to`.
@@ -114,7 +133,7 @@ Kernel kernel(const NodeView& node) {
     const float* given = cpu::as_f32(rows.dtype, args.in[0], at, rows.width, scratch);
     const float mean = rows.centered ? mean_of(given, rows.width) : 0.0F;
     const float* x = centered_row(rows, given, mean, scratch);
-    float* y = run_to_write(rows.dtype, args.out[0], at, scratch + rows.width);
+    float* y = run_to_write(rows.out_dtype, args.out[0], at, scratch + rows.width);
     const float rstd = 1 / std::sqrt(dot(x, x, rows.width) / static_cast<float>(rows.width) + rows.eps);
     args.output<float>(1)[r] = rstd;
     normalize(x, args.input<float>(1), rstd, rows.offset, y, rows.width);
@@ -122,7 +141,7 @@ Kernel kernel(const NodeView& node) {
       args.output<float>(2)[r] = mean;
       cpu::add_row(args.input<float>(2), y, rows.width);
     }
-    cpu::store_f32(rows.dtype, y, args.out[0], at, rows.width);
+    cpu::store_f32(rows.out_dtype, y, args.out[0], at, rows.width);
   };
   return row_kernel(rows.count, rows.parts, 2 * rows.width, row);
 }
@@ -151,9 +170,9 @@ struct GradScratch {
   }
 };
 
-/// Computes dx of row r and adds the row's terms to scratch.run. With g = dy (offset + weight): dx = rstd (g
-/// - x rstd^2 mean(g x)) for rms_norm; for layer_norm x is replaced by x - mean, and rstd mean(g) is
-/// subtracted.
+/// Computes dx of row r, plus the residual, and adds the row's terms to scratch.run. With g = dy (offset +
+/// weight): dx = rstd (g - x rstd^2 mean(g x)) for rms_norm; for layer_norm x is replaced by x - mean, and
+/// rstd mean(g) is subtracted.
 void grad_row(const Rows& rows, const KernelArgs& args, int64_t r, const GradScratch& scratch) {
   const int64_t at = r * rows.width;
   const float* given = cpu::as_f32(rows.dtype, args.in[0], at, rows.width, scratch.x);
@@ -167,7 +186,12 @@ void grad_row(const Rows& rows, const KernelArgs& args, int64_t r, const GradScr
   const float less = rows.centered ? rstd * mean_of(scratch.g, rows.width) : 0.0F;
   float* dx = run_to_write(rows.dtype, args.out[0], at, scratch.g);
   combine(scratch.g, x, rstd, rstd * rstd * rstd * mean, less, dx, rows.width);
+  if (const size_t residual = residual_index(rows.centered);
+      residual < args.in.size() && args.in[residual] != nullptr)
+    cpu::add_row(cpu::as_f32(rows.dtype, args.in[residual], at, rows.width, scratch.x), dx, rows.width);
   cpu::store_f32(rows.dtype, dx, args.out[0], at, rows.width);
+  if (const size_t copy = rows.centered ? 3 : 2; copy < args.out.size())
+    cpu::store_f32(rows.out_dtype, dx, args.out[copy], at, rows.width);
 }
 
 void grad_part(const Rows& rows, const KernelArgs& args, int64_t part) {
@@ -222,6 +246,7 @@ void grad_reference(const ReferenceArgs& args) {
   const size_t width = args.in[1].size();
   const bool centered = is_centered(args.node);
   const double offset = args.node.attrs.real_or("offset", 0);
+  const size_t residual = residual_index(centered), copy = centered ? 3 : 2;
   for (size_t i = 1; i < args.out.size(); ++i) std::fill(args.out[i].begin(), args.out[i].end(), 0.0);
   for (size_t r = 0; r < args.in[2].size(); ++r) {
     const double* dy = args.in[3].data() + r * width;
@@ -238,66 +263,81 @@ void grad_reference(const ReferenceArgs& args) {
     for (size_t c = 0; c < width; ++c) {
       args.out[0][r * width + c] =
           rstd * (dy[c] * (offset + args.in[1][c]) - x[c] * rstd * rstd * mean_gx - mean_g);
+      if (args.node.has_input(residual)) args.out[0][r * width + c] += args.in[residual][r * width + c];
+      if (copy < args.out.size()) args.out[copy][r * width + c] = args.out[0][r * width + c];
       args.out[1][c] += dy[c] * x[c] * rstd;
       if (centered) args.out[2][c] += dy[c];
     }
   }
 }
 
+/// Returns the gradient of y in x's dtype.
+ValueId gradient_of_y(const VjpContext& context) {
+  const DType dtype = context.graph.type(context.node.inputs[0]).dtype;
+  const ValueId dy = context.grad_out[0];
+  if (context.graph.type(dy).dtype == dtype) return dy;
+  return emit(context, "cast", {dy}, {{"dtype", std::string(dtype_name(dtype))}});
+}
 std::vector<ValueId> vjp(const VjpContext& context) {
-  if (context.grad_out[0] == kNone) return std::vector<ValueId>(context.node.inputs.size(), kNone);
-  const ir::Node& node = context.node;
+  const ir::Node node = context.node;
+  if (context.grad_out[0] == kNone) return std::vector<ValueId>(node.inputs.size(), kNone);
   return context.graph.add(rms_norm_grad,
-                           {node.inputs[0], node.inputs[1], node.outputs[1], context.grad_out[0]},
+                           {node.inputs[0], node.inputs[1], node.outputs[1], gradient_of_y(context)},
                            {{"offset", node.attrs.real_or("offset", 0)}}, node.name);
 }
 std::vector<ValueId> layer_vjp(const VjpContext& context) {
-  if (context.grad_out[0] == kNone) return std::vector<ValueId>(context.node.inputs.size(), kNone);
-  const ir::Node& node = context.node;
+  const ir::Node node = context.node;
+  if (context.grad_out[0] == kNone) return std::vector<ValueId>(node.inputs.size(), kNone);
   return context.graph.add(
       layer_norm_grad,
-      {node.inputs[0], node.inputs[1], node.outputs[1], context.grad_out[0], node.outputs[2]}, {}, node.name);
+      {node.inputs[0], node.inputs[1], node.outputs[1], gradient_of_y(context), node.outputs[2]}, {},
+      node.name);
 }
 
 std::vector<Sample> samples() {
-  const auto sample = [](int64_t rows, int64_t width, double offset, DType dtype) {
+  const auto sample = [](int64_t rows, int64_t width, double offset, DType dtype, DType out) {
+    Attrs attrs = {{"eps", 1e-5}, {"offset", offset}};
+    if (out != dtype) attrs.set("out_dtype", std::string(dtype_name(out)));
     return Sample{.in = {normal({rows, width}, dtype), normal({width})},
-                  .attrs = {{"eps", 1e-5}, {"offset", offset}}};
+                  .attrs = attrs,
+                  .tolerance = out == DType::f32 ? 1e-5 : 1e-2};
   };
-  return {sample(5, 7, 0, DType::f32), sample(3, 1031, 0, DType::f32), sample(700, 37, 1, DType::f32),
-          sample(6, 9, 1, DType::bf16), sample(4, 33, 0, DType::f16)};
+  return {sample(5, 7, 0, DType::f32, DType::f32),    sample(3, 1031, 0, DType::f32, DType::f32),
+          sample(700, 37, 1, DType::f32, DType::f32), sample(6, 9, 1, DType::bf16, DType::bf16),
+          sample(4, 33, 0, DType::f16, DType::f16),   sample(6, 70, 0, DType::f32, DType::bf16),
+          sample(6, 70, 1, DType::f32, DType::f16)};
 }
 std::vector<Sample> layer_samples() {
   std::vector<Sample> made = samples();
   for (Sample& sample : made) {
     sample.in.push_back(sample.in[1]);
-    sample.attrs = {{"eps", 1e-5}};
+    sample.attrs.set("offset", 0.0);
   }
   return made;
 }
-std::vector<Sample> grad_samples() {
-  std::vector<Sample> made = samples();
+/// Makes samples of the gradient from those of the norm: with a copy of dx where y has another dtype than x,
+/// and with a residual where dx has 16 bits or a copy.
+std::vector<Sample> gradient_samples(std::vector<Sample> made, bool centered) {
   for (Sample& sample : made) {
-    sample.in.push_back(positive({sample.in[0].type.shape[0]}));
-    sample.in.push_back(sample.in[0]);
-    sample.attrs = {{"offset", sample.attrs.real("offset")}};
+    const SampleInput x = sample.in[0];
+    sample.in.resize(2);
+    sample.in.push_back(positive({x.type.shape[0]}));
+    sample.in.push_back(x);
+    if (centered) sample.in.push_back(normal({x.type.shape[0]}));
+    if (x.type.dtype != DType::f32 || sample.attrs.contains("out_dtype")) sample.in.push_back(x);
   }
   return made;
 }
-std::vector<Sample> layer_grad_samples() {
-  std::vector<Sample> made = grad_samples();
-  for (Sample& sample : made) {
-    sample.in.push_back(normal({sample.in[0].type.shape[0]}));
-    sample.attrs = {};
-  }
-  return made;
-}
+std::vector<Sample> grad_samples() { return gradient_samples(samples(), false); }
+std::vector<Sample> layer_grad_samples() { return gradient_samples(layer_samples(), true); }
 
 }  // namespace
 
 const OpDef rms_norm{
     .name = "rms_norm",
-    .doc = "rms_norm(x [N, D], weight [D]): y = x rstd (offset + weight), rstd = rsqrt(mean x^2 + eps)",
+    .doc =
+        "rms_norm(x [N, D], weight [D]): y = x rstd (offset + weight) in out_dtype (default: x's), "
+        "rstd = rsqrt(mean x^2 + eps)",
     .inputs = {"x", "weight"},
     .infer = infer,
     .vjp = vjp,
@@ -308,22 +348,25 @@ const OpDef rms_norm{
     .repeat = repeat_itself,
     .samples = samples};
 
-const OpDef rms_norm_grad{.name = "rms_norm_grad",
-                          .doc = "rms_norm_grad(x, weight, rstd, dy): dx, dweight f32",
-                          .inputs = {"x", "weight", "rstd", "dy"},
-                          .infer = infer_grad,
-                          .no_vjp_because = kNoSecondDerivatives,
-                          .cpu = grad_kernel,
-                          .gpu = true,
-                          .reference = grad_reference,
-                          .cost = [](const NodeView& node) { return stream_cost(node, 10); },
-                          .samples = grad_samples};
+const OpDef rms_norm_grad{
+    .name = "rms_norm_grad",
+    .doc =
+        "rms_norm_grad(x, weight, rstd, dy, residual?): dx + residual, dweight f32, and "
+        "the first again in out_dtype if that is given",
+    .inputs = {"x", "weight", "rstd", "dy", "residual?"},
+    .infer = infer_grad,
+    .no_vjp_because = kNoSecondDerivatives,
+    .cpu = grad_kernel,
+    .gpu = true,
+    .reference = grad_reference,
+    .cost = [](const NodeView& node) { return stream_cost(node, 10); },
+    .samples = grad_samples};
 
 const OpDef layer_norm{
     .name = "layer_norm",
     .doc =
-        "layer_norm(x [N, D], weight, bias): y = (x - mean) rstd weight + bias, rstd, mean; "
-        "rstd = rsqrt(variance + eps)",
+        "layer_norm(x [N, D], weight, bias): y = (x - mean) rstd weight + bias in out_dtype (default: "
+        "x's), rstd, mean; rstd = rsqrt(variance + eps)",
     .inputs = {"x", "weight", "bias"},
     .infer = infer,
     .vjp = layer_vjp,
@@ -334,15 +377,18 @@ const OpDef layer_norm{
     .repeat = repeat_itself,
     .samples = layer_samples};
 
-const OpDef layer_norm_grad{.name = "layer_norm_grad",
-                            .doc = "layer_norm_grad(x, weight, rstd, dy, mean): dx, dweight f32, dbias f32",
-                            .inputs = {"x", "weight", "rstd", "dy", "mean"},
-                            .infer = infer_grad,
-                            .no_vjp_because = kNoSecondDerivatives,
-                            .cpu = grad_kernel,
-                            .gpu = true,
-                            .reference = grad_reference,
-                            .cost = [](const NodeView& node) { return stream_cost(node, 14); },
-                            .samples = layer_grad_samples};
+const OpDef layer_norm_grad{
+    .name = "layer_norm_grad",
+    .doc =
+        "layer_norm_grad(x, weight, rstd, dy, mean, residual?): dx + residual, dweight "
+        "f32, dbias f32, and the first again in out_dtype if that is given",
+    .inputs = {"x", "weight", "rstd", "dy", "mean", "residual?"},
+    .infer = infer_grad,
+    .no_vjp_because = kNoSecondDerivatives,
+    .cpu = grad_kernel,
+    .gpu = true,
+    .reference = grad_reference,
+    .cost = [](const NodeView& node) { return stream_cost(node, 14); },
+    .samples = layer_grad_samples};
 
 }  // namespace hearth::ops

@@ -11,6 +11,10 @@ using ir::NodeView;
 /// are reduced first. Both are constants, so that the order of additions does not depend on the GPU.
 constexpr int64_t kMaxParts = 512, kFewParts = 16;
 
+/// Index of the gradient's output with a copy of dx.
+template <bool centered>
+constexpr size_t kCopy = centered ? 3 : 2;
+
 struct Rows {
   int64_t count;
   int width;
@@ -26,30 +30,33 @@ Rows rows_of(const NodeView& node) {
 }
 
 /// Arrays of the forward pass; bias and mean are null for rms_norm.
-template <typename T>
+template <typename T, typename Out>
 struct Arrays {
   const T* x;
   const float* weight;
   const float* bias;
-  T* y;
+  Out* y;
   float* rstd;
   float* mean;
 };
-template <typename T>
+/// Arrays of the gradient; residual and copy may be null.
+template <typename T, typename Copy>
 struct GradArrays {
   const T* x;
   const float* weight;
   const float* rstd;
   const T* dy;
   const float* mean;
+  const T* residual;
   T* dx;
+  Copy* copy;
   float* weight_parts;
   float* bias_parts;
 };
 
 /// Normalizes a row; one block per row.
-template <typename T, bool centered>
-__global__ void __launch_bounds__(kBlockThreads) normalize(Arrays<T> arrays, Rows rows) {
+template <typename T, typename Out, bool centered>
+__global__ void __launch_bounds__(kBlockThreads) normalize(Arrays<T, Out> arrays, Rows rows) {
   const int64_t at = static_cast<int64_t>(blockIdx.x) * rows.width;
   const float share = 1 / static_cast<float>(rows.width);
   float mean = 0;
@@ -69,14 +76,14 @@ __global__ void __launch_bounds__(kBlockThreads) normalize(Arrays<T> arrays, Row
   if (threadIdx.x == 0) arrays.rstd[blockIdx.x] = scale;
   for (int c = static_cast<int>(threadIdx.x); c < rows.width; c += kBlockThreads) {
     const float y = (rt::to_float(arrays.x[at + c]) - mean) * scale * (rows.offset + arrays.weight[c]);
-    arrays.y[at + c] = rt::from_float<T>(centered ? y + arrays.bias[c] : y);
+    arrays.y[at + c] = rt::from_float<Out>(centered ? y + arrays.bias[c] : y);
   }
 }
 
-/// Computes dx of every gridDim.x-th row, and this block's partial sums of dweight and dbias. Each thread
-/// always processes the same columns, so that it needs no atomics.
-template <typename T, bool centered>
-__global__ void __launch_bounds__(kBlockThreads) gradient(GradArrays<T> arrays, Rows rows) {
+/// Computes dx plus the residual of every gridDim.x-th row, and this block's partial sums of dweight and
+/// dbias. Each thread always processes the same columns, so that it needs no atomics.
+template <typename T, typename Copy, bool centered>
+__global__ void __launch_bounds__(kBlockThreads) gradient(GradArrays<T, Copy> arrays, Rows rows) {
   float* weight_sums = arrays.weight_parts + static_cast<int64_t>(blockIdx.x) * rows.width;
   float* bias_sums = arrays.bias_parts + static_cast<int64_t>(blockIdx.x) * rows.width;
   for (int c = static_cast<int>(threadIdx.x); c < rows.width; c += kBlockThreads) {
@@ -101,21 +108,24 @@ __global__ void __launch_bounds__(kBlockThreads) gradient(GradArrays<T> arrays, 
     for (int c = static_cast<int>(threadIdx.x); c < rows.width; c += kBlockThreads) {
       const float g = rt::to_float(arrays.dy[at + c]) * (rows.offset + arrays.weight[c]);
       const float value = rt::to_float(arrays.x[at + c]) - mean;
-      arrays.dx[at + c] = rt::from_float<T>(scale * g - of_x * value - less);
+      float dx = scale * g - of_x * value - less;
+      if (arrays.residual != nullptr) dx += rt::to_float(arrays.residual[at + c]);
+      arrays.dx[at + c] = rt::from_float<T>(dx);
+      if (arrays.copy != nullptr) arrays.copy[at + c] = rt::from_float<Copy>(dx);
     }
   }
 }
 
-template <typename T, bool centered>
+template <typename T, typename Out, bool centered>
 ir::Kernel make(const Rows& rows) {
   const auto run = [rows](const KernelArgs& args) {
-    const Arrays<T> arrays{.x = input_of<T>(args, 0),
-                           .weight = input_of<float>(args, 1),
-                           .bias = centered ? input_of<float>(args, 2) : nullptr,
-                           .y = output_of<T>(args, 0),
-                           .rstd = output_of<float>(args, 1),
-                           .mean = centered ? output_of<float>(args, 2) : nullptr};
-    rt::launch(normalize<T, centered>, {rows.count, kBlockThreads}, args.stream->handle(), arrays, rows);
+    const Arrays<T, Out> arrays{.x = input_of<T>(args, 0),
+                                .weight = input_of<float>(args, 1),
+                                .bias = centered ? input_of<float>(args, 2) : nullptr,
+                                .y = output_of<Out>(args, 0),
+                                .rstd = output_of<float>(args, 1),
+                                .mean = centered ? output_of<float>(args, 2) : nullptr};
+    rt::launch(normalize<T, Out, centered>, {rows.count, kBlockThreads}, args.stream->handle(), arrays, rows);
   };
   return {.run = run};
 }
@@ -132,22 +142,27 @@ void add_parts(void* stream, const float* parts, float* few, float* sum, int64_t
   rt::launch(add_rows<float>, {blocks, kBlockThreads}, stream, parts, sum, num_parts, width);
 }
 
-template <typename T, bool centered>
+template <typename T, typename Copy, bool centered>
 ir::Kernel make_grad(const Rows& rows) {
   const int64_t num_parts = std::clamp<int64_t>(rows.count, 1, kMaxParts), size = num_parts * rows.width;
   const int64_t few = kFewParts * rows.width;
   const auto run = [rows, num_parts, size](const KernelArgs& args) {
     auto* parts = reinterpret_cast<float*>(args.workspace);
     void* stream = args.stream->handle();
-    const GradArrays<T> arrays{.x = input_of<T>(args, 0),
-                               .weight = input_of<float>(args, 1),
-                               .rstd = input_of<float>(args, 2),
-                               .dy = input_of<T>(args, 3),
-                               .mean = centered ? input_of<float>(args, 4) : nullptr,
-                               .dx = output_of<T>(args, 0),
-                               .weight_parts = parts,
-                               .bias_parts = parts + size};
-    rt::launch(gradient<T, centered>, {num_parts, kBlockThreads}, stream, arrays, rows);
+    constexpr size_t kResidual = centered ? 5 : 4;
+    const bool adds = args.in.size() > kResidual && args.in[kResidual] != nullptr;
+    const GradArrays<T, Copy> arrays{
+        .x = input_of<T>(args, 0),
+        .weight = input_of<float>(args, 1),
+        .rstd = input_of<float>(args, 2),
+        .dy = input_of<T>(args, 3),
+        .mean = centered ? input_of<float>(args, 4) : nullptr,
+        .residual = adds ? input_of<T>(args, kResidual) : nullptr,
+        .dx = output_of<T>(args, 0),
+        .copy = args.out.size() > kCopy<centered> ? output_of<Copy>(args, kCopy<centered>) : nullptr,
+        .weight_parts = parts,
+        .bias_parts = parts + size};
+    rt::launch(gradient<T, Copy, centered>, {num_parts, kBlockThreads}, stream, arrays, rows);
     float* const fewer = parts + (centered ? 2 : 1) * size;
     add_parts(stream, arrays.weight_parts, fewer, output_of<float>(args, 1), num_parts, rows.width);
     if (centered)
@@ -156,27 +171,34 @@ ir::Kernel make_grad(const Rows& rows) {
   return {.run = run, .workspace_bytes = ((centered ? 2 : 1) * size + few) * int64_t{sizeof(float)}};
 }
 
-ir::Kernel rms_norm_gpu(const NodeView& node) {
-  return with_storage_type(node.in_type(0).dtype,
-                           [&](auto x) { return make<decltype(x), false>(rows_of(node)); });
-}
-ir::Kernel rms_norm_grad_gpu(const NodeView& node) {
-  return with_storage_type(node.in_type(0).dtype,
-                           [&](auto x) { return make_grad<decltype(x), false>(rows_of(node)); });
-}
-ir::Kernel layer_norm_gpu(const NodeView& node) {
-  return with_storage_type(node.in_type(0).dtype,
-                           [&](auto x) { return make<decltype(x), true>(rows_of(node)); });
-}
-ir::Kernel layer_norm_grad_gpu(const NodeView& node) {
-  return with_storage_type(node.in_type(0).dtype,
-                           [&](auto x) { return make_grad<decltype(x), true>(rows_of(node)); });
+/// Calls use(x, y) with a value of the dtype of x and one of `out`, which differs only if x is f32.
+template <typename Use>
+ir::Kernel with_dtypes(const NodeView& node, DType out, Use use) {
+  return with_storage_type(node.in_type(0).dtype, [&](auto x) {
+    if constexpr (std::is_same_v<decltype(x), float>) {
+      return with_storage_type(out, [&](auto y) { return use(x, y); });
+    } else {
+      return use(x, x);
+    }
+  });
 }
 
-const GpuKernels kKernels = {{.op = "rms_norm", .one = rms_norm_gpu},
-                             {.op = "rms_norm_grad", .one = rms_norm_grad_gpu},
-                             {.op = "layer_norm", .one = layer_norm_gpu},
-                             {.op = "layer_norm_grad", .one = layer_norm_grad_gpu}};
+template <bool centered>
+ir::Kernel norm_gpu(const NodeView& node) {
+  return with_dtypes(node, node.out_type(0).dtype,
+                     [&](auto x, auto y) { return make<decltype(x), decltype(y), centered>(rows_of(node)); });
+}
+template <bool centered>
+ir::Kernel norm_grad_gpu(const NodeView& node) {
+  return with_dtypes(
+      node, node.out.size() > kCopy<centered> ? node.out.back().dtype : DType::f32,
+      [&](auto x, auto y) { return make_grad<decltype(x), decltype(y), centered>(rows_of(node)); });
+}
+
+const GpuKernels kKernels = {{.op = "rms_norm", .one = norm_gpu<false>},
+                             {.op = "rms_norm_grad", .one = norm_grad_gpu<false>},
+                             {.op = "layer_norm", .one = norm_gpu<true>},
+                             {.op = "layer_norm_grad", .one = norm_grad_gpu<true>}};
 
 }  // namespace
 }  // namespace hearth::ops
