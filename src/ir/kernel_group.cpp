@@ -49,7 +49,8 @@ size_t num_nodes_in_kernel(const Graph& graph, size_t first) {
     for (size_t k = 0; k < node.inputs.size(); ++k) {
       const ValueId in = node.inputs[k];
       if (in == kNone) continue;
-      const bool writes = overwrites(node, k);
+      const bool writes = overwrites(node, k) ||
+                          (node.op->may_work_in_place && graph.type(in) == graph.type(node.outputs[0]));
       if (made.contains(in) || overwritten.contains(in) || (writes && read.contains(in))) return count;
     }
     for (size_t k = 0; k < node.inputs.size(); ++k)

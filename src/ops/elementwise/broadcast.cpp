@@ -162,6 +162,7 @@ const OpDef cast{.name = "cast",
                  .vjp = cast_vjp,
                  .cpu = cast_kernel,
                  .gpu = true,
+                 .gpu_many = true,
                  .reference = [](const ReferenceArgs& args) { args.out[0] = args.in[0]; },
                  .samples =
                      [] {

@@ -1,8 +1,10 @@
 #include "ops/lm/lm.h"
 
+#include <array>
 #include <bit>
+#include <vector>
 
-#include "ops/gpu_support.h"
+#include "ops/many_tensors.h"
 
 namespace hearth::ops {
 namespace {
@@ -27,16 +29,19 @@ constexpr int64_t kTableBlocks = 1024;
 /// Columns per thread if the table's width is a multiple of it; otherwise a thread has one column.
 constexpr int kTableColumns = 4;
 
-/// Sums the gradients of a block's table rows, with `n` columns per thread. Uses no atomics: each element
-/// belongs to one thread, which adds in the order of the tokens, so that results are reproducible.
+/// Adds the gradients of a block's table rows to the residual (zero if null), with `n` columns per thread.
+/// Uses no atomics: each element belongs to one thread, which adds in the order of the tokens, so that
+/// results are reproducible.
 template <int n, typename T>
-RT_DEVICE void sum_rows(const int32_t* ids, const T* dy, float* table, int64_t tokens, int64_t rows,
-                        int64_t width) {
+RT_DEVICE void sum_rows(const int32_t* ids, const T* dy, const float* residual, float* table, int64_t tokens,
+                        int64_t rows, int64_t width) {
   const int64_t column = first_element() * n;
   const bool inside = column < width;
   const int32_t part = static_cast<int32_t>(blockIdx.y), parts = static_cast<int32_t>(gridDim.y);
-  for (int64_t row = part; row < rows; row += parts)
-    if (inside) rt::store(table + row * width + column, rt::Vec<float, n>{});
+  for (int64_t row = part; row < rows && inside; row += parts) {
+    const int64_t at = row * width + column;
+    rt::store(table + at, residual != nullptr ? rt::load<float, n>(residual + at) : rt::Vec<float, n>{});
+  }
   // All lanes of a warp scan the ids together, with several loads in flight per lane.
   constexpr int kLoads = 4;
   for (int64_t first = 0; first < tokens; first += kLoads * rt::kWarp) {
@@ -65,54 +70,80 @@ RT_DEVICE void sum_rows(const int32_t* ids, const T* dy, float* table, int64_t t
 }
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
-    add_to_table(const int32_t* ids, const T* dy, float* table, int64_t tokens, int64_t rows, int64_t width) {
+    add_to_table(const int32_t* ids, const T* dy, const float* residual, float* table, int64_t tokens,
+                 int64_t rows, int64_t width) {
   if (width % kTableColumns == 0) {
-    sum_rows<kTableColumns>(ids, dy, table, tokens, rows, width);
+    sum_rows<kTableColumns>(ids, dy, residual, table, tokens, rows, width);
   } else {
-    sum_rows<1>(ids, dy, table, tokens, rows, width);
+    sum_rows<1>(ids, dy, residual, table, tokens, rows, width);
   }
 }
 
 /// Head layout of RoPE: the first 2 * len elements of a head are pairs (i, i + len), or (2i, 2i + 1) if
 /// interleaved; the elements after the pairs are copied.
 struct Heads {
-  int64_t width;  ///< elements per token
-  int64_t size;   ///< elements per head
-  int64_t len;
+  int size;  ///< elements per head
   bool inverse;
 };
+/// Arrays that one launch rotates, such as queries and keys; gridDim.y is their number.
+template <typename T>
+struct RopeArrays {
+  static constexpr int kMaxArrays = 8;
+  const T* x[kMaxArrays];
+  const float* table[kMaxArrays];
+  T* y[kMaxArrays];
+  int tokens[kMaxArrays];
+  int width[kMaxArrays];  ///< elements per token
+  int len[kMaxArrays];    ///< rotated pairs per head
+};
+/// One token of one array; empty (width 0) if the array has fewer tokens.
+template <typename T>
+struct RopeRow {
+  const T* from;
+  T* to;
+  const float* cosines;
+  const float* sines;
+  int width;
+  int len;
+};
+template <typename T>
+RT_DEVICE RopeRow<T> rope_row(const RopeArrays<T>& arrays) {
+  const int array = static_cast<int>(blockIdx.y), token = static_cast<int>(blockIdx.x);
+  const int len = arrays.len[array], width = arrays.width[array];
+  const float* cosines = arrays.table[array] + int64_t{token} * 2 * len;
+  const int64_t at = int64_t{token} * width;
+  return {arrays.x[array] + at,
+          arrays.y[array] + at,
+          cosines,
+          cosines + len,
+          token < arrays.tokens[array] ? width : 0,
+          len};
+}
 /// Applies RoPE. One block per token; one thread computes both elements of a pair, so that y may alias x.
 template <typename T>
-__global__ void __launch_bounds__(kBlockThreads)
-    apply_rope(const T* x, const float* table, T* y, Heads heads) {
-  const T* from = x + blockIdx.x * heads.width;
-  T* to = y + blockIdx.x * heads.width;
-  const float* cosines = table + blockIdx.x * 2 * heads.len;
-  const float* sines = cosines + heads.len;
-  for (int64_t e = threadIdx.x; e < heads.width; e += kBlockThreads) {
-    const int64_t i = e % heads.size;
-    if (i >= 2 * heads.len) to[e] = from[e];
-    if (i >= heads.len) continue;
-    const float a = rt::to_float(from[e]), b = rt::to_float(from[e + heads.len]);
-    const float cosine = cosines[i], sine = heads.inverse ? -sines[i] : sines[i];
-    to[e] = rt::from_float<T>(a * cosine - b * sine);
-    to[e + heads.len] = rt::from_float<T>(b * cosine + a * sine);
+__global__ void __launch_bounds__(kBlockThreads) apply_rope(RopeArrays<T> arrays, Heads heads) {
+  const RopeRow<T> row = rope_row(arrays);
+  for (int e = static_cast<int>(threadIdx.x); e < row.width; e += kBlockThreads) {
+    const int i = e % heads.size;
+    if (i >= 2 * row.len) row.to[e] = row.from[e];
+    if (i >= row.len) continue;
+    const float a = rt::to_float(row.from[e]), b = rt::to_float(row.from[e + row.len]);
+    const float cosine = row.cosines[i], sine = heads.inverse ? -row.sines[i] : row.sines[i];
+    row.to[e] = rt::from_float<T>(a * cosine - b * sine);
+    row.to[e + row.len] = rt::from_float<T>(b * cosine + a * sine);
   }
 }
 /// Applies interleaved RoPE. Each thread processes two adjacent elements: a pair to rotate, or two elements
 /// to copy. At the end of a head of odd size there is only one.
 template <typename T>
-__global__ void __launch_bounds__(kBlockThreads)
-    apply_rope_interleaved(const T* x, const float* table, T* y, Heads heads) {
-  const T* from = x + blockIdx.x * heads.width;
-  T* to = y + blockIdx.x * heads.width;
-  const float* cosines = table + blockIdx.x * 2 * heads.len;
-  const float* sines = cosines + heads.len;
-  const int size = static_cast<int>(heads.size), len = static_cast<int>(heads.len);
-  const int pairs = (size + 1) / 2, count = static_cast<int>(heads.width / heads.size) * pairs;
+__global__ void __launch_bounds__(kBlockThreads) apply_rope_interleaved(RopeArrays<T> arrays, Heads heads) {
+  const RopeRow<T> row = rope_row(arrays);
+  const T* from = row.from;
+  T* to = row.to;
+  const int size = heads.size, pairs = (size + 1) / 2, count = row.width / size * pairs;
   for (int p = static_cast<int>(threadIdx.x); p < count; p += kBlockThreads) {
     const int j = p % pairs, e = p / pairs * size + 2 * j;
-    if (j >= len) {
+    if (j >= row.len) {
       to[e] = from[e];
       if (2 * j + 1 < size) to[e + 1] = from[e + 1];
       continue;
@@ -120,7 +151,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     const bool aligned = size % 2 == 0;
     rt::Vec<T, 2> pair = aligned ? rt::load<T, 2>(from + e) : rt::Vec<T, 2>{{from[e], from[e + 1]}};
     const float a = rt::to_float(pair.at[0]), b = rt::to_float(pair.at[1]);
-    const float cosine = cosines[j], sine = heads.inverse ? -sines[j] : sines[j];
+    const float cosine = row.cosines[j], sine = heads.inverse ? -row.sines[j] : row.sines[j];
     pair.at[0] = rt::from_float<T>(a * cosine - b * sine);
     pair.at[1] = rt::from_float<T>(b * cosine + a * sine);
     if (aligned) {
@@ -205,28 +236,47 @@ ir::Kernel make_embedding_grad(const NodeView& node) {
   const int64_t tokens = node.in_type(0).shape[0], rows = table.shape[0], width = table.shape[1];
   const int64_t columns = width % kTableColumns == 0 ? width / kTableColumns : width;
   const int64_t column_blocks = ceil_div(columns, kBlockThreads);
+  const bool residual = node.has_input(2);
   const auto parts =
       std::bit_floor(static_cast<uint64_t>(std::clamp<int64_t>(kTableBlocks / column_blocks, 1, rows)));
   const auto run = [=](const KernelArgs& args) {
     const rt::Dim3 blocks{static_cast<unsigned>(column_blocks), static_cast<unsigned>(parts), 1};
     rt::launch(add_to_table<T>, {blocks, rt::Dim3{kBlockThreads, 1, 1}}, args.stream->handle(),
-               input_of<int32_t>(args, 0), input_of<T>(args, 1), output_of<float>(args, 0), tokens, rows,
-               width);
+               input_of<int32_t>(args, 0), input_of<T>(args, 1),
+               residual ? input_of<float>(args, 2) : nullptr, output_of<float>(args, 0), tokens, rows, width);
   };
   return {.run = run};
 }
 template <typename T>
-ir::Kernel make_rope(const NodeView& node) {
-  const int64_t tokens = node.in_type(0).shape[0];
-  const Heads heads{.width = node.in_type(0).shape[1],
-                    .size = node.attrs.integer("head_size"),
-                    .len = node.in_type(1).shape[1] / 2,
-                    .inverse = node.attrs.integer_or("inverse", 0) != 0};
-  const bool interleaved = node.attrs.integer_or("interleaved", 0) != 0;
+ir::Kernel make_rope(std::span<const NodeView> nodes) {
+  const Heads heads{.size = static_cast<int>(nodes[0].attrs.integer("head_size")),
+                    .inverse = nodes[0].attrs.integer_or("inverse", 0) != 0};
+  const bool interleaved = nodes[0].attrs.integer_or("interleaved", 0) != 0;
+  std::vector<std::array<int, 3>> extents;  // tokens, width, len
+  for (const NodeView& node : nodes) {
+    const Shape &x = node.in_type(0).shape, &table = node.in_type(1).shape;
+    extents.push_back({static_cast<int>(x[0]), static_cast<int>(x[1]), static_cast<int>(table[1] / 2)});
+  }
   const auto run = [=](const KernelArgs& args) {
-    rt::launch(interleaved ? apply_rope_interleaved<T> : apply_rope<T>, {tokens, kBlockThreads},
-               args.stream->handle(), input_of<T>(args, 0), input_of<float>(args, 1), output_of<T>(args, 0),
-               heads);
+    constexpr size_t kMax = RopeArrays<T>::kMaxArrays;
+    for (size_t begin = 0; begin < extents.size(); begin += kMax) {
+      const size_t count = std::min(kMax, extents.size() - begin);
+      RopeArrays<T> arrays = {};
+      int tokens = 0;
+      for (size_t i = 0; i < count; ++i) {
+        const KernelArgs local = args_of(args, extents.size(), begin + i);
+        arrays.x[i] = input_of<T>(local, 0);
+        arrays.table[i] = input_of<float>(local, 1);
+        arrays.y[i] = output_of<T>(local, 0);
+        arrays.tokens[i] = extents[begin + i][0];
+        arrays.width[i] = extents[begin + i][1];
+        arrays.len[i] = extents[begin + i][2];
+        tokens = std::max(tokens, arrays.tokens[i]);
+      }
+      const rt::Dim3 blocks{static_cast<unsigned>(tokens), static_cast<unsigned>(count), 1};
+      rt::launch(interleaved ? apply_rope_interleaved<T> : apply_rope<T>,
+                 {blocks, rt::Dim3{kBlockThreads, 1, 1}}, args.stream->handle(), arrays, heads);
+    }
   };
   return {.run = run};
 }
@@ -255,8 +305,8 @@ ir::Kernel embedding_grad_gpu(const NodeView& node) {
   return with_storage_type(node.in_type(1).dtype,
                            [&](auto x) { return make_embedding_grad<decltype(x)>(node); });
 }
-ir::Kernel rope_gpu(const NodeView& node) {
-  return with_storage_type(node.in_type(0).dtype, [&](auto x) { return make_rope<decltype(x)>(node); });
+ir::Kernel rope_gpu(std::span<const NodeView> nodes) {
+  return with_storage_type(nodes[0].in_type(0).dtype, [&](auto x) { return make_rope<decltype(x)>(nodes); });
 }
 ir::Kernel glu_gpu(const NodeView& node) {
   return with_storage_type(node.in_type(0).dtype, [&](auto x) { return make_glu<decltype(x)>(node); });
@@ -264,7 +314,7 @@ ir::Kernel glu_gpu(const NodeView& node) {
 
 const GpuKernels kKernels = {{.op = "embedding", .one = embedding_gpu},
                              {.op = "embedding_grad", .one = embedding_grad_gpu},
-                             {.op = "rope", .one = rope_gpu},
+                             {.op = "rope", .many = rope_gpu},
                              {.op = "glu", .one = glu_gpu},
                              {.op = "glu_grad", .one = glu_gpu}};
 
