@@ -3,6 +3,8 @@
 #include <cmath>
 #include <memory>
 
+#include "backend/cpu/convert.h"
+#include "backend/cpu/rows.h"
 #include "ops/matmul/matmul.h"
 #include "ops/support.h"
 
@@ -110,9 +112,10 @@ Inferred infer_grad_input(const NodeView& node) {
   if (auto error = check_conv(shape); !error.empty()) return refuse(error);
   if (node.in_type(0).shape != out_shape(shape))
     return refuse_type("dy", hearth::to_string(out_shape(shape)), node.in_type(0));
-  return {
-      .out = {{.dtype = node.in_type(0).dtype, .shape = {shape.batch, shape.in_h, shape.in_w, shape.in_c}}},
-      .error = ""};
+  const Type dx{.dtype = node.in_type(0).dtype, .shape = {shape.batch, shape.in_h, shape.in_w, shape.in_c}};
+  if (node.has_input(kGradInputResidual) && node.in_type(kGradInputResidual) != dx)
+    return refuse_type("the residual", to_string(dx), node.in_type(kGradInputResidual));
+  return {.out = {dx}, .error = ""};
 }
 
 Inferred infer_grad_weight(const NodeView& node) {
@@ -137,10 +140,25 @@ Kernel forward_kernel(const NodeView& node) {
   return {.run = run, .workspace_bytes = conv->workspace_bytes()};
 }
 
+/// Adds the residual to dx, the output.
+void add_residual(const Type& dx, const KernelArgs& args) {
+  args.threads->parallel_for(dx.shape.num_elements(), kGrain, [&](Range range) {
+    alignas(64) float sums[kTile], scratch[kTile];
+    for (int64_t i = range.begin; i < range.end; i += kTile) {
+      const int64_t n = std::min(kTile, range.end - i);
+      std::copy_n(cpu::as_f32(dx.dtype, args.out[0], i, n, scratch), n, sums);
+      cpu::add_row(cpu::as_f32(dx.dtype, args.in[kGradInputResidual], i, n, scratch), sums, n);
+      cpu::store_f32(dx.dtype, sums, args.out[0], i, n);
+    }
+  });
+}
+
 Kernel grad_input_kernel(const NodeView& node) {
   const auto conv = std::make_shared<const cpu::ConvBackwardData>(spec_of(node, shape_of_grad_input(node)));
-  const auto run = [conv](const KernelArgs& args) {
+  const auto run = [conv, adds = node.has_input(kGradInputResidual),
+                    dx = node.out_type(0)](const KernelArgs& args) {
     conv->run(args.in[0], args.in[1], args.out[0], args.workspace, *args.threads);
+    if (adds) add_residual(dx, args);
   };
   return {.run = run, .workspace_bytes = conv->workspace_bytes()};
 }
@@ -168,7 +186,11 @@ void reference(const ReferenceArgs& args) {
   for (double& value : y) value = std::max(value, 0.0);
 }
 void grad_input_reference(const ReferenceArgs& args) {
-  std::fill(args.out[0].begin(), args.out[0].end(), 0.0);
+  if (args.node.has_input(kGradInputResidual)) {
+    args.out[0] = args.in[kGradInputResidual];
+  } else {
+    std::fill(args.out[0].begin(), args.out[0].end(), 0.0);
+  }
   for_each_product(shape_of_grad_input(args.node),
                    [&](size_t x, size_t w, size_t o) { args.out[0][x] += args.in[0][o] * args.in[1][w]; });
 }
@@ -223,14 +245,17 @@ std::vector<ValueId> vjp(const VjpContext& context) {
 std::vector<ValueId> grad_input_vjp(const VjpContext& context) {
   const ir::Node node = context.node;
   const ValueId given = context.grad_out[0], dy = node.inputs[0], w = node.inputs[1];
-  if (given == kNone) return {kNone, kNone};
+  std::vector<ValueId> grads(node.inputs.size(), kNone);
+  if (given == kNone) return grads;
   Attrs attrs = geometry_of(node.attrs);
   const bool is_input = context.graph.value(dy).role == ir::Role::input;
-  const ValueId grad_dy = is_input ? kNone : emit(context, "conv2d", {given, w}, attrs);
+  if (!is_input) grads[0] = emit(context, "conv2d", {given, w}, attrs);
   const Shape kernel = context.graph.type(w).shape;
   attrs.set("kernel_h", kernel[0]);
   attrs.set("kernel_w", kernel[1]);
-  return {grad_dy, emit(context, "conv2d_grad_weight", {given, dy}, attrs)};
+  grads[1] = emit(context, "conv2d_grad_weight", {given, dy}, attrs);
+  if (grads.size() > kGradInputResidual) grads[kGradInputResidual] = given;
+  return grads;
 }
 
 /// Dimensions of a convolution as an implicit GEMM, for the cost model. In a grouped convolution an output
@@ -436,6 +461,8 @@ std::vector<Sample> grad_input_samples() {
                       .tolerance = c.tolerance(c.kernel * c.kernel * c.out / c.groups)});
     result.back().attrs.set("in_h", c.x[1]);
     result.back().attrs.set("in_w", c.x[2]);
+    // Every other sample has a residual.
+    if (result.size() % 2 == 0) result.back().in.push_back(normal(Shape(c.x), c.dtype));
   }
   return result;
 }
@@ -469,9 +496,9 @@ const OpDef conv2d{.name = "conv2d",
 
 const OpDef conv2d_grad_input{.name = "conv2d_grad_input",
                               .doc =
-                                  "conv2d_grad_input(dy, w): dx [N, in_h, in_w, C]; as a layer, the "
-                                  "transposed convolution of dy",
-                              .inputs = {"dy", "w"},
+                                  "conv2d_grad_input(dy, w, residual?): dx [N, in_h, in_w, C] plus the "
+                                  "residual; as a layer, the transposed convolution of dy",
+                              .inputs = {"dy", "w", "residual?"},
                               .infer = infer_grad_input,
                               .vjp = grad_input_vjp,
                               .cpu = grad_input_kernel,

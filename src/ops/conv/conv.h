@@ -23,6 +23,8 @@ extern const ir::OpDef conv2d_norm;
 struct ConvIn {
   enum : size_t { x, w, bias, residual };
 };
+/// Index of conv2d_grad_input's optional residual, which is added to dx.
+inline constexpr size_t kGradInputResidual = 2;
 /// Indices of the inputs of conv2d_norm; `weight`, `bias`, `mean` and `var` belong to the normalization.
 struct ConvNormIn {
   enum : size_t { x, w, weight, bias, mean, var, conv_bias, residual };

@@ -256,9 +256,10 @@ template <int rows>
 struct RowOffsets {
   int64_t at[rows];
 };
-/// Computes dx of one residue class; blockIdx.z is the class.
+/// Computes dx of one residue class, plus the residual (null: none); blockIdx.z is the class.
 template <typename T, typename B>
-__global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, const T* w, T* dx, InputGradient shape) {
+__global__ void __launch_bounds__(kBlockThreads)
+    spread(const T* dy, const T* w, const T* residual, T* dx, InputGradient shape) {
   const int number = static_cast<int>(blockIdx.z);
   const ClassAxis ys(number / shape.stride, shape.in_h, shape.kernel_h, shape);
   const ClassAxis xs(number % shape.stride, shape.in_w, shape.kernel_w, shape);
@@ -293,14 +294,18 @@ __global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, const T* w,
     rt::sync_block();
   }
   const int64_t* offset_of_row = row_offsets.at;
-  T* own_dx = dx + part.row * shape.in_c + part.column;
+  const int64_t corner = part.row * shape.in_c + part.column;
+  const Epilogue<T> in_order{nullptr, residual == nullptr ? residual : residual + corner, false};
+  const Epilogue<T> anywhere{nullptr, residual, false};
   for_each_product<T, B>(lines, weights, part, [&](int thread_output_row, int thread_output_column) {
     const ThreadOutputs local(part, thread_output_row, thread_output_column, shape.in_c);
     return [=](int row, int column, float sum) {
       if (shape.stride == 1) {
-        element(own_dx, local.index(row, column)) = rt::from_float<T>(sum);
+        const uint32_t at = local.index(row, column);
+        element(dx + corner, at) = in_order(sum, column, at);
       } else {
-        dx[offset_of_row[row - first_row] + column] = rt::from_float<T>(sum);
+        const int64_t at = offset_of_row[row - first_row] + column;
+        dx[at] = anywhere(sum, column, at);
       }
     };
   });
@@ -309,7 +314,8 @@ __global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, const T* w,
 template <typename T>
 ir::Kernel input_gradient_of(const NodeView& node) {
   const cpu::ConvShape shape = conv_shape(node.out_type(0).shape, node.in_type(1).shape, node.attrs);
-  if (shape.groups > 1) return groups_grad_input<T>(shape);
+  const bool residual = node.has_input(kGradInputResidual);
+  if (shape.groups > 1) return groups_grad_input<T>(shape, residual);
   const int64_t largest =
       shape.batch * ceil_div(shape.in_h, shape.stride) * ceil_div(shape.in_w, shape.stride);
   return with_blocking<T>(
@@ -317,7 +323,8 @@ ir::Kernel input_gradient_of(const NodeView& node) {
         using B = decltype(blocking);
         const auto run = [=](const KernelArgs& args) {
           rt::launch(spread<T, B>, product_blocks<B>(largest, shape.in_c, shape.stride * shape.stride),
-                     args.stream->handle(), input_of<T>(args, 0), input_of<T>(args, 1), output_of<T>(args, 0),
+                     args.stream->handle(), input_of<T>(args, 0), input_of<T>(args, 1),
+                     residual ? input_of<T>(args, kGradInputResidual) : nullptr, output_of<T>(args, 0),
                      InputGradient(shape));
         };
         return {.run = run};
@@ -368,7 +375,11 @@ std::vector<ir::StandaloneNode> conv2d_matmuls(const NodeView& node) {
   return matmul_of(node, node.in_type(ConvIn::x).shape, node.in_type(ConvIn::w).shape, "");
 }
 std::vector<ir::StandaloneNode> conv2d_grad_input_matmuls(const NodeView& node) {
-  return matmul_of(node, node.out_type(0).shape, node.in_type(1).shape, "transpose_b");
+  auto product = matmul_of(node, node.out_type(0).shape, node.in_type(1).shape, "transpose_b");
+  // A matmul has its bias where the convolution's gradient has its residual.
+  if (!product.empty() && node.has_input(kGradInputResidual))
+    product[0].in.insert(product[0].in.begin() + kGradInputResidual, ir::Type{.dtype = DType::boolean});
+  return product;
 }
 std::vector<ir::StandaloneNode> conv2d_grad_weight_matmuls(const NodeView& node) {
   return matmul_of(node, node.in_type(0).shape, node.out_type(0).shape, "transpose_a");
@@ -393,8 +404,17 @@ ir::Kernel conv2d_norm_gpu(const NodeView& node) {
   return with_storage_type(node.in_type(0).dtype, [&](auto x) { return normalized_of<decltype(x)>(node); });
 }
 ir::Kernel conv2d_grad_input_gpu(const NodeView& node) {
-  if (const auto product = conv2d_grad_input_matmuls(node); !product.empty())
-    return matmul_gpu(product[0].view());
+  if (const auto product = conv2d_grad_input_matmuls(node); !product.empty()) {
+    ir::Kernel kernel = matmul_gpu(product[0].view());
+    if (!node.has_input(kGradInputResidual)) return kernel;
+    kernel.run = [run = kernel.run](const KernelArgs& args) {
+      void* const in[] = {args.in[0], args.in[1], nullptr, args.in[kGradInputResidual]};
+      KernelArgs of_matmul = args;
+      of_matmul.in = in;
+      run(of_matmul);
+    };
+    return kernel;
+  }
   return with_storage_type(node.in_type(0).dtype,
                            [&](auto dy) { return input_gradient_of<decltype(dy)>(node); });
 }

@@ -135,7 +135,7 @@ RT_DEVICE int before_stride(int at, int stride, int length) {
 
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
-    spread_groups(const T* dy, const T* w, T* dx, DeviceConv s, int64_t runs) {
+    spread_groups(const T* dy, const T* w, const T* residual, T* dx, DeviceConv s, int64_t runs) {
   const int channel = first_column<n>();
   if (channel >= s.in_c) return;
   const int first_out = channel / s.group_in * s.group_out, within = channel % s.group_in;
@@ -163,11 +163,13 @@ __global__ void __launch_bounds__(kBlockThreads)
     RT_UNROLL
     for (int p = 0; p < kRun; ++p) {
       if (position.x + p >= s.in_w) continue;
-      rt::Vec<T, n> result;
+      const int64_t at =
+          ((position.image * s.in_h + position.y) * s.in_w + position.x + p) * s.in_c + channel;
+      rt::Vec<T, n> result = {};
+      if (residual != nullptr) result = rt::load<T, n>(residual + at);
       RT_UNROLL
-      for (int c = 0; c < n; ++c) result.at[c] = rt::from_float<T>(sums[p][c]);
-      rt::store(dx + ((position.image * s.in_h + position.y) * s.in_w + position.x + p) * s.in_c + channel,
-                result);
+      for (int c = 0; c < n; ++c) result.at[c] = rt::from_float<T>(sums[p][c] + rt::to_float(result.at[c]));
+      rt::store(dx + at, result);
     }
   }
 }
@@ -262,13 +264,15 @@ ir::Kernel groups_forward(const cpu::ConvShape& shape, ImagesOf images) {
 
 /// Returns the kernel of the input gradient of a grouped convolution.
 template <typename T>
-ir::Kernel groups_grad_input(const cpu::ConvShape& shape) {
+ir::Kernel groups_grad_input(const cpu::ConvShape& shape, bool residual) {
   return with_group_columns<T>(shape, [&](auto n) -> ir::Kernel {
     const int64_t runs = counted_runs(shape.batch, shape.in_h, shape.in_w);
     const ColumnBlocks blocks(runs, shape.in_c, n);
     const auto run = [=](const ir::KernelArgs& args) {
       rt::launch(spread_groups<T, decltype(n)::value>, blocks.for_rows(), args.stream->handle(),
-                 input_of<T>(args, 0), input_of<T>(args, 1), output_of<T>(args, 0), device_conv(shape), runs);
+                 input_of<T>(args, 0), input_of<T>(args, 1),
+                 residual ? input_of<T>(args, kGradInputResidual) : nullptr, output_of<T>(args, 0),
+                 device_conv(shape), runs);
     };
     return {.run = run};
   });

@@ -61,12 +61,19 @@ Kernel grad_kernel(const NodeView& node) {
   const int64_t rows = node.out_type(0).shape[0], width = node.out_type(0).shape[1];
   const DType dtype = node.in_type(1).dtype;
   const int64_t strips = (width + kStrip - 1) / kStrip;
+  const bool residual = node.has_input(2);
   const auto run = [=](const KernelArgs& args) {
     args.threads->parallel_for(strips, 1, [&](Range range) {
       const int64_t first = range.begin * kStrip;
       const int64_t columns = std::min(range.end * kStrip, width) - first;
       float* sums = args.output<float>(0) + first;
-      for (int64_t row = 0; row < rows; ++row) std::fill_n(sums + row * width, columns, 0.0F);
+      for (int64_t row = 0; row < rows; ++row) {
+        if (residual) {
+          std::copy_n(args.input<float>(2) + first + row * width, columns, sums + row * width);
+        } else {
+          std::fill_n(sums + row * width, columns, 0.0F);
+        }
+      }
       float scratch[kTile];
       for (int64_t i = 0; i < count; ++i) {
         const int64_t id = args.input<int32_t>(0)[i];
@@ -101,7 +108,11 @@ void reference(const ReferenceArgs& args) {
 
 void grad_reference(const ReferenceArgs& args) {
   const Shape& table = args.node.out_type(0).shape;
-  std::fill(args.out[0].begin(), args.out[0].end(), 0.0);
+  if (args.node.has_input(2)) {
+    args.out[0] = args.in[2];
+  } else {
+    std::fill(args.out[0].begin(), args.out[0].end(), 0.0);
+  }
   for_known(args.in[0], static_cast<double>(table[0]), static_cast<size_t>(table[1]),
             [&](size_t token, size_t entry) { args.out[0][entry] += args.in[1][token]; });
 }
@@ -124,7 +135,9 @@ std::vector<Sample> grad_samples() {
   return {{.in = {labels(7, 11), normal({7, 3})}, .attrs = attrs},
           {.in = {labels_or_none(30, 13), normal({30, 37})}, .attrs = attrs},
           {.in = {labels(9, 11), normal({9, 1100}, DType::bf16)}, .attrs = attrs},
-          {.in = {labels_or_none(150, 13), normal({150, 8})}, .attrs = attrs}};
+          {.in = {labels_or_none(150, 13), normal({150, 8})}, .attrs = attrs},
+          {.in = {labels_or_none(30, 13), normal({30, 8}), normal({11, 8})}, .attrs = attrs},
+          {.in = {labels(9, 11), normal({9, 37}, DType::bf16), normal({11, 37})}, .attrs = attrs}};
 }
 
 }  // namespace
@@ -144,20 +157,22 @@ const OpDef embedding{.name = "embedding",
                           },
                       .samples = samples};
 
-const OpDef embedding_grad{.name = "embedding_grad",
-                           .doc = "embedding_grad(ids, dy [N, D]): sums of dy per id, f32 [rows, D]",
-                           .inputs = {"ids", "dy"},
-                           .infer = infer_grad,
-                           .no_vjp_because = kNoSecondDerivatives,
-                           .cpu = grad_kernel,
-                           .gpu = true,
-                           .reference = grad_reference,
-                           .cost =
-                               [](const NodeView& node) {
-                                 return Cost{
-                                     .flops = static_cast<double>(node.in_type(1).shape.num_elements()),
-                                     .bytes = bytes_moved(node)};
-                               },
-                           .samples = grad_samples};
+const OpDef embedding_grad{
+    .name = "embedding_grad",
+    .doc =
+        "embedding_grad(ids, dy [N, D], residual?): sums of dy per id, plus the residual, "
+        "f32 [rows, D]",
+    .inputs = {"ids", "dy", "residual?"},
+    .infer = infer_grad,
+    .no_vjp_because = kNoSecondDerivatives,
+    .cpu = grad_kernel,
+    .gpu = true,
+    .reference = grad_reference,
+    .cost =
+        [](const NodeView& node) {
+          return Cost{.flops = static_cast<double>(node.in_type(1).shape.num_elements()),
+                      .bytes = bytes_moved(node)};
+        },
+    .samples = grad_samples};
 
 }  // namespace hearth::ops
