@@ -16,12 +16,13 @@ namespace {
 constexpr double kLink = 24e9;
 /// Launch overhead in seconds: a typical value, because none is published for these GPUs.
 constexpr double kLaunch = 5e-6;
+constexpr int64_t kGiB = int64_t{1} << 30;
 
 /// Fills in the properties that all GPUs have in common.
 constexpr Device gpu(Device device) {
   device.link_bytes_per_second = kLink;
   device.launch_seconds = kLaunch;
-  device.overlaps = device.measures_matmuls = true;
+  device.overlaps = device.is_gpu = true;
   return device;
 }
 
@@ -31,6 +32,7 @@ constexpr Device kGpus[] = {
          .half_flops_per_second = 75e12,
          .full_flops_per_second = 20e12,
          .bytes_per_second = 680e9,
+         .memory_bytes = 20 * kGiB,
          .vendor = Vendor::amd,
          .units = 42,
          .half_peak_flops_per_second = 103e12,
@@ -44,6 +46,7 @@ constexpr Device kGpus[] = {
          .half_flops_per_second = 91e12,
          .full_flops_per_second = 25e12,
          .bytes_per_second = 816e9,
+         .memory_bytes = 24 * kGiB,
          .vendor = Vendor::amd,
          .units = 48,
          .half_peak_flops_per_second = 122.8e12,
@@ -57,6 +60,7 @@ constexpr Device kGpus[] = {
          .half_flops_per_second = 155.8e12,
          .full_flops_per_second = 62e12,
          .bytes_per_second = 857e9,
+         .memory_bytes = 24 * kGiB,
          .vendor = Vendor::nvidia,
          .units = 128,
          .half_peak_flops_per_second = 165.2e12,
@@ -70,6 +74,7 @@ constexpr Device kGpus[] = {
          .half_flops_per_second = 780e12,
          .full_flops_per_second = 50e12,
          .bytes_per_second = 3e12,
+         .memory_bytes = 79 * kGiB,
          .vendor = Vendor::nvidia,
          .units = 132,
          .half_peak_flops_per_second = 989e12,
@@ -84,6 +89,7 @@ constexpr Device kGpus[] = {
          .half_flops_per_second = 780e12,
          .full_flops_per_second = 50e12,
          .bytes_per_second = 4.3e12,
+         .memory_bytes = 139 * kGiB,
          .vendor = Vendor::nvidia,
          .units = 132,
          .half_peak_flops_per_second = 989e12,

@@ -21,6 +21,7 @@ struct Device {
   double half_flops_per_second = 1e11;  ///< rate of bf16 and f16 matmuls with f32 accumulation
   double full_flops_per_second = 1e11;  ///< rate of f32 matmuls
   double bytes_per_second = 1e10;
+  int64_t memory_bytes = 0;             ///< size of the device's memory; 0: unknown
   double link_bytes_per_second = 1e10;  ///< rate of copies between device and host memory, per direction
   double launch_seconds = 0;            ///< time between the end of a kernel and the start of the next
   /// True if a kernel overlaps computing with memory traffic; otherwise their times add up.
@@ -29,9 +30,9 @@ struct Device {
   /// Number of compute units (AMD: workgroup processors, NVIDIA: streaming multiprocessors); unused without a
   /// vendor.
   int units = 0;
-  /// True if batch statistics are cheaper to compute inside the matmul that produces the normalized values
-  /// than in a separate kernel; true for GPUs.
-  bool measures_matmuls = false;
+  /// True for GPUs: launches cost time, and batch statistics are cheaper to compute inside the matmul that
+  /// produces the normalized values than in a separate kernel.
+  bool is_gpu = false;
   double half_peak_flops_per_second = 0;  ///< vendor's dense peak rate, the denominator of MFU; 0: unknown
   double full_peak_flops_per_second = 0;
   std::string_view sources = "assumed";  ///< where the numbers come from, in the order of the members

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "ir/kernel_group.h"
 #include "ir/op_def.h"
@@ -19,7 +20,7 @@ void group_updates(ir::Graph& graph) {
   std::vector<size_t> leaders;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const ir::Node& node = graph.nodes[i];
-    if (!node.op->gpu_many) continue;
+    if (!node.op->gpu_many || node.op->writes.empty()) continue;
     const auto needs = [&](size_t leader) {
       for (size_t k = 0; k < node.inputs.size(); ++k) {
         const ValueId in = node.inputs[k];
@@ -45,6 +46,31 @@ void group_updates(ir::Graph& graph) {
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, {}, [&](ir::NodeId id) { return place[static_cast<size_t>(id)]; });
   reorder(graph, order);
+}
+
+void group_casts(ir::Graph& graph, const WorkspaceOf& workspace_of) {
+  std::vector<size_t> place(graph.nodes.size());
+  std::iota(place.begin(), place.end(), 0);
+  std::vector<size_t> leaders;
+  std::set<ValueId> cast;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const ir::Node& node = graph.nodes[i];
+    if (node.op->name != "cast" || graph.value(node.inputs[0]).producer != kNone) continue;
+    if (!cast.insert(node.inputs[0]).second) continue;
+    const auto found = std::ranges::find_if(
+        leaders, [&](size_t leader) { return ir::can_share_kernel(graph, graph.nodes[leader], node); });
+    if (found == leaders.end()) {
+      leaders.push_back(i);
+    } else {
+      place[i] = *found;
+    }
+  }
+  std::vector<ir::NodeId> order(graph.nodes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, {}, [&](ir::NodeId id) { return place[static_cast<size_t>(id)]; });
+  ir::Graph grouped = graph;
+  reorder(grouped, order);
+  if (peak_bytes(grouped, workspace_of) <= peak_bytes(graph, workspace_of)) graph = std::move(grouped);
 }
 
 }  // namespace hearth::passes

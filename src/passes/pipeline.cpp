@@ -45,7 +45,7 @@ constexpr Pass kPasses[] = {
      .doc = "mixed precision: matmuls and convolutions in bf16 or f16, losses in f32",
      .run = [](TrainGraph& train, PassContext& context) { autocast(train, context.precision); }},
     {.name = "fuse_epilogues",
-     .doc = "fuses bias, residual and relu into the op before them",
+     .doc = "fuses bias, residual, relu and casts into the op before them",
      .run = [](TrainGraph& train, PassContext&) { keeping_loss_weight(train, fuse_epilogues); }},
     {.name = "fuse_conv_pool",
      .doc = "fuses convolution, relu and 2x2 max-pool over an image",
@@ -54,7 +54,7 @@ constexpr Pass kPasses[] = {
      .doc = "fuses batch norm into the convolution before it; in training on a GPU its statistics only",
      .run =
          [](TrainGraph& train, PassContext& context) {
-           const NormFusion how{.moments = context.device.measures_matmuls,
+           const NormFusion how{.moments = context.device.is_gpu,
                                 .gradients = context.consume_gradients != nullptr};
            keeping_loss_weight(train, [&](ir::Graph& graph) { fuse_norm(graph, how); });
          }},
@@ -72,6 +72,9 @@ constexpr Pass kPasses[] = {
      .doc = "compresses gradients before they are all-reduced, with error feedback",
      .required = true,
      .run = [](TrainGraph& train, PassContext& context) { compress(train, context.compress); }},
+    {.name = "fuse_sums",
+     .doc = "adds gradients in the op that computes one of them, and shares casts",
+     .run = [](TrainGraph& train, PassContext&) { keeping_shared(train, fuse_sums); }},
     {.name = "fuse_head",
      .doc = "fuses a language model's losses with their gradient",
      .run = [](TrainGraph& train, PassContext&) { keeping_shared(train, fuse_head); }},
@@ -116,6 +119,13 @@ constexpr Pass kPasses[] = {
      .run =
          [](TrainGraph& train, PassContext& context) {
            prefetch(train.graph, context.budget_bytes, context.workspace_of, context.device);
+         }},
+    {.name = "group_casts",
+     .doc = "groups casts of weights, so that a GPU does them in one launch",
+     .stage = Stage::place,
+     .run =
+         [](TrainGraph& train, PassContext& context) {
+           if (context.device.is_gpu) group_casts(train.graph, context.workspace_of);
          }},
 };
 

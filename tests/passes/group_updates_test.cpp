@@ -73,5 +73,37 @@ return %8
   EXPECT_EQ(renumbered(graph), renumbered(text));
 }
 
+const std::string kWeights = R"(input %0 "x" : bf16[4, 8]
+parameter %1 "a" : f32[8, 8]
+parameter %2 "b" : f32[8, 8]
+)";
+int64_t no_workspace(const ir::Node&) { return 0; }
+
+TEST(GroupCasts, CastsAllWeightsAtOnceWhereThePeakDoesNotRise) {
+  ir::Graph graph = graph_of(kWeights + R"(%3 = cast(%1) {dtype="bf16"} : bf16[8, 8]
+%4 = matmul(%0, %3) : bf16[4, 8]
+%5 = cast(%2) {dtype="bf16"} : bf16[8, 8]
+%6 = matmul(%4, %5) : bf16[4, 8]
+%7 = matmul(%6, %3) : bf16[4, 8]
+return %7
+)");
+  group_casts(graph, no_workspace);
+  ir::verify(graph, "group_casts");
+  EXPECT_EQ(graph.nodes[0].op->name, "cast");
+  EXPECT_EQ(ir::num_nodes_in_kernel(graph, 0), 2U);
+}
+
+TEST(GroupCasts, KeepsTheOrderWhereThePeakWouldRise) {
+  const std::string text = kWeights + R"(%3 = cast(%1) {dtype="bf16"} : bf16[8, 8]
+%4 = matmul(%0, %3) : bf16[4, 8]
+%5 = cast(%2) {dtype="bf16"} : bf16[8, 8]
+%6 = matmul(%4, %5) : bf16[4, 8]
+return %6
+)";
+  ir::Graph graph = graph_of(text);
+  group_casts(graph, no_workspace);
+  EXPECT_EQ(renumbered(graph), renumbered(text));
+}
+
 }  // namespace
 }  // namespace hearth::passes

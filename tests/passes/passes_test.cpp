@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "expect_pass.h"
 #include "graph_text.h"
 #include "ir/op_def.h"
 #include "ir/verify.h"
@@ -19,85 +20,6 @@ namespace hearth::passes {
 namespace {
 
 int64_t no_workspace(const ir::Node&) { return 0; }
-
-/// Runs a pass over a text and compares with the text it should give, numbers aside.
-void expect_pass(void (*pass)(ir::Graph&), const std::string& before, const std::string& after) {
-  ir::Graph graph = graph_of(before);
-  pass(graph);
-  ir::verify(graph, "the pass");
-  EXPECT_EQ(renumbered(graph), renumbered(after));
-}
-
-TEST(FuseEpilogues, FoldsBiasResidualAndReluIntoTheProducer) {
-  const std::string leaves = R"(input %0 "x" : f32[4, 8]
-input %1 "shortcut" : f32[4, 3]
-parameter %2 "w" : f32[3, 8]
-parameter %3 "b" : f32[3]
-)";
-  expect_pass(
-      fuse_epilogues, leaves + R"(%4 = matmul(%0, %2) {transpose_a=0, transpose_b=1} : f32[4, 3]  # fc
-%5 = bias_add(%4, %3) : f32[4, 3]
-%6 = add(%5, %1) : f32[4, 3]
-%7 = relu(%6) : f32[4, 3]
-return %7
-)",
-      leaves +
-          R"(%4 = matmul(%0, %2, %3, %1) {transpose_a=0, transpose_b=1, activation="relu"} : f32[4, 3]  # fc
-return %4
-)");
-}
-
-TEST(FuseEpilogues, LeavesAValueThatSomethingElseReads) {
-  const std::string text = R"(input %0 "x" : f32[4, 8]
-parameter %1 "w" : f32[3, 8]
-%2 = matmul(%0, %1) {transpose_a=0, transpose_b=1} : f32[4, 3]
-%3 = relu(%2) : f32[4, 3]
-%4 = mul(%3, %2) : f32[4, 3]
-return %4
-)";
-  expect_pass(fuse_epilogues, text, text);
-}
-
-TEST(FuseEpilogues, NeverPutsABiasBehindAnActivation) {
-  const std::string leaves = R"(input %0 "x" : f32[4, 8]
-parameter %1 "w" : f32[3, 8]
-parameter %2 "b" : f32[3]
-)";
-  expect_pass(fuse_epilogues, leaves + R"(%3 = matmul(%0, %1) {transpose_a=0, transpose_b=1} : f32[4, 3]
-%4 = relu(%3) : f32[4, 3]
-%5 = bias_add(%4, %2) : f32[4, 3]
-return %5
-)",
-              leaves + R"(%3 = matmul(%0, %1) {transpose_a=0, transpose_b=1, activation="relu"} : f32[4, 3]
-%4 = bias_add(%3, %2) : f32[4, 3]
-return %4
-)");
-}
-
-TEST(FuseEpilogues, FoldsSiluIntoBatchNormOfABatchAlone) {
-  const auto network = [](const std::string& norm, const std::string& end) {
-    return R"(input %0 "x" : f32[2, 9, 9, 3]
-parameter %1 "weight" : f32[3]
-parameter %2 "bias" : f32[3]
-parameter %3 "mean" : f32[3]
-parameter %4 "var" : f32[3]
-input %5 "shortcut" : f32[2, 9, 9, 3]
-)" + norm + end;
-  };
-  const std::string moments = ", f32[3], f32[3], f32[3], f32[3]\n",
-                    statistics = "%6, %7, %8, %9, %10 = batch_norm(%0, %1, %2, %3, %4";
-  const std::string silu = "%11 = silu(%6) : f32[2, 9, 9, 3]\nreturn %11\n";
-  const auto norm = [&](const std::string& inputs, const std::string& attrs) {
-    return statistics + inputs + ") {momentum=0.1" + attrs + "} : f32[2, 9, 9, 3]" + moments;
-  };
-  expect_pass(fuse_epilogues, network(norm("", ""), silu),
-              network(norm("", ", activation=\"silu\""), "return %6\n"));
-  const std::string with_residual = network(norm(", %5", ""), silu);
-  expect_pass(fuse_epilogues, with_residual, with_residual);
-  const std::string given =
-      network("%6 = batch_norm_infer(%0, %1, %2, %3, %4) {eps=0.001} : f32[2, 9, 9, 3]\n", silu);
-  expect_pass(fuse_epilogues, given, given);
-}
 
 TEST(FuseConvPool, TakesOnlyImagesAndTwoByTwoWindows) {
   const auto network = [](const char* kernel, const char* out) {

@@ -99,6 +99,9 @@ std::vector<ValueId> vjp(const VjpContext& context) {
     grads[MatmulIn::residual] = node.inputs[MatmulIn::residual] == kNone ? kNone : dy;
   if (node.inputs.size() > MatmulIn::bias && node.inputs[MatmulIn::bias] != kNone)
     grads[MatmulIn::bias] = emit(context, "sum_leading", {dy});
+  const DType dtype = context.graph.type(node.inputs[MatmulIn::a]).dtype;
+  if (context.graph.type(dy).dtype != dtype)
+    dy = emit(context, "cast", {dy}, {{"dtype", std::string(dtype_name(dtype))}});
   const bool transpose_a = node.attrs.integer_or("transpose_a", 0) != 0;
   const bool transpose_b = node.attrs.integer_or("transpose_b", 0) != 0;
   const DType dtype_a = gradient_dtype(context.graph, node.inputs[MatmulIn::a]);

@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <map>
+#include <numeric>
+#include <span>
 #include <string>
 
 #include "ir/op_def.h"
@@ -22,40 +25,54 @@ struct EpilogueSlots {
   std::string_view residual;
   bool silu = false;
 };
-constexpr EpilogueSlots kSlots[] = {{"matmul", "bias", "residual"},
-                                    {"conv2d", "bias", "residual"},
-                                    {"batch_norm", "", "residual", true},
-                                    {"batch_norm_infer", "", "residual"}};
-
-const EpilogueSlots* slots_of(const ir::Node& node) {
-  for (const EpilogueSlots& slots : kSlots) {
-    if (slots.op == node.op->name) return &slots;
-  }
-  return nullptr;
-}
+constexpr EpilogueSlots kForwardSlots[] = {{"matmul", "bias", "residual"},
+                                           {"conv2d", "bias", "residual"},
+                                           {"batch_norm", "", "residual", true},
+                                           {"batch_norm_infer", "", "residual"}};
+/// The ops that add the other term of a sum of gradients.
+constexpr EpilogueSlots kGradientSlots[] = {{"matmul", "", "residual"},
+                                            {"conv2d_grad_input", "", "residual"},
+                                            {"rms_norm_grad", "", "residual"},
+                                            {"layer_norm_grad", "", "residual"},
+                                            {"embedding_grad", "", "residual"}};
 
 class FuseEpilogues {
  public:
-  explicit FuseEpilogues(ir::Graph& graph) : graph_(graph) {}
+  FuseEpilogues(ir::Graph& graph, std::span<const EpilogueSlots> slots) : graph_(graph), slots_(slots) {}
 
-  void run() {
-    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes.size()); ++id) {
-      if (try_fold(id)) folded_ = true;
-    }
-    if (folded_) graph_.remove_dead_nodes();
-  }
+  void fold_all() { fold_each(&FuseEpilogues::fold_any); }
+  void fold_sums() { fold_each(&FuseEpilogues::fold_later_term); }
 
  private:
-  /// Folds node `id` into the producer of one of its inputs. The fused node takes the position of node `id`.
-  bool try_fold(NodeId id) {
+  void fold_each(bool (FuseEpilogues::*try_fold)(NodeId)) {
+    bool folded = false;
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes.size()); ++id) {
+      if ((this->*try_fold)(id)) folded = true;
+    }
+    if (folded) graph_.remove_dead_nodes();
+  }
+
+  /// Folds node `id` into the producer of one of its inputs.
+  bool fold_any(NodeId id) {
     const ir::Node& node = graph_.node(id);
+    if (node.op->name == "cast") return fold_cast(id);
     if (node.op->name == "bias_add") return fold(id, 0, &FuseEpilogues::add_bias);
     if (node.op->name == "relu") return fold(id, 0, &FuseEpilogues::add_relu);
     if (node.op->name == "silu") return fold(id, 0, &FuseEpilogues::add_silu);
-    if (node.op->name == "add") {
-      return fold(id, 0, &FuseEpilogues::add_residual) || fold(id, 1, &FuseEpilogues::add_residual);
-    }
-    return false;
+    return fold_sum(id);
+  }
+  bool fold_sum(NodeId id) {
+    return graph_.node(id).op->name == "add" &&
+           (fold(id, 0, &FuseEpilogues::add_residual) || fold(id, 1, &FuseEpilogues::add_residual));
+  }
+
+  /// Folds an add into the producer of the term that is computed last, which then has the other one.
+  bool fold_later_term(NodeId id) {
+    const ir::Node& node = graph_.node(id);
+    if (node.op->name != "add") return false;
+    const auto producer = [&](size_t input) { return graph_.value(node.inputs[input]).producer; };
+    const size_t later = producer(1) > producer(0) ? 1 : 0;
+    return fold(id, later, &FuseEpilogues::add_residual) || fold(id, 1 - later, &FuseEpilogues::add_residual);
   }
 
   bool fold(NodeId id, size_t input, bool (FuseEpilogues::*apply)(ir::Node&, const EpilogueSlots&, ValueId)) {
@@ -64,16 +81,56 @@ class FuseEpilogues {
     const NodeId producer = made == kNone ? kNone : graph_.value(made).producer;
     if (producer == kNone || graph_.node(producer).outputs[0] != made) return false;
     const EpilogueSlots* slots = slots_of(graph_.node(producer));
-    if (slots == nullptr || graph_.use_counts()[static_cast<size_t>(made)] != 1) return false;
+    if (slots == nullptr) return false;
+    const auto use_counts = graph_.use_counts();
+    if (use_counts[static_cast<size_t>(made)] != 1) return false;
     if (graph_.type(made) != graph_.type(epilogue.outputs[0])) return false;
     ir::Node fused = graph_.node(producer);
     const ValueId other = epilogue.inputs.size() > 1 ? epilogue.inputs[1 - input] : kNone;
+    const bool waits = other != kNone && graph_.value(other).producer > producer;
+    const bool has_readers = std::any_of(fused.outputs.begin() + 1, fused.outputs.end(), [&](ValueId out) {
+      return use_counts[static_cast<size_t>(out)] > 0;
+    });
+    if (waits && has_readers) return false;
     if (!(this->*apply)(fused, *slots, other)) return false;
-    // The fused node replaces node `id`. The old producer is replaced by a placeholder, which nothing reads.
-    fused.outputs[0] = epilogue.outputs[0];
-    graph_.nodes[static_cast<size_t>(id)] = std::move(fused);
-    graph_.nodes[static_cast<size_t>(producer)] = placeholder(made);
+    replace(producer, id, std::move(fused), waits);
+    return true;
+  }
+
+  /// Replaces node `id` and its producer by `fused`, at the position of node `id` if it waits for an input.
+  void replace(NodeId producer, NodeId id, ir::Node fused, bool waits) {
+    const ValueId made = fused.outputs[0];
+    fused.outputs[0] = graph_.node(id).outputs[0];
+    // The other position gets a placeholder, which nothing reads and which is removed as dead code.
+    graph_.nodes[static_cast<size_t>(waits ? producer : id)] = placeholder(made);
+    graph_.nodes[static_cast<size_t>(waits ? id : producer)] = std::move(fused);
     graph_.relink();
+  }
+
+  /// Lets the matmul or row norm before a cast write the cast's dtype. Matmuls that are added up by their
+  /// residuals, as a linear layer and its adapter are, change together.
+  bool fold_cast(NodeId id) {
+    const ValueId cast = graph_.node(id).outputs[0];
+    const DType dtype = graph_.type(cast).dtype;
+    std::vector<ValueId> sums;
+    for (ValueId made = graph_.node(id).inputs[0]; made != kNone;) {
+      const NodeId producer = graph_.value(made).producer;
+      if (producer == kNone || graph_.use_counts()[static_cast<size_t>(made)] != 1) return false;
+      const ir::Node& node = graph_.node(producer);
+      const bool is_matmul = node.op->name == "matmul";
+      const bool is_norm = node.op->name == "rms_norm" || node.op->name == "layer_norm";
+      if (is_matmul ? dtype != DType::f32 : !is_norm || graph_.type(made).dtype != DType::f32) return false;
+      if (node.outputs[0] != made) return false;
+      sums.push_back(made);
+      made = is_matmul ? input_or_none(node, "residual") : kNone;
+    }
+    for (const ValueId sum : sums) {
+      graph_.values[static_cast<size_t>(sum)].type.dtype = dtype;
+      graph_.nodes[static_cast<size_t>(graph_.value(sum).producer)].attrs.set("out_dtype",
+                                                                              std::string(dtype_name(dtype)));
+    }
+    const NodeId producer = graph_.value(sums[0]).producer;
+    replace(producer, id, graph_.node(producer), false);
     return true;
   }
 
@@ -96,10 +153,20 @@ class FuseEpilogues {
     set_input(node, slots.bias, bias);
     return true;
   }
+  /// Adds the residual to the node, or to the first of the nodes that are added up by their residuals.
   bool add_residual(ir::Node& node, const EpilogueSlots& slots, ValueId residual) {
-    if (occupied(node, slots.residual) || has_activation(node)) return false;
-    set_input(node, slots.residual, residual);
-    return true;
+    if (has_activation(node)) return false;
+    const ValueId earlier = input_or_none(node, slots.residual);
+    if (earlier == kNone) {
+      set_input(node, slots.residual, residual);
+      return true;
+    }
+    const NodeId producer = graph_.value(earlier).producer;
+    if (producer == kNone || graph_.use_counts()[static_cast<size_t>(earlier)] != 1) return false;
+    const EpilogueSlots* earlier_slots = slots_of(graph_.node(producer));
+    return earlier_slots != nullptr && graph_.node(producer).outputs[0] == earlier &&
+           graph_.value(residual).producer < producer &&
+           add_residual(graph_.nodes[static_cast<size_t>(producer)], *earlier_slots, residual);
   }
   bool add_relu(ir::Node& node, const EpilogueSlots&, ValueId) {
     if (has_activation(node)) return false;
@@ -122,13 +189,70 @@ class FuseEpilogues {
     node.inputs[index] = id;
   }
 
+  const EpilogueSlots* slots_of(const ir::Node& node) const {
+    const auto found = std::ranges::find(slots_, node.op->name, &EpilogueSlots::op);
+    return found == slots_.end() ? nullptr : &*found;
+  }
+
   ir::Graph& graph_;
-  bool folded_ = false;
+  std::span<const EpilogueSlots> slots_;
+};
+
+/// Removes casts of a value that has been cast to the same dtype before. The gradient of a row norm stores
+/// the 16-bit copy that the matmuls before the norm read.
+class ShareCasts {
+ public:
+  explicit ShareCasts(ir::Graph& graph) : graph_(graph), same_as_(graph.values.size()) {
+    std::iota(same_as_.begin(), same_as_.end(), 0);
+  }
+
+  void run() {
+    for (ir::Node& node : graph_.nodes) {
+      for (ValueId& input : node.inputs) input = shared(input);
+      if (node.op->name == "cast" && replace(node)) continue;
+      for (const ValueId out : node.outputs) new_producer_[out] = kept_.size();
+      kept_.push_back(std::move(node));
+    }
+    for (ValueId& output : graph_.outputs) output = shared(output);
+    graph_.nodes = std::move(kept_);
+    graph_.relink();
+  }
+
+ private:
+  ValueId shared(ValueId id) const { return id == kNone ? id : same_as_[static_cast<size_t>(id)]; }
+
+  bool replace(const ir::Node& cast) {
+    const ValueId from = cast.inputs[0], to = cast.outputs[0];
+    const auto [earlier, is_new] = casts_.try_emplace({from, graph_.type(to).dtype}, to);
+    if (!is_new) {
+      same_as_[static_cast<size_t>(to)] = earlier->second;
+      return true;
+    }
+    const auto producer = new_producer_.find(from);
+    if (producer == new_producer_.end()) return false;
+    ir::Node& norm = kept_[producer->second];
+    const bool is_norm = norm.op->name == "rms_norm_grad" || norm.op->name == "layer_norm_grad";
+    if (!is_norm || norm.outputs[0] != from || norm.attrs.contains("out_dtype")) return false;
+    norm.attrs.set("out_dtype", cast.attrs.text("dtype"));
+    norm.outputs.push_back(to);
+    return true;
+  }
+
+  ir::Graph& graph_;
+  std::vector<ValueId> same_as_;                        ///< for each value, the one that replaces it
+  std::vector<ir::Node> kept_;                          ///< the new list of nodes
+  std::map<ValueId, size_t> new_producer_;              ///< index in kept_
+  std::map<std::pair<ValueId, DType>, ValueId> casts_;  ///< results by input and dtype
 };
 
 }  // namespace
 
-void fuse_epilogues(ir::Graph& graph) { FuseEpilogues(graph).run(); }
+void fuse_epilogues(ir::Graph& graph) { FuseEpilogues(graph, kForwardSlots).fold_all(); }
+
+void fuse_sums(ir::Graph& graph) {
+  FuseEpilogues(graph, kGradientSlots).fold_sums();
+  ShareCasts(graph).run();
+}
 
 void fuse_conv_pool(ir::Graph& graph) {
   for (ir::Node& pool : graph.nodes) {

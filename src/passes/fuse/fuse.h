@@ -4,9 +4,15 @@
 
 namespace hearth::passes {
 
-/// Folds bias_add, add (residual), relu and silu into the preceding matmul, convolution or batch norm, if
-/// nothing else reads the values in between. Runs before backward(), which differentiates the fused ops.
+/// Folds bias_add, add (residual), relu and silu into the preceding matmul, convolution or batch norm, and
+/// casts into the preceding row norm or (to f32) matmul, if nothing else reads the values in between. Runs
+/// before backward(), which differentiates the fused ops.
 void fuse_epilogues(ir::Graph& graph);
+
+/// Folds sums of gradients into the op that computes the later term (matmul, gradient of a convolution, row
+/// norm or embedding): the earlier term becomes its residual. Then shares casts of the same value to the same
+/// dtype, and lets gradients of row norms store a 16-bit copy. Runs after backward().
+void fuse_sums(ir::Graph& graph);
 
 /// Fuses convolution + relu + 2x2 max-pool over an input image into one op, which does not store the result
 /// of the convolution. Runs after fuse_epilogues and before backward().
