@@ -50,12 +50,26 @@ engine::EngineOptions with_rates(engine::EngineOptions options, const BenchMachi
   return options;
 }
 
+/// Creates the engine of a case. Without enough GPU memory for all gradients, weights are updated in the
+/// backward pass.
+std::unique_ptr<engine::Engine> make_engine(engine::EngineOptions options, const BenchMachine& machine) {
+  options = with_rates(std::move(options), machine);
+  const std::span sizes(&options.batch, 1);
+  if (options.backend == exec::Backend::gpu && options.num_workers == 1) {
+    try {
+      return std::make_unique<engine::Engine>(options, sizes, std::span<const int64_t>());
+    } catch (const engine::DoesNotFit&) {
+      options.optimizer.in_backward = true;
+    }
+  }
+  return run::make_engine(options, sizes, {});
+}
+
 /// Training steps on one micro-batch with random data.
 class Training : public Workload {
  public:
   Training(const engine::EngineOptions& options, const BenchMachine& machine, int64_t num_samples)
-      : engine_(run::make_engine(with_rates(options, machine), std::span(&options.batch, 1), {})),
-        num_samples_(num_samples * options.accumulate) {
+      : engine_(make_engine(options, machine)), num_samples_(num_samples * options.accumulate) {
     if (machine.group != nullptr) engine_->join(*machine.group);
     engine_->initialize();
     hub::initialize_frozen(*engine_);
@@ -270,7 +284,7 @@ engine::EngineOptions engine_options(const BenchCase& bench, const BenchMachine&
   options.adapter = {.rank = bench.rank, .quantized = bench.quantized};
   if (bench.channels == 0 || bench_latents(bench))
     options.optimizer = {.name = "adamw", .weight_decay = 0.01};
-  options.optimizer.in_backward = true;
+  options.optimizer.in_backward = !exec::names_gpu(machine.device);
   const int rank = machine.group == nullptr ? 0 : machine.group->rank();
   options.rank = rank;
   if (machine.group != nullptr) set_data_parallel(options, machine.group->size());

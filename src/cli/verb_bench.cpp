@@ -35,15 +35,21 @@ struct ModelArguments {
 };
 
 /// Returns the engine options of a recipe or of a benchmark case. `name` is a recipe if it ends with .yaml or
-/// if there are overrides.
+/// if there are overrides. A case updates weights in the backward pass only if the GPU has too little memory
+/// for all gradients.
 engine::EngineOptions model_options(const std::string& name, std::vector<std::string> overrides,
-                                    int num_workers) {
+                                    int num_workers, const cost::Device& gpu) {
   if (name.ends_with(".yaml") || !overrides.empty()) {
     overrides.push_back(fmt::format("devices={}", num_workers));
     return run::engine_options(run::resolve_for_plan(tasks::Job(open_recipe(name, overrides))).job);
   }
   engine::EngineOptions options = bench::engine_options(bench::find_bench_case(name), {});
-  if (num_workers > 1) bench::set_data_parallel(options, num_workers);
+  options.optimizer.in_backward = false;
+  if (num_workers > 1) {
+    bench::set_data_parallel(options, num_workers);
+  } else {
+    options.optimizer.in_backward = planner::model_step(options, gpu).memory_bytes > gpu.memory_bytes;
+  }
   return options;
 }
 
@@ -51,14 +57,14 @@ void print_model(const std::string& name, const ModelArguments& arguments,
                  const std::vector<std::string>& overrides, int num_workers) {
   const cost::Device& gpu = cost::find_gpu(arguments.gpu);
   const planner::Links links = links_of(arguments.links);
-  const engine::EngineOptions alone = model_options(name, overrides, 1);
+  const engine::EngineOptions alone = model_options(name, overrides, 1, gpu);
   if (num_workers == 1) {
     say("{} {}", name, planner::to_table(planner::model_step(alone, gpu)));
     return;
   }
   const planner::ScalingModel one = planner::model_scaling(alone, gpu, links);
   const planner::ScalingModel several =
-      planner::model_scaling(model_options(name, overrides, num_workers), gpu, links);
+      planner::model_scaling(model_options(name, overrides, num_workers, gpu), gpu, links);
   say("{} {}{}\n", name, planner::to_text(several, one, gpu, links),
       planner::to_json(several, one, gpu, links));
 }

@@ -36,6 +36,7 @@ StepModel model_step(engine::EngineOptions options, const cost::Device& gpu) {
   const ir::Graph& graph = plan.train_program().graph;
   StepModel model{.gpu = &gpu,
                   .precision = options.precision,
+                  .memory_bytes = plan.gpu_bytes(),
                   .recomputed_flops = num_micro * plan.recompute.extra_flops};
   model.roofline.add(cost::make_roofline(graph, gpu), 1);
   if (const exec::Program* before = plan.accumulate_program())

@@ -22,6 +22,7 @@ struct StepModel {
   cost::Roofline roofline;  ///< predicted times of all micro-batches and the update
   int64_t num_samples = 0;  ///< images or tokens
   bool is_text = false;
+  int64_t memory_bytes = 0;     ///< device memory needed for weights, states and the arena
   double recomputed_flops = 0;  ///< FLOPs of recomputation, which MFU does not count
 
   double samples_per_second() const { return static_cast<double>(num_samples) / roofline.seconds; }
