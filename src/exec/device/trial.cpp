@@ -133,6 +133,7 @@ std::optional<NodeTest> try_quantized(const NodeView& node) {
   trial.excerpt_in.resize(node.in.size());
   const int64_t width = trial.out[0].shape[1];
   trial.excerpt_out = {part_of(trial.out[0].shape, {few, back ? all(width) : run(width - chosen, chosen)})};
+  if (node.has_input(QuantizedIn::residual)) trial.excerpt_in[QuantizedIn::residual] = trial.excerpt_out[0];
   return trial;
 }
 
@@ -307,6 +308,8 @@ std::optional<NodeTest> try_conv_grad_input(const NodeView& node) {
   trial.excerpt_in = {part_of(dy, {{dy[0] - 1}, all(dy[1]), all(dy[2]), chosen.out}),
                       part_of(w, {all(w[0]), all(w[1]), chosen.weight_in, chosen.out})};
   trial.excerpt_out = {part_of(dx, {{dx[0] - 1}, all(dx[1]), all(dx[2]), chosen.in})};
+  trial.excerpt_in.resize(node.in.size());
+  if (node.has_input(kGradInputResidual)) trial.excerpt_in[kGradInputResidual] = trial.excerpt_out[0];
   trial.tolerance = gpu::sum_tolerance(w[0] * w[1] * std::ssize(chosen.out) / chosen.groups, kDrawnProduct,
                                        trial.out[0].dtype);
   return trial;

@@ -28,13 +28,13 @@ ir::KernelKind matmul_kind(bool transpose_a, bool transpose_b);
 /// Orthonormalizes the columns of a tall matrix [N, R], N >= R (Gram-Schmidt). A column that is linearly
 /// dependent on the earlier columns is replaced by a fixed pseudorandom one.
 extern const ir::OpDef orthogonalize;
-/// y = x W^T or, with back=1, y = x W, for a frozen quantized matrix W (quantized.h), which is dequantized
-/// tile by tile. W gets no gradient.
+/// y = x W^T or, with back=1, y = x W, plus the residual, for a frozen quantized matrix W (quantized.h), which
+/// is dequantized tile by tile. y has out_dtype (default: x's dtype). W gets no gradient.
 extern const ir::OpDef quantized_linear;
 /// Indices of the inputs of quantized_linear. int8 and fp8 have no inputs after absmax, which then holds a
 /// scale per row.
 struct QuantizedIn {
-  enum : size_t { x, codes, absmax, absmax_scale, offset };
+  enum : size_t { x, codes, absmax, absmax_scale, offset, residual };
 };
 
 }  // namespace hearth::ops

@@ -267,7 +267,8 @@ __global__ void __launch_bounds__(kBlockThreads)
 struct Problem {
   int64_t rows, columns;
   bool back;
-  DType dtype;
+  DType dtype, out;  ///< of x and y
+  bool residual;
   MatmulShape shape;
   std::string way;
 
@@ -279,7 +280,12 @@ struct Problem {
     return dtype != DType::f32 && way != "library" && shape.m > FullRows::kRows / 2 &&
            shape.m <= 2 * FullRows::kRows && rows % kWide == 0 && columns % kWide == 0;
   }
-  ChosenMatmul dequantized_matmul() const { return {shape, dtype, dtype, way}; }
+  ChosenMatmul dequantized_matmul() const { return {shape, dtype, out, way}; }
+  /// True if the matmul stores its result in x's dtype to the workspace, and finish_rows() stores y.
+  bool is_finished_later() const { return !is_dequantized() && (residual || out != dtype); }
+  int64_t unfinished_bytes() const {
+    return is_finished_later() ? ceil_div(int64_t{shape.m} * shape.n * dtype_bytes(dtype), 256) * 256 : 0;
+  }
   rt::Dim3 whole_blocks() const {
     return {static_cast<unsigned>(ceil_div(shape.n, FullRows::kColumns)),
             static_cast<unsigned>(ceil_div(shape.m, FullRows::kRows)), 1};
@@ -297,7 +303,7 @@ struct Problem {
   int64_t matrix_bytes() const { return ceil_div(rows * columns * 2, 256) * 256; }
   int64_t workspace_bytes() const {
     return is_dequantized() ? matrix_bytes() + dequantized_matmul().workspace_bytes()
-                            : plan().workspace_bytes();
+                            : unfinished_bytes() + plan().workspace_bytes();
   }
 };
 Problem problem_of(const NodeView& node) {
@@ -305,6 +311,8 @@ Problem problem_of(const NodeView& node) {
             .columns = node.attrs.integer("columns"),
             .back = node.attrs.integer_or("back", 0) != 0,
             .dtype = node.in_type(QuantizedIn::x).dtype,
+            .out = node.out_type(0).dtype,
+            .residual = node.has_input(QuantizedIn::residual),
             .shape = {},
             .way = std::string(variant_at(node.attrs, 0))};
   const int64_t k = p.back ? p.rows : p.columns, n = p.back ? p.columns : p.rows;
@@ -323,10 +331,12 @@ void multiply_dequantized(const KernelArgs& args, const Problem& p, const Matrix
                           std::byte* workspace) {
   rt::launch(dequantize<T, Matrix>, {std::min(p.rows, kDequantizeBlocks), kBlockThreads},
              args.stream->handle(), matrix, reinterpret_cast<T*>(workspace), static_cast<int>(p.rows));
-  p.dequantized_matmul().launch(*args.stream, {.a = args.in[QuantizedIn::x],
-                                               .b = workspace,
-                                               .c = args.out[0],
-                                               .workspace = workspace + p.matrix_bytes()});
+  p.dequantized_matmul().launch(*args.stream,
+                                {.a = args.in[QuantizedIn::x],
+                                 .b = workspace,
+                                 .residual = p.residual ? args.in[QuantizedIn::residual] : nullptr,
+                                 .c = args.out[0],
+                                 .workspace = workspace + p.matrix_bytes()});
 }
 
 template <typename T, typename Matrix>
@@ -342,14 +352,31 @@ void multiply_whole(void* stream, const Problem& p, const Operand<T>& rows, cons
              p.shape, out, plan.splits);
 }
 
+/// Stores matmul results plus the residual (null: none).
+template <typename T, typename C>
+__global__ void __launch_bounds__(kBlockThreads)
+    finish_rows(const T* product, const C* residual, C* y, int64_t count) {
+  for (int64_t i = first_element(); i < count; i += element_stride()) {
+    const float sum = rt::to_float(product[i]);
+    y[i] = rt::from_float<C>(residual == nullptr ? sum : sum + rt::to_float(residual[i]));
+  }
+}
+template <typename T, typename C>
+void launch_finish(const KernelArgs& args, const Problem& p, const T* product) {
+  const int64_t count = int64_t{p.shape.m} * p.shape.n;
+  rt::launch(finish_rows<T, C>, {num_stride_blocks(count), kBlockThreads}, args.stream->handle(), product,
+             p.residual ? input_of<C>(args, QuantizedIn::residual) : nullptr, output_of<C>(args, 0), count);
+}
+
+/// Computes the matmul without residual, in x's dtype, with blocks that dequantize the matrix.
 template <typename T, typename Matrix>
-void multiply(const KernelArgs& args, const Problem& p, const Matrix& matrix, std::byte* workspace) {
+void multiply_in_blocks(const KernelArgs& args, const Problem& p, const Matrix& matrix, T* product,
+                        std::byte* workspace) {
   void* stream = args.stream->handle();
   const auto* x = input_of<T>(args, QuantizedIn::x);
   const MatmulPlan plan = p.plan();
-  const Result<T> out{.epilogue = {}, .c = output_of<T>(args, 0), .parts = plan.parts(workspace)};
+  const Result<T> out{.epilogue = {}, .c = product, .parts = plan.parts(workspace)};
   if constexpr (!std::is_same_v<T, float>) {
-    if (p.is_dequantized()) return multiply_dequantized<T>(args, p, matrix, workspace);
     const Operand<T> rows{x, p.shape.a_row, 1, p.shape.m};
     if (p.fits_full_rows()) return multiply_whole<T>(stream, p, rows, matrix, out);
     launch_matmul<T>(stream, plan, rows, TileSide<T, Matrix>{matrix, p.shape.n, p.back}, out);
@@ -358,6 +385,18 @@ void multiply(const KernelArgs& args, const Problem& p, const Matrix& matrix, st
   } else {
     launch_matmul<T>(stream, plan, PlainRows{x, p.shape.a_row, 1}, PlainSide<Matrix, false>{matrix}, out);
   }
+}
+
+template <typename T, typename Matrix>
+void multiply(const KernelArgs& args, const Problem& p, const Matrix& matrix, std::byte* workspace) {
+  if constexpr (!std::is_same_v<T, float>) {
+    if (p.is_dequantized()) return multiply_dequantized<T>(args, p, matrix, workspace);
+  }
+  if (!p.is_finished_later()) return multiply_in_blocks<T>(args, p, matrix, output_of<T>(args, 0), workspace);
+  auto* product = reinterpret_cast<T*>(workspace);
+  multiply_in_blocks<T>(args, p, matrix, product, workspace + p.unfinished_bytes());
+  if (p.out == p.dtype) return launch_finish<T, T>(args, p, product);
+  launch_finish<T, float>(args, p, product);
 }
 
 template <typename T>
@@ -400,9 +439,15 @@ ir::Kernel make(const NodeView& node) {
 std::vector<ir::StandaloneNode> quantized_matmuls(const NodeView& node) {
   const Problem p = problem_of(node);
   if (!p.may_be_dequantized()) return {};
-  return {{.attrs = {{"transpose_b", int64_t{p.back ? 0 : 1}}},
-           .in = {node.in_type(QuantizedIn::x), {.dtype = p.dtype, .shape = {p.rows, p.columns}}},
-           .out = {node.out_type(0)}}};
+  ir::StandaloneNode product{
+      .attrs = {{"transpose_b", int64_t{p.back ? 0 : 1}}, {"out_dtype", std::string(dtype_name(p.out))}},
+      .in = {node.in_type(QuantizedIn::x), {.dtype = p.dtype, .shape = {p.rows, p.columns}}},
+      .out = {node.out_type(0)}};
+  if (p.residual) {
+    product.in.push_back({.dtype = DType::boolean});
+    product.in.push_back(node.out_type(0));
+  }
+  return {std::move(product)};
 }
 ir::Kernel quantized_linear_gpu(const NodeView& node) {
   return with_storage_type(node.in_type(QuantizedIn::x).dtype,

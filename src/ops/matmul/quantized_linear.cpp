@@ -18,7 +18,8 @@ struct Problem {
   int64_t rows, columns;
   bool back;  ///< true: y = x w; false: y = x w^T
   int64_t m, n, k;
-  DType dtype;
+  DType dtype, out;  ///< of x and y
+  bool residual;
   int num_threads;
 };
 Problem problem_of(const NodeView& node) {
@@ -29,6 +30,8 @@ Problem problem_of(const NodeView& node) {
             .back = node.attrs.integer_or("back", 0) != 0,
             .m = x.shape.rank() == 2 ? x.shape[0] : 0,
             .dtype = x.dtype,
+            .out = dtype_attr(node.attrs, "out_dtype", x.dtype),
+            .residual = node.has_input(QuantizedIn::residual),
             .num_threads = node.num_threads};
   p.k = p.back ? p.rows : p.columns;
   p.n = p.back ? p.columns : p.rows;
@@ -48,7 +51,13 @@ Inferred infer(const NodeView& node) {
       return refuse(
           fmt::format("expected tensor {} of the quantized matrix to be {}", i, to_string(parts[i].type)));
   }
-  return {.out = {{.dtype = x.dtype, .shape = {p.m, p.n}}}, .error = ""};
+  const Type y{.dtype = p.out, .shape = {p.m, p.n}};
+  if (y.dtype != x.dtype && y.dtype != DType::f32)
+    return refuse(
+        fmt::format("expected out_dtype f32 or {}, got {}", dtype_name(x.dtype), dtype_name(y.dtype)));
+  if (node.has_input(QuantizedIn::residual) && node.in_type(QuantizedIn::residual) != y)
+    return refuse_type("the residual", to_string(y), node.in_type(QuantizedIn::residual));
+  return {.out = {y}, .error = ""};
 }
 
 /// Maximum number of rows of x that are multiplied directly with rows of the matrix (dot products): for so
@@ -121,6 +130,16 @@ void multiply(const Problem& p, const QuantizedMatrix& w, const float* x, float*
   });
 }
 
+/// Adds the residual to elements of y (f32) and stores them to the output.
+void finish(const Problem& p, const KernelArgs& args, float* y, Range range) {
+  alignas(64) float scratch[kTile];
+  for (int64_t i = range.begin; i < range.end; i += kTile) {
+    const int64_t n = std::min(kTile, range.end - i);
+    if (p.residual) cpu::add_row(cpu::as_f32(p.out, args.in[QuantizedIn::residual], i, n, scratch), y + i, n);
+    if (y != args.output<float>(0)) cpu::store_f32(p.out, y + i, args.out[0], i, n);
+  }
+}
+
 Kernel kernel(const NodeView& node) {
   const Problem p = problem_of(node);
   const auto run = [=](const KernelArgs& args) {
@@ -136,10 +155,8 @@ Kernel kernel(const NodeView& node) {
       float* local = base + layout.local + thread * layout.own_floats;
       by_rows(p) ? multiply_by_rows(p, w, x, y, local, thread) : multiply(p, w, x, y, local, thread);
     });
-    if (wide) return;
-    args.threads->parallel_for(p.m * p.n, 16384, [&](Range r) {
-      cpu::store_f32(p.dtype, y + r.begin, args.out[0], r.begin, r.size());
-    });
+    if (wide && !p.residual) return;
+    args.threads->parallel_for(p.m * p.n, 16384, [&](Range range) { finish(p, args, y, range); });
   };
   return {.run = run, .workspace_bytes = Layout(p).total * int64_t{sizeof(float)}};
 }
@@ -169,7 +186,7 @@ void reference(const ReferenceArgs& args) {
   const Problem p = problem_of(args.node);
   for (int64_t i = 0; i < p.m; ++i) {
     for (int64_t j = 0; j < p.n; ++j) {
-      double sum = 0;
+      double sum = p.residual ? args.in[QuantizedIn::residual][static_cast<size_t>(i * p.n + j)] : 0;
       for (int64_t k = 0; k < p.k; ++k) {
         const int64_t at = p.back ? k * p.columns + j : j * p.columns + k;
         sum += args.in[QuantizedIn::x][static_cast<size_t>(i * p.k + k)] *
@@ -181,17 +198,23 @@ void reference(const ReferenceArgs& args) {
 }
 
 std::vector<ValueId> vjp(const VjpContext& context) {
-  std::vector<ValueId> grads(context.node.inputs.size(), kNone);
-  if (context.grad_out[0] == kNone) return grads;
-  std::vector<ValueId> inputs = context.node.inputs;
-  inputs[QuantizedIn::x] = context.grad_out[0];
-  Attrs attrs = context.node.attrs;
+  const ir::Node node = context.node;
+  std::vector<ValueId> grads(node.inputs.size(), kNone);
+  ValueId dy = context.grad_out[0];
+  if (dy == kNone) return grads;
+  if (grads.size() > QuantizedIn::residual && node.inputs[QuantizedIn::residual] != kNone)
+    grads[QuantizedIn::residual] = dy;
+  const ValueId x = node.inputs[QuantizedIn::x];
+  const DType dtype = context.graph.type(x).dtype;
+  if (context.graph.type(dy).dtype != dtype)
+    dy = emit(context, "cast", {dy}, {{"dtype", std::string(dtype_name(dtype))}});
+  std::vector<ValueId> inputs = node.inputs;
+  inputs.resize(std::min<size_t>(inputs.size(), QuantizedIn::residual));
+  inputs[QuantizedIn::x] = dy;
+  Attrs attrs = node.attrs;
   attrs.set("back", int64_t{attrs.integer_or("back", 0) == 0});
+  attrs.set("out_dtype", std::string(dtype_name(gradient_dtype(context.graph, x))));
   grads[QuantizedIn::x] = emit(context, "quantized_linear", inputs, attrs);
-  const DType dtype = gradient_dtype(context.graph, context.node.inputs[QuantizedIn::x]);
-  if (dtype != context.graph.type(grads[QuantizedIn::x]).dtype)
-    grads[QuantizedIn::x] =
-        emit(context, "cast", {grads[QuantizedIn::x]}, {{"dtype", std::string(dtype_name(dtype))}});
   return grads;
 }
 
@@ -204,6 +227,16 @@ Cost cost(const NodeView& node) {
   return result;
 }
 
+/// Returns the sample with a result in f32 and, if `adds`, a residual.
+Sample in_f32(Sample sample, bool adds) {
+  const int64_t rows = sample.in[QuantizedIn::x].type.shape[0];
+  const bool back = sample.attrs.integer("back") != 0;
+  sample.attrs.set("out_dtype", std::string("f32"));
+  if (!adds) return sample;
+  sample.in.resize(QuantizedIn::residual, absent());
+  sample.in.push_back(normal({rows, sample.attrs.integer(back ? "columns" : "rows")}));
+  return sample;
+}
 Sample sample(Quantization kind, int64_t m, int64_t rows, int64_t columns, bool back = false,
               DType dtype = DType::f32) {
   Sample result{.in = {normal({m, back ? rows : columns}, dtype)},
@@ -258,6 +291,18 @@ std::vector<Sample> samples() {
       result.push_back(sample(kind, m, 521, width, true, DType::bf16));
     }
   }
+  // Residuals and f32 results, with the matrix dequantized by each of the three implementations.
+  for (const Quantization kind : kQuantizations) {
+    for (const int64_t m : {5, 150, 530}) {
+      const Sample plain = sample(kind, m, 40, 72, false, DType::bf16);
+      result.push_back(in_f32(plain, false));
+      result.push_back(in_f32(plain, true));
+      result.push_back(plain);
+      result.back().in.resize(QuantizedIn::residual, absent());
+      result.back().in.push_back(normal({m, 40}, DType::bf16));
+    }
+    result.push_back(in_f32(sample(kind, 5, 40, 72), true));
+  }
   // Rows of x that fit in one FullRows block, with and without split-K.
   for (const Quantization kind : kQuantizations) {
     for (const int64_t terms : {40, 600}) {
@@ -272,9 +317,10 @@ std::vector<Sample> samples() {
 
 const OpDef quantized_linear{.name = "quantized_linear",
                              .doc =
-                                 "quantized_linear(x [M, K], parts of a matrix W in nf4, int8 or fp8): x "
-                                 "W^T, or x W if `back` is 1, dequantized tile by tile",
-                             .inputs = {"x", "codes", "absmax", "absmax_scale?", "offset?"},
+                                 "quantized_linear(x [M, K], parts of a matrix W in nf4, int8 or fp8, "
+                                 "residual?): x W^T, or x W if `back` is 1, plus the residual, in out_dtype "
+                                 "(default: x's); W is dequantized tile by tile",
+                             .inputs = {"x", "codes", "absmax", "absmax_scale?", "offset?", "residual?"},
                              .infer = infer,
                              .vjp = vjp,
                              .cpu = kernel,
