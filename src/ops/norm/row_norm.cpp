@@ -315,16 +315,19 @@ std::vector<Sample> layer_samples() {
   }
   return made;
 }
-/// Makes samples of the gradient from those of the norm: with a copy of dx where y has another dtype than x,
-/// and with a residual where dx has 16 bits or a copy.
-std::vector<Sample> gradient_samples(std::vector<Sample> made, bool centered) {
-  for (Sample& sample : made) {
-    const SampleInput x = sample.in[0];
+/// Makes samples of the gradient from those of the norm, each without and with a residual. Where y has
+/// another dtype than x, the gradient stores a copy of dx.
+std::vector<Sample> gradient_samples(const std::vector<Sample>& norms, bool centered) {
+  std::vector<Sample> made;
+  for (Sample sample : norms) {
+    const ir::SampleInput x = sample.in[0];
     sample.in.resize(2);
     sample.in.push_back(positive({x.type.shape[0]}));
     sample.in.push_back(x);
     if (centered) sample.in.push_back(normal({x.type.shape[0]}));
-    if (x.type.dtype != DType::f32 || sample.attrs.contains("out_dtype")) sample.in.push_back(x);
+    made.push_back(sample);
+    sample.in.push_back(x);
+    made.push_back(std::move(sample));
   }
   return made;
 }
