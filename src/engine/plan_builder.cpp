@@ -122,7 +122,8 @@ passes::PassContext PlanBuilder::context_of(const passes::TrainGraph& train) {
   passes::PassContext context{.precision = options().precision,
                               .budget_bytes = options().budget_bytes,
                               .offload = options().offload,
-                              .device = options().device};
+                              .device = options().device,
+                              .cuts_stages = options().parallel == Parallel::pipeline};
   context.all_reduce.through_host = options().backend == exec::Backend::gpu && !options().reduces_on_gpu;
   context.all_reduce.on_gpu = options().reduces_on_gpu;
   context.all_reduce.rank = options().rank;

@@ -74,7 +74,13 @@ constexpr Pass kPasses[] = {
      .run = [](TrainGraph& train, PassContext& context) { compress(train, context.compress); }},
     {.name = "fuse_sums",
      .doc = "adds gradients in the op that computes one of them, and shares casts",
-     .run = [](TrainGraph& train, PassContext&) { keeping_shared(train, fuse_sums); }},
+     .run =
+         [](TrainGraph& train, PassContext& context) {
+           keeping_shared(train, [&](ir::Graph& graph) {
+             fuse_sums(graph);
+             share_casts(graph, !context.cuts_stages);
+           });
+         }},
     {.name = "fuse_head",
      .doc = "fuses a language model's losses with their gradient",
      .run = [](TrainGraph& train, PassContext&) { keeping_shared(train, fuse_head); }},

@@ -21,6 +21,9 @@ struct PassContext {
   int64_t budget_bytes = 0;
   OffloadOptions offload;
   cost::Device device;
+  /// True if the graph will be cut into pipeline stages. No gradient is then stored in two dtypes, so that
+  /// only one value crosses each cut.
+  bool cuts_stages = false;
   WorkspaceOf workspace_of;
   /// Appends the nodes that use the gradients (accumulation or the optimizer). Empty for evaluation graphs.
   std::function<void(TrainGraph&)> consume_gradients;

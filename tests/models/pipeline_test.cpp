@@ -66,7 +66,7 @@ passes::TrainGraph make_micro(const Model& model) {
   train.losses = builder.op("head_cross_entropy", {out.hidden, out.head, labels}, {{"rows", int64_t{8}}});
   train.loss_weight = graph.add_value("weight", {.dtype = DType::f32, .shape = {}}, ir::Role::scalar);
   graph.outputs = {graph.add1(*ops::find_op("sum_all"), {train.losses}, {}, "loss")};
-  passes::PassContext context{.precision = model.precision};
+  passes::PassContext context{.precision = model.precision, .cuts_stages = true};
   context.workspace_of = [](const ir::Node&) { return int64_t{0}; };
   context.consume_gradients = [](passes::TrainGraph& made) {
     for (passes::Gradient& gradient : made.gradients) {

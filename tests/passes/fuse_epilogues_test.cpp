@@ -154,8 +154,13 @@ return %5
 )");
 }
 
+void share_and_copy(ir::Graph& graph) {
+  fuse_sums(graph);
+  share_casts(graph, true);
+}
+
 // The gradient of a norm is read in f32 by the residual stream and in 16 bits by the matmul before it.
-TEST(FuseSums, AddsTheResidualGradientInANormAndStoresA16BitCopy) {
+TEST(ShareCasts, AddsTheResidualGradientInANormAndStoresA16BitCopy) {
   const std::string leaves = R"(input %0 "x" : f32[4, 8]
 input %1 "dy" : f32[4, 8]
 input %2 "dstream" : f32[4, 8]
@@ -163,7 +168,7 @@ input %3 "rstd" : f32[4]
 parameter %4 "w" : f32[8]
 )";
   expect_pass(
-      fuse_sums, leaves + R"(%5, %6 = rms_norm_grad(%0, %4, %3, %1) {offset=0.0} : f32[4, 8], f32[8]
+      share_and_copy, leaves + R"(%5, %6 = rms_norm_grad(%0, %4, %3, %1) {offset=0.0} : f32[4, 8], f32[8]
 %7 = add(%2, %5) : f32[4, 8]
 %8 = relu(%6) : f32[8]
 %9 = cast(%7) {dtype="bf16"} : bf16[4, 8]
@@ -176,12 +181,12 @@ return %5, %8, %9
 )");
 }
 
-TEST(FuseSums, SharesCastsOfTheSameValueToTheSameDtype) {
+TEST(ShareCasts, SharesCastsOfTheSameValueToTheSameDtype) {
   const std::string leaves = R"(input %0 "x" : f32[4, 8]
 %1 = relu(%0) : f32[4, 8]
 %2 = cast(%1) {dtype="bf16"} : bf16[4, 8]
 )";
-  expect_pass(fuse_sums, leaves + R"(%3 = cast(%1) {dtype="f16"} : f16[4, 8]
+  expect_pass(share_and_copy, leaves + R"(%3 = cast(%1) {dtype="f16"} : f16[4, 8]
 %4 = cast(%1) {dtype="bf16"} : bf16[4, 8]
 %5 = add(%2, %4) : bf16[4, 8]
 return %5, %3, %4

@@ -17,20 +17,23 @@ using ir::NodeId;
 using ir::ValueId;
 
 /// For each op that supports an epilogue, the names of its optional epilogue inputs; empty: not supported.
-/// All of these ops support relu. batch_norm has a bias, but it is no epilogue. batch_norm with given
+/// batch_norm has a bias, but it is no epilogue. batch_norm with given
 /// statistics does not support silu, because it may itself be folded into a convolution later.
 struct EpilogueSlots {
   std::string_view op;
   std::string_view bias;
   std::string_view residual;
+  bool relu = false;
   bool silu = false;
 };
-constexpr EpilogueSlots kForwardSlots[] = {{"matmul", "bias", "residual"},
-                                           {"conv2d", "bias", "residual"},
-                                           {"batch_norm", "", "residual", true},
-                                           {"batch_norm_infer", "", "residual"}};
+constexpr EpilogueSlots kForwardSlots[] = {{"matmul", "bias", "residual", true},
+                                           {"conv2d", "bias", "residual", true},
+                                           {"batch_norm", "", "residual", true, true},
+                                           {"batch_norm_infer", "", "residual", true},
+                                           {"quantized_linear", "", "residual"}};
 /// The ops that add the other term of a sum of gradients.
 constexpr EpilogueSlots kGradientSlots[] = {{"matmul", "", "residual"},
+                                            {"quantized_linear", "", "residual"},
                                             {"conv2d_grad_input", "", "residual"},
                                             {"rms_norm_grad", "", "residual"},
                                             {"layer_norm_grad", "", "residual"},
@@ -117,7 +120,7 @@ class FuseEpilogues {
       const NodeId producer = graph_.value(made).producer;
       if (producer == kNone || graph_.use_counts()[static_cast<size_t>(made)] != 1) return false;
       const ir::Node& node = graph_.node(producer);
-      const bool is_matmul = node.op->name == "matmul";
+      const bool is_matmul = node.op->name == "matmul" || node.op->name == "quantized_linear";
       const bool is_norm = node.op->name == "rms_norm" || node.op->name == "layer_norm";
       if (is_matmul ? dtype != DType::f32 : !is_norm || graph_.type(made).dtype != DType::f32) return false;
       if (node.outputs[0] != made) return false;
@@ -168,8 +171,8 @@ class FuseEpilogues {
            graph_.value(residual).producer < producer &&
            add_residual(graph_.nodes[static_cast<size_t>(producer)], *earlier_slots, residual);
   }
-  bool add_relu(ir::Node& node, const EpilogueSlots&, ValueId) {
-    if (has_activation(node)) return false;
+  bool add_relu(ir::Node& node, const EpilogueSlots& slots, ValueId) {
+    if (!slots.relu || has_activation(node)) return false;
     node.attrs.set("activation", std::string("relu"));
     return true;
   }
@@ -198,11 +201,11 @@ class FuseEpilogues {
   std::span<const EpilogueSlots> slots_;
 };
 
-/// Removes casts of a value that has been cast to the same dtype before. The gradient of a row norm stores
-/// the 16-bit copy that the matmuls before the norm read.
+/// Implements share_casts().
 class ShareCasts {
  public:
-  explicit ShareCasts(ir::Graph& graph) : graph_(graph), same_as_(graph.values.size()) {
+  ShareCasts(ir::Graph& graph, bool store_copies)
+      : graph_(graph), store_copies_(store_copies), same_as_(graph.values.size()) {
     std::iota(same_as_.begin(), same_as_.end(), 0);
   }
 
@@ -229,7 +232,7 @@ class ShareCasts {
       return true;
     }
     const auto producer = new_producer_.find(from);
-    if (producer == new_producer_.end()) return false;
+    if (!store_copies_ || producer == new_producer_.end()) return false;
     ir::Node& norm = kept_[producer->second];
     const bool is_norm = norm.op->name == "rms_norm_grad" || norm.op->name == "layer_norm_grad";
     if (!is_norm || norm.outputs[0] != from || norm.attrs.contains("out_dtype")) return false;
@@ -239,6 +242,7 @@ class ShareCasts {
   }
 
   ir::Graph& graph_;
+  bool store_copies_;
   std::vector<ValueId> same_as_;                        ///< for each value, the one that replaces it
   std::vector<ir::Node> kept_;                          ///< the new list of nodes
   std::map<ValueId, size_t> new_producer_;              ///< index in kept_
@@ -248,11 +252,8 @@ class ShareCasts {
 }  // namespace
 
 void fuse_epilogues(ir::Graph& graph) { FuseEpilogues(graph, kForwardSlots).fold_all(); }
-
-void fuse_sums(ir::Graph& graph) {
-  FuseEpilogues(graph, kGradientSlots).fold_sums();
-  ShareCasts(graph).run();
-}
+void fuse_sums(ir::Graph& graph) { FuseEpilogues(graph, kGradientSlots).fold_sums(); }
+void share_casts(ir::Graph& graph, bool store_copies) { ShareCasts(graph, store_copies).run(); }
 
 void fuse_conv_pool(ir::Graph& graph) {
   for (ir::Node& pool : graph.nodes) {

@@ -10,9 +10,12 @@ namespace hearth::passes {
 void fuse_epilogues(ir::Graph& graph);
 
 /// Folds sums of gradients into the op that computes the later term (matmul, gradient of a convolution, row
-/// norm or embedding): the earlier term becomes its residual. Then shares casts of the same value to the same
-/// dtype, and lets gradients of row norms store a 16-bit copy. Runs after backward().
+/// norm or embedding): the earlier term becomes its residual. Runs after backward().
 void fuse_sums(ir::Graph& graph);
+
+/// Removes casts of a value that has been cast to the same dtype before. With `store_copies`, the gradient of
+/// a row norm also stores the 16-bit copy that the matmuls before the norm read. Runs after fuse_sums().
+void share_casts(ir::Graph& graph, bool store_copies);
 
 /// Fuses convolution + relu + 2x2 max-pool over an input image into one op, which does not store the result
 /// of the convolution. Runs after fuse_epilogues and before backward().
