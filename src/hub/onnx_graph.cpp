@@ -94,18 +94,19 @@ std::string OnnxGraph::float_constant(const std::vector<float>& values, const st
 }
 
 void OnnxGraph::follow(const ir::Node& node, OnnxAffine& affine) const {
-  const std::vector<float> first = small_values(node.inputs[1]);
-  affine.shift.resize(first.size());
+  // The bias of bias_add, or the weight of a batch norm.
+  const std::vector<float> per_channel = small_values(node.inputs[1]);
+  affine.shift.resize(per_channel.size());
   if (node.op->name == "bias_add") {
-    for (size_t c = 0; c < first.size(); ++c) affine.shift[c] += static_cast<double>(first[c]);
+    for (size_t c = 0; c < per_channel.size(); ++c) affine.shift[c] += static_cast<double>(per_channel[c]);
     return;
   }
-  affine.scale.resize(first.size(), 1.0);
+  affine.scale.resize(per_channel.size(), 1.0);
   const std::vector<float> bias = small_values(node.inputs[2]), mean = small_values(node.inputs[3]),
                            variance = small_values(node.inputs[4]);
-  for (size_t c = 0; c < first.size(); ++c) {
-    const double factor =
-        static_cast<double>(first[c]) / std::sqrt(static_cast<double>(variance[c]) + node.attrs.real("eps"));
+  for (size_t c = 0; c < per_channel.size(); ++c) {
+    const double factor = static_cast<double>(per_channel[c]) /
+                          std::sqrt(static_cast<double>(variance[c]) + node.attrs.real("eps"));
     affine.scale[c] *= factor;
     affine.shift[c] =
         (affine.shift[c] - static_cast<double>(mean[c])) * factor + static_cast<double>(bias[c]);

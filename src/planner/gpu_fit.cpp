@@ -98,8 +98,8 @@ class Search {
     // Limits the arena to the bytes that the plan's other memory leaves free.
     for (int i = 0; i < kMaxTries && !holds(plan); ++i) {
       const int64_t over = std::max<int64_t>(0, plan.gpu_bytes() - gpu_bytes_);
-      const int64_t from = over == 0 || i == 0 ? plan.arena_bytes : options.budget_bytes;
-      options.budget_bytes = from - over;
+      const int64_t last_arena = over == 0 || i == 0 ? plan.arena_bytes : options.budget_bytes;
+      options.budget_bytes = last_arena - over;
       if (options.budget_bytes <= 0) return;
       plan = make(options, true);
     }

@@ -91,9 +91,9 @@ void measure_normalization(recipe::Recipe& recipe, const tasks::TaskDef& task,
   notes.push_back("images are normalized by the training images' " + describe(recipe.data));
 }
 
-/// Compares the recipe's normalization with that of the `init` weights. If they differ, uses the weights'
-/// normalization (`takes`) or adds a note.
-void compare_with_weights(recipe::Recipe& recipe, bool takes, std::vector<std::string>& notes) {
+/// If the recipe's normalization differs from that of the `init` weights: uses the weights' normalization
+/// (`adopts`), or only adds a note.
+void adopt_normalization_of_weights(recipe::Recipe& recipe, bool adopts, std::vector<std::string>& notes) {
   if (recipe.init.empty() || recipe::data_kind(recipe.data.kind) == recipe::DataKind::tensors) return;
   const auto known = hub::known_normalization(recipe.init);
   recipe::Data& data = recipe.data;
@@ -107,13 +107,13 @@ void compare_with_weights(recipe::Recipe& recipe, bool takes, std::vector<std::s
   theirs.mean = known->mean;
   theirs.std = known->std;
   theirs.normalize = recipe::Normalize::given;
-  if (takes) data = theirs;
+  if (adopts) data = theirs;
   notes.push_back(
-      takes ? fmt::format("init: images are normalized by {} of {} instead of {}; set data.normalize=given "
-                          "to keep the recipe's",
-                          describe(data), known->file.string(), before)
-            : fmt::format("init: {} has another normalization, {}; set data.normalize=auto to use it",
-                          known->file.string(), describe(theirs)));
+      adopts ? fmt::format("init: images are normalized by {} of {} instead of {}; set data.normalize=given "
+                           "to keep the recipe's",
+                           describe(data), known->file.string(), before)
+             : fmt::format("init: {} has another normalization, {}; set data.normalize=auto to use it",
+                           known->file.string(), describe(theirs)));
 }
 
 }  // namespace
@@ -143,7 +143,7 @@ Resolved resolve(tasks::Job job, const fs::path& run) {
   if (recipe.data.normalize == recipe::Normalize::dataset) {
     measure_normalization(recipe, task, made.notes);
   } else if (!trained) {
-    compare_with_weights(recipe, recipe.data.normalize == recipe::Normalize::automatic, made.notes);
+    adopt_normalization_of_weights(recipe, recipe.data.normalize == recipe::Normalize::automatic, made.notes);
   }
   return made;
 }

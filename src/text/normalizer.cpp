@@ -139,14 +139,14 @@ void append_replaced(std::string& out, std::string_view run, const Replace& step
   out.append(run.substr(done));
 }
 
-/// Calls append(out, character) for each character for which one(character) is true; copies the others to
+/// Calls append(out, character) for each character for which matches(character) is true; copies the others to
 /// `out`.
 template <typename Append>
-void append_changed(std::string& out, std::string_view run, bool (*one)(char32_t), Append&& append) {
+void map_characters(std::string& out, std::string_view run, bool (*matches)(char32_t), Append&& append) {
   while (!run.empty()) {
     const Character next = first_character(run);
     const std::string_view character = run.substr(0, next.bytes);
-    if (one(next.value)) {
+    if (matches(next.value)) {
       append(out, character);
     } else {
       out.append(character);
@@ -226,8 +226,8 @@ struct Apply {
 
  private:
   template <typename Append>
-  void change(bool (*one)(char32_t), Append&& append) const {
-    rewrite(text, [&](std::string& out, std::string_view run) { append_changed(out, run, one, append); });
+  void change(bool (*matches)(char32_t), Append&& append) const {
+    rewrite(text, [&](std::string& out, std::string_view run) { map_characters(out, run, matches, append); });
   }
 };
 

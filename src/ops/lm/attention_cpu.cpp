@@ -294,8 +294,8 @@ struct ForwardHead {
     queries.load_words(arrays.q, tile.first, tile.rows, products, space.q, row);
     for_strips(tile.keys(0, tile.rows), [&](Range keys) {
       scores(products, tile, keys, space.q, row, space.keys, spec.head_size, space.strip);
-      const float factor = scale_scores(spec, tile, keys, bias, space.strip);
-      for (int64_t r = 0; r < tile.rows; ++r) add_row(tile, r, keys, factor, running_max[r], sum[r]);
+      const float remaining_scale = scale_scores(spec, tile, keys, bias, space.strip);
+      for (int64_t r = 0; r < tile.rows; ++r) add_row(tile, r, keys, remaining_scale, running_max[r], sum[r]);
       const Weights weights = weights_of(products, space.strip, tile.rows, keys.size(), space.rounded, false);
       weigh_values(products, tile, keys, weights, space.values, spec.time, spec.head_size, space.out, row);
     });
@@ -388,9 +388,10 @@ struct BackwardHead {
     std::fill_n(space.dq, tile.rows * row, 0.0F);
     for_strips(tile.keys(0, tile.rows), [&](Range keys) {
       scores(products, tile, keys, space.q.words, row, space.keys, size, space.p);
-      const float factor = scale_scores(spec, tile, keys, bias, space.p);
+      const float remaining_scale = scale_scores(spec, tile, keys, bias, space.p);
       scores(products, tile, keys, space.dout.words, row, space.values, size, space.ds);
-      for (int64_t r = 0; r < tile.rows; ++r) softmax_backward_row(tile, r, keys, head, factor, delta[r]);
+      for (int64_t r = 0; r < tile.rows; ++r)
+        softmax_backward_row(tile, r, keys, head, remaining_scale, delta[r]);
       const Weights p = weights_of(products, space.p, tile.rows, keys.size(), space.rounded, true);
       weigh_rows(products, tile, keys, p, space.dout.joined, row, size, space.dv);
       const Weights ds = weights_of(products, space.ds, tile.rows, keys.size(), space.rounded, true);

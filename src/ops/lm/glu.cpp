@@ -83,7 +83,7 @@ HEARTH_CLONES void finish_tanh_grad(const Run& run, const float* e, int64_t coun
     dup[i] = dy * gated.value;
   }
 }
-void finish_erf(const Run& run, int64_t count) {
+void compute_erf(const Run& run, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     const Gated<float> gated = erf_gate(run.gate[i]);
     const float up = run.up[i];
@@ -98,7 +98,7 @@ void finish_erf(const Run& run, int64_t count) {
 }
 
 void run_tile(Gate gate, const Run& run, float* e, int64_t count) {
-  if (gate == Gate::gelu) return finish_erf(run, count);
+  if (gate == Gate::gelu) return compute_erf(run, count);
   const float* z = run.gate;
   if (gate == Gate::gelu_tanh) {
     argument(run.gate, e, count);

@@ -149,8 +149,8 @@ struct Panel {
   static_assert(kMoves <= kLaneElements * kBlockThreads);
   rt::Word16 held[kLaneElements];
   bool along_terms;
-  int line, term;          ///< line and term in the tile of this thread's first move
-  uint32_t shared_offset;  ///< byte offset of the first move in shared memory
+  int line, term;          ///< position in the tile of the first 16-byte word that this thread copies
+  uint32_t shared_offset;  ///< byte offset in shared memory of that word's destination
 
   RT_DEVICE explicit Panel(bool terms) : along_terms(terms || kLaneElements > 2) {
     const int thread = static_cast<int>(threadIdx.x);

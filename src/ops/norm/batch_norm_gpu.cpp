@@ -219,7 +219,8 @@ struct Cotangents {
   const T* y;
   SiluChannels silu;
 
-  /// Returns g of the n adjacent elements from element i on, which belong to the channels from `column` on.
+  /// Returns the gradient before the activation for the n adjacent elements from element i on, which belong
+  /// to the channels from `column` on.
   template <int n>
   RT_DEVICE rt::Vec<float, n> at(int64_t i, int column) const {
     const rt::Vec<T, n> given = rt::load<T, n>(dy + i);
