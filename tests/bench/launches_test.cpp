@@ -1,4 +1,5 @@
-// Kernel launches of a training step, and the bytes that additions and casts of their own move. Both may only fall.
+// Kernel launches of a training step, and the bytes that additions and casts of their own move. Both may only
+// fall.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -29,19 +30,17 @@ TEST_P(Launches, AreFew) {
   EXPECT_LE(bytes, GetParam().max_gigabytes * 1e9);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, Launches,
-                         testing::Values(Bound{"llama1b-b4-bf16", 510, 7.6},
-                                         Bound{"llama1b_lora-b4-bf16", 1063, 0.3},
-                                         Bound{"llama1b_qlora-b4-bf16", 1063, 0.3},
-                                         Bound{"resnet50-b128-bf16", 282, 0.3},
-                                         Bound{"yolox_s-b16-bf16", 589, 1.0},
-                                         Bound{"flux_tiny-b4-bf16", 617, 0.5}),
-                         [](const auto& bound) {
-                           std::string name = bound.param.name;
-                           for (char& c : name)
-                             if (c == '-') c = '_';
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Cases, Launches,
+    testing::Values(Bound{"llama1b-b4-bf16", 510, 7.6}, Bound{"llama1b_lora-b4-bf16", 1063, 0.3},
+                    Bound{"llama1b_qlora-b4-bf16", 1063, 0.3}, Bound{"resnet50-b128-bf16", 282, 0.3},
+                    Bound{"yolox_s-b16-bf16", 589, 1.0}, Bound{"flux_tiny-b4-bf16", 617, 0.5}),
+    [](const auto& bound) {
+      std::string name = bound.param.name;
+      for (char& c : name)
+        if (c == '-') c = '_';
+      return name;
+    });
 
 }  // namespace
 }  // namespace hearth::bench

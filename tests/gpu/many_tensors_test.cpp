@@ -17,8 +17,11 @@ class Nodes {
       drawn_ = draw_sample(op, sample, n);
       const std::vector<ir::ValueId>& inputs = drawn_.node().inputs;
       for (size_t k = 0; k < inputs.size(); ++k) in_.push_back(put(inputs[k], k));
-      for (size_t k = 0; k < drawn_.node().outputs.size(); ++k)
-        out_.push_back(in_[n * inputs.size() + static_cast<size_t>(op.writes[k])]);
+      for (size_t k = 0; k < drawn_.node().outputs.size(); ++k) {
+        const auto bytes = static_cast<size_t>(drawn_.graph.type(drawn_.node().outputs[k]).num_bytes());
+        out_.push_back(op.writes.empty() ? gpu_.room<std::byte>(bytes)
+                                         : in_[n * inputs.size() + static_cast<size_t>(op.writes[k])]);
+      }
     }
   }
   std::vector<std::vector<std::byte>> together() {
