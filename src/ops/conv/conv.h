@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "ir/op_def.h"
 #include "ops/conv/conv_cpu.h"
@@ -34,8 +35,15 @@ struct ConvPoolGradIn {
   enum : size_t { x, pooled, argmax, dpooled };
 };
 
+/// Return the test cases of conv2d and its gradients.
+std::vector<ir::Sample> conv_samples();
+std::vector<ir::Sample> conv_grad_input_samples();
+std::vector<ir::Sample> conv_grad_weight_samples();
+
 /// Returns the shape of a convolution of x with w, both of rank 4.
 cpu::ConvShape conv_shape(const Shape& x, const Shape& w, const ir::Attrs& attrs);
+/// Returns the shape of a convolution's result.
+inline Shape out_shape(const cpu::ConvShape& s) { return {s.batch, s.out_h(), s.out_w(), s.out_c}; }
 /// Returns an error message if this convolution is not supported; empty if it is.
 std::string check_conv(const cpu::ConvShape& shape);
 

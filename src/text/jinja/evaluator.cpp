@@ -31,7 +31,6 @@ class Evaluator {
   }
 
  private:
-  // Execution of statements.
   Flow execute(const Body& body) {
     const Level level(*this);
     for (const Statement& statement : body) {
@@ -148,8 +147,7 @@ class Evaluator {
     return Flow::next_statement;
   }
 
-  /// Executes {% with %}. Its variables are evaluated in the enclosing scope, so they cannot refer to each
-  /// other.
+  /// Executes {% with %}. Its variables are evaluated in the enclosing scope.
   Flow execute_scope(const Statement& statement) {
     Variables variables;
     for (const Parameter& variable : statement.parameters)
@@ -198,7 +196,6 @@ class Evaluator {
     return Json(std::exchange(out_.text, std::move(before)));
   }
 
-  // Lookup of variables.
   Value lookup(std::string_view name) {
     run_.spend(1);
     if (const Value* found = scopes_.find(name)) return *found;
@@ -208,7 +205,6 @@ class Evaluator {
     return Value::undefined(std::string(name));
   }
 
-  // Evaluation of expressions.
   Value evaluate(const Expression& e) {
     const Level level(*this);
     run_.at_line(e.line);
@@ -476,8 +472,7 @@ class Evaluator {
   Run run_;
   const Json& variables_;
   Rendered out_;
-  /// Namespace() objects; kept until rendering ends, because they may refer to each other.
-  std::deque<Namespace> namespaces_;
+  std::deque<Namespace> namespaces_;  ///< kept until rendering ends: they may refer to each other
   Scopes scopes_;
   int depth_ = 0;
   int calls_ = 0;
