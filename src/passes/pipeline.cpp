@@ -82,8 +82,12 @@ constexpr Pass kPasses[] = {
            });
          }},
     {.name = "fuse_head",
-     .doc = "fuses a language model's losses with their gradient",
-     .run = [](TrainGraph& train, PassContext&) { keeping_shared(train, fuse_head); }},
+     .doc = "fuses a language model's losses with their gradient; sizes their chunks for the GPU",
+     .run =
+         [](TrainGraph& train, PassContext& context) {
+           keeping_shared(train, fuse_head);
+           if (context.device.is_gpu) enlarge_head_chunks(train.graph, context.device.memory_bytes);
+         }},
     {.name = "fuse_elementwise",
      .doc = "fuses chains of elementwise ops into one loop",
      .run = [](TrainGraph& train, PassContext&) { keeping_shared(train, fuse_elementwise); }},

@@ -90,5 +90,22 @@ TEST(FuseHead, LeavesAnLseThatSomethingElseReads) {
   EXPECT_EQ(count(train.graph, "head_cross_entropy_train"), 0);
 }
 
+TEST(EnlargeHeadChunks, StaysWithinAPartOfTheMemoryAndTheTokens) {
+  ir::Graph graph = graph_of(R"(input %0 "x" : f32[5000, 4]
+parameter %1 "head" : f32[9, 4]
+input %2 "labels" : i32[5000]
+%3, %4 = head_cross_entropy(%0, %1, %2) {rows=4, softcap=0.0} : f32[5000], f32[5000]
+return %3
+)");
+  constexpr int64_t kRowBytes = 9 * sizeof(float);
+  const auto rows_within = [&](int64_t memory_bytes) {
+    enlarge_head_chunks(graph, memory_bytes);
+    return graph.nodes[0].attrs.integer("rows");
+  };
+  EXPECT_EQ(rows_within(0), 4);
+  EXPECT_EQ(rows_within(64 * 16 * kRowBytes), 16);
+  EXPECT_EQ(rows_within(int64_t{1} << 40), 4096);
+}
+
 }  // namespace
 }  // namespace hearth::passes

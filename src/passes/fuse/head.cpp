@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/op_def.h"
+#include "ops/loss/loss.h"
 #include "ops/op_list.h"
 #include "passes/rewrite.h"
 
@@ -53,6 +54,20 @@ void fuse_head(ir::Graph& graph) {
     graph.relink();
   }
   graph.remove_dead_nodes();
+}
+
+void enlarge_head_chunks(ir::Graph& graph, int64_t memory_bytes) {
+  constexpr int64_t kMaxRows = 4096, kPartOfMemory = 64;
+  for (ir::Node& node : graph.nodes) {
+    if (!node.op->name.starts_with("head_cross_entropy")) continue;
+    const int64_t vocab = graph.type(node.inputs[ops::HeadIn::weight]).shape[0];
+    const int64_t max_bytes = memory_bytes / kPartOfMemory;
+    int64_t rows = node.attrs.integer_or("rows", ops::kHeadRows);
+    const int64_t tokens = graph.type(node.inputs[ops::HeadIn::x]).shape[0];
+    while (rows < tokens && 2 * rows <= kMaxRows && 2 * rows * vocab * int64_t{sizeof(float)} <= max_bytes)
+      rows *= 2;
+    node.attrs.set("rows", rows);
+  }
 }
 
 }  // namespace hearth::passes
