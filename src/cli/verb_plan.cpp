@@ -38,7 +38,8 @@ struct PlanArguments {
   std::string memory;
   std::string svg = "plan.svg";
   bool json = false;
-  std::string gpu;
+  std::string gpu;          ///< GPU whose rates the cost model uses
+  std::string planned_gpu;  ///< GPU whose memory is the budget, too
   LinkArguments links;
 };
 
@@ -122,9 +123,11 @@ std::string plan_json(const planner::PlanReport& report, const std::optional<Bud
                     fit.report.recompute.extra_flops, fit.report.time.seconds, fits->largest->batch);
 }
 
-/// Returns the bytes of --memory; 0 without the flag.
-int64_t memory_of(const PlanArguments& arguments) {
-  if (arguments.memory.empty()) return 0;
+/// Returns the memory budget in bytes: that of --memory, or the memory of --gpu without the recipe's reserve;
+/// 0 without these flags.
+int64_t memory_of(const PlanArguments& arguments, const recipe::Recipe& recipe) {
+  if (arguments.memory.empty())
+    return arguments.planned_gpu.empty() ? 0 : cost::find_gpu(arguments.gpu).memory_bytes - recipe.reserve;
   const int64_t bytes = parse_bytes(arguments.memory).value_or(0);
   if (bytes < kMinMemory) user_error("expected a size like 20GiB for --memory, got '{}'", arguments.memory);
   return bytes;
@@ -199,9 +202,9 @@ void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
   std::vector<std::string> overrides = overrides_of(verb);
   if (const std::vector<int64_t> gpus = take_gpu_bytes(overrides); !gpus.empty())
     return print_parallel_plans(arguments, overrides, gpus);
-  const int64_t memory = memory_of(arguments);
   check_writable_file(arguments.svg);
   const recipe::Recipe recipe = open_recipe(arguments.recipe, overrides);
+  const int64_t memory = memory_of(arguments, recipe);
   engine::EngineOptions options = plan_options(recipe);
   choose_rates(arguments, options);
   engine::EngineOptions on_gpu = options;
@@ -298,16 +301,23 @@ void add_plan(CLI::App& app) {
   verb->add_option("recipe", arguments->recipe, "Recipe file or name")->required();
   verb->add_option("--memory", arguments->memory,
                    "Find the largest micro-batch that fits this budget, e.g. 20GiB");
+  CLI::Option* planned = verb->add_option("--gpu", arguments->planned_gpu,
+                                          "Find what fits the memory of this GPU, and model its times, e.g. "
+                                          "rx9070xt (docs/gpus.md lists the names)");
   verb->add_option("--svg", arguments->svg, "Output file for the drawing of the arena (default plan.svg)");
   verb->add_flag("--json", arguments->json, "Print JSON");
   CLI::Option* model =
       verb->add_option("--model-gpu", arguments->gpu,
                        "GPU for modeled times, e.g. h200 (default: the GPU of the recipe, or rx7900xt)");
   add_former_name(*verb, "--model-card", *model);
+  planned->excludes(model);
   add_links(*verb, arguments->links);
   allow_overrides(*verb);
-  set_example(*verb, "hearth plan recipes/demo.yaml --memory 20GiB");
-  verb->callback([=] { run_plan(*verb, *arguments); });
+  set_example(*verb, "hearth plan recipes/demo.yaml --gpu rx7900xt");
+  verb->callback([=] {
+    if (!arguments->planned_gpu.empty()) arguments->gpu = arguments->planned_gpu;
+    run_plan(*verb, *arguments);
+  });
 }
 
 void add_dump(CLI::App& app) {

@@ -26,6 +26,56 @@ constexpr Device gpu(Device device) {
   return device;
 }
 
+/// Fractions of the peaks that matmuls reach, and the sources of the numbers.
+struct ReachedRates {
+  double half, full;
+  std::string_view source;
+};
+constexpr ReachedRates kRdna2{
+    .half = 0.6,
+    .full = 0.6,
+    .source = "rates: 60% of the peaks, assumed; bandwidth: 85% of AMD's, assumed; peaks: AMD"};
+constexpr ReachedRates kRdna3{
+    .half = 0.73,
+    .full = 0.41,
+    .source =
+        "rates: the shares of the peaks that an RX 7900 XTX reaches (ROCm issue 5725); "
+        "bandwidth: 85% of AMD's, assumed; peaks: AMD"};
+constexpr ReachedRates kRdna4{
+    .half = 0.59,
+    .full = 0.41,
+    .source =
+        "16 bits: the share of the peak that an RX 9070 XT reaches (115 TFLOP/s, "
+        "rocm-libraries issue 10861); f32: as an RX 7900 XTX; bandwidth: 85% of AMD's, assumed; peaks: AMD"};
+constexpr ReachedRates kNvidia{
+    .half = 0.8,
+    .full = 0.75,
+    .source = "rates: 80 and 75% of the peaks, assumed; bandwidth: 85% of NVIDIA's, assumed; peaks: NVIDIA"};
+
+/// Specifications of a GPU by its vendor: peaks in TFLOP/s (dense), memory in GB/s and GiB.
+struct Specs {
+  std::string_view name, full_name;
+  Vendor vendor;
+  int units;
+  double half_peak, full_peak, bandwidth;
+  int64_t memory;
+  ReachedRates shares;
+};
+/// Returns the model of a GPU that nobody has measured for this table. Bandwidth: 85% of the vendor's.
+constexpr Device specified(const Specs& specs) {
+  return gpu({.name = specs.name,
+              .full_name = specs.full_name,
+              .half_flops_per_second = specs.shares.half * specs.half_peak * 1e12,
+              .full_flops_per_second = specs.shares.full * specs.full_peak * 1e12,
+              .bytes_per_second = 0.85 * specs.bandwidth * 1e9,
+              .memory_bytes = specs.memory * kGiB,
+              .vendor = specs.vendor,
+              .units = specs.units,
+              .half_peak_flops_per_second = specs.half_peak * 1e12,
+              .full_peak_flops_per_second = specs.full_peak * 1e12,
+              .sources = specs.shares.source});
+}
+
 constexpr Device kGpus[] = {
     gpu({.name = "rx7900xt",
          .full_name = "AMD Radeon RX 7900 XT",
@@ -98,6 +148,24 @@ constexpr Device kGpus[] = {
              "16 bits: PyTorch 2.11 matmuls of 8192 on random numbers (769 to 798 TFLOP/s, measured); f32: "
              "three quarters of the peak, assumed; bandwidth: copies of 8.6 GB, measured; link: as the "
              "others; launch: assumed; peaks: NVIDIA, of the SXM GPU without sparsity"}),
+    specified({"rx7900gre", "AMD Radeon RX 7900 GRE", Vendor::amd, 40, 91.96, 45.98, 576, 16, kRdna3}),
+    specified({"rx7800xt", "AMD Radeon RX 7800 XT", Vendor::amd, 30, 74.65, 37.32, 624, 16, kRdna3}),
+    specified({"rx7700xt", "AMD Radeon RX 7700 XT", Vendor::amd, 27, 70.34, 35.17, 432, 12, kRdna3}),
+    specified({"rx7600", "AMD Radeon RX 7600", Vendor::amd, 16, 43.5, 21.75, 288, 8, kRdna3}),
+    specified({"w7900", "AMD Radeon PRO W7900", Vendor::amd, 48, 122.6, 61.3, 864, 48, kRdna3}),
+    specified({"radeon8060s", "AMD Radeon 8060S", Vendor::amd, 20, 59.4, 29.7, 256, 96, kRdna3}),
+    specified({"rx9070xt", "AMD Radeon RX 9070 XT", Vendor::amd, 32, 195, 48.7, 640, 16, kRdna4}),
+    specified({"rx9070", "AMD Radeon RX 9070", Vendor::amd, 28, 145, 36.1, 640, 16, kRdna4}),
+    specified({"rx9060xt", "AMD Radeon RX 9060 XT", Vendor::amd, 16, 103, 25.6, 320, 16, kRdna4}),
+    specified({"r9700", "AMD Radeon AI PRO R9700", Vendor::amd, 32, 191, 47.8, 640, 32, kRdna4}),
+    specified({"rx6800xt", "AMD Radeon RX 6800 XT", Vendor::amd, 36, 41.47, 20.74, 512, 16, kRdna2}),
+    specified({"rx6900xt", "AMD Radeon RX 6900 XT", Vendor::amd, 40, 46.08, 23.04, 512, 16, kRdna2}),
+    specified({"rtx3090", "NVIDIA GeForce RTX 3090", Vendor::nvidia, 82, 71.2, 35.6, 936, 24, kNvidia}),
+    specified({"rtx4070", "NVIDIA GeForce RTX 4070", Vendor::nvidia, 46, 58.3, 29.1, 504, 12, kNvidia}),
+    specified({"rtx4080", "NVIDIA GeForce RTX 4080", Vendor::nvidia, 76, 97.5, 48.7, 717, 16, kNvidia}),
+    specified({"rtx5070ti", "NVIDIA GeForce RTX 5070 Ti", Vendor::nvidia, 70, 87.9, 43.9, 896, 16, kNvidia}),
+    specified({"rtx5090", "NVIDIA GeForce RTX 5090", Vendor::nvidia, 170, 209.5, 104.8, 1792, 32, kNvidia}),
+    specified({"a100", "NVIDIA A100-SXM4-80GB", Vendor::nvidia, 108, 312, 19.5, 2039, 79, kNvidia}),
 };
 
 }  // namespace

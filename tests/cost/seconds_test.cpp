@@ -91,7 +91,7 @@ TEST(NearestGpu, IsItselfOrOneOfItsVendors) {
   EXPECT_EQ(nearest_gpu("NVIDIA H200").name, "h200");
   EXPECT_EQ(nearest_gpu("NVIDIA H100 80GB HBM3").name, "h100");
   EXPECT_EQ(nearest_gpu("NVIDIA GeForce RTX 3060").name, "rtx4090");
-  EXPECT_EQ(nearest_gpu("AMD Radeon RX 9070 XT").name, "rx7900xt");
+  EXPECT_EQ(nearest_gpu("AMD Radeon RX 5700 XT").name, "rx7900xt");
   EXPECT_EQ(nearest_gpu("").name, "rx7900xt");
 }
 
