@@ -197,6 +197,21 @@ return %5, %3, %2
 )");
 }
 
+// The update of a weight in the backward pass overwrites what the matmul reads.
+TEST(FuseSums, LeavesAMatmulThatWouldReadAnUpdatedWeight) {
+  const std::string text = R"(input %0 "dy" : f32[4, 3]
+input %1 "x" : f32[4, 8]
+parameter %2 "w" : f32[3, 8]
+input %3 "dw" : f32[3, 8]
+%4 = matmul(%0, %2) {transpose_a=0, transpose_b=0} : f32[4, 8]
+%5 = accumulate(%2, %3) : f32[3, 8]
+%6 = relu(%1) : f32[4, 8]
+%7 = add(%4, %6) : f32[4, 8]
+return %5, %7
+)";
+  expect_pass(fuse_sums, text, text);
+}
+
 // The norm cannot wait for a term that is computed after a reader of its other output.
 TEST(FuseSums, LeavesASumOfWhichANormWouldHaveToWait) {
   const std::string text = R"(input %0 "x" : f32[4, 8]

@@ -1,9 +1,8 @@
 #include <algorithm>
-#include <map>
-#include <numeric>
 #include <span>
 #include <string>
 
+#include "ir/kernel_group.h"
 #include "ir/op_def.h"
 #include "ops/op_list.h"
 #include "passes/fuse/fuse.h"
@@ -94,10 +93,20 @@ class FuseEpilogues {
     const bool has_readers = std::any_of(fused.outputs.begin() + 1, fused.outputs.end(), [&](ValueId out) {
       return use_counts[static_cast<size_t>(out)] > 0;
     });
-    if (waits && has_readers) return false;
+    if (waits && (has_readers || is_overwritten(fused, producer, id))) return false;
     if (!(this->*apply)(fused, *slots, other)) return false;
     replace(producer, id, std::move(fused), waits);
     return true;
+  }
+
+  /// True if a node between `first` and `last` overwrites an input of `node`, such as an updated weight.
+  bool is_overwritten(const ir::Node& node, NodeId first, NodeId last) const {
+    for (NodeId id = first + 1; id < last; ++id) {
+      const ir::Node& between = graph_.node(id);
+      for (size_t k = 0; k < between.inputs.size(); ++k)
+        if (ir::overwrites(between, k) && std::ranges::count(node.inputs, between.inputs[k]) > 0) return true;
+    }
+    return false;
   }
 
   /// Replaces node `id` and its producer by `fused`, at the position of node `id` if it waits for an input.
@@ -201,59 +210,10 @@ class FuseEpilogues {
   std::span<const EpilogueSlots> slots_;
 };
 
-/// Implements share_casts().
-class ShareCasts {
- public:
-  ShareCasts(ir::Graph& graph, bool store_copies)
-      : graph_(graph), store_copies_(store_copies), same_as_(graph.values.size()) {
-    std::iota(same_as_.begin(), same_as_.end(), 0);
-  }
-
-  void run() {
-    for (ir::Node& node : graph_.nodes) {
-      for (ValueId& input : node.inputs) input = shared(input);
-      if (node.op->name == "cast" && replace(node)) continue;
-      for (const ValueId out : node.outputs) new_producer_[out] = kept_.size();
-      kept_.push_back(std::move(node));
-    }
-    for (ValueId& output : graph_.outputs) output = shared(output);
-    graph_.nodes = std::move(kept_);
-    graph_.relink();
-  }
-
- private:
-  ValueId shared(ValueId id) const { return id == kNone ? id : same_as_[static_cast<size_t>(id)]; }
-
-  bool replace(const ir::Node& cast) {
-    const ValueId from = cast.inputs[0], to = cast.outputs[0];
-    const auto [earlier, is_new] = casts_.try_emplace({from, graph_.type(to).dtype}, to);
-    if (!is_new) {
-      same_as_[static_cast<size_t>(to)] = earlier->second;
-      return true;
-    }
-    const auto producer = new_producer_.find(from);
-    if (!store_copies_ || producer == new_producer_.end()) return false;
-    ir::Node& norm = kept_[producer->second];
-    const bool is_norm = norm.op->name == "rms_norm_grad" || norm.op->name == "layer_norm_grad";
-    if (!is_norm || norm.outputs[0] != from || norm.attrs.contains("out_dtype")) return false;
-    norm.attrs.set("out_dtype", cast.attrs.text("dtype"));
-    norm.outputs.push_back(to);
-    return true;
-  }
-
-  ir::Graph& graph_;
-  bool store_copies_;
-  std::vector<ValueId> same_as_;                        ///< for each value, the one that replaces it
-  std::vector<ir::Node> kept_;                          ///< the new list of nodes
-  std::map<ValueId, size_t> new_producer_;              ///< index in kept_
-  std::map<std::pair<ValueId, DType>, ValueId> casts_;  ///< results by input and dtype
-};
-
 }  // namespace
 
 void fuse_epilogues(ir::Graph& graph) { FuseEpilogues(graph, kForwardSlots).fold_all(); }
 void fuse_sums(ir::Graph& graph) { FuseEpilogues(graph, kGradientSlots).fold_sums(); }
-void share_casts(ir::Graph& graph, bool store_copies) { ShareCasts(graph, store_copies).run(); }
 
 void fuse_conv_pool(ir::Graph& graph) {
   for (ir::Node& pool : graph.nodes) {
