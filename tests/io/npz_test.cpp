@@ -123,7 +123,7 @@ TEST_F(Npz, RefusesOtherArrays) {
   EXPECT_EQ(outcome_of(npy_file("<f4", "(2,)", "abcd")),
             at + "[2] of f32 needs 8 bytes, but the file has 4; copy the file again");
   EXPECT_THAT(outcome_of(npy_file("<f4", "(1099511627776, 1099511627776)", "abcd")),
-              HasSubstr("fits in memory"));
+              HasSubstr("does not fit in memory"));
   EXPECT_EQ(outcome_of(npy_file("|u1", "(1001,)", std::string(1001, 'x'))),
             at + "the array has 1001 B, more than 1000 B; save a smaller one");
   EXPECT_EQ(outcome_of("no array"),
