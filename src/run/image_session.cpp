@@ -131,7 +131,7 @@ ImageSession::ImageSession(const fs::path& model, ImageSessionOptions options)
     : model_(model),
       options_(std::move(options)),
       job_(job_of(model_, options_)),
-      noising_(tasks::noising_options(job_.recipe)),
+      noising_(job_.recipe.train.objective, job_.recipe.diffuse),
       maker_options_(tasks::generator_options(job_)),
       codec_(tasks::open_codec(job_, model_)) {
   maker_options_.batch = maker_options_.format.has_labels() ? std::min(options_.batch, kMaxRows) : 1;
@@ -140,8 +140,7 @@ ImageSession::ImageSession(const fs::path& model, ImageSessionOptions options)
 tasks::LatentGeneratorOptions ImageSession::maker_options(const ImageRequest& request) const {
   tasks::LatentGeneratorOptions options = maker_options_;
   if (request.steps > 0)
-    options.sampler = tasks::sampler_for(tasks::noising_options(job_.recipe), options.format.model,
-                                         request.steps, options.latents);
+    options.sampler = tasks::sampler_for(noising_, options.format.model, request.steps, options.latents);
   if (request.guidance) options.guidance = *request.guidance;
   if (request.solver) options.sampler.solver = *request.solver;
   if (noising_.is_flow() != (options.sampler.solver == tasks::Solver::euler)) {

@@ -25,8 +25,7 @@ Enum value_of(std::string_view name, std::span<const std::string_view> names) {
 int main(int argc, char** argv) {
   if (argc < 6) return 2;
   constexpr std::array<std::string_view, 3> kSolvers = {"euler", "ddim", "dpm"};
-  const tasks::Noising noising(
-      {.objective = value_of<recipe::Objective>(argv[1], kNames<recipe::Objective>)});
+  const tasks::Noising noising(value_of<recipe::Objective>(argv[1], kNames<recipe::Objective>));
   const tasks::SamplerOptions options{.solver = value_of<tasks::Solver>(argv[2], kSolvers),
                                       .steps = std::atoi(argv[3]),
                                       .shift = std::atof(argv[4])};

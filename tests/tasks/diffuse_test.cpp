@@ -16,8 +16,8 @@ using recipe::NoiseSampling;
 using recipe::NoiseWeighting;
 using recipe::Objective;
 
-double mean_level(const NoisingOptions& options, int64_t num_tokens) {
-  const Noising noising(options);
+double mean_level(const recipe::Diffuse& options, int64_t num_tokens, Objective objective = Objective::flow) {
+  const Noising noising(objective, options);
   constexpr int kDraws = 20000;
   double sum = 0;
   for (int i = 0; i < kDraws; ++i) {
@@ -55,7 +55,7 @@ TEST(Noising, LevelsHaveTheMeansOfTheirDistributions) {
               mean_over_normal([&](double n) { return large / (large + 1 / sigmoid(n) - 1); }), 0.01);
   // The mean over u of 1 - u - s (cos^2(pi u / 2) - 1 + u) is a half whatever s is; its spread is not.
   EXPECT_NEAR(mean_level({.sampling = NoiseSampling::mode}, 64), 0.5, 0.01);
-  EXPECT_NEAR(mean_level({.objective = Objective::epsilon}, 64), 0.5, 0.01);
+  EXPECT_NEAR(mean_level({}, 64, Objective::epsilon), 0.5, 0.01);
 }
 
 TEST(Noising, ShiftOfFluxIsLinearInTokens) {
@@ -65,7 +65,7 @@ TEST(Noising, ShiftOfFluxIsLinearInTokens) {
 }
 
 TEST(Noising, MixturesKeepTheirRelations) {
-  const NoiseCoefficients flow = Noising({}).at(0.25);
+  const NoiseCoefficients flow = Noising(Objective::flow).at(0.25);
   EXPECT_DOUBLE_EQ(flow.signal, 0.75);
   EXPECT_DOUBLE_EQ(flow.noise, 0.25);
   EXPECT_DOUBLE_EQ(flow.time, 250);
@@ -73,23 +73,24 @@ TEST(Noising, MixturesKeepTheirRelations) {
   EXPECT_DOUBLE_EQ(flow.target_signal, -1);
   EXPECT_DOUBLE_EQ(flow.target_noise, 1);
 
-  const Noising epsilon({.objective = Objective::epsilon});
+  const Noising epsilon(Objective::epsilon);
   double kept = 1;
   for (int i = 0; i < 500; ++i) kept *= 1 - (1e-4 + (0.02 - 1e-4) * i / 999.0);
   EXPECT_NEAR(epsilon.at(0.4995).signal, std::sqrt(kept), 1e-12);
   EXPECT_DOUBLE_EQ(epsilon.at(0.4995).time, 499);
   EXPECT_DOUBLE_EQ(epsilon.at(1).time, 999);
 
-  const NoiseCoefficients v = Noising({.objective = Objective::v}).at(0.3);
+  const NoiseCoefficients v = Noising(Objective::v).at(0.3);
   EXPECT_NEAR(v.signal * v.signal + v.noise * v.noise, 1, 1e-12);
   EXPECT_NEAR(v.signal * v.target_signal + v.noise * v.target_noise, 0, 1e-12);
 }
 
 TEST(Noising, WeightsAreThoseOfTheirPapers) {
-  EXPECT_NEAR(Noising({.weighting = NoiseWeighting::sigma_sqrt}).at(0.5).weight, 4, 1e-12);
-  EXPECT_NEAR(Noising({.weighting = NoiseWeighting::cosmap}).at(0.5).weight, 4 / std::numbers::pi, 1e-12);
-  const Noising epsilon({.objective = Objective::epsilon, .weighting = NoiseWeighting::min_snr});
-  const Noising v({.objective = Objective::v, .weighting = NoiseWeighting::min_snr});
+  EXPECT_NEAR(Noising(Objective::flow, {.weighting = NoiseWeighting::sigma_sqrt}).at(0.5).weight, 4, 1e-12);
+  EXPECT_NEAR(Noising(Objective::flow, {.weighting = NoiseWeighting::cosmap}).at(0.5).weight,
+              4 / std::numbers::pi, 1e-12);
+  const Noising epsilon(Objective::epsilon, {.weighting = NoiseWeighting::min_snr});
+  const Noising v(Objective::v, {.weighting = NoiseWeighting::min_snr});
   for (const double level : {0.01, 0.2, 0.9}) {
     const NoiseCoefficients at = epsilon.at(level);
     const double snr = at.signal * at.signal / (at.noise * at.noise);
@@ -135,7 +136,7 @@ MadeRow make_row(const DenoiseRows& rows, uint64_t key, int64_t index) {
 
 TEST(DenoiseRows, HoldTheImageTheNoiseAndTheirDifference) {
   const Numbered images;
-  const Noising noising({});
+  const Noising noising(Objective::flow);
   const DenoiseRows rows(images, labeled(), noising, 0);
   const MadeRow row = make_row(rows, 5, 1);
   const float sigma = row.settings.time / 1000;
@@ -154,7 +155,7 @@ TEST(DenoiseRows, HoldTheImageTheNoiseAndTheirDifference) {
 
 TEST(DenoiseRows, LoseTheirConditionAsOftenAsAskedFor) {
   const Numbered images;
-  const Noising noising({});
+  const Noising noising(Objective::flow);
   const DenoiseRows rows(images, labeled(), noising, 0.25);
   int dropped = 0;
   for (uint64_t key = 0; key < 4000; ++key) dropped += make_row(rows, key, 2).label == 3 ? 1 : 0;
@@ -163,7 +164,7 @@ TEST(DenoiseRows, LoseTheirConditionAsOftenAsAskedFor) {
 
 TEST(DenoiseRows, OfEvaluationNeverChange) {
   const Numbered images;
-  const Noising noising({});
+  const Noising noising(Objective::flow);
   const DenoiseRows rows(images, labeled(), noising, {0.2, 0.8}, 2);
   EXPECT_EQ(rows.num_rows(), 4);
   EXPECT_EQ(make_row(rows, 5, 3).tokens, make_row(rows, 6, 3).tokens);
@@ -182,7 +183,7 @@ TEST(LatentSets, JoinAPriorWithItsWeight) {
   joined.read(4, 0, fifth);
   EXPECT_EQ(third[0], 200);
   EXPECT_EQ(fifth[0], 100);
-  const Noising noising({});
+  const Noising noising(Objective::flow);
   EXPECT_EQ(make_row(DenoiseRows(joined, labeled(), noising, 0), 5, 4).settings.weight, 0.5F);
   const PartOfLatents part(joined, 2, 2);
   EXPECT_EQ(part.size(), 2);
@@ -190,14 +191,13 @@ TEST(LatentSets, JoinAPriorWithItsWeight) {
 }
 
 /// A denoiser that knows the one image there is: its prediction is exact everywhere.
-void expect_to_find(const NoisingOptions& options, const SamplerOptions& sampler, double tolerance) {
-  const Noising noising(options);
+void expect_to_find(Objective objective, const SamplerOptions& sampler, double tolerance) {
+  const Noising noising(objective);
   const std::vector<float> image = {0.5F, -1.0F, 0.25F};
   std::vector<float> x(3);
   draw_noise(3, 0, x);
   const auto denoise = [&](std::span<const float> noisy, double time, std::span<float> prediction) {
-    const NoiseCoefficients at =
-        noising.at(options.objective == Objective::flow ? time / 1000 : (time + 0.5) / 1000);
+    const NoiseCoefficients at = noising.at(noising.is_flow() ? time / 1000 : (time + 0.5) / 1000);
     for (size_t i = 0; i < noisy.size(); ++i) {
       const double noise = (noisy[i] - at.signal * image[i]) / at.noise;
       prediction[i] = static_cast<float>(at.target_signal * image[i] + at.target_noise * noise);
@@ -209,11 +209,11 @@ void expect_to_find(const NoisingOptions& options, const SamplerOptions& sampler
 
 TEST(Sampler, FindsTheOneImageThereIs) {
   for (const int64_t steps : {1, 7, 50}) {
-    expect_to_find({}, {.steps = steps}, 1e-4);
-    expect_to_find({}, {.steps = steps, .shift = 3}, 1e-4);
+    expect_to_find(Objective::flow, {.steps = steps}, 1e-4);
+    expect_to_find(Objective::flow, {.steps = steps, .shift = 3}, 1e-4);
     for (const Objective objective : {Objective::epsilon, Objective::v})
       for (const Solver solver : {Solver::ddim, Solver::dpm})
-        expect_to_find({.objective = objective}, {.solver = solver, .steps = steps}, 2e-3);
+        expect_to_find(objective, {.solver = solver, .steps = steps}, 2e-3);
   }
 }
 

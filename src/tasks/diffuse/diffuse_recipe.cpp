@@ -226,18 +226,6 @@ std::vector<NamedClass> classes_in(const fs::path& folder, int64_t num_classes) 
 
 }  // namespace
 
-NoisingOptions noising_options(const recipe::Recipe& recipe) {
-  const recipe::Diffuse& diffuse = recipe.diffuse;
-  return {.objective = recipe.train.objective,
-          .sampling = diffuse.sampling,
-          .mean = diffuse.mean,
-          .std = diffuse.std,
-          .shift = diffuse.shift,
-          .mode_scale = diffuse.mode_scale,
-          .weighting = diffuse.weighting,
-          .min_snr = diffuse.min_snr};
-}
-
 Extent latents_of(const Job& job) {
   const Extent size = job.recipe.data.image_size;
   const auto [factor, step] = grain_of(job);
@@ -255,8 +243,8 @@ int64_t native_side(const Job& job) {
 
 LatentGeneratorOptions generator_options(const Job& job) {
   LatentGeneratorOptions options{.format = denoise_format(job), .latents = latents_of(job)};
-  options.sampler = sampler_for(noising_options(job.recipe), options.format.model, job.recipe.diffuse.steps,
-                                options.latents);
+  options.sampler = sampler_for(Noising(job.recipe.train.objective, job.recipe.diffuse), options.format.model,
+                                job.recipe.diffuse.steps, options.latents);
   options.guidance = job.recipe.diffuse.guidance;
   return options;
 }
@@ -308,7 +296,7 @@ void check_images(const Job& job, const char* split, const DataReport& report) {
 
 std::unique_ptr<Task> open(const Job& job, int device) {
   return std::make_unique<DiffuseTask>(DiffuseTaskOptions{.format = denoise_format(job),
-                                                          .noising = noising_options(job.recipe),
+                                                          .objective = job.recipe.train.objective,
                                                           .diffuse = job.recipe.diffuse,
                                                           .loader = loader_options(job.recipe),
                                                           .images = open_data(job, device),

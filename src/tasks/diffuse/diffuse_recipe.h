@@ -12,8 +12,6 @@ namespace hearth::tasks {
 inline constexpr const char* kCaptions = "captions";
 inline constexpr const char* kKohya = "kohya";
 
-/// Returns the options of the noise schedule with which a recipe trains.
-NoisingOptions noising_options(const recipe::Recipe& recipe);
 /// Returns the size of the latents of an image of data.image_size: the image size divided by the
 /// autoencoder's factor (1 for a model that works on pixels, 8 if there is no autoencoder). Throws a
 /// UserError for a side that is not a multiple of the model's patches.

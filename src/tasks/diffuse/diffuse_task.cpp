@@ -97,13 +97,14 @@ std::string sample_title(const std::string& name, const std::vector<std::string>
 
 }  // namespace
 
-SamplerOptions sampler_for(const NoisingOptions& noising, const models::DenoiserConfig& model, int64_t steps,
+SamplerOptions sampler_for(const Noising& noising, const models::DenoiserConfig& model, int64_t steps,
                            Extent latents) {
-  if (noising.objective != recipe::Objective::flow) return {.solver = Solver::ddim, .steps = steps};
+  if (!noising.is_flow()) return {.solver = Solver::ddim, .steps = steps};
   const int64_t num_tokens = latents.num_pixels() / (model.patch * model.patch);
   double shift = 1;
-  if (noising.sampling == recipe::NoiseSampling::shift) shift = noising.shift;
-  if (noising.sampling == recipe::NoiseSampling::flux_shift) {
+  const recipe::Diffuse& training = noising.options();
+  if (training.sampling == recipe::NoiseSampling::shift) shift = training.shift;
+  if (training.sampling == recipe::NoiseSampling::flux_shift) {
     shift = model.family == models::DenoiserConfig::Family::flux2 ? flux2_shift(num_tokens, steps)
                                                                   : flux_shift(num_tokens);
   }
@@ -112,7 +113,7 @@ SamplerOptions sampler_for(const NoisingOptions& noising, const models::Denoiser
 
 DiffuseTask::DiffuseTask(DiffuseTaskOptions options)
     : options_(checked(std::move(options))),
-      noising_(options_.noising),
+      noising_(options_.objective, options_.diffuse),
       rows_(options_.images->train(), options_.format, noising_, options_.diffuse.dropout),
       eval_rows_(options_.images->held_out(), options_.format, noising_,
                  {std::begin(kLevels), std::end(kLevels)},
@@ -165,7 +166,7 @@ LatentGenerator DiffuseTask::generator(engine::Engine& engine) const {
   LatentGeneratorOptions made{
       .format = options_.format,
       .latents = latents_,
-      .sampler = sampler_for(options_.noising, options_.format.model, options_.diffuse.steps, latents_),
+      .sampler = sampler_for(noising_, options_.format.model, options_.diffuse.steps, latents_),
       .guidance = options_.diffuse.guidance,
       .batch = eval_batch(),
       .row_length = length_of(latents_)};

@@ -9,7 +9,7 @@ namespace hearth::tasks {
 
 struct DiffuseTaskOptions {
   DenoiseFormat format;
-  NoisingOptions noising;
+  recipe::Objective objective = recipe::Objective::flow;
   recipe::Diffuse diffuse;
   data::LoaderOptions loader;
   std::shared_ptr<const DiffusionData> images;
@@ -18,7 +18,7 @@ struct DiffuseTaskOptions {
 
 /// Returns the default sampler of evaluations and `hearth generate` for latents of this size: DDIM for models
 /// that predict epsilon or v; Euler, with the timestep shift of training, for flow matching.
-SamplerOptions sampler_for(const NoisingOptions& noising, const models::DenoiserConfig& model, int64_t steps,
+SamplerOptions sampler_for(const Noising& noising, const models::DenoiserConfig& model, int64_t steps,
                            Extent latents);
 
 /// Training of diffusion models. Evaluations measure the loss of held-out images at fixed noise levels and

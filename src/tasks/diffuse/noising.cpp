@@ -37,7 +37,8 @@ double flux2_shift(int64_t num_tokens, int64_t num_steps) {
 
 double shifted(double sigma, double shift) { return shift * sigma / (1 + (shift - 1) * sigma); }
 
-Noising::Noising(const NoisingOptions& options) : options_(options), variances_() {
+Noising::Noising(recipe::Objective objective, recipe::Diffuse options)
+    : objective_(objective), options_(std::move(options)), variances_() {
   double alpha_bar = 1;
   for (int i = 0; i < kSteps; ++i) {
     alpha_bar *= 1 - (kFirstBeta + (kLastBeta - kFirstBeta) * i / (kSteps - 1));
@@ -85,8 +86,8 @@ double Noising::weight(double level, double signal_to_noise) const {
     // Min-SNR-gamma, Hang et al. 2023, arXiv 2303.09556.
     case NoiseWeighting::min_snr: {
       const double clipped_snr = std::min(signal_to_noise, options_.min_snr);
-      return options_.objective == recipe::Objective::v ? clipped_snr / (signal_to_noise + 1)
-                                                        : clipped_snr / signal_to_noise;
+      return objective_ == recipe::Objective::v ? clipped_snr / (signal_to_noise + 1)
+                                                : clipped_snr / signal_to_noise;
     }
   }
   HEARTH_CHECK(false);
@@ -104,7 +105,7 @@ NoiseCoefficients Noising::at(double level) const {
   const int step = std::min(static_cast<int>(level * kSteps), kSteps - 1);
   const double variance = signal_variance(step);
   const double signal = std::sqrt(variance), noise = std::sqrt(1 - variance);
-  const bool is_v = options_.objective == recipe::Objective::v;
+  const bool is_v = objective_ == recipe::Objective::v;
   return {.signal = signal,
           .noise = noise,
           .target_signal = is_v ? -noise : 0,

@@ -14,27 +14,19 @@ struct NoiseCoefficients {
   double weight = 1;  ///< weight of the loss
 };
 
-/// Options of the noise schedule: prediction target, distribution of noise levels with its parameters, and
-/// loss weighting.
-struct NoisingOptions {
-  recipe::Objective objective = recipe::Objective::flow;
-  recipe::NoiseSampling sampling = recipe::NoiseSampling::sigmoid;
-  double mean = 0, std = 1, shift = 3, mode_scale = 1.29;
-  recipe::NoiseWeighting weighting = recipe::NoiseWeighting::none;
-  double min_snr = 5;
-};
-
-/// Noise schedule of training. A noise level is in [0, 1], where 0 is the image and 1 pure noise. In flow
-/// matching it is sigma. For epsilon and v it is timestep / 1000 of DDPM, whose betas rise linearly from 1e-4
-/// to 0.02.
+/// Noise schedule of training: prediction target, distribution of noise levels, and loss weighting. A noise
+/// level is in [0, 1], where 0 is the image and 1 pure noise. In flow matching it is sigma. For epsilon and v
+/// it is timestep / 1000 of DDPM, whose betas rise linearly from 1e-4 to 0.02.
 class Noising {
  public:
   static constexpr int kSteps = 1000;
 
-  explicit Noising(const NoisingOptions& options);
+  /// `objective`: flow, epsilon or v.
+  explicit Noising(recipe::Objective objective, recipe::Diffuse options = {});
 
-  const NoisingOptions& options() const { return options_; }
-  bool is_flow() const { return options_.objective == recipe::Objective::flow; }
+  recipe::Objective objective() const { return objective_; }
+  const recipe::Diffuse& options() const { return options_; }
+  bool is_flow() const { return objective_ == recipe::Objective::flow; }
   /// Draws a random noise level for training. `num_tokens`: number of tokens of the image, for
   /// NoiseSampling::flux_shift.
   double draw(PhiloxSequence& random, int64_t num_tokens) const;
@@ -48,7 +40,8 @@ class Noising {
   /// Returns the weight of the loss at a noise level.
   double weight(double level, double signal_to_noise) const;
 
-  NoisingOptions options_;
+  recipe::Objective objective_;
+  recipe::Diffuse options_;
   std::array<double, kSteps> variances_;
 };
 

@@ -49,7 +49,7 @@ Coefficients coefficients_at(const Noising& noising, int step) {
   const double variance = noising.signal_variance(step);
   return {.signal = static_cast<float>(std::sqrt(variance)),
           .noise = static_cast<float>(std::sqrt(1 - variance)),
-          .is_v = noising.options().objective == recipe::Objective::v};
+          .is_v = noising.objective() == recipe::Objective::v};
 }
 
 /// Samples with DDIM, eta = 0: each step computes the predicted image and adds the predicted noise to it at
