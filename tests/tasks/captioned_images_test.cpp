@@ -26,7 +26,9 @@ void put_cached(const fs::path& name) {
 }
 
 std::unique_ptr<DiffusionData> open_cached(const fs::path& folder) {
-  CaptionedImagesOptions options{.folder = folder, .resolution = 64};
+  CaptionedImagesOptions options;
+  options.data.path = folder;
+  options.data.image_size = 64;
   options.format.text_tokens = 3;
   options.format.model.channels = 2;
   options.format.model.patch = 2;
@@ -73,11 +75,11 @@ class CaptionsInCache : public testing::Test {
   fs::path root() const { return folder_.path() / "pictures"; }
   std::unique_ptr<DiffusionData> open(const char* cache = "cache",
                                       const encoders::Compute& compute = {}) const {
-    CaptionedImagesOptions options{.folder = root(),
-                                   .resolution = 64,
-                                   .cache = folder_.path() / cache,
+    CaptionedImagesOptions options{.cache = folder_.path() / cache,
                                    .encoders = {.model = model(), .autoencoder = model() / "vae"},
                                    .preparation = compute};
+    options.data.path = root();
+    options.data.image_size = 64;
     options.format.text_tokens = options.encoders.text_tokens = 5;
     options.format.model.channels = 2;
     options.format.model.patch = 2;

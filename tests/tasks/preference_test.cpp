@@ -20,9 +20,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-PreferenceTask preferences_of(const recipe::Recipe& recipe) {
-  return PreferenceTask(tasks::text_task_options(tasks::Job(recipe)), recipe.dpo.beta);
-}
+PreferenceTask preferences_of(const recipe::Recipe& recipe) { return PreferenceTask(Job(recipe)); }
 
 class Preferences : public testing::Test {
  protected:

@@ -28,9 +28,7 @@ using testing::HasSubstr;
 
 constexpr int32_t kImEnd = 99;
 
-TextTask task_of(const recipe::Recipe& recipe) {
-  return TextTask(tasks::text_task_options(tasks::Job(recipe)));
-}
+TextTask task_of(const recipe::Recipe& recipe) { return TextTask(Job(recipe)); }
 
 class Text : public testing::Test {
  protected:

@@ -159,23 +159,25 @@ LatentFormat latent_format(const CaptionedImagesOptions& options, int64_t factor
           .pooled_width = model.pooled_width};
 }
 
+bool skips_bad(const recipe::Data& data) { return data.bad_records == recipe::BadRecords::skip; }
+
 /// Images and captions of the data folder, and of the folder of class images (prior preservation).
 struct Folders {
   std::vector<data::CaptionedImage> train, prior;
 };
 Folders read_folders(const CaptionedImagesOptions& options) {
-  const fs::path kohyas = data::regularization_folder(options.folder);
+  const recipe::Data& data = options.data;
+  const recipe::Diffuse& diffuse = options.diffuse;
+  const fs::path kohyas = data::regularization_folder(data.path);
   std::error_code ignored;
-  if (!options.prior.empty() && !kohyas.empty() && !fs::equivalent(options.prior, kohyas, ignored))
+  if (!diffuse.prior.empty() && !kohyas.empty() && !fs::equivalent(diffuse.prior, kohyas, ignored))
     user_error("there are two folders of class images: diffuse.prior={} and {}; remove one of them",
-               options.prior.string(), kohyas.string());
-  const fs::path& prior = options.prior.empty() ? kohyas : options.prior;
-  Folders read{.train = data::read_captions(options.folder, options.trigger, options.exif,
-                                            options.allow_outside, options.skip_bad)};
-  if (!prior.empty())
-    read.prior =
-        data::read_captions(prior, options.trigger, options.exif, options.allow_outside, options.skip_bad);
-  return read;
+               diffuse.prior, kohyas.string());
+  const auto read = [&](const fs::path& folder) {
+    return data::read_captions(folder, diffuse.trigger, data.exif, data.allow_outside, skips_bad(data));
+  };
+  const fs::path prior = diffuse.prior.empty() ? kohyas : fs::path(diffuse.prior);
+  return {.train = read(data.path), .prior = prior.empty() ? decltype(Folders::prior)() : read(prior)};
 }
 
 /// Returns the distinct captions of all images.
@@ -218,7 +220,7 @@ class CaptionedImageData : public DiffusionData {
         folders_(read_folders(options_)),
         encoders_(check_encoders(options_, folders_)),
         all_(open(folders_.train)),
-        parts_(all_, options_.val_share),
+        parts_(all_, options_.data.val_share),
         codec_(options_.encoders, CaptionCache{.cache = io::LatentCache(options_.cache),
                                                .format = latent_format(options_, encoders_.factor),
                                                .encoders = encoders_.hashes.captions}) {
@@ -227,7 +229,7 @@ class CaptionedImageData : public DiffusionData {
     if (folders_.prior.empty()) return;
     prior_.emplace(open(folders_.prior));
     note_small(*prior_);
-    joined_.emplace(parts_.train(), *prior_, options_.prior_weight);
+    joined_.emplace(parts_.train(), *prior_, options_.diffuse.prior_weight);
   }
 
   const data::LatentSource& train() const override {
@@ -271,20 +273,21 @@ class CaptionedImageData : public DiffusionData {
 
  private:
   CachedLatents open(std::vector<data::CaptionedImage> images) {
-    if (options_.skip_bad) {
+    if (skips_bad(options_.data)) {
       const std::string note = data::remove_unreadable(images, options_.encoders.compute.num_threads);
       if (!note.empty()) notes_.push_back("note: " + note);
     }
-    return {std::move(images), data::Buckets(options_.resolution), latent_format(options_, encoders_.factor),
-            encoders_.hashes, io::LatentCache(options_.cache)};
+    return {std::move(images), data::Buckets(options_.data.image_size.longer()),
+            latent_format(options_, encoders_.factor), encoders_.hashes, io::LatentCache(options_.cache)};
   }
   void note_small(const CachedLatents& latents) {
     const std::vector<std::string>& small = latents.small();
     if (small.empty()) return;
-    notes_.push_back(fmt::format(
-        "warning: {} of {} images have a side below {} pixels, half of data.image_size, and are "
-        "enlarged, which blurs them: {}",
-        small.size(), latents.images().size(), options_.resolution / 2, listed(small, kMaxNamed)));
+    notes_.push_back(
+        fmt::format("warning: {} of {} images have a side below {} pixels, half of data.image_size, and are "
+                    "enlarged, which blurs them: {}",
+                    small.size(), latents.images().size(), options_.data.image_size.longer() / 2,
+                    listed(small, kMaxNamed)));
   }
   /// Throws a UserError for images that cannot be decoded, before any image is encoded.
   void expect_readable(const CachedLatents& latents) const {
@@ -296,7 +299,7 @@ class CaptionedImageData : public DiffusionData {
   }
   void prepare(const CachedLatents& latents, const Say& say) const {
     if (const int64_t missing = latents.num_missing_images(); missing > 0) {
-      if (!options_.skip_bad) expect_readable(latents);
+      if (!skips_bad(options_.data)) expect_readable(latents);
       say(fmt::format("encoding {} images into {}", missing, options_.cache.string()));
       encoders::ImageCoder coder(options_.encoders.autoencoder, options_.encoders.autoencoder_config,
                                  options_.preparation, options_.encoders.memory);
@@ -327,8 +330,8 @@ class CaptionedImageData : public DiffusionData {
 class KohyaImageData : public DiffusionData {
  public:
   explicit KohyaImageData(const CaptionedImagesOptions& options)
-      : all_(options.folder, options.resolution, latent_format(options, 8)),
-        parts_(all_, options.val_share),
+      : all_(options.data.path, options.data.image_size.longer(), latent_format(options, 8)),
+        parts_(all_, options.data.val_share),
         codec_(options.encoders),
         preparation_(options.preparation),
         has_encoders_(path_exists(options.encoders.autoencoder)) {}
@@ -376,9 +379,9 @@ std::unique_ptr<DiffusionData> captioned_images(const CaptionedImagesOptions& op
 }
 
 std::unique_ptr<DiffusionData> kohya_images(const CaptionedImagesOptions& options) {
-  if (const fs::path found = data::regularization_folder(options.folder); !found.empty())
+  if (const fs::path found = data::regularization_folder(options.data.path); !found.empty())
     user_error("{} holds class images, which data.kind=kohya does not support; set data.path={}",
-               found.string(), (options.folder / "img").string());
+               found.string(), (options.data.path / "img").string());
   return std::make_unique<KohyaImageData>(options);
 }
 

@@ -23,16 +23,9 @@ struct TextCodecOptions {
 std::unique_ptr<DiffusionCodec> text_codec(const TextCodecOptions& options);
 
 struct CaptionedImagesOptions {
-  fs::path folder;  ///< folder of images with captions
-  fs::path prior;   ///< folder of class images for prior preservation (JoinedLatents); empty: none
-  double prior_weight = 1;
-  double val_share = 0.1;  ///< fraction of the images, at the end, that is held out
-  int64_t resolution = 1024;
-  std::string trigger;  ///< trigger word, prepended to captions that lack it
-  Exif exif = Exif::apply;
-  bool allow_outside = false;  ///< true if images may be links to files outside the folder
-  bool skip_bad = false;       ///< true: unreadable images are left out
-  fs::path cache;              ///< cache folder of latents and embeddings
+  recipe::Data data;  ///< the last val_share of the images is held out
+  recipe::Diffuse diffuse;
+  fs::path cache;  ///< cache folder of latents and embeddings
   DenoiseFormat format;
   TextCodecOptions encoders;
   encoders::Compute preparation;  ///< device for prepare(); all other encoding uses encoders.compute
@@ -40,8 +33,8 @@ struct CaptionedImagesOptions {
 /// Opens image-caption pairs, which prepare() encodes and stores in the cache, and a codec with the same
 /// encoders. Throws a UserError if data, encoders and model do not match.
 std::unique_ptr<DiffusionData> captioned_images(const CaptionedImagesOptions& options);
-/// Opens latents and embeddings that kohya's sd-scripts cached in options.folder. Encoders are only needed to
-/// generate images.
+/// Opens latents and embeddings that kohya's sd-scripts cached in options.data.path. Encoders are only needed
+/// to generate images.
 std::unique_ptr<DiffusionData> kohya_images(const CaptionedImagesOptions& options);
 
 }  // namespace hearth::tasks

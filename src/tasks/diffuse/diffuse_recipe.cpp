@@ -148,15 +148,8 @@ std::shared_ptr<const DiffusionData> open_data(const Job& job, int device) {
         "diffuse.dropout is {}, but the caches of data.kind=kohya lack the empty caption; set "
         "diffuse.dropout=0",
         recipe.diffuse.dropout);
-  const CaptionedImagesOptions options{.folder = recipe.data.path,
-                                       .prior = recipe.diffuse.prior,
-                                       .prior_weight = recipe.diffuse.prior_weight,
-                                       .val_share = recipe.data.val_share,
-                                       .resolution = recipe.data.image_size.longer(),
-                                       .trigger = recipe.diffuse.trigger,
-                                       .exif = recipe.data.exif,
-                                       .allow_outside = recipe.data.allow_outside,
-                                       .skip_bad = recipe.data.bad_records == recipe::BadRecords::skip,
+  const CaptionedImagesOptions options{.data = recipe.data,
+                                       .diffuse = recipe.diffuse,
                                        .cache = cache_folder(recipe.data),
                                        .format = format,
                                        .encoders = translator_options(job, on_processor(recipe)),

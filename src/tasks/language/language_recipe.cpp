@@ -28,25 +28,6 @@ int64_t check_text(const TextSource& source, const recipe::Recipe& recipe, const
 
 }  // namespace
 
-TextOptions text_options(const recipe::Recipe& recipe) {
-  return {.model = recipe.model,
-          .data = recipe.data,
-          .pairs = recipe::has_pairs(recipe),
-          .documents = recipe::has_documents(recipe)};
-}
-
-TextTaskOptions text_task_options(const Job& job) {
-  const recipe::Recipe& recipe = job.recipe;
-  if (recipe.data.balance)
-    user_error("data.balance=true is for image models, got {}; set data.balance=false",
-               recipe::model_name(recipe));
-  return {.text = text_options(recipe),
-          .config = *job.decoder,
-          .config_json = job.config_json,
-          .batch = recipe.train.batch,
-          .adapts = recipe.adapter.wanted()};
-}
-
 LanguageModelOptions language_options(const Job& job) {
   if (job.decoder->tied_head) hub::check_untied(job.adapter);
   return {.config = *job.decoder,
@@ -81,9 +62,7 @@ const TaskDef language_task = {
     .name = "language",
     .owns = recipe::is_text,
     .objective = [](const Job& job) { return language_model(language_options(job)); },
-    .open = [](const Job& job, int) -> std::unique_ptr<Task> {
-      return std::make_unique<TextTask>(text_task_options(job));
-    },
+    .open = [](const Job& job, int) -> std::unique_ptr<Task> { return std::make_unique<TextTask>(job); },
     .fill_in = fill_in_date,
     .check_records = check_texts,
     .model_format = ModelFormat::transformers,

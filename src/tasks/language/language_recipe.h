@@ -1,17 +1,12 @@
 #pragma once
 
 #include "tasks/data_report.h"
-#include "tasks/job.h"
 #include "tasks/language/language_model.h"
 #include "tasks/language/text_task.h"
 
 /// Converts a recipe's settings for language models to options.
 namespace hearth::tasks {
 
-/// Returns the options of the tokenizer and the text data.
-TextOptions text_options(const recipe::Recipe& recipe);
-/// Returns the options of TextTask. Throws a UserError if data.balance is set, which is for images.
-TextTaskOptions text_task_options(const Job& job);
 /// Returns the options of the model and its loss. Throws a UserError if adapter.targets contains an output
 /// head that shares its weights with the embeddings.
 LanguageModelOptions language_options(const Job& job);

@@ -137,6 +137,13 @@ fs::path tokenizer_path(const recipe::Model& model) {
   return model.config.empty() ? fs::path(model.path) : model.config_file().parent_path();
 }
 
+TextOptions text_options(const recipe::Recipe& recipe) {
+  return {.model = recipe.model,
+          .data = recipe.data,
+          .pairs = recipe::has_pairs(recipe),
+          .documents = recipe::has_documents(recipe)};
+}
+
 fs::path tokenizer_folder(const recipe::Model& model) {
   const fs::path path = tokenizer_path(model);
   const fs::path folder = model.tokenizer.empty() || fs::is_directory(path) ? path : path.parent_path();

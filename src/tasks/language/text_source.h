@@ -15,6 +15,8 @@ struct TextOptions {
   bool documents = false;  ///< see LanguageModelOptions::documents
 };
 
+/// Returns the model, the data and the kind of records of a recipe.
+TextOptions text_options(const recipe::Recipe& recipe);
 /// Returns the folder that contains the tokenizer.
 fs::path tokenizer_folder(const recipe::Model& model);
 /// Returns the path of the tokenizer, which is a folder or a file.

@@ -18,6 +18,13 @@ namespace {
 
 using Pieces = std::vector<TextPiece>;
 
+const recipe::Recipe& checked(const recipe::Recipe& recipe) {
+  if (recipe.data.balance)
+    user_error("data.balance=true is for image models, got {}; set data.balance=false",
+               recipe::model_name(recipe));
+  return recipe;
+}
+
 /// Returns a piece for each sample, or for each pair of samples, with the length of its longer answer.
 Pieces whole_samples(const text::TokenCache& tokens, bool pairs) {
   Pieces pieces;
@@ -114,12 +121,12 @@ std::string incomplete_samples_text(const RowCounts& counts) {
   return text;
 }
 
-TextTask::TextTask(const TextTaskOptions& options)
-    : options_(options.text),
-      batch_(options.batch),
-      adapts_(options.adapts),
-      config_(options.config),
-      config_json_(options.config_json),
+TextTask::TextTask(const Job& job)
+    : options_(text_options(checked(job.recipe))),
+      batch_(job.recipe.train.batch),
+      adapts_(job.recipe.adapter.wanted()),
+      config_(*job.decoder),
+      config_json_(job.config_json),
       source_(options_, config_),
       train_tokens_(source_.tokens(options_.data.path)) {
   const recipe::Data& data = options_.data;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "tasks/job.h"
 #include "tasks/language/text_rows.h"
 #include "tasks/language/text_source.h"
 
@@ -9,21 +10,13 @@ namespace hearth::tasks {
 /// are none.
 std::string incomplete_samples_text(const RowCounts& counts);
 
-struct TextTaskOptions {
-  TextOptions text;
-  models::DecoderConfig config;
-  std::string config_json;  ///< text of the model's config.json
-  int64_t batch = 32;
-  bool adapts = false;  ///< true if an adapter is trained, false for the full model
-};
-
 /// Training of language models on text and conversations. Data is packed into rows of tokens; a sample (the
 /// unit that the loss is averaged over) is a token with a label. The constructor opens and tokenizes the
 /// data. Throws a UserError if the data does not fit the model, or if the training or the held-out part has
-/// no trained token.
+/// no trained token, or if data.balance is set, which is for images.
 class TextTask : public Task {
  public:
-  explicit TextTask(const TextTaskOptions& options);
+  explicit TextTask(const Job& job);
 
   int64_t num_rows() const override { return train_->num_rows(); }
   int64_t num_eval_rows() const override { return held_out_->num_rows(); }
@@ -61,7 +54,7 @@ class TextTask : public Task {
   std::string reasoning_note() const;
   void save_config(const fs::path& file, DType weights) const;
 
-  bool adapts_;
+  bool adapts_;  ///< true: an adapter is trained, not the full model
   models::DecoderConfig config_;
   std::string config_json_;
   TextSource source_;

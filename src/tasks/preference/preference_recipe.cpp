@@ -11,7 +11,7 @@ const TaskDef preference_task = {
     .owns = [](const recipe::Recipe& recipe) { return recipe::is_text(recipe) && recipe::has_pairs(recipe); },
     .objective = [](const Job& job) { return dpo(language_options(job), job.recipe.dpo); },
     .open = [](const Job& job, int) -> std::unique_ptr<Task> {
-      return std::make_unique<PreferenceTask>(text_task_options(job), job.recipe.dpo.beta);
+      return std::make_unique<PreferenceTask>(job);
     },
     .fill_in = fill_in_date,
     .check_records = check_texts,

@@ -50,9 +50,6 @@ struct Sums {
 
 }  // namespace
 
-PreferenceTask::PreferenceTask(const TextTaskOptions& options, double beta)
-    : TextTask(options), beta_(beta) {}
-
 std::vector<float> PreferenceTask::reference_logprobs(engine::Engine& engine, const TextRows& rows) const {
   const auto stream = stream_rows(rows, batch_, false, lengths_, {});
   RowOrder order(rows, false, lengths_);

@@ -9,7 +9,7 @@ namespace hearth::tasks {
 /// stored in the run folder. Therefore no second model is in memory, and a resumed run uses the same numbers.
 class PreferenceTask : public TextTask {
  public:
-  PreferenceTask(const TextTaskOptions& options, double beta);
+  explicit PreferenceTask(const Job& job) : TextTask(job), beta_(job.recipe.dpo.beta) {}
 
   bool evaluates_training_rows() const override { return true; }
   void begin(engine::Engine& engine, const Say& say) override;
