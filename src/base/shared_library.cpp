@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
+
 namespace hearth {
 
 SharedLibrary::SharedLibrary(const std::vector<std::string>& files, Symbols symbols) {
@@ -17,6 +19,19 @@ SharedLibrary::SharedLibrary(const std::vector<std::string>& files, Symbols symb
 
 void* SharedLibrary::address(const char* name) const {
   return handle_ == nullptr ? nullptr : dlsym(handle_, name);
+}
+
+std::filesystem::path find_module(const std::string& name) {
+  namespace fs = std::filesystem;
+  const std::string file = "libhearth_" + name + ".so";
+  std::error_code failed;
+  if (const char* const told = std::getenv("HEARTH_MODULES"); told != nullptr && *told != '\0')
+    return fs::exists(fs::path(told) / file, failed) ? fs::path(told) / file : fs::path();
+  const fs::path here = fs::read_symlink("/proc/self/exe", failed).parent_path();
+  for (const fs::path& folder : {here, here.parent_path() / "lib" / "hearth"}) {
+    if (fs::exists(folder / file, failed)) return folder / file;
+  }
+  return {};
 }
 
 std::filesystem::path file_of(const void* function) {

@@ -38,6 +38,10 @@ class SharedLibrary {
   std::string file_, fault_;
 };
 
+/// Returns the path of a module of Hearth, libhearth_NAME.so, in the folder HEARTH_MODULES, or if that is not
+/// set, in the program's folder or in ../lib/hearth relative to it; empty if there is none.
+std::filesystem::path find_module(const std::string& name);
+
 /// Returns the file that contains the function: the program or a loaded library.
 std::filesystem::path file_of(const void* function);
 

@@ -20,24 +20,6 @@ struct Opened {
   std::string fault;
 };
 
-/// Returns the folder that HEARTH_MODULES sets for modules; empty if it is not set.
-fs::path modules_folder() {
-  const char* const told = std::getenv("HEARTH_MODULES");
-  return told == nullptr ? "" : told;
-}
-
-fs::path find_module(const std::string& name) {
-  const std::string file = "libhearth_" + name + ".so";
-  std::error_code failed;
-  if (const fs::path folder = modules_folder(); !folder.empty())
-    return fs::exists(folder / file, failed) ? folder / file : fs::path();
-  const fs::path here = fs::read_symlink("/proc/self/exe", failed).parent_path();
-  for (const fs::path& folder : {here, here.parent_path() / "lib" / "hearth"}) {
-    if (fs::exists(folder / file, failed)) return folder / file;
-  }
-  return {};
-}
-
 Opened open(const fs::path& file) {
   // Symbols are visible to libraries loaded later: the emulator's substitute for NCCL calls functions of the
   // emulator.
@@ -86,11 +68,12 @@ Opened open_emulator() {
   if (&hearth_gpu_module != nullptr) return {.driver = &hearth_gpu_module.driver(), .fault = ""};
   const fs::path file = find_module("emu");
   if (file.empty()) {
-    const fs::path folder = modules_folder();
+    const char* const folder = std::getenv("HEARTH_MODULES");
+    const bool is_set = folder != nullptr && *folder != '\0';
     return {.driver = nullptr,
-            .fault = "there is no libhearth_emu.so in " +
-                     (folder.empty() ? "the program's folder; run tools/build --gpu emulated"
-                                     : folder.string() + ", the folder set by HEARTH_MODULES")};
+            .fault = std::string("there is no libhearth_emu.so in ") +
+                     (is_set ? std::string(folder) + ", the folder set by HEARTH_MODULES"
+                             : "the program's folder; run tools/build --gpu emulated")};
   }
   return open(file);
 }
