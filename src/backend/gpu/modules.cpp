@@ -44,7 +44,11 @@ std::vector<std::string> hip_files() {
   return files;
 }
 
+/// Opens the module for AMD's GPUs. A program has up to five streams, but HIP distributes streams over four
+/// hardware queues unless set otherwise before it starts, and work of streams that share one runs in order.
 Opened open_hip(const fs::path& file) {
+  constexpr int kKeep = 0;
+  setenv("GPU_MAX_HW_QUEUES", "8", kKeep);
   const SharedLibrary runtime(hip_files(), SharedLibrary::Symbols::offered);
   return runtime ? open(file) : Opened{.driver = nullptr, .fault = runtime.fault()};
 }
