@@ -135,7 +135,7 @@ class Kernel : public Workload {
   ir::Graph graph_;
   gpu::Device device_;
   gpu::Stream stream_;
-  gpu::Event start_, end_;
+  gpu::Event start_{gpu::Event::Kind::timed}, end_{gpu::Event::Kind::timed};
   std::vector<std::unique_ptr<gpu::Memory>> memory_;
   std::vector<std::byte*> addresses_;  ///< GPU address of each value of the graph
   std::vector<ir::Kernel> kernels_;

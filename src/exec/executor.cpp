@@ -381,7 +381,7 @@ void Executor::run_with(ThreadPool& threads, FunctionRef<void(size_t, double)> a
   using Clock = std::chrono::steady_clock;
   stage_inputs();
   fork();
-  gpu::Event start, end;
+  gpu::Event start(gpu::Event::Kind::timed), end(gpu::Event::Kind::timed);
   for (Call& call : calls_) {
     const bool on_gpu = is_on_gpu() && !call.step->on_host;
     const Clock::time_point before = Clock::now();

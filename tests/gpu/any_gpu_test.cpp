@@ -74,7 +74,7 @@ TEST_F(AnyGpu, OrdersStreamsByEvents) {
   const std::vector<int> values = counted(3);
   std::memcpy(in.data(), values.data(), kBytes);
   int* there = gpu.room<int>(kCount);
-  Event begun, arrived;
+  Event begun(Event::Kind::timed), arrived(Event::Kind::timed);
   other.record(begun);
   other.copy_in(bytes(there), in.data(), kBytes);
   other.record(arrived);

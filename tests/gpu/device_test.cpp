@@ -182,7 +182,7 @@ TEST_F(Devices, EventsTellTime) {
   Gpu gpu;
   std::vector<std::byte> bytes(20000);
   std::byte* memory = gpu.room<std::byte>(bytes.size());
-  Event before, after;
+  Event before(Event::Kind::timed), after(Event::Kind::timed);
   gpu.stream().record(before);
   gpu.stream().copy_in(memory, bytes.data(), std::ssize(bytes));
   gpu.stream().record(after);

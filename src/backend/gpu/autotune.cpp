@@ -34,7 +34,7 @@ double median(std::vector<double> values) {
 }
 
 double seconds_of(const Candidate& candidate, Stream& stream, std::byte* workspace) {
-  Event begun, ended;
+  Event begun(Event::Kind::timed), ended(Event::Kind::timed);
   stream.record(begun);
   candidate.run(stream, workspace);
   stream.record(ended);

@@ -20,6 +20,7 @@ class DeviceError : public std::runtime_error {
  public:
   enum class Kind : uint8_t {
     out_of_memory,
+    no_code,    ///< the runtime finds no code for this GPU in the module's kernels
     fault,      ///< a kernel made an invalid access, or the GPU reported an error
     timed_out,  ///< the timeout passed
   };
@@ -42,6 +43,8 @@ struct DeviceInfo {
   int64_t shared_bytes = 0;  ///< shared memory available to a block
   int num_multiprocessors = 0;
   bool integrated = false;  ///< true if the GPU shares the processor's memory
+  /// True if a display is connected: streams get the lowest priority, so that the desktop stays responsive.
+  bool has_display = false;
 };
 /// True if the GPU shares the processor's memory, as reported by its runtime or implied by its architecture.
 bool is_integrated(const DeviceInfo& gpu);
@@ -109,14 +112,20 @@ class HostMemory {
 /// A point in a stream, set by Stream::record.
 class Event {
  public:
-  Event();
+  enum class Kind : uint8_t {
+    ordering,  ///< for Stream::wait only
+    timed,     ///< also for seconds_since; costs a timestamp on the GPU
+  };
+  explicit Event(Kind kind = Kind::ordering);
   ~Event();
-  /// Returns the seconds on the GPU between `earlier` and this event; the GPU must have reached both.
+  /// Returns the seconds on the GPU between `earlier` and this event. Both must be timed, and the GPU must
+  /// have reached both.
   double seconds_since(const Event& earlier) const;
   struct Parts;
 
  private:
   friend class Stream;
+  Kind kind_;
   std::unique_ptr<Parts> parts_;
 };
 
@@ -157,11 +166,12 @@ class Stream {
   /// Makes later work of this stream wait until the GPU has reached the event, which may be in another
   /// stream.
   void wait(const Event& event);
-  /// Records the following work instead of running it, until finish_recording().
+  /// Records the following work instead of running it, until finish_recording(). Throws DeviceError if the
+  /// runtime refuses.
   void start_recording();
   /// Returns the recording; null if the runtime cannot record this work. The caller must then queue the work
-  /// directly.
-  std::unique_ptr<Recording> finish_recording();
+  /// directly. Stores the reason in `fault` unless null.
+  std::unique_ptr<Recording> finish_recording(std::string* fault = nullptr);
   /// Queues the recorded work, by one call.
   void replay(const Recording& recording);
   /// Extends the timeout of synchronize(): by work_seconds for the queued work, and to at least wait_seconds

@@ -33,9 +33,12 @@ HostMemory::HostMemory(Device& device, int64_t num_bytes)
     : driver_(*device.info().driver), data_(device.parts().allocate_host(num_bytes)) {}
 HostMemory::~HostMemory() { driver_.release_host(data_); }
 
-Event::Event() = default;
+Event::Event(Kind kind) : kind_(kind) {}
 Event::~Event() = default;
-double Event::seconds_since(const Event& earlier) const { return parts_->seconds_since(*earlier.parts_); }
+double Event::seconds_since(const Event& earlier) const {
+  HEARTH_CHECK(kind_ == Kind::timed && earlier.kind_ == Kind::timed);
+  return parts_->seconds_since(*earlier.parts_);
+}
 
 Recording::Recording(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Recording::~Recording() = default;
@@ -53,13 +56,15 @@ void Stream::call(void (*function)(void*), void* argument) { parts_->call(functi
 void Stream::multiply(const BlasMatmul& matmul, const BlasArrays& arrays) {
   parts_->multiply(matmul, arrays);
 }
-void Stream::record(Event& event) { parts_->record(event.parts_); }
+void Stream::record(Event& event) { parts_->record(event.parts_, event.kind_); }
 void Stream::wait(const Event& event) {
   if (event.parts_) parts_->wait(*event.parts_);
 }
 void Stream::start_recording() { parts_->start_recording(); }
-std::unique_ptr<Recording> Stream::finish_recording() {
-  auto kept = parts_->finish_recording();
+std::unique_ptr<Recording> Stream::finish_recording(std::string* fault) {
+  std::string why;
+  auto kept = parts_->finish_recording(why);
+  if (fault != nullptr) *fault = std::move(why);
   return kept ? std::make_unique<Recording>(std::move(kept)) : nullptr;
 }
 void Stream::replay(const Recording& recording) { parts_->replay(recording.parts()); }

@@ -62,10 +62,10 @@ struct Stream::Parts : MadeByModule {
   virtual void call(void (*function)(void*), void* argument) = 0;
   virtual void multiply(const BlasMatmul& matmul, const BlasArrays& arrays) = 0;
   /// Records the event in the stream. A null `event` is created; an event of another GPU is replaced.
-  virtual void record(std::unique_ptr<Event::Parts>& event) = 0;
+  virtual void record(std::unique_ptr<Event::Parts>& event, Event::Kind kind) = 0;
   virtual void wait(const Event::Parts& event) = 0;
   virtual void start_recording() = 0;
-  virtual std::unique_ptr<Recording::Parts> finish_recording() = 0;
+  virtual std::unique_ptr<Recording::Parts> finish_recording(std::string& fault) = 0;
   virtual void replay(const Recording::Parts& recording) = 0;
   virtual void allow(double work_seconds, double wait_seconds) = 0;
   virtual double timeout_seconds() const = 0;
@@ -89,6 +89,6 @@ inline constexpr uint64_t kModuleLayout =
          1009 +
      sizeof(Runtime)) *
         1009 +
-    sizeof(BlasMatmul) + sizeof(BlasArrays);
+    sizeof(BlasMatmul) + sizeof(BlasArrays) + sizeof(Event);
 
 }  // namespace hearth::gpu

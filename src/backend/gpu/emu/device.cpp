@@ -57,7 +57,7 @@ class EmulatedStream : public Stream::Parts {
   void multiply(const BlasMatmul& matmul, const BlasArrays& arrays) override {
     emu::multiply(queue_, matmul, arrays);
   }
-  void record(std::unique_ptr<Event::Parts>& event) override {
+  void record(std::unique_ptr<Event::Parts>& event, Event::Kind) override {
     if (!event) event = std::make_unique<EmulatedEvent>();
     static_cast<EmulatedEvent&>(*event).mark = queue_.record();
   }
@@ -65,14 +65,19 @@ class EmulatedStream : public Stream::Parts {
     queue_.wait(static_cast<const EmulatedEvent&>(event).mark);
   }
   void start_recording() override { queue_.start_recording(); }
-  std::unique_ptr<Recording::Parts> finish_recording() override {
+  std::unique_ptr<Recording::Parts> finish_recording(std::string& fault) override {
     auto kept = std::make_unique<EmulatedRecording>();
     kept->recording = queue_.finish_recording();
-    if (gpu_.settings.cannot_record) return nullptr;
-    return kept;
+    while (gpu_.settings.hangs_while_recording) std::this_thread::sleep_for(std::chrono::hours(1));
+    if (!gpu_.settings.cannot_record) return kept;
+    fault = "this emulated GPU cannot record";
+    return nullptr;
   }
   void replay(const Recording::Parts& recording) override {
-    for (const auto& call : static_cast<const EmulatedRecording&>(recording).recording->calls) call();
+    emu::Recording& all = *static_cast<const EmulatedRecording&>(recording).recording;
+    if (all.num_replays++ == gpu_.settings.failing_replay)
+      throw DeviceError(Kind::fault, "this replay is configured to fail");
+    for (const auto& call : all.calls) call();
   }
   void allow(double work_seconds, double wait_seconds) override {
     gpu_.wait_timeout.allow(this, work_seconds, wait_seconds);
@@ -97,7 +102,7 @@ void EmulatedStream::synchronize(double deadline_seconds) {
   try {
     queue_.run_all();
   } catch (const emu::Fault& fault) {
-    throw DeviceError(Kind::fault, fault.what());
+    throw DeviceError(gpu_.settings.no_code ? Kind::no_code : Kind::fault, fault.what());
   }
   if (!gpu_.hangs) return gpu_.wait_timeout.forget(this);
   std::this_thread::sleep_for(std::chrono::duration<double>(deadline_seconds * gpu_.settings.hang_scale));
@@ -168,7 +173,8 @@ class Emulator : public Driver {
                      .memory_bytes = emu::gpus()[i].memory_bytes,
                      .shared_bytes = emu::settings().shared_bytes,
                      .num_multiprocessors = 1,
-                     .integrated = emu::gpus()[i].integrated});
+                     .integrated = emu::gpus()[i].integrated,
+                     .has_display = emu::gpus()[i].has_display});
     }
     return all;
   }

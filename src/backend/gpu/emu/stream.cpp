@@ -14,8 +14,10 @@ int64_t num_threads(const Dim3& size) { return int64_t{size.x} * size.y * size.z
 
 void Stream::enqueue(Work work) {
   if (records()) {
-    if (recording_->num_nodes++ == gpu_.settings.lost_node) return;
-    recording_->calls.push_back([this, work = std::move(work)] { enqueue(work); });
+    const bool is_lost = recording_->num_nodes++ == gpu_.settings.lost_node;
+    recording_->calls.push_back([this, work = std::move(work), is_lost, all = recording_.get()] {
+      if (!is_lost || all->num_replays <= gpu_.settings.num_right_replays) enqueue(work);
+    });
     return;
   }
   queue_.push_back(std::move(work));
@@ -72,6 +74,7 @@ void Stream::launch(const Grid& grid, std::function<void()> kernel) {
     const int64_t number = gpu_.num_launches++;
     if (number == gpu_.settings.hanging_launch) gpu_.hangs = true;
     if (gpu_.hangs) return;
+    if (gpu_.settings.no_code) throw Fault("no kernel image is available");
     if (number == gpu_.settings.faulty_launch) throw Fault("this launch is configured to fail");
     if (const std::string& file = gpu_.settings.broken_while; !file.empty() && fs::exists(file))
       throw Fault("the GPU is broken");

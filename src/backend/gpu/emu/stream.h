@@ -24,12 +24,17 @@ struct GpuSettings {
   /// members are indices of launches that fail or hang.
   int64_t refused_allocation = -1;
   int64_t faulty_launch = -1;
+  bool no_code = false;  ///< true if every launch fails for lack of code for this GPU
   int64_t hanging_launch = -1;
   double hang_scale = 1;  ///< fraction of its timeout after which a wait for the hanging GPU ends
   bool cannot_record = false;
-  bool integrated = false;  ///< true if the GPU reports that it shares the processor's memory
+  bool hangs_while_recording = false;  ///< true if recording never ends
+  bool integrated = false;             ///< true if the GPU reports that it shares the processor's memory
+  bool has_display = false;
   /// Index of the node that replays of a recording omit; -1: none.
   int64_t lost_node = -1;
+  int64_t num_right_replays = 0;  ///< number of replays of each recording before the node is lost
+  int64_t failing_replay = -1;    ///< index of the replay of each recording that fails; -1: none
   /// True if event times count a microsecond per launched thread instead of real time (one thread for a
   /// library's matmul), so that autotuning always picks the same variant.
   bool counts_threads = false;
@@ -71,6 +76,7 @@ struct Gpu {
 struct Recording {
   std::vector<std::function<void()>> calls;
   int64_t num_nodes = 0;
+  int64_t num_replays = 0;
   bool open = true;
 };
 

@@ -1,4 +1,7 @@
+#include <dlfcn.h>
+
 #include <algorithm>
+#include <array>
 #include <cctype>
 
 #include "backend/gpu/vendor/parts.h"
@@ -40,9 +43,68 @@ std::string pci_address(int index) {
   return text;
 }
 
+constexpr const char* kReading = "reading the properties of the GPU";
+
+#if defined(HEARTH_GPU_HIP)
+
+/// Returns the architecture: "gfx1100". Releases of HIP differ in the layout of hipDeviceProp_t and in the
+/// name of the function that fills it. The first member is always `name`, and the only other text that begins
+/// with "gfx" is gcnArchName.
+std::string architecture_of(int index) {
+  constexpr size_t kNameBytes = sizeof(hipDeviceProp_t::name), kMaxBytes = 8192;
+  Result (*read)(char*, int) = nullptr;
+  for (const char* name :
+       {"hipGetDevicePropertiesR0600", "hipGetDevicePropertiesR0000", "hipGetDeviceProperties"}) {
+    if (read == nullptr) read = reinterpret_cast<Result (*)(char*, int)>(dlsym(RTLD_DEFAULT, name));
+  }
+  HEARTH_CHECK(read != nullptr);
+  alignas(std::max_align_t) std::array<char, kMaxBytes> properties = {};
+  check(read(properties.data(), index), kReading);
+  std::string_view text(properties.data() + kNameBytes, kMaxBytes - kNameBytes);
+  text.remove_prefix(std::min(text.size(), text.find("gfx")));
+  const auto end =
+      std::ranges::find_if(text, [](unsigned char c) { return std::isalnum(c) == 0; }) - text.begin();
+  if (end == 0) throw DeviceError(DeviceError::Kind::fault, "the GPU's properties have no architecture");
+  return std::string(text.substr(0, static_cast<size_t>(end)));
+}
+
+DeviceInfo properties_of(int index) {
+  const auto attribute = [&](hipDeviceAttribute_t which) {
+    int value = 0;
+    check(hipDeviceGetAttribute(&value, which, index), kReading);
+    return value;
+  };
+  char name[256] = "";
+  size_t memory_bytes = 0;
+  check(hipDeviceGetName(name, sizeof name, index), kReading);
+  check(hipDeviceTotalMem(&memory_bytes, index), kReading);
+  return {.name = name,
+          .architecture = architecture_of(index),
+          .memory_bytes = static_cast<int64_t>(memory_bytes),
+          .shared_bytes = attribute(hipDeviceAttributeMaxSharedMemoryPerBlock),
+          .num_multiprocessors = attribute(hipDeviceAttributeMultiprocessorCount),
+          .integrated = attribute(hipDeviceAttributeIntegrated) != 0};
+}
+
+#else
+
+DeviceInfo properties_of(int index) {
+  cudaDeviceProp gpu;
+  check(cudaGetDeviceProperties(&gpu, index), kReading);
+  return {.name = gpu.name,
+          .architecture = fmt::format("sm_{}{}", gpu.major, gpu.minor),
+          .memory_bytes = static_cast<int64_t>(gpu.totalGlobalMem),
+          .shared_bytes = static_cast<int64_t>(gpu.sharedMemPerBlockOptin),
+          .num_multiprocessors = gpu.multiProcessorCount,
+          .integrated = gpu.integrated != 0};
+}
+
+#endif
+
 class VendorDevice : public Device::Parts {
  public:
-  explicit VendorDevice(const DeviceInfo& info) : shared_{.index = info.index, .name = info.name} {
+  explicit VendorDevice(const DeviceInfo& info)
+      : shared_{.index = info.index, .name = info.name, .low_priority = info.has_display} {
     shared_.make_current();
   }
 
@@ -111,26 +173,28 @@ class VendorDriver : public Driver {
 };
 
 DeviceInfo VendorDriver::info_of(int index) const {
-  Properties gpu;
-  check(RUNTIME(GetDeviceProperties)(&gpu, index), "reading the properties of the GPU");
-  return {.driver = this,
-          .index = index,
-          .name = gpu.name,
-          .architecture = architecture(gpu),
-          .pci_address = pci_address(index),
-          .driver_version = driver_version(),
-          .memory_bytes = static_cast<int64_t>(gpu.totalGlobalMem),
-          .shared_bytes = static_cast<int64_t>(max_shared_bytes(gpu)),
-          .num_multiprocessors = gpu.multiProcessorCount,
-          .integrated = gpu.integrated != 0};
+  DeviceInfo gpu = properties_of(index);
+  gpu.driver = this;
+  gpu.index = index;
+  gpu.pci_address = pci_address(index);
+  gpu.driver_version = driver_version();
+  return gpu;
 }
 
 }  // namespace
 
+std::string failure_text(Result result, std::string_view doing) {
+  return fmt::format("{} failed: {}", doing, text_of(result));
+}
+
 void fail(Result result, std::string_view doing) {
+  using Kind = DeviceError::Kind;
   ignore(result);
-  throw DeviceError(result == kOutOfMemory ? DeviceError::Kind::out_of_memory : DeviceError::Kind::fault,
-                    fmt::format("{} failed: {}", doing, text_of(result)));
+  const bool has_code = std::ranges::find(kNoCode, result) == std::end(kNoCode);
+  throw DeviceError(result == kOutOfMemory ? Kind::out_of_memory
+                    : has_code             ? Kind::fault
+                                           : Kind::no_code,
+                    failure_text(result, doing));
 }
 
 }  // namespace vendor

@@ -2,7 +2,9 @@
 
 #include <atomic>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "backend/gpu/driver.h"
 #include "backend/gpu/vendor/runtime.h"
@@ -14,7 +16,9 @@ namespace hearth::gpu::vendor {
 /// resources are therefore not freed before the process ends.
 inline std::atomic<bool> timed_out = false;
 
-/// Throws DeviceError with the runtime's error text; `doing` names the failed action.
+/// Returns "copying failed: out of memory (hipErrorOutOfMemory)"; `doing` names the failed action.
+std::string failure_text(Result result, std::string_view doing);
+/// Throws DeviceError with that text.
 [[noreturn]] void fail(Result result, std::string_view doing);
 /// Throws DeviceError naming what was being done (`doing`), unless the result is Success.
 inline void check(Result result, std::string_view doing) {
@@ -29,12 +33,18 @@ inline void ignore(Result result) {
 struct SharedParts {
   int index = 0;
   std::string name;
-  /// True if work that cannot be recorded was queued on a stream that is being recorded.
-  bool broken_recording = false;
+  bool low_priority = false;  ///< true if streams get the lowest priority
+  bool is_recording = false;
+  /// First reason why the work cannot be recorded; empty if it can.
+  std::string recording_fault;
   WaitTimeout wait_timeout = {};
 
   /// Makes this GPU current for the calling thread.
   void make_current() const { check(RUNTIME(SetDevice)(index), "selecting the GPU"); }
+  /// Stores the reason unless there is one.
+  void break_recording(std::string fault) {
+    if (recording_fault.empty()) recording_fault = std::move(fault);
+  }
 };
 
 std::unique_ptr<Stream::Parts> make_stream(SharedParts& gpu);

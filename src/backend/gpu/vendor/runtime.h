@@ -27,15 +27,12 @@ using NativeStream = RUNTIME(Stream_t);
 
 inline constexpr const char* kName = "HIP";
 inline constexpr Result kOutOfMemory = hipErrorOutOfMemory;
-using Properties = hipDeviceProp_t;
-
-inline std::string architecture(const Properties& gpu) {
-  const std::string name = gpu.gcnArchName;
-  return name.substr(0, name.find(':'));
-}
-inline size_t max_shared_bytes(const Properties& gpu) { return gpu.sharedMemPerBlock; }
+/// Results of the first launch if the module has no code that the runtime can load for the GPU.
+inline constexpr Result kNoCode[] = {hipErrorInvalidDeviceFunction, hipErrorInvalidImage,
+                                     hipErrorNoBinaryForGpu};
+/// Coherent memory: the default may keep what the GPU wrote in its caches until a kernel's end.
 inline Result allocate_host(void** memory, size_t num_bytes) {
-  return hipHostMalloc(memory, num_bytes, hipHostMallocPortable);
+  return hipHostMalloc(memory, num_bytes, hipHostMallocPortable | hipHostMallocCoherent);
 }
 inline Result release_host(void* memory) { return hipHostFree(memory); }
 inline std::string version_text(int version) {
@@ -46,12 +43,8 @@ inline std::string version_text(int version) {
 
 inline constexpr const char* kName = "CUDA";
 inline constexpr Result kOutOfMemory = cudaErrorMemoryAllocation;
-using Properties = cudaDeviceProp;
-
-inline std::string architecture(const Properties& gpu) {
-  return fmt::format("sm_{}{}", gpu.major, gpu.minor);
-}
-inline size_t max_shared_bytes(const Properties& gpu) { return gpu.sharedMemPerBlockOptin; }
+inline constexpr Result kNoCode[] = {cudaErrorInvalidDeviceFunction, cudaErrorNoKernelImageForDevice,
+                                     cudaErrorUnsupportedPtxVersion};
 inline Result allocate_host(void** memory, size_t num_bytes) {
   return cudaHostAlloc(memory, num_bytes, cudaHostAllocPortable);
 }

@@ -1,3 +1,5 @@
+#include <sys/prctl.h>
+
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -8,17 +10,25 @@
 #include "base/error.h"
 
 /// Streams of HIP and CUDA. Recording is stream capture: work is added to a graph instead of being run. Work
-/// that cannot be captured only marks the recording as broken instead of throwing; finish_recording() then
-/// returns null, and the caller queues the work each time. synchronize() polls with a timeout, because a
-/// blocking wait for a hung GPU never returns.
+/// that cannot be captured does not throw, but stores the reason; finish_recording() then returns null, and
+/// the caller queues the work each time. synchronize() polls with a timeout, because a blocking wait for a
+/// hung GPU never returns, not even one for an event with blocking synchronization.
 namespace hearth::gpu {
 namespace {
 
 using namespace vendor;
 using std::chrono::steady_clock;
 
-constexpr std::chrono::microseconds kFirstPause{20};
-constexpr std::chrono::microseconds kLongestPause{1000};
+/// Duration of busy polling, and the sleep between two polls after it.
+constexpr std::chrono::microseconds kSpin{200}, kNap{50};
+
+/// Sleeps for kNap. Linux adds 50 us to the sleeps of a thread unless its timer slack is lower.
+void nap() {
+  constexpr unsigned long kSlackNanoseconds = 1000;
+  thread_local const int status = prctl(PR_SET_TIMERSLACK, kSlackNanoseconds);
+  static_cast<void>(status);
+  std::this_thread::sleep_for(kNap);
+}
 
 /// Result code of the first launch that failed since the last synchronize(); Success if none did.
 std::atomic<int> refused_launch = RUNTIME(Success);
@@ -28,6 +38,7 @@ Result take_refused_launch() { return static_cast<Result>(refused_launch.exchang
 struct VendorEvent : Event::Parts {
   RUNTIME(Event_t) event = nullptr;
   int gpu = -1;
+  uint64_t stream = 0;  ///< id of the stream that recorded it last
 
   ~VendorEvent() override { release(); }
   void release() {
@@ -54,7 +65,10 @@ class VendorStream : public Stream::Parts {
  public:
   explicit VendorStream(SharedParts& gpu) : gpu_(gpu) {
     gpu_.make_current();
-    vendor::check(RUNTIME(StreamCreateWithFlags)(&stream_, RUNTIME(StreamNonBlocking)), "creating a stream");
+    int lowest = 0, highest = 0;
+    if (gpu_.low_priority) ignore(RUNTIME(DeviceGetStreamPriorityRange)(&lowest, &highest));
+    vendor::check(RUNTIME(StreamCreateWithPriority)(&stream_, RUNTIME(StreamNonBlocking), lowest),
+                  "creating a stream");
   }
   ~VendorStream() override {
     blas_.reset();
@@ -69,22 +83,19 @@ class VendorStream : public Stream::Parts {
     copy(host, device, num_bytes, RUNTIME(MemcpyDeviceToHost), "a copy from the GPU");
   }
   void fill(std::byte* device, int value, int64_t num_bytes) override {
-    gpu_.make_current();
-    check(RUNTIME(MemsetAsync)(device, value, static_cast<size_t>(num_bytes), stream_), "filling memory");
+    constexpr const char* kDoing = "filling memory";
+    if (admits(kDoing))
+      check(RUNTIME(MemsetAsync)(device, value, static_cast<size_t>(num_bytes), stream_), kDoing);
   }
   void call(void (*function)(void*), void* argument) override {
-    gpu_.make_current();
-    check(RUNTIME(LaunchHostFunc)(stream_, function, argument), "queuing a call on the host");
+    constexpr const char* kDoing = "queuing a call on the host";
+    if (admits(kDoing)) check(RUNTIME(LaunchHostFunc)(stream_, function, argument), kDoing);
   }
   void multiply(const BlasMatmul& matmul, const BlasArrays& arrays) override;
-  void record(std::unique_ptr<Event::Parts>& event) override;
-  void wait(const Event::Parts& event) override {
-    gpu_.make_current();
-    check(RUNTIME(StreamWaitEvent)(stream_, static_cast<const VendorEvent&>(event).event, 0),
-          "waiting for an event");
-  }
+  void record(std::unique_ptr<Event::Parts>& event, Event::Kind kind) override;
+  void wait(const Event::Parts& event) override;
   void start_recording() override;
-  std::unique_ptr<Recording::Parts> finish_recording() override;
+  std::unique_ptr<Recording::Parts> finish_recording(std::string& fault) override;
   void replay(const Recording::Parts& recording) override {
     gpu_.make_current();
     vendor::check(RUNTIME(GraphLaunch)(static_cast<const VendorRecording&>(recording).graph, stream_),
@@ -109,83 +120,111 @@ class VendorStream : public Stream::Parts {
   }
   void check(Result result, std::string_view doing) {
     if (result == RUNTIME(Success)) return;
-    if (!is_recorded()) fail(result, doing);
+    if (!gpu_.is_recording) fail(result, doing);
     ignore(result);
-    gpu_.broken_recording = true;
+    gpu_.break_recording(failure_text(result, doing));
+  }
+  /// Makes the GPU current. Returns false if the GPU records, but not this stream, because of an earlier
+  /// failure: its work would run now and once more when it is queued.
+  bool admits(std::string_view doing) {
+    gpu_.make_current();
+    if (!gpu_.is_recording || is_recorded()) return true;
+    gpu_.break_recording(fmt::format("{} failed: its stream does not take part in the recording", doing));
+    return false;
   }
   void copy(void* to, const void* from, int64_t num_bytes, RUNTIME(MemcpyKind) kind, std::string_view doing) {
-    gpu_.make_current();
-    check(RUNTIME(MemcpyAsync)(to, from, static_cast<size_t>(num_bytes), kind, stream_), doing);
+    if (admits(doing))
+      check(RUNTIME(MemcpyAsync)(to, from, static_cast<size_t>(num_bytes), kind, stream_), doing);
   }
 
+  static inline std::atomic<uint64_t> num_streams_ = 0;
+
   SharedParts& gpu_;
+  const uint64_t id_ = ++num_streams_;
   NativeStream stream_ = nullptr;
   std::unique_ptr<Blas> blas_;  ///< opened by the first matmul
 };
 
 void VendorStream::multiply(const BlasMatmul& matmul, const BlasArrays& arrays) {
-  gpu_.make_current();
+  if (!admits("a matmul")) return;
   try {
     if (!blas_) blas_ = std::make_unique<Blas>(stream_);
     blas_->multiply(matmul, arrays);
-  } catch (const DeviceError&) {
-    if (!is_recorded()) throw;
-    gpu_.broken_recording = true;
+  } catch (const DeviceError& error) {
+    if (!gpu_.is_recording) throw;
+    gpu_.break_recording(error.what());
   }
 }
 
-void VendorStream::record(std::unique_ptr<Event::Parts>& event) {
-  gpu_.make_current();
+void VendorStream::record(std::unique_ptr<Event::Parts>& event, Event::Kind kind) {
+  constexpr const char* kDoing = "recording an event";
+  if (!admits(kDoing)) return;
   if (!event) event = std::make_unique<VendorEvent>();
   auto& moment = static_cast<VendorEvent&>(*event);
   if (moment.gpu != gpu_.index) {
     moment.release();
-    check(RUNTIME(EventCreate)(&moment.event), "creating an event");
+    const unsigned flags = kind == Event::Kind::timed ? RUNTIME(EventDefault) : RUNTIME(EventDisableTiming);
+    check(RUNTIME(EventCreateWithFlags)(&moment.event, flags), "creating an event");
     moment.gpu = gpu_.index;
   }
-  check(RUNTIME(EventRecord)(moment.event, stream_), "recording an event");
+  moment.stream = id_;
+  check(RUNTIME(EventRecord)(moment.event, stream_), kDoing);
+}
+
+/// Waits for another stream. A stream runs in order, and HIP 5.7 refuses to record a wait for its own event.
+void VendorStream::wait(const Event::Parts& event) {
+  const auto& moment = static_cast<const VendorEvent&>(event);
+  if (moment.stream == id_) return;
+  gpu_.make_current();
+  check(RUNTIME(StreamWaitEvent)(stream_, moment.event, 0), "waiting for an event");
 }
 
 void VendorStream::start_recording() {
   gpu_.make_current();
   vendor::check(RUNTIME(StreamBeginCapture)(stream_, RUNTIME(StreamCaptureModeThreadLocal)),
                 "starting to record");
-  gpu_.broken_recording = false;
+  gpu_.recording_fault.clear();
+  gpu_.is_recording = true;
 }
 
-std::unique_ptr<Recording::Parts> VendorStream::finish_recording() {
+std::unique_ptr<Recording::Parts> VendorStream::finish_recording(std::string& fault) {
   gpu_.make_current();
+  gpu_.is_recording = false;
+  const auto note = [&](Result result, std::string_view doing) {
+    if (result == RUNTIME(Success)) return;
+    ignore(result);
+    gpu_.break_recording(failure_text(result, doing));
+  };
+  note(take_refused_launch(), "a kernel launch");
   RUNTIME(Graph_t) graph = nullptr;
-  Result result = RUNTIME(StreamEndCapture)(stream_, &graph);
-  const Result refused = take_refused_launch();
-  if (result == RUNTIME(Success)) result = refused;
+  note(RUNTIME(StreamEndCapture)(stream_, &graph), "finishing a recording");
   auto kept = std::make_unique<VendorRecording>();
-  if (result == RUNTIME(Success) && !gpu_.broken_recording)
-    result = RUNTIME(GraphInstantiateWithFlags)(&kept->graph, graph, 0);
-  ignore(result);
+  if (gpu_.recording_fault.empty())
+    note(RUNTIME(GraphInstantiateWithFlags)(&kept->graph, graph, 0), "preparing a recording");
   if (graph != nullptr) ignore(RUNTIME(GraphDestroy)(graph));
-  if (kept->graph == nullptr) return nullptr;
+  fault = gpu_.recording_fault;
+  if (!fault.empty()) return nullptr;
   return kept;
 }
 
 void VendorStream::synchronize(double deadline_seconds) {
   gpu_.make_current();
-  if (is_recorded()) {
-    gpu_.broken_recording = true;
-    return;
-  }
-  const auto deadline = steady_clock::now() + std::chrono::duration<double>(deadline_seconds);
-  auto pause = kFirstPause;
+  if (is_recorded()) return gpu_.break_recording("the host waited for a stream that was recorded");
+  const auto start = steady_clock::now();
   Result result = RUNTIME(StreamQuery)(stream_);
   while (result == RUNTIME(ErrorNotReady)) {
     ignore(result);
-    if (steady_clock::now() > deadline) {
+    const auto waited = steady_clock::now() - start;
+    if (waited > std::chrono::duration<double>(deadline_seconds)) {
       timed_out = true;
       throw DeviceError(DeviceError::Kind::timed_out,
                         fmt::format("{} did not respond for {:.0f} s", gpu_.name, deadline_seconds));
     }
-    std::this_thread::sleep_for(pause);
-    pause = std::min(2 * pause, kLongestPause);
+    if (waited < kSpin) {
+      std::this_thread::yield();
+    } else {
+      nap();
+    }
     result = RUNTIME(StreamQuery)(stream_);
   }
   vendor::check(take_refused_launch(), "a kernel launch");

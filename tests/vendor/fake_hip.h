@@ -1,0 +1,20 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+/// A HIP runtime that does at once whatever is queued, or records it, and notes how it was asked.
+struct FakeHip {
+  /// Until then streams are not done.
+  std::chrono::steady_clock::time_point busy_until;
+  int num_queries = 0;
+  unsigned host_flags = 0;
+  std::vector<unsigned> event_flags;
+  std::vector<int> priorities;
+  int num_waits = 0;
+  /// Where hipDeviceProp_t has gcnArchName.
+  size_t architecture_offset = 0;
+  std::string refused;  ///< function that fails
+};
+FakeHip& fake_hip();
