@@ -17,8 +17,11 @@ void add_run_fields(std::vector<Field>& fields) {
       "them); emulated: run GPU kernels on the CPU, for tests",
       &Recipe::device, Device())
       .advice = "device=gpu for the first AMD or NVIDIA GPU";
-  key("reserve", "GPU memory to leave free for the desktop and other programs, e.g. 1GiB", &Recipe::reserve,
-      Bytes{"a size like 512MiB"});
+  key("reserve",
+      "GPU memory to leave free for the desktop and other programs, e.g. 2GiB; 0: 512MiB, or 1GiB if a "
+      "display "
+      "is connected to the GPU",
+      &Recipe::reserve, Bytes{"a size like 512MiB, or 0 for the default"});
   key("devices", "Number of devices that share each update; each has a worker process", &Recipe::devices,
       IntegerRange{1, 64});
   key("parallel",

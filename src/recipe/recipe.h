@@ -320,10 +320,10 @@ struct Schedule {
 /// the member initializers are the defaults. Meaning and range of each key are in fields.cpp.
 struct Recipe {
   uint64_t seed = 0;
-  int64_t threads = 0;                   ///< CPU threads; 0: one per core
-  std::string device = kCpu;             ///< kCpu or a GPU, as in exec::GpuRequest
-  int64_t reserve = int64_t{512} << 20;  ///< bytes of GPU memory to leave free for other programs
-  int64_t devices = 1;                   ///< number of workers; each has a device
+  int64_t threads = 0;        ///< CPU threads; 0: one per core
+  std::string device = kCpu;  ///< kCpu or a GPU, as in exec::GpuRequest
+  int64_t reserve = 0;        ///< bytes of GPU memory to leave free for other programs; 0: a default by GPU
+  int64_t devices = 1;        ///< number of workers; each has a device
   Parallel parallel = Parallel::data;
   bool supervise = true;  ///< true: a supervisor process restarts failed workers
   SelfTestMode self_test = SelfTestMode::once;

@@ -23,6 +23,7 @@
 #include "cost/seconds.h"
 #include "distributed/nccl/nccl.h"
 #include "distributed/probe.h"
+#include "exec/device/display.h"
 #include "exec/device/gpu_choice.h"
 #include "hub/adapter.h"
 #include "hub/weights.h"
@@ -117,6 +118,8 @@ void print_start(const Trainer& trainer, engine::Engine& engine, const LaunchOpt
       reporter.message(fmt::format("kernel not used, because it failed its self-test: {}: {}", kernel, what));
     for (const std::string& way : device.rejected_matmuls)
       reporter.message("matmul implementation not used: " + way);
+    if (const std::string freeze = exec::display_warning(*gpu, program); !freeze.empty())
+      reporter.message("warning: " + freeze);
   }
 }
 

@@ -126,19 +126,6 @@ std::optional<bool> redirects_peers(Tree& tree, const std::string& bridge) {
   return std::nullopt;
 }
 
-int num_displays(Tree& tree, const std::string& gpu) {
-  int count = 0;
-  for (const std::string& card : tree.list(gpu + "/drm")) {
-    if (!card.starts_with("card")) continue;
-    const std::string folder = fmt::format("{}/drm/{}", gpu, card);
-    for (const std::string& connector : tree.list(folder)) {
-      if (!connector.starts_with(card)) continue;
-      if (tree.line(fmt::format("{}/{}/status", folder, connector)) == "connected") ++count;
-    }
-  }
-  return count;
-}
-
 std::optional<double> watts_in(Tree& tree, const std::string& path) {
   const std::optional<int64_t> microwatts = tree.number(path);
   return microwatts ? std::optional(static_cast<double>(*microwatts) * 1e-6) : std::nullopt;
@@ -233,6 +220,19 @@ double PciLink::best_bytes_per_second() const {
 const PciLink* PciGpu::slowest_link() const {
   const auto found = std::ranges::min_element(links, {}, &PciLink::best_bytes_per_second);
   return found == links.end() || found->width == 0 ? nullptr : &*found;
+}
+
+int num_displays(Tree& tree, const std::string& gpu) {
+  int count = 0;
+  for (const std::string& card : tree.list(gpu + "/drm")) {
+    if (!card.starts_with("card")) continue;
+    const std::string folder = fmt::format("{}/drm/{}", gpu, card);
+    for (const std::string& connector : tree.list(folder)) {
+      if (!connector.starts_with(card)) continue;
+      if (tree.line(fmt::format("{}/{}/status", folder, connector)) == "connected") ++count;
+    }
+  }
+  return count;
 }
 
 std::string gfx_name(int64_t target_version) {

@@ -70,6 +70,9 @@ std::string_view driver_name(PciGpu::Vendor vendor);
 /// Returns the AMD and NVIDIA GPUs on the PCI bus, sorted by address.
 std::vector<PciGpu> list_pci_gpus(Tree& tree);
 
+/// Returns the number of displays connected to a GPU; `folder` is PciGpu::folder.
+int num_displays(Tree& tree, const std::string& folder);
+
 /// Returns the name of an architecture given its version number in the topology: "gfx90a" for 90010.
 std::string gfx_name(int64_t target_version);
 

@@ -4,8 +4,9 @@
 
 namespace hearth::tasks {
 exec::GpuRequest gpu_of(const recipe::Recipe& recipe, int device) {
-  return {
-      .device = recipe.device, .number = device, .reserve_bytes = recipe.reserve, .record = recipe.record};
+  exec::GpuRequest request{.device = recipe.device, .number = device, .record = recipe.record};
+  request.reserve_bytes = recipe.reserve > 0 ? std::optional(recipe.reserve) : std::nullopt;
+  return request;
 }
 
 encoders::Compute compute_of(const recipe::Recipe& recipe, int device) {

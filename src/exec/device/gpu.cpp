@@ -4,13 +4,14 @@
 #include <cstring>
 
 #include "base/process.h"
+#include "exec/device/display.h"
 #include "passes/memory/storage.h"
 
 namespace hearth::exec {
 
 Gpu::Gpu(const GpuRequest& request)
     : device_(find_gpu(request.device, request.number)),
-      reserve_bytes_(request.reserve_bytes),
+      reserve_bytes_(request.reserve_bytes.value_or(default_reserve_bytes(device_.info()))),
       recorder_{.when = request.record},
       queues_{gpu::Stream(device_), gpu::Stream(device_), gpu::Stream(device_), gpu::Stream(device_)} {}
 

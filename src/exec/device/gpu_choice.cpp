@@ -7,6 +7,7 @@
 
 #include "backend/gpu/modules.h"
 #include "base/error.h"
+#include "exec/device/display.h"
 
 namespace hearth::exec {
 namespace {
@@ -125,7 +126,10 @@ bool has_kernels_for(std::string_view architectures, std::string_view gpu) {
 }
 
 std::vector<gpu::DeviceInfo> list_gpus(std::string_view device) {
-  return device.starts_with(kEmulated) ? gpu::emulator().list_devices() : gpu::list_devices();
+  if (device.starts_with(kEmulated)) return gpu::emulator().list_devices();
+  std::vector<gpu::DeviceInfo> gpus = gpu::list_devices();
+  for (gpu::DeviceInfo& gpu : gpus) gpu.has_display = has_display(gpu.pci_address);
+  return gpus;
 }
 
 gpu::DeviceInfo find_gpu(const std::string& device, int number) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,8 +18,8 @@ struct GpuRequest {
   std::string device = "gpu";
   /// Index among the discrete GPUs; used if `device` is "gpu" or "emulated" without index or address.
   int number = 0;
-  /// Bytes of GPU memory to leave free, for example for the desktop.
-  int64_t reserve_bytes = 0;
+  /// Bytes of GPU memory to leave free, for example for the desktop; nullopt: default_reserve_bytes().
+  std::optional<int64_t> reserve_bytes = 0;
   RecordMode record = RecordMode::automatic;
 };
 
