@@ -116,6 +116,20 @@ class SelfTests : public testing::Test {
   TemporaryFolder folder_;
 };
 
+TEST_F(SelfTests, EndAtOnceWhereTheModuleHasNoCodeForTheGpu) {
+  emu::gpus() = {{.no_code = true}};
+  ir::Graph graph = graph_of({ops::find_op("relu")});
+  SelfTest test(find_gpu("emulated"), {.when = SelfTestMode::always});
+  try {
+    test.cover(graph);
+    ADD_FAILURE() << "kernels were tested that cannot run";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(),
+                HasSubstr("finds no code for emulated GPU 0 (emu) in this build of Hearth (no kernel"));
+    EXPECT_THAT(error.what(), HasSubstr("HEARTH_GPU_ARCHITECTURES=emu tools/build --gpu "));
+  }
+}
+
 TEST_F(SelfTests, NameWhatIsWrongAndWhatFaultsAndGoOn) {
   ir::Graph graph = graph_of({&faulty_, ops::find_op("relu"), &wrong_});
   SelfTest test(find_gpu("emulated"), {.when = SelfTestMode::always});

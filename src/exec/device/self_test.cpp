@@ -14,6 +14,7 @@
 #include "base/shared_library.h"
 #include "base/version.h"
 #include "cost/seconds.h"
+#include "exec/device/gpu_choice.h"
 #include "exec/device/trial.h"
 #include "exec/program.h"
 #include "ops/random/draw.h"
@@ -347,6 +348,13 @@ SelfTest::Found SelfTest::run(FunctionRef<std::string(Session&)> trial) {
     return {.verdict = verdict, .what = std::move(what)};
   } catch (const gpu::DeviceError& error) {
     session_.reset();
+    if (error.kind() == gpu::DeviceError::Kind::no_code) {
+      const gpu::Runtime runtime = info_.driver->runtime();
+      user_error(
+          "{} {} finds no code for {} ({}) in this build of Hearth ({}); with this runtime installed, run {}",
+          runtime.name, runtime.version, info_.name, info_.architecture, error.what(),
+          build_command(runtime, info_.architecture));
+    }
     const bool is_full = error.kind() == gpu::DeviceError::Kind::out_of_memory;
     return {.verdict = is_full ? Verdict::untried : Verdict::wrong, .what = error.what()};
   }
