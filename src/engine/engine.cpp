@@ -40,7 +40,7 @@ DeviceReport Engine::device() const {
   exec::Gpu* gpu = runtime_->memory().gpu();
   DeviceReport report{.gpu = gpu == nullptr ? nullptr : &gpu->device().info(),
                       .failed_kernels = checks.kernels != nullptr ? checks.kernels->failures() : kNone};
-  if (gpu != nullptr) report.recording_fault = gpu->recorder().fault;
+  if (gpu != nullptr) report.recording_fault = gpu->recorder().fault();
   if (checks.matmuls != nullptr) report.rejected_matmuls = checks.matmuls->dropped();
   return report;
 }

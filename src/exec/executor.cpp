@@ -6,8 +6,10 @@
 
 #include "backend/gpu/device.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "exec/device/hang_guard.h"
 #include "exec/device/replay_check.h"
 #include "exec/device/staging.h"
 #include "exec/host_queue.h"
@@ -18,8 +20,8 @@
 /// join() begin and end a run of all queues. Recorded execution replays a HIP or CUDA graph of these launches
 /// by one call, which avoids their overhead. Addresses are constants in a recording, so there is one
 /// recording for each half of the double-buffered inputs. Because a recording may be wrong due to a bug in a
-/// runtime or library, ReplayCheck compares the first replay with queued execution bit for bit; if they
-/// differ, recording is turned off.
+/// runtime or library, which may show only after some replays, ReplayCheck compares some replays with queued
+/// execution bit for bit; if they differ, recording is turned off.
 namespace hearth::exec {
 namespace {
 
@@ -30,6 +32,31 @@ using ir::ValueId;
 /// worker may be evaluating; and of a GPU for collectives on the host, which have a shorter timeout
 /// themselves.
 constexpr double kCollectiveSeconds = 3600, kHostSeconds = 1e6;
+
+/// Replays of a recording that are compared with queued execution.
+constexpr int64_t kCheckedReplays[] = {1, 2, 50};
+/// Time between later checks: at least an hour, and at least this many times the duration of a check.
+constexpr std::chrono::hours kBetweenChecks{1};
+constexpr int kMinPauseFactor = 500;
+/// Timeout for recording a program, which takes milliseconds.
+constexpr double kRecordingSeconds = 60;
+
+using Clock = std::chrono::steady_clock;
+
+/// Names a program by its steps, and by the ops and types of its nodes.
+std::string key_of(const Program& program) {
+  Hasher hasher;
+  const auto add = [&](std::string_view text) { hasher.update(std::as_bytes(std::span(text))); };
+  for (const ir::Node& node : program.graph.nodes) {
+    add(node.op->name);
+    for (const ValueId id : node.outputs) {
+      const ir::Type& type = program.graph.type(id);
+      add(dtype_name(type.dtype));
+      add(to_string(type.shape));
+    }
+  }
+  return fmt::format("{} steps, {}", program.steps.size(), hex64(hasher.digest()));
+}
 
 bool has_gpu_collectives(const Program& program) {
   return program.backend == Backend::gpu && std::ranges::any_of(program.steps, [](const Step& step) {
@@ -43,6 +70,7 @@ Executor::Executor(const Program& program)
     : program_(program),
       scalars_(static_cast<size_t>(program.scalar_bytes)),
       can_record_(obstacle().empty()),
+      key_(key_of(program)),
       wait_seconds_(has_gpu_collectives(program) ? kCollectiveSeconds
                     : program.has_collectives()  ? kHostSeconds
                                                  : 0) {
@@ -274,7 +302,8 @@ void Executor::queue_calls(ThreadPool& threads) {
 
 bool Executor::may_record() const {
   const Recorder* recorder = bindings_.recorder;
-  return can_record_ && recorder != nullptr && recorder->when != RecordMode::never && recorder->fault.empty();
+  return can_record_ && recorder != nullptr && recorder->when() != RecordMode::never &&
+         recorder->fault().empty();
 }
 
 /// Returns why the program cannot be recorded: vendors' libraries differ in which collectives can be, and
@@ -286,46 +315,77 @@ std::string Executor::obstacle() const {
   return "";
 }
 
+/// Records the work of a run, or turns recording off.
 void Executor::record(ThreadPool& threads, size_t half) {
+  Recorder& recorder = *bindings_.recorder;
+  if (!recorder.start(key_)) return;
   gpu::Stream& stream = *queue(Queue::compute);
-  stream.start_recording();
-  queue_calls(threads);
-  recordings_[half] = stream.finish_recording();
-  can_record_ = recordings_[half] != nullptr;
-  if (!can_record_ && bindings_.recorder->when == RecordMode::always) {
-    user_error(
-        "the runtime of this GPU cannot record a step, but record=always requires it; set record=auto");
+  std::string why;
+  const HangGuard guard(kRecordingSeconds, "the runtime of this GPU hangs while it records a step");
+  try {
+    stream.start_recording();
+    queue_calls(threads);
+    recordings_[half] = stream.finish_recording(&why);
+  } catch (const gpu::DeviceError& error) {
+    why = error.what();
   }
+  if (recordings_[half] != nullptr) return;
+  if (recorder.when() == RecordMode::always) {
+    user_error(
+        "the runtime of this GPU cannot record a step ({}), but record=always requires it; set record=auto",
+        why);
+  }
+  disable_recording(fmt::format("the runtime of this GPU cannot record a step ({})", why));
 }
 
 void Executor::replay(size_t half) {
   allow(program_.seconds());
+  ++num_replays_[half];
   queue(Queue::compute)->replay(*recordings_[half]);
 }
 
 void Executor::disable_recording(std::string fault) {
   recordings_ = {};
-  bindings_.recorder->fault = std::move(fault);
+  bindings_.recorder->turn_off(std::move(fault), key_);
 }
 
-/// Replays the recording for the first time, and describes how the result differs from queued execution;
-/// empty if it does not.
+/// Describes how a replay differs from queued execution; empty if it does not.
 std::string Executor::replay_fault(size_t half) {
+  const auto describe = [&](const std::string& what) {
+    const int64_t number = num_replays_[half];
+    if (number == 1) return "its first replay " + what;
+    return fmt::format("its replay number {} {}; steps before it may be wrong, too", number, what);
+  };
   try {
+    const HangGuard guard(kRecordingSeconds, "the runtime of this GPU hangs while it replays a step");
     replay(half);
   } catch (const gpu::DeviceError& error) {
-    return fmt::format("its first replay failed: {}", error.what());
+    return describe(fmt::format("failed: {}", error.what()));
   }
-  wait();
+  try {
+    wait();
+  } catch (const gpu::DeviceError& error) {
+    disable_recording(describe(fmt::format("failed: {}", error.what())));
+    throw;
+  }
   const std::string difference = check_->difference();
-  return difference.empty() ? "" : "its first replay computed " + difference;
+  return difference.empty() ? "" : describe("computed " + difference);
+}
+
+bool Executor::is_check_due(size_t half) const {
+  return bindings_.recorder->when() == RecordMode::automatic &&
+         (std::ranges::count(kCheckedReplays, num_replays_[half] + 1) > 0 || Clock::now() >= next_check_);
 }
 
 void Executor::check_replay(ThreadPool& threads, size_t half) {
+  const Clock::time_point start = Clock::now();
   auto check = std::make_unique<ReplayCheck>(program_, bindings_, addresses_);
   if (check->needed_bytes() > available_memory_bytes()) {
-    disable_recording(fmt::format("checking its first replay needs {} of host memory, more than is free",
-                                  human_bytes(check->needed_bytes())));
+    if (num_replays_[half] > 0) return replay(half);
+    recordings_ = {};
+    bindings_.recorder->turn_off(
+        fmt::format("checking its first replay needs {} of host memory, more than is free",
+                    human_bytes(check->needed_bytes())));
     return queue_calls(threads);
   }
   wait();
@@ -343,18 +403,23 @@ void Executor::check_replay(ThreadPool& threads, size_t half) {
     wait();
   }
   check_.reset();
+  const Clock::time_point end = Clock::now();
+  next_check_ = end + std::max<Clock::duration>(kBetweenChecks, kMinPauseFactor * (end - start));
 }
 
 void Executor::queue_run(ThreadPool& threads, size_t half) {
   // The first run is never recorded, because libraries do setup in it that cannot be recorded.
-  if (may_record() && num_runs_++ > 0 && !recordings_[half]) {
-    record(threads, half);
-    if (recordings_[half] && bindings_.recorder->when == RecordMode::automatic)
-      return check_replay(threads, half);
+  if (may_record() && num_runs_++ > 0 && !recordings_[half]) record(threads, half);
+  if (!recordings_[half] || !may_record()) return queue_calls(threads);
+  if (is_check_due(half)) {
+    check_replay(threads, half);
+    if (may_record()) bindings_.recorder->finish(key_);
+    return;
   }
-  if (recordings_[half] && may_record()) {
+  try {
     replay(half);
-  } else {
+  } catch (const gpu::DeviceError& error) {
+    disable_recording(fmt::format("replay number {} failed: {}", num_replays_[half], error.what()));
     queue_calls(threads);
   }
 }
@@ -378,7 +443,6 @@ void Executor::run(ThreadPool& threads) {
 }
 
 void Executor::run_with(ThreadPool& threads, FunctionRef<void(size_t, double)> after) {
-  using Clock = std::chrono::steady_clock;
   stage_inputs();
   fork();
   gpu::Event start(gpu::Event::Kind::timed), end(gpu::Event::Kind::timed);

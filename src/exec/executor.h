@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <span>
@@ -59,7 +60,8 @@ class Executor {
   void run(ThreadPool& threads);
   /// Starts a run. On return, inputs and scalars have been read; on a GPU the results are complete only after
   /// wait(). If every node has a GPU kernel, the second run is recorded and later runs replay the recording
-  /// by one call; with RecordMode::automatic only if the first replay gave the same bits as queued execution.
+  /// by one call. With RecordMode::automatic, replays 1, 2 and 50 and then one per hour are compared with
+  /// queued execution, and recording is turned off unless they give the same bits.
   void start(ThreadPool& threads);
   /// Waits until the started run is complete.
   void wait();
@@ -129,6 +131,7 @@ class Executor {
   void allow(double seconds);
   void replay(size_t half);
   void disable_recording(std::string fault);
+  bool is_check_due(size_t half) const;
   void check_replay(ThreadPool& threads, size_t half);
   std::string replay_fault(size_t half);
 
@@ -147,9 +150,13 @@ class Executor {
   std::unique_ptr<gpu::Event> begun_;
   /// The recording for each half of the staging buffer; null until recorded.
   std::array<std::unique_ptr<gpu::Recording>, 2> recordings_;
+  std::array<int64_t, 2> num_replays_ = {};  ///< of each recording
   bool can_record_;
+  std::string key_;                     ///< names the program for the recorder
   std::unique_ptr<ReplayCheck> check_;  ///< only during check_replay(); otherwise null
-  double wait_seconds_;                 ///< timeout for waiting on other workers, in seconds
+  /// Time of the next hourly check.
+  std::chrono::steady_clock::time_point next_check_ = std::chrono::steady_clock::time_point::max();
+  double wait_seconds_;  ///< timeout for waiting on other workers, in seconds
   int64_t num_runs_ = 0;
   int64_t staged_fill_ = -1;  ///< Staging::num_fills() after stage_ahead(); -1: no inputs are staged ahead
   std::map<ir::ValueId, Staged> staged_;

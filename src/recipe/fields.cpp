@@ -34,8 +34,9 @@ void add_run_fields(std::vector<Field>& fields) {
       "When to test the kernels of a GPU. once: test and store the result; always: before each run; never",
       &Recipe::self_test);
   key("record",
-      "Record the steps of a GPU as graphs and replay them. auto: if the first replay gives the same bits as "
-      "launching the kernels one by one; always; never",
+      "Record the steps of a GPU as graphs and replay them. auto: as long as replays 1, 2, 50 and one per "
+      "hour "
+      "give the same bits as launching the kernels one by one; always; never",
       &Recipe::record);
   key("precision", "Precision of training: fp32, bf16, or fp16 with dynamic loss scaling",
       &Recipe::precision);

@@ -140,6 +140,15 @@ class GpuPrograms : public testing::Test {
     executor_.emplace(program_);
   }
 
+  void compile_one_node() {
+    ir::Graph graph;
+    const ir::ValueId weight = graph.add_value("weight", kRow, ir::Role::parameter);
+    graph.outputs = {graph.add1(*ops::find_op("relu"), {weight})};
+    layout_ = {};
+    layout_.add(graph);
+    compile_for_gpu(std::move(graph));
+  }
+
   void open(const emu::GpuSettings& settings, RecordMode record = RecordMode::automatic) {
     image_.reset();
     results_.reset();
@@ -231,6 +240,8 @@ TEST_P(GpuProgramOrders, ARuntimeThatCannotRecordIsGivenTheWorkAnew) {
   start_all();
   expect_equal(outcome(), on_processor());
   EXPECT_FALSE(executor_->is_recorded());
+  EXPECT_EQ(gpu_->recorder().fault(),
+            "the runtime of this GPU cannot record a step (this emulated GPU cannot record)");
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, GpuProgramOrders, testing::Range(uint64_t{0}, uint64_t{24}));
@@ -244,29 +255,54 @@ TEST_F(GpuPrograms, EachNodeThatARecordingLosesIsFoundAndTheBytesAreRight) {
     open({.lost_node = lost});
     start_all();
     expect_equal(outcome(), on_processor());
-    if (gpu_->recorder().fault.empty()) {
+    if (gpu_->recorder().fault().empty()) {
       // Every node counts, so that a whole recording has none with that number.
       EXPECT_TRUE(executor_->is_recorded());
       EXPECT_GE(lost, std::ssize(program_.steps));
       continue;
     }
-    EXPECT_THAT(gpu_->recorder().fault, testing::HasSubstr("its first replay computed other bits in "));
+    EXPECT_THAT(gpu_->recorder().fault(), testing::HasSubstr("its first replay computed other bits in "));
     EXPECT_FALSE(executor_->is_recorded());
     ++num_found;
   }
   EXPECT_GE(num_found, 8);
 }
 
+TEST_F(GpuPrograms, ReplaysThatFailAreQueued) {
+  for (const int failing : {0, 1, 2}) {
+    inputs_ = {};
+    compile_for_gpu(Builder().build());
+    open({.failing_replay = failing});
+    start_all();
+    expect_equal(outcome(), on_processor());
+    EXPECT_THAT(gpu_->recorder().fault(),
+                testing::HasSubstr(failing == 0   ? "its first replay failed: this replay is"
+                                   : failing == 1 ? "its replay number 2 failed: this replay is"
+                                                  : "replay number 3 failed: this replay is"));
+    EXPECT_FALSE(executor_->is_recorded());
+  }
+}
+
+TEST_F(GpuPrograms, ReplaysThatLoseANodeLaterAreFound) {
+  for (const int right : {1, 49}) {
+    compile_one_node();
+    open({.lost_node = 0, .num_right_replays = right});
+    for (int i = 0; i < 2 * right + 1; ++i) executor_->run(threads_);
+    EXPECT_EQ(gpu_->recorder().fault(), "");
+    EXPECT_TRUE(executor_->is_recorded());
+    executor_->run(threads_);
+    EXPECT_THAT(gpu_->recorder().fault(),
+                testing::HasSubstr(fmt::format("its replay number {} computed other bits", right + 1)));
+    EXPECT_THAT(gpu_->recorder().fault(), testing::HasSubstr("steps before it may be wrong, too"));
+    EXPECT_FALSE(executor_->is_recorded());
+  }
+}
+
 TEST_F(GpuPrograms, ALostNodeIsFoundWhoseResultStandsThereFromTheRunBefore) {
-  ir::Graph graph;
-  const ir::ValueId weight = graph.add_value("weight", kRow, ir::Role::parameter);
-  graph.outputs = {graph.add1(*ops::find_op("relu"), {weight})};
-  layout_ = {};
-  layout_.add(graph);
-  compile_for_gpu(std::move(graph));
+  compile_one_node();
   open({.lost_node = 0});
   for (int i = 0; i < 2; ++i) executor_->run(threads_);
-  EXPECT_THAT(gpu_->recorder().fault, testing::HasSubstr("other bits in 1 of 1 results"));
+  EXPECT_THAT(gpu_->recorder().fault(), testing::HasSubstr("other bits in 1 of 1 results"));
 }
 
 TEST_F(GpuPrograms, AlwaysReplaysWithoutAComparisonAndNeverDoesNot) {
@@ -413,8 +449,8 @@ TEST_F(GpuPrograms, AllowEachRunThatIsNotWaitedForItsTime) {
     executor_->bind_input("x", inputs_.next());
     executor_->start(threads_);
   };
-  // Once without a recording, then one for each half of the staging, whose first replay is waited for.
-  for (int i = 0; i < 3; ++i) {
+  // Once without a recording, then for each half of the staging the first two replays, which are compared.
+  for (int i = 0; i < 5; ++i) {
     start();
     executor_->wait();
     EXPECT_EQ(patience(), 60);

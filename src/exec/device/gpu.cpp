@@ -12,7 +12,7 @@ namespace hearth::exec {
 Gpu::Gpu(const GpuRequest& request)
     : device_(find_gpu(request.device, request.number)),
       reserve_bytes_(request.reserve_bytes.value_or(default_reserve_bytes(device_.info()))),
-      recorder_{.when = request.record},
+      recorder_(request.record, device_.info(), request.recordings),
       queues_{gpu::Stream(device_), gpu::Stream(device_), gpu::Stream(device_), gpu::Stream(device_)} {}
 
 int64_t Gpu::usable_bytes(int64_t host_bytes) const {

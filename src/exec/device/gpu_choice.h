@@ -21,6 +21,7 @@ struct GpuRequest {
   /// Bytes of GPU memory to leave free, for example for the desktop; nullopt: default_reserve_bytes().
   std::optional<int64_t> reserve_bytes = 0;
   RecordMode record = RecordMode::automatic;
+  fs::path recordings = {};  ///< file with the results of recordings (Recorder); empty: none
 };
 
 /// True if the text has one of the forms of GpuRequest::device.
