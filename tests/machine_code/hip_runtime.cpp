@@ -8,6 +8,10 @@
 //   MACHINE_CODE_COVERAGE=FILE                which instructions of each kernel ran (coverage reads it)
 //   MACHINE_CODE_BLOCKS=0                     of a launch that run, spread over it, to count those of large
 //   ones (24 GiB of memory without poison, no races between blocks); 0: all
+//   MACHINE_CODE_RECORDING=refuse|hang|late   recordings (graphs) end in an error, never end, or lose their
+//   last work from the second replay on
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -25,6 +29,7 @@
 #define __HIP_PLATFORM_AMD__  // NOLINT(bugprone-reserved-identifier): HIP asks for it.
 #include <hip/hip_runtime_api.h>
 
+#include "capture.h"
 #include "machine.h"
 
 namespace {
@@ -35,19 +40,13 @@ constexpr size_t kGap = 4096;
 /// Launches of which only some blocks run leave most memory untouched, and so it costs none.
 size_t memory_bytes() { return size_t{settings().most_blocks == 0 ? 4u : 24u} << 30; }
 
-struct Recording {
-  std::vector<std::function<void()>> steps;
-  bool ended = false;
-};
-struct Stream {
-  std::shared_ptr<Recording> recording;
-};
-struct Event {
-  std::shared_ptr<Recording> recording;
+using capture::Stream;
+struct Event : capture::Event {
   std::chrono::steady_clock::time_point time;
 };
 struct Graph {
-  std::shared_ptr<Recording> recording;
+  std::shared_ptr<capture::Recording> recording;
+  int replays = 0;
 };
 struct Program {
   std::unique_ptr<CodeObject> object;
@@ -129,17 +128,18 @@ hipError_t answer(hipError_t error) {
 Stream& of(hipStream_t stream) {
   static Stream none;
   if (stream == nullptr) return none;
-  auto& found = *reinterpret_cast<Stream*>(stream);
-  // Streams that joined a recording leave it when the stream that began it ends it.
-  if (found.recording && found.recording->ended) found.recording.reset();
-  return found;
+  return *reinterpret_cast<Stream*>(stream);
+}
+bool recordings(const char* fail) {
+  static const std::string set = setting("MACHINE_CODE_RECORDING", "");
+  return set == fail;
 }
 
 /// Now, or whenever the recording is replayed. A fault loses the GPU, as it would lose a real one's context.
 template <typename F>
 hipError_t perform(hipStream_t stream, F f) {
-  if (const auto& recording = of(stream).recording) {
-    recording->steps.emplace_back(f);
+  if (of(stream).records()) {
+    of(stream).recording->add(&of(stream), f);
     return hipSuccess;
   }
   if (state().lost != hipSuccess) return answer(state().lost);
@@ -276,9 +276,23 @@ hipError_t hipDeviceGetPCIBusId(char* address, int length, int device) {
   std::snprintf(address, static_cast<size_t>(length), "ffff:%02x:00.0", device);
   return hipSuccess;
 }
-hipError_t hipGetDeviceProperties(hipDeviceProp_t* gpu, int) {
+hipError_t hipDeviceGetName(char* name, int length, hipDevice_t) {
+  std::snprintf(name, static_cast<size_t>(length), "machine code of %s", state().target.c_str());
+  return hipSuccess;
+}
+hipError_t hipDeviceTotalMem(size_t* bytes, hipDevice_t) {
+  *bytes = memory_bytes();
+  return hipSuccess;
+}
+hipError_t hipDeviceGetAttribute(int* value, hipDeviceAttribute_t which, int) {
+  *value = which == hipDeviceAttributeMultiprocessorCount ? 4
+           : which == hipDeviceAttributeIntegrated        ? 0
+                                                          : 65536;
+  return hipSuccess;
+}
+hipError_t hipGetDeviceProperties(hipDeviceProp_t* gpu, int device) {
   std::memset(gpu, 0, sizeof *gpu);
-  std::snprintf(gpu->name, sizeof gpu->name, "machine code of %s", state().target.c_str());
+  static_cast<void>(hipDeviceGetName(gpu->name, sizeof gpu->name, device));
   std::snprintf(gpu->gcnArchName, sizeof gpu->gcnArchName, "%s", state().target.c_str());
   gpu->totalGlobalMem = memory_bytes();
   gpu->sharedMemPerBlock = 65536;
@@ -332,7 +346,11 @@ hipError_t hipLaunchHostFunc(hipStream_t stream, hipHostFn_t function, void* arg
   return perform(stream, [=] { function(argument); });
 }
 
-hipError_t hipStreamCreateWithFlags(hipStream_t* stream, unsigned) {
+hipError_t hipDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 1, *greatest = -1;
+  return hipSuccess;
+}
+hipError_t hipStreamCreateWithPriority(hipStream_t* stream, unsigned, int) {
   *stream = reinterpret_cast<hipStream_t>(new Stream);
   return hipSuccess;
 }
@@ -343,27 +361,28 @@ hipError_t hipStreamDestroy(hipStream_t stream) {
 hipError_t hipStreamQuery(hipStream_t) { return state().lost; }
 hipError_t hipStreamSynchronize(hipStream_t) { return state().lost; }
 hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus* status) {
-  *status = of(stream).recording ? hipStreamCaptureStatusActive : hipStreamCaptureStatusNone;
+  *status = of(stream).records() ? hipStreamCaptureStatusActive : hipStreamCaptureStatusNone;
   return hipSuccess;
 }
 hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode) {
-  of(stream).recording = std::make_shared<Recording>();
+  of(stream).recording = std::make_shared<capture::Recording>();
   return hipSuccess;
 }
 hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t* graph) {
-  const std::shared_ptr<Recording> recording = of(stream).recording;
+  const std::shared_ptr<capture::Recording> recording = of(stream).recording;
   if (!recording) return answer(hipErrorIllegalState);
+  while (recordings("hang")) pause();
   recording->ended = true;
+  if (recordings("refuse") || !recording->is_joined(&of(stream)))
+    return answer(hipErrorStreamCaptureUnjoined);
   *graph = reinterpret_cast<hipGraph_t>(new Graph{recording});
   return hipSuccess;
 }
-/// A stream that waits for an event of a recording joins the recording, until the recording ends.
 hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned) {
-  const auto& recording = reinterpret_cast<Event*>(event)->recording;
-  if (recording && !recording->ended && !of(stream).recording) of(stream).recording = recording;
-  return hipSuccess;
+  return capture::wait(of(stream), *reinterpret_cast<Event*>(event)) ? hipSuccess
+                                                                     : answer(hipErrorInvalidValue);
 }
-hipError_t hipEventCreate(hipEvent_t* event) {
+hipError_t hipEventCreateWithFlags(hipEvent_t* event, unsigned) {
   *event = reinterpret_cast<hipEvent_t>(new Event);
   return hipSuccess;
 }
@@ -373,7 +392,7 @@ hipError_t hipEventDestroy(hipEvent_t event) {
 }
 hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) {
   auto* e = reinterpret_cast<Event*>(event);
-  e->recording = of(stream).recording;
+  e->record(of(stream));
   e->time = std::chrono::steady_clock::now();
   return hipSuccess;
 }
@@ -395,8 +414,11 @@ hipError_t hipGraphExecDestroy(hipGraphExec_t graph) {
   return hipSuccess;
 }
 hipError_t hipGraphLaunch(hipGraphExec_t graph, hipStream_t stream) {
-  return perform(stream, [recording = reinterpret_cast<Graph*>(graph)->recording] {
-    for (const auto& step : recording->steps) step();
+  auto* all = reinterpret_cast<Graph*>(graph);
+  constexpr int kRight = 1;
+  const size_t lost = recordings("late") && all->replays++ >= kRight ? 1 : 0;
+  return perform(stream, [recording = all->recording, lost] {
+    for (size_t i = 0; i + lost < recording->steps.size(); ++i) recording->steps[i]();
   });
 }
 
