@@ -4,6 +4,8 @@
 #include <chrono>
 #include <thread>
 
+#include "base/process.h"
+
 namespace hearth::run {
 namespace {
 
@@ -14,7 +16,14 @@ constexpr std::chrono::milliseconds kBeat{50};
 /// Max sleep after a step; with a longer one the run would look stuck to users.
 constexpr double kMaxRestSeconds = 120;
 
+/// Fraction of idle time after the first step, and the time in which it decreases to 0.
+constexpr double kRampShare = 0.5, kRampSeconds = 20;
+
 }  // namespace
+
+double Pacer::ramp_share(double seconds) {
+  return kRampShare * std::clamp(1 - seconds / kRampSeconds, 0.0, 1.0);
+}
 
 std::optional<supervise::GpuState> Pacer::readings() const {
   if (events_.gpus == nullptr) return std::nullopt;
@@ -25,7 +34,10 @@ std::optional<supervise::GpuState> Pacer::readings() const {
 
 double Pacer::rest_seconds(double step_seconds) const {
   if (events_.gpus == nullptr) return 0;
-  const double share = events_.gpus->idle_share();
+  if (started_ < 0) started_ = process_seconds();
+  double share = events_.gpus->idle_share();
+  const double ramp = ramp_share(process_seconds() - started_);
+  if (ramp > share && readings()) share = ramp;
   const double seconds = std::min(kMaxRestSeconds, step_seconds * share / (1 - share));
   events_.gpus->set_period(step_seconds + seconds);
   return seconds;

@@ -8,7 +8,8 @@ namespace hearth::run {
 
 /// Keeps GPUs within their temperature and power limits: sleeps after each step, and pauses the run if
 /// sleeping is not sufficient. The supervisor process reads the sensors and decides how much to sleep.
-/// Without a supervisor, the pacer never sleeps.
+/// Without a supervisor, the pacer never sleeps. In the first seconds GPUs with sensors idle for a decreasing
+/// fraction of the time, because a weak power supply may turn off when the load rises at once.
 class Pacer {
  public:
   /// `events` must outlive the pacer.
@@ -19,6 +20,8 @@ class Pacer {
   /// Returns the seconds to sleep after a step that took `step_seconds`, and reports the total time per step
   /// to the supervisor. The leader calls it for all workers.
   double rest_seconds(double step_seconds) const;
+  /// Returns the fraction of idle time that raises the load gradually, `seconds` after the first step.
+  static double ramp_share(double seconds);
   /// Sleeps while sending heartbeats; returns early if a stop is requested.
   void rest(double seconds) const;
   /// True if the GPUs are so hot that the run has to pause.
@@ -30,6 +33,7 @@ class Pacer {
   bool is_stopped() const { return events_.stop != nullptr && *events_.stop; }
 
   const TrainerEvents& events_;
+  mutable double started_ = -1;  ///< process_seconds() at the end of the first step; -1: before it
 };
 
 }  // namespace hearth::run
