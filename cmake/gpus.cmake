@@ -16,7 +16,7 @@ file(GLOB vendor_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/src/backe
 list(FILTER vendor_sources EXCLUDE REGEX "/blas_")
 set(gpu_module_source ${CMAKE_CURRENT_SOURCE_DIR}/src/ops/gpu_module.cpp)
 
-set(gpu_modules)
+set(modules)
 # hearth_module(NAME SOURCE...): libhearth_NAME.so, beside the program. It calls what the program exports, and shows its entry alone.
 function(hearth_module name)
   add_library(hearth_module_${name} MODULE ${ARGN})
@@ -24,14 +24,14 @@ function(hearth_module name)
   target_include_directories(hearth_module_${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/src)
   target_link_options(hearth_module_${name} PRIVATE -Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/cmake/module.map)
   target_link_libraries(hearth_module_${name} PRIVATE fmt::fmt)
-  set(gpu_modules ${gpu_modules} hearth_module_${name} PARENT_SCOPE)
+  set(modules ${modules} hearth_module_${name} PARENT_SCOPE)
 endfunction()
 function(opens_modules target)
   set_target_properties(${target} PROPERTIES ENABLE_EXPORTS ON)
   # All of them: what modules alone call would be missing.
   target_link_libraries(${target} PRIVATE -Wl,--whole-archive $<TARGET_FILE:hearth_base> $<TARGET_FILE:hearth_ir>
-                        $<TARGET_FILE:hearth_backend> $<TARGET_FILE:hearth_ops> -Wl,--no-whole-archive hearth_ops)
-  set(vendors ${gpu_modules})
+                        $<TARGET_FILE:hearth_backend> $<TARGET_FILE:hearth_distributed> $<TARGET_FILE:hearth_ops> -Wl,--no-whole-archive hearth_ops)
+  set(vendors ${modules})
   list(REMOVE_ITEM vendors hearth_module_emu)
   if(vendors)
     add_dependencies(${target} ${vendors})
@@ -90,7 +90,7 @@ function(vendor_module name architectures compiler)
   hearth_module(${name} ${objects} ${vendor_sources} ${gpu_module_source})
   string(TOUPPER ${name} upper)
   target_compile_definitions(hearth_module_${name} PRIVATE HEARTH_GPU_${upper} HEARTH_GPU_ARCHITECTURES="${words}")
-  set(gpu_modules ${gpu_modules} PARENT_SCOPE)
+  set(modules ${modules} PARENT_SCOPE)
 endfunction()
 
 # blas_of(NAME LIBRARY INCLUDE): leaves a module's matmuls to that library too, if its headers were found.

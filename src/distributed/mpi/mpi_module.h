@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "distributed/mpi/messages.h"
+
+namespace hearth::distributed {
+
+/// Symbol that libhearth_mpi.so exports as `hearth_mpi_module`. The module is linked against MPI; the program
+/// is not, because MPI libraries start threads and replace memory functions of every process that loads them.
+struct MpiModule {
+  uint64_t layout;  ///< kMpiModuleLayout of the sources that the module was built from
+  std::unique_ptr<ProcessGroup> (*open)(double deadline_seconds);
+};
+/// Differs if a module and the program would disagree on the layout of a group.
+inline constexpr uint64_t kMpiModuleLayout = sizeof(MessageProcessGroup);
+
+}  // namespace hearth::distributed
