@@ -32,7 +32,7 @@ struct DatasetOptions {
   std::vector<std::string> class_names = {};
   double val_share = 0.1;  ///< folder: fraction held out if there is no test split
   /// Memory budget for caching decoded images of a folder; null: no cache.
-  std::shared_ptr<ImageCacheBudget> keep = nullptr;
+  std::shared_ptr<ImageCacheBudget> cache_budget = nullptr;
   Exif exif = Exif::apply;  ///< whether the EXIF orientation of images of a folder is applied
   /// Folder: true if images that cannot be read are skipped (Dataset::notes() lists them).
   bool skip_bad = false;

@@ -154,7 +154,7 @@ class Executor {
   bool can_record_;
   std::string key_;                     ///< names the program for the recorder
   std::unique_ptr<ReplayCheck> check_;  ///< only during check_replay(); otherwise null
-  /// Time of the next hourly check.
+  /// Time of the next hourly comparison of a replay with the queued step.
   std::chrono::steady_clock::time_point next_check_ = std::chrono::steady_clock::time_point::max();
   double wait_seconds_;  ///< timeout for waiting on other workers, in seconds
   int64_t num_runs_ = 0;

@@ -379,7 +379,9 @@ class TorchReader {
     const auto count = shape.num_elements();
     num_copied_ += count * static_cast<int64_t>(item_bytes);
     if (num_copied_ > file_bytes_)
-      refuse("contains transposed tensors that are larger than the file; save their .contiguous()");
+      refuse(
+          "contains tensors that share elements and would need more bytes than the file has; save their "
+          ".contiguous()");
     std::vector<std::byte>& copy = made_.copies.emplace_back(static_cast<size_t>(count) * item_bytes);
     std::array<int64_t, Shape::kMaxRank> at{};
     int64_t offset = 0;

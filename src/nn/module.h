@@ -95,7 +95,7 @@ struct Adapter {
   /// Quantization of the frozen weights of linear layers.
   ops::Quantization quantized = ops::Quantization::none;
 
-  /// Returns the change of a module with weights, such as a linear layer.
+  /// Returns what the adapter changes in a module with weights, such as a linear layer.
   Change change_of(std::string_view module) const;
 };
 

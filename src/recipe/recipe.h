@@ -197,7 +197,8 @@ struct Data {
   std::vector<std::string> variables;  ///< variables of the template: "enable_thinking=false"
   BadRecords bad_records = BadRecords::refuse;
   bool train_on_prompt = false;
-  /// True: trains the tokens of the generation prompt if the answer repeats them.
+  /// True: the loss also counts those tokens of an answer that the chat template already puts into the prompt
+  /// for generation, such as an empty thinking block.
   bool train_on_generation_prompt = false;
   bool packing = true;  ///< true: packs several samples into a row, without attention between them
   Overlong overlong = Overlong::automatic;

@@ -16,8 +16,8 @@ using distributed::Phase;
 
 /// Timeout of a heartbeat as a multiple of the longest interval so far.
 constexpr double kTimeoutFactor = 20;
-/// Multiple that is used instead of kTimeoutFactor if that gives more than the timeout for phases without
-/// heartbeats (SupervisorOptions::start_seconds).
+/// Min multiple of the longest interval between heartbeats. Used if kTimeoutFactor times that interval
+/// exceeds the timeout for phases without heartbeats (SupervisorOptions::start_seconds).
 constexpr double kMinTimeoutFactor = 3;
 /// Number of intervals after which their length is used. The first one is not typical, because it includes
 /// loading.

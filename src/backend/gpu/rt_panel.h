@@ -129,8 +129,8 @@ struct AcrossMove {
   }
 };
 
-/// Transposes a small block: returns the word at term position e for line e, from words of one term (`first`)
-/// and, for elements of two bytes, of the next term (`second`), each of which holds kWide adjacent lines.
+/// Transposes a small block. `first` and `second` hold kWide adjacent lines of one term and of the next.
+/// Returns the 4 bytes of line e: its element of `first` or, for elements of two bytes, its elements of both.
 template <typename T>
 RT_DEVICE uint32_t word_across(const Word16& first, const Word16& second, int e) {
   const auto a = bits_as<Vec<uint32_t, 4>>(first), b = bits_as<Vec<uint32_t, 4>>(second);

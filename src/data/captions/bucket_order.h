@@ -24,7 +24,7 @@ class BucketOrder {
   struct Draw {
     int64_t index = 0;   ///< index of the row in `lengths`
     int64_t repeat = 0;  ///< number of completed passes over the rows of its length in this epoch
-    int64_t length = 0;
+    int64_t length = 0;  ///< its length, as given to the constructor
   };
   /// Returns the row at position `place` of an epoch, in [0, num_places()). A pure function of the arguments;
   /// `key` is used only if `shuffle`. Positions [i batch, (i + 1) batch) have rows of equal length.

@@ -15,8 +15,8 @@ class MaskFolder : public MaskedImages {
       : pairs_(find_mask_pairs(options.path, options.split)),
         meaning_(options),
         exif_(options.exif),
-        images_(std::ssize(pairs_), options.keep),
-        masks_(std::ssize(pairs_), options.keep) {
+        images_(std::ssize(pairs_), options.cache_budget),
+        masks_(std::ssize(pairs_), options.cache_budget) {
     classes_ = meaning_.classes();
   }
 

@@ -62,7 +62,7 @@ struct MaskOptions {
   bool skip_bad = false;
   int num_threads = 1;  ///< masks: number of threads for skip_bad and decide_masks()
   /// masks: budget for caching decoded images and masks; null: no cache.
-  std::shared_ptr<ImageCacheBudget> keep = nullptr;
+  std::shared_ptr<ImageCacheBudget> cache_budget = nullptr;
 };
 
 /// Images with a class for every pixel, by index. Thread-safe.

@@ -33,7 +33,7 @@ class OutlinedMasks : public MaskedImages {
                          .exif = options.exif,
                          .skip_bad = options.skip_bad,
                          .num_classes = std::max<int64_t>(0, options.num_classes - 1)})),
-        images_(set_, kMaxImageSide, kMaxImageSide, options.keep) {
+        images_(set_, kMaxImageSide, kMaxImageSide, options.cache_budget) {
     if (set_.images.empty())
       user_error("expected images of the {} split in {}, found none", options.split, options.path.string());
     classes_ = {{"background", palette_color(0)}};

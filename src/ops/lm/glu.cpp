@@ -55,8 +55,8 @@ struct Run {
   const float* gate;
   const float* up;
   const float* dy;
-  float* first;   ///< y, or dgate
-  float* second;  ///< null, or dup
+  float* first;   ///< y; in the backward pass the gradient of `gate`
+  float* second;  ///< null; in the backward pass the gradient of `up`
 };
 
 HEARTH_CLONES void finish_silu(const Run& run, const float* e, int64_t count) {

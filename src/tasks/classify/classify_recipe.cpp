@@ -33,7 +33,7 @@ std::unique_ptr<Task> open(const Job& job, int /*device*/) {
                            .loader = image_loader_options(recipe),
                            .pixels = pixel_options(recipe),
                            .balance = recipe.data.balance};
-  options.train.keep = options.held_out.keep = image_budget(recipe);
+  options.train.cache_budget = options.held_out.cache_budget = image_budget(recipe);
   return std::make_unique<ImageTask>(options);
 }
 

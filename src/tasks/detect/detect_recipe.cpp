@@ -87,7 +87,7 @@ DetectTaskOptions detect_options(const recipe::Recipe& recipe) {
                    .augment = box_augment(recipe),
                    .plain_from_epoch = std::max<int64_t>(0, recipe.train.epochs - recipe.detect.plain_epochs),
                    .max_boxes = recipe.detect.max_boxes,
-                   .keep = image_budget(recipe)},
+                   .cache_budget = image_budget(recipe)},
           .nms = nms_options(recipe),
           .shown_score = recipe.detect.shown_score,
           .balance = recipe.data.balance};

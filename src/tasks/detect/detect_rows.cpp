@@ -24,7 +24,7 @@ DetectRows::DetectRows(const data::BoxedImages& set, const Detector& detector, D
     : set_(set),
       detector_(detector),
       options_(std::move(options)),
-      reader_(set, largest(options_).height, largest(options_).width, options_.keep) {
+      reader_(set, largest(options_).height, largest(options_).width, options_.cache_budget) {
   data::check_box_augment(options_.augment);
   const int64_t multiple = detector.side_multiple();
   std::vector<int64_t> sides = options_.sides;

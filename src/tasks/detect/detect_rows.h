@@ -13,7 +13,7 @@ struct DetectRowOptions {
   data::BoxAugment augment;
   int64_t plain_from_epoch = 0;  ///< first epoch without mosaic and mixup
   int64_t max_boxes = 120;       ///< max boxes per image, without crowds; the largest ones are used
-  std::shared_ptr<data::ImageCacheBudget> keep;  ///< cache of decoded images; null: none
+  std::shared_ptr<data::ImageCacheBudget> cache_budget;  ///< memory for decoded images; null: none are cached
 };
 
 /// Row source of a detector: images and the target arrays of their boxes.

@@ -10,8 +10,9 @@ namespace hearth::tasks {
 struct YoloxOptions {
   std::string model = "yolox_s";  ///< name of one of models::yolox_sizes()
   int64_t num_classes = 80;
-  int64_t height = 640, width = 640;  ///< image size of batches with row_length 0; multiples of 32
-  int64_t max_boxes = 120;            ///< max boxes per image
+  int64_t height = 640,
+          width = 640;      ///< image size if all batches have one size (row_length 0); multiples of 32
+  int64_t max_boxes = 120;  ///< max boxes per image
 };
 
 /// Returns the objective of YOLOX (Ge et al. 2021, arXiv 2107.08430). A micro-batch is {images f32 [rows,

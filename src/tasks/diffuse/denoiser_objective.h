@@ -9,7 +9,7 @@ namespace hearth::tasks {
 
 struct DenoiserOptions {
   DenoiseFormat format;
-  Extent latents = 0;  ///< size of the latents of rows with row_length 0
+  Extent latents = 0;  ///< latent size if all images have one size (row_length 0: no buckets)
 };
 
 /// Returns the training objective, the weighted squared error of a denoiser's prediction. The arrays of a

@@ -73,7 +73,7 @@ KohyaLatents::KohyaLatents(const fs::path& folder, int64_t resolution, const Lat
 void KohyaLatents::choose(Image& image, int64_t resolution) const {
   const io::NpzFile file(image.latents);
   const int64_t max_latents = resolution * resolution / (format_.factor * format_.factor);
-  int64_t smallest = 0;
+  int64_t min_pixels = 0;
   for (const std::string& name : file.names()) {
     if (!is_latents(name)) continue;
     const Shape shape = file.head(name).shape;
@@ -84,17 +84,17 @@ void KohyaLatents::choose(Image& image, int64_t resolution) const {
           "be another model's",
           image.latents.string(), format_.channels, format_.patch, to_string(shape));
     const Extent size(shape[1], shape[2]);
-    smallest = smallest == 0 ? size.num_pixels() : std::min(smallest, size.num_pixels());
+    min_pixels = min_pixels == 0 ? size.num_pixels() : std::min(min_pixels, size.num_pixels());
     if (size.num_pixels() > max_latents || size.num_pixels() <= image.latents_size.num_pixels()) continue;
     image.array = name;
     image.latents_size = size;
   }
   if (!image.array.empty()) return;
-  if (smallest == 0) user_error("{}: expected an array 'latents_HxW', found none", image.latents.string());
+  if (min_pixels == 0) user_error("{}: expected an array 'latents_HxW', found none", image.latents.string());
   user_error(
       "{}: the latents exceed the {}x{} pixels of data.image_size: the smallest have {} pixels; increase "
       "data.image_size, or cache them at this size",
-      image.latents.string(), resolution, resolution, smallest * format_.factor * format_.factor);
+      image.latents.string(), resolution, resolution, min_pixels * format_.factor * format_.factor);
 }
 
 void KohyaLatents::check_text(const fs::path& path) const {

@@ -49,7 +49,7 @@ SegmentTaskOptions segment_options(const recipe::Recipe& recipe) {
                                    .class_weights = recipe.segment.weights},
                           .class_weights = recipe.segment.class_weights,
                           .balance = recipe.data.balance};
-  made.train.keep = made.held_out.keep = image_budget(recipe);
+  made.train.cache_budget = made.held_out.cache_budget = image_budget(recipe);
   return made;
 }
 
