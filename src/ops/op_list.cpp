@@ -44,6 +44,7 @@ constexpr const ir::OpDef* kOps[] = {
     &dropout,
     // matmul, conv
     &matmul,
+    &matmul_accumulate,
     &orthogonalize,
     &quantized_linear,
     &conv2d,

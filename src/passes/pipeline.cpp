@@ -78,6 +78,7 @@ constexpr Pass kPasses[] = {
          [](TrainGraph& train, PassContext& context) {
            keeping_shared(train, [&](ir::Graph& graph) {
              fuse_sums(graph);
+             if (context.device.is_gpu && !context.cuts_stages) fuse_accumulate(graph);
              share_casts(graph, !context.cuts_stages);
            });
          }},

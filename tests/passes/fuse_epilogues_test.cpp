@@ -227,5 +227,33 @@ return %6, %8
   expect_pass(fuse_sums, text, text);
 }
 
+TEST(FuseAccumulate, AddsAMatmulToItsSumInPlace) {
+  const std::string leaves = R"(input %0 "dy" : f32[4, 3]
+input %1 "x" : f32[4, 8]
+carried %2 "sum" : f32[3, 8]
+)";
+  expect_pass(fuse_accumulate, leaves + R"(%3 = matmul(%0, %1) {transpose_a=1, transpose_b=0} : f32[3, 8]
+%4 = relu(%1) : f32[4, 8]
+%5 = accumulate(%2, %3) : f32[3, 8]
+return %4, %5
+)",
+              leaves + R"(%5 = matmul_accumulate(%2, %0, %1) {transpose_a=1, transpose_b=0} : f32[3, 8]
+%4 = relu(%1) : f32[4, 8]
+return %4, %5
+)");
+}
+
+TEST(FuseAccumulate, LeavesASumThatIsReadBefore) {
+  const std::string text = R"(input %0 "dy" : f32[4, 3]
+input %1 "x" : f32[4, 8]
+carried %2 "sum" : f32[3, 8]
+%3 = matmul(%0, %1) {transpose_a=1, transpose_b=0} : f32[3, 8]
+%4 = relu(%2) : f32[3, 8]
+%5 = accumulate(%2, %3) : f32[3, 8]
+return %4, %5
+)";
+  expect_pass(fuse_accumulate, text, text);
+}
+
 }  // namespace
 }  // namespace hearth::passes

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "backend/cpu/gemm.h"
+#include "backend/cpu/rows.h"
 #include "ops/support.h"
 
 namespace hearth::ops {
@@ -60,6 +61,37 @@ Kernel kernel(const NodeView& node) {
   return {.run = run, .workspace_bytes = gemm->workspace_bytes()};
 }
 
+Inferred infer_accumulate(const NodeView& node) {
+  const ir::StandaloneNode product = accumulated_matmul(node, false);
+  Inferred inferred = infer(product.view());
+  if (inferred.error.empty() && inferred.out[0] != node.in_type(0))
+    return refuse_type("the sum", to_string(inferred.out[0]), node.in_type(0));
+  return inferred;
+}
+
+/// Computes the matmul to the workspace, then adds it to the sum.
+Kernel accumulate_kernel(const NodeView& node) {
+  const ir::StandaloneNode product = accumulated_matmul(node, false);
+  NodeView view = product.view();
+  view.num_threads = node.num_threads;
+  const Kernel multiply = kernel(view);
+  const int64_t count = node.out_type(0).shape.num_elements();
+  const int64_t product_bytes = cpu::round_up(cpu::float_bytes(count), 64);
+  const auto run = [=](const KernelArgs& args) {
+    void* const out[] = {args.workspace};
+    KernelArgs of_product = args;
+    of_product.in = args.in.subspan(1);
+    of_product.out = out;
+    of_product.workspace = args.workspace + product_bytes;
+    multiply.run(of_product);
+    args.threads->parallel_for(count, kGrain, [&](Range range) {
+      cpu::add_row(reinterpret_cast<const float*>(args.workspace) + range.begin,
+                   args.output<float>(0) + range.begin, range.size());
+    });
+  };
+  return {.run = run, .workspace_bytes = product_bytes + multiply.workspace_bytes};
+}
+
 void reference(const ReferenceArgs& args) {
   const cpu::GemmSpec spec = spec_of(args.node);
   const auto at = [](int64_t row, int64_t column, int64_t rows, int64_t columns, bool transposed) {
@@ -77,6 +109,12 @@ void reference(const ReferenceArgs& args) {
       args.out[0][out] = spec.activation == cpu::GemmSpec::Activation::relu ? std::max(sum, 0.0) : sum;
     }
   }
+}
+
+void accumulate_reference(const ReferenceArgs& args) {
+  const ir::StandaloneNode product = accumulated_matmul(args.node, false);
+  reference({.node = product.view(), .in = args.in.subspan(1), .out = args.out});
+  for (size_t i = 0; i < args.out[0].size(); ++i) args.out[0][i] += args.in[0][i];
 }
 
 /// Adds a node that computes op(x) op(y) or, if `flip`, the transpose of that product, as op(y)^T op(x)^T.
@@ -200,7 +238,36 @@ std::vector<Sample> samples() {
       sample({.m = 65, .n = 70, .k = 33, .bias = true, .out = DType::f16})};
 }
 
+std::vector<Sample> accumulate_samples() {
+  std::vector<Sample> result;
+  for (const Case& c :
+       {Case{.m = 5, .n = 7, .k = 3}, Case{.m = 65, .n = 33, .k = 129, .transpose_a = true},
+        Case{.m = 72, .n = 66, .k = 34, .transpose_a = true, .dtype = DType::bf16, .out = DType::f32},
+        Case{.m = 131, .n = 149, .k = 520, .transpose_b = true, .dtype = DType::bf16, .out = DType::f32}}) {
+    Sample made = sample(c);
+    made.in.insert(made.in.begin(), normal(Shape{c.m, c.n}));
+    result.push_back(std::move(made));
+  }
+  return result;
+}
+
+Cost accumulate_cost(const NodeView& node) {
+  const ir::StandaloneNode product = accumulated_matmul(node, true);
+  return cost(product.view());
+}
+
 }  // namespace
+
+ir::StandaloneNode accumulated_matmul(const NodeView& node, bool residual) {
+  ir::StandaloneNode product{
+      .attrs = node.attrs, .in = {node.in.begin() + 1, node.in.end()}, .out = {node.in_type(0)}};
+  product.attrs.set("out_dtype", std::string(dtype_name(DType::f32)));
+  if (residual) {
+    product.in.push_back({.dtype = DType::boolean, .shape = {}});
+    product.in.push_back(node.in_type(0));
+  }
+  return product;
+}
 
 MatmulShape matmul_shape_of(const ir::NodeView& node) {
   const bool transpose_a = node.attrs.integer_or("transpose_a", 0) != 0;
@@ -271,5 +338,17 @@ const OpDef matmul{
     .cost = cost,
     .precision = ir::Precision::compute,
     .samples = samples};
+
+const OpDef matmul_accumulate{.name = "matmul_accumulate",
+                              .doc = "sum' = sum + op(a) op(b), in place; sum is f32; attributes of matmul",
+                              .inputs = {"sum", "a", "b"},
+                              .infer = infer_accumulate,
+                              .no_vjp_because = "it sums gradients, after the backward pass",
+                              .cpu = accumulate_kernel,
+                              .gpu = true,
+                              .reference = accumulate_reference,
+                              .cost = accumulate_cost,
+                              .writes = {0},
+                              .samples = accumulate_samples};
 
 }  // namespace hearth::ops

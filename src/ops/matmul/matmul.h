@@ -11,6 +11,10 @@ namespace hearth::ops {
 /// Sums are f32. The dtype of y is out_dtype if given, otherwise that of a. On GPUs the attribute `way`
 /// selects the kernel variant: a name of MatmulVariant, or "library" for the vendor's BLAS.
 extern const ir::OpDef matmul;
+/// sum' = sum + op(a) op(b), in place; sum is f32. Attributes of matmul.
+extern const ir::OpDef matmul_accumulate;
+/// Returns the matmul of a matmul_accumulate node, with f32 result; with `residual`, the sum is its residual.
+ir::StandaloneNode accumulated_matmul(const ir::NodeView& node, bool residual);
 /// Indices of the inputs of matmul.
 struct MatmulIn {
   enum : size_t { a, b, bias, residual };

@@ -64,7 +64,24 @@ std::vector<ir::StandaloneNode> itself(const ir::NodeView& node) {
            .out = {node.out.begin(), node.out.end()}}};
 }
 
-const GpuKernels kKernels = {{.op = "matmul", .one = matmul_gpu, .matmuls = itself, .ways = matmul_variants}};
+ir::Kernel matmul_accumulate_gpu(const ir::NodeView& node) {
+  const ir::StandaloneNode product = accumulated_matmul(node, true);
+  ir::Kernel kernel = matmul_gpu(product.view());
+  kernel.run = [multiply = kernel.run](const ir::KernelArgs& args) {
+    void* const in[] = {args.in[1], args.in[2], nullptr, args.in[0]};
+    ir::KernelArgs of_product = args;
+    of_product.in = in;
+    multiply(of_product);
+  };
+  return kernel;
+}
+std::vector<ir::StandaloneNode> matmul_of_accumulate(const ir::NodeView& node) {
+  return {accumulated_matmul(node, true)};
+}
+
+const GpuKernels kKernels = {
+    {.op = "matmul", .one = matmul_gpu, .matmuls = itself, .ways = matmul_variants},
+    {.op = "matmul_accumulate", .one = matmul_accumulate_gpu, .matmuls = matmul_of_accumulate}};
 
 }  // namespace
 

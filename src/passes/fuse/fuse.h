@@ -13,6 +13,9 @@ void fuse_epilogues(ir::Graph& graph);
 /// norm or embedding): the earlier term becomes its residual. Runs after backward().
 void fuse_sums(ir::Graph& graph);
 
+/// Folds the addition of a matmul to a sum (accumulate) into one matmul_accumulate. Runs after fuse_sums().
+void fuse_accumulate(ir::Graph& graph);
+
 /// Removes casts of a value that has been cast to the same dtype before. With `store_copies`, the gradient of
 /// a row norm also stores the 16-bit copy that the matmuls before the norm read. Runs after fuse_sums().
 void share_casts(ir::Graph& graph, bool store_copies);
