@@ -8,6 +8,17 @@
 /// Matrix instructions used by rt_tile.h, on the words of a lane's fragments.
 namespace hearth::rt {
 
+/// Address in shared memory.
+#if defined(__CUDACC__) && !defined(__HIPCC__)
+using SharedAddress = uint32_t;
+RT_DEVICE SharedAddress shared_address(const std::byte* at) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(at));
+}
+#else
+using SharedAddress = uintptr_t;
+RT_DEVICE SharedAddress shared_address(const std::byte* at) { return reinterpret_cast<uintptr_t>(at); }
+#endif
+
 /// A register of each lane that the other lanes of its half-warp may read.
 #if defined(__HIPCC__) || defined(__CUDACC__)
 using LaneRegister = uint32_t;
@@ -32,11 +43,12 @@ RT_DEVICE void multiply_half(float* c, const uint32_t* a, uint32_t b0, uint32_t 
 /// the address of the 16-byte row j of the 8 x 8 matrix i. Of each matrix the lane gets two adjacent elements
 /// of row lane / 4; with `across`, of column lane / 4. Only if RT_TILE is 90.
 template <bool across>
-RT_DEVICE void load_slots(uint32_t* words, const std::byte* slot);
-/// Copies 16 bytes to shared memory, or writes zeros if `there` is false; asynchronously where supported (PTX
-/// ISA, "cp.async"). The bytes are visible to the thread after wait_copies<groups>(), which waits for all but
-/// the last `groups` groups of copies.
-RT_DEVICE void copy_beside(std::byte* to, const void* from, bool there);
+RT_DEVICE void load_slots(uint32_t* words, SharedAddress slot);
+/// Copies 4, 8 or 16 bytes to shared memory, or writes zeros if `there` is false; asynchronously where
+/// supported (PTX ISA, "cp.async"). The bytes are visible to the thread after wait_copies<groups>(), which
+/// waits for all but the last `groups` groups of copies.
+template <int num_bytes>
+RT_DEVICE void copy_beside(void* to, const void* from, bool there);
 RT_DEVICE void end_copy_group();
 template <int groups>
 RT_DEVICE void wait_copies();
@@ -169,8 +181,7 @@ RT_DEVICE void multiply_wave(float* c, const uint32_t* a, const uint32_t* b) {
 #elif defined(__CUDACC__)
 
 template <bool across>
-RT_DEVICE void load_slots(uint32_t* words, const std::byte* slot) {
-  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(slot));
+RT_DEVICE void load_slots(uint32_t* words, SharedAddress address) {
   if constexpr (across) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
@@ -181,12 +192,21 @@ RT_DEVICE void load_slots(uint32_t* words, const std::byte* slot) {
                  : "r"(address));
   }
 }
-RT_DEVICE void copy_beside(std::byte* to, const void* from, bool there) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-               :
-               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))),
-                 "l"(__cvta_generic_to_global(from)), "r"(there ? 16 : 0)
-               : "memory");
+template <int num_bytes>
+RT_DEVICE void copy_beside(void* to, const void* from, bool there) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+  const int num_read = there ? num_bytes : 0;
+  if constexpr (num_bytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :
+                 : "r"(address), "l"(__cvta_generic_to_global(from)), "r"(num_read)
+                 : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
+                 :
+                 : "r"(address), "l"(__cvta_generic_to_global(from)), "n"(num_bytes), "r"(num_read)
+                 : "memory");
+  }
 }
 RT_DEVICE void end_copy_group() { asm volatile("cp.async.commit_group;" : : : "memory"); }
 template <int groups>
@@ -215,7 +235,7 @@ RT_DEVICE void multiply_half(float* c, const uint32_t* a, uint32_t b0, uint32_t 
 #else
 
 template <bool across>
-void load_slots(uint32_t* words, const std::byte* slot) {
+void load_slots(uint32_t* words, SharedAddress slot) {
   const int row = lane() / 4, two = lane() % 4 * 2;
   for (int i = 0; i < 4; ++i) {
     const auto* first = reinterpret_cast<const uint16_t*>(shuffle(slot, 8 * i + (across ? two : row)));
@@ -243,8 +263,13 @@ void multiply_half(float* c, const uint32_t* a, uint32_t b0, uint32_t b1) {
 #endif
 
 #if defined(__HIPCC__) || !defined(__CUDACC__)
-RT_DEVICE void copy_beside(std::byte* to, const void* from, bool there) {
-  *reinterpret_cast<Word16*>(to) = there ? *static_cast<const Word16*>(from) : Word16{};
+template <int num_bytes>
+RT_DEVICE void copy_beside(void* to, const void* from, bool there) {
+  if (there) {
+    __builtin_memcpy(to, from, num_bytes);
+  } else {
+    __builtin_memset(to, 0, num_bytes);
+  }
 }
 RT_DEVICE void end_copy_group() {}
 template <int groups>
@@ -253,8 +278,8 @@ RT_DEVICE void wait_copies() {}
 
 template <typename T>
 RT_DEVICE void multiply_halves(float* c, const uint32_t* a, const uint32_t* b) {
-  multiply_half<T>(c, a, b[0], b[2]);
-  multiply_half<T>(c + 4, a, b[1], b[3]);
+  multiply_half<T>(c, a, b[0], b[1]);
+  multiply_half<T>(c + 4, a, b[2], b[3]);
 }
 
 /// Returns the first (`second`: the second) bf16 of a pair as the bits of a float.

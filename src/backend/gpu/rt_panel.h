@@ -51,6 +51,19 @@ struct Swizzle {
   }
 };
 
+/// Element of a tile of 16-bit numbers whose slot a lane passes to load_slots<across>().
+template <Side side, bool across>
+struct SlotOfLane {
+  int line, term;
+
+  RT_DEVICE explicit SlotOfLane(int lane) {
+    // Words 0 and 1 of a fragment differ in the line on the left side, and in the term on the right side.
+    constexpr bool kLinesFirst = (side == Side::left) != across;
+    line = (kLinesFirst ? lane / 8 % 2 : lane / 16) * 8 + lane % 8;
+    term = (kLinesFirst ? lane / 16 : lane / 8 % 2) * 8;
+  }
+};
+
 /// Loads a lane's fragment: the lines of tile `tile` of the panel, 16 terms from `first_term` on. Slot
 /// offsets are XORed with `by`.
 template <typename T, Side side>
@@ -64,7 +77,8 @@ RT_DEVICE Fragment<T, side> load_panel(const std::byte* panel, int tile, int fir
   };
   if constexpr (kLoadsSlots<T>) {
     Fragment<T, side> made;
-    load_slots<false>(made.words, slot_of(lane % kTile, lane / kTile * kWide<T>));
+    const SlotOfLane<side, false> slot(lane);
+    load_slots<false>(made.words, shared_address(slot_of(slot.line, slot.term)));
     return made;
   } else {
     return load_side<T, side>(
@@ -81,12 +95,12 @@ struct PanelReader {
   uint32_t offset;  ///< byte offset of the lane's first slot
 
   RT_DEVICE explicit PanelReader(int first_tile, int lane = rt::lane()) {
-    int line = lane % kTile, term = lane / kTile * kWide<T>;
+    SlotOfLane<side, false> slot(lane);
     if constexpr (!kLoadsSlots<T>) {
-      line = Layout<kPathOf<T>>::line(side, 0, lane);
-      term = Layout<kPathOf<T>>::template term<kWide<T>>(0, lane);
+      slot.line = Layout<kPathOf<T>>::line(side, 0, lane);
+      slot.term = Layout<kPathOf<T>>::template term<kWide<T>>(side, 0, lane);
     }
-    offset = Swizzle::at(first_tile * kTile + line, term * static_cast<int>(sizeof(T)));
+    offset = Swizzle::at(first_tile * kTile + slot.line, slot.term * static_cast<int>(sizeof(T)));
   }
   /// Keeps the compiler from recomputing the offset after this call: it stays in a register.
   RT_DEVICE void keep() { offset = static_cast<uint32_t>(opaque_value(static_cast<int>(offset))); }
@@ -101,7 +115,7 @@ struct PanelReader {
     };
     Made made;
     if constexpr (kLoadsSlots<T>) {
-      load_slots<false>(made.words, slot_of(first_term));
+      load_slots<false>(made.words, shared_address(slot_of(first_term)));
     } else {
       RT_UNROLL
       for (int r = 0; r < Made::kRuns; ++r) {
@@ -158,13 +172,24 @@ template <typename T, int lines, int terms>
 struct Panels {
   static constexpr int kPanelBytes = lines * static_cast<int>(Swizzle::kLineBytes);
   static_assert(terms % kPanelTerms<T> == 0 && lines % kTile == 0);
-  alignas(16) std::byte at[terms / kPanelTerms<T> * kPanelBytes];
+  alignas(kLoadsSlots<T> ? Swizzle::kRowBytes : 16) std::byte at[terms / kPanelTerms<T> * kPanelBytes];
 
   /// Returns the offset in bytes of an element.
   RT_DEVICE static uint32_t offset(int line, int term) {
     const int panel = term / kPanelTerms<T>;
     const uint32_t in_panel = Swizzle::at(line, term % kPanelTerms<T> * static_cast<int>(sizeof(T)));
     return static_cast<uint32_t>(panel * kPanelBytes) + (in_panel ^ of_panel(panel));
+  }
+  /// Returns the offset or address of the slot `tiles` tiles and `num_terms` terms after a slot of the first
+  /// panel. `tiles` and the index of that slot's tile must be disjoint in their lowest two bits; `num_terms`
+  /// must be a multiple of kTile.
+  template <typename Address>
+  RT_DEVICE static Address moved(Address slot, int tiles, int num_terms) {
+    const int panel = num_terms / kPanelTerms<T>;
+    const uint32_t in_line =
+        static_cast<uint32_t>(num_terms % kPanelTerms<T>) / kWide<T> * Swizzle::kSlotBytes;
+    return (slot ^ (Swizzle::of_tile(tiles) ^ of_panel(panel) ^ in_line)) +
+           (static_cast<uint32_t>(tiles) * Swizzle::kTileBytes + static_cast<uint32_t>(panel * kPanelBytes));
   }
   template <Side side>
   RT_DEVICE Fragment<T, side> load(int tile, int first_term, int lane) const {
@@ -178,20 +203,29 @@ struct Panels {
     const int panel = first_term / kPanelTerms<T>;
     return reader.load(at + panel * kPanelBytes, tile, first_term % kPanelTerms<T>, of_panel(panel));
   }
-  /// Loads a fragment of the transposed matrix: terms take the role of lines. Tile `tile` of the terms, 16
-  /// lines from `first_line` on. Only if kLoadsSlots.
-  template <Side side>
-  RT_DEVICE Fragment<T, side> load_across(int tile, int first_line, int lane) const {
-    const int line = first_line + lane / kTile * kWide<T> + lane % kWide<T>;
-    const int term = tile * kTile + lane / kWide<T> % 2 * kWide<T>;
-    Fragment<T, side> made;
-    load_slots<true>(made.words, at + offset(line, term));
-    return made;
-  }
 
  private:
   RT_DEVICE static uint32_t of_panel(int panel) {
     return static_cast<uint32_t>(panel) % 2 * (Swizzle::kSlots * Swizzle::kSlotBytes);
+  }
+};
+
+/// Reads a warp's tiles from panels like PanelReader, by addresses that can stay in registers. With `across`
+/// the matrix is transposed while it is loaded: load() takes a tile of the fragment's terms and its first
+/// line. Only if kLoadsSlots.
+template <Side side, bool across, typename T, int lines, int terms>
+struct SlotReader {
+  using Source = Panels<T, lines, terms>;
+  SharedAddress first;  ///< address of the lane's first slot
+
+  RT_DEVICE SlotReader(const Source& panels, int first_tile, int lane) {
+    const SlotOfLane<side, across> slot(lane);
+    first = shared_address(panels.at) + Source::offset(first_tile * kTile + slot.line, slot.term);
+  }
+  RT_DEVICE Fragment<T, side> load(int tile, int first_term) const {
+    Fragment<T, side> made;
+    load_slots<across>(made.words, Source::moved(first, tile, first_term));
+    return made;
   }
 };
 

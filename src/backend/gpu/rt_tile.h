@@ -63,7 +63,7 @@ struct Layout<10> {
     return side == Side::left ? lane / 16 * 8 + lane % 8 : lane % 16;
   }
   template <int kRun>
-  RT_DEVICE static int term(int run, int) {
+  RT_DEVICE static int term(Side, int run, int) {
     return run * kRun;
   }
   RT_DEVICE static int row(int e, int lane) { return lane / 16 * 8 + e; }
@@ -76,7 +76,7 @@ struct Layout<11> {
   static constexpr int kTerms = kTile;
   RT_DEVICE static int line(Side, int, int lane) { return lane % 16; }
   template <int kRun>
-  RT_DEVICE static int term(int run, int) {
+  RT_DEVICE static int term(Side, int run, int) {
     return run * kRun;
   }
   RT_DEVICE static int row(int e, int lane) { return 2 * e + lane / 16; }
@@ -89,7 +89,7 @@ struct Layout<12> {
   static constexpr int kTerms = kTile / 2;
   RT_DEVICE static int line(Side, int, int lane) { return lane % 16; }
   template <int kRun>
-  RT_DEVICE static int term(int run, int lane) {
+  RT_DEVICE static int term(Side, int run, int lane) {
     return lane / 16 * 8 + run * kRun;
   }
   RT_DEVICE static int row(int e, int lane) { return lane / 16 * 8 + e; }
@@ -97,15 +97,17 @@ struct Layout<12> {
 };
 
 /// Layout of mma.m16n8k16 (PTX ISA, "Matrix fragments for mma.m16n8k16"). Columns 0 to 7 and 8 to 15 are
-/// computed by two instructions.
+/// computed by two instructions, whose right operands are two adjacent runs each.
 template <>
 struct Layout<90> {
   static constexpr int kTerms = kTile / 2;
-  RT_DEVICE static int line(Side, int run, int lane) { return lane / 4 + run % 2 * 8; }
+  RT_DEVICE static int line(Side side, int run, int lane) {
+    return lane / 4 + (side == Side::left ? run % 2 : run / 2) * 8;
+  }
   template <int kRun>
-  RT_DEVICE static int term(int run, int lane) {
+  RT_DEVICE static int term(Side side, int run, int lane) {
     static_assert(kRun == 2);
-    return lane % 4 * 2 + run / 2 * 8;
+    return lane % 4 * 2 + (side == Side::left ? run / 2 : run % 2) * 8;
   }
   RT_DEVICE static int row(int e, int lane) { return lane / 4 + e / 2 % 2 * 8; }
   RT_DEVICE static int column(int e, int lane) { return lane % 4 * 2 + e % 2 + e / 4 * 8; }
@@ -134,7 +136,8 @@ RT_DEVICE Fragment<T, side, path> load_side(const Place& place, int lane = rt::l
   Made made;
   RT_UNROLL
   for (int r = 0; r < Made::kRuns; ++r) {
-    const T* run = place(Made::Held::line(side, r, lane), Made::Held::template term<Made::kRun>(r, lane));
+    const T* run =
+        place(Made::Held::line(side, r, lane), Made::Held::template term<Made::kRun>(side, r, lane));
     const auto read = load<T, Made::kRun>(run);
     __builtin_memcpy(&made.words[r * Made::kWords / Made::kRuns], &read, sizeof read);
   }
@@ -301,7 +304,8 @@ RT_DEVICE void for_each_run(const StationaryFragment<T, path>& tile, Body body) 
     }
     const int run = upper ? kRuns + r : r;
     body(Held::Held::line(kStationarySide<path>, r, lane()),
-         Held::Held::template term<Held::kRun>(run, lane()), bits_as<Vec<T, Held::kRun>>(words));
+         Held::Held::template term<Held::kRun>(kStationarySide<path>, run, lane()),
+         bits_as<Vec<T, Held::kRun>>(words));
   }
 }
 

@@ -19,23 +19,21 @@ constexpr float kMaskedScore = -1e30F;
 template <typename T, int head_size>
 struct Forward : Slices<T, head_size> {
   using Slices<T, head_size>::kSlice;
+  /// True if keys and values are copied asynchronously: values while the scores of their keys are computed,
+  /// the next keys while weights are multiplied by values.
+  static constexpr bool kAsync = rt::kLoadsSlots<T> && Slices<T, head_size>::kCount == 1;
   static constexpr int kWarps = 4;
   static constexpr int kThreads = kWarps * rt::kWarp;
-  static constexpr int kQueries = kWarps * rt::kTile;
+  /// Tiles of queries per warp, which share the fragments of keys and values that the warp loads.
+  static constexpr int kRowTiles = kAsync ? 2 : 1;
+  static constexpr int kWarpQueries = kRowTiles * rt::kTile, kQueries = kWarps * kWarpQueries;
   static constexpr int kKeys = kSlice <= 64 && sizeof(T) == 2 ? 64 : 32;
-  static constexpr int kKeyTiles = kKeys / rt::kTile;
-  static constexpr int kOutTiles = kSlice / rt::kTile;
+  static constexpr int kKeyTiles = kKeys / rt::kTile, kOutTiles = kSlice / rt::kTile;
 
-  /// True if the next tile is copied while the current one is processed (double buffering).
-  static constexpr bool kDoubleBuffered = rt::kLoadsSlots<T> && Slices<T, head_size>::kCount == 1;
-
-  struct Tile {
-    rt::Panels<T, kKeys, kSlice> keys;
-    std::conditional_t<kDoubleBuffered, rt::Panels<T, kKeys, kSlice>, rt::Panels<T, kSlice, kKeys>> values;
-  };
   struct Shared {
     rt::Panels<T, kQueries, kSlice> queries;
-    Tile tiles[kDoubleBuffered ? 2 : 1];
+    rt::Panels<T, kKeys, kSlice> keys;
+    std::conditional_t<kAsync, rt::Panels<T, kKeys, kSlice>, rt::Panels<T, kSlice, kKeys>> values;
   };
   static_assert(sizeof(Shared) <= 48 * 1024);
 };
@@ -51,13 +49,11 @@ struct ForwardArrays {
   float* lse;
 };
 
-/// Online softmax state of a warp's queries: the largest score so far, this lane's part of the sum of
-/// exponentials of the scores minus that maximum, and the sum of values weighted by these exponentials (arXiv
-/// 2307.08691, algorithm 1).
-template <typename T, typename F>
+/// Online softmax state of a tile of queries: the largest score so far, and this lane's part of the sum of
+/// exponentials of the scores minus that maximum (arXiv 2307.08691, algorithm 1).
+template <typename T>
 struct RunningRows {
   rt::PerStationary<T> running_max, sum;
-  rt::StationaryAcc<T> out[F::kOutTiles];
 
   RT_DEVICE RunningRows() {
     for (int i = 0; i < rt::PerStationary<T>::kCount; ++i) {
@@ -65,12 +61,15 @@ struct RunningRows {
       sum.at[i] = 0;
     }
   }
-  /// Updates the running maximum with the scores of a tile of keys, rescales earlier sums to it, and replaces
-  /// the scores by exponentials of their difference from it.
-  RT_DEVICE void take(rt::StationaryAcc<T> (&scores)[F::kKeyTiles], float factor) {
+  /// Updates the running maximum with the scores of a tile of keys, rescales earlier sums and outputs to it,
+  /// and replaces the scores by exponentials of their difference from it. `factor` is
+  /// Attention::exponent_factor.
+  template <int tiles, int out_tiles>
+  RT_DEVICE void take(rt::StationaryAcc<T> (&scores)[tiles], rt::StationaryAcc<T> (&out)[out_tiles],
+                      float factor) {
     rt::PerStationary<T> largest = running_max, shrink, base;
     RT_UNROLL
-    for (int t = 0; t < F::kKeyTiles; ++t) {
+    for (int t = 0; t < tiles; ++t) {
       RT_UNROLL
       for (int e = 0; e < rt::kLaneElements; ++e) largest[e] = rt::Max()(largest[e], scores[t].at[e]);
     }
@@ -84,12 +83,12 @@ struct RunningRows {
     }
     running_max = largest;
     RT_UNROLL
-    for (int t = 0; t < F::kOutTiles; ++t) {
+    for (int t = 0; t < out_tiles; ++t) {
       RT_UNROLL
       for (int e = 0; e < rt::kLaneElements; ++e) out[t].at[e] *= shrink[e];
     }
     RT_UNROLL
-    for (int t = 0; t < F::kKeyTiles; ++t) {
+    for (int t = 0; t < tiles; ++t) {
       RT_UNROLL
       for (int e = 0; e < rt::kLaneElements; ++e) {
         scores[t].at[e] = rt::fast_exp2(scores[t].at[e] * factor - base[e]);
@@ -113,12 +112,84 @@ RT_DEVICE void make_scores(rt::StationaryAcc<T> (&products)[tiles], const Attent
   }
 }
 
-/// Converts a warp's products of queries (from `own_query` on) and keys to masked scores, in place.
-template <bool special, typename T, int tiles>
-RT_DEVICE void score(rt::StationaryAcc<T> (&products)[tiles], const Attention& spec, const Bias& bias,
-                     const ScoreTile& tile, const rt::PerStationary<T, int>& starts, int own_query,
-                     int lane) {
-  if constexpr (special) {
+template <typename T, int tiles>
+RT_DEVICE void mask(rt::StationaryAcc<T> (&scores)[tiles], const Attention& spec,
+                    const rt::PerStationary<T, int>& starts, int own_query, int first_key, int lane) {
+  RT_UNROLL
+  for (int t = 0; t < tiles; ++t) {
+    RT_UNROLL
+    for (int e = 0; e < rt::kLaneElements; ++e) {
+      const int query = own_query + scores[t].stationary(e, lane);
+      const int key = first_key + t * rt::kTile + scores[t].streamed(e, lane);
+      if (!spec.sees(query, key, starts[e])) scores[t].at[e] = kMaskedScore;
+    }
+    // Prevents the compiler from computing the masks of all tiles at once, which would need more registers.
+    RT_UNROLL
+    for (int e = 0; e < rt::kLaneElements; ++e) rt::keep_order(scores[t].at[e]);
+  }
+}
+
+/// The queries of a warp, and the sums of values weighted by their exponentials.
+template <typename T, typename F, bool special>
+struct WarpRows {
+  using Scores = rt::StationaryAcc<T>[F::kRowTiles][F::kKeyTiles];
+  const Attention& spec;
+  Bias bias;
+  int first_query;
+  rt::PerStationary<T, int> starts[F::kRowTiles];
+  RunningRows<T> running[F::kRowTiles];
+  rt::StationaryAcc<T> out[F::kRowTiles][F::kOutTiles];
+
+  RT_DEVICE WarpRows(const Attention& of, const Bias& of_head, const int32_t* of_sample, int query)
+      : spec(of), bias(of_head), first_query(query) {
+    RT_UNROLL
+    for (int r = 0; r < F::kRowTiles; ++r)
+      starts[r] = starts_of_stationary<T>(of_sample, first_query + r * rt::kTile, spec.time);
+  }
+  /// Returns the warp's part of a tile.
+  RT_DEVICE ScoreTile part_of(const ScoreTile& tile) const {
+    return tile.of_queries(first_query, F::kWarpQueries);
+  }
+  /// Converts products of queries and keys to exponentials of masked scores, in place.
+  RT_DEVICE void take(Scores& scores, const ScoreTile& tile, int lane) {
+    if constexpr (special) {
+      RT_UNROLL
+      for (int r = 0; r < F::kRowTiles; ++r) make_special(scores[r], tile, first_query + r * rt::kTile, lane);
+    }
+    if (!tile.is_seen(spec)) {
+      RT_UNROLL
+      for (int r = 0; r < F::kRowTiles; ++r)
+        mask(scores[r], spec, starts[r], first_query + r * rt::kTile, tile.first_key, lane);
+    }
+    RT_UNROLL
+    for (int r = 0; r < F::kRowTiles; ++r) running[r].take(scores[r], out[r], spec.exponent_factor);
+  }
+  /// Writes outputs from column `part` on and, for the first columns, lse [tokens, heads] of a head.
+  RT_DEVICE void write(const ForwardArrays<T>& arrays, const HeadOffsets& offset, int head, int part) {
+    RT_UNROLL
+    for (int r = 0; r < F::kRowTiles; ++r) {
+      RunningRows<T>& rows = running[r];
+      const int own_query = first_query + r * rt::kTile;
+      rows.sum.join_lanes(rt::Add());
+      RT_UNROLL
+      for (int t = 0; t < F::kOutTiles; ++t) {
+        RT_UNROLL
+        for (int e = 0; e < rt::kLaneElements; ++e) out[r][t].at[e] /= rows.sum[e];
+      }
+      write_rows(out[r], arrays.out + offset.q, spec.q_row(), spec, own_query, part);
+      RT_UNROLL
+      for (int i = 0; i < rt::PerStationary<T>::kCount; ++i) {
+        const int e = rt::PerStationary<T>::element(i), query = own_query + out[r][0].stationary(e);
+        if (part == 0 && out[r][0].streamed(e) == 0 && query < spec.time)
+          arrays.lse[(offset.first_token + query) * spec.heads + head] =
+              (rows.running_max[e] * spec.exponent_factor + log2f(rows.sum[e])) * kLogOf2;
+      }
+    }
+  }
+
+ private:
+  RT_DEVICE void make_special(rt::StationaryAcc<T> (&products)[F::kKeyTiles], const ScoreTile& tile,
+                              int own_query, int lane) const {
     const ScoreKind score_kind = special_kind_of(spec, bias);
     if (score_kind == ScoreKind::bias) {
       make_scores(products, spec, Constant<ScoreKind::bias>(), bias, own_query, tile.first_key, lane);
@@ -126,18 +197,78 @@ RT_DEVICE void score(rt::StationaryAcc<T> (&products)[tiles], const Attention& s
       make_scores(products, spec, score_kind, bias, own_query, tile.first_key, lane);
     }
   }
-  if (tile.is_seen(spec)) return;
-  RT_UNROLL
-  for (int t = 0; t < tiles; ++t) {
-    RT_UNROLL
-    for (int e = 0; e < rt::kLaneElements; ++e) {
-      const int query = own_query + products[t].stationary(e, lane);
-      const int key = tile.first_key + t * rt::kTile + products[t].streamed(e, lane);
-      if (!spec.sees(query, key, starts[e])) products[t].at[e] = kMaskedScore;
+};
+
+/// Rows of one head that a block reads.
+template <typename T>
+struct ForwardHead {
+  HeadRows<T> queries, keys, values;
+};
+
+/// Streams all tiles of keys and values from `tile` on, asynchronously.
+template <typename T, typename F, bool special>
+RT_DEVICE void stream_async(typename F::Shared& block, WarpRows<T, F, special>& rows,
+                            const ForwardHead<T>& head, ScoreTile tile, const Attention& spec) {
+  const int thread = static_cast<int>(threadIdx.x), lane = rt::lane();
+  const AsyncCopy<T, F::kKeys, F::kSlice, F::kThreads> keys(head.keys, thread), values(head.values, thread);
+  keys.start(block.keys, tile.first_key);
+  rt::end_copy_group();
+  copy_rows<F::kThreads>(block.queries, head.queries, tile.first_query, 0, thread);
+  rt::sync_block();
+  const StationaryReader<T, F::kQueries, F::kSlice> reader(block.queries, rt::warp() * F::kRowTiles, lane);
+  // Wider heads load their queries again for each tile, because sums need the registers.
+  constexpr bool kHoldsQueries = F::kSlice <= 64;
+  rt::StationaryFragment<T> held[F::kRowTiles][kHoldsQueries ? F::kOutTiles : 1];
+  for_each_tile<F::kRowTiles, kHoldsQueries ? F::kOutTiles : 0>(
+      [&](int r, int c) { held[r][c] = reader.load(r, c * rt::kTile); });
+  const auto query = [&](int r, int c) {
+    if constexpr (kHoldsQueries) return held[r][c];
+    return reader.load(r, c * rt::kTile);
+  };
+  while (tile.first_key < spec.time) {
+    const ScoreTile next = tile.next(spec);
+    typename WarpRows<T, F, special>::Scores scores = {};
+    rt::wait_copies<0>();
+    rt::sync_block();
+    values.start(block.values, tile.first_key);
+    rt::end_copy_group();
+    add_products(scores, query, block.keys, lane);
+    rt::wait_copies<0>();
+    rt::sync_block();
+    keys.start(block.keys, next.first_key);
+    rt::end_copy_group();
+    rows.take(scores, rows.part_of(tile), lane);
+    add_streamed(rows.out, scores, block.values, lane);
+    tile = next;
+  }
+}
+
+/// Streams all tiles of keys and values from `tile` on, a slice of columns at a time. `part` is the first
+/// column of the outputs.
+template <typename T, typename F, bool special>
+RT_DEVICE void stream_slices(typename F::Shared& block, WarpRows<T, F, special>& rows,
+                             const ForwardHead<T>& head, ScoreTile tile, const Attention& spec, int part) {
+  constexpr int kThreads = F::kThreads;
+  if (F::kCount == 1)
+    copy_rows<kThreads>(block.queries, head.queries, tile.first_query, 0, static_cast<int>(threadIdx.x));
+  for (; tile.first_key < spec.time; tile = tile.next(spec)) {
+    typename WarpRows<T, F, special>::Scores scores = {};
+    for (int slice = 0; slice < F::kSize; slice += F::kSlice) {
+      const ThreadIndex indices;
+      rt::sync_block();
+      if (F::kCount > 1)
+        copy_rows<kThreads>(block.queries, head.queries, tile.first_query, slice, indices.thread);
+      copy_tile<T, F::kKeys, F::kSlice, kThreads>(head.keys, tile.first_key, slice, indices.thread,
+                                                  [&](const auto& copy) { copy.put(block.keys); });
+      if (slice == 0)
+        copy_tile<T, F::kKeys, F::kSlice, kThreads>(head.values, tile.first_key, part, indices.thread,
+                                                    [&](const auto& copy) { copy.put_across(block.values); });
+      rt::sync_block();
+      add_products(scores[0], block.queries, rt::warp(), block.keys, indices.lane);
     }
-    // Prevents the compiler from computing the masks of all tiles at once, which would need more registers.
-    RT_UNROLL
-    for (int e = 0; e < rt::kLaneElements; ++e) rt::keep_order(products[t].at[e]);
+    const ThreadIndex indices;
+    rows.take(scores, rows.part_of(tile), indices.lane);
+    add_streamed(rows.out[0], scores[0], block.values, indices.lane);
   }
 }
 
@@ -149,73 +280,26 @@ __global__ void __launch_bounds__(threads) attend(ForwardArrays<T> arrays, Atten
   using Block = typename F::Shared;
   RT_SHARED(block, Block);
   const int head = static_cast<int>(blockIdx.y);
-  const HeadOffsets place(spec, static_cast<int>(blockIdx.z) / F::kCount, head);
+  const HeadOffsets offset(spec, static_cast<int>(blockIdx.z) / F::kCount, head);
   const int part = static_cast<int>(blockIdx.z) % F::kCount * F::kSlice;
   const int first_query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * F::kQueries;
-  const int own_query = first_query + rt::warp() * rt::kTile;
-  const HeadRows<T> queries = place.queries(arrays.q, spec);
-  const HeadRows<T> keys = place.keys(arrays.k, spec), values = place.keys(arrays.v, spec);
-  const int32_t* starts = place.starts(arrays.starts);
-  const Bias bias(arrays.bias, spec, head);
+  const ForwardHead<T> rows_of_head = {offset.queries(arrays.q, spec), offset.keys(arrays.k, spec),
+                                       offset.keys(arrays.v, spec)};
+  const int32_t* starts = offset.starts(arrays.starts);
   ScoreTile tile{.first_query = first_query,
                  .num_queries = F::kQueries,
                  .first_key = 0,
                  .num_keys = F::kKeys,
                  .starts = starts_of(starts, first_query, F::kQueries, spec.time)};
-
-  RunningRows<T, F> rows;
-  const rt::PerStationary<T, int> own_starts = starts_of_stationary<T>(starts, own_query, spec.time);
-  if (F::kCount == 1)
-    copy_rows<threads>(block.queries, queries, first_query, 0, static_cast<int>(threadIdx.x));
-  const auto copy_async = [&](int first_key, int number) {
-    typename F::Tile& to = block.tiles[number % 2];
-    copy_tile_async<threads>(to.keys, keys, first_key, static_cast<int>(threadIdx.x));
-    copy_tile_async<threads>(to.values, values, first_key, static_cast<int>(threadIdx.x));
-    rt::end_copy_group();
-  };
   if (!tile.may_be_seen(spec)) tile = tile.next(spec);
-  if constexpr (F::kDoubleBuffered) copy_async(tile.first_key, 0);
-  for (int number = 0; tile.first_key < spec.time; ++number) {
-    typename F::Tile& local = block.tiles[F::kDoubleBuffered ? number % 2 : 0];
-    rt::StationaryAcc<T> scores[F::kKeyTiles];
-    for (int slice = 0; slice < F::kSize; slice += F::kSlice) {
-      const ThreadIndex indices;
-      rt::sync_block();
-      if (F::kCount > 1) copy_rows<threads>(block.queries, queries, first_query, slice, indices.thread);
-      if constexpr (F::kDoubleBuffered) {
-        copy_async(tile.next(spec).first_key, number + 1);
-        rt::wait_copies<1>();
-      } else {
-        copy_tile<T, F::kKeys, F::kSlice, threads>(keys, tile.first_key, slice, indices.thread,
-                                                   [&](const auto& copy) { copy.put(local.keys); });
-        if (slice == 0)
-          copy_tile<T, F::kKeys, F::kSlice, threads>(
-              values, tile.first_key, part, indices.thread,
-              [&](const auto& copy) { copy.put_across(local.values); });
-      }
-      rt::sync_block();
-      add_products(scores, block.queries, rt::warp(), local.keys, indices.lane);
-    }
-    const ThreadIndex indices;
-    score<special>(scores, spec, bias, tile, own_starts, own_query, indices.lane);
-    rows.take(scores, spec.exponent_factor);
-    add_streamed<F::kDoubleBuffered>(rows.out, scores, local.values, indices.lane);
-    tile = tile.next(spec);
+  WarpRows<T, F, special> rows(spec, Bias(arrays.bias, spec, head), starts,
+                               first_query + rt::warp() * F::kWarpQueries);
+  if constexpr (F::kAsync) {
+    stream_async(block, rows, rows_of_head, tile, spec);
+  } else {
+    stream_slices(block, rows, rows_of_head, tile, spec, part);
   }
-  rows.sum.join_lanes(rt::Add());
-  RT_UNROLL
-  for (int t = 0; t < F::kOutTiles; ++t) {
-    RT_UNROLL
-    for (int e = 0; e < rt::kLaneElements; ++e) rows.out[t].at[e] /= rows.sum[e];
-  }
-  write_rows(rows.out, arrays.out + place.q, spec.q_row(), spec, own_query, part);
-  RT_UNROLL
-  for (int i = 0; i < rt::PerStationary<T>::kCount; ++i) {
-    const int e = rt::PerStationary<T>::element(i), query = own_query + rows.out[0].stationary(e);
-    if (part == 0 && rows.out[0].streamed(e) == 0 && query < spec.time)
-      arrays.lse[(place.first_token + query) * spec.heads + head] =
-          (rows.running_max[e] * spec.exponent_factor + log2f(rows.sum[e])) * kLogOf2;
-  }
+  rows.write(arrays, offset, head, part);
 }
 
 template <typename T, int head_size, bool special>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "backend/gpu/rt_panel.h"
 #include "ops/gpu_support.h"
+#include "ops/lm/attention_tiles.h"
 
 /// Shared code of the attention kernels for GPUs. A block holds rows of one side (queries or keys, of one
 /// head of one sample), called the stationary rows, and streams tiles of rows of the other side, called the
@@ -106,68 +106,6 @@ struct Slices {
   static constexpr int kSlice = head_size / kCount;
   static_assert(kSlice % rt::kTile == 0);
 };
-/// Rows of one head of one sample: element (r, c) at r * stride + c.
-template <typename T>
-struct HeadRows {
-  const T* at;
-  int64_t stride;
-  int num_rows, num_columns;
-
-  /// Returns the rows from `row` on.
-  RT_DEVICE HeadRows from_row(int row) const {
-    return {at + row * stride, stride, num_rows - row, num_columns};
-  }
-  /// Returns rt::kWide<T> adjacent elements of a row; zeros outside of the array. `row` must be below 128, so
-  /// that the byte offset fits in 32 bits.
-  RT_DEVICE rt::Word16 read(int row, int column) const {
-    constexpr int kWide = rt::kWide<T>;
-    // A 32-bit offset is added to `at`, which is uniform across the warp, to save registers and 64-bit
-    // arithmetic.
-    const uint32_t offset =
-        static_cast<uint32_t>(row) * static_cast<uint32_t>(stride) + static_cast<uint32_t>(column);
-    const T* from = reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(at) +
-                                               offset * static_cast<uint32_t>(sizeof(T)));
-    if (num_columns % kWide == 0) {
-      rt::Word16 word = {};
-      if (row < num_rows && column < num_columns) word = *reinterpret_cast<const rt::Word16*>(from);
-      return word;
-    }
-    // Rare case of unaligned rows: shifts elements into `words` one by one, from last to first, to save
-    // registers.
-    rt::Vec<uint32_t, 4> words = {};
-    RT_NO_UNROLL
-    for (int e = kWide - 1; e >= 0; --e) {
-      const T element = row < num_rows && column + e < num_columns ? from[e] : rt::from_float<T>(0.0F);
-      push(words, element);
-    }
-    return rt::bits_as<rt::Word16>(words);
-  }
-  /// Copies 16 bytes to a slot of shared memory, asynchronously where the GPU supports it; zeros outside of
-  /// the array.
-  RT_DEVICE void copy_async(std::byte* slot, int row, int column) const {
-    if (num_columns % rt::kWide<T> != 0) {
-      *reinterpret_cast<rt::Word16*>(slot) = read(row, column);
-      return;
-    }
-    const bool there = row < num_rows && column < num_columns;
-    rt::copy_beside(slot, there ? at + row * stride + column : at, there);
-  }
-
- private:
-  RT_DEVICE static void push(rt::Vec<uint32_t, 4>& words, T element) {
-    constexpr int kBits = 8 * static_cast<int>(sizeof(T));
-    RT_UNROLL
-    for (int w = 3; w > 0; --w)
-      words.at[w] =
-          kBits == 32 ? words.at[w - 1] : words.at[w] << kBits % 32 | words.at[w - 1] >> (32 - kBits);
-    if constexpr (kBits == 32) {
-      words.at[0] = rt::bits_as<uint32_t>(element);
-    } else {
-      words.at[0] = words.at[0] << kBits | uint32_t{element.bits};
-    }
-  }
-};
-
 /// Element offsets of one query head of a sample in q, and of the corresponding key head in k and v.
 struct HeadOffsets {
   int64_t first_token, q, kv;
@@ -190,166 +128,6 @@ struct HeadOffsets {
     return all == nullptr ? nullptr : all + first_token;
   }
 };
-
-/// Thread and lane index, reloaded at the start of each tile so that the compiler does not keep values
-/// derived from them in registers.
-struct ThreadIndex {
-  int thread = rt::opaque_value(static_cast<int>(threadIdx.x)), lane = rt::opaque_value(rt::lane());
-};
-
-/// A thread's move of a copy of a tile [rows, columns] of a head into shared memory: the constructor loads it
-/// into registers, put() stores it.
-template <typename T, int rows, int columns>
-struct TileCopy {
-  using Move = rt::AcrossMove<T, columns>;
-  static constexpr int kRows = Move::kTerms, kMoves = rows / kRows * Move::kGroups;
-
-  rt::Word16 held[kRows];
-  int row, column;
-
-  RT_DEVICE TileCopy(const HeadRows<T>& from, int first_row, int first_column, int number) {
-    const Move move(number);
-    const HeadRows<T> near = from.from_row(first_row);
-    column = move.line;
-    row = move.term;
-    RT_UNROLL
-    for (int r = 0; r < kRows; ++r) held[r] = near.read(row + r, first_column + column);
-  }
-  RT_DEVICE void put(rt::Panels<T, rows, columns>& to) const {
-    const uint32_t offset = to.offset(row, column);
-    RT_UNROLL
-    for (int r = 0; r < kRows; ++r)
-      *reinterpret_cast<rt::Word16*>(to.at + (offset ^ rt::Swizzle::of_next(r))) = held[r];
-  }
-  /// Stores the transposed elements, to a tile with one line per column.
-  RT_DEVICE void put_across(rt::Panels<T, columns, rows>& to) const {
-    rt::put_across<T>(to.at, to.offset(column, row), held[0], held[kRows - 1]);
-  }
-};
-
-/// Copy of tiles with at most one move per thread: offsets are computed once and used for all tiles of rows
-/// with the same stride.
-template <typename T, int rows, int columns>
-struct TileMove {
-  using Copy = TileCopy<T, rows, columns>;
-  using Held = rt::Word16[Copy::kRows];
-  static constexpr int kNone = 1 << 30;  ///< value of `row` in threads without a move
-
-  int row;
-  uint32_t from, to, across;  ///< byte offsets: in the source rows, in the tile, in the transposed tile
-
-  RT_DEVICE TileMove(const HeadRows<T>& of, int thread) {
-    const typename Copy::Move move(thread);
-    row = thread < Copy::kMoves && move.line < of.num_columns ? move.term : kNone;
-    from = static_cast<uint32_t>((move.term * of.stride + move.line) * static_cast<int>(sizeof(T)));
-    to = rt::Panels<T, rows, columns>::offset(move.term, move.line);
-    across = rt::Panels<T, columns, rows>::offset(move.line, move.term);
-  }
-  RT_DEVICE void read(Held& held, const HeadRows<T>& of, int first_row, int thread) const {
-    const HeadRows<T> near = of.from_row(first_row);
-    if (of.num_columns % rt::kWide<T> != 0) {
-      const typename Copy::Move move(thread);
-      RT_UNROLL
-      for (int r = 0; r < Copy::kRows; ++r)
-        held[r] = near.read(row == kNone ? row : move.term + r, move.line);
-      return;
-    }
-    const uint32_t step = static_cast<uint32_t>(of.stride) * static_cast<uint32_t>(sizeof(T));
-    RT_UNROLL
-    for (int r = 0; r < Copy::kRows; ++r) {
-      held[r] = rt::Word16{};
-      const std::byte* at =
-          reinterpret_cast<const std::byte*>(near.at) + (from + static_cast<uint32_t>(r) * step);
-      if (row + r < near.num_rows) held[r] = *reinterpret_cast<const rt::Word16*>(at);
-    }
-  }
-  RT_DEVICE void put(rt::Panels<T, rows, columns>& panels, const Held& held) const {
-    RT_UNROLL
-    for (int r = 0; r < Copy::kRows; ++r)
-      *reinterpret_cast<rt::Word16*>(panels.at + (to ^ rt::Swizzle::of_next(r))) = held[r];
-  }
-  RT_DEVICE void put_across(rt::Panels<T, columns, rows>& panels, const Held& held) const {
-    rt::put_across<T>(panels.at, across, held[0], held[Copy::kRows - 1]);
-  }
-};
-
-/// Calls body(TileCopy) for each of this thread's moves of a tile copy.
-template <typename T, int rows, int columns, int threads, typename Body>
-RT_DEVICE void copy_tile(const HeadRows<T>& from, int first_row, int first_column, int thread, Body body) {
-  using Copy = TileCopy<T, rows, columns>;
-  RT_UNROLL
-  for (int first = 0; first < Copy::kMoves; first += threads) {
-    const int move = first + thread;
-    if (Copy::kMoves % threads != 0 && move >= Copy::kMoves) continue;
-    body(Copy(from, first_row, first_column, move));
-  }
-}
-/// Copies a tile of rows to shared memory. The loop is not unrolled, to save registers; used outside of the
-/// main loop.
-template <int threads, typename T, int rows, int columns>
-RT_DEVICE void copy_rows(rt::Panels<T, rows, columns>& to, const HeadRows<T>& from, int first_row,
-                         int first_column, int thread) {
-  using Copy = TileCopy<T, rows, columns>;
-  RT_NO_UNROLL
-  for (int move = thread; move < Copy::kMoves; move += threads)
-    Copy(from, first_row, first_column, move).put(to);
-}
-
-/// Starts an asynchronous copy of a tile of rows to shared memory. `to` may be read after rt::wait_copies()
-/// and a barrier.
-template <int threads, typename T, int rows, int columns>
-RT_DEVICE void copy_tile_async(rt::Panels<T, rows, columns>& to, const HeadRows<T>& from, int first_row,
-                               int thread) {
-  constexpr int kWide = rt::kWide<T>, kSlots = columns / kWide;
-  const HeadRows<T> near = from.from_row(first_row);
-  RT_UNROLL
-  for (int first = 0; first < rows * kSlots; first += threads) {
-    const int slot = first + thread, row = slot / kSlots, column = slot % kSlots * kWide;
-    if (rows * kSlots % threads != 0 && slot >= rows * kSlots) continue;
-    near.copy_async(to.at + to.offset(row, column), row, column);
-  }
-}
-
-/// Adds to sums[t] the product of tile `fixed_tile` of the stationary lines and tile t of the streamed lines
-/// (transposed), over all terms.
-template <typename T, int fixed_lines, int taken_lines, int terms, int tiles>
-RT_DEVICE void add_products(rt::StationaryAcc<T> (&sums)[tiles],
-                            const rt::Panels<T, fixed_lines, terms>& stationary, int fixed_tile,
-                            const rt::Panels<T, taken_lines, terms>& streamed, int lane) {
-  static_assert(tiles * rt::kTile == taken_lines);
-  constexpr int kPath = rt::kPathOf<T>;
-  RT_UNROLL
-  for (int c = 0; c < terms; c += rt::kTile) {
-    const auto lines = stationary.template load<rt::kStationarySide<kPath>>(fixed_tile, c, lane);
-    RT_UNROLL
-    for (int t = 0; t < tiles; ++t)
-      rt::multiply_add(sums[t], lines, streamed.template load<rt::kStreamedSide<kPath>>(t, c, lane));
-    RT_UNROLL
-    for (int t = 0; t < tiles; ++t) rt::keep_order(sums[t].at[0]);
-  }
-}
-/// Adds to sums[c] the product of `factors` [stationary lines, streamed lines] and tile c of the columns of
-/// the streamed lines. `columns` holds one line per column; if `transposed`, it holds one line per streamed
-/// row and is transposed while it is loaded.
-template <bool transposed, typename T, typename Columns, int tiles, int taken_tiles>
-RT_DEVICE void add_streamed(rt::StationaryAcc<T> (&sums)[tiles],
-                            const rt::StationaryAcc<T> (&factors)[taken_tiles], const Columns& columns,
-                            int lane) {
-  constexpr rt::Side kSide = rt::kStreamedSide<rt::kPathOf<T>>;
-  RT_UNROLL
-  for (int t = 0; t < taken_tiles; ++t) {
-    const auto local = rt::stationary_of(factors[t]);
-    RT_UNROLL
-    for (int c = 0; c < tiles; ++c) {
-      if constexpr (transposed) {
-        rt::multiply_add(sums[c], local, columns.template load_across<kSide>(c, t * rt::kTile, lane));
-      } else {
-        rt::multiply_add(sums[c], local, columns.template load<kSide>(c, t * rt::kTile, lane));
-      }
-      rt::keep_order(sums[c].at[0]);
-    }
-  }
-}
 
 /// Stores the first `count` elements of `from`. Rare case, so the code is short: each iteration shifts out
 /// the lowest element.
@@ -393,15 +171,18 @@ RT_DEVICE void write_rows(const rt::StationaryAcc<T> (&sums)[tiles], T* to, int6
 struct Starts {
   int minimum, maximum;
 };
-/// Returns the range of document starts of up to 64 queries; equal in every lane of the warp.
+/// Returns the range of document starts of some queries; equal in every lane of the warp.
 RT_DEVICE Starts starts_of(const int32_t* starts, int first_query, int num_queries, int time) {
   if (starts == nullptr) return {0, 0};
   const int last = (first_query + num_queries < time ? first_query + num_queries : time) - 1;
-  const int one = first_query + rt::lane(), two = one + rt::kWarp;
-  int minimum = starts[one < last ? one : last], maximum = minimum;
-  const int other = starts[two < last ? two : last];
-  minimum = other < minimum ? other : minimum;
-  maximum = other > maximum ? other : maximum;
+  const int own = first_query + rt::lane();
+  int minimum = starts[own < last ? own : last], maximum = minimum;
+  RT_UNROLL
+  for (int more = rt::kWarp; more < num_queries; more += rt::kWarp) {
+    const int other = starts[own + more < last ? own + more : last];
+    minimum = other < minimum ? other : minimum;
+    maximum = other > maximum ? other : maximum;
+  }
   for (int mask = rt::kWarp / 2; mask > 0; mask /= 2) {
     const int low = rt::shuffle_xor(minimum, mask), high = rt::shuffle_xor(maximum, mask);
     minimum = low < minimum ? low : minimum;
@@ -434,6 +215,10 @@ struct ScoreTile {
     if (spec.causal && first_key > last_query()) return false;
     if (spec.window > 0 && first_query - last_key() >= spec.window) return false;
     return first_query <= last_key() || starts.minimum <= last_key();
+  }
+  /// Returns the part of this tile for some of its queries.
+  RT_DEVICE ScoreTile of_queries(int first, int count) const {
+    return {first, count, first_key, num_keys, starts};
   }
   /// Returns the next tile of keys, for the same queries, that may be seen; first_key >= spec.time if there
   /// is none.

@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(threads) gradient_of_queries(BackwardArrays<T>
     }
     tile = tile.next(spec);
   }
-  write_rows<B::kSharing>(block.sums_a, arrays.dq + HeadOffsets(spec, sample, head).q, spec.q_row(), spec,
+  write_rows<B::kSharing>(block.sums_a[0], arrays.dq + HeadOffsets(spec, sample, head).q, spec.q_row(), spec,
                           first_query + block.warp_fixed_row(), block.thread_output_column());
 }
 
@@ -129,9 +129,9 @@ __global__ void __launch_bounds__(threads) gradient_of_keys(BackwardArrays<T> ar
   }
   const HeadOffsets place(spec, sample, first_head);
   const int own_key = first_key + block.warp_fixed_row();
-  write_rows<B::kSharing>(block.sums_a, arrays.dk + place.kv, spec.kv_row(), spec, own_key,
+  write_rows<B::kSharing>(block.sums_a[0], arrays.dk + place.kv, spec.kv_row(), spec, own_key,
                           block.thread_output_column());
-  write_rows<B::kSharing>(block.sums_b, arrays.dv + place.kv, spec.kv_row(), spec, own_key,
+  write_rows<B::kSharing>(block.sums_b[0], arrays.dv + place.kv, spec.kv_row(), spec, own_key,
                           block.thread_output_column());
 }
 

@@ -23,6 +23,20 @@ struct StreamedQueries {
   alignas(16) int32_t starts[count];
 };
 
+/// Values per query and head: logsumexp of the scores in base 2 (lse), and the dot product of out and dout
+/// times Attention::scale (delta).
+struct QuerySums {
+  float lse, delta;
+};
+
+/// Sums and document starts of a tile of streamed queries, in their order.
+template <int count>
+struct TileSums {
+  QuerySums sums[count];
+  int32_t starts[count];
+};
+struct NoSums {};
+
 template <typename T, int head_size, bool of_keys>
 struct Backward : BackwardSlices<T, head_size, of_keys> {
   using BackwardSlices<T, head_size, of_keys>::kSlice;
@@ -46,7 +60,11 @@ struct Backward : BackwardSlices<T, head_size, of_keys> {
   static constexpr int kStreamedTiles = kStreamed / rt::kTile, kTilesPerWarp = kStreamedTiles / kSharing;
   static constexpr int kSliceTiles = kSlice / rt::kTile, kOutTiles = kSliceTiles / kSharing;
 
-  struct Tile {
+  /// True if the sums of streamed queries are copied with their rows; for wider heads there is no memory, and
+  /// each lane keeps those of one query.
+  static constexpr bool kCopiesSums = kDoubleBuffered && of_keys && kSlice <= 96;
+
+  struct Tile : std::conditional_t<kCopiesSums, TileSums<kStreamed>, NoSums> {
     rt::Panels<T, kStreamed, kSlice> a, b;
   };
   struct NoneAcross {};
@@ -77,12 +95,6 @@ struct Backward : BackwardSlices<T, head_size, of_keys> {
     Tile streamed[kDoubleBuffered ? 2 : 1];
   };
   static_assert(sizeof(Shared) <= rt::kSharedBytes);
-};
-
-/// Values per query and head: logsumexp of the scores in base 2 (lse), and the dot product of out and dout
-/// times Attention::scale (delta).
-struct QuerySums {
-  float lse, delta;
 };
 
 template <typename T>
@@ -138,9 +150,10 @@ struct BackwardBlock {
   rt::PerStationary<T, int> starts;
   float streamed_lse, streamed_delta;  ///< values of the streamed query of this lane
   int streamed_start;
+  int buffer = 0;                      ///< index of the streamed tile being processed
   Move move;                           ///< copy of streamed rows; used if kPairs
   typename Move::Held next_a, next_b;  ///< the next tile, in registers until it is stored to shared memory
-  rt::StationaryAcc<T> sums_a[B::kOutTiles], sums_b[of_keys ? B::kOutTiles : 1];
+  rt::StationaryAcc<T> sums_a[1][B::kOutTiles], sums_b[1][of_keys ? B::kOutTiles : 1];
   rt::StationaryFragment<T> held_a[B::kPairs ? B::kSliceTiles : 1];
 
   RT_DEVICE BackwardBlock(Shared& shared, const Attention& of, int first_column, const HeadRows<T>& streamed)
@@ -189,8 +202,10 @@ struct BackwardBlock {
     } else {
       const int thread = static_cast<int>(threadIdx.x);
       typename B::Tile& to = block.streamed[number % 2];
-      copy_tile_async<B::kThreads>(to.a, of_keys ? head.q : head.k, first_streamed, thread);
-      copy_tile_async<B::kThreads>(to.b, of_keys ? head.dout : head.v, first_streamed, thread);
+      using Copy = AsyncCopy<T, B::kStreamed, B::kSlice, B::kThreads>;
+      Copy(of_keys ? head.q : head.k, thread).start(to.a, first_streamed);
+      Copy(of_keys ? head.dout : head.v, thread).start(to.b, first_streamed);
+      if constexpr (B::kCopiesSums) copy_sums(to, head, first_streamed, thread);
       rt::end_copy_group();
     }
   }
@@ -240,27 +255,40 @@ struct BackwardBlock {
     }
     const ThreadIndex indices;
     make_factors(products, dprobabilities, head.bias, tile, indices.lane);
-    if constexpr (of_keys) add_streamed<false>(sums_b, dprobabilities, block.across_b, indices.lane);
-    add_streamed<false>(sums_a, products, block.across_a, indices.lane);
+    if constexpr (of_keys) add_streamed(sums_b[0], dprobabilities, block.across_b, indices.lane);
+    add_streamed(sums_a[0], products, block.across_a, indices.lane);
   }
 
  private:
+  RT_DEVICE void copy_sums(typename B::Tile& to, const BackwardHead<T>& head, int first_query,
+                           int thread) const {
+    if (thread >= B::kStreamed) return;
+    const int query = first_query + thread;
+    const bool exists = query < spec.time, has_start = exists && head.starts != nullptr;
+    rt::copy_beside<sizeof(QuerySums)>(&to.sums[thread], head.sums + query, exists);
+    rt::copy_beside<sizeof(int32_t)>(&to.starts[thread], head.starts + query, has_start);
+  }
   template <typename Next>
   RT_DEVICE void process_double_buffered(const BackwardHead<T>& head, const ScoreTile& tile, int number,
                                          Next copy_next_async) {
     const typename B::Tile& streamed = block.streamed[number % 2];
-    rt::StationaryAcc<T> products[B::kStreamedTiles], dprobabilities[B::kStreamedTiles];
+    rt::StationaryAcc<T> products[1][B::kStreamedTiles], dprobabilities[1][B::kStreamedTiles];
     rt::sync_block();
     copy_next_async();
-    if constexpr (of_keys) load_streamed_lse(head, tile.first_query);
+    if constexpr (of_keys && !B::kCopiesSums) load_streamed_lse(head, tile.first_query);
     rt::wait_copies<1>();
     rt::sync_block();
-    const ThreadIndex indices;
-    add_products(products, block.fixed_a, rt::warp(), streamed.a, indices.lane);
-    add_products(dprobabilities, block.fixed_b, rt::warp(), streamed.b, indices.lane);
-    make_factors(products, dprobabilities, head.bias, tile, indices.lane);
-    if constexpr (of_keys) add_streamed<true>(sums_b, dprobabilities, streamed.b, indices.lane);
-    add_streamed<true>(sums_a, products, streamed.a, indices.lane);
+    const int lane = rt::lane();
+    using Reader = StationaryReader<T, B::kStationary, B::kSlice>;
+    const Reader fixed_a(block.fixed_a, rt::warp(), lane), fixed_b(block.fixed_b, rt::warp(), lane);
+    add_products(
+        products, [&](int, int c) { return fixed_a.load(0, c * rt::kTile); }, streamed.a, lane);
+    add_products(
+        dprobabilities, [&](int, int c) { return fixed_b.load(0, c * rt::kTile); }, streamed.b, lane);
+    buffer = number % 2;
+    make_factors(products[0], dprobabilities[0], head.bias, tile, lane);
+    if constexpr (of_keys) add_streamed(sums_b, dprobabilities, streamed.b, lane);
+    add_streamed(sums_a, products, streamed.a, lane);
   }
   template <typename Next>
   RT_DEVICE void process_in_pairs(const BackwardHead<T>& head, const ScoreTile& tile, Next copy_next_async) {
@@ -312,8 +340,8 @@ struct BackwardBlock {
     RT_UNROLL
     for (int t = 0; t < B::kStreamedTiles; ++t) {
       if (!part_of(tile, t).may_be_seen(spec)) continue;
-      if constexpr (of_keys) add_exchanged(sums_b, block.factors_b, local, block.across_b, column, t);
-      add_exchanged(sums_a, block.factors_a, local, block.across_a, column, t);
+      if constexpr (of_keys) add_exchanged(sums_b[0], block.factors_b, local, block.across_b, column, t);
+      add_exchanged(sums_a[0], block.factors_a, local, block.across_a, column, t);
     }
   }
   /// Loads this warp's stationary rows into registers (held_a), through fixed_b, which is not in use yet.
@@ -370,6 +398,8 @@ struct BackwardBlock {
     if constexpr (B::kPairs) {
       const int offset = share() * rt::kTile + lane / (rt::kWarp / 2) * rt::kLaneElements + e;
       return {block.queries.lse[offset], block.queries.delta[offset]};
+    } else if constexpr (B::kCopiesSums) {
+      return block.streamed[buffer].sums[query];
     } else {
       return {rt::shuffle(streamed_lse, query), rt::shuffle(streamed_delta, query)};
     }
@@ -377,6 +407,8 @@ struct BackwardBlock {
   RT_DEVICE int start_of_streamed(int e, int query, int lane) const {
     if constexpr (B::kPairs) {
       return block.queries.starts[share() * rt::kTile + lane / (rt::kWarp / 2) * rt::kLaneElements + e];
+    } else if constexpr (B::kCopiesSums) {
+      return block.streamed[buffer].starts[query];
     } else {
       return rt::shuffle(streamed_start, query);
     }
