@@ -121,6 +121,7 @@ TEST(VendorModules, GetEightHardwareQueuesFromHip) {
   const TemporaryFolder folder;
   write_file_atomically(folder.path() / "libhearth_hip.so", "");
   setenv("HEARTH_MODULES", folder.path().c_str(), 1);
+  unsetenv("GPU_MAX_HW_QUEUES");
   EXPECT_EQ(runtimes().size(), 1U);
   EXPECT_STREQ(std::getenv("GPU_MAX_HW_QUEUES"), "8");
 }
