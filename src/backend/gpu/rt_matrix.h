@@ -237,9 +237,13 @@ RT_DEVICE void multiply_half(float* c, const uint32_t* a, uint32_t b0, uint32_t 
 template <bool across>
 void load_slots(uint32_t* words, SharedAddress slot) {
   const int row = lane() / 4, two = lane() % 4 * 2;
+  const auto slot_of = [&](int from) {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the address was computed by exclusive or.
+    return reinterpret_cast<const uint16_t*>(shuffle(slot, from));
+  };
   for (int i = 0; i < 4; ++i) {
-    const auto* first = reinterpret_cast<const uint16_t*>(shuffle(slot, 8 * i + (across ? two : row)));
-    const auto* second = reinterpret_cast<const uint16_t*>(shuffle(slot, 8 * i + (across ? two + 1 : row)));
+    const uint16_t* first = slot_of(8 * i + (across ? two : row));
+    const uint16_t* second = slot_of(8 * i + (across ? two + 1 : row));
     words[i] = uint32_t{first[across ? row : two]} | uint32_t{second[across ? row : two + 1]} << 16;
   }
 }
