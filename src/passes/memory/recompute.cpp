@@ -45,6 +45,7 @@ struct Candidate {
 bool can_repeat(const ir::Graph& graph, ValueId value) {
   if (graph.value(value).producer == kNone) return false;
   const ir::Node& node = graph.node(graph.value(value).producer);
+  if (node.op->repeat_output != nullptr) return true;
   if (node.outputs.front() != value) return false;
   return node.op->repeat != nullptr || (node.op->writes.empty() && node.outputs.size() == 1);
 }
@@ -52,6 +53,10 @@ bool can_repeat(const ir::Graph& graph, ValueId value) {
 /// Returns the node that recomputes `value`, without outputs.
 ir::Node repeat_node(const ir::Graph& graph, ValueId value) {
   const ir::Node& node = graph.node(graph.value(value).producer);
+  if (node.op->repeat_output != nullptr) {
+    const auto output = std::ranges::find(node.outputs, value) - node.outputs.begin();
+    return node.op->repeat_output(node, static_cast<size_t>(output));
+  }
   if (node.op->repeat != nullptr) return node.op->repeat(node);
   return {.op = node.op, .inputs = node.inputs, .outputs = {}, .attrs = node.attrs, .name = node.name};
 }
@@ -59,7 +64,8 @@ ir::Node repeat_node(const ir::Graph& graph, ValueId value) {
 /// Returns the inputs of the node that recomputes `value`.
 std::vector<ValueId> repeat_inputs(const ir::Graph& graph, ValueId value) {
   const ir::Node& node = graph.node(graph.value(value).producer);
-  return node.op->repeat != nullptr ? node.op->repeat(node).inputs : node.inputs;
+  const bool changes = node.op->repeat != nullptr || node.op->repeat_output != nullptr;
+  return changes ? repeat_node(graph, value).inputs : node.inputs;
 }
 
 class Recompute {
@@ -415,8 +421,10 @@ class Recompute {
     return {.op = ops::find_op("fetch"), .inputs = {away}, .outputs = {}, .attrs = {}, .name = name};
   }
 
-  /// Adds outputs to a copied node for the other outputs of its op; nothing reads them.
+  /// Adds outputs to a copied node for the other outputs of its op, unless it recomputes one output alone;
+  /// nothing reads them.
   void add_other_outputs(const ir::Node& original, ir::Node& copy) {
+    if (copy.op->repeat_output != nullptr) return;
     for (size_t k = 1; copy.op == original.op && k < original.outputs.size(); ++k)
       copy.outputs.push_back(graph_.add_value("", graph_.type(original.outputs[k]), ir::Role::activation));
   }

@@ -59,6 +59,10 @@ class Assigner {
         shared = node.inputs[static_cast<size_t>(node.op->writes[k])];
       }
       if (shared == kNone && k == 0 && node.op->may_work_in_place) shared = dying_input(node, id);
+      if (shared == kNone && node.op->in_place_input != nullptr) {
+        const std::optional<size_t> input = node.op->in_place_input(node, k);
+        if (input && can_share(node.inputs[*input], out, id)) shared = node.inputs[*input];
+      }
       if (shared != kNone) {
         map_.root[index(out)] = map_.root[index(shared)];
         map_.of_value[index(out)] = map_.of_value[index(shared)];
@@ -84,11 +88,16 @@ class Assigner {
 
   ValueId dying_input(const ir::Node& node, NodeId id) const {
     for (const ValueId in : node.inputs) {
-      if (in == kNone || map_.of_value[index(in)] < 0 || last_read_[index(in)] != id) continue;
-      if (graph_.type(in) != graph_.type(node.outputs[0]) || is_output_[index(in)] != 0) continue;
-      if (storage_dies_at(map_.of_value[index(in)], id)) return in;
+      if (can_share(in, node.outputs[0], id)) return in;
     }
     return kNone;
+  }
+
+  /// True if output `out` of node `id` can have the bytes of input `in`.
+  bool can_share(ValueId in, ValueId out, NodeId id) const {
+    if (in == kNone || map_.of_value[index(in)] < 0 || last_read_[index(in)] != id) return false;
+    if (graph_.type(in) != graph_.type(out) || is_output_[index(in)] != 0) return false;
+    return storage_dies_at(map_.of_value[index(in)], id);
   }
 
   bool storage_dies_at(int storage, NodeId id) const {
