@@ -36,9 +36,9 @@ std::vector<std::string_view> dtypes_of(std::span<const ir::Type> types) {
     names.push_back(type.dtype == DType::boolean ? "none" : dtype_name(type.dtype));
   return names;
 }
-/// Returns the input dtypes that identify a kernel: without absent inputs at the end, and with equal adjacent
-/// dtypes of a variable number of inputs listed once.
-std::vector<std::string_view> input_dtypes(const ir::OpDef& op, std::span<const ir::Type> types) {
+/// Returns the dtypes of inputs or outputs that identify a kernel: without absent ones at the end, and with
+/// equal adjacent dtypes of an op with a variable number of inputs listed once.
+std::vector<std::string_view> kernel_dtypes(const ir::OpDef& op, std::span<const ir::Type> types) {
   std::vector<std::string_view> names = dtypes_of(types);
   while (!names.empty() && names.back() == "none") names.pop_back();
   const bool takes_many = !op.inputs.empty() && op.inputs.back().ends_with('+');
@@ -123,8 +123,8 @@ std::vector<ir::Sample> samples_like(const ir::OpDef& op, const ir::NodeView& vi
 
 std::string kernel_name(const ir::OpDef& op, const ir::NodeView& view) {
   const std::string way = view.attrs.text_or(kVariant, "");
-  return fmt::format("{}({}) -> {}{}{}", op.name, fmt::join(input_dtypes(op, view.in), ", "),
-                     fmt::join(dtypes_of(view.out), ", "), way.empty() ? "" : ", way ", way);
+  return fmt::format("{}({}) -> {}{}{}", op.name, fmt::join(kernel_dtypes(op, view.in), ", "),
+                     fmt::join(kernel_dtypes(op, view.out), ", "), way.empty() ? "" : ", way ", way);
 }
 
 std::string node_name(const ir::OpDef& op, const ir::NodeView& view) {
