@@ -36,6 +36,8 @@ constexpr const ir::OpDef* kOps[] = {
     &slice_last,
     &pad_last,
     &concat_last,
+    &stack_rows,
+    &unstack_rows,
     &sum_leading,
     &sum_all,
     &sum_trailing,

@@ -19,7 +19,7 @@ DType gradient_dtype(const ir::Graph& graph, ValueId id) {
   const std::string_view op = graph.node(value.producer).op->name;
   const ValueId x = graph.node(value.producer).inputs[0];
   if (op == "rms_norm" || op == "layer_norm") return graph.type(x).dtype;
-  return op == "cast" ? gradient_dtype(graph, x) : value.type.dtype;
+  return op == "cast" || op == "stack_rows" ? gradient_dtype(graph, x) : value.type.dtype;
 }
 
 ValueId emit(const VjpContext& context, std::string_view name, std::vector<ValueId> inputs, Attrs attrs) {

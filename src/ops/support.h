@@ -58,8 +58,8 @@ Inferred same_as_first(const NodeView& node);
 ir::Node repeat_itself(const ir::Node& node);
 /// Adds a node of the op `name`, which has one output, to the graph of a gradient rule. Returns the output.
 ValueId emit(const VjpContext& context, std::string_view name, std::vector<ValueId> inputs, Attrs attrs = {});
-/// Returns the dtype for the gradient of a matmul's operand: f32 for a parameter; the dtype before the cast
-/// or row norm if one produced the operand; otherwise the operand's dtype.
+/// Returns the dtype for the gradient of a matmul's operand: f32 for a parameter; the dtype before the cast,
+/// stack_rows or row norm if one produced the operand; otherwise the operand's dtype.
 DType gradient_dtype(const ir::Graph& graph, ValueId id);
 /// Value of OpDef::no_vjp_because for ops that are gradients themselves.
 inline constexpr std::string_view kNoSecondDerivatives = "second derivatives are not supported";

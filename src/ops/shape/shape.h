@@ -15,5 +15,9 @@ extern const ir::OpDef slice_last;
 extern const ir::OpDef pad_last;
 /// Concatenates arrays along the last axis; dtype and other axes must be equal.
 extern const ir::OpDef concat_last;
+/// The rows of several matrices in one, converted to the attribute `dtype`.
+extern const ir::OpDef stack_rows;
+/// Inverse of stack_rows: output i has the next rows[i] rows.
+extern const ir::OpDef unstack_rows;
 
 }  // namespace hearth::ops
