@@ -11,6 +11,7 @@
 #include "ops/elementwise/elementwise.h"
 #include "ops/lm/lm.h"
 #include "ops/loss/loss.h"
+#include "ops/matmul/low_rank.h"
 #include "ops/matmul/matmul.h"
 #include "ops/norm/norm.h"
 #include "ops/pool/pool.h"
@@ -49,6 +50,9 @@ constexpr const ir::OpDef* kOps[] = {
     &matmul_accumulate,
     &orthogonalize,
     &quantized_linear,
+    &low_rank_up,
+    &low_rank_grad_h,
+    &low_rank_grad_b,
     &conv2d,
     &conv2d_grad_input,
     &conv2d_grad_weight,

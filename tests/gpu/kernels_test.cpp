@@ -77,7 +77,7 @@ TEST_P(GpuKernel, MatchesTheReferenceInEveryWay) {
 bool is_tested(const ir::OpDef& op) {
   if (!op.gpu) return false;
 #ifdef RT_TILE
-  for (const char* part : {"matmul", "quantized", "conv", "attention", "head_cross"}) {
+  for (const char* part : {"matmul", "quantized", "low_rank", "conv", "attention", "head_cross"}) {
     if (op.name.find(part) != std::string_view::npos) return true;
   }
   return false;

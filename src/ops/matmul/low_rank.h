@@ -1,0 +1,41 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "ir/op_def.h"
+#include "ops/matmul/matmul_kernel.h"
+
+/// Low-rank products of LoRA adapters that read the same input x: h [N, sum of ranks] = x A^T holds the
+/// product of each adapter in its own columns.
+namespace hearth::ops {
+
+/// y_i = base_i + factors[i] h[:, columns of i] b_i^T; the columns of adapter i start at begins[i].
+extern const ir::OpDef low_rank_up;
+/// Gradient of h: dh[:, columns of i] = factors[i] dy_i b_i.
+extern const ir::OpDef low_rank_grad_h;
+/// Gradients of b_i in f32: factors[i] dy_i^T h[:, columns of i], with ranks[i] columns.
+extern const ir::OpDef low_rank_grad_b;
+
+/// Maximum number of adapters of a node: a GPU kernel gets all products as one parameter.
+inline constexpr size_t kMaxAdapters = 8;
+/// Ranks, features and columns of h are multiples of this: 16 bytes of 16-bit elements.
+inline constexpr int64_t kAdapterUnit = 8;
+
+/// One adapter's product, c = factor a b + residual. a, b and c start at element `a_begin`, `b_begin` and
+/// `c_begin` of input `a`, input `b` and output `c`. The residual is an input with the layout of c.
+struct LowRankProduct {
+  enum class Part : uint8_t { a, b, c };
+  MatmulShape shape;
+  Part h = Part::a;  ///< the matrix that is in columns of h
+  size_t a = 0, b = 0, c = 0;
+  int64_t a_begin = 0, b_begin = 0, c_begin = 0;
+  std::optional<size_t> residual;
+  double factor = 1;
+};
+/// Returns the products of a node of low_rank_up, low_rank_grad_h or low_rank_grad_b.
+std::vector<LowRankProduct> low_rank_up_products(const ir::NodeView& node);
+std::vector<LowRankProduct> low_rank_grad_h_products(const ir::NodeView& node);
+std::vector<LowRankProduct> low_rank_grad_b_products(const ir::NodeView& node);
+
+}  // namespace hearth::ops
