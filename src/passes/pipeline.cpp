@@ -47,6 +47,12 @@ constexpr Pass kPasses[] = {
     {.name = "fuse_epilogues",
      .doc = "fuses bias, residual, relu and casts into the op before them",
      .run = [](TrainGraph& train, PassContext&) { keeping_loss_weight(train, fuse_epilogues); }},
+    {.name = "fuse_adapters",
+     .doc = "multiplies by the low-rank matrices of adapters with one input together, on a GPU",
+     .run =
+         [](TrainGraph& train, PassContext& context) {
+           if (context.device.is_gpu) keeping_loss_weight(train, fuse_adapters);
+         }},
     {.name = "fuse_conv_pool",
      .doc = "fuses convolution, relu and 2x2 max-pool over an image",
      .run = [](TrainGraph& train, PassContext&) { keeping_loss_weight(train, fuse_conv_pool); }},

@@ -36,6 +36,10 @@ struct NormFusion {
 /// before backward().
 void fuse_norm(ir::Graph& graph, NormFusion how);
 
+/// Computes the low-rank products of LoRA adapters that read the same 16-bit input together: one matmul by
+/// their stacked matrices A, and low_rank_up. Runs after fuse_epilogues and before backward().
+void fuse_adapters(ir::Graph& graph);
+
 /// Fuses chains of elementwise ops into fused_elementwise nodes, if the values in between have one reader.
 /// Runs after backward().
 void fuse_elementwise(ir::Graph& graph);
