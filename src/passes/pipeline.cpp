@@ -138,11 +138,14 @@ constexpr Pass kPasses[] = {
            prefetch(train.graph, context.budget_bytes, context.workspace_of, context.device);
          }},
     {.name = "group_casts",
-     .doc = "groups casts of weights, so that a GPU does them in one launch",
+     .doc =
+         "groups casts of weights and copies of adapters' gradients, so that a GPU does them in one launch",
      .stage = Stage::place,
      .run =
          [](TrainGraph& train, PassContext& context) {
-           if (context.device.is_gpu) group_casts(train.graph, context.workspace_of);
+           if (!context.device.is_gpu) return;
+           group_casts(train.graph, context.workspace_of);
+           group_unstacking(train.graph, context.workspace_of);
          }},
 };
 

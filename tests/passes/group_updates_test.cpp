@@ -105,5 +105,25 @@ return %6
   EXPECT_EQ(renumbered(graph), renumbered(text));
 }
 
+TEST(GroupUnstacking, TakesGradientsApartAtTheLastOfThem) {
+  const auto text = [](bool early) {
+    return kWeights + R"(%3 = matmul(%0, %0) {transpose_a=1, transpose_b=0, out_dtype="f32"} : f32[8, 8]
+%4, %5 = unstack_rows(%3) {rows=[4, 4], dtype="f32"} : f32[4, 8], f32[4, 8]
+)" + (early ? "%6 = add(%4, %5) : f32[4, 8]\n" : "") +
+           R"(%7 = matmul(%1, %2) : f32[8, 8]
+%8, %9 = unstack_rows(%7) {rows=[4, 4], dtype="f32"} : f32[4, 8], f32[4, 8]
+)" + (early ? "" : "%6 = add(%4, %5) : f32[4, 8]\n") +
+           "%10 = add(%8, %9) : f32[4, 8]\nreturn %6, %10\n";
+  };
+  for (const bool early : {false, true}) {
+    ir::Graph graph = graph_of(text(early));
+    group_unstacking(graph,
+                     [](const ir::Node& node) { return node.op->name == "add" ? int64_t{1 << 20} : 0; });
+    ir::verify(graph, "group_unstacking");
+    EXPECT_EQ(graph.nodes[1].op->name, early ? "unstack_rows" : "matmul");
+    EXPECT_EQ(ir::num_nodes_in_kernel(graph, early ? 1 : 2), early ? 1U : 2U);
+  }
+}
+
 }  // namespace
 }  // namespace hearth::passes
