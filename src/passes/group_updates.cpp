@@ -15,7 +15,7 @@ using ir::ValueId;
 
 namespace {
 
-/// Moves node i to position place[i], unless the peak of memory would rise.
+/// Sorts nodes by place[i], keeping the order of equal places, unless peak memory would rise.
 void move_unless_peak_rises(ir::Graph& graph, const std::vector<size_t>& place,
                             const WorkspaceOf& workspace_of) {
   std::vector<ir::NodeId> order(graph.nodes.size());

@@ -9,12 +9,12 @@ namespace hearth::passes {
 void group_updates(ir::Graph& graph);
 
 /// Moves the casts of weights (and stack_rows of weights) to the first of them, so that a GPU does them in
-/// one launch; keeps the order if the peak would rise. Only the first cast of a weight moves: later ones
-/// recompute it.
+/// one launch; keeps the order if peak memory would rise. Moves only the first cast of each weight: later
+/// casts of the same weight recompute its copy to save memory.
 void group_casts(ir::Graph& graph, const WorkspaceOf& workspace_of);
 
-/// Moves the nodes that take the gradients of adapters apart (unstack_rows) to the last of them, if nothing
-/// reads a gradient before; keeps the order if the peak would rise.
+/// Moves unstack_rows nodes, which split the gradients of adapters, to the last of them, unless one of these
+/// gradients is read earlier; keeps the order if peak memory would rise.
 void group_unstacking(ir::Graph& graph, const WorkspaceOf& workspace_of);
 
 }  // namespace hearth::passes

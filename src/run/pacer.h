@@ -20,7 +20,7 @@ class Pacer {
   /// Returns the seconds to sleep after a step that took `step_seconds`, and reports the total time per step
   /// to the supervisor. The leader calls it for all workers.
   double rest_seconds(double step_seconds) const;
-  /// Returns the fraction of idle time that raises the load gradually, `seconds` after the first step.
+  /// Returns the min idle fraction `seconds` after the first step; it decreases, so the load rises slowly.
   static double ramp_share(double seconds);
   /// Sleeps while sending heartbeats; returns early if a stop is requested.
   void rest(double seconds) const;

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 
 class Recorders : public testing::Test {
  protected:
-  /// What another process ends with that has started to record.
+  /// Starts a process that calls Recorder::start() and then `end`, and exits without calling destructors.
   template <typename End>
   void in_another_process(End end) {
     const pid_t child = fork();

@@ -1,6 +1,6 @@
-// Stream capture as strict as HIP 5.7.1: what a stream does is recorded from when it waits for an event of
-// the recording; a wait for an event of the same stream is refused; and every stream that joined has to be
-// waited for in the end.
+// Stream capture as strict as HIP 5.7.1: a stream joins a recording when it waits for an event of the
+// recording; a wait for an event of the same stream is refused; and the stream that began the recording must
+// wait for every joined stream before it ends the recording.
 #pragma once
 
 #include <algorithm>
@@ -11,19 +11,19 @@
 
 namespace capture {
 
-/// How far the work of each stream, by its address, is known to be done.
+/// Vector clock: for each stream, by its address, the number of its steps that are known to be done.
 using Clock = std::map<const void*, int>;
 
 struct Recording {
   std::vector<std::function<void()>> steps;
-  std::map<const void*, Clock> known;  ///< by each stream that takes part
+  std::map<const void*, Clock> known;  ///< vector clock of each stream that takes part
   bool ended = false;
 
   void add(const void* stream, std::function<void()> step) {
     steps.push_back(std::move(step));
     ++known[stream][stream];
   }
-  /// Whether a stream that waits for all others now would wait for nothing that `origin` has not waited for.
+  /// True if `origin` has waited for the last step of every other stream of the recording.
   bool is_joined(const void* origin) {
     const Clock& last = known[origin];
     return std::ranges::all_of(known, [&](const auto& stream) {
@@ -57,7 +57,7 @@ struct Event {
   }
 };
 
-/// Returns false for what HIP 5.7.1 refuses.
+/// Makes `stream` wait for `event`. Returns false if HIP 5.7.1 refuses to record the wait.
 inline bool wait(Stream& stream, const Event& event) {
   if (!event.recording || event.recording->ended) return true;
   if (event.stream == &stream) return false;

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-/// A HIP runtime that does at once whatever is queued, or records it, and notes how it was asked.
+/// Fake HIP runtime: runs or records queued work immediately, and stores how its functions were called.
 struct FakeHip {
-  /// Until then streams are not done.
+  /// Time until which streams report unfinished work.
   std::chrono::steady_clock::time_point busy_until;
   int num_queries = 0;
   unsigned host_flags = 0;

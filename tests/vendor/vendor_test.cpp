@@ -1,4 +1,4 @@
-// What src/backend/gpu/vendor asks a runtime for, which fake_hip.cpp notes.
+// Tests how src/backend/gpu/vendor calls a runtime; the fake runtime in fake_hip.cpp stores the calls.
 #include <gmock/gmock.h>
 
 #include <cstring>
@@ -50,7 +50,7 @@ TEST_F(Vendor, WaitsWithoutLongSleeps) {
   Device device(info());
   Stream stream(device);
   int most_queries = 0;
-  // Other programs may keep the processor from single waits.
+  // Repeats the wait, because other programs may occupy the processor during some of them.
   for (int i = 0; i < 10 && most_queries < 40; ++i) {
     fake_hip().num_queries = 0;
     fake_hip().busy_until = steady_clock::now() + 10ms;

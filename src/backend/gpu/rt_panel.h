@@ -51,7 +51,7 @@ struct Swizzle {
   }
 };
 
-/// Element of a tile of 16-bit numbers whose slot a lane passes to load_slots<across>().
+/// First element, in a tile of 16-bit numbers, of the slot that a lane passes to load_slots<across>().
 template <Side side, bool across>
 struct SlotOfLane {
   int line, term;
@@ -211,8 +211,8 @@ struct Panels {
 };
 
 /// Reads a warp's tiles from panels like PanelReader, by addresses that can stay in registers. With `across`
-/// the matrix is transposed while it is loaded: load() takes a tile of the fragment's terms and its first
-/// line. Only if kLoadsSlots.
+/// the matrix is transposed while it is loaded: `tile` of load() is then a tile of the fragment's terms, and
+/// `first_term` is the fragment's first line. Only if kLoadsSlots.
 template <Side side, bool across, typename T, int lines, int terms>
 struct SlotReader {
   using Source = Panels<T, lines, terms>;

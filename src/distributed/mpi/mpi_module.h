@@ -13,7 +13,7 @@ struct MpiModule {
   uint64_t layout;  ///< kMpiModuleLayout of the sources that the module was built from
   std::unique_ptr<ProcessGroup> (*open)(double deadline_seconds);
 };
-/// Differs if a module and the program would disagree on the layout of a group.
+/// Interface version: differs if a module and the program disagree on the layout of MessageProcessGroup.
 inline constexpr uint64_t kMpiModuleLayout = sizeof(MessageProcessGroup);
 
 }  // namespace hearth::distributed

@@ -11,7 +11,7 @@ namespace hearth::exec {
 namespace {
 
 constexpr int64_t kReserveBytes = int64_t{512} << 20, kDisplayReserveBytes = int64_t{1} << 30;
-/// The driver of AMD's GPUs resets a GPU whose desktop could not draw for some seconds.
+/// Max launch time without a warning. AMD's driver resets a GPU whose desktop cannot draw for some seconds.
 constexpr double kMaxLaunchSeconds = 0.5;
 
 }  // namespace

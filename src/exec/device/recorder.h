@@ -16,7 +16,7 @@ class Recorder {
  public:
   /// Results are stored in `file`; empty: they are not. They count for RecordMode::automatic only.
   explicit Recorder(RecordMode when, const gpu::DeviceInfo& gpu = {}, const fs::path& file = {});
-  /// Removes the results of programs whose recording was not finished.
+  /// Marks programs between start() and finish() as abandoned, not failed: later processes record them again.
   ~Recorder();
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
@@ -30,7 +30,7 @@ class Recorder {
   bool start(const std::string& program);
   /// Call once the recording was replayed and compared.
   void finish(const std::string& program);
-  /// Turns recording off. With a program: for later processes too.
+  /// Turns recording off. If `program` is given, later processes do not record that program either.
   void turn_off(std::string fault, const std::string& program = "");
 
  private:

@@ -60,8 +60,8 @@ struct Backward : BackwardSlices<T, head_size, of_keys> {
   static constexpr int kStreamedTiles = kStreamed / rt::kTile, kTilesPerWarp = kStreamedTiles / kSharing;
   static constexpr int kSliceTiles = kSlice / rt::kTile, kOutTiles = kSliceTiles / kSharing;
 
-  /// True if the sums of streamed queries are copied with their rows; for wider heads there is no memory, and
-  /// each lane keeps those of one query.
+  /// True if the QuerySums of streamed queries are copied with their rows. For wider heads shared memory is
+  /// too small, and each lane keeps the sums of one query in registers.
   static constexpr bool kCopiesSums = kDoubleBuffered && of_keys && kSlice <= 96;
 
   struct Tile : std::conditional_t<kCopiesSums, TileSums<kStreamed>, NoSums> {

@@ -63,8 +63,8 @@ struct ThreadIndex {
   int thread = rt::opaque_value(static_cast<int>(threadIdx.x)), lane = rt::opaque_value(rt::lane());
 };
 
-/// A thread's move of a copy of a tile [rows, columns] of a head into shared memory: the constructor loads it
-/// into registers, put() stores it.
+/// One move (rt::AcrossMove) of a copy of a head's tile [rows, columns] to shared memory: the constructor
+/// loads its elements into registers, put() stores them.
 template <typename T, int rows, int columns>
 struct TileCopy {
   using Move = rt::AcrossMove<T, columns>;

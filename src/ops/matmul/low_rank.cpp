@@ -99,7 +99,7 @@ Inferred infer_grad_b(const NodeView& node) {
 
 // --- CPU ---
 
-/// The columns of h of a product: rows of `count` elements, `width` elements apart, from `begin` on.
+/// A product's columns of h: row r has `count` elements, starting at element r * width + begin of h.
 struct Columns {
   int64_t rows, count, width, begin;
 };
@@ -154,7 +154,7 @@ struct CpuProduct {
     const Columns h = columns_of(product);
     return (h.rows * h.count * dtype_bytes(dtype) + 63) / 64 * 64;
   }
-  /// Bytes of a copy of the residual: c may have its bytes, in which Gemm adds up f32 sums.
+  /// Bytes of a copy of the residual: c may share its memory, and Gemm accumulates f32 sums in c.
   int64_t residual_bytes() const {
     const int64_t floats = product.residual && is_f32 ? int64_t{product.shape.m} * product.shape.n : 0;
     return (floats * int64_t{sizeof(float)} + 63) / 64 * 64;
@@ -272,7 +272,7 @@ ir::Node repeat_up(const ir::Node& node, size_t i) {
   return one;
 }
 
-/// Returns the base of output `i`, if it is that of no other output.
+/// Returns the input index of the base of output `i`; nullopt if several inputs are that value.
 std::optional<size_t> base_of(const ir::Node& node, size_t i) {
   const size_t base = 1 + node.outputs.size() + i;
   return std::ranges::count(node.inputs, node.inputs[base]) == 1 ? std::optional(base) : std::nullopt;

@@ -21,8 +21,8 @@ struct Scaled {
   }
 };
 
-/// A product of a launch. Each of its splits of the terms has `num_blocks` blocks of outputs, row by row;
-/// they are numbered from first_block on.
+/// A product of a launch. Each split of its terms (split-K) has `num_blocks` blocks of outputs, in row-major
+/// order; split s has the blocks of the launch from first_block + s * num_blocks on.
 template <typename T, typename C>
 struct Product {
   AlignedOperand<T> rows, columns;
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kBlockThreads) multiply_all(Products<T, C> all
                           });
 }
 
-/// Adds up the partial sums of split-K. Product i has the blocks with y = i.
+/// Adds up the partial sums of split-K. Blocks with blockIdx.y = i process product i.
 template <typename T, typename C>
 __global__ void __launch_bounds__(kBlockThreads) add_all_parts(Products<T, C> all) {
   const Product<T, C> product = all.at[blockIdx.y];

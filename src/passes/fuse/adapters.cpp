@@ -2,8 +2,8 @@
 // its own small matrix, which is a launch and a pass over x for every one of their forward and backward
 // matmuls. Method: one matmul by the stacked matrices A computes the columns of all adapters, and low_rank_up
 // adds the products of these columns and of the matrices B to the results of the linear layers. Gradients
-// follow from the rules of these ops. Why it is right: each y is computed from the same operands, where the
-// last of them exists, and a group ends before anything reads one of its results.
+// follow from the rules of these ops. Why it is right: each y is computed from the same operands. low_rank_up
+// replaces the last y of its group: there all operands exist, and nothing has read any y of the group yet.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -34,7 +34,7 @@ struct Adapter {
 /// Adapters of one input, in the order of `up`.
 struct Group {
   std::vector<Adapter> adapters;
-  NodeId first_reader = std::numeric_limits<NodeId>::max();  ///< of any y
+  NodeId first_reader = std::numeric_limits<NodeId>::max();  ///< first node that reads any y of the group
 };
 
 class FuseAdapters {
@@ -95,7 +95,7 @@ class FuseAdapters {
   bool is_read_once(ValueId id) const { return uses_[ir::index(id)] == 1; }
   const ir::Node& producer(ValueId id) const { return graph_.node(graph_.value(id).producer); }
 
-  /// Adds an adapter to the group of its input. A group that cannot be computed this late, or with it, ends.
+  /// Adds an adapter to the group of its input; first fuses and clears a group that the adapter cannot join.
   void add(Group& group, const Adapter& adapter) {
     const auto types = [&](const Adapter& of) {
       return std::pair(graph_.type(of.base).dtype, graph_.type(of.a).dtype);
@@ -111,8 +111,8 @@ class FuseAdapters {
     if (!readers.empty()) group.first_reader = std::min(group.first_reader, readers[0]);
   }
 
-  /// Appends the nodes of a group; place_ tells where they belong. The old nodes of y get other outputs,
-  /// which nothing reads.
+  /// Appends the fused nodes of a group and their positions in place_. Exchanges outputs with the old nodes
+  /// of y, whose new outputs nothing reads, so that they are removed as dead nodes.
   void fuse(const Group& group) {
     if (group.adapters.size() < 2) return;
     const Adapter& first = group.adapters[0];
@@ -145,7 +145,7 @@ class FuseAdapters {
   ir::Graph& graph_;
   std::vector<int> uses_;
   Readers reads_;
-  std::vector<NodeId> place_;  ///< of each node: the new nodes follow the old one with the same place
+  std::vector<NodeId> place_;  ///< sort key of each node; a new node follows the old node with equal key
 };
 
 }  // namespace

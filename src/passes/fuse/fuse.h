@@ -13,7 +13,7 @@ void fuse_epilogues(ir::Graph& graph);
 /// norm or embedding): the earlier term becomes its residual. Runs after backward().
 void fuse_sums(ir::Graph& graph);
 
-/// Folds the addition of a matmul to a sum (accumulate) into one matmul_accumulate. Runs after fuse_sums().
+/// Fuses a matmul and the accumulate op that reads it into one matmul_accumulate. Runs after fuse_sums().
 void fuse_accumulate(ir::Graph& graph);
 
 /// Removes casts of a value that has been cast to the same dtype before. With `store_copies`, the gradient of

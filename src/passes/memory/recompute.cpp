@@ -421,8 +421,8 @@ class Recompute {
     return {.op = ops::find_op("fetch"), .inputs = {away}, .outputs = {}, .attrs = {}, .name = name};
   }
 
-  /// Adds outputs to a copied node for the other outputs of its op, unless it recomputes one output alone;
-  /// nothing reads them.
+  /// Adds values that nothing reads as outputs 1 and up of a copied node, unless its op can recompute a
+  /// single output (OpDef::repeat_output).
   void add_other_outputs(const ir::Node& original, ir::Node& copy) {
     if (copy.op->repeat_output != nullptr) return;
     for (size_t k = 1; copy.op == original.op && k < original.outputs.size(); ++k)

@@ -124,8 +124,8 @@ class VendorStream : public Stream::Parts {
     ignore(result);
     gpu_.break_recording(failure_text(result, doing));
   }
-  /// Makes the GPU current. Returns false if the GPU records, but not this stream, because of an earlier
-  /// failure: its work would run now and once more when it is queued.
+  /// Makes the GPU current. Returns false during a recording that this stream could not join because of an
+  /// earlier failure: its work would run now, and again when the caller queues all work directly.
   bool admits(std::string_view doing) {
     gpu_.make_current();
     if (!gpu_.is_recording || is_recorded()) return true;
@@ -171,7 +171,7 @@ void VendorStream::record(std::unique_ptr<Event::Parts>& event, Event::Kind kind
   check(RUNTIME(EventRecord)(moment.event, stream_), kDoing);
 }
 
-/// Waits for another stream. A stream runs in order, and HIP 5.7 refuses to record a wait for its own event.
+/// Waits for an event. Does nothing if this stream, which runs in order, recorded it: HIP 5.7 refuses that.
 void VendorStream::wait(const Event::Parts& event) {
   const auto& moment = static_cast<const VendorEvent&>(event);
   if (moment.stream == id_) return;
