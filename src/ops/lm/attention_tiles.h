@@ -63,7 +63,7 @@ struct ThreadIndex {
   int thread = rt::opaque_value(static_cast<int>(threadIdx.x)), lane = rt::opaque_value(rt::lane());
 };
 
-/// One move (rt::AcrossMove) of a copy of a head's tile [rows, columns] to shared memory: the constructor
+/// Move (rt::AcrossMove) of a copy of a head's tile [rows, columns] to shared memory: the constructor
 /// loads its elements into registers, put() stores them.
 template <typename T, int rows, int columns>
 struct TileCopy {

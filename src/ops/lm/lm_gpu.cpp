@@ -96,7 +96,7 @@ struct RopeArrays {
   int width[kMaxArrays];  ///< elements per token
   int len[kMaxArrays];    ///< rotated pairs per head
 };
-/// One token of one array; empty (width 0) if the array has fewer tokens.
+/// Token of an array; empty (width 0) if the array has fewer tokens.
 template <typename T>
 struct RopeRow {
   const T* from;

@@ -289,7 +289,7 @@ struct Case {
   std::vector<Adapter> adapters;
   DType dtype = DType::f32, base = dtype;
 };
-/// One to three adapters, whose products do not fill blocks, fill several, or have many terms.
+/// Cases of one to three adapters, whose products do not fill blocks, fill several, or have many terms.
 std::vector<Case> cases() {
   const DType half = DType::bf16;
   return {{.rows = 5, .adapters = {{16, 8}, {8, 16}}},

@@ -22,7 +22,7 @@ inline constexpr size_t kMaxAdapters = 8;
 /// Ranks, features and columns of h are multiples of this: 16 bytes of 16-bit elements.
 inline constexpr int64_t kAdapterUnit = 8;
 
-/// One adapter's product, c = factor a b + residual. a, b and c start at element `a_begin`, `b_begin` and
+/// Product of one adapter, c = factor a b + residual. a, b and c start at element `a_begin`, `b_begin` and
 /// `c_begin` of input `a`, input `b` and output `c`. The residual is an input with the layout of c.
 struct LowRankProduct {
   enum class Part : uint8_t { a, b, c };

@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kBlockThreads) convert_all(ManyTensors<Arrays<
     arrays.out[i] = rt::from_float<To>(rt::to_float(arrays.in[i]));
 }
 
-/// One of the matrices that are stacked: an input of a stack_rows node or an output of an unstack_rows node.
+/// Stacked matrix: an input of a stack_rows node or an output of an unstack_rows node.
 struct Matrix {
   size_t node, index;
   int64_t begin;  ///< of its elements in the stacked rows
