@@ -51,8 +51,8 @@ NVIDIA_BARS = {
 # On both: shares of the vendor's bandwidth.
 BANDWIDTH_BAR = 0.85
 BANDWIDTH_OPS = {
-    LLAMA: ("rms_norm", "rms_norm_grad", "embedding_grad", "adamw_update", "glu", "glu_grad", "cast", "add"),
-    RESNET: ("batch_norm", "batch_norm_grad", "add"),
+    LLAMA: ("rms_norm", "rms_norm_grad", "embedding_grad", "adamw_update", "glu", "glu_grad", "cast"),
+    RESNET: ("batch_norm", "batch_norm_grad"),
 }
 
 

@@ -104,7 +104,7 @@ TEST_F(Library, MultipliesInsideOtherOps) {
   EXPECT_THAT(found, testing::UnorderedElementsAre("conv2d", "conv2d_moments", "conv2d_grad_input",
                                                    "conv2d_grad_weight", "head_cross_entropy",
                                                    "head_cross_entropy_grad", "head_cross_entropy_train",
-                                                   "quantized_linear"));
+                                                   "matmul_accumulate", "quantized_linear"));
 }
 
 TEST_F(Library, AddsToWhatIsThereInARecordingToo) {
