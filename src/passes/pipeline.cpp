@@ -83,7 +83,7 @@ constexpr Pass kPasses[] = {
      .run =
          [](TrainGraph& train, PassContext& context) {
            keeping_shared(train, [&](ir::Graph& graph) {
-             fuse_sums(graph);
+             fuse_sums(graph, context.device.is_gpu);
              if (context.device.is_gpu && !context.cuts_stages) fuse_accumulate(graph);
              share_casts(graph, !context.cuts_stages);
            });

@@ -138,6 +138,8 @@ return %2
 )");
 }
 
+void fuse_sums_on_gpu(ir::Graph& graph) { fuse_sums(graph, true); }
+
 TEST(FuseSums, AddsGradientsInTheMatmulOfTheLaterTerm) {
   const std::string leaves = R"(input %0 "dq" : f32[4, 3]
 input %1 "dk" : f32[4, 3]
@@ -145,7 +147,7 @@ parameter %2 "q" : f32[3, 8]
 parameter %3 "k" : f32[3, 8]
 %4 = matmul(%0, %2) {transpose_a=0, transpose_b=0} : f32[4, 8]
 )";
-  expect_pass(fuse_sums, leaves + R"(%5 = matmul(%1, %3) {transpose_a=0, transpose_b=0} : f32[4, 8]
+  expect_pass(fuse_sums_on_gpu, leaves + R"(%5 = matmul(%1, %3) {transpose_a=0, transpose_b=0} : f32[4, 8]
 %6 = add(%4, %5) : f32[4, 8]
 return %6
 )",
@@ -155,7 +157,7 @@ return %5
 }
 
 void share_and_copy(ir::Graph& graph) {
-  fuse_sums(graph);
+  fuse_sums_on_gpu(graph);
   share_casts(graph, true);
 }
 
@@ -209,7 +211,7 @@ input %3 "dw" : f32[3, 8]
 %7 = add(%4, %6) : f32[4, 8]
 return %5, %7
 )";
-  expect_pass(fuse_sums, text, text);
+  expect_pass(fuse_sums_on_gpu, text, text);
 }
 
 // The norm cannot wait for a term that is computed after a reader of its other output.
@@ -224,7 +226,7 @@ parameter %3 "w" : f32[8]
 %8 = add(%4, %7) : f32[4, 8]
 return %6, %8
 )";
-  expect_pass(fuse_sums, text, text);
+  expect_pass(fuse_sums_on_gpu, text, text);
 }
 
 TEST(FuseAccumulate, AddsAMatmulToItsSumInPlace) {

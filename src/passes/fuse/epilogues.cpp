@@ -30,13 +30,12 @@ constexpr EpilogueSlots kForwardSlots[] = {{"matmul", "bias", "residual", true},
                                            {"batch_norm", "", "residual", true, true},
                                            {"batch_norm_infer", "", "residual", true},
                                            {"quantized_linear", "", "residual"}};
-/// The ops that add the other term of a sum of gradients.
-constexpr EpilogueSlots kGradientSlots[] = {{"matmul", "", "residual"},
-                                            {"quantized_linear", "", "residual"},
-                                            {"conv2d_grad_input", "", "residual"},
-                                            {"rms_norm_grad", "", "residual"},
-                                            {"layer_norm_grad", "", "residual"},
-                                            {"embedding_grad", "", "residual"}};
+/// The ops that add the other term of a sum of gradients. The last one does so only on GPUs: on a CPU it
+/// would add in a second loop, and an add in place makes plans tighter.
+constexpr EpilogueSlots kGradientSlots[] = {
+    {"matmul", "", "residual"},         {"quantized_linear", "", "residual"},
+    {"rms_norm_grad", "", "residual"},  {"layer_norm_grad", "", "residual"},
+    {"embedding_grad", "", "residual"}, {"conv2d_grad_input", "", "residual"}};
 
 class FuseEpilogues {
  public:
@@ -213,7 +212,10 @@ class FuseEpilogues {
 }  // namespace
 
 void fuse_epilogues(ir::Graph& graph) { FuseEpilogues(graph, kForwardSlots).fold_all(); }
-void fuse_sums(ir::Graph& graph) { FuseEpilogues(graph, kGradientSlots).fold_sums(); }
+void fuse_sums(ir::Graph& graph, bool on_gpu) {
+  const std::span slots(kGradientSlots);
+  FuseEpilogues(graph, on_gpu ? slots : slots.first(slots.size() - 1)).fold_sums();
+}
 
 void fuse_conv_pool(ir::Graph& graph) {
   for (ir::Node& pool : graph.nodes) {

@@ -9,9 +9,9 @@ namespace hearth::passes {
 /// before backward(), which differentiates the fused ops.
 void fuse_epilogues(ir::Graph& graph);
 
-/// Folds sums of gradients into the op that computes the later term (matmul, gradient of a convolution, row
-/// norm or embedding): the earlier term becomes its residual. Runs after backward().
-void fuse_sums(ir::Graph& graph);
+/// Folds sums of gradients into the op that computes the later term (matmul, gradient of a row norm or
+/// embedding, on GPUs also of a convolution): the earlier term becomes its residual. Runs after backward().
+void fuse_sums(ir::Graph& graph, bool on_gpu);
 
 /// Fuses a matmul and the accumulate op that reads it into one matmul_accumulate. Runs after fuse_sums().
 void fuse_accumulate(ir::Graph& graph);
