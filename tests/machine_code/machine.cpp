@@ -179,7 +179,8 @@ void Block::run(const std::byte* packet, const std::byte* arguments, const uint3
                 uint64_t seed) {
   index_ = index;
   argument_begin_ = reinterpret_cast<uint64_t>(packet);
-  argument_end_ = reinterpret_cast<uint64_t>(arguments) + kernel_.argument_bytes;
+  // Compilers load past the last argument, within its line of 64 bytes, which the runtime allocates whole.
+  argument_end_ = reinterpret_cast<uint64_t>(arguments) + (kernel_.argument_bytes + 63) / 64 * 64;
   const uint32_t poison = settings().poison;
   for (size_t i = 0; i < shared_.size(); ++i) shared_[i] = static_cast<std::byte>(poison >> 8 * (i % 4));
   ++epoch_;
