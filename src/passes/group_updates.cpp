@@ -4,6 +4,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/function_ref.h"
 #include "ir/kernel_group.h"
 #include "ir/op_def.h"
 #include "passes/rewrite.h"
@@ -15,14 +16,37 @@ using ir::ValueId;
 
 namespace {
 
+/// New places of nodes, which are sorted by place: a node that joins a group gets the place of its leader.
+class Places {
+ public:
+  explicit Places(const ir::Graph& graph) : graph_(graph), place_(graph.nodes.size()) {
+    std::iota(place_.begin(), place_.end(), 0);
+  }
+  size_t of(ir::NodeId node) const { return place_[ir::index(node)]; }
+  const std::vector<size_t>& all() const { return place_; }
+  /// Lets node i join the first leader with which it can share a kernel and for which fits(leader) is true;
+  /// without one, the node becomes a leader.
+  void join(size_t i, FunctionRef<bool(size_t leader)> fits) {
+    const auto found = std::ranges::find_if(leaders_, [&](size_t leader) {
+      return ir::can_share_kernel(graph_, graph_.nodes[leader], graph_.nodes[i]) && fits(leader);
+    });
+    if (found == leaders_.end()) {
+      leaders_.push_back(i);
+    } else {
+      place_[i] = *found;
+    }
+  }
+
+ private:
+  const ir::Graph& graph_;
+  std::vector<size_t> place_, leaders_;
+};
+
 /// Sorts nodes by place[i], keeping the order of equal places, unless peak memory would rise.
 void move_unless_peak_rises(ir::Graph& graph, const std::vector<size_t>& place,
                             const WorkspaceOf& workspace_of) {
-  std::vector<ir::NodeId> order(graph.nodes.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, {}, [&](ir::NodeId id) { return place[static_cast<size_t>(id)]; });
   ir::Graph grouped = graph;
-  reorder(grouped, order);
+  sort_by_place(grouped, place);
   if (peak_bytes(grouped, workspace_of) <= peak_bytes(graph, workspace_of)) graph = std::move(grouped);
 }
 
@@ -30,9 +54,7 @@ void move_unless_peak_rises(ir::Graph& graph, const std::vector<size_t>& place,
 
 void group_updates(ir::Graph& graph) {
   const Readers reads(graph);
-  std::vector<size_t> place(graph.nodes.size());
-  std::iota(place.begin(), place.end(), 0);
-  std::vector<size_t> leaders;
+  Places places(graph);
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const ir::Node& node = graph.nodes[i];
     if (!node.op->gpu_many || node.op->writes.empty()) continue;
@@ -41,54 +63,34 @@ void group_updates(ir::Graph& graph) {
         const ValueId in = node.inputs[k];
         if (in == kNone) continue;
         const auto is_late = [&](ir::NodeId other) {
-          return static_cast<size_t>(other) < i && place[static_cast<size_t>(other)] >= leader;
+          return static_cast<size_t>(other) < i && places.of(other) >= leader;
         };
         if (graph.value(in).producer != kNone && is_late(graph.value(in).producer)) return true;
         if (overwrites(node, k) && std::ranges::any_of(reads[in], is_late)) return true;
       }
       return false;
     };
-    const auto found = std::ranges::find_if(leaders, [&](size_t leader) {
-      return ir::can_share_kernel(graph, graph.nodes[leader], node) && !needs(leader);
-    });
-    if (found == leaders.end()) {
-      leaders.push_back(i);
-    } else {
-      place[i] = *found;
-    }
+    places.join(i, [&](size_t leader) { return !needs(leader); });
   }
-  std::vector<ir::NodeId> order(graph.nodes.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, {}, [&](ir::NodeId id) { return place[static_cast<size_t>(id)]; });
-  reorder(graph, order);
+  sort_by_place(graph, places.all());
 }
 
 void group_casts(ir::Graph& graph, const WorkspaceOf& workspace_of) {
-  std::vector<size_t> place(graph.nodes.size());
-  std::iota(place.begin(), place.end(), 0);
-  std::vector<size_t> leaders;
+  Places places(graph);
   std::set<ValueId> cast;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const ir::Node& node = graph.nodes[i];
     const bool casts = node.op->name == "cast" || node.op->name == "stack_rows";
     if (!casts || graph.value(node.inputs[0]).producer != kNone) continue;
     if (!cast.insert(node.inputs[0]).second) continue;
-    const auto found = std::ranges::find_if(
-        leaders, [&](size_t leader) { return ir::can_share_kernel(graph, graph.nodes[leader], node); });
-    if (found == leaders.end()) {
-      leaders.push_back(i);
-    } else {
-      place[i] = *found;
-    }
+    places.join(i, [](size_t) { return true; });
   }
-  move_unless_peak_rises(graph, place, workspace_of);
+  move_unless_peak_rises(graph, places.all(), workspace_of);
 }
 
 void group_unstacking(ir::Graph& graph, const WorkspaceOf& workspace_of) {
   const Readers reads(graph);
-  std::vector<size_t> place(graph.nodes.size());
-  std::iota(place.begin(), place.end(), 0);
-  std::vector<size_t> leaders;
+  Places places(graph);
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     const ir::Node& node = graph.nodes[i];
     if (node.op->name != "unstack_rows") continue;
@@ -97,16 +99,9 @@ void group_unstacking(ir::Graph& graph, const WorkspaceOf& workspace_of) {
         return !reads[out].empty() && static_cast<size_t>(reads[out].front()) < leader;
       });
     };
-    const auto found = std::ranges::find_if(leaders, [&](size_t leader) {
-      return ir::can_share_kernel(graph, graph.nodes[leader], node) && !is_read_before(leader);
-    });
-    if (found == leaders.end()) {
-      leaders.push_back(i);
-    } else {
-      place[i] = *found;
-    }
+    places.join(i, [&](size_t leader) { return !is_read_before(leader); });
   }
-  move_unless_peak_rises(graph, place, workspace_of);
+  move_unless_peak_rises(graph, places.all(), workspace_of);
 }
 
 }  // namespace hearth::passes

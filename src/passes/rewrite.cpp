@@ -34,6 +34,13 @@ void reorder(ir::Graph& graph, std::span<const ir::NodeId> order) {
   graph.relink();
 }
 
+void sort_by_place(ir::Graph& graph, std::span<const size_t> place) {
+  std::vector<ir::NodeId> order(graph.nodes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, {}, [&](ir::NodeId id) { return place[ir::index(id)]; });
+  reorder(graph, order);
+}
+
 void hoist(ir::Graph& graph, size_t first) {
   const Readers reads(graph);
   std::vector<size_t> place(graph.nodes.size());
@@ -54,12 +61,7 @@ void hoist(ir::Graph& graph, size_t first) {
       }
     }
   }
-  std::vector<ir::NodeId> order(graph.nodes.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](ir::NodeId a, ir::NodeId b) {
-    return place[static_cast<size_t>(a)] < place[static_cast<size_t>(b)];
-  });
-  reorder(graph, order);
+  sort_by_place(graph, place);
 }
 
 ir::ValueId input_or_none(const ir::Node& node, size_t index) {

@@ -27,6 +27,9 @@ class Readers {
 /// Reorders the nodes. `order` has each node index once.
 void reorder(ir::Graph& graph, std::span<const ir::NodeId> order);
 
+/// Sorts the nodes by place[index of the node]; nodes with the same place keep their order.
+void sort_by_place(ir::Graph& graph, std::span<const size_t> place);
+
 /// Moves each node from index `first` on to the earliest position at which its inputs have been computed and
 /// the values that it overwrites have been read. Other nodes keep their order.
 void hoist(ir::Graph& graph, size_t first);

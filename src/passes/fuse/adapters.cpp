@@ -52,10 +52,7 @@ class FuseAdapters {
     }
     for (const auto& [x, group] : groups) fuse(group);
     if (place_.size() == static_cast<size_t>(num_nodes)) return;
-    std::vector<NodeId> order(place_.size());
-    std::iota(order.begin(), order.end(), 0);
-    std::ranges::stable_sort(order, {}, [&](NodeId id) { return place_[ir::index(id)]; });
-    reorder(graph_, order);
+    sort_by_place(graph_, place_);
     graph_.remove_dead_nodes();
   }
 
@@ -137,7 +134,8 @@ class FuseAdapters {
     inputs[0] = graph_.add1(*ops::find_op("matmul"), {first.x, stacked}, down.attrs, down.name);
     const std::vector<ValueId> made = graph_.add(*ops::find_op("low_rank_up"), inputs,
                                                  {{"begins", begins}, {"factors", factors}}, down.name);
-    place_.insert(place_.end(), {first_down, first_down, group.adapters.back().up});
+    place_.insert(place_.end(),
+                  {ir::index(first_down), ir::index(first_down), ir::index(group.adapters.back().up)});
     for (size_t i = 0; i < made.size(); ++i)
       std::swap(graph_.nodes.back().outputs[i], graph_.nodes[ir::index(group.adapters[i].up)].outputs[0]);
   }
@@ -145,7 +143,7 @@ class FuseAdapters {
   ir::Graph& graph_;
   std::vector<int> uses_;
   Readers reads_;
-  std::vector<NodeId> place_;  ///< sort key of each node; a new node follows the old node with equal key
+  std::vector<size_t> place_;  ///< sort key of each node; a new node follows the old node with equal key
 };
 
 }  // namespace
