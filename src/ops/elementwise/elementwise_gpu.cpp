@@ -1,6 +1,6 @@
+#include "ops/elementwise/cast_gpu.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/formulas.h"
-#include "ops/many_tensors.h"
 #include "ops/reduce/columns.h"
 
 namespace hearth::ops {
@@ -33,31 +33,6 @@ __global__ void __launch_bounds__(kBlockThreads)
     apply(Elements a, Elements b, Elements out, int64_t count, float p) {
   for (int64_t i = first_element(); i < count; i += element_stride())
     store_element_of(out, i, F()(load_element_of(a, i), load_element_of(b, i), p));
-}
-
-/// Elements that each block and each thread of a cast converts at once.
-constexpr int kCastRun = 8192, kCastElements = 4;
-template <typename From, typename To>
-struct CastArrays {
-  const From* in;
-  To* out;
-};
-template <typename From, typename To>
-__global__ void __launch_bounds__(kBlockThreads) convert(ManyTensors<CastArrays<From, To>> all) {
-  const BlockRun run = run_of_block(all);
-  const CastArrays<From, To> arrays = all.tensors[run.tensor];
-  for (int64_t i = run.begin + threadIdx.x * kCastElements; i < run.end; i += kBlockThreads * kCastElements) {
-    if (i + kCastElements > run.end) {
-      for (int64_t rest = i; rest < run.end; ++rest)
-        arrays.out[rest] = rt::from_float<To>(rt::to_float(arrays.in[rest]));
-      return;
-    }
-    const auto from = rt::load<From, kCastElements>(arrays.in + i);
-    rt::Vec<To, kCastElements> to;
-    RT_UNROLL
-    for (int e = 0; e < kCastElements; ++e) to.at[e] = rt::from_float<To>(rt::to_float(from.at[e]));
-    rt::store(arrays.out + i, to);
-  }
 }
 
 template <typename T, int n>
@@ -107,26 +82,16 @@ GpuKernels kernels_of(FormulaList<F...>) {
 }
 const GpuKernels kFormulas = kernels_of(Formulas());
 
-template <typename From, typename To>
-ir::Kernel make_cast(std::span<const NodeView> nodes) {
-  using Arrays = CastArrays<From, To>;
-  const auto run = [counts = counts_of(nodes)](const KernelArgs& args) {
-    for_many_tensors<Arrays>(
-        counts, kCastRun,
-        [&](size_t i) {
-          const KernelArgs local = args_of(args, counts.size(), i);
-          return Arrays{input_of<From>(local, 0), output_of<To>(local, 0)};
-        },
-        [&](const ManyTensors<Arrays>& all) {
-          rt::launch(convert<From, To>, {all.num_blocks, kBlockThreads}, args.stream->handle(), all);
-        });
-  };
-  return {.run = run};
-}
 ir::Kernel cast_gpu(std::span<const NodeView> nodes) {
-  return with_storage_type(nodes[0].in_type(0).dtype, [&](auto from) {
-    return with_storage_type(nodes[0].out_type(0).dtype,
-                             [&](auto to) { return make_cast<decltype(from), decltype(to)>(nodes); });
+  return with_cast_types(nodes[0], [&](auto from, auto to) {
+    using Arrays = CastArrays<decltype(from), decltype(to)>;
+    return ir::Kernel{.run = [counts = counts_of(nodes)](const KernelArgs& args) {
+      const auto arrays_of = [&](size_t i) {
+        const KernelArgs local = args_of(args, counts.size(), i);
+        return Arrays{input_of<decltype(from)>(local, 0), output_of<decltype(to)>(local, 0)};
+      };
+      launch_casts<decltype(from), decltype(to)>(counts, arrays_of, args.stream->handle());
+    }};
   });
 }
 

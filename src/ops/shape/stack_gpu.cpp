@@ -1,4 +1,4 @@
-#include "ops/many_tensors.h"
+#include "ops/elementwise/cast_gpu.h"
 #include "ops/shape/shape.h"
 
 namespace hearth::ops {
@@ -6,22 +6,6 @@ namespace {
 
 using ir::KernelArgs;
 using ir::NodeView;
-
-/// Elements that each block converts.
-constexpr int kRun = 2048;
-
-template <typename From, typename To>
-struct Arrays {
-  const From* in;
-  To* out;
-};
-template <typename From, typename To>
-__global__ void __launch_bounds__(kBlockThreads) convert_all(ManyTensors<Arrays<From, To>> all) {
-  const BlockRun run = run_of_block(all);
-  const Arrays<From, To> arrays = all.tensors[run.tensor];
-  for (int64_t i = run.begin + threadIdx.x; i < run.end; i += kBlockThreads)
-    arrays.out[i] = rt::from_float<To>(rt::to_float(arrays.in[i]));
-}
 
 /// Stacked matrix: an input of a stack_rows node or an output of an unstack_rows node.
 struct Matrix {
@@ -42,26 +26,21 @@ ir::Kernel make(std::span<const NodeView> nodes, bool stacks) {
     }
   }
   const auto run = [=, num_nodes = nodes.size()](const KernelArgs& all) {
-    const auto arrays_of = [&](size_t i) -> Arrays<From, To> {
+    const auto arrays_of = [&](size_t i) -> CastArrays<From, To> {
       const Matrix& matrix = matrices[i];
       const KernelArgs args = args_of(all, num_nodes, matrix.node);
       if (stacks) return {input_of<From>(args, matrix.index), output_of<To>(args, 0) + matrix.begin};
       return {input_of<From>(args, 0) + matrix.begin, output_of<To>(args, matrix.index)};
     };
-    for_many_tensors<Arrays<From, To>>(
-        counts, kRun, arrays_of, [&](const ManyTensors<Arrays<From, To>>& table) {
-          rt::launch(convert_all<From, To>, {table.num_blocks, kBlockThreads}, all.stream->handle(), table);
-        });
+    launch_casts<From, To>(counts, arrays_of, all.stream->handle());
   };
   return {.run = run};
 }
 
 template <bool stacks>
 ir::Kernel stack_gpu(std::span<const NodeView> nodes) {
-  return with_storage_type(nodes[0].in_type(0).dtype, [&](auto from) {
-    return with_storage_type(nodes[0].out_type(0).dtype,
-                             [&](auto to) { return make<decltype(from), decltype(to)>(nodes, stacks); });
-  });
+  return with_cast_types(
+      nodes[0], [&](auto from, auto to) { return make<decltype(from), decltype(to)>(nodes, stacks); });
 }
 
 const GpuKernels kKernels = {{.op = "stack_rows", .many = stack_gpu<true>},
