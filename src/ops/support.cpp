@@ -26,6 +26,11 @@ ValueId emit(const VjpContext& context, std::string_view name, std::vector<Value
   return context.graph.add(context.op(name), std::move(inputs), std::move(attrs), context.node.name)[0];
 }
 
+ValueId as_dtype(const VjpContext& context, ValueId value, DType dtype) {
+  if (context.graph.type(value).dtype == dtype) return value;
+  return emit(context, "cast", {value}, {{"dtype", std::string(dtype_name(dtype))}});
+}
+
 ir::Node repeat_itself(const ir::Node& node) {
   ir::Node again = node;
   again.outputs.clear();

@@ -58,6 +58,8 @@ Inferred same_as_first(const NodeView& node);
 ir::Node repeat_itself(const ir::Node& node);
 /// Adds a node of the op `name`, which has one output, to the graph of a gradient rule. Returns the output.
 ValueId emit(const VjpContext& context, std::string_view name, std::vector<ValueId> inputs, Attrs attrs = {});
+/// Returns `value` in that dtype: itself, or the output of a cast node that this function adds.
+ValueId as_dtype(const VjpContext& context, ValueId value, DType dtype);
 /// Returns the dtype for the gradient of a matmul's operand: f32 for a parameter; the dtype before the cast,
 /// stack_rows or row norm if one produced the operand; otherwise the operand's dtype.
 DType gradient_dtype(const ir::Graph& graph, ValueId id);

@@ -376,9 +376,10 @@ std::vector<ir::StandaloneNode> conv2d_matmuls(const NodeView& node) {
 }
 std::vector<ir::StandaloneNode> conv2d_grad_input_matmuls(const NodeView& node) {
   auto product = matmul_of(node, node.out_type(0).shape, node.in_type(1).shape, "transpose_b");
-  // A matmul has its bias where the convolution's gradient has its residual.
-  if (!product.empty() && node.has_input(kGradInputResidual))
-    product[0].in.insert(product[0].in.begin() + kGradInputResidual, ir::Type{.dtype = DType::boolean});
+  if (!product.empty() && node.has_input(kGradInputResidual)) {
+    product[0].in.pop_back();
+    add_residual(product[0], product[0].out[0]);
+  }
   return product;
 }
 std::vector<ir::StandaloneNode> conv2d_grad_weight_matmuls(const NodeView& node) {
@@ -405,15 +406,8 @@ ir::Kernel conv2d_norm_gpu(const NodeView& node) {
 }
 ir::Kernel conv2d_grad_input_gpu(const NodeView& node) {
   if (const auto product = conv2d_grad_input_matmuls(node); !product.empty()) {
-    ir::Kernel kernel = matmul_gpu(product[0].view());
-    if (!node.has_input(kGradInputResidual)) return kernel;
-    kernel.run = [run = kernel.run](const KernelArgs& args) {
-      void* const in[] = {args.in[0], args.in[1], nullptr, args.in[kGradInputResidual]};
-      KernelArgs of_matmul = args;
-      of_matmul.in = in;
-      run(of_matmul);
-    };
-    return kernel;
+    if (!node.has_input(kGradInputResidual)) return matmul_gpu(product[0].view());
+    return matmul_gpu(product[0].view(), {0, 1, kGradInputResidual});
   }
   return with_storage_type(node.in_type(0).dtype,
                            [&](auto dy) { return input_gradient_of<decltype(dy)>(node); });

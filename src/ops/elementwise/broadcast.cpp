@@ -84,9 +84,7 @@ Kernel cast_kernel(const NodeView& node) {
 }
 
 std::vector<ValueId> cast_vjp(const VjpContext& c) {
-  const DType wanted = c.graph.type(c.node.inputs[0]).dtype;
-  if (c.graph.type(c.grad_out[0]).dtype == wanted) return {c.grad_out[0]};
-  return {emit(c, "cast", {c.grad_out[0]}, {{"dtype", std::string(dtype_name(wanted))}})};
+  return {as_dtype(c, c.grad_out[0], c.graph.type(c.node.inputs[0]).dtype)};
 }
 
 Inferred infer_broadcast(const NodeView& node) {

@@ -234,8 +234,7 @@ ValueId cotangent_of(const VjpContext& c, size_t i) {
   const DType dtype = c.graph.type(c.node.inputs[0]).dtype;
   ValueId dy = c.grad_out[i];
   if (dy == kNone) dy = emit(c, "scale", {c.node.outputs[i]}, {{"factor", 0.0}});
-  if (c.graph.type(dy).dtype == dtype) return dy;
-  return emit(c, "cast", {dy}, {{"dtype", std::string(dtype_name(dtype))}});
+  return as_dtype(c, dy, dtype);
 }
 
 std::vector<ValueId> vjp_up(const VjpContext& c) {

@@ -137,9 +137,7 @@ std::vector<ValueId> vjp(const VjpContext& context) {
     grads[MatmulIn::residual] = node.inputs[MatmulIn::residual] == kNone ? kNone : dy;
   if (node.inputs.size() > MatmulIn::bias && node.inputs[MatmulIn::bias] != kNone)
     grads[MatmulIn::bias] = emit(context, "sum_leading", {dy});
-  const DType dtype = context.graph.type(node.inputs[MatmulIn::a]).dtype;
-  if (context.graph.type(dy).dtype != dtype)
-    dy = emit(context, "cast", {dy}, {{"dtype", std::string(dtype_name(dtype))}});
+  dy = as_dtype(context, dy, context.graph.type(node.inputs[MatmulIn::a]).dtype);
   const bool transpose_a = node.attrs.integer_or("transpose_a", 0) != 0;
   const bool transpose_b = node.attrs.integer_or("transpose_b", 0) != 0;
   const DType dtype_a = gradient_dtype(context.graph, node.inputs[MatmulIn::a]);
@@ -262,11 +260,13 @@ ir::StandaloneNode accumulated_matmul(const NodeView& node, bool residual) {
   ir::StandaloneNode product{
       .attrs = node.attrs, .in = {node.in.begin() + 1, node.in.end()}, .out = {node.in_type(0)}};
   product.attrs.set("out_dtype", std::string(dtype_name(DType::f32)));
-  if (residual) {
-    product.in.push_back({.dtype = DType::boolean, .shape = {}});
-    product.in.push_back(node.in_type(0));
-  }
+  if (residual) add_residual(product, node.in_type(0));
   return product;
+}
+
+void add_residual(ir::StandaloneNode& matmul, const ir::Type& type) {
+  matmul.in.resize(MatmulIn::residual, {.dtype = DType::boolean, .shape = {}});
+  matmul.in.push_back(type);
 }
 
 MatmulShape matmul_shape_of(const ir::NodeView& node) {

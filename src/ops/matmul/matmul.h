@@ -19,6 +19,8 @@ ir::StandaloneNode accumulated_matmul(const ir::NodeView& node, bool residual);
 struct MatmulIn {
   enum : size_t { a, b, bias, residual };
 };
+/// Gives a matmul without bias and residual a residual of that type.
+void add_residual(ir::StandaloneNode& matmul, const ir::Type& type);
 /// Value of the attribute `way` that selects the vendor's BLAS library.
 inline constexpr std::string_view kLibraryVariant = "library";
 /// Returns element `index` of the comma-separated attribute `way`: the variant of matmul number `index` of an
@@ -32,8 +34,8 @@ ir::KernelKind matmul_kind(bool transpose_a, bool transpose_b);
 /// Orthonormalizes the columns of a tall matrix [N, R], N >= R (Gram-Schmidt). A column that is linearly
 /// dependent on the earlier columns is replaced by a fixed pseudorandom one.
 extern const ir::OpDef orthogonalize;
-/// y = x W^T or, with back=1, y = x W, plus the residual, for a frozen quantized matrix W (quantized.h), which
-/// is dequantized tile by tile. y has out_dtype (default: x's dtype). W gets no gradient.
+/// y = x W^T or, with back=1, y = x W, plus the residual, for a frozen quantized matrix W (quantized.h),
+/// which is dequantized tile by tile. y has out_dtype (default: x's dtype). W gets no gradient.
 extern const ir::OpDef quantized_linear;
 /// Indices of the inputs of quantized_linear. int8 and fp8 have no inputs after absmax, which then holds a
 /// scale per row.

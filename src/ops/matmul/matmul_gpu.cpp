@@ -65,15 +65,7 @@ std::vector<ir::StandaloneNode> itself(const ir::NodeView& node) {
 }
 
 ir::Kernel matmul_accumulate_gpu(const ir::NodeView& node) {
-  const ir::StandaloneNode product = accumulated_matmul(node, true);
-  ir::Kernel kernel = matmul_gpu(product.view());
-  kernel.run = [multiply = kernel.run](const ir::KernelArgs& args) {
-    void* const in[] = {args.in[1], args.in[2], nullptr, args.in[0]};
-    ir::KernelArgs of_product = args;
-    of_product.in = in;
-    multiply(of_product);
-  };
-  return kernel;
+  return matmul_gpu(accumulated_matmul(node, true).view(), {1, 2, 0});
 }
 std::vector<ir::StandaloneNode> matmul_of_accumulate(const ir::NodeView& node) {
   return {accumulated_matmul(node, true)};
@@ -116,6 +108,17 @@ ir::Kernel matmul_gpu(const ir::NodeView& node) {
                                  .workspace = args.workspace});
   };
   return {.run = run, .workspace_bytes = matmul.workspace_bytes()};
+}
+
+ir::Kernel matmul_gpu(const ir::NodeView& matmul, std::array<size_t, 3> inputs) {
+  ir::Kernel kernel = matmul_gpu(matmul);
+  kernel.run = [run = kernel.run, inputs](const ir::KernelArgs& args) {
+    void* const in[] = {args.in[inputs[0]], args.in[inputs[1]], nullptr, args.in[inputs[2]]};
+    ir::KernelArgs of_matmul = args;
+    of_matmul.in = in;
+    run(of_matmul);
+  };
+  return kernel;
 }
 
 }  // namespace hearth::ops

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -27,6 +28,10 @@ MatmulShape matmul_shape_of(const ir::NodeView& node);
 
 /// Returns the GPU kernel of a matmul node; other ops use it too.
 ir::Kernel matmul_gpu(const ir::NodeView& node);
+
+/// Returns the kernel of a matmul inside another op, whose inputs with these indices are a, b and the
+/// residual.
+ir::Kernel matmul_gpu(const ir::NodeView& matmul, std::array<size_t, 3> inputs);
 
 /// Device arrays of one run. `residual` has the dtype of c; it may be c itself, so that the product is added
 /// to c.

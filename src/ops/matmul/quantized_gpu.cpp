@@ -443,10 +443,7 @@ std::vector<ir::StandaloneNode> quantized_matmuls(const NodeView& node) {
       .attrs = {{"transpose_b", int64_t{p.back ? 0 : 1}}, {"out_dtype", std::string(dtype_name(p.out))}},
       .in = {node.in_type(QuantizedIn::x), {.dtype = p.dtype, .shape = {p.rows, p.columns}}},
       .out = {node.out_type(0)}};
-  if (p.residual) {
-    product.in.push_back({.dtype = DType::boolean});
-    product.in.push_back(node.out_type(0));
-  }
+  if (p.residual) add_residual(product, node.out_type(0));
   return {std::move(product)};
 }
 ir::Kernel quantized_linear_gpu(const NodeView& node) {

@@ -200,17 +200,14 @@ void reference(const ReferenceArgs& args) {
 std::vector<ValueId> vjp(const VjpContext& context) {
   const ir::Node node = context.node;
   std::vector<ValueId> grads(node.inputs.size(), kNone);
-  ValueId dy = context.grad_out[0];
+  const ValueId dy = context.grad_out[0];
   if (dy == kNone) return grads;
   if (grads.size() > QuantizedIn::residual && node.inputs[QuantizedIn::residual] != kNone)
     grads[QuantizedIn::residual] = dy;
   const ValueId x = node.inputs[QuantizedIn::x];
-  const DType dtype = context.graph.type(x).dtype;
-  if (context.graph.type(dy).dtype != dtype)
-    dy = emit(context, "cast", {dy}, {{"dtype", std::string(dtype_name(dtype))}});
   std::vector<ValueId> inputs = node.inputs;
   inputs.resize(std::min<size_t>(inputs.size(), QuantizedIn::residual));
-  inputs[QuantizedIn::x] = dy;
+  inputs[QuantizedIn::x] = as_dtype(context, dy, context.graph.type(x).dtype);
   Attrs attrs = node.attrs;
   attrs.set("back", int64_t{attrs.integer_or("back", 0) == 0});
   attrs.set("out_dtype", std::string(dtype_name(gradient_dtype(context.graph, x))));

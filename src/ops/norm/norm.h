@@ -33,6 +33,11 @@ extern const ir::OpDef batch_norm_infer_grad;
 extern const ir::OpDef group_norm;
 extern const ir::OpDef group_norm_grad;
 
+/// Indices of the residual among the inputs of rms_norm_grad and layer_norm_grad (`centered`), and of the
+/// copy of dx among their outputs. Both may be absent.
+constexpr size_t row_norm_residual(bool centered) { return centered ? 5 : 4; }
+constexpr size_t row_norm_copy(bool centered) { return centered ? 3 : 2; }
+
 /// Root mean square normalization (RMSNorm, arXiv 1910.07467) of each row.
 extern const ir::OpDef rms_norm;
 extern const ir::OpDef rms_norm_grad;

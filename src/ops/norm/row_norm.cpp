@@ -25,16 +25,13 @@ struct Rows {
   int parts;
   Range part(int64_t index) const { return split_range(count, parts, static_cast<int>(index)); }
 };
-/// Index of the residual among the inputs of rms_norm_grad. layer_norm_grad has the means at this index and
-/// the residual after them.
-constexpr size_t kAfterDy = 4;
+/// Index of the means among the inputs of layer_norm_grad; rms_norm_grad may have its residual there.
+constexpr size_t kMeans = 4;
 /// True for a node of layer_norm or its gradient, which have one more input than rms_norm: the bias, or the
 /// means.
 bool is_centered(const NodeView& node) {
-  return node.in.size() == 3 || (node.in.size() > kAfterDy && node.in_type(kAfterDy).shape.rank() == 1);
+  return node.in.size() == 3 || (node.in.size() > kMeans && node.in_type(kMeans).shape.rank() == 1);
 }
-/// Index of the gradient's residual, which may be absent.
-size_t residual_index(bool centered) { return kAfterDy + (centered ? 1 : 0); }
 Rows rows_of(const NodeView& node) {
   const Type& x = node.in_type(0);
   const int64_t count = num_rows(x.shape);
@@ -108,9 +105,9 @@ Inferred infer_grad(const NodeView& node) {
   if (node.in_type(2) != per_row) return refuse_type("rstd", to_string(per_row), node.in_type(2));
   if (node.in_type(3) != x) return refuse_type("dy", to_string(x), node.in_type(3));
   const bool centered = is_centered(node);
-  if (centered && node.in_type(kAfterDy) != per_row)
-    return refuse_type("mean", to_string(per_row), node.in_type(kAfterDy));
-  const size_t residual = residual_index(centered);
+  if (centered && node.in_type(kMeans) != per_row)
+    return refuse_type("mean", to_string(per_row), node.in_type(kMeans));
+  const size_t residual = row_norm_residual(centered);
   if (node.has_input(residual) && node.in_type(residual) != x)
     return refuse_type("the residual", to_string(x), node.in_type(residual));
   std::vector<Type> out = {x, weight};
@@ -186,11 +183,11 @@ void grad_row(const Rows& rows, const KernelArgs& args, int64_t r, const GradScr
   const float less = rows.centered ? rstd * mean_of(scratch.g, rows.width) : 0.0F;
   float* dx = run_to_write(rows.dtype, args.out[0], at, scratch.g);
   combine(scratch.g, x, rstd, rstd * rstd * rstd * mean, less, dx, rows.width);
-  if (const size_t residual = residual_index(rows.centered);
+  if (const size_t residual = row_norm_residual(rows.centered);
       residual < args.in.size() && args.in[residual] != nullptr)
     cpu::add_row(cpu::as_f32(rows.dtype, args.in[residual], at, rows.width, scratch.x), dx, rows.width);
   cpu::store_f32(rows.dtype, dx, args.out[0], at, rows.width);
-  if (const size_t copy = rows.centered ? 3 : 2; copy < args.out.size())
+  if (const size_t copy = row_norm_copy(rows.centered); copy < args.out.size())
     cpu::store_f32(rows.out_dtype, dx, args.out[copy], at, rows.width);
 }
 
@@ -246,7 +243,7 @@ void grad_reference(const ReferenceArgs& args) {
   const size_t width = args.in[1].size();
   const bool centered = is_centered(args.node);
   const double offset = args.node.attrs.real_or("offset", 0);
-  const size_t residual = residual_index(centered), copy = centered ? 3 : 2;
+  const size_t residual = row_norm_residual(centered), copy = row_norm_copy(centered);
   for (size_t i = 1; i < args.out.size(); ++i) std::fill(args.out[i].begin(), args.out[i].end(), 0.0);
   for (size_t r = 0; r < args.in[2].size(); ++r) {
     const double* dy = args.in[3].data() + r * width;
@@ -273,10 +270,7 @@ void grad_reference(const ReferenceArgs& args) {
 
 /// Returns the gradient of y in x's dtype.
 ValueId gradient_of_y(const VjpContext& context) {
-  const DType dtype = context.graph.type(context.node.inputs[0]).dtype;
-  const ValueId dy = context.grad_out[0];
-  if (context.graph.type(dy).dtype == dtype) return dy;
-  return emit(context, "cast", {dy}, {{"dtype", std::string(dtype_name(dtype))}});
+  return as_dtype(context, context.grad_out[0], context.graph.type(context.node.inputs[0]).dtype);
 }
 std::vector<ValueId> vjp(const VjpContext& context) {
   const ir::Node node = context.node;

@@ -11,10 +11,6 @@ using ir::NodeView;
 /// are reduced first. Both are constants, so that the order of additions does not depend on the GPU.
 constexpr int64_t kMaxParts = 512, kFewParts = 16;
 
-/// Index of the gradient's output with a copy of dx.
-template <bool centered>
-constexpr size_t kCopy = centered ? 3 : 2;
-
 struct Rows {
   int64_t count;
   int width;
@@ -149,19 +145,20 @@ ir::Kernel make_grad(const Rows& rows) {
   const auto run = [rows, num_parts, size](const KernelArgs& args) {
     auto* parts = reinterpret_cast<float*>(args.workspace);
     void* stream = args.stream->handle();
-    constexpr size_t kResidual = centered ? 5 : 4;
+    constexpr size_t kResidual = row_norm_residual(centered);
     const bool adds = args.in.size() > kResidual && args.in[kResidual] != nullptr;
-    const GradArrays<T, Copy> arrays{
-        .x = input_of<T>(args, 0),
-        .weight = input_of<float>(args, 1),
-        .rstd = input_of<float>(args, 2),
-        .dy = input_of<T>(args, 3),
-        .mean = centered ? input_of<float>(args, 4) : nullptr,
-        .residual = adds ? input_of<T>(args, kResidual) : nullptr,
-        .dx = output_of<T>(args, 0),
-        .copy = args.out.size() > kCopy<centered> ? output_of<Copy>(args, kCopy<centered>) : nullptr,
-        .weight_parts = parts,
-        .bias_parts = parts + size};
+    const GradArrays<T, Copy> arrays{.x = input_of<T>(args, 0),
+                                     .weight = input_of<float>(args, 1),
+                                     .rstd = input_of<float>(args, 2),
+                                     .dy = input_of<T>(args, 3),
+                                     .mean = centered ? input_of<float>(args, 4) : nullptr,
+                                     .residual = adds ? input_of<T>(args, kResidual) : nullptr,
+                                     .dx = output_of<T>(args, 0),
+                                     .copy = args.out.size() > row_norm_copy(centered)
+                                                 ? output_of<Copy>(args, row_norm_copy(centered))
+                                                 : nullptr,
+                                     .weight_parts = parts,
+                                     .bias_parts = parts + size};
     rt::launch(gradient<T, Copy, centered>, {num_parts, kBlockThreads}, stream, arrays, rows);
     float* const fewer = parts + (centered ? 2 : 1) * size;
     add_parts(stream, arrays.weight_parts, fewer, output_of<float>(args, 1), num_parts, rows.width);
@@ -191,7 +188,7 @@ ir::Kernel norm_gpu(const NodeView& node) {
 template <bool centered>
 ir::Kernel norm_grad_gpu(const NodeView& node) {
   return with_dtypes(
-      node, node.out.size() > kCopy<centered> ? node.out.back().dtype : DType::f32,
+      node, node.out.size() > row_norm_copy(centered) ? node.out.back().dtype : DType::f32,
       [&](auto x, auto y) { return make_grad<decltype(x), decltype(y), centered>(rows_of(node)); });
 }
 

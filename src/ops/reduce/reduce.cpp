@@ -192,8 +192,7 @@ const OpDef sum_all{
     .vjp = [](const VjpContext& c) -> std::vector<ValueId> {
       const Type type = c.graph.type(c.node.inputs[0]);
       const ValueId wide = emit(c, "broadcast_scalar", {c.grad_out[0]}, {{"shape", axes_of(type.shape)}});
-      if (type.dtype == DType::f32) return {wide};
-      return {emit(c, "cast", {wide}, {{"dtype", std::string(dtype_name(type.dtype))}})};
+      return {as_dtype(c, wide, type.dtype)};
     },
     .cpu = sum_all_kernel,
     .gpu = true,
