@@ -49,16 +49,16 @@ TEST_F(Vendor, ReadsThePropertiesOfAnyRelease) {
 TEST_F(Vendor, WaitsWithoutLongSleeps) {
   Device device(info());
   Stream stream(device);
-  int most_queries = 0;
+  int max_queries = 0;
   // Repeats the wait, because other programs may occupy the processor during some of them.
-  for (int i = 0; i < 10 && most_queries < 40; ++i) {
+  for (int i = 0; i < 10 && max_queries < 40; ++i) {
     fake_hip().num_queries = 0;
     fake_hip().busy_until = steady_clock::now() + 10ms;
     stream.synchronize();
     EXPECT_GE(steady_clock::now(), fake_hip().busy_until);
-    most_queries = std::max(most_queries, fake_hip().num_queries);
+    max_queries = std::max(max_queries, fake_hip().num_queries);
   }
-  EXPECT_GE(most_queries, 40);
+  EXPECT_GE(max_queries, 40);
 }
 
 TEST_F(Vendor, GivesUpOnAGpuThatHangs) {

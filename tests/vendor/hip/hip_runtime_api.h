@@ -1,4 +1,4 @@
-// What src/backend/gpu/vendor takes of HIP, for vendor_test.cpp; fake_hip.cpp implements it.
+// Declares the part of HIP that src/backend/gpu/vendor uses, for vendor_test.cpp; fake_hip.cpp implements it.
 #pragma once
 
 #include <cstddef>
