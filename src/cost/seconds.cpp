@@ -11,10 +11,13 @@
 namespace hearth::cost {
 namespace {
 
-/// True if the node computes at the 16-bit rate: its first input has a 16-bit dtype.
+/// True if the node computes at the 16-bit rate: the first input that it does not overwrite has a 16-bit
+/// dtype.
 bool is_half(const ir::Graph& graph, const ir::Node& node) {
-  const ir::ValueId first = node.inputs.empty() ? ir::kNone : node.inputs[0];
-  return first != ir::kNone && dtype_bytes(graph.type(first).dtype) == 2;
+  size_t first = 0;
+  while (first < node.inputs.size() && ir::overwrites(node, first)) ++first;
+  const ir::ValueId input = first < node.inputs.size() ? node.inputs[first] : ir::kNone;
+  return input != ir::kNone && dtype_bytes(graph.type(input).dtype) == 2;
 }
 
 /// Returns the factor by which a kernel is slower than the device's matmul rate: because of the kernel's

@@ -37,6 +37,20 @@ TEST(SecondsOf, FollowsTheDevice) {
   EXPECT_DOUBLE_EQ(seconds_of(g, g.nodes[1], device), add.bytes / 1e11);
 }
 
+TEST(SecondsOf, TakesTheRateOfTheFactorsAndNotOfTheirSum) {
+  const ir::Graph g = graph_of(R"(input %0 "sum" : f32[1024, 512]
+input %1 "a" : bf16[2048, 1024]
+input %2 "b" : bf16[2048, 512]
+%3 = matmul_accumulate(%0, %1, %2) {transpose_a=1, out_dtype="f32"} : f32[1024, 512]
+return %3
+)");
+  const Device device{.half_flops_per_second = 1e12,
+                      .full_flops_per_second = 1e10,
+                      .bytes_per_second = 1e11,
+                      .overlaps = true};
+  EXPECT_DOUBLE_EQ(seconds_of(g, g.nodes[0], device), ir::cost_of(g, g.nodes[0]).flops / 1e12);
+}
+
 TEST(SecondsOf, FollowsWhatKernelsReachOfAGpu) {
   const ir::Graph g = graph_of(R"(input %0 "square" : bf16[4096, 4096]
 input %1 "rows" : bf16[128, 4096]
