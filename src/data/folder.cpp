@@ -13,7 +13,9 @@ namespace {
 class FolderDataset : public Dataset {
  public:
   FolderDataset(const DatasetOptions& options, ClassFiles listing)
-      : files_(std::move(listing.files)), exif_(options.exif), cache_(std::ssize(files_), options.cache_budget) {
+      : files_(std::move(listing.files)),
+        exif_(options.exif),
+        cache_(std::ssize(files_), options.cache_budget) {
     image_size_ = options.image_size;
     channels_ = options.channels;
     class_names_ = std::move(listing.class_names);

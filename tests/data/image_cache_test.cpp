@@ -75,10 +75,12 @@ class Keeping : public testing::Test {
  protected:
   Keeping() { put_images(folder_.path()); }
   DatasetOptions classes(std::shared_ptr<ImageCacheBudget> budget) const {
-    return {.kind = "folder", .path = folder_.path(), .image_size = kResized, .cache_budget = std::move(budget)};
+    return {
+        .kind = "folder", .path = folder_.path(), .image_size = kResized, .cache_budget = std::move(budget)};
   }
   MaskOptions masks(std::shared_ptr<ImageCacheBudget> budget) const {
-    return {.kind = "masks", .path = folder_.path() / "set", .num_classes = 3, .cache_budget = std::move(budget)};
+    return {
+        .kind = "masks", .path = folder_.path() / "set", .num_classes = 3, .cache_budget = std::move(budget)};
   }
   TemporaryFolder folder_;
 };

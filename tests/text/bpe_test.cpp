@@ -29,7 +29,8 @@ TEST(Bpe, OfEqualPairsTheLeftmostMerges) {
 
 TEST(Bpe, UnknownCharacters) {
   Json json = bpe_json({"<unk>", "a", "b"}, {});
-  EXPECT_THAT(refusal([&] { encode(*load(json), "ac"); }), testing::HasSubstr("no token for 'c', which the text has"));
+  EXPECT_THAT(refusal([&] { encode(*load(json), "ac"); }),
+              testing::HasSubstr("no token for 'c', which the text has"));
   json["model"]["unk_token"] = "<unk>";
   EXPECT_EQ(encode(*load(json), "accb"), Ids({1, 0, 0, 2}));
   json["model"]["fuse_unk"] = true;
