@@ -228,11 +228,11 @@ struct OpDef {
   /// Returns attributes for which the op computes the same result, up to rounding, with a smaller workspace
   /// in more time (see `cost`); nullopt if the workspace is minimal. Null: the op has no such attributes.
   std::optional<Attrs> (*smaller)(const NodeView&) = nullptr;
-  /// True if output 0 may share the bytes of an input that has the same type and is not read later.
-  bool may_work_in_place = false;
   /// For ops with several outputs, instead of may_work_in_place: returns the index of the input whose bytes
   /// an output may share if it has the same type and is not read later; nullopt if there is none.
   std::optional<size_t> (*in_place_input)(const Node&, size_t output) = nullptr;
+  /// True if output 0 may share the bytes of an input that has the same type and is not read later.
+  bool may_work_in_place = false;
   /// True if output 0 is a view: it has the bytes of input 0 with another shape, and no kernel runs.
   bool is_view = false;
   /// For each output, the index of the input whose bytes it overwrites, or -1. Empty: no output overwrites an
