@@ -62,38 +62,22 @@ Inferred infer_up(const NodeView& node) {
   return {.out = out, .error = ""};
 }
 
-Inferred infer_grad_h(const NodeView& node) {
+Inferred infer_grad(const NodeView& node) {
   const size_t count = num_adapters(node);
-  if (!is_count(node, 2 * count)) return refuse_count(node);
-  const Type& first = node.in_type(0);
+  if (!is_count(node, 1 + 2 * count)) return refuse_count(node);
+  const Type& h = node.in_type(0);
+  std::vector<Type> out = {h};
   int64_t width = 0;
   for (size_t i = 0; i < count; ++i) {
-    const Type &dy = node.in_type(i), &b = node.in_type(count + i);
-    if (first.shape.rank() != 2 || !is_matrix(dy, first.dtype, first.shape[0]))
-      return refuse_type("dy", "floating [N, 8 M]", dy);
-    if (!is_matrix(b, first.dtype, dy.shape[1]))
-      return refuse_type("b", fmt::format("{}[{}, 8 R]", dtype_name(first.dtype), dy.shape[1]), b);
+    const Type &dy = node.in_type(1 + i), &b = node.in_type(1 + count + i);
+    if (h.shape.rank() != 2 || !is_matrix(dy, h.dtype, h.shape[0]))
+      return refuse_type("dy", fmt::format("{}[N, 8 M], N as of h", dtype_name(h.dtype)), dy);
+    if (!is_matrix(b, h.dtype, dy.shape[1]))
+      return refuse_type("b", fmt::format("{}[{}, 8 R]", dtype_name(h.dtype), dy.shape[1]), b);
     width += b.shape[1];
+    out.push_back(f32_type(b.shape));
   }
-  return {.out = {{.dtype = first.dtype, .shape = {first.shape[0], width}}}, .error = ""};
-}
-
-Inferred infer_grad_b(const NodeView& node) {
-  const size_t count = num_adapters(node);
-  const std::vector<int64_t>& ranks = node.attrs.list("ranks");
-  if (!is_count(node, 1 + count) || ranks.size() != count) return refuse_count(node);
-  const Type& h = node.in_type(0);
-  const bool whole = std::ranges::all_of(ranks, [](int64_t r) { return r > 0 && r % kAdapterUnit == 0; });
-  if (!whole || !is_matrix(h, h.dtype) ||
-      std::accumulate(ranks.begin(), ranks.end(), int64_t{0}) != h.shape[1])
-    return refuse_type("h", "floating [N, sum of ranks, which are multiples of 8]", h);
-  std::vector<Type> out;
-  for (size_t i = 0; i < count; ++i) {
-    const Type& dy = node.in_type(1 + i);
-    if (!is_matrix(dy, h.dtype, h.shape[0]))
-      return refuse_type("dy", fmt::format("{}[{}, 8 M]", dtype_name(h.dtype), h.shape[0]), dy);
-    out.push_back(f32_type({dy.shape[1], ranks[i]}));
-  }
+  if (width != h.shape[1]) return refuse_type("h", fmt::format("floating [N, {}], all ranks", width), h);
   return {.out = out, .error = ""};
 }
 
@@ -131,13 +115,11 @@ void copy_columns(const Columns& h, DType dtype, const void* from, void* to, boo
 struct CpuProduct {
   LowRankProduct product;
   DType dtype;  ///< of h
-  bool is_f32;  ///< true if c is in f32
   cpu::Gemm gemm;
 
   CpuProduct(const NodeView& node, const LowRankProduct& p)
       : product(p),
         dtype(p.h == Part::c ? node.out_type(p.c).dtype : node.in_type(p.h == Part::a ? p.a : p.b).dtype),
-        is_f32(node.out_type(p.c).dtype == DType::f32),
         gemm({.m = p.shape.m,
               .n = p.shape.n,
               .k = p.shape.k,
@@ -156,7 +138,8 @@ struct CpuProduct {
   }
   /// Bytes of a copy of the residual: c may share its memory, and Gemm accumulates f32 sums in c.
   int64_t residual_bytes() const {
-    const int64_t floats = product.residual && is_f32 ? int64_t{product.shape.m} * product.shape.n : 0;
+    const int64_t floats =
+        product.residual && product.is_f32 ? int64_t{product.shape.m} * product.shape.n : 0;
     return (floats * int64_t{sizeof(float)} + 63) / 64 * 64;
   }
   int64_t workspace_bytes() const { return copy_bytes() + residual_bytes() + gemm.workspace_bytes(); }
@@ -169,7 +152,7 @@ struct CpuProduct {
     };
     if (p.h != Part::c) copy_h(args.in[p.h == Part::a ? p.a : p.b], copy);
     const void* residual = p.residual ? args.in[*p.residual] : nullptr;
-    if (is_f32 && residual != nullptr && residual == args.out[p.c])
+    if (p.is_f32 && residual != nullptr && residual == args.out[p.c])
       residual = std::memcpy(args.workspace + copy_bytes(), residual,
                              static_cast<size_t>(int64_t{p.shape.m} * p.shape.n) * sizeof(float));
     gemm.run(p.h == Part::a ? copy : args.in[p.a], p.h == Part::b ? copy : args.in[p.b], nullptr, residual,
@@ -212,12 +195,23 @@ void reference(const ReferenceArgs& args) {
   }
 }
 
+/// Returns the bytes that a product reads and writes.
+double bytes_of(const NodeView& node, const LowRankProduct& p) {
+  const auto bytes = [](const Type& type, double rows, double columns) {
+    return rows * columns * static_cast<double>(dtype_bytes(type.dtype));
+  };
+  const double m = p.shape.m, n = p.shape.n, k = p.shape.k;
+  return bytes(node.in_type(p.a), m, k) + bytes(node.in_type(p.b), k, n) +
+         (p.residual ? 2 : 1) * bytes(node.out_type(p.c), m, n);
+}
+
 template <ProductsOf products_of, KernelKind kind>
 Cost cost(const NodeView& node) {
-  Cost sum{.bytes = bytes_moved(node), .kernel = kind};
+  Cost sum{.kernel = kind};
   double outputs = 0, computed = 0;
   for (const LowRankProduct& p : products_of(node)) {
     const Cost one = product_cost(p.shape.m, p.shape.n, p.shape.k, 0, kind);
+    sum.bytes += bytes_of(node, p);
     sum.flops += one.flops;
     sum.blocks += one.blocks;
     outputs += one.flops;
@@ -240,20 +234,11 @@ ValueId cotangent_of(const VjpContext& c, size_t i) {
 std::vector<ValueId> vjp_up(const VjpContext& c) {
   const ir::Node node = c.node;
   const auto count = std::ssize(node.outputs);
-  std::vector<ValueId> of_h, of_b = {node.inputs[0]}, grads = {kNone};
-  std::vector<int64_t> ranks;
-  for (int64_t i = 0; i < count; ++i) {
-    of_h.push_back(cotangent_of(c, static_cast<size_t>(i)));
-    of_b.push_back(of_h.back());
-    ranks.push_back(c.graph.type(node.inputs[static_cast<size_t>(1 + i)]).shape[1]);
-  }
-  of_h.insert(of_h.end(), node.inputs.begin() + 1, node.inputs.begin() + 1 + count);
-  Attrs attrs = {{"factors", node.attrs.reals("factors")}};
-  grads[0] = emit(c, "low_rank_grad_h", of_h, attrs);
-  HEARTH_CHECK(c.graph.type(grads[0]) == c.graph.type(node.inputs[0]));
-  attrs.set("ranks", ranks);
-  const std::vector<ValueId> of_each_b = c.graph.add(c.op("low_rank_grad_b"), of_b, attrs, node.name);
-  grads.insert(grads.end(), of_each_b.begin(), of_each_b.end());
+  std::vector<ValueId> inputs = {node.inputs[0]};
+  for (int64_t i = 0; i < count; ++i) inputs.push_back(cotangent_of(c, static_cast<size_t>(i)));
+  inputs.insert(inputs.end(), node.inputs.begin() + 1, node.inputs.begin() + 1 + count);
+  const Attrs attrs = {{"factors", node.attrs.reals("factors")}};
+  std::vector<ValueId> grads = c.graph.add(c.op("low_rank_grad"), inputs, attrs, node.name);
   grads.insert(grads.end(), c.grad_out.begin(), c.grad_out.end());
   return grads;
 }
@@ -331,19 +316,11 @@ void fill_up(const Case& c, Sample& sample) {
   begins.pop_back();
   sample.attrs.set("begins", begins);
 }
-void fill_grad_h(const Case& c, Sample& sample) {
+void fill_grad(const Case& c, Sample& sample) {
+  sample.in = {normal({c.rows, width_of(c)}, c.dtype)};
   for (const Adapter& adapter : c.adapters) sample.in.push_back(normal({c.rows, adapter.features}, c.dtype));
   for (const Adapter& adapter : c.adapters)
     sample.in.push_back(normal({adapter.features, adapter.rank}, c.dtype));
-}
-void fill_grad_b(const Case& c, Sample& sample) {
-  sample.in = {normal({c.rows, width_of(c)}, c.dtype)};
-  std::vector<int64_t> ranks;
-  for (const Adapter& adapter : c.adapters) {
-    sample.in.push_back(normal({c.rows, adapter.features}, c.dtype));
-    ranks.push_back(adapter.rank);
-  }
-  sample.attrs.set("ranks", ranks);
 }
 
 /// Returns extent `axis` of an input or output.
@@ -369,54 +346,46 @@ std::vector<LowRankProduct> low_rank_up_products(const NodeView& node) {
                         .c = i,
                         .a_begin = node.attrs.list("begins")[i],
                         .residual = 1 + count + i,
-                        .factor = node.attrs.reals("factors")[i]});
+                        .factor = node.attrs.reals("factors")[i],
+                        .is_f32 = node.out_type(i).dtype == DType::f32});
   }
   return products;
 }
 
-std::vector<LowRankProduct> low_rank_grad_h_products(const NodeView& node) {
+std::vector<LowRankProduct> low_rank_grad_products(const NodeView& node) {
   std::vector<LowRankProduct> products;
   const size_t count = num_adapters(node);
-  const Type& dh = node.out_type(0);
+  const Type& h = node.in_type(0);
   int64_t begin = 0;
   for (size_t i = 0; i < count; ++i) {
-    const Type& b = node.in_type(count + i);
-    products.push_back({.shape = {.m = extent(dh, 0),
+    const Type& b = node.in_type(1 + count + i);
+    const double factor = node.attrs.reals("factors")[i];
+    products.push_back({.shape = {.m = extent(h, 0),
                                   .n = extent(b, 1),
                                   .k = extent(b, 0),
                                   .a_row = b.shape[0],
                                   .b_term = b.shape[1],
-                                  .c_row = dh.shape[1]},
+                                  .c_row = h.shape[1]},
                         .h = Part::c,
-                        .a = i,
-                        .b = count + i,
+                        .a = 1 + i,
+                        .b = 1 + count + i,
                         .c_begin = begin,
-                        .factor = node.attrs.reals("factors")[i]});
-    begin += b.shape[1];
-  }
-  return products;
-}
-
-std::vector<LowRankProduct> low_rank_grad_b_products(const NodeView& node) {
-  std::vector<LowRankProduct> products;
-  const Type& h = node.in_type(0);
-  int64_t begin = 0;
-  for (size_t i = 0; i < num_adapters(node); ++i) {
-    const Type &dy = node.in_type(1 + i), &db = node.out_type(i);
-    products.push_back({.shape = {.m = extent(db, 0),
-                                  .n = extent(db, 1),
+                        .factor = factor,
+                        .is_f32 = h.dtype == DType::f32});
+    products.push_back({.shape = {.m = extent(b, 0),
+                                  .n = extent(b, 1),
                                   .k = extent(h, 0),
                                   .a_row = 1,
-                                  .a_term = dy.shape[1],
+                                  .a_term = b.shape[0],
                                   .b_term = h.shape[1],
-                                  .c_row = db.shape[1]},
+                                  .c_row = b.shape[1]},
                         .h = Part::b,
                         .a = 1 + i,
-                        .b = 0,
-                        .c = i,
+                        .c = 1 + i,
                         .b_begin = begin,
-                        .factor = node.attrs.reals("factors")[i]});
-    begin += db.shape[1];
+                        .factor = factor,
+                        .is_f32 = true});
+    begin += b.shape[1];
   }
   return products;
 }
@@ -438,33 +407,19 @@ const OpDef low_rank_up{
     .in_place_input = base_of,
     .samples = [] { return samples_of(fill_up); }};
 
-const OpDef low_rank_grad_h{.name = "low_rank_grad_h",
-                            .doc =
-                                "low_rank_grad_h(all dy [N, M], all b [M, R]): factor dy b of each adapter, "
-                                "in adjacent columns [N, sum of R]",
-                            .inputs = {"dy_and_b+"},
-                            .max_inputs = 2 * kMaxAdapters,
-                            .infer = infer_grad_h,
-                            .no_vjp_because = kNoSecondDerivatives,
-                            .cpu = kernel<low_rank_grad_h_products>,
-                            .gpu = true,
-                            .reference = reference<low_rank_grad_h_products>,
-                            .cost = cost<low_rank_grad_h_products, KernelKind::matmul_nn>,
-                            .samples = [] { return samples_of(fill_grad_h); }};
-
-const OpDef low_rank_grad_b{
-    .name = "low_rank_grad_b",
+const OpDef low_rank_grad{
+    .name = "low_rank_grad",
     .doc =
-        "low_rank_grad_b(h [N, sum of ranks], all dy [N, M]): factor dy^T h[:, columns of the adapter], f32 "
-        "[M, rank], for each adapter",
-    .inputs = {"h", "dy+"},
-    .max_inputs = 1 + kMaxAdapters,
-    .infer = infer_grad_b,
+        "low_rank_grad(h [N, all R], all dy [N, M], all b [M, R]): gradients of h, factor dy b in adjacent "
+        "columns, and of each b, factor dy^T h[:, columns of the adapter] in f32",
+    .inputs = {"h", "dy_and_b+"},
+    .max_inputs = 1 + 2 * kMaxAdapters,
+    .infer = infer_grad,
     .no_vjp_because = kNoSecondDerivatives,
-    .cpu = kernel<low_rank_grad_b_products>,
+    .cpu = kernel<low_rank_grad_products>,
     .gpu = true,
-    .reference = reference<low_rank_grad_b_products>,
-    .cost = cost<low_rank_grad_b_products, KernelKind::matmul_tn>,
-    .samples = [] { return samples_of(fill_grad_b); }};
+    .reference = reference<low_rank_grad_products>,
+    .cost = cost<low_rank_grad_products, KernelKind::matmul_tn>,
+    .samples = [] { return samples_of(fill_grad); }};
 
 }  // namespace hearth::ops

@@ -12,13 +12,12 @@ namespace hearth::ops {
 
 /// y_i = base_i + factors[i] h[:, columns of i] b_i^T; the columns of adapter i start at begins[i].
 extern const ir::OpDef low_rank_up;
-/// Gradient of h: dh[:, columns of i] = factors[i] dy_i b_i.
-extern const ir::OpDef low_rank_grad_h;
-/// Gradients of b_i in f32: factors[i] dy_i^T h[:, columns of i], with ranks[i] columns.
-extern const ir::OpDef low_rank_grad_b;
+/// Gradients of h, dh[:, columns of i] = factors[i] dy_i b_i, and of each b_i in f32,
+/// factors[i] dy_i^T h[:, columns of i]. The adapters' columns of h are adjacent, in their order.
+extern const ir::OpDef low_rank_grad;
 
-/// Maximum number of adapters of a node: a GPU kernel gets all products as one parameter.
-inline constexpr size_t kMaxAdapters = 8;
+/// Maximum number of adapters of a node, and of products: a GPU kernel gets all products as one parameter.
+inline constexpr size_t kMaxAdapters = 8, kMaxProducts = 2 * kMaxAdapters;
 /// Ranks, features and columns of h are multiples of this: 16 bytes of 16-bit elements.
 inline constexpr int64_t kAdapterUnit = 8;
 
@@ -32,10 +31,10 @@ struct LowRankProduct {
   int64_t a_begin = 0, b_begin = 0, c_begin = 0;
   std::optional<size_t> residual;
   double factor = 1;
+  bool is_f32 = false;  ///< true if c is f32
 };
-/// Returns the products of a node of low_rank_up, low_rank_grad_h or low_rank_grad_b.
+/// Returns the products of a node of low_rank_up or low_rank_grad.
 std::vector<LowRankProduct> low_rank_up_products(const ir::NodeView& node);
-std::vector<LowRankProduct> low_rank_grad_h_products(const ir::NodeView& node);
-std::vector<LowRankProduct> low_rank_grad_b_products(const ir::NodeView& node);
+std::vector<LowRankProduct> low_rank_grad_products(const ir::NodeView& node);
 
 }  // namespace hearth::ops

@@ -9,48 +9,58 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Epilogue of a sum: factor and residual (null: none).
-template <typename C>
-struct Scaled {
-  const C* residual;
+/// Destination of a product's sums: c and the residual (null: none) are f32 or T.
+template <typename T>
+struct AdapterOut {
+  const void* residual;
+  void* c;
+  float* parts;  ///< split-K partial sums [splits][m][n]; null: sums are written to c
   float factor;
-
-  RT_DEVICE C operator()(float sum, int64_t /*column*/, int64_t at) const {
-    const float more = residual == nullptr ? 0.0F : rt::to_float(residual[at]);
-    return rt::from_float<C>(rt::multiply_then_add(factor, sum, more));
-  }
+  bool is_f32;
 };
+template <typename C, typename T>
+RT_DEVICE void store_sum(const AdapterOut<T>& out, int64_t at, float sum) {
+  const auto* residual = static_cast<const C*>(out.residual);
+  const float more = residual == nullptr ? 0.0F : rt::to_float(residual[at]);
+  static_cast<C*>(out.c)[at] = rt::from_float<C>(rt::multiply_then_add(out.factor, sum, more));
+}
+template <typename T>
+RT_DEVICE void finish(const MatmulShape& shape, const AdapterOut<T>& out, int64_t row, int64_t column,
+                      float sum) {
+  const int64_t at = row * shape.c_row + column;
+  out.is_f32 ? store_sum<float>(out, at, sum) : store_sum<T>(out, at, sum);
+}
 
 /// A product of a launch. Each split of its terms (split-K) has `num_blocks` blocks of outputs, in row-major
 /// order; split s has the blocks of the launch from first_block + s * num_blocks on.
-template <typename T, typename C>
+template <typename T>
 struct Product {
   AlignedOperand<T> rows, columns;
   MatmulShape shape;
-  Out<C, Scaled<C>> out;
+  AdapterOut<T> out;
   int first_block, num_blocks, blocks_across, splits;
 };
-template <typename T, typename C>
+template <typename T>
 struct Products {
-  Product<T, C> at[kMaxAdapters];
+  Product<T> at[kMaxProducts];
   int count;
 };
-static_assert(sizeof(Products<rt::bf16, float>) <= 3584, "kernel parameters have at most 4096 bytes");
+static_assert(sizeof(Products<rt::bf16>) <= 3584, "kernel parameters have at most 4096 bytes");
 
 /// Returns the terms [first, end) of a split.
-template <typename T, typename C>
-RT_DEVICE Terms terms_of(const Product<T, C>& product, int split) {
+template <typename T>
+RT_DEVICE Terms terms_of(const Product<T>& product, int split) {
   const int steps = (product.shape.k + kDepth - 1) / kDepth;
   const int end = (split + 1) * steps / product.splits * kDepth;
   return {split * steps / product.splits * kDepth, end < product.shape.k ? end : product.shape.k};
 }
 
-template <typename T, typename C, typename B>
-__global__ void __launch_bounds__(kBlockThreads) multiply_all(Products<T, C> all) {
+template <typename T, typename B>
+__global__ void __launch_bounds__(kBlockThreads) multiply_all(Products<T> all) {
   const int block = static_cast<int>(blockIdx.x);
   int i = 0;
   while (i + 1 < all.count && all.at[i + 1].first_block <= block) ++i;
-  const Product<T, C> product = all.at[i];
+  const Product<T> product = all.at[i];
   const MatmulShape& shape = product.shape;
   const int split = (block - product.first_block) / product.num_blocks;
   const int number = (block - product.first_block) % product.num_blocks;
@@ -68,9 +78,9 @@ __global__ void __launch_bounds__(kBlockThreads) multiply_all(Products<T, C> all
 }
 
 /// Adds up the partial sums of split-K. Blocks with blockIdx.y = i process product i.
-template <typename T, typename C>
-__global__ void __launch_bounds__(kBlockThreads) add_all_parts(Products<T, C> all) {
-  const Product<T, C> product = all.at[blockIdx.y];
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads) add_all_parts(Products<T> all) {
+  const Product<T> product = all.at[blockIdx.y];
   if (product.splits == 1) return;
   const int64_t count = static_cast<int64_t>(product.shape.m) * product.shape.n;
   for (int64_t i = first_element(); i < count; i += element_stride()) {
@@ -116,17 +126,19 @@ struct Plan {
   }
 };
 
-template <typename T, typename C>
-Out<C, Scaled<C>> out_of(const LowRankProduct& p, const KernelArgs& args, float* parts) {
-  return {.epilogue = {.residual = p.residual ? input_of<C>(args, *p.residual) : nullptr,
-                       .factor = static_cast<float>(p.factor)},
-          .c = output_of<C>(args, p.c) + p.c_begin,
-          .parts = parts};
+template <typename T>
+AdapterOut<T> out_of(const LowRankProduct& p, const KernelArgs& args, float* parts) {
+  const int64_t first_byte = p.c_begin * (p.is_f32 ? int64_t{sizeof(float)} : int64_t{sizeof(T)});
+  return {.residual = p.residual ? input_of<std::byte>(args, *p.residual) : nullptr,
+          .c = output_of<std::byte>(args, p.c) + first_byte,
+          .parts = parts,
+          .factor = static_cast<float>(p.factor),
+          .is_f32 = p.is_f32};
 }
 
 /// Fills in the table of a launch. Returns the number of blocks.
-template <typename T, typename C>
-int64_t fill(const Plan& plan, const KernelArgs& args, Products<T, C>& all) {
+template <typename T>
+int64_t fill(const Plan& plan, const KernelArgs& args, Products<T>& all) {
   auto* parts = reinterpret_cast<float*>(args.workspace);
   int64_t first_block = 0;
   for (size_t i = 0; i < plan.products.size(); ++i) {
@@ -136,7 +148,7 @@ int64_t fill(const Plan& plan, const KernelArgs& args, Products<T, C>& all) {
     all.at[all.count++] = {.rows = {{input_of<T>(args, p.a) + p.a_begin, s.a_row, s.a_term, s.m}},
                            .columns = {{input_of<T>(args, p.b) + p.b_begin, s.b_column, s.b_term, s.n}},
                            .shape = s,
-                           .out = out_of<T, C>(p, args, plan.splits[i] == 1 ? nullptr : parts),
+                           .out = out_of<T>(p, args, plan.splits[i] == 1 ? nullptr : parts),
                            .first_block = static_cast<int>(first_block),
                            .num_blocks = static_cast<int>(blocks),
                            .blocks_across = static_cast<int>(ceil_div(s.n, extent_of(plan.variant).columns)),
@@ -147,25 +159,18 @@ int64_t fill(const Plan& plan, const KernelArgs& args, Products<T, C>& all) {
   return first_block;
 }
 
-template <typename T, typename C>
+template <typename T>
 void launch_all(const Plan& plan, const KernelArgs& args) {
-  Products<T, C> all = {};
+  Products<T> all = {};
   const int64_t blocks = fill(plan, args, all);
-  auto* const kernel =
-      plan.variant == MatmulVariant::tall ? multiply_all<T, C, Tall> : multiply_all<T, C, Small>;
+  auto* const kernel = plan.variant == MatmulVariant::tall ? multiply_all<T, Tall> : multiply_all<T, Small>;
   rt::launch(kernel, {blocks, kBlockThreads}, args.stream->handle(), all);
   if (!plan.is_split) return;
   int64_t count = 0;
   for (const LowRankProduct& p : plan.products)
     count = std::max(count, static_cast<int64_t>(p.shape.m) * p.shape.n);
   const rt::Dim3 grid{static_cast<unsigned>(num_stride_blocks(count)), static_cast<unsigned>(all.count), 1};
-  rt::launch(add_all_parts<T, C>, {grid, rt::Dim3{kBlockThreads, 1, 1}}, args.stream->handle(), all);
-}
-
-template <typename T, typename C>
-ir::Kernel tiled(const Plan& plan) {
-  return {.run = [plan](const KernelArgs& args) { launch_all<T, C>(plan, args); },
-          .workspace_bytes = plan.workspace_bytes()};
+  rt::launch(add_all_parts<T>, {grid, rt::Dim3{kBlockThreads, 1, 1}}, args.stream->handle(), all);
 }
 
 /// The products one after another, in plain arithmetic.
@@ -180,7 +185,7 @@ ir::Kernel plain(const std::vector<LowRankProduct>& products) {
       launch_matmul<float>(args.stream->handle(), plan,
                            PlainRows{input_of<float>(args, p.a) + p.a_begin, s.a_row, s.a_term},
                            PlainRows{input_of<float>(args, p.b) + p.b_begin, s.b_column, s.b_term},
-                           out_of<float, float>(p, args, plan.parts(args.workspace)));
+                           out_of<float>(p, args, plan.parts(args.workspace)));
     }
   };
   return {.run = run, .workspace_bytes = bytes};
@@ -189,20 +194,20 @@ ir::Kernel plain(const std::vector<LowRankProduct>& products) {
 template <std::vector<LowRankProduct> (*products_of)(const NodeView&)>
 ir::Kernel low_rank_gpu(const NodeView& node) {
   const std::vector<LowRankProduct> products = products_of(node);
-  const DType out = node.out_type(0).dtype;
   return with_storage_type(node.in_type(0).dtype, [&](auto t) -> ir::Kernel {
     using T = decltype(t);
     if constexpr (std::is_same_v<T, float>) {
       return plain(products);
     } else {
-      return out == DType::f32 ? tiled<T, float>(Plan(products)) : tiled<T, T>(Plan(products));
+      const Plan plan(products);
+      return {.run = [plan](const KernelArgs& args) { launch_all<T>(plan, args); },
+              .workspace_bytes = plan.workspace_bytes()};
     }
   });
 }
 
 const GpuKernels kKernels = {{.op = "low_rank_up", .one = low_rank_gpu<low_rank_up_products>},
-                             {.op = "low_rank_grad_h", .one = low_rank_gpu<low_rank_grad_h_products>},
-                             {.op = "low_rank_grad_b", .one = low_rank_gpu<low_rank_grad_b_products>}};
+                             {.op = "low_rank_grad", .one = low_rank_gpu<low_rank_grad_products>}};
 
 }  // namespace
 }  // namespace hearth::ops
