@@ -180,7 +180,8 @@ const BenchCase& find_bench_case(std::string_view name) {
       names.emplace_back(bench.name);
     }
   }
-  user_error("there is no bench case '{}'{}", name, did_you_mean(name, names));
+  user_error("there is no bench case '{}'{}; the cases are {}", name, did_you_mean(name, names),
+             fmt::join(names, ", "));
 }
 
 BenchResult run_bench(const BenchCase& bench, int64_t num_steps, const BenchMachine& machine, bool profile) {
