@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "ops/formula.h"
+#include "base/formula.h"
 
 /// e^x, log(1 + x) and the logistic function for kernels. The f32 versions for CPUs have neither branches nor
 /// calls, so that compilers vectorize loops that use them; GPU and f64 versions call the math library.

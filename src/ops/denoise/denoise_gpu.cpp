@@ -1,6 +1,6 @@
+#include "base/formula.h"
 #include "ops/denoise/denoise.h"
 #include "ops/denoise/timestep_formula.h"
-#include "ops/formula.h"
 #include "ops/reduce/columns.h"
 
 namespace hearth::ops {

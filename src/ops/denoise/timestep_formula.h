@@ -3,8 +3,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "base/formula.h"
 #include "ir/attrs.h"
-#include "ops/formula.h"
 
 namespace hearth::ops {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "base/formula.h"
 #include "ir/op_def.h"
-#include "ops/formula.h"
 
 namespace hearth::ops {
 

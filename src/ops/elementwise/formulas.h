@@ -8,9 +8,9 @@
 #include <string_view>
 #include <type_traits>
 
+#include "base/formula.h"
 #include "ir/op_def.h"
 #include "ops/exponential.h"
-#include "ops/formula.h"
 
 /// Formulas of the elementwise ops, shared by CPU kernels, GPU kernels and the float64 reference.
 namespace hearth::ops {

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "ops/formula.h"
+#include "base/formula.h"
 
 namespace hearth::ops {
 

@@ -2,7 +2,7 @@
 // little work to fill a GPU, so its cache slots are divided among several warps (split-KV, as in
 // Flash-Decoding). Three kernels: the first writes the new keys and values to the cache; the second computes
 // an online softmax per warp over the warp's slots; the third merges the partial results.
-#include "ops/formula.h"
+#include "base/formula.h"
 #include "ops/gpu_support.h"
 #include "ops/lm/lm.h"
 

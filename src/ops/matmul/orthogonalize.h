@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "ops/formula.h"
+#include "base/formula.h"
 
 /// Modified Gram-Schmidt with reorthogonalization on the columns of a tall matrix [n, r]: each column is
 /// orthogonalized against the earlier ones twice, which removes the rounding errors of the first pass

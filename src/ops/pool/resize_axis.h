@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
+#include "base/formula.h"
 #include "ir/op_def.h"
-#include "ops/formula.h"
 
 namespace hearth::ops {
 

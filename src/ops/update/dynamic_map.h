@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "ops/formula.h"
+#include "base/formula.h"
 
 namespace hearth::ops {
 

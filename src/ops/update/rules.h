@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "ops/formula.h"
+#include "base/formula.h"
 #include "ops/update/adam_options.h"
 
 /// Update rules of the optimizers for one element of a weight, shared by CPU and GPU kernels. Values that are

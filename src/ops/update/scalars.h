@@ -2,8 +2,8 @@
 
 #include <cmath>
 
+#include "base/formula.h"
 #include "ir/attrs.h"
-#include "ops/formula.h"
 
 /// Arithmetic of scalar ops, written once for CPU kernels, GPU kernels and the float64 reference.
 namespace hearth::ops {
