@@ -146,6 +146,7 @@ void export_images(const ExportArguments& arguments) {
 io::GgufType gguf_type(const std::string& name) {
   if (name == "f32") return io::GgufType::f32;
   if (name == "bf16") return io::GgufType::bf16;
+  if (name == "q4_0") return io::GgufType::q4_0;
   return name == "q8_0" ? io::GgufType::q8_0 : io::GgufType::f16;
 }
 
@@ -176,10 +177,10 @@ void add_export(CLI::App& app) {
   verb->add_option("--out", arguments->out,
                    "Output folder, or output file NAME.gguf, NAME.onnx or NAME.safetensors")
       ->required();
-  verb->add_option(
-          "--type", arguments->type,
-          "Data type of the weights: f32, f16, bf16, or q8_0 for gguf (default: unchanged, for gguf f16)")
-      ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0"}));
+  verb->add_option("--type", arguments->type,
+                   "Data type of the weights: f32, f16, bf16, or q4_0 or q8_0 for gguf (default: unchanged, "
+                   "for gguf f16)")
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "q4_0", "q8_0"}));
   verb->add_option("--shard-size", arguments->shard_size,
                    "hf: max size of a weights file, e.g. 5GB (default: the same files as the model)");
   verb->add_option("--base", arguments->base,

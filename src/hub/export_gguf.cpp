@@ -26,7 +26,8 @@ using models::DecoderConfig;
 
 constexpr uint32_t kQuantizationVersion = 2;
 constexpr int64_t kGemma27bLayers = 46;
-constexpr float kMaxQ8 = 127.0F * 65504.0F;
+constexpr const char *kEmbeddings = "token_embd.weight", *kHead = "output.weight";
+constexpr float kMaxScale = 65504.0F;
 
 /// Returns llama.cpp's name of the architecture of a model family.
 std::string architecture(const DecoderConfig& config) {
@@ -105,7 +106,7 @@ struct ConvertedTensor {
 class TensorList {
  public:
   explicit TensorList(const DecoderConfig& config) : config_(config) {
-    add("model.embed_tokens.weight", "token_embd.weight", {config.vocab_size, config.hidden});
+    add("model.embed_tokens.weight", kEmbeddings, {config.vocab_size, config.hidden});
     for (int64_t i = 0; i < config.num_layers; ++i) {
       source_ = fmt::format("model.layers.{}.", i);
       target_ = fmt::format("blk.{}.", i);
@@ -115,7 +116,7 @@ class TensorList {
     }
     source_ = target_ = "";
     add_norm("model.norm", "output_norm", config.hidden);
-    if (!config.tied_head) add("lm_head.weight", "output.weight", {config.vocab_size, config.hidden});
+    if (!config.tied_head) add("lm_head.weight", kHead, {config.vocab_size, config.hidden});
     add_rope_tables();
   }
   std::vector<ConvertedTensor> take() { return std::move(parts_); }
@@ -202,11 +203,14 @@ class TensorList {
   std::vector<ConvertedTensor> parts_;
 };
 
-/// Returns the type of a tensor: f32 for vectors, f16 instead of q8_0 if the row length is not a multiple of
-/// the q8_0 block.
-GgufType type_of(const Shape& shape, GgufType wanted) {
-  if (shape.rank() < 2) return GgufType::f32;
-  return wanted == GgufType::q8_0 && shape.back() % io::kQ8Block != 0 ? GgufType::f16 : wanted;
+/// Returns the type of a tensor: f32 for vectors, f16 instead of blocks if the row length is not a multiple
+/// of kBlockElements, q8_0 instead of q4_0 for embeddings and the head, whose errors change the output most.
+GgufType type_of(const io::GgufTensor& tensor, GgufType wanted) {
+  if (tensor.shape.rank() < 2) return GgufType::f32;
+  if (io::block_format(wanted) == BlockFormat::none) return wanted;
+  if (tensor.shape.back() % kBlockElements != 0) return GgufType::f16;
+  const bool is_table = tensor.name == kEmbeddings || tensor.name == kHead;
+  return is_table ? GgufType::q8_0 : wanted;
 }
 
 uint32_t file_type(GgufType type) {
@@ -215,6 +219,8 @@ uint32_t file_type(GgufType type) {
       return 0;
     case GgufType::f16:
       return 1;
+    case GgufType::q4_0:
+      return 2;
     case GgufType::q8_0:
       return 7;
     case GgufType::bf16:
@@ -341,10 +347,12 @@ RowEncoding encoding_of(const ConvertedTensor& part) {
                                       : type == GgufType::bf16 ? DType::bf16
                                                                : DType::f32,
                                       part.target.shape.back());
-  if (type == GgufType::q8_0) {
+  if (const BlockFormat format = io::block_format(type); format != BlockFormat::none) {
     encoding = {.row_bytes = io::gguf_row_bytes(type, part.target.shape.back()),
-                .max_magnitude = kMaxQ8,
-                .write = io::quantize_q8_0};
+                .max_magnitude = kMaxScale / std::abs(block_scale(format, 1)),
+                .write = [format](std::span<float> values, std::byte* out) {
+                  io::quantize_blocks(format, values, out);
+                }};
   }
   if (part.heads > 0 && part.target.shape.rank() == 2) {
     encoding.target_row = [rows = part.target.shape[0], heads = part.heads](int64_t row) {
@@ -405,7 +413,7 @@ GgufResult export_gguf(const ModelFolder& model, const GgufOptions& options) {
   metadata.add_tokenizer(model);
   std::vector<io::GgufTensor> tensors;
   for (ConvertedTensor& part : parts) {
-    part.target.type = type_of(part.target.shape, options.type);
+    part.target.type = type_of(part.target, options.type);
     tensors.push_back(part.target);
   }
   const auto bytes_of = [&](size_t i) {

@@ -13,7 +13,6 @@ namespace {
 
 constexpr uint32_t kVersion = 3;
 constexpr int64_t kAlignment = 32;
-constexpr int64_t kQ8Bytes = 2 + kQ8Block;
 constexpr uint32_t kArray = 9;
 
 template <typename T>
@@ -95,33 +94,45 @@ Header header_of(const GgufMetadata& metadata, const std::vector<GgufTensor>& te
   return header;
 }
 
-void quantize_block(const float* values, std::byte* out) {
-  float largest = 0;
-  for (int64_t i = 0; i < kQ8Block; ++i) largest = std::max(largest, std::abs(values[i]));
-  const float scale = largest / 127;
-  // If the scale is so small that its inverse overflows to infinity, all quantized values are 0. The scale
-  // stored as f16 is 0 then too.
-  float inverse = scale == 0 ? 0 : 1 / scale;
-  if (!std::isfinite(inverse)) inverse = 0;
+/// Bytes of the codes of a block.
+int64_t code_bytes(BlockFormat format) {
+  return format == BlockFormat::q4_0 ? kBlockElements / 2 : kBlockElements;
+}
+
+void quantize_block(BlockFormat format, const float* values, std::byte* out) {
+  const float* largest = std::max_element(values, values + kBlockElements,
+                                          [](float a, float b) { return std::abs(a) < std::abs(b); });
+  const float scale = block_scale(format, *largest), inverse = inverse_of_scale(scale);
   const f16 stored = to_f16(scale);
   std::memcpy(out, &stored, sizeof stored);
-  for (int64_t i = 0; i < kQ8Block; ++i)
-    out[2 + i] = static_cast<std::byte>(static_cast<int8_t>(std::round(values[i] * inverse)));
+  out += sizeof stored;
+  const auto code = [&](int64_t i) { return static_cast<int>(block_code(format, values[i], inverse)); };
+  for (int64_t i = 0; i < code_bytes(format); ++i) {
+    const bool packed = format == BlockFormat::q4_0;
+    out[i] = static_cast<std::byte>(packed ? code(i) + 8 + 16 * (code(i + kBlockElements / 2) + 8) : code(i));
+  }
 }
 
 }  // namespace
 
-int64_t gguf_row_bytes(GgufType type, int64_t columns) {
-  if (type == GgufType::f32) return columns * 4;
-  if (type != GgufType::q8_0) return columns * 2;
-  HEARTH_CHECK(columns % kQ8Block == 0);
-  return columns / kQ8Block * kQ8Bytes;
+BlockFormat block_format(GgufType type) {
+  if (type == GgufType::q4_0) return BlockFormat::q4_0;
+  return type == GgufType::q8_0 ? BlockFormat::q8_0 : BlockFormat::none;
 }
 
-void quantize_q8_0(std::span<const float> values, std::byte* out) {
-  HEARTH_CHECK(std::ssize(values) % kQ8Block == 0);
-  for (int64_t i = 0; i < std::ssize(values) / kQ8Block; ++i)
-    quantize_block(values.data() + i * kQ8Block, out + i * kQ8Bytes);
+int64_t gguf_row_bytes(GgufType type, int64_t columns) {
+  if (type == GgufType::f32) return columns * 4;
+  const BlockFormat format = block_format(type);
+  if (format == BlockFormat::none) return columns * 2;
+  HEARTH_CHECK(columns % kBlockElements == 0);
+  return columns / kBlockElements * (int64_t{sizeof(f16)} + code_bytes(format));
+}
+
+void quantize_blocks(BlockFormat format, std::span<const float> values, std::byte* out) {
+  HEARTH_CHECK(std::ssize(values) % kBlockElements == 0);
+  const int64_t bytes = int64_t{sizeof(f16)} + code_bytes(format);
+  for (int64_t i = 0; i < std::ssize(values) / kBlockElements; ++i)
+    quantize_block(format, values.data() + i * kBlockElements, out + i * bytes);
 }
 
 int64_t GgufTensor::num_bytes() const {

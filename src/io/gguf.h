@@ -7,25 +7,25 @@
 #include <variant>
 #include <vector>
 
+#include "base/block_format.h"
 #include "base/file.h"
 #include "base/function_ref.h"
 #include "base/shape.h"
 
 namespace hearth::io {
 
-/// Element types, with their numbers in GGUF. q8_0: blocks of 32 elements with one f16 scale and 32 signed
-/// bytes.
-enum class GgufType : uint32_t { f32 = 0, f16 = 1, q8_0 = 8, bf16 = 30 };
+/// Element types, with their numbers in GGUF. q4_0 and q8_0: blocks of base/block_format.h, an f16 scale
+/// followed by the codes (q4_0: byte i holds codes i and i + 16, in this order from the lower bits).
+enum class GgufType : uint32_t { f32 = 0, f16 = 1, q4_0 = 2, q8_0 = 8, bf16 = 30 };
 
-/// Elements per block of q8_0.
-inline constexpr int64_t kQ8Block = 32;
+/// Returns the block format of a type; none if it has no blocks.
+BlockFormat block_format(GgufType type);
 
-/// Returns the bytes of a row of `columns` elements. For q8_0, `columns` must be a multiple of kQ8Block.
+/// Returns the bytes of a row of `columns` elements, a multiple of kBlockElements for types with blocks.
 int64_t gguf_row_bytes(GgufType type, int64_t columns);
 
-/// Quantizes to q8_0 with the same bits as ggml: scale = max |value| / 127. The number of values must be a
-/// multiple of kQ8Block.
-void quantize_q8_0(std::span<const float> values, std::byte* out);
+/// Quantizes to blocks. The number of values must be a multiple of kBlockElements.
+void quantize_blocks(BlockFormat format, std::span<const float> values, std::byte* out);
 
 /// Value of a metadata key.
 using GgufValue = std::variant<bool, uint32_t, float, std::string, std::vector<int32_t>, std::vector<float>,

@@ -59,7 +59,7 @@ class Export : public Program {
 };
 
 TEST_F(Export, GgufIsWrittenAndWrittenAgain) {
-  for (const char* type : {"f32", "q8_0"}) {
+  for (const char* type : {"f32", "q4_0", "q8_0"}) {
     EXPECT_THAT(works(fmt::format("hearth export model --format gguf --type {} --out m.gguf", type)),
                 testing::HasSubstr("m.gguf: 21 tensors"));
     EXPECT_TRUE(get("m.gguf").starts_with("GGUF"));

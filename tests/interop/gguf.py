@@ -26,9 +26,13 @@ TYPES = {
     "f32": gguf.GGMLQuantizationType.F32,
     "f16": gguf.GGMLQuantizationType.F16,
     "bf16": gguf.GGMLQuantizationType.BF16,
+    "q4_0": gguf.GGMLQuantizationType.Q4_0,
     "q8_0": gguf.GGMLQuantizationType.Q8_0,
 }
-FILE_TYPES = {"f32": 0, "f16": 1, "q8_0": 7, "bf16": 32}
+FILE_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 7, "bf16": 32}
+BLOCKS = (TYPES["q4_0"], TYPES["q8_0"])
+# Stored as q8_0 where other matrices are q4_0.
+TABLES = ("token_embd.weight", "output.weight")
 # Room for a byte fallback.
 VOCAB = SMALL["vocab_size"] = 300
 # What llama.cpp takes for granted, so that export refuses anything else.
@@ -163,8 +167,10 @@ def rope_tables(config):
 def check_tensor(tensor, value, kind):
     if value.ndim < 2:
         kind = gguf.GGMLQuantizationType.F32
-    elif kind == gguf.GGMLQuantizationType.Q8_0 and value.shape[-1] % 32 != 0:
+    elif kind in BLOCKS and value.shape[-1] % 32 != 0:
         kind = gguf.GGMLQuantizationType.F16
+    elif kind == TYPES["q4_0"] and tensor.name in TABLES:
+        kind = TYPES["q8_0"]
     expect(f"type of {tensor.name}", tensor.tensor_type, kind)
     expect(f"shape of {tensor.name}", tensor.shape.tolist(), list(reversed(value.shape)))
     expect(f"alignment of {tensor.name}", tensor.data_offset % 32, 0)

@@ -13,11 +13,11 @@
 namespace hearth::io {
 namespace {
 
-constexpr int64_t kQ8Bytes = 34;
+constexpr int64_t kQ8Bytes = 34, kQ4Bytes = 18;
 
 std::vector<std::byte> quantized(const std::vector<float>& values) {
   std::vector<std::byte> bytes(values.size() / 32 * kQ8Bytes);
-  quantize_q8_0(values, bytes.data());
+  quantize_blocks(BlockFormat::q8_0, values, bytes.data());
   return bytes;
 }
 
@@ -63,11 +63,29 @@ TEST(Gguf, Q8BlocksStandAlone) {
   EXPECT_EQ(level(second, 5), 127);
 }
 
+TEST(Gguf, Q4BlockHasTheSignedScaleAndPackedCodes) {
+  std::vector<float> values(32, 0.0F);
+  values[0] = 4;   // The first of the two largest magnitudes sets the sign of the scale, -0.5.
+  values[1] = -4;  // 8 is not a code; 7 is the largest.
+  values[2] = 1.2F;
+  values[16] = -1.2F;
+  values[17] = 3.5F;
+  std::vector<std::byte> block(kQ4Bytes);
+  quantize_blocks(BlockFormat::q4_0, values, block.data());
+  EXPECT_EQ(scale_of(block), -0.5F);
+  const auto codes = [&](size_t i) { return std::to_integer<int>(block[2 + i]); };
+  EXPECT_EQ(codes(0), (8 - 8) + 16 * (8 + 2));
+  EXPECT_EQ(codes(1), 15 + 16 * (8 - 7));
+  EXPECT_EQ(codes(2), (8 - 2) + 16 * 8);
+  EXPECT_EQ(codes(3), 8 + 16 * 8);
+}
+
 TEST(Gguf, RowBytes) {
   EXPECT_EQ(gguf_row_bytes(GgufType::f32, 7), 28);
   EXPECT_EQ(gguf_row_bytes(GgufType::f16, 7), 14);
   EXPECT_EQ(gguf_row_bytes(GgufType::bf16, 7), 14);
   EXPECT_EQ(gguf_row_bytes(GgufType::q8_0, 64), 68);
+  EXPECT_EQ(gguf_row_bytes(GgufType::q4_0, 64), 36);
 }
 
 template <typename T>
