@@ -11,6 +11,7 @@
 #include "ops/elementwise/elementwise.h"
 #include "ops/lm/lm.h"
 #include "ops/loss/loss.h"
+#include "ops/matmul/fake_quantize.h"
 #include "ops/matmul/low_rank.h"
 #include "ops/matmul/matmul.h"
 #include "ops/norm/norm.h"
@@ -50,6 +51,7 @@ constexpr const ir::OpDef* kOps[] = {
     &matmul_accumulate,
     &orthogonalize,
     &quantized_linear,
+    &fake_quantize,
     &low_rank_up,
     &low_rank_grad,
     &conv2d,
