@@ -56,6 +56,7 @@ passes::TrainGraph build_graph(Plan& plan, Purpose purpose, BatchShape shape) {
   const auto mode = purpose == Purpose::evaluate ? nn::Builder::Mode::eval : nn::Builder::Mode::train;
   nn::Builder builder(train.graph, mode, options.seed, options.adapter);
   builder.freeze(options.frozen);
+  builder.round_weights(options.rounding, options.first_rounded_step);
   const Objective::Graph built = options.objective->build(builder, shape);
   builder.check_adapter();
   check_modules(options, builder.tensors());

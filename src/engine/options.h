@@ -27,6 +27,10 @@ struct EngineOptions {
   /// If adapter.rank > 0, only the adapter is trained; the base weights are then frozen and stored in
   /// `precision`.
   nn::Adapter adapter;
+  /// Format that the weights of linear layers are rounded to in training, from an update on
+  /// (nn::Builder::round_weights); none: not rounded.
+  BlockFormat rounding = BlockFormat::none;
+  int64_t first_rounded_step = 0;
   /// Prefixes of the names of modules whose weights do not train (nn::Builder::freeze).
   std::vector<std::string> frozen;
   int64_t batch = 32;  ///< rows of a micro-batch

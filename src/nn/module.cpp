@@ -321,7 +321,7 @@ ValueId Builder::linear(std::string_view name, ValueId in, int64_t out_features,
     }
     out = quantized_linear(name, in, layout);
   } else {
-    const ValueId weight = tensor(full(name, "weight"), shape, init, layout, true);
+    const ValueId weight = rounded(name, tensor(full(name, "weight"), shape, init, layout, true));
     out = apply("matmul", {in, weight}, {{"transpose_a", int64_t{0}}, {"transpose_b", int64_t{1}}}, name);
   }
   if (options.bias) {
@@ -366,13 +366,25 @@ ValueId Builder::concat(std::vector<ValueId> values) {
   return apply("concat_last", std::move(values), {}, "concat");
 }
 
+ValueId Builder::counter() {
+  const auto existing = graph_.find("counter");
+  return existing ? *existing
+                  : graph_.add_value("counter", {.dtype = DType::i64, .shape = {2}}, ir::Role::input);
+}
+
+ValueId Builder::rounded(std::string_view name, ValueId weight) {
+  const bool fits = graph_.type(weight).shape[1] % kBlockElements == 0;
+  if (rounding_ == BlockFormat::none || !fits || graph_.value(weight).role != ir::Role::parameter)
+    return weight;
+  std::vector<ValueId> inputs = {weight};
+  if (mode_ == Mode::train && first_rounded_step_ > 0) inputs.push_back(counter());
+  return apply("fake_quantize", inputs,
+               {{"format", static_cast<int64_t>(rounding_)}, {"first_step", first_rounded_step_}}, name);
+}
+
 ValueId Builder::dropout(std::string_view name, ValueId in, double rate) {
   if (mode_ == Mode::eval || rate == 0) return in;
-  const auto existing = graph_.find("counter");
-  const ValueId counter =
-      existing ? *existing
-               : graph_.add_value("counter", {.dtype = DType::i64, .shape = {2}}, ir::Role::input);
-  return apply("dropout", {in, counter},
+  return apply("dropout", {in, counter()},
                {{"rate", rate}, {"seed", static_cast<int64_t>(seed_)}, {"salt", int64_t{num_dropouts_++}}},
                name);
 }

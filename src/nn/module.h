@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/block_format.h"
 #include "base/threads.h"
 #include "ir/graph.h"
 #include "ops/matmul/quantized.h"
@@ -149,6 +150,13 @@ class Builder {
   /// Freezes modules: their weights are not trained, and their batch norms use the running statistics. Call
   /// it before the first layer.
   void freeze(std::vector<std::string> modules) { frozen_modules_ = std::move(modules); }
+  /// Rounds the weights of linear layers to values of a block format (ops::fake_quantize), when training from
+  /// step `first_step` on and always when evaluating. Leaves a layer unchanged if it is frozen or its inputs
+  /// are not a multiple of kBlockElements. Call it before the first layer.
+  void round_weights(BlockFormat format, int64_t first_step) {
+    rounding_ = format;
+    first_rounded_step_ = first_step;
+  }
   /// Adds a graph input.
   ir::ValueId input(std::string_view name, ir::Type type);
   ir::ValueId conv(std::string_view name, ir::ValueId in, const Conv& options);
@@ -244,6 +252,10 @@ class Builder {
   /// output of the linear layer. `layout`: layout of the layer's weight.
   ir::ValueId adapt(std::string_view name, ir::ValueId in, ir::ValueId out, FileLayout layout,
                     int64_t out_patch);
+  /// Returns the input `counter` of the graph: the step and the index of the micro-batch.
+  ir::ValueId counter();
+  /// Returns a weight rounded as round_weights() asks.
+  ir::ValueId rounded(std::string_view name, ir::ValueId weight);
   /// Adds the weight of a convolution. Its shape in files is [shape[3], shape[2], kernel, kernel].
   ir::ValueId conv_weight(std::string_view name, const Shape& shape, Init init, bool space_to_depth = false);
   ir::ValueId plain_tensor(const std::string& name, const Shape& shape, Init init, bool trainable = true);
@@ -257,6 +269,8 @@ class Builder {
   std::string prefix_;
   std::vector<Tensor> tensors_;
   Adapter adapter_;
+  BlockFormat rounding_ = BlockFormat::none;  ///< see round_weights()
+  int64_t first_rounded_step_ = 0;
   std::vector<std::string> frozen_modules_;  ///< modules passed to freeze()
   std::vector<std::string> linears_;         ///< with an adapter: full names of the linear layers
   std::vector<std::string> modules_;         ///< with an adapter: full names of all modules with weights

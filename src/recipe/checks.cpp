@@ -35,6 +35,25 @@ void check_pixels(const Recipe& recipe, const KeyLocations& locations) {
   }
 }
 
+void check_quantize(const Recipe& recipe, const KeyLocations& locations) {
+  const bool rounds = recipe.quantize.qat != BlockFormat::none;
+  if (!rounds && recipe.quantize.after_steps > 0) {
+    user_error("{}: quantize.after_steps needs a format in quantize.qat; set quantize.qat=q4_0",
+               locations.of("quantize.after_steps"));
+  }
+  if (rounds && !is_text(recipe)) {
+    user_error(
+        "{}: quantize.qat rounds the linear layers of a language model, but the model is {}; remove it",
+        locations.of("quantize.qat"), model_name(recipe));
+  }
+  if (rounds && recipe.adapter.wanted()) {
+    user_error(
+        "{}: quantize.qat rounds weights that train, but an adapter freezes them; remove quantize.qat, or "
+        "store the frozen weights in fewer bits with adapter.quantize",
+        locations.of("quantize.qat"));
+  }
+}
+
 void check_text(const Recipe& recipe, const KeyLocations& locations) {
   if (data_kind(recipe.data.kind) == DataKind::text && !is_text(recipe)) {
     user_error("{}: text needs a language model; set model=FOLDER, or model.config for a new one",
@@ -224,6 +243,7 @@ void set_dependent_values(Recipe& recipe, const KeyLocations& locations) {
 
 void check(const Recipe& recipe, const KeyLocations& locations) {
   check_text(recipe, locations);
+  check_quantize(recipe, locations);
   check_transport(recipe, locations);
   check_exchange(recipe, locations);
   if (has_pairs(recipe)) check_pairs(recipe, locations);

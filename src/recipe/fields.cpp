@@ -132,6 +132,16 @@ void add_adapter_fields(std::vector<Field>& fields) {
       &Adapter::modules_to_save);
 }
 
+void add_quantize_fields(std::vector<Field>& fields) {
+  const auto key = section(fields, "quantize", &Recipe::quantize);
+  key("qat",
+      "Language models: round the weights of linear layers in training to the values of a GGUF format (q4_0, "
+      "q8_0), so that hearth export --type loses nothing; empty: do not round",
+      &Quantize::qat);
+  key("after_steps", "Number of updates before quantize.qat begins to round", &Quantize::after_steps,
+      IntegerRange{0});
+}
+
 void add_image_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "data", &Recipe::data);
   key("kind",
@@ -431,9 +441,9 @@ const std::vector<Field>& recipe_fields() {
     std::vector<Field> fields;
     for (const auto add :
          {add_run_fields, add_pass_fields, add_offload_fields, add_exchange_fields, add_model_fields,
-          add_adapter_fields, add_image_fields, add_text_fields, add_train_fields, add_segment_fields,
-          add_detect_fields, add_bad_step_fields, add_governor_fields, add_dpo_fields, add_diffuse_fields,
-          add_optimizer_fields, add_schedule_fields})
+          add_adapter_fields, add_quantize_fields, add_image_fields, add_text_fields, add_train_fields,
+          add_segment_fields, add_detect_fields, add_bad_step_fields, add_governor_fields, add_dpo_fields,
+          add_diffuse_fields, add_optimizer_fields, add_schedule_fields})
       add(fields);
     return fields;
   }();

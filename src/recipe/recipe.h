@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/block_format.h"
 #include "base/choices.h"
 #include "base/extent.h"
 #include "base/path.h"
@@ -317,6 +318,12 @@ struct Schedule {
   double min_lr = 0;         ///< for ScheduleKind::cosine: final learning rate
 };
 
+/// Quantization-aware training.
+struct Quantize {
+  BlockFormat qat = BlockFormat::none;  ///< format that weights of linear layers are rounded to
+  int64_t after_steps = 0;              ///< number of updates before rounding begins
+};
+
 /// Configuration of a run: the contents of its YAML file. The key "train.batch" is the member train.batch;
 /// the member initializers are the defaults. Meaning and range of each key are in fields.cpp.
 struct Recipe {
@@ -337,6 +344,7 @@ struct Recipe {
   Exchange exchange;
   Model model;
   Adapter adapter;
+  Quantize quantize;
   Data data;
   Train train;
   Segment segment;

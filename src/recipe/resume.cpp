@@ -92,6 +92,8 @@ constexpr ResumeKey kKeys[] = {
     {"schedule.min_lr"},
     {"model.dropout"},
     {"adapter.dropout"},
+    {"quantize.qat"},
+    {"quantize.after_steps"},
     {"dpo.beta"},
     {"dpo.label_smoothing"},
     // Keys of reading, augmentation and evaluation of samples.

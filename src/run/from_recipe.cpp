@@ -79,6 +79,8 @@ engine::EngineOptions engine_options(const tasks::Job& job, int device, int64_t 
   engine::EngineOptions options{.objective = tasks::task_of(recipe).objective(job),
                                 .optimizer = optimizer_options(recipe),
                                 .adapter = job.adapter,
+                                .rounding = recipe.quantize.qat,
+                                .first_rounded_step = recipe.quantize.after_steps,
                                 .frozen = recipe.train.freeze,
                                 .batch = recipe.train.batch,
                                 .accumulate = recipe.train.accumulate,

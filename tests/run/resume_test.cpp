@@ -104,6 +104,8 @@ const std::map<std::string, std::string> kOther = {
     {"schedule.min_lr", "0.001"},
     {"model.dropout", "0.3"},
     {"adapter.dropout", "0.1"},
+    {"quantize.qat", ""},
+    {"quantize.after_steps", ""},
     {"dpo.beta", "0.2"},
     {"dpo.label_smoothing", "0.1"},
     {"data.threads", "2"},
