@@ -80,13 +80,26 @@ bool is_blocked(Tree& tree, std::string_view module) {
   return false;
 }
 
+/// Returns folders that may contain an installation of ROCm: /opt/rocm-6.4.1, since ROCm 7.14
+/// /opt/rocm/core-7.14, and symbolic links to these.
+std::vector<std::string> rocm_folders(Tree& tree) {
+  std::vector<std::string> folders;
+  for (const std::string& name : tree.list("opt")) {
+    if (!name.starts_with("rocm")) continue;
+    const std::string folder = "opt/" + name;
+    folders.push_back(folder);
+    for (const std::string& part : tree.list(folder))
+      if (part.starts_with("core")) folders.push_back(fmt::format("{}/{}", folder, part));
+  }
+  return folders;
+}
+
 /// Finds installations of ROCm, each of which has a folder with a version file, and HIP libraries of a
 /// distribution, whose file names contain the version.
 void find_rocm(Tree& tree, std::vector<InstalledRuntime>& found) {
   std::set<std::string> seen;
-  for (const std::string& name : tree.list("opt")) {
-    if (!name.starts_with("rocm")) continue;
-    const std::string folder = tree.resolved("opt/" + name);
+  for (const std::string& name : rocm_folders(tree)) {
+    const std::string folder = tree.resolved(name);
     const std::string version = tree.line(folder + "/.info/version");
     if (!version.empty() && seen.insert(folder).second)
       found.push_back({.name = "ROCm", .version = version, .path = "/" + folder});
