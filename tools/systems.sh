@@ -28,6 +28,8 @@ make_system() {
   mkdir -p "$folder"
   debootstrap --variant=minbase "$suite" "$folder" "$from" </dev/null >"$folder.log" 2>&1 ||
     cannot "debootstrap failed: $(tail -1 "$folder.log")" || return
+  # A system that is made again after a crash need not write each file through to the disk.
+  echo force-unsafe-io >"$folder/etc/dpkg/dpkg.cfg.d/unsafe-io"
   touch "$folder/made"
 }
 
@@ -37,6 +39,6 @@ reach_network() {
   local settings
   settings=$(apt-config dump 2>/dev/null | grep -iE '^Acquire::(http|https|ftp)::(Proxy|CaInfo)' || true)
   # A mirror may be a copy of some weeks ago, and releases to come say that they are valid for one.
-  settings+=$'\nAcquire::Check-Valid-Until "false";'
+  settings+=$'\nAcquire::Check-Valid-Until "false";\nAPT::Keep-Downloaded-Packages "false";'
   printf '%s\n' "$settings" >"$1/etc/apt/apt.conf.d/90network"
 }
