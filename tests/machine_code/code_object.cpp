@@ -196,21 +196,22 @@ const Instruction& CodeObject::at(uint64_t address) const {
   return *known;
 }
 
-std::string CodeObject::executed(const Kernel& kernel) const {
-  std::string digits;
+Listing CodeObject::listing(const Kernel& kernel) const {
+  Listing all;
   for (uint64_t at = kernel.entry; at < kernel.entry + kernel.code_bytes;) {
     const auto& known = decoded_[(at - base_) / 4];
-    digits += known ? '1' : '0';
-    at += static_cast<uint64_t>(known ? known->bytes : length_at(at));
+    all.executed += known ? '1' : '0';
+    at += static_cast<uint64_t>(known ? known->bytes : length_at(at, all.unknown));
   }
-  return digits;
+  return all;
 }
 
-int CodeObject::length_at(uint64_t address) const {
+int CodeObject::length_at(uint64_t address, std::set<std::string>& unknown) const {
   constexpr int kUnknown = 4;
   try {
     return decode(generation_, reinterpret_cast<const uint32_t*>(address)).bytes;
-  } catch (const Fault&) {
+  } catch (const Fault& fault) {
+    unknown.insert(fault.what);
     return kUnknown;
   }
 }

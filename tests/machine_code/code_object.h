@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,12 @@ struct Kernel {
   uint32_t most_threads = 0;  ///< of a block
 };
 
+/// Instructions of a kernel.
+struct Listing {
+  std::string executed;           ///< a digit for each, in order: 1 if it has been executed, otherwise 0
+  std::set<std::string> unknown;  ///< reasons of decode() to refuse some of them
+};
+
 struct Instruction;
 class CodeObject {
  public:
@@ -50,11 +57,10 @@ class CodeObject {
   }
   /// The instruction at an address of the code, decoded once. Throws Fault where there is none.
   const Instruction& at(uint64_t address) const;
-  /// A digit for each instruction of a kernel, in order: 1 where it has been executed, else 0.
-  std::string executed(const Kernel& kernel) const;
+  Listing listing(const Kernel& kernel) const;
 
  private:
-  int length_at(uint64_t address) const;
+  int length_at(uint64_t address, std::set<std::string>& unknown) const;
 
   int generation_ = 11;
   uint64_t base_ = 0, bytes_ = 0;

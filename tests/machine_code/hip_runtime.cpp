@@ -5,7 +5,8 @@
 //   MACHINE_CODE_ORDER=forward|reverse|SEED   of blocks and waves
 //   MACHINE_CODE_POISON=7fbadbad              what registers, shared memory and allocations hold at first
 //   MACHINE_CODE_REPORT=FILE                  kernels of the program and what each executed (counters.h)
-//   MACHINE_CODE_COVERAGE=FILE                which instructions of each kernel ran (coverage reads it)
+//   MACHINE_CODE_COVERAGE=FILE                which instructions of each kernel ran, and which the emulator
+//   cannot execute (coverage reads it)
 //   MACHINE_CODE_BLOCKS=0                     of a launch that run, spread over it, to count those of large
 //   ones (24 GiB of memory without poison, no races between blocks); 0: all
 //   MACHINE_CODE_RECORDING=refuse|hang|late   recordings (graphs) end in an error, never end, or lose their
@@ -101,7 +102,10 @@ struct State {
       if (counters != counts().counters.end()) print(counters->second, file);
     });
     write("MACHINE_CODE_COVERAGE", [](FILE* file, const std::string& name, const Kernel& kernel) {
-      std::fprintf(file, "executed %s %s\n", name.c_str(), kernel.object->executed(kernel).c_str());
+      const Listing all = kernel.object->listing(kernel);
+      std::fprintf(file, "executed %s %s\n", name.c_str(), all.executed.c_str());
+      for (const std::string& what : all.unknown)
+        std::fprintf(file, "unknown %s %s\n", name.c_str(), what.c_str());
     });
   }
 
