@@ -17,7 +17,8 @@ struct Rocblas {
   decltype(&rocblas_destroy_handle) destroy_handle = nullptr;
   decltype(&rocblas_gemm_ex) gemm_ex = nullptr;
   decltype(&rocblas_get_version_string) get_version_string = nullptr;
-  decltype(&rocblas_set_atomics_mode) set_atomics_mode = nullptr;
+  // Without decltype, because headers of ROCm 6.4 deprecate the function.
+  rocblas_status (*set_atomics_mode)(rocblas_handle, rocblas_atomics_mode) = nullptr;
   decltype(&rocblas_set_pointer_mode) set_pointer_mode = nullptr;
   decltype(&rocblas_set_stream) set_stream = nullptr;
   decltype(&rocblas_set_workspace) set_workspace = nullptr;
