@@ -1,8 +1,10 @@
 #pragma once
 
+#include <array>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/dtype.h"
@@ -10,6 +12,14 @@
 /// The vendor's BLAS, used by Stream::multiply: rocBLAS for HIP, cuBLASLt for CUDA, plain loops for emulated
 /// GPUs that are configured with one.
 namespace hearth::gpu {
+
+/// An algorithm of the library: the bytes of its descriptor, valid for one version of the library.
+struct BlasAlgorithm {
+  std::array<uint64_t, 8> words = {};
+  auto operator<=>(const BlasAlgorithm&) const = default;
+};
+/// Maximum number of algorithms that Stream::algorithms() lists.
+inline constexpr int kMaxBlasAlgorithms = 8;
 
 /// A matmul in the terms of BLAS: d = op(a) op(b) + c, with column-major arrays, where element (i, j) is at
 /// index i + j * leading. op(a) is a matrix [m, k]: either a, or with transpose_a the transpose of an array
@@ -20,6 +30,8 @@ struct BlasMatmul {
   int64_t m = 0, n = 0, k = 0;
   int64_t leading_a = 0, leading_b = 0, leading_c = 0;
   DType in = DType::f32, out = DType::f32;
+  /// Algorithm to use. The library's first choice replaces it if it is not set or not valid for this matmul.
+  std::optional<BlasAlgorithm> algorithm = {};
   auto operator<=>(const BlasMatmul&) const = default;
 };
 

@@ -56,6 +56,8 @@ void Stream::call(void (*function)(void*), void* argument) { parts_->call(functi
 void Stream::multiply(const BlasMatmul& matmul, const BlasArrays& arrays) {
   parts_->multiply(matmul, arrays);
 }
+std::vector<BlasAlgorithm> Stream::algorithms(const BlasMatmul& matmul) { return parts_->algorithms(matmul); }
+std::string Stream::algorithm_fault(const BlasMatmul& matmul) { return parts_->algorithm_fault(matmul); }
 void Stream::record(Event& event) { parts_->record(event.parts_, event.kind_); }
 void Stream::wait(const Event& event) {
   if (event.parts_) parts_->wait(*event.parts_);

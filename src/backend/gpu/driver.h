@@ -61,6 +61,8 @@ struct Stream::Parts : MadeByModule {
   virtual void fill(std::byte* device, int value, int64_t num_bytes) = 0;
   virtual void call(void (*function)(void*), void* argument) = 0;
   virtual void multiply(const BlasMatmul& matmul, const BlasArrays& arrays) = 0;
+  virtual std::vector<BlasAlgorithm> algorithms(const BlasMatmul& matmul) = 0;
+  virtual std::string algorithm_fault(const BlasMatmul& matmul) = 0;
   /// Records the event in the stream. A null `event` is created; an event of another GPU is replaced.
   virtual void record(std::unique_ptr<Event::Parts>& event, Event::Kind kind) = 0;
   virtual void wait(const Event::Parts& event) = 0;

@@ -57,6 +57,10 @@ class EmulatedStream : public Stream::Parts {
   void multiply(const BlasMatmul& matmul, const BlasArrays& arrays) override {
     emu::multiply(queue_, matmul, arrays);
   }
+  std::vector<BlasAlgorithm> algorithms(const BlasMatmul&) override { return emu::algorithms(gpu_); }
+  std::string algorithm_fault(const BlasMatmul& matmul) override {
+    return emu::algorithm_fault(gpu_, matmul);
+  }
   void record(std::unique_ptr<Event::Parts>& event, Event::Kind) override {
     if (!event) event = std::make_unique<EmulatedEvent>();
     static_cast<EmulatedEvent&>(*event).mark = queue_.record();

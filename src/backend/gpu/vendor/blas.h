@@ -1,6 +1,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "backend/gpu/blas.h"
 #include "backend/gpu/vendor/runtime.h"
@@ -15,6 +17,10 @@ class Blas {
   ~Blas();
   /// Implements Stream::multiply; the stream's GPU must be current.
   void multiply(const BlasMatmul& matmul, const BlasArrays& arrays);
+  /// Implements Stream::algorithms.
+  std::vector<BlasAlgorithm> algorithms(const BlasMatmul& matmul);
+  /// Implements Stream::algorithm_fault.
+  std::string algorithm_fault(const BlasMatmul& matmul);
 
  private:
   struct Parts;

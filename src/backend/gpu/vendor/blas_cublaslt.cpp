@@ -1,6 +1,9 @@
 #include <cublasLt.h>
 
+#include <array>
+#include <bit>
 #include <map>
+#include <span>
 
 #include "backend/gpu/vendor/blas.h"
 #include "backend/gpu/vendor/parts.h"
@@ -19,6 +22,8 @@ struct CublasLt {
   decltype(&cublasLtGetStatusString) get_status_string = nullptr;
   decltype(&cublasLtGetVersion) get_version = nullptr;
   decltype(&cublasLtMatmul) matmul = nullptr;
+  decltype(&cublasLtMatmulAlgoCheck) algo_check = nullptr;
+  decltype(&cublasLtMatmulAlgoConfigGetAttribute) algo_config_get_attribute = nullptr;
   decltype(&cublasLtMatmulAlgoGetHeuristic) algo_get_heuristic = nullptr;
   decltype(&cublasLtMatmulDescInit_internal) desc_init = nullptr;
   decltype(&cublasLtMatmulDescSetAttribute) desc_set_attribute = nullptr;
@@ -36,6 +41,8 @@ struct CublasLt {
     is_here = library.find("cublasLtCreate", create) && library.find("cublasLtDestroy", destroy) &&
               library.find("cublasLtGetStatusString", get_status_string) &&
               library.find("cublasLtGetVersion", get_version) && library.find("cublasLtMatmul", matmul) &&
+              library.find("cublasLtMatmulAlgoCheck", algo_check) &&
+              library.find("cublasLtMatmulAlgoConfigGetAttribute", algo_config_get_attribute) &&
               library.find("cublasLtMatmulAlgoGetHeuristic", algo_get_heuristic) &&
               library.find("cublasLtMatmulDescInit_internal", desc_init) &&
               library.find("cublasLtMatmulDescSetAttribute", desc_set_attribute) &&
@@ -49,8 +56,9 @@ const CublasLt& cublaslt() {
   return library;
 }
 
-/// Alignment of the workspace in bytes. On Hopper, cuBLASLt refuses matmuls with a smaller one.
+/// Max bytes of the workspace, which holds partial sums.
 constexpr uint64_t kWorkspaceBytes = uint64_t{32} << 20;
+/// Alignment of a matmul's arrays in bytes.
 constexpr uint32_t kAlignment = 64;
 /// Alignment of the workspace in bytes. On Hopper, cuBLASLt refuses matmuls with a smaller one.
 constexpr uintptr_t kWorkspaceAlignment = 256;
@@ -107,30 +115,80 @@ cublasLtMatmulPreferenceOpaque_t preference() {
   return made;
 }
 
-/// A prepared matmul, with the algorithm that the library's heuristic ranks first.
-struct Plan {
+/// A matmul as described to the library.
+struct Problem {
   cublasLtMatmulDescOpaque_t desc;
   cublasLtMatrixLayoutOpaque_t a, b, c;
-  cublasLtMatmulAlgo_t algorithm;
 
-  Plan(cublasLtHandle_t handle, const BlasMatmul& p);
+  explicit Problem(const BlasMatmul& p);
+  /// Returns the algorithms that the library's heuristic ranks first, at most `max_count`.
+  std::vector<cublasLtMatmulAlgo_t> recommended(cublasLtHandle_t handle, int max_count);
+  /// Returns the reason why the algorithm must not be used; empty if it may be used.
+  std::string fault_of(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algorithm);
 };
 
-Plan::Plan(cublasLtHandle_t handle, const BlasMatmul& p)
+Problem::Problem(const BlasMatmul& p)
     : a(layout(p.in, p.transpose_a, p.m, p.k, p.leading_a)),
       b(layout(p.in, p.transpose_b, p.k, p.n, p.leading_b)),
       c(layout(p.out, false, p.m, p.n, p.leading_c)) {
   check(cublaslt().desc_init(&desc, sizeof desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a matmul");
   set<int32_t>(&desc, CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   set<int32_t>(&desc, CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
-  cublasLtMatmulPreferenceOpaque_t wish = preference();
-  cublasLtMatmulHeuristicResult_t found;
-  int num_found = 0;
-  check(cublaslt().algo_get_heuristic(handle, &desc, &a, &b, &c, &c, &wish, 1, &found, &num_found),
-        "choosing an algorithm of cuBLASLt");
-  check(num_found == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : found.state, "choosing an algorithm of cuBLASLt");
-  algorithm = found.algo;
 }
+
+std::vector<cublasLtMatmulAlgo_t> Problem::recommended(cublasLtHandle_t handle, int max_count) {
+  HEARTH_CHECK(max_count <= kMaxBlasAlgorithms);
+  cublasLtMatmulPreferenceOpaque_t wish = preference();
+  std::array<cublasLtMatmulHeuristicResult_t, kMaxBlasAlgorithms> found;
+  int num_found = 0;
+  check(cublaslt().algo_get_heuristic(handle, &desc, &a, &b, &c, &c, &wish, max_count, found.data(),
+                                      &num_found),
+        "choosing an algorithm of cuBLASLt");
+  std::vector<cublasLtMatmulAlgo_t> algorithms;
+  for (const cublasLtMatmulHeuristicResult_t& result :
+       std::span(found).first(static_cast<size_t>(num_found))) {
+    if (result.state == CUBLAS_STATUS_SUCCESS) algorithms.push_back(result.algo);
+  }
+  check(algorithms.empty() ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS,
+        "choosing an algorithm of cuBLASLt");
+  return algorithms;
+}
+
+/// True if split-K adds partial sums in f32 in a fixed order, or if there are none.
+bool has_fixed_order(const cublasLtMatmulAlgo_t& algorithm) {
+  uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_MASK;
+  size_t num_bytes = 0;
+  const cublasStatus_t status = cublaslt().algo_config_get_attribute(
+      &algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof scheme, &num_bytes);
+  return status == CUBLAS_STATUS_SUCCESS &&
+         (scheme == CUBLASLT_REDUCTION_SCHEME_NONE || scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+}
+
+std::string Problem::fault_of(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algorithm) {
+  cublasLtMatmulHeuristicResult_t result = {};
+  const cublasStatus_t status = cublaslt().algo_check(handle, &desc, &a, &b, &c, &c, &algorithm, &result);
+  if (status != CUBLAS_STATUS_SUCCESS)
+    return fmt::format("cuBLASLt rejects the algorithm: {}", cublaslt().get_status_string(status));
+  if (result.workspaceSize > kWorkspaceBytes)
+    return fmt::format("the algorithm needs a workspace of {} bytes, but {} are planned",
+                       result.workspaceSize, kWorkspaceBytes);
+  return has_fixed_order(algorithm) ? "" : "the algorithm adds partial sums in another order or precision";
+}
+
+/// A prepared matmul, with the given algorithm if it is valid, otherwise the one that the library's heuristic
+/// ranks first.
+struct Plan {
+  Problem problem;
+  cublasLtMatmulAlgo_t algorithm;
+
+  Plan(cublasLtHandle_t handle, const BlasMatmul& p) : problem(p) {
+    if (p.algorithm) {
+      algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(*p.algorithm);
+      if (problem.fault_of(handle, algorithm).empty()) return;
+    }
+    algorithm = problem.recommended(handle, 1).front();
+  }
+};
 
 }  // namespace
 
@@ -157,10 +215,26 @@ void Blas::multiply(const BlasMatmul& matmul, const BlasArrays& arrays) {
   Plan& plan = found->second;
   const float one = 1, beta = arrays.c == nullptr ? 0 : 1;
   const void* c = arrays.c == nullptr ? arrays.d : arrays.c;
-  check(cublaslt().matmul(parts_->handle, &plan.desc, &one, arrays.a, &plan.a, arrays.b, &plan.b, &beta, c,
-                          &plan.c, arrays.d, &plan.c, &plan.algorithm, aligned(arrays.workspace),
-                          kWorkspaceBytes, parts_->stream),
+  Problem& p = plan.problem;
+  check(cublaslt().matmul(parts_->handle, &p.desc, &one, arrays.a, &p.a, arrays.b, &p.b, &beta, c, &p.c,
+                          arrays.d, &p.c, &plan.algorithm, aligned(arrays.workspace), kWorkspaceBytes,
+                          parts_->stream),
         "a matmul of cuBLASLt");
+}
+
+std::vector<BlasAlgorithm> Blas::algorithms(const BlasMatmul& matmul) {
+  Problem problem(matmul);
+  std::vector<BlasAlgorithm> valid;
+  for (const cublasLtMatmulAlgo_t& algorithm : problem.recommended(parts_->handle, kMaxBlasAlgorithms)) {
+    if (problem.fault_of(parts_->handle, algorithm).empty())
+      valid.push_back(std::bit_cast<BlasAlgorithm>(algorithm));
+  }
+  return valid;
+}
+
+std::string Blas::algorithm_fault(const BlasMatmul& matmul) {
+  HEARTH_CHECK(matmul.algorithm);
+  return Problem(matmul).fault_of(parts_->handle, std::bit_cast<cublasLtMatmulAlgo_t>(*matmul.algorithm));
 }
 
 }  // namespace vendor

@@ -15,6 +15,8 @@ Blas::Blas(NativeStream) {
 }
 Blas::~Blas() = default;
 void Blas::multiply(const BlasMatmul&, const BlasArrays&) {}
+std::vector<BlasAlgorithm> Blas::algorithms(const BlasMatmul&) { return {}; }
+std::string Blas::algorithm_fault(const BlasMatmul&) { return "there is no BLAS library"; }
 
 }  // namespace vendor
 }  // namespace hearth::gpu

@@ -111,6 +111,9 @@ void Blas::multiply(const BlasMatmul& p, const BlasArrays& arrays) {
         "a matmul of rocBLAS");
 }
 
+std::vector<BlasAlgorithm> Blas::algorithms(const BlasMatmul&) { return {}; }
+std::string Blas::algorithm_fault(const BlasMatmul&) { return "rocBLAS chooses its algorithm itself"; }
+
 }  // namespace vendor
 
 std::string blas_library() {

@@ -92,6 +92,10 @@ class VendorStream : public Stream::Parts {
     if (admits(kDoing)) check(RUNTIME(LaunchHostFunc)(stream_, function, argument), kDoing);
   }
   void multiply(const BlasMatmul& matmul, const BlasArrays& arrays) override;
+  std::vector<BlasAlgorithm> algorithms(const BlasMatmul& matmul) override {
+    return blas().algorithms(matmul);
+  }
+  std::string algorithm_fault(const BlasMatmul& matmul) override;
   void record(std::unique_ptr<Event::Parts>& event, Event::Kind kind) override;
   void wait(const Event::Parts& event) override;
   void start_recording() override;
@@ -137,22 +141,36 @@ class VendorStream : public Stream::Parts {
       check(RUNTIME(MemcpyAsync)(to, from, static_cast<size_t>(num_bytes), kind, stream_), doing);
   }
 
+  /// Returns the BLAS library, opened by the first call, and makes the GPU current. Throws DeviceError.
+  Blas& blas() {
+    gpu_.make_current();
+    if (!blas_) blas_ = std::make_unique<Blas>(stream_);
+    return *blas_;
+  }
+
   static inline std::atomic<uint64_t> num_streams_ = 0;
 
   SharedParts& gpu_;
   const uint64_t id_ = ++num_streams_;
   NativeStream stream_ = nullptr;
-  std::unique_ptr<Blas> blas_;  ///< opened by the first matmul
+  std::unique_ptr<Blas> blas_;
 };
 
 void VendorStream::multiply(const BlasMatmul& matmul, const BlasArrays& arrays) {
   if (!admits("a matmul")) return;
   try {
-    if (!blas_) blas_ = std::make_unique<Blas>(stream_);
-    blas_->multiply(matmul, arrays);
+    blas().multiply(matmul, arrays);
   } catch (const DeviceError& error) {
     if (!gpu_.is_recording) throw;
     gpu_.break_recording(error.what());
+  }
+}
+
+std::string VendorStream::algorithm_fault(const BlasMatmul& matmul) {
+  try {
+    return blas().algorithm_fault(matmul);
+  } catch (const DeviceError& error) {
+    return error.what();
   }
 }
 
