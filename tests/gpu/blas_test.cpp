@@ -6,6 +6,8 @@
 #include <set>
 
 #include "gpu/gpu.h"
+#include "ops/matmul/matmul.h"
+#include "ops/matmul/matmul_kernel.h"
 #include "ops/op_list.h"
 #include "ops/sample.h"
 
@@ -82,6 +84,35 @@ TEST_F(Library, MultipliesHoweverTheSidesLie) {
       }
     }
   }
+}
+
+TEST_F(Library, UsesTheAlgorithmOfTheVariant) {
+  Gpu gpu;
+  ir::Sample sample = sample_of({33, 20, 64}, false, true, false, DType::bf16, DType::f32);
+  const ir::OpDef& matmul = *ops::find_op("matmul");
+  const auto results_of = [&](const std::string& way) {
+    sample.attrs.set("way", way);
+    const ops::DrawnSample drawn = ops::draw_sample(matmul, sample, 0);
+    const auto found = results(gpu, drawn);
+    EXPECT_EQ(ops::compare_with_reference(drawn, found), "") << way;
+    return found;
+  };
+  const ops::DrawnSample drawn = ops::draw_sample(matmul, sample, 0);
+  const ir::NodeTypes types(drawn.graph, drawn.node());
+  const ops::MatmulShape shape = ops::matmul_shape_of(types.view(drawn.node()));
+  std::set<std::vector<std::vector<std::byte>>> found;
+  for (const BlasAlgorithm& algorithm :
+       gpu.stream().algorithms(ops::blas_matmul_of(shape, DType::bf16, DType::f32))) {
+    const std::string way = ops::library_variant(algorithm);
+    const auto once = results_of(way);
+    EXPECT_EQ(results_of(way), once);
+    found.insert(once);
+  }
+#if defined(HEARTH_GPU_EMULATED)
+  EXPECT_EQ(found.size(), 2U) << "each adds terms in a different order";
+#endif
+  EXPECT_EQ(results_of(ops::library_variant({{1, 2, 3, 4, 5, 6, 7, 8}})), results_of("library"))
+      << "an algorithm that is not valid is replaced by the first choice";
 }
 
 TEST_F(Library, MultipliesInsideOtherOps) {

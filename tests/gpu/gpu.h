@@ -119,7 +119,7 @@ class LibraryTest : public testing::Test {
  protected:
 #if defined(HEARTH_GPU_EMULATED)
   LibraryTest() {
-    emu::gpus() = {{.library = emu::GpuSettings::Library::right }};
+    emu::gpus() = {{.library = emu::GpuSettings::Library::right, .algorithm_threads = { 1, 1 } }};
   }
   ~LibraryTest() override {
     emu::gpus() = {{}};

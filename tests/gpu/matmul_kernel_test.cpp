@@ -96,5 +96,19 @@ TEST(MatmulWays, AreTheWordsOfAnAttribute) {
   EXPECT_EQ(variant_at(three, 2), "library");
 }
 
+TEST(MatmulWays, ContainTheAlgorithmOfALibrary) {
+  const gpu::BlasAlgorithm algorithm{{1, 0xFFFFFFFFFFFFFFFF, 0, 0x0123456789ABCDEF, 0, 0, 0, 2}};
+  const std::string way = library_variant(algorithm);
+  EXPECT_TRUE(is_library_variant(way));
+  EXPECT_EQ(algorithm_in(way), algorithm);
+  EXPECT_TRUE(is_library_variant("library"));
+  EXPECT_FALSE(is_library_variant("large"));
+  EXPECT_FALSE(is_library_variant("libraryx"));
+  for (std::string wrong :
+       {std::string("library"), std::string("large"), way + "0", way.substr(0, way.size() - 1),
+        way.substr(0, way.size() - 1) + "g", way.substr(0, way.size() - 1) + "-"})
+    EXPECT_EQ(algorithm_in(wrong), std::nullopt) << wrong;
+}
+
 }  // namespace
 }  // namespace hearth::ops

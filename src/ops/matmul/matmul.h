@@ -1,15 +1,19 @@
 #pragma once
 
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "backend/gpu/blas.h"
 #include "ir/op_def.h"
 
 namespace hearth::ops {
 
 /// y = activation(op(a) op(b) + bias + residual), where op transposes if transpose_a or transpose_b is 1.
 /// Sums are f32. The dtype of y is out_dtype if given, otherwise that of a. On GPUs the attribute `way`
-/// selects the kernel variant: a name of MatmulVariant, or "library" for the vendor's BLAS.
+/// selects the kernel variant: a name of MatmulVariant, "library" for the vendor's BLAS, or
+/// library_variant().
 extern const ir::OpDef matmul;
 /// sum' = sum + op(a) op(b), in place; sum is f32. Attributes of matmul.
 extern const ir::OpDef matmul_accumulate;
@@ -21,8 +25,15 @@ struct MatmulIn {
 };
 /// Gives a matmul without bias and residual a residual of that type.
 void add_residual(ir::StandaloneNode& matmul, const ir::Type& type);
-/// Value of the attribute `way` that selects the vendor's BLAS library.
+/// Value of the attribute `way` that selects the vendor's BLAS library, with its first choice of an
+/// algorithm.
 inline constexpr std::string_view kLibraryVariant = "library";
+/// True if the value selects the vendor's BLAS library, with or without an algorithm.
+bool is_library_variant(std::string_view way);
+/// Returns the value that selects an algorithm of the library: "library:" and 128 hexadecimal digits.
+std::string library_variant(const gpu::BlasAlgorithm& algorithm);
+/// Returns the algorithm in such a value; nullopt if there is none.
+std::optional<gpu::BlasAlgorithm> algorithm_in(std::string_view way);
 /// Returns element `index` of the comma-separated attribute `way`: the variant of matmul number `index` of an
 /// op's GpuKernel::matmuls. Empty for the default variant.
 std::string_view variant_at(const ir::Attrs& attrs, size_t index);

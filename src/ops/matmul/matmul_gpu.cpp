@@ -6,32 +6,6 @@
 namespace hearth::ops {
 namespace {
 
-/// BLAS description (transposed or not, leading dimension) of a matrix with given row and column strides.
-struct Side {
-  bool transposed;
-  int64_t leading;
-};
-Side side_of(int64_t row_stride, int64_t column_stride, int64_t num_rows) {
-  if (row_stride == 1 && column_stride >= num_rows) return {.transposed = false, .leading = column_stride};
-  return {.transposed = true, .leading = row_stride};
-}
-
-/// Returns the matmul for the BLAS library, which is column-major: it computes c^T = b^T a^T, so a and b are
-/// exchanged.
-gpu::BlasMatmul blas_matmul_of(const MatmulShape& p, DType in, DType out) {
-  const Side a = side_of(p.b_column, p.b_term, p.n), b = side_of(p.a_term, p.a_row, p.k);
-  return {.transpose_a = a.transposed,
-          .transpose_b = b.transposed,
-          .m = p.n,
-          .n = p.m,
-          .k = p.k,
-          .leading_a = a.leading,
-          .leading_b = b.leading,
-          .leading_c = p.c_row,
-          .in = in,
-          .out = out};
-}
-
 /// Returns the variant with that name; the default variant if the name is unknown.
 MatmulVariant variant_named(std::string_view name, const MatmulShape& shape, DType in) {
   for (const MatmulVariant way : variants_of(in)) {
@@ -79,8 +53,9 @@ const GpuKernels kKernels = {
 
 ChosenMatmul::ChosenMatmul(const MatmulShape& shape, DType in, DType out, std::string_view way)
     : own_(shape, in, out, variant_named(way, shape, in)) {
-  if (way == kLibraryVariant && !shape.relu && gpu::blas_takes(in, out))
-    library_ = blas_matmul_of(shape, in, out);
+  if (!is_library_variant(way) || shape.relu || !gpu::blas_takes(in, out)) return;
+  library_ = blas_matmul_of(shape, in, out);
+  library_->algorithm = algorithm_in(way);
 }
 
 int64_t ChosenMatmul::workspace_bytes() const {
@@ -98,7 +73,7 @@ ir::Kernel matmul_gpu(const ir::NodeView& node) {
   const std::string_view way = variant_at(node.attrs, 0);
   const bool bias = node.has_input(MatmulIn::bias), residual = node.has_input(MatmulIn::residual);
   const ChosenMatmul matmul(matmul_shape_of(node), node.in_type(MatmulIn::a).dtype, node.out_type(0).dtype,
-                            way == kLibraryVariant && !library_takes(node) ? "" : way);
+                            is_library_variant(way) && !library_takes(node) ? "" : way);
   const auto run = [=](const ir::KernelArgs& args) {
     matmul.launch(*args.stream, {.a = args.in[MatmulIn::a],
                                  .b = args.in[MatmulIn::b],

@@ -26,6 +26,10 @@ struct MatmulShape {
 /// Returns the layout of a matmul node.
 MatmulShape matmul_shape_of(const ir::NodeView& node);
 
+/// Returns the matmul for the BLAS library, which is column-major: it computes c^T = b^T a^T, so a and b are
+/// exchanged.
+gpu::BlasMatmul blas_matmul_of(const MatmulShape& shape, DType in, DType out);
+
 /// Returns the GPU kernel of a matmul node; other ops use it too.
 ir::Kernel matmul_gpu(const ir::NodeView& node);
 
@@ -96,9 +100,9 @@ class MatmulKernel {
 /// library.
 class ChosenMatmul {
  public:
-  /// `way` is a name of MatmulVariant or "library". An unknown name selects the default variant, and so does
-  /// "library" if the library does not support these dtypes or the activation. "library" supports no bias and
-  /// requires arrays aligned to 64 bytes.
+  /// `way` is a name of MatmulVariant or selects the library (is_library_variant). An unknown name selects
+  /// the default variant, and so does the library if it does not support these dtypes or the activation. The
+  /// library supports no bias and requires arrays aligned to 64 bytes.
   ChosenMatmul(const MatmulShape& shape, DType in, DType out, std::string_view way);
   int64_t workspace_bytes() const;
   void launch(gpu::Stream& stream, const MatmulArrays& arrays) const;

@@ -277,7 +277,7 @@ struct Problem {
   /// True if the matmul uses FullRows blocks, which dequantize the matrix themselves: at most two of them
   /// read each element. False if autotuning selected the BLAS library, which needs a dequantized matrix.
   bool fits_full_rows() const {
-    return dtype != DType::f32 && way != "library" && shape.m > FullRows::kRows / 2 &&
+    return dtype != DType::f32 && !is_library_variant(way) && shape.m > FullRows::kRows / 2 &&
            shape.m <= 2 * FullRows::kRows && rows % kWide == 0 && columns % kWide == 0;
   }
   ChosenMatmul dequantized_matmul() const { return {shape, dtype, out, way}; }
