@@ -9,6 +9,7 @@
 #include "backend/gpu/emu/stream.h"
 #include "backend/gpu/modules.h"
 #include "exec/device/gpu_choice.h"
+#include "ops/matmul/matmul.h"
 #include "ops/matmul/matmul_kernel.h"
 #include "ops/op_list.h"
 #include "temporary_folder.h"
@@ -51,15 +52,16 @@ class MatmulChoices : public testing::Test {
 
   /// The ways that a new choice with that library finds, and what it says.
   struct Found {
-    std::vector<std::string> ways, dropped;
+    std::vector<std::string> ways, dropped, replaced;
     int num_autotuned;
   };
-  Found choose(Library library) const {
-    emu::gpus() = {{.counts_threads = true, .library = library}};
+  Found choose(Library library) const { return choose({.counts_threads = true, .library = library}); }
+  Found choose(const emu::GpuSettings& gpu) const {
+    emu::gpus() = {gpu};
     ir::Graph made = graph();
     MatmulChoice choice(find_gpu("emulated"), file());
     choice.choose(made);
-    return {ways(made), choice.dropped(), choice.num_autotuned()};
+    return {ways(made), choice.dropped(), choice.replaced(), choice.num_autotuned()};
   }
   fs::path file() const { return folder_.path() / "matmuls.json"; }
   /// As this process leaves the file while it asks the library.
@@ -249,6 +251,98 @@ TEST_F(MatmulChoices, NeverAskALibraryAgainThatEndedTheProgram) {
   choose(Library::right);
   say_trying();
   EXPECT_THAT(choose(Library::right).ways, Each("library")) << "who asks it runs";
+}
+
+/// A library that recommends algorithms, which take these times.
+class LibraryAlgorithms : public MatmulChoices {
+ protected:
+  Found choose(std::vector<int64_t> times, int version = 1) const {
+    return MatmulChoices::choose({.counts_threads = true,
+                                  .library = Library::right,
+                                  .library_version = version,
+                                  .algorithm_threads = std::move(times)});
+  }
+  /// The variant that selects the algorithm with this number, from 1.
+  static std::string variant(uint64_t number, uint64_t version = 1) {
+    return ops::library_variant({{number, version}});
+  }
+  /// Replaces the first of the texts in the file.
+  void replace(const std::string& from, const std::string& to) const {
+    std::string text = read_file(file());
+    ASSERT_NE(text.find(from), std::string::npos);
+    write_file_atomically(file(), text.replace(text.find(from), from.size(), to));
+  }
+};
+
+TEST_F(LibraryAlgorithms, AreTimedAndTheFastestIsUsedFromThenOn) {
+  const Found first = choose({3, 1, 2});
+  EXPECT_EQ(first.num_autotuned, 3);
+  EXPECT_THAT(first.ways, Each(variant(2)));
+  EXPECT_THAT(first.dropped, IsEmpty());
+  const Found later = choose({1, 3, 2});
+  EXPECT_EQ(later.num_autotuned, 0);
+  EXPECT_THAT(later.ways, Each(variant(2))) << "another heuristic changes nothing";
+  EXPECT_THAT(later.replaced, IsEmpty());
+}
+
+TEST_F(LibraryAlgorithms, AreMeasuredAgainForAnotherVersion) {
+  EXPECT_THAT(choose({3, 1, 2}).replaced, IsEmpty());
+  const Found other = choose({1, 2}, 2);
+  EXPECT_EQ(other.num_autotuned, 3);
+  EXPECT_THAT(other.ways, Each(variant(1, 2)));
+  EXPECT_THAT(
+      other.replaced,
+      ElementsAre("3 matmuls that emulated library 1 measured are measured again with emulated library 2, so "
+                  "that results may differ in their last bits"));
+  EXPECT_THAT(choose({1, 2}, 2).replaced, IsEmpty());
+  const Found back = choose({3, 1, 2});
+  EXPECT_EQ(back.num_autotuned, 0) << "the file has both";
+  EXPECT_THAT(back.ways, Each(variant(2)));
+}
+
+TEST_F(LibraryAlgorithms, AreMeasuredAgainIfTheFileIsNotRight) {
+  const std::string right = variant(2), of_another_version = variant(2, 7), unknown = variant(9);
+  choose({3, 1, 2});
+  for (const auto& [wrong, why] : {std::pair(right.substr(0, right.size() - 1), "128 hexadecimal digits"),
+                                   {right + "0", "128 hexadecimal digits"},
+                                   {right.substr(0, right.size() - 1) + "x", "128 hexadecimal digits"},
+                                   {of_another_version, "the library has no such algorithm"},
+                                   {unknown, "the library has no such algorithm"}}) {
+    replace(right, wrong);
+    const Found found = choose({3, 1, 2});
+    EXPECT_EQ(found.num_autotuned, 1) << wrong;
+    EXPECT_THAT(found.ways, Each(right));
+    EXPECT_THAT(found.replaced, ElementsAre(testing::AllOf(HasSubstr(why), HasSubstr(file().string()))));
+  }
+  replace(right, "library");
+  const Found found = choose({3, 1, 2});
+  EXPECT_EQ(found.num_autotuned, 1) << "no algorithm, although the library lists some";
+  EXPECT_THAT(found.ways, Each(right));
+}
+
+TEST_F(LibraryAlgorithms, AreNumberedInMessages) {
+  const Found found =
+      MatmulChoices::choose({.counts_threads = true, .library = Library::wrong, .algorithm_threads = {1, 1}});
+  EXPECT_EQ(found.dropped.size(), 6U);
+  EXPECT_THAT(found.dropped[0], StartsWith("library, algorithm 1: expected "));
+  EXPECT_THAT(found.dropped[1], StartsWith("library, algorithm 2: expected "));
+}
+
+TEST_F(LibraryAlgorithms, AreChosenWithTheResidual) {
+  emu::gpus() = {{.counts_threads = true, .library = Library::right, .algorithm_threads = {2, 1}}};
+  ir::Graph made;
+  const auto value = [&] {
+    return made.add_value("", {.dtype = DType::bf16, .shape = {8, 8}}, ir::Role::input);
+  };
+  const ir::OpDef& matmul = *ops::find_op("matmul");
+  made.add1(matmul, {value(), value()}, {}, "alone");
+  made.add1(matmul, {value(), value(), ir::kNone, value()}, {}, "residual");
+  MatmulChoice choice(find_gpu("emulated"), file());
+  choice.choose(made);
+  EXPECT_EQ(choice.num_autotuned(), 2);
+  EXPECT_THAT(ways(made), Each(variant(2)));
+  EXPECT_THAT(choice.dropped(), IsEmpty());
+  EXPECT_THAT(read_file(file()), HasSubstr("|8 8 8 a 8 1 b 8 1 bf16 bf16 + c\""));
 }
 
 }  // namespace

@@ -140,9 +140,10 @@ TEST_F(Autotune, EndsWithItsTime) {
   EXPECT_EQ(num_runs_, 2);
 
   WinnerFile file(path());
-  find_or_autotune(file, "key", candidates, [&] { return within(6); });
+  const auto none = [](const std::string&) { return false; };
+  find_or_autotune(file, "key", none, [&] { return within(6); });
   EXPECT_EQ(file.find("key"), std::nullopt) << "it may be found out the next time";
-  find_or_autotune(file, "key", candidates, [&] { return within(100); });
+  find_or_autotune(file, "key", none, [&] { return within(100); });
   EXPECT_EQ(file.find("key"), "c");
 }
 
@@ -161,7 +162,10 @@ TEST_F(Autotune, IsHeldOncePerKey) {
   const std::vector candidates{candidate("a", 2, 4), candidate("b", 2)};
   const auto ask = [&](const std::string& key, const std::vector<Candidate>& among) {
     WinnerFile file(path());
-    return find_or_autotune(file, key, among, [&] { return hold(among); }).name;
+    const auto accepts = [&](const std::string& name) {
+      return std::ranges::find(among, name, &Candidate::name) != among.end();
+    };
+    return find_or_autotune(file, key, accepts, [&] { return hold(among); }).name;
   };
   EXPECT_EQ(ask("GPU|8x8", candidates), "b");
   const int after_one = num_runs_;
@@ -172,6 +176,14 @@ TEST_F(Autotune, IsHeldOncePerKey) {
   EXPECT_EQ(ask("GPU|8x8", {candidates[0]}), "a")
       << "a winner that is no candidate any more counts for nothing";
   EXPECT_EQ(WinnerFile(path()).find("other GPU|8x8"), "b") << "others' keys stay";
+}
+
+TEST_F(Autotune, WinnersAreFoundByTheEndsOfTheirKeys) {
+  WinnerFile file(path());
+  for (const char* key : {"GPU|lib 1|8x8", "GPU|lib 2|8x8", "GPU|lib 2|9x9", "other|lib 3|8x8", "GPU|8x8"})
+    file.keep(key, {.name = "a"});
+  EXPECT_THAT(file.find_between("GPU|lib ", "|8x8"), ElementsAre("1", "2"));
+  EXPECT_THAT(file.find_between("GPU|8", "|8x8"), IsEmpty()) << "ends that overlap";
 }
 
 TEST_F(Autotune, OfABrokenFileIsHeldAgain) {

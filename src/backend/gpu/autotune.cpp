@@ -122,6 +122,17 @@ std::optional<std::string> WinnerFile::find(const std::string& key) const {
   return found->at("name").get<std::string>();
 }
 
+std::vector<std::string> WinnerFile::find_between(const std::string& prefix,
+                                                  const std::string& suffix) const {
+  std::vector<std::string> found;
+  const Json winners = read_winners(path_);
+  for (const auto& [key, winner] : winners.items()) {
+    if (key.size() >= prefix.size() + suffix.size() && key.starts_with(prefix) && key.ends_with(suffix))
+      found.push_back(key.substr(prefix.size(), key.size() - prefix.size() - suffix.size()));
+  }
+  return found;
+}
+
 void WinnerFile::keep(const std::string& key, const AutotuneResult& verdict) {
   Json winners = read_winners(path_);
   winners[key] = {{"name", verdict.name}, {"seconds", verdict.seconds}};
@@ -134,11 +145,9 @@ void WinnerFile::keep(const std::string& key, const AutotuneResult& verdict) {
 }
 
 AutotuneResult find_or_autotune(WinnerFile& file, const std::string& key,
-                                std::span<const Candidate> candidates,
+                                FunctionRef<bool(const std::string& name)> accepts,
                                 FunctionRef<AutotuneResult()> autotune) {
-  if (const auto name = file.find(key)) {
-    if (std::ranges::find(candidates, *name, &Candidate::name) != candidates.end()) return {.name = *name};
-  }
+  if (const auto name = file.find(key); name && accepts(*name)) return {.name = *name};
   AutotuneResult verdict = autotune();
   if (verdict.num_not_measured == 0) file.keep(key, verdict);
   return verdict;

@@ -53,11 +53,14 @@ class WinnerFile {
  public:
   /// `path`: the file; if empty, find() returns nothing and keep() stores nothing.
   explicit WinnerFile(fs::path path);
+  const fs::path& path() const { return path_; }
   /// Returns ~/.cache/hearth/matmuls.json, or the same below XDG_CACHE_HOME; nullopt if neither is known.
   static std::optional<fs::path> default_path();
 
   /// Returns the winner stored for the key, if any.
   std::optional<std::string> find(const std::string& key) const;
+  /// Returns the text between prefix and suffix of every key that has both, with any text between them.
+  std::vector<std::string> find_between(const std::string& prefix, const std::string& suffix) const;
   /// Adds the winner to the current contents of the file, atomically. If the file cannot be written, the
   /// result is discarded and the next run measures again.
   void keep(const std::string& key, const AutotuneResult& verdict);
@@ -66,10 +69,10 @@ class WinnerFile {
   fs::path path_;
 };
 
-/// Returns the winner stored for the key if it is among the candidates; otherwise runs autotuning and stores
-/// its winner if every candidate was measured.
+/// Returns the winner stored for the key if `accepts` returns true for its name; otherwise runs autotuning
+/// and stores its winner if every candidate was measured.
 AutotuneResult find_or_autotune(WinnerFile& file, const std::string& key,
-                                std::span<const Candidate> candidates,
+                                FunctionRef<bool(const std::string& name)> accepts,
                                 FunctionRef<AutotuneResult()> autotune);
 
 }  // namespace hearth::gpu

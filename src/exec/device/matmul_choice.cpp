@@ -27,8 +27,13 @@ constexpr int64_t kComparedRows = 128;
 
 std::string key_of(const ir::NodeView& node) {
   const ops::MatmulShape p = ops::matmul_shape_of(node);
-  return fmt::format("{} {} {} a {} {} b {} {} {} {}", p.m, p.n, p.k, p.a_row, p.a_term, p.b_term, p.b_column,
-                     dtype_name(node.in_type(0).dtype), dtype_name(node.out_type(0).dtype));
+  return fmt::format("{} {} {} a {} {} b {} {} {} {}{}", p.m, p.n, p.k, p.a_row, p.a_term, p.b_term,
+                     p.b_column, dtype_name(node.in_type(0).dtype), dtype_name(node.out_type(0).dtype),
+                     node.has_input(ops::MatmulIn::residual) ? " + c" : "");
+}
+
+gpu::BlasMatmul blas_matmul_of(const ir::NodeView& node) {
+  return ops::blas_matmul_of(ops::matmul_shape_of(node), node.in_type(0).dtype, node.out_type(0).dtype);
 }
 
 /// Allocates a tensor of that type on the GPU and fills it with random numbers.
@@ -54,12 +59,14 @@ std::vector<float> read(gpu::Stream& stream, const std::byte* from, const ir::Ty
   return values;
 }
 
-/// Prepares a kernel variant of the matmul alone, without bias and other fused inputs.
-ir::Kernel kernel_of(const gpu::Driver& driver, const ir::NodeView& node, std::string_view way) {
-  ir::Attrs attrs = node.attrs;
-  attrs.set("way", std::string(way));
-  const ir::NodeView alone{.attrs = attrs, .in = node.in.first(2), .out = node.out};
-  return driver.kernel(ops::matmul.name, alone);
+/// Prepares a kernel variant of the matmul without bias.
+ir::Kernel kernel_of(const gpu::Driver& driver, const ir::NodeView& node, const std::string& way) {
+  ir::StandaloneNode alone{
+      .attrs = node.attrs, .in = {node.in.begin(), node.in.begin() + 2}, .out = {node.out_type(0)}};
+  alone.attrs.set("way", way);
+  if (node.has_input(ops::MatmulIn::residual))
+    ops::add_residual(alone, node.in_type(ops::MatmulIn::residual));
+  return driver.kernel(ops::matmul.name, alone.view());
 }
 
 }  // namespace
@@ -79,6 +86,13 @@ class MatmulChoice::Attempt {
   MatmulChoice& choice_;
 };
 
+/// The GPU, kept open while matmuls are chosen.
+struct MatmulChoice::Session {
+  explicit Session(const gpu::DeviceInfo& gpu) : device(gpu), stream(device) {}
+  gpu::Device device;
+  gpu::Stream stream;
+};
+
 MatmulChoice::MatmulChoice(gpu::DeviceInfo gpu, const fs::path& file, double max_seconds)
     : gpu_(std::move(gpu)),
       library_(gpu_.driver->runtime().library),
@@ -95,6 +109,8 @@ MatmulChoice::MatmulChoice(gpu::DeviceInfo gpu, const fs::path& file, double max
   library_.clear();
 }
 
+MatmulChoice::~MatmulChoice() = default;
+
 std::string MatmulChoice::library_key() const { return gpu_name_ + "|" + library_; }
 
 void MatmulChoice::choose(ir::Graph& graph) {
@@ -108,35 +124,91 @@ void MatmulChoice::choose(ir::Graph& graph) {
     if (std::ranges::any_of(words, [](const std::string& word) { return !word.empty(); }))
       node.attrs.set("way", fmt::format("{}", fmt::join(words, ",")));
   }
-  device_.reset();
+  session_.reset();
+  report_other_versions();
 }
 
-gpu::Device& MatmulChoice::device() {
-  if (!device_) device_ = std::make_unique<gpu::Device>(gpu_);
-  return *device_;
+MatmulChoice::Session& MatmulChoice::session() {
+  if (!session_) session_ = std::make_unique<Session>(gpu_);
+  return *session_;
+}
+
+/// True if the cached variant can be used. An algorithm of the library is used only if the library accepts
+/// it.
+bool MatmulChoice::accepts(const ir::NodeView& node, const Variants& ways, const std::string& name) {
+  if (!ops::is_library_variant(name)) return std::ranges::find(ways, name) != ways.end();
+  gpu::BlasMatmul matmul = blas_matmul_of(node);
+  matmul.algorithm = ops::algorithm_in(name);
+  if (name == ops::kLibraryVariant) return session().stream.algorithms(matmul).empty();
+  const std::string fault = matmul.algorithm ? session().stream.algorithm_fault(matmul)
+                                             : "it is not made of 128 hexadecimal digits";
+  if (fault.empty()) return true;
+  replaced_.push_back(
+      fmt::format("the algorithm of {} that {} contains for the matmul {} is not valid ({}); it is "
+                  "measured again",
+                  library_, file_.path().string(), key_of(node), fault));
+  return false;
+}
+
+/// Notes which other versions of the library have measured the matmul on this GPU.
+void MatmulChoice::find_other_versions(const ir::NodeView& node) {
+  const std::string product = library_.substr(0, library_.rfind(' ') + 1);
+  std::set<std::string> found;
+  for (const std::string& version : file_.find_between(gpu_name_ + "|" + product, "|" + key_of(node)))
+    found.insert(product + version);
+  found.erase(library_);
+  num_of_other_versions_ += found.empty() ? 0 : 1;
+  other_versions_.merge(found);
+}
+
+void MatmulChoice::report_other_versions() {
+  if (num_of_other_versions_ == 0) return;
+  replaced_.push_back(
+      fmt::format("{} matmuls that {} measured are measured again with {}, so that results may "
+                  "differ in their last bits",
+                  num_of_other_versions_, fmt::join(other_versions_, " and "), library_));
+  other_versions_.clear();
+  num_of_other_versions_ = 0;
+}
+
+/// Replaces the library's variant by a variant for each algorithm that it recommends.
+void MatmulChoice::add_algorithms(const ir::NodeView& node, Variants& ways) {
+  std::vector<gpu::BlasAlgorithm> algorithms;
+  try {
+    algorithms = session().stream.algorithms(blas_matmul_of(node));
+  } catch (const gpu::DeviceError&) {
+    return;  // The library's variant fails with the same message.
+  }
+  if (algorithms.empty()) return;
+  ways.pop_back();
+  for (const gpu::BlasAlgorithm& algorithm : algorithms) ways.push_back(ops::library_variant(algorithm));
 }
 
 /// Returns the name of the fastest kernel variant; empty if there is only one variant.
 std::string MatmulChoice::winner(const ir::NodeView& node) {
-  const Variants ways = gpu_.driver->find_kernel(ops::matmul.name)->ways(node, !library_.empty());
+  const auto names = gpu_.driver->find_kernel(ops::matmul.name)->ways(node, !library_.empty());
+  Variants ways(names.begin(), names.end());
   if (ways.size() < 2) return "";
   const bool asks_library = ways.back() == ops::kLibraryVariant;
   const std::string key = (asks_library ? library_key() : gpu_name_) + "|" + key_of(node);
   if (const auto known = winners_.find(key); known != winners_.end()) return known->second;
-  std::vector<gpu::Candidate> names;
-  for (const std::string_view way : ways) names.push_back({.name = std::string(way)});
   std::string_view why = "the time limit is reached";
-  const gpu::AutotuneResult none{.num_not_measured = static_cast<int>(ways.size())};
-  const gpu::AutotuneResult verdict = gpu::find_or_autotune(file_, key, names, [&] {
-    if (seconds_left_ <= 0) return none;
+  const auto none = [&] { return gpu::AutotuneResult{.num_not_measured = static_cast<int>(ways.size())}; };
+  const auto accepts = [&](const std::string& name) { return this->accepts(node, ways, name); };
+  const gpu::AutotuneResult verdict = gpu::find_or_autotune(file_, key, accepts, [&] {
+    if (seconds_left_ <= 0) return none();
     std::optional<Attempt> attempt;
-    if (asks_library) attempt.emplace(*this);
+    if (asks_library) {
+      find_other_versions(node);
+      attempt.emplace(*this);
+      add_algorithms(node, ways);
+    }
     try {
       return autotune(node, ways);
     } catch (const gpu::DeviceError& error) {
       if (error.kind() != gpu::DeviceError::Kind::out_of_memory) throw;
       why = "not enough GPU memory";
-      return none;
+      return none();
     }
   });
   if (verdict.num_not_measured > 0)
@@ -149,29 +221,36 @@ gpu::AutotuneResult MatmulChoice::autotune(const ir::NodeView& node, const Varia
   using Clock = std::chrono::steady_clock;
   ++num_autotuned_;
   const auto begin = Clock::now();
-  gpu::Device& device = this->device();
-  gpu::Stream stream(device);
+  auto& [device, stream] = session();
   const ir::Type& out = node.out_type(0);
+  const bool residual = node.has_input(ops::MatmulIn::residual);
   const auto a = draw(device, stream, node.in_type(0), 1), b = draw(device, stream, node.in_type(1), 2);
+  const auto added = residual ? draw(device, stream, out, 3) : nullptr;
   stream.synchronize();
   const gpu::Memory c(device, std::max<int64_t>(1, out.num_bytes()));
   std::vector<gpu::Candidate> candidates;
-  for (const std::string_view way : ways) {
+  int num_algorithms = 0;
+  for (const std::string& way : ways) {
     const ir::Kernel kernel = kernel_of(*gpu_.driver, node, way);
-    candidates.push_back({.name = std::string(way),
-                          .workspace_bytes = kernel.workspace_bytes,
-                          .run = [&, run = kernel.run](gpu::Stream& queue, std::byte* workspace) {
-                            void* const in[] = {a->data(), b->data()};
-                            void* const made[] = {c.data()};
-                            run({.in = in, .out = made, .workspace = workspace, .stream = &queue});
-                          }});
+    const bool is_algorithm = ops::algorithm_in(way).has_value();
+    candidates.push_back(
+        {.name = is_algorithm ? fmt::format("library, algorithm {}", ++num_algorithms) : way,
+         .workspace_bytes = kernel.workspace_bytes,
+         .run = [&, run = kernel.run](gpu::Stream& queue, std::byte* workspace) {
+           void* const in[] = {a->data(), b->data(), nullptr, residual ? added->data() : nullptr};
+           void* const made[] = {c.data()};
+           run({.in = in, .out = made, .workspace = workspace, .stream = &queue});
+         }});
   }
-  gpu::AutotuneResult verdict = gpu::autotune(
-      candidates, device, [&](gpu::Stream& queue) { return read(queue, c.data(), out); },
-      {.tolerance = gpu::sum_tolerance(ops::matmul_shape_of(node).k, ops::kDrawnProduct, out.dtype),
-       .max_seconds = seconds_left_});
+  gpu::AutotuneResult verdict =
+      gpu::autotune(candidates, device, [&](gpu::Stream& queue) { return read(queue, c.data(), out); },
+                    {.tolerance = gpu::sum_tolerance(ops::matmul_shape_of(node).k + (residual ? 1 : 0),
+                                                     ops::kDrawnProduct, out.dtype),
+                     .max_seconds = seconds_left_});
   seconds_left_ -= std::chrono::duration<double>(Clock::now() - begin).count();
   dropped_.insert(dropped_.end(), verdict.dropped.begin(), verdict.dropped.end());
+  const auto winner = std::ranges::find(candidates, verdict.name, &gpu::Candidate::name);
+  verdict.name = ways[static_cast<size_t>(winner - candidates.begin())];
   return verdict;
 }
 
