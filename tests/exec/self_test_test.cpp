@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "exec/device/gpu_choice.h"
 #include "exec/device/trial.h"
+#include "ops/matmul/matmul.h"
 #include "ops/matmul/matmul_kernel.h"
 #include "ops/op_list.h"
 #include "planted_kernel.h"
@@ -322,6 +323,23 @@ TEST_F(SelfTests, AWrongWayIsReplacedByTheUsualOne) {
     EXPECT_EQ(test.num_tested(), 3);
     EXPECT_EQ(names(test), std::vector<std::string>{"matmul(f32, f32) -> f32, way library"});
   }
+}
+
+TEST_F(SelfTests, TestAnAlgorithmOfTheLibraryWithNodesAlone) {
+  emu::gpus() = {{.library = emu::GpuSettings::Library::right, .algorithm_threads = {1, 1}}};
+  SelfTest test(find_gpu("emulated"), {.when = SelfTestMode::always});
+  for (const uint64_t number : {1, 2}) {
+    ir::Graph graph;
+    const auto value = [&] {
+      return graph.add_value("", {.dtype = DType::f32, .shape = {4, 4}}, ir::Role::input);
+    };
+    const std::string way = ops::library_variant({{number, 1}});
+    graph.add(*ops::find_op("matmul"), {value(), value()}, {{"way", way}});
+    test.cover(graph);
+    EXPECT_EQ(graph.nodes[0].attrs.text("way"), way);
+  }
+  EXPECT_EQ(test.num_tested(), 3) << "the samples once, and two nodes";
+  EXPECT_EQ(names(test), std::vector<std::string>());
 }
 
 TEST_F(SelfTests, WorkWhereNothingCanBeRemembered) {

@@ -122,7 +122,10 @@ std::vector<ir::Sample> samples_like(const ir::OpDef& op, const ir::NodeView& vi
 }  // namespace
 
 std::string kernel_name(const ir::OpDef& op, const ir::NodeView& view) {
-  const std::string way = view.attrs.text_or(kVariant, "");
+  std::string way = view.attrs.text_or(kVariant, "");
+  // An algorithm of the library is chosen for one shape, and tested with the nodes of that shape.
+  for (size_t colon = way.find(':'); colon != way.npos; colon = way.find(':'))
+    way.erase(colon, way.find(',', colon) - colon);
   return fmt::format("{}({}) -> {}{}{}", op.name, fmt::join(kernel_dtypes(op, view.in), ", "),
                      fmt::join(kernel_dtypes(op, view.out), ", "), way.empty() ? "" : ", way ", way);
 }
