@@ -41,7 +41,10 @@ DeviceReport Engine::device() const {
   DeviceReport report{.gpu = gpu == nullptr ? nullptr : &gpu->device().info(),
                       .failed_kernels = checks.kernels != nullptr ? checks.kernels->failures() : kNone};
   if (gpu != nullptr) report.recording_fault = gpu->recorder().fault();
-  if (checks.matmuls != nullptr) report.rejected_matmuls = checks.matmuls->dropped();
+  if (checks.matmuls != nullptr) {
+    report.rejected_matmuls = checks.matmuls->dropped();
+    report.replaced_matmuls = checks.matmuls->replaced();
+  }
   return report;
 }
 

@@ -118,6 +118,7 @@ void print_start(const Trainer& trainer, engine::Engine& engine, const LaunchOpt
       reporter.message(fmt::format("kernel not used, because it failed its self-test: {}: {}", kernel, what));
     for (const std::string& way : device.rejected_matmuls)
       reporter.message("matmul implementation not used: " + way);
+    for (const std::string& note : device.replaced_matmuls) reporter.message(note);
     if (const std::string freeze = exec::display_warning(*gpu, program); !freeze.empty())
       reporter.message("warning: " + freeze);
   }
