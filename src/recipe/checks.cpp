@@ -59,6 +59,12 @@ void check_text(const Recipe& recipe, const KeyLocations& locations) {
     user_error("{}: text needs a language model; set model=FOLDER, or model.config for a new one",
                locations.of("data.kind"));
   }
+  if (recipe.adapter.wanted() && !is_text(recipe) && !is_image_generation(recipe)) {
+    user_error(
+        "{}: the adapter needs a language model, but model is not set; set model=FOLDER, a Hugging Face "
+        "folder",
+        locations.of(recipe.adapter.path.empty() ? "adapter.name" : "adapter.path"));
+  }
   if (recipe.adapter.wanted() && recipe.adapter.targets.empty()) {
     user_error("{}: adapter.targets is empty; set adapter.targets=all-linear",
                locations.of("adapter.targets"));
@@ -172,6 +178,13 @@ void check_path_of_shapes(const Recipe& recipe, const KeyLocations& locations) {
   const bool is_meant = locations.is_override("data.path") ? !locations.is_override("data.kind")
                                                            : !locations.contains("data.kind");
   if (!is_meant) return;
+  const fs::path extension = recipe.data.path.extension();
+  if (extension == ".txt" || extension == ".jsonl" || extension == ".json") {
+    user_error(
+        "{}: data.path={} needs a language model, but model is not set; set model=FOLDER, a Hugging Face "
+        "folder",
+        locations.of("data.path"), recipe.data.path.string());
+  }
   user_error(
       "data.path={} would not be read: data.kind=shapes generates its images ({}); set data.kind=folder (a "
       "folder per class), masks or boxes",

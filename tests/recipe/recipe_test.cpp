@@ -42,6 +42,26 @@ TEST(Recipe, MistakesAreNamed) {
   EXPECT_EQ(fault("", {"train.batch=7"}), "");
 }
 
+TEST(Recipe, ALanguageModelThatIsMissingIsNamed) {
+  const std::string lora = "adapter: {name: lora}\ndata: {path: data.jsonl}\n";
+  EXPECT_EQ(fault(lora),
+            "r.yaml:1: the adapter needs a language model, but model is not set; set model=FOLDER, a Hugging "
+            "Face folder");
+  EXPECT_THAT(fault("", {"adapter.path=runs/lora"}),
+              HasSubstr("the override \"adapter.path=runs/lora\": the adapter"));
+  EXPECT_EQ(fault(lora, {"model=./folder"}), "");
+  EXPECT_EQ(fault(lora, {"train.objective=flow", "data.kind=captions"}), "");
+  for (const std::string file : {"chats.jsonl", "notes.txt", "records.json"}) {
+    EXPECT_EQ(fault(fmt::format("seed: 1\ndata: {{path: {}}}\n", file)),
+              fmt::format(
+                  "r.yaml:2: data.path={} needs a language model, but model is not set; set model=FOLDER, a "
+                  "Hugging Face folder",
+                  file));
+    EXPECT_EQ(fault("data: {path: " + file + "}", {"model=./folder"}), "");
+  }
+  EXPECT_THAT(fault("data: {path: images}"), HasSubstr("set data.kind=folder"));
+}
+
 TEST(Recipe, TheKeyThatWasMeantIsFoundInOtherSectionsToo) {
   const std::pair<const char*, const char*> cases[] = {
       {"bacth: 3", "'train.batch'"},           {"batch: 3", "'train.batch'"},
@@ -231,7 +251,8 @@ TEST(Recipe, EnumsAreReadAndWrittenByTheirNames) {
   expect_names<DType>("precision", [](const Recipe& r) { return r.precision; });
   expect_names<Transport>("exchange.transport", [](const Recipe& r) { return r.exchange.transport; });
   expect_names<Compress>("exchange.compress", [](const Recipe& r) { return r.exchange.compress; });
-  expect_names<AdapterKind>("adapter.name", [](const Recipe& r) { return r.adapter.name; });
+  expect_names<AdapterKind>("adapter.name", [](const Recipe& r) { return r.adapter.name; },
+                            {"model.path=x", "data.path=y"});
   expect_names<BadRecords>("data.bad_records", [](const Recipe& r) { return r.data.bad_records; });
   expect_names<Overlong>("data.overlong", [](const Recipe& r) { return r.data.overlong; });
   expect_names<RecordFormat>("data.format", [](const Recipe& r) { return r.data.format; });
