@@ -76,12 +76,17 @@ class Training : public Workload {
   }
 
   double run(int64_t index) override {
+    engine::Inspector inspector(*engine_);
     const auto start = Clock::now();
+    if (gpu() != nullptr) inspector.record(started_);
     engine_->start_step(
         engine_->plan().options.accumulate, num_samples_, [&] { return batch_; }, index, kBenchRate);
-    if (gpu() != nullptr) engine_->stage_ahead(batch_);
+    if (gpu() != nullptr) {
+      inspector.record(ended_);
+      engine_->stage_ahead(batch_);
+    }
     last_ = engine_->finish_step();
-    const double seconds = seconds_since(start);
+    const double seconds = gpu() != nullptr ? ended_.seconds_since(started_) : seconds_since(start);
     if (!std::isfinite(last_.loss))
       internal_error("the loss of step {} is {}, which is not a finite number", index, last_.loss);
     return seconds;
@@ -106,6 +111,7 @@ class Training : public Workload {
 
  private:
   std::unique_ptr<engine::Engine> engine_;
+  gpu::Event started_{gpu::Event::Kind::timed}, ended_{gpu::Event::Kind::timed};
   int64_t num_samples_;
   engine::StepResult last_;
 };

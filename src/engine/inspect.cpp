@@ -89,6 +89,8 @@ std::vector<double> Inspector::profile(const MicroBatch& batch, int num_steps) {
   return best;
 }
 
+void Inspector::record(gpu::Event& event) { runtime_.memory().gpu()->record(event); }
+
 bool Inspector::is_recorded() { return runtime_.executor(plan_.train_program()).is_recorded(); }
 
 void Inspector::gradients(const MicroBatch& batch, int64_t num_samples,

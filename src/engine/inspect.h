@@ -21,6 +21,8 @@ class Inspector {
   /// Runs num_steps updates with one micro-batch each, and returns the shortest time of each node of
   /// Plan::train_program(), in seconds. Changes the weights.
   std::vector<double> profile(const MicroBatch& batch, int num_steps);
+  /// Records in `event` the current end of the GPU's compute queue. The engine must be on a GPU.
+  void record(gpu::Event& event);
   /// True if updates are replayed from a recorded GPU graph (exec/executor.h).
   bool is_recorded();
   /// Runs the forward and backward pass only, and calls `take` for each weight with the gradient of the sum

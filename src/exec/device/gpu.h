@@ -66,6 +66,8 @@ class Gpu {
   /// Queues a copy of the first `num_bytes` bytes of a weight or state to page-locked host memory, which is
   /// complete after wait().
   void read(const PersistentBuffer& buffer, void* host, int64_t num_bytes);
+  /// Records in `event` the current end of the compute queue.
+  void record(gpu::Event& event) { compute().record(event); }
   /// Waits until all work in the compute queue is done. Throws DeviceError.
   void wait() { compute().synchronize(); }
   gpu::Device& device() { return device_; }
