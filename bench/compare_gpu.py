@@ -23,7 +23,8 @@ from compare import ROOT, SLOWER, Hearth, Torch, one_line, row, steps_for
 TRAINING = ("llama1b-b4-bf16", "llama1b_lora-b4-bf16", "llama1b_qlora-b4-bf16")
 TRAINING += ("resnet50-b128-bf16", "conv_stack-b32-bf16", "unet-b16-bf16", "deeplabv3_r50-b8-bf16", "yolox_s-b16-bf16")
 MATMULS = ("q", "kv", "up", "down", "head", "up_dx", "up_dw")
-KERNELS = (*(f"matmul_{name}-b4-bf16" for name in MATMULS), "attention-b4-bf16", "attention_grad-b4-bf16")
+ATTENTION = ("attention-b4-bf16", "attention_grad-b4-bf16", "attention_d128-b1-bf16", "attention_d128_grad-b1-bf16")
+KERNELS = (*(f"matmul_{name}-b4-bf16" for name in MATMULS), *ATTENTION)
 # At least: torch's time over Hearth's, and the share of the GPU's peak.
 TIME_BARS = dict(zip(TRAINING, (1.0, 1.0, 1.2, 0.8)))
 MFU_BARS = dict.fromkeys(TRAINING[:2], 0.45)

@@ -17,6 +17,15 @@ LLAMAS = {
         "num_key_value_heads": 8,
         "max_position_embeddings": 2048,
     },
+    "llama8b": {
+        "vocab_size": 128256,
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "max_position_embeddings": 8192,
+    },
     "tiny": {
         "vocab_size": 320,
         "hidden_size": 64,
@@ -28,7 +37,7 @@ LLAMAS = {
     },
 }
 VOCABULARY = 32000
-CONTEXT = {"llama15m": 256, "llama110m": 512, "llama1b": 2048, "tiny": 32}
+CONTEXT = {"llama15m": 256, "llama110m": 512, "llama1b": 2048, "llama8b": 8192, "tiny": 32}
 PROMPT_TOKENS, ANSWER_TOKENS = 32, 128
 
 

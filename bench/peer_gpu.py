@@ -280,12 +280,12 @@ class Attention(GpuRunner):
 
     def __init__(self, case, variant, tiny):
         name, batch, _ = parse_case(case)
-        llama, batch = ("tiny", min(batch, 2)) if tiny else ("llama1b", batch)
-        config, time_steps = LLAMAS[llama], CONTEXT[llama]
+        llama = "tiny" if tiny else "llama8b" if "_d128" in name else "llama1b"
+        config, time_steps, batch = LLAMAS[llama], CONTEXT[llama], min(batch, 2) if tiny else batch
         heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
         size = config["hidden_size"] // heads
         backend = SDPBackend.FLASH_ATTENTION if variant == "flash" else SDPBackend.CUDNN_ATTENTION
-        self.backward = name == "attention_grad"
+        self.backward = name.endswith("_grad")
 
         def rows(count):
             made = torch.randn(batch, time_steps, count, size, dtype=torch.bfloat16).transpose(1, 2)

@@ -144,7 +144,18 @@ constexpr auto kKernelCases = std::to_array(
     {kernel_case("matmul_q-b4-bf16"), kernel_case("matmul_kv-b4-bf16"), kernel_case("matmul_up-b4-bf16"),
      kernel_case("matmul_down-b4-bf16"), kernel_case("matmul_head-b4-bf16"),
      kernel_case("matmul_up_dx-b4-bf16"), kernel_case("matmul_up_dw-b4-bf16"),
-     kernel_case("attention-b4-bf16"), kernel_case("attention_grad-b4-bf16")});
+     kernel_case("attention-b4-bf16"), kernel_case("attention_grad-b4-bf16"),
+     // On the shapes of Llama 3.1 8B, whose heads have 128 elements.
+     BenchCase{.name = "attention_d128-b1-bf16",
+               .model = "llama8b",
+               .precision = DType::bf16,
+               .length = 8192,
+               .kernel = "attention"},
+     BenchCase{.name = "attention_d128_grad-b1-bf16",
+               .model = "llama8b",
+               .precision = DType::bf16,
+               .length = 8192,
+               .kernel = "attention_grad"}});
 
 /// Measures the CPU's rate for a large f32 matmul on the threads of the pool, in GFLOP/s.
 double measure_gemm_peak(ThreadPool& threads) {

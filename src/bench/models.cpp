@@ -22,7 +22,8 @@ struct Llama {
 
 constexpr Llama kLlamas[] = {{"llama15m", 32000, 288, 768, 6, 6, 6, 1024},
                              {"llama110m", 32000, 768, 2048, 12, 12, 12, 1024},
-                             {"llama1b", 128256, 2048, 8192, 16, 32, 8, 2048}};
+                             {"llama1b", 128256, 2048, 8192, 16, 32, 8, 2048},
+                             {"llama8b", 128256, 4096, 14336, 32, 32, 8, 8192}};
 constexpr Llama kTinyLlama{"tiny", 320, 64, 128, 2, 4, 2, 64};
 
 const Llama& find_llama(std::string_view name) {
