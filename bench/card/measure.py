@@ -12,9 +12,10 @@ SEGMENT = ("unet-b16-bf16", "deeplabv3_r50-b8-bf16")
 DETECT = ("yolox_s-b16-bf16",)
 STEPS = LLAMA + IMAGES + SEGMENT + DETECT
 MATMULS = ("q", "kv", "up", "down", "head", "up_dx", "up_dw")
-KERNELS = (*(f"matmul_{name}-b4-bf16" for name in MATMULS), "attention-b4-bf16", "attention_grad-b4-bf16")
+ATTENTION = ("attention-b4-bf16", "attention_grad-b4-bf16", "attention_d128-b1-bf16", "attention_d128_grad-b1-bf16")
+KERNELS = tuple(f"matmul_{name}-b4-bf16" for name in MATMULS)
 # A rehearsal's, of the above.
-FEW = ("matmul_up-b4-bf16", "attention-b4-bf16", *LLAMA, "resnet50-b128-bf16", "unet-b16-bf16", *DETECT)
+FEW = ("matmul_up-b4-bf16", *ATTENTION[::2], *LLAMA, *IMAGES, "unet-b16-bf16", *DETECT)
 # Of `hearth bench report` (docs/bench-report.md): rows of the benchmark's length, as few as take seconds; a rehearsal's.
 REPORTS = [
     ["-t", "finetune_lora", "-m", "Llama-3.1-8B", "-s", 8192, "-b", 2, "--steps", 8],
@@ -102,7 +103,11 @@ def compare(work, title, cases):
 
 
 def kernels(work):
-    compare(work, "Matmuls and attention", KERNELS)
+    compare(work, "Matmuls", KERNELS)
+
+
+def attention(work):
+    compare(work, "Attention", ATTENTION)
 
 
 def llama_full(work):
@@ -118,7 +123,11 @@ def llama_qlora(work):
 
 
 def images(work):
-    compare(work, "Steps of image models", IMAGES)
+    compare(work, "Steps of other image models", IMAGES[1:])
+def resnet(work):
+    compare(work, "Steps of ResNet-50", IMAGES[:1])
+
+
 
 
 def segment(work):
@@ -132,9 +141,17 @@ def detect(work):
 # ------------------------------------------------------------------------------------------------ AMD's benchmark
 
 
-def report(work):
+def report_8b(work):
+    report(work, 0)
+
+
+def report_resnet(work):
+    report(work, 1)
+
+
+def report(work, number):
     out, rows = work.folder("report"), []
-    for options in FEW_REPORTS if work.card.vendor == "emulated" else REPORTS:
+    for options in [(FEW_REPORTS if work.card.vendor == "emulated" else REPORTS)[number]]:
         mode, model = options[1], options[3]
         done = work.run(work.program(), "bench", "report", "--device", work.card.device, "--out", out, *options)
         if done.status != 0:
@@ -191,7 +208,7 @@ def op_row(work, case, op, row, total, model):
 
 def profile(work):
     emulated = work.card.vendor == "emulated"
-    for case in LLAMA[1:2] if emulated else STEPS:
+    for case in cases[1:2] if emulated else cases:
         more = ["--tiny", "--steps", 1] if emulated else ["--steps", PROFILE_STEPS]
         done = work.run(work.program(), "bench", case, "--device", work.card.device, "--profile", *more)
         found = profiled(done.text)
@@ -206,3 +223,11 @@ def profile(work):
         work.table(case, OPS, [op_row(work, case, op, row, total, model) for op, row in ordered])
     if not work.result["wrong"]:
         work.right("the steps were profiled op by op")
+def profile_llama(work):
+    profile_cases(work, LLAMA[:2])
+
+
+    profile_cases(work, STEPS[2:])
+
+
+def profile_cases(work, cases):

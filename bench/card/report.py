@@ -127,7 +127,8 @@ SENSOR_HEAD = ["part", "temperature (C)", "power (W)", "core clock (MHz)", "memo
 
 
 def to_markdown(card, parts, all_parts):
-    ordered = {name: parts[name] for name in all_parts if name in parts}
+    # Parts of an earlier list come last.
+    ordered = {name: parts[name] for name in dict.fromkeys([*all_parts, *parts]) if name in parts}
     figures = {key: value for part in ordered.values() for key, value in part["figures"].items()}
     right = [f"{name}: {text}" for name, part in ordered.items() for text in part["right"]]
     out = f"# Hearth on {card.name} ({card.architecture or 'architecture not known'})\n\n{FIRST_LINES}\n"
