@@ -1,10 +1,11 @@
 """What a GPU reaches: kernels and training steps against torch, and the time of each op in a step."""
 
 import csv
+import json
 import re
 import sys
 
-from work import read_json
+from work import Missing, read_json
 
 LLAMA = ("llama1b-b4-bf16", "llama1b_lora-b4-bf16", "llama1b_qlora-b4-bf16")
 IMAGES = ("resnet50-b128-bf16", "conv_stack-b32-bf16")
@@ -37,6 +38,7 @@ BANDWIDTHS = {
 }
 COMPARED = ["case", "hearth (ms)", "torch (ms)", "ratio", "TFLOP/s", "of the peak", "GiB", "of torch's memory"]
 REPORTED = ["mode", "model", "batch", "length", "metric", "measured"]
+CUDNN = ["tokens", "deterministic", "ms", "workspace (MiB)", "b h Tq Tk 2 bytes (MiB)"]
 OPS = ["op", "ms", "share", "count", "TFLOP/s", "GB/s", "of the bandwidth", "modeled (ms)"]
 
 
@@ -122,12 +124,12 @@ def llama_qlora(work):
     compare(work, "Steps of Llama 1B, QLoRA", LLAMA[2:])
 
 
-def images(work):
-    compare(work, "Steps of other image models", IMAGES[1:])
 def resnet(work):
     compare(work, "Steps of ResNet-50", IMAGES[:1])
 
 
+def images(work):
+    compare(work, "Steps of other image models", IMAGES[1:])
 
 
 def segment(work):
@@ -136,6 +138,29 @@ def segment(work):
 
 def detect(work):
     compare(work, "Steps of a detector", DETECT)
+
+
+def cudnn(work):
+    """What a deterministic backward pass of cuDNN would need, before it is used."""
+    if work.card.vendor == "amd" or work.options.no_torch:
+        raise Missing(f"torch with cuDNN: {work.options.torch_words}")
+    more = ["--tiny"] if work.card.vendor == "emulated" else []
+    done = work.run(sys.executable, "bench/card/cudnn.py", *more)
+    found = [json.loads(line) for line in done.text.splitlines() if line.startswith('{"tokens"')]
+    measured = [row for row in found if "fault" not in row]
+    for row in found:
+        name = f"cuDNN attention_grad {row['tokens']} tokens{', deterministic' * row['deterministic']}"
+        if "fault" in row:
+            work.missing(f"{name}: {row['fault']}")
+            continue
+        work.figure(f"{name} ms", row["ms"])
+        work.figure(f"{name} workspace MiB", row["workspace_mib"])
+    work.table("cuDNN's attention, backward", CUDNN, [
+        [str(row["tokens"]), "yes" if row["deterministic"] else "no", text(row["ms"], ".3f"), text(row["workspace_mib"], ".1f"),
+         text(row["dp_mib"], ".1f")] for row in measured])
+    if not measured:
+        return work.wrong(f"bench/card/cudnn.py ended with status {done.status}: {done.last_line()}")
+    return work.right(f"cuDNN's workspace was measured {len(measured)} times")
 
 
 # ------------------------------------------------------------------------------------------------ AMD's benchmark
@@ -206,7 +231,15 @@ def op_row(work, case, op, row, total, model):
     return [op, f"{ms:.3f}", f"{ms / total:.1%}", str(count), *cells]
 
 
+def profile_llama(work):
+    profile_cases(work, LLAMA[:2])
+
+
 def profile(work):
+    profile_cases(work, STEPS[2:])
+
+
+def profile_cases(work, cases):
     emulated = work.card.vendor == "emulated"
     for case in cases[1:2] if emulated else cases:
         more = ["--tiny", "--steps", 1] if emulated else ["--steps", PROFILE_STEPS]
@@ -223,11 +256,3 @@ def profile(work):
         work.table(case, OPS, [op_row(work, case, op, row, total, model) for op, row in ordered])
     if not work.result["wrong"]:
         work.right("the steps were profiled op by op")
-def profile_llama(work):
-    profile_cases(work, LLAMA[:2])
-
-
-    profile_cases(work, STEPS[2:])
-
-
-def profile_cases(work, cases):

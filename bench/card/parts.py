@@ -299,6 +299,7 @@ PARTS = {
     "detect": (300, "steps of YOLOX-S against torch", measure.detect),
     "report_8b": (200, "AMD's training benchmark: LoRA on Llama 3.1 8B", measure.report_8b),
     "report_resnet": (120, "AMD's training benchmark: ResNet-50", measure.report_resnet),
+    "cudnn": (90, "workspace and time of cuDNN's attention, backward", measure.cudnn),
     "profile_llama": (90, "where the time of steps of Llama 1B goes, op by op", measure.profile_llama),
     "profile": (150, "where the time of the other steps goes, op by op", measure.profile),
     "counters": (240, "what the vendor's profiler counts of the kernels of a step of Llama 1B", counters.counters),
