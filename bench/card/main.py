@@ -15,7 +15,7 @@ import traceback
 import machine
 import report
 import sensors
-from parts import PARTS
+from parts import PARTS, QUICK, QUICK_MINUTES
 from work import ROOT, Missing, OutOfTime, Work, read_json
 
 MOST_SECONDS = 540  # of a part
@@ -31,7 +31,8 @@ def parse_options():
     parser.add_argument("--part", action="append", default=[], metavar="NAME", help="run this part alone; several with commas")
     parser.add_argument("--again", action="store_true", help="run parts that are done already, too")
     parser.add_argument("--list", action="store_true", help="the parts, their limits and how far they are; runs nothing")
-    parser.add_argument("--minutes", type=float, default=40, help="for all parts together; no part starts after them (%(default)s)")
+    parser.add_argument("--quick", action="store_true", help=f"the parts that say most in {QUICK_MINUTES} minutes, in shorter limits")
+    parser.add_argument("--minutes", type=float, help=f"for all parts together; no part starts after them (40; with --quick {QUICK_MINUTES})")
     parser.add_argument("--seconds", type=float, default=MOST_SECONDS, help="most for a part (%(default)s)")
     parser.add_argument("--build", type=pathlib.Path, help="a build made before, with hearth, its modules and test_card; builds nothing")
     parser.add_argument("--no-torch", action="store_true", help="Hearth alone, where torch is installed")
@@ -42,6 +43,9 @@ def parse_options():
     for name in options.part:
         if name not in PARTS:
             parser.error(f"expected parts among {', '.join(PARTS)}, got '{name}'")
+    if options.quick and options.part:
+        parser.error("expected --quick or --part, got both")
+    options.minutes = options.minutes if options.minutes is not None else QUICK_MINUTES if options.quick else 40
     if options.rehearse and not options.out:
         parser.error("expected --out FOLDER with --rehearse")
     if not 0 < options.seconds <= MOST_SECONDS:
@@ -158,7 +162,7 @@ def run_parts(names, card, options, state):
         if state.done(name) and not options.again:
             print(f"== {name}: done before; --again runs it again", flush=True)
             continue
-        most = min(PARTS[name][0], options.seconds)
+        most = min(QUICK[name] if options.quick else PARTS[name][0], options.seconds)
         if not options.part:
             most = min(most, options.minutes * 60 - used)
         if most < 1:
@@ -204,7 +208,7 @@ def main():
     state = State(card, options)
     if options.list:
         return list_parts(state)
-    names = options.part or list(PARTS)
+    names = options.part or list(QUICK if options.quick else PARTS)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # Ends what the part has started, too.
     run_parts(names, card, options, state)
     return conclude(names, state)

@@ -304,3 +304,10 @@ PARTS = {
     "profile": (150, "where the time of the other steps goes, op by op", measure.profile),
     "counters": (240, "what the vendor's profiler counts of the kernels of a step of Llama 1B", counters.counters),
 }
+
+# Parts for fifteen minutes on a GPU, in this order, with the most seconds of each; the build is carried along.
+QUICK_MINUTES = 15
+QUICK = {
+    "tests": 60, "attention": 90, "counters": 60, "llama_full": 120, "llama_lora": 120, "profile_llama": 60, "resnet": 150,
+    "cudnn": 60, "report_8b": 100,
+}
