@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kFormat = 8, kOpset = 17;
 constexpr int64_t kMaxBytes = (int64_t{1} << 31) - 1;
 enum ElementType : int64_t { kFloat = 1, kInt64 = 7 };
-enum AttributeType : int64_t { kOneFloat = 1, kOneInt = 2, kText = 3, kInts = 7 };
+enum AttributeType : int64_t { kOneFloat = 1, kOneInt = 2, kOneText = 3, kInts = 7 };
 
 void write_attribute(ProtobufWriter& out, const std::string& name, const OnnxAttr& value) {
   out.bytes(1, name);
@@ -23,7 +23,7 @@ void write_attribute(ProtobufWriter& out, const std::string& name, const OnnxAtt
   } else if (const auto* number = std::get_if<float>(&value)) {
     out.real(2, *number).integer(20, kOneFloat);
   } else if (const auto* words = std::get_if<std::string>(&value)) {
-    out.bytes(4, *words).integer(20, kText);
+    out.bytes(4, *words).integer(20, kOneText);
   } else {
     for (const int64_t each : std::get<std::vector<int64_t>>(value)) out.integer(8, each);
     out.integer(20, kInts);
