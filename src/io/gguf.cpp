@@ -121,11 +121,9 @@ BlockFormat block_format(GgufType type) {
 }
 
 int64_t gguf_row_bytes(GgufType type, int64_t columns) {
-  if (type == GgufType::f32) return columns * 4;
-  const BlockFormat format = block_format(type);
-  if (format == BlockFormat::none) return columns * 2;
-  HEARTH_CHECK(columns % kBlockElements == 0);
-  return columns / kBlockElements * (int64_t{sizeof(f16)} + code_bytes(format));
+  const GgufFormat& format = *find_gguf_format(static_cast<uint32_t>(type));
+  HEARTH_CHECK(columns % format.block == 0);
+  return columns / format.block * format.block_bytes;
 }
 
 void quantize_blocks(BlockFormat format, std::span<const float> values, std::byte* out) {

@@ -11,17 +11,14 @@
 #include "base/file.h"
 #include "base/function_ref.h"
 #include "base/shape.h"
+#include "io/ggml_blocks.h"
 
 namespace hearth::io {
 
-/// Element types, with their numbers in GGUF. q4_0 and q8_0: blocks of base/block_format.h, an f16 scale
-/// followed by the codes (q4_0: byte i holds codes i and i + 16, in this order from the lower bits).
-enum class GgufType : uint32_t { f32 = 0, f16 = 1, q4_0 = 2, q8_0 = 8, bf16 = 30 };
-
-/// Returns the block format of a type; none if it has no blocks.
+/// Returns the format in which blocks of a type are written; none for other types.
 BlockFormat block_format(GgufType type);
 
-/// Returns the bytes of a row of `columns` elements, a multiple of kBlockElements for types with blocks.
+/// Returns the bytes of a row of `columns` elements, a multiple of the elements per block of the type.
 int64_t gguf_row_bytes(GgufType type, int64_t columns);
 
 /// Quantizes to blocks. The number of values must be a multiple of kBlockElements.

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,6 +17,17 @@
 
 namespace hearth::io {
 
+struct TensorView;
+
+/// Computes the elements of a tensor that is stored in another format than a dtype, such as quantized blocks.
+class TensorDecoder {
+ public:
+  virtual ~TensorDecoder() = default;
+  /// Writes elements [from, from + values.size()) of the tensor, in row-major order. May be called from
+  /// several threads.
+  virtual void decode(const TensorView& view, int64_t from, std::span<float> values) const = 0;
+};
+
 /// Name, dtype and shape of a tensor, and a view of its bytes in memory that it does not own.
 struct TensorView {
   std::string name;
@@ -24,6 +36,8 @@ struct TensorView {
   std::span<const std::byte> bytes;
   /// Factor by which the elements of an fp8 tensor are multiplied; nullopt if the file has none.
   std::optional<float> scale = {};
+  /// Decoder of `bytes`; null if these are elements of `dtype`. `dtype` is then that of an exported tensor.
+  std::shared_ptr<const TensorDecoder> decoder = nullptr;
 };
 
 /// Parses the safetensors format (github.com/huggingface/safetensors): a JSON header, then the data without

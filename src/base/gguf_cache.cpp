@@ -1,0 +1,39 @@
+#include "base/gguf_cache.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <fstream>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/process.h"
+
+namespace hearth {
+namespace {
+
+/// Part of the folder's name; changes with the contents that are written for the same file.
+constexpr int kCacheVersion = 1;
+
+}  // namespace
+
+bool is_gguf_file(const fs::path& path) {
+  std::error_code unknown;
+  if (!fs::is_regular_file(path, unknown)) return false;
+  std::array<char, 4> first{};
+  std::ifstream(path, std::ios::binary).read(first.data(), first.size());
+  return std::string_view(first.data(), first.size()) == kGgufMagic;
+}
+
+fs::path config_folder(const fs::path& model) {
+  if (!is_gguf_file(model)) return model;
+  const fs::path cache = user_cache_folder();
+  if (cache.empty())
+    user_error("{}: no folder for the config and tokenizer of the GGUF file; set HOME", model.string());
+  const std::string key = fmt::format("{}\n{}\n{}\n{}", fs::canonical(model).string(), fs::file_size(model),
+                                      fs::last_write_time(model).time_since_epoch().count(), kCacheVersion);
+  return cache / "gguf" / fmt::format("{}-{}", model.stem().string(), hex64(hash64(key)));
+}
+
+}  // namespace hearth
