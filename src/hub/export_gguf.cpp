@@ -12,6 +12,7 @@
 #include "base/output.h"
 #include "base/run_files.h"
 #include "base/text.h"
+#include "hub/gguf_parts.h"
 #include "hub/model_weights.h"
 #include "hub/weights.h"
 #include "models/decoder/config.h"
@@ -25,14 +26,7 @@ using io::GgufType;
 using models::DecoderConfig;
 
 constexpr uint32_t kQuantizationVersion = 2;
-constexpr int64_t kGemma27bLayers = 46;
-constexpr const char *kEmbeddings = "token_embd.weight", *kHead = "output.weight";
 constexpr float kMaxScale = 65504.0F;
-
-/// Returns llama.cpp's name of the architecture of a model family.
-std::string architecture(const DecoderConfig& config) {
-  return config.family == "mistral" ? "llama" : config.family;
-}
 
 /// True if even layers (from 0) use sliding-window attention and odd ones full attention, as in Gemma 2.
 bool windows_alternate(const DecoderConfig& config) {
@@ -52,8 +46,7 @@ void check_gemma(const DecoderConfig& config, const std::string& where) {
     user_error("{}: llama.cpp requires both soft caps for Gemma 2", where);
   if (!windows_alternate(config))
     user_error("{}: llama.cpp requires a sliding window in every other layer for Gemma 2", where);
-  const double head = static_cast<double>(
-      config.num_layers == kGemma27bLayers ? config.hidden / config.num_heads : config.head_size);
+  const auto head = static_cast<double>(gemma2_query_size(config));
   if (std::abs(config.attention_scale * std::sqrt(head) - 1) > 1e-6) {
     user_error("{}: llama.cpp requires query_pre_attn_scalar={} for Gemma 2 of this size, got {}", where,
                head, 1 / (config.attention_scale * config.attention_scale));
@@ -64,7 +57,7 @@ void check_rope(const DecoderConfig& config, const std::string& where) {
   const models::RopeOptions& rope = config.rope;
   const char* owner = rope.type == "llama3" ? "llama" : rope.type == "longrope" ? "phi3" : "";
   const bool everywhere = rope.type == "default" || rope.type == "linear";
-  if (!everywhere && architecture(config) != owner) {
+  if (!everywhere && gguf_architecture(config) != owner) {
     user_error("{}: llama.cpp supports rope_type default and linear for {}, got {}", where, config.family,
                rope.type);
   }
@@ -73,12 +66,10 @@ void check_rope(const DecoderConfig& config, const std::string& where) {
                rope.rotary_share);
 }
 
-constexpr std::array kFamilies = {"llama", "mistral", "qwen2", "qwen3", "phi3", "gemma2"};
-
 void check_expressible(const DecoderConfig& config, const std::string& where) {
-  if (std::ranges::find(kFamilies, config.family) == kFamilies.end()) {
+  if (std::ranges::find(kGgufFamilies, config.family) == kGgufFamilies.end()) {
     user_error("{}: expected a model_type that is exported as GGUF ({}), got '{}'; try --format hf", where,
-               fmt::join(kFamilies, ", "), config.family);
+               fmt::join(kGgufFamilies, ", "), config.family);
   }
   const std::string activation = config.family == "gemma2" ? "gelu_tanh" : "silu";
   if (config.activation != activation) {
@@ -91,125 +82,13 @@ void check_expressible(const DecoderConfig& config, const std::string& where) {
   if (config.family == "gemma2") check_gemma(config, where);
 }
 
-/// A tensor to write, and the name of the model's tensor that it is converted from. RoPE tables have no
-/// source: their values are computed.
-struct ConvertedTensor {
-  std::string source;
-  io::GgufTensor target;
-  /// Number of heads whose rows are interleaved for RoPE (interleaved_row); 0: rows are not reordered.
-  int64_t heads = 0;
-  float offset = 0;                ///< number that is added to every value
-  std::vector<float> values = {};  ///< values of a RoPE table; empty for other tensors
-};
-
-/// List of the tensors to write for a model, in layer order.
-class TensorList {
- public:
-  explicit TensorList(const DecoderConfig& config) : config_(config) {
-    add("model.embed_tokens.weight", kEmbeddings, {config.vocab_size, config.hidden});
-    for (int64_t i = 0; i < config.num_layers; ++i) {
-      source_ = fmt::format("model.layers.{}.", i);
-      target_ = fmt::format("blk.{}.", i);
-      add_norms();
-      add_attention();
-      add_mlp();
-    }
-    source_ = target_ = "";
-    add_norm("model.norm", "output_norm", config.hidden);
-    if (!config.tied_head) add("lm_head.weight", kHead, {config.vocab_size, config.hidden});
-    add_rope_tables();
-  }
-  std::vector<ConvertedTensor> take() { return std::move(parts_); }
-
- private:
-  void add(const std::string& source, const std::string& target, Shape shape, int64_t heads = 0) {
-    ConvertedTensor& part = parts_.emplace_back();
-    part.source = source_ + source;
-    part.target.name = target_ + target;
-    part.target.shape = shape;
-    if (architecture(config_) == "llama") part.heads = heads;
-  }
-  void add_norm(const std::string& source, const std::string& target, int64_t size) {
-    add(source + ".weight", target + ".weight", {size});
-    parts_.back().offset = static_cast<float>(config_.norm_offset);
-  }
-  void add_linear(const std::string& source, const std::string& target, Shape shape, bool bias,
-                  int64_t heads = 0) {
-    add(source + ".weight", target + ".weight", shape, heads);
-    if (bias) add(source + ".bias", target + ".bias", {shape[0]}, heads);
-  }
-
-  void add_norms() {
-    add_norm("input_layernorm", "attn_norm", config_.hidden);
-    if (config_.post_norms) {
-      add_norm("post_attention_layernorm", "post_attention_norm", config_.hidden);
-      add_norm("pre_feedforward_layernorm", "ffn_norm", config_.hidden);
-      add_norm("post_feedforward_layernorm", "post_ffw_norm", config_.hidden);
-    } else {
-      add_norm("post_attention_layernorm", "ffn_norm", config_.hidden);
-    }
-  }
-
-  void add_attention() {
-    const int64_t q = config_.num_heads * config_.head_size, kv = config_.num_kv_heads * config_.head_size;
-    const int64_t hidden = config_.hidden;
-    if (config_.fused_projections) {
-      add_linear("self_attn.qkv_proj", "attn_qkv", {q + 2 * kv, hidden}, config_.qkv_bias);
-    } else {
-      add_linear("self_attn.q_proj", "attn_q", {q, hidden}, config_.qkv_bias, config_.num_heads);
-      add_linear("self_attn.k_proj", "attn_k", {kv, hidden}, config_.qkv_bias, config_.num_kv_heads);
-      add_linear("self_attn.v_proj", "attn_v", {kv, hidden}, config_.qkv_bias);
-    }
-    if (config_.qk_norm) {
-      add_norm("self_attn.q_norm", "attn_q_norm", config_.head_size);
-      add_norm("self_attn.k_norm", "attn_k_norm", config_.head_size);
-    }
-    add_linear("self_attn.o_proj", "attn_output", {hidden, q}, config_.out_bias);
-  }
-
-  void add_mlp() {
-    const int64_t hidden = config_.hidden, size = config_.intermediate;
-    if (config_.fused_projections) {
-      add_linear("mlp.gate_up_proj", "ffn_up", {2 * size, hidden}, config_.mlp_bias);
-    } else {
-      add_linear("mlp.gate_proj", "ffn_gate", {size, hidden}, config_.mlp_bias);
-      add_linear("mlp.up_proj", "ffn_up", {size, hidden}, config_.mlp_bias);
-    }
-    add_linear("mlp.down_proj", "ffn_down", {hidden, size}, config_.mlp_bias);
-  }
-
-  /// Adds tables with the divisor of each RoPE frequency, for llama3 and longrope scaling.
-  void add_rope_tables() {
-    const models::RopeOptions& rope = config_.rope;
-    if (rope.type == "llama3") {
-      models::RopeOptions plain = rope;
-      plain.type = "default";
-      std::vector<double> factors = models::rope_table(plain, config_.head_size).inv_freq;
-      const std::vector<double> scaled = models::rope_table(rope, config_.head_size).inv_freq;
-      for (size_t i = 0; i < factors.size(); ++i) factors[i] /= scaled[i];
-      add_table("rope_freqs.weight", factors);
-    } else if (rope.type == "longrope") {
-      add_table("rope_factors_long.weight", rope.long_factor);
-      add_table("rope_factors_short.weight", rope.short_factor);
-    }
-  }
-  void add_table(const char* target, const std::vector<double>& values) {
-    add("", target, {std::ssize(values)});
-    for (const double value : values) parts_.back().values.push_back(static_cast<float>(value));
-  }
-
-  const DecoderConfig& config_;
-  std::string source_, target_;
-  std::vector<ConvertedTensor> parts_;
-};
-
 /// Returns the type of a tensor: f32 for vectors, f16 instead of blocks if the row length is not a multiple
 /// of kBlockElements, q8_0 instead of q4_0 for embeddings and the head, whose errors change the output most.
 GgufType type_of(const io::GgufTensor& tensor, GgufType wanted) {
   if (tensor.shape.rank() < 2) return GgufType::f32;
   if (io::block_format(wanted) == BlockFormat::none) return wanted;
   if (tensor.shape.back() % kBlockElements != 0) return GgufType::f16;
-  const bool is_table = tensor.name == kEmbeddings || tensor.name == kHead;
+  const bool is_table = tensor.name == kGgufEmbeddings || tensor.name == kGgufHead;
   return is_table ? GgufType::q8_0 : wanted;
 }
 
@@ -225,16 +104,17 @@ uint32_t file_type(GgufType type) {
       return 7;
     case GgufType::bf16:
       return 32;
+    default:
+      break;
   }
   internal_error("no file type for {}", static_cast<uint32_t>(type));
 }
 
 /// Throws a UserError if the files lack a source tensor or have it with another shape, or if they have a
 /// tensor that would not be exported.
-void check_weights(const std::vector<ConvertedTensor>& parts, const io::WeightFiles& files,
-                   const fs::path& folder) {
+void check_weights(const std::vector<GgufPart>& parts, const io::WeightFiles& files, const fs::path& folder) {
   std::set<std::string> used;
-  for (const ConvertedTensor& part : parts) {
+  for (const GgufPart& part : parts) {
     if (!part.values.empty()) continue;
     used.insert(part.source);
     const io::TensorView* found = files.find(part.source);
@@ -253,7 +133,7 @@ void check_weights(const std::vector<ConvertedTensor>& parts, const io::WeightFi
 class Metadata {
  public:
   Metadata(const DecoderConfig& config, GgufType type, const std::string& name)
-      : config_(config), arch_(architecture(config)) {
+      : config_(config), arch_(gguf_architecture(config)) {
     values_ = {{"general.architecture", arch_},
                {"general.type", std::string("model")},
                {"general.name", name},
@@ -341,7 +221,7 @@ class Metadata {
   io::GgufMetadata values_;
 };
 
-RowEncoding encoding_of(const ConvertedTensor& part) {
+RowEncoding encoding_of(const GgufPart& part) {
   const GgufType type = part.target.type;
   RowEncoding encoding = row_encoding(type == GgufType::f16    ? DType::f16
                                       : type == GgufType::bf16 ? DType::bf16
@@ -391,12 +271,6 @@ std::vector<std::string> gguf_notes(const DecoderConfig& config) {
   return notes;
 }
 
-int64_t interleaved_row(int64_t row, int64_t num_rows, int64_t num_heads) {
-  const int64_t head_size = num_rows / num_heads, half = head_size / 2;
-  const int64_t head = row / head_size, at = row % head_size;
-  return head * head_size + at % half * 2 + at / half;
-}
-
 GgufResult export_gguf(const ModelFolder& model, const GgufOptions& options) {
   if (fs::is_directory(options.out))
     user_error("expected a file to write, got the folder '{}'; try --out {}/model.gguf", options.out.string(),
@@ -406,18 +280,18 @@ GgufResult export_gguf(const ModelFolder& model, const GgufOptions& options) {
   const DecoderConfig config = models::read_decoder_config(file);
   check_expressible(config, file.string());
   ModelWeights weights(model, options.num_threads);
-  std::vector<ConvertedTensor> parts = TensorList(config).take();
+  std::vector<GgufPart> parts = gguf_parts(config);
   check_weights(parts, weights.files(), model.model);
   const fs::path& named = model.adapter.empty() ? model.model : model.adapter;
   Metadata metadata(config, options.type, fs::canonical(named).filename().string());
   metadata.add_tokenizer(model);
   std::vector<io::GgufTensor> tensors;
-  for (ConvertedTensor& part : parts) {
+  for (GgufPart& part : parts) {
     part.target.type = type_of(part.target, options.type);
     tensors.push_back(part.target);
   }
   const auto bytes_of = [&](size_t i) {
-    const ConvertedTensor& part = parts[i];
+    const GgufPart& part = parts[i];
     if (!part.values.empty()) return std::as_bytes(std::span(part.values));
     return weights.encoded(*weights.files().find(part.source), encoding_of(part));
   };

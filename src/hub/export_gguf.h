@@ -29,9 +29,4 @@ GgufResult export_gguf(const ModelFolder& model, const GgufOptions& options);
 /// Returns sentences for the user on how llama.cpp computes this model differently from transformers.
 std::vector<std::string> gguf_notes(const models::DecoderConfig& config);
 
-/// Returns the row in the GGUF file of row `row` of a query or key matrix with `num_rows` rows. RoPE pairs
-/// element i of a head with element i + head_size / 2 in transformers' layout, and adjacent elements in
-/// llama.cpp's.
-int64_t interleaved_row(int64_t row, int64_t num_rows, int64_t num_heads);
-
 }  // namespace hearth::hub

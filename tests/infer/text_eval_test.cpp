@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "hub/export_gguf.h"
+#include "hub/gguf_parts.h"
 
 namespace hearth::infer {
 namespace {
