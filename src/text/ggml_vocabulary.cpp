@@ -1,7 +1,6 @@
 #include "text/ggml_vocabulary.h"
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
@@ -10,6 +9,7 @@
 #include "text/bpe.h"
 #include "text/components_json.h"
 #include "text/formats.h"
+#include "text/ggml_patterns.h"
 #include "text/sentencepiece_model.h"
 
 namespace hearth::text {
@@ -20,27 +20,6 @@ using Kind = GgmlVocabulary::Kind;
 constexpr int64_t kMaxVocabularyBytes = int64_t{256} << 20;
 /// Scores that llama.cpp's converter assigns to added and unused tokens, which merges never produce.
 constexpr float kAddedScore = -1000, kUnusedScore = -10000;
-
-constexpr const char* kTekkenPattern =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kO200kPattern =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-
-/// A regular expression that splits text, and llama.cpp's name of it (llama-vocab.cpp). The name also
-/// determines ignore_merges in llama.cpp.
-struct NamedPattern {
-  const char* pattern;
-  bool ignore_merges;
-  const char* name;
-};
-const std::array<NamedPattern, 5>& named_patterns() {
-  static const std::array<NamedPattern, 5> named = {{{kLlama3Pattern, true, "llama-bpe"},
-                                                     {kLlama3Pattern, false, "dbrx"},
-                                                     {kQwen2Pattern, false, "qwen2"},
-                                                     {kTekkenPattern, true, "tekken"},
-                                                     {kO200kPattern, false, "gpt-4o"}}};
-  return named;
-}
 
 /// True for tokens that llama.cpp's converter treats as special regardless of the tokenizer's files.
 bool looks_special(std::string_view token) {
@@ -176,11 +155,9 @@ class Builder {
         known = false;
       }
     });
-    if (known && by_gpt2 && !pattern && !ignore_merges) return digits ? "smollm" : "gpt-2";
-    if (known && !by_gpt2 && !digits && pattern) {
-      for (const NamedPattern& named : named_patterns()) {
-        if (*pattern == named.pattern && ignore_merges == named.ignore_merges) return named.name;
-      }
+    for (const GgmlPattern& one : ggml_patterns()) {
+      const bool same = one.pattern == nullptr ? by_gpt2 && !pattern : !by_gpt2 && pattern == one.pattern;
+      if (known && same && digits == one.digits && ignore_merges == one.ignore_merges) return one.name;
     }
     node.refuse("a pre_tokenizer that llama.cpp supports (of GPT-2, Llama 3, Qwen 2, Nemo or GPT-4o)");
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,10 +21,21 @@ struct GgmlVocabulary {
   std::vector<float> scores;        ///< model "llama" only
   std::vector<std::string> merges;  ///< model "gpt2" only, each "left right"
   bool add_space_prefix = false;    ///< true if a space is put before each text
+
+  // Filled by readers of GGUF files only: the exporter takes them from the tokenizer.
+  std::optional<int32_t> bos, eos, unk, pad;
+  std::optional<bool> add_bos, add_eos;  ///< nullopt: llama.cpp's default for the tokenizer
 };
 
 /// Converts the tokenizer of a model folder; ids below `vocab_size` without a token become unused tokens.
 /// Throws a UserError if llama.cpp would tokenize differently.
 GgmlVocabulary ggml_vocabulary(const fs::path& folder, int64_t vocab_size);
+
+/// Converts tables of a GGUF file to the text of a tokenizer.json, the inverse of ggml_vocabulary(). Throws a
+/// UserError naming `where` for a tokenizer model or pre-tokenizer that is not supported, or tables of
+/// different lengths.
+std::string tokenizer_json(const GgmlVocabulary& vocabulary, const std::string& where);
+/// Returns the text of the tokenizer_config.json that belongs to tokenizer_json().
+std::string tokenizer_config_json(const GgmlVocabulary& vocabulary);
 
 }  // namespace hearth::text
