@@ -93,8 +93,6 @@ void refuse_unsupported_weights(std::span<const std::byte> bytes, std::string_vi
   if (text.size() > 8 && text[8] == '{') return;
   const bool has_protocol = text.size() > 1 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5;
   if (has_protocol) refuse_pickle(path);
-  if (text.starts_with("GGUF"))
-    user_error("{} is a GGUF file, which cannot be loaded; use the original model with safetensors", path);
 }
 
 void refuse_unsupported_weights(const fs::path& folder) {
@@ -111,9 +109,8 @@ void refuse_unsupported_weights(const fs::path& folder) {
           folder.string(), name);
     if (file.extension() == ".gguf")
       user_error(
-          "{} is a GGUF file, which cannot be loaded; use the folder of the original model, with safetensors "
-          "or pytorch_model.bin",
-          file.string());
+          "{} has no safetensors or pytorch_model.bin, but a GGUF file, which is a model by itself: use {}",
+          folder.string(), file.string());
   }
 }
 

@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 
-/// Error messages for external files and names that Hearth does not read, such as pickles, GGUF, Parquet or
+/// Error messages for external files and names that Hearth does not read, such as pickles, Parquet or
 /// names on a model hub. Each message contains the command that converts or downloads the file.
 namespace hearth {
 
@@ -15,7 +15,7 @@ namespace hearth {
 /// command.
 std::string download_advice(const fs::path& path, std::string_view flags = "");
 
-/// Throws a UserError if bytes that should be a safetensors file are a bare pickle or a GGUF file.
+/// Throws a UserError if bytes that should be a safetensors file are a bare pickle.
 void refuse_unsupported_weights(std::span<const std::byte> bytes, std::string_view path);
 /// Throws a UserError if a folder has no weights under the default file names, but weights in another format.
 void refuse_unsupported_weights(const fs::path& folder);

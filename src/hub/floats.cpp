@@ -25,6 +25,11 @@ void load_8_bit(const io::TensorView& view, int64_t from, std::span<float> value
 }  // namespace
 
 std::vector<float> floats_of(const io::TensorView& view, int64_t from, int64_t count) {
+  if (view.decoder) {
+    std::vector<float> values(static_cast<size_t>(count));
+    view.decoder->decode(view, from, values);
+    return values;
+  }
   const int64_t size = dtype_bytes(view.dtype);
   // Copies the elements, because those in a mapped file may be unaligned.
   std::vector<double> aligned(static_cast<size_t>((count * size + 7) / 8));

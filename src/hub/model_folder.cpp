@@ -4,8 +4,10 @@
 
 #include "base/error.h"
 #include "base/foreign.h"
+#include "base/gguf_cache.h"
 #include "base/run_files.h"
 #include "hub/adapter.h"
+#include "hub/gguf_model.h"
 #include "io/weight_files.h"
 
 namespace hearth::hub {
@@ -18,6 +20,7 @@ bool has_any(const fs::path& folder, std::initializer_list<const char*> names) {
 bool is_run(const fs::path& folder) { return path_exists(folder / kRunRecipe); }
 
 bool is_adapter(const fs::path& given) {
+  if (is_gguf_file(given)) return false;
   if (!fs::is_directory(given)) return fs::is_regular_file(given);
   return has_any(given, {kAdapterConfig}) &&
          std::ranges::none_of(io::kWeightNames, [&](const std::string name) {
@@ -44,20 +47,25 @@ ModelFolder find_adapted_model(const fs::path& adapter, const fs::path& base) {
   if (!has_any(folder, {kAdapterConfig}))
     user_error("'{}' is not a LoRA adapter: it has no {}", adapter.string(), kAdapterConfig);
   const fs::path model = base.empty() ? fs::path(read_adapter_config(adapter).base) : base;
-  if (!fs::is_directory(model)) {
+  if (!fs::is_directory(model) && !is_gguf_file(model)) {
     user_error("the base model was not found at '{}'{}; try --base DIR{}", model.string(),
                base.empty() ? " from adapter_config.json" : "", download_advice(model));
   }
   const bool whole_run = fs::is_directory(adapter) && is_run(adapter);
-  return {.model = model,
+  const fs::path config = unpack_gguf(model);
+  return {.model = config,
           .weights = model,
           .adapter = whole_run ? run_weights(adapter, true) : adapter,
-          .text = has_tokenizer(folder) ? folder : model};
+          .text = has_tokenizer(folder) ? folder : config};
 }
 
 ModelFolder find_model(const fs::path& given, const fs::path& base) {
   if (is_adapter(given)) return find_adapted_model(given, base);
   if (!base.empty()) user_error("--base is for adapters, but '{}' has no {}", given.string(), kAdapterConfig);
+  if (is_gguf_file(given)) {
+    const fs::path config = unpack_gguf(given);
+    return {.model = config, .weights = given, .adapter = {}, .text = config};
+  }
   if (!fs::is_directory(given)) {
     user_error("there is no model, run or adapter at '{}'{}", given.string(), download_advice(given));
   }

@@ -232,7 +232,7 @@ std::span<const std::byte> ModelWeights::encoded(const io::TensorView& weight, c
 }
 
 std::span<const std::byte> ModelWeights::bytes_of(const io::TensorView& weight, DType dtype) {
-  if (dtype != weight.dtype || weight.scale || changes_.contains(weight.name))
+  if (dtype != weight.dtype || weight.scale || weight.decoder || changes_.contains(weight.name))
     return encoded(weight, row_encoding(dtype, weight.shape.num_elements() / num_rows(weight.shape)));
   prepare(weight);
   return weight.bytes;

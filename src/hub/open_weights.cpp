@@ -11,6 +11,7 @@
 #include "base/run_files.h"
 #include "hub/floats.h"
 #include "hub/flux_names.h"
+#include "hub/gguf_model.h"
 
 namespace hearth::hub {
 namespace {
@@ -171,6 +172,10 @@ fs::path denoiser_in(const fs::path& path) {
 
 io::WeightFiles open_weights(const fs::path& file_or_folder) {
   io::WeightFiles files(denoiser_in(file_or_folder));
+  if (files.gguf() != nullptr) {
+    show_gguf(files);
+    return files;
+  }
   const auto prefix = std::ranges::find_if(kPrefixes, [&](std::string_view one) {
     return std::ranges::any_of(files.tensors(), [&](const TensorView& tensor) {
       return tensor.name.starts_with(std::string(one) + std::string(kFirstBlock));

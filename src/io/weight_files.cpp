@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/foreign.h"
+#include "base/gguf_cache.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "io/zip.h"
@@ -40,8 +41,9 @@ std::map<std::string, std::string> read_index(const fs::path& path) {
 
 const std::vector<TensorView>& WeightFiles::open(const fs::path& path) {
   paths_.push_back(path);
-  const bool is_torch = is_zip(MappedFile(path).bytes());
-  if (is_torch) {
+  if (is_gguf_file(path)) {
+    files_.emplace_back(std::in_place_type<GgufFile>, path);
+  } else if (is_zip(MappedFile(path).bytes())) {
     files_.emplace_back(std::in_place_type<TorchFile>, path);
   } else {
     files_.emplace_back(std::in_place_type<SafetensorsFile>, path);

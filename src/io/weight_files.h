@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/run_files.h"
+#include "io/gguf_file.h"
 #include "io/safetensors.h"
 #include "io/torch_file.h"
 
@@ -16,9 +17,9 @@ namespace hearth::io {
 inline constexpr const char* kWeightNames[] = {kModelWeights, "diffusion_pytorch_model.safetensors",
                                                "pytorch_model.bin", "diffusion_pytorch_model.bin"};
 
-/// Memory-mapped weights of a model: one file of safetensors or torch.save (detected by content), or a folder
-/// with one of kWeightNames or its shards. Throws a UserError if a shard is missing or lacks a tensor that
-/// the index assigns to it.
+/// Memory-mapped weights of a model: one file of safetensors, torch.save or GGUF (detected by content), or a
+/// folder with one of kWeightNames or its shards. Throws a UserError if a shard is missing or lacks a tensor
+/// that the index assigns to it.
 class WeightFiles {
  public:
   explicit WeightFiles(const fs::path& file_or_folder);
@@ -34,7 +35,10 @@ class WeightFiles {
   std::vector<std::string> names() const;
   /// True if this file was written by torch.save.
   bool is_torch(size_t file) const { return std::holds_alternative<TorchFile>(files_[file]); }
-  /// Returns the metadata of the first safetensors file; empty for files of torch.save.
+  /// Returns the GGUF file that was opened; null for other formats. The tensors have llama.cpp's names until
+  /// show() is called.
+  const GgufFile* gguf() const { return std::get_if<GgufFile>(&files_[0]); }
+  /// Returns the metadata of the first safetensors file; empty for other formats.
   std::map<std::string, std::string> metadata() const;
   /// Releases the physical memory of a tensor's mapped pages; the next access reads them from disk again. A
   /// caller that releases each tensor after use keeps at most one tensor in memory.
@@ -46,7 +50,7 @@ class WeightFiles {
   const TensorView* find(std::string_view name) const;
 
  private:
-  using File = std::variant<SafetensorsFile, TorchFile>;
+  using File = std::variant<SafetensorsFile, TorchFile, GgufFile>;
   const std::vector<TensorView>& open(const fs::path& path);
   static const std::vector<TensorView>& tensors_in(const File& file);
   void open_shards(const fs::path& index);

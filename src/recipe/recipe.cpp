@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/file.h"
+#include "base/gguf_cache.h"
 #include "base/run_files.h"
 #include "base/threads.h"
 #include "recipe/built_in.h"
@@ -37,8 +38,8 @@ bool has_pairs(const Recipe& recipe) { return recipe.train.objective == Objectiv
 fs::path Model::config_file() const {
   if (!config.empty()) return local_file(config);
   // In diffusers' layout, config.json of the denoiser is in the subfolder transformer/.
-  const fs::path denoiser = fs::path(path) / "transformer/config.json";
-  return path_exists(denoiser) ? denoiser : fs::path(path) / kModelConfig;
+  const fs::path folder = config_folder(path), denoiser = folder / "transformer/config.json";
+  return path_exists(denoiser) ? denoiser : folder / kModelConfig;
 }
 
 double Adapter::scale() const {
@@ -74,6 +75,7 @@ Recipe on_one_device(Recipe recipe) {
 
 std::string model_name(const Recipe& recipe) {
   if (recipe.model.path.empty() && recipe.model.config.empty()) return recipe.model.name;
+  if (is_gguf_file(recipe.model.path)) return fs::path(recipe.model.path).stem().string();
   return fs::absolute(recipe.model.config_file()).parent_path().filename().string();
 }
 

@@ -4,6 +4,7 @@
 #include "base/run_files.h"
 #include "hub/denoiser_adapter.h"
 #include "hub/denoiser_config.h"
+#include "hub/gguf_model.h"
 
 namespace hearth::tasks {
 namespace {
@@ -33,6 +34,7 @@ Job::Job(recipe::Recipe given) : recipe(std::move(given)) {
   if (!config.empty() && !path_exists(recipe.model.config_file()))
     user_error("there is no file '{}'; set model.config to the config.json of a model", config);
   if (recipe::is_text(recipe)) {
+    hub::unpack_gguf(recipe.model.path);
     read_decoder(*this);
   } else if (recipe::is_image_generation(recipe)) {
     read_denoiser(*this);

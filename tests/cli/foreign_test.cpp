@@ -149,7 +149,7 @@ TEST_F(Foreign, FilesOfTorchAreWeights) {
 
 TEST_F(Foreign, GgufFilesAreNoModelFolders) {
   put("model/model-q8_0.gguf", "GGUF");
-  all_refuse({"model/model-q8_0.gguf", "GGUF", "the original model"});
+  all_refuse({"model/model-q8_0.gguf", "GGUF", "a model by itself"});
 }
 
 TEST_F(Foreign, QuantizedModelsAreRefusedByTheirMethod) {

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "hub/gguf_model.h"
 #include "io/safetensors.h"
 
 namespace hearth::tasks {
@@ -134,7 +135,7 @@ bool uses_date(const TextOptions& options) {
 
 fs::path tokenizer_path(const recipe::Model& model) {
   if (!model.tokenizer.empty()) return model.tokenizer;
-  return model.config.empty() ? fs::path(model.path) : model.config_file().parent_path();
+  return model.config.empty() ? hub::unpack_gguf(model.path) : model.config_file().parent_path();
 }
 
 TextOptions text_options(const recipe::Recipe& recipe) {
